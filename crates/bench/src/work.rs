@@ -7,9 +7,8 @@ use fuse::dataset::Shown;
 use fuse::tree::Statfs;
 use fuse::{Detach, Mount, Workers};
 use poolhouse::dmu::{Dnode, Objset};
+use poolhouse::dsl::traverse::{pool_roots, traverse};
 use poolhouse::ondisk::{DmuType, ObjNum};
-use poolhouse::spa::census::{Census, Known, Verify};
-use poolhouse::spa::traverse::{pool_roots, traverse};
 use poolhouse::zpl::{DirCookie, FileSystem, FileType, Node};
 use poolhouse::{Claim, OpenOptions, Pool};
 use serde_json::{Value, json};
@@ -17,6 +16,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
+use verify::block_stats::{BlockStats, Known, Verify};
 
 /// The cache of reads that are to be cold.
 const SMALL_CACHE: u64 = 16 << 20;
@@ -149,7 +149,7 @@ fn verify(dir: &Path, threads: usize) -> Result<Value> {
     let pool = open(dir, None)?;
     let spa = pool.spa();
     let zio = spa.cache().zio();
-    let census = Census::new(zio, Verify::All, Known::default());
+    let census = BlockStats::new(zio, Verify::All, Known::default());
     let mut unread = 0;
     let roots = pool_roots(spa.mos().objset(), |_| unread += 1);
     ensure!(unread == 0, "{unread} objects of the pool could not be read");

@@ -46,6 +46,7 @@ mod reverse;
 mod room;
 mod space;
 pub mod sync;
+pub mod traverse;
 
 pub use account::Delta;
 pub use dataset::{Bookmark, Dataset, Hold, SnapshotEntry};

@@ -59,7 +59,7 @@ fn books(pool: &Pool) {
     let _ = mos.brt(1).map(|all| {
         all.iter().filter_map(|b| mos.brt_entries(b).ok()).for_each(|e| e.take(10_000).for_each(drop));
     });
-    drop(poolhouse::spa::traverse::pool_roots(mos.objset(), drop));
+    drop(poolhouse::dsl::traverse::pool_roots(mos.objset(), drop));
 }
 
 fn of_dataset(dataset: &Dataset, left: &mut usize) {

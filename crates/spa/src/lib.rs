@@ -14,8 +14,6 @@
 
 mod aside;
 mod ask;
-pub mod census;
-pub mod claims;
 pub mod create;
 mod damaged;
 pub mod engine;
@@ -29,7 +27,6 @@ pub mod scan;
 mod spa;
 pub mod space;
 pub mod status;
-pub mod traverse;
 pub mod tunables;
 pub mod txg;
 

@@ -3,12 +3,14 @@
 use super::target::Opened;
 use super::text::{blkptr, histogram};
 use super::{Ctx, Run, bplists};
+use dsl::traverse::{pool_roots, traverse};
 use ondisk::blkptr::DVAS_PER_BP;
 use ondisk::{Blkptr, DmuType, Dva, VdevKind, mos};
-use spa::census::{Census, CountedAs, Counts, Known, LEVELS, SizeHistogram, Sums, Unread, Verify};
-use spa::claims::{Claims, Classes, Leak, Wrong};
-use spa::traverse::{pool_roots, traverse};
 use std::collections::{BTreeMap, HashSet};
+use verify::block_stats::{
+    BlockStats, CountedAs, Counts, Known, LEVELS, SizeHistogram, Sums, Unread, Verify,
+};
+use verify::leaks::{Classes, Leak, LeakCheck, Wrong};
 
 /// Types of blocks that are numbered.
 const NUMBERED: u8 = 54;
@@ -37,7 +39,7 @@ pub fn show(cx: &mut Ctx<'_>, pool: &Opened) -> Run<i32> {
         1 => Verify::Metadata,
         _ => Verify::All,
     };
-    let mut census = Census::new(zio, verify, known(pool)?);
+    let mut census = BlockStats::new(zio, verify, known(pool)?);
     if let Some(claims) = &claims {
         census = census.claiming(claims);
         classes.unflushed = claims.unflushed;
@@ -103,12 +105,12 @@ fn heading(cx: &mut Ctx<'_>, checks: u32, track: bool) {
     writeln!(cx.out, "\nTraversing all blocks {what}...\n");
 }
 
-fn load(cx: &mut Ctx<'_>, pool: &Opened) -> Run<Option<Claims>> {
+fn load(cx: &mut Ctx<'_>, pool: &Opened) -> Run<Option<LeakCheck>> {
     if destroying(pool)? {
         writeln!(cx.err, "zdb: datasets are being destroyed: leaks can't be told");
         return Ok(None);
     }
-    match Claims::load(&pool.spa) {
+    match LeakCheck::load(&pool.spa) {
         Ok(Some(claims)) => {
             if claims.checkpoint_wrong > 0 {
                 writeln!(cx.out, "{} segments of the checkpoint are not allocated", claims.checkpoint_wrong);
@@ -176,7 +178,7 @@ fn known(pool: &Opened) -> Run<Known> {
 }
 
 /// Counts what waits to be freed.
-fn waiting(pool: &Opened, census: &Census<'_>) -> Run {
+fn waiting(pool: &Opened, census: &BlockStats<'_>) -> Run {
     let books = pool.spa.mos();
     let mut count = |bp: &Blkptr, _freed: bool| {
         census.count(bp, CountedAs::DeferredFree);
@@ -191,7 +193,7 @@ fn waiting(pool: &Opened, census: &Census<'_>) -> Run {
 }
 
 /// Counts the blocks of intent logs that are stable: what is live is not in the space maps yet.
-fn logs(cx: &mut Ctx<'_>, pool: &Opened, census: &Census<'_>) -> Run {
+fn logs(cx: &mut Ctx<'_>, pool: &Opened, census: &BlockStats<'_>) -> Run {
     let ub = pool.spa.uberblock();
     let mos = pool.spa.mos().objset();
     // What can't be read, was reported before the traversal.
@@ -213,7 +215,7 @@ fn logs(cx: &mut Ctx<'_>, pool: &Opened, census: &Census<'_>) -> Run {
     Ok(())
 }
 
-fn log(os: &dmu::Objset, synced: u64, checkpoint: u64, census: &Census<'_>) -> Run {
+fn log(os: &dmu::Objset, synced: u64, checkpoint: u64, census: &BlockStats<'_>) -> Run {
     let Some(log) = zil::Log::open(os, synced, checkpoint)? else { return Ok(()) };
     let claimed = log.header().claim_txg;
     let mut seen: HashSet<Dva> = HashSet::new();

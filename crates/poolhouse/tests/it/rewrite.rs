@@ -3,6 +3,7 @@
 
 use poolhouse::device::{Device, MemDevice};
 use poolhouse::dmu;
+use poolhouse::dsl::traverse::{Visitor, pool_roots, traverse};
 use poolhouse::ondisk::blkptr::{Body, CryptParams};
 use poolhouse::ondisk::dnode::DnodePhys;
 use poolhouse::ondisk::mos::CHECKSUM_SALT;
@@ -10,7 +11,6 @@ use poolhouse::ondisk::{
     Asize, Blkptr, ByteOrder, ChecksumKind, CompressKind, Dva, Guid, Offset, Txg, VdevConfig, VdevId,
     VdevKind,
 };
-use poolhouse::spa::traverse::{Visitor, pool_roots, traverse};
 use poolhouse::vdev::Tree;
 use poolhouse::zio::{Bookmark, Dedup, Entropy, Found, NoSpace, Space, Want, WritePolicy, WriteReq, Zio};
 use poolhouse::{OpenOptions, Pool};

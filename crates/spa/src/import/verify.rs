@@ -10,8 +10,8 @@ use ondisk::{Blkptr, Txg};
 use zio::{Bookmark, Zio};
 
 use super::load::in_mos;
-use crate::traverse::{Visitor, leads_on, pool_roots, traverse};
 use crate::{Spa, SpaError};
+use dsl::traverse::{Visitor, leads_on, pool_roots, traverse};
 
 /// Groups before the last whose blocks are looked at too (`TXG_DEFER_SIZE` and one).
 const LAST_GROUPS: u64 = 3;

@@ -39,5 +39,6 @@ mod scan_waiting;
 mod shape;
 mod split;
 mod stalls;
+mod traverse;
 mod wipe;
 mod write;

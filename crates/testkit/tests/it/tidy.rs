@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The rooms, bottom to top: a crate may use only crates before it. The last four
 /// are no rooms and not shipped; `testkit`, `fuzzing` and `testpools` may be dev-dependencies of
 /// any.
-const ORDER: [&str; 26] = [
+const ORDER: [&str; 27] = [
     "ondisk",
     "codec",
     "observe",
@@ -21,6 +21,7 @@ const ORDER: [&str; 26] = [
     "dsl",
     "zil",
     "spa",
+    "verify",
     "zpl",
     "zvol",
     "poolhouse",

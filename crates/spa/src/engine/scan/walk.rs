@@ -20,7 +20,7 @@ use super::plan::{Visit, Visited};
 use super::queue::SCAN_CHECKPOINT_INTVAL;
 use super::slice::Slice;
 use super::windows::Row;
-use crate::traverse::leads_on;
+use dsl::traverse::leads_on;
 
 /// First block that was not looked at: object, and block at level 0.
 pub(super) type Position = (u64, u64);

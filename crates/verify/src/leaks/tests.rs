@@ -1,10 +1,10 @@
 //! The search for leaks in pools that OpenZFS wrote and in which nothing leaks, so that what is hidden from it shows.
 
 use super::*;
-use crate::census::{Census, Known, Verify};
-use crate::import::{Claim, Options, SystemClock, import};
-use crate::traverse::{Root, pool_roots, traverse};
-use crate::{Host, scan};
+use crate::block_stats::{BlockStats, Known, Verify};
+use dsl::traverse::{Root, pool_roots, traverse};
+use spa::import::{Claim, Options, SystemClock, import};
+use spa::{Host, scan};
 
 fn open(name: &str) -> Spa {
     let found = scan(&testkit::fixture(name));
@@ -17,9 +17,9 @@ fn all_roots(spa: &Spa) -> Vec<Root> {
 }
 
 fn claim_all(spa: &Spa, roots: Vec<Root>) -> (Vec<Leak>, u64) {
-    let claims = Claims::load(spa).expect("its space maps are right").expect("nothing is being removed");
+    let claims = LeakCheck::load(spa).expect("its space maps are right").expect("nothing is being removed");
     let zio = spa.cache().zio();
-    let census = Census::new(zio, Verify::None, Known::default()).claiming(&claims);
+    let census = BlockStats::new(zio, Verify::None, Known::default()).claiming(&claims);
     traverse(zio, roots, 2, &census);
     let counts = census.finish();
     assert_eq!(counts.failures, 0);
@@ -70,7 +70,7 @@ fn claiming_twice_is_wrong() {
 fn sums_of_classes() {
     let spa = open("stripe-classes");
     let mut classes = Classes::read(&spa).expect("its space maps are right");
-    let claims = Claims::load(&spa).expect("its space maps are right").expect("nothing is being removed");
+    let claims = LeakCheck::load(&spa).expect("its space maps are right").expect("nothing is being removed");
     classes.unflushed = claims.unflushed;
     let (leaks, _, _) = claims.finish();
     assert_eq!(classes.total(), leaks.iter().map(|l| l.size).sum::<u64>());
@@ -83,7 +83,7 @@ fn all_verified_bytes_count() {
     let spa = open("mirror2");
     let zio = spa.cache().zio();
     for verify in [Verify::None, Verify::All] {
-        let census = Census::new(zio, verify, Known::default());
+        let census = BlockStats::new(zio, verify, Known::default());
         traverse(zio, all_roots(&spa), 2, &census);
         let counts = census.finish();
         let stored = counts.total().psize;

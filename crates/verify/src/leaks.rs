@@ -13,12 +13,11 @@
 //! One mutex for each vdev, held to take a segment out.
 //!
 //! # Absent
-//! While a device is being removed, part of its space is copied and both are allocated: [`Claims::load`] says that it can't tell.
+//! While a device is being removed, part of its space is copied and both are allocated: [`LeakCheck::load`] says that it can't tell.
 //!
 //! # See
 //! OpenZFS `zdb_leak_init`, `zdb_leak_fini` in `cmd/zdb/zdb.c`, `metaslab_claim`.
 
-use crate::Spa;
 use ondisk::blkptr::Stored;
 use ondisk::indirect::MappingEntry;
 use ondisk::spacemap::MapType;
@@ -27,6 +26,7 @@ use parking_lot::Mutex;
 use pool::metaslab::{Class, LogChanges, TopVdev};
 use pool::range::RangeSet;
 use pool::spacemap::{MapStep, SpaceMap};
+use spa::Spa;
 use std::collections::HashMap;
 use zio::{Bookmark, Zio};
 
@@ -153,7 +153,7 @@ impl Classes {
 }
 
 /// What is allocated and not claimed yet.
-pub struct Claims {
+pub struct LeakCheck {
     vdevs: HashMap<VdevId, Mutex<RangeSet>>,
     mappings: HashMap<VdevId, Vec<MappingEntry>>,
     /// Bytes that only the checkpoint refers to.
@@ -165,12 +165,12 @@ pub struct Claims {
     wrong: Mutex<(u64, Vec<Wrong>)>,
 }
 
-impl Claims {
+impl LeakCheck {
     /// Loads all that is allocated; `None` while a device is being removed.
     ///
     /// # Errors
     /// As reading space maps and mappings fails, and when they contradict themselves.
-    pub fn load(spa: &Spa) -> pool::Result<Option<Claims>> {
+    pub fn load(spa: &Spa) -> pool::Result<Option<LeakCheck>> {
         /// `DSS_SCANNING`.
         const SCANNING: u64 = 1;
         let books = spa.mos();
@@ -179,7 +179,7 @@ impl Claims {
         }
         let tops = spa.top_vdevs()?;
         let logs = LogChanges::read(books, &tops)?;
-        let mut claims = Claims {
+        let mut claims = LeakCheck {
             vdevs: HashMap::new(),
             mappings: HashMap::new(),
             checkpoint: 0,
@@ -233,7 +233,7 @@ impl Claims {
         })
     }
 
-    /// Claims the space of a block, all copies.
+    /// LeakCheck the space of a block, all copies.
     pub fn claim(&self, zio: &Zio, bp: &Blkptr) {
         let Some(s) = bp.stored() else { return };
         // A header for each sector, and one for each level, are more than a whole gang tree has.

@@ -328,6 +328,3 @@ impl Traversal<'_> {
         self.visitor.failed(bm, &dmu::Error::Corrupt { objset: bm.objset, object: bm.object, source });
     }
 }
-
-#[cfg(test)]
-mod tests;

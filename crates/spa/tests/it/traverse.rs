@@ -1,9 +1,11 @@
 //! Where a traversal starts, in a pool with a damaged dataset.
 
-use super::*;
-use crate::import::{Claim, Options, SystemClock, import};
-use crate::{Host, Spa, scan};
+use dsl::traverse::pool_roots;
 use fuzzing::graft::Graft;
+use ondisk::BlkId;
+use ondisk::dnode::DNODE_MIN_SIZE;
+use spa::import::{Claim, Options, SystemClock, import};
+use spa::{Host, Spa, scan};
 
 fn open(graft: &Graft) -> Spa {
     let found = scan(&[graft.image()]);

@@ -12,8 +12,8 @@
 //! # See
 //! OpenZFS `zdb_count_block` in `cmd/zdb/zdb.c`.
 
-use crate::claims::Claims;
-use crate::traverse::{Visitor, leads_on};
+use crate::leaks::LeakCheck;
+use dsl::traverse::{Visitor, leads_on};
 use ondisk::blkptr::{Body, DVAS_PER_BP, Stored};
 use ondisk::dnode::DnodePhys;
 use ondisk::{Blkptr, DmuType, Dva, Offset, VdevId};
@@ -178,25 +178,25 @@ struct State {
 const MAX_FAILURES: usize = 10_000;
 
 /// Counts blocks, and reads them if asked.
-pub struct Census<'a> {
+pub struct BlockStats<'a> {
     zio: &'a Zio,
     verify: Verify,
     known: Known,
-    claims: Option<&'a Claims>,
+    claims: Option<&'a LeakCheck>,
     state: Mutex<State>,
 }
 
-impl<'a> Census<'a> {
+impl<'a> BlockStats<'a> {
     /// A census that has seen nothing yet.
-    pub fn new(zio: &'a Zio, verify: Verify, known: Known) -> Census<'a> {
+    pub fn new(zio: &'a Zio, verify: Verify, known: Known) -> BlockStats<'a> {
         let state =
             State { counts: Counts::default(), seen_dedup: HashSet::new(), cloned_left: HashMap::new() };
-        Census { zio, verify, known, claims: None, state: Mutex::new(state) }
+        BlockStats { zio, verify, known, claims: None, state: Mutex::new(state) }
     }
 
     /// A census that also claims the space of every block that it meets, once.
-    pub fn claiming(self, claims: &'a Claims) -> Census<'a> {
-        Census { claims: Some(claims), ..self }
+    pub fn claiming(self, claims: &'a LeakCheck) -> BlockStats<'a> {
+        BlockStats { claims: Some(claims), ..self }
     }
 
     /// What was counted. Blocks that could not be read are in the order of their places.
@@ -312,7 +312,7 @@ impl<'a> Census<'a> {
     }
 }
 
-impl Census<'_> {
+impl BlockStats<'_> {
     /// Whether this block's checksum is to be checked.
     fn wants(&self, bp: &Blkptr) -> bool {
         let wanted = match self.verify {
@@ -329,7 +329,7 @@ impl Census<'_> {
     }
 }
 
-impl Visitor for Census<'_> {
+impl Visitor for BlockStats<'_> {
     fn block(&self, bp: &Blkptr, bookmark: &Bookmark, dnode: Option<&DnodePhys>) {
         self.count(bp, CountedAs::of(bp.kind));
         if leads_on(bookmark, dnode) || !self.wants(bp) {
