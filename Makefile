@@ -1,5 +1,5 @@
-# `make demo` and `make test` are all a newcomer needs; the rest is for those who work on it. See docs/testing.md.
-.PHONY: demo check test flaky fixtures oracle bench bench-peers fuzz crash soak judge suites clients zts install lint
+# `make demo` and `make test` are all a newcomer needs; the rest is for those who work on it. See docs/internals/testing.md.
+.PHONY: demo check test flaky fixtures oracle bench bench-peers fuzz crash soak judge suites clients zts install lint book
 
 # Opens a bundled pool, mounts it, says what to try next; Ctrl-C cleans up.
 demo:
@@ -37,15 +37,16 @@ oracle:
 	@scripts/needs.sh rust cc bzip2
 	@scripts/oracle.sh $(ORACLE_ARGS)
 
-# Prints JSON; docs/performance.md says what the figures mean, and what BENCH_POOLS is.
+# Prints JSON; docs/internals/performance.md says what the figures mean, and what BENCH_POOLS is.
 bench:
 	@scripts/needs.sh rust cc mount tar zstd
 	@scripts/bench.sh $(BENCH_ARGS)
 
-# Ours beside OpenZFS's own engine in user space, in turns: a table, docs/performance/peers.json and plots. scripts/bench-peers.sh says what ZFS_SRC,
-# BENCH_MEMORY, BENCH_DISK and PEERS_ARGS (--rounds, --scale, groups of workloads) do.
+# Measures this engine and OpenZFS's own in user space, in turns. Prints a table, and brings
+# docs/results/peers.md up to date. scripts/bench-peers.sh explains ZFS_SRC, BENCH_MEMORY,
+# BENCH_DISK and PEERS_ARGS (--rounds, --scale, groups of workloads).
 bench-peers:
-	@scripts/needs.sh rust cc mount fio
+	@scripts/needs.sh rust cc mount fio python3
 	@scripts/bench-peers.sh $(PEERS_ARGS)
 
 # Fuzzes every target, FUZZ_SECONDS in all: make fuzz FUZZ_SECONDS=3600
@@ -75,23 +76,23 @@ judge:
 	@scripts/judge.sh $(JUDGE_SHAPES)
 
 # Programs that others wrote to try file systems, or that rely on them, on mounts; with ZDB=PROGRAM, zdb judges what they leave.
-# docs/compatibility.md has the results. What has no end works for SUITE_SECONDS.
+# docs/results has the results. What has no end works for SUITE_SECONDS.
 suites:
 	@scripts/needs.sh rust cc mount
 	@scripts/suites.sh $(SUITES)
 
-# Programs that others wrote to call `zpool` and `zfs`, unchanged, with ours first on PATH; docs/compatibility.md has the results.
+# Programs that others wrote to call `zpool` and `zfs`, unchanged, with ours first on PATH; docs/results/programs.md has the results.
 clients:
 	@scripts/needs.sh rust cc mount
 	@scripts/clients.sh $(CLIENTS)
 
 # Groups of OpenZFS's own test suite, in a root that is thrown away: make zts ZTS=cli_root/zfs_get ZTS_ARGS='-t 60'. Needs root.
-# docs/compatibility.md has the results.
+# docs/results/zfs-test-suite.md has the results.
 zts:
 	@scripts/needs.sh rust cc mount
 	@scripts/zts.sh $(ZTS_ARGS) $(ZTS)
 
-# Installs the program, its other names, completions and systemd units; systemd/README.md says how they work together.
+# Installs the program, its other names, completions and systemd units; docs/guide/service.md says how they work together.
 PREFIX ?= /usr/local
 install:
 	@scripts/needs.sh rust cc
@@ -101,3 +102,8 @@ install:
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+
+# The site of docs/ in target/book, with its links checked. Needs mdBook (https://rust-lang.github.io/mdBook) and Python 3.
+book:
+	mdbook build
+	@scripts/check-links.py target/book

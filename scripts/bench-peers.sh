@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Usage: scripts/bench-peers.sh [--rounds N] [--scale smoke|normal|full] [--out DIR] [GROUP...]
-# Measures Poolhouse's engine beside OpenZFS's own in user space (libzpool), in turns on this machine, prints a table, and writes it with JSON and plots to DIR
-# (docs/performance). GROUP: reads, storm, free, unmap, overwrite, scrub, mounts (beside zfs-fuse, with fio; as root); everything if none is named.
+# Measures Poolhouse's engine beside OpenZFS's own in user space (libzpool), in turns on this machine.
+# Prints a table, writes JSON and plots to DIR (docs/results/data), and brings the pages of
+# docs/results up to date. GROUP: reads, storm, free, unmap, overwrite, scrub, mounts (beside
+# zfs-fuse, with fio; as root); everything if none is named.
 #   ZFS_SRC=DIR       a source tree of OpenZFS that was built in user space with LIBZPOOL_CPPFLAGS=-DNDEBUG: the fair peer. Without it Debian's libzpool, whose
 #                     assertions are on and cost 1.0 to 1.7 times the CPU time, is unpacked under target/oracle; nothing of the system changes.
 #   BENCH_MEMORY=DIR  where images in memory lie (/dev/shm), BENCH_DISK=DIR those on a disk (target/peers)
@@ -43,4 +45,9 @@ scripts/zfs-fuse-tools.sh >/dev/null || echo "zfs-fuse can't be had: mounts are 
 cargo build -q --release -p poolhouse-bench -p poolhouse-cli
 export BENCH_MOUNTS=$PWD/scripts/bench-mount.sh POOLHOUSE=${POOLHOUSE:-${CARGO_TARGET_DIR:-$PWD/target}/release/poolhouse}
 export PEER_PROGRAM=$out/peer PEER_NAME=$name BENCH_DISK=${BENCH_DISK:-$out}
-exec "${CARGO_TARGET_DIR:-$PWD/target}/release/poolhouse-bench" peers --out docs/performance "$@"
+export BENCH_DATE BENCH_COMMAND
+BENCH_DATE=$(date +%F) BENCH_COMMAND="make bench-peers${*:+ PEERS_ARGS=\"$*\"}"
+status=0
+"${CARGO_TARGET_DIR:-$PWD/target}/release/poolhouse-bench" peers --out docs/results/data "$@" || status=$?
+scripts/results.py
+exit "$status"

@@ -1,62 +1,117 @@
 #!/usr/bin/env python3
-"""How the project's prose reads, as JSON: scripts/prose.py [COMMIT]
+"""Measures the project's prose, as JSON.
 
-Of the pages (*.md): words of a sentence and of a paragraph. Of the comments in *.rs: columns of a
-line. Each as median, 95th percentile and maximum, and how many are over the house's limits (100
-words of a paragraph, 100 columns of a comment). With COMMIT, of the tree at that commit.
+usage: scripts/prose.py [--files | --over] [--only PREFIX]... [COMMIT]
 
-A paragraph is a run of lines of text, an item of a list, or a cell of a table. A sentence ends with
-a full stop, question mark, exclamation mark, colon or semicolon before a space, or with its
-paragraph. Code blocks, headings and addresses count for nothing.
+Measured apart: pages (*.md), documentation comments (`///`, `//!`), other comments of *.rs.
+Of each: words in a sentence and in a paragraph. Of pages also words in a table cell. Of comment
+lines in *.rs and in scripts: columns. Each as count, median, 95th percentile, maximum, and how
+many are above the limit.
+
+  --files        The same for each file that has something above a limit, most first.
+  --over         A line for each thing above a limit: FILE:LINE: what it is, and how it begins.
+  --only PREFIX  Only files whose names begin so.
+  COMMIT         The tree of that commit, in place of the files here.
+
+A sentence ends at a full stop, question mark or exclamation mark before a space, or with its
+paragraph. A paragraph is a run of lines, or an item of a list. Code blocks, tables, headings and
+addresses are no prose; code within a line is one word. An item of a list that has no verb to be
+expected (fewer than five words, no full stop) is no sentence.
 """
+import argparse
+import collections
 import json
 import re
 import subprocess
-import sys
 
+SENTENCE_MAX = 25
 PARAGRAPH_MAX = 100
-COMMENT_MAX = 100
+COLUMNS_MAX = 100
+ITEM_WORDS = 5
+
+Text = collections.namedtuple("Text", "line kind text")  # kind: paragraph, item, cell
+Over = collections.namedtuple("Over", "line what value text")
+
+ITEM = re.compile(r"([-*+]|\d+\.)\s+")
+# A full stop after these ends no sentence.
+SHORT = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|approx)\.$")
 
 
-def files(commit):
-    """The names and texts of all pages and sources."""
-    if commit:
-        names = subprocess.run(["git", "ls-tree", "-r", "--name-only", commit], check=True, capture_output=True, text=True)
-    else:
-        names = subprocess.run(["git", "ls-files"], check=True, capture_output=True, text=True)
+def files(commit, prefixes):
+    """The names and texts of pages, sources and scripts."""
+    command = ["git", "ls-tree", "-r", "--name-only", commit] if commit else ["git", "ls-files"]
+    names = subprocess.run(command, check=True, capture_output=True, text=True)
     for name in names.stdout.splitlines():
-        if not name.endswith((".md", ".rs")):
+        if not kind_of(name) or (prefixes and not name.startswith(tuple(prefixes))):
             continue
         if commit:
             shown = subprocess.run(["git", "show", f"{commit}:{name}"], check=True, capture_output=True)
             yield name, shown.stdout.decode(errors="replace")
         else:
-            with open(name, encoding="utf-8", errors="replace") as file:
-                yield name, file.read()
+            try:
+                with open(name, encoding="utf-8", errors="replace") as file:
+                    yield name, file.read()
+            except FileNotFoundError:
+                continue
 
 
-def paragraphs(text):
-    """The paragraphs of a page, as plain text."""
-    run, code = [], False
-    for line in text.splitlines():
-        line = line.strip()
+def kind_of(name):
+    if name.endswith(".md"):
+        return "page"
+    if name.endswith(".rs"):
+        return "source"
+    if name.endswith((".sh", ".py", ".toml")) or name.rsplit("/", 1)[-1] in ("Makefile", "Containerfile", "run"):
+        return "script"
+    return None
+
+
+def markdown(lines):
+    """The texts of Markdown, given as (number, line)."""
+    run, code, kind = [], False, "paragraph"
+
+    def ended():
+        if run:
+            yield Text(run[0][0], kind, " ".join(line for _, line in run))
+        run.clear()
+
+    for number, line in lines:
+        line = line.strip().lstrip(">").strip()
         if line.startswith(("```", "~~~")):
             code = not code
-            line = ""
-        elif code:
+            yield from ended()
             continue
-        starts_anew = re.match(r"([-*+]|\d+\.)\s+", line)
-        if not line or line.startswith(("#", "|", "<")) or starts_anew:
-            if run:
-                yield " ".join(run)
-            run = []
+        if code:
+            continue
+        item = ITEM.match(line)
+        if not line or line.startswith(("#", "|", "<")) or item:
+            yield from ended()
+            kind = "paragraph"
         if line.startswith("|"):
-            cells = (cell.strip() for cell in line.strip("|").split("|"))
-            yield from (cell for cell in cells if cell and not re.fullmatch(r":?-+:?", cell))
+            for cell in re.split(r"(?<!\\)\|", line.strip("|")):
+                if cell.strip() and not re.fullmatch(r":?-+:?", cell.strip()):
+                    yield Text(number, "cell", cell.strip())
+        elif item:
+            kind = "item"
+            run.append((number, line[item.end():]))
         elif line and not line.startswith(("#", "<")):
-            run.append(line[starts_anew.end():] if starts_anew else line)
-    if run:
-        yield " ".join(run)
+            run.append((number, line))
+    yield from ended()
+
+
+def comments(text):
+    """The comments of a source, as {kind: [(number, line)]}; a blank line ends each block."""
+    found = {"doc_comments": [], "comments": []}
+    before = None
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        mark = re.match(r"(///(?!/)|//!|//)", line)
+        kind = mark and ("comments" if mark[1] == "//" else "doc_comments")
+        if before and (kind != before[0] or mark[1] != before[1]):
+            found[before[0]].append((number, ""))
+        if kind:
+            found[kind].append((number, line[mark.end():]))
+        before = (kind, mark[1]) if kind else None
+    return found
 
 
 def words(text):
@@ -67,37 +122,101 @@ def words(text):
 
 
 def sentences(text):
-    text = re.sub(r"`[^`]*`", "code", text)
-    return (part for part in re.split(r"(?<=[.!?:;])\s+", text) if words(part))
+    """The sentences of a paragraph."""
+    text = re.sub(r"`[^`]*`", "`code`", text)
+    whole = ""
+    for part in re.split(r"(?<=[.!?])[)\"'*_]*\s+", text):
+        whole = f"{whole} {part}".strip()
+        if SHORT.search(whole):
+            continue
+        if words(whole):
+            yield whole
+        whole = ""
+    if words(whole):
+        yield whole
 
 
-def summary(values, limit=None):
+class Measured:
+    """Values by what they are (`pages.sentence_words`), and those above a limit."""
+
+    LIMITS = {"sentence_words": SENTENCE_MAX, "paragraph_words": PARAGRAPH_MAX, "cell_words": PARAGRAPH_MAX,
+              "columns": COLUMNS_MAX}
+
+    def __init__(self):
+        self.values = collections.defaultdict(list)
+        self.over = []
+
+    def add(self, of, what, value, line, text):
+        self.values[of, what].append(value)
+        if value > self.LIMITS[what]:
+            self.over.append(Over(line, f"{of}.{what}", value, text))
+
+    def texts(self, of, texts):
+        for text in texts:
+            count = len(words(text.text))
+            if text.kind == "cell":
+                self.add(of, "cell_words", count, text.line, text.text)
+                continue
+            self.add(of, "paragraph_words", count, text.line, text.text)
+            if text.kind == "item" and count < ITEM_WORDS and not re.search(r"[.!?]$", text.text):
+                continue
+            for sentence in sentences(text.text):
+                self.add(of, "sentence_words", len(words(sentence)), text.line, sentence)
+
+    def file(self, name, text):
+        lines = list(enumerate(text.splitlines(), 1))
+        if kind_of(name) == "page":
+            self.texts("pages", markdown(lines))
+        elif kind_of(name) == "source":
+            for of, found in comments(text).items():
+                self.texts(of, markdown(found))
+            self.columns("sources", ((n, line) for n, line in lines if line.lstrip().startswith("//")))
+        else:
+            self.columns("scripts", ((n, line) for n, line in lines if re.match(r"\s*#(?!!)", line)))
+
+    def columns(self, of, lines):
+        for number, line in lines:
+            self.add(of, "columns", len(line.rstrip()), number, line.strip())
+
+    def summary(self):
+        told = {}
+        for (of, what), values in sorted(self.values.items()):
+            told.setdefault(of, {})[what] = summary(values, self.LIMITS[what])
+        return told
+
+
+def summary(values, limit):
     values = sorted(values)
-    if not values:
-        return None
-    at = lambda share: values[min(len(values) - 1, int(len(values) * share))]
-    told = {"count": len(values), "median": at(0.5), "p95": at(0.95), "max": values[-1]}
-    if limit:
-        told["over_" + str(limit)] = sum(value > limit for value in values)
-    return told
+
+    def at(share):
+        return values[min(len(values) - 1, int(len(values) * share))]
+
+    return {"count": len(values), "median": at(0.5), "p95": at(0.95), "max": values[-1],
+            f"over_{limit}": sum(value > limit for value in values)}
 
 
 def main():
-    commit = sys.argv[1] if len(sys.argv) > 1 else None
-    sentence, paragraph, comment = [], [], []
-    for name, text in files(commit):
-        if name.endswith(".md"):
-            for part in paragraphs(text):
-                paragraph.append(len(words(part)))
-                sentence.extend(len(words(one)) for one in sentences(part))
-        else:
-            lines = (line.rstrip() for line in text.splitlines())
-            comment.extend(len(line) for line in lines if line.lstrip().startswith("//"))
-    print(json.dumps({
-        "sentence_words": summary(sentence),
-        "paragraph_words": summary(paragraph, PARAGRAPH_MAX),
-        "comment_columns": summary(comment, COMMENT_MAX),
-    }, indent=2))
+    parser = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1], add_help=True)
+    parser.add_argument("--files", action="store_true")
+    parser.add_argument("--over", action="store_true")
+    parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("commit", nargs="?")
+    asked = parser.parse_args()
+    whole, each = Measured(), {}
+    for name, text in files(asked.commit, asked.only):
+        whole.file(name, text)
+        if asked.files or asked.over:
+            each[name] = Measured()
+            each[name].file(name, text)
+    if asked.over:
+        for name, one in each.items():
+            for over in one.over:
+                print(f"{name}:{over.line}: {over.what} {over.value}: {over.text[:80]}")
+    elif asked.files:
+        worst = sorted((name for name in each if each[name].over), key=lambda name: -len(each[name].over))
+        print(json.dumps({name: each[name].summary() for name in worst}, indent=2))
+    else:
+        print(json.dumps(whole.summary(), indent=2))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@
 //! median of each and the ratio of the medians. CPU time is measured besides wall time: it says more on a busy machine.
 //!
 //! # Absent
-//! Pools that are read are made by others; `docs/performance.md` says how those in its tables came about. The page cache is left as it is,
-//! so devices are as fast as memory from the second round on: these are figures of our code, not of disks.
+//! Pools that are read are made by others; `docs/results/engine.md` says how those in its tables
+//! came about. The page cache is left as it is. So devices are as fast as memory from the second
+//! round on: these are figures of our code, not of disks.
 
 pub mod drive;
 pub mod help;

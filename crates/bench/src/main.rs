@@ -4,7 +4,8 @@
 //! drive NAME DIR PID` with what is done to a mounted file system that PID serves (0: the kernel), and `poolhouse-bench null DIR` mounts one that does
 //! nothing. `BENCH_MOUNTS` is the script that mounts those that are compared.
 //! `poolhouse-bench peers [--rounds N] [--scale smoke|normal|full] [--out DIR] [GROUP]...` measures the engine beside a peer ([`bench::peers`]), which is the
-//! program `PEER_PROGRAM`, `PEER_NAME` in words; `poolhouse-bench peers work NAME DIR [KNOB=VALUE]...` and `... peers mount KIND NAME DIR ...` are how it calls itself. Images lie in `BENCH_MEMORY`
+//! program `PEER_PROGRAM`, `PEER_NAME` in words. Its JSON records `BENCH_DATE` and `BENCH_COMMAND`.
+//! `poolhouse-bench peers work NAME DIR [KNOB=VALUE]...` and `... peers mount KIND NAME DIR ...` are how it calls itself. Images lie in `BENCH_MEMORY`
 //! and `BENCH_DISK`.
 //! `poolhouse-bench --help` lists all workloads, with what they do and what may be set of them.
 //! `BENCH_TOOLS` is the root of unpacked OpenZFS tools, `BENCH_PEER` a program that does `NAME DIR` with another engine, `BENCH_SCRATCH` the
@@ -113,9 +114,11 @@ fn peers(words: &[String]) -> Result<()> {
     let places =
         Places { memory: folder("BENCH_MEMORY", "/dev/shm"), disk: folder("BENCH_DISK", "/var/tmp") };
     let peer = std::env::var_os("PEER_PROGRAM").filter(|v| !v.is_empty()).map(PathBuf::from);
-    let peer_name = std::env::var("PEER_NAME").unwrap_or_else(|_| "none".to_owned());
+    let named = |name, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
+    let (peer_name, date) = (named("PEER_NAME", "none"), named("BENCH_DATE", "unknown"));
+    let command = named("BENCH_COMMAND", "poolhouse-bench peers");
     let (groups, rounds, scale) = (Vec::new(), 3, Scale::Normal);
-    let mut run = Run { places, scale, rounds, peer, peer_name, groups };
+    let mut run = Run { places, scale, rounds, peer, peer_name, date, command, groups };
     let mut out = None;
     let mut words = words.iter();
     while let Some(word) = words.next() {

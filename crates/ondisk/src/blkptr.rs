@@ -4,7 +4,7 @@
 //! 128 bytes, sixteen words: three DVAs (0-5), properties (6), padding (7-8), physical birth (9),
 //! birth (10), fill (11), checksum (12-15). A pointer with the embedded bit keeps up to 112 bytes of
 //! data in every word but 6 and 10. An encrypted block keeps salt and IV in the third DVA and the top
-//! half of the fill, and its MAC in the last two checksum words. See `docs/format/blkptr.md`.
+//! half of the fill, and its MAC in the last two checksum words. See `docs/internals/format/blkptr.md`.
 
 use crate::bytes::le64;
 use crate::{ByteOrder, ChecksumKind, CompressKind, Corrupt, DmuType, Result};

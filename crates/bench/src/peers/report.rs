@@ -23,6 +23,8 @@ const MOUNTED: &[&str] = &["fuse-read-cold", "fuse-read-hot", "mail", "mail-log-
 pub struct Report {
     machine: Value,
     peer: String,
+    date: String,
+    command: String,
     rounds: usize,
     cpus: usize,
     ours: Answer,
@@ -37,6 +39,8 @@ impl Report {
         Report {
             machine: machine(),
             peer: run.peer_name.clone(),
+            date: run.date.clone(),
+            command: run.command.clone(),
             rounds: run.rounds,
             cpus,
             ours,
@@ -83,6 +87,8 @@ impl Report {
         json!({
             "machine": self.machine,
             "peer": self.peer,
+            "date": self.date,
+            "command": self.command,
             "rounds": self.rounds,
             "failed": failed,
             "ours": self.ours.to_json(),
@@ -144,7 +150,7 @@ impl Report {
         out
     }
 
-    /// Writes all of it into a folder.
+    /// Writes figures and plots into a folder. The page about them is made by `scripts/results.py`.
     ///
     /// # Errors
     /// As writing fails.
@@ -156,7 +162,6 @@ impl Report {
         };
         put("peers.json", format!("{:#}\n", self.list()))?;
         put("peers-run.json", format!("{}\n", self.whole()))?;
-        put("peers.md", self.table())?;
         for (name, plot) in self.plots() {
             put(&name, plot.svg())?;
         }
@@ -254,7 +259,17 @@ mod tests {
             ..Answer::default()
         };
         let (theirs, failed) = (ours.clone(), Vec::new());
-        Report { machine: Value::Null, peer: String::new(), rounds: 1, cpus: 2, ours, theirs, failed }
+        Report {
+            machine: Value::Null,
+            peer: String::new(),
+            date: String::new(),
+            command: String::new(),
+            rounds: 1,
+            cpus: 2,
+            ours,
+            theirs,
+            failed,
+        }
     }
 
     /// Goal: it is told how much of its pace a thread keeps beside others, and what is left of all when there are more than processors.

@@ -23,6 +23,10 @@ pub struct Run {
     pub peer: Option<PathBuf>,
     /// What the peer is, in words.
     pub peer_name: String,
+    /// The day, for the record.
+    pub date: String,
+    /// The command that asked for this run, for the record.
+    pub command: String,
     /// Groups of workloads; all if there are none.
     pub groups: Vec<String>,
 }

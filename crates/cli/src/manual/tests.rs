@@ -51,6 +51,25 @@ fn each_property_and_feature_is_told() {
     assert_eq!(told("zpool-features"), ondisk::feature::FEATURES.iter().map(|f| f.name).collect::<Vec<_>>());
 }
 
+/// Goal: docs/reference has each command, and each property that commands show.
+#[test]
+fn the_reference_has_each_command_and_property() {
+    let page = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
+        std::fs::read_to_string(path).expect("a page of the reference")
+    };
+    for (name, table) in [("zpool.md", zpool::COMMANDS), ("zfs.md", zfs::COMMANDS)] {
+        let text = page(name);
+        for (verb, _) in table.iter().flatten() {
+            assert!(text.contains(&format!("`{verb}`")), "{name}: {verb}");
+        }
+    }
+    let text = page("properties.md");
+    for desc in [props::DATASET, props::POOL, props::VDEV].into_iter().flatten().filter(|desc| !desc.hidden) {
+        assert!(text.contains(&format!("`{}`", desc.name)), "properties.md: {}", desc.name);
+    }
+}
+
 /// Goal: each option that a page tells of is in the usage text of its verb, but for a few that OpenZFS's leaves out.
 #[test]
 fn pages_tell_of_options_that_there_are() {

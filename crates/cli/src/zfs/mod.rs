@@ -107,7 +107,7 @@ fn other_verb(cx: &mut Cx, verb: &str) -> Outcome {
     if usage::COMMANDS.iter().flatten().any(|c| c.0 == verb) {
         writeln!(
             cx.err,
-            "zfs {verb}: not in this release of Poolhouse; COMPAT.md lists the commands that it has"
+            "zfs {verb}: not in this release of Poolhouse; docs/reference lists the commands that it has"
         );
         return Ok(1);
     }

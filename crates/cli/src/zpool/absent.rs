@@ -10,7 +10,7 @@ pub fn run(cx: &mut Cx, verb: &str) -> Outcome {
     }
     writeln!(
         cx.err,
-        "zpool {verb}: not in this release of Poolhouse, COMPAT.md lists the commands that it has"
+        "zpool {verb}: not in this release of Poolhouse; docs/reference lists the commands that it has"
     );
     Ok(1)
 }

@@ -1,14 +1,14 @@
-//! COMPAT.md says of each feature flag what the code says.
+//! docs/reference/features.md says of each feature flag what the code says.
 
 use std::fs;
 use std::path::Path;
 
 use ondisk::feature::FEATURES;
 
-/// The table of COMPAT.md has the features of the code, in its order, with what is read and written.
+/// The table has the features of the code, in its order, with what is read and written.
 #[test]
-fn the_compat_page_tells_what_the_code_does() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../COMPAT.md");
+fn the_page_of_features_says_what_the_code_does() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/features.md");
     let text = fs::read_to_string(page).unwrap();
     let rows: Vec<Vec<&str>> = text
         .lines()
