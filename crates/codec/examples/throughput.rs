@@ -1,6 +1,7 @@
-//! Throughput of this room's functions over 128 KiB blocks in one thread, in GB/s (10^9 bytes of plain data in a second of
-//! processor time, so that other work on the machine counts little):
-//! `cargo run --release -p poolhouse-codec --example throughput`.
+//! Throughput of this crate's functions over 128 KiB blocks in one thread, in GB/s.
+//!
+//! That is 10^9 bytes of plain data in a second of processor time, so that other work on the
+//! machine counts little. Run `cargo run --release -p poolhouse-codec --example throughput`.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measuring tool, which prints")]
 
@@ -15,13 +16,13 @@ use std::time::Duration;
 
 const BLOCK: usize = 128 << 10;
 
-/// What this thread has used.
+/// Processor time of this thread.
 fn processor_time() -> Duration {
     let t = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
-/// The best of many short rounds, in GB/s: one that no other work disturbed is likely to be among them.
+/// The best of many short rounds, in GB/s. Other work is unlikely to disturb all of them.
 fn measure(name: &str, mut f: impl FnMut()) {
     let mut best = 0f64;
     for _ in 0..200 {
@@ -39,7 +40,7 @@ fn measure(name: &str, mut f: impl FnMut()) {
     println!("{name:28} {best:8.2}");
 }
 
-/// Text-like data: words from a small vocabulary, with numbers between them; LZ4 halves it or so.
+/// Data like text: words from a small vocabulary, with numbers between them. LZ4 roughly halves it.
 fn text() -> Vec<u8> {
     let words =
         ["pool", "block", "dataset", "snapshot", "the", "of", "checksum", "mirror", "0x", "\n", "vdev "];

@@ -1,34 +1,36 @@
-//! Why a block could not be checked, unpacked or decrypted.
+//! The errors of checksums, compressors and ciphers.
 
 use crate::Checksum;
 use ondisk::{ChecksumKind, CompressKind, Corrupt};
 
-/// What went wrong with a block's bytes. Nothing here is an I/O error.
+/// A fault in a block's bytes or in a key. None of these is an I/O error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The block's bytes don't have the checksum that was expected.
+    /// The block's bytes don't have the expected checksum (`ECKSUM`).
     #[error("{} checksum is {actual}, expected {expected}", kind.name())]
     Mismatch {
         /// The checksum function.
         kind: ChecksumKind,
-        /// What the block pointer or the block's trailer says.
+        /// The checksum in the block pointer or in the block's trailer.
         expected: Checksum,
-        /// What the bytes have.
+        /// The checksum of the bytes.
         actual: Checksum,
     },
-    /// The kind can't be used here: it names no function (`inherit`, `on`), or is embedded where a plain one is
-    /// needed, or the other way round.
+    /// The kind can't be used here.
+    ///
+    /// It names no function (`inherit`, `on`), it is embedded where a plain one is needed, or it is
+    /// plain where an embedded one is needed.
     #[error("checksum {} can't be used for this block", kind.name())]
     ChecksumKind {
-        /// The kind found.
+        /// The kind of checksum.
         kind: ChecksumKind,
     },
-    /// A block with its checksum inside is malformed before any checksum is computed.
+    /// A block with an embedded checksum is malformed, so that no checksum can be computed.
     #[error("{} block: bad checksum trailer", kind.name())]
     Trailer {
         /// The checksum function.
         kind: ChecksumKind,
-        /// What was wrong.
+        /// The fault.
         #[source]
         source: Corrupt,
     },
@@ -41,36 +43,38 @@ pub enum Error {
         psize: usize,
         /// Bytes wanted.
         lsize: usize,
-        /// What was wrong.
+        /// The fault.
         #[source]
         source: Corrupt,
     },
-    /// A block of an encrypted dataset, or a wrapped key, is malformed before any cipher sees it.
+    /// A block of an encrypted dataset, or a wrapped key, is malformed before any cipher runs.
     #[error("encrypted {what} is malformed")]
     Protected {
-        /// What it is.
+        /// The kind of block or key.
         what: &'static str,
-        /// What was wrong.
+        /// The fault.
         #[source]
         source: Corrupt,
     },
-    /// A block of an encrypted dataset doesn't have the MAC that it should: its bytes, or what it is
-    /// bound to, were changed without the key.
+    /// A block of an encrypted dataset doesn't have the right MAC (`ECKSUM`).
+    ///
+    /// Its bytes, or the data to which the MAC binds them, were changed without the key.
     #[error("{what} fails authentication")]
     Mac {
-        /// What was authenticated.
+        /// The kind of block.
         what: &'static str,
     },
-    /// The wrapping key doesn't open the dataset's keys: it is the wrong one, or they were changed.
+    /// The wrapping key doesn't unwrap the dataset's keys: it is the wrong key, or they were
+    /// changed (`EACCES`).
     #[error("the wrapping key does not open the dataset's keys")]
     WrongKey,
-    /// A hexadecimal wrapping key is not 64 digits.
+    /// A hexadecimal wrapping key does not have 64 digits.
     #[error("a hexadecimal key has 64 digits")]
     HexKey,
-    /// A passphrase with more PBKDF2 iterations than anyone would wait for.
+    /// The number of PBKDF2 iterations is 0 or absurdly large.
     #[error("{iterations} PBKDF2 iterations are too many")]
     Iterations {
-        /// The count found.
+        /// The number of iterations.
         iterations: u64,
     },
 }

@@ -1,13 +1,14 @@
 //! Checksums, compressors and ciphers of the OpenZFS format.
 //!
 //! # Theory
-//! Everything here is a function from bytes to bytes: no I/O, no threads, no knowledge of pools. What a pool
-//! needs only once (the salted checksums' templates, a dataset's keys) is built once and passed in.
-//! Compressed, encrypted and checksummed bytes come from disks and may be hostile: every decoder is bounded by
-//! the buffers that its caller gave, and answers with [`Error`] when they don't fit.
+//! Each function maps bytes to bytes, without I/O, threads or knowledge of pools. State that a pool
+//! needs only once is made once and passed in: the templates of salted checksums, and a dataset's
+//! keys. Compressed, encrypted and checksummed bytes come from disks and can be hostile. The
+//! caller's buffers bound every decoder. A decoder returns an [`Error`] if the bytes don't fit.
 //!
 //! # Absent
-//! Which block is protected how (that is `zio`), where keys are kept (`dsl`), what blocks mean (`ondisk`).
+//! `zio` knows which block has which protection, `dsl` knows where keys are, and `ondisk` knows
+//! what blocks mean.
 //!
 //! # See
 //! OpenZFS: `zio_checksum.c`, `zio_compress.c`, `zio_crypt.c`.
@@ -20,5 +21,5 @@ pub mod error;
 pub use checksum::{Checksum, Checksummer};
 pub use error::Error;
 
-/// A result of this room.
+/// The result of a checksum, compressor or cipher.
 pub type Result<T> = std::result::Result<T, Error>;

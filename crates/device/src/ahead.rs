@@ -1,13 +1,17 @@
-//! Having the system write what it holds of a file before anybody waits for it.
+//! Starts the writeback of a file's dirty pages before a thread waits for it.
 //!
 //! # Theory
-//! What is written to a file lies in memory until the system writes it, at the latest when somebody flushes: then all of a group's megabytes go to the device
-//! at once, and small writes that somebody waits for, those of logs, stand in the device's queue behind them. So whoever writes much has it written at once,
-//! and waits when more than a little is on its way (`zfs_vdev_async_write_max_active` does that where the system has no memory of its own).
+//! The system keeps written data in memory until it writes them back, at the latest at a flush.
+//! Then all megabytes of a transaction group go to the device at once. Small writes of the log, for
+//! which threads wait, queue behind them.
+//!
+//! So a large write starts its own writeback at once. It waits if more than a little is in
+//! progress. Where the system keeps no data in memory, `zfs_vdev_async_write_max_active` has this
+//! effect.
 //!
 //! # Absent
-//! Durability, which is the flush's, and errors, which the flush tells: the system tells of each once to whoever asks through one opening of the file, so this has
-//! one of its own.
+//! Durability is the task of the flush, and so is the report of errors. The system reports an error
+//! once to each open file description, so this module has one of its own.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,12 +19,13 @@ use std::os::fd::AsRawFd;
 
 use parking_lot::Mutex;
 
-/// Least bytes that are worth it: smaller writes are often followed by others beside them, or over them.
+/// Least bytes that are worth it: smaller writes are often followed by others beside them or over
+/// them.
 pub(crate) const WORTH: u64 = 128 << 10;
-/// Most bytes on their way of which nobody has waited for any.
+/// Most bytes in progress on which no thread has waited.
 const UNDERWAY_MAX: u64 = 8 << 20;
 
-/// See the module.
+/// Starts writebacks, and bounds those in progress.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     file: File,
@@ -34,7 +39,7 @@ struct Underway {
 }
 
 impl Underway {
-    /// Adds a range, and takes out those that are too many.
+    /// Adds a range, and removes the oldest ranges that are too many.
     fn add(&mut self, offset: u64, len: u64) -> Vec<(u64, u64)> {
         self.ranges.push_back((offset, len));
         self.bytes += len;
@@ -50,12 +55,12 @@ impl Underway {
 }
 
 impl Ahead {
-    /// `file` is an opening that nobody else uses.
+    /// `file` is an open file description that nothing else uses.
     pub(crate) fn new(file: File) -> Self {
         Self { file, underway: Mutex::default() }
     }
 
-    /// Has the system begin to write a range, and waits for earlier ones while too much is on its way.
+    /// Starts the writeback of a range, and waits for earlier ones if too much is in progress.
     pub(crate) fn wrote(&self, offset: u64, len: u64) {
         self.range(offset, len, libc::SYNC_FILE_RANGE_WRITE);
         let over = self.underway.lock().add(offset, len);
@@ -68,9 +73,9 @@ impl Ahead {
     #[allow(unsafe_code)]
     fn range(&self, offset: u64, len: u64, flags: libc::c_uint) {
         let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into()) else { return };
-        // SAFETY: the call is given numbers alone, and the descriptor is open as long as `self`.
+        // SAFETY: the call takes numbers only, and the descriptor is open as long as `self`.
         let done = unsafe { libc::sync_file_range(self.file.as_raw_fd(), offset, len, flags) };
-        // Best effort: what is not begun now is written by the flush, which tells of errors too.
+        // Best effort: the flush writes what is not started now, and reports errors too.
         let _ = done;
     }
 }
@@ -79,7 +84,8 @@ impl Ahead {
 mod tests {
     use super::*;
 
-    /// Goal: what is waited for is what was begun first, and no more than leaves a little under way; one large write alone waits for none.
+    /// Goal: the waits are for the oldest writebacks, and leave only a little in progress; one
+    /// large write alone waits for none.
     #[test]
     fn a_little_is_under_way() {
         const MIB: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! Buffers for device I/O, and the immutable blocks they become.
+//! Buffers for device I/O, and the immutable blocks that they become.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -6,23 +6,26 @@ use std::sync::Arc;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The unit that buffers are made of: direct I/O wants memory aligned to the sector.
+/// The unit of buffers: direct I/O needs memory that is aligned to the sector.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(512))]
 struct Sector([u8; SECTOR]);
 
 const SECTOR: usize = 512;
 
-/// Bytes aligned for direct I/O.
+/// Bytes that are aligned for direct I/O.
 pub struct AlignedBuf {
     sectors: Vec<Sector>,
     len: usize,
 }
 
 impl AlignedBuf {
-    /// A buffer of `len` zeros. The caller has checked `len`: a buffer that can't be had aborts.
+    /// A buffer of `len` zeros.
+    ///
+    /// The caller has checked `len`: the process aborts if memory is short.
     pub fn zeroed(len: usize) -> Self {
-        // Zeros from the allocator would be pages that the system hands out anew, at a fault for each.
+        // Zeroed memory from the allocator would be new pages of the system, with a page fault for
+        // each.
         Self::padded(&[], len)
     }
 
@@ -31,14 +34,14 @@ impl AlignedBuf {
         Self::padded(bytes, bytes.len())
     }
 
-    /// A copy of `bytes` with zeros behind it, `len` bytes in all.
+    /// A copy of `bytes` with zeros after it, `len` bytes in all.
     ///
     /// # Panics
-    /// When `bytes` is longer than that.
+    /// If `bytes` is longer than `len`.
     pub fn padded(bytes: &[u8], len: usize) -> Self {
         assert!(bytes.len() <= len, "padding makes nothing shorter");
         let (whole, tail) = bytes.as_chunks::<SECTOR>();
-        // Written once: filling a large buffer with zeros first costs as much as the copy.
+        // Written once: to fill a large buffer with zeros first costs as much as the copy.
         let mut sectors: Vec<Sector> = Vec::with_capacity(len.div_ceil(SECTOR));
         sectors.extend(whole.iter().map(|s| Sector(*s)));
         if !tail.is_empty() {
@@ -50,7 +53,7 @@ impl AlignedBuf {
         Self { sectors, len }
     }
 
-    /// Forgets the bytes from `len` on; nothing happens when there are fewer.
+    /// Drops the bytes from `len` on; does nothing if there are fewer.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len {
             self.len = len;
@@ -89,7 +92,7 @@ impl fmt::Debug for AlignedBuf {
     }
 }
 
-/// Immutable bytes, shared by reference: a clone is a reference count.
+/// Immutable bytes, shared by reference: a clone increments a reference count.
 #[derive(Clone)]
 pub struct Block(Arc<AlignedBuf>);
 
@@ -104,17 +107,17 @@ impl Block {
         AlignedBuf::zeroed(len).freeze()
     }
 
-    /// The bytes to change: without a copy when this is the last reference, else a copy.
+    /// The bytes as a mutable buffer: without a copy if this is the last reference, else a copy.
     pub fn thaw(self) -> AlignedBuf {
         Arc::unwrap_or_clone(self.0)
     }
 
-    /// The bytes to change in place: copied first if somebody else holds them too.
+    /// The bytes as a mutable buffer in place, copied first if there are other references.
     pub fn make_mut(&mut self) -> &mut AlignedBuf {
         Arc::make_mut(&mut self.0)
     }
 
-    /// Whether both are the same memory.
+    /// True if both are the same memory.
     pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -139,7 +142,9 @@ impl From<AlignedBuf> for Block {
     }
 }
 
-/// A block of which only the beginning is held: all that follows is zeros. Most indirect blocks of a small object are zeros nearly to the end.
+/// A block of which only the start is in memory; the rest is zeros.
+///
+/// Most indirect blocks of a small object are zeros nearly to the end.
 #[derive(Debug, Clone)]
 pub struct Sparse {
     head: Block,
@@ -147,16 +152,18 @@ pub struct Sparse {
 }
 
 impl Sparse {
-    /// A block of `len` bytes that begins with `head`.
+    /// A block of `len` bytes that starts with `head`.
     ///
     /// # Panics
-    /// When `head` is longer than that.
+    /// If `head` is longer than `len`.
     pub fn new(head: Block, len: usize) -> Self {
         assert!(head.len() <= len, "a block is not shorter than its beginning");
         Self { head, len }
     }
 
-    /// The same bytes, of which no zeros at the end are held, if these are most of the block: a copy then.
+    /// The same bytes without the zeros at the end, as a copy, if the zeros are most of the block.
+    ///
+    /// Otherwise the result shares the block's memory.
     pub fn trimmed(block: &Block) -> Self {
         let sectors = block.0.sectors.iter();
         let zeros = sectors.rev().take_while(|sector| sector.0 == [0; SECTOR]).count();
@@ -167,28 +174,28 @@ impl Sparse {
         Self { head: Block::copy_of(&block[..held * SECTOR]), len: block.len() }
     }
 
-    /// What is held.
+    /// The bytes in memory.
     pub fn head(&self) -> &Block {
         &self.head
     }
 
-    /// What is held, by itself.
+    /// Takes the bytes in memory out.
     pub fn into_head(self) -> Block {
         self.head
     }
 
-    /// Bytes of the block.
+    /// Bytes of the whole block.
     #[allow(clippy::len_without_is_empty, reason = "a size, not a count")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether all bytes are held.
+    /// True if all bytes are in memory.
     pub fn is_whole(&self) -> bool {
         self.head.len() == self.len
     }
 
-    /// All bytes of the block; a copy unless they are held.
+    /// All bytes of the block; a copy unless all are in memory.
     pub fn whole(&self) -> Block {
         if self.is_whole() { self.head.clone() } else { AlignedBuf::padded(&self.head, self.len).freeze() }
     }

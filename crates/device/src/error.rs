@@ -1,20 +1,20 @@
-//! Why a device operation failed.
+//! Errors of device operations.
 
 use std::fmt;
 use std::io;
 
-/// What was asked of a device.
+/// Kind of a device operation (`zio_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Open it.
+    /// Open the device.
     Open,
-    /// Read a range.
+    /// Read a range (`ZIO_TYPE_READ`).
     Read,
-    /// Write a range.
+    /// Write a range (`ZIO_TYPE_WRITE`).
     Write,
-    /// Make writes durable.
+    /// Make writes durable (`ZIO_TYPE_FLUSH`).
     Flush,
-    /// Discard a range.
+    /// Discard a range (`ZIO_TYPE_TRIM`).
     Trim,
 }
 
@@ -30,71 +30,72 @@ impl fmt::Display for Op {
     }
 }
 
-/// Why a device operation failed.
+/// The reason for which a device operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// The operating system or the medium refused.
+    /// The system or the medium failed (`EIO` and others), or another owner has taken the device's
+    /// claim.
     #[error("{op} of {len} bytes at {offset} on {device}")]
     Io {
-        /// What was asked.
+        /// Kind of the operation.
         op: Op,
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// First byte of the range; 0 for a flush.
+        /// Offset of the range; 0 for a flush.
         offset: u64,
         /// Bytes in the range.
         len: u64,
-        /// The cause.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
     /// The range passes the end of the device.
     #[error("{op} of {len} bytes at {offset} on {device}, which has {size} bytes")]
     Range {
-        /// What was asked.
+        /// Kind of the operation.
         op: Op,
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// First byte of the range.
+        /// Offset of the range.
         offset: u64,
         /// Bytes in the range.
         len: u64,
         /// Bytes in the device.
         size: u64,
     },
-    /// The device was opened for reading only.
+    /// The device is open for reading only.
     #[error("{op} on {device}, which is open read-only")]
     ReadOnly {
-        /// What was asked.
+        /// Kind of the operation.
         op: Op,
-        /// The device's name.
+        /// Name of the device.
         device: String,
     },
-    /// The device could not be opened.
+    /// The system refuses to open the device.
     #[error("open {device}")]
     Open {
-        /// The path.
+        /// Path of the device.
         device: String,
-        /// The cause.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
-    /// Somebody else has the device open.
+    /// Another process, or another part of this one, has the device (`EBUSY`).
     #[error("{device} is in use")]
     Busy {
-        /// The path.
+        /// Path of the device.
         device: String,
     },
     /// The path names neither a regular file nor a block device.
     #[error("{device} is neither a file nor a block device")]
     NotADevice {
-        /// The path.
+        /// Path of the device.
         device: String,
     },
 }
 
 impl DeviceError {
-    /// What the system said (`errno`), if it said anything.
+    /// Error number of the system (`errno`); `None` for errors that the system didn't report.
     pub fn errno(&self) -> Option<i32> {
         match self {
             DeviceError::Io { source, .. } | DeviceError::Open { source, .. } => source.raw_os_error(),
@@ -105,8 +106,9 @@ impl DeviceError {
         }
     }
 
-    /// Whether what is behind the device has no room: the file system of an image, or a quota there
-    /// (`ENOSPC`, `EDQUOT`).
+    /// True if the storage behind the device is full (`ENOSPC`, `EDQUOT`).
+    ///
+    /// That is the file system of an image, or a quota there.
     pub fn is_no_room(&self) -> bool {
         matches!(self.errno(), Some(libc::ENOSPC | libc::EDQUOT))
     }

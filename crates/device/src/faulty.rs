@@ -1,8 +1,9 @@
 //! A device that fails on purpose.
 //!
 //! # Theory
-//! What it is told to do wrong it does until it is healed: errors here or there, wrong bytes, operations that do not return. One that is
-//! *volatile* remembers what was there before each write until it is flushed, so that it can lose what was not, as a disk does whose power fails.
+//! An injected fault stays until the device is healed: errors, wrong bytes, or operations that do
+//! not return. A *volatile* device keeps the old bytes of each write until the next flush. So it
+//! can lose unflushed writes, as a disk does in a power failure.
 
 use std::io;
 use std::ops::Range;
@@ -13,36 +14,37 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{Device, DeviceError, Op, Result};
 
-/// One way in which a [`Faulty`] device fails.
+/// A kind of failure of a [`Faulty`] device (`zinject_type_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// Every operation of this kind that touches the range is an error.
     Error {
         /// The kind of operation.
         op: Op,
-        /// The bytes affected.
+        /// The affected bytes.
         range: Range<u64>,
     },
-    /// Reads of the range return wrong bytes and no error; which, follows from the position alone.
+    /// Reads of the range return wrong bytes and no error. The wrong bytes depend on the position
+    /// alone.
     Corrupt {
-        /// The bytes affected.
+        /// The affected bytes.
         range: Range<u64>,
     },
     /// One in `one_in` operations of this kind is an error, by the device's own random sequence.
     Rate {
         /// The kind of operation.
         op: Op,
-        /// How rare.
+        /// Reciprocal of the error rate.
         one_in: u32,
     },
-    /// Writes and flushes with these numbers, counted from the first ([`Faulty::count`]), are errors.
+    /// Writes and flushes with these numbers are errors; [`Faulty::count`] counts from the first.
     Numbered {
         /// The numbers.
         range: Range<u64>,
     },
     /// Every operation is an error.
     Gone,
-    /// The same, and the system has it no more.
+    /// Every operation is an error, and the system no longer has the device.
     Pulled,
     /// No operation returns before the device is healed.
     Stalled,
@@ -52,16 +54,16 @@ pub enum Fault {
 struct State {
     faults: Vec<Fault>,
     rng: u64,
-    /// Writes and flushes that were asked.
+    /// Number of writes and flushes so far, failed ones included.
     count: u64,
-    /// Operations that do not return.
+    /// Number of operations that are stalled.
     waiting: usize,
-    /// Of a volatile device: where something was written since the last flush, and what was there before.
+    /// Of a volatile device: offset and old bytes of each write since the last flush.
     undo: Option<Vec<(u64, Vec<u8>)>>,
 }
 
-/// A device that fails where and when it is told to, repeatably: with one thread, the same seed gives the
-/// same failures.
+/// A device that fails as requested, repeatably: with one thread, the same seed gives the same
+/// failures.
 pub struct Faulty {
     inner: Arc<dyn Device>,
     state: Mutex<State>,
@@ -69,44 +71,45 @@ pub struct Faulty {
 }
 
 impl Faulty {
-    /// Wraps `inner`, healthy so far.
+    /// Wraps `inner`, with no faults yet.
     pub fn new(inner: Arc<dyn Device>, seed: u64) -> Self {
         let state = State { faults: Vec::new(), rng: seed, count: 0, waiting: 0, undo: None };
         Self { inner, state: Mutex::new(state), healed: Condvar::new() }
     }
 
-    /// The same, of a device that may lose what was not flushed ([`Faulty::lose`]).
+    /// The same, but the device can lose unflushed writes ([`Faulty::lose`]).
     pub fn volatile(inner: Arc<dyn Device>, seed: u64) -> Self {
         let faulty = Self::new(inner, seed);
         faulty.state.lock().undo = Some(Vec::new());
         faulty
     }
 
-    /// Writes and flushes that were asked so far.
+    /// Number of writes and flushes so far, failed ones included.
     pub fn count(&self) -> u64 {
         self.state.lock().count
     }
 
-    /// Operations that wait for the device to be healed.
+    /// Number of operations that wait until the device is healed.
     pub fn waiting(&self) -> usize {
         self.state.lock().waiting
     }
 
-    /// Loses what was written since the last flush that succeeded: the power failed.
+    /// Loses all writes since the last successful flush, as in a power failure.
     ///
     /// # Errors
-    /// As writing fails.
+    /// * [`DeviceError::ReadOnly`], [`DeviceError::Range`], [`DeviceError::Io`]: the wrapped device
+    ///   does not take the old bytes.
     pub fn lose(&self) -> Result<()> {
         let lost = self.state.lock().undo.as_mut().map(std::mem::take).unwrap_or_default();
         lost.into_iter().rev().try_for_each(|(offset, bytes)| self.inner.write_at(&bytes, offset))
     }
 
-    /// Adds a way to fail.
+    /// Adds a fault (`zinject`).
     pub fn inject(&self, fault: Fault) {
         self.state.lock().faults.push(fault);
     }
 
-    /// Healthy again.
+    /// Removes all faults, and lets stalled operations continue.
     pub fn heal(&self) {
         self.state.lock().faults.clear();
         self.healed.notify_all();
@@ -174,7 +177,8 @@ impl Device for Faulty {
             drop(state);
             return self.inner.write_at(buf, offset);
         };
-        // What is remembered and what is written must be in one order.
+        // The lock is held during I/O, so that the old bytes are recorded in the order of the
+        // writes.
         let mut before = vec![0; buf.len()];
         self.inner.read_at(&mut before, offset)?;
         undo.push((offset, before));

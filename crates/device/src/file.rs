@@ -1,4 +1,4 @@
-//! Image files and block devices of the operating system, by `pread` and `pwrite`.
+//! Image files and block devices of the system, through `pread` and `pwrite`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
@@ -21,31 +21,35 @@ mod claim;
 /// Most buffers that the system takes at once (`IOV_MAX`).
 const IOV_MAX: usize = 1024;
 
-/// How a device is opened, and what is claimed of it.
+/// Purpose for which a device is opened, which decides what is claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// To look at: nothing is claimed, the owner may be writing (what `zdb` and a search for pools do).
+    /// To inspect the device, without a claim; its owner may be writing. `zdb` and discovery do
+    /// this.
     Peek,
-    /// To read beside other readers, while it has no owner: an image is claimed shared. A block
-    /// device can't be shared against
-    /// owners: that it has none is only known for the moment of opening.
+    /// To read beside other readers, while the device has no owner. An image is claimed shared.
+    ///
+    /// A block device can't be claimed shared. That it has no owner is known only at the moment of
+    /// opening.
     Share,
-    /// To own, and only read: an image is claimed, a block device is opened with `O_EXCL`. An image
-    /// that this user may not write is claimed as a reader claims it: an owner refuses it, and it
-    /// refuses none.
+    /// To own and only read the device. An image is claimed, a block device is opened with
+    /// `O_EXCL`.
+    ///
+    /// An image that this user may not write is claimed as a reader claims it. An owner then makes
+    /// this fail, but this keeps no owner out.
     Own,
-    /// To own, and write.
+    /// To own and write the device.
     Write,
 }
 
 impl Mode {
-    /// Whether nobody else may have it meanwhile.
+    /// True if no other process may own the device meanwhile.
     fn owns(self) -> bool {
         matches!(self, Mode::Own | Mode::Write)
     }
 }
 
-/// An image file or a block device.
+/// An image file or a block device (`vdev_file_ops`, `vdev_disk_ops`).
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
@@ -55,13 +59,14 @@ pub struct FileDevice {
     physical: u32,
     block: bool,
     writable: bool,
-    /// Has the system write at once what is much; `None` where the file can't be opened once more.
+    /// Starts the writeback of large writes; `None` if the file can't be opened a second time.
     ahead: OnceLock<Option<Ahead>>,
-    /// It has not said yet that it can't be trimmed.
+    /// True until the device has reported that it can't be trimmed.
     trims: AtomicBool,
-    /// Held while an image is written: its file system lets in one writer at a time, and threads that wait in the system for that spin.
+    /// Held while an image is written. Its file system admits one writer at a time, and threads
+    /// that wait in the system for that spin.
     turn: Mutex<()>,
-    /// What is held of an image.
+    /// The claim of an image.
     claim: Claim,
     /// Loop devices over the image, which are claimed with it.
     #[expect(dead_code, reason = "held, never used")]
@@ -72,8 +77,10 @@ impl FileDevice {
     /// Opens the file or block device at `path`.
     ///
     /// # Errors
-    /// [`DeviceError::Busy`] when somebody holds it, [`DeviceError::NotADevice`] for other kinds of files,
-    /// [`DeviceError::Open`] for what the system refuses.
+    /// * [`DeviceError::Busy`]: another process, or another part of this one, has the device or a
+    ///   loop device over the image.
+    /// * [`DeviceError::NotADevice`]: the path names another kind of file.
+    /// * [`DeviceError::Open`]: the system refuses for another reason.
     pub fn open(path: &Path, mode: Mode) -> Result<Self> {
         let name = path.display().to_string();
         let fail = |source: io::Error| match source.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
@@ -83,17 +90,17 @@ impl FileDevice {
             _ => DeviceError::Open { device: name.clone(), source },
         };
         let kind = std::fs::metadata(path).map_err(fail)?.file_type();
-        // The type is asked first, since opening alone sets some character devices going.
+        // The type is checked first, because opening some character devices starts them.
         let block = kind.is_block_device();
         if !block && !kind.is_file() {
             return Err(DeviceError::NotADevice { device: name });
         }
         if block && mode == Mode::Share {
-            // Let go of at once: a reader keeps no other reader out.
+            // Closed at once: a reader keeps no other reader out.
             open_as(path, Mode::Own, true).map_err(fail)?;
         }
         let file = open_as(path, mode, block).map_err(fail)?;
-        // By now something else may be there under this name, and what matters is what was opened.
+        // By now another file may have this name. The opened file counts.
         let kind = file.metadata().map_err(fail)?.file_type();
         if kind.is_block_device() != block || !(block || kind.is_file()) {
             return Err(DeviceError::NotADevice { device: name });
@@ -110,7 +117,7 @@ impl FileDevice {
             }
         }
         let (size, logical, physical) = if block {
-            // A block device has no length of its own as a file; its end is where seeking ends.
+            // A block device has no length as a file; its end is the end for a seek.
             let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).map_err(|e| fail(e.into()))?;
             let (logical, physical) = block_sectors(&file).unwrap_or((512, 512));
             (size, logical, physical)
@@ -128,13 +135,13 @@ impl FileDevice {
         DeviceError::Io { op, device: self.name.clone(), offset, len: len as u64, source }
     }
 
-    /// Has what was just written go on to the device, if it is much.
+    /// Starts the writeback of the last write if it is large.
     fn go_on(&self, offset: u64, len: u64) {
         if len < ahead::WORTH {
             return;
         }
         let open = || {
-            // The same file, though it may have lost its name to another.
+            // The same file, although its name may belong to another file now.
             let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
             OpenOptions::new().write(true).open(path).ok().map(Ahead::new)
         };
@@ -147,13 +154,13 @@ impl FileDevice {
         (!self.block).then(|| self.turn.lock())
     }
 
-    /// Gives an image's bytes back to its file system.
+    /// Frees an image's bytes in its file system.
     fn punch(&self, offset: u64, len: u64) -> rustix::io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         rustix::fs::fallocate(&self.file, flags, offset, len)
     }
 
-    /// Where a block device, or an image, ends now.
+    /// The end of the block device or image now.
     fn end(&self) -> rustix::io::Result<u64> {
         match self.block {
             true => rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0)),
@@ -168,7 +175,7 @@ impl FileDevice {
         self.check_claim(op)
     }
 
-    /// Refuses to go on beside another owner.
+    /// Takes locks that are still owed, and fails if there is another owner.
     fn check_claim(&self, op: Op) -> Result<()> {
         self.claim.settle(&self.file).map_err(|e| self.io(op, 0, 0, e))
     }
@@ -180,7 +187,8 @@ impl Drop for FileDevice {
     }
 }
 
-/// Opens without waiting, since a FIFO would wait for its writer, and without letting a terminal become ours.
+/// Opens without waiting, because a FIFO would wait for its writer, and without a controlling
+/// terminal.
 fn open_as(path: &Path, mode: Mode, block: bool) -> io::Result<File> {
     let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     if block && mode.owns() {
@@ -191,8 +199,12 @@ fn open_as(path: &Path, mode: Mode, block: bool) -> io::Result<File> {
     options.open(path)
 }
 
-/// Opens the loop devices that the system has over an image, so that they have one owner together. Fails when one has an owner
-/// already; one that this user may not open at all is passed over.
+/// Opens the loop devices that the system has over an image, so that they have one owner together.
+///
+/// A loop device that this user may not open is skipped.
+///
+/// # Errors
+/// `EBUSY` if a loop device already has an owner, or the error of reading the image's metadata.
 fn claim_loops(image: &File) -> io::Result<Vec<File>> {
     let image = image.metadata()?;
     let Ok(disks) = std::fs::read_dir("/sys/block") else { return Ok(Vec::new()) };
@@ -212,7 +224,7 @@ fn claim_loops(image: &File) -> io::Result<Vec<File>> {
     Ok(claimed)
 }
 
-/// Logical and physical sector of a block device, as sysfs tells them; a partition asks its disk.
+/// Logical and physical sector size of a block device in sysfs. A partition has those of its disk.
 fn block_sectors(file: &File) -> Option<(u32, u32)> {
     let read = |what: &str| queue_limit(file, what).and_then(|n| u32::try_from(n).ok());
     let logical = read("logical_block_size").filter(|s| s.is_power_of_two() && *s >= 512)?;
@@ -220,7 +232,7 @@ fn block_sectors(file: &File) -> Option<(u32, u32)> {
     Some((logical, physical.max(logical)))
 }
 
-/// What the system says of a block device's queue; a partition asks its disk.
+/// A limit of a block device's queue in sysfs. A partition has those of its disk.
 pub(crate) fn queue_limit(file: &File, what: &str) -> Option<u64> {
     let rdev = rustix::fs::fstat(file).ok()?.st_rdev;
     let base = format!("/sys/dev/block/{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
@@ -252,7 +264,8 @@ impl Device for FileDevice {
         let mut rest = slices.as_mut_slice();
         let mut at = offset;
         while at < offset + total {
-            // The system takes so many buffers at once, and may write less than all of them.
+            // The system takes at most so many buffers at once, and may write less than all of
+            // them.
             let some = &rest[..rest.len().min(IOV_MAX)];
             match rustix::io::pwritev(&self.file, some, at) {
                 Ok(0) => return Err(self.io(Op::Write, at, total as usize, io::ErrorKind::WriteZero.into())),
@@ -271,7 +284,7 @@ impl Device for FileDevice {
 
     fn flush(&self) -> Result<()> {
         self.check_claim(Op::Flush)?;
-        // An image never grows by being written, and what it was made longer by is synced with its data.
+        // A write never extends an image. The sync of its data includes an earlier extension.
         self.file.sync_data().map_err(|e| self.io(Op::Flush, 0, 0, e))
     }
 
@@ -306,7 +319,8 @@ impl Device for FileDevice {
     }
 
     fn is_gone(&self) -> bool {
-        // An image that was removed is there as long as it is open. A disk that was pulled has no end any more, or no entry in sysfs.
+        // A removed image exists as long as it is open. A pulled disk has no end any more, or no
+        // entry in sysfs.
         if !self.block {
             return false;
         }
@@ -315,13 +329,13 @@ impl Device for FileDevice {
             let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
             Path::new(&format!("/sys/dev/block/{major}:{minor}")).exists()
         });
-        // Where there is no sysfs nothing is said by it.
+        // Without sysfs a missing entry means nothing.
         !end || Path::new("/sys/dev/block").exists() && !listed
     }
 
     fn nameless(&self) -> Option<i32> {
         use rustix::fs::{AtFlags, StatxFlags, statx};
-        // What the system knows without asking a file system that may hang.
+        // Metadata that the system knows without a request to a file system that can hang.
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let known = || statx(&self.file, "", flags, StatxFlags::NLINK);
         let gone = !self.block && known().is_ok_and(|meta| meta.stx_nlink == 0);
@@ -347,7 +361,7 @@ impl Device for FileDevice {
     }
 
     fn size_now(&self) -> u64 {
-        // One that can't be asked, or has shrunk, is as it was.
+        // A device that can't report its end, or has shrunk, keeps its size.
         self.end().unwrap_or(0).max(self.size())
     }
 
@@ -369,7 +383,7 @@ impl Device for FileDevice {
 }
 
 impl FileDevice {
-    /// Whether this is a block device of the system rather than an image file.
+    /// True for a block device of the system, false for an image file.
     pub fn is_block(&self) -> bool {
         self.block
     }

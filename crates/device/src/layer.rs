@@ -1,4 +1,4 @@
-//! What is put around devices as they are opened.
+//! Wrappers around devices, applied when they are opened.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,17 +7,20 @@ use crate::Device;
 
 type Around = dyn Fn(Arc<dyn Device>) -> Arc<dyn Device> + Send + Sync;
 
-/// Puts something around each device that is opened, say a [`Slow`](crate::Slow) one; nothing by default. Clones are the same layer.
+/// Puts a wrapper around each opened device, such as a [`Slow`](crate::Slow) one; nothing by
+/// default.
+///
+/// Clones are the same layer.
 #[derive(Clone, Default)]
 pub struct Layer(Option<Arc<Around>>);
 
 impl Layer {
-    /// Puts what `around` makes of a device in its place.
+    /// A layer that replaces each device by the result of `around`.
     pub fn new(around: impl Fn(Arc<dyn Device>) -> Arc<dyn Device> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(around)))
     }
 
-    /// A device with this layer around it.
+    /// The device with this layer around it.
     pub fn around(&self, device: Arc<dyn Device>) -> Arc<dyn Device> {
         match &self.0 {
             Some(around) => around(device),
@@ -27,7 +30,7 @@ impl Layer {
 }
 
 impl PartialEq for Layer {
-    /// Whether they are the same layer, which two that were made alike are not.
+    /// True if both are clones of one layer; two layers made alike are not equal.
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),

@@ -1,26 +1,29 @@
 //! Block devices: files, disks, parts of them, and simulated ones.
 //!
 //! # Theory
-//! A [`Device`] is an array of bytes of known size that can be read, written, flushed and trimmed by many
-//! threads at once. Whatever stands behind it, an image file, a disk, a partition within an image, memory,
-//! or a device that fails on purpose, the rooms above see the same trait, so that a test owns its hardware.
+//! A [`Device`] is an array of bytes of known size. Many threads at once can read, write, flush and
+//! trim it. It can be an image file, a disk, a partition in an image, memory, or a device that
+//! fails on purpose. The layers above see the same trait, so a test can bring its own hardware.
 //!
-//! A read or write is done whole or it is an error; nothing is ever short. A write is durable once a flush
-//! that began after it has succeeded. Buffers are [`AlignedBuf`], aligned for direct I/O; a finished one is
-//! frozen into a [`Block`], immutable and cheap to clone, which is how blocks travel from here to the front
-//! doors without another copy.
+//! A read or write is done as a whole, or it is an error; no operation is short. A write is durable
+//! after the success of a flush that began after it. Buffers are [`AlignedBuf`]s, aligned for
+//! direct I/O. A finished buffer is frozen to a [`Block`], which is immutable and cheap to clone.
+//! So blocks travel from here to the front ends without another copy.
 //!
 //! # Locks
-//! An owner claims an image file by a write lock, and a block device by `O_EXCL`, which the kernel
-//! refuses while anyone has it mounted or imported; both end when the device is dropped. What
-//! readers of an image lock refuses no owner (`file/claim.rs`). Loop devices over an image are
-//! claimed with it, as its bytes have one owner however they are reached. Readers that want no
-//! owner beside them claim an image shared. Who only looks ([`Mode::Peek`]) claims nothing and is
-//! never refused. The simulated devices hold their
-//! own mutex only while they copy.
+//! - An owner claims an image file by a write lock. It claims a block device by `O_EXCL`, which the
+//!   kernel refuses while the device is mounted or imported. Both claims end when the device is
+//!   dropped.
+//! - A reader's lock on an image refuses no owner (`file/claim.rs`).
+//! - Loop devices over an image are claimed with it, because its bytes have one owner on every
+//!   path.
+//! - A reader that wants no owner beside it claims an image shared.
+//! - [`Mode::Peek`] claims nothing and is never refused.
+//! - The simulated devices hold their own mutex only while they copy. A volatile [`Faulty`] one
+//!   holds it during the I/O of a write.
 //!
 //! # Absent
-//! Redundancy, labels, checksums, retries and caching are not known here.
+//! This crate has no redundancy, labels, checksums, retries or caches.
 
 mod ahead;
 mod buf;
@@ -52,29 +55,35 @@ pub use spinning::{Effort, Spinning};
 
 use std::path::Path;
 
-/// A result of a device operation.
+/// The result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;
 
-/// An array of bytes that can be read and written in place.
+/// An array of bytes that can be read and written in place (the leaf operations of `vdev_ops_t`).
 pub trait Device: Send + Sync {
-    /// Fills `buf` with the bytes from `offset`.
+    /// Fills `buf` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// [`DeviceError::Range`] when the range passes the end, [`DeviceError::Io`] when the medium failed. The
-    /// contents of `buf` are undefined after an error.
+    /// The content of `buf` is undefined after an error.
+    ///
+    /// * [`DeviceError::Range`]: the range passes the end of the device.
+    /// * [`DeviceError::Io`]: the system or the medium failed.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
 
     /// Writes all of `buf` at `offset`.
     ///
     /// # Errors
-    /// [`DeviceError::ReadOnly`], [`DeviceError::Range`] or [`DeviceError::Io`]; after an error any part may
-    /// have been written.
+    /// After an error any part may have been written.
+    ///
+    /// * [`DeviceError::ReadOnly`]: the device is open for reading only.
+    /// * [`DeviceError::Range`]: the range passes the end of the device.
+    /// * [`DeviceError::Io`]: the system or the medium failed, or another owner has taken the
+    ///   claim.
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
 
-    /// Writes several buffers, one behind the other, from `offset` on.
+    /// Writes several buffers, one after the other, from `offset` on.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at).
+    /// The variants and causes that [`write_at`](Self::write_at) lists.
     fn write_vectored_at(&self, bufs: &[&[u8]], offset: u64) -> Result<()> {
         let mut at = offset;
         for buf in bufs {
@@ -84,68 +93,87 @@ pub trait Device: Send + Sync {
         Ok(())
     }
 
-    /// Makes every write that has returned durable.
+    /// Makes all writes durable that have returned (`zio_flush`).
     ///
     /// # Errors
-    /// [`DeviceError::Io`]: which writes are durable is unknown then.
+    /// It is unknown after an error which writes are durable.
+    ///
+    /// * [`DeviceError::Io`]: the system or the medium failed, or another owner has taken the
+    ///   claim.
     fn flush(&self) -> Result<()>;
 
-    /// Tells the device that a range holds nothing of use; it may read as anything afterwards. A device that
-    /// can't trim does nothing.
+    /// Tells the device that a range holds no data (`zio_trim`).
+    ///
+    /// Afterwards the range reads as any bytes. A device that can't trim does nothing.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at).
+    /// The variants and causes that [`write_at`](Self::write_at) lists.
     fn trim(&self, offset: u64, len: u64) -> Result<()>;
 
-    /// Whether [`trim`](Self::trim) does anything, as far as is known.
+    /// True if [`trim`](Self::trim) has an effect, as far as is known (`vdev_has_trim`).
     fn can_trim(&self) -> bool {
         true
     }
 
-    /// Whether the system has it no more: it was pulled, and will not come back under this handle. Asks the system, not the device.
+    /// True if the system no longer has the device: it was pulled, and won't return under this
+    /// handle.
+    ///
+    /// It asks the system, not the device.
     fn is_gone(&self) -> bool {
         false
     }
 
-    /// The descriptor of an image file that has no name any more (`st_nlink`): with its last user it is gone. `None` for whatever has one, or is no file.
+    /// The descriptor of an image file that has no name any more (`st_nlink` is 0).
+    ///
+    /// Such a file disappears with its last user. `None` if the file has a name, or the device is
+    /// no file.
     fn nameless(&self) -> Option<i32> {
         None
     }
 
-    /// Whether a path leads to another device now than this one: what was opened there is not what
-    /// is there. Asks the system for the path, which may hang. `false` where the path leads
-    /// nowhere, or that can't be told.
+    /// True if `path` now leads to another device than this one.
+    ///
+    /// `false` if the path leads nowhere, or if that can't be told. This looks the path up in the
+    /// system, which can hang.
     fn is_not_at(&self, _path: &Path) -> bool {
         false
     }
 
-    /// Lets another opening of the same device by this process claim it. This one takes its claim
-    /// back with its next write, and fails if it can't. Does nothing where a claim can't be given
-    /// away.
+    /// Lets another handle of this process to the same device claim it.
+    ///
+    /// This handle takes its claim back with its next write, and that write fails if it can't. A
+    /// device whose claim can't be passed on does nothing.
     fn give_way(&self) {}
 
-    /// Bytes in the device.
+    /// Bytes in the device (`vdev_psize`).
     fn size(&self) -> u64;
 
-    /// Bytes that it would have if it took in what it has grown by since it was opened; never less than [`size`](Self::size).
+    /// Bytes that the device would have with all growth since it was opened (`max_psize` of
+    /// `vdev_op_open`).
+    ///
+    /// Never less than [`size`](Self::size).
     fn size_now(&self) -> u64 {
         self.size()
     }
 
-    /// Takes in what it has grown by: from now on [`size`](Self::size) says so.
+    /// Accepts all growth of the device: from now on [`size`](Self::size) includes it.
     fn grow(&self) {}
 
-    /// Smallest unit that can be written, in bytes.
+    /// Smallest unit of a write, in bytes (`vdev_logical_ashift`).
     fn logical_sector(&self) -> u32;
 
-    /// Unit that is written without reading first, in bytes; at least the logical sector.
+    /// Unit that the device writes without reading first, in bytes; at least the logical sector
+    /// (`vdev_physical_ashift`).
     fn physical_sector(&self) -> u32;
 
-    /// The path or description that people know the device by.
+    /// Path or description of the device, for users (`vdev_path`).
     fn name(&self) -> &str;
 }
 
 /// Refuses a range that passes the end of a device.
+///
+/// # Errors
+/// * [`DeviceError::Range`]: the range passes the end of the device.
 pub(crate) fn check_range(device: &dyn Device, op: Op, offset: u64, len: u64) -> Result<()> {
     match offset.checked_add(len) {
         Some(end) if end <= device.size() => Ok(()),

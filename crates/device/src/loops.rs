@@ -1,11 +1,11 @@
-//! Loop devices of this machine: whether anybody has one open, and releasing it.
+//! Loop devices of this machine: whether one is in use, and its release.
 //!
 //! # Theory
-//! An exclusive open tells of mounts, swap and device mapper, but not of programs that just have
-//! the device open. The driver knows. `LOOP_CLR_FD` releases a device that only its caller has
-//! open, and marks any other to go with its last user (`LO_FLAGS_AUTOCLEAR`). So
-//! [`LoopDevice::release`] asks for that, looks what came of it, and takes the mark away again.
-//! Meanwhile its own open file keeps the device there.
+//! An exclusive open detects mounts, swap and device mapper, but not programs that only have the
+//! device open. The driver knows these. `LOOP_CLR_FD` releases a device that only its caller has
+//! open. It marks any other device for release with its last user (`LO_FLAGS_AUTOCLEAR`). So
+//! [`LoopDevice::release`] makes that call, checks the result, and removes the mark. Meanwhile its
+//! own open file keeps the device there.
 
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, NoArg, Opcode, Setter, ioctl, opcode};
@@ -13,18 +13,18 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// `LOOP_CLR_FD`, `LOOP_SET_STATUS64`, `LOOP_GET_STATUS64`.
+/// `LOOP_CLR_FD`; below, `LOOP_SET_STATUS64` and `LOOP_GET_STATUS64`.
 const CLEAR: Opcode = opcode::none(b'L', 1);
 const SET_STATUS: Opcode = opcode::none(b'L', 4);
 const GET_STATUS: Opcode = opcode::none(b'L', 5);
-/// `LO_FLAGS_AUTOCLEAR`: it goes when nobody has it open.
+/// `LO_FLAGS_AUTOCLEAR`: the driver releases the device with its last user.
 const AUTOCLEAR: u32 = 4;
 
 /// `struct loop_info64`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct LoopInfo {
-    /// Device and inode of the file, its own number, offset, size.
+    /// Device and inode of the file, the loop device's own number, offset, size limit.
     places: [u64; 5],
     number: u32,
     encrypt_type: u32,
@@ -42,33 +42,35 @@ const _: () = assert!(size_of::<LoopInfo>() == 232);
 pub struct LoopDevice(File);
 
 impl LoopDevice {
-    /// Opens one, claiming nothing.
+    /// Opens a loop device, without a claim.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of `open`, such as `ENOENT` or `EACCES`.
     pub fn open(path: &Path) -> io::Result<Self> {
         OpenOptions::new().read(true).open(path).map(Self)
     }
 
-    /// Has what programs wrote to it reach its file, and the file be flushed.
+    /// Writes all data that programs wrote to the device to its file, and flushes the file.
     ///
     /// # Errors
-    /// What the system says: something was not written.
+    /// The error of `fsync`: some data were not written.
     pub fn flush(&self) -> io::Result<()> {
         self.0.sync_all()
     }
 
-    /// Releases it when this is dropped, unless somebody else has it open: then it stays as it was.
-    /// Says whether it goes.
+    /// Releases the device when this handle is dropped, unless another process has it open.
+    ///
+    /// Returns true if the device will be released. Otherwise it stays as it was.
     ///
     /// # Errors
-    /// What the system says: `ENXIO` if it is no loop device any more.
+    /// * `ENXIO`: it is no longer a loop device with a file.
+    /// * Other errors of `LOOP_CLR_FD`, `LOOP_GET_STATUS64` or `LOOP_SET_STATUS64`.
     #[allow(unsafe_code)]
     pub fn release(&self) -> io::Result<bool> {
         // SAFETY: this call takes no argument.
         unsafe { ioctl(&self.0, NoArg::<CLEAR>::new()) }?;
-        // SAFETY: the system fills in a `struct loop_info64`, which is what `LoopInfo` is, and any
-        // bytes are one.
+        // SAFETY: the system fills in a `struct loop_info64`, which `LoopInfo` is, and any bytes
+        // are valid.
         let mut info = match unsafe { ioctl(&self.0, Getter::<GET_STATUS, LoopInfo>::new()) } {
             Ok(info) => info,
             Err(Errno::NXIO) => return Ok(true),

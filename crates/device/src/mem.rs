@@ -4,10 +4,10 @@ use parking_lot::RwLock;
 
 use crate::{Device, Op, Result, check_range};
 
-/// Granule in which memory is taken: a device of many gigabytes costs only what was written.
+/// Unit of memory: a device of many gigabytes costs only what was written.
 const CHUNK: usize = 64 << 10;
 
-/// A device in memory, for tests and benchmarks. What was never written reads as zeros and takes no memory.
+/// A device in memory, for tests and benchmarks. Unwritten bytes read as zeros and take no memory.
 #[derive(Debug)]
 pub struct MemDevice {
     name: String,
@@ -44,7 +44,7 @@ impl MemDevice {
     }
 }
 
-/// The chunks that a range touches: (chunk number, offset within it, range of the buffer).
+/// The chunks that a range touches: (number of the chunk, offset in it, range of the buffer).
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -86,7 +86,7 @@ impl Device for MemDevice {
 
     fn trim(&self, offset: u64, len: u64) -> Result<()> {
         check_range(self, Op::Trim, offset, len)?;
-        // Whole chunks only: a trim promises nothing about what is read afterwards.
+        // Whole chunks only: a trim promises nothing about later reads.
         let first = offset.div_ceil(CHUNK as u64);
         let last = (offset + len) / CHUNK as u64;
         let mut chunks = self.chunks.write();

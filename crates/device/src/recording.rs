@@ -1,4 +1,4 @@
-//! A device that remembers, for the crash test, everything that was written to it.
+//! A device that records all writes, for the crash test.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,48 +7,48 @@ use parking_lot::Mutex;
 
 use crate::{Device, Op, Result, check_range};
 
-/// What happened to a [`Recording`] device, in the order in which it was asked.
+/// An operation on a [`Recording`] device, in the order of the requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Bytes were written.
+    /// A write.
     Write {
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// The bytes.
+        /// The bytes written.
         bytes: Arc<[u8]>,
     },
-    /// A range was trimmed.
+    /// A trim.
     Trim {
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
         /// Bytes in the range.
         len: u64,
     },
-    /// A flush succeeded: the writes that are before this event are durable.
+    /// A successful flush: the writes before this event are durable.
     Flush,
 }
 
-/// A device that passes everything through and keeps a log of writes, trims and flushes.
+/// A device that passes all operations on, and keeps a log of writes, trims and flushes.
 ///
-/// A flush is logged once it has succeeded, at the place in the log where it was asked: a write that another
-/// thread made in the meantime comes after it, and is not promised.
+/// A flush is logged after its success, at the position in the log where it began. A write that
+/// another thread made in the meantime comes after it, and is not durable.
 pub struct Recording {
     inner: Arc<dyn Device>,
     log: Mutex<Vec<Event>>,
 }
 
 impl Recording {
-    /// Records what happens to `inner` from now on.
+    /// Records the operations on `inner` from now on.
     pub fn new(inner: Arc<dyn Device>) -> Self {
         Self { inner, log: Mutex::default() }
     }
 
-    /// The log so far.
+    /// A copy of the log so far.
     pub fn events(&self) -> Vec<Event> {
         self.log.lock().clone()
     }
 
-    /// Takes the log, leaving an empty one.
+    /// Takes the log, and leaves an empty one.
     pub fn take(&self) -> Vec<Event> {
         std::mem::take(&mut *self.log.lock())
     }
@@ -61,7 +61,7 @@ impl Device for Recording {
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         check_range(self, Op::Write, offset, buf.len() as u64)?;
-        // Logged before it is done: a write that failed half way may have changed the medium.
+        // Logged first: a write that fails half way may have changed the medium.
         self.log.lock().push(Event::Write { offset, bytes: buf.into() });
         self.inner.write_at(buf, offset)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{Device, DeviceError, Op, Result, check_range};
 
-/// A contiguous part of another device, such as a partition within a disk image.
+/// A contiguous part of another device, such as a partition in a disk image.
 pub struct Region {
     inner: Arc<dyn Device>,
     start: u64,
@@ -14,10 +14,10 @@ pub struct Region {
 }
 
 impl Region {
-    /// The `size` bytes of `inner` from `start`, known as `name`.
+    /// The `size` bytes of `inner` from `start`, with the name `name`.
     ///
     /// # Errors
-    /// [`DeviceError::Range`] when the region passes the end of `inner`.
+    /// * [`DeviceError::Range`]: the region passes the end of `inner`.
     pub fn new(inner: Arc<dyn Device>, start: u64, size: u64, name: &str) -> Result<Self> {
         check_range(&*inner, Op::Open, start, size)?;
         Ok(Self { inner, start, size, name: name.to_owned() })

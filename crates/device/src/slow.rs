@@ -1,4 +1,4 @@
-//! A device that takes its time.
+//! A device with a latency.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{Device, Result};
 
-/// Time as a [`Slow`] device knows it: the caller hands it in, so that a test need not wait.
+/// The time of a [`Slow`] device. The caller passes it, so that a test need not wait.
 pub trait Clock: Send + Sync {
     /// Nanoseconds since some fixed moment.
     fn now_ns(&self) -> u64;
-    /// Returns once [`now_ns`](Self::now_ns) has reached `deadline_ns`.
+    /// Returns when [`now_ns`](Self::now_ns) has reached `deadline_ns`.
     fn sleep_until(&self, deadline_ns: u64);
 }
 
-/// The system's time: who waits sleeps.
+/// The system's time: a waiting thread sleeps.
 #[derive(Debug)]
 pub struct SystemClock(Instant);
 
@@ -39,7 +39,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A device whose operations each take a fixed time, several at once: how a disk far away behaves.
+/// A device whose operations each take a fixed time, several at once, as on a remote disk.
 pub struct Slow {
     inner: Arc<dyn Device>,
     clock: Arc<dyn Clock>,
@@ -50,13 +50,14 @@ pub struct Slow {
 }
 
 impl Slow {
-    /// Makes each operation on `inner` take `latency_ns`, at most `in_flight` (at least one) of them at once.
+    /// Makes each operation on `inner` take `latency_ns`, with at most `in_flight` (at least one)
+    /// at once.
     pub fn new(inner: Arc<dyn Device>, clock: Arc<dyn Clock>, latency_ns: u64, in_flight: u32) -> Self {
         let free = Mutex::new(in_flight.max(1));
         Self { inner, clock, latency_ns, reads_only: false, free, freed: Condvar::new() }
     }
 
-    /// The same, but only reads wait: writes go to the memory of such a device.
+    /// The same, but only reads wait: the device has a write cache.
     #[must_use]
     pub fn with_quick_writes(mut self) -> Self {
         self.reads_only = true;
@@ -75,7 +76,7 @@ impl Slow {
             }
             *free -= 1;
         }
-        // The latency begins when the operation gets its place, so that a full device queues.
+        // The latency begins when the operation gets a slot, so that a full device queues.
         let deadline = self.clock.now_ns().saturating_add(self.latency_ns);
         let out = work();
         self.clock.sleep_until(deadline);

@@ -1,4 +1,4 @@
-//! A disk with one head: what it costs to read where the head is not.
+//! A disk with one head, on which a seek has a cost.
 
 use std::sync::Arc;
 
@@ -6,28 +6,30 @@ use parking_lot::Mutex;
 
 use crate::{Clock, Device, Result};
 
-/// Where the head is, and until when it is busy.
+/// Position of the head, and the time until which it is busy.
 #[derive(Debug, Default)]
 struct Head {
     at: u64,
     free_ns: u64,
-    /// Reads, and writes.
+    /// Totals of reads, and of writes.
     efforts: [Effort; 2],
 }
 
-/// What a disk did to read, or to write.
+/// Totals of a disk's reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Effort {
-    /// Nanoseconds that it was busy.
+    /// Nanoseconds for which the disk was busy.
     pub busy_ns: u64,
-    /// Bytes that were read or written.
+    /// Bytes read or written.
     pub bytes: u64,
-    /// Operations that did not begin where the one before had ended.
+    /// Number of operations that did not begin at the end of the previous one.
     pub seeks: u64,
 }
 
-/// A device that does one operation after another, in the order in which they come: each takes the time of its bytes, and a seek if it does not begin where the
-/// one before has ended.
+/// A device that does one operation after another, in the order of their arrival.
+///
+/// An operation takes the time of its bytes. It also takes a seek if it does not begin at the end
+/// of the previous one.
 pub struct Spinning {
     inner: Arc<dyn Device>,
     clock: Arc<dyn Clock>,
@@ -37,24 +39,25 @@ pub struct Spinning {
 }
 
 impl Spinning {
-    /// Gives `inner` a head that reads and writes so many bytes a second (at least one), and takes `seek_ns` to go elsewhere.
+    /// Gives `inner` a head that transfers `bytes_per_second` bytes (at least one) and seeks in
+    /// `seek_ns`.
     pub fn new(inner: Arc<dyn Device>, clock: Arc<dyn Clock>, bytes_per_second: u64, seek_ns: u64) -> Self {
         let bytes_per_second = bytes_per_second.max(1);
         Self { inner, clock, bytes_per_second, seek_ns, head: Mutex::default() }
     }
 
-    /// What it did since this was last asked: for reads, and for writes.
+    /// Totals since the last call: of reads, and of writes.
     pub fn take_efforts(&self) -> [Effort; 2] {
         std::mem::take(&mut self.head.lock().efforts)
     }
 
-    /// Nanoseconds that so many bytes take without a seek.
+    /// Nanoseconds that a transfer of `bytes` bytes takes without a seek.
     pub fn transfer_ns(&self, bytes: u64) -> u64 {
         u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second))
             .unwrap_or(u64::MAX)
     }
 
-    /// Takes the head for an operation; returns when it is done.
+    /// Uses the head for an operation, and returns when the operation is done.
     fn wait<T>(&self, offset: u64, bytes: u64, writes: bool, work: impl FnOnce() -> T) -> T {
         let until = {
             let mut head = self.head.lock();

@@ -8,7 +8,8 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed)).collect()
 }
 
-/// Reads and writes at odd places come back the same through memory, a file, and a region of each.
+/// Goal: reads and writes at odd offsets give the same data through memory, a file, and a region of
+/// each.
 #[test]
 fn backends_agree() {
     let dir = tempfile::tempdir().unwrap();
@@ -37,7 +38,8 @@ fn backends_agree() {
     }
 }
 
-/// Goal: an image has one owner, whether that writes or not, or many readers; looking is always possible.
+/// Goal: an image has one owner, which writes or not, or many readers; [`Mode::Peek`] is always
+/// possible.
 #[test]
 fn images_are_locked() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -55,7 +57,7 @@ fn images_are_locked() {
     }
 }
 
-/// Goal: what is neither a file nor a block device is refused, even a FIFO that has no writer.
+/// Goal: a path that is neither a file nor a block device is refused, even a FIFO without a writer.
 #[test]
 fn other_kinds_of_files() {
     let dir = tempfile::tempdir().unwrap();
@@ -70,7 +72,7 @@ fn other_kinds_of_files() {
     assert!(matches!(FileDevice::open(&dir.path().join("none"), Mode::Own), Err(DeviceError::Open { .. })));
 }
 
-/// Buffers are aligned for direct I/O at every length, and freezing copies nothing.
+/// Goal: buffers are aligned for direct I/O at every length, and freezing copies nothing.
 #[test]
 fn buffers_are_aligned() {
     for len in [0, 1, 511, 512, 513, 131_072] {
@@ -91,7 +93,8 @@ fn buffers_are_aligned() {
     assert_eq!(buf[..], pattern(1000, 1)[..600]);
 }
 
-/// A recording device logs writes and flushes in order, and the log replayed gives the same contents.
+/// Goal: a recording device logs writes and flushes in order, and a replay of the log gives the
+/// same data.
 #[test]
 fn recording_replays() {
     let mem = Arc::new(MemDevice::new("m", 4096));
@@ -114,7 +117,7 @@ fn recording_replays() {
     assert!(rec.events().is_empty());
 }
 
-/// A faulty device fails exactly where it was told to, and at the same moments for the same seed.
+/// Goal: a faulty device fails exactly where requested, and at the same moments for the same seed.
 #[test]
 fn faults_are_repeatable() {
     let mem = Arc::new(MemDevice::from_bytes("m", &pattern(8192, 9)));
@@ -138,7 +141,8 @@ fn faults_are_repeatable() {
     assert!(run(5).contains(&true) && run(5).contains(&false));
 }
 
-/// A device counts what it is asked, fails by number, keeps whoever asks while it is stalled, and loses what was not flushed.
+/// Goal: a faulty device counts operations, fails by number, blocks its callers while it is
+/// stalled, and loses unflushed writes.
 #[test]
 fn faults_come_and_go() {
     let device = Arc::new(Faulty::volatile(Arc::new(MemDevice::new("m", 4096)), 1));
@@ -180,7 +184,7 @@ impl Clock for TestClock {
     }
 }
 
-/// Each operation on a slow device takes its latency, by the clock it was given.
+/// Goal: each operation on a slow device takes its latency, by the given clock.
 #[test]
 fn slow_takes_its_time() {
     let clock = Arc::new(TestClock(AtomicU64::new(0)));
@@ -191,7 +195,7 @@ fn slow_takes_its_time() {
     assert_eq!(clock.now_ns(), 3000);
 }
 
-/// Goal: on a device with quick writes reads alone take the latency: what goes to a device's memory does not.
+/// Goal: on a device with quick writes only reads take the latency.
 #[test]
 fn quick_writes_take_no_time() {
     let clock = Arc::new(TestClock(AtomicU64::new(0)));
@@ -206,11 +210,12 @@ fn quick_writes_take_no_time() {
     assert_eq!((clock.now_ns(), back), (1000, [9; 512]));
 }
 
-/// Goal: a disk with a head takes the time of what it reads, and a seek where that does not follow what it read before; what comes meanwhile waits.
+/// Goal: a disk with a head takes the time of its reads, and a seek for a read that does not follow
+/// the previous one. Operations that arrive meanwhile wait.
 #[test]
 fn a_head_goes_where_it_is_sent() {
     let clock = Arc::new(TestClock(AtomicU64::new(0)));
-    // A byte each nanosecond.
+    // One byte each nanosecond.
     let disk = Spinning::new(Arc::new(MemDevice::new("m", 8192)), clock.clone(), 1_000_000_000, 5000);
     disk.read_at(&mut [0; 512], 0).unwrap();
     disk.write_vectored_at(&[&[1; 512], &[2; 512]], 512).unwrap();
@@ -224,7 +229,8 @@ fn a_head_goes_where_it_is_sent() {
     assert_eq!((disk.take_efforts(), disk.transfer_ns(7)), ([Effort::default(); 2], 7));
 }
 
-/// Goal: a layer is put around each device that it is given; none leaves devices as they are; only clones are the same layer.
+/// Goal: a layer wraps each device; no layer leaves a device as it is; only clones are the same
+/// layer.
 #[test]
 fn layers_are_put_around() {
     let device = || -> Arc<dyn Device> { Arc::new(MemDevice::new("m", 512)) };
@@ -244,8 +250,9 @@ fn layers_are_put_around() {
     assert_eq!(format!("{layer:?} {:?}", Layer::default()), "Layer(…) Layer(none)");
 }
 
-/// Goal: a trimmed block holds its sectors up to the last that is not zeros, and reads as before; one of which that would save less than half stays the
-/// memory that it is, and so does one that is not whole sectors and ends in something.
+/// Goal: a trimmed block keeps its sectors up to the last that is not zeros, and reads as before. A
+/// block keeps its memory if trimming would save less than half. So does a block that ends inside a
+/// sector without zeros.
 #[test]
 fn blocks_are_trimmed() {
     const LEN: usize = 8 * 512;

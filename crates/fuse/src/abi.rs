@@ -1,23 +1,25 @@
-//! The kernel's FUSE protocol, version 7.40: the messages that a file system meets.
+//! The kernel's FUSE protocol, version 7.40: the messages that a file system needs.
 //!
 //! # Theory
-//! A message is a fixed header and, by opcode, a fixed body and names that end in NUL. Kernel and daemon share the
-//! machine, so everything is in native byte order. The structures here are those bytes and nothing else; names and
-//! meanings are those of `include/uapi/linux/fuse.h`, whose type names stand in each comment.
+//! A message is a fixed header, then by opcode a fixed body and names that end in NUL. Kernel and
+//! daemon share the machine, so everything is in native byte order. The structures are those bytes
+//! and nothing else. Names and meanings are those of `include/uapi/linux/fuse.h`. Each comment has
+//! the type's name there.
 //!
 //! # Absent
-//! Locks, polling, writing back from the page cache: the kernel is told that it needn't ask, or never asked to.
+//! Locks, polling and the write-back cache. INIT doesn't accept them, or an `ENOSYS` has the kernel
+//! stop asking.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Major protocol version; a kernel that offers another is told ours and asks again.
+/// Major protocol version. A kernel with a newer one repeats INIT with this one.
 pub const VERSION_MAJOR: u32 = 7;
-/// Minor protocol version that these structures follow.
+/// Minor protocol version of these structures.
 pub const VERSION_MINOR: u32 = 40;
 /// Node number of the root of every mount (`FUSE_ROOT_ID`).
 pub const ROOT_ID: u64 = 1;
 
-/// What the kernel asks for (`enum fuse_opcode`).
+/// The opcodes of requests (`enum fuse_opcode`).
 pub mod op {
     #![allow(missing_docs, reason = "the names are the kernel's")]
     pub const LOOKUP: u32 = 1;
@@ -64,7 +66,7 @@ pub mod op {
     pub const COPY_FILE_RANGE_64: u32 = 53;
 }
 
-/// Capabilities offered and taken in INIT (`FUSE_*` flags; bits above 31 travel in `flags2`).
+/// Capabilities in INIT (`FUSE_*` flags). Bits above 31 are in `flags2`.
 pub mod init {
     #![allow(missing_docs, reason = "the names are the kernel's")]
     pub const ASYNC_READ: u64 = 1 << 0;
@@ -86,36 +88,36 @@ pub mod init {
     pub const INIT_EXT: u64 = 1 << 30;
 }
 
-/// The smallest buffer with which the kernel lets a daemon read a request (`FUSE_MIN_READ_BUFFER`).
+/// The smallest buffer with which a daemon may read a request (`FUSE_MIN_READ_BUFFER`).
 pub const MIN_READ_BUFFER: usize = 8192;
 
-/// Head of every request (`fuse_in_header`).
+/// Header of every request (`fuse_in_header`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct InHeader {
-    /// Whole length of the request in bytes.
+    /// Length of the whole request in bytes.
     pub len: u32,
     /// One of [`op`].
     pub opcode: u32,
     /// The request's number, repeated in its answer.
     pub unique: u64,
-    /// The node that is asked about.
+    /// The node to which the request applies.
     pub nodeid: u64,
-    /// File-system user of the caller.
+    /// File-system user ID of the caller.
     pub uid: u32,
-    /// File-system group of the caller.
+    /// File-system group ID of the caller.
     pub gid: u32,
-    /// Process of the caller.
+    /// Thread ID of the caller.
     pub pid: u32,
     /// Length of extensions (in units of 8 bytes) and padding.
     pub padding: u32,
 }
 
-/// Head of every answer (`fuse_out_header`).
+/// Header of every answer (`fuse_out_header`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct OutHeader {
-    /// Whole length of the answer in bytes.
+    /// Length of the whole answer in bytes.
     pub len: u32,
     /// 0, or a negative errno.
     pub error: i32,
@@ -123,13 +125,13 @@ pub struct OutHeader {
     pub unique: u64,
 }
 
-/// What INIT asks (`fuse_init_in`, its first four words, which every version has).
+/// Body of INIT (`fuse_init_in`): its first four words, which every version has.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct InitIn {
-    /// The kernel's protocol version.
+    /// The kernel's major protocol version.
     pub major: u32,
-    /// The kernel's minor version.
+    /// The kernel's minor protocol version.
     pub minor: u32,
     /// The largest readahead in bytes.
     pub max_readahead: u32,
@@ -141,17 +143,18 @@ pub struct InitIn {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct InitOut {
-    /// Our protocol version.
+    /// Our major protocol version.
     pub major: u32,
-    /// Our minor version.
+    /// Our minor protocol version.
     pub minor: u32,
-    /// The readahead that we want, bytes.
+    /// The readahead that we request, in bytes.
     pub max_readahead: u32,
     /// Capabilities taken, low half.
     pub flags: u32,
-    /// How many background requests (readahead) may be in flight.
+    /// How many background requests (readahead) may be in progress.
     pub max_background: u16,
-    /// From how many on the kernel calls the file system congested.
+    /// The number of background requests from which the kernel regards the file system as
+    /// congested.
     pub congestion_threshold: u16,
     /// The largest write in bytes.
     pub max_write: u32,
@@ -203,7 +206,7 @@ pub struct AttrPhys {
     pub rdev: u32,
     /// `st_blksize`.
     pub blksize: u32,
-    /// `FUSE_ATTR_*`; none of use here.
+    /// `FUSE_ATTR_*`. This crate uses none.
     pub flags: u32,
 }
 
@@ -219,9 +222,9 @@ pub struct EntryOut {
     pub entry_valid: u64,
     /// Seconds for which the attributes may be cached.
     pub attr_valid: u64,
-    /// Nanoseconds of the same.
+    /// Nanoseconds to add to `entry_valid`.
     pub entry_valid_nsec: u32,
-    /// Nanoseconds of the same.
+    /// Nanoseconds to add to `attr_valid`.
     pub attr_valid_nsec: u32,
     /// The node's attributes.
     pub attr: AttrPhys,
@@ -233,7 +236,7 @@ pub struct EntryOut {
 pub struct AttrOut {
     /// Seconds for which the attributes may be cached.
     pub attr_valid: u64,
-    /// Nanoseconds of the same.
+    /// Nanoseconds to add to `attr_valid`.
     pub attr_valid_nsec: u32,
     /// Unused.
     pub dummy: u32,
@@ -241,7 +244,7 @@ pub struct AttrOut {
     pub attr: AttrPhys,
 }
 
-/// What STATX asks (`fuse_statx_in`).
+/// Body of STATX (`fuse_statx_in`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct StatxIn {
@@ -249,11 +252,11 @@ pub struct StatxIn {
     pub getattr_flags: u32,
     /// Unused.
     pub reserved: u32,
-    /// Open file.
+    /// Handle of an open file.
     pub fh: u64,
     /// `AT_STATX_*`.
     pub sx_flags: u32,
-    /// `STATX_*` wanted.
+    /// `STATX_*` fields that the caller wants.
     pub sx_mask: u32,
 }
 
@@ -275,13 +278,13 @@ pub struct StatxTime {
 pub struct StatxOut {
     /// Seconds for which the attributes may be cached.
     pub attr_valid: u64,
-    /// Nanoseconds of the same.
+    /// Nanoseconds to add to `attr_valid`.
     pub attr_valid_nsec: u32,
     /// Unused.
     pub flags: u32,
     /// Unused.
     pub spare: [u64; 2],
-    /// `STATX_*` of the fields that follow.
+    /// `STATX_*` fields that are set.
     pub mask: u32,
     /// `st_blksize`.
     pub blksize: u32,
@@ -303,15 +306,15 @@ pub struct StatxOut {
     pub size: u64,
     /// 512-byte blocks.
     pub blocks: u64,
-    /// Which bits of `attributes` mean something.
+    /// Which bits of `attributes` are valid.
     pub attributes_mask: u64,
-    /// Last access.
+    /// Time of the last access.
     pub atime: StatxTime,
-    /// Birth.
+    /// Time of creation.
     pub btime: StatxTime,
-    /// Last change of attributes.
+    /// Time of the last change of attributes.
     pub ctime: StatxTime,
-    /// Last change of contents.
+    /// Time of the last change of contents.
     pub mtime: StatxTime,
     /// Device number.
     pub rdev_major: u32,
@@ -325,15 +328,15 @@ pub struct StatxOut {
     pub spare2: [u64; 14],
 }
 
-/// What READ, READDIR and READDIRPLUS ask (`fuse_read_in`).
+/// Body of READ, READDIR and READDIRPLUS (`fuse_read_in`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct ReadIn {
-    /// Our handle.
+    /// Our handle of the open file.
     pub fh: u64,
     /// Byte offset, or the cookie of a directory.
     pub offset: u64,
-    /// Bytes wanted at most.
+    /// How many bytes the kernel wants at most.
     pub size: u32,
     /// `FUSE_READ_*`.
     pub read_flags: u32,
@@ -351,19 +354,19 @@ pub struct ReadIn {
 pub struct StatfsOut {
     /// Size in units of `frsize`.
     pub blocks: u64,
-    /// Free.
+    /// Free space in units of `frsize`.
     pub bfree: u64,
-    /// Free for users.
+    /// Free space for ordinary users.
     pub bavail: u64,
-    /// Files, used and possible.
+    /// Number of files: those that exist and those that could be created.
     pub files: u64,
-    /// Files possible.
+    /// Number of files that could be created.
     pub ffree: u64,
-    /// Preferred transfer size.
+    /// Preferred transfer size in bytes.
     pub bsize: u32,
-    /// Longest name.
+    /// Length of the longest possible name in bytes.
     pub namelen: u32,
-    /// Unit of `blocks`.
+    /// Unit of `blocks` in bytes.
     pub frsize: u32,
     /// Unused.
     pub padding: u32,
@@ -371,17 +374,17 @@ pub struct StatfsOut {
     pub spare: [u32; 6],
 }
 
-/// What GETXATTR and LISTXATTR ask (`fuse_getxattr_in`); a name follows in GETXATTR.
+/// Body of GETXATTR and LISTXATTR (`fuse_getxattr_in`). In GETXATTR a name follows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct GetxattrIn {
-    /// Room for the answer; 0 asks for the size only.
+    /// Space for the answer in bytes. 0 requests the size only.
     pub size: u32,
     /// Unused.
     pub padding: u32,
 }
 
-/// Answer to GETXATTR and LISTXATTR when the size was asked (`fuse_getxattr_out`).
+/// Answer to GETXATTR and LISTXATTR with a size of 0 (`fuse_getxattr_out`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct GetxattrOut {
@@ -391,29 +394,29 @@ pub struct GetxattrOut {
     pub padding: u32,
 }
 
-/// What IOCTL asks (`fuse_ioctl_in`).
+/// Body of IOCTL (`fuse_ioctl_in`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct IoctlIn {
-    /// Our handle.
+    /// Our handle of the open file.
     pub fh: u64,
     /// `FUSE_IOCTL_*`.
     pub flags: u32,
     /// The command.
     pub cmd: u32,
-    /// The caller's pointer.
+    /// The caller's argument, often a pointer.
     pub arg: u64,
-    /// Bytes that follow.
+    /// Number of bytes that follow.
     pub in_size: u32,
-    /// Room for the answer.
+    /// Space for the answer in bytes.
     pub out_size: u32,
 }
 
-/// Answer to IOCTL (`fuse_ioctl_out`); data follow.
+/// Answer to IOCTL (`fuse_ioctl_out`). Data follow.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct IoctlOut {
-    /// What the call returns.
+    /// The result of the system call.
     pub result: i32,
     /// `FUSE_IOCTL_*`.
     pub flags: u32,
@@ -423,13 +426,13 @@ pub struct IoctlOut {
     pub out_iovs: u32,
 }
 
-/// What LSEEK asks (`fuse_lseek_in`).
+/// Body of LSEEK (`fuse_lseek_in`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct LseekIn {
-    /// Our handle.
+    /// Our handle of the open file.
     pub fh: u64,
-    /// Where to start.
+    /// The offset to start from.
     pub offset: u64,
     /// `SEEK_DATA` (3) or `SEEK_HOLE` (4).
     pub whence: u32,
@@ -441,17 +444,17 @@ pub struct LseekIn {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct LseekOut {
-    /// Where it is.
+    /// The offset found.
     pub offset: u64,
 }
 
-/// Head of a directory entry in READDIR (`fuse_dirent`); the name follows, padded to 8 bytes.
+/// Header of an entry in READDIR (`fuse_dirent`). The name follows, padded to 8 bytes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct Dirent {
     /// Inode number that `d_ino` shows.
     pub ino: u64,
-    /// Cookie of the next entry.
+    /// The position of the next entry.
     pub off: u64,
     /// Length of the name.
     pub namelen: u32,
@@ -459,19 +462,19 @@ pub struct Dirent {
     pub typ: u32,
 }
 
-/// What FORGET says (`fuse_forget_in`).
+/// Body of FORGET (`fuse_forget_in`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct ForgetIn {
-    /// How often the node was given out.
+    /// How many references to the node the kernel returns.
     pub nlookup: u64,
 }
 
-/// What BATCH_FORGET says first (`fuse_batch_forget_in`).
+/// Body of BATCH_FORGET (`fuse_batch_forget_in`), before the nodes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct BatchForgetIn {
-    /// Nodes that follow.
+    /// Number of nodes that follow.
     pub count: u32,
     /// Unused.
     pub dummy: u32,
@@ -483,15 +486,15 @@ pub struct BatchForgetIn {
 pub struct ForgetOne {
     /// The node.
     pub nodeid: u64,
-    /// How often it was given out.
+    /// How many references to it the kernel returns.
     pub nlookup: u64,
 }
 
-/// What CREATE and TMPFILE ask (`fuse_create_in`); a name follows.
+/// Body of CREATE and TMPFILE (`fuse_create_in`). A name follows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct CreateIn {
-    /// Flags of `open`.
+    /// Flags of open(2).
     pub flags: u32,
     /// Type and permissions.
     pub mode: u32,
@@ -501,11 +504,11 @@ pub struct CreateIn {
     pub open_flags: u32,
 }
 
-/// What they answer behind the entry (`fuse_open_out`).
+/// Answer to CREATE and TMPFILE after the entry, and to OPEN (`fuse_open_out`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct OpenOut {
-    /// Our handle.
+    /// Our handle of the open file.
     pub fh: u64,
     /// `FOPEN_*`.
     pub open_flags: u32,
@@ -513,7 +516,7 @@ pub struct OpenOut {
     pub backing_id: i32,
 }
 
-/// What MKNOD asks (`fuse_mknod_in`); the name follows.
+/// Body of MKNOD (`fuse_mknod_in`). The name follows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct MknodIn {
@@ -527,7 +530,7 @@ pub struct MknodIn {
     pub padding: u32,
 }
 
-/// What MKDIR asks (`fuse_mkdir_in`); the name follows.
+/// Body of MKDIR (`fuse_mkdir_in`). The name follows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct MkdirIn {
@@ -537,7 +540,7 @@ pub struct MkdirIn {
     pub umask: u32,
 }
 
-/// What LINK asks (`fuse_link_in`); the name follows.
+/// Body of LINK (`fuse_link_in`). The name follows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct LinkIn {
@@ -545,7 +548,7 @@ pub struct LinkIn {
     pub oldnodeid: u64,
 }
 
-/// What RENAME asks (`fuse_rename_in`); both names follow.
+/// Body of RENAME (`fuse_rename_in`). Both names follow.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct RenameIn {
@@ -553,7 +556,7 @@ pub struct RenameIn {
     pub newdir: u64,
 }
 
-/// What RENAME2 asks (`fuse_rename2_in`); both names follow.
+/// Body of RENAME2 (`fuse_rename2_in`). Both names follow.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct Rename2In {
@@ -565,15 +568,15 @@ pub struct Rename2In {
     pub padding: u32,
 }
 
-/// What WRITE asks (`fuse_write_in`); the data follow.
+/// Body of WRITE (`fuse_write_in`). The data follow.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct WriteIn {
-    /// Our handle.
+    /// Our handle of the open file.
     pub fh: u64,
-    /// Where.
+    /// Byte offset in the file.
     pub offset: u64,
-    /// Bytes that follow.
+    /// Number of bytes that follow.
     pub size: u32,
     /// `FUSE_WRITE_*`.
     pub write_flags: u32,
@@ -595,15 +598,15 @@ pub struct WriteOut {
     pub padding: u32,
 }
 
-/// What SETATTR asks (`fuse_setattr_in`).
+/// Body of SETATTR (`fuse_setattr_in`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct SetattrIn {
-    /// `FATTR_*`: which of the fields count.
+    /// `FATTR_*`: which of the fields are set.
     pub valid: u32,
     /// Unused.
     pub padding: u32,
-    /// Our handle.
+    /// Our handle of the open file.
     pub fh: u64,
     /// Bytes.
     pub size: u64,
@@ -633,43 +636,45 @@ pub struct SetattrIn {
     pub unused5: u32,
 }
 
-/// What COPY_FILE_RANGE asks (`fuse_copy_file_range_in`), of the file that is read.
+/// Body of COPY_FILE_RANGE (`fuse_copy_file_range_in`). The node in the header is the source.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct CopyFileRangeIn {
-    /// Our handle.
+    /// Our handle of the source.
     pub fh_in: u64,
-    /// From where.
+    /// Byte offset in the source.
     pub off_in: u64,
-    /// The file that is written.
+    /// The target.
     pub nodeid_out: u64,
-    /// Our handle.
+    /// Our handle of the target.
     pub fh_out: u64,
-    /// To where.
+    /// Byte offset in the target.
     pub off_out: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub len: u64,
     /// Unused.
     pub flags: u64,
 }
 
-/// Answer to COPY_FILE_RANGE_64 (`fuse_copy_file_range_out`); COPY_FILE_RANGE answers with [`WriteOut`].
+/// Answer to COPY_FILE_RANGE_64 (`fuse_copy_file_range_out`).
+///
+/// The answer to COPY_FILE_RANGE is a [`WriteOut`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct CopyFileRangeOut {
-    /// Bytes.
+    /// Number of bytes copied.
     pub bytes_copied: u64,
 }
 
-/// What FALLOCATE asks (`fuse_fallocate_in`).
+/// Body of FALLOCATE (`fuse_fallocate_in`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct FallocateIn {
-    /// Our handle.
+    /// Our handle of the open file.
     pub fh: u64,
-    /// Where.
+    /// Byte offset in the file.
     pub offset: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub length: u64,
     /// `FALLOC_FL_*`.
     pub mode: u32,
@@ -677,17 +682,17 @@ pub struct FallocateIn {
     pub padding: u32,
 }
 
-/// What SETXATTR asks (`fuse_setxattr_in`, its first two words); name and value follow.
+/// Body of SETXATTR (`fuse_setxattr_in`, its first two words). Name and value follow.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct SetxattrIn {
-    /// Bytes of the value.
+    /// Size of the value in bytes.
     pub size: u32,
     /// `XATTR_CREATE`, `XATTR_REPLACE`.
     pub flags: u32,
 }
 
-/// What SETXATTR asks of who takes `FUSE_SETXATTR_EXT` (`fuse_setxattr_in`); name and value follow.
+/// Body of SETXATTR with `FUSE_SETXATTR_EXT` (`fuse_setxattr_in`). Name and value follow.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct SetxattrExtIn {
@@ -699,33 +704,35 @@ pub struct SetxattrExtIn {
     pub padding: u32,
 }
 
-/// In the place of an error, in a message that answers nothing: pages of a file are to be dropped (`FUSE_NOTIFY_INVAL_INODE`).
+/// Code of a notification: drop pages of a file (`FUSE_NOTIFY_INVAL_INODE`).
+///
+/// A notification answers no request. The code takes the place of the error in the header.
 pub const NOTIFY_INVAL_INODE: i32 = 2;
 
-/// Which pages (`fuse_notify_inval_inode_out`).
+/// The pages to drop (`fuse_notify_inval_inode_out`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct InvalInode {
-    /// Whose.
+    /// The file.
     pub nodeid: u64,
-    /// From this byte on; if negative, attributes alone are dropped.
+    /// The first byte to drop. If negative, only attributes are dropped.
     pub offset: i64,
-    /// Bytes; 0 for all.
+    /// Number of bytes. 0 for all.
     pub length: i64,
 }
 
-/// Likewise: a name is to be looked up again (`FUSE_NOTIFY_INVAL_ENTRY`).
+/// Code of a notification: look a name up again (`FUSE_NOTIFY_INVAL_ENTRY`).
 pub const NOTIFY_INVAL_ENTRY: i32 = 3;
 
-/// Which name; it follows, with a NUL (`fuse_notify_inval_entry_out`).
+/// The name to look up again (`fuse_notify_inval_entry_out`). It follows, with a NUL.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct InvalEntry {
     /// The directory.
     pub parent: u64,
-    /// Bytes of the name.
+    /// Length of the name in bytes.
     pub namelen: u32,
-    /// How; 0: at once.
+    /// `FUSE_EXPIRE_ONLY`, or 0 to drop the name at once.
     pub flags: u32,
 }
 

@@ -1,25 +1,39 @@
 //! `.zfs/snapshot`: a dataset's snapshots beside its files, in one mount.
 //!
 //! # Theory
-//! The kernel module mounts each snapshot, when somebody walks into it, as a file system of its own, so that a file
-//! and its snapshot differ by device. Here the snapshots live in the mount of their dataset, and they differ by inode
-//! number instead. A mount for each snapshot would need the right to mount on a read-only directory, which
-//! `fusermount3` denies to users; would have to be made in the middle of a walk that the kernel waits for; would need
-//! unmounting before the dataset does; and ten thousand snapshots would be ten thousand mounts. `cp` and everything
-//! else that asks "is it the same file" looks at device and inode, and a snapshot's inode numbers are never those of
-//! a live file (see [`snapshot_ino`]).
+//! The kernel module mounts a snapshot as a file system of its own when a program enters it. So a
+//! file and its snapshot differ by device. Here, snapshots are part of the mount of their dataset,
+//! and differ by inode number. A mount per snapshot has these drawbacks:
 //!
-//! Node numbers: the top 16 bits say where a node lives: 0 the head, `0xffff` the control directory, anything else a
-//! slot of the table of snapshots that were looked up in this mount; the low 48 bits are the object number. A
-//! snapshot keeps its slot for the life of the mount, but only the [`OPEN_MAX`] used last are kept open. A number from the
-//! pool that is too large to be an object's never becomes a node's: it could be another slot's.
+//! * It needs the right to mount on a read-only directory, which `fusermount3` denies to users.
+//! * It has to be made in the middle of a lookup for which the kernel waits.
+//! * It has to be unmounted before the dataset is.
+//! * Ten thousand snapshots would be ten thousand mounts.
+//!
+//! `cp` and other programs compare device and inode to find out whether two files are the same. The
+//! inode numbers of a snapshot are never those of a live file ([`snapshot_ino`]).
+//!
+//! The parts of a node number are:
+//!
+//! | bits | content |
+//! |---|---|
+//! | top 16 | where the node is: 0 the head dataset, `0xffff` the control directory, else a slot |
+//! | low 48 | the object number |
+//!
+//! A slot stands for a snapshot that was looked up in this mount. It keeps its number for the life
+//! of the mount, but only the [`OPEN_MAX`] most recently used snapshots stay open. A number from
+//! the pool that is too large for an object number never becomes a node number: it could mean
+//! another slot.
 //!
 //! # Locks
-//! The table of slots is held for looking up; a snapshot is opened with no lock held, so two threads may open the same
-//! one at once, and the later finds the earlier's.
+//! The lock of the table of slots is held for lookups. No lock is held while a snapshot is opened.
+//! So two threads may open one snapshot at once, and the later finds the result of the earlier.
 //!
 //! # Absent
 //! `.zfs/shares`.
+//!
+//! # See
+//! `zfs_ctldir.c`.
 
 use crate::caller::Asker;
 use crate::tree::{
@@ -32,10 +46,10 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Where a node number's slot begins; object numbers are below (`DN_MAX_OBJECT_SHIFT`).
+/// The lowest bit of the slot in a node number. Object numbers are below (`DN_MAX_OBJECT_SHIFT`).
 pub const SLOT_SHIFT: u32 = 48;
 const OBJECT_MASK: u64 = (1 << SLOT_SHIFT) - 1;
-/// How many snapshots of one mount are kept open.
+/// How many snapshots of one mount stay open.
 pub const OPEN_MAX: usize = 64;
 
 pub(crate) const CONTROL_SLOT: u64 = 0xffff;
@@ -44,10 +58,10 @@ const SNAPDIR: Node = Node(CONTROL_SLOT << SLOT_SHIFT | 2);
 /// Inode numbers of `.zfs` and `.zfs/snapshot` (`ZFSCTL_INO_ROOT`, `ZFSCTL_INO_SNAPDIR`).
 const CONTROL_INO: u64 = 0x0000_ffff_ffff_ffff;
 const SNAPDIR_INO: u64 = CONTROL_INO - 2;
-/// What the number of a snapshot is taken from, as long as nobody has looked into it (`ZFSCTL_INO_SNAPDIRS`).
+/// The number below which unopened snapshots are listed (`ZFSCTL_INO_SNAPDIRS`).
 const SNAPDIRS_INO: u64 = CONTROL_INO - 3;
 
-/// Where a number leads that no object has: nobody can go there.
+/// A node number that no object has. Requests for it fail.
 const NOWHERE: Node = Node(CONTROL_SLOT << SLOT_SHIFT);
 
 const S_IFMT: u32 = 0o170_000;
@@ -55,52 +69,101 @@ const S_IFDIR: u32 = 0o040_000;
 const DT_DIR: u8 = 4;
 
 /// The snapshots of a dataset.
+///
+/// # Errors of changes
+/// [`Snapshots::create`], [`Snapshots::destroy`] and [`Snapshots::rename`] fail with:
+///
+/// * `EROFS`: snapshots can't change here, which is the default; or the pool is read-only.
+/// * `ENOENT`: there is no such snapshot.
+/// * `EEXIST`: a snapshot of the new name exists.
+/// * `EINVAL`, `ENAMETOOLONG`: no snapshot can have the new name.
+/// * `EBUSY`: the snapshot is in use or held, or has clones.
+/// * `ENOSPC`, `EDQUOT`: no space is left, or a quota is exhausted.
+/// * `EAGAIN`: the operation may succeed later.
+/// * `EIO`: the pool's metadata can't be read, or the pool has stopped writing.
 pub trait Snapshots: Send + Sync {
-    /// At most `limit` of them that follow the position `from` (0: from the start). None at the end.
+    /// Lists at most `limit` snapshots after the position `from`. 0 starts at the first.
+    ///
+    /// The list is empty at the end.
+    ///
+    /// # Errors
+    /// `EIO`: the list can't be read.
+    ///
+    /// OpenZFS: `dmu_snapshot_list_next`.
     fn page(&self, from: u64, limit: usize) -> Result<Vec<Named>, Errno>;
-    /// How many there are.
+    /// Number of snapshots.
+    ///
+    /// # Errors
+    /// `EIO`: the list can't be read.
     fn count(&self) -> Result<u64, Errno>;
-    /// A number that changes when a snapshot comes or goes.
+    /// A number that changes whenever a snapshot is created or destroyed.
+    ///
+    /// # Errors
+    /// `EIO`: the list can't be read.
     fn version(&self) -> Result<u64, Errno> {
         self.count()
     }
-    /// Opens one; `ENOENT` when there is none of that name.
+    /// Opens a snapshot.
+    ///
+    /// # Errors
+    /// `ENOENT`: there is none of this name. `EIO`: it can't be read.
+    ///
+    /// OpenZFS: `zfsctl_snapdir_lookup`.
     fn open(&self, name: &[u8]) -> Result<Snapshot, Errno>;
-    /// Keeps an open one from being destroyed as long as what comes back lives; `EXDEV` if that can't be.
+    /// Prevents the destruction of an open snapshot until the result is dropped.
+    ///
+    /// # Errors
+    /// `EXDEV`: that is not possible, and the caller has to copy files out of the snapshot.
     fn keep(&self, _snapshot: &Snapshot) -> Result<Box<dyn Any>, Errno> {
         Err(Errno::XDEV)
     }
-    /// Makes one (`mkdir`).
+    /// Creates a snapshot (`mkdir`).
+    ///
+    /// # Errors
+    /// [Those of changes](Snapshots#errors-of-changes).
+    ///
+    /// OpenZFS: `zfsctl_snapdir_mkdir`.
     fn create(&self, _name: &[u8]) -> Result<(), Errno> {
         Err(Errno::ROFS)
     }
-    /// Destroys one (`rmdir`).
+    /// Destroys a snapshot (`rmdir`).
+    ///
+    /// # Errors
+    /// [Those of changes](Snapshots#errors-of-changes).
+    ///
+    /// OpenZFS: `zfsctl_snapdir_remove`.
     fn destroy(&self, _name: &[u8]) -> Result<(), Errno> {
         Err(Errno::ROFS)
     }
-    /// Gives one another name (`mv`).
+    /// Renames a snapshot (`mv`).
+    ///
+    /// # Errors
+    /// [Those of changes](Snapshots#errors-of-changes).
+    ///
+    /// OpenZFS: `zfsctl_snapdir_rename`.
     fn rename(&self, _old: &[u8], _new: &[u8]) -> Result<(), Errno> {
         Err(Errno::ROFS)
     }
-    /// Whether none comes or goes as long as this is mounted.
+    /// Whether no snapshot is created or destroyed while this is mounted.
     fn stay(&self) -> bool {
         true
     }
-    /// Whether `.zfs` is listed in the root (`snapdir=visible`). It can be walked into either way, unless
-    /// [`Self::disabled`].
+    /// Whether the root lists `.zfs` (`snapdir=visible`).
+    ///
+    /// A lookup finds it in any case, unless [`Self::disabled`].
     fn visible(&self) -> bool;
     /// Whether there is no `.zfs` at all (`snapdir=disabled`).
     fn disabled(&self) -> bool;
 }
 
-/// A snapshot, as it is listed.
+/// A snapshot in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
-    /// Its name: what follows the `@`.
+    /// Its name: the part after the `@`.
     pub name: Vec<u8>,
-    /// Its dataset's object number.
+    /// The object number of its dataset.
     pub dataset: u64,
-    /// The position after it; above 1.
+    /// The position after it. Above 1.
     pub next: u64,
 }
 
@@ -109,9 +172,10 @@ pub struct Named {
 pub struct Snapshot {
     /// Its files.
     pub tree: Arc<dyn Tree>,
-    /// Its dataset's object number, which tells it from all others that the pool has at one time.
+    /// The object number of its dataset, which identifies it among the present snapshots of the
+    /// pool.
     pub dataset: u64,
-    /// The transaction group that made it: with the number, it is this one for ever.
+    /// The transaction group that created it. With `dataset`, it identifies the snapshot for good.
     pub born: u64,
 }
 
@@ -133,13 +197,15 @@ struct Slots {
     by_name: HashMap<Vec<u8>, u64>,
     /// Name and identity of the snapshot of each slot.
     names: Vec<(Vec<u8>, (u64, u64))>,
-    /// The open ones, the one used last at the end.
+    /// The open snapshots, the most recently used last.
     open: Vec<(u64, Snapshot)>,
 }
 
-/// A snapshot's inode number: the dataset's object number and the file's side by side, so that it is the same in
-/// every mount; a head's numbers never reach 2^40. Where the numbers are too large for that, the slot's, which is
-/// unique in the mount.
+/// The inode number of a file in a snapshot.
+///
+/// It combines the object numbers of the dataset and the file, so that it is the same in every
+/// mount. The numbers of a live file never reach 2^40. If the object numbers are too large to
+/// combine, the slot replaces the dataset. The result is then unique in this mount only.
 pub fn snapshot_ino(slot: u64, dataset: u64, object: u64) -> u64 {
     if dataset < 1 << 23 && object < 1 << 40 {
         dataset << 40 | object
@@ -148,13 +214,14 @@ pub fn snapshot_ino(slot: u64, dataset: u64, object: u64) -> u64 {
     }
 }
 
-/// The node in the mount that a node of one of its trees is: of the snapshot in this slot, or of the head, whose slot
-/// is 0. `None` for a number that no object can have, which would be in another slot.
+/// The node number in the mount of a node in one of its trees. Slot 0 is the head dataset.
+///
+/// `None` for a number that no object can have: it would mean another slot.
 fn node_in(slot: u64, node: Node) -> Option<Node> {
     (node.0 & !OBJECT_MASK == 0).then_some(Node(slot << SLOT_SHIFT | node.0))
 }
 
-/// Where a node lives.
+/// Where a node is.
 enum Place {
     Head,
     Control,
@@ -163,7 +230,7 @@ enum Place {
 }
 
 impl WithSnapshots {
-    /// Puts `.zfs` into the root of `head`.
+    /// Adds `.zfs` to the root of `head`.
     pub fn new(head: Arc<dyn Tree>, snapshots: Box<dyn Snapshots>) -> Self {
         Self { head, snapshots, slots: Mutex::default() }
     }
@@ -178,7 +245,11 @@ impl WithSnapshots {
         }
     }
 
-    /// The snapshot of a slot, opened again if it was closed meanwhile.
+    /// The snapshot of a slot, reopened if it was closed meanwhile.
+    ///
+    /// # Errors
+    /// `ESTALE`: the slot is unknown, or another snapshot has the name now. Besides, those of
+    /// [`Snapshots::open`].
     fn snapshot(&self, slot: u64) -> Result<Snapshot, Errno> {
         let (name, identity) = {
             let mut slots = self.slots.lock();
@@ -190,15 +261,18 @@ impl WithSnapshots {
         };
         let opened = self.snapshots.open(&name)?;
         if opened.identity() != identity {
-            // Another has the name now.
+            // Another snapshot has the name now.
             return Err(Errno::STALE);
         }
         Ok(self.slots.lock().keep(slot, opened))
     }
 
-    /// The slot of a snapshot by name.
+    /// The slot of a snapshot, by name.
+    ///
+    /// # Errors
+    /// `ENFILE`: all slots are taken. Besides, those of [`Snapshots::open`].
     fn slot(&self, name: &[u8]) -> Result<(u64, Snapshot), Errno> {
-        // Where snapshots come and go, the name may be another's than it was.
+        // If snapshots can change, the name may mean another snapshot than before.
         let known = self.slots.lock().by_name.get(name).copied().filter(|_| self.snapshots.stay());
         if let Some(slot) = known {
             return Ok((slot, self.snapshot(slot)?));
@@ -209,7 +283,7 @@ impl WithSnapshots {
         Ok((slot, slots.keep(slot, opened)))
     }
 
-    /// The attributes of a node of a snapshot, as the mount has them.
+    /// The attributes of a node of a snapshot, as the mount shows them.
     fn moved(slot: u64, snapshot: &Snapshot, attr: Attr) -> Result<Attr, Errno> {
         let is_root = attr.node == snapshot.tree.root();
         let ino = snapshot_ino(slot, snapshot.dataset, attr.node.0);
@@ -221,14 +295,19 @@ impl WithSnapshots {
         Ok(attr)
     }
 
-    /// Attributes with the mount's node numbers. A parent is what the pool says it is: one that can't be leads nowhere.
+    /// Attributes with the node numbers of the mount. An impossible parent, in a damaged pool,
+    /// leads nowhere.
+    ///
+    /// # Errors
+    /// `EIO`: no object can have the number of the node.
     fn placed(slot: u64, mut attr: Attr) -> Result<Attr, Errno> {
         attr.node = node_in(slot, attr.node).ok_or(Errno::IO)?;
         attr.parent = node_in(slot, attr.parent).unwrap_or(NOWHERE);
         Ok(attr)
     }
 
-    /// `.zfs` and its directories are root's, whose the tree is, and as old as it (`zfsctl_inode_alloc`).
+    /// The attributes of `.zfs` or a directory in it. They belong to root, even in another user's
+    /// tree, and are as old as the tree (`zfsctl_inode_alloc`).
     fn directory(&self, node: Node, ino: u64, parent: Node, entries: u64) -> Result<Attr, Errno> {
         let root = self.head.attr(self.head.root())?;
         Ok(Attr {
@@ -248,14 +327,14 @@ impl WithSnapshots {
             mtime: root.btime,
             ctime: root.btime,
             btime: Time::default(),
-            // Snapshots come and go behind the kernel's back.
+            // Snapshots are created and destroyed without the kernel.
             settled: self.snapshots.stay(),
         })
     }
 
     fn list(&self, cookie: u64, limit: usize) -> Result<Vec<Entry>, Errno> {
         let entries = self.snapshots.page(cookie, limit)?.into_iter().map(|Named { name, dataset, next }| {
-            // Not opened for being listed: the attributes come when somebody looks it up.
+            // A listing doesn't open the snapshot. A lookup finds the node.
             let ino = SNAPDIRS_INO - dataset % (SNAPDIRS_INO >> 1);
             Entry { name, node: None, ino, kind: DT_DIR, cookie: next }
         });
@@ -264,7 +343,8 @@ impl WithSnapshots {
 }
 
 impl Entry {
-    /// Puts an entry of a tree into the mount. One of a number that can't be is listed, and fails when looked up.
+    /// Converts the node of an entry to the mount's number. An impossible one is listed, and its
+    /// lookup fails.
     fn place(&mut self, slot: u64) {
         self.node = self.node.and_then(|node| node_in(slot, node));
     }
@@ -298,7 +378,7 @@ impl Slots {
         }
         let slot = self.names.len() as u64 + 1;
         if slot >= CONTROL_SLOT {
-            // 65,534 snapshots walked into through one mount.
+            // 65,534 snapshots were entered through this mount.
             return Err(Errno::NFILE);
         }
         self.names.push((name.to_vec(), identity));
@@ -337,7 +417,7 @@ impl Tree for WithSnapshots {
         match Self::place(node)? {
             Place::Head => {
                 let mut attr = Self::placed(0, self.head.attr(node)?)?;
-                // A listed `.zfs` counts as a directory of the root.
+                // A listed `.zfs` counts as a subdirectory of the root.
                 let listed = node == self.root() && self.snapshots.visible() && !self.snapshots.disabled();
                 attr.nlink = attr.nlink.saturating_add(u32::from(listed));
                 Ok(attr)
@@ -347,7 +427,8 @@ impl Tree for WithSnapshots {
                 let entries = self.snapshots.count()?.saturating_add(2);
                 let mut attr = self.directory(SNAPDIR, SNAPDIR_INO, CONTROL, entries)?;
                 if !self.snapshots.stay() {
-                    // The kernel keeps a listing as long as the directory's time is the same.
+                    // The kernel keeps a listing while the modification time of the directory is
+                    // the same.
                     attr.mtime.nsec = (self.snapshots.version()? % 1_000_000_000) as u32;
                 }
                 Ok(attr)
@@ -363,7 +444,7 @@ impl Tree for WithSnapshots {
     fn readdir(&self, dir: Node, cookie: u64, limit: usize) -> Result<Vec<Entry>, Errno> {
         match Self::place(dir)? {
             Place::Head => {
-                // The root lists `.zfs` first; its own cookies are then moved up by one.
+                // The root lists `.zfs` first, so its own cookies are shifted up by 1.
                 let listed = dir == self.root() && self.snapshots.visible() && !self.snapshots.disabled();
                 if !listed {
                     let mut entries = self.head.readdir(dir, cookie, limit)?;
@@ -409,7 +490,8 @@ impl Tree for WithSnapshots {
     }
 
     fn xattr(&self, node: Node, name: &[u8]) -> Result<Vec<u8>, Errno> {
-        // None is there, also no ACL that the kernel could ask for: whether they count is the whole mount's affair.
+        // There are no attributes here, not even an ACL for the kernel. Whether ACLs count is
+        // settled for the whole mount.
         self.file(node, Err(Errno::NODATA), |tree, node| tree.xattr(node, name))
     }
 
@@ -418,7 +500,7 @@ impl Tree for WithSnapshots {
     }
 
     fn statfs(&self, node: Node) -> Result<Statfs, Errno> {
-        // What is not the head's is shown as large as the head.
+        // The control directory and snapshots show the sizes of the head dataset.
         let node = if Self::in_head(node).is_ok() { node } else { self.root() };
         self.head.statfs(node)
     }
@@ -442,14 +524,14 @@ impl Tree for WithSnapshots {
     fn names_stay(&self, dir: Node) -> bool {
         match Self::place(dir) {
             Ok(Place::Head) => self.head.names_stay(dir),
-            // Snapshots come and go.
+            // Snapshots may be created and destroyed without the kernel.
             Ok(Place::Control | Place::Snapdir) | Err(_) => self.snapshots.stay(),
             Ok(Place::Snapshot(..)) => true,
         }
     }
 
-    /// Snapshots are the administrator's to make, rename and destroy (`zfs_secpolicy_snapshot_perms`, without delegation), and of the user who
-    /// serves them, if that isn't root.
+    /// Only an administrator may create, rename and destroy snapshots here, or the user that serves
+    /// the mount if that isn't root (`zfs_secpolicy_snapshot_perms`, without delegation).
     fn admits(&self, dir: Node, who: Asker) -> bool {
         let us = rustix::process::geteuid();
         dir != SNAPDIR || (!us.is_root() && who.uid == us.as_raw()) || who.administrates()
@@ -478,7 +560,7 @@ impl Tree for WithSnapshots {
             Place::Head => self.head.clone_range(range),
             Place::Snapshot(slot, source) => {
                 let snapshot = self.snapshot(slot)?;
-                // Where it can't be kept it is copied.
+                // If the snapshot can't be kept, the program has to copy.
                 let _kept = self.snapshots.keep(&snapshot)?;
                 self.head.clone_out_of(&*snapshot.tree, &CloneRange { source, ..*range })
             }
@@ -514,7 +596,7 @@ impl Tree for WithSnapshots {
     fn rename(&self, from: (Node, &[u8]), to: (Node, &[u8]), how: Rename) -> Result<(), Errno> {
         if (from.0, to.0) == (SNAPDIR, SNAPDIR) && self.head.writable() {
             return match how {
-                // None is ever replaced.
+                // A rename never replaces a snapshot.
                 Rename::Replace | Rename::NoReplace => self.snapshots.rename(from.1, to.1),
                 Rename::Exchange | Rename::Whiteout { .. } => Err(Errno::INVAL),
             };
@@ -556,7 +638,7 @@ impl Tree for WithSnapshots {
     }
 
     fn fsync(&self, node: Node) -> Result<(), Errno> {
-        // What is not the head's never changes.
+        // The control directory and snapshots have no changes to make durable.
         if Self::in_head(node).is_ok() { self.head.fsync(node) } else { Ok(()) }
     }
 
@@ -572,7 +654,10 @@ impl Tree for WithSnapshots {
 }
 
 impl WithSnapshots {
-    /// Only the head can be changed.
+    /// Refuses changes outside the head dataset.
+    ///
+    /// # Errors
+    /// `EROFS`: the node is in the control directory or in a snapshot.
     fn in_head(node: Node) -> Result<(), Errno> {
         match Self::place(node)? {
             Place::Head => Ok(()),
@@ -580,14 +665,19 @@ impl WithSnapshots {
         }
     }
 
-    /// Only names of the head can be changed, and `.zfs` is none.
+    /// Refuses changes of names outside the head dataset, and of `.zfs`.
+    ///
+    /// # Errors
+    /// `EROFS`: the directory is in the control directory or in a snapshot. `EPERM`: the name is
+    /// `.zfs`.
     fn named(&self, dir: Node, name: &[u8]) -> Result<(), Errno> {
         Self::in_head(dir)?;
         let control = name == b".zfs" && dir == self.root() && !self.snapshots.disabled();
         if control { Err(Errno::PERM) } else { Ok(()) }
     }
 
-    /// Passes a question on to the tree that holds the node; the control directory has only `control` to say.
+    /// Passes a request on to the tree that has the node. For the control directory the result is
+    /// `control`.
     fn file<T>(
         &self,
         node: Node,

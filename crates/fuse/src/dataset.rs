@@ -17,37 +17,39 @@ use zpl::{Differences, DirCookie, Error, FileSystem, XATTR_LIST_MAX};
 
 const POSIX_ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
-/// What properties say about how a file system is shown.
+/// How properties say that a file system is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
     /// The dataset's name, for messages.
     pub name: String,
-    /// Whether POSIX ACLs count (`acltype=posix`).
+    /// Whether POSIX ACLs take effect (`acltype=posix`).
     pub posix_acl: bool,
-    /// Whether users' extended attributes are shown (`xattr`); ACLs and the system's own are there either way.
+    /// Whether extended attributes of users are shown (`xattr`). ACLs and attributes of the system
+    /// are shown in any case.
     pub xattrs: bool,
-    /// Sizes. Of a file system that can be changed they are asked for anew ([`Dataset::with_sizes`]).
+    /// Sizes to show. A file system that can change reads them anew each time
+    /// ([`Dataset::with_sizes`]).
     pub sizes: Statfs,
 }
 
-/// What the kernel may know and is no longer so.
+/// Something that the kernel may have cached and that is no longer true.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stale {
-    /// All of a file: attributes, contents, what is listed in it.
+    /// All of a file: attributes, contents, and the listing of a directory.
     File(Node),
-    /// What a name in a directory means.
+    /// The meaning of a name in a directory.
     Name(Node, Vec<u8>),
 }
 
-/// Says what `statfs` shows.
+/// Returns the sizes for `statfs`.
 type Sizes = Box<dyn Fn() -> Result<Statfs, Errno> + Send + Sync>;
 
-/// A file system of a pool, by object number.
+/// The head dataset's or a snapshot's file system as a [`Tree`], by object number.
 pub struct Dataset {
-    /// None while it is rolled back, and if it could not be opened again then.
+    /// `None` during a rollback, and after one if the file system could not be reopened.
     fs: RwLock<Option<FileSystem>>,
     root: Node,
-    /// Whether names that differ may mean one entry.
+    /// Whether different names may mean one entry.
     folds: bool,
     eras: Eras,
     name: RwLock<String>,
@@ -55,12 +57,12 @@ pub struct Dataset {
     xattrs: AtomicBool,
     statfs: Statfs,
     sizes: Option<Sizes>,
-    /// The object that the last message was about, so that a large damaged file doesn't fill the log.
+    /// The object of the last log message, so that a large damaged file doesn't fill the log.
     told: Mutex<Option<u64>>,
 }
 
 impl Dataset {
-    /// Shows `fs` as `shown` says.
+    /// Makes a tree of `fs`, shown as `shown` says.
     pub fn new(fs: FileSystem, shown: Shown) -> Self {
         let Shown { name, posix_acl, xattrs, sizes } = shown;
         Self {
@@ -77,19 +79,24 @@ impl Dataset {
         }
     }
 
-    /// Asks for sizes each time that somebody wants to see them: for what can be changed, or may be later ([`Dataset::make_writable`]).
+    /// Has `statfs` call `sizes` each time.
+    ///
+    /// This is for file systems that can change, or may later ([`Dataset::make_writable`]).
     #[must_use]
     pub fn with_sizes(mut self, sizes: Sizes) -> Self {
         self.sizes = Some(sizes);
         self
     }
 
-    /// The file system; none while it is rolled back, and if it could not be opened again then.
+    /// The file system. `None` during a rollback, and after one if it could not be reopened.
     pub fn fs(&self) -> Option<FileSystem> {
         self.fs.read().clone()
     }
 
-    /// The file system, for who asks through the kernel.
+    /// The file system, for a request of the kernel.
+    ///
+    /// # Errors
+    /// `EIO`: there is none, during or after a rollback.
     fn here(&self) -> Result<FileSystem, Errno> {
         self.fs().ok_or(Errno::IO)
     }
@@ -98,7 +105,10 @@ impl Dataset {
         self.fs.read().as_ref().is_some_and(FileSystem::is_writable)
     }
 
-    /// From now on it can be changed, by way of `fs`. It has been only read, and what was read is still so.
+    /// Allows changes from now on, through `fs`.
+    ///
+    /// The file system was read-only until now, and what the kernel has cached is still true. Does
+    /// nothing if changes are allowed already.
     pub fn make_writable(&self, fs: FileSystem) {
         let mut now = self.fs.write();
         if !now.as_ref().is_some_and(FileSystem::is_writable) {
@@ -106,37 +116,48 @@ impl Dataset {
         }
     }
 
-    /// Gives its file system away, to be opened anew ([`Dataset::resume`]). Nobody may ask through the kernel meanwhile
-    /// ([`crate::Mount::suspended`]).
+    /// Takes the file system out, to be reopened and put back with [`Dataset::resume`].
+    ///
+    /// No request may be in progress meanwhile ([`crate::Mount::suspended`]).
+    ///
+    /// OpenZFS: `zfs_suspend_fs`.
     pub fn suspend(&self) -> Option<FileSystem> {
         self.fs.write().take()
     }
 
-    /// This is its file system from now on.
+    /// Puts a file system in after [`Dataset::suspend`].
+    ///
+    /// OpenZFS: `zfs_resume_fs`.
     pub fn resume(&self, fs: FileSystem) {
         *self.fs.write() = Some(fs);
     }
 
-    /// The number that the kernel has for an object.
+    /// The node number by which the kernel knows an object.
     pub fn node_of(&self, object: ObjNum) -> Node {
         self.eras.node(object)
     }
 
-    /// Whether it may be rolled back while the kernel has files of it; not more than a few hundred times.
+    /// Whether it may be rolled back while the kernel has files of it.
+    ///
+    /// It may a few hundred times per mount.
     pub fn may_roll_back(&self) -> bool {
         self.eras.may_begin()
     }
 
-    /// Whether it may be closed and opened anew while it is mounted: nothing else has its files,
-    /// and nothing is known of them that would be forgotten.
+    /// Whether it may be closed and reopened while it is mounted.
+    ///
+    /// It may if nothing else uses its files, and no rollback has given its node numbers a history.
     pub fn may_rest(&self) -> bool {
         let shared = self.fs.read().as_ref().is_none_or(FileSystem::is_shared);
         !shared && !self.eras.any()
     }
 
-    /// It was rolled back, and is different by that: the kernel is to be told what comes back.
+    /// Begins a new era after a rollback, and returns what the kernel has to drop.
+    ///
+    /// # Panics
+    /// If [`Dataset::may_roll_back`] is false.
     pub fn rolled_back(&self, by: &Differences) -> Vec<Stale> {
-        // By the numbers that the kernel has.
+        // The node numbers that the kernel has, from before the new era.
         let files = by.files.iter().map(|file| Stale::File(self.eras.node(*file)));
         let names = by.names.iter().map(|(dir, name)| Stale::Name(self.eras.node(*dir), name.clone()));
         let stale = files.chain(names).collect();
@@ -144,12 +165,12 @@ impl Dataset {
         stale
     }
 
-    /// It has another name, for messages.
+    /// Sets the name of the dataset, for messages.
     pub fn set_name(&self, name: &str) {
         name.clone_into(&mut self.name.write());
     }
 
-    /// Whether users' extended attributes are shown (`xattr`).
+    /// Sets whether extended attributes of users are shown (`xattr`).
     pub fn show_xattrs(&self, shown: bool) {
         self.xattrs.store(shown, Ordering::Relaxed);
     }
@@ -162,7 +183,7 @@ impl Dataset {
         self.xattrs.load(Ordering::Relaxed)
     }
 
-    /// Whether there can be an extended attribute of this name.
+    /// Whether the file system shows an extended attribute of this name.
     fn shows(&self, name: &[u8]) -> bool {
         if POSIX_ACLS.contains(&name) {
             return self.posix_acl;
@@ -172,23 +193,27 @@ impl Dataset {
 
     fn node(&self, node: Node) -> Result<zpl::Node, Errno> {
         match self.here()?.node(self.object(node)?) {
-            // A number that the kernel has was an object once; that it is none is news to its user, not an absent name.
+            // The kernel's number was an object once. So its absence is not an absent name but a
+            // stale node.
             Err(Error::NoFile { .. }) => Err(Errno::STALE),
             result => self.told(node, result),
         }
     }
 
-    /// The object that a node is.
+    /// The object that a node number means.
+    ///
+    /// # Errors
+    /// `ESTALE`: after a rollback the number means another file.
     fn object(&self, node: Node) -> Result<ObjNum, Errno> {
         if !self.eras.any() {
             return Ok(ObjNum(node.0));
         }
         let object = reborn::parts(node).0;
-        // It may be another's now.
+        // The number may mean another file now.
         if self.eras.node(object) == node { Ok(object) } else { Err(Errno::STALE) }
     }
 
-    /// Turns an error into an errno, and puts what the caller can't see into the log.
+    /// Turns an error into an errno, and logs it if the errno doesn't explain it.
     fn told<T>(&self, node: Node, result: Result<T, Error>) -> Result<T, Errno> {
         result.map_err(|error| {
             let errno = errno(&error);
@@ -207,7 +232,7 @@ impl Dataset {
             generation: attr.generation,
             parent: self.eras.node(attr.parent),
             mode: attr.mode,
-            // More links than Linux can count show as the most that it can.
+            // More links than Linux can count show as its maximum.
             nlink: u32::try_from(attr.nlink).unwrap_or(u32::MAX),
             uid: attr.uid.rid(),
             gid: attr.gid.rid(),
@@ -225,7 +250,8 @@ impl Dataset {
 }
 
 impl Drop for Dataset {
-    /// The kernel forgets what is left without saying so when it unmounts.
+    /// Frees the removed files that the kernel still had. At an unmount it sends no FORGET for
+    /// them.
     fn drop(&mut self) {
         if let Some(fs) = self.fs().filter(FileSystem::has_orphans)
             && let Err(error) = fs.drain()
@@ -235,7 +261,7 @@ impl Drop for Dataset {
     }
 }
 
-/// The errno of every failure of a file system: the one place where this door decides.
+/// The errno for each error of a file system.
 fn errno(error: &Error) -> Errno {
     match error {
         Error::Dmu(_) | Error::Corrupt { .. } | Error::Stopped { .. } => Errno::IO,
@@ -281,7 +307,7 @@ impl Tree for Dataset {
             return Err(Errno::NAMETOOLONG);
         }
         let found = self.told(dir, self.node(dir)?.lookup_entry(name, false))?;
-        // An entry whose object is none is damage, not an absent name.
+        // An entry without its object is damage, not an absent name.
         match self.here()?.node(found.object) {
             Err(error @ Error::NoFile { .. }) => {
                 let object = found.object.0;
@@ -308,13 +334,13 @@ impl Tree for Dataset {
     }
 
     fn readdir(&self, dir: Node, cookie: u64, limit: usize) -> Result<Vec<Entry>, Errno> {
-        // Cookies below 2 are `.` and `..`, which the door lists itself.
+        // Cookies below 2 are `.` and `..`, which the protocol layer lists.
         let entries = self.told(dir, self.node(dir)?.read_dir(DirCookie(cookie.max(2))))?;
         let mut list = Vec::with_capacity(limit.min(1024));
         for entry in entries.take(limit) {
             let entry = match self.told(dir, entry) {
                 Ok(entry) => entry,
-                // What was read so far comes first; the error when the caller asks on.
+                // The entries read so far come first. The next call returns the error.
                 Err(_) if !list.is_empty() => break,
                 Err(errno) => return Err(errno),
             };
@@ -372,7 +398,7 @@ impl Tree for Dataset {
     }
 
     fn names_stay(&self, _dir: Node) -> bool {
-        // Sizes that are asked for anew are of one that can be changed, or may be later.
+        // A file system with variable sizes can change, or may later.
         let fixed = self.sizes.is_none() && !Dataset::is_writable(self);
         fixed || !self.folds
     }
@@ -400,7 +426,7 @@ impl Tree for Dataset {
     fn accessed(&self, node: Node) {
         let (Ok(fs), Ok(object)) = (self.here(), self.object(node)) else { return };
         match fs.accessed(object) {
-            // Reading went well: where there is no room for its time, that stays as it is.
+            // The read itself succeeded. Without space for the new access time, the old one stays.
             Ok(()) | Err(Error::NoSpace | Error::Quota | Error::NoFile { .. }) => {}
             Err(error) => tracing::debug!(dataset = self.name(), object = node.0, %error, "atime stays"),
         }
@@ -460,10 +486,10 @@ impl Tree for Dataset {
 
     fn forget(&self, node: Node, _times: u64) {
         let Some(fs) = self.fs().filter(FileSystem::has_orphans) else { return };
-        // What is gone with a rollback has nothing left to be freed.
+        // A file that a rollback removed has nothing left to free.
         let Ok(object) = self.object(node) else { return };
         if let Err(error) = fs.reap(object) {
-            // It stays in the list, and the next mount tries again.
+            // The file stays in the list of unlinked files, and the next mount tries again.
             tracing::warn!(dataset = self.name(), object = node.0, %error, "not freed");
         }
     }

@@ -1,27 +1,37 @@
-//! One request in, one answer out: the protocol's meaning over a [`Tree`].
+//! One request in, one answer out: the meaning of the protocol, over a [`Tree`].
 //!
 //! # Theory
-//! The tree never changes behind the kernel's back: it is read-only, or changes come through this
-//! mount, and the kernel knows what it changes. What else changes it (`poolhouse cp`) notifies the
-//! kernel. So whatever the kernel learns it may keep: names, absent names, attributes, listings,
-//! links and data are given out for good, and a rollback, which changes everything at once, tells
-//! it what is no longer so. Three things are exceptions: where different names may mean one entry,
-//! the kernel can't know what a change does to others, and keeps none; and what a file takes up is
-//! known only when it has been written, so that until then its attributes are good for a second.
-//! Attributes of a file with set-id bits are not kept: a write takes the bits, and the kernel does
-//! not follow. Opens carry no state either: they are answered "not implemented", by which the
-//! kernel learns to stop asking and to keep its page cache, and so a small file costs one LOOKUP
-//! and one READ. CREATE would be the open of a new file, with a RELEASE behind it that keeps the
-//! file busy after it was closed: it is answered the same, and new files come by MKNOD. A file that
-//! was removed while it is open is kept until the kernel forgets it, which it does when the last
-//! user has closed it. Permissions are the kernel's to check (`default_permissions`, with ACLs
-//! fetched as extended attributes).
+//! The kernel may cache all that it learns, for good: names, absent names, attributes, listings,
+//! links and data. That is right since the tree never changes without the kernel. Either it is
+//! read-only, or changes come through this mount and the kernel knows them. Other changes notify
+//! the kernel: those of `poolhouse cp`, and a rollback, which changes everything at once.
 //!
-//! Writes come at once (no write-back cache), so that who writes hears that there is no room.
+//! There are three exceptions:
+//!
+//! | what | kept for | why |
+//! |---|---|---|
+//! | names, where several may mean one entry | 0 s | a change of one changes others |
+//! | attributes of a file with unwritten blocks | 1 s | the writes change the allocated size |
+//! | attributes of a file with set-ID bits | 0 s | a write clears them without notice |
+//!
+//! An open file has no state here. The answer to OPEN and OPENDIR is `ENOSYS`, so the kernel stops
+//! asking and keeps its page cache. So a small file costs one LOOKUP and one READ. CREATE would
+//! open a new file, and the later RELEASE would keep the file busy after the close. So CREATE gets
+//! `ENOSYS`, too, and new files come by MKNOD.
+//!
+//! A file that is removed while open stays until the kernel forgets it, which happens at the last
+//! close.
+//!
+//! The kernel checks permissions (`default_permissions`), and reads ACLs as extended attributes.
+//!
+//! There is no write-back cache: writes arrive at once, so that a program learns that no space is
+//! left.
 //!
 //! # Absent
-//! Locks (`flock`, `fcntl`): the kernel keeps them, since nobody else has the files. `FICLONE` and `FICLONERANGE`, which the kernel doesn't pass
-//! on: `copy_file_range` does the same. Times of access of what the kernel reads from its page cache: it doesn't tell.
+//! * Locks (`flock`, `fcntl`): the kernel keeps them, since only this kernel has the files.
+//! * `FICLONE` and `FICLONERANGE`, which the kernel doesn't pass on. `copy_file_range` does the
+//!   same.
+//! * Access times of reads from the page cache, of which the kernel sends no notice.
 
 mod change;
 
@@ -33,19 +43,19 @@ use crate::tree::{Attr, Entry, Node, Seek, Time, Tree};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-/// Nothing of a file is kept in the page cache (`FOPEN_DIRECT_IO`).
+/// The kernel must not cache pages of the file (`FOPEN_DIRECT_IO`).
 const FOPEN_DIRECT_IO: u32 = 1;
-/// How long the kernel may keep what it was told, in seconds: 34 years.
+/// How long the kernel may cache what doesn't change, in seconds: 34 years.
 const FOREVER: u64 = 1 << 30;
-/// How long it may keep attributes that are about to change, in seconds.
+/// How long it may cache attributes that are about to change, in seconds.
 const SOON: u64 = 1;
-/// The largest read that is answered, and the readahead asked for, bytes.
+/// The largest read that is answered, and the readahead to request, in bytes.
 pub const MAX_READ: u32 = 1 << 20;
-/// The largest write that is accepted, bytes. It sizes the buffer of each worker.
+/// The largest write that is accepted, in bytes. It determines the size of each worker's buffer.
 pub const MAX_WRITE: u32 = 1 << 20;
-/// How many readahead requests of one mount may be under way.
+/// How many readahead requests of one mount may be in progress.
 const MAX_BACKGROUND: u16 = 64;
-/// Longest name that the kernel passes (`FUSE_NAME_LOW_MAX`).
+/// The longest name that the kernel passes, in bytes (`FUSE_NAME_LOW_MAX`).
 const NAME_MAX: usize = 1024;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
@@ -55,7 +65,7 @@ const FS_XFLAG_IMMUTABLE: u32 = 0x8;
 const FS_XFLAG_APPEND: u32 = 0x10;
 const FS_XFLAG_NODUMP: u32 = 0x80;
 const FS_XFLAG_PROJINHERIT: u32 = 0x200;
-/// Flags of files in both forms: that of `FS_IOC_GETFLAGS`, that of `FS_IOC_FSGETXATTR`.
+/// File flags in both forms: of `FS_IOC_GETFLAGS`, and of `FS_IOC_FSGETXATTR`.
 const FLAGS: [(u32, u32); 4] = [
     (0x10, FS_XFLAG_IMMUTABLE),
     (0x20, FS_XFLAG_APPEND),
@@ -63,7 +73,7 @@ const FLAGS: [(u32, u32); 4] = [
     (0x2000_0000, FS_XFLAG_PROJINHERIT),
 ];
 
-/// Reading is not to change the time of access.
+/// Open flag: a read must not change the access time.
 const O_NOATIME: u32 = 0o1_000_000;
 
 const S_IFMT: u32 = 0o170_000;
@@ -74,32 +84,33 @@ const S_ISGID: u32 = 0o2000;
 const STATX_BASIC_STATS: u32 = 0x7ff;
 const STATX_BTIME: u32 = 0x800;
 
-/// What [`answer`] leaves to be done.
+/// What the caller of [`answer`] has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Send the answer with this result.
     Send(Result<(), Errno>),
-    /// The kernel expects none.
+    /// Nothing: the kernel expects no answer.
     Silent,
 }
 
 /// How a mount behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Behaviour {
-    /// Let the kernel check POSIX ACLs (`acltype=posix`).
+    /// Whether the kernel checks POSIX ACLs (`acltype=posix`).
     pub posix_acl: bool,
-    /// The kernel says more in SETXATTR ([`takes_setxattr_ext`]).
+    /// Whether SETXATTR has the longer form ([`takes_setxattr_ext`]).
     pub setxattr_ext: bool,
 }
 
-/// Whether the answer to this INIT takes `FUSE_SETXATTR_EXT`, so that SETXATTR is longer from then
-/// on.
+/// Whether the answer to this INIT accepts `FUSE_SETXATTR_EXT`.
+///
+/// If it does, SETXATTR has a longer form from then on.
 pub fn takes_setxattr_ext(request: &Request<'_>) -> bool {
     let offered = request.body::<abi::InitIn>().map(|hello| u64::from(hello.flags));
     request.head.opcode == op::INIT && offered.is_ok_and(|offered| offered & init::SETXATTR_EXT != 0)
 }
 
-/// Answers one request; the body of the answer is left in `out`.
+/// Answers one request. The body of the answer is in `out` afterwards.
 pub fn answer(tree: &dyn Tree, behaviour: Behaviour, request: &Request<'_>, out: &mut Answer) -> Outcome {
     let node = node_of(tree, request.head.nodeid);
     Outcome::Send(match request.head.opcode {
@@ -134,8 +145,8 @@ pub fn answer(tree: &dyn Tree, behaviour: Behaviour, request: &Request<'_>, out:
             Ok(())
         }
         op::TMPFILE | op::COPY_FILE_RANGE | op::COPY_FILE_RANGE_64 if !tree.writable() => Err(Errno::ROFS),
-        // OPEN, OPENDIR, CREATE, RELEASE, FLUSH, ACCESS, locks and whatever else: once is enough for the kernel to
-        // learn that it needn't ask.
+        // For all other requests, such as OPEN, CREATE, RELEASE, FLUSH, ACCESS and locks: one
+        // `ENOSYS` is enough for the kernel to stop sending them.
         _ => change::answer(tree, behaviour, node, request, out).unwrap_or(Err(Errno::NOSYS)),
     })
 }
@@ -159,12 +170,12 @@ fn handshake(behaviour: Behaviour, request: &Request<'_>, out: &mut Answer) -> R
         max_write: MAX_WRITE,
         time_gran: 1,
         max_pages: u16::try_from(MAX_READ / 4096).expect("256"),
-        // The kernel takes the smaller of its own and this.
+        // The kernel takes the smaller of its own limit and this one.
         max_readahead: MAX_READ,
         ..abi::InitOut::default()
     };
     if hello.major > abi::VERSION_MAJOR {
-        // It asks again in our version.
+        // It repeats INIT with our version.
         out.put(&reply);
         return Ok(());
     }
@@ -174,19 +185,19 @@ fn handshake(behaviour: Behaviour, request: &Request<'_>, out: &mut Answer) -> R
         | init::BIG_WRITES
         | init::HAS_IOCTL_DIR
         | init::DO_READDIRPLUS
-        // Whoever wants names only isn't given attributes.
+        // A program that reads names only gets no attributes.
         | init::READDIRPLUS_AUTO
         | init::ASYNC_DIO
         | init::PARALLEL_DIROPS
         | init::CACHE_SYMLINKS
         | init::INIT_EXT
-        // Also of what is only read: it may be written later.
+        // Needed even while the file system is read-only: it may become writable later.
         | init::HANDLE_KILLPRIV_V2
-        // By it the kernel says when a new ACL takes the set-group-id bit.
+        // With this, the kernel reports when a new ACL clears the set-group-ID bit.
         | init::SETXATTR_EXT
         | needed;
     if behaviour.posix_acl {
-        // Where a directory has a default ACL the umask doesn't count, which the tree sees to.
+        // In a directory with a default ACL the umask has no effect. The tree decides that.
         wanted |= init::POSIX_ACL | init::DONT_MASK;
     }
     let offered = u64::from(hello.flags);
@@ -220,21 +231,22 @@ fn attr_phys(attr: &Attr) -> abi::AttrPhys {
     }
 }
 
-/// A device number as the kernel packs it into 32 bits (`new_encode_dev`): 12 bits of major, 20 of minor.
+/// A device number as the kernel packs it into 32 bits: 12 bits of major, 20 of minor
+/// (`new_encode_dev`).
 fn kernel_dev((major, minor): (u32, u32)) -> u32 {
     (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xf_ff00) << 12)
 }
 
-/// The major and minor number of what [`kernel_dev`] gives.
+/// The major and minor number of a packed device number, as [`kernel_dev`] makes it.
 fn kernel_dev_parts(dev: u32) -> (u32, u32) {
     (dev >> 8 & 0xfff, dev & 0xff | dev >> 12 & 0xf_ff00)
 }
 
-/// How long attributes may be kept.
+/// For how many seconds the kernel may cache attributes.
 ///
-/// A write by an ordinary user takes the set-id bits from a file. The kernel leaves that to the
-/// server and keeps the mode that it knows, also when it runs the program. So it asks for the
-/// attributes of such a file each time.
+/// A write by an ordinary user clears the set-ID bits of a file. The kernel leaves that to the
+/// server, and keeps the cached mode even when it runs the program. So the attributes of such a
+/// file must not be cached.
 fn attr_valid(attr: &Attr) -> u64 {
     if attr.mode & S_IFMT == S_IFREG && attr.mode & (S_ISUID | S_ISGID) != 0 {
         0
@@ -245,7 +257,7 @@ fn attr_valid(attr: &Attr) -> u64 {
     }
 }
 
-/// How long names may be kept.
+/// For how many seconds the kernel may cache names.
 fn entry_valid(tree: &dyn Tree, dir: Node) -> u64 {
     if tree.names_stay(dir) { FOREVER } else { 0 }
 }
@@ -254,7 +266,7 @@ fn attr_out(attr: &Attr) -> abi::AttrOut {
     abi::AttrOut { attr_valid: attr_valid(attr), attr: attr_phys(attr), ..abi::AttrOut::default() }
 }
 
-/// What gives the kernel a node. It must be sent.
+/// An answer that gives the kernel a reference to a node. The caller has to send it.
 fn entry_out(tree: &dyn Tree, dir: Node, attr: &Attr) -> Result<abi::EntryOut, Errno> {
     tree.given(attr.node)?;
     Ok(abi::EntryOut {
@@ -273,7 +285,7 @@ fn lookup(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -
         return Err(Errno::NAMETOOLONG);
     }
     let found = match name {
-        // Asked when an NFS server rebuilds a path.
+        // Requested when an NFS server rebuilds a path.
         b"." => tree.attr(dir),
         b".." => tree.attr(dir).and_then(|attr| tree.attr(attr.parent)),
         _ => tree.lookup(dir, name),
@@ -328,8 +340,8 @@ fn read(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) ->
     Ok(())
 }
 
-/// Cookies on the wire: 0 is before `.`, 1 before `..`, 2 before the tree's first entry, and the tree's own cookies
-/// are moved up by 2.
+/// The position of the tree's first entry in READDIR. 0 is before `.`, and 1 is before `..`. The
+/// tree's own cookies are shifted up by 2.
 const FIRST: u64 = 2;
 
 fn readdir(
@@ -377,7 +389,8 @@ fn readdir(
     Ok(())
 }
 
-/// The attributes that go with an entry. One whose attributes can't be read is listed all the same, by name.
+/// The attributes that go with an entry. An entry with unreadable attributes is listed by name
+/// only.
 fn entry_attr(tree: &dyn Tree, dir: Node, entry: &Entry) -> abi::EntryOut {
     match entry.node.map(|node| tree.attr(node)) {
         Some(Ok(attr)) => entry_out(tree, dir, &attr).unwrap_or_default(),
@@ -389,7 +402,7 @@ fn padded(len: usize) -> usize {
     len.next_multiple_of(8)
 }
 
-/// Appends an entry if it fits, and says whether it did.
+/// Appends an entry if it fits. Returns whether it did.
 fn put_entry(
     out: &mut Answer,
     room: usize,
@@ -443,7 +456,10 @@ fn listxattr(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answe
     sized(ask.size, &list, out)
 }
 
-/// The answer to a question with a size: 0 asks how much room is needed.
+/// The answer to a request with a size. A size of 0 requests only the size of the answer.
+///
+/// # Errors
+/// `ERANGE`: the value is larger than `room`. `E2BIG`: its size does not fit into 32 bits.
 fn sized(room: u32, value: &[u8], out: &mut Answer) -> Result<(), Errno> {
     let size = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
     if room == 0 {
@@ -468,7 +484,8 @@ fn ioctl(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -
             let flags = tree.flags(node)?;
             let xflags =
                 FLAGS.iter().filter(|(bit, _)| flags.bits & bit != 0).fold(0, |all, (_, flag)| all | flag);
-            // struct fsxattr: xflags, extsize, nextents, projid, cowextsize, 8 bytes of padding.
+            // The fields of `struct fsxattr`: xflags, extsize, nextents, projid, cowextsize, 8
+            // bytes of padding.
             out.put(&abi::IoctlOut::default());
             out.bytes([xflags, 0, 0, flags.project, 0, 0, 0].as_bytes());
         }
@@ -480,7 +497,7 @@ fn ioctl(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -
     Ok(())
 }
 
-/// Flags of files as `FS_IOC_SETFLAGS` has them, from those of `FS_IOC_FSSETXATTR`.
+/// File flags in the form of `FS_IOC_SETFLAGS`, from the form of `FS_IOC_FSSETXATTR`.
 fn fs_flags(xflags: u32) -> u32 {
     FLAGS.iter().filter(|(_, flag)| xflags & flag != 0).fold(0, |all, (bit, _)| all | bit)
 }

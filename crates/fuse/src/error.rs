@@ -1,43 +1,45 @@
-//! What can fail about a mount itself.
+//! Errors of mounts.
 
 use rustix::io::Errno;
 use std::path::PathBuf;
 
-/// A mount that could not be made or undone. (What happens inside a mount is an errno for its user.)
+/// A failure to mount, unmount or serve. Requests in a mount fail with an errno instead.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// `/dev/fuse` can't be opened: no FUSE in this kernel, or none for this user.
+    /// `/dev/fuse` can't be opened: the kernel has no FUSE, or denies it to this user.
     #[error("cannot open /dev/fuse")]
     Device {
-        /// Why.
+        /// The errno of open(2).
         #[source]
         source: Errno,
     },
-    /// The kernel refused the mount.
+    /// The kernel refused to mount, or the mountpoint can't be used.
     #[error("cannot mount at {}", target.display())]
     Mount {
-        /// Where.
+        /// The mountpoint.
         target: PathBuf,
-        /// Why.
+        /// The errno of the failed call.
         #[source]
         source: Errno,
     },
-    /// `fusermount3`, which mounts for users, is missing or can't run.
+    /// `fusermount3`, which mounts for users, is missing or can't be run.
     #[error("cannot run fusermount3")]
     Helper {
-        /// Why.
+        /// The error of the start.
         #[source]
         source: std::io::Error,
     },
-    /// `fusermount3` refused.
+    /// `fusermount3` ran and refused.
     #[error("fusermount3 refused {}: {}", target.display(), message.trim())]
     HelperRefused {
-        /// Where.
+        /// The mountpoint.
         target: PathBuf,
-        /// What it said.
+        /// The message of `fusermount3`.
         message: Words,
     },
-    /// `fusermount3` refused a place in a mount that only its own user enters. `fusermount3`, which is root under that user's name, is somebody else there.
+    /// `fusermount3` refused a mountpoint that lies in a mount which only its own user may enter.
+    ///
+    /// `fusermount3` runs as root, so FUSE takes it for another user there.
     #[error(
         "its mountpoint lies in the mount of {}, which only this user may enter, and fusermount3 is root ({}); \
          a daemon that lets others in ('poolhouse serve --allow-other') can mount it, where /etc/fuse.conf has the line \
@@ -46,83 +48,83 @@ pub enum Error {
         message.trim()
     )]
     Closed {
-        /// Where.
+        /// The mountpoint.
         target: PathBuf,
-        /// Where the mount is that it lies in.
+        /// The mountpoint of the mount around it.
         mount: PathBuf,
-        /// What it said.
+        /// The message of `fusermount3`.
         message: Words,
     },
-    /// What a file system is to be like can't be had inside the mount of another.
+    /// A file system can't be nested in a mount, since the mount has other options than it needs.
     #[error(
         "{what} takes effect only if {} says the same, in whose mount it lies: set it there, too, or give it a \
          mountpoint outside of that mount",
         mount.display()
     )]
     Inside {
-        /// Where.
+        /// The mountpoint.
         target: PathBuf,
-        /// Where the mount is that it lies in.
+        /// The mountpoint of the mount around it.
         mount: PathBuf,
-        /// The properties that ask for it.
+        /// The properties that need other options.
         what: String,
     },
-    /// What a mount is to be like would take from what is nested in it what that says.
+    /// A mount can't change its options, since a file system nested in it needs them.
     #[error(
         "a file system in the mount of {} has {what}, which takes effect only if that mount has the same: change it \
          there first, or unmount what lies in it",
         target.display()
     )]
     Holds {
-        /// Where the mount is.
+        /// The mountpoint of the mount.
         target: PathBuf,
-        /// The properties of what is nested.
+        /// The properties of the nested file system that need the options.
         what: String,
     },
-    /// Mounted, but the first look at it failed.
+    /// The kernel mounted it, but the first request failed.
     #[error("mounted at {}, but it does not answer", target.display())]
     Silent {
-        /// Where.
+        /// The mountpoint.
         target: PathBuf,
-        /// Why.
+        /// The errno of the request.
         #[source]
         source: Errno,
     },
-    /// The kernel would not unmount.
+    /// The kernel refused to unmount.
     #[error("cannot unmount {}", target.display())]
     Unmount {
-        /// Where.
+        /// The mountpoint.
         target: PathBuf,
-        /// Why: `EBUSY` when somebody uses it.
+        /// The errno: `EBUSY` if the mount is in use.
         #[source]
         source: Errno,
     },
-    /// The workers' own plumbing failed.
+    /// A system call that the workers, or the start of `fusermount3`, need failed.
     #[error("cannot {operation} for the FUSE workers")]
     Workers {
-        /// Which call.
+        /// The call, as a phrase.
         operation: &'static str,
-        /// Why.
+        /// The error of the call.
         #[source]
         source: std::io::Error,
     },
-    /// This process, or the system, has as many open files as it may.
+    /// This process, or the system, has reached its limit of open files.
     #[error("too many open files")]
     Descriptors {
-        /// Whose limit it is: `EMFILE` or `ENFILE`.
+        /// The limit: `EMFILE` for the process, `ENFILE` for the system.
         #[source]
         source: Errno,
     },
     /// The table of mounts can't be read.
     #[error("cannot read the table of mounts")]
     Table {
-        /// Why.
+        /// The error of the read.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// Words of another program, quoted in a message.
+/// A message of another program, quoted in ours.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Words(pub Vec<u8>);
 
@@ -139,7 +141,7 @@ impl Words {
 }
 
 impl Error {
-    /// Whether the reason is that somebody uses the file system.
+    /// Whether it failed because the file system is in use.
     pub fn is_busy(&self) -> bool {
         match self {
             Self::Unmount { source, .. } => *source == Errno::BUSY,
@@ -157,7 +159,7 @@ impl Error {
         }
     }
 
-    /// Whether the reason is that there are too many open files.
+    /// Whether it failed because of too many open files.
     pub fn lacks_descriptors(&self) -> bool {
         matches!(self, Self::Descriptors { .. })
     }

@@ -1,14 +1,16 @@
-//! Hearing of `sync(2)`.
+//! Notice of `sync(2)`.
 //!
 //! # Theory
-//! The kernel tells the server of a FUSE mount nothing of `sync(2)` and `syncfs(2)`, unless the
-//! mount is one of a block device (`fuseblk`, from Linux 6.18 on). Mounts of that type show their
-//! device in the place of their dataset, and need a device each, so that no file system is mounted
-//! so. But one such mount is enough to hear of `sync(2)`, which asks all of them. It is made of a
-//! block device that holds nothing, and has no place in the tree of names.
+//! The kernel sends a FUSE daemon no request for `sync(2)` and `syncfs(2)`, with one exception:
+//! mounts of a block device (`fuseblk`), from Linux 6.18 on. Such mounts show the device in place
+//! of the dataset, and each needs a device of its own. So Poolhouse mounts no file system in this
+//! way.
+//!
+//! But one such mount is enough for `sync(2)`, which reaches all mounts. Its block device is empty,
+//! and it has no mountpoint.
 //!
 //! # Absent
-//! `syncfs(2)` on a file system: the kernel asks that file system alone.
+//! `syncfs(2)` on a file system: the kernel sends that to this file system only.
 //!
 //! # See
 //! `fs/fuse/inode.c`, `fuse_sync_fs`, in Linux.
@@ -26,20 +28,20 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A mount without a place, by which the kernel tells of `sync(2)`; it ends when this is dropped.
+/// A mount without a mountpoint, by which the kernel reports `sync(2)`. Dropping it ends the mount.
 pub struct Hearing {
-    /// First, so that its end is still served.
+    /// The first field, so that the workers still serve the end of the mount.
     mount: OwnedFd,
     _workers: Workers,
 }
 
 impl Hearing {
-    /// Makes one of a block device, which it claims. Its tree's [`Tree::sync`] is what is done at
-    /// `sync(2)`.
+    /// Mounts a block device, which it claims. Each `sync(2)` then calls [`Tree::sync`] of `tree`.
     ///
     /// # Errors
-    /// [`Error::Device`]; [`Error::Mount`] if the system refuses, as to all but root;
-    /// [`Error::Workers`].
+    /// * [`Error::Device`]: `/dev/fuse` can't be opened.
+    /// * [`Error::Mount`]: the kernel refuses the mount; `EPERM` if this process is not root.
+    /// * [`Error::Workers`]: the thread that serves the mount can't be started, or can't watch it.
     pub fn new(device: &Path, tree: Arc<dyn Tree>) -> Result<Self, Error> {
         let failed = |source| Error::Mount { target: device.to_owned(), source };
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -69,10 +71,10 @@ impl Hearing {
         Ok(Self { mount, _workers: workers })
     }
 
-    /// Asks as `syncfs(2)` does, by which it shows whether this kernel tells of it.
+    /// Requests `syncfs(2)` of this mount. That shows whether this kernel reports it.
     ///
     /// # Errors
-    /// What the system says.
+    /// Any errno of open(2) or syncfs(2), which includes the result of [`Tree::sync`].
     pub fn ask(&self) -> Result<(), Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::syncfs(rustix::fs::openat(&self.mount, ".", flags, Mode::empty())?)

@@ -1,19 +1,31 @@
-//! The FUSE door: file systems mounted through `/dev/fuse`.
+//! The FUSE front end: file systems mounted through `/dev/fuse`.
 //!
 //! # Theory
-//! A door is thin: it turns the kernel's questions into calls of a [`tree::Tree`] and the results into bytes, and
-//! holds no rule of the file system. [`abi`] has the kernel's structures, [`message`] takes requests apart, [`dispatch`]
-//! gives them their meaning, [`dataset`] answers for `zpl`, [`workers`] runs them on a fixed number of threads, [`system`] mounts and unmounts, and
-//! [`ctldir`] adds `.zfs/snapshot`, and [`nested`] file systems inside the mount of another.
+//! A front end is thin: it turns requests of the kernel into calls of a [`tree::Tree`], and the
+//! results into bytes. It holds no file-system rules.
 //!
-//! The protocol is spoken here rather than by a library: those at hand want a thread and a 16 MiB buffer for each
-//! mount, and thousands of mounts must share a few of both.
+//! | module | task |
+//! |---|---|
+//! | [`abi`] | the kernel's structures |
+//! | [`message`] | decodes requests and encodes answers |
+//! | [`dispatch`] | answers each request from a tree |
+//! | [`tree`] | the interface to a file system |
+//! | [`dataset`] | a dataset as a tree, through `zpl` |
+//! | [`ctldir`] | adds `.zfs/snapshot` to a tree |
+//! | [`nested`] | file systems inside the mount of another |
+//! | [`workers`] | a fixed number of threads that serve all mounts |
+//! | [`system`] | mounts and unmounts |
+//!
+//! This crate implements the protocol itself. The libraries for it need a thread and a 16 MiB
+//! buffer per mount, and thousands of mounts must share a few of each.
 //!
 //! # Locks
-//! None is held across a call of a tree, except those that a tree takes itself.
+//! A worker holds one lock across a call of a tree: the gate of the mount, for reading. A suspended
+//! mount holds it for writing ([`Mount::suspended`]). A tree takes its own locks.
 //!
 //! # Absent
-//! What a file system is, which datasets exist, where they belong: `zpl` and `server` know.
+//! What a file system is, which datasets exist and where they are mounted: `zpl` and `server` know
+//! that.
 
 pub mod abi;
 pub mod caller;

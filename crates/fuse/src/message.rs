@@ -1,37 +1,47 @@
-//! Requests taken apart and answers put together, as bytes.
+//! Requests decoded and answers encoded, as bytes.
 
 use crate::abi::{InHeader, OutHeader};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// A request as read from the device.
+/// A request as read from the FUSE device.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// Its head.
+    /// Its header.
     pub head: InHeader,
     body: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// Takes the bytes of one read. `None` when they are not one whole request, which no kernel sends.
+    /// Takes the bytes of one read. `None` if they are not exactly one request, which no kernel
+    /// sends.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (head, body) = InHeader::read_from_prefix(bytes).ok()?;
         (head.len as usize == bytes.len()).then_some(Self { head, body })
     }
 
-    /// The fixed body of the opcode; `EINVAL` when it is too short.
+    /// Decodes the fixed body of the opcode.
+    ///
+    /// # Errors
+    /// `EINVAL`: the request is too short.
     pub fn body<T: FromBytes + KnownLayout + Immutable>(&self) -> Result<T, Errno> {
         T::read_from_prefix(self.body).map(|(body, _)| body).map_err(|_| Errno::INVAL)
     }
 
-    /// The name that follows a body of `T` (`()` for none), without its NUL; `EINVAL` when it has none.
+    /// The name that follows a body of `T` (`()` for none), without its NUL.
+    ///
+    /// # Errors
+    /// `EINVAL`: the request is too short or has no NUL.
     pub fn name_after<T>(&self) -> Result<&'a [u8], Errno> {
         let rest = self.body.get(size_of::<T>()..).ok_or(Errno::INVAL)?;
         let end = rest.iter().position(|&byte| byte == 0).ok_or(Errno::INVAL)?;
         Ok(&rest[..end])
     }
 
-    /// The two names that follow a body of `T`, each without its NUL; `EINVAL` when they are not there.
+    /// The two names that follow a body of `T`, each without its NUL.
+    ///
+    /// # Errors
+    /// `EINVAL`: the request is too short or has fewer than two NULs.
     pub fn names_after<T>(&self) -> Result<(&'a [u8], &'a [u8]), Errno> {
         let first = self.name_after::<T>()?;
         let rest = &self.body[size_of::<T>() + first.len() + 1..];
@@ -40,14 +50,17 @@ impl<'a> Request<'a> {
     }
 
     /// The bytes that follow a body of `T`.
+    ///
+    /// # Errors
+    /// `EINVAL`: the request is shorter than the body.
     pub fn rest_after<T>(&self) -> Result<&'a [u8], Errno> {
         self.body.get(size_of::<T>()..).ok_or(Errno::INVAL)
     }
 }
 
-/// An answer under construction: one buffer, kept from request to request.
+/// An answer under construction, in a buffer that is reused for each request.
 ///
-/// The bytes lie behind room for the head, so that an answer goes out in one write without being moved.
+/// The buffer begins with space for the header. So one write sends the answer, and no bytes move.
 #[derive(Debug)]
 pub struct Answer {
     buf: Vec<u8>,
@@ -63,23 +76,25 @@ impl Default for Answer {
 }
 
 impl Answer {
-    /// Forgets what was put in.
+    /// Removes all bytes.
     pub fn clear(&mut self) {
         self.len = HEAD;
     }
 
-    /// Bytes put in so far.
+    /// Number of bytes so far, without the header.
     pub fn len(&self) -> usize {
         self.len - HEAD
     }
 
-    /// Whether nothing was put in.
+    /// Whether there are no bytes so far.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Room of `size` bytes to be filled, after what is there; what it holds is left from earlier answers. It counts
-    /// once [`Self::commit`] says so.
+    /// Space of `size` bytes after the present ones, for the caller to fill.
+    ///
+    /// It may contain bytes of earlier answers. It becomes part of the answer with
+    /// [`Self::commit`].
     pub fn room(&mut self, size: usize) -> &mut [u8] {
         if self.buf.len() < self.len + size {
             self.buf.resize(self.len + size, 0);
@@ -87,7 +102,10 @@ impl Answer {
         &mut self.buf[self.len..self.len + size]
     }
 
-    /// Counts `size` bytes of the last [`Self::room`] in.
+    /// Adds the first `size` bytes of the last [`Self::room`] to the answer.
+    ///
+    /// # Panics
+    /// If `size` is more than the buffer has.
     pub fn commit(&mut self, size: usize) {
         assert!(self.len + size <= self.buf.len(), "more was filled than there was room");
         self.len += size;
@@ -104,7 +122,12 @@ impl Answer {
         self.bytes(value.as_bytes());
     }
 
-    /// Writes the head, which says whether the request went well, and gives the whole answer.
+    /// Writes the header and returns the whole answer.
+    ///
+    /// An error replaces everything appended so far.
+    ///
+    /// # Panics
+    /// If the answer has 4 GiB or more. Requests limit it to about a megabyte.
     pub fn finish(&mut self, unique: u64, result: Result<(), Errno>) -> &[u8] {
         let error = match result {
             Ok(()) => 0,

@@ -1,11 +1,17 @@
 //! A mounted tree, from mount to unmount.
 //!
 //! # Life
-//! A mount is *attached* from [`Mount::new`] until it is unmounted, by us or by somebody else. Then
-//! it is *over*, unless the kernel has more places of the same file system: bind mounts, or copies
-//! of the mount in other namespaces of mounts. Those go on being served, and the mount *lingers*
-//! until the last of them is gone. [`Mount::again`] gives a file system that lingers a place in the
-//! tree again.
+//! A mount has three states:
+//!
+//! | state | from | meaning |
+//! |---|---|---|
+//! | attached | [`Mount::new`] | it is in this process's mount namespace |
+//! | lingering | an unmount that leaves other mounts of the same file system | still served |
+//! | over | an unmount that leaves none | no longer served; the tree is released |
+//!
+//! Other mounts of the same file system are bind mounts, and copies of the mount in other mount
+//! namespaces. The mount lingers until the last of them is gone. [`Mount::again`] attaches a
+//! lingering file system again. Any process that may can unmount it, not only this one.
 
 use crate::dataset::Stale;
 use crate::dispatch::{Behaviour, MAX_READ};
@@ -27,42 +33,51 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How often a mount is unmounted that is busy.
+/// How often [`Mount::unmount`] tries to unmount a busy mount.
 const TRIES: u32 = 10;
-/// How often one that was unmounted is asked whether it is over, before it lingers.
+/// How often it checks after an unmount whether the mount is over, before the mount lingers.
 const LOOKS: u32 = 100;
-/// How long apart.
+/// The pause between two such tries or checks.
 const PAUSE: Duration = Duration::from_millis(5);
-/// How many users of a mount are named.
+/// How many users of a mount a message names.
 const USERS_MAX: usize = 8;
 
 /// A mount that this process serves.
 ///
-/// Dropping it leaves the mount as it is, served until somebody unmounts it or the workers end; call
-/// [`Mount::unmount`].
+/// Dropping it does not unmount. The workers serve the mount until it is unmounted or they end. To
+/// unmount, call [`Mount::unmount`].
 pub struct Mount {
     target: PathBuf,
-    /// By which it is told from what else is mounted there, or was.
+    /// Distinguishes it from other mounts at the same path, earlier or later.
     mount: MountId,
     id: u64,
     done: Arc<Done>,
     workers: Arc<Workers>,
-    /// It is no longer in the tree of names.
+    /// Set once it is no longer in the tree of mounts.
     detached: Arc<AtomicBool>,
-    /// What others can be nested in, if they can.
+    /// The tree in which other file systems can be nested, if they can.
     nest: Option<Inside>,
 }
 
-/// The inside of a mount in which others can be nested.
+/// The tree of a mount in which other file systems can be nested.
 #[derive(Clone)]
 struct Inside {
     tree: Weak<Nest>,
-    /// How it is mounted. Held while something is nested in it, and while that changes.
+    /// The options of the mount. Locked for reading while a file system is being nested, and for
+    /// writing while the options change.
     options: Arc<RwLock<Options>>,
 }
 
 impl Mount {
-    /// Mounts `tree` at the directory `target`, whose path has no link in it, and serves it from `workers`. On return the mount answers.
+    /// Mounts `tree` at the directory `target` and serves it from `workers`.
+    ///
+    /// No component of `target` may be a symbolic link. On return the mount answers requests.
+    ///
+    /// # Errors
+    /// * Those of [`system::attach`].
+    /// * [`Error::Workers`]: the workers can't watch the FUSE device.
+    /// * [`Error::Silent`]: the kernel mounted it, but the first request failed. It is unmounted
+    ///   again.
     pub fn new(
         workers: &Arc<Workers>,
         tree: Arc<dyn Tree>,
@@ -78,7 +93,7 @@ impl Mount {
                 return Err(error);
             }
         };
-        // The first question waits for the handshake, after which the readahead may be set.
+        // The first request waits for the INIT handshake. Only after that can the readahead be set.
         match system::probe(target).and_then(|_| MountId::at(target)) {
             Ok(mount) => {
                 let device = mount.device();
@@ -94,10 +109,11 @@ impl Mount {
         }
     }
 
-    /// Mounts `tree` in such a way that others can be nested in it ([`crate::Served::new`]).
+    /// Mounts `tree` in such a way that other file systems can be nested in it
+    /// ([`crate::Served::new`]).
     ///
     /// # Errors
-    /// As [`Mount::new`].
+    /// Those of [`Mount::new`].
     pub fn with_nest(
         workers: &Arc<Workers>,
         tree: Arc<dyn Tree>,
@@ -107,21 +123,27 @@ impl Mount {
         let nest = Arc::new(Nest::new(tree, options.posix_acl));
         let tree = Arc::downgrade(&nest);
         let mount = Self::new(workers, nest, target, options)?;
-        // `fusermount3` adds some.
+        // `fusermount3` adds flags of its own.
         let options = Arc::new(RwLock::new(system::with_flags_of(target, options)));
         Ok(Self { nest: Some(Inside { tree, options }), ..mount })
     }
 
-    /// The tree in which others can be nested, and how it is mounted, which stays so as long as
-    /// that is held.
+    /// The tree in which others can be nested, and the options of the mount. The options stay the
+    /// same while the caller holds their lock.
     pub(crate) fn nest(&self) -> Option<(Arc<Nest>, &Arc<RwLock<Options>>)> {
         let nest = self.nest.as_ref()?;
         Some((nest.tree.upgrade()?, &nest.options))
     }
 
-    /// Whether a path lies in it, at which something else is to be mounted, and that is to be
-    /// nested: always, or if this process may not mount there, and the mount lets no other user in
-    /// who could.
+    /// Whether a file system with this mountpoint is to be nested in this mount.
+    ///
+    /// The mountpoint must lie in this mount, and no other mount in between. Then [`Nesting`]
+    /// decides:
+    ///
+    /// * [`Nesting::Never`]: no.
+    /// * [`Nesting::Needed`]: yes, if the mount lets no other user in. Such a mount keeps
+    ///   `fusermount3` out, too.
+    /// * [`Nesting::Always`]: yes.
     pub fn nests(&self, path: &Path, nesting: Nesting) -> bool {
         let Some((_, options)) = self.nest() else { return false };
         let wanted = match nesting {
@@ -133,11 +155,20 @@ impl Mount {
         inside && wanted && system::device_around(path).is_ok_and(|at| at == self.mount.device())
     }
 
-    /// Finds a folder in it, for a file system that it nests, and makes what is missing of its path:
-    /// whatever this process may do with these folders. Nothing is asked through the kernel.
+    /// Finds the folder at `path` in this mount, for a file system to nest, and creates missing
+    /// folders.
+    ///
+    /// It works on the tree directly, without requests through the kernel. So it does not check
+    /// whether this process may create the folders.
     ///
     /// # Errors
-    /// [`Error::Mount`]: `ENOTDIR` for a link too; as making a folder fails.
+    /// [`Error::Mount`], with:
+    ///
+    /// * `ENODEV`: no file system can be nested in this mount.
+    /// * `EINVAL`: the path does not lie in this mount, or contains `..`.
+    /// * `ENOTDIR`: a component is not a directory. A symbolic link is none.
+    /// * `EROFS`: a folder is missing, and the file system was mounted read-only.
+    /// * Any errno of [`Tree::lookup`], [`Tree::create`] and [`Tree::readdir`].
     pub fn folder(&self, path: &Path) -> Result<Folder, Error> {
         let failed = |source| Error::Mount { target: path.to_owned(), source };
         let (nest, _) = self.nest().ok_or_else(|| failed(Errno::NODEV))?;
@@ -148,16 +179,18 @@ impl Mount {
         Ok(folder)
     }
 
-    /// By whom it is served, and what shows that it is.
+    /// The workers that serve it, its number there, its mount ID, and the flag that it is detached.
     pub(crate) fn served_by(&self) -> (Arc<Workers>, u64, MountId, Arc<AtomicBool>) {
         (Arc::clone(&self.workers), self.id, self.mount, Arc::clone(&self.detached))
     }
 
-    /// Mounts the file system of a mount that lingers at `target`, too.
+    /// Mounts the file system of a lingering mount at `target`.
     ///
     /// # Errors
-    /// [`Error::Mount`] if the system refuses: before Linux 5.15, and to those who mount by a
-    /// helper.
+    /// * [`Error::Mount`] with `ENODEV`: the mount is over.
+    /// * [`Error::Mount`] with `EBUSY`: another mount appeared at `target` meanwhile.
+    /// * [`Error::Mount`] with another errno: the kernel refuses. Kernels before Linux 5.15 do, and
+    ///   every kernel if this process mounts through `fusermount3`.
     pub fn again(&self, target: &Path, options: &Options) -> Result<Self, Error> {
         let failed = |source| Error::Mount { target: target.to_owned(), source };
         self.workers
@@ -165,7 +198,7 @@ impl Mount {
             .ok_or_else(|| failed(Errno::NODEV))??;
         match MountId::at(target) {
             Ok(mount) if mount.device() == self.mount.device() => {
-                // What is nested in it is in the tree again, too.
+                // File systems nested in it are attached again, too.
                 self.detached.store(false, Ordering::Release);
                 Ok(Self {
                     target: target.to_owned(),
@@ -185,28 +218,30 @@ impl Mount {
         }
     }
 
-    /// Where it was mounted.
+    /// The path at which it was mounted.
     pub fn target(&self) -> &Path {
         &self.target
     }
 
-    /// `st_dev` of its files.
+    /// `st_dev` of its files, as major and minor number.
     pub fn device(&self) -> (u32, u32) {
         self.mount.device()
     }
 
-    /// Whether it has ended: nobody has it mounted.
+    /// Whether it is no longer mounted anywhere, and so no longer served.
     pub fn is_over(&self) -> bool {
         self.done.is_over()
     }
 
-    /// Whether it is served for others, and mounted nowhere that this process sees, as far as was
-    /// noticed.
+    /// Whether it is still served although this process no longer has it mounted.
+    ///
+    /// This tells what the last check found; it does not check itself ([`Mount::is_attached`]
+    /// does).
     pub fn lingers(&self) -> bool {
         self.detached.load(Ordering::Acquire) && !self.is_over()
     }
 
-    /// Notices if somebody else unmounted it; says whether it is still mounted.
+    /// Whether it is still mounted. Checks whether another process has unmounted it.
     pub fn is_attached(&self) -> bool {
         if self.is_over() || self.detached.load(Ordering::Acquire) {
             return false;
@@ -221,34 +256,41 @@ impl Mount {
         true
     }
 
-    /// Whether this is what is mounted at a path.
+    /// Whether this mount is the topmost one at `path`.
     pub fn is_at(&self, path: &Path) -> bool {
         self.mount.leads(path)
     }
 
-    /// Processes that have it mounted, one for each namespace of mounts: a few, with their
-    /// programs.
+    /// Processes that have it mounted, with the names of their programs.
+    ///
+    /// The list has one process for each mount namespace, and a few entries at most.
     pub fn users(&self) -> Vec<(u32, String)> {
         system::seen_by(&self.mount.device_text(), USERS_MAX)
     }
 
-    /// Who has it mounted, in words: other mountpoints, and a few processes in other namespaces of
-    /// mounts.
+    /// Descriptions of what has it mounted: other mountpoints, and processes in other mount
+    /// namespaces.
+    ///
+    /// The list has a few entries at most. It is empty if the table of mounts can't be read.
     pub fn holders(&self) -> Vec<String> {
         Places::read().map_or_else(|_| Vec::new(), |p| p.holders(&self.mount.device_text(), USERS_MAX))
     }
 
-    /// Who uses it here, in words, as far as that can be told: a few processes and loop devices.
-    /// `asker` is as in [`crate::Served::in_use_by`].
+    /// Descriptions of what uses it in this mount namespace, as far as `/proc` shows it.
+    ///
+    /// The list has a few processes and loop devices at most. `asker` is as in
+    /// [`crate::Served::in_use_by`].
     pub(crate) fn in_use_by(&self, asker: Option<u32>) -> Vec<String> {
         let by = |which| Files { device: self.device(), which, target: &self.target };
         let found = by(Which::Mount(self.mount.row())).holders(USERS_MAX, asker);
-        // To unmount it may unmount copies of it, which may be used.
+        // An unmount here can unmount copies of it in other namespaces, and those may be in use.
         if found.is_empty() { by(Which::Mount(None)).holders(USERS_MAX, asker) } else { found }
     }
 
-    /// What would keep it served if it were unmounted now: another mountpoint, or a process in
-    /// another namespace of mounts. `None` if nothing surely does.
+    /// What would keep it mounted if this process unmounted it now.
+    ///
+    /// That is another mountpoint, or a process in another mount namespace. `None` if nothing is
+    /// certain to keep it.
     pub fn keeper(&self, places: &Places) -> Option<String> {
         match self.mount.find(&self.target) {
             Ok(Found::At(place)) => places.keeper(&self.mount.device_text(), &place.path),
@@ -256,11 +298,16 @@ impl Mount {
         }
     }
 
-    /// Lets other options take effect while it is mounted. Only root may.
+    /// Changes the options while it is mounted. Only root may.
     ///
     /// # Errors
-    /// [`Error::Mount`] if the system refuses; [`Error::Holds`] if they would take from what is
-    /// nested in it what that says.
+    /// * [`Error::Holds`]: a file system nested in it relies on an option that would change.
+    /// * [`Error::Mount`] with `EINVAL`: it is not mounted where this process sees it.
+    /// * [`Error::Mount`] with another errno: the kernel refuses; `EPERM` if this process is not
+    ///   root.
+    /// * [`Error::Unmount`] with `EBUSY`: another mount hides it.
+    /// * [`Error::Descriptors`]: too many open files.
+    /// * [`Error::Table`]: the table of mounts can't be read.
     pub fn remount(&self, options: &Options) -> Result<(), Error> {
         let Some((nest, now)) = self.nest() else { return self.remount_itself(options) };
         let mut now = now.write();
@@ -272,9 +319,13 @@ impl Mount {
         Ok(())
     }
 
-    /// Refuses changes of its own file system, and not of those nested in it, or lets them again:
-    /// for those whom the system doesn't let change a mount. Programs that have maps of files go on
-    /// changing them. Says whether it could: only where others can be nested.
+    /// Refuses changes of its own file system from now on, or allows them again. Nested file
+    /// systems stay as they are.
+    ///
+    /// This serves processes that may not change mount options. Programs that have mapped files go
+    /// on changing them through the maps.
+    ///
+    /// Returns whether it had an effect: it has only on mounts in which others can be nested.
     pub fn keep_unchanged(&self, read_only: bool) -> bool {
         let Some((nest, _)) = self.nest() else { return false };
         nest.keep_unchanged(read_only);
@@ -290,7 +341,7 @@ impl Mount {
         })
     }
 
-    /// Opens its root, if it is mounted and not hidden.
+    /// Opens its root directory. `None` if it is not mounted here, or hidden by another mount.
     fn root(&self, flags: OFlags) -> Result<Option<OwnedFd>, Error> {
         let Some(place) = self.place()? else { return Ok(None) };
         let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -300,9 +351,12 @@ impl Mount {
         }
     }
 
-    /// Does something while nothing that the kernel asks is under way; what it asks waits. What programs changed through maps of files comes before.
+    /// Runs `work` while no request of the kernel is in progress. New requests wait until it
+    /// returns.
+    ///
+    /// Before that, the kernel writes out what programs changed through memory maps.
     pub fn suspended<R>(&self, work: impl FnOnce() -> R) -> R {
-        // One that lingers has no place at which the kernel could be asked.
+        // A lingering mount has no path at which the kernel can be reached.
         if let Ok(Some(root)) = self.root(OFlags::RDONLY)
             && let Err(error) = rustix::fs::syncfs(root)
         {
@@ -311,26 +365,36 @@ impl Mount {
         self.workers.suspended(self.id, work)
     }
 
-    /// Has the kernel drop what it knows and is no longer so. No request may wait for who calls this.
+    /// Has the kernel drop cached data that are no longer true.
+    ///
+    /// This waits for requests in progress. So the caller must not hold anything for which a
+    /// request waits.
     pub fn tell(&self, stale: &[Stale]) {
         self.workers.tell(self.id, stale);
     }
 
-    /// Has the kernel drop all that it knows of a file, and says whether it knew the file: then it
-    /// will say when it forgets it. No request may wait for who calls this.
+    /// Has the kernel drop all that it has cached of a file. Returns whether the kernel knew the
+    /// file.
+    ///
+    /// If it did, it will send a FORGET for the file. This waits for requests in progress, as
+    /// [`Mount::tell`] does.
     pub fn drop_file(&self, node: Node) -> bool {
         self.workers.drop_file(self.id, node)
     }
 
-    /// Unmounts. When this returns, it is over, and its tree released, unless it lingers.
+    /// Unmounts. On return the mount is over and its tree released, unless it lingers.
     ///
-    /// After a forced or lazy unmount it is over in any case, and whoever still uses it gets
-    /// `ENOTCONN`.
-    /// After a failure (say, because it is busy) the mount is served as before.
+    /// After a forced or lazy unmount the mount is over in any case, and processes that still use
+    /// it get `ENOTCONN`. After a failure the workers serve the mount as before. An unmount of a
+    /// mount that is over does nothing.
     ///
     /// # Errors
-    /// [`Error::Unmount`] with `EBUSY` if it is used or hidden by another mount; as the system
-    /// refuses it.
+    /// * [`Error::Unmount`] with `EBUSY`: a process uses the mount, another mount hides it, or file
+    ///   systems are nested in it.
+    /// * [`Error::Unmount`] with another errno: the kernel refuses.
+    /// * [`Error::Helper`], [`Error::HelperRefused`]: `fusermount3` can't be run, or refuses.
+    /// * [`Error::Descriptors`]: too many open files, and the reserve has none left.
+    /// * [`Error::Table`]: the table of mounts can't be read.
     pub fn unmount(&self, how: Detach) -> Result<(), Error> {
         if self.is_over() {
             return Ok(());
@@ -340,8 +404,8 @@ impl Mount {
         }
         if let Some(place) = self.place_at_last()? {
             match (self.detach(&place, how), how) {
-                // Forcing aborts whatever is under way, so nothing is left to serve, but an open
-                // file or a working directory keeps the mount in place.
+                // Forcing aborts all requests in progress, so nothing is left to serve. But an open
+                // file or a working directory still keeps the mount in place.
                 (Err(error), Detach::Force) if error.is_busy() => self.detach(&place, Detach::Lazy)?,
                 (result, _) => result?,
             }
@@ -355,11 +419,13 @@ impl Mount {
         Ok(())
     }
 
-    /// Takes it out of the tree of names and goes on serving it, without waiting for anything. With
-    /// [`Detach::Force`] what is under way fails, and a mount that is used stays where it is.
+    /// Removes it from the tree of mounts and goes on serving it. Does not wait for users to
+    /// finish.
+    ///
+    /// With [`Detach::Force`] requests in progress fail, and a mount in use stays where it is.
     ///
     /// # Errors
-    /// As [`Mount::unmount`].
+    /// Those of [`Mount::unmount`].
     pub fn leave_tree(&self, how: Detach) -> Result<(), Error> {
         match self.place_at_last()? {
             Some(place) => self.detach(&place, how),
@@ -367,10 +433,12 @@ impl Mount {
         }
     }
 
-    /// It is no longer in the tree. If nothing else has it mounted, it ends.
+    /// Notes that it is no longer in the tree of mounts, and ends it if nothing else has it
+    /// mounted.
     fn left(&self) {
         self.detached.store(true, Ordering::Release);
-        // A new namespace of mounts has copies until its maker has unmounted them.
+        // A process that makes a new mount namespace has copies of all mounts there until it
+        // unmounts them.
         for _ in 0..LOOKS {
             if self.is_over() || self.workers.is_gone(self.id) {
                 return self.end();
@@ -389,7 +457,10 @@ impl Mount {
         tracing::info!(%target, users = ?self.users(), "unmounted here, and served for those who have it mounted elsewhere");
     }
 
-    /// Takes it out of the tree. Whoever looks at all mounts, as `df` does and a daemon that starts, holds each for a moment: that is waited for.
+    /// Removes it from the tree of mounts.
+    ///
+    /// Programs that inspect all mounts hold each of them for a moment: `df` does, and a starting
+    /// daemon. So a busy mount is retried.
     fn detach(&self, place: &Place, how: Detach) -> Result<(), Error> {
         let (at, path) = (place.by_number(), &place.path);
         for _ in 1..TRIES {
@@ -401,19 +472,22 @@ impl Mount {
         system::detach_at(&at, path, how)
     }
 
-    /// The same, with the reserve of open files if there are no others.
+    /// As [`Mount::place`], but with the reserve of open files if this process has no others left.
     fn place_at_last(&self) -> Result<Option<Place>, Error> {
         match self.place() {
-            // The place keeps a file that the reserve lacks until it is dropped.
+            // The returned place holds one open file until it is dropped. The reserve is short of
+            // it meanwhile.
             Err(error) if error.lacks_descriptors() => reserve::with(|| self.place()),
             found => found,
         }
     }
 
-    /// Where it is mounted; `None` if it isn't any more.
+    /// Where it is mounted. `None` if it no longer is.
     ///
     /// # Errors
-    /// `EBUSY` if something else is mounted over it.
+    /// * [`Error::Unmount`] with `EBUSY`: another mount hides it.
+    /// * [`Error::Descriptors`]: too many open files.
+    /// * [`Error::Table`]: the table of mounts can't be read.
     fn place(&self) -> Result<Option<Place>, Error> {
         if self.is_over() || self.detached.load(Ordering::Acquire) {
             return Ok(None);

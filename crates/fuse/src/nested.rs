@@ -1,41 +1,44 @@
 //! File systems inside the mount of another: *nested* ones.
 //!
 //! # Theory
-//! A user who may not mount has `fusermount3` mount for him, and `fusermount3` can't enter a FUSE
-//! mount of that user. So a file system whose mountpoint lies in such a mount gets no mount of its
-//! own. [`Nest`] is the tree of the outer mount, and shows the nested file systems in it: a lookup
-//! that finds a folder which is a mountpoint gives the root of the nested file system instead.
+//! A user who may not mount uses `fusermount3`, and `fusermount3` can't enter a FUSE mount of that
+//! user. So a file system with a mountpoint in such a mount gets no mount of its own. [`Nest`] is
+//! the tree of the outer mount, and shows the nested file systems in it. A lookup that finds a
+//! mountpoint returns the root of the nested file system instead of the folder.
 //!
-//! The kernel sees one file system, with one `st_dev`. So the numbers of nodes and inodes must
-//! differ between all file systems of a mount. Those of the outer one stay as they are. The node
-//! number of a nested file has [`NESTED`], then a number of a *place*, then the object number. A
-//! place stands for a file system and the upper bits of its own node numbers: a snapshot's slot
-//! ([`crate::ctldir`]) or an era. So no number is lost, whatever a damaged pool says.
+//! The kernel sees one file system, with one `st_dev`. So node and inode numbers must differ
+//! between all file systems of a mount. The outer file system keeps its numbers. The node number of
+//! a nested file consists of `NESTED`, the number of a *place*, and the object number.
 //!
-//! Inode numbers of nested files are made of the dataset's object number and the file's, as those
-//! of snapshots are ([`crate::ctldir::snapshot_ino`]): they stay the same over mounts. Numbers too
-//! large for that become the node's.
+//! A place stands for a file system and the upper bits of its own node numbers: a snapshot's slot
+//! ([`crate::ctldir`]) or an era. So no bits of a number are lost, even in a damaged pool.
+//!
+//! The inode number of a nested file combines the object numbers of the dataset and the file, as
+//! [`crate::ctldir::snapshot_ino`] does. It stays the same over mounts. If the numbers are too
+//! large for that, the inode number is the node number.
 //!
 //! # Life
-//! The kernel says nothing of open files and working directories, but keeps their nodes, and says
-//! when it forgets a node. So each file system counts how many nodes the kernel knows. To unmount
-//! is to have the kernel drop what it doesn't need, and to see whether the count comes to 0: then
-//! nothing is in use. A file system that is taken away in use is *gone*: its nodes stay numbered
-//! until the kernel forgets them, and answer `ENOTCONN`.
+//! The kernel does not report open files and working directories. But it keeps their nodes, and
+//! reports when it forgets a node. So each file system counts the nodes that the kernel knows. An
+//! unmount has the kernel drop the nodes that it doesn't need, and waits for the count to reach 0:
+//! then nothing is in use.
+//!
+//! A file system that is unmounted while in use is *gone*. Its node numbers stay reserved until the
+//! kernel forgets them, and requests for them fail with `ENOTCONN`.
 //!
 //! A file system may be opened late ([`Content::Later`]): by the first request that leads into it.
-//! Until then it costs little more than its name. A directory that lists its mountpoint doesn't
-//! open it.
+//! Until then it costs little more than its name. A listing of the directory that holds its
+//! mountpoint doesn't open it.
 //!
 //! # Locks
-//! [`Fs::changing`] comes first: it is held while a folder is removed or renamed, and while a
-//! mountpoint is covered, so that none of these misses another. The table of covered folders is
-//! held for looking up and entering.
+//! `Fs::changing` comes first. The removal or rename of a folder holds it, and so does the mount
+//! of a file system, so that each sees the other's result. The lock of the table of covered folders
+//! is held only to look up and to enter.
 //!
 //! # Absent
-//! Mount flags: all file systems of a mount have those of the outer one. What a nested file system
-//! can't have otherwise is refused before ([`crate::Served::new`]), and so is a change of the outer
-//! mount that would take it away ([`crate::Mount::remount`]).
+//! Mount flags: all file systems of a mount have those of the outer one. A nested file system that
+//! needs other flags is refused ([`crate::Served::new`]). So is a change of the outer mount that
+//! would take away a flag that a nested one needs ([`crate::Mount::remount`]).
 
 mod files;
 mod mount;
@@ -58,27 +61,27 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Set in the number of each node whose number says a place.
+/// Set in each node number that contains the number of a place.
 const NESTED: u64 = 1 << 63;
-/// Bits of the object number in there.
+/// Bits of the object number in such a node number.
 pub(crate) const OBJECT_BITS: u32 = u64::BITS - 1 - BITS;
 const OBJECT_MASK: u64 = (1 << OBJECT_BITS) - 1;
-/// How many upper bits one file system may have: two for each of its snapshots, and more.
+/// How many values of upper bits a file system may have: two for each of its snapshots, and more.
 const TAGS_MAX: usize = 1 << 17;
-/// Where a number leads that no file has.
+/// A node number that no file has.
 const NOWHERE: Node = Node(u64::MAX);
-/// In [`Known`]: the file system is gone.
+/// In [`Known`]: set once the file system is gone.
 const GONE: u64 = 1 << 63;
 
 const S_IFMT: u32 = 0o170_000;
 const S_IFDIR: u32 = 0o040_000;
 
-/// How many nodes of a file system the kernel knows, and how many others need it.
+/// The number of nodes of a file system that the kernel knows, and of file systems nested in it.
 #[derive(Debug, Default)]
 struct Known(AtomicU64);
 
 impl Known {
-    /// Counts one. False if the file system is gone.
+    /// Adds one. Returns false, and adds nothing, if the file system is gone.
     fn hold(&self) -> bool {
         if self.0.fetch_add(1, Ordering::AcqRel) & GONE == 0 {
             return true;
@@ -87,14 +90,14 @@ impl Known {
         false
     }
 
-    /// Counts so many less. Says whether the file system is gone and nothing is left of it.
+    /// Subtracts `times`. Returns whether the file system is gone and the count is now 0.
     fn release(&self, times: u64) -> bool {
         let less = |now: u64| now & GONE | (now & !GONE).saturating_sub(times);
         let before = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| Some(less(now)));
         before.is_ok_and(|before| less(before) == GONE)
     }
 
-    /// Makes it gone if nothing is known. Says whether it is gone.
+    /// Makes the file system gone if the count is 0. Returns whether it is gone.
     fn close(&self) -> bool {
         match self.0.compare_exchange(0, GONE, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => true,
@@ -102,7 +105,7 @@ impl Known {
         }
     }
 
-    /// Makes it gone, whatever is known. Says whether nothing was.
+    /// Makes the file system gone in any case. Returns whether the count was 0.
     fn force(&self) -> bool {
         self.0.fetch_or(GONE, Ordering::AcqRel) & !GONE == 0
     }
@@ -111,7 +114,7 @@ impl Known {
         self.0.load(Ordering::Acquire) & GONE != 0
     }
 
-    /// Whether so many need it, and the kernel knows nothing of it.
+    /// Whether the count is `needed`: then the kernel knows no node.
     fn is(&self, needed: usize) -> bool {
         self.0.load(Ordering::Acquire) == needed as u64
     }
@@ -121,20 +124,20 @@ impl Known {
     }
 }
 
-/// The files of a file system that is to be served.
+/// The files of a file system to serve.
 ///
-/// Those that are opened late are also closed again when nothing uses them ([`Nested::rest`]).
+/// Content that is opened late can also be closed again while idle ([`Nested::rest`]).
 #[derive(Clone)]
 pub enum Content {
-    /// They are open.
+    /// The open files.
     Open(Arc<dyn Tree>),
-    /// This opens them, and reads the root. A nested file system has that done by the first request
-    /// that leads into it.
+    /// A function that opens the files and reads the root. For a nested file system, the first
+    /// request that leads into it calls this function.
     Later(Arc<dyn Fn() -> Result<Arc<dyn Tree>, Errno> + Send + Sync>),
 }
 
 impl Content {
-    /// The open files.
+    /// The open files. Opens them if necessary.
     pub(crate) fn open(self) -> Result<Arc<dyn Tree>, Errno> {
         match self {
             Self::Open(tree) => Ok(tree),
@@ -143,24 +146,25 @@ impl Content {
     }
 }
 
-/// Where a nested file system is.
+/// The mountpoint of a nested file system.
 struct Seat {
-    /// The file system of its mountpoint.
+    /// The file system that holds the mountpoint.
     parent: Weak<Fs>,
-    /// The mountpoint, there. It changes with [`Fs::changing`] held, when that is rolled back.
+    /// The mountpoint in that file system. After a rollback of that file system it can change, with
+    /// [`Fs::changing`] held.
     at: RwLock<Spot>,
-    /// The name by which the kernel found it last.
+    /// The name under which the kernel found it last.
     name: Mutex<Vec<u8>>,
 }
 
-/// A folder, and the directory that it is in.
+/// A folder, and the directory that holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Spot {
     dir: Node,
     folder: Node,
 }
 
-/// What a nested file system says of flags that all of a mount have.
+/// What a nested file system needs of the flags that its whole mount has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Flags {
     read_only: bool,
@@ -176,9 +180,9 @@ impl Flags {
         Self { read_only, nosuid, nodev, noexec, posix_acl }
     }
 
-    /// What of it a mount with these options takes from it, as its properties say it.
+    /// The properties that a mount with these options does not satisfy, as text.
     ///
-    /// What the mount protects better is nothing of that.
+    /// A mount that protects more satisfies `exec`, `setuid` and `devices`.
     pub(crate) fn missing(self, mount: &Options) -> Option<String> {
         all([
             (self.noexec && !mount.noexec, "exec=off"),
@@ -189,7 +193,7 @@ impl Flags {
         ])
     }
 
-    /// What was so `before`, is to be so no longer, and stays so in a mount with these options.
+    /// The flags set `before` that no longer should be, but are set in a mount with these options.
     fn denied(self, before: Self, mount: &Options) -> Self {
         Self {
             noexec: !self.noexec && before.noexec && mount.noexec,
@@ -199,12 +203,12 @@ impl Flags {
         }
     }
 
-    /// What of these is to be lifted, as its properties say it.
+    /// The properties that would clear these flags, as text.
     fn lifted(self) -> Option<String> {
         all([(self.noexec, "exec=on"), (self.nosuid, "setuid=on"), (self.nodev, "devices=on")])
     }
 
-    /// What either has.
+    /// The flags that either has set.
     fn or(self, other: Self) -> Self {
         Self {
             read_only: self.read_only || other.read_only,
@@ -215,7 +219,7 @@ impl Flags {
         }
     }
 
-    /// The part of it that a mount with these options has.
+    /// These flags as far as a mount with these options satisfies them.
     fn within(self, mount: &Options) -> Self {
         Self {
             read_only: self.read_only || mount.read_only,
@@ -227,7 +231,7 @@ impl Flags {
     }
 }
 
-/// Those that are so, as a list.
+/// The names of the settings that are true, as a list. `None` if none is.
 fn all<const N: usize>(settings: [(bool, &'static str); N]) -> Option<String> {
     let those: Vec<&str> = settings.into_iter().filter_map(|(is, what)| is.then_some(what)).collect();
     (!those.is_empty()).then(|| those.join(", "))
@@ -236,57 +240,60 @@ fn all<const N: usize>(settings: [(bool, &'static str); N]) -> Option<String> {
 /// A folder for a nested file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folder {
-    /// Folders that were made for it, outermost first.
+    /// Folders that were created for it, outermost first.
     pub made: Vec<PathBuf>,
-    /// There is nothing in it.
+    /// Whether the folder is empty.
     pub empty: bool,
 }
 
 /// One file system of a mount.
 pub(crate) struct Fs {
     me: Weak<Fs>,
-    /// None for the outer file system.
+    /// `None` for the outer file system.
     seat: Option<Seat>,
-    /// None for the outer file system, whose tree [`Nest`] has, and for what is gone.
+    /// `None` for the outer file system, the tree of which [`Nest`] has, and for one that is gone.
     content: RwLock<Option<Content>>,
-    /// What opens it again, if it may be closed.
+    /// Opens it again, if it may be closed.
     later: Option<Content>,
-    /// Held while it is opened or closed.
+    /// Held while the file system is being opened or closed.
     opening: Mutex<()>,
-    /// Once it is open.
+    /// Set once it has been opened.
     root: OnceLock<Node>,
-    /// The dataset's object number.
+    /// The object number of its dataset.
     dataset: u64,
     read_only: AtomicBool,
-    /// Nothing of the outer file system.
+    /// `None` for the outer file system.
     flags: Mutex<Option<Flags>>,
-    /// What its properties lifted while it was mounted, and the mount has all the same.
+    /// Flags that its properties cleared while it was mounted, but that the mount still sets.
     denied: Mutex<Flags>,
     known: Known,
-    /// By the upper bits of its node numbers.
+    /// The places of its node numbers, by their upper bits.
     places: RwLock<HashMap<u32, u32>>,
-    /// The place of those that have none; nothing for the outer file system.
+    /// The place of node numbers without upper bits. Unset for the outer file system.
     main: OnceLock<u32>,
-    /// The mountpoints in it, each with what covers it.
+    /// The mountpoints in it, each with the file system mounted there.
     covers: RwLock<HashMap<Node, Arc<Fs>>>,
-    /// How many there are, to be read without the lock.
+    /// The length of `covers`, to be read without the lock.
     covered: AtomicUsize,
     changing: RwLock<()>,
 }
 
 impl Fs {
-    /// Whether it is the outer one.
+    /// Whether it is the outer file system.
     fn is_outer(&self) -> bool {
         self.seat.is_none()
     }
 
-    /// Its files, which are opened if they aren't.
+    /// Its files, which this opens if necessary.
+    ///
+    /// # Errors
+    /// `ENOTCONN`: it is gone. Besides, any errno of the function that opens it.
     fn tree(&self) -> Result<Arc<dyn Tree>, Errno> {
         if let Some(Content::Open(tree)) = &*self.content.read() {
             return Ok(Arc::clone(tree));
         }
         let _opening = self.opening.lock();
-        // Nothing is locked while it is opened but that.
+        // While the files are being opened, only this lock is held.
         let content = self.content.read().clone();
         let tree = match content.ok_or(Errno::NOTCONN)? {
             Content::Open(tree) => return Ok(tree),
@@ -295,7 +302,7 @@ impl Fs {
         let mut content = self.content.write();
         match &mut *content {
             Some(content) => *content = Content::Open(Arc::clone(&tree)),
-            // It was taken away by force meanwhile.
+            // It was unmounted by force meanwhile.
             None => return Err(Errno::NOTCONN),
         }
         self.root.get_or_init(|| tree.root());
@@ -310,14 +317,17 @@ impl Fs {
         }
     }
 
-    /// Closes it until it is used again, if that can be: `closing` is called while nothing has its
-    /// files, before they are released, and may refuse. Says whether it did.
+    /// Closes its files until the next use, if they can be opened again and nothing uses them.
+    ///
+    /// `closing` runs before the files are released, while nothing else has them. If it returns
+    /// false, they stay open. Returns whether the files were closed.
     fn rest(&self, closing: impl FnOnce() -> bool) -> bool {
         let Some(later) = &self.later else { return false };
         let Some(_opening) = self.opening.try_lock() else { return false };
         let mut content = self.content.write();
         match &mut *content {
-            // Who needs the files has a handle of them, and no other gets one now.
+            // Each user of the files has a reference to them, and the lock keeps others from
+            // getting one now.
             Some(now @ Content::Open(_)) if self.known.is(self.covered.load(Ordering::Acquire)) => {
                 let Content::Open(tree) = &*now else { return false };
                 if Arc::strong_count(tree) > 1 || !closing() {
@@ -332,7 +342,7 @@ impl Fs {
         }
     }
 
-    /// Its root, by its own number.
+    /// Its root, by its own node number.
     fn root(&self) -> Result<Node, Errno> {
         match self.root.get() {
             Some(root) => Ok(*root),
@@ -340,7 +350,7 @@ impl Fs {
         }
     }
 
-    /// What covers a folder of it.
+    /// The file system mounted on a folder of it.
     fn cover(&self, folder: Node) -> Option<Arc<Fs>> {
         if self.covered.load(Ordering::Acquire) == 0 {
             return None;
@@ -358,14 +368,16 @@ pub struct Nest {
     top: Arc<dyn Tree>,
     outer: Arc<Fs>,
     places: Places<(Arc<Fs>, u32)>,
-    /// The kernel was told to ask for POSIX ACLs.
+    /// Whether the kernel was told to request POSIX ACLs.
     posix_acl: bool,
-    /// File systems in there.
+    /// Number of nested file systems.
     count: AtomicUsize,
 }
 
 impl Nest {
-    /// Shows `top`, in which there is nothing yet. `posix_acl`: the kernel is told to check ACLs.
+    /// Makes a tree that shows `top`, with nothing nested in it yet.
+    ///
+    /// `posix_acl` is whether the kernel checks POSIX ACLs in this mount.
     pub fn new(top: Arc<dyn Tree>, posix_acl: bool) -> Self {
         let root = top.root();
         let outer = Arc::new_cyclic(|me| Fs {
@@ -400,23 +412,22 @@ impl Nest {
         all
     }
 
-    /// Refuses changes of the outer file system, or lets them again.
+    /// Refuses changes of the outer file system, or allows them again.
     pub(crate) fn keep_unchanged(&self, read_only: bool) {
         self.outer.read_only.store(read_only, Ordering::Release);
     }
 
-    /// What one of those nested in it would lose if it had these options.
+    /// The properties of a nested file system that a mount with these options would not satisfy.
     pub(crate) fn refuses(&self, options: &Options) -> Option<String> {
         self.all().iter().find_map(|fs| (*fs.flags.lock())?.missing(options))
     }
 
-    /// How many file systems are nested in it.
+    /// Number of file systems nested in it.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Does something with the file system that has a node, and with its tree and its own number
-    /// of that node.
+    /// Calls `work` with the file system that has a node, its tree, and its own number of the node.
     fn at<R>(
         &self,
         node: Node,
@@ -439,12 +450,18 @@ impl Nest {
         self.places.get(number).ok_or(Errno::STALE)
     }
 
-    /// A node of the same file system, by its own number; `EXDEV` if it is of another.
+    /// The file system's own number of a node.
+    ///
+    /// # Errors
+    /// `EXDEV`: the node is in another file system.
     fn same(&self, fs: &Fs, node: Node) -> Result<Node, Errno> {
         self.at(node, |other, _, inner| if std::ptr::eq(other, fs) { Ok(inner) } else { Err(Errno::XDEV) })
     }
 
     /// The mount's number of a node of one of its file systems.
+    ///
+    /// # Errors
+    /// `ENOTCONN`: the file system is gone. `ENFILE`: no places are left.
     fn outward(&self, fs: &Fs, inner: Node) -> Result<Node, Errno> {
         if fs.is_outer() && inner.0 & NESTED == 0 {
             return Ok(inner);
@@ -477,10 +494,11 @@ impl Nest {
         Ok(number)
     }
 
-    /// The inode number that the mount shows for a node, of which its file system says `ino`.
+    /// The inode number that the mount shows for a node. `ino` is the number in its own file
+    /// system.
     fn ino(&self, fs: &Fs, inner: Node, ino: u64) -> Result<u64, Errno> {
         let packed = if fs.is_outer() || (1..crate::ctldir::CONTROL_SLOT).contains(&(inner.0 >> SLOT_SHIFT)) {
-            // A snapshot's number is its own in the whole pool.
+            // The inode numbers of a snapshot are unique in the pool.
             (ino & NESTED == 0).then_some(ino)
         } else {
             let fits = fs.dataset < 1 << 23 && ino < 1 << OBJECT_BITS && inner.0 >> SLOT_SHIFT == 0;
@@ -497,7 +515,8 @@ impl Nest {
         if fs.is_outer() && (attr.node.0 | attr.parent.0 | attr.ino) & NESTED == 0 {
             return Ok(attr);
         }
-        // The kernel refuses such an answer, and doesn't say that it has not taken the node.
+        // The kernel refuses such an answer as a whole. It would not count the reference to the
+        // node then.
         if i64::try_from(attr.size).is_err() || !is_type(attr.mode & S_IFMT) {
             return Err(Errno::IO);
         }
@@ -515,7 +534,7 @@ impl Nest {
         Ok(attr)
     }
 
-    /// The same of what a directory has under a name: what covers it, if something does.
+    /// As [`Nest::show`], but of the file system mounted on that entry, if there is one.
     fn shown(&self, fs: &Fs, attr: Attr, name: &[u8]) -> Result<Attr, Errno> {
         match fs.cover(attr.node) {
             Some(child) => {
@@ -535,11 +554,13 @@ impl Nest {
         self.show(fs, attr)
     }
 
-    /// Finds the folder at a path below the mount's root, which is to be a mountpoint.
+    /// Finds the mountpoint at a path below the root of the mount.
     ///
     /// # Errors
-    /// `EBUSY` if something covers it already, or if it is the root; `ENOTDIR`; as looking it up
-    /// fails.
+    /// * `EBUSY`: the path is the root.
+    /// * `ENOTDIR`: it leads to something else than a directory.
+    /// * `EINVAL`: it contains `..` or begins with `/`.
+    /// * Any errno of a lookup on the way.
     fn find(&self, path: &Path) -> Result<(Arc<Fs>, Seat), Errno> {
         let mut names = names(path)?;
         let last = names.pop().ok_or(Errno::BUSY)?;
@@ -558,8 +579,8 @@ impl Nest {
         Ok((fs, seat))
     }
 
-    /// Makes what is missing of the folders of a path below the root. Says what the kernel is to
-    /// look up again.
+    /// Creates the missing folders of a path below the root. Returns the folder, and the names that
+    /// the kernel has to look up again.
     pub(crate) fn make(&self, path: &Path) -> Result<(Folder, Vec<Stale>), Errno> {
         let (mut fs, mut dir) = (Arc::clone(&self.outer), self.top.root());
         let (mut at, mut made, mut stale) = (PathBuf::new(), Vec::new(), Vec::new());
@@ -573,8 +594,9 @@ impl Nest {
         Ok((Folder { made, empty }, stale))
     }
 
-    /// The folder of a name in a directory, and whether it was made. `stale` gets what the kernel
-    /// is to look up again.
+    /// Finds the folder of a name in a directory, or creates it. Returns whether it was created.
+    ///
+    /// Adds to `stale` the names that the kernel has to look up again.
     fn made(&self, fs: &Fs, dir: Node, name: &[u8], stale: &mut Vec<Stale>) -> Result<(Node, bool), Errno> {
         let caller =
             Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
@@ -583,7 +605,7 @@ impl Nest {
             Err(Errno::NOENT) => {
                 fs.may_be_written()?;
                 let made = match self.in_fs(fs, |tree| tree.create(dir, name, &new)) {
-                    // A program was faster.
+                    // A program created it first.
                     Err(Errno::EXIST) => (self.in_fs(fs, |tree| tree.lookup(dir, name))?, false),
                     made => (made?, true),
                 };
@@ -596,8 +618,10 @@ impl Nest {
         if found.mode & S_IFMT != S_IFDIR { Err(Errno::NOTDIR) } else { Ok((found.node, made)) }
     }
 
-    /// Has a file system in `parent` lie where a path leads that begins at the root of that. What
-    /// is missing of it is made. Says what the kernel is to look up again.
+    /// Moves the mountpoint of a file system in `parent` to where `path` leads now.
+    ///
+    /// `path` begins at the root of `parent`. Creates missing folders. Returns the names that the
+    /// kernel has to look up again.
     fn settle(&self, parent: &Fs, fs: &Fs, path: &Path) -> Result<Vec<Stale>, Errno> {
         let Some(seat) = &fs.seat else { return Ok(Vec::new()) };
         let _changing = parent.changing.write();
@@ -606,7 +630,7 @@ impl Nest {
         let names = names(path)?;
         for name in &names {
             dir = folder;
-            // What is mounted over a part of the path is not what this lies in.
+            // The path leads through `parent` only, not into file systems mounted over parts of it.
             folder = self.made(parent, dir, name, &mut stale)?.0;
         }
         let name = names.last().ok_or(Errno::BUSY)?;
@@ -626,7 +650,7 @@ impl Nest {
         *seat.at.write() = now;
         drop(covers);
         for (dir, name) in [(before.dir, seat.name.lock().clone()), (dir, name.to_vec())] {
-            // The directory may be gone, and then the kernel was told so.
+            // If the directory is gone, the kernel knows that already.
             if let Ok(dir) = self.outward(parent, dir) {
                 stale.extend([Stale::Name(dir, name), Stale::File(dir)]);
             }
@@ -635,7 +659,13 @@ impl Nest {
         Ok(stale)
     }
 
-    /// Puts files, of a dataset of this number, over the folder at a path below the root.
+    /// Mounts a file system on the folder at a path below the root.
+    ///
+    /// # Errors
+    /// * Those of [`Nest::find`].
+    /// * `EBUSY`: a nested file system is mounted there already.
+    /// * `ENOTCONN`: the file system around it is gone.
+    /// * `ENFILE`: no places are left.
     fn put(&self, path: &Path, content: Content, dataset: u64, flags: Flags) -> Result<Arc<Fs>, Errno> {
         let (parent, seat) = self.find(path)?;
         let _changing = parent.changing.write();
@@ -681,8 +711,9 @@ impl Nest {
         Ok(child)
     }
 
-    /// Takes a file system out, which is gone already ([`Known`]). What the kernel still knows of
-    /// it answers `ENOTCONN`.
+    /// Removes a file system that is gone ([`Known`]) from the table of its parent.
+    ///
+    /// Requests for nodes that the kernel still knows fail with `ENOTCONN` from now on.
     fn take_out(&self, fs: &Fs) {
         let Some(seat) = &fs.seat else { return };
         if let Some(parent) = seat.parent.upgrade() {
@@ -706,7 +737,7 @@ impl Nest {
         }
     }
 
-    /// Gives back the places of a file system that is gone and of which the kernel knows nothing.
+    /// Releases the places of a file system that is gone, once the kernel knows none of its nodes.
     fn bury(&self, fs: &Fs) {
         let places = std::mem::take(&mut *fs.places.write());
         places.into_values().chain(fs.main.get().copied()).for_each(|number| self.places.give_back(number));
@@ -714,6 +745,9 @@ impl Nest {
 }
 
 /// The names on a path below a root.
+///
+/// # Errors
+/// `EINVAL`: the path contains `..` or begins with `/`.
 fn names(path: &Path) -> Result<Vec<&[u8]>, Errno> {
     let mut names = Vec::new();
     for part in path.components() {
@@ -726,7 +760,7 @@ fn names(path: &Path) -> Result<Vec<&[u8]>, Errno> {
     Ok(names)
 }
 
-/// Where a directory leads: to the root of what covers it, if something does.
+/// The directory itself, or the root of the file system mounted on it.
 fn into(fs: Arc<Fs>, dir: Node) -> Result<(Arc<Fs>, Node), Errno> {
     match fs.cover(dir) {
         Some(child) => {
@@ -737,7 +771,7 @@ fn into(fs: Arc<Fs>, dir: Node) -> Result<(Arc<Fs>, Node), Errno> {
     }
 }
 
-/// Whether this is a type that a file can have, as `st_mode` says it.
+/// Whether a file can have this type, as in `st_mode`.
 fn is_type(mode: u32) -> bool {
     matches!(mode >> 12, 0o1 | 0o2 | 0o4 | 0o6 | 0o10 | 0o12 | 0o14)
 }

@@ -1,23 +1,25 @@
-//! Which mount is meant, and where it is now.
+//! The identity of a mount, and where it is now.
 //!
 //! # Theory
-//! A path does not name a mount: a folder above the mountpoint may be renamed, and another mount
-//! may lie over it. The kernel numbers mounts. [`MountId`] is what it says of one when it is made:
-//! the number of the device, the number in the table of mounts (which a later mount may get), and,
-//! from Linux 6.8 on, a number that no other mount ever gets.
+//! A path does not identify a mount: a folder above the mountpoint may be renamed, and another
+//! mount may cover it. But the kernel numbers mounts. [`MountId`] has the numbers of a new mount:
 //!
-//! To change a mount, [`MountId::find`] looks for it: first where it was, then where the table has
-//! its number. It opens the folder that the mountpoint is in, so that renaming no longer matters,
-//! and checks the number of what is mounted there. An open file of the mount itself would keep it
-//! busy.
+//! * the number of the device;
+//! * the mount ID in the table of mounts, which a later mount may reuse;
+//! * from Linux 6.8 on, an ID that no other mount ever gets.
+//!
+//! Before each change of a mount, [`MountId::find`] searches for it: first where it was, then where
+//! the table has its ID. It opens the folder that holds the mountpoint, so that a rename no longer
+//! matters. Then it checks the ID of what is mounted there. It must not open a file of the mount
+//! itself, since that would keep the mount busy.
 //!
 //! # Locks
-//! A mountpoint has one [`Turn`] at a time. So two threads that unmount what lies there, one over
-//! the other, do not check before each other and then unmount twice. Mounts that others make in
-//! just that moment are not seen.
+//! Each mountpoint has one [`Turn`] at a time. Without it, two threads that unmount mounts stacked
+//! on one mountpoint could both check first, and then unmount both. Mounts that other processes
+//! make at that moment are not noticed.
 //!
 //! # Absent
-//! Numbers of mounts before Linux 5.8: there a mount is known by its device and its path.
+//! Mount IDs before Linux 5.8. There the device and the path identify a mount.
 
 use crate::error::Error;
 use crate::system::{by_number, table};
@@ -32,40 +34,40 @@ use std::path::{Path, PathBuf};
 /// `STATX_MNT_ID_UNIQUE`.
 const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
-/// What the kernel calls a mount.
+/// The numbers that identify a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MountId {
-    /// `st_dev` of its files.
+    /// `st_dev` of its files, as major and minor number.
     device: (u32, u32),
-    /// Its number in the table of mounts.
+    /// Its ID in the table of mounts.
     row: Option<u64>,
-    /// Its number for good.
+    /// Its ID that is never reused.
     unique: Option<u64>,
 }
 
 /// Where a mount is.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// Here.
+    /// At this place.
     At(Place),
-    /// Something else is mounted over it, or over a folder above it.
+    /// Another mount covers it, or covers a folder above it.
     Hidden,
     /// Nowhere that this process sees.
     Gone,
 }
 
-/// A mountpoint, held by the folder that it is in.
+/// A mountpoint, kept by the open folder that holds it.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// Its path now, for messages and for programs that take nothing else.
+    /// Its path now, for messages and for programs that need a path.
     pub(crate) path: PathBuf,
-    /// None for `/`.
+    /// `None` for `/`.
     parent: Option<(OwnedFd, OsString)>,
     _turn: Turn,
 }
 
 impl Place {
-    /// A path that leads there, whatever is renamed meanwhile.
+    /// A path that leads there even after folders were renamed.
     pub(crate) fn by_number(&self) -> PathBuf {
         match &self.parent {
             Some((parent, name)) => by_number(parent).join(name),
@@ -74,17 +76,17 @@ impl Place {
     }
 }
 
-/// By which a mountpoint is known to all who change what lies there.
+/// The identity of a mountpoint: device and inode of the folder that holds it, and its name.
 type Key = ((u32, u32), u64, OsString);
 
 static TURNS: (Mutex<BTreeSet<Key>>, Condvar) = (Mutex::new(BTreeSet::new()), Condvar::new());
 
-/// The right to change what is mounted at a place.
+/// The exclusive right to change what is mounted at a mountpoint.
 #[derive(Debug)]
 struct Turn(Key);
 
 impl Turn {
-    /// Waits for it.
+    /// Waits for the right.
     fn take(key: Key) -> Self {
         let (taken, changed) = &TURNS;
         let mut taken = taken.lock();
@@ -103,21 +105,25 @@ impl Drop for Turn {
     }
 }
 
-/// Asks about what a path leads to, through links, without asking the daemon that serves it: its
-/// number, and that of the mount through which it is reached.
+/// Reads the inode number of a path, and the ID of the mount through which it is reached.
+///
+/// Follows links. Sends no request to the daemon that serves the file.
 pub(crate) fn look_through(path: &Path) -> Result<Statx, Errno> {
     let flags = AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
     rustix::fs::statx(CWD, path, flags, StatxFlags::INO | StatxFlags::MNT_ID)
 }
 
-/// Asks about a path without asking the daemon that serves it.
+/// Reads attributes of a path without a request to the daemon that serves it.
 fn look(dir: impl AsFd, path: &Path, what: StatxFlags) -> Result<Statx, Errno> {
     let flags = AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW;
     rustix::fs::statx(dir, path, flags, what)
 }
 
 impl MountId {
-    /// That of what is mounted at a path.
+    /// The numbers of the mount at a path.
+    ///
+    /// # Errors
+    /// Any errno of statx(2).
     pub(crate) fn at(path: &Path) -> Result<Self, Errno> {
         let stat = look(CWD, path, StatxFlags::MNT_ID)?;
         let device = (stat.stx_dev_major, stat.stx_dev_minor);
@@ -128,17 +134,17 @@ impl MountId {
         Ok(Self { device, row, unique })
     }
 
-    /// `st_dev` of its files.
+    /// `st_dev` of its files, as major and minor number.
     pub(crate) fn device(&self) -> (u32, u32) {
         self.device
     }
 
-    /// The same as the table of mounts has it.
+    /// The same as `major:minor`, as in the table of mounts.
     pub(crate) fn device_text(&self) -> String {
         format!("{}:{}", self.device.0, self.device.1)
     }
 
-    /// Its number in the table of mounts, where the system says that.
+    /// Its ID in the table of mounts, if the kernel told it.
     pub(crate) fn row(&self) -> Option<u64> {
         self.row
     }
@@ -157,7 +163,7 @@ impl MountId {
         let root = if stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
             stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
         } else {
-            // Before Linux 5.8: above a root is another file system.
+            // Before Linux 5.8: a root is recognised by another device above it.
             let above = look(dir, &path.join(".."), StatxFlags::empty());
             path == Path::new("/") || above.is_ok_and(|above| device(&above) != self.device)
         };
@@ -169,11 +175,11 @@ impl MountId {
         self.is_at(CWD, path)
     }
 
-    /// Where it is now; `usual` is where it was.
+    /// Finds where it is now. `usual` is where it was.
     ///
     /// # Errors
-    /// [`Error::Descriptors`]; [`Error::Table`] if it is not where it was, and the table of mounts
-    /// can't be read.
+    /// * [`Error::Descriptors`]: too many open files.
+    /// * [`Error::Table`]: it is not where it was, and the table of mounts can't be read.
     pub(crate) fn find(&self, usual: &Path) -> Result<Found, Error> {
         if let Some(place) = self.hold(usual)? {
             return Ok(Found::At(place));
@@ -186,7 +192,10 @@ impl MountId {
         Ok(self.hold(&own.target)?.map_or(Found::Hidden, Found::At))
     }
 
-    /// Holds a place if this is what is mounted there.
+    /// Opens the folder that holds a mountpoint, if this mount is there.
+    ///
+    /// # Errors
+    /// [`Error::Descriptors`]: too many open files.
     fn hold(&self, path: &Path) -> Result<Option<Place>, Error> {
         let path = path.to_owned();
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {

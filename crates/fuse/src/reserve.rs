@@ -1,25 +1,25 @@
-//! Open files that are kept back, so that a process without any left can still unmount and end.
+//! Spare open files, so that a process at its limit can still unmount and exit.
 //!
 //! # Theory
-//! Each mount is an open file, and so are devices, clients and logs. A process that has as many as
-//! it may can't open the table of mounts, nor accept who asks it to unmount something. So it has a
-//! few files open that it needs for nothing, and closes them for that.
+//! Each mount needs an open file, and so do devices, clients and logs. A process at its limit of
+//! open files can't open the table of mounts, nor accept a client that requests an unmount. So the
+//! process keeps a few files open without use, and closes them for these purposes.
 //!
 //! # Locks
-//! Whoever works with the reserve has it alone.
+//! One thread uses the reserve at a time.
 //!
 //! # Absent
-//! Other processes' share of the files of the whole system.
+//! The system-wide limit of open files, which other processes share.
 
 use parking_lot::Mutex;
 use std::fs::File;
 
-/// How many are kept.
+/// Number of spare files.
 const KEPT: usize = 16;
-/// How many are lent at a time: for a connection, and what it asks for.
+/// Number of files that [`lend`] closes: for a connection and its request.
 const LENT: usize = 4;
 
-/// The files; none where nothing is to be kept.
+/// The files. `None` while no reserve is kept.
 static SPARE: Mutex<Option<Vec<File>>> = Mutex::new(None);
 
 fn fill(spare: &mut Option<Vec<File>>) {
@@ -27,25 +27,27 @@ fn fill(spare: &mut Option<Vec<File>>) {
     while files.len() < KEPT {
         match File::open("/dev/null") {
             Ok(file) => files.push(file),
-            // There will be some again.
+            // A later call can fill the rest.
             Err(_) => return,
         }
     }
 }
 
-/// Keeps files back from now on.
+/// Starts to keep a reserve.
 pub fn keep() {
     let mut spare = SPARE.lock();
     *spare = Some(Vec::with_capacity(KEPT));
     fill(&mut spare);
 }
 
-/// Keeps none back any more: the process ends.
+/// Closes the reserve for good: the process is about to exit.
 pub fn give_up() {
     *SPARE.lock() = None;
 }
 
-/// Frees a few for others; false if there are none. [`refill`] takes them back.
+/// Closes a few spare files, so that others can be opened. Returns false if there are none.
+///
+/// [`refill`] opens them again.
 pub fn lend() -> bool {
     let Some(mut spare) = SPARE.try_lock() else { return false };
     let Some(files) = spare.as_mut().filter(|files| !files.is_empty()) else { return false };
@@ -54,14 +56,14 @@ pub fn lend() -> bool {
     true
 }
 
-/// Keeps as many back again as there were.
+/// Opens spare files until the reserve is complete.
 pub fn refill() {
     if let Some(mut spare) = SPARE.try_lock() {
         fill(&mut spare);
     }
 }
 
-/// Does something with the reserve at hand.
+/// Runs `work` with the whole reserve closed, and fills it again afterwards.
 pub(crate) fn with<R>(work: impl FnOnce() -> R) -> R {
     let mut spare = SPARE.lock();
     if let Some(files) = spare.as_mut() {

@@ -1,4 +1,4 @@
-//! A file system that is served, by a mount of its own or nested in that of another.
+//! A file system that is served: by a mount of its own, or nested in another mount.
 
 use crate::dataset::Stale;
 use crate::error::Error;
@@ -11,19 +11,19 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Which file systems are nested in a mount around them, rather than mounted.
+/// Which file systems are nested in the mount around them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nesting {
     /// None: this process may mount anywhere.
     Never,
-    /// Those whose mountpoint lies where this process may not mount.
+    /// Those with a mountpoint where this process may not mount.
     Needed,
-    /// All whose mountpoint lies in a mount of the same workers.
+    /// All with a mountpoint in a mount of the same workers.
     Always,
 }
 
 impl Nesting {
-    /// What this process needs, or more if `always` is wanted.
+    /// The rule for this process: always if `always`, and else only if it must use `fusermount3`.
     pub fn of_this_process(always: bool) -> Self {
         match (always, system::mounts_itself()) {
             (true, _) => Self::Always,
@@ -33,21 +33,29 @@ impl Nesting {
     }
 }
 
-/// A file system that is served at a place.
+/// A file system that is served at a mountpoint.
 pub enum Served {
-    /// It has a mount.
+    /// It has a mount of its own.
     Own(Mount),
-    /// It is in the mount of another.
+    /// It is nested in another mount.
     Nested(Nested),
 }
 
 impl Served {
-    /// Mounts `content`, of the dataset with this object number, at `target`. `around` is the mount
-    /// in which it is nested, if it is to be ([`Mount::nests`]). Only what is nested is opened
-    /// later.
+    /// Mounts `content` at `target`. `dataset` is the object number of its dataset.
+    ///
+    /// `around` is the mount in which to nest it, if it is to be nested ([`Mount::nests`]). A file
+    /// system with a mount of its own is opened at once, a nested one possibly later.
     ///
     /// # Errors
-    /// As [`Mount::new`]; [`Error::Inside`] if `options` say what can't be had in another's mount.
+    /// * Those of [`Mount::new`].
+    /// * [`Error::Mount`] with another errno: the content can't be opened, or its root can't be
+    ///   read.
+    /// * If it is nested, [`Error::Inside`]: it needs options that the mount `around` doesn't have.
+    /// * If it is nested, [`Error::Mount`] with `EBUSY`: a nested file system is mounted there
+    ///   already.
+    /// * If it is nested, [`Error::Mount`] with the errno by which the lookup of the mountpoint
+    ///   fails.
     pub fn new(
         workers: &Arc<Workers>,
         (nesting, around): (Nesting, Option<&Mount>),
@@ -67,7 +75,7 @@ impl Served {
         .map(Self::Own)
     }
 
-    /// The mount that it has.
+    /// Its own mount, if it has one.
     pub fn own(&self) -> Option<&Mount> {
         match self {
             Self::Own(mount) => Some(mount),
@@ -75,15 +83,17 @@ impl Served {
         }
     }
 
-    /// Whether its options are the kernel's business, which only root may change.
+    /// Whether it is nested. The kernel knows no mount options of a nested file system.
     pub fn is_nested(&self) -> bool {
         self.own().is_none()
     }
 
-    /// As [`Mount::again`]. What is nested has a place again when the mount around it has.
+    /// Mounts a lingering file system again ([`Mount::again`]).
+    ///
+    /// A nested file system is attached again together with the mount around it.
     ///
     /// # Errors
-    /// As [`Mount::again`]; [`Error::Mount`] with `EBUSY` for what is nested.
+    /// Those of [`Mount::again`]. [`Error::Mount`] with `EBUSY` if it is nested.
     pub fn again(&self, target: &Path, options: &Options) -> Result<Self, Error> {
         match self {
             Self::Own(mount) => mount.again(target, options).map(Self::Own),
@@ -91,7 +101,7 @@ impl Served {
         }
     }
 
-    /// Where it was mounted.
+    /// The path at which it was mounted.
     pub fn target(&self) -> &Path {
         match self {
             Self::Own(mount) => mount.target(),
@@ -99,7 +109,7 @@ impl Served {
         }
     }
 
-    /// `st_dev` of its files.
+    /// `st_dev` of its files, as major and minor number.
     pub fn device(&self) -> (u32, u32) {
         match self {
             Self::Own(mount) => mount.device(),
@@ -107,7 +117,7 @@ impl Served {
         }
     }
 
-    /// Whether it has ended: nobody has it mounted.
+    /// Whether it is no longer mounted anywhere, and so no longer served.
     pub fn is_over(&self) -> bool {
         match self {
             Self::Own(mount) => mount.is_over(),
@@ -115,7 +125,8 @@ impl Served {
         }
     }
 
-    /// As [`Mount::lingers`].
+    /// Whether it is still served although this process no longer has it mounted
+    /// ([`Mount::lingers`]).
     pub fn lingers(&self) -> bool {
         match self {
             Self::Own(mount) => mount.lingers(),
@@ -123,7 +134,7 @@ impl Served {
         }
     }
 
-    /// As [`Mount::is_attached`].
+    /// Whether it is still mounted ([`Mount::is_attached`]).
     pub fn is_attached(&self) -> bool {
         match self {
             Self::Own(mount) => mount.is_attached(),
@@ -131,7 +142,7 @@ impl Served {
         }
     }
 
-    /// Whether this is what is mounted at a path.
+    /// Whether it is the topmost mount at `path`.
     pub fn is_at(&self, path: &Path) -> bool {
         match self {
             Self::Own(mount) => mount.is_at(path),
@@ -139,7 +150,7 @@ impl Served {
         }
     }
 
-    /// As [`Mount::users`]; of what is nested, processes that use it.
+    /// Processes that have it mounted ([`Mount::users`]). If it is nested: processes that use it.
     pub fn users(&self) -> Vec<(u32, String)> {
         match self {
             Self::Own(mount) => mount.users(),
@@ -147,7 +158,7 @@ impl Served {
         }
     }
 
-    /// As [`Mount::holders`]; of what is nested, who uses it.
+    /// Descriptions of what has it mounted ([`Mount::holders`]). If it is nested: of what uses it.
     pub fn holders(&self) -> Vec<String> {
         match self {
             Self::Own(mount) => mount.holders(),
@@ -155,9 +166,11 @@ impl Served {
         }
     }
 
-    /// What keeps it from being unmounted here, in words, as far as that can be told: processes and
-    /// loop devices that use it, and other mountpoints of a part of what is nested. The process
-    /// `asker`, which wants it unmounted, is left out, unless it is the only one.
+    /// Descriptions of what keeps it from being unmounted here, as far as `/proc` shows it.
+    ///
+    /// These are processes and loop devices that use it. If it is nested, also other mountpoints of
+    /// parts of it. `asker` is the process that requests the unmount. It is left out unless it is
+    /// the only user.
     pub fn in_use_by(&self, asker: Option<u32>) -> Vec<String> {
         match self {
             Self::Own(mount) => mount.in_use_by(asker),
@@ -165,7 +178,7 @@ impl Served {
         }
     }
 
-    /// Whether it is nested in another that is nested.
+    /// Whether both are nested, and this one lies in the other.
     pub fn lies_in(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Nested(one), Self::Nested(other)) => one.lies_in(other),
@@ -173,11 +186,10 @@ impl Served {
         }
     }
 
-    /// Has what is nested lie where its path leads in `parent`, which was rolled back
-    /// ([`Nested::settle`]).
+    /// Places a nested file system anew after a rollback of `parent` ([`Nested::settle`]).
     ///
     /// # Errors
-    /// As [`Nested::settle`].
+    /// Those of [`Nested::settle`].
     pub fn settle(&self, parent: &Self) -> Result<(), Error> {
         match self {
             Self::Own(_) => Ok(()),
@@ -185,15 +197,17 @@ impl Served {
         }
     }
 
-    /// As [`Mount::keeper`]; what keeps a nested one keeps the mount around it.
+    /// What would keep it mounted if this process unmounted it now ([`Mount::keeper`]).
+    ///
+    /// `None` for a nested file system: what keeps it keeps the mount around it.
     pub fn keeper(&self, places: &Places) -> Option<String> {
         self.own()?.keeper(places)
     }
 
-    /// Opens its files, if they are only opened when they are first asked for.
+    /// Opens its files now, rather than at the first request.
     ///
     /// # Errors
-    /// As [`Nested::open`].
+    /// Those of [`Nested::open`].
     pub fn open(&self) -> Result<(), Error> {
         match self {
             Self::Own(_) => Ok(()),
@@ -201,7 +215,7 @@ impl Served {
         }
     }
 
-    /// As [`Nested::rest`]; what has a mount of its own stays open.
+    /// Closes the files of an idle nested file system ([`Nested::rest`]). Returns whether it did.
     pub fn rest(&self, closing: impl FnOnce() -> bool) -> bool {
         match self {
             Self::Own(_) => false,
@@ -209,11 +223,10 @@ impl Served {
         }
     }
 
-    /// Lets other options take effect while it is mounted.
+    /// Changes its options while it is mounted.
     ///
     /// # Errors
-    /// [`Error::Mount`] if the system refuses, as to all but root for what has a mount; with
-    /// `EPERM` for what can't be changed of a nested one.
+    /// Those of [`Mount::remount`] if it has a mount of its own, else those of [`Nested::remount`].
     pub fn remount(&self, options: &Options) -> Result<(), Error> {
         match self {
             Self::Own(mount) => mount.remount(options),
@@ -221,7 +234,10 @@ impl Served {
         }
     }
 
-    /// As [`Mount::keep_unchanged`]; of a nested one [`Served::remount`] does that.
+    /// Refuses changes from now on, or allows them again ([`Mount::keep_unchanged`]).
+    ///
+    /// Returns whether it had an effect. It has none on a nested file system: [`Served::remount`]
+    /// does the same for it.
     pub fn keep_unchanged(&self, read_only: bool) -> bool {
         match self {
             Self::Own(mount) => mount.keep_unchanged(read_only),
@@ -229,7 +245,7 @@ impl Served {
         }
     }
 
-    /// As [`Nested::refuses_acls`].
+    /// Why it can't have POSIX ACLs ([`Nested::refuses_acls`]). `None` if it can.
     pub fn refuses_acls(&self) -> Option<Error> {
         match self {
             Self::Own(_) => None,
@@ -237,7 +253,9 @@ impl Served {
         }
     }
 
-    /// As [`Mount::suspended`]; with a nested one the whole mount is suspended.
+    /// Runs `work` while no request of its mount is in progress ([`Mount::suspended`]).
+    ///
+    /// For a nested file system this suspends the whole mount around it.
     pub fn suspended<R>(&self, work: impl FnOnce() -> R) -> R {
         match self {
             Self::Own(mount) => mount.suspended(work),
@@ -245,7 +263,7 @@ impl Served {
         }
     }
 
-    /// As [`Mount::tell`].
+    /// Has the kernel drop cached data that are no longer true ([`Mount::tell`]).
     pub fn tell(&self, stale: &[Stale]) {
         match self {
             Self::Own(mount) => mount.tell(stale),
@@ -253,7 +271,7 @@ impl Served {
         }
     }
 
-    /// As [`Mount::drop_file`].
+    /// Has the kernel drop all that it has cached of a file ([`Mount::drop_file`]).
     pub fn drop_file(&self, node: Node) -> bool {
         match self {
             Self::Own(mount) => mount.drop_file(node),
@@ -261,10 +279,10 @@ impl Served {
         }
     }
 
-    /// As [`Mount::unmount`] and [`Nested::unmount`].
+    /// Unmounts ([`Mount::unmount`], [`Nested::unmount`]).
     ///
     /// # Errors
-    /// As theirs.
+    /// Those of [`Mount::unmount`] if it has a mount of its own, else those of [`Nested::unmount`].
     pub fn unmount(&self, how: Detach) -> Result<(), Error> {
         match self {
             Self::Own(mount) => mount.unmount(how),
@@ -272,10 +290,12 @@ impl Served {
         }
     }
 
-    /// As [`Mount::leave_tree`]. A nested one leaves with the mount around it.
+    /// Removes it from the tree of mounts and goes on serving it ([`Mount::leave_tree`]).
+    ///
+    /// Does nothing to a nested file system, which leaves with the mount around it.
     ///
     /// # Errors
-    /// As [`Mount::leave_tree`].
+    /// Those of [`Mount::leave_tree`].
     pub fn leave_tree(&self, how: Detach) -> Result<(), Error> {
         match self {
             Self::Own(mount) => mount.leave_tree(how),

@@ -1,11 +1,13 @@
-//! Mounting and unmounting: the system's side of a mount.
+//! Mounting and unmounting: system calls, `fusermount3`, and the table of mounts.
 //!
 //! # Theory
-//! Whoever may mount (root, or root of a user namespace) mounts by system call. Everybody else goes through
-//! `fusermount3`, which is installed set-user-id root, checks that the caller owns the mount point, mounts, and hands
-//! the open device back through a socket. What is mounted is read from `/proc/self/mountinfo`, where the type
-//! `fuse.poolhouse` marks our mounts; nothing is kept in files of our own, so a daemon that died leaves all that its
-//! successor needs to clean up.
+//! A process that may mount (root, or root of a user namespace) mounts by system call. Any other
+//! process uses `fusermount3`, which is installed set-user-ID root. `fusermount3` checks that the
+//! caller owns the mountpoint, mounts, and passes the open FUSE device back through a socket.
+//!
+//! The table of mounts is `/proc/self/mountinfo`. The type `fuse.poolhouse` marks our mounts there.
+//! This crate keeps no files of its own about mounts. So after a crash the next daemon finds in the
+//! table all that it has to clean up.
 
 use crate::error::{Error, Words};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, StatxFlags};
@@ -23,22 +25,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Type of our mounts in the table of mounts.
+/// File-system type of our mounts in the table of mounts.
 pub const FS_TYPE: &str = "fuse.poolhouse";
 pub(crate) const HELPER: &str = "fusermount3";
-/// Where `fusermount3` reads what it may do for users.
+/// The configuration file of `fusermount3`.
 pub const HELPER_CONF: &str = "/etc/fuse.conf";
-/// The word in it that lets users let others in (`allow_other`).
+/// The line in that file that lets users mount with `allow_other`.
 pub const OTHERS_WORD: &str = "user_allow_other";
 
-/// How to mount.
+/// Mount options.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
     /// What `df` and `mount` show as the device: the dataset's name.
     pub source: String,
-    /// Refuse writes.
+    /// Refuse changes (`readonly=on`).
     pub read_only: bool,
-    /// Ignore set-user-id bits (`setuid=off`).
+    /// Ignore set-user-ID bits (`setuid=off`).
     pub nosuid: bool,
     /// Ignore device nodes (`devices=off`).
     pub nodev: bool,
@@ -46,7 +48,8 @@ pub struct Options {
     pub noexec: bool,
     /// Don't update access times (`atime=off`).
     pub noatime: bool,
-    /// Let users other than the one who mounts in. Root may always; others need `user_allow_other` in fuse.conf.
+    /// Let in other users than the one that mounts. Root may always set this; other users need
+    /// `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
     /// Let the kernel check POSIX ACLs.
     pub posix_acl: bool,
@@ -55,15 +58,29 @@ pub struct Options {
 /// How to unmount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detach {
-    /// Refuse if somebody uses it.
+    /// Fail if a process uses the mount.
     Normal,
-    /// Fail whatever is under way, then unmount (`-f`); root only, as lazy for others.
+    /// Abort requests in progress, then unmount (`-f`). Without root, this is the same as
+    /// [`Detach::Lazy`].
     Force,
-    /// Take it out of the tree of names now and let its users finish (`umount -l`).
+    /// Remove it from the tree of mounts now, and serve its users until they finish (`umount -l`).
     Lazy,
 }
 
-/// Mounts at `target` and gives the device on which the kernel asks, non-blocking.
+/// Mounts at `target`, by system call or through `fusermount3`.
+///
+/// Returns the FUSE device, on which the kernel sends requests. It is non-blocking.
+///
+/// # Errors
+/// * [`Error::Device`]: `/dev/fuse` can't be opened. Without root, `EPERM` and `EACCES` lead to
+///   `fusermount3` instead.
+/// * [`Error::Mount`]: `target` can't be opened without following links, or the kernel refuses the
+///   mount. Without root, `EPERM` and `EACCES` lead to `fusermount3` instead.
+/// * [`Error::Helper`]: `fusermount3` is missing or can't be run.
+/// * [`Error::HelperRefused`]: `fusermount3` refuses.
+/// * [`Error::Closed`]: `fusermount3` refuses, and `target` lies in a FUSE mount that only its user
+///   may enter.
+/// * [`Error::Workers`]: the socket to `fusermount3` fails.
 pub fn attach(target: &Path, options: &Options) -> Result<OwnedFd, Error> {
     match attach_by_call(target, options) {
         Err(
@@ -74,10 +91,10 @@ pub fn attach(target: &Path, options: &Options) -> Result<OwnedFd, Error> {
     }
 }
 
-/// Whether this process mounts by itself, rather than by a helper. It is found out once.
+/// Whether this process mounts by system call, rather than through `fusermount3`. Determined once.
 ///
-/// The system is asked for a mount that lacks its device. It says `EPERM` to those who may not
-/// mount, and to others `EINVAL`.
+/// To find out, this attempts a mount without its device. The kernel returns `EPERM` to a process
+/// that may not mount, and `EINVAL` to one that may.
 pub fn mounts_itself() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     let refused = |errno| matches!(errno, Errno::PERM | Errno::ACCESS);
@@ -88,18 +105,21 @@ pub fn mounts_itself() -> bool {
     })
 }
 
-/// Whether this process may let other users into what it mounts: root may, and everybody where the helper's settings say so.
+/// Whether this process may let other users into its mounts.
+///
+/// Root may, and any user if the configuration of `fusermount3` allows it.
 pub fn may_let_others_in() -> bool {
     rustix::process::geteuid().is_root()
         || std::fs::read_to_string(HELPER_CONF).is_ok_and(|text| allows_others(&text))
 }
 
-/// Whether the helper's settings have the word on a line of its own, as it wants it.
+/// Whether this text of [`HELPER_CONF`] has [`OTHERS_WORD`] on a line of its own, as `fusermount3`
+/// requires it.
 pub fn allows_others(conf: &str) -> bool {
     conf.lines().any(|line| line.split('#').next().unwrap_or_default().trim() == OTHERS_WORD)
 }
 
-/// What the system calls know of the options.
+/// The flags of mount(2) for these options.
 fn flags(options: &Options) -> MountFlags {
     let mut flags = MountFlags::empty();
     for (wanted, flag) in [
@@ -114,7 +134,7 @@ fn flags(options: &Options) -> MountFlags {
     flags
 }
 
-/// These options, and what more the system says of the mount at `target`.
+/// These options, with the flags that the mount at `target` has besides.
 pub(crate) fn with_flags_of(target: &Path, options: &Options) -> Options {
     let has = rustix::fs::statvfs(target).map_or(StatVfsMountFlags::empty(), |stat| stat.f_flag);
     Options {
@@ -126,7 +146,11 @@ pub(crate) fn with_flags_of(target: &Path, options: &Options) -> Options {
     }
 }
 
-/// Changes the options of what is mounted at `target`: what may be written, and what is believed of its files.
+/// Changes the options of the mount at `target`: read-only or not, and which bits of its files
+/// count.
+///
+/// # Errors
+/// [`Error::Mount`]: the kernel refuses; `EPERM` if this process is not root.
 pub(crate) fn remount(target: &Path, options: &Options) -> Result<(), Error> {
     rustix::mount::mount_remount(target, flags(options), "")
         .map_err(|source| Error::Mount { target: target.to_owned(), source })
@@ -140,11 +164,13 @@ fn attach_by_call(target: &Path, options: &Options) -> Result<OwnedFd, Error> {
     Ok(device)
 }
 
-/// Mounts what is behind a device at `target`. A device that serves a mount already gives that
-/// file system one more place (Linux 5.15).
+/// Mounts the file system behind a FUSE device at `target`.
+///
+/// If the device already serves a mount, that file system gets one more mountpoint (Linux 5.15).
 ///
 /// # Errors
-/// [`Error::Mount`] if the system refuses.
+/// [`Error::Mount`]: `target` can't be opened without following links, or the kernel refuses the
+/// mount.
 pub(crate) fn attach_device(device: impl AsFd, target: &Path, options: &Options) -> Result<(), Error> {
     let flags = flags(options);
     let mut data = format!(
@@ -164,17 +190,20 @@ pub(crate) fn attach_device(device: impl AsFd, target: &Path, options: &Options)
     rustix::mount::mount(options.source.as_str(), on, FS_TYPE, flags, data.as_c_str()).map_err(failed)
 }
 
-/// A path that leads to an open directory, whatever it is called now.
+/// A path that leads to an open directory even after it was renamed.
 pub(crate) fn by_number(directory: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()))
 }
 
-/// The directory at a path in which there is no link: whoever puts one there in this moment leads nobody elsewhere. `None` where the system can't say.
+/// Opens the directory at a path without following any symbolic link.
+///
+/// So a link that another process puts there at this moment can't redirect the mount. `None` if the
+/// kernel doesn't support this.
 fn pin(target: &Path) -> Result<Option<OwnedFd>, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match rustix::fs::openat2(CWD, target, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         Ok(place) => Ok(Some(place)),
-        // An old kernel, or a container that doesn't know the call.
+        // An old kernel, or a container whose filter doesn't know the call.
         Err(Errno::NOSYS | Errno::PERM) => Ok(None),
         Err(errno) => Err(errno),
     }
@@ -185,7 +214,7 @@ fn attach_by_helper(target: &Path, options: &Options) -> Result<OwnedFd, Error> 
         |operation| move |source: Errno| Error::Workers { operation, source: std::io::Error::from(source) };
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(plumbing("make a socket"))?;
-    // A comma or backslash in a name would end the option.
+    // A comma ends the option, so it and the backslash are escaped.
     let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
     let mut words = format!("default_permissions,subtype=poolhouse,fsname={source}");
     for (wanted, word) in [
@@ -200,7 +229,7 @@ fn attach_by_helper(target: &Path, options: &Options) -> Result<OwnedFd, Error> 
             words.push_str(word);
         }
     }
-    // The socket is the child's standard input, so that no other child can inherit it.
+    // As standard input of this child, no other child can inherit the socket.
     let child = Command::new(HELPER)
         .args(["-o", &words, "--"])
         .arg(target)
@@ -210,12 +239,13 @@ fn attach_by_helper(target: &Path, options: &Options) -> Result<OwnedFd, Error> 
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|source| Error::Helper { source })?;
-    // The child's end closes when it ends, so this never waits for nothing.
+    // The child's end closes when the child exits, so this can't wait forever.
     let device = receive_device(&ours).map_err(plumbing("receive the device"))?;
     let ended = child.wait_with_output().map_err(|source| Error::Helper { source })?;
     let Some(device) = device else {
         let (target, message) = (target.to_owned(), Words(ended.stderr));
-        // It looks at the place as root under the user's name, and of such a mixture the kernel knows only that it is not the user.
+        // `fusermount3` checks the mountpoint as root with the user's file-system ID. FUSE takes
+        // such a mixture for another user, and refuses.
         return Err(match closed_around(&target) {
             Some(mount) => Error::Closed { target, mount, message },
             None => Error::HelperRefused { target, message },
@@ -226,7 +256,7 @@ fn attach_by_helper(target: &Path, options: &Options) -> Result<OwnedFd, Error> 
     Ok(device)
 }
 
-/// Where the mount is that a path lies in, if that is one of ours that lets nobody in but its user.
+/// The mountpoint of the mount around a path, if it is one of ours that only its user may enter.
 fn closed_around(target: &Path) -> Option<PathBuf> {
     let mounts = table().ok()?;
     let around = mounts.into_iter().rev().filter(|mount| target.starts_with(&mount.target));
@@ -251,12 +281,23 @@ fn receive_device(socket: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
     Ok(None)
 }
 
-/// Unmounts what is mounted at `target`, whatever that is.
+/// Unmounts the topmost mount at `target`, of whatever type.
+///
+/// # Errors
+/// * [`Error::Unmount`] with `EBUSY`: a process uses the mount.
+/// * [`Error::Unmount`] with another errno: the kernel refuses, such as `EINVAL` if nothing is
+///   mounted there.
+/// * [`Error::Helper`]: `fusermount3` is missing or can't be run.
+/// * [`Error::HelperRefused`]: `fusermount3` refuses.
 pub fn detach(target: &Path, how: Detach) -> Result<(), Error> {
     detach_at(target, target, how)
 }
 
-/// Unmounts what is mounted at `place`, which `target` is called.
+/// Unmounts the topmost mount at `place`. `target` is the name of that place, for `fusermount3` and
+/// for messages.
+///
+/// # Errors
+/// Those of [`detach`].
 pub(crate) fn detach_at(place: &Path, target: &Path, how: Detach) -> Result<(), Error> {
     let flags = match how {
         Detach::Normal => UnmountFlags::empty(),
@@ -265,7 +306,7 @@ pub(crate) fn detach_at(place: &Path, target: &Path, how: Detach) -> Result<(), 
     };
     match rustix::mount::unmount(place, flags | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
-        // The helper has files of its own, so that it needs the name.
+        // `fusermount3` can't use our open files, so it needs the name.
         Err(Errno::PERM) if !rustix::process::geteuid().is_root() => detach_by_helper(target, how),
         Err(source) => Err(Error::Unmount { target: target.to_owned(), source }),
     }
@@ -289,40 +330,44 @@ fn detach_by_helper(target: &Path, how: Detach) -> Result<(), Error> {
     Err(Error::HelperRefused { target: target.to_owned(), message: Words(ended.stderr) })
 }
 
-/// A line of the table of mounts.
+/// An entry of the table of mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mounted {
-    /// Its number in the table; another mount may get it when this one is gone.
+    /// Its mount ID in the table. A later mount may reuse the ID once this mount is gone.
     pub id: u64,
-    /// Where.
+    /// Its mountpoint.
     pub target: PathBuf,
-    /// What: a dataset's name in our mounts.
+    /// Its source: the dataset's name for our mounts.
     pub source: OsString,
-    /// File-system type.
+    /// Its file-system type.
     pub fs_type: String,
     /// `st_dev` as `major:minor`.
     pub device: String,
-    /// The user who mounted it, where the file system says so.
+    /// The user that mounted it, if the file system shows that.
     pub user: Option<u32>,
-    /// Whether other users are let in, as far as FUSE keeps them out (`allow_other`).
+    /// Whether FUSE lets other users in (`allow_other`).
     pub others: bool,
 }
 
-/// A line of the table of mounts with how the mount hangs together with others.
+/// An entry of the table of mounts with its relation to other mounts.
 #[derive(Debug)]
 struct Row {
     mount: Mounted,
-    /// The number of the mount that its mountpoint is in.
+    /// The ID of the mount that holds its mountpoint.
     parent: u64,
-    /// Which directory of its file system its root is.
+    /// The directory of its file system that is its root.
     root: PathBuf,
-    /// The peer group with which it shares what is mounted and unmounted in it (`shared:N`).
+    /// The peer group with which it shares mounts and unmounts below it (`shared:N`).
     shared: Option<u64>,
-    /// Whether it follows a peer group (`master:N`).
+    /// Whether it receives mounts and unmounts from a peer group (`master:N`).
     follows: bool,
 }
 
-/// All mounts that this process sees, in the order in which they were made.
+/// Lists all mounts that this process sees, in the order in which they were made.
+///
+/// # Errors
+/// * [`Error::Descriptors`]: too many open files.
+/// * [`Error::Table`]: `/proc/self/mountinfo` can't be read for another reason.
 pub fn table() -> Result<Vec<Mounted>, Error> {
     let text = std::fs::read("/proc/self/mountinfo");
     let text = text.map_err(|source| match Errno::from_io_error(&source) {
@@ -336,37 +381,39 @@ fn lines(text: &[u8]) -> Vec<Mounted> {
     text.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }
 
-/// The tables of mounts of all processes that can be read, one for each namespace of mounts that
-/// `seen` lacks, each with a process in it.
+/// The tables of mounts of other processes: one for each mount namespace that is not in `seen`,
+/// with the ID of a process in it. Tables that can't be read are left out.
 fn tables(mut seen: BTreeSet<PathBuf>) -> impl Iterator<Item = (u32, Vec<u8>)> {
     std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(move |entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let namespace = std::fs::read_link(entry.path().join("ns/mnt")).ok()?;
-        // A process that ends meanwhile has none.
+        // A process that has ended meanwhile has no table.
         let table = seen.insert(namespace).then(|| std::fs::read(entry.path().join("mountinfo")).ok());
         Some((pid, table.flatten()?))
     })
 }
 
-/// What a process runs. It chooses that name itself, so control characters are escaped.
+/// The name of the program that a process runs.
+///
+/// A process can choose this name, so control characters are escaped.
 pub fn program(pid: u32) -> String {
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     String::from_utf8_lossy(name.trim_ascii_end()).escape_default().to_string()
 }
 
-/// Processes with a mount of this device, one for each namespace of mounts, and what they run:
-/// at most `most` of them.
+/// Processes that have a mount of this device, one for each mount namespace, with the names of
+/// their programs. At most `most` entries.
 pub(crate) fn seen_by(device: &str, most: usize) -> Vec<(u32, String)> {
     let has = |table: &[u8]| lines(table).iter().any(|mount| mount.device == device);
     let users = tables(BTreeSet::new()).filter(|(_, table)| has(table));
     users.map(|(pid, _)| (pid, program(pid))).take(most).collect()
 }
 
-/// A table of mounts in which our mounts are found by their device.
+/// A table of mounts, with an index of our mounts by device.
 #[derive(Debug, Default)]
 struct Table {
     rows: BTreeMap<u64, Row>,
-    /// Numbers of our mounts, in their order.
+    /// The IDs of our mounts, in the order of the table.
     ours: BTreeMap<String, Vec<u64>>,
 }
 
@@ -382,8 +429,8 @@ impl Table {
         table
     }
 
-    /// The mounts of a device that is ours, each with the mount that it is in, as far as that is
-    /// known.
+    /// The mounts of one of our devices, each with the mount that holds its mountpoint. Mounts
+    /// without a known parent are left out.
     fn of(&self, device: &str) -> impl DoubleEndedIterator<Item = (&Row, &Row)> {
         self.ours.get(device).into_iter().flatten().filter_map(|id| {
             let row = self.rows.get(id)?;
@@ -392,25 +439,29 @@ impl Table {
     }
 }
 
-/// Where our file systems are mounted, in all namespaces of mounts that can be read, at one moment.
+/// Where our file systems are mounted, in all mount namespaces that this process can read, at one
+/// moment.
 ///
 /// # Theory
-/// To unmount a place here unmounts it in another namespace, too, if the mount that it is in shares
-/// a peer group with ours, or follows one, and has it at the same directory. On a machine with
-/// systemd, most services have copies of that kind. [`Places::keeper`] names only what surely
-/// stays. Of the rest, the unmount itself shows whether it stays.
+/// An unmount here propagates to another namespace under two conditions. The parent mount there
+/// shares a peer group with ours, or receives from one. And both mountpoints are the same
+/// directory. On a machine with systemd, most services have copies of that kind.
+///
+/// `Places::keeper` names only mounts that certainly stay. For the rest, only the unmount itself
+/// shows whether they stay.
 #[derive(Debug)]
 pub struct Places {
     own: Table,
-    /// Each with a process.
+    /// The tables of other namespaces, each with a process in it.
     foreign: Vec<(u32, Table)>,
 }
 
 impl Places {
-    /// Reads the tables.
+    /// Reads the tables of mounts.
     ///
     /// # Errors
-    /// [`Error::Table`] if the table of this process can't be read.
+    /// [`Error::Table`]: the table of this process can't be read. Tables of other processes that
+    /// can't be read are left out.
     pub fn read() -> Result<Self, Error> {
         let seen = std::fs::read_link("/proc/self/ns/mnt").into_iter().collect();
         let own = std::fs::read("/proc/self/mountinfo").map_err(|source| Error::Table { source })?;
@@ -419,16 +470,19 @@ impl Places {
         Ok(Self { own: Table::read(&own), foreign })
     }
 
-    /// The mounts of a device, in words: where this process sees them, and a process of each other
-    /// namespace that has some; at most `most`.
+    /// Descriptions of the mounts of a device, at most `most`.
+    ///
+    /// Mounts that this process sees are named by path, those in other namespaces by a process.
     pub(crate) fn holders(&self, device: &str, most: usize) -> Vec<String> {
         let own = self.own.of(device).map(|(row, _)| at(&row.mount.target));
         let foreign = self.foreign.iter().filter(|(_, table)| table.of(device).next().is_some());
         own.chain(foreign.map(|(pid, _)| process(*pid))).take(most).collect()
     }
 
-    /// The mounts of a part of a device, from a folder of it on, in words, as [`Places::holders`];
-    /// not that of the whole.
+    /// Descriptions of the mounts of a part of a device: of `folder`, or of a folder below it.
+    ///
+    /// Mounts of the whole file system are left out. The entries are as those of
+    /// [`Places::holders`].
     pub(crate) fn bound(&self, device: &str, folder: &Path, most: usize) -> Vec<String> {
         let part = |row: &Row| row.root.starts_with(folder) && row.root != Path::new("/");
         let own = self.own.of(device).filter(|(row, _)| part(row)).map(|(row, _)| at(&row.mount.target));
@@ -437,8 +491,10 @@ impl Places {
         own.chain(foreign.map(|(pid, _)| process(*pid))).take(most).collect()
     }
 
-    /// What keeps a file system mounted when it is unmounted at `target`: a mountpoint that this
-    /// process sees, or a process in another namespace. `None` if it may go everywhere.
+    /// What keeps a file system mounted after an unmount at `target`.
+    ///
+    /// That is a mountpoint that this process sees, or a process in another namespace. `None` if
+    /// the unmount may remove all mounts.
     pub(crate) fn keeper(&self, device: &str, target: &Path) -> Option<String> {
         let (own, above) = self.own.of(device).rfind(|(row, _)| row.mount.target == target)?;
         let stays = |(row, parent): &(&Row, &Row)| !may_go((own, above), (row, parent));
@@ -459,8 +515,8 @@ pub(crate) fn process(pid: u32) -> String {
     format!("{} (pid {pid})", program(pid))
 }
 
-/// Whether to unmount `own` may unmount another mount of its device, each given with the mount that
-/// it is in.
+/// Whether an unmount of `own` may propagate to `other`. Each comes with the mount that holds its
+/// mountpoint.
 fn may_go((own, above): (&Row, &Row), (other, parent): (&Row, &Row)) -> bool {
     let hears = above.shared.is_some() && (parent.shared == above.shared || parent.follows);
     let place = |row: &Row, parent: &Row| {
@@ -475,7 +531,7 @@ fn parse_line(line: &[u8]) -> Option<Mounted> {
     parse_row(line).map(|row| row.mount)
 }
 
-/// `id parent major:minor root target options tags... - type source super-options`
+/// Parses `id parent major:minor root target options tags... - type source super-options`.
 fn parse_row(line: &[u8]) -> Option<Row> {
     let mut words = line.split(|&byte| byte == b' ');
     let id = number(words.next()?)?;
@@ -509,7 +565,7 @@ fn number(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// Undoes the table's `\ooo` for space, tab, newline and backslash.
+/// Decodes the table's octal escapes (`\ooo`) of space, tab, newline and backslash.
 fn unescape(word: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -522,21 +578,31 @@ fn unescape(word: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Asks a mount whether anybody serves it, past the kernel's cache. A mount whose daemon died says `ENOTCONN`.
+/// Reads the attributes of `target` from the daemon that serves it, not from the kernel's cache.
+///
+/// # Errors
+/// Any errno of statx(2). `ENOTCONN`: the daemon that served the mount is gone.
 pub fn probe(target: &Path) -> Result<rustix::fs::Statx, Errno> {
     let flags = AtFlags::NO_AUTOMOUNT | AtFlags::STATX_FORCE_SYNC;
     rustix::fs::statx(CWD, target, flags, StatxFlags::BASIC_STATS)
 }
 
-/// The device number of what is mounted at (or holds) a path, without asking the daemon that serves
-/// it.
+/// The device number of the file system at a path, without a request to the daemon that serves it.
+///
+/// A symbolic link at the end of the path is not followed.
+///
+/// # Errors
+/// Any errno of statx(2): `ENOENT` if there is no such path, `EACCES` if a folder denies access.
 pub fn device_at(path: &Path) -> Result<(u32, u32), Errno> {
     let flags = AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW;
     let stat = rustix::fs::statx(CWD, path, flags, StatxFlags::BASIC_STATS)?;
     Ok((stat.stx_dev_major, stat.stx_dev_minor))
 }
 
-/// The same of the nearest folder above a path, or of the path, that can be looked at.
+/// The device number at a path, or at the nearest folder above it that this process can access.
+///
+/// # Errors
+/// Any errno of statx(2) on a folder above, except `ENOENT` and `EACCES`.
 pub fn device_around(path: &Path) -> Result<(u32, u32), Errno> {
     let mut seen = Err(Errno::NOENT);
     for at in path.ancestors() {
@@ -548,7 +614,10 @@ pub fn device_around(path: &Path) -> Result<(u32, u32), Errno> {
     seen
 }
 
-/// Our mounts (of this user), the last made first, whether anybody serves them or not.
+/// Lists our mounts that this user made, the newest first. Mounts without a daemon are among them.
+///
+/// # Errors
+/// Those of [`table`].
 pub fn ours() -> Result<Vec<Mounted>, Error> {
     let user = rustix::process::geteuid().as_raw();
     let mut found = table()?;
@@ -557,15 +626,18 @@ pub fn ours() -> Result<Vec<Mounted>, Error> {
     Ok(found)
 }
 
-/// Whether nobody serves a mount of ours any more.
+/// Whether the daemon that served this mount is gone.
 ///
-/// One that is served by another daemon answers this question; one whose daemon hangs makes it wait, so ask off the main path.
+/// If another daemon serves it, that daemon answers. If the daemon hangs, this call waits. So call
+/// it from a thread of its own.
 pub fn is_orphan(target: &Path) -> bool {
     matches!(probe(target), Err(Errno::NOTCONN))
 }
 
-/// Raises the kernel's readahead on a mount, which it sets to 128 KiB whatever a file system asks for. Only root may,
-/// and without it reads are merely smaller, so failure is no error.
+/// Raises the kernel's readahead on a mount.
+///
+/// The kernel sets it to 128 KiB, whatever a file system requests. Only root may raise it. Without
+/// it reads are only smaller, so a failure is no error.
 pub fn raise_readahead(major: u32, minor: u32, bytes: u32) {
     let knob = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
     if let Err(error) = std::fs::write(&knob, (bytes / 1024).to_string()) {
@@ -573,7 +645,10 @@ pub fn raise_readahead(major: u32, minor: u32, bytes: u32) {
     }
 }
 
-/// Whether `path` is a place where something is mounted, by the table.
+/// Whether something is mounted at `path`, by the table of mounts.
+///
+/// # Errors
+/// Those of [`table`].
 pub fn is_mounted(path: &Path) -> Result<bool, Error> {
     Ok(table()?.iter().any(|mount| mount.target.as_os_str().as_bytes() == path.as_os_str().as_bytes()))
 }

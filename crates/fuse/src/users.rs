@@ -1,21 +1,28 @@
-//! Who uses a file system.
+//! The processes and loop devices that use a file system.
 //!
 //! # Theory
-//! `/proc` leads to the files of each process: what it has open or mapped, where it is, what it
-//! watches (`inotify`), which of its sockets have a name. The kernel answers from what it knows, so
-//! that nothing waits for a file system that hangs.
+//! `/proc` shows the files of each process:
 //!
-//! What has a mount of its own is known by its device and by the number of that mount: a copy of it
-//! in another namespace of mounts doesn't keep it, unless both are unmounted together. So copies
-//! are looked at where nothing else is found. What is nested has the device of the mount
-//! around it, so that its files are told by their inode numbers, which begin with the dataset's, or
-//! by their paths.
+//! * open and mapped files;
+//! * its working directory, root directory and program;
+//! * files that it watches (`inotify`);
+//! * sockets with a name in the file system.
 //!
-//! Watches keep what is nested, and no mount.
+//! The kernel answers from memory, so nothing waits for a file system that hangs.
+//!
+//! A file system with a mount of its own is identified by its device and its mount ID. A copy of
+//! the mount in another mount namespace doesn't keep ours busy, unless one unmount removes both. So
+//! users of copies count only where there are no others.
+//!
+//! A nested file system has the device of the mount around it. Its files are identified by their
+//! inode numbers, which begin with the dataset's object number, or by their paths.
+//!
+//! A watch keeps a nested file system busy, but not a mount.
 //!
 //! # Absent
-//! Processes that this one may not look at: of others, for a user. Threads that have a working
-//! directory of their own. Sockets that got their names by relative paths.
+//! * Processes that this one may not inspect: for a user, those of other users.
+//! * Threads with a working directory of their own.
+//! * Sockets bound to a relative path.
 
 use crate::nested::OBJECT_BITS;
 use crate::place::look_through;
@@ -29,18 +36,19 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Files of one process that are looked at.
+/// How many open files of one process are inspected.
 const FILES_MAX: usize = 1 << 16;
-/// Bytes of what `/proc` says of a process's maps, of what it watches, or of the sockets with
-/// names.
+/// How many bytes are read of one file in `/proc`: the maps or watches of a process, or the list of
+/// Unix sockets.
 const TEXT_MAX: u64 = 4 << 20;
-/// How long it is looked for.
+/// How long one search may take.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How the files of a file system are told from those of others on its device.
+/// What distinguishes the files of a file system from others on its device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Which {
-    /// All are its own. They are reached through the mount of this number, where that is known.
+    /// Nothing: all files of the device are its own. If this mount ID is known, the files must be
+    /// reached through that mount.
     Mount(Option<u64>),
     /// It is nested, and its dataset has this object number.
     Dataset(u64),
@@ -48,30 +56,33 @@ pub(crate) enum Which {
 
 /// The files of a file system.
 pub(crate) struct Files<'a> {
-    /// The device of the mount that they are in.
+    /// The device of the mount that holds them.
     pub(crate) device: (u32, u32),
     pub(crate) which: Which,
-    /// Where it is mounted.
+    /// Where the file system is mounted.
     pub(crate) target: &'a Path,
 }
 
-/// What the kernel says of a file.
+/// What the kernel shows of a file.
 struct Seen<'a> {
     device: (u32, u32),
     ino: u64,
-    /// The number of the mount through which it is reached.
+    /// The ID of the mount through which the file is reached.
     mount: Option<u64>,
     path: &'a Path,
 }
 
 impl Files<'_> {
-    /// Processes that use one of them, and their programs: at most `most`.
+    /// Processes that use one of the files, with the names of their programs. At most `most`
+    /// entries.
     pub(crate) fn users(&self, most: usize) -> Vec<(u32, String)> {
         self.pids().map(|pid| (pid, program(pid))).take(most).collect()
     }
 
-    /// What uses one of them, in words: processes and loop devices, at most `most`. `asker`, who
-    /// wants it unmounted, is left out unless nothing else does; so is this process.
+    /// Descriptions of what uses one of the files: processes and loop devices, at most `most`.
+    ///
+    /// `asker` is the process that requests the unmount. It is left out unless it is the only user.
+    /// This process is left out likewise.
     pub(crate) fn holders(&self, most: usize, asker: Option<u32>) -> Vec<String> {
         let mut asks = false;
         let others = self.pids().filter(|pid| {
@@ -89,7 +100,8 @@ impl Files<'_> {
         found
     }
 
-    /// That this process has one open, in words: a device of a pool, say.
+    /// A description of this process, if it has one of the files open: a device of a pool, for
+    /// example.
     fn own(&self) -> Option<String> {
         let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
         let link = open.map(|entry| entry.path()).find(|link| self.has_link(link))?;
@@ -128,12 +140,12 @@ impl Files<'_> {
         seen.device == self.device && its
     }
 
-    /// Whether a link of `/proc` leads to one.
+    /// Whether a link in `/proc` leads to one of the files.
     fn has_link(&self, link: &Path) -> bool {
         self.link(link).unwrap_or(false)
     }
 
-    /// The same; `None` where it leads can't be told.
+    /// As [`Files::has_link`]. `None` if the target can't be determined.
     fn link(&self, link: &Path) -> Option<bool> {
         let stat = look_through(link).ok()?;
         let path = fs::read_link(link).unwrap_or_default();
@@ -142,8 +154,10 @@ impl Files<'_> {
         Some(self.has(&Seen { device, ino: stat.stx_ino, mount, path: &path }))
     }
 
-    /// Whether a line of the maps of a process, which is `at` in `/proc`, is of one:
-    /// `from-to mode offset major:minor inode path`.
+    /// Whether a line in the maps of a process is for one of the files. `at` is the process's
+    /// folder in `/proc`.
+    ///
+    /// Format: `from-to mode offset major:minor inode path`.
     fn maps(&self, at: &Path, line: &[u8]) -> bool {
         let parse = || {
             let line = std::str::from_utf8(line).ok()?;
@@ -152,10 +166,10 @@ impl Files<'_> {
             let (major, minor) = words.nth(2)?.split_once(':')?;
             let device = (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
             let ino = words.next()?.parse().ok()?;
-            // A path has blanks as they are.
+            // A path may contain blanks, so it is the rest of the line.
             let path = line.find('/').map_or("", |at| &line[at..]);
             let its = self.has(&Seen { device, ino, mount: None, path: Path::new(path) });
-            // Only root may follow that link, and learn by which mount the file was reached.
+            // Only root may follow this link, and learn through which mount the file was opened.
             let [from, to] = [from, to].map(|number| number.trim_start_matches('0'));
             let link = || self.link(&at.join("map_files").join(format!("{from}-{to}")));
             Some(its && link().unwrap_or(true))
@@ -163,7 +177,7 @@ impl Files<'_> {
         parse().unwrap_or(false)
     }
 
-    /// Whether an open file is an `inotify` instance that watches one.
+    /// Whether an open file is an `inotify` instance that watches one of the files.
     fn watched(&self, link: &Path) -> bool {
         if matches!(self.which, Which::Mount(_))
             || !fs::read_link(link).is_ok_and(|to| to.as_os_str().as_bytes().ends_with(b"inotify"))
@@ -177,7 +191,8 @@ impl Files<'_> {
         String::from_utf8_lossy(&about).lines().any(|line| self.watch(line) == Some(true))
     }
 
-    /// The same of a line about it: `inotify wd:1 ino:HEX sdev:HEX …`, with 20 bits of minor.
+    /// As [`Files::watched`], for one line of its description: `inotify wd:1 ino:HEX sdev:HEX …`.
+    /// The minor device number has 20 bits.
     fn watch(&self, line: &str) -> Option<bool> {
         let word = |key: &str| {
             let found = line.split(' ').find_map(|word| word.strip_prefix(key))?;
@@ -188,15 +203,16 @@ impl Files<'_> {
         Some(self.has(&Seen { device, ino, mount: None, path: Path::new("") }))
     }
 
-    /// The sockets that have names in it, by the table of those:
-    /// `number: references protocol flags type state inode path`.
+    /// The inode numbers of sockets with a name in the file system.
+    ///
+    /// Format of the table: `number: references protocol flags type state inode path`.
     fn sockets(&self, table: &[u8]) -> BTreeSet<u64> {
         let parse = |line: &[u8]| {
             let line = line.trim_ascii();
             let at = line.windows(2).position(|two| two == b" /")? + 1;
             let mut words = std::str::from_utf8(&line[..at]).ok()?.split_ascii_whitespace();
             let inode = words.nth(6)?;
-            // Else that blank is in another name, which is no path.
+            // If a word follows, the blank was part of an abstract name, which is not a path.
             let is_path = words.next().is_none();
             let path = PathBuf::from(OsString::from_vec(line[at..].to_vec()));
             (is_path && path.starts_with(self.target)).then(|| inode.parse().ok())?
@@ -204,7 +220,7 @@ impl Files<'_> {
         table.split(|byte| *byte == b'\n').filter_map(parse).collect()
     }
 
-    /// Loop devices over files in it, which no process has open.
+    /// Loop devices over files in the file system. No process has these files open.
     fn loops(&self) -> impl Iterator<Item = String> {
         let disks = fs::read_dir("/sys/block").into_iter().flatten().flatten();
         disks.filter_map(|disk| {
@@ -229,7 +245,7 @@ fn is_socket(link: &Path, sockets: &BTreeSet<u64>) -> bool {
 fn text(path: &Path) -> Vec<u8> {
     let mut text = Vec::new();
     let read = fs::File::open(path).and_then(|file| file.take(TEXT_MAX).read_to_end(&mut text));
-    // A process that ends meanwhile, or that is another user's.
+    // A process that has ended meanwhile, or another user's.
     if read.is_err() { Vec::new() } else { text }
 }
 
@@ -237,8 +253,8 @@ fn text(path: &Path) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Goal: a map and a watch are of a file system if they are on its device, and have its numbers
-    /// or its path.
+    /// Goal: a map or watch counts if it is on the device of the file system, and its inode number
+    /// or path is in it.
     #[test]
     fn lines_are_told_apart() {
         let files = Files { device: (0, 0x1_2f), which: Which::Dataset(70), target: Path::new("/m/a b") };
@@ -261,8 +277,7 @@ mod tests {
         assert_eq!(files.watch("pos: 0"), None);
     }
 
-    /// Goal: what has a mount is told by its device, and by the number of the mount where that is
-    /// known.
+    /// Goal: a mount is identified by its device, and by the mount ID where that is known.
     #[test]
     fn mounts_are_told_apart() {
         let of = |device, mount| Seen { device, ino: 3, mount, path: Path::new("/elsewhere/f") };
@@ -281,8 +296,8 @@ mod tests {
         }
     }
 
-    /// Goal: sockets with names in a file system are found in the table, whatever their names are;
-    /// those elsewhere, and those without names, are not.
+    /// Goal: the list of sockets yields those with a name in the file system, whatever the name,
+    /// and no others.
     #[test]
     fn sockets_have_names() {
         let table = b"Num       RefCount Protocol Flags    Type St Inode Path\n\

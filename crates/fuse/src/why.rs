@@ -1,11 +1,12 @@
-//! Why a mount failed, and what to do: what the system's one word for it doesn't say.
+//! Causes of failed mounts, and what to do about them.
 //!
 //! # Theory
-//! `EPERM` of mount(2) has a dozen causes. Which it is, this process sees by what it may do: its capabilities,
-//! its user namespace, and what `fusermount3` said and is. What can't be told apart is named as one of two.
+//! `EPERM` of mount(2) has a dozen causes. This process finds the cause by its capabilities, its
+//! user namespace, and the message and mode of `fusermount3`. If two causes can't be distinguished,
+//! the text names both.
 //!
 //! # Absent
-//! Failures that the system's words explain: those have no advice here.
+//! Failures that the kernel's text explains have no advice here.
 
 use crate::error::Error;
 use rustix::io::Errno;
@@ -14,17 +15,17 @@ use rustix::thread::{CapabilitySet, capabilities, capability_is_in_bounding_set,
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// What works without any mount.
+/// What works without a mount.
 const WITHOUT: &str = "without a mount, `poolhouse ls`, `poolhouse cp` and `poolhouse serve` with NBD work";
-/// What is in the way where no program gets more privileges than the one that runs it.
+/// The advice where no program can gain privileges.
 const CONFINED: &str = "this process may gain no privileges (no_new_privs, as in bubblewrap or with \
     `--security-opt no-new-privileges`), so fusermount3 doesn't run as root: mount outside, or as root in a namespace \
     (`unshare -rm`); without a mount, `poolhouse ls`, `poolhouse cp` and `poolhouse serve` with NBD work";
-/// What is in the way of all programs of a container.
+/// The advice where no program of a container can mount.
 const BARRED: &str = "no program here may mount, since the container's capabilities lack CAP_SYS_ADMIN: start it \
     with `--cap-add SYS_ADMIN --device /dev/fuse` (Docker also wants `--security-opt apparmor=unconfined`), or run in \
     `unshare -rm`; without a mount, `poolhouse ls`, `poolhouse cp` and `poolhouse serve` with NBD work";
-/// The number of the user namespace that the machine begins with (`PROC_USER_INIT_INO`).
+/// The inode number of the initial user namespace (`PROC_USER_INIT_INO`).
 const FIRST_NAMESPACE: u64 = 0xEFFF_FFFD;
 
 /// What this process may do, as far as mounts depend on it.
@@ -34,20 +35,21 @@ pub struct Means {
     pub is_root: bool,
     /// Whether it has the capability to mount (`CAP_SYS_ADMIN`).
     pub may_administer: bool,
-    /// Whether no program that it runs can get that capability, set-user-id programs included: the
-    /// bounding set lacks it, as in containers.
+    /// Whether no program that it runs can gain that capability.
+    ///
+    /// This includes set-user-ID programs. The bounding set lacks the capability, as in containers.
     pub barred: bool,
-    /// What the kernel says to the first step of a mount, which changes nothing (`fsopen`).
+    /// The errno of the first step of a mount (`fsopen`), which changes nothing.
     pub refusal: Option<Errno>,
-    /// Whether no program that it runs gets more privileges than it has (`no_new_privs`).
+    /// Whether no program that it runs can gain privileges (`no_new_privs`).
     pub confined: bool,
-    /// Whether it is in a user namespace of its own; no where that can't be told.
+    /// Whether it is in a user namespace other than the initial one. False if that is unknown.
     pub namespace: bool,
-    /// Whether `/proc` is there, by which mounts are made and found.
+    /// Whether `/proc` is mounted. Mounts are made and found through it.
     pub proc: bool,
-    /// Whether `/dev/fuse` is there.
+    /// Whether `/dev/fuse` exists.
     pub device: bool,
-    /// `fusermount3`, and whether it is set to run as root.
+    /// The path of `fusermount3`, and whether it is set to run as root.
     pub helper: Option<(PathBuf, bool)>,
 }
 
@@ -78,7 +80,8 @@ impl Means {
         }
     }
 
-    /// What keeps this process from mounting by itself, and what to do; `None` if nothing that is known before it tries.
+    /// What keeps this process from mounting by itself, and what to do. `None` if nothing is known
+    /// before it tries.
     pub fn obstacle(&self) -> Option<String> {
         if !self.proc {
             return Some(
@@ -105,12 +108,12 @@ impl Means {
         }
     }
 
-    /// Why the system refused a mount that nothing seemed to forbid.
+    /// The cause of `EPERM` or `EACCES` from mount(2).
     fn forbidden(&self) -> String {
         self.obstacle().unwrap_or_else(|| self.filtered())
     }
 
-    /// What is in the way of one who has the capability.
+    /// The cause if this process has the capability to mount.
     fn filtered(&self) -> String {
         if self.namespace {
             return format!(
@@ -124,7 +127,7 @@ impl Means {
         )
     }
 
-    /// Why `fusermount3` refused, by its words.
+    /// The cause by the message of `fusermount3`. `None` if the message explains itself.
     fn refused(&self, message: &str) -> Option<String> {
         let has = |words: &str| message.contains(words);
         if has("too many FUSE filesystems") {
@@ -156,7 +159,7 @@ impl Means {
         }
         match &self.helper {
             _ if self.confined => Some(CONFINED.into()),
-            // In a namespace the owner may be no user at all, and the bit of no effect.
+            // In a user namespace the file's owner may be unmapped, and the mode has no effect.
             Some((file, false)) if !self.namespace => {
                 Some(format!("fusermount3 isn't set to run as root: `chmod u+s {}`, as root", file.display()))
             }
@@ -170,7 +173,7 @@ impl Means {
 }
 
 impl Error {
-    /// What kept a mount from being made, and what to do about it, where the system's words don't say it.
+    /// The cause of a failed mount and what to do, where the kernel's text doesn't say it.
     pub fn advice(&self) -> Option<String> {
         self.advice_to(&Means::of_this())
     }

@@ -1,33 +1,44 @@
-//! The threads that serve mounts: a fixed number, shared by any number of mounts.
+//! The threads that serve mounts: a fixed number for any number of mounts.
 //!
 //! # Theory
-//! A thread and a buffer for each mount would cost thousands of threads and gigabytes of address space on a pool with
-//! thousands of file systems, most of them idle. So the devices of all mounts hang on one `epoll` instance, and a few
-//! workers wait there. A device is armed for one wake-up at a time: the worker that takes it reads one request, arms
-//! it again, and only then does the work, so that another request of the same mount wakes another worker while nobody
-//! is woken for nothing. Having answered, it reads on as long as there is something to read.
+//! A pool may have thousands of file systems, most of them idle. A thread and a buffer for each
+//! mount would cost thousands of threads and gigabytes of address space. So the devices of all
+//! mounts are on one `epoll` instance, and a few workers wait there.
 //!
-//! What a request costs is mostly sleeping and waking up. A program that does one thing after another asks its next question a few microseconds after
-//! it was answered. So where one thread has asked the last requests of a mount, the worker that answered waits for the next one without
-//! sleeping, for [`PATIENCE`] at most, and disarms the device meanwhile, so that nobody else is woken for it. Few may do so at a time, none on a
-//! machine with one processor, and who waited in vain a few times leaves it for a while. So it costs little where it doesn't help, and a mount is
-//! armed whenever nobody reads from it.
+//! A device is armed for one wake-up at a time. The worker that wakes reads one request and arms
+//! the device again; only then does it do the work. So another request of the same mount wakes
+//! another worker, and no worker wakes in vain. Having answered, it reads on while there are
+//! requests.
 //!
-//! A worker may block on a device of the pool. Pools therefore don't share workers: the daemon starts a set for each. Whoever makes something
-//! durable waits for certain, and the more wait at a time, the more one write of the log serves: so another worker takes the place of each that
-//! does ([`waits`]), up to [`MAX_WAITING`]. It ends when it has had nothing to do for a while.
+//! Most of the cost of a request is sleeping and waking up. A program that does one thing after
+//! another sends its next request a few microseconds after an answer. So if one thread has sent the
+//! last requests of a mount, the worker does not sleep. It polls for the next request, for
+//! `PATIENCE` at most.
+//!
+//! Meanwhile the device is disarmed, so that no other worker wakes for it. Only a few workers may
+//! poll at a time, and none on a machine with one processor. A worker that polled in vain a few
+//! times stops for a while. So polling costs little where it doesn't help. A mount is armed
+//! whenever no worker reads from it.
+//!
+//! A worker may block on a device of the pool. So pools don't share workers: the daemon starts a
+//! set for each.
+//!
+//! A worker that makes changes durable certainly waits, and the more wait at a time, the more one
+//! log write serves. So a spare worker takes the place of each that does (`waits`), up to
+//! `MAX_WAITING`. It ends when it has been idle for a while.
 //!
 //! # Life
-//! A mount is *served* from [`Workers::serve`] until the kernel says that it is gone (`ENODEV`: unmounted by us, by
-//! somebody's `umount`, or aborted). Then it has *ended*: its device closes and its tree is let go as soon as the last
-//! request under way is answered.
+//! A mount is *served* from `Workers::serve` until the kernel reports `ENODEV`: a process
+//! unmounted or aborted it. Then it has *ended*: its device closes and its tree is released once
+//! the last request in progress is answered.
 //!
-//! A mount can be *suspended* for a while: then nothing that its kernel asks is under way, and what it asks waits in its device, where it keeps no
-//! worker from other mounts.
+//! A mount can be *suspended* for a while. Then no request of it is in progress. New requests wait
+//! in its device, where they keep no worker from other mounts.
 //!
 //! # Locks
-//! The table of mounts is read for each request and written when a mount begins or ends; it isn't held during a
-//! request.
+//! The lock of the table of mounts is taken for reading once per request and for writing when a
+//! mount begins or ends. It is not held during a request. A mount's gate is held for reading during
+//! each of its requests.
 
 mod refused;
 
@@ -52,37 +63,38 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The number on `epoll` that says stop.
+/// The event on `epoll` that has the workers return.
 const STOP: u64 = 0;
 const ARMED: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 const DISARMED: EventFlags = EventFlags::ONESHOT;
-/// How many requests of one mount a worker answers before it looks for others.
+/// How many requests of one mount a worker answers before it serves others.
 const TURN: usize = 64;
-/// How many requests in a row one thread must have asked for it to be waited for.
+/// How many requests in a row one thread must have sent before a worker polls for the next.
 const STREAK: u32 = 16;
-/// How long it is waited for without sleeping.
+/// How long a worker polls.
 const PATIENCE: Duration = Duration::from_micros(30);
-/// How often in a row that may be in vain, before that many requests have to be asked first.
+/// How often in a row polling may be in vain. After that, `VAIN_STREAK` requests must come first.
 const VAIN_MAX: u32 = 4;
 const VAIN_STREAK: u32 = 256;
-/// How many workers may take the place of others that wait for something to be durable.
+/// How many spare workers may take the place of waiting ones.
 const MAX_WAITING: usize = 60;
-/// How long a worker that took another's place stays without anything to do.
+/// How long an idle spare worker stays.
 const LEISURE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
-/// How one thread's requests follow each other.
+/// How the requests of one thread follow each other.
 #[derive(Debug, Default)]
 struct Pace {
     thread: u32,
-    /// Requests of this thread since another's; below 0: so many more are wanted.
+    /// Requests of this thread since the last one of another. If negative: how many more must come
+    /// before the count begins.
     streak: i64,
     vain: u32,
 }
 
 impl Pace {
-    /// Notes a request, and says whether its thread alone asks.
+    /// Counts a request. Returns whether its thread alone sends requests.
     fn note(&mut self, thread: u32) -> bool {
-        // Of what the kernel asks by itself it names nobody.
+        // Requests of the kernel itself have thread 0, and interrupt no streak.
         if thread != self.thread && thread != 0 {
             (self.thread, self.streak) = (thread, self.streak.min(0));
         }
@@ -90,7 +102,7 @@ impl Pace {
         self.streak >= i64::from(STREAK)
     }
 
-    /// Notes whether the next request came while it was waited for.
+    /// Notes whether a request came during a poll.
     fn waited(&mut self, came: bool) {
         self.vain = if came { 0 } else { self.vain + 1 };
         if self.vain >= VAIN_MAX {
@@ -99,21 +111,21 @@ impl Pace {
     }
 }
 
-/// One mount as its workers see it.
+/// One mount, as its workers see it.
 struct Session {
     device: OwnedFd,
     tree: Arc<dyn Tree>,
     behaviour: Behaviour,
-    /// What the handshake added to that.
+    /// What the INIT handshake added to the behaviour.
     setxattr_ext: AtomicBool,
     pace: Mutex<Pace>,
-    /// Read for each request, and written while the mount is suspended.
+    /// Held for reading during each request, and for writing while the mount is suspended.
     gate: RwLock<()>,
-    /// Last, so that it tells when the others are gone.
+    /// The last field, so that it reports the end after the others are dropped.
     _end: End,
 }
 
-/// Tells that a mount has ended when it is dropped.
+/// Reports the end of a mount when it is dropped.
 struct End(Arc<Done>);
 
 impl Drop for End {
@@ -123,7 +135,7 @@ impl Drop for End {
     }
 }
 
-/// Tells when a mount has ended.
+/// Whether a mount has ended.
 #[derive(Default)]
 pub(crate) struct Done {
     ended: Mutex<bool>,
@@ -135,7 +147,7 @@ impl Done {
         *self.ended.lock()
     }
 
-    /// Waits until the mount's tree is let go.
+    /// Waits until the mount's tree is released.
     pub(crate) fn wait(&self) {
         let mut ended = self.ended.lock();
         while !*ended {
@@ -151,15 +163,15 @@ struct Shared {
     next_id: AtomicU64,
     refused: Refused,
     name: String,
-    /// Workers that may be waiting without sleeping, and are.
+    /// The most workers that may poll at a time, and how many do.
     hurry_max: usize,
     hurry: AtomicUsize,
-    /// Workers that wait for something to be durable, and those that took their places.
+    /// Workers that wait for durability, and the spare workers that took their places.
     waiting: AtomicUsize,
     spare: Mutex<Spare>,
 }
 
-/// Workers that took others' places.
+/// Spare workers.
 #[derive(Default)]
 struct Spare {
     count: usize,
@@ -167,7 +179,7 @@ struct Spare {
     closed: bool,
 }
 
-/// Where a worker reads and writes.
+/// The buffers of a worker.
 struct Desk {
     buf: Vec<u8>,
     out: Answer,
@@ -179,7 +191,7 @@ impl Desk {
     }
 }
 
-/// One of those who are counted, until dropped.
+/// One unit of a counter, until dropped.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl Drop for Counted<'_> {
@@ -188,7 +200,10 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Reads a request that is about to come; `EAGAIN` if it doesn't.
+/// Polls for a request.
+///
+/// # Errors
+/// `EAGAIN`: none came within [`PATIENCE`]. Besides, any errno of read(2).
 fn read_soon(device: &OwnedFd, buf: &mut [u8]) -> Result<usize, Errno> {
     let begun = Instant::now();
     loop {
@@ -199,21 +214,26 @@ fn read_soon(device: &OwnedFd, buf: &mut [u8]) -> Result<usize, Errno> {
     }
 }
 
-/// Whether answering means waiting until something is durable.
+/// Whether the answer waits until changes are durable.
 fn waits(opcode: u32) -> bool {
     matches!(opcode, op::FSYNC | op::FSYNCDIR | op::SYNCFS)
 }
 
-/// A set of threads that serve mounts. They end when this is dropped, with all mounts that they serve.
+/// A set of threads that serve mounts.
+///
+/// Dropping it ends the threads and the service of all their mounts.
 pub struct Workers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// Tells the kernel what to drop.
+    /// The thread that has the kernel drop cached data.
     teller: Option<JoinHandle<()>>,
 }
 
 impl Workers {
-    /// Starts `count` threads (at least one) with names that begin with `name`.
+    /// Starts `count` threads, at least one. Their names begin with `name`.
+    ///
+    /// # Errors
+    /// [`Error::Workers`]: the `epoll` instance, the eventfd or a thread can't be created.
     pub fn start(name: &str, count: usize) -> Result<Self, Error> {
         let failed =
             |operation| move |errno: Errno| Error::Workers { operation, source: std::io::Error::from(errno) };
@@ -252,7 +272,10 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Serves the mount behind `device`, which must not block, until it ends.
+    /// Serves the mount behind `device`, which must be non-blocking, until it ends.
+    ///
+    /// # Errors
+    /// [`Error::Workers`]: the device can't be added to the `epoll` instance.
     pub(crate) fn serve(
         &self,
         device: OwnedFd,
@@ -270,7 +293,7 @@ impl Workers {
             gate: RwLock::default(),
             _end: End(Arc::clone(&done)),
         });
-        // In the table before it can wake a worker.
+        // The mount must be in the table before it can wake a worker.
         self.shared.sessions.write().insert(id, Arc::clone(&session));
         if let Err(errno) = epoll::add(&self.shared.epoll, &session.device, EventData::new_u64(id), ARMED) {
             self.shared.sessions.write().remove(&id);
@@ -279,7 +302,7 @@ impl Workers {
         Ok((id, done))
     }
 
-    /// Does something while nothing that the kernel asks of a mount is under way.
+    /// Runs `work` while no request of a mount is in progress.
     pub(crate) fn suspended<R>(&self, id: u64, work: impl FnOnce() -> R) -> R {
         let Some(session) = self.shared.sessions.read().get(&id).cloned() else { return work() };
         let closed = session.gate.write();
@@ -289,7 +312,9 @@ impl Workers {
         done
     }
 
-    /// Has the kernel drop what it knows of a mount and is no longer so. Waits for requests of the mount, so that none may wait for it.
+    /// Has the kernel drop cached data of a mount that are no longer true.
+    ///
+    /// This waits for requests of the mount, so no request may wait for the caller.
     pub(crate) fn tell(&self, id: u64, stale: &[Stale]) {
         let _telling = self.shared.refused.telling();
         let Some(session) = self.shared.sessions.read().get(&id).cloned() else { return };
@@ -305,41 +330,45 @@ impl Workers {
         }
     }
 
-    /// Has the kernel drop what it knows of a file of a mount; whether it knew the file. As
-    /// [`Workers::tell`], this waits for requests of the mount.
+    /// Has the kernel drop all that it has cached of a file. Returns whether the kernel knew the
+    /// file.
+    ///
+    /// This waits for requests of the mount, as [`Workers::tell`] does.
     pub(crate) fn drop_file(&self, id: u64, node: Node) -> bool {
         let _telling = self.shared.refused.telling();
         let Some(session) = self.shared.sessions.read().get(&id).cloned() else { return false };
         let told = rustix::io::write(&session.device, &drop_pages(nodeid_of(&*session.tree, node)));
-        // Where that is not known, the kernel may have it.
+        // If another error hides that, the kernel may know the file.
         !matches!(told, Err(Errno::NOENT | Errno::NODEV))
     }
 
-    /// Stops serving a mount: when the requests under way are answered the device closes, and whoever still uses the
-    /// mount gets `ENOTCONN`.
+    /// Ends the service of a mount.
+    ///
+    /// Its device closes once the requests in progress are answered. Processes that still use the
+    /// mount get `ENOTCONN`.
     pub(crate) fn abandon(&self, id: u64) {
         let _quiet = self.shared.refused.quiet();
         self.shared.end(id);
     }
 
-    /// Whether the kernel has no place left at which this is mounted.
+    /// Whether the kernel has the file system mounted nowhere any more.
     pub(crate) fn is_gone(&self, id: u64) -> bool {
         let Some(session) = self.shared.sessions.read().get(&id).cloned() else { return true };
         let mut device = [PollFd::new(&session.device, PollFlags::empty())];
-        // The kernel is asked, and does not wait.
+        // A poll without a timeout asks the kernel and does not wait.
         match poll(&mut device, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
             Ok(_) => device[0].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL),
             Err(_) => false,
         }
     }
 
-    /// Does something with the device of a mount that is served; `None` if it is over.
+    /// Calls `work` with the device of a mount. `None` if the mount is over.
     pub(crate) fn with_device<R>(&self, id: u64, work: impl FnOnce(&OwnedFd) -> R) -> Option<R> {
         let session = self.shared.sessions.read().get(&id).cloned()?;
         Some(work(&session.device))
     }
 
-    /// How many mounts are being served.
+    /// Number of mounts that are served.
     pub fn mounts(&self) -> usize {
         self.shared.sessions.read().len()
     }
@@ -348,11 +377,11 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         self.shared.refused.stop();
-        // First: the others serve what it waits for.
+        // This thread comes first, since the others serve the requests for which it waits.
         if self.teller.take().is_some_and(|teller| teller.join().is_err()) {
             tracing::error!("the thread that tells the kernel what to drop panicked");
         }
-        // Written once: an eventfd's counter is far from full.
+        // The counter of an eventfd takes 1 unless it is nearly full, and this is the only write.
         let written = rustix::io::write(&self.shared.stop, &1_u64.to_ne_bytes());
         assert!(written.is_ok(), "an eventfd takes a 1");
         let spare = {
@@ -369,7 +398,7 @@ impl Drop for Workers {
 }
 
 impl Shared {
-    /// Serves until told to stop, or until there was nothing to do for `leisure`.
+    /// Serves until the set is dropped, or until it was idle for `leisure`.
     fn work(self: &Arc<Self>, leisure: Option<&Timespec>) {
         let mut desk = Desk::new();
         loop {
@@ -387,18 +416,20 @@ impl Shared {
             if id == STOP {
                 return;
             }
-            // Gone: it ended while this wake-up was on its way.
+            // If it is missing, it ended while this wake-up was on its way.
             let Some(session) = self.sessions.read().get(&id).cloned() else { continue };
             self.turn(id, &session, &mut desk);
         }
     }
 
-    /// Answers requests of a mount until there is none. The device isn't armed when this begins, and is when it ends.
+    /// Answers requests of a mount until there are none.
+    ///
+    /// The device is disarmed at the start and armed at the end.
     fn turn(self: &Arc<Self>, id: u64, session: &Session, desk: &mut Desk) {
         let mut armed = false;
         let mut hurry = None;
         for _ in 0..TURN {
-            // Who suspended the mount arms it when he is done.
+            // The thread that suspended the mount arms the device when it is done.
             let Some(_open) = session.gate.try_read() else { return };
             let read = match hurry.take() {
                 None => rustix::io::read(&session.device, &mut *desk.buf),
@@ -418,7 +449,7 @@ impl Shared {
             }
             let len = match read {
                 Ok(len) => len,
-                // There is none; or the caller was interrupted before we got its request.
+                // There is none, or the caller was interrupted before the request was read.
                 Err(Errno::AGAIN | Errno::NOENT | Errno::INTR) => return,
                 Err(errno) => {
                     tracing::warn!(id, %errno, "reading a FUSE request failed");
@@ -449,14 +480,14 @@ impl Shared {
         }
     }
 
-    /// The right to wait without sleeping, if not too many have it.
+    /// Permission to poll, if not too many workers do.
     fn hurry(&self) -> Option<Counted<'_>> {
         let more = |n: usize| (n < self.hurry_max).then(|| n + 1);
         let taken = self.hurry.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         taken.is_ok().then(|| Counted(&self.hurry))
     }
 
-    /// Sees to it that another serves while this worker waits for something to be durable.
+    /// Counts this worker as waiting for durability, and starts a spare worker if one is needed.
     fn leave_place(self: &Arc<Self>) -> Counted<'_> {
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed) + 1;
         let place = Counted(&self.waiting);
@@ -482,7 +513,7 @@ impl Shared {
 
     fn watch(&self, id: u64, session: &Session, flags: EventFlags) {
         if let Err(errno) = epoll::modify(&self.epoll, &session.device, EventData::new_u64(id), flags) {
-            // Already taken off: somebody abandoned the mount.
+            // It was removed already: another thread ended the mount.
             tracing::debug!(id, %errno, "a mount is no longer watched");
         }
     }
@@ -496,7 +527,12 @@ impl Shared {
 }
 
 impl Session {
-    /// Tells the kernel something. That it doesn't know what it is about, or that the mount is gone, is as good.
+    /// Sends a notification to the kernel.
+    ///
+    /// If the kernel doesn't know the file, or the mount is gone, nothing is left to do.
+    ///
+    /// # Errors
+    /// Any other errno of write(2).
     fn notify(&self, message: &[u8]) -> Result<(), Errno> {
         match rustix::io::write(&self.device, message) {
             Ok(_) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
@@ -504,7 +540,7 @@ impl Session {
         }
     }
 
-    /// Answers a request, and says whether the kernel has pages now that are not the file's.
+    /// Answers a request. Returns whether the kernel now has pages that differ from the file.
     fn answer(&self, request: &Request<'_>, out: &mut Answer) -> bool {
         out.clear();
         if request.head.opcode == op::INIT {

@@ -1,11 +1,12 @@
-//! Requests: taken apart, checked, and done on a disk.
+//! Requests: decoded, checked, and run on a disk.
 //!
 //! # Theory
-//! A request is done whole by one thread, which makes its reply. What a client may ask for is bounded before anything is allocated: data by
-//! [`PAYLOAD_MAX`], extents by [`EXTENTS_MAX`]; what has no data may be as long as the export.
+//! One thread runs a request as a whole and makes its reply. Before any memory is allocated, the
+//! size of a request is checked: data against [`PAYLOAD_MAX`], extents against [`EXTENTS_MAX`]. A
+//! request without data may be as long as the export.
 //!
-//! Runs of zeroes in what was read are sent as holes, wherever they come from: a look at the bytes is cheaper than a walk down the block tree, and can't be
-//! at odds with them.
+//! Runs of zeros in data that were read are sent as holes, wherever they come from. To check the
+//! bytes is cheaper than to walk the block tree, and can't contradict the data.
 
 use crate::abi::{REQUEST_MAGIC, RequestHead, cmd, cmd_flag, state};
 use crate::disk::Disk;
@@ -14,35 +15,37 @@ use crate::reply::Reply;
 use dmu::Extent;
 use zerocopy::FromBytes;
 
-/// Most bytes that are read or written by one request.
+/// The most bytes that one request may read or write.
 pub const PAYLOAD_MAX: u32 = 32 << 20;
-/// Most extents in one reply; the client asks on from there.
+/// The most extents in one reply. The client continues after the last.
 pub const EXTENTS_MAX: usize = 4096;
-/// Runs of zeroes are told in units of at least so many bytes: a head for each costs more than a few zeroes.
+/// The smallest run of zeros that is sent as a hole, in bytes. The header of a hole costs more than
+/// a few zeros.
 const ZERO_UNIT: usize = 4096;
-/// How much is zeroed or read ahead at a time, bytes.
+/// How many bytes are zeroed or prefetched at a time.
 const STEP: u32 = 1 << 20;
 
 /// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// One of [`cmd`], or something unknown.
+    /// One of [`cmd`], or an unknown command.
     pub command: u16,
-    /// Some of [`cmd_flag`], or something unknown.
+    /// Some of [`cmd_flag`], or unknown flags.
     pub flags: u16,
-    /// What its answer is known by.
+    /// Identifies the answer.
     pub cookie: u64,
-    /// First byte.
+    /// The first byte of the range.
     pub offset: u64,
-    /// Bytes.
+    /// Length of the range in bytes.
     pub len: u32,
 }
 
-/// Bytes of a request's head.
+/// Size of a request's header in bytes.
 pub const REQUEST_LEN: usize = size_of::<RequestHead>();
 
 impl Request {
-    /// Takes a head apart; `None` if it is none: then nobody knows where the next begins.
+    /// Decodes a header. `None` if it has the wrong magic number: then the next request can't be
+    /// found.
     pub fn decode(bytes: &[u8; REQUEST_LEN]) -> Option<Request> {
         let head = RequestHead::read_from_bytes(bytes).ok()?;
         (head.magic.get() == REQUEST_MAGIC).then(|| Request {
@@ -54,12 +57,12 @@ impl Request {
         })
     }
 
-    /// Bytes that follow the head.
+    /// Number of bytes that follow the header.
     pub fn payload(&self) -> u32 {
         if self.command == cmd::WRITE { self.len } else { 0 }
     }
 
-    /// Bytes of memory that it may need until its reply is sent, about.
+    /// About how many bytes of memory it needs until its reply is sent.
     pub fn cost(&self) -> u32 {
         const LEAST: u32 = 4096;
         match self.command {
@@ -74,7 +77,7 @@ impl Request {
         matches!(self.command, cmd::WRITE | cmd::TRIM | cmd::WRITE_ZEROES)
     }
 
-    /// Flags that its command knows.
+    /// The flags that its command allows.
     fn known_flags(&self) -> u16 {
         cmd_flag::FUA
             | match self.command {
@@ -90,18 +93,20 @@ impl Request {
     }
 }
 
-/// What was negotiated on a connection.
+/// The result of the negotiation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mode {
-    /// Replies are structured.
+    /// Whether replies are structured.
     pub structured: bool,
-    /// The context `base:allocation` was chosen.
+    /// Whether the client selected the context `base:allocation`.
     pub status: bool,
-    /// Its client was told that it can't write.
+    /// Whether the client was told that the export is read-only.
     pub read_only: bool,
 }
 
-/// Does a request, whose payload is all there, and makes its reply. `gone` says whether anybody still waits for it.
+/// Runs a request with its complete payload, and makes the reply.
+///
+/// An error becomes a reply with its [`crate::Code`]. `gone` tells whether the client is gone.
 pub fn run(disk: &dyn Disk, mode: Mode, request: &Request, payload: &[u8], gone: &dyn Fn() -> bool) -> Reply {
     match done(disk, mode, request, payload, gone) {
         Ok(reply) => reply,
@@ -193,11 +198,12 @@ fn read(disk: &dyn Disk, mode: Mode, request: &Request) -> Result<Reply> {
     Ok(Reply::read(request.cookie, request.offset, data, &extents))
 }
 
-/// The ends of runs of zeroes and of data, in units of `unit` bytes of the export.
+/// The ends of runs of zeros and of data, where `true` means zeros. The units are `unit` bytes of
+/// the export.
 fn zeroes(data: &[u8], offset: u64, unit: usize) -> Vec<(usize, bool)> {
     let mut extents: Vec<(usize, bool)> = Vec::new();
     let mut start = 0;
-    // The first unit may be cut off.
+    // The first unit may be incomplete.
     let mut end = unit - (offset % unit as u64) as usize;
     while start < data.len() {
         end = end.min(data.len());
@@ -218,7 +224,8 @@ fn is_zero(bytes: &[u8]) -> bool {
         && bytes[words..].iter().fold(tail, |all, byte| all | byte) == 0
 }
 
-/// A hint: blocks that it covers in part stay as they are, since zeroing these would mean reading them.
+/// Frees the whole blocks of a range. The rest of the range stays, since to zero it the blocks
+/// would have to be read. A client must expect that from a trim.
 fn trim(disk: &dyn Disk, offset: u64, len: u64) -> Result<()> {
     let block = u64::from(disk.block_size());
     let start = offset.next_multiple_of(block);
@@ -240,14 +247,14 @@ fn zero(disk: &dyn Disk, request: &Request, gone: &dyn Fn() -> bool) -> Result<(
     steps(request, gone, |offset, len| disk.write(offset, &zeroes[..len]))
 }
 
-/// Reads what a client is about to ask for. More than a request could read is not read ahead.
+/// Prefetches a range that a client is about to read, up to the size of one read.
 fn cache(disk: &dyn Disk, request: &Request, gone: &dyn Fn() -> bool) -> Result<()> {
     let mut data = vec![0; request.len.min(STEP) as usize];
     let request = Request { len: request.len.min(PAYLOAD_MAX), ..*request };
     steps(&request, gone, |offset, len| disk.read(offset, &mut data[..len]))
 }
 
-/// Goes through a range, as long as somebody waits for it.
+/// Runs `step` over a range, until the client is gone.
 fn steps(
     request: &Request,
     gone: &dyn Fn() -> bool,
@@ -277,7 +284,7 @@ fn status(disk: &dyn Disk, mode: Mode, request: &Request) -> Result<Reply> {
         let data = disk.next(at, Extent::Data)?.clamp(at, end);
         let (stop, state) = match data > at {
             true => (data, state::HOLE | state::ZERO),
-            // One that became a hole just now is told as data: that is always true enough.
+            // If it became a hole just now, it is reported as data, which is always allowed.
             false => (disk.next(at, Extent::Hole)?.clamp(at + 1, end), 0),
         };
         let len = u32::try_from(stop - at).expect("no longer than the request");

@@ -1,15 +1,27 @@
 //! One connection, from the first byte to the last.
 //!
 //! # Theory
-//! First client and server agree on an export, option by option, and before that on TLS if the listener wants it: then everything else is refused until the connection is encrypted. Then the client sends requests; each is given to the crew of its pool as soon as it is
-//! there, and answered when it is done, in whatever order that is. A task reads requests, another writes answers.
+//! First, client and server negotiate an export, option by option. If the listener requires TLS,
+//! they negotiate that before, and all other options are refused until the connection is encrypted.
 //!
-//! Every byte that comes is hostile. Memory is taken for a request before it is read, and given back when its answer has been sent: of a share that the
-//! connection has, and of a budget that all connections to a pool have together. Who keeps the others from that budget by sending or taking nothing is cut off.
+//! Then the client sends requests. Each goes to the worker pool as soon as it has been read, and
+//! its answer is sent when it is done, in any order. One task reads requests, another writes
+//! answers.
 //!
-//! # Life
-//! *Haggling*, within a time for each option; *serving*, as long as the client likes; *ending*, when it disconnects, breaks the rules or goes away, when
-//! the export goes, or when the server does: then nothing more is read, and what was begun is finished and answered. The export is let go last.
+//! Every byte from the client is hostile. Memory is reserved for a request before it is read, and
+//! released when its answer has been sent. It comes from a share of the connection, and from a
+//! budget that all connections to a pool have in common. A client that keeps others from the budget
+//! by sending or receiving nothing is disconnected.
+//!
+//! The connection is in one of three states, in this order:
+//!
+//! | state | until |
+//! |---|---|
+//! | negotiation | an export is chosen; each option has a time limit |
+//! | transmission | the client disconnects or breaks the protocol; the export or server ends |
+//! | ending | the requests in progress are done and answered; no more are read |
+//!
+//! The export is released last.
 
 use crate::abi::{BASE_ALLOCATION, INIT_MAGIC, OPTION_MAGIC, OptionHead, cmd, handshake, opt, rep};
 use crate::command::{self, Mode, PAYLOAD_MAX, REQUEST_LEN, Request};
@@ -28,28 +40,30 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 use zerocopy::FromBytes;
 
-/// How long a client may take for the greeting, and between options: people type these.
+/// How long a client may take for the greeting, and between options. People type options by hand.
 const OPTION_TIME: Duration = Duration::from_secs(60);
-/// How long a pool may take to open an export, or tell about it, before the client hears that it does not.
+/// How long a pool may take to open or describe an export before the client gets an error.
 const OPEN_TIME: Duration = Duration::from_secs(60);
-/// How long a pool may take to say which exports it has, before it is left out of the list.
+/// How long a pool may take to list its exports before the list leaves them out.
 const LIST_TIME: Duration = Duration::from_secs(5);
-/// How long nothing may move while others wait for memory.
+/// How long a transfer may stand still while other connections wait for memory.
 const STALL: Duration = Duration::from_secs(10);
 /// How long the last answers may take when the server ends the connection.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-/// Requests of a connection that are under way at a time.
+/// The most requests of a connection in progress.
 const IN_FLIGHT: usize = 128;
-/// Bytes that they may need.
+/// The most bytes that these may need.
 const SHARE: usize = 2 * PAYLOAD_MAX as usize;
-/// Bytes that requests of all connections to a pool may need.
+/// The most bytes that the requests of all connections to a pool may need.
 const BUDGET: usize = 8 * PAYLOAD_MAX as usize;
-/// Answers that are sent together.
+/// The most answers that are sent together.
 const BATCH: usize = 32;
-/// Bytes of an option that is too long, and is passed over.
+/// The longest option that is skipped, in bytes. A longer one ends the connection.
 const SKIP_MAX: u64 = 1 << 20;
 
-/// What all connections to a pool share. Pools share nothing, so that one whose devices hang leaves the others their memory.
+/// What all connections to a pool share.
+///
+/// Pools share nothing. So a pool with devices that hang leaves the others their memory.
 pub(crate) struct Shared {
     budget: Arc<Semaphore>,
 }
@@ -67,36 +81,36 @@ impl Shared {
     }
 }
 
-/// Why a connection ended before its client said so.
+/// Why a connection ended without a disconnect by its client.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Ended {
-    /// The system.
+    /// A system call failed, or the client closed the connection.
     #[error("the connection broke")]
     Broken(#[from] std::io::Error),
-    /// Nothing came in time.
+    /// The client sent or received nothing in time.
     #[error("the client was silent for too long")]
     Silent,
-    /// It broke the rules so that the next message can't be found.
+    /// The client broke the protocol, so the next message can't be found.
     #[error("the client broke the protocol: {0}")]
     Rules(&'static str),
-    /// What could only be refused by ending.
+    /// An error for which the protocol has no answer.
     #[error(transparent)]
     Refused(#[from] Error),
-    /// The export goes, or the server.
+    /// The export or the server ends.
     #[error("the server ends the connection")]
     Over,
 }
 
 type Result<T> = std::result::Result<T, Ended>;
 
-/// What was agreed on.
+/// The result of the negotiation.
 struct Agreed {
     lease: Lease,
     volumes: Arc<Volumes>,
     mode: Mode,
 }
 
-/// Serves a connection to its end, encrypted where certificates are given.
+/// Serves a connection to its end. With `tls`, it must be encrypted.
 pub(crate) async fn serve<R, W>(
     reader: R,
     mut writer: W,
@@ -122,7 +136,7 @@ where
         () = is_true(ending.clone()) => return Err(Ended::Over),
     };
     let Some(zeroes) = zeroes else { return Ok(()) };
-    // What was sent in clear behind the option could be anybody's.
+    // Bytes in the clear after STARTTLS may come from an attacker.
     if !reader.buffer().is_empty() {
         return Err(Ended::Rules("bytes between STARTTLS and its answer"));
     }
@@ -144,7 +158,7 @@ fn buffered<R: AsyncRead>(reader: R) -> BufReader<R> {
     BufReader::with_capacity(16 << 10, reader)
 }
 
-/// Serves what was agreed on, if anything was.
+/// Serves requests, if an export was chosen.
 async fn requests<R, W>(
     reader: R,
     writer: W,
@@ -158,19 +172,21 @@ where
     let Some(Agreed { lease, volumes, mode }) = agreed else { return Ok(()) };
     let lease = Arc::new(lease);
     let (ended, writer) = transmit(reader, writer, &volumes, Arc::clone(&lease), mode, ending).await;
-    // Closing may wait for a device. A client that has seen the end of its connection finds the volume free.
+    // Closing may wait for a device. It comes first, so that the volume is free once the client
+    // sees the end of the connection.
     volumes.crew().run(move || drop(lease)).await;
     if let Some(mut writer) = writer {
-        // So that under TLS the end is known to be ours. Who does not take it is gone.
+        // Under TLS, the shutdown shows the client that the server ended the connection. A client
+        // that doesn't read it is gone.
         drop(timeout(LAST_WORDS, writer.shutdown()).await);
     }
     ended
 }
 
-/// Waits until it is so.
+/// Waits until the value is true.
 async fn is_true(mut watched: watch::Receiver<bool>) {
     if watched.wait_for(|is| *is).await.is_err() {
-        // Whoever could say so is gone without having said it.
+        // The sender is gone and never set it.
         std::future::pending::<()>().await;
     }
 }
@@ -184,10 +200,10 @@ struct Haggle<'a, R, W> {
     reader: &'a mut R,
     writer: &'a mut W,
     exports: &'a dyn Exports,
-    /// The connection is encrypted.
+    /// Whether the connection is encrypted.
     secure: bool,
     structured: bool,
-    /// The export of which the context was chosen.
+    /// The export for which the client selected the metadata context.
     chosen: Option<String>,
 }
 
@@ -201,7 +217,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Haggle<'a, R, W> {
         self.agree(zeroes).await
     }
 
-    /// Greets; whether the oldest answer ends in zeroes.
+    /// Sends the greeting. Returns whether the answer to `NBD_OPT_EXPORT_NAME` ends in zeros.
     async fn greet(&mut self) -> Result<bool> {
         let flags = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
         let hello =
@@ -214,7 +230,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Haggle<'a, R, W> {
         Ok(said & u32::from(handshake::NO_ZEROES) == 0)
     }
 
-    /// The next option that makes sense.
+    /// Reads the next valid option, and refuses invalid ones.
     async fn wish(&mut self) -> Result<(u32, Wish)> {
         loop {
             let mut head = [0; size_of::<OptionHead>()];
@@ -239,7 +255,10 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Haggle<'a, R, W> {
         }
     }
 
-    /// Greets, and refuses everything until the connection is to be encrypted; whether the oldest answer ends in zeroes. `None` if the client ends.
+    /// Sends the greeting, and refuses all options until STARTTLS.
+    ///
+    /// Returns whether the answer to `NBD_OPT_EXPORT_NAME` ends in zeros. `None` if the client
+    /// aborts.
     async fn until_secure(&mut self) -> Result<Option<bool>> {
         let zeroes = self.greet().await?;
         loop {
@@ -253,7 +272,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Haggle<'a, R, W> {
                     self.say(&answer(option, rep::ACK, b"")).await?;
                     return Ok(None);
                 }
-                // There is no answer that says no.
+                // `NBD_OPT_EXPORT_NAME` has no answer for an error.
                 _ if option == opt::EXPORT_NAME => return Err(Ended::Rules("an export without TLS")),
                 _ => self.refuse(option, rep::ERR_TLS_REQD, "TLS first").await?,
             }
@@ -287,7 +306,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Haggle<'a, R, W> {
         }
     }
 
-    /// What comes with an option; `None` if it was too long, and has been passed over.
+    /// Reads the data of an option. `None` if it was too long and has been skipped.
     async fn data(&mut self, len: u32) -> Result<Option<Vec<u8>>> {
         if len > OPTION_MAX {
             if u64::from(len) > SKIP_MAX {
@@ -346,12 +365,12 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Haggle<'a, R, W> {
         self.say(&out).await
     }
 
-    /// Where an export is, if it may be asked for here.
+    /// Finds an export, if this listener offers it.
     fn find(&self, name: &str) -> std::result::Result<Offer, Error> {
         self.exports.find(name).ok_or_else(|| Error::NoExport { name: name.to_owned() })
     }
 
-    /// What is told of an export.
+    /// Describes an export.
     async fn about(&self, name: &str) -> std::result::Result<About, Error> {
         let offer = self.find(name)?;
         let (volumes, about) = (Arc::clone(&offer.volumes), offer.name.clone());
@@ -407,7 +426,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Haggle<'a, R, W> {
     async fn go(&mut self, option: u32, choice: Choice, zeroes: bool) -> Result<Option<Agreed>> {
         let (lease, offer, about) = match self.open(&choice).await {
             Ok(opened) => opened,
-            // There is no answer that says no.
+            // `NBD_OPT_EXPORT_NAME` has no answer for an error.
             Err(error) if option == opt::EXPORT_NAME => return Err(error.into()),
             Err(error) => return self.refuse_for(option, &error).await.map(|()| None),
         };
@@ -437,7 +456,12 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Haggle<'a, R, W> {
     }
 }
 
-/// Has a pool's crew do something for a client who is told if it takes too long. What comes of it then is let go.
+/// Runs a job on a pool's workers, with a time limit.
+///
+/// After the limit the client gets an error, and the result of the job is dropped.
+///
+/// # Errors
+/// [`Error::Busy`]: the limit passed, or the job could not run. Besides, those of the job.
 async fn in_time<T: Send + 'static>(
     offer: &Offer,
     name: &str,
@@ -453,7 +477,7 @@ async fn in_time<T: Send + 'static>(
     }
 }
 
-/// The exports of a pool; none if it does not say in time.
+/// The names of a pool's exports. Empty if the pool fails or takes too long.
 async fn names_of(pool: &Arc<Volumes>) -> Vec<String> {
     let asked = Arc::clone(pool);
     match timeout(LIST_TIME, pool.crew().run(move || asked.names())).await {
@@ -469,13 +493,13 @@ async fn names_of(pool: &Arc<Volumes>) -> Vec<String> {
     }
 }
 
-/// An error with its causes.
+/// An error with its causes, as text.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut said = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
         let text = cause.to_string();
-        // Transparent errors say what their source says.
+        // The text of a transparent error is that of its source.
         if !said.ends_with(&text) {
             said = format!("{said}: {text}");
         }
@@ -491,13 +515,13 @@ struct Held {
     _budget: OwnedSemaphorePermit,
 }
 
-/// An answer that is to be sent.
+/// An answer to send.
 struct Outgoing {
     reply: Reply,
     _held: Held,
 }
 
-/// One connection's requests.
+/// The requests of one connection.
 struct Requests<'a> {
     volumes: &'a Volumes,
     lease: Arc<Lease>,
@@ -509,7 +533,8 @@ struct Requests<'a> {
     answers: mpsc::UnboundedSender<Outgoing>,
 }
 
-/// Serves requests to their end; with what they were answered by, which is still to be closed, if that can be had.
+/// Serves requests until the connection ends. Returns the writer, which the caller has to close, if
+/// it is still usable.
 async fn transmit<R, W>(
     mut reader: R,
     writer: W,
@@ -541,7 +566,7 @@ where
         ended = requests.read(&mut reader) => ended,
         () = is_true(over) => Err(Ended::Over),
         () = is_true(ending) => Err(Ended::Over),
-        // Answers can't be sent any more.
+        // Answers can no longer be sent.
         sent = &mut writing => {
             gone.store(true, Ordering::Relaxed);
             finish(&requests.into_slots()).await;
@@ -554,7 +579,7 @@ where
     };
     let slots = requests.into_slots();
     if ended.is_err() {
-        // Who went away, or is sent away, does not wait for what takes long.
+        // A client that is gone, or is disconnected, does not wait for long operations.
         gone.store(true, Ordering::Relaxed);
         if timeout(LAST_WORDS, finish(&slots)).await.is_err() {
             writing.abort();
@@ -569,7 +594,7 @@ where
 }
 
 impl Requests<'_> {
-    /// Reads requests and gives them to the crew, until the client disconnects.
+    /// Reads requests and passes them to the workers, until the client disconnects.
     async fn read<R: AsyncRead + Unpin>(&self, reader: &mut R) -> Result<()> {
         loop {
             let mut head = [0; REQUEST_LEN];
@@ -589,13 +614,13 @@ impl Requests<'_> {
                 let gone = || gone.load(Ordering::Relaxed);
                 let reply = command::run(lease.disk(), mode, &request, &payload, &gone);
                 drop(lease);
-                // If nobody takes it, its client is gone.
+                // If there is no receiver, the client is gone.
                 drop(answers.send(Outgoing { reply, _held: held }));
             });
         }
     }
 
-    /// Takes what a request needs, as soon as it is there.
+    /// Waits for the memory that a request needs, and reserves it.
     async fn hold(&self, request: &Request) -> Held {
         let cost = request.cost();
         let take = async |from: &Arc<Semaphore>, n| {
@@ -620,21 +645,21 @@ impl Requests<'_> {
         Ok(payload)
     }
 
-    /// No request is read any more; what those that were read hold.
+    /// Ends the reading of requests. Returns the slots that requests in progress hold.
     ///
-    /// This drops the sender of answers. An answer that comes in the moment in which the receiver
-    /// goes stays in the channel until the last sender is gone, with the slot that it holds.
+    /// This drops the sender of answers. An answer that comes just as the receiver is dropped stays
+    /// in the channel, with its slot, until the last sender is gone.
     fn into_slots(self) -> Arc<Semaphore> {
         self.slots
     }
 }
 
-/// Waits until nothing is under way, and every answer is sent, or can't be.
+/// Waits until no request is in progress, and each answer is sent or can't be sent.
 async fn finish(slots: &Semaphore) {
     drop(slots.acquire_many(IN_FLIGHT as u32).await.expect("it is never closed"));
 }
 
-/// Sends answers, as long as there may be more, and gives back what it sends by.
+/// Sends answers while there may be more. Returns the writer.
 async fn send<W: AsyncWrite + Unpin>(
     mut writer: W,
     mut waiting: mpsc::UnboundedReceiver<Outgoing>,
@@ -653,7 +678,7 @@ async fn send<W: AsyncWrite + Unpin>(
             }
         }
         drop(slices);
-        // What was sent may still lie in a buffer of TLS, where it holds what it was made with.
+        // Sent bytes may still be in a buffer of TLS. Their memory counts until they are flushed.
         loop {
             match timeout(STALL, writer.flush()).await {
                 Ok(flushed) => break flushed?,

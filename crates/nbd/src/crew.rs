@@ -1,11 +1,14 @@
-//! Threads that do what may block, for one pool.
+//! A worker pool for jobs that may block, one for each ZFS pool.
 //!
 //! # Theory
-//! Sockets are watched by one thread, which never waits for a device; each pool has a crew that does. Pools share no crew, so that one whose devices hang
-//! keeps nobody else waiting. Hands come when there is work that nobody is free for, up to a number, and leave when there has been none for a while.
+//! One thread serves the sockets, and must never wait for a device; the workers do. ZFS pools don't
+//! share workers, so that a pool with devices that hang delays no other.
+//!
+//! A worker starts when there is a job and no idle worker, up to a limit. A worker ends after it
+//! was idle for a while.
 //!
 //! # Locks
-//! The queue's lock is held to put and take work, never while it is done.
+//! The lock of the queue is held to add and remove jobs, never while a job runs.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -13,12 +16,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long a thread waits for work before it ends.
+/// How long an idle worker waits for a job before it ends.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The threads of a pool.
+/// The worker pool of a ZFS pool.
 pub struct Crew(Arc<Inner>);
 
 struct Inner {
@@ -37,14 +40,17 @@ struct Queue {
 }
 
 impl Crew {
-    /// Up to `most` threads, with names that begin with `name`. None yet.
+    /// Makes a pool of up to `most` workers, with names that begin with `name`. None is started
+    /// yet.
     pub fn new(name: &str, most: usize) -> Crew {
         let inner =
             Inner { name: name.to_owned(), most: most.max(1), queue: Mutex::default(), work: Condvar::new() };
         Crew(Arc::new(inner))
     }
 
-    /// Has something done by whoever is free next.
+    /// Queues a job for the next idle worker.
+    ///
+    /// If no worker exists and none can be started, the job is dropped without being run.
     pub fn spawn(&self, job: impl FnOnce() + Send + 'static) {
         let mut queue = self.0.queue.lock();
         queue.jobs.push_back(Box::new(job));
@@ -62,18 +68,19 @@ impl Crew {
             let mut queue = self.0.queue.lock();
             queue.hands -= 1;
             tracing::error!(%error, hands = queue.hands, "a thread can't be started");
-            // Somebody is there, or nobody ever will be: then the job is dropped, and who waits for it hears of that.
+            // Other workers will do the job. If there are none, it is dropped, and [`Crew::run`]
+            // returns `None`.
             if queue.hands == 0 {
                 queue.jobs.clear();
             }
         }
     }
 
-    /// Has something done, and says what came of it: `None` if it could not be done.
+    /// Runs a job and returns its result. `None` if the job could not run, or panicked.
     pub async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let (done, wait) = oneshot::channel();
         self.spawn(move || {
-            // Nobody waits any more: what came of it is dropped here.
+            // If the caller no longer waits, the result is dropped here.
             drop(done.send(job()));
         });
         wait.await.ok()
@@ -87,7 +94,7 @@ impl Drop for Crew {
     }
 }
 
-/// Counts a thread out when a job panics.
+/// Uncounts a worker when a job panics.
 struct Leave<'a>(&'a Inner);
 
 impl Drop for Leave<'_> {
@@ -119,7 +126,7 @@ impl Inner {
                 break;
             }
         }
-        // Under the lock, so that nobody puts a job that waits for this thread.
+        // Under the lock, so that no thread queues a job for this worker in between.
         queue.hands -= 1;
     }
 }

@@ -1,42 +1,66 @@
-//! What a door serves: bytes by number.
+//! The interface between the protocol and an export.
 
 use crate::error::Result;
 use dmu::Extent;
 
 /// An open export.
 ///
-/// Every method may be called by several threads at once, and may block on devices. Ranges lie within [`Disk::size`] as it was a moment ago: the
+/// Several threads may call each method at once, and each call may block on devices. The caller has
+/// checked that a range lies within [`Disk::size`]. The size may have changed since, so the
 /// implementation checks again.
+///
+/// # Errors
+/// For a volume, each method returns [`Error::Volume`](crate::Error::Volume), with:
+///
+/// * [`zvol::Error::PastEnd`]: the range ends past the end, since the volume became smaller.
+/// * [`zvol::Error::Dmu`]: a block can't be read or is damaged.
+///
+/// The methods that change the volume also return:
+///
+/// * [`zvol::Error::ReadOnly`]: the volume was not opened for writing.
+/// * [`zvol::Error::NoSpace`]: the pool has no free space left.
+/// * [`zvol::Error::Quota`]: a quota is exhausted.
+/// * [`zvol::Error::Stopped`]: the pool has stopped writing.
 pub trait Disk: Send + Sync {
-    /// Bytes in it, now.
+    /// The present size in bytes.
     fn size(&self) -> u64;
-    /// Bytes of the blocks that it is made of, a power of two: what is best read and written.
+    /// The size of its blocks in bytes, a power of two. Reads and writes of whole blocks are
+    /// fastest.
     fn block_size(&self) -> u32;
-    /// Whether it can't be written, now.
+    /// Whether it is read-only at present.
     fn is_read_only(&self) -> bool;
-    /// Fills `buf` from byte `offset` on.
+    /// Fills `buf` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// A byte that can't be read fails all of it.
+    /// [Those of all methods](Disk#errors). One byte that can't be read fails the whole read.
+    ///
+    /// OpenZFS: `zvol_read`.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
-    /// Writes all of `data`.
+    /// Writes all of `data` at `offset`.
     ///
     /// # Errors
-    /// Some of it may be written then.
+    /// [Those of changes](Disk#errors). Some of the data may have been written.
+    ///
+    /// OpenZFS: `zvol_write`.
     fn write(&self, offset: u64, data: &[u8]) -> Result<()>;
-    /// Makes a range read as zeroes, and gives its room back.
+    /// Makes a range read as zeros, and frees its space.
     ///
     /// # Errors
-    /// As writing.
+    /// [Those of changes](Disk#errors). Part of the range may have been zeroed.
+    ///
+    /// OpenZFS: `zvol_discard`.
     fn punch(&self, offset: u64, len: u64) -> Result<()>;
-    /// Makes every change that was finished before the call durable, whoever made it.
+    /// Makes all changes durable that were complete before the call, by any connection.
     ///
     /// # Errors
-    /// They may be lost then.
+    /// [`zvol::Error::Stopped`], in [`Error::Volume`](crate::Error::Volume): the pool has stopped
+    /// writing, and the changes may be lost.
     fn flush(&self) -> Result<()>;
-    /// The first byte from `offset` on that lies in such an extent; the size if there is none.
+    /// Finds the first byte at or after `offset` that is in an extent of this kind.
+    ///
+    /// Returns the size if there is none.
     ///
     /// # Errors
-    /// As reading.
+    /// [Those of all methods](Disk#errors).
     fn next(&self, offset: u64, want: Extent) -> Result<u64>;
 }

@@ -1,101 +1,105 @@
-//! Why something failed, and how a client is told.
+//! Errors, and their codes in the protocol.
 
 use std::sync::Arc;
 
-/// Failure of an operation on an export, or of the door itself.
+/// Failure of an operation on an export, or of the server itself.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// No export of this name is offered here.
     #[error("no export {name}")]
     NoExport {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
-    /// The export is a volume that somebody else has, or its pool is going.
+    /// The export can't be opened now.
+    ///
+    /// Another user has the volume, or the pool is being exported.
     #[error("{name} is in use, or about to go")]
     Busy {
-        /// The export.
+        /// The name of the export.
         name: String,
     },
-    /// The range passes the end.
+    /// The range ends past the end of the export.
     #[error("{len} bytes at {offset} pass the end of an export of {size} bytes")]
     PastEnd {
-        /// First byte.
+        /// The first byte of the range.
         offset: u64,
-        /// Bytes.
+        /// Length of the range in bytes.
         len: u64,
-        /// The export's size.
+        /// Size of the export in bytes.
         size: u64,
     },
-    /// The export can't be written.
+    /// The export is read-only.
     #[error("the export is read-only")]
     ReadOnly,
-    /// A request that makes no sense: an unknown command or flag, a length that can't be.
+    /// The request is invalid: it has an unknown command or flag, or an impossible length.
     #[error("the request makes no sense: {why}")]
     BadRequest {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// More than one answer may hold.
+    /// A read is longer than one answer may be.
     #[error("{len} bytes are more than a request may ask for")]
     TooLong {
-        /// Bytes.
+        /// Length of the read in bytes.
         len: u64,
     },
-    /// Zeroing would not be quicker than writing.
+    /// Zeroing would not be faster than a write of zeros, and the client wants it only if it is.
     #[error("zeroes that take room are not quicker than data")]
     NotFast,
-    /// The volume.
+    /// The volume failed.
     #[error(transparent)]
     Volume(#[from] zvol::Error),
-    /// The volume could not be opened.
+    /// The volume could not be opened, or its dataset could not be read.
     #[error("{name} can't be opened")]
     Open {
-        /// The export.
+        /// The name of the export.
         name: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Arc<poolhouse::Error>,
     },
-    /// The certificates of a listener.
+    /// The certificates of a listener can't be used.
     #[error("cannot use certificates")]
     Tls(#[source] Arc<crate::tls::TlsError>),
-    /// The system refused something that the door needs.
+    /// A system call that the server needs failed.
     #[error("cannot {operation}")]
     System {
-        /// What.
+        /// The call, as a phrase.
         operation: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: Arc<std::io::Error>,
     },
 }
 
-/// A result of this room.
+/// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What a client is told of a failure (`NBD_E*`).
+/// The error codes of the protocol (`NBD_E*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Code {
-    /// Not permitted.
+    /// `NBD_EPERM`: not permitted.
     Perm = 1,
-    /// Reading or writing failed.
+    /// `NBD_EIO`: a read or write failed.
     Io = 5,
-    /// The request makes no sense.
+    /// `NBD_EINVAL`: the request is invalid.
     Inval = 22,
-    /// No room.
+    /// `NBD_ENOSPC`: no space is left.
     NoSpc = 28,
-    /// Too much at once.
+    /// `NBD_EOVERFLOW`: the request is too long.
     Overflow = 75,
-    /// Not quick enough.
+    /// `NBD_ENOTSUP`: the operation would not be fast.
     NotSup = 95,
-    /// The export is going.
+    /// `NBD_ESHUTDOWN`: the export is closing.
     Shutdown = 108,
 }
 
 impl Error {
-    /// What a client is told. Past the end there is no room for what is `written`, and what is read makes no sense.
+    /// The code that the client gets. `written` is whether the request is a write.
+    ///
+    /// A write past the end fails for lack of space. A read past the end is invalid.
     pub fn code(&self, written: bool) -> Code {
         let past_end = if written { Code::NoSpc } else { Code::Inval };
         match self {

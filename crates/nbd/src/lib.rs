@@ -1,12 +1,19 @@
-//! The NBD door: volumes of a pool as network block devices.
+//! The NBD front end: volumes of a pool as network block devices.
 //!
 //! # Theory
-//! A client connects to a listener ([`Server`]), agrees with it on an export by name ([`option`]), and sends requests ([`command`]) that are answered in
-//! any order. An export is a volume, or a snapshot of one, of a pool ([`Volumes`]), opened for the first connection and closed after the last; several connections
-//! share it, so that a flush on one covers all. Sockets belong to one thread, and what may block to a crew of threads for each pool ([`Crew`]).
+//! A client connects to a listener ([`Server`]), agrees with it on an export by name ([`option`]),
+//! and sends requests ([`command`]). The answers come in any order.
+//!
+//! An export is a volume of a pool, or a snapshot of one ([`Volumes`]). It is opened for the first
+//! connection and closed after the last. The connections of an export share it, so a flush on one
+//! covers all.
+//!
+//! One thread serves the sockets. Work that may block runs on a worker pool for each ZFS pool
+//! ([`Crew`]).
 //!
 //! # Absent
-//! Headers of more than 32 bits of length. Which volumes are offered where is the daemon's to say ([`Exports`]).
+//! Extended headers, with lengths of more than 32 bits. The daemon decides which volumes are
+//! offered where ([`Exports`]).
 //!
 //! # See
 //! `doc/proto.md` of the NBD project.

@@ -1,8 +1,9 @@
-//! Options, by which client and server agree before the first request.
+//! Options, by which client and server negotiate before the first request.
 //!
 //! # Theory
-//! What a client wishes is taken apart here, all of it checked against its length; who answers it is the connection. Each answer to an option is a list
-//! of messages of which the last is final.
+//! This module decodes the options of a client, and checks all of an option against its length. The
+//! connection decides on the answer. The answer to an option is a list of messages, of which the
+//! last is final.
 
 use crate::abi::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, OPTION_REPLY_MAGIC, OptionReply, STRING_MAX, flag, info, opt, rep,
@@ -10,55 +11,55 @@ use crate::abi::{
 use crate::command::PAYLOAD_MAX;
 use zerocopy::IntoBytes;
 
-/// Most bytes of an option that are read. Longer ones are passed over and refused.
+/// The longest option that is read, in bytes. A longer one is skipped and refused.
 pub const OPTION_MAX: u32 = 64 << 10;
 
-/// What a client wishes.
+/// An option of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wish {
-    /// To end.
+    /// `NBD_OPT_ABORT`: end the connection.
     Abort,
-    /// To know the exports.
+    /// `NBD_OPT_LIST`: list the exports.
     List,
-    /// To know, or to use, an export.
+    /// `NBD_OPT_INFO`, `NBD_OPT_GO` or `NBD_OPT_EXPORT_NAME`: describe or use an export.
     Choose(Choice),
-    /// Structured replies.
+    /// `NBD_OPT_STRUCTURED_REPLY`: use structured replies.
     Structured,
-    /// To know, or to use, metadata contexts of an export.
+    /// `NBD_OPT_LIST_META_CONTEXT` or `NBD_OPT_SET_META_CONTEXT`: list or select metadata contexts.
     Contexts(Contexts),
-    /// An encrypted connection.
+    /// `NBD_OPT_STARTTLS`: encrypt the connection.
     Secure,
-    /// Something that is not known here.
+    /// An option that this server doesn't know.
     Unknown,
 }
 
-/// An export that is to be told about, or used.
+/// The export to describe or use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// Its name.
+    /// The name of the export.
     pub name: String,
-    /// Use it.
+    /// Whether to use the export, rather than only describe it.
     pub go: bool,
-    /// What is asked for by number beside the export's size ([`info`]).
+    /// The information that the client requests besides the size, as numbers of [`info`].
     pub infos: Vec<u16>,
 }
 
-/// Metadata contexts.
+/// The metadata contexts to list or select.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contexts {
-    /// Of this export.
+    /// The name of the export.
     pub name: String,
-    /// Use them.
+    /// Whether to select the contexts, rather than only list them.
     pub set: bool,
     /// Whether `base:allocation` is among them.
     pub allocation: bool,
 }
 
-/// An option that makes no sense.
+/// An invalid option, with the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Invalid(pub &'static str);
 
-/// What is left of an option.
+/// The part of an option that is not yet decoded.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -97,15 +98,19 @@ fn text(bytes: &[u8]) -> Result<String, Invalid> {
 }
 
 impl Wish {
-    /// Takes an option apart.
+    /// Decodes an option.
     ///
     /// # Errors
-    /// It makes no sense.
+    /// [`Invalid`], in these cases:
+    ///
+    /// * The parts of the option don't fit its length.
+    /// * A string is not UTF-8, contains a NUL, or is longer than [`STRING_MAX`].
+    /// * The name of a metadata context has no namespace.
     pub fn parse(option: u32, data: &[u8]) -> Result<Wish, Invalid> {
         let mut rest = Rest(data);
         Ok(match option {
             opt::EXPORT_NAME => Wish::Choose(Choice { name: text(data)?, go: true, infos: Vec::new() }),
-            // What comes with it does not matter.
+            // Data of an abort are ignored.
             opt::ABORT => Wish::Abort,
             opt::LIST => {
                 rest.end()?;
@@ -130,7 +135,7 @@ impl Wish {
                 let set = option == opt::SET_META_CONTEXT;
                 let name = rest.string()?;
                 let count = rest.u32()?;
-                // Whoever asks for nothing by name is told of all that there is.
+                // A list without names means all contexts.
                 let mut allocation = count == 0 && !set;
                 for _ in 0..count {
                     let query = rest.string()?;
@@ -147,29 +152,29 @@ impl Wish {
     }
 }
 
-/// What a client is told of an export before it is used.
+/// The description of an export, before a client uses it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct About {
-    /// Its name, as it is listed.
+    /// The name, as in the list of exports.
     pub name: String,
-    /// Bytes in it.
+    /// Size in bytes.
     pub size: u64,
-    /// Bytes of its blocks.
+    /// Size of its blocks in bytes.
     pub block_size: u32,
-    /// It can't be written.
+    /// Whether it is read-only.
     pub read_only: bool,
-    /// What it is, for people.
+    /// A description for people.
     pub description: String,
 }
 
 impl About {
-    /// Its transmission flags.
+    /// The transmission flags.
     pub fn flags(&self, structured: bool) -> u16 {
         let always = flag::HAS_FLAGS
             | flag::SEND_FLUSH
             | flag::SEND_FUA
             | flag::SEND_CACHE
-            // Whatever connection a change came by, it is in one volume, and a flush is that volume's.
+            // All connections share one volume, and a flush covers the whole volume.
             | flag::CAN_MULTI_CONN;
         let written = match self.read_only {
             true => flag::READ_ONLY,
@@ -178,7 +183,7 @@ impl About {
         always | written | if structured { flag::SEND_DF } else { 0 }
     }
 
-    /// The answer to [`opt::EXPORT_NAME`].
+    /// The answer to [`opt::EXPORT_NAME`]. With `zeroes`, 124 zero bytes follow.
     pub fn old_style(&self, zeroes: bool, structured: bool) -> Vec<u8> {
         let mut out = self.size.to_be_bytes().to_vec();
         out.extend(self.flags(structured).to_be_bytes());
@@ -186,7 +191,7 @@ impl About {
         out
     }
 
-    /// The answer to [`opt::INFO`] and [`opt::GO`], but for its end.
+    /// The answer to [`opt::INFO`] and [`opt::GO`], without the final message.
     pub fn answer(&self, option: u32, structured: bool, infos: &[u16]) -> Vec<u8> {
         let mut out = Vec::new();
         let mut one = |kind: u16, body: &[u8]| {
@@ -209,7 +214,10 @@ impl About {
     }
 }
 
-/// A message that answers an option.
+/// One message of the answer to an option.
+///
+/// # Panics
+/// If the body has 4 GiB or more.
 pub fn answer(option: u32, reply: u32, body: &[u8]) -> Vec<u8> {
     let len = u32::try_from(body.len()).expect("answers are short");
     let head = OptionReply {
@@ -221,13 +229,16 @@ pub fn answer(option: u32, reply: u32, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// An entry of the list of exports.
+/// An entry in the list of exports.
+///
+/// # Panics
+/// If the name has 4 GiB or more.
 pub fn listed(name: &str) -> Vec<u8> {
     let len = u32::try_from(name.len()).expect("names are short");
     answer(opt::LIST, rep::SERVER, &[&len.to_be_bytes(), name.as_bytes()].concat())
 }
 
-/// The one metadata context. Its number means something only where it was chosen.
+/// The message that names the only metadata context. Its number is valid only if it was selected.
 pub fn context(option: u32) -> Vec<u8> {
     let id = if option == opt::SET_META_CONTEXT { BASE_ALLOCATION_ID } else { 0 };
     answer(option, rep::META_CONTEXT, &[&id.to_be_bytes(), BASE_ALLOCATION.as_bytes()].concat())

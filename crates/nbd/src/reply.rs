@@ -1,8 +1,8 @@
 //! Answers to requests, as bytes.
 //!
 //! # Theory
-//! A reply is a list of pieces that are written one after another: heads, which are made here, and ranges of the data, which stays where it was read
-//! to.
+//! A reply is a list of slices that are written one after another. They are headers, which this
+//! module makes, and ranges of the data, which stay in the buffer of the read.
 
 use crate::abi::{
     BASE_ALLOCATION_ID, ChunkHead, SIMPLE_REPLY_MAGIC, STRING_MAX, STRUCTURED_REPLY_MAGIC, SimpleReply, chunk,
@@ -12,7 +12,7 @@ use std::io::IoSlice;
 use std::ops::Range;
 use zerocopy::IntoBytes;
 
-/// An answer to one request.
+/// The answer to a request.
 #[derive(Debug, Default)]
 pub struct Reply {
     heads: Vec<u8>,
@@ -27,14 +27,14 @@ enum Piece {
 }
 
 impl Reply {
-    /// Success or failure without data, where replies are simple.
+    /// A simple reply without data: success or an error.
     pub fn simple(cookie: u64, error: Option<Code>) -> Reply {
         let mut reply = Reply::default();
         reply.simple_head(cookie, error);
         reply
     }
 
-    /// All that was read, where replies are simple.
+    /// A simple reply with all data of a read.
     pub fn simple_data(cookie: u64, data: Vec<u8>) -> Reply {
         let mut reply = Reply::default();
         reply.simple_head(cookie, None);
@@ -43,14 +43,14 @@ impl Reply {
         reply
     }
 
-    /// Success without data, where replies are structured.
+    /// A structured reply without data: success.
     pub fn done(cookie: u64) -> Reply {
         let mut reply = Reply::default();
         reply.chunk(cookie, chunk::DONE, chunk::NONE, 0);
         reply
     }
 
-    /// A failure, and why, where replies are structured.
+    /// A structured reply with an error and its text.
     pub fn error(cookie: u64, code: Code, why: &str) -> Reply {
         let mut end = why.len().min(STRING_MAX);
         while !why.is_char_boundary(end) {
@@ -66,7 +66,13 @@ impl Reply {
         reply
     }
 
-    /// What was read from byte `offset` on: runs of zeroes, and data between them, of which `extents` has the ends in order.
+    /// A structured reply with the data of a read from byte `offset` on.
+    ///
+    /// `extents` has the ends of the runs of zeros (`true`) and of data, in order. The last end is
+    /// the length of `data`.
+    ///
+    /// # Panics
+    /// If the ends don't ascend.
     pub fn read(cookie: u64, offset: u64, data: Vec<u8>, extents: &[(usize, bool)]) -> Reply {
         let mut reply = Reply { data, ..Reply::default() };
         let mut start = 0;
@@ -87,7 +93,7 @@ impl Reply {
         reply
     }
 
-    /// Extents: their lengths and states.
+    /// A structured reply with extents: their lengths and states.
     pub fn status(cookie: u64, extents: &[(u32, u32)]) -> Reply {
         let mut reply = Reply::default();
         reply.chunk(cookie, chunk::DONE, chunk::BLOCK_STATUS, 4 + 8 * extents.len());
@@ -127,7 +133,7 @@ impl Reply {
         }
     }
 
-    /// Its pieces, in the order in which they are sent.
+    /// The slices, in the order to send them.
     pub fn slices(&self) -> impl Iterator<Item = IoSlice<'_>> {
         self.pieces.iter().map(|piece| match piece {
             Piece::Head(range) => IoSlice::new(&self.heads[range.clone()]),
@@ -135,7 +141,7 @@ impl Reply {
         })
     }
 
-    /// All of it, in one piece.
+    /// All bytes of the reply.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.slices().flat_map(|slice| slice.to_vec()).collect()
     }

@@ -1,12 +1,17 @@
-//! Listening, and the threads that watch sockets.
+//! Listeners, and the threads that serve sockets.
 //!
 //! # Theory
-//! One thread lets clients in, and carries the bytes of those that are not encrypted, which costs little; encrypting costs much, and so those that are have threads of their own, as
-//! many as there are processors, between which their connections are shared out. What may block is done by the crews of the pools. A Unix socket is for its owner, and for
-//! root: whoever else gets through to it is turned away by what the kernel says of him. TCP knows nobody, so it is for what is offered there by name.
+//! One thread accepts clients, and serves connections without encryption, which cost little.
+//! Encryption costs much, so encrypted connections have threads of their own, as many as there are
+//! processors. The worker pools of the ZFS pools do work that may block.
+//!
+//! A Unix socket is for its owner and for root. Other users that can open it are refused by their
+//! credentials. TCP has no credentials, so a TCP listener offers only exports that were named for
+//! it.
 //!
 //! # Life
-//! A listener accepts until it is dropped; connections that it accepted go on. All end with the server.
+//! A listener accepts clients until it is dropped. Its connections go on after that. All
+//! connections end with the server.
 
 use crate::connection::{Ended, serve};
 use crate::error::{Error, Result};
@@ -27,65 +32,68 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 
-/// Most connections at a time. More are closed as soon as they come.
+/// The most connections at a time. Any further client is disconnected at once.
 const CONNECTIONS_MAX: usize = 1024;
-/// Those that are kept for Unix sockets, so that strangers can't take all.
+/// How many of them are reserved for Unix sockets, so that TCP clients can't take all.
 const KEPT: usize = 64;
-/// How long a client of TCP that says nothing is believed to be there.
+/// After how much silence a TCP client is probed.
 const KEEPALIVE: Duration = Duration::from_secs(60);
-/// Most threads that encrypt.
+/// The most threads for encryption.
 const CIPHERS_MAX: usize = 16;
-/// How long the log says no more of clients that are turned away.
+/// The least time between two log messages about refused clients.
 const QUIET: Duration = Duration::from_secs(60);
-/// How long connections may take to end when the server does.
+/// How long connections may take to end when the server ends.
 const ENDING: Duration = Duration::from_secs(10);
 
-/// What a listener offers. Its methods don't block.
+/// The exports that a listener offers. The methods don't block.
 pub trait Exports: Send + Sync + 'static {
-    /// Where the export of this name is; `None` if there is none, or it is not offered. An empty name asks for the usual one.
+    /// Finds an export by name. `None` if there is none, or it is not offered.
+    ///
+    /// The empty name requests the default export.
     fn find(&self, name: &str) -> Option<Offer>;
-    /// What is listed.
+    /// The exports to list.
     fn listing(&self) -> Listing;
 }
 
 /// An export that is offered.
 pub struct Offer {
-    /// Its name.
+    /// Its full name.
     pub name: String,
-    /// Its pool.
+    /// The volumes of its pool.
     pub volumes: Arc<Volumes>,
-    /// It may not be written by this way.
+    /// Whether this listener refuses writes to it.
     pub read_only: bool,
 }
 
-/// What a listener lists.
+/// The list of exports of a listener.
 pub enum Listing {
-    /// These.
+    /// These names.
     Names(Vec<String>),
-    /// All of these pools.
+    /// All exports of these pools.
     All(Vec<Arc<Volumes>>),
 }
 
-/// What serves connections. Dropping it ends them.
+/// Serves connections. Dropping it ends them.
 pub struct Server {
     handle: Handle,
     ending: watch::Sender<bool>,
     common: Arc<Common>,
     thread: Option<JoinHandle<()>>,
-    /// Who carries the bytes of connections that are encrypted.
+    /// The threads for encrypted connections, once there are any.
     ciphers: Mutex<Option<Runtime>>,
 }
 
 #[derive(Default)]
 struct Common {
     connections: AtomicUsize,
-    /// Clients that were turned away since the log last said so, and when that was.
+    /// How many clients were refused since the last log message, and when that was.
     turned_away: Mutex<(u64, Option<Instant>)>,
 }
 
 impl Common {
-    /// One more client is turned away. How many that makes since it was last said, if it is to be said again: clients that come as fast as they are sent
-    /// away fill no log.
+    /// Counts a refused client. Returns the count since the last log message if a new one is due.
+    ///
+    /// Clients that connect as fast as they are refused must not fill the log.
     fn turn_away(&self, now: Instant) -> Option<u64> {
         let (count, said) = &mut *self.turned_away.lock();
         *count += 1;
@@ -97,7 +105,7 @@ impl Common {
     }
 }
 
-/// One connection that is counted.
+/// A connection, counted until dropped.
 struct Counted(Arc<Common>);
 
 impl Drop for Counted {
@@ -106,22 +114,22 @@ impl Drop for Counted {
     }
 }
 
-/// A socket that is listened on, until it is dropped.
+/// A listening socket. Dropping it closes the socket.
 pub struct Listener {
     place: String,
-    /// The file of a Unix socket.
+    /// The path of a Unix socket.
     file: Option<PathBuf>,
     address: Option<SocketAddr>,
     stop: watch::Sender<bool>,
 }
 
 impl Listener {
-    /// Where it is.
+    /// The path or the address, as text.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// Its address, if it is of TCP.
+    /// The address of a TCP listener.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
@@ -146,7 +154,7 @@ impl Server {
     /// Starts the thread.
     ///
     /// # Errors
-    /// [`Error::System`].
+    /// [`Error::System`]: the event loop or the thread can't be created.
     pub fn start() -> Result<Server> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(cannot("watch sockets"))?;
@@ -156,7 +164,7 @@ impl Server {
         let (mut over, counted) = (ending.subscribe(), Arc::clone(&common));
         let watch = move || {
             runtime.block_on(async move {
-                // The sender says so before it goes.
+                // The sender sets it before it is dropped.
                 drop(over.wait_for(|over| *over).await);
                 let gone = async {
                     while counted.connections.load(Ordering::Relaxed) > 0 {
@@ -173,10 +181,15 @@ impl Server {
         Ok(Server { handle, ending, common, thread, ciphers: Mutex::default() })
     }
 
-    /// Listens on a Unix socket that is this user's alone. A socket that nobody listens on any more is replaced.
+    /// Listens on a Unix socket that only this user and root can use.
+    ///
+    /// Replaces a socket at `path` on which no process listens any more. With `tls`, connections
+    /// must be encrypted.
     ///
     /// # Errors
-    /// [`Error::System`].
+    /// [`Error::System`]: a process listens at `path`, another file is there, or the socket can't
+    /// be created. Its cause is `EADDRINUSE` for a listener and `ENOTSOCK` for another file. Or the
+    /// threads for encryption can't be started.
     pub fn listen_unix(&self, path: &Path, exports: Arc<dyn Exports>, tls: Option<Tls>) -> Result<Listener> {
         remove_dead(path).map_err(cannot("replace a socket"))?;
         let _entered = self.handle.enter();
@@ -187,10 +200,14 @@ impl Server {
         Ok(Listener { place, file: Some(path.to_owned()), address: None, stop })
     }
 
-    /// Listens on an address. Whoever reaches it may use what is offered there, if he is let in where it is encrypted.
+    /// Listens on a TCP address.
+    ///
+    /// Any client that reaches the address can use the offered exports. With `tls`, connections
+    /// must be encrypted, and the certificates decide which clients are accepted.
     ///
     /// # Errors
-    /// [`Error::System`].
+    /// [`Error::System`]: the socket can't be bound or set up, or the threads for encryption can't
+    /// be started.
     pub fn listen_tcp(
         &self,
         address: SocketAddr,
@@ -206,7 +223,7 @@ impl Server {
         Ok(Listener { place: address.to_string(), file: None, address: Some(address), stop })
     }
 
-    /// Lets clients in through a door until that is stopped.
+    /// Accepts clients until the listener is stopped.
     fn let_in(&self, gate: Gate, door: Door) -> watch::Sender<bool> {
         let (stop, mut stopped) = watch::channel(false);
         self.handle.spawn(async move {
@@ -234,7 +251,7 @@ impl Server {
         Ok(Door { exports, tls, most, common, ending, handle })
     }
 
-    /// The threads that encrypt, started when they are first needed.
+    /// The threads for encrypted connections. The first use starts them.
     fn ciphers(&self) -> Result<Handle> {
         let mut ciphers = self.ciphers.lock();
         if ciphers.is_none() {
@@ -258,27 +275,27 @@ impl Drop for Server {
         {
             tracing::error!("the thread of the NBD sockets panicked");
         }
-        // It has waited for all connections as long as that is worth it.
+        // The thread above has waited for all connections, for at most [`ENDING`].
         if let Some(ciphers) = self.ciphers.lock().take() {
             ciphers.shutdown_background();
         }
     }
 }
 
-/// A socket that clients come to.
+/// A socket that accepts clients.
 enum Gate {
     Unix(UnixListener),
     Tcp(TcpListener),
 }
 
-/// A client, whom nobody watches yet.
+/// A client, not yet assigned to a thread.
 enum Client {
     Unix(std::os::unix::net::UnixStream),
     Tcp(std::net::TcpStream),
 }
 
 impl Gate {
-    /// The next client; `None` if he may not come in.
+    /// Accepts the next client. `None` if its user is refused.
     async fn accept(&self) -> std::io::Result<Option<Client>> {
         match self {
             Gate::Unix(listener) => {
@@ -305,20 +322,20 @@ impl Gate {
     }
 }
 
-/// What a listener's connections need.
+/// What the connections of a listener need.
 struct Door {
     exports: Arc<dyn Exports>,
     tls: Option<Tls>,
-    /// Connections of all listeners beside which one more is let in.
+    /// How many connections there may be, those of all listeners together.
     most: usize,
     common: Arc<Common>,
     ending: watch::Receiver<bool>,
-    /// Who carries their bytes.
+    /// The threads that serve them.
     handle: Handle,
 }
 
 impl Door {
-    /// Lets a client in, unless there are too many.
+    /// Serves a client, unless there are too many connections.
     fn enter(&self, client: Client) {
         let before = self.common.connections.fetch_add(1, Ordering::Relaxed);
         let counted = Counted(Arc::clone(&self.common));
@@ -342,7 +359,7 @@ impl Door {
 }
 
 impl Client {
-    /// Serves him, watched by whoever runs this.
+    /// Serves the client on the calling thread.
     async fn serve(
         self,
         exports: &dyn Exports,
@@ -362,7 +379,7 @@ impl Client {
     }
 }
 
-/// Out of files, say: those that are open get a moment to go.
+/// Waits after a failed accept. If files are exhausted, others may be closed meanwhile.
 async fn pause(error: &std::io::Error) {
     tracing::warn!(%error, "a client could not be let in");
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -375,7 +392,7 @@ fn keep_alive(socket: impl AsFd) -> std::io::Result<()> {
     Ok(sockopt::set_tcp_keepcnt(&socket, 6)?)
 }
 
-/// Takes away a socket that nobody listens on; anything else stays, and is in the way.
+/// Removes a socket on which no process listens. Fails if there is another file, or a listener.
 fn remove_dead(path: &Path) -> std::io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -385,7 +402,7 @@ fn remove_dead(path: &Path) -> std::io::Result<()> {
         }
         Ok(_) => {}
     }
-    // Whoever listens and has no room for another client is not waited for.
+    // Non-blocking, since a listener with a full backlog must not delay this.
     let socket = rustix::net::socket_with(
         AddressFamily::UNIX,
         SocketType::STREAM,
@@ -399,7 +416,8 @@ fn remove_dead(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Nobody else may connect; nor could he in between, as credentials are checked too.
+/// Binds a socket that only its owner may open. Until the mode is set, the check of credentials
+/// keeps others out.
 fn bind_private(path: &Path) -> std::io::Result<std::os::unix::net::UnixListener> {
     let listener = std::os::unix::net::UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;

@@ -1,9 +1,16 @@
-//! TLS, for listeners that want it of their clients.
+//! TLS, for listeners that require it.
 //!
 //! # Theory
-//! Who a listener is and whom it lets in is in a folder of certificates, under the names that qemu, libvirt and nbdkit give them: `server-cert.pem` and
-//! `server-key.pem` say who it is; where there is a `ca-cert.pem`, clients show a certificate that is signed by it, and is not in `ca-crl.pem` if there is one; where there is
-//! none, whoever reaches the listener is let in. A listener that has certificates speaks of nothing before the connection is encrypted.
+//! A folder has the certificates of a listener, under the names that qemu, libvirt and nbdkit use:
+//!
+//! | file | content |
+//! |---|---|
+//! | `server-cert.pem`, `server-key.pem` | the certificate and key of the listener |
+//! | `ca-cert.pem` | optional: the authority that must have signed a client's certificate |
+//! | `ca-crl.pem` | optional: the certificates that the authority has revoked |
+//!
+//! Without `ca-cert.pem` any client is accepted. Before the connection is encrypted, a listener
+//! with certificates accepts only STARTTLS and an abort.
 //!
 //! # Absent
 //! Pre-shared keys, which the library doesn't have.
@@ -18,45 +25,45 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, CertificateRevocationListD
 use tokio_rustls::rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 
-/// Why certificates are of no use.
+/// Why certificates can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file can't be read, or holds nothing that could be used.
+    /// A file can't be read, or its content can't be decoded.
     #[error("{}", file.display())]
     File {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: pem::Error,
     },
-    /// A file holds no certificate.
+    /// A file holds no certificate, key or revocation list.
     #[error("{} holds no certificate", file.display())]
     Empty {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
     },
-    /// Key and certificate don't go together, or are of a kind that is not known.
+    /// Key and certificate don't match, or are of an unknown kind.
     #[error("the certificate of {} can't be used", dir.display())]
     Unusable {
-        /// The folder.
+        /// The folder of the certificates.
         dir: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: rustls::Error,
     },
-    /// What clients are checked with can't be used.
+    /// The authority for client certificates can't be used.
     #[error("the authority of {} can't be used", dir.display())]
     Authority {
-        /// The folder.
+        /// The folder of the certificates.
         dir: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: VerifierBuilderError,
     },
 }
 
-/// Certificates of a listener.
+/// The certificates of a listener.
 #[derive(Clone)]
 pub struct Tls {
     dir: PathBuf,
@@ -64,16 +71,21 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Takes certificates from a folder. What is changed there later has no effect.
+    /// Loads certificates from a folder. Later changes of the files have no effect.
     ///
     /// # Errors
-    /// [`Error::Tls`].
+    /// [`Error::Tls`], with:
+    ///
+    /// * [`TlsError::File`]: a file can't be read or decoded.
+    /// * [`TlsError::Empty`]: a file holds no certificate or revocation list.
+    /// * [`TlsError::Unusable`]: key and certificate don't match, or are of an unknown kind.
+    /// * [`TlsError::Authority`]: the authority for client certificates can't be used.
     pub fn from_dir(dir: &Path) -> Result<Tls> {
         let config = config(dir).map_err(|error| Error::Tls(Arc::new(error)))?;
         Ok(Tls { dir: dir.to_owned(), acceptor: TlsAcceptor::from(Arc::new(config)) })
     }
 
-    /// The folder.
+    /// The folder of the certificates.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -112,7 +124,8 @@ fn config(dir: &Path) -> std::result::Result<ServerConfig, TlsError> {
     builder.with_single_cert(chain, key).map_err(unusable)
 }
 
-/// Whether there is such a file. One that can't be looked at, or a link to nothing, is no reason to let everybody in.
+/// Whether a file exists. If that can't be determined, or the file is a link to nothing, clients
+/// are not accepted unchecked.
 fn is_there(file: &Path) -> std::result::Result<bool, TlsError> {
     match file.symlink_metadata() {
         Ok(_) => Ok(true),

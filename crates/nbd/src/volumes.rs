@@ -1,15 +1,20 @@
 //! The volumes of one pool, as exports.
 //!
 //! # Theory
-//! Any volume or snapshot of one can be asked for by its full name. It is opened for the first connection that uses it, shared by all, and closed after
-//! the last: a volume that nobody uses belongs to nobody, and can be destroyed or rolled back. A head is opened to be written where the pool can be, whatever its
-//! `readonly` says, so that this property takes effect on what is open; a snapshot is read, and kept from being destroyed meanwhile.
+//! A client can request any volume, or a snapshot of one, by its full name. The volume is opened
+//! for the first connection, shared by all, and closed after the last. An unused volume is not held
+//! open, so it can be destroyed or rolled back.
+//!
+//! A volume itself (its head dataset) is opened for writing if the pool is writable, even with
+//! `readonly=on`. So a change of that property takes effect on an open volume. A snapshot is opened
+//! for reading, and kept from destruction meanwhile.
 //!
 //! # Life
-//! A volume is *moving* while it is opened or closed; who wants it then waits. [`Volumes::close`] ends all of them, before the pool goes.
+//! A volume is *moving* while it is being opened or closed. Other threads that want it then wait.
+//! [`Volumes::close`] closes all volumes before the pool is exported.
 //!
 //! # Locks
-//! The table's lock is held for look-ups, never while something is opened or closed.
+//! The lock of the table is held for look-ups, never while a volume is opened or closed.
 //!
 //! # See
 //! OpenZFS `zvol_open`, `zvol_release`; the properties `volmode` and `snapdev`.
@@ -31,13 +36,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use zvol::Volume;
 
-/// Most threads that work for the exports of a pool: many may wait for one commit of a log.
+/// The most worker threads for the exports of a pool. Many may wait for one commit of the log.
 const HANDS: usize = 16;
-/// How long connections that are told to end may take.
+/// How long connections may take to end on request.
 const ENDING: Duration = Duration::from_secs(20);
-/// `volmode=none`.
+/// The value of `volmode=none`.
 const VOLMODE_NONE: u64 = 3;
-/// `snapdev=visible`.
+/// The value of `snapdev=visible`.
 const SNAPDEV_VISIBLE: u64 = 1;
 
 /// The volumes of one pool.
@@ -52,7 +57,7 @@ pub struct Volumes {
 #[derive(Default)]
 struct Table {
     closed: bool,
-    /// By the dataset's object, which a rename leaves.
+    /// By the object number of the dataset, which a rename keeps.
     open: BTreeMap<u64, Slot>,
 }
 
@@ -63,35 +68,39 @@ enum Slot {
 
 /// An open volume.
 struct Open {
-    /// Its dataset's name, as it was when anybody looked last.
+    /// The name of its dataset, as of the last lookup.
     name: Mutex<String>,
     volume: Volume,
-    /// Nobody may write: it is a snapshot, its pool can't be written, or its `readonly` says so.
+    /// Whether writes are refused: for a snapshot, in a read-only pool, or with `readonly=on`.
     read_only: AtomicBool,
-    /// Tells connections to end.
+    /// Has the connections end.
     over: watch::Sender<bool>,
     _hold: Option<LongHold>,
 }
 
-/// A use of an export, which is open as long as there is one. Dropping the last one closes it, which may take a while.
+/// A use of an export, which stays open while there is one.
+///
+/// Dropping the last one closes the export, which may take a while.
+///
+/// OpenZFS: `zvol_release`.
 pub struct Lease {
     volumes: Arc<Volumes>,
     object: u64,
-    /// There until it is dropped.
+    /// `Some` until the lease is dropped.
     open: Option<Arc<Open>>,
 }
 
-/// What [`Volumes::users`] tells.
+/// An export in use ([`Volumes::users`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// The export's name.
+    /// The name of the export.
     pub name: String,
-    /// Connections that use it.
+    /// Number of connections that use it.
     pub connections: usize,
 }
 
 impl Volumes {
-    /// Those of a pool. Nothing is opened.
+    /// The volumes of a pool. None is opened yet.
     pub fn new(pool: Pool) -> Arc<Volumes> {
         let crew = Crew::new(&format!("nbd-{}", pool.name()), HANDS);
         Arc::new(Volumes {
@@ -103,20 +112,22 @@ impl Volumes {
         })
     }
 
-    /// Who does what may block.
+    /// The workers for jobs that may block.
     pub(crate) fn crew(&self) -> &Crew {
         &self.crew
     }
 
-    /// What its connections share.
+    /// What the connections to this pool share.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Names of what can be asked for, in order: volumes, and their snapshots where `snapdev` says so.
+    /// The names of the exports in order: volumes, and their snapshots where `snapdev=visible`.
+    ///
+    /// Datasets that can't be read are left out, with a message in the log.
     ///
     /// # Errors
-    /// As the pool's records can't be read.
+    /// [`Error::Open`]: the list of datasets can't be read.
     pub fn names(&self) -> Result<Vec<String>> {
         let options = dsl::ListOptions { snapshots: true, ..dsl::ListOptions::default() };
         let failed = |e| self.failed(self.pool.name(), e);
@@ -134,10 +145,12 @@ impl Volumes {
         Ok(listing.datasets.iter().filter(|d| shown(d)).map(dsl::Dataset::name).collect())
     }
 
-    /// What is told of an export.
+    /// Size, block size and description of an export.
     ///
     /// # Errors
-    /// [`Error::NoExport`]; [`Error::Open`] if it can't be read.
+    /// * [`Error::NoExport`]: there is no dataset of this name, it is not a volume or a snapshot of
+    ///   one, or it has `volmode=none`.
+    /// * [`Error::Open`]: the dataset can't be read.
     pub fn about(&self, name: &str) -> Result<About> {
         let dataset = self.find(name)?;
         let what = if dataset.is_snapshot() { "snapshot of a ZFS volume" } else { "ZFS volume" };
@@ -157,10 +170,17 @@ impl Volumes {
         Ok(about(size, u32::try_from(block).unwrap_or(u32::MAX), read_only))
     }
 
-    /// Opens an export, or joins those who have it open.
+    /// Opens an export, or shares it if it is open already.
+    ///
+    /// Waits while the volume is being opened or closed.
     ///
     /// # Errors
-    /// [`Error::NoExport`]; [`Error::Busy`] if somebody else has it, or the pool is going; [`Error::Open`].
+    /// * [`Error::NoExport`]: there is no dataset of this name, it is not a volume or a snapshot of
+    ///   one, or it has `volmode=none`.
+    /// * [`Error::Busy`]: the volume is in use elsewhere, or the pool is being exported.
+    /// * [`Error::Open`]: the dataset or the volume can't be read.
+    ///
+    /// OpenZFS: `zvol_open`.
     pub fn open(self: &Arc<Self>, name: &str) -> Result<Lease> {
         let dataset = self.find(name)?;
         let object = dataset.object().0;
@@ -204,7 +224,7 @@ impl Volumes {
         let (called, over) = (Mutex::new(name.to_owned()), watch::Sender::new(false));
         let writer = self.pool.spa().writer();
         if dataset.is_snapshot() || writer.is_none() {
-            // Before it is opened, so that it can't be destroyed in between.
+            // The hold comes before the open, so that the snapshot can't be destroyed in between.
             let hold = writer.map(|live| live.dsl().heads().long_hold(dataset.object().0));
             let again = self.pool.dataset(name).map_err(failed)?;
             let volume = again.volume().map_err(failed)?;
@@ -220,6 +240,10 @@ impl Volumes {
     }
 
     /// The dataset of an export.
+    ///
+    /// # Errors
+    /// * [`Error::NoExport`]: it doesn't exist, is no volume, or has `volmode=none`.
+    /// * [`Error::Open`]: it can't be read.
     fn find(&self, name: &str) -> Result<dsl::Dataset> {
         let none = || Error::NoExport { name: name.to_owned() };
         let found = self.pool.spa().read(|| {
@@ -247,7 +271,7 @@ impl Volumes {
         said.map(|n| n != 0).map_err(|e| self.failed(&dataset.name(), e))
     }
 
-    /// Lets names and what properties say now take effect on what is open.
+    /// Applies changed names and `readonly` properties to the open volumes.
     pub fn follow(self: &Arc<Self>) {
         for lease in self.all() {
             let object = lease.object;
@@ -263,7 +287,7 @@ impl Volumes {
         }
     }
 
-    /// What is open, and stays so.
+    /// A lease on each open volume.
     fn all(self: &Arc<Self>) -> Vec<Lease> {
         let mut table = self.table.lock();
         let open = table.open.iter_mut().filter_map(|(object, slot)| match slot {
@@ -276,18 +300,29 @@ impl Volumes {
         open.collect()
     }
 
-    /// Gives an open volume another size; `None` if it is not open.
+    /// Changes the size of an open volume. `None` if it is not open.
+    ///
+    /// # Errors
+    /// [`Error::Volume`], with:
+    ///
+    /// * [`zvol::Error::BadSize`]: the size is 0, too large, or not a multiple of the block size.
+    /// * [`zvol::Error::ReadOnly`]: the volume is open for reading only.
+    /// * [`zvol::Error::NoSpace`], [`zvol::Error::Quota`], [`zvol::Error::Stopped`]: the change
+    ///   can't be written.
+    /// * [`zvol::Error::Dmu`]: the volume's blocks can't be read.
+    ///
+    /// OpenZFS: `zvol_set_volsize`.
     pub fn resize(self: &Arc<Self>, object: u64, size: u64) -> Option<Result<()>> {
         let lease = self.all().into_iter().find(|lease| lease.object == object)?;
         Some(lease.open().volume.resize(size).map_err(Error::from))
     }
 
-    /// Objects of the datasets that are open, or about to be.
+    /// Object numbers of the datasets that are open, or are being opened or closed.
     pub fn objects(&self) -> Vec<u64> {
         self.table.lock().open.keys().copied().collect()
     }
 
-    /// Who uses what.
+    /// The exports in use.
     pub fn users(&self) -> Vec<User> {
         let table = self.table.lock();
         let used = table.open.values().filter_map(|slot| match slot {
@@ -297,8 +332,13 @@ impl Volumes {
         used.collect()
     }
 
-    /// Lets nobody open anything any more, and closes everything: with `force` also what is used, whose connections end. Returns false, and leaves
-    /// everything as it is, if something is used all the same.
+    /// Closes all volumes, and refuses to open any from now on.
+    ///
+    /// With `force`, the connections to volumes in use end. Returns false in two cases, and then
+    /// volumes can still be opened:
+    ///
+    /// * Without `force`, a volume is in use.
+    /// * With `force`, a connection takes more than 20 seconds to end.
     pub fn close(&self, force: bool) -> bool {
         let mut table = self.table.lock();
         if table.open.values().any(|slot| matches!(slot, Slot::Open(..))) && !force {
@@ -320,7 +360,7 @@ impl Volumes {
         true
     }
 
-    /// What was closed can be opened again.
+    /// Allows volumes to be opened again after [`Volumes::close`].
     pub fn reopen(&self) {
         self.table.lock().closed = false;
     }
@@ -335,21 +375,21 @@ impl Volumes {
         }
         let last = std::mem::replace(slot, Slot::Moving);
         drop(table);
-        // Closed before somebody else may open it.
+        // The volume is closed before another thread may open it.
         drop((last, open));
         self.table.lock().open.remove(&object);
         self.changed.notify_all();
     }
 }
 
-/// Whether a list of exports has it.
+/// Whether the list of exports includes a dataset.
 fn is_shown(dataset: &dsl::Dataset) -> dsl::Result<bool> {
     Ok(dataset.head_kind()? == Some(Kind::Volume)
         && number(dataset, Prop::Volmode)? != VOLMODE_NONE
         && (!dataset.is_snapshot() || number(dataset, Prop::Snapdev)? == SNAPDEV_VISIBLE))
 }
 
-/// A property; snapshots have those of their volume.
+/// The value of a numeric property, 0 if unset. Snapshots have the properties of their volume.
 fn number(dataset: &dsl::Dataset, prop: Prop) -> dsl::Result<u64> {
     let of = match dataset.is_snapshot() {
         true => dataset.dir().head()?,
@@ -367,12 +407,12 @@ impl Lease {
         self.open.as_ref().expect("it is there until it is dropped")
     }
 
-    /// Becomes true when the export goes.
+    /// Becomes true when the connections of the export must end.
     pub(crate) fn over(&self) -> watch::Receiver<bool> {
         self.open().over.subscribe()
     }
 
-    /// The disk.
+    /// The open export.
     pub fn disk(&self) -> &dyn Disk {
         self.open()
     }

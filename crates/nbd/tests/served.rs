@@ -1,4 +1,4 @@
-//! Volumes of real pools, served on real sockets to a client of our own.
+//! Volumes of real pools, served over real sockets to a client of our own.
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
 mod client;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 const BLOCK: u64 = 16 << 10;
 
-/// Everything of one pool.
+/// A listener's exports: all of one pool.
 struct All(Arc<Volumes>);
 
 impl Exports for All {
@@ -32,7 +32,7 @@ impl Exports for All {
     }
 }
 
-/// A pool whose volumes are served.
+/// A pool with its volumes served.
 struct Stand {
     _listener: Listener,
     _server: Server,
@@ -42,7 +42,7 @@ struct Stand {
 }
 
 impl Stand {
-    /// A pool with the volumes `tank/v` of 8 MiB and `tank/w` of 1 MiB.
+    /// Makes a pool with the volumes `tank/v` of 8 MiB and `tank/w` of 1 MiB.
     fn new() -> Stand {
         let dir = tempfile::tempdir().unwrap();
         let images = testpools::images(dir.path(), 1, 256 << 20);
@@ -75,7 +75,7 @@ impl Stand {
         self.pool.spa().writer().unwrap().sync_all().unwrap();
     }
 
-    /// Waits until nobody has a volume open. Closing is what the next opening waits for.
+    /// Ends all connections, and waits until no volume is open.
     fn idle(&self) {
         assert!(self.volumes.close(true));
         self.volumes.reopen();
@@ -100,7 +100,7 @@ fn import(dir: &Path) -> Pool {
     Pool::open(&[dir], &options).unwrap()
 }
 
-/// Numbers that follow from a seed.
+/// Pseudo-random numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -110,7 +110,8 @@ impl Dice {
     }
 }
 
-/// Goal: a client is told of exports in every way that the protocol has, and what it may not have is refused in a way that it can go on from.
+/// Goal: a client gets descriptions of exports in each way that the protocol has. A refusal leaves
+/// the negotiation usable.
 #[test]
 fn negotiation() {
     let stand = Stand::new();
@@ -151,9 +152,9 @@ fn negotiation() {
     assert_eq!(kinds, [info(0), info(1), info(2), info(3), (rep::ACK, None)]);
     assert_eq!(said[1].1[2..], *b"tank/v");
     assert_eq!(said[3].1[2..], [1, BLOCK as u32, 32 << 20].map(u32::to_be_bytes).concat());
-    // To be told of an export is not to use it.
+    // A description does not open the export.
     assert!(stand.volumes.users().is_empty());
-    // A context of another export is none of this one's.
+    // A context selected for another export doesn't count.
     c.option(opt::SET_META_CONTEXT, &query("tank/w", "base:allocation"));
     c.go("tank/v").unwrap();
     assert_eq!(c.size, 8 << 20);
@@ -168,7 +169,7 @@ fn negotiation() {
     assert!(aborts.is_over());
 }
 
-/// Goal: clients of the older ways to begin get what these have, with simple replies; what they may not have ends the connection.
+/// Goal: clients that begin in an older way get simple replies. A refusal ends the connection.
 #[test]
 fn older_clients() {
     let stand = Stand::new();
@@ -194,7 +195,8 @@ fn older_clients() {
     assert!(flags.is_over());
 }
 
-/// Goal: whatever several connections do to a volume at once, in whatever order it is answered, it holds what an array would, and its holes are told.
+/// Goal: after changes by several connections at once, answered in any order, a volume equals an
+/// array. Its holes are reported.
 #[test]
 fn like_an_array() {
     let stand = Stand::new();
@@ -202,7 +204,7 @@ fn like_an_array() {
     let mut clients: Vec<Client> = (0..3).map(|_| stand.client("tank/v")).collect();
     let mut dice = Dice(5);
     for round in 0..12 {
-        // Each has a third, so that their order does not matter.
+        // Each client has a third of the volume, so their order doesn't matter.
         let third = model.len() as u64 / 3;
         let mut sent = Vec::new();
         for (n, c) in clients.iter_mut().enumerate() {
@@ -255,7 +257,7 @@ fn like_an_array() {
     testpools::judge(&dir, "tank");
 }
 
-/// Goal: a client may have hundreds of requests under way; each is answered once, whatever the order.
+/// Goal: a client may have hundreds of requests in progress. Each is answered once, in any order.
 #[test]
 fn many_in_flight() {
     let stand = Stand::new();
@@ -276,7 +278,8 @@ fn many_in_flight() {
     assert_eq!(cookies, sender.join().unwrap());
 }
 
-/// Goal: a flush on one connection covers what another was answered, and forced access itself: both are there after a crash, and a replay.
+/// Goal: a flush on one connection covers changes acknowledged on another, and a forced write is
+/// durable. Both survive a crash and a replay.
 #[test]
 fn flushed_is_kept() {
     let stand = Stand::new();
@@ -289,7 +292,8 @@ fn flushed_is_kept() {
     assert_eq!(forced.error, 0);
     let zeroed = a.ask(cmd::WRITE_ZEROES, cmd_flag::FUA, 2000, 50_000, b"");
     assert_eq!(zeroed.error, 0);
-    // What a crash now would leave: no group is written meanwhile.
+    // The image as a crash would leave it now: the open transaction keeps its group from being
+    // written.
     let live = stand.pool.spa().writer().unwrap();
     let hold = live.tx(0).unwrap();
     live.txgs().wait_synced(Txg(hold.txg().0 - 1)).unwrap();
@@ -308,7 +312,8 @@ fn flushed_is_kept() {
     assert!(found == want);
 }
 
-/// Goal: what is trimmed or zeroed is free after the next group, and shown as a hole; what a snapshot has stays, and is read through it and not written.
+/// Goal: trimmed or zeroed space is free after the next group, and is reported as a hole. A
+/// snapshot keeps its data, which can be read and not written.
 #[test]
 fn trimmed_is_free() {
     let stand = Stand::new();
@@ -349,7 +354,8 @@ fn trimmed_is_free() {
     assert_eq!(c.ask(cmd::BLOCK_STATUS, 0, 0, 8 << 20, b"").extents, [(8 << 20, 3)]);
 }
 
-/// Goal: a volume belongs to its clients as long as they are there, and to nobody afterwards; a pool that goes waits for them, or ends them.
+/// Goal: a volume is in use while it has clients, and free afterwards. The close of a pool waits
+/// for them, or ends them.
 #[test]
 fn in_use() {
     let stand = Stand::new();
@@ -369,7 +375,7 @@ fn in_use() {
     assert_eq!(Client::connect(&stand.socket()).go("tank/w"), Err(rep::ERR_UNKNOWN));
 }
 
-/// Goal: a volume that changes its size while it is used keeps what is left, and its clients can't pass the new end.
+/// Goal: a volume resized in use keeps the remaining data, and its clients can't pass the new end.
 #[test]
 fn resized() {
     let stand = Stand::new();
@@ -387,7 +393,8 @@ fn resized() {
     assert!(stand.volumes.resize(u64::MAX, BLOCK).is_none());
 }
 
-/// Goal: thousands of connections that come and go at any point, and ten that say nothing, keep nobody from being served, and leave nothing open.
+/// Goal: thousands of connections that end at any point, and ten silent ones, delay no other client
+/// and leave nothing open.
 #[test]
 fn come_and_gone() {
     let stand = Stand::new();
@@ -401,7 +408,7 @@ fn come_and_gone() {
             }
             1 => {
                 let mut c = Client::of(&stand.socket(), "tank/v");
-                // Less than it says.
+                // Fewer bytes than the header announces.
                 c.send(cmd::WRITE, 0, 0, 1 << 20, &[1; 5000]);
             }
             2 => stream.write_all(&[0, 0, 0, 3, b'I', b'H']).unwrap(),
@@ -415,7 +422,7 @@ fn come_and_gone() {
     stand.destroy("tank/v").unwrap();
 }
 
-/// Goal: no bytes that a client may send break the server, or keep it from others.
+/// Goal: no bytes of a client break the server, or keep it from others.
 #[test]
 fn hostile_bytes() {
     let stand = Stand::new();
@@ -455,7 +462,7 @@ fn hostile_bytes() {
                 let at = dice.below(message.len() as u64) as usize;
                 message[at] ^= 1 << dice.below(8);
             }
-            // It may have hung up.
+            // The server may have disconnected.
             if c.stream.write_all(&message).is_err() {
                 break;
             }
@@ -467,7 +474,8 @@ fn hostile_bytes() {
     stand.destroy("tank/v").unwrap();
 }
 
-/// Goal: a server that ends finishes what was begun; its socket's file goes, and one that a dead server left is replaced.
+/// Goal: a server that ends finishes the requests in progress and removes its socket. A socket that
+/// a dead server left is replaced.
 #[test]
 fn ends() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! Counters.
+//! Counters that need no lock.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// A number that only grows (or is cleared), bumped without a lock.
+/// A number that only grows, or is cleared, without a lock.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -27,7 +27,7 @@ impl Counter {
         self.0.load(Relaxed)
     }
 
-    /// Back to zero, as `zpool clear` does.
+    /// Sets the counter to zero, as `zpool clear` does (`vdev_clear_stats`).
     pub fn clear(&self) {
         self.0.store(0, Relaxed);
     }
@@ -39,8 +39,9 @@ const SHARDS: usize = 16;
 #[repr(align(64))]
 struct Shard(AtomicU64);
 
-/// A counter for places that many cores pass at once: each thread adds to one of a few shards, each on a
-/// cache line of its own.
+/// A counter for code that many cores run at once (`wmsum_t`).
+///
+/// Each thread adds to one of a few shards, each on a cache line of its own.
 #[derive(Debug, Default)]
 pub struct Sharded([Shard; SHARDS]);
 
@@ -63,12 +64,12 @@ impl Sharded {
 
     /// Adds `n`.
     pub fn add(&self, n: u64) {
-        // A thread that is being torn down has lost its shard number; any shard will do.
+        // A thread that is ending has lost its shard number. Any shard will do.
         let shard = MY_SHARD.try_with(|s| *s).unwrap_or(0);
         self.0[shard].0.fetch_add(n, Relaxed);
     }
 
-    /// The sum now.
+    /// The sum of the shards now (`wmsum_value`).
     pub fn get(&self) -> u64 {
         self.0.iter().fold(0, |sum, s| sum.wrapping_add(s.0.load(Relaxed)))
     }

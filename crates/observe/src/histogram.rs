@@ -1,12 +1,13 @@
-//! Log2 histograms.
+//! Histograms by powers of two.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Buckets of a [`Histogram`]: one for zero and one for each possible highest bit.
+/// Buckets of a [`Histogram`]: one for zero, and one for each possible highest bit.
 const BUCKETS: usize = 65;
 
-/// How often values of each magnitude were seen: bucket 0 counts zeros, bucket `n` the values from
-/// `2^(n-1)` to `2^n - 1`. Latencies go in as nanoseconds.
+/// Counts of values by magnitude. Latencies are in nanoseconds.
+///
+/// Bucket 0 counts zeros, and bucket `n` counts the values from `2^(n-1)` to `2^n - 1`.
 #[derive(Debug)]
 pub struct Histogram([AtomicU64; BUCKETS]);
 
@@ -38,19 +39,21 @@ impl Histogram {
 pub struct HistogramSnapshot([u64; BUCKETS]);
 
 impl HistogramSnapshot {
-    /// How many values were counted.
+    /// Number of counted values.
     pub fn count(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Each bucket that is not empty, as (largest value it holds, count), in rising order.
+    /// Each bucket that is not empty, as (largest value, count), in rising order.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let top = |i: usize| if i == 0 { 0 } else { u64::MAX >> (64 - i) };
         self.0.iter().enumerate().filter(|(_, n)| **n != 0).map(move |(i, n)| (top(i), *n))
     }
 
-    /// How many values had each number of bits: those from 2^i up to 2^(i+1) are the `i`th of `n`, larger ones are the last, and zeros
-    /// the first (`L_HISTO`, `RQ_HISTO`).
+    /// Counts by powers of two in `n` buckets, as OpenZFS has them (`L_HISTO`, `RQ_HISTO`).
+    ///
+    /// Bucket `i` counts the values from `2^i` to `2^(i+1) - 1`. The first bucket also counts
+    /// zeros, and the last also counts larger values.
     pub fn powers(&self, n: usize) -> Vec<u64> {
         let mut out = vec![0u64; n];
         for (bits, count) in self.0.iter().enumerate() {
@@ -61,15 +64,16 @@ impl HistogramSnapshot {
         out
     }
 
-    /// Counts what another has counted too.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {
             *mine = mine.wrapping_add(theirs);
         }
     }
 
-    /// The upper bound of the bucket in which the fraction `q` (0 to 1) of all values is reached; zero when
-    /// nothing was counted.
+    /// The largest value of the bucket that the fraction `q` (0 to 1) of all values reaches.
+    ///
+    /// Zero if no values were counted.
     pub fn quantile(&self, q: f64) -> u64 {
         let goal = (self.count() as f64 * q).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -87,7 +91,7 @@ impl HistogramSnapshot {
 mod tests {
     use super::*;
 
-    /// Every value lands in the bucket whose bound is the next power of two less one.
+    /// Goal: a value is in the bucket whose bound is the next power of two less one.
     #[test]
     fn buckets_are_powers_of_two() {
         let h = Histogram::new();

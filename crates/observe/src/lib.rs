@@ -1,15 +1,17 @@
-//! What the rooms count with: counters, log2 histograms, and locks that know who waited for them; and the numbers that steer them.
+//! Counting for all crates: counters, histograms, locks with wait statistics, and tunables.
 //!
 //! # Theory
-//! Counting must be free when nobody looks: every update is one relaxed atomic addition, nothing allocates,
-//! and readers take a snapshot that may tear between counters but never within one. A counter that many
-//! cores bump at once is a [`Sharded`] one, whose shards sit on cache lines of their own. A [`Mutex`] counts only who has to wait for it.
+//! Counting must cost nothing while no statistics are read. Each update is one relaxed atomic
+//! addition, without allocation. In a snapshot, counters can be of different moments, but each is
+//! whole. A counter that many cores update at once is a [`Sharded`] one, whose shards are on cache
+//! lines of their own. A [`Mutex`] counts only threads that wait for it.
 //!
-//! Names are OpenZFS's where it has one (`evict_not_enough`, `vs_checksum_errors`), so that scripts and
-//! people find what they know.
+//! Counters have OpenZFS's names where it has one (`evict_not_enough`, `vs_checksum_errors`). So
+//! scripts and people find what they know.
 //!
 //! # Absent
-//! This room knows no other room, formats nothing for a terminal and exports nothing; `server` does that.
+//! This crate uses no other layer, formats nothing for a terminal and exports nothing. `server`
+//! exports the statistics.
 
 mod counter;
 mod histogram;

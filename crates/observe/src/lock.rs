@@ -1,46 +1,49 @@
-//! A mutex that knows who waited for it.
+//! A mutex with wait statistics.
 //!
 //! # Theory
-//! A lock that nobody else holds is taken as any other: nothing is counted, and no shared line is touched beyond the lock's own. Only who has to wait
-//! looks at the clock, before and after, and counts that at the lock's [`Site`]: the time is lost anyhow. A site is the place in the source that a
-//! lock belongs to, not the lock itself, so that the locks of ten thousand logs are one line; a site is listed from the first wait on.
+//! A free lock is taken like any other. It counts nothing, and touches no shared cache line but the
+//! lock's own. Only a thread that has to wait reads the clock, before and after, and adds the time
+//! to the lock's [`Site`]. That time is lost anyway.
+//!
+//! A site is the place in the source to which a lock belongs, not the lock itself. So the locks of
+//! ten thousand logs are one line. A site is listed from its first wait on.
 //!
 //! # See
-//! OpenZFS has none; `lockstat` asks the same of a kernel.
+//! OpenZFS has no counterpart; `lockstat` measures the same in a kernel.
 
 use crate::{Counter, Histogram, HistogramSnapshot};
 use parking_lot::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Every site at which somebody has waited.
+/// All sites with at least one wait.
 static SITES: parking_lot::Mutex<Vec<&'static Site>> = parking_lot::Mutex::new(Vec::new());
 
-/// What locks of one kind have in common: their name, and how long they were waited for.
+/// The common part of all locks of one kind: their name, and their wait times.
 #[derive(Debug)]
 pub struct Site {
     name: &'static str,
     listed: AtomicBool,
     wait_ns: Histogram,
     total_ns: Counter,
-    /// Those who have begun to wait.
+    /// Number of threads that have begun to wait.
     #[cfg(test)]
     waiting: std::sync::atomic::AtomicUsize,
 }
 
-/// What waiting there was at a site.
+/// Statistics of the waits at a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockStat {
-    /// The site.
+    /// Name of the site.
     pub name: &'static str,
-    /// Nanoseconds that each waited.
+    /// Nanoseconds of each wait.
     pub wait_ns: HistogramSnapshot,
-    /// All of them together.
+    /// Sum of all waits in nanoseconds.
     pub total_ns: u64,
 }
 
 impl Site {
-    /// A site of that name, which is to be a `static`.
+    /// A site with this name, for a `static`.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -52,7 +55,7 @@ impl Site {
         }
     }
 
-    /// What waiting there was here.
+    /// Statistics of the waits at this site.
     pub fn stat(&self) -> LockStat {
         LockStat { name: self.name, wait_ns: self.wait_ns.snapshot(), total_ns: self.total_ns.get() }
     }
@@ -67,14 +70,15 @@ impl Site {
     }
 }
 
-/// The sites at which somebody has waited since the program began, in the order of their names.
+/// Statistics of all sites with a wait since the program began, sorted by name.
 pub fn lock_stats() -> Vec<LockStat> {
     let mut all: Vec<LockStat> = SITES.lock().iter().map(|site| site.stat()).collect();
     all.sort_by_key(|s| s.name);
     all
 }
 
-/// A mutex of a [`Site`]. Its guard is `parking_lot`'s, so that its condition variables go with it.
+/// A mutex of a [`Site`]. Its guard is `parking_lot`'s, so that its condition variables work with
+/// it.
 #[derive(Debug)]
 pub struct Mutex<T> {
     site: &'static Site,
@@ -82,12 +86,12 @@ pub struct Mutex<T> {
 }
 
 impl<T> Mutex<T> {
-    /// A mutex over `value`, which belongs to a site.
+    /// A mutex over `value` that belongs to `site`.
     pub const fn new(site: &'static Site, value: T) -> Self {
         Self { site, inner: parking_lot::Mutex::new(value) }
     }
 
-    /// Takes it, after waiting for whoever has it.
+    /// Locks the mutex, and waits for its holder first.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         match self.inner.try_lock() {
             Some(guard) => guard,
@@ -110,7 +114,8 @@ impl<T> Mutex<T> {
 mod tests {
     use super::*;
 
-    /// Goal: who takes a free lock counts nothing; who waits is counted at the lock's site, with the time, whichever lock of the site it was.
+    /// Goal: a lock of a free mutex counts nothing. A wait counts at the lock's site, with its
+    /// time, for each lock of the site.
     #[test]
     fn waits_are_counted_by_site() {
         static HERE: Site = Site::new("observe test");

@@ -1,35 +1,42 @@
-//! Access control lists of ZFS (`zfs_acl.h`): NFSv4 entries in two encodings.
+//! Access control lists: NFSv4 entries in two encodings (`sys/zfs_acl.h`).
 //!
 //! # On disk
-//! Version 0 is an array of 12-byte entries `who (4) mask (4) flags (2) type (2)`. Version 1, since FUIDs, has
-//! entries of three sizes: `type (2) flags (2) mask (4)`, then for a user or group `fuid (8)`, then for the
-//! object types of CIFS two GUIDs of 16 bytes. A znode of ZPL 1 to 4 embeds up to 72 bytes of either
-//! ([`AclPhys`]) or names an object that holds them; with system attributes they are `ZPL_DACL_ACES`.
+//! The two encodings of an entry, with sizes in bytes:
+//!
+//! | version | entry |
+//! |---|---|
+//! | 0 | `who (4) mask (4) flags (2) type (2)` |
+//! | 1, since FUIDs | `type (2) flags (2) mask (4)` |
+//! | 1, about a user or group | the same, then `fuid (8)` |
+//! | 1, an object type of CIFS | the same, then two GUIDs of 16 bytes each |
+//!
+//! A znode of ZPL 1 to 4 embeds up to 72 bytes of entries ([`AclPhys`]), or names an object that
+//! holds them. With system attributes the entries are the attribute `ZPL_DACL_ACES`.
 
 #[cfg(test)]
 mod tests;
 
 use crate::{ByteOrder, Corrupt, ObjNum, Result};
 
-/// The entry is about the owner (`ACE_OWNER`).
+/// The entry is about the owner.
 pub const ACE_OWNER: u16 = 0x1000;
-/// The entry is about the owning group; set together with [`ACE_IDENTIFIER_GROUP`] (`ACE_GROUP`).
+/// The entry is about the owning group; set together with [`ACE_IDENTIFIER_GROUP`].
 pub const ACE_GROUP: u16 = 0x2000;
-/// The entry is about everyone (`ACE_EVERYONE`).
+/// The entry is about everyone.
 pub const ACE_EVERYONE: u16 = 0x4000;
-/// The entry names a group (`ACE_IDENTIFIER_GROUP`).
+/// The entry names a group.
 pub const ACE_IDENTIFIER_GROUP: u16 = 0x0040;
 const ACE_TYPE_FLAGS: u16 = ACE_OWNER | ACE_GROUP | ACE_EVERYONE | ACE_IDENTIFIER_GROUP;
 const ACE_OWNING_GROUP: u16 = ACE_GROUP | ACE_IDENTIFIER_GROUP;
 
-/// Size of [`AclPhys`] on disk.
+/// Size of [`AclPhys`] on disk (`sizeof (zfs_acl_phys_t)`).
 pub const ACL_PHYS_SIZE: usize = 88;
 /// Bytes of ACEs that a znode embeds (`ZFS_ACE_SPACE`).
 pub const ACE_SPACE: usize = 72;
 const V0_SIZE: usize = 12;
 const WHAT: &str = "ACL";
 
-/// Whom an entry is about.
+/// The subject of an entry: the users to which it applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     /// The file's owner.
@@ -44,23 +51,23 @@ pub enum Who {
     Group(u64),
 }
 
-/// One entry.
+/// One entry of an ACL (`zfs_ace_t`, `zfs_object_ace_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ace {
-    /// Allow, deny, audit, alarm, ... (`ACE_ACCESS_ALLOWED_ACE_TYPE` is 0).
+    /// Allow, deny, audit, alarm or an object type (`z_type`; `ACE_ACCESS_ALLOWED_ACE_TYPE` is 0).
     pub kind: u16,
-    /// Inheritance and kind of `who`, raw (`ACE_*`).
+    /// Inheritance and the kind of `who`, raw (`z_flags`, `ACE_*`).
     pub flags: u16,
-    /// The permissions that it is about (`ACE_READ_DATA`, ...).
+    /// The permissions that the entry is about (`z_access_mask`; `ACE_READ_DATA`, ...).
     pub mask: u32,
-    /// Whom it is about.
+    /// The users to which the entry applies.
     pub who: Who,
-    /// The two GUIDs of an object entry, of CIFS.
+    /// The two GUIDs of an object entry, which CIFS uses.
     pub guids: Option<[[u8; 16]; 2]>,
 }
 
 impl Ace {
-    /// Appends it as version 1 stores it.
+    /// Appends the entry in the encoding of version 1.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.kind.to_le_bytes());
         out.extend_from_slice(&self.flags.to_le_bytes());
@@ -73,7 +80,7 @@ impl Ace {
         }
     }
 
-    /// Appends it as version 0 stores it, which knows no GUIDs, and of ids no domain.
+    /// Appends the entry in the encoding of version 0, which has no GUIDs and no domain of an id.
     fn encode_v0(&self, out: &mut Vec<u8>) {
         let id = match self.who {
             Who::User(id) | Who::Group(id) => id as u32,
@@ -86,35 +93,39 @@ impl Ace {
     }
 }
 
-/// Encoding of entries.
+/// Encoding of the entries of an ACL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AclVersion {
-    /// Fixed size, 32-bit ids (`ZFS_ACL_VERSION_INITIAL`).
+    /// Entries of fixed size with 32-bit ids (`ZFS_ACL_VERSION_INITIAL`).
     Initial,
-    /// Sized by need, FUIDs (`ZFS_ACL_VERSION_FUID`).
+    /// Entries of three sizes with FUIDs (`ZFS_ACL_VERSION_FUID`).
     Fuid,
 }
 
-/// The ACL in a znode of ZPL 1 to 4 (`zfs_acl_phys_t`), 88 bytes.
+/// The ACL in a znode of ZPL 1 to 4, 88 bytes (`zfs_acl_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AclPhys {
-    /// Object that holds the entries, or 0 if they are embedded.
+    /// Object that holds the entries, or 0 if they are embedded (`z_acl_extern_obj`).
     pub extern_obj: ObjNum,
-    /// Bytes of entries.
+    /// Bytes of entries (`z_acl_size`).
     pub size: u32,
-    /// Number of entries.
+    /// Number of entries (`z_acl_count`).
     pub count: u32,
-    /// Their encoding.
+    /// Encoding of the entries (`z_acl_version`).
     pub version: AclVersion,
-    /// Embedded entries.
+    /// Embedded entries (`z_ace_data`).
     pub embedded: [u8; ACE_SPACE],
 }
 
 impl AclPhys {
-    /// The ACL in the first 88 bytes of `buf`.
+    /// Decodes the ACL in the first 88 bytes of `buf`.
     ///
     /// # Errors
-    /// [`Corrupt`] for a version that doesn't exist, or more embedded entries than there is room for.
+    /// * [`Corrupt::Truncated`]: `buf` has fewer than 88 bytes.
+    /// * [`Corrupt::Range`]: one of these values is impossible:
+    ///   * the version, which is neither 0 nor 1
+    ///   * the number of version 0 entries, which would take 4 GiB or more
+    ///   * the size of embedded entries, above [`ACE_SPACE`]
     pub fn parse(order: ByteOrder, buf: &[u8]) -> Result<Self> {
         let extern_obj = ObjNum(order.u64(WHAT, buf, 0)?);
         let (size, version, count) =
@@ -154,11 +165,13 @@ impl AclPhys {
         Ok(acl)
     }
 
-    /// These entries, in an encoding: what a znode says of them, and the bytes of an object if they need one, whose number is to be
-    /// entered as [`AclPhys::extern_obj`] then.
+    /// Makes an ACL of `entries`: its header, and the bytes of its object if it needs one.
+    ///
+    /// Entries of more than [`ACE_SPACE`] bytes need an object. The caller then enters the object's
+    /// number as [`AclPhys::extern_obj`].
     ///
     /// # Panics
-    /// If they are more than any file has.
+    /// If the entries take 4 GiB or more.
     pub fn of(entries: &[Ace], version: AclVersion) -> (Self, Option<Vec<u8>>) {
         let mut raw = Vec::with_capacity(ACE_SPACE);
         for ace in entries {
@@ -179,7 +192,7 @@ impl AclPhys {
         }
     }
 
-    /// As it is stored, little-endian. Version 0 has its two lengths the other way round.
+    /// Encodes the ACL, little-endian. Version 0 stores size and count in each other's fields.
     pub fn encode(&self) -> [u8; ACL_PHYS_SIZE] {
         let (size, version, count) = match self.version {
             AclVersion::Initial => (self.count, 0u16, self.size as u16),
@@ -194,10 +207,10 @@ impl AclPhys {
         raw
     }
 
-    /// The embedded entries; `None` if they are in [`AclPhys::extern_obj`].
+    /// Decodes the embedded entries; `None` if they are in [`AclPhys::extern_obj`].
     ///
     /// # Errors
-    /// [`Corrupt`] if an entry is cut short.
+    /// * [`Corrupt::Truncated`]: the embedded bytes end before [`AclPhys::count`] entries do.
     pub fn aces(&self) -> Result<Option<Vec<Ace>>> {
         if self.extern_obj.0 != 0 {
             return Ok(None);
@@ -206,10 +219,10 @@ impl AclPhys {
     }
 }
 
-/// The `count` entries in `buf`, little-endian.
+/// Decodes the `count` entries in `buf`, little-endian.
 ///
 /// # Errors
-/// [`Corrupt`] if an entry is cut short or there are fewer than `count`.
+/// * [`Corrupt::Truncated`]: `buf` ends inside an entry, or before `count` entries.
 pub fn aces(version: AclVersion, count: u32, buf: &[u8]) -> Result<Vec<Ace>> {
     let mut at = 0;
     let mut out = Vec::new();
@@ -247,7 +260,8 @@ fn ace_v0(buf: &[u8]) -> Result<(Ace, usize)> {
     Ok((Ace { kind: u16::from_le_bytes([b[10], b[11]]), flags, mask: word(4), who, guids: None }, V0_SIZE))
 }
 
-/// True for the types that carry GUIDs (`ACE_ACCESS_ALLOWED_OBJECT_ACE_TYPE` ... `ACE_SYSTEM_ALARM_OBJECT_ACE_TYPE`).
+/// True for the types that carry GUIDs: `ACE_ACCESS_ALLOWED_OBJECT_ACE_TYPE` (5) to
+/// `ACE_SYSTEM_ALARM_OBJECT_ACE_TYPE` (8).
 fn has_guids(kind: u16) -> bool {
     (5..=8).contains(&kind)
 }
@@ -269,7 +283,7 @@ fn ace_v1(buf: &[u8]) -> Result<(Ace, usize)> {
     Ok((Ace { kind, flags, mask, who, guids: Some(guids) }, 48))
 }
 
-/// Swaps an array of version 0 entries.
+/// Swaps an array of version 0 entries in place (`zfs_oldace_byteswap`).
 pub fn swap_v0(buf: &mut [u8]) {
     for e in buf.as_chunks_mut::<V0_SIZE>().0 {
         e[..4].reverse();
@@ -279,8 +293,9 @@ pub fn swap_v0(buf: &mut [u8]) {
     }
 }
 
-/// Swaps version 1 entries from the other order, to the end of `buf`: how many there are isn't known here, but
-/// what follows them is zeros.
+/// Swaps version 1 entries from the other byte order, up to the end of `buf` (`zfs_ace_byteswap`).
+///
+/// The number of entries is not known here, but zeros follow the last entry.
 pub fn swap_v1(buf: &mut [u8]) {
     let mut at = 0;
     while let Some(e) = buf.get_mut(at..).filter(|e| e.len() >= 8) {

@@ -1,10 +1,21 @@
-//! Block pointers: where a block is, how it was encoded, and what it must hash to (`blkptr_t`).
+//! Block pointers: where a block is, its encoding, and its checksum (`blkptr_t`).
 //!
 //! # On disk
-//! 128 bytes, sixteen words: three DVAs (0-5), properties (6), padding (7-8), physical birth (9),
-//! birth (10), fill (11), checksum (12-15). A pointer with the embedded bit keeps up to 112 bytes of
-//! data in every word but 6 and 10. An encrypted block keeps salt and IV in the third DVA and the top
-//! half of the fill, and its MAC in the last two checksum words. See `docs/internals/format/blkptr.md`.
+//! A block pointer has 128 bytes, which are sixteen words:
+//!
+//! | words | content |
+//! |---|---|
+//! | 0 to 5 | three DVAs |
+//! | 6 | properties |
+//! | 7, 8 | padding |
+//! | 9 | physical birth |
+//! | 10 | logical birth |
+//! | 11 | fill |
+//! | 12 to 15 | checksum |
+//!
+//! A pointer with the embedded bit keeps up to 112 bytes of data in all words but 6 and 10. An
+//! encrypted block keeps its salt and IV in the third DVA and the upper half of the fill. The last
+//! two words of its checksum are its MAC. See `docs/internals/format/blkptr.md`.
 
 use crate::bytes::le64;
 use crate::{ByteOrder, ChecksumKind, CompressKind, Corrupt, DmuType, Result};
@@ -14,25 +25,25 @@ use crate::{SPA_MAXBLOCKSIZE, SPA_MINBLOCKSHIFT, num::*};
 pub const BLKPTR_SIZE: usize = 128;
 /// log2 of [`BLKPTR_SIZE`] (`SPA_BLKPTRSHIFT`).
 pub const BLKPTR_SHIFT: u32 = 7;
-/// Most DVAs in one pointer (`SPA_DVAS_PER_BP`).
+/// The number of DVAs in a pointer (`SPA_DVAS_PER_BP`).
 pub const DVAS_PER_BP: usize = 3;
-/// Most bytes that an embedded pointer holds (`BPE_PAYLOAD_SIZE`).
+/// The most bytes that an embedded pointer holds (`BPE_PAYLOAD_SIZE`).
 pub const EMBEDDED_PAYLOAD: usize = 112;
 
 const WHAT: &str = "block pointer";
 /// The words of an embedded pointer that hold payload, in order.
 const PAYLOAD_WORDS: [usize; 14] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 14, 15];
 
-/// Data virtual address: a place on a top-level vdev (`dva_t`).
+/// Data virtual address: the location of a block on a top-level vdev (`dva_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dva {
-    /// The top-level vdev.
+    /// The top-level vdev (`DVA_GET_VDEV`).
     pub vdev: VdevId,
-    /// Byte offset in its allocatable space.
+    /// Byte offset in the vdev's allocatable space (`DVA_GET_OFFSET`).
     pub offset: Offset,
-    /// Bytes allocated there, parity and padding included.
+    /// Bytes allocated there, parity and padding included (`DVA_GET_ASIZE`).
     pub asize: Asize,
-    /// True if the place holds a gang header instead of the block.
+    /// True if the location holds a gang header instead of the block (`DVA_GET_GANG`).
     pub gang: bool,
 }
 
@@ -55,7 +66,7 @@ impl Dva {
     }
 }
 
-/// Salt and IV of an encrypted block.
+/// Salt and IV of an encrypted block (`zio_crypt_decode_params_bp`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CryptParams {
     /// Salt from which the block's key is derived.
@@ -64,39 +75,41 @@ pub struct CryptParams {
     pub iv: [u8; 12],
 }
 
-/// A block that lies on devices.
+/// A block that is on devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Stored {
-    /// Its copies; the first is always there (`blk_dva`).
+    /// The block's copies; the first always exists (`blk_dva`).
     pub dvas: [Option<Dva>; DVAS_PER_BP],
-    /// Bytes as stored.
+    /// Bytes as stored (`BP_GET_PSIZE`).
     pub psize: Psize,
-    /// Compressor.
+    /// Compressor (`BP_GET_COMPRESS`).
     pub compress: CompressKind,
-    /// Checksum function.
+    /// Checksum function (`BP_GET_CHECKSUM`).
     pub checksum: ChecksumKind,
-    /// Expected checksum; for encrypted blocks the last two words are the MAC.
+    /// Expected checksum; of an encrypted block the last two words are the MAC (`blk_cksum`).
     pub sum: [u64; 4],
-    /// Transaction group that allocated it; differs from the birth only for dedup and clones.
+    /// Transaction group that allocated the block; only of dedup and clones it is not the birth
+    /// (`BP_GET_PHYSICAL_BIRTH`).
     pub phys_birth: Txg,
     /// Allocated blocks or dnodes below it (`blk_fill`).
     pub fill: u64,
-    /// Entered in the dedup table.
+    /// The block is in the dedup table (`BP_GET_DEDUP`).
     pub dedup: bool,
-    /// Encryption bit: the block is encrypted, authenticated, or an indirect block over such.
+    /// Encryption bit: the block is encrypted or authenticated, or an indirect block above such
+    /// blocks (`BP_USES_CRYPT`).
     pub crypt: bool,
-    /// Salt and IV; meaningful when [`Blkptr::is_encrypted`].
+    /// Salt and IV; only valid when [`Blkptr::is_encrypted`].
     pub crypt_params: CryptParams,
 }
 
 impl Stored {
-    /// The copies that exist.
+    /// The copies that exist, in the order of their DVAs.
     pub fn copies(&self) -> impl Iterator<Item = &Dva> + '_ {
         self.dvas.iter().flatten()
     }
 }
 
-/// Data that fits into its pointer.
+/// Data inside its block pointer (`BP_IS_EMBEDDED`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Embedded {
     payload: [u8; EMBEDDED_PAYLOAD],
@@ -106,7 +119,10 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// `payload`, packed by `compress`; `None` if it is empty or doesn't fit.
+    /// Makes an embedded block of `payload`, which `compress` has packed
+    /// (`encode_embedded_bp_compressed`).
+    ///
+    /// `None` if `payload` is empty or longer than [`EMBEDDED_PAYLOAD`].
     pub fn new(compress: CompressKind, payload: &[u8]) -> Option<Self> {
         let psize = u8::try_from(payload.len()).ok().filter(|n| *n > 0)?;
         let mut bytes = [0; EMBEDDED_PAYLOAD];
@@ -114,7 +130,7 @@ impl Embedded {
         Some(Self { payload: bytes, psize, compress })
     }
 
-    /// The bytes as stored.
+    /// The bytes as stored (`decode_embedded_bp_compressed`).
     pub fn payload(&self) -> &[u8] {
         &self.payload[..usize::from(self.psize)]
     }
@@ -123,9 +139,9 @@ impl Embedded {
 /// What a pointer points at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Body {
-    /// Nothing: reads as zeros.
+    /// Nothing: the block reads as zeros (`BP_IS_HOLE`).
     Hole,
-    /// The data were redacted from a received stream; reading them is an error.
+    /// A redacted send stream left the data out; a read of it is an error (`BP_IS_REDACTED`).
     Redacted,
     /// The data are in the pointer.
     Embedded(Embedded),
@@ -133,25 +149,26 @@ pub enum Body {
     Stored(Stored),
 }
 
-/// A checked block pointer (`blkptr_t`).
+/// A checked block pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Blkptr {
-    /// Type of the object that it belongs to.
+    /// Type of the object that the block belongs to (`BP_GET_TYPE`).
     pub kind: DmuType,
-    /// Its level; 0 is data.
+    /// Level of the block; 0 is data (`BP_GET_LEVEL`).
     pub level: Level,
-    /// Bytes as the object sees them; 0 in a hole that never was a block.
+    /// Bytes as the object sees them; 0 in a hole that never was a block (`BP_GET_LSIZE`).
     pub lsize: Lsize,
-    /// Logical birth (`blk_birth`); 0 in holes of pools without `hole_birth`.
+    /// Transaction group in which the pointer was made; 0 in holes of pools without `hole_birth`
+    /// (`BP_GET_LOGICAL_BIRTH`).
     pub birth: Txg,
-    /// Byte order of the block's contents.
+    /// Byte order of the block's contents (`BP_GET_BYTEORDER`).
     pub order: ByteOrder,
     /// What it points at.
     pub body: Body,
 }
 
 impl Blkptr {
-    /// A hole that never was anything: 128 zero bytes.
+    /// A hole that never was a block: 128 zero bytes.
     pub const HOLE: Blkptr = Blkptr {
         kind: DmuType::NONE,
         level: Level(0),
@@ -164,7 +181,10 @@ impl Blkptr {
     /// Decodes the first 128 bytes of `raw`, little-endian.
     ///
     /// # Errors
-    /// [`Corrupt`] if a field has a value that OpenZFS 2.3 does not know or that contradicts another.
+    /// * [`Corrupt::Truncated`]: `raw` has fewer than 128 bytes.
+    /// * [`Corrupt::Range`]: OpenZFS 2.3 has no such type, compressor, checksum or embedded type; a
+    ///   size is above 16 MiB; or the embedded data is larger than [`EMBEDDED_PAYLOAD`].
+    /// * [`Corrupt::Shape`]: a later copy exists without a first copy.
     pub fn decode(raw: &[u8]) -> Result<Blkptr> {
         if raw.len() < BLKPTR_SIZE {
             return Err(Corrupt::Truncated { what: WHAT, need: BLKPTR_SIZE, have: raw.len() });
@@ -172,7 +192,7 @@ impl Blkptr {
         let w: [u64; 16] = std::array::from_fn(|i| le64(raw, i * 8));
         let prop = w[6];
         let embedded = prop >> 39 & 1 != 0;
-        // Pointers that never were anything have no order of their own.
+        // A pointer of zeros has no byte order of its own.
         let order = if prop >> 63 != 0 || prop == 0 { ByteOrder::Little } else { ByteOrder::Big };
         let level = Level((prop >> 56 & 0x1f) as u8);
         if w[..6].iter().all(|&x| x == 0) && !embedded {
@@ -235,11 +255,12 @@ impl Blkptr {
         let checksum = ChecksumKind::from_disk((w[6] >> 40 & 0xff) as u8)?;
         let crypt = w[6] >> 61 & 1 != 0;
         let level = w[6] >> 56 & 0x1f;
-        // Only blocks that are encrypted themselves give the third DVA away to salt and IV.
+        // Only blocks that are encrypted themselves keep salt and IV in the third DVA.
         let has_params = crypt && level == 0 && kind.is_encrypted();
         let mut crypt_params = CryptParams { salt: [0; 8], iv: [0; 12] };
         if has_params {
-            // Salt and IV are byte strings; a block's writer put them into words of its own order.
+            // Salt and IV are byte strings; the writer of the block put them into words of its own
+            // order.
             let (iv, iv2) = (w[5], (w[11] >> 32) as u32);
             let (salt, iv, iv2) = match order {
                 ByteOrder::Little => (w[4].to_le_bytes(), iv.to_le_bytes(), iv2.to_le_bytes()),
@@ -272,7 +293,11 @@ impl Blkptr {
         Ok((Lsize(lsize), Body::Stored(stored)))
     }
 
-    /// The 128 bytes of this pointer, little-endian.
+    /// Encodes the pointer as its 128 bytes, little-endian.
+    ///
+    /// # Panics
+    /// With overflow checks, if a stored block has fewer than 512 bytes, or embedded or redacted
+    /// data has a size of 0. A decoded pointer never does.
     pub fn encode(&self) -> [u8; BLKPTR_SIZE] {
         let mut w = [0u64; 16];
         w[10] = self.birth.0;
@@ -329,12 +354,12 @@ impl Blkptr {
         w[12..].copy_from_slice(&s.sum);
     }
 
-    /// True if there is nothing to read (`BP_IS_HOLE`).
+    /// True if the pointer is a hole (`BP_IS_HOLE`).
     pub fn is_hole(&self) -> bool {
         matches!(self.body, Body::Hole)
     }
 
-    /// The block on devices, if that is where it is.
+    /// The block on devices; `None` for a hole, embedded or redacted data.
     pub fn stored(&self) -> Option<&Stored> {
         match &self.body {
             Body::Stored(s) => Some(s),
@@ -342,7 +367,7 @@ impl Blkptr {
         }
     }
 
-    /// True for indirect blocks and metadata types (`BP_IS_METADATA`).
+    /// True for indirect blocks and blocks of metadata types (`BP_IS_METADATA`).
     pub fn is_metadata(&self) -> bool {
         self.level.0 > 0 || self.kind.is_metadata()
     }
@@ -356,18 +381,18 @@ impl Blkptr {
         self.crypt_bit() && self.level.0 == 0 && self.kind.is_encrypted()
     }
 
-    /// True if the block is plain but carries a MAC (`BP_IS_AUTHENTICATED`).
+    /// True if the block is not encrypted but has a MAC (`BP_IS_AUTHENTICATED`).
     pub fn is_authenticated(&self) -> bool {
         self.crypt_bit() && self.level.0 == 0 && !self.kind.is_encrypted()
     }
 
-    /// True if it is an indirect block whose checksum holds a MAC over the MACs below
+    /// True if the pointer's checksum holds a MAC over the MACs of the blocks below
     /// (`BP_HAS_INDIRECT_MAC_CKSUM`).
     pub fn has_indirect_mac(&self) -> bool {
         self.crypt_bit() && self.level.0 > 0
     }
 
-    /// True if the block is a gang block (`BP_IS_GANG`).
+    /// True if the first copy is a gang header (`BP_IS_GANG`).
     pub fn is_gang(&self) -> bool {
         self.stored().is_some_and(|s| s.dvas[0].is_some_and(|d| d.gang))
     }

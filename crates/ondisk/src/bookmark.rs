@@ -1,47 +1,48 @@
-//! Bookmarks and the redaction lists that some of them carry.
+//! Bookmarks, and the redaction lists that some bookmarks have.
 //!
 //! # On disk
-//! A dataset's bookmarks are values of a ZAP: 3 words (version 1) or up to 12 (`bookmark_v2`,
-//! `bookmark_written`, redaction). A redaction list is an object of [`RedactBlock`]s, sorted by object and block, with
-//! [`RedactionListPhys`] as its bonus.
+//! A dataset's bookmarks are values of a ZAP. A value has 3 words (version 1) or up to 12
+//! (`bookmark_v2`, `bookmark_written`, redaction). A redaction list is an object of
+//! [`RedactBlock`]s, sorted by object and block. Its bonus is a [`RedactionListPhys`].
 
 use crate::bytes::le64;
 use crate::words::{words, words_from};
 use crate::{Corrupt, Result};
 
-/// The written-size fields are valid (`ZBM_FLAG_HAS_FBN`).
+/// The fields of the written size are valid.
 pub const ZBM_FLAG_HAS_FBN: u64 = 1;
-/// The bookmarked snapshot still exists (`ZBM_FLAG_SNAPSHOT_EXISTS`).
+/// The snapshot of the bookmark still exists.
 pub const ZBM_FLAG_SNAPSHOT_EXISTS: u64 = 2;
 
 /// A bookmark (`zfs_bookmark_phys_t`). Fields that an older version lacks are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BookmarkPhys {
-    /// Guid of the bookmarked snapshot.
+    /// Guid of the snapshot (`zbm_guid`).
     pub guid: u64,
-    /// Its creation txg.
+    /// Transaction group in which the snapshot was made (`zbm_creation_txg`).
     pub creation_txg: u64,
-    /// Its creation time, seconds since 1970.
+    /// Time at which the snapshot was made, in seconds since 1970 (`zbm_creation_time`).
     pub creation_time: u64,
-    /// Redaction list object, or 0.
+    /// Object of the redaction list, or 0 (`zbm_redaction_obj`).
     pub redaction_obj: u64,
-    /// `ZBM_FLAG_*`.
+    /// Flags, `ZBM_FLAG_*` (`zbm_flags`).
     pub flags: u64,
-    /// Bytes the snapshot referred to.
+    /// Bytes that the snapshot referred to (`zbm_referenced_bytes_refd`).
     pub referenced_bytes: u64,
-    /// The same, compressed.
+    /// Compressed bytes that the snapshot referred to (`zbm_compressed_bytes_refd`).
     pub compressed_bytes: u64,
-    /// The same, uncompressed.
+    /// Uncompressed bytes that the snapshot referred to (`zbm_uncompressed_bytes_refd`).
     pub uncompressed_bytes: u64,
-    /// Bytes freed between the bookmark and the next snapshot.
+    /// Bytes that the dataset freed between the bookmark and the next snapshot
+    /// (`zbm_referenced_freed_before_next_snap`).
     pub referenced_freed_before_next_snap: u64,
-    /// The same, compressed.
+    /// Compressed bytes freed in that time (`zbm_compressed_freed_before_next_snap`).
     pub compressed_freed_before_next_snap: u64,
-    /// The same, uncompressed.
+    /// Uncompressed bytes freed in that time (`zbm_uncompressed_freed_before_next_snap`).
     pub uncompressed_freed_before_next_snap: u64,
-    /// Guid of the snapshot's set of initialisation vectors.
+    /// Guid of the snapshot's set of initialisation vectors (`zbm_ivset_guid`).
     pub ivset_guid: u64,
-    /// How many words were stored: 3 in version 1.
+    /// Number of words stored: 3 in version 1.
     pub words: usize,
 }
 
@@ -49,7 +50,7 @@ impl BookmarkPhys {
     /// Decodes the words of a ZAP value.
     ///
     /// # Errors
-    /// [`Corrupt::Truncated`] when there are fewer than 3.
+    /// * [`Corrupt::Truncated`]: the value has fewer than 3 words.
     pub fn decode(value: &[u64]) -> Result<Self> {
         if value.len() < 3 {
             return Err(Corrupt::Truncated { what: "bookmark", need: 24, have: value.len() * 8 });
@@ -79,7 +80,7 @@ pub const BOOKMARK_WORDS_V1: usize = 3;
 pub const BOOKMARK_WORDS_V2: usize = 12;
 
 impl BookmarkPhys {
-    /// The words of its ZAP value, as many as [`BookmarkPhys::words`] says.
+    /// Encodes the words of the ZAP value, as many as [`BookmarkPhys::words`] but at least 3.
     pub fn encode(&self) -> Vec<u64> {
         let all = [
             self.guid,
@@ -104,21 +105,27 @@ impl BookmarkPhys {
 /// Header of a redaction list, in its bonus (`redaction_list_phys_t`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RedactionListPhys {
-    /// Last object looked at while the list was being made; `u64::MAX` when it is complete.
+    /// Last object visited while the list was made; `u64::MAX` when the list is complete
+    /// (`rlp_last_object`).
     pub last_object: u64,
-    /// Last block looked at.
+    /// Last block visited (`rlp_last_blkid`).
     pub last_blkid: u64,
-    /// Entries in the object.
+    /// Number of entries in the object (`rlp_num_entries`).
     pub num_entries: u64,
-    /// Guids of the snapshots with respect to which it redacts.
+    /// Guids of the snapshots with respect to which the list redacts (`rlp_snaps`).
     pub snaps: Vec<u64>,
 }
 
 impl RedactionListPhys {
-    /// Decodes the bonus. Lists of more than 36 snapshots keep the guids in the spill block, which the caller passes as `spill`.
+    /// Decodes the bonus.
+    ///
+    /// Lists of more than 36 snapshots keep header and guids in the spill block, which the caller
+    /// passes as `spill`.
     ///
     /// # Errors
-    /// [`Corrupt::Truncated`] when neither place holds all guids.
+    /// * [`Corrupt::Truncated`]: the spill block, or the bonus if there is none, is shorter than
+    ///   the header.
+    /// * [`Corrupt::Range`]: the header counts more guids than there are bytes for.
     pub fn decode(bonus: &[u8], spill: Option<&[u8]>) -> Result<Self> {
         const WHAT: &str = "redaction list";
         let buf = spill.unwrap_or(bonus);
@@ -134,16 +141,16 @@ impl RedactionListPhys {
     }
 }
 
-/// A run of redacted blocks (`redact_block_phys_t`).
+/// A contiguous run of redacted blocks (`redact_block_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RedactBlock {
-    /// The object.
+    /// Object of the blocks (`rbp_object`).
     pub object: u64,
-    /// First block.
+    /// Number of the first block (`rbp_blkid`).
     pub blkid: u64,
-    /// Size of each block in bytes.
+    /// Size of each block in bytes (`redact_block_get_size`).
     pub block_size: u64,
-    /// Number of blocks.
+    /// Number of blocks (`redact_block_get_count`).
     pub count: u64,
 }
 
@@ -154,7 +161,7 @@ impl RedactBlock {
     /// Decodes one entry.
     ///
     /// # Errors
-    /// [`Corrupt::Truncated`].
+    /// * [`Corrupt::Truncated`]: `buf` is shorter than [`RedactBlock::SIZE`].
     pub fn decode(buf: &[u8]) -> Result<Self> {
         let w: [u64; 4] = words_from("redaction list entry", buf, 4)?;
         Ok(Self {

@@ -1,10 +1,11 @@
-//! Lists of block pointers: bpobjs and the deadlists made of them.
+//! Lists of block pointers: bpobjs, and the deadlists made of them.
 //!
 //! # On disk
-//! A bpobj is an object whose data is an array of 128-byte block pointers and whose bonus is
-//! [`BpobjPhys`]. It may name, in another object, sub-bpobjs that belong to it. A deadlist is either one bpobj
-//! (old pools, object type [`crate::DmuType::BPOBJ`]) or a ZAP (`DMU_OT_DEADLIST`) from birth txg to
-//! bpobj, with [`DeadlistPhys`] as its bonus.
+//! The data of a bpobj is an array of 128-byte block pointers, and its bonus is a [`BpobjPhys`]. It
+//! may name another object, which holds the numbers of sub-bpobjs. A deadlist has one of two forms:
+//!
+//! * one bpobj, in old pools (object type [`crate::DmuType::BPOBJ`])
+//! * a ZAP from birth txg to bpobj, whose bonus is a [`DeadlistPhys`] (`DMU_OT_DEADLIST`)
 
 use crate::Result;
 use crate::words::words_from;
@@ -12,12 +13,14 @@ use crate::words::words_from;
 /// Bytes of one entry of a bpobj.
 pub const BPOBJ_ENTRY_SIZE: u64 = 128;
 
-/// Header of a bpobj, in its bonus (`bpobj_phys_t`). Old pools lack the later fields; they read as 0.
+/// Header of a bpobj, in its bonus (`bpobj_phys_t`).
+///
+/// Old pools lack the later fields, which read as 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BpobjPhys {
     /// Block pointers in the object's data (`bpo_num_blkptrs`).
     pub num_blkptrs: u64,
-    /// Allocated bytes they stand for (`bpo_bytes`).
+    /// Allocated bytes of these blocks (`bpo_bytes`).
     pub bytes: u64,
     /// Compressed bytes (`bpo_comp`).
     pub comp: u64,
@@ -27,17 +30,18 @@ pub struct BpobjPhys {
     pub subobjs: u64,
     /// How many sub-bpobjs there are (`bpo_num_subobjs`).
     pub num_subobjs: u64,
-    /// Entries that say a block was freed rather than allocated; livelists only (`bpo_num_freed`).
+    /// Entries that mark a freed block instead of an allocated block; livelists only
+    /// (`bpo_num_freed`).
     pub num_freed: u64,
-    /// True if `comp` and `uncomp` are kept (bonus of version 1 or later).
+    /// True if `comp` and `uncomp` are valid (`bpo_havecomp`): the bonus is of version 1 or later.
     pub have_comp: bool,
 }
 
 impl BpobjPhys {
-    /// Decodes the bonus, whose length says which of three versions it is.
+    /// Decodes the bonus, whose length tells its version, 0 to 2.
     ///
     /// # Errors
-    /// [`crate::Corrupt::Truncated`] when it is shorter than the first version.
+    /// * [`crate::Corrupt::Truncated`]: the bonus is shorter than version 0, which has 16 bytes.
     pub fn decode(bonus: &[u8]) -> Result<Self> {
         let w: [u64; 7] = words_from("bpobj header", bonus, 2)?;
         Ok(Self {
@@ -54,7 +58,8 @@ impl BpobjPhys {
 }
 
 impl BpobjPhys {
-    /// The bonus, little-endian; with the count of freed entries that livelists have (`BPOBJ_SIZE_V2` and later).
+    /// Encodes the bonus, little-endian, with or without the count of freed entries, which
+    /// livelists have (`BPOBJ_SIZE_V2`).
     pub fn encode(&self, with_freed: bool) -> Vec<u8> {
         let all = [
             self.num_blkptrs,
@@ -74,7 +79,7 @@ impl BpobjPhys {
 pub const DEADLIST_PHYS_SIZE: usize = 320;
 
 impl DeadlistPhys {
-    /// The bonus, little-endian.
+    /// Encodes the bonus, little-endian.
     pub fn encode(&self) -> [u8; DEADLIST_PHYS_SIZE] {
         let mut out = [0; DEADLIST_PHYS_SIZE];
         crate::words::put_words(&mut out, 0, &[self.used, self.comp, self.uncomp]);
@@ -97,7 +102,7 @@ impl DeadlistPhys {
     /// Decodes the bonus.
     ///
     /// # Errors
-    /// [`crate::Corrupt::Truncated`].
+    /// * [`crate::Corrupt::Truncated`]: the bonus is shorter than its three words.
     pub fn decode(bonus: &[u8]) -> Result<Self> {
         let w: [u64; 3] = crate::words::words("deadlist header", bonus)?;
         Ok(Self { used: w[0], comp: w[1], uncomp: w[2] })

@@ -1,32 +1,34 @@
-//! The block reference table: how often blocks were cloned.
+//! The block reference table: how many clones of a block exist.
 //!
 //! # On disk
-//! Per top-level vdev the MOS directory names (`com.fudosecurity:brt:vdev:ID`) an object of 16-bit counts, one a 16 MiB
-//! range, with [`BrtVdevPhys`] as its bonus; that names a ZAP from offset (one 64-bit key word) to the number of extra
-//! references (one byte string of 8, or one word).
+//! For each top-level vdev, the directory of the MOS names an object
+//! (`com.fudosecurity:brt:vdev:ID`). The object is an array of 16-bit counts, one for each range of
+//! 16 MiB. Its bonus is a [`BrtVdevPhys`], which names the ZAP of entries. The ZAP maps an offset
+//! (a key of one 64-bit word) to the number of additional references (a byte string of 8, or one
+//! word).
 
 use crate::words::words;
 use crate::{Corrupt, Result};
 
-/// Prefix of the MOS directory's names (`BRT_OBJECT_VDEV_PREFIX`).
+/// Prefix of the names in the directory of the MOS (`BRT_OBJECT_VDEV_PREFIX`).
 pub const BRT_VDEV_PREFIX: &str = "com.fudosecurity:brt:vdev:";
 
 /// Header of a vdev's table, in its bonus (`brt_vdev_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BrtVdevPhys {
-    /// Object of the entries.
+    /// Object of the entries (`bvp_mos_entries`).
     pub mos_entries: u64,
-    /// Number of ranges.
+    /// Number of ranges (`bvp_size`).
     pub size: u64,
-    /// True if the counts are big-endian.
+    /// True if the counts are big-endian (`bvp_byteorder`).
     pub big_endian: bool,
-    /// Sum of all ranges' counts: the number of entries.
+    /// Sum of the counts of all ranges, which is the number of entries (`bvp_totalcount`).
     pub totalcount: u64,
-    /// Bytes a range spans.
+    /// Bytes in a range (`bvp_rangesize`).
     pub rangesize: u64,
-    /// Bytes that cloned blocks take.
+    /// Bytes that cloned blocks take (`bvp_usedspace`).
     pub usedspace: u64,
-    /// Bytes that their clones would take in addition.
+    /// Bytes that the clones would take if they were copies (`bvp_savedspace`).
     pub savedspace: u64,
 }
 
@@ -34,7 +36,8 @@ impl BrtVdevPhys {
     /// Decodes the bonus.
     ///
     /// # Errors
-    /// [`Corrupt::Truncated`]; [`Corrupt::Range`] for an unknown byte order.
+    /// * [`Corrupt::Truncated`]: the bonus is shorter than its seven words.
+    /// * [`Corrupt::Range`]: the byte order is neither 0 nor 1.
     pub fn decode(bonus: &[u8]) -> Result<Self> {
         let w: [u64; 7] = words("BRT vdev", bonus)?;
         if w[2] > 1 {
@@ -51,7 +54,7 @@ impl BrtVdevPhys {
         })
     }
 
-    /// The bonus.
+    /// Encodes the bonus, little-endian.
     pub fn encode(&self) -> Vec<u8> {
         let order = self.big_endian.into();
         let w = [

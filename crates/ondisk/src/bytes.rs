@@ -1,4 +1,4 @@
-//! Reading integers of either byte order from bounded slices.
+//! Integers of either byte order, read from bounded slices.
 
 use crate::{Corrupt, Result};
 
@@ -16,7 +16,7 @@ macro_rules! getter {
         #[doc = $doc]
         ///
         /// # Errors
-        /// [`Corrupt::Truncated`] when `buf` ends before the field does.
+        /// * [`Corrupt::Truncated`]: `buf` ends before the field does.
         pub fn $name(self, what: &'static str, buf: &[u8], at: usize) -> Result<$ty> {
             let end = at.saturating_add($n);
             let raw = buf.get(at..end).ok_or(Corrupt::Truncated { what, need: end, have: buf.len() })?;
@@ -35,7 +35,9 @@ impl ByteOrder {
     getter!(u32, u32, 4, "The 32-bit integer at byte `at` of `buf`.");
     getter!(u64, u64, 8, "The 64-bit integer at byte `at` of `buf`.");
 
-    /// The order in which `found`, read as little-endian, equals `magic`; `None` if neither does.
+    /// The byte order in which the number `found_le`, read as little-endian, equals `magic`.
+    ///
+    /// `None` if it equals `magic` in neither order.
     pub fn by_magic(found_le: u64, magic: u64) -> Option<ByteOrder> {
         if found_le == magic {
             Some(ByteOrder::Little)
@@ -47,17 +49,19 @@ impl ByteOrder {
     }
 }
 
-/// The little-endian 64-bit integer at byte `at` of a slice already known to be long enough.
+/// The little-endian 64-bit integer at byte `at` of a slice that is known to be long enough.
 ///
 /// # Panics
-/// When the slice is too short: the caller has checked the length.
+/// If the slice ends before the integer does. The caller has checked the length.
 pub fn le64(buf: &[u8], at: usize) -> u64 {
     let mut b = [0u8; 8];
     b.copy_from_slice(&buf[at..at + 8]);
     u64::from_le_bytes(b)
 }
 
-/// Swaps every 64-bit word of `buf` in place; a tail shorter than a word stays as it is.
+/// Swaps every 64-bit word of `buf` in place (`byteswap_uint64_array`).
+///
+/// A tail shorter than a word stays as it is.
 pub fn swap64(buf: &mut [u8]) {
     for w in buf.as_chunks_mut::<8>().0 {
         w.reverse();

@@ -1,14 +1,17 @@
-//! Putting blocks written by a machine of the other byte order into this project's, little-endian.
+//! Conversion of blocks from the other byte order to little-endian.
 //!
 //! # Theory
-//! A block pointer says in which order its block was written. `zio` swaps a foreign block once, after
-//! decompression, by the type of its object; every decoder above then reads little-endian only. Whether words are
-//! swapped in from or out to the other order is the same, but lengths inside a block (of a dnode's bonus,
-//! say) must be read on the right side of their own swap: the functions here go from foreign to native.
+//! A block pointer tells the byte order of its block. `zio` swaps a foreign block once, after
+//! decompression, by the type of its object. Every decoder above reads little-endian only.
+//!
+//! Swapping words is the same operation in both directions. But lengths inside a block, such as
+//! that of a dnode's bonus, must be read in native order. So the functions here work in one
+//! direction: from foreign to native.
 //!
 //! # Absent
-//! System attributes ([`DmuType::SA`]) name their layout, not their types: they carry their order in their magic and
-//! are swapped one by one when read (`sa`). So do packed nvlists and labels.
+//! System attributes ([`DmuType::SA`]) are not swapped here: a block of them names its layout, not
+//! the types of its attributes. Their magic number tells their byte order, and `sa` swaps them when
+//! it reads them. Packed nvlists and labels carry their own byte order too.
 
 #[cfg(test)]
 mod tests;
@@ -25,12 +28,19 @@ const DNODE_CORE_SIZE: usize = 64;
 const BLKPTR_SIZE: usize = 128;
 const DNODE_FLAG_SPILL_BLKPTR: u8 = 4;
 
-/// Swaps a whole block of an object of type `kind` from the other byte order, in place.
+/// Swaps a whole block of an object of type `kind` from the other byte order, in place
+/// (`dmu_ot_byteswap`).
 ///
-/// Blocks above level 0 are arrays of block pointers whatever the type.
+/// A block above level 0 is an array of block pointers, whatever its type.
 ///
 /// # Errors
-/// [`Corrupt`] if the block's structure, which says what to swap, is impossible.
+/// * [`Corrupt::Truncated`]: a ZAP block has fewer than 8 bytes.
+/// * [`Corrupt::Range`]: one of these values is impossible:
+///   * the size of a ZAP leaf, of a block of dnodes or of an object set
+///   * the type of a chunk in a ZAP leaf
+///   * the number of block pointers of a dnode
+///   * the type of a dnode's bonus
+/// * [`Corrupt::Shape`]: a large dnode crosses the end of its block.
 pub fn block(kind: DmuType, level: Level, buf: &mut [u8]) -> Result<()> {
     if level.0 > 0 {
         swap64(buf);
@@ -68,14 +78,17 @@ pub fn block(kind: DmuType, level: Level, buf: &mut [u8]) -> Result<()> {
     }
 }
 
-/// Swaps every 16-bit word of `buf`; an odd tail stays as it is.
+/// Swaps every 16-bit word of `buf` in place; an odd byte at the end stays as it is
+/// (`byteswap_uint16_array`).
 pub fn swap16(buf: &mut [u8]) {
     for w in buf.as_chunks_mut::<2>().0 {
         w.reverse();
     }
 }
 
-/// Swaps every 32-bit word of `buf`; a tail shorter than a word stays as it is.
+/// Swaps every 32-bit word of `buf` in place (`byteswap_uint32_array`).
+///
+/// A tail shorter than a word stays as it is.
 pub fn swap32(buf: &mut [u8]) {
     for w in buf.as_chunks_mut::<4>().0 {
         w.reverse();
@@ -100,7 +113,7 @@ fn zap(buf: &mut [u8]) -> Result<()> {
             Ok(())
         }
         ZBT_LEAF => zap_leaf(buf),
-        // The header, or a block of the pointer table: words all over.
+        // The header, or a block of the pointer table: both consist of words.
         _ => {
             swap64(buf);
             Ok(())
@@ -152,11 +165,11 @@ fn dnodes(buf: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Swaps one dnode; `dn` is exactly its slots.
+/// Swaps one dnode; `dn` is exactly its slots (`dnode_byteswap`).
 fn dnode(dn: &mut [u8]) -> Result<()> {
     const WHAT: &str = "dnode";
     if dn[0] == 0 {
-        // Unallocated: whatever lies here is nobody's.
+        // Unallocated: the bytes of such a slot mean nothing.
         dn.fill(0);
         return Ok(());
     }
@@ -175,7 +188,7 @@ fn dnode(dn: &mut [u8]) -> Result<()> {
         let kind = DmuType::from_disk(bonus_kind)?;
         let bonus = &mut dn[bonus_at..bonus_end];
         match kind.byteswap() {
-            // No bonus holds dnodes or object sets, and recursion ends here.
+            // No bonus holds dnodes or object sets. This check ends the recursion.
             ByteSwap::Dnode | ByteSwap::Objset => {
                 return Err(Corrupt::Range { what: WHAT, field: "bonus type", value: bonus_kind.into() });
             }
@@ -194,10 +207,12 @@ fn objset(buf: &mut [u8]) -> Result<()> {
     if !matches!(buf.len(), V1 | V2 | V3) {
         return Err(Corrupt::Range { what: WHAT, field: "size", value: buf.len() as u64 });
     }
-    // The meta dnode, then the header of the intent log, the type and the flags; two MACs follow, which are bytes.
+    // The meta-dnode, then the header of the intent log, the type and the flags. Two MACs follow,
+    // which are byte strings.
     dnode(&mut buf[..DNODE_SIZE])?;
     swap64(&mut buf[512..720]);
-    // User and group accounting at the end of the second KiB pair, project accounting after it.
+    // User and group accounting fill the second KiB of version 2; project accounting follows it in
+    // version 3.
     if buf.len() >= V2 {
         dnode(&mut buf[1024..1536])?;
         dnode(&mut buf[1536..2048])?;
@@ -208,7 +223,9 @@ fn objset(buf: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Swaps a `znode_phys_t` and the ACEs embedded in it; what follows it (a symlink's target) is bytes.
+/// Swaps a `znode_phys_t` and the ACEs embedded in it (`zfs_znode_byteswap`).
+///
+/// The bytes that follow it (the target of a symbolic link) need no swap.
 fn znode(buf: &mut [u8]) {
     let Some(zp) = buf.first_chunk_mut::<ZNODE_SIZE>() else { return swap64(buf) };
     swap64(&mut zp[..184]);

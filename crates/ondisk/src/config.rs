@@ -1,13 +1,17 @@
-//! The pool's config, as labels and the MOS's config object hold it: a typed view of the nvlist.
+//! The pool's config in labels and in the MOS: a typed view of the nvlist.
 //!
 //! # Theory
-//! A label's config describes the pool by its scalars, and of its vdevs only the top-level one that the device
-//! belongs to; the MOS's config holds the whole tree. Both are the same nvlist shape, and both become [`PoolConfig`] here.
-//! What a vdev can't be without (type, guid, children of an interior one) is checked; everything else is an option,
-//! because labels of spares, of cache devices and of 2005 lack much. The nvlist stays beside the view, since a config is
-//! rewritten with whatever it held.
+//! A label's config describes the pool by scalars. Of the vdevs it holds one top-level vdev only,
+//! to which the device belongs. The config object of the MOS holds the whole tree. Both have the
+//! same nvlist shape, and both become a [`PoolConfig`] here.
 //!
-//! See OpenZFS `module/zfs/vdev_label.c` (`vdev_config_generate`), `include/sys/fs/zfs.h` (`ZPOOL_CONFIG_*`).
+//! The decoder checks what a vdev must have: its type, its guid, and the children of an interior
+//! vdev. Every other field is an option, because labels of spares, of cache devices and of 2005
+//! lack many of them. The nvlist stays beside the view, so that a rewritten config keeps all that
+//! it held.
+//!
+//! OpenZFS: `vdev_config_generate` in `module/zfs/vdev_label.c`, `ZPOOL_CONFIG_*` in
+//! `include/sys/fs/zfs.h`.
 
 use crate::{Ashift, Corrupt, Guid, Nvlist, ObjNum, Result, Txg, Value};
 
@@ -18,9 +22,10 @@ mod tests;
 pub use encode::Place;
 
 const WHAT: &str = "pool config";
-/// Most children that a vdev is believed to have, and most top-level vdevs a pool.
+/// Most children of a vdev, and most top-level vdevs of a pool, that the decoder accepts.
 pub const MAX_CHILDREN: usize = 4096;
-/// Deepest vdev tree that is believed: root, top, replacing or spare, and room for odd ones.
+/// Deepest vdev tree that the decoder accepts: root, top-level, replacing or spare, and space for
+/// odd ones.
 pub const MAX_DEPTH: u32 = 8;
 /// Most children of a draid vdev (`VDEV_DRAID_MAX_CHILDREN`).
 const MAX_DRAID_CHILDREN: u64 = 255;
@@ -29,19 +34,19 @@ const MAX_DRAID_SPARES: u64 = 100;
 /// Most vdevs of a tree in all.
 const MAX_VDEVS: usize = 65536;
 
-/// State of a pool as labels record it (`pool_state_t`).
+/// State of a pool as labels record it (`pool_state_t`, `POOL_STATE_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u64)]
 pub enum PoolState {
-    /// In use by a host, or was when the host stopped.
+    /// A host uses the pool, or used it until the host stopped.
     Active = 0,
     /// Exported.
     Exported = 1,
-    /// Destroyed: importable with `-D` until its devices are reused.
+    /// Destroyed; `zpool import -D` can import it until its devices are reused.
     Destroyed = 2,
-    /// The label of a hot spare: no pool of its own.
+    /// The label of a hot spare, which is in no pool of its own.
     Spare = 3,
-    /// The label of a cache device: no pool of its own.
+    /// The label of a cache device, which is in no pool of its own.
     L2cache = 4,
     /// In memory only.
     Uninitialized = 5,
@@ -52,10 +57,10 @@ pub enum PoolState {
 }
 
 impl PoolState {
-    /// The state of an on-disk number.
+    /// Decodes an on-disk number.
     ///
     /// # Errors
-    /// [`Corrupt::Range`] for an unknown number.
+    /// * [`Corrupt::Range`]: no state has this number.
     pub fn from_disk(v: u64) -> Result<Self> {
         use PoolState::*;
         Ok(match v {
@@ -72,18 +77,19 @@ impl PoolState {
     }
 }
 
-/// A pool's config (`spa_config`).
+/// A pool's config (`spa_config`). Each field names its key in the nvlist.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PoolConfig {
     /// Pool version: 1 to 28, or 5000 (`version`).
     pub version: u64,
-    /// The pool's name; absent in labels of spares and cache devices (`name`).
+    /// The pool's name; labels of spares and cache devices have none (`name`).
     pub name: Option<String>,
-    /// Its state (`state`).
+    /// State of the pool (`state`).
     pub state: PoolState,
-    /// Transaction group of the last change of the config (`txg`); 0 for a device that is being added.
+    /// Transaction group of the last change of the config; 0 for a device that is being added
+    /// (`txg`).
     pub txg: Txg,
-    /// The pool's guid (`pool_guid`).
+    /// Guid of the pool (`pool_guid`).
     pub pool_guid: Option<Guid>,
     /// Host that used the pool last (`hostid`).
     pub hostid: Option<u64>,
@@ -97,21 +103,21 @@ pub struct PoolConfig {
     pub vdev_children: Option<u64>,
     /// Numbers of the top-level vdevs that are holes (`hole_array`).
     pub hole_array: Vec<u64>,
-    /// In a label: the tree of the device's top-level vdev; in the MOS: the root (`vdev_tree`).
+    /// In a label, the tree of the device's top-level vdev; in the MOS, the root (`vdev_tree`).
     pub vdev_tree: Option<VdevConfig>,
-    /// In a label: guids of the features needed to read the MOS (`features_for_read`).
+    /// In a label, guids of the features that a reader of the MOS must know (`features_for_read`).
     pub features_for_read: Vec<String>,
-    /// A known defect of the pool (`errata`).
+    /// A known defect of the pool (`errata`, `zpool_errata_t`).
     pub errata: u64,
     /// The user's comment (`comment`).
     pub comment: Option<String>,
-    /// Names of the feature sets that the pool is kept compatible with (`compatibility`).
+    /// Names of the feature sets with which the pool stays compatible (`compatibility`).
     pub compatibility: Option<String>,
-    /// In a label: the hot spare that the device is (`is_spare`).
+    /// In a label: the device is a hot spare (`is_spare`).
     pub is_spare: bool,
-    /// When the pool was split off another: the list `splitcfg` as it is stored.
+    /// The split of this pool from another, as stored (`splitcfg`).
     pub split: Option<Nvlist>,
-    /// The list itself.
+    /// The whole nvlist from which the config was decoded.
     pub nvlist: Nvlist,
 }
 
@@ -122,13 +128,13 @@ pub enum VdevKind {
     Root,
     /// Copies on every child.
     Mirror,
-    /// Being replaced: a mirror that ends when the new child is whole.
+    /// A mirror of a device and its replacement, until the replacement has all data.
     Replacing,
-    /// A device and the hot spare that stands in for it.
+    /// A mirror of a device and the hot spare that replaces it.
     Spare,
     /// Parity over the children.
     Raidz,
-    /// Parity over groups of the children, with spare space distributed.
+    /// Parity over groups of the children, with distributed spare space.
     Draid,
     /// A distributed spare of a draid vdev.
     DraidSpare,
@@ -138,14 +144,14 @@ pub enum VdevKind {
     File,
     /// A device that could not be found.
     Missing,
-    /// The place of a removed log vdev.
+    /// The slot of a removed log vdev.
     Hole,
     /// A removed vdev, whose blocks were copied to others.
     Indirect,
 }
 
 impl VdevKind {
-    /// The name in configs.
+    /// The name in configs (`vdev_op_type`).
     pub fn name(self) -> &'static str {
         use VdevKind::*;
         match self {
@@ -164,10 +170,10 @@ impl VdevKind {
         }
     }
 
-    /// The kind of this name.
+    /// The kind with this name in configs.
     ///
     /// # Errors
-    /// [`Corrupt::Shape`] for an unknown name.
+    /// * [`Corrupt::Shape`]: no kind has this name.
     pub fn from_name(name: &[u8]) -> Result<Self> {
         use VdevKind::*;
         [Root, Mirror, Replacing, Spare, Raidz, Draid, DraidSpare, Disk, File, Missing, Hole, Indirect]
@@ -176,14 +182,16 @@ impl VdevKind {
             .ok_or(Corrupt::Shape { what: WHAT, why: "a vdev's type is unknown" })
     }
 
-    /// Whether it holds data itself rather than in children (`vdev_op_leaf`).
+    /// True if the vdev has no children (`vdev_op_leaf`).
     pub fn is_leaf(self) -> bool {
         use VdevKind::*;
         matches!(self, DraidSpare | Disk | File | Missing | Hole | Indirect)
     }
 }
 
-/// What a vdev's space is for (`vdev_alloc_bias_t`). Kept in the vdev's ZAP, not in the config on disk.
+/// Purpose of a vdev's space (`vdev_alloc_bias_t`).
+///
+/// On disk it is in the vdev's ZAP, not in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AllocBias {
     /// The intent log.
@@ -194,7 +202,7 @@ pub enum AllocBias {
     Dedup,
 }
 
-/// The shape of a draid vdev.
+/// The shape of a draid vdev (`vdev_draid_config_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraidShape {
     /// Data devices of a redundancy group (`draid_ndata`).
@@ -205,52 +213,52 @@ pub struct DraidShape {
     pub ngroups: u64,
 }
 
-/// A vdev of the tree.
+/// A vdev of the tree. Each field names its key in the nvlist.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VdevConfig {
-    /// Its kind (`type`).
+    /// Kind of the vdev (`type`).
     pub kind: VdevKind,
-    /// Its number among its siblings (`id`).
+    /// Number of the vdev among its siblings (`id`).
     pub id: u64,
-    /// Its guid (`guid`).
+    /// Guid of the vdev (`guid`).
     pub guid: Guid,
-    /// Where the device was last seen (`path`); bytes, as paths are.
+    /// Path at which the device was last seen, as bytes (`path`).
     pub path: Option<Vec<u8>>,
-    /// Identity of the device as the host knows it (`devid`).
+    /// Identity of the device on the host (`devid`).
     pub devid: Option<Vec<u8>>,
-    /// Where the device is attached (`phys_path`).
+    /// Physical location of the device (`phys_path`).
     pub phys_path: Option<Vec<u8>>,
-    /// The disk is partitioned by ZFS for itself (`whole_disk`).
+    /// ZFS partitioned the whole disk for itself (`whole_disk`).
     pub whole_disk: Option<bool>,
-    /// log2 of the sector size; on top-level vdevs (`ashift`).
+    /// log2 of the sector size, on top-level vdevs (`ashift`).
     pub ashift: Option<Ashift>,
-    /// Allocatable bytes; on top-level vdevs (`asize`).
+    /// Allocatable bytes, on top-level vdevs (`asize`).
     pub asize: Option<u64>,
-    /// Object of the array of its metaslabs' space maps (`metaslab_array`).
+    /// Object of the array of the metaslabs' space maps (`metaslab_array`).
     pub metaslab_array: Option<ObjNum>,
-    /// log2 of the size of its metaslabs (`metaslab_shift`).
+    /// log2 of the size of a metaslab (`metaslab_shift`).
     pub metaslab_shift: Option<u64>,
     /// Parity devices of raidz and draid (`nparity`).
     pub nparity: Option<u64>,
-    /// Shape of draid.
+    /// Shape of a draid vdev (`draid_ndata`, `draid_nspares`, `draid_ngroups`).
     pub draid: Option<DraidShape>,
-    /// The draid vdev and the spare's number in it, for a distributed spare (`top_guid`, `spareid`).
+    /// Of a distributed spare: its draid vdev, and its number there (`top_guid`, `spareid`).
     pub draid_spare: Option<(Guid, u64)>,
-    /// A raidz expansion is under way (`raidz_expanding`).
+    /// A raidz expansion is in progress (`raidz_expanding`).
     pub raidz_expanding: bool,
-    /// Txgs in which earlier raidz expansions ended (`raidz_expand_txgs`).
+    /// Transaction groups in which earlier raidz expansions ended (`raidz_expand_txgs`).
     pub raidz_expand_txgs: Vec<Txg>,
-    /// Holds the intent log (`is_log`).
+    /// The vdev holds the intent log (`is_log`).
     pub is_log: bool,
-    /// Is a hot spare (`is_spare`).
+    /// The vdev is a hot spare (`is_spare`).
     pub is_spare: bool,
-    /// The place of a removed vdev, in old configs (`is_hole`).
+    /// The slot of a removed vdev, in old configs (`is_hole`).
     pub is_hole: bool,
-    /// Txg in which it was added (`create_txg`).
+    /// Transaction group in which the vdev was added (`create_txg`).
     pub create_txg: Option<Txg>,
-    /// Space map of the txgs that it lacks (`DTL`).
+    /// Space map of the transaction groups that the vdev misses (`DTL`).
     pub dtl: Option<ObjNum>,
-    /// Taken offline by the administrator (`offline`).
+    /// The administrator took the vdev offline (`offline`).
     pub offline: bool,
     /// Faulted (`faulted`).
     pub faulted: bool,
@@ -258,33 +266,35 @@ pub struct VdevConfig {
     pub degraded: bool,
     /// Physically removed (`removed`).
     pub removed: bool,
-    /// Could not be opened when the config was written (`not_present`).
+    /// The device could not be opened when the config was written (`not_present`).
     pub not_present: bool,
-    /// Takes no new allocations (`non_allocating`).
+    /// The vdev takes no new allocations (`non_allocating`).
     pub non_allocating: bool,
-    /// Being removed (`removing`).
+    /// A removal of the vdev is in progress (`removing`).
     pub removing: bool,
-    /// Being resilvered since this txg (`resilver_txg`).
+    /// A resilver of the vdev is in progress since this transaction group (`resilver_txg`).
     pub resilver_txg: Option<Txg>,
-    /// Its resilver begins when the one that goes on is over (`com.datto:resilver_defer`).
+    /// The resilver of the vdev begins after the current one (`com.datto:resilver_defer`).
     pub resilver_defer: bool,
-    /// Being rebuilt since this txg (`rebuild_txg`).
+    /// A rebuild of the vdev is in progress since this transaction group (`rebuild_txg`).
     pub rebuild_txg: Option<Txg>,
-    /// Its hot spare goes as soon as it lacks nothing (`unspare`).
+    /// The hot spare is detached as soon as the vdev misses nothing (`unspare`).
     pub unspare: bool,
-    /// Why it is faulted or degraded, in OpenZFS's word: `external` or `err_exceeded` (`aux_state`).
+    /// Reason for which the vdev is faulted or degraded: `external` or `err_exceeded`
+    /// (`aux_state`).
     pub aux_state: Option<String>,
-    /// When it last grew, seconds of the epoch (`expansion_time`).
+    /// Time of the last growth, in seconds since 1970 (`expansion_time`).
     pub expansion_time: Option<u64>,
     /// Guid before a split (`orig_guid`).
     pub orig_guid: Option<Guid>,
-    /// What its space is for; only in configs that a running pool prints (`alloc_bias`).
+    /// Purpose of the vdev's space; only in configs that a running pool prints (`alloc_bias`).
     pub alloc_bias: Option<AllocBias>,
     /// Of a removed vdev: object of the mapping (`com.delphix:indirect_object`).
     pub indirect_object: Option<ObjNum>,
-    /// Of a removed vdev: object of the birth txgs of the mapping's parts (`com.delphix:indirect_births`).
+    /// Of a removed vdev: object of the births of the mapping's parts
+    /// (`com.delphix:indirect_births`).
     pub indirect_births: Option<ObjNum>,
-    /// Of a removed vdev: the one removed before it (`com.delphix:prev_indirect_vdev`).
+    /// Of a removed vdev: the vdev removed before it (`com.delphix:prev_indirect_vdev`).
     pub prev_indirect_vdev: Option<u64>,
     /// ZAP of a top-level vdev (`com.delphix:vdev_zap_top`).
     pub top_zap: Option<ObjNum>,
@@ -292,11 +302,11 @@ pub struct VdevConfig {
     pub leaf_zap: Option<ObjNum>,
     /// ZAP of the root (`com.klarasystems:vdev_zap_root`).
     pub root_zap: Option<ObjNum>,
-    /// Children, in order (`children`).
+    /// Children of the vdev, in order (`children`).
     pub children: Vec<VdevConfig>,
-    /// Cache devices; on the root (`l2cache`).
+    /// Cache devices, on the root (`l2cache`).
     pub l2cache: Vec<VdevConfig>,
-    /// Hot spares; on the root (`spares`).
+    /// Hot spares, on the root (`spares`).
     pub spares: Vec<VdevConfig>,
 }
 
@@ -308,7 +318,7 @@ fn text(nv: &Nvlist, name: &str) -> Option<String> {
 }
 
 impl PoolConfig {
-    /// The config of a new pool of this name, without vdevs.
+    /// The config of a new pool with this name and version, without vdevs.
     pub fn new(name: &str, version: u64) -> Self {
         Self {
             version,
@@ -333,12 +343,17 @@ impl PoolConfig {
         }
     }
 
-    /// The view of a label's or the MOS's config.
+    /// Decodes the config in a label or in the MOS.
     ///
     /// # Errors
-    /// [`Corrupt`] when a field that every config has is absent, or one has an impossible value.
+    /// * [`Corrupt::Shape`]: the config has no `state` or no `version`, or it has no `name` or
+    ///   `pool_guid` and is not that of a spare or cache device.
+    /// * [`Corrupt::Range`]: `state` is unknown, or `vdev_children` or `hole_array` counts more
+    ///   than [`MAX_CHILDREN`].
+    /// * [`Corrupt::Shape`] and [`Corrupt::Range`]: `vdev_tree` has a fault that
+    ///   [`VdevConfig::from_nvlist`] lists.
     pub fn from_nvlist(nv: &Nvlist) -> Result<Self> {
-        // Labels of cache devices and of unused spares hold no more than version, state and guid.
+        // Labels of cache devices and of unused spares hold only version, state and guid.
         let state = PoolState::from_disk(nv.u64("state").ok_or(missing("the config has no state"))?)?;
         let aux = matches!(state, PoolState::Spare | PoolState::L2cache);
         let version = nv.u64("version").ok_or(missing("the config has no version"))?;
@@ -387,7 +402,7 @@ fn missing(why: &'static str) -> Corrupt {
     Corrupt::Shape { what: WHAT, why }
 }
 
-/// Whether a flag is set: most are `uint64`, some a bare name.
+/// True if the flag is set. Most flags are `uint64`, some are a bare name.
 fn flag(nv: &Nvlist, name: &str) -> bool {
     match nv.get(name) {
         Some(Value::Uint64(v)) => *v != 0,
@@ -398,7 +413,7 @@ fn flag(nv: &Nvlist, name: &str) -> bool {
 }
 
 impl VdevConfig {
-    /// A vdev of this kind and guid about which nothing else is said.
+    /// A vdev of this kind and guid, with all other fields empty.
     pub fn new(kind: VdevKind, guid: Guid) -> Self {
         Self {
             kind,
@@ -449,10 +464,18 @@ impl VdevConfig {
         }
     }
 
-    /// The view of a vdev's list and of all below it.
+    /// Decodes a vdev's list and all vdevs below it.
     ///
     /// # Errors
-    /// [`Corrupt`] when a type is unknown, a guid absent, an interior vdev has no children, or the tree is too deep or large.
+    /// * [`Corrupt::Shape`]: the tree is impossible:
+    ///   * a vdev has no type, an unknown type, or no guid
+    ///   * an interior vdev has no children, or a leaf has children
+    ///   * a draid vdev has no parity or no shape, or its shape does not fit its children
+    ///   * the tree is deeper than [`MAX_DEPTH`] or has more than 65,536 vdevs
+    /// * [`Corrupt::Range`]: a number is impossible:
+    ///   * an `ashift` above 16
+    ///   * an `nparity` that is not 1 to 3, or not below the number of children
+    ///   * more than [`MAX_CHILDREN`] children
     pub fn from_nvlist(nv: &Nvlist) -> Result<Self> {
         Self::decode(nv, 0, &mut { MAX_VDEVS })
     }
@@ -533,7 +556,7 @@ impl VdevConfig {
         })
     }
 
-    /// This vdev and all below it, parents first; spares and cache devices are not among them.
+    /// This vdev and all vdevs below it, parents first, without spares and cache devices.
     pub fn walk(&self) -> impl Iterator<Item = &VdevConfig> {
         let mut todo = vec![self];
         std::iter::from_fn(move || {
@@ -543,12 +566,12 @@ impl VdevConfig {
         })
     }
 
-    /// The leaves below, or this one.
+    /// The leaves at or below this vdev.
     pub fn leaves(&self) -> impl Iterator<Item = &VdevConfig> {
         self.walk().filter(|v| v.kind.is_leaf())
     }
 
-    /// The vdev of this guid at or below this one (`vdev_lookup_by_guid`).
+    /// The vdev with this guid at or below this one (`vdev_lookup_by_guid`).
     pub fn find(&self, guid: Guid) -> Option<&VdevConfig> {
         self.walk().find(|v| v.guid == guid)
     }
@@ -562,7 +585,10 @@ fn kids(nv: &Nvlist, name: &str, depth: u32, budget: &mut usize) -> Result<Vec<V
     lists.iter().map(|l| VdevConfig::decode(l, depth + 1, budget)).collect()
 }
 
-/// Parity of raidz (1 when not recorded, as before version 8 there was no other) and draid.
+/// Parity of raidz and draid.
+///
+/// Raidz without a recorded parity has 1: before
+/// [`SPA_VERSION_RAIDZ2`](crate::version::SPA_VERSION_RAIDZ2) there was no other.
 fn parity(nv: &Nvlist, kind: VdevKind, children: usize) -> Result<Option<u64>> {
     let stored = nv.u64("nparity");
     match (kind, stored) {

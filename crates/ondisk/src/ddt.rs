@@ -1,10 +1,14 @@
-//! The deduplication tables: one per checksum, of blocks by checksum and size.
+//! The deduplication tables: blocks by checksum and size, one table for each checksum function.
 //!
 //! # On disk
-//! A table is up to three ZAPs (by class: ditto, duplicate, unique), each from a five-word key ([`DdtKey`]) to one byte
-//! string: a first byte that names compressor and byte order, then [`DdtPhys`], usually
-//! compressed with ZLE. Legacy tables store four [`DdtPhysSlot`]s (one a number of copies); `fast_dedup` ones
-//! store one, with a time. Fast tables also have two logs of entries not yet in the ZAPs ([`DdtLogHeader`], [`log_entries`]).
+//! A table has up to three ZAPs, one for each class: ditto, duplicate, unique. A ZAP maps a key of
+//! five words ([`DdtKey`]) to a byte string. The first byte of the string names compressor and byte
+//! order ([`DdtPacking`]). The rest is a [`DdtPhys`], usually compressed with ZLE.
+//!
+//! * Legacy tables store four [`DdtPhysSlot`]s, one for each number of copies.
+//! * `fast_dedup` tables store one slot, with a time.
+//! * `fast_dedup` tables also have two logs of entries that are not in the ZAPs yet
+//!   ([`DdtLogHeader`], [`log_entries`]).
 
 use crate::blkptr::{Body, CryptParams, DVAS_PER_BP, Stored};
 use crate::words::words;
@@ -12,7 +16,7 @@ use crate::{
     Blkptr, ByteOrder, ChecksumKind, CompressKind, Corrupt, DmuType, Dva, Level, Lsize, Psize, Result, Txg,
 };
 
-/// Words of a key.
+/// Words of a key (`DDT_KEY_WORDS`).
 pub const DDT_KEY_WORDS: usize = 5;
 /// Bytes of a legacy value.
 pub const DDT_TRAD_PHYS_SIZE: usize = 4 * 64;
@@ -20,28 +24,28 @@ pub const DDT_TRAD_PHYS_SIZE: usize = 4 * 64;
 pub const DDT_FLAT_PHYS_SIZE: usize = 72;
 /// Names of the classes, in order (`ddt_class_name`).
 pub const DDT_CLASS_NAMES: [&str; 3] = ["ditto", "duplicate", "unique"];
-/// Flag of a fast table: flat values (`DDT_FLAG_FLAT`).
+/// Flag of a fast table: its values are flat.
 pub const DDT_FLAG_FLAT: u64 = 1;
-/// Flag of a fast table: it has logs (`DDT_FLAG_LOG`).
+/// Flag of a fast table: it has logs.
 pub const DDT_FLAG_LOG: u64 = 2;
 const WHAT: &str = "DDT entry";
 
-/// What is the same for all copies of a block (`ddt_key_t`).
+/// What all copies of a block have in common (`ddt_key_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DdtKey {
-    /// Its checksum.
+    /// Checksum of the block (`ddk_cksum`).
     pub cksum: [u64; 4],
-    /// Sizes, compressor and encryption, packed.
+    /// Sizes, compressor and encryption, packed (`ddk_prop`).
     pub prop: u64,
 }
 
 impl DdtKey {
-    /// The key of a ZAP's five words.
+    /// Decodes the five words of a ZAP key.
     pub fn from_words(w: [u64; DDT_KEY_WORDS]) -> Self {
         Self { cksum: [w[0], w[1], w[2], w[3]], prop: w[4] }
     }
 
-    /// The key of a block that is written with dedup (`ddt_key_fill`); `None` if it takes no space.
+    /// The key of a block (`ddt_key_fill`); `None` if the block is not on devices.
     pub fn of(bp: &Blkptr) -> Option<Self> {
         let s = bp.stored()?;
         let sectors = |n: u64| ((n >> crate::SPA_MINBLOCKSHIFT).saturating_sub(1)) & 0xffff;
@@ -50,46 +54,47 @@ impl DdtKey {
         Some(Self { cksum: s.sum, prop: lsize | psize << 16 | how })
     }
 
-    /// The words by which a ZAP finds it.
+    /// Encodes the key as the five words of a ZAP key.
     pub fn to_words(self) -> [u64; DDT_KEY_WORDS] {
         let [a, b, c, d] = self.cksum;
         [a, b, c, d, self.prop]
     }
 
-    /// Logical size in bytes.
+    /// Logical size in bytes (`DDK_GET_LSIZE`).
     pub fn lsize(&self) -> Lsize {
         Lsize(((self.prop & 0xffff) + 1) << crate::SPA_MINBLOCKSHIFT)
     }
 
-    /// Stored size in bytes.
+    /// Stored size in bytes (`DDK_GET_PSIZE`).
     pub fn psize(&self) -> Psize {
         Psize(((self.prop >> 16 & 0xffff) + 1) << crate::SPA_MINBLOCKSHIFT)
     }
 
-    /// Compressor.
+    /// Compressor of the block (`DDK_GET_COMPRESS`).
     ///
     /// # Errors
-    /// [`Corrupt::Range`].
+    /// * [`Corrupt::Range`]: OpenZFS 2.3 has no compressor with this number.
     pub fn compress(&self) -> Result<CompressKind> {
         CompressKind::from_disk((self.prop >> 32 & 0x7f) as u8)
     }
 
-    /// True for encrypted blocks.
+    /// True for encrypted blocks (`DDK_GET_CRYPT`).
     pub fn crypt(&self) -> bool {
         self.prop >> 39 & 1 != 0
     }
 }
 
-/// One stored form of a block (`ddt_phys_t`).
+/// One stored form of a block (`ddt_phys_t` before OpenZFS 2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DdtPhysSlot {
     /// DVA words as stored; see [`DdtPhysSlot::dvas`].
     words: [u64; 6],
-    /// References.
+    /// Number of references (`ddp_refcnt`).
     pub refcnt: u64,
-    /// The txg that allocated it; 0 in unused slots.
+    /// Transaction group that allocated the block; 0 in unused slots (`ddp_phys_birth`).
     pub phys_birth: Txg,
-    /// When it entered its class, seconds since 1970; flat values only.
+    /// Time at which the entry got its class, in seconds since 1970; flat values only
+    /// (`ddp_class_start`).
     pub class_start: u64,
 }
 
@@ -111,7 +116,9 @@ impl DdtPhysSlot {
         }
     }
 
-    /// Sets its copies, and of an encrypted block salt and IV (`ddt_phys_extend`); an unused slot gets the block's birth.
+    /// Sets the copies, and salt and IV of an encrypted block (`ddt_phys_extend`).
+    ///
+    /// An unused slot also gets the birth of the block.
     pub fn set_block(&mut self, bp: &Blkptr) {
         let Some(s) = bp.stored() else { return };
         self.set_dvas(s.dvas, s.crypt);
@@ -125,7 +132,7 @@ impl DdtPhysSlot {
         }
     }
 
-    /// Sets its copies alone.
+    /// Sets the copies alone.
     pub fn set_dvas(&mut self, dvas: [Option<Dva>; DVAS_PER_BP], crypt: bool) {
         let n = if crypt { 2 } else { 3 };
         for (i, dva) in dvas.iter().enumerate().take(n) {
@@ -133,10 +140,10 @@ impl DdtPhysSlot {
         }
     }
 
-    /// Its copies. In an encrypted entry the third holds salt and IV.
+    /// The copies of the block. An encrypted entry has two: salt and IV take the third's words.
     ///
     /// # Errors
-    /// [`Corrupt`] for a DVA out of range.
+    /// None: all words decode.
     pub fn dvas(&self, key: &DdtKey) -> Result<[Option<Dva>; DVAS_PER_BP]> {
         let n = if key.crypt() { 2 } else { 3 };
         let mut out = [None; DVAS_PER_BP];
@@ -149,7 +156,8 @@ impl DdtPhysSlot {
     /// The block pointer that the entry stands for (`ddt_bp_create`).
     ///
     /// # Errors
-    /// [`Corrupt`] when the entry has no valid block.
+    /// * [`Corrupt::Shape`]: the slot has no first copy.
+    /// * [`Corrupt::Range`]: the key has an unknown compressor.
     pub fn blkptr(&self, checksum: ChecksumKind, key: &DdtKey) -> Result<Blkptr> {
         let dvas = self.dvas(key)?;
         if dvas[0].is_none() {
@@ -186,17 +194,17 @@ impl DdtPhysSlot {
 /// The value of an entry (`ddt_univ_phys_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DdtPhys {
-    /// Ditto, single, double, triple.
+    /// A legacy value, with a slot for each number of copies: ditto, one, two, three (`ddp_trad`).
     Trad(Box<[DdtPhysSlot; 4]>),
-    /// The one of `fast_dedup`.
+    /// A value of `fast_dedup`, with one slot (`ddp_flat`).
     Flat(DdtPhysSlot),
 }
 
 impl DdtPhys {
-    /// Decodes an uncompressed value: [`DDT_FLAT_PHYS_SIZE`] or [`DDT_TRAD_PHYS_SIZE`] bytes.
+    /// Decodes an uncompressed value of [`DDT_FLAT_PHYS_SIZE`] or [`DDT_TRAD_PHYS_SIZE`] bytes.
     ///
     /// # Errors
-    /// [`Corrupt::Truncated`].
+    /// * [`Corrupt::Truncated`]: `raw` is shorter than that.
     pub fn decode(flat: bool, raw: &[u8]) -> Result<Self> {
         if flat {
             let w: [u64; 9] = words(WHAT, raw)?;
@@ -206,12 +214,12 @@ impl DdtPhys {
         Ok(Self::Trad(Box::new(std::array::from_fn(|i| DdtPhysSlot::decode(&w[i * 8..i * 8 + 8])))))
     }
 
-    /// A value without copies.
+    /// A value in which all slots are unused.
     pub fn empty(flat: bool) -> Self {
         if flat { Self::Flat(DdtPhysSlot::default()) } else { Self::Trad(Box::default()) }
     }
 
-    /// The words of an uncompressed value.
+    /// Encodes the value as its uncompressed bytes, little-endian.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = vec![0; if let Self::Flat(_) = self { 9 } else { 32 }];
         match self {
@@ -221,7 +229,7 @@ impl DdtPhys {
         w.iter().flat_map(|w: &u64| w.to_le_bytes()).collect()
     }
 
-    /// All slots, to be changed.
+    /// All slots, mutable.
     pub fn slots_mut(&mut self) -> &mut [DdtPhysSlot] {
         match self {
             Self::Trad(s) => s.as_mut_slice(),
@@ -229,7 +237,7 @@ impl DdtPhys {
         }
     }
 
-    /// The slot of blocks of so many copies (`DDT_PHYS_FOR_COPIES`).
+    /// Index of the slot for blocks of this many copies (`DDT_PHYS_FOR_COPIES`).
     pub fn slot_of(&self, copies: usize) -> usize {
         match self {
             Self::Trad(_) => copies.clamp(1, DVAS_PER_BP),
@@ -245,7 +253,8 @@ impl DdtPhys {
         }
     }
 
-    /// References through all slots (`ddt_phys_total_refcnt`; the ditto slot counts no references).
+    /// References through all slots but the ditto slot, which counts none
+    /// (`ddt_phys_total_refcnt`).
     pub fn total_refcnt(&self) -> u64 {
         match self {
             Self::Trad(s) => s[1..].iter().fold(0, |n: u64, s| n.saturating_add(s.refcnt)),
@@ -254,26 +263,28 @@ impl DdtPhys {
     }
 }
 
-/// How the value of a ZAP entry is packed: its first byte.
+/// The first byte of a ZAP value, which tells how the rest is packed
+/// (`DDT_ZAP_COMPRESS_FUNCTION_MASK`, `DDT_ZAP_COMPRESS_BYTEORDER_MASK`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DdtPacking {
     /// Compressor, ZLE or off.
     pub compress: CompressKind,
-    /// Order of the words after decompression.
+    /// Byte order of the words after decompression.
     pub order: ByteOrder,
 }
 
 impl DdtPacking {
-    /// The first byte of a packed value.
+    /// Encodes the first byte of a packed value.
     pub fn to_disk(self) -> u8 {
         let order = if self.order == ByteOrder::Little { 0x80 } else { 0 };
         self.compress as u8 | order
     }
 
-    /// Splits a packed value into how and what.
+    /// Splits a packed value into its packing and the packed bytes.
     ///
     /// # Errors
-    /// [`Corrupt`] for an empty value or another compressor.
+    /// * [`Corrupt::Truncated`]: the value is empty.
+    /// * [`Corrupt::Range`]: the compressor is neither ZLE nor off.
     pub fn split(value: &[u8]) -> Result<(Self, &[u8])> {
         let (&first, rest) =
             value.split_first().ok_or(Corrupt::Truncated { what: WHAT, need: 1, have: 0 })?;
@@ -286,26 +297,26 @@ impl DdtPacking {
     }
 }
 
-/// The log is being flushed (`DDL_FLAG_FLUSHING`).
+/// A flush of the log is in progress.
 pub const DDL_FLAG_FLUSHING: u8 = 1;
-/// Entries up to the checkpoint are flushed already (`DDL_FLAG_CHECKPOINT`).
+/// Entries up to the checkpoint are already flushed.
 pub const DDL_FLAG_CHECKPOINT: u8 = 2;
 
 /// Header of a DDT log, in its bonus (`ddt_log_header_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DdtLogHeader {
-    /// `DDL_FLAG_*`.
+    /// Flags, `DDL_FLAG_*` (`dlh_flags`).
     pub flags: u8,
-    /// Bytes of log.
+    /// Bytes of log (`dlh_length`).
     pub length: u64,
-    /// The txg in which it became active.
+    /// Transaction group in which the log became active (`dlh_first_txg`).
     pub first_txg: u64,
-    /// Last flushed key.
+    /// Key of the last flushed entry (`dlh_checkpoint`).
     pub checkpoint: Option<DdtKey>,
 }
 
 impl DdtLogHeader {
-    /// The bonus.
+    /// Encodes the bonus, little-endian.
     pub fn encode(&self) -> Vec<u8> {
         let key = self.checkpoint.map_or([0; DDT_KEY_WORDS], DdtKey::to_words);
         let words = [&[1 | u64::from(self.flags) << 8, self.length, self.first_txg], key.as_slice()].concat();
@@ -315,7 +326,8 @@ impl DdtLogHeader {
     /// Decodes the bonus.
     ///
     /// # Errors
-    /// [`Corrupt::Truncated`]; [`Corrupt::Range`] for a version other than 1.
+    /// * [`Corrupt::Truncated`]: the bonus is shorter than the header.
+    /// * [`Corrupt::Range`]: the version is not 1.
     pub fn decode(bonus: &[u8]) -> Result<Self> {
         let w: [u64; 8] = words("DDT log", bonus)?;
         if w[0] & 0xff != 1 {
@@ -328,21 +340,22 @@ impl DdtLogHeader {
     }
 }
 
-/// An entry of a DDT log.
+/// An entry of a DDT log (`ddt_log_record_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DdtLogEntry {
-    /// The block.
+    /// Key of the block.
     pub key: DdtKey,
     /// Index into [`DDT_CLASS_NAMES`]; 3 for an entry with no class yet.
     pub class: u8,
-    /// Its value.
+    /// Value of the entry.
     pub phys: DdtPhys,
 }
 
 /// Decodes the entries of one block of a DDT log.
 ///
 /// # Errors
-/// [`Corrupt`] for an unknown record or one that leaves the block.
+/// * [`Corrupt::Range`]: a record has an unknown type or class, is shorter than its entry, or
+///   passes the end of the block.
 pub fn log_entries(flat: bool, block: &[u8]) -> Result<Vec<DdtLogEntry>> {
     const LOG: &str = "DDT log record";
     let size = 8 + 40 + if flat { DDT_FLAT_PHYS_SIZE } else { DDT_TRAD_PHYS_SIZE };

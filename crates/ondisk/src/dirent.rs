@@ -5,7 +5,7 @@ mod tests;
 
 use crate::ObjNum;
 
-/// What a directory entry is, as `readdir` names it (`DT_*`).
+/// Type of a directory entry, as `readdir` reports it (`DT_*`, `IFTODT`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileType {
     /// Not recorded: entries of ZPL version 1.
@@ -41,12 +41,12 @@ impl FileType {
         }
     }
 
-    /// The type of a mode.
+    /// The type in a file mode (`IFTODT`).
     pub fn from_mode(mode: u64) -> Self {
         Self::from_bits(mode >> 12)
     }
 
-    /// The four bits.
+    /// The four bits of the type.
     pub fn bits(self) -> u64 {
         match self {
             Self::Unknown => 0,
@@ -61,22 +61,24 @@ impl FileType {
     }
 }
 
-/// The value of a directory entry: type in the top four bits, object number in the low 48.
+/// The value of a directory entry: the type in the top four bits, the object number in the low 48
+/// (`zfs_dirent`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dirent {
-    /// The object (`ZFS_DIRENT_OBJ`).
+    /// Object of the file (`ZFS_DIRENT_OBJ`).
     pub obj: ObjNum,
-    /// Its type (`ZFS_DIRENT_TYPE`).
+    /// Type of the file (`ZFS_DIRENT_TYPE`).
     pub kind: FileType,
 }
 
 impl Dirent {
-    /// The entry of a stored value; the twelve bits between are unused and ignored, as OpenZFS does.
+    /// Decodes a stored value. The twelve bits between type and object are unused, and ignored as
+    /// in OpenZFS.
     pub fn from_disk(v: u64) -> Self {
         Self { obj: ObjNum(v & 0xffff_ffff_ffff), kind: FileType::from_bits(v >> 60) }
     }
 
-    /// The value to store.
+    /// Encodes the value.
     pub fn to_disk(self) -> u64 {
         (self.kind.bits() << 60) | (self.obj.0 & 0xffff_ffff_ffff)
     }

@@ -1,26 +1,30 @@
-//! Dnodes: one object's type, geometry and the roots of its block tree (`dnode_phys_t`).
+//! Dnodes: an object's type, its geometry and the roots of its block tree (`dnode_phys_t`).
 //!
 //! # On disk
-//! One to 32 slots of 512 bytes: a 64-byte core, 1 to 3 block pointers, then the bonus, then, when the
-//! spill flag is set, one more block pointer in the last 128 bytes.
+//! A dnode takes one to 32 slots of 512 bytes. In order, it has:
+//!
+//! 1. a core of 64 bytes
+//! 2. one to three block pointers
+//! 3. the bonus
+//! 4. if the spill flag is set, one more block pointer, in the last 128 bytes
 
 use crate::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE, Blkptr};
 use crate::{BlkId, ByteOrder, Corrupt, DmuType, Level, Result, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSHIFT};
 
-/// Bytes of one slot (`DNODE_MIN_SIZE`).
+/// Bytes of one slot.
 pub const DNODE_MIN_SIZE: usize = 512;
-/// log2 of [`DNODE_MIN_SIZE`] (`DNODE_SHIFT`).
+/// log2 of [`DNODE_MIN_SIZE`].
 pub const DNODE_SHIFT: u32 = 9;
-/// Largest dnode, 32 slots (`DNODE_MAX_SIZE`).
+/// Bytes of the largest dnode, 32 slots.
 pub const DNODE_MAX_SIZE: usize = 16384;
-/// Bytes before the block pointers (`DNODE_CORE_SIZE`).
+/// Bytes before the block pointers.
 pub const DNODE_CORE_SIZE: usize = 64;
-/// Bytes of a block of dnodes (`DNODE_BLOCK_SIZE`).
+/// Bytes of a block of dnodes.
 pub const DNODE_BLOCK_SIZE: usize = 16384;
-/// Most levels of a block tree (`DN_MAX_LEVELS`; 64-bit offsets need no more).
+/// Most levels of a block tree. 64-bit offsets need no more.
 pub const DN_MAX_LEVELS: u8 = 16;
 
-/// Most pointers in a dnode (`DN_MAX_NBLKPTR`).
+/// Most block pointers in a dnode.
 pub const DN_MAX_NBLKPTR: usize = 3;
 
 const WHAT: &str = "dnode";
@@ -34,11 +38,13 @@ pub struct DnodeFlags(pub u8);
 impl DnodeFlags {
     /// `dn_used` counts bytes, not sectors (`DNODE_FLAG_USED_BYTES`).
     pub const USED_BYTES: u8 = 1;
-    /// Counted in the user and group tables (`DNODE_FLAG_USERUSED_ACCOUNTED`).
+    /// User, group and project accounting includes the object's bytes
+    /// (`DNODE_FLAG_USERUSED_ACCOUNTED`).
     pub const USERUSED_ACCOUNTED: u8 = 2;
-    /// Has a spill block (`DNODE_FLAG_SPILL_BLKPTR`).
+    /// The dnode has a spill block (`DNODE_FLAG_SPILL_BLKPTR`).
     pub const SPILL: u8 = 4;
-    /// Its object is counted too (`DNODE_FLAG_USEROBJUSED_ACCOUNTED`).
+    /// User, group and project accounting includes the object itself
+    /// (`DNODE_FLAG_USEROBJUSED_ACCOUNTED`).
     pub const USEROBJUSED_ACCOUNTED: u8 = 8;
 
     /// True if `bit` is set.
@@ -47,44 +53,45 @@ impl DnodeFlags {
     }
 }
 
-/// A checked dnode.
+/// A checked dnode (`dnode_phys_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnodePhys {
-    /// Type of the object.
+    /// Type of the object (`dn_type`).
     pub kind: DmuType,
-    /// log2 of the size of its indirect blocks.
+    /// log2 of the size of an indirect block (`dn_indblkshift`).
     pub indblkshift: u8,
-    /// Levels of its block tree; 1 means the pointers here point at data.
+    /// Levels of the block tree; with 1, the pointers in the dnode point at data (`dn_nlevels`).
     pub nlevels: u8,
-    /// Type of the bonus.
+    /// Type of the bonus (`dn_bonustype`).
     pub bonus_kind: DmuType,
-    /// Checksum number for new blocks (0: inherit).
+    /// Checksum number for new blocks; 0 is inherit (`dn_checksum`).
     pub checksum: u8,
-    /// Compressor number for new blocks (0: inherit).
+    /// Compressor number for new blocks; 0 is inherit (`dn_compress`).
     pub compress: u8,
-    /// Flags.
+    /// Flags of the dnode (`dn_flags`).
     pub flags: DnodeFlags,
-    /// Bytes of a data block.
+    /// Bytes of a data block (`dn_datablkszsec`, there in sectors).
     pub datablksz: u32,
-    /// Slots beyond the first.
+    /// Slots beyond the first (`dn_extra_slots`).
     pub extra_slots: u8,
-    /// Largest allocated block number.
+    /// Largest allocated block number (`dn_maxblkid`).
     pub maxblkid: BlkId,
-    /// Space used, in bytes (converted when the flag says sectors).
+    /// Bytes that the object uses, converted if the dnode counts sectors (`DN_USED_BYTES`).
     pub used_bytes: u64,
-    /// The pointers of the top level, one to three.
+    /// The pointers of the top level, one to three (`dn_blkptr`).
     pub blkptrs: Vec<Blkptr>,
-    /// The bonus.
+    /// Bytes of the bonus (`DN_BONUS`).
     pub bonus: Vec<u8>,
-    /// The pointer to the spill block.
+    /// Pointer to the spill block (`DN_SPILL_BLKPTR`).
     pub spill: Option<Blkptr>,
 }
 
 impl DnodePhys {
-    /// Slots that the dnode at the head of `raw` takes, without decoding more of it.
+    /// Number of slots of the dnode at the head of `raw`, without decoding the rest
+    /// (`dn_extra_slots`).
     ///
     /// # Errors
-    /// [`Corrupt::Truncated`] if it does not fit into `raw`.
+    /// * [`Corrupt::Truncated`]: the dnode does not fit into `raw`.
     pub fn slots(raw: &[u8]) -> Result<usize> {
         let extra = *raw.get(12).ok_or(Corrupt::Truncated { what: WHAT, need: 13, have: raw.len() })?;
         let need = (usize::from(extra) + 1) * DNODE_MIN_SIZE;
@@ -97,7 +104,12 @@ impl DnodePhys {
     /// Decodes the dnode at the head of `raw`; `None` for a free slot.
     ///
     /// # Errors
-    /// [`Corrupt`] when a field is out of range or the parts do not fit into the slots.
+    /// * [`Corrupt::Truncated`]: `raw` has fewer than 512 bytes, or is shorter than the dnode's
+    ///   slots.
+    /// * [`Corrupt::Range`]: a type, the levels, the indirect block size, the number of pointers or
+    ///   the data block size is impossible; or the bonus does not fit into the slots.
+    /// * [`Corrupt::Range`] and [`Corrupt::Shape`]: a block pointer has a fault that
+    ///   [`Blkptr::decode`] lists.
     pub fn decode(raw: &[u8]) -> Result<Option<DnodePhys>> {
         if raw.len() < DNODE_MIN_SIZE {
             return Err(Corrupt::Truncated { what: WHAT, need: DNODE_MIN_SIZE, have: raw.len() });
@@ -151,10 +163,10 @@ impl DnodePhys {
         }))
     }
 
-    /// The same for pools before version 3, where `dn_used` counts sectors.
+    /// Encodes the dnode for pools before version 3, where `dn_used` counts sectors.
     ///
     /// # Panics
-    /// As [`DnodePhys::encode`].
+    /// In the cases that [`DnodePhys::encode`] lists.
     pub fn encode_sectors(&self) -> Vec<u8> {
         let mut raw = self.encode();
         raw[7] &= !DnodeFlags::USED_BYTES;
@@ -162,10 +174,15 @@ impl DnodePhys {
         raw
     }
 
-    /// The bytes of this dnode, all of its slots.
+    /// Encodes all slots of the dnode, little-endian.
     ///
     /// # Panics
-    /// When its parts do not fit into its slots, or its block size is no multiple of 512: its maker checks that.
+    /// The maker of the dnode keeps these rules; it panics otherwise:
+    ///
+    /// * The dnode has one to three pointers.
+    /// * Pointers, bonus and spill pointer fit into the slots.
+    /// * The data block size is a multiple of 512, and not 0.
+    /// * [`Blkptr::encode`] accepts each pointer.
     pub fn encode(&self) -> Vec<u8> {
         let size = self.num_slots() * DNODE_MIN_SIZE;
         let has_spill = self.spill.is_some();
@@ -203,13 +220,18 @@ impl DnodePhys {
         raw
     }
 
-    /// Bytes that pointers and bonus share in a dnode of `slots` slots (`DN_SLOTS_TO_BONUSLEN` and one pointer).
+    /// Bytes that pointers and bonus share in a dnode of `slots` slots (`DN_SLOTS_TO_BONUSLEN` and
+    /// one pointer).
+    ///
+    /// # Panics
+    /// With overflow checks, if `slots` is 0.
     pub fn tail_len(slots: usize) -> usize {
         slots * DNODE_MIN_SIZE - DNODE_CORE_SIZE
     }
 
-    /// Pointers that a new dnode of `slots` slots has beside a bonus of `bonus` bytes. System attributes grow, so that
-    /// theirs has one.
+    /// Number of pointers of a new dnode of `slots` slots with a bonus of `bonus` bytes.
+    ///
+    /// A bonus of system attributes can grow, so its dnode has one pointer.
     pub fn pointers_beside(slots: usize, bonus_kind: DmuType, bonus: usize) -> usize {
         if bonus_kind == DmuType::SA {
             return 1;
@@ -217,17 +239,17 @@ impl DnodePhys {
         (Self::tail_len(slots).saturating_sub(bonus) / BLKPTR_SIZE).clamp(1, DN_MAX_NBLKPTR)
     }
 
-    /// log2 of the pointers in one of its indirect blocks (`dn_indblkshift - SPA_BLKPTRSHIFT`).
+    /// log2 of the number of pointers in an indirect block (`dn_indblkshift - SPA_BLKPTRSHIFT`).
     pub fn epbs(&self) -> u32 {
         u32::from(self.indblkshift).saturating_sub(BLKPTR_SHIFT)
     }
 
-    /// Number of blocks of `level` below which one pointer of the top level spans, as a shift; saturates at 64.
+    /// log2 of the number of data blocks below one block of `level`; at most 64.
     pub fn span_shift(&self, level: Level) -> u32 {
         (u32::from(level.0) * self.epbs()).min(64)
     }
 
-    /// Slots of this dnode (`dn_num_slots`).
+    /// Number of slots of this dnode (`dn_num_slots`).
     pub fn num_slots(&self) -> usize {
         usize::from(self.extra_slots) + 1
     }

@@ -1,10 +1,12 @@
-//! DSL directories and datasets: the bonus structures that hold the pool's name space together.
+//! DSL directories and datasets: the bonus structures of the pool's name space.
 //!
 //! # On disk
-//! A directory ([`DslDirPhys`]) is a name in the tree, with quota, reservation and the space used below; its head dataset
-//! ([`DslDatasetPhys`]) is the live file system or volume. Snapshots are datasets too, chained by
-//! `prev_snap_obj`. Both are bonuses of objects in the MOS; pools with extensible datasets make those
-//! objects ZAPs that hold further fields (see [`crate::mos`]).
+//! A directory ([`DslDirPhys`]) is a name in the tree. It has a quota, a reservation and the space
+//! used below it. Its head dataset ([`DslDatasetPhys`]) is the live file system or volume.
+//! Snapshots are datasets too, chained by `prev_snap_obj`.
+//!
+//! Both structures are bonuses of objects in the MOS. In pools with extensible datasets these
+//! objects are ZAPs, which hold further fields (see [`crate::mos`]).
 
 use crate::words::{put_words, words};
 use crate::{Blkptr, Corrupt, Result, Txg};
@@ -14,53 +16,55 @@ pub const DSL_DIR_PHYS_SIZE: usize = 256;
 /// Bytes of a dataset's bonus (`sizeof (dsl_dataset_phys_t)`).
 pub const DSL_DATASET_PHYS_SIZE: usize = 320;
 
-/// The dataset was only partly received or destroyed (`DS_FLAG_INCONSISTENT`).
+/// The dataset was received or destroyed only in part.
 pub const DS_FLAG_INCONSISTENT: u64 = 1 << 0;
-/// A promote must not make this the origin (`DS_FLAG_NOPROMOTE`).
+/// `zfs promote` must not make this the origin.
 pub const DS_FLAG_NOPROMOTE: u64 = 1 << 1;
-/// `unique_bytes` is exact (`DS_FLAG_UNIQUE_ACCURATE`).
+/// `unique_bytes` is exact.
 pub const DS_FLAG_UNIQUE_ACCURATE: u64 = 1 << 2;
-/// To be destroyed when its last hold or clone goes (`DS_FLAG_DEFER_DESTROY`).
+/// The dataset is destroyed with the release of its last hold or clone.
 pub const DS_FLAG_DEFER_DESTROY: u64 = 1 << 3;
-/// Names are looked up without case (`DS_FLAG_CI_DATASET`).
+/// Name look-ups ignore case.
 pub const DS_FLAG_CI_DATASET: u64 = 1 << 16;
-/// `used_breakdown` is kept (`DD_FLAG_USED_BREAKDOWN`).
+/// `used_breakdown` is kept up to date.
 pub const DD_FLAG_USED_BREAKDOWN: u64 = 1;
 
-/// What the space below a directory is used for (`dd_used_t`); indexes [`DslDirPhys::used_breakdown`].
+/// Purpose of the space below a directory (`dd_used_t`); indexes [`DslDirPhys::used_breakdown`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum DdUsed {
-    /// By the head dataset (`usedbydataset`).
+    /// The head dataset (`DD_USED_HEAD`, `usedbydataset`).
     Head = 0,
-    /// By its snapshots.
+    /// Its snapshots (`DD_USED_SNAP`, `usedbysnapshots`).
     Snap = 1,
-    /// By its children.
+    /// Its children (`DD_USED_CHILD`, `usedbychildren`).
     Child = 2,
-    /// By its children's reservations beyond what they use.
+    /// The part of its children's reservations that they don't use (`DD_USED_CHILD_RSRV`).
     ChildRsrv = 3,
-    /// By its `refreservation` beyond what it uses.
+    /// The part of its `refreservation` that it doesn't use (`DD_USED_REFRSRV`,
+    /// `usedbyrefreservation`).
     Refrsrv = 4,
 }
 
-/// A DSL directory (`dsl_dir_phys_t`, 256 bytes).
+/// A DSL directory, 256 bytes. OpenZFS's fields have these names with `dd_` in front
+/// (`dsl_dir_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DslDirPhys {
-    /// Seconds since 1970; OpenZFS shows the head dataset's instead.
+    /// Creation time in seconds since 1970; OpenZFS shows that of the head dataset instead.
     pub creation_time: u64,
     /// The live dataset, or 0 for a directory without one.
     pub head_dataset_obj: u64,
     /// The directory above, or 0 for the root.
     pub parent_obj: u64,
-    /// The snapshot that this is a clone of, or 0.
+    /// The snapshot of which this directory is a clone, or 0.
     pub origin_obj: u64,
     /// ZAP of the children by name.
     pub child_dir_zapobj: u64,
-    /// Bytes used by this directory and everything below.
+    /// Bytes used by this directory and all directories below.
     pub used_bytes: u64,
-    /// The same, compressed.
+    /// Compressed bytes of the same.
     pub compressed_bytes: u64,
-    /// The same, uncompressed.
+    /// Uncompressed bytes of the same.
     pub uncompressed_bytes: u64,
     /// Quota in bytes, or 0.
     pub quota: u64,
@@ -70,11 +74,11 @@ pub struct DslDirPhys {
     pub props_zapobj: u64,
     /// ZAP of the delegated permissions, or 0.
     pub deleg_zapobj: u64,
-    /// `DD_FLAG_*`.
+    /// Flags, `DD_FLAG_*`.
     pub flags: u64,
-    /// `used_bytes` by purpose, as [`DdUsed`].
+    /// `used_bytes` by purpose, indexed by [`DdUsed`].
     pub used_breakdown: [u64; 5],
-    /// ZAP of the directories cloned from snapshots of this one, or 0.
+    /// ZAP of the directories that are clones of this directory's snapshots, or 0.
     pub clones: u64,
 }
 
@@ -82,7 +86,7 @@ impl DslDirPhys {
     /// Decodes the bonus.
     ///
     /// # Errors
-    /// [`Corrupt::Truncated`].
+    /// * [`Corrupt::Truncated`]: the bonus is shorter than its 19 words.
     pub fn decode(bonus: &[u8]) -> Result<Self> {
         let w: [u64; 19] = words("DSL directory", bonus)?;
         Ok(Self {
@@ -104,7 +108,7 @@ impl DslDirPhys {
         })
     }
 
-    /// The bonus, little-endian.
+    /// Encodes the bonus, little-endian.
     pub fn encode(&self) -> [u8; DSL_DIR_PHYS_SIZE] {
         let u = &self.used_breakdown;
         let words = [
@@ -139,42 +143,44 @@ impl DslDirPhys {
     }
 }
 
-/// A dataset: a live file system or volume, or a snapshot (`dsl_dataset_phys_t`, 320 bytes).
+/// A dataset, 320 bytes: a live file system or volume, or a snapshot.
+///
+/// OpenZFS's fields have these names with `ds_` in front (`dsl_dataset_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DslDatasetPhys {
-    /// Its directory.
+    /// Directory of the dataset.
     pub dir_obj: u64,
     /// The snapshot before it, or 0.
     pub prev_snap_obj: u64,
-    /// That snapshot's creation txg.
+    /// Transaction group in which that snapshot was made.
     pub prev_snap_txg: u64,
-    /// The snapshot (or head) after it; 0 for heads.
+    /// The snapshot or head after it; 0 for heads.
     pub next_snap_obj: u64,
     /// ZAP of its snapshots by name; 0 for snapshots.
     pub snapnames_zapobj: u64,
     /// References to it as a previous snapshot or an origin; 0 for heads.
     pub num_children: u64,
-    /// Seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub creation_time: u64,
-    /// Creation txg.
+    /// Transaction group in which the dataset was made.
     pub creation_txg: Txg,
-    /// Blocks that died since the previous snapshot.
+    /// Deadlist: the blocks that died since the previous snapshot.
     pub deadlist_obj: u64,
-    /// Bytes it refers to.
+    /// Bytes that the dataset refers to.
     pub referenced_bytes: u64,
-    /// The same, compressed.
+    /// Compressed bytes of the same.
     pub compressed_bytes: u64,
-    /// The same, uncompressed.
+    /// Uncompressed bytes of the same.
     pub uncompressed_bytes: u64,
     /// Bytes that only this snapshot refers to.
     pub unique_bytes: u64,
-    /// 56-bit id for `statfs`.
+    /// 56-bit id for `statfs`, which changes if it collides with another.
     pub fsid_guid: u64,
-    /// Guid for ever.
+    /// Guid that never changes.
     pub guid: u64,
-    /// `DS_FLAG_*`.
+    /// Flags, `DS_FLAG_*`.
     pub flags: u64,
-    /// The object set.
+    /// Pointer to the object set.
     pub bp: Blkptr,
     /// ZAP of the clones' head datasets, or 0.
     pub next_clones_obj: u64,
@@ -185,7 +191,7 @@ pub struct DslDatasetPhys {
 }
 
 impl DslDatasetPhys {
-    /// A dataset of a directory with nothing in it.
+    /// An empty dataset of a directory.
     pub fn new(dir_obj: u64) -> Self {
         Self {
             dir_obj,
@@ -214,7 +220,9 @@ impl DslDatasetPhys {
     /// Decodes the bonus.
     ///
     /// # Errors
-    /// [`Corrupt`] when it is too short or its block pointer is bad.
+    /// * [`Corrupt::Truncated`]: the bonus has fewer than 280 bytes.
+    /// * [`Corrupt::Range`] and [`Corrupt::Shape`]: the block pointer has a fault that
+    ///   [`Blkptr::decode`] lists.
     pub fn decode(bonus: &[u8]) -> Result<Self> {
         const WHAT: &str = "DSL dataset";
         if bonus.len() < 280 {
@@ -245,7 +253,7 @@ impl DslDatasetPhys {
         })
     }
 
-    /// The bonus, little-endian.
+    /// Encodes the bonus, little-endian.
     pub fn encode(&self) -> [u8; DSL_DATASET_PHYS_SIZE] {
         let words = [
             self.dir_obj,
@@ -272,7 +280,7 @@ impl DslDatasetPhys {
         out
     }
 
-    /// True for snapshots (`ds->ds_is_snapshot`: they have children, heads have none).
+    /// True for snapshots, which have children; heads have none (`ds_is_snapshot`).
     pub fn is_snapshot(&self) -> bool {
         self.num_children != 0
     }

@@ -1,8 +1,9 @@
-//! Why bytes were refused.
+//! The reasons for which a decoder refuses bytes.
 
-/// Bytes that are not what the format says they must be.
+/// The bytes are not what the format says they must be.
 ///
-/// Callers add where the bytes came from (vdev, object, offset); this type says what was wrong with them.
+/// This type says what is wrong with the bytes. Callers add where the bytes came from (vdev,
+/// object, offset).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Corrupt {
     /// The structure needs more bytes than there are.
@@ -15,7 +16,7 @@ pub enum Corrupt {
         /// Bytes present.
         have: usize,
     },
-    /// A magic number is neither the expected one nor its byte-swapped twin.
+    /// A magic number is neither the expected number nor its byte-swapped form.
     #[error("{what}: unknown magic {found:#x}")]
     Magic {
         /// The structure being decoded.

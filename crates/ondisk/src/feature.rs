@@ -1,12 +1,17 @@
 //! Feature flags: the named extensions of the format at pool version 5000.
 //!
 //! # On disk
-//! The MOS directory names three ZAPs by feature guid: `features_for_read` and `features_for_write` hold how many users each
-//! feature has (0: enabled, not active), `feature_descriptions` a text. A feature is in `features_for_write` when a
-//! pool with it can be read by software that doesn't know it. Features that must be known before the MOS can be read ([`Feature::mos`])
-//! are also listed in every label, while they are active.
+//! The directory of the MOS names three ZAPs, whose keys are the guids of features:
 //!
-//! See OpenZFS `module/zcommon/zfeature_common.c`, `module/zfs/zfeature.c`.
+//! * `features_for_read` and `features_for_write` map a feature to its number of users; 0 is
+//!   enabled, but not active.
+//! * `feature_descriptions` maps a feature to a text.
+//!
+//! A feature is in `features_for_write` if software that doesn't know it can read a pool that uses
+//! it. Some features must be known to read the MOS ([`Feature::mos`]). While they are active, every
+//! label lists them too.
+//!
+//! OpenZFS: `module/zcommon/zfeature_common.c`, `module/zfs/zfeature.c`.
 
 #[cfg(test)]
 mod tests;
@@ -17,64 +22,70 @@ const MOS: u8 = 2;
 const ACT: u8 = 4;
 const DS: u8 = 8;
 
-/// A feature that OpenZFS 2.3 knows (`zfeature_info_t`).
+/// A feature of OpenZFS 2.3 (`zfeature_info_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Feature {
-    /// Its name on disk, `org:name` (`fi_guid`).
+    /// Name on disk, `org:name` (`fi_guid`).
     pub guid: &'static str,
-    /// Its name in properties, `feature@name` (`fi_uname`).
+    /// Name in properties, `feature@name` (`fi_uname`).
     pub name: &'static str,
-    /// What it is for, in OpenZFS's words (`fi_desc`).
+    /// Description, in OpenZFS's words (`fi_desc`).
     pub description: &'static str,
-    /// Names of the features that enabling this one enables too (`fi_depends`).
+    /// Names of the features that `enabled` enables together with this one (`fi_depends`).
     pub depends: &'static [&'static str],
     flags: u8,
 }
 
 impl Feature {
-    /// A pool with this feature active can be read without knowing it (`ZFEATURE_FLAG_READONLY_COMPAT`).
+    /// True if software that doesn't know the feature can read a pool on which it is active
+    /// (`ZFEATURE_FLAG_READONLY_COMPAT`).
     pub fn readonly_compatible(&self) -> bool {
         self.flags & RO != 0
     }
 
-    /// It must be known to read the MOS, so labels name it (`ZFEATURE_FLAG_MOS`).
+    /// True if a reader of the MOS must know the feature, so that labels name it
+    /// (`ZFEATURE_FLAG_MOS`).
     pub fn mos(&self) -> bool {
         self.flags & MOS != 0
     }
 
-    /// It becomes active when it is enabled (`ZFEATURE_FLAG_ACTIVATE_ON_ENABLE`).
+    /// True if the feature becomes active as soon as it is enabled
+    /// (`ZFEATURE_FLAG_ACTIVATE_ON_ENABLE`).
     pub fn activate_on_enable(&self) -> bool {
         self.flags & ACT != 0
     }
 
-    /// Its users are datasets, each of which names it (`ZFEATURE_FLAG_PER_DATASET`).
+    /// True if the users of the feature are datasets, each of which names it
+    /// (`ZFEATURE_FLAG_PER_DATASET`).
     pub fn per_dataset(&self) -> bool {
         self.flags & DS != 0
     }
 
-    /// Whether this project reads pools on which it is active.
+    /// True if Poolhouse reads pools on which the feature is active (`zfeature_is_supported`).
     pub fn can_read(&self) -> bool {
         true
     }
 
-    /// Whether this project writes pools on which it is active; new pools have these enabled.
+    /// True if Poolhouse writes pools on which the feature is active. New pools have such features
+    /// enabled.
     pub fn can_write(&self) -> bool {
         true
     }
 
-    /// The feature of this guid.
+    /// The feature with this guid (`zfeature_lookup_guid`).
     pub fn by_guid(guid: &str) -> Option<&'static Feature> {
         FEATURES.iter().find(|f| f.guid == guid)
     }
 
-    /// The feature of this short name.
+    /// The feature with this short name (`zfeature_lookup_name`).
     pub fn by_name(name: &str) -> Option<&'static Feature> {
         FEATURES.iter().find(|f| f.name == name)
     }
 }
 
-/// Whether `guid` has the shape of a feature's guid: an organisation's reversed domain, one colon, a name
-/// (`zfeature_is_valid_guid`).
+/// True if `guid` has the form of a feature's guid (`zfeature_is_valid_guid`).
+///
+/// The form is a reversed domain of an organisation, one colon, and a name.
 pub fn is_valid_guid(guid: &str) -> bool {
     let word = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
     guid.split_once(':').is_some_and(|(org, name)| {
@@ -92,7 +103,7 @@ const fn f(
     Feature { guid, name, description, depends, flags }
 }
 
-/// Every feature of OpenZFS 2.3, in the order of `spa_feature_t`.
+/// The features of OpenZFS 2.3, in the order of `spa_feature_t` (`spa_feature_table`).
 pub static FEATURES: [Feature; 44] = [
     f("com.delphix:async_destroy", "async_destroy", RO, &[], "Destroy filesystems asynchronously."),
     f("com.delphix:empty_bpobj", "empty_bpobj", RO, &[], "Snapshots use less space."),

@@ -1,8 +1,9 @@
-//! FUIDs: owners as a domain and a relative id (`zfs_fuid.h`).
+//! FUIDs: owners as a domain and a relative id (`sys/zfs_fuid.h`).
 
-/// An owner, as ZPL 3 and later store it: an index into the file system's table of domains, and an id in that domain.
+/// An owner in ZPL version 3 and later: an index into the file system's table of domains, and an id
+/// in that domain (`FUID_ENCODE`).
 ///
-/// Index 0 is no domain: a plain uid or gid.
+/// Index 0 is no domain; the id is a plain uid or gid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fuid(pub u64);
 
@@ -18,9 +19,9 @@ impl Fuid {
     }
 }
 
-/// Name of the array of domains in the packed table (`FUID_NVP_ARRAY`).
+/// Name of the array of domains in the packed table.
 pub const FUID_NVP_ARRAY: &str = "fuid_nvlist";
-/// Name of a domain's index in the packed table (`FUID_IDX`).
+/// Name of a domain's index in the packed table.
 pub const FUID_IDX: &str = "fuid_idx";
-/// Name of a domain's name in the packed table (`FUID_DOMAIN`).
+/// Name of a domain's name in the packed table.
 pub const FUID_DOMAIN: &str = "fuid_domain";

@@ -1,20 +1,25 @@
-//! Gang headers: a block that did not fit in one piece (`zio_gbh_phys_t`).
+//! Gang headers: the list of a block's parts, if no contiguous space for it was free
+//! (`zio_gbh_phys_t`).
 //!
 //! # On disk
-//! 512 bytes: three block pointers, padding, and a 40-byte embedded checksum tail.
+//! A gang header has 512 bytes: three block pointers, padding, and an embedded checksum of 40
+//! bytes.
 
 use crate::blkptr::{BLKPTR_SIZE, Blkptr};
 use crate::{Corrupt, Result};
 
 /// Bytes of a gang header (`SPA_GANGBLOCKSIZE`).
 pub const GANG_HEADER_SIZE: usize = 512;
-/// Pointers in it (`SPA_GBH_NBLKPTRS`).
+/// Block pointers in a gang header (`SPA_GBH_NBLKPTRS`).
 pub const GANG_NBLKPTRS: usize = 3;
 
-/// The children of a gang header, holes left out, in the order of the data.
+/// Decodes the children of a gang header, without holes, in the order of the data.
 ///
 /// # Errors
-/// [`Corrupt`] if the header is short, a pointer is bad, or nothing is in it.
+/// * [`Corrupt::Truncated`]: `raw` has fewer than 512 bytes.
+/// * [`Corrupt::Shape`]: all pointers are holes.
+/// * [`Corrupt::Range`] and [`Corrupt::Shape`]: a pointer has a fault that [`Blkptr::decode`]
+///   lists.
 pub fn decode_gang_header(raw: &[u8]) -> Result<Vec<Blkptr>> {
     const WHAT: &str = "gang header";
     if raw.len() < GANG_HEADER_SIZE {

@@ -1,36 +1,39 @@
-//! GUID partition tables: where on a disk or an image a pool's partition is.
+//! GUID partition tables: where a pool's partition is on a disk or in an image.
 //!
 //! # On disk
-//! Sector 1 holds the primary header, the last sector the backup. A header names the sectors of its array of
-//! entries (usually 2 to 33, or the 32 before the backup) and carries a CRC-32 of itself and one of the array. All of it is
-//! little-endian. The sector size is the disk's: an image of a 4096-byte disk has its header at byte 4096.
+//! Sector 1 holds the primary header, and the last sector the backup. A header names the sectors of
+//! its array of entries: usually 2 to 33, or the 32 sectors before the backup. It has a CRC-32 of
+//! itself and one of the array. All numbers are little-endian. The sector size is that of the disk:
+//! an image of a 4096-byte disk has its header at byte 4096.
 //!
 //! # Absent
-//! This module reads nothing: the caller reads the sectors and hands them in. The older tables are [`mbr`](crate::mbr)'s.
+//! This module reads no device: the caller passes the sectors. [`mbr`](crate::mbr) decodes the
+//! older tables.
 //!
-//! See the UEFI specification, chapter 5.
+//! See the UEFI specification, chapter 5. OpenZFS uses `efi_alloc_and_read`.
 
 use crate::{ByteOrder, Corrupt, Result};
 
 #[cfg(test)]
 mod tests;
 
-/// Sector sizes that a table is looked for with.
+/// Sector sizes with which discovery looks for a table.
 pub const SECTOR_SIZES: [u64; 2] = [512, 4096];
 /// Bytes of a header that the format defines.
 const HEADER_SIZE: usize = 92;
-/// Most entries that a table is believed to have. The usual number is 128.
+/// Most entries of a table that the decoder accepts. The usual number is 128.
 const MAX_ENTRIES: u32 = 4096;
-/// Most bytes that an entry is believed to take. The usual number is 128.
+/// Most bytes of an entry that the decoder accepts. The usual number is 128.
 const MAX_ENTRY_SIZE: u32 = 4096;
 
-/// Type of partitions that OpenZFS on Linux and macOS make (Solaris `/usr`), in stored byte order.
+/// Type of the partitions that OpenZFS makes on Linux and macOS (Solaris `/usr`), in stored byte
+/// order (`EFI_USR`).
 pub const TYPE_SOLARIS_USR: [u8; 16] =
     [0xc3, 0x8c, 0x89, 0x6a, 0xd2, 0x1d, 0xb2, 0x11, 0x99, 0xa6, 0x08, 0x00, 0x20, 0x73, 0x66, 0x31];
-/// Type of partitions of a Solaris root, in stored byte order.
+/// Type of the partitions of a Solaris root, in stored byte order (`EFI_ROOT`).
 pub const TYPE_SOLARIS_ROOT: [u8; 16] =
     [0x4f, 0xcf, 0x85, 0x6a, 0xd2, 0x1d, 0xb2, 0x11, 0x99, 0xa6, 0x08, 0x00, 0x20, 0x73, 0x66, 0x31];
-/// Type of FreeBSD's ZFS partitions, in stored byte order.
+/// Type of the ZFS partitions of FreeBSD, in stored byte order (`EFI_FREEBSD_ZFS`).
 pub const TYPE_FREEBSD_ZFS: [u8; 16] =
     [0xba, 0x7c, 0x6e, 0x51, 0xcf, 0x6e, 0xd6, 0x11, 0x8f, 0xf8, 0x00, 0x02, 0x2d, 0x09, 0x71, 0x2b];
 
@@ -46,45 +49,59 @@ pub struct Header {
     backup_lba: u64,
 }
 
-/// A partition.
+/// A partition of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
-    /// Its number, from 1.
+    /// Number of the partition, from 1.
     pub number: u32,
-    /// Its type, in stored byte order.
+    /// Type of the partition, in stored byte order.
     pub kind: [u8; 16],
-    /// Its own guid, in stored byte order.
+    /// Guid of the partition itself, in stored byte order.
     pub guid: [u8; 16],
     /// First byte on the disk.
     pub offset: u64,
-    /// Bytes.
+    /// Bytes in the partition.
     pub size: u64,
-    /// Its name.
+    /// Name of the partition.
     pub name: String,
 }
 
 impl Partition {
-    /// Whether the type is one that ZFS partitions have. Others can hold a pool all the same: labels decide.
+    /// True if the type is one that ZFS partitions have.
+    ///
+    /// A partition of another type can hold a pool too: its labels decide.
     pub fn is_zfs(&self) -> bool {
         [TYPE_SOLARIS_USR, TYPE_SOLARIS_ROOT, TYPE_FREEBSD_ZFS].contains(&self.kind)
     }
 }
 
-/// Where the primary header is on a disk of this sector size.
+/// Offset of the primary header on a disk with this sector size.
 pub fn primary_offset(sector: u64) -> u64 {
     sector
 }
 
-/// Where the backup header is on a disk of `size` bytes; `None` when the disk has no room for a table.
+/// Offset of the backup header on a disk of `size` bytes; `None` if no table fits on the disk.
+///
+/// # Panics
+/// If `sector` is 0.
 pub fn backup_offset(sector: u64, size: u64) -> Option<u64> {
     (size / sector).checked_sub(1).filter(|lba| *lba > 1).map(|lba| lba * sector)
 }
 
 impl Header {
-    /// The header in `sector`, which was read at byte `at` of a disk of `size` bytes.
+    /// Decodes the header in `sector`, which the caller read at byte `at` of a disk of `size`
+    /// bytes.
     ///
     /// # Errors
-    /// [`Corrupt::Magic`] when there is no table; otherwise [`Corrupt`] when the header is damaged.
+    /// * [`Corrupt::Truncated`]: `sector` has fewer than 16 bytes.
+    /// * [`Corrupt::Magic`]: there is no table.
+    /// * [`Corrupt::Shape`]: the header's checksum is wrong.
+    /// * [`Corrupt::Range`]: one of these values is impossible:
+    ///   * the size of the header
+    ///   * its own sector, which is not at `at`
+    ///   * the number of entries, above 4,096
+    ///   * the size of an entry, which is not a multiple of 8 between 128 and 4,096
+    ///   * the sector of the entries, which pass the end of the disk
     pub fn decode(sector: &[u8], at: u64, size: u64) -> Result<Header> {
         const WHAT: &str = "partition table header";
         let le = ByteOrder::Little;
@@ -136,7 +153,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Byte of the disk where the entries begin.
+    /// Offset of the entries on the disk.
     pub fn entries_offset(&self) -> u64 {
         self.entries_lba * self.sector
     }
@@ -146,15 +163,18 @@ impl Header {
         self.entries as usize * self.entry_size as usize
     }
 
-    /// Byte of the disk where the other header should be.
+    /// Offset of the other header on the disk; `None` if it is beyond any disk.
     pub fn other_offset(&self) -> Option<u64> {
         self.backup_lba.checked_mul(self.sector)
     }
 
-    /// The used partitions of the array of entries that was read from [`Header::entries_offset`].
+    /// Decodes the used partitions from `entries`, the bytes at [`Header::entries_offset`].
+    ///
+    /// Partitions that pass the end of the disk are left out.
     ///
     /// # Errors
-    /// [`Corrupt`] when the array's checksum is wrong or it is too short. Partitions that lie outside the disk are left out.
+    /// * [`Corrupt::Truncated`]: `entries` is shorter than [`Header::entries_len`].
+    /// * [`Corrupt::Shape`]: the checksum of the array is wrong.
     pub fn partitions(&self, entries: &[u8]) -> Result<Vec<Partition>> {
         const WHAT: &str = "partition table entries";
         let need = self.entries_len();

@@ -1,9 +1,11 @@
-//! What is left of a removed device: where its blocks went.
+//! What remains of a removed device: the new location of each of its blocks.
 //!
 //! # On disk
-//! The mapping object is an array of [`MappingEntry`]s sorted by source offset, with [`MappingPhys`] as its
-//! bonus. The births object is an array of [`BirthEntry`]s sorted by offset, its count in the bonus. Obsolete
-//! counts are 32-bit byte counts, one a mapping entry.
+//! * The mapping object is an array of [`MappingEntry`]s, sorted by source offset. Its bonus is a
+//!   [`MappingPhys`].
+//! * The births object is an array of [`BirthEntry`]s, sorted by offset. Its bonus has their
+//!   number.
+//! * The counts object has a 32-bit number of obsolete bytes for each mapping entry.
 
 use crate::words::{words, words_from};
 use crate::{Corrupt, Offset, Result, Txg, VdevId};
@@ -11,13 +13,13 @@ use crate::{Corrupt, Offset, Result, Txg, VdevId};
 /// Header of an indirect mapping, in its bonus (`vdev_indirect_mapping_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MappingPhys {
-    /// First offset past everything mapped, in bytes.
+    /// End of the last mapped segment, in bytes (`vimp_max_offset`).
     pub max_offset: u64,
-    /// Bytes mapped.
+    /// Bytes mapped (`vimp_bytes_mapped`).
     pub bytes_mapped: u64,
-    /// Entries in the object.
+    /// Number of entries in the object (`vimp_num_entries`).
     pub num_entries: u64,
-    /// Object of obsolete counts, or 0 (absent before `obsolete_counts`).
+    /// Object of the obsolete counts, or 0; absent before `obsolete_counts` (`vimp_counts_object`).
     pub counts_object: u64,
 }
 
@@ -25,7 +27,7 @@ impl MappingPhys {
     /// Decodes the bonus.
     ///
     /// # Errors
-    /// [`Corrupt::Truncated`].
+    /// * [`Corrupt::Truncated`]: the bonus is shorter than three words.
     pub fn decode(bonus: &[u8]) -> Result<Self> {
         let w: [u64; 4] = words_from("indirect mapping", bonus, 3)?;
         Ok(Self { max_offset: w[0], bytes_mapped: w[1], num_entries: w[2], counts_object: w[3] })
@@ -35,13 +37,13 @@ impl MappingPhys {
 /// A copied segment (`vdev_indirect_mapping_entry_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MappingEntry {
-    /// Where it was on the removed vdev.
+    /// Offset of the segment on the removed vdev (`DVA_MAPPING_GET_SRC_OFFSET`).
     pub src: Offset,
-    /// The top-level vdev it went to, which may be indirect itself.
+    /// The top-level vdev with the copy, which may be indirect itself (`vimep_dst`).
     pub vdev: VdevId,
-    /// Where it is there.
+    /// Offset of the copy there (`vimep_dst`).
     pub dst: Offset,
-    /// Its length in bytes.
+    /// Bytes in the segment.
     pub size: u64,
 }
 
@@ -52,7 +54,8 @@ impl MappingEntry {
     /// Decodes one entry.
     ///
     /// # Errors
-    /// [`Corrupt::Truncated`]; [`Corrupt::Shape`] for an empty or a wrapping segment.
+    /// * [`Corrupt::Truncated`]: `buf` is shorter than [`MappingEntry::SIZE`].
+    /// * [`Corrupt::Shape`]: the segment is empty, or an offset wraps.
     pub fn decode(buf: &[u8]) -> Result<Self> {
         let w: [u64; 3] = words("indirect mapping entry", buf)?;
         let shape = |why| Corrupt::Shape { what: "indirect mapping entry", why };
@@ -69,12 +72,13 @@ impl MappingEntry {
     }
 }
 
-/// Until which txg an offset of the removed vdev was copied (`vdev_indirect_birth_entry_phys_t`).
+/// Transaction group in which a range of the removed vdev was copied
+/// (`vdev_indirect_birth_entry_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BirthEntry {
-    /// Everything below this offset (and above the entry before) was copied in `phys_birth`.
+    /// End of the range, which begins at the end of the entry before (`vibe_offset`).
     pub offset: Offset,
-    /// The txg of the copy.
+    /// Transaction group of the copy (`vibe_phys_birth_txg`).
     pub phys_birth: Txg,
 }
 
@@ -85,34 +89,37 @@ impl BirthEntry {
     /// Decodes one entry.
     ///
     /// # Errors
-    /// [`Corrupt::Truncated`].
+    /// * [`Corrupt::Truncated`]: `buf` is shorter than [`BirthEntry::SIZE`].
     pub fn decode(buf: &[u8]) -> Result<Self> {
         let w: [u64; 2] = words("indirect births entry", buf)?;
         Ok(Self { offset: Offset(w[0]), phys_birth: Txg(w[1]) })
     }
 }
 
-/// The number of entries in a births object, from its bonus (`vdev_indirect_birth_phys_t`).
+/// Decodes the number of entries of a births object from its bonus (`vdev_indirect_birth_phys_t`).
 ///
 /// # Errors
-/// [`Corrupt::Truncated`].
+/// * [`Corrupt::Truncated`]: the bonus is shorter than one word.
 pub fn births_count(bonus: &[u8]) -> Result<u64> {
     let w: [u64; 1] = words("indirect births", bonus)?;
     Ok(w[0])
 }
 
-/// State of a device removal, in the MOS directory as `com.delphix:removing` (`spa_removing_phys_t`).
+/// State of a device removal, `com.delphix:removing` in the directory of the MOS.
+///
+/// OpenZFS's fields have these names with `sr_` in front (`spa_removing_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemovingPhys {
-    /// As [`crate::scan::ScanState`].
+    /// A number of [`crate::scan::ScanState`].
     pub state: u64,
-    /// Vdev being removed or last removed; `u64::MAX` for none.
+    /// The vdev whose removal is in progress or was last; `u64::MAX` for none.
     pub removing_vdev: u64,
-    /// Vdev removed before; `u64::MAX` for none. Chains through the vdevs' configs.
+    /// The vdev removed before it, the head of a chain through the vdevs' configs; `u64::MAX` for
+    /// none.
     pub prev_indirect_vdev: u64,
-    /// Seconds since 1970.
+    /// Start time in seconds since 1970.
     pub start_time: u64,
-    /// Seconds since 1970.
+    /// End time in seconds since 1970.
     pub end_time: u64,
     /// Bytes to copy.
     pub to_copy: u64,
@@ -124,7 +131,7 @@ impl RemovingPhys {
     /// Decodes the ZAP value.
     ///
     /// # Errors
-    /// [`Corrupt::Truncated`].
+    /// * [`Corrupt::Truncated`]: the value has fewer than seven words.
     pub fn decode(w: &[u64]) -> Result<Self> {
         let w = array::<7>("removal state", w)?;
         Ok(Self {
@@ -139,14 +146,15 @@ impl RemovingPhys {
     }
 }
 
-/// A mapping being condensed, `com.delphix:condensing_indirect` (`spa_condensing_indirect_phys_t`).
+/// State of the condensing of a mapping, `com.delphix:condensing_indirect`
+/// (`spa_condensing_indirect_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CondensingPhys {
-    /// The indirect vdev.
+    /// The indirect vdev (`scip_vdev`).
     pub vdev: u64,
-    /// The obsolete space map being worked in.
+    /// The obsolete space map that is being worked in (`scip_prev_obsolete_sm_object`).
     pub prev_obsolete_sm_object: u64,
-    /// The new mapping.
+    /// The new mapping (`scip_next_mapping_object`).
     pub next_mapping_object: u64,
 }
 
@@ -154,7 +162,7 @@ impl CondensingPhys {
     /// Decodes the ZAP value.
     ///
     /// # Errors
-    /// [`Corrupt::Truncated`].
+    /// * [`Corrupt::Truncated`]: the value has fewer than three words.
     pub fn decode(w: &[u64]) -> Result<Self> {
         let w = array::<3>("condensing state", w)?;
         Ok(Self { vdev: w[0], prev_obsolete_sm_object: w[1], next_mapping_object: w[2] })

@@ -1,22 +1,22 @@
-//! The enumerations that block pointers and dnodes carry: object types, checksums, compressors.
+//! The enumerations in block pointers and dnodes: object types, checksums, compressors.
 
 use crate::{Corrupt, Result};
 
-/// Checksum function of a block (`enum zio_checksum`).
+/// Checksum function of a block (`enum zio_checksum`, `ZIO_CHECKSUM_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ChecksumKind {
-    /// Take the parent's; never in a block pointer that was written.
+    /// The parent's function; never in a block pointer on disk.
     Inherit = 0,
-    /// The default; never in a block pointer that was written.
+    /// The default function; never in a block pointer on disk.
     On = 1,
     /// No checksum.
     Off = 2,
-    /// SHA-256 embedded in a label area (`ZIO_CHECKSUM_LABEL`).
+    /// SHA-256 embedded in a label area.
     Label = 3,
     /// SHA-256 embedded in a gang header.
     GangHeader = 4,
-    /// Fletcher-2 embedded in an intent log block.
+    /// Fletcher-2 embedded in an intent log block (`ZIO_CHECKSUM_ZILOG`).
     Zilog = 5,
     /// Fletcher-2.
     Fletcher2 = 6,
@@ -24,9 +24,9 @@ pub enum ChecksumKind {
     Fletcher4 = 7,
     /// SHA-256.
     Sha256 = 8,
-    /// Fletcher-4 embedded in an intent log block.
+    /// Fletcher-4 embedded in an intent log block (`ZIO_CHECKSUM_ZILOG2`).
     Zilog2 = 9,
-    /// Takes no part in checking (`ZIO_CHECKSUM_NOPARITY`).
+    /// No checksum; raidz does not verify parity either (`ZIO_CHECKSUM_NOPARITY`).
     Noparity = 10,
     /// SHA-512/256.
     Sha512 = 11,
@@ -39,10 +39,10 @@ pub enum ChecksumKind {
 }
 
 impl ChecksumKind {
-    /// The checksum of an on-disk number.
+    /// Decodes an on-disk number.
     ///
     /// # Errors
-    /// [`Corrupt::Range`] for numbers that OpenZFS 2.3 doesn't know.
+    /// * [`Corrupt::Range`]: OpenZFS 2.3 has no function with this number.
     pub fn from_disk(v: u8) -> Result<Self> {
         use ChecksumKind::*;
         Ok(match v {
@@ -65,7 +65,7 @@ impl ChecksumKind {
         })
     }
 
-    /// The name that properties and `zdb` use.
+    /// The name that properties and `zdb` use (`ci_name` in `zio_checksum_table`).
     pub fn name(self) -> &'static str {
         use ChecksumKind::*;
         match self {
@@ -88,15 +88,15 @@ impl ChecksumKind {
     }
 }
 
-/// Compressor of a block (`enum zio_compress`).
+/// Compressor of a block (`enum zio_compress`, `ZIO_COMPRESS_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CompressKind {
-    /// Take the parent's; never in a block pointer that was written.
+    /// The parent's compressor; never in a block pointer on disk.
     Inherit = 0,
-    /// The default; never in a block pointer that was written.
+    /// The default compressor; never in a block pointer on disk.
     On = 1,
-    /// Stored as it is.
+    /// No compression.
     Off = 2,
     /// LZJB.
     Lzjb = 3,
@@ -120,7 +120,7 @@ pub enum CompressKind {
     Gzip8 = 12,
     /// gzip, level 9.
     Gzip9 = 13,
-    /// Zero-length encoding.
+    /// Zero-length encoding: runs of zeros are replaced by their length.
     Zle = 14,
     /// LZ4.
     Lz4 = 15,
@@ -129,10 +129,10 @@ pub enum CompressKind {
 }
 
 impl CompressKind {
-    /// The compressor of an on-disk number.
+    /// Decodes an on-disk number.
     ///
     /// # Errors
-    /// [`Corrupt::Range`] for numbers that OpenZFS 2.3 doesn't know.
+    /// * [`Corrupt::Range`]: OpenZFS 2.3 has no compressor with this number.
     pub fn from_disk(v: u8) -> Result<Self> {
         use CompressKind::*;
         Ok(match v {
@@ -157,7 +157,7 @@ impl CompressKind {
         })
     }
 
-    /// The name that properties and `zdb` use.
+    /// The name that properties and `zdb` use (`ci_name` in `zio_compress_table`).
     pub fn name(self) -> &'static str {
         use CompressKind::*;
         match self {
@@ -182,7 +182,8 @@ impl CompressKind {
     }
 }
 
-/// How the words of a block are put into another byte order (`dmu_object_byteswap_t`).
+/// How a block is converted from one byte order to the other (`dmu_object_byteswap_t`,
+/// `DMU_BSWAP_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ByteSwap {
@@ -200,7 +201,7 @@ pub enum ByteSwap {
     Dnode = 5,
     /// Object sets.
     Objset = 6,
-    /// Bonus `znode_phys_t`.
+    /// A `znode_phys_t` in a bonus buffer.
     Znode = 7,
     /// ACLs of ZPL version 0.
     OldAcl = 8,
@@ -210,11 +211,18 @@ pub enum ByteSwap {
 
 /// Type of an object, as dnodes and block pointers name it (`dmu_object_type_t`).
 ///
-/// Two families share the byte: the numbered types of `dmu_ot[]`, and self-describing ones
-/// (bit 7 set, `DMU_OTN_*`) that carry their byte swap, a metadata bit and an encryption bit.
+/// Two families share the byte:
+///
+/// * Numbered types, the entries of `dmu_ot[]`.
+/// * Self-describing types (bit 7 is set, `DMU_OTN_*`), which carry their byte swap, a metadata bit
+///   and an encryption bit.
+///
+/// Each constant below is `DMU_OT_` and its name in OpenZFS, unless its line names another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DmuType(u8);
 
+/// A type's byte swap, whether its blocks are metadata, whether they are encrypted, its name
+/// (`dmu_object_type_info_t`).
 struct TypeInfo(ByteSwap, bool, bool, &'static str);
 
 use ByteSwap as B;
@@ -280,15 +288,15 @@ const NEW_METADATA: u8 = 0x40;
 const NEW_ENCRYPTED: u8 = 0x20;
 
 impl DmuType {
-    /// No object (`DMU_OT_NONE`).
+    /// No object.
     pub const NONE: Self = Self(0);
-    /// The MOS directory.
+    /// The directory of the MOS.
     pub const OBJECT_DIRECTORY: Self = Self(1);
     /// An array of object numbers.
     pub const OBJECT_ARRAY: Self = Self(2);
-    /// An XDR nvlist.
+    /// An nvlist in XDR encoding.
     pub const PACKED_NVLIST: Self = Self(3);
-    /// Its length, in the bonus.
+    /// The length of a packed nvlist, in the bonus.
     pub const PACKED_NVLIST_SIZE: Self = Self(4);
     /// A list of block pointers.
     pub const BPOBJ: Self = Self(5);
@@ -306,9 +314,9 @@ impl DmuType {
     pub const OBJSET: Self = Self(11);
     /// A DSL directory, in the bonus.
     pub const DSL_DIR: Self = Self(12);
-    /// A DSL directory's children.
+    /// The children of a DSL directory.
     pub const DSL_DIR_CHILD_MAP: Self = Self(13);
-    /// A dataset's snapshots by name.
+    /// The snapshots of a dataset, by name (`DMU_OT_DSL_DS_SNAP_MAP`).
     pub const DSL_DS_SNAP_MAP: Self = Self(14);
     /// Properties.
     pub const DSL_PROPS: Self = Self(15);
@@ -316,49 +324,49 @@ impl DmuType {
     pub const DSL_DATASET: Self = Self(16);
     /// A `znode_phys_t`, in the bonus.
     pub const ZNODE: Self = Self(17);
-    /// An old ACL.
+    /// An ACL of ZPL version 0.
     pub const OLDACL: Self = Self(18);
     /// File contents.
     pub const PLAIN_FILE_CONTENTS: Self = Self(19);
     /// Directory contents.
     pub const DIRECTORY_CONTENTS: Self = Self(20);
-    /// The ZPL's master node.
+    /// The master node of a file system.
     pub const MASTER_NODE: Self = Self(21);
-    /// The ZPL's delete queue.
+    /// The unlinked set of a file system.
     pub const UNLINKED_SET: Self = Self(22);
-    /// A volume's contents.
+    /// The contents of a volume.
     pub const ZVOL: Self = Self(23);
-    /// A volume's properties.
+    /// The properties of a volume.
     pub const ZVOL_PROP: Self = Self(24);
-    /// The pool's history.
+    /// The history of the pool.
     pub const SPA_HISTORY: Self = Self(29);
-    /// Its bounds, in the bonus.
+    /// The bounds of the history, in the bonus.
     pub const SPA_HISTORY_OFFSETS: Self = Self(30);
-    /// The pool's properties.
+    /// The properties of the pool.
     pub const POOL_PROPS: Self = Self(31);
     /// Delegated permissions.
     pub const DSL_PERMS: Self = Self(32);
-    /// A large ACL.
+    /// An ACL that has an object of its own.
     pub const ACL: Self = Self(33);
-    /// What the bonus of a large ACL is.
+    /// An ACL in a system attribute.
     pub const SYSACL: Self = Self(34);
-    /// A snapshot's clones.
+    /// The clones of a snapshot.
     pub const NEXT_CLONES: Self = Self(37);
     /// Space by user, group or project.
     pub const USERGROUP_USED: Self = Self(39);
-    /// ZAP of limits by user, group or project.
+    /// Limits by user, group or project.
     pub const USERGROUP_QUOTA: Self = Self(40);
-    /// Damaged blocks (`DMU_OT_ERROR_LOG`).
+    /// The log of damaged blocks.
     pub const ERROR_LOG: Self = Self(28);
-    /// A ZAP of any other use (`DMU_OT_ZAP_OTHER`).
+    /// A ZAP of any other use.
     pub const ZAP_OTHER: Self = Self(27);
-    /// Datasets that a scan has yet to visit (`DMU_OT_SCAN_QUEUE`).
+    /// Datasets that a scan has yet to visit.
     pub const SCAN_QUEUE: Self = Self(38);
-    /// A snapshot's holds.
+    /// The holds of a snapshot.
     pub const USERREFS: Self = Self(41);
     /// A dedup table.
     pub const DDT_ZAP: Self = Self(42);
-    /// Sums of the dedup tables.
+    /// Totals of the dedup tables.
     pub const DDT_STATS: Self = Self(43);
     /// System attributes: a bonus or a spill block.
     pub const SA: Self = Self(44);
@@ -368,36 +376,36 @@ impl DmuType {
     pub const SA_ATTR_REGISTRATION: Self = Self(46);
     /// The SA layouts by number.
     pub const SA_ATTR_LAYOUTS: Self = Self(47);
-    /// The type of the block pointers that dedup entries make up.
+    /// The type of the block pointers that are made from dedup table entries.
     pub const DEDUP: Self = Self(49);
-    /// A deadlist: a map from txg to list.
+    /// A deadlist: a map from transaction group to bpobj.
     pub const DEADLIST: Self = Self(50);
     /// Header of a deadlist, in the bonus.
     pub const DEADLIST_HDR: Self = Self(51);
-    /// A directory's clones.
+    /// The clones of a directory.
     pub const DSL_CLONES: Self = Self(52);
-    /// Numbers of sub-lists of a bpobj.
+    /// Numbers of the sub-bpobjs of a bpobj.
     pub const BPOBJ_SUBOBJ: Self = Self(53);
-    /// Words that describe themselves, as metadata (`DMU_OTN_UINT64_METADATA`).
+    /// Self-describing 64-bit words, as metadata (`DMU_OTN_UINT64_METADATA`).
     pub const UINT64_METADATA: Self = Self(0xc3);
-    /// A ZAP that describes itself, as metadata (`DMU_OTN_ZAP_METADATA`).
+    /// A self-describing ZAP, as metadata (`DMU_OTN_ZAP_METADATA`).
     pub const ZAP_METADATA: Self = Self(0xc4);
 
-    /// The type of an on-disk byte.
+    /// Decodes an on-disk byte (`DMU_OT_IS_VALID`).
     ///
     /// # Errors
-    /// [`Corrupt::Range`] for numbers that no OpenZFS 2.3 type has.
+    /// * [`Corrupt::Range`]: OpenZFS 2.3 has no type with this number.
     pub fn from_disk(v: u8) -> Result<Self> {
         let ok = if v & NEW_TYPE != 0 { v & 0x1f <= B::Acl as u8 } else { usize::from(v) < TYPES.len() };
         if ok { Ok(Self(v)) } else { Err(Corrupt::Range { what: "object", field: "type", value: v.into() }) }
     }
 
-    /// The on-disk byte.
+    /// Encodes the type as its on-disk byte.
     pub fn to_disk(self) -> u8 {
         self.0
     }
 
-    /// How its blocks are swapped.
+    /// How the level-0 blocks of this type are byte-swapped (`DMU_OT_BYTESWAP`).
     pub fn byteswap(self) -> ByteSwap {
         if self.0 & NEW_TYPE == 0 {
             return TYPES[usize::from(self.0)].0;
@@ -416,17 +424,18 @@ impl DmuType {
         }
     }
 
-    /// True if its level-0 blocks are metadata too (`DMU_OT_IS_METADATA`).
+    /// True if the level-0 blocks of this type are metadata too (`DMU_OT_IS_METADATA`).
     pub fn is_metadata(self) -> bool {
         if self.0 & NEW_TYPE != 0 { self.0 & NEW_METADATA != 0 } else { TYPES[usize::from(self.0)].1 }
     }
 
-    /// True if its level-0 blocks are encrypted in an encrypted dataset (`DMU_OT_IS_ENCRYPTED`).
+    /// True if the level-0 blocks of this type are encrypted in an encrypted dataset
+    /// (`DMU_OT_IS_ENCRYPTED`).
     pub fn is_encrypted(self) -> bool {
         if self.0 & NEW_TYPE != 0 { self.0 & NEW_ENCRYPTED != 0 } else { TYPES[usize::from(self.0)].2 }
     }
 
-    /// The name that `zdb` prints.
+    /// The name that `zdb` prints (`ot_name` in `dmu_ot[]`).
     pub fn name(self) -> &'static str {
         if self.0 & NEW_TYPE == 0 {
             return TYPES[usize::from(self.0)].3;

@@ -1,29 +1,32 @@
-//! What a cache device says about itself: its header, and the log of what lies where (persistent L2ARC).
+//! Persistent L2ARC: the header of a cache device, and the log of its blocks.
 //!
 //! # On disk
-//! Behind the front labels, at 4 MiB, lies the header: 512 bytes, or a sector if that is more, sealed at the end of the sector as labels are. Blocks
-//! follow in the order in which they were written, round and round. After every so many blocks lies a log block, which names them; it is
-//! 64 KiB before it is packed with LZ4. The header leads to the two newest log blocks, and each log block to the one before the one before
-//! it, so that two chains interleave.
+//! The header is behind the front labels, at 4 MiB. It has 512 bytes, or one sector if that is
+//! more. An embedded checksum at the end of the sector seals it, as in labels. Blocks follow in the
+//! order in which they were written, in a ring.
 //!
-//! All words are of the writer's byte order, which the magic numbers tell.
+//! After every so many blocks comes a log block, which names them. It has 64 KiB before its
+//! compression with LZ4. The header points to the two newest log blocks, and each log block to the
+//! one two before it. So two chains interleave.
+//!
+//! All words have the writer's byte order, which the magic numbers tell.
 //!
 //! # See
-//! OpenZFS `l2arc_dev_hdr_phys_t`, `l2arc_log_blk_phys_t`, `l2arc_log_ent_phys_t` in `arc_impl.h`.
+//! OpenZFS: `l2arc_dev_hdr_phys_t`, `l2arc_log_blk_phys_t`, `l2arc_log_ent_phys_t` in `arc_impl.h`.
 
 use crate::bytes::{le64, swap64};
 use crate::words::put_words;
 use crate::{ByteOrder, CompressKind, Corrupt, Dva, Guid, Lsize, Psize, Result, SPA_MINBLOCKSHIFT, Txg};
 
-/// Where a cache device's header is (`VDEV_LABEL_START_SIZE`).
+/// Offset of a cache device's header (`VDEV_LABEL_START_SIZE`).
 pub const L2ARC_HDR_OFFSET: u64 = 4 << 20;
-/// Bytes of the header that mean something.
+/// Bytes of the header without its padding to a sector (`sizeof (l2arc_dev_hdr_phys_t)`).
 pub const L2ARC_HDR_SIZE: usize = 512;
-/// Bytes of a log block, unpacked.
+/// Bytes of a log block before its compression (`sizeof (l2arc_log_blk_phys_t)`).
 pub const L2ARC_LOG_BLK_SIZE: usize = 65536;
-/// Entries that fit into a log block (`L2ARC_LOG_BLK_MAX_ENTRIES`).
+/// Entries of a log block.
 pub const L2ARC_LOG_BLK_MAX_ENTRIES: usize = 1022;
-/// The only version (`L2ARC_PERSISTENT_VERSION`).
+/// The only version.
 pub const L2ARC_PERSISTENT_VERSION: u64 = 1;
 
 /// `L2ARC_DEV_HDR_MAGIC`.
@@ -32,27 +35,28 @@ const HDR_MAGIC: u64 = 0x5a46_5343_4143_4845;
 const LOG_MAGIC: u64 = 0x4c4f_4742_4c4b_4844;
 /// `L2ARC_DEV_HDR_EVICT_FIRST`.
 const FLAG_FIRST: u64 = 1;
-/// Fletcher-4, which log blocks are summed with.
+/// Fletcher-4, the checksum of log blocks.
 const CHECKSUM_FLETCHER_4: u64 = 7;
 const HEAD_WORDS: usize = 16;
 const ENTRY_WORDS: usize = 8;
 
 const _: () = assert!((HEAD_WORDS + L2ARC_LOG_BLK_MAX_ENTRIES * ENTRY_WORDS) * 8 == L2ARC_LOG_BLK_SIZE);
 
-/// Where a log block is (`l2arc_log_blkptr_t`). All zeros where there is none.
+/// Pointer to a log block; all zeros if there is none (`l2arc_log_blkptr_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogPointer {
-    /// First byte on the device (`lbp_daddr`).
+    /// Offset of the log block on the device (`lbp_daddr`).
     pub daddr: u64,
-    /// Bytes of the blocks that it names, in sectors (`lbp_payload_asize`).
+    /// Bytes of the blocks that the log block names, in whole sectors (`lbp_payload_asize`).
     pub payload_asize: u64,
-    /// First byte of these (`lbp_payload_start`).
+    /// Offset of the first of these blocks (`lbp_payload_start`).
     pub payload_start: u64,
-    /// Bytes of it on the device, in sectors; 0 if there is none.
+    /// Bytes of the log block on the device, in whole sectors; 0 if there is none
+    /// (`L2BLK_GET_PSIZE`).
     pub asize: u64,
-    /// Whether it is packed with LZ4.
+    /// True if the log block is compressed with LZ4 (`L2BLK_GET_COMPRESS`).
     pub packed: bool,
-    /// Its Fletcher-4 checksum, as it lies there.
+    /// Fletcher-4 checksum of the log block as stored (`lbp_cksum`).
     pub sum: [u64; 4],
 }
 
@@ -67,7 +71,7 @@ fn bytes_of(word: u64, shift: u32) -> u64 {
 }
 
 impl LogPointer {
-    /// Whether it leads anywhere.
+    /// True if the pointer points to nothing.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
@@ -111,38 +115,43 @@ impl LogPointer {
     }
 }
 
-/// The header of a cache device (`l2arc_dev_hdr_phys_t`), without the seal.
+/// The header of a cache device, without the checksum that seals it (`l2arc_dev_hdr_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DevHeader {
-    /// The pool that it caches.
+    /// Guid of the pool that the device caches (`dh_spa_guid`).
     pub pool: Guid,
-    /// The device's own.
+    /// Guid of the device (`dh_vdev_guid`).
     pub vdev: Guid,
-    /// Entries of each log block that are used; 0 where nothing is logged.
+    /// Used entries of each log block; 0 if there is no log (`dh_log_entries`).
     pub log_entries: u64,
-    /// Up to where blocks have made way for what is written next (`dh_evict`).
+    /// Offset up to which blocks were evicted for the next writes (`dh_evict`).
     pub evict: u64,
-    /// Whether the device has not been filled once (`L2ARC_DEV_HDR_EVICT_FIRST`).
+    /// True until the device was filled once (`L2ARC_DEV_HDR_EVICT_FIRST`).
     pub first: bool,
-    /// First byte for blocks.
+    /// Offset of the first block (`dh_start`).
     pub start: u64,
-    /// Past the last.
+    /// End of the space for blocks (`dh_end`).
     pub end: u64,
-    /// The newest log block, and the one before it.
+    /// The newest log block, and the one before it (`dh_start_lbps`).
     pub newest: [LogPointer; 2],
-    /// Bytes of the log blocks that are still there.
+    /// Bytes of the valid log blocks (`dh_lb_asize`).
     pub log_asize: u64,
-    /// How many these are.
+    /// Number of the valid log blocks (`dh_lb_count`).
     pub log_count: u64,
-    /// When the device was trimmed last, and how far that is.
+    /// Time and state of the last TRIM of the device (`dh_trim_action_time`, `dh_trim_state`).
     pub trim: [u64; 2],
 }
 
 impl DevHeader {
-    /// Decodes a header whose seal was found whole.
+    /// Decodes a header, whose checksum the caller has verified.
     ///
     /// # Errors
-    /// [`Corrupt`], also for a version that is not known.
+    /// * [`Corrupt::Truncated`]: `raw` has fewer than 512 bytes.
+    /// * [`Corrupt::Magic`]: the device has no header.
+    /// * [`Corrupt::Range`]: one of these values is impossible:
+    ///   * the version
+    ///   * the number of log entries, above [`L2ARC_LOG_BLK_MAX_ENTRIES`]
+    ///   * the compressor, the checksum or the size of a log pointer
     pub fn decode(raw: &[u8]) -> Result<DevHeader> {
         const WHAT: &str = "header of a cache device";
         let w = words_by_magic::<{ L2ARC_HDR_SIZE / 8 }>(WHAT, raw, HDR_MAGIC)?;
@@ -167,7 +176,7 @@ impl DevHeader {
         })
     }
 
-    /// The bytes, without the seal at the end of the sector.
+    /// Encodes the header, little-endian, without the checksum at the end of the sector.
     pub fn encode(&self) -> [u8; L2ARC_HDR_SIZE] {
         let mut out = [0; L2ARC_HDR_SIZE];
         let flags = if self.first { FLAG_FIRST } else { 0 };
@@ -181,38 +190,39 @@ impl DevHeader {
     }
 }
 
-/// One block on a cache device (`l2arc_log_ent_phys_t`).
+/// A log entry: one block on a cache device (`l2arc_log_ent_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogEntry {
-    /// Its first copy in the pool.
+    /// First copy of the block in the pool (`le_dva`).
     pub dva: Dva,
-    /// The group that wrote it.
+    /// Transaction group that wrote the block (`le_birth`).
     pub birth: Txg,
-    /// Its first byte on the device (`le_daddr`).
+    /// Offset of the block on the cache device (`le_daddr`).
     pub daddr: u64,
-    /// Bytes as the object sees it.
+    /// Bytes as the object sees them (`L2BLK_GET_LSIZE`).
     pub lsize: Lsize,
-    /// Bytes as it lies there, padding to whole sectors of the device not included.
+    /// Bytes on the cache device, without the padding to whole sectors (`L2BLK_GET_PSIZE`).
     pub psize: Psize,
-    /// How it is packed.
+    /// Compressor of the bytes on the cache device (`L2BLK_GET_COMPRESS`).
     pub compress: CompressKind,
-    /// The level of that, as OpenZFS numbers them (`le_complevel`).
+    /// Compression level, in OpenZFS's numbers (`le_complevel`).
     pub complevel: u64,
-    /// Whether it is metadata.
+    /// True if the block is metadata (`L2BLK_GET_TYPE`).
     pub metadata: bool,
-    /// Whether it is encrypted or authenticated.
+    /// True if the block is encrypted or authenticated (`L2BLK_GET_PROTECTED`).
     pub protected: bool,
-    /// Whether it had been read before anybody asked for it.
+    /// True if the block was prefetched and not used since (`L2BLK_GET_PREFETCH`).
     pub prefetch: bool,
-    /// Whether it had been used again when it was written (`ARC_STATE_MFU`).
+    /// True if the block had been used again when it was written (`L2BLK_GET_STATE` is
+    /// `ARC_STATE_MFU`).
     pub again: bool,
 }
 
-/// `ARC_STATE_MRU` and `ARC_STATE_MFU`, as they are numbered there.
+/// The numbers of `ARC_STATE_MRU` and `ARC_STATE_MFU`.
 const STATES: [u64; 2] = [1, 3];
 
 impl LogEntry {
-    /// Nothing for a place in a log block that is not used.
+    /// `None` for an unused entry of a log block.
     fn decode(w: &[u64]) -> Result<Option<LogEntry>> {
         let Some(dva) = Dva::decode(w[0], w[1]) else { return Ok(None) };
         let prop = w[3];
@@ -245,20 +255,23 @@ impl LogEntry {
     }
 }
 
-/// A log block (`l2arc_log_blk_phys_t`).
+/// A log block of a cache device (`l2arc_log_blk_phys_t`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LogBlock {
-    /// The one before the one before it (`lb_prev_lbp`).
+    /// The log block two before this one (`lb_prev_lbp`).
     pub prev: LogPointer,
-    /// What it names, in the order in which that was written.
+    /// The blocks, in the order in which they were written (`lb_entries`).
     pub entries: Vec<LogEntry>,
 }
 
 impl LogBlock {
-    /// Decodes an unpacked log block, of which so many entries are used.
+    /// Decodes an uncompressed log block, of which the first `log_entries` entries are used.
     ///
     /// # Errors
-    /// [`Corrupt`].
+    /// * [`Corrupt::Truncated`]: `raw` has fewer than 64 KiB.
+    /// * [`Corrupt::Magic`]: `raw` is no log block.
+    /// * [`Corrupt::Range`]: an entry has an unknown compressor, or the pointer to the earlier log
+    ///   block has an impossible compressor, checksum or size.
     pub fn decode(raw: &[u8], log_entries: u64) -> Result<LogBlock> {
         const WHAT: &str = "log block of a cache device";
         let head = words_by_magic::<HEAD_WORDS>(WHAT, raw, LOG_MAGIC)?;
@@ -281,10 +294,10 @@ impl LogBlock {
         Ok(LogBlock { prev: LogPointer::decode(&head[1..9])?, entries })
     }
 
-    /// The bytes, not packed.
+    /// Encodes the log block, little-endian and uncompressed.
     ///
     /// # Panics
-    /// With more entries than fit.
+    /// If there are more than [`L2ARC_LOG_BLK_MAX_ENTRIES`] entries. The writer counts them.
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.entries.len() <= L2ARC_LOG_BLK_MAX_ENTRIES, "whoever fills a log block counts");
         let mut out = vec![0; L2ARC_LOG_BLK_SIZE];
@@ -297,7 +310,7 @@ impl LogBlock {
     }
 }
 
-/// The first words, in the order that the magic number tells.
+/// The first `N` words, in the byte order that the magic number tells.
 fn words_by_magic<const N: usize>(what: &'static str, raw: &[u8], magic: u64) -> Result<[u64; N]> {
     let Some(raw) = raw.get(..N * 8) else {
         return Err(Corrupt::Truncated { what, need: N * 8, have: raw.len() });

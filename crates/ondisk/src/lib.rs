@@ -1,12 +1,16 @@
 //! On-disk structures of the OpenZFS format and their codecs, without behaviour.
 //!
 //! # Theory
-//! Bytes become a checked type once, here; above this room only checked types travel. Every size, offset,
-//! count and name that comes from a disk is checked where it is decoded, and a failed check is a value,
-//! [`Corrupt`], never a panic. Decoders read both byte orders; encoders write little-endian.
+//! Bytes from a disk become a checked type once, in this crate. The layers above handle only
+//! checked types.
+//!
+//! * The decoder checks every size, offset, count and name. A failed check is a value, [`Corrupt`],
+//!   never a panic.
+//! * Decoders read both byte orders. Encoders write little-endian.
 //!
 //! # Absent
-//! This room does no I/O, verifies no checksum (that needs `codec`), spawns nothing and has no `unsafe`.
+//! This crate does no I/O, verifies no checksum (`codec` does), starts no thread and has no
+//! `unsafe`.
 
 pub mod acl;
 pub mod blkptr;
@@ -56,7 +60,7 @@ pub use num::{Ashift, Asize, BlkId, Guid, Level, Lsize, ObjNum, Offset, Psize, T
 pub use nvlist::{Nvlist, Value};
 pub use uberblock::Uberblock;
 
-/// A result whose error says which bytes were wrong.
+/// The result of decoding; its error says which bytes were wrong.
 pub type Result<T> = std::result::Result<T, Corrupt>;
 
 /// Smallest unit of allocation and of block sizes: 512 bytes (`SPA_MINBLOCKSIZE`).

@@ -1,16 +1,23 @@
-//! Master boot records: the older kind of partition table, on disks that some other system divided.
+//! Master boot records: the older partition table, on disks that another system partitioned.
 //!
 //! # On disk
-//! The first sector ends in 55 AA; before that are four entries of 16 bytes, little-endian: a flag (80 where a machine should boot
-//! from, else 0), a type, a first sector and a number of sectors (and the same twice in cylinders, which nobody reads). A disk
-//! with a GUID partition table has a record too, whose only entry says so.
+//! The first sector ends in 55 AA. Before that are four entries of 16 bytes, little-endian:
 //!
-//! An entry may be an *extended* partition: a container whose first sector is a record again, with one *logical* partition, counted
-//! from that record, and a link to the next record, counted from the container. So logical partitions form a chain.
+//! * a flag: hexadecimal 80 for the partition to boot from, else 0
+//! * a type
+//! * the first sector and the number of sectors
+//! * both again in cylinders, which no reader uses
+//!
+//! A disk with a GUID partition table has a record too, whose only entry says so.
+//!
+//! An entry can be an *extended* partition: a container whose first sector is a record again. That
+//! record has one *logical* partition, with an offset from that record. It also has a link to the
+//! next record, with an offset from the container. So logical partitions form a chain.
 //!
 //! # Absent
-//! This module reads nothing: the caller reads the sectors, follows the chain and ends it. A record doesn't say how large its sectors
-//! are: 512 bytes are taken for granted, as on nearly all disks that have one. Labels decide whether there is a pool: the type doesn't.
+//! This module reads no device: the caller reads the sectors, follows the chain and bounds it. A
+//! record doesn't tell its sector size, so this module assumes 512 bytes, as on nearly all such
+//! disks. Labels tell whether a partition holds a pool; its type does not.
 
 use crate::{ByteOrder, Corrupt, Result};
 
@@ -19,7 +26,7 @@ mod tests;
 
 /// Bytes of a sector.
 pub const SECTOR: u64 = 512;
-/// Where the entries begin.
+/// Offset of the entries.
 const ENTRIES: usize = 446;
 /// Bytes of an entry.
 const ENTRY_SIZE: usize = 16;
@@ -27,30 +34,35 @@ const ENTRY_SIZE: usize = 16;
 /// An entry in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// Its type; 0 is never in use.
+    /// Type of the partition; never 0.
     pub kind: u8,
-    /// First byte, counted from what its record counts from.
+    /// Offset in bytes, from the base that its record uses.
     pub offset: u64,
-    /// Bytes, at least a sector.
+    /// Bytes in the partition, at least a sector.
     pub size: u64,
 }
 
 impl Entry {
-    /// Whether it is a container of logical partitions, or the link to the next one.
+    /// True for a container of logical partitions, or the link to the next one.
     pub fn is_extended(&self) -> bool {
         matches!(self.kind, 0x05 | 0x0f | 0x85)
     }
 
-    /// Whether it only says that the disk has a GUID partition table.
+    /// True if the entry only says that the disk has a GUID partition table.
     pub fn is_protective(&self) -> bool {
         self.kind == 0xee
     }
 }
 
-/// The four entries of a record, each in its place; `None` for those that are not in use.
+/// Decodes the four entries of a record, in order; `None` for unused entries.
+///
+/// Sectors of other kinds end in 55 AA as well.
 ///
 /// # Errors
-/// [`Corrupt`] when the sector is no record: other things begin with a sector that ends in 55 AA as well.
+/// * [`Corrupt::Truncated`]: `sector` has fewer than 512 bytes.
+/// * [`Corrupt::Magic`]: the sector does not end in 55 AA.
+/// * [`Corrupt::Range`]: the flag of an entry is neither 0 nor hexadecimal 80, so the sector is no
+///   record.
 pub fn decode(sector: &[u8]) -> Result<[Option<Entry>; 4]> {
     const WHAT: &str = "master boot record";
     let le = ByteOrder::Little;
@@ -61,7 +73,7 @@ pub fn decode(sector: &[u8]) -> Result<[Option<Entry>; 4]> {
     let mut entries = [None; 4];
     for (i, entry) in entries.iter_mut().enumerate() {
         let at = ENTRIES + i * ENTRY_SIZE;
-        // What is behind the entries could be read, so they are there.
+        // The bytes behind the entries exist, so the entries exist too.
         let (flag, kind) = (sector[at], sector[at + 4]);
         if flag & 0x7f != 0 {
             return Err(Corrupt::Range { what: WHAT, field: "flag", value: flag.into() });

@@ -1,4 +1,4 @@
-//! Numbers that must not be confused with one another.
+//! Number types of the format, one for each quantity that must not be mixed up with another.
 
 macro_rules! newtype {
     ($(#[$m:meta])* $name:ident($ty:ty)) => {
@@ -21,46 +21,47 @@ macro_rules! newtype {
 }
 
 newtype!(
-    /// A transaction group's number.
+    /// Number of a transaction group (`txg`).
     Txg(u64)
 );
 newtype!(
-    /// Index of a top-level vdev in the root (`vdev_id`).
+    /// Index of a top-level vdev in the root vdev (`vdev_id`).
     VdevId(u32)
 );
 newtype!(
-    /// Byte offset within a top-level vdev's allocatable space (after the front labels and boot block).
+    /// Byte offset within a top-level vdev's allocatable space, which begins after the front labels
+    /// and the boot block.
     Offset(u64)
 );
 newtype!(
-    /// Bytes as allocated on a vdev, parity and padding included (`asize`).
+    /// Bytes that a block takes on a vdev, parity and padding included (`asize`).
     Asize(u64)
 );
 newtype!(
-    /// Bytes as stored, compressed (`psize`).
+    /// Bytes of a block as stored, after compression (`psize`).
     Psize(u64)
 );
 newtype!(
-    /// Bytes as the object sees them (`lsize`).
+    /// Bytes of a block as its object sees them, before compression (`lsize`).
     Lsize(u64)
 );
 newtype!(
-    /// Number of an object in its object set.
+    /// Number of an object in its object set (`dn_object`).
     ObjNum(u64)
 );
 newtype!(
-    /// Number of a block at its level.
+    /// Number of a block at its level (`blkid`).
     BlkId(u64)
 );
 newtype!(
-    /// Level in an object's block tree: 0 is data.
+    /// Level in an object's block tree: 0 is data (`BP_GET_LEVEL`).
     Level(u8)
 );
 newtype!(
-    /// Guid of a pool, vdev or dataset.
+    /// Guid of a pool, vdev or dataset (`guid`).
     Guid(u64)
 );
 newtype!(
-    /// log2 of a device's sector size.
+    /// log2 of a device's sector size (`ashift`).
     Ashift(u8)
 );

@@ -1,18 +1,26 @@
-//! Name-value lists: the self-describing records of labels, pool configs, properties, history and `xattr=sa`.
+//! Name-value lists: the self-describing records of labels, pool configs, properties, history and
+//! `xattr=sa`.
 //!
 //! # On disk
-//! A packed list starts with four bytes: the encoding (0 native, 1 XDR), the byte order of a native encoding (0 big,
-//! 1 little), two unused. XDR (big-endian, 4-byte units) is what pools hold; the native form is the writer's memory
-//! image and appears in messages and caches. In both, a list is its version (0), its flags, its pairs and a zero size;
-//! each pair gives its own size, name, type and element count.
+//! A packed list starts with four bytes:
+//!
+//! 1. the encoding: 0 native, 1 XDR
+//! 2. the byte order of a native encoding: 0 big-endian, 1 little-endian
+//! 3. two unused bytes
+//!
+//! Pools hold XDR, which is big-endian in units of 4 bytes. The native encoding is the writer's
+//! memory image, and occurs in messages and caches. In both, a list is its version (0), its flags,
+//! its pairs and a zero size. Each pair has its own size, a name, a type and an element count.
 //!
 //! # Theory
-//! The bytes are hostile: each count is compared with the bytes that are left before anything is allocated, so
-//! memory is bounded by a small multiple of the input, and nesting is bounded by [`MAX_DEPTH`]. Names and strings are
-//! bytes, since names of extended attributes are. Order is kept, and encoding what was decoded from OpenZFS's bytes
-//! gives the same bytes.
+//! The bytes can be hostile. The decoders compare each count with the number of bytes left before
+//! they allocate memory. So memory is bounded by a small multiple of the input. [`MAX_DEPTH`]
+//! bounds the nesting.
 //!
-//! See OpenZFS `module/nvpair/nvpair.c`, `include/sys/nvpair.h`.
+//! Names and strings are bytes, as names of extended attributes are. The order of pairs is kept.
+//! OpenZFS's bytes, decoded and encoded again, are the same bytes.
+//!
+//! OpenZFS: `module/nvpair/nvpair.c`, `include/sys/nvpair.h`.
 
 mod native;
 mod print;
@@ -23,75 +31,75 @@ mod tests;
 
 use crate::{ByteOrder, Corrupt, Result};
 
-/// Deepest nesting of lists that the decoders follow (`nvpair_max_recursion`).
+/// Deepest nesting of lists that the decoders accept (`nvpair_max_recursion`).
 pub const MAX_DEPTH: u32 = 100;
-/// Names are unique in the list (`NV_UNIQUE_NAME`).
+/// Flag of a list: names are unique (`NV_UNIQUE_NAME`).
 pub const UNIQUE_NAME: u32 = 1;
-/// Pairs of name and type are unique in the list (`NV_UNIQUE_NAME_TYPE`).
+/// Flag of a list: pairs of name and type are unique (`NV_UNIQUE_NAME_TYPE`).
 pub const UNIQUE_NAME_TYPE: u32 = 2;
 
 const WHAT: &str = "nvlist";
 
-/// A value of a pair (`data_type_t`).
+/// Value of a pair (`data_type_t`).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// The name alone (`DATA_TYPE_BOOLEAN`).
+    /// The name alone, without a value (`DATA_TYPE_BOOLEAN`).
     Boolean,
     /// A byte (`DATA_TYPE_BYTE`).
     Byte(u8),
-    /// `DATA_TYPE_INT16`.
+    /// A 16-bit integer (`DATA_TYPE_INT16`).
     Int16(i16),
-    /// `DATA_TYPE_UINT16`.
+    /// An unsigned 16-bit integer (`DATA_TYPE_UINT16`).
     Uint16(u16),
-    /// `DATA_TYPE_INT32`.
+    /// A 32-bit integer (`DATA_TYPE_INT32`).
     Int32(i32),
-    /// `DATA_TYPE_UINT32`.
+    /// An unsigned 32-bit integer (`DATA_TYPE_UINT32`).
     Uint32(u32),
-    /// `DATA_TYPE_INT64`.
+    /// A 64-bit integer (`DATA_TYPE_INT64`).
     Int64(i64),
-    /// `DATA_TYPE_UINT64`.
+    /// An unsigned 64-bit integer (`DATA_TYPE_UINT64`).
     Uint64(u64),
     /// Bytes without a NUL (`DATA_TYPE_STRING`).
     String(Vec<u8>),
     /// Bytes (`DATA_TYPE_BYTE_ARRAY`).
     ByteArray(Vec<u8>),
-    /// `DATA_TYPE_INT16_ARRAY`.
+    /// 16-bit integers (`DATA_TYPE_INT16_ARRAY`).
     Int16Array(Vec<i16>),
-    /// `DATA_TYPE_UINT16_ARRAY`.
+    /// Unsigned 16-bit integers (`DATA_TYPE_UINT16_ARRAY`).
     Uint16Array(Vec<u16>),
-    /// `DATA_TYPE_INT32_ARRAY`.
+    /// 32-bit integers (`DATA_TYPE_INT32_ARRAY`).
     Int32Array(Vec<i32>),
-    /// `DATA_TYPE_UINT32_ARRAY`.
+    /// Unsigned 32-bit integers (`DATA_TYPE_UINT32_ARRAY`).
     Uint32Array(Vec<u32>),
-    /// `DATA_TYPE_INT64_ARRAY`.
+    /// 64-bit integers (`DATA_TYPE_INT64_ARRAY`).
     Int64Array(Vec<i64>),
-    /// `DATA_TYPE_UINT64_ARRAY`.
+    /// Unsigned 64-bit integers (`DATA_TYPE_UINT64_ARRAY`).
     Uint64Array(Vec<u64>),
-    /// `DATA_TYPE_STRING_ARRAY`.
+    /// Strings, as bytes without a NUL (`DATA_TYPE_STRING_ARRAY`).
     StringArray(Vec<Vec<u8>>),
-    /// Nanoseconds (`DATA_TYPE_HRTIME`).
+    /// A time in nanoseconds (`DATA_TYPE_HRTIME`).
     Hrtime(i64),
     /// A nested list (`DATA_TYPE_NVLIST`).
     List(Nvlist),
     /// Nested lists (`DATA_TYPE_NVLIST_ARRAY`).
     ListArray(Vec<Nvlist>),
-    /// Yes or no (`DATA_TYPE_BOOLEAN_VALUE`).
+    /// A boolean with a value (`DATA_TYPE_BOOLEAN_VALUE`).
     BooleanValue(bool),
-    /// `DATA_TYPE_INT8`.
+    /// An 8-bit integer (`DATA_TYPE_INT8`).
     Int8(i8),
-    /// `DATA_TYPE_UINT8`.
+    /// An unsigned 8-bit integer (`DATA_TYPE_UINT8`).
     Uint8(u8),
-    /// `DATA_TYPE_BOOLEAN_ARRAY`.
+    /// Booleans (`DATA_TYPE_BOOLEAN_ARRAY`).
     BooleanArray(Vec<bool>),
-    /// `DATA_TYPE_INT8_ARRAY`.
+    /// 8-bit integers (`DATA_TYPE_INT8_ARRAY`).
     Int8Array(Vec<i8>),
-    /// `DATA_TYPE_UINT8_ARRAY`.
+    /// Unsigned 8-bit integers (`DATA_TYPE_UINT8_ARRAY`).
     Uint8Array(Vec<u8>),
-    /// `DATA_TYPE_DOUBLE`.
+    /// A floating-point number (`DATA_TYPE_DOUBLE`).
     Double(f64),
 }
 
-/// A value's type as stored (`data_type_t`).
+/// Type of a value as stored (`data_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
@@ -185,7 +193,7 @@ impl Kind {
         )
     }
 
-    /// Refuses a count of elements that the type can't have.
+    /// Refuses an element count that the type can't have.
     fn check_count(self, count: u32) -> Result<()> {
         let ok = match self {
             Kind::Boolean => count == 0,
@@ -233,7 +241,8 @@ impl Value {
         }
     }
 
-    /// Number of elements as stored: 0 for [`Value::Boolean`], the length of an array, else 1.
+    /// Number of elements as stored (`NVP_NELEM`): 0 for [`Value::Boolean`], the length of an
+    /// array, else 1.
     pub fn count(&self) -> usize {
         match self {
             Value::Boolean => 0,
@@ -261,16 +270,23 @@ pub struct Nvlist {
 }
 
 impl Nvlist {
-    /// An empty list with unique names.
+    /// An empty list with unique names (`nvlist_alloc`).
     pub fn new() -> Self {
         Self { flags: UNIQUE_NAME, pairs: Vec::new() }
     }
 
-    /// The list packed at the start of `buf`, in whichever encoding its header names (`nvlist_unpack`). What follows
-    /// the list is not looked at.
+    /// Decodes the list at the start of `buf`, in the encoding that its header names
+    /// (`nvlist_unpack`).
+    ///
+    /// Bytes after the list are ignored.
     ///
     /// # Errors
-    /// [`Corrupt`] when the bytes are no list.
+    /// * [`Corrupt::Truncated`]: `buf` ends before the list does, or an element count needs more
+    ///   bytes than are left.
+    /// * [`Corrupt::Range`]: the encoding, the byte order, a version, a type or an element count is
+    ///   impossible.
+    /// * [`Corrupt::Shape`]: lists nest deeper than [`MAX_DEPTH`], a name or string has a NUL
+    ///   inside or no end, or the two counts of an array differ.
     pub fn decode(buf: &[u8]) -> Result<Self> {
         let (head, body) =
             buf.split_at_checked(4).ok_or(Corrupt::Truncated { what: WHAT, need: 4, have: buf.len() })?;
@@ -283,15 +299,16 @@ impl Nvlist {
         }
     }
 
-    /// The list in XDR, header included (`nvlist_pack(NV_ENCODE_XDR)`).
+    /// Encodes the list in XDR, header included (`nvlist_pack` with `NV_ENCODE_XDR`).
     ///
     /// # Panics
-    /// When the packed list would exceed 2 GiB, or an element count 2^31: a caller's list is far from it.
+    /// If a pair would exceed 2 GiB, or an element count is 2^31 or more. Lists of callers are far
+    /// smaller.
     pub fn encode_xdr(&self) -> Vec<u8> {
         xdr::encode(self)
     }
 
-    /// Flags: [`UNIQUE_NAME`] or [`UNIQUE_NAME_TYPE`] (`nvl_nvflag`).
+    /// Flags of the list: [`UNIQUE_NAME`] or [`UNIQUE_NAME_TYPE`] (`nvl_nvflag`).
     pub fn flags(&self) -> u32 {
         self.flags
     }
@@ -301,23 +318,25 @@ impl Nvlist {
         self.pairs.len()
     }
 
-    /// Whether there is no pair.
+    /// True if the list has no pairs (`nvlist_empty`).
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// The pairs in stored order.
+    /// The pairs in stored order (`nvlist_next_nvpair`).
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Value)> {
         self.pairs.iter().map(|(n, v)| (n.as_slice(), v))
     }
 
-    /// The first value named `name`.
+    /// The first value with this name (`nvlist_lookup_nvpair`).
     pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&Value> {
         let name = name.as_ref();
         self.pairs.iter().find(|(n, _)| n == name).map(|(_, v)| v)
     }
 
-    /// Sets `name`, in place if there is one, else at the end (`nvlist_add_*` on a list of unique names).
+    /// Sets the value of `name` (`nvlist_add_nvpair` on a list of unique names).
+    ///
+    /// An existing pair keeps its position; a new pair goes to the end.
     pub fn set(&mut self, name: impl Into<Vec<u8>>, value: Value) {
         let name = name.into();
         match self.pairs.iter_mut().find(|(n, _)| *n == name) {
@@ -326,7 +345,7 @@ impl Nvlist {
         }
     }
 
-    /// Removes every pair named `name`; whether there was one (`nvlist_remove_all`).
+    /// Removes all pairs with this name, and returns true if there were any (`nvlist_remove_all`).
     pub fn remove(&mut self, name: impl AsRef<[u8]>) -> bool {
         let name = name.as_ref();
         let before = self.pairs.len();
@@ -334,12 +353,12 @@ impl Nvlist {
         self.pairs.len() != before
     }
 
-    /// Whether there is a pair of this name, of whichever type.
+    /// True if a pair has this name, whatever its type (`nvlist_exists`).
     pub fn has(&self, name: impl AsRef<[u8]>) -> bool {
         self.get(name).is_some()
     }
 
-    /// The `uint64` of this name; `None` if absent or of another type (`nvlist_lookup_uint64`).
+    /// The `uint64` with this name; `None` if absent or of another type (`nvlist_lookup_uint64`).
     pub fn u64(&self, name: impl AsRef<[u8]>) -> Option<u64> {
         match self.get(name)? {
             Value::Uint64(v) => Some(*v),
@@ -347,7 +366,8 @@ impl Nvlist {
         }
     }
 
-    /// The `uint64` array of this name.
+    /// The `uint64` array with this name; `None` if absent or of another type
+    /// (`nvlist_lookup_uint64_array`).
     pub fn u64s(&self, name: impl AsRef<[u8]>) -> Option<&[u64]> {
         match self.get(name)? {
             Value::Uint64Array(v) => Some(v),
@@ -355,7 +375,8 @@ impl Nvlist {
         }
     }
 
-    /// The string of this name, as bytes.
+    /// The string with this name, as bytes; `None` if absent or of another type
+    /// (`nvlist_lookup_string`).
     pub fn string(&self, name: impl AsRef<[u8]>) -> Option<&[u8]> {
         match self.get(name)? {
             Value::String(v) => Some(v),
@@ -363,12 +384,12 @@ impl Nvlist {
         }
     }
 
-    /// The string of this name when it is UTF-8.
+    /// The string with this name; `None` if absent, of another type or not UTF-8.
     pub fn str(&self, name: impl AsRef<[u8]>) -> Option<&str> {
         std::str::from_utf8(self.string(name)?).ok()
     }
 
-    /// The list of this name.
+    /// The list with this name; `None` if absent or of another type (`nvlist_lookup_nvlist`).
     pub fn list(&self, name: impl AsRef<[u8]>) -> Option<&Nvlist> {
         match self.get(name)? {
             Value::List(v) => Some(v),
@@ -376,7 +397,8 @@ impl Nvlist {
         }
     }
 
-    /// The lists of this name.
+    /// The array of lists with this name; `None` if absent or of another type
+    /// (`nvlist_lookup_nvlist_array`).
     pub fn lists(&self, name: impl AsRef<[u8]>) -> Option<&[Nvlist]> {
         match self.get(name)? {
             Value::ListArray(v) => Some(v),
@@ -384,7 +406,8 @@ impl Nvlist {
         }
     }
 
-    /// The bytes of this name: a byte array or a `uint8` array.
+    /// The byte array or `uint8` array with this name; `None` if absent or of another type
+    /// (`nvlist_lookup_byte_array`).
     pub fn bytes(&self, name: impl AsRef<[u8]>) -> Option<&[u8]> {
         match self.get(name)? {
             Value::ByteArray(v) | Value::Uint8Array(v) => Some(v),

@@ -5,67 +5,67 @@ use crate::{ByteOrder, Corrupt, Result};
 
 /// Bytes of an object set before user accounting (`OBJSET_PHYS_SIZE_V1`).
 pub const OBJSET_PHYS_SIZE_V1: usize = 1024;
-/// Bytes with user and group accounting (`OBJSET_PHYS_SIZE_V2`).
+/// Bytes of an object set with user and group accounting (`OBJSET_PHYS_SIZE_V2`).
 pub const OBJSET_PHYS_SIZE_V2: usize = 2048;
-/// Bytes with project accounting (`OBJSET_PHYS_SIZE_V3`).
+/// Bytes of an object set with project accounting (`OBJSET_PHYS_SIZE_V3`).
 pub const OBJSET_PHYS_SIZE_V3: usize = 4096;
-/// Offset and length of the intent log's header inside the object set.
+/// Offset and length of the intent log header in the object set (`os_zil_header`).
 pub const ZIL_HEADER: std::ops::Range<usize> = 512..704;
-/// Where the portable MAC lies (`os_portable_mac`).
+/// Offset and length of the portable MAC (`os_portable_mac`).
 pub const PORTABLE_MAC: std::ops::Range<usize> = 720..752;
-/// Where the local MAC lies (`os_local_mac`).
+/// Offset and length of the local MAC (`os_local_mac`).
 pub const LOCAL_MAC: std::ops::Range<usize> = 752..784;
 
 const WHAT: &str = "object set";
 
-/// What an object set holds (`dmu_objset_type_t`).
+/// Content of an object set (`dmu_objset_type_t`, `DMU_OST_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ObjsetKind {
-    /// Nothing yet.
+    /// Nothing yet (`DMU_OST_NONE`).
     None,
-    /// The pool's own objects (the MOS).
+    /// The pool's own objects: the MOS (`DMU_OST_META`).
     Meta,
-    /// A POSIX file system.
+    /// A POSIX file system (`DMU_OST_ZFS`).
     Zfs,
-    /// A block volume.
+    /// A block volume (`DMU_OST_ZVOL`).
     Zvol,
-    /// For tests of OpenZFS (`ztest`).
+    /// Objects of OpenZFS's own tests (`DMU_OST_OTHER`, `ztest`).
     Other,
 }
 
-/// Flags of an object set (`os_flags`).
+/// Flags of an object set (`os_flags`, `OBJSET_FLAG_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ObjsetFlags(pub u64);
 
 impl ObjsetFlags {
-    /// User accounting is complete.
+    /// User and group accounting of space is complete.
     pub const USERACCOUNTING_COMPLETE: u64 = 1;
-    /// User object accounting is complete.
+    /// User and group accounting of objects is complete.
     pub const USEROBJACCOUNTING_COMPLETE: u64 = 2;
-    /// Project quota accounting is complete.
+    /// Accounting by project is complete.
     pub const PROJECTQUOTA_COMPLETE: u64 = 4;
 }
 
-/// A checked object set.
+/// A checked object set (`objset_phys_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjsetPhys {
     /// The dnode whose data are the object set's dnodes (`os_meta_dnode`).
     pub meta_dnode: DnodePhys,
-    /// The intent log's header, as stored; `ondisk::zil` decodes it.
+    /// The intent log header as stored, which [`crate::zil`] decodes (`os_zil_header`).
     pub zil_header: [u8; 192],
-    /// What it holds.
+    /// Content of the object set (`os_type`).
     pub kind: ObjsetKind,
-    /// Flags.
+    /// Flags of the object set (`os_flags`).
     pub flags: ObjsetFlags,
-    /// MAC over what may travel in a raw stream.
+    /// MAC over the parts that a raw send stream carries (`os_portable_mac`).
     pub portable_mac: [u8; 32],
-    /// MAC over the accounting dnodes.
+    /// MAC over the accounting dnodes (`os_local_mac`).
     pub local_mac: [u8; 32],
-    /// Space by user, if kept.
+    /// Space by user, if the object set has the accounting (`os_userused_dnode`).
     pub userused: Option<DnodePhys>,
-    /// Space by group, if kept.
+    /// Space by group, if the object set has the accounting (`os_groupused_dnode`).
     pub groupused: Option<DnodePhys>,
-    /// Space by project, if kept.
+    /// Space by project, if the object set has the accounting (`os_projectused_dnode`).
     pub projectused: Option<DnodePhys>,
 }
 
@@ -73,7 +73,11 @@ impl ObjsetPhys {
     /// Decodes a little-endian object set of any of its three sizes.
     ///
     /// # Errors
-    /// [`Corrupt`] when it is too short, of an unknown type, or has no meta dnode.
+    /// * [`Corrupt::Truncated`]: `raw` has fewer than [`OBJSET_PHYS_SIZE_V1`] bytes.
+    /// * [`Corrupt::Range`]: the type is unknown.
+    /// * [`Corrupt::Shape`]: the meta-dnode is a free slot.
+    /// * [`Corrupt::Truncated`], [`Corrupt::Range`] and [`Corrupt::Shape`]: a dnode has a fault
+    ///   that [`DnodePhys::decode`] lists.
     pub fn decode(raw: &[u8]) -> Result<ObjsetPhys> {
         if raw.len() < OBJSET_PHYS_SIZE_V1 {
             return Err(Corrupt::Truncated { what: WHAT, need: OBJSET_PHYS_SIZE_V1, have: raw.len() });
@@ -111,8 +115,13 @@ impl ObjsetPhys {
         })
     }
 
-    /// The same for pools before version 15, which account for nobody: there is no room for it. Before version 3 the space of the meta
-    /// dnode is counted in sectors.
+    /// Encodes the object set for pools before version 15, without accounting.
+    ///
+    /// With `sectors`, for pools before version 3, the space of the meta-dnode is counted in
+    /// sectors.
+    ///
+    /// # Panics
+    /// In the cases that [`ObjsetPhys::encode`] lists.
     pub fn encode_old(&self, sectors: bool) -> Vec<u8> {
         let mut raw = self.encode();
         raw.truncate(OBJSET_PHYS_SIZE_V1);
@@ -122,7 +131,10 @@ impl ObjsetPhys {
         raw
     }
 
-    /// The bytes of this object set, with room for project accounting.
+    /// Encodes the object set, little-endian, with space for project accounting.
+    ///
+    /// # Panics
+    /// If a dnode has more than one slot, or in a case that [`DnodePhys::encode`] lists.
     pub fn encode(&self) -> Vec<u8> {
         let mut raw = vec![0; OBJSET_PHYS_SIZE_V3];
         let dnodes = [

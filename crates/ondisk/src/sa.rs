@@ -1,19 +1,23 @@
-//! System attributes (`sa_impl.h`): a file's attributes packed one after another, as its layout says.
+//! System attributes: a file's attributes, packed in the order of a layout (`sys/sa_impl.h`).
 //!
 //! # On disk
-//! A bonus of type [`DmuType::SA`](crate::DmuType::SA), or a spill block, begins with a header that names a layout and
-//! the lengths of the attributes whose length isn't fixed; the attributes follow, each at a multiple of 8:
+//! A bonus of type [`DmuType::SA`](crate::DmuType::SA), or a spill block, begins with a header. The
+//! header names a layout, and has the lengths of the attributes whose length varies. The attributes
+//! follow, each at a multiple of 8:
 //!
 //! ```text
-//! 0 magic (4)   4 layout (10 bits), header size / 8 (6 bits)   6 lengths (2 each)   then attributes
+//! 0 magic (4)   4 layout (10 bits), header size / 8 (6 bits)   6 lengths (2 each)   attributes
 //! ```
 //!
-//! Each object set numbers its attributes and layouts itself, in two ZAPs: `REGISTRY` gives each name a number, a
-//! length (0: variable) and a byte swap; `LAYOUTS` gives each layout the numbers of its attributes. The sixteen
-//! attributes of the older znode have the numbers 0 to 15 everywhere.
+//! Each object set numbers its attributes and layouts itself, in two ZAPs:
 //!
-//! Bonus and spill are swapped as bytes, that is not at all; their magic tells their order, and [`Located`] says how each
-//! attribute is swapped.
+//! * `REGISTRY` gives each name a number, a length (0 if it varies) and a byte swap.
+//! * `LAYOUTS` gives each layout the numbers of its attributes.
+//!
+//! The sixteen attributes of the older znode have the numbers 0 to 15 in every object set.
+//!
+//! The byte swap of a whole bonus or spill block does nothing. The magic number tells its byte
+//! order, and [`Located`] tells how to swap each attribute.
 
 #[cfg(test)]
 mod tests;
@@ -26,12 +30,12 @@ use crate::bytes::swap64;
 use crate::byteswap::{swap16, swap32};
 use crate::{ByteOrder, Corrupt, Result, acl};
 
-/// `SA_MAGIC`.
+/// Magic number of the header.
 pub const SA_MAGIC: u32 = 0x2F_505A;
 const WHAT: &str = "system attributes";
-/// Layouts have numbers below this: ten bits.
+/// Layout numbers have ten bits.
 const LAYOUTS_MAX: u16 = 1024;
-/// Most attributes that a registry may number; OpenZFS has 22, and the number is 16 bits.
+/// Most attributes that a registry may number. OpenZFS has 22; the field has 16 bits.
 const MAX_ATTRS: usize = 1024;
 
 /// Number of an attribute in its object set (`sa_attr_type_t`).
@@ -41,20 +45,20 @@ pub struct AttrNum(pub u16);
 /// How the words of an attribute are swapped (`sa_bswap_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttrSwap {
-    /// 64-bit words.
+    /// 64-bit words (`SA_UINT64_ARRAY`).
     Uint64,
-    /// 32-bit words.
+    /// 32-bit words (`SA_UINT32_ARRAY`).
     Uint32,
-    /// 16-bit words.
+    /// 16-bit words (`SA_UINT16_ARRAY`).
     Uint16,
-    /// Bytes.
+    /// Bytes (`SA_UINT8_ARRAY`).
     Uint8,
-    /// ACEs.
+    /// ACEs (`SA_ACL`).
     Acl,
 }
 
 impl AttrSwap {
-    /// Brings `buf` from `order` into little-endian order.
+    /// Converts `buf` from `order` to little-endian (`sa_byteswap`).
     pub fn to_native(self, order: ByteOrder, buf: &mut [u8]) {
         if order == ByteOrder::Little {
             return;
@@ -69,22 +73,22 @@ impl AttrSwap {
     }
 }
 
-/// What the registry says of one attribute.
+/// Registration of one attribute (`sa_attr_table_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttrReg {
-    /// Its number.
+    /// Number of the attribute (`sa_attr`).
     pub num: AttrNum,
-    /// Its length in bytes, or 0 if each file has its own.
+    /// Length in bytes, or 0 if it varies by file (`sa_length`).
     pub len: u16,
-    /// How it is swapped.
+    /// How the attribute is swapped (`sa_byteswap`).
     pub swap: AttrSwap,
 }
 
 impl AttrReg {
-    /// The registration of a value in the `REGISTRY` ZAP: number (16 bits), swap (8), length (16).
+    /// Decodes a value of the `REGISTRY` ZAP: number (16 bits), byte swap (8), length (16).
     ///
     /// # Errors
-    /// [`Corrupt::Range`] for a swap that doesn't exist or a number beyond all reason.
+    /// * [`Corrupt::Range`]: the byte swap is unknown, or the number is 1024 or more.
     pub fn from_disk(v: u64) -> Result<Self> {
         let swap = match (v >> 16) & 0xff {
             0 => AttrSwap::Uint64,
@@ -101,40 +105,40 @@ impl AttrReg {
         Ok(Self { num: AttrNum(num), len: (v >> 24) as u16, swap })
     }
 
-    /// The value in the `REGISTRY` ZAP (`ATTR_ENCODE`).
+    /// Encodes a value of the `REGISTRY` ZAP (`ATTR_ENCODE`).
     pub fn to_disk(self) -> u64 {
         u64::from(self.num.0) | (self.swap as u64) << 16 | u64::from(self.len) << 24
     }
 }
 
-/// An attribute known to this project, by its registered name.
+/// An attribute that Poolhouse knows by its registered name (`zpl_attr_t`, `ZPL_*`).
 ///
-/// `ZPL_*` in OpenZFS; the order of the variants means nothing on disk.
+/// The order of the variants means nothing on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Attr {
-    /// Last access: seconds, nanoseconds.
+    /// Time of the last access: seconds, nanoseconds.
     Atime,
-    /// Last change of the contents.
+    /// Time of the last change of the contents.
     Mtime,
-    /// Last change of anything.
+    /// Time of the last change of contents or attributes.
     Ctime,
-    /// Creation.
+    /// Time of creation.
     Crtime,
     /// Transaction group of creation.
     Gen,
-    /// Type and permissions.
+    /// File type and permissions.
     Mode,
-    /// Size.
+    /// Size in bytes.
     Size,
-    /// Parent directory.
+    /// Object of the parent directory.
     Parent,
     /// Number of links.
     Links,
-    /// Directory of extended attributes.
+    /// Object of the directory of extended attributes.
     Xattr,
     /// Device number.
     Rdev,
-    /// Flags.
+    /// Flags (`ZFS_XATTR`, `ZFS_READONLY`, ...).
     Flags,
     /// Owner.
     Uid,
@@ -154,11 +158,12 @@ pub enum Attr {
     DaclAces,
     /// Extended attributes, a packed nvlist.
     Dxattr,
-    /// Project id.
+    /// Id of the project.
     Projid,
 }
 
-/// Name, fixed length (0: variable) and swap of every known attribute; the first sixteen have these numbers.
+/// Name, length (0 if it varies) and byte swap of each known attribute. The first sixteen have
+/// their index as number.
 const KNOWN: [(Attr, &str, u16, AttrSwap); 22] = {
     use AttrSwap::{Acl, Uint8, Uint64};
     [
@@ -189,50 +194,51 @@ const KNOWN: [(Attr, &str, u16, AttrSwap); 22] = {
 const LEGACY: usize = 16;
 
 impl Attr {
-    /// Its registered name.
+    /// The registered name.
     pub fn name(self) -> &'static str {
         KNOWN[self as usize].1
     }
 
-    /// The attribute of a registered name.
+    /// The attribute with this registered name.
     pub fn by_name(name: &[u8]) -> Option<Self> {
         KNOWN.iter().find(|k| k.1.as_bytes() == name).map(|k| k.0)
     }
 }
 
-/// Where an attribute lies in its bonus or spill block, and how to bring it into native order.
+/// Location of an attribute in its bonus or spill block, and its conversion to little-endian.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located {
-    /// Its number.
+    /// Number of the attribute.
     pub num: AttrNum,
-    /// Which it is, if this project knows it.
+    /// The attribute, if Poolhouse knows it.
     pub attr: Option<Attr>,
-    /// Its bytes.
+    /// Bytes of the attribute.
     pub range: Range<usize>,
-    /// How it is swapped.
+    /// How the attribute is swapped.
     pub swap: AttrSwap,
-    /// The order it is stored in.
+    /// Byte order in which the attribute is stored.
     pub order: ByteOrder,
 }
 
-/// The attributes and layouts of one object set (`sa_os`).
+/// The attributes and layouts of one object set (`sa_os_t`).
 #[derive(Debug, Clone)]
 pub struct SaRegistry {
     regs: Vec<Option<AttrReg>>,
-    /// By attribute.
+    /// Indexed by [`Attr`].
     nums: [Option<AttrNum>; KNOWN.len()],
     layouts: BTreeMap<u16, Layout>,
 }
 
-/// The order of attributes in a bonus or spill block, with all that is asked of them for each file that has it.
+/// The attributes of a bonus or spill block in order, with all that [`SaRegistry::locate`] needs
+/// for each file (`sa_lot_t`).
 #[derive(Debug, Clone)]
 struct Layout {
     attrs: Vec<(AttrReg, Option<Attr>)>,
-    /// How many have a length in each file's header.
+    /// Number of attributes that have a length in each file's header.
     variable: usize,
 }
 
-/// Bytes of the header of so many attributes of variable length.
+/// Bytes of a header for this many attributes of varying length.
 fn header_size(variable: usize) -> usize {
     (6 + 2 * variable.max(1)).next_multiple_of(8)
 }
@@ -244,7 +250,7 @@ impl Default for SaRegistry {
 }
 
 impl SaRegistry {
-    /// A registry that knows the sixteen attributes that need no registration.
+    /// A registry of the sixteen attributes that need no registration.
     pub fn new() -> Self {
         let mut r = Self { regs: Vec::new(), nums: [None; KNOWN.len()], layouts: BTreeMap::new() };
         for (i, (attr, _, len, swap)) in KNOWN.iter().take(LEGACY).enumerate() {
@@ -255,11 +261,14 @@ impl SaRegistry {
         r
     }
 
-    /// Adds an entry of the `REGISTRY` ZAP. Names that this project doesn't know count too: they take up
-    /// room in layouts.
+    /// Adds an entry of the `REGISTRY` ZAP.
+    ///
+    /// Unknown names count too, because their attributes take space in layouts.
     ///
     /// # Errors
-    /// [`Corrupt`] if the value is impossible, a number has two registrations, or a known attribute another length.
+    /// * [`Corrupt::Range`]: the value has a fault that [`AttrReg::from_disk`] lists.
+    /// * [`Corrupt::Shape`]: a number has two registrations, or a known attribute has another
+    ///   length or, if it is one of the first sixteen, another number.
     pub fn register(&mut self, name: &[u8], value: u64) -> Result<()> {
         let reg = AttrReg::from_disk(value)?;
         let i = usize::from(reg.num.0);
@@ -283,10 +292,13 @@ impl SaRegistry {
         Ok(())
     }
 
-    /// Adds an entry of the `LAYOUTS` ZAP, whose name is the layout's number; call after all [`Self::register`].
+    /// Adds an entry of the `LAYOUTS` ZAP, whose name is the number of the layout.
+    ///
+    /// Call it after all calls of [`Self::register`].
     ///
     /// # Errors
-    /// [`Corrupt`] if the name is no number below 1024, or an attribute is not registered.
+    /// * [`Corrupt::Shape`]: the name is not a number below 1024.
+    /// * [`Corrupt::Range`]: an attribute of the layout is not registered.
     pub fn add_layout(&mut self, name: &[u8], attrs: &[u16]) -> Result<()> {
         let num = std::str::from_utf8(name)
             .ok()
@@ -304,8 +316,9 @@ impl SaRegistry {
         Ok(())
     }
 
-    /// Registers every known attribute that has no number yet, and gives the registrations of all: name, and value of the
-    /// `REGISTRY` ZAP.
+    /// Registers each known attribute that has no number yet (`sa_attr_register_sync`).
+    ///
+    /// Returns all registrations: names, and values of the `REGISTRY` ZAP.
     pub fn register_known(&mut self) -> Vec<(&'static str, u64)> {
         for (attr, _, len, swap) in KNOWN {
             if self.num(attr).is_none() {
@@ -322,16 +335,17 @@ impl SaRegistry {
         self.regs.get(usize::from(num.0)).copied().flatten()
     }
 
-    /// The length in bytes that an attribute has in every file; `None` if each file has its own, or there is no such
-    /// attribute.
+    /// Length in bytes of an attribute; `None` if it varies by file or the attribute is not
+    /// registered.
     pub fn fixed_len(&self, num: AttrNum) -> Option<u16> {
         self.reg(num).map(|r| r.len).filter(|len| *len != 0)
     }
 
-    /// The layout of these attributes in this order, if the object set has it; and else the number that it would get, if any is left.
+    /// Number of the layout with these attributes in this order (`sa_find_layout`).
     ///
     /// # Errors
-    /// The number.
+    /// If the object set has no such layout, the number that it would get; `None` if no number is
+    /// left.
     pub fn layout_of(&self, attrs: &[AttrNum]) -> std::result::Result<u16, Option<u16>> {
         let same = |l: &Layout| l.attrs.iter().map(|(r, _)| r.num).eq(attrs.iter().copied());
         if let Some((num, _)) = self.layouts.iter().find(|(num, l)| **num > 1 && same(l)) {
@@ -341,8 +355,10 @@ impl SaRegistry {
         Err(Some(next).filter(|n| *n < LAYOUTS_MAX))
     }
 
-    /// How many of these attributes, from the first on, fit into `room` bytes with their header, and the bytes that they then take.
-    /// Lengths are those of the values.
+    /// How many of these attributes, from the first on, fit into `room` bytes with their header
+    /// (`sa_find_sizes`).
+    ///
+    /// Also returns the bytes that these take. `attrs` has the lengths of the values.
     pub fn fit(&self, attrs: &[(AttrNum, usize)], room: usize) -> (usize, usize) {
         let (mut variable, mut total, mut fits) = (0, 0usize, (0, 0));
         for (i, (num, len)) in attrs.iter().enumerate() {
@@ -357,7 +373,8 @@ impl SaRegistry {
         fits
     }
 
-    /// A bonus or a spill block of these attributes, little-endian, whose layout has this number.
+    /// Encodes a bonus or spill block of these attributes, little-endian; `layout` is the number of
+    /// their layout.
     pub fn pack(&self, layout: u16, attrs: &[(AttrNum, Cow<'_, [u8]>)]) -> Vec<u8> {
         let lengths = attrs.iter().filter(|(num, _)| self.fixed_len(*num).is_none()).map(|(_, v)| v.len());
         let header = header_size(lengths.clone().count());
@@ -377,17 +394,20 @@ impl SaRegistry {
         out
     }
 
-    /// The number of a known attribute, if this object set has it.
+    /// Number of a known attribute, if the object set has it.
     pub fn num(&self, attr: Attr) -> Option<AttrNum> {
         self.nums[attr as usize]
     }
 
-    /// Every attribute in `buf`, a bonus or a spill block, in the order of its layout.
+    /// Finds all attributes in `buf`, a bonus or spill block, in the order of its layout.
     ///
-    /// An all-zero header is a bonus that nothing was written to yet: no attributes.
+    /// A header of zeros is a bonus that was never written: it has no attributes.
     ///
     /// # Errors
-    /// [`Corrupt`] for another magic, an unknown layout, or attributes that don't fit.
+    /// * [`Corrupt::Truncated`]: `buf` ends inside the header or an attribute.
+    /// * [`Corrupt::Magic`]: the magic number is wrong.
+    /// * [`Corrupt::Range`]: the layout is unknown, or the header is smaller than its lengths or
+    ///   larger than `buf`.
     pub fn locate(&self, buf: &[u8]) -> Result<Vec<Located>> {
         let magic = ByteOrder::Little.u32(WHAT, buf, 0)?;
         let order = match magic {
@@ -397,7 +417,8 @@ impl SaRegistry {
             m => return Err(Corrupt::Magic { what: WHAT, found: m.into() }),
         };
         let info = order.u16(WHAT, buf, 4)?;
-        // Layout 0 is the old znode's; a header that says 0 has the dummy layout, numbered 1.
+        // Layout 0 is that of the old znode. A header that says 0 has the dummy layout, which is
+        // number 1.
         let layout = (info & 0x3ff).max(1);
         let header = usize::from(info >> 10) * 8;
         if layout == 1 && !self.layouts.contains_key(&1) {

@@ -3,39 +3,39 @@
 use crate::words::words_from;
 use crate::{Corrupt, Result};
 
-/// What a scan does (`pool_scan_func_t`).
+/// Purpose of a scan (`pool_scan_func_t`, `POOL_SCAN_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ScanFunc {
-    /// Nothing yet.
+    /// No scan has run yet.
     None,
-    /// Reads everything.
+    /// Scrub: a read of all blocks.
     Scrub,
-    /// Rebuilds a device.
+    /// Resilver: the reconstruction of a device.
     Resilver,
-    /// Reads what the error log names.
+    /// Error scrub: a read of the blocks in the error log.
     ErrorScrub,
 }
 
-/// Where a scan stands (`dsl_scan_state_t`).
+/// State of a scan (`dsl_scan_state_t`, `DSS_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ScanState {
-    /// Never ran.
+    /// No scan has run yet.
     None,
-    /// Running (or paused).
+    /// In progress or paused.
     Scanning,
-    /// Done.
+    /// Finished.
     Finished,
     /// Cancelled.
     Canceled,
-    /// An error scrub is running.
+    /// An error scrub is in progress.
     ErrorScrubbing,
 }
 
 impl ScanFunc {
-    /// What a number on disk says.
+    /// Decodes an on-disk number.
     ///
     /// # Errors
-    /// [`Corrupt::Range`].
+    /// * [`Corrupt::Range`]: no purpose has this number.
     pub fn from_disk(v: u64) -> Result<Self> {
         Ok(match v {
             0 => Self::None,
@@ -46,7 +46,7 @@ impl ScanFunc {
         })
     }
 
-    /// The number on disk.
+    /// Encodes the on-disk number.
     pub fn to_disk(self) -> u64 {
         match self {
             Self::None => 0,
@@ -58,7 +58,7 @@ impl ScanFunc {
 }
 
 impl ScanState {
-    /// The number on disk.
+    /// Encodes the on-disk number.
     pub fn to_disk(self) -> u64 {
         match self {
             Self::None => 0,
@@ -69,10 +69,10 @@ impl ScanState {
         }
     }
 
-    /// The state of an on-disk number.
+    /// Decodes an on-disk number.
     ///
     /// # Errors
-    /// [`Corrupt::Range`].
+    /// * [`Corrupt::Range`]: no state has this number.
     pub fn from_disk(v: u64) -> Result<Self> {
         Ok(match v {
             0 => Self::None,
@@ -85,31 +85,33 @@ impl ScanState {
     }
 }
 
-/// The dataset at the bookmark is to be visited again from its beginning (`DSF_VISIT_DS_AGAIN`).
+/// The scan visits the dataset at the bookmark again, from its beginning.
 pub const DSF_VISIT_DS_AGAIN: u64 = 1;
-/// The scrub is paused (`DSF_SCRUB_PAUSED`).
+/// The scrub is paused.
 pub const DSF_SCRUB_PAUSED: u64 = 2;
 
-/// State of the last scan, in the MOS directory as `scan` (`dsl_scan_phys_t`, 24 words).
+/// State of the last scan, 24 words: `scan` in the directory of the MOS.
+///
+/// OpenZFS's fields have these names with `scn_` in front (`dsl_scan_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScanPhys {
-    /// What it does.
+    /// Purpose of the scan.
     pub func: ScanFunc,
-    /// Where it stands.
+    /// State of the scan.
     pub state: ScanState,
-    /// Queue of datasets yet to visit.
+    /// ZAP of the datasets that the scan has yet to visit.
     pub queue_obj: u64,
-    /// Blocks born before are not visited.
+    /// The scan skips blocks with an earlier birth.
     pub min_txg: u64,
-    /// Blocks born after are not visited.
+    /// The scan skips blocks with a later birth.
     pub max_txg: u64,
-    /// Lower bound of the dataset being visited.
+    /// Lower bound for the current dataset.
     pub cur_min_txg: u64,
-    /// Upper bound of the dataset being visited.
+    /// Upper bound for the current dataset.
     pub cur_max_txg: u64,
-    /// Seconds since 1970.
+    /// Start time in seconds since 1970.
     pub start_time: u64,
-    /// Seconds since 1970.
+    /// End time in seconds since 1970.
     pub end_time: u64,
     /// Bytes to scan.
     pub to_examine: u64,
@@ -119,26 +121,27 @@ pub struct ScanPhys {
     pub skipped: u64,
     /// Bytes repaired or resilvered.
     pub processed: u64,
-    /// Errors met.
+    /// Number of errors.
     pub errors: u64,
     /// Highest DDT class to visit.
     pub ddt_class_max: u64,
-    /// DDT position: class, type, checksum, cursor.
+    /// Position in the DDT: class, type, checksum, cursor (`ddt_bookmark_t`).
     pub ddt_bookmark: [u64; 4],
-    /// Position: object set, object, level, block.
+    /// Position in the pool: object set, object, level, block (`zbookmark_phys_t`).
     pub bookmark: [u64; 4],
-    /// `DSF_*`.
+    /// Flags, `DSF_*`.
     pub flags: u64,
 }
 
 impl ScanPhys {
-    /// Words of the structure.
+    /// Words of the structure (`SCAN_PHYS_NUMINTS`).
     pub const WORDS: usize = 24;
 
     /// Decodes the ZAP value.
     ///
     /// # Errors
-    /// [`Corrupt::Truncated`]; [`Corrupt::Range`] for an unknown function or state.
+    /// * [`Corrupt::Truncated`]: the value has fewer than 24 words.
+    /// * [`Corrupt::Range`]: the purpose or the state is unknown.
     pub fn decode(w: &[u64]) -> Result<Self> {
         let w: &[u64; Self::WORDS] = w.first_chunk().ok_or(Corrupt::Truncated {
             what: "scan",
@@ -169,7 +172,7 @@ impl ScanPhys {
 }
 
 impl ScanPhys {
-    /// The ZAP value.
+    /// Encodes the ZAP value.
     pub fn encode(&self) -> [u64; Self::WORDS] {
         let [d0, d1, d2, d3] = self.ddt_bookmark;
         let [b0, b1, b2, b3] = self.bookmark;
@@ -202,26 +205,26 @@ impl ScanPhys {
     }
 }
 
-/// State of a scrub of what the error log names (`dsl_errorscrub_phys_t`).
+/// State of the last error scrub (`dsl_errorscrub_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorScrubPhys {
-    /// What kind of scan: [`ScanFunc::ErrorScrub`], or none if none was begun since the last scan (`dep_func`).
+    /// [`ScanFunc::ErrorScrub`], or none if no error scrub began since the last scan (`dep_func`).
     pub func: ScanFunc,
-    /// How it stands (`dep_state`).
+    /// State of the error scrub (`dep_state`).
     pub state: ScanState,
-    /// The place in the log, as a cursor of a ZAP is kept; 0 is its beginning (`dep_cursor`).
+    /// Position in the error log, as a serialized ZAP cursor; 0 is the beginning (`dep_cursor`).
     pub cursor: u64,
-    /// Seconds since 1970 (`dep_start_time`).
+    /// Start time in seconds since 1970 (`dep_start_time`).
     pub start_time: u64,
-    /// Seconds since 1970 (`dep_end_time`).
+    /// End time in seconds since 1970 (`dep_end_time`).
     pub end_time: u64,
-    /// Blocks to look at (`dep_to_examine`).
+    /// Blocks to read (`dep_to_examine`).
     pub to_examine: u64,
-    /// Blocks looked at (`dep_examined`).
+    /// Blocks read (`dep_examined`).
     pub examined: u64,
-    /// Blocks that were found damaged (`dep_errors`).
+    /// Blocks found damaged (`dep_errors`).
     pub errors: u64,
-    /// It is paused (`dep_paused_flags`).
+    /// True if the error scrub is paused (`dep_paused_flags`).
     pub paused: bool,
 }
 
@@ -229,7 +232,7 @@ impl ErrorScrubPhys {
     /// Words of the ZAP value (`ERRORSCRUB_PHYS_NUMINTS`).
     pub const WORDS: usize = 9;
 
-    /// None was begun.
+    /// The state before the first error scrub.
     pub const NONE: Self = Self {
         func: ScanFunc::None,
         state: ScanState::None,
@@ -245,7 +248,8 @@ impl ErrorScrubPhys {
     /// Decodes the ZAP value.
     ///
     /// # Errors
-    /// [`Corrupt::Truncated`]; [`Corrupt::Range`] for an unknown function or state.
+    /// * [`Corrupt::Truncated`]: the value has fewer than nine words.
+    /// * [`Corrupt::Range`]: the purpose or the state is unknown.
     pub fn decode(w: &[u64]) -> Result<Self> {
         let have = w.len() * 8;
         let short = Corrupt::Truncated { what: "error scrub", need: Self::WORDS * 8, have };
@@ -263,7 +267,7 @@ impl ErrorScrubPhys {
         })
     }
 
-    /// The ZAP value.
+    /// Encodes the ZAP value.
     pub fn encode(&self) -> [u64; Self::WORDS] {
         [
             self.func.to_disk(),
@@ -279,31 +283,34 @@ impl ErrorScrubPhys {
     }
 }
 
-/// Where a sequential rebuild stands (`vdev_rebuild_state_t`), as [`RebuildPhys::state`] has it: none.
+/// [`RebuildPhys::state`]: no rebuild has run (`VDEV_REBUILD_NONE`).
 pub const REBUILD_NONE: u64 = 0;
-/// It goes on.
+/// [`RebuildPhys::state`]: the rebuild is in progress (`VDEV_REBUILD_ACTIVE`).
 pub const REBUILD_ACTIVE: u64 = 1;
-/// It was given up.
+/// [`RebuildPhys::state`]: the rebuild was cancelled (`VDEV_REBUILD_CANCELED`).
 pub const REBUILD_CANCELED: u64 = 2;
-/// It came to its end.
+/// [`RebuildPhys::state`]: the rebuild is complete (`VDEV_REBUILD_COMPLETE`).
 pub const REBUILD_COMPLETE: u64 = 3;
 
-/// State of a sequential rebuild of a top-level vdev (`vdev_rebuild_phys_t`).
+/// State of a sequential rebuild of a top-level vdev.
+///
+/// OpenZFS's fields have these names with `vrp_` in front (`vdev_rebuild_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RebuildPhys {
-    /// [`REBUILD_NONE`] and so on.
+    /// [`REBUILD_NONE`], [`REBUILD_ACTIVE`], [`REBUILD_CANCELED`] or [`REBUILD_COMPLETE`]
+    /// (`vrp_rebuild_state`).
     pub state: u64,
     /// Last offset rebuilt.
     pub last_offset: u64,
-    /// First missing txg.
+    /// First missing transaction group.
     pub min_txg: u64,
-    /// Last missing txg.
+    /// Last missing transaction group.
     pub max_txg: u64,
-    /// Seconds since 1970.
+    /// Start time in seconds since 1970.
     pub start_time: u64,
-    /// Seconds since 1970.
+    /// End time in seconds since 1970.
     pub end_time: u64,
-    /// Time run in milliseconds.
+    /// Running time in milliseconds.
     pub scan_time_ms: u64,
     /// Bytes scanned.
     pub bytes_scanned: u64,
@@ -313,7 +320,7 @@ pub struct RebuildPhys {
     pub bytes_rebuilt: u64,
     /// Bytes to scan.
     pub bytes_est: u64,
-    /// Errors met.
+    /// Number of errors.
     pub errors: u64,
 }
 
@@ -321,7 +328,7 @@ impl RebuildPhys {
     /// Decodes the ZAP value.
     ///
     /// # Errors
-    /// [`Corrupt::Truncated`].
+    /// * [`Corrupt::Truncated`]: the value has fewer than twelve words.
     pub fn decode(w: &[u64]) -> Result<Self> {
         let w: &[u64; 12] =
             w.first_chunk().ok_or(Corrupt::Truncated { what: "rebuild", need: 96, have: w.len() * 8 })?;
@@ -341,7 +348,7 @@ impl RebuildPhys {
         })
     }
 
-    /// The ZAP value.
+    /// Encodes the ZAP value.
     pub fn encode(&self) -> [u64; 12] {
         [
             self.state,
@@ -360,41 +367,46 @@ impl RebuildPhys {
     }
 }
 
-/// The block that an entry of the error log names.
+/// The block that an entry of the error log names (`zbookmark_phys_t`, `zbookmark_err_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ErrBookmark {
-    /// Object set (of the head dataset, with `head_errlog`).
+    /// Object set; with `head_errlog`, that of the head dataset (`zb_objset`).
     pub objset: u64,
-    /// Object.
+    /// Object (`zb_object`).
     pub object: u64,
-    /// Level; negative for the ZIL (-2) and dnodes (-3).
+    /// Level; -2 is the intent log, -3 dnodes (`zb_level`).
     pub level: i64,
-    /// Block.
+    /// Number of the block (`zb_blkid`).
     pub blkid: u64,
-    /// The block's birth txg, where the log keeps it (`head_errlog`).
+    /// Birth of the block, if the log records it, as with `head_errlog` (`zb_birth`).
     pub birth: Option<u64>,
 }
 
 impl ErrBookmark {
-    /// Decodes a name of the old error log: `objset:object:level:blkid` in hexadecimal.
+    /// Decodes a name of the old error log: `objset:object:level:blkid` in hexadecimal
+    /// (`name_to_bookmark`).
     ///
     /// # Errors
-    /// [`Corrupt::Shape`].
+    /// * [`Corrupt::Shape`]: the name is not four hexadecimal numbers.
     pub fn parse(name: &[u8]) -> Result<Self> {
         let [objset, object, level, blkid] = numbers(name)?;
         Ok(Self { objset, object, level: i64::from(level as i32), blkid, birth: None })
     }
 
-    /// Decodes a name of a head dataset's error log: `object:level:blkid:birth` in hexadecimal.
+    /// Decodes a name of a head dataset's error log: `object:level:blkid:birth` in hexadecimal
+    /// (`name_to_errphys`).
     ///
     /// # Errors
-    /// [`Corrupt::Shape`].
+    /// * [`Corrupt::Shape`]: the name is not four hexadecimal numbers.
     pub fn parse_head(objset: u64, name: &[u8]) -> Result<Self> {
         let [object, level, blkid, birth] = numbers(name)?;
         Ok(Self { objset, object, level: i64::from(level as i32), blkid, birth: Some(birth) })
     }
 
-    /// The name of its entry in a log: as [`ErrBookmark::parse_head`] reads it if the birth is known, and as [`ErrBookmark::parse`] does if not.
+    /// Encodes the name of the entry (`bookmark_to_name`, `errphys_to_name`).
+    ///
+    /// It is a name for [`ErrBookmark::parse_head`] if the birth is known, else for
+    /// [`ErrBookmark::parse`].
     pub fn entry_name(&self) -> String {
         match self.birth {
             Some(birth) => format!("{:x}:{:x}:{:x}:{birth:x}", self.object, self.level, self.blkid),
@@ -402,10 +414,10 @@ impl ErrBookmark {
         }
     }
 
-    /// Decodes the binary form of a scan's position.
+    /// Decodes the binary form of a position in the pool (`zbookmark_phys_t`).
     ///
     /// # Errors
-    /// [`Corrupt::Truncated`].
+    /// * [`Corrupt::Truncated`]: `buf` has fewer than 32 bytes.
     pub fn decode(buf: &[u8]) -> Result<Self> {
         let w: [u64; 4] = words_from("bookmark", buf, 4)?;
         Ok(Self { objset: w[0], object: w[1], level: w[2] as i64, blkid: w[3], birth: None })
@@ -428,7 +440,7 @@ fn numbers(name: &[u8]) -> Result<[u64; 4]> {
 mod tests {
     use super::*;
 
-    /// Goal: what is written of a scan is what was read of it, each word in its place.
+    /// Goal: each word of a scan's state is encoded to the position from which it was decoded.
     #[test]
     fn a_scan_survives_its_words() {
         let mut words: [u64; ScanPhys::WORDS] = std::array::from_fn(|i| 1000 + i as u64);
@@ -437,7 +449,7 @@ mod tests {
         assert_eq!(scan.encode(), words);
     }
 
-    /// Goal: the same of an error scrub.
+    /// Goal: the same for an error scrub.
     #[test]
     fn an_error_scrub_survives_its_words() {
         let words = [3, 4, 5, 6, 7, 8, 9, 10, 1];
@@ -449,7 +461,7 @@ mod tests {
         assert!(ErrorScrubPhys::decode(&words[1..]).is_err());
     }
 
-    /// Goal: entries of both forms of the error log are named as they are read.
+    /// Goal: names of both forms of the error log are encoded as they are decoded.
     #[test]
     fn names_of_entries() {
         let old = ErrBookmark { objset: 0x36, object: 2, level: 0, blkid: 0x1f, birth: None };

@@ -1,8 +1,9 @@
-//! The uberblock: the root of one transaction group, written last.
+//! The uberblock: the root of one transaction group, which the sync thread writes last.
 //!
 //! # On disk
-//! 216 bytes at the start of a slot of the ring in a label (see [`crate::label`]); the slot's end holds an embedded checksum. A pool may have
-//! been written by either byte order; the magic tells.
+//! An uberblock has 216 bytes, at the start of a slot of the ring in a label (see
+//! [`crate::label`]). The slot ends with an embedded checksum. The magic number tells the writer's
+//! byte order.
 //!
 //! | offset | field |
 //! |---|---|
@@ -17,7 +18,7 @@
 //! | 200 | txg of the checkpoint that this is |
 //! | 208 | raidz expansion: state and offset |
 //!
-//! See OpenZFS `include/sys/uberblock_impl.h`.
+//! OpenZFS: `include/sys/uberblock_impl.h`.
 
 use std::cmp::Ordering;
 
@@ -26,9 +27,9 @@ use crate::{ByteOrder, Corrupt, Result, Txg, bytes};
 #[cfg(test)]
 mod tests;
 
-/// Magic of an uberblock (`UBERBLOCK_MAGIC`).
+/// Magic number of an uberblock.
 pub const UBERBLOCK_MAGIC: u64 = 0x00ba_b10c;
-/// Magic of the multihost fields (`MMP_MAGIC`).
+/// Magic number of the multihost fields.
 pub const MMP_MAGIC: u64 = 0xa11c_ea11;
 /// Bytes of the fields of an uberblock (`sizeof (uberblock_t)`).
 pub const UBERBLOCK_SIZE: usize = 216;
@@ -38,65 +39,69 @@ const BLKPTR_SIZE: usize = 128;
 /// A decoded uberblock (`uberblock_t`).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Uberblock {
-    /// Byte order of its writer.
+    /// Byte order of the writer.
     pub order: ByteOrder,
-    /// Pool version of its writer (`ub_version`).
+    /// Pool version of the writer (`ub_version`).
     pub version: u64,
-    /// Its transaction group (`ub_txg`).
+    /// Transaction group of the uberblock (`ub_txg`).
     pub txg: Txg,
-    /// Sum of the guids of all vdevs, modulo 2^64: tells whether a vdev is missing (`ub_guid_sum`).
+    /// Sum of the guids of all vdevs, modulo 2^64, which tells whether a vdev is missing
+    /// (`ub_guid_sum`).
     pub guid_sum: u64,
-    /// When it was written, seconds of the epoch (`ub_timestamp`).
+    /// Time of the write, in seconds since 1970 (`ub_timestamp`).
     pub timestamp: u64,
-    /// The block pointer of the MOS's object set, in little-endian words whatever the writer's order (`ub_rootbp`).
+    /// Block pointer of the MOS's object set, in little-endian words, whatever the writer's byte
+    /// order (`ub_rootbp`).
     pub rootbp: [u8; BLKPTR_SIZE],
     /// Highest pool version that the writer knew (`ub_software_version`).
     pub software_version: u64,
-    /// Multihost protection; `None` if the writer didn't know of it.
+    /// Multihost protection; `None` if the writer didn't know it (`ub_mmp_magic`).
     pub mmp: Option<Mmp>,
-    /// When the uberblock is a checkpoint: the txg that it had when the checkpoint was taken; else 0 (`ub_checkpoint_txg`).
+    /// In a checkpoint, the transaction group at which it was taken; else 0 (`ub_checkpoint_txg`).
     pub checkpoint_txg: Txg,
     /// Progress of a raidz expansion (`ub_raidz_reflow_info`).
     pub raidz_reflow: RaidzReflow,
 }
 
-/// The multihost fields (`ub_mmp_delay`, `ub_mmp_config`).
+/// The multihost fields of an uberblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mmp {
-    /// Nanoseconds since the last multihost write; 0 when multihost was off (`ub_mmp_delay`).
+    /// Nanoseconds since the last multihost write; 0 with multihost off (`ub_mmp_delay`).
     pub delay_ns: u64,
-    /// Everything else, as stored (`ub_mmp_config`).
+    /// The other fields, as stored (`ub_mmp_config`).
     pub config: u64,
 }
 
 impl Mmp {
-    /// Milliseconds between the writes of one leaf (`MMP_INTERVAL`).
+    /// Milliseconds between the writes to one leaf, if valid (`MMP_INTERVAL`).
     pub fn interval_ms(self) -> Option<u64> {
         (self.config & 1 != 0).then_some(self.config >> 8 & 0xff_ffff)
     }
 
-    /// Counts the writes within a second (`MMP_SEQ`).
+    /// Sequence number of the write within its second, if valid (`MMP_SEQ`).
     pub fn seq(self) -> Option<u16> {
         (self.config & 2 != 0).then_some((self.config >> 32) as u16)
     }
 
-    /// Intervals without a write after which the owner gives the pool up (`MMP_FAIL_INT`).
+    /// Number of intervals without a write after which the owner suspends the pool, if valid
+    /// (`MMP_FAIL_INT`).
     pub fn fail_intervals(self) -> Option<u16> {
         (self.config & 4 != 0).then_some((self.config >> 48) as u16)
     }
 
-    /// The bits of [`Mmp::config`] that say which fields are valid: what `zdb` prints as `mmp_valid`.
+    /// The bits of [`Mmp::config`] that tell which fields are valid; `zdb` prints them as
+    /// `mmp_valid`.
     pub fn valid_bits(self) -> u8 {
         self.config as u8
     }
 }
 
-/// Progress of a raidz expansion (`RRSS_GET_STATE`, `RRSS_GET_OFFSET`).
+/// Progress of a raidz expansion (`ub_raidz_reflow_info`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RaidzReflow {
-    /// What the scratch area holds.
+    /// State of the scratch area (`RRSS_GET_STATE`).
     pub scratch: ScratchState,
-    /// Bytes reflowed so far.
+    /// Bytes reflowed so far (`RRSS_GET_OFFSET`).
     pub offset: u64,
 }
 
@@ -104,16 +109,17 @@ pub struct RaidzReflow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u16)]
 pub enum ScratchState {
-    /// `RRSS_SCRATCH_NOT_IN_USE`.
+    /// The scratch area is not in use (`RRSS_SCRATCH_NOT_IN_USE`).
     #[default]
     NotInUse = 0,
-    /// Data live in the scratch area (`RRSS_SCRATCH_VALID`).
+    /// The scratch area holds data (`RRSS_SCRATCH_VALID`).
     Valid = 1,
-    /// Copied back by the expansion (`RRSS_SCRATCH_INVALID_SYNCED`).
+    /// The expansion has copied the data back (`RRSS_SCRATCH_INVALID_SYNCED`).
     InvalidSynced = 2,
-    /// Copied back at import (`RRSS_SCRATCH_INVALID_SYNCED_ON_IMPORT`).
+    /// An import has copied the data back (`RRSS_SCRATCH_INVALID_SYNCED_ON_IMPORT`).
     InvalidSyncedOnImport = 3,
-    /// Copied back, reflow went on (`RRSS_SCRATCH_INVALID_SYNCED_REFLOW`).
+    /// The data are copied back, and the reflow has continued
+    /// (`RRSS_SCRATCH_INVALID_SYNCED_REFLOW`).
     InvalidSyncedReflow = 4,
 }
 
@@ -137,10 +143,12 @@ impl RaidzReflow {
 }
 
 impl Uberblock {
-    /// The uberblock at the start of a slot, whose checksum the caller has verified or will.
+    /// Decodes the uberblock at the start of a slot, without verifying its checksum.
     ///
     /// # Errors
-    /// [`Corrupt::Magic`] for an unused slot; otherwise [`Corrupt`] for a damaged one.
+    /// * [`Corrupt::Truncated`]: the slot has fewer than [`UBERBLOCK_SIZE`] bytes.
+    /// * [`Corrupt::Magic`]: the slot is unused.
+    /// * [`Corrupt::Range`]: the state of the raidz expansion is unknown.
     pub fn decode(slot: &[u8]) -> Result<Self> {
         const WHAT: &str = "uberblock";
         if slot.len() < UBERBLOCK_SIZE {
@@ -169,7 +177,7 @@ impl Uberblock {
         })
     }
 
-    /// Its bytes, little-endian (`uberblock_t`).
+    /// Encodes the uberblock, little-endian.
     pub fn encode(&self) -> [u8; UBERBLOCK_SIZE] {
         let mut out = [0; UBERBLOCK_SIZE];
         let mut put = |at: usize, v: u64| out[at..at + 8].copy_from_slice(&v.to_le_bytes());
@@ -195,7 +203,10 @@ impl Uberblock {
         self.mmp.and_then(Mmp::seq).unwrap_or(0)
     }
 
-    /// Which of two uberblocks is newer: by txg, then time, then multihost sequence (`vdev_uberblock_compare`).
+    /// Compares two uberblocks: by transaction group, then time, then multihost sequence number
+    /// (`vdev_uberblock_compare`).
+    ///
+    /// The newer one is the greater.
     pub fn newer(&self, other: &Self) -> Ordering {
         (self.txg, self.timestamp, self.seq()).cmp(&(other.txg, other.timestamp, other.seq()))
     }

@@ -1,17 +1,20 @@
-//! Versions of pools: what came with which (`SPA_VERSION_*`).
+//! Versions of pools: which part of the format came with which version.
 //!
-//! Versions 1 to 28 were followed by 5000, under which features are named by themselves ([`crate::feature`]). A pool of an old version has none of
-//! the structures that came later; `zpool upgrade` makes them.
+//! After version 28 comes version 5000. From then on each addition is a feature with a name of its
+//! own ([`crate::feature`]). A pool of an old version has none of the structures that came later;
+//! `zpool upgrade` makes them.
+//!
+//! Each constant has the name that it has in OpenZFS (`SPA_VERSION_*` in `sys/fs/zfs.h`).
 
-/// Blocks may have several copies; before, none had.
+/// Blocks can have several copies; before, each block had one.
 pub const SPA_VERSION_DITTO_BLOCKS: u64 = 2;
-/// Hot spares, and raidz with two parities.
+/// Hot spares, and raidz with double parity.
 pub const SPA_VERSION_RAIDZ2: u64 = 3;
 /// Lists of blocks count compressed and uncompressed bytes.
 pub const SPA_VERSION_BPOBJ_ACCOUNT: u64 = 3;
-/// Space is counted deflated.
+/// Space is counted without the overhead of raidz parity ("deflated").
 pub const SPA_VERSION_RAIDZ_DEFLATE: u64 = 3;
-/// Dnodes count bytes; before, sectors.
+/// Dnodes count the bytes that they use; before, they counted sectors.
 pub const SPA_VERSION_DNODE_BYTES: u64 = 3;
 /// The pool has a history.
 pub const SPA_VERSION_ZPOOL_HISTORY: u64 = 4;
@@ -21,13 +24,13 @@ pub const SPA_VERSION_GZIP_COMPRESSION: u64 = 5;
 pub const SPA_VERSION_SLOGS: u64 = 7;
 /// `zfs allow`.
 pub const SPA_VERSION_DELEGATED_PERMS: u64 = 8;
-/// Owners' and groups' ids are FUIDs: file systems of version 3.
+/// Ids of owners and groups are FUIDs: file systems of version 3.
 pub const SPA_VERSION_FUID: u64 = 9;
-/// Reservations that don't count snapshots (`SPA_VERSION_REFRESERVATION`).
+/// Reservations that don't count snapshots.
 pub const SPA_VERSION_REFRESERVATION: u64 = 9;
 /// `refquota` and `refreservation`.
 pub const SPA_VERSION_REFQUOTA: u64 = 9;
-/// What only a dataset knows is counted without fault.
+/// The count of bytes that belong to one dataset alone is accurate.
 pub const SPA_VERSION_UNIQUE_ACCURATE: u64 = 9;
 /// Cache devices.
 pub const SPA_VERSION_L2CACHE: u64 = 10;
@@ -35,7 +38,7 @@ pub const SPA_VERSION_L2CACHE: u64 = 10;
 pub const SPA_VERSION_ORIGIN: u64 = 11;
 /// Snapshots have user properties.
 pub const SPA_VERSION_SNAP_PROPS: u64 = 12;
-/// What directories use is broken down by purpose.
+/// The space of a directory is broken down by purpose.
 pub const SPA_VERSION_USED_BREAKDOWN: u64 = 13;
 /// `aclinherit=passthrough-x`.
 pub const SPA_VERSION_PASSTHROUGH_X: u64 = 14;
@@ -43,26 +46,27 @@ pub const SPA_VERSION_PASSTHROUGH_X: u64 = 14;
 pub const SPA_VERSION_USERSPACE: u64 = 15;
 /// Raidz with three parities.
 pub const SPA_VERSION_RAIDZ3: u64 = 17;
-/// Snapshots are held.
+/// Snapshots have holds.
 pub const SPA_VERSION_USERREFS: u64 = 18;
 /// `compression=zle`.
 pub const SPA_VERSION_ZLE_COMPRESSION: u64 = 20;
-/// Holes among the top-level vdevs, where logs were removed (`SPA_VERSION_HOLES`).
+/// Holes among the top-level vdevs, where log devices were removed.
 pub const SPA_VERSION_HOLES: u64 = 19;
 /// `dedup`.
 pub const SPA_VERSION_DEDUP: u64 = 21;
-/// Intent logs without trailers.
+/// Intent log blocks keep their header at the front, with no trailer.
 pub const SPA_VERSION_SLIM_ZIL: u64 = 23;
 /// System attributes: file systems of version 5.
 pub const SPA_VERSION_SA: u64 = 24;
-/// Deadlists by birth, and the list of blocks to free.
+/// Deadlists are split by birth, and the pool has a list of blocks to free.
 pub const SPA_VERSION_DEADLISTS: u64 = 26;
 /// Directories know the clones of their snapshots.
 pub const SPA_VERSION_DIR_CLONES: u64 = 26;
-/// Features.
+/// Features replace version numbers.
 pub const SPA_VERSION_FEATURES: u64 = 5000;
 
-/// The newest version of file systems that a pool may hold (`zfs_zpl_version_map`).
+/// The newest version of file systems that a pool of version `spa` can hold
+/// (`zfs_zpl_version_map`).
 pub fn newest_zpl(spa: u64) -> u64 {
     match spa {
         SPA_VERSION_SA.. => 5,

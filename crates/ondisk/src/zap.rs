@@ -1,18 +1,22 @@
-//! ZAP objects: maps from names, or arrays of 64-bit words, to arrays of integers (`zap_impl.h`, `zap_leaf.h`).
+//! ZAP objects: maps from names, or arrays of 64-bit words, to arrays of integers (`zap_impl.h`,
+//! `zap_leaf.h`).
 //!
 //! # On disk
-//! A ZAP is one of two shapes, told apart by the first word of block 0 ([`BlockType`]):
+//! A ZAP has one of two shapes. The first word of block 0 tells which ([`BlockType`]).
 //!
-//! - *micro*: one block of 64-byte slots, each a name of up to 49 bytes and one 64-bit value ([`MicroZap`]);
-//! - *fat*: an extendible hash table. Block 0 is the header ([`FatHeader`]), whose second half is the pointer
-//!   table until that grows out of it into blocks of its own; the high bits of a name's hash index the table,
-//!   which gives the number of a leaf block ([`Leaf`]). A leaf has a hash table of its own, whose buckets
-//!   are chains of 24-byte chunks.
+//! * A *micro* ZAP is one block of 64-byte slots. Each slot has a name of up to 49 bytes and one
+//!   64-bit value ([`MicroZap`]).
+//! * A *fat* ZAP is an extendible hash table. Block 0 is the header ([`FatHeader`]).
 //!
-//! All views here read little-endian blocks: foreign ones have been swapped ([`crate::byteswap`]).
+//! The pointer table of a fat ZAP is the second half of the header's block. When it outgrows that,
+//! it moves to blocks of its own. The high bits of a name's hash index the table, whose entries
+//! are numbers of leaf blocks ([`Leaf`]). A leaf has a hash table of its own, whose buckets are
+//! chains of 24-byte chunks.
+//!
+//! All views here read little-endian blocks: [`crate::byteswap`] has swapped foreign ones.
 //!
 //! # Absent
-//! Which block to read next: that is the ZAP of `dmu`. Normalization of names, too, which the hash depends on.
+//! `dmu` chooses the next block to read. It also normalizes names, on which their hash depends.
 
 mod fat;
 mod hash;
@@ -43,23 +47,24 @@ pub const ZBT_MICRO: u64 = (1 << 63) + 3;
 
 /// Longest name, its final NUL included (`ZAP_MAXNAMELEN_NEW`); 256 without the `longname` feature.
 pub const ZAP_MAXNAMELEN: usize = 1024;
-/// Largest value in bytes (`ZAP_MAXVALUELEN`).
+/// Largest value in bytes.
 pub const ZAP_MAXVALUELEN: usize = 8192;
 
-/// What the first block of a ZAP object is.
+/// Type of a ZAP object's first block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockType {
-    /// The only block of a micro ZAP.
+    /// The only block of a micro ZAP (`ZBT_MICRO`).
     Micro,
-    /// The header of a fat ZAP.
+    /// The header of a fat ZAP (`ZBT_HEADER`).
     Header,
 }
 
 impl BlockType {
-    /// The type of a ZAP's block 0.
+    /// The type of block 0 of a ZAP.
     ///
     /// # Errors
-    /// [`Corrupt::Magic`] if it is neither.
+    /// * [`Corrupt::Truncated`]: the block has fewer than 8 bytes.
+    /// * [`Corrupt::Magic`]: the block is of neither type.
     pub fn of(block: &[u8]) -> Result<Self> {
         match crate::ByteOrder::Little.u64("ZAP block", block, 0)? {
             ZBT_MICRO => Ok(Self::Micro),

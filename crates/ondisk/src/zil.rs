@@ -1,14 +1,20 @@
-//! The intent log: header, chain of blocks, records.
+//! The intent log: its header, its chain of blocks, its records.
 //!
 //! # On disk
-//! Each object set has a [`ZilHeader`], which points at a chain of log blocks. A block of the newer kind
-//! (checksum `zilog2`) begins with its [`ZilChain`] and holds records up to `nused`; in the older kind
-//! (`zilog`) the chain is in the block's last bytes. A block's expected checksum (its pointer's four checksum words) is the
-//! chain's guid (2), the object set and the block's sequence number; the embedded checksum proper lies in the
-//! trailer that ends [`ZilChain`]. An allocated block that was never written fails its checksum: that is where a chain ends.
+//! Each object set has a [`ZilHeader`], which points to a chain of log blocks. There are two kinds
+//! of blocks:
+//!
+//! * The newer kind (checksum `zilog2`) begins with its [`ZilChain`], and holds records up to
+//!   `nused`.
+//! * The older kind (`zilog`) has its chain in the last bytes of the block.
+//!
+//! The four checksum words of a log block's pointer are the chain's guid (2), the object set and
+//! the sequence number of the block. The checksum itself is embedded, in the trailer at the end of
+//! [`ZilChain`]. A block that was allocated but never written fails its checksum. There the chain
+//! ends.
 //!
 //! # Absent
-//! Which blocks are live (claim rules) and reading them is `zil`'s; decryption is `zio`'s.
+//! `zil` knows which blocks are live (the rules of claiming) and reads them. `zio` decrypts them.
 
 use crate::words::words;
 use crate::{Blkptr, ChecksumKind, Corrupt, Result};
@@ -22,41 +28,44 @@ pub use record::{
     TxKind, Whiteout, Write, Xvattr,
 };
 
-/// Bytes of [`ZilHeader`].
+/// Bytes of a [`ZilHeader`] (`sizeof (zil_header_t)`).
 pub const ZIL_HEADER_SIZE: usize = 192;
-/// Bytes of [`ZilChain`], trailer included (`sizeof (zil_chain_t)`).
+/// Bytes of a [`ZilChain`], its trailer included (`sizeof (zil_chain_t)`).
 pub const ZIL_CHAIN_SIZE: usize = 184;
-/// Replay is needed (`ZIL_REPLAY_NEEDED`).
+/// Flag of a header: the log must be replayed.
 pub const ZIL_REPLAY_NEEDED: u64 = 1;
-/// `claim_lr_seq` is valid (`ZIL_CLAIM_LR_SEQ_VALID`).
+/// Flag of a header: `claim_lr_seq` is valid.
 pub const ZIL_CLAIM_LR_SEQ_VALID: u64 = 2;
-/// Word of a log block's expected checksum that is the object set (`ZIL_ZC_OBJSET`).
+/// Index of the object set in the checksum words of a log block's pointer.
 pub const ZIL_ZC_OBJSET: usize = 2;
-/// Word of a log block's expected checksum that is its sequence number (`ZIL_ZC_SEQ`).
+/// Index of the sequence number in the checksum words of a log block's pointer.
 pub const ZIL_ZC_SEQ: usize = 3;
 
-/// Header of an object set's log (`zil_header_t`).
+/// Header of an object set's log. OpenZFS's fields have these names with `zh_` in front
+/// (`zil_header_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZilHeader {
-    /// Txg in which the log's blocks were claimed, or 0.
+    /// Transaction group in which the blocks of the log were claimed, or 0.
     pub claim_txg: u64,
-    /// Highest record replayed.
+    /// Sequence number of the last replayed record.
     pub replay_seq: u64,
     /// First block of the chain.
     pub log: Blkptr,
-    /// Highest block claimed.
+    /// Sequence number of the last claimed block.
     pub claim_blk_seq: u64,
-    /// `ZIL_*`.
+    /// Flags, `ZIL_*`.
     pub flags: u64,
-    /// Highest record claimed.
+    /// Sequence number of the last claimed record.
     pub claim_lr_seq: u64,
 }
 
 impl ZilHeader {
-    /// Decodes the 192 bytes of an object set's header.
+    /// Decodes the 192 bytes of an object set's log header.
     ///
     /// # Errors
-    /// [`Corrupt`] when they are too few or the block pointer is bad.
+    /// * [`Corrupt::Truncated`]: `raw` has fewer than 192 bytes.
+    /// * [`Corrupt::Range`] and [`Corrupt::Shape`]: the block pointer has a fault that
+    ///   [`Blkptr::decode`] lists.
     pub fn decode(raw: &[u8]) -> Result<Self> {
         let w: [u64; 24] = words("intent log header", raw)?;
         Ok(Self {
@@ -73,17 +82,21 @@ impl ZilHeader {
 /// Link of a log block to the next (`zil_chain_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZilChain {
-    /// The next block, which may never have been written.
+    /// Pointer to the next block, which may never have been written (`zc_next_blk`).
     pub next: Blkptr,
-    /// Bytes of the block in use; in the newer kind the chain itself is among them.
+    /// Used bytes of the block; in the newer kind they include the chain (`zc_nused`).
     pub nused: u64,
 }
 
 impl ZilChain {
-    /// Decodes the chain of a log block and returns it with the bytes that hold records.
+    /// Decodes the chain of a log block, and returns it with the bytes that hold records.
     ///
     /// # Errors
-    /// [`Corrupt`] when `nused` leaves the block or the next pointer is bad.
+    /// * [`Corrupt::Truncated`]: the block is shorter than a chain.
+    /// * [`Corrupt::Range`]: `nused` is larger than the space for records or, in the newer kind,
+    ///   smaller than the chain.
+    /// * [`Corrupt::Range`] and [`Corrupt::Shape`]: the pointer to the next block has a fault that
+    ///   [`Blkptr::decode`] lists.
     pub fn decode(kind: ChecksumKind, block: &[u8]) -> Result<(Self, &[u8])> {
         const WHAT: &str = "intent log block";
         if block.len() < ZIL_CHAIN_SIZE {
@@ -108,7 +121,9 @@ impl ZilChain {
     }
 }
 
-/// Walks the records in the used bytes of a log block.
+/// Iterates over the records in the used bytes of a log block.
+///
+/// An item can be an error that [`Record::decode`] lists. An error is the last item.
 #[derive(Debug, Clone)]
 pub struct Records<'a> {
     rest: &'a [u8],
@@ -116,8 +131,10 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// `used`: what [`ZilChain::decode`] returned. `foreign`: the block's words were swapped from the other byte
-    /// order, so that names and data among them must be swapped back.
+    /// An iterator over `used`, the bytes that [`ZilChain::decode`] returned.
+    ///
+    /// `foreign` means that the block's words were swapped from the other byte order. Names and
+    /// data among them are then swapped back.
     pub fn new(used: &'a [u8], foreign: bool) -> Self {
         Self { rest: used, foreign }
     }

@@ -1,8 +1,9 @@
-//! Znodes of ZPL versions 1 to 4, and the flags that all versions share (`zfs_znode.h`, `zfs_sa.h`).
+//! Znodes of ZPL versions 1 to 4, and the file flags of all versions (`sys/zfs_znode.h`,
+//! `sys/zfs_sa.h`).
 //!
 //! # On disk
-//! Before system attributes (ZPL 5), a file's attributes were a fixed structure of 264 bytes in its dnode's bonus,
-//! followed by a short symlink's target or a scan stamp.
+//! Before system attributes (ZPL 5), a file's attributes were a fixed structure of 264 bytes in the
+//! bonus of its dnode. The target of a short symbolic link, or a scan stamp, follows it.
 
 #[cfg(test)]
 mod tests;
@@ -13,52 +14,54 @@ use crate::sa::Attr;
 use crate::{ByteOrder, Corrupt, ObjNum, Result};
 use std::ops::Range;
 
-/// Size of a `znode_phys_t`, and where a symlink's target follows it (`ZFS_OLD_ZNODE_PHYS_SIZE`).
+/// Size of a `znode_phys_t`, and the offset of a symbolic link's target
+/// (`ZFS_OLD_ZNODE_PHYS_SIZE`).
 pub const ZNODE_SIZE: usize = 264;
 
-/// Where its ACL begins.
+/// Offset of the ACL.
 const ACL_AT: usize = ZNODE_SIZE - ACL_PHYS_SIZE;
 
-/// A znode of ZPL 1 to 4. Times are seconds and nanoseconds.
+/// A znode of ZPL 1 to 4 (`znode_phys_t`). Times are seconds and nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Znode {
-    /// Last access.
+    /// Time of the last access (`zp_atime`).
     pub atime: [u64; 2],
-    /// Last change of the contents.
+    /// Time of the last change of the contents (`zp_mtime`).
     pub mtime: [u64; 2],
-    /// Last change of anything.
+    /// Time of the last change of contents or attributes (`zp_ctime`).
     pub ctime: [u64; 2],
-    /// Creation.
+    /// Time of creation (`zp_crtime`).
     pub crtime: [u64; 2],
-    /// Transaction group of creation.
+    /// Transaction group of creation (`zp_gen`).
     pub generation: u64,
-    /// Type and permissions.
+    /// File type and permissions (`zp_mode`).
     pub mode: u64,
-    /// Size in bytes; entries of a directory.
+    /// Size in bytes, or number of entries of a directory (`zp_size`).
     pub size: u64,
-    /// The parent directory.
+    /// Object of the parent directory (`zp_parent`).
     pub parent: ObjNum,
-    /// Number of links.
+    /// Number of links (`zp_links`).
     pub links: u64,
-    /// Directory of extended attributes, or 0.
+    /// Object of the directory of extended attributes, or 0 (`zp_xattr`).
     pub xattr: ObjNum,
-    /// Device number, of device files.
+    /// Device number of a device file (`zp_rdev`).
     pub rdev: u64,
-    /// [`Pflags`].
+    /// Flags of the file (`zp_flags`).
     pub flags: Pflags,
-    /// Owner.
+    /// Owner (`zp_uid`).
     pub uid: u64,
-    /// Group.
+    /// Group (`zp_gid`).
     pub gid: u64,
-    /// Its ACL.
+    /// ACL (`zp_acl`).
     pub acl: AclPhys,
 }
 
 impl Znode {
-    /// The znode at the start of a bonus.
+    /// Decodes the znode at the start of a bonus.
     ///
     /// # Errors
-    /// [`Corrupt`] if the bonus is too short or its ACL impossible.
+    /// * [`Corrupt::Truncated`]: the bonus has fewer than 264 bytes.
+    /// * [`Corrupt::Range`]: the ACL has a fault that [`AclPhys::parse`] lists.
     pub fn parse(bonus: &[u8]) -> Result<Self> {
         if bonus.len() < ZNODE_SIZE {
             return Err(Corrupt::Truncated { what: "znode", need: ZNODE_SIZE, have: bonus.len() });
@@ -83,7 +86,8 @@ impl Znode {
         })
     }
 
-    /// Where a znode keeps an attribute, in the host's order of a little-endian pool (`sa_legacy_attrs`); `None` if it has no place for it.
+    /// Range of an attribute in a little-endian znode; `None` if a znode doesn't have it
+    /// (`sa_legacy_attrs`).
     pub fn place(attr: Attr) -> Option<Range<usize>> {
         let (at, words) = match attr {
             Attr::Atime => (0, 2),
@@ -112,31 +116,31 @@ impl Znode {
 pub struct Pflags(pub u64);
 
 impl Pflags {
-    /// It is an extended attribute, or a directory of them (`ZFS_XATTR`).
+    /// The file is an extended attribute, or a directory of them (`ZFS_XATTR`).
     pub const XATTR: u64 = 0x1;
-    /// Its ACL says no more than its mode (`ZFS_ACL_TRIVIAL`).
+    /// The ACL expresses only the mode (`ZFS_ACL_TRIVIAL`).
     pub const ACL_TRIVIAL: u64 = 0x4;
     /// A scan stamp follows the znode (`ZFS_BONUS_SCANSTAMP`).
     pub const BONUS_SCANSTAMP: u64 = 0x80;
-    /// `ZFS_READONLY`, of DOS.
+    /// Read-only, for DOS (`ZFS_READONLY`).
     pub const READONLY: u64 = 1 << 32;
-    /// `ZFS_HIDDEN`, of DOS.
+    /// Hidden, for DOS (`ZFS_HIDDEN`).
     pub const HIDDEN: u64 = 1 << 33;
-    /// `ZFS_SYSTEM`, of DOS.
+    /// System file, for DOS (`ZFS_SYSTEM`).
     pub const SYSTEM: u64 = 1 << 34;
-    /// `ZFS_ARCHIVE`, of DOS.
+    /// To be archived, for DOS (`ZFS_ARCHIVE`).
     pub const ARCHIVE: u64 = 1 << 35;
-    /// It cannot be changed (`ZFS_IMMUTABLE`).
+    /// The file cannot be changed (`ZFS_IMMUTABLE`).
     pub const IMMUTABLE: u64 = 1 << 36;
-    /// It cannot be removed (`ZFS_NOUNLINK`).
+    /// The file cannot be removed (`ZFS_NOUNLINK`).
     pub const NOUNLINK: u64 = 1 << 37;
-    /// It can only grow (`ZFS_APPENDONLY`).
+    /// The file can only grow (`ZFS_APPENDONLY`).
     pub const APPENDONLY: u64 = 1 << 38;
-    /// Dumps skip it (`ZFS_NODUMP`).
+    /// Dumps skip the file (`ZFS_NODUMP`).
     pub const NODUMP: u64 = 1 << 39;
-    /// Children inherit its project (`ZFS_PROJINHERIT`).
+    /// Children inherit the project (`ZFS_PROJINHERIT`).
     pub const PROJINHERIT: u64 = 1 << 46;
-    /// It has a project id of its own (`ZFS_PROJID`).
+    /// The file has a project id of its own (`ZFS_PROJID`).
     pub const PROJID: u64 = 1 << 47;
 
     /// True if all of `bits` are set.
@@ -144,10 +148,10 @@ impl Pflags {
         self.0 & bits == bits
     }
 
-    /// Those that `FS_IOC_GETFLAGS` shows.
+    /// The flags that `FS_IOC_GETFLAGS` shows (`ZFS_FL_USER_VISIBLE`).
     pub const FS_FLAGS: u64 = Self::IMMUTABLE | Self::APPENDONLY | Self::NODUMP | Self::PROJINHERIT;
 
-    /// The same by the bits of Linux: immutable, append-only, nodump, and project inheritance.
+    /// These flags, with the bits of Linux: immutable, append-only, nodump, project inheritance.
     const FS_BITS: [(u64, u32); 4] = [
         (Self::IMMUTABLE, 0x10),
         (Self::APPENDONLY, 0x20),
@@ -155,12 +159,13 @@ impl Pflags {
         (Self::PROJINHERIT, 0x2000_0000),
     ];
 
-    /// What `FS_IOC_GETFLAGS` answers: immutable, append-only, nodump, and project inheritance.
+    /// The bits that `FS_IOC_GETFLAGS` returns: immutable, append-only, nodump, project
+    /// inheritance.
     pub fn to_fs_flags(self) -> u32 {
         Self::FS_BITS.iter().filter(|(bit, _)| self.has(*bit)).fold(0, |fl, (_, f)| fl | f)
     }
 
-    /// The flags that `FS_IOC_SETFLAGS` asks for; `None` if one of them is unknown.
+    /// The flags for the bits of `FS_IOC_SETFLAGS`; `None` if a bit is unknown.
     pub fn from_fs_flags(bits: u32) -> Option<Self> {
         let known = Self::FS_BITS.iter().fold(0, |all, (_, f)| all | f);
         let flags = Self::FS_BITS.iter().filter(|(_, f)| bits & f != 0).fold(0, |all, (bit, _)| all | bit);

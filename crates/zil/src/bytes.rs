@@ -1,22 +1,27 @@
-//! Data on its way into the log: a part of a block.
+//! Data for a log record: a part of a block.
 
 use device::{AlignedBuf, Block};
 use dmu::Dnode;
 use ondisk::BlkId;
 use std::ops::Range;
 
-/// A part of a block, which may be somebody else's too.
+/// A part of a block, which may be shared with other holders.
 pub struct Bytes {
     block: Block,
     range: Range<usize>,
 }
 
 impl Bytes {
-    /// `len` bytes of an object from `offset` on, with zeros behind its end. Those that are at least half of one block are shared with it: a copy that somebody
-    /// may have to make who changes it meanwhile is not much larger. Others are copied.
+    /// `len` bytes of an object from `offset` on, with zeros beyond its end.
+    ///
+    /// If they are at least half of one block, they share its memory. A writer that changes the
+    /// block meanwhile may have to copy it, and that copy is not much larger. Smaller ranges are
+    /// copied here.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [`dmu::Error::Read`]: a block can't be read.
+    /// * [`dmu::Error::Misplaced`]: a pointer contradicts its place in the object's tree.
+    /// * [`dmu::Error::NoSuchObject`]: the object was freed.
     pub fn of(dn: &Dnode, offset: u64, len: usize) -> dmu::Result<Bytes> {
         let size = dn.block_size();
         let (blkid, start) = (BlkId(offset / size), (offset % size) as usize);
@@ -43,7 +48,7 @@ impl Bytes {
         self.range.len()
     }
 
-    /// The first `n` of them, which are left out from now on.
+    /// Returns the first `n` bytes, and drops them from this range.
     pub(crate) fn take(&mut self, n: usize) -> &[u8] {
         let first = self.range.start..self.range.start + n;
         self.range.start += n;

@@ -1,19 +1,27 @@
-//! Claiming a log: an import for writing takes the places of its blocks.
+//! Claiming a log: an import for writing allocates the blocks that a log uses.
 //!
 //! # Theory
-//! Blocks of a log, and the blocks that its indirect writes name, are written between transaction groups: no space map knows of those that are
-//! younger than the last group. So whoever opens a pool to write takes their places before anything is allocated, and notes in the log's header how
-//! far it got: nothing behind that is ever replayed or freed, even if it can be read some day. The blocks that a clone names are another file's, and gain a
-//! reference, so that they are still there when the clone is replayed.
+//! Log blocks, and the blocks that indirect writes name, are written between transaction groups. No
+//! space map knows the blocks that are younger than the last txg. So an import for writing
+//! allocates them before any other allocation. The log's header records how far the claim reached.
+//! Nothing after that point is ever replayed or freed, even if it becomes readable later. The
+//! blocks that a clone names belong to another file. Each gains a reference, so that it still
+//! exists when the clone is replayed.
 //!
-//! It takes two steps. [`Log::plan`] reads a chain and changes nothing, so that thousands of logs are read side by side. [`Plan::take`] then takes the
-//! places, in memory, one log after another: the first block whose places are not free ends its log, as a block does that was never written.
+//! A claim takes two steps:
+//!
+//! 1. [`Log::plan`] reads a chain and changes nothing, so that thousands of logs are read in
+//!    parallel.
+//! 2. [`Plan::take`] allocates the blocks in memory, one log after another. The first block whose
+//!    space is not free ends its log, like a block that was never written.
 //!
 //! # Crash
-//! Places, references and header are of one group. Until it is on disk, the log is as it was.
+//! Allocations, references and header belong to one transaction group. Until that txg is on disk,
+//! the log is unchanged.
 //!
 //! # Absent
-//! Keys: claiming needs none, since pointers are never encrypted. What a MAC protects is looked at when the log is replayed.
+//! Keys: claiming needs none, because pointers are never encrypted. Replay verifies what a MAC
+//! protects.
 //!
 //! # See
 //! OpenZFS `zil_claim`, `zil_claim_log_block`, `zil_claim_log_record`, `zil_check_log_chain`.
@@ -24,19 +32,22 @@ use ondisk::zil::{ZIL_CLAIM_LR_SEQ_VALID, ZIL_REPLAY_NEEDED, ZilHeader};
 use ondisk::{Blkptr, Offset, Txg, VdevId};
 use std::collections::HashSet;
 
-/// Latest birth of a block that is claimed: groups are counted on from there, and must not run out.
+/// Latest birth of a block that is claimed. The pool's txgs continue after it, and must not run
+/// out.
 const LAST_BIRTH: Txg = Txg(1 << 61);
 
-/// Who gives out the pool's space.
+/// Allocates the pool's space for a claim.
 pub trait Claimant {
-    /// Takes all places of a block; false, with nothing taken, if one of them is not free.
+    /// Allocates all copies of a block; false, with nothing allocated, if a copy's space is not
+    /// free (`zio_claim`).
     fn take(&mut self, bp: &Blkptr) -> bool;
 
-    /// Adds a reference to each of these blocks; false, with nothing added, if one of them is not allocated.
+    /// Adds a reference to each block; false, with nothing added, if a block is not allocated
+    /// (`brt_pending_add`).
     fn share(&mut self, bps: &[Blkptr]) -> bool;
 }
 
-/// What a log has to claim.
+/// The blocks that a log has to claim.
 #[derive(Debug)]
 pub struct Plan {
     header: ZilHeader,
@@ -50,7 +61,7 @@ pub struct Plan {
 struct Link {
     bp: Blkptr,
     seq: u64,
-    /// Its records by number, with what they name.
+    /// The block's records by number, with the blocks that they name.
     records: Vec<(u64, Option<Box<Names>>)>,
 }
 
@@ -58,18 +69,18 @@ struct Link {
 #[derive(Debug)]
 enum Names {
     Write(Blkptr),
-    /// Of a record whose group may be on disk already, for all that it is in a log that is claimed.
+    /// Blocks of a clone whose txg may be on disk already, although its log is claimed.
     OldClones(Vec<Blkptr>),
     Clones(Vec<Blkptr>),
 }
 
 impl Log {
-    /// Reads the chain of a log that nobody has claimed.
+    /// Reads the chain of a log that was not claimed before (`zil_check_log_chain`).
     pub fn plan(&self) -> Plan {
         let first_txg = self.first_txg();
         let mut plan = Plan { header: *self.header(), first_txg, links: Vec::new(), cut: None };
         let mut blocks = self.blocks();
-        // A block that means nothing is one that was never written as a log block.
+        // A block without meaning was never written as a log block.
         for block in blocks.by_ref().map_while(Result::ok) {
             if block.bp.birth > LAST_BIRTH || !plan.follow(self, block) {
                 return plan;
@@ -81,8 +92,8 @@ impl Log {
         plan
     }
 
-    /// Whether the data of an indirect write are there: a log block may have become durable before them, and then nobody was told that
-    /// they are.
+    /// Checks that the data of an indirect write is on disk. A log block may become durable before
+    /// that data; the commit was not acknowledged then.
     fn check_data(&self, bp: &Blkptr) -> zio::Result<()> {
         match bp.is_hole() || bp.birth < self.first_txg() {
             true => Ok(()),
@@ -124,13 +135,14 @@ impl Plan {
         goes_on
     }
 
-    /// Why nobody can tell where the log ends, if so: a device failed (`SPA_LOG_MISSING`).
+    /// The device failure that hides the end of the log, if there is one (`SPA_LOG_MISSING`).
     pub fn cut_short(&self) -> Option<&zio::Error> {
         self.cut.as_ref()
     }
 
-    /// True if there is nothing to claim and nothing to replay: the log is one block, which is not used yet and was allocated by a group that
-    /// is on disk.
+    /// True if there is nothing to claim and nothing to replay.
+    ///
+    /// The log is then one unused block, which a txg on disk allocated.
     pub fn is_idle(&self) -> bool {
         match self.links.as_slice() {
             [] => self.cut.is_none(),
@@ -139,7 +151,9 @@ impl Plan {
         }
     }
 
-    /// Births of all blocks that it names: the pool's groups go on behind the last, so that no block is of the future.
+    /// Births of all blocks that the log names.
+    ///
+    /// The pool's next txg must be later than all of them, so that no block is of the future.
     pub fn births(&self) -> impl Iterator<Item = Txg> {
         self.links.iter().flat_map(|link| {
             let of_writes = link.records.iter().filter_map(|(_, names)| match names.as_deref() {
@@ -150,7 +164,7 @@ impl Plan {
         })
     }
 
-    /// All blocks that it names: those of the chain, and of its records.
+    /// All blocks that the log names: those of the chain, and those of its records.
     pub fn blocks(&self) -> impl Iterator<Item = &Blkptr> {
         self.links.iter().flat_map(|link| {
             let named = link.records.iter().filter_map(|(_, names)| names.as_deref());
@@ -162,13 +176,15 @@ impl Plan {
         })
     }
 
-    /// The blocks of the chain that groups on disk have allocated: what is to be freed of a log that is given up (`zil_clear_log_block`).
+    /// The blocks of the chain that txgs on disk have allocated.
+    ///
+    /// Giving a log up frees them (`zil_clear_log_block`).
     pub fn allocated(&self) -> Vec<Blkptr> {
         let first = self.first_txg;
         self.links.iter().map(|link| link.bp).take_while(|bp| bp.birth < first).collect()
     }
 
-    /// Takes the places of all blocks, and says what is to be in the log's header from now on.
+    /// Allocates all blocks, and returns the new header of the log (`zil_claim`).
     pub fn take(&self, by: &mut dyn Claimant) -> ZilHeader {
         let mut taking = Taking { first_txg: self.first_txg, taken: HashSet::new(), by };
         let (mut blk_seq, mut lr_seq, mut blocks, mut records) = (0, 0, 0u64, 0u64);
@@ -197,10 +213,10 @@ impl Plan {
     }
 }
 
-/// A claim under way.
+/// A claim in progress.
 struct Taking<'a> {
     first_txg: Txg,
-    /// Blocks that it has taken, by their first place: a record may name one again.
+    /// Blocks that this claim has allocated, by their first copy: a record may name one again.
     taken: HashSet<(VdevId, Offset)>,
     by: &'a mut dyn Claimant,
 }
@@ -213,7 +229,8 @@ impl Taking<'_> {
         self.taken.contains(&place) || self.by.take(bp) && self.taken.insert(place)
     }
 
-    /// Those of these blocks that take space; `None` if one of them is in no group on disk, and so can't be another file's.
+    /// Those of these blocks that take space. `None` if a block is in no txg on disk: then it can't
+    /// belong to another file.
     fn others(&self, bps: &[Blkptr]) -> Option<Vec<Blkptr>> {
         let stored = bps.iter().filter_map(|bp| bp.stored().map(|s| (bp, s)));
         stored.map(|(bp, s)| (s.phys_birth < self.first_txg).then_some(*bp)).collect()
@@ -226,8 +243,8 @@ impl Taking<'_> {
                 let stored = self.others(bps);
                 stored.is_some_and(|stored| self.by.share(&stored))
             }
-            // It won't be replayed, but who destroys the log gives up a reference to each of its blocks, which may be free by now: then the reference is
-            // their place.
+            // Replay skips this record, but destroying the log drops a reference to each of its
+            // blocks. A block that is free by now is allocated instead, as that reference.
             Names::OldClones(bps) => {
                 let stored = self.others(bps);
                 stored.is_some_and(|s| {
@@ -238,26 +255,31 @@ impl Taking<'_> {
     }
 }
 
-/// The place of a block's first copy.
+/// The vdev and offset of a block's first copy.
 pub(crate) fn first(s: &Stored) -> Option<(VdevId, Offset)> {
     s.copies().next().map(|dva| (dva.vdev, dva.offset))
 }
 
 impl Log {
-    /// Everything that a log refers to, each once for each reference: its blocks, and if it was claimed those of its indirect writes that its claim
-    /// took, and those that its clones hold. They are free when the log is destroyed (`zil_destroy_sync`).
+    /// Every reference that a log holds, each as often as it is held (`zil_destroy_sync`).
+    ///
+    /// These are the blocks of the chain. If the log was claimed, they are also the blocks of
+    /// indirect writes that the claim allocated, and the blocks that its clones hold. Destroying
+    /// the log frees them.
     pub fn references(&self) -> Vec<Blkptr> {
         self.references_known().0
     }
 
-    /// The same, and whether these are all: not if a block of the chain could not be read or means nothing.
+    /// As [`Log::references`], and whether the list is complete.
+    ///
+    /// It is incomplete if a block of the chain can't be read, or has no meaning.
     pub fn references_known(&self) -> (Vec<Blkptr>, bool) {
         let mut all = References::new(self.header().claim_txg);
         let mut blocks = self.blocks();
         blocks.by_ref().map_while(Result::ok).for_each(|block| all.add(&block));
         let whole = match blocks.end() {
             Some(End::Hole | End::Unclaimed) => true,
-            // Where a chain that was claimed ends, is known.
+            // The end of a claimed chain is known.
             Some(End::Unwritten(_) | End::Broken) => self.header().claim_txg == 0,
             Some(End::Unreadable(_)) | None => false,
         };
@@ -265,10 +287,10 @@ impl Log {
     }
 }
 
-/// Gathers what a log refers to.
+/// Gathers the blocks that a log refers to.
 pub(crate) struct References {
     claim_txg: u64,
-    /// Blocks that it owns, by their first place: a record may name one again.
+    /// Blocks that the log owns, by their first copy: a record may name one again.
     seen: HashSet<(VdevId, Offset)>,
     all: Vec<Blkptr>,
 }

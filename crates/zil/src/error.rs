@@ -1,11 +1,11 @@
-//! What can go wrong with a log.
+//! The errors of an intent log.
 
 use ondisk::Corrupt;
 
-/// Failure to read a log's header or the records of a block that verified.
+/// A log can't be read, changed or freed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The object set's header is bad.
+    /// The log's header, in the object set, does not decode.
     #[error("object set {objset}: {source}")]
     Header {
         /// The object set.
@@ -14,7 +14,7 @@ pub enum Error {
         #[source]
         source: Corrupt,
     },
-    /// A block verified, but its contents are bad.
+    /// A block verified, but its contents are not what the format says.
     #[error("object set {objset}, log block {seq}: {source}")]
     Block {
         /// The object set.
@@ -30,7 +30,7 @@ pub enum Error {
     Dmu {
         /// The object set.
         objset: u64,
-        /// Why.
+        /// The cause.
         #[source]
         source: dmu::Error,
     },
@@ -39,14 +39,14 @@ pub enum Error {
     Free {
         /// The object set.
         objset: u64,
-        /// Why.
+        /// The cause.
         #[source]
         source: zio::Error,
     },
-    /// The pool takes no writes.
+    /// The pool accepts no writes.
     #[error("the pool has stopped writing")]
     Stopped {
-        /// Why.
+        /// The cause.
         #[source]
         source: std::sync::Arc<dyn std::error::Error + Send + Sync>,
     },

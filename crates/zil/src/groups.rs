@@ -1,50 +1,57 @@
-//! What writing a log needs of the rooms around it.
+//! The traits through which a log reaches the layers around it.
 
 use crate::{Bytes, Result};
 use dmu::{DirtyBlock, Tx};
 use ondisk::{ObjNum, Txg};
 
-/// The transaction groups of the pool.
+/// The transaction groups of the pool, as the log uses them.
 pub trait Groups: Send + Sync {
-    /// Joins the open group, for space that the log takes; waits as every change does.
+    /// Joins the open transaction group, for space that the log allocates. Waits as every change
+    /// does (`txg_hold_open`).
     ///
     /// # Errors
-    /// [`crate::Error::Stopped`].
+    /// * [`crate::Error::Stopped`]: the pool accepts no writes.
     fn hold(&self) -> Result<Tx>;
 
-    /// The open group.
+    /// The open txg.
     fn open(&self) -> Txg;
 
-    /// The last group on disk.
+    /// The last txg on disk (`spa_last_synced_txg`).
     fn synced(&self) -> Txg;
 
-    /// Waits until a group is on disk.
+    /// Waits until a txg is on disk (`txg_wait_synced`).
     ///
     /// # Errors
-    /// [`crate::Error::Stopped`].
+    /// * [`crate::Error::Stopped`]: the pool stopped before the txg was on disk.
     fn wait(&self, txg: Txg) -> Result<()>;
 }
 
-/// Why data that is to be logged is not there.
+/// Why the data of a write is not available to the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// Nobody needs it any more: the file is gone, or was cut off before it.
+    /// The data is not needed any more: the file was removed, or truncated before it (`ENOENT`).
     Gone,
-    /// It can't be read.
+    /// The data can't be read (`EIO`).
     Unreadable,
 }
 
-/// Whoever logs, and is asked for the data of writes when they are committed (`zil_get_data_t`).
+/// Gives a commit the data of the writes that it logs (`zil_get_data_t`).
 pub trait Source {
-    /// The bytes of an object from `offset` on as they are now, with zeros behind its end: see [`Bytes::of`]. Nothing may be changing them meanwhile. Called
-    /// without locks, so that the object's may be taken.
+    /// The current bytes of an object from `offset` on, with zeros beyond its end: see
+    /// [`Bytes::of`].
+    ///
+    /// No other thread may be changing the bytes meanwhile. The log holds no locks in this call, so
+    /// an implementation may take the object's.
     ///
     /// # Errors
-    /// [`Missing`].
+    /// * [`Missing::Gone`]: the data is not needed any more.
+    /// * [`Missing::Unreadable`]: the data can't be read.
     fn data(&self, object: ObjNum, offset: u64, len: usize) -> std::result::Result<Bytes, Missing>;
 
-    /// The block with the byte at `offset` of an object, as the open group `txg` has changed it, for a log that names the block instead of holding
-    /// its data. `None` has the data asked for. Called without locks.
+    /// The block with the byte at `offset` of an object, as the open txg (`txg`) has changed it.
+    ///
+    /// The log then names this block instead of copying its data. With `None` the log calls
+    /// [`Source::data`]. The log holds no locks in this call.
     fn dirty(&self, object: ObjNum, offset: u64, txg: Txg) -> Option<DirtyBlock> {
         let _ = (object, offset, txg);
         None

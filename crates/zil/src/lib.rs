@@ -1,16 +1,23 @@
-//! The intent log: chains and records.
+//! The intent log (ZIL): chains of log blocks and their records.
 //!
 //! # Theory
-//! Each object set has a chain of log blocks. A block's pointer holds no checksum of it, since it was written first: it
-//! holds the chain's guid, the object set and a sequence number, and the block carries a checksum that only verifies with those. So the
-//! end of a chain shows itself: the next block does not verify, because it was never written. Blocks born after the last
-//! synced transaction group are *live*: importing the pool to write claims them, and replays their records of later
-//! groups than that. Until then, they lie in space that the space maps call free.
+//! Each object set has a chain of log blocks. A pointer to a log block holds no checksum of its
+//! contents, because the pointer is written before the block. It holds the chain's guid, the object
+//! set and a sequence number. The block carries a checksum that verifies only with those values. So
+//! the chain shows its own end: the next block was never written, and does not verify.
 //!
-//! [`Log`] walks a chain, and knows what is to be claimed of it ([`Log::plan`]) and how it is replayed ([`Log::replay`]). [`Zilog`] writes one.
+//! Blocks born after the last synced transaction group are *live*. Importing the pool for writing
+//! claims them, and replays their records of later txgs. Until then they lie in space that the
+//! space maps call free.
+//!
+//! | type | purpose |
+//! |---|---|
+//! | [`Log`] | walks a chain, plans its claim ([`Log::plan`]), replays it ([`Log::replay`]) |
+//! | [`Zilog`] | writes a chain |
 //!
 //! # Absent
-//! Keys: without them an encrypted log shows headers only, and is claimed all the same.
+//! Keys: without them the records of an encrypted log show only their headers. A claim needs no
+//! key.
 //!
 //! # See
 //! OpenZFS `zil.c` (`zil_parse`), `zdb_il.c`.
@@ -34,5 +41,5 @@ pub use replay::{Ended, ReplayError, Replayed, Replayer, may_pass};
 pub use stats::{LogBlocks, Stats};
 pub use zilog::{EarlyPolicy, LogPolicy, SyncMode, UseSaXattrs, Zilog};
 
-/// A result of this room.
+/// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

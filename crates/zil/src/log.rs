@@ -9,7 +9,7 @@ use ondisk::zil::{
 use ondisk::{BlkId, Blkptr, ByteOrder, ChecksumKind, Corrupt, Level, ObjNum, Txg};
 use zio::Bookmark;
 
-/// The log of an object set.
+/// The log of an object set, for reading.
 #[derive(Debug, Clone)]
 pub struct Log {
     os: Objset,
@@ -17,14 +17,14 @@ pub struct Log {
     min_claim_txg: u64,
 }
 
-/// What importing the pool does with a block.
+/// What an import does with a log block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Claim {
-    /// The log was claimed before.
+    /// An earlier import claimed the log.
     Already,
-    /// It is live.
+    /// The import claims it: the block is live.
     Will,
-    /// It was synced already.
+    /// The import leaves it: its txg was synced.
     Wont,
 }
 
@@ -33,82 +33,85 @@ pub enum Claim {
 pub enum End {
     /// The next pointer is a hole.
     Hole,
-    /// A block does not verify: it was never written, or not to its end.
+    /// A block does not verify: it was never written, or only in part.
     Unwritten(zio::Error),
-    /// A block could not be read: there may be more.
+    /// A block can't be read, so the chain may continue after it.
     Unreadable(zio::Error),
-    /// A block does not go on to its successor.
+    /// A block's pointer to the next block is not its successor.
     Broken,
-    /// What follows was not claimed.
+    /// The earlier claim did not reach the next block.
     Unclaimed,
 }
 
-/// A record, as far as it can be read.
+/// A record, as far as it can be read (`lr_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRecord {
-    /// Its header.
+    /// The record's header.
     pub header: RecordHeader,
-    /// What it says; `None` if the dataset is encrypted and its key not loaded.
+    /// The record's contents; `None` if the dataset is encrypted and its key is not loaded.
     pub body: Option<RecordBody>,
-    /// The block that an indirect write names, key or not.
+    /// The block that an indirect write names. It is known without the key.
     pub blkptr: Option<Blkptr>,
-    /// The blocks that a clone names, key or not.
+    /// The blocks that a clone names. They are known without the key.
     pub clones: Vec<Blkptr>,
 }
 
-/// A block of the chain.
+/// A block of the chain (`zil_chain_t`).
 #[derive(Debug, Clone)]
 pub struct LogBlock {
-    /// The pointer that led to it.
+    /// The pointer that led to the block.
     pub bp: Blkptr,
-    /// Its sequence number.
+    /// The block's sequence number.
     pub seq: u64,
-    /// What an import does with it.
+    /// What an import does with the block.
     pub claim: Claim,
-    /// Its records; `None` for the block at which the chain ends.
+    /// The block's records; `None` for the block at which the chain ends.
     pub records: Option<Vec<LogRecord>>,
 }
 
 impl Log {
-    /// The log of an object set; `None` if it has none. `synced_txg` and `checkpoint_txg` (0 without one) are the
-    /// uberblock's.
+    /// Opens the log of an object set; `None` if it has no log.
+    ///
+    /// `synced_txg` and `checkpoint_txg` (0 without a checkpoint) are the uberblock's.
     ///
     /// # Errors
-    /// [`Error::Header`].
+    /// * [`Error::Header`]: the log's header does not decode.
     pub fn open(os: &Objset, synced_txg: u64, checkpoint_txg: u64) -> Result<Option<Log>> {
         let header = ZilHeader::decode(&os.phys().zil_header)
             .map_err(|source| Error::Header { objset: os.id(), source })?;
         if header.log.is_hole() {
             return Ok(None);
         }
-        // With a checkpoint, what was born since stays as it is (`spa_min_claim_txg`).
+        // With a checkpoint, blocks born after it stay as they are (`spa_min_claim_txg`).
         let last = if checkpoint_txg != 0 { checkpoint_txg } else { synced_txg };
         Ok(Some(Log { os: os.clone(), header, min_claim_txg: last.saturating_add(1) }))
     }
 
-    /// Its header.
+    /// The log's header (`zil_header_t`).
     pub fn header(&self) -> &ZilHeader {
         &self.header
     }
 
-    /// True if a block of this birth would be claimed.
+    /// True if the block's birth is late enough for a claim.
     pub fn is_live(&self, bp: &Blkptr) -> bool {
         !bp.is_hole() && bp.birth.0 >= self.min_claim_txg
     }
 
-    /// True if a device failed where the chain goes on, so that nobody knows what is there.
+    /// True if a device failed in the middle of the chain, so that its end is unknown
+    /// (`SPA_LOG_MISSING`).
     pub fn is_cut_short(&self) -> bool {
         let mut blocks = self.blocks();
         blocks.by_ref().for_each(drop);
         matches!(blocks.end(), Some(End::Unreadable(_)))
     }
 
-    /// The first group that is not on disk: what is older needs neither claim nor replay (`spa_min_claim_txg`).
+    /// The first txg that is not on disk; older records need neither claim nor replay
+    /// (`spa_min_claim_txg`).
     pub fn first_txg(&self) -> Txg {
         Txg(self.min_claim_txg)
     }
 
-    /// The blocks in the order of the chain.
+    /// The blocks in the order of the chain (`zil_parse`).
     pub fn blocks(&self) -> Blocks<'_> {
         Blocks { log: self, next: Some(self.header.log), end: None }
     }
@@ -121,28 +124,28 @@ impl Log {
         }
     }
 
-    /// Reads the data of an indirect write, or of any block that a record names.
+    /// Reads the data of an indirect write, or any block that a record names (`zil_read_log_data`).
     ///
     /// # Errors
-    /// As the read fails.
+    /// * [`zio::Error`]: the block can't be read; its variants name the cause.
     pub fn read_block(&self, bp: &Blkptr, object: ObjNum, blkid: BlkId) -> zio::Result<device::Block> {
         let bookmark = Bookmark { objset: self.os.id(), object, level: Level(0), blkid };
         self.os.cache().zio().read(bp, &bookmark)
     }
 
-    /// Its object set.
+    /// The object set.
     pub(crate) fn objset(&self) -> &Objset {
         &self.os
     }
 
-    /// Reads a block that a record names and checks it as far as that takes no key.
+    /// Reads a block that a record names, and checks it as far as is possible without its key.
     pub(crate) fn read_stored(&self, bp: &Blkptr) -> zio::Result<()> {
         let bookmark = Bookmark { objset: self.os.id(), object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
         self.os.cache().zio().read_perhaps(bp, &bookmark).map(drop)
     }
 }
 
-/// Iterator over a chain; see [`Blocks::end`] for why it ended.
+/// Iterator over a chain; [`Blocks::end`] says why the chain ended.
 #[derive(Debug)]
 pub struct Blocks<'a> {
     log: &'a Log,
@@ -161,7 +164,7 @@ impl Blocks<'_> {
         self.end = Some(end);
     }
 
-    /// Decodes a block that verified: where the chain goes on, and its records up to `last_seq`.
+    /// Decodes a block that verified: the next pointer, and the records up to the last claimed one.
     fn decode(
         &self,
         bp: &Blkptr,

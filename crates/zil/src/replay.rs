@@ -1,17 +1,29 @@
-//! Replaying a log: doing again what was fsynced and is in no group on disk.
+//! Replaying a log: applying changes again that were fsynced and are in no txg on disk.
 //!
 //! # Theory
-//! A claimed log is read record by record, and each of them is applied in a transaction of its own; the log's header gets the record's number in the same
-//! group. So a crash at any moment leaves a header that says which records the groups on disk have, and the next replay goes on behind them: each is
-//! applied once. Records of groups that were on disk when the log was claimed are passed over, and those of objects that are gone where
-//! the record may have been written after the removal. Who opens a dataset to change it replays its log before anybody sees the dataset, and then destroys
-//! it: everything that it refers to ([`Replayed::references`]) is free in the group in which its header is empty.
+//! A claimed log is read record by record. Each record is applied in a transaction of its own. The
+//! log's header gets the record's number in the same txg. So after a crash the header says which
+//! records the txgs on disk contain. The next replay continues after them, and each record is
+//! applied once.
 //!
-//! A record that can't be, such as one that makes a file that is there, ends the replay, as in OpenZFS: what is behind it builds on it. So does a block that was good
-//! when the log was claimed, and is not now. It is told ([`Replayed::ended`]), and the log is destroyed with what it still had.
+//! Two kinds of records are skipped:
+//!
+//! * records of txgs that were on disk when the log was claimed;
+//! * records of objects that do not exist, where the record may have been written after the
+//!   removal.
+//!
+//! Opening a dataset for changes replays its log before the dataset is visible, and then destroys
+//! the log. Everything that the log refers to ([`Replayed::references`]) is freed in the txg in
+//! which its header becomes empty.
+//!
+//! A record that can't apply ends the replay, as in OpenZFS: later records build on it. An example
+//! is a record that creates a file that exists. A block that was good when the log was claimed, and
+//! is not now, also ends it. [`Replayed::ended`] reports this. The log is destroyed with the
+//! records after that point.
 //!
 //! # Crash
-//! See above. What fails for want of room, a key or a device leaves the log as it is, to be replayed another time.
+//! See above. If space, a key or a device is missing, the log stays as it is and can be replayed
+//! later.
 //!
 //! # See
 //! OpenZFS `zil_replay`, `zil_replay_log_record`, `zil_destroy`.
@@ -23,10 +35,11 @@ use ondisk::zil::{RecordBody, RecordHeader, TxKind, ZIL_CLAIM_LR_SEQ_VALID, ZIL_
 use ondisk::{BlkId, Blkptr, ObjNum};
 use std::collections::HashSet;
 
-/// What a record dirties beside its own bytes, about: dnodes, blocks of names, the object set's root.
+/// Estimate of what a record dirties beside its own bytes: dnodes, directory blocks, the root of
+/// the object set.
 const RECORD_BYTES: u64 = 16 << 10;
 
-/// Applies records to what they are about.
+/// Applies records to a file system or a volume (`zil_replay_func_t`).
 pub trait Replayer {
     /// Why a record could not be applied.
     type Error: From<zio::Error>;
@@ -34,95 +47,104 @@ pub trait Replayer {
     /// A transaction for a record that dirties about `bytes`.
     ///
     /// # Errors
-    /// As asking for one fails.
+    /// The implementation's own error, if the pool gives no transaction: it is stopped or full.
     fn tx(&self, bytes: u64) -> Result<Tx, Self::Error>;
 
-    /// Applies a record in the group of `tx`, all of it: it must not take a transaction of its own. A write that names a block comes with
-    /// all of the block as its data.
+    /// Applies all of a record in the txg of `tx`, without a transaction of its own.
+    ///
+    /// A write that names a block arrives with all of the block as its data.
     ///
     /// # Errors
-    /// As the operation fails.
+    /// The implementation's own error, if the record does not apply, or an object can't be read or
+    /// changed. [`Replayer::ends`] tells these cases apart.
     fn apply(&self, tx: &Tx, header: &RecordHeader, body: &RecordBody) -> Result<(), Self::Error>;
 
-    /// Whether an error says that the record can't be, rather than that it could not be applied now.
+    /// True if the error means that the record can never apply, rather than that it failed this
+    /// time.
     fn ends(&self, error: &Self::Error) -> bool;
 }
 
-/// Whether an error is one of devices, keys or a suspended pool, which may be over when the log is replayed again.
+/// True for errors of devices, keys or a suspended pool: a later replay may succeed.
 pub fn may_pass(error: &dmu::Error) -> bool {
     use zio::Error::{Io, Key, Suspended};
     matches!(error, dmu::Error::Read(Io { .. } | Key { .. } | Suspended { .. }))
 }
 
-/// What a replay came to.
+/// The outcome of a replay.
 #[derive(Debug)]
 pub struct Replayed<E> {
-    /// Records that were applied.
+    /// Number of records that were applied.
     pub records: u64,
-    /// What ended it before the end of what was claimed, if something did; no record behind that was applied.
+    /// What ended the replay before the end of the claim, if anything. No record after it was
+    /// applied.
     pub ended: Option<Ended<E>>,
-    /// What the log refers to: to be freed in the group in which its header becomes empty.
+    /// The blocks that the log refers to, to be freed in the txg in which its header becomes empty.
     pub references: Vec<Blkptr>,
 }
 
 /// The end of a replay before the end of the log.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended<E> {
-    /// A record that can't be.
+    /// A record can't apply.
     #[error("the intent log ends at record {seq} ({})", kind.name())]
     Record {
         /// The record's number.
         seq: u64,
-        /// What it does.
+        /// The record's kind.
         kind: TxKind,
-        /// Why it can't be.
+        /// The cause.
         #[source]
         source: E,
     },
-    /// A block that is not what it was when the log was claimed.
+    /// A block has changed since the log was claimed.
     #[error("the intent log ends behind record {last}, and had {claimed} when it was claimed")]
     Block {
-        /// The last record that there is.
+        /// The last record that was found.
         last: u64,
-        /// The last record that there was.
+        /// The last record that was claimed.
         claimed: u64,
     },
 }
 
 /// Why a log could not be replayed.
+///
+/// The log stays, for another attempt.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError<E> {
-    /// A record could not be applied for now.
+    /// A record could not be applied this time.
     #[error("record {seq} of the intent log ({}) could not be replayed", kind.name())]
     Record {
         /// The record's number.
         seq: u64,
-        /// What it does.
+        /// The record's kind.
         kind: TxKind,
-        /// Why.
+        /// The cause.
         #[source]
         source: E,
     },
-    /// What it is to be replayed in can't be opened.
+    /// The file system or volume of the log can't be opened.
     #[error("what the intent log is to be replayed in")]
     Open {
-        /// Why.
+        /// The cause.
         #[source]
         source: E,
     },
-    /// A block of the log can't be read; it could when the log was claimed.
+    /// A block of the log can't be read; it was readable when the log was claimed.
     #[error("the intent log cannot be read to its end")]
     Unreadable(#[source] zio::Error),
 }
 
 impl Log {
-    /// True if it has records that may have to be replayed; else it is only to be destroyed.
+    /// True if the log has records that may need replay (`ZIL_REPLAY_NEEDED`).
+    ///
+    /// Otherwise it only needs to be destroyed.
     pub fn is_pending(&self) -> bool {
         self.header().claim_txg != 0 && self.header().flags & ZIL_REPLAY_NEEDED != 0
     }
 
-    /// The objects of which a record says that bytes are theirs that another record's block has brought ([`TxKind::Write2`]). OpenZFS writes such records, and
-    /// nobody here.
+    /// The objects with a [`TxKind::Write2`] record: its bytes are in the block of another record.
+    ///
+    /// OpenZFS writes such records; Poolhouse does not.
     pub fn grown_later(&self) -> HashSet<ObjNum> {
         let blocks = self.blocks().map_while(Result::ok);
         let records = blocks.flat_map(|block| block.records.into_iter().flatten());
@@ -133,10 +155,15 @@ impl Log {
         grown.collect()
     }
 
-    /// Replays it. `note` enters a header in the object set, in the group of a transaction.
+    /// Replays the log (`zil_replay`).
+    ///
+    /// `note` stores a header in the object set, in the txg of a transaction.
     ///
     /// # Errors
-    /// [`ReplayError`]: the log stays, and the next replay goes on where this one stopped.
+    /// The log stays, and the next replay continues where this one stopped.
+    ///
+    /// * [`ReplayError::Record`]: a record could not be applied this time.
+    /// * [`ReplayError::Unreadable`]: a block of the log can't be read.
     pub fn replay<R: Replayer>(
         &self,
         by: &R,
@@ -145,7 +172,7 @@ impl Log {
         let mut references = References::new(self.header().claim_txg);
         let (mut records, mut ended, mut last) = (0, None, 0);
         let mut blocks = self.blocks();
-        // A block that means nothing ends the log, as it did when the log was claimed.
+        // A block without meaning ends the log, as it did when the log was claimed.
         for block in blocks.by_ref().map_while(Result::ok) {
             references.add(&block);
             for record in block.records.iter().flatten() {
@@ -171,7 +198,7 @@ impl Log {
         Ok(Replayed { records, ended, references: references.into_blocks() })
     }
 
-    /// Whether a record is neither replayed yet nor in a group that was on disk.
+    /// True if a record was neither replayed nor in a txg on disk at the claim.
     fn is_due(&self, record: &RecordHeader) -> bool {
         let header = self.header();
         record.seq > header.replay_seq && record.txg >= header.claim_txg
@@ -195,10 +222,10 @@ impl Log {
         Ok(())
     }
 
-    /// A record with the data that it names.
+    /// A record with the data of the block that it names.
     fn whole(&self, record: &LogRecord) -> zio::Result<RecordBody> {
         let Some(body) = record.body.clone() else {
-            // Without the key nobody can tell what it says.
+            // Without the key the record's contents are unknown.
             let (objset, object, blkid) = (self.objset().id(), ObjNum(0), BlkId(0));
             let bookmark = zio::Bookmark { objset, object, level: ondisk::Level(0), blkid };
             return Err(zio::Error::Key { bookmark, source: zio::KeyError::NotLoaded { objset } });

@@ -1,8 +1,8 @@
-//! What a log counts.
+//! Counters of a log.
 
 use observe::{Counter, Histogram, HistogramSnapshot};
 
-/// Counters of one log, by OpenZFS's names (`zil_kstats`).
+/// Counters of one log, by OpenZFS's names (`zil_sums_t`).
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) commit_count: Counter,
@@ -15,15 +15,15 @@ pub(crate) struct Counters {
     pub(crate) itx_needcopy_bytes: Counter,
     pub(crate) itx_indirect_count: Counter,
     pub(crate) itx_indirect_bytes: Counter,
-    /// Of log blocks on data devices.
+    /// Log blocks on data devices.
     pub(crate) normal: BlockCounters,
-    /// Of those on log devices.
+    /// Log blocks on log devices.
     pub(crate) slog: BlockCounters,
     pub(crate) flush_count: Counter,
     pub(crate) commit_ns: Histogram,
 }
 
-/// Of log blocks of one class of devices.
+/// Counters of log blocks on one class of devices.
 #[derive(Debug, Default)]
 pub(crate) struct BlockCounters {
     count: Counter,
@@ -32,7 +32,7 @@ pub(crate) struct BlockCounters {
 }
 
 impl BlockCounters {
-    /// A block is written, of `alloc` bytes of which `used` are.
+    /// Counts a written block of `alloc` bytes, `used` of them in use.
     pub(crate) fn wrote(&self, used: u64, alloc: u64) {
         self.count.inc();
         self.bytes.add(used);
@@ -47,46 +47,48 @@ impl BlockCounters {
 /// Log blocks written to one class of devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogBlocks {
-    /// How many (`zil_itx_metaslab_*_count`).
+    /// Number of blocks (`zil_itx_metaslab_*_count`).
     pub count: u64,
-    /// Bytes used in these (`zil_itx_metaslab_*_bytes`).
+    /// Bytes in use in them (`zil_itx_metaslab_*_bytes`).
     pub bytes: u64,
-    /// Bytes of these, all of which are written (`zil_itx_metaslab_*_write`, `zil_itx_metaslab_*_alloc`).
+    /// Size of the blocks in bytes, all of which is written (`zil_itx_metaslab_*_write`,
+    /// `zil_itx_metaslab_*_alloc`).
     pub alloc: u64,
 }
 
-/// What a log has done since it was opened.
+/// What a log has done since it was opened (`zil_kstat_values_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stats {
     /// Commits (`zil_commit_count`).
     pub commit_count: u64,
-    /// Of those, times that a committer wrote log blocks, for himself and others (`zil_commit_writer_count`).
+    /// Times that a committer wrote log blocks, for itself and others (`zil_commit_writer_count`).
     pub commit_writer_count: u64,
-    /// Of those, how many waited for a group instead.
+    /// Commits that waited for a transaction group instead.
     pub commit_group_waits: u64,
     /// Records (`zil_itx_count`).
     pub itx_count: u64,
-    /// Writes logged with their data at once (`zil_itx_copied_count`).
+    /// Writes whose data was copied when they were logged (`zil_itx_copied_count`).
     pub itx_copied_count: u64,
-    /// Bytes of these (`zil_itx_copied_bytes`).
+    /// Bytes of those writes (`zil_itx_copied_bytes`).
     pub itx_copied_bytes: u64,
     /// Writes whose data was fetched when they were committed (`zil_itx_needcopy_count`).
     pub itx_needcopy_count: u64,
-    /// Bytes of these (`zil_itx_needcopy_bytes`).
+    /// Bytes of those writes (`zil_itx_needcopy_bytes`).
     pub itx_needcopy_bytes: u64,
-    /// Writes whose blocks went to their places, and were named in the log (`zil_itx_indirect_count`).
+    /// Writes whose blocks went to their final location, and were named in the log
+    /// (`zil_itx_indirect_count`).
     pub itx_indirect_count: u64,
-    /// Bytes of these (`zil_itx_indirect_bytes`).
+    /// Bytes of those writes (`zil_itx_indirect_bytes`).
     pub itx_indirect_bytes: u64,
     /// Log blocks written.
     pub block_count: u64,
-    /// Bytes used in these.
+    /// Bytes in use in them.
     pub block_bytes: u64,
-    /// Those of them on data devices (`zil_itx_metaslab_normal_*`).
+    /// Log blocks on data devices (`zil_itx_metaslab_normal_*`).
     pub normal: LogBlocks,
-    /// Those on log devices (`zil_itx_metaslab_slog_*`).
+    /// Log blocks on log devices (`zil_itx_metaslab_slog_*`).
     pub slog: LogBlocks,
-    /// Times that devices were flushed.
+    /// Device flushes.
     pub flush_count: u64,
     /// Nanoseconds that commits took.
     pub commit_ns: HistogramSnapshot,
@@ -117,14 +119,14 @@ impl Counters {
 }
 
 impl Default for Stats {
-    /// What a log that has done nothing counts.
+    /// The counts of a log that has done nothing.
     fn default() -> Self {
         Counters::default().snapshot()
     }
 }
 
 impl Stats {
-    /// What several logs have done together.
+    /// The sum over several logs.
     pub fn sum<'a>(all: impl IntoIterator<Item = &'a Stats>) -> Stats {
         let mut sum = Stats::default();
         for one in all {
@@ -157,7 +159,9 @@ impl Stats {
         self.commit_ns.add(&other.commit_ns);
     }
 
-    /// All counters with their names: OpenZFS's own (`zil_kstats`), where it counts the same.
+    /// All counters with their names.
+    ///
+    /// The names are OpenZFS's where it counts the same (`zil_stats_t`).
     pub fn named(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("zil_commit_count", self.commit_count),

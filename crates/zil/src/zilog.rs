@@ -1,47 +1,70 @@
 //! Writing the log of one object set.
 //!
 //! # Theory
-//! A log makes a promise true at once that the group would make true in seconds: what was done is there after a crash. Every change leaves a
-//! record. Those of names (created, removed, renamed) are *ordered*: any commit takes all of them, since a file is worth nothing without its
-//! name. Those of one object (its data, attributes) wait in the object's own list until somebody commits the object, and nobody else ever looks at them;
-//! only a rename pulls its object's in first, so that the new name never shows old data.
+//! The log makes a change durable at once, which the transaction group would do seconds later.
+//! Every change leaves a record. There are two kinds:
 //!
-//! A commit takes what is ordered, by whomever, lays it out in log blocks, and writes these; it returns when every block up to its own is durable,
-//! and waits for none behind. While some are being written others may be filled and written too; whoever comes while much is on its way waits
-//! a little, and then takes along what others have brought meanwhile.
+//! * Records of names (create, remove, rename) are *ordered*: every commit takes all of them,
+//!   because a file is worth nothing without its name.
+//! * Records of one object (its data and attributes) wait in that object's own list until a commit
+//!   of the object, or of all objects. Other commits don't look at them. Only a rename first moves
+//!   its object's records into the order, so that the new name never shows old data.
 //!
-//! Records are numbered by *takes*: a committer needs the take that holds his records, and every block says up to which take it goes.
+//! A commit takes all ordered records, of all callers, lays them out in log blocks and writes
+//! these. It returns when every block up to its own is durable, and waits for no later block. Other
+//! blocks may be filled and written at the same time. While many writes are in flight, a new commit
+//! waits a little, and then also takes the records that others added meanwhile.
 //!
-//! What was done after a change that has no record may rely on it (a rename over a file, of one whose contents have no record): it gets into the log only
-//! when the change is on disk. So nothing is taken, nor is anything written of what was, while there is such a change; who commits waits for its group, as he had to anyway.
+//! Records are numbered by *takes*. A committer needs the take that holds its records, and every
+//! block says up to which take it goes.
 //!
-//! Whenever the log can't be used, or is of no use (much data, no room, a device failed, a change without a record, no chain yet) the commit waits for its group instead, which
-//! promises the same. A chain that failed is dropped with the next group, and a new one begins.
+//! A change may rely on an earlier change that has no record. An example is a rename over another
+//! file, of a file whose contents have no record. The later change may enter the log only when the
+//! earlier one is on disk. So while such a change exists, nothing is taken, and nothing that was
+//! taken is written. A committer waits for its txg, which it had to do anyway.
 //!
-//! Much data is not copied into the log: its blocks go to their places at once, and the log names these ([`dmu::DirtyBlock`]), so that nothing is
-//! written twice. That is for blocks of the open group, which can't sync before they are written; of an older one, which is about to sync, the data
-//! is copied.
+//! In these cases a commit waits for its transaction group instead, which gives the same promise:
+//!
+//! * much data, where the log is of no use;
+//! * no free space;
+//! * a failed device;
+//! * a change without a record;
+//! * no chain yet.
+//!
+//! A chain that failed is dropped with the next txg, and a new one begins.
+//!
+//! Large data is not copied into the log. Its blocks are written to their final location at once,
+//! and the log names them ([`dmu::DirtyBlock`]), so that nothing is written twice. This applies to
+//! blocks of the open txg, which can't sync before they are written. Data of an older txg, which is
+//! about to sync, is copied.
 //!
 //! # On disk
-//! A chain of blocks, each pointing at the next, which is allocated before it is filled. The object set's header points at the first, from the group on
-//! that allocated it: until then nobody relies on it.
+//! A chain of blocks. Each points at the next, which is allocated before it is filled. The object
+//! set's header points at the first block, from the txg on that allocated it. Until that txg is on
+//! disk, no commit relies on the chain.
 //!
 //! # Life
-//! A block is freed by the group that makes all its records superfluous. The block that comes next stays while the log is open; with
-//! [`Zilog::close`] it goes, and the header with it. When a group syncs, [`Zilog::sync`] does that first of all, and before it waits for blocks that are being
-//! written and point at blocks of the group: else these would be allocated after a crash, and nothing would lead to them.
+//! The txg that makes all records of a block superfluous frees the block. The next, empty block
+//! stays while the log is open. [`Zilog::close`] frees it too, and clears the header. When a txg
+//! syncs, [`Zilog::sync`] runs before everything else. It waits for blocks that are being written
+//! and point at blocks of the txg. Otherwise those would be allocated after a crash, with nothing
+//! leading to them.
 //!
 //! # Locks
-//! `pending` and `chain` are held for a few instructions, neither inside the other. Whoever waits does so by himself, and is woken when his own take has
-//! come down, or when his turn to fill blocks has come: nobody wakes for others' ([`waiting`]). `carry` is held by the one who fills blocks (`Chain::issuing`), who may wait
-//! in it for data and for groups, but never for a device. A committer holds no lock of his own, and no transaction. Whoever syncs a group
-//! takes `chain` alone.
+//! * `pending` and `chain` are held for a few instructions, never one inside the other.
+//! * Each waiter waits by itself. It wakes when its own take is durable, or when its turn to fill
+//!   blocks has come; other takes don't wake it ([`waiting`]).
+//! * `carry` is held by the thread that fills blocks (`Chain::issuing`). It may wait for data and
+//!   for txgs while it holds `carry`, but never for a device.
+//! * A committer holds no lock of its own, and no transaction.
+//! * The thread that syncs a txg takes `chain` alone.
 //!
 //! # Crash
-//! A block counts when it and all before it are whole on the devices, which their checksums show. Nobody is told that his commit is done before that.
+//! A block counts when it and all blocks before it are whole on the devices, as their checksums
+//! show. No commit returns before that.
 //!
 //! # Absent
-//! Reading and replaying, which are [`crate::Log`]'s and its readers'.
+//! Reading and replaying: see [`crate::Log`].
 //!
 //! # See
 //! OpenZFS `zil.c`: `zil_itx_assign`, `zil_commit`, `zil_lwb_commit`, `zil_sync`, `zil_clean`.
@@ -72,34 +95,36 @@ use std::time::Instant;
 use waiting::Waiting;
 use zio::WritePolicy;
 
-/// A commit that would copy more data than this waits for the group: the data would be written twice, and keep others' commits waiting.
+/// A commit that would copy more data than this waits for the txg. The data would be written twice,
+/// and would delay other commits.
 const LARGE: u64 = 32 << 20;
-/// Data whose blocks the log names count for that as a fraction: they are written once, but others wait for them, too.
+/// Data whose blocks the log names counts as this fraction. It is written once, but still delays
+/// other commits.
 const NAMED_SHARE: u64 = 8;
 
-/// Where logs are waited for.
+/// Lock sites of logs.
 static PENDING: Site = Site::new("zil pending");
 static CARRY: Site = Site::new("zil carry");
 static CHAIN: Site = Site::new("zil chain");
 
-/// When changes are durable (`sync`).
+/// When changes become durable: the property `sync` (`zfs_sync_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SyncMode {
-    /// When somebody asks for it.
+    /// When a caller requests it, as by an fsync.
     #[default]
     Standard,
-    /// When they are acknowledged.
+    /// Before they are acknowledged.
     Always,
-    /// With their group, whoever asks.
+    /// With their transaction group, even after an fsync.
     Disabled,
 }
 
-/// What properties say about a log.
+/// The dataset properties that steer a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogPolicy {
-    /// When changes are durable (`sync`).
+    /// When changes become durable (`sync`).
     pub sync: SyncMode,
-    /// Log devices are left to others (`logbias=throughput`).
+    /// The log does not use log devices (`logbias=throughput`, `ZFS_LOGBIAS_THROUGHPUT`).
     pub throughput: bool,
 }
 
@@ -118,20 +143,21 @@ impl LogPolicy {
     }
 }
 
-/// How data blocks of an object of this type and dnode are written, if that is known now.
+/// How data blocks of an object of this type and dnode are written; `None` if that is not known
+/// yet.
 pub type EarlyPolicy = Arc<dyn Fn(DmuType, &DnodePhys) -> Option<WritePolicy> + Send + Sync>;
 
-/// Has a dataset use the feature `zilsaxattr` from the next group on, or no more.
+/// Turns the dataset's use of the feature `zilsaxattr` on or off, from the next txg on.
 pub type UseSaXattrs = Arc<dyn Fn(bool) + Send + Sync>;
 
-/// What was taken and is not in a block yet.
+/// Records that were taken and are not in a block yet.
 #[derive(Default)]
 struct Carry {
     take: u64,
     records: VecDeque<Itx>,
 }
 
-/// The log of an object set that is changed (`zilog_t`).
+/// The log of an object set that is open for changes (`zilog_t`).
 pub struct Zilog {
     os: Objset,
     groups: Arc<dyn Groups>,
@@ -142,7 +168,7 @@ pub struct Zilog {
     pending: Mutex<Pending>,
     carry: Mutex<Carry>,
     chain: Mutex<Chain>,
-    /// Blocks have come down, for which a sync may wait.
+    /// Signals that blocks have landed, for which a sync may wait.
     landed: Condvar,
     counters: Counters,
 }
@@ -154,8 +180,11 @@ impl std::fmt::Debug for Zilog {
 }
 
 impl Zilog {
-    /// The log of a live object set. `random` gives a chain its guid. While there is a log in it that somebody left, commits wait for groups.
-    /// `sa_xattrs`: the feature `zilsaxattr` is enabled, and this has the dataset use it.
+    /// The log of a live object set (`zil_alloc`).
+    ///
+    /// Commits wait for txgs while the object set still has a log from before. `random` gives a
+    /// chain its guid. `sa_xattrs` is present if the feature `zilsaxattr` is enabled, and turns the
+    /// dataset's use of it on and off.
     pub fn new(
         os: Objset,
         groups: Arc<dyn Groups>,
@@ -177,7 +206,8 @@ impl Zilog {
         }
     }
 
-    /// The same, and `policy` tells how blocks are written that go to their places before their group syncs.
+    /// Adds `policy`, which says how blocks are written to their final location before their txg
+    /// syncs.
     #[must_use]
     pub fn with_early_writes(self, policy: EarlyPolicy) -> Zilog {
         Zilog { early: Some(policy), ..self }
@@ -188,27 +218,28 @@ impl Zilog {
         &self.os
     }
 
-    /// What properties say.
+    /// The properties that apply now.
     pub fn policy(&self) -> LogPolicy {
         LogPolicy::unpack(self.policy.load(Ordering::Relaxed))
     }
 
-    /// From now on they say this.
+    /// Changes the properties (`zil_set_sync`, `zil_set_logbias`).
     pub fn set_policy(&self, policy: LogPolicy) {
         self.policy.store(policy.pack(), Ordering::Relaxed);
     }
 
-    /// Whether extended attributes among a file's own have records ([`TxKind::SetSaXattr`]).
+    /// True if changes of extended attributes stored as system attributes have records
+    /// ([`TxKind::SetSaXattr`]).
     pub fn takes_sa_xattrs(&self) -> bool {
         self.sa_xattrs.is_some()
     }
 
-    /// What it has done.
+    /// What the log has done (`zl_sums`).
     pub fn stats(&self) -> Stats {
         self.counters.snapshot()
     }
 
-    /// Whether a change in the group of `tx` is to have a record. If not, commits wait for the group.
+    /// True if a change in the txg of `tx` needs a record. If not, commits wait for the txg.
     fn wants(&self, tx: &Tx) -> bool {
         let wants = self.policy().sync != SyncMode::Disabled;
         if !wants {
@@ -217,12 +248,12 @@ impl Zilog {
         wants
     }
 
-    /// Notes a change in the group of `tx` that has no record: commits wait for the group.
+    /// Notes a change in the txg of `tx` that has no record: commits wait for the txg.
     pub fn unlogged(&self, tx: &Tx) {
         self.owe(tx.txg());
     }
 
-    /// Has commits wait for a group: it has changes that are not in this log.
+    /// Makes commits wait for a txg, because it has changes that are not in this log.
     pub fn owe(&self, txg: Txg) {
         let mut pending = self.pending.lock();
         pending.unlogged = pending.unlogged.max(txg);
@@ -237,7 +268,9 @@ impl Zilog {
         Some(Itx { txg: tx.txg(), body: Body::Whole(raw) })
     }
 
-    /// Logs a change of names, which every commit from now on makes durable. `ci`: names were compared without case.
+    /// Logs a change of names, which every later commit makes durable (`zil_itx_assign`).
+    ///
+    /// `ci`: names were compared without case.
     pub fn log_names(&self, tx: &Tx, kind: TxKind, ci: bool, body: &RecordBody) {
         if self.wants(tx)
             && let Some(itx) = self.itx(tx, body.encode(kind, ci))
@@ -246,7 +279,7 @@ impl Zilog {
         }
     }
 
-    /// Logs changes of names that are one: a crash leaves all of them, or none.
+    /// Logs several changes of names as one: a crash leaves all of them, or none.
     pub fn log_names_at_once(&self, tx: &Tx, bodies: &[(TxKind, RecordBody)]) {
         if self.wants(tx)
             && let Some(itx) =
@@ -256,7 +289,7 @@ impl Zilog {
         }
     }
 
-    /// Logs a change of an object, for whoever commits that.
+    /// Logs a change of an object, for a commit of that object.
     pub fn log_object(&self, tx: &Tx, object: ObjNum, kind: TxKind, body: &RecordBody) {
         if self.wants(tx)
             && let Some(itx) = self.itx(tx, body.encode(kind, false))
@@ -265,11 +298,14 @@ impl Zilog {
         }
     }
 
-    /// Logs that blocks became an object's, those of `bps`, each `block` bytes large. They must be on disk, since
-    /// the record is nothing without them, and fit into one record; else commits wait for the group.
+    /// Logs that an object gained the blocks `bps`, each `block` bytes large.
     ///
-    /// A claim gives each of them a reference, wherever it has been freed since: so such a record is only in the log while its group is not
-    /// on disk, for which it goes into a block while that group is open, or not at all.
+    /// They must be on disk, because the record is useless without them, and they must fit into one
+    /// record. Otherwise commits wait for the txg.
+    ///
+    /// A claim adds a reference to each of them, even if it has been freed since. So the record may
+    /// be in the log only while its txg is not on disk. It goes into a log block while that txg is
+    /// open, or not at all.
     pub fn log_clone(
         &self,
         tx: &Tx,
@@ -295,8 +331,10 @@ impl Zilog {
         self.pending.lock().push_of(object.0, Itx { txg: tx.txg(), body: Body::Clones(raw) });
     }
 
-    /// Logs a write. `soon`: it will be committed at once, so that a little data may as well be copied now. Else it is fetched when it is
-    /// committed, as it is then.
+    /// Logs a write (`zfs_log_write`, `zvol_log_write`).
+    ///
+    /// `soon` means that a commit follows at once, so that a small write is copied now. Otherwise
+    /// the commit fetches the data as it is then.
     pub fn log_write(&self, tx: &Tx, object: ObjNum, offset: u64, data: &[u8], soon: bool) {
         if data.is_empty() || !self.wants(tx) {
             return;
@@ -314,21 +352,27 @@ impl Zilog {
         self.pending.lock().push_of(object.0, Itx { txg: tx.txg(), body });
     }
 
-    /// Puts what waits for an object before what is logged next: the object is about to be renamed.
+    /// Puts the records of an object before all later records, because the object is about to be
+    /// renamed (`zil_async_to_sync`).
     pub fn pull(&self, object: ObjNum) {
         self.pending.lock().pull(Some(object.0));
     }
 
-    /// Forgets what waits for an object that has just been removed: its number may soon be another's.
+    /// Drops the waiting records of an object that was just removed: its number may soon be reused
+    /// (`zil_remove_async`).
     pub fn forget(&self, object: ObjNum) {
         self.pending.lock().forget(object.0);
     }
 
-    /// Makes durable what was done to an object, or to all, and to any names (`zil_commit`). The caller holds no transaction, and no lock that
-    /// `source` takes. Nothing happens with `sync=disabled`.
+    /// Makes all changes of names durable, and the changes of `object`, or of all objects with
+    /// `None`.
+    ///
+    /// The caller holds no transaction, and no lock that `source` takes. With `sync=disabled` this
+    /// does nothing (`zil_commit`).
     ///
     /// # Errors
-    /// [`crate::Error::Stopped`].
+    /// * [`crate::Error::Stopped`]: the pool stopped before the changes were durable.
+    /// * [`crate::Error::Dmu`]: the object set is not open for changes, so that no chain can begin.
     pub fn commit(&self, object: Option<ObjNum>, source: &dyn Source) -> Result<()> {
         if self.policy().sync == SyncMode::Disabled {
             return Ok(());
@@ -357,7 +401,7 @@ impl Zilog {
         let mut chain = self.chain.lock();
         let mut leads = false;
         let in_log = loop {
-            // What was lost is so even if later takes are durable; takes count from one.
+            // A lost take stays lost even if later takes are durable. Takes count from one.
             let lost = chain.lost >= need.max(1);
             if chain.durable >= need && !lost {
                 break true;
@@ -382,7 +426,7 @@ impl Zilog {
             chain.issuing = true;
             drop(chain);
             self.counters.commit_writer_count.inc();
-            // The turn is over with that.
+            // This ends the turn.
             self.issue(source)?;
             leads = false;
             chain = self.chain.lock();
@@ -390,7 +434,7 @@ impl Zilog {
         if leads {
             chain.waiting.follow();
         }
-        // It may have been the caller's turn to lead, which is another's now.
+        // If it was the caller's turn to lead, wake the next leader.
         match chain.waiting.is_led() {
             true => drop(chain),
             false => Chain::wake(chain),
@@ -398,11 +442,11 @@ impl Zilog {
         if !in_log {
             return self.wait_group();
         }
-        // Something may have turned out to have no record meanwhile.
+        // Meanwhile a change may have turned out to have no record.
         self.wait_unlogged()
     }
 
-    /// Waits for what has no record.
+    /// Waits for changes that have no record.
     fn wait_unlogged(&self) -> Result<()> {
         let unlogged = self.pending.lock().unlogged;
         if unlogged > self.groups.synced() {

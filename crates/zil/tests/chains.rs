@@ -1,4 +1,4 @@
-//! Logs that OpenZFS left unreplayed, against what `zdb -iiii` says of them.
+//! Logs that OpenZFS left unreplayed, compared with the output of `zdb -iiii`.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../pool/tests/it/common/mod.rs"]
@@ -17,7 +17,8 @@ fn open(f: &testkit::Fixture) -> (Dsl, u64) {
     (dsl, o.txg)
 }
 
-/// The lines that `zdb -iiii` prints for a chain: blocks, records, and what most kinds of record say.
+/// The lines that `zdb -iiii` prints for a chain: blocks, records, and the contents of most
+/// records.
 fn lines(log: &Log, show_bodies: bool) -> Vec<String> {
     let mut out = Vec::new();
     for block in log.blocks() {
@@ -43,7 +44,7 @@ fn lines(log: &Log, show_bodies: bool) -> Vec<String> {
     out
 }
 
-/// The lines in which `zdb` tells what a record says; times and block pointers apart.
+/// The lines that `zdb` prints for a record, without times and block pointers.
 fn said(kind: TxKind, body: &RecordBody) -> Vec<String> {
     let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
     match body {
@@ -87,7 +88,8 @@ fn said(kind: TxKind, body: &RecordBody) -> Vec<String> {
     }
 }
 
-/// Every log has the blocks and records that zdb lists, in the same order, with the same claims and contents.
+/// Goal: every log has the blocks and records that zdb lists, in the same order, with the same
+/// claims and contents.
 #[test]
 fn chains_agree_with_zdb() {
     let mut records = 0;
@@ -115,7 +117,8 @@ fn chains_agree_with_zdb() {
             let got = lines(&log, !encrypted);
             let mut rest = want.iter();
             for line in &got {
-                // What lies between is what `said` leaves out: times, block pointers, values.
+                // The lines between them are those that `said` omits: times, block pointers,
+                // values.
                 assert!(rest.any(|w| *w == line.as_str()), "{d_name}: zdb does not say {line:?} there");
             }
             let count = |lines: &[String], what: &str| lines.iter().filter(|l| l.contains(what)).count();
@@ -129,7 +132,7 @@ fn chains_agree_with_zdb() {
     assert!(records > 100, "only {records} records");
 }
 
-/// A loaded key opens an encrypted log: the bodies are there, and name what was created.
+/// Goal: a loaded key opens an encrypted log; the record bodies name the created file.
 #[test]
 fn encrypted_chain_opens_with_its_key() {
     let Some(f) = testkit::find("zil-freeze") else { return };
@@ -155,7 +158,7 @@ fn encrypted_chain_opens_with_its_key() {
     assert!(names.iter().any(|n| n == "new-small"), "{names:?}");
 }
 
-/// A chain ends where a block was allocated and never written.
+/// Goal: a chain ends at a block that was allocated and never written.
 #[test]
 fn chains_end_at_the_unwritten() {
     let Some(f) = testkit::find("zil-crash") else { return };

@@ -1,4 +1,4 @@
-//! The NFSv4 ACL of a file. (POSIX ACLs are extended attributes.)
+//! The NFSv4 ACL of a file. POSIX ACLs are extended attributes.
 
 use crate::node::Store;
 use crate::{Error, Node, Result};
@@ -7,23 +7,25 @@ use ondisk::acl::{Ace, AclPhys, AclVersion, aces};
 use ondisk::sa::Attr as Sa;
 use ondisk::znode::Pflags;
 
-/// The largest ACL outside its file: 1024 entries of the largest size (`MAX_ACL_ENTRIES`), and room to spare.
+/// Largest ACL outside its file in bytes: 1024 entries of the largest size (`MAX_ACL_ENTRIES`), and
+/// a margin.
 const EXTERN_MAX: u32 = 1 << 16;
 
-/// A file's ACL.
+/// A file's NFSv4 ACL (`zfs_acl_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acl {
     /// The entries in order.
     pub aces: Vec<Ace>,
-    /// True if it says no more than the mode (`ZFS_ACL_TRIVIAL`).
+    /// True if the ACL says no more than the mode (`ZFS_ACL_TRIVIAL`).
     pub trivial: bool,
 }
 
 impl Node {
-    /// Its NFSv4 ACL (`zfs_acl_node_read`).
+    /// The file's NFSv4 ACL (`zfs_acl_node_read`).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if its entries are, or as reading fails.
+    /// * [`Error::Corrupt`]: the ACL's entries or their number are not what the format says.
+    /// * [`Error::Dmu`]: a block of the ACL can't be read.
     pub fn acl(&self) -> Result<Acl> {
         let trivial = self.attr().pflags.has(Pflags::ACL_TRIVIAL);
         let aces = match &self.store {
@@ -33,7 +35,7 @@ impl Node {
                     let count = u32::try_from(count).map_err(|_| self.bad_count(count))?;
                     aces(AclVersion::Fuid, count, &raw).map_err(|e| self.corrupt(e))?
                 }
-                // A file that was made before system attributes keeps its ACL in the old form.
+                // A file from before system attributes keeps its ACL in the old form.
                 _ => match sa.raw(Sa::ZnodeAcl)? {
                     Some((raw, order)) => {
                         self.phys_aces(&AclPhys::parse(order, raw).map_err(|e| self.corrupt(e))?)?

@@ -12,7 +12,7 @@ use ondisk::{Corrupt, ObjNum};
 /// A time, as stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time {
-    /// Seconds since 1970, before it negative.
+    /// Seconds since 1970; negative before.
     pub secs: i64,
     /// Nanoseconds of the second.
     pub nanos: u32,
@@ -20,7 +20,7 @@ pub struct Time {
 
 impl Time {
     fn from_disk(raw: [u64; 2]) -> Self {
-        // A file system of another port may hold what is no fraction of a second; show none then.
+        // Another port may have stored a value that is no fraction of a second. Zero replaces it.
         Self {
             secs: raw[0] as i64,
             nanos: u32::try_from(raw[1]).ok().filter(|n| *n < 1_000_000_000).unwrap_or(0),
@@ -33,20 +33,20 @@ impl Time {
     }
 }
 
-/// Everything that `stat` shows of a file, and some more.
+/// Everything that `stat` shows of a file, and some more (`zfs_getattr_fast`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attr {
-    /// Its number, which is the inode number.
+    /// The object number, which is the inode number.
     pub object: ObjNum,
-    /// What it is.
+    /// The type of the file.
     pub kind: FileType,
     /// Type and permissions, as `st_mode`.
     pub mode: u32,
-    /// Owner. The uid that Linux shows is [`Fuid::rid`].
+    /// Owner. Linux shows [`Fuid::rid`] as the uid.
     pub uid: Fuid,
     /// Group.
     pub gid: Fuid,
-    /// Bytes; of a directory, its entries with `.` and `..`.
+    /// Size in bytes; for a directory, the number of entries including `.` and `..`.
     pub size: u64,
     /// Number of links.
     pub nlink: u64,
@@ -54,43 +54,43 @@ pub struct Attr {
     pub atime: Time,
     /// Last change of the contents.
     pub mtime: Time,
-    /// Last change of anything.
+    /// Last change of contents or attributes.
     pub ctime: Time,
     /// Creation.
     pub crtime: Time,
-    /// Units of 512 bytes that it takes up, as `st_blocks`.
+    /// Space in units of 512 bytes, as `st_blocks`.
     pub blocks: u64,
     /// Bytes of a block, as `st_blksize`.
     pub block_size: u64,
     /// Major and minor number of a device.
     pub rdev: Option<(u32, u32)>,
-    /// Transaction group of its creation: with the number, it names this file for ever.
+    /// Transaction group of the creation. With the object number, it identifies this file forever.
     pub generation: u64,
-    /// Project (0: none).
+    /// Project; 0 means none.
     pub projid: u64,
-    /// Flags.
+    /// Flags of the file (`z_pflags`).
     pub pflags: Pflags,
-    /// The directory that it is in; of the root, itself.
+    /// The directory that contains the file; for the root, the root itself.
     pub parent: ObjNum,
-    /// The directory of its extended attributes.
+    /// The directory of the file's extended attributes.
     pub xattr_dir: Option<ObjNum>,
-    /// No block of it waits to be written: if any does, `blocks` will change.
+    /// True if no block waits to be written. Otherwise `blocks` will change.
     pub settled: bool,
 }
 
 impl Attr {
-    /// What `FS_IOC_GETFLAGS` answers.
+    /// The flags that the ioctl `FS_IOC_GETFLAGS` returns (`zpl_ioctl_getflags`).
     pub fn fs_flags(&self) -> u32 {
         self.pflags.to_fs_flags()
     }
 
-    /// Space as Linux shows it: the dnode's own slots count too.
+    /// Space as Linux shows it, including the slots of the dnode.
     fn blocks(dn: &Dnode) -> u64 {
         let phys = dn.phys();
         dn.used_bytes().saturating_add(256) / 512 + phys.num_slots() as u64
     }
 
-    /// Linux's encoding, 20 bits of minor.
+    /// Decodes Linux's device number, which has 20 bits of minor.
     fn rdev(raw: u64) -> (u32, u32) {
         ((raw >> 20) as u32, (raw & 0xf_ffff) as u32)
     }
@@ -99,7 +99,7 @@ impl Attr {
         matches!(kind, FileType::CharDevice | FileType::BlockDevice)
     }
 
-    /// From a znode.
+    /// The attributes in a znode.
     pub(crate) fn of_znode(dn: &Dnode, z: &Znode) -> Self {
         let kind = FileType::from_mode(z.mode);
         Self {
@@ -126,10 +126,11 @@ impl Attr {
         }
     }
 
-    /// From system attributes.
+    /// The attributes in system attributes.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if one that every file has is missing, otherwise as reading a spill block fails.
+    /// * [`Error::Corrupt`]: an attribute that every file has is missing.
+    /// * [`Error::Dmu`]: a spill block can't be read.
     pub(crate) fn of_sa(dn: &Dnode, sa: &Attrs) -> Result<Self> {
         let missing = || Error::Corrupt {
             object: dn.object(),

@@ -1,12 +1,14 @@
-//! What is different between two states of one file system, by number and name: for who keeps what he was told of one, and is about to have the other
-//! (`zfs rollback` while it is mounted).
+//! The differences between two states of one file system, by number and name.
+//!
+//! A front end with cached state of a mounted file system uses them for `zfs rollback`.
 //!
 //! # Theory
-//! Whatever changes of a file changes its dnode, and with it its block of dnodes. The two trees of dnodes are gone through side by side, and what both
-//! share is passed over, as high up as it is shared: the way is as long as what was changed.
+//! Every change of a file changes its dnode, and so its block of dnodes. The comparison walks both
+//! trees of dnodes in parallel. It skips what they share, at the highest level where it is shared.
+//! So it costs as much as was changed.
 //!
-//! A number means the same file in both if it was made in the same group. Of one without names that waits to be freed nothing is to be had: who
-//! opens the other state frees it.
+//! A number means the same file in both states if both files were created in the same txg. Files
+//! without names that wait to be freed are not compared: opening the other state frees them.
 
 use crate::{DirCookie, Error, FileSystem, FileType, Result};
 use dmu::Extent;
@@ -14,30 +16,35 @@ use ondisk::dnode::DNODE_MIN_SIZE;
 use ondisk::{BlkId, Level, ObjNum};
 use std::collections::{HashMap, HashSet};
 
-/// What [`compare`] found, by the numbers of the one state.
+/// The differences that [`compare`] found, by the object numbers of the current state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Differences {
-    /// Files of the one state that may be different in the other, or not there.
+    /// Files of the current state that differ in the other state, or don't exist there.
     pub files: Vec<ObjNum>,
-    /// Those whose numbers mean other files in the other state, or none, and all that have no name in the other state.
+    /// Those of `files` whose numbers mean other files in the other state, or none. All files
+    /// without a name in the other state are included.
     pub gone: Vec<ObjNum>,
-    /// Names that mean something else, or nothing, in directories of the one state, and those that mean something in the other alone.
+    /// Directory and name pairs: names of the current state that mean something else in the other
+    /// state, or nothing, and names that only the other state has.
     pub names: Vec<(ObjNum, Vec<u8>)>,
 }
 
-/// A file, as far as it matters whether another is the same.
+/// What identifies a file for this comparison.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Is {
-    /// The group that made it (`z_gen`): where it was received, of the pool that sent it.
+    /// The txg that created the file (`z_gen`). In a received file system it is a txg of the
+    /// sending pool.
     generation: u64,
     directory: bool,
 }
 
-/// Compares what a file system is now with what it is going to be. Neither may change meanwhile. `None` if more than `most` files and names
-/// are different, or a directory that changed has more names: so this takes no more memory.
+/// Compares the current state of a file system with the state that will replace it.
+///
+/// Neither may change meanwhile. Returns `None` if more than `most` files and names differ, or if a
+/// changed directory has more names. So `most` bounds the memory.
 ///
 /// # Errors
-/// As reading fails.
+/// The errors of [opening](Error#opening).
 pub fn compare(now: &FileSystem, then: &FileSystem, most: usize) -> Result<Option<Differences>> {
     let mut found = Differences::default();
     let mut dirs = Vec::new();
@@ -74,7 +81,7 @@ pub fn compare(now: &FileSystem, then: &FileSystem, most: usize) -> Result<Optio
     Ok(Some(found))
 }
 
-/// What a number means; `None` if it is no file's.
+/// The file that a number means; `None` if it means no file.
 fn file(fs: &FileSystem, object: ObjNum) -> Result<Option<Is>> {
     match fs.node(object) {
         Ok(node) => {
@@ -87,7 +94,7 @@ fn file(fs: &FileSystem, object: ObjNum) -> Result<Option<Is>> {
     }
 }
 
-/// All names in a directory; `None` if they are more than `most`.
+/// All names in a directory; `None` if there are more than `most`.
 fn names(fs: &FileSystem, dir: ObjNum, most: usize) -> Result<Option<HashMap<Vec<u8>, ObjNum>>> {
     let mut names = HashMap::new();
     for entry in fs.node(dir)?.read_dir(DirCookie::START)? {
@@ -100,8 +107,8 @@ fn names(fs: &FileSystem, dir: ObjNum, most: usize) -> Result<Option<HashMap<Vec
     Ok(Some(names))
 }
 
-/// Takes from `names` those that mean the same in the other state, and returns those that are there alone; `None` if they are more than
-/// `most`.
+/// Removes from `names` those with the same meaning in the other state, and returns the names that
+/// only the other state has. `None` if there are more than `most`.
 fn names_later(
     then: &FileSystem,
     dir: ObjNum,
@@ -126,7 +133,8 @@ fn names_later(
     Ok(Some(alone))
 }
 
-/// Goes through the numbers of all objects whose blocks of dnodes are not the same, as long as `each` says so; whether to their end.
+/// Calls `each` for every object whose blocks of dnodes differ, until `each` returns false. Returns
+/// whether it reached the end.
 fn each_changed(
     now: &FileSystem,
     then: &FileSystem,
@@ -134,7 +142,7 @@ fn each_changed(
 ) -> Result<bool> {
     let (a, b) = (now.objset().meta_dnode(), then.objset().meta_dnode());
     let epbs = a.phys().epbs();
-    // Trees of other shapes have no blocks in common by place.
+    // Trees of different shapes share no blocks by position.
     let alike = b.phys().epbs() == epbs && b.block_size() == a.block_size() && a.nlevels() == b.nlevels();
     let shared = if alike { a.nlevels() } else { 0 };
     let per = a.block_size() / DNODE_MIN_SIZE as u64;
@@ -143,7 +151,7 @@ fn each_changed(
     loop {
         let mut next = None;
         for walk in &mut walks {
-            // A tree that leads back to itself ends in an error.
+            // A tree with a cycle ends in an error.
             let found =
                 walk.next_offset(at.saturating_mul(size), Extent::Data).map_err(|damage| damage.error)?;
             next = [next, found].into_iter().flatten().min();

@@ -1,8 +1,9 @@
-//! What a new file system holds (`zfs_create_fs`).
+//! The contents of a new file system.
 //!
 //! # On disk
-//! Object 1 is the master node, a ZAP: the settings that never change, and the numbers of the root directory, of the list of
-//! unlinked files, and of the registry of system attributes.
+//! Object 1 is the master node, a ZAP. It holds the settings that never change. It also holds the
+//! numbers of the root directory, of the list of unlinked files, and of the registry of system
+//! attributes.
 
 use dmu::sa::Sa;
 use dmu::zap::{Normalization, Value, Zap};
@@ -21,37 +22,39 @@ use std::sync::Arc;
 const MASTER_NODE_OBJ: ObjNum = ObjNum(1);
 /// `S_IFDIR | 0755`.
 const MODE: u64 = 0o040_755;
-/// Access lists inherit by themselves (`ZFS_ACL_AUTO_INHERIT`), nobody is denied (`ZFS_NO_EXECS_DENIED`), and the attributes were
-/// changed (`ZFS_AV_MODIFIED`).
+/// More flags of the root: ACLs are inherited automatically (`ZFS_ACL_AUTO_INHERIT`), everyone may
+/// execute (`ZFS_NO_EXECS_DENIED`), and attributes were changed (`ZFS_AV_MODIFIED`).
 const MORE_FLAGS: u64 = 0x40 | 0x100 | 1 << 42;
 
-/// The ACL that says the same as mode 0755 (`zfs_acl_ids_create`): type, flags and mask of the owner's, the group's and everyone's entry.
+/// The ACL equivalent to mode 0755: type, flags and mask of the entries for owner, group and
+/// everyone (`zfs_acl_ids_create`).
 const ACL_0755: [(u16, u16, u32); 3] =
     [(0, 0x1000, 0x1e_01ff), (0, 0x2040, 0x12_00a9), (0, 0x4000, 0x12_00a9)];
 
-/// A new file system, with an empty root directory.
+/// A new file system with an empty root directory (`zfs_create_fs`).
 #[derive(Debug, Clone)]
 pub struct NewFileSystem {
     /// Owner of the root directory.
     pub uid: u64,
-    /// Its group.
+    /// Group of the root directory.
     pub gid: u64,
-    /// When it is made: seconds since 1970, and nanoseconds.
+    /// Creation time: seconds since 1970, and nanoseconds.
     pub now: (u64, u64),
-    /// How case matters in names (`casesensitivity`).
+    /// How the case of names is treated (`casesensitivity`).
     pub case: CaseSensitivity,
-    /// How names are normalized (`normalization`), as the property's number.
+    /// How names are normalized, as the number of the property's value (`normalization`).
     pub normalization: u64,
     /// Names must be UTF-8 (`utf8only`); normalization implies it.
     pub utf8only: bool,
-    /// Its version (`version`), 1 to 5.
+    /// The version of the file system, 1 to 5 (`version`).
     pub version: u64,
-    /// Slots of the root directory's dnode (`dnodesize`); more than one needs a feature.
+    /// Slots of the root directory's dnode (`dnodesize`). More than one needs the feature
+    /// `large_dnode`.
     pub slots: u8,
 }
 
 impl NewFileSystem {
-    /// One of root's with all defaults.
+    /// A file system with all defaults, owned by root.
     pub fn new(now: (u64, u64)) -> Self {
         NewFileSystem {
             uid: 0,
@@ -65,10 +68,11 @@ impl NewFileSystem {
         }
     }
 
-    /// Writes it into a new object set.
+    /// Writes the file system into a new object set.
     ///
     /// # Errors
-    /// As writing fails; [`crate::Error::Corrupt`] for a normalization that there is not.
+    /// * [`crate::Error::Dmu`]: the object set is not open for changes, or is not empty.
+    /// * [`crate::Error::Corrupt`]: the number of the normalization is unknown.
     pub fn fill(&self, os: &Objset, tx: &Tx) -> crate::Result<()> {
         let word = |n: u64| Value::integers(8, &[n]);
         let spec = NewObject::new(DmuType::MASTER_NODE);
@@ -101,7 +105,7 @@ impl NewFileSystem {
         Ok(())
     }
 
-    /// The root directory, which is its own parent.
+    /// Creates the root directory, which is its own parent.
     fn root(&self, os: &Objset, tx: &Tx, sa: Option<&Sa>) -> crate::Result<ObjNum> {
         let fold = if self.case == CaseSensitivity::Sensitive { 0 } else { TOUPPER };
         let norm = Normalization::from_disk(self.normalization | fold)

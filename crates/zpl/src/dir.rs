@@ -7,12 +7,14 @@ use ondisk::dirent::{Dirent, FileType};
 use ondisk::znode::Pflags;
 use ondisk::{Corrupt, ObjNum};
 
-/// A position in a directory: 0 is its start. The same numbers as OpenZFS's, so that a door may hand them on.
+/// A position in a directory; 0 is its start.
+///
+/// The numbers are those of OpenZFS, so that a front end may pass them on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DirCookie(pub u64);
 
 impl DirCookie {
-    /// Before the first entry.
+    /// The position before the first entry.
     pub const START: Self = Self(0);
     const AFTER_DOT: Self = Self(1);
     const AFTER_DOT_DOT: Self = Self(2);
@@ -21,22 +23,25 @@ impl DirCookie {
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
-    /// Its name: any bytes but NUL, and without `/` unless it is that of an attribute in a hidden directory.
+    /// The name: any bytes but NUL. Only names of attributes, in a hidden directory, may contain
+    /// `/`.
     pub name: Vec<u8>,
     /// The file.
     pub object: ObjNum,
-    /// What it is; [`FileType::Unknown`] in file systems of version 1.
+    /// The file's type; [`FileType::Unknown`] in file systems of version 1.
     pub kind: FileType,
-    /// The position after it.
+    /// The position after the entry.
     pub next: DirCookie,
 }
 
-/// The entries of a directory from a position on: `.` and `..` first, then names in the order of their hashes.
+/// The entries of a directory from a position on: `.` and `..`, then names in the order of their
+/// hashes (`zfs_readdir`).
 #[derive(Debug)]
 pub struct ReadDir {
     dir: ObjNum,
     parent: ObjNum,
-    /// Its entries are extended attributes, whose names aren't those of files.
+    /// True if the entries are extended attributes, whose names follow other rules than those of
+    /// files.
     hidden: bool,
     at: DirCookie,
     cursor: Cursor,
@@ -53,12 +58,17 @@ impl Node {
         }
     }
 
-    /// The entry of this name: the object, its recorded type, and the name as it is stored (`zfs_dirlook`).
+    /// The entry of this name: the object, its recorded type, and the name as it is stored
+    /// (`zfs_dirlook`).
     ///
-    /// `fold` asks a file system of mixed case to ignore case; `.` and `..` are known.
+    /// With `fold`, a file system of mixed case ignores case. The names `.` and `..` work too.
     ///
     /// # Errors
-    /// [`Error::NoEntry`], [`Error::NotDirectory`], [`Error::NameTooLong`], [`Error::NotUtf8`], or as reading fails.
+    /// * [`Error::NoEntry`]: the directory has no such entry.
+    /// * [`Error::NotDirectory`]: this node is no directory.
+    /// * [`Error::NameTooLong`]: the name is longer than [`NAME_MAX`].
+    /// * [`Error::NotUtf8`]: the file system accepts only UTF-8, and the name is not.
+    /// * The errors of [reading](Error#reading).
     pub fn lookup_entry(&self, name: &[u8], fold: bool) -> Result<DirEntry> {
         self.require_dir()?;
         let plain = |object, name: &[u8]| {
@@ -81,10 +91,11 @@ impl Node {
         Ok(DirEntry { name, object: d.obj, kind: d.kind, next: DirCookie::START })
     }
 
-    /// Its entries from `from` on.
+    /// The directory's entries from `from` on (`zfs_readdir`).
     ///
     /// # Errors
-    /// [`Error::NotDirectory`], or as reading the directory's first block fails.
+    /// * [`Error::NotDirectory`]: this node is no directory.
+    /// * [`Error::Dmu`]: the directory's first block can't be read.
     pub fn read_dir(&self, from: DirCookie) -> Result<ReadDir> {
         self.require_dir()?;
         let zap = self.fs.dir_zap(&self.dn)?;
@@ -138,7 +149,7 @@ impl Iterator for ReadDir {
         let r = self.step().transpose();
         match &r {
             Some(Ok(e)) => self.at = e.next,
-            // The cursor stays where it failed: going on would fail for ever.
+            // The cursor stays where it failed, so another step would fail again, forever.
             Some(Err(_)) => self.failed = true,
             None => {}
         }
@@ -147,10 +158,12 @@ impl Iterator for ReadDir {
 }
 
 impl FileSystem {
-    /// The object that `name` means in directory `dir`, by the file system's rules of case and normalization.
+    /// The object that `name` means in directory `dir`, by the file system's rules of case and
+    /// normalization (`zfs_lookup`).
     ///
     /// # Errors
-    /// As [`Node::lookup_entry`].
+    /// * All errors of [`Node::lookup_entry`].
+    /// * [`Error::NoFile`]: `dir` is no file.
     pub fn lookup(&self, dir: ObjNum, name: &[u8]) -> Result<ObjNum> {
         Ok(self.node(dir)?.lookup_entry(name, false)?.object)
     }
@@ -158,7 +171,8 @@ impl FileSystem {
     /// The entries of directory `dir` from `from` on.
     ///
     /// # Errors
-    /// As [`Node::read_dir`].
+    /// * All errors of [`Node::read_dir`].
+    /// * [`Error::NoFile`]: `dir` is no file.
     pub fn read_dir(&self, dir: ObjNum, from: DirCookie) -> Result<ReadDir> {
         self.node(dir)?.read_dir(from)
     }

@@ -1,12 +1,36 @@
-//! What can go wrong with a file.
+//! The errors of a file system.
 
 use ondisk::{Corrupt, ObjNum};
 use std::sync::Arc;
 
-/// Failure of an operation on a file system. Each variant is one `errno` at a front door.
+/// An operation on a file system failed.
+///
+/// Each variant is one `errno` at a front end.
+///
+/// # Reading
+/// Every operation that reads objects may return these errors:
+///
+/// * [`Error::Dmu`]: a block can't be read, its key is not loaded, or an object's blocks contradict
+///   the format.
+/// * [`Error::Corrupt`]: a file's attributes or contents are not what the format says.
+///
+/// # Opening
+/// Every operation that opens a file by its number may return these, and those of
+/// [reading](Error#reading):
+///
+/// * [`Error::NoFile`]: the number belongs to no object, or the object is no file.
+///
+/// # Changing
+/// Every operation that changes the file system may return these, and those of
+/// [opening](Error#opening):
+///
+/// * [`Error::ReadOnly`]: the file system is not open for changes.
+/// * [`Error::NoSpace`]: the pool has no free space.
+/// * [`Error::Quota`]: a quota is exceeded.
+/// * [`Error::Stopped`]: the pool accepts no more changes.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// An object could not be read (`EIO`, `ECKSUM`).
+    /// An object could not be read or changed (`EIO`, `ECKSUM`).
     #[error(transparent)]
     Dmu(#[from] dmu::Error),
     /// A file's bytes are not what the format says (`EIO`).
@@ -20,13 +44,13 @@ pub enum Error {
     /// The object set is no file system: it has no master node (`EINVAL`).
     #[error("the object set holds no file system")]
     NotFileSystem,
-    /// The file system's version is newer than this project knows (`ENOTSUP`).
+    /// The file system's version is newer than this crate supports (`ENOTSUP`).
     #[error("file system version {version} is not supported")]
     UnsupportedVersion {
-        /// Its version.
+        /// The file system's version.
         version: u64,
     },
-    /// No entry of this name (`ENOENT`).
+    /// The directory has no entry of this name (`ENOENT`).
     #[error("directory {dir}: no such entry")]
     NoEntry {
         /// The directory.
@@ -38,7 +62,7 @@ pub enum Error {
         /// The object.
         object: ObjNum,
     },
-    /// The file was removed and is only waiting for its last user (`ESTALE`).
+    /// The file was removed, and only waits for its last user (`ESTALE`).
     #[error("object {object} was removed")]
     Unlinked {
         /// The object.
@@ -50,53 +74,53 @@ pub enum Error {
         /// The file.
         object: ObjNum,
     },
-    /// The extended attribute is larger than the door can pass (`E2BIG`).
+    /// The extended attribute is larger than front ends can pass (`E2BIG`).
     #[error("object {object}: an extended attribute of {size} bytes is too large")]
     XattrTooLarge {
         /// The file.
         object: ObjNum,
-        /// Its size.
+        /// The attribute's size in bytes.
         size: u64,
     },
-    /// The extended attributes are more than were asked for at most (`E2BIG`).
+    /// The extended attributes are larger than the caller's limit (`E2BIG`).
     #[error("object {object}: its extended attributes are more than {max} bytes")]
     XattrsTooLarge {
         /// The file.
         object: ObjNum,
-        /// What was asked for at most.
+        /// The caller's limit in bytes.
         max: usize,
     },
-    /// A directory is needed (`ENOTDIR`).
+    /// The operation needs a directory (`ENOTDIR`).
     #[error("object {object} is no directory")]
     NotDirectory {
         /// The object.
         object: ObjNum,
     },
-    /// The operation is not for directories (`EISDIR`).
+    /// The operation does not apply to directories (`EISDIR`).
     #[error("object {object} is a directory")]
     IsDirectory {
         /// The object.
         object: ObjNum,
     },
-    /// A symbolic link is needed (`EINVAL`).
+    /// The operation needs a symbolic link (`EINVAL`).
     #[error("object {object} is no symbolic link")]
     NotSymlink {
         /// The object.
         object: ObjNum,
     },
-    /// The name, or a path, is longer than any can be (`ENAMETOOLONG`).
+    /// The name or path is too long (`ENAMETOOLONG`).
     #[error("a name of {len} bytes is too long")]
     NameTooLong {
-        /// Its length.
+        /// The length in bytes.
         len: usize,
     },
-    /// The name is no UTF-8, and the file system takes nothing else (`EILSEQ`).
+    /// The name is not UTF-8, and the file system accepts only UTF-8 (`EILSEQ`).
     #[error("the name is no UTF-8")]
     NotUtf8,
-    /// Too many symbolic links on the way (`ELOOP`).
+    /// The path leads over too many symbolic links (`ELOOP`).
     #[error("too many symbolic links")]
     TooManyLinks,
-    /// A symbolic link on the way leaves the file system (`EXDEV`).
+    /// A symbolic link on the path leaves the file system (`EXDEV`).
     #[error("object {object}: the link leads out of the file system")]
     LeavesFileSystem {
         /// The link.
@@ -113,7 +137,7 @@ pub enum Error {
     /// The file system is not open for changes (`EROFS`).
     #[error("the file system is read-only")]
     ReadOnly,
-    /// There is an entry of this name (`EEXIST`).
+    /// The directory has an entry of this name (`EEXIST`).
     #[error("directory {dir}: the name exists")]
     Exists {
         /// The directory.
@@ -125,13 +149,13 @@ pub enum Error {
         /// The directory.
         object: ObjNum,
     },
-    /// The file's flags, or what it is, forbid it (`EPERM`).
+    /// The file's flags or its type forbid the operation (`EPERM`).
     #[error("object {object}: not permitted")]
     NotPermitted {
         /// The file.
         object: ObjNum,
     },
-    /// The operation is for plain files (`EINVAL`).
+    /// The operation needs a regular file (`EINVAL`).
     #[error("object {object} is no plain file")]
     NotRegular {
         /// The object.
@@ -146,40 +170,41 @@ pub enum Error {
         /// The directory.
         object: ObjNum,
     },
-    /// The directory gives its project to what is in it, and the file has another (`EXDEV`).
+    /// The directory passes its project on to its files, and the file has another project
+    /// (`EXDEV`).
     #[error("directory {dir}: the file is of another project")]
     OtherProject {
         /// The directory.
         dir: ObjNum,
     },
-    /// No file can be so large (`EFBIG`).
+    /// The file would become larger than any file can be (`EFBIG`).
     #[error("object {object}: no file can be so large")]
     TooLarge {
         /// The file.
         object: ObjNum,
     },
-    /// The extended attribute is there (`EEXIST`).
+    /// The extended attribute exists already (`EEXIST`).
     #[error("object {object}: the extended attribute exists")]
     XattrExists {
         /// The file.
         object: ObjNum,
     },
-    /// No file has these flags, or this one can't have such a project (`EOPNOTSUPP`).
+    /// No file has these flags, or this file can't have such a project (`EOPNOTSUPP`).
     #[error("object {object}: these flags or this project cannot be set")]
     BadFlags {
         /// The file.
         object: ObjNum,
     },
-    /// The file system doesn't count what was to be limited (`ENOTSUP`).
+    /// The file system doesn't count the usage that the quota would limit (`ENOTSUP`).
     #[error("the file system does not count what is to be limited")]
     NotCounted,
-    /// Blocks of this file can't become the other's: it can be copied (`EXDEV`).
+    /// The file's blocks can't be shared with the target; they can be copied (`EXDEV`).
     #[error("object {object}: this range cannot be cloned")]
     NotCloneable {
         /// The source.
         object: ObjNum,
     },
-    /// The range overlaps with where it is to go (`EINVAL`).
+    /// The source and target ranges overlap (`EINVAL`).
     #[error("object {object}: the range overlaps with itself")]
     BadRange {
         /// The file.
@@ -188,19 +213,19 @@ pub enum Error {
     /// The value is no POSIX ACL (`EINVAL`).
     #[error("object {object}: not a POSIX ACL")]
     BadAcl {
-        /// The file, or the directory that gives it on.
+        /// The file, or the directory that passes the ACL on.
         object: ObjNum,
     },
-    /// There is no room (`ENOSPC`).
+    /// The pool has no free space (`ENOSPC`).
     #[error("no space left")]
     NoSpace,
-    /// A quota does not allow it (`EDQUOT`).
+    /// A quota is exceeded (`EDQUOT`).
     #[error("the quota is exceeded")]
     Quota,
-    /// The pool has stopped writing (`EIO`).
+    /// The pool accepts no more changes (`EIO`).
     #[error("the pool takes no more writes")]
     Stopped {
-        /// Why.
+        /// The cause.
         #[source]
         source: Arc<dyn std::error::Error + Send + Sync>,
     },

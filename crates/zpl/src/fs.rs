@@ -1,4 +1,4 @@
-//! The file system: its master node, and what every file needs of it (`zfsvfs_t`).
+//! The file system: its master node, and the state that all files share (`zfsvfs_t`).
 
 use crate::fuid::Domains;
 use crate::write::{Policies, Quotas, Txs, Writer};
@@ -20,36 +20,37 @@ const MASTER_NODE: ObjNum = ObjNum(1);
 pub(crate) const ZPL_VERSION: u64 = 5;
 /// The first version with system attributes (`ZPL_VERSION_SA`).
 pub(crate) const ZPL_VERSION_SA: u64 = 5;
-/// The first version whose directory entries say what they name (`ZPL_VERSION_DIRENT_TYPE`).
+/// The first version whose directory entries hold the type of the file (`ZPL_VERSION_DIRENT_TYPE`).
 const ZPL_VERSION_DIRENT_TYPE: u64 = 2;
 /// Names are compared without case (`U8_TEXTPREP_TOUPPER`).
 pub(crate) const TOUPPER: u64 = 0x02;
-/// How many directories are kept open.
+/// Number of directories that are kept open.
 const OPEN_DIRS: usize = 32;
-/// Directories of larger blocks, which OpenZFS doesn't make unless it is told to, are not kept: each pins its first.
+/// Directories with larger blocks are not kept open, because each would pin its first block.
+/// OpenZFS makes such blocks only if a tunable says so.
 const OPEN_DIR_BLOCK: u64 = 128 << 10;
 
-/// How a file system treats the case of names (`casesensitivity`).
+/// How a file system treats the case of names: the property `casesensitivity` (`zfs_case_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaseSensitivity {
-    /// Names of different case are different.
+    /// Names that differ in case are different.
     Sensitive,
-    /// They are the same.
+    /// Names that differ only in case are the same.
     Insensitive,
-    /// They are different, but a caller may ask for them to be the same.
+    /// Names that differ in case are different, unless the caller wants to ignore case.
     Mixed,
 }
 
-/// An open file system; clones share it.
+/// An open file system; clones share it (`zfsvfs_t`).
 #[derive(Debug, Clone)]
 pub struct FileSystem(Arc<Inner>);
 
-/// A way back to an open file system that doesn't keep it open.
+/// A reference to an open file system that doesn't keep it open.
 #[derive(Debug, Clone)]
 pub struct WeakFileSystem(Weak<Inner>);
 
 impl WeakFileSystem {
-    /// The file system, if somebody has it open.
+    /// The file system, if it is still open.
     pub fn upgrade(&self) -> Option<FileSystem> {
         self.0.upgrade().map(FileSystem)
     }
@@ -69,7 +70,7 @@ struct Inner {
     fuid_table: Option<ObjNum>,
     shares: Option<ObjNum>,
     sa: Sa,
-    /// Those that it got when it was brought up to a version that has them.
+    /// System attributes of a file system that was upgraded to a version with them.
     newer_sa: OnceLock<Sa>,
     domains: OnceLock<Domains>,
     dirs: Mutex<OpenDirs>,
@@ -80,23 +81,29 @@ struct Inner {
 #[derive(Debug, Default)]
 struct OpenDirs {
     all: VecDeque<(ObjNum, Zap)>,
-    /// Counts directories that were freed: what was opened before one was may be what its number meant then.
+    /// Number of freed directories. A directory opened before the last free may belong to a number
+    /// that is reused now.
     freed: u64,
 }
 
 impl FileSystem {
-    /// Opens the file system that `os` holds.
+    /// Opens the file system that `os` holds, for reading (`zfsvfs_init`).
     ///
     /// # Errors
-    /// [`Error::NotFileSystem`], [`Error::UnsupportedVersion`], or as reading its master node fails.
+    /// * [`Error::NotFileSystem`]: the object set is of another kind, or has no master node or no
+    ///   root directory.
+    /// * [`Error::UnsupportedVersion`]: the version is newer than this crate supports.
+    /// * [`Error::Corrupt`]: a setting in the master node has no meaning.
+    /// * [`Error::Dmu`]: an object can't be read.
     pub fn open(os: &Objset) -> Result<FileSystem> {
         Self::open_with(os, None)
     }
 
-    /// Opens the file system of a live object set, to be changed.
+    /// Opens the file system of a live object set, for reading and changing.
     ///
     /// # Errors
-    /// As [`FileSystem::open`].
+    /// * All errors of [`FileSystem::open`].
+    /// * [`Error::Corrupt`]: also if there is no list of unlinked files.
     pub fn open_live(os: &Objset, txs: Arc<dyn Txs>, policies: Policies) -> Result<FileSystem> {
         Self::open_with(os, Some((txs, policies)))
     }
@@ -175,32 +182,32 @@ impl FileSystem {
         &self.0.master
     }
 
-    /// How new directories compare names: normalization, and the case that is folded.
+    /// How new directories compare names: normalization, and whether case is folded.
     pub(crate) fn normalization_on_disk(&self) -> Normalization {
         self.0.norm_on_disk
     }
 
-    /// A way back to it.
+    /// A reference that doesn't keep the file system open.
     pub fn downgrade(&self) -> WeakFileSystem {
         WeakFileSystem(Arc::downgrade(&self.0))
     }
 
-    /// Whether there are other handles of it.
+    /// True if there are other handles of this file system.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// Its object set.
+    /// The object set (`z_os`).
     pub fn objset(&self) -> &Objset {
         &self.0.os
     }
 
-    /// Its version (`VERSION`), 1 to 5.
+    /// The version of the file system, 1 to 5 (`z_version`).
     pub fn version(&self) -> u64 {
         self.0.version.load(Ordering::Acquire)
     }
 
-    /// Notes that it was brought up to a version, which may have given it system attributes.
+    /// Notes an upgrade to a version, which may have added system attributes.
     pub(crate) fn now_is(&self, version: u64, sa: Option<Sa>) {
         if let Some(sa) = sa {
             let _ = self.0.newer_sa.set(sa);
@@ -208,68 +215,71 @@ impl FileSystem {
         self.0.version.store(version, Ordering::Release);
     }
 
-    /// Whether its files have system attributes (`z_use_sa`), but for those that an older version made.
+    /// True if new files have system attributes; files that an older version made have not
+    /// (`z_use_sa`).
     pub(crate) fn uses_sa(&self) -> bool {
         self.version() >= ZPL_VERSION_SA
     }
 
-    /// The value of a directory entry: in version 1 it doesn't say what it names.
+    /// The value of a directory entry. In version 1 it doesn't hold the file's type.
     pub(crate) fn entry_value(&self, obj: ObjNum, kind: FileType) -> u64 {
         let kind = if self.version() < ZPL_VERSION_DIRENT_TYPE { FileType::Unknown } else { kind };
         Dirent { obj, kind }.to_disk()
     }
 
-    /// The root directory.
+    /// The root directory (`z_root`).
     pub fn root(&self) -> ObjNum {
         self.0.root
     }
 
-    /// How names are normalized, without folding case (`normalization`).
+    /// How names are normalized, without folding case: the property `normalization` (`z_norm`).
     pub fn normalization(&self) -> Normalization {
         self.0.norm
     }
 
-    /// True if names must be UTF-8 (`utf8only`).
+    /// True if names must be UTF-8: the property `utf8only` (`z_utf8`).
     pub fn utf8only(&self) -> bool {
         self.0.utf8only
     }
 
-    /// How the case of names is treated (`casesensitivity`).
+    /// How the case of names is treated: the property `casesensitivity` (`z_case`).
     pub fn case_sensitivity(&self) -> CaseSensitivity {
         self.0.case
     }
 
-    /// The directory of SMB shares (`SHARES`).
+    /// The directory of SMB shares: the master node's entry `SHARES` (`ZFS_SHARES_DIR`).
     pub fn shares(&self) -> Option<ObjNum> {
         self.0.shares
     }
 
-    /// Its system attributes' registry.
+    /// The registry of system attributes (`z_attr_table`).
     pub fn sa(&self) -> &Sa {
         self.0.newer_sa.get().unwrap_or(&self.0.sa)
     }
 
-    /// Files that were removed and wait for their last user, or for the next mount (`DELETE_QUEUE`).
+    /// Files that were removed and wait for their last user, or for the next mount
+    /// (`ZFS_UNLINKED_SET`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [`Error::Dmu`]: the list can't be read.
     pub fn unlinked(&self) -> Result<Vec<ObjNum>> {
         let Some(queue) = self.0.unlinked else { return Ok(Vec::new()) };
         let zap = Zap::open(&self.0.os.dnode(queue)?)?;
         zap.entries().map(|e| Ok(ObjNum(e?.value.first().unwrap_or(0)))).collect()
     }
 
-    /// True if `obj` was removed and only waits.
+    /// True if `obj` was removed and only waits to be freed.
     pub(crate) fn is_unlinked(&self, obj: ObjNum) -> Result<bool> {
         let Some(queue) = self.0.unlinked else { return Ok(false) };
         let zap = Zap::open(&self.0.os.dnode(queue)?)?;
         Ok(zap.lookup(format!("{:x}", obj.0).as_bytes())?.is_some())
     }
 
-    /// The domains that FUIDs name.
+    /// The domains that FUIDs name (`zfs_fuid_table_load`).
     ///
     /// # Errors
-    /// As reading their table fails.
+    /// * [`Error::Dmu`]: the table of domains can't be read.
+    /// * [`Error::Corrupt`]: the table is not what the format says.
     pub fn domains(&self) -> Result<&Domains> {
         if let Some(d) = self.0.domains.get() {
             return Ok(d);
@@ -281,16 +291,16 @@ impl FileSystem {
         Ok(self.0.domains.get_or_init(|| loaded))
     }
 
-    /// The object of a kind of quota (`userquota@`, ...), if one was ever set.
+    /// The object with quotas of a kind (`userquota@` and others), if such a quota was ever set.
     pub(crate) fn quota_object(&self, kind: SpaceKind) -> Result<Option<ObjNum>> {
         let Some(name) = kind.quota_name() else { return Ok(None) };
         Ok(self.0.master.lookup_u64(name.as_bytes())?.filter(|o| *o != 0).map(ObjNum))
     }
 
-    /// The file with this object number (`zfs_zget`).
+    /// Opens the file with this object number (`zfs_zget`).
     ///
     /// # Errors
-    /// [`Error::NoFile`] if there is none, otherwise as reading fails.
+    /// The errors of [opening](Error#opening).
     pub fn node(&self, object: ObjNum) -> Result<Node> {
         let dn = self.0.os.dnode(object).map_err(|e| match e {
             dmu::Error::NoSuchObject { .. } => Error::NoFile { object },
@@ -299,7 +309,7 @@ impl FileSystem {
         Node::new(self.clone(), dn)
     }
 
-    /// The ZAP of a directory, kept open for the next time.
+    /// The ZAP of a directory, which is kept open for later calls.
     pub(crate) fn dir_zap(&self, dn: &Dnode) -> Result<Zap> {
         let object = dn.object();
         let (kept, freed) = {
@@ -315,7 +325,7 @@ impl FileSystem {
             return Ok(zap);
         }
         let dirs = &mut *self.0.dirs.lock();
-        // Another thread may have opened it meanwhile, or freed it.
+        // Another thread may have opened or freed the directory meanwhile.
         dirs.all.retain(|(o, _)| *o != object);
         if dirs.freed != freed {
             return Ok(zap);
@@ -327,7 +337,7 @@ impl FileSystem {
         Ok(zap)
     }
 
-    /// Forgets a directory that is about to be freed: its number may soon be another's.
+    /// Forgets a directory that is about to be freed, because its number may soon be reused.
     pub(crate) fn forget_dir(&self, object: ObjNum) {
         let dirs = &mut *self.0.dirs.lock();
         dirs.all.retain(|(o, _)| *o != object);

@@ -7,15 +7,15 @@ use ondisk::fuid::{FUID_DOMAIN, FUID_IDX, FUID_NVP_ARRAY, Fuid};
 use ondisk::nvlist::Nvlist;
 use std::collections::BTreeMap;
 
-/// The largest packed table that is read: far more domains than any site has.
+/// Largest packed table that is read, in bytes: far more domains than any site has.
 const TABLE_MAX: u64 = 16 << 20;
 
-/// Domains by their index in FUIDs.
+/// Domains by their index in FUIDs (`fuid_domain_t`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Domains(BTreeMap<u32, String>);
 
 impl Domains {
-    /// Reads the table that `dn` holds: a packed nvlist, its length in the bonus.
+    /// Reads the table that `dn` holds: a packed nvlist, with its length in the bonus.
     pub(crate) fn load(dn: &Dnode) -> Result<Domains> {
         let corrupt = |source| Error::Corrupt { object: dn.object(), source };
         let size = ondisk::ByteOrder::Little.u64("FUID table", dn.bonus(), 0).map_err(corrupt)?;
@@ -38,7 +38,7 @@ impl Domains {
         Ok(Domains(out))
     }
 
-    /// The domain of an owner; `None` for plain ids and unknown domains.
+    /// The domain of an owner; `None` for plain ids and unknown domains (`zfs_fuid_find_by_idx`).
     pub fn of(&self, id: Fuid) -> Option<&str> {
         self.0.get(&id.domain()).map(String::as_str)
     }

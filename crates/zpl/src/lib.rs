@@ -1,18 +1,21 @@
-//! The POSIX file system on an object set (the ZPL): names, attributes, contents, extended attributes, ACLs.
+//! The POSIX file system on an object set (the ZPL): names, attributes, contents, extended
+//! attributes, ACLs.
 //!
 //! # Theory
-//! A [`FileSystem`] is an object set with a master node; everything in it is addressed by object number, as a front
-//! door that keeps inodes needs it. A [`Node`] is one file with its attributes decoded once: the fixed structure
-//! of ZPL 1 to 4 and the system attributes of ZPL 5 look alike from there on. What is shown is what OpenZFS's Linux port
-//! shows, to the number of blocks.
+//! A [`FileSystem`] is an object set with a master node. Everything in it is addressed by object
+//! number, because front ends that keep inodes need that. A [`Node`] is one file with its
+//! attributes decoded once. After that, the fixed structure of ZPL 1 to 4 and the system attributes
+//! of ZPL 5 look alike. The attributes are those of OpenZFS's Linux port, including the number of
+//! blocks.
 //!
 //! # Locks
-//! A file system keeps the last directories it looked into behind a mutex, held for a search of a short list, never
-//! across a read.
+//! A file system keeps recently used directories behind a mutex. The mutex is held while a short
+//! list is searched, never across a read.
 //!
 //! # Absent
-//! Permission checks: the kernel makes them at a mount, with modes and POSIX ACLs from here. The `.zfs` directory, and what
-//! properties say (`atime`, `acltype`, `snapdir`): the doors know those.
+//! * Permission checks: the kernel makes them at a mount, with modes and POSIX ACLs from here.
+//! * The `.zfs` directory and the properties `atime`, `acltype` and `snapdir`: the front ends apply
+//!   those.
 
 mod acl;
 mod attr;
@@ -49,14 +52,16 @@ pub use write::{
 
 pub use zil::{LogPolicy, SyncMode, Zilog};
 
-/// A result of this room.
+/// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Longest name of a directory entry in bytes, with the `longname` feature (`ZAP_MAXNAMELEN_NEW - 1`).
+/// Longest name of a directory entry in bytes, with the feature `longname`
+/// (`ZAP_MAXNAMELEN_NEW - 1`).
 pub const NAME_MAX: usize = 1023;
-/// Largest extended attribute that is returned, Linux's limit (`XATTR_SIZE_MAX`).
+/// Largest extended attribute that is returned, in bytes: Linux's limit (`XATTR_SIZE_MAX`).
 pub const XATTR_SIZE_MAX: u64 = 65536;
-/// Most bytes of names of extended attributes, each with its NUL, that Linux passes (`XATTR_LIST_MAX`).
+/// Most bytes of extended attributes' names that Linux passes, each with its NUL
+/// (`XATTR_LIST_MAX`).
 pub const XATTR_LIST_MAX: usize = 65536;
 /// Most bytes of extended attributes, names and values, that [`Node::xattrs`] returns.
 pub const XATTRS_MAX: usize = 64 << 20;

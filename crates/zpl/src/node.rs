@@ -8,7 +8,7 @@ use ondisk::sa::Attr as Sa;
 use ondisk::znode::{ZNODE_SIZE, Znode};
 use ondisk::{BlkId, Corrupt, DmuType, ObjNum};
 
-/// An open file of any kind (`znode_t`).
+/// An open file of any type (`znode_t`).
 #[derive(Debug)]
 pub struct Node {
     pub(crate) fs: FileSystem,
@@ -17,7 +17,7 @@ pub struct Node {
     attr: Attr,
 }
 
-/// Where a file's attributes are.
+/// Where a file's attributes are stored.
 #[derive(Debug)]
 pub(crate) enum Store {
     /// ZPL 1 to 4.
@@ -52,17 +52,17 @@ impl Node {
         Ok(Node { fs, dn, store, attr })
     }
 
-    /// Its number.
+    /// The object number (`z_id`).
     pub fn object(&self) -> ObjNum {
         self.dn.object()
     }
 
-    /// Its attributes.
+    /// The file's attributes when this node was opened.
     pub fn attr(&self) -> &Attr {
         &self.attr
     }
 
-    /// The object that it is.
+    /// The file's object.
     pub fn dnode(&self) -> &Dnode {
         &self.dn
     }
@@ -79,10 +79,13 @@ impl Node {
         }
     }
 
-    /// Reads from byte `offset` on; fewer bytes than asked for, or none, only at the end of the file.
+    /// Reads from byte `offset` on, and returns the number of bytes read.
+    ///
+    /// It is smaller than `buf` only at the end of the file (`zfs_read`).
     ///
     /// # Errors
-    /// [`Error::IsDirectory`], or as reading fails.
+    /// * [`Error::IsDirectory`]: this node is a directory.
+    /// * [`Error::Dmu`]: a block can't be read; `buf` then has undefined contents.
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         if self.attr.kind == FileType::Directory {
             return Err(Error::IsDirectory { object: self.object() });
@@ -105,26 +108,32 @@ impl Node {
         }
     }
 
-    /// The first byte of data at or after `offset` (`SEEK_DATA`).
+    /// The first byte of data at or after `offset`, as with `SEEK_DATA` (`zfs_holey`).
     ///
     /// # Errors
-    /// [`Error::PastEnd`] if `offset` is past the end or only a hole follows, or as reading fails.
+    /// * [`Error::PastEnd`]: `offset` is at or past the end, or only a hole follows.
+    /// * [`Error::Dmu`]: an indirect block can't be read.
     pub fn seek_data(&self, offset: u64) -> Result<u64> {
         self.seek(offset, Extent::Data)
     }
 
-    /// The first byte of a hole at or after `offset`; the end of the file is one (`SEEK_HOLE`).
+    /// The first byte of a hole at or after `offset`, as with `SEEK_HOLE` (`zfs_holey`).
+    ///
+    /// The end of the file counts as a hole.
     ///
     /// # Errors
-    /// [`Error::PastEnd`] if `offset` is past the end, or as reading fails.
+    /// * [`Error::PastEnd`]: `offset` is at or past the end.
+    /// * [`Error::Dmu`]: an indirect block can't be read.
     pub fn seek_hole(&self, offset: u64) -> Result<u64> {
         self.seek(offset, Extent::Hole)
     }
 
-    /// What a symbolic link points at.
+    /// The target of a symbolic link (`zfs_readlink`).
     ///
     /// # Errors
-    /// [`Error::NotSymlink`], [`Error::Corrupt`] if the target is missing or too long, or as reading fails.
+    /// * [`Error::NotSymlink`]: this node is no symbolic link.
+    /// * [`Error::Corrupt`]: the target is missing, cut short or too long.
+    /// * [`Error::Dmu`]: a block of the target can't be read.
     pub fn readlink(&self) -> Result<Vec<u8>> {
         if self.attr.kind != FileType::Symlink {
             return Err(Error::NotSymlink { object: self.object() });

@@ -6,45 +6,48 @@ use ondisk::znode::Pflags;
 use ondisk::{Corrupt, DmuType, ObjNum};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-/// Most symbolic links that a walk follows, Linux's limit (`MAXSYMLINKS`).
+/// Most symbolic links that a walk follows: Linux's limit (`MAXSYMLINKS`).
 const LINKS_MAX: usize = 40;
-/// Longest target that a walk follows, Linux's limit (`PATH_MAX`).
+/// Longest target that a walk follows, in bytes: Linux's limit (`PATH_MAX`).
 const TARGET_MAX: usize = 4096;
-/// Longest path that is taken.
+/// Longest path that callers may pass, in bytes.
 const PATH_MAX: usize = 1 << 16;
-/// Longest path that is made: a tree may be deeper than any path that a program can use.
+/// Longest path that is returned, in bytes. A tree may be deeper than any path that a program can
+/// use.
 const MADE_MAX: usize = 1 << 20;
-/// Bits of a directory's entry that are its object.
+/// Bits of a directory's entry that hold the object number.
 const OBJECT: u64 = 0xffff_ffff_ffff;
-/// Directories whose names [`Paths`] keeps, and entries of one that it keeps at most.
+/// Most directories whose names [`Paths`] keeps, and most entries of one of them.
 const KEPT: usize = 16;
 const KEPT_ENTRIES: u64 = 1 << 17;
-/// Bytes of paths of directories that [`Paths`] keeps at most.
+/// Most bytes of directory paths that [`Paths`] keeps.
 const KNOWN_MAX: usize = 8 << 20;
 
-/// The paths of many objects of a file system that doesn't change: the names of a directory are read once for its many entries.
+/// The paths of many objects of a file system that doesn't change.
+///
+/// The names of a directory are read once for all of its entries.
 #[derive(Debug)]
 pub struct Paths {
     fs: FileSystem,
-    /// Names by object, the directory that was asked last behind the others.
+    /// Names by object; the directory that was used last is at the back.
     dirs: VecDeque<(ObjNum, HashMap<u64, Vec<u8>>)>,
-    /// Paths of directories, and how many bytes these are.
+    /// Paths of directories, and their total length in bytes.
     known: HashMap<ObjNum, Vec<u8>>,
     known_bytes: usize,
-    /// Directories and names of files whose parent attribute leads to no name of theirs.
+    /// Directory and name of files that their parent attribute does not lead to.
     elsewhere: HashMap<ObjNum, (ObjNum, Vec<u8>)>,
 }
 
 impl Paths {
-    /// Of this file system.
+    /// An empty cache for this file system.
     pub fn of(fs: FileSystem) -> Self {
         Self { fs, dirs: VecDeque::new(), known: HashMap::new(), known_bytes: 0, elsewhere: HashMap::new() }
     }
 
-    /// As [`FileSystem::object_path`]; also of a file that was found elsewhere ([`Paths::find`]).
+    /// As [`FileSystem::object_path`], but also finds files that [`Paths::find`] found elsewhere.
     ///
     /// # Errors
-    /// As there.
+    /// As [`FileSystem::object_path`].
     pub fn path(&mut self, object: ObjNum) -> Result<Vec<u8>> {
         let fs = self.fs.clone();
         let Some((dir, name)) = self.elsewhere.get(&object).cloned() else {
@@ -58,10 +61,11 @@ impl Paths {
         Ok(path)
     }
 
-    /// The directory that a file names as its parent, and its name there, if it has one there.
+    /// The directory that a file names as its parent, and the file's name there; `None` if it has
+    /// none there.
     ///
     /// # Errors
-    /// Reading fails.
+    /// The errors of [opening](Error#opening).
     pub fn place(&mut self, object: ObjNum) -> Result<Option<(ObjNum, Vec<u8>)>> {
         let node = self.fs.node(object)?;
         let parent = match self.fs.node(node.attr().parent) {
@@ -75,7 +79,9 @@ impl Paths {
     /// Notes that a file has this name, if it has.
     ///
     /// # Errors
-    /// Reading fails.
+    /// * [`Error::NameTooLong`]: the name is longer than [`crate::NAME_MAX`].
+    /// * [`Error::NotUtf8`]: the file system accepts only UTF-8, and the name is not.
+    /// * The errors of [reading](Error#reading).
     pub fn try_name(&mut self, object: ObjNum, dir: ObjNum, name: &[u8]) -> Result<()> {
         let node = match self.fs.node(dir) {
             Ok(node) if node.attr().kind == FileType::Directory => node,
@@ -92,11 +98,15 @@ impl Paths {
         }
     }
 
-    /// Looks for names of these files in all directories, and notes one of each. A file with
-    /// several names has one parent attribute, and may have lost the name that it is about.
+    /// Searches all directories for names of these files, and notes one name of each.
+    ///
+    /// A file with several names has one parent attribute, and that may name a directory that it
+    /// left.
     ///
     /// # Errors
-    /// Reading a directory fails: then nobody knows whether one of them is there.
+    /// After an error, some files may have a name that was not found.
+    ///
+    /// * The errors of [opening](Error#opening), for a directory.
     pub fn find(&mut self, objects: &BTreeSet<ObjNum>) -> Result<()> {
         let mut left = objects.clone();
         for dn in self.fs.objset().objects(ObjNum(1)) {
@@ -108,7 +118,7 @@ impl Paths {
                 continue;
             }
             let dir = self.fs.node(dn.object())?;
-            // What is in the directory of a file's attributes is no file.
+            // The entries of an attribute directory are no files.
             if dir.attr().pflags.has(Pflags::XATTR) {
                 continue;
             }
@@ -124,7 +134,7 @@ impl Paths {
     }
 }
 
-/// What a search for a path goes by.
+/// Where a search for a path gets names from.
 trait Names {
     /// The name that a directory has for an object.
     fn name(&mut self, dir: &Node, object: ObjNum) -> Result<Option<Vec<u8>>>;
@@ -134,11 +144,11 @@ trait Names {
         None
     }
 
-    /// Takes note of the path of a directory.
+    /// Notes the path of a directory.
     fn learn(&mut self, _dir: ObjNum, _path: &[u8]) {}
 }
 
-/// Directories themselves.
+/// Reads names from the directories, without a cache.
 struct Read;
 
 impl Names for Read {
@@ -163,7 +173,7 @@ impl Names for Paths {
                 for entry in zap.entries() {
                     let entry = entry?;
                     let Some(child) = entry.value.first() else { continue };
-                    // Of several links, the first.
+                    // Of several links, keep the first.
                     names.entry(child & OBJECT).or_insert_with(|| entry.name().to_vec());
                 }
                 if self.dirs.len() >= KEPT {
@@ -197,16 +207,23 @@ fn name_in(dir: &Node, object: ObjNum) -> Result<Option<Vec<u8>>> {
 }
 
 impl FileSystem {
-    /// The file at `path` below the root; slashes at either end mean nothing, and links are followed.
+    /// Opens the file at `path` below the root, and follows symbolic links.
+    ///
+    /// Slashes at either end are ignored.
     ///
     /// # Errors
-    /// [`Error::NoEntry`], [`Error::NotDirectory`], [`Error::TooManyLinks`]; [`Error::LeavesFileSystem`] for a link to an
-    /// absolute path; or as reading fails.
+    /// * [`Error::NoEntry`]: a name on the path does not exist.
+    /// * [`Error::NotDirectory`]: a file in the middle of the path is no directory.
+    /// * [`Error::TooManyLinks`]: the path leads over more than 40 symbolic links.
+    /// * [`Error::LeavesFileSystem`]: a symbolic link has an absolute target.
+    /// * [`Error::NameTooLong`]: the path, a name or the target of a link is too long.
+    /// * [`Error::NotUtf8`]: the file system accepts only UTF-8, and a name is not.
+    /// * The errors of [opening](Error#opening).
     pub fn resolve(&self, path: &[u8]) -> Result<Node> {
         self.walk(path, true)
     }
 
-    /// The same, but a link at the end of the path is not followed.
+    /// As [`FileSystem::resolve`], but doesn't follow a symbolic link at the end of the path.
     ///
     /// # Errors
     /// As [`FileSystem::resolve`].
@@ -246,13 +263,18 @@ impl FileSystem {
         Ok(at)
     }
 
-    /// The path of an object from the root, with a slash at its start (`zfs_obj_to_path`): one of them, if it has several
-    /// links. An attribute's hidden directory is `<xattrdir>`.
+    /// The path of an object from the root, with a leading slash (`zfs_obj_to_path`).
+    ///
+    /// If the object has several links, this is one of its paths. The hidden directory of
+    /// attributes appears as `<xattrdir>`.
     ///
     /// # Errors
-    /// [`Error::Unlinked`] for a removed file, [`Error::NoEntry`] if its parent doesn't know it,
-    /// [`Error::NameTooLong`] for a path of more than a mebibyte, [`Error::Corrupt`] if its parents
-    /// run in a circle, or as reading fails.
+    /// * [`Error::Unlinked`]: the file was removed.
+    /// * [`Error::NoEntry`]: the parent has no entry for the object.
+    /// * [`Error::NotDirectory`]: the parent is no directory.
+    /// * [`Error::NameTooLong`]: the path is longer than 1 MiB.
+    /// * [`Error::Corrupt`]: the chain of parents has a cycle.
+    /// * The errors of [opening](Error#opening).
     pub fn object_path(&self, object: ObjNum) -> Result<Vec<u8>> {
         self.path_by(object, &mut Read)
     }

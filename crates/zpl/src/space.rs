@@ -5,17 +5,17 @@ use dmu::zap::Zap;
 use dmu::{DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, Dnode};
 use ondisk::{Corrupt, ObjNum};
 
-/// Names of entries that count objects, not bytes, begin with this (`DMU_OBJACCT_PREFIX`).
+/// Prefix of entries that count objects instead of bytes (`DMU_OBJACCT_PREFIX`).
 pub(crate) const OBJECTS: &[u8] = b"obj-";
 
-/// What is asked for (`zfs_userquota_prop_t`).
+/// A kind of accounting or quota (`zfs_userquota_prop_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SpaceKind {
-    /// Bytes of users.
+    /// Bytes used by users.
     UserUsed,
     /// Limits of users' bytes.
     UserQuota,
-    /// Bytes of groups.
+    /// Bytes used by groups.
     GroupUsed,
     /// Limits of groups' bytes.
     GroupQuota,
@@ -27,7 +27,7 @@ pub enum SpaceKind {
     GroupObjUsed,
     /// Limits of groups' objects.
     GroupObjQuota,
-    /// Bytes of projects.
+    /// Bytes used by projects.
     ProjectUsed,
     /// Limits of projects' bytes.
     ProjectQuota,
@@ -38,7 +38,7 @@ pub enum SpaceKind {
 }
 
 impl SpaceKind {
-    /// The master node's entry for a quota; `None` for what is used.
+    /// The master node's entry for a quota; `None` for usage.
     pub(crate) fn quota_name(self) -> Option<&'static str> {
         Some(match self {
             Self::UserQuota => "userquota@",
@@ -56,7 +56,8 @@ impl SpaceKind {
         })
     }
 
-    /// The object that accounts for what is used, and whether its entries count objects.
+    /// The object that accounts for usage, and whether its entries count objects; `None` for a
+    /// quota.
     fn used(self) -> Option<(ObjNum, bool)> {
         Some(match self {
             Self::UserUsed => (DMU_USERUSED_OBJECT, false),
@@ -75,7 +76,7 @@ impl SpaceKind {
     }
 }
 
-/// One line of accounting.
+/// One line of accounting (`zfs_useracct_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
     /// The user, group or project.
@@ -85,7 +86,7 @@ pub struct Space {
 }
 
 impl FileSystem {
-    /// The table that accounts for one kind, and whether its entries count objects; `None` if there is none.
+    /// The table of one kind, and whether its entries count objects; `None` if there is none.
     fn table(&self, kind: SpaceKind) -> Result<Option<(Dnode, bool)>> {
         let (object, objects) = match kind.used() {
             Some(used) => used,
@@ -105,10 +106,11 @@ impl FileSystem {
         Ok(Some((dn, objects)))
     }
 
-    /// What is accounted for one user, group or project; `None` if that is nothing (`zfs_userspace_one`).
+    /// The accounting or quota of one user, group or project; `None` if there is none
+    /// (`zfs_userspace_one`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [`crate::Error::Dmu`]: the table can't be read.
     pub fn space_of(&self, kind: SpaceKind, id: Fuid) -> Result<Option<u64>> {
         let Some((dn, objects)) = self.table(kind)? else { return Ok(None) };
         let prefix = if objects { OBJECTS } else { b"" };
@@ -116,10 +118,11 @@ impl FileSystem {
         Ok(Zap::open(&dn)?.lookup_u64(&name)?)
     }
 
-    /// Accounting of one kind, in no special order; empty if the file system has none (`zfs_userspace_many`).
+    /// All entries of one kind, in no special order; empty if the file system has none
+    /// (`zfs_userspace_many`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [`crate::Error::Dmu`]: the table can't be read, or an entry is not an id and a count.
     pub fn space(&self, kind: SpaceKind) -> Result<Vec<Space>> {
         let Some((dn, objects)) = self.table(kind)? else { return Ok(Vec::new()) };
         let zap = Zap::open(&dn)?;

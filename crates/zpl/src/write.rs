@@ -1,31 +1,47 @@
-//! File systems that are changed.
+//! Changing a file system.
 //!
 //! # Theory
-//! A writable file system is one on a live object set, with somebody who hands out transactions ([`Txs`]). An operation takes its
-//! locks, looks at everything that it is about to change (so that an unreadable block fails it before it has changed anything),
-//! takes a transaction, and changes: what it did appears on disk whole or not at all. Layout, order of attributes and
-//! what happens to times, sizes and links are OpenZFS's, so that its readers and accounting find what they expect.
+//! A writable file system lies on a live object set, and gets its transactions from the caller
+//! ([`Txs`]). An operation works in this order:
 //!
-//! A file that loses its last link goes into the list of unlinked files (`DELETE_QUEUE`) in the same transaction, and is freed when its
-//! last user has let go ([`FileSystem::reap`]). Users are the door's to know. What a crash leaves in the list, the next mount frees
-//! ([`FileSystem::drain`]).
+//! 1. It takes its locks.
+//! 2. It reads everything that it will change, so that an unreadable block fails the operation
+//!    before any change.
+//! 3. It takes a transaction.
+//! 4. It makes its changes, which appear on disk entirely or not at all.
 //!
-//! What is too much to be freed in one group is freed in pieces ([`dmu::Pieces`]), a group for each, from where it begins on, before the operation that frees it: a
-//! crash amid the truncation of a file of terabytes leaves it at its size with a hole. As in OpenZFS.
+//! Layout, the order of attributes, and the effects on times, sizes and links are OpenZFS's. So its
+//! readers and its accounting find what they expect.
+//!
+//! A file that loses its last link enters the list of unlinked files (`DELETE_QUEUE`) in the same
+//! transaction. It is freed when its last user has released it ([`FileSystem::reap`]). The front
+//! end knows the users. The next mount frees what a crash left in the list ([`FileSystem::drain`]).
+//!
+//! If too much is to be freed for one txg, it is freed in pieces from its beginning on
+//! ([`dmu::Pieces`]), with a txg for each. This happens before the operation itself. So a crash
+//! during the truncation of a very large file leaves it at its size with a hole, as in OpenZFS.
 //!
 //! # Locks
-//! In this order: the renaming of directories from one parent to another (one for a file system, as Linux has it); names, one lock for each
-//! directory, several in the order of their object numbers; the ranges of a file's contents. Then the transaction. Behind it only the lock
-//! of a node's attributes, which is held for one change of them and never across the taking of a transaction. A thread with a
-//! transaction must take none of the first three: who holds them may be waiting for a transaction of the next group.
+//! Locks are taken in this order:
+//!
+//! 1. the lock for moving directories to another parent, one for a file system, as in Linux;
+//! 2. names, one lock for each directory, several in the order of their object numbers;
+//! 3. the ranges of a file's contents;
+//! 4. the transaction;
+//! 5. the lock of a node's attributes, held for one change of them, and never while a transaction
+//!    is taken.
+//!
+//! A thread with a transaction must take none of the first three. The thread that holds them may be
+//! waiting for a transaction of the next txg.
 //!
 //! # Crash
-//! Nothing is durable before its group is, for which [`FileSystem::sync`] waits, or before its record is in the intent log, which
-//! [`FileSystem::fsync`] sees to.
+//! A change is durable with its txg, for which [`FileSystem::sync`] waits, or with its record in
+//! the intent log, which [`FileSystem::fsync`] writes.
 //!
 //! # Absent
-//! Permissions, which the kernel checks. NFSv4 ACLs that say more than the mode are kept and inherited (`aclinherit`), and a new mode
-//! does to them what `aclmode` says, but nobody can edit them.
+//! * Permissions: the kernel checks them.
+//! * Editing NFSv4 ACLs that say more than the mode. They are kept and inherited (`aclinherit`),
+//!   and a new mode changes them as `aclmode` says.
 
 mod atime;
 mod clone;
@@ -73,24 +89,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use zil::{LogPolicy, Zilog};
 
-/// What a change is for, as far as room matters.
+/// What a change does to free space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// It takes room.
+    /// The change takes space.
     Grow,
-    /// It leaves more room than it takes, and may use what is kept for that (`dmu_tx_mark_netfree`).
+    /// The change frees more space than it takes, and may use the space that is reserved for such
+    /// changes (`dmu_tx_mark_netfree`).
     Free,
 }
 
-/// What a file system that is changed needs of its pool and of the world.
+/// What a writable file system needs from its pool and its surroundings.
 pub trait Txs: Send + Sync {
-    /// A transaction for a change that dirties about `bytes`; waits while too much is dirty.
+    /// A transaction for a change that dirties about `bytes`; waits while too much is dirty
+    /// (`dmu_tx_assign`).
     ///
     /// # Errors
-    /// [`Error::Stopped`], [`Error::NoSpace`], [`Error::Quota`].
+    /// * [`Error::Stopped`]: the pool accepts no more changes.
+    /// * [`Error::NoSpace`]: the pool has no free space.
+    /// * [`Error::Quota`]: a quota is exceeded.
     fn tx(&self, bytes: u64, purpose: Purpose) -> Result<Tx>;
 
-    /// The same for what is not worth waiting for: `None` if that would wait.
+    /// As [`Txs::tx`], but returns `None` instead of waiting.
     ///
     /// # Errors
     /// As [`Txs::tx`].
@@ -98,59 +118,59 @@ pub trait Txs: Send + Sync {
         self.tx(bytes, purpose).map(Some)
     }
 
-    /// Waits until a group is on disk.
+    /// Waits until a transaction group is on disk (`txg_wait_synced`).
     ///
     /// # Errors
-    /// [`Error::Stopped`].
+    /// * [`Error::Stopped`]: the pool stopped before the txg was on disk.
     fn wait(&self, txg: Txg) -> Result<()>;
 
-    /// The time, for the stamps of files.
+    /// The current time, for the timestamps of files.
     fn now(&self) -> Time;
 
-    /// Notes that the dataset uses a feature from now on.
+    /// Notes that the dataset uses a feature from now on (`dsl_dataset_activate_feature`).
     fn begin_feature(&self, feature: &'static str);
 
-    /// Whether files of the dataset may share blocks (the feature `block_cloning`).
+    /// True if files of the dataset may share blocks (the feature `block_cloning`).
     fn may_clone(&self) -> bool {
         false
     }
 
-    /// The dataset's intent log; without one, commits wait for groups.
+    /// The dataset's intent log; without one, commits wait for txgs.
     fn log(&self) -> Option<&Zilog> {
         None
     }
 
-    /// Whether quotas of users, groups and projects hold.
+    /// True if quotas of users, groups and projects are enforced.
     fn holds_quotas(&self) -> bool {
         true
     }
 
-    /// Whether an operation may take several transactions, and wait for their groups.
+    /// True if an operation may take several transactions, and wait for their txgs.
     fn takes_several(&self) -> bool {
         true
     }
 }
 
-/// What properties say about writing.
+/// The dataset properties that steer changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// Largest block of a file (`recordsize`), a power of two.
+    /// Largest block of a file in bytes, a power of two (`recordsize`).
     pub recordsize: u32,
-    /// Extended attributes go into the file's own attributes where they fit (`xattr=sa`).
+    /// Extended attributes are stored as a system attribute where they fit (`xattr=sa`).
     pub xattr_sa: bool,
-    /// POSIX ACLs count (`acltype=posix`): new files begin with what their directory gives on.
+    /// POSIX ACLs apply: new files inherit from their directory (`acltype=posix`).
     pub posix_acl: bool,
-    /// Slots of a new file's dnode (`dnodesize`); more than one needs the feature `large_dnode`.
+    /// Slots of a new file's dnode (`dnodesize`). More than one needs the feature `large_dnode`.
     pub slots: u8,
-    /// Longest name, in bytes: 255, or 1023 with `longname=on`.
+    /// Longest name in bytes: 255, or 1023 with `longname=on`.
     pub name_max: usize,
-    /// When reading changes the time of access (`atime`, `relatime`).
+    /// When reading changes the access time (`atime`, `relatime`).
     pub atime: Atime,
     /// When changes are durable, and where they are logged (`sync`, `logbias`).
     pub log: LogPolicy,
     /// What a new mode does to an NFSv4 ACL that says more than a mode (`aclmode`).
     pub acl_mode: AclMode,
-    /// What a new file inherits of its directory's NFSv4 ACL (`aclinherit`).
+    /// What a new file inherits from its directory's NFSv4 ACL (`aclinherit`).
     pub acl_inherit: AclInherit,
 }
 
@@ -170,28 +190,28 @@ impl Default for Policy {
     }
 }
 
-/// What properties say now: one who follows them may change it while the file system is used.
+/// The current [`Policy`], which may change while the file system is in use; clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Policies(Arc<RwLock<Policy>>);
 
 impl Policies {
-    /// What they say to begin with.
+    /// Starts with this policy.
     pub fn new(policy: Policy) -> Self {
         Policies(Arc::new(RwLock::new(policy)))
     }
 
-    /// What they say.
+    /// The current policy.
     pub fn get(&self) -> Policy {
         *self.0.read()
     }
 
-    /// From now on they say this.
+    /// Replaces the policy.
     pub fn set(&self, policy: Policy) {
         *self.0.write() = policy;
     }
 }
 
-/// What a writable file system has beside a readable one.
+/// The state of a writable file system.
 pub(crate) struct Writer {
     txs: Arc<dyn Txs>,
     policies: Policies,
@@ -200,12 +220,13 @@ pub(crate) struct Writer {
     moves: Mutex<()>,
     /// The list of unlinked files.
     queue: Zap,
-    /// Files of the list that lost their last link since the file system was opened: they may have users.
+    /// Files of that list that lost their last link since the file system was opened: they may have
+    /// users.
     orphans: Mutex<HashSet<ObjNum>>,
-    /// Those among them that never had a link.
+    /// Those of them that never had a link.
     unnamed: Mutex<HashSet<ObjNum>>,
     quotas: Quotas,
-    /// The newest group that changed something here.
+    /// The newest txg that changed this file system.
     newest: AtomicU64,
 }
 
@@ -230,7 +251,7 @@ impl Writer {
         }
     }
 
-    /// A transaction for what its caller logs, or what nobody ever waits for.
+    /// A transaction for a change that its caller logs, or that no commit ever waits for.
     fn logged_tx(&self, bytes: u64, purpose: Purpose) -> Result<Tx> {
         let tx = self.txs.tx(bytes, purpose)?;
         self.newest.fetch_max(tx.txg().0, Ordering::Relaxed);
@@ -247,21 +268,24 @@ impl FileSystem {
         self.writer_if_any().ok_or(Error::ReadOnly)
     }
 
-    /// Longest name that is looked up, in bytes: as long as new ones may be, where it can be changed.
+    /// Longest name that a lookup accepts, in bytes.
+    ///
+    /// In a writable file system it is the limit for new names.
     pub fn name_max(&self) -> usize {
         self.writer_if_any().map_or(crate::NAME_MAX, |w| w.policy().name_max)
     }
 
-    /// True if it can be changed.
+    /// True if the file system is open for changes.
     pub fn is_writable(&self) -> bool {
         self.writer_if_any().is_some()
     }
 
-    /// Waits until every change that was made before the call is on disk with its group (`syncfs`). At once if nothing changed since the last
-    /// group.
+    /// Waits until every earlier change is on disk with its txg, as `syncfs` does (`zfs_sync`).
+    ///
+    /// Returns at once if nothing was changed.
     ///
     /// # Errors
-    /// [`Error::Stopped`].
+    /// * [`Error::Stopped`]: the pool stopped before the txg was on disk.
     pub fn sync(&self) -> Result<()> {
         let Some(w) = self.writer_if_any() else { return Ok(()) };
         match w.newest.load(Ordering::Relaxed) {
@@ -270,18 +294,18 @@ impl FileSystem {
         }
     }
 
-    /// The time that a change made now is stamped with.
+    /// The timestamp of a change made now.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`].
+    /// * [`Error::ReadOnly`]: the file system is not open for changes.
     pub fn now(&self) -> Result<Time> {
         Ok(self.writer()?.txs.now())
     }
 
-    /// A file's attributes as they are now.
+    /// A file's current attributes.
     ///
     /// # Errors
-    /// As [`FileSystem::node`].
+    /// The errors of [opening](Error#opening).
     pub fn attr(&self, object: ObjNum) -> Result<Attr> {
         Ok(*self.node(object)?.attr())
     }

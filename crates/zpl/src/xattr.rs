@@ -1,7 +1,9 @@
-//! Extended attributes: in the file's own attributes (`xattr=sa`), or files of a hidden directory (`xattr=dir`).
+//! Extended attributes: as a system attribute (`xattr=sa`), or as files of a hidden directory
+//! (`xattr=dir`).
 //!
-//! A file can have both. What is in its own attributes comes first and hides the other. Names are stored with their
-//! Linux namespace; a name without one, which another port of OpenZFS wrote, belongs to `user.`.
+//! A file can have both. An attribute stored as a system attribute hides one of the same name in
+//! the directory. Names are stored with their Linux namespace. A name without one, which another
+//! port of OpenZFS wrote, belongs to `user.`.
 
 use crate::node::Store;
 use crate::{DirCookie, Error, Node, Result, XATTR_SIZE_MAX, XATTRS_MAX};
@@ -12,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const USER: &[u8] = b"user.";
 const NAMESPACES: [&[u8]; 3] = [USER, b"trusted.", b"security."];
 const POSIX_ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
-/// Namespace of attributes that FreeBSD keeps to itself.
+/// Namespace of attributes that FreeBSD hides from other systems.
 const FREEBSD: &[u8] = b"freebsd:";
 
 /// The name that Linux shows for a stored one; `None` if it shows none.
@@ -26,19 +28,19 @@ fn shown(stored: &[u8]) -> Option<Vec<u8>> {
     Some([USER, stored].concat())
 }
 
-/// The name that another port of OpenZFS stores this one under. `.` and `..` are no entries of a directory, and so no port has an attribute
-/// that is stored as one of them.
+/// The name under which another port of OpenZFS stores this one. `.` and `..` are no directory
+/// entries, so no port stores an attribute as one of them.
 pub(crate) fn bare(name: &[u8]) -> Option<&[u8]> {
     name.strip_prefix(USER).filter(|bare| !matches!(*bare, b"" | b"." | b".."))
 }
 
-/// Whether no attribute has this name: there is nothing behind its namespace.
+/// True if no attribute can have this name: nothing follows its namespace.
 fn is_nameless(name: &[u8]) -> bool {
     name.is_empty() || NAMESPACES.contains(&name)
 }
 
 impl Node {
-    /// The attributes that are kept in the file's own.
+    /// The attributes that are stored as a system attribute.
     pub(crate) fn sa_xattrs(&self) -> Result<Option<Nvlist>> {
         let Store::Sa(sa) = &self.store else { return Ok(None) };
         let Some(packed) = sa.get(Sa::Dxattr)? else { return Ok(None) };
@@ -48,19 +50,23 @@ impl Node {
         Nvlist::decode(&packed).map(Some).map_err(|e| self.corrupt(e))
     }
 
-    /// The hidden directory of attributes.
+    /// The hidden directory of attributes, if the file has one (`zfs_get_xattrdir`).
     ///
     /// # Errors
-    /// As reading it fails.
+    /// The errors of [opening](Error#opening).
     pub fn xattr_dir(&self) -> Result<Option<Node>> {
         self.attr().xattr_dir.map(|o| self.fs.node(o)).transpose()
     }
 
-    /// Names of its extended attributes, as Linux shows them. A hidden directory holds as many as its maker liked: the
-    /// caller says how many bytes they may be at most, with a NUL behind each.
+    /// Names of the extended attributes, as Linux shows them (`zpl_xattr_list`).
+    ///
+    /// `max` limits their total bytes, with a NUL after each, because a hidden directory may hold
+    /// any number of them.
     ///
     /// # Errors
-    /// [`Error::XattrsTooLarge`]; as reading fails.
+    /// * [`Error::XattrsTooLarge`]: the names are more than `max` bytes.
+    /// * [`Error::NotDirectory`]: the hidden directory is no directory.
+    /// * The errors of [opening](Error#opening), for the hidden directory.
     pub fn xattr_names(&self, max: usize) -> Result<Vec<Vec<u8>>> {
         self.names_in(self.sa_xattrs()?.as_ref(), self.xattr_dir()?.as_ref(), max)
     }
@@ -87,10 +93,15 @@ impl Node {
         Ok(names)
     }
 
-    /// The value of an extended attribute, by the name that Linux shows.
+    /// The value of an extended attribute, by the name that Linux shows (`zpl_xattr_get`).
     ///
     /// # Errors
-    /// [`Error::NoXattr`], [`Error::XattrTooLarge`], [`Error::BadName`], or as reading fails.
+    /// * [`Error::BadName`]: nothing follows the namespace.
+    /// * [`Error::NoXattr`]: the file has no such attribute.
+    /// * [`Error::XattrTooLarge`]: the value is longer than [`XATTR_SIZE_MAX`].
+    /// * [`Error::NotDirectory`], [`Error::IsDirectory`]: an object of the attributes has the wrong
+    ///   type.
+    /// * The errors of [opening](Error#opening), for the hidden directory and its files.
     pub fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
         if is_nameless(name) {
             return Err(Error::BadName);
@@ -132,7 +143,8 @@ impl Node {
     /// All extended attributes with their values, [`XATTRS_MAX`] bytes at most.
     ///
     /// # Errors
-    /// As [`Node::xattr_names`] and [`Node::xattr`].
+    /// * [`Error::XattrsTooLarge`]: names and values are more than [`XATTRS_MAX`] bytes.
+    /// * All errors of [`Node::xattr`].
     pub fn xattrs(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
         let (list, dir) = (self.sa_xattrs()?, self.xattr_dir()?);
         let (list, dir) = (list.as_ref(), dir.as_ref());

@@ -1,12 +1,14 @@
-//! Why an operation on a volume failed.
+//! The errors of a volume.
 
 use ondisk::Corrupt;
 use std::sync::Arc;
 
-/// Failure of an operation on a volume.
+/// An operation on a volume failed.
+///
+/// Each variant is one `errno` at a front end.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// An object could not be read (`EIO`).
+    /// An object could not be read or changed (`EIO`).
     #[error(transparent)]
     Dmu(#[from] dmu::Error),
     /// The object set holds no volume (`EINVAL`).
@@ -15,20 +17,20 @@ pub enum Error {
     /// The volume's records are not what the format says (`EIO`).
     #[error("volume: {0}")]
     Corrupt(#[from] Corrupt),
-    /// The range passes the end (`EINVAL`).
+    /// The range goes beyond the end of the volume (`EINVAL`).
     #[error("{len} bytes at {offset} pass the end of a volume of {size} bytes")]
     PastEnd {
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
         /// The volume's size.
         size: u64,
     },
-    /// A volume has at least one block, and whole ones (`EINVAL`).
+    /// The size is zero, too large, or no multiple of the block size (`EINVAL`).
     #[error("a volume of blocks of {block} bytes cannot have {size} bytes")]
     BadSize {
-        /// What was asked for.
+        /// The requested size.
         size: u64,
         /// Bytes of a block.
         block: u64,
@@ -36,16 +38,16 @@ pub enum Error {
     /// The volume is not open for writing (`EROFS`).
     #[error("the volume is read-only")]
     ReadOnly,
-    /// The pool has no room left (`ENOSPC`).
+    /// The pool has no free space (`ENOSPC`).
     #[error("no space left in the pool")]
     NoSpace,
-    /// A quota has been reached (`EDQUOT`).
+    /// A quota is exceeded (`EDQUOT`).
     #[error("a quota of the volume has been reached")]
     Quota,
-    /// The pool takes no more changes (`EIO`).
+    /// The pool accepts no more changes (`EIO`).
     #[error("the pool takes no changes")]
     Stopped {
-        /// Why.
+        /// The cause.
         #[source]
         source: Arc<dyn std::error::Error + Send + Sync>,
     },

@@ -1,12 +1,13 @@
 //! The block volume on an object set.
 //!
 //! # Theory
-//! A volume is one object: object 1 holds the bytes in blocks of `volblocksize`, object 2 a ZAP whose `size` is the
-//! volume's length. A block that was never written is a hole and reads as zeros. A volume that is written ([`Volume::open_live`]) lies on a live
-//! object set, with somebody who hands out transactions ([`Txs`]).
+//! A volume is one object. Object 1 holds the bytes, in blocks of `volblocksize`. Object 2 is a ZAP
+//! whose entry `size` is the volume's length. A block that was never written is a hole, and reads
+//! as zeros. A writable volume ([`Volume::open_live`]) lies on a live object set, and gets its
+//! transactions from the caller ([`Txs`]).
 //!
 //! # Absent
-//! Who serves it to whom: the doors know that.
+//! Which clients may use the volume: the front ends decide that.
 //!
 //! # See
 //! OpenZFS `module/zfs/zvol.c`.
@@ -31,10 +32,10 @@ use write::Writer;
 const ZVOL_OBJ: ObjNum = ObjNum(1);
 /// Object of the volume's own properties (`ZVOL_ZAP_OBJ`).
 const ZVOL_ZAP_OBJ: ObjNum = ObjNum(2);
-/// Name of the length among them.
+/// Name of the length among these properties.
 const SIZE: &[u8] = b"size";
 
-/// A result of this room.
+/// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// An open volume; clones share it (`zvol_state_t`).
@@ -50,15 +51,17 @@ struct Inner {
 }
 
 impl Volume {
-    /// Opens the volume that `os` holds.
+    /// Opens the volume that `os` holds, for reading (`zvol_first_open`).
     ///
     /// # Errors
-    /// [`Error::NotVolume`], [`Error::Corrupt`] if its size is missing, or as reading fails.
+    /// * [`Error::NotVolume`]: the object set is of another kind, or its object 1 holds no volume.
+    /// * [`Error::Corrupt`]: the volume has no size.
+    /// * [`Error::Dmu`]: an object is missing or can't be read.
     pub fn open(os: &Objset) -> Result<Volume> {
         Self::open_with(os, None)
     }
 
-    /// Opens the volume of a live object set, to be written.
+    /// Opens the volume of a live object set, for reading and writing.
     ///
     /// # Errors
     /// As [`Volume::open`].
@@ -80,7 +83,7 @@ impl Volume {
         Ok(Volume(Arc::new(Inner { data, props, size: AtomicU64::new(size), writer })))
     }
 
-    /// Bytes in it (`volsize`).
+    /// Length in bytes (`volsize`).
     pub fn size(&self) -> u64 {
         self.0.size.load(Ordering::Acquire)
     }
@@ -90,24 +93,27 @@ impl Volume {
         self.0.data.block_size()
     }
 
-    /// The object that holds the data.
+    /// The object that holds the data (`zv_dn`).
     pub fn dnode(&self) -> &Dnode {
         &self.0.data
     }
 
-    /// Fills `buf` from byte `offset` on, and sees each write whole or not at all.
+    /// Fills `buf` from byte `offset` on, and sees each write entirely or not at all (`zvol_read`).
     ///
     /// # Errors
-    /// [`Error::PastEnd`] when not all of it lies in the volume, or as reading fails.
+    /// `buf` then has undefined contents.
+    ///
+    /// * [`Error::PastEnd`]: a part of the range lies past the end of the volume.
+    /// * [`Error::Dmu`]: a block can't be read.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let end = self.check(offset, buf.len() as u64)?;
         let _range = self.0.writer.as_ref().map(|w| w.ranges.lock(offset, end, false));
-        // It may have become smaller meanwhile.
+        // The volume may have become smaller meanwhile.
         self.check(offset, buf.len() as u64)?;
         Ok(self.0.data.read_at(offset, buf)?)
     }
 
-    /// The end of a range, which lies in the volume.
+    /// The end of a range, if all of it lies in the volume.
     fn check(&self, offset: u64, len: u64) -> Result<u64> {
         let size = self.size();
         let end = offset.checked_add(len).filter(|end| *end <= size);
@@ -117,7 +123,7 @@ impl Volume {
     /// The first byte from `offset` on that lies in `want`; the end of the volume if there is none.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [`Error::Dmu`]: an indirect block can't be read.
     pub fn next(&self, offset: u64, want: Extent) -> Result<u64> {
         let size = self.size();
         let at = self.0.data.next_offset(offset.min(size), want)?;

@@ -1,7 +1,8 @@
 //! Replaying a volume's log (`zvol_replay_vector`).
 //!
 //! # Theory
-//! A volume's records are writes, frees and clones of blocks. Each changes the one object, in the group of the transaction that it is applied in.
+//! A volume's records are writes, frees and clones of blocks. Each changes the one data object, in
+//! the txg of its transaction.
 
 use crate::{Error, Result, Txs, Volume, ZVOL_OBJ};
 use dmu::{Objset, Tx};
@@ -12,10 +13,19 @@ use zil::{Log, ReplayError, Replayed, Replayer};
 
 const WHAT: &str = "intent log record";
 
-/// Replays the log of the volume that a live object set holds. Nobody else may have the volume open.
+/// Replays the log of the volume that a live object set holds.
+///
+/// No other handle may have the volume open.
 ///
 /// # Errors
-/// [`ReplayError`]: the log stays as far as it was not replayed. As opening the volume fails.
+/// The log stays, and a later replay continues where this one stopped.
+///
+/// * [`ReplayError::Open`]: the volume can't be opened; see [`Volume::open`].
+/// * [`ReplayError::Record`]: the pool is stopped or full, or a device or key is missing.
+/// * [`ReplayError::Unreadable`]: a block of the log can't be read.
+///
+/// # Panics
+/// If `os` is not live.
 pub fn replay(
     os: &Objset,
     log: &Log,
@@ -37,7 +47,8 @@ fn bad(field: &'static str, value: u64) -> Error {
 }
 
 impl Replay {
-    /// A range, if it lies in the volume as it is now: it may have been made smaller since.
+    /// Checks that a range lies in the volume as it is now: the volume may have become smaller
+    /// since the record.
     fn within(&self, foid: u64, offset: u64, length: u64) -> Result<()> {
         if foid != ZVOL_OBJ.0 {
             return Err(bad("object", foid));
@@ -52,7 +63,7 @@ impl Replay {
         self.within(w.foid, w.offset, w.length)?;
         let mut at = w.offset;
         if let Some(bp) = &w.blkptr {
-            // The block comes whole.
+            // The record brings all of the block.
             at -= at.checked_rem(bp.lsize.0).unwrap_or(0);
         }
         let len = w.data.len() as u64;
@@ -68,7 +79,7 @@ impl Replayer for Replay {
     type Error = Error;
 
     fn tx(&self, bytes: u64) -> Result<Tx> {
-        // Room was asked for when it was done first.
+        // The first execution of the operation reserved the space.
         self.txs.tx(bytes.max(self.volume.block_size()), true)
     }
 

@@ -1,15 +1,17 @@
-//! Volumes that are written.
+//! Writing a volume.
 //!
 //! # Theory
-//! A write locks its range, takes a transaction, and changes blocks in memory; those that it covers whole are not read. What it did appears on
-//! disk with its group; a large write goes through several transactions, in order, each whole or not at all.
+//! A write locks its range, takes a transaction, and changes blocks in memory. Blocks that it
+//! covers completely are not read. The change appears on disk with its transaction group. A large
+//! write goes through several transactions in order, each applied entirely or not at all.
 //!
 //! # Locks
 //! The range of bytes, then the transaction. Resizing locks all of the volume.
 //!
 //! # Crash
-//! A change is durable with its group, or when a [`Volume::flush`] that came after it has returned, which the intent log makes quick: bytes and holes
-//! have records there. A new size has none, and its flush waits for the group.
+//! A change is durable with its txg, or when a later [`Volume::flush`] has returned. The intent log
+//! makes that quick: bytes and holes have records there. A new size has no record, so its flush
+//! waits for the txg.
 //!
 //! # See
 //! OpenZFS `zvol_write`, `zvol_discard`, `zvol_set_volsize`.
@@ -25,37 +27,41 @@ use zil::{Bytes, Missing, Source, SyncMode, Zilog};
 
 /// Most bytes that one transaction writes.
 const WRITE_MAX: u64 = 1 << 20;
-/// What a change dirties beside blocks of data, about.
+/// Estimate of what a change dirties beside data blocks, in bytes.
 const META_BYTES: u64 = 1024;
-/// The largest volume: offsets of files and devices are signed.
+/// The largest volume, because offsets of files and devices are signed.
 const SIZE_MAX: u64 = i64::MAX as u64;
 
-/// What a volume that is written needs of its pool.
+/// What a writable volume needs from its pool.
 pub trait Txs: Send + Sync {
-    /// A transaction for a change that dirties about `bytes`; waits while too much is dirty. A change that is `netfree` leaves more room than
-    /// it takes, and may use what is kept for that (`dmu_tx_mark_netfree`).
+    /// A transaction for a change that dirties about `bytes`; waits while too much is dirty.
+    ///
+    /// A `netfree` change frees more space than it takes, and may use the space that is reserved
+    /// for such changes (`dmu_tx_mark_netfree`).
     ///
     /// # Errors
-    /// [`Error::Stopped`], [`Error::NoSpace`], [`Error::Quota`].
+    /// * [`Error::Stopped`]: the pool accepts no more changes.
+    /// * [`Error::NoSpace`]: the pool has no free space.
+    /// * [`Error::Quota`]: a quota is exceeded.
     fn tx(&self, bytes: u64, netfree: bool) -> Result<Tx>;
 
-    /// Waits until a group is on disk.
+    /// Waits until a transaction group is on disk (`txg_wait_synced`).
     ///
     /// # Errors
-    /// [`Error::Stopped`].
+    /// * [`Error::Stopped`]: the pool stopped before the txg was on disk.
     fn wait(&self, txg: Txg) -> Result<()>;
 
-    /// The volume's intent log; without one, flushes wait for groups.
+    /// The volume's intent log; without one, flushes wait for txgs.
     fn log(&self) -> Option<&Zilog> {
         None
     }
 }
 
-/// What a writable volume has beside a readable one.
+/// The state of a writable volume.
 pub(crate) struct Writer {
     txs: Arc<dyn Txs>,
     pub(crate) ranges: RangeLocks,
-    /// The newest group that changed something here.
+    /// The newest txg that changed this volume.
     newest: AtomicU64,
 }
 
@@ -82,7 +88,7 @@ impl Volume {
         self.0.writer.as_ref().ok_or(Error::ReadOnly)
     }
 
-    /// True if it can be written.
+    /// True if the volume is open for writing.
     pub fn is_writable(&self) -> bool {
         self.0.writer.is_some()
     }
@@ -94,11 +100,18 @@ impl Volume {
         end.saturating_sub(offset / block * block)
     }
 
-    /// Writes all of `data` at byte `offset`.
+    /// Writes all of `data` at byte `offset` (`zvol_write`).
     ///
     /// # Errors
-    /// [`Error::PastEnd`] when not all of it lies in the volume; [`Error::NoSpace`] and the like: some of it may be written then; as reading
-    /// blocks that are written in part fails.
+    /// A part of the data may be written when an error other than [`Error::ReadOnly`] or
+    /// [`Error::PastEnd`] returns.
+    ///
+    /// * [`Error::ReadOnly`]: the volume is not open for writing.
+    /// * [`Error::PastEnd`]: a part of the range lies past the end of the volume.
+    /// * [`Error::NoSpace`]: the pool has no free space.
+    /// * [`Error::Quota`]: a quota is exceeded.
+    /// * [`Error::Stopped`]: the pool accepts no more changes.
+    /// * [`Error::Dmu`]: a block that is changed in part can't be read.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         let w = self.writer()?;
         let len = data.len() as u64;
@@ -108,7 +121,7 @@ impl Volume {
         let mut done = 0;
         while done < len {
             let at = offset + done;
-            // Later pieces begin at whole blocks.
+            // Later pieces begin at block boundaries.
             let most = WRITE_MAX.max(self.block_size());
             let n = (most - at % most).min(len - done);
             let tx = w.tx(self.touched(at, n) + META_BYTES, false)?;
@@ -123,7 +136,7 @@ impl Volume {
         self.settle(w)
     }
 
-    /// Where changes are durable when they are acknowledged (`sync=always`), makes them so.
+    /// With `sync=always`, makes changes durable before they are acknowledged.
     fn settle(&self, w: &Writer) -> Result<()> {
         match w.txs.log() {
             Some(log) if log.policy().sync == SyncMode::Always => self.flush(),
@@ -131,7 +144,9 @@ impl Volume {
         }
     }
 
-    /// Makes a range read as zeros, and gives back the room of its blocks (`BLKDISCARD`, unmap). Costs what it frees.
+    /// Makes a range read as zeros, and frees its blocks, in time proportional to what it frees.
+    ///
+    /// This serves discard, unmap and TRIM (`zvol_discard`).
     ///
     /// # Errors
     /// As [`Volume::write_at`].
@@ -144,7 +159,8 @@ impl Volume {
         let mut pieces = self.dnode().pieces(offset, len)?;
         let mut earlier = None;
         while let Some(piece) = pieces.next_piece()? {
-            // Each by itself: a commit of the log that wants data of the range waits for one piece, not for all the groups that they take.
+            // Each piece has its own lock. A log commit that wants data of the range waits for one
+            // piece, not for all the txgs.
             let range = w.ranges.lock(piece.offset, piece.offset + piece.len, true);
             self.check(piece.offset, piece.len)?;
             let tx = w.tx(2 * self.block_size() + META_BYTES, true)?;
@@ -164,8 +180,8 @@ impl Volume {
         self.settle(w)
     }
 
-    /// Frees what of a range that nobody may reach any more is too much for the group that frees the rest, and has what leads to the rest read, without a
-    /// transaction.
+    /// Frees the part of an unreachable range that is too much for one txg, and reads the indirect
+    /// blocks of the rest without a transaction.
     fn free_much(&self, w: &Writer, offset: u64, len: u64) -> Result<()> {
         let mut pieces = self.dnode().pieces(offset, len)?;
         while let Some(piece) = pieces.next_piece()?.filter(|piece| !piece.last) {
@@ -181,10 +197,12 @@ impl Volume {
         Ok(())
     }
 
-    /// Gives it another size; what is behind the end is freed, what is added reads as zeros (`zfs set volsize`).
+    /// Changes the volume's size: a cut-off end is freed, an added end reads as zeros
+    /// (`zvol_set_volsize`).
     ///
     /// # Errors
-    /// [`Error::BadSize`] if the size is no multiple of the volume's blocks, or 0; as [`Volume::write_at`].
+    /// * [`Error::BadSize`]: the size is 0, too large, or no multiple of the block size.
+    /// * All errors of [`Volume::write_at`] except [`Error::PastEnd`].
     pub fn resize(&self, size: u64) -> Result<()> {
         let w = self.writer()?;
         let block = self.block_size();
@@ -199,7 +217,7 @@ impl Volume {
         let tx = w.tx(META_BYTES, size < before)?;
         self.0.props.update(&tx, SIZE, &Value::from(size))?;
         if size > before {
-            // Nobody may have freed what an earlier, larger size left.
+            // An earlier shrinking may not have freed everything past the end.
             self.dnode().free_range(&tx, before, u64::MAX)?;
         }
         self.0.size.store(size, Ordering::Release);
@@ -208,7 +226,7 @@ impl Volume {
         }
         drop(tx);
         if size < before {
-            // What is behind the end may go in any number of groups.
+            // Blocks past the end may be freed in any number of txgs.
             self.free_much(w, size, u64::MAX)?;
             let tx = w.tx(META_BYTES, true)?;
             self.dnode().free_range(&tx, size, u64::MAX)?;
@@ -220,11 +238,13 @@ impl Volume {
         self.settle(w)
     }
 
-    /// Waits until every change that was made before the call is on disk (`zil_commit`), in the intent log or with its group. At once if nothing was
-    /// changed; nothing with `sync=disabled`.
+    /// Waits until every earlier change is durable, in the intent log or with its txg
+    /// (`zil_commit`).
+    ///
+    /// Returns at once if nothing was changed, or with `sync=disabled`.
     ///
     /// # Errors
-    /// [`Error::Stopped`].
+    /// * [`Error::Stopped`]: the pool stopped before the changes were durable.
     pub fn flush(&self) -> Result<()> {
         let Some(w) = &self.0.writer else { return Ok(()) };
         if let Some(log) = w.txs.log() {
@@ -242,7 +262,7 @@ impl Source for Volume {
         let w = self.0.writer.as_ref().ok_or(Missing::Unreadable)?;
         let end = offset.saturating_add(len as u64);
         let _range = w.ranges.lock(offset, end, false);
-        // It was made smaller since.
+        // The volume has become smaller since.
         if end > self.size() {
             return Err(Missing::Gone);
         }

@@ -33,7 +33,7 @@ fn volume(dsl: &Dsl, name: &str) -> zvol::Result<Volume> {
     Volume::open(&dsl.dataset(name).unwrap().objset().unwrap().unwrap())
 }
 
-/// Hash of all of a volume, reading data only and taking holes for zeros.
+/// Hash of all of a volume; holes are not read but count as zeros.
 fn hash(v: &Volume) -> String {
     let mut sum = Sha256::new();
     let mut buf = vec![0; 1 << 20];
@@ -57,7 +57,8 @@ fn hash(v: &Volume) -> String {
     sum.finalize().iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Size, block size and content of every volume and volume snapshot are what the kernel showed.
+/// Goal: size, block size and content of every volume and volume snapshot are what the kernel
+/// module showed.
 #[test]
 fn volumes_agree_with_the_kernel() {
     let mut compared = 0;
@@ -79,7 +80,7 @@ fn volumes_agree_with_the_kernel() {
     assert!(compared >= 5, "only {compared} volumes");
 }
 
-/// Reading past the end is refused, and file systems are no volumes.
+/// Goal: a read past the end fails, and a file system can't be opened as a volume.
 #[test]
 fn limits() {
     let f = testkit::load("zvols");

@@ -1,29 +1,36 @@
 //! Edon-R-512, and the MAC that OpenZFS makes of it.
 //!
 //! # Theory
-//! Edon-R multiplies vectors of eight 64-bit words in a quasigroup: a product of `x` and `y` sums five words of each
-//! for every output (with a constant in the first sum), rotates, and XORs and adds the results. The index
-//! sets below are the orthogonal Latin squares of the submission. A 128-byte block, as two vectors, goes through eight
-//! products together with the chaining pipe (two vectors); the tweaked version of 2009 then XORs the old pipe
-//! and the swapped halves of the block into the result.
+//! Edon-R multiplies vectors of eight 64-bit words in a quasigroup. For each output word, a product
+//! of `x` and `y` does the following:
 //!
-//! The MAC puts a 128-byte block derived from the salt, H(salt) || H(H(salt)), before the data: it fills a block, so
-//! the pipe after it is the template.
+//! 1. It sums five words of each vector, with a constant in the first sum.
+//! 2. It rotates the sums.
+//! 3. It XORs and adds the results.
+//!
+//! The index sets below are the orthogonal Latin squares of the submission. A 128-byte block is two
+//! vectors. They go through eight products together with the chaining pipe, which is two vectors as
+//! well. The tweaked version of 2009 then XORs the old pipe and the swapped halves of the block
+//! into the result.
+//!
+//! The MAC puts a block of 128 bytes before the data, derived from the salt: H(salt) || H(H(salt)).
+//! It fills a block, so the pipe after it is the template.
 //!
 //! # See
-//! Gligoroski et al., "Cryptographic Hash Function EDON-R", NIST SHA-3 submission.
+//! Gligoroski et al., "Cryptographic Hash Function EDON-R", NIST SHA-3 submission. OpenZFS:
+//! `edonr_zfs.c`.
 
 type Vector = [u64; 8];
 
 /// Bytes of a block.
 const BLOCK: usize = 128;
-/// Bytes of the padding's length field, which counts bits.
+/// Bytes of the length field in the padding, which counts bits.
 const LENGTH: usize = 8;
 
-/// Added to the first sum over `x`; its complement to the first over `y`.
+/// Constant in the first sum over `x`; its complement is in the first sum over `y`.
 const LEAD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
-/// The two vectors that pass from block to block.
+/// The two vectors that the hash carries from block to block.
 #[derive(Clone, Copy)]
 struct Pipe(Vector, Vector);
 
@@ -79,8 +86,10 @@ macro_rules! sum {
     ($first:expr $(, $more:expr)*) => { $first$(.wrapping_add($more))* };
 }
 
-/// The transform of a product's left side: sums of words {0,1,2,4,7}, {0,1,3,4,7}, {0,1,4,6,7}, {2,3,5,6,7},
-/// {1,2,3,5,6}, {0,2,3,4,5}, {0,1,5,6,7}, {2,3,4,5,6}, put together from pairs that they share, and rotated.
+/// The transform of a product's left side, made from shared pairs of words and rotated.
+///
+/// It is the sums of the words {0,1,2,4,7}, {0,1,3,4,7}, {0,1,4,6,7}, {2,3,5,6,7}, {1,2,3,5,6},
+/// {0,2,3,4,5}, {0,1,5,6,7} and {2,3,4,5,6}.
 #[inline(always)]
 fn left(x: &Vector) -> Vector {
     let [p, q, r, s] = [sum!(x[0], x[4]), sum!(x[1], x[7]), sum!(x[2], x[3]), sum!(x[5], x[6])];
@@ -97,8 +106,10 @@ fn left(x: &Vector) -> Vector {
     ]
 }
 
-/// The transform of a product's right side: sums of words {0,1,2,5,7}, {0,1,3,4,6}, {0,1,2,3,5}, {2,3,4,6,7},
-/// {0,1,3,4,5}, {2,4,5,6,7}, {1,2,5,6,7}, {0,3,4,6,7}.
+/// The transform of a product's right side, made in the same way.
+///
+/// It is the sums of the words {0,1,2,5,7}, {0,1,3,4,6}, {0,1,2,3,5}, {2,3,4,6,7}, {0,1,3,4,5},
+/// {2,4,5,6,7}, {1,2,5,6,7} and {0,3,4,6,7}.
 #[inline(always)]
 fn right(y: &Vector) -> Vector {
     let [p, q, r, s] = [sum!(y[0], y[1]), sum!(y[2], y[5]), sum!(y[3], y[4]), sum!(y[6], y[7])];
@@ -115,7 +126,8 @@ fn right(y: &Vector) -> Vector {
     ]
 }
 
-/// The product of the quasigroup: each word is the sum of three words of either transform, XORed.
+/// The product of the quasigroup: each word is the sum of the XORs of three words of either
+/// transform.
 #[inline(always)]
 fn product(x: &Vector, y: &Vector) -> Vector {
     let (s, t) = (left(x), right(y));
@@ -133,7 +145,7 @@ fn product(x: &Vector, y: &Vector) -> Vector {
     ]
 }
 
-/// Absorbs `data` and its padding, when `before` bytes (whole blocks) are in `pipe` already.
+/// Absorbs `data` and its padding, after `before` bytes (whole blocks) that are already in `pipe`.
 fn finish(mut pipe: Pipe, before: usize, data: &[u8]) -> [u8; 64] {
     let (blocks, rest) = data.as_chunks::<BLOCK>();
     for block in blocks {
@@ -160,7 +172,7 @@ pub(super) fn edonr512(data: &[u8]) -> [u8; 64] {
     finish(Pipe::START, 0, data)
 }
 
-/// The pipe after the block that the pool's salt makes.
+/// The pipe after the block that is made from the pool's salt.
 pub(super) struct EdonrMac {
     pipe: Pipe,
 }
@@ -176,7 +188,7 @@ impl EdonrMac {
         Self { pipe }
     }
 
-    /// The first 32 bytes of the MAC of `data`, which is what a block pointer holds.
+    /// The first 32 bytes of the MAC of `data`, as in a block pointer.
     pub(super) fn hash(&self, data: &[u8]) -> [u8; 32] {
         let digest = finish(self.pipe, BLOCK, data);
         let mut half = [0; 32];

@@ -1,12 +1,13 @@
-//! Blocks that carry their own checksum: labels and uberblocks, gang headers, log blocks.
+//! Blocks with an embedded checksum: labels and uberblocks, gang headers, log blocks.
 //!
 //! # Theory
-//! Such a block holds a 40-byte trailer (`zio_eck_t`): a magic number and 32 bytes of checksum. While the checksum is
-//! computed, its own place holds a *verifier* that only the right reader knows: the block's position, or the
-//! checksum field of the log chain's pointer. So a block that was written elsewhere or in another chain
-//! doesn't verify, even though its bytes are intact. The verifier is never stored.
+//! Such a block has a 40-byte trailer (`zio_eck_t`): a magic number and 32 bytes of checksum.
+//! During the computation a *verifier* takes the place of the checksum. Only the right reader knows
+//! the verifier: it is the block's location, or the checksum words of the pointer in the log chain.
+//! So an intact block at another location, or of another chain, doesn't verify. The verifier is
+//! never stored.
 //!
-//! The magic number tells the writer's byte order, in which all words of trailer and verifier are.
+//! The magic number tells the writer's byte order. All words of trailer and verifier have it.
 //!
 //! # On disk
 //! | kind | covers | trailer at | function | verifier |
@@ -14,7 +15,7 @@
 //! | `label` | the block | its end | SHA-256 | byte offset on the device, 0, 0, 0 |
 //! | `gang_header` | 512 bytes | its end | SHA-256 | vdev, offset of the first DVA, birth txg, 0 |
 //! | `zilog` | the block | its end | Fletcher-2 | the pointer's checksum words |
-//! | `zilog2` | the used part, rounded up to 4 KiB | byte 144, in the chain header | Fletcher-4 | the same |
+//! | `zilog2` | the used part, rounded up to 4 KiB | byte 144 | Fletcher-4 | the same |
 
 use super::fletcher::{Fletcher2, Fletcher4};
 use super::{Checksum, is_strong};
@@ -22,42 +23,43 @@ use crate::{Error, Result};
 use ondisk::{ByteOrder, ChecksumKind, Corrupt};
 use sha2::{Digest, Sha256};
 
-/// The magic number of the trailer (`ZEC_MAGIC`).
+/// Magic number of the trailer.
 pub const ZEC_MAGIC: u64 = 0x0210_da7a_b10c_7a11;
-/// Bytes of the trailer.
+/// Bytes of the trailer (`sizeof (zio_eck_t)`).
 pub const ECK_SIZE: usize = 40;
-/// Where the trailer of a `zilog2` block is: behind the chain's pad, pointer and fill count (`zil_chain_t.zc_eck`).
+/// Offset of the trailer in a `zilog2` block, after the chain's pad, pointer and fill count
+/// (`zc_eck`).
 pub const ZIL_CHAIN_ECK: usize = 144;
-/// Where a `zilog2` block says how much of it is used (`zc_nused`).
+/// Offset of the fill count in a `zilog2` block: the bytes in use (`zc_nused`).
 const ZIL_CHAIN_NUSED: usize = 136;
-/// Granularity of the used part (`ZIL_MIN_BLKSZ`).
+/// Unit of the covered part of a `zilog2` block (`ZIL_MIN_BLKSZ`).
 const ZIL_MIN_BLKSZ: u64 = 4096;
 
-/// What an embedded checksum is bound to.
+/// Identity of a block with an embedded checksum, from which its verifier is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verifier {
-    /// A block in a label area, by its byte offset on the device.
+    /// A part of a label: its offset on the device (`zio_checksum_label_verifier`).
     Label {
-        /// Offset from the start of the device, front label included.
+        /// Offset from the start of the device, in bytes.
         offset: u64,
     },
-    /// A gang header, by the identity of the gang block pointer (`zio_checksum_gang_verifier`).
+    /// A gang header: the identity of the gang block pointer (`zio_checksum_gang_verifier`).
     GangHeader {
         /// Top-level vdev of the pointer's first DVA.
         vdev: u64,
-        /// Offset of the pointer's first DVA, in bytes as the DVA counts (`DVA_GET_OFFSET`).
+        /// Offset of the pointer's first DVA in bytes (`DVA_GET_OFFSET`).
         offset: u64,
-        /// Its (physical) birth txg (`BP_GET_BIRTH`).
+        /// Physical birth of the pointer (`BP_GET_PHYSICAL_BIRTH`).
         birth: u64,
     },
-    /// A log block of the old kind, by the checksum words of the pointer that leads to it.
+    /// A log block of the old kind: the checksum words of its pointer.
     Zilog(Checksum),
-    /// A log block, by the checksum words of the pointer that leads to it.
+    /// A log block: the checksum words of its pointer.
     Zilog2(Checksum),
 }
 
 impl Verifier {
-    /// The checksum kind that goes with it.
+    /// The kind of checksum that belongs to this identity.
     pub fn kind(&self) -> ChecksumKind {
         match self {
             Self::Label { .. } => ChecksumKind::Label,
@@ -80,14 +82,16 @@ impl Verifier {
     }
 }
 
-/// Checks a block against the checksum inside it and says in which byte order it was written.
+/// Verifies the embedded checksum of a block, and returns the byte order of its writer
+/// (`zio_checksum_error_impl`).
 ///
-/// `mac` is the crypt bit of the block pointer that led here: then half of the stored words are a MAC, see
-/// [`Checksum::check`].
+/// `mac` is the crypt bit of the block's pointer. With it, half of the stored words are a MAC (see
+/// [`Checksum::check`]).
 ///
 /// # Errors
-/// [`Error::Trailer`] when the block is too short or has no trailer, [`Error::Mismatch`] when the checksum is
-/// another.
+/// * [`Error::Trailer`]: the block is too short, has an odd size, has no trailer, or has an
+///   impossible fill count.
+/// * [`Error::Mismatch`]: the stored checksum is not that of the bytes.
 pub fn verify(verifier: &Verifier, block: &[u8], mac: bool) -> Result<ByteOrder> {
     let span = span_to_verify(verifier, block)?;
     let stored = stored_at(block, span.sum_at);
@@ -96,13 +100,14 @@ pub fn verify(verifier: &Verifier, block: &[u8], mac: bool) -> Result<ByteOrder>
     Ok(span.order)
 }
 
-/// Writes magic number and checksum into a block, little-endian. A `zilog2` block's fill count must be in
-/// place.
+/// Writes magic number and checksum into a block, little-endian (`zio_checksum_compute`).
 ///
-/// With `mac`, the tag that encrypting the block yielded, half of the checksum gives way to it.
+/// A `zilog2` block already has its fill count. `mac` is the tag of the block's encryption, if the
+/// block is encrypted. It replaces half of the checksum.
 ///
 /// # Errors
-/// [`Error::Trailer`] when the block has no room for the trailer or its fill count doesn't fit.
+/// * [`Error::Trailer`]: the block is too short for the trailer, has an odd size, or has an
+///   impossible fill count.
 pub fn seal(verifier: &Verifier, block: &mut [u8], mac: Option<&[u8; 16]>) -> Result<()> {
     let at = trailer_at(verifier, block)?;
     block[at..at + 8].copy_from_slice(&ZEC_MAGIC.to_le_bytes());
@@ -115,7 +120,7 @@ pub fn seal(verifier: &Verifier, block: &mut [u8], mac: Option<&[u8; 16]>) -> Re
     Ok(())
 }
 
-/// What of a block is covered, and where its checksum is.
+/// The covered part of a block, and the offset of its checksum.
 #[derive(Clone, Copy)]
 struct Span {
     order: ByteOrder,
@@ -132,7 +137,8 @@ fn trailer_at(verifier: &Verifier, block: &[u8]) -> Result<usize> {
             if block.len() < need { Err(short(need)) } else { Ok(ZIL_CHAIN_ECK) }
         }
         Verifier::Label { .. } | Verifier::GangHeader { .. } | Verifier::Zilog(_) => {
-            // The functions run over whole words; a block that isn't made of them has no checksum.
+            // The functions run over whole words. A block that does not consist of whole words has
+            // no checksum.
             if !block.len().is_multiple_of(16) {
                 return Err(verifier.trailer(Corrupt::Shape { what, why: "its size is odd" }));
             }
@@ -166,7 +172,7 @@ fn stored_at(block: &[u8], at: usize) -> [u8; 32] {
     stored
 }
 
-/// The checksum of the covered part with the verifier in place of the stored one.
+/// The checksum of the covered part, with the verifier in place of the stored checksum.
 fn sum(verifier: &Verifier, span: Span, block: &[u8]) -> Checksum {
     let Span { order, len, sum_at } = span;
     debug_assert!(!is_strong(verifier.kind()));
@@ -181,7 +187,8 @@ fn sum(verifier: &Verifier, span: Span, block: &[u8]) -> Checksum {
             Checksum::from_bytes(ByteOrder::Big, &hasher.finalize().into())
         }
         Verifier::Zilog(_) => {
-            // The trailer begins in the middle of a pair of words, so its last 48 bytes are put together first.
+            // The trailer begins in the middle of a pair of words, so the last 48 bytes are
+            // assembled first.
             let mut end = [0; 48];
             end[..16].copy_from_slice(&block[len - 48..sum_at]);
             end[16..].copy_from_slice(&own);

@@ -1,26 +1,31 @@
-//! Fletcher-2 and Fletcher-4.
+//! Fletcher-2 and Fletcher-4 (`zfs_fletcher.c`).
 //!
 //! # Theory
-//! Fletcher-4 keeps four running sums: `a += word; b += a; c += b; d += c`, all modulo 2^64. Done word by word
-//! each step waits for the one before it. Instead, [`LANES`] interleaved streams are summed side by side, which the compiler
-//! turns into vector additions, and folded into one at the end.
+//! Fletcher-4 keeps four running sums: `a += word; b += a; c += b; d += c`, all modulo 2^64. Word
+//! by word, each step waits for the one before. So this code sums [`LANES`] interleaved streams
+//! side by side, and folds them into one at the end. The compiler turns the streams into vector
+//! additions.
 //!
-//! The folding: after `n` words, the word that has `r` words from itself to the end (itself included) has entered `b`
-//! `C(r, 1)` times, `c` `C(r+1, 2)` times, and `d` `C(r+2, 3)` times. In lane `j` the same word
-//! has `m` words of the lane to the end, and `r = LANES * m - j`; so each weight is a polynomial in `m`, which
-//! backward differences at 0 express as an integer combination of the lane's own weights `1, C(m, 1), C(m+1, 2),
-//! C(m+2, 3)`. The table [`FOLD`] holds these integers. They are exact, so the modulus does no harm.
+//! The folding: let a word have `r` words from itself to the end, itself included. It has entered
+//! `b` `C(r, 1)` times, `c` `C(r+1, 2)` times, and `d` `C(r+2, 3)` times. In lane `j` the same word
+//! has `m` words of the lane to the end, and `r = LANES * m - j`. So each weight is a polynomial in
+//! `m`.
+//!
+//! Backward differences at 0 express it as an integer combination of the lane's own weights `1,
+//! C(m, 1), C(m+1, 2), C(m+2, 3)`. The table [`FOLD`] has these integers. They are exact, so the
+//! modulus does no harm.
 
 use super::Checksum;
 use ondisk::ByteOrder;
 
-/// Streams summed side by side.
+/// Number of streams that are summed side by side.
 const LANES: usize = 4;
 
 /// `FOLD[j][s][t]`: how often sum `t` of lane `j` goes into sum `s` of the whole, modulo 2^64.
 const FOLD: [[[u64; 4]; 4]; LANES] = fold_table();
 
-/// C(r + s - 1, s) as a polynomial, for any r: the weight of a word `r` from the end in sum `s`.
+/// C(r + s - 1, s) as a polynomial, for any r: the weight in sum `s` of a word that is `r` from the
+/// end.
 const fn weight(s: usize, r: i64) -> i64 {
     match s {
         0 => 1,
@@ -36,7 +41,7 @@ const fn fold_table() -> [[[u64; 4]; 4]; LANES] {
     while j < LANES {
         let mut s = 0;
         while s < 4 {
-            // The polynomial's values at m = 0, -1, -2, -3, then their backward differences.
+            // The values of the polynomial at m = 0, -1, -2, -3, then their backward differences.
             let mut f = [0i64; 4];
             let mut i = 0;
             while i < 4 {
@@ -56,7 +61,7 @@ const fn fold_table() -> [[[u64; 4]; 4]; LANES] {
     table
 }
 
-/// A Fletcher-4 sum in progress, for data that comes in pieces.
+/// A Fletcher-4 sum in progress, for data in several parts (`fletcher_4_incremental_native`).
 #[derive(Debug, Clone, Copy)]
 pub struct Fletcher4 {
     order: ByteOrder,
@@ -64,15 +69,15 @@ pub struct Fletcher4 {
 }
 
 impl Fletcher4 {
-    /// The sum of nothing yet, over words of `order`.
+    /// A sum of no data, for words of `order`.
     pub fn new(order: ByteOrder) -> Self {
         Self { order, sum: [0; 4] }
     }
 
-    /// Adds `data`.
+    /// Adds `data` to the sum.
     ///
     /// # Panics
-    /// When `data` is not a whole number of 4-byte words.
+    /// If the length of `data` is not a multiple of 4.
     pub fn append(&mut self, data: &[u8]) {
         let (words, tail) = data.as_chunks::<4>();
         assert!(tail.is_empty(), "Fletcher-4 is defined over whole 32-bit words");
@@ -88,7 +93,7 @@ impl Fletcher4 {
         }
     }
 
-    /// The sum of everything appended.
+    /// The sum of all appended data.
     pub fn finish(self) -> Checksum {
         Checksum(self.sum)
     }
@@ -101,7 +106,8 @@ impl Fletcher4 {
         *d = d.wrapping_add(*c);
     }
 
-    /// Appends `n` words whose lane sums are known. What was summed before counts on as `n` more steps would make it.
+    /// Appends `n` words whose lane sums are known. The earlier sums grow as `n` more steps would
+    /// make them.
     fn join(&mut self, lanes: &[[u64; LANES]; 4], n: usize) {
         let steps = n as u128;
         let grow =
@@ -121,18 +127,19 @@ impl Fletcher4 {
     }
 }
 
-/// The four sums of each lane over `rows`, with the widest vectors that this processor has.
+/// The four sums of each lane over `rows`, with the widest vectors of this processor.
 fn sum_rows(order: ByteOrder, rows: &[[[u8; 4]; LANES]]) -> [[u64; LANES]; 4] {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         #[allow(unsafe_code, reason = "measured: 3 times as fast as what every x86-64 has")]
-        // SAFETY: the processor has the feature that the function was built for; nothing else is asked of callers.
+        // SAFETY: the processor has the feature for which the function is built. Callers have no
+        // other duty.
         return unsafe { sum_rows_avx2(order, rows) };
     }
     sum_rows_plain(order, rows)
 }
 
-/// As [`sum_rows_plain`], built for 256-bit vectors.
+/// [`sum_rows_plain`], built for 256-bit vectors.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn sum_rows_avx2(order: ByteOrder, rows: &[[[u8; 4]; LANES]]) -> [[u64; LANES]; 4] {
@@ -207,7 +214,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Goal: vectors, whichever this machine has, sum as plain code does.
+        /// Goal: vectors, of any kind that this machine has, sum as plain code does.
         #[test]
         fn vectors_sum_alike(words in prop::collection::vec(any::<[[u8; 4]; LANES]>(), 0..300), big in any::<bool>()) {
             let order = if big { ByteOrder::Big } else { ByteOrder::Little };

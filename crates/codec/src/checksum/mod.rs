@@ -1,19 +1,22 @@
-//! Block checksums: from bytes to the four words that a block pointer carries.
+//! Block checksums: from bytes to the four words in a block pointer.
 //!
 //! # Theory
-//! A block pointer holds 256 bits of checksum as four 64-bit words in the pointer's own byte order, and the words
-//! come from a block written by a machine of that order. Fletcher sums add up words as that machine saw them, so
-//! they take the order as an input. The hashes run over bytes and yield 32 of them; the writer stored these
-//! as they were, so as words they read in its order: one rule for all but SHA-256, whose words are
-//! big-endian everywhere, since the first implementation made them so.
+//! A block pointer has 256 bits of checksum. They are four 64-bit words in the byte order of the
+//! block's writer.
 //!
-//! Skein, Edon-R and BLAKE3 are keyed with a secret salt of the pool, so that nobody can prepare colliding blocks.
-//! The work that depends on the salt alone is done once, in [`Checksummer::new`].
+//! * Fletcher sums add up words as the writer's machine saw them. So they take the byte order as an
+//!   argument.
+//! * The hashes run over bytes and yield 32 bytes, which the writer stored as they were. As words,
+//!   they have the writer's byte order.
+//! * The words of SHA-256 are always big-endian, because the first implementation made them so.
 //!
-//! Some blocks have no block pointer that could hold their checksum (labels, gang headers, log blocks); they carry it
-//! inside: see [`embedded`].
+//! Skein, Edon-R and BLAKE3 have a secret salt of the pool as their key. So an attacker can't
+//! prepare blocks with the same checksum. [`Checksummer::new`] does the work that depends on the
+//! salt alone once.
 //!
-//! Blocks of encrypted datasets give half of the checksum to the MAC of the encryption: see [`Checksum::under_mac`].
+//! Labels, gang headers and log blocks have no block pointer for their checksum. They carry it
+//! inside: see [`embedded`]. Blocks of encrypted datasets give half of the checksum to the MAC of
+//! the encryption: see [`Checksum::under_mac`].
 //!
 //! # See
 //! OpenZFS: `zio_checksum.c`, `sha2_zfs.c`, `skein_zfs.c`, `edonr_zfs.c`, `blake3_zfs.c`.
@@ -34,15 +37,15 @@ use ondisk::{ByteOrder, ChecksumKind};
 use sha2::{Digest, Sha256, Sha512_256};
 use skein::SkeinMac;
 
-/// A 256-bit checksum as a block pointer holds it (`zio_cksum_t`).
+/// A 256-bit checksum as in a block pointer (`zio_cksum_t`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub struct Checksum(pub [u64; 4]);
 
 impl Checksum {
-    /// The checksum of blocks that have none.
+    /// The checksum in the pointers of blocks without one.
     pub const ZERO: Self = Self([0; 4]);
 
-    /// The words that 32 stored bytes stand for.
+    /// Decodes 32 stored bytes to words.
     pub fn from_bytes(order: ByteOrder, bytes: &[u8; 32]) -> Self {
         let mut words = [0; 4];
         for (word, raw) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
@@ -54,7 +57,7 @@ impl Checksum {
         Self(words)
     }
 
-    /// The 32 bytes that store these words.
+    /// Encodes the words as 32 bytes to store.
     pub fn to_bytes(self, order: ByteOrder) -> [u8; 32] {
         let mut bytes = [0; 32];
         for (word, raw) in self.0.iter().zip(bytes.as_chunks_mut::<8>().0) {
@@ -66,18 +69,21 @@ impl Checksum {
         bytes
     }
 
-    /// What is left of a computed checksum when `kind` shares the four words with a MAC: the first two words
+    /// The part of a computed checksum that remains beside a MAC: its first two words
     /// (`zio_checksum_handle_crypt`).
     ///
-    /// This is so for every block of an encrypted object (the crypt bit of its block pointer) but object sets, which
-    /// carry their MACs inside. Weak sums are folded first, because their entropy is spread unevenly.
+    /// Each block of an encrypted object (the crypt bit of its block pointer) shares the four words
+    /// with a MAC. Object sets don't, because they carry their MACs inside. Weak sums are folded
+    /// first, because their entropy is distributed unevenly.
     pub fn under_mac(self, kind: ChecksumKind) -> Self {
         let [a, b, c, d] = self.0;
         if is_strong(kind) { Self([a, b, 0, 0]) } else { Self([a ^ c, b ^ d, 0, 0]) }
     }
 
-    /// The MAC that the checksum of an encrypted block of `order` carries in its last two words, as the 16 bytes of
-    /// the cipher's tag (`zio_crypt_decode_mac_bp`).
+    /// The MAC in the last two words of an encrypted block's checksum, as the 16 bytes of the
+    /// cipher's tag (`zio_crypt_decode_mac_bp`).
+    ///
+    /// `order` is the byte order of the block.
     pub fn mac(self, order: ByteOrder) -> [u8; 16] {
         let mut mac = [0; 16];
         mac.copy_from_slice(&self.to_bytes(order)[16..]);
@@ -92,11 +98,13 @@ impl Checksum {
         Self::from_bytes(order, &bytes)
     }
 
-    /// `Ok` if `actual`, computed over a block's bytes by `kind`, is this stored checksum. With `mac` only what
-    /// [`Checksum::under_mac`] leaves is compared; the MAC is for the cipher to check.
+    /// Compares this stored checksum with `actual`, which `kind` computed over a block's bytes.
+    ///
+    /// With `mac`, it compares only the part that [`Checksum::under_mac`] leaves. The cipher checks
+    /// the MAC.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] with the words that were compared.
+    /// * [`Error::Mismatch`]: the compared words differ. The error has these words.
     pub fn check(self, kind: ChecksumKind, actual: Checksum, mac: bool) -> Result<()> {
         let (expected, actual) =
             if mac { (Self([self.0[0], self.0[1], 0, 0]), actual.under_mac(kind)) } else { (self, actual) };
@@ -136,39 +144,39 @@ pub fn is_strong(kind: ChecksumKind) -> bool {
     }
 }
 
-/// SHA-256 as OpenZFS stores it: big-endian words whatever the machine.
+/// SHA-256 as OpenZFS stores it: big-endian words on every machine (`abd_checksum_sha256`).
 pub fn sha256(data: &[u8]) -> Checksum {
     Checksum::from_bytes(ByteOrder::Big, &Sha256::digest(data).into())
 }
 
-/// SHA-512/256 of a block written in `order`.
+/// SHA-512/256 of a block written in `order` (`abd_checksum_sha512_native`).
 pub fn sha512(order: ByteOrder, data: &[u8]) -> Checksum {
     Checksum::from_bytes(order, &Sha512_256::digest(data).into())
 }
 
-/// Fletcher-2 of a block written in `order`: sums over pairs of 64-bit words.
+/// Fletcher-2 of a block written in `order`: sums over pairs of 64-bit words (`fletcher_2_native`).
 ///
 /// # Panics
-/// When `data` is not a whole number of 16-byte pairs: blocks are multiples of 512 bytes.
+/// If the length of `data` is not a multiple of 16. Blocks are multiples of 512 bytes.
 pub fn fletcher2(order: ByteOrder, data: &[u8]) -> Checksum {
     let mut sum = fletcher::Fletcher2::new(order);
     sum.append(data);
     sum.finish()
 }
 
-/// Fletcher-4 of a block written in `order`: sums over 32-bit words.
+/// Fletcher-4 of a block written in `order`: sums over 32-bit words (`fletcher_4_native`).
 ///
 /// # Panics
-/// When `data` is not a whole number of 4-byte words: blocks are multiples of 512 bytes.
+/// If the length of `data` is not a multiple of 4. Blocks are multiples of 512 bytes.
 pub fn fletcher4(order: ByteOrder, data: &[u8]) -> Checksum {
     let mut sum = Fletcher4::new(order);
     sum.append(data);
     sum.finish()
 }
 
-/// The checksum functions of one pool, with the work that its salt needs already done.
+/// The checksum functions of one pool, with the precomputed state of its salt (`spa_cksum_tmpls`).
 ///
-/// Immutable, so threads share it freely.
+/// It is immutable, so threads share it freely.
 pub struct Checksummer {
     skein: SkeinMac,
     edonr: EdonrMac,
@@ -176,15 +184,17 @@ pub struct Checksummer {
 }
 
 impl std::fmt::Debug for Checksummer {
-    /// Without the salt's traces, which are a secret.
+    /// Without the state of the salt, which is secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Checksummer").finish_non_exhaustive()
     }
 }
 
 impl Checksummer {
-    /// For a pool with this salt (`org.illumos:checksum_salt` in the MOS directory; pools without one use no salted
-    /// function, and any value will do).
+    /// The functions of a pool with this salt, `org.illumos:checksum_salt` in the directory of the
+    /// MOS.
+    ///
+    /// A pool without a salt uses no salted function, so any value will do.
     pub fn new(salt: &[u8; 32]) -> Self {
         Self {
             skein: SkeinMac::new(salt),
@@ -193,14 +203,16 @@ impl Checksummer {
         }
     }
 
-    /// The checksum of `data` as a block pointer of `order` holds it. `Off` and `Noparity` yield zeros, which is what
-    /// their block pointers hold.
+    /// Computes the checksum of `data` as in a block pointer of `order` (`zio_checksum_compute`).
+    ///
+    /// For `Off` and `Noparity` it is zeros, as in their block pointers.
     ///
     /// # Errors
-    /// [`Error::ChecksumKind`] for kinds that name no function and for embedded ones, which [`embedded`] handles.
+    /// * [`Error::ChecksumKind`]: `kind` names no function (`Inherit`, `On`), or is an embedded
+    ///   checksum, for which [`embedded`] is there.
     ///
     /// # Panics
-    /// When a Fletcher sum is asked of data that is not a multiple of 16 bytes.
+    /// If the length of `data` is not a multiple of 16 for Fletcher-2, or of 4 for Fletcher-4.
     pub fn compute(&self, kind: ChecksumKind, order: ByteOrder, data: &[u8]) -> Result<Checksum> {
         Ok(match kind {
             ChecksumKind::Off | ChecksumKind::Noparity => Checksum::ZERO,
@@ -224,10 +236,16 @@ impl Checksummer {
         })
     }
 
-    /// Checks `data` against the checksum that its block pointer holds; `mac` as in [`Checksum::check`].
+    /// Verifies `data` against the checksum in its block pointer (`zio_checksum_error`).
+    ///
+    /// [`Checksum::check`] explains `mac`.
     ///
     /// # Errors
-    /// [`Error::Mismatch`], and those of [`Checksummer::compute`].
+    /// * [`Error::Mismatch`]: the checksum is not that of the bytes.
+    /// * [`Error::ChecksumKind`]: `kind` names no function, or is an embedded checksum.
+    ///
+    /// # Panics
+    /// In the cases that [`Checksummer::compute`] lists.
     pub fn verify(
         &self,
         kind: ChecksumKind,

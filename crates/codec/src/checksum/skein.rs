@@ -1,13 +1,14 @@
-//! Skein-512-256 as a MAC keyed by the pool's salt.
+//! Skein-512-256 as a MAC with the pool's salt as key.
 //!
 //! # Theory
-//! Skein chains the tweakable block cipher Threefish: each 64-byte block of input is encrypted under the
-//! chaining value, and the ciphertext XOR the input is the next chaining value. The tweak counts the bytes and names
-//! the purpose (key, configuration, message, output), so that no two uses collide. Key and configuration
-//! depend on the salt alone; [`SkeinMac`] holds the chaining value after them.
+//! Skein chains the tweakable block cipher Threefish. It encrypts each 64-byte block of input under
+//! the chaining value. The ciphertext XOR the input is the next chaining value. The tweak counts
+//! the bytes and names the purpose (key, configuration, message, output), so that no two uses
+//! collide. Key and configuration depend on the salt alone; [`SkeinMac`] has the chaining value
+//! after them.
 //!
 //! # See
-//! "The Skein Hash Function Family", version 1.3, section 3.
+//! "The Skein Hash Function Family", version 1.3, section 3. OpenZFS: `skein_zfs.c`.
 
 use threefish::Threefish512;
 
@@ -18,7 +19,7 @@ const OUTPUT_BITS: u64 = 256;
 /// "SHA3" and version 1: the first word of the configuration block.
 const SCHEMA: u64 = 0x0000_0001_3341_4853;
 
-/// What a chain of blocks is for: the type field of the tweak.
+/// Purpose of a chain of blocks: the type field of the tweak.
 #[derive(Clone, Copy)]
 enum Purpose {
     Key = 0,
@@ -52,12 +53,12 @@ impl SkeinMac {
     }
 }
 
-/// Runs one chain (`UBI`) over `data`, which the last block pads with zeros; no data is one block of zeros.
+/// Runs one chain (`UBI`) over `data`. Zeros pad the last block; no data is one block of zeros.
 fn ubi(mut chain: [u64; 8], purpose: Purpose, data: &[u8]) -> [u64; 8] {
     const FIRST: u64 = 1 << 62;
     const FINAL: u64 = 1 << 63;
     let kind = (purpose as u64) << 56;
-    // The last block, full or not, is the one that carries the final flag.
+    // The last block, full or not, carries the final flag.
     let whole = data.len().saturating_sub(1) / BLOCK;
     let (body, last) = data.split_at(whole * BLOCK);
     let mut done = 0u64;

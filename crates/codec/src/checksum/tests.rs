@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 const SALT: [u8; 32] = [7; 32];
 
-/// Fletcher-4 as it is defined, one word after the other.
+/// Fletcher-4 by its definition, one word after the other.
 fn fletcher4_plain(order: ByteOrder, data: &[u8]) -> Checksum {
     let mut s = [0u64; 4];
     for raw in data.as_chunks::<4>().0 {
@@ -20,7 +20,7 @@ fn fletcher4_plain(order: ByteOrder, data: &[u8]) -> Checksum {
 }
 
 proptest! {
-    /// Goal: summing in lanes, and in pieces of any length, equals the plain definition.
+    /// Goal: the sum in lanes, and in parts of any length, equals the plain definition.
     #[test]
     fn fletcher4_equals_its_definition(
         words in prop::collection::vec(any::<u32>(), 0..400),
@@ -36,7 +36,7 @@ proptest! {
         prop_assert_eq!(sum.finish(), fletcher4_plain(order, &data));
     }
 
-    /// Goal: a sum over swapped words in the other order is the same sum.
+    /// Goal: the sum over swapped words in the other byte order is the same sum.
     #[test]
     fn orders_mirror_each_other(words in prop::collection::vec(any::<u64>(), 0..64)) {
         let words = &words[..words.len() & !1];
@@ -48,14 +48,15 @@ proptest! {
     }
 }
 
-/// Goal: the largest block of the largest words doesn't overflow anything but the defined modulus.
+/// Goal: the largest block of the largest words overflows nothing but the defined modulus.
 #[test]
 fn fletcher4_of_the_largest_block() {
     let data = vec![0xff; 16 << 20];
     assert_eq!(fletcher4(ByteOrder::Little, &data), fletcher4_plain(ByteOrder::Little, &data));
 }
 
-/// Goal: the hashes are the standard ones, and SHA-256 alone has big-endian words in both orders (FIPS 180-4, "abc").
+/// Goal: the hashes are the standard ones, and only SHA-256 has big-endian words in both byte
+/// orders (FIPS 180-4, "abc").
 #[test]
 fn standard_vectors() {
     let abc = b"abc";
@@ -70,7 +71,7 @@ fn standard_vectors() {
     assert_eq!(sums.compute(ChecksumKind::Sha512, ByteOrder::Little, abc).unwrap(), swapped);
 }
 
-/// Goal: blocks without a checksum have zeros; kinds that name no plain function are refused.
+/// Goal: blocks without a checksum have zeros, and kinds that name no plain function are refused.
 #[test]
 fn kinds_that_compute_nothing() {
     let sums = Checksummer::new(&SALT);
@@ -89,7 +90,7 @@ fn kinds_that_compute_nothing() {
     }
 }
 
-/// Goal: one flipped bit anywhere is a mismatch, whatever the function.
+/// Goal: with every function, one flipped bit anywhere is a mismatch.
 #[test]
 fn every_function_sees_a_flipped_bit() {
     let sums = Checksummer::new(&SALT);
@@ -113,7 +114,8 @@ fn every_function_sees_a_flipped_bit() {
     }
 }
 
-/// Goal: beside a MAC only half of a checksum counts, weak ones folded; the MAC comes back in the order it went in.
+/// Goal: beside a MAC only half of a checksum counts, and weak sums are folded; the MAC keeps its
+/// byte order.
 #[test]
 fn half_a_checksum_beside_a_mac() {
     let sum = Checksum([1, 2, 4, 8]);

@@ -1,4 +1,4 @@
-//! `gzip-1` to `gzip-9`: zlib streams.
+//! `gzip-1` to `gzip-9`: zlib streams (`gzip.c`).
 
 use super::Unpacked;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
@@ -24,7 +24,8 @@ pub(super) fn unpack(src: &[u8], dst: &mut [u8]) -> Unpacked {
 }
 
 pub(super) fn pack(level: u32, src: &[u8], dst: &mut [u8]) -> Option<usize> {
-    // Of this library's level 1 blocks come out half as large again as of zlib's; its level 2 is as good.
+    // At level 1 of this library, blocks are half as large again as zlib's. Its level 2 is as good
+    // as zlib's level 1.
     let level = level.max(2);
     DEFLATE.with_borrow_mut(|slot| {
         if slot.as_ref().is_none_or(|(have, _)| *have != level) {
@@ -34,7 +35,7 @@ pub(super) fn pack(level: u32, src: &[u8], dst: &mut [u8]) -> Option<usize> {
         state.reset();
         match state.compress(src, dst, FlushCompress::Finish) {
             Ok(Status::StreamEnd) => usize::try_from(state.total_out()).ok(),
-            // Out of room: not worth storing.
+            // The output does not fit, so it is not worth storing.
             Ok(Status::Ok | Status::BufError) | Err(_) => None,
         }
     })

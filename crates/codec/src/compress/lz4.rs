@@ -1,26 +1,27 @@
-//! `lz4`: a big-endian length and an LZ4 block.
+//! `lz4`: a big-endian length and an LZ4 block (`lz4_zfs.c`).
 //!
 //! # Theory
-//! Packing is lz4_flex's. Unpacking is our own: pool metadata are mostly long runs of zeros, which LZ4 stores as a match with
-//! itself, and a decoder that copies such a match byte by byte spends most of its time there. Here an overlapping match
-//! doubles with each copy, so a run costs what a `memcpy` of it costs.
+//! The packer is lz4_flex. The unpacker is our own. Pool metadata are mostly long runs of zeros,
+//! which LZ4 stores as a match that overlaps itself. A decoder that copies such a match byte by
+//! byte spends most of its time there. Here an overlapping match doubles with each copy, so a run
+//! costs as much as a `memcpy` of it.
 
 use super::{Unpacked, prefixed};
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use ondisk::Corrupt;
 use std::cell::RefCell;
 
-/// Bytes of the length.
+/// Bytes of the length prefix.
 const PREFIX: usize = 4;
 /// Largest scratch buffer that a thread keeps between blocks.
 const KEEP: usize = 2 << 20;
-/// Shortest match; the token counts from here.
+/// Shortest match; the length in a token is relative to it.
 const MIN_MATCH: usize = 4;
-/// Bytes that are copied at once where there is room: longer than most literals and matches.
+/// Bytes copied at once where space allows: longer than most literals and matches.
 const WIDE: usize = 32;
 
 thread_local! {
-    // The packer wants room for the worst case, which is more than the caller's limit.
+    // The packer needs space for the worst case, which is more than the caller's limit.
     static SCRATCH: RefCell<(CompressTable, Vec<u8>)> = const { RefCell::new((CompressTable::large(), Vec::new())) };
 }
 
@@ -34,7 +35,9 @@ pub(super) fn unpack(src: &[u8], dst: &mut [u8]) -> Unpacked {
     }
 }
 
-/// Unpacks an LZ4 block to the front of `dst`, and gives the bytes that it holds; `None` if it is not valid or holds more.
+/// Unpacks an LZ4 block to the start of `dst`, and returns its length.
+///
+/// `None` if the block is not valid or longer than `dst`.
 fn unpack_block(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     let (mut from, mut to) = (0usize, 0usize);
     loop {
@@ -56,7 +59,8 @@ fn unpack_block(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// A length that a token begins with: 15 goes on in bytes, the last of which is not 255.
+/// Decodes a length that starts in a token: after 15 it goes on in bytes, the last of which is not
+/// 255.
 #[inline(always)]
 fn length(start: u8, src: &[u8], from: &mut usize) -> Option<usize> {
     let mut len = usize::from(start);
@@ -64,7 +68,7 @@ fn length(start: u8, src: &[u8], from: &mut usize) -> Option<usize> {
         loop {
             let more = *src.get(*from)?;
             *from += 1;
-            // No more than 255 for each byte of the source: it can't overflow.
+            // At most 255 for each byte of the source, so it can't overflow.
             len += usize::from(more);
             if more != 255 {
                 break;
@@ -80,7 +84,7 @@ fn copy_literals(src: &[u8], from: usize, dst: &mut [u8], to: usize, len: usize)
         && let Some(wide) = src[from..].first_chunk::<WIDE>()
         && let Some(out) = dst.get_mut(to..)?.first_chunk_mut::<WIDE>()
     {
-        // More than needed: what follows is written over.
+        // More than needed: the following sequences overwrite the rest.
         *out = *wide;
         return Some(());
     }
@@ -88,7 +92,7 @@ fn copy_literals(src: &[u8], from: usize, dst: &mut [u8], to: usize, len: usize)
     Some(())
 }
 
-/// Repeats `len` bytes from `offset` before `to`; they may reach into themselves.
+/// Repeats `len` bytes from `offset` before `to`; they may overlap themselves.
 #[inline(always)]
 fn copy_match(dst: &mut [u8], to: usize, offset: usize, len: usize) -> Option<()> {
     let start = to.checked_sub(offset).filter(|_| offset > 0)?;
@@ -99,7 +103,7 @@ fn copy_match(dst: &mut [u8], to: usize, offset: usize, len: usize) -> Option<()
     let out = dst.get_mut(start..)?.get_mut(..offset + len)?;
     let mut have = offset;
     while have < out.len() {
-        // What is there already is a whole number of repetitions, so it may be repeated as a whole.
+        // The bytes so far are a whole number of repetitions, so they can be repeated as a whole.
         let n = have.min(out.len() - have);
         let (done, rest) = out.split_at_mut(have);
         rest[..n].copy_from_slice(&done[..n]);

@@ -1,9 +1,14 @@
-//! LZJB: Jeff Bonwick's small Lempel-Ziv.
+//! LZJB: Jeff Bonwick's small Lempel-Ziv (`lzjb.c`).
 //!
 //! # On disk
-//! A control byte, then eight items, one for each of its bits from the lowest up: bit clear, a literal byte; bit set, a
-//! copy in two big-endian bytes: six bits of length minus 3, ten bits of distance back. There is no end mark:
-//! the stream ends when the block is full.
+//! The stream has groups of a control byte and eight items. Each bit of the control byte, from the
+//! lowest up, tells the kind of an item:
+//!
+//! * clear: a literal byte
+//! * set: a copy in two big-endian bytes, with six bits of length minus 3 and ten bits of distance
+//!   back
+//!
+//! There is no end mark: the stream ends when the block is full.
 
 use super::Unpacked;
 use ondisk::Corrupt;
@@ -13,9 +18,9 @@ const MATCH_MIN: usize = 3;
 const MATCH_MAX: usize = MATCH_MIN + 63;
 /// Ten bits of distance.
 const DISTANCE: usize = 0x3ff;
-/// Slots of the packer's memory of recent positions.
+/// Slots of the packer's table of recent positions.
 const SLOTS: usize = 1024;
-/// A control byte and eight copies: room that the packer wants before it starts a group.
+/// A control byte and eight copies: the space that the packer needs before it starts a group.
 const GROUP_MAX: usize = 1 + 2 * 8;
 
 pub(super) fn unpack(src: &[u8], dst: &mut [u8]) -> Unpacked {
@@ -44,7 +49,7 @@ pub(super) fn unpack(src: &[u8], dst: &mut [u8]) -> Unpacked {
         if distance >= end - at {
             dst.copy_within(at - distance..end - distance, at);
         } else {
-            // The copy overlaps itself: what it writes, it reads again.
+            // The copy overlaps itself: it reads bytes that it has written.
             for i in at..end {
                 dst[i] = dst[i - distance];
             }
@@ -87,9 +92,9 @@ pub(super) fn pack(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     Some(to)
 }
 
-/// The earlier bytes that those at `at` repeat, as (distance, length).
+/// The earlier bytes that equal those at `at`, as (distance, length).
 fn find(recent: &mut [u16; SLOTS], src: &[u8], at: usize) -> Option<(usize, usize)> {
-    // Near the end only literals, so that a match never has to look past it.
+    // Near the end only literals, so that no match has to look past it.
     if src.len() - at < MATCH_MAX {
         return None;
     }
@@ -97,7 +102,7 @@ fn find(recent: &mut [u16; SLOTS], src: &[u8], at: usize) -> Option<(usize, usiz
     hash += hash >> 9;
     hash += hash >> 5;
     let slot = &mut recent[hash % SLOTS];
-    // Positions are kept modulo 2^16; that is enough for ten bits of distance.
+    // Positions are kept modulo 2^16, which is enough for ten bits of distance.
     let distance = at.wrapping_sub(usize::from(*slot)) & DISTANCE;
     *slot = at as u16;
     if distance == 0 || distance > at {

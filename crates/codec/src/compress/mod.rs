@@ -1,20 +1,24 @@
-//! Block compressors: what OpenZFS stores for each `compression` value, both ways.
+//! Block compressors: what OpenZFS stores for each `compression` value, in both directions.
 //!
 //! # Theory
-//! The caller knows both sizes (`psize` and `lsize` of the block pointer) and brings both buffers, so nothing here
-//! allocates by what a disk says. Unpacking must fill the destination exactly: a block that yields less or more
-//! is corrupt. Stored bytes are padded with zeros to whole sectors; each format finds its own end.
+//! The caller knows both sizes (`psize` and `lsize` of the block pointer) and passes both buffers.
+//! So no size from a disk makes this crate allocate memory. Unpacking must fill the destination
+//! exactly: a block that yields less or more is corrupt. Stored bytes are padded with zeros to
+//! whole sectors, and each format finds its own end.
 //!
-//! Packing is only worth it if it saves an eighth: [`max_size`] is OpenZFS's limit, and a block that doesn't get below it is
-//! stored as it is. Every packed form is one that OpenZFS unpacks; LZJB and ZLE are byte for byte what it writes.
+//! Packing is only worth it if it saves an eighth. [`max_size`] is OpenZFS's limit, and a block
+//! that stays above it is stored without compression. OpenZFS unpacks every packed form. LZJB and
+//! ZLE are byte for byte what OpenZFS writes.
 //!
-//! The states of zlib, zstd and LZ4 are kept per thread, because making one costs more than a small block.
+//! Each thread keeps its states of zlib, zstd and LZ4, because making one costs more than a small
+//! block.
 //!
 //! # On disk
 //! - `lzjb`, `zle`: the bare stream.
 //! - `gzip-N`: a zlib stream (RFC 1950), not a gzip file.
 //! - `lz4`: a big-endian 32-bit length, then an LZ4 block.
-//! - `zstd`: a big-endian 32-bit length, a level byte and a 24-bit version, then a frame without its magic number.
+//! - `zstd`: a big-endian 32-bit length, a level byte and a 24-bit version, then a frame without
+//!   its magic number.
 //!
 //! # See
 //! OpenZFS: `zio_compress.c`, `lzjb.c`, `zle.c`, `gzip.c`, `lz4_zfs.c`, `zfs_zstd.c`.
@@ -39,13 +43,17 @@ const BPE_PAYLOAD_SIZE: usize = 112;
 
 type Unpacked = std::result::Result<(), Corrupt>;
 
-/// Unpacks `src`, as stored, into all of `dst`, whose length is the block's logical size.
+/// Unpacks the stored bytes `src` to all of `dst`, whose length is the block's logical size
+/// (`zio_decompress_data`).
 ///
-/// `Off` copies a block of that very size; `Empty` is the kind of holes and yields zeros from nothing.
+/// `Off` copies a block of exactly that size. `Empty` is the kind of holes, and yields zeros from
+/// no bytes.
 ///
 /// # Errors
-/// [`Error::Decompress`] when `src` isn't a packed form of a block of that size, or `kind` is one that no
-/// stored block has. What `dst` holds is then undefined.
+/// After an error the content of `dst` is undefined.
+///
+/// * [`Error::Decompress`]: `src` is not the packed form of a block of that size, or no stored
+///   block has the kind `kind`.
 pub fn decompress(kind: CompressKind, src: &[u8], dst: &mut [u8]) -> Result<()> {
     let unpacked = match kind {
         CompressKind::Off if src.len() == dst.len() => {
@@ -75,11 +83,17 @@ pub fn decompress(kind: CompressKind, src: &[u8], dst: &mut [u8]) -> Result<()> 
     unpacked.map_err(|source| Error::Decompress { kind, psize: src.len(), lsize: dst.len(), source })
 }
 
-/// Packs `src` into the front of `dst`, and says how many bytes that took; `None` if it doesn't fit, so
-/// `dst` is as long as is worth while ([`max_size`]). `zstd` is the level when `kind` is `Zstd`.
+/// Packs `src` to the start of `dst`, and returns the length of the packed form
+/// (`zio_compress_data`).
 ///
-/// `Empty` takes zeros only, to no bytes. `Off`, `Inherit` and `On` pack nothing. What follows the packed bytes in `dst`
-/// is undefined; the caller pads with zeros to whole sectors.
+/// `None` if it doesn't fit. So the caller passes a `dst` as long as is worth it ([`max_size`]).
+/// `zstd` is the level if `kind` is `Zstd`.
+///
+/// `Empty` takes only zeros, to no bytes. `Off`, `Inherit` and `On` pack nothing. The bytes of
+/// `dst` after the packed form are undefined; the caller pads with zeros to whole sectors.
+///
+/// # Panics
+/// If the packed form would have 4 GiB or more, which no block has.
 pub fn compress(kind: CompressKind, zstd: ZstdLevel, src: &[u8], dst: &mut [u8]) -> Option<usize> {
     match kind {
         CompressKind::Inherit | CompressKind::On | CompressKind::Off => None,
@@ -100,32 +114,35 @@ pub fn compress(kind: CompressKind, zstd: ZstdLevel, src: &[u8], dst: &mut [u8])
     }
 }
 
-/// The most bytes that a packed block of `lsize` may have (`zio_get_compression_max_size`): an eighth must be saved,
-/// in whole units of allocation. `gcd_alloc` is the greatest common divisor of the vdevs' smallest
-/// allocations, `min_alloc` the smallest of them, both in bytes.
+/// The most bytes that a packed block of `lsize` bytes may have (`zio_get_compression_max_size`).
+///
+/// Packing must save an eighth, in whole units of allocation. `gcd_alloc` is the greatest common
+/// divisor of the vdevs' smallest allocations, and `min_alloc` is the smallest of them, both in
+/// bytes.
 ///
 /// # Panics
-/// When `gcd_alloc` is 0.
+/// If `gcd_alloc` is 0.
 pub fn max_size(kind: CompressKind, gcd_alloc: usize, min_alloc: usize, lsize: usize) -> usize {
     let limit = lsize - lsize / 8;
     if kind == CompressKind::Zle {
         return limit;
     }
     let whole = limit - limit % gcd_alloc;
-    // Too small for a sector of its own; it may still fit into the block pointer.
+    // Too small for a sector of its own; it can still fit into the block pointer.
     if whole < min_alloc { BPE_PAYLOAD_SIZE } else { whole }
 }
 
-/// True if all bytes are zero: such a block is stored as a hole.
+/// True if all bytes are zero, so that the block is stored as a hole (`abd_cmp_zero`).
 pub fn is_zero(block: &[u8]) -> bool {
     let (words, tail) = block.as_chunks::<64>();
     words.iter().all(|w| w.iter().fold(0, |acc, b| acc | b) == 0) && tail.iter().all(|b| *b == 0)
 }
 
-/// The header of a zstd block: level and version of the writer.
+/// Decodes the header of a zstd block: level and version of the writer (`zfs_zstdhdr_t`).
 ///
 /// # Errors
-/// [`Error::Decompress`] when `src` has no valid header.
+/// * [`Error::Decompress`]: `src` is shorter than the header and the length in it, or the level is
+///   unknown.
 pub fn zstd_header(src: &[u8]) -> Result<ZstdHeader> {
     zstd::split(src).map(|(header, _)| header).map_err(|source| Error::Decompress {
         kind: CompressKind::Zstd,
@@ -139,7 +156,7 @@ fn shape(kind: CompressKind, why: &'static str) -> Corrupt {
     Corrupt::Shape { what: kind.name(), why }
 }
 
-/// The bytes that a big-endian length at the front of `src` announces, and what follows the length.
+/// The bytes whose big-endian length is at the start of `src`, after a header of `header` bytes.
 fn prefixed<'a>(what: &'static str, src: &'a [u8], header: usize) -> std::result::Result<&'a [u8], Corrupt> {
     let len = ondisk::ByteOrder::Big.u32(what, src, 0)? as usize;
     let need = header.saturating_add(len);

@@ -16,7 +16,7 @@ fn level(n: u8) -> ZstdLevel {
     ZstdLevel::from_disk(n).unwrap()
 }
 
-/// Data with literals, zeros, and near and far repeats.
+/// Data with literals, zeros, and near and far repetitions.
 fn texture() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         prop::collection::vec(any::<u8>(), 1..200),
@@ -28,7 +28,7 @@ fn texture() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Goal: whatever is packed unpacks to the same, also with padding behind it.
+    /// Goal: all packed data unpack to the same data, also with padding after them.
     #[test]
     fn round_trip(data in texture(), fast in 0u8..21) {
         for kind in KINDS {
@@ -44,7 +44,7 @@ proptest! {
         }
     }
 
-    /// Goal: hostile bytes give an error or fill the block; nothing panics, whatever the sizes.
+    /// Goal: hostile bytes give an error or fill the block; no sizes make the unpacker panic.
     #[test]
     fn any_bytes(src in prop::collection::vec(any::<u8>(), 0..600), lsize in 0usize..2000) {
         for kind in KINDS {
@@ -61,7 +61,8 @@ proptest! {
         }
     }
 
-    /// Goal: damage to a packed block never reaches past the block or panics, and a block of another size is refused.
+    /// Goal: damage to a packed block never causes a panic or a write past the block, and a block
+    /// of another size is refused.
     #[test]
     fn damaged(data in texture(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
         for kind in KINDS {
@@ -82,7 +83,7 @@ proptest! {
     }
 }
 
-/// Goal: every zstd level number of OpenZFS is known, maps to zstd's, and packs.
+/// Goal: each zstd level number of OpenZFS is known, maps to zstd's level, and packs.
 #[test]
 fn zstd_levels() {
     let known: Vec<(u8, i32)> =
@@ -104,7 +105,8 @@ fn zstd_levels() {
     }
 }
 
-/// Goal: both layouts of the zstd header that exist on disks are understood, and unknown levels refused.
+/// Goal: the decoder reads both layouts of the zstd header that exist on disks, and refuses unknown
+/// levels.
 #[test]
 fn zstd_header_layouts() {
     let want = ZstdHeader { size: 0, level: level(3), version: 10405 };
@@ -115,7 +117,7 @@ fn zstd_header_layouts() {
     }
 }
 
-/// Goal: a state that has just failed serves the next block (states are reused).
+/// Goal: a state that has just failed works for the next block (states are reused).
 #[test]
 fn states_survive_failures() {
     let noise: Vec<u8> = (0..200_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
@@ -131,7 +133,8 @@ fn states_survive_failures() {
     }
 }
 
-/// Goal: the limit is OpenZFS's: an eighth saved, whole sectors, or small enough for the block pointer.
+/// Goal: the limit is OpenZFS's: an eighth saved, whole sectors, or small enough for the block
+/// pointer.
 #[test]
 fn limits() {
     assert_eq!(max_size(CompressKind::Lz4, 4096, 4096, 131_072), 114_688);
@@ -140,7 +143,7 @@ fn limits() {
     assert_eq!(max_size(CompressKind::Zle, 4096, 4096, 4096), 3584);
 }
 
-/// Goal: kinds that no stored block has are refused, and sizes must agree where nothing is packed.
+/// Goal: kinds that no stored block has are refused, and the sizes must agree if nothing is packed.
 #[test]
 fn kinds_that_pack_nothing() {
     let mut dst = [1; 4];

@@ -1,14 +1,15 @@
-//! ZLE: runs of zeros are counted, the rest is copied.
+//! ZLE: zero-length encoding, which counts zeros and copies the rest (`zle.c`).
 //!
 //! # On disk
-//! A length byte `b`: below 64, `b + 1` literal bytes follow; from 64 up it stands for `b - 63` zeros.
+//! Each run starts with a length byte `b`. Below 64, `b + 1` literal bytes follow it. From 64 up,
+//! it stands for `b - 63` zeros.
 
 use super::Unpacked;
 use ondisk::Corrupt;
 
-/// Length bytes below this one announce literals; also the most literals in a row.
+/// Length bytes below this one are followed by literals; also the most literals of a run.
 const LITERALS: usize = 64;
-/// The most zeros that one byte counts.
+/// The most zeros that one length byte counts.
 const ZEROS_MAX: usize = 256 - LITERALS;
 
 pub(super) fn unpack(src: &[u8], dst: &mut [u8]) -> Unpacked {
@@ -36,7 +37,8 @@ pub(super) fn pack(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     let (mut from, mut to) = (0, 0);
     while from < src.len() {
         let rest = &src[from..];
-        // OpenZFS never uses the destination's last byte for a length, and asks for room for a full literal run.
+        // OpenZFS never uses the last byte of the destination for a length, and needs space for a
+        // full run of literals.
         if to + 1 >= dst.len() {
             return None;
         }
@@ -59,8 +61,9 @@ pub(super) fn pack(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     Some(to)
 }
 
-/// Length of the literals at the front of `rest`, which begins with one. A single zero among them is cheaper copied than
-/// counted; two end the run.
+/// Length of the run of literals at the start of `rest`, which begins with a literal.
+///
+/// A single zero in the run is cheaper as a literal than as a count; two zeros end the run.
 fn literal_run(rest: &[u8]) -> usize {
     let most = rest.len().min(LITERALS);
     let mut n = 0;

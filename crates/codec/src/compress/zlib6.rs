@@ -1,38 +1,43 @@
-//! A zlib stream as the original zlib makes it at level 6, for small inputs.
+//! The zlib stream that the original zlib makes at level 6, for small inputs.
 //!
 //! # Theory
-//! Any deflate stream decodes alike, but a resume token is compared and copied as text, and OpenZFS makes it with
-//! zlib. The encoder that compresses blocks finds other matches; this one takes zlib's decisions: hash chains of
-//! three bytes, a match put off by one byte if the next is longer, and for the whole input one block of the
-//! cheapest of three kinds. It holds no window: inputs are at most [`MAX`] bytes, one block's worth.
+//! All deflate streams decode alike. But users compare and copy a resume token as text, and OpenZFS
+//! makes it with zlib. The encoder that compresses blocks finds other matches. So this encoder
+//! takes zlib's decisions:
+//!
+//! * hash chains of three bytes
+//! * a match put off by one byte if the next match is longer
+//! * for the whole input one block, of the cheapest of three kinds
+//!
+//! It has no window: inputs have at most [`MAX`] bytes, which fit into one block.
 //!
 //! # See
-//! RFC 1950, RFC 1951.
+//! RFC 1950, RFC 1951. OpenZFS: `get_receive_resume_token_impl`.
 
-/// Longest input: what zlib at its default memory surely puts into one block.
+/// Longest input: zlib with its default memory puts so many bytes into one block in any case.
 pub const MAX: usize = 16_000;
 
 const MIN_MATCH: usize = 3;
 const MAX_MATCH: usize = 258;
-/// A match of three bytes is not worth a distance beyond this.
+/// A match of three bytes is not worth a distance beyond this (`TOO_FAR`).
 const TOO_FAR: usize = 4096;
-/// Level 6: chains are cut to a quarter at this length of the match before, ...
+/// Level 6: after a match of this length, the search is cut to a quarter (`good_length`).
 const GOOD: usize = 8;
-/// ... a match at least this long is taken at once, ...
+/// Level 6: a match of at least this length is taken at once (`max_lazy`).
 const LAZY: usize = 16;
-/// ... one of this length ends the search, ...
+/// Level 6: a match of this length ends the search (`nice_length`).
 const NICE: usize = 128;
-/// ... which looks at so many places.
+/// Level 6: the search visits so many positions (`max_chain`).
 const CHAIN: usize = 128;
 
-/// Codes of literals and lengths.
+/// Number of codes for literals and lengths.
 const L_CODES: usize = 286;
-/// Codes of distances.
+/// Number of codes for distances.
 const D_CODES: usize = 30;
-/// Codes of code lengths.
+/// Number of codes for code lengths.
 const BL_CODES: usize = 19;
 const END_BLOCK: usize = 256;
-/// The order in which code lengths of code lengths are sent.
+/// The order in which the stream has the lengths of the codes for code lengths.
 const BL_ORDER: [usize; BL_CODES] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
 
 /// A literal, or a length and a distance.
@@ -42,7 +47,7 @@ enum Symbol {
     Match { length: usize, distance: usize },
 }
 
-/// Code, number of extra bits and their value, for a length.
+/// Code of a length, the number of its extra bits, and their value.
 fn length_code(length: usize) -> (usize, u32, u64) {
     if length == MAX_MATCH {
         return (285, 0, 0);
@@ -50,12 +55,12 @@ fn length_code(length: usize) -> (usize, u32, u64) {
     code_of(length - MIN_MATCH, 2, 257)
 }
 
-/// The same for a distance.
+/// Code of a distance, the number of its extra bits, and their value.
 fn distance_code(distance: usize) -> (usize, u32, u64) {
     code_of(distance - 1, 1, 0)
 }
 
-/// Codes come in groups of `1 << log` with one more extra bit each.
+/// Codes come in groups of `1 << log`, each group with one more extra bit.
 fn code_of(value: usize, log: u32, base: usize) -> (usize, u32, u64) {
     if value < 2 << log {
         return (base + value, 0, 0);
@@ -66,7 +71,7 @@ fn code_of(value: usize, log: u32, base: usize) -> (usize, u32, u64) {
     (code, extra, (value & ((1 << extra) - 1)) as u64)
 }
 
-/// Chains of places with the same three bytes.
+/// Chains of positions with the same three bytes.
 struct Chains {
     head: Vec<usize>,
     prev: Vec<usize>,
@@ -74,11 +79,11 @@ struct Chains {
 
 impl Chains {
     fn new(len: usize) -> Self {
-        // Place 0 stands for the end of a chain, as in zlib, so that nothing ever matches there.
+        // Position 0 stands for the end of a chain, as in zlib, so nothing ever matches there.
         Self { head: vec![0; 1 << 15], prev: vec![0; len] }
     }
 
-    /// Enters a place, and returns the one before in its chain.
+    /// Adds a position, and returns the previous position in its chain.
     fn enter(&mut self, data: &[u8], at: usize) -> usize {
         let h = usize::from(data[at]) << 10 ^ usize::from(data[at + 1]) << 5 ^ usize::from(data[at + 2]);
         let before = std::mem::replace(&mut self.head[h & 0x7fff], at);
@@ -86,7 +91,7 @@ impl Chains {
         before
     }
 
-    /// The longest match of what is at `at` that is longer than `best`: length and place.
+    /// The longest match for the bytes at `at` that is longer than `best`: length and position.
     fn longest(&self, data: &[u8], at: usize, first: usize, best: usize) -> Option<(usize, usize)> {
         let lookahead = data.len() - at;
         let nice = NICE.min(lookahead);
@@ -109,7 +114,7 @@ impl Chains {
     }
 }
 
-/// Takes the input apart (`deflate_slow`).
+/// Splits the input into symbols (zlib's `deflate_slow`).
 fn parse(data: &[u8]) -> Vec<Symbol> {
     let mut out = Vec::new();
     let mut chains = Chains::new(data.len());
@@ -124,7 +129,7 @@ fn parse(data: &[u8]) -> Vec<Symbol> {
         if first != 0 && before < LAZY {
             match chains.longest(data, at, first, before) {
                 Some((l, p)) if l > MIN_MATCH || at - p <= TOO_FAR => (length, place) = (l, p),
-                // zlib keeps the length of the match before, where it finds none longer.
+                // zlib keeps the length of the previous match if it finds no longer one.
                 None => length = before.min(data.len() - at),
                 Some((_, p)) => place = p,
             }
@@ -164,7 +169,7 @@ struct Code {
 }
 
 impl Code {
-    /// Gives code words to lengths (RFC 1951, 3.2.2).
+    /// Assigns code words to lengths (RFC 1951, 3.2.2).
     fn of(lengths: Vec<u8>) -> Self {
         let mut count = [0u64; 17];
         for &l in &lengths {
@@ -210,11 +215,12 @@ impl Code {
         Self::of(vec![5; D_CODES])
     }
 
-    /// The code that zlib makes for these frequencies, and its last symbol in use (`build_tree`).
+    /// The code that zlib makes for these frequencies, and its last used symbol (zlib's
+    /// `build_tree`).
     fn build(freq: &[u64], limit: usize) -> (Self, usize) {
         let mut freq = freq.to_vec();
         let mut used: Vec<usize> = (0..freq.len()).filter(|i| freq[*i] > 0).collect();
-        // Codes of fewer than two symbols are filled up, since old decoders want them so.
+        // A code of fewer than two symbols is filled up, because old decoders need two.
         let mut max = used.last().copied();
         while used.len() < 2 {
             let extra = match max {
@@ -233,7 +239,7 @@ impl Code {
     }
 }
 
-/// zlib's heap of tree nodes: by frequency, then by depth.
+/// zlib's heap of tree nodes, sorted by frequency, then by depth.
 struct Heap {
     nodes: Vec<usize>,
 }
@@ -243,7 +249,7 @@ impl Heap {
         freq[a] < freq[b] || (freq[a] == freq[b] && depth[a] <= depth[b])
     }
 
-    /// Moves the node at `k` (from 1) down to where it belongs.
+    /// Moves the node at `k` (from 1) down to its position.
     fn down(&mut self, mut k: usize, freq: &[u64], depth: &[u8]) {
         let len = self.nodes.len() - 1;
         let v = self.nodes[k];
@@ -263,7 +269,8 @@ impl Heap {
     }
 }
 
-/// Lengths of the code words of the symbols in `used`, none longer than `limit` (`build_tree`, `gen_bitlen`).
+/// Lengths of the code words of the symbols in `used`, none longer than `limit` (zlib's
+/// `build_tree`, `gen_bitlen`).
 fn lengths(freq: &[u64], used: &[usize], limit: usize) -> Vec<u8> {
     let symbols = freq.len();
     let mut freq = freq.to_vec();
@@ -305,7 +312,8 @@ fn lengths(freq: &[u64], used: &[usize], limit: usize) -> Vec<u8> {
             count[bits[n]] += 1;
         }
     }
-    // Words that are too long move under the longest that is shorter; then lengths are dealt out anew.
+    // Words that are too long move below the longest that is shorter. Then the lengths are assigned
+    // again.
     if overflow > 0 {
         let mut over = overflow as isize;
         while over > 0 {
@@ -334,7 +342,7 @@ fn lengths(freq: &[u64], used: &[usize], limit: usize) -> Vec<u8> {
     out
 }
 
-/// Code lengths run-length encoded: code, extra bits, their value (`scan_tree`).
+/// Run-length encodes code lengths: code, extra bits, their value (zlib's `scan_tree`).
 fn runs(lengths: &[u8], out: &mut Vec<(usize, u32, u64)>) {
     let mut prev: Option<u8> = None;
     let mut i = 0;
@@ -359,7 +367,7 @@ fn runs(lengths: &[u8], out: &mut Vec<(usize, u32, u64)>) {
             out.push((16, 2, n as u64 - 4));
         }
         i += n;
-        // After a run zlib starts afresh with what came before it.
+        // After a run, zlib starts again with the previous length.
         prev = Some(cur);
     }
 }
@@ -409,7 +417,7 @@ fn send(bits: &mut Bits, symbols: &[Symbol], literals: &Code, distances: &Code) 
     put(bits, literals, END_BLOCK);
 }
 
-/// Bits that the symbols take in a code.
+/// Number of bits that the symbols take in a code.
 fn cost(symbols: &[Symbol], literals: &Code, distances: &Code) -> usize {
     let one = |s: &Symbol| match *s {
         Symbol::Literal(b) => usize::from(literals.lengths[usize::from(b)]),
@@ -421,10 +429,10 @@ fn cost(symbols: &[Symbol], literals: &Code, distances: &Code) -> usize {
     symbols.iter().map(one).sum::<usize>() + usize::from(literals.lengths[END_BLOCK])
 }
 
-/// The zlib stream of `data`.
+/// The zlib stream of `data` (`compress2` of zlib at level 6).
 ///
 /// # Panics
-/// When there are more than [`MAX`] bytes.
+/// If `data` has more than [`MAX`] bytes.
 pub fn compress(data: &[u8]) -> Vec<u8> {
     assert!(data.len() <= MAX, "one block's worth");
     let symbols = parse(data);

@@ -1,4 +1,4 @@
-//! `zstd`: OpenZFS's 8-byte header and a Zstandard frame without its magic number.
+//! `zstd`: OpenZFS's 8-byte header and a Zstandard frame without its magic number (`zfs_zstd.c`).
 //!
 //! # On disk
 //! | bytes | |
@@ -6,8 +6,8 @@
 //! | 0..4 | length of the frame, big-endian |
 //! | 4..8 | level, then the library's version number as 24 big-endian bits |
 //!
-//! Big-endian machines used to put the level behind the version. The version's first byte is 0, so the two can
-//! be told apart.
+//! Big-endian machines once put the level behind the version. The first byte of the version is 0,
+//! which tells the two layouts apart.
 
 use super::{Unpacked, lz4, prefixed};
 use ondisk::Corrupt;
@@ -15,47 +15,48 @@ use std::cell::RefCell;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, ResetDirective};
 
 const HEADER: usize = 8;
-/// Highest plain level.
+/// Highest level that is not a fast one (`ZIO_ZSTD_LEVEL_MAX`).
 const MAX: u8 = 19;
 /// Number of the level `fast-1` (`ZIO_ZSTD_LEVEL_FAST_1`).
 const FAST_1: u8 = 103;
-/// The levels from [`FAST_1`] up, as zstd counts them.
+/// zstd's numbers of the levels from [`FAST_1`] up.
 const FAST: [i32; 21] =
     [-1, -2, -3, -4, -5, -6, -7, -8, -9, -10, -20, -30, -40, -50, -60, -70, -80, -90, -100, -500, -1000];
-/// Blocks from this size on are tried with something cheap before a slow level (`zstd_abort_size`).
+/// Size from which a block is tried with something cheap before a slow level (`zstd_abort_size`).
 const ABORT_SIZE: usize = 128 << 10;
-/// Bytes of a block that are tried to see whether the rest is worth while.
+/// Bytes of the sample that tells whether the whole block is worth a slow level.
 const SAMPLE: usize = 8 << 10;
-/// The first level that is slow (`zstd_cutoff_level`).
+/// The first slow level (`zstd_cutoff_level`).
 const CUTOFF: i32 = 3;
 
-/// A compression level as blocks and properties number it (`enum zio_zstd_levels`).
+/// A compression level, in the numbers of blocks and properties (`enum zio_zstd_levels`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ZstdLevel(u8);
 
 impl Default for ZstdLevel {
-    /// Level 3, which `compression=zstd` means.
+    /// Level 3, the meaning of `compression=zstd`.
     fn default() -> Self {
         Self::DEFAULT
     }
 }
 
 impl ZstdLevel {
-    /// Level 3, which `compression=zstd` means (`ZIO_ZSTD_LEVEL_DEFAULT`).
+    /// Level 3, the meaning of `compression=zstd` (`ZIO_ZSTD_LEVEL_DEFAULT`).
     pub const DEFAULT: Self = Self(3);
 
-    /// The level with this on-disk number: 1 to 19, or one of the fast ones (103 to 123); `None` for others.
+    /// Decodes an on-disk number: 1 to 19, or a fast level (103 to 123); `None` for others
+    /// (`zstd_enum_to_level`).
     pub fn from_disk(v: u8) -> Option<Self> {
         let fast = v.checked_sub(FAST_1).is_some_and(|i| usize::from(i) < FAST.len());
         ((1..=MAX).contains(&v) || fast).then_some(Self(v))
     }
 
-    /// The on-disk number.
+    /// Encodes the on-disk number.
     pub fn to_disk(self) -> u8 {
         self.0
     }
 
-    /// The level as zstd counts, fast ones negative.
+    /// The level in zstd's numbers, in which fast levels are negative.
     pub fn zstd(self) -> i32 {
         match self.0.checked_sub(FAST_1) {
             Some(i) => FAST[usize::from(i)],
@@ -64,14 +65,14 @@ impl ZstdLevel {
     }
 }
 
-/// What the header of a block says about its writer.
+/// The header of a zstd block, which describes its writer (`zfs_zstdhdr_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZstdHeader {
-    /// Bytes of the frame.
+    /// Bytes of the frame (`c_len`).
     pub size: u32,
-    /// The level it was packed with.
+    /// Level with which the block was packed.
     pub level: ZstdLevel,
-    /// The library's version, as in `ZSTD_VERSION_NUMBER`.
+    /// Version of the library, as in `ZSTD_VERSION_NUMBER`.
     pub version: u32,
 }
 
@@ -94,7 +95,7 @@ thread_local! {
     });
 }
 
-/// Header and frame of a stored block.
+/// Splits a stored block into header and frame.
 pub(super) fn split(src: &[u8]) -> std::result::Result<(ZstdHeader, &[u8]), Corrupt> {
     let frame = prefixed("zstd", src, HEADER)?;
     let raw = ondisk::ByteOrder::Big.u32("zstd", src, 4)?;
@@ -125,17 +126,19 @@ pub(super) fn unpack(src: &[u8], dst: &mut [u8]) -> Unpacked {
     })
 }
 
-/// Packs at `level`, unless cheap tries say that a slow one would be a waste.
+/// Packs at `level`, unless cheap tries show that a slow level would be wasted.
 pub(super) fn pack_worthwhile(level: ZstdLevel, src: &[u8], dst: &mut [u8]) -> Option<usize> {
     if level.zstd() >= CUTOFF && src.len() >= ABORT_SIZE && !promising(src, dst) {
-        // LZ4 is the cheapest to ask; what it can't pack, zstd-1 may.
+        // LZ4 is the cheapest try; zstd-1 can pack some of what LZ4 can't.
         lz4::pack(src, dst).or_else(|| pack(ZstdLevel(1), src, dst))?;
     }
     pack(level, src, dst)
 }
 
-/// Whether a piece from the middle of the block packs by an eighth: then the whole is worth the slow level, and trying all of it
-/// with LZ4 first, as OpenZFS does, would be for nothing.
+/// True if a sample from the middle of the block packs by an eighth.
+///
+/// Then the whole block is worth the slow level. OpenZFS tries all of it with LZ4 first, which
+/// would be wasted here.
 fn promising(src: &[u8], dst: &mut [u8]) -> bool {
     let piece = &src[src.len() / 2..][..SAMPLE];
     dst.get_mut(..SAMPLE - SAMPLE / 8).is_some_and(|room| lz4::pack(piece, room).is_some())
@@ -145,7 +148,7 @@ fn pack(level: ZstdLevel, src: &[u8], dst: &mut [u8]) -> Option<usize> {
     let (header, room) = dst.split_at_mut_checked(HEADER)?;
     let len = ENCODER.with_borrow_mut(|state| {
         state.set_parameter(CParameter::CompressionLevel(level.zstd())).ok()?;
-        // Fails when the frame doesn't fit, which is no error.
+        // It fails if the frame doesn't fit, which is not an error.
         let packed = state.compress2(room, src);
         if packed.is_err() {
             state.reset(ResetDirective::SessionOnly).expect("a session can always be reset");

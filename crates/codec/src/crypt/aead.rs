@@ -1,4 +1,4 @@
-//! The ciphers behind one trait, so that another library can take over where it is faster.
+//! The ciphers behind one trait, so that a faster library can replace one of them.
 
 use super::{IV_LEN, MAC_LEN};
 use aes::{Aes128, Aes192, Aes256};
@@ -8,7 +8,7 @@ use aes_gcm::aead::{AeadInOut, KeyInit};
 use ccm::Ccm;
 use ondisk::crypto_key::CryptoSuite;
 
-/// The suite of the same mode that wraps keys: a wrapping key always has 256 bits.
+/// The suite with the same mode that wraps keys: a wrapping key always has 256 bits.
 pub(super) fn wrapping(suite: CryptoSuite) -> CryptoSuite {
     use CryptoSuite::*;
     match suite {
@@ -17,10 +17,10 @@ pub(super) fn wrapping(suite: CryptoSuite) -> CryptoSuite {
     }
 }
 
-/// The cipher for a key of the suite's length.
+/// The cipher of a suite for a key of the suite's length.
 ///
 /// # Panics
-/// When the key has another length.
+/// If the key has another length.
 pub(super) fn cipher(suite: CryptoSuite, key: &[u8]) -> Box<dyn Cipher> {
     const WHY: &str = "the key has the suite's length";
     match suite {
@@ -35,10 +35,12 @@ pub(super) fn cipher(suite: CryptoSuite, key: &[u8]) -> Box<dyn Cipher> {
 
 /// Authenticated encryption in place with one key.
 pub(super) trait Cipher: Send + Sync {
-    /// Encrypts `data` and yields the MAC over it and `aad`; `None` if there is more data than the mode can take.
+    /// Encrypts `data`, and returns the MAC over it and `aad`.
+    ///
+    /// `None` if there are more data than the mode can take.
     fn seal(&self, iv: &[u8; IV_LEN], aad: &[u8], data: &mut [u8]) -> Option<[u8; MAC_LEN]>;
 
-    /// Decrypts `data`; false, with `data` as it was or wiped, if the MAC is another.
+    /// Decrypts `data`; false if the MAC does not match, with `data` unchanged or wiped.
     fn open(&self, iv: &[u8; IV_LEN], aad: &[u8], data: &mut [u8], mac: &[u8; MAC_LEN]) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! Wrapping keys, and the keys of a dataset that they open.
+//! Wrapping keys, and the keys of a dataset that they wrap.
 
 use super::aead::{Cipher, cipher, wrapping};
 use super::mac::{ObjsetMacs, objset_macs};
@@ -17,19 +17,22 @@ use sha2::Sha512;
 use std::sync::Arc;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// Bytes of a wrapping key, and the most of a master key (`WRAPPING_KEY_LEN`).
+/// Bytes of a wrapping key, and the most bytes of a master key (`WRAPPING_KEY_LEN`).
 const KEY_LEN: usize = MASTER_KEY_MAX_LEN;
-/// The most PBKDF2 iterations that are tried: a minute or so. OpenZFS's default is 350 000, and a hostile pool could ask for
-/// years.
+/// Most PBKDF2 iterations that are accepted: about a minute. OpenZFS's default is 350,000, and a
+/// hostile pool could demand years.
 const ITERATIONS_MAX: u64 = 100_000_000;
-/// Blocks that share one salt: an IV of 96 random bits must not come twice under one key
-/// (`ZFS_CURRENT_MAX_SALT_USES`).
+/// Number of blocks that share one salt (`ZFS_CURRENT_MAX_SALT_USES`).
+///
+/// An IV of 96 random bits must not occur twice under one key.
 pub const SALT_USES: u64 = 400_000_000;
-/// Block keys kept ready. A dataset gets a new salt every 400 million blocks and every time its key is loaded; only
+/// Number of block keys that are kept ready.
+///
+/// A dataset gets a new salt every 400 million blocks, and each time its key is loaded. Only
 /// deduplicated blocks have a salt each.
 const READY_MAX: usize = 16;
 
-/// The key that wraps a dataset's keys: what the user has.
+/// The key of the user, which wraps a dataset's keys (`dsl_wrapping_key_t`).
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct WrappingKey([u8; KEY_LEN]);
 
@@ -40,15 +43,15 @@ impl std::fmt::Debug for WrappingKey {
 }
 
 impl WrappingKey {
-    /// `keyformat=raw`: the key itself.
+    /// `keyformat=raw`: the key itself (`ZFS_KEYFORMAT_RAW`).
     pub fn from_raw(key: [u8; KEY_LEN]) -> Self {
         Self(key)
     }
 
-    /// `keyformat=hex`: 64 hexadecimal digits of either case.
+    /// `keyformat=hex`: 64 hexadecimal digits of either case (`ZFS_KEYFORMAT_HEX`).
     ///
     /// # Errors
-    /// [`Error::HexKey`] for anything else.
+    /// * [`Error::HexKey`]: `digits` is anything else.
     pub fn from_hex(digits: &[u8]) -> Result<Self> {
         let (pairs, odd) = digits.as_chunks::<2>();
         if pairs.len() != KEY_LEN || !odd.is_empty() {
@@ -62,10 +65,14 @@ impl WrappingKey {
         Ok(key)
     }
 
-    /// `keyformat=passphrase`: PBKDF2 with HMAC-SHA1 over `pbkdf2salt` (little-endian) and `pbkdf2iters`.
+    /// `keyformat=passphrase`: PBKDF2 with HMAC-SHA1 over the passphrase
+    /// (`ZFS_KEYFORMAT_PASSPHRASE`).
+    ///
+    /// `salt` is the property `pbkdf2salt` (used as little-endian bytes), and `iterations` is
+    /// `pbkdf2iters`.
     ///
     /// # Errors
-    /// [`Error::Iterations`] when there are none or too many to wait for.
+    /// * [`Error::Iterations`]: `iterations` is 0 or above 100 million.
     pub fn from_passphrase(passphrase: &[u8], salt: u64, iterations: u64) -> Result<Self> {
         let rounds = u32::try_from(iterations).ok().filter(|n| *n > 0 && iterations <= ITERATIONS_MAX);
         let rounds = rounds.ok_or(Error::Iterations { iterations })?;
@@ -74,10 +81,10 @@ impl WrappingKey {
         Ok(key)
     }
 
-    /// Opens a dataset's keys (`zio_crypt_key_unwrap`).
+    /// Unwraps a dataset's keys (`zio_crypt_key_unwrap`).
     ///
     /// # Errors
-    /// [`Error::WrongKey`] when this isn't the key that wrapped them, or they were changed.
+    /// * [`Error::WrongKey`]: another key has wrapped them, or they were changed.
     pub fn unwrap(&self, wrapped: &WrappedKeys) -> Result<DataKeys> {
         let WrappedKeys { suite, version, guid, .. } = *wrapped;
         let master_len = suite.key_len();
@@ -113,7 +120,8 @@ impl WrappingKey {
     }
 }
 
-/// What the wrapped keys are bound to, as little-endian words: version 0 only to the guid.
+/// The data to which the wrapping binds the keys, as little-endian words; version 0 binds them only
+/// to the guid.
 fn wrapping_aad(suite: CryptoSuite, version: KeyVersion, guid: Guid) -> ([u8; 24], usize) {
     let mut aad = [0; 24];
     aad[..8].copy_from_slice(&guid.0.to_le_bytes());
@@ -125,26 +133,26 @@ fn wrapping_aad(suite: CryptoSuite, version: KeyVersion, guid: Guid) -> ([u8; 24
 /// A dataset's keys as the DSL crypto key object stores them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrappedKeys {
-    /// `DSL_CRYPTO_SUITE`.
+    /// Algorithm of the dataset (`DSL_CRYPTO_SUITE`).
     pub suite: CryptoSuite,
-    /// `DSL_CRYPTO_VERSION`.
+    /// Version of the encryption format (`DSL_CRYPTO_VERSION`).
     pub version: KeyVersion,
-    /// `DSL_CRYPTO_GUID`.
+    /// Guid of the keys (`DSL_CRYPTO_GUID`).
     pub guid: Guid,
-    /// `DSL_CRYPTO_IV`.
+    /// Initialisation vector of the wrapping (`DSL_CRYPTO_IV`).
     pub iv: [u8; IV_LEN],
-    /// `DSL_CRYPTO_MAC`.
+    /// MAC of the wrapping (`DSL_CRYPTO_MAC`).
     pub mac: [u8; MAC_LEN],
-    /// `DSL_CRYPTO_MASTER_KEY_1`, zeros behind shorter keys.
+    /// Wrapped master key, padded with zeros (`DSL_CRYPTO_MASTER_KEY_1`).
     pub master: [u8; KEY_LEN],
-    /// `DSL_CRYPTO_HMAC_KEY_1`.
+    /// Wrapped HMAC key (`DSL_CRYPTO_HMAC_KEY_1`).
     pub hmac: [u8; HMAC_KEY_LEN],
 }
 
 /// A salt and the cipher of its key.
 type Ready = ([u8; SALT_LEN], Arc<dyn Cipher>);
 
-/// A dataset's keys, open (`zio_crypt_key_t`). Threads share them.
+/// A dataset's unwrapped keys, which threads share (`zio_crypt_key_t`).
 pub struct DataKeys {
     suite: CryptoSuite,
     version: KeyVersion,
@@ -154,7 +162,7 @@ pub struct DataKeys {
     hmac: Hmac<Sha512>,
     /// Ciphers of recent salts, oldest first.
     ready: RwLock<Vec<Ready>>,
-    /// The salt of blocks that are written now, and how many may still have it.
+    /// Salt of the blocks that are being written, and the number of blocks that may still use it.
     salt: Mutex<([u8; SALT_LEN], u64)>,
 }
 
@@ -169,10 +177,10 @@ impl std::fmt::Debug for DataKeys {
 }
 
 impl DataKeys {
-    /// Keys of their own bytes: for a new dataset, random ones.
+    /// Keys from their bytes; those of a new dataset are random (`zio_crypt_key_init`).
     ///
     /// # Panics
-    /// When `master` doesn't have the suite's length.
+    /// If `master` doesn't have the suite's length.
     pub fn new(
         suite: CryptoSuite,
         version: KeyVersion,
@@ -195,27 +203,30 @@ impl DataKeys {
         keys
     }
 
-    /// The cipher suite.
+    /// The cipher suite of the dataset.
     pub fn suite(&self) -> CryptoSuite {
         self.suite
     }
 
-    /// The format's version.
+    /// The version of the encryption format.
     pub fn version(&self) -> KeyVersion {
         self.version
     }
 
-    /// The guid that the wrapped keys are bound to.
+    /// The guid to which the wrapped keys are bound.
     pub fn guid(&self) -> Guid {
         self.guid
     }
 
-    /// Decrypts a stored block of `kind` and `order` in place: an object's block before it is unpacked, a block of dnodes, or a log
-    /// block ([`zil_mac`](super::zil_mac) has its MAC).
+    /// Decrypts a stored block of `kind` and `order` in place (`zio_do_crypt_data`).
+    ///
+    /// The block is an object's block before its decompression, a block of dnodes, or a log block,
+    /// whose MAC is [`zil_mac`](super::zil_mac).
     ///
     /// # Errors
-    /// [`Error::Mac`] when the block isn't what was encrypted, with the block in no defined state;
-    /// [`Error::Protected`] when it can't be taken apart.
+    /// * [`Error::Mac`]: the block is not what was encrypted. Its content is then undefined.
+    /// * [`Error::Protected`]: a block of dnodes or a log block has a fault that [`dnode_block`] or
+    ///   [`zil_block`] lists.
     pub fn decrypt(
         &self,
         kind: DmuType,
@@ -240,10 +251,14 @@ impl DataKeys {
         if opened { Ok(()) } else { Err(Error::Mac { what: "block" }) }
     }
 
-    /// Encrypts a block of `kind`, little-endian, in place, and yields its MAC. IV and salt must never have been used together.
+    /// Encrypts a little-endian block of `kind` in place, and returns its MAC
+    /// (`zio_do_crypt_data`).
+    ///
+    /// The IV and salt must never have been used together.
     ///
     /// # Errors
-    /// [`Error::Protected`] when the block can't be taken apart or is too long for the cipher's mode.
+    /// * [`Error::Protected`]: the block is too long for the cipher's mode, or it has a fault that
+    ///   [`dnode_block`] or [`zil_block`] lists.
     pub fn encrypt(&self, kind: DmuType, params: &CryptParams, block: &mut [u8]) -> Result<[u8; MAC_LEN]> {
         let cipher = self.cipher(&params.salt);
         let mac = match self.split(kind, ByteOrder::Little, block)? {
@@ -261,7 +276,7 @@ impl DataKeys {
         mac.ok_or(Error::Protected { what, source })
     }
 
-    /// How a block is taken apart; `None` for those that are secret as a whole.
+    /// The secret and authenticated parts of a block; `None` if all of it is secret.
     fn split(&self, kind: DmuType, order: ByteOrder, block: &[u8]) -> Result<Option<Split>> {
         Ok(match kind {
             DmuType::DNODE => Some(dnode_block(self.version, order, block)?),
@@ -270,35 +285,42 @@ impl DataKeys {
         })
     }
 
-    /// The MAC of an authenticated block's stored bytes (`zio_crypt_do_hmac`).
+    /// The MAC over an authenticated block's stored bytes (`zio_crypt_do_hmac`).
     pub fn mac(&self, stored: &[u8]) -> [u8; MAC_LEN] {
         let mut mac = [0; MAC_LEN];
         mac.copy_from_slice(&self.hmac_of(stored)[..MAC_LEN]);
         mac
     }
 
-    /// Checks an authenticated block's stored bytes.
+    /// Verifies the MAC over an authenticated block's stored bytes (`zio_crypt_do_hmac`).
     ///
     /// # Errors
-    /// [`Error::Mac`] when the MAC is another.
+    /// * [`Error::Mac`]: the MAC does not match.
     pub fn verify_mac(&self, stored: &[u8], mac: &[u8; MAC_LEN]) -> Result<()> {
         let hmac = self.hmac.clone().chain_update(stored);
         hmac.verify_truncated_left(mac).map_err(|_| Error::Mac { what: "authenticated block" })
     }
 
-    /// The MACs that an object set of `order` should carry.
+    /// Computes the MACs of an object set of `order` (`zio_crypt_do_objset_hmacs`).
     ///
     /// # Errors
-    /// [`Error::Protected`] when it is malformed.
+    /// * [`Error::Protected`]: the object set has none of the three sizes, or one of its dnodes is
+    ///   impossible:
+    ///   * it takes more than one slot
+    ///   * its pointers don't fit into it
+    ///   * a pointer has embedded data
     pub fn objset_macs(&self, order: ByteOrder, objset: &[u8]) -> Result<ObjsetMacs> {
         objset_macs(&self.hmac, self.version, order, objset)
     }
 
-    /// Checks the MACs that an object set of `order` carries. When accounting is incomplete the local one doesn't
-    /// count: it is made anew with the accounting.
+    /// Verifies the MACs in an object set of `order`.
+    ///
+    /// If accounting is incomplete, the local MAC doesn't count: it is computed anew with the
+    /// accounting.
     ///
     /// # Errors
-    /// [`Error::Mac`] when one is another, and those of [`DataKeys::objset_macs`].
+    /// * [`Error::Mac`]: one of the MACs does not match.
+    /// * [`Error::Protected`]: the object set has a fault that [`DataKeys::objset_macs`] lists.
     pub fn verify_objset(&self, order: ByteOrder, objset: &[u8]) -> Result<()> {
         let macs = self.objset_macs(order, objset)?;
         if objset[PORTABLE_MAC] != macs.portable {
@@ -310,8 +332,9 @@ impl DataKeys {
         Ok(())
     }
 
-    /// The salt for a block that is written: one made by `fresh` when these keys were opened, and another each
-    /// [`SALT_USES`] blocks (`zio_crypt_key_get_salt`).
+    /// The salt for a block that is about to be written (`zio_crypt_key_get_salt`).
+    ///
+    /// `fresh` makes one when the keys were just loaded, and again after [`SALT_USES`] blocks.
     pub fn salt(&self, fresh: impl FnOnce(&mut [u8; SALT_LEN])) -> [u8; SALT_LEN] {
         let mut current = self.salt.lock();
         let (salt, left) = &mut *current;
@@ -323,8 +346,10 @@ impl DataKeys {
         *salt
     }
 
-    /// Salt and IV of a block that is to be deduplicated: functions of its contents, so that equal blocks encrypt
-    /// to equal ones (`zio_crypt_generate_iv_salt_dedup`).
+    /// Salt and IV of a block for dedup, which depend on its contents only
+    /// (`zio_crypt_generate_iv_salt_dedup`).
+    ///
+    /// So equal blocks encrypt to equal blocks.
     pub fn dedup_params(&self, packed: &[u8]) -> CryptParams {
         let digest = self.hmac_of(packed);
         let mut params = CryptParams { salt: [0; SALT_LEN], iv: [0; IV_LEN] };
@@ -337,7 +362,8 @@ impl DataKeys {
         self.hmac.clone().chain_update(data).finalize().into_bytes().into()
     }
 
-    /// The cipher of a salt's key: HKDF-SHA512 of the master key, without an HKDF salt, the block's salt as info.
+    /// The cipher of a salt's key: HKDF-SHA512 of the master key, without an HKDF salt, with the
+    /// block's salt as info.
     fn cipher(&self, salt: &[u8; SALT_LEN]) -> Arc<dyn Cipher> {
         let find = |ready: &[Ready]| {
             ready.iter().find(|(have, _)| have == salt).map(|(_, cipher)| Arc::clone(cipher))

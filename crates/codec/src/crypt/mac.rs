@@ -1,4 +1,4 @@
-//! What of block pointers, dnodes and object sets goes into MACs.
+//! The parts of block pointers, dnodes and object sets that go into MACs.
 
 use super::split::{DN_FLAGS, DN_USED, PORTABLE_FLAGS, bonus_room, pointers};
 use super::{KeyVersion, MAC_LEN};
@@ -9,7 +9,7 @@ use ondisk::objset::{OBJSET_PHYS_SIZE_V1, OBJSET_PHYS_SIZE_V2, OBJSET_PHYS_SIZE_
 use ondisk::{ByteOrder, Corrupt, DmuType};
 use sha2::{Digest, Sha512};
 
-/// `blk_prop`'s bits, by what they say.
+/// The bits of `blk_prop`, by their meaning.
 mod prop {
     pub(super) const PSIZE: u64 = 0xffff << 16;
     pub(super) const COMPRESS: u64 = 0x7f << 32;
@@ -27,15 +27,16 @@ mod prop {
     }
 }
 
-/// The authenticated form of a block pointer (`blkptr_auth_buf_t`): its portable properties in little-endian, its MAC, and, since
-/// version 1, eight zeros.
+/// The authenticated form of a block pointer (`blkptr_auth_buf_t`).
+///
+/// It has the portable properties in little-endian, the MAC and, since version 1, eight zeros.
 pub(super) struct BpAuth {
     buf: [u8; 32],
     len: usize,
 }
 
 impl BpAuth {
-    /// For a pointer inside a block of `order`.
+    /// For a pointer in a block of `order`.
     pub(super) fn new(version: KeyVersion, order: ByteOrder, raw: &[u8; BLKPTR_SIZE]) -> Result<Self> {
         let words = raw.as_chunks::<8>().0;
         let word = |i: usize| match order {
@@ -49,7 +50,7 @@ impl BpAuth {
             return Err(Error::Protected { what, source });
         }
         let hole = word(0) == 0 && word(1) == 0;
-        // The pointer says for itself in which order its block, and so the MAC, was written.
+        // The pointer itself tells the byte order of its block, and so of the MAC.
         let own = if stored & prop::BYTEORDER != 0 { ByteOrder::Little } else { ByteOrder::Big };
         let mac = if prop::kind(stored) == DmuType::OBJSET.to_disk() {
             [0; MAC_LEN]
@@ -71,13 +72,14 @@ impl BpAuth {
     }
 }
 
-/// `blk_prop` without what another pool would have otherwise (`zio_crypt_bp_zero_nonportable_blkprop`).
+/// `blk_prop` without the bits that differ in another pool
+/// (`zio_crypt_bp_zero_nonportable_blkprop`).
 fn portable(version: KeyVersion, stored: u64, hole: bool) -> u64 {
     let mask = match version {
         KeyVersion::V0 => prop::DEDUP | prop::CHECKSUM | prop::PSIZE,
         // Holes have properties only in pools with `hole_birth`.
         KeyVersion::V1 if hole => u64::MAX,
-        // Raw streams say nothing of how indirect blocks were stored.
+        // Raw streams don't tell how indirect blocks were stored.
         KeyVersion::V1 if prop::level(stored) > 0 => {
             prop::DEDUP | prop::CHECKSUM | prop::BYTEORDER | prop::COMPRESS | prop::PSIZE
         }
@@ -86,11 +88,14 @@ fn portable(version: KeyVersion, stored: u64, hole: bool) -> u64 {
     stored & !mask
 }
 
-/// The digest over the pointers of an indirect block of `order`, unpacked, that takes the place of its MAC
-/// (`zio_crypt_do_indirect_mac_checksum`). It needs no key.
+/// Computes the digest over the pointers of an indirect block, which takes the place of its MAC
+/// (`zio_crypt_do_indirect_mac_checksum`).
+///
+/// `block` is uncompressed and of `order`. The digest needs no key.
 ///
 /// # Errors
-/// [`Error::Protected`] when the block isn't made of whole pointers, or one of them holds data.
+/// * [`Error::Protected`]: the block does not consist of whole pointers, or a pointer has embedded
+///   data.
 pub fn indirect_mac(version: KeyVersion, order: ByteOrder, block: &[u8]) -> Result<[u8; MAC_LEN]> {
     let (raw, tail) = block.as_chunks::<BLKPTR_SIZE>();
     if !tail.is_empty() {
@@ -105,11 +110,14 @@ pub fn indirect_mac(version: KeyVersion, order: ByteOrder, block: &[u8]) -> Resu
     Ok(truncated(&digest.finalize()))
 }
 
-/// Checks an indirect block of `order`, unpacked, against the MAC in its pointer. The version isn't known
-/// where no key is, so either will do.
+/// Verifies an uncompressed indirect block of `order` against the MAC in its pointer.
+///
+/// The version isn't known without a key, so either version may match.
 ///
 /// # Errors
-/// [`Error::Mac`] when neither version matches, and those of [`indirect_mac`].
+/// * [`Error::Mac`]: neither version matches.
+/// * [`Error::Protected`]: the block does not consist of whole pointers, or a pointer has embedded
+///   data.
 pub fn verify_indirect(order: ByteOrder, block: &[u8], mac: &[u8; MAC_LEN]) -> Result<()> {
     for version in [KeyVersion::V1, KeyVersion::V0] {
         if indirect_mac(version, order, block)? == *mac {
@@ -125,18 +133,21 @@ fn truncated<const N: usize>(digest: &[u8]) -> [u8; N] {
     mac
 }
 
-/// The two MACs that an object set carries.
+/// The two MACs in an object set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjsetMacs {
-    /// Over type and meta dnode; travels in raw streams (`os_portable_mac`).
+    /// MAC over type and meta-dnode, which raw streams carry (`os_portable_mac`).
     pub portable: [u8; 32],
-    /// Over flags and accounting dnodes; zeros while accounting is incomplete or absent (`os_local_mac`).
+    /// MAC over flags and accounting dnodes; zeros while accounting is incomplete or absent
+    /// (`os_local_mac`).
     pub local: [u8; 32],
 }
 
-/// Computes an object set's MACs with `start`, a keyed HMAC-SHA512 that has seen nothing yet
-/// (`zio_crypt_do_objset_hmacs`). All fields go in as little-endian whatever `order` the block has, but the type,
-/// which goes in as big-endian.
+/// Computes an object set's MACs with `start`, a keyed HMAC-SHA512 without input
+/// (`zio_crypt_do_objset_hmacs`).
+///
+/// All fields are input as little-endian, in a block of either `order`. Only the type is input as
+/// big-endian.
 pub(super) fn objset_macs<M: hmac::Mac + Clone>(
     start: &M,
     version: KeyVersion,
@@ -171,7 +182,8 @@ pub(super) fn objset_macs<M: hmac::Mac + Clone>(
     Ok(ObjsetMacs { portable, local: truncated(&mac.finalize().into_bytes()) })
 }
 
-/// Adds a dnode of an object set: its core in little-endian without what isn't portable, and its pointers.
+/// Adds a dnode of an object set: its core in little-endian without the parts that aren't portable,
+/// and its pointers.
 fn dnode<M: hmac::Mac>(mac: &mut M, version: KeyVersion, order: ByteOrder, raw: &[u8]) -> Result<()> {
     let what = "dnode";
     if raw[12] != 0 {

@@ -1,32 +1,36 @@
-//! Encryption of datasets: ciphers, keys, and what of each block is secret or authenticated.
+//! Encryption of datasets: ciphers, keys, and which parts of a block are secret or authenticated.
 //!
 //! # Theory
-//! A dataset has a random *master key* and an *HMAC key*, stored wrapped (encrypted) by the user's *wrapping key*, which
-//! is given raw, as hexadecimal, or made from a passphrase. A block's own key is derived from the master key
-//! and the block's salt, so that one key never encrypts too much; IV, salt and MAC are in the block pointer.
+//! A dataset has a random *master key* and an *HMAC key*. They are stored wrapped (encrypted) by
+//! the user's *wrapping key*. The user gives that key raw, as hexadecimal digits or as a
+//! passphrase. A block's own key is derived from the master key and the block's salt, so that no
+//! key encrypts too much. IV, salt and MAC are in the block pointer.
 //!
-//! Scrubbing, and raw streams, must work without any key, so the tree's structure stays readable:
+//! Scrubs and raw streams must work without any key, so the structure of the tree stays readable:
 //!
 //! | block | protection |
 //! |---|---|
 //! | level 0 of an encrypted type | all bytes, after compression ([`DataKeys::decrypt`]) |
-//! | dnodes | encrypted bonuses are secret; cores, block pointers' portable parts, other bonuses authenticated |
-//! | log blocks | records are secret but for their headers and block pointers, which are authenticated |
+//! | dnodes | encrypted bonuses are secret; the rest is authenticated ([`dnode_block`]) |
+//! | log blocks | records are secret; headers and pointers are authenticated ([`zil_block`]) |
 //! | level 0 of other types | a MAC over the stored bytes ([`DataKeys::verify_mac`]) |
-//! | indirect blocks | a keyless digest over the MACs and portable parts of the pointers below ([`verify_indirect`]) |
-//! | object sets | two MACs inside: the portable one over the meta dnode, the local one over the accounting dnodes |
+//! | indirect blocks | a keyless digest over the pointers ([`verify_indirect`]) |
+//! | object sets | two MACs inside, portable and local ([`ObjsetMacs`]) |
 //!
-//! A block pointer's portable part is what a raw stream carries to another pool: not its place, its checksum or
-//! dedup. Everything authenticated is taken in little-endian or in the block's own order, as the
-//! format happens to say; each function's text says which.
+//! The portable part of a block pointer is what a raw stream carries to another pool. Location,
+//! checksum and dedup are not portable. Some authenticated data is used in little-endian, some in
+//! the block's own byte order, as the format requires. The documentation of each function tells
+//! which.
 //!
-//! Keys are wiped when dropped.
+//! Dropped keys are wiped from memory.
 //!
 //! # On disk
-//! Two versions exist ([`KeyVersion`]); version 0 masked block pointers differently, and is only read.
+//! There are two versions ([`KeyVersion`]). Version 0 masked block pointers differently, and is
+//! only read.
 //!
 //! # Absent
-//! Randomness (callers bring salts, IVs and new keys), finding keys, remembering passphrases.
+//! Callers provide randomness: salts, IVs and new keys. Other layers find keys and keep
+//! passphrases.
 //!
 //! # See
 //! OpenZFS: `zio_crypt.c`, `dsl_crypt.c`, `libzfs_crypto.c`.
@@ -54,17 +58,18 @@ pub const SALT_LEN: usize = 8;
 /// Version of a dataset's encryption format (`DSL_CRYPTO_VERSION`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeyVersion {
-    /// From before the format was final: authenticates less. Datasets with it are read-only.
+    /// A version from before the format was final, which authenticates less. Its datasets are
+    /// read-only.
     V0,
-    /// The present one (`ZIO_CRYPT_KEY_CURRENT_VERSION`).
+    /// The current version (`ZIO_CRYPT_KEY_CURRENT_VERSION`).
     V1,
 }
 
 impl KeyVersion {
-    /// The version of an on-disk number.
+    /// Decodes an on-disk number.
     ///
     /// # Errors
-    /// [`Error::Protected`] for numbers that OpenZFS 2.3 doesn't know.
+    /// * [`Error::Protected`]: OpenZFS 2.3 has no version with this number.
     pub fn from_disk(v: u64) -> Result<Self> {
         match v {
             0 => Ok(Self::V0),
@@ -76,7 +81,7 @@ impl KeyVersion {
         }
     }
 
-    /// The on-disk number.
+    /// Encodes the on-disk number.
     pub fn to_disk(self) -> u64 {
         match self {
             Self::V0 => 0,

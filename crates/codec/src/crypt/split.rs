@@ -1,9 +1,10 @@
-//! Which parts of dnode blocks and log blocks are secret, and which are only authenticated.
+//! The secret and the authenticated parts of dnode blocks and log blocks.
 //!
 //! # Theory
-//! Both kinds stay readable in part without the key: dnodes so that the tree can be walked, log blocks so that the chain can be
-//! followed and its blocks claimed. Encryption takes the secret parts as one message, and everything else
-//! (what is portable of it) as associated data, in the order of the block. The secret parts keep their places.
+//! Both kinds stay readable in part without the key. A reader can walk the tree of dnodes, follow
+//! the chain of log blocks, and claim their blocks. Encryption takes the secret parts as one
+//! message. All else, as far as it is portable, is associated data, in the order of the block. The
+//! secret parts keep their positions.
 
 use super::mac::BpAuth;
 use super::{KeyVersion, MAC_LEN};
@@ -16,9 +17,9 @@ use std::ops::Range;
 
 /// Flags of a dnode that a raw stream carries (`DNODE_CRYPT_PORTABLE_FLAGS_MASK`).
 pub(super) const PORTABLE_FLAGS: u8 = DnodeFlags::SPILL;
-/// Where a dnode's flags are.
+/// Offset of a dnode's flags.
 pub(super) const DN_FLAGS: usize = 7;
-/// Where a dnode says what it uses, which isn't portable.
+/// Range of a dnode's used space, which isn't portable.
 pub(super) const DN_USED: Range<usize> = 24..32;
 const DN_NBLKPTR: usize = 3;
 const DN_BONUSTYPE: usize = 4;
@@ -31,27 +32,28 @@ const ZC_NUSED: usize = 136;
 const LR_HEADER: usize = 32;
 const TX_WRITE: u64 = 9;
 const TX_CLONE_RANGE: u64 = 24;
-/// Where the block pointer of a write record is, or the count and block pointers of a clone record.
+/// Offset of the block pointer in a write record, or of the count and block pointers in a clone
+/// record.
 const LR_POINTERS: usize = 64;
 
-/// A block taken apart.
+/// The secret and the authenticated parts of a block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Split {
-    /// Associated data: what is authenticated and not secret, put together.
+    /// Associated data: the parts that are authenticated but not secret, joined.
     pub aad: Vec<u8>,
-    /// The secret parts, in order and apart from one another.
+    /// Ranges of the secret parts, in order and without overlap.
     pub secret: Vec<Range<usize>>,
-    /// Where the block's contents end; what follows reads as zeros.
+    /// End of the block's contents; the bytes after it read as zeros.
     pub end: usize,
 }
 
 impl Split {
-    /// The secret parts of `block` as one message.
+    /// The secret parts of `block`, joined to one message.
     pub(super) fn gather(&self, block: &[u8]) -> Vec<u8> {
         self.secret.iter().flat_map(|part| &block[part.clone()]).copied().collect()
     }
 
-    /// Puts a message back into its places.
+    /// Copies the parts of a message back to their positions.
     pub(super) fn scatter(&self, message: &[u8], block: &mut [u8]) {
         let mut rest = message;
         for part in &self.secret {
@@ -66,15 +68,22 @@ fn malformed(what: &'static str) -> impl Fn(&'static str) -> Error {
     move |why| Error::Protected { what, source: Corrupt::Shape { what, why } }
 }
 
-/// Takes a block of dnodes of `order` apart (`zio_crypt_init_uios_dnode`). It looks the same with its bonuses encrypted
-/// or not.
+/// Splits a block of dnodes of `order` (`zio_crypt_init_uios_dnode`).
 ///
-/// Secret: the whole room for the bonus of each dnode whose bonus is of an encrypted type. Authenticated: the 64 bytes of
-/// the core in the block's own order, less flags and use that aren't portable; the pointers' portable
-/// parts; other bonuses; free slots entirely.
+/// The result is the same for encrypted and for plain bonuses.
+///
+/// * Secret: the whole bonus space of each dnode whose bonus has an encrypted type.
+/// * Authenticated: the 64 bytes of the core in the block's own byte order, without flags and used
+///   space that aren't portable; the portable parts of the pointers; other bonuses; all of a free
+///   slot.
 ///
 /// # Errors
-/// [`Error::Protected`] when a dnode doesn't fit into the block or its parts into the dnode.
+/// * [`Error::Protected`]: the block is impossible:
+///   * its size is not a multiple of 512
+///   * a dnode passes the end of the block
+///   * the pointers of a dnode don't fit into it
+///   * the type of a bonus is unknown
+///   * a pointer has embedded data
 pub fn dnode_block(version: KeyVersion, order: ByteOrder, block: &[u8]) -> Result<Split> {
     let bad = malformed("dnode block");
     if !block.len().is_multiple_of(DNODE_MIN_SIZE) {
@@ -104,7 +113,8 @@ pub fn dnode_block(version: KeyVersion, order: ByteOrder, block: &[u8]) -> Resul
     Ok(split)
 }
 
-/// The authenticated form of a dnode's core, in the block's order, and the room for its bonus.
+/// The authenticated form of a dnode's core, in the block's byte order, and the range of its bonus
+/// space.
 fn parts(dnode: &[u8]) -> std::result::Result<([u8; DNODE_CORE_SIZE], Range<usize>), Corrupt> {
     let mut core = [0; DNODE_CORE_SIZE];
     core.copy_from_slice(&dnode[..DNODE_CORE_SIZE]);
@@ -114,8 +124,9 @@ fn parts(dnode: &[u8]) -> std::result::Result<([u8; DNODE_CORE_SIZE], Range<usiz
     Ok((core, bonus))
 }
 
-/// The room for a dnode's bonus, whatever of it is used (`DN_BONUS`, `DN_MAX_BONUS_LEN`): from the last pointer to the
-/// spill pointer or the end.
+/// The range of a dnode's bonus space, used or not (`DN_BONUS`, `DN_MAX_BONUS_LEN`).
+///
+/// It is between the last pointer and the spill pointer, or the end of the dnode.
 pub(super) fn bonus_room(dnode: &[u8]) -> std::result::Result<Range<usize>, Corrupt> {
     let start = DNODE_CORE_SIZE + usize::from(dnode[DN_NBLKPTR]) * BLKPTR_SIZE;
     let spill = dnode[DN_FLAGS] & DnodeFlags::SPILL != 0;
@@ -127,23 +138,30 @@ pub(super) fn bonus_room(dnode: &[u8]) -> std::result::Result<Range<usize>, Corr
     Ok(start..end)
 }
 
-/// A dnode's pointers, the spill pointer last; `bonus` is what [`bonus_room`] found between them.
+/// A dnode's pointers, the spill pointer last. `bonus` is the range from [`bonus_room`].
 pub(super) fn pointers<'a>(
     dnode: &'a [u8],
     bonus: &Range<usize>,
 ) -> impl Iterator<Item = &'a [u8; BLKPTR_SIZE]> {
     let top = dnode[DNODE_CORE_SIZE..bonus.start].as_chunks::<BLKPTR_SIZE>().0;
-    // What is behind the bonus is the spill pointer or nothing.
+    // After the bonus there is the spill pointer or nothing.
     top.iter().chain(dnode[bonus.end..].as_chunks::<BLKPTR_SIZE>().0)
 }
 
-/// Takes a log block of `order` apart (`zio_crypt_init_uios_zil`). It looks the same encrypted or not.
+/// Splits a log block of `order` (`zio_crypt_init_uios_zil`).
 ///
-/// Secret: each record behind its 32-byte header, but for the block pointer of a write and the block pointers of a
-/// clone. Authenticated, as stored: the chain header but for its trailer, and what isn't secret of each record.
+/// The result is the same for an encrypted and for a plain block.
+///
+/// * Secret: each record after its 32-byte header, but for the block pointers of a write or a
+///   clone.
+/// * Authenticated, as stored: the chain header without its trailer, and the parts of each record
+///   that aren't secret.
 ///
 /// # Errors
-/// [`Error::Protected`] when the records don't fit into the block or their parts into the records.
+/// * [`Error::Protected`]: the block is impossible:
+///   * its fill count is larger than the block or smaller than the header
+///   * a record passes the end of the used part
+///   * a write or clone record is shorter than its fixed part
 pub fn zil_block(order: ByteOrder, block: &[u8]) -> Result<Split> {
     let what = "log block";
     let bad = malformed(what);
@@ -191,10 +209,11 @@ pub fn zil_block(order: ByteOrder, block: &[u8]) -> Result<Split> {
     Ok(split)
 }
 
-/// The MAC that an encrypted log block carries in the checksum of its trailer (`zio_crypt_decode_mac_zil`).
+/// The MAC of an encrypted log block, from the checksum in its trailer
+/// (`zio_crypt_decode_mac_zil`).
 ///
 /// # Errors
-/// [`Error::Protected`] when the block is too short.
+/// * [`Error::Protected`]: the block is shorter than its header.
 pub fn zil_mac(block: &[u8]) -> Result<[u8; MAC_LEN]> {
     let at = ZIL_CHAIN - MAC_LEN;
     block.get(at..).and_then(|rest| rest.first_chunk()).copied().ok_or(Error::Protected {

@@ -17,8 +17,8 @@ fn keys(suite: CryptoSuite, version: KeyVersion) -> DataKeys {
     DataKeys::new(suite, version, Guid(42), &[5; 32][..suite.key_len()], &[6; 64])
 }
 
-/// Goal: PBKDF2 is the standard's (the expected 32 bytes are OpenSSL's for the
-/// salt "saltsalt"), and absurd counts are refused.
+/// Goal: PBKDF2 is the standard's, and absurd counts are refused. OpenSSL computed the expected 32
+/// bytes for the salt "saltsalt".
 #[test]
 fn passphrases() {
     let salt = u64::from_le_bytes(*b"saltsalt");
@@ -45,7 +45,8 @@ fn hexadecimal_keys() {
     }
 }
 
-/// Goal: wrapped keys open with their wrapping key only, unchanged only, in every suite and version.
+/// Goal: wrapped keys unwrap only with their wrapping key and only if unchanged, in every suite and
+/// version.
 #[test]
 fn wrapping() {
     let (key, other) = (WrappingKey::from_raw([1; 32]), WrappingKey::from_raw([2; 32]));
@@ -68,8 +69,8 @@ fn wrapping() {
     }
 }
 
-/// Goal: data survive encryption, and any change to bytes, IV, salt or MAC is noticed; many salts evict one another
-/// from the cache without harm.
+/// Goal: data survive encryption, and any change to bytes, IV, salt or MAC is detected. Many salts
+/// evict one another from the cache without harm.
 #[test]
 fn round_trips() {
     for suite in SUITES {
@@ -94,7 +95,8 @@ fn round_trips() {
     }
 }
 
-/// Goal: CCM takes no more than its length field counts (16 MiB less one), and says so.
+/// Goal: CCM takes no more than its length field can count (16 MiB less one), and reports an error
+/// for more.
 #[test]
 fn too_long_for_ccm() {
     let mut block = vec![0; 1 << 24];
@@ -106,7 +108,7 @@ fn too_long_for_ccm() {
     ));
 }
 
-/// An object set with all fields set to something, in little-endian.
+/// A little-endian object set in which every field has a value.
 fn objset(len: usize) -> Vec<u8> {
     let mut raw = vec![0; len];
     for (i, at) in [0, 1024, 1536, 2048].into_iter().filter(|at| *at < len).enumerate() {
@@ -130,7 +132,8 @@ fn objset(len: usize) -> Vec<u8> {
     raw
 }
 
-/// Goal: an object set has the same MACs in both byte orders, because all their inputs are brought into one.
+/// Goal: an object set has the same MACs in both byte orders, because all inputs are converted to
+/// one.
 #[test]
 fn object_sets_of_both_orders() {
     for len in [1024, 2048, 4096] {
@@ -148,7 +151,7 @@ fn object_sets_of_both_orders() {
         let macs = keys.objset_macs(ByteOrder::Little, &little).unwrap();
         assert_eq!(keys.objset_macs(ByteOrder::Big, &big).unwrap(), macs);
         assert_eq!(macs.local == [0; 32], len == 1024);
-        // What is used isn't portable; the tree's shape is.
+        // Used space isn't portable; the shape of the tree is.
         let mut other = little.clone();
         other[24] ^= 1;
         assert_eq!(keys.objset_macs(ByteOrder::Little, &other).unwrap(), macs);
@@ -172,7 +175,8 @@ fn indirect_blocks() {
         verify_indirect(ByteOrder::Little, &block, &mac).unwrap();
     }
     verify_indirect(ByteOrder::Little, &block, &[0; 16]).unwrap_err();
-    // Compressor, checksum and stored size of a pointer at level 1 may differ elsewhere; its own level may not.
+    // Compressor, checksum and stored size of a pointer at level 1 may differ elsewhere; its level
+    // may not.
     for (at, counts) in [(52, false), (53, false), (50, false), (55, true), (112, true), (96, false)] {
         let mut other = block.clone();
         other[at] ^= 2;
@@ -195,7 +199,7 @@ fn check_split(split: &Split, len: usize) {
 }
 
 proptest! {
-    /// Goal: no bytes, however hostile, make taking a block apart panic or overlap its parts.
+    /// Goal: no bytes make the splitting of a block panic, or its parts overlap.
     #[test]
     fn any_bytes(
         mut block in prop::collection::vec(any::<u8>(), 0..3000),

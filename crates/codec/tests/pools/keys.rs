@@ -6,10 +6,10 @@ use ondisk::{Guid, crypto_key};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Name to big-endian bytes of the value.
+/// Maps a name to the big-endian bytes of the value.
 pub type Zap = HashMap<String, Vec<u8>>;
 
-/// The entries of a ZAP object, given all of its blocks.
+/// The entries of a ZAP object, from all of its blocks.
 pub fn zap(blocks: &[Vec<u8>]) -> Zap {
     let mut entries = Zap::new();
     let name = |raw: &[u8]| String::from_utf8_lossy(raw).into_owned();
@@ -37,7 +37,7 @@ pub struct Keys {
     /// The ZAPs of the MOS, by object number.
     pub zaps: HashMap<u64, Zap>,
     open: HashMap<u64, Rc<DataKeys>>,
-    /// Passphrase keys by salt and iterations, since making one takes long.
+    /// Passphrase keys by salt and iterations, because making one takes long.
     made: HashMap<(u64, u64), WrappingKey>,
     given: Vec<WrappingKey>,
 }
@@ -55,7 +55,7 @@ impl Keys {
         Self { zaps: HashMap::new(), open: HashMap::new(), made: HashMap::new(), given }
     }
 
-    /// The pool's checksum salt; zeros where it has none yet.
+    /// The pool's checksum salt; zeros if the pool has none yet.
     pub fn checksum_salt(&self) -> [u8; 32] {
         self.zaps[&1].get("org.illumos:checksum_salt").map_or([0; 32], |s| s.as_slice().try_into().unwrap())
     }
@@ -82,8 +82,9 @@ impl Keys {
         Some(keys)
     }
 
-    /// Opens the keys with the right one of the user's, and checks that no other one does and that wrapping them again yields the
-    /// same bytes.
+    /// Unwraps the keys with the right key of the user.
+    ///
+    /// Checks that no other key unwraps them, and that wrapping them again yields the same bytes.
     fn unwrap(&mut self, wrapped: &WrappedKeys, salt: u64, iters: u64) -> DataKeys {
         let mut candidates = self.given.clone();
         if iters != 0 {

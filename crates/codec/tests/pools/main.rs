@@ -1,4 +1,5 @@
-//! Every block of real pools, checked, decrypted and unpacked with this room and `ondisk` alone.
+//! Every block of real pools is verified, decrypted and unpacked, with this crate and `ondisk`
+//! alone.
 
 #![allow(clippy::unwrap_used, reason = "a test, whose helpers are functions too")]
 
@@ -10,7 +11,7 @@ use keys::Keys;
 use std::fs::File;
 use walk::Walk;
 
-/// Walks a fixture of one disk; `None` where it isn't at hand.
+/// Walks a fixture of one disk; `None` if the fixture isn't available.
 fn walk(name: &str) -> Option<Walk> {
     let fixture = testkit::find(name)?;
     let mut given = Vec::new();
@@ -28,7 +29,8 @@ fn has(walk: &Walk, what: &str, least: usize) {
     assert!(count >= least, "{what}: {count} of {least}; {:#?}", walk.count);
 }
 
-/// Goal: each checksum function and each compressor that a pool can use agrees with what OpenZFS wrote.
+/// Goal: each checksum function and each compressor that a pool can use agrees with OpenZFS's
+/// blocks.
 #[test]
 fn every_checksum_and_compressor() {
     let walk = walk("single-lz4").expect("this fixture is bundled");
@@ -43,7 +45,8 @@ fn every_checksum_and_compressor() {
     assert!(walk.repacked > 1000);
 }
 
-/// Goal: all suites, key formats and kinds of protected block decrypt and authenticate, and encrypt to the same bytes.
+/// Goal: all suites, key formats and kinds of protected blocks decrypt and authenticate, and
+/// encrypt to the same bytes.
 #[test]
 fn every_suite() {
     let walk = walk("encrypted").expect("this fixture is bundled");
@@ -57,7 +60,7 @@ fn every_suite() {
     has(&walk, "encrypted for dedup", 1);
 }
 
-/// Goal: gang headers, nested ones, ones with copies and encrypted ones verify.
+/// Goal: gang headers verify: nested ones, ones with copies, and encrypted ones.
 #[test]
 fn gang_blocks() {
     let walk = walk("gang").expect("this fixture is bundled");

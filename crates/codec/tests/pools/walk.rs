@@ -1,4 +1,6 @@
-//! A walk from the best uberblock through all object sets of the MOS reads every block pointer that there is, once.
+//! A walk from the newest uberblock through all object sets of the MOS, which reads every block
+//! pointer once.
+//!
 //! A pool of one disk needs no vdev logic: a DVA's offset is a file offset behind the front labels.
 
 use crate::keys::{Keys, zap};
@@ -16,20 +18,20 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
-/// Where allocatable space begins: behind two labels and the boot block.
+/// Start of the allocatable space, after two labels and the boot block.
 const DATA_START: u64 = 4 << 20;
 
-/// Level-0 blocks by number.
+/// Level-0 blocks by their number.
 type Blocks = Vec<(u64, Vec<u8>)>;
 
 pub struct Walk {
     image: File,
     sums: Checksummer,
     keys: Keys,
-    /// Of the dataset that is being walked; none in the MOS.
+    /// Keys of the dataset that is being walked; none in the MOS.
     data_keys: Option<Rc<DataKeys>>,
     seen: HashSet<(u64, u64)>,
-    /// Blocks by checksum, by compressor, by what they are.
+    /// Number of blocks by checksum, by compressor and by kind.
     pub count: BTreeMap<String, usize>,
     pub repacked: usize,
 }
@@ -57,7 +59,8 @@ impl Walk {
         *self.count.entry(what.to_owned()).or_default() += 1;
     }
 
-    /// The root pointer of the newest uberblock that verifies; every slot that holds one must.
+    /// The root pointer of the newest uberblock that verifies. Every slot with an uberblock must
+    /// verify.
     fn root(&mut self) -> Blkptr {
         const SLOT: usize = 1024;
         let mut best: Option<(u64, Blkptr)> = None;
@@ -78,7 +81,7 @@ impl Walk {
         best.unwrap().1
     }
 
-    /// The stored bytes of a copy, gang blocks put together, and checked.
+    /// The verified stored bytes of a copy; gang blocks are assembled.
     fn stored(&mut self, bp: &Blkptr, s: &Stored, dva: &Dva) -> Vec<u8> {
         let mac = s.crypt && bp.kind != DmuType::OBJSET;
         let data = if dva.gang {
@@ -111,7 +114,7 @@ impl Walk {
         data
     }
 
-    /// The block's bytes in full, or `None` for holes and blocks seen before.
+    /// The whole contents of a block; `None` for holes and blocks read before.
     fn block(&mut self, bp: &Blkptr) -> Option<Vec<u8>> {
         let (packed, kind) = match &bp.body {
             Body::Hole | Body::Redacted => return None,
@@ -140,7 +143,8 @@ impl Walk {
         Some(data)
     }
 
-    /// Checks the MAC of stored bytes and decrypts them; encrypting them again must yield what was stored.
+    /// Checks the MAC of stored bytes and decrypts them. Encrypting them again must yield the
+    /// stored bytes.
     fn decrypt(&mut self, bp: &Blkptr, s: &Stored, data: &mut [u8]) {
         let mac = Checksum(s.sum).mac(bp.order);
         if bp.is_encrypted() {
@@ -165,7 +169,7 @@ impl Walk {
         }
     }
 
-    /// Checks the MACs that are over unpacked bytes.
+    /// Checks the MACs over uncompressed bytes.
     fn authenticate(&mut self, bp: &Blkptr, data: &[u8]) {
         if bp.has_indirect_mac() {
             let mac = Checksum(bp.stored().unwrap().sum).mac(bp.order);
@@ -182,7 +186,7 @@ impl Walk {
         }
     }
 
-    /// LZJB and ZLE must come out as OpenZFS wrote them; the others must survive a round trip.
+    /// LZJB and ZLE must pack to OpenZFS's bytes; the other compressors must survive a round trip.
     fn repack(&mut self, kind: CompressKind, packed: &[u8], data: &[u8]) {
         let level = match kind {
             CompressKind::Zstd => compress::zstd_header(packed).unwrap().level,
@@ -205,7 +209,7 @@ impl Walk {
         }
     }
 
-    /// Walks a tree and collects its level-0 blocks, but for those that were seen before.
+    /// Walks a tree and collects its level-0 blocks, except those read before.
     fn tree(&mut self, bp: &Blkptr, blkid: u64, found: &mut Blocks) {
         let Some(data) = self.block(bp) else { return };
         if bp.level.0 == 0 {
@@ -229,7 +233,7 @@ impl Walk {
         blocks
     }
 
-    /// Walks an object set; `each` is called for each object with its blocks.
+    /// Walks an object set, and calls `each` for each object with its blocks.
     fn objset(&mut self, bp: &Blkptr, mut each: impl FnMut(&mut Self, u64, &DnodePhys, Blocks)) {
         let mut root = Blocks::new();
         self.tree(bp, 0, &mut root);
@@ -252,7 +256,8 @@ impl Walk {
         }
     }
 
-    /// The log blocks behind an object set's header, up to the first that doesn't verify: the end of the chain.
+    /// Reads the log blocks of an object set's header, up to the first that doesn't verify, which
+    /// is the end of the chain.
     fn log(&mut self, header: &[u8; 192]) {
         let mut next = Blkptr::decode(&header[16..144]).unwrap();
         while let Some(s) = next.stored().copied() {

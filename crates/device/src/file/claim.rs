@@ -1,30 +1,32 @@
 //! The claim of an image file.
 //!
 //! # Theory
-//! Any lock that a reader can take lets that reader refuse the owner: `flock` asks for no access at
-//! all, and a read lock of `fcntl` keeps every write lock out. So a lock counts against an owner
-//! only if its holder may write. Two facts come from the kernel alone:
+//! Any lock that a reader can take lets that reader refuse the owner. `flock` needs no access
+//! right, and a read lock of `fcntl` keeps all write locks out. So a lock counts against an owner
+//! only if its holder may write. Only the kernel can tell that, by two facts:
 //!
 //! - A write lock (`F_OFD_SETLK`, `F_WRLCK`) needs a descriptor that is open for writing. A reader
-//!   can't have one.
+//!   has none.
 //! - A read lease (`F_SETLEASE`, `F_RDLCK`) is refused exactly while the file is open for writing.
 //!
-//! An owner takes the write lock of the whole file, and `flock` too: daemons of before and other
-//! programs know only that. A write lock of another description refuses the owner. What else is in
-//! the way is a reader's, or an older owner's. The lease tells which: it refuses as long as anybody
-//! has the file open for writing. Where the kernel can't tell, as on some network file systems, or
-//! for a user who is neither root nor the file's owner, the lock counts.
+//! An owner takes the write lock of the whole file. It takes `flock` too, because older daemons and
+//! other programs know only that. A write lock of another file description refuses the owner. Any
+//! other lock in the way belongs to a reader or to an older owner. The lease tells which: it is
+//! refused as long as the file is open for writing anywhere.
 //!
-//! An owner that readers kept from a lock owes it, and takes it as soon as it is free: before each
-//! write. If another owner was faster, the write fails.
+//! The kernel can't tell this on some network file systems, nor to a user that is neither root nor
+//! the file's owner. Then the lock counts.
 //!
-//! An owner that only reads, and a reader that wants no owner beside it, hold their locks by a
-//! descriptor that is open for writing, so that they count. Where they may not write, they hold
-//! them as readers do: they find an owner, and keep none out.
+//! An owner *owes* a lock that readers kept from it. Before each write, it takes owed locks that
+//! are free. If another owner was faster, the write fails.
+//!
+//! An owner that only reads, and a reader that wants no owner beside it, open the file for writing
+//! to hold their locks. So these locks count. If they may not write, they lock as readers do: they
+//! detect an owner, but keep none out.
 //!
 //! # Absent
-//! Two owners that begin within the same microseconds, while a reader holds both locks, are not
-//! told apart until that reader is gone.
+//! Two owners that start within the same microseconds, while a reader holds both locks, are not
+//! told apart until the reader closes the file.
 //!
 //! # See
 //! `docs/decisions/0024-claims.md`.
@@ -40,27 +42,27 @@ use rustix::io::Errno;
 
 use super::{Mode, open_as};
 
-/// The write lock of `fcntl`.
+/// Bit for the write lock of `fcntl`.
 const WRITE_LOCK: u8 = 1;
-/// The exclusive lock of `flock`.
+/// Bit for the exclusive lock of `flock`.
 const FLOCK: u8 = 2;
 /// `F_SETSIG`, the same on every architecture.
 const F_SETSIG: i32 = 10;
 
-/// What is held of an image.
+/// The locks that this process holds on an image.
 #[derive(Debug, Default)]
 pub(super) struct Claim {
-    /// The description that holds the locks, if it is not the device's own.
+    /// The file description that holds the locks, if it is not the device's own.
     holder: Option<File>,
     /// Locks that readers have kept from the owner so far.
     owed: AtomicU8,
 }
 
 impl Claim {
-    /// Claims the image that is open as `file`, which may be opened anew for that.
+    /// Claims the image that is open as `file`, which this may open again.
     ///
     /// # Errors
-    /// `EWOULDBLOCK` when it is claimed; otherwise what the system says.
+    /// `EWOULDBLOCK` if the image is claimed, otherwise the error of a system call.
     pub(super) fn take(file: File, mode: Mode) -> io::Result<(File, Claim)> {
         match mode {
             Mode::Peek => Ok((file, Claim::default())),
@@ -77,7 +79,8 @@ impl Claim {
                     let holder = share(holder, Mode::Write)?;
                     Ok((file, Claim { holder: Some(holder), owed: 0.into() }))
                 }
-                // Without /proc, by which it is opened again, it is as if it could only be read.
+                // Without /proc the file can't be opened again, so it counts as one that this
+                // process may only read.
                 Err(e) if is_closed_to_us(&e) || e.kind() == io::ErrorKind::NotFound => {
                     Ok((share(file, Mode::Peek)?, Claim::default()))
                 }
@@ -86,10 +89,10 @@ impl Claim {
         }
     }
 
-    /// Takes the locks that are owed, as far as they are free now. `file` is the device's own.
+    /// Takes owed locks that are free now. `file` is the device's own.
     ///
     /// # Errors
-    /// `EWOULDBLOCK` when there is another owner.
+    /// `EWOULDBLOCK` if there is another owner, otherwise the error of a system call.
     pub(super) fn settle(&self, file: &File) -> io::Result<()> {
         let owed = self.owed.load(Relaxed);
         if owed == 0 {
@@ -100,30 +103,33 @@ impl Claim {
         Ok(())
     }
 
-    /// Releases the locks, and owes them.
+    /// Releases the locks, which are then owed.
     pub(super) fn give_way(&self, file: &File) {
         self.release(file);
-        // Then: what is owed before that, a write would take back, and it would be released all the
-        // same.
+        // In this order: if the locks were owed first, a write could take them again before their
+        // release.
         self.owed.fetch_or(WRITE_LOCK | FLOCK, Relaxed);
     }
 
-    /// Releases the locks. Closing alone would not do: a child that this process is just starting
-    /// has the descriptor too until it runs its own program, and with it the locks.
+    /// Releases the locks.
+    ///
+    /// Closing the file is not enough. A child process that is just starting has the descriptor
+    /// too, and with it the locks, until it runs its own program.
     pub(super) fn release(&self, file: &File) {
         let holder = self.holder.as_ref().unwrap_or(file);
-        // Best effort: what has no lock has none to lose.
+        // Best effort: a file without locks has none to lose.
         let _ = flock(holder, FlockOperation::Unlock);
         let _ = record_lock(holder, libc::F_OFD_SETLK, libc::F_UNLCK);
     }
 }
 
-/// The path of an open file itself, which may have lost its name to another.
+/// Path of the open file itself, whose name may belong to another file now.
 fn same(file: &File) -> PathBuf {
     Path::new("/proc/self/fd").join(file.as_raw_fd().to_string())
 }
 
-/// Whether opening for writing failed since this user, or the file system, lets nobody write here.
+/// True if opening for writing failed because this user may not, or the file system allows no
+/// writing.
 fn is_closed_to_us(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY))
@@ -133,13 +139,13 @@ fn refused() -> io::Error {
     Errno::WOULDBLOCK.into()
 }
 
-/// Takes an owner's locks for a description that is open for writing. The second value is what
-/// readers hold of them.
+/// Takes an owner's locks for a file description that is open for writing. The second value is the
+/// locks that readers hold.
 fn own(file: File) -> io::Result<(File, u8)> {
     if locked_out(&file, WRITE_LOCK | FLOCK)? == 0 {
         return Ok((file, 0));
     }
-    // The kernel says whether anybody else writes only as long as we don't.
+    // The kernel tells whether another process writes only while this one doesn't.
     let anchor = open_as(&same(&file), Mode::Peek, false)?;
     drop(file);
     check_unwritten(&anchor)?;
@@ -148,11 +154,11 @@ fn own(file: File) -> io::Result<(File, u8)> {
     Ok((file, owed))
 }
 
-/// Takes those of an owner's locks that are free; the others, which may be readers'.
+/// Takes those of an owner's locks that are free. Returns the others, which may belong to readers.
 ///
 /// # Errors
-/// `EWOULDBLOCK` when somebody who may write has the write lock, or where there is no write lock to
-/// tell by.
+/// `EWOULDBLOCK` if a process that may write has the write lock, or there is no write lock to tell
+/// by.
 fn locked_out(file: &File, wanted: u8) -> io::Result<u8> {
     let mut out = 0;
     let mut no_write_lock = false;
@@ -160,7 +166,7 @@ fn locked_out(file: &File, wanted: u8) -> io::Result<u8> {
         match record_lock(file, libc::F_OFD_SETLK, libc::F_WRLCK) {
             Ok(_) => {}
             Err(e) if is_refusal(&e) => {
-                // Of all locks, only a write lock is in the way of a read lock.
+                // Among all locks, only a write lock is in the way of a read lock.
                 if record_lock(file, libc::F_OFD_GETLK, libc::F_RDLCK)? != libc::F_UNLCK {
                     return Err(refused());
                 }
@@ -180,10 +186,10 @@ fn locked_out(file: &File, wanted: u8) -> io::Result<u8> {
     Ok(out)
 }
 
-/// Takes a reader's locks for a description that was opened with this mode.
+/// Takes a reader's locks for a file description that was opened with this mode.
 ///
 /// # Errors
-/// `EWOULDBLOCK` when the image has an owner.
+/// `EWOULDBLOCK` if the image has an owner, otherwise the error of a system call.
 fn share(file: File, mode: Mode) -> io::Result<File> {
     let no_write_lock = match record_lock(&file, libc::F_OFD_SETLK, libc::F_RDLCK) {
         Ok(_) => false,
@@ -195,7 +201,7 @@ fn share(file: File, mode: Mode) -> io::Result<File> {
         Err(Errno::WOULDBLOCK) if !no_write_lock => {}
         Err(e) => return Err(e.into()),
     }
-    // An owner of before, or a reader's doing.
+    // The `flock` belongs to an older owner or to a reader.
     let anchor = open_as(&same(&file), Mode::Peek, false)?;
     drop(file);
     check_unwritten(&anchor)?;
@@ -209,13 +215,13 @@ fn is_refusal(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::WOULDBLOCK | Errno::ACCESS))
 }
 
-/// Whether a file system has no such locks.
+/// True if a file system has no such locks.
 fn is_unknown(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::INVAL | Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS))
 }
 
-/// Asks for a lock of a whole file, or about it; the type that the kernel answers with.
+/// Requests a lock of a whole file, or asks about it. Returns the lock type in the kernel's answer.
 #[allow(unsafe_code)]
 fn record_lock(file: &File, command: i32, kind: i32) -> io::Result<i32> {
     let narrow = |n: i32| i16::try_from(n).expect("the system's constants are small");
@@ -223,7 +229,7 @@ fn record_lock(file: &File, command: i32, kind: i32) -> io::Result<i32> {
         l_type: narrow(kind),
         l_whence: narrow(libc::SEEK_SET),
         l_start: 0,
-        // To the end, wherever that is.
+        // To the end of the file, wherever that is.
         l_len: 0,
         l_pid: 0,
     };
@@ -232,14 +238,15 @@ fn record_lock(file: &File, command: i32, kind: i32) -> io::Result<i32> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(lock.l_type.into()) }
 }
 
-/// Passes if the kernel says that nobody has the file open for writing. `file` is open for reading.
+/// Succeeds if the kernel says that the file is open for writing nowhere. `file` is open for
+/// reading.
 ///
 /// # Errors
-/// `EWOULDBLOCK` when somebody has, and where the kernel can't say.
+/// `EWOULDBLOCK` if the file is open for writing, or the kernel can't tell.
 #[allow(unsafe_code)]
 fn check_unwritten(file: &File) -> io::Result<()> {
-    // Who opens the file for writing meanwhile waits, and has the kernel send a signal to the
-    // holder of the lease: one that does nothing. SAFETY: the system takes a number.
+    // A process that opens the file for writing meanwhile waits, and the kernel sends a signal to
+    // the lease's holder. SIGURG does nothing by default. SAFETY: the system takes a number.
     let signal = unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) };
     if signal < 0 {
         return Err(refused());

@@ -1,6 +1,7 @@
 use super::*;
 
-/// Goal: an image that was let go of is free, even while somebody else still has the open file, as a child that is just being started has.
+/// Goal: a released image is free, even while a child process that is just starting still has the
+/// open file.
 #[test]
 fn the_lock_ends_with_the_device() {
     let image = tempfile::NamedTempFile::new().unwrap();
@@ -13,7 +14,8 @@ fn the_lock_ends_with_the_device() {
     drop(inherited);
 }
 
-/// Goal: large writes, of which the system is told through an opening of their own, are in the file, also when it has no name any more.
+/// Goal: large writes, whose writeback starts through another file description, are in the file,
+/// also if it has lost its name.
 #[test]
 fn large_writes_go_on() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Only the capability in effect counts, and a status that doesn't say grants nothing.
+/// Goal: only effective capabilities count, and a status without them grants nothing.
 #[test]
 fn capabilities_in_effect() {
     let status = |effective: &str| {
@@ -8,7 +8,7 @@ fn capabilities_in_effect() {
     };
     assert!(has(&status("000001ffffffffff"), CAP_SYS_ADMIN));
     assert!(has(&status("0000000000200000"), CAP_SYS_ADMIN));
-    // Root in a container.
+    // The capabilities of root in a container.
     assert!(!has(&status("00000000a80425fb"), CAP_SYS_ADMIN));
     for none in ["", "CapEff:", "CapEff:\tnone", "CapPrm:\t000001ffffffffff"] {
         assert!(!has(none, CAP_SYS_ADMIN));

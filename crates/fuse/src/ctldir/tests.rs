@@ -1,7 +1,7 @@
 use super::*;
 
-/// A snapshot's inode numbers differ from every live one and from each other, for all numbers that occur; and for
-/// those that can't be packed side by side, they still differ within a mount.
+/// Goal: inode numbers of snapshots differ from those of live files and from each other. Numbers
+/// too large to combine still differ within a mount.
 #[test]
 fn numbers_of_snapshots_are_their_own() {
     let mut seen = std::collections::HashSet::new();
@@ -14,7 +14,7 @@ fn numbers_of_snapshots_are_their_own() {
     }
 }
 
-/// A tree of one directory, which holds itself and claims this parent.
+/// A tree of one directory that contains itself and has this parent.
 struct Odd {
     parent: u64,
 }
@@ -81,7 +81,7 @@ impl Tree for Odd {
     }
 }
 
-/// So many snapshots of odd trees, and how many were listed.
+/// A number of snapshots, each an odd tree, with a count of those that were listed.
 #[derive(Default)]
 struct Many {
     count: u64,
@@ -112,7 +112,8 @@ impl Snapshots for Arc<Many> {
     }
 }
 
-/// A parent that no object number can be leads nowhere: neither into another snapshot nor into the control directory.
+/// Goal: a parent that no object number can be leads nowhere: neither into another snapshot nor
+/// into the control directory.
 #[test]
 fn odd_parents_lead_nowhere() {
     for parent in [u64::MAX, CONTROL.0, 2 << SLOT_SHIFT | 34, 1 << SLOT_SHIFT] {
@@ -130,7 +131,8 @@ fn odd_parents_lead_nowhere() {
     }
 }
 
-/// A directory of many snapshots that is listed in pieces is read once, and its size is not found by listing it.
+/// Goal: a directory of many snapshots, listed in parts, is read once. Its size is found without a
+/// listing.
 #[test]
 fn listing_snapshots_is_one_pass() {
     let many = Arc::new(Many { count: 1000, parent: 34, ..Many::default() });
@@ -147,8 +149,8 @@ fn listing_snapshots_is_one_pass() {
     assert_eq!(many.listed.load(std::sync::atomic::Ordering::Relaxed), 1000);
 }
 
-/// Snapshots are made, renamed and destroyed through a mount by root and by whoever serves it, whoever owns the tree; other directories ask
-/// their permissions alone.
+/// Goal: only root and the user that serves the mount can change snapshots through it. In other
+/// directories only the permissions count.
 #[test]
 fn snapshots_have_one_master() {
     let mount = WithSnapshots::new(Arc::new(Odd { parent: 34 }), Box::new(Arc::new(Many::default())));

@@ -1,4 +1,4 @@
-//! What the kernel asks to be changed, in the file system's words.
+//! Changes that the kernel requests, translated for `zpl`.
 
 use super::{Dataset, POSIX_ACLS};
 use crate::tree::{Allocate, Attr, CloneRange, NewNode, Node, Rename, SetAttr, SetTime, SetXattr, Time};
@@ -6,7 +6,7 @@ use ondisk::ObjNum;
 use rustix::io::Errno;
 use zpl::{FileSystem, FileType, Kind, NewFile};
 
-/// What must be free of what is allocated, in percent.
+/// How much free space `fallocate` needs, in percent of the range.
 const RESERVE_PERCENT: u128 = 110;
 
 impl From<SetXattr> for zpl::SetXattr {
@@ -22,7 +22,7 @@ impl From<SetXattr> for zpl::SetXattr {
 fn kind_of(new: &NewNode<'_>) -> Option<Kind> {
     let (major, minor) = new.rdev;
     Some(match FileType::from_mode(new.mode.into()) {
-        // A plain file, if nothing is said (`mknod`).
+        // mknod(2) without a type makes a plain file.
         FileType::Regular => Kind::Regular,
         FileType::Unknown if new.mode >> 12 == 0 => Kind::Regular,
         FileType::Unknown => return None,
@@ -134,7 +134,14 @@ impl Dataset {
         Ok(())
     }
 
-    /// Nothing can be kept for what is to be written later, but what could never be written is refused (`zfs_fallocate_reserve_percent`).
+    /// Refuses a range that is larger than the free space.
+    ///
+    /// Nothing can be reserved for later writes. But a range that could never be written is an
+    /// error at once (`zfs_fallocate_reserve_percent`).
+    ///
+    /// # Errors
+    /// `ENOSPC`: the free space is too small. Besides, any errno of the function that returns the
+    /// sizes.
     fn has_room(&self, len: u64) -> Result<(), Errno> {
         let Some(sizes) = &self.sizes else { return Ok(()) };
         let sizes = sizes()?;

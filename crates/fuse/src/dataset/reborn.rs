@@ -1,13 +1,20 @@
-//! Which file a node number means, when a file system was rolled back while the kernel had files of it.
+//! Which file a node number means after a rollback while the kernel had files.
 //!
 //! # Theory
-//! A node is an object number, since no number is given to another file as long as the kernel has its file. A rollback breaks that: numbers of files that are
-//! gone are free at once, and a file that was removed is back though another has its number. Who has the earlier file open must never reach the
-//! later. So each rollback begins an era, and a node number says, above the object's, after which rollback its number came to mean another file than
-//! before: noted for each number that the kernel may have and whose file is gone. Generations tell nothing: those of files that were
-//! received are of another pool's groups.
+//! A node number is an object number, since an object number is not reused while the kernel has the
+//! file. A rollback breaks that in two ways:
 //!
-//! Before the first rollback all is one era, 0, and nothing is asked.
+//! * The numbers of files that it removes are free at once.
+//! * A file that was removed exists again, although another one may have got its number.
+//!
+//! A program that has the earlier file open must never reach the later one. So each rollback begins
+//! an era. Above the object number, a node number has the last rollback after which the object
+//! number meant another file. The table has an entry for each object number that the kernel may
+//! have and of which the file is gone.
+//!
+//! Generations can't replace eras: those of received files are transaction groups of another pool.
+//!
+//! Before the first rollback the era is 0, and no table is read.
 
 use crate::tree::Node;
 use ondisk::ObjNum;
@@ -15,9 +22,9 @@ use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Where the era begins in a node number. No file system comes to object numbers as large as this.
+/// The lowest bit of the era in a node number. No file system reaches such large object numbers.
 const ERA_SHIFT: u32 = 40;
-/// The last era: numbers above the eras' are [`crate::ctldir`]'s.
+/// The last era. Larger node numbers belong to [`crate::ctldir`].
 const LAST_ERA: u8 = 255;
 
 /// The eras of a mounted file system.
@@ -29,13 +36,14 @@ pub(super) struct Eras {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Rollbacks so far.
+    /// Number of rollbacks so far.
     last: u8,
-    /// The eras of numbers whose files are gone: for whoever has the numbers now, or gets them.
+    /// The eras of object numbers of removed files. They apply to the files that have the numbers
+    /// now or later.
     of: HashMap<u64, u8>,
 }
 
-/// The object and the era of a node number.
+/// The object number and the era of a node number.
 pub(super) fn parts(node: Node) -> (ObjNum, u64) {
     (ObjNum(node.0 & ((1 << ERA_SHIFT) - 1)), node.0 >> ERA_SHIFT)
 }
@@ -46,7 +54,7 @@ impl Eras {
         self.any.load(Ordering::Acquire)
     }
 
-    /// Whether there may be one more.
+    /// Whether one more rollback is possible.
     pub(super) fn may_begin(&self) -> bool {
         self.table.read().last < LAST_ERA
     }
@@ -60,7 +68,7 @@ impl Eras {
         Node(u64::from(era) << ERA_SHIFT | object.0)
     }
 
-    /// There was a rollback: from now on, the numbers of what is `gone` mean other files.
+    /// Begins an era after a rollback: from now on the object numbers in `gone` mean other files.
     pub(super) fn begin(&self, gone: &[ObjNum]) {
         let mut table = self.table.write();
         table.last += 1;
@@ -74,7 +82,8 @@ impl Eras {
 mod tests {
     use super::*;
 
-    /// Goal: over two rollbacks no two files of one number have one node number, and a file that stays keeps its own.
+    /// Goal: over two rollbacks no two files of one object number have one node number. A file that
+    /// stays keeps its node number.
     #[test]
     fn files_of_one_number_have_different_nodes() {
         let eras = Eras::default();
@@ -90,7 +99,7 @@ mod tests {
         assert_eq!(parts(Node(era(2) | 3)), (ObjNum(3), 2));
     }
 
-    /// Goal: there is an end to eras, before the numbers that are not a head's.
+    /// Goal: the number of eras is limited, so that node numbers stay below those of other trees.
     #[test]
     fn eras_end() {
         let eras = Eras::default();

@@ -1,4 +1,4 @@
-//! Sizes as they are seen from a file (`zfs_statfs_project`).
+//! Sizes of a file system, as a file in a project sees them (`zfs_statfs_project`).
 
 use super::Dataset;
 use crate::tree::{Node, Statfs};
@@ -7,7 +7,12 @@ use rustix::io::Errno;
 use zpl::{Fuid, SpaceKind};
 
 impl Dataset {
-    /// Where a project gives itself on, its quota is what there is: `whole`, as who is in it sees it.
+    /// The sizes that `statfs` shows for a node, where `whole` are those of the file system.
+    ///
+    /// If the node's project is inherited and has a quota, the quota is the size.
+    ///
+    /// # Errors
+    /// Those of [`crate::tree::Tree::statfs`].
     pub(super) fn seen_from(&self, node: Node, whole: Statfs) -> Result<Statfs, Errno> {
         let file = self.node(node)?;
         let attr = file.attr();
@@ -18,7 +23,7 @@ impl Dataset {
         let of = |kind| self.told(node, fs.space_of(kind, Fuid(attr.projid)));
         let mut seen = whole;
         if let Some(quota) = of(SpaceKind::ProjectQuota)? {
-            // What was only just made is not counted yet.
+            // A new file is not counted yet.
             let used = of(SpaceKind::ProjectUsed)?.unwrap_or(attr.blocks.saturating_mul(512));
             let unit = u64::from(whole.unit.max(1));
             (seen.blocks, seen.free) = (quota / unit, quota.saturating_sub(used) / unit);

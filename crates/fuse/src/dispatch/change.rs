@@ -12,14 +12,14 @@ use rustix::io::Errno;
 
 const S_IFDIR: u32 = 0o040_000;
 const S_IFLNK: u32 = 0o120_000;
-/// Writes are durable when they are acknowledged; part of `O_SYNC` too.
+/// Open flag: each write is durable when it is acknowledged. Also part of `O_SYNC`.
 const O_DSYNC: u32 = 0o10_000;
-/// Pages of the file that are cached stay good (`FOPEN_KEEP_CACHE`).
+/// Cached pages of the file stay valid (`FOPEN_KEEP_CACHE`).
 const FOPEN_KEEP_CACHE: u32 = 1 << 1;
-/// The writer may not keep set-user-id (`FUSE_WRITE_KILL_SUIDGID`).
+/// The write clears the set-ID bits (`FUSE_WRITE_KILL_SUIDGID`).
 const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 
-/// The data is from pages of the file (`FUSE_WRITE_CACHE`).
+/// The data are pages of the page cache (`FUSE_WRITE_CACHE`).
 const WRITE_CACHE: u32 = 1 << 0;
 
 const FATTR_MODE: u32 = 1 << 0;
@@ -32,15 +32,15 @@ const FATTR_ATIME_NOW: u32 = 1 << 7;
 const FATTR_MTIME_NOW: u32 = 1 << 8;
 const FATTR_KILL_SUIDGID: u32 = 1 << 11;
 
-/// The new ACL takes set-group-id from the file (`FUSE_SETXATTR_ACL_KILL_SGID`).
+/// The new ACL clears the set-group-ID bit (`FUSE_SETXATTR_ACL_KILL_SGID`).
 const SETXATTR_ACL_KILL_SGID: u32 = 1;
-/// What a program may do beyond its user, kept in the program's file.
+/// The capabilities that a program gets, stored with its file.
 const CAPABILITY: &[u8] = b"security.capability";
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
-/// Most bytes that an answer of 32 bits can tell, in whole blocks of any size.
+/// The largest count that an answer of 32 bits can hold and that is a multiple of any block size.
 const COPY_MAX: u64 = 1 << 30;
 
 const FALLOC_KEEP_SIZE: u32 = 0x1;
@@ -51,7 +51,7 @@ const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 const FS_IOC32_SETFLAGS: u32 = 0x4004_6602;
 const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 
-/// Answers a request that changes the tree; `None` if it is none.
+/// Answers a request that changes the tree. `None` if it is another request.
 pub(super) fn answer(
     tree: &dyn Tree,
     behaviour: Behaviour,
@@ -77,7 +77,8 @@ pub(super) fn answer(
         op::FALLOCATE => fallocate(tree, node, request),
         op::SETXATTR => setxattr(tree, behaviour, node, request),
         op::REMOVEXATTR => request.name_after::<()>().and_then(|name| tree.remove_xattr(node, name)),
-        // Of what is only read it is nothing, but the kernel must not learn to stop asking: it may be written later.
+        // On a read-only tree there is nothing to do. But `ENOSYS` would have the kernel stop
+        // asking, and the tree may become writable later.
         op::FSYNC | op::FSYNCDIR => {
             if tree.writable() {
                 tree.fsync(node)
@@ -96,7 +97,9 @@ pub(super) fn answer(
     })
 }
 
-/// Whether pages of a file that can't be changed were refused, so that what the kernel has in them is not what is in the file.
+/// Whether the kernel now has pages that differ from the file.
+///
+/// That is so if this request wrote pages of a file that can't change, and was refused.
 pub fn leaves_wrong_pages(request: &Request<'_>, result: Result<(), Errno>) -> bool {
     request.head.opcode == op::WRITE
         && matches!(result, Err(Errno::PERM | Errno::ROFS))
@@ -201,7 +204,7 @@ fn rename2(tree: &dyn Tree, dir: Node, request: &Request<'_>) -> Result<(), Errn
         f if f & !RENAME_NOREPLACE == RENAME_WHITEOUT => {
             Rename::Whiteout { replace: f & RENAME_NOREPLACE == 0, caller: caller(request) }
         }
-        // What later kernels may think of.
+        // Flags of later kernels.
         _ => return Err(Errno::INVAL),
     };
     let (old, new) = request.names_after::<abi::Rename2In>()?;
@@ -239,7 +242,7 @@ fn setattr(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer)
         size: has(FATTR_SIZE).then_some(ask.size),
         atime: time(FATTR_ATIME, FATTR_ATIME_NOW, ask.atime, ask.atimensec),
         mtime: time(FATTR_MTIME, FATTR_MTIME_NOW, ask.mtime, ask.mtimensec),
-        // Who gives a file away takes these with it always.
+        // A change of the owner always clears the set-ID bits.
         kill: has(FATTR_KILL_SUIDGID) || uid.is_some() || gid.is_some(),
     };
     let attr = tree.set_attr(node, &set)?;
@@ -257,7 +260,8 @@ fn fallocate(tree: &dyn Tree, node: Node, request: &Request<'_>) -> Result<(), E
         FALLOC_ZERO_RANGE => Allocate::Zero,
         _ => return Err(Errno::OPNOTSUPP),
     };
-    // The kernel says nothing of set-user-id here, as it does of writes: only root may let the file keep it.
+    // The kernel says nothing of set-ID bits here, as it does for writes. Only root may let the
+    // file keep them.
     if request.head.uid != 0 && tree.attr(node)?.mode & (S_ISUID | S_ISGID) != 0 {
         tree.set_attr(node, &SetAttr { kill: true, ..SetAttr::default() })?;
     }
@@ -265,10 +269,13 @@ fn fallocate(tree: &dyn Tree, node: Node, request: &Request<'_>) -> Result<(), E
     tree.allocate(node, ask.offset, ask.length, what)
 }
 
-/// Takes the capabilities from a file whose contents change, whoever changes them.
+/// Removes the capabilities of a file that is about to change. The user doesn't matter.
 ///
-/// The kernel does so itself before writes and truncations. Before these calls only later kernels
-/// do.
+/// The kernel does this itself before writes and truncations. Before the requests here, only later
+/// kernels do.
+///
+/// # Errors
+/// Those of [`Tree::xattr`] and [`Tree::remove_xattr`], except for the absence of the attribute.
 fn drop_capability(tree: &dyn Tree, node: Node) -> Result<(), Errno> {
     match tree.xattr(node, CAPABILITY) {
         Ok(_) => tree.remove_xattr(node, CAPABILITY),
@@ -304,7 +311,7 @@ fn setxattr(tree: &dyn Tree, behaviour: Behaviour, node: Node, request: &Request
     tree.set_xattr(node, name, value, how)
 }
 
-/// Changes file flags, if the command says so.
+/// Changes file flags. `None` if the command is another one.
 pub(super) fn ioctl(
     tree: &dyn Tree,
     node: Node,
@@ -329,7 +336,7 @@ pub(super) fn ioctl(
     Some(set().map(|()| out.put(&abi::IoctlOut::default())))
 }
 
-/// Tells the tree what the kernel has forgotten.
+/// Passes the nodes that the kernel has forgotten on to the tree.
 pub(super) fn forget(tree: &dyn Tree, request: &Request<'_>) {
     if !tree.writable() {
         return;

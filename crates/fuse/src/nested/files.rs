@@ -1,4 +1,4 @@
-//! Requests about a mount with nested file systems: each goes to its file system.
+//! Requests of a mount with nested file systems: each goes to its file system.
 
 use super::{Fs, GONE, Nest};
 use crate::caller::Asker;
@@ -11,7 +11,10 @@ use std::sync::atomic::Ordering;
 const POSIX_ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
 impl Nest {
-    /// The same of what can be changed: `EROFS` in a file system that is mounted to be read only.
+    /// As [`Nest::at`], for changes.
+    ///
+    /// # Errors
+    /// `EROFS`: the file system is mounted read-only.
     fn change<R>(
         &self,
         node: Node,
@@ -23,7 +26,10 @@ impl Nest {
         })
     }
 
-    /// Refuses to take a mountpoint from its place.
+    /// Refuses to remove or rename a mountpoint.
+    ///
+    /// # Errors
+    /// `EBUSY`: a file system is mounted on the entry.
     fn not_covered(fs: &Fs, tree: &dyn Tree, dir: Node, name: &[u8]) -> Result<(), Errno> {
         if fs.covered.load(Ordering::Acquire) == 0 {
             return Ok(());
@@ -66,7 +72,7 @@ impl Tree for Nest {
                 let root = open.and_then(|child| self.root_of(child).ok());
                 (entry.node, entry.ino) = match root {
                     Some(root) => (Some(root.node), root.ino),
-                    // What covers it is not opened for being listed.
+                    // A listing doesn't open the file system mounted there.
                     None if child.is_some() => (None, self.ino(fs, inner, entry.ino)?),
                     None => (self.outward(fs, inner).ok(), self.ino(fs, inner, entry.ino)?),
                 };
@@ -78,7 +84,7 @@ impl Tree for Nest {
     fn xattr(&self, node: Node, name: &[u8]) -> Result<Vec<u8>, Errno> {
         let value = self.at(node, |_, tree, node| tree.xattr(node, name));
         match value {
-            // The kernel asks for the ACL of each file, and takes this for a failure.
+            // The kernel requests the ACL of each file, and treats this errno as a failure.
             Err(Errno::OPNOTSUPP) if self.posix_acl && POSIX_ACLS.contains(&name) => Err(Errno::NODATA),
             value => value,
         }
@@ -101,7 +107,7 @@ impl Tree for Nest {
     }
 
     fn writable(&self) -> bool {
-        // Each file system says for itself.
+        // Each file system decides for itself.
         true
     }
 
@@ -118,7 +124,7 @@ impl Tree for Nest {
     }
 
     fn admits(&self, dir: Node, who: Asker) -> bool {
-        // What is wrong with the node is said by the request itself.
+        // If the node is bad, the request itself fails.
         self.at(dir, |_, tree, dir| Ok(tree.admits(dir, who))).unwrap_or(true)
     }
 
@@ -164,7 +170,7 @@ impl Tree for Nest {
     }
 
     fn write_pages(&self, node: Node, offset: u64, data: &[u8], kill: bool) -> Result<(), Errno> {
-        // A file system that was not opened to be changed refuses it itself.
+        // A file system that was not opened for changes refuses the write itself.
         self.at(node, |_, tree, node| tree.write(node, offset, data, kill))
     }
 
@@ -176,7 +182,7 @@ impl Tree for Nest {
     }
 
     fn accessed(&self, node: Node) {
-        // A read is answered, whatever becomes of its time.
+        // The read succeeds, even if its time can't be stored.
         let _ = self.change(node, |_, tree, node| {
             tree.accessed(node);
             Ok(())

@@ -18,42 +18,47 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How often the kernel is told to drop what it doesn't need of one that is to be unmounted.
+/// How often an unmount has the kernel drop the nodes that it doesn't need.
 const TRIES: u32 = 10;
-/// How many of its users are named.
+/// How many users of a file system a message names.
 const USERS_MAX: usize = 8;
-/// How often after that the count is looked at, and how long apart.
+/// How often the count of known nodes is checked after that, and the pause between checks.
 const LOOKS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A file system in the mount of another, which this process serves.
+/// A file system nested in the mount of another, which this process serves.
 ///
-/// Dropping it leaves it where it is, as dropping a [`Mount`] does.
+/// Dropping it does not unmount, as with a [`Mount`].
 pub struct Nested {
     target: PathBuf,
     nest: Weak<Nest>,
     fs: Weak<Fs>,
     workers: Arc<Workers>,
-    /// The outer mount.
+    /// The number of the outer mount in `workers`.
     id: u64,
     mount: MountId,
-    /// The outer mount is no longer in the tree of names.
+    /// Set once the outer mount is no longer in the tree of mounts.
     detached: Arc<AtomicBool>,
-    /// How the outer mount is mounted.
+    /// The options of the outer mount.
     around: Arc<RwLock<Options>>,
-    /// Where that is.
+    /// The mountpoint of the outer mount.
     outer: PathBuf,
-    /// Held while it is unmounted.
+    /// Held during an unmount.
     turn: Mutex<()>,
 }
 
 impl Nested {
-    /// Shows `content`, of the dataset with this object number, at `target`, which lies in the
-    /// mount `top`.
+    /// Mounts `content` at `target`, which lies in the mount `top`. `dataset` is the object number
+    /// of its dataset.
     ///
     /// # Errors
-    /// [`Error::Mount`] with `EBUSY` if something is mounted there already, and as the folder can't
-    /// be found; [`Error::Inside`] if `options` say what can't be had in another's mount.
+    /// * [`Error::Inside`]: it needs options that `top` doesn't have.
+    /// * [`Error::Mount`] with `EBUSY`: a nested file system is mounted there already.
+    /// * [`Error::Mount`] with `ENODEV`: no file system can be nested in `top`.
+    /// * [`Error::Mount`] with `EINVAL`: the path does not lie in `top`, or contains `..`.
+    /// * [`Error::Mount`] with `ENFILE`: no node numbers are left.
+    /// * [`Error::Mount`] with another errno: the mountpoint can't be found, is no directory, or
+    ///   the root of the content can't be read.
     pub(crate) fn new(
         top: &Mount,
         content: Content,
@@ -70,7 +75,7 @@ impl Nested {
         }
         let path = target.strip_prefix(top.target()).map_err(|_| failed(Errno::INVAL))?;
         if let Content::Open(tree) = &content {
-            // Its first request is answered from memory.
+            // This loads the root, so that the first request is answered from memory.
             tree.attr(tree.root()).map_err(failed)?;
         }
         let fs = nest.put(path, content, dataset, flags).map_err(failed)?;
@@ -97,59 +102,63 @@ impl Nested {
         (!fs.known.is_gone()).then_some((nest, fs))
     }
 
-    /// Where it was mounted.
+    /// The path at which it was mounted.
     pub fn target(&self) -> &Path {
         &self.target
     }
 
-    /// `st_dev` of its files, which is that of the outer mount.
+    /// `st_dev` of its files, as major and minor number: that of the outer mount.
     pub fn device(&self) -> (u32, u32) {
         self.mount.device()
     }
 
-    /// Whether it has ended.
+    /// Whether it has been unmounted.
     pub fn is_over(&self) -> bool {
         self.here().is_none()
     }
 
-    /// Whether it is served for others, and mounted nowhere that this process sees.
+    /// Whether it is still served although this process no longer has the outer mount mounted.
     pub fn lingers(&self) -> bool {
         self.detached.load(Ordering::Acquire) && !self.is_over()
     }
 
-    /// Whether it is mounted.
+    /// Whether it is still mounted.
     pub fn is_attached(&self) -> bool {
         !self.is_over() && !self.lingers() && !self.workers.is_gone(self.id)
     }
 
-    /// Whether it is what is mounted at a path.
+    /// Whether it is the topmost mount at `path`.
     pub fn is_at(&self, path: &Path) -> bool {
         let Some((nest, fs)) = self.here() else { return false };
         let flags = AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW;
         let Ok(stat) = rustix::fs::statx(CWD, path, flags, StatxFlags::INO) else { return false };
-        // Whatever is there was opened by that question.
+        // The statx(2) above has opened whatever is mounted there.
         (stat.stx_dev_major, stat.stx_dev_minor) == self.mount.device()
             && fs.open_tree().is_some()
             && nest.root_of(&fs).is_ok_and(|root| root.ino == stat.stx_ino)
     }
 
-    /// Opens its files, if they aren't.
+    /// Opens its files now, if they aren't open yet.
     ///
     /// # Errors
-    /// [`Error::Mount`] as that fails, and with `ENOTCONN` if it has ended.
+    /// [`Error::Mount`] with `ENOTCONN` if it has been unmounted, else with the errno by which the
+    /// files can't be opened.
     pub fn open(&self) -> Result<(), Error> {
         let failed = |source| Error::Mount { target: self.target.clone(), source };
         let (_, fs) = self.here().ok_or_else(|| failed(Errno::NOTCONN))?;
         fs.tree().map(drop).map_err(failed)
     }
 
-    /// Closes its files until they are used again, if nothing uses them and they are opened late.
-    /// `closing` is called before, and may refuse. Says whether they were.
+    /// Closes its files until the next use, if it is idle and can be opened again
+    /// ([`Content::Later`]).
+    ///
+    /// `closing` runs before that. If it returns false, the files stay open. Returns whether they
+    /// were closed.
     pub fn rest(&self, closing: impl FnOnce() -> bool) -> bool {
         self.here().is_some_and(|(_, fs)| fs.rest(closing))
     }
 
-    /// Processes that use it, and their programs: a few.
+    /// Processes that use it, with the names of their programs. A few entries at most.
     pub fn users(&self) -> Vec<(u32, String)> {
         self.files().map(|files| files.users(USERS_MAX)).unwrap_or_default()
     }
@@ -159,8 +168,10 @@ impl Nested {
         Some(Files { device: self.mount.device(), which: Which::Dataset(fs.dataset), target: &self.target })
     }
 
-    /// Who uses it, in words: other mountpoints of a folder of it, and a few processes and loop
-    /// devices. `asker` is as in [`crate::Served::in_use_by`].
+    /// Descriptions of what uses it, as far as `/proc` shows it.
+    ///
+    /// These are other mountpoints of a folder of it, processes, and loop devices: a few entries at
+    /// most. `asker` is as in [`crate::Served::in_use_by`].
     pub fn holders(&self, asker: Option<u32>) -> Vec<String> {
         let below = self.target.strip_prefix(&self.outer).unwrap_or(&self.target);
         let bound =
@@ -170,21 +181,26 @@ impl Nested {
         bound.into_iter().chain(users).take(USERS_MAX).collect()
     }
 
-    /// Whether it lies in another, at whatever depth.
+    /// Whether it lies in another, at any depth.
     pub fn lies_in(&self, other: &Self) -> bool {
         let (Some((_, fs)), Some((_, other))) = (self.here(), other.here()) else { return false };
         let above = |fs: &Arc<Fs>| fs.seat.as_ref()?.parent.upgrade();
         std::iter::successors(above(&fs), above).any(|fs| Arc::ptr_eq(&fs, &other))
     }
 
-    /// Has it lie where its path leads in the file system of its mountpoint, which was rolled back
-    /// to another state. What is missing of the path is made.
+    /// Moves it to where its path leads in `parent`, which was rolled back. Creates missing
+    /// folders.
     ///
-    /// Nothing is done if its mountpoint is in another file system than `parent`.
+    /// Does nothing if its mountpoint is in another file system than `parent`.
     ///
     /// # Errors
-    /// [`Error::Mount`]: `EBUSY` if something else is mounted there now; `ENOTDIR`; as making a
-    /// folder fails. Then it is mounted nowhere, and is to be unmounted by force.
+    /// After an error it is mounted nowhere, and the caller has to unmount it by force.
+    /// [`Error::Mount`], with:
+    ///
+    /// * `EBUSY`: another file system is mounted there now.
+    /// * `ENOTDIR`: a component of the path is not a directory.
+    /// * `EROFS`: a folder is missing, and `parent` was mounted read-only.
+    /// * Any errno of [`crate::tree::Tree::lookup`] and [`crate::tree::Tree::create`].
     pub fn settle(&self, parent: &Served) -> Result<(), Error> {
         let failed = |source| Error::Mount { target: self.target.clone(), source };
         let Some((nest, fs)) = self.here() else { return Ok(()) };
@@ -203,16 +219,18 @@ impl Nested {
         Ok(())
     }
 
-    /// Lets other options take effect: `readonly`, and of the others what the outer mount has.
+    /// Changes its options. `readonly` always takes effect; other options do as far as the outer
+    /// mount has them.
     ///
     /// # Errors
-    /// [`Error::Mount`] with `EINVAL` if it has ended; [`Error::Inside`] if one of them takes no
-    /// effect. All the others have.
+    /// * [`Error::Mount`] with `EINVAL`: it has been unmounted.
+    /// * [`Error::Inside`]: some options don't take effect, since the outer mount has others. All
+    ///   other options have taken effect.
     pub fn remount(&self, options: &Options) -> Result<(), Error> {
         let ended = || Error::Mount { target: self.target.clone(), source: Errno::INVAL };
         let (_, fs) = self.here().ok_or_else(ended)?;
         let around = self.around.read();
-        // Whether ACLs count is agreed upon when it is mounted.
+        // Whether ACLs count is settled when it is mounted.
         let acls = fs.flags.lock().is_some_and(|flags| flags.posix_acl);
         let flags = Flags { posix_acl: acls, ..Flags::of(options) };
         let before = fs.flags.lock().replace(flags.within(&around)).unwrap_or_default();
@@ -232,7 +250,8 @@ impl Nested {
         }
     }
 
-    /// Why it can't have POSIX ACLs, if it can't: the mount around it has none.
+    /// The error with which it can't have POSIX ACLs, since the mount around it has none. `None` if
+    /// it can.
     pub fn refuses_acls(&self) -> Option<Error> {
         (!self.around.read().posix_acl).then(|| self.inside("acltype=posix".to_owned()))
     }
@@ -241,8 +260,10 @@ impl Nested {
         Error::Inside { target: self.target.clone(), mount: self.outer.clone(), what }
     }
 
-    /// Does something while nothing that the kernel asks of the outer mount is under way. What
-    /// programs changed through maps of files comes before.
+    /// Runs `work` while no request of the outer mount is in progress. New requests wait until it
+    /// returns.
+    ///
+    /// Before that, the kernel writes out what programs changed through memory maps.
     pub fn suspended<R>(&self, work: impl FnOnce() -> R) -> R {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(root) = rustix::fs::open(&self.target, flags, Mode::empty())
@@ -253,8 +274,11 @@ impl Nested {
         self.workers.suspended(self.id, work)
     }
 
-    /// Has the kernel drop what it knows and is no longer so, by the file system's own nodes. No
-    /// request may wait for who calls this.
+    /// Has the kernel drop cached data that are no longer true. `stale` has the file system's own
+    /// nodes.
+    ///
+    /// This waits for requests in progress. So the caller must not hold anything for which a
+    /// request waits.
     pub fn tell(&self, stale: &[Stale]) {
         let Some((nest, fs)) = self.here() else { return };
         let out = |node: &Node| nest.outward(&fs, *node);
@@ -265,7 +289,7 @@ impl Nested {
         self.workers.tell(self.id, &stale.collect::<Vec<_>>());
     }
 
-    /// As [`crate::Mount::drop_file`].
+    /// Has the kernel drop all that it has cached of a file ([`crate::Mount::drop_file`]).
     pub fn drop_file(&self, node: Node) -> bool {
         let Some((nest, fs)) = self.here() else { return false };
         nest.outward(&fs, node).is_ok_and(|node| self.workers.drop_file(self.id, node))
@@ -282,17 +306,22 @@ impl Nested {
         self.workers.tell(self.id, &[Stale::Name(dir, name), Stale::File(dir)]);
     }
 
-    /// Unmounts. When this returns its tree is released, but for requests that are under way after
-    /// a forced or lazy unmount; who still uses it then gets `ENOTCONN`.
+    /// Unmounts. On return its tree is released; after a forced or lazy unmount, once the requests
+    /// in progress are answered.
+    ///
+    /// After a forced or lazy unmount, processes that still use it get `ENOTCONN`. An unmount of
+    /// what has been unmounted does nothing.
     ///
     /// # Errors
-    /// [`Error::Unmount`] with `EBUSY` if it is used, or something is mounted in it.
+    /// * [`Error::Unmount`] with `EBUSY`: a process uses it, or something is mounted in it.
+    /// * [`Error::Descriptors`]: too many open files.
+    /// * [`Error::Table`]: the table of mounts can't be read.
     pub fn unmount(&self, how: Detach) -> Result<(), Error> {
         let _turn = self.turn.lock();
         let Some((nest, fs)) = self.here() else { return Ok(()) };
         if how == Detach::Normal {
             self.close(&nest, &fs)?;
-            // A request may be opening it just now.
+            // A request may be opening it at this moment.
             let _opening = fs.opening.lock();
             nest.take_out(&fs);
         } else {
@@ -303,10 +332,10 @@ impl Nested {
         Ok(())
     }
 
-    /// Makes it gone if it isn't used.
+    /// Makes it gone if it is not in use.
     fn close(&self, nest: &Nest, fs: &Fs) -> Result<(), Error> {
         let busy = || Error::Unmount { target: self.target.clone(), source: Errno::BUSY };
-        // To drop a mountpoint in it is to unmount what is there.
+        // If the kernel drops a mountpoint in it, it unmounts what is mounted there.
         let inside = |at: &Path| at.starts_with(&self.target) && at != self.target;
         if fs.covered.load(Ordering::Acquire) > 0
             || system::table()?.iter().any(|mount| inside(&mount.target))
@@ -322,7 +351,7 @@ impl Nested {
                 std::thread::sleep(PAUSE);
             }
         }
-        // The kernel finds it again by its name.
+        // A lookup makes the kernel find it again by its name.
         if let Err(errno) = system::probe(&self.target) {
             tracing::debug!(target = %self.target.display(), %errno, "busy, and not found");
         }

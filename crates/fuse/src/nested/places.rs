@@ -1,12 +1,12 @@
-//! A table of numbered places, read without a lock that all readers share.
+//! A table of numbered places that readers use without a common lock.
 //!
 //! # Theory
-//! The table is a row of chunks, each twice as large as the one before. A chunk is made when its
-//! first place is taken, and never moves. So a reader finds a place by arithmetic, and takes the
-//! lock of that place alone.
+//! The table is a row of chunks, each twice as large as the one before. A chunk is allocated when
+//! its first place is taken, and never moves. So a reader finds a place by arithmetic, and takes
+//! only the lock of that place.
 //!
-//! A place that is given back is taken again as late as possible, so that an old number (in a file
-//! handle of NFS) rarely means something else.
+//! A released place is reused as late as possible. So an old number, such as one in an NFS file
+//! handle, rarely means something else.
 
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
@@ -14,12 +14,12 @@ use std::sync::OnceLock;
 
 /// Bits of a number.
 pub(super) const BITS: u32 = 23;
-/// Places of the first chunk, as a power of two.
+/// Number of places in the first chunk, as a power of two.
 const FIRST_BITS: u32 = 6;
 const CHUNKS: usize = (BITS - FIRST_BITS) as usize;
-/// How many places there can be.
+/// Number of places in the table.
 const MOST: u32 = (1 << BITS) - (1 << FIRST_BITS);
-/// How many places must have been given back before one of them is taken again.
+/// Number of released places before one of them is reused.
 const REST: usize = 4096;
 
 type Chunk<T> = Box<[RwLock<Option<T>>]>;
@@ -32,7 +32,7 @@ pub(super) struct Places<T> {
 
 #[derive(Default)]
 struct Free {
-    /// The first number that was never taken.
+    /// The lowest number that was never taken.
     next: u32,
     back: VecDeque<u32>,
 }
@@ -43,7 +43,7 @@ impl<T> Default for Places<T> {
     }
 }
 
-/// The chunk of a number, and where it is in there.
+/// The chunk of a number, and the index in it.
 fn chunk_of(number: u32) -> (usize, usize) {
     let shifted = number + (1 << FIRST_BITS);
     let chunk = shifted.ilog2() - FIRST_BITS;
@@ -59,7 +59,7 @@ impl<T: Clone> Places<T> {
         self.chunks[chunk].get()?.get(at)
     }
 
-    /// What is at a place.
+    /// The value at a place.
     pub(super) fn get(&self, number: u32) -> Option<T> {
         self.at(number)?.read().clone()
     }
@@ -82,7 +82,7 @@ impl<T: Clone> Places<T> {
         Some(number)
     }
 
-    /// Gives a place back.
+    /// Releases a place.
     pub(super) fn give_back(&self, number: u32) {
         let Some(place) = self.at(number) else { return };
         if place.write().take().is_some() {
@@ -90,7 +90,7 @@ impl<T: Clone> Places<T> {
         }
     }
 
-    /// How many places are taken.
+    /// Number of places taken.
     #[cfg(test)]
     pub(super) fn taken(&self) -> usize {
         let free = self.free.lock();
@@ -118,7 +118,7 @@ mod tests {
         assert!(places.get(1000).is_none() && places.get(MOST).is_none() && places.get(u32::MAX).is_none());
     }
 
-    /// Goal: a place that is given back is empty, and is taken again only after many others.
+    /// Goal: a released place is empty, and is reused only after many others.
     #[test]
     fn places_rest() {
         let places = Places::<u8>::default();

@@ -2,12 +2,12 @@ use super::*;
 use crate::tree::{self, CloneRange, Entry, NewNode, Rename, Seek, SetAttr, Statfs, Time};
 use std::collections::BTreeMap;
 
-/// A tree of directories, by number: their names in their parents.
+/// A tree of directories, each with its number, its parent and its name there.
 struct Dirs {
     root: u64,
-    /// The dataset of its snapshot.
+    /// The object number of the dataset of its snapshot.
     snapshot: u64,
-    /// Parent and name of each.
+    /// Parent and name of each directory.
     dirs: Mutex<BTreeMap<u64, (u64, Vec<u8>)>>,
 }
 
@@ -139,7 +139,7 @@ fn nest() -> (Nest, Arc<Dirs>) {
 }
 
 fn put(nest: &Nest, path: &str, dataset: u64) -> (Arc<Fs>, Arc<Dirs>) {
-    // A snapshot's slot, and an era.
+    // One directory has the upper bits of a snapshot's slot, one those of an era.
     let slot = 5 << SLOT_SHIFT;
     let tree = Dirs::new(
         34,
@@ -157,8 +157,8 @@ fn walk(nest: &Nest, path: &str) -> Result<Attr, Errno> {
     names.fold(root, |at, name| nest.lookup(at?.node, name.as_bytes()))
 }
 
-/// Goal: the outer file system keeps its numbers; each node of a nested one has a number and an inode number of its
-/// own, by which it is found again, whatever the upper bits of its own number are.
+/// Goal: the outer file system keeps its numbers. Each node of a nested one has its own node and
+/// inode number, and is found again by it. The upper bits of the inner number don't matter.
 #[test]
 fn numbers_are_distinct() {
     let (nest, _) = nest();
@@ -170,7 +170,7 @@ fn numbers_are_distinct() {
     let mut seen = std::collections::BTreeSet::new();
     for (path, dataset) in [("", 0), ("plain", 0), ("a", 100), ("plain/deep", 101), ("a/b", 0)] {
         for below in ["", "b", "snap", "era"] {
-            // Those of the outer one have none of these, and `a/b` is another's root.
+            // The outer file system has none of these names, and `a/b` is the root of another.
             let Ok(attr) = walk(&nest, &format!("{path}/{below}")) else { continue };
             if (path, below) == ("a", "b") {
                 continue;
@@ -189,8 +189,8 @@ fn numbers_are_distinct() {
     assert_eq!(nest.attr(NOWHERE).err(), Some(Errno::STALE));
 }
 
-/// Goal: a mountpoint shows the root of what is there, by name, in a listing and upwards; the folder is there again
-/// afterwards.
+/// Goal: a mountpoint shows the root of the file system mounted there: in lookups, in listings, and
+/// as a parent. After the unmount it shows the folder again.
 #[test]
 fn mountpoints_are_covered() {
     let (nest, _) = nest();
@@ -210,7 +210,7 @@ fn mountpoints_are_covered() {
     assert_eq!(nest.attr(root.node).err(), Some(Errno::STALE));
 }
 
-/// Goal: what is a mountpoint is neither removed nor renamed, nor replaced; file systems are not mixed.
+/// Goal: a mountpoint can't be removed, renamed or replaced. No operation mixes two file systems.
 #[test]
 fn file_systems_are_kept_apart() {
     let (nest, top) = nest();
@@ -228,7 +228,7 @@ fn file_systems_are_kept_apart() {
     let range = |source, target| CloneRange { source, from: 0, target, to: 0, len: 9, kill: false };
     assert_eq!(nest.clone_range(&range(b, Node(36))), Err(Errno::XDEV));
     assert_eq!(nest.clone_range(&range(b, root)), Ok(9));
-    // What is around a mountpoint may move, and it goes along.
+    // A folder around a mountpoint may be renamed, and the mountpoint moves with it.
     put(&nest, "plain/deep", 101);
     nest.rename((Node(34), b"plain"), (Node(34), b"other"), how).unwrap();
     assert_eq!(walk(&nest, "other/deep").unwrap().ino, 101 << 40 | 34);
@@ -241,8 +241,10 @@ fn file_systems_are_kept_apart() {
     nest.create(Node(34), b"more", &NEW).unwrap();
 }
 
-/// Goal: a file system is in use while the kernel knows a node of it, or another is in it; one that is taken away
-/// in use says so until the kernel has forgotten it, and its places are free after that.
+/// Goal: a file system is in use while the kernel knows a node of it, or another is mounted in it.
+///
+/// If it is unmounted in use, its nodes answer `ENOTCONN` until the kernel has forgotten them.
+/// After that its places are free.
 #[test]
 fn use_is_counted() {
     let (nest, _) = nest();
@@ -266,15 +268,16 @@ fn use_is_counted() {
     assert_eq!((walk(&nest, "a").unwrap().node, nest.places.taken()), (Node(35), 2));
     nest.forget(snap, 1);
     assert_eq!((nest.attr(snap).err(), nest.places.taken()), (Some(Errno::STALE), 0));
-    // Nothing can be mounted in what is gone, and nothing is lost by a count that is too high.
+    // Nothing can be mounted in a file system that is gone. A FORGET with too high a count does no
+    // harm.
     nest.forget(snap, u64::MAX);
     let (c, _) = put(&nest, "a", 102);
     nest.forget(walk(&nest, "a").unwrap().node, u64::MAX);
     assert!(c.known.close());
 }
 
-/// Goal: what a damaged pool says of a file's size and type doesn't reach the kernel, which would refuse it and lose
-/// count of the node.
+/// Goal: an impossible size or type in a damaged pool doesn't reach the kernel, which would refuse
+/// the answer and lose count of the node.
 #[test]
 fn impossible_attributes_are_refused() {
     let (nest, top) = nest();
@@ -285,8 +288,8 @@ fn impossible_attributes_are_refused() {
     assert_eq!(nest.show(&fs, Attr { mode: 0o030_000, ..attr }).err(), Some(Errno::IO));
 }
 
-/// Goal: a file system that says of a flag of the mount what the mount doesn't say is named by its
-/// property, at its mount as at a change of the mount; one that the mount protects better is not.
+/// Goal: a file system that needs a flag that the mount lacks is refused, with the property named.
+/// A change of the mount is refused likewise. A mount that protects more is accepted.
 #[test]
 fn flags_of_the_mount_count() {
     let all = Options { noexec: true, nosuid: true, nodev: true, posix_acl: true, ..Options::default() };
@@ -326,9 +329,10 @@ fn flags_of_the_mount_count() {
     assert_eq!(nest.refuses(&none), None);
 }
 
-/// Goal: what is opened late is opened by the first request that leads into it, and once. It is not
-/// opened by a directory that lists its mountpoint, by `sync`, or by being taken away. A failure is
-/// told to who asked, and the next request tries again.
+/// Goal: content that is opened late is opened once, by the first request that leads into it.
+///
+/// A listing of the directory that holds its mountpoint doesn't open it, nor does `sync`, nor an
+/// unmount. A failure is returned to the caller, and the next request tries again.
 #[test]
 fn opened_late() {
     let (nest, _) = nest();

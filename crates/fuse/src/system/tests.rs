@@ -1,7 +1,7 @@
 use super::*;
 
-/// A line of the mount table gives target (with its escapes undone), source, type, device and user, whatever
-/// optional fields lie between.
+/// Goal: a line of the mount table gives target (with its escapes decoded), source, type, device
+/// and user, whatever optional fields lie between.
 #[test]
 fn reads_lines_of_the_mount_table() {
     let line = br"36 35 0:47 / /mnt/a\040b\134c rw,noatime shared:1 master:2 - fuse.poolhouse tank/a\040b ro,user_id=1000,group_id=5,allow_other";
@@ -18,8 +18,11 @@ fn reads_lines_of_the_mount_table() {
     assert_eq!(parse_line(b"1 2 3 4"), None);
 }
 
-/// A place in another namespace, and a bind mount, keeps a file system unless it may hear of the unmount: it is in a
-/// mount of the same peer group, or one that follows a group, and at the same directory.
+/// Goal: a mount in another namespace, or a bind mount, keeps a file system unless the unmount may
+/// propagate to it.
+///
+/// It may if the parent mount is in the same peer group, or follows a group, and the mountpoint is
+/// the same directory.
 #[test]
 fn knows_what_keeps_a_file_system() {
     const OURS: &str = "- fuse.poolhouse tank/a rw,user_id=0";
@@ -46,7 +49,7 @@ fn knows_what_keeps_a_file_system() {
         (shared, copy("", "/mnt/a"), true),
         (private, copy("", "/mnt/a"), true),
         (private, copy("master:1 ", "/mnt/a"), true),
-        // What it is in is not seen.
+        // The parent mount is not visible.
         (shared, "51 50 0:47 / /mnt/a rw OURS".to_owned(), false),
         (shared, copy("", "/mnt/a").replace("0:47", "0:48"), false),
     ] {
@@ -64,7 +67,7 @@ fn knows_what_keeps_a_file_system() {
     }
 }
 
-/// The helper's settings let others in by a word on a line of its own, and by nothing that looks like it.
+/// Goal: only a line of its own with the exact word lets other users in.
 #[test]
 fn reads_the_helpers_settings() {
     for (text, allowed) in [
@@ -77,7 +80,7 @@ fn reads_the_helpers_settings() {
     }
 }
 
-/// The table of this machine is readable and has a root.
+/// Goal: the table of this machine is readable and has a root.
 #[test]
 fn reads_the_table_of_this_machine() {
     assert!(table().unwrap().iter().any(|mount| mount.target == Path::new("/")));
@@ -85,7 +88,7 @@ fn reads_the_table_of_this_machine() {
     assert!(!is_mounted(Path::new("/proc/self")).unwrap());
 }
 
-/// Escapes that are none stay as they are.
+/// Goal: only octal triples are escapes; other backslashes stay.
 #[test]
 fn unescapes_only_octal_triples() {
     assert_eq!(unescape(br"a\04"), br"a\04");
@@ -93,7 +96,7 @@ fn unescapes_only_octal_triples() {
     assert_eq!(unescape(br"\011"), b"\t");
 }
 
-/// A path leads to what is mounted on as long as there is no link in it.
+/// Goal: a mountpoint opens only through a path without symbolic links.
 #[test]
 fn no_link_is_followed_to_a_mountpoint() {
     let dir = tempfile::tempdir().unwrap();

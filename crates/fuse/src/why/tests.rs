@@ -5,7 +5,7 @@ fn refused(text: &str) -> Error {
     Error::HelperRefused { target: "/mnt".into(), message: Words(text.as_bytes().to_vec()) }
 }
 
-/// Goal: each cause of a failed mount has a text of its own, which names what to do.
+/// Goal: each cause of a failed mount has a text of its own that says what to do.
 #[test]
 fn each_cause_has_its_advice() {
     let root = Means { is_root: true, may_administer: true, proc: true, device: true, ..Means::default() };
@@ -57,11 +57,11 @@ fn each_cause_has_its_advice() {
         let advice = error.advice_to(&means).unwrap_or_default();
         assert!(advice.contains(words), "{error}: {advice}");
     }
-    // What the system's own words say needs none.
+    // Errors that the kernel's text explains have no advice.
     assert_eq!(mount(Errno::BUSY).advice_to(&root), None);
     assert_eq!(refused("failed to access mountpoint /mnt: No such file or directory").advice_to(&user), None);
     assert_eq!(root.obstacle(), None);
-    // Known before it is tried, which `poolhouse doctor` says.
+    // An obstacle is known before a mount is tried; `poolhouse doctor` prints it.
     assert_eq!(user.obstacle(), None);
     assert!(Means { barred: true, ..user }.obstacle().is_some_and(|advice| advice.contains("SYS_ADMIN")));
 }

@@ -1,13 +1,19 @@
-//! Files whose pages the kernel is to drop.
+//! Files with pages that the kernel has to drop.
 //!
 //! # Theory
-//! What is written through a shared map is in the page cache before anybody is asked, and nobody is asked when a file is opened. So a file that can't be
-//! changed (it is immutable, append-only, or in a snapshot) has wrong bytes in the cache when its pages are refused, and the kernel keeps them: it takes
-//! that for a fault of the device. It is told to drop them (`FUSE_NOTIFY_INVAL_INODE`), after which everybody reads what is in the file.
+//! A program that writes through a shared map changes the page cache before any check, and the
+//! kernel sends no request at the open. So for a file that can't change, the cache has wrong bytes
+//! once its pages are refused. Such a file is immutable, append-only or in a snapshot.
+//!
+//! The kernel takes the refusal for a failure of the device, and keeps the pages. So a thread has
+//! the kernel drop them (`FUSE_NOTIFY_INVAL_INODE`). After that every program reads the bytes of
+//! the file.
 //!
 //! # Locks
-//! Telling it waits until pages that were changed again are refused again, for which a worker is needed: so one thread does nothing else, and a
-//! mount is served until it is done ([`Refused::quiet`]). A file waits once, however often it is refused.
+//! The notification waits until pages that were changed again are refused again, and that needs a
+//! worker. So one thread does nothing but send these notifications. A mount is served until a
+//! notification in progress is done ([`Refused::quiet`]). A file is queued once, however often its
+//! pages are refused.
 
 use super::Shared;
 use crate::abi::{self, InvalEntry, InvalInode, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, OutHeader};
@@ -20,7 +26,7 @@ use zerocopy::IntoBytes;
 pub(super) struct Refused {
     files: Mutex<Files>,
     changed: Condvar,
-    /// Held for reading while the kernel is told, by several at a time.
+    /// Held for reading during a notification; several may run at a time.
     telling: RwLock<()>,
 }
 
@@ -31,29 +37,30 @@ struct Files {
 }
 
 impl Refused {
-    /// The kernel has wrong pages of a file.
+    /// Queues a file of which the kernel has wrong pages.
     pub(super) fn add(&self, mount: u64, nodeid: u64) {
         self.files.lock().waiting.insert((mount, nodeid));
         self.changed.notify_one();
     }
 
-    /// Waits until nobody tells the kernel of a mount, and has nobody begin as long as what comes back is kept.
+    /// Waits until no notification is in progress, and prevents new ones while the caller keeps the
+    /// result.
     pub(super) fn quiet(&self) -> RwLockWriteGuard<'_, ()> {
         self.telling.write()
     }
 
-    /// What is kept while the kernel is told.
+    /// A lock to hold during a notification.
     pub(super) fn telling(&self) -> RwLockReadGuard<'_, ()> {
         self.telling.read()
     }
 
-    /// Has [`Refused::tell`] end.
+    /// Has [`Refused::tell`] return.
     pub(super) fn stop(&self) {
         self.files.lock().stopped = true;
         self.changed.notify_one();
     }
 
-    /// Tells the kernel, until somebody says stop.
+    /// Sends notifications until [`Refused::stop`].
     pub(super) fn tell(&self, shared: &Shared) {
         loop {
             let mut files = self.files.lock();
@@ -74,7 +81,7 @@ impl Refused {
     }
 }
 
-/// The message that has the kernel drop what a name in a directory means.
+/// The message by which the kernel drops what it knows of a name in a directory.
 pub(super) fn drop_name(parent: u64, name: &[u8]) -> Vec<u8> {
     let namelen = u32::try_from(name.len()).expect("names are short");
     let len = size_of::<OutHeader>() + size_of::<InvalEntry>() + name.len() + 1;
@@ -84,7 +91,7 @@ pub(super) fn drop_name(parent: u64, name: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body.as_bytes(), name, &[0]].concat()
 }
 
-/// The message that has the kernel drop all pages and attributes of a file.
+/// The message by which the kernel drops all pages and attributes of a file.
 pub(super) fn drop_pages(nodeid: u64) -> [u8; size_of::<OutHeader>() + size_of::<InvalInode>()] {
     let mut message = [0; size_of::<OutHeader>() + size_of::<InvalInode>()];
     let len = u32::try_from(message.len()).expect("forty bytes");

@@ -1,6 +1,7 @@
 use super::*;
 
-/// One thread that asks alone is waited for after a while, and no more when another asks too.
+/// Goal: the thread that alone sends requests is waited for after a while, and no longer once
+/// another thread sends some.
 #[test]
 fn who_asks_alone_is_waited_for() {
     let mut pace = Pace::default();
@@ -11,7 +12,7 @@ fn who_asks_alone_is_waited_for() {
     assert!((0..2 * STREAK).all(|i| !pace.note(i % 2 + 8)), "two in turns are never waited for");
 }
 
-/// Who is waited for in vain a few times isn't for long, and then again.
+/// Goal: after a few vain waits there is none for a while, and then there is again.
 #[test]
 fn waiting_in_vain_ends() {
     let mut pace = Pace::default();
@@ -26,7 +27,7 @@ fn waiting_in_vain_ends() {
     }
     let refused = (0..).take_while(|_| !pace.note(7)).count();
     assert_eq!(refused, (VAIN_STREAK + STREAK) as usize - 1);
-    // Another thread doesn't shorten that.
+    // Requests of another thread don't shorten that.
     for _ in 0..VAIN_MAX {
         pace.waited(false);
     }

@@ -1,4 +1,4 @@
-//! Pools that OpenZFS wrote, through real mounts, compared with what OpenZFS showed of them.
+//! Pools that OpenZFS wrote, read through real mounts, and compared with what OpenZFS showed.
 
 use crate::pool;
 
@@ -25,7 +25,8 @@ fn tree(name: &str, os: &Objset) -> Arc<dyn Tree> {
     Arc::new(Dataset::new(FileSystem::open(os).unwrap(), shown))
 }
 
-/// The snapshots of one dataset among all object sets of a pool; their place in the list stands for their number.
+/// The snapshots of one dataset among all object sets of a pool. The index in the list serves as
+/// the object number.
 struct Of {
     sets: Arc<BTreeMap<String, Objset>>,
     dataset: String,
@@ -98,7 +99,7 @@ fn times(meta: &fs::Metadata) -> [i128; 3] {
     ]
 }
 
-/// What differs between a path and its line, in words; empty if nothing does.
+/// The differences between a path and its line of the manifest, as text.
 fn differences(path: &Path, want: &Entry, snapshot: bool) -> Vec<String> {
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
@@ -122,7 +123,7 @@ fn differences(path: &Path, want: &Entry, snapshot: bool) -> Vec<String> {
     check("mode", format!("{:o}", meta.mode()), format!("{:o}", kind << 12 | want.mode));
     check("owner", format!("{}:{}", meta.uid(), meta.gid()), format!("{}:{}", want.uid, want.gid));
     check("size", meta.size().to_string(), want.size.to_string());
-    // A root that shows its `.zfs` has one link more, which is the property's business.
+    // A root that shows `.zfs` has one link more. That depends on the property, not on the pool.
     let visible = u64::from(want.path.is_empty() && want.nlink == meta.nlink() + 1);
     check("links", (meta.nlink() + visible).to_string(), want.nlink.to_string());
     let ino = if snapshot { meta.ino() & ((1 << 40) - 1) } else { meta.ino() };
@@ -159,7 +160,7 @@ fn differences(path: &Path, want: &Entry, snapshot: bool) -> Vec<String> {
     out
 }
 
-/// Everything below a directory, by path.
+/// All paths below a directory.
 fn walk(root: &Path, below: &BTreeSet<Vec<u8>>) -> BTreeSet<Vec<u8>> {
     let mut found = BTreeSet::from([Vec::new()]);
     let mut todo = vec![Vec::new()];
@@ -183,7 +184,7 @@ fn walk(root: &Path, below: &BTreeSet<Vec<u8>>) -> BTreeSet<Vec<u8>> {
     found
 }
 
-/// Compares a mounted file system (or snapshot in it) with its manifest.
+/// Compares a mounted file system, or a snapshot in it, with its manifest.
 fn compare(root: &Path, manifest: &Manifest, below: &BTreeSet<Vec<u8>>) -> (usize, Vec<String>) {
     let inside = |path: &[u8]| {
         below
@@ -194,11 +195,11 @@ fn compare(root: &Path, manifest: &Manifest, below: &BTreeSet<Vec<u8>>) -> (usiz
     let mut problems = Vec::new();
     for entry in &entries {
         let path = match entry.path.as_slice() {
-            // No slash after the root, which lstat would follow.
+            // No slash after the root, since lstat(2) would follow it.
             b"" => root.to_owned(),
             path => root.join(OsStr::from_bytes(path)),
         };
-        // Past what a system call takes: such a path was made step by step.
+        // The path is too long for a system call: it was created step by step.
         if path.as_os_str().len() >= 4096 {
             continue;
         }
@@ -213,8 +214,9 @@ fn compare(root: &Path, manifest: &Manifest, below: &BTreeSet<Vec<u8>>) -> (usiz
     (entries.len(), problems)
 }
 
-/// Mounts each file system of a pool, compares it and its snapshots with their manifests, and returns how many files
-/// that were.
+/// Compares each file system of a pool and its snapshots with their manifests, through mounts.
+///
+/// Returns the number of files compared.
 fn check(name: &str) -> usize {
     if fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
         println!("skipped: /dev/fuse can't be opened here");
@@ -232,7 +234,7 @@ fn check(name: &str) -> usize {
         let options =
             Options { source: dataset.clone(), read_only: true, posix_acl: true, ..Options::default() };
         let mount = Mount::new(&workers, Arc::new(tree), dir.path(), &options).unwrap();
-        // Datasets below were mounted on directories of their name.
+        // OpenZFS had mounted the datasets below on directories of their name.
         let below: BTreeSet<Vec<u8>> = manifests
             .iter()
             .filter_map(|other| other.dataset.strip_prefix(&format!("{dataset}/")))
@@ -257,21 +259,24 @@ fn check(name: &str) -> usize {
     files
 }
 
-/// Everything that a file system of today's defaults can hold: xattrs both ways, ACLs, devices, links, holes, flags,
-/// all block sizes and compressors, case and normalization, snapshots and clones.
+/// Goal: all that a file system of today's defaults can hold reads as OpenZFS showed it.
+///
+/// That is: extended attributes in both forms, ACLs, devices, links, holes, flags, all block sizes
+/// and compressors, case and normalization, snapshots and clones.
 #[test]
 fn single_lz4() {
     assert!(check("single-lz4") > 10_000);
 }
 
-/// Znodes of old pools: no types in directory entries, no system attributes.
+/// Goal: znodes of old pools read as OpenZFS showed them. These have no types in directory entries,
+/// and no system attributes.
 #[test]
 fn old_versions() {
     assert!(check("v1") > 50);
     assert!(check("v28") > 200);
 }
 
-/// Names of up to 1023 bytes, which the kernel passes on.
+/// Goal: names of up to 1023 bytes pass through the kernel.
 #[test]
 fn longname() {
     assert!(check("longname") > 50);

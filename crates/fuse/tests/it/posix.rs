@@ -1,4 +1,4 @@
-//! What Linux's own calls beyond the common ones do to a file system, through the real kernel.
+//! Less common system calls of Linux, through the real kernel.
 
 use crate::stand;
 
@@ -9,7 +9,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use zpl::{Atime, NewFileSystem, Policy};
 
-/// Goal: a file made without a name is gone when it is closed, unless it was given one, and then it is there after an export.
+/// Goal: a file created without a name is freed when it is closed. If it got a name, it survives an
+/// export.
 #[test]
 fn unnamed() {
     if !can_mount() {
@@ -34,7 +35,8 @@ fn unnamed() {
     stand.end();
 }
 
-/// Goal: `copy_file_range` shares whole blocks and copies the rest, and the copy is a file of its own.
+/// Goal: `copy_file_range` shares whole blocks and copies the rest, and the copy is a file of its
+/// own.
 #[test]
 fn copies_by_cloning() {
     if !can_mount() {
@@ -67,7 +69,7 @@ fn copies_by_cloning() {
     rig.sync();
     let space = rig.pool.live().dsl().space();
     assert!(space.dspace - space.rdspace >= 38 << 17, "its blocks are the other's: {space:?}");
-    // In part: what begins within a block is copied.
+    // A range that begins within a block is copied.
     let (f, h) = (File::open(stand.path("f")).unwrap(), File::create(stand.path("h")).unwrap());
     let (mut from, mut to) = (1000, 3);
     while from < 400_000 {
@@ -89,7 +91,7 @@ fn copies_by_cloning() {
     stand.end();
 }
 
-/// Goal: a rename leaves a whiteout behind when asked to, a device 0.
+/// Goal: a rename leaves a whiteout, a device 0:0, if requested.
 #[test]
 fn whiteouts() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
@@ -115,7 +117,7 @@ fn whiteouts() {
     stand.end();
 }
 
-/// Goal: reading a file changes its time of access once after it was changed, and not at all with `atime=off`.
+/// Goal: a read of a file updates its access time once after a change, and never with `atime=off`.
 #[test]
 fn times_of_access() {
     if !can_mount() {
@@ -126,7 +128,7 @@ fn times_of_access() {
         fs::write(stand.path("f"), b"contents").unwrap();
         fs::create_dir(stand.path("d")).unwrap();
         std::os::unix::fs::symlink("f", stand.path("l")).unwrap();
-        // The cache of the kernel that wrote it would answer.
+        // A new mount, since the cache of the kernel that wrote the file would answer.
         let stand = stand.again();
         let at = |name: &str| fs::symlink_metadata(stand.path(name)).unwrap().atime();
         let before = [at("f"), at("d"), at("l")];
@@ -145,7 +147,8 @@ fn times_of_access() {
     }
 }
 
-/// Goal: who writes to a file takes its capabilities with that, and who may not keep them its set-user-id.
+/// Goal: a write to a file removes its capabilities, and its set-user-ID bit unless the writer may
+/// keep it.
 #[test]
 fn privileges_go_with_writing() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
@@ -174,7 +177,8 @@ fn privileges_go_with_writing() {
     stand.end();
 }
 
-/// Goal: holes and data are told apart, before and after they are on disk; zeroing and keeping the size work as the calls say.
+/// Goal: holes and data are distinguished, both before and after they are on disk. Zeroing a range,
+/// with and without a change of size, does what the calls promise.
 #[test]
 fn holes_and_ranges() {
     if !can_mount() {
@@ -208,7 +212,8 @@ fn holes_and_ranges() {
     stand.end();
 }
 
-/// Goal: names that mean one entry find it, are refused twice, and can be respelled; names that are no UTF-8 are refused.
+/// Goal: different names that mean one entry find it, can't be created twice, and can replace each
+/// other. Names that are not UTF-8 are refused.
 #[test]
 fn folded_names() {
     if !can_mount() {
@@ -228,7 +233,7 @@ fn folded_names() {
     assert_eq!(File::create_new(p("stra\u{df}e")).unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
     fs::write(p("caf\u{e9}"), b"2").unwrap();
     assert_eq!(fs::read(p("cafe\u{301}")).unwrap(), b"2");
-    // One file under both names: Linux does nothing.
+    // Both names mean one file, so Linux does nothing.
     fs::rename(p("caf\u{e9}"), p("CAFE\u{301}")).unwrap();
     assert_eq!(list(&p("")), ["Stra\u{df}e", "caf\u{e9}"]);
     fs::remove_file(p("cafe\u{301}")).unwrap();
@@ -239,7 +244,7 @@ fn folded_names() {
     stand.end();
 }
 
-/// The bytes of an extended attribute.
+/// The value of an extended attribute.
 fn attribute(path: &std::path::Path, name: &str) -> Result<Vec<u8>, Errno> {
     let mut value = vec![0; 4096];
     let len = rustix::fs::getxattr(path, name, &mut value[..])?;
@@ -257,7 +262,8 @@ fn attributes(path: &std::path::Path) -> Vec<String> {
     names
 }
 
-/// Goal: attributes may have names that no file has, wherever they are kept, and only what has no name at all is refused.
+/// Goal: attributes may have names that no file can have, wherever they are stored. Only an empty
+/// name is refused.
 #[test]
 fn odd_names_of_attributes() {
     if !can_mount() {
@@ -287,14 +293,15 @@ fn odd_names_of_attributes() {
             assert_eq!(rustix::fs::removexattr(&f, *name), Err(Errno::NODATA));
         }
         assert_eq!(attributes(&f), [""; 0]);
-        // What is there when the file goes, goes with it.
+        // Attributes that exist when the file is removed are removed with it.
         rustix::fs::setxattr(&f, "user.a/b", b"", XattrFlags::empty()).unwrap();
         fs::remove_file(&f).unwrap();
         stand.end();
     }
 }
 
-/// Goal: `fallocate` by somebody who is not root takes set-user-id and set-group-id from a file, as writing does; root's doesn't.
+/// Goal: `fallocate` by an ordinary user clears the set-ID bits of a file, as a write does. By root
+/// it doesn't.
 #[test]
 fn allocating_takes_privileges() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
@@ -311,7 +318,7 @@ fn allocating_takes_privileges() {
         fs::set_permissions(&f, fs::Permissions::from_mode(0o6755)).unwrap();
         rustix::fs::fallocate(&file, how, 0, 4096).unwrap();
         assert_eq!(mode(), 0o6755);
-        // The kernel asks for the user whom the thread has for files.
+        // The kernel sends the file-system user ID of the thread.
         std::thread::scope(|scope| {
             let other = scope.spawn(|| {
                 rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(1000)).unwrap();
@@ -327,7 +334,8 @@ fn allocating_takes_privileges() {
     stand.end();
 }
 
-/// Goal: a file system is as large as a project's quota where that project gives itself on, and as full as the project has filled it.
+/// Goal: `statfs` in a project that is inherited shows the project's quota as the size, and the
+/// space that the project uses.
 #[test]
 fn projects_see_their_quota() {
     if !can_mount() {
@@ -360,7 +368,7 @@ fn projects_see_their_quota() {
     stand.end();
 }
 
-/// Changes what is mapped of a file, and prints the errno of telling the file of it.
+/// A Python program that changes a mapped file, and prints the errno of the flush.
 const MAP: &str = "
 import mmap, sys
 with open(sys.argv[1], 'r+b') as f:
@@ -373,7 +381,8 @@ with open(sys.argv[1], 'r+b') as f:
         print(e.errno)
 ";
 
-/// Goal: what a shared map changes of a file that can't be changed is refused when it is told, and nobody goes on reading it from the page cache.
+/// Goal: changes through a shared map of a file that can't change are refused at the flush. After
+/// that no program reads them from the page cache.
 #[test]
 fn maps_of_what_cannot_change() {
     if !can_mount() {
@@ -396,7 +405,7 @@ fn maps_of_what_cannot_change() {
             continue;
         }
         assert_eq!(said.trim(), "1", "EPERM");
-        // The kernel drops the pages a moment after it was told that they are refused.
+        // The kernel drops the pages a moment after their write was refused.
         let mut rounds = 0;
         while fs::read(&f).unwrap() != b"right bytes" {
             rounds += 1;

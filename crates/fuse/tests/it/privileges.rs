@@ -1,5 +1,4 @@
-//! What becomes of the privileges of a program's file when others change it, through the real
-//! kernel.
+//! What changes of a program by other users do to its privileges, through the real kernel.
 
 use crate::stand::{Stand, can_mount};
 use rustix::fs::{FallocateFlags, Uid, XattrFlags};
@@ -12,12 +11,12 @@ use std::process::Command;
 use std::thread;
 use zpl::Policy;
 
-/// A user that is not root.
+/// A user other than root.
 const STRANGER: u32 = 1000;
-/// A group that neither root nor the stranger is in.
+/// A group of which neither root nor the stranger is a member.
 const GROUP: u32 = 61_013;
 
-/// Does something as the stranger.
+/// Runs `work` in a thread of the stranger.
 fn as_stranger<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     let work = || {
         let uid = Uid::from_raw(STRANGER);
@@ -27,14 +26,14 @@ fn as_stranger<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
-/// Goal: this is the program that the tests below run: it says as whom it runs.
+/// A program that the tests below run. It prints its effective user.
 #[test]
 #[ignore = "a program for other tests"]
 fn effective_user() {
     println!("euid={}", rustix::process::geteuid().as_raw());
 }
 
-/// As whom a copy of this program runs when the stranger starts it.
+/// The effective user of a copy of this program that the stranger runs.
 fn runs_as(program: &Path) -> u32 {
     let words = ["--ignored", "--exact", "privileges::effective_user", "--nocapture"];
     let ran = Command::new(program).args(words).uid(STRANGER).gid(STRANGER).output().unwrap();
@@ -43,7 +42,7 @@ fn runs_as(program: &Path) -> u32 {
     user.unwrap_or_else(|| panic!("{said}")).split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// A change of a file, which has so many bytes.
+/// A change of a file. The number is the size of the file.
 type Act = fn(&File, &File, u64);
 
 const ACTS: [(&str, Act); 5] = [
@@ -63,8 +62,10 @@ const ACTS: [(&str, Act); 5] = [
     }),
 ];
 
-/// Goal: a program that an ordinary user changes, by any call and through a file that was open
-/// before, no longer runs as its owner, also where the kernel was told its mode for good.
+/// Goal: a program that an ordinary user changes no longer runs as its owner.
+///
+/// This holds for each system call, for a file that was opened before, and for a mode that the
+/// kernel may cache for good.
 #[test]
 fn set_id_goes_with_a_change() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
@@ -76,7 +77,7 @@ fn set_id_goes_with_a_change() {
         let program = stand.path(name);
         fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
         fs::set_permissions(&program, Permissions::from_mode(0o777)).unwrap();
-        // Before the bits are there.
+        // Opened before the bits are set.
         let open = as_stranger(|| File::options().write(true).open(&program).unwrap());
         fs::set_permissions(&program, Permissions::from_mode(0o6777)).unwrap();
         stand.rig.as_ref().unwrap().sync();
@@ -84,7 +85,7 @@ fn set_id_goes_with_a_change() {
         let other = File::open(stand.path("other")).unwrap();
         as_stranger(|| act(&open, &other, end));
         drop(open);
-        // Nothing looks at its attributes before it runs.
+        // No program reads its attributes before it runs.
         assert_eq!(runs_as(&program), STRANGER, "{name}");
         assert_eq!(program.metadata().unwrap().mode() & 0o7777, 0o777, "{name}");
         fs::set_permissions(&program, Permissions::from_mode(0o6777)).unwrap();
@@ -92,7 +93,7 @@ fn set_id_goes_with_a_change() {
         if user != 0 {
             println!("set-user-id has no effect here: {user}");
         }
-        // What root does leaves them.
+        // Changes by root leave the bits.
         let open = File::options().write(true).open(&program).unwrap();
         act(&open, &other, end + 1);
         assert_eq!(open.metadata().unwrap().mode() & 0o7777, 0o6777, "{name}");
@@ -102,7 +103,7 @@ fn set_id_goes_with_a_change() {
     stand.end();
 }
 
-/// Goal: the capabilities of a program go with every change of its contents, whoever makes it.
+/// Goal: each change of a program's contents removes its capabilities, by root and by other users.
 #[test]
 fn capabilities_go_with_a_change() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
@@ -119,7 +120,7 @@ fn capabilities_go_with_a_change() {
             fs::write(&file, b"contents").unwrap();
             fs::set_permissions(&file, Permissions::from_mode(0o777)).unwrap();
             let open = File::options().write(true).open(&file).unwrap();
-            // From now on the kernel knows that the file has none.
+            // From now on the kernel has cached that the file has none.
             open.write_all_at(b"contents", 0).unwrap();
             rustix::fs::setxattr(&file, "security.capability", &cap, XattrFlags::empty()).unwrap();
             let other = File::open(stand.path("other")).unwrap();
@@ -136,16 +137,16 @@ fn capabilities_go_with_a_change() {
     stand.end();
 }
 
-/// Goal: an owner who is not in the group of a file takes set-group-id from it with a new ACL, as
-/// with a new mode.
+/// Goal: an owner outside the group of a file clears the set-group-ID bit by a new ACL, as by a new
+/// mode.
 #[test]
 fn set_group_id_goes_with_an_acl() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
         return;
     }
     let stand = Stand::new(Policy { posix_acl: true, ..Policy::default() });
-    // POSIX_ACL_XATTR_VERSION, then tag, permissions and id of each: the owner, another user, the
-    // group, the mask, others.
+    // POSIX_ACL_XATTR_VERSION, then tag, permissions and ID of each entry: the owner, another user,
+    // the group, the mask, others.
     let entries: [(u16, u16, u32); 5] =
         [(1, 7, u32::MAX), (2, 5, 7), (4, 7, u32::MAX), (0x10, 7, u32::MAX), (0x20, 5, u32::MAX)];
     let mut acl = 2_u32.to_le_bytes().to_vec();

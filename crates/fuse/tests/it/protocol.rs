@@ -1,4 +1,4 @@
-//! The protocol against the real kernel, with a tree in memory behind it.
+//! The protocol against the real kernel, with a tree in memory.
 
 use crate::memory::{Memory, ROOT};
 use fuse::ctldir::{Named, Snapshot, Snapshots, WithSnapshots};
@@ -13,7 +13,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Whether this machine can mount; says so when not.
+/// Whether this machine can mount. Prints a note if not.
 fn can_mount() -> bool {
     let can = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
     if !can {
@@ -51,8 +51,10 @@ impl Drop for Stand {
     }
 }
 
-/// Every kind of node comes through with type, mode, owner, size, device number, link count, times to the
-/// nanosecond (before 1970 as well), birth time, inode number and link target.
+/// Goal: each type of node shows its attributes through the mount.
+///
+/// They are: type, mode, owner, size, device number, link count, times to the nanosecond (also
+/// before 1970), creation time, inode number and link target.
 #[test]
 fn shows_attributes_as_the_tree_has_them() {
     if !can_mount() {
@@ -88,8 +90,8 @@ fn shows_attributes_as_the_tree_has_them() {
     assert_eq!(fs::metadata(stand.path("none")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
 }
 
-/// A large file reads the same through every size of request, mapped by the page cache or not, and writing is
-/// refused.
+/// Goal: a large file reads the same by requests of any size, and with or without the page cache.
+/// Writes are refused.
 #[test]
 fn reads_files_whole_and_in_pieces() {
     if !can_mount() {
@@ -113,7 +115,7 @@ fn reads_files_whole_and_in_pieces() {
     assert_eq!(refused.raw_os_error(), Some(Errno::ROFS.raw_os_error()));
 }
 
-/// A directory of 100,000 entries is listed completely and once, with and without attributes.
+/// Goal: a directory of 100,000 entries is listed completely and once, with and without attributes.
 #[test]
 fn lists_a_hundred_thousand_entries() {
     if !can_mount() {
@@ -194,7 +196,8 @@ fn lists_a_hundred_thousand_entries() {
     assert_eq!(listed.stdout.iter().filter(|&&byte| byte == b'\n').count(), COUNT as usize + 1);
 }
 
-/// Extended attributes, their list, file flags, project numbers, holes and the sizes of the file system come through.
+/// Goal: extended attributes and their list, file flags, project IDs, holes, and the sizes of the
+/// file system come through.
 #[test]
 fn answers_the_rarer_questions() {
     if !can_mount() {
@@ -242,7 +245,7 @@ fn answers_the_rarer_questions() {
     assert_eq!((sizes.f_frsize, sizes.f_blocks, sizes.f_bfree, sizes.f_namemax), (512, 2000, 500, 255));
 }
 
-/// Names over 255 bytes, which `longname` allows, are listed, found and opened.
+/// Goal: names over 255 bytes, which `longname` allows, are listed, found and opened.
 #[test]
 fn passes_long_names() {
     if !can_mount() {
@@ -260,8 +263,10 @@ fn passes_long_names() {
     assert_eq!(fs::read(stand.dir.path().join(std::ffi::OsStr::from_bytes(b"\xff\xfe"))).unwrap(), b"raw");
 }
 
-/// All of this holds for a user who may not mount, through `fusermount3`: the other tests run again as one, in a mount
-/// namespace of their own where everybody may open the device.
+/// Goal: all of this holds for a user who may not mount, through `fusermount3`.
+///
+/// The other tests run again as such a user, in a mount namespace of their own, where every user
+/// may open the device.
 #[test]
 fn works_for_users_too() {
     if !rustix::process::geteuid().is_root() || !can_mount() {
@@ -330,8 +335,11 @@ impl Snapshots for Two {
     }
 }
 
-/// `.zfs/snapshot` holds the snapshots whether it is listed or not; their files are the snapshots' own, and neither
-/// `cp` nor a look at inode numbers takes them for the live file, while the live file is the same as itself.
+/// Goal: `.zfs/snapshot` contains the snapshots, listed or not, and their files are the snapshots'
+/// own.
+///
+/// Neither `cp` nor a comparison of inode numbers takes them for the live file. The live file is
+/// the same as itself.
 #[test]
 fn walks_into_snapshots() {
     if !can_mount() {
@@ -373,8 +381,8 @@ fn walks_into_snapshots() {
     }
 }
 
-/// A busy mount refuses to be unmounted and goes on; a forced one ends whatever its users do; one that is unmounted
-/// from outside is noticed.
+/// Goal: a busy mount refuses the unmount and goes on. A forced unmount ends it in any case. An
+/// unmount by another program is noticed.
 #[test]
 fn unmounts_in_every_way() {
     if !can_mount() {
@@ -406,11 +414,12 @@ fn unmounts_in_every_way() {
     let mount = Mount::new(&workers, tree(), dir.path(), &options).unwrap();
     let out = std::process::Command::new("umount").arg(dir.path()).output().unwrap();
     assert!(out.status.success(), "{out:?}");
-    // Whether the workers have heard of it yet or not.
+    // The workers may have noticed already, or not.
     mount.unmount(Detach::Normal).unwrap();
     assert!(mount.is_over());
 
-    // What somebody else mounted over it isn't unmounted in its place. (A user may not mount over root's file system.)
+    // A mount that another program put over it is not unmounted in its place. (A user may not mount
+    // over root's file system.)
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -423,7 +432,7 @@ fn unmounts_in_every_way() {
     assert!(!fuse::system::is_mounted(dir.path()).unwrap());
 }
 
-/// Goal: threads that unmount one mount at once take no other that lies under it.
+/// Goal: threads that unmount one mount at once don't unmount another that lies under it.
 #[test]
 fn unmounts_nothing_twice() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
@@ -450,8 +459,8 @@ fn unmounts_nothing_twice() {
     }
 }
 
-/// Goal: a mount that has two places is served until the second is gone, and gets a place again,
-/// whatever the folders above are called.
+/// Goal: a mount with two mountpoints is served until the second is gone, and can be attached
+/// again, even after the folders above were renamed.
 #[test]
 fn lingers_and_comes_again() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
@@ -482,7 +491,7 @@ fn lingers_and_comes_again() {
     assert!(mount.again(&place("c/fs"), &options).is_err());
 }
 
-/// Many mounts share a few threads, are all served at once, and leave nothing behind.
+/// Goal: many mounts share a few threads, are all served at once, and leave nothing behind.
 #[test]
 fn serves_many_mounts_from_few_threads() {
     if !can_mount() {
@@ -513,7 +522,7 @@ fn serves_many_mounts_from_few_threads() {
     assert_eq!(workers.mounts(), 0);
 }
 
-/// Where POSIX ACLs count, `.zfs` and what is in it are there for every user: none has an ACL.
+/// Goal: where POSIX ACLs count, every user can enter `.zfs`: nothing in it has an ACL.
 #[test]
 fn snapshots_beside_acls() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
@@ -536,7 +545,8 @@ fn snapshots_beside_acls() {
     }
 }
 
-/// Root makes a snapshot only with the capability to administrate, which root of a container doesn't have.
+/// Goal: root can create a snapshot only with the capability to administer, which root of a
+/// container lacks.
 #[test]
 fn snapshots_need_a_capability() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
@@ -545,7 +555,7 @@ fn snapshots_need_a_capability() {
     let head = Memory { writable: true, ..with_file(b"now") };
     let stand = Stand::new(WithSnapshots::new(Arc::new(head), Box::new(Two { visible: true })));
     let dir = stand.path(".zfs/snapshot/new");
-    // These snapshots refuse whatever comes so far.
+    // These snapshots refuse all changes that reach them.
     assert_eq!(Errno::from_io_error(&fs::create_dir(&dir).unwrap_err()), Some(Errno::ROFS));
     let without = ["--bounding-set=-sys_admin", "--inh-caps=-sys_admin", "mkdir"];
     match std::process::Command::new("setpriv").env("LC_ALL", "C").args(without).arg(&dir).output() {

@@ -1,4 +1,5 @@
-//! A file system that is written through the real kernel, and what OpenZFS's `zdb` says of it, where it is at hand.
+//! A file system that is written through the real kernel, then checked by OpenZFS's `zdb` if it is
+//! installed.
 
 use crate::stand::{Stand, can_mount, errno, list};
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, RenameFlags, XattrFlags};
@@ -8,7 +9,8 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use zpl::Policy;
 
-/// Goal: files of all kinds are made, written, listed and removed by the system's own calls, and are there after an export.
+/// Goal: system calls create, write, list and remove files of all types, and the files survive an
+/// export.
 #[test]
 fn makes_and_writes() {
     if !can_mount() {
@@ -42,7 +44,8 @@ fn makes_and_writes() {
     stand.end();
 }
 
-/// Goal: a file that is removed while it is open can be read and written until it is closed, and then its space is free.
+/// Goal: a file that is removed while open can be read and written until it is closed, and then its
+/// space is free.
 #[test]
 fn outlives_its_name() {
     if !can_mount() {
@@ -60,7 +63,7 @@ fn outlives_its_name() {
     assert_eq!(file.metadata().unwrap().nlink(), 0);
     assert_eq!(stand.rig.as_ref().unwrap().fs.unlinked().unwrap().len(), 1);
     drop(file);
-    // A new file of the name is another.
+    // A new file of the same name is another file.
     fs::write(stand.path("f"), b"new").unwrap();
     fs::write(stand.path("g"), b"other").unwrap();
     fs::rename(stand.path("f"), stand.path("g")).unwrap();
@@ -68,7 +71,7 @@ fn outlives_its_name() {
     stand.end();
 }
 
-/// Goal: sizes, holes, appending, truncating and mapping work as on any file system.
+/// Goal: sizes, holes, appends, truncation and memory maps work as on any file system.
 #[test]
 fn contents_change() {
     if !can_mount() {
@@ -111,7 +114,8 @@ fn contents_change() {
     stand.end();
 }
 
-/// Goal: renames replace, refuse and exchange as Linux says, across directories, and a directory never gets below itself.
+/// Goal: renames replace, refuse and exchange as on Linux, also across directories. A directory
+/// never moves below itself.
 #[test]
 fn renames() {
     if !can_mount() {
@@ -146,7 +150,7 @@ fn renames() {
     stand.end();
 }
 
-/// Goal: modes, owners, times, extended attributes and ACLs are kept as set.
+/// Goal: modes, owners, times, extended attributes and ACLs stay as set.
 #[test]
 fn attributes() {
     if !can_mount() {
@@ -206,7 +210,7 @@ fn attributes() {
     }
 }
 
-/// Goal: many threads make, write, rename and remove files at once, and nothing is lost.
+/// Goal: many threads create, write, rename and remove files at once, and none is lost.
 #[test]
 fn many_at_once() {
     if !can_mount() {
@@ -248,7 +252,7 @@ fn many_at_once() {
     stand.end();
 }
 
-/// Goal: opening with `O_TRUNC`, `O_EXCL` and `O_APPEND` does what they say.
+/// Goal: open(2) obeys `O_TRUNC`, `O_EXCL` and `O_APPEND`.
 #[test]
 fn opens() {
     if !can_mount() {

@@ -3,7 +3,7 @@
 use super::*;
 use parking_lot::Mutex;
 
-/// A disk in memory, of blocks of 4 KiB, which knows what was flushed.
+/// A disk in memory with blocks of 4 KiB, which records what was flushed.
 struct Memory {
     bytes: Mutex<Vec<u8>>,
     flushed: Mutex<Vec<u8>>,
@@ -69,7 +69,7 @@ fn ask(disk: &dyn Disk, mode: Mode, request: Request, payload: &[u8]) -> Vec<u8>
     run(disk, mode, &request, payload, &|| false).to_bytes()
 }
 
-/// The chunks of a structured reply: kind, flags, payload.
+/// The chunks of a structured reply: type, flags, payload.
 fn chunks(mut bytes: &[u8]) -> Vec<(u16, u16, Vec<u8>)> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
@@ -82,7 +82,7 @@ fn chunks(mut bytes: &[u8]) -> Vec<(u16, u16, Vec<u8>)> {
     found
 }
 
-/// The error of a reply; 0 if it is none.
+/// The error of a reply, 0 if there is none.
 fn error(bytes: &[u8]) -> u32 {
     match chunks(bytes).last().unwrap() {
         (0x8001, 1, body) => u32::from_be_bytes(body[..4].try_into().unwrap()),
@@ -91,7 +91,7 @@ fn error(bytes: &[u8]) -> u32 {
     }
 }
 
-/// Goal: what is written is read, in the layouts of the protocol's document.
+/// Goal: data that were written are read, in the layouts of the protocol's document.
 #[test]
 fn layouts() {
     let disk = Memory::new(4);
@@ -109,7 +109,8 @@ fn layouts() {
     assert_eq!((whole.len(), whole[0].0, whole[0].2.len()), (1, 1, 8 + 4 * BLOCK as usize));
 }
 
-/// Goal: a read that begins and ends within blocks tells of zeroes in whole blocks, and of every byte once.
+/// Goal: a read that begins and ends within blocks reports holes in whole blocks, and each byte
+/// once.
 #[test]
 fn zeroes_between() {
     let disk = Memory::new(8);
@@ -131,7 +132,8 @@ fn zeroes_between() {
     }
 }
 
-/// Goal: status tells holes and data, merged, within the range, and one extent where one is asked for.
+/// Goal: status reports holes and data, merged and within the range. It reports one extent if
+/// requested.
 #[test]
 fn status_tells() {
     let disk = Memory::new(16);
@@ -150,7 +152,8 @@ fn status_tells() {
     assert_eq!(error(&ask(&disk, without, request(cmd::BLOCK_STATUS, 0, 0, 1), b"")), 22);
 }
 
-/// Goal: trim keeps to whole blocks, zeroing does not, and zeroes that take room are refused where they are to be quick.
+/// Goal: trim keeps to whole blocks, and zeroing doesn't. Zeros that take space are refused if they
+/// must be fast.
 #[test]
 fn zeroing() {
     let disk = Memory::new(4);
@@ -174,7 +177,7 @@ fn zeroing() {
     }
 }
 
-/// Goal: what is answered after a flush, or forced, is durable; nothing else is made so.
+/// Goal: changes acknowledged before a flush are durable, and forced ones; no others are.
 #[test]
 fn durable() {
     let disk = Memory::new(1);
@@ -189,7 +192,7 @@ fn durable() {
     assert!(is_flushed());
 }
 
-/// Goal: whatever makes no sense has the error that the protocol's document names, and changes nothing.
+/// Goal: an invalid request gets the error of the protocol's document, and changes nothing.
 #[test]
 fn refused() {
     let disk = Memory::new(2);
@@ -228,7 +231,7 @@ fn refused() {
     }
 }
 
-/// Goal: requests of no length do nothing, and are answered.
+/// Goal: requests of length 0 do nothing, and are answered.
 #[test]
 fn of_no_length() {
     let disk = Memory::new(1);

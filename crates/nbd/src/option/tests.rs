@@ -6,7 +6,7 @@ fn string(text: &str) -> Vec<u8> {
     [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat()
 }
 
-/// Goal: each option is taken apart as the protocol's document has it.
+/// Goal: each option is decoded as in the protocol's document.
 #[test]
 fn wishes() {
     let go = [string("tank/v"), vec![0, 2, 0, 3, 0, 1]].concat();
@@ -48,7 +48,8 @@ fn wishes() {
     }
 }
 
-/// Goal: an option whose parts don't fit its length, or are no text, is refused, whatever it says of its sizes.
+/// Goal: an option with parts that don't fit its length, or that are no text, is refused, whatever
+/// lengths it contains.
 #[test]
 fn nonsense() {
     let big = u32::MAX.to_be_bytes().to_vec();
@@ -70,7 +71,8 @@ fn nonsense() {
     }
 }
 
-/// Goal: an export that can't be written offers nothing that writes, and what is told of sizes keeps to the document.
+/// Goal: a read-only export offers nothing that writes, and the reported sizes follow the
+/// protocol's document.
 #[test]
 fn told() {
     let about = About {

@@ -1,8 +1,8 @@
-//! What the log says of clients that are turned away.
+//! Log messages about refused clients.
 
 use super::*;
 
-/// Goal: the log hears of the first that is turned away at once, and of those that follow once a minute, with how many there were.
+/// Goal: the log has the first refused client at once, and the number of later ones once a minute.
 #[test]
 fn many_that_are_turned_away_are_one_line() {
     let (common, begun) = (Common::default(), Instant::now());

@@ -1,4 +1,4 @@
-//! A client of NBD that says exactly what a test wants it to say.
+//! An NBD client that sends exactly the bytes that a test wants.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use nbd::abi::{self, cmd, opt, rep};
@@ -14,20 +14,20 @@ pub struct Client {
     pub cookie: u64,
 }
 
-/// An answer to a request.
+/// The answer to a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub cookie: u64,
     pub error: u32,
-    /// What was read, holes filled with zeroes, by its place in the export.
+    /// The data of a read by offset in the export, with holes as zeros.
     pub data: Vec<(u64, Vec<u8>)>,
-    /// How many of the pieces were holes.
+    /// How many of the parts were holes.
     pub holes: usize,
     pub extents: Vec<(u32, u32)>,
     pub words: String,
 }
 
-/// What answers an option: kinds and bodies.
+/// The messages that answer an option: types and bodies.
 pub type Said = Vec<(u32, Vec<u8>)>;
 
 pub fn string(text: &str) -> Vec<u8> {
@@ -35,7 +35,7 @@ pub fn string(text: &str) -> Vec<u8> {
 }
 
 impl Client {
-    /// Connects, and greets.
+    /// Connects and completes the greeting.
     pub fn connect(socket: &Path) -> Client {
         Client::greet(UnixStream::connect(socket).unwrap(), 3)
     }
@@ -48,7 +48,7 @@ impl Client {
         client
     }
 
-    /// Connected to an export, with structured replies and status.
+    /// Connects and selects an export, with structured replies and status.
     pub fn of(socket: &Path, name: &str) -> Client {
         let mut client = Client::connect(socket);
         assert_eq!(client.option(opt::STRUCTURED_REPLY, b""), [(rep::ACK, vec![])]);
@@ -95,7 +95,7 @@ impl Client {
         }
     }
 
-    /// Begins to use an export; or what the error is.
+    /// Selects an export, or returns the error.
     pub fn go(&mut self, name: &str) -> Result<(), u32> {
         let said = self.option(opt::GO, &[string(name), vec![0, 1, 0, 3]].concat());
         if said.last().unwrap().0 != rep::ACK {
@@ -108,7 +108,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a request, and says by what its answer will be known.
+    /// Sends a request, and returns the cookie of its answer.
     pub fn send(&mut self, command: u16, flags: u16, offset: u64, len: u32, data: &[u8]) -> u64 {
         self.cookie += 1;
         let head = [
@@ -124,7 +124,7 @@ impl Client {
         self.cookie
     }
 
-    /// The next answer that is whole.
+    /// Reads the next complete answer.
     pub fn answer(&mut self) -> Answer {
         let mut answer = Answer::default();
         loop {
@@ -134,7 +134,8 @@ impl Client {
         }
     }
 
-    /// Takes a chunk; true if it was the last. The server sends those of one answer together.
+    /// Reads a chunk. Returns whether it was the last. The server sends the chunks of one answer
+    /// together.
     fn chunk(&mut self, answer: &mut Answer) -> bool {
         let magic = self.u32();
         if magic == abi::SIMPLE_REPLY_MAGIC {
@@ -172,7 +173,7 @@ impl Client {
         flags & abi::chunk::DONE != 0
     }
 
-    /// A request and its answer.
+    /// Sends a request and reads its answer.
     pub fn ask(&mut self, command: u16, flags: u16, offset: u64, len: u32, data: &[u8]) -> Answer {
         let cookie = self.send(command, flags, offset, len, data);
         let answer = self.answer();
@@ -180,7 +181,7 @@ impl Client {
         answer
     }
 
-    /// The same, with an end that may come at any byte.
+    /// Sends a request to a server that may disconnect at any byte.
     pub fn try_ask(&mut self, command: u16, offset: u64, data: &[u8]) -> std::io::Result<()> {
         let head = [
             &abi::REQUEST_MAGIC.to_be_bytes()[..],
@@ -219,13 +220,13 @@ impl Client {
         assert_eq!(self.ask(cmd::FLUSH, 0, 0, 0, b"").error, 0);
     }
 
-    /// Disconnects, and waits until the server has done so too.
+    /// Disconnects, and waits until the server has disconnected, too.
     pub fn bye(mut self) {
         self.send(cmd::DISC, 0, 0, 0, b"");
         assert!(self.is_over());
     }
 
-    /// Whether nothing more comes.
+    /// Whether the server has disconnected.
     pub fn is_over(&mut self) -> bool {
         matches!(self.stream.read(&mut [0; 1]), Ok(0) | Err(_))
     }

@@ -1,4 +1,4 @@
-//! Volumes served under TLS, to a client whose TLS is rustls's.
+//! Volumes served under TLS, to a client that uses rustls.
 
 use crate::client::string;
 use crate::{All, Stand};
@@ -15,14 +15,14 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// An authority, what it has signed, and a folder with the server's part.
+/// An authority, the certificates that it has signed, and a folder for the server.
 struct Papers {
     ca: Issuer<'static, KeyPair>,
     ca_pem: String,
     dir: PathBuf,
 }
 
-/// A certificate and its key, as files have them.
+/// A certificate and its key, in the format of files.
 struct Paper {
     cert: String,
     key: String,
@@ -51,7 +51,7 @@ impl Papers {
         Paper { cert: cert.pem(), key: key.serialize_pem(), serial: serial.into() }
     }
 
-    /// From now on clients are asked for a certificate.
+    /// Requires certificates of clients from now on.
     fn ask(&self) {
         fs::write(self.dir.join("ca-cert.pem"), &self.ca_pem).unwrap();
     }
@@ -90,7 +90,7 @@ impl Served {
         Served { stand: Stand::new(), server: Server::start().unwrap(), papers, dir }
     }
 
-    /// Listens with the certificates that are there now.
+    /// Listens with the present certificates.
     fn listen(&self, name: &str) -> (Listener, PathBuf) {
         let exports: Arc<dyn Exports> = Arc::new(All(Arc::clone(&self.stand.volumes)));
         let path = self.dir.path().join(name);
@@ -114,7 +114,7 @@ fn put(stream: &mut impl Write, option: u32, data: &[u8]) {
     stream.flush().unwrap();
 }
 
-/// One message that answers an option.
+/// Reads one message that answers an option.
 fn message(stream: &mut impl Read, option: u32) -> std::io::Result<(u32, Vec<u8>)> {
     let mut head = [0; 20];
     stream.read_exact(&mut head)?;
@@ -128,7 +128,7 @@ fn message(stream: &mut impl Read, option: u32) -> std::io::Result<(u32, Vec<u8>
 
 type Secure = StreamOwned<ClientConnection, UnixStream>;
 
-/// Encrypts a connection, and tells the server who the client is.
+/// Encrypts a connection, and shows the server the client's certificate.
 fn secured(mut stream: UnixStream, papers: &Papers, who: Option<&Paper>) -> Secure {
     put(&mut stream, opt::STARTTLS, b"");
     assert_eq!(message(&mut stream, opt::STARTTLS).unwrap().0, rep::ACK);
@@ -148,7 +148,7 @@ fn secured(mut stream: UnixStream, papers: &Papers, who: Option<&Paper>) -> Secu
     StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), stream)
 }
 
-/// Uses an export: its size, or why not.
+/// Selects an export. Returns its size or the error.
 fn go(stream: &mut Secure, name: &str) -> std::io::Result<Result<u64, u32>> {
     let choice = [&string(name)[..], &[0, 0]].concat();
     let head =
@@ -167,7 +167,7 @@ fn go(stream: &mut Secure, name: &str) -> std::io::Result<Result<u64, u32>> {
     }
 }
 
-/// Sends a request, and reads its simple answer with as much data.
+/// Sends a request, and reads its simple reply with this much data.
 fn ask(stream: &mut Secure, command: u16, offset: u64, len: u32, data: &[u8], read: usize) -> Vec<u8> {
     let cookie = [7; 8];
     let head = [
@@ -187,7 +187,8 @@ fn ask(stream: &mut Secure, command: u16, offset: u64, len: u32, data: &[u8], re
     answer.split_off(16)
 }
 
-/// Goal: under TLS everything is as without, megabytes included; before it nothing is told, and the end is said as TLS wants it.
+/// Goal: under TLS everything works as without, megabytes included. Before TLS all is refused, and
+/// the end of a connection is one of TLS.
 #[test]
 fn encrypted() {
     let served = Served::new();
@@ -208,15 +209,16 @@ fn encrypted() {
     assert!(ask(&mut stream, cmd::READ, 777, noise.len() as u32, b"", noise.len()) == noise);
     let bye = [&REQUEST_MAGIC.to_be_bytes()[..], &[0, 0], &cmd::DISC.to_be_bytes(), &[0; 20]].concat();
     stream.write_all(&bye).unwrap();
-    // Without a word of TLS this would be an error.
+    // Without a TLS shutdown this would be an error.
     assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
-    // The oldest way to choose an export can only be ended.
+    // The oldest way to select an export can be refused only by a disconnect.
     let mut stream = greeted(&path);
     put(&mut stream, opt::EXPORT_NAME, b"tank/v");
     assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
 }
 
-/// Goal: with an authority only those are let in whom it has signed and not revoked, and nobody is told of exports before.
+/// Goal: with an authority, only clients with a certificate that it signed and did not revoke are
+/// accepted. Others learn nothing of exports.
 #[test]
 fn only_who_is_signed() {
     let served = Served::new();
@@ -236,7 +238,7 @@ fn only_who_is_signed() {
     assert!(!enters(&before, None) && !enters(&before, Some(&stranger)));
 }
 
-/// Goal: what was sent in clear right behind the wish for TLS is not taken for something that the client said under it.
+/// Goal: bytes sent in the clear right after STARTTLS are not taken for encrypted ones.
 #[test]
 fn nothing_is_slipped_in() {
     let served = Served::new();
@@ -244,13 +246,14 @@ fn nothing_is_slipped_in() {
     let mut stream = greeted(&path);
     let head = |option: u32| [&OPTION_MAGIC.to_be_bytes()[..], &option.to_be_bytes(), &[0; 4]].concat();
     stream.write_all(&[head(opt::STARTTLS), head(opt::LIST)].concat()).unwrap();
-    // The answer may still come; nothing follows it.
+    // The answer to STARTTLS may still arrive, but nothing after it.
     let mut rest = Vec::new();
     let read = stream.read_to_end(&mut rest);
     assert!(read.is_err() || rest.len() <= 20, "{rest:?}");
 }
 
-/// Goal: certificates that are missing, empty or of another key are refused by name when the listener is made.
+/// Goal: missing, empty or mismatched certificates are refused by name when the listener is
+/// created.
 #[test]
 fn bad_papers() {
     let dir = tempfile::tempdir().unwrap();
@@ -268,7 +271,7 @@ fn bad_papers() {
     Papers::new(dir.path());
     fs::write(dir.path().join("ca-cert.pem"), b"nothing").unwrap();
     refused("ca-cert.pem");
-    // A link to nothing is no wish to let everybody in.
+    // A link to nothing must not disable the check of clients.
     fs::remove_file(dir.path().join("ca-cert.pem")).unwrap();
     std::os::unix::fs::symlink("gone", dir.path().join("ca-cert.pem")).unwrap();
     refused("ca-cert.pem");

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Version 1 entries have the size that their kind of "who" needs.
+/// Goal: a version 1 entry has the size that its kind of subject needs.
 #[test]
 fn fuid_entries_are_sized_by_need() {
     let mut b = Vec::new();
@@ -18,7 +18,7 @@ fn fuid_entries_are_sized_by_need() {
     assert!(aces(AclVersion::Fuid, 5, &b).is_err());
 }
 
-/// Swapping to the other order and from it is the identity on what the entries hold.
+/// Goal: swapping entries to the other byte order and back keeps their contents.
 #[test]
 fn swapping_finds_the_entries() {
     let le: Vec<u8> =

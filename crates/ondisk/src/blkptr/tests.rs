@@ -1,8 +1,9 @@
-//! Block pointers keep every field through decode and encode, and refuse what the format forbids.
+//! Block pointers keep every field through decoding and encoding, and the decoder refuses what the
+//! format forbids.
 
 use super::*;
 
-/// The first pointer of the MOS of a real pool (lz4, fletcher4, three copies), cut from its uberblock.
+/// The first pointer to the MOS of a real pool, from its uberblock: lz4, fletcher4, three copies.
 fn stored() -> Blkptr {
     let sum = [0x1_2345, 0x2_3456, 0x3_4567, 0x4_5678];
     let dva = |n: u64| {
@@ -29,11 +30,11 @@ fn stored() -> Blkptr {
     }
 }
 
-/// A pointer survives encode and decode with every field.
+/// Goal: a pointer keeps every field through encoding and decoding.
 #[test]
 fn round_trip() {
     let mut bp = stored();
-    // A first copy at vdev 0, offset 0 with a size is not a hole.
+    // A first copy at offset 0 of vdev 0 with a size is not a hole.
     assert_eq!(Blkptr::decode(&bp.encode()).unwrap(), bp);
     bp.kind = DmuType::PLAIN_FILE_CONTENTS;
     let Body::Stored(s) = &mut bp.body else { unreachable!() };
@@ -49,7 +50,7 @@ fn round_trip() {
     assert_eq!(Blkptr::decode(&Blkptr::HOLE.encode()).unwrap(), Blkptr::HOLE);
 }
 
-/// An embedded pointer gives back its payload, whose words are not adjacent.
+/// Goal: an embedded pointer returns its payload, whose words are not adjacent.
 #[test]
 fn embedded_payload() {
     let mut raw = [0u8; 128];
@@ -68,7 +69,8 @@ fn embedded_payload() {
     assert_eq!(bp.encode(), raw);
 }
 
-/// Sizes above 16 MiB, unknown functions and copies without a first one are refused by field.
+/// Goal: the decoder refuses sizes above 16 MiB, unknown functions, and later copies without a
+/// first copy; its error names the field.
 #[test]
 fn refusals() {
     let good = stored().encode();

@@ -2,7 +2,8 @@ use super::*;
 use crate::zap::{FatHeader, Leaf, MicroZap, ZBT_HEADER};
 use proptest::prelude::*;
 
-/// A micro ZAP of a big-endian machine reads like a little-endian one after the swap; names are bytes.
+/// Goal: a micro ZAP of a big-endian machine reads as a little-endian one after the swap; names are
+/// bytes.
 #[test]
 fn micro_zaps() {
     let mut b = vec![0u8; 512];
@@ -17,7 +18,7 @@ fn micro_zaps() {
     assert_eq!((z.salt, e.name, e.value, e.cd), (5, &b"ROOT"[..], 42, 3));
 }
 
-/// Leaves: chunk numbers and hashes are swapped, the bytes of names and values are not.
+/// Goal: in a leaf, chunk numbers and hashes are swapped; the bytes of names and values are not.
 #[test]
 fn leaves() {
     let mut b = vec![0u8; 512];
@@ -48,7 +49,7 @@ fn leaves() {
     let e = l.entries_of(0x0123_4560_0000_0000).unwrap()[0];
     assert_eq!(l.name(&e).unwrap(), b"abc");
     assert_eq!(l.value(&e).unwrap(), 9u64.to_be_bytes());
-    // Pointer tables and headers are words.
+    // Pointer tables and headers consist of words.
     let mut h = ZBT_HEADER.to_be_bytes().to_vec();
     h.resize(512, 0);
     block(DmuType::DIRECTORY_CONTENTS, Level(0), &mut h).unwrap();
@@ -56,8 +57,8 @@ fn leaves() {
     assert_eq!(h[..8], ZBT_HEADER.to_le_bytes());
 }
 
-/// A block of dnodes: block pointers as words, the bonus by its type, a large dnode's slots in one step, and
-/// what an unallocated slot holds forgotten.
+/// Goal: a block of dnodes is swapped by its parts: block pointers as words, the bonus by its type,
+/// a large dnode with all its slots at once. An unallocated slot becomes zeros.
 #[test]
 fn dnode_blocks() {
     let mut b = vec![0u8; 2048];
@@ -87,7 +88,7 @@ fn dnode_blocks() {
 }
 
 proptest! {
-    /// No foreign block makes the swap panic, whatever its type.
+    /// Goal: no foreign block of any type makes the swap panic.
     #[test]
     fn any_block_ends(kind in 0u8..=255, level in 0u8..2, len in 0usize..5000, seed in prop::collection::vec(any::<u8>(), 64)) {
         let mut b: Vec<u8> = (0..len).map(|i| seed[i % 64] & seed[(i / 7) % 64]).collect();

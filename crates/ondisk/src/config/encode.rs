@@ -1,18 +1,20 @@
-//! A config written: the list that a label or the MOS holds.
+//! Encoding of a config: the list in a label or in the MOS.
 //!
-//! The order of the fields is OpenZFS's, so that a config that was read and is written again gives the same bytes.
+//! The fields are in OpenZFS's order. A config that is decoded and encoded again has the same
+//! bytes.
 //!
-//! See OpenZFS `module/zfs/spa_config.c` (`spa_config_generate`), `vdev_label.c` (`vdev_config_generate`).
+//! OpenZFS: `spa_config_generate` in `module/zfs/spa_config.c`, `vdev_config_generate` in
+//! `module/zfs/vdev_label.c`.
 
 use super::{PoolConfig, VdevConfig, VdevKind};
 use crate::{Guid, Nvlist, ObjNum, Txg, Value};
 
-/// Where a config goes.
+/// Destination of a config (`vdev_config_flag_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// A device's label: what finds the pool.
+    /// A device's label, by which discovery finds the pool.
     Label,
-    /// The MOS's config object, which also knows the vdevs' ZAPs (`VDEV_CONFIG_MOS`).
+    /// The config object of the MOS, which also has the vdevs' ZAPs (`VDEV_CONFIG_MOS`).
     Mos,
 }
 
@@ -39,7 +41,9 @@ fn set_flag(nv: &mut Nvlist, name: &str, value: bool) {
 }
 
 impl VdevConfig {
-    /// The list of this vdev and all below it; `top` says whether it is a top-level vdev (`vdev_config_generate`).
+    /// Encodes this vdev and all vdevs below it (`vdev_config_generate`).
+    ///
+    /// `top` tells whether this is a top-level vdev.
     pub fn to_nvlist(&self, place: Place, top: bool) -> Nvlist {
         let mut nv = Nvlist::new();
         nv.set("type", Value::String(self.kind.name().into()));
@@ -90,7 +94,9 @@ impl VdevConfig {
         nv
     }
 
-    /// The list of a hot spare or cache device as the MOS names it (`VDEV_CONFIG_L2CACHE`): it has no number, and no space of its own.
+    /// Encodes a hot spare or cache device for the MOS (`VDEV_CONFIG_L2CACHE`).
+    ///
+    /// Such a device has no number among siblings, and no allocatable space.
     pub fn to_aux_nvlist(&self) -> Nvlist {
         let mut nv = Nvlist::new();
         nv.set("type", Value::String(self.kind.name().into()));
@@ -160,7 +166,7 @@ impl VdevConfig {
 }
 
 impl PoolConfig {
-    /// The MOS's config as of `txg` (`spa_config_generate` of the root).
+    /// Encodes the config object of the MOS as of `txg` (`spa_config_generate` of the root).
     pub fn to_mos(&self, txg: Txg) -> Nvlist {
         let mut nv = self.head(txg);
         if let Some(split) = &self.split {
@@ -176,8 +182,10 @@ impl PoolConfig {
         nv
     }
 
-    /// The label of one device as of `txg` (`spa_config_generate` of a leaf): the device's top-level vdev with all below it.
-    /// `None` when the tree has no such device.
+    /// Encodes the label of the device `leaf` as of `txg` (`spa_config_generate` of a leaf).
+    ///
+    /// The label has the device's top-level vdev with all vdevs below it. `None` if the tree has no
+    /// such device.
     pub fn to_label(&self, leaf: Guid, txg: Txg) -> Option<Nvlist> {
         let tops = &self.vdev_tree.as_ref()?.children;
         let top = tops.iter().find(|t| t.find(leaf).is_some())?;
@@ -194,7 +202,7 @@ impl PoolConfig {
         Some(nv)
     }
 
-    /// The pool that this one was split off from.
+    /// Puts the guid of the pool from which this pool was split.
     fn put_split(&self, nv: &mut Nvlist) {
         if let Some(guid) = self.split.as_ref().and_then(|split| split.u64("split_guid")) {
             put(nv, "split_guid", guid);

@@ -4,7 +4,7 @@ fn real(packed: &[u8]) -> PoolConfig {
     PoolConfig::from_nvlist(&Nvlist::decode(packed).unwrap()).unwrap()
 }
 
-/// Goal: a raidz label with past expansions gives its tree.
+/// Goal: the decoder reads a raidz label with past expansions.
 #[test]
 fn raidz_label() {
     let c = real(include_bytes!("../../tests/data/raidz-expanded-d0.nvlist"));
@@ -18,7 +18,7 @@ fn raidz_label() {
     assert_eq!(tree.leaves().count(), 4);
 }
 
-/// Goal: a draid label gives its shape.
+/// Goal: the decoder reads the shape of a draid vdev from a label.
 #[test]
 fn draid_label() {
     let tree = real(include_bytes!("../../tests/data/draid1-d0.nvlist")).vdev_tree.unwrap();
@@ -26,7 +26,7 @@ fn draid_label() {
     assert_eq!((tree.kind, tree.nparity), (VdevKind::Draid, Some(1)));
 }
 
-/// Goal: labels of a cache device and of a hot spare, which name no pool, are understood.
+/// Goal: the decoder accepts labels of a cache device and of a hot spare, which name no pool.
 #[test]
 fn auxiliary_labels() {
     let l2 = real(include_bytes!("../../tests/data/stripe-classes-d5.nvlist"));
@@ -36,7 +36,7 @@ fn auxiliary_labels() {
     assert_eq!((spare.state, spare.pool_guid), (PoolState::Spare, None));
 }
 
-/// Goal: a device that was offline shows in its siblings' labels, and the stale label is older than theirs.
+/// Goal: an offline device shows in its siblings' labels, and its stale label is older than theirs.
 #[test]
 fn offline_device() {
     let stale = real(include_bytes!("../../tests/data/multi-vdev-d4.nvlist"));
@@ -47,7 +47,8 @@ fn offline_device() {
     assert!(!tree.find(fresh.guid.unwrap()).unwrap().offline);
 }
 
-/// Goal: trees that no pool has are refused: a mirror of nothing, too much parity, endless depth.
+/// Goal: the decoder refuses impossible trees: a mirror without children, too much parity, endless
+/// depth.
 #[test]
 fn impossible_trees() {
     let leaf = |kind: &str| {
@@ -75,7 +76,7 @@ fn impossible_trees() {
     assert!(VdevConfig::from_nvlist(&deep).is_err());
 }
 
-/// Goal: the labels of real pools come back byte for byte when they are written again.
+/// Goal: labels of real pools are encoded again byte for byte.
 #[test]
 fn labels_are_rewritten_to_the_byte() {
     let mut seen = 0;
@@ -88,7 +89,7 @@ fn labels_are_rewritten_to_the_byte() {
         let list = Nvlist::decode(&packed).unwrap();
         let Ok(mut config) = PoolConfig::from_nvlist(&list) else { continue };
         let Some((leaf, top)) = config.guid.zip(config.top_guid) else { continue };
-        // A label holds its own top-level vdev alone; its siblings are only counted.
+        // A label holds its own top-level vdev alone; it only counts the siblings.
         let own = config.vdev_tree.take().unwrap();
         assert_eq!(own.guid, top);
         let mut root = VdevConfig::new(VdevKind::Root, Guid(1));

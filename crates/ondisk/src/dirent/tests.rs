@@ -1,6 +1,7 @@
 use super::*;
 
-/// Every type survives its four bits, and the unused middle bits of a stored value are ignored.
+/// Goal: every type survives its four bits, and the unused bits in the middle of a stored value are
+/// ignored.
 #[test]
 fn values_hold_type_and_object() {
     for bits in [0u64, 1, 2, 4, 6, 8, 10, 12] {

@@ -1,4 +1,4 @@
-//! Dnodes are decoded whole or refused by field.
+//! A dnode is decoded whole, or refused with the name of a field.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn raw(slots: usize) -> Vec<u8> {
     b
 }
 
-/// The geometry, the bonus and the spill pointer land where the format has them.
+/// Goal: geometry, bonus and spill pointer are decoded from where the format has them.
 #[test]
 fn decodes_parts() {
     let d = DnodePhys::decode(&raw(2)).unwrap().unwrap();
@@ -22,7 +22,8 @@ fn decodes_parts() {
     assert_eq!(DnodePhys::decode(&[0; 512]).unwrap(), None);
 }
 
-/// A bonus that runs into the spill pointer, absurd levels and slots beyond the block are refused.
+/// Goal: the decoder refuses a bonus that overlaps the spill pointer, absurd levels, and slots
+/// beyond the block.
 #[test]
 fn refusals() {
     for (at, v) in [(2, 0), (2, 17), (3, 0), (3, 4), (1, 9), (11, 9), (12, 5), (0, 99), (8, 0)] {
@@ -36,7 +37,8 @@ fn refusals() {
     }
 }
 
-/// What is encoded decodes to the same dnode, with one slot and several, with and without a spill block.
+/// Goal: an encoded dnode decodes to the same dnode, with one slot and several, with and without a
+/// spill block.
 #[test]
 fn encodes_what_it_decodes() {
     for slots in [1, 2, 32] {
@@ -52,7 +54,8 @@ fn encodes_what_it_decodes() {
     }
 }
 
-/// A new dnode has as many pointers as its bonus leaves room for, but one beside system attributes.
+/// Goal: a new dnode has as many pointers as fit beside its bonus, but one beside system
+/// attributes.
 #[test]
 fn pointers_beside_a_bonus() {
     let n = |bonus| DnodePhys::pointers_beside(1, DmuType::SPACE_MAP_HEADER, bonus);

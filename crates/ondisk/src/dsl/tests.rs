@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 proptest! {
-    /// A directory's bonus decodes to what was encoded.
+    /// Goal: a directory's bonus decodes to what was encoded.
     #[test]
     fn dir_round_trip(w in proptest::collection::vec(any::<u64>(), 19)) {
         let raw: Vec<u8> = w.iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -11,7 +11,7 @@ proptest! {
         prop_assert_eq!(DslDirPhys::decode(&dir.encode()).unwrap(), dir);
     }
 
-    /// A dataset's bonus decodes to what was encoded.
+    /// Goal: a dataset's bonus decodes to what was encoded.
     #[test]
     fn dataset_round_trip(w in proptest::collection::vec(any::<u64>(), 35)) {
         let mut raw: Vec<u8> = w.iter().flat_map(|w| w.to_le_bytes()).collect();

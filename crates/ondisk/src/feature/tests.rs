@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: guids and names are well-formed and unique, and what a feature depends on exists.
+/// Goal: guids and names are well-formed and unique, and all dependencies exist.
 #[test]
 fn table_is_consistent() {
     for (i, f) in FEATURES.iter().enumerate() {
@@ -14,7 +14,7 @@ fn table_is_consistent() {
     assert!(!is_valid_guid("noseparator") && !is_valid_guid("a:b:c") && !is_valid_guid("a_b:c"));
 }
 
-/// Goal: the features of a real pool's label are all known, and are ones that labels list.
+/// Goal: the features in a real pool's label are all known, and are of the kind that labels list.
 #[test]
 fn label_features_are_mos_features() {
     let packed = include_bytes!("../../tests/data/draid1-d0.nvlist");

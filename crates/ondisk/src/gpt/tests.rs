@@ -1,6 +1,7 @@
 use super::*;
 
-/// The primary header and the first entries of a disk that `zpool create` partitioned; the other entries are zero.
+/// The primary header and the first entries of a disk that `zpool create` partitioned; the other
+/// entries are zero.
 const REAL: &[u8] = include_bytes!("../../tests/data/gpt-primary.bin");
 const DISK: u64 = 100_663_296;
 
@@ -10,7 +11,8 @@ fn entries() -> Vec<u8> {
     e
 }
 
-/// Goal: a real table gives its one ZFS partition, and the other header's place.
+/// Goal: the decoder finds the one ZFS partition of a real table, and the location of the other
+/// header.
 #[test]
 fn real_table() {
     let h = Header::decode(&REAL[..512], 512, DISK).unwrap();
@@ -23,7 +25,7 @@ fn real_table() {
     assert_eq!(found[0].size, (0x2f7ff - 0x800 + 1) * 512);
 }
 
-/// Goal: any changed bit of the header or the entries is noticed.
+/// Goal: the decoder detects each changed bit of the header and of the entries.
 #[test]
 fn damage_is_noticed() {
     for bit in 0..92 * 8 {
@@ -38,7 +40,8 @@ fn damage_is_noticed() {
     assert!(h.partitions(&e[..100]).is_err());
 }
 
-/// Goal: a header that was copied to another place, or belongs to a larger disk, is refused or loses its partitions.
+/// Goal: a header that was copied to another sector is refused; one of a larger disk is refused or
+/// loses its partitions.
 #[test]
 fn misplaced_tables() {
     assert!(Header::decode(&REAL[..512], 1024, DISK).is_err());
@@ -46,7 +49,8 @@ fn misplaced_tables() {
     assert_eq!(h.partitions(&entries()).unwrap(), []);
 }
 
-/// Goal: the largest table that is believed takes 16 MiB of entries, and none that says more is read.
+/// Goal: the largest accepted table has 16 MiB of entries, and the decoder refuses a header that
+/// claims more.
 #[test]
 fn largest_table() {
     let header = |entries: u32, size: u32| {

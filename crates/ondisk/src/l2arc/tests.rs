@@ -28,7 +28,7 @@ fn swapped(raw: &[u8]) -> Vec<u8> {
     raw
 }
 
-/// A header and a log block are what was encoded, in either byte order.
+/// Goal: a header and a log block decode to what was encoded, in either byte order.
 #[test]
 fn both_orders_say_the_same() {
     let header = DevHeader {
@@ -51,11 +51,11 @@ fn both_orders_say_the_same() {
     let raw = block.encode();
     assert_eq!(LogBlock::decode(&raw, 1022).unwrap(), block);
     assert_eq!(LogBlock::decode(&swapped(&raw), 1022).unwrap(), block);
-    // What is beyond the entries in use is left from a larger log block.
+    // Bytes beyond the used entries are left from a larger log block.
     assert_eq!(LogBlock::decode(&raw, 3).unwrap().entries.len(), 3);
 }
 
-/// What no writer makes is refused by name.
+/// Goal: the decoder refuses what no writer makes, and names the field.
 #[test]
 fn nonsense_is_refused() {
     let header = DevHeader { log_entries: 1023, ..DevHeader::default() };

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: labels lie where OpenZFS puts them, also when the device's size is no multiple of a label.
+/// Goal: labels have OpenZFS's offsets, also if the device's size is not a multiple of a label.
 #[test]
 fn label_offsets() {
     let size = 100_663_296;
@@ -9,7 +9,7 @@ fn label_offsets() {
     assert_eq!(label_offset(4 * LABEL_SIZE - 1, 0), None);
 }
 
-/// Goal: the ring has 128 slots of 1 KiB for small sectors and never fewer than 16 of 8 KiB.
+/// Goal: the ring has 128 slots of 1 KiB for small sectors, and never fewer than 16 slots of 8 KiB.
 #[test]
 fn ring_geometry() {
     for (ashift, shift, count) in [(9, 10, 128), (12, 12, 32), (13, 13, 16), (16, 13, 16)] {
@@ -19,7 +19,7 @@ fn ring_geometry() {
     }
 }
 
-/// Goal: a boot environment reads back as text or list, and an unwritten one as none.
+/// Goal: a boot environment decodes as text or list, and an unwritten one as none.
 #[test]
 fn boot_environments() {
     let mut part = vec![0; PAD_SIZE as usize];
@@ -38,7 +38,7 @@ fn boot_environments() {
     assert!(BootEnv::decode(&part[..20]).is_err());
 }
 
-/// Goal: a boot environment with room for its trailer only, found by fuzzing, is an error and no panic.
+/// Goal: a boot environment that is only a trailer (found by fuzzing) is an error, and no panic.
 #[test]
 fn boot_environment_of_a_trailer_alone() {
     let mut part = vec![0; ECK_SIZE + 6];

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A record of sfdisk's: two partitions, and a container of logical ones.
+/// A record of sfdisk: two partitions, and a container of logical partitions.
 const REAL: &str = "0020210083490108000800000000020080490208a59a02180008020000000400009a031805445041000806\
                     0000f8090000000000000000000000000000000000";
 
@@ -13,7 +13,7 @@ fn record() -> Vec<u8> {
     sector
 }
 
-/// Goal: a real record gives its entries, each in its place, with what it is.
+/// Goal: a real record decodes to its entries, each at its index and with its kind.
 #[test]
 fn real_record() {
     let [first, second, container, none] = decode(&record()).unwrap();
@@ -26,7 +26,7 @@ fn real_record() {
     assert!(container.unwrap().is_extended() && !first.unwrap().is_extended());
 }
 
-/// Goal: the record in front of a GUID partition table says so, and what is no record is refused.
+/// Goal: the record before a GUID partition table says so, and other sectors are refused.
 #[test]
 fn other_sectors() {
     let mut guarded = record();
@@ -34,7 +34,7 @@ fn other_sectors() {
     assert!(decode(&guarded).unwrap()[0].unwrap().is_protective());
     assert!(matches!(decode(&[0; 512]), Err(Corrupt::Magic { .. })));
     assert!(matches!(decode(&record()[..511]), Err(Corrupt::Truncated { .. })));
-    // The code of a boot sector of FAT reaches where the entries of a record are.
+    // The code of a FAT boot sector extends to where a record has its entries.
     let mut code = record();
     code[ENTRIES + ENTRY_SIZE] = 0x66;
     assert!(matches!(decode(&code), Err(Corrupt::Range { field: "flag", .. })));

@@ -1,8 +1,14 @@
-//! The native encoding: the memory image of the machine that wrote it, pointers as zeros.
+//! The native encoding: the memory image of the machine that wrote it, with pointers as zeros.
 //!
-//! A pair is `size: i32, name size with NUL: i16, unused: i16, element count: i32, type: i32, name`, padded to eight bytes, then
-//! the value, padded to eight bytes. A nested list's value is a 24-byte head (version, flags, 16 dead bytes) and its pairs
-//! come after the pair that holds it. Arrays of strings and lists begin with one dead pointer an element.
+//! A pair consists of:
+//!
+//! 1. `size: i32`, `name size with NUL: i16`, `unused: i16`, `element count: i32`, `type: i32`
+//! 2. the name, padded to eight bytes
+//! 3. the value, padded to eight bytes
+//!
+//! The value of a nested list is a 24-byte head: version, flags, 16 unused bytes. Its pairs come
+//! after the pair that holds the list. Arrays of strings and lists begin with one unused pointer
+//! for each element.
 
 use super::{Kind, MAX_DEPTH, Nvlist, Value, WHAT};
 use crate::{ByteOrder, Corrupt, Result};
@@ -30,7 +36,7 @@ impl<'a> Reader<'a> {
         Ok(s)
     }
 
-    /// The version and flags of a list's head at the start of `head`.
+    /// Checks the version in the list head `head`, and returns its flags.
     fn head(&self, head: &[u8]) -> Result<u32> {
         let version = self.order.u32(WHAT, head, 0)?;
         if version != 0 {
@@ -39,7 +45,7 @@ impl<'a> Reader<'a> {
         self.order.u32(WHAT, head, 4)
     }
 
-    /// The pairs of one list, up to its zero size.
+    /// Decodes the pairs of one list, up to its zero size.
     fn pairs(&mut self, flags: u32, depth: u32) -> Result<Nvlist> {
         if depth > MAX_DEPTH {
             return Err(Corrupt::Shape { what: WHAT, why: "lists nest too deeply" });
@@ -156,7 +162,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The string up to the first NUL of `data`, and what follows the NUL.
+/// The string up to the first NUL of `data`, and the bytes after the NUL.
 fn c_string(data: &[u8]) -> Result<(Vec<u8>, &[u8])> {
     let end = data
         .iter()

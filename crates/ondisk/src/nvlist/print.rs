@@ -1,10 +1,11 @@
-//! Lists as text, in the shape in which `zdb` prints configs (`dump_nvlist`).
+//! Lists as text, in the form in which `zdb` prints configs (`dump_nvlist`).
 
 use std::fmt::{Display, Formatter, Result};
 
 use super::{Nvlist, Value};
 
-/// Prints one line a value, nested lists indented by four. The width of the format is the indent to begin with.
+/// Prints one line for each value, with nested lists indented by four. The format's width is the
+/// initial indent.
 impl Display for Nvlist {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         dump(self, f, f.width().unwrap_or(0))

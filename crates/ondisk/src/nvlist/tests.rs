@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Packed configs cut from labels that OpenZFS 2.3.2 wrote, and what its `zdb -l` printed of them.
+/// Packed configs from labels that OpenZFS 2.3.2 wrote, and the output of its `zdb -l` for them.
 const REAL: [(&[u8], &str); 5] = [
     (
         include_bytes!("../../tests/data/stripe-classes-d0.nvlist"),
@@ -20,7 +20,7 @@ const REAL: [(&[u8], &str); 5] = [
     ),
 ];
 
-/// Goal: real configs decode to what zdb shows of them.
+/// Goal: real configs decode to what zdb prints of them.
 #[test]
 fn real_configs_print_as_zdb_prints_them() {
     for (packed, text) in REAL {
@@ -28,7 +28,7 @@ fn real_configs_print_as_zdb_prints_them() {
     }
 }
 
-/// Goal: encoding a decoded real config gives OpenZFS's bytes back, sizes and flags included.
+/// Goal: a decoded real config is encoded to OpenZFS's bytes, sizes and flags included.
 #[test]
 fn real_configs_encode_to_the_same_bytes() {
     for (packed, _) in REAL {
@@ -170,7 +170,8 @@ fn native(nv: &Nvlist, big: bool) -> Vec<u8> {
     w.0
 }
 
-/// Goal: native images of both byte orders decode to the same list, their dead pointers ignored.
+/// Goal: native images of both byte orders decode to the same list, and their unused pointers are
+/// ignored.
 #[test]
 fn native_images_of_both_orders_decode() {
     let nv = every_type();
@@ -178,7 +179,7 @@ fn native_images_of_both_orders_decode() {
     assert_eq!(Nvlist::decode(&native(&nv, true)).unwrap(), nv);
 }
 
-/// Goal: lists nested past the bound are refused rather than followed.
+/// Goal: the decoder refuses lists that nest deeper than the bound.
 #[test]
 fn deep_nesting_is_refused() {
     let mut nv = Nvlist::new();
@@ -192,13 +193,15 @@ fn deep_nesting_is_refused() {
     assert_eq!(Nvlist::decode(&native(&nv, false)), why);
 }
 
-/// Goal: an element count far beyond the bytes that are there is refused before memory is taken for it.
+/// Goal: the decoder refuses an element count far beyond the bytes left before it allocates memory
+/// for it.
 #[test]
 fn huge_counts_are_refused() {
     let mut nv = Nvlist::new();
     nv.set("a", Value::Uint64Array(vec![1]));
     let mut packed = nv.encode_xdr();
-    // header 4, version and flags 8, sizes 8, name 8, type 4: then the count, and the array's own.
+    // Header 4, version and flags 8, sizes 8, name 8, type 4: then the count, and the array's own
+    // count.
     for at in [32, 36] {
         packed[at..at + 4].copy_from_slice(&0x7fff_ffffu32.to_be_bytes());
     }
@@ -208,7 +211,8 @@ fn huge_counts_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Goal: no damage to a list makes its decoder panic, and what it accepts can be encoded and read again.
+    /// Goal: no damage to a list makes its decoder panic, and an accepted list can be encoded and
+    /// decoded again.
     #[test]
     fn damaged_lists_never_panic(
         which in 0usize..8,

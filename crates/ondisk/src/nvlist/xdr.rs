@@ -1,9 +1,9 @@
-//! The XDR encoding: big-endian, everything in units of four bytes.
+//! The XDR encoding: big-endian, in units of four bytes.
 
 use super::{Kind, MAX_DEPTH, Nvlist, Value, WHAT};
 use crate::{Corrupt, Result};
 
-/// Bytes of the smallest list: version, flags and the two zeros that end it.
+/// Bytes of the smallest list: version, flags and the two zeros at its end.
 const MIN_LIST: usize = 16;
 
 struct Reader<'a> {
@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from(hi) << 32 | u64::from(self.u32()?))
     }
 
-    /// Bytes padded to a multiple of four.
+    /// Takes bytes that are padded to a multiple of four.
     fn opaque(&mut self, n: usize) -> Result<&'a [u8]> {
         let s = self.take(n)?;
         self.take(n.wrapping_neg() % 4)?;
@@ -55,7 +55,8 @@ impl<'a> Reader<'a> {
         Ok(s.to_vec())
     }
 
-    /// `count` elements of at least `min` bytes each, which must all still be there before memory is taken.
+    /// Decodes `count` elements of at least `min` bytes each, after a check that so many bytes are
+    /// left.
     fn elements<T>(
         &mut self,
         count: usize,
@@ -77,7 +78,8 @@ impl<'a> Reader<'a> {
         Ok(v)
     }
 
-    /// A counted array: the count is stored a second time before the elements, and no array has neither.
+    /// Decodes a counted array. Before its elements the count is stored a second time; an empty
+    /// array has neither.
     fn array<T>(
         &mut self,
         count: u32,
@@ -137,8 +139,8 @@ impl<'a> Reader<'a> {
         let flags = self.u32()?;
         let mut pairs = Vec::new();
         loop {
-            // The stored sizes serve only to find the end: OpenZFS doesn't check them, and gets its own wrong for an
-            // empty array (see `put_list`).
+            // The stored sizes serve only to find the end. OpenZFS doesn't check them, and stores a
+            // wrong size for an empty array (see `put_list`).
             let (_encoded, decoded) = (self.u32()?, self.u32()?);
             if decoded == 0 {
                 return Ok(Nvlist { flags, pairs });
@@ -187,7 +189,8 @@ fn put64(out: &mut Vec<u8>, v: u64) {
     out.extend_from_slice(&v.to_be_bytes());
 }
 
-/// Bytes that the pair takes in memory of OpenZFS (`nvp_size`): stored, and checked by its decoder.
+/// Bytes that the pair takes in the memory of OpenZFS (`nvp_size`). They are stored, and its
+/// decoder checks them.
 fn native_size(name: &[u8], value: &Value) -> usize {
     let align = |n: usize| n.next_multiple_of(8);
     let n = value.count();
@@ -250,7 +253,7 @@ fn put_list(out: &mut Vec<u8>, list: &Nvlist) {
         put(out, value.kind() as u32);
         put(out, size32(value.count()));
         put_value(out, value);
-        // OpenZFS counts the second element count of an array even when, being empty, the array has none.
+        // OpenZFS counts the second element count of an empty array, although the array has none.
         let phantom = match value {
             Value::ByteArray(_) | Value::StringArray(_) | Value::ListArray(_) => 0,
             v if v.kind().is_array() && v.count() == 0 => 4,
@@ -264,7 +267,7 @@ fn put_list(out: &mut Vec<u8>, list: &Nvlist) {
 }
 
 pub(super) fn encode(list: &Nvlist) -> Vec<u8> {
-    // The second byte is the byte order of the writer, which XDR doesn't depend on: little-endian.
+    // The second byte is the writer's byte order (little-endian), on which XDR doesn't depend.
     let mut out = vec![1, 1, 0, 0];
     put_list(&mut out, list);
     out

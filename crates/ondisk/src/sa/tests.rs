@@ -17,7 +17,8 @@ fn bonus(magic: [u8; 4], info: [u8; 2], lens: [[u8; 2]; 5]) -> Vec<u8> {
     b
 }
 
-/// Attributes follow the header at multiples of eight, variable ones with the lengths that the header lists.
+/// Goal: attributes follow the header at multiples of eight, those of varying length with the
+/// header's lengths.
 #[test]
 fn layouts_place_attributes() {
     let r = registry();
@@ -30,7 +31,7 @@ fn layouts_place_attributes() {
     assert_eq!((there[3].range.clone(), there[3].order), (40..49, ByteOrder::Big));
 }
 
-/// Registrations and layouts that contradict what is fixed are refused.
+/// Goal: registrations and layouts that contradict what is fixed are refused.
 #[test]
 fn contradictions_are_refused() {
     let mut r = registry();
@@ -44,7 +45,7 @@ fn contradictions_are_refused() {
 }
 
 proptest! {
-    /// Whatever a bonus says, its attributes lie inside it.
+    /// Goal: all attributes are inside the bonus, whatever it contains.
     #[test]
     fn attributes_lie_inside(
         info in 0u16..5000,

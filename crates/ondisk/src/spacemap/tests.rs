@@ -2,7 +2,8 @@ use super::*;
 use crate::bytes::le64;
 use proptest::prelude::*;
 
-/// Goal: a header comes back as it was, with and without histogram, in the sizes that OpenZFS knows.
+/// Goal: a header decodes to what was encoded, with and without histogram, in the sizes that
+/// OpenZFS uses.
 #[test]
 fn header_round_trips() {
     for (have_histogram, size) in [(false, 24), (true, 320)] {
@@ -17,7 +18,8 @@ fn header_round_trips() {
     }
 }
 
-/// Goal: ranges of any length at any place come back as they were, wherever in a block they begin, and no entry crosses blocks.
+/// Goal: ranges of any length at any offset decode to what was encoded, wherever in a block they
+/// begin, and no entry crosses blocks.
 #[test]
 fn entries_round_trip() {
     let range = (any::<bool>(), 0u64..1 << 50, 1u64..1 << 38, any::<bool>());

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The slot of txg 419 of a pool that OpenZFS 2.3.2 wrote.
+/// The slot of transaction group 419 of a pool that OpenZFS 2.3.2 wrote.
 const SLOT: &[u8] = include_bytes!("../../tests/data/uberblock-single-lz4-419.bin");
 
 /// Goal: a real uberblock decodes to what `zdb -u` printed of it.
@@ -19,7 +19,7 @@ fn real_uberblock() {
     assert_eq!(dva, [(0, 0x419_ae00), (0, 0x23f_9e00), (0, 0x60a_6800)]);
 }
 
-/// Goal: the same uberblock written by a machine of the other byte order decodes to the same fields.
+/// Goal: the same uberblock in the other byte order decodes to the same fields.
 #[test]
 fn foreign_uberblock() {
     let mut slot = SLOT.to_vec();
@@ -29,7 +29,8 @@ fn foreign_uberblock() {
     assert_eq!(Uberblock { order: ByteOrder::Little, ..ub }, Uberblock::decode(SLOT).unwrap());
 }
 
-/// Goal: multihost fields come apart as OpenZFS packs them, and only where their bit says that they are there.
+/// Goal: multihost fields decode as OpenZFS packs them, and only if their bit says that they are
+/// valid.
 #[test]
 fn multihost_fields() {
     let mmp = Mmp { delay_ns: 1, config: 10 << 48 | 3 << 32 | 1000 << 8 | 7 };
@@ -38,7 +39,8 @@ fn multihost_fields() {
     assert_eq!((off.interval_ms(), off.seq(), off.fail_intervals()), (None, None, None));
 }
 
-/// Goal: of two uberblocks the higher txg wins, then the later, then the one written later in the second.
+/// Goal: of two uberblocks the one with the higher txg is newer, then the later, then the later
+/// within a second.
 #[test]
 fn newer_goes_by_txg_time_and_sequence() {
     let a = Uberblock::decode(SLOT).unwrap();

@@ -7,7 +7,7 @@ use crate::{Corrupt, Result, SPA_MAXBLOCKSIZE};
 const WHAT: &str = "fat ZAP header";
 const ZAP_MAGIC: u64 = 0x2_F52A_B2AB;
 
-/// What a fat ZAP's keys are (`zap_flags_t`).
+/// Kind of a fat ZAP's keys (`zap_flags_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ZapFlags(u64);
 
@@ -16,86 +16,91 @@ impl ZapFlags {
     const UINT64_KEY: u64 = 2;
     const PRE_HASHED_KEY: u64 = 4;
 
-    /// Keep 48 bits of the hash.
+    /// Keys are names, and 48 bits of their hash are kept.
     pub const HASHES_48: Self = Self(Self::HASH64);
     /// Keys are arrays of words, and 48 bits of their hash are kept.
     pub const WORDS: Self = Self(Self::HASH64 | Self::UINT64_KEY);
-    /// Keys are arrays of words, the first of which is the hash.
+    /// Keys are arrays of words, whose first word is the hash.
     pub const PRE_HASHED_WORDS: Self = Self(Self::HASH64 | Self::UINT64_KEY | Self::PRE_HASHED_KEY);
 
-    /// True if none is set: a micro ZAP will do.
+    /// True if no flag is set, so that the ZAP can be a micro ZAP.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// True if 48 bits of the hash are kept, not 28 (`ZAP_FLAG_HASH64`).
+    /// True if 48 bits of the hash are kept instead of 28 (`ZAP_FLAG_HASH64`).
     pub fn hash64(self) -> bool {
         self.0 & Self::HASH64 != 0
     }
 
-    /// True if keys are arrays of 64-bit words, not names (`ZAP_FLAG_UINT64_KEY`).
+    /// True if keys are arrays of 64-bit words instead of names (`ZAP_FLAG_UINT64_KEY`).
     pub fn uint64_key(self) -> bool {
         self.0 & Self::UINT64_KEY != 0
     }
 
-    /// True if a key's first word is its hash (`ZAP_FLAG_PRE_HASHED_KEY`).
+    /// True if the first word of a key is its hash (`ZAP_FLAG_PRE_HASHED_KEY`).
     pub fn pre_hashed(self) -> bool {
         self.0 & Self::PRE_HASHED_KEY != 0
     }
 
-    /// The raw bits.
+    /// The bits as stored.
     pub fn bits(self) -> u64 {
         self.0
     }
 }
 
-/// Where the pointer table of a fat ZAP is (`zap_table_phys`).
+/// Location of a fat ZAP's pointer table (`zap_table_phys`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PtrTable {
-    /// In the second half of the header's block.
+    /// The second half of the header's block.
     Embedded,
-    /// In `blocks` blocks of its own, from block number `start` on.
+    /// `blocks` blocks of its own, from block number `start` on.
     External {
-        /// First block (`zt_blk`).
+        /// Number of the first block (`zt_blk`).
         start: u64,
         /// Number of blocks (`zt_numblks`).
         blocks: u64,
     },
 }
 
-/// A fat ZAP's header, decoded.
+/// A decoded header of a fat ZAP (`zap_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FatHeader {
     /// log2 of the block size, which is that of the object (`FZAP_BLOCK_SHIFT`).
     pub block_shift: u32,
-    /// Where the pointer table is.
+    /// Location of the pointer table (`zap_ptrtbl`).
     pub table: PtrTable,
     /// Number of hash bits that index the pointer table (`zt_shift`).
     pub table_shift: u32,
-    /// Start of the next, larger pointer table while it is being copied, or 0 (`zt_nextblk`).
+    /// First block of the next, larger pointer table during its copy, or 0 (`zt_nextblk`).
     pub next_table: u64,
-    /// Blocks of the pointer table that have been copied there (`zt_blks_copied`).
+    /// Blocks of the pointer table that are already copied (`zt_blks_copied`).
     pub blocks_copied: u64,
-    /// The next block to allocate: all blocks of the ZAP are below (`zap_freeblk`).
+    /// The next block to allocate; all blocks of the ZAP are below (`zap_freeblk`).
     pub free_block: u64,
-    /// Number of leaf blocks.
+    /// Number of leaf blocks (`zap_num_leafs`).
     pub num_leafs: u64,
-    /// Number of entries.
+    /// Number of entries (`zap_num_entries`).
     pub num_entries: u64,
-    /// Stirred into the hash.
+    /// Start value of the hash (`zap_salt`).
     pub salt: u64,
-    /// How names are normalized before they are hashed (`zap_normflags`).
+    /// How names are normalized before their hash is computed (`zap_normflags`).
     pub normflags: u64,
-    /// What keys are.
+    /// Kind of the keys (`zap_flags`).
     pub flags: ZapFlags,
 }
 
 impl FatHeader {
-    /// The header in `block`, block 0 of the object.
+    /// Decodes the header in `block`, block 0 of the object.
     ///
     /// # Errors
-    /// [`Corrupt`] for a wrong magic, a block size that is no power of two, unknown flags, or a pointer table
-    /// that cannot be where it says.
+    /// * [`Corrupt::Magic`]: one of the two magic numbers is wrong.
+    /// * [`Corrupt::Range`]: one of these values is impossible:
+    ///   * the block size, which is not a power of two from 512 bytes to 16 MiB
+    ///   * the flags
+    ///   * the number of hash bits that index the pointer table
+    /// * [`Corrupt::Shape`]: the pointer table is not inside the object, or has the wrong number of
+    ///   blocks.
     pub fn parse(block: &[u8]) -> Result<Self> {
         let size = block.len();
         if size < 512 || !size.is_power_of_two() || size as u64 > SPA_MAXBLOCKSIZE {
@@ -149,7 +154,8 @@ impl FatHeader {
         })
     }
 
-    /// Writes the header to the start of `block`, which has its size; an embedded pointer table stays.
+    /// Encodes the header at the start of `block`, little-endian, and leaves an embedded pointer
+    /// table as it is.
     pub fn write(&self, block: &mut [u8]) {
         let (start, blocks) = match self.table {
             PtrTable::Embedded => (0, 0),
@@ -175,26 +181,28 @@ impl FatHeader {
         }
     }
 
-    /// Where entry `index` of an embedded pointer table lies in the header's block.
+    /// Offset of entry `index` of an embedded pointer table in the header's block.
     pub fn embedded_at(&self, index: u64) -> usize {
         (((1u64 << (self.block_shift - 4)) + index) * 8) as usize
     }
 
-    /// How many bits of the hash this ZAP keeps.
+    /// How many bits of the hash this ZAP keeps (`zap_hashbits`).
     pub fn hash_bits(&self) -> HashBits {
         if self.flags.hash64() { HashBits::Bits48 } else { HashBits::Bits28 }
     }
 
-    /// The pointer table's index of `hash` (`ZAP_HASH_IDX`).
+    /// Index of `hash` in the pointer table (`ZAP_HASH_IDX`).
     pub fn index(&self, hash: u64) -> u64 {
         if self.table_shift == 0 { 0 } else { hash >> (64 - self.table_shift) }
     }
 
-    /// The leaf block that entry `index` of an embedded pointer table names (`ZAP_EMBEDDED_PTRTBL_ENT`);
-    /// `block` is the header's own.
+    /// The leaf block in entry `index` of an embedded pointer table (`ZAP_EMBEDDED_PTRTBL_ENT`).
+    ///
+    /// `block` is the header's block.
     ///
     /// # Errors
-    /// [`Corrupt`] if the index is outside the table or the block is not one of the ZAP's.
+    /// * [`Corrupt::Range`]: the index is outside the table, `block` has another size than the
+    ///   header's, or the leaf block is not one of the ZAP.
     pub fn embedded(&self, block: &[u8], index: u64) -> Result<u64> {
         let entries = 1u64 << (self.block_shift - 4);
         if index >= entries || block.len() != 1 << self.block_shift {
@@ -203,10 +211,11 @@ impl FatHeader {
         self.check_leaf(le64(block, ((entries + index) * 8) as usize))
     }
 
-    /// The block of an external pointer table that holds entry `index`, and the byte offset in it.
+    /// The block of an external pointer table that has entry `index`, and the offset of the entry
+    /// there.
     ///
     /// # Errors
-    /// [`Corrupt`] if the index is outside the table.
+    /// * [`Corrupt::Range`]: the index is outside the table.
     pub fn external(&self, start: u64, index: u64) -> Result<(u64, usize)> {
         if index >> self.table_shift != 0 {
             return Err(Corrupt::Range { what: WHAT, field: "pointer table index", value: index });
@@ -215,10 +224,10 @@ impl FatHeader {
         Ok((start + (index >> per_block), ((index & ((1 << per_block) - 1)) * 8) as usize))
     }
 
-    /// `blk`, if it can be a leaf of this ZAP.
+    /// Returns `blk` if it can be a leaf of this ZAP.
     ///
     /// # Errors
-    /// [`Corrupt`] if it is the header or beyond the object's last block.
+    /// * [`Corrupt::Range`]: `blk` is the header, or beyond the last block of the ZAP.
     pub fn check_leaf(&self, blk: u64) -> Result<u64> {
         if blk == 0 || blk >= self.free_block {
             return Err(Corrupt::Range { what: "ZAP pointer table", field: "leaf block", value: blk });

@@ -1,4 +1,4 @@
-//! The hash of ZAP keys: CRC-64 (ECMA-182, reflected), stirred with the object's salt.
+//! The hash of ZAP keys: CRC-64 (ECMA-182, reflected), started with the object's salt.
 
 /// `ZFS_CRC64_POLY`, reflected.
 const POLY: u64 = 0xC96C_5795_D787_0F42;
@@ -21,12 +21,12 @@ const TABLE: [u64; 256] = {
 
 /// How many high bits of the hash a ZAP keeps (`zap_hashbits`).
 ///
-/// The bits that are left hold the collision differentiator in a serialized cursor.
+/// In a serialized cursor, the other bits hold the collision differentiator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HashBits {
-    /// 28 bits: micro ZAPs and most fat ones, so that cursors usually fit 32 bits.
+    /// 28 bits, in micro ZAPs and most fat ZAPs, so that cursors usually fit into 32 bits.
     Bits28,
-    /// 48 bits: fat ZAPs with `ZAP_FLAG_HASH64`.
+    /// 48 bits, in fat ZAPs with `ZAP_FLAG_HASH64`.
     Bits48,
 }
 
@@ -39,12 +39,12 @@ impl HashBits {
         }
     }
 
-    /// `hash` with the bits that this ZAP doesn't keep cleared.
+    /// Clears the bits of `hash` that the ZAP doesn't keep.
     pub fn mask(self, hash: u64) -> u64 {
         hash & !((1u64 << (64 - self.get())) - 1)
     }
 
-    /// The exclusive bound of collision differentiators (`zap_maxcd`).
+    /// The first collision differentiator that is too large (`zap_maxcd`).
     pub fn max_cd(self) -> u32 {
         match self {
             Self::Bits28 => u32::MAX,
@@ -53,13 +53,13 @@ impl HashBits {
     }
 }
 
-/// Hash of a (normalized) name, without its final NUL.
+/// Hash of a normalized name, without its final NUL (`zap_hash`).
 pub fn hash_bytes(salt: u64, name: &[u8], bits: HashBits) -> u64 {
     let h = name.iter().fold(salt, |h, &b| step(h, b));
     bits.mask(h)
 }
 
-/// Hash of a key of 64-bit words.
+/// Hash of a key of 64-bit words (`zap_hash`).
 pub fn hash_words(salt: u64, key: &[u64], bits: HashBits) -> u64 {
     let h = key.iter().fold(salt, |h, w| w.to_le_bytes().iter().fold(h, |h, &b| step(h, b)));
     bits.mask(h)

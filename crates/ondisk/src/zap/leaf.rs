@@ -21,7 +21,8 @@ pub(crate) const CHUNK_ARRAY: u8 = 251;
 /// Free chunk (`ZAP_CHUNK_FREE`).
 pub(crate) const CHUNK_FREE: u8 = 253;
 
-/// Offsets in a leaf of `size` bytes, a power of two: the first chunk, and how many chunks there are.
+/// The offset of the first chunk, and the number of chunks, in a leaf of `size` bytes (a power of
+/// two).
 pub(crate) fn geometry(size: usize) -> (usize, usize) {
     let hash_bytes = (size >> 5) * 2;
     (HEADER_SIZE + hash_bytes, (size - hash_bytes) / CHUNK_SIZE - 2)
@@ -42,30 +43,32 @@ pub struct Leaf<'a> {
     buf: &'a [u8],
     chunks_at: usize,
     chunks: usize,
-    /// The high bits of every hash in this leaf (`lh_prefix`).
+    /// The high bits that all hashes in this leaf have in common (`lh_prefix`).
     pub prefix: u64,
-    /// How many bits those are (`lh_prefix_len`).
+    /// Number of these bits (`lh_prefix_len`).
     pub prefix_len: u32,
-    /// Number of entries, as the header says (`lh_nentries`).
+    /// Number of entries according to the header (`lh_nentries`).
     pub num_entries: u16,
-    /// True if chains are in the order of the collision differentiators (`ZLF_ENTRIES_CDSORTED`).
+    /// True if chains are sorted by collision differentiator (`ZLF_ENTRIES_CDSORTED`).
     pub cd_sorted: bool,
 }
 
-/// One entry of a leaf; its name and value are read with [`Leaf::name`], [`Leaf::words_key`] and [`Leaf::value`].
+/// One entry of a leaf (`zap_leaf_entry`).
+///
+/// [`Leaf::name`], [`Leaf::words_key`] and [`Leaf::value`] read its name and value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeafEntry {
-    /// Hash of the name.
+    /// Hash of the name (`le_hash`).
     pub hash: u64,
-    /// Collision differentiator.
+    /// Collision differentiator, by which names with the same hash differ (`le_cd`).
     pub cd: u32,
-    /// Size of the value's integers: 1, 2, 4 or 8.
+    /// Bytes of one of the value's integers: 1, 2, 4 or 8 (`le_value_intlen`).
     pub int_size: u8,
-    /// Number of the value's integers.
+    /// Number of the value's integers (`le_value_numints`).
     pub num_ints: u16,
-    /// Number of the name's integers: bytes with the NUL, or words.
+    /// Number of the name's integers: bytes with the NUL, or words (`le_name_numints`).
     pub name_ints: u16,
-    /// Its own chunk.
+    /// Number of the entry's own chunk.
     pub(super) chunk: u16,
     pub(super) name_chunk: u16,
     pub(super) value_chunk: u16,
@@ -73,10 +76,14 @@ pub struct LeafEntry {
 }
 
 impl<'a> Leaf<'a> {
-    /// The leaf in `buf`, a whole block.
+    /// Decodes the leaf in `buf`, a whole block.
     ///
     /// # Errors
-    /// [`Corrupt`] for wrong magics, a block size that is no power of two, or an impossible prefix.
+    /// * [`Corrupt::Magic`]: one of the two magic numbers is wrong.
+    /// * [`Corrupt::Range`]: one of these values is impossible:
+    ///   * the block size, which is not a power of two from 512 bytes to 16 MiB
+    ///   * the prefix or its length
+    ///   * the number of entries
     pub fn parse(buf: &'a [u8]) -> Result<Self> {
         let size = buf.len();
         if size < 512 || !size.is_power_of_two() || size as u64 > SPA_MAXBLOCKSIZE {
@@ -106,12 +113,12 @@ impl<'a> Leaf<'a> {
         Ok(Self { buf, chunks_at, chunks, prefix, prefix_len, num_entries, cd_sorted: buf[36] & 1 != 0 })
     }
 
-    /// True if names of this hash belong into this leaf.
+    /// True if names with this hash belong into this leaf.
     pub fn covers(&self, hash: u64) -> bool {
         self.prefix_len == 0 || hash >> (64 - self.prefix_len) == self.prefix
     }
 
-    /// The first hash after those of this leaf; `None` if it is the last leaf.
+    /// The first hash after those of this leaf; `None` for the last leaf.
     pub fn next_hash(&self) -> Option<u64> {
         if self.prefix_len == 0 {
             return None;
@@ -171,7 +178,8 @@ impl<'a> Leaf<'a> {
         })
     }
 
-    /// Follows one bucket's chain; `left` bounds the steps, so that a chain that meets itself ends.
+    /// Follows the chain of one bucket. `left` bounds the number of steps, so that a cyclic chain
+    /// ends.
     fn walk(
         &self,
         bucket: usize,
@@ -193,10 +201,13 @@ impl<'a> Leaf<'a> {
         Ok(())
     }
 
-    /// The entries of exactly this hash, in chain order.
+    /// The entries with exactly this hash, in the order of their chain.
     ///
     /// # Errors
-    /// [`Corrupt`] if the chain is broken or endless.
+    /// * [`Corrupt::Range`]: an entry has an impossible chunk number, chunk type, integer size or
+    ///   value length.
+    /// * [`Corrupt::Shape`]: the leaf is not for this hash, the chain is cyclic, or an entry is in
+    ///   the wrong chain or leaf.
     pub fn entries_of(&self, hash: u64) -> Result<Vec<LeafEntry>> {
         let mut found = Vec::new();
         if !self.covers(hash) {
@@ -211,10 +222,13 @@ impl<'a> Leaf<'a> {
         Ok(found)
     }
 
-    /// All entries, ordered by hash and collision differentiator: the order of OpenZFS's cursors.
+    /// All entries, sorted by hash and collision differentiator, which is the order of OpenZFS's
+    /// cursors.
     ///
     /// # Errors
-    /// [`Corrupt`] if a chain is broken or endless.
+    /// * [`Corrupt::Range`]: an entry has an impossible chunk number, chunk type, integer size or
+    ///   value length.
+    /// * [`Corrupt::Shape`]: a chain is cyclic, or an entry is in the wrong chain or leaf.
     pub fn entries(&self) -> Result<Vec<LeafEntry>> {
         let mut all = Vec::with_capacity(self.num_entries.into());
         let mut left = self.chunks;
@@ -246,7 +260,8 @@ impl<'a> Leaf<'a> {
     /// The name of `e`, without its NUL.
     ///
     /// # Errors
-    /// [`Corrupt`] if it has no NUL, contains one, or its chunks are broken.
+    /// * [`Corrupt::Range`]: the name has an impossible length, chunk number or chunk type.
+    /// * [`Corrupt::Shape`]: the name does not end with a NUL, or has another NUL.
     pub fn name(&self, e: &LeafEntry) -> Result<Vec<u8>> {
         let len = usize::from(e.name_ints);
         if len == 0 || len > ZAP_MAXNAMELEN {
@@ -263,7 +278,7 @@ impl<'a> Leaf<'a> {
     /// The key of `e` in a ZAP whose keys are words.
     ///
     /// # Errors
-    /// [`Corrupt`] if its chunks are broken.
+    /// * [`Corrupt::Range`]: the key has an impossible length, chunk number or chunk type.
     pub fn words_key(&self, e: &LeafEntry) -> Result<Vec<u64>> {
         let len = usize::from(e.name_ints) * 8;
         if len == 0 || len > ZAP_MAXNAMELEN {
@@ -276,7 +291,7 @@ impl<'a> Leaf<'a> {
     /// The value of `e` as stored: `num_ints` big-endian integers of `int_size` bytes.
     ///
     /// # Errors
-    /// [`Corrupt`] if its chunks are broken.
+    /// * [`Corrupt::Range`]: the value has an impossible length, chunk number or chunk type.
     pub fn value(&self, e: &LeafEntry) -> Result<Vec<u8>> {
         self.array(e.value_chunk, usize::from(e.num_ints) * usize::from(e.int_size))
     }

@@ -1,4 +1,4 @@
-//! Changing leaf blocks of fat ZAPs.
+//! Changes of leaf blocks of fat ZAPs.
 
 use super::leaf::{ARRAY_BYTES, CHAIN_END, CHUNK_ARRAY, CHUNK_ENTRY, CHUNK_FREE, CHUNK_SIZE, HEADER_SIZE};
 use super::leaf::{Leaf, LeafEntry, ZAP_LEAF_MAGIC, geometry};
@@ -12,29 +12,29 @@ const CD_SORTED: u8 = 1;
 /// A new entry of a leaf.
 #[derive(Debug, Clone, Copy)]
 pub struct NewEntry<'a> {
-    /// Hash of its (normalized) name.
+    /// Hash of the normalized name.
     pub hash: u64,
-    /// Its name with the NUL, or its words, big-endian.
+    /// The name with its NUL, or the words of the key, big-endian.
     pub name: &'a [u8],
-    /// Bytes of each of the name's integers: 1, or 8.
+    /// Bytes of one of the name's integers: 1 for names, 8 for words.
     pub name_int: usize,
-    /// Bytes of each of the value's integers.
+    /// Bytes of one of the value's integers.
     pub int_size: u8,
-    /// The value's integers, big-endian.
+    /// Integers of the value, big-endian.
     pub value: &'a [u8],
 }
 
 impl NewEntry<'_> {
-    /// Chunks that it takes.
+    /// Number of chunks that the entry takes (`ZAP_LEAF_ARRAY_NCHUNKS`).
     pub fn chunks(&self) -> usize {
         1 + self.name.len().div_ceil(ARRAY_BYTES) + self.value.len().div_ceil(ARRAY_BYTES)
     }
 }
 
-/// A leaf block to change.
+/// A mutable view of a leaf block.
 ///
-/// Free chunks are a chain, which a bad block may have broken: each chunk taken from it is checked. A change that
-/// failed with [`Corrupt`] may have been made in part.
+/// Free chunks form a chain, which a bad block can have broken. So each chunk that is taken from
+/// the chain is checked. A change that fails with [`Corrupt`] may have been made in part.
 #[derive(Debug)]
 pub struct LeafMut<'a> {
     buf: &'a mut [u8],
@@ -45,10 +45,10 @@ pub struct LeafMut<'a> {
 }
 
 impl<'a> LeafMut<'a> {
-    /// The leaf in `buf`.
+    /// Decodes the leaf in `buf`.
     ///
     /// # Errors
-    /// As [`Leaf::parse`].
+    /// The variants and causes that [`Leaf::parse`] lists.
     pub fn parse(buf: &'a mut [u8]) -> Result<Self> {
         let prefix_len = Leaf::parse(buf)?.prefix_len;
         Ok(Self::over(buf, prefix_len))
@@ -60,8 +60,13 @@ impl<'a> LeafMut<'a> {
         Self { buf, chunks_at, chunks, buckets, prefix_len }
     }
 
-    /// Makes `buf`, a power of two of at least 512 bytes, a leaf without entries. `sorted` says that chains will be in the
-    /// order of collision differentiators (`zap_leaf_init`).
+    /// Makes `buf` a leaf without entries; `buf` has a power of two of at least 512 bytes
+    /// (`zap_leaf_init`).
+    ///
+    /// With `sorted`, the chains will be sorted by collision differentiator.
+    ///
+    /// # Panics
+    /// If `buf` is too short for a leaf.
     pub fn init(buf: &'a mut [u8], prefix: u64, prefix_len: u32, sorted: bool) -> Self {
         buf.fill(0);
         let mut leaf = Self::over(buf, prefix_len);
@@ -89,17 +94,18 @@ impl<'a> LeafMut<'a> {
         self.buf[at..at + 2].copy_from_slice(&v.to_le_bytes());
     }
 
-    /// Free chunks (`lh_nfree`).
+    /// Number of free chunks (`lh_nfree`).
     pub fn free_chunks(&self) -> usize {
         self.get16(28).into()
     }
 
-    /// Chunks of a leaf of `size` bytes, a power of two (`ZAP_LEAF_NUMCHUNKS_BS`).
+    /// Number of chunks in a leaf of `size` bytes, a power of two of at least 512
+    /// (`ZAP_LEAF_NUMCHUNKS_BS`).
     pub fn chunks_of(size: usize) -> usize {
         geometry(size).1
     }
 
-    /// Where a chunk of this kind lies.
+    /// Offset of chunk `n`, which is of this kind.
     fn chunk(&self, n: u16, kind: u8) -> Result<usize> {
         if usize::from(n) >= self.chunks {
             return Err(Corrupt::Range { what: WHAT, field: "chunk number", value: n.into() });
@@ -111,7 +117,7 @@ impl<'a> LeafMut<'a> {
         Ok(at)
     }
 
-    /// Takes a free chunk, whose number and place it gives.
+    /// Takes a free chunk, and returns its number and offset.
     fn take(&mut self, kind: u8) -> Result<(u16, usize)> {
         let n = self.get16(34);
         let at = self.chunk(n, CHUNK_FREE)?;
@@ -130,7 +136,7 @@ impl<'a> LeafMut<'a> {
         self.buf[at] = CHUNK_FREE;
         self.set16(at + 22, self.get16(34));
         self.set16(34, n);
-        // Never more than there are: the chunk was in use, and a wrong count is corrected on the way.
+        // Never more than exist: the chunk was in use, and this corrects a wrong count.
         let free = self.get16(28).saturating_add(1).min(self.chunks as u16);
         self.set16(28, free);
     }
@@ -163,7 +169,8 @@ impl<'a> LeafMut<'a> {
         HEADER_SIZE + 2 * bucket
     }
 
-    /// The place of the link that leads to the first entry of the chain that `stop` holds for, or of its end.
+    /// Offset of the link to the first entry in the chain for which `stop` is true, or of the
+    /// chain's last link.
     fn link(&self, hash: u64, stop: impl Fn(u16, u32) -> bool) -> Result<usize> {
         let mut link = self.bucket_at(hash);
         for _ in 0..=self.chunks {
@@ -181,11 +188,18 @@ impl<'a> LeafMut<'a> {
         Err(Corrupt::Shape { what: WHAT, why: "a chain of entries runs in a circle" })
     }
 
-    /// Adds an entry with this collision differentiator; false if there is no room. There must be none with the same
-    /// hash and differentiator (`zap_entry_create`).
+    /// Adds an entry with this collision differentiator; false if there is no space
+    /// (`zap_entry_create`).
+    ///
+    /// No entry of the leaf may have the same hash and differentiator.
     ///
     /// # Errors
-    /// [`Corrupt`] if the chains of chunks are broken.
+    /// * [`Corrupt::Range`]: a chain has an impossible chunk number or chunk type.
+    /// * [`Corrupt::Shape`]: a chain is cyclic, or the header counts too few free chunks or too
+    ///   many entries.
+    ///
+    /// # Panics
+    /// If one of the integer sizes in `e` is 0.
     pub fn insert(&mut self, e: &NewEntry<'_>, cd: u32) -> Result<bool> {
         if self.free_chunks() < e.chunks() {
             return Ok(false);
@@ -208,10 +222,12 @@ impl<'a> LeafMut<'a> {
         Ok(true)
     }
 
-    /// Removes an entry of this leaf (`zap_entry_remove`). `name_int` is the size of its name's integers.
+    /// Removes an entry of this leaf; `name_int` is the size of the name's integers
+    /// (`zap_entry_remove`).
     ///
     /// # Errors
-    /// [`Corrupt`] if the chains of chunks are broken.
+    /// * [`Corrupt::Range`]: a chain has an impossible chunk number or chunk type.
+    /// * [`Corrupt::Shape`]: the entry is in no chain, or its chain is cyclic.
     pub fn remove(&mut self, e: &LeafEntry, name_int: usize) -> Result<()> {
         let (at, n) = (self.chunk(e.chunk, CHUNK_ENTRY)?, e.chunk);
         let link = self.link(e.hash, |other, _| other == n)?;
@@ -226,10 +242,14 @@ impl<'a> LeafMut<'a> {
         Ok(())
     }
 
-    /// Gives an entry another value; false if there is no room (`zap_entry_update`).
+    /// Replaces the value of an entry; false if there is no space (`zap_entry_update`).
     ///
     /// # Errors
-    /// [`Corrupt`] if the chains of chunks are broken.
+    /// * [`Corrupt::Range`]: a chain has an impossible chunk number or chunk type.
+    /// * [`Corrupt::Shape`]: the header counts too few free chunks.
+    ///
+    /// # Panics
+    /// If `int_size` is 0. In debug builds also if `value` is longer than [`ZAP_MAXVALUELEN`].
     pub fn set_value(&mut self, e: &LeafEntry, int_size: u8, value: &[u8]) -> Result<bool> {
         let at = self.chunk(e.chunk, CHUNK_ENTRY)?;
         let old = usize::from(e.num_ints) * usize::from(e.int_size);
@@ -246,11 +266,20 @@ impl<'a> LeafMut<'a> {
         Ok(true)
     }
 
-    /// Moves the entries whose next bit of the hash is set to `sibling`, a block of the same size: both leaves then have a prefix
-    /// of one bit more (`zap_leaf_split`). `name_int` is the size of the names' integers.
+    /// Moves the entries whose next bit of the hash is set to `sibling`, a block of the same size
+    /// (`zap_leaf_split`).
+    ///
+    /// The prefix of both leaves then has one bit more. `name_int` is the size of the names'
+    /// integers.
     ///
     /// # Errors
-    /// [`Corrupt`] if the leaf is broken, or has no bit of the hash left; both blocks are then undefined.
+    /// After an error both blocks are undefined.
+    ///
+    /// * [`Corrupt::Magic`], [`Corrupt::Range`] and [`Corrupt::Shape`]: the leaf has a fault that
+    ///   [`Leaf::parse`] or [`Leaf::entries`] lists.
+    /// * [`Corrupt::Range`]: the hash has no bit left, or a name or value has an impossible length,
+    ///   chunk number or chunk type.
+    /// * [`Corrupt::Shape`]: entries share chunks, so that not all fit.
     pub fn split(&mut self, sibling: &mut [u8], sorted: bool, name_int: usize) -> Result<()> {
         let old = self.buf.to_vec();
         let leaf = Leaf::parse(&old)?;

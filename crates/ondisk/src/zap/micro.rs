@@ -22,28 +22,30 @@ const WHAT: &str = "micro ZAP";
 #[derive(Debug, Clone, Copy)]
 pub struct MicroZap<'a> {
     buf: &'a [u8],
-    /// Stirred into the hash (`mz_salt`).
+    /// Start value of the hash (`mz_salt`).
     pub salt: u64,
-    /// How names are normalized before they are hashed (`mz_normflags`).
+    /// How names are normalized before their hash is computed (`mz_normflags`).
     pub normflags: u64,
 }
 
-/// One entry of a micro ZAP.
+/// One entry of a micro ZAP (`mzap_ent_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MicroEntry<'a> {
-    /// The name, without its NUL.
+    /// The name, without its NUL (`mze_name`).
     pub name: &'a [u8],
     /// The value (`mze_value`).
     pub value: u64,
-    /// Collision differentiator: tells names of equal hash apart (`mze_cd`).
+    /// Collision differentiator, by which names with the same hash differ (`mze_cd`).
     pub cd: u32,
 }
 
 impl<'a> MicroZap<'a> {
-    /// The micro ZAP in `buf`, a whole block.
+    /// Decodes the micro ZAP in `buf`, a whole block.
     ///
     /// # Errors
-    /// [`Corrupt`] for a wrong type or a block size that no micro ZAP has.
+    /// * [`Corrupt::Truncated`]: `buf` has fewer than 128 bytes.
+    /// * [`Corrupt::Range`]: the block size is not a multiple of 64, or above 1 MiB.
+    /// * [`Corrupt::Magic`]: the block is not a micro ZAP.
     pub fn parse(buf: &'a [u8]) -> Result<Self> {
         if buf.len() < 2 * MICRO_ENTRY_SIZE {
             return Err(Corrupt::Truncated { what: WHAT, need: 2 * MICRO_ENTRY_SIZE, have: buf.len() });
@@ -58,7 +60,7 @@ impl<'a> MicroZap<'a> {
         Ok(Self { buf, salt: le64(buf, 8), normflags: le64(buf, 16) })
     }
 
-    /// Number of slots, used or free.
+    /// Number of slots, used and free.
     pub fn slots(&self) -> usize {
         self.buf.len() / MICRO_ENTRY_SIZE - 1
     }
@@ -66,7 +68,8 @@ impl<'a> MicroZap<'a> {
     /// The entry in slot `i`; `None` if the slot is free or does not exist.
     ///
     /// # Errors
-    /// [`Corrupt`] if its name doesn't end, or its differentiator is larger than the slots allow.
+    /// * [`Corrupt::Shape`]: the name has no NUL.
+    /// * [`Corrupt::Range`]: the collision differentiator is above 65,535.
     pub fn entry(&self, i: usize) -> Result<Option<MicroEntry<'a>>> {
         if i >= self.slots() {
             return Ok(None);
@@ -87,28 +90,32 @@ impl<'a> MicroZap<'a> {
         Ok(Some(MicroEntry { name: &field[..len], value: le64(e, 0), cd }))
     }
 
-    /// All entries, in slot order.
+    /// All entries, in the order of slots; an item can be an error that [`MicroZap::entry`] lists.
     pub fn entries(&self) -> impl Iterator<Item = Result<MicroEntry<'a>>> + use<'a> {
         let z = *self;
         (0..z.slots()).filter_map(move |i| z.entry(i).transpose())
     }
 }
 
-/// A micro ZAP's block to change. Slots are numbered as in [`MicroZap`].
+/// A mutable view of a micro ZAP's block. Slot numbers are those of [`MicroZap`].
 #[derive(Debug)]
 pub struct MicroZapMut<'a>(&'a mut [u8]);
 
 impl<'a> MicroZapMut<'a> {
-    /// The micro ZAP in `buf`.
+    /// Decodes the micro ZAP in `buf`.
     ///
     /// # Errors
-    /// As [`MicroZap::parse`].
+    /// The variants and causes that [`MicroZap::parse`] lists.
     pub fn parse(buf: &'a mut [u8]) -> Result<Self> {
         MicroZap::parse(buf)?;
         Ok(Self(buf))
     }
 
-    /// Makes `buf`, whole slots of at least 512 bytes, a micro ZAP without entries.
+    /// Makes `buf` a micro ZAP without entries; `buf` has whole slots of at least 512 bytes in all
+    /// (`mzap_create_impl`).
+    ///
+    /// # Panics
+    /// If `buf` is too short for the header.
     pub fn init(buf: &'a mut [u8], salt: u64, normflags: u64) -> Self {
         buf.fill(0);
         buf[..8].copy_from_slice(&ZBT_MICRO.to_le_bytes());
@@ -121,10 +128,10 @@ impl<'a> MicroZapMut<'a> {
         &mut self.0[(i + 1) * MICRO_ENTRY_SIZE..][..MICRO_ENTRY_SIZE]
     }
 
-    /// Puts an entry into slot `i`.
+    /// Sets the entry in slot `i` (`mze_insert`).
     ///
     /// # Panics
-    /// If there is no such slot, or the name is empty or longer than [`MICRO_NAME_MAX`].
+    /// If the slot doesn't exist, or the name is empty or longer than [`MICRO_NAME_MAX`].
     pub fn set(&mut self, i: usize, name: &[u8], value: u64, cd: u32) {
         assert!((1..=MICRO_NAME_MAX).contains(&name.len()), "a micro ZAP's names have 1 to 49 bytes");
         let slot = self.slot(i);
@@ -134,10 +141,10 @@ impl<'a> MicroZapMut<'a> {
         slot[14..14 + name.len()].copy_from_slice(name);
     }
 
-    /// Changes the value in slot `i`.
+    /// Sets the value in slot `i`.
     ///
     /// # Panics
-    /// If there is no such slot.
+    /// If the slot doesn't exist.
     pub fn set_value(&mut self, i: usize, value: u64) {
         self.slot(i)[..8].copy_from_slice(&value.to_le_bytes());
     }
@@ -145,7 +152,7 @@ impl<'a> MicroZapMut<'a> {
     /// Frees slot `i`.
     ///
     /// # Panics
-    /// If there is no such slot.
+    /// If the slot doesn't exist.
     pub fn clear(&mut self, i: usize) {
         self.slot(i).fill(0);
     }

@@ -3,7 +3,8 @@ use proptest::prelude::*;
 
 type Item<'a> = (u64, u32, &'a [u8], u8, &'a [u8]);
 
-/// Builds a leaf of `1 << shift` bytes holding these (hash, cd, name, integer size, big-endian value).
+/// Builds a leaf of `1 << shift` bytes with these entries: hash, cd, name, integer size, big-endian
+/// value.
 fn leaf(shift: u32, entries: &[Item]) -> Vec<u8> {
     let size = 1usize << shift;
     let (at, chunks) = raw::geometry(size);
@@ -57,13 +58,13 @@ fn leaf(shift: u32, entries: &[Item]) -> Vec<u8> {
     b
 }
 
-/// The CRC table is the one that OpenZFS checks at start: entry 128 is the polynomial.
+/// Goal: the CRC table is the one that OpenZFS checks at its start: entry 128 is the polynomial.
 #[test]
 fn crc_is_ecma_182() {
-    // Check value of CRC-64/XZ ("123456789"): its initial value and final xor are all ones.
+    // Check value of CRC-64/XZ ("123456789"), whose initial value and final xor are all ones.
     let h = b"123456789".iter().fold(u64::MAX, |h, &b| {
         let full = hash_bytes(h, &[b], HashBits::Bits48);
-        // hash_bytes masks; recover the low bits through the unmasked twin below.
+        // hash_bytes masks the low bits; the unmasked variant below recovers them.
         full | (unmasked(h, b) & 0xffff)
     });
     assert_eq!(h ^ u64::MAX, 0x995D_C9BB_DF19_39FA);
@@ -77,7 +78,7 @@ fn unmasked(h: u64, b: u8) -> u64 {
     (h >> 8) ^ c
 }
 
-/// A leaf gives back names, values and order, and its chains only entries of the hash asked for.
+/// Goal: a leaf returns names, values and order, and a chain only entries with the requested hash.
 #[test]
 fn leaf_entries_are_found_in_cursor_order() {
     let (a, b) = (0x1111_1110_0000_0000u64, 0x2222_2220_0000_0000u64);
@@ -100,7 +101,7 @@ fn leaf_entries_are_found_in_cursor_order() {
     assert_eq!(l.entries_of(0x3333_3330_0000_0000).unwrap().len(), 0);
 }
 
-/// A chain that returns to itself ends with an error instead of running on.
+/// Goal: a cyclic chain ends with an error.
 #[test]
 fn cyclic_chains_are_corrupt() {
     let h = 0x1111_1110_0000_0000u64;
@@ -114,7 +115,7 @@ fn cyclic_chains_are_corrupt() {
     assert_eq!(l.entries_of(h).unwrap_err(), circle);
 }
 
-/// The hash after a leaf's last one, and none after the last leaf's.
+/// Goal: a leaf knows the first hash after its own; the last leaf has none.
 #[test]
 fn leaves_know_their_successor() {
     let mut buf = leaf(12, &[]);
@@ -128,7 +129,7 @@ fn leaves_know_their_successor() {
     assert!(l.covers(u64::MAX) && !l.covers(0));
 }
 
-/// Free slots are skipped, a name that fills its field without an end is refused.
+/// Goal: free slots are skipped, and a name that fills its field without a NUL is refused.
 #[test]
 fn micro_slots() {
     let mut b = vec![0u8; 512];
@@ -161,7 +162,7 @@ fn read_all(buf: &[u8]) {
 }
 
 proptest! {
-    /// No mutation of a leaf makes its reader panic or run on.
+    /// Goal: no mutation of a leaf makes its decoder panic or loop.
     #[test]
     fn mutated_leaves_end(muts in prop::collection::vec((0usize..1024, any::<u8>()), 1..24)) {
         let h = 0x1111_1110_0000_0000u64;
@@ -176,7 +177,7 @@ proptest! {
         read_all(&buf);
     }
 
-    /// No header, whatever it says, makes its reader panic.
+    /// Goal: no header, whatever it contains, makes its decoder panic.
     #[test]
     fn random_headers_end(
         words in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..64], 128),

@@ -1,4 +1,4 @@
-//! Records as bytes.
+//! Encoding of records.
 
 use super::record::{AclLog, ClonedRange, Create, FileId, Rename, Setattr, TX_CI, Whiteout, Write, Xvattr};
 use super::{LR_WRITE_SIZE, RecordBody, TxKind, ZIL_CHAIN_SIZE, ZIL_HEADER_SIZE, ZilChain, ZilHeader};
@@ -8,7 +8,7 @@ use crate::words::put_words;
 pub const LR_SIZE: usize = 32;
 
 impl ZilHeader {
-    /// The 192 bytes that [`ZilHeader::decode`] reads.
+    /// Encodes the header, little-endian.
     pub fn encode(&self) -> [u8; ZIL_HEADER_SIZE] {
         let mut raw = [0; ZIL_HEADER_SIZE];
         put_words(&mut raw[..16], 0, &[self.claim_txg, self.replay_seq]);
@@ -19,10 +19,10 @@ impl ZilHeader {
 }
 
 impl ZilChain {
-    /// Puts the chain at the head of a log block of the newer kind; its checksum is not there yet.
+    /// Encodes the chain at the start of a log block of the newer kind, without its checksum.
     ///
     /// # Panics
-    /// When the block is shorter than a chain.
+    /// If the block is shorter than a chain.
     pub fn put(&self, block: &mut [u8]) {
         block[..ZIL_CHAIN_SIZE].fill(0);
         block[8..136].copy_from_slice(&self.next.encode());
@@ -31,13 +31,13 @@ impl ZilChain {
 }
 
 impl FileId {
-    /// As a record has it (`LR_FOID_SET_SLOTS`).
+    /// Encodes the id as in a record (`LR_FOID_SET_SLOTS`).
     fn to_disk(self) -> u64 {
         self.object | (self.slots.saturating_sub(1) & 0xff) << 56
     }
 }
 
-/// A record that is being written: words first, then what has no fixed place.
+/// Bytes of a record being encoded: words first, then parts of varying length.
 struct Out(Vec<u8>);
 
 impl Out {
@@ -124,8 +124,10 @@ impl Out {
 }
 
 impl RecordBody {
-    /// The record of this kind that says it, whole words long; group and number are 0 until [`set_place`] says them. `ci`: names were
-    /// compared without case.
+    /// Encodes the record as a record of this kind, in whole words.
+    ///
+    /// Transaction group and sequence number are 0 until [`set_place`] sets them. `ci` means that
+    /// name look-ups ignored case.
     pub fn encode(&self, kind: TxKind, ci: bool) -> Vec<u8> {
         let mut out = Out(Vec::with_capacity(256));
         out.words(&[kind as u64 | if ci { TX_CI } else { 0 }, 0, 0, 0]);
@@ -167,11 +169,13 @@ impl RecordBody {
     }
 }
 
-/// Puts the record of a write with its data at the head of `out`, as [`RecordBody::encode`] makes it but without a copy in between, and says how long
-/// it is: [`LR_WRITE_SIZE`] and the data, up to a whole word.
+/// Encodes a write record with its data at the start of `out`, without the copy that
+/// [`RecordBody::encode`] makes.
+///
+/// Returns the length of the record: [`LR_WRITE_SIZE`] and the data, rounded up to a whole word.
 ///
 /// # Panics
-/// When `out` is shorter than that.
+/// If `out` is shorter than the record.
 pub fn put_write(out: &mut [u8], foid: u64, offset: u64, data: &[u8]) -> usize {
     let len = (LR_WRITE_SIZE + data.len()).next_multiple_of(8);
     let (head, rest) = out[..len].split_at_mut(LR_WRITE_SIZE);
@@ -183,10 +187,10 @@ pub fn put_write(out: &mut [u8], foid: u64, offset: u64, data: &[u8]) -> usize {
     len
 }
 
-/// Says in a record which group it is of, and its number.
+/// Sets the transaction group and sequence number of an encoded record.
 ///
 /// # Panics
-/// When `record` is shorter than a record's header.
+/// If `record` is shorter than a record's header.
 pub fn set_place(record: &mut [u8], txg: u64, seq: u64) {
     put_words(&mut record[16..LR_SIZE], 0, &[txg, seq]);
 }

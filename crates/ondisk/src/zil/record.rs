@@ -5,28 +5,29 @@ use crate::bytes::{le64, swap64};
 use crate::{Blkptr, ByteOrder, Corrupt, Result};
 
 const WHAT: &str = "intent log record";
-/// Bytes of a write record without data (`sizeof (lr_write_t)`); one of exactly this length names a block.
+/// Bytes of a write record without data (`sizeof (lr_write_t)`). A record of exactly this length
+/// names a block.
 pub const LR_WRITE_SIZE: usize = 192;
 /// Bytes of a clone record before its block pointers (`sizeof (lr_clone_range_t)`).
 const LR_CLONE_RANGE_SIZE: usize = 72;
-/// The request ignored case (`TX_CI`).
+/// Bit of a record's type: name look-ups ignored case (`TX_CI`).
 pub(super) const TX_CI: u64 = 1 << 63;
 
 macro_rules! kinds {
     ($($(#[$m:meta])* $name:ident = $v:literal, $text:literal;)*) => {
-        /// What a record does (`TX_*`).
+        /// Kind of a record; each line names OpenZFS's constant (`TX_*`).
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u64)]
         pub enum TxKind { $($(#[$m])* $name = $v,)* }
 
         impl TxKind {
-            /// All kinds, in order of their numbers.
+            /// All kinds, in the order of their numbers.
             pub const ALL: &[TxKind] = &[$(TxKind::$name,)*];
 
-            /// The kind of an on-disk number, without the case bit.
+            /// Decodes an on-disk number, without the case bit.
             ///
             /// # Errors
-            /// [`Corrupt::Range`].
+            /// * [`Corrupt::Range`]: no kind has this number.
             pub fn from_disk(v: u64) -> Result<Self> {
                 match v {
                     $($v => Ok(Self::$name),)*
@@ -43,64 +44,64 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Marks a commit; never on disk with effect.
+    /// Marks a commit; has no effect on disk (`TX_COMMIT`).
     Commit = 0, "Total";
-    /// Create a file.
+    /// Create a file (`TX_CREATE`).
     Create = 1, "TX_CREATE";
-    /// Make a directory.
+    /// Create a directory (`TX_MKDIR`).
     Mkdir = 2, "TX_MKDIR";
-    /// Make an extended attribute directory.
+    /// Create a directory of extended attributes (`TX_MKXATTR`).
     Mkxattr = 3, "TX_MKXATTR";
-    /// Make a symbolic link.
+    /// Create a symbolic link (`TX_SYMLINK`).
     Symlink = 4, "TX_SYMLINK";
-    /// Remove a name.
+    /// Remove a name (`TX_REMOVE`).
     Remove = 5, "TX_REMOVE";
-    /// Remove a directory.
+    /// Remove a directory (`TX_RMDIR`).
     Rmdir = 6, "TX_RMDIR";
-    /// Make a hard link.
+    /// Create a hard link (`TX_LINK`).
     Link = 7, "TX_LINK";
-    /// Rename.
+    /// Rename (`TX_RENAME`).
     Rename = 8, "TX_RENAME";
-    /// Write.
+    /// Write (`TX_WRITE`).
     Write = 9, "TX_WRITE";
-    /// Truncate or punch.
+    /// Free a range (`TX_TRUNCATE`).
     Truncate = 10, "TX_TRUNCATE";
-    /// Set attributes.
+    /// Set attributes (`TX_SETATTR`).
     Setattr = 11, "TX_SETATTR";
-    /// Set an old ACL.
+    /// Set an ACL of version 0 (`TX_ACL_V0`).
     AclV0 = 12, "TX_ACL_V0";
-    /// Set an ACL.
+    /// Set an ACL (`TX_ACL`).
     Acl = 13, "TX_ACL_ACL";
-    /// Create with ACL.
+    /// Create a file with ACL (`TX_CREATE_ACL`).
     CreateAcl = 14, "TX_CREATE_ACL";
-    /// Create with attributes.
+    /// Create a file with attributes (`TX_CREATE_ATTR`).
     CreateAttr = 15, "TX_CREATE_ATTR";
-    /// Create with both.
+    /// Create a file with ACL and attributes (`TX_CREATE_ACL_ATTR`).
     CreateAclAttr = 16, "TX_CREATE_ACL_ATTR";
-    /// Make a directory with ACL.
+    /// Create a directory with ACL (`TX_MKDIR_ACL`).
     MkdirAcl = 17, "TX_MKDIR_ACL";
-    /// Make a directory with attributes.
+    /// Create a directory with attributes (`TX_MKDIR_ATTR`).
     MkdirAttr = 18, "TX_MKDIR_ATTR";
-    /// Make a directory with both.
+    /// Create a directory with ACL and attributes (`TX_MKDIR_ACL_ATTR`).
     MkdirAclAttr = 19, "TX_MKDIR_ACL_ATTR";
-    /// A write that reached the pool by another way already.
+    /// A write whose data are already in the pool (`TX_WRITE2`).
     Write2 = 20, "TX_WRITE2";
-    /// Set a system-attribute xattr.
+    /// Set an extended attribute among the system attributes (`TX_SETSAXATTR`).
     SetSaXattr = 21, "TX_SETSAXATTR";
-    /// Swap two names.
+    /// Exchange two names (`TX_RENAME_EXCHANGE`).
     RenameExchange = 22, "TX_RENAME_EXCHANGE";
-    /// Rename and leave a whiteout.
+    /// Rename, and leave a whiteout (`TX_RENAME_WHITEOUT`).
     RenameWhiteout = 23, "TX_RENAME_WHITEOUT";
-    /// Clone a range of blocks.
+    /// Clone a range of blocks (`TX_CLONE_RANGE`).
     CloneRange = 24, "TX_CLONE_RANGE";
 }
 
-/// An object number with the slots that its dnode takes (`LR_FOID_*`).
+/// Object number, and the number of slots of its dnode (`LR_FOID_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileId {
-    /// The object.
+    /// Number of the object (`LR_FOID_GET_OBJ`).
     pub object: u64,
-    /// Slots, 1 or more.
+    /// Number of slots, 1 or more (`LR_FOID_GET_SLOTS`).
     pub slots: u64,
 }
 
@@ -110,94 +111,94 @@ impl FileId {
     }
 }
 
-/// Optional attributes (`lr_attr_t` and its end).
+/// Optional attributes (`lr_attr_t`, `lr_attr_end_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Xvattr {
-    /// Which attributes the request set.
+    /// Bitmap of the attributes that the request set (`lr_attr_bitmap`).
     pub bitmap: Vec<u32>,
-    /// Their values, a bit each (`XAT0_*`).
+    /// Values of the attributes that are one bit (`lr_attr_attrs`, `XAT0_*`).
     pub attrs: u64,
-    /// Creation time: seconds, nanoseconds.
+    /// Creation time: seconds, nanoseconds (`lr_attr_crtime`).
     pub crtime: [u64; 2],
-    /// Scan stamp, or the project id in its first eight bytes.
+    /// Scan stamp, or the project id in its first eight bytes (`lr_attr_scanstamp`).
     pub scanstamp: [u8; 32],
 }
 
-/// An ACL with the foreign ids that it needs.
+/// An ACL with the FUIDs that it needs (`lr_acl_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AclLog {
-    /// Number of entries.
+    /// Number of entries (`lr_aclcnt`).
     pub count: u64,
-    /// ACL flags.
+    /// Flags of the ACL (`lr_acl_flags`).
     pub flags: u64,
     /// The entries, as a znode stores them.
     pub aces: Vec<u8>,
-    /// Ids that refer to `domains`.
+    /// FUIDs, which refer to `domains`.
     pub fuids: Vec<u64>,
-    /// Domains of foreign ids.
+    /// Domains of the FUIDs.
     pub domains: Vec<Vec<u8>>,
 }
 
 /// A new object (`lr_create_t`, `lr_acl_create_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Create {
-    /// The directory.
+    /// Object of the directory (`lr_doid`).
     pub doid: u64,
-    /// The object.
+    /// Object that was created (`lr_foid`).
     pub foid: FileId,
-    /// Mode, type bits included.
+    /// Mode, including the file type (`lr_mode`).
     pub mode: u64,
-    /// Owner, perhaps a foreign id.
+    /// Owner, which can be a FUID (`lr_uid`).
     pub uid: u64,
-    /// Group, perhaps a foreign id.
+    /// Group, which can be a FUID (`lr_gid`).
     pub gid: u64,
-    /// Generation: txg of creation.
+    /// Generation: the transaction group of the creation (`lr_gen`).
     pub gen_: u64,
-    /// Creation time: seconds, nanoseconds.
+    /// Creation time: seconds, nanoseconds (`lr_crtime`).
     pub crtime: [u64; 2],
-    /// Device number.
+    /// Device number (`lr_rdev`).
     pub rdev: u64,
-    /// Optional attributes.
+    /// Optional attributes, in records of such kinds.
     pub xvattr: Option<Xvattr>,
-    /// ACL.
+    /// ACL, in records of such kinds.
     pub acl: Option<AclLog>,
     /// Domains of owner and group, in records without ACL.
     pub domains: Vec<Vec<u8>>,
-    /// The name.
+    /// Name of the object.
     pub name: Vec<u8>,
     /// Target of a symbolic link.
     pub link: Option<Vec<u8>>,
 }
 
-/// The whiteout that a rename leaves (part of `lr_rename_whiteout_t`).
+/// The whiteout that a rename leaves (in `lr_rename_whiteout_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Whiteout {
-    /// The object.
+    /// Object of the whiteout (`lr_wfoid`).
     pub foid: FileId,
-    /// Mode.
+    /// Mode (`lr_wmode`).
     pub mode: u64,
-    /// Owner.
+    /// Owner (`lr_wuid`).
     pub uid: u64,
-    /// Group.
+    /// Group (`lr_wgid`).
     pub gid: u64,
-    /// Generation.
+    /// Generation (`lr_wgen`).
     pub gen_: u64,
-    /// Creation time: seconds, nanoseconds.
+    /// Creation time: seconds, nanoseconds (`lr_wcrtime`).
     pub crtime: [u64; 2],
-    /// Device number, 0.
+    /// Device number, always 0 (`lr_wrdev`).
     pub rdev: u64,
 }
 
 /// A rename (`lr_rename_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rename {
-    /// Directory of the source.
+    /// Directory of the source (`lr_sdoid`).
     pub sdoid: u64,
-    /// Directory of the target.
+    /// Directory of the target (`lr_tdoid`).
     pub tdoid: u64,
-    /// Source name.
+    /// Name of the source.
     pub source: Vec<u8>,
-    /// Target name.
+    /// Name of the target.
     pub target: Vec<u8>,
     /// The whiteout, in records of that kind.
     pub whiteout: Option<Whiteout>,
@@ -206,38 +207,38 @@ pub struct Rename {
 /// A write (`lr_write_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// The object.
+    /// Object that was written (`lr_foid`).
     pub foid: u64,
-    /// Where, in bytes.
+    /// Start of the range in bytes (`lr_offset`).
     pub offset: u64,
-    /// How much, in bytes.
+    /// Bytes in the range (`lr_length`).
     pub length: u64,
-    /// For indirect writes: the block with the data.
+    /// Block with the data, in records of indirect writes (`lr_blkptr`).
     pub blkptr: Option<Blkptr>,
-    /// For the others: the data.
+    /// The data, in the other records.
     pub data: Vec<u8>,
 }
 
 /// A change of attributes (`lr_setattr_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setattr {
-    /// The object.
+    /// Object whose attributes change (`lr_foid`).
     pub foid: u64,
-    /// Which attributes (`AT_*`).
+    /// The attributes that change, `AT_*` (`lr_mask`).
     pub mask: u64,
-    /// Mode.
+    /// Mode (`lr_mode`).
     pub mode: u64,
-    /// Owner.
+    /// Owner (`lr_uid`).
     pub uid: u64,
-    /// Group.
+    /// Group (`lr_gid`).
     pub gid: u64,
-    /// Size.
+    /// Size (`lr_size`).
     pub size: u64,
-    /// Access time: seconds, nanoseconds.
+    /// Access time: seconds, nanoseconds (`lr_atime`).
     pub atime: [u64; 2],
-    /// Modification time: seconds, nanoseconds.
+    /// Modification time: seconds, nanoseconds (`lr_mtime`).
     pub mtime: [u64; 2],
-    /// Optional attributes.
+    /// Optional attributes, if the mask has them.
     pub xvattr: Option<Xvattr>,
     /// Domains of owner and group.
     pub domains: Vec<Vec<u8>>,
@@ -246,86 +247,87 @@ pub struct Setattr {
 /// A cloned range (`lr_clone_range_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClonedRange {
-    /// The object cloned into.
+    /// Object to which the range was cloned (`lr_foid`).
     pub foid: u64,
-    /// Where, in bytes.
+    /// Start of the range in bytes (`lr_offset`).
     pub offset: u64,
-    /// How much, in bytes.
+    /// Bytes in the range (`lr_length`).
     pub length: u64,
-    /// The file's block size.
+    /// Block size of the file (`lr_blksz`).
     pub blksz: u64,
-    /// The blocks.
+    /// The cloned blocks (`lr_bps`).
     pub blkptrs: Vec<Blkptr>,
 }
 
-/// What a record says.
+/// Content of a record after its header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordBody {
     /// A commit marker.
     Commit,
     /// A new object of any kind.
     Create(Create),
-    /// A name to remove, of a file or a directory.
+    /// The removal of a name, of a file or a directory (`lr_remove_t`).
     Remove {
-        /// The directory.
+        /// Object of the directory.
         doid: u64,
-        /// The name.
+        /// Name of the entry.
         name: Vec<u8>,
     },
-    /// A hard link.
+    /// A hard link (`lr_link_t`).
     Link {
-        /// The directory.
+        /// Object of the directory.
         doid: u64,
-        /// The object linked.
+        /// Object of the file.
         link_obj: u64,
-        /// The name.
+        /// Name of the entry.
         name: Vec<u8>,
     },
     /// A rename of any kind.
     Rename(Rename),
-    /// A write, with data or a block.
+    /// A write, with its data or a block.
     Write(Write),
-    /// A range to free.
+    /// A freed range (`lr_truncate_t`).
     Truncate {
-        /// The object.
+        /// Object of the file.
         foid: u64,
-        /// Where.
+        /// Start of the range in bytes.
         offset: u64,
-        /// How much; 0 means to the end.
+        /// Bytes in the range; 0 means to the end of the file.
         length: u64,
     },
-    /// Attributes.
+    /// A change of attributes.
     Setattr(Setattr),
-    /// An ACL, old (its entries as 12-byte ACEs) or new.
+    /// A change of an ACL (`lr_acl_v0_t`, `lr_acl_t`). The entries of version 0 are ACEs of 12
+    /// bytes.
     Acl {
-        /// The object.
+        /// Object of the file.
         foid: u64,
-        /// The ACL.
+        /// The new ACL.
         acl: AclLog,
     },
-    /// An extended attribute among the system attributes.
+    /// A change of an extended attribute among the system attributes (`lr_setsaxattr_t`).
     SetSaXattr {
-        /// The object.
+        /// Object of the file.
         foid: u64,
-        /// Its name.
+        /// Name of the extended attribute.
         name: Vec<u8>,
-        /// Its value; `None` removes it.
+        /// Value of the extended attribute; `None` removes it.
         value: Option<Vec<u8>>,
     },
-    /// A clone.
+    /// A clone of a range.
     CloneRange(ClonedRange),
 }
 
-/// A record of the log.
+/// A record of the log (`lr_t` and what follows it).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Type, length, txg and number.
+    /// Header of the record.
     pub header: RecordHeader,
-    /// What it says.
+    /// Content of the record.
     pub body: RecordBody,
 }
 
-/// The length of the record at the head of `buf`, checked.
+/// Reads and checks the length of the record at the start of `buf`.
 pub(super) fn length(buf: &[u8]) -> Result<usize> {
     if buf.len() < 32 {
         return Err(Corrupt::Truncated { what: WHAT, need: 32, have: buf.len() });
@@ -337,36 +339,44 @@ pub(super) fn length(buf: &[u8]) -> Result<usize> {
     }
 }
 
-/// The common header of a record (`lr_t`), which is in the clear even where the rest is encrypted.
+/// Header of a record, which is never encrypted (`lr_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// What it does.
+    /// Kind of the record (`lrc_txtype`).
     pub kind: TxKind,
-    /// The request ignored the case of names.
+    /// True if name look-ups ignored case (`TX_CI`).
     pub ci: bool,
-    /// The record's length in bytes.
+    /// Length of the record in bytes (`lrc_reclen`).
     pub reclen: usize,
-    /// The transaction group that it belonged to.
+    /// Transaction group of the record (`lrc_txg`).
     pub txg: u64,
-    /// Its sequence number.
+    /// Sequence number of the record (`lrc_seq`).
     pub seq: u64,
 }
 
 impl RecordHeader {
-    /// Decodes the header of the record at the head of `buf`.
+    /// Decodes the header of the record at the start of `buf`.
     ///
     /// # Errors
-    /// [`Corrupt`] for an unknown type or a length that leaves `buf`.
+    /// * [`Corrupt::Truncated`]: `buf` has fewer than 32 bytes.
+    /// * [`Corrupt::Range`]: the type is unknown, or the length is not a multiple of 8 from 32 to
+    ///   the length of `buf`.
     pub fn decode(buf: &[u8]) -> Result<Self> {
         let reclen = length(buf)?;
         let kind = TxKind::from_disk(le64(buf, 0) & !TX_CI)?;
         Ok(Self { kind, ci: le64(buf, 0) & TX_CI != 0, reclen, txg: le64(buf, 16), seq: le64(buf, 24) })
     }
 
-    /// The block that an indirect write names, from the record at the head of `buf`: never encrypted.
+    /// The block of an indirect write, which is never encrypted; `None` for other records.
+    ///
+    /// `buf` starts with the record of this header.
     ///
     /// # Errors
-    /// [`Corrupt`] for a bad pointer.
+    /// * [`Corrupt::Range`] and [`Corrupt::Shape`]: the block pointer has a fault that
+    ///   [`Blkptr::decode`] lists.
+    ///
+    /// # Panics
+    /// If `buf` is shorter than the record.
     pub fn blkptr(&self, buf: &[u8]) -> Result<Option<Blkptr>> {
         if self.kind != TxKind::Write || self.reclen != LR_WRITE_SIZE {
             return Ok(None);
@@ -374,10 +384,18 @@ impl RecordHeader {
         Blkptr::decode(&buf[64..LR_WRITE_SIZE]).map(Some)
     }
 
-    /// The blocks that a clone names, from the record at the head of `buf`: never encrypted.
+    /// The blocks of a clone, which are never encrypted; empty for other records.
+    ///
+    /// `buf` starts with the record of this header.
     ///
     /// # Errors
-    /// [`Corrupt`] for a bad pointer, or more of them than the record holds.
+    /// * [`Corrupt::Truncated`]: the record is shorter than its fixed part.
+    /// * [`Corrupt::Range`]: the record counts more blocks than it has space for.
+    /// * [`Corrupt::Range`] and [`Corrupt::Shape`]: a block pointer has a fault that
+    ///   [`Blkptr::decode`] lists.
+    ///
+    /// # Panics
+    /// If `buf` is shorter than the record.
     pub fn clones(&self, buf: &[u8]) -> Result<Vec<Blkptr>> {
         if self.kind != TxKind::CloneRange {
             return Ok(Vec::new());
@@ -393,7 +411,7 @@ impl RecordHeader {
     }
 }
 
-/// The tail of a record after its fixed words, in the byte order it was written in.
+/// The part of a record after its fixed words, in the byte order of its writer.
 struct Tail {
     bytes: Vec<u8>,
     at: usize,
@@ -419,7 +437,7 @@ impl Tail {
         order.u64(WHAT, self.take(8)?, 0)
     }
 
-    /// A string that ends with a zero byte.
+    /// Takes a string that ends with a NUL.
     fn string(&mut self) -> Result<Vec<u8>> {
         let rest = &self.bytes[self.at..];
         let n = rest
@@ -453,7 +471,8 @@ impl Tail {
         Ok(Xvattr { bitmap, attrs, crtime, scanstamp })
     }
 
-    /// The domains of owner and group: one for each that has a domain index, once if they share it.
+    /// Takes the domains of owner and group: one for each that has a domain index, one in all if
+    /// they share it.
     fn owner_domains(&mut self, uid: u64, gid: u64) -> Result<Vec<Vec<u8>>> {
         let (u, g) = (uid >> 32, gid >> 32);
         let n = u64::from(u != 0) + u64::from(g != 0 && g != u);
@@ -475,10 +494,16 @@ impl Tail {
 }
 
 impl Record {
-    /// Decodes one record, whose length [`super::Records`] has checked. `foreign` as there.
+    /// Decodes the record at the start of `raw`. [`Records::new`](super::Records::new) explains
+    /// `foreign`.
     ///
     /// # Errors
-    /// [`Corrupt`] for an unknown type or parts that leave the record.
+    /// * [`Corrupt::Truncated`]: `raw` has fewer than 32 bytes, or a part of the record passes its
+    ///   end.
+    /// * [`Corrupt::Range`]: the type is unknown, or the length or one of the counts is impossible.
+    /// * [`Corrupt::Shape`]: a name has no NUL.
+    /// * [`Corrupt::Range`] and [`Corrupt::Shape`]: a block pointer has a fault that
+    ///   [`Blkptr::decode`] lists.
     pub fn decode(raw: &[u8], foreign: bool) -> Result<Self> {
         let header = RecordHeader::decode(raw)?;
         let body = Self::body(header.kind, &raw[..header.reclen], foreign)?;
@@ -538,7 +563,7 @@ impl Record {
             }
             T::AclV0 => {
                 let (w, mut t) = fixed(2)?;
-                // Old entries are 12 bytes each; the record is padded to whole words.
+                // Entries of version 0 have 12 bytes each. The record is padded to whole words.
                 let bytes = w[1].checked_mul(12).ok_or(Corrupt::Range {
                     what: WHAT,
                     field: "ACL entries",
@@ -640,7 +665,7 @@ fn write(kind: TxKind, raw: &[u8], (w, mut t): (Vec<u64>, Tail)) -> Result<Write
 }
 
 fn setattr(w: &[u64], mut t: Tail) -> Result<Setattr> {
-    // As Linux numbers them (`ATTR_*`).
+    // Numbers of Linux (`ATTR_*`).
     const AT_UID: u64 = 2;
     const AT_GID: u64 = 4;
     const AT_XVATTR: u64 = 1 << 31;

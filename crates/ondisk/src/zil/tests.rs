@@ -5,14 +5,15 @@ fn words_of(w: &[u64]) -> Vec<u8> {
 }
 
 fn create_record() -> Vec<u8> {
-    // TX_CREATE as `zdb -iiii` shows it for a real pool: doid 34, foid 130, mode 100644, name new-small.
+    // TX_CREATE as `zdb -iiii` shows it for a real pool: doid 34, foid 130, mode 100644, name
+    // new-small.
     let mut raw = words_of(&[1, 120, 59, 54, 34, 130, 0o100644, 0, 0, 59, 1795291528, 0, 0]);
     raw.extend(b"new-small\0");
     raw.resize(120, 0);
     raw
 }
 
-/// A create record yields its names and numbers.
+/// Goal: a create record decodes to its names and numbers.
 #[test]
 fn create_decodes() {
     let records: Vec<_> = Records::new(&create_record(), false).collect::<Result<_>>().unwrap();
@@ -20,7 +21,8 @@ fn create_decodes() {
     assert_eq!((c.doid, c.foid.object, c.foid.slots, c.name.as_slice()), (34, 130, 1, &b"new-small"[..]));
 }
 
-/// A record of the other byte order, after its words were swapped, yields the same names and numbers.
+/// Goal: a record of the other byte order, after the swap of its words, decodes to the same names
+/// and numbers.
 #[test]
 fn foreign_names_are_swapped_back() {
     let mut raw = create_record();
@@ -29,7 +31,7 @@ fn foreign_names_are_swapped_back() {
     assert_eq!(got, Record::decode(&create_record(), false).unwrap());
 }
 
-/// Every type number of OpenZFS 2.3 decodes and no other.
+/// Goal: every type number of OpenZFS 2.3 decodes, and no other number.
 #[test]
 fn kinds_are_complete() {
     assert_eq!(TxKind::ALL.len(), 25);
@@ -39,7 +41,7 @@ fn kinds_are_complete() {
     assert!(TxKind::from_disk(25).is_err());
 }
 
-/// What was decoded is encoded to the bytes that OpenZFS wrote.
+/// Goal: a decoded record is encoded to OpenZFS's bytes.
 #[test]
 fn create_encodes() {
     let want = create_record();
@@ -49,7 +51,7 @@ fn create_encodes() {
     assert_eq!(got, want);
 }
 
-/// Every kind of record is decoded to what was encoded.
+/// Goal: a record of every kind decodes to what was encoded.
 #[test]
 fn records_go_both_ways() {
     let foid = FileId { object: 7, slots: 3 };
@@ -123,7 +125,7 @@ fn records_go_both_ways() {
 }
 
 proptest::proptest! {
-    /// Arbitrary bytes never panic the record walker, and it ends.
+    /// Goal: the iteration over arbitrary bytes ends, without a panic.
     #[test]
     fn records_survive_anything(mut raw in proptest::collection::vec(proptest::num::u8::ANY, 0..700), kind in 0u64..26, foreign: bool) {
         if raw.len() >= 32 {
@@ -140,7 +142,7 @@ proptest::proptest! {
     }
 }
 
-/// Goal: a write that is put in place is the record that is encoded, whatever was there before.
+/// Goal: a write encoded in place equals the encoded record, whatever bytes were there before.
 #[test]
 fn writes_in_place() {
     for len in [0, 1, 7, 8, 8192, 8193] {

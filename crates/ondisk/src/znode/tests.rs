@@ -1,6 +1,6 @@
 use super::*;
 
-/// The flags that Linux can show, and no other.
+/// Goal: the flags that Linux can show are converted, and no others.
 #[test]
 fn pflags_map_to_linux() {
     assert_eq!(Pflags(Pflags::IMMUTABLE | Pflags::HIDDEN).to_fs_flags(), 0x10);
@@ -8,7 +8,7 @@ fn pflags_map_to_linux() {
     assert_eq!(Pflags(Pflags::PROJINHERIT | Pflags::PROJID).to_fs_flags(), 0x2000_0000);
 }
 
-/// Every field is read from its own place.
+/// Goal: every field is decoded from its own offset.
 #[test]
 fn fields_have_their_offsets() {
     let mut b: Vec<u8> = (0u64..33).flat_map(|w| w.to_le_bytes()).collect();

@@ -1,4 +1,4 @@
-//! Decoders of MOS-level structures, fed with bytes that no pool holds.
+//! Decoders of structures of the MOS, with bytes that no pool holds.
 
 use ondisk::bookmark::{BookmarkPhys, RedactBlock, RedactionListPhys};
 use ondisk::bpobj::{BpobjPhys, DeadlistPhys};
@@ -12,7 +12,7 @@ use ondisk::spacemap::{MapType, SpaceMapEntry, SpaceMapPhys, decode_entry};
 use proptest::prelude::*;
 
 proptest! {
-    /// No decoder panics on arbitrary bytes.
+    /// Goal: no decoder panics on arbitrary bytes.
     #[test]
     fn arbitrary_bytes_are_values(raw in proptest::collection::vec(any::<u8>(), 0..600), flat: bool) {
         let _ = DslDirPhys::decode(&raw);
@@ -43,7 +43,7 @@ proptest! {
         let _ = ScanPhys::decode(&w);
     }
 
-    /// Any pair of words decodes to an entry of one or two words, in range, or is refused.
+    /// Goal: any pair of words decodes to an entry of one or two words, in range, or is refused.
     #[test]
     fn space_map_entries_are_in_range(first: u64, next in proptest::option::of(any::<u64>())) {
         if let Ok((entry, words)) = decode_entry(first, next) {
@@ -55,7 +55,7 @@ proptest! {
     }
 }
 
-/// The three shapes of a space map entry carry the fields that the format gives them.
+/// Goal: the three kinds of space map entries have the fields of the format.
 #[test]
 fn space_map_entry_shapes() {
     let one = (5 << 16) | (1 << 15) | 7;

@@ -2,7 +2,7 @@ use super::*;
 use ondisk::blkptr::{Body, CryptParams, Stored};
 use ondisk::{Asize, ByteOrder, ChecksumKind, CompressKind, DmuType, Dva, Level, Lsize, Psize};
 
-/// Blocks by their offset: some are allocated.
+/// Blocks by their offset, some of them allocated.
 #[derive(Default)]
 struct Fake {
     allocated: Vec<u64>,
@@ -57,7 +57,7 @@ fn block(offset: u64, birth: u64) -> Blkptr {
     }
 }
 
-/// Takes a log of one block whose records name these, in a pool whose next group is 10.
+/// Claims a log of one block whose records have these names, in a pool whose next txg is 10.
 fn claimed(names: Vec<Names>, by: &mut Fake) -> ZilHeader {
     let records =
         names.into_iter().enumerate().map(|(n, names)| (n as u64 + 1, Some(Box::new(names)))).collect();
@@ -73,8 +73,10 @@ fn claimed(names: Vec<Names>, by: &mut Fake) -> ZilHeader {
     Plan { header, first_txg: Txg(10), links, cut: None }.take(by)
 }
 
-/// Goal: a clone whose group is on disk doesn't end a log because one of its blocks has been freed since: the block's place is kept until the log is
-/// destroyed, which frees it. One whose group is not ends it, as does one of a block that is in no group.
+/// Goal: a clone whose txg is on disk doesn't end a log if one of its blocks has been freed since.
+///
+/// That block is allocated until the log is destroyed, which frees it. A clone whose txg is not on
+/// disk ends the log, and so does a clone of a block that is in no txg.
 #[test]
 fn clones_of_blocks_that_are_free() {
     let mut by = Fake { allocated: vec![100], ..Fake::default() };

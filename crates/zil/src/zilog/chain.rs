@@ -1,4 +1,4 @@
-//! The chain as memory has it: its blocks from the header's on, and what of them is durable.
+//! The chain in memory: its blocks from the header's on, and which of them are durable.
 
 use super::waiting::Waiting;
 use crate::tunables::{COMMIT_TIMEOUT_PCT, MAXBLOCKSIZE};
@@ -8,28 +8,28 @@ use std::collections::VecDeque;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// Groups that can be told apart at a time (`TXG_SIZE`).
+/// Number of transaction groups that can be distinguished at a time (`TXG_SIZE`).
 const TXG_SIZE: usize = 4;
-/// Bursts that the size of the next block is guessed from (`ZIL_BURSTS`).
+/// Number of bursts that the size of the next block is predicted from (`ZIL_BURSTS`).
 const BURSTS: usize = 8;
-/// So many writes take the best time half-way to the usual one.
+/// After this many writes the best time has moved half-way to the usual one.
 const FORGET: u32 = 64;
-/// Most writes of log blocks on their way at a time.
+/// Most writes of log blocks in flight at a time.
 const MAX_FLIGHTS: usize = 16;
-/// Smallest log block, and the largest that there can be (`ZIL_MIN_BLKSZ`, `SPA_OLD_MAXBLOCKSIZE`).
+/// Smallest log block, and the largest possible one (`ZIL_MIN_BLKSZ`, `SPA_OLD_MAXBLOCKSIZE`).
 pub(super) const MIN_BLOCK: u64 = 4096;
 pub(super) const MAX_BLOCK: u64 = 128 << 10;
 
-/// What became of a block.
+/// The state of a log block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BlockState {
-    /// It has its place, and nothing is in it.
+    /// Allocated and empty.
     Next,
-    /// It is being written.
+    /// Being written.
     Flying,
-    /// It is on the devices.
+    /// On the devices.
     Durable,
-    /// It is not, and nobody relies on it.
+    /// Not on the devices; no commit relies on it.
     Failed,
 }
 
@@ -37,9 +37,9 @@ pub(super) enum BlockState {
 #[derive(Debug)]
 pub(super) struct ChainBlock {
     pub(super) bp: Blkptr,
-    /// The group that it was allocated in.
+    /// The txg that allocated the block.
     pub(super) alloc_txg: Txg,
-    /// The last group that it has a record of.
+    /// The newest txg that has a record in the block.
     pub(super) max_txg: Txg,
     pub(super) state: BlockState,
 }
@@ -48,42 +48,42 @@ pub(super) struct ChainBlock {
 #[derive(Debug)]
 struct Flight {
     id: u64,
-    /// The take whose last record is in it, or in one before it.
+    /// The take whose last record is in this flight, or in an earlier one.
     take: u64,
-    /// Whether it has come down, and well.
+    /// Whether the flight has landed, and if so, whether it succeeded.
     landed: Option<bool>,
     since: Instant,
 }
 
-/// See the module.
+/// The chain: see the module.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     pub(super) guid: [u64; 2],
     pub(super) blocks: VecDeque<ChainBlock>,
-    /// What the object set's header points at.
+    /// The block that the object set's header points at.
     pub(super) header: Option<Blkptr>,
     /// Number of the last record.
     pub(super) lr_seq: u64,
-    /// The last take that is in log blocks, those being written included.
+    /// The last take that is in log blocks, including those being written.
     pub(super) taken: u64,
-    /// The last take that is durable, with all before it.
+    /// The last take that is durable together with all earlier ones.
     pub(super) durable: u64,
-    /// The last take that may not be in the log: who needs it waits for its group.
+    /// The last take that may be missing from the log: its committers wait for their txg.
     pub(super) lost: u64,
-    /// Blocks can't be added: the chain ends where writing failed, until it is gone.
+    /// No block can be added: the chain ends where writing failed, until it is gone.
     pub(super) broken: bool,
-    /// The log is to go with the next group.
+    /// The log is to be removed with the next txg.
     pub(super) closing: bool,
-    /// Somebody fills blocks.
+    /// A thread is filling blocks.
     pub(super) issuing: bool,
-    /// Those who wait for any of this.
+    /// The threads that wait for any of this.
     pub(super) waiting: Waiting,
     flights: VecDeque<Flight>,
     last_flight: u64,
-    /// Flights whose blocks point at blocks of a group.
+    /// By txg: flights whose blocks point at blocks of that txg.
     in_flight: [usize; TXG_SIZE],
     last_issue: Option<Instant>,
-    /// What writing takes, of late and at its best.
+    /// What a write takes, recently and at its best.
     latency: Duration,
     best: Duration,
     bursts: [u64; BURSTS],
@@ -91,12 +91,15 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// Whether whoever wants something written is to begin now. While nothing is on its way, at once; else after a while, in which others
-    /// may come and join. If not now: how long to wait at most.
+    /// Whether the next write should begin now. If not, returns how long to wait at most.
     ///
-    /// What is on its way at a time is of use only where the devices do it at a time. So the while is a tenth of what a write takes at its best
-    /// (`zfs_commit_timeout_pct`), and what it takes longer than that, which is what it waited for others before it: ten are on their way to devices that
-    /// make none wait, and two to those that take one after another, one of them waiting.
+    /// With nothing in flight it begins at once. Otherwise it waits a while, in which other commits
+    /// may join.
+    ///
+    /// Parallel writes help only if the devices work in parallel. So the wait has two parts: a
+    /// share of the best write time (`zfs_commit_timeout_pct`), and the recent write time minus the
+    /// best one, which a write spent behind others. Devices without a queue then have ten writes in
+    /// flight. Devices that write one after another have two, one of them queued.
     pub(super) fn due(&self, now: Instant) -> Result<(), Option<Duration>> {
         let flying = self.flights.iter().filter(|f| f.landed.is_none()).count();
         let Some(last) = self.last_issue.filter(|_| flying > 0) else { return Ok(()) };
@@ -104,7 +107,8 @@ impl Chain {
             return Err(None);
         }
         let queued = self.latency.saturating_sub(self.best);
-        // One alone has not waited for any of ours: a device that is busy with others is not to keep the next one from standing behind it.
+        // A single flight has not waited for another of ours. If others keep the device busy, the
+        // next write must still be able to queue behind it.
         let queued = if flying == 1 { queued.min(self.best) } else { queued };
         let others = self.best.saturating_mul(pct(&COMMIT_TIMEOUT_PCT)) / 100;
         match queued.saturating_add(others).checked_sub(now.saturating_duration_since(last)) {
@@ -113,18 +117,18 @@ impl Chain {
         }
     }
 
-    /// How large the next block should be, going by what was written lately.
+    /// The size of the next block, predicted from recent commits.
     pub(super) fn guess(&self) -> u64 {
         block_size(self.bursts.iter().copied().max().unwrap_or(0))
     }
 
-    /// Notes how much one commit wanted to write, the blocks' own heads included.
+    /// Notes how much one commit wanted to write, including the headers of the blocks.
     pub(super) fn note_burst(&mut self, bytes: u64) {
         self.bursts[self.burst % BURSTS] = bytes;
         self.burst = (self.burst + 1) % BURSTS;
     }
 
-    /// Blocks that point at one of `txg` take off.
+    /// Starts a flight of blocks that point at a block of `txg`.
     pub(super) fn take_off(&mut self, take: u64, txg: Txg, since: Instant) -> u64 {
         self.last_flight += 1;
         self.flights.push_back(Flight { id: self.last_flight, take, landed: None, since });
@@ -133,7 +137,7 @@ impl Chain {
         self.last_flight
     }
 
-    /// They have come down. `seqs`: where they are in the chain, by the numbers that their pointers have.
+    /// Ends a flight. `seqs` are the sequence numbers of its blocks.
     pub(super) fn land(
         &mut self,
         id: u64,
@@ -144,7 +148,7 @@ impl Chain {
     ) {
         self.in_flight[txg.0 as usize % TXG_SIZE] -= 1;
         let state = if well { BlockState::Durable } else { BlockState::Failed };
-        // They are among the last: before them may be all blocks since the last group.
+        // The blocks are near the end: all blocks since the last txg may precede them.
         let last = self.blocks.iter_mut().rev().take_while(|b| seq_of(&b.bp) >= *seqs.start());
         for block in last.filter(|b| seqs.contains(&seq_of(&b.bp))) {
             block.state = state;
@@ -155,10 +159,11 @@ impl Chain {
         if let Some(flight) = self.flights.iter_mut().find(|f| f.id == id) {
             flight.landed = Some(well);
             let took = now.saturating_duration_since(flight.since);
-            // One that failed may have taken no time at all.
+            // A failed write may have taken no time at all.
             if well {
                 self.latency = (self.latency * 7 + took) / 8;
-                // Quick ones are forgotten slowly: devices change, and may be busy with others.
+                // The best time is forgotten slowly: devices change, and other work may keep them
+                // busy.
                 self.best = match self.best {
                     Duration::ZERO => took,
                     best => took.min(best + self.latency.saturating_sub(best) / FORGET),
@@ -168,7 +173,7 @@ impl Chain {
         self.settle();
     }
 
-    /// A take came to nothing that had to be written.
+    /// Ends a take that had nothing to write.
     pub(super) fn pass(&mut self, take: u64, since: Instant) {
         self.taken = take;
         if self.broken {
@@ -179,7 +184,7 @@ impl Chain {
         self.settle();
     }
 
-    /// From here on nothing that was taken counts as durable.
+    /// From here on no take in the chain counts as durable.
     pub(super) fn fail(&mut self) {
         self.broken = true;
         self.lost = self.lost.max(self.taken);
@@ -188,14 +193,14 @@ impl Chain {
     fn settle(&mut self) {
         while let Some(well) = self.flights.front().and_then(|f| f.landed) {
             let take = self.flights.pop_front().map_or(0, |f| f.take);
-            // What comes behind a block that failed can't be reached.
+            // Blocks after a failed block can't be reached.
             if well && !self.broken {
                 self.durable = self.durable.max(take);
             }
         }
     }
 
-    /// Lets go, and wakes those for whom something has changed.
+    /// Unlocks the chain, and wakes the threads for which something has changed.
     pub(super) fn wake(mut chain: MutexGuard<'_, Chain>) {
         let all = chain.broken || chain.closing;
         let done = chain.durable.max(chain.lost);
@@ -205,24 +210,24 @@ impl Chain {
         woken.iter().for_each(Thread::unpark);
     }
 
-    /// True while blocks are being written that point at one of `txg`.
+    /// True while blocks are being written that point at a block of `txg`.
     pub(super) fn flies_for(&self, txg: Txg) -> bool {
         self.in_flight[txg.0 as usize % TXG_SIZE] > 0
     }
 }
 
-/// The number that a pointer to a log block has.
+/// The sequence number in a pointer to a log block.
 pub(super) fn seq_of(bp: &Blkptr) -> u64 {
     bp.stored().map_or(0, |s| s.sum[ondisk::zil::ZIL_ZC_SEQ])
 }
 
-/// The size of a block that is to hold so many bytes, as far as there may be such.
+/// The size of a block for so many bytes, within the limits.
 pub(super) fn block_size(bytes: u64) -> u64 {
     let most = (MAXBLOCKSIZE.get() & !(MIN_BLOCK - 1)).clamp(MIN_BLOCK, MAX_BLOCK);
     bytes.next_multiple_of(MIN_BLOCK).clamp(MIN_BLOCK, most)
 }
 
-/// The size of a block for a record of so many bytes that can't be split: as large as it needs.
+/// The size of a block for a record of so many bytes that can't be split.
 pub(super) fn block_size_of(record: u64) -> u64 {
     record.next_multiple_of(MIN_BLOCK).clamp(MIN_BLOCK, MAX_BLOCK)
 }

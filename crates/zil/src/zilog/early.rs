@@ -1,4 +1,5 @@
-//! Data that is not copied into the log: its blocks go to their places, and the log names them (`WR_INDIRECT`).
+//! Data that is not copied into the log: its blocks are written to their final location, and the
+//! log names them (`WR_INDIRECT`).
 
 use super::Zilog;
 use super::fill::{Piece, What};
@@ -10,16 +11,16 @@ use ondisk::zil::{RecordBody, TxKind, Write};
 use ondisk::{Blkptr, ObjNum, Txg};
 use zio::EarlyWrite;
 
-/// What a batch begins with.
+/// An input of a batch.
 pub(super) enum Gathered {
     /// A record.
     Piece(Piece),
-    /// Data that are in this block.
+    /// Data that this block holds.
     Block { object: u64, offset: u64, length: u64, block: DirtyBlock },
 }
 
 impl Gathered {
-    /// What it was made from; data are fetched again.
+    /// Turns the input back into the record that it was made from. Its data is fetched again later.
     pub(super) fn into_itx(self) -> Itx {
         match self {
             Gathered::Block { object, offset, length, block } => {
@@ -39,25 +40,27 @@ impl Gathered {
     }
 }
 
-/// Blocks that got their places with a flight.
+/// Blocks that were allocated for a flight.
 #[derive(Default)]
 pub(super) struct Boarding(Vec<(DirtyBlock, Blkptr)>);
 
 impl Boarding {
-    /// They don't get there: their groups write them as all others.
+    /// Undoes the allocations after a failed flight: the blocks' txgs write them like all others.
     pub(super) fn displace(&mut self) {
         self.0.drain(..).for_each(|(block, bp)| block.displace(&bp));
     }
 }
 
 impl Zilog {
-    /// Whether the log names blocks of large writes rather than copy them. A log device is the faster place.
+    /// True if the log names the blocks of large writes instead of copying them. With a log device,
+    /// copying to it is faster.
     pub(super) fn names_blocks(&self) -> bool {
         let without = || !self.os.cache().zio().tree().has_logs();
         self.early.is_some() && (self.policy().throughput || without())
     }
 
-    /// The block in which the data of a write begin, and how much of these, if the data are not to be copied; without the block: that much is.
+    /// The block in which the data of a write begins, and how many bytes of the write it covers;
+    /// `None` if the data is to be copied. Without a block, only that many bytes are copied.
     pub(super) fn early_block(
         &self,
         source: &dyn Source,
@@ -72,12 +75,13 @@ impl Zilog {
         let size = block.block().len() as u64;
         let within = offset.checked_sub(block.offset()).filter(|at| *at < size)?;
         let now = length.min(size - within);
-        // All of the block is written for it.
+        // The whole block is written for this data.
         let worth = throughput || (now >= IMMEDIATE_WRITE_SZ.get() && now >= size / 2);
         Some((worth.then_some(block), now))
     }
 
-    /// Makes records of what was gathered, in the group of `tx`: finds places for blocks of that group, and copies the data of others.
+    /// Makes records of a batch in the txg of `tx`: allocates blocks of that txg, and copies the
+    /// data of other txgs.
     pub(super) fn board(&self, tx: &Tx, gathered: Vec<Gathered>) -> (Vec<Piece>, Boarding, Vec<EarlyWrite>) {
         let mut placed = self.place(tx, &gathered).into_iter();
         let (mut pieces, mut boarding, mut writes) = (Vec::new(), Boarding::default(), Vec::new());
@@ -121,7 +125,8 @@ impl Zilog {
         (pieces, boarding, writes)
     }
 
-    /// Finds places for the blocks that have none yet; in the order of the blocks, `None` for those that stay without a new one.
+    /// Allocates space for the blocks that have none, in their order; `None` for a block without a
+    /// new allocation.
     fn place(&self, tx: &Tx, gathered: &[Gathered]) -> Vec<Option<EarlyWrite>> {
         let Some(policy) = &self.early else { return Vec::new() };
         let (mut at, mut reqs) = (Vec::new(), Vec::new());

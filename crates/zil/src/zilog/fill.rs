@@ -6,28 +6,28 @@ use device::AlignedBuf;
 use ondisk::zil::{LR_WRITE_SIZE, RecordHeader, ZIL_CHAIN_SIZE, ZilChain, put_write, set_place};
 use ondisk::{Blkptr, Txg};
 
-/// A write is split between two blocks if at least so much of it gets into the first.
+/// A write is split between two blocks if at least this many bytes fit into the first.
 const SPLIT_MIN: usize = 1024;
-/// Largest record that has a place in a block (`zil_max_log_data`).
+/// Largest record that fits into a block (`zil_max_log_data`).
 pub(super) const RECORD_MAX: usize = MAX_BLOCK as usize - ZIL_CHAIN_SIZE;
 
-/// A record with all that it needs.
+/// A record with all of its data.
 pub(super) struct Piece {
     pub(super) txg: Txg,
     pub(super) what: What,
 }
 
 pub(super) enum What {
-    /// It stays in one piece: one record, or several.
+    /// One record, or several, that must not be split.
     Whole(Vec<u8>),
-    /// The same, and it is for a block of its group alone.
+    /// As `Whole`, but it may go only into a block of its own txg.
     Clones(Vec<u8>),
     /// A write, which may be split.
     Data { object: u64, offset: u64, bytes: Bytes },
 }
 
 impl What {
-    /// Bytes that it takes at least.
+    /// Least bytes that the record takes.
     pub(super) fn len(&self) -> usize {
         match self {
             What::Whole(raw) | What::Clones(raw) => raw.len(),
@@ -67,13 +67,13 @@ impl Draft {
         self.note(txg, raw.len());
     }
 
-    /// There are so many bytes more, of this group.
+    /// Counts `len` more bytes in use, of txg `txg`.
     fn note(&mut self, txg: Txg, len: usize) {
         self.used += len;
         self.max_txg = self.max_txg.max(txg);
     }
 
-    /// Puts in as much of a record as there is room for; what is left goes to the next block.
+    /// Adds as much of a record as fits; returns the rest, which goes into the next block.
     fn take(&mut self, seq: &mut u64, piece: Piece) -> Option<Piece> {
         let Piece { txg, what } = piece;
         let fits = what.len() <= self.room();
@@ -100,7 +100,7 @@ impl Draft {
         }
     }
 
-    /// Says where the chain goes on.
+    /// Writes the chain header, with the pointer to the next block.
     pub(super) fn close(&mut self, next: Blkptr) {
         ZilChain { next, nused: self.used as u64 }.put(&mut self.bytes);
     }
@@ -110,17 +110,19 @@ impl Draft {
     }
 }
 
-/// What `lay_out` comes to: blocks that are full and know their successors, and the block that comes after them.
+/// The result of `lay_out`: full blocks that know their successors, and the empty block after them.
 pub(super) struct Laid {
     pub(super) full: Vec<Draft>,
     pub(super) next: Blkptr,
 }
 
-/// Lays records out from the empty block `first` on. `allocate` gives the next block, of so many bytes; the last one, in which nothing is yet, is of
-/// `guess` bytes.
+/// Lays records out from the empty block `first` on.
+///
+/// `allocate` gives the next block, of a given size. The last block, which stays empty, has `guess`
+/// bytes.
 ///
 /// # Errors
-/// As `allocate`, with the blocks that it had given.
+/// The error of `allocate`, with the blocks that it had given before.
 pub(super) fn lay_out<E>(
     first: Blkptr,
     pieces: Vec<Piece>,
@@ -140,7 +142,7 @@ pub(super) fn lay_out<E>(
             let after = rest.as_ref().map_or(0, |p| p.what.len());
             left = left.saturating_sub(before - after.min(before));
             let Some(more) = &rest else { continue };
-            // As large as what is left, and at least as this record if it can't be split.
+            // As large as the rest, and at least as large as this record if it can't be split.
             let whole = match &more.what {
                 What::Whole(raw) | What::Clones(raw) => block_size_of((raw.len() + ZIL_CHAIN_SIZE) as u64),
                 What::Data { .. } => 0,

@@ -16,10 +16,10 @@ use zio::EarlyWrite;
 
 /// Bytes of data that are gathered and written at a time.
 const BATCH: u64 = 1 << 20;
-/// Of data that is not copied, so many times as much.
+/// Data that is not copied may be this many times as much.
 const EARLY_SHARE: u64 = 8;
 
-/// The turn of filling blocks: somebody else's when it is dropped.
+/// The turn of filling blocks; dropping it passes the turn on.
 struct Turn<'a>(&'a Zilog);
 
 impl Drop for Turn<'_> {
@@ -31,7 +31,8 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Blocks on their way; they count as failed if it is dropped before they have arrived.
+/// Blocks that are being written. They count as failed if this is dropped before the write
+/// succeeds.
 struct Flight<'a> {
     log: &'a Zilog,
     id: u64,
@@ -44,7 +45,7 @@ struct Flight<'a> {
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         if !self.well {
-            // Before the group may sync.
+            // This must happen before the txg may sync.
             self.early.displace();
         }
         let mut chain = self.log.chain.lock();
@@ -55,7 +56,8 @@ impl Drop for Flight<'_> {
 }
 
 impl Zilog {
-    /// Takes what is ordered, or goes on with what was taken, and makes some of it durable. Its caller has set `issuing`.
+    /// Takes the ordered records, or continues with records taken before, and makes some of them
+    /// durable. The caller has set `issuing`.
     pub(super) fn issue(&self, source: &dyn Source) -> Result<()> {
         let turn = Turn(self);
         let mut carry = self.carry.lock();
@@ -85,9 +87,9 @@ impl Zilog {
         };
         let flight = match result {
             Ok(Filled::Some(flight)) => flight,
-            // A group has to be waited for first.
+            // The caller must wait for a txg first.
             Ok(Filled::Later) => return Ok(()),
-            // All that was taken has synced, or will be waited for.
+            // All records of the take have synced, or their committers wait for a txg.
             Ok(Filled::Gone) => {
                 carry.records.clear();
                 self.chain.lock().pass(carry.take, Instant::now());
@@ -104,18 +106,20 @@ impl Zilog {
         Ok(())
     }
 
-    /// What was taken won't be in the log: the chain ends before it, for what comes next relies on it, and commits wait for its group.
+    /// Gives up the records of this take. The chain ends before them, because later records rely on
+    /// them. Commits wait for their txg.
     fn drop_taken(&self, carry: &mut Carry) {
         carry.records.clear();
         let mut chain = self.chain.lock();
         chain.taken = carry.take;
         chain.fail();
         drop(chain);
-        // The chain may be gone before the group has synced.
+        // The chain may be gone before the txg has synced.
         self.owe(self.groups.open());
     }
 
-    /// Makes records of what was taken, with their data or the blocks that have it, up to a batch, or up to something that can't be had.
+    /// Makes records of a take, with their data or the blocks that have it. It stops after one
+    /// batch, or at data that can't be read.
     fn gather(&self, carry: &mut Carry, source: &dyn Source) -> Vec<Gathered> {
         let (synced, open) = (self.groups.synced(), self.groups.open());
         let (mut out, mut room) = (Vec::new(), BATCH);
@@ -148,7 +152,7 @@ impl Zilog {
                     let bytes = match source.data(ObjNum(object), offset, len) {
                         Ok(bytes) => bytes,
                         Err(Missing::Gone) => continue,
-                        // What comes behind may rely on it.
+                        // Later records may rely on this one.
                         Err(Missing::Unreadable) => {
                             self.owe(txg);
                             carry
@@ -172,7 +176,7 @@ impl Zilog {
         out
     }
 
-    /// The block that comes next, if there is a chain.
+    /// The empty block at the end of the chain, if there is a chain.
     fn last_block(&self) -> Option<Blkptr> {
         let chain = self.chain.lock();
         chain.blocks.back().filter(|b| b.state == BlockState::Next).map(|b| b.bp)
@@ -189,13 +193,14 @@ impl Zilog {
         Ok(bp)
     }
 
-    /// Begins a chain: allocates its first block, and waits for the group that has it on disk, and everything that was taken with it.
+    /// Begins a chain: allocates its first block, and waits for the txg that writes the header.
+    /// That txg also makes everything taken durable.
     fn create(&self) -> Result<()> {
         let ready = {
             let chain = self.chain.lock();
             chain.blocks.is_empty() && !chain.broken && !chain.closing
         };
-        // Somebody's log is still there, or will be until its group has synced.
+        // An earlier log is still there, or will be until its txg has synced.
         let taken = !ZilHeader::decode(&self.os.phys().zil_header).is_ok_and(|h| h.log.is_hole());
         // An object set that was never written does not say yet whether it is encrypted.
         if !ready || taken || self.os.root_bp().is_hole() {
@@ -215,7 +220,8 @@ impl Zilog {
                 state: BlockState::Next,
             });
             drop(chain);
-            // The header comes with the group, and so does the feature that records in the chain may need.
+            // The header is written with the txg, and so is the feature that records in the chain
+            // may need.
             if let Some(uses) = &self.sa_xattrs {
                 uses(true);
             }
@@ -225,7 +231,8 @@ impl Zilog {
         self.groups.wait(txg)
     }
 
-    /// Puts back a record that may be in the log only before its group is on disk, for which it is too late now, and everything behind it, which may rely on it.
+    /// Puts back a record whose txg is no longer open, if such a record may be logged only while
+    /// its txg is open. Everything after it is put back too, because it may rely on it.
     fn put_back_late(&self, carry: &mut Carry, gathered: &mut Vec<Gathered>, now: Txg) {
         let late = |g: &Gathered| match g {
             Gathered::Piece(Piece { txg, what: What::Clones(_) }) if *txg != now => Some(*txg),
@@ -285,7 +292,7 @@ impl Zilog {
                 .push_back(ChainBlock { max_txg: draft.max_txg, ..block(draft.bp, BlockState::Flying) });
         }
         chain.blocks.push_back(block(next, BlockState::Next));
-        // A take of which more is to come is not there yet.
+        // A take of which records remain does not count yet.
         let take = if whole { carry.take } else { carry.take - 1 };
         chain.taken = take;
         let id = chain.take_off(take, txg, Instant::now());
@@ -294,7 +301,7 @@ impl Zilog {
         Ok(Filled::Some(Loaded { flight, full, writes }))
     }
 
-    /// Writes blocks and makes them durable.
+    /// Writes blocks and flushes their devices.
     fn fly(&self, loaded: Loaded<'_>) {
         let Loaded { mut flight, full, writes } = loaded;
         let mut vdevs: BTreeSet<VdevId> = BTreeSet::new();
@@ -320,17 +327,18 @@ impl Zilog {
     }
 }
 
-/// What came of filling blocks.
+/// The outcome of filling blocks.
 enum Filled<'a> {
-    /// They are to be written.
+    /// Blocks are ready to be written.
     Some(Loaded<'a>),
-    /// Nothing: a group has to be waited for first, and what was taken is still to be written.
+    /// Nothing was filled: the caller must wait for a txg first. The taken records are still to be
+    /// written.
     Later,
-    /// It was not possible, and whoever needs it waits for the group.
+    /// Filling failed; committers wait for their txg.
     Gone,
 }
 
-/// A flight with what it carries.
+/// A flight with its blocks.
 struct Loaded<'a> {
     flight: Flight<'a>,
     full: Vec<Draft>,

@@ -5,9 +5,9 @@ use crate::tunables::IMMEDIATE_WRITE_SZ;
 use ondisk::Txg;
 use std::collections::{HashMap, VecDeque};
 
-/// Groups that may have records at one time, and one (`TXG_SIZE`).
+/// One more than the transaction groups that may have records at a time (`TXG_SIZE`).
 const TXG_SIZE: usize = 4;
-/// Neighbouring writes become one record up to so many bytes.
+/// Adjacent writes become one record up to this many bytes.
 const JOIN_MAX: u64 = 1 << 20;
 
 /// One record (`itx_t`).
@@ -17,19 +17,19 @@ pub(super) struct Itx {
     pub(super) body: Body,
 }
 
-/// What it says.
+/// The contents of a record.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// One record, or some that must not come apart, as they go into the log.
+    /// One record, or several that must stay together, encoded for the log.
     Whole(Vec<u8>),
-    /// As it goes into the log, if it does while its group is open.
+    /// Encoded for the log, but it may be logged only while its txg is open.
     Clones(Vec<u8>),
-    /// Bytes of an object, which are fetched when it is committed (`WR_NEED_COPY`).
+    /// Bytes of an object, which the commit fetches (`WR_NEED_COPY`).
     Data { object: u64, offset: u64, length: u64 },
 }
 
 impl Itx {
-    /// Takes a write that goes on where this one ends; false if it is another kind of record.
+    /// Absorbs a write that begins where this one ends; false for all other records.
     fn join(&mut self, more: &Itx) -> bool {
         match (&mut self.body, &more.body) {
             (Body::Data { offset, length, .. }, Body::Data { offset: at, length: len, .. })
@@ -43,7 +43,7 @@ impl Itx {
     }
 }
 
-/// The records of one group.
+/// The records of one transaction group (`itxg_t`).
 #[derive(Debug, Default)]
 pub(super) struct Group {
     txg: Txg,
@@ -65,9 +65,9 @@ impl Group {
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     groups: [Group; TXG_SIZE],
-    /// How often everything that is ordered was taken.
+    /// Number of takes of all ordered records.
     pub(super) takes: u64,
-    /// The last group with a change that has no record: commits wait for it.
+    /// The newest txg with a change that has no record: commits wait for it.
     pub(super) unlogged: Txg,
 }
 
@@ -75,7 +75,7 @@ impl Pending {
     fn group(&mut self, txg: Txg) -> &mut Group {
         let group = &mut self.groups[txg.0 as usize % TXG_SIZE];
         if group.txg != txg {
-            // What was there has synced.
+            // The slot's former txg has synced.
             *group = Group { txg, ..Group::default() };
         }
         group
@@ -94,7 +94,8 @@ impl Pending {
         }
     }
 
-    /// Puts what waits for an object, or for any, at the end of its group's order (`zil_async_to_sync`).
+    /// Moves the records of one object, or of all, to the end of their txg's order
+    /// (`zil_async_to_sync`).
     pub(super) fn pull(&mut self, object: Option<u64>) {
         for group in &mut self.groups {
             match object {
@@ -108,7 +109,8 @@ impl Pending {
         }
     }
 
-    /// Bytes of data that a commit of an object would have to fetch. Of the group `named` blocks are named rather than copied, and count as a fraction.
+    /// Bytes of data that a commit of an object would fetch. In the txg `named`, large writes name
+    /// their blocks instead of copying them, and count as a fraction.
     pub(super) fn bytes_of(&self, object: u64, named: Option<Txg>) -> u64 {
         let records = self.groups.iter().filter_map(|g| g.of_object.get(&object)).flatten();
         let bytes = records.map(|itx| match itx.body {
@@ -121,24 +123,25 @@ impl Pending {
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// Forgets what waits for an object that is gone (`zil_remove_async`).
+    /// Drops the waiting records of a removed object (`zil_remove_async`).
     pub(super) fn forget(&mut self, object: u64) {
         for group in &mut self.groups {
             group.of_object.remove(&object);
         }
     }
 
-    /// True if a commit has something to take.
+    /// True if a commit has records to take.
     pub(super) fn is_waiting(&self, synced: Txg) -> bool {
         self.groups.iter().any(|g| g.txg > synced && !g.ordered.is_empty())
     }
 
-    /// The last group with a change that has no record, while it has not synced: nothing may be in the log that was done after that change.
+    /// The newest txg with a change that has no record, while it has not synced. Nothing later than
+    /// that change may be in the log.
     pub(super) fn barred(&self, synced: Txg) -> Option<Txg> {
         Some(self.unlogged).filter(|txg| *txg > synced)
     }
 
-    /// Takes everything that is ordered and has not synced.
+    /// Takes all ordered records that have not synced.
     pub(super) fn take(&mut self, synced: Txg) -> VecDeque<Itx> {
         let mut groups: Vec<&mut Group> = self.groups.iter_mut().filter(|g| g.txg > synced).collect();
         groups.sort_by_key(|g| g.txg);
@@ -149,7 +152,8 @@ impl Pending {
         out
     }
 
-    /// Hands out what has synced, to be dropped without the lock (`zil_clean`).
+    /// Removes what has synced and returns it, so that the caller drops it without the lock
+    /// (`zil_clean`).
     pub(super) fn clean(&mut self, synced: Txg) -> Vec<Group> {
         self.groups.iter_mut().filter(|g| g.txg <= synced).map(std::mem::take).collect()
     }

@@ -1,4 +1,4 @@
-//! What a group does to the log when it syncs.
+//! The log's part in the sync of a transaction group.
 
 use super::Zilog;
 use super::chain::{BlockState, Chain};
@@ -8,11 +8,13 @@ use ondisk::zil::ZilHeader;
 use ondisk::{Blkptr, Txg, VdevId};
 
 impl Zilog {
-    /// The log is to go: nobody changes the object set any more. What was committed stays so, by the group of `tx`, which takes the log's place;
-    /// until it has synced the object set must stay live.
+    /// Begins to remove the log, because the object set takes no more changes (`zil_close`).
+    ///
+    /// Committed changes stay durable: the txg of `tx` replaces the log. The object set must stay
+    /// live until that txg has synced.
     ///
     /// # Errors
-    /// [`Error::Dmu`] if the object set can't be changed.
+    /// * [`Error::Dmu`]: the object set is not open for changes.
     pub fn close(&self, tx: &Tx) -> Result<()> {
         let mut chain = self.chain.lock();
         chain.closing = true;
@@ -20,23 +22,24 @@ impl Zilog {
         self.os.touch(tx).map_err(|source| Error::Dmu { objset: self.os.id(), source })
     }
 
-    /// Undoes [`Zilog::close`]: somebody changes the object set again.
+    /// Undoes [`Zilog::close`]: the object set takes changes again.
     pub fn reopen(&self) {
         self.chain.lock().closing = false;
     }
 
-    /// True if a block of it lies on this vdev.
+    /// True if a block of the chain lies on this vdev.
     pub fn lies_on(&self, vdev: VdevId) -> bool {
         self.chain.lock().blocks.iter().any(|block| {
             block.bp.stored().is_some_and(|stored| stored.copies().any(|copy| copy.vdev == vdev))
         })
     }
 
-    /// The chain ends here: what is in it stays durable until its groups have synced, and commits wait for groups until then. The next chain lies
-    /// where there is room for it then.
+    /// Ends the chain, so that a later chain is allocated elsewhere (`zil_reset`).
+    ///
+    /// Its records stay durable until their txgs have synced, and commits wait for txgs until then.
     ///
     /// # Errors
-    /// [`Error::Dmu`] if the object set can't be changed.
+    /// * [`Error::Dmu`]: the object set is not open for changes.
     pub fn begin_anew(&self, tx: &Tx) -> Result<()> {
         let mut chain = self.chain.lock();
         if !chain.blocks.is_empty() {
@@ -46,17 +49,21 @@ impl Zilog {
         self.os.touch(tx).map_err(|source| Error::Dmu { objset: self.os.id(), source })
     }
 
-    /// True if nothing is left of it.
+    /// True if the log is closed and nothing is left of it.
     pub fn is_gone(&self) -> bool {
         let chain = self.chain.lock();
         chain.closing && chain.blocks.is_empty() && !chain.issuing && chain.header.is_none()
     }
 
-    /// Frees the blocks that the group of `tx` makes superfluous, and has the header point behind them (`zil_sync`): called by the thread that syncs
-    /// the group, before it writes the object set.
+    /// Frees the blocks that the txg of `tx` makes superfluous, and moves the header past them.
+    ///
+    /// The sync thread calls this before it writes the object set (`zil_sync`).
     ///
     /// # Errors
-    /// As freeing fails: the group must not reach the disk.
+    /// The txg must not reach the disk after an error.
+    ///
+    /// * [`Error::Free`]: a block can't be freed.
+    /// * [`Error::Dmu`]: the object set is not open for changes.
     pub fn sync(&self, tx: &Tx) -> Result<()> {
         let txg = tx.txg();
         let (freed, header, ended) = {
@@ -80,7 +87,7 @@ impl Zilog {
             if chain.blocks.is_empty() {
                 chain.broken = false;
             }
-            // Until its group syncs, a chain that has just begun is in no header.
+            // A chain that has just begun gets its header when its txg syncs.
             let front = chain.blocks.front().filter(|b| b.alloc_txg <= txg || chain.header.is_some());
             let header = front.map(|b| b.bp);
             let changed = header != chain.header;
@@ -107,7 +114,7 @@ impl Zilog {
         Ok(())
     }
 
-    /// A group is on disk: its records are not needed any more (`zil_clean`).
+    /// Drops the records of txgs that are on disk (`zil_clean`).
     pub fn clean(&self, synced: Txg) {
         let gone = self.pending.lock().clean(synced);
         drop(gone);

@@ -1,41 +1,44 @@
-//! Those who wait for a chain: each for his own take, and one at most for his turn to fill blocks.
+//! The threads that wait for a chain: each for its own take, and at most one for its turn to fill
+//! blocks.
 //!
-//! A thousand may wait for one device. All of them asking again with every block that comes down would cost more than the writing, so each is woken
-//! when his take is durable or can't be any more, and of those whose take is still to be written one: the leader, who fills blocks for all.
+//! A thousand threads may wait for one device. If each block woke all of them, that would cost more
+//! than the writing. So a thread wakes when its take is durable or is lost. Of the threads whose
+//! take is still unwritten, one wakes: the leader, which fills blocks for all.
 
 use super::chain::Chain;
 use parking_lot::MutexGuard;
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// See the module. A thread that is woken too often asks again, so that one too many does no harm.
+/// The waiting threads. A spurious wake-up is harmless, because a woken thread checks again.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// Who waits for which take.
+    /// The waiting threads, each with its take.
     threads: Vec<(u64, Thread)>,
-    /// Somebody fills blocks, or is about to.
+    /// A thread fills blocks, or is about to.
     led: bool,
-    /// He waits until it is time.
+    /// The leader, while it waits for the right time.
     leader: Option<Thread>,
 }
 
 impl Waiting {
-    /// Whether somebody fills blocks, or is about to: what was logged before he takes it will be written by him.
+    /// True if a leader fills blocks, or is about to: it will write the records that were logged
+    /// before it takes them.
     pub(super) fn is_led(&self) -> bool {
         self.led
     }
 
-    /// The caller is the one now.
+    /// Makes the caller the leader.
     pub(super) fn lead(&mut self) {
         self.led = true;
     }
 
-    /// He is no more, and with the next [`Chain::wake`] it is another's turn.
+    /// Ends the leader's turn. The next [`Chain::wake`] picks another.
     pub(super) fn follow(&mut self) {
         self.led = false;
     }
 
-    /// Waits until a take may be durable, or it may be the caller's turn.
+    /// Waits until a take may be durable, or the caller's turn may have come.
     pub(super) fn wait(chain: &mut MutexGuard<'_, Chain>, take: u64) {
         let this = thread::current();
         let id = this.id();
@@ -44,7 +47,7 @@ impl Waiting {
         chain.waiting.threads.retain(|(_, thread)| thread.id() != id);
     }
 
-    /// The leader waits: at most as long as is said, or else until blocks come down.
+    /// Makes the leader wait: at most for `most`, or until blocks land.
     pub(super) fn wait_to_lead(chain: &mut MutexGuard<'_, Chain>, most: Option<Duration>) {
         chain.waiting.leader = Some(thread::current());
         MutexGuard::unlocked(chain, || match most {
@@ -54,7 +57,8 @@ impl Waiting {
         chain.waiting.leader = None;
     }
 
-    /// Takes those out who are to be woken: who waits for takes up to `done`, the leader, and while there is none one of those whose take is behind `taken`.
+    /// Removes and returns the threads to wake: those that wait for takes up to `done`, the leader,
+    /// and without a leader one thread whose take is after `taken`.
     pub(super) fn woken(&mut self, done: u64, taken: u64) -> Vec<Thread> {
         let mut woken: Vec<Thread> =
             self.threads.extract_if(.., |(take, _)| *take <= done).map(|(_, thread)| thread).collect();

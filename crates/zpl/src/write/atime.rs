@@ -1,9 +1,9 @@
-//! Times of access.
+//! Access times.
 //!
 //! # Theory
-//! With `relatime`, reading a file changes its time of access only where that says more than before: the file was changed after it was last
-//! read, or it was not read for a day. So a file that is read often costs one change a day. While the pool is suspended, or writers are
-//! held up, reading leaves no trace.
+//! With `relatime`, reading a file updates its access time in two cases only: the file was changed
+//! after it was last read, or it was not read for a day. So a file that is read often costs one
+//! change a day. While the pool is suspended or writers are throttled, reading updates nothing.
 
 use super::data::ATTR_BYTES;
 use super::{Purpose, Writer};
@@ -12,30 +12,33 @@ use ondisk::ObjNum;
 use ondisk::sa::Attr as Sa;
 use std::sync::atomic::Ordering;
 
-/// Seconds after which a time of access is old.
+/// Seconds after which an access time is old.
 const DAY: i64 = 24 * 60 * 60;
 
-/// When reading changes the time of access (`atime`, `relatime`).
+/// When reading updates the access time: the properties `atime` and `relatime`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Atime {
     /// Never.
     Never,
-    /// When it says more than before.
+    /// If the file was changed since it was last read, or was not read for a day.
     Relative,
     /// Always.
     Always,
 }
 
-/// True if reading at `now` is worth noting (`zfs_relatime_need_update`).
+/// True if a read at `now` is worth an update (`zfs_relatime_need_update`).
 fn worth(a: &Attr, now: Time) -> bool {
     a.mtime >= a.atime || a.ctime >= a.atime || now.secs.saturating_sub(a.atime.secs) >= DAY
 }
 
 impl FileSystem {
-    /// Notes that a file was read, a directory listed, or a link followed, if the properties want it noted.
+    /// Updates the access time after a read, a listing or a followed link, if the properties say so
+    /// (`ZFS_ACCESSTIME_STAMP`).
     ///
     /// # Errors
-    /// As reading and writing fail.
+    /// * [`Error::Quota`](crate::Error::Quota), [`Error::NoSpace`](crate::Error::NoSpace),
+    ///   [`Error::Stopped`](crate::Error::Stopped): the pool gives no transaction.
+    /// * The errors of [opening](crate::Error#opening).
     pub fn accessed(&self, object: ObjNum) -> Result<()> {
         let Some(w) = self.writer_if_any() else { return Ok(()) };
         let rule = w.policy().atime;
@@ -46,11 +49,11 @@ impl FileSystem {
         if !wanted(w, rule, node.attr()) {
             return Ok(());
         }
-        // No commit is for the time of a read, and no read waits for it.
+        // No commit covers an access time, and no read waits for a transaction.
         let Some(tx) = w.txs.try_tx(ATTR_BYTES, Purpose::Grow)? else { return Ok(()) };
         w.newest.fetch_max(tx.txg().0, Ordering::Relaxed);
         self.update(w, object, &tx, |node, c| {
-            // Another reader may have been here meanwhile; a removed file needs no times.
+            // Another reader may have updated it meanwhile. A removed file needs no times.
             if node.attr().nlink > 0 && wanted(w, rule, node.attr()) {
                 c.time(Sa::Atime, w.txs.now());
             }

@@ -1,9 +1,10 @@
-//! Cloning: blocks of one file become another's without being copied (`zfs_clone_range`).
+//! Cloning: blocks of one file become another file's without a copy (`zfs_clone_range`).
 //!
 //! # Theory
-//! Only whole blocks can be shared, at the same place in a block of the same size. What a caller asks for is cut down to that: he is told how
-//! much was cloned and copies the rest. Blocks that were changed in a group that is not on disk have no place to share yet; who asks for many
-//! waits for the group, and who asks for a few copies them, which is faster.
+//! Only whole blocks can be shared, at the same position in a block of the same size. A request is
+//! cut down to that: the caller learns how much was cloned, and copies the rest. Blocks that were
+//! changed in a txg that is not on disk have no address to share yet. A large request waits for
+//! that txg. A small one fails, and the caller copies, which is faster.
 
 use super::data::{ATTR_BYTES, SIZE_MAX};
 use super::quota::Payers;
@@ -15,55 +16,64 @@ use ondisk::znode::Pflags;
 use ondisk::{BlkId, ObjNum, Txg};
 use std::sync::atomic::Ordering;
 
-/// Most blocks that one transaction clones: their pointers fit into one record of the log.
+/// Most blocks that one transaction clones: their pointers fit into one log record.
 const BLOCKS_MAX: u64 = 1000;
-/// Who asks for no more than this doesn't wait for blocks to be written.
+/// A request of at most this many bytes doesn't wait for blocks to be written.
 const COPY_MAX: u64 = 1 << 20;
 
-/// A range that is to be cloned.
+/// A range to clone.
 #[derive(Debug, Clone, Copy)]
 pub struct CloneRange {
-    /// The file whose blocks these are.
+    /// The file whose blocks are shared.
     pub source: ObjNum,
-    /// From this byte on.
+    /// First byte in the source.
     pub from: u64,
-    /// The file that is to have them too.
+    /// The file that gets the blocks.
     pub target: ObjNum,
-    /// From this byte on.
+    /// First byte in the target.
     pub to: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
-/// What is to be cloned, under its locks.
+/// The cloneable part of a request, while its locks are held.
 struct Plan {
     source: Node,
     target: Node,
     block: u64,
-    /// Bytes, whole blocks but for the end of the source.
+    /// Bytes: whole blocks, except at the end of the source.
     len: u64,
-    /// The target's only block takes the source's size first.
+    /// The target's only block must first take the source's block size.
     grow: bool,
 }
 
 impl FileSystem {
-    /// Makes blocks of one file another's, and says how many bytes these are: fewer than asked for where the range ends within a block or
-    /// beyond the source.
+    /// Clones blocks from one file to another, and returns how many bytes were cloned
+    /// (`zfs_clone_range`).
+    ///
+    /// These are fewer than requested where the range ends within a block or beyond the source.
+    /// `kill` clears set-user-id and set-group-id of the target.
     ///
     /// # Errors
-    /// [`Error::NotCloneable`] if not even the first byte can be cloned: copying it works. [`Error::NotRegular`], [`Error::IsDirectory`],
-    /// [`Error::BadRange`] for a range that overlaps itself, [`Error::TooLarge`], [`Error::NotPermitted`] by flags; [`Error::Quota`],
-    /// [`Error::NoSpace`] and the like; as reading fails.
+    /// * [`Error::NotCloneable`]: not even the first byte can be cloned. Copying works.
+    /// * [`Error::NotRegular`]: the source or the target is no regular file.
+    /// * [`Error::IsDirectory`]: the target is a directory.
+    /// * [`Error::BadRange`]: the range overlaps itself.
+    /// * [`Error::TooLarge`]: the range ends beyond the largest file.
+    /// * [`Error::NotPermitted`]: the target is immutable or append-only.
+    /// * The errors of [changing](Error#changing).
     pub fn clone_range(&self, range: &CloneRange, kill: bool) -> Result<u64> {
         let done = self.clone_range_now(range, kill)?;
         self.settle(range.target)?;
         Ok(done)
     }
 
-    /// The same out of a snapshot of this file system. Whoever calls sees to it that the snapshot stays meanwhile.
+    /// As [`FileSystem::clone_range`], but out of a snapshot of this file system.
+    ///
+    /// The caller keeps the snapshot in existence meanwhile.
     ///
     /// # Errors
-    /// As [`FileSystem::clone_range`].
+    /// As [`FileSystem::clone_range`], without [`Error::BadRange`].
     pub fn clone_range_of(&self, snapshot: &FileSystem, range: &CloneRange, kill: bool) -> Result<u64> {
         let w = self.writer()?;
         if range.to.checked_add(range.len).is_none_or(|end| end > SIZE_MAX) {
@@ -92,15 +102,17 @@ impl FileSystem {
         }
         let mut waited = false;
         loop {
-            // Which lies first is locked first, so that two that clone from each other meet in one order.
+            // The lower object number is locked first, so that two threads that clone from each
+            // other lock in one order.
             let held = [w.locks.hold(source), w.locks.hold(target)];
             let lock = |i: usize| match i {
                 0 => held[0].range(from, from_end, false),
-                // The size of its blocks may change.
+                // The block size may change.
                 _ => held[1].whole(),
             };
             let (first, second) = if source == target {
-                // One claim: between two of one thread, another's that waits for the first would keep it from the second.
+                // One lock for both ranges. Between two locks of one thread, another thread could
+                // wait for the first and so block the second.
                 (held[1].range(from.min(to), from_end.max(to_end), true), None)
             } else if source < target {
                 (lock(0), Some(lock(1)))
@@ -121,7 +133,8 @@ impl FileSystem {
         }
     }
 
-    /// What of a range can be cloned, whose source is `from`'s; `None` if it is beyond the source's end.
+    /// The cloneable part of a range whose source lies in `from`; `None` if it is beyond the
+    /// source's end.
     fn clone_plan(&self, w: &Writer, from: &FileSystem, range: &CloneRange) -> Result<Option<Plan>> {
         let source = from.node(range.source)?;
         if source.attr().kind != FileType::Regular {
@@ -141,7 +154,8 @@ impl FileSystem {
         let to_end = range.from + len == s.size && range.to + len >= t.size;
         let len = if to_end { len } else { len - len % block };
         let grow = block != target.dn.block_size();
-        // A file of one block has any size that is whole sectors, and grows with it.
+        // A file of one block may have any block size that is whole sectors, and the block grows
+        // with the file.
         let one = |size: u64, of: u64| size <= of && range.to == 0 && range.to + len <= block;
         let fits = match grow {
             false => block.is_power_of_two() || one(t.size, block),
@@ -153,7 +167,8 @@ impl FileSystem {
                     && (block.is_power_of_two() || one(t.size, block))
             }
         };
-        // A small block would stay the target's for ever, however large it becomes.
+        // A small block would remain the target's block size forever, however large the file
+        // becomes.
         let stuck = block < u64::from(w.policy().recordsize)
             && t.size <= block
             && len <= block
@@ -179,7 +194,8 @@ impl FileSystem {
                     target.dn.set_block_size(&tx, size)?;
                 }
                 let (first, from) = ((range.to + done) / block, (range.from + done) / block);
-                // Where that fails nothing has changed but, perhaps, the size of an only block, which shows nowhere.
+                // If this fails, at most the size of an only block has changed, which has no
+                // visible effect.
                 let bps = target.dn.clone_blocks(&tx, BlkId(first), &source.dn, BlkId(from), blocks)?;
                 let (at, now) = (range.to + done, w.txs.now());
                 let end = at + n;
@@ -205,7 +221,7 @@ impl FileSystem {
                 Err(Error::Dmu(dmu::Error::CloneShape { .. })) if done == 0 => {
                     return Err(Error::NotCloneable { object: range.source });
                 }
-                // What was cloned stays cloned.
+                // Blocks that were cloned stay cloned.
                 Err(_) if done > 0 => return Ok(done),
                 Err(e) => return Err(e),
             }

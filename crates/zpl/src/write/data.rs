@@ -1,4 +1,5 @@
-//! The contents of files: writing, extending, truncating, punching holes (`zfs_write`, `zfs_freesp`).
+//! The contents of files: writing, extending, truncating, punching holes (`zfs_write`,
+//! `zfs_freesp`).
 
 use super::quota::Payers;
 use super::update::Changes;
@@ -13,17 +14,20 @@ use ondisk::znode::Pflags;
 pub(super) const SIZE_MAX: u64 = i64::MAX as u64;
 /// Most bytes that one transaction writes.
 const WRITE_MAX: usize = 1 << 20;
-/// What changing a file's attributes dirties, about.
+/// Estimate of what a change of a file's attributes dirties, in bytes.
 pub(super) const ATTR_BYTES: u64 = 1024;
 
-/// The block size of a file of `end` bytes whose blocks are `now` bytes large; `None` if it stays. As long as a file is one block, the block
-/// grows with it, up to `recordsize`.
+/// The new block size of a file that grows to `end` bytes, if it changes; `now` is its current
+/// block size.
+///
+/// While a file has one block, the block grows with it, up to `recordsize`.
 pub(super) fn grown(now: u64, size: u64, end: u64, recordsize: u64) -> Option<u64> {
     if end <= now || size > now {
         return None;
     }
     let most = match now {
-        // Larger than the property, which was larger once: as large as a power of two makes it.
+        // The block is larger than the property, which was larger once. It grows to the next power
+        // of two.
         _ if now > recordsize => now.next_power_of_two(),
         _ => recordsize,
     };
@@ -40,10 +44,13 @@ impl FileSystem {
         }
     }
 
-    /// Reads from byte `offset` on, and sees each write whole or not at all; fewer bytes than asked for only at the end of the file.
+    /// Reads from byte `offset` on, and sees each write entirely or not at all (`zfs_read`).
+    ///
+    /// Returns fewer bytes than requested only at the end of the file.
     ///
     /// # Errors
-    /// As [`Node::read`].
+    /// * All errors of [`Node::read`].
+    /// * [`Error::NoFile`]: the object is no file.
     pub fn read(&self, object: ObjNum, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let Some(w) = self.writer_if_any() else { return self.node(object)?.read(offset, buf) };
         let held = w.locks.hold(object);
@@ -51,11 +58,20 @@ impl FileSystem {
         self.node(object)?.read(offset, buf)
     }
 
-    /// Writes at byte `offset`. `kill` takes set-user-id and set-group-id from the file.
+    /// Writes at byte `offset` (`zfs_write`).
+    ///
+    /// `kill` clears set-user-id and set-group-id of the file.
     ///
     /// # Errors
-    /// [`Error::NotRegular`], [`Error::IsDirectory`], [`Error::TooLarge`], [`Error::NotPermitted`] by flags; [`Error::NoSpace`] and the like:
-    /// some of it may be written then; as reading blocks that are written in part fails.
+    /// A part of the data may be written when [`Error::NoSpace`], [`Error::Quota`],
+    /// [`Error::Stopped`] or [`Error::Dmu`] returns.
+    ///
+    /// * [`Error::NotRegular`]: the object is no regular file.
+    /// * [`Error::IsDirectory`]: the object is a directory.
+    /// * [`Error::TooLarge`]: the write ends beyond the largest file.
+    /// * [`Error::NotPermitted`]: the file is immutable or read-only, or is append-only and the
+    ///   write does not append.
+    /// * The errors of [changing](Error#changing).
     pub fn write(&self, object: ObjNum, offset: u64, data: &[u8], kill: bool) -> Result<()> {
         self.write_now(object, offset, data, kill)?;
         self.settle(object)
@@ -69,7 +85,7 @@ impl FileSystem {
         let held = w.locks.hold(object);
         let mut whole = false;
         loop {
-            // While its only block grows, nobody else may have to do with the file.
+            // While the file's only block grows, no other thread may use the contents.
             let (start, to) = if whole { (0, u64::MAX) } else { (offset, end) };
             let _range = held.range(start, to, true);
             let node = self.file_to_change(object)?;
@@ -99,7 +115,7 @@ impl FileSystem {
         let mut done = 0;
         while done < data.len() {
             let at = offset + done as u64;
-            // Later pieces begin at whole blocks.
+            // Later pieces begin at block boundaries.
             let n = (WRITE_MAX - (at % WRITE_MAX as u64) as usize).min(data.len() - done);
             let piece = &data[done..done + n];
             self.check_bytes(w, Payers::from(node.attr()))?;
@@ -144,16 +160,20 @@ impl FileSystem {
     pub(super) fn grow_block(&self, node: &Node, tx: &Tx, size: u64) -> Result<()> {
         let size = u32::try_from(size).expect("recordsize is at most 16 MiB");
         match node.dn.set_block_size(tx, size) {
-            // It has more blocks than its size says, which does no harm.
+            // The file has more blocks than its size says, which is harmless.
             Ok(()) | Err(dmu::Error::BlockSize { .. }) => Ok(()),
             Err(e) => Err(e.into()),
         }
     }
 
-    /// Makes a file `size` bytes long: what is behind goes, what is added reads as zeros (`truncate`).
+    /// Sets the file's size: a cut-off end is freed, an added end reads as zeros (`zfs_freesp`).
     ///
     /// # Errors
-    /// As [`FileSystem::write`].
+    /// * [`Error::NotRegular`]: the object is no regular file.
+    /// * [`Error::IsDirectory`]: the object is a directory.
+    /// * [`Error::TooLarge`]: the size is more than a file can have.
+    /// * [`Error::NotPermitted`]: the file is immutable, read-only or append-only.
+    /// * The errors of [changing](Error#changing).
     pub fn truncate(&self, object: ObjNum, size: u64, kill: bool) -> Result<()> {
         let w = self.writer()?;
         {
@@ -205,10 +225,12 @@ impl FileSystem {
         w.or_unlogged(&tx, cut())
     }
 
-    /// Makes a file at least `size` bytes long (`fallocate`). No room is kept: a pool that never overwrites cannot.
+    /// Makes a file at least `size` bytes long, as `fallocate` does (`zfs_extend`).
+    ///
+    /// No space is reserved: a copy-on-write pool can't guarantee it.
     ///
     /// # Errors
-    /// As [`FileSystem::write`].
+    /// As [`FileSystem::truncate`].
     pub fn extend(&self, object: ObjNum, size: u64) -> Result<()> {
         let w = self.writer()?;
         {
@@ -222,10 +244,10 @@ impl FileSystem {
         self.settle(object)
     }
 
-    /// Makes a hole; the file's length stays (`FALLOC_FL_PUNCH_HOLE`).
+    /// Makes a hole and keeps the file's size, as `FALLOC_FL_PUNCH_HOLE` does (`zfs_freesp`).
     ///
     /// # Errors
-    /// As [`FileSystem::write`].
+    /// As [`FileSystem::truncate`], without [`Error::TooLarge`].
     pub fn punch(&self, object: ObjNum, offset: u64, len: u64) -> Result<()> {
         self.punch_now(object, offset, len)?;
         self.settle(object)
@@ -234,7 +256,7 @@ impl FileSystem {
     fn punch_now(&self, object: ObjNum, offset: u64, len: u64) -> Result<()> {
         let w = self.writer()?;
         let held = w.locks.hold(object);
-        // Blocks in part in the range are changed too, and the last one may lose its place.
+        // Blocks that are partly in the range change too, and the last block may be freed.
         let _whole = held.whole();
         let node = self.file_to_change(object)?;
         let a = node.attr();

@@ -1,4 +1,4 @@
-//! Extended attributes in a hidden directory belong to whom their file belongs to (`zfs_setattr_dir`).
+//! The owner of a hidden directory of extended attributes follows the file's (`zfs_setattr_dir`).
 
 use super::data::ATTR_BYTES;
 use super::{Purpose, Writer};
@@ -7,11 +7,14 @@ use ondisk::ObjNum;
 use ondisk::sa::Attr as Sa;
 
 impl FileSystem {
-    /// Gives a file's hidden directory, and all that is in it, the file's owner, group and project. One after the other, each in a transaction of its own:
-    /// there may be any number of them. What has no room for a project gets it.
+    /// Gives a file's hidden directory and its entries the file's owner, group and project.
+    ///
+    /// Each entry has a transaction of its own, because there may be any number of them. An entry
+    /// without space for a project gets it.
     ///
     /// # Errors
-    /// As reading and writing fail.
+    /// * The errors of [opening](Error#opening).
+    /// * [`Error::NoSpace`], [`Error::Quota`], [`Error::Stopped`]: the pool gives no transaction.
     pub(super) fn hidden_follow(&self, w: &Writer, file: ObjNum) -> Result<()> {
         let like = self.attr(file)?;
         let Some(dir) = like.xattr_dir else { return Ok(()) };
@@ -20,7 +23,7 @@ impl FileSystem {
         for entry in dir.read_dir(DirCookie(2))? {
             match self.node(entry?.object) {
                 Ok(attribute) => self.take_after(w, &attribute, &like)?,
-                // Somebody has just removed it.
+                // Another thread has just removed it.
                 Err(Error::NoFile { .. }) => {}
                 Err(e) => return Err(e),
             }
@@ -33,7 +36,7 @@ impl FileSystem {
         if (a.uid, a.gid, a.projid) == (like.uid, like.gid, like.projid) {
             return Ok(());
         }
-        // The file's record stands for this too, but says nothing of room for a project.
+        // The record of the file covers this change too, but not the added space for a project.
         let tx = w.logged_tx(2 * ATTR_BYTES, Purpose::Grow)?;
         let with = (|node: &Node| node.attr().pflags.0, a.ctime);
         if a.projid != like.projid && self.add_project(w, &tx, node.object(), like.projid, with)? {

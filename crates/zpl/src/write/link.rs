@@ -1,4 +1,4 @@
-//! More names for a file (`zfs_link`).
+//! Hard links (`zfs_link`).
 
 use super::Purpose;
 use super::make::MAKE_BYTES;
@@ -10,11 +10,19 @@ use ondisk::sa::Attr as Sa;
 use ondisk::znode::Pflags;
 
 impl FileSystem {
-    /// Gives a file one more name.
+    /// Adds a name for a file (`zfs_link`).
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for a directory, or by flags; [`Error::Unlinked`] if the file has no name left; [`Error::OtherProject`]; as
-    /// [`FileSystem::create`].
+    /// * [`Error::Exists`]: the directory has an entry of this name.
+    /// * [`Error::NotPermitted`]: the file is a directory, immutable or append-only, or the
+    ///   directory is immutable.
+    /// * [`Error::Unlinked`]: the file has no name left.
+    /// * [`Error::OtherProject`]: the directory passes on another project than the file's.
+    /// * [`Error::BadName`], [`Error::NameTooLong`], [`Error::NotUtf8`]: no entry may have this
+    ///   name.
+    /// * [`Error::NotDirectory`]: `dir` is no directory.
+    /// * [`Error::NoEntry`]: the directory was removed.
+    /// * The errors of [changing](Error#changing).
     pub fn link(&self, file: ObjNum, dir: ObjNum, name: &[u8]) -> Result<Attr> {
         let attr = self.link_now(file, dir, name)?;
         self.settle(file)?;
@@ -24,7 +32,8 @@ impl FileSystem {
     fn link_now(&self, file: ObjNum, dir: ObjNum, name: &[u8]) -> Result<Attr> {
         let w = self.writer()?;
         self.check_name(w, name)?;
-        // The file too: what is done to its names is logged in the order in which it is done.
+        // The file is locked too: changes of its names are logged in the order in which they are
+        // made.
         let held = w.locks.hold_all(&[dir, file]);
         let _names: Vec<_> = held.iter().map(|h| h.names()).collect();
         let parent = self.dir_to_change(dir, true)?;
@@ -63,7 +72,7 @@ impl FileSystem {
             self.enter_name(w, parent, tx, name, (file, a.kind))?;
             if unnamed {
                 undo.by(|| self.remove_name(w, parent, tx, name, (file, a.kind)));
-                // It never had a record, and none is of any use before its group is on disk.
+                // The file never had a record, and a record is useless before its txg is on disk.
                 w.named(tx, file)?;
                 w.unlogged(tx);
             } else {

@@ -1,7 +1,8 @@
-//! The locks of nodes: made when first wanted, gone when nobody has them.
+//! The locks of nodes: created on first use, removed with their last holder.
 //!
 //! # Locks
-//! A shard of the table is locked for one look-up. The order of the others is in [`crate::write`].
+//! A shard of the table is locked for one lookup. [`crate::write`] has the order of the other
+//! locks.
 
 use dmu::{RangeGuard, RangeLocks};
 use ondisk::ObjNum;
@@ -9,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-/// Parts of the table, so that threads seldom meet.
+/// Shards of the table, so that threads seldom contend.
 const SHARDS: usize = 64;
 
 type Shard = Mutex<HashMap<ObjNum, Arc<NodeLocks>>>;
@@ -17,7 +18,7 @@ type Shard = Mutex<HashMap<ObjNum, Arc<NodeLocks>>>;
 /// All locks of a file system.
 #[derive(Default)]
 pub(super) struct Locks {
-    /// Made for the first lock: thousands of file systems are mounted that nobody uses.
+    /// Allocated with the first lock: thousands of file systems may be mounted without being used.
     shards: OnceLock<Box<[Shard; SHARDS]>>,
 }
 
@@ -39,7 +40,7 @@ pub(super) struct Held<'a> {
 impl Locks {
     fn shard(&self, object: ObjNum) -> &Shard {
         let shards = self.shards.get_or_init(|| Box::new(std::array::from_fn(|_| Mutex::default())));
-        // Neighbours lie in one block of dnodes, and are used together: spread them.
+        // Adjacent objects share a block of dnodes, and are used together. The hash spreads them.
         &shards[(object.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize]
     }
 
@@ -48,7 +49,7 @@ impl Locks {
         Held { table: self, object, locks }
     }
 
-    /// The same for several nodes, each once, in the order in which their names are to be locked.
+    /// Holds several nodes, each once, in the order in which their names must be locked.
     pub(super) fn hold_all(&self, objects: &[ObjNum]) -> Vec<Held<'_>> {
         let mut all = objects.to_vec();
         all.sort_unstable();
@@ -73,12 +74,12 @@ impl Held<'_> {
         self.locks.attrs.lock()
     }
 
-    /// Locks bytes of the contents, `start..end`; writers alone, readers together.
+    /// Locks the bytes `start..end` of the contents: exclusively for writing, shared for reading.
     pub(super) fn range(&self, start: u64, end: u64, write: bool) -> RangeGuard<'_> {
         self.locks.ranges.lock(start, end, write)
     }
 
-    /// Locks all of the contents alone.
+    /// Locks all of the contents exclusively.
     pub(super) fn whole(&self) -> RangeGuard<'_> {
         self.range(0, u64::MAX, true)
     }
@@ -87,7 +88,8 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         let mut shard = self.table.shard(self.object).lock();
-        // The table's reference and ours: nobody can get another while the shard is locked.
+        // One reference is the table's, the other is ours. No thread can get another while the
+        // shard is locked.
         if Arc::strong_count(&self.locks) == 2 {
             shard.remove(&self.object);
         }

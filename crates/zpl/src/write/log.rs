@@ -1,13 +1,18 @@
 //! What changes leave in the intent log (`zfs_log.c`).
 //!
 //! # Theory
-//! A change is logged in its transaction, under the locks that order it among others. Where nobody logs it, commits wait for its group, and that is what
-//! happens unless an operation asks for [`Writer::logged_tx`]: so a change that is added without a thought of the log is slow, and not lost.
-//! A file that has no name has no records either: after a crash it is gone, and who gives it its first name has commits wait for his group, as in
-//! OpenZFS. Whether it has one is asked under the lock of its attributes, in the change itself.
+//! A change is logged in its transaction, under the locks that order it among others. Without a
+//! record, commits wait for its txg. That is the default, unless an operation calls
+//! [`Writer::logged_tx`]. So a new operation that does not consider the log is slow, but loses
+//! nothing.
 //!
-//! Attributes in hidden directories are names with contents: all that is done to them is ordered with names, and so neither comes behind the removal of
-//! their file nor shows one without its value.
+//! A file without a name has no records either: after a crash it is gone. The operation that gives
+//! it its first name makes commits wait for its txg, as in OpenZFS. Whether the file has a name is
+//! checked under the lock of its attributes, in the change itself.
+//!
+//! Attributes in hidden directories are names with contents. All changes of them are ordered with
+//! names. So such a change never follows the removal of its file, and never shows an attribute
+//! without its value.
 
 use super::make::Kind;
 use super::replay::{FLAG_BITS, PROJID};
@@ -20,51 +25,51 @@ use ondisk::znode::Pflags;
 use ondisk::{BlkId, Blkptr, ObjNum, Txg};
 use zil::{Bytes, Missing, Source, SyncMode, Zilog};
 
-/// Bits of `lr_setattr_t.lr_mask` as Linux's port has them (`ATTR_*`).
+/// Bits of `lr_setattr_t.lr_mask` in Linux's port (`ATTR_*`).
 const ATTR_MODE: u64 = 1 << 0;
 const ATTR_UID: u64 = 1 << 1;
 const ATTR_GID: u64 = 1 << 2;
 const ATTR_ATIME: u64 = 1 << 4;
 const ATTR_MTIME: u64 = 1 << 5;
-/// There are optional attributes (`ATTR_XVATTR`).
+/// The record has optional attributes (`ATTR_XVATTR`).
 const ATTR_XVATTR: u64 = 1 << 31;
-/// Words of the set of optional attributes that a record sets (`XVA_MAPSIZE`).
+/// Words in the set of optional attributes of a record (`XVA_MAPSIZE`).
 const XVA_MAPSIZE: usize = 3;
 
 fn words(t: Time) -> [u64; 2] {
     [t.secs as u64, u64::from(t.nanos)]
 }
 
-/// A rename that was done.
+/// A completed rename.
 pub(super) struct Renamed<'a> {
     pub(super) kind: TxKind,
     pub(super) from: (ObjNum, &'a [u8]),
     pub(super) to: (ObjNum, &'a [u8]),
-    /// What has another name now.
+    /// Files that have another name now.
     pub(super) moved: &'a [ObjNum],
-    /// What lost its last one.
+    /// The file that lost its last name.
     pub(super) gone: Option<ObjNum>,
-    /// A whiteout stays behind.
+    /// A whiteout that replaced the source.
     pub(super) whiteout: Option<&'a Node>,
 }
 
-/// An attribute in a hidden directory that was set.
+/// An attribute that was set in a hidden directory.
 pub(super) struct Hidden<'a> {
     /// The hidden directory.
     pub(super) dir: &'a Node,
-    /// It is new.
+    /// True if the directory is new.
     pub(super) new_dir: bool,
-    /// The file that has the value, as it was before.
+    /// The file with the value, as it was before.
     pub(super) file: &'a Node,
-    /// It is new.
+    /// True if the file is new.
     pub(super) new_file: bool,
     /// The attribute's name.
     pub(super) name: &'a [u8],
-    /// Its value.
+    /// The attribute's value.
     pub(super) value: &'a [u8],
 }
 
-/// The record of something new.
+/// The record of a new file.
 fn create(doid: ObjNum, name: &[u8], node: &Node, rdev: u64, link: Option<Vec<u8>>) -> RecordBody {
     let a = node.attr();
     let slots = node.dnode().phys().num_slots() as u64;
@@ -86,7 +91,7 @@ fn create(doid: ObjNum, name: &[u8], node: &Node, rdev: u64, link: Option<Vec<u8
 }
 
 impl Writer {
-    /// The log, as properties want it now; without one commits wait for groups.
+    /// The log with the current properties; without one, commits wait for txgs.
     pub(super) fn log(&self) -> Option<&Zilog> {
         let log = self.txs.log()?;
         let policy = self.policy().log;
@@ -96,21 +101,21 @@ impl Writer {
         Some(log)
     }
 
-    /// A transaction for what has no record: commits wait for its group.
+    /// A transaction for a change without a record: commits wait for its txg.
     pub(super) fn tx(&self, bytes: u64, purpose: Purpose) -> Result<Tx> {
         let tx = self.logged_tx(bytes, purpose)?;
         self.unlogged(&tx);
         Ok(tx)
     }
 
-    /// Notes that a change has no record: commits wait for its group.
+    /// Notes that a change has no record: commits wait for its txg.
     pub(super) fn unlogged(&self, tx: &Tx) {
         if let Some(log) = self.log() {
             log.unlogged(tx);
         }
     }
 
-    /// Notes that a change has no record if it failed: some of it may be there.
+    /// After an error, notes that the change has no record, because a part of it may have happened.
     pub(super) fn or_unlogged<R>(&self, tx: &Tx, result: Result<R>) -> Result<R> {
         if result.is_err() {
             self.unlogged(tx);
@@ -118,7 +123,7 @@ impl Writer {
         result
     }
 
-    /// Logs a new file of any kind, which has a name.
+    /// Logs a new file of any type that has a name (`zfs_log_create`).
     pub(super) fn log_create(&self, tx: &Tx, dir: ObjNum, name: &[u8], node: &Node, kind: &Kind) {
         let Some(log) = self.log() else { return };
         let (tx_kind, link) = match kind {
@@ -129,7 +134,7 @@ impl Writer {
         log.log_names(tx, tx_kind, false, &create(dir, name, node, kind.rdev().unwrap_or(0), link));
     }
 
-    /// Logs that a name is gone, and with it the file, if `gone`.
+    /// Logs that a name was removed, and with it the file, if `gone` (`zfs_log_remove`).
     pub(super) fn log_remove(&self, tx: &Tx, dir: ObjNum, name: &[u8], file: (ObjNum, FileType), gone: bool) {
         let Some(log) = self.log() else { return };
         if gone {
@@ -139,7 +144,7 @@ impl Writer {
         log.log_names(tx, kind, false, &RecordBody::Remove { doid: dir.0, name: name.to_vec() });
     }
 
-    /// Logs one more name of a file.
+    /// Logs one more name of a file (`zfs_log_link`).
     pub(super) fn log_link(&self, tx: &Tx, dir: ObjNum, name: &[u8], file: ObjNum) {
         if let Some(log) = self.log() {
             let body = RecordBody::Link { doid: dir.0, link_obj: file.0, name: name.to_vec() };
@@ -147,7 +152,8 @@ impl Writer {
         }
     }
 
-    /// Logs a rename. What was done to the file before comes before it: the new name never shows less.
+    /// Logs a rename. Earlier changes of the file precede it, so that the new name never shows
+    /// older contents (`zfs_log_rename`).
     pub(super) fn log_rename(&self, tx: &Tx, r: &Renamed<'_>) {
         let Some(log) = self.log() else { return };
         r.moved.iter().for_each(|object| log.pull(*object));
@@ -172,14 +178,15 @@ impl Writer {
         log.log_names(tx, kind, false, &RecordBody::Rename(body));
     }
 
-    /// Logs a write to a file.
+    /// Logs a write to a file (`zfs_log_write`).
     pub(super) fn log_write(&self, tx: &Tx, file: &Attr, offset: u64, data: &[u8]) {
         if let Some(log) = self.log().filter(|_| file.nlink > 0) {
             log.log_write(tx, file.object, offset, data, log.policy().sync == SyncMode::Always);
         }
     }
 
-    /// Logs that a range was freed; length 0: everything behind, and the file ends there.
+    /// Logs that a range was freed. Length 0 means everything from `offset` on, where the file then
+    /// ends (`zfs_log_truncate`).
     pub(super) fn log_truncate(&self, tx: &Tx, file: &Attr, offset: u64, length: u64) {
         if let Some(log) = self.log().filter(|_| file.nlink > 0) {
             let body = RecordBody::Truncate { foid: file.object.0, offset, length };
@@ -187,7 +194,7 @@ impl Writer {
         }
     }
 
-    /// Logs new attributes of a file, all but its size.
+    /// Logs new attributes of a file, except its size (`zfs_log_setattr`).
     pub(super) fn log_setattr(&self, tx: &Tx, file: &Attr, set: &SetAttr) {
         let Some(log) = self.log().filter(|_| file.nlink > 0) else { return };
         let mode = match set.permissions {
@@ -219,7 +226,7 @@ impl Writer {
         log.log_object(tx, file.object, TxKind::Setattr, &RecordBody::Setattr(body));
     }
 
-    /// Logs that a file lost set-user-id and set-group-id, if it was to and had them.
+    /// Logs that a file lost set-user-id and set-group-id, if `kill` says so and it had them.
     pub(super) fn log_kill(&self, tx: &Tx, file: &Attr, kill: bool) {
         if kill {
             self.log_setattr(tx, file, &SetAttr { kill, ..SetAttr::default() });
@@ -254,7 +261,8 @@ impl Writer {
         log.log_object(tx, file.object, TxKind::Setattr, &RecordBody::Setattr(body));
     }
 
-    /// Logs that blocks became a file's; they are those of `bps`, each `block` bytes large, from `offset` on.
+    /// Logs that a file gained the blocks `bps`, each `block` bytes large, from `offset` on
+    /// (`zfs_log_clone_range`).
     pub(super) fn log_clone(
         &self,
         tx: &Tx,
@@ -291,7 +299,8 @@ impl Writer {
         log.log_names_at_once(tx, &bodies);
     }
 
-    /// Logs that an attribute is gone from a hidden directory; it may be among the file's own now.
+    /// Logs that an attribute was removed from a hidden directory. It may be a system attribute
+    /// now.
     pub(super) fn log_unhidden(&self, tx: &Tx, file: &Attr, dir: ObjNum, name: &[u8]) {
         if let Some(log) = self.log().filter(|_| file.nlink > 0) {
             log.pull(file.object);
@@ -300,10 +309,11 @@ impl Writer {
         }
     }
 
-    /// Logs an extended attribute among a file's own; `None`: it was removed.
+    /// Logs an extended attribute stored as a system attribute; `None` means that it was removed
+    /// (`zfs_log_setsaxattr`).
     pub(super) fn log_sa_xattr(&self, tx: &Tx, file: &Attr, name: &[u8], value: Option<&[u8]>) {
         let Some(log) = self.log().filter(|_| file.nlink > 0) else { return };
-        // An empty value would say that it was removed.
+        // An empty value in a record would mean that the attribute was removed.
         if !log.takes_sa_xattrs() || value.is_some_and(<[u8]>::is_empty) {
             return log.unlogged(tx);
         }
@@ -314,7 +324,8 @@ impl Writer {
 }
 
 impl FileSystem {
-    /// Asks something of a file that has a byte at `offset`, while nobody is amid a write there, or makes its blocks larger.
+    /// Queries a file with a byte at `offset`, while no write there is in progress and its blocks
+    /// don't grow.
     fn amid<T>(&self, object: ObjNum, offset: u64, ask: impl FnOnce(&Dnode) -> Option<T>) -> Option<T> {
         let w = self.writer_if_any()?;
         let held = w.locks.hold(object);
@@ -352,11 +363,13 @@ fn stopped(e: zil::Error) -> Error {
 }
 
 impl FileSystem {
-    /// Makes durable what was done to a file or directory before the call, and to any names (`fsync`, `zil_commit`); nothing with
-    /// `sync=disabled`.
+    /// Makes durable all earlier changes of a file or directory, and all earlier changes of names
+    /// (`zfs_fsync`).
+    ///
+    /// With `sync=disabled` this does nothing.
     ///
     /// # Errors
-    /// [`Error::Stopped`].
+    /// * [`Error::Stopped`]: the pool stopped before the changes were durable.
     pub fn fsync(&self, object: ObjNum) -> Result<()> {
         let Some(w) = self.writer_if_any() else { return Ok(()) };
         match w.log() {
@@ -365,7 +378,7 @@ impl FileSystem {
         }
     }
 
-    /// Where changes are durable when they are acknowledged (`sync=always`), makes them so.
+    /// With `sync=always`, makes changes durable before they are acknowledged.
     pub(super) fn settle(&self, object: ObjNum) -> Result<()> {
         match self.writer()?.log() {
             Some(log) if log.policy().sync == SyncMode::Always => {

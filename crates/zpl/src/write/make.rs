@@ -1,7 +1,8 @@
-//! New files of all kinds (`zfs_create`, `zfs_mkdir`, `zfs_symlink`, `zfs_mknode`).
+//! New files of all types (`zfs_create`, `zfs_mkdir`, `zfs_symlink`, `zfs_mknode`).
 //!
 //! # On disk
-//! A new file's attributes come in the order in which OpenZFS writes them: accounting finds owner, flags and project at fixed places.
+//! A new file's attributes have the order in which OpenZFS writes them, because accounting finds
+//! owner, flags and project at fixed offsets.
 
 use super::nfs4::{AUTO_INHERIT, HAS_INHERITABLE, Heir, NewAcl};
 use super::quota::Payers;
@@ -17,29 +18,30 @@ use ondisk::zap::ZapFlags;
 use ondisk::znode::{Pflags, ZNODE_SIZE};
 use ondisk::{DmuType, ObjNum};
 
-/// Longest target of a symbolic link, Linux's limit (`PATH_MAX`), with its NUL.
+/// Longest target of a symbolic link with its NUL, in bytes: Linux's limit (`PATH_MAX`).
 const TARGET_MAX: usize = 4096;
-/// What making a file dirties, about: its dnode, and its share of blocks of names.
+/// Estimate of what creating a file dirties, in bytes: its dnode, and its share of directory
+/// blocks.
 pub(super) const MAKE_BYTES: u64 = 2048;
 /// Set-group-id.
 const S_ISGID: u32 = 0o2000;
 
-/// What kind of file is made.
+/// The type of a new file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// A plain file.
+    /// A regular file.
     Regular,
     /// A directory.
     Directory,
-    /// A symbolic link to this.
+    /// A symbolic link to this target.
     Symlink(Vec<u8>),
     /// A fifo.
     Fifo,
     /// A socket.
     Socket,
-    /// A device: major and minor number.
+    /// A character device: major and minor number.
     CharDevice(u32, u32),
-    /// A device: major and minor number.
+    /// A block device: major and minor number.
     BlockDevice(u32, u32),
 }
 
@@ -67,43 +69,43 @@ impl Kind {
     }
 }
 
-/// A file to be made.
+/// A file to create (`vattr_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewFile {
-    /// What it is.
+    /// The type.
     pub kind: Kind,
-    /// Its permissions, the low twelve bits of a mode.
+    /// Permissions: the low twelve bits of a mode.
     pub permissions: u32,
-    /// Permissions that its maker doesn't give, unless a default ACL of its directory decides.
+    /// Permissions to remove, unless the directory has a default ACL.
     pub umask: u32,
-    /// Its owner.
+    /// Owner.
     pub uid: u32,
-    /// Its group, unless its directory gives its own on (set-group-id).
+    /// Group, unless the directory passes its own group on (set-group-id).
     pub gid: u32,
 }
 
 impl NewFile {
-    /// A file of root's.
+    /// A file owned by root.
     pub fn new(kind: Kind, permissions: u32) -> Self {
         NewFile { kind, permissions, umask: 0, uid: 0, gid: 0 }
     }
 }
 
-/// What a new object is to be.
+/// All properties of a new object.
 pub(super) struct Birth<'a> {
     pub(super) new: &'a NewFile,
-    /// Its directory, or, of a hidden directory, the file that it belongs to.
+    /// The directory of the new file. For a hidden directory, the file that it belongs to.
     pub(super) parent: &'a Node,
-    /// It is a hidden directory of extended attributes, or one of them.
+    /// The object is a hidden directory of extended attributes, or one of its entries.
     pub(super) xattr: bool,
-    /// It has no name (`O_TMPFILE`).
+    /// The file has no name (`O_TMPFILE`).
     pub(super) unnamed: bool,
-    /// What the record says that is replayed; it says owner, group and mode whole.
+    /// The values in a replayed record, which has owner, group and the whole mode.
     pub(super) given: Option<&'a Given>,
 }
 
 impl<'a> Birth<'a> {
-    /// Of a file in a directory.
+    /// A file in a directory.
     pub(super) fn new(new: &'a NewFile, parent: &'a Node) -> Birth<'a> {
         Birth { new, parent, xattr: false, unnamed: false, given: None }
     }
@@ -116,13 +118,14 @@ impl<'a> Birth<'a> {
         if self.gives_group() { self.parent.attr().gid.0 } else { u64::from(self.new.gid) }
     }
 
-    /// The project that its directory gives on.
+    /// The project that the directory passes on.
     fn project(&self) -> Option<u64> {
         let counted = matches!(self.new.kind, Kind::Regular | Kind::Directory);
         (counted && self.parent.attr().pflags.has(Pflags::PROJINHERIT)).then_some(self.parent.attr().projid)
     }
 
-    /// Its mode, if it is to be `mode`, and its ACL, of which a directory may give something on (`zfs_acl_ids_create`).
+    /// The final mode and ACL for the requested `mode`, including what the directory passes on
+    /// (`zfs_acl_ids_create`).
     fn acl(&self, w: &Writer, mode: u32) -> Result<(u32, NewAcl)> {
         let from = self.parent.attr().pflags;
         let kind = self.new.kind.file_type();
@@ -139,18 +142,26 @@ impl<'a> Birth<'a> {
         Ok((mode, NewAcl { count, aces, flags }))
     }
 
-    /// Who pays for it.
+    /// The users, groups and projects whose quotas apply.
     pub(super) fn payers(&self) -> Payers {
         Payers::new(Some(self.new.uid.into()), Some(self.gid()), self.project())
     }
 }
 
 impl FileSystem {
-    /// Makes a file in a directory.
+    /// Creates a file in a directory (`zfs_create`).
     ///
     /// # Errors
-    /// [`Error::Exists`]; [`Error::BadName`], [`Error::NameTooLong`], [`Error::NotUtf8`]; [`Error::NotDirectory`], [`Error::NoEntry`] if the
-    /// directory was removed; [`Error::NotPermitted`] by its flags; [`Error::NoSpace`] and the like; as reading fails.
+    /// * [`Error::Exists`]: the directory has an entry of this name.
+    /// * [`Error::BadName`]: no entry can have this name.
+    /// * [`Error::NameTooLong`]: the name is longer than the limit, or the target of a symbolic
+    ///   link is empty or too long.
+    /// * [`Error::NotUtf8`]: the file system accepts only UTF-8, and the name is not.
+    /// * [`Error::NotDirectory`]: `dir` is no directory.
+    /// * [`Error::NoEntry`]: the directory was removed.
+    /// * [`Error::NotPermitted`]: the directory is immutable.
+    /// * [`Error::BadAcl`]: the default ACL of the directory is malformed.
+    /// * The errors of [changing](Error#changing).
     pub fn create(&self, dir: ObjNum, name: &[u8], new: &NewFile) -> Result<Attr> {
         let made = self.create_now(dir, name, new)?;
         self.settle(made.object)?;
@@ -180,7 +191,7 @@ impl FileSystem {
         let kind = new.kind.file_type();
         let named = || {
             if let Err(e) = self.enter_name(w, &parent, &tx, name, (born.object(), kind)) {
-                // What has no name must not stay.
+                // An object without a name must not remain.
                 self.objset().free_object(&tx, born.object())?;
                 return Err(e);
             }
@@ -193,12 +204,12 @@ impl FileSystem {
         if acls.is_empty() {
             return Ok(attr);
         }
-        // Nobody has seen it yet: the directory is locked.
+        // No other thread has seen the file yet, because the directory is locked.
         self.endow(w, born.object(), acls)?;
         self.attr(born.object())
     }
 
-    /// Makes the object of a file that has no name yet (`zfs_mknode`).
+    /// Creates the object of a file that has no name yet (`zfs_mknode`).
     pub(super) fn make(&self, w: &Writer, tx: &Tx, b: &Birth<'_>) -> Result<Dnode> {
         let kind = b.new.kind.file_type();
         let directory = kind == FileType::Directory;

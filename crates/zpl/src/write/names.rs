@@ -1,4 +1,4 @@
-//! Names in directories: which there may be, adding and removing them.
+//! Names in directories: which are valid, adding and removing them.
 
 use super::Writer;
 use super::update::Changes;
@@ -10,18 +10,19 @@ use ondisk::ObjNum;
 use ondisk::sa::Attr as Sa;
 use ondisk::znode::Pflags;
 
-/// Names longer than this need the feature `longname` (`ZAP_MAXNAMELEN`).
+/// Longer names need the feature `longname` (`ZAP_MAXNAMELEN`).
 const SHORT_NAME: usize = 255;
-/// OpenZFS's GUID of that feature.
+/// OpenZFS's name of that feature.
 const LONGNAME: &str = "longname";
 
 impl FileSystem {
-    /// Checks a name that is to be entered.
+    /// Checks that an entry may have this name.
     pub(super) fn check_name(&self, w: &Writer, name: &[u8]) -> Result<()> {
         if name.contains(&b'/') { Err(Error::BadName) } else { self.check_entry(w, name) }
     }
 
-    /// The same for any directory: attributes in hidden ones may have `/` in their names.
+    /// As `check_name`, but for any directory: names of attributes in hidden directories may
+    /// contain `/`.
     pub(super) fn check_entry(&self, w: &Writer, name: &[u8]) -> Result<()> {
         let most = w.policy().name_max;
         if name.len() > most {
@@ -36,7 +37,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// A directory that names may be entered in or removed from.
+    /// Opens a directory to add names to, or to remove names from.
     pub(super) fn dir_to_change(&self, dir: ObjNum, add: bool) -> Result<Node> {
         let node = self.node(dir)?;
         node.require_dir()?;
@@ -57,7 +58,7 @@ impl FileSystem {
         }
     }
 
-    /// Checks that a file may lose a name.
+    /// Checks that the flags of a file allow a name to be removed.
     pub(super) fn may_unlink(attr: &Attr) -> Result<()> {
         let denied = Pflags::IMMUTABLE | Pflags::APPENDONLY | Pflags::NOUNLINK;
         if attr.pflags.0 & denied != 0 {
@@ -66,7 +67,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Enters a name that is not there; the directory's names are locked. Where it fails nothing has changed.
+    /// Adds a name that does not exist. The caller has locked the directory's names. After an error
+    /// nothing has changed.
     pub(super) fn enter_name(
         &self,
         w: &Writer,
@@ -91,7 +93,8 @@ impl FileSystem {
         counted
     }
 
-    /// Removes an entry; the directory's names are locked. Where it fails nothing has changed.
+    /// Removes an entry. The caller has locked the directory's names. After an error nothing has
+    /// changed.
     pub(super) fn remove_name(
         &self,
         w: &Writer,
@@ -109,7 +112,7 @@ impl FileSystem {
         counted
     }
 
-    /// Makes an entry name another object; the directory's names are locked.
+    /// Points an entry at another object. The caller has locked the directory's names.
     pub(super) fn replace_name(
         &self,
         dir: &Node,
@@ -120,7 +123,7 @@ impl FileSystem {
         Ok(self.dir_zap(&dir.dn)?.update(tx, name, &Value::from(self.entry_value(obj, kind)))?)
     }
 
-    /// Notes in a directory's attributes what became of its entries.
+    /// Updates a directory's attributes after its entries have changed.
     pub(super) fn count_entries(
         &self,
         w: &Writer,
@@ -139,13 +142,13 @@ impl FileSystem {
         })
     }
 
-    /// Whether data of it is kept in memory (`primarycache`).
+    /// True if the cache keeps data of this file system (`primarycache`).
     pub fn keeps_data(&self) -> bool {
         let os = self.objset();
         os.cache().keeps_data(os.id())
     }
 
-    /// True if names that differ may mean one entry: case is ignored, or names are normalized.
+    /// True if different names may mean one entry, because case is ignored or names are normalized.
     pub fn folds_names(&self) -> bool {
         self.case_sensitivity() == CaseSensitivity::Insensitive || !self.normalization().is_none()
     }

@@ -1,4 +1,5 @@
-//! What a new mode makes of an NFSv4 ACL that says more than the mode (`zfs_acl_chmod`), and what new files inherit of one.
+//! Changing the mode of a file with an NFSv4 ACL that says more than the mode (`zfs_acl_chmod`),
+//! and inheriting from such an ACL.
 
 mod inherit;
 
@@ -13,34 +14,36 @@ use ondisk::znode::Pflags;
 const FILE_INHERIT: u16 = 0x1;
 const DIRECTORY_INHERIT: u16 = 0x2;
 const INHERIT_ONLY: u16 = 0x8;
-/// An entry of the ACL is to be inherited (`ZFS_INHERIT_ACE`).
+/// The ACL has an inheritable entry (`ZFS_INHERIT_ACE`).
 pub(super) const HAS_INHERITABLE: u64 = 0x2;
-/// An entry is of a kind that only CIFS has (`ZFS_ACL_OBJ_ACE`).
+/// An entry is of a type that only CIFS has (`ZFS_ACL_OBJ_ACE`).
 const HAS_OBJECTS: u64 = 0x8;
 
-/// What a new mode does to an ACL that says more than a mode (`aclmode`).
+/// What a new mode does to an ACL that says more than a mode: the property `aclmode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AclMode {
-    /// It goes.
+    /// The ACL is discarded (`ZFS_ACL_DISCARD`).
     Discard,
-    /// Its other entries stay, and allow no more than the group may.
+    /// Other entries stay, limited to the group's permissions (`ZFS_ACL_GROUPMASK`).
     GroupMask,
-    /// Its other entries stay.
+    /// Other entries stay (`ZFS_ACL_PASSTHROUGH`).
     Passthrough,
-    /// The mode can't be changed.
+    /// The mode can't be changed (`ZFS_ACL_RESTRICTED`).
     Restricted,
 }
 
-/// An ACL that is to be stored.
+/// An ACL to store.
 pub(super) struct NewAcl {
     pub(super) count: u64,
     pub(super) aces: Vec<u8>,
-    /// What the file's flags say of it.
+    /// The flags of the file that describe the ACL.
     pub(super) flags: u64,
 }
 
-/// The ACL that `old` becomes with a new mode. Entries for the owner, the group and everyone are the mode's now; as far as they are to be
-/// inherited they are kept for that alone. `old` is empty where the ACL is discarded.
+/// The ACL that `old` becomes with a new mode.
+///
+/// The mode replaces the entries for the owner, the group and everyone. Inheritable ones are kept
+/// only for inheriting. `old` is empty if the ACL is discarded.
 pub(super) fn chmod(old: &[Ace], mode: u32, directory: bool, masked: bool) -> NewAcl {
     let Trivial { exceptions, plain } = Trivial::of(mode, directory);
     let group = plain[1].mask;
@@ -73,7 +76,8 @@ pub(super) fn chmod(old: &[Ace], mode: u32, directory: bool, masked: bool) -> Ne
     NewAcl { count, aces, flags }
 }
 
-/// The entries of a mode around others, which may allow no more than the group may if they are `masked`.
+/// The entries of a mode around other entries. If `masked`, the others are limited to the group's
+/// permissions.
 fn around(others: &[Ace], mode: u32, directory: bool, masked: bool) -> Vec<Ace> {
     let Trivial { exceptions, plain } = Trivial::of(mode, directory);
     let group = plain[1].mask;

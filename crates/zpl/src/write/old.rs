@@ -1,14 +1,15 @@
-//! Files of versions 1 to 4: a znode in the dnode's bonus, written where it lies; and file systems that are brought up to a newer version
-//! (`zfs_set_version`).
+//! Files of versions 1 to 4, and upgrades of file systems to a newer version (`zfs_set_version`).
 //!
 //! # Theory
-//! A file system of version 5 may hold files of both kinds, since upgrading it touches none of them: a file gets system attributes when
-//! something of it is changed next, in the order of a new file's, and its ACL takes the form that these have. Symbolic links stay as they are, as with
-//! OpenZFS: their targets lie behind the znode.
+//! A file of version 1 to 4 has a znode in the bonus of its dnode, which is changed in place. A
+//! file system of version 5 may hold files of both kinds, because an upgrade touches no file. The
+//! next change of a file gives it system attributes, in the order of a new file, and gives its ACL
+//! their form. Symbolic links stay as they are, as in OpenZFS: their targets follow the znode.
 //!
 //! # On disk
-//! The znode's ACL is embedded where it has at most 72 bytes, else in an object of its own, which goes when it fits again or takes another
-//! encoding: version 0 before version 3 of the file system, version 1 from then on.
+//! An ACL of at most 72 bytes is embedded in the znode. A larger one lies in an object of its own,
+//! which is freed when the ACL fits again or changes its encoding. The encoding is version 0 before
+//! version 3 of the file system, and version 1 from then on.
 
 use super::data::ATTR_BYTES;
 use super::trivial::stored;
@@ -26,14 +27,14 @@ use ondisk::sa::Attr;
 use ondisk::znode::{Pflags, ZNODE_SIZE, Znode};
 use ondisk::{Corrupt, DmuType, ObjNum};
 
-/// The first version whose ACLs are of version 1 (`ZPL_VERSION_FUID`).
+/// The first version of file systems with ACLs of version 1 (`ZPL_VERSION_FUID`).
 const ZPL_VERSION_FUID: u64 = 3;
-/// Bytes of a bonus (`DN_OLD_MAX_BONUSLEN`), which a symbolic link's target may share.
+/// Bytes of a bonus, which the target of a symbolic link may share (`DN_OLD_MAX_BONUSLEN`).
 const BONUS_MAX: usize = 320;
 /// Bytes of a scan stamp (`AV_SCANSTAMP_SZ`).
 const SCANSTAMP_SIZE: usize = 32;
 
-/// What is laid out when a file gets system attributes, in order, before its ACL.
+/// The system attributes of a converted file, in order, before its ACL.
 const ORDER: [Attr; 14] = [
     Attr::Mode,
     Attr::Size,
@@ -56,12 +57,13 @@ fn acl_version(version: u64) -> AclVersion {
     if version < ZPL_VERSION_FUID { AclVersion::Initial } else { AclVersion::Fuid }
 }
 
-/// Where a znode has an attribute. One that it has no place for is asked for only where a file or a record says what can't be.
+/// The position of an attribute in a znode. Only for a damaged file or record can there be none.
 fn lies_in(attr: Attr) -> ondisk::Result<std::ops::Range<usize>> {
     Znode::place(attr).ok_or(Corrupt::Shape { what: "znode", why: "it has no place for an attribute" })
 }
 
-/// A new znode with these attributes, of which the ACL is given as system attributes hold it and must be a small one: what a new file begins with.
+/// The znode of a new file with these attributes, whose ACL is in the form of system attributes.
+/// Also returns the ACL's entries if they don't fit into the znode.
 pub(crate) fn znode(attrs: &[(Attr, &[u8])], version: u64) -> ondisk::Result<(Vec<u8>, Option<Vec<u8>>)> {
     let mut raw = vec![0; ZNODE_SIZE];
     let mut count = 0;
@@ -87,7 +89,7 @@ fn word_of(value: &[u8]) -> u64 {
 }
 
 impl FileSystem {
-    /// Gives a new file, whose bonus is of znodes, its attributes.
+    /// Gives a new file, whose bonus holds a znode, its attributes.
     pub(super) fn begin_znode(&self, tx: &Tx, dn: &Dnode, attrs: &[(Attr, &[u8])]) -> Result<()> {
         let corrupt = |source| Error::Corrupt { object: dn.object(), source };
         let (mut raw, outside) = znode(attrs, self.version()).map_err(corrupt)?;
@@ -108,7 +110,7 @@ impl FileSystem {
         Ok(dn.set_bonus(tx, DmuType::ZNODE, &raw)?)
     }
 
-    /// An object for an ACL that no znode has room for.
+    /// Creates an object for an ACL that does not fit into the znode.
     fn new_acl(&self, tx: &Tx, raw: &[u8]) -> Result<ObjNum> {
         let kind = match acl_version(self.version()) {
             AclVersion::Initial => NewObject::new(DmuType::OLDACL),
@@ -122,7 +124,8 @@ impl FileSystem {
 }
 
 impl Node {
-    /// Changes a file with a znode: there, or by giving it system attributes where the file system has them.
+    /// Changes a file with a znode: in place, or by converting it to system attributes if the file
+    /// system has them.
     pub(super) fn apply_to_znode(&self, z: &Znode, changes: &[(Attr, Value)], tx: &Tx) -> Result<()> {
         if self.fs.uses_sa() && self.attr().kind != FileType::Symlink {
             return self.convert(z, changes, tx);
@@ -130,13 +133,13 @@ impl Node {
         let mut raw = self.dn.bonus().to_vec();
         let mut freed = None;
         let place = |attr: Attr| lies_in(attr).map_err(|e| self.corrupt(e));
-        // Nothing is done before it is known that all of it can be.
+        // Check that all attributes have a place before the first change.
         for (attr, _) in changes.iter().filter(|(a, _)| !matches!(a, Attr::DaclCount | Attr::DaclAces)) {
             place(*attr)?;
         }
         for (attr, value) in changes {
             match (attr, value.bytes()) {
-                // It goes with the count, which is set beside it.
+                // The entries and the count are set together, with the entries.
                 (Attr::DaclCount | Attr::ZnodeAcl, _) => {}
                 (Attr::DaclAces, Some(entries)) => {
                     let count = changes.iter().find(|(a, _)| *a == Attr::DaclCount);
@@ -162,7 +165,7 @@ impl Node {
         Ok(phys)
     }
 
-    /// Gives the file system attributes instead of its znode, changed so (`zfs_sa_upgrade`).
+    /// Replaces the znode by system attributes with these changes (`zfs_sa_upgrade`).
     fn convert(&self, z: &Znode, changes: &[(Attr, Value)], tx: &Tx) -> Result<()> {
         let bonus = self.dn.bonus();
         let kind = self.attr().kind;
@@ -171,7 +174,8 @@ impl Node {
         let new = |attr: Attr| changes.iter().find(|(a, _)| *a == attr).map(|(_, v)| v.bytes());
         let place = |attr: Attr| lies_in(attr).map_err(|e| self.corrupt(e));
         let mut flags = new(Attr::Flags).flatten().map_or(z.flags.0, word_of);
-        // Who has the flag has room, wherever it comes from: accounting finds the project by it.
+        // The flag always means space for a project, whatever set it: accounting finds the project
+        // by the flag.
         let counted = counted || flags & Pflags::PROJID != 0;
         flags |= if counted { Pflags::PROJID } else { 0 };
         let stamp = bonus.get(ZNODE_SIZE..ZNODE_SIZE + SCANSTAMP_SIZE);
@@ -207,12 +211,13 @@ impl Node {
         all.extend(stamp.map(|s| (Attr::Scanstamp, s)));
         all.extend(new(Attr::Dxattr).flatten().map(|v| (Attr::Dxattr, v)));
         let outside = remove::outer_acl(self)?;
-        // What is there is a znode, until what is laid out takes its place.
+        // The bonus is a znode until `replace` writes the new layout.
         self.fs.sa().replace(&self.dn, tx, &all)?;
         outside.map_or(Ok(()), |acl| Ok(self.fs.objset().free_object(tx, acl)?))
     }
 
-    /// Whether extended attributes may be among its own (`z_is_sa`, or soon).
+    /// True if extended attributes may be stored as system attributes, now or after a conversion
+    /// (`z_is_sa`).
     pub(super) fn takes_own(&self) -> bool {
         match self.store {
             Store::Sa(_) => true,
@@ -222,11 +227,16 @@ impl Node {
 }
 
 impl FileSystem {
-    /// Brings the file system up to a newer version (`zfs_set_version`), and waits for nothing. The version that it has is no change.
-    /// Its transaction has no record, which keeps records that only the new version takes out of the log until its group is on disk.
+    /// Upgrades the file system to a newer version, without waiting; the current version is no
+    /// change (`zfs_set_version`).
+    ///
+    /// The transaction has no record. So records that need the new version stay out of the log
+    /// until its txg is on disk.
     ///
     /// # Errors
-    /// [`Error::UnsupportedVersion`] for one that there is not, or that is older than what it has; as reading and writing fail.
+    /// * [`Error::UnsupportedVersion`]: the version does not exist, or is older than the current
+    ///   one.
+    /// * The errors of [changing](Error#changing).
     pub fn set_version(&self, version: u64) -> Result<()> {
         let w = self.writer()?;
         if version > ZPL_VERSION || version < self.version() {

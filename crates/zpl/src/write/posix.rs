@@ -1,11 +1,12 @@
-//! POSIX ACLs, as Linux passes them in extended attributes: what they do to modes, and modes to them.
+//! POSIX ACLs, as Linux passes them in extended attributes: how ACLs and modes change each other.
 //!
 //! # On disk
-//! A version (2) in four bytes, then entries of eight: tag (2), permissions (2), id (4), little-endian.
+//! A version (2) in four bytes, then entries of eight: tag (2), permissions (2), id (4),
+//! little-endian.
 
-/// The attribute of the ACL that decides.
+/// The attribute of the ACL that controls access.
 pub(super) const ACCESS: &[u8] = b"system.posix_acl_access";
-/// The attribute of the ACL that new files of a directory begin with.
+/// The attribute of the ACL that new files of a directory inherit.
 pub(super) const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 const VERSION: u32 = 2;
@@ -19,12 +20,12 @@ const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 
-/// What an ACL says in a mode.
+/// The part of an ACL that a mode can express.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct AclMode {
-    /// Permissions, nine bits, and what the mode had above them.
+    /// The nine permission bits, and the mode's bits above them.
     pub(super) permissions: u32,
-    /// The mode says all that the ACL does.
+    /// True if the mode expresses all of the ACL.
     pub(super) says_all: bool,
 }
 
@@ -52,7 +53,7 @@ fn entries(acl: &[u8]) -> Option<std::slice::ChunksExact<'_, u8>> {
         .then_some(chunks)
 }
 
-/// The shift of the class of a mode that an entry stands for; a mask stands for the group where there is one.
+/// The shift of the mode's class for an entry. A mask stands for the group, if there is one.
 fn shift(tag: u16, masked: bool) -> Option<u32> {
     match tag {
         USER_OBJ => Some(6),
@@ -63,7 +64,7 @@ fn shift(tag: u16, masked: bool) -> Option<u32> {
     }
 }
 
-/// The permissions that an ACL means (`posix_acl_equiv_mode`); `None` if it is none.
+/// The permissions of an ACL; `None` if it is malformed (`posix_acl_equiv_mode`).
 pub(super) fn mode_of(acl: &[u8]) -> Option<AclMode> {
     let entries = entries(acl)?;
     let says_all = entries.len() == 3;
@@ -73,7 +74,7 @@ pub(super) fn mode_of(acl: &[u8]) -> Option<AclMode> {
     Some(AclMode { permissions, says_all })
 }
 
-/// Changes an ACL so that it means these permissions (`posix_acl_chmod`); false if it is no ACL.
+/// Changes an ACL to mean these permissions; false if it is malformed (`posix_acl_chmod`).
 pub(super) fn chmod(acl: &mut [u8], permissions: u32) -> bool {
     let Some(found) = entries(acl) else { return false };
     let masked = found.into_iter().any(|e| tag_of(e) == MASK);
@@ -85,7 +86,8 @@ pub(super) fn chmod(acl: &mut [u8], permissions: u32) -> bool {
     true
 }
 
-/// Makes a default ACL that of a new file with these permissions, each taken from the other (`posix_acl_create_masq`). `None` if it is no ACL.
+/// Turns a default ACL into the ACL of a new file with these permissions: each limits the other.
+/// `None` if it is malformed (`posix_acl_create_masq`).
 pub(super) fn create(acl: &mut [u8], permissions: u32) -> Option<AclMode> {
     let found = entries(acl)?;
     let says_all = found.len() == 3;

@@ -1,8 +1,9 @@
-//! Files that get a project though they were made without room for one (`sa_add_projid`).
+//! Files that get a project although they were created without space for one (`sa_add_projid`).
 //!
 //! # On disk
-//! Accounting finds owner, flags and project at fixed places, so a project is not added behind the other attributes: they are all laid out anew, in
-//! the order of a new file's, and an ACL in the old form takes the new one. A file whose flags don't say that it has a project has none, whatever lies there.
+//! Accounting finds owner, flags and project at fixed offsets, so a project can't be appended. All
+//! attributes get a new layout, in the order of a new file. An ACL in the old form takes the new
+//! one. A file has a project only if its flags say so, whatever lies at that offset.
 
 use super::trivial::stored;
 use super::update::{Changes, time_bytes};
@@ -14,7 +15,7 @@ use ondisk::ObjNum;
 use ondisk::sa::Attr as Sa;
 use ondisk::znode::Pflags;
 
-/// What lies before the ACL, in order.
+/// The attributes before the ACL, in order.
 const BEFORE: [Sa; 14] = [
     Sa::Mode,
     Sa::Size,
@@ -31,14 +32,16 @@ const BEFORE: [Sa; 14] = [
     Sa::Projid,
     Sa::Rdev,
 ];
-/// What may lie behind it.
+/// The attributes that may follow the ACL.
 const BEHIND: [Sa; 3] = [Sa::Xattr, Sa::Scanstamp, Sa::Dxattr];
 
 impl FileSystem {
-    /// Gives a file that has no room for a project this one, and these flags. False if it has room now: then it is as it was.
+    /// Sets the project and flags of a file without space for a project. False, with nothing
+    /// changed, if the file has that space now.
     ///
     /// # Errors
-    /// As reading and writing fail.
+    /// * The errors of [opening](crate::Error#opening).
+    /// * [`Error::Dmu`](crate::Error::Dmu): also if the attributes don't fit.
     pub(super) fn add_project(
         &self,
         w: &Writer,
@@ -54,7 +57,7 @@ impl FileSystem {
             return Ok(false);
         }
         let Store::Sa(sa) = &node.store else {
-            // It gets room with its system attributes.
+            // The file gets space for a project with its system attributes.
             let mut c = Changes::default();
             c.word(Sa::Flags, flags(&node) | Pflags::PROJID);
             c.word(Sa::Projid, project);

@@ -1,14 +1,17 @@
 //! Quotas of users, groups and projects, in bytes and in objects (`zfs_quota.c`).
 //!
 //! # Theory
-//! What an owner uses is counted when a group syncs, and a quota is held against that count before a change: so an owner gets over it by
-//! what was written since, and hears of it with the next change, as with OpenZFS.
+//! A syncing txg counts what an owner uses. A quota is compared with that count before a change. So
+//! an owner can exceed a quota by what was written since the last txg. The next change then fails,
+//! as in OpenZFS.
 //!
 //! # On disk
-//! For each kind of quota that was ever set, the master node names a ZAP of limits by owner, whose names are numbers in hexadecimal.
+//! For each kind of quota that was ever set, the master node names a ZAP of limits. Its names are
+//! owners, as hexadecimal numbers.
 //!
 //! # Locks
-//! The table of tables is locked for copying a handle, and while one is made; nobody takes a transaction meanwhile.
+//! The set of tables is locked while a handle is copied and while a table is created. No
+//! transaction is taken while it is locked.
 
 use super::data::ATTR_BYTES;
 use super::{Purpose, Writer};
@@ -19,24 +22,24 @@ use ondisk::objset::ObjsetFlags;
 use ondisk::{DmuType, ObjNum};
 use parking_lot::RwLock;
 
-/// The kinds that limit bytes, by whom they are about: users, groups, projects.
+/// The kinds that limit bytes: users, groups, projects.
 const BYTES: [SpaceKind; 3] = [SpaceKind::UserQuota, SpaceKind::GroupQuota, SpaceKind::ProjectQuota];
-/// Those that limit objects.
+/// The kinds that limit objects.
 const OBJECTS: [SpaceKind; 3] =
     [SpaceKind::UserObjQuota, SpaceKind::GroupObjQuota, SpaceKind::ProjectObjQuota];
-/// The objects that count what is used.
+/// The objects that count usage.
 const USED: [ObjNum; 3] = [DMU_USERUSED_OBJECT, DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT];
 /// The first version with quotas of users (`ZPL_VERSION_USERSPACE`).
 const ZPL_VERSION_USERSPACE: u64 = 4;
-/// What making a table and entering it dirties, about.
+/// Estimate of what creating and registering a table dirties, in bytes.
 const TABLE_BYTES: u64 = 4096;
 
-/// Who pays for a change: a user, a group, a project, each if any.
+/// The user, group and project whose quotas apply to a change, each if any.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Payers([Option<u64>; 3]);
 
 impl Payers {
-    /// These; project 0 is none.
+    /// Project 0 means none.
     pub(super) fn new(uid: Option<u64>, gid: Option<u64>, project: Option<u64>) -> Payers {
         Payers([uid, gid, project.filter(|p| *p != 0)])
     }
@@ -53,7 +56,7 @@ impl From<&Attr> for Payers {
 pub(crate) struct Quotas(RwLock<[[Option<Zap>; 3]; 2]>);
 
 impl Quotas {
-    /// Those that a file system has.
+    /// Opens the tables that a file system has.
     pub(crate) fn load(os: &Objset, master: &Zap) -> Result<Quotas> {
         let open = |kind: SpaceKind| -> Result<Option<Zap>> {
             let Some(object) = table_object(master, kind)? else { return Ok(None) };
@@ -72,12 +75,12 @@ fn table_object(master: &Zap, kind: SpaceKind) -> Result<Option<ObjNum>> {
 }
 
 impl FileSystem {
-    /// Fails if one of those who pay for a file has as many bytes as he may (`zfs_id_overblockquota`).
+    /// Fails if a user, group or project has used its quota of bytes (`zfs_id_overblockquota`).
     pub(super) fn check_bytes(&self, w: &Writer, payers: Payers) -> Result<()> {
         self.check(w, payers, 0)
     }
 
-    /// The same of bytes and objects, for who gets one object more (`zfs_id_overquota`).
+    /// As `check_bytes`, but also for one more object (`zfs_id_overquota`).
     pub(super) fn check_one_more(&self, w: &Writer, payers: Payers) -> Result<()> {
         self.check(w, payers, 0)?;
         self.check(w, payers, 1)
@@ -98,7 +101,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// What somebody uses, as the last group counted it.
+    /// The usage of an owner, as the last txg counted it.
     fn used(&self, class: usize, objects: bool, id: u64) -> Result<Option<u64>> {
         let dn = match self.objset().dnode(USED[class]) {
             Ok(dn) => dn,
@@ -110,10 +113,12 @@ impl FileSystem {
         Ok(Zap::open(&dn)?.lookup_u64(&name)?)
     }
 
-    /// Sets what a user, group or project may use, in bytes or objects; 0 for no limit (`zfs_set_userquota`).
+    /// Sets a quota of a user, group or project, in bytes or objects; 0 removes it
+    /// (`zfs_set_userquota`).
     ///
     /// # Errors
-    /// [`Error::NotCounted`] if the file system doesn't count that, or `kind` is no quota; as reading and writing fail.
+    /// * [`Error::NotCounted`]: `kind` is no quota, or the file system doesn't count that usage.
+    /// * The errors of [changing](Error#changing), except [`Error::NoFile`].
     pub fn set_quota(&self, kind: SpaceKind, id: Fuid, limit: u64) -> Result<()> {
         let w = self.writer()?;
         let place = |kinds: [SpaceKind; 3]| kinds.iter().position(|k| *k == kind);

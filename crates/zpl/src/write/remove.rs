@@ -13,14 +13,14 @@ use ondisk::sa::Attr as Sa;
 use ondisk::znode::Pflags;
 use std::collections::HashSet;
 
-/// What removing a name dirties, about.
+/// Estimate of what removing a name dirties, in bytes.
 pub(super) const REMOVE_BYTES: u64 = 2048;
 
 /// Files without names that may have users.
 #[derive(Debug, Clone, Default)]
 pub struct Orphans {
     all: HashSet<ObjNum>,
-    /// Those among them that never had a name.
+    /// Those of them that never had a name.
     unnamed: HashSet<ObjNum>,
 }
 
@@ -29,11 +29,18 @@ fn queue_name(object: ObjNum) -> Vec<u8> {
 }
 
 impl FileSystem {
-    /// Removes the name of a file that is no directory. Returns the file if that was its last one: it stays readable and
-    /// writable until [`FileSystem::reap`] is told that nobody uses it any more.
+    /// Removes a name of a file that is no directory (`zfs_remove`).
+    ///
+    /// Returns the file if that was its last name. It stays readable and writable until its last
+    /// user is gone and the front end calls [`FileSystem::reap`].
     ///
     /// # Errors
-    /// [`Error::NoEntry`], [`Error::IsDirectory`], [`Error::NotPermitted`] by flags; as reading and writing fail.
+    /// * [`Error::NoEntry`]: the directory has no such entry, or was removed.
+    /// * [`Error::IsDirectory`]: the name belongs to a directory.
+    /// * [`Error::NotDirectory`]: `dir` is no directory.
+    /// * [`Error::NotPermitted`]: flags of the directory or of the file forbid it.
+    /// * [`Error::NameTooLong`], [`Error::NotUtf8`]: no entry may have this name.
+    /// * The errors of [changing](Error#changing).
     pub fn unlink(&self, dir: ObjNum, name: &[u8]) -> Result<Option<ObjNum>> {
         let gone = self.unlink_now(dir, name)?;
         self.settle(dir)?;
@@ -48,7 +55,7 @@ impl FileSystem {
         Ok(gone.then_some(object))
     }
 
-    /// Removes a name of what may be removed, and says whether it was its last one.
+    /// Removes a name if `may` agrees, and returns whether it was the file's last name.
     fn remove_what(
         &self,
         dir: ObjNum,
@@ -58,7 +65,8 @@ impl FileSystem {
         let w = self.writer()?;
         loop {
             let object = self.dir_to_change(dir, false)?.lookup_entry(name, false)?.object;
-            // The file too: what is done to its names is logged in the order in which it is done.
+            // The file is locked too: changes of its names are logged in the order in which they
+            // are made.
             let held = w.locks.hold_all(&[dir, object]);
             let _names: Vec<_> = held.iter().map(|h| h.names()).collect();
             let parent = self.dir_to_change(dir, false)?;
@@ -74,14 +82,15 @@ impl FileSystem {
         }
     }
 
-    /// Removes a name of a file, and logs that; true if it was the last.
+    /// Removes a name of a file and logs that; true if it was the last.
     fn remove_logged(&self, w: &Writer, tx: &Tx, parent: &Node, e: &DirEntry, child: &Node) -> Result<bool> {
         let gone = self.remove_link(w, tx, parent, e, child)?;
         w.log_remove(tx, parent.object(), &e.name, (e.object, child.attr().kind), gone);
         Ok(gone)
     }
 
-    /// Removes a name of a file, and the link with it; true if it was the last. Where it fails nothing has changed.
+    /// Removes a name of a file and its link; true if it was the last. After an error nothing has
+    /// changed.
     pub(super) fn remove_link(
         &self,
         w: &Writer,
@@ -97,11 +106,16 @@ impl FileSystem {
         })
     }
 
-    /// Removes an empty directory, which [`FileSystem::reap`] then frees.
+    /// Removes an empty directory, which [`FileSystem::reap`] then frees (`zfs_rmdir`).
     ///
     /// # Errors
-    /// [`Error::NotEmpty`], [`Error::NotDirectory`], [`Error::NoEntry`], [`Error::NotPermitted`] by flags; [`Error::BadName`] for `.` and
-    /// `..`; as reading and writing fail.
+    /// * [`Error::NotEmpty`]: the directory has entries.
+    /// * [`Error::NotDirectory`]: `dir` or the named file is no directory.
+    /// * [`Error::NoEntry`]: `dir` has no such entry, or was removed.
+    /// * [`Error::BadName`]: the name is empty, `.` or `..`.
+    /// * [`Error::NotPermitted`]: flags of one of the directories forbid it.
+    /// * [`Error::NameTooLong`], [`Error::NotUtf8`]: no entry may have this name.
+    /// * The errors of [changing](Error#changing).
     pub fn rmdir(&self, dir: ObjNum, name: &[u8]) -> Result<ObjNum> {
         let gone = self.rmdir_now(dir, name)?;
         self.settle(dir)?;
@@ -127,8 +141,10 @@ impl FileSystem {
         }
     }
 
-    /// Takes a link from a file whose name is removed (`zfs_drop_nlink`); true if that was the last, and it is in the list now. `node` is the file as
-    /// it is now: nobody else changes its names.
+    /// Removes a link of a file whose name is being removed; true if that was the last, and the
+    /// file is in the list of unlinked files now (`zfs_drop_nlink`).
+    ///
+    /// `node` is current, because the caller has locked the file's names.
     pub(super) fn drop_link<'a>(
         &'a self,
         w: &'a Writer,
@@ -137,7 +153,7 @@ impl FileSystem {
         undo: &mut Undo<'a>,
     ) -> Result<bool> {
         let (object, before, now) = (node.object(), *node.attr(), w.txs.now());
-        // A directory's own two links go together.
+        // A directory loses both of its own links at once.
         let left = if before.kind == FileType::Directory { 0 } else { before.nlink.saturating_sub(1) };
         if left == 0 {
             w.enqueue(tx, object)?;
@@ -162,10 +178,12 @@ impl FileSystem {
         Ok(left == 0)
     }
 
-    /// Frees a file that has no name and that nobody uses any more; nothing happens to others.
+    /// Frees a file that has no name and no user any more; ignores all other files (`zfs_rmnode`).
     ///
     /// # Errors
-    /// As reading and writing fail: it then stays in the list, and the next mount tries again.
+    /// The file stays in the list, and the next mount tries again.
+    ///
+    /// * The errors of [changing](Error#changing).
     pub fn reap(&self, object: ObjNum) -> Result<()> {
         let w = self.writer()?;
         if !w.orphans.lock().remove(&object) {
@@ -175,18 +193,21 @@ impl FileSystem {
         self.free_unlinked(w, object)
     }
 
-    /// True if there are files that wait for [`FileSystem::reap`].
+    /// True if files wait for [`FileSystem::reap`].
     pub fn has_orphans(&self) -> bool {
         self.writer_if_any().is_some_and(|w| !w.orphans.lock().is_empty())
     }
 
-    /// Files without names that may have users, for who opens the file system anew while it is used ([`FileSystem::adopt`]).
+    /// Files without names that may have users.
+    ///
+    /// [`FileSystem::adopt`] passes them to the instance that replaces this one, when a file system
+    /// in use is reopened.
     pub fn orphans(&self) -> Orphans {
         let Some(w) = self.writer_if_any() else { return Orphans::default() };
         Orphans { all: w.orphans.lock().clone(), unnamed: w.unnamed.lock().clone() }
     }
 
-    /// Takes over files without names that have users: they stay until [`FileSystem::reap`] is told.
+    /// Takes over files without names that have users: they stay until [`FileSystem::reap`].
     pub fn adopt(&self, orphans: Orphans) {
         if let Some(w) = self.writer_if_any() {
             w.orphans.lock().extend(orphans.all);
@@ -194,11 +215,16 @@ impl FileSystem {
         }
     }
 
-    /// Frees what the list of unlinked files holds from before this file system was opened, and what nobody came to reap
-    /// (`zfs_unlinked_drain`): for who has just mounted, or just unmounted. Returns how many files there were.
+    /// Frees the files in the list of unlinked files, and returns their number
+    /// (`zfs_unlinked_drain`).
+    ///
+    /// These are files from before this file system was opened, and files that were never reaped. A
+    /// front end calls this after a mount and after an unmount. A file that can't be freed stays in
+    /// the list.
     ///
     /// # Errors
-    /// As reading the list fails. A file that can't be freed stays in it.
+    /// * [`Error::ReadOnly`]: the file system is not open for changes.
+    /// * [`Error::Dmu`]: the list can't be read.
     pub fn drain(&self) -> Result<u64> {
         let w = self.writer()?;
         let mut freed = 0;
@@ -213,7 +239,8 @@ impl FileSystem {
     fn free_unlinked(&self, w: &Writer, object: ObjNum) -> Result<()> {
         let node = match self.node(object) {
             Ok(node) => node,
-            // Freed before a crash that kept the list, or never there: only the entry is left.
+            // The file was freed before a crash that kept the list, or never existed. Only the
+            // entry is left.
             Err(Error::NoFile { .. }) => {
                 let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
                 return w.dequeue(&tx, object);
@@ -221,7 +248,7 @@ impl FileSystem {
             Err(e) => return Err(e),
         };
         if node.attr().nlink != 0 {
-            // Somebody's list names a file that has names: the names count.
+            // The list names a file that has names: the names count.
             let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
             return w.dequeue(&tx, object);
         }
@@ -236,7 +263,8 @@ impl FileSystem {
         self.free_much(w, &node, 0, u64::MAX)?;
         {
             let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
-            // Nothing but this file leads to its hidden directory, so that must be in the list before the file goes.
+            // Only this file leads to its hidden directory, so the directory must be in the list
+            // before the file is freed.
             if let Some(dir) = &xattrs {
                 self.update(w, dir.object(), &tx, |_, c| {
                     c.word(Sa::Links, 0);
@@ -244,7 +272,7 @@ impl FileSystem {
                 })?;
                 w.enqueue(&tx, dir.object())?;
             }
-            // One that is damaged can't be freed, and stays in the list, with all that it has.
+            // A damaged file can't be freed, and stays in the list with all that belongs to it.
             if let Err(e) = self.objset().free_object(&tx, object) {
                 if let Some(dir) = &xattrs {
                     w.orphans.lock().remove(&dir.object());
@@ -265,8 +293,10 @@ impl FileSystem {
         }
     }
 
-    /// Frees what of a range is too much for the group that frees the rest, and has what leads to the rest read: without a transaction, for which others would have
-    /// to wait. The range is locked.
+    /// Frees the part of a range that is too much for one txg. The caller has locked the range.
+    ///
+    /// It also reads the indirect blocks of the rest, without a transaction, which would delay
+    /// other threads.
     pub(super) fn free_much(&self, w: &Writer, node: &Node, offset: u64, len: u64) -> Result<()> {
         if !w.txs.takes_several() {
             return Ok(());
@@ -282,7 +312,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// The hidden directory of an unlinked file, unless it is gone already: its number may be another file's then.
+    /// The hidden directory of an unlinked file, unless it was freed already: then its number may
+    /// belong to another file.
     fn hidden_dir_of(&self, node: &Node) -> Result<Option<Node>> {
         let Some(object) = node.attr().xattr_dir else { return Ok(None) };
         let dir = match self.node(object) {
@@ -309,7 +340,7 @@ impl FileSystem {
             let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
             let gone = self.remove_link(w, &tx, dir, &e, &child)?;
             drop(tx);
-            // Attributes have no attributes of their own, so that this goes no deeper.
+            // Attributes have no attributes of their own, so this recursion ends here.
             if gone {
                 self.reap(e.object)?;
             }
@@ -318,7 +349,7 @@ impl FileSystem {
     }
 }
 
-/// The object of an ACL that is kept beside its file, as files of older versions do.
+/// The object of an ACL that is stored outside its file, as files of older versions do.
 pub(super) fn outer_acl(node: &Node) -> Result<Option<ObjNum>> {
     let phys = match &node.store {
         Store::Znode(z) => Some(z.acl),
@@ -331,7 +362,7 @@ pub(super) fn outer_acl(node: &Node) -> Result<Option<ObjNum>> {
 }
 
 impl Writer {
-    /// Enters a file without names in the list of unlinked files (`zfs_unlinked_add`).
+    /// Adds a file without names to the list of unlinked files (`zfs_unlinked_add`).
     pub(super) fn enqueue(&self, tx: &Tx, object: ObjNum) -> Result<()> {
         self.queue.update(tx, &queue_name(object), &Value::from(object.0))?;
         self.orphans.lock().insert(object);

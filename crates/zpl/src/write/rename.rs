@@ -14,27 +14,28 @@ use ondisk::znode::Pflags;
 use ondisk::{Corrupt, ObjNum};
 use std::collections::HashSet;
 
-/// How to treat what has the new name.
+/// How a rename treats the file that has the new name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rename {
-    /// It is replaced.
+    /// The file is replaced.
     Replace,
-    /// There must be nothing (`RENAME_NOREPLACE`).
+    /// The rename fails if there is one (`RENAME_NOREPLACE`).
     NoReplace,
-    /// The two change places (`RENAME_EXCHANGE`).
+    /// The two files swap their names (`RENAME_EXCHANGE`).
     Exchange,
-    /// As the others, and a whiteout stays behind: a device 0, by which an overlay knows that there is nothing (`RENAME_WHITEOUT`).
+    /// A whiteout takes the old name: a device 0 that tells an overlay file system that the name is
+    /// deleted (`RENAME_WHITEOUT`).
     Whiteout {
-        /// What has the new name is replaced; else there must be nothing.
+        /// A file with the new name is replaced; if false, the rename fails.
         replace: bool,
         /// Owner of the whiteout.
         uid: u32,
-        /// Its group.
+        /// Group of the whiteout.
         gid: u32,
     },
 }
 
-/// What a rename is about, looked up under all its locks.
+/// The files of a rename, looked up while all their locks are held.
 struct Move {
     from: Node,
     to: Node,
@@ -43,7 +44,7 @@ struct Move {
 }
 
 impl Move {
-    /// What the log is to know of it; only the source has moved.
+    /// The rename for the log, in which only the source has moved.
     fn renamed<'a>(
         &'a self,
         new_name: &'a [u8],
@@ -71,13 +72,24 @@ fn typed(node: &Node) -> (ObjNum, FileType) {
 }
 
 impl FileSystem {
-    /// Moves the entry `name` of directory `from` to `new_name` in directory `to`. Returns the file that lost its last name by that, for
-    /// [`FileSystem::reap`].
+    /// Moves the entry `name` of directory `from` to `new_name` in directory `to` (`zfs_rename`).
+    ///
+    /// Returns the file that lost its last name by that, for [`FileSystem::reap`].
     ///
     /// # Errors
-    /// [`Error::NoEntry`]; [`Error::Exists`] with [`Rename::NoReplace`]; [`Error::NotEmpty`], [`Error::IsDirectory`],
-    /// [`Error::NotDirectory`] by what is replaced; [`Error::IntoItself`]; [`Error::OtherProject`]; [`Error::NotPermitted`] by flags; as
-    /// [`FileSystem::create`].
+    /// * [`Error::NoEntry`]: the entry does not exist, or [`Rename::Exchange`] has no target, or a
+    ///   directory was removed.
+    /// * [`Error::Exists`]: the new name exists, and `how` forbids to replace it.
+    /// * [`Error::NotEmpty`]: a directory to be replaced has entries.
+    /// * [`Error::IsDirectory`]: a file would replace a directory.
+    /// * [`Error::NotDirectory`]: a directory would replace a file, or `from` or `to` is no
+    ///   directory.
+    /// * [`Error::IntoItself`]: a directory would move below itself.
+    /// * [`Error::OtherProject`]: the directory passes on another project than the file's.
+    /// * [`Error::NotPermitted`]: flags of a file or directory forbid it.
+    /// * [`Error::BadName`], [`Error::NameTooLong`], [`Error::NotUtf8`]: no entry may have such a
+    ///   name.
+    /// * The errors of [changing](Error#changing).
     pub fn rename(
         &self,
         (from, name): (ObjNum, &[u8]),
@@ -101,7 +113,7 @@ impl FileSystem {
             return Err(Error::BadName);
         }
         loop {
-            // What is to be locked depends on what the names mean, which may change until it is.
+            // The names determine what to lock, and may change until the locks are held.
             let source = self.node(from)?.lookup_entry(name, false)?.object;
             let target = self.find(&self.node(to)?, new_name)?.map(|e| e.object);
             let moved = is_dir(&self.node(source)?);
@@ -179,7 +191,7 @@ impl FileSystem {
         w.or_unlogged(&tx, done)
     }
 
-    /// To a name that is not there.
+    /// Renames to a name that does not exist.
     fn rename_new(&self, w: &Writer, tx: &Tx, m: &Move, new_name: &[u8], how: Rename) -> Result<()> {
         let whiteout = self.whiteout(w, tx, m, how)?;
         whole(|undo| {
@@ -191,7 +203,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// In the place of another; says which file lost its last name.
+    /// Renames over another file; returns that file if it lost its last name.
     fn rename_over(
         &self,
         w: &Writer,
@@ -207,7 +219,7 @@ impl FileSystem {
             self.forgo(tx, whiteout.as_ref(), undo);
             if old.name == new_name {
                 self.exchange_name(&m.to, tx, new_name, (typed(target), typed(source)), undo)?;
-                // One subdirectory comes and one goes, or none does.
+                // The number of subdirectories stays: one replaces another, or none is involved.
                 self.count_entries(w, m.to.object(), tx, 0, 0)?;
             } else {
                 self.remove_entry(w, &m.to, tx, &old.name, typed(target), undo)?;
@@ -221,7 +233,7 @@ impl FileSystem {
         Ok(gone)
     }
 
-    /// Makes the whiteout that is to stay behind, if one is.
+    /// Creates the whiteout, if the rename leaves one.
     fn whiteout(&self, w: &Writer, tx: &Tx, m: &Move, how: Rename) -> Result<Option<Node>> {
         let Rename::Whiteout { uid, gid, .. } = how else { return Ok(None) };
         let new = NewFile { uid, gid, ..NewFile::new(Kind::CharDevice(0, 0), 0) };
@@ -229,7 +241,7 @@ impl FileSystem {
         Ok(Some(Node::new(self.clone(), born)?))
     }
 
-    /// Enters a name, as one step of several.
+    /// Adds a name, as one of several steps.
     fn enter<'a>(
         &'a self,
         w: &'a Writer,
@@ -244,7 +256,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Removes a name, as one step of several.
+    /// Removes a name, as one of several steps.
     fn remove_entry<'a>(
         &'a self,
         w: &'a Writer,
@@ -259,7 +271,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Makes a name mean another file, as one step of several.
+    /// Points a name at another file, as one of several steps.
     fn exchange_name<'a>(
         &'a self,
         dir: &'a Node,
@@ -273,14 +285,15 @@ impl FileSystem {
         Ok(())
     }
 
-    /// A whiteout that was made goes if the rest of it can't be.
+    /// Frees the new whiteout if a later step fails.
     fn forgo<'a>(&'a self, tx: &'a Tx, whiteout: Option<&Node>, undo: &mut Undo<'a>) {
         if let Some(object) = whiteout.map(Node::object) {
             undo.by(move || Ok(self.objset().free_object(tx, object)?));
         }
     }
 
-    /// The source has its new name: it loses the old one, which may become a whiteout's, and learns of its directory.
+    /// Removes the source's old name or gives it to a whiteout, and updates the source's parent.
+    /// The source has its new name already.
     fn leave<'a>(
         &'a self,
         w: &'a Writer,
@@ -300,7 +313,7 @@ impl FileSystem {
         self.moved(w, tx, node.object(), m.to.object())
     }
 
-    /// Counts a directory's subdirectories, as one step of several.
+    /// Counts a directory's subdirectories, as one of several steps.
     fn count<'a>(
         &'a self,
         w: &'a Writer,
@@ -325,7 +338,8 @@ impl FileSystem {
         })
     }
 
-    /// Both names mean one file: nothing happens, as POSIX has it, unless they are one entry whose spelling changes.
+    /// Handles two names of one file. As POSIX requires, nothing happens, unless they are one entry
+    /// whose spelling changes.
     fn respell(&self, w: &Writer, m: &Move, old: &DirEntry, new_name: &[u8]) -> Result<Option<ObjNum>> {
         let (e, node) = &m.source;
         let one_entry = m.from.object() == m.to.object() && e.name == old.name;
@@ -370,7 +384,8 @@ impl FileSystem {
         w.or_unlogged(tx, done)
     }
 
-    /// Checks that directory `at` is neither `object` nor below it. Directories don't move between parents meanwhile.
+    /// Checks that directory `at` is neither `object` nor below it. The caller prevents directories
+    /// from moving between parents.
     fn check_not_below(&self, object: ObjNum, at: &Node) -> Result<()> {
         let mut seen = HashSet::new();
         let mut at = *at.attr();
@@ -390,9 +405,9 @@ impl FileSystem {
     }
 }
 
-/// A directory that gives its project on takes nothing of another. What can have no project is of
-/// none, and passes: links, pipes, sockets and nodes of devices (OpenZFS refuses these with
-/// `EXDEV`, even within one directory).
+/// Checks that a directory with an inheritable project takes only files of that project. Links,
+/// pipes, sockets and device nodes can't have a project, and pass. OpenZFS refuses them with
+/// `EXDEV`, even within one directory.
 pub(super) fn check_project(dir: &Attr, file: &Attr) -> Result<()> {
     if !matches!(file.kind, FileType::Regular | FileType::Directory) {
         return Ok(());

@@ -1,14 +1,17 @@
 //! Replaying a file system's log (`zfs_replay_vector`).
 //!
 //! # Theory
-//! A record is applied by the operation that made it, on a file system of its own over the same object set, which nobody else sees and which logs
-//! nothing. Its transactions are all one ([`OneTx`]): what an operation does in several is in one group here, with the number that the log's header
-//! gets. New files get the number, the generation and the times that the record has, since later records name them.
+//! A record is applied by the operation that made it. The operation runs on a separate file system
+//! over the same object set, which no other thread sees and which logs nothing. All of its
+//! transactions are one ([`OneTx`]). So an operation that takes several transactions stays in one
+//! txg here, together with the record's number in the log's header. New files get the number, the
+//! generation and the times of the record, because later records name them.
 //!
-//! POSIX ACLs and set-user-id are left alone: what became of them has records of its own.
+//! POSIX ACLs and set-user-id are left alone: their changes have records of their own.
 //!
-//! Owners of Windows domains, which ports of other systems log, get the id that the file system has for their domain. Where it has none, the owner is
-//! nobody (-1), as in OpenZFS on Linux, which knows no domains at all.
+//! Ports for other systems log owners of Windows domains. Such an owner gets the id that this file
+//! system has for the domain. Without one, the owner is -1, as in OpenZFS on Linux, which knows no
+//! domains at all.
 
 mod acl;
 mod attr;
@@ -28,19 +31,28 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use zil::{Log, ReplayError, Replayed, Replayer};
 
-/// What errors say that it is about.
+/// The subject of errors about records.
 const WHAT: &str = "intent log record";
 /// Longest name that a record may have, whatever the properties say now.
 const NAME_MAX: usize = 1023;
 /// Most slots of a dnode.
 const SLOTS_MAX: u64 = 32;
-/// Whoever is no one (`(uid_t)-1`).
+/// The owner of a file whose owner is unknown: `(uid_t)-1`.
 const NOBODY: u32 = u32::MAX;
 
-/// Replays the log of the file system that a live object set holds. Nobody else may have the file system open.
+/// Replays the log of the file system that a live object set holds.
+///
+/// No other handle may have the file system open.
 ///
 /// # Errors
-/// [`ReplayError`]: the log stays as far as it was not replayed. As opening the file system fails.
+/// The log stays, and a later replay continues where this one stopped.
+///
+/// * [`ReplayError::Open`]: the file system can't be opened; see [`FileSystem::open_live`].
+/// * [`ReplayError::Record`]: the pool is stopped or full, or a device or key is missing.
+/// * [`ReplayError::Unreadable`]: a block of the log can't be read.
+///
+/// # Panics
+/// If `os` is not live.
 pub fn replay(
     os: &Objset,
     log: &Log,
@@ -57,7 +69,7 @@ pub fn replay(
     })
 }
 
-/// Hands out what is one transaction again and again.
+/// Hands out shares of one transaction.
 struct OneTx {
     inner: Arc<dyn Txs>,
     /// The transaction of the record that is being replayed.
@@ -78,12 +90,12 @@ impl Txs for OneTx {
     }
 
     fn holds_quotas(&self) -> bool {
-        // They held when it was done first.
+        // The first execution of the operation checked them.
         false
     }
 
     fn takes_several(&self) -> bool {
-        // They are all one.
+        // All transactions here are one.
         false
     }
 
@@ -95,7 +107,7 @@ impl Txs for OneTx {
 struct Replay {
     fs: FileSystem,
     one: Arc<OneTx>,
-    /// Files whose end a record moves into a block that another has brought.
+    /// Files whose end a record moves into a block that another record brought.
     grown: HashSet<ObjNum>,
 }
 
@@ -103,7 +115,8 @@ impl Replayer for Replay {
     type Error = Error;
 
     fn tx(&self, bytes: u64) -> Result<Tx> {
-        // Room was asked for when it was done first, and a full file system must not lose what was fsynced.
+        // The first execution reserved the space, and a full file system must not lose what was
+        // fsynced.
         self.one.inner.tx(bytes, Purpose::Free)
     }
 
@@ -129,7 +142,7 @@ impl From<zio::Error> for Error {
     }
 }
 
-/// What a new file is to have that the record of its making says.
+/// The values of a new file that its record determines.
 pub(super) struct Given {
     pub(super) object: ObjNum,
     pub(super) slots: u8,
@@ -137,7 +150,7 @@ pub(super) struct Given {
     pub(super) time: Time,
 }
 
-/// A record that says what can't be.
+/// The error for a record with an impossible value.
 fn bad(object: u64, field: &'static str, value: u64) -> Error {
     Error::Corrupt { object: ObjNum(object), source: Corrupt::Range { what: WHAT, field, value } }
 }
@@ -147,13 +160,13 @@ fn time([secs, nanos]: [u64; 2]) -> Time {
     Time { secs: secs as i64, nanos: u32::try_from(nanos).ok().filter(|n| *n < 1_000_000_000).unwrap_or(0) }
 }
 
-/// An owner of a record as a plain id; who is of a domain is nobody at first.
+/// An owner of a record as a plain id. An owner of a domain is `NOBODY` at first.
 fn id(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(NOBODY)
 }
 
 impl FileSystem {
-    /// Makes those owners of a file who are of domains what this file system calls them, where it knows the domain.
+    /// Gives a file the local ids of owners from domains that this file system knows.
     fn replay_owners(&self, w: &Writer, object: ObjNum, ids: [u64; 2], domains: &[Vec<u8>]) -> Result<()> {
         if ids.iter().all(|id| id >> 32 == 0) {
             return Ok(());
@@ -204,7 +217,8 @@ impl FileSystem {
         }
     }
 
-    /// Applies to a file a record that may have been logged behind its removal: then there is nothing to do (`TX_OOO`).
+    /// Applies a record to a file. The record may have been logged after the file's removal, and
+    /// then has no effect (`TX_OOO`).
     fn if_there(&self, foid: u64, apply: impl FnOnce(Node) -> Result<()>) -> Result<()> {
         match self.node(ObjNum(foid)) {
             Ok(node) => apply(node),
@@ -213,7 +227,7 @@ impl FileSystem {
         }
     }
 
-    /// The name of an entry as it is stored, where the request ignored case.
+    /// The name of an entry as it is stored, if the request ignored case.
     fn stored_name(&self, dir: ObjNum, name: &[u8], ci: bool) -> Result<Vec<u8>> {
         if !ci {
             return Ok(name.to_vec());

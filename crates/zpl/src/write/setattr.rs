@@ -11,33 +11,39 @@ use ondisk::objset::ObjsetFlags;
 use ondisk::sa::Attr as Sa;
 use ondisk::znode::Pflags;
 
-/// Flags that say what the ACL holds: entries to inherit (`ZFS_INHERIT_ACE`), entries of CIFS (`ZFS_ACL_OBJ_ACE`).
+/// Flags that describe the ACL: it has inheritable entries (`ZFS_INHERIT_ACE`), or entries of CIFS
+/// (`ZFS_ACL_OBJ_ACE`).
 const ACL_HOLDS: u64 = 0x2 | 0x8;
 
-/// What is to change; `None` stays.
+/// New attributes; `None` leaves an attribute unchanged (`vattr_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SetAttr {
-    /// Permissions: the low twelve bits.
+    /// Permissions: the low twelve bits of the mode.
     pub permissions: Option<u32>,
     /// Owner.
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Bytes of a plain file.
+    /// Size of a regular file in bytes.
     pub size: Option<u64>,
     /// Last access.
     pub atime: Option<Time>,
     /// Last change of the contents.
     pub mtime: Option<Time>,
-    /// Take set-user-id and set-group-id from the file, as writing by an ordinary user does.
+    /// Clear set-user-id and set-group-id, as a write by an ordinary user does.
     pub kill: bool,
 }
 
 impl FileSystem {
-    /// Changes attributes of a file, all but the size at once, and returns them as they are then.
+    /// Changes attributes of a file, and returns its new attributes (`zfs_setattr`).
+    ///
+    /// All attributes except the size change in one transaction.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] by flags; as [`FileSystem::truncate`]; as reading and writing fail.
+    /// * [`Error::NotPermitted`]: flags of the file forbid it, or `aclmode=restricted` protects its
+    ///   ACL.
+    /// * All errors of [`FileSystem::truncate`], if a size is given.
+    /// * The errors of [changing](Error#changing).
     pub fn set_attr(&self, object: ObjNum, set: &SetAttr) -> Result<Attr> {
         let attr = self.set_attr_now(object, set)?;
         self.settle(object)?;
@@ -59,7 +65,7 @@ impl FileSystem {
         if set.permissions.is_some() && says_more && w.policy().acl_mode == AclMode::Restricted {
             return Err(Error::NotPermitted { object });
         }
-        // Who is given a file pays for it.
+        // The quotas of the new owner and group apply.
         let news = |id: Option<u32>, has: u64| id.map(u64::from).filter(|id| *id != has);
         let (uid, gid) = (news(set.uid, node.attr().uid.0), news(set.gid, node.attr().gid.0));
         self.check_one_more(w, Payers::new(uid, gid, None))?;
@@ -94,7 +100,7 @@ impl FileSystem {
         self.attr(object)
     }
 
-    /// Sets nine bits of permissions; the file is locked.
+    /// Sets the nine permission bits. The caller has locked the file.
     pub(super) fn set_permissions(&self, w: &Writer, node: &Node, permissions: u32) -> Result<()> {
         let permissions = Some(node.attr().mode & 0o7000 | permissions & 0o777);
         let tx = w.logged_tx(ATTR_BYTES, Purpose::Grow)?;
@@ -111,10 +117,12 @@ impl FileSystem {
 }
 
 impl FileSystem {
-    /// Sets the flags that `FS_IOC_SETFLAGS` knows, and the project.
+    /// Sets the flags of the ioctl `FS_IOC_SETFLAGS`, and the project (`zpl_ioctl_setflags`).
     ///
     /// # Errors
-    /// [`Error::BadFlags`] for other flags, for a project of what has none, or where projects are not counted; as reading and writing fail.
+    /// * [`Error::BadFlags`]: a flag is unknown, the file can't have a project, or projects are not
+    ///   counted.
+    /// * The errors of [changing](Error#changing).
     pub fn set_flags(&self, object: ObjNum, fs_flags: u32, project: u32) -> Result<()> {
         self.set_flags_now(object, fs_flags, project)?;
         self.settle(object)
@@ -133,7 +141,8 @@ impl FileSystem {
             return Err(Error::BadFlags { object });
         }
         self.check_one_more(w, Payers::new(None, None, new))?;
-        // A file gets room for its project when it is made; one that was made before projects were counted has none.
+        // A file gets space for its project when it is created. A file from before projects were
+        // counted has none.
         let tx = w.logged_tx(2 * ATTR_BYTES, Purpose::Grow)?;
         let now = w.txs.now();
         let flags = |a: &Attr| a.pflags.0 & !Pflags::FS_FLAGS | wanted.0 | Pflags::ARCHIVE;
@@ -149,7 +158,7 @@ impl FileSystem {
         let all = || {
             let with = (|node: &Node| flags(node.attr()), now);
             if new.is_some() && self.add_project(w, &tx, object, project.into(), with)? {
-                // A record says nothing of the room: commits wait for the group.
+                // No record covers the added space: commits wait for the txg.
                 w.unlogged(&tx);
                 return Ok(());
             }
@@ -196,7 +205,7 @@ fn change(w: &Writer, node: &Node, c: &mut Changes, set: &SetAttr) -> Result<()>
     Ok(())
 }
 
-/// An ACL in the old form goes when a new one is written; returns the object that it is in, if it has one.
+/// Removes an ACL in the old form when a new one is written; returns its object, if it has one.
 fn old_acl(node: &Node, c: &mut Changes) -> Result<Option<ObjNum>> {
     let Store::Sa(sa) = &node.store else { return Ok(None) };
     if sa.raw(Sa::ZnodeAcl)?.is_none() {

@@ -1,11 +1,12 @@
 //! Changing extended attributes (`zpl_xattr_set`).
 //!
 //! # On disk
-//! With `xattr=sa` they go into the file's own attributes, as a packed list, as long as one has at most 32 KiB and all have at most 64 KiB;
-//! what doesn't fit, and everything with `xattr=dir`, is a file of a hidden directory. An attribute is in one of the two places.
+//! With `xattr=sa` they are a packed list in a system attribute. Each may have at most 32 KiB, and
+//! all at most 64 KiB. Others, and all with `xattr=dir`, are files of a hidden directory. An
+//! attribute is in one of the two places.
 //!
 //! # Locks
-//! The file's names, whatever it is; nobody looks into a hidden directory but by way of its file.
+//! The file's names, for a file of any type. A hidden directory is reached only through its file.
 
 use super::log::Hidden;
 use super::make::{Birth, Kind, MAKE_BYTES, NewFile};
@@ -21,35 +22,46 @@ use ondisk::nvlist::{Nvlist, Value};
 use ondisk::sa::Attr as Sa;
 use ondisk::znode::Pflags;
 
-/// Largest attribute among a file's own (`DXATTR_MAX_ENTRY_SIZE`).
+/// Largest attribute in the system attribute, in bytes (`DXATTR_MAX_ENTRY_SIZE`).
 const OWN_ENTRY_MAX: usize = 32768;
-/// Largest packed list of them (`SA_ATTR_MAX_LEN`).
+/// Largest packed list, in bytes (`SA_ATTR_MAX_LEN`).
 const OWN_LIST_MAX: usize = 65535;
-/// Longest name, Linux's limit (`XATTR_NAME_MAX`).
+/// Longest name: Linux's limit (`XATTR_NAME_MAX`).
 const NAME_MAX: usize = 255;
 
-/// When setting an attribute is to fail.
+/// When setting an attribute fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetXattr {
-    /// Never because of what is there.
+    /// Whether the attribute exists doesn't matter.
     Either,
-    /// If it is there (`XATTR_CREATE`).
+    /// If the attribute exists (`XATTR_CREATE`).
     Create,
-    /// If it is not (`XATTR_REPLACE`).
+    /// If the attribute does not exist (`XATTR_REPLACE`).
     Replace,
 }
 
-/// An attribute and its new value, if it is to have one.
+/// An attribute and its new value; `None` removes it.
 type Change<'a> = (&'a [u8], Option<&'a [u8]>);
-/// Attributes that a new file begins with.
+/// The attributes that a new file inherits.
 type Inherited = Vec<(&'static [u8], Vec<u8>)>;
 
 impl FileSystem {
-    /// Sets an extended attribute. A POSIX ACL sets the mode too, and is not kept if the mode says it all.
+    /// Sets an extended attribute (`zpl_xattr_set`).
+    ///
+    /// A POSIX ACL also sets the mode. It is not stored if the mode expresses all of it.
     ///
     /// # Errors
-    /// [`Error::XattrExists`] and [`Error::NoXattr`] as `how` says; [`Error::XattrTooLarge`], [`Error::NameTooLong`], [`Error::BadName`]; [`Error::BadAcl`];
-    /// [`Error::NotPermitted`] by flags; [`Error::NoSpace`] and the like; as reading fails.
+    /// * [`Error::XattrExists`]: the attribute exists, with [`SetXattr::Create`].
+    /// * [`Error::NoXattr`]: the attribute does not exist, with [`SetXattr::Replace`].
+    /// * [`Error::XattrTooLarge`]: the old or the new value is longer than [`XATTR_SIZE_MAX`].
+    /// * [`Error::NameTooLong`]: the name is empty or longer than 255 bytes.
+    /// * [`Error::BadName`]: nothing follows the name's namespace.
+    /// * [`Error::NotUtf8`]: the hidden directory accepts only UTF-8, and the name is not.
+    /// * [`Error::BadAcl`]: the value of a POSIX ACL is malformed.
+    /// * [`Error::NotPermitted`]: the file is immutable or append-only.
+    /// * [`Error::NotDirectory`], [`Error::IsDirectory`]: an object of the attributes has the wrong
+    ///   type.
+    /// * The errors of [changing](Error#changing).
     pub fn set_xattr(&self, object: ObjNum, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
         self.set_xattr_now(object, name, value, how)?;
         self.settle(object)
@@ -89,10 +101,16 @@ impl FileSystem {
         self.put(w, &self.node(object)?, name, value)
     }
 
-    /// Removes an extended attribute.
+    /// Removes an extended attribute (`zpl_xattr_set`).
     ///
     /// # Errors
-    /// [`Error::NoXattr`]; as [`FileSystem::set_xattr`].
+    /// * [`Error::NoXattr`]: the attribute does not exist.
+    /// * [`Error::XattrTooLarge`]: the stored value is longer than [`XATTR_SIZE_MAX`].
+    /// * [`Error::BadName`]: nothing follows the name's namespace.
+    /// * [`Error::NotPermitted`]: the file is immutable or append-only.
+    /// * [`Error::NotDirectory`], [`Error::IsDirectory`]: an object of the attributes has the wrong
+    ///   type.
+    /// * The errors of [changing](Error#changing).
     pub fn remove_xattr(&self, object: ObjNum, name: &[u8]) -> Result<()> {
         self.remove_xattr_now(object, name)?;
         self.settle(object)
@@ -108,7 +126,8 @@ impl FileSystem {
         self.unset(w, &node, name)
     }
 
-    /// Puts the attribute where it belongs, and takes it from elsewhere; the file is locked.
+    /// Stores the attribute in its proper place, and removes it from the other. The caller has
+    /// locked the file.
     fn put(&self, w: &Writer, node: &Node, name: &[u8], value: &[u8]) -> Result<()> {
         if w.policy().xattr_sa && node.takes_own() && value.len() <= OWN_ENTRY_MAX {
             let mut list = node.sa_xattrs()?.unwrap_or_default();
@@ -128,7 +147,7 @@ impl FileSystem {
         self.unset_own(w, &self.node(node.object())?, name)
     }
 
-    /// Sets the packed list; `changes` says what has changed in it.
+    /// Sets the packed list; `changes` lists the differences.
     fn put_own(
         &self,
         w: &Writer,
@@ -142,7 +161,7 @@ impl FileSystem {
             changes.into_iter().flatten().for_each(|(name, value)| w.log_sa_xattr(&tx, a, name, value));
         });
         match changed {
-            // It doesn't fit, and so nothing has changed.
+            // The list doesn't fit, so nothing has changed.
             Err(e @ Error::Dmu(dmu::Error::Attributes { .. })) => Err(e),
             changed => w.or_unlogged(&tx, changed),
         }
@@ -154,7 +173,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Puts the attribute into the hidden directory, which is made if there is none.
+    /// Stores the attribute in the hidden directory, which is created if there is none.
     pub(super) fn put_hidden(&self, w: &Writer, node: &Node, name: &[u8], value: &[u8]) -> Result<()> {
         let a = node.attr();
         let bytes = 4 * MAKE_BYTES + (value.len() as u64).next_multiple_of(512);
@@ -210,7 +229,7 @@ impl FileSystem {
         self.update_and(w, node.object(), tx, changed, |a| w.log_hidden(tx, a, &hidden))
     }
 
-    /// Removes the attribute wherever it is.
+    /// Removes the attribute from both places.
     fn unset(&self, w: &Writer, node: &Node, name: &[u8]) -> Result<()> {
         self.unset_own(w, node, name)?;
         self.unset_hidden(w, node, name)
@@ -252,7 +271,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Brings a file's POSIX ACL up to a new mode; the file is locked.
+    /// Adapts a file's POSIX ACL to a new mode. The caller has locked the file.
     pub(super) fn chmod_acl(&self, w: &Writer, object: ObjNum, permissions: u32) -> Result<()> {
         let node = self.node(object)?;
         match node.xattr(ACCESS) {
@@ -267,7 +286,8 @@ impl FileSystem {
         }
     }
 
-    /// What a new file gets of its directory's POSIX ACL: its permissions, and the attributes that it begins with.
+    /// What a new file inherits from its directory's POSIX ACL: its permissions, and its first
+    /// attributes.
     pub(super) fn inherited(&self, w: &Writer, dir: &Node, new: &NewFile) -> Result<(u32, Inherited)> {
         let masked = new.permissions & !new.umask;
         if !w.policy().posix_acl || matches!(new.kind, Kind::Symlink(_)) {
@@ -291,7 +311,7 @@ impl FileSystem {
         Ok((mode.permissions, all))
     }
 
-    /// Gives a new file the attributes that it inherits.
+    /// Sets the attributes that a new file inherits.
     pub(super) fn endow(&self, w: &Writer, object: ObjNum, all: Inherited) -> Result<()> {
         for (name, value) in all {
             self.put(w, &self.node(object)?, name, &value)?;
@@ -308,7 +328,7 @@ fn may_change(node: &Node) -> Result<()> {
     Ok(())
 }
 
-/// Removes what another port stored under this name; says under which, if it was there.
+/// Removes the attribute as another port stored it; returns that name if it existed.
 fn drop_bare<'a>(list: &mut Nvlist, name: &'a [u8]) -> Option<&'a [u8]> {
     bare(name).filter(|b| list.remove(b))
 }

@@ -1,8 +1,9 @@
-//! Files that are made without a name (`O_TMPFILE`, `zfs_tmpfile`).
+//! Files that are created without a name (`O_TMPFILE`, `zfs_tmpfile`).
 //!
 //! # Theory
-//! Such a file begins in the list of unlinked files, so that a crash frees it; [`FileSystem::link`] may give it a first name, which takes it
-//! out of the list, unlike a file that lost its last one.
+//! Such a file starts in the list of unlinked files, so that a crash frees it. [`FileSystem::link`]
+//! may give it a first name, which removes it from the list. A file that lost its last name can't
+//! get a new one.
 
 use super::make::{Birth, Kind, MAKE_BYTES, NewFile};
 use super::{Purpose, Writer};
@@ -11,10 +12,16 @@ use dmu::Tx;
 use ondisk::ObjNum;
 
 impl FileSystem {
-    /// Makes a plain file that has no name, as if in directory `dir`. [`FileSystem::reap`] frees it.
+    /// Creates a regular file without a name, with what directory `dir` passes on (`zfs_tmpfile`).
+    ///
+    /// [`FileSystem::reap`] frees it.
     ///
     /// # Errors
-    /// As [`FileSystem::create`].
+    /// * [`Error::NotDirectory`](crate::Error::NotDirectory): `dir` is no directory.
+    /// * [`Error::NoEntry`](crate::Error::NoEntry): the directory was removed.
+    /// * [`Error::NotPermitted`](crate::Error::NotPermitted): the directory is immutable.
+    /// * [`Error::BadAcl`](crate::Error::BadAcl): the directory's default ACL is malformed.
+    /// * The errors of [changing](crate::Error#changing).
     pub fn create_unnamed(&self, dir: ObjNum, new: &NewFile) -> Result<Attr> {
         let w = self.writer()?;
         let parent = self.dir_to_change(dir, true)?;
@@ -23,7 +30,7 @@ impl FileSystem {
         let new = &NewFile { permissions, ..new };
         let birth = Birth { unnamed: true, ..Birth::new(new, &parent) };
         self.check_one_more(w, birth.payers())?;
-        // Without a name it needs no record: commits wait for the group that names it.
+        // A file without a name needs no record: commits wait for the txg that names it.
         let tx = w.logged_tx(2 * MAKE_BYTES, Purpose::Grow)?;
         let object = self.make(w, &tx, &birth)?.object();
         if let Err(e) = w.enqueue(&tx, object) {
@@ -38,12 +45,12 @@ impl FileSystem {
 }
 
 impl Writer {
-    /// Whether a file never had a name, and may be given one.
+    /// True if a file never had a name, so that it may get one.
     pub(super) fn is_unnamed(&self, object: ObjNum) -> bool {
         self.unnamed.lock().contains(&object)
     }
 
-    /// A file that never had a name has one now.
+    /// Notes that a file without a name got its first one.
     pub(super) fn named(&self, tx: &Tx, object: ObjNum) -> Result<()> {
         self.dequeue(tx, object)?;
         self.unnamed.lock().remove(&object);

@@ -1,4 +1,4 @@
-//! The ACL that says what a mode says (`acl_trivial_access_masks`).
+//! The ACL equivalent to a mode (`acl_trivial_access_masks`).
 
 use ondisk::acl::{ACE_EVERYONE, ACE_GROUP, ACE_IDENTIFIER_GROUP, ACE_OWNER, Ace, Who};
 
@@ -9,16 +9,16 @@ pub(super) const READ: u32 = 0x1;
 const WRITE_APPEND: u32 = 0x2 | 0x4;
 pub(super) const EXECUTE: u32 = 0x20;
 const DELETE_CHILD: u32 = 0x40;
-/// To read the ACL, the attributes and the extended attributes, and to synchronize: everybody may.
+/// Everyone may read the ACL, the attributes and the extended attributes, and synchronize.
 const ALWAYS: u32 = 0x2_0000 | 0x80 | 0x8 | 0x10_0000;
-/// To write the ACL, the owner, the attributes and the extended attributes: the owner may.
+/// The owner may write the ACL, the owner, the attributes and the extended attributes.
 const OWNERS: u32 = 0x4_0000 | 0x8_0000 | 0x100 | 0x10;
 
 /// The entries of the ACL of a mode.
 pub(super) struct Trivial {
-    /// What comes first, where a class may do more or less than those after it.
+    /// The first entries, for a class with more or fewer permissions than a later one.
     pub(super) exceptions: Vec<Ace>,
-    /// What the owner, the group and everyone may.
+    /// The permissions of the owner, the group and everyone.
     pub(super) plain: [Ace; 3],
 }
 
@@ -30,7 +30,8 @@ impl Trivial {
         let sum = |wanted: &dyn Fn(u32) -> bool| -> u32 {
             kinds.iter().filter(|(bit, _)| wanted(*bit)).map(|(_, mask)| mask).sum()
         };
-        // A class that may do more than one before it must not get it by way of a later entry.
+        // If an earlier class lacks a permission of a later class, it must not gain it through the
+        // later entry.
         let first = sum(&|b| may(2, b) && !may(1, b) && may(0, b));
         let not_owner = sum(&|b| !may(2, b) && (may(1, b) || may(0, b)));
         let not_group = sum(&|b| !may(1, b) && may(0, b));
@@ -60,13 +61,13 @@ pub(super) fn stored<'a>(aces: impl Iterator<Item = &'a Ace>) -> (u64, Vec<u8>) 
     (count, out)
 }
 
-/// The entries of the ACL of a mode, as they are stored, and their number.
+/// The stored entries of the ACL of a mode, and their number.
 pub(super) fn aces(mode: u32, directory: bool) -> (u64, Vec<u8>) {
     let Trivial { exceptions, plain } = Trivial::of(mode, directory);
     stored(exceptions.iter().chain(&plain))
 }
 
-/// True if a mode lets everybody execute (`ZFS_NO_EXECS_DENIED`).
+/// True if a mode lets everyone execute (`ZFS_NO_EXECS_DENIED`).
 pub(super) fn all_execute(mode: u32) -> bool {
     mode & 0o111 == 0o111
 }

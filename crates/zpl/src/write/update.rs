@@ -8,11 +8,11 @@ use ondisk::ObjNum;
 use ondisk::sa::Attr as Sa;
 use ondisk::znode::Pflags;
 
-/// A file's contents were changed (`ZFS_AV_MODIFIED`).
+/// The contents of the file were changed (`ZFS_AV_MODIFIED`).
 pub(super) const AV_MODIFIED: u64 = 1 << 42;
-/// Its ACL lets everybody execute it (`ZFS_NO_EXECS_DENIED`).
+/// The file's ACL lets everyone execute it (`ZFS_NO_EXECS_DENIED`).
 pub(super) const NO_EXECS_DENIED: u64 = 0x100;
-/// Set-user-id, set-group-id.
+/// Set-user-id and set-group-id.
 const S_ISUID: u32 = 0o4000;
 const S_ISGID: u32 = 0o2000;
 
@@ -25,7 +25,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// The bytes; `None` if it is to be gone.
+    /// The bytes; `None` if the attribute is removed.
     pub(super) fn bytes(&self) -> Option<&[u8]> {
         match self {
             Value::Word(b) => Some(b),
@@ -36,7 +36,7 @@ impl Value {
     }
 }
 
-/// Changes of one node's attributes, made at once.
+/// Changes of one node's attributes, applied together.
 #[derive(Default)]
 pub(super) struct Changes(Vec<(Sa, Value)>);
 
@@ -71,20 +71,21 @@ impl Changes {
         self.put(attr, Value::Gone);
     }
 
-    /// The contents changed (`zfs_tstamp_update_setup` with `CONTENT_MODIFIED`).
+    /// Notes a change of the contents (`zfs_tstamp_update_setup` with `CONTENT_MODIFIED`).
     pub(super) fn modified(&mut self, attr: &Attr, now: Time) {
         self.time(Sa::Mtime, now);
         self.time(Sa::Ctime, now);
         self.word(Sa::Flags, attr.pflags.0 | Pflags::ARCHIVE | AV_MODIFIED);
     }
 
-    /// Something else changed (`STATE_CHANGED`).
+    /// Notes another change (`STATE_CHANGED`).
     pub(super) fn changed(&mut self, attr: &Attr, now: Time) {
         self.time(Sa::Ctime, now);
         self.word(Sa::Flags, attr.pflags.0 | Pflags::ARCHIVE);
     }
 
-    /// Takes from a file that somebody writes to or gives away what would let others act as its owner.
+    /// Clears the bits that let others act as the file's owner, after a write or a change of the
+    /// owner.
     pub(super) fn drop_privileges(&mut self, attr: &Attr) {
         if let Some(mode) = attr.mode_without_privileges() {
             self.word(Sa::Mode, mode.into());
@@ -101,7 +102,7 @@ impl Changes {
 }
 
 impl Attr {
-    /// The mode without what would let others act as the file's owner; `None` if that is not in it.
+    /// The mode without the bits that let others act as the file's owner; `None` if it has none.
     pub(super) fn mode_without_privileges(&self) -> Option<u32> {
         let lost = S_ISUID | if self.mode & 0o10 != 0 { S_ISGID } else { 0 };
         (self.mode & lost != 0 && self.kind == crate::FileType::Regular).then_some(self.mode & !lost)
@@ -109,10 +110,11 @@ impl Attr {
 }
 
 impl FileSystem {
-    /// Changes a node's attributes as `f` says, who sees them as they are now.
+    /// Changes a node's attributes with `f`, which gets the current ones.
     ///
     /// # Errors
-    /// As `f`; as changing attributes fails.
+    /// The error of `f`, or the errors of [opening](crate::Error#opening), with
+    /// [`Error::Dmu`](crate::Error::Dmu) if the attributes don't fit.
     pub(super) fn update<R>(
         &self,
         w: &Writer,
@@ -123,8 +125,8 @@ impl FileSystem {
         self.update_and(w, object, tx, f, |_| {})
     }
 
-    /// The same, and then calls `done` with what the attributes were before, while nobody else can change them: to log what was done when it
-    /// is done, in the order in which it was.
+    /// As `update`, and then calls `done` with the former attributes while they are still locked.
+    /// So changes are logged in the order in which they are made.
     pub(super) fn update_and<R>(
         &self,
         w: &Writer,

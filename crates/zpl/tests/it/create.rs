@@ -1,4 +1,4 @@
-//! New file systems, made in memory.
+//! New file systems, created in memory.
 
 use crate::pools as common;
 
@@ -7,8 +7,10 @@ use ondisk::objset::{ObjsetFlags, ObjsetKind};
 use ondisk::{ObjNum, Txg};
 use zpl::{FileSystem, NewFileSystem};
 
-/// The attributes of the root directory are, byte for byte, those that OpenZFS 2.3 gave the root of a pool at these times; but
-/// for its size and links, which had grown, and its number.
+/// Goal: the attributes of the root directory are, byte for byte, those of a root that OpenZFS 2.3
+/// created at these times.
+///
+/// Its size, its links and its number differ, because that root had grown.
 #[test]
 fn root_as_openzfs_makes_it() {
     let o = common::open(&testkit::fixture("single-lz4"));

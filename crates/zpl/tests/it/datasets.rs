@@ -1,4 +1,5 @@
-//! Operations on the datasets of pools that are made here, judged by OpenZFS's `zdb` where it is at hand (named by `ZDB`).
+//! Operations on the datasets of new pools, checked by OpenZFS's `zdb` if the variable `ZDB` names
+//! it.
 
 use dsl::ops::bookmark::CreateBookmarks;
 use dsl::ops::clone::Clone;
@@ -64,7 +65,8 @@ fn snap(names: &[&str]) -> Box<dyn SyncTask + Send> {
     Box::new(Snapshot { names, ..Snapshot::default() })
 }
 
-/// Writes `blocks` blocks of a file into a dataset, from block `from` on, and waits until they are on disk.
+/// Writes `blocks` blocks of a file into a dataset, from block `from` on, and waits until they are
+/// on disk.
 fn write(live: &Live, name: &str, from: u64, blocks: u64, seed: u8) {
     let ds = live.read(|dsl| dsl.dataset(name)).unwrap();
     let owned = live.dsl().heads().own(&ds).unwrap();
@@ -87,7 +89,8 @@ fn write(live: &Live, name: &str, from: u64, blocks: u64, seed: u8) {
     live.sync_all().unwrap();
 }
 
-/// Asks `zdb` whether an exported pool is sound: every checksum and count, and no block that leaks or is allocated twice.
+/// Runs `zdb` on an exported pool, which must report no wrong checksum or count, no leak and no
+/// double allocation.
 fn judge(dir: &Path) {
     let Some(zdb) = std::env::var_os("ZDB") else { return };
     for what in ["-bcc", "-d"] {
@@ -99,7 +102,7 @@ fn judge(dir: &Path) {
     }
 }
 
-/// Goal: whatever is done to datasets, the pool's books agree with its blocks, at each step.
+/// Goal: after each operation on datasets, the pool's metadata agrees with its blocks.
 #[test]
 fn operations_leave_a_sound_pool() {
     for steps in 0..=6 {
@@ -113,14 +116,14 @@ fn operations_leave_a_sound_pool() {
     }
 }
 
-/// Does the first so many steps.
+/// Runs the first `steps` operations.
 fn operate(live: &Live, steps: usize) {
     let mut step = 0;
     let mut next = || {
         step += 1;
         step <= steps
     };
-    // Whoever opens a pool tells its datasets how much room there is; here a figure will do.
+    // An import tells the datasets how much space there is. Any figure will do here.
     live.dsl().set_space(PoolSpace { rdspace: 200 << 20, dspace: 200 << 20, ..PoolSpace::default() });
     let ok = |task: Box<dyn SyncTask + Send>| live.run(task).unwrap();
     if next() {
@@ -186,7 +189,7 @@ fn operate(live: &Live, steps: usize) {
     }
 }
 
-/// Goal: many operations go into one group, and each is seen.
+/// Goal: many operations run in one transaction group, and each takes effect.
 #[test]
 fn many_at_once() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Operations on names that a device fails in the middle of.
+//! Operations on names during which a device fails.
 
 use crate::rig::Rig;
 use device::{Device, Fault, Faulty, Op};
@@ -13,8 +13,10 @@ fn make(fs: &FileSystem, dir: ObjNum, name: &str, kind: Kind) -> ObjNum {
     fs.create(dir, name.as_bytes(), &NewFile::new(kind, 0o700)).unwrap().object
 }
 
-/// Every path with its object and number of links. Each file has as many links as names, each directory as many as directories lead to it, and what has no name is
-/// in the list of such.
+/// Every path with its object and number of links.
+///
+/// Checks that each file has as many links as names, and each directory as many links as
+/// directories lead to it. Files without names must be in the list of unlinked files.
 fn names(fs: &FileSystem) -> BTreeMap<String, (ObjNum, u64)> {
     let (mut out, mut links) = (BTreeMap::new(), BTreeMap::from([(fs.root(), 2)]));
     let mut dirs = vec![(fs.root(), String::new())];
@@ -43,7 +45,7 @@ fn names(fs: &FileSystem) -> BTreeMap<String, (ObjNum, u64)> {
     out
 }
 
-/// The directories and files that operations are tried on.
+/// The directories and files that the operations use.
 struct Scene {
     rig: Rig,
     device: Arc<Faulty>,
@@ -70,7 +72,7 @@ fn scene() -> Scene {
     for (dir, name) in [(a, "d"), (b, "e")] {
         make(fs, dir, name, Kind::Directory);
     }
-    // Small tables of names are in memory as a whole; with one long name, or many, they are not.
+    // Small directories are wholly in memory. With one long name, or many names, they are not.
     for dir in [a, b] {
         make(fs, dir, &"long".repeat(20), Kind::Regular);
     }
@@ -82,13 +84,13 @@ fn scene() -> Scene {
 }
 
 impl Scene {
-    /// Does an operation while nothing can be read but what the open group has changed, which are of both directories and the list of unlinked files those that
-    /// `mask` says.
+    /// Runs an operation while only blocks that the open txg has changed can be read. `mask`
+    /// selects which of both directories and the list of unlinked files were changed.
     fn attempt(&self, mask: u32, act: &dyn Fn(&Scene) -> zpl::Result<()>) -> zpl::Result<()> {
         let fs = &self.rig.fs;
         self.rig.sync();
         for (bit, dir) in [self.a, self.b].into_iter().enumerate().filter(|(bit, _)| mask >> bit & 1 != 0) {
-            // Gone again, but its directory has been changed.
+            // The name is removed again, but its directory has been changed.
             fs.link(fs.lookup(self.a, b"x").unwrap(), dir, b"more").unwrap();
             assert_eq!(fs.unlink(dir, b"more").unwrap(), None, "{bit}");
         }
@@ -110,8 +112,8 @@ impl Scene {
 
 type Act = dyn Fn(&Scene) -> zpl::Result<()>;
 
-/// Goal: an operation on names in the middle of which something can't be read has not happened: names and numbers of links are what they were, and
-/// it can be done later.
+/// Goal: an operation on names that fails on an unreadable block has no effect: names and numbers
+/// of links stay as they were, and the operation works later.
 #[test]
 fn half_of_an_operation_is_nothing() {
     const WHITE: Rename = Rename::Whiteout { replace: true, uid: 1, gid: 2 };

@@ -1,4 +1,4 @@
-//! Pools whose every checksum is right and one of whose blocks is wrong: nothing panics, nothing runs on.
+//! Pools with valid checksums and one damaged block: no operation panics or runs forever.
 
 use crate::common::pool::try_mos;
 use dmu::Objset;
@@ -9,10 +9,11 @@ use ondisk::{Blkptr, DmuType, ObjNum};
 use std::collections::{BTreeMap, BTreeSet};
 use zpl::{DirCookie, Error, FileSystem, FileType, SpaceKind};
 
-/// Most objects, and entries of one directory, that a small pool with one wrong block may show: more is a circle.
+/// Most objects, and entries of one directory, that a small pool with one damaged block may show.
+/// More means a cycle.
 const LIMIT: usize = 20_000;
 
-/// Every object set that a dataset names and that opens, whatever else is damaged.
+/// Every object set that a dataset names and that opens despite other damage.
 fn surviving(mos: &Objset) -> Vec<Objset> {
     mos.objects(ObjNum(1))
         .filter_map(|d| d.ok())
@@ -24,7 +25,7 @@ fn surviving(mos: &Objset) -> Vec<Objset> {
         .collect()
 }
 
-/// Asks everything of a file that can be asked; how it answers doesn't matter.
+/// Calls every query of a file. The results don't matter.
 fn ask(fs: &FileSystem, object: ObjNum) -> Result<(), Error> {
     let node = fs.node(object)?;
     let _ = (node.acl(), node.xattrs(), node.readlink(), fs.object_path(object));
@@ -62,13 +63,14 @@ fn explore(fs: &FileSystem) -> usize {
     seen.len()
 }
 
-/// The blocks that file systems are made of, but for their files' contents.
+/// True for the blocks of file systems, except the contents of files.
 fn is_ours(kind: DmuType) -> bool {
     kind.is_metadata() && matches!(kind.byteswap(), ByteSwap::Zap | ByteSwap::Dnode | ByteSwap::Acl)
         || kind == DmuType::SA
 }
 
-/// Rounds of one pool; `ROUNDS` and `SEED` in the environment ask for more and for others.
+/// Damages and reads one pool in rounds; the environment variables `ROUNDS` and `SEED` override the
+/// defaults.
 fn rounds(name: &str, seed: u64) {
     let number = |var: &str| std::env::var(var).ok().map(|v| v.parse::<u64>().unwrap());
     let rounds = number("ROUNDS").unwrap_or(25) as usize;
@@ -85,7 +87,7 @@ fn rounds(name: &str, seed: u64) {
         let mut contents = graft.nodes()[index].contents().to_vec();
         let len = contents.len();
         mutate(&mut rng, &mut contents);
-        // A block's length is its pointer's; only what is in it can lie.
+        // A block's length is in its pointer, so only its contents can be wrong.
         contents.resize(len, 0);
         graft.apply(BTreeMap::from([(index, contents)]));
         if let Ok(mos) = try_mos(&graft.image()) {
@@ -98,13 +100,14 @@ fn rounds(name: &str, seed: u64) {
     assert!(explored > rounds * 10, "too little was reached: {explored}");
 }
 
-/// File systems with system attributes, long names, normalization.
+/// Goal: a damaged block is harmless in file systems with system attributes, long names and
+/// normalization.
 #[test]
 fn one_wrong_block_with_system_attributes() {
     rounds("longname", 1);
 }
 
-/// File systems of ZPL 1, with znodes.
+/// Goal: a damaged block is harmless in file systems of ZPL 1, with znodes.
 #[test]
 fn one_wrong_block_with_znodes() {
     rounds("v1", 2);

@@ -1,4 +1,4 @@
-//! Files that take much to be freed.
+//! Files that take long to free.
 
 use crate::rig::Rig;
 use device::{Device, Fault, Faulty};
@@ -8,12 +8,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use zpl::{FileSystem, Kind, NewFile, NewFileSystem, Policy};
 
-/// Bytes below one indirect block, of blocks of 512.
+/// Bytes below one indirect block, with blocks of 512 bytes.
 const SPAN: u64 = 512 << 10;
-/// Indirect blocks that are freed at a time.
+/// Number of indirect blocks that are freed at a time.
 const PIECE: u64 = 256;
 
-/// A file with a little below each of so many indirect blocks.
+/// Creates a file with a little data below each of `spans` indirect blocks.
 fn sparse(fs: &FileSystem, name: &str, spans: u64) -> ObjNum {
     let new = NewFile::new(Kind::Regular, 0o600);
     let object = fs.create(fs.root(), name.as_bytes(), &new).unwrap().object;
@@ -23,8 +23,11 @@ fn sparse(fs: &FileSystem, name: &str, spans: u64) -> ObjNum {
     object
 }
 
-/// Goal: what leads to the blocks of a large file is read before its group, so that nobody has to wait for that; the file goes in pieces, a group for each, also where it
-/// is cut or gets a hole, and all of it is free then.
+/// Goal: indirect blocks of a large file are read before its txg, so that no other thread waits for
+/// that.
+///
+/// The file is freed in pieces, with a txg for each, also when it is truncated or gets a hole.
+/// Afterwards all of its space is free.
 #[test]
 fn large_files_go_in_pieces() {
     let device = Mutex::new(None);
@@ -42,7 +45,7 @@ fn large_files_go_in_pieces() {
     rig.sync();
     assert_eq!(fs.unlink(root, b"gone").unwrap(), Some(gone));
     rig.sync();
-    // Its attributes are at hand, and all else is to be read.
+    // Its attributes stay in memory, and everything else must be read.
     let node = fs.node(gone).unwrap();
     fs.objset().cache().purge();
     device.inject(Fault::Stalled);
@@ -52,7 +55,7 @@ fn large_files_go_in_pieces() {
         while device.waiting() == 0 {
             std::thread::yield_now();
         }
-        // The group that is open now is closed, for which all who hold it must have left it.
+        // Closing the open txg requires that all of its holders have left it.
         let open = live.txgs().open();
         let syncer = scope.spawn(|| live.sync_all().unwrap());
         while live.tx(0).unwrap().txg() == open {
@@ -75,7 +78,7 @@ fn large_files_go_in_pieces() {
     for n in 0..2 * PIECE + 10 {
         assert_eq!(seen(cut, n), if n <= 3 { n as u8 | 1 } else { 0 }, "block {n}");
         let kept = n <= 5 || n > 2 * PIECE + 5;
-        // The last of the hole ends in the middle of a span.
+        // The last block of the hole ends in the middle of a span.
         if n < 2 * PIECE + 5 || kept {
             assert_eq!(seen(holed, n), if kept { n as u8 | 1 } else { 0 }, "block {n}");
         }

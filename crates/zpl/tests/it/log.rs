@@ -1,4 +1,4 @@
-//! What operations leave in the intent log, as `zdb` reads it in what a crash left.
+//! What operations leave in the intent log, as `zdb` reads it after a crash.
 
 use crate::rig::{Rig, ask};
 use ondisk::{ObjNum, Txg};
@@ -10,14 +10,15 @@ use zpl::{
     SyncMode, Time, Txs,
 };
 
-/// What a crash now would leave: no group is written meanwhile.
+/// The state that a crash would leave now. No txg is written meanwhile.
 fn crash(live: &Live, from: &Path) -> tempfile::TempDir {
     let hold = live.tx(0).unwrap();
     live.txgs().wait_synced(Txg(hold.txg().0 - 1)).unwrap();
     testkit::copy_of(from)
 }
 
-/// The kinds of records that `zdb` finds there, and all that it says of them; it must find no leak either. Nothing without `zdb`.
+/// The kinds of records that `zdb` finds, and its whole output. It must report no leak. `None`
+/// without `zdb`.
 fn records(left: &tempfile::TempDir) -> Option<(BTreeSet<String>, String)> {
     let said = ask(left.path(), &["-iiii", "tank"])?;
     let kinds = said.split_whitespace().filter(|w| w.starts_with("TX_")).map(str::to_owned).collect();
@@ -30,7 +31,7 @@ fn file(fs: &FileSystem, dir: ObjNum, name: &str) -> ObjNum {
     fs.create(dir, name.as_bytes(), &NewFile::new(Kind::Regular, 0o640)).unwrap().object
 }
 
-/// Has the log begin, so that what comes next goes into it.
+/// Begins the log, so that later changes go into it.
 fn begin(fs: &FileSystem) {
     let first = file(fs, fs.root(), "first");
     fs.write(first, 0, &[3; 400_000], false).unwrap();
@@ -38,7 +39,7 @@ fn begin(fs: &FileSystem) {
     fs.sync().unwrap();
 }
 
-/// Every kind of change that has a record.
+/// Makes every kind of change that has a record.
 fn work(fs: &FileSystem) -> ObjNum {
     let root = fs.root();
     let dir = fs.create(root, b"dir", &NewFile::new(Kind::Directory, 0o755)).unwrap().object;
@@ -64,7 +65,7 @@ fn work(fs: &FileSystem) -> ObjNum {
     fs.set_attr(gone, &SetAttr { permissions: Some(0o700), ..SetAttr::default() }).unwrap();
     fs.rmdir(dir, b"gone").unwrap();
     fs.reap(gone).unwrap();
-    // Too large for the file's own attributes.
+    // Too large for the system attribute.
     for n in [40_000, 50_000] {
         fs.set_xattr(a, b"user.hidden", &vec![5; n], SetXattr::Either).unwrap();
     }
@@ -99,7 +100,8 @@ const KINDS: [&str; 15] = [
     "TX_RMDIR",
 ];
 
-/// Does the work on a new pool and then `commit`, until no group syncs meanwhile; yields the pool and what a crash leaves.
+/// Runs the work on a new pool and then `commit`, until no txg syncs meanwhile. Returns the pool,
+/// and the state that a crash leaves.
 fn in_one_group(policy: Policy, commit: impl Fn(&FileSystem, ObjNum)) -> (Rig, tempfile::TempDir) {
     loop {
         let rig = Rig::with(&NewFileSystem::new((1_000_000, 0)), policy);
@@ -114,8 +116,8 @@ fn in_one_group(policy: Policy, commit: impl Fn(&FileSystem, ObjNum)) -> (Rig, t
     }
 }
 
-/// Goal: one fsync puts every kind of change into the log, without waiting for a group, but none of another file's data; and that goes
-/// into it when somebody asks.
+/// Goal: one fsync logs every kind of change without waiting for a txg, but no data of another
+/// file. That data is logged when its own file is committed.
 #[test]
 fn fsync_logs_what_is_its_own() {
     const OTHER: &[u8] = b"nobody asks for it";
@@ -135,7 +137,8 @@ fn fsync_logs_what_is_its_own() {
     rig.again(Policy::default());
 }
 
-/// Goal: with `sync=always` all that is there without an fsync; with `sync=disabled` nothing is, and fsync does nothing.
+/// Goal: with `sync=always` everything is logged without an fsync. With `sync=disabled` nothing is,
+/// and fsync does nothing.
 #[test]
 fn sync_is_obeyed() {
     let policy = |sync| Policy { log: LogPolicy { sync, throughput: false }, ..Policy::default() };
@@ -149,12 +152,13 @@ fn sync_is_obeyed() {
     }
 }
 
-/// How often commits waited for a group.
+/// Number of commits that waited for a txg.
 fn waits(rig: &Rig) -> u64 {
     rig.pool.log().unwrap().stats().commit_group_waits
 }
 
-/// Goal: what has no record, which is the first name of a file that was made without one, makes commits wait for its group, once.
+/// Goal: a change without a record makes commits wait for its txg, once. Such a change is the first
+/// name of a file that was created without one.
 #[test]
 fn what_has_no_record_is_waited_for() {
     let rig = Rig::with(&NewFileSystem::new((1_000_000, 0)), Policy::default());
@@ -171,7 +175,8 @@ fn what_has_no_record_is_waited_for() {
     assert_eq!(waits(&rig), before);
 }
 
-/// Goal: much data isn't copied into the log, which names its blocks; what of these is changed then goes elsewhere, and nothing leaks, whatever comes next.
+/// Goal: large data isn't copied into the log, which names its blocks. Later changes of these
+/// blocks go elsewhere, and nothing leaks.
 #[test]
 fn much_data_goes_to_its_place() {
     const BLOCK: usize = 128 << 10;
@@ -188,7 +193,7 @@ fn much_data_goes_to_its_place() {
         (0..8 * BLOCK).map(|_| byte()).collect()
     };
     let indirect = || rig.pool.log().unwrap().stats().itx_indirect_bytes;
-    // Whether a group is closed meanwhile is nobody's to say: then the data is copied.
+    // If a txg closes meanwhile, the data is copied. The test can't prevent that, so it retries.
     let mut contents = loop {
         let (contents, open) = (noise(1), rig.pool.live().txgs().open());
         fs.write(big, 0, &contents, false).unwrap();
@@ -202,7 +207,7 @@ fn much_data_goes_to_its_place() {
     if let Some((_, said)) = records(&crash(rig.pool.live(), rig.path())) {
         assert!(said.contains("has blkptr"), "{said}");
     }
-    // One is changed, one freed, one written anew.
+    // One block is changed, one is freed, one is overwritten.
     contents[BLOCK..BLOCK + 9].fill(1);
     fs.write(big, BLOCK as u64, &[1; 9], false).unwrap();
     contents[2 * BLOCK..3 * BLOCK].fill(0);
@@ -223,17 +228,18 @@ fn much_data_goes_to_its_place() {
     assert!(found == contents, "the file is another");
 }
 
-/// Goal: a commit of much that was just written does not wait for its group: blocks go to their places, and the log names them.
+/// Goal: a commit of large new data does not wait for its txg: blocks are written to their final
+/// location, and the log names them.
 #[test]
 fn a_large_commit_names_its_blocks() {
     const MB: u64 = 1 << 20;
-    // Of so much in flight that nobody waits for room.
+    // A pool this large throttles no writer.
     let root = NewFileSystem::new((1_000_000, 0));
     let rig = Rig::sized(&root, Policy::default(), &spa::create::claim_file, 4 << 30);
     begin(&rig.fs);
     let fs = &rig.fs;
     let big = file(fs, fs.root(), "big");
-    // Whether a group is closed meanwhile is nobody's to say.
+    // The test can't prevent that a txg closes meanwhile, so it retries.
     loop {
         rig.sync();
         let open = rig.pool.live().txgs().open();

@@ -1,4 +1,5 @@
-//! Random operations on files against a model in memory, with exports and imports in between. `SEED` and `STEPS` in the environment choose.
+//! Random operations on files, compared with a model in memory, with exports and imports in
+//! between. The environment variables `SEED` and `STEPS` select the run.
 
 use crate::rig;
 
@@ -7,7 +8,7 @@ use ondisk::ObjNum;
 use std::collections::BTreeMap;
 use zpl::{DirCookie, Error, FileSystem, FileType, Kind, NewFile, Policy, Rename, SetAttr, SetXattr};
 
-/// A small generator of random numbers, a function of its seed.
+/// A small generator of random numbers that depend only on the seed.
 struct Rng(u64);
 
 impl Rng {
@@ -27,7 +28,7 @@ impl Rng {
     }
 }
 
-/// What a file should be.
+/// The expected state of a file.
 #[derive(Debug, Clone)]
 struct File {
     kind: FileType,
@@ -69,7 +70,7 @@ impl Model {
         self.files.get_mut(&object).unwrap()
     }
 
-    /// A file loses a name.
+    /// Removes a name of a file.
     fn drop_link(&mut self, object: ObjNum) {
         let f = self.file(object);
         f.links = if f.kind == FileType::Directory { 0 } else { f.links - 1 };
@@ -78,7 +79,7 @@ impl Model {
         }
     }
 
-    /// Compares everything.
+    /// Compares all files with the file system.
     fn check(&self, fs: &FileSystem) {
         for (object, f) in &self.files {
             let node = fs.node(*object).unwrap();
@@ -158,7 +159,7 @@ impl Run {
             Kind::Symlink(to) => (FileType::Symlink, to),
             _ => (FileType::Regular, Vec::new()),
         };
-        // A directory of a set-group-id directory is one too.
+        // A new directory in a set-group-id directory is set-group-id too.
         let parents = self.model.files[&dir].mode & 0o2000;
         let mode = new.permissions | if kind == FileType::Directory { parents } else { 0 };
         let (entries, xattrs) = (BTreeMap::new(), BTreeMap::new());
@@ -221,7 +222,7 @@ impl Run {
         }
         self.model.file(dir).entries.remove(&name);
         self.model.drop_link(object);
-        // Some are left for the next mount.
+        // Some files are left for the next mount.
         if self.rng.below(4) > 0 {
             fs.reap(object).unwrap();
         }
@@ -328,7 +329,8 @@ fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(otherwise)
 }
 
-/// Goal: whatever is done to files, they are what the model says, at once and after an export, and the pool is sound.
+/// Goal: after random operations, files match the model, at once and after an export, and the pool
+/// is sound.
 #[test]
 fn as_the_model_says() {
     let (seed, steps) = (number("SEED", 7), number("STEPS", 1500));

@@ -1,4 +1,5 @@
-//! File systems of versions 1 to 4 that are made, written, and brought up to version 5 here; judged by OpenZFS's `zdb` where it is at hand.
+//! File systems of versions 1 to 4 that are created, written and upgraded to version 5, checked by
+//! OpenZFS's `zdb` if there is one.
 
 use crate::rig;
 
@@ -33,12 +34,12 @@ fn bonus_of(fs: &FileSystem, object: ObjNum) -> DmuType {
     fs.node(object).unwrap().dnode().bonus_kind()
 }
 
-/// The types that the entries of a directory say.
+/// The types in the entries of a directory.
 fn kinds(fs: &FileSystem, dir: ObjNum) -> Vec<FileType> {
     fs.read_dir(dir, DirCookie(2)).unwrap().map(|e| e.unwrap().kind).collect()
 }
 
-/// A tree with everything that a version knows. Returns a file of several blocks.
+/// Creates a tree with everything that a version supports. Returns a file of several blocks.
 fn grow(fs: &FileSystem) -> ObjNum {
     let root = fs.root();
     let d = make(fs, root, "d", &NewFile::new(Kind::Directory, 0o755));
@@ -53,7 +54,7 @@ fn grow(fs: &FileSystem) -> ObjNum {
         &NewFile::new(Kind::Symlink([b"./".repeat(100), b"d/f".to_vec()].concat()), 0o777),
     );
     make(fs, root, "null", &NewFile::new(Kind::CharDevice(1, 3), 0o666));
-    // More entries in its ACL than a mode that is plain.
+    // This ACL has more entries than that of a plain mode.
     fs.set_attr(f, &SetAttr { permissions: Some(0o604), uid: Some(7), ..SetAttr::default() }).unwrap();
     fs.set_xattr(f, b"user.a", b"value", SetXattr::Create).unwrap();
     fs.link(f, root, b"g").unwrap();
@@ -79,8 +80,8 @@ fn check(fs: &FileSystem, f: ObjNum) {
     assert!(acl.trivial && acl.aces.len() > 3, "{acl:?}");
 }
 
-/// Goal: what is made and changed in file systems of all old versions is there after an export, in the form that the version has, and `zdb` finds
-/// it sound; what a version doesn't know is refused.
+/// Goal: files and changes in file systems of all old versions survive an export, in the form of
+/// that version, and `zdb` finds it sound. What a version doesn't support is refused.
 #[test]
 fn old_versions_are_written() {
     for version in 1..=4 {
@@ -109,8 +110,10 @@ fn old_versions_are_written() {
     }
 }
 
-/// Goal: a file system that is brought up to version 5 while it is used goes on; its files get system attributes with their next change and
-/// lose nothing by it, links stay as they are, new files are new ones, and `zdb` finds it sound.
+/// Goal: a file system that is upgraded to version 5 stays usable.
+///
+/// With their next change its files get system attributes and lose nothing. Symbolic links stay as
+/// they are, new files have system attributes from the start, and `zdb` finds it sound.
 #[test]
 fn upgraded_file_systems_go_on() {
     for version in [1, 2, 4] {
@@ -149,12 +152,12 @@ fn upgraded_file_systems_go_on() {
     }
 }
 
-/// What is counted of a kind, by owner; nobody has nothing.
+/// The nonzero counts of a kind, by owner.
 fn counted(fs: &FileSystem, kind: SpaceKind) -> BTreeMap<u64, u64> {
     fs.space(kind).unwrap().into_iter().map(|s| (s.id.0, s.value)).filter(|(_, n)| *n != 0).collect()
 }
 
-/// Compares what is counted with what the files say, one by one.
+/// Compares the counts with the files.
 fn check_space(rig: &Rig) {
     rig.sync();
     let fs = &rig.fs;
@@ -175,8 +178,8 @@ fn check_space(rig: &Rig) {
     }
 }
 
-/// Goal: the space and the objects of files with znodes are counted as their owners', whoever they were before, whichever form they have since, and until they
-/// are gone.
+/// Goal: space and objects of files with znodes are counted for their current owner, after changes
+/// of owner and form, until the files are freed.
 #[test]
 fn owners_are_counted() {
     for version in [2, 4] {
@@ -187,7 +190,7 @@ fn owners_are_counted() {
         fs.write(other, 0, &[3; 200_000], false).unwrap();
         check_space(&rig);
         let objects = |id| counted(&fs, SpaceKind::UserObjUsed).get(&id).copied();
-        // The file with its hidden directory and what is in it.
+        // The file, its hidden directory and the attribute in it.
         assert_eq!((objects(7), objects(1000)), (Some(3), Some(1)), "version {version}");
         let all_of = SetAttr { uid: Some(5000), gid: Some(600), ..SetAttr::default() };
         fs.set_attr(other, &all_of).unwrap();
@@ -221,7 +224,7 @@ fn acl_objects(rig: &Rig) -> Vec<(DmuType, DmuType)> {
     acls.map(|dn| (dn.kind(), dn.bonus_kind())).collect()
 }
 
-/// Gives a file with a znode these entries before its own, as another system would.
+/// Puts entries before those of a file with a znode, as another system would.
 fn put_acl(rig: &Rig, object: ObjNum, entries: &[Ace]) {
     let node = rig.fs.node(object).unwrap();
     let all: Vec<Ace> = entries.iter().chain(&node.acl().unwrap().aces).copied().collect();
@@ -244,8 +247,11 @@ fn put_acl(rig: &Rig, object: ObjNum, entries: &[Ace]) {
     node.dnode().set_bonus(&tx, DmuType::ZNODE, &bonus).unwrap();
 }
 
-/// Goal: an ACL that a znode has no room for lies in an object of its own, of the type and with the bonus that OpenZFS gives it; it goes when the ACL is small
-/// again, when another takes its place, when system attributes take it in, and with the file.
+/// Goal: an ACL that does not fit into a znode lies in an object of its own, with the type and
+/// bonus that OpenZFS gives it.
+///
+/// The object is freed when the ACL is small again, when another ACL replaces it, when system
+/// attributes take it in, and with the file.
 #[test]
 fn large_acls_of_znodes() {
     for (version, kind) in [(2, (DmuType::OLDACL, DmuType::NONE)), (3, (DmuType::ACL, DmuType::SYSACL))] {
@@ -267,7 +273,8 @@ fn large_acls_of_znodes() {
             acl.aces.iter().filter(|a| matches!(a.who, Who::User(_))).count()
         };
         assert_eq!(named(top), 8);
-        // What is made there inherits as much, and so do files and directories that a new mode is given.
+        // Files created there inherit as many entries, and so do files and directories with a new
+        // mode.
         let below = make(&fs, top, "below", &file());
         let (a, b) = (make(&fs, top, "a", &file()), make(&fs, top, "b", &file()));
         assert_eq!((named(below), acl_objects(&rig)), (8, vec![kind; 4]), "version {version}");
@@ -298,7 +305,7 @@ fn large_acls_of_znodes() {
     }
 }
 
-/// What a crash now would leave: no group is written meanwhile.
+/// The state that a crash would leave now. No txg is written meanwhile.
 fn crash(rig: &Rig) -> Arc<tempfile::TempDir> {
     let live = rig.pool.live();
     let hold = live.tx(0).unwrap();
@@ -306,7 +313,8 @@ fn crash(rig: &Rig) -> Arc<tempfile::TempDir> {
     Arc::new(testkit::copy_of(rig.path()))
 }
 
-/// Logs what only files with system attributes take, and commits it: one of their own extended attributes, flags and a project. What a crash leaves then.
+/// Logs changes that need system attributes, and commits them: an extended attribute, flags and a
+/// project. Returns the state that a crash leaves.
 fn log_for_sa(rig: &Rig, object: ObjNum) -> Arc<tempfile::TempDir> {
     let fs = &rig.fs;
     // The log has begun when its header is on disk.
@@ -320,7 +328,7 @@ fn log_for_sa(rig: &Rig, object: ObjNum) -> Arc<tempfile::TempDir> {
     log.log_object(&tx, object, TxKind::SetSaXattr, &own);
     let mut scanstamp = [0; 32];
     scanstamp[..8].copy_from_slice(&5_u64.to_le_bytes());
-    // The project, and that dumps pass over it.
+    // The project, and the flag that dumps skip the file.
     let xvattr = Xvattr { bitmap: vec![0x4_0100, 0, 0], attrs: 0x100, crtime: [0, 0], scanstamp };
     let (time, xvattr) = ([0, 0], Some(xvattr));
     let set = Setattr {
@@ -341,8 +349,10 @@ fn log_for_sa(rig: &Rig, object: ObjNum) -> Arc<tempfile::TempDir> {
     crash(rig)
 }
 
-/// Goal: records of attributes that a znode has no room for, in whatever log they are, are replayed as far as it has: an extended attribute goes into the hidden
-/// directory, there is no project, the rest is done.
+/// Goal: records of attributes that don't fit into a znode are replayed as far as possible.
+///
+/// An extended attribute goes into the hidden directory, the project is dropped, and the rest
+/// applies.
 #[test]
 fn records_that_znodes_have_no_room_for() {
     for (version, name) in [(4, "d/f"), (2, "d/f"), (4, "short")] {
@@ -366,7 +376,8 @@ fn records_that_znodes_have_no_room_for() {
     }
 }
 
-/// Goal: no record is in the log that only the new version takes, before the group is on disk in which the file system has that version.
+/// Goal: a record that only the new version supports enters the log only after the txg with that
+/// version is on disk.
 #[test]
 fn a_new_version_comes_before_its_records() {
     let rig = rig(4);

@@ -1,4 +1,5 @@
-//! Pools of versions before features that are made, written, and brought up to newer versions here; judged by OpenZFS's `zdb` where it is at hand.
+//! Pools of versions before features that are created, written and upgraded, checked by OpenZFS's
+//! `zdb` if there is one.
 
 use crate::rig;
 
@@ -38,7 +39,8 @@ fn write(rig: &Rig, file: ObjNum, byte: u8, at: u64) {
     rig.fs.write(file, at, &vec![byte; 200_000], false).unwrap();
 }
 
-/// Has blocks die in every way: between snapshots, in clones, with snapshots and clones that are destroyed, and past a promotion.
+/// Makes blocks die in every way: between snapshots, in clones, with destroyed snapshots and
+/// clones, and after a promotion.
 fn live_through(rig: &Rig, file: ObjNum, at: u64) {
     write(rig, file, 1, at);
     snapshot(rig, "tank@a");
@@ -75,7 +77,7 @@ fn check(rig: &Rig, file: ObjNum, at: u64) {
     assert!(data[..200_000].iter().all(|b| *b == 6) && data[200_000..].iter().all(|b| *b == 3));
 }
 
-/// What is in the pool's directory, by `zdb`'s word: names that the version doesn't know must not be there.
+/// Checks with `zdb` that the pool's directory has no names that the version doesn't know.
 fn knows_nothing_newer(rig: Rig, version: u64) {
     let dir = rig.export();
     rig::judge(dir.path());
@@ -98,8 +100,8 @@ fn knows_nothing_newer(rig: Rig, version: u64) {
     assert!(text.contains(&format!("version: {version}\n")), "{text}");
 }
 
-/// Goal: pools of versions on all sides of the format's changes are made and live through everything that kills blocks, without leaks and without
-/// what their version doesn't know.
+/// Goal: pools of versions around each change of the format are created and survive every way in
+/// which blocks die. Nothing leaks, and they contain nothing that their version doesn't know.
 #[test]
 fn old_pools_are_written() {
     for version in VERSIONS {
@@ -112,7 +114,7 @@ fn old_pools_are_written() {
     }
 }
 
-/// Goal: a pool that is brought up to a newer version, step by step or at once, amid its life, goes on without leaks.
+/// Goal: a pool in use that is upgraded, step by step or at once, stays usable without leaks.
 #[test]
 fn old_pools_are_upgraded() {
     for steps in [&[1, 3, 5000][..], &[1, 5000], &[2, 11, 26, 28], &[8, 14, 15, 5000], &[22, 26], &[28, 5000]]

@@ -1,5 +1,5 @@
-//! What files take over from their directories and from those that they belong to: ACLs, projects, owners; judged by OpenZFS's `zdb` where it is
-//! at hand.
+//! What files take over from their directories and from their own files: ACLs, projects, owners.
+//! OpenZFS's `zdb` checks it if there is one.
 
 use crate::rig;
 
@@ -26,7 +26,7 @@ fn make(fs: &FileSystem, at: ObjNum, name: &str, new: &NewFile) -> ObjNum {
     fs.create(at, name.as_bytes(), new).unwrap().object
 }
 
-/// Gives a file these entries before its own, as another system would.
+/// Puts entries before a file's own, as another system would.
 fn put_acl(rig: &Rig, object: ObjNum, entries: &[Ace]) {
     let node = rig.fs.node(object).unwrap();
     let own = node.acl().unwrap().aces;
@@ -43,8 +43,8 @@ fn put_acl(rig: &Rig, object: ObjNum, entries: &[Ace]) {
     rig.fs.sa().set(node.dnode(), &tx, &changes).unwrap();
 }
 
-/// Goal: entries that are to be inherited are, by files, directories and what is made in those, as `aclinherit` says; the rest of the file is as
-/// ever, and `zdb` reads it.
+/// Goal: files, directories and their new files inherit entries as `aclinherit` says. The rest of
+/// the file is as usual, and `zdb` reads it.
 #[test]
 fn acls_are_inherited() {
     let rig = Rig::new();
@@ -61,7 +61,7 @@ fn acls_are_inherited() {
         let named = acl.aces.iter().filter(|a| matches!(a.who, Who::User(_) | Who::Group(_)));
         (acl.trivial, named.map(|a| (a.kind, a.flags & 0xf, a.mask)).collect::<Vec<_>>())
     };
-    // Nobody may take the file over by what he inherits.
+    // An inherited entry must not let a user take the file over.
     let (allowed, denied) = (0x13_01ff, 0x1f_01ff);
     assert_eq!(named(below), (false, vec![(0, 0x3, allowed), (1, 0x3, denied)]));
     for object in [f, unnamed] {
@@ -81,8 +81,10 @@ fn acls_are_inherited() {
     }
 }
 
-/// Goal: a file that was made before projects were counted gets one, and with it its extended attributes; whoever it is given to gets those too;
-/// nothing else of it changes, and what is counted is right.
+/// Goal: a file from before projects were counted gets a project, and so do its extended
+/// attributes.
+///
+/// They follow a change of the owner too. Nothing else changes, and the counts are right.
 #[test]
 fn projects_find_room() {
     let rig =
@@ -91,7 +93,7 @@ fn projects_find_room() {
     let f = make(&fs, root, "f", &file());
     fs.write(f, 0, &[7; 10_000], false).unwrap();
     fs.set_xattr(f, b"user.a", &[1; 3000], SetXattr::Either).unwrap();
-    // As an older system would have made it.
+    // As an older system would have created it.
     let hidden = fs.attr(f).unwrap().xattr_dir.unwrap();
     let attribute =
         fs.node(hidden).unwrap().read_dir(zpl::DirCookie(2)).unwrap().next().unwrap().unwrap().object;
@@ -136,9 +138,10 @@ fn projects_find_room() {
     assert_eq!(rig.fs.attr(f).unwrap().projid, 9);
 }
 
-/// Goal: in a directory that gives its project on, what can have no project is renamed, replaced,
-/// exchanged and linked as elsewhere; a file of another project still does not come in, and one of
-/// the same does.
+/// Goal: in a directory with an inheritable project, files that can have no project are renamed,
+/// replaced, exchanged and linked as elsewhere.
+///
+/// A regular file of another project is still refused, and one of the same project is accepted.
 #[test]
 fn a_project_keeps_no_special_file_out() {
     const INHERIT: u32 = 0x2000_0000;

@@ -1,4 +1,4 @@
-//! Quotas, held against what OpenZFS would hold them against, and read by its `zdb` where it is at hand.
+//! Quotas, enforced as OpenZFS enforces them, and read by its `zdb` if there is one.
 
 use crate::rig::{Rig, ask};
 use zpl::{Error, Fuid, Kind, NewFile, Policy, SetAttr, Space, SpaceKind};
@@ -11,7 +11,7 @@ fn is_quota<T>(r: zpl::Result<T>) -> bool {
     matches!(r, Err(Error::Quota))
 }
 
-/// Bytes that no compressor makes fewer.
+/// Incompressible bytes.
 fn noise(len: usize) -> Vec<u8> {
     let mut x = 1_u64;
     let next = || {
@@ -23,7 +23,8 @@ fn noise(len: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
-/// Goal: who has used up a quota of bytes or objects, as user, group or project, gets no more of them, others do, and removing files helps.
+/// Goal: an owner that has used up a quota of bytes or objects gets no more; others do, and
+/// removing files helps. This holds for users, groups and projects.
 #[test]
 fn enforced() {
     let rig = Rig::new();
@@ -35,7 +36,7 @@ fn enforced() {
     fs.set_quota(SpaceKind::GroupObjQuota, Fuid(200), 2).unwrap();
     let a = make("a", 1000, 100).unwrap();
     fs.write(a, 0, &noise, false).unwrap();
-    // What was not counted yet is not held against anybody.
+    // Usage that was not counted yet doesn't count against a quota.
     fs.write(a, 0, &noise, false).unwrap();
     rig.sync();
     assert!(is_quota(fs.write(a, 0, &data, false)));
@@ -51,7 +52,7 @@ fn enforced() {
     assert!(is_quota(fs.set_attr(b, &chown(Some(1000), None))));
     assert!(is_quota(fs.set_attr(a, &chown(None, Some(200)))));
     fs.set_attr(a, &chown(Some(1000), Some(101))).unwrap();
-    // A directory of project 7 gives it on.
+    // A directory of project 7 passes it on.
     fs.set_quota(SpaceKind::ProjectQuota, Fuid(7), 50_000).unwrap();
     fs.set_quota(SpaceKind::ProjectObjQuota, Fuid(8), 1).unwrap();
     let dir = fs.create(root, b"dir", &NewFile::new(Kind::Directory, 0o755)).unwrap().object;

@@ -1,4 +1,5 @@
-//! What manifests don't say: case and normalization, holes, ACLs, accounting, errors; and mutated attributes.
+//! Behaviour that manifests don't show: case and normalization, holes, ACLs, accounting, errors,
+//! and mutated attributes.
 
 use crate::common::pool::{filesystems, mos};
 use ondisk::acl::{Ace, Who};
@@ -12,7 +13,7 @@ fn pool(name: &str) -> BTreeMap<String, FileSystem> {
     sets.into_iter().map(|(n, os)| (n, FileSystem::open(&os).unwrap())).collect()
 }
 
-/// Every file of a file system, reached by listing.
+/// Every file of a file system, found by listing.
 fn all_nodes(fs: &FileSystem) -> Vec<Node> {
     let mut out = vec![fs.node(fs.root()).unwrap()];
     let mut todo = vec![fs.root()];
@@ -28,7 +29,8 @@ fn all_nodes(fs: &FileSystem) -> Vec<Node> {
     out
 }
 
-/// The entries of a directory listed in pieces of `step`, each resumed from the position before it.
+/// The entries of a directory, listed in pieces of `step`, each resumed at the end of the previous
+/// one.
 fn in_pieces(fs: &FileSystem, dir: &Node, step: usize) -> Vec<DirEntry> {
     let mut out: Vec<DirEntry> = Vec::new();
     loop {
@@ -42,7 +44,8 @@ fn in_pieces(fs: &FileSystem, dir: &Node, step: usize) -> Vec<DirEntry> {
     }
 }
 
-/// Listing in small pieces gives the same entries as in one go, with `.` and `..` first; none comes twice.
+/// Goal: listing in small pieces gives the same entries as at once, `.` and `..` first, and none
+/// twice.
 #[test]
 fn listing_resumes() {
     let pool = pool("single-lz4");
@@ -62,7 +65,8 @@ fn listing_resumes() {
     assert!(largest > 1000, "no fat directory among them");
 }
 
-/// A file system that ignores case finds names in any, one of mixed case only when asked to, others never.
+/// Goal: a file system that ignores case finds names in any case, one of mixed case only on
+/// request, others never.
 #[test]
 fn case() {
     let pool = pool("single-lz4");
@@ -118,7 +122,8 @@ fn case() {
     assert!(seen.iter().all(|n| *n > 50), "{seen:?}");
 }
 
-/// With any normalization, a name is found in every equivalent form; without one, only as it was written.
+/// Goal: with any normalization, a name is found in every equivalent form; without one, only as it
+/// was written.
 #[test]
 fn normalization() {
     let pool = pool("single-lz4");
@@ -140,7 +145,8 @@ fn normalization() {
     }
 }
 
-/// Searches for data and holes partition each file; what lies in holes is zeros, and errors come at the end.
+/// Goal: searches for data and holes partition each file. Holes contain zeros, and errors come at
+/// the end.
 #[test]
 fn data_and_holes() {
     let pool = pool("single-lz4");
@@ -176,7 +182,8 @@ fn data_and_holes() {
     assert!(holes > 0);
 }
 
-/// Whether a trivial ACL's entry of `who` allows what one of the three digits of a mode does.
+/// True if the entry of `who` in a trivial ACL allows what one of the three digits of a mode
+/// allows.
 fn allows(aces: &[Ace], who: fn(&Who) -> bool, digit: u32) -> bool {
     const READ: u32 = 1;
     const WRITE: u32 = 2;
@@ -187,7 +194,8 @@ fn allows(aces: &[Ace], who: fn(&Who) -> bool, digit: u32) -> bool {
     wanted.iter().all(|(bit, mask)| ((granted & !denied) & mask != 0) == (digit & bit != 0))
 }
 
-/// Every file's ACL can be read, of each version of file systems, and a trivial one says what the mode does.
+/// Goal: every file's ACL can be read in each version of file systems, and a trivial one matches
+/// the mode.
 #[test]
 fn acls() {
     let mut trivial = 0;
@@ -196,11 +204,13 @@ fn acls() {
             for node in all_nodes(&fs) {
                 let acl = node.acl().unwrap();
                 assert!(!acl.aces.is_empty(), "{dataset}: {:?} has no ACL", node.object());
-                // With acltype=posix the umask narrows the mode after the ACL was made, and the mode rules.
+                // With acltype=posix the umask narrows the mode after the ACL was created, and the
+                // mode rules.
                 if !acl.trivial || dataset.contains("/acl-") {
                     continue;
                 }
-                // The owner's and the group's digit may be narrower than everyone's only by denials.
+                // Only entries that deny can make the owner's and the group's digit narrower than
+                // everyone's.
                 let everyone = allows(&acl.aces, |w| *w == Who::Everyone, node.attr().mode & 7);
                 assert!(everyone, "{dataset}: {:o} {:?}", node.attr().mode, acl.aces);
                 trivial += 1;
@@ -210,7 +220,7 @@ fn acls() {
     assert!(trivial > 1000, "only {trivial}");
 }
 
-/// Accounting of bytes and objects equals what `zfs userspace` printed.
+/// Goal: accounting of bytes and objects equals the output of `zfs userspace`.
 #[test]
 fn userspace() {
     let mut lines = 0;
@@ -255,7 +265,8 @@ fn userspace() {
     assert!(lines > 300, "only {lines}");
 }
 
-/// Names of extended attributes come as far as the caller has room, be they the file's own or a hidden directory's.
+/// Goal: the names of extended attributes are limited to the caller's maximum, whether stored as a
+/// system attribute or in a hidden directory.
 #[test]
 fn names_of_attributes_are_bounded() {
     let pool = pool("single-lz4");
@@ -272,7 +283,7 @@ fn names_of_attributes_are_bounded() {
     }
 }
 
-/// Each wrong question has its own error.
+/// Goal: each wrong request has its own error.
 #[test]
 fn errors() {
     let pool = pool("single-lz4");
@@ -297,7 +308,7 @@ fn errors() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
-    /// Attributes of real files, mutated, are refused or read without a panic.
+    /// Goal: mutated attributes of real files are refused or read without a panic.
     #[test]
     fn mutated_bonuses(pick in any::<prop::sample::Index>(), muts in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12)) {
         static REAL: std::sync::LazyLock<Vec<(dmu::sa::Sa, Vec<u8>)>> = std::sync::LazyLock::new(|| {

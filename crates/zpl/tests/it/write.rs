@@ -1,4 +1,4 @@
-//! Files that are made, written and removed here, judged by OpenZFS's `zdb` where it is at hand.
+//! Files that are created, written and removed, checked by OpenZFS's `zdb` if there is one.
 
 use crate::rig;
 
@@ -43,7 +43,7 @@ fn pattern(len: usize, seed: u64) -> Vec<u8> {
     .collect()
 }
 
-/// Goal: files of all kinds are there after an export, with what `zdb` shows of them; removed ones are gone.
+/// Goal: files of all types survive an export, as `zdb` shows them; removed files are gone.
 #[test]
 fn a_first_tree() {
     let rig = Rig::new();
@@ -102,8 +102,10 @@ fn a_first_tree() {
     }
 }
 
-/// Goal: a file whose hidden directory can't be taken along stays as it is, in the list; one that can't be freed itself keeps its directory,
-/// which is not in the list.
+/// Goal: a file whose hidden directory can't be freed with it stays unchanged, in the list of
+/// unlinked files.
+///
+/// A file that can't be freed itself keeps its hidden directory, which is not in the list.
 #[test]
 fn files_are_freed_with_their_hidden_directories() {
     let rig = Rig::with(&NewFileSystem::new((0, 0)), Policy { xattr_sa: false, ..Policy::default() });

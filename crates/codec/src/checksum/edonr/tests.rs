@@ -1,13 +1,13 @@
 use super::*;
 
-/// Goal: the initial pipe is the submission's: bytes 0x80, 0x81, ... 0xff.
+/// Goal: the initial pipe is that of the submission: bytes 0x80, 0x81, ... 0xff.
 #[test]
 fn initial_pipe() {
     assert_eq!(Pipe::START.0[0], 0x8081_8283_8485_8687);
     assert_eq!(Pipe::START.1[7], 0xf8f9_fafb_fcfd_feff);
 }
 
-/// Goal: lengths around the padding's edges are all different and don't panic.
+/// Goal: lengths around the edges of the padding have different hashes, and don't panic.
 #[test]
 fn padding_edges() {
     let mut seen = std::collections::HashSet::new();

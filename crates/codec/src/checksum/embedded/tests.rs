@@ -17,7 +17,7 @@ fn block(len: usize) -> Vec<u8> {
     b
 }
 
-/// Goal: what is sealed verifies, with and without a MAC, and only with its own verifier and bytes.
+/// Goal: a sealed block verifies, with and without a MAC, and only with its own verifier and bytes.
 #[test]
 fn sealed_blocks_verify() {
     for v in verifiers() {
@@ -35,7 +35,7 @@ fn sealed_blocks_verify() {
     }
 }
 
-/// Goal: a log block's unused part is not covered.
+/// Goal: the checksum does not cover the unused part of a log block.
 #[test]
 fn unused_part_of_a_log_block() {
     let v = Verifier::Zilog2(Checksum::ZERO);
@@ -47,7 +47,8 @@ fn unused_part_of_a_log_block() {
     verify(&v, &b, false).unwrap_err();
 }
 
-/// Goal: a block of a big-endian writer verifies: all its words are swapped, and SHA-256 runs over its bytes.
+/// Goal: a block of a big-endian writer verifies: all its words are swapped, and SHA-256 runs over
+/// its bytes.
 #[test]
 fn other_byte_order() {
     for v in verifiers() {
@@ -64,7 +65,7 @@ fn other_byte_order() {
 }
 
 proptest! {
-    /// Goal: no bytes make verification panic or pass.
+    /// Goal: no bytes make the verification panic or pass.
     #[test]
     fn any_bytes(
         len in 0usize..300,

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: lengths around block edges are all different, and no data is one block.
+/// Goal: lengths around the edges of blocks have different hashes, and no data is one block.
 #[test]
 fn block_edges() {
     let mac = SkeinMac::new(&[3; 32]);

@@ -2,7 +2,7 @@ use super::*;
 use lz4_flex::block::{compress_into, decompress_into};
 use proptest::prelude::*;
 
-/// Pieces that LZ4 finds matches in at every distance, short ones that overlap themselves among them.
+/// Data in which LZ4 finds matches at every distance, including short ones that overlap themselves.
 fn texture() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         prop::collection::vec(any::<u8>(), 1..100),
@@ -24,7 +24,8 @@ fn compress(data: &[u8]) -> Vec<u8> {
 }
 
 proptest! {
-    /// Goal: what another encoder packed comes back, with not a byte more room than it needs.
+    /// Goal: the unpacker restores the output of another encoder, in a buffer of exactly its
+    /// length.
     #[test]
     fn unpacks_another_encoders(data in texture()) {
         let mut out = vec![0x5a; data.len()];
@@ -33,7 +34,8 @@ proptest! {
         prop_assert_eq!(unpack_block(&compress(&data), &mut out[..data.len() - 1]), None);
     }
 
-    /// Goal: another decoder agrees about broken streams: what both take is the same, and what it takes we take.
+    /// Goal: on broken streams, this decoder agrees with another one: a stream that both accept has
+    /// the same content, and this decoder accepts all that the other accepts.
     #[test]
     fn agrees_on_broken_streams(data in texture(), at in any::<prop::sample::Index>(), bit in 0u8..8, room in 0usize..100) {
         let mut packed = compress(&data);
@@ -49,14 +51,14 @@ proptest! {
         }
     }
 
-    /// Goal: no bytes make it panic.
+    /// Goal: no bytes make the unpacker panic.
     #[test]
     fn any_bytes(src in prop::collection::vec(any::<u8>(), 0..300), room in 0usize..500) {
         unpack_block(&src, &mut vec![0; room]);
     }
 }
 
-/// A match that goes before the block's start, or nowhere, is refused.
+/// Goal: a match that starts before the block, or at distance 0, is refused.
 #[test]
 fn impossible_matches() {
     assert_eq!(unpack_block(&[0x10, b'a', 2, 0, 0], &mut [0; 64]), None);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Inputs with repeats, as the generator of the expected values made them.
+/// Inputs with repetitions, as in the generator of the expected values.
 fn input(seed: u64, n: usize, alphabet: u64, repeats: bool) -> Vec<u8> {
     let mut x = seed;
     let mut out: Vec<u8> = Vec::new();
@@ -20,7 +20,8 @@ fn input(seed: u64, n: usize, alphabet: u64, repeats: bool) -> Vec<u8> {
     out
 }
 
-/// Seed, length, alphabet, repeats; length and a hash of what zlib 1.2 makes of it (`zlib.compress(data, 6)` in Python).
+/// Seed, length, alphabet, repetitions; length and a hash of zlib 1.2's output
+/// (`zlib.compress(data, 6)` in Python).
 const ZLIB: &[(u64, usize, u64, bool, usize, u64)] = &[
     (0, 0, 2, false, 8, 0x320f2f7ae02),
     (1, 1, 256, false, 9, 0x61286a7889c3),
@@ -44,7 +45,7 @@ const ZLIB: &[(u64, usize, u64, bool, usize, u64)] = &[
     (19, 3000, 8, false, 1421, 0x3a631019a088c28f),
 ];
 
-/// Every stream is bit for bit the one that zlib makes.
+/// Goal: every stream is bit for bit the one that zlib makes.
 #[test]
 fn streams_are_zlibs() {
     for &(seed, n, alphabet, repeats, len, hash) in ZLIB {
@@ -55,7 +56,7 @@ fn streams_are_zlibs() {
 }
 
 proptest::proptest! {
-    /// Whatever goes in comes out of a decoder that is not ours.
+    /// Goal: another decoder restores every input from its stream.
     #[test]
     fn streams_decode(data in proptest::collection::vec(0u8..6, 0..3000)) {
         let mut out = vec![0; data.len()];

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{Device, DeviceError, FileDevice};
 
-/// What somebody who may only read does to an image.
+/// A reader's lock on an image, by a process that may only read it.
 fn reader(path: &Path, how: FlockOperation) -> File {
     let reader = File::open(path).unwrap();
     flock(&reader, how).unwrap();
@@ -19,8 +19,8 @@ fn is_busy(path: &Path, mode: Mode) -> bool {
     matches!(FileDevice::open(path, mode), Err(DeviceError::Busy { .. }))
 }
 
-/// Goal: whoever may only read an image refuses none of its owners, by no lock of any kind; and of
-/// two owners one is refused all the same.
+/// Goal: a process that may only read an image refuses none of its owners, by no lock of any kind.
+/// Of two owners one is still refused.
 #[test]
 fn readers_refuse_no_owner() {
     for how in [FlockOperation::NonBlockingLockShared, FlockOperation::NonBlockingLockExclusive] {
@@ -36,8 +36,8 @@ fn readers_refuse_no_owner() {
     }
 }
 
-/// Goal: an owner that readers kept from its locks takes them when it writes: from then on they
-/// refuse others by themselves. An owner that was faster has the first fail.
+/// Goal: an owner takes owed locks when it writes; from then on they refuse others by themselves.
+/// If another owner was faster, the write of the first fails.
 #[test]
 fn owed_locks_are_taken() {
     let image = image();
@@ -57,7 +57,7 @@ fn owed_locks_are_taken() {
     second.write_at(&[2], 0).unwrap();
 }
 
-/// Goal: an owner of before, which knows `flock` alone, is respected.
+/// Goal: an older owner, which knows `flock` alone, is respected.
 #[test]
 fn owners_of_before() {
     let image = image();
@@ -68,7 +68,7 @@ fn owners_of_before() {
     assert!(!is_busy(&image, Mode::Write));
 }
 
-/// Goal: a claim of an image that may only be read finds an owner, and keeps none out.
+/// Goal: a claim of an image that may only be read detects an owner, and keeps none out.
 #[test]
 fn a_readers_claim() {
     let image = image();

@@ -1,4 +1,4 @@
-//! A tree in memory, to prove the protocol with.
+//! A tree in memory, for tests of the protocol.
 
 use fuse::tree::{Attr, Entry, Flags, Node, Seek, Statfs, Time, Tree};
 use rustix::io::Errno;
@@ -11,7 +11,7 @@ pub struct File {
     pub rdev: (u32, u32),
     pub nlink: u32,
     pub contents: Vec<u8>,
-    /// Holes: ranges of zeros that count as not stored.
+    /// Ranges of zeros that count as not stored.
     pub holes: Vec<std::ops::Range<u64>>,
     pub entries: BTreeMap<Vec<u8>, u64>,
     pub parent: u64,
@@ -20,11 +20,11 @@ pub struct File {
     pub mtime: Time,
 }
 
-/// Files by object number; the root is 34, as in ZFS.
+/// Files by object number. The root is 34, as in ZFS.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     pub files: BTreeMap<u64, File>,
-    /// It says that it can be changed, and then refuses.
+    /// Whether it claims that it can change. It refuses all changes anyway.
     pub writable: bool,
 }
 
@@ -52,7 +52,7 @@ impl Memory {
         }
     }
 
-    /// Adds a node under a directory and gives its number.
+    /// Adds a node to a directory, and returns its number.
     pub fn add(&mut self, dir: u64, name: &[u8], mode: u32, contents: &[u8]) -> u64 {
         let number = self.files.keys().last().unwrap() + 1;
         self.files.insert(number, File { contents: contents.to_vec(), ..Self::blank(mode, dir) });
@@ -118,7 +118,8 @@ impl Tree for Memory {
         Ok(len)
     }
 
-    /// Cookies are the entry's object number: a stable handle, as a real directory's hash is.
+    /// A cookie is the entry's object number: a stable position, as the hash in a real directory
+    /// is.
     fn readdir(&self, dir: Node, cookie: u64, limit: usize) -> Result<Vec<Entry>, Errno> {
         let entries = &self.file(dir)?.entries;
         let mut by_number: Vec<_> = entries.iter().filter(|(_, number)| **number > cookie).collect();

@@ -1,4 +1,4 @@
-//! A pool in a file, mounted, that tests use through the real kernel.
+//! A pool in a file, mounted through the real kernel.
 
 #![allow(dead_code)]
 
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zpl::{NewFileSystem, Policy};
 
-/// Whether this machine can mount; says so when not.
+/// Whether this machine can mount. Prints a note if not.
 pub fn can_mount() -> bool {
     let can = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
     if !can {
@@ -53,14 +53,14 @@ impl Stand {
         self.dir.path().join(name)
     }
 
-    /// Unmounts, exports, has the pool judged, and mounts it again.
+    /// Unmounts, exports, has OpenZFS check the pool, and mounts it again.
     pub fn again(mut self) -> Stand {
         self.mount.take().unwrap().unmount(Detach::Normal).unwrap();
         let rig = self.rig.take().unwrap().again(self.policy);
         Stand::over(rig, self.policy)
     }
 
-    /// Unmounts, exports, and has the pool judged.
+    /// Unmounts, exports, and has OpenZFS check the pool.
     pub fn end(mut self) {
         self.mount.take().unwrap().unmount(Detach::Normal).unwrap();
         let rig = self.rig.take().unwrap();

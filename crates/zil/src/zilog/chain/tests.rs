@@ -1,7 +1,7 @@
 use super::*;
 use crate::tunables::STEERING;
 
-/// What a write to the devices of these tests takes.
+/// How long a write to the devices of these tests takes.
 const WRITE: Duration = Duration::from_micros(1000);
 
 /// A chain with a clock that only the test moves.
@@ -41,7 +41,8 @@ impl Clocked {
         self.chain.due(self.now)
     }
 
-    /// Such devices as write one after another, so that the last two of many took `WRITE` at best and twice that of late.
+    /// Devices that write one after another: the last two writes took `WRITE` at best, and twice
+    /// that recently.
     fn in_line() -> Clocked {
         let mut c = Clocked::new();
         c.alone(WRITE);
@@ -56,7 +57,7 @@ impl Clocked {
     }
 }
 
-/// Goal: with nothing on its way one begins at once, whatever the writes before took.
+/// Goal: with nothing in flight a write begins at once, however long earlier writes took.
 #[test]
 fn the_first_begins_at_once() {
     let mut c = Clocked::new();
@@ -65,12 +66,13 @@ fn the_first_begins_at_once() {
     assert_eq!(c.due(), Ok(()));
     c.alone(WRITE * 50);
     assert_eq!(c.due(), Ok(()));
-    // A take that had nothing to write is not on its way.
+    // A take that had nothing to write is not in flight.
     c.chain.pass(9, c.now);
     assert_eq!(c.due(), Ok(()));
 }
 
-/// Goal: on devices that make none wait, each begins a tenth of a write after the one before, so that ten are on their way.
+/// Goal: on devices without a queue, each write begins a tenth of a write after the one before, so
+/// that ten are in flight.
 #[test]
 fn ten_fly_at_a_time() {
     let mut c = Clocked::new();
@@ -86,23 +88,25 @@ fn ten_fly_at_a_time() {
         assert_eq!(c.due(), Ok(()));
         c.off();
     }
-    // The first comes down as the eleventh is due.
+    // The first lands as the eleventh is due.
     c.pass(WRITE / 10);
     assert_eq!(c.due(), Ok(()));
 }
 
-/// Goal: on devices that take one after another, what a write stood behind others for is waited for too, so that one is on its way and one behind it.
+/// Goal: on devices that write one after another, the time that a write spent behind others is
+/// waited for too. So one write is in progress and one is queued.
 #[test]
 fn two_fly_where_they_stand_in_line() {
     let mut c = Clocked::in_line();
     let first = c.off();
-    // One alone has waited for nobody: its successor waits no longer than a write at its best, and the tenth.
+    // A write alone has waited for no other. Its successor waits at most the best write time and a
+    // tenth of it.
     let Err(Some(left)) = c.due() else { panic!("it is not due at once") };
     assert!(left > WRITE / 10 && left <= c.chain.best + c.chain.best / 10, "{left:?}");
     c.pass(left);
     assert_eq!(c.due(), Ok(()));
     c.off();
-    // The third is not due before the first has come down, by what they take of late.
+    // By recent write times, the third is not due before the first has landed.
     let Err(Some(left)) = c.due() else { panic!("it is not due at once") };
     assert_eq!(left, c.chain.latency - c.chain.best + c.chain.best / 10);
     assert!(left > WRITE / 3, "{left:?}");
@@ -110,7 +114,8 @@ fn two_fly_where_they_stand_in_line() {
     assert!(c.due().is_err());
 }
 
-/// Goal: devices that are busy with others' writes do not keep the successor of one alone from standing behind it: that waits no longer than for a write at its best.
+/// Goal: a device that is busy with other work does not keep the next write from queuing behind a
+/// single one. That write waits at most for the best write time.
 #[test]
 fn a_busy_device_is_stood_in_line_for() {
     let mut c = Clocked::new();
@@ -124,7 +129,8 @@ fn a_busy_device_is_stood_in_line_for() {
     assert_eq!(left, c.chain.best + c.chain.best / 10);
 }
 
-/// Goal: the best time is forgotten slowly, so that a device that has become slower is known for it in the end, and one quick write is believed at once.
+/// Goal: the best time is forgotten slowly, so that a slower device is recognized in the end, and
+/// one quick write counts at once.
 #[test]
 fn the_best_time_is_forgotten_slowly() {
     let mut c = Clocked::new();
@@ -137,13 +143,14 @@ fn the_best_time_is_forgotten_slowly() {
     assert!(c.chain.best > WRITE * 39 / 10, "{:?}", c.chain.best);
     c.alone(WRITE);
     assert_eq!(c.chain.best, WRITE);
-    // One that failed has not written, and tells nothing.
+    // A failed write has not written, so its time means nothing.
     let id = c.off();
     c.land(id, false);
     assert_eq!(c.chain.best, WRITE);
 }
 
-/// Goal: of so many on their way none begins before one has come down, however long ago the last did.
+/// Goal: with the maximum in flight no write begins before one has landed, however long ago the
+/// last began.
 #[test]
 fn no_more_fly_than_may() {
     let mut c = Clocked::new();
@@ -154,7 +161,7 @@ fn no_more_fly_than_may() {
     assert_eq!(c.due(), Ok(()));
 }
 
-/// Goal: what the next write waits for others follows `zfs_commit_timeout_pct` at once.
+/// Goal: the wait for other commits follows `zfs_commit_timeout_pct` at once.
 #[test]
 fn the_while_is_set() {
     let mut c = Clocked::new();
@@ -177,7 +184,8 @@ fn the_while_is_set() {
     assert_eq!(due, Ok(()));
 }
 
-/// Goal: blocks are as large as what they are to hold, and no larger than `zil_maxblocksize`; a record that can't be split gets what it needs.
+/// Goal: blocks are as large as their contents, and no larger than `zil_maxblocksize`. A record
+/// that can't be split gets the size that it needs.
 #[test]
 fn blocks_are_as_large_as_set() {
     let _steering = STEERING.lock();

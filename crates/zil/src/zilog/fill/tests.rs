@@ -49,7 +49,8 @@ fn records(laid: &Laid) -> Vec<Record> {
 }
 
 proptest::proptest! {
-    /// Goal: whatever is laid out, all of it is in the blocks, in its order, under rising numbers, and the data of a write adds up.
+    /// Goal: everything laid out is in the blocks, in order, with increasing numbers, and the data
+    /// of a write adds up.
     #[test]
     fn everything_gets_a_place(
         sizes in proptest::collection::vec((proptest::bool::ANY, 1usize..200_000), 1..20),
@@ -95,7 +96,7 @@ proptest::proptest! {
         }
         proptest::prop_assert_eq!(got, want);
         for draft in laid.full.iter().skip(1).filter(|draft| draft.bytes.len() as u64 > most * 4096) {
-            // It begins with a record that can't be split, and is no larger than that needs.
+            // The block begins with a record that can't be split, and is no larger than that needs.
             let (_, used) = ZilChain::decode(ChecksumKind::Zilog2, &draft.bytes).unwrap();
             let header = RecordHeader::decode(used).unwrap();
             let need = (header.reclen + ZIL_CHAIN_SIZE).next_multiple_of(4096);
@@ -105,7 +106,8 @@ proptest::proptest! {
     }
 }
 
-/// Goal: records that are one are never in two blocks, wherever a block ends, and each has its own number.
+/// Goal: records that belong together are never in two blocks, wherever a block ends, and each has
+/// its own number.
 #[test]
 fn records_that_are_one_stay_together() {
     for room in 0..9 {

@@ -17,8 +17,8 @@ fn said(taken: VecDeque<Itx>) -> Vec<(u64, u64)> {
     taken.into_iter().map(short).collect()
 }
 
-/// Goal: a take yields names in the order of their groups, and an object's data behind those of its group, when that was asked for; others'
-/// data stays.
+/// Goal: a take yields names in the order of their txgs. An object's data follows the names of its
+/// txg, if it was pulled; the data of other objects stays.
 #[test]
 fn takes_are_in_order() {
     let mut p = Pending::default();
@@ -36,7 +36,7 @@ fn takes_are_in_order() {
     assert_eq!(said(p.take(Txg(4))), [(8, 0)]);
 }
 
-/// Goal: neighbouring writes of one group are one record, as far as that is not too large, and their bytes are known.
+/// Goal: adjacent writes of one txg become one record up to a limit, and their bytes are known.
 #[test]
 fn neighbours_join() {
     let mut p = Pending::default();
@@ -46,7 +46,7 @@ fn neighbours_join() {
     p.push_of(7, data(6, 7, 20 << 17, 1 << 17));
     p.push_of(7, data(6, 7, 0, 100));
     assert_eq!(p.bytes_of(7, None), (21 << 17) + 100);
-    // Those of the group that names its blocks count less, but for the small one.
+    // Writes of the txg that names its blocks count less, except for the small one.
     assert_eq!(p.bytes_of(7, Some(Txg(6))), (20 << 17) + (1 << 17) / NAMED_SHARE + 100);
     p.pull(Some(7));
     let starts = [(7, 0), (7, 8 << 17), (7, 16 << 17), (7, 20 << 17), (7, 0)];
@@ -54,7 +54,7 @@ fn neighbours_join() {
     assert_eq!(p.bytes_of(7, None), 0);
 }
 
-/// Goal: what has synced, or waits for an object that is gone, is forgotten.
+/// Goal: records that have synced, or that belong to a removed object, are dropped.
 #[test]
 fn what_nobody_needs_is_forgotten() {
     let mut p = Pending::default();
@@ -66,7 +66,7 @@ fn what_nobody_needs_is_forgotten() {
     assert_eq!(p.clean(Txg(5)).len(), TXG_SIZE - 1);
     p.pull(None);
     assert_eq!(said(p.take(Txg(4))), [(0, 2), (8, 0)]);
-    // The slot of a group is another's four groups later.
+    // Four txgs later the slot belongs to another txg.
     p.push(names(10, 3));
     assert_eq!(said(p.take(Txg(6))), [(0, 3)]);
 }

@@ -1,7 +1,8 @@
 use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Goal: ranges that meet exclude each other if one is written, others don't, and nothing is left of locks that nobody has.
+/// Goal: overlapping ranges exclude each other if one is written, other ranges don't, and no lock
+/// remains without a holder.
 #[test]
 fn ranges() {
     let locks = Locks::default();
@@ -15,7 +16,7 @@ fn ranges() {
     assert_eq!(locks.count(), 0);
 }
 
-/// Goal: writers of one byte take turns, however many threads there are.
+/// Goal: writers of one byte take turns, for any number of threads.
 #[test]
 fn turns() {
     let locks = Locks::default();

@@ -1,9 +1,14 @@
-//! What a new file's NFSv4 ACL takes over from its directory's (`zfs_acl_inherit`).
+//! What a new file inherits from the NFSv4 ACL of its directory (`zfs_acl_inherit`).
 //!
 //! # Theory
-//! Entries of a directory's ACL say for which new files they are meant. What `aclinherit` lets through comes first in the new ACL, behind what
-//! must go before it, and the entries of the mode come last, unless an inherited one speaks for the owner, the group or everyone and is to be
-//! taken as it is. Then it is the other way round: the mode is what the ACL says.
+//! Entries of a directory's ACL say for which new files they are meant. The new ACL has this order:
+//!
+//! 1. the mode's entries that must precede all others;
+//! 2. the inherited entries that `aclinherit` lets through;
+//! 3. the other entries of the mode.
+//!
+//! An exception is an inherited entry for the owner, the group or everyone that is taken unchanged.
+//! Then the ACL determines the mode.
 
 use super::{
     AclMode, DIRECTORY_INHERIT, FILE_INHERIT, HAS_INHERITABLE, HAS_OBJECTS, INHERIT_ONLY, NewAcl, around,
@@ -14,15 +19,15 @@ use crate::write::update::NO_EXECS_DENIED;
 use ondisk::acl::{Ace, Who};
 use ondisk::znode::Pflags;
 
-/// The entry goes no further than to the next directory's own files.
+/// The entry applies to files in the next directory, and no deeper.
 const NO_PROPAGATE: u16 = 0x4;
-/// What an entry says about inheriting.
+/// The flags that control inheritance.
 const INHERITANCE: u16 = FILE_INHERIT | DIRECTORY_INHERIT | NO_PROPAGATE | INHERIT_ONLY;
 /// The entry came from the directory.
 const INHERITED: u16 = 0x80;
-/// The ACL is inherited by itself (`ZFS_ACL_AUTO_INHERIT`): directories have it.
+/// The ACL is inherited automatically: directories have this flag (`ZFS_ACL_AUTO_INHERIT`).
 pub(in crate::write) const AUTO_INHERIT: u64 = 0x40;
-/// The last kind of entry that there is (`MAX_ACE_TYPE`).
+/// The last type of entry that exists (`MAX_ACE_TYPE`).
 const KIND_MAX: u16 = 0x10;
 
 const WRITE: u32 = 0x2;
@@ -35,25 +40,26 @@ const READ_ACL: u32 = 0x2_0000;
 const WRITE_ACL: u32 = 0x4_0000;
 const WRITE_OWNER: u32 = 0x8_0000;
 
-/// What a new file inherits of its directory's ACL (`aclinherit`).
+/// What a new file inherits from its directory's ACL: the property `aclinherit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AclInherit {
-    /// Nothing.
+    /// Nothing (`ZFS_ACL_DISCARD`).
     Discard,
-    /// What denies.
+    /// Entries that deny (`ZFS_ACL_NOALLOW`).
     NoAllow,
-    /// All, but nobody may change the ACL or the owner by it.
+    /// All entries, without the permission to change the ACL or the owner (`ZFS_ACL_RESTRICTED`).
     Restricted,
-    /// All.
+    /// All entries (`ZFS_ACL_PASSTHROUGH`).
     Passthrough,
-    /// All, but nobody may execute by it what its maker doesn't make executable.
+    /// All entries, without the execute permission if the requested mode has none
+    /// (`ZFS_ACL_PASSTHROUGH_X`).
     PassthroughX,
 }
 
-/// A file that is about to be made.
+/// A file that is about to be created.
 pub(in crate::write) struct Heir {
     pub(in crate::write) kind: FileType,
-    /// As its maker wants it.
+    /// The requested mode.
     pub(in crate::write) mode: u32,
     pub(in crate::write) uid: u64,
     pub(in crate::write) gid: u64,
@@ -71,7 +77,7 @@ pub(in crate::write) fn inherit(
     let taken: Vec<&Ace> =
         from.iter().filter(|ace| !none && concerns(ace, directory) && passes(ace, how)).collect();
     let given: Vec<Ace> = taken.iter().map(|ace| passed_on(ace, heir, how)).collect();
-    // Whether it says itself what the mode would say.
+    // True if the entry itself says what the mode would say.
     let as_is = matches!(how, AclInherit::Passthrough | AclInherit::PassthroughX);
     let speaks = |ace: &&Ace| {
         let class = matches!(ace.who, Who::Owner | Who::OwningGroup | Who::Everyone);
@@ -98,7 +104,7 @@ fn is_inheritable(ace: &Ace) -> bool {
     ace.flags & (FILE_INHERIT | DIRECTORY_INHERIT) != 0
 }
 
-/// Whether an entry is meant for a new file (`zfs_ace_can_use`).
+/// True if an entry is meant for a new file (`zfs_ace_can_use`).
 fn concerns(ace: &Ace, directory: bool) -> bool {
     if directory && ace.flags & DIRECTORY_INHERIT != 0 {
         return true;
@@ -124,7 +130,7 @@ fn passed_on(ace: &Ace, heir: &Heir, how: AclInherit) -> Ace {
     if !directory || ace.flags & NO_PROPAGATE != 0 {
         ace.flags &= !INHERITANCE;
     } else if ace.flags & DIRECTORY_INHERIT == 0 {
-        // It is for files further down.
+        // The entry is for files further down.
         ace.flags |= INHERIT_ONLY;
     } else {
         ace.flags &= !INHERIT_ONLY;
@@ -133,7 +139,7 @@ fn passed_on(ace: &Ace, heir: &Heir, how: AclInherit) -> Ace {
     ace
 }
 
-/// Whether an entry says nothing that a mode couldn't (`ace_trivial_common`).
+/// True if an entry says nothing beyond a mode (`ace_trivial_common`).
 fn says_no_more(ace: &Ace) -> bool {
     const OWNERS: u32 = WRITE_OWNER | WRITE_ACL | WRITE_ATTRIBUTES | WRITE_XATTRS;
     let class = matches!(ace.who, Who::Owner | Who::OwningGroup | Who::Everyone);
@@ -143,8 +149,8 @@ fn says_no_more(ace: &Ace) -> bool {
     class && ace.flags & INHERITANCE == 0 && !hides && !removes && !rules
 }
 
-/// The mode that says what an ACL says, as far as it can, and whether everybody may execute (`zfs_mode_compute`). Of a permission of a class the first
-/// entry decides that speaks of both.
+/// The mode closest to an ACL, and whether everyone may execute (`zfs_mode_compute`). For each
+/// permission of a class the first matching entry decides.
 fn mode_of(aces: &[Ace], heir: &Heir) -> (u32, bool) {
     let mut mode = heir.mode & !0o777;
     let (mut said, mut denied) = (0, false);

@@ -1,4 +1,4 @@
-//! What is left of an ACL after a change of the mode, entry by entry.
+//! What remains of an ACL after a change of the mode, entry by entry.
 
 use super::*;
 use ondisk::acl::{AclVersion, aces};
@@ -11,7 +11,8 @@ fn read(new: &NewAcl) -> Vec<Ace> {
     aces(AclVersion::Fuid, new.count as u32, &new.aces).unwrap()
 }
 
-/// Goal: entries for others stay, masked if asked for; those for the mode's classes stay for inheriting alone, and only in directories.
+/// Goal: entries for others stay, masked on request. Those for the mode's classes stay only for
+/// inheriting, and only in directories.
 #[test]
 fn keeps_what_a_mode_cannot_say() {
     let user = ace(ALLOW, 0, 0x27, Who::User(1000));

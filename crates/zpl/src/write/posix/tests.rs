@@ -10,7 +10,7 @@ fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     raw
 }
 
-/// Goal: modes of ACLs, with and without a mask, and nothing of what is no ACL.
+/// Goal: the modes of ACLs are right with and without a mask, and malformed ACLs have none.
 #[test]
 fn modes() {
     let plain = acl(&[(USER_OBJ, 7, 0), (GROUP_OBJ, 5, 0), (OTHER, 1, 0)]);
@@ -22,7 +22,8 @@ fn modes() {
     }
 }
 
-/// Goal: a new mode goes into the mask, and a new file has no more than its maker and its directory allow.
+/// Goal: a new mode changes the mask, and a new file has no more than the requested mode and its
+/// directory allow.
 #[test]
 fn changes() {
     let mut a = acl(&[(USER_OBJ, 6, 0), (USER, 7, 12), (GROUP_OBJ, 5, 0), (MASK, 4, 0), (OTHER, 0, 0)]);

@@ -1,8 +1,9 @@
 //! Records of NFSv4 ACLs.
 //!
 //! # On disk
-//! A record has the entries as they were asked for: `who (4) mask (4) flags (2) type (2)`, and two GUIDs behind an object entry of CIFS. A file
-//! keeps them in their other form ([`ondisk::acl`]). Ids of domains are taken for plain ones, as in OpenZFS on Linux.
+//! A record has the entries of the request: `who (4) mask (4) flags (2) type (2)`, and two GUIDs
+//! after an object entry of CIFS. A file stores them in another form ([`ondisk::acl`]). Ids of
+//! domains are taken for plain ones, as in OpenZFS on Linux.
 
 use super::{WHAT, bad};
 use crate::write::Writer;
@@ -14,21 +15,22 @@ use ondisk::zil::AclLog;
 use ondisk::znode::Pflags;
 use ondisk::{ByteOrder, Corrupt};
 
-/// Bytes of an entry, and of one with GUIDs.
+/// Bytes of an entry, and of an entry with GUIDs.
 const ACE: usize = 12;
 const OBJECT_ACE: usize = 44;
 /// Most entries of an ACL (`MAX_ACL_ENTRIES`).
 const ENTRIES_MAX: u64 = 1024;
-/// What a user may say of inheritance (`V4_ACL_WIDE_FLAGS`): automatic, protected, defaulted.
+/// The inheritance flags that a user may set: automatic, protected, defaulted
+/// (`V4_ACL_WIDE_FLAGS`).
 const WIDE: u64 = 0x20 | 0x40 | 0x10;
-/// What is worked out from the entries: entries that are inherited, GUIDs.
+/// The flags that follow from the entries: inheritable entries, GUIDs.
 const HOLDS: u64 = 0x2 | 0x8;
-/// Entries that files or directories inherit; only what is made gets one.
+/// Entries that files or directories inherit. With `INHERIT_ONLY` they apply to new files alone.
 const INHERIT: u16 = 0x1 | 0x2;
 const INHERIT_ONLY: u16 = 0x8;
 const ALLOW: u16 = 0;
 const DENY: u16 = 1;
-/// What of an entry's mask the mode tells: reading, writing, executing.
+/// The permissions of a mask that a mode has: reading, writing, executing.
 const TOLD: [(u32, u32); 3] = [(0x1, 4), (0x2, 2), (0x20, 1)];
 
 /// An entry of a record.
@@ -59,7 +61,7 @@ fn entries(count: u64, mut raw: &[u8]) -> ondisk::Result<Vec<Entry<'_>>> {
 }
 
 impl Entry<'_> {
-    /// Whom it is about, if that is no user or group of its own.
+    /// The class that the entry is for; `None` if it names a user or group.
     fn special(&self) -> Option<u16> {
         let who = self.flags & (ACE_OWNER | ACE_GROUP | ACE_EVERYONE | ACE_IDENTIFIER_GROUP);
         [ACE_OWNER, ACE_GROUP | ACE_IDENTIFIER_GROUP, ACE_EVERYONE].into_iter().find(|w| *w == who)
@@ -76,8 +78,8 @@ impl Entry<'_> {
     }
 }
 
-/// The nine bits that an ACL means for a file of this owner, and whether it denies anybody to execute (`zfs_mode_compute`): of each class the first entry
-/// that speaks of a permission decides.
+/// The nine permission bits of an ACL for a file of this owner, and whether it denies anyone to
+/// execute. For each permission of a class the first matching entry decides (`zfs_mode_compute`).
 fn mode(all: &[Entry<'_>], owner: u64) -> (u32, bool) {
     let (mut mode, mut seen, mut denied) = (0, 0, false);
     for e in all.iter().filter(|e| e.flags & INHERIT_ONLY == 0 && matches!(e.kind, ALLOW | DENY)) {
@@ -105,7 +107,7 @@ fn mode(all: &[Entry<'_>], owner: u64) -> (u32, bool) {
 }
 
 impl FileSystem {
-    /// Sets an ACL, and the mode that it means (`zfs_setsecattr`).
+    /// Sets an ACL, and the mode that follows from it (`zfs_setsecattr`).
     pub(super) fn replay_acl(&self, w: &Writer, node: &Node, acl: &AclLog) -> Result<()> {
         let object = node.object();
         if acl.count > ENTRIES_MAX {

@@ -9,7 +9,7 @@ use ondisk::sa::Attr as Sa;
 use ondisk::zil::{Setattr, Xvattr};
 use ondisk::znode::Pflags;
 
-/// Which attributes a record sets, as Linux numbers them (`ATTR_*`).
+/// The attributes that a record sets, as Linux numbers them (`ATTR_*`).
 mod mask {
     pub(super) const MODE: u64 = 1;
     pub(super) const UID: u64 = 1 << 1;
@@ -19,7 +19,7 @@ mod mask {
     pub(super) const MTIME: u64 = 1 << 5;
 }
 
-/// Optional attributes that are flags of a file, by their bit in a record (`XAT0_*`) and in the file.
+/// Optional attributes that are flags of a file: their bit in a record (`XAT0_*`), and in the file.
 pub(in crate::write) const FLAG_BITS: [(u64, u64); 15] = [
     (0x2, Pflags::ARCHIVE),
     (0x4, Pflags::SYSTEM),
@@ -71,7 +71,7 @@ impl FileSystem {
         let word = x.scanstamp.first_chunk::<8>().map_or(0, |raw| u64::from_le_bytes(*raw));
         let project = || u32::try_from(word).map_err(|_| bad(object.0, "project", word));
         let tx = w.tx(0, Purpose::Grow)?;
-        // A znode has no room for a project, and gets none where it stays one.
+        // A znode has no space for a project, and gets none if it stays a znode.
         let wanted = if self.node(object)?.takes_own() { wanted } else { wanted & !PROJID };
         if wanted & PROJID != 0 && word != 0 {
             let as_it_is = (|node: &Node| node.attr().pflags.0, self.attr(object)?.ctime);
@@ -95,7 +95,8 @@ impl FileSystem {
         if wanted & PROJID != 0 { self.hidden_follow(w, object) } else { Ok(()) }
     }
 
-    /// Sets or removes one of a file's own extended attributes (`zfs_replay_setsaxattr`).
+    /// Sets or removes an extended attribute stored as a system attribute
+    /// (`zfs_replay_setsaxattr`).
     pub(super) fn replay_xattr(
         &self,
         w: &Writer,
@@ -107,7 +108,8 @@ impl FileSystem {
             return Err(Error::NameTooLong { len: 0 });
         }
         if !node.takes_own() {
-            // The version that it was logged for did not come to last, and this one has hidden directories alone.
+            // The upgrade for which this was logged did not survive, and the present version has
+            // only hidden directories.
             return match value {
                 Some(value) => self.put_hidden(w, node, name, value),
                 None => self.unset_hidden(w, node, name),

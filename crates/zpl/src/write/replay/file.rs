@@ -20,8 +20,11 @@ impl FileSystem {
         }
     }
 
-    /// Writes; a block comes whole, and may be longer than what was written of it (`zfs_replay_write`). What of it lies behind the file's end may be of a write that
-    /// was never committed; it is taken only where a later record relies on it (`grown`), or it would be there when the file becomes longer some day.
+    /// Applies a write (`zfs_replay_write`).
+    ///
+    /// A named block comes whole, and may be longer than the logged write. Its bytes past the
+    /// file's end may belong to a write that was never committed. They are taken only if a later
+    /// record relies on them (`grown`). Otherwise they would appear when the file grows.
     pub(super) fn replay_write(&self, w: &Writer, node: Node, r: &Write, grown: bool) -> Result<()> {
         Self::regular(&node)?;
         let end = r.offset.checked_add(r.length).filter(|end| *end <= SIZE_MAX);
@@ -44,7 +47,7 @@ impl FileSystem {
         self.replay_modified(w, node.object(), &tx, end)
     }
 
-    /// Makes the only block of a file larger, as writing up to `end` does.
+    /// Enlarges the only block of a file, as writing up to `end` does.
     fn replay_grow(&self, w: &Writer, node: &Node, tx: &Tx, end: u64) -> Result<()> {
         let recordsize = u64::from(w.policy().recordsize);
         match grown(node.dn.block_size(), node.attr().size, end, recordsize) {
@@ -65,7 +68,7 @@ impl FileSystem {
         })
     }
 
-    /// A write whose block another record brought: only the file's end moves (`TX_WRITE2`).
+    /// Applies a write whose block another record brought: only the file's end moves (`TX_WRITE2`).
     pub(super) fn replay_size(&self, w: &Writer, node: &Node, r: &Write) -> Result<()> {
         Self::regular(node)?;
         let end = r.offset.checked_add(r.length).filter(|end| *end <= SIZE_MAX);
@@ -91,7 +94,7 @@ impl FileSystem {
         if end > size { self.truncate(object, end, false) } else { Ok(()) }
     }
 
-    /// Makes blocks the same as those that the record names (`zfs_clone_range_replay`).
+    /// Shares the blocks that the record names (`zfs_clone_range_replay`).
     pub(super) fn replay_clone(&self, w: &Writer, node: Node, r: &ClonedRange) -> Result<()> {
         Self::regular(&node)?;
         let end = r.offset.checked_add(r.length).filter(|end| *end <= SIZE_MAX);

@@ -1,4 +1,4 @@
-//! Records of names: making, removing, renaming.
+//! Records of names: creating, removing, renaming.
 
 use super::{Given, SLOTS_MAX, bad, id, time};
 use crate::write::make::{Birth, Kind, NewFile};
@@ -17,7 +17,7 @@ impl Given {
     }
 }
 
-/// What a record makes.
+/// The type of the file that a record creates.
 fn kind(c: &Create) -> Result<Kind> {
     let rdev = ((c.rdev >> 20) as u32, (c.rdev & 0xf_ffff) as u32);
     Ok(match FileType::from_mode(c.mode) {
@@ -37,7 +37,7 @@ fn new_file(c: &Create, kind: Kind) -> NewFile {
 }
 
 impl FileSystem {
-    /// Makes a file of any kind.
+    /// Creates a file of any type.
     pub(super) fn replay_create(&self, w: &Writer, c: &Create) -> Result<()> {
         let new = new_file(c, kind(c)?);
         let given = Given::new(c.foid, c.gen_, c.crtime)?;
@@ -74,7 +74,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Makes the hidden directory of a file's extended attributes (`TX_MKXATTR`).
+    /// Creates the hidden directory of a file's extended attributes (`TX_MKXATTR`).
     pub(super) fn replay_hidden_dir(&self, w: &Writer, c: &Create) -> Result<()> {
         let owner = self.node(ObjNum(c.doid))?;
         if owner.attr().xattr_dir.is_some() {
@@ -91,7 +91,7 @@ impl FileSystem {
         })
     }
 
-    /// Removes a name; a file that has none left goes at once, as nobody uses it.
+    /// Removes a name. A file without names is freed at once, because it has no users.
     pub(super) fn replay_remove(&self, dir: ObjNum, name: &[u8], kind: TxKind, ci: bool) -> Result<()> {
         let name = self.stored_name(dir, name, ci)?;
         match kind {
@@ -106,7 +106,7 @@ impl FileSystem {
         }
     }
 
-    /// Renames, and leaves a whiteout if the record says so.
+    /// Renames, and leaves a whiteout if the record has one.
     pub(super) fn replay_rename(&self, w: &Writer, r: &RenameRecord, kind: TxKind, ci: bool) -> Result<()> {
         let (from, to) = (ObjNum(r.sdoid), ObjNum(r.tdoid));
         let source = self.stored_name(from, &r.source, ci)?;

@@ -1,4 +1,4 @@
-//! What the tests of this room share.
+//! Helpers that the tests of this crate share.
 
 #![allow(dead_code)]
 pub mod pool;

@@ -1,4 +1,4 @@
-//! A minimal opener of pools on one disk: newest uberblock, MOS, file systems by name.
+//! A minimal reader of pools on one disk: newest uberblock, MOS, file systems by name.
 
 use arc::Cache;
 use device::{Device, FileDevice, Mode};
@@ -27,12 +27,12 @@ fn uberblock(device: &FileDevice, ashift: Ashift) -> Uberblock {
         .expect("a pool has an uberblock")
 }
 
-/// The MOS of a pool on one disk of small sectors.
+/// The MOS of a pool on one disk with small sectors.
 pub fn mos(image: &Path) -> Objset {
     try_mos(image).unwrap()
 }
 
-/// The same, where the MOS itself may be damaged.
+/// As `mos`, for a MOS that may be damaged itself.
 pub fn try_mos(image: &Path) -> dmu::Result<Objset> {
     let ashift = Ashift(9);
     let device = FileDevice::open(image, Mode::Peek).unwrap();
@@ -52,7 +52,7 @@ pub fn try_mos(image: &Path) -> dmu::Result<Objset> {
     Ok(mos)
 }
 
-/// The object sets of all datasets and their snapshots that are file systems, by full name.
+/// The object sets of all file systems and their snapshots, by full name.
 pub fn filesystems(pool: &str, mos: &Objset) -> BTreeMap<String, Objset> {
     let directory = Zap::open(&mos.dnode(ObjNum(1)).unwrap()).unwrap();
     let root = directory.lookup_u64(b"root_dataset").unwrap().unwrap();
@@ -89,7 +89,7 @@ fn entries(mos: &Objset, zap: u64) -> impl Iterator<Item = (String, u64)> {
         .into_iter()
 }
 
-/// The object set of a dataset, if it is a file system whose key is not needed.
+/// The object set of a dataset, if it is a file system that opens without a key.
 fn open(mos: &Objset, dataset: ObjNum) -> Option<Objset> {
     let ds = mos.dnode(dataset).unwrap();
     let bp = Blkptr::decode(&ds.bonus()[128..256]).unwrap();

@@ -1,4 +1,4 @@
-//! A pool in a file that tests write files to, and the judge of what is on it then.
+//! A pool in a file for tests that write, and the check of its on-disk state.
 
 #![allow(dead_code)]
 
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use zpl::{Error, FileSystem, NewFileSystem, Policies, Policy, Purpose, Time, Txs, Zilog};
 
-/// Goes on by a second whenever somebody looks, in all pools together.
+/// A clock for all pools together, which advances by a second with each reading.
 static CLOCK: AtomicI64 = AtomicI64::new(2_000_000_000);
 
 /// The pool as a file system sees it.
@@ -22,7 +22,7 @@ pub struct Pool {
     log: LogHandle,
     owned: Owned,
     spa: Spa,
-    /// Done in the next transaction, before whoever began it does anything.
+    /// Runs in the next transaction before any of its changes.
     meddle: Mutex<Option<Meddle>>,
 }
 
@@ -33,7 +33,7 @@ impl Pool {
         self.spa.writer().unwrap()
     }
 
-    /// Lets the next transaction find something else than was there before it began.
+    /// Runs `how` at the start of the next transaction. Its operation then finds a changed state.
     pub fn meddle(&self, how: impl FnOnce(&dmu::Objset, &dmu::Tx) + Send + 'static) {
         *self.meddle.lock().unwrap() = Some(Box::new(how));
     }
@@ -74,7 +74,7 @@ impl Txs for Pool {
     }
 }
 
-/// A pool with its root file system open to be written.
+/// A pool with its root file system open for changes.
 pub struct Rig {
     pub fs: FileSystem,
     pub pool: Arc<Pool>,
@@ -94,17 +94,17 @@ impl Rig {
         Self::on(root, policy, &claim_file)
     }
 
-    /// The same on a device that is opened by `claimer`.
+    /// As `with`, on a device that `claimer` opens.
     pub fn on(root: &NewFileSystem, policy: Policy, claimer: &Claimer<'_>) -> Rig {
         Self::sized(root, policy, claimer, 512 << 20)
     }
 
-    /// The same, of so many bytes.
+    /// As `on`, with `size` bytes.
     pub fn sized(root: &NewFileSystem, policy: Policy, claimer: &Claimer<'_>, size: u64) -> Rig {
         Self::made(root, policy, claimer, (size, 5000))
     }
 
-    /// One of an old version.
+    /// A pool of an old version.
     pub fn of_version(version: u64, root: &NewFileSystem) -> Rig {
         Self::made(root, Policy::default(), &claim_file, (512 << 20, version))
     }
@@ -151,7 +151,8 @@ impl Rig {
         self.dir.path()
     }
 
-    /// Replays the log that a crash left; how many records there were. None may be left out.
+    /// Replays the log that a crash left, and returns the number of records. All of them must
+    /// apply.
     pub fn replay(&self) -> u64 {
         let os = self.pool.owned.objset();
         let log = zil::Log::open(os, self.pool.spa.last_synced_txg().0, 0).unwrap().expect("there is a log");
@@ -160,7 +161,7 @@ impl Rig {
         done.records
     }
 
-    /// How many datasets use a feature.
+    /// Number of datasets that use a feature.
     pub fn users(&self, feature: &str) -> u64 {
         let feature = Feature::by_name(feature).unwrap();
         self.pool.spa.mos().feature_refcount(feature).unwrap().unwrap_or(0)
@@ -170,7 +171,6 @@ impl Rig {
         self.pool.live().sync_all().unwrap();
     }
 
-    /// Exports the pool.
     pub fn export(self) -> Arc<tempfile::TempDir> {
         let Rig { fs, pool, dir } = self;
         drop(fs);
@@ -181,14 +181,14 @@ impl Rig {
         dir
     }
 
-    /// Exports the pool, has it judged, and imports it again.
+    /// Exports the pool, checks it with `judge`, and imports it again.
     pub fn again(self, policy: Policy) -> Rig {
         let dir = self.export();
         judge(dir.path());
         Self::import(dir, policy)
     }
 
-    /// Imports what is in a folder.
+    /// Imports the pool in a folder.
     pub fn import(dir: Arc<tempfile::TempDir>, policy: Policy) -> Rig {
         let scan = spa::scan(&[dir.path()]);
         let options = Options { readonly: false, ..Options::default() };
@@ -198,7 +198,7 @@ impl Rig {
     }
 }
 
-/// Where `zdb` is: named by `ZDB`, or on the path.
+/// The path of `zdb`: named by `ZDB`, or found in `PATH`.
 fn zdb() -> Option<PathBuf> {
     let named = std::env::var_os("ZDB").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -206,7 +206,7 @@ fn zdb() -> Option<PathBuf> {
     named.or(found)
 }
 
-/// What `zdb` says; `None` without one.
+/// The output of `zdb`; `None` without one.
 pub fn ask(dir: &Path, args: &[&str]) -> Option<String> {
     let out = std::process::Command::new(zdb()?).args(["-e", "-p"]).arg(dir).args(args).output().unwrap();
     let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
@@ -214,7 +214,7 @@ pub fn ask(dir: &Path, args: &[&str]) -> Option<String> {
     Some(text)
 }
 
-/// Asks `zdb`, if there is one, whether an exported pool is sound.
+/// Checks with `zdb`, if there is one, that an exported pool is sound.
 pub fn judge(dir: &Path) {
     if let Some(blocks) = ask(dir, &["-bcc", "tank"]) {
         assert!(blocks.contains("No leaks"), "{blocks}");

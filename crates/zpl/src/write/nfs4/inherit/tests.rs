@@ -1,4 +1,4 @@
-//! What of a directory's ACL a new file has, entry by entry, for each `aclinherit`.
+//! What a new file inherits from a directory's ACL, entry by entry, for each `aclinherit`.
 
 use super::*;
 use crate::write::nfs4::inherit as rules;
@@ -21,7 +21,8 @@ fn made(from: &[Ace], heir: &Heir, how: AclInherit) -> (u32, Vec<Ace>, u64) {
     (mode, aces(AclVersion::Fuid, new.count as u32, &new.aces).unwrap(), new.flags)
 }
 
-/// Goal: an entry goes to the files that it is meant for, and further down only where it says so.
+/// Goal: an entry reaches the files that it is meant for, and goes further down only where it says
+/// so.
 #[test]
 fn entries_go_where_they_are_meant_for() {
     let user = |flags| ace(ALLOW, flags, 0x1, Who::User(1000));
@@ -47,7 +48,7 @@ fn entries_go_where_they_are_meant_for() {
     }
 }
 
-/// Goal: each `aclinherit` lets through what it says, and cuts what it says.
+/// Goal: each `aclinherit` lets through and removes what it promises.
 #[test]
 fn each_rule_does_what_it_says() {
     let from = [
@@ -71,7 +72,8 @@ fn each_rule_does_what_it_says() {
     assert_eq!((mode & 0o777, all.len(), flags), (0o777, 3, Pflags::ACL_TRIVIAL | NO_EXECS_DENIED));
 }
 
-/// Goal: an entry for the owner, the group or everyone that is passed through decides the mode; otherwise the mode decides, and comes last.
+/// Goal: an entry for the owner, the group or everyone that is passed through decides the mode.
+/// Otherwise the mode decides, and comes last.
 #[test]
 fn passed_through_entries_are_the_mode() {
     let owner = ace(ALLOW, ACE_OWNER | BOTH, 0x1f_01ff, Who::Owner);
@@ -81,7 +83,7 @@ fn passed_through_entries_are_the_mode() {
     let (mode, all, flags) = made(&from, &file, AclInherit::Passthrough);
     assert_eq!((mode & 0o7777, all.len()), (0o4755, 2));
     assert_eq!(flags & NO_EXECS_DENIED, NO_EXECS_DENIED);
-    // The owner's may do what no mode says: to remove it.
+    // The owner's entry allows deletion, which no mode says.
     assert_eq!(flags & Pflags::ACL_TRIVIAL, 0);
     let (mode, all, flags) = made(&from, &file, AclInherit::Restricted);
     assert_eq!((mode & 0o777, flags & NO_EXECS_DENIED), (0o755, NO_EXECS_DENIED));
@@ -89,11 +91,11 @@ fn passed_through_entries_are_the_mode() {
     let (mode, all, flags) = made(&from, &heir(FileType::Directory, 0o700), AclInherit::Passthrough);
     assert_eq!((mode & 0o777, all.len(), flags & HAS_INHERITABLE), (0o755, 2, HAS_INHERITABLE));
     assert_eq!(flags & AUTO_INHERIT, 0);
-    // With `aclmode=restricted` a mode changes nothing of an ACL, nor adds to it.
+    // With `aclmode=restricted` a mode neither changes an ACL nor adds to it.
     let user = [ace(ALLOW, BOTH, 0x1, Who::User(1))];
     let (mode, new) = rules::inherit(&user, &file, AclInherit::Restricted, AclMode::Restricted);
     assert_eq!((mode & 0o7777, new.count), (0o4000, 1));
-    // A group's mask holds for what is inherited too.
+    // The group's mask applies to inherited entries too.
     let all = [ace(ALLOW, BOTH, FULL, Who::User(1))];
     let (_, new) =
         rules::inherit(&all, &heir(FileType::Regular, 0o640), AclInherit::Restricted, AclMode::GroupMask);
@@ -101,7 +103,8 @@ fn passed_through_entries_are_the_mode() {
     assert_eq!((first.who, first.mask & 0x7), (Who::User(1), 0x1));
 }
 
-/// Goal: what an entry denies to the owner or the group by name counts for the mode; what it denies others tells that not all may execute.
+/// Goal: an entry that denies the owner or the group by name counts for the mode. An entry that
+/// denies others shows that not everyone may execute.
 #[test]
 fn names_of_owner_and_group_count() {
     let from = [
