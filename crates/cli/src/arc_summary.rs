@@ -11,11 +11,11 @@ mod format;
 mod rows;
 
 use crate::counts::Counts;
+use api::{Kstat, KstatValue, Requests, SplParameter, Tunable};
 use console::Clock;
 use console::Out;
 use console::getopt::{Found, Getopt, Long, Opt};
 use rows::Row;
-use server::api::{Kstat, KstatValue, Service, SplParameter, Tunable};
 
 const USAGE: &str = "\
 usage: arc_summary [-h] [-a] [-d] [-g] [-p PAGE] [-r] [-s SECTION]
@@ -94,7 +94,7 @@ struct Told {
 }
 
 /// Runs it; the exit code.
-pub fn run(out: &mut Out, err: &mut Out, service: &dyn Service, args: &[String], clock: &Clock) -> i32 {
+pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String], clock: &Clock) -> i32 {
     let asked = match parse(args) {
         Ok(Some(asked)) => asked,
         Ok(None) => {
@@ -156,8 +156,8 @@ impl From<String> for Stop {
     }
 }
 
-fn ask(service: &dyn Service) -> Result<Told, String> {
-    let failed = |what: &str, e: server::api::Error| format!("cannot get {what}: {}", e.about);
+fn ask(service: &dyn Requests) -> Result<Told, String> {
+    let failed = |what: &str, e: api::Error| format!("cannot get {what}: {}", e.about);
     Ok(Told {
         kstats: service.kstats().map_err(|e| failed("kstats", e))?,
         tunables: service.tunables().map_err(|e| failed("tunables", e))?,

@@ -7,11 +7,11 @@
 mod columns;
 
 use crate::counts::Counts;
+use api::Requests;
 use columns::{Column, Value};
 use console::Clock;
 use console::Out;
 use console::getopt::{Found, Getopt, Long, Opt};
-use server::api::Service;
 use std::time::Duration;
 
 const USAGE: &str = "\
@@ -105,7 +105,7 @@ impl From<String> for Stop {
 }
 
 /// Runs it; the exit code.
-pub fn run(out: &mut Out, err: &mut Out, service: &dyn Service, args: &[String], clock: &Clock) -> i32 {
+pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String], clock: &Clock) -> i32 {
     let told = parse(args).and_then(|asked| match &asked.file {
         None => lines(out, service, &asked, clock),
         Some(name) => {
@@ -143,7 +143,7 @@ fn bracketed(names: &[String]) -> String {
     format!("[{}]", quoted.join(", "))
 }
 
-fn lines(out: &mut Out, service: &dyn Service, asked: &Asked, clock: &Clock) -> Result<(), Stop> {
+fn lines(out: &mut Out, service: &dyn Requests, asked: &Asked, clock: &Clock) -> Result<(), Stop> {
     let mut before = counts(service)?;
     let columns = choose(&asked.which, before.get("l2_size")? > 0)?;
     let mut shown = 0;
@@ -167,7 +167,7 @@ fn lines(out: &mut Out, service: &dyn Service, asked: &Asked, clock: &Clock) -> 
     Ok(())
 }
 
-fn counts(service: &dyn Service) -> Result<Counts, String> {
+fn counts(service: &dyn Requests) -> Result<Counts, String> {
     let all = service.kstats().map_err(|e| format!("cannot get kstats: {}", e.about))?;
     let mut counts = Counts::default();
     counts.add(&all, "arcstats", "")?;

@@ -1,6 +1,6 @@
 //! Counters of the daemon by OpenZFS's names, and what `arcstat` and `arc_summary` reckon from them alike.
 
-use server::api::{Kstat, KstatValue};
+use api::{Kstat, KstatValue};
 use std::collections::BTreeMap;
 
 /// What the cache's states hold, whose sum both measure parts by.

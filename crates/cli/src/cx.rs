@@ -2,12 +2,12 @@
 
 use std::{io, rc::Rc};
 
-use server::api::{Error, PoolChange, Reason, Service};
+use api::{Error, PoolChange, Reason, Requests};
 
 use console::{Clock, Out};
 
 /// Makes the connection to whoever holds the pools.
-pub type Connect = Box<dyn Fn() -> Result<Rc<dyn Service>, Error>>;
+pub type Connect = Box<dyn Fn() -> Result<Rc<dyn Requests>, Error>>;
 
 /// What a command runs in.
 pub struct Cx {
@@ -24,9 +24,9 @@ pub struct Cx {
     /// Rows and columns of the terminal that is written to, if it is one.
     pub screen: fn() -> Option<(usize, usize)>,
     /// Connects once more, to watch what this command does: where standard output is a terminal.
-    pub watcher: Option<fn() -> Box<dyn Service>>,
+    pub watcher: Option<fn() -> Box<dyn Requests>>,
     /// Connects once more, for what is asked at the same time.
-    pub another: Option<fn() -> Box<dyn Service>>,
+    pub another: Option<fn() -> Box<dyn Requests>>,
     /// The sockets of this user's own daemon, which is asked, and of root's, which is not, where both are there.
     pub overshadowed: Option<fn() -> Option<[std::path::PathBuf; 2]>>,
     /// Waits this many seconds between two rounds of output.
@@ -42,7 +42,7 @@ pub struct Cx {
     /// That change is made, whatever the command fails at afterwards.
     made: bool,
     connect: Connect,
-    service: Option<Rc<dyn Service>>,
+    service: Option<Rc<dyn Requests>>,
 }
 
 /// Where keys are read from when a key's location is `prompt`.
@@ -143,7 +143,7 @@ impl Cx {
     }
 
     /// Whoever holds the pools. A failure to reach them has been reported.
-    pub fn service(&mut self) -> Result<Rc<dyn Service>, Stop> {
+    pub fn service(&mut self) -> Result<Rc<dyn Requests>, Stop> {
         if let Some(s) = &self.service {
             return Ok(s.clone());
         }

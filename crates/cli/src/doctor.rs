@@ -12,8 +12,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
+use api::place::{Place, PlaceError, choice};
 use rustix::process::{Resource, geteuid, getrlimit};
-use server::place::{Place, PlaceError, choice};
 
 use console::Out;
 
@@ -388,7 +388,7 @@ impl Machine {
 
 /// Which namespaces the daemon at the other end has to itself.
 fn apart(stream: &UnixStream) -> Option<String> {
-    let Some(process) = server::peer::Peer::of_stream(stream).ok()?.pid else {
+    let Some(process) = server::peer::of_stream(stream).ok()?.pid else {
         return Some("another PID namespace".to_owned());
     };
     let differs = |kind: &&str| {
@@ -446,7 +446,7 @@ fn named(uid: u32) -> bool {
         let asked = ask.args(["passwd", &uid.to_string()]).stdin(std::process::Stdio::null()).output();
         asked.is_ok_and(|told| told.status.success())
     };
-    server::accounts::user(uid).is_some() || by_system()
+    api::accounts::user(uid).is_some() || by_system()
 }
 
 /// Writes what was found, and returns the exit code.

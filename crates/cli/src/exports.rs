@@ -7,7 +7,7 @@
 //! # Absent
 //! OpenZFS has no such commands: the grammar is our own.
 
-use server::api::{AttachRequest, DetachRequest, ExportList, OfferRequest, Reason, WithdrawRequest};
+use api::{AttachRequest, DetachRequest, ExportList, OfferRequest, Reason, WithdrawRequest};
 
 use crate::cx::{Cx, Outcome, Stop};
 use console::getopt::{Found, Getopt, Opt};

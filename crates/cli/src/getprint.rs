@@ -1,6 +1,6 @@
 //! The table of `zpool get` and `zfs get`: a line for each property of each object (`zprop_print_one_property`).
 
-use server::api::Source;
+use api::Source;
 
 use crate::cx::{Cx, Stop};
 use crate::proplist::Column;

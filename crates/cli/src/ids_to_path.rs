@@ -3,7 +3,7 @@
 //! # See
 //! OpenZFS `cmd/zfs_ids_to_path.c`.
 
-use server::api::Service;
+use api::Requests;
 
 use crate::words;
 use console::Clock;
@@ -11,7 +11,7 @@ use console::Out;
 use console::getopt::{Found, Getopt, Opt};
 
 /// Runs it; the exit code. Where its file system is mounted the path is that of the whole system, but with `-v`, and otherwise that in its dataset.
-pub fn run(out: &mut Out, err: &mut Out, service: &dyn Service, args: &[String]) -> i32 {
+pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String]) -> i32 {
     let mut verbose = false;
     let mut g = Getopt::new(args, "v", &[]);
     for found in g.by_ref() {

@@ -1,7 +1,7 @@
 //! The commands: `zpool` and `zfs` with OpenZFS's grammar, output and exit codes.
 //!
 //! # Theory
-//! A command reads its line as OpenZFS's does, asks a [`server::api::Service`] for data, and renders it. It does not know
+//! A command reads its line as OpenZFS's does, asks a [`api::Requests`] for data, and renders it. It does not know
 //! whether the service is a daemon's socket or the library in its own process, and it holds no rule of the engine: what a
 //! property is worth, which vdev is degraded or whether a pool may be imported is decided below. Scripts parse what is
 //! printed here, so the texts, widths and codes are OpenZFS 2.3's, to the byte. Manual pages ([`manual`]) are our own.

@@ -79,7 +79,7 @@ fn run(command: &str, words: &[String]) -> i32 {
         "ls" | "cp" => {
             let terminal = std::io::stderr().is_terminal();
             let service = Box::new(server::house::connect());
-            let mut io = rescue::Io { out, err, terminal, service, visit: server::client::visit };
+            let mut io = rescue::Io { out, err, terminal, service, visit: api::client::visit };
             let code = if command == "ls" { rescue::ls(&mut io, words) } else { rescue::cp(&mut io, words) };
             return if io.out.flush() { code } else { 1 };
         }
@@ -139,11 +139,11 @@ fn run(command: &str, words: &[String]) -> i32 {
 
 /// Runs `zpool`, `zfs` or a command about exports against whoever holds this user's pools.
 fn openzfs(command: &str, words: &[String], out: Out, err: Out) -> i32 {
-    let connect = Box::new(|| Ok(Rc::new(server::house::connect()) as Rc<dyn server::api::Service>));
+    let connect = Box::new(|| Ok(Rc::new(server::house::connect()) as Rc<dyn api::Requests>));
     let mut cx = Cx::new(out, err, Clock::system(), Box::new(Stdin), connect);
     cx.color = colors(&cx);
     cx.another = Some(|| Box::new(server::house::connect()));
-    cx.overshadowed = Some(server::client::own_before_roots);
+    cx.overshadowed = Some(api::client::own_before_roots);
     if std::io::stdout().is_terminal() {
         cx.watcher = Some(|| Box::new(server::house::connect()));
     }

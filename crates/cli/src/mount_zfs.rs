@@ -6,7 +6,7 @@
 //! # Absent
 //! `/etc/mtab`, which is the kernel's own list wherever this runs.
 
-use server::api::{DatasetKind as K, DatasetQuery, MountRequest, PropSelect, Reason, Service};
+use api::{DatasetKind as K, DatasetQuery, MountRequest, PropSelect, Reason, Requests};
 
 use crate::words;
 use console::Clock;
@@ -26,7 +26,7 @@ fn is_for_others(option: &str) -> bool {
 }
 
 /// Runs it; the exit code.
-pub fn run(out: &mut Out, err: &mut Out, service: &dyn Service, args: &[String]) -> i32 {
+pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String]) -> i32 {
     let (mut fake, mut verbose, mut options) = (false, false, Vec::<String>::new());
     let mut g = Getopt::new(args, "sfnvho:", &[]);
     for found in g.by_ref() {

@@ -1,6 +1,6 @@
 //! The columns of lists, and the values of properties in JSON (`zprop_get_list`, `zprop_nvlist_one_property`).
 
-use server::api::{Dataset, Pool, Source};
+use api::{Dataset, Pool, Source};
 
 use crate::cx::Stop;
 use crate::json::Object;

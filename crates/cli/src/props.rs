@@ -102,8 +102,8 @@ impl PropDesc {
     }
 
     /// Whether a dataset of this kind has it.
-    pub fn applies(&self, kind: server::api::DatasetKind) -> bool {
-        use server::api::DatasetKind as D;
+    pub fn applies(&self, kind: api::DatasetKind) -> bool {
+        use api::DatasetKind as D;
         self.types.contains(match kind {
             D::Filesystem => 'f',
             D::Volume => 'v',

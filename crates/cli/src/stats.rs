@@ -1,6 +1,6 @@
 //! `poolhouse get tunable|kstat` and `poolhouse set tunable`: numbers by the names of OpenZFS's module parameters and kstats.
 
-use server::api::{Reason, Service};
+use api::{Reason, Requests};
 use server::kstats;
 
 use crate::words;
@@ -14,7 +14,7 @@ usage: poolhouse get tunable [NAME ...]
 ";
 
 /// Runs `get` or `set`; the exit code.
-pub fn run(out: &mut Out, err: &mut Out, service: &dyn Service, verb: &str, args: &[String]) -> i32 {
+pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, verb: &str, args: &[String]) -> i32 {
     let done = match (verb, args) {
         ("get", [what, names @ ..]) if what == "tunable" => tunables(out, service, names),
         ("get", [what, names @ ..]) if what == "kstat" => counted(out, service, names),
@@ -38,7 +38,7 @@ pub fn run(out: &mut Out, err: &mut Out, service: &dyn Service, verb: &str, args
 }
 
 /// Runs `metrics`; the exit code.
-pub fn metrics(out: &mut Out, err: &mut Out, service: &dyn Service, args: &[String]) -> i32 {
+pub fn metrics(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String]) -> i32 {
     const USAGE: &str = "usage: poolhouse metrics\n";
     match args {
         [] => {}
@@ -66,7 +66,7 @@ pub fn metrics(out: &mut Out, err: &mut Out, service: &dyn Service, args: &[Stri
 /// What is wrong with a request, in a line.
 type Said = Result<(), String>;
 
-fn why(what: &str, error: &server::api::Error) -> String {
+fn why(what: &str, error: &api::Error) -> String {
     let reason = match &error.reason {
         Reason::BadProperty { .. } => "there is no such tunable, or it would do nothing here".to_owned(),
         reason => words::reason(reason, &Clock::system()),
@@ -74,12 +74,12 @@ fn why(what: &str, error: &server::api::Error) -> String {
     format!("{what}: {reason}")
 }
 
-fn tunables(out: &mut Out, service: &dyn Service, names: &[String]) -> Said {
+fn tunables(out: &mut Out, service: &dyn Requests, names: &[String]) -> Said {
     let all = service.tunables().map_err(|e| why("cannot get tunables", &e))?;
     if let Some(name) = names.iter().find(|name| !all.iter().any(|t| t.name == **name)) {
         return Err(format!("cannot get '{name}': there is no such tunable, or it would do nothing here"));
     }
-    let wide = |of: fn(&server::api::Tunable) -> usize| all.iter().map(of).max().unwrap_or_default();
+    let wide = |of: fn(&api::Tunable) -> usize| all.iter().map(of).max().unwrap_or_default();
     let (name, value) = (wide(|t| t.name.len()), wide(|t| t.told(t.value).len()));
     for t in all.iter().filter(|t| names.is_empty() || names.contains(&t.name)) {
         match names.is_empty() {
@@ -93,9 +93,9 @@ fn tunables(out: &mut Out, service: &dyn Service, names: &[String]) -> Said {
     Ok(())
 }
 
-fn counted(out: &mut Out, service: &dyn Service, names: &[String]) -> Said {
+fn counted(out: &mut Out, service: &dyn Requests, names: &[String]) -> Said {
     let all = service.kstats().map_err(|e| why("cannot get kstats", &e))?;
-    let full = |k: &server::api::Kstat| match &k.pool {
+    let full = |k: &api::Kstat| match &k.pool {
         Some(pool) => format!("{pool}/{}", k.name),
         None => k.name.clone(),
     };
@@ -112,7 +112,7 @@ fn counted(out: &mut Out, service: &dyn Service, names: &[String]) -> Said {
     Ok(())
 }
 
-fn set(service: &dyn Service, pairs: &[String]) -> Said {
+fn set(service: &dyn Requests, pairs: &[String]) -> Said {
     let all = service.tunables().map_err(|e| why("cannot set tunables", &e))?;
     for pair in pairs {
         let not_a_pair = || format!("cannot set '{pair}': that is not NAME=VALUE with a number");

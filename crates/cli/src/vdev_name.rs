@@ -1,6 +1,6 @@
 //! How a vdev is called (`zpool_vdev_name`).
 
-use server::api::Vdev;
+use api::Vdev;
 
 use crate::cx::Cx;
 

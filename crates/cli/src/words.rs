@@ -1,6 +1,6 @@
 //! The API's reasons in OpenZFS's words (`libzfs_error_description`).
 
-use server::api::{DeviceRefusal, LoadInfo, MmpState, Reason, Refusal, RewindInfo, Unmounts};
+use api::{DeviceRefusal, LoadInfo, MmpState, Reason, Refusal, RewindInfo, Unmounts};
 
 use console::Clock;
 

@@ -6,8 +6,8 @@ mod tables;
 
 use std::path::Path;
 
+use api::{DataFault, DeviceFault, InjectRequest, Injected, Requests, Spell};
 use ondisk::DmuType;
-use server::api::{DataFault, DeviceFault, InjectRequest, Injected, Service, Spell};
 
 use crate::words;
 use console::Clock;
@@ -259,7 +259,7 @@ fn parse(args: &[String]) -> Said<Asked> {
 }
 
 /// Runs `zinject`; the exit code.
-pub fn run(out: &mut Out, err: &mut Out, service: &dyn Service, args: &[String]) -> i32 {
+pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String]) -> i32 {
     let done = parse(args).and_then(|asked| ask(out, service, &asked, args.is_empty()));
     match done {
         Ok(()) => 0,
@@ -274,14 +274,14 @@ pub fn run(out: &mut Out, err: &mut Out, service: &dyn Service, args: &[String])
     }
 }
 
-fn told(service: &dyn Service, request: &InjectRequest) -> Said<Vec<Injected>> {
-    let why = |e: server::api::Error| {
+fn told(service: &dyn Requests, request: &InjectRequest) -> Said<Vec<Injected>> {
+    let why = |e: api::Error| {
         (format!("failed to add handler: {}: {}", e.about, words::reason(&e.reason, &Clock::system())), 1)
     };
     service.inject(request).map_err(why)
 }
 
-fn ask(out: &mut Out, service: &dyn Service, asked: &Asked, list: bool) -> Said<()> {
+fn ask(out: &mut Out, service: &dyn Requests, asked: &Asked, list: bool) -> Said<()> {
     if list {
         tables::list(out, &told(service, &InjectRequest::List)?);
         return Ok(());
@@ -334,11 +334,11 @@ fn pool_of(request: &InjectRequest) -> Option<String> {
     }
 }
 
-fn forget(service: &dyn Service, pools: Vec<String>, sync: bool) -> Said<()> {
+fn forget(service: &dyn Requests, pools: Vec<String>, sync: bool) -> Said<()> {
     pools.into_iter().try_for_each(|pool| told(service, &InjectRequest::Forget { pool, sync }).map(drop))
 }
 
-fn cancel(out: &mut Out, service: &dyn Service, which: &str) -> Said<()> {
+fn cancel(out: &mut Out, service: &dyn Requests, which: &str) -> Said<()> {
     if which == "all" {
         told(service, &InjectRequest::Cancel { id: None })?;
         out.put("removed all registered handlers\n");
@@ -446,7 +446,7 @@ fn of_block(asked: &Asked, raw: &str) -> Said<InjectRequest> {
 }
 
 /// Blocks by what they are of.
-fn of_kind(service: &dyn Service, asked: &Asked, kind: &str) -> Said<InjectRequest> {
+fn of_kind(service: &dyn Requests, asked: &Asked, kind: &str) -> Said<InjectRequest> {
     if !matches!(asked.on.as_deref(), None | Some("read" | "all")) {
         return bad("data is found wrong when it is read");
     }
@@ -461,7 +461,7 @@ fn of_kind(service: &dyn Service, asked: &Asked, kind: &str) -> Said<InjectReque
     Ok(InjectRequest::Mos { pool: only(asked, "object")?, kind, copies, how: wrong(asked)?, often })
 }
 
-fn of_data(service: &dyn Service, asked: &Asked, dnode: bool) -> Said<InjectRequest> {
+fn of_data(service: &dyn Requests, asked: &Asked, dnode: bool) -> Said<InjectRequest> {
     use std::os::unix::fs::MetadataExt;
     let file = only(asked, "object")?;
     if dnode && asked.range.is_some() {

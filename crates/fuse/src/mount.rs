@@ -140,10 +140,10 @@ impl Mount {
     /// The mountpoint must lie in this mount, and no other mount in between. Then [`Nesting`]
     /// decides:
     ///
-    /// * [`Nesting::Never`]: no.
+    /// * [`Nesting::Never`]: never nested.
     /// * [`Nesting::Needed`]: yes, if the mount lets no other user in. Such a mount keeps
     ///   `fusermount3` out, too.
-    /// * [`Nesting::Always`]: yes.
+    /// * [`Nesting::Always`]: always nested.
     pub fn nests(&self, path: &Path, nesting: Nesting) -> bool {
         let Some((_, options)) = self.nest() else { return false };
         let wanted = match nesting {

@@ -24,9 +24,9 @@ use device::{Device, link_of};
 pub(crate) use device::{detach_dead, losetup};
 pub(crate) use every::Taken;
 
-use crate::api::{Error, Reason};
 use crate::faults::of_fuse;
 use crate::pools::{Imported, Pools};
+use api::{Error, Reason};
 use fuse::tree::{Allocate, Attr, Entry, Flags, Node, Seek, SetAttr, Statfs, Time, Tree};
 use fuse::{Detach, Mount, Options};
 use nbd::{Code, Disk, Extent, Lease};

@@ -138,7 +138,7 @@ fn keep_bad(file: &Path, why: &io::Error) -> io::Result<Nvlist> {
         match std::fs::hard_link(file, &kept) {
             Ok(()) => {
                 let (file, kept) = (file.display(), kept.display());
-                tracing::warn!(%file, %kept, why = crate::faults::chain(why), "the cache file is damaged: it is kept, and a new one is written");
+                tracing::warn!(%file, %kept, why = api::chain(why), "the cache file is damaged: it is kept, and a new one is written");
                 return Ok(Nvlist::new());
             }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {

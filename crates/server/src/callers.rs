@@ -6,7 +6,7 @@
 //! hold all connections, nor more memory than its share (`budget`). What makes a pool go on, and
 //! what ends the daemon, needs no turn (`http`).
 
-use crate::budget::{Budget, Share, TIME_OF_OTHERS};
+use api::{Budget, Share, TIME_OF_OTHERS};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,10 +31,11 @@ pub(crate) struct Callers {
     owners: Arc<Semaphore>,
     others: Arc<Semaphore>,
     memory: Arc<Share>,
-    each: Mutex<BTreeMap<u32, Caller>>,
+    each: Mutex<BTreeMap<u32, User>>,
 }
 
-struct Caller {
+/// What one user that does not own the daemon has taken.
+struct User {
     connections: usize,
     turns: Arc<Semaphore>,
     memory: Arc<Share>,
@@ -90,23 +91,23 @@ impl Callers {
         }
         let mut each = self.each.lock();
         // Requests outlive their connections, and still count.
-        each.retain(|_, caller| {
-            caller.connections > 0 || Arc::strong_count(&caller.turns) + Arc::strong_count(&caller.memory) > 2
+        each.retain(|_, user| {
+            user.connections > 0 || Arc::strong_count(&user.turns) + Arc::strong_count(&user.memory) > 2
         });
-        if each.values().map(|caller| caller.connections).sum::<usize>() >= CONNECTIONS_OF_OTHERS {
+        if each.values().map(|user| user.connections).sum::<usize>() >= CONNECTIONS_OF_OTHERS {
             return Err(Crowd::AllUsers);
         }
-        let new = || Caller {
+        let new = || User {
             connections: 0,
             turns: Arc::new(Semaphore::new(TURNS)),
             memory: Share::of_user(spa::host::memory()),
         };
-        let caller = each.entry(uid).or_insert_with(new);
-        if caller.connections == CONNECTIONS {
+        let user = each.entry(uid).or_insert_with(new);
+        if user.connections == CONNECTIONS {
             return Err(Crowd::User);
         }
-        caller.connections += 1;
-        let own = (uid, Arc::clone(&caller.turns), Arc::clone(&caller.memory));
+        user.connections += 1;
+        let own = (uid, Arc::clone(&user.turns), Arc::clone(&user.memory));
         Ok(Seat { callers: Arc::clone(self), other: Some(own) })
     }
 }
@@ -142,9 +143,9 @@ async fn take(turns: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
 impl Drop for Seat {
     fn drop(&mut self) {
         if let Some((uid, ..)) = &self.other
-            && let Some(caller) = self.callers.each.lock().get_mut(uid)
+            && let Some(user) = self.callers.each.lock().get_mut(uid)
         {
-            caller.connections -= 1;
+            user.connections -= 1;
         }
     }
 }

@@ -15,8 +15,8 @@ pub(crate) mod volume;
 
 use dsl::SyncTask;
 
-use crate::api::{Error, Reason};
 use crate::faults::of_dsl;
+use api::{Error, Reason};
 
 /// An operation that waits to be done.
 pub type Task = Box<dyn SyncTask + Send>;

@@ -14,13 +14,12 @@
 //! `ENOTCONN`. The next one cleans up all three. Pools that were imported are simply no longer so: nothing of an import
 //! is on disk. What was mounted in ways that no property says is written down in the folder, and comes back with the pool (`journal.rs`).
 
-use crate::api::{Error, Reason, Service};
 use crate::callers::{self, Callers};
-use crate::peer::Peer;
-use crate::place::{Place, PlaceError, choice};
-use crate::start::{FAILED, NOTE, READY};
 use crate::zedlets::{Terms, USUAL, ZedletError};
 use crate::{http, inherited, logging, notify};
+use api::place::{Place, PlaceError, choice};
+use api::start::{FAILED, NOTE, READY};
+use api::{Caller, Error, Reason, Service};
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -49,7 +48,7 @@ pub trait House: Service + Send + Sync {
     ///
     /// # Errors
     /// Why not; nobody may by default.
-    fn allows(&self, _peer: Peer, method: &str, _body: &[u8]) -> Result<(), Error> {
+    fn allows(&self, _caller: &Caller, method: &str, _body: &[u8]) -> Result<(), Error> {
         Err(Error::new(method, Reason::Permission))
     }
     /// Mounts what is counted and what can be set as files.
@@ -272,7 +271,8 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     fuse::reserve::keep();
     for (name, value) in &options.tunables {
         let failed = |e: Error| DaemonError::Tunable { name: name.clone(), value: *value, reason: e.reason };
-        house.set_tunable(name, value).map_err(failed)?;
+        // Who starts the daemon says so on its command line.
+        house.set_tunable(&Caller::this_process(), name, value).map_err(failed)?;
     }
     let held = match begin(place) {
         Err(DaemonError::Running { .. }) if options.background => {
@@ -348,7 +348,7 @@ fn run_at_events(options: &Options, house: &dyn House) -> Result<(), ZedletError
         && usual.exists()
         && let Err(error) = house.run_at_events(Terms { run_dir, ..Terms::of(usual) })
     {
-        tracing::error!("nothing is run at events: {}", crate::faults::chain(&error));
+        tracing::error!("nothing is run at events: {}", api::chain(&error));
     }
     Ok(())
 }
@@ -460,7 +460,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
 
 /// Says why there is no daemon, to the command that waits for one if one does; and the exit code.
 fn cannot_serve(background: bool, error: &dyn std::error::Error) -> u8 {
-    let why = crate::faults::chain(error);
+    let why = api::chain(error);
     if background {
         // Who started us may be gone.
         writeln!(std::io::stdout(), "{FAILED}{}", why.replace('\n', " ")).unwrap_or_default();

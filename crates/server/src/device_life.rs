@@ -4,10 +4,10 @@ use ondisk::Guid;
 use spa::create::claim_file;
 use spa::engine::{AttachTerms, LifeError, Live, ShapeError, Verdict};
 
-use crate::api::{DeviceRefusal, Error, PoolChange, Reason};
 use crate::pools::Imported;
 use crate::shape::of_shape;
 use crate::work::stand_in;
+use api::{DeviceRefusal, Error, PoolChange, Reason};
 
 /// Does such a change.
 ///

@@ -11,10 +11,10 @@
 //! # See
 //! OpenZFS `fm.c`, `zfs_fm.c`, `spa_history_log_notify`.
 
-use crate::api::{Event, EventPage, EventQuery, EventValue, Nameless};
 use crate::pools::Imported;
 use crate::pools::halts::Halt;
 use crate::zedlets::Zedlets;
+use api::{Event, EventPage, EventQuery, EventValue, Nameless};
 use ondisk::Nvlist;
 use parking_lot::Mutex;
 use spa::Spa;

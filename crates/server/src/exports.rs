@@ -11,10 +11,11 @@
 //! # Locks
 //! The table of offers is held for looking up and entering, and while a socket is made.
 
-use crate::api::{DatasetChange, Error, ExportList, OfferRequest, Offered, Reason, WithdrawRequest};
 use crate::change::tasks;
-use crate::faults::{chain, of_dsl};
+use crate::faults::of_dsl;
 use crate::pools::{Imported, Pools};
+use api::chain;
+use api::{DatasetChange, Error, ExportList, OfferRequest, Offered, Reason, WithdrawRequest};
 use dsl::{Kind, Name, Prop, PropError, Tail};
 use nbd::{Exports, Listener, Listing, Offer, Server, Tls};
 use parking_lot::Mutex;

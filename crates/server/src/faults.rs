@@ -1,6 +1,6 @@
 //! What the engine's failures are to a command: the one place where this door decides.
 
-use crate::api::{Host, LoadInfo, MmpState, Reason, RewindInfo};
+use api::{Host, LoadInfo, MmpState, Reason, RewindInfo, chain};
 use rustix::io::Errno;
 
 fn io(what: &dyn std::error::Error) -> Reason {
@@ -9,21 +9,6 @@ fn io(what: &dyn std::error::Error) -> Reason {
 
 fn corrupt(what: &dyn std::error::Error) -> Reason {
     Reason::Corrupt { what: chain(what), info: Box::<LoadInfo>::default() }
-}
-
-/// An error with its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_words = cause.to_string();
-        if !words.ends_with(&cause_words) {
-            words.push_str(": ");
-            words.push_str(&cause_words);
-        }
-        source = cause.source();
-    }
-    words
 }
 
 /// A failure about datasets.
@@ -41,7 +26,7 @@ pub(crate) fn of_dsl(error: &dsl::Error) -> Reason {
             None => io(error),
         },
         dsl::Error::Key { why: dsl::KeyRefusal::NotLoaded, .. } => {
-            Reason::Refused { why: crate::api::Refusal::ParentKeyNotLoaded }
+            Reason::Refused { why: api::Refusal::ParentKeyNotLoaded }
         }
         dsl::Error::Key { why, .. } => Reason::BadValue { what: why.to_string() },
         dsl::Error::Contents { .. } => io(error),

@@ -16,17 +16,16 @@
 //! Groups that only a directory service or the process itself knows: a peer has the group that the kernel tells, and those of its user in
 //! `/etc/group`.
 
-use crate::accounts;
-use crate::api::{
-    DatasetChange, DatasetList, DatasetQuery, DiffRequest, Error, MountFailure, PoolChange, PropSelect,
-    Reason, Settings, SpaceClass,
-};
 use crate::faults::of_dsl;
 use crate::mounts::plans;
-use crate::peer::{self, Peer};
 use crate::plan::Where;
 use crate::pools::{Imported, Pools};
 use crate::view::space::{Limited, limited};
+use api::accounts;
+use api::{
+    Caller, DatasetChange, DatasetList, DatasetQuery, DiffRequest, Error, MountFailure, PoolChange,
+    PropSelect, Reason, Settings, SpaceClass,
+};
 use dsl::deleg::{self, Asker};
 use dsl::prop::is_user_property;
 use dsl::{Prop, Value};
@@ -58,14 +57,14 @@ type Need<'a> = (At<'a>, String);
 pub struct Tickets(Mutex<BTreeSet<(u32, String)>>);
 
 impl Tickets {
-    /// `peer` has changed something of a dataset's pool.
-    pub fn give(&self, peer: Peer, dataset: &str) {
-        self.0.lock().insert((peer.uid, pool_of(dataset)));
+    /// The caller has changed something of a dataset's pool.
+    pub fn give(&self, caller: &Caller, dataset: &str) {
+        self.0.lock().insert((caller.peer().uid, pool_of(dataset)));
     }
 
-    /// Whether `peer` may write a line now; once.
-    fn take(&self, peer: Peer, pool: &str) -> bool {
-        self.0.lock().remove(&(peer.uid, pool.to_owned()))
+    /// Whether the caller may write a line now; once.
+    fn take(&self, caller: &Caller, pool: &str) -> bool {
+        self.0.lock().remove(&(caller.peer().uid, pool.to_owned()))
     }
 }
 
@@ -73,14 +72,14 @@ fn pool_of(dataset: &str) -> String {
     dataset.split(['/', '@', '#']).next().unwrap_or(dataset).to_owned()
 }
 
-/// Whether `peer`, who is neither root nor the daemon's own user, may have this request answered.
+/// Whether a caller that is neither root nor the daemon's own user may have this request answered.
 ///
 /// # Errors
 /// [`Reason::Permission`]; [`Reason::DelegationOff`]; what is asked about does not exist or can't be read.
 pub fn authorize(
     pools: &Pools,
     tickets: &Tickets,
-    peer: Peer,
+    caller: &Caller,
     method: &str,
     body: &[u8],
 ) -> Result<(), Error> {
@@ -116,17 +115,17 @@ pub fn authorize(
     }
     let denied = || Error::new(subject(method, body), Reason::Permission);
     // What does not parse is told so by who would answer it; here it is only not allowed.
-    let load_key = |dataset: &str| check(pools, peer, &[(At::Here(dataset), "load-key".to_owned())]);
+    let load_key = |dataset: &str| check(pools, caller, &[(At::Here(dataset), "load-key".to_owned())]);
     match method {
         "change" | "draft" => {
             let asked: Change = serde_json::from_slice(body).map_err(|_| denied())?;
-            check_change(pools, peer, &asked.change)
+            check_change(pools, caller, &asked.change)
         }
         "change_pool" => match serde_json::from_slice(body) {
             Ok(Line { name, change: PoolChange::Log { command } })
                 if command.len() < HISTORY_LINE_MAX
                     && command.starts_with("zfs ")
-                    && tickets.take(peer, &name) =>
+                    && tickets.take(caller, &name) =>
             {
                 Ok(())
             }
@@ -142,7 +141,7 @@ pub fn authorize(
         }
         "diff" => {
             let asked: Diff = serde_json::from_slice(body).map_err(|_| denied())?;
-            check(pools, peer, &[here(&asked.request.from, "diff"), here(&asked.request.to, "diff")])
+            check(pools, caller, &[here(&asked.request.from, "diff"), here(&asked.request.to, "diff")])
         }
         "space" => {
             let asked: Space = serde_json::from_slice(body).map_err(|_| denied())?;
@@ -155,7 +154,7 @@ pub fn authorize(
             let each = asked.classes.iter().flat_map(|c| tables.map(|table| format!("{}{table}", class(c))));
             let needs: Vec<Need<'_>> =
                 each.map(|permission| (At::Here(&asked.dataset), permission)).collect();
-            check(pools, peer, &needs)
+            check(pools, caller, &needs)
         }
         _ => Err(denied()),
     }
@@ -178,8 +177,8 @@ fn subject(method: &str, body: &[u8]) -> String {
     named.unwrap_or(method).to_owned()
 }
 
-/// Whether `peer` may make this change.
-fn check_change(pools: &Pools, peer: Peer, change: &DatasetChange) -> Result<(), Error> {
+/// Whether the caller may make this change.
+fn check_change(pools: &Pools, caller: &Caller, change: &DatasetChange) -> Result<(), Error> {
     if change.subject().is_empty() {
         return Err(Error::new("change", Reason::Permission));
     }
@@ -189,13 +188,13 @@ fn check_change(pools: &Pools, peer: Peer, change: &DatasetChange) -> Result<(),
         _ => None,
     };
     if let DatasetChange::Allow { name, grants, remove } = change {
-        return check_allow(pools, peer, name, grants, *remove);
+        return check_allow(pools, caller, name, grants, *remove);
     }
     let mut needs = needs(change);
     if let Some(origin) = &origin {
         needs.push((At::Here(origin), "promote".to_owned()));
     }
-    check(pools, peer, &needs)
+    check(pools, caller, &needs)
 }
 
 /// What a change needs (`zfs_secpolicy_*`).
@@ -323,7 +322,7 @@ fn origin_of(pools: &Pools, name: &str) -> Result<Option<String>, Error> {
 /// `dsl_deleg_can_unallow`).
 fn check_allow(
     pools: &Pools,
-    peer: Peer,
+    caller: &Caller,
     name: &str,
     grants: &deleg::Grants,
     remove: bool,
@@ -331,7 +330,8 @@ fn check_allow(
     let denied = || Error::new(name, Reason::Permission);
     let mut needs = vec![(At::Here(name), "allow".to_owned())];
     for (whom, words) in grants {
-        let own = whom.starts_with(['u', 'U']) && whom.get(3..) == Some(peer.uid.to_string().as_str());
+        let own =
+            whom.starts_with(['u', 'U']) && whom.get(3..) == Some(caller.peer().uid.to_string().as_str());
         if (remove && !own) || (!remove && words.contains("allow")) {
             return Err(denied());
         }
@@ -339,15 +339,21 @@ fn check_allow(
             needs.extend(words.iter().map(|word| (At::Here(name), word.clone())));
         }
     }
-    check(pools, peer, &needs)
+    check(pools, caller, &needs)
+}
+
+/// The caller, as grants name users and groups.
+fn asker(caller: &Caller) -> Asker {
+    let peer = caller.peer();
+    Asker { uid: peer.uid, groups: accounts::groups_of(peer.uid, peer.gid) }
 }
 
 /// Whether everything that is needed is granted. What needs nothing does nothing, and is refused.
-fn check(pools: &Pools, peer: Peer, needs: &[Need<'_>]) -> Result<(), Error> {
+fn check(pools: &Pools, caller: &Caller, needs: &[Need<'_>]) -> Result<(), Error> {
     if needs.is_empty() {
         return Err(Error::new("", Reason::Permission));
     }
-    let asker = Asker { uid: peer.uid, groups: accounts::groups_of(peer.uid, peer.gid) };
+    let asker = asker(caller);
     // A request may name the same thing any number of times.
     let needs: BTreeSet<&Need<'_>> = needs.iter().collect();
     for (at, permission) in needs {
@@ -402,7 +408,7 @@ fn granted(
     }
 }
 
-/// Whether a property tells of who asks alone, or of nobody.
+/// Whether a property tells of the caller alone, or of nobody.
 fn own(asker: &Asker, property: &str) -> bool {
     match limited(property) {
         None => true,
@@ -412,17 +418,18 @@ fn own(asker: &Asker, property: &str) -> bool {
     }
 }
 
-/// The properties of a question that who asks may read: what others use, and may use, takes a permission (`zfs_secpolicy_userspace_one`).
-pub(crate) fn visible(pools: &Pools, query: &DatasetQuery) -> DatasetQuery {
-    let (peer, mut query) = (peer::asker(), query.clone());
-    if peer.owns(Peer::own().uid) {
+/// The properties of a query that the caller may read. What others use, and may use, takes a
+/// permission (`zfs_secpolicy_userspace_one`).
+pub(crate) fn visible(pools: &Pools, caller: &Caller, query: &DatasetQuery) -> DatasetQuery {
+    let mut query = query.clone();
+    if caller.owns() {
         return query;
     }
-    let asker = Asker { uid: peer.uid, groups: accounts::groups_of(peer.uid, peer.gid) };
+    let asker = asker(caller);
     let root = query.root.clone();
     let granted = |property: &str| {
         let needed = root.as_deref().map(|root| vec![here(root, &permission_to_set(property))]);
-        needed.is_some_and(|needed| check(pools, peer, &needed).is_ok())
+        needed.is_some_and(|needed| check(pools, caller, &needed).is_ok())
     };
     if let PropSelect::Named(names) = &mut query.props {
         names.retain(|name| own(&asker, name) || granted(name));
@@ -430,17 +437,17 @@ pub(crate) fn visible(pools: &Pools, query: &DatasetQuery) -> DatasetQuery {
     query
 }
 
-/// Takes out of an answer what who asks may read of the dataset that the question begins with, but not of one below it.
-pub(crate) fn hide(pools: &Pools, query: &DatasetQuery, list: &mut DatasetList) {
-    let peer = peer::asker();
-    if peer.owns(Peer::own().uid) {
+/// Takes out of an answer what the caller may read of the dataset that the query begins with, but not
+/// of one below it.
+pub(crate) fn hide(pools: &Pools, caller: &Caller, query: &DatasetQuery, list: &mut DatasetList) {
+    if caller.owns() {
         return;
     }
-    let asker = Asker { uid: peer.uid, groups: accounts::groups_of(peer.uid, peer.gid) };
+    let asker = asker(caller);
     for dataset in list.datasets.iter_mut().filter(|d| Some(&d.name) != query.root.as_ref()) {
         let name = dataset.name.clone();
         let granted =
-            |property: &str| check(pools, peer, &[here(&name, &permission_to_set(property))]).is_ok();
+            |property: &str| check(pools, caller, &[here(&name, &permission_to_set(property))]).is_ok();
         dataset.props.retain(|prop| own(&asker, &prop.name) || granted(&prop.name));
     }
 }
@@ -450,16 +457,20 @@ pub(crate) fn hide(pools: &Pools, query: &DatasetQuery, list: &mut DatasetList) 
 ///
 /// # Errors
 /// [`Reason::Permission`].
-pub(crate) fn may_unmount(mounted: &[String]) -> Result<(), Error> {
+pub(crate) fn may_unmount(caller: &Caller, mounted: &[String]) -> Result<(), Error> {
     match mounted.first() {
-        Some(name) if !peer::mounts() => Err(Error::new(name, Reason::Permission)),
+        Some(name) if !caller.mounts() => Err(Error::new(name, Reason::Permission)),
         _ => Ok(()),
     }
 }
 
 /// Where a change mounts nothing because of who asks: those of these file systems that would be mounted otherwise.
-pub(crate) fn left_unmounted(imported: &Imported, names: &[String]) -> Option<Vec<MountFailure>> {
-    if peer::mounts() {
+pub(crate) fn left_unmounted(
+    caller: &Caller,
+    imported: &Imported,
+    names: &[String],
+) -> Option<Vec<MountFailure>> {
+    if caller.mounts() {
         return None;
     }
     let mountable = |name: &&String| {

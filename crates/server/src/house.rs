@@ -8,27 +8,25 @@ mod import;
 
 pub use import::unwritable;
 
-use crate::api::{
-    AttachRequest, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest, DiffPart,
-    DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted, HistoryPage, Hold,
-    ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
-    MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool, PoolChange, PoolQuery,
-    Reason, ScanRequest, Service, Settings, SpaceClass, SpaceEntry, SplParameter, Tunable, UnmountRequest,
-    WithdrawRequest,
-};
-use crate::budget::Budget;
 use crate::daemon;
 use crate::events::{Context, Events};
 use crate::faults::of_library;
 use crate::grants;
 use crate::leases::Leases;
 use crate::looks;
-use crate::peer;
-use crate::place::Place;
 use crate::pools::{Imported, Pools};
 use crate::view;
 use crate::work::create_pool;
 use crate::zedlets::{Terms, ZedletError, Zedlets};
+use api::place::Place;
+use api::{
+    AttachRequest, Budget, Caller, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery,
+    DetachRequest, DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found,
+    Granted, HistoryPage, Hold, ImportOutcome, ImportRequest, InProcess, InjectRequest, Injected, Kstat,
+    LoadKeyRequest, LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest,
+    Offered, Pool, PoolChange, PoolQuery, Reason, Requests, ScanRequest, Service, Settings, SpaceClass,
+    SpaceEntry, SplParameter, Tunable, UnmountRequest, WithdrawRequest,
+};
 use device::Layer;
 use ondisk::{Guid, ObjNum};
 use spa::Host;
@@ -88,6 +86,11 @@ impl House {
         Self { layer, ..self }
     }
 
+    /// Requests of this process to this service, with no daemon between them.
+    pub fn in_process(self) -> InProcess<Arc<Self>> {
+        InProcess::new(Arc::new(self))
+    }
+
     fn datasets_of(pool: &Imported, query: &DatasetQuery, budget: &Budget) -> Result<DatasetList, Error> {
         let listed = pool.pool.spa().mos().pool_props();
         let listed = listed.map_err(|error| Error::new(pool.pool.name(), of_library(&error.into())))?;
@@ -99,14 +102,14 @@ impl House {
 }
 
 impl Service for House {
-    fn pool_names(&self) -> Result<Vec<String>, Error> {
+    fn pool_names(&self, _: &Caller) -> Result<Vec<String>, Error> {
         Ok(self.pools.present().iter().map(|pool| pool.pool.name().to_owned()).collect())
     }
 
-    fn pool(&self, name: &str, query: &PoolQuery) -> Result<Pool, Error> {
+    fn pool(&self, caller: &Caller, name: &str, query: &PoolQuery) -> Result<Pool, Error> {
         let pool = self.pools.pool_or_going(name)?;
         // Names of damaged files are their owners' affair.
-        let errors = query.errors && peer::owns();
+        let errors = query.errors && caller.owns();
         let mut told = looks::pool(&pool, PoolQuery { errors, ..*query })?;
         let others: Vec<_> =
             self.pools.present().into_iter().filter(|other| other.pool.name() != name).collect();
@@ -115,26 +118,25 @@ impl Service for House {
         Ok(Pool { errors_withheld: query.errors && !errors, ..told })
     }
 
-    fn history(&self, name: &str, from: &u64) -> Result<HistoryPage, Error> {
+    fn history(&self, caller: &Caller, name: &str, from: &u64) -> Result<HistoryPage, Error> {
         // Command lines are written with the next group: what was just done is to be there.
         let pool = self.pools.pool(name)?;
         let spa = pool.pool.spa();
         if *from == 0 && spa.writer().is_some() {
-            self.pools.change_pool(name, &PoolChange::Sync, &(self.host)())?;
+            self.pools.change_pool(caller, name, &PoolChange::Sync, &(self.host)())?;
         }
         spa.read(|| view::history(name, spa.mos(), *from, view::HISTORY_PART))
     }
 
-    fn datasets(&self, query: &DatasetQuery) -> Result<DatasetList, Error> {
-        let budget = peer::budget();
-        let query = &grants::visible(&self.pools, &query.distinct()?);
+    fn datasets(&self, caller: &Caller, query: &DatasetQuery) -> Result<DatasetList, Error> {
+        let query = &grants::visible(&self.pools, caller, &query.distinct()?);
         if let Some(root) = &query.root {
-            let mut list = Self::datasets_of(&*self.pools.pool_of(root)?, query, &budget)?;
-            grants::hide(&self.pools, query, &mut list);
+            let mut list = Self::datasets_of(&*self.pools.pool_of(root)?, query, caller.budget())?;
+            grants::hide(&self.pools, caller, query, &mut list);
             return Ok(list);
         }
         let (mut all, pools) = (DatasetList::default(), self.pools.all());
-        let asked = query.clone();
+        let (asked, budget) = (query.clone(), Arc::clone(caller.budget()));
         let lists = looks::each(&pools, move |pool| Self::datasets_of(pool, &asked, &budget));
         for (pool, list) in pools.iter().zip(lists) {
             match list.unwrap_or_else(|| Err(looks::silent(pool))) {
@@ -150,48 +152,48 @@ impl Service for House {
         Ok(all)
     }
 
-    fn space(&self, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<SpaceEntry>, Error> {
+    fn space(&self, _: &Caller, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<SpaceEntry>, Error> {
         let pool = self.pools.pool_of(dataset)?;
         pool.pool.spa().read(|| view::space(pool.pool.dsl(), dataset, classes))
     }
 
-    fn holds(&self, snapshot: &str) -> Result<Vec<Hold>, Error> {
+    fn holds(&self, _: &Caller, snapshot: &str) -> Result<Vec<Hold>, Error> {
         let pool = self.pools.pool_of(snapshot)?;
         pool.pool.spa().read(|| view::holds(pool.pool.dsl(), snapshot))
     }
 
-    fn diff(&self, request: &DiffRequest) -> Result<DiffPart, Error> {
-        self.leases.diff(&self.pools, request)
+    fn diff(&self, caller: &Caller, request: &DiffRequest) -> Result<DiffPart, Error> {
+        self.leases.diff(caller, &self.pools, request)
     }
 
-    fn unlinked(&self, dataset: &str) -> Result<u64, Error> {
+    fn unlinked(&self, _: &Caller, dataset: &str) -> Result<u64, Error> {
         let pool = self.pools.pool_of(dataset)?;
         pool.pool.spa().read(|| view::unlinked(pool.pool.dsl(), dataset))
     }
 
-    fn draft(&self, change: &DatasetChange) -> Result<Settings, Error> {
+    fn draft(&self, _: &Caller, change: &DatasetChange) -> Result<Settings, Error> {
         self.pools.draft(change)
     }
 
-    fn object_path(&self, pool: &str, objset: &u64, object: &u64) -> Result<ObjectPath, Error> {
+    fn object_path(&self, _: &Caller, pool: &str, objset: &u64, object: &u64) -> Result<ObjectPath, Error> {
         self.pools.object_path(pool, ObjNum(*objset), ObjNum(*object))
     }
 
-    fn events(&self, query: &EventQuery) -> Result<EventPage, Error> {
+    fn events(&self, _: &Caller, query: &EventQuery) -> Result<EventPage, Error> {
         Ok(self.events.tell(query, &self.pools.present()))
     }
 
-    fn prefetch(&self, pool: &str) -> Result<u64, Error> {
+    fn prefetch(&self, _: &Caller, pool: &str) -> Result<u64, Error> {
         let pool = self.pools.pool(pool)?;
         pool.pool.spa().read(|| view::prefetch(pool.pool.spa()))
     }
 
-    fn grants(&self, dataset: &str) -> Result<Vec<Granted>, Error> {
+    fn grants(&self, _: &Caller, dataset: &str) -> Result<Vec<Granted>, Error> {
         let pool = self.pools.pool_of(dataset)?;
         pool.pool.spa().read(|| view::grants(pool.pool.dsl(), dataset))
     }
 
-    fn scan(&self, request: &ScanRequest) -> Result<Found, Error> {
+    fn scan(&self, _: &Caller, request: &ScanRequest) -> Result<Found, Error> {
         // What is imported is not there to be imported.
         let here: Vec<Guid> = self.pools.present().iter().map(|pool| pool.pool.spa().guid()).collect();
         let import::Found { mut pools, mut lost, mut silent } = import::find(request)?;
@@ -206,10 +208,10 @@ impl Service for House {
         Ok(Found { pools: examined, lost, silent })
     }
 
-    fn import(&self, request: &ImportRequest) -> Result<ImportOutcome, Error> {
+    fn import(&self, caller: &Caller, request: &ImportRequest) -> Result<ImportOutcome, Error> {
         let host = (self.host)();
         let how = import::How { host: &host, clock: &*self.clock, layer: &self.layer };
-        let outcome = import::import(&self.pools, &how, request)?;
+        let outcome = import::import(caller, &self.pools, &how, request)?;
         self.pools.devices_after(&outcome.name);
         if let Ok(imported) = self.pools.pool(&outcome.name) {
             self.events.ask(&imported, Context::Import);
@@ -219,15 +221,15 @@ impl Service for House {
         Ok(outcome)
     }
 
-    fn export(&self, request: &ExportRequest) -> Result<(), Error> {
-        self.leases.end(&self.pools, &request.name);
+    fn export(&self, caller: &Caller, request: &ExportRequest) -> Result<(), Error> {
+        self.leases.end(caller, &self.pools, &request.name);
         let guid = self.pools.pool(&request.name).map(|pool| pool.pool.spa().guid().0);
-        self.pools.export(request)?;
+        self.pools.export(caller, request)?;
         self.events.gone(&request.name, guid?, false);
         Ok(())
     }
 
-    fn logs(&self) -> Result<Vec<LogStats>, Error> {
+    fn logs(&self, _: &Caller) -> Result<Vec<LogStats>, Error> {
         let mut out = Vec::new();
         for pool in self.pools.all() {
             let logs = pool.pool.spa().writer().map(|live| live.log_stats()).unwrap_or_default();
@@ -241,49 +243,49 @@ impl Service for House {
         Ok(out)
     }
 
-    fn kstats(&self) -> Result<Vec<Kstat>, Error> {
+    fn kstats(&self, _: &Caller) -> Result<Vec<Kstat>, Error> {
         Ok(crate::kstats::all(&self.pools))
     }
 
-    fn tunables(&self) -> Result<Vec<Tunable>, Error> {
+    fn tunables(&self, _: &Caller) -> Result<Vec<Tunable>, Error> {
         Ok(self.pools.tunables.list())
     }
 
-    fn spl(&self) -> Result<Vec<SplParameter>, Error> {
+    fn spl(&self, _: &Caller) -> Result<Vec<SplParameter>, Error> {
         Ok(crate::spl::parameters(&(self.host)()))
     }
 
-    fn set_tunable(&self, name: &str, value: &u64) -> Result<(), Error> {
+    fn set_tunable(&self, _: &Caller, name: &str, value: &u64) -> Result<(), Error> {
         self.pools.tunables.set(name, *value, &self.pools.present())
     }
 
-    fn inject(&self, request: &InjectRequest) -> Result<Vec<Injected>, Error> {
+    fn inject(&self, _: &Caller, request: &InjectRequest) -> Result<Vec<Injected>, Error> {
         crate::inject::ask(&self.pools, request)
     }
 
-    fn mounts(&self) -> Result<Vec<Mount>, Error> {
+    fn mounts(&self, _: &Caller) -> Result<Vec<Mount>, Error> {
         Ok(self.pools.mounts())
     }
 
-    fn mount(&self, request: &MountRequest) -> Result<MountReport, Error> {
+    fn mount(&self, _: &Caller, request: &MountRequest) -> Result<MountReport, Error> {
         self.pools.mount(request)
     }
 
-    fn mount_progress(&self, watch: &u64) -> Result<Option<MountProgress>, Error> {
+    fn mount_progress(&self, _: &Caller, watch: &u64) -> Result<Option<MountProgress>, Error> {
         Ok(self.pools.mount_progress(*watch))
     }
 
-    fn unmount(&self, request: &UnmountRequest) -> Result<MountReport, Error> {
-        self.pools.unmount(request)
+    fn unmount(&self, caller: &Caller, request: &UnmountRequest) -> Result<MountReport, Error> {
+        self.pools.unmount(caller, request)
     }
 
-    fn load_key(&self, request: &LoadKeyRequest) -> Result<(), Error> {
+    fn load_key(&self, _: &Caller, request: &LoadKeyRequest) -> Result<(), Error> {
         self.pools.load_key(request)?;
         self.pools.devices_after(&request.dataset);
         Ok(())
     }
 
-    fn unload_key(&self, dataset: &str) -> Result<(), Error> {
+    fn unload_key(&self, _: &Caller, dataset: &str) -> Result<(), Error> {
         let taken = self.pools.devices_before_unloading(dataset);
         let unloaded = self.pools.unload_key(dataset);
         if unloaded.is_err() {
@@ -292,17 +294,17 @@ impl Service for House {
         unloaded
     }
 
-    fn reclaimed(&self, first: &str, last: &str) -> Result<u64, Error> {
+    fn reclaimed(&self, _: &Caller, first: &str, last: &str) -> Result<u64, Error> {
         let pool = self.pools.pool_of(first)?;
         pool.pool.spa().read(|| view::reclaimed(pool.pool.dsl(), first, last))
     }
 
-    fn create_pool(&self, request: &CreatePool) -> Result<(), Error> {
+    fn create_pool(&self, caller: &Caller, request: &CreatePool) -> Result<(), Error> {
         let name = request.temporary_name.as_deref().unwrap_or(&request.name);
         // Its guid is not known before it is there.
         let guid = Guid(RandomState::new().hash_one(name));
         self.pools.import(name, guid, || {
-            let (pool, mut facts) = create_pool(request, &(self.host)(), self.pools.tunables.room())?;
+            let (pool, mut facts) = create_pool(caller, request, &(self.host)(), self.pools.tunables.room())?;
             facts.load_guid = RandomState::new().hash_one(name);
             Ok((pool, facts, ()))
         })?;
@@ -313,9 +315,9 @@ impl Service for House {
         Ok(())
     }
 
-    fn change_pool(&self, name: &str, change: &PoolChange) -> Result<(), Error> {
+    fn change_pool(&self, caller: &Caller, name: &str, change: &PoolChange) -> Result<(), Error> {
         let guid = self.pools.pool_or_going(name).map(|pool| pool.pool.spa().guid().0);
-        self.pools.change_pool(name, change, &(self.host)())?;
+        self.pools.change_pool(caller, name, change, &(self.host)())?;
         let what = match change {
             PoolChange::Destroy { .. } => {
                 self.events.gone(name, guid?, true);
@@ -356,9 +358,9 @@ impl Service for House {
         Ok(())
     }
 
-    fn change(&self, change: &DatasetChange) -> Result<Changed, Error> {
+    fn change(&self, caller: &Caller, change: &DatasetChange) -> Result<Changed, Error> {
         let taken = self.pools.devices_before(change);
-        let changed = self.pools.change(change);
+        let changed = self.pools.change(caller, change);
         // Also where it failed: what it would have taken away is there.
         self.pools.devices_back(taken);
         self.pools.devices_after(change.subject());
@@ -366,29 +368,29 @@ impl Service for House {
         if let Ok(imported) = self.pools.pool_of(change.subject()) {
             self.events.ask(&imported, Context::None);
         }
-        if !peer::owns() {
-            self.tickets.give(peer::asker(), change.subject());
+        if !caller.owns() {
+            self.tickets.give(caller, change.subject());
         }
         Ok(changed)
     }
 
-    fn offer(&self, request: &OfferRequest) -> Result<Vec<Offered>, Error> {
+    fn offer(&self, _: &Caller, request: &OfferRequest) -> Result<Vec<Offered>, Error> {
         self.pools.offer(request)
     }
 
-    fn withdraw(&self, request: &WithdrawRequest) -> Result<(), Error> {
+    fn withdraw(&self, _: &Caller, request: &WithdrawRequest) -> Result<(), Error> {
         self.pools.withdraw(request)
     }
 
-    fn exports(&self) -> Result<ExportList, Error> {
+    fn exports(&self, _: &Caller) -> Result<ExportList, Error> {
         Ok(self.pools.exports())
     }
 
-    fn attach(&self, request: &AttachRequest) -> Result<String, Error> {
+    fn attach(&self, _: &Caller, request: &AttachRequest) -> Result<String, Error> {
         self.pools.attach(&request.dataset, request.read_only)
     }
 
-    fn detach(&self, request: &DetachRequest) -> Result<(), Error> {
+    fn detach(&self, _: &Caller, request: &DetachRequest) -> Result<(), Error> {
         self.pools.detach(&request.dataset, request.force)
     }
 }
@@ -425,8 +427,8 @@ impl daemon::House for House {
         self.pools.is_empty()
     }
 
-    fn allows(&self, peer: peer::Peer, method: &str, body: &[u8]) -> Result<(), Error> {
-        grants::authorize(&self.pools, &self.tickets, peer, method, body)
+    fn allows(&self, caller: &Caller, method: &str, body: &[u8]) -> Result<(), Error> {
+        grants::authorize(&self.pools, &self.tickets, caller, method, body)
     }
 
     fn remember_in(&self, cachefile: &std::path::Path) {
@@ -459,16 +461,21 @@ impl daemon::House for House {
             zedlets.end();
         }
         let leases = Arc::clone(&self.leases);
-        self.pools.close(patience, move |pools, pool| leases.end(pools, pool))
+        // The daemon ends: nobody asks for this.
+        let end = move |pools: &Pools, pool: &str| leases.end(&Caller::this_process(), pools, pool);
+        self.pools.close(patience, end)
     }
 }
 
 /// Whoever holds this user's pools: the daemon, started when it is needed, or nobody.
-pub fn connect() -> impl Service {
-    crate::client::Socket::new(Box::new(House::new())).client()
+pub fn connect() -> impl Requests {
+    api::client::Socket::new(Box::new(House::new())).client()
 }
 
 /// A house for a daemon, whose tree of files shows these besides what changes: paths and texts.
 pub fn shared(facts: Vec<(String, String)>) -> Arc<dyn daemon::House> {
     Arc::new(House { facts, ..House::new() })
 }
+
+#[cfg(test)]
+mod tests;

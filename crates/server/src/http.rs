@@ -6,16 +6,15 @@
 //! [`crate::callers`]'; what makes a pool go on whose devices failed, and the end of the daemon, are never kept waiting.
 //!
 //! # Absent
-//! What a method means ([`crate::api`]) and who may call it ([`crate::peer`]).
+//! What a method means ([`api`]) and who may call it ([`crate::peer`]).
 
 mod answer;
 
-use crate::api::{Answer, Error, METHODS, PoolChange, Reason, clipped, dispatch};
-use crate::budget::Budget;
 use crate::callers::{Callers, Crowd, Seat};
 use crate::daemon::House;
-use crate::peer::{Peer, asking, may};
+use crate::peer::{may, of_cred};
 use answer::{Paced, Text, answer};
+use api::{Answer, Budget, Caller, Error, METHODS, Peer, PoolChange, Reason, clipped, dispatch};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
@@ -52,7 +51,7 @@ pub(crate) async fn connection<B: Clone + Send + 'static>(
 ) {
     let owner = rustix::process::geteuid().as_raw();
     let peer = match stream.peer_cred() {
-        Ok(cred) => Peer::of_cred(&cred),
+        Ok(cred) => of_cred(&cred),
         Err(error) => {
             tracing::warn!(%error, "a caller without credentials is turned away");
             return;
@@ -144,13 +143,13 @@ async fn respond(
         tracing::warn!(uid = peer.uid, method, "refused: its other requests don't end");
         return refuse(method, Reason::Daemon { what: "too many other requests don't end".to_owned() });
     }
-    let budget = seat.budget();
-    let (mut sending, receiving) = answer(Arc::clone(&budget));
+    let caller = Caller::of_connection(peer, owner, seat.budget());
+    let (mut sending, receiving) = answer(Arc::clone(caller.budget()));
     let make = move || {
         let _turn = turn;
-        let allowed = if open { Ok(()) } else { service.allows(peer, method, &body) };
+        let allowed = if open { Ok(()) } else { service.allows(&caller, method, &body) };
         let made = match allowed {
-            Ok(()) => asking(peer, &budget, || dispatch(&*service, method, &body, &mut sending)),
+            Ok(()) => dispatch(&*service, &caller, method, &body, &mut sending),
             Err(error) => {
                 tracing::info!(uid = peer.uid, method, "refused");
                 sending.begin(error.http_status());

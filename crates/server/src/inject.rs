@@ -3,8 +3,8 @@
 //! # See
 //! [`vdev::inject`].
 
-use crate::api::{Ailment, DataFault, DeviceFault, Error, InjectRequest, Injected, Reason, Spell};
 use crate::pools::Pools;
+use api::{Ailment, DataFault, DeviceFault, Error, InjectRequest, Injected, Reason, Spell};
 use ondisk::dnode::DNODE_MIN_SIZE;
 use ondisk::{DmuType, Guid, ObjNum};
 use parking_lot::Mutex;

@@ -15,8 +15,8 @@
 //! # Absent
 //! Times of reads and of creation: the head's are 0.
 
-use crate::api::{Kstat, KstatValue};
 use crate::pools::{Imported, Pools};
+use api::{Kstat, KstatValue};
 use observe::HistogramSnapshot;
 use ondisk::ObjNum;
 use spa::Spa;

@@ -4,8 +4,8 @@ use ondisk::Guid;
 use rustix::io::Errno;
 use spa::engine::{Live, Prune, ShapeError, WorkCommand, WorkKind, WorkRefusal};
 
-use crate::api::{self, Error, PoolChange, Reason};
 use crate::pools::Imported;
+use api::{self, Error, PoolChange, Reason};
 
 /// The system's number for why nothing was done about a device (`spa_vdev_initialize_impl`, `spa_vdev_trim_impl`).
 fn errno(why: WorkRefusal) -> Errno {

@@ -8,9 +8,9 @@
 //! # Crash
 //! A daemon that is killed leaves the snapshot, whose name says what it is; OpenZFS would take it away with the next import.
 
-use crate::api::{DatasetChange, DiffPart, DiffRequest, Error, Reason};
 use crate::pools::Pools;
 use crate::view;
+use api::{Caller, DatasetChange, DiffPart, DiffRequest, Error, Reason};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -36,12 +36,17 @@ struct Table {
 
 impl Leases {
     /// A part of what changed since a snapshot; of a live file system a snapshot is made first.
-    pub(crate) fn diff(&self, pools: &Pools, request: &DiffRequest) -> Result<DiffPart, Error> {
-        self.drop_old(pools, &request.to);
+    pub(crate) fn diff(
+        &self,
+        caller: &Caller,
+        pools: &Pools,
+        request: &DiffRequest,
+    ) -> Result<DiffPart, Error> {
+        self.drop_old(caller, pools, &request.to);
         let imported = pools.pool_of(&request.from)?;
         let mut request = request.clone();
         if !request.to.contains('@') && imported.pool.spa().writer().is_some() {
-            request.to = self.snapshot(pools, &request.to)?;
+            request.to = self.snapshot(caller, pools, &request.to)?;
         }
         let spa = imported.pool.spa();
         // The walk may take long, and what it reads doesn't change: operations on datasets go on.
@@ -55,22 +60,22 @@ impl Leases {
         }
         table.until.remove(&request.to);
         drop(table);
-        let gone = remove(pools, &request.to);
+        let gone = remove(caller, pools, &request.to);
         told.and_then(|part| gone.map(|()| part))
     }
 
     /// Lets all snapshots of a pool go.
-    pub(crate) fn end(&self, pools: &Pools, pool: &str) {
-        self.drop_if(pools, |name, _| name.split(['/', '@']).next() == Some(pool));
+    pub(crate) fn end(&self, caller: &Caller, pools: &Pools, pool: &str) {
+        self.drop_if(caller, pools, |name, _| name.split(['/', '@']).next() == Some(pool));
     }
 
     /// Lets those go that nobody has asked about for a while, but for the one that is asked about now.
-    fn drop_old(&self, pools: &Pools, asked: &str) {
+    fn drop_old(&self, caller: &Caller, pools: &Pools, asked: &str) {
         let now = Instant::now();
-        self.drop_if(pools, |name, until| *until < now && name != asked);
+        self.drop_if(caller, pools, |name, until| *until < now && name != asked);
     }
 
-    fn drop_if(&self, pools: &Pools, which: impl Fn(&str, &Instant) -> bool) {
+    fn drop_if(&self, caller: &Caller, pools: &Pools, which: impl Fn(&str, &Instant) -> bool) {
         let mut old = Vec::new();
         self.table.lock().until.retain(|name, until| {
             let goes = which(name, until);
@@ -80,13 +85,13 @@ impl Leases {
             !goes
         });
         for name in old {
-            if let Err(error) = remove(pools, &name) {
+            if let Err(error) = remove(caller, pools, &name) {
                 tracing::warn!(%error, snapshot = name, "a snapshot of a diff stays");
             }
         }
     }
 
-    fn snapshot(&self, pools: &Pools, head: &str) -> Result<String, Error> {
+    fn snapshot(&self, caller: &Caller, pools: &Pools, head: &str) -> Result<String, Error> {
         let name = {
             let mut table = self.table.lock();
             if table.until.len() >= MOST {
@@ -98,7 +103,8 @@ impl Leases {
             table.until.insert(name.clone(), Instant::now() + PATIENCE);
             name
         };
-        let made = pools.change(&DatasetChange::Snapshot { names: vec![name.clone()], props: Vec::new() });
+        let made =
+            pools.change(caller, &DatasetChange::Snapshot { names: vec![name.clone()], props: Vec::new() });
         match made {
             Ok(_) => Ok(name),
             Err(error) => {
@@ -109,7 +115,7 @@ impl Leases {
     }
 }
 
-fn remove(pools: &Pools, name: &str) -> Result<(), Error> {
+fn remove(caller: &Caller, pools: &Pools, name: &str) -> Result<(), Error> {
     let change = DatasetChange::Destroy { names: vec![name.to_owned()], force: false, defer: true };
-    pools.change(&change).map(drop)
+    pools.change(caller, &change).map(drop)
 }

@@ -10,9 +10,9 @@
 //! # See
 //! OpenZFS issues 5345 and 10223: `zpool list` that hangs for all pools because of one.
 
-use crate::api::{Error, Pool, PoolQuery, Reason};
 use crate::pools::Imported;
 use crate::view;
+use api::{Error, Pool, PoolQuery, Reason};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -211,13 +211,12 @@ pub(crate) fn shared_spares(told: &mut Pool, others: &[Arc<Imported>]) {
         };
         if let Some(other) = others.iter().find(uses) {
             spare.spared_by = Some(other.pool.name().to_owned());
-            (spare.stat.state, spare.stat.aux) =
-                (crate::api::VdevState::CantOpen, crate::api::VdevAux::Spared);
+            (spare.stat.state, spare.stat.aux) = (api::VdevState::CantOpen, api::VdevAux::Spared);
         }
     }
 }
 
 // As deep as the tree, which is bounded when it is built.
-fn guids(vdev: &crate::api::Vdev) -> Vec<u64> {
+fn guids(vdev: &api::Vdev) -> Vec<u64> {
     vdev.children.iter().flat_map(guids).chain([vdev.guid]).collect()
 }

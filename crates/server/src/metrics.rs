@@ -1,7 +1,7 @@
 //! What pools, devices and the cache do, as metrics of Prometheus (OpenMetrics 1.0).
 //!
 //! # Theory
-//! Nothing is kept for this: a page is made of what [`Service`] tells when it is asked, so that a command makes the same page as the daemon. A device's errors are
+//! Nothing is kept for this: a page is made of what [`Requests`] tells when it is asked, so that a command makes the same page as the daemon. A device's errors are
 //! hard where a read or a write failed, and soft where what was read did not match its checksum and redundancy gave it back, or an answer came late; they
 //! are the columns of `zpool status`. Service times are the histograms of `zpool iostat -w`.
 //!
@@ -9,9 +9,9 @@
 
 pub(crate) mod door;
 
-use crate::api::{Error, IoStat, Kstat, KstatValue, Pool, PoolQuery, ScanFunc, ScanState, Service};
-use crate::api::{Vdev, VdevStat, VdevState};
 use crate::kstats::COMMITS;
+use api::{Error, IoStat, Kstat, KstatValue, Pool, PoolQuery, Requests, ScanFunc, ScanState};
+use api::{Vdev, VdevStat, VdevState};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -25,7 +25,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 ///
 /// # Errors
 /// As those it asks. A pool that goes meanwhile is not on the page.
-pub fn page(service: &(impl Service + ?Sized)) -> Result<String, Error> {
+pub fn page(service: &(impl Requests + ?Sized)) -> Result<String, Error> {
     let query = PoolQuery { io: true, ..PoolQuery::default() };
     let mut pools = Vec::new();
     for name in service.pool_names()? {

@@ -23,11 +23,12 @@ mod spot;
 
 pub(crate) use load::{Plans, plans};
 
-use crate::api::{self, Error, Reason};
-use crate::faults::{chain, of_dsl, of_fuse, of_library, of_zpl};
+use crate::faults::{of_dsl, of_fuse, of_library, of_zpl};
 use crate::journal::Journal;
 use crate::plan::{Plan, Where, decided};
 use crate::view::MountedAs;
+use api::chain;
+use api::{self, Error, Reason};
 use dsl::Prop;
 use fuse::dataset::{Dataset as Shown, Stale};
 use fuse::tree::Tree;

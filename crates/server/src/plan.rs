@@ -1,6 +1,6 @@
 //! What a file system's properties say about mounting it.
 
-use crate::api::Reason;
+use api::Reason;
 use dsl::prop::{Kind, Prop, Value};
 use fuse::tree::Statfs;
 use std::path::PathBuf;

@@ -24,17 +24,12 @@ mod mounting;
 pub(crate) use mounting::threads_for;
 pub use mounting::{MOUNT_TP_NTHR, mount_threads};
 
-use crate::api::{
-    Changed, DatasetChange, Error, ExportRequest, KeyMaterial, LoadKeyRequest, Mount, MountFailure,
-    MountRequest, PoolChange, Reason,
-};
 use crate::attach::Attachments;
 use crate::cachefile::Memory;
 use crate::change::tasks::plan;
 use crate::change::{error_of, quotas};
 use crate::exports::{Doors, split_resize};
 use crate::faults::{of_dsl, of_fuse, of_key};
-use crate::files::Visits;
 use crate::journal::Journal;
 use crate::looks::Looks;
 use crate::mounts::{Live, Mounts};
@@ -43,7 +38,12 @@ use crate::split::{Split, split};
 use crate::syncs::Syncs;
 use crate::tunables::Tunables;
 use crate::view::PoolFacts;
+use crate::visits::Visits;
 use crate::work::{leave, log};
+use api::{
+    Caller, Changed, DatasetChange, Error, ExportRequest, KeyMaterial, LoadKeyRequest, Mount, MountFailure,
+    MountRequest, PoolChange, Reason,
+};
 use dsl::Name;
 use dsl::ops::destroy::DestroyHead;
 use fuse::{Detach, Nesting};
@@ -305,12 +305,18 @@ impl Pools {
     }
 
     /// Changes a pool as a whole.
-    pub fn change_pool(&self, name: &str, change: &PoolChange, host: &Host) -> Result<(), Error> {
+    pub fn change_pool(
+        &self,
+        caller: &Caller,
+        name: &str,
+        change: &PoolChange,
+        host: &Host,
+    ) -> Result<(), Error> {
         let imported = match change {
             PoolChange::Clear { .. } => self.pool_or_going(name)?,
             _ => self.pool(name)?,
         };
-        let done = self.change_one(&imported, change, host);
+        let done = self.change_one(caller, &imported, change, host);
         if matches!(change, PoolChange::Clear { .. }) && done.is_ok() {
             self.restore_cleared(&imported);
         }
@@ -331,15 +337,21 @@ impl Pools {
         done
     }
 
-    fn change_one(&self, imported: &Arc<Imported>, change: &PoolChange, host: &Host) -> Result<(), Error> {
+    fn change_one(
+        &self,
+        caller: &Caller,
+        imported: &Arc<Imported>,
+        change: &PoolChange,
+        host: &Host,
+    ) -> Result<(), Error> {
         let name = imported.pool.name();
         if let PoolChange::Destroy { force, command } = change {
             // One that is only read is let go as it is: nothing is written, and it can be imported again.
             if let Some(live) = imported.pool.spa().writer() {
-                log(live, command).map_err(|reason| Error::new(name, reason))?;
+                log(caller, live, command).map_err(|reason| Error::new(name, reason))?;
             }
             let request = ExportRequest { name: name.to_owned(), force: *force, ..ExportRequest::default() };
-            return self.let_go(&request, true);
+            return self.let_go(caller, &request, true);
         }
         let live = writer(imported, name)?;
         match change {
@@ -391,7 +403,7 @@ impl Pools {
             PoolChange::PruneDdt { older, percent } => crate::leaf_work::prune(name, live, *older, *percent),
             PoolChange::Split { name, devices, props, import } => {
                 let how = Split { name, devices, props, import: *import };
-                split(self, imported, live, host, &how)
+                split(caller, self, imported, live, host, &how)
             }
             PoolChange::Upgrade { version } => {
                 let done = live.set(vec![PoolProp::Version(*version)]);
@@ -403,24 +415,26 @@ impl Pools {
             PoolChange::DiscardCheckpoint { wait } => {
                 live.discard_checkpoint(*wait).map_err(|e| Error::new(name, crate::shape::of_checkpoint(&e)))
             }
-            PoolChange::Log { command } => log(live, command).map_err(|reason| Error::new(name, reason)),
+            PoolChange::Log { command } => {
+                log(caller, live, command).map_err(|reason| Error::new(name, reason))
+            }
         }
     }
 
     /// Changes datasets, and mounts and unmounts what that asks for.
-    pub fn change(&self, change: &DatasetChange) -> Result<Changed, Error> {
+    pub fn change(&self, caller: &Caller, change: &DatasetChange) -> Result<Changed, Error> {
         let about = change.subject();
         let imported = self.pool_of(about)?;
         let live = writer(&imported, about)?;
         let (change, limits) = &quotas::split(change)?;
         let room = |blocks, block| data_room(&imported.pool, blocks, block);
         let (change, resize) = &imported.pool.spa().read(|| split_resize(&imported, &room, change))?;
-        let planned = imported.pool.spa().read(|| plan(imported.pool.dsl(), &room, change))?;
+        let planned = imported.pool.spa().read(|| plan(caller, imported.pool.dsl(), &room, change))?;
         let heirs = imported.pool.spa().read(|| heirs::of(&imported, change))?;
-        let (moved, folders) = self.make_way(&imported, change, &heirs)?;
+        let (moved, folders) = self.make_way(caller, &imported, change, &heirs)?;
         let run = || live.run_all(planned.tasks).map_err(|_| Error::new(about, Reason::Suspended));
         let mut lost = Vec::new();
-        let results = imported.mounts.run(&imported.pool, change, &mut lost, run);
+        let results = imported.mounts.run(caller, &imported.pool, change, &mut lost, run);
         let results = results.map_err(|error| export::with_user(self, &imported, error));
         let mut errors: Vec<Error> = Vec::new();
         let results = match results {
@@ -505,7 +519,7 @@ impl Pools {
         };
         let wanted: Vec<String> = wanted.into_iter().filter(is_file_system).collect();
         let request = MountRequest { datasets: wanted, before, ..MountRequest::default() };
-        if let Some(left) = crate::grants::left_unmounted(&imported, &request.datasets) {
+        if let Some(left) = crate::grants::left_unmounted(caller, &imported, &request.datasets) {
             changed.unmounted.extend(left);
         } else if !request.datasets.is_empty() {
             changed.unmounted.extend(self.mount(&request)?.failures);
@@ -593,6 +607,7 @@ impl Pools {
     /// Unmounts what a change is about to take away or move; what was mounted, and the folders that go when the change is made.
     fn make_way(
         &self,
+        caller: &Caller,
         imported: &Arc<Imported>,
         change: &DatasetChange,
         heirs: &[String],
@@ -625,14 +640,16 @@ impl Pools {
         let mounted: Vec<Mounted> =
             imported.mounted().into_iter().filter(|(_, live)| chosen(&live.name())).collect();
         let names: Vec<String> = mounted.iter().map(|(_, live)| live.name()).collect();
-        crate::grants::may_unmount(&names)?;
+        crate::grants::may_unmount(caller, &names)?;
         // A visit's files would keep what is unmounted from being mounted again.
         for (object, by) in self.visits.users(imported.pool.name()) {
             if let Some((_, live)) = mounted.iter().find(|(_, live)| live.object() == object) {
                 return Err(Error::new(live.name(), Reason::HeldOpen { by }));
             }
         }
-        if let Some(failure) = unmount_all(&mounted, Detach::Normal, threads_for(None)).into_iter().next() {
+        if let Some(failure) =
+            unmount_all(caller, &mounted, Detach::Normal, threads_for(None)).into_iter().next()
+        {
             // What could be unmounted before that one goes back.
             restore_all(&mounted);
             return Err(failure.error);

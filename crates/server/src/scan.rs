@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use spa::engine::{Live, ScanCommand, ScanDone, ScanRefusal};
 
-use crate::api::{self, Error, Reason};
+use api::{self, Error, Reason};
 
 /// Begins, pauses or stops a scan.
 ///

@@ -10,12 +10,13 @@ use spa::create::{NewLeaf, claim_file};
 use spa::engine::{AddTerms, CheckpointError, ClearError, Live, PoolProp, ShapeError};
 use vdev::VdevInfo;
 
-use crate::api::{Error, Layout, PoolChange, Reason, Settings};
 use crate::device_life::of_life;
-use crate::faults::{chain, of_dsl};
+use crate::faults::of_dsl;
 use crate::pools::Imported;
 use crate::settings::pool::{self, Setting, When};
 use crate::work::{leaf, of_create, vdevs};
+use api::chain;
+use api::{Error, Layout, PoolChange, Reason, Settings};
 
 /// Properties to be set on an imported pool.
 pub(crate) struct Props {
@@ -142,8 +143,7 @@ pub(crate) fn add_aux(live: &Live, name: &str, layout: &Layout, at: usize, force
     if layout.spares.is_empty() && layout.cache.is_empty() {
         return Ok(());
     }
-    let leaves =
-        |list: &[crate::api::Vdev]| list.iter().map(|v| leaf(name, v)).collect::<Result<Vec<NewLeaf>, _>>();
+    let leaves = |list: &[api::Vdev]| list.iter().map(|v| leaf(name, v)).collect::<Result<Vec<NewLeaf>, _>>();
     let (spares, cache) = (leaves(&layout.spares)?, leaves(&layout.cache)?);
     live.add_aux_at(at, &spares, &cache, force, &claim_file).map_err(|e| Error::new(name, of_shape(&e)))
 }
@@ -178,7 +178,7 @@ pub(crate) fn of_shape(error: &ShapeError) -> Reason {
         ShapeError::AshiftMismatch { .. } => Reason::AshiftMismatch,
         ShapeError::Unhealthy => Reason::MissingDevices(Box::default()),
         ShapeError::Busy { .. } => Reason::Busy,
-        ShapeError::NoRoom => Reason::Refused { why: crate::api::Refusal::NoSpace },
+        ShapeError::NoRoom => Reason::Refused { why: api::Refusal::NoSpace },
         ShapeError::CheckpointExists => Reason::CheckpointExists,
         ShapeError::DiscardingCheckpoint => Reason::DiscardingCheckpoint,
         ShapeError::Guid { .. } => Reason::BadGuid,

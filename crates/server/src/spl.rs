@@ -3,7 +3,7 @@
 //! # Absent
 //! Those of caches, task queues and timers of a kernel, which is none; setting them: who the host is, `/etc/hostid` says.
 
-use crate::api::SplParameter;
+use api::SplParameter;
 use spa::Host;
 
 /// Their names.

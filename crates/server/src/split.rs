@@ -9,12 +9,13 @@ use spa::Host;
 use spa::engine::{Live, PoolProp, SplitError, SplitTerms, WriteRefusal};
 use spa::import::Hands;
 
-use crate::api::{Error, ExportRequest, Reason, Settings};
-use crate::faults::{chain, of_library};
+use crate::faults::of_library;
 use crate::pools::{Imported, Pools};
 use crate::settings::pool::{self, Setting, When};
 use crate::shape::of_shape;
 use crate::view::PoolFacts;
+use api::chain;
+use api::{Caller, Error, ExportRequest, Reason, Settings};
 
 /// How a pool is split.
 pub(crate) struct Split<'a> {
@@ -33,6 +34,7 @@ pub(crate) struct Split<'a> {
 /// # Errors
 /// About the pool that is split, unless the new one can't be let go.
 pub(crate) fn split(
+    caller: &Caller,
     pools: &Pools,
     imported: &Imported,
     live: &Live,
@@ -76,7 +78,7 @@ pub(crate) fn split(
     if how.import {
         return Ok(());
     }
-    pools.export(&ExportRequest { name: how.name.to_owned(), ..ExportRequest::default() })
+    pools.export(caller, &ExportRequest { name: how.name.to_owned(), ..ExportRequest::default() })
 }
 
 /// What the new pool keeps, and what holds as long as it is imported.

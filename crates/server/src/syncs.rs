@@ -107,7 +107,7 @@ fn make(all: &Arc<All>) -> Result<Hearing, String> {
     if let Err(why) = crate::attach::losetup(&["--detach"], Path::new(&device)) {
         tracing::warn!(device, ?why, "a loop device stays");
     }
-    hearing.map_err(|error| crate::faults::chain(&error))
+    hearing.map_err(|error| api::chain(&error))
 }
 
 /// All pools, as an empty folder that can be synced.

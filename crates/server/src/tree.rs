@@ -8,9 +8,9 @@
 //! None: what is asked is asked of the pools, as any command does. Names are in memory; for what a file of a pool says that pool alone is asked, by one of several
 //! threads, so that one whose devices hang keeps no other's files.
 
-use crate::api::{Kstat, Service, Tunable};
 use crate::kstats::{self, Name};
 use crate::spl;
+use api::{Caller, Kstat, Service, Tunable};
 use fuse::tree::{Attr, Entry, Flags, Node, Seek, SetAttr, Statfs, Time, Tree};
 use fuse::{Mount, Options, Workers};
 use rustix::io::Errno;
@@ -83,7 +83,7 @@ impl<S: Counters> StatTree<S> {
         for name in self.house.kstat_names() {
             put(path_of(&name), Thing::Kstat(name));
         }
-        for tunable in self.house.tunables().unwrap_or_default() {
+        for tunable in self.house.tunables(&reader()).unwrap_or_default() {
             put(format!("{PARAMETERS}/{}", tunable.name), Thing::Parameter(tunable));
         }
         for name in spl::NAMES {
@@ -133,6 +133,12 @@ impl<S: Counters> StatTree<S> {
     }
 }
 
+/// Who asks for what a file holds. The kernel names nobody when it reads for its cache, and it has
+/// checked the file's mode: the daemon answers its own question.
+fn reader() -> Caller {
+    Caller::this_process()
+}
+
 /// Puts something at a path, and the folders above it.
 fn put(things: &mut BTreeMap<String, Thing>, path: String, thing: Thing) {
     for (at, _) in path.match_indices('/') {
@@ -180,7 +186,7 @@ impl<S: Counters + Send + Sync> Tree for StatTree<S> {
             }
             Thing::Parameter(tunable) => format!("{}\n", tunable.told(tunable.value)),
             Thing::Spl(name) => {
-                let all = self.house.spl().map_err(|_| Errno::IO)?;
+                let all = self.house.spl(&reader()).map_err(|_| Errno::IO)?;
                 let found = all.into_iter().find(|p| p.name == name).ok_or(Errno::NOENT)?;
                 format!("{}\n", found.value)
             }
@@ -250,7 +256,7 @@ impl<S: Counters + Send + Sync> Tree for StatTree<S> {
         let Thing::Parameter(tunable) = self.find(node)?.1 else { return Err(Errno::ACCESS) };
         let text = std::str::from_utf8(data).map_err(|_| Errno::INVAL)?.trim();
         let value = if tunable.words.is_empty() { number(text) } else { tunable.word(text) };
-        let set = self.house.set_tunable(&tunable.name, &value.ok_or(Errno::INVAL)?);
+        let set = self.house.set_tunable(&reader(), &tunable.name, &value.ok_or(Errno::INVAL)?);
         set.map_err(|_| Errno::INVAL)
     }
 

@@ -25,9 +25,9 @@ use spa::txg::{
     self, DELAY_MIN_DIRTY_PERCENT, DELAY_SCALE, DIRTY_DATA_MAX, DIRTY_DATA_SYNC_PERCENT, TXG_TIMEOUT,
 };
 
-use crate::api::{self, Error, Reason};
 use crate::events::LEN_MAX;
 use crate::pools::{Imported, MOUNT_TP_NTHR};
+use api::{self, Error, Reason};
 
 /// Parameters that pools and the cache are given.
 const GIVEN: [&Parameter; 11] = [

@@ -15,17 +15,23 @@ use spa::engine::{Live, PoolProp, TaskError};
 use spa::import::Hands;
 use zpl::NewFileSystem;
 
-use crate::api::{CreatePool, Error, Layout, Reason, Refusal, Vdev};
 use crate::change::{error_of, tasks};
-use crate::faults::{chain, of_library};
+use crate::faults::of_library;
 use crate::settings::pool::{self, When};
 use crate::view::PoolFacts;
+use api::chain;
+use api::{Caller, CreatePool, Error, Layout, Reason, Refusal, Vdev};
 
 /// Makes a pool.
 ///
 /// # Errors
 /// What is wrong with its properties and devices, or could not be written.
-pub fn create_pool(request: &CreatePool, host: &Host, cache: arc::Room) -> Result<(Pool, PoolFacts), Error> {
+pub fn create_pool(
+    caller: &Caller,
+    request: &CreatePool,
+    host: &Host,
+    cache: arc::Room,
+) -> Result<(Pool, PoolFacts), Error> {
     let name = request.name.as_str();
     let bad = |what: String| Error::new(name, Reason::BadValue { what });
     let mut features: Vec<&'static Feature> = Vec::new();
@@ -79,7 +85,7 @@ pub fn create_pool(request: &CreatePool, host: &Host, cache: arc::Room) -> Resul
     // What limits space is checked against what the new pool has and uses.
     let (space, props): (PropList, PropList) = props.into_iter().partition(limits_space);
     let fixed = |prop: dsl::Prop| Ok(tasks::number_of(&props, prop).unwrap_or(prop.desc().default));
-    let contents = NewFileSystem { version: zpl, ..tasks::file_system(fixed)? };
+    let contents = NewFileSystem { version: zpl, ..tasks::file_system(caller, fixed)? };
     let begin = Beginning {
         features: &features,
         version,
@@ -141,13 +147,13 @@ fn limit_space(live: &Live, name: &str, props: PropList) -> Result<(), Error> {
     })
 }
 
-/// Writes a command line to the pool's history, with the next transaction group. It is one line
+/// Writes a command line of the caller to the pool's history, with the next transaction group. It is one line
 /// there: control characters in it are written as octal numbers.
 ///
 /// # Errors
 /// [`Reason::Suspended`].
-pub fn log(live: &Live, command: &str) -> Result<(), Reason> {
-    live.log_command(&one_line(command), crate::peer::asker().uid).map_err(|_| Reason::Suspended)
+pub fn log(caller: &Caller, live: &Live, command: &str) -> Result<(), Reason> {
+    live.log_command(&one_line(command), caller.peer().uid).map_err(|_| Reason::Suspended)
 }
 
 /// A text with its control characters as octal numbers.
@@ -246,7 +252,7 @@ pub(crate) fn of_create(error: &CreateError) -> Reason {
         },
         CreateError::TooSmall { .. } => Reason::DeviceTooSmall,
         CreateError::InUse { pool, .. } => {
-            Reason::DeviceOfPool { pool: pool.clone(), state: crate::api::PoolState::PotentiallyActive }
+            Reason::DeviceOfPool { pool: pool.clone(), state: api::PoolState::PotentiallyActive }
         }
         CreateError::Twice { .. } => Reason::DeviceTwice,
         CreateError::Shape { .. } | CreateError::NoData => Reason::InvalidConfig,

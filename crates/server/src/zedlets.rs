@@ -23,7 +23,7 @@ mod environment;
 mod folder;
 mod job;
 
-use crate::api::Event;
+use api::Event;
 use folder::Folder;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;

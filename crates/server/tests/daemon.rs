@@ -10,10 +10,10 @@ mod limits;
 #[path = "../../nbd/tests/client/mod.rs"]
 mod nbd_client;
 
-use server::api::*;
-use server::client::Socket;
+use api::client::Socket;
+use api::place::Place;
+use api::*;
 use server::daemon::{self, House};
-use server::place::Place;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -31,20 +31,12 @@ struct Numbers {
     mount: Mutex<Option<fuse::Mount>>,
 }
 
-macro_rules! refuse {
-    ($($name:ident($($ty:ty),*) -> $ret:ty;)*) => {
-        $(fn $name(&self, $(_: $ty),*) -> Result<$ret, Error> {
-            Err(Error::new(stringify!($name), Reason::NotSupported { what: "pools".into() }))
-        })*
-    };
-}
-
-impl Service for Numbers {
-    fn pool_names(&self) -> Result<Vec<String>, Error> {
+impl FakeService for Numbers {
+    fn pool_names(&self, _: &Caller) -> Result<Vec<String>, Error> {
         Ok(self.held.lock().unwrap().iter().map(u64::to_string).collect())
     }
 
-    fn import(&self, request: &ImportRequest) -> Result<ImportOutcome, Error> {
+    fn import(&self, _: &Caller, request: &ImportRequest) -> Result<ImportOutcome, Error> {
         let mut held = self.held.lock().unwrap();
         held.insert(request.guid);
         self.changed.notify_all();
@@ -62,49 +54,12 @@ impl Service for Numbers {
         Ok(ImportOutcome { name: request.guid.to_string(), ..ImportOutcome::default() })
     }
 
-    fn export(&self, request: &ExportRequest) -> Result<(), Error> {
+    fn export(&self, _: &Caller, request: &ExportRequest) -> Result<(), Error> {
         let number = request.name.parse().unwrap_or_default();
         if self.held.lock().unwrap().remove(&number) {
             return Ok(());
         }
         Err(Error::new(&request.name, Reason::NoSuchPool))
-    }
-
-    refuse! {
-        pool(&str, &PoolQuery) -> Pool;
-        history(&str, &u64) -> HistoryPage;
-        datasets(&DatasetQuery) -> DatasetList;
-        space(&str, &[SpaceClass]) -> Vec<SpaceEntry>;
-        holds(&str) -> Vec<Hold>;
-        diff(&DiffRequest) -> DiffPart;
-        unlinked(&str) -> u64;
-        draft(&DatasetChange) -> Settings;
-        object_path(&str, &u64, &u64) -> ObjectPath;
-        prefetch(&str) -> u64;
-        events(&EventQuery) -> EventPage;
-        grants(&str) -> Vec<Granted>;
-        kstats() -> Vec<Kstat>;
-        tunables() -> Vec<Tunable>;
-        spl() -> Vec<SplParameter>;
-        set_tunable(&str, &u64) -> ();
-        inject(&InjectRequest) -> Vec<Injected>;
-        scan(&ScanRequest) -> Found;
-        logs() -> Vec<LogStats>;
-        mounts() -> Vec<Mount>;
-        mount(&MountRequest) -> MountReport;
-        mount_progress(&u64) -> Option<MountProgress>;
-        unmount(&UnmountRequest) -> MountReport;
-        load_key(&LoadKeyRequest) -> ();
-        unload_key(&str) -> ();
-        reclaimed(&str, &str) -> u64;
-        create_pool(&CreatePool) -> ();
-        change_pool(&str, &PoolChange) -> ();
-        change(&DatasetChange) -> Changed;
-        offer(&OfferRequest) -> Vec<Offered>;
-        withdraw(&WithdrawRequest) -> ();
-        exports() -> ExportList;
-        attach(&AttachRequest) -> String;
-        detach(&DetachRequest) -> ();
     }
 }
 

@@ -2,14 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests fail and speak as tests do")]
 
+use api::{
+    Budget, Caller, DatasetKind, DatasetQuery, Error, ExportRequest, KeyMaterial, LoadKeyRequest,
+    MountReport, MountRequest, PropSelect, Reason, UnmountRequest,
+};
 use device::{Fault, Faulty, Layer};
 use parking_lot::Mutex;
 use poolhouse::{Claim, OpenOptions, Pool};
-use server::api::{
-    DatasetKind, DatasetQuery, Error, ExportRequest, KeyMaterial, LoadKeyRequest, MountReport, MountRequest,
-    PropSelect, Reason, UnmountRequest,
-};
-use server::budget::Budget;
 use server::pools::Pools;
 use server::view::PoolFacts;
 use std::collections::BTreeSet;
@@ -68,13 +67,13 @@ impl Stand {
 
     fn unmount(&self, name: &str, force: bool) -> Result<(), Reason> {
         let request = UnmountRequest { names: vec![name.to_owned()], force, ..UnmountRequest::default() };
-        let report = self.pools.unmount(&request).map_err(|error| error.reason)?;
+        let report = self.pools.unmount(&Caller::this_process(), &request).map_err(|error| error.reason)?;
         report.failures.into_iter().next().map_or(Ok(()), |failure| Err(failure.error.reason))
     }
 
     fn export(&self, force: bool) -> Result<(), Reason> {
         let request = ExportRequest { name: self.pool.clone(), force, ..ExportRequest::default() };
-        self.pools.export(&request).map_err(|error| error.reason)
+        self.pools.export(&Caller::this_process(), &request).map_err(|error| error.reason)
     }
 }
 
@@ -307,7 +306,14 @@ fn a_pool_that_fails_keeps_no_other_from_being_mounted() {
         let failed: Vec<&str> = report.failures.iter().map(|failure| failure.name.as_str()).collect();
         assert_eq!(failed, [sick]);
         assert!(report.mounted > 0 && stand.mounted().contains(&stand.pool), "{report:?}");
-        assert!(stand.pools.unmount(&UnmountRequest::default()).unwrap().failures.is_empty());
+        assert!(
+            stand
+                .pools
+                .unmount(&Caller::this_process(), &UnmountRequest::default())
+                .unwrap()
+                .failures
+                .is_empty()
+        );
     }
     let alone = MountRequest { datasets: vec![sick.into()], recursive: true, ..MountRequest::default() };
     assert_eq!(stand.pools.mount(&alone).map_err(|error| error.about), Err(sick.to_owned()));

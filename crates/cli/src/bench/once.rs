@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use device::{Layer, Slow, SystemClock};
-use server::api::{
-    ExportRequest, ImportRequest, KstatValue, MountReport, MountRequest, ScanRequest, Service, UnmountRequest,
+use api::{
+    ExportRequest, ImportRequest, KstatValue, MountReport, MountRequest, Requests, ScanRequest,
+    UnmountRequest,
 };
+use device::{Layer, Slow, SystemClock};
 use server::house::House;
 
 use super::tree::{POOL, image};
@@ -157,7 +158,7 @@ fn seconds<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
 }
 
 /// What the commands say of an error is all that is wanted here.
-fn said<T>(done: Result<T, server::api::Error>, what: &str) -> Result<T> {
+fn said<T>(done: Result<T, api::Error>, what: &str) -> Result<T> {
     done.map_err(|error| anyhow::anyhow!("{what} '{}': {:?}", error.about, error.reason))
 }
 
@@ -167,7 +168,7 @@ fn said<T>(done: Result<T, server::api::Error>, what: &str) -> Result<T> {
 /// As one of these fails, or does less than all.
 pub fn once(room: &Path, case: &Case) -> Result<Took> {
     server::inherited::raise_limits();
-    let house = House::new().with_layer(case.layer());
+    let house = House::new().with_layer(case.layer()).in_process();
     let mut took = Took::default();
     let threads = Some(case.threads);
     let scan = ScanRequest { paths: vec![image(room)], ..ScanRequest::default() };
@@ -209,7 +210,7 @@ pub fn once(room: &Path, case: &Case) -> Result<Took> {
     Ok(took)
 }
 
-fn mount(house: &House, threads: Option<u32>) -> Result<MountReport> {
+fn mount(house: &dyn Requests, threads: Option<u32>) -> Result<MountReport> {
     let request = MountRequest { threads, ..MountRequest::default() };
     let report = said(house.mount(&request), "mount")?;
     let failed = report.failures.first().map(|f| format!("'{}': {:?}", f.name, f.error.reason));
@@ -218,7 +219,7 @@ fn mount(house: &House, threads: Option<u32>) -> Result<MountReport> {
 }
 
 /// What the caches of all pools hold, KiB.
-fn cached_kib(house: &House) -> Result<f64> {
+fn cached_kib(house: &dyn Requests) -> Result<f64> {
     let kstats = said(house.kstats(), "count")?;
     let arc =
         kstats.into_iter().find(|kstat| kstat.name == "arcstats").context("nothing counts the cache")?;

@@ -6,12 +6,12 @@
 //! is, after what was there (no folder) has been removed.
 
 use super::args::Owners;
+use api::files::Meta;
 use poolhouse::zpl::FileType;
 use rustix::fs::{
     AtFlags, FileType as NodeType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, makedev,
 };
 use rustix::io::Errno;
-use server::files::Meta;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};

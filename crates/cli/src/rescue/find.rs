@@ -4,8 +4,8 @@ use super::args::Args;
 use super::held::Held;
 use super::target::{self, Error};
 use super::{Chain, Io};
+use api::files::{Engine, Files, Kind};
 use poolhouse::{Pool, dsl};
-use server::files::{Engine, Files, Kind};
 
 /// Prints the datasets and snapshots whose name holds `pattern`, or that have such a path if it begins with a slash.
 /// `Ok(false)` if some could not be looked into, or none was found.

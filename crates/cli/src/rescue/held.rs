@@ -6,9 +6,9 @@
 use super::Io;
 use super::args::Args;
 use super::target::{self, Error, Target};
+use api::files::{Denied, Opened, Opening, Visit};
+use api::{Dataset, DatasetKind, DatasetQuery, PoolQuery, PropSelect};
 use poolhouse::spa::SpaError;
-use server::api::{Dataset, DatasetKind, DatasetQuery, PoolQuery, PropSelect};
-use server::files::{Denied, Opened, Opening, Visit};
 
 /// What the daemon knows of a target.
 pub struct Held {

@@ -4,11 +4,11 @@ use super::args::Args;
 use super::nested::Nested;
 use super::target::{self, Error, Target};
 use super::{Chain, Io, find, held};
+use api::PoolQuery;
+use api::files::{Engine, Fault, Files, Item, Kind, Meta};
 use console::Out;
 use poolhouse::Pool;
 use poolhouse::zpl::{DirCookie, FileType};
-use server::api::PoolQuery;
-use server::files::{Engine, Fault, Files, Item, Kind, Meta};
 use std::rc::Rc;
 
 /// Lists what the operands name; `Ok(false)` if something could not be read.

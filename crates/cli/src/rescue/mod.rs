@@ -7,7 +7,7 @@
 //! failure is a line that names path and offset, and the exit code says that there was one.
 //!
 //! A pool that the daemon holds is the exception: the daemon answers for its files ([`held`]), and
-//! all else is the same. Both are [`server::files::Files`].
+//! all else is the same. Both are [`api::files::Files`].
 //!
 //! What is copied is hostile: names and links are whatever the pool says. The destination is therefore only ever
 //! entered through open folders, never by path, and no link in it is followed ([`dest`]).
@@ -26,10 +26,10 @@ mod nested;
 mod progress;
 mod target;
 
+use api::Requests;
+use api::files::{Denied, Opened, Opening, Visit};
 use args::{Args, Usage};
 use console::Out;
-use server::api::Service;
-use server::files::{Denied, Opened, Opening, Visit};
 
 /// Where a rescue writes.
 pub struct Io {
@@ -40,7 +40,7 @@ pub struct Io {
     /// Whether standard error is a terminal: only then a progress line is drawn.
     pub terminal: bool,
     /// The daemon of this user, which may hold the pool; it is not started.
-    pub service: Box<dyn Service>,
+    pub service: Box<dyn Requests>,
     /// Opens a dataset of a pool that it holds.
     pub visit: fn(&Opening) -> Result<(Visit, Opened), Denied>,
 }

@@ -15,8 +15,8 @@
 use super::held::Held;
 use super::target::Error;
 use super::{Chain, Io};
+use api::{DatasetKind, DatasetQuery, PropSelect};
 use poolhouse::Pool;
-use server::api::{DatasetKind, DatasetQuery, PropSelect};
 use server::plan::{CanMount, Plan, Where};
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
@@ -101,7 +101,7 @@ impl Nested {
             props: PropSelect::Named(vec!["mountpoint".to_owned(), "canmount".to_owned()]),
             ..DatasetQuery::default()
         };
-        let daemon = |error: server::api::Error| Error::Daemon { why: error.to_string() };
+        let daemon = |error: api::Error| Error::Daemon { why: error.to_string() };
         let list = io.service.datasets(&query).map_err(daemon)?;
         let mounts = io.service.mounts().map_err(daemon)?;
         let mounted: HashMap<&str, &str> =

@@ -2,13 +2,13 @@
 
 use super::Io;
 use super::args::Args;
+use api::files::Bytes;
 use poolhouse::dsl::Dir;
 use poolhouse::dsl::keys::KeyStatus;
 use poolhouse::spa::import::Rewind;
 use poolhouse::spa::scan::DEFAULT_SEARCH_PATHS;
 use poolhouse::spa::{Candidate, Host, Scan, SpaError};
 use poolhouse::{Claim, OpenOptions, Pool};
-use server::files::Bytes;
 use std::fs::File;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub enum Error {
         path: String,
         /// Why.
         #[source]
-        source: server::files::Fault,
+        source: api::files::Fault,
     },
     /// A device, image or folder that was named can't be read.
     #[error("{}", path.display())]
@@ -94,7 +94,7 @@ pub enum Error {
     },
     /// The daemon that holds the pool does not open a dataset.
     #[error(transparent)]
-    Denied(#[from] server::files::Denied),
+    Denied(#[from] api::files::Denied),
     /// The daemon that holds the pool refused.
     #[error("the daemon of this user, which holds the pool: {why}")]
     Daemon {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use server::accounts;
-use server::api::{DatasetChange, Granted};
+use api::accounts;
+use api::{DatasetChange, Granted};
 
 use super::open::{HEADS, ask, below, open};
 use crate::cx::{Cx, Outcome, Stop};

@@ -1,6 +1,6 @@
 //! `zfs create`.
 
-use server::api::{
+use api::{
     Dataset, DatasetChange, DatasetKind as K, DatasetQuery, PoolQuery, PropSelect, Reason, Refusal, Settings,
 };
 use server::settings::pool::nice_number;

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use server::api::{Dataset, DatasetKind as K, DatasetList, DatasetQuery, PropSelect, Reason, Source};
+use api::{Dataset, DatasetKind as K, DatasetList, DatasetQuery, PropSelect, Reason, Source};
 
 use crate::cx::{Cx, Stop};
 use crate::json::Object;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use server::api::{Changed, Dataset, DatasetChange, DatasetKind as K, Error, Reason, Refusal};
+use api::{Changed, Dataset, DatasetChange, DatasetKind as K, Error, Reason, Refusal};
 
 use super::open::{HEADS, below, dependents, exists, head_of, open};
 use crate::cx::{Cx, Outcome, Stop};

@@ -1,6 +1,6 @@
 //! `zfs diff`.
 
-use server::api::{DatasetKind as K, DiffRequest, FileAt, FileChange, Reason, Refusal};
+use api::{DatasetKind as K, DiffRequest, FileAt, FileChange, Reason, Refusal};
 
 use super::open::open;
 use crate::cx::{Color, Cx, Outcome, Stop};

@@ -1,6 +1,6 @@
 //! `zfs get`.
 
-use server::api::{Dataset, DatasetKind as K, Source};
+use api::{Dataset, DatasetKind as K, Source};
 
 use super::datasets::{self, Gather, gather, value};
 use super::list::{LONG, expand, only_below, select};

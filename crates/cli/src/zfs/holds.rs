@@ -1,6 +1,6 @@
 //! `zfs holds`.
 
-use server::api::{DatasetKind as K, Hold};
+use api::{DatasetKind as K, Hold};
 
 use super::datasets::{Gather, gather};
 use crate::cx::{Cx, Outcome, Stop};

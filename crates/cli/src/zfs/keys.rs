@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-use server::api::{Dataset, DatasetKind as K, Error, KeyMaterial, LoadKeyRequest, PropSelect, Reason};
+use api::{Dataset, DatasetKind as K, Error, KeyMaterial, LoadKeyRequest, PropSelect, Reason};
 
 use super::datasets::{Gather, gather};
 use crate::cx::{Cx, Outcome, Stop};

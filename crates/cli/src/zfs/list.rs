@@ -1,6 +1,6 @@
 //! `zfs list`.
 
-use server::api::{Dataset, DatasetKind as K, PropSelect, Source};
+use api::{Dataset, DatasetKind as K, PropSelect, Source};
 
 use super::datasets::{self, Gather, SortKey, gather, value};
 use crate::cx::{Color, Cx, Outcome, Stop};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use server::api::{DatasetKind as K, Error, MountReport, MountRequest, Reason, UnmountRequest};
+use api::{DatasetKind as K, Error, MountReport, MountRequest, Reason, UnmountRequest};
 
 use super::datasets::{Gather, gather};
 use super::keys::{load_key_for, load_keys_in};

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use server::api::{Error, MountPhase, MountProgress, MountReport, MountRequest};
+use api::{Error, MountPhase, MountProgress, MountReport, MountRequest};
 
 use crate::cx::{Cx, Stop};
 

@@ -1,8 +1,8 @@
 //! Keys for new encryption roots, and `zfs change-key` (`libzfs_crypto.c`).
 
+use api::{Dataset, DatasetChange, DatasetKind, KeyMaterial, Settings};
 use dsl::Kind;
 use dsl::prop::parse::{Context, setting};
-use server::api::{Dataset, DatasetChange, DatasetKind, KeyMaterial, Settings};
 
 use super::keys::fetch;
 use super::open::{HEADS, ask, open, parse_prop};

@@ -2,9 +2,7 @@
 
 use std::collections::HashSet;
 
-use server::api::{
-    Changed, Dataset, DatasetChange, DatasetKind as K, DatasetQuery, Error, PropSelect, Reason,
-};
+use api::{Changed, Dataset, DatasetChange, DatasetKind as K, DatasetQuery, Error, PropSelect, Reason};
 
 use super::mount::failures;
 use crate::cx::{Cx, Stop};
@@ -219,14 +217,14 @@ pub fn report(cx: &mut Cx, changed: Changed, done: &str) -> i32 {
         writeln!(cx.err, "filesystem successfully {done}, but it may only be mounted by root");
         return 1;
     }
-    let report = server::api::MountReport { failures: changed.unmounted, ..Default::default() };
+    let report = api::MountReport { failures: changed.unmounted, ..Default::default() };
     failures(cx, "mount", &report);
     writeln!(cx.err, "filesystem successfully {done}, but not mounted");
     1
 }
 
 /// Reads `name=value`, which must not repeat a name (`parseprop`).
-pub fn parse_prop(cx: &mut Cx, list: &mut server::api::Settings, arg: &str) -> Result<(), Stop> {
+pub fn parse_prop(cx: &mut Cx, list: &mut api::Settings, arg: &str) -> Result<(), Stop> {
     let Some((name, value)) = arg.split_once('=') else {
         cx.err.put("missing '=' for property=value argument\n");
         return Err(Stop::Fail(1));

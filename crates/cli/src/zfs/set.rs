@@ -1,6 +1,6 @@
 //! `zfs set`, `inherit` and `upgrade`.
 
-use server::api::{Dataset, DatasetChange, DatasetKind as K, PropSelect, Settings};
+use api::{Dataset, DatasetChange, DatasetKind as K, PropSelect, Settings};
 
 use super::datasets::{Gather, gather};
 use super::open::parse_prop;
@@ -86,12 +86,12 @@ fn change_one(cx: &mut Cx, change: &DatasetChange, what: &str) -> Result<Fate, S
         Ok(changed) => {
             cx.changed(change.subject());
             // What could not be mounted afterwards is told, and no failure (`changelist_postfix`).
-            let report = server::api::MountReport { failures: changed.unmounted, ..Default::default() };
+            let report = api::MountReport { failures: changed.unmounted, ..Default::default() };
             super::mount::failures(cx, "mount", &report);
             if !report.failures.is_empty() {
                 cx.err.put(STALE);
             }
-            let stale = server::api::MountReport { failures: changed.failures, ..Default::default() };
+            let stale = api::MountReport { failures: changed.failures, ..Default::default() };
             super::mount::failures(cx, "mount", &stale);
             if stale.failures.is_empty() {
                 return Ok(Fate::Made);

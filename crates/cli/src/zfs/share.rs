@@ -7,7 +7,7 @@
 //! # See
 //! OpenZFS `cmd/zfs/zfs_main.c`: `share_mount_one`, `unshare_unmount`.
 
-use server::api::{Dataset, DatasetKind as K};
+use api::{Dataset, DatasetKind as K};
 
 use super::open::{below, open};
 use crate::cx::{Cx, Outcome, Stop};

@@ -1,6 +1,6 @@
 //! `zfs snapshot`, `rollback`, `bookmark`, `hold` and `release`.
 
-use server::api::{Dataset, DatasetChange, DatasetKind as K, Error, Reason, Refusal, Settings};
+use api::{Dataset, DatasetChange, DatasetKind as K, Error, Reason, Refusal, Settings};
 
 use super::open::{HEADS, ask, below, dependents, head_of, open, parse_prop};
 use crate::cx::{Cx, Outcome, Stop};

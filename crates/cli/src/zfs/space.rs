@@ -2,14 +2,14 @@
 
 use std::cmp::Ordering;
 
-use server::api::{DatasetKind as K, DatasetQuery, SpaceClass, SpaceEntry};
+use api::{DatasetKind as K, DatasetQuery, SpaceClass, SpaceEntry};
 
 use super::datasets::{SortKey, of_path};
 use crate::cx::{Cx, Outcome, Stop};
 use crate::names;
+use api::accounts;
 use console::getopt::{Found, Getopt, Opt};
 use console::numbers;
-use server::accounts;
 
 /// A column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

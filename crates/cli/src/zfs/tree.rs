@@ -1,6 +1,6 @@
 //! `zfs clone`, `promote` and `rename`.
 
-use server::api::{DatasetChange, DatasetKind as K, Reason, Refusal, Settings};
+use api::{DatasetChange, DatasetKind as K, Reason, Refusal, Settings};
 
 use super::create::{above, check_name, parent};
 use super::open::{HEADS, ask, exists, head_of, open, parse_prop, report};

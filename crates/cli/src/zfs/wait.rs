@@ -1,6 +1,6 @@
 //! `zfs wait`: until what goes on in a file system is over.
 
-use server::api::{DatasetKind as K, Reason};
+use api::{DatasetKind as K, Reason};
 
 use super::open::open;
 use crate::cx::{Cx, Outcome, Stop};

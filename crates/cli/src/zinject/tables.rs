@@ -1,6 +1,6 @@
 //! Faults as `zinject` shows them: a table for each kind, and what was added.
 
-use server::api::{Ailment, DeviceFault, Injected, Spell};
+use api::{Ailment, DeviceFault, Injected, Spell};
 
 use super::{ERRORS, MOS_TYPES};
 use console::Out;

@@ -1,6 +1,6 @@
 //! `zpool add`.
 
-use server::api::{Pool, PoolChange, PoolQuery, Reason, Settings};
+use api::{Pool, PoolChange, PoolQuery, Reason, Settings};
 
 use super::devices::{self, Lenience};
 use super::settings::{self, Of};
@@ -58,7 +58,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     }
     let pool = super::open(cx, name, PoolQuery { props: true, ..PoolQuery::default() })?;
     // The pool's own setting holds where the line has none.
-    let own = pool.prop("ashift").filter(|p| p.source == server::api::Source::Local).map(|p| p.value(true));
+    let own = pool.prop("ashift").filter(|p| p.source == api::Source::Local).map(|p| p.value(true));
     let ashift = devices::ashift(&props).or(own).map(str::to_owned);
     let layout = devices::read(cx, Some(&pool), vdevs, ashift.as_deref(), let_pass)?;
     if dry_run {
@@ -90,12 +90,12 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
 }
 
 /// The pool as it would be: what it has, and below each class what is new.
-fn show(cx: &mut Cx, pool: &Pool, new: &server::api::Layout, flags: NameFlags) {
+fn show(cx: &mut Cx, pool: &Pool, new: &api::Layout, flags: NameFlags) {
     let old = &pool.root.children;
     for (title, class) in
         [(pool.name.as_str(), ""), ("dedup", "dedup"), ("special", "special"), ("logs", "log")]
     {
-        let of = |v: &&server::api::Vdev| {
+        let of = |v: &&api::Vdev| {
             !v.is_hole && (if v.is_log { "log" } else { v.alloc_bias.as_deref().unwrap_or("") }) == class
         };
         let had = old.iter().any(|v| of(&v));

@@ -1,7 +1,7 @@
 //! The verbs that change a pool as a whole: `destroy`, `set`, `reguid`, `sync`, `checkpoint`, `clear`, `reopen`.
 
+use api::{Error, Pool, PoolChange, PoolQuery, Reason};
 use ondisk::feature::{FEATURES, Feature};
-use server::api::{Error, Pool, PoolChange, PoolQuery, Reason};
 
 use super::create::allowed;
 use crate::cx::{Cx, Outcome, Stop};

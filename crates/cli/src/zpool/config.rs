@@ -1,8 +1,6 @@
 //! The configuration tree in `zpool status` and in `zpool import`.
 
-use server::api::{
-    Pool, RebuildStat, RebuildState, ScanFunc, ScanState, Vdev, VdevAux, VdevState, WorkState,
-};
+use api::{Pool, RebuildStat, RebuildState, ScanFunc, ScanState, Vdev, VdevAux, VdevState, WorkState};
 
 use super::info::state_name;
 use super::list::{CLASSES, class};
@@ -241,7 +239,7 @@ fn trimmed(cx: &mut Cx, v: &Vdev, verbose: bool) {
 }
 
 /// How far a leaf's work is, and since when; nothing if it was never begun, or cancelled.
-fn done(cx: &Cx, v: &Vdev, w: &server::api::LeafWork) -> Option<(u64, String)> {
+fn done(cx: &Cx, v: &Vdev, w: &api::LeafWork) -> Option<(u64, String)> {
     let text = match w.state {
         WorkState::Suspended => "suspended, started at",
         WorkState::Active => "started at",

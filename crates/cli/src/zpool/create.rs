@@ -1,7 +1,7 @@
 //! `zpool create`.
 
+use api::{CreatePool, Layout, MountRequest, Reason, Refusal};
 use ondisk::feature::FEATURES;
-use server::api::{CreatePool, Layout, MountRequest, Reason, Refusal};
 use server::settings::compat::{self, Folders};
 
 use super::devices::{self, Lenience};

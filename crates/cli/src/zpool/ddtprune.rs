@@ -1,6 +1,6 @@
 //! `zpool ddtprune`.
 
-use server::api::{PoolChange, PoolQuery};
+use api::{PoolChange, PoolQuery};
 
 use super::change;
 use crate::cx::{Cx, Outcome, Stop};

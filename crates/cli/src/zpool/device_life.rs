@@ -1,6 +1,6 @@
 //! `zpool offline`, `online`, `attach`, `replace` and `detach`.
 
-use server::api::{DeviceRefusal, Pool, PoolChange, PoolQuery, Reason, Settings, Vdev, VdevState};
+use api::{DeviceRefusal, Pool, PoolChange, PoolQuery, Reason, Settings, Vdev, VdevState};
 
 use super::devices::{self, Lenience};
 use super::settings::{self, Of};
@@ -269,7 +269,7 @@ fn join(cx: &mut Cx, args: &[String], replace: bool) -> Outcome {
         _ => return Err(Stop::usage("too many arguments\n")),
     };
     let pool = super::open(cx, name, PoolQuery { props: true, ..PoolQuery::default() })?;
-    let own = pool.prop("ashift").filter(|p| p.source == server::api::Source::Local).map(|p| p.value(true));
+    let own = pool.prop("ashift").filter(|p| p.source == api::Source::Local).map(|p| p.value(true));
     // It is looked at, and that is all: a device goes with the sectors of the vdev that it comes to (`VDEV_ALLOC_ATTACH`).
     let ashift = devices::ashift(&props).or(own).map(str::to_owned);
     let let_pass = Lenience { in_use: force, replication: true };

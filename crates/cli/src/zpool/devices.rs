@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use api::{Layout, Pool, PoolQuery, Vdev};
 use device::{Device, FileDevice, Mode};
 use ondisk::config::PoolState;
-use server::api::{Layout, Pool, PoolQuery, Vdev};
 use spa::Labels;
 
 use super::foreign;
@@ -208,6 +208,6 @@ pub fn show_aside(cx: &mut Cx, title: &str, devices: &[Vdev], flags: NameFlags) 
 }
 
 /// The sector size among the properties of a line.
-pub fn ashift(props: &server::api::Settings) -> Option<&str> {
+pub fn ashift(props: &api::Settings) -> Option<&str> {
     settings::get(props, "ashift")
 }

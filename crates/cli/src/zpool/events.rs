@@ -1,6 +1,6 @@
 //! `zpool events`: what happened to pools.
 
-use server::api::{Event, EventQuery, EventValue, VdevAux, VdevState};
+use api::{Event, EventQuery, EventValue, VdevAux, VdevState};
 
 use super::info;
 use crate::cx::{Cx, Outcome, Stop};

@@ -1,6 +1,6 @@
 //! `zpool export`.
 
-use server::api::{Error, ExportRequest, PoolChange, PoolQuery, Reason, Service};
+use api::{Error, ExportRequest, PoolChange, PoolQuery, Reason, Requests};
 
 use crate::cx::{Cx, Outcome, Stop};
 use crate::{names, words};
@@ -92,7 +92,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
 }
 
 /// Says which files are given up.
-fn warn_of_nameless(cx: &mut Cx, service: &dyn Service, name: &str) {
+fn warn_of_nameless(cx: &mut Cx, service: &dyn Requests, name: &str) {
     // Why it can't be asked, its export will say.
     let files = service.pool(name, &PoolQuery::default()).map(|pool| pool.nameless).unwrap_or_default();
     for file in files {
@@ -110,7 +110,7 @@ const ROUNDS: u32 = 2;
 const AT_A_TIME: usize = 32;
 
 /// Exports pools at the same time, over a connection for each.
-fn at_once(requests: &[ExportRequest], another: fn() -> Box<dyn Service>) -> Vec<Result<(), Error>> {
+fn at_once(requests: &[ExportRequest], another: fn() -> Box<dyn Requests>) -> Vec<Result<(), Error>> {
     let mut done = Vec::new();
     for part in requests.chunks(AT_A_TIME) {
         std::thread::scope(|scope| {

@@ -1,6 +1,6 @@
 //! `zpool get`.
 
-use server::api::{Pool, PoolQuery, Source, Vdev};
+use api::{Pool, PoolQuery, Source, Vdev};
 
 use super::info::{self, Role};
 use super::list::{LONG, need_json};

@@ -1,6 +1,6 @@
 //! `zpool history`.
 
-use server::api::{HistoryKind, HistoryRecord, PoolQuery};
+use api::{HistoryKind, HistoryRecord, PoolQuery};
 
 use super::pools;
 use crate::cx::{Cx, Outcome, Stop};
@@ -103,7 +103,7 @@ fn record(cx: &mut Cx, r: &HistoryRecord, long: bool, internal: bool) {
         cx.out.put(" [");
         if let Some(who) = r.who {
             write!(cx.out, "user {} ", who as i32);
-            if let Some(name) = u32::try_from(who).ok().and_then(server::accounts::user) {
+            if let Some(name) = u32::try_from(who).ok().and_then(api::accounts::user) {
                 write!(cx.out, "({name}) ");
             }
         }

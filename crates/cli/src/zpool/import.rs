@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use server::api::{
+use api::{
     Candidate, Error, Found, ImportOutcome, ImportRequest, Lost, MmpState, MountRequest, PoolQuery,
     PoolState, Reason, Rewind, StatusReason,
 };
@@ -526,7 +526,7 @@ fn explain(cx: &mut Cx, im: &Import, c: &Candidate, e: &Error) {
     }
 }
 
-fn info_of(e: &Error) -> Option<&server::api::LoadInfo> {
+fn info_of(e: &Error) -> Option<&api::LoadInfo> {
     match &e.reason {
         Reason::Corrupt { info, .. } | Reason::Io { info, .. } => Some(info),
         Reason::MissingDevices(info) | Reason::Unsupported(info) | Reason::Active(info) => Some(info),

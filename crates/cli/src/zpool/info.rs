@@ -1,6 +1,6 @@
 //! What JSON answers say of every pool and vdev (`fill_pool_info`, `fill_vdev_info`).
 
-use server::api::{Pool, StatusReason, Vdev, VdevAux, VdevState};
+use api::{Pool, StatusReason, Vdev, VdevAux, VdevState};
 
 use crate::json::Object;
 

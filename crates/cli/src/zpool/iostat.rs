@@ -12,7 +12,7 @@ mod columns;
 
 use std::rc::Rc;
 
-use server::api::{IoStat, Pool, PoolQuery, Reason, Vdev, VdevStat};
+use api::{IoStat, Pool, PoolQuery, Reason, Vdev, VdevStat};
 
 use super::list::{CLASSES, class, max_width};
 use super::scripts::Scripts;

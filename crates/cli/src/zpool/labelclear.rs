@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use api::{PoolQuery, Vdev, VdevState};
 use device::{Device, FileDevice, Mode};
 use ondisk::Txg;
 use ondisk::config::PoolState;
 use ondisk::label::{LABEL_START_SIZE, LABELS};
-use server::api::{PoolQuery, Vdev, VdevState};
 use spa::Labels;
 use vdev::label::LabelWriter;
 

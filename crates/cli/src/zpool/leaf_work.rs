@@ -1,9 +1,7 @@
 //! `zpool initialize` and `zpool trim`.
 
+use api::{Error, LeafWork, Pool, PoolChange, PoolQuery, Reason, Vdev, WorkCommand, WorkKind, WorkState};
 use rustix::io::Errno;
-use server::api::{
-    Error, LeafWork, Pool, PoolChange, PoolQuery, Reason, Vdev, WorkCommand, WorkKind, WorkState,
-};
 use server::settings::pool::nice_number;
 
 use super::get;

@@ -1,6 +1,6 @@
 //! `zpool list`.
 
-use server::api::{Pool, PoolQuery, Source, Vdev, VdevAux, VdevState};
+use api::{Pool, PoolQuery, Source, Vdev, VdevAux, VdevState};
 
 use super::info::{self, Role};
 use super::{Stamp, interval, pools};

@@ -37,7 +37,7 @@ mod wait;
 
 pub use scripts::Answers;
 
-use server::api::{Pool, PoolQuery};
+use api::{Pool, PoolQuery};
 
 use change::open;
 pub(crate) use usage::COMMANDS;

@@ -1,6 +1,6 @@
 //! Scans, removals, expansions and checkpoints in `zpool status`.
 
-use server::api::{
+use api::{
     CheckpointStat, CheckpointState, ExpandStat, Pool, RebuildStat, RebuildState, RemovalStat, ScanFunc,
     ScanStat, ScanState,
 };

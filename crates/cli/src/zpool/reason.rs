@@ -1,6 +1,6 @@
 //! What is wrong with an imported pool, and what to do about it, in OpenZFS's words.
 
-use server::api::{Pool, StatusReason as S};
+use api::{Pool, StatusReason as S};
 
 use crate::cx::Cx;
 use crate::words;

@@ -1,6 +1,6 @@
 //! `zpool remove`: of hot spares, cache devices and logs.
 
-use server::api::{Pool, PoolChange, PoolQuery, Reason};
+use api::{Pool, PoolChange, PoolQuery, Reason};
 
 use super::device_life::Target;
 use crate::cx::{Cx, Outcome, Stop};

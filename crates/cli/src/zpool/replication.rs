@@ -4,7 +4,7 @@
 //! A pool is as safe as its weakest vdev. So a line that mixes vdevs of different redundancy is taken for a slip, and refused unless it
 //! is forced. A pool that mixes already can't get worse by slips.
 
-use server::api::Vdev;
+use api::Vdev;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! `zpool scrub` and `zpool resilver`.
 
+use api::{CheckpointState, Pool, PoolChange, PoolQuery, Reason, ScanCommand, ScanFunc, ScanState};
 use rustix::io::Errno;
-use server::api::{CheckpointState, Pool, PoolChange, PoolQuery, Reason, ScanCommand, ScanFunc, ScanState};
 
 use super::wait;
 use crate::cx::{Cx, Outcome, Stop};

@@ -12,7 +12,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use server::api::{Pool, Vdev};
+use api::{Pool, Vdev};
 
 use crate::cx::{Color, Cx, Stop};
 

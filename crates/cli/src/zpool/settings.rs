@@ -1,6 +1,6 @@
 //! Lists of properties on command lines (`add_prop_list`).
 
-use server::api::Settings;
+use api::Settings;
 
 use crate::cx::{Cx, Stop};
 use crate::props;

@@ -1,6 +1,6 @@
 //! What `zpool import` shows of a pool that was found.
 
-use server::api::{Candidate, PoolState, StatusReason as S, VdevAux, VdevState};
+use api::{Candidate, PoolState, StatusReason as S, VdevAux, VdevState};
 
 use super::{config, info, list, reason};
 use crate::cx::{Color, Cx};

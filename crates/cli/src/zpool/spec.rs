@@ -8,7 +8,7 @@
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use server::api::{Layout, Vdev};
+use api::{Layout, Vdev};
 
 use crate::cx::{Cx, Stop};
 

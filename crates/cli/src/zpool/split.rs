@@ -1,6 +1,6 @@
 //! `zpool split`.
 
-use server::api::{MountRequest, Pool, PoolChange, PoolQuery, Reason, Settings, Vdev};
+use api::{MountRequest, Pool, PoolChange, PoolQuery, Reason, Settings, Vdev};
 
 use super::settings::{self, Of};
 use super::{devices, spec};

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use server::api::{DdtSummary, DdtTotals, Pool, PoolQuery, StatusReason};
+use api::{DdtSummary, DdtTotals, Pool, PoolQuery, StatusReason};
 
 use super::config::{self, Look};
 use super::scripts::Scripts;

@@ -1,6 +1,6 @@
 //! `zpool status -j`.
 
-use server::api::{
+use api::{
     CheckpointState, DdtSummary, DdtTotals, Pool, RebuildState, ScanFunc, ScanStat, ScanState, Vdev, VdevAux,
     VdevState, WorkState,
 };
@@ -395,7 +395,7 @@ fn stats(w: &Writer<'_>, v: &Vdev, role: Role<'_>, o: &mut Object) {
     }
 }
 
-fn work(w: &Writer<'_>, o: &mut Object, l: &server::api::LeafWork, keys: [&str; 5], never: &str) {
+fn work(w: &Writer<'_>, o: &mut Object, l: &api::LeafWork, keys: [&str; 5], never: &str) {
     let state = match l.state {
         WorkState::None => return o.text(keys[0], never),
         WorkState::Active => "ACTIVE",

@@ -1,7 +1,7 @@
 //! `zpool upgrade`.
 
+use api::{Pool, PoolChange, PoolQuery};
 use ondisk::feature::FEATURES;
-use server::api::{Pool, PoolChange, PoolQuery};
 
 use super::change::{enabled, failed};
 use super::create::allowed;

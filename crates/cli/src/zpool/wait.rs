@@ -4,7 +4,7 @@
 //! The pool is asked again and again, more seldom the longer it takes. Activities that begin meanwhile are waited for too, if they are among
 //! those that were named, and a pool that goes away ends the wait.
 
-use server::api::{
+use api::{
     CheckpointState, LeafWork, Pool, PoolQuery, Reason, RebuildState, ScanFunc, ScanState, Vdev, WorkState,
 };
 

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 
 use crate::common::{Ran, run};
-use server::api::Service;
+use api::Requests;
 use server::house::House;
 
 fn image(dir: &Path, name: &str) -> PathBuf {
@@ -23,7 +23,7 @@ fn image(dir: &Path, name: &str) -> PathBuf {
 #[test]
 fn granted_and_shown() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house: Rc<dyn Service> = Rc::new(House::new());
+    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
     let good = |line: &str| {
         let ran = run(line, house.clone());
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
@@ -92,7 +92,7 @@ fn zdb(dir: &Path) {
 #[test]
 fn grammar() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house: Rc<dyn Service> = Rc::new(House::new());
+    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
     let ran = |line: &str| run(line, house.clone());
     assert_eq!(
         ran(&format!("zpool create -O mountpoint=none tank {}", image(dir.path(), "d0").display())).code,

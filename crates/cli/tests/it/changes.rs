@@ -4,10 +4,10 @@
 use std::rc::Rc;
 
 use crate::common::paper::Paper;
-use crate::common::{Ran, run};
+use crate::common::{Ran, in_process, run};
 
 fn ran(line: &str) -> Ran {
-    run(line, Rc::new(Paper::default()))
+    run(line, in_process(Rc::new(Paper::default())))
 }
 
 /// Goal: a wrong line is told so, then the command's usage, all on standard error, with exit code 2.

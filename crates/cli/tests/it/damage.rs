@@ -1,7 +1,7 @@
 //! Commands on pools in which a dataset is damaged: the rest is shown, the damage named.
 
 use crate::common::live::Live;
-use crate::common::run;
+use crate::common::{in_process, run};
 use fuzzing::graft::Graft;
 use std::process::Command;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ fn damaged() -> Graft {
 #[test]
 fn zfs_list_prints_the_rest() {
     let graft = damaged();
-    let live = Rc::new(Live::open(&[graft.image()]).unwrap());
+    let live = in_process(Rc::new(Live::open(&[graft.image()]).unwrap()));
     for line in ["zfs list -Ho name", "zfs list -rHo name dedup-fast"] {
         let ran = run(line, live.clone());
         let names: Vec<&str> = ran.out.lines().collect();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use crate::common::run;
-use server::api::Service;
+use api::Requests;
 use server::house::House;
 
 /// Whether this machine can mount; says so when not.
@@ -19,7 +19,7 @@ fn can_mount() -> bool {
 
 struct Stand {
     dir: tempfile::TempDir,
-    house: Rc<dyn Service>,
+    house: Rc<dyn Requests>,
 }
 
 impl Stand {
@@ -29,7 +29,7 @@ impl Stand {
         fs::create_dir(dir.path().join("dev")).unwrap();
         let image = dir.path().join("dev/d0.img");
         fs::File::create(&image).unwrap().set_len(512 << 20).unwrap();
-        let stand = Stand { dir, house: Rc::new(House::new()) };
+        let stand = Stand { dir, house: Rc::new(House::new().in_process()) };
         stand.good(&format!("zpool create -m {} tank {}", stand.at("").display(), image.display()));
         stand
     }

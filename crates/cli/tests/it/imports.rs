@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::common::{Ran, run};
+use api::{ImportRequest, Requests, Rewind, ScanRequest};
 use fuzzing::labels::{protect, relabel};
 use ondisk::config::PoolState;
 use ondisk::{Nvlist, Value};
-use server::api::{ImportRequest, Rewind, ScanRequest, Service};
 use server::house::House;
 use spa::Host;
 use spa::import::Clock;
@@ -42,11 +42,11 @@ fn folder(f: &Fixture, which: &[usize]) -> Folder {
     Folder { dir, _copy: copy }
 }
 
-fn house() -> Rc<dyn Service> {
-    Rc::new(House::new())
+fn house() -> Rc<dyn Requests> {
+    Rc::new(House::new().in_process())
 }
 
-fn import(service: &Rc<dyn Service>, dir: &Path, rest: &str) -> Ran {
+fn import(service: &Rc<dyn Requests>, dir: &Path, rest: &str) -> Ran {
     run(&format!("zpool import -d {} {rest}", dir.display()), service.clone())
 }
 
@@ -206,7 +206,7 @@ fn force_and_rewind() {
 fn one_owner() {
     let copy = testkit::load("mirror2").copy();
     let (here, there) = (house(), house());
-    let import_in = |service: &Rc<dyn Service>| import(service, copy.dir(), "-N -o readonly=on xmirror2");
+    let import_in = |service: &Rc<dyn Requests>| import(service, copy.dir(), "-N -o readonly=on xmirror2");
     assert_eq!(import_in(&here).code, 0);
     let refused = "cannot import 'xmirror2': one or more devices are already in use\n\n";
     let ran = import_in(&there);
@@ -256,7 +256,7 @@ fn one_owner_of_block_devices() {
     let refused = "cannot import 'xmirror2': one or more devices are already in use\n\n";
     let other = hold().unwrap();
     assert_eq!(run(&line, here.clone()).err, refused);
-    let by_images = |service: &Rc<dyn Service>| import(service, copy.dir(), "-N -o readonly=on xmirror2");
+    let by_images = |service: &Rc<dyn Requests>| import(service, copy.dir(), "-N -o readonly=on xmirror2");
     assert_eq!(by_images(&here).err, refused, "the image is the same disk");
     drop(other);
     assert_eq!(by_images(&here).code, 0);
@@ -297,7 +297,7 @@ fn watched_once() {
     let clock = Hand::default();
     let secs = clock.0.clone();
     let host = Host { hostid: 7, hostname: "elsewhere".into() };
-    let service: Rc<dyn Service> = Rc::new(House::on(host, Box::new(clock)));
+    let service: Rc<dyn Requests> = Rc::new(House::on(host, Box::new(clock)).in_process());
     let ran = import(&service, copy.dir(), &format!("-f -N -o readonly=on {}", f.pool()));
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert_eq!(secs.load(Relaxed), 10);

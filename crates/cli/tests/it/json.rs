@@ -1,8 +1,8 @@
 //! What commands print with `-j`, against what OpenZFS 2.3.2 printed of the same pool (`data/json.txt`), imported read-only from files in `/scratch/dev` below `/m`.
 
 use crate::common::{good, run};
+use api::Requests;
 use serde_json::Value;
-use server::api::Service;
 use server::house::House;
 use std::rc::Rc;
 
@@ -47,7 +47,7 @@ fn as_openzfs_prints() {
     let fixture = testkit::load("mirror2");
     let copy = fixture.copy();
     let dir = copy.dir().display().to_string();
-    let house: Rc<dyn Service> = Rc::new(House::new());
+    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
     good(&format!("zpool import -d {dir} -N -o readonly=on -R /m -a"), &house);
     let transcript = include_str!("../data/json.txt").replace("/scratch/dev", &dir);
     let mut rest = transcript.lines();

@@ -4,23 +4,23 @@ use std::path::Path;
 use std::rc::Rc;
 
 use crate::common::{good, run, same};
-use server::api::*;
+use api::*;
 use server::house::House;
 
 /// The pool that OpenZFS's transcripts are of: a mirror, a log, a cache device.
-fn pool(dir: &Path) -> Rc<dyn Service> {
+fn pool(dir: &Path) -> Rc<dyn Requests> {
     for name in ["a", "b", "l", "k"] {
         let image = std::fs::File::create(dir.join(name)).expect("an image");
         image.set_len(96 << 20).expect("room");
     }
-    let house: Rc<dyn Service> = Rc::new(House::new());
+    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
     let d = dir.display();
     good(&format!("zpool create -m none t mirror {d}/a {d}/b log {d}/l cache {d}/k"), &house);
     house
 }
 
 /// What a command says, with the folder's name and times as in the transcripts; its exit code last.
-fn said(house: &Rc<dyn Service>, dir: &Path, line: &str) -> String {
+fn said(house: &Rc<dyn Requests>, dir: &Path, line: &str) -> String {
     let place = dir.display().to_string();
     let ran = run(&line.replace("/p/", &format!("{place}/")), Rc::clone(house));
     let mut text = ran.out + &ran.err;
@@ -35,7 +35,7 @@ fn said(house: &Rc<dyn Service>, dir: &Path, line: &str) -> String {
 }
 
 /// The config of `zpool status`, its columns closed up, without what does not change.
-fn status(house: &Rc<dyn Service>, dir: &Path, flag: &str) -> Vec<String> {
+fn status(house: &Rc<dyn Requests>, dir: &Path, flag: &str) -> Vec<String> {
     let text = said(house, dir, &format!("zpool status {flag} t"));
     let devices = text.lines().filter(|l| l.contains("/p/"));
     let word = |l: &str| l.split_whitespace().next().unwrap_or_default().to_owned();
@@ -158,7 +158,7 @@ fn trim() {
     assert!(begun[0].ends_with("% trimmed, started at WHEN)"), "{begun:?}");
     good("zpool export t", &house);
     drop(house);
-    let house: Rc<dyn Service> = Rc::new(House::new());
+    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
     good(&format!("zpool import -d {} t", dir.display()), &house);
     same(
         "twice",

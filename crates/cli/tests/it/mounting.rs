@@ -9,11 +9,11 @@ use std::process::{Child, Command};
 use std::rc::Rc;
 
 use crate::common::{Ran, run, run_with};
-use server::api::{MountRequest, Service, UnmountRequest};
+use api::{MountRequest, Requests, UnmountRequest};
 use server::house::House;
 
 struct Stand {
-    house: Rc<dyn Service>,
+    house: Rc<dyn Requests>,
     dir: tempfile::TempDir,
     pools: Vec<&'static str>,
 }
@@ -22,7 +22,7 @@ impl Stand {
     /// Pools whose file systems are mounted below a folder of their own.
     fn new(pools: &[&'static str]) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a folder");
-        let house: Rc<dyn Service> = Rc::new(House::new());
+        let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
         let stand = Self { house, dir, pools: pools.to_vec() };
         fs::create_dir(stand.dir.path().join("images")).expect("a folder");
         for pool in pools {

@@ -3,14 +3,15 @@
 use std::rc::Rc;
 
 use crate::common::paper::Paper;
-use crate::common::{run, same};
+use crate::common::{in_process, run, same};
+use api::Requests;
 
 /// Every fixture that has transcripts, as paper.
-fn papers() -> Vec<(testkit::Fixture, Rc<Paper>)> {
+fn papers() -> Vec<(testkit::Fixture, Rc<dyn Requests>)> {
     let all = testkit::names().into_iter().filter_map(|n| testkit::find(&n));
     all.filter(|f| f.base().is_none() && f.output("zpool-list.txt").is_some())
         .map(|f| {
-            let paper = Rc::new(Paper::of(&f));
+            let paper = in_process(Rc::new(Paper::of(&f)));
             (f, paper)
         })
         .collect()
@@ -110,7 +111,7 @@ fn zfs_userspace() {
 #[test]
 fn json() {
     let f = testkit::load("mirror2");
-    let paper = Rc::new(Paper::of(&f));
+    let paper = in_process(Rc::new(Paper::of(&f)));
     let ran = run("zpool list -j", paper.clone());
     let start = r#"{"output_version":{"command":"zpool list","vers_major":0,"vers_minor":1},"pools":{"xmirror2":{"name":"xmirror2","type":"POOL","state":"ONLINE","#;
     assert!(ran.out.starts_with(start), "{}", ran.out);

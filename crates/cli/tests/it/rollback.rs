@@ -7,7 +7,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use crate::common::stand::Stand;
-use server::api::{DatasetChange, Service};
+use api::{DatasetChange, Requests};
 use server::house::House;
 
 fn names(dir: &Path) -> Vec<String> {
@@ -187,14 +187,14 @@ fn who_destroys_first_may_come_late() {
 /// Goal: limits that are set and rollbacks that are made at the same time keep each other from nothing, and removed files that are open from nobody.
 #[test]
 fn limits_are_set_meanwhile() {
-    let house = Rc::new(House::new());
+    let house = Rc::new(House::new().in_process());
     let Some(stand) = Stand::over(house.clone(), 256 << 20, "") else { return };
     stand.good("zfs create tank/a");
     let at = |name: &str| stand.path("tank/a").join(name);
     fs::write(at("f"), "kept").expect("a file");
     stand.good("zfs snapshot tank/a@s");
     let file = open(&at("f"));
-    let house: &House = &house;
+    let house = &*house;
     let limit = |n: u64| DatasetChange::Set {
         name: "tank/a".into(),
         props: vec![("userquota@1234".into(), format!("{n}M"))],

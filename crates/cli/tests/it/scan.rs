@@ -5,29 +5,29 @@ use std::path::Path;
 use std::rc::Rc;
 
 use crate::common::{good, run, same};
-use server::api::*;
+use api::*;
 use server::house::House;
 
 const SIZE: u64 = 96 << 20;
 
-fn pool(dir: &Path, shape: &str) -> Rc<dyn Service> {
+fn pool(dir: &Path, shape: &str) -> Rc<dyn Requests> {
     for name in ["a", "b"] {
         let image = std::fs::File::create(dir.join(name)).expect("an image");
         image.set_len(SIZE).expect("room");
     }
-    let house: Rc<dyn Service> = Rc::new(House::new());
+    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
     let d = dir.display();
     good(&format!("zpool create -m none t {shape} {d}/a {d}/b"), &house);
     house
 }
 
-fn said(house: &Rc<dyn Service>, line: &str) -> String {
+fn said(house: &Rc<dyn Requests>, line: &str) -> String {
     let ran = run(line, Rc::clone(house));
     format!("{}{}rc {}\n", ran.out, ran.err, ran.code)
 }
 
 /// What `zpool status` says of the scan, without times and rates.
-fn scan(house: &Rc<dyn Service>) -> String {
+fn scan(house: &Rc<dyn Requests>) -> String {
     let text = good("zpool status t", house);
     let from = text.find("  scan: ").map_or("", |at| &text[at + 8..]);
     let until = from.find("config:").map_or(from, |at| &from[..at]);
@@ -115,7 +115,7 @@ fn what_is_damaged_is_listed() {
     let Some(fixture) = testkit::find("raidz1-3-broken") else { return };
     let told = String::from_utf8(fixture.file("scrub.txt")).expect("a text");
     let copy = fixture.copy();
-    let house: Rc<dyn Service> = Rc::new(House::new());
+    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
     let pool = fixture.pool();
     let import = format!("zpool import -N -d {} {pool}", copy.dir().display());
     good(&import, &house);

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::common::run;
-use server::api::Service;
+use api::Requests;
 use server::house::House;
 
 /// Goal: pools of mirrors are split as OpenZFS splits them: shown, refused, exported, and imported under another root.
@@ -15,7 +15,7 @@ fn a_pool_of_mirrors() {
         let image = std::fs::File::create(dir.path().join(name)).expect("an image");
         image.set_len(128 << 20).expect("room");
     }
-    let house: Rc<dyn Service> = Rc::new(House::new());
+    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
     let ran = |line: &str| {
         let r = run(&line.replace("DIR", &at), house.clone());
         (r.code, r.out.replace(&at, "DIR"), r.err.replace(&at, "DIR"))

@@ -264,13 +264,13 @@ fn what_is_detached_may_be_cleared() {
 /// Goal: a device fails when somebody asks for it, is charged with that, and no longer when it is taken back, or its pool is gone.
 #[test]
 fn faults_are_asked_for() {
-    use server::api::{DeviceFault, InjectRequest};
+    use api::{DeviceFault, InjectRequest};
     let dir = tempfile::tempdir().expect("a folder");
     let images: Vec<String> = ["d0.img", "d1.img"].map(|n| dir.path().join(n).display().to_string()).into();
     for image in &images {
         fs::File::create(image).and_then(|file| file.set_len(128 << 20)).expect("an image");
     }
-    let house: std::rc::Rc<dyn server::api::Service> = std::rc::Rc::new(server::house::House::new());
+    let house: std::rc::Rc<dyn api::Requests> = std::rc::Rc::new(server::house::House::new().in_process());
     good(&format!("zpool create -m none tank mirror {}", images.join(" ")), &house);
     let ask = |request: &InjectRequest| house.inject(request).expect("it is done");
     let listed = |id| ask(&InjectRequest::List).into_iter().find(|one| one.id == id);

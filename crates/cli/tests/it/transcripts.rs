@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use crate::common::live::Live;
-use crate::common::{run, same};
+use crate::common::{in_process, run, same};
 use testkit::Fixture;
 
 /// A value that is not compared.
@@ -295,7 +295,7 @@ fn compare(file: &str, line: &str, but: &[&str]) {
         }
         let Some(want) = f.output(file) else { continue };
         let line = line.replace("POOL", f.pool());
-        let ran = run(&line, Rc::new(Live::of(&f)));
+        let ran = run(&line, in_process(Rc::new(Live::of(&f))));
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}: {line}", f.name());
         same(&format!("{}: {line}", f.name()), &masked(&f, file, &ran.out), &masked(&f, file, &want));
         seen += 1;
@@ -364,7 +364,7 @@ fn zfs_get() {
 fn zpool_history() {
     for f in testkit::names().into_iter().filter_map(|n| testkit::find(&n)).filter(|f| f.base().is_none()) {
         let Some(want) = f.output("zpool-history.txt") else { continue };
-        let ran = run(&format!("zpool history -il {}", f.pool()), Rc::new(Live::of(&f)));
+        let ran = run(&format!("zpool history -il {}", f.pool()), in_process(Rc::new(Live::of(&f))));
         if ran.code != 0 {
             assert_eq!(format!("{}{}", ran.err, ran.out), want, "{}", f.name());
             continue;
@@ -383,7 +383,7 @@ fn zfs_userspace() {
         let Some(want) = f.output("zfs-userspace.txt").filter(|_| !f.name().starts_with("zil-")) else {
             continue;
         };
-        let (live, mut got) = (Rc::new(Live::of(&f)), String::new());
+        let (live, mut got) = (in_process(Rc::new(Live::of(&f))), String::new());
         let mut last = (String::new(), String::new());
         for line in want.lines() {
             let mut fields = line.split('\t').map(str::to_owned);
@@ -405,6 +405,7 @@ fn zfs_userspace() {
 #[test]
 fn zfs_holds() {
     let f = testkit::load("single-lz4");
-    let ran = run("zfs holds -H single-lz4/snaps@two single-lz4/snaps@three", Rc::new(Live::of(&f)));
+    let ran =
+        run("zfs holds -H single-lz4/snaps@two single-lz4/snaps@three", in_process(Rc::new(Live::of(&f))));
     same(f.name(), &ran.out, &f.output("zfs-holds.txt").expect("a transcript"));
 }

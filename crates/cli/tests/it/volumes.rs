@@ -2,8 +2,8 @@
 
 use crate::client::Client;
 use crate::common::run;
+use api::Requests;
 use nbd::abi::{cmd, flag, rep};
-use server::api::Service;
 use server::house::House;
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 
 struct Stand {
     dir: tempfile::TempDir,
-    house: Rc<dyn Service>,
+    house: Rc<dyn Requests>,
 }
 
 impl Stand {
@@ -23,7 +23,7 @@ impl Stand {
         fs::create_dir(dir.path().join("dev")).unwrap();
         let image = dir.path().join("dev/d0.img");
         fs::File::create(&image).unwrap().set_len(512 << 20).unwrap();
-        let stand = Stand { dir, house: Rc::new(House::new()) };
+        let stand = Stand { dir, house: Rc::new(House::new().in_process()) };
         stand.good(&format!("zpool create -m none tank {}", image.display()));
         stand
     }

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::rc::Rc;
 
 use crate::common::paper::Paper;
-use crate::common::{run, same};
-use server::api::*;
+use crate::common::{in_process, run, same};
+use api::*;
 use server::house::House;
 
 /// The pool that OpenZFS's transcripts are of, a second after it was made: a mirror, a log, a cache device.
-fn watched() -> Rc<dyn Service> {
+fn watched() -> Rc<dyn Requests> {
     let stat = |ops: [u64; 2], bytes: [u64; 2], space: Option<(u64, u64)>| VdevStat {
         ops: [0, ops[0], ops[1], 0, 0, 0],
         bytes: [0, bytes[0], bytes[1], 0, 0, 0],
@@ -39,7 +39,7 @@ fn watched() -> Rc<dyn Service> {
     root.children = vec![mirror, log];
     let cache = leaf(6, "/p/k", stat([1, 10], [114_688, 799_744], Some((3_292_528, 96_888_422))));
     let pool = Pool { name: "t".into(), guid: 1, root, l2cache: vec![cache], ..Pool::default() };
-    Rc::new(Paper { pools: vec![pool], ..Paper::default() })
+    in_process(Rc::new(Paper { pools: vec![pool], ..Paper::default() }))
 }
 
 fn prints(line: &str, want: &str) {
@@ -149,20 +149,20 @@ fn iostat_refuses_nonsense() {
     }
     let ran = run("zpool iostat nope", watched());
     assert_eq!((ran.code, ran.err.as_str()), (1, "Unable to parse pools/vdevs list.\n\n"));
-    let ran = run("zpool iostat", Rc::new(Paper::default()));
+    let ran = run("zpool iostat", in_process(Rc::new(Paper::default())));
     assert_eq!((ran.code, ran.err.as_str()), (1, "no pools available\n"));
 }
 
 /// A pool of one device, nothing of it mounted.
-fn pool(dir: &Path) -> Rc<dyn Service> {
+fn pool(dir: &Path) -> Rc<dyn Requests> {
     let image = dir.join("d0.img");
     std::fs::File::create(&image).expect("an image").set_len(256 << 20).expect("room");
-    let house: Rc<dyn Service> = Rc::new(House::new());
+    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
     good(&format!("zpool create -m none tank {}", image.display()), &house);
     house
 }
 
-fn good(line: &str, house: &Rc<dyn Service>) -> String {
+fn good(line: &str, house: &Rc<dyn Requests>) -> String {
     let ran = run(line, house.clone());
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
     ran.out
@@ -308,7 +308,7 @@ fn events_tell_of_a_device_that_lies() {
     for image in &images {
         std::fs::File::create(image).expect("an image").set_len(256 << 20).expect("room");
     }
-    let house: Rc<dyn Service> = Rc::new(House::new());
+    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
     good(&format!("zpool create -m none tank mirror {}", images.join(" ")), &house);
     (0..20).for_each(|i| drop(good(&format!("zfs create -o test:x={i} tank/{i}"), &house)));
     good("zpool export tank", &house);
@@ -346,7 +346,7 @@ fn events_tell_what_pools_do_by_themselves() {
     for image in &images {
         std::fs::File::create(image).expect("an image").set_len(256 << 20).expect("room");
     }
-    let house: Rc<dyn Service> = Rc::new(House::new());
+    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
     good(&format!("zpool create -m none tank mirror {} {}", images[0], images[1]), &house);
     good("zpool events -c", &house);
     good(&format!("zpool replace tank {} {}", images[0], images[2]), &house);

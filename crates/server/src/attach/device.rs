@@ -1,6 +1,6 @@
 //! A loop device, and the link to it.
 
-use crate::api::Reason;
+use api::Reason;
 use device::LoopDevice;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;

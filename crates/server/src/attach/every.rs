@@ -9,8 +9,8 @@
 //! Snapshots (`snapdev=visible`): they are attached by name alone.
 
 use super::Attachments;
-use crate::api::DatasetChange;
 use crate::pools::Pools;
+use api::DatasetChange;
 use dsl::prop::{Prop, Value};
 use std::sync::atomic::Ordering;
 

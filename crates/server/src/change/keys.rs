@@ -8,7 +8,7 @@ use dsl::ops::key::{NewCrypt, NewKey};
 use dsl::{KeyRefusal, PropError};
 use ondisk::crypto_key::CryptoSuite;
 
-use crate::api::{Error, KeyMaterial, Reason, Settings};
+use api::{Error, KeyMaterial, Reason, Settings};
 
 /// Rounds where the user says nothing (`DEFAULT_PBKDF2_ITERATIONS`).
 const ROUNDS: u64 = 350_000;

@@ -8,9 +8,9 @@ use rustix::io::Errno;
 use zpl::{FileSystem, Fuid, Policies, SpaceKind};
 
 use super::tasks::{ZPL_VERSION, bad_value, too_old};
-use crate::api::{DatasetChange, Error, Reason, Settings};
 use crate::faults::{of_dsl, of_library, of_zpl};
 use crate::view::space::{Limited, limited};
+use api::{DatasetChange, Error, Reason, Settings};
 
 /// What a file system keeps itself.
 #[derive(Debug, Clone, Copy)]

@@ -21,8 +21,8 @@ use ondisk::{SPA_MAXBLOCKSIZE, SPA_OLD_MAXBLOCKSIZE};
 use zpl::{CaseSensitivity, NewFileSystem};
 
 use super::{Task, keys, volume};
-use crate::api::{DatasetChange, DatasetKind, Error, KeyMaterial, Reason, Refusal, Settings};
 use crate::faults::of_dsl;
+use api::{Caller, DatasetChange, DatasetKind, Error, KeyMaterial, Reason, Refusal, Settings};
 
 /// The version of file systems that is current (`ZPL_VERSION`).
 pub(super) const ZPL_VERSION: u64 = 5;
@@ -30,9 +30,10 @@ pub(super) const ZPL_VERSION: u64 = 5;
 /// The first version that says how it treats names (`ZPL_VERSION_NORMALIZATION`).
 const ZPL_VERSION_NORMALIZATION: u64 = 3;
 
-/// Whether limits of counts bind who asks (`dsl_enforce_ds_ss_limits`): they do not bind root, nor a daemon's own user.
-fn enforce_limits() -> bool {
-    !crate::peer::owns()
+/// Whether limits of counts bind the caller (`dsl_enforce_ds_ss_limits`). They do not bind root, nor a
+/// daemon's own user.
+fn enforce_limits(caller: &Caller) -> bool {
+    !caller.owns()
 }
 
 /// What a request comes to.
@@ -65,11 +66,11 @@ impl Planned {
 /// Bytes, as the pool counts them, that so many blocks of this size take on its vdevs (`volsize_from_vdevs`).
 pub type Room<'a> = &'a dyn Fn(u64, u64) -> u64;
 
-/// The operations of a request.
+/// The operations of a caller's request.
 ///
 /// # Errors
 /// What is wrong with names, values and keys; as looking datasets up fails.
-pub fn plan(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned, Error> {
+pub fn plan(caller: &Caller, dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned, Error> {
     // Names with it are the engine's own, and never listed.
     if let DatasetChange::Create { name, .. }
     | DatasetChange::Clone { name, .. }
@@ -81,16 +82,16 @@ pub fn plan(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned
     }
     match change {
         DatasetChange::Create { name, kind, props, sparse, parents, key, .. } => {
-            let mut planned = if *parents { ancestors(dsl, room, name)? } else { Planned::new() };
-            let head = new_head(dsl, name, *kind, props, (room, *sparse), key.as_ref())?;
-            planned.push(name, by_asker(name, head));
+            let mut planned = if *parents { ancestors(caller, dsl, room, name)? } else { Planned::new() };
+            let head = new_head(caller, dsl, name, *kind, props, (room, *sparse), key.as_ref())?;
+            planned.push(name, made_by(caller, name, head));
             planned.made.push(name.clone());
             Ok(planned)
         }
         DatasetChange::Clone { origin, name, props, parents } => {
             let head = origin.split('@').next().unwrap_or(origin);
             let kind = kind_of(dsl, head)?;
-            let mut planned = if *parents { ancestors(dsl, room, name)? } else { Planned::new() };
+            let mut planned = if *parents { ancestors(caller, dsl, room, name)? } else { Planned::new() };
             keys::check_clone(name, props)?;
             let mut props = settings(dsl, name, kind, true, props)?;
             if kind == Kind::Volume {
@@ -100,9 +101,9 @@ pub fn plan(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned
                 name: name.clone(),
                 origin: origin.clone(),
                 props,
-                enforce_limits: enforce_limits(),
+                enforce_limits: enforce_limits(caller),
             };
-            planned.push(name, by_asker(name, task));
+            planned.push(name, made_by(caller, name, task));
             planned.made.push(name.clone());
             Ok(planned)
         }
@@ -114,16 +115,18 @@ pub fn plan(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned
             let props = settings(dsl, change.subject(), Kind::Snapshot, true, props)?;
             Ok(Planned::one(
                 change.subject(),
-                Snapshot { names: names.clone(), props, enforce_limits: enforce_limits() },
+                Snapshot { names: names.clone(), props, enforce_limits: enforce_limits(caller) },
             ))
         }
         DatasetChange::Promote { name } => {
-            Ok(Planned::one(name, Promote { name: name.clone(), enforce_limits: enforce_limits() }))
+            Ok(Planned::one(name, Promote { name: name.clone(), enforce_limits: enforce_limits(caller) }))
         }
         DatasetChange::Rename { from, to, parents, .. } => {
-            let mut planned = if *parents { ancestors(dsl, room, to)? } else { Planned::new() };
-            planned
-                .push(from, Rename { old: from.clone(), new: to.clone(), enforce_limits: enforce_limits() });
+            let mut planned = if *parents { ancestors(caller, dsl, room, to)? } else { Planned::new() };
+            planned.push(
+                from,
+                Rename { old: from.clone(), new: to.clone(), enforce_limits: enforce_limits(caller) },
+            );
             Ok(planned)
         }
         DatasetChange::RenameSnapshot { dataset, from, to, recursive } => {
@@ -170,9 +173,9 @@ pub fn plan(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned
     }
 }
 
-/// A dataset that is made for who asks.
-fn by_asker<T: SyncTask>(name: &str, task: T) -> MadeBy<T> {
-    MadeBy { task, name: name.to_owned(), uid: crate::peer::asker().uid }
+/// A dataset that is made for the caller.
+fn made_by<T: SyncTask>(caller: &Caller, name: &str, task: T) -> MadeBy<T> {
+    MadeBy { task, name: name.to_owned(), uid: caller.peer().uid }
 }
 
 fn pairs(snapshots: &[String], tag: &str) -> Vec<(String, String)> {
@@ -204,7 +207,7 @@ fn kind_of(dsl: &Dsl, name: &str) -> Result<Kind, Error> {
 }
 
 /// File systems above this name that are not there.
-fn ancestors(dsl: &Dsl, room: Room<'_>, name: &str) -> Result<Planned, Error> {
+fn ancestors(caller: &Caller, dsl: &Dsl, room: Room<'_>, name: &str) -> Result<Planned, Error> {
     let mut planned = Planned::new();
     for (at, _) in name.match_indices('/') {
         let above = &name[..at];
@@ -212,8 +215,8 @@ fn ancestors(dsl: &Dsl, room: Room<'_>, name: &str) -> Result<Planned, Error> {
             Ok(_) => {}
             Err(dsl::Error::NoSuchDataset { .. }) => {
                 let none = Settings::new();
-                let head = new_head(dsl, above, DatasetKind::Filesystem, &none, (room, false), None)?;
-                planned.push(above, by_asker(above, head));
+                let head = new_head(caller, dsl, above, DatasetKind::Filesystem, &none, (room, false), None)?;
+                planned.push(above, made_by(caller, above, head));
                 planned.made.push(above.to_owned());
             }
             Err(e) => return Err(Error::new(above, of_dsl(&e))),
@@ -283,6 +286,7 @@ pub fn draft(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Settin
 }
 
 fn new_head(
+    caller: &Caller,
     dsl: &Dsl,
     name: &str,
     kind: DatasetKind,
@@ -293,7 +297,7 @@ fn new_head(
     let (contents, props): (Arc<dyn Contents>, _) = match kind {
         DatasetKind::Filesystem => {
             let props = settings(dsl, name, Kind::Filesystem, true, given)?;
-            (Arc::new(new_file_system(dsl, name, &props)?), props)
+            (Arc::new(new_file_system(caller, dsl, name, &props)?), props)
         }
         DatasetKind::Volume => {
             let mut props = settings(dsl, name, Kind::Volume, true, given)?;
@@ -303,7 +307,7 @@ fn new_head(
         DatasetKind::Snapshot | DatasetKind::Bookmark => return Err(Error::new(name, Reason::BadType)),
     };
     let crypt = keys::new_crypt(name, key, given)?;
-    Ok(Create { name: name.to_owned(), contents, props, crypt, enforce_limits: enforce_limits() })
+    Ok(Create { name: name.to_owned(), contents, props, crypt, enforce_limits: enforce_limits(caller) })
 }
 
 /// The version of a new file system in a pool of version `spa`, which has no means to say how it treats names before version 3 (`zfs_fill_zplprops`).
@@ -325,7 +329,7 @@ pub(super) fn too_old(name: &str) -> Error {
 }
 
 /// A file system; what is fixed when it is made comes from its properties, or from the nearest dataset above that is there.
-fn new_file_system(dsl: &Dsl, name: &str, props: &PropList) -> Result<NewFileSystem, Error> {
+fn new_file_system(caller: &Caller, dsl: &Dsl, name: &str, props: &PropList) -> Result<NewFileSystem, Error> {
     let above = above(dsl, name)?;
     let fixed = |prop: Prop| -> Result<u64, Error> {
         if let Some(n) = number_of(props, prop) {
@@ -338,14 +342,20 @@ fn new_file_system(dsl: &Dsl, name: &str, props: &PropList) -> Result<NewFileSys
             Some(Value::Text(_)) | None => prop.desc().default,
         })
     };
-    Ok(NewFileSystem { version: version_of(name, props, dsl.mos().version())?, ..file_system(fixed)? })
+    Ok(NewFileSystem {
+        version: version_of(name, props, dsl.mos().version())?,
+        ..file_system(caller, fixed)?
+    })
 }
 
-/// A new file system of who asks, whose properties that never change are `fixed`.
-pub(crate) fn file_system(mut fixed: impl FnMut(Prop) -> Result<u64, Error>) -> Result<NewFileSystem, Error> {
+/// A new file system of the caller, whose properties that never change are `fixed`.
+pub(crate) fn file_system(
+    caller: &Caller,
+    mut fixed: impl FnMut(Prop) -> Result<u64, Error>,
+) -> Result<NewFileSystem, Error> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let normalization = fixed(Prop::Normalize)?;
-    let maker = crate::peer::asker();
+    let maker = caller.peer();
     Ok(NewFileSystem {
         uid: maker.uid.into(),
         gid: maker.gid.into(),

@@ -10,8 +10,8 @@ use dsl::{Dsl, Prop, PropError, PropList, Setting, Value};
 use ondisk::version::SPA_VERSION_REFRESERVATION;
 
 use super::tasks::{Room, bad_value, number_of};
-use crate::api::{Error, Reason};
 use crate::faults::of_dsl;
+use api::{Error, Reason};
 
 /// Bytes of a volume's blocks where nothing is said (`ZVOL_DEFAULT_BLOCKSIZE`).
 const BLOCK: u64 = 16 << 10;

@@ -1,7 +1,7 @@
 //! What each kind of change needs, by name alone.
 
 use super::*;
-use crate::api::DatasetKind;
+use api::{Budget, DatasetKind, Peer};
 
 fn lines(change: &DatasetChange) -> Vec<String> {
     let line = |(at, permission): &Need<'_>| match at {
@@ -90,6 +90,7 @@ fn changing() {
 #[test]
 fn nothing() {
     let change = DatasetChange::Set { name: "t".into(), props: Settings::new(), keep_mounted: false };
-    let done = check_change(&Pools::default(), Peer { uid: 7, gid: 7, pid: None }, &change);
+    let stranger = Caller::of_connection(Peer { uid: 7, gid: 7, pid: None }, 0, Budget::of(1 << 20));
+    let done = check_change(&Pools::default(), &stranger, &change);
     assert!(done.is_err_and(|e| e.reason == Reason::Permission));
 }

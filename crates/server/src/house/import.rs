@@ -1,12 +1,12 @@
 //! From devices to an imported pool.
 
-use crate::api::{
-    Candidate, Error, ExportRequest, ImportOutcome, ImportRequest, Lost, PoolChange, Reason, RewindInfo,
-    ScanRequest,
-};
 use crate::faults::{of_library, of_open, of_spa};
 use crate::pools::{Pools, threads_for};
 use crate::view::{self, PoolFacts};
+use api::{
+    Caller, Candidate, Error, ExportRequest, ImportOutcome, ImportRequest, Lost, PoolChange, Reason,
+    RewindInfo, ScanRequest,
+};
 use device::Layer;
 use dsl::Name;
 use ondisk::config::PoolState;
@@ -136,7 +136,12 @@ pub(super) struct How<'a> {
 }
 
 /// Imports a pool, or says what that would come to.
-pub(super) fn import(pools: &Pools, how: &How<'_>, request: &ImportRequest) -> Result<ImportOutcome, Error> {
+pub(super) fn import(
+    caller: &Caller,
+    pools: &Pools,
+    how: &How<'_>,
+    request: &ImportRequest,
+) -> Result<ImportOutcome, Error> {
     let How { host, clock, layer } = *how;
     let none = || Error::new(request.guid.to_string(), Reason::NoSuchImport);
     let scan = ScanRequest { guid: Some(request.guid), name: None, ..request.scan.clone() };
@@ -200,8 +205,8 @@ pub(super) fn import(pools: &Pools, how: &How<'_>, request: &ImportRequest) -> R
         let pool = Pool::with_spa(spa, altroot).map_err(|error| Error::new(name, of_library(&error)))?;
         Ok((pool, facts, outcome))
     })?;
-    if set && let Err(error) = pools.change_pool(name, &PoolChange::Set { props }, host) {
-        pools.export(&ExportRequest { name: name.to_owned(), ..ExportRequest::default() })?;
+    if set && let Err(error) = pools.change_pool(caller, name, &PoolChange::Set { props }, host) {
+        pools.export(caller, &ExportRequest { name: name.to_owned(), ..ExportRequest::default() })?;
         return Err(error);
     }
     Ok(outcome)

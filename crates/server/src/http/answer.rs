@@ -9,8 +9,7 @@
 //! holds a thread. The connection itself has the same limit ([`Paced`]), since a short answer, and
 //! the last chunks of a long one, wait in it without a thread.
 
-use crate::api::Answer;
-use crate::budget::Budget;
+use api::{Answer, Budget};
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use std::io::{self, Write};
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! Requests as they are read.
 
 use super::*;
-use crate::budget::Share;
+use api::Share;
 use http_body_util::Full;
 use hyper::body::Frame;
 use std::pin::Pin;
@@ -82,7 +82,7 @@ fn turned_away() {
             let stream = UnixStream::from_std(stream).expect("a socket");
             turn_away(&stream, Crowd::AllUsers).await;
         });
-        let body = crate::client::post(caller, "pools", &vec![b' '; length]).expect("it is read");
+        let body = api::client::post(caller, "pools", &vec![b' '; length]).expect("it is read");
         let text = String::from_utf8(body.expect("there is an answer")).expect("it is text");
         assert!(text.contains(&Crowd::AllUsers.to_string()), "{text}");
     }

@@ -1,7 +1,7 @@
 //! Pages of pools that are made up.
 
 use super::{CONTENT_TYPE, Page};
-use crate::api::{IoStat, Kstat, KstatValue, Pool, ScanFunc, ScanStat, ScanState, Vdev, VdevStat, VdevState};
+use api::{IoStat, Kstat, KstatValue, Pool, ScanFunc, ScanStat, ScanState, Vdev, VdevStat, VdevState};
 use prometheus_client::registry::Registry;
 
 fn text(page: Page) -> String {

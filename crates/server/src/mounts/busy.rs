@@ -8,8 +8,7 @@
 //! Others than the daemon's owner are told of no process: they learn that it is busy.
 
 use super::{Live, Mounts};
-use crate::api::{Error, Reason};
-use crate::peer;
+use api::{Caller, Error, Reason};
 use std::path::Path;
 
 /// How much is named of what keeps one file system.
@@ -29,10 +28,10 @@ impl Live {
 }
 
 impl Mounts {
-    /// The same error, with what keeps a file system mounted, if it is busy and that may be said.
-    pub(crate) fn with_holders(&self, live: &Live, error: Error) -> Error {
+    /// The same error, with what keeps a file system mounted, if it is busy and the caller may be told.
+    pub(crate) fn with_holders(&self, caller: &Caller, live: &Live, error: Error) -> Error {
         match error.reason {
-            Reason::Busy => match self.held_by(live) {
+            Reason::Busy => match self.held_by(caller, live) {
                 Some(by) => Error::new(error.about, Reason::HeldOpen { by }),
                 None => error,
             },
@@ -40,15 +39,15 @@ impl Mounts {
         }
     }
 
-    /// What keeps a file system mounted that is busy, in words, if that may be said.
-    pub(super) fn held_by(&self, live: &Live) -> Option<String> {
-        if !peer::owns() {
+    /// What keeps a file system mounted that is busy, in words, if the caller may be told.
+    pub(super) fn held_by(&self, caller: &Caller, live: &Live) -> Option<String> {
+        if !caller.owns() {
             return None;
         }
         let mut found = self.inside(live);
         // What is mounted there is used by its own users.
         if found.is_empty() {
-            found = live.mount.in_use_by(peer::asker().pid);
+            found = live.mount.in_use_by(caller.peer().pid);
         }
         if found.is_empty() {
             let at = live.target().display();

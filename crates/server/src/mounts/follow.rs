@@ -1,9 +1,9 @@
 //! How what properties say takes effect in what is mounted, as far as it can.
 
 use super::{Live, Mounts, to_be_written};
-use crate::api::{Error, Reason};
 use crate::faults::{of_dsl, of_fuse};
 use crate::plan::Plan;
+use api::{Error, Reason};
 use fuse::dataset::Stale;
 use fuse::tree::Tree;
 use poolhouse::Pool;

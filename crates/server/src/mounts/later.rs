@@ -20,9 +20,9 @@
 
 use super::look::{Look, NameNow, SnapDirNow, tree_of};
 use super::{Live, Mounts};
-use crate::api::Reason;
 use crate::faults::of_dsl;
 use crate::plan::Plan;
+use api::Reason;
 use dsl::LongHold;
 use fuse::dataset::Dataset as Shown;
 use fuse::tree::Tree;

@@ -1,8 +1,8 @@
 //! What datasets say about mounting them, of many at once.
 
-use crate::api::{Error, MountFailure, Reason};
 use crate::faults::of_dsl;
 use crate::plan::Plan;
+use api::{Error, MountFailure, Reason};
 use dsl::Dsl;
 use parking_lot::Mutex;
 

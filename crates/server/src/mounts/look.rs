@@ -2,9 +2,9 @@
 
 use super::replay;
 use super::snapshots::Heads;
-use crate::api::Reason;
 use crate::faults::{of_dsl, of_library, of_zpl};
 use crate::plan::{Plan, SnapDir};
+use api::Reason;
 use fuse::ctldir::WithSnapshots;
 use fuse::dataset::{Dataset as Shown, Shown as How};
 use fuse::tree::{Statfs, Tree};

@@ -20,10 +20,10 @@
 
 use super::look::{to_be_read, to_be_written};
 use super::{Live, Mounts};
-use crate::api::{DatasetChange, Error, MountFailure, Reason, Refusal, Unmounts};
-use crate::faults::{chain, of_dsl, of_fuse, of_library};
-use crate::peer;
+use crate::faults::{of_dsl, of_fuse, of_library};
 use crate::plan::Plan;
+use api::chain;
+use api::{Caller, DatasetChange, Error, MountFailure, Reason, Refusal, Unmounts};
 use fuse::Detach;
 use fuse::dataset::{Dataset as Shown, Stale};
 use poolhouse::Pool;
@@ -52,13 +52,14 @@ impl Mounts {
     /// As [`Mounts::roll_back`].
     pub fn run<E>(
         &self,
+        caller: &Caller,
         pool: &Pool,
         change: &DatasetChange,
         lost: &mut Vec<MountFailure>,
         work: impl FnOnce() -> Results<E>,
     ) -> Results<E> {
         match change {
-            DatasetChange::Rollback { snapshot, .. } => self.roll_back(pool, snapshot, lost, work),
+            DatasetChange::Rollback { snapshot, .. } => self.roll_back(caller, pool, snapshot, lost, work),
             _ => work(),
         }
     }
@@ -70,6 +71,7 @@ impl Mounts {
     /// mount; [`Reason::InTheWay`] if it has to be unmounted, and is in use.
     fn roll_back<E>(
         &self,
+        caller: &Caller,
         pool: &Pool,
         to: &str,
         lost: &mut Vec<MountFailure>,
@@ -83,7 +85,7 @@ impl Mounts {
             drop(turn);
             // What can't be opened is kept by its mount alone.
             return match live.is_closed() {
-                true => self.unmounted(pool, (&live, Unmounts::Closed), lost, work),
+                true => self.unmounted(caller, pool, (&live, Unmounts::Closed), lost, work),
                 false => work(),
             };
         };
@@ -96,7 +98,7 @@ impl Mounts {
                 match live.mount.suspended(|| live.exchange(pool, &shown, (head, to), work)) {
                     Exchange::Done(done, stale) => {
                         live.mount.tell(&stale);
-                        self.settle(&live, lost);
+                        self.settle(caller, &live, lost);
                         self.mount_lost(pool, &own, lost);
                         return done;
                     }
@@ -105,12 +107,12 @@ impl Mounts {
             }
         };
         drop((turn, shown));
-        self.unmounted(pool, (&live, why), lost, work)
+        self.unmounted(caller, pool, (&live, why), lost, work)
     }
 
     /// Has what is nested in a file system that was rolled back lie where it is mounted: its
     /// mountpoint may be gone, or another folder by now.
-    fn settle(&self, parent: &Live, lost: &mut Vec<MountFailure>) {
+    fn settle(&self, caller: &Caller, parent: &Live, lost: &mut Vec<MountFailure>) {
         for live in self.served() {
             let Err(error) = live.mount.settle(&parent.mount) else { continue };
             tracing::warn!(dataset = live.name(), %error, "unmounted: its mountpoint was rolled back");
@@ -120,8 +122,8 @@ impl Mounts {
             gone.sort_by_key(|other| std::cmp::Reverse(other.number));
             gone.push(live);
             for live in gone {
-                let named = peer::owns() && lost.len() < NAMED_MAX;
-                let users = if named { live.mount.in_use_by(peer::asker().pid) } else { Vec::new() };
+                let named = caller.owns() && lost.len() < NAMED_MAX;
+                let users = if named { live.mount.in_use_by(caller.peer().pid) } else { Vec::new() };
                 let by = (!users.is_empty()).then(|| users.join(", "));
                 lost.push(live.lost(reason.clone(), by));
                 if let Err(error) = self.unmount(&live, Detach::Force) {
@@ -144,6 +146,7 @@ impl Mounts {
     /// Does that while the file system is not mounted, nor any of the pool in it.
     fn unmounted<E>(
         &self,
+        caller: &Caller,
         pool: &Pool,
         (live, why): (&Arc<Live>, Unmounts),
         lost: &mut Vec<MountFailure>,
@@ -153,7 +156,7 @@ impl Mounts {
         let all: Vec<_> = std::iter::once(Arc::clone(live)).chain(below).collect();
         if all.len() > 1 {
             let names: Vec<String> = all.iter().map(|one| one.name()).collect();
-            crate::grants::may_unmount(&names)?;
+            crate::grants::may_unmount(caller, &names)?;
         }
         // One that only lingers gets no place again.
         let lingered = !live.is_attached();
@@ -167,7 +170,7 @@ impl Mounts {
         };
         for (at, one) in all.iter().enumerate().rev() {
             let Err(error) = self.unmount(one, Detach::Normal) else { continue };
-            let by = self.held_by(one);
+            let by = self.held_by(caller, one);
             again(at + 1, lost);
             return Err(match error.reason {
                 Reason::Busy => Error::new(live.name(), Reason::InTheWay { dataset: one.name(), by, why }),

@@ -22,16 +22,3 @@ fn strangers_may_only_look() {
         assert!(!may(peer(1001), 0, method), "{method}");
     }
 }
-
-/// Who asks is known while the answer is made, and no longer, also where that ends badly.
-#[test]
-fn askers() {
-    assert_eq!(asker(), Peer::own());
-    let budget = &Budget::of_owner();
-    assert_eq!(asking(peer(7), budget, || asking(peer(8), budget, asker)), peer(8));
-    assert_eq!(asking(peer(7), budget, asker), peer(7));
-    let dies = std::panic::AssertUnwindSafe(|| asking(peer(7), budget, || panic!("an answer that dies")));
-    let died = std::panic::catch_unwind(dies);
-    assert!(died.is_err());
-    assert_eq!(asker(), Peer::own());
-}

@@ -1,9 +1,9 @@
 //! Questions about pools that are no list of anything.
 
 use super::{Pools, data_room};
-use crate::api::{DatasetChange, Error, ObjectPath, Settings};
 use crate::change::{quotas, tasks};
 use crate::faults::of_dsl;
+use api::{DatasetChange, Error, ObjectPath, Settings};
 use ondisk::ObjNum;
 use zpl::FileSystem;
 
@@ -26,7 +26,7 @@ impl Pools {
     /// Where an object is to be found. Of a file system that is mounted, as it is now.
     ///
     /// # Errors
-    /// [`crate::api::Reason::NoSuchPool`].
+    /// [`api::Reason::NoSuchPool`].
     pub fn object_path(&self, pool: &str, objset: ObjNum, object: ObjNum) -> Result<ObjectPath, Error> {
         let imported = self.pool(pool)?;
         // A number that is no dataset's may be anything else's.

@@ -14,8 +14,8 @@
 
 use super::mounting::{Mounted, threads_for, unmount_all};
 use super::{Imported, Pools};
-use crate::api::{Error, Reason};
 use crate::work::leave;
+use api::{Caller, Error, Reason};
 use fuse::Detach;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -205,11 +205,13 @@ impl Ending {
     }
 
     fn unmount_here(&self, imported: &Arc<Imported>) {
+        // Nobody asks for this: the daemon ends, and its log names who keeps a file system busy.
+        let daemon = Caller::this_process();
         let mut seen = self.state.lock().moves;
         loop {
             let mounted = imported.mounted();
             let count = mounted.len();
-            let failures = unmount_all(&mounted, Detach::Normal, threads_for(None));
+            let failures = unmount_all(&daemon, &mounted, Detach::Normal, threads_for(None));
             drop(mounted);
             let left = imported.mounted();
             if left.len() < count {
@@ -225,7 +227,7 @@ impl Ending {
                 break;
             }
         }
-        for failure in unmount_all(&imported.mounted(), Detach::Lazy, threads_for(None)) {
+        for failure in unmount_all(&daemon, &imported.mounted(), Detach::Lazy, threads_for(None)) {
             tracing::error!(target = failure.name, error = %failure.error, "it stays mounted, dead");
         }
         self.moved();

@@ -2,10 +2,10 @@
 
 use super::mounting::{folders_of, remove_folders, restore_all, unmount_all};
 use super::{Imported, Pools, State, ending, threads_for};
-use crate::api::{Error, ExportRequest, Reason, Refusal};
 use crate::attach::Taken;
 use crate::mounts::Live;
 use crate::work::leave;
+use api::{Caller, Error, ExportRequest, Reason, Refusal};
 use fuse::Detach;
 use ondisk::Guid;
 use std::sync::Arc;
@@ -29,11 +29,16 @@ pub(super) struct Parted {
 
 impl Pools {
     /// Unmounts and lets go of a pool.
-    pub fn export(&self, request: &ExportRequest) -> Result<(), Error> {
-        self.let_go(request, false)
+    pub fn export(&self, caller: &Caller, request: &ExportRequest) -> Result<(), Error> {
+        self.let_go(caller, request, false)
     }
 
-    pub(super) fn let_go(&self, request: &ExportRequest, destroy: bool) -> Result<(), Error> {
+    pub(super) fn let_go(
+        &self,
+        caller: &Caller,
+        request: &ExportRequest,
+        destroy: bool,
+    ) -> Result<(), Error> {
         let name = request.name.as_str();
         if let Some(hung) = self.hung(name) {
             if request.force && !destroy {
@@ -86,7 +91,7 @@ impl Pools {
         }
         let mounted = imported.mounted();
         // As on Linux, force takes nothing that is in use.
-        let failures = unmount_all(&mounted, Detach::Normal, threads_for(request.threads));
+        let failures = unmount_all(caller, &mounted, Detach::Normal, threads_for(request.threads));
         let refused = failures.into_iter().next().map(|failure| failure.error);
         let refused = refused.or_else(|| lingers(&imported));
         let mut taken = Vec::new();

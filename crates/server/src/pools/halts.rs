@@ -50,7 +50,7 @@ pub(super) fn watch(imported: &Imported) {
     });
     let (name, halts) = (imported.pool.name().to_owned(), imported.halts.clone());
     live.on_break(move |stopped| {
-        let cause = crate::faults::chain(stopped);
+        let cause = api::chain(stopped);
         tracing::error!(pool = name, cause, "broken: it writes nothing until it is imported again");
         halts.put(Some(cause));
     });

@@ -1,8 +1,8 @@
 //! Which file systems move with another's `mountpoint` (`changelist_gather`).
 
 use super::{Imported, within};
-use crate::api::{DatasetChange, Error};
 use crate::faults::of_dsl;
+use api::{DatasetChange, Error};
 use dsl::prop::{Prop, Source};
 
 /// What a change of `mountpoint` or `canmount` moves beside its own dataset: the file systems below that inherit their mountpoint, mounted or not. Of other

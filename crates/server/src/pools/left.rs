@@ -1,10 +1,10 @@
 //! What a daemon that died had mounted, brought back with the rest of a pool.
 
 use super::{Imported, Pools};
-use crate::api::MountRequest;
 use crate::journal::Note;
 use crate::mounts::plans;
 use crate::plan::{CanMount, Plan, Where};
+use api::MountRequest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

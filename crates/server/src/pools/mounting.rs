@@ -13,14 +13,14 @@
 
 use super::left::Left;
 use super::{Imported, Pools};
-use crate::api::{
-    Error, MountFailure, MountPhase, MountProgress, MountReport, MountRequest, Reason, UnmountRequest,
-};
 use crate::faults::of_dsl;
 use crate::forest::{Fate, Forest, Way};
 use crate::looks;
 use crate::mounts::{How, Live, Plans, plans};
 use crate::plan::{Plan, Where};
+use api::{
+    Caller, Error, MountFailure, MountPhase, MountProgress, MountReport, MountRequest, Reason, UnmountRequest,
+};
 use fuse::Detach;
 use observe::{Tunable, Unit};
 use parking_lot::Mutex;
@@ -282,7 +282,7 @@ impl Pools {
     }
 
     /// Unmounts file systems.
-    pub fn unmount(&self, request: &UnmountRequest) -> Result<MountReport, Error> {
+    pub fn unmount(&self, caller: &Caller, request: &UnmountRequest) -> Result<MountReport, Error> {
         let threads = threads_for(request.threads);
         let begun = Instant::now();
         let pools = self.all();
@@ -311,7 +311,7 @@ impl Pools {
         }
         let total = chosen.len() as u64;
         // As on Linux, force takes nothing that is in use.
-        let failures = unmount_all(&chosen, Detach::Normal, threads);
+        let failures = unmount_all(caller, &chosen, Detach::Normal, threads);
         let mut unmounted = total - failures.len() as u64;
         if !request.names.is_empty() && !failures.is_empty() {
             // Nothing is left half unmounted (`changelist_prefix`): what a program then wrote to
@@ -406,7 +406,12 @@ fn at_path(mounted: &[Mounted], name: &str) -> Result<Vec<Mounted>, Error> {
 }
 
 /// Unmounts from the leaves on, what was mounted over others before these, and returns what failed.
-pub(super) fn unmount_all(mounted: &[Mounted], how: Detach, threads: usize) -> Vec<MountFailure> {
+pub(super) fn unmount_all(
+    caller: &Caller,
+    mounted: &[Mounted],
+    how: Detach,
+    threads: usize,
+) -> Vec<MountFailure> {
     let mut order: Vec<&Mounted> = mounted.iter().collect();
     order.sort_by_key(|(_, live)| std::cmp::Reverse(live.number));
     let (mut failures, mut from) = (Vec::new(), 0);
@@ -421,14 +426,14 @@ pub(super) fn unmount_all(mounted: &[Mounted], how: Detach, threads: usize) -> V
         let to = hidden.map_or(order.len(), |at| from + at);
         // One that covers another at its place is unmounted first: it was mounted later.
         let batch: Vec<&Mounted> = order[from..to].iter().rev().copied().collect();
-        failures.extend(unmount_forest(&batch, how, threads));
+        failures.extend(unmount_forest(caller, &batch, how, threads));
         from = to;
     }
     failures
 }
 
 /// Unmounts what was mounted from the roots on, as a forest.
-fn unmount_forest(order: &[&Mounted], how: Detach, threads: usize) -> Vec<MountFailure> {
+fn unmount_forest(caller: &Caller, order: &[&Mounted], how: Detach, threads: usize) -> Vec<MountFailure> {
     let paths: Vec<_> = order.iter().map(|(_, live)| live.target().to_owned()).collect();
     let fates = Forest::new(&paths).walk(Way::Up, threads, |at| {
         let (pool, live) = order[at];
@@ -440,7 +445,7 @@ fn unmount_forest(order: &[&Mounted], how: Detach, threads: usize) -> Vec<MountF
             Fate::Done => {}
             Fate::Failed(error) => {
                 let named = failures.len() < NAMED_MAX;
-                let error = if named { pool.mounts.with_holders(live, error) } else { error };
+                let error = if named { pool.mounts.with_holders(caller, live, error) } else { error };
                 failures.push(MountFailure { name: error.about.clone(), error });
             }
             // Something is still mounted in it: that is said first.
@@ -448,7 +453,7 @@ fn unmount_forest(order: &[&Mounted], how: Detach, threads: usize) -> Vec<MountF
                 let target = live.target().to_string_lossy().into_owned();
                 let error = Error::new(&target, Reason::Busy);
                 let named = skipped.len() < NAMED_MAX;
-                let error = if named { pool.mounts.with_holders(live, error) } else { error };
+                let error = if named { pool.mounts.with_holders(caller, live, error) } else { error };
                 skipped.push(MountFailure { name: target, error });
             }
         }

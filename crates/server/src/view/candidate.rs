@@ -5,7 +5,7 @@ use spa::{PoolStatus, Report, SpaError};
 use vdev::VdevInfo;
 
 use super::{states, vdevs};
-use crate::api::{self, Activity, Candidate, Host, LoadInfo, MmpState, Pool, StatusReason as S, Vdev};
+use api::{self, Activity, Candidate, Host, LoadInfo, MmpState, Pool, StatusReason as S, Vdev};
 
 /// What a search and a trial load found of a pool. `hostid` is this host's.
 pub fn candidate(found: &spa::Candidate, report: &Report, hostid: u64) -> Candidate {

@@ -5,10 +5,10 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::dataset as trouble;
-use crate::api::{
-    Dataset, DatasetKind, DatasetList, DatasetQuery, Error, Granted, Hold, Prop, PropSelect, Reason, Source,
+use api::{
+    Budget, Dataset, DatasetKind, DatasetList, DatasetQuery, Error, Granted, Hold, Prop, PropSelect, Reason,
+    Source,
 };
-use crate::budget::Budget;
 
 /// Whether a file system is mounted, and what its mount has otherwise than properties might say.
 pub type Mounted<'a> = &'a (dyn Fn(&dsl::Dataset) -> Option<MountedAs> + Sync);

@@ -5,7 +5,7 @@ use pool::ddt::{Ddt, DdtStat};
 use spa::Spa;
 
 use super::engine;
-use crate::api::{DdtSummary, DdtTotals, Error};
+use api::{DdtSummary, DdtTotals, Error};
 
 /// What the tables of a pool hold.
 ///

@@ -21,8 +21,8 @@ use ondisk::{ObjNum, Txg};
 use zpl::{FileSystem, Paths};
 
 use super::{dataset as trouble, engine};
-use crate::api::{DiffPart, DiffRequest, Error, FileAt, FileChange, Reason, Refusal};
 use crate::faults::of_zpl;
+use api::{DiffPart, DiffRequest, Error, FileAt, FileChange, Reason, Refusal};
 
 /// Objects described in one part, and about how many bytes their paths have at most.
 const DIFF_PART: usize = 20_000;

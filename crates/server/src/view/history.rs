@@ -7,7 +7,7 @@ use ondisk::nvlist::Value;
 use pool::Mos;
 
 use super::engine;
-use crate::api::{Error, HistoryKind, HistoryPage, HistoryRecord};
+use api::{Error, HistoryKind, HistoryPage, HistoryRecord};
 
 /// Deepest nesting that is dumped; nvlists are not decoded deeper either.
 const DEPTH: usize = 32;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use vdev::VdevInfo;
 
-use crate::api::{IoStat, Vdev};
+use api::{IoStat, Vdev};
 
 /// Buckets of latencies (`VDEV_L_HISTO_BUCKETS`).
 const LATENCIES: usize = 37;

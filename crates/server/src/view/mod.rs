@@ -38,8 +38,9 @@ pub use reclaim::reclaimed;
 pub use space::{space, unlinked};
 pub use status::status;
 
-use crate::api::{Error, LoadInfo, Reason};
-use crate::faults::{chain, of_dsl};
+use crate::faults::of_dsl;
+use api::chain;
+use api::{Error, LoadInfo, Reason};
 
 /// A failure of the engine as the API tells it: a pool's bytes that are wrong are not mixed with devices that can't be read.
 fn engine(about: &str, error: &(dyn std::error::Error + 'static)) -> Error {

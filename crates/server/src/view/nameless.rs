@@ -1,6 +1,6 @@
 //! Files of devices that were removed while they are used.
 
-use crate::api::Nameless;
+use api::Nameless;
 use spa::Spa;
 
 /// Those of a pool, by what the system knows without asking a file system that may hang.

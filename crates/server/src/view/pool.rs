@@ -10,7 +10,7 @@ use super::damage::{self, Mountpoints};
 use super::props::{self, PoolFacts};
 use super::vdevs::Tree;
 use super::{ddt, engine, iostat, states, status, vdev_props};
-use crate::api::{
+use api::{
     CheckpointStat, CheckpointState, Error, ExpandStat, Pool, PoolQuery, PoolState, RemovalStat, ScanFunc,
     ScanStat, ScanState, SuspendReason,
 };
@@ -126,7 +126,7 @@ fn suspended(live: &Live) -> Option<SuspendReason> {
 
 /// Why a pool can write no group any more, if so.
 fn broken(live: &Live) -> Option<String> {
-    live.broken().map(|stopped| crate::faults::chain(&stopped))
+    live.broken().map(|stopped| api::chain(&stopped))
 }
 
 /// For how many seconds the group that is written has been, if that is too long.

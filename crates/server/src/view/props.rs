@@ -9,7 +9,7 @@ use pool::{ZapValue, string_of};
 use spa::Spa;
 
 use super::vdevs::Tree;
-use crate::api::{DdtSummary, Pool, Prop, Source, StatusReason};
+use api::{DdtSummary, Pool, Prop, Source, StatusReason};
 
 /// What only the holder of an imported pool knows of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -155,8 +155,8 @@ pub fn properties(
 
 /// The pool's state in one word.
 pub fn health(pool: &Pool) -> &'static str {
-    use crate::api::{VdevAux as A, VdevState as V};
     use StatusReason as S;
+    use api::{VdevAux as A, VdevState as V};
     match (pool.status, pool.root.stat.state, pool.root.stat.aux) {
         (S::IoFailureWait | S::IoFailureContinue | S::IoFailureMmp, ..) => "SUSPENDED",
         (_, V::Closed | V::Offline, _) => "OFFLINE",

@@ -3,7 +3,7 @@
 use dsl::Dsl;
 
 use super::dataset as trouble;
-use crate::api::{Error, Reason};
+use api::{Error, Reason};
 
 /// Bytes that only a run of neighbouring snapshots of one dataset refers to: the first and the last of them.
 ///

@@ -6,7 +6,7 @@ use dsl::Dsl;
 use zpl::{FileSystem, SpaceKind};
 
 use super::{dataset as trouble, engine};
-use crate::api::{Error, Prop, Reason, Source, SpaceClass, SpaceEntry};
+use api::{Error, Prop, Reason, Source, SpaceClass, SpaceEntry};
 
 /// The tables of a class: bytes used, byte quota, objects used, object quota.
 fn tables(class: SpaceClass) -> [SpaceKind; 4] {
@@ -115,8 +115,8 @@ pub(crate) enum Limited {
 /// The number of a user, group or project, by name or as it is.
 pub(crate) fn class_id(class: SpaceClass, who: &str) -> Option<u32> {
     match class {
-        SpaceClass::User => crate::accounts::user_id(who),
-        SpaceClass::Group => crate::accounts::group_id(who),
+        SpaceClass::User => api::accounts::user_id(who),
+        SpaceClass::Group => api::accounts::group_id(who),
         SpaceClass::Project => who.parse().ok(),
     }
 }

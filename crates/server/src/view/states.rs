@@ -4,8 +4,6 @@ use ondisk::config::{AllocBias, PoolState};
 use ondisk::scan;
 use vdev::{VdevAux, VdevState};
 
-use crate::api;
-
 /// A vdev's state.
 pub fn state(s: VdevState) -> api::VdevState {
     use api::VdevState as A;

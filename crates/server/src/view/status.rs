@@ -2,12 +2,12 @@
 
 use ondisk::feature::FEATURES;
 
-use crate::api::{
+use crate::settings::compat;
+use crate::settings::pool::may_enable;
+use api::{
     Pool, RebuildState, ScanFunc, ScanState, StatusReason as S, SuspendReason, Vdev, VdevAux, VdevStat,
     VdevState,
 };
-use crate::settings::compat;
-use crate::settings::pool::may_enable;
 
 /// What may be wrong with a vdev.
 type Problem = fn(&VdevStat) -> bool;

@@ -6,7 +6,7 @@ use pool::{ZapValue, string_of};
 use spa::Spa;
 
 use super::vdevs::LABELS;
-use crate::api::{Pool, Prop, Source, Vdev};
+use api::{Pool, Prop, Source, Vdev};
 
 /// Fills in the properties of every vdev of the tree, in the order of `vdev_prop_t`, the user's last.
 ///

@@ -16,7 +16,7 @@ use spa::{Place, Spa};
 use vdev::{VdevAux, VdevInfo, VdevState};
 
 use super::states;
-use crate::api::{LeafWork, RebuildStat, RebuildState, Vdev, VdevStat, WorkState};
+use api::{LeafWork, RebuildStat, RebuildState, Vdev, VdevStat, WorkState};
 
 /// A device is used in units of a label.
 const LABEL: u64 = 256 << 10;
@@ -206,7 +206,7 @@ impl<'a> Tree<'a> {
         (v.stat.state, v.stat.aux) = (states::state(a.state), states::aux(a.aux));
         // A spare that stands in for a device shows in the tree.
         if let Some(info) = self.states.get(&a.config.guid.0).filter(|_| !cache) {
-            (v.stat.state, v.stat.aux) = (states::state(info.state), crate::api::VdevAux::Spared);
+            (v.stat.state, v.stat.aux) = (states::state(info.state), api::VdevAux::Spared);
         }
         v.is_spare = !cache;
         v.stat.trim_notsup = a.config.kind == VdevKind::DraidSpare;

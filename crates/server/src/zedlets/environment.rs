@@ -5,7 +5,7 @@
 //! its name. Nothing else of the daemon's environment gets through but the time zone: who can say what the daemon is started with, need not be who may say what it runs.
 
 use super::folder::subclass;
-use crate::api::{Event, EventValue};
+use api::{Event, EventValue};
 use jiff::{Timestamp, tz::TimeZone};
 use std::ffi::OsString;
 use std::path::Path;
@@ -33,7 +33,7 @@ pub(super) fn of(event: &Event, folder: &Path, run_dir: Option<&Path>) -> Vec<(S
         all.push((program.to_uppercase(), command(program)));
     }
     all.push(("ZED_ZEDLET_DIR".to_owned(), folder.into()));
-    all.extend(run_dir.map(|dir| (crate::place::ENV_DIR.to_owned(), dir.into())));
+    all.extend(run_dir.map(|dir| (api::place::ENV_DIR.to_owned(), dir.into())));
     all.extend(std::env::var_os("TZ").map(|zone| ("TZ".to_owned(), zone)));
     for (name, value) in zevent(event) {
         // A history may hold anything.

@@ -45,7 +45,7 @@ impl Folder {
                 names
             }
             Err(error) => {
-                let trouble = crate::faults::chain(&error);
+                let trouble = api::chain(&error);
                 if self.trouble.as_ref() != Some(&trouble) {
                     tracing::error!("{trouble}");
                 }

@@ -1,7 +1,7 @@
 //! Zedlets at events that nothing caused: real processes in a folder of the test.
 
 use super::*;
-use crate::api::EventValue;
+use api::EventValue;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;

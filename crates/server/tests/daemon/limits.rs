@@ -1,7 +1,7 @@
 //! What strangers, a shell and a full file system may do to a daemon: nothing.
 
 use super::{Stand, raw};
-use server::api::*;
+use api::*;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;

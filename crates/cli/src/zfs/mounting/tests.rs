@@ -49,8 +49,8 @@ fn what_is_over_at_once_shows_nothing() {
 #[test]
 fn phases_are_told() {
     let name = "tank/bad".to_owned();
-    let error = Error::new(&name, server::api::Reason::Busy);
-    let failures = vec![server::api::MountFailure { name, error }];
+    let error = Error::new(&name, api::Reason::Busy);
+    let failures = vec![api::MountFailure { name, error }];
     let report = MountReport { total: 9, mounted: 7, failures, load_ms: 12, mount_ms: 345, other_ms: 6 };
     let said = "Reading ZFS config: done. (12 ms)\nMounting ZFS filesystems: (8/9) (345 ms, 6 ms other)\n";
     assert_eq!(phases(&report), said);

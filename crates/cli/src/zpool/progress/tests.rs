@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use server::api::Vdev;
+use api::Vdev;
 
 use super::*;
 use crate::cx::Secrets;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use api::*;
 use dsl::Dsl;
-use server::api::*;
 use server::view;
 use spa::import::{Claim, Options, SystemClock};
 use spa::{Host, Spa};
@@ -105,11 +105,11 @@ impl Live {
     }
 }
 
-impl Service for Live {
-    fn pool_names(&self) -> Result<Vec<String>, Error> {
+impl FakeService for Live {
+    fn pool_names(&self, _: &Caller) -> Result<Vec<String>, Error> {
         Ok(vec![self.spa.name().to_owned()])
     }
-    fn pool(&self, name: &str, query: &PoolQuery) -> Result<Pool, Error> {
+    fn pool(&self, _: &Caller, name: &str, query: &PoolQuery) -> Result<Pool, Error> {
         if name != self.spa.name() {
             return Err(Error::new(name, Reason::NoSuchPool));
         }
@@ -118,119 +118,50 @@ impl Service for Live {
         all.for_each(|v| rename(v, &self.paths));
         Ok(pool)
     }
-    fn history(&self, name: &str, from: &u64) -> Result<HistoryPage, Error> {
+    fn history(&self, _: &Caller, name: &str, from: &u64) -> Result<HistoryPage, Error> {
         // Small parts, so that there are several.
         view::history(name, self.spa.mos(), *from, 1 << 10)
     }
-    fn datasets(&self, query: &DatasetQuery) -> Result<DatasetList, Error> {
+    fn datasets(&self, caller: &Caller, query: &DatasetQuery) -> Result<DatasetList, Error> {
         view::datasets(
             &self.dsl,
             query,
             false,
             &|d| self.mounted.contains(&d.name()).then(Vec::new),
-            &server::peer::budget(),
+            caller.budget(),
         )
     }
-    fn space(&self, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<SpaceEntry>, Error> {
+    fn space(&self, _: &Caller, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<SpaceEntry>, Error> {
         view::space(&self.dsl, dataset, classes)
     }
-    fn holds(&self, snapshot: &str) -> Result<Vec<Hold>, Error> {
+    fn holds(&self, _: &Caller, snapshot: &str) -> Result<Vec<Hold>, Error> {
         view::holds(&self.dsl, snapshot)
     }
-    fn prefetch(&self, _: &str) -> Result<u64, Error> {
+    fn prefetch(&self, _: &Caller, _: &str) -> Result<u64, Error> {
         view::prefetch(&self.spa)
     }
-    fn draft(&self, change: &DatasetChange) -> Result<Settings, Error> {
-        Err(Error::new(change.subject(), Reason::NoSuchDataset))
-    }
-    fn object_path(&self, _: &str, _: &u64, _: &u64) -> Result<ObjectPath, Error> {
-        Ok(ObjectPath::default())
-    }
-    fn unlinked(&self, d: &str) -> Result<u64, Error> {
+    fn unlinked(&self, _: &Caller, d: &str) -> Result<u64, Error> {
         view::unlinked(&self.dsl, d)
     }
-    fn events(&self, _: &EventQuery) -> Result<EventPage, Error> {
+    fn events(&self, _: &Caller, _: &EventQuery) -> Result<EventPage, Error> {
         Ok(EventPage::default())
     }
-    fn diff(&self, r: &DiffRequest) -> Result<DiffPart, Error> {
+    fn diff(&self, _: &Caller, r: &DiffRequest) -> Result<DiffPart, Error> {
         view::compared(&self.dsl, r).and_then(view::diff)
     }
-    fn kstats(&self) -> Result<Vec<Kstat>, Error> {
+    fn mounts(&self, _: &Caller) -> Result<Vec<Mount>, Error> {
         Ok(Vec::new())
     }
-    fn tunables(&self) -> Result<Vec<Tunable>, Error> {
-        Ok(Vec::new())
-    }
-    fn spl(&self) -> Result<Vec<SplParameter>, Error> {
-        Ok(Vec::new())
-    }
-    fn set_tunable(&self, name: &str, _: &u64) -> Result<(), Error> {
-        Err(Error::new(name, Reason::BadProperty { property: name.to_owned() }))
-    }
-    fn inject(&self, _: &InjectRequest) -> Result<Vec<Injected>, Error> {
-        Ok(Vec::new())
-    }
-    fn grants(&self, _: &str) -> Result<Vec<Granted>, Error> {
-        Ok(Vec::new())
-    }
-    fn scan(&self, _: &ScanRequest) -> Result<Found, Error> {
-        Ok(Found::default())
-    }
-    fn import(&self, r: &ImportRequest) -> Result<ImportOutcome, Error> {
-        Err(Error::new(r.guid.to_string(), Reason::NoSuchImport))
-    }
-    fn export(&self, r: &ExportRequest) -> Result<(), Error> {
-        Err(Error::new(&r.name, Reason::Busy))
-    }
-    fn logs(&self) -> Result<Vec<LogStats>, Error> {
-        Ok(Vec::new())
-    }
-    fn mounts(&self) -> Result<Vec<Mount>, Error> {
-        Ok(Vec::new())
-    }
-    fn mount(&self, _: &MountRequest) -> Result<MountReport, Error> {
-        Ok(MountReport::default())
-    }
-    fn mount_progress(&self, _: &u64) -> Result<Option<MountProgress>, Error> {
-        Ok(None)
-    }
-    fn unmount(&self, _: &UnmountRequest) -> Result<MountReport, Error> {
-        Ok(MountReport::default())
-    }
-    fn load_key(&self, r: &LoadKeyRequest) -> Result<(), Error> {
+    fn load_key(&self, _: &Caller, r: &LoadKeyRequest) -> Result<(), Error> {
         let dir = self.dsl.dir(&r.dataset).map_err(|_| Error::new(&r.dataset, Reason::NoSuchDataset))?;
         let (KeyMaterial::Passphrase(key) | KeyMaterial::Hex(key) | KeyMaterial::Raw(key)) = &r.key;
         self.dsl.keys().load(&dir, key, r.noop).map_err(|e| view::key_error(&r.dataset, &e))
     }
-    fn unload_key(&self, dataset: &str) -> Result<(), Error> {
+    fn unload_key(&self, _: &Caller, dataset: &str) -> Result<(), Error> {
         let dir = self.dsl.dir(dataset).map_err(|_| Error::new(dataset, Reason::NoSuchDataset))?;
         self.dsl.keys().unload(&dir).map_err(|e| view::key_error(dataset, &e))
     }
-    fn reclaimed(&self, first: &str, _: &str) -> Result<u64, Error> {
-        Err(Error::new(first, Reason::NoSuchDataset))
-    }
-    fn create_pool(&self, request: &CreatePool) -> Result<(), Error> {
-        Err(Error::new(&request.name, Reason::PoolExists))
-    }
-    fn change_pool(&self, name: &str, _: &PoolChange) -> Result<(), Error> {
+    fn change_pool(&self, _: &Caller, name: &str, _: &PoolChange) -> Result<(), Error> {
         Err(Error::new(name, Reason::NoSuchPool))
-    }
-    fn change(&self, change: &DatasetChange) -> Result<Changed, Error> {
-        Err(Error::new(change.subject(), Reason::NoSuchDataset))
-    }
-    fn offer(&self, _: &OfferRequest) -> Result<Vec<Offered>, Error> {
-        Ok(Vec::new())
-    }
-    fn withdraw(&self, _: &WithdrawRequest) -> Result<(), Error> {
-        Ok(())
-    }
-    fn exports(&self) -> Result<ExportList, Error> {
-        Ok(ExportList::default())
-    }
-    fn attach(&self, request: &AttachRequest) -> Result<String, Error> {
-        Err(Error::new(&request.dataset, Reason::NoSuchDataset))
-    }
-    fn detach(&self, request: &DetachRequest) -> Result<(), Error> {
-        Err(Error::new(&request.dataset, Reason::NotAttached))
     }
 }

@@ -8,13 +8,14 @@ pub mod stand;
 
 use std::cell::RefCell;
 use std::io::{self, Write};
+use std::ops::Deref;
 use std::path::Path;
 use std::rc::Rc;
 
+use api::{InProcess, Requests, Service};
 use cli::cx::{Cx, Secrets};
 use console::Clock;
 use console::Out;
-use server::api::Service;
 use server::house::House;
 
 /// A sink that the test keeps a hand on.
@@ -55,12 +56,12 @@ pub struct Ran {
 }
 
 /// Runs `zpool …` or `zfs …`, in UTC, with an empty environment.
-pub fn run(line: &str, service: Rc<dyn Service>) -> Ran {
+pub fn run(line: &str, service: Rc<dyn Requests>) -> Ran {
     run_with(line, service, Vec::new())
 }
 
 /// The same, with keys to be typed.
-pub fn run_with(line: &str, service: Rc<dyn Service>, keys: Vec<Vec<u8>>) -> Ran {
+pub fn run_with(line: &str, service: Rc<dyn Requests>, keys: Vec<Vec<u8>>) -> Ran {
     let (out, err) = (Sink::default(), Sink::default());
     let connect = Box::new(move || Ok(service.clone()));
     let sinks = (Out::new(Box::new(out.clone())), Out::new(Box::new(err.clone())));
@@ -79,17 +80,22 @@ pub fn run_with(line: &str, service: Rc<dyn Service>, keys: Vec<Vec<u8>>) -> Ran
     Ran { code, out: text(&out), err: text(&err) }
 }
 
+/// Requests of this process to a service in it.
+pub fn in_process<S: Deref<Target: Service> + 'static>(service: S) -> Rc<dyn Requests> {
+    Rc::new(InProcess::new(service))
+}
+
 /// A pool of one device of so many bytes, made with these options, nothing of it mounted.
-pub fn pool(dir: &Path, bytes: u64, options: &str) -> Rc<dyn Service> {
+pub fn pool(dir: &Path, bytes: u64, options: &str) -> Rc<dyn Requests> {
     let image = dir.join("d0.img");
     std::fs::File::create(&image).expect("an image").set_len(bytes).expect("room");
-    let house: Rc<dyn Service> = Rc::new(House::new());
+    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
     good(&format!("zpool create -m none {options} tank {}", image.display()), &house);
     house
 }
 
 /// What a command prints that succeeds and complains of nothing.
-pub fn good(line: &str, house: &Rc<dyn Service>) -> String {
+pub fn good(line: &str, house: &Rc<dyn Requests>) -> String {
     let ran = run(line, house.clone());
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
     ran.out

@@ -3,7 +3,7 @@
 //! What one command printed exactly (`-p`) must come out of another in its own layout, byte for byte: this holds the
 //! parsers, the widths, the orders and the formatting of numbers against the original, without an engine.
 
-use server::api::*;
+use api::*;
 use testkit::Fixture;
 
 /// Pools and datasets as transcripts tell them.
@@ -201,21 +201,21 @@ fn named(title: &str) -> Vdev {
     v
 }
 
-impl Service for Paper {
-    fn pool_names(&self) -> Result<Vec<String>, Error> {
+impl FakeService for Paper {
+    fn pool_names(&self, _: &Caller) -> Result<Vec<String>, Error> {
         Ok(self.pools.iter().map(|p| p.name.clone()).collect())
     }
-    fn pool(&self, name: &str, _: &PoolQuery) -> Result<Pool, Error> {
+    fn pool(&self, _: &Caller, name: &str, _: &PoolQuery) -> Result<Pool, Error> {
         self.pools
             .iter()
             .find(|p| p.name == name)
             .cloned()
             .ok_or_else(|| Error::new(name, Reason::NoSuchPool))
     }
-    fn history(&self, _: &str, _: &u64) -> Result<HistoryPage, Error> {
+    fn history(&self, _: &Caller, _: &str, _: &u64) -> Result<HistoryPage, Error> {
         Ok(HistoryPage::default())
     }
-    fn datasets(&self, q: &DatasetQuery) -> Result<DatasetList, Error> {
+    fn datasets(&self, _: &Caller, q: &DatasetQuery) -> Result<DatasetList, Error> {
         let Some(root) = &q.root else { return Ok(DatasetList::whole(self.datasets.clone())) };
         let all = self.datasets.iter().filter(|d| {
             let below = d.name.strip_prefix(root.as_str());
@@ -228,7 +228,7 @@ impl Service for Paper {
             false => Err(Error::new(root, Reason::NoSuchDataset)),
         }
     }
-    fn space(&self, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<SpaceEntry>, Error> {
+    fn space(&self, _: &Caller, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<SpaceEntry>, Error> {
         Ok(self
             .space
             .iter()
@@ -236,100 +236,58 @@ impl Service for Paper {
             .map(|s| s.1.clone())
             .collect())
     }
-    fn holds(&self, snapshot: &str) -> Result<Vec<Hold>, Error> {
+    fn holds(&self, _: &Caller, snapshot: &str) -> Result<Vec<Hold>, Error> {
         Ok(self.holds.iter().filter(|h| h.snapshot == snapshot).cloned().collect())
     }
-    fn prefetch(&self, p: &str) -> Result<u64, Error> {
-        Err(Error::new(p, Reason::NoSuchPool))
-    }
-    fn draft(&self, change: &DatasetChange) -> Result<Settings, Error> {
-        Err(Error::new(change.subject(), Reason::NoSuchDataset))
-    }
-    fn object_path(&self, _: &str, _: &u64, _: &u64) -> Result<ObjectPath, Error> {
-        Ok(ObjectPath::default())
-    }
-    fn unlinked(&self, d: &str) -> Result<u64, Error> {
-        Err(Error::new(d, Reason::NoSuchDataset))
-    }
-    fn events(&self, _: &EventQuery) -> Result<EventPage, Error> {
+    fn events(&self, _: &Caller, _: &EventQuery) -> Result<EventPage, Error> {
         Ok(EventPage::default())
     }
-    fn diff(&self, r: &DiffRequest) -> Result<DiffPart, Error> {
-        Err(Error::new(&r.from, Reason::NoSuchDataset))
-    }
-    fn kstats(&self) -> Result<Vec<Kstat>, Error> {
+    fn kstats(&self, _: &Caller) -> Result<Vec<Kstat>, Error> {
         Ok(Vec::new())
     }
-    fn inject(&self, _: &InjectRequest) -> Result<Vec<Injected>, Error> {
+    fn tunables(&self, _: &Caller) -> Result<Vec<Tunable>, Error> {
         Ok(Vec::new())
     }
-    fn tunables(&self) -> Result<Vec<Tunable>, Error> {
+    fn spl(&self, _: &Caller) -> Result<Vec<SplParameter>, Error> {
         Ok(Vec::new())
     }
-    fn spl(&self) -> Result<Vec<SplParameter>, Error> {
+    fn grants(&self, _: &Caller, _: &str) -> Result<Vec<Granted>, Error> {
         Ok(Vec::new())
     }
-    fn set_tunable(&self, name: &str, _: &u64) -> Result<(), Error> {
-        Err(Error::new(name, Reason::BadProperty { property: name.to_owned() }))
-    }
-    fn grants(&self, _: &str) -> Result<Vec<Granted>, Error> {
-        Ok(Vec::new())
-    }
-    fn scan(&self, _: &ScanRequest) -> Result<Found, Error> {
+    fn scan(&self, _: &Caller, _: &ScanRequest) -> Result<Found, Error> {
         Ok(Found::default())
     }
-    fn import(&self, r: &ImportRequest) -> Result<ImportOutcome, Error> {
+    fn import(&self, _: &Caller, r: &ImportRequest) -> Result<ImportOutcome, Error> {
         Err(Error::new(r.guid.to_string(), Reason::NoSuchImport))
     }
-    fn export(&self, r: &ExportRequest) -> Result<(), Error> {
+    fn export(&self, _: &Caller, r: &ExportRequest) -> Result<(), Error> {
         Err(Error::new(&r.name, Reason::Busy))
     }
-    fn logs(&self) -> Result<Vec<LogStats>, Error> {
+    fn logs(&self, _: &Caller) -> Result<Vec<LogStats>, Error> {
         Ok(Vec::new())
     }
-    fn mounts(&self) -> Result<Vec<Mount>, Error> {
+    fn mounts(&self, _: &Caller) -> Result<Vec<Mount>, Error> {
         Ok(Vec::new())
     }
-    fn mount(&self, _: &MountRequest) -> Result<MountReport, Error> {
+    fn mount(&self, _: &Caller, _: &MountRequest) -> Result<MountReport, Error> {
         Ok(MountReport::default())
     }
-    fn mount_progress(&self, _: &u64) -> Result<Option<MountProgress>, Error> {
-        Ok(None)
-    }
-    fn unmount(&self, _: &UnmountRequest) -> Result<MountReport, Error> {
-        Ok(MountReport::default())
-    }
-    fn load_key(&self, _: &LoadKeyRequest) -> Result<(), Error> {
-        Ok(())
-    }
-    fn unload_key(&self, _: &str) -> Result<(), Error> {
-        Ok(())
-    }
-    fn reclaimed(&self, first: &str, _: &str) -> Result<u64, Error> {
-        Err(Error::new(first, Reason::NoSuchDataset))
-    }
-    fn create_pool(&self, request: &CreatePool) -> Result<(), Error> {
+    fn create_pool(&self, _: &Caller, request: &CreatePool) -> Result<(), Error> {
         Err(Error::new(&request.name, Reason::PoolExists))
     }
-    fn change_pool(&self, name: &str, _: &PoolChange) -> Result<(), Error> {
+    fn change_pool(&self, _: &Caller, name: &str, _: &PoolChange) -> Result<(), Error> {
         Err(Error::new(name, Reason::NoSuchPool))
     }
-    fn change(&self, change: &DatasetChange) -> Result<Changed, Error> {
+    fn change(&self, _: &Caller, change: &DatasetChange) -> Result<Changed, Error> {
         Err(Error::new(change.subject(), Reason::NoSuchDataset))
     }
-    fn offer(&self, _: &OfferRequest) -> Result<Vec<Offered>, Error> {
-        Ok(Vec::new())
-    }
-    fn withdraw(&self, _: &WithdrawRequest) -> Result<(), Error> {
-        Ok(())
-    }
-    fn exports(&self) -> Result<ExportList, Error> {
+    fn exports(&self, _: &Caller) -> Result<ExportList, Error> {
         Ok(ExportList::default())
     }
-    fn attach(&self, request: &AttachRequest) -> Result<String, Error> {
+    fn attach(&self, _: &Caller, request: &AttachRequest) -> Result<String, Error> {
         Err(Error::new(&request.dataset, Reason::NoSuchDataset))
     }
-    fn detach(&self, request: &DetachRequest) -> Result<(), Error> {
+    fn detach(&self, _: &Caller, request: &DetachRequest) -> Result<(), Error> {
         Err(Error::new(&request.dataset, Reason::NotAttached))
     }
 }

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::rc::Rc;
 
-use server::api::Service;
+use api::Requests;
 use server::house::House;
 
 use super::{Ran, run};
 
 /// The pool `tank` of one device, and the folder that holds it.
 pub struct Stand {
-    pub house: Rc<dyn Service>,
+    pub house: Rc<dyn Requests>,
     pub dir: tempfile::TempDir,
 }
 
@@ -23,12 +23,12 @@ impl Stand {
 
     /// The same with a device of so many bytes.
     pub fn sized(bytes: u64, options: &str) -> Option<Self> {
-        Self::over(Rc::new(House::new()), bytes, options)
+        Self::over(Rc::new(House::new().in_process()), bytes, options)
     }
 
     /// The same of this house.
     #[allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
-    pub fn over(house: Rc<dyn Service>, bytes: u64, options: &str) -> Option<Self> {
+    pub fn over(house: Rc<dyn Requests>, bytes: u64, options: &str) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a folder");
         let image = dir.path().join("d0.img");
         std::fs::File::create(&image).expect("an image").set_len(bytes).expect("room");

@@ -208,7 +208,7 @@ impl Choice {
 
     /// Why candidates that come before it are not taken, each in a sentence.
     pub fn passed(&self) -> Vec<String> {
-        self.passed.iter().map(|error| crate::faults::chain(error)).collect()
+        self.passed.iter().map(|error| crate::chain(error)).collect()
     }
 
     /// Makes the folder, if need be.
@@ -268,7 +268,7 @@ fn choose_among(candidates: &[Candidate]) -> Result<Choice, PlaceError> {
             Err(error) => passed.push(error),
         }
     }
-    let why: Vec<String> = passed.iter().map(|error| crate::faults::chain(error)).collect();
+    let why: Vec<String> = passed.iter().map(|error| crate::chain(error)).collect();
     Err(PlaceError::Nowhere { why: why.join("; ") })
 }
 
@@ -327,13 +327,13 @@ pub fn at(dir: &Path) -> Place {
 }
 
 /// The turn of a daemon to begin; nothing of this user begins or ends until it is dropped.
-pub(crate) struct Turn(#[allow(dead_code, reason = "holds locks")] Vec<OwnedFd>);
+pub struct Turn(#[allow(dead_code, reason = "holds locks")] Vec<OwnedFd>);
 
 /// Waits for its turn to begin a daemon in `place`, which is there; and finds another that runs.
 ///
 /// # Errors
 /// As the system refuses it.
-pub(crate) fn take_turn(place: &Place) -> Result<(Turn, Option<Place>), PlaceError> {
+pub fn take_turn(place: &Place) -> Result<(Turn, Option<Place>), PlaceError> {
     if !is_usual(place) {
         return Ok((Turn(vec![place.lock_start()?]), None));
     }

@@ -11,17 +11,14 @@
 //! A daemon that ends may do so between our connecting and its accepting; then the connection closes without a byte of
 //! an answer, and the question is asked once more, of a new one if need be.
 
-use crate::api::{Client, Service, Transport, TransportError, dispatch};
 use crate::files::{Denied, Opened, Opening, Visit};
-use crate::house::House;
 use crate::place::{Place, PlaceError, choice};
 use crate::start::start;
+use crate::{ANSWER_MAX, Caller, Client, Service, Transport, TransportError, dispatch};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// The largest answer that is taken, bytes: several times what a pool of 100,000 datasets with all their properties is.
-const ANSWER_MAX: u64 = crate::budget::ANSWER_MAX;
 /// Methods after which a daemon must be there.
 const STARTS: [&str; 2] = ["import", "create_pool"];
 /// Methods about this user's own pools and devices, which another's daemon is not asked.
@@ -51,45 +48,46 @@ impl Socket {
         Client::new(self)
     }
 
-    /// Connects to a daemon that runs, and says where it lives.
-    fn connect(&self, own: bool) -> Result<Option<(UnixStream, Place)>, TransportError> {
-        let connected = match &self.place {
-            // A folder that is named and can't be a daemon's is a mistake: what it was to hold is
-            // not nothing.
-            Some(place) => match place.connect() {
-                Ok(None) => place.could_have_daemon().map(|()| None),
-                connected => connected.map(|stream| Some((stream?, place.clone()))),
-            },
-            None => choice::running(),
-        };
-        match connected.map_err(of_place)? {
-            // Somebody without a daemon sees root's pools, as anybody does those of the kernel module.
-            None if !own && self.place.is_none() => choice::roots_running().map_err(of_place),
-            connected => Ok(connected),
-        }
-    }
-
     /// Posts to a daemon that lives where this says; no answer if it went away before a byte of it.
     fn exchange(&self, method: &str, body: &[u8]) -> Result<Option<Vec<u8>>, TransportError> {
         let starts = STARTS.contains(&method);
-        let (stream, place) = match self.connect(OWN.contains(&method))? {
+        let (stream, place) = match connect(self.place.as_ref(), OWN.contains(&method))? {
             Some(connected) => connected,
             None if starts => {
-                start(self.place.as_ref(), self.program.as_deref()).map_err(|error| {
-                    TransportError::Socket(std::io::Error::other(crate::faults::chain(&error)))
-                })?;
-                match self.connect(true)? {
+                start(self.place.as_ref(), self.program.as_deref())
+                    .map_err(|error| TransportError::Socket(std::io::Error::other(crate::chain(&error))))?;
+                match connect(self.place.as_ref(), true)? {
                     Some(connected) => connected,
                     None => return Ok(None),
                 }
             }
             None => {
                 let mut answer = Vec::new();
-                dispatch(&*self.absent, method, body, &mut answer)?;
+                // No daemon runs, so that this process answers its own question.
+                dispatch(&*self.absent, &Caller::this_process(), method, body, &mut answer)?;
                 return Ok(Some(answer));
             }
         };
         named(&place, post(stream, method, body))
+    }
+}
+
+/// Connects to a daemon that runs, in the folder that is named if one is, and says where it lives. With `own`
+/// that is this user's own daemon.
+fn connect(named: Option<&Place>, own: bool) -> Result<Option<(UnixStream, Place)>, TransportError> {
+    let connected = match named {
+        // A folder that is named and can't be a daemon's is a mistake: what it was to hold is
+        // not nothing.
+        Some(place) => match place.connect() {
+            Ok(None) => place.could_have_daemon().map(|()| None),
+            connected => connected.map(|stream| Some((stream?, place.clone()))),
+        },
+        None => choice::running(),
+    };
+    match connected.map_err(of_place)? {
+        // Somebody without a daemon sees root's pools, as anybody does those of the kernel module.
+        None if !own && named.is_none() => choice::roots_running().map_err(of_place),
+        connected => Ok(connected),
     }
 }
 
@@ -104,7 +102,7 @@ impl Transport for Socket {
 }
 
 fn of_place(error: PlaceError) -> TransportError {
-    TransportError::Socket(std::io::Error::other(crate::faults::chain(&error)))
+    TransportError::Socket(std::io::Error::other(crate::chain(&error)))
 }
 
 /// Opens a dataset by way of the daemon that commands ask.
@@ -112,12 +110,11 @@ fn of_place(error: PlaceError) -> TransportError {
 /// # Errors
 /// [`Denied`].
 pub fn visit(opening: &Opening) -> Result<(Visit, Opened), Denied> {
-    let socket = Socket::new(Box::new(House::new()));
     let no_daemon = |source: std::io::Error| Denied::Socket { socket: "the daemon's socket".into(), source };
-    let place = match socket.connect(false) {
+    let place = match connect(Place::named().as_ref(), false) {
         Ok(Some((_, place))) => place,
         Ok(None) => return Err(no_daemon(ErrorKind::NotFound.into())),
-        Err(error) => return Err(no_daemon(std::io::Error::other(crate::faults::chain(&error)))),
+        Err(error) => return Err(no_daemon(std::io::Error::other(crate::chain(&error)))),
     };
     Visit::open(&place, opening)
 }
@@ -144,11 +141,7 @@ pub fn own_before_roots() -> Option<[PathBuf; 2]> {
 }
 
 /// Posts a request and reads the answer's body. `None` if the daemon went away before a byte of it.
-pub(crate) fn post(
-    mut stream: UnixStream,
-    method: &str,
-    body: &[u8],
-) -> Result<Option<Vec<u8>>, TransportError> {
+pub fn post(mut stream: UnixStream, method: &str, body: &[u8]) -> Result<Option<Vec<u8>>, TransportError> {
     let head = format!(
         "POST /v1/{method} HTTP/1.1\r\nHost: poolhouse\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n",

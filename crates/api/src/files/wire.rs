@@ -2,15 +2,14 @@
 //! make longer.
 
 use super::{Fault, Gap, Meta, PART_MAX, Page};
-use crate::api;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::io::{self, Read, Write};
 
 /// Most bytes of the JSON of a question: a path of 64 KiB in any bytes, and what is around it.
-pub(super) const ASK_MAX: usize = 512 << 10;
+pub const ASK_MAX: usize = 512 << 10;
 /// Most bytes of the JSON of an answer: a page of a folder, or all names of attributes.
-pub(super) const ANSWER_MAX: usize = 8 << 20;
+pub const ANSWER_MAX: usize = 8 << 20;
 
 /// Bytes as JSON has them: text of the characters up to U+00FF, one for each byte.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -86,9 +85,10 @@ pub struct Opened {
     pub total: u64,
 }
 
-/// A question.
+/// A question: a call of [`Files`](super::Files), with its arguments.
+#[allow(missing_docs, reason = "a variant has the name of the call")]
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Ask {
+pub enum Ask {
     Open(Opening),
     Resolve {
         path: Bytes,
@@ -161,9 +161,10 @@ pub(super) enum Ask {
     Sync,
 }
 
-/// An answer.
+/// An answer: what a call of [`Files`](super::Files) returns.
+#[allow(missing_docs, reason = "a variant has the name of what it holds")]
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub enum Answer {
     Done,
     Opened(Opened),
     Meta(Meta),
@@ -178,9 +179,10 @@ pub(super) enum Answer {
     Denied(Refusal),
 }
 
-/// Why a dataset is not opened.
+/// Why a dataset is not opened: [`Denied`](super::Denied), on its way.
+#[allow(missing_docs, reason = "the fields are those of `Denied`")]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Refusal {
+pub enum Refusal {
     /// Its key is not loaded.
     NoKey { dataset: String, root: String },
     /// A key was given, and it is not encrypted.
@@ -190,14 +192,14 @@ pub(super) enum Refusal {
     /// It has `readonly=on`, or is mounted so.
     ReadOnly { dataset: String },
     /// As the API says it.
-    Api(api::Error),
+    Api(crate::Error),
     /// A failure of the library.
     Library { about: String, text: String },
 }
 
 /// [`zpl::NewFile`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct New {
+pub struct New {
     #[serde(with = "kind")]
     kind: zpl::FileType,
     target: Bytes,
@@ -229,7 +231,7 @@ impl From<&zpl::NewFile> for New {
 
 impl New {
     /// The same for the engine; `None` for what is no kind of file.
-    pub(super) fn file(self) -> Option<zpl::NewFile> {
+    pub fn file(self) -> Option<zpl::NewFile> {
         use zpl::{FileType, Kind};
         let (major, minor) = self.rdev;
         let kind = match self.kind {
@@ -249,7 +251,7 @@ impl New {
 
 /// [`zpl::SetAttr`], but for sizes.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Set {
+pub struct Set {
     permissions: Option<u32>,
     uid: Option<u32>,
     gid: Option<u32>,
@@ -292,7 +294,7 @@ fn nonsense(what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Er
 ///
 /// # Errors
 /// As writing fails.
-pub(super) fn send<T: Serialize>(to: &mut impl Write, message: &T, bytes: &[u8]) -> io::Result<()> {
+pub fn send<T: Serialize>(to: &mut impl Write, message: &T, bytes: &[u8]) -> io::Result<()> {
     let json = serde_json::to_vec(message)?;
     let length = |n: usize| u32::try_from(n).map_err(|_| nonsense("a message is too long"));
     let mut head = Vec::with_capacity(8 + json.len());
@@ -308,7 +310,7 @@ pub(super) fn send<T: Serialize>(to: &mut impl Write, message: &T, bytes: &[u8])
 ///
 /// # Errors
 /// As reading fails; `InvalidData` for a message that is too long, or makes no sense.
-pub(super) fn receive<T: DeserializeOwned>(
+pub fn receive<T: DeserializeOwned>(
     from: &mut impl Read,
     most: usize,
     bytes: &mut Vec<u8>,

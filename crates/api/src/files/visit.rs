@@ -2,7 +2,6 @@
 
 use super::wire::{ANSWER_MAX, Answer, Ask, Refusal, receive, send};
 use super::{Bytes, Fault, Files, Gap, Kind, Meta, Opened, Opening, PART_MAX, Page};
-use crate::api;
 use ondisk::ObjNum;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -58,7 +57,7 @@ pub enum Denied {
     },
     /// The daemon refused.
     #[error(transparent)]
-    Api(api::Error),
+    Api(crate::Error),
     /// The dataset can't be opened.
     #[error("{about}: {text}")]
     Library {

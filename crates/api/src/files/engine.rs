@@ -2,12 +2,11 @@
 
 use super::{Fault, Files, Gap, Item, Kind, Meta, PAGE_MAX, PART_MAX, Page, XATTR_NAMES_MAX};
 use dmu::{Dnode, Extent, Objset, Walk};
-use fuse::dataset::Stale;
 use ondisk::{BlkId, Level, ObjNum};
 use zpl::{DirCookie, FileSystem, NewFile, SetAttr, SetXattr};
 
 /// Has the kernel drop what it knows of a mounted file system and is no longer so.
-pub(super) trait Kernel {
+pub trait Kernel {
     /// Has it drop these.
     fn tell(&self, stale: &[Change<'_>]);
     /// Has it drop all of a file; whether it knew the file.
@@ -17,21 +16,11 @@ pub(super) trait Kernel {
 }
 
 /// What was changed without the kernel.
-pub(super) enum Change<'a> {
+pub enum Change<'a> {
     /// Something of a file.
     File(ObjNum),
     /// What a name in a folder means.
     Name(ObjNum, &'a [u8]),
-}
-
-impl Change<'_> {
-    /// The same by the kernel's numbers.
-    pub(super) fn stale(&self, shown: &fuse::dataset::Dataset) -> Stale {
-        match self {
-            Self::File(object) => Stale::File(shown.node_of(*object)),
-            Self::Name(folder, name) => Stale::Name(shown.node_of(*folder), name.to_vec()),
-        }
-    }
 }
 
 /// An open dataset.
@@ -73,7 +62,7 @@ impl Engine {
     }
 
     /// A file system that is mounted.
-    pub(super) fn mounted(fs: FileSystem, kernel: Box<dyn Kernel>) -> Self {
+    pub fn mounted(fs: FileSystem, kernel: Box<dyn Kernel>) -> Self {
         Self { what: What::Files(fs), contents: None, kernel: Some(kernel), untold: None }
     }
 

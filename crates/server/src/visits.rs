@@ -1,4 +1,4 @@
-//! The daemon's side of visits: its socket, and the table of those that are there.
+//! The daemon's side of visits ([`api::files`]): its socket, and the table of those that are there.
 //!
 //! # Life
 //! Each visit has a thread, and an entry in the table of [`Visits`] from before it looks for its
@@ -9,17 +9,17 @@
 //! The table is held for look-ups, never while a dataset is opened or read. That of keys is held
 //! while a key is loaded or unloaded, and comes before the table.
 
-use super::engine::{Change, Engine, Kernel};
-use super::wire::{ASK_MAX, Answer, Ask, Opened, Opening, Refusal, receive, send};
-use super::{Fault, Files, Kind, PART_MAX};
-use crate::api::{Error, Reason};
-use crate::faults::{chain, of_dsl};
+use crate::faults::of_dsl;
 use crate::mounts::Live;
-use crate::peer::Peer;
+use crate::peer::of_stream;
 use crate::plan::Plan;
 use crate::pools::{Imported, Pools};
+use api::files::wire::{ASK_MAX, Answer, Ask, Refusal, receive, send};
+use api::files::{Change, Engine, Fault, Files, Kernel, Kind, Opened, Opening, PART_MAX};
+use api::{Error, Peer, Reason, chain};
 use dsl::LongHold;
 use dsl::keys::KeyStatus;
+use fuse::dataset::Stale;
 use ondisk::ObjNum;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -230,7 +230,7 @@ fn welcome(listener: &UnixListener, pools: &Weak<Pools>) {
 
 /// Serves one connection to its end.
 fn serve(pools: &Arc<Pools>, mut stream: UnixStream) -> std::io::Result<()> {
-    let peer = Peer::of_stream(&stream)?;
+    let peer = of_stream(&stream)?;
     if !peer.owns(Peer::own().uid) {
         tracing::info!(uid = peer.uid, "a visitor is turned away");
         return Ok(());
@@ -256,9 +256,9 @@ fn serve(pools: &Arc<Pools>, mut stream: UnixStream) -> std::io::Result<()> {
 }
 
 /// A stream that is read up to a point of time, in however many parts its bytes come.
-pub(super) struct Until<'a> {
-    pub(super) stream: &'a UnixStream,
-    pub(super) end: Instant,
+pub(crate) struct Until<'a> {
+    pub(crate) stream: &'a UnixStream,
+    pub(crate) end: Instant,
 }
 
 impl Read for Until<'_> {
@@ -273,7 +273,7 @@ impl Read for Until<'_> {
 }
 
 /// What others are told of a visitor: its command and its process.
-pub(super) fn visitor(command: &str, process: Option<u32>) -> String {
+pub(crate) fn visitor(command: &str, process: Option<u32>) -> String {
     let command = clipped(command);
     match process {
         Some(pid) => format!("poolhouse {command} (process {pid})"),
@@ -613,12 +613,20 @@ fn load_keys(
     Ok(loaded)
 }
 
+/// A change by the kernel's numbers.
+fn stale(change: &Change<'_>, shown: &fuse::dataset::Dataset) -> Stale {
+    match change {
+        Change::File(object) => Stale::File(shown.node_of(*object)),
+        Change::Name(folder, name) => Stale::Name(shown.node_of(*folder), name.to_vec()),
+    }
+}
+
 /// The mount of a file system that a visit uses beside the kernel.
 struct Mounted(Arc<Live>);
 
 impl Kernel for Mounted {
     fn tell(&self, changes: &[Change<'_>]) {
-        self.0.tell_changes(|shown| changes.iter().map(|change| change.stale(shown)).collect());
+        self.0.tell_changes(|shown| changes.iter().map(|change| stale(change, shown)).collect());
     }
 
     fn drop_file(&self, object: ObjNum) -> bool {
@@ -629,3 +637,6 @@ impl Kernel for Mounted {
         self.0.is_mounted_read_only()
     }
 }
+
+#[cfg(test)]
+mod tests;

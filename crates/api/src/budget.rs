@@ -10,16 +10,16 @@
 //!
 //! The owner of the daemon has a limit for each answer alone: what the client takes (`client`).
 
-use crate::api::{Error, Reason};
+use super::{Error, Reason, clipped};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Most bytes of an answer to the owner: several times what a pool of 100,000 datasets with all
 /// their properties is.
-pub(crate) const ANSWER_MAX: u64 = 1 << 30;
+pub const ANSWER_MAX: u64 = 1 << 30;
 /// How long one request of another user may work.
-pub(crate) const TIME_OF_OTHERS: Duration = Duration::from_secs(60);
+pub const TIME_OF_OTHERS: Duration = Duration::from_secs(60);
 /// Most bytes of all answers to one other user at a time, and to all of them, where the machine is
 /// large.
 const BYTES_OF_OTHERS: [u64; 2] = [256 << 20, 512 << 20];
@@ -31,23 +31,23 @@ const BYTES_LEAST: u64 = 8 << 20;
 
 /// Memory that several budgets take from.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub struct Share {
     left: AtomicU64,
 }
 
 impl Share {
     /// A share of so many bytes.
-    pub(crate) fn of(bytes: u64) -> Arc<Self> {
+    pub fn of(bytes: u64) -> Arc<Self> {
         Arc::new(Self { left: AtomicU64::new(bytes) })
     }
 
     /// The share of one user that does not own the daemon, on a machine with so much memory.
-    pub(crate) fn of_user(memory: u64) -> Arc<Self> {
+    pub fn of_user(memory: u64) -> Arc<Self> {
         Self::of((memory / PART_OF_MEMORY[0]).clamp(BYTES_LEAST, BYTES_OF_OTHERS[0]))
     }
 
     /// The share of all such users together.
-    pub(crate) fn of_users(memory: u64) -> Arc<Self> {
+    pub fn of_users(memory: u64) -> Arc<Self> {
         Self::of((memory / PART_OF_MEMORY[1]).clamp(2 * BYTES_LEAST, BYTES_OF_OTHERS[1]))
     }
 
@@ -71,7 +71,7 @@ pub struct Budget {
 
 impl Budget {
     /// A budget out of these shares, which ends at this moment.
-    pub(crate) fn new(shares: Vec<Arc<Share>>, until: Option<Instant>) -> Arc<Self> {
+    pub fn new(shares: Vec<Arc<Share>>, until: Option<Instant>) -> Arc<Self> {
         Arc::new(Self { shares, taken: AtomicU64::new(0), until })
     }
 
@@ -81,12 +81,12 @@ impl Budget {
     }
 
     /// The budget of an answer to the owner.
-    pub(crate) fn of_owner() -> Arc<Self> {
+    pub fn of_owner() -> Arc<Self> {
         Self::of(ANSWER_MAX)
     }
 
     /// When its time is over, if it has an end.
-    pub(crate) fn until(&self) -> Option<Instant> {
+    pub fn until(&self) -> Option<Instant> {
         self.until
     }
 
@@ -96,7 +96,7 @@ impl Budget {
     /// [`Reason::TooMuch`] if there is not so much left, or the time is over; `about` names what
     /// the answer is about.
     pub fn take(&self, about: &str, bytes: u64) -> Result<(), Error> {
-        let too_much = || Error::new(crate::api::clipped(about), Reason::TooMuch);
+        let too_much = || Error::new(clipped(about), Reason::TooMuch);
         if self.until.is_some_and(|until| Instant::now() > until) {
             return Err(too_much());
         }

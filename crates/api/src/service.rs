@@ -1,14 +1,15 @@
-//! The methods, the daemon's dispatch, and the client.
+//! The methods: the daemon's side, its dispatch, and the client.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::ops::Deref;
 
 use super::{
-    AttachRequest, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest, DiffPart,
-    DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted, HistoryPage, Hold,
-    ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
-    MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool, PoolChange, PoolQuery,
-    Reason, ScanRequest, Settings, SpaceClass, SpaceEntry, SplParameter, Tunable, UnmountRequest,
-    WithdrawRequest,
+    AttachRequest, Caller, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
+    DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted,
+    HistoryPage, Hold, ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest,
+    LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool,
+    PoolChange, PoolQuery, Reason, ScanRequest, Settings, SpaceClass, SpaceEntry, SplParameter, Tunable,
+    UnmountRequest, WithdrawRequest,
 };
 
 /// A reply's body.
@@ -19,23 +20,66 @@ enum Reply<T> {
     Error(Error),
 }
 
-/// Writes the trait, the dispatch and the client from one list of methods, so that they can't disagree.
+/// Writes the traits, the dispatch, the client and the fakes from one list of methods, so that they
+/// can't disagree.
 macro_rules! methods {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty => $by:ty),*) -> $ret:ty;)*) => {
-        /// What the commands ask for.
+        /// What the daemon answers. The first argument of each method is who asks.
+        ///
+        /// There is no default for it: a request without a caller does not compile.
+        ///
+        /// ```compile_fail,E0061
+        /// use api::{Error, Service};
+        ///
+        /// fn names(service: &dyn Service) -> Result<Vec<String>, Error> {
+        ///     service.pool_names()
+        /// }
+        /// ```
+        ///
+        /// With a caller it does:
+        ///
+        /// ```
+        /// use api::{Caller, Error, Service};
+        ///
+        /// fn names(service: &dyn Service, caller: &Caller) -> Result<Vec<String>, Error> {
+        ///     service.pool_names(caller)
+        /// }
+        /// ```
         pub trait Service {
+            $($(#[$doc])* fn $name(&self, caller: &Caller, $($arg: $by),*) -> Result<$ret, Error>;)*
+        }
+
+        /// What commands request. The caller is not an argument here: who asks is decided at the
+        /// daemon's end of the connection.
+        pub trait Requests {
             $($(#[$doc])* fn $name(&self, $($arg: $by),*) -> Result<$ret, Error>;)*
+        }
+
+        /// A [`Service`] for tests: each method that an implementation leaves out refuses with
+        /// [`Reason::NoSuchMethod`].
+        pub trait FakeService {
+            $($(#[$doc])* fn $name(&self, _caller: &Caller, $($arg: $by),*) -> Result<$ret, Error> {
+                $(let _ = $arg;)*
+                Err(Error::new(stringify!($name), Reason::NoSuchMethod))
+            })*
+        }
+
+        impl<F: FakeService> Service for F {
+            $(fn $name(&self, caller: &Caller, $($arg: $by),*) -> Result<$ret, Error> {
+                FakeService::$name(self, caller, $($arg),*)
+            })*
         }
 
         /// The names of the methods.
         pub const METHODS: &[&str] = &[$(stringify!($name)),*];
 
-        /// Answers one request: the method is what follows `/v1/` in the path.
+        /// Answers one request of a caller: the method is what follows `/v1/` in the path.
         ///
         /// # Errors
-        /// As writing the answer fails; it is not whole then.
+        /// Those of writing to `out`; the answer is not whole then.
         pub fn dispatch(
             service: &dyn Service,
+            caller: &Caller,
             method: &str,
             body: &[u8],
             out: &mut dyn Answer,
@@ -45,7 +89,7 @@ macro_rules! methods {
                     #[derive(Deserialize)]
                     struct Args { $($arg: $ty),* }
                     match parse::<Args>(method, body) {
-                        Ok(_args) => reply(service.$name($(&_args.$arg),*), out),
+                        Ok(_args) => reply(service.$name(caller, $(&_args.$arg),*), out),
                         Err(e) => reply::<()>(Err(e), out),
                     }
                 })*
@@ -53,9 +97,15 @@ macro_rules! methods {
             }
         }
 
-        impl<T: Transport> Service for Client<T> {
+        impl<T: Transport> Requests for Client<T> {
             $(fn $name(&self, $($arg: $by),*) -> Result<$ret, Error> {
                 self.call(stringify!($name), serde_json::json!({ $((stringify!($arg)): $arg),* }))
+            })*
+        }
+
+        impl<S: Deref<Target: Service>> Requests for InProcess<S> {
+            $(fn $name(&self, $($arg: $by),*) -> Result<$ret, Error> {
+                Service::$name(&*self.service, &Caller::this_process(), $($arg),*)
             })*
         }
     };
@@ -138,6 +188,21 @@ methods! {
     detach(request: DetachRequest => &DetachRequest) -> ();
 }
 
+/// Requests of this process to a service that it holds itself: no connection is between them.
+///
+/// Each request has a caller of its own, and so a budget of its own.
+#[derive(Debug)]
+pub struct InProcess<S> {
+    service: S,
+}
+
+impl<S: Deref<Target: Service>> InProcess<S> {
+    /// Requests to this service.
+    pub fn new(service: S) -> Self {
+        Self { service }
+    }
+}
+
 /// Takes the answer to a request: its status, and then its body.
 pub trait Answer: std::io::Write {
     /// The HTTP status, before anything of the body.
@@ -193,7 +258,7 @@ impl<T: Transport> Client<T> {
 }
 
 /// The first bytes of what a stranger sent, for a message that repeats it.
-pub(crate) fn clipped(text: &str) -> std::borrow::Cow<'_, str> {
+pub fn clipped(text: &str) -> std::borrow::Cow<'_, str> {
     /// Longer than any name that has a meaning.
     const MOST: usize = 512;
     match text.char_indices().map(|(at, _)| at).find(|at| *at >= MOST) {

@@ -11,7 +11,7 @@
 //! the daemon does nothing but bounded steps on its pool.
 //!
 //! # Life
-//! A visit holds one dataset open from its first question to the end of its connection (`door`). It
+//! A visit holds one dataset open from its first question to the end of its connection. It
 //! uses the file system of the mount where there is one, and so sees what isn't on disk yet.
 //! Otherwise it opens the dataset as a mount would. Until the end of the visit the dataset is busy,
 //! and so is the pool; the messages name the command and its process.
@@ -21,13 +21,11 @@
 //! # Absent
 //! Other users: the socket is the owner's alone. What a command prints, and where it writes.
 
-mod door;
 mod engine;
 mod visit;
-mod wire;
+pub mod wire;
 
-pub(crate) use door::Visits;
-pub use engine::Engine;
+pub use engine::{Change, Engine, Kernel};
 pub use visit::{Denied, Visit};
 pub use wire::{Bytes, Opened, Opening};
 
@@ -246,8 +244,9 @@ pub enum Kind {
 }
 
 impl Fault {
-    pub(crate) fn other(error: &dyn std::error::Error) -> Self {
-        Self { kind: Kind::Other, text: crate::faults::chain(error) }
+    /// Any other failure, with its causes.
+    pub fn other(error: &dyn std::error::Error) -> Self {
+        Self { kind: Kind::Other, text: crate::chain(error) }
     }
 }
 
