@@ -1,7 +1,13 @@
-//! Every interleaving that a model checker tries of the multilist, of those who want room with whoever makes it, and of hits on packed blocks with whoever lets go of their forms. The modules are the crate's own; their locks are the checker's.
+//! Models of the cache's concurrency, run under many interleavings by a model checker (`shuttle`).
+//!
+//! * The multilist, with concurrent pushes, takes and reports of stale items.
+//! * Threads that wait for memory, with the evictor that frees it.
+//! * Hits on compressed blocks, with a thread that releases their plain forms.
+//!
+//! The modules are the crate's own. Their locks are the checker's.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-/// The checker's locks, with the faces of those that the crate uses.
+/// The checker's locks, with the interfaces that the crate uses.
 mod sync {
     pub(crate) use shuttle::sync::MutexGuard;
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -19,7 +25,7 @@ mod sync {
         }
     }
 
-    /// A guard that a condition can take and put back.
+    /// A guard that a condition variable can take and put back.
     pub(crate) struct Guard<'a, T>(Option<MutexGuard<'a, T>>);
 
     impl<T> std::ops::Deref for Guard<'_, T> {
@@ -74,10 +80,11 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::sync::{Arc, Mutex};
 use shuttle::thread;
 
-/// Schedules that are tried of each model.
+/// Schedules that the checker tries for each model.
 const TRIES: usize = 1000;
 
-/// Goal: what is put into a multilist and lives is taken out once, whoever puts in, takes out, and tells of stale ones at the same time; nothing stale is left when all was taken.
+/// Goal: a multilist returns each live item exactly once, under concurrent pushes, takes and
+/// reports of stale items. No stale item is left at the end.
 #[test]
 fn multilist_loses_nothing() {
     shuttle::check_random(
@@ -91,7 +98,7 @@ fn multilist_loses_nothing() {
                 threads.push(thread::spawn(move || {
                     for (n, item) in items.iter().enumerate() {
                         list.push(n % 2, item.clone());
-                        // Two of three become stale.
+                        // Two of three items become stale.
                         if n % 3 != 0 {
                             item.store(1, Ordering::SeqCst);
                             list.note_stale(n % 2, |i| i.load(Ordering::SeqCst) == 1);
@@ -121,13 +128,16 @@ fn multilist_loses_nothing() {
     );
 }
 
-/// Goal: whoever wants room gets an answer, the limit holds all the time, and room that was made is given to those who wait, when it is made by a thread that can also be told to end.
+/// Goal: each thread that waits for memory gets an answer, and the size never exceeds the limit.
+///
+/// The memory that the evictor frees goes to the waiting threads. The evictor ends when the
+/// pressure is closed.
 #[test]
 fn nobody_waits_for_ever() {
     shuttle::check_random(
         || {
             let pressure = Arc::new(Pressure::new(8, 6));
-            // What is there to be evicted.
+            // The bytes that can be evicted.
             let held = Arc::new(Mutex::new(0u64));
             let evictor = {
                 let (pressure, held) = (pressure.clone(), held.clone());
@@ -173,7 +183,8 @@ fn nobody_waits_for_ever() {
     );
 }
 
-/// Goal: who wants more than can be made goes without, and who waits when the end comes does too.
+/// Goal: a request for more memory than can be freed is refused. A request that waits at the close
+/// is refused too.
 #[test]
 fn who_can_get_none_goes_without() {
     shuttle::check_random(
@@ -183,7 +194,7 @@ fn who_can_get_none_goes_without() {
             assert_eq!(pressure.take(5, || true), Taken::No, "more than the limit");
             let evictor = {
                 let pressure = pressure.clone();
-                // It finds nothing.
+                // This evictor frees nothing.
                 thread::spawn(move || {
                     while pressure.await_work() {
                         pressure.end_round();
@@ -207,12 +218,16 @@ fn who_can_get_none_goes_without() {
     );
 }
 
-/// Bytes of a block in its forms.
+/// Bytes of a block in each of its forms.
 const PLAIN: u64 = 4;
 const PACKED: u64 = 2;
 
-/// Goal: while hits unpack a block and hold its plain form again, somebody else lets go of plain forms, and a third evicts it: each hit gets the block or nothing, never a wrong one; nothing is held
-/// once it was given up; and the room that is taken is that of the forms that are held, at the end and never more than there is.
+/// Goal: hits unpack a block and store its plain form again, while a second thread releases plain
+/// forms and a third evicts the block.
+///
+/// * Each hit gets the block or nothing, never a wrong block.
+/// * An evicted block stays evicted.
+/// * The taken size equals the size of the stored forms at the end. It never exceeds the limit.
 #[test]
 fn forms_are_paid_for() {
     shuttle::check_random(

@@ -1,11 +1,16 @@
-//! `poolhouse arc_summary`: a report on the cache and what belongs to it, as OpenZFS's `arc_summary` prints it.
+//! `poolhouse arc_summary`: a report on the cache and its parts, as OpenZFS's `arc_summary` prints
+//! it.
 //!
 //! # Theory
-//! A section is a table of rows ([`rows`]), each a label and what stands behind it, reckoned from the counters of one kstat; parameters are listed as they
-//! are. All is asked of the daemon at once, before anything is printed, so that a report doesn't contradict itself. A counter that the daemon doesn't have ends the report with its name.
+//! A section is a table of rows ([`rows`]). Each row has a label and values that are computed from
+//! the counters of one kstat. Parameters are listed unchanged.
+//!
+//! The command gets all data from the daemon before it prints anything, so that a report doesn't
+//! contradict itself. A counter that the daemon lacks ends the report with its name.
 //!
 //! # Absent
-//! Section `vdev`, which OpenZFS names in its help and does not have either; meanings (`-d`) in OpenZFS's words: they are those of `poolhouse get tunable`.
+//! * Section `vdev`: OpenZFS names it in its help and lacks it too.
+//! * Descriptions (`-d`) in OpenZFS's words: they are those of `poolhouse get tunable`.
 
 mod format;
 mod rows;
@@ -46,13 +51,13 @@ const LONG: &[Long] = &[
 const INDENT: &str = "        ";
 /// Columns of a line.
 const WIDTH: usize = 72;
-/// The kstats that are read, in the order in which `-r` lists them.
+/// The kstats that the report reads, in the order in which `-r` lists them.
 const KSTATS: [&str; 4] = ["arcstats", "dmu_tx", "zfetchstats", "zil"];
 
-/// A section by its name.
+/// A section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Section {
-    /// Rows of what a kstat counts.
+    /// Rows computed from the counters of one kstat.
     Arc,
     ArcHits,
     Dmu,
@@ -62,7 +67,7 @@ enum Section {
     Zil,
 }
 
-/// The sections, as a whole report has them.
+/// The sections by name, in the order of a whole report.
 const SECTIONS: [(&str, Section); 7] = [
     ("arc", Section::Arc),
     ("archits", Section::ArcHits),
@@ -72,10 +77,10 @@ const SECTIONS: [(&str, Section); 7] = [
     ("tunables", Section::Tunables),
     ("zil", Section::Zil),
 ];
-/// What was asked for by number before sections had names; the fifth, of devices, is no more.
+/// The sections by their old page numbers. The fifth, of devices, no longer exists.
 const PAGES: [&str; 6] = ["arc", "archits", "l2arc", "dmu", "vdev", "tunables"];
 
-/// What is asked for.
+/// The request, from the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Asked {
     alternate: bool,
@@ -86,14 +91,14 @@ struct Asked {
     page: Option<i64>,
 }
 
-/// What the daemon says.
+/// The daemon's data.
 struct Told {
     kstats: Vec<Kstat>,
     tunables: Vec<Tunable>,
     spl: Vec<SplParameter>,
 }
 
-/// Runs it; the exit code.
+/// Runs `arc_summary`. Returns the exit code.
 pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String], clock: &Clock) -> i32 {
     let asked = match parse(args) {
         Ok(Some(asked)) => asked,
@@ -145,7 +150,7 @@ pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String]
 /// Why there is no report.
 #[derive(Debug, PartialEq, Eq)]
 enum Stop {
-    /// There is no such section: said where the report would be, as OpenZFS does.
+    /// There is no such section. As in OpenZFS, the message takes the place of the report.
     NoSuch(String),
     Failed(String),
 }
@@ -165,7 +170,7 @@ fn ask(service: &dyn Requests) -> Result<Told, String> {
     })
 }
 
-/// What the arguments ask for; nothing for help.
+/// Parses the arguments. `None` means help.
 fn parse(args: &[String]) -> Result<Option<Asked>, String> {
     let mut asked = Asked::default();
     let mut options = Getopt::new(args, "hadgp:rs:", LONG);
@@ -194,16 +199,16 @@ fn parse(args: &[String]) -> Result<Option<Asked>, String> {
     }
 }
 
-/// A label, and at the end of the line what belongs to it.
+/// A label, and a value at the end of the line.
 fn spread(indent: &str, label: &str, value: &str) -> String {
     let room = WIDTH.saturating_sub(indent.len() + label.len());
     format!("{indent}{label}{value:>room$}\n")
 }
 
-/// When, where and of what.
+/// The header: the time, the machine and the release.
 fn header(clock: &Clock) -> String {
     let version = crate::version::module();
-    // As `uname` tells it.
+    // The same words as in `uname`.
     let word = |what: &str| {
         let text = std::fs::read_to_string(format!("/proc/sys/kernel/{what}"));
         text.map_or_else(|_| "(unknown)".to_owned(), |text| text.trim_end().to_owned())
@@ -214,13 +219,13 @@ fn header(clock: &Clock) -> String {
         "-".repeat(WIDTH),
         spread("", "ZFS Subsystem Report", &clock.padded(clock.now())),
         spread("", &format!("{} {}", word("ostype"), word("osrelease")), &version),
-        // Both modules are of one release.
+        // Both modules have the same version.
         spread("", &machine, &version),
     )
 }
 
 impl Told {
-    /// What is asked for, without the header.
+    /// The requested report, without the header.
     fn report(&self, asked: &Asked) -> Result<String, Stop> {
         if asked.raw {
             return Ok(self.raw(asked)?);
@@ -274,7 +279,7 @@ impl Told {
         Ok(counts)
     }
 
-    /// Everything by name.
+    /// All counters and parameters by name.
     fn raw(&self, asked: &Asked) -> Result<String, String> {
         let mut text = String::new();
         for name in KSTATS {
@@ -300,7 +305,7 @@ impl Told {
             .fold(text + "\n", |text, list| text + &list))
     }
 
-    /// A picture of how full the cache is, and of what.
+    /// A bar that shows how full the cache is, and of what.
     fn graph(&self) -> Result<String, String> {
         const MARGIN: &str = "    ";
         const ROOM: usize = 70;
@@ -321,7 +326,7 @@ impl Told {
         let (mut bar, mut drawn) = (String::new(), 0.0);
         for (name, letter) in parts {
             let long = ticks(counts.get(name)?);
-            // What is no whole tick is not drawn, and belongs to nothing else.
+            // A part below one tick is not drawn, and adds to no other part.
             bar.extend(std::iter::repeat_n(letter, long as usize));
             drawn += long;
         }
@@ -332,16 +337,16 @@ impl Told {
     }
 }
 
-/// A name and its value, as `-a` asks for it.
+/// A name and its value, in the layout of `-a`.
 fn plain(name: &str, value: &str, asked: &Asked) -> String {
     if asked.alternate {
         return format!("{INDENT}{name}={value}\n");
     }
-    // At least a space is between them.
+    // At least one space separates them.
     spread(INDENT, name, &format!(" {value}"))
 }
 
-/// Parameters by name, with what they mean if that is asked for.
+/// Parameters by name, with their descriptions if these are requested.
 fn parameters<'a>(
     title: &str,
     all: impl Iterator<Item = (&'a String, String, &'a String)>,

@@ -1,8 +1,10 @@
-//! `poolhouse arcstat`: what the cache does, line by line, as OpenZFS's `arcstat` prints it.
+//! `poolhouse arcstat`: the cache's activity line by line, as OpenZFS's `arcstat` prints it.
 //!
 //! # Theory
-//! A column ([`columns`]) is reckoned from counters by their names, as they are and as they were a line before. A counter that the daemon doesn't have ends
-//! the program with its name. Columns of the L2ARC are there where it holds something, as OpenZFS has it.
+//! A column ([`columns`]) is computed from counters by name, in the current reading and in the one
+//! of the line before. A counter that the daemon lacks ends the program with its name.
+//!
+//! As in OpenZFS, the columns of the L2ARC exist only if it holds something.
 
 mod columns;
 
@@ -46,20 +48,20 @@ const LONG: &[Long] = &[
     Long { name: "parsable", val: Opt::Short('p'), arg: false },
 ];
 
-/// Lines from a header to the next, where no terminal says how many it shows.
+/// Lines from a header to the next, if no terminal reports its height.
 const HEADER_EVERY: usize = 21;
 const DEFAULT: &str = "time,read,ddread,ddh%,dmread,dmh%,pread,ph%,size,c,avail";
 const EXTENDED: &str = "time,mfu,mru,mfug,mrug,unc,eskip,mtxmis,dread,pread,read";
 const ZFETCH: &str = "time,ztotal,zhits,zahead,zpast,zmisses,zmax,zfuture,zstride,zissued,zactive";
 
-/// Which columns are asked for.
+/// Which columns are requested.
 #[derive(Debug, PartialEq, Eq)]
 enum Which {
     All,
     Named(String),
 }
 
-/// What is asked for.
+/// The request, from the command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Asked {
     which: Which,
@@ -67,33 +69,34 @@ struct Asked {
     parsable: bool,
     file: Option<String>,
     interval: u64,
-    /// Lines; none is no end.
+    /// How many lines to print. `None` prints without end.
     count: Option<u64>,
 }
 
-/// Counters now and a line before.
+/// The counters now and a line before.
 struct Reading<'a> {
     before: &'a Counts,
     now: &'a Counts,
-    /// Seconds that are said to be between them.
+    /// The requested seconds between both.
     interval: u64,
 }
 
 impl Reading<'_> {
-    /// How much these grew together in a second.
+    /// How much the sum of these grew in a second.
     fn rate(&self, names: &[&str]) -> Result<f64, String> {
         Ok((self.now.sum(names)? - self.before.sum(names)?) as f64 / self.interval as f64)
     }
 }
 
-/// Why there are no lines, and what is printed on standard error for it.
+/// Why there are no lines, and what standard error shows for it.
 #[derive(Debug, PartialEq, Eq)]
 enum Stop {
-    /// Columns are listed.
+    /// The user requests the list of columns.
     List,
-    /// With the usage behind it.
+    /// The message, then the usage text.
     Usage(String),
-    /// What stands on standard output before that.
+    /// These columns need an L2ARC, and there is none. Standard output lists them before the
+    /// message.
     NoL2(Vec<String>),
     Failed(String),
 }
@@ -104,7 +107,7 @@ impl From<String> for Stop {
     }
 }
 
-/// Runs it; the exit code.
+/// Runs `arcstat`. Returns the exit code.
 pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String], clock: &Clock) -> i32 {
     let told = parse(args).and_then(|asked| match &asked.file {
         None => lines(out, service, &asked, clock),
@@ -160,7 +163,7 @@ fn lines(out: &mut Out, service: &dyn Requests, asked: &Asked, clock: &Clock) ->
         if !out.flush() || asked.count.is_some_and(|count| line >= count) {
             break;
         }
-        // A header, its lines, and one that stays free fill the screen.
+        // A header, its lines and one free line fill the screen.
         shown = if shown + 1 >= screen.map_or(HEADER_EVERY, |rows| rows - 2) { 0 } else { shown + 1 };
         std::thread::sleep(Duration::from_secs(asked.interval));
     }
@@ -175,7 +178,7 @@ fn counts(service: &dyn Requests) -> Result<Counts, String> {
     Ok(counts)
 }
 
-/// The columns that are asked for, of which those of the L2ARC need one.
+/// The requested columns. Those of the L2ARC require one.
 fn choose(which: &Which, l2: bool) -> Result<Vec<Column>, Stop> {
     let mut all = columns::all();
     let names = match which {
@@ -196,7 +199,7 @@ fn choose(which: &Which, l2: bool) -> Result<Vec<Column>, Stop> {
     if l2 || second.is_empty() { Ok(found) } else { Err(Stop::NoL2(second)) }
 }
 
-/// What the arguments ask for.
+/// Parses the arguments.
 fn parse(args: &[String]) -> Result<Asked, Stop> {
     let (mut names, mut flags, mut file) = (None, String::new(), None);
     let mut separator = "  ".to_owned();
@@ -267,7 +270,7 @@ fn row(columns: &[Column], asked: &Asked, read: &Reading<'_>, time: &str) -> Res
     Ok(columns.iter().map(one).collect::<Result<Vec<_>, String>>()?.join(&asked.separator) + "\n")
 }
 
-/// A number that need not be whole, in its shortest form, as Python's: scripts have read it from OpenZFS's program.
+/// A number in its shortest form, as Python prints it: scripts parsed that from OpenZFS's program.
 fn float(n: f64) -> String {
     if n == 0.0 || (1e-4..1e16).contains(&n.abs()) {
         return format!("{n:?}");
@@ -281,7 +284,7 @@ fn float(n: f64) -> String {
     }
 }
 
-/// A number in a column, with a suffix where it is large (`prettynum`).
+/// A number in a column, with a suffix if it is large (`prettynum`).
 fn pretty(width: usize, scale: u32, mut value: f64, interval: u64) -> String {
     const SUFFIXES: [&str; 6] = ["", "K", "M", "G", "T", "P"];
     let mut index = 0;

@@ -1,11 +1,16 @@
 //! Completions for shells: `poolhouse completion bash|zsh|fish`.
 //!
 //! # Theory
-//! What can be completed is read off the tables that the commands use themselves: verbs and their options off the usage texts, properties off the
-//! table of properties. Names of pools and datasets are asked of the commands at the moment of completion.
+//! The tables of the commands provide what can be completed. Verbs and options come from the usage
+//! texts, properties from the table of properties.
+//!
+//! The completion script runs the commands to get the names of pools and datasets.
 //!
 //! # Absent
-//! Which operand of a verb is which: after a verb, names of pools or datasets, and behind `-o` or for `get` and `set` those of properties, are offered.
+//! The script does not know which operand of a verb is which. It offers:
+//!
+//! * after a verb: names of pools or datasets;
+//! * after `-o`, or for `get` and `set`: names of properties.
 
 use crate::props::{self, Edit};
 use crate::{zfs, zpool};
@@ -40,7 +45,7 @@ fn options(usage: &str) -> Vec<String> {
     options
 }
 
-/// Verbs whose operands begin with properties.
+/// Verbs whose first operands are properties.
 const OF_PROPERTIES: [&str; 3] = ["get", "set", "inherit"];
 
 struct Command {
@@ -48,7 +53,7 @@ struct Command {
     verbs: Vec<Verb>,
     properties: Vec<&'static str>,
     settable: Vec<&'static str>,
-    /// Prints names that operands may be.
+    /// The command line that prints names for operands.
     names: &'static str,
 }
 
@@ -77,7 +82,7 @@ fn commands() -> [Command; 2] {
 
 /// The commands of the program under its own name.
 const OWN: &str = "zpool zfs zdb ls cp export unexport exports attach detach man bench serve get set arcstat arc_summary metrics doctor completion help version";
-/// What follows some of them, where that is no file.
+/// The operands of some commands, if they are not files.
 const THEN: [(&str, &str); 4] = [
     ("get", "tunable kstat"),
     ("set", "tunable"),
@@ -193,7 +198,7 @@ fn fish() -> String {
 
 const USAGE: &str = "usage: poolhouse completion bash|zsh|fish\n";
 
-/// `poolhouse completion bash|zsh|fish`.
+/// `poolhouse completion bash|zsh|fish`. Returns the exit code.
 pub fn run(out: &mut Out, err: &mut Out, args: &[String]) -> i32 {
     let script = match args {
         [shell] if shell == "bash" => bash(),

@@ -1,9 +1,10 @@
-//! Counters of the daemon by OpenZFS's names, and what `arcstat` and `arc_summary` reckon from them alike.
+//! Counters of the daemon by OpenZFS's names, and values that both `arcstat` and `arc_summary`
+//! compute from them.
 
 use api::{Kstat, KstatValue};
 use std::collections::BTreeMap;
 
-/// What the cache's states hold, whose sum both measure parts by.
+/// The sizes of the cache's states. Both programs take their sum as the whole.
 pub(crate) const CACHES: &[&str] = &[
     "anon_data",
     "anon_metadata",
@@ -14,18 +15,20 @@ pub(crate) const CACHES: &[&str] = &[
     "uncached_data",
     "uncached_metadata",
 ];
-/// What the shares of the balance (`meta`, `pd`, `pm`) are parts of: a fixed point of 32 bits (`arc_balance`).
+/// The whole that the balance's shares are fractions of: 32-bit fixed point (`arc_meta`, `arc_pd`,
+/// `arc_pm`).
 pub(crate) const WHOLE: f64 = 4_294_967_296.0;
 
-/// Numbers by name. One that isn't there is an error that names it: nothing is told that nobody counted.
+/// Numbers by name. An unknown name is an error that names it, so that no program shows a number
+/// that was not counted.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counts(BTreeMap<String, i128>);
 
 impl Counts {
-    /// Takes the numbers of a kstat of no pool, with something before their names.
+    /// Adds the numbers of a kstat that belongs to no pool, with `prefix` before their names.
     ///
     /// # Errors
-    /// If there is no such kstat.
+    /// A text that names the kstat: the daemon has no such kstat.
     pub(crate) fn add(&mut self, all: &[Kstat], name: &str, prefix: &str) -> Result<(), String> {
         let found = all.iter().find(|k| k.pool.is_none() && k.name == name);
         let found = found.ok_or_else(|| format!("nothing is counted as '{name}'"))?;
@@ -40,38 +43,38 @@ impl Counts {
         Ok(())
     }
 
-    /// As many of each, of the same names.
+    /// The same names, each with the value `n`.
     #[cfg(test)]
     pub(crate) fn all(&self, n: i128) -> Self {
         Self(self.0.keys().map(|name| (name.clone(), n)).collect())
     }
 
-    /// Sets one.
+    /// Sets a number.
     #[cfg(test)]
     pub(crate) fn set(&mut self, name: &str, n: i128) {
         self.0.insert(name.to_owned(), n);
     }
 
-    /// One of them.
+    /// A number by its name.
     ///
     /// # Errors
-    /// If it is not counted.
+    /// A text with the name: no such number was added.
     pub(crate) fn get(&self, name: &str) -> Result<i128, String> {
         self.0.get(name).copied().ok_or_else(|| format!("nothing is counted as '{name}'"))
     }
 
-    /// What these are together.
+    /// The sum of several numbers.
     ///
     /// # Errors
-    /// If one is not counted.
+    /// A text with the first name that was not added.
     pub(crate) fn sum(&self, names: &[&str]) -> Result<i128, String> {
         names.iter().map(|name| self.get(name)).sum()
     }
 
-    /// What part of the caches the balance gives to a list, of [`WHOLE`].
+    /// The share of the caches that the balance gives to a list, as a fraction of [`WHOLE`].
     ///
     /// # Errors
-    /// If a share is not counted.
+    /// A text that names `meta`, `pm` or `pd`: it was not added.
     pub(crate) fn target(&self, list: List) -> Result<f64, String> {
         let whole = WHOLE as i128;
         let meta = self.get("meta")?;
@@ -83,10 +86,11 @@ impl Counts {
         Ok((part * of) as f64 / WHOLE)
     }
 
-    /// The same in bytes.
+    /// The share of the caches that the balance gives to a list, in bytes.
     ///
     /// # Errors
-    /// As [`Counts::target`].
+    /// A text with the first name that was not added: a share ([`Counts::target`]) or one of
+    /// [`CACHES`].
     pub(crate) fn target_bytes(&self, list: List) -> Result<f64, String> {
         Ok(self.target(list)? / WHOLE * self.sum(CACHES)? as f64)
     }
@@ -95,9 +99,9 @@ impl Counts {
 /// One of the lists that share the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct List {
-    /// That of blocks used again (MFU), or used once (MRU).
+    /// Blocks that were used again (MFU), or else used once (MRU).
     pub(crate) frequent: bool,
-    /// Of metadata, or of data.
+    /// Metadata, or else data.
     pub(crate) metadata: bool,
 }
 

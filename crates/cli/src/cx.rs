@@ -1,4 +1,4 @@
-//! What a command runs in: where it writes, whom it asks, what time it is.
+//! The context of a command: its output, its service, its clock.
 
 use std::{io, rc::Rc};
 
@@ -6,10 +6,10 @@ use api::{Error, PoolChange, Reason, Requests};
 
 use console::{Clock, Out};
 
-/// Makes the connection to whoever holds the pools.
+/// Connects to the service that holds the pools.
 pub type Connect = Box<dyn Fn() -> Result<Rc<dyn Requests>, Error>>;
 
-/// What a command runs in.
+/// The context of a command.
 pub struct Cx {
     /// Standard output.
     pub out: Out,
@@ -19,48 +19,61 @@ pub struct Cx {
     pub clock: Clock,
     /// The command's environment variables.
     pub env: fn(&str) -> Option<String>,
-    /// Whether to colour.
+    /// Whether the output has colours.
     pub color: bool,
-    /// Rows and columns of the terminal that is written to, if it is one.
+    /// Rows and columns of the output terminal, if there is one.
     pub screen: fn() -> Option<(usize, usize)>,
-    /// Connects once more, to watch what this command does: where standard output is a terminal.
+    /// Makes a second connection, which watches what this command does. Set if standard output is a
+    /// terminal.
     pub watcher: Option<fn() -> Box<dyn Requests>>,
-    /// Connects once more, for what is asked at the same time.
+    /// Makes one more connection, for requests that run at the same time.
     pub another: Option<fn() -> Box<dyn Requests>>,
-    /// The sockets of this user's own daemon, which is asked, and of root's, which is not, where both are there.
+    /// Finds the sockets of this user's own daemon and of root's daemon, if both exist.
+    ///
+    /// Commands use the user's own daemon, and then not root's.
     pub overshadowed: Option<fn() -> Option<[std::path::PathBuf; 2]>>,
     /// Waits this many seconds between two rounds of output.
     pub sleep: fn(f64),
-    /// Reads a secret: where from is decided by the caller's terminal.
+    /// Reads a secret from the caller's terminal or standard input.
     pub secret: Box<dyn Secrets>,
     /// The command line as the history of pools records it (`history_str`).
     pub command: String,
-    /// What scripts tell of devices (`zpool iostat -c`).
+    /// What scripts report about devices (`zpool iostat -c`).
     pub scripts: Option<Rc<crate::zpool::Answers>>,
-    /// The pool that was changed last, whose history gets the command line.
+    /// The pool that was changed last. Its history gets the command line.
     touched: Option<String>,
-    /// That change is made, whatever the command fails at afterwards.
+    /// Whether that change is complete, even if the command fails afterwards.
     made: bool,
     connect: Connect,
     service: Option<Rc<dyn Requests>>,
 }
 
-/// Where keys are read from when a key's location is `prompt`.
+/// The source of keys whose location is `prompt`.
 pub trait Secrets {
     /// Whether standard input is a terminal, so that a user can try again.
     fn interactive(&self) -> bool;
-    /// Reads a line without echo, after writing the prompt; or, without a terminal, a line of standard input.
+    /// Reads a line.
+    ///
+    /// From a terminal: without echo, after writing the prompt. Otherwise: a line of standard
+    /// input.
+    ///
+    /// # Errors
+    /// Any [`io::Error`] of the terminal or of standard input.
     fn line(&mut self, prompt: &str) -> io::Result<Vec<u8>>;
     /// Reads at most this many bytes of standard input.
+    ///
+    /// # Errors
+    /// Any [`io::Error`] of standard input.
     fn bytes(&mut self, at_most: usize) -> io::Result<Vec<u8>>;
 }
 
 /// Why a command stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// The command line is wrong: the message, if any, then the usage text, and exit code 2.
+    /// The command line is wrong. Prints the message, if any, and the usage text; the exit code is
+    /// 2.
     Usage(String),
-    /// The command failed and has said why.
+    /// The command failed and has reported the cause. Holds the exit code.
     Fail(i32),
 }
 
@@ -82,10 +95,15 @@ impl Stop {
 }
 
 /// What a command returns: its exit code.
+///
+/// # Errors
+/// * [`Stop::Usage`]: the command line does not follow the grammar.
+/// * [`Stop::Fail`]: an operand is invalid, the service can't be reached, or it refused the
+///   request. The command has reported that.
 pub type Outcome = Result<i32, Stop>;
 
 impl Cx {
-    /// A context that writes to these, and connects when it must.
+    /// Creates a context that writes to `out` and `err`. It connects at the first request.
     pub fn new(out: Out, err: Out, clock: Clock, secret: Box<dyn Secrets>, connect: Connect) -> Self {
         Self {
             out,
@@ -108,41 +126,47 @@ impl Cx {
         }
     }
 
-    /// Begins a command: its line is what the history will tell.
+    /// Begins a command, and keeps its line for the pool's history.
     pub fn begin(&mut self, name: &str, args: &[String]) {
         self.command =
             std::iter::once(name).chain(args.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
     }
 
-    /// Notes that a pool was changed: `tank`, or any dataset of it.
+    /// Notes that a pool was changed. `name` is the pool or any dataset of it.
     pub fn changed(&mut self, name: &str) {
         let end = name.find(['/', '@', '#']).unwrap_or(name.len());
         self.touched = Some(name[..end].to_owned());
     }
 
-    /// The same of a change that is made, whatever the command fails at afterwards: what it made
-    /// may not be mounted.
+    /// Notes a change that is complete even if the command fails afterwards.
+    ///
+    /// For example, a new file system may exist and fail to mount.
     pub fn made(&mut self, name: &str) {
         self.changed(name);
         self.made = true;
     }
 
-    /// Ends a command: one that succeeded in changing a pool, or made what it was asked for, goes
-    /// into its history.
+    /// Ends a command.
+    ///
+    /// Adds the command line to the pool's history if the command changed a pool and succeeded, or
+    /// if its change is complete ([`Cx::made`]).
     pub fn end(&mut self, code: i32) {
         let made = std::mem::take(&mut self.made);
         let Some(pool) = self.touched.take().filter(|_| code == 0 || made) else { return };
         let change = PoolChange::Log { command: std::mem::take(&mut self.command) };
         let logged = self.service().map(|service| service.change_pool(&pool, &change));
         if let Ok(Err(e)) = logged
-            // A pool that is suspended lacks it, and says so by itself.
+            // A suspended pool can't record history, and the command has reported the suspension.
             && !matches!(e.reason, Reason::NotSupported { .. } | Reason::Suspended)
         {
             self.complain(&format!("the history of '{pool}' lacks this command"), &e);
         }
     }
 
-    /// Whoever holds the pools. A failure to reach them has been reported.
+    /// The service that holds the pools.
+    ///
+    /// # Errors
+    /// * [`Stop::Fail`]: the service can't be reached, which is reported.
     pub fn service(&mut self) -> Result<Rc<dyn Requests>, Stop> {
         if let Some(s) = &self.service {
             return Ok(s.clone());
@@ -160,7 +184,7 @@ impl Cx {
         }
     }
 
-    /// Reports an error in OpenZFS's way: what could not be done, and why.
+    /// Reports an error in OpenZFS's form: what could not be done, and why.
     pub fn complain(&mut self, what: &str, error: &Error) {
         let why = crate::words::reason(&error.reason, &self.clock);
         writeln!(self.err, "{what}: {why}");
@@ -169,7 +193,7 @@ impl Cx {
         }
     }
 
-    /// What was looked for is not there: says once that root's daemon, which may have it, was not asked.
+    /// Reports once that root's daemon, which may have the missing name, was not queried.
     pub fn tell_whom_was_asked(&mut self) {
         if let Some([own, roots]) = self.overshadowed.take().and_then(|find| find()) {
             let dir = roots.parent().unwrap_or(&roots).display();
@@ -182,13 +206,14 @@ impl Cx {
         }
     }
 
-    /// Reports an error and stops.
+    /// Reports an error, and returns the [`Stop`] that ends the command.
     pub fn fail(&mut self, what: &str, error: &Error) -> Stop {
         self.complain(what, error);
         Stop::Fail(1)
     }
 
-    /// Whether an environment variable is set to something that means yes (`libzfs_envvar_is_set`).
+    /// Whether an environment variable is set to a number above 0, `yes` or `on`
+    /// (`libzfs_envvar_is_set`).
     pub fn env_is_set(&self, name: &str) -> bool {
         (self.env)(name).is_some_and(|v| {
             let v = v.to_ascii_lowercase();
@@ -196,7 +221,10 @@ impl Cx {
         })
     }
 
-    /// How many threads mount and unmount, if it is said: one with `ZFS_SERIAL_MOUNT`, whatever it is set to, or `POOLHOUSE_MOUNT_THREADS`.
+    /// How many threads mount and unmount, if the environment sets it.
+    ///
+    /// `ZFS_SERIAL_MOUNT` with any value means one. Otherwise `POOLHOUSE_MOUNT_THREADS` is the
+    /// number.
     pub fn mount_threads(&self) -> Option<u32> {
         if (self.env)("ZFS_SERIAL_MOUNT").is_some() {
             return Some(1);
@@ -204,7 +232,7 @@ impl Cx {
         (self.env)("POOLHOUSE_MOUNT_THREADS")?.parse().ok().filter(|n| *n > 0)
     }
 
-    /// Writes text in a colour, if colours are on.
+    /// Writes text in a colour, if colours are on (`printf_color`).
     pub fn colored(&mut self, color: Option<Color>, text: &str) {
         match color {
             Some(c) => {
@@ -223,14 +251,14 @@ impl Cx {
         self.end_color();
     }
 
-    /// From here on in this colour, if colours are on.
+    /// Starts a colour, if colours are on (`color_start`).
     pub fn start_color(&mut self, color: Color) {
         if self.color {
             self.out.put_raw(color.code().as_bytes());
         }
     }
 
-    /// The end of a colour.
+    /// Ends a colour, if colours are on (`color_end`).
     pub fn end_color(&mut self) {
         if self.color {
             self.out.put_raw(b"\x1b[0m");

@@ -1,11 +1,14 @@
 //! `poolhouse doctor`: what this machine lacks, and how to get it.
 //!
 //! # Theory
-//! Each finding is of one thing: it is there, or something goes without it, or nothing goes. Only what stands in the way of mounting at all, or of the
-//! daemon, makes the exit code 1: a machine without `nbd` is not ill.
+//! Each finding is about one thing: it is there, or some feature lacks it, or little works without
+//! it.
+//!
+//! The exit code is 1 only if something prevents all mounting, or the daemon. A machine without
+//! `nbd` is healthy.
 //!
 //! # Absent
-//! Changing anything.
+//! Changes to the machine.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -17,66 +20,70 @@ use rustix::process::{Resource, geteuid, getrlimit};
 
 use console::Out;
 
-/// The owner that files have whose owner a user namespace doesn't know (`overflowuid`).
+/// The owner that a file shows if its real owner is unknown in a user namespace (`overflowuid`).
 const OVERFLOW_UID: u32 = 65_534;
 
-/// How one thing is.
+/// The state of one thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// It is there.
     Well,
-    /// It is not there, and something does without: what, and how to get it.
+    /// It is missing, and a feature does not work. Says which, and how to get it.
     Without(String),
-    /// Without it little works: what does not, and how to get it.
+    /// It is missing, and little works. Says what does not, and how to get it.
     Ill(String),
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The thing.
     pub name: &'static str,
-    /// How it is.
+    /// The thing's state.
     pub state: State,
-    /// What was seen.
+    /// What the check found.
     pub seen: String,
 }
 
-/// A machine to look at: its files are below a folder, so that a test can make one.
+/// A machine to examine.
+///
+/// Its files lie below a folder, so that a test can make a machine.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// Where its files are.
+    /// The folder that holds its files.
     pub root: PathBuf,
     /// Whether the user is root.
     pub is_root: bool,
     /// The user's number.
     pub uid: u32,
-    /// Whether the system knows a name for that.
+    /// Whether the system knows a name for that number.
     pub named: bool,
-    /// Folders with programs.
+    /// The folders of programs.
     pub path: Vec<PathBuf>,
-    /// Most files that may be open, and most bytes that may be locked in memory; none where there is no limit.
+    /// How many files a process may have open. `None` means no limit.
     pub files: Option<u64>,
-    /// The second of them.
+    /// How many bytes of memory a process may lock. `None` means no limit.
     pub locked: Option<u64>,
     /// The daemon's folder, or why there can be none.
     pub place: Result<String, String>,
-    /// Why it isn't another that comes before it, in sentences.
+    /// Why the daemon's folder is not one of the preceding candidates, in sentences.
     pub passed: Vec<String>,
     /// Whether a daemon answers there.
     pub daemon: bool,
-    /// What namespaces that daemon has to itself.
+    /// Which namespaces that daemon does not share with this process.
     pub apart: Option<String>,
     /// The folder of root's daemon, if one answers.
     pub roots: Option<String>,
-    /// What keeps this process from mounting, other than a `/dev/fuse` or a helper that isn't there; and what to do.
+    /// What prevents this process from mounting, and what to do about it.
+    ///
+    /// A missing `/dev/fuse` or a missing helper does not count here.
     pub mounting: Option<String>,
-    /// This program.
+    /// The path of this program.
     pub own: PathBuf,
 }
 
 impl Machine {
-    /// This one.
+    /// The machine that this process runs on.
     pub fn this() -> Self {
         let (place, passed, stream) = daemons_folder();
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -91,7 +98,7 @@ impl Machine {
             daemon: stream.is_some(),
             apart: stream.as_ref().and_then(apart),
             roots: choice::roots_running().ok().flatten().map(|(_, place)| place.dir().display().to_string()),
-            // That has a finding of its own.
+            // The device has a finding of its own.
             mounting: fuse::why::Means { device: true, ..fuse::why::Means::of_this() }.obstacle(),
             own: std::env::current_exe().and_then(fs::canonicalize).unwrap_or_default(),
             place,
@@ -111,7 +118,7 @@ impl Machine {
         self.path.iter().map(|dir| dir.join(name)).find(|file| file.is_file())
     }
 
-    /// Looks at everything.
+    /// Runs all checks.
     pub fn examine(&self) -> Vec<Finding> {
         vec![
             self.fuse(),
@@ -167,7 +174,7 @@ impl Machine {
     fn fusermount(&self) -> Finding {
         let name = "fusermount3";
         let lacks = |how: &str| {
-            // Root mounts by itself.
+            // Root mounts without the helper.
             let how = format!("a user who is not root can't mount; {how}");
             if self.is_root { State::Without(how) } else { State::Ill(how) }
         };
@@ -252,7 +259,7 @@ impl Machine {
                 format!("{dir}, {daemon}, from {apart}"),
             ),
             Ok(dir) if self.passed.is_empty() => (State::Well, format!("{dir}, {daemon}")),
-            // It is where nobody would look first, so that is said as long as it is so.
+            // Users look in the preceding folders first, so say why those are not used.
             Ok(dir) => (State::Well, format!("{dir}, {daemon}. Not used: {}", self.passed.join("; "))),
             Err(why) => {
                 let how = "no daemon can run; POOLHOUSE_RUN_DIR names another folder";
@@ -262,7 +269,7 @@ impl Machine {
         Finding { name: "the daemon's folder", state, seen }
     }
 
-    /// Whose `zpool` and `zfs` scripts find.
+    /// Which program a script gets that runs `zpool` or `zfs`.
     fn commands(&self) -> Finding {
         let name = "zpool and zfs";
         if self.own.as_os_str().is_empty() {
@@ -305,7 +312,8 @@ impl Machine {
     }
 
     fn locked_memory(&self) -> Finding {
-        // Keys are wiped when they are let go, not locked: nothing here asks for more.
+        // Keys are wiped when they are released and never locked in memory. So this program needs
+        // no locked memory.
         let seen = self.locked.map_or_else(|| "no limit".to_owned(), |n| format!("at most {n} bytes"));
         Finding { name: "locked memory", state: State::Well, seen: format!("{seen}; none is needed") }
     }
@@ -386,7 +394,7 @@ impl Machine {
     }
 }
 
-/// Which namespaces the daemon at the other end has to itself.
+/// Which namespaces the daemon at the other end does not share with this process.
 fn apart(stream: &UnixStream) -> Option<String> {
     let Some(process) = server::peer::of_stream(stream).ok()?.pid else {
         return Some("another PID namespace".to_owned());
@@ -404,8 +412,9 @@ fn apart(stream: &UnixStream) -> Option<String> {
     }
 }
 
-/// The folder of this user's daemon, or why there is none; why others were passed; and the daemon
-/// that answers.
+/// The folder of this user's daemon, why other folders are not used, and the connection.
+///
+/// The first is the reason if there is no folder. The last is set if a daemon answers.
 fn daemons_folder() -> (Result<String, String>, Vec<String>, Option<UnixStream>) {
     let words = |error: PlaceError| {
         let source = std::error::Error::source(&error).map(|s| format!(": {s}")).unwrap_or_default();
@@ -424,7 +433,7 @@ fn daemons_folder() -> (Result<String, String>, Vec<String>, Option<UnixStream>)
     let passed = chosen.as_ref().map(choice::Choice::passed).unwrap_or_default();
     match running {
         Err(error) => (Err(words(error)), Vec::new(), None),
-        // What stands in the way of those before it is told as it is now.
+        // The obstacles of the preceding folders are those of now.
         Ok(Some((stream, place))) => {
             let dir = place.dir().display().to_string();
             let first = match &chosen {
@@ -439,7 +448,7 @@ fn daemons_folder() -> (Result<String, String>, Vec<String>, Option<UnixStream>)
     }
 }
 
-/// Whether the system knows a user of this number, from its table or wherever it looks.
+/// Whether the system knows a user of this number, from the table of users or from another source.
 fn named(uid: u32) -> bool {
     let by_system = || {
         let mut ask = std::process::Command::new("getent");
@@ -449,7 +458,7 @@ fn named(uid: u32) -> bool {
     api::accounts::user(uid).is_some() || by_system()
 }
 
-/// Writes what was found, and returns the exit code.
+/// Writes the findings. Returns the exit code.
 pub fn report(out: &mut Out, findings: &[Finding]) -> i32 {
     for finding in findings {
         let (mark, how) = match &finding.state {
@@ -465,7 +474,7 @@ pub fn report(out: &mut Out, findings: &[Finding]) -> i32 {
     i32::from(findings.iter().any(|f| matches!(f.state, State::Ill(_))))
 }
 
-/// `poolhouse doctor`.
+/// Runs `poolhouse doctor`. Returns the exit code.
 pub fn run(out: &mut Out, err: &mut Out, args: &[String]) -> i32 {
     if !args.is_empty() {
         let asked = args.iter().all(|arg| arg == "--help" || arg == "-h");

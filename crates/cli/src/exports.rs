@@ -1,8 +1,9 @@
-//! `poolhouse export`, `unexport` and `exports`: volumes over NBD; `attach` and `detach`: volumes as block devices.
+//! `poolhouse export`, `unexport` and `exports` for volumes over NBD; `attach` and `detach` for
+//! volumes as block devices.
 //!
 //! # Theory
-//! A daemon serves all its volumes to its own user on a socket of its own, with no command: these commands are for whom else they are to reach. They print what
-//! clients take for a name, a URI.
+//! A daemon serves all its volumes to its own user, on a socket of its own, without a command.
+//! These commands offer volumes to other clients. They print URIs, which clients accept as names.
 //!
 //! # Absent
 //! OpenZFS has no such commands: the grammar is our own.
@@ -60,7 +61,7 @@ Takes the block devices of volumes away.
     -f           also if they are mounted: their users get errors
 ";
 
-/// Runs one of the commands with what follows its name; the exit code.
+/// Runs one of the commands with the arguments after its name. Returns the exit code.
 pub fn run(cx: &mut Cx, command: &str, args: &[String]) -> i32 {
     let (usage, outcome) = match command {
         _ if args.iter().any(|arg| arg == "--help") => {
@@ -149,7 +150,7 @@ fn unexport(cx: &mut Cx, args: &[String]) -> Outcome {
     }
 }
 
-/// Attaches volumes, or detaches them. One that fails keeps no other.
+/// Attaches or detaches volumes. A failure does not stop the others.
 fn attach(cx: &mut Cx, args: &[String], on: bool) -> Outcome {
     let mut flag = false;
     let mut g = Getopt::new(args, if on { "r" } else { "f" }, &[]);
@@ -176,7 +177,7 @@ fn attach(cx: &mut Cx, args: &[String], on: bool) -> Outcome {
         if let Err(e) = done {
             let what = format!("cannot {} '{dataset}'", if on { "attach" } else { "detach" });
             match e.reason {
-                // Nothing that could be allowed would help.
+                // Only root may do this, so no other advice helps.
                 Reason::Permission => {
                     writeln!(cx.err, "{what}: permission denied: only root attaches and detaches volumes");
                 }
@@ -206,7 +207,10 @@ fn exports(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(0)
 }
 
-/// A line for each offer; one for the daemon's own socket, whose volumes are those that are used and not offered.
+/// Prints a line for each offer, and lines for the daemon's own socket.
+///
+/// The latter show the volumes that are in use there and not offered, and then the socket's own
+/// URI.
 fn show(cx: &mut Cx, list: &ExportList, scripted: bool) {
     let used = |name: &str| list.used.iter().find(|(used, _)| used == name).map_or(0, |(_, n)| *n);
     let mut lines: Vec<[String; 4]> = Vec::new();

@@ -1,11 +1,11 @@
-//! The table of `zpool get` and `zfs get`: a line for each property of each object (`zprop_print_one_property`).
+//! The table of `zpool get` and `zfs get`: a line for each property of each object.
 
 use api::Source;
 
 use crate::cx::{Cx, Stop};
 use crate::proplist::Column;
 
-/// A column of the table.
+/// A column of the table (`zfs_get_column_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the words say it")]
 pub enum Field {
@@ -16,7 +16,7 @@ pub enum Field {
     Source,
 }
 
-/// The fields that `zfs get` takes; `zpool get` takes them without `received`.
+/// The fields that `zfs get` accepts. `zpool get` accepts them without `received`.
 const FIELDS: [(&str, Field); 5] = [
     ("name", Field::Name),
     ("property", Field::Property),
@@ -25,7 +25,7 @@ const FIELDS: [(&str, Field); 5] = [
     ("source", Field::Source),
 ];
 
-/// The kinds of source that `-s` chooses among.
+/// The kinds of source that `-s` selects (`zprop_source_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the words say it")]
 pub enum SourceKind {
@@ -50,14 +50,14 @@ impl SourceKind {
     }
 }
 
-/// How to print the table.
+/// How to print the table (`zprop_get_cbdata_t`).
 #[derive(Debug, Clone)]
 pub struct GetTable {
-    /// Tabs, no header (`-H`).
+    /// Separate fields with tabs and print no header (`-H`).
     pub scripted: bool,
-    /// Which fields (`-o`).
+    /// The fields to show (`-o`).
     pub fields: Vec<Field>,
-    /// Which sources (`-s`); all if nothing.
+    /// The sources to show (`-s`). `None` shows all.
     pub sources: Option<Vec<SourceKind>>,
     widths: [usize; 5],
     headed: bool,
@@ -76,7 +76,11 @@ impl Default for GetTable {
 }
 
 impl GetTable {
-    /// Reads `-o`.
+    /// Reads the argument of `-o`. `received` says whether that field is allowed.
+    ///
+    /// # Errors
+    /// * [`Stop::Usage`]: there are too many fields, `all` follows another field, or a name is
+    ///   unknown.
     pub fn set_fields(&mut self, list: &str, received: bool) -> Result<(), Stop> {
         self.fields.clear();
         for word in list.split(',') {
@@ -99,7 +103,10 @@ impl GetTable {
         Ok(())
     }
 
-    /// Reads `-s`.
+    /// Reads the argument of `-s`.
+    ///
+    /// # Errors
+    /// * [`Stop::Usage`]: a source is unknown.
     pub fn set_sources(&mut self, list: &str) -> Result<(), Stop> {
         use SourceKind as K;
         let mut kinds = Vec::new();
@@ -118,7 +125,7 @@ impl GetTable {
         Ok(())
     }
 
-    /// Whether a source was chosen.
+    /// Whether values of this source are shown.
     pub fn wants(&self, source: &Source) -> bool {
         self.sources.as_ref().is_none_or(|s| s.contains(&SourceKind::of(source)))
     }
@@ -128,7 +135,8 @@ impl GetTable {
         self.fields.contains(&Field::Received)
     }
 
-    /// Takes the widths from the list of properties, whose first column is the objects' names (`zprop_print_headers`).
+    /// Sets the widths from the list of properties. Its first column is the objects' names
+    /// (`zprop_print_headers`).
     pub fn measure(&mut self, columns: &[Column]) {
         for (i, c) in columns.iter().enumerate() {
             self.widths[1] = self.widths[1].max(c.name().len());
@@ -143,7 +151,7 @@ impl GetTable {
         }
     }
 
-    /// Prints a property, and before the first one the header.
+    /// Prints a property, and the header before the first one (`zprop_print_one_property`).
     pub fn line(
         &mut self,
         cx: &mut Cx,

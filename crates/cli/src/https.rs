@@ -1,15 +1,15 @@
 //! Keys from the web: `keylocation=https://…` and `http://…`.
 //!
 //! # Theory
-//! One GET in HTTP/1.0, so that an answer is never in chunks, with what environment variables say of certificates (as `fetch(3)` has them, and
-//! OpenZFS after it): `SSL_CA_CERT_FILE`, `SSL_CA_CERT_PATH`, `SSL_CLIENT_CERT_FILE`, `SSL_CLIENT_KEY_FILE`. Redirections are followed,
-//! but never from TLS into the clear. An answer is bounded in bytes and time.
+//! The command sends one GET in HTTP/1.0, so that the answer is never in chunks. It follows
+//! redirections, but never from TLS to plain HTTP. The answer is limited in bytes and time.
 //!
-//! A certificate that signed itself, and that who runs the command named as one to trust, is taken as it is: rustls wants another to have signed it, OpenSSL,
-//! and so OpenZFS, doesn't. It must be that very certificate, valid now and for the host that is asked: see [`trust`].
+//! Environment variables set the certificates, as in `fetch(3)` and OpenZFS: `SSL_CA_CERT_FILE`,
+//! `SSL_CA_CERT_PATH`, `SSL_CLIENT_CERT_FILE`, `SSL_CLIENT_KEY_FILE`.
 //!
-//! # See
-//! OpenZFS `lib/libzfs/libzfs_crypto.c`: `get_key_material_https`.
+//! A self-signed certificate is accepted if the user named it as trusted. rustls requires a
+//! certificate to be signed by another one; OpenSSL, and so OpenZFS, does not. It must be that very
+//! certificate, valid now and for the requested host: see [`trust`].
 
 mod trust;
 
@@ -22,9 +22,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What all of it may take (`CURLOPT_TIMEOUT_MS`).
+/// The time limit for the whole exchange (`CURLOPT_TIMEOUT_MS`).
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Most bytes of an answer, headers included: no key is nearly as long.
+/// The most bytes of an answer, headers included. No key is nearly as long.
 const ANSWER_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 64;
 const REDIRECTIONS_MAX: u32 = 10;
@@ -39,43 +39,47 @@ const BUNDLES: [&str; 4] = [
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address is none.
+    /// The address is not valid.
     #[error("Invalid URL {0}")]
     Address(String),
-    /// The server was not reached, or is not who it should be.
+    /// The exchange failed.
+    ///
+    /// The server can't be reached, or its certificate is not trusted. Or its answer is malformed,
+    /// cut off, too long or too late. Or a redirection leads to plain HTTP or to no address, or
+    /// there are too many of them.
     #[error("Failed to connect to {url}: {source}")]
     Connect {
-        /// What was asked for.
+        /// The requested address.
         url: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// It answered that there is nothing.
+    /// The server answered with a status other than success.
     #[error("Couldn't GET {url}: {status}")]
     Status {
-        /// What was asked for.
+        /// The requested address.
         url: String,
-        /// Its code.
+        /// The status code.
         status: u16,
     },
 }
 
-/// Where to look for certificates.
+/// Where to find certificates.
 #[derive(Debug, Clone, Default)]
 pub struct Certificates {
     /// Authorities in a file (`SSL_CA_CERT_FILE`).
     pub file: Option<PathBuf>,
     /// Authorities in the files of a folder (`SSL_CA_CERT_PATH`).
     pub folder: Option<PathBuf>,
-    /// The certificate to show (`SSL_CLIENT_CERT_FILE`).
+    /// The certificate that the client presents (`SSL_CLIENT_CERT_FILE`).
     pub own: Option<PathBuf>,
-    /// Its key (`SSL_CLIENT_KEY_FILE`); that in the certificate's file if there is none.
+    /// The client's key (`SSL_CLIENT_KEY_FILE`). If not set, it is in the certificate's file.
     pub own_key: Option<PathBuf>,
 }
 
 impl Certificates {
-    /// What the environment says.
+    /// The certificates that the environment sets.
     pub fn of(env: fn(&str) -> Option<String>) -> Self {
         let path = |name| env(name).map(PathBuf::from);
         Self {
@@ -86,7 +90,7 @@ impl Certificates {
         }
     }
 
-    /// The authorities that are trusted.
+    /// The trusted authorities.
     fn trusted(&self) -> io::Result<Vec<CertificateDer<'static>>> {
         let mut all = Vec::new();
         if let Some(file) = &self.file {
@@ -133,7 +137,7 @@ fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     all.map_err(|e| naming(path, &e))
 }
 
-/// An address, taken apart.
+/// An address, split into its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Url {
     tls: bool,
@@ -165,7 +169,8 @@ impl Url {
         Some(Self { tls, host: host.to_owned(), port, path: format!("{slash}{path}") })
     }
 
-    /// Where a redirection leads.
+    /// The address that a redirection leads to. `None` if that is plain HTTP after TLS, or not
+    /// valid.
     fn follow(&self, location: &str) -> Option<Self> {
         if location.starts_with('/') && !location.starts_with("//") {
             return Some(Self { path: location.to_owned(), ..self.clone() });
@@ -174,14 +179,17 @@ impl Url {
     }
 }
 
-/// Who is read from and written to.
+/// A connection, with or without TLS.
 trait Line: Read + Write {}
 impl<T: Read + Write> Line for T {}
 
-/// Fetches what is at an address.
+/// Fetches what is at an address (`get_key_material_https`).
 ///
 /// # Errors
-/// [`Error`], in OpenZFS's words.
+/// * [`Error::Address`]: `url` is not an address of HTTP or HTTPS.
+/// * [`Error::Connect`]: the server can't be reached or is not trusted, or its answer can't be
+///   used.
+/// * [`Error::Status`]: the server answered with another status than success.
 pub fn get(url: &str, certificates: &Certificates) -> Result<Vec<u8>, Error> {
     let deadline = Instant::now() + TIMEOUT;
     let failed = |source| Error::Connect { url: url.to_owned(), source };
@@ -201,7 +209,7 @@ pub fn get(url: &str, certificates: &Certificates) -> Result<Vec<u8>, Error> {
     Err(failed(io::Error::other("too many redirections")))
 }
 
-/// What a server says.
+/// A server's answer.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     status: u16,
@@ -237,7 +245,8 @@ fn ask(at: &Url, certificates: &Certificates, deadline: Instant) -> io::Result<A
             Ok(0) => break,
             Ok(n) => bytes.extend_from_slice(&part[..n]),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            // Some end without saying so; whether all is there, its length says.
+            // Some servers end TLS without a close notification. The length shows whether the
+            // answer is complete.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => break,
             Err(e) => return Err(e),
         }
@@ -251,7 +260,10 @@ fn ask(at: &Url, certificates: &Certificates, deadline: Instant) -> io::Result<A
     read_answer(&bytes, true)?.ok_or_else(|| io::Error::other("the answer is cut off"))
 }
 
-/// An answer, if all of it is there: as many bytes as it says, or, where it doesn't, all that came before the end.
+/// Parses an answer if it is complete.
+///
+/// It is complete after as many bytes as it declares. Without a declared length, it is complete
+/// when the connection ends.
 fn read_answer(bytes: &[u8], ended: bool) -> io::Result<Option<Answer>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Response::new(&mut headers);
@@ -277,7 +289,7 @@ fn read_answer(bytes: &[u8], ended: bool) -> io::Result<Option<Answer>> {
     Ok(Some(Answer { status, location: header("location"), body: body.to_vec() }))
 }
 
-/// Connects to the first of a host's addresses that answers.
+/// Connects to the first of a host's addresses that accepts.
 fn connect(at: &Url, deadline: Instant) -> io::Result<TcpStream> {
     let mut why = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in (at.host.as_str(), at.port).to_socket_addrs()? {

@@ -1,7 +1,5 @@
-//! `zfs_ids_to_path`: the path of an object, by its own number and its object set's.
-//!
-//! # See
-//! OpenZFS `cmd/zfs_ids_to_path.c`.
+//! `zfs_ids_to_path`: the path of an object, from the numbers of its object set and its own
+//! (`zfs_ids_to_path.c`).
 
 use api::Requests;
 
@@ -10,7 +8,10 @@ use console::Clock;
 use console::Out;
 use console::getopt::{Found, Getopt, Opt};
 
-/// Runs it; the exit code. Where its file system is mounted the path is that of the whole system, but with `-v`, and otherwise that in its dataset.
+/// Runs the command. Returns the exit code.
+///
+/// If the file system is mounted, prints the path in the whole system. With `-v`, or if it is not
+/// mounted, prints the dataset and the path in it.
 pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String]) -> i32 {
     let mut verbose = false;
     let mut g = Getopt::new(args, "v", &[]);

@@ -1,8 +1,9 @@
 //! JSON as OpenZFS prints it (`nvlist_print_json`): compact, keys in the order of insertion.
 //!
-//! Its objects are nvlists with unique names: adding a key again removes the old pair, and the new one goes to the end.
+//! An object is an nvlist with unique names. Adding a key again removes the old pair and puts the
+//! new one at the end.
 
-/// A value.
+/// A JSON value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Json {
     /// Text.
@@ -17,17 +18,17 @@ pub enum Json {
     Object(Object),
 }
 
-/// An object: an nvlist.
+/// A JSON object, as an nvlist prints.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Object(Vec<(String, Json)>);
 
 impl Object {
-    /// An empty one.
+    /// An empty object.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a pair at the end, in place of one of the same name.
+    /// Adds a pair at the end, and removes an earlier pair of the same name.
     pub fn put(&mut self, key: impl Into<String>, value: Json) {
         let key = key.into();
         if let Some(at) = self.0.iter().position(|(k, _)| *k == key) {
@@ -36,7 +37,7 @@ impl Object {
         self.0.push((key, value));
     }
 
-    /// Adds a pair whose name is known to be new, without looking.
+    /// Adds a pair whose name is known to be new. Does not look for an earlier pair.
     pub fn push(&mut self, key: impl Into<String>, value: Json) {
         self.0.push((key.into(), value));
     }
@@ -51,7 +52,7 @@ impl Object {
         self.put(key, Json::Number(value));
     }
 
-    /// Adds a number as a number or as text.
+    /// Adds a number, as a number if `as_int` is set and otherwise as text.
     pub fn int(&mut self, key: impl Into<String>, value: u64, as_int: bool) {
         self.put(key, if as_int { Json::Number(value) } else { Json::Text(value.to_string()) });
     }
@@ -61,7 +62,7 @@ impl Object {
         self.put(key, Json::Object(value));
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the object has no pairs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -102,7 +103,9 @@ impl Object {
     }
 }
 
-/// Text in 7-bit ASCII: characters beyond the basic plane, which OpenZFS drops, are written as surrogate pairs.
+/// Writes text in 7-bit ASCII.
+///
+/// OpenZFS drops characters beyond the basic multilingual plane; here they become surrogate pairs.
 fn write_text(s: &mut String, t: &str) {
     s.push('"');
     for c in t.chars() {
@@ -126,7 +129,7 @@ fn write_text(s: &mut String, t: &str) {
     s.push('"');
 }
 
-/// The first pair of every answer: which command it is from, and the schema's version.
+/// The first pair of every answer: the command's name and the schema's version.
 pub fn schema(command: &str) -> Object {
     let mut v = Object::new();
     v.text("command", command);
@@ -139,11 +142,11 @@ pub fn schema(command: &str) -> Object {
 
 #[cfg(test)]
 mod tests {
-    //! The nvlist rules.
+    //! The rules of nvlists.
 
     use super::*;
 
-    /// Goal: order of insertion, and a name that comes again goes to the end.
+    /// Goal: pairs stay in order of insertion, and a name that is added again moves to the end.
     #[test]
     fn unique_names_move() {
         let mut o = schema("zpool list");

@@ -1,13 +1,18 @@
 //! The commands: `zpool` and `zfs` with OpenZFS's grammar, output and exit codes.
 //!
 //! # Theory
-//! A command reads its line as OpenZFS's does, asks a [`api::Requests`] for data, and renders it. It does not know
-//! whether the service is a daemon's socket or the library in its own process, and it holds no rule of the engine: what a
-//! property is worth, which vdev is degraded or whether a pool may be imported is decided below. Scripts parse what is
-//! printed here, so the texts, widths and codes are OpenZFS 2.3's, to the byte. Manual pages ([`manual`]) are our own.
+//! A command reads its line as OpenZFS's does, requests data through [`api::Requests`], and renders
+//! it. It does not know whether the service is a daemon's socket or the library in its own process.
+//!
+//! A command holds no rule of the engine. The layers below decide what a property's value is, which
+//! vdev is degraded and whether a pool may be imported.
+//!
+//! Scripts parse what is printed here, so texts, widths and codes are OpenZFS 2.3's, to the byte.
+//! Manual pages ([`manual`]) are our own.
 //!
 //! # Absent
-//! Sockets, processes and mounts: the server's. Commands that OpenZFS has and this release lacks say so.
+//! * Sockets, processes and mounts: they are the server's.
+//! * Commands that OpenZFS has and this release lacks: each reports that.
 
 pub mod arc_summary;
 pub mod arcstat;

@@ -11,7 +11,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-/// Blocks come and go by the hundred thousand, and large ones cost a page fault for each page with the system's allocator.
+/// Blocks are allocated and freed by the hundred thousand. With the system's allocator, large
+/// blocks cost a page fault for each page.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
     let called = words.next().unwrap_or_default();
     let called = Path::new(&called).file_name().map(|n| n.to_string_lossy().into_owned());
     let mut words: Vec<OsString> = words.collect();
-    // Under its own name the first word is the command.
+    // Under the program's own name, the first word is the command.
     let command = match called.as_deref() {
         Some(
             name @ ("zpool" | "zfs" | "zdb" | "zinject" | "mount.zfs" | "zfs_ids_to_path" | "arcstat"
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
         return ExitCode::from(server::daemon::main(words, server::house::shared(cli::sysfs::facts())));
     }
     let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
-    // Codes are 0, 1 and 2.
+    // Exit codes are 0, 1 and 2.
     ExitCode::from(run(&command, &words).clamp(0, 255) as u8)
 }
 
@@ -137,7 +138,7 @@ fn run(command: &str, words: &[String]) -> i32 {
     if out.flush() { code } else { 1 }
 }
 
-/// Runs `zpool`, `zfs` or a command about exports against whoever holds this user's pools.
+/// Runs `zpool`, `zfs` or a command about exports against the service that holds this user's pools.
 fn openzfs(command: &str, words: &[String], out: Out, err: Out) -> i32 {
     let connect = Box::new(|| Ok(Rc::new(server::house::connect()) as Rc<dyn api::Requests>));
     let mut cx = Cx::new(out, err, Clock::system(), Box::new(Stdin), connect);
@@ -152,7 +153,7 @@ fn openzfs(command: &str, words: &[String], out: Out, err: Out) -> i32 {
         "zfs" => zfs::run(&mut cx, words),
         _ => cli::exports::run(&mut cx, command, words),
     };
-    // For whoever wants to look at the memory of a command that did its work.
+    // `ZFS_ABORT` makes a finished command dump core, for debuggers of its memory.
     if matches!(command, "zpool" | "zfs") && (cx.env)("ZFS_ABORT").is_some() {
         cx.out.put("dumping core by request\n");
         cx.out.flush();
@@ -161,7 +162,7 @@ fn openzfs(command: &str, words: &[String], out: Out, err: Out) -> i32 {
     if cx.out.flush() { code } else { code.max(1) }
 }
 
-/// Whether to colour: asked for, and the terminal can (`use_color`).
+/// Whether to use colours: the user requests them and the terminal supports them (`use_color`).
 fn colors(cx: &Cx) -> bool {
     let able = (cx.env)("TERM").is_some_and(|term| term != "dumb" && term != "unknown");
     cx.env_is_set("ZFS_COLOR") && !cx.env_is_set("NO_COLOR") && std::io::stdout().is_terminal() && able

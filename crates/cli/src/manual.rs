@@ -1,13 +1,22 @@
 //! Manual pages: of the program, of its commands, and of each of their verbs.
 //!
 //! # Theory
-//! What a verb does is told in `manual/*.txt`, in our own words; how it is called is its usage text, so that the page and the program can't
-//! disagree. `poolhouse man` writes the pages as troff, which `man` and `zpool help VERB` then find. A verb that this release lacks has no page.
+//! `manual/*.txt` describe in our own words what a verb does. A verb's synopsis is its usage text,
+//! so that the page and the program can't disagree.
 //!
-//! # On disk
-//! In `manual/*.txt` a line that begins with `@` begins a page: the verb and what the page is called; then its description, a paragraph a line;
-//! then options, each with a tab before what it means. Those of `concepts.txt` are of section 7: of properties and features they have what these
-//! mean; what may be set comes from the tables that the commands go by. `!` at the end says that something is only kept.
+//! `poolhouse man` writes the pages as troff, where `man` and `zpool help VERB` find them. A verb
+//! that this release lacks has no page.
+//!
+//! # Format
+//! | line in `manual/*.txt` | meaning |
+//! |---|---|
+//! | `@VERB TITLE` | a page begins |
+//! | text | a paragraph of the description |
+//! | an option, a tab, text | the meaning of an option |
+//! | the same, ending in ` !` | a property that is stored and has no effect |
+//!
+//! The pages of `concepts.txt` belong to section 7. For properties and features they hold only the
+//! meaning. The values that may be set come from the tables that the commands use.
 
 use std::io;
 use std::path::Path;
@@ -21,39 +30,39 @@ const ZPOOL: &str = include_str!("manual/zpool.txt");
 const ZFS: &str = include_str!("manual/zfs.txt");
 const MAIN: &str = include_str!("manual/poolhouse.txt");
 const CONCEPTS: &str = include_str!("manual/concepts.txt");
-/// What `!` stands for.
+/// The sentence that `!` stands for.
 const KEPT: &str = "It is kept, and nothing is done by it.";
-/// The commands that are links to the program; each has a page of its own.
+/// The commands that are links to the program. Each has a page of its own.
 const LINKS: [&str; 3] = ["zpool", "zfs", "zdb"];
 
-/// A page.
+/// A manual page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     /// Its name: `zpool-list`.
     pub name: String,
-    /// The section of the manual: 8 for commands, 7 for the rest.
+    /// The section of the manual: 8 for commands, 7 for concepts and properties.
     pub section: u8,
-    /// The command that it is of, and the verb, if it is of one.
+    /// The command that the page describes, or whose verb it describes.
     pub command: &'static str,
-    /// See there.
+    /// The verb, if the page describes one.
     pub verb: Option<String>,
-    /// What it does, in a few words.
+    /// The title: what the subject does, in a few words.
     pub title: String,
-    /// What it does, in paragraphs.
+    /// The description, a paragraph each.
     pub text: Vec<String>,
-    /// Options, each with what it means.
+    /// The options, each with its meaning.
     pub options: Vec<(String, String)>,
-    /// How it is called.
+    /// The synopsis: how the command is called.
     pub synopsis: Vec<String>,
 }
 
-/// The lines of a usage text, those that go on in one.
+/// The synopses in a usage text, with continued lines joined.
 fn synopsis(command: &str, usage: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for line in usage.lines() {
         let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
         match all.last_mut() {
-            // What goes on is indented further.
+            // Continuation lines are indented further.
             Some(last) if line.starts_with("\t ") => {
                 last.push(' ');
                 last.push_str(&words);
@@ -90,7 +99,7 @@ fn read(command: &'static str, text: &str, usage: &dyn Fn(&str) -> Vec<String>, 
     }
 }
 
-/// The pages of section 7.
+/// Adds the pages of section 7.
 fn concepts(into: &mut Vec<Page>) {
     let mut all = Vec::new();
     read("poolhouse", CONCEPTS, &|_| Vec::new(), &mut all);
@@ -116,7 +125,7 @@ fn concepts(into: &mut Vec<Page>) {
     }
 }
 
-/// A property with what it may be set to, and what it means.
+/// A property with the values that it may be set to, and its meaning.
 fn property(desc: &PropDesc, means: &str) -> (String, String) {
     let (name, values) = (desc.name, desc.values);
     match desc.edit {
@@ -129,7 +138,7 @@ fn property(desc: &PropDesc, means: &str) -> (String, String) {
     }
 }
 
-/// What goes with a feature.
+/// The facts about a feature: its guid, its dependencies, and who can use a pool that has it.
 fn about(feature: &Feature) -> String {
     let mut words = format!("Its guid is {}.", feature.guid);
     if !feature.depends.is_empty() {
@@ -164,7 +173,7 @@ pub fn pages() -> Vec<Page> {
     read("poolhouse", MAIN, &main, &mut all);
     read("zpool", ZPOOL, &of("zpool", zpool::COMMANDS), &mut all);
     read("zfs", ZFS, &of("zfs", zfs::COMMANDS), &mut all);
-    // The pages of commands list those of their verbs.
+    // The page of a command lists the pages of its verbs.
     let verbs: Vec<(&str, String, String)> = all
         .iter()
         .filter_map(|p| Some((p.command, p.verb.clone()?, p.title.clone())))
@@ -177,14 +186,14 @@ pub fn pages() -> Vec<Page> {
     all
 }
 
-/// Text that troff takes as it is.
+/// Escapes text, so that troff prints it unchanged.
 fn plain(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
 }
 
 impl Page {
-    /// The page for `man`.
+    /// The page as troff source, for `man`.
     pub fn troff(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let title = self.name.to_uppercase().replace('-', "\\-");
@@ -246,10 +255,10 @@ fn capital(text: &str) -> String {
     chars.next().map(|c| c.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// Writes all pages below a folder, as `man8/NAME.8` and `man7/NAME.7`; how many.
+/// Writes all pages below a folder, as `man8/NAME.8` and `man7/NAME.7`. Returns how many.
 ///
 /// # Errors
-/// As writing fails.
+/// Any [`io::Error`] of creating a folder or writing a file.
 pub fn write(root: &Path) -> io::Result<usize> {
     let folder = |section: u8| root.join(format!("man{section}"));
     for section in [7, 8] {
@@ -264,7 +273,7 @@ pub fn write(root: &Path) -> io::Result<usize> {
 
 const USAGE: &str = "usage: poolhouse man [FOLDER]\n\nWrites the manual pages below FOLDER, /usr/local/share/man if none is named.\n";
 
-/// `poolhouse man [FOLDER]`: installs the pages.
+/// `poolhouse man [FOLDER]`: installs the pages. Returns the exit code.
 pub fn run(words: &[String], out: &mut Out, err: &mut Out) -> i32 {
     let folder = match words {
         [] => "/usr/local/share/man",

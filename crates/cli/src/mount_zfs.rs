@@ -1,10 +1,11 @@
-//! `mount.zfs`: what mount(8) runs for `mount -t zfs DATASET FOLDER`.
+//! `mount.zfs`: the helper of mount(8) for `mount -t zfs DATASET FOLDER` (`mount_zfs.c`).
 //!
 //! # Theory
-//! Only snapshots and file systems with `mountpoint=legacy` are mounted so; others are mounted by `zfs mount`, which knows where they belong. Exit codes are mount(8)'s.
+//! It mounts only snapshots and file systems with `mountpoint=legacy`. `zfs mount` mounts the
+//! others, because it knows their mountpoints. Exit codes are mount(8)'s.
 //!
 //! # Absent
-//! `/etc/mtab`, which is the kernel's own list wherever this runs.
+//! `/etc/mtab`: it is a link to the kernel's own list wherever this runs.
 
 use api::{DatasetKind as K, DatasetQuery, MountRequest, PropSelect, Reason, Requests};
 
@@ -17,7 +18,7 @@ const USAGE: i32 = 1;
 const SYSERR: i32 = 2;
 const BUSY: i32 = 128;
 
-/// What mount(8) passes that is not for a file system.
+/// Whether an option of mount(8) is not meant for the file system.
 fn is_for_others(option: &str) -> bool {
     matches!(
         option,
@@ -25,7 +26,7 @@ fn is_for_others(option: &str) -> bool {
     ) || ["x-", "X-", "comment=", "mntpoint="].iter().any(|begin| option.starts_with(begin))
 }
 
-/// Runs it; the exit code.
+/// Runs the helper. Returns the exit code.
 pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String]) -> i32 {
     let (mut fake, mut verbose, mut options) = (false, false, Vec::<String>::new());
     let mut g = Getopt::new(args, "sfnvho:", &[]);
@@ -65,7 +66,7 @@ pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String]
     };
     let found = service.datasets(&query).ok().and_then(|list| list.datasets.into_iter().next());
     let place = found.as_ref().and_then(|d| match d.kind {
-        // A snapshot has no place of its own.
+        // A snapshot has no mountpoint of its own.
         K::Snapshot if d.head == K::Filesystem => Some("legacy".to_owned()),
         _ => d.prop("mountpoint").map(|p| p.value(false).to_owned()),
     });
@@ -90,7 +91,7 @@ pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String]
         );
         return USAGE;
     }
-    // A daemon has another working folder.
+    // The daemon has another working directory.
     let Ok(at) = std::fs::canonicalize(target) else {
         writeln!(err, "mount point '{target}' does not exist");
         return SYSERR;
@@ -110,7 +111,7 @@ pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String]
         datasets: vec![name.clone()],
         explicit: true,
         options,
-        // What mount(8) mounts covers what was there.
+        // A mount by mount(8) covers what the folder held.
         overlay: true,
         at: Some(at.display().to_string()).filter(|_| !remount),
         ..MountRequest::default()

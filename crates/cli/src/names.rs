@@ -1,8 +1,10 @@
-//! Which names can be those of pools and datasets (`zfs_namecheck.c`, `zfs_validate_name`).
+//! Valid names of pools and datasets (`zfs_namecheck.c`).
 
 const MAX_DATASET_NAME: usize = 256;
 
-/// What is wrong with a pool's name, if anything. The reserved words are only refused where a pool is made or renamed.
+/// What is wrong with a pool's name, if anything (`zpool_name_valid`).
+///
+/// With `making`, more reserved words are refused, as for a pool that is created or renamed.
 pub fn pool_name_fault(name: &str, making: bool) -> Option<String> {
     if name.len() >= MAX_DATASET_NAME - 2 - 2 * "$ORIGIN".len() {
         return Some("name is too long".into());
@@ -18,7 +20,9 @@ pub fn pool_name_fault(name: &str, making: bool) -> Option<String> {
     (reserved || (making && kin)).then(|| "name is reserved".into())
 }
 
-/// What is wrong with a dataset's name, if anything, where snapshots and bookmarks may be allowed.
+/// What is wrong with a dataset's name, if anything (`zfs_validate_name`).
+///
+/// `snapshots` and `bookmarks` say whether these may be named.
 pub fn dataset_name_fault(name: &str, snapshots: bool, bookmarks: bool) -> Option<String> {
     if !snapshots && name.contains('@') {
         return Some("snapshot delimiter '@' is not expected here".into());
@@ -29,7 +33,9 @@ pub fn dataset_name_fault(name: &str, snapshots: bool, bookmarks: bool) -> Optio
     entity_fault(name)
 }
 
-/// What is wrong with the name of a dataset that is to be made, if anything: `%` is in names that the engine gives itself.
+/// What is wrong with the name of a dataset that is to be created, if anything.
+///
+/// `%` is reserved for names that the engine assigns itself.
 pub fn new_name_fault(name: &str, snapshots: bool) -> Option<String> {
     dataset_name_fault(name, snapshots, false)
         .or_else(|| name.contains('%').then(|| "invalid character % in name".to_owned()))
@@ -88,7 +94,7 @@ fn valid(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    //! Names that OpenZFS takes and refuses.
+    //! Names that OpenZFS accepts and refuses.
 
     use super::*;
 

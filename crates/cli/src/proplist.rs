@@ -1,4 +1,4 @@
-//! The columns of lists, and the values of properties in JSON (`zprop_get_list`, `zprop_nvlist_one_property`).
+//! The columns of lists, and the values of properties in JSON.
 
 use api::{Dataset, Pool, Source};
 
@@ -6,7 +6,7 @@ use crate::cx::Stop;
 use crate::json::Object;
 use crate::props::{self, PropDesc};
 
-/// Which table of properties a list is of.
+/// The table of properties that a list uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Table {
     /// Datasets.
@@ -37,16 +37,16 @@ impl Table {
     }
 }
 
-/// A column of a list: a property and its width.
+/// A column of a list: a property and its width (`zprop_list_t`).
 #[derive(Debug, Clone)]
 pub struct Column {
-    /// The native property, or the name of another.
+    /// The native property, or the name of a property that is not native.
     pub what: Result<&'static PropDesc, String>,
-    /// How wide.
+    /// The width in characters.
     pub width: usize,
-    /// How wide received values are.
+    /// The width of received values.
     pub received_width: usize,
-    /// It is here because all were asked for.
+    /// Whether the column is here because the user requested all properties.
     pub of_all: bool,
 }
 
@@ -68,7 +68,7 @@ impl Column {
         }
     }
 
-    /// The header: the native property's own, the others' names in capitals.
+    /// The header: the native property's own, or the property's name in capitals.
     pub fn header(&self) -> String {
         match &self.what {
             Ok(d) => d.column.to_owned(),
@@ -84,7 +84,7 @@ impl Column {
         }
     }
 
-    /// Makes room for a value; columns of fixed width only grow for exact values.
+    /// Makes the column as wide as a value. Columns of fixed width grow only for exact values.
     pub fn widen(&mut self, value: &str, exact: bool) {
         let grows = match &self.what {
             Ok(d) => d.flex || exact,
@@ -96,7 +96,12 @@ impl Column {
     }
 }
 
-/// Reads a list of properties (`-o`). Nothing stands for all, until a list is expanded.
+/// Reads a list of properties: `-o` (`zprop_get_list`).
+///
+/// An empty result stands for all properties, until the list is expanded.
+///
+/// # Errors
+/// * [`Stop::Usage`]: the list is empty, or the table has no property of a name.
 pub fn parse(table: Table, list: &str) -> Result<Vec<Column>, Stop> {
     if list == "all" {
         return Ok(Vec::new());
@@ -135,7 +140,9 @@ fn all(table: Table) -> Vec<Column> {
         .collect()
 }
 
-/// Fills in all properties of pools: native ones, the first pool's user properties, features, and what is unsupported.
+/// Replaces an empty list with all properties of pools (`zpool_expand_proplist`).
+///
+/// These are the native ones, the first pool's user properties, features, and unsupported features.
 pub fn expand_pool(columns: Vec<Column>, pools: &[Pool]) -> Vec<Column> {
     if !columns.is_empty() {
         return columns;
@@ -157,7 +164,9 @@ pub fn expand_pool(columns: Vec<Column>, pools: &[Pool]) -> Vec<Column> {
     columns
 }
 
-/// Fills in all properties of datasets: native ones, then the user properties of any of them.
+/// Replaces an empty list with all properties of datasets (`zfs_expand_proplist`).
+///
+/// These are the native ones, then the user properties of any of the datasets.
 pub fn expand_datasets<'a>(columns: Vec<Column>, datasets: impl Iterator<Item = &'a Dataset>) -> Vec<Column> {
     if !columns.is_empty() {
         return columns;
@@ -172,17 +181,17 @@ pub fn expand_datasets<'a>(columns: Vec<Column>, datasets: impl Iterator<Item = 
     columns
 }
 
-/// Fills in all native properties of vdevs.
+/// Replaces an empty list with all native properties of vdevs.
 pub fn expand_vdevs(columns: Vec<Column>) -> Vec<Column> {
     if columns.is_empty() { all(Table::Vdev) } else { columns }
 }
 
-/// The names to ask the engine for; nothing stands for all.
+/// The names of properties to request from the engine. An empty result stands for all.
 pub fn names(columns: &[Column]) -> Vec<String> {
     columns.iter().map(|c| c.name().to_owned()).filter(|n| n != "name").collect()
 }
 
-/// A value with its source, as JSON.
+/// A value with its source, as JSON (`zprop_nvlist_one_property`).
 pub fn json_value(value: &str, source: &Source, received: Option<&str>, as_int: bool) -> Object {
     let mut o = Object::new();
     let digits = value.bytes().all(|b| b.is_ascii_digit());

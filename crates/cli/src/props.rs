@@ -1,57 +1,58 @@
-//! What commands must know of properties to show them: names, headers, widths, which exist for what.
+//! What commands need to know about properties to show them: names, headers, widths, and the kinds
+//! of dataset that have them.
 //!
-//! The values come from the engine; this table is the display side of `zfs_prop.c` and `zpool_prop.c`, in the order of
-//! `zfs_prop_t`, `zpool_prop_t` and `vdev_prop_t`.
+//! The values come from the engine. This table is the display side of `zfs_prop.c` and
+//! `zpool_prop.c`, in the order of their enumerations.
 
 use Edit::{Inherited, Once, OnceOwn, Own, ReadOnly};
 use Kind::{Index, Number, Text};
 
-/// What a property's value is.
+/// The type of a property's value (`zprop_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A number.
     Number,
     /// Text.
     Text,
-    /// One of some words, the longest of which has this many characters.
+    /// One of several words. The longest has this many characters.
     Index(usize),
 }
 
-/// Who may set a property (`zprop_attr_t`).
+/// When a property can be set (`zprop_attr_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edit {
-    /// Nobody.
+    /// Never.
     ReadOnly,
-    /// Set on an object, for it alone.
+    /// On an object, for this object alone.
     Own,
-    /// Set on an object, for it and what is below.
+    /// On an object, for this object and those below it.
     Inherited,
-    /// Set when the object is made, inherited until then.
+    /// Only when the object is created. A property that is not set then is inherited.
     Once,
-    /// Set when the object is made.
+    /// Only when the object is created.
     OnceOwn,
 }
 
-/// A property, as commands show it.
+/// A property, as commands show it (`zprop_desc_t`).
 #[derive(Debug)]
 pub struct PropDesc {
     /// Its name.
     pub name: &'static str,
     /// Its column header.
     pub column: &'static str,
-    /// What its value is.
+    /// The type of its value.
     pub kind: Kind,
-    /// Its column is aligned to the right.
+    /// Whether its column is aligned to the right.
     pub right: bool,
-    /// It is not part of `all`.
+    /// Whether it is not part of `all`.
     pub hidden: bool,
-    /// Its column is as wide as its values ask for, even without `-p`.
+    /// Whether its column is as wide as its widest value, even without `-p`.
     pub flex: bool,
-    /// Who may set it.
+    /// When it can be set.
     pub edit: Edit,
-    /// The types of dataset that have it: letters f, v, s, b. Empty for pools and vdevs.
+    /// The kinds of dataset that have it: letters f, v, s, b. Empty for pools and vdevs.
     pub types: &'static str,
-    /// What it may be set to, as usage texts say it.
+    /// The values that it may be set to, as usage texts show them.
     pub values: &'static str,
 }
 
@@ -101,7 +102,7 @@ impl PropDesc {
         }
     }
 
-    /// Whether a dataset of this kind has it.
+    /// Whether a dataset of this kind has the property (`zfs_prop_valid_for_type`).
     pub fn applies(&self, kind: api::DatasetKind) -> bool {
         use api::DatasetKind as D;
         self.types.contains(match kind {
@@ -113,25 +114,29 @@ impl PropDesc {
     }
 }
 
-/// Finds a property by its name, or its column's header in small letters (`zprop_name_to_prop`).
+/// Finds a property by its name, or by its column's header in lower case (`zprop_name_to_prop`).
 pub fn find(table: &'static [PropDesc], name: &str) -> Option<&'static PropDesc> {
     table.iter().find(|p| p.name == name || p.column.to_ascii_lowercase() == name)
 }
 
-/// The visible properties in the order of usage texts: what can't be set first, then by name (`zprop_compare`).
+/// The visible properties in the order of usage texts: read-only ones first, then by name
+/// (`zprop_compare`).
 pub fn ordered(table: &'static [PropDesc]) -> Vec<&'static PropDesc> {
     let mut v: Vec<&PropDesc> = table.iter().filter(|p| !p.hidden).collect();
     v.sort_by_key(|p| (p.edit != Edit::ReadOnly, p.name));
     v
 }
 
-/// Whether a name is that of a user property: lower-case letters, digits and `-_.:`, with a colon (`zfs_prop_user`).
+/// Whether this is a user property's name (`zfs_prop_user`).
+///
+/// It has only lower-case letters, digits and `-_.:`, and at least one colon.
 pub fn is_user(name: &str) -> bool {
     name.contains(':')
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.:".contains(&b))
 }
 
-/// Whether a name is that of a per-user property: `userused@1000` and its kin (`zfs_prop_userquota`).
+/// Whether this is the name of a property of one user, group or project, like `userused@1000`
+/// (`zfs_prop_userquota`).
 pub fn is_userquota(name: &str) -> bool {
     const KIN: [&str; 12] = [
         "userused@",
@@ -150,7 +155,8 @@ pub fn is_userquota(name: &str) -> bool {
     KIN.iter().any(|k| name.starts_with(k))
 }
 
-/// Whether a name is that of the space written since a snapshot or bookmark (`zfs_prop_written`).
+/// Whether this is the name of a property for the space written since a snapshot or bookmark
+/// (`zfs_prop_written`).
 pub fn is_written(name: &str) -> bool {
     name.starts_with("written@") || name.starts_with("written#")
 }

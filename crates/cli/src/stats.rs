@@ -1,4 +1,6 @@
-//! `poolhouse get tunable|kstat` and `poolhouse set tunable`: numbers by the names of OpenZFS's module parameters and kstats.
+//! `poolhouse get tunable|kstat` and `poolhouse set tunable`.
+//!
+//! Tunables and kstats have the names of OpenZFS's module parameters and kstats.
 
 use api::{Reason, Requests};
 use server::kstats;
@@ -13,7 +15,7 @@ usage: poolhouse get tunable [NAME ...]
        poolhouse set tunable NAME=VALUE ...
 ";
 
-/// Runs `get` or `set`; the exit code.
+/// Runs `get` or `set`. Returns the exit code.
 pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, verb: &str, args: &[String]) -> i32 {
     let done = match (verb, args) {
         ("get", [what, names @ ..]) if what == "tunable" => tunables(out, service, names),
@@ -37,7 +39,7 @@ pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, verb: &str, arg
     }
 }
 
-/// Runs `metrics`; the exit code.
+/// Runs `metrics`. Returns the exit code.
 pub fn metrics(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String]) -> i32 {
     const USAGE: &str = "usage: poolhouse metrics\n";
     match args {
@@ -63,7 +65,7 @@ pub fn metrics(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[Str
     }
 }
 
-/// What is wrong with a request, in a line.
+/// The result of a request; an error is one line of text.
 type Said = Result<(), String>;
 
 fn why(what: &str, error: &api::Error) -> String {

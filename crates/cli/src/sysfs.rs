@@ -1,7 +1,7 @@
-//! What the kernel modules' folders say of features, properties and their version, which the daemon's tree of files shows too: what this release knows of them.
+//! The folders of the kernel modules (`/sys/module/zfs`), as the daemon's tree of files shows them
+//! too (`zfs_sysfs.c`).
 //!
-//! # See
-//! OpenZFS `zfs_sysfs.c`.
+//! They hold what this release knows about features, properties and its version.
 
 use dsl::prop::{Kind as On, PROPS, PropAttr, PropDesc as Dataset, PropKind};
 use ondisk::feature::FEATURES;
@@ -10,9 +10,9 @@ use crate::props::{self, Edit, Kind, PropDesc};
 
 const ROOT: &str = "sys/module/zfs";
 const SPL: &str = "sys/module/spl";
-/// What is no feature of a pool, and done here (`kernel_features`).
+/// Abilities that are no pool features, and that this release has (`zfs_kernel_features`).
 const KERNEL: [&str; 2] = ["com.delphix:vdev_initialize", "org.zfsonlinux:vdev_trim"];
-/// Defaults of pools' properties that are not 0 or nothing.
+/// Default values of pool properties, if not 0 or empty.
 const POOL_DEFAULTS: [(&str, &str); 4] = [
     ("version", "5000"),
     ("delegation", "1"),
@@ -21,9 +21,9 @@ const POOL_DEFAULTS: [(&str, &str); 4] = [
 ];
 const VDEV_DEFAULTS: [(&str, &str); 2] = [("allocating", "1"), ("failfast", "1")];
 
-/// Every file, with what it holds.
+/// Every file with its content.
 pub fn facts() -> Vec<(String, String)> {
-    // Both modules are of one release.
+    // Both modules have the same version.
     let mut all: Vec<(String, String)> = [ROOT, SPL]
         .map(|module| (format!("{module}/version"), format!("{}\n", crate::version::module())))
         .into();

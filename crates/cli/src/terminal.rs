@@ -1,4 +1,4 @@
-//! Secrets from whoever sits at the terminal, or from what is piped in.
+//! Secrets from the user's terminal or from a pipe.
 
 use crate::cx::Secrets;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
@@ -8,13 +8,13 @@ use std::os::fd::AsFd;
 /// Standard input.
 pub struct Stdin;
 
-/// Rows and columns of standard output, if it is a terminal that says so.
+/// Rows and columns of standard output, if it is a terminal that reports them.
 pub fn screen() -> Option<(usize, usize)> {
     let size = tcgetwinsize(io::stdout().as_fd()).ok()?;
     Some((size.ws_row.into(), size.ws_col.into()))
 }
 
-/// A terminal that does not echo; it echoes again when this is dropped.
+/// A terminal without echo. Dropping this turns the echo on again.
 struct Quiet {
     before: Termios,
 }
@@ -31,7 +31,7 @@ impl Quiet {
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        // Nothing better can be done if the terminal has gone.
+        // If the terminal has disappeared, there is nothing to restore.
         _ = tcsetattr(io::stdin().as_fd(), OptionalActions::Flush, &self.before);
     }
 }
@@ -44,7 +44,9 @@ fn line() -> io::Result<Vec<u8>> {
     read(LINE_MAX, Some(b'\n'))
 }
 
-/// Reads to `end`, which is dropped, but no more than this, byte by byte: what follows is the next reader's.
+/// Reads up to `end`, which is dropped, or at most `at_most` bytes.
+///
+/// Reads byte by byte, because what follows belongs to the next reader.
 fn read(at_most: usize, end: Option<u8>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut byte = [0];

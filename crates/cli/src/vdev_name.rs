@@ -1,4 +1,4 @@
-//! How a vdev is called (`zpool_vdev_name`).
+//! Names of vdevs.
 
 use api::Vdev;
 
@@ -7,18 +7,18 @@ use crate::cx::Cx;
 /// How to name vdevs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NameFlags {
-    /// By guid (`-g`).
+    /// Name vdevs by guid: `-g` (`VDEV_NAME_GUID`).
     pub guid: bool,
-    /// Disks by their whole path (`-P`).
+    /// Name disks by their whole path: `-P` (`VDEV_NAME_PATH`).
     pub path: bool,
-    /// Symbolic links resolved (`-L`).
+    /// Resolve symbolic links: `-L` (`VDEV_NAME_FOLLOW_LINKS`).
     pub follow: bool,
-    /// Groups with their number: `mirror-0`.
+    /// Number the vdevs that have children: `mirror-0` (`VDEV_NAME_TYPE_ID`).
     pub type_id: bool,
 }
 
 impl NameFlags {
-    /// These flags, and those that the environment asks for.
+    /// These flags, and those that the environment sets.
     pub fn with_env(mut self, cx: &Cx) -> Self {
         self.path |= cx.env_is_set("ZPOOL_VDEV_NAME_PATH");
         self.guid |= cx.env_is_set("ZPOOL_VDEV_NAME_GUID");
@@ -26,13 +26,13 @@ impl NameFlags {
         self
     }
 
-    /// These flags, with groups numbered.
+    /// These flags, with numbers for vdevs that have children.
     pub fn with_id(self) -> Self {
         Self { type_id: true, ..self }
     }
 }
 
-/// The name of a vdev. The root is named like its pool, where there is one.
+/// The name of a vdev (`zpool_vdev_name`). The root has its pool's name, if `pool` is given.
 pub fn vdev_name(pool: Option<&str>, v: &Vdev, flags: NameFlags) -> String {
     if let (Some(name), "root") = (pool, v.kind.as_str()) {
         return name.to_owned();
@@ -65,7 +65,7 @@ pub fn vdev_name(pool: Option<&str>, v: &Vdev, flags: NameFlags) -> String {
     if flags.type_id { format!("{name}-{}", v.id) } else { name }
 }
 
-/// A device's path without the folder that devices are usually found in (`zfs_strip_path`).
+/// A device's path without the usual folder of devices (`zfs_strip_path`).
 fn strip_path(path: &str) -> &str {
     const FOLDERS: [&str; 9] = [
         "/dev/disk/by-vdev/",
@@ -81,7 +81,8 @@ fn strip_path(path: &str) -> &str {
     FOLDERS.iter().find_map(|f| path.strip_prefix(f)).unwrap_or(path)
 }
 
-/// A disk's name without its partition: `sda1`, `nvme0n1p1`, `wwn-0x5000-part1` (`zfs_strip_partition`).
+/// A disk's name without its partition: `sda1`, `nvme0n1p1`, `wwn-0x5000-part1`
+/// (`zfs_strip_partition`).
 fn strip_partition(name: &str) -> String {
     let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
     let cut = |at: usize, number: &str| if digits(number) { name[..at].to_owned() } else { name.to_owned() };
@@ -104,7 +105,7 @@ fn strip_partition(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! Names as they stand in transcripts.
+    //! Names as they appear in transcripts.
 
     use super::*;
 
@@ -112,7 +113,8 @@ mod tests {
         Vdev { kind: kind.into(), path: Some(path.into()), whole_disk, guid: 7, ..Vdev::default() }
     }
 
-    /// Goal: files keep their path, disks lose the folder, whole disks the partition; -g and -P change that.
+    /// Goal: files keep their path, disks lose the folder and whole disks the partition; `-g` and
+    /// `-P` change that.
     #[test]
     fn leaves() {
         let f = NameFlags::default();
@@ -129,7 +131,7 @@ mod tests {
         assert_eq!(vdev_name(None, &Vdev { not_present: true, ..leaf("disk", "/dev/sda1", true) }, f), "7");
     }
 
-    /// Goal: groups say their geometry and number; the root is called like the pool.
+    /// Goal: vdevs with children show their geometry and number; the root has the pool's name.
     #[test]
     fn groups() {
         let id = NameFlags::default().with_id();

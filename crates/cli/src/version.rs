@@ -4,12 +4,12 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::json;
 use console::getopt::{Found, Getopt, Long, Opt};
 
-/// The release of OpenZFS whose format, grammar and output this is, and our own version as its module's.
+/// The OpenZFS release whose format, grammar and output this program has.
 ///
-/// Tools test that `zfs version` prints two lines, and some read the release out of the first.
+/// Tools test that `zfs version` prints two lines. Some read the release from the first one.
 const USERLAND: &str = "zfs-2.3.2-poolhouse";
 
-/// Our own version, as the modules tell theirs (`/sys/module/zfs/version`).
+/// Our own version, in the form of the modules' (`/sys/module/zfs/version`).
 pub fn module() -> String {
     format!("2.3.2-poolhouse-{}", env!("CARGO_PKG_VERSION"))
 }
@@ -20,13 +20,16 @@ fn kernel() -> String {
 
 const LONG: &[Long] = &[Long { name: "json", val: Opt::Short('j'), arg: false }];
 
-/// `-V`, `--version`.
+/// Prints both versions (`-V`, `--version`).
 pub fn print(cx: &mut Cx) -> i32 {
     write!(cx.out, "{USERLAND}\n{}\n", kernel());
     0
 }
 
-/// `version [-j]`.
+/// `version [-j]` (`zfs_do_version`).
+///
+/// # Errors
+/// * [`Stop::Usage`]: there is an unknown option or an operand.
 pub fn run(cx: &mut Cx, command: &str, args: &[String]) -> Outcome {
     let mut g = Getopt::new(args, "j", LONG);
     let mut as_json = false;
@@ -51,7 +54,7 @@ pub fn run(cx: &mut Cx, command: &str, args: &[String]) -> Outcome {
     Ok(0)
 }
 
-/// `help [TOPIC]`: shows the manual page.
+/// `help [TOPIC]`: shows the manual page (`zfs_do_help`). Returns the exit code.
 pub fn man(cx: &mut Cx, command: &str, sections: &[&str], topic: Option<&String>) -> i32 {
     let page = match topic.map(String::as_str) {
         None => command.to_owned(),

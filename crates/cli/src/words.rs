@@ -1,15 +1,15 @@
-//! The API's reasons in OpenZFS's words (`libzfs_error_description`).
+//! The reasons of the API in OpenZFS's words (`libzfs_error_description`).
 
 use api::{DeviceRefusal, LoadInfo, MmpState, Reason, Refusal, RewindInfo, Unmounts};
 
 use console::Clock;
 
-/// Why a pool can't go: a dataset of it, and who uses that.
+/// Why a pool can't be exported or destroyed: one of its datasets, and what uses that.
 pub fn pool_is_busy(dataset: &str, by: &str) -> String {
     format!("pool is busy: '{dataset}' is in use by {by}")
 }
 
-/// What follows `cannot VERB 'NAME': `.
+/// The text that follows `cannot VERB 'NAME': `.
 pub fn reason(reason: &Reason, clock: &Clock) -> String {
     match reason {
         Reason::NoSuchPool => "no such pool".into(),
@@ -131,7 +131,7 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
     }
 }
 
-/// Why an operation may not be done (`zfs_standard_error`, and what libzfs says of single operations).
+/// Why an operation is refused (`zfs_standard_error`, and libzfs's texts for single operations).
 pub fn refusal(why: Refusal) -> &'static str {
     match why {
         Refusal::Exists => "dataset already exists",
@@ -164,7 +164,7 @@ pub fn refusal(why: Refusal) -> &'static str {
     }
 }
 
-/// What the system says of a failure.
+/// The system's text for an I/O error.
 pub fn io(error: &std::io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => errno(number),
@@ -172,7 +172,7 @@ pub fn io(error: &std::io::Error) -> String {
     }
 }
 
-/// `strerror`.
+/// The system's text for an error number (`strerror`).
 pub fn errno(errno: i32) -> String {
     let text = std::io::Error::from_raw_os_error(errno).to_string();
     match text.find(" (os error") {
@@ -247,7 +247,7 @@ pub fn rewound(name: &str, dry_run: bool, r: &RewindInfo, clock: &Clock) -> Stri
     s
 }
 
-/// The features that are not supported, a line each (`zpool_collect_unsup_feat`).
+/// The unsupported features, one a line (`zpool_collect_unsup_feat`).
 pub fn unsupported_features(info: &LoadInfo) -> String {
     let mut s = String::new();
     for (guid, text) in &info.unsup_features {
@@ -259,7 +259,7 @@ pub fn unsupported_features(info: &LoadInfo) -> String {
     s
 }
 
-/// Why a file system can't be rolled back while it is mounted.
+/// Why a rollback has to unmount a file system.
 fn unmounts(why: Unmounts) -> &'static str {
     match why {
         Unmounts::Differences => "more than a million files and names differ",
@@ -269,7 +269,7 @@ fn unmounts(why: Unmounts) -> &'static str {
     }
 }
 
-/// Why a device is as it was (`zfs_error_aux`, `libzfs_error_description`).
+/// Why an operation on a device is refused (`zfs_error_aux`, `libzfs_error_description`).
 fn device(why: DeviceRefusal) -> &'static str {
     match why {
         DeviceRefusal::NotLeaf => "operation not supported on this type of pool",

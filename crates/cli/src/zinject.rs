@@ -1,6 +1,7 @@
-//! `zinject`: faults of devices and blocks on purpose, of the pools that the daemon holds.
+//! `zinject`: deliberate faults of devices and blocks, in pools that the daemon holds
+//! (`zinject.c`).
 //!
-//! See OpenZFS `cmd/zinject`; what it can do beyond this is refused by name.
+//! What OpenZFS's program can do beyond this is refused by name.
 
 mod tables;
 
@@ -67,7 +68,7 @@ usage:
 		Forget all blocks that are in memory.
 ";
 
-/// The kinds of objects of the MOS, by the names that they have here; none is all (`MOS_TYPE`).
+/// The kinds of MOS objects by their names here; none stands for all (`MOS_TYPE`).
 const MOS_TYPES: [(&str, DmuType); 7] = [
     ("mos", DmuType::NONE),
     ("mosdir", DmuType::OBJECT_DIRECTORY),
@@ -78,18 +79,19 @@ const MOS_TYPES: [(&str, DmuType); 7] = [
     ("errlog", DmuType::ERROR_LOG),
 ];
 
-/// What a device that is gone tells (`ENXIO`).
+/// The error of a device that disappeared (`ENXIO`).
 const NXIO: i32 = 6;
-/// Errors of devices by name; the numbers are those of Linux for what the kernel module takes these words to be.
+/// Device errors by name. The numbers are those that OpenZFS's module uses for these words on
+/// Linux.
 const ERRORS: [(&str, i32); 5] =
     [("nxio", NXIO), ("io", 5), ("dtl", 10), ("decompress", 22), ("decrypt", 13)];
 
-/// What the words ask for.
+/// The request, from the command line.
 #[derive(Default)]
 struct Asked {
     device: Option<String>,
     error: Option<String>,
-    /// It is to be taken for failing, and faulted rather than degraded.
+    /// The device is to count as failing: faulted if true, and otherwise degraded.
     verdict: Option<bool>,
     on: Option<String>,
     label: Option<String>,
@@ -111,14 +113,14 @@ struct Asked {
     rest: Vec<String>,
 }
 
-/// A sentence about what is wrong, and the exit code.
+/// The error is a sentence about what is wrong, and the exit code.
 type Said<T> = Result<T, (String, i32)>;
 
 fn bad<T>(what: impl Into<String>) -> Said<T> {
     Err((what.into(), 1))
 }
 
-/// Percent, as `zinject -f` takes them, of all that there is.
+/// Parses the percentage of `zinject -f` into a fraction of `u32::MAX`.
 fn frequency(text: &str) -> Said<u32> {
     let range = "frequency value must be in the range [0.0001, 100.0]";
     match text.parse::<f64>() {
@@ -189,7 +191,7 @@ impl Asked {
 }
 
 impl Asked {
-    /// Refuses words that mean nothing for what is asked: nothing is left out unsaid.
+    /// Refuses arguments without a meaning for this request, so that none is ignored silently.
     fn is_consistent(&self) -> Said<()> {
         let blocks = self.level.is_some() || self.range.is_some() || self.copies != 0;
         let of_mos = self.kind.as_deref().is_some_and(|kind| !matches!(kind, "data" | "dnode"));
@@ -258,7 +260,7 @@ fn parse(args: &[String]) -> Said<Asked> {
     Ok(asked)
 }
 
-/// Runs `zinject`; the exit code.
+/// Runs `zinject`. Returns the exit code.
 pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String]) -> i32 {
     let done = parse(args).and_then(|asked| ask(out, service, &asked, args.is_empty()));
     match done {
@@ -301,7 +303,8 @@ fn ask(out: &mut Out, service: &dyn Requests, asked: &Asked, list: bool) -> Said
         }
         _ => return Err((USAGE.to_owned(), 2)),
     };
-    // What is not on disk is written before anything fails, and nothing that was read meanwhile stays.
+    // Pending writes reach the disk before any of them can fail, and nothing that was read
+    // meanwhile stays cached.
     let pools: Vec<String> = pool_of(&request).filter(|_| asked.forget).into_iter().collect();
     forget(service, pools.clone(), true)?;
     let added = told(service, &request)?;
@@ -318,7 +321,7 @@ fn ask(out: &mut Out, service: &dyn Requests, asked: &Asked, list: bool) -> Said
     Ok(())
 }
 
-/// The pool whose blocks a fault befalls.
+/// The pool whose blocks a fault affects.
 fn pool_of(request: &InjectRequest) -> Option<String> {
     match request {
         InjectRequest::Device { pool, .. }
@@ -370,7 +373,7 @@ fn pass(asked: &Asked, what: &str) -> Said<InjectRequest> {
     Ok(InjectRequest::Pass { pool, import, seconds })
 }
 
-/// Writes that are lost.
+/// The request to lose writes.
 fn lose(asked: &Asked) -> Said<InjectRequest> {
     let pool = only(asked, "ignore writes (-I)")?;
     let spell = match (asked.seconds, asked.groups) {
@@ -415,7 +418,7 @@ fn of_device(asked: &Asked, device: &str) -> Said<InjectRequest> {
     Ok(InjectRequest::Device { pool, device: device.to_owned(), label, on, wrong, often })
 }
 
-/// How blocks are wrong.
+/// How the affected blocks are wrong.
 fn wrong(asked: &Asked) -> Said<DataFault> {
     let how = match asked.error.as_deref() {
         None | Some("io") => return Ok(DataFault::Io),
@@ -431,7 +434,7 @@ fn wrong(asked: &Asked) -> Said<DataFault> {
     Ok(how)
 }
 
-/// A block by its numbers (`zbookmark_phys_t`).
+/// The request for a block by its numbers (`zbookmark_phys_t`).
 fn of_block(asked: &Asked, raw: &str) -> Said<InjectRequest> {
     let pool = only(asked, "raw (-b)")?;
     let hex = |word: &str| u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok();
@@ -445,7 +448,7 @@ fn of_block(asked: &Asked, raw: &str) -> Said<InjectRequest> {
     Ok(InjectRequest::Block { pool, objset, object, level, blkid, how: wrong(asked)? })
 }
 
-/// Blocks by what they are of.
+/// The request for blocks of a kind.
 fn of_kind(service: &dyn Requests, asked: &Asked, kind: &str) -> Said<InjectRequest> {
     if !matches!(asked.on.as_deref(), None | Some("read" | "all")) {
         return bad("data is found wrong when it is read");
@@ -476,7 +479,8 @@ fn of_data(service: &dyn Requests, asked: &Asked, dnode: bool) -> Said<InjectReq
     let Some(mount) = on.max_by_key(|m| m.mountpoint.len()) else {
         return bad(format!("'{file}' is not in a mounted file system of a pool"));
     };
-    // What another file system has below the mountpoint has other objects, and so have snapshots and what else is not in the tree itself.
+    // A path may lead to another file system below the mountpoint, to a snapshot, or into `.zfs`.
+    // Their objects are not this dataset's.
     let at = Path::new(&mount.mountpoint);
     let of_it = std::fs::metadata(at).is_ok_and(|top| top.dev() == found.dev());
     if !of_it || path.strip_prefix(at).is_ok_and(|below| below.starts_with(".zfs")) {
@@ -494,7 +498,7 @@ fn of_data(service: &dyn Requests, asked: &Asked, dnode: bool) -> Said<InjectReq
     })
 }
 
-/// Has the kernel forget what it holds of a file.
+/// Makes the kernel drop its cached pages of a file.
 fn forget_pages(path: &Path) {
     if let Ok(file) = std::fs::File::open(path) {
         let _ = file.sync_all();

@@ -1,8 +1,8 @@
-//! Local time, as OpenZFS's commands print it.
+//! Dates and times in the forms that OpenZFS's commands print.
 
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
-/// The time zone to print in, and the clock.
+/// A time zone to print in, and a source of the present time.
 #[derive(Clone)]
 pub struct Clock {
     zone: TimeZone,
@@ -15,44 +15,46 @@ impl Clock {
         Self { zone: TimeZone::system(), now: || u64::try_from(Timestamp::now().as_second()).unwrap_or(0) }
     }
 
-    /// A clock in UTC that stands still: for tests.
+    /// A clock in UTC with this source of the time, for tests.
     pub fn fixed(now: fn() -> u64) -> Self {
         Self { zone: TimeZone::UTC, now }
     }
 
-    /// Seconds since the epoch.
+    /// The present time in seconds since the epoch.
     pub fn now(&self) -> u64 {
         (self.now)()
     }
 
-    /// `Sat Nov 21 19:28:00 2026` (`ctime`, without its newline).
+    /// Formats as `Sat Nov 21 19:28:00 2026` (`ctime`, without its newline).
     pub fn ctime(&self, t: u64) -> String {
         self.format(t, |z| format!("{}:{}:{:02} {}", hour_minute(z, true), minute(z), z.second(), z.year()))
     }
 
-    /// `Sat Nov 07 19:28:00 2026`, as [`Clock::ctime`], the day padded with a zero (`arc_summary`).
+    /// Formats as `Sat Nov 07 19:28:00 2026`: like [`Clock::ctime`], with the day padded by a zero
+    /// (`cmd/arc_summary`).
     pub fn padded(&self, t: u64) -> String {
         self.format(t, |z| {
             format!("{} {:02} {:02}:{}:{:02} {}", day(z), z.day(), z.hour(), minute(z), z.second(), z.year())
         })
     }
 
-    /// `Sat Nov 21 19:28 2026`, the hour padded with a space (property `creation`).
+    /// Formats as `Sat Nov 21 19:28 2026`, the hour padded with a space (property `creation`).
     pub fn creation(&self, t: u64) -> String {
         self.format(t, |z| format!("{}:{} {}", hour_minute(z, false), minute(z), z.year()))
     }
 
-    /// `Sat Nov 21 19:28:00 2026`, the hour padded with a space (property `snapshots_changed`).
+    /// Formats as `Sat Nov 21 19:28:00 2026`, the hour padded with a space (property
+    /// `snapshots_changed`).
     pub fn changed(&self, t: u64) -> String {
         self.format(t, |z| format!("{}:{}:{:02} {}", hour_minute(z, false), minute(z), z.second(), z.year()))
     }
 
-    /// `Sat Nov 21 19:28 2026` (holds).
+    /// Formats as `Sat Nov 21 19:28 2026` (`zfs holds`).
     pub fn hold(&self, t: u64) -> String {
         self.format(t, |z| format!("{}:{} {}", hour_minute(z, true), minute(z), z.year()))
     }
 
-    /// `2026-11-21.19:28:00` (history).
+    /// Formats as `2026-11-21.19:28:00` (`zpool history`).
     pub fn history(&self, t: u64) -> String {
         self.format(t, |z| {
             format!(
@@ -68,7 +70,7 @@ impl Clock {
     }
 
     fn format(&self, t: u64, f: impl Fn(&Zoned) -> String) -> String {
-        // A time before 1970 is stored as a negative number, and C prints it so.
+        // The disk format stores a time before 1970 as a negative number, and C prints it as one.
         match Timestamp::from_second(t as i64).ok() {
             Some(stamp) => f(&stamp.to_zoned(self.zone.clone())),
             None => t.to_string(),
@@ -76,7 +78,7 @@ impl Clock {
     }
 }
 
-/// The day of the week, and the month.
+/// The day of the week and the month.
 fn day(z: &Zoned) -> String {
     const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
     const MONTHS: [&str; 12] =
@@ -96,11 +98,12 @@ fn minute(z: &Zoned) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! Dates against `date -u`.
+    //! The expected dates come from `date -u`.
 
     use super::*;
 
-    /// Goal: each format is the one that its OpenZFS command prints, single digits padded as there.
+    /// Goal: each format is the one that its OpenZFS command prints, with the same padding of
+    /// single digits.
     #[test]
     fn formats() {
         let c = Clock::fixed(|| 0);

@@ -1,25 +1,32 @@
-//! Options as GNU `getopt_long` reads them.
+//! Options, read as GNU `getopt_long` reads them.
 //!
 //! # Theory
-//! OpenZFS's commands leave their grammar to `getopt_long`, and scripts lean on all of it: short flags run together, an
-//! argument stuck to its flag, flags after operands (without `POSIXLY_CORRECT`), `--` as the end, long names cut short where that is unique. So the
-//! same reader here, as an iterator: the caller sees options in order, and operands come back when it is done.
+//! OpenZFS's commands parse their options with `getopt_long`, and scripts use all of its grammar:
+//!
+//! * clusters of short options (`-Hp`);
+//! * an argument that is joined to its option (`-oname`);
+//! * options after operands, unless `POSIXLY_CORRECT` is set;
+//! * `--` as the end of the options;
+//! * long names shortened to a unique prefix.
+//!
+//! [`Getopt`] is an iterator with the same grammar. It yields the options in order, and returns the
+//! operands at the end.
 
 #[cfg(test)]
 mod tests;
 
-/// A long option.
+/// A long option (`struct option`).
 #[derive(Debug, Clone, Copy)]
 pub struct Long {
-    /// Its name, without the dashes.
+    /// The name, without the dashes.
     pub name: &'static str,
-    /// What it is reported as.
+    /// The option that the reader reports for this name.
     pub val: Opt,
-    /// Whether it takes an argument.
+    /// Whether the option takes an argument.
     pub arg: bool,
 }
 
-/// What an option is reported as: its letter, or a name for a long one without a letter.
+/// The identity of an option: its letter, or a name if it has no letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opt {
     /// A letter.
@@ -28,18 +35,19 @@ pub enum Opt {
     Named(&'static str),
 }
 
-/// An option that was read.
+/// One result of reading a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// An option, with its argument if it takes one.
     Is(Opt, String),
-    /// An option that is not in the grammar; 0 for an unknown long one (`optopt`).
+    /// An option that the grammar lacks, with its letter; `'\0'` for an unknown long one
+    /// (`optopt`).
     Invalid(char),
-    /// An option whose argument is missing.
+    /// An option without its argument.
     Missing(char),
 }
 
-/// Reads the options of one command line.
+/// Reads the options of one command line (`getopt_long`).
 pub struct Getopt<'a> {
     args: &'a [String],
     short: &'static str,
@@ -47,18 +55,20 @@ pub struct Getopt<'a> {
     next: usize,
     cluster: Vec<char>,
     operands: Vec<String>,
-    /// Whether nothing behind the first operand is an option.
+    /// Whether the first operand ends the options.
     ordered: bool,
 }
 
 impl<'a> Getopt<'a> {
-    /// Reads `args` (without the command's name) by a `getopt` string (`ab:c`) and long options.
+    /// A reader of `args` (without the command's name).
+    ///
+    /// `short` is a `getopt` string such as `ab:c`; `long` lists the long options.
     pub fn new(args: &'a [String], short: &'static str, long: &'static [Long]) -> Self {
         let ordered = std::env::var_os("POSIXLY_CORRECT").is_some();
         Self { args, short, long, next: 0, cluster: Vec::new(), operands: Vec::new(), ordered }
     }
 
-    /// The operands, once all options have been read.
+    /// Reads the options that are left, and returns the operands.
     pub fn operands(mut self) -> Vec<String> {
         while self.next().is_some() {}
         self.operands

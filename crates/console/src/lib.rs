@@ -1,9 +1,14 @@
-//! What commands read and write: options, output, local time, numbers for people.
+//! What all commands share: options, output, local time, numbers in readable form.
 //!
 //! # Theory
-//! `zpool`, `zfs`, `zdb` and their kin share the grammar of their options ([`getopt`]), the rules
-//! of what a terminal may be sent ([`Out`]), and the form of dates ([`Clock`]) and sizes
-//! ([`numbers`]). Scripts parse these, so they are OpenZFS's, to the byte.
+//! Scripts parse what `zpool`, `zfs` and `zdb` print, so all of it equals OpenZFS's to the byte.
+//!
+//! | item | task |
+//! |---|---|
+//! | [`getopt`] | the grammar of options |
+//! | [`Out`] | output, and what a terminal may get |
+//! | [`Clock`] | the forms of dates |
+//! | [`numbers`] | the forms of sizes and counts |
 //!
 //! # Absent
 //! This crate knows no command, no pool and no daemon.

@@ -1,20 +1,20 @@
-//! Numbers for people, as OpenZFS writes them (`zfs_nicenum_format`).
+//! Numbers in readable form (`zfs_nicenum_format`).
 //!
-//! Counts, sizes and ratios are written as properties are, by the room that knows those.
+//! Counts, sizes and ratios have the form of properties; the `dsl` crate writes them.
 
 #[cfg(test)]
 mod tests;
 
 pub use dsl::prop::text::{nicebytes as bytes, nicenum as num, ratio};
 
-/// A number of bytes in a field that OpenZFS cuts at `width` characters.
+/// A count in readable form, cut to `width` characters as OpenZFS cuts it to its field.
 pub fn num_cut(n: u64, width: usize) -> String {
     let mut s = num(n);
     s.truncate(width);
     s
 }
 
-/// A duration in nanoseconds, without decimals: `15ms`, `-` for nothing.
+/// A duration of `n` nanoseconds, without decimals: `15ms`; `-` for 0.
 pub fn time_ns(n: u64) -> String {
     if n == 0 {
         return "-".into();
@@ -28,7 +28,7 @@ pub fn time_ns(n: u64) -> String {
     format!("{v}{}", units[unit])
 }
 
-/// Whether a word is a number for the purposes of an interval (`zfs_isnumber`): digits and points, not ending in a point.
+/// Whether a word can be an interval: digits and points, the last no point (`zfs_isnumber`).
 pub fn is_number(s: &str) -> bool {
     !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit() || b == b'.') && !s.ends_with('.')
 }

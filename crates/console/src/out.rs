@@ -1,13 +1,13 @@
-//! Where commands write.
+//! The output of commands.
 
 use std::borrow::Cow;
 use std::{fmt, io};
 
-/// A place to write to. Failures are remembered rather than returned, as with C's `stdout`.
+/// An output that remembers failures instead of returning them, as C's `stdout` does.
 ///
-/// Names, properties and lines of history can hold any byte, and strangers choose them. So on a
-/// terminal control characters are shown as octal numbers, as `ls` does, but for tabs and ends of
-/// lines.
+/// Names, properties and lines of history can hold any byte, and other users choose them. On a
+/// terminal, control characters therefore appear as octal numbers, as `ls` shows them. Tabs and
+/// newlines are excepted.
 pub struct Out {
     sink: Box<dyn io::Write>,
     terminal: bool,
@@ -15,17 +15,17 @@ pub struct Out {
 }
 
 impl Out {
-    /// Writes to this sink, which is no terminal.
+    /// An output to a sink that is no terminal.
     pub fn new(sink: Box<dyn io::Write>) -> Self {
         Self { sink, terminal: false, failed: false }
     }
 
-    /// Writes to this terminal.
+    /// An output to a terminal.
     pub fn terminal(sink: Box<dyn io::Write>) -> Self {
         Self { terminal: true, ..Self::new(sink) }
     }
 
-    /// What `write!` calls.
+    /// Writes formatted text; `write!` and `writeln!` call this.
     pub fn write_fmt(&mut self, args: fmt::Arguments<'_>) {
         if self.terminal {
             self.put(&args.to_string());
@@ -39,13 +39,13 @@ impl Out {
         self.put_bytes(text.as_bytes());
     }
 
-    /// Writes bytes: names on disk need not be text.
+    /// Writes bytes. Names on disk need not be text.
     pub fn put_bytes(&mut self, bytes: &[u8]) {
         let shown = if self.terminal { shown(bytes, &['\n', '\t']) } else { bytes.into() };
         self.put_raw(&shown);
     }
 
-    /// A value as one cell of a table: on a terminal it can't begin another line or column.
+    /// The text of one cell of a table: on a terminal it can't begin another line or column.
     pub fn cell<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.terminal.then(|| shown(text.as_bytes(), &[])) {
             Some(Cow::Owned(bytes)) => String::from_utf8_lossy(&bytes).into_owned().into(),
@@ -53,20 +53,21 @@ impl Out {
         }
     }
 
-    /// Writes bytes as they are, to a terminal too: codes for colours, and raw blocks.
+    /// Writes bytes unchanged, to a terminal too: colour codes and raw blocks.
     pub fn put_raw(&mut self, bytes: &[u8]) {
         self.failed |= self.sink.write_all(bytes).is_err();
     }
 
-    /// Hands on what is buffered; whether everything was written so far.
+    /// Flushes the sink. Returns whether all writes so far succeeded.
     pub fn flush(&mut self) -> bool {
         self.failed |= self.sink.flush().is_err();
         !self.failed
     }
 }
 
-/// Bytes as a terminal may get them: each byte of a control character, and of what is no text, as
-/// an octal number, except for the control characters in `but`.
+/// The bytes in a form that a terminal may get.
+///
+/// Control characters, other than those in `but`, and invalid UTF-8 become octal numbers.
 fn shown<'b>(bytes: &'b [u8], but: &[char]) -> Cow<'b, [u8]> {
     let harmless = |c: char| !c.is_control() || but.contains(&c);
     if std::str::from_utf8(bytes).is_ok_and(|text| text.chars().all(harmless)) {

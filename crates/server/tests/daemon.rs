@@ -1,7 +1,11 @@
-//! A daemon's life, with real processes: this program is the tests, and run as `serve` it is the daemon.
+//! The life of a daemon, with real processes. This program runs the tests, and with the argument
+//! `serve` it is the daemon.
 //!
-//! The house behind the daemon has no pools: `import` of the pool N, for N from 1 on, makes it hold N, and `export`
-//! lets it go; pool 99 makes the caller wait until pool 98 is imported.
+//! The fake service behind the daemon has no pools:
+//!
+//! * `import` of pool N, for N from 1 on, makes it hold the number N.
+//! * `export` makes it release the number.
+//! * `import` of pool 99 blocks its caller until pool 98 is imported.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests fail and speak as tests do")]
 
@@ -92,7 +96,7 @@ mod tree {
     use fuse::tree::*;
     use rustix::io::Errno;
 
-    /// A file system with nothing in it.
+    /// An empty file system.
     pub struct Empty;
 
     impl Tree for Empty {
@@ -151,10 +155,10 @@ mod tree {
     }
 }
 
-/// A folder for a daemon, which is told to end when the test is over.
+/// A directory for a daemon, which is terminated at the end of the test.
 struct Stand {
     dir: tempfile::TempDir,
-    /// Whether the daemon holds pools rather than numbers.
+    /// True if the daemon holds pools rather than numbers.
     real: bool,
 }
 
@@ -172,7 +176,7 @@ impl Stand {
         let absent: Box<dyn Service> =
             if self.real { Box::new(server::house::House::new()) } else { Box::new(Numbers::default()) };
         if self.real {
-            // How the daemon that is started learns of it.
+            // This file tells the daemon that starts.
             self.place().prepare().unwrap();
             std::fs::write(self.place().dir().join("real"), "").unwrap();
         }
@@ -187,7 +191,7 @@ impl Stand {
         self.client().export(&ExportRequest { name: guid.to_string(), ..ExportRequest::default() })
     }
 
-    /// Waits until no daemon lives here.
+    /// Waits until the daemon of this directory has ended.
     fn wait_for_the_end(&self) {
         let lock = std::fs::File::open(self.place().dir().join("daemon.lock")).unwrap();
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
@@ -215,8 +219,8 @@ fn raw(mut stream: UnixStream, request: &str) -> String {
     answer
 }
 
-/// Questions alone start no daemon; an import does; it answers, keeps what it was told, and goes away after the last
-/// export, socket and all.
+/// Goal: queries alone start no daemon, but an import does. The daemon keeps its imports, and exits
+/// with its socket after the last export.
 fn lives_from_the_first_import_to_the_last_export() {
     let stand = Stand::new();
     assert_eq!(stand.client().pool_names().unwrap(), [""; 0]);
@@ -234,7 +238,8 @@ fn lives_from_the_first_import_to_the_last_export() {
     stand.import(5).unwrap();
 }
 
-/// Many commands at once that each need a daemon end up with one, which holds what all of them imported.
+/// Goal: many concurrent commands that each need a daemon share one, which holds the imports of
+/// all.
 fn commands_at_once_share_one_daemon() {
     let stand = Stand::new();
     std::thread::scope(|scope| {
@@ -246,7 +251,8 @@ fn commands_at_once_share_one_daemon() {
     assert_eq!(stand.client().pool_names().unwrap().len(), 8);
 }
 
-/// A request that takes long holds no other up: it ends only since another was answered meanwhile.
+/// Goal: a slow request blocks no other. It ends here only because another request completes
+/// meanwhile.
 fn a_slow_request_blocks_no_other() {
     let stand = Stand::new();
     stand.import(1).unwrap();
@@ -257,9 +263,13 @@ fn a_slow_request_blocks_no_other() {
     });
 }
 
-/// Real pools through the daemon: found, refused where they must be, imported below a folder, mounted, read, listed with
-/// what is mounted, locked against another import, unmounted by the export, after which the daemon goes; and one that
-/// is terminated with a pool in use lets go of it all the same.
+/// Goal: the daemon imports, mounts and exports real pools.
+///
+/// * Scans find them, and invalid imports are refused.
+/// * A pool is imported below an altroot, mounted, read and listed with its mounts.
+/// * Meanwhile it can't be imported elsewhere.
+/// * The export unmounts it, and the daemon exits.
+/// * A terminated daemon releases a pool in use.
 fn real_pools_come_and_go() {
     let mut stand = Stand::new();
     stand.real = true;
@@ -282,7 +292,7 @@ fn real_pools_come_and_go() {
     assert_eq!(import(&[("readonly", "x")]), Err(Reason::BadProperty { property: "readonly".into() }));
     let nobody = ImportRequest { guid: guid ^ 1, ..request(&[]) };
     assert_eq!(stand.client().import(&nobody).unwrap_err().reason, Reason::NoSuchImport);
-    // Written, and found again by the imports that follow.
+    // The dataset is created here. The imports that follow find it again.
     let at = ("altroot", altroot.to_str().unwrap());
     assert_eq!(import(&[at]).unwrap().name, "xmirror2");
     let made = DatasetChange::Create {
@@ -351,7 +361,8 @@ fn real_pools_come_and_go() {
     drop(user);
 }
 
-/// After a kill, the next command finds the old socket dead, starts a daemon, and the dead mount is gone.
+/// Goal: after a kill, the next command finds the socket dead and starts a daemon. The stale mount
+/// is gone.
 fn a_killed_daemon_is_cleaned_up_after() {
     let stand = Stand::new();
     let target = stand.place().dir().join("mnt");
@@ -374,7 +385,7 @@ fn a_killed_daemon_is_cleaned_up_after() {
     assert!(!fuse::system::is_mounted(&target).unwrap());
 }
 
-/// A terminated daemon takes its socket away and lets its lock go.
+/// Goal: a terminated daemon removes its socket and releases its lock.
 fn a_terminated_daemon_ends_cleanly() {
     let stand = Stand::new();
     for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT] {
@@ -385,7 +396,8 @@ fn a_terminated_daemon_ends_cleanly() {
     }
 }
 
-/// The socket is its owner's alone; a stranger that gets hold of it may look, and nothing else.
+/// Goal: only its owner can use the socket. Another user with access to it may run queries, and
+/// nothing else.
 fn strangers_are_refused() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let stand = Stand::new();
@@ -420,8 +432,10 @@ fn strangers_are_refused() {
     std::fs::set_permissions(stand.place().dir(), std::fs::Permissions::from_mode(0o700)).unwrap();
 }
 
-/// Four clients write to a volume, each its own quarter, and flush now and then; the daemon is killed in the middle of that. The next one shows what
-/// was flushed, and of what came after it each write whole or not at all, three times over.
+/// Goal: flushed writes survive a kill of the daemon, three times in a row.
+///
+/// Four clients each write to a quarter of a volume and flush now and then. The next daemon shows
+/// all flushed data, and each later write whole or not at all.
 fn what_was_flushed_outlives_the_daemon() {
     use nbd_client::Client as Nbd;
     const BLOCK: u64 = 4096;
@@ -446,7 +460,7 @@ fn what_was_flushed_outlives_the_daemon() {
     };
     stand.client().change(&made).unwrap();
     let socket = stand.place().volumes();
-    // What each block was given last before a flush returned, and last of all.
+    // The last value of each block before a completed flush, and the last value of all.
     let (mut flushed, mut sent) = (vec![0u8; 4 * BLOCKS as usize], vec![0u8; 4 * BLOCKS as usize]);
     for round in 1..=3u8 {
         let pid = stand.daemon_pid();
@@ -486,7 +500,7 @@ fn what_was_flushed_outlives_the_daemon() {
         for (n, (flushed, sent)) in flushed.iter_mut().zip(&mut sent).enumerate() {
             let block = c.read(n as u64 * BLOCK, BLOCK as u32);
             assert!(block.iter().all(|byte| *byte == block[0]), "round {round}: block {n} is torn");
-            // One that was written since may have any of what it was given.
+            // A block with later writes may have any of their values.
             assert!(block[0] == *flushed || *sent != *flushed, "round {round}: block {n} is lost");
             (*flushed, *sent) = (block[0], block[0]);
         }
@@ -494,7 +508,7 @@ fn what_was_flushed_outlives_the_daemon() {
     }
 }
 
-/// What isn't a request of ours is answered as HTTP wants it, and the daemon goes on.
+/// Goal: invalid requests get HTTP errors, and the daemon keeps running.
 fn nonsense_is_answered() {
     let stand = Stand::new();
     stand.import(3).unwrap();
@@ -558,7 +572,7 @@ fn main() {
                 ("nonsense_is_answered", nonsense_is_answered),
                 ("what_was_flushed_outlives_the_daemon", what_was_flushed_outlives_the_daemon),
             ];
-            // Options of the usual test harness: those that a runner of tests gives.
+            // The options of the usual test harness that test runners pass.
             let has = |option: &str| args.iter().any(|arg| arg == option);
             if has("--list") {
                 let names = tests.iter().filter(|_| !has("--ignored"));

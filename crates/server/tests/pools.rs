@@ -25,7 +25,8 @@ struct Stand {
 }
 
 impl Stand {
-    /// Imports a fixture below a folder of its own. `None`, said aloud, where nothing can be mounted.
+    /// Imports a fixture below its own directory. Returns `None`, with a message, if FUSE is not
+    /// available.
     fn new(fixture: &str) -> Option<Self> {
         if fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
             println!("skipped: /dev/fuse can't be opened here");
@@ -53,7 +54,7 @@ impl Stand {
         self.pools.mounts().into_iter().map(|mount| mount.dataset).collect()
     }
 
-    /// The path of what was mounted at `path` in the machine where the pool was made.
+    /// The path here of a path on the machine that made the pool.
     fn path(&self, path: &str) -> PathBuf {
         self.dir.path().join(path.trim_start_matches('/'))
     }
@@ -88,8 +89,8 @@ fn in_table(dir: &Path) -> usize {
     fuse::system::table().unwrap().iter().filter(|mount| mount.target.starts_with(dir)).count()
 }
 
-/// Everything that belongs somewhere is mounted there, parents before children; what says no stays out; the files
-/// are those of the manifest; and an export leaves nothing behind.
+/// Goal: each file system that should be mounted is mounted at its place, parents before children,
+/// with the files of its manifest. The export leaves no mount.
 #[test]
 fn mounts_a_whole_pool_and_exports_it() {
     let Some(stand) = Stand::new("single-lz4") else { return };
@@ -101,7 +102,7 @@ fn mounts_a_whole_pool_and_exports_it() {
     assert_eq!(in_table(stand.dir.path()), mounts.len());
     let root = mounts.iter().find(|mount| mount.dataset == stand.pool).unwrap();
     for manifest in testkit::load("single-lz4").manifests() {
-        // Where the machine that made the pool had it mounted, the manifest's names are relative to.
+        // The manifest's names are relative to the mount point on the machine that made the pool.
         let Some(mount) = mounts.iter().find(|mount| mount.dataset == manifest.dataset) else { continue };
         let entries = manifest.entries();
         for entry in entries.iter().filter(|entry| !entry.path.is_empty() && entry.path.len() < 1000).take(50)
@@ -109,7 +110,7 @@ fn mounts_a_whole_pool_and_exports_it() {
             let path = Path::new(&mount.mountpoint)
                 .join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&entry.path));
             let meta = fs::symlink_metadata(&path).unwrap();
-            // A directory that another file system covers shows that one's root.
+            // A directory with a file system mounted on it shows that file system's root.
             if !mounts.iter().any(|other| Path::new(&other.mountpoint) == path) {
                 assert_eq!(meta.ino(), entry.ino, "{}", path.display());
             }
@@ -124,7 +125,8 @@ fn mounts_a_whole_pool_and_exports_it() {
     assert_eq!(in_table(stand.dir.path()), 0);
 }
 
-/// Snapshots are walked into below a mount, hold what they held, and `cp` doesn't take a file's snapshot for the file.
+/// Goal: snapshots can be entered below a mount and hold their files. `cp` does not confuse a file
+/// with its snapshot.
 #[test]
 fn shows_snapshots() {
     let Some(stand) = Stand::new("single-lz4") else { return };
@@ -150,7 +152,8 @@ fn shows_snapshots() {
     }
 }
 
-/// A busy file system is not unmounted and keeps its pool from being exported, by force neither, as on Linux.
+/// Goal: a busy file system is not unmounted and blocks the export of its pool, forced or not, as
+/// on Linux.
 #[test]
 fn busy_file_systems_hold_on() {
     let Some(stand) = Stand::new("mirror2") else { return };
@@ -165,7 +168,7 @@ fn busy_file_systems_hold_on() {
     busy_by(stand.unmount(&mount.mountpoint, false), "/sub', mounted at ");
     busy_by(stand.export(false), "this daemon, which has ");
     assert!(!stand.pools.is_empty());
-    // The children had gone by then; the pool is as usable as before.
+    // The children were unmounted by then. The pool is as usable as before.
     assert!(stand.mounted().len() <= count);
     stand.mount_all();
     assert_eq!(stand.mounted().len(), count);
@@ -177,7 +180,7 @@ fn busy_file_systems_hold_on() {
     assert_eq!(in_table(stand.dir.path()), 0);
 }
 
-/// One that somebody unmounted behind our back is forgotten and can be mounted again.
+/// Goal: a file system that was unmounted from outside can be mounted again.
 #[test]
 fn notices_an_unmount_from_outside() {
     let Some(stand) = Stand::new("mirror2") else { return };
@@ -185,7 +188,7 @@ fn notices_an_unmount_from_outside() {
     let mount = stand.pools.mounts().remove(0);
     let out = std::process::Command::new("umount").arg(&mount.mountpoint).output().unwrap();
     assert!(out.status.success(), "{out:?}");
-    // Its workers hear of it a moment later; mounting again waits for nobody.
+    // The workers notice it a moment later. A new mount does not wait for them.
     while !stand.pools.mounts().is_empty() {
         std::thread::yield_now();
     }
@@ -194,7 +197,8 @@ fn notices_an_unmount_from_outside() {
     assert_eq!(stand.unmount(&stand.pool, false), Err(Reason::NotMounted));
 }
 
-/// Encrypted file systems wait for their key, come when it is loaded, and keep it from being unloaded.
+/// Goal: encrypted file systems are not mounted until their key is loaded, and block its unloading
+/// while they are mounted.
 #[test]
 fn encrypted_file_systems_wait_for_their_key() {
     let Some(stand) = Stand::new("encrypted") else { return };
@@ -224,8 +228,8 @@ fn encrypted_file_systems_wait_for_their_key() {
     assert_eq!(stand.mount_one(&root), Err(Reason::KeyNotLoaded));
 }
 
-/// What properties say about mounting is heeded: `legacy`, `none`, `canmount=off` and `noauto`; options are known or
-/// refused; the folder is made, and one that holds something is covered only where that is allowed.
+/// Goal: mount options are known or refused, and an explicit mount point is created with its
+/// parents. Invalid and unknown datasets are refused.
 #[test]
 fn heeds_the_properties() {
     let Some(stand) = Stand::new("single-lz4") else { return };
@@ -250,7 +254,7 @@ fn heeds_the_properties() {
     assert!(line.contains(" ro,nosuid,nodev"), "{line}");
 }
 
-/// A history comes in parts of the size that was asked for, which are the whole of it together.
+/// Goal: a history comes in parts of the requested size, which together are the whole.
 #[test]
 fn history_comes_in_parts() {
     let fixture = testkit::load("single-lz4");
@@ -270,13 +274,15 @@ fn history_comes_in_parts() {
     assert_eq!(records, whole.records);
 }
 
-/// Goal: a pool whose datasets can't be listed is reported with its name, whether all pools are meant or some by name, and the others' file systems are mounted; alone it is
-/// the request that fails.
+/// Goal: a pool whose datasets can't be listed is reported by name, whether the request means all
+/// pools or names some. The file systems of the others are mounted.
+///
+/// A request for that pool alone fails.
 #[test]
 fn a_pool_that_fails_keeps_no_other_from_being_mounted() {
     let Some(stand) = Stand::new("single-lz4") else { return };
     let fixture = testkit::load("mirror2");
-    // What is asked first fails.
+    // A name that sorts first, so that its failure comes before the other pool.
     let sick = "a-sick-pool";
     let devices: Arc<Mutex<Vec<Arc<Faulty>>>> = Arc::default();
     let kept = Arc::clone(&devices);
@@ -287,7 +293,7 @@ fn a_pool_that_fails_keeps_no_other_from_being_mounted() {
     });
     let scan = spa::scan(fixture.images());
     let open = OpenOptions { claim: Claim::Nothing, name: Some(sick.into()), ..OpenOptions::default() };
-    // Nothing is cached, so that it is read when it is listed.
+    // Without a cache, the listing must read from the device.
     let options = spa::import::Options { layer, cache: 0u64.into(), ..open.import() };
     let host = spa::Host::of_system();
     stand
@@ -319,7 +325,8 @@ fn a_pool_that_fails_keeps_no_other_from_being_mounted() {
     assert_eq!(stand.pools.mount(&alone).map_err(|error| error.about), Err(sick.to_owned()));
 }
 
-/// Goal: a pool that comes while everything is let go is exported again, and that is waited for; nothing else comes from then on.
+/// Goal: an import that completes while all pools are closed is exported again, and the close waits
+/// for that. Later imports are refused.
 #[test]
 fn ends_while_a_pool_comes() {
     let copy = testkit::load("mirror2").copy();
@@ -348,8 +355,8 @@ fn ends_while_a_pool_comes() {
     assert_eq!(found.pools[0].state, poolhouse::ondisk::config::PoolState::Exported);
 }
 
-/// Goal: a list of datasets that would exceed its budget ends with an error, and gives back what it
-/// took; the same list fits into a budget that is large enough.
+/// Goal: a list of datasets that would exceed its budget ends with an error and releases its
+/// memory. The same list fits into a large budget.
 #[test]
 fn lists_keep_to_their_budget() {
     let fixture = testkit::load("single-lz4");

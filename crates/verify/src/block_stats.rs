@@ -1,13 +1,17 @@
-//! Counting every block of a pool, and reading those that are asked for.
+//! Counts every block of a pool, and reads the blocks to verify.
 //!
 //! # Theory
-//! The census is a [`Visitor`]: for each pointer it adds to the sums by level and type, and to histograms of sizes, as `zdb -b`
-//! prints them. A deduplicated or cloned block is met once for each reference, but takes its space once; what
-//! later references would have taken is summed apart. With [`Verify`] it also reads the blocks that the traversal itself
-//! does not read, so that every checksum is checked; both count as verified.
+//! [`BlockStats`] is a [`Visitor`]. It adds each block pointer to sums by level and type, and to
+//! histograms of sizes, as `zdb -b` prints them.
+//!
+//! The traversal finds a deduplicated or cloned block once for each reference, but the block takes
+//! its space once. The space that later references would have taken goes to sums of its own.
+//!
+//! [`Verify`] says which further blocks it reads, so that every checksum is checked. The blocks
+//! that the traversal itself reads count as verified too.
 //!
 //! # Locks
-//! Sums are behind one mutex, held for some additions; reading is done outside it.
+//! One mutex guards the sums. It is held for a few additions, never for a read.
 //!
 //! # See
 //! OpenZFS `zdb_count_block` in `cmd/zdb/zdb.c`.
@@ -21,33 +25,33 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use zio::{Bookmark, Zio};
 
-/// Largest levels that are told apart; a block tree has no more.
+/// Number of levels that are counted apart; no block tree has more.
 pub const LEVELS: usize = 16;
 
-/// Which blocks a census reads.
+/// Which blocks [`BlockStats`] reads to verify their checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verify {
-    /// None beyond those that the traversal needs.
+    /// None but those that the traversal needs.
     None,
-    /// Metadata (`zdb -c`).
+    /// All metadata (`zdb -c`).
     Metadata,
-    /// Everything (`zdb -cc`).
+    /// All blocks (`zdb -cc`).
     All,
 }
 
-/// What a block is counted as.
+/// The row of the statistics under which a block counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CountedAs {
-    /// One of the numbered types.
+    /// A numbered type (`dmu_object_type_t`).
     Type(DmuType),
-    /// A block that waits to be freed.
+    /// A block that waits to be freed (`ZDB_OT_DEFERRED`).
     DeferredFree,
-    /// Any self-describing type (`DMU_OTN_*`).
+    /// Any self-describing type (`DMU_OTN_*`; `ZDB_OT_OTHER`).
     Other,
 }
 
 impl CountedAs {
-    /// How a block of this type is counted.
+    /// The row for a block of this type.
     pub fn of(kind: DmuType) -> CountedAs {
         if kind.to_disk() & 0x80 != 0 { CountedAs::Other } else { CountedAs::Type(kind) }
     }
@@ -56,13 +60,13 @@ impl CountedAs {
 /// Sums over blocks (`zdb_blkstats_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sums {
-    /// Blocks.
+    /// Number of blocks.
     pub count: u64,
-    /// Bytes allocated, of all copies.
+    /// Allocated bytes, of all copies.
     pub asize: u64,
-    /// Bytes logical.
+    /// Logical bytes.
     pub lsize: u64,
-    /// Bytes stored.
+    /// Stored bytes.
     pub psize: u64,
     /// Copies that are gang blocks.
     pub gangs: u64,
@@ -73,7 +77,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Adds other sums.
+    /// Adds other sums to these.
     pub fn add(&mut self, o: &Sums) {
         self.count += o.count;
         self.asize += o.asize;
@@ -85,12 +89,14 @@ impl Sums {
     }
 }
 
-/// Blocks and bytes by size: bin n holds sizes from `1 << n`.
+/// Blocks and bytes by size: bin n holds sizes from `1 << n` to below `1 << (n + 1)`.
+///
+/// The last bin holds all larger sizes too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SizeHistogram {
-    /// Blocks.
+    /// Number of blocks.
     pub count: [u64; 32],
-    /// Their bytes.
+    /// Bytes of those blocks.
     pub bytes: [u64; 32],
 }
 
@@ -105,38 +111,39 @@ impl SizeHistogram {
 /// A block that could not be read.
 #[derive(Debug, Clone)]
 pub struct Unread {
-    /// Its place.
+    /// The place of the block.
     pub bookmark: Bookmark,
-    /// Its pointer, if that could be read.
+    /// The pointer, if it could be read.
     pub bp: Option<Blkptr>,
-    /// Why not.
+    /// The error.
     pub error: dmu::Error,
 }
 
-/// What a census found.
+/// The results of a count (`zdb_cb_t`).
 #[derive(Debug, Clone, Default)]
 pub struct Counts {
     /// Sums by level and type.
     pub sums: BTreeMap<(u8, CountedAs), Sums>,
-    /// Embedded blocks by stored size, data.
+    /// Number of embedded blocks, by their payload in bytes.
     pub embedded: BTreeMap<u64, u64>,
-    /// Embedded blocks that are redaction marks.
+    /// Number of redaction marks.
     pub redacted: u64,
-    /// Stored sizes.
+    /// Blocks by stored size.
     pub psize: SizeHistogram,
-    /// Logical sizes.
+    /// Blocks by logical size.
     pub lsize: SizeHistogram,
-    /// Allocated sizes.
+    /// Blocks by allocated size.
     pub asize: SizeHistogram,
-    /// References to deduplicated blocks beyond each one's first, and what they would have taken.
+    /// Later references to deduplicated blocks: their number, and the bytes that they would have
+    /// taken.
     pub dedup: (u64, u64),
-    /// References to cloned blocks beyond each one's first, and what they would have taken.
+    /// Later references to cloned blocks: their number, and the bytes that they would have taken.
     pub cloned: (u64, u64),
-    /// Blocks that could not be read.
+    /// Blocks that could not be read: a list with a limit.
     pub failed: Vec<Unread>,
-    /// Blocks that could not be read, those beyond the list's limit too.
+    /// Number of blocks that could not be read, including those that the list lacks.
     pub failures: u64,
-    /// Stored bytes of the blocks that were to be verified and were right, each time that one was met.
+    /// Stored bytes of the blocks that verified, once for each reference.
     pub bytes_verified: u64,
 }
 
@@ -156,28 +163,30 @@ impl Counts {
     }
 }
 
-/// What a census must know of blocks beforehand.
+/// Facts about shared blocks that [`BlockStats`] needs beforehand.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
-    /// Places of first copies of blocks that the block reference table knows, with their extra references (`brt`).
+    /// Cloned blocks, by the place of their first copy, with their extra references (`brt`).
     pub cloned: HashMap<(VdevId, Offset), u64>,
-    /// First copies of blocks in flat dedup tables that may have got more copies since they were first written.
+    /// Blocks of flat dedup tables that may have more copies than their pointers show.
+    ///
+    /// The key is the first copy, the value all copies.
     pub extended: HashMap<Dva, [Option<Dva>; DVAS_PER_BP]>,
-    /// log2 of the sizes of metaslabs.
+    /// log2 of the metaslab size of each vdev.
     pub ms_shift: HashMap<VdevId, u8>,
 }
 
 struct State {
     counts: Counts,
     seen_dedup: HashSet<Dva>,
-    /// Cloned blocks that were met, with the references that are still to come.
+    /// Cloned blocks that the walk has found, with the references that are still to come.
     cloned_left: HashMap<(VdevId, Offset), u64>,
 }
 
-/// Most failures that are listed; more are only counted.
+/// Length limit of the list of failures; further failures are only counted.
 const MAX_FAILURES: usize = 10_000;
 
-/// Counts blocks, and reads them if asked.
+/// Counts blocks, and reads those to verify (`zdb_cb_t`).
 pub struct BlockStats<'a> {
     zio: &'a Zio,
     verify: Verify,
@@ -187,26 +196,26 @@ pub struct BlockStats<'a> {
 }
 
 impl<'a> BlockStats<'a> {
-    /// A census that has seen nothing yet.
+    /// Statistics without any block yet.
     pub fn new(zio: &'a Zio, verify: Verify, known: Known) -> BlockStats<'a> {
         let state =
             State { counts: Counts::default(), seen_dedup: HashSet::new(), cloned_left: HashMap::new() };
         BlockStats { zio, verify, known, claims: None, state: Mutex::new(state) }
     }
 
-    /// A census that also claims the space of every block that it meets, once.
+    /// Also claims the space of each block from `claims`, at its first reference.
     pub fn claiming(self, claims: &'a LeakCheck) -> BlockStats<'a> {
         BlockStats { claims: Some(claims), ..self }
     }
 
-    /// What was counted. Blocks that could not be read are in the order of their places.
+    /// Ends the count. The blocks that could not be read are sorted by place.
     pub fn finish(self) -> Counts {
         let mut counts = self.state.into_inner().counts;
         counts.failed.sort_by_key(|f| f.bookmark);
         counts
     }
 
-    /// Counts one block under a type of its own.
+    /// Counts one block under this row (`zdb_count_block`).
     pub fn count(&self, bp: &Blkptr, what: CountedAs) {
         let bp = &self.all_copies(bp);
         let sums = self.sums_of(bp);
@@ -236,21 +245,21 @@ impl<'a> BlockStats<'a> {
         }
     }
 
-    /// The pointer with the copies that the dedup table has meanwhile.
+    /// The pointer with the copies that the dedup table has added since.
     fn all_copies(&self, bp: &Blkptr) -> Blkptr {
         let mut bp = *bp;
         if let Body::Stored(s) = &mut bp.body
             && s.dedup
             && let Some(dvas) = s.dvas[0].and_then(|first| self.known.extended.get(&first))
         {
-            // The third place of an encrypted block is not one.
+            // An encrypted block has its salt and part of its IV where others have a third copy.
             let n = if s.crypt { 2 } else { DVAS_PER_BP };
             s.dvas[..n].copy_from_slice(&dvas[..n]);
         }
         bp
     }
 
-    /// Tells a first reference to a block from the later ones to a shared one.
+    /// Whether this is the first reference to a block; counts a later one.
     fn count_reference(&self, state: &mut State, s: &Stored) -> bool {
         let Some(first) = s.dvas[0] else { return false };
         let asize = s.copies().fold(0u64, |n, d| n.saturating_add(d.asize.0));
@@ -269,7 +278,7 @@ impl<'a> BlockStats<'a> {
                 state.cloned_left.insert(place, *extra);
                 true
             }
-            // More references than the table has: the block is met as if it were another.
+            // The pool has more references than the table, so this one counts as another block.
             Some(0) => true,
             Some(left) => {
                 *left -= 1;
@@ -297,7 +306,7 @@ impl<'a> BlockStats<'a> {
                     a.vdev == b.vdev && shift.is_some_and(|s| a.offset.0 >> s == b.offset.0 >> s)
                 }));
             }
-            // What is in the pointer itself takes no space.
+            // Such a block lies in the pointer itself and takes no space.
             Body::Embedded(_) | Body::Hole | Body::Redacted => {}
         }
         sums
@@ -313,7 +322,7 @@ impl<'a> BlockStats<'a> {
 }
 
 impl BlockStats<'_> {
-    /// Whether this block's checksum is to be checked.
+    /// Whether to check this block's checksum.
     fn wants(&self, bp: &Blkptr) -> bool {
         let wanted = match self.verify {
             Verify::None => false,

@@ -1,19 +1,26 @@
-//! Whether what is allocated is what blocks take: the search for leaks.
+//! The search for leaks: compares the allocated space with the space that blocks use.
 //!
 //! # Theory
-//! The space maps, with their logs, say what is allocated; the block pointers say what is used. Both should be the same: so
-//! everything that is allocated is loaded, every block takes its segments out, once for each block however often it is
-//! referred to, and what is left leaked. A block whose segments are not there, or not any more, uses space that is free
-//! or another block's.
+//! The space maps, with their logs, say what is allocated. The block pointers say what is used.
+//! Both must be equal.
 //!
-//! A gang block takes its header and what its pieces take. Space on removed devices is that to which it was mapped. What
-//! only a checkpoint refers to has been freed since and is left out.
+//! 1. [`LeakCheck::load`] loads every allocated segment.
+//! 2. [`LeakCheck::claim`] removes the segments of a block. The caller claims each block once,
+//!    however many references it has.
+//! 3. [`LeakCheck::finish`] returns the segments that are left: they leaked.
+//!
+//! A claim fails if the segments are missing: the space is free, or belongs to another block.
+//!
+//! * A gang block claims its headers and its members.
+//! * A block on a removed device claims the space to which that device was mapped.
+//! * Space that only a checkpoint refers to is left out: it has been freed since.
 //!
 //! # Locks
-//! One mutex for each vdev, held to take a segment out.
+//! One mutex per vdev, held while a segment is removed; another guards the list of failed claims.
 //!
 //! # Absent
-//! While a device is being removed, part of its space is copied and both are allocated: [`LeakCheck::load`] says that it can't tell.
+//! During a device removal, part of the space is copied, and both copies are allocated.
+//! [`LeakCheck::load`] then returns `None`.
 //!
 //! # See
 //! OpenZFS `zdb_leak_init`, `zdb_leak_fini` in `cmd/zdb/zdb.c`, `metaslab_claim`.
@@ -35,66 +42,68 @@ mod tests;
 
 /// Bytes of a gang header (`SPA_GANGBLOCKSIZE`).
 const GANG_HEADER: Psize = Psize(512);
-/// Deepest gang tree, and longest chain of removed devices.
+/// Limit of the depth of a gang tree, and of the chain of removed devices.
 const MAX_DEPTH: u32 = 12;
-/// Most wrong claims that are kept; more are only counted.
+/// Length limit of the list of failed claims; further ones are only counted.
 const MAX_WRONG: usize = 10_000;
-/// Metaslabs beyond which a vdev lends one to the intent log (`zfs_embedded_slog_min_ms`).
+/// A vdev with more metaslabs than this lends one to the intent log (`zfs_embedded_slog_min_ms`).
 const EMBEDDED_SLOG_MIN_MS: u64 = 64;
 
-/// Space that a block could not claim.
+/// A claim that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wrong {
-    /// The copy of the block, or of a piece of it.
+    /// The copy of the block, or of a member of its gang tree.
     pub dva: Dva,
-    /// Whether its segments could not even be found out: its gang header or mapping can't be read.
+    /// Whether the segments are unknown: a gang header or the vdev's geometry can't be read.
     pub unreadable: bool,
 }
 
-/// Space that is allocated and that nothing refers to.
+/// A segment that is allocated and that nothing refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leak {
     /// The vdev.
     pub vdev: VdevId,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// Space of a class of vdevs.
+/// Space of an allocation class (`metaslab_class_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClassSpace {
-    /// Whether there is a vdev of the class that takes blocks.
+    /// Whether some vdev of the class accepts new blocks.
     pub present: bool,
-    /// Bytes allocated, by the space maps without their logs.
+    /// Allocated bytes by the space maps, without their logs.
     pub alloc: u64,
     /// Bytes in metaslabs.
     pub space: u64,
 }
 
-/// Sums over the space maps' headers.
+/// Space by allocation class, from the headers of the space maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Classes {
-    /// Data.
+    /// Data (`spa_normal_class`).
     pub normal: ClassSpace,
-    /// Separate intent logs.
+    /// Separate intent logs (`spa_log_class`).
     pub log: ClassSpace,
-    /// Metadata and small blocks.
+    /// Metadata and small blocks (`spa_special_class`).
     pub special: ClassSpace,
-    /// Dedup tables.
+    /// Dedup tables (`spa_dedup_class`).
     pub dedup: ClassSpace,
-    /// The metaslab that each large normal vdev lends to the intent log.
+    /// The metaslab that each large normal vdev lends to the intent log (`spa_embedded_log_class`).
     pub embedded_log: ClassSpace,
-    /// Bytes that logged changes allocate, net.
+    /// Net bytes that the space map logs allocate. [`Classes::read`] leaves it at 0.
     pub unflushed: i64,
 }
 
 impl Classes {
-    /// Reads the sums.
+    /// Reads the headers of all space maps.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [`pool::Error::Object`]: an object of the MOS can't be read.
+    /// * [`pool::Error::Corrupt`]: a vdev has too many metaslabs, or an entry of a ZAP or a header
+    ///   of a space map does not decode.
     pub fn read(spa: &Spa) -> pool::Result<Classes> {
         let mut out = Classes::default();
         for top in spa.top_vdevs()? {
@@ -124,7 +133,7 @@ impl Classes {
         if top.class == Class::Normal {
             self.embedded_log.present |= !top.non_allocating;
             if allocs.len() as u64 > EMBEDDED_SLOG_MIN_MS {
-                // The emptiest, of equals the first.
+                // The emptiest metaslab, the first of equals.
                 let least = (0..allocs.len()).min_by_key(|i| allocs[*i].0).expect("there are many");
                 let (alloc, size) = allocs.remove(least);
                 self.embedded_log.alloc += alloc;
@@ -144,7 +153,7 @@ impl Classes {
         Ok(())
     }
 
-    /// Bytes allocated in all classes, with what the logs say.
+    /// Allocated bytes of all classes, including [`Classes::unflushed`].
     pub fn total(&self) -> u64 {
         let classes = [&self.normal, &self.log, &self.special, &self.dedup, &self.embedded_log];
         let sum = classes.iter().fold(0u64, |n, c| n.saturating_add(c.alloc));
@@ -152,26 +161,30 @@ impl Classes {
     }
 }
 
-/// What is allocated and not claimed yet.
+/// The allocated segments that no block has claimed yet.
 pub struct LeakCheck {
     vdevs: HashMap<VdevId, Mutex<RangeSet>>,
     mappings: HashMap<VdevId, Vec<MappingEntry>>,
     /// Bytes that only the checkpoint refers to.
     pub checkpoint: u64,
-    /// Bytes that logged changes allocate, net.
+    /// Net bytes that the space map logs allocate (`get_unflushed_alloc_space`).
     pub unflushed: i64,
-    /// Segments of the checkpoint that are not allocated.
+    /// Number of segments of the checkpoint that are not allocated.
     pub checkpoint_wrong: u64,
     wrong: Mutex<(u64, Vec<Wrong>)>,
 }
 
 impl LeakCheck {
-    /// Loads all that is allocated; `None` while a device is being removed.
+    /// Loads every allocated segment; `None` during a device removal (`zdb_leak_init`).
     ///
     /// # Errors
-    /// As reading space maps and mappings fails, and when they contradict themselves.
+    /// * [`pool::Error::Object`]: an object of the MOS can't be read.
+    /// * [`pool::Error::Corrupt`]: a space map, its log or a mapping does not decode, or leaves its
+    ///   vdev.
+    /// * [`pool::Error::Corrupt`]: a space map or its log allocates a range twice, or frees a free
+    ///   one.
     pub fn load(spa: &Spa) -> pool::Result<Option<LeakCheck>> {
-        /// `DSS_SCANNING`.
+        /// The state of a removal under way (`DSS_SCANNING`).
         const SCANNING: u64 = 1;
         let books = spa.mos();
         if books.removing()?.is_some_and(|r| r.state == SCANNING) {
@@ -233,10 +246,12 @@ impl LeakCheck {
         })
     }
 
-    /// LeakCheck the space of a block, all copies.
+    /// Claims the space of a block, all copies (`metaslab_claim`).
+    ///
+    /// [`LeakCheck::finish`] reports failed claims.
     pub fn claim(&self, zio: &Zio, bp: &Blkptr) {
         let Some(s) = bp.stored() else { return };
-        // A header for each sector, and one for each level, are more than a whole gang tree has.
+        // No gang tree has more headers than one per sector and one per level.
         let mut headers_left = (s.psize.0 >> SPA_MINBLOCKSHIFT) + u64::from(MAX_DEPTH);
         self.claim_piece(zio, bp, 0, &mut headers_left);
     }
@@ -270,7 +285,7 @@ impl LeakCheck {
         }
     }
 
-    /// Takes a segment out; false if it is not there.
+    /// Removes a segment; false if it is missing.
     fn take(&self, vdev: VdevId, offset: u64, size: u64, depth: u32) -> bool {
         let Some(end) = offset.checked_add(size) else { return false };
         if let Some(mapping) = self.mappings.get(&vdev) {
@@ -279,7 +294,7 @@ impl LeakCheck {
         self.vdevs.get(&vdev).is_some_and(|set| set.lock().remove(offset, end))
     }
 
-    /// Takes out what a segment of a removed vdev was mapped to.
+    /// Removes the space to which a segment of a removed vdev was mapped.
     fn take_mapped(&self, mapping: &[MappingEntry], offset: u64, end: u64, depth: u32) -> bool {
         let mut at = offset;
         let first = mapping.partition_point(|e| e.src.0 + e.size <= offset);
@@ -308,7 +323,9 @@ impl LeakCheck {
         }
     }
 
-    /// What is left: what leaked, and how many claims were wrong, with the first of them.
+    /// Ends the search (`zdb_leak_fini`).
+    ///
+    /// Returns the leaked segments, the number of failed claims, and the first of these.
     pub fn finish(self) -> (Vec<Leak>, u64, Vec<Wrong>) {
         let mut vdevs: Vec<_> = self.vdevs.into_iter().collect();
         vdevs.sort_by_key(|(id, _)| *id);
@@ -322,7 +339,7 @@ impl LeakCheck {
     }
 }
 
-/// The pieces of a gang block, from the first header that can be read.
+/// The members of a gang block, from the first header that can be read.
 fn pieces(zio: &Zio, bp: &Blkptr, s: &Stored) -> Option<Vec<Blkptr>> {
     let nobody = Bookmark { objset: 0, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
     s.copies().filter(|d| d.gang).find_map(|d| zio.gang_pieces(bp, s, d, &nobody).ok())

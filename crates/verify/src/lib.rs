@@ -1,9 +1,9 @@
-//! Walks over everything that a pool holds: statistics of blocks, and the search for leaks.
+//! Walks over a whole pool: block statistics, and the search for leaks.
 //!
 //! # Theory
-//! A [traversal](dsl::traverse) visits each block pointer once. [`block_stats`] counts what it
-//! meets, and reads what it is asked to verify. [`leaks`] compares the space that blocks use with
-//! the space that is allocated.
+//! A [traversal](dsl::traverse) visits each block pointer once. [`block_stats`] counts the blocks,
+//! and reads those to verify. [`leaks`] compares the space that blocks use with the allocated
+//! space.
 //!
 //! # Absent
 //! This crate writes nothing, and repairs nothing.

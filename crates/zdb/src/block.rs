@@ -1,8 +1,9 @@
-//! `zdb -R` and `-E`: a block by its place, or by the pointer that holds it.
+//! `zdb -R` and `-E`: a block by its place, or by the pointer that embeds it.
 //!
 //! # Theory
-//! Nothing says how a block at some place was packed, so that every decompressor is tried at every size, the likely ones
-//! first, and what fills a block exactly is taken for right. Nothing is verified either: no checksum is known.
+//! A place does not say how its block was compressed. So [`read`] tries every decompressor at every
+//! size, the likely ones first. The first that fills the block exactly counts as right. There is no
+//! checksum to verify either.
 //!
 //! # See
 //! OpenZFS `zdb_read_block`, `zdb_embedded_block`.
@@ -18,15 +19,17 @@ use ondisk::{
     VdevConfig, VdevId,
 };
 
-/// The transaction group that such a block counts as born in (`TXG_INITIAL`).
+/// The birth txg that such a block gets (`TXG_INITIAL`).
 const TXG_INITIAL: Txg = Txg(4);
-/// Bytes of the header of a gang block (`SPA_GANGBLOCKSIZE`), and pointers in it.
+/// Size of a gang header in bytes (`SPA_GANGBLOCKSIZE`), and its number of pointers.
 const GANG_HEADER: u64 = 512;
 const GANG_POINTERS: u64 = 3;
-/// What is tried, in this order; ZLE, which takes nearly anything for its own, after all others.
+/// The decompressors in the order of the attempts.
+///
+/// ZLE comes last of all, because it accepts nearly any input.
 const GUESSES: [CompressKind; 4] =
     [CompressKind::Lz4, CompressKind::Lzjb, CompressKind::Gzip1, CompressKind::Zstd];
-/// The checksums that are shown.
+/// The checksums that `zdb -R :c` shows.
 const SUMS: [ChecksumKind; 7] = [
     ChecksumKind::Fletcher2,
     ChecksumKind::Fletcher4,
@@ -37,7 +40,7 @@ const SUMS: [ChecksumKind; 7] = [
     ChecksumKind::Blake3,
 ];
 
-/// What a flag asks for.
+/// The flags of one request.
 #[derive(Debug, Clone, Copy, Default)]
 struct Flags {
     pointer: Option<u64>,
@@ -50,7 +53,7 @@ struct Flags {
     verbose: bool,
 }
 
-/// A block by its place.
+/// A request for a block by its place.
 #[derive(Debug)]
 struct Wanted<'a> {
     vdev: &'a str,
@@ -60,14 +63,14 @@ struct Wanted<'a> {
     flags: Flags,
 }
 
-/// A hexadecimal number as C reads it: what begins with none is 0.
+/// Parses a hexadecimal number as C does: up to the first other character; 0 without digits.
 fn hex(s: &str) -> u64 {
     let s = s.strip_prefix("0x").unwrap_or(s);
     let end = s.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(s.len());
     u64::from_str_radix(&s[..end], 16).unwrap_or(0)
 }
 
-/// Reads `vdev:offset:size[/psize][:flags]`; `None` when it is wrong, which has been said.
+/// Parses `vdev:offset:size[/psize][:flags]`. Prints the fault and returns `None` if it is wrong.
 fn parse<'a>(cx: &mut Ctx<'_>, thing: &'a str) -> Option<Wanted<'a>> {
     let mut parts = thing.split(':').filter(|p| !p.is_empty());
     let vdev = parts.next().unwrap_or_default();
@@ -102,7 +105,7 @@ fn parse_flags(cx: &mut Ctx<'_>, letters: &str) -> Option<Flags> {
     while let Some(c) = rest.next() {
         match c {
             'b' => {
-                // What follows up to the next flag is the pointer's offset in the block.
+                // The digits up to the next flag are the pointer's offset in the block.
                 let mut digits = String::new();
                 while let Some(d) = rest.next_if(|d| !"bcdegirv".contains(*d)) {
                     digits.push(d);
@@ -134,7 +137,9 @@ fn parse_flags(cx: &mut Ctx<'_>, letters: &str) -> Option<Flags> {
     Some(flags)
 }
 
-/// A vdev by its number, by numbers with dots between them, or by the name of its device; with the number of its top.
+/// Finds a vdev, with the number of its top-level vdev (`zdb_vdev_lookup`).
+///
+/// `name` is a number, a path of numbers with dots (`0.1`), or the name of a device.
 fn find<'a>(root: &'a VdevConfig, name: &str) -> Option<(u64, &'a VdevConfig)> {
     let numbers: Option<Vec<usize>> = name.split('.').map(|n| n.parse().ok()).collect();
     if let Some(numbers) = numbers {
@@ -152,7 +157,8 @@ fn find<'a>(root: &'a VdevConfig, name: &str) -> Option<(u64, &'a VdevConfig)> {
     tops.filter_map(|(i, top)| Some((i as u64, top.leaves().find(named)?))).next()
 }
 
-/// The stored bytes, from a vdev as blocks are read there, or from what is below one, at the very place.
+/// Reads stored bytes from a top-level vdev at a block's offset, or from a child at that very
+/// offset.
 fn fetch(pool: &Opened, top: u64, vdev: &VdevConfig, offset: u64, size: u64) -> anyhow::Result<AlignedBuf> {
     let tree = pool.spa.tree();
     let id = VdevId(u32::try_from(top)?);
@@ -177,7 +183,7 @@ fn fetch(pool: &Opened, top: u64, vdev: &VdevConfig, offset: u64, size: u64) -> 
     Err(why)
 }
 
-/// What the block is when it is unpacked, by trying everything (`zdb_decompress_block`).
+/// Decompresses a block by trying everything (`zdb_decompress_block`).
 fn unpack(cx: &mut Ctx<'_>, raw: &[u8], wanted: &Wanted<'_>) -> Option<AlignedBuf> {
     let (first, last) = if wanted.lsize == wanted.psize {
         (wanted.lsize + SPA_MINBLOCKSIZE, SPA_MAXBLOCKSIZE)
@@ -213,7 +219,7 @@ fn unpack(cx: &mut Ctx<'_>, raw: &[u8], wanted: &Wanted<'_>) -> Option<AlignedBu
     None
 }
 
-/// Shows one block (`zdb_read_block`). What is wrong is said, and the next one is looked at.
+/// Shows one block, or prints the fault of the request (`zdb_read_block`).
 pub fn read(cx: &mut Ctx<'_>, pool: &Opened, thing: &str) -> Run {
     let Some(wanted) = parse(cx, thing) else { return Ok(()) };
     let flags = wanted.flags;
@@ -242,7 +248,7 @@ pub fn read(cx: &mut Ctx<'_>, pool: &Opened, thing: &str) -> Run {
             return Ok(());
         }
     } else if flags.pointer.is_some() || flags.indirect {
-        // What is no pointer is taken for packed.
+        // If the bytes are no pointer, they may be a compressed block.
         let at = flags.pointer.unwrap_or(0);
         if pointer(pool, &raw, at).is_none() {
             unpacked = unpack(cx, &raw, &wanted).filter(|block| pointer(pool, block, at).is_some());
@@ -276,7 +282,7 @@ pub fn read(cx: &mut Ctx<'_>, pool: &Opened, thing: &str) -> Run {
     Ok(())
 }
 
-/// The pointer at some place of a block, if it could be one: it points into vdevs that there are (`zfs_blkptr_verify`).
+/// The pointer at an offset of a block, if its copies lie on existing vdevs (`zfs_blkptr_verify`).
 fn pointer(pool: &Opened, block: &[u8], at: u64) -> Option<Blkptr> {
     let bp = Blkptr::decode(block.get(usize::try_from(at).ok()?..)?).ok()?;
     let tree = pool.spa.tree();
@@ -290,7 +296,8 @@ fn pointer(pool: &Opened, block: &[u8], at: u64) -> Option<Blkptr> {
     }
 }
 
-/// Pointers that follow one another, each on its line; what is none says so.
+/// Shows consecutive pointers, one a line; anything else is marked as invalid
+/// (`zdb_dump_indirect`).
 fn show_pointers(cx: &mut Ctx<'_>, block: &[u8], at: u64, count: u64, swap: bool) {
     for i in 0..count {
         let from = (at + i * BLKPTR_SIZE as u64) as usize;
@@ -320,7 +327,7 @@ fn dump_raw(cx: &mut Ctx<'_>, block: &[u8], swap: bool) {
     }
 }
 
-/// Words and characters (`zdb_dump_block`).
+/// Dumps a block as words and characters (`zdb_dump_block`).
 fn dump(cx: &mut Ctx<'_>, label: &str, block: &[u8], swap: bool) {
     let heads =
         if swap { " 7 6 5 4 3 2 1 0   f e d c b a 9 8" } else { " 0 1 2 3 4 5 6 7   8 9 a b c d e f" };
@@ -337,7 +344,8 @@ fn dump(cx: &mut Ctx<'_>, label: &str, block: &[u8], swap: bool) {
     }
 }
 
-/// `zdb -E`: the bytes that a pointer holds, which is given as its sixteen words (`zdb_embedded_block`).
+/// `zdb -E`: shows the payload of an embedded pointer, given as its sixteen words
+/// (`zdb_embedded_block`).
 pub fn embedded(cx: &mut Ctx<'_>, words: &str) -> Run<i32> {
     let parsed: Option<Vec<u64>> =
         words.split(':').map(|w| u64::from_str_radix(w.strip_prefix("0x").unwrap_or(w), 16).ok()).collect();

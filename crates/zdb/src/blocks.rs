@@ -1,4 +1,4 @@
-//! `zdb -b` and `-c`: every block counted, read if asked, and held against the space maps.
+//! `zdb -b` and `-c`: counts every block, verifies checksums, and looks for leaks.
 
 use super::target::Opened;
 use super::text::{blkptr, histogram};
@@ -12,21 +12,23 @@ use verify::block_stats::{
 };
 use verify::leaks::{Classes, Leak, LeakCheck, Wrong};
 
-/// Types of blocks that are numbered.
+/// Number of numbered block types (`DMU_OT_NUMTYPES`).
 const NUMBERED: u8 = 54;
-/// Error numbers: an I/O error, a wrong checksum, a place that isn't there.
+/// Error numbers of Linux: an I/O error, a wrong checksum, a place that does not exist.
 const EIO: i32 = 5;
 const ENXIO: i32 = 6;
 const ECKSUM: i32 = 52;
 
-/// What the search for leaks came to.
+/// The results of the search for leaks.
 struct Verdict {
     leaks: Vec<Leak>,
     wrong: (u64, Vec<Wrong>),
     checkpoint: u64,
 }
 
-/// Counts and shows; 0 if all is well, 2 for leaks, 3 for blocks that can't be read.
+/// Counts all blocks and shows the statistics (`dump_block_stats`).
+///
+/// Returns the exit code: 0 without findings, 2 for leaks, 3 for unreadable blocks.
 pub fn show(cx: &mut Ctx<'_>, pool: &Opened) -> Run<i32> {
     let checks = cx.opts.count('c');
     let track = !cx.opts.has('L');
@@ -82,7 +84,9 @@ pub fn show(cx: &mut Ctx<'_>, pool: &Opened) -> Run<i32> {
     })
 }
 
-/// Bytes in the metaslabs that removed vdevs had: while OpenZFS looks for leaks it makes them again, and counts them.
+/// Bytes in the metaslabs of removed vdevs.
+///
+/// OpenZFS recreates these metaslabs for the search, and counts them.
 fn removed_space(pool: &Opened) -> u64 {
     let config = pool.spa.config();
     let tree = config.vdev_tree.as_ref();
@@ -128,7 +132,7 @@ fn load(cx: &mut Ctx<'_>, pool: &Opened) -> Run<Option<LeakCheck>> {
     }
 }
 
-/// Whether blocks wait to be freed that belong to no dataset any more.
+/// Whether blocks of destroyed datasets still wait to be freed.
 fn destroying(pool: &Opened) -> Run<bool> {
     let books = pool.spa.mos();
     if let Some(tree) = books.dir(mos::BPTREE_OBJ)?
@@ -142,7 +146,7 @@ fn destroying(pool: &Opened) -> Run<bool> {
     }
 }
 
-/// What the census must know of shared blocks.
+/// The facts about shared blocks that the count needs.
 fn known(pool: &Opened) -> Run<Known> {
     let books = pool.spa.mos();
     let mut known = Known::default();
@@ -177,7 +181,7 @@ fn known(pool: &Opened) -> Run<Known> {
     Ok(known)
 }
 
-/// Counts what waits to be freed.
+/// Counts the blocks that wait to be freed (`count_block_cb`).
 fn waiting(pool: &Opened, census: &BlockStats<'_>) -> Run {
     let books = pool.spa.mos();
     let mut count = |bp: &Blkptr, _freed: bool| {
@@ -192,11 +196,11 @@ fn waiting(pool: &Opened, census: &BlockStats<'_>) -> Run {
     Ok(())
 }
 
-/// Counts the blocks of intent logs that are stable: what is live is not in the space maps yet.
+/// Counts the claimed blocks of intent logs. The space maps don't hold unclaimed ones yet.
 fn logs(cx: &mut Ctx<'_>, pool: &Opened, census: &BlockStats<'_>) -> Run {
     let ub = pool.spa.uberblock();
     let mos = pool.spa.mos().objset();
-    // What can't be read, was reported before the traversal.
+    // The traversal's own list of roots has reported what can't be read.
     for root in pool_roots(mos, drop) {
         if root.objset == 0 {
             continue;
@@ -207,7 +211,7 @@ fn logs(cx: &mut Ctx<'_>, pool: &Opened, census: &BlockStats<'_>) -> Run {
             continue;
         }
         let Ok(os) = dmu::Objset::open(mos.cache().clone(), root.objset, &root.bp) else {
-            // The traversal has said so.
+            // The traversal has reported this error.
             continue;
         };
         cx.part(|_| log(&os, ub.txg.0, ub.checkpoint_txg.0, census))?;
@@ -240,7 +244,7 @@ fn log(os: &dmu::Objset, synced: u64, checkpoint: u64, census: &BlockStats<'_>) 
     Ok(())
 }
 
-/// The error number that OpenZFS would meet.
+/// The error number that OpenZFS has for this error.
 fn errno(e: &dmu::Error) -> i32 {
     match e {
         dmu::Error::Read(zio::Error::Checksum { .. } | zio::Error::Decode { .. }) => ECKSUM,
@@ -270,7 +274,9 @@ fn errors(cx: &mut Ctx<'_>, counts: &Counts) {
     }
 }
 
-/// Says whether anything leaked. "No leaks" is said only when each segment was claimed exactly once and the sums agree too.
+/// Reports leaks; returns whether there are any.
+///
+/// "No leaks" means: each segment was claimed exactly once, and the sums are equal too.
 fn judge(cx: &mut Ctx<'_>, counts: &Counts, classes: &Classes, v: &Verdict) -> bool {
     for l in &v.leaks {
         writeln!(cx.out, "leaked space: vdev {}, offset {:#x}, size {}", l.vdev.0, l.offset, l.size);
@@ -325,7 +331,7 @@ fn summary(cx: &mut Ctx<'_>, counts: &Counts, classes: &Classes) {
             writeln!(cx.out, "\t{title:<16} {:14}     used: {used}%", class.alloc);
         }
     }
-    // Embedded data is of type 0, redaction marks of type 2.
+    // Embedded data is of type 0 (`BP_EMBEDDED_TYPE_DATA`), a redaction mark of type 2.
     let data: u64 = counts.embedded.values().sum();
     for (kind, n) in [(0, data), (2, counts.redacted)] {
         if n == 0 {
@@ -355,7 +361,7 @@ fn removed(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
     for vdev in tree.map_or(&[][..], |t| &t.children) {
         let Some(object) = vdev.indirect_object.filter(|o| o.0 != 0) else { continue };
         let n = pool.spa.mos().indirect_mapping(object)?.entries.len();
-        // What OpenZFS gives as the memory is the number again.
+        // OpenZFS prints the number of entries again as their memory.
         let again = cx.num(n as u64);
         writeln!(cx.out, "\tindirect vdev id {} has {n} segments ({again} in memory)", vdev.id);
     }
@@ -370,7 +376,7 @@ fn table(cx: &mut Ctx<'_>, counts: &Counts) {
         rows(cx, counts, &total, Some(CountedAs::Type(kind)), kind.name());
     }
     rows(cx, counts, &total, Some(CountedAs::DeferredFree), "deferred free");
-    // Nothing is counted as these any more.
+    // The row stays in the table, but no block counts in it any more.
     none(cx, "dedup ditto");
     rows(cx, counts, &total, Some(CountedAs::Other), "other");
     rows(cx, counts, &total, None, "Total");
@@ -394,7 +400,7 @@ fn none(cx: &mut Ctx<'_>, name: &str) {
     );
 }
 
-/// The rows of a type: with -bbb one for each level, then the sum.
+/// The rows of a type: with `-bbb` one for each level, then the sum.
 fn rows(cx: &mut Ctx<'_>, counts: &Counts, total: &Sums, what: Option<CountedAs>, name: &str) {
     let level_sums = |level: u8| {
         let mut s = Sums::default();

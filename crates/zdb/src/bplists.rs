@@ -1,4 +1,4 @@
-//! Lists of block pointers: deadlists, livelists and bpobjs; and bookmarks.
+//! Lists of block pointers (deadlists, livelists, bpobjs), and bookmarks.
 
 use super::mosrefs::MosRefs;
 use super::target::Opened;
@@ -10,10 +10,10 @@ use ondisk::{Blkptr, DmuType, ObjNum, mos};
 use pool::Mos;
 use std::collections::BTreeSet;
 
-/// Deepest nesting of sub-lists that is shown.
+/// Deepest nesting of sub-lists to show.
 const MAX_DEPTH: usize = 64;
 
-/// The lists of a dataset.
+/// Shows the lists of a dataset, and adds its objects to `refs`.
 pub fn of_dataset(cx: &mut Ctx<'_>, pool: &Opened, ds: &Dataset, mut refs: Option<&mut MosRefs>) -> Run {
     let books = pool.spa.mos();
     let deadlist = ObjNum(ds.phys().deadlist_obj);
@@ -35,7 +35,7 @@ pub fn of_dataset(cx: &mut Ctx<'_>, pool: &Opened, ds: &Dataset, mut refs: Optio
     Ok(())
 }
 
-/// A deadlist, old or new (`dump_blkptr_list`).
+/// Shows a deadlist of either format (`dump_blkptr_list`).
 pub fn deadlist_of(
     cx: &mut Ctx<'_>,
     books: &Mos,
@@ -81,13 +81,14 @@ pub fn deadlist_of(
     Ok(())
 }
 
-/// A list with its sub-lists (`dump_full_bpobj`).
+/// Shows a bpobj with its sub-lists (`dump_full_bpobj`).
 pub fn bpobj(cx: &mut Ctx<'_>, books: &Mos, object: ObjNum, name: &str) -> Run {
     with_sublists(cx, books, object, (name, 0), &mut BTreeSet::new())
 }
 
-/// The same, of a list at a depth; one that was shown is not shown again, so that lists that
-/// contain each other end.
+/// Shows a bpobj at a depth.
+///
+/// A list that was shown is skipped, so that lists which contain each other end.
 fn with_sublists(
     cx: &mut Ctx<'_>,
     books: &Mos,
@@ -100,7 +101,7 @@ fn with_sublists(
         return Ok(());
     }
     let phys = books.bpobj(object)?;
-    // Which fields a header has shows in its length.
+    // The length of the bonus says which fields the header has.
     let size = books.objset().dnode(object)?.bonus().len();
     let freed = if size > 48 { format!(", {} freed", phys.num_freed) } else { String::new() };
     let (width, bytes) = (depth * 8, cx.num(phys.bytes));
@@ -133,7 +134,7 @@ fn with_sublists(
     Ok(())
 }
 
-/// The bookmarks of a dataset (`dump_bookmarks`).
+/// Shows the bookmarks of a dataset (`dump_bookmarks`).
 pub fn bookmarks(cx: &mut Ctx<'_>, ds: &Dataset) -> Run {
     let verbosity = cx.opts.count('d');
     for b in ds.bookmarks()? {
@@ -142,7 +143,7 @@ pub fn bookmarks(cx: &mut Ctx<'_>, ds: &Dataset) -> Run {
     Ok(())
 }
 
-/// One bookmark, with what it redacts and the list of that if they are wanted (`dump_bookmark`).
+/// Shows a bookmark, if wanted with its redaction snapshots and redaction list (`dump_bookmark`).
 pub fn bookmark(cx: &mut Ctx<'_>, ds: &Dataset, b: &dsl::Bookmark, redacted: bool, list: bool) -> Run {
     let p = &b.phys;
     writeln!(
@@ -187,19 +188,19 @@ fn redaction(cx: &mut Ctx<'_>, ds: &Dataset, object: ObjNum, list: bool) -> Run 
     Ok(())
 }
 
-/// Datasets that are being freed (`dump_bptree`).
+/// Shows how many destroyed datasets wait to be freed, and their bytes (`dump_bptree`).
 pub fn bptree(cx: &mut Ctx<'_>, books: &Mos, object: ObjNum, name: &str) -> Run {
     let bytes = cx.num(bptree_word(books, object, 2)?);
     writeln!(cx.out, "\n    {name}: {} datasets, {bytes}", bptree_len(books, object)?);
     Ok(())
 }
 
-/// How many datasets are being freed.
+/// The number of destroyed datasets that wait to be freed.
 pub fn bptree_len(books: &Mos, object: ObjNum) -> Run<u64> {
     Ok(bptree_word(books, object, 1)?.wrapping_sub(bptree_word(books, object, 0)?))
 }
 
-/// A word of the header of the tree of datasets that are being freed (`bptree_phys_t`): begin, end, bytes.
+/// A word of the header of the tree of destroyed datasets: begin, end, bytes (`bptree_phys_t`).
 fn bptree_word(books: &Mos, object: ObjNum, i: usize) -> Run<u64> {
     let dn = books.objset().dnode(object)?;
     let have = dn.bonus().len();

@@ -55,7 +55,7 @@ pub fn show(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
         let mut counts = [0u64; 65];
         for e in books.brt_entries(t)? {
             let e = e?;
-            // Zero has no highest bit; the others are numbered from one.
+            // Bits are numbered from one; zero has none.
             counts[(u64::BITS - e.refcnt.leading_zeros()) as usize] += 1;
             if verbosity > 3 {
                 writeln!(cx.out, "{:<16} {:<10}", format!("{}:{:x}", t.vdev.0, e.offset), e.refcnt);

@@ -1,14 +1,14 @@
-//! `zdb -C`: the pool's configuration.
+//! `zdb -C`: the configuration of pools.
 
 use super::{Ctx, Run, Stop, text};
 use ondisk::config::Place;
 use ondisk::{Nvlist, PoolConfig, Txg, Value};
 use pool::Mos;
 
-/// Where OpenZFS keeps the pools that it imports at start (`ZPOOL_CACHE`).
+/// The default path of the cache file (`ZPOOL_CACHE`).
 pub const ZPOOL_CACHE: &str = "/etc/zfs/zpool.cache";
 
-/// The cache file's path.
+/// The path of the cache file: `-U`, else `SPA_CONFIG_PATH`, else [`ZPOOL_CACHE`].
 pub fn cachefile_path(cx: &Ctx<'_>) -> String {
     let by_env = || std::env::var("SPA_CONFIG_PATH").ok();
     cx.opts.cachefile.clone().or_else(by_env).unwrap_or_else(|| ZPOOL_CACHE.into())
@@ -30,9 +30,9 @@ pub fn cachefile(cx: &mut Ctx<'_>) -> Run<i32> {
     Ok(0)
 }
 
-/// Shows the configuration by which a pool is imported that labels describe (`zpool_find_config`).
+/// Shows the configuration for an import, made from the labels (`zpool_find_config`).
 pub fn for_import(cx: &mut Ctx<'_>, found: &PoolConfig, txg: Option<Txg>) {
-    /// `ZPOOL_NEVER_REWIND`, `ZPOOL_DO_REWIND` and `ZPOOL_EXTREME_REWIND`.
+    /// The rewind policies `ZPOOL_NEVER_REWIND`, `ZPOOL_DO_REWIND` and `ZPOOL_EXTREME_REWIND`.
     const NEVER: u32 = 2;
     const DO: u32 = 8;
     const EXTREME: u32 = 16;
@@ -77,8 +77,7 @@ pub fn for_import(cx: &mut Ctx<'_>, found: &PoolConfig, txg: Option<Txg>) {
     text::nvlist(cx.out, &config, 8);
 }
 
-/// The list of a vdev with the path of each device at its end, where the search for devices puts
-/// it.
+/// Moves the path of each device to the end of its list, where the search for devices puts it.
 fn paths_last(mut vdev: Nvlist) -> Nvlist {
     if let Some(path) = vdev.get("path").cloned() {
         vdev.remove("path");
@@ -90,7 +89,7 @@ fn paths_last(mut vdev: Nvlist) -> Nvlist {
     vdev
 }
 
-/// Shows the configuration that the MOS holds (`dump_config`).
+/// Shows the configuration in the MOS (`dump_config`).
 pub fn of_mos(cx: &mut Ctx<'_>, mos: &Mos) -> Run {
     let config = mos.config()?;
     cx.out.put("\nMOS Configuration:\n");

@@ -32,7 +32,7 @@ pub fn show(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
     Ok(())
 }
 
-/// Names of the flags that are set, in brackets behind a space, as far as OpenZFS prints them.
+/// The names of the set flags in brackets, after a space. Bits without a name become `UNKNOWN`.
 fn flag_names(flags: u64, names: &[(u64, &str)]) -> String {
     if flags == 0 {
         return String::new();
@@ -91,7 +91,7 @@ fn zap(cx: &mut Ctx<'_>, pool: &Opened, ddt: &Ddt, class: &DdtClass) -> Run {
     }
     writeln!(cx.out, "{name}: object={}", class.object.0);
     histogram(cx, &class.histogram, None);
-    // Entries of one reference are many and of little interest.
+    // Entries with one reference are many and of little interest.
     const UNIQUE: usize = 2;
     if verbosity < 4 || (verbosity < 5 && class.class == UNIQUE) {
         return Ok(());
@@ -116,8 +116,9 @@ fn entry(cx: &mut Ctx<'_>, ddt: &Ddt, key: &DdtKey, phys: &DdtPhys, index: u64) 
     Ok(())
 }
 
-/// A log that has never been written, as OpenZFS has it in memory: of two, the one that is not
-/// active is being flushed.
+/// A log that was never written, with the flags that OpenZFS has in memory.
+///
+/// Of the two logs, the inactive one is being flushed.
 fn unwritten(ddt: &Ddt, number: u32) -> DdtLog {
     let flushing = ddt.logs.first().map_or(number == 1, |other| !other.is_flushing());
     let flags = if flushing { DDL_FLAG_FLUSHING } else { 0 };
@@ -154,7 +155,7 @@ fn log_of(cx: &mut Ctx<'_>, ddt: &Ddt, log: &DdtLog) -> Run {
     Ok(())
 }
 
-/// A histogram as `zpool status -D` prints it too (`zpool_dump_ddt`).
+/// Shows a histogram in the form of `zpool status -D` (`zpool_dump_ddt`).
 fn histogram(cx: &mut Ctx<'_>, histogram: &DdtHistogram, total: Option<&DdtStat>) {
     cx.out.put("\nbucket              allocated                       referenced          \n");
     let (line, dashes) = ("_".repeat(30), "------   -----   -----   -----");

@@ -1,8 +1,11 @@
-//! Dirty time logs: what each device has missed.
+//! Dirty time logs (DTLs): the txgs that each device lacks.
 //!
 //! # Theory
-//! A device's own log is in the MOS. What a vdev above misses follows from its children: *partial* is what at least one
-//! child misses, *missing* what so many miss that nothing is left of it, by the vdev's redundancy.
+//! The MOS holds the log of a device. The logs of an interior vdev follow from its children:
+//!
+//! * *partial*: the txgs that at least one child lacks;
+//! * *missing*: the txgs that too many children lack for the vdev's redundancy;
+//! * *outage*: as *missing*, where a device that can't be read lacks all txgs.
 
 use super::target::Opened;
 use super::text::lossy;
@@ -13,7 +16,7 @@ use pool::range::RangeSet;
 use pool::spacemap::{MapStep, SpaceMap};
 use vdev::{VdevInfo, VdevState};
 
-/// The logs of a vdev that are shown.
+/// The logs of one vdev (`vdev_dtl_type_t`).
 struct Logs {
     missing: RangeSet,
     partial: RangeSet,
@@ -40,7 +43,7 @@ fn state(info: &VdevInfo, guid: Guid) -> Option<VdevState> {
     info.children.iter().find_map(|c| state(c, guid))
 }
 
-/// Collects the lines of a vdev and those below it, last line first.
+/// Collects the lines of a vdev and its descendants, last line first.
 fn walk(
     pool: &Opened,
     vdev: &VdevConfig,
@@ -51,7 +54,8 @@ fn walk(
 ) -> Run<Logs> {
     let mut below = Vec::new();
     for child in vdev.children.iter().rev() {
-        // A child is needed when the vdev can't do without; the pool never can do without a top-level vdev.
+        // A child is required if its parent has no redundancy. The pool requires each top-level
+        // vdev.
         let top = indent == 0;
         below.push(walk(pool, child, info, indent + 4, top || tolerance(vdev) == 0, out)?);
     }
@@ -74,7 +78,7 @@ fn walk(
     Ok(logs)
 }
 
-/// How many children a vdev can do without.
+/// The number of children that a vdev can lose.
 fn tolerance(vdev: &VdevConfig) -> usize {
     match vdev.kind {
         VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => vdev.children.len().saturating_sub(1),
@@ -88,7 +92,7 @@ fn leaf(pool: &Opened, vdev: &VdevConfig, info: &VdevInfo) -> Run<Logs> {
     if let Some(object) = vdev.dtl.filter(|o| o.0 != 0) {
         SpaceMap::open(pool.spa.mos(), object, 0, u64::MAX >> 1, 0)?.walk(|step| {
             if let MapStep::Range(r) = step {
-                // What the log says twice it says once.
+                // A log may hold the same range twice; the set holds it once.
                 let _ = match r.kind {
                     MapType::Alloc => missing.add(r.start, r.end),
                     MapType::Free => missing.remove(r.start, r.end),
@@ -107,7 +111,7 @@ fn leaf(pool: &Opened, vdev: &VdevConfig, info: &VdevInfo) -> Run<Logs> {
 }
 
 fn above(vdev: &VdevConfig, below: &[Logs]) -> Logs {
-    // The root misses what any top-level vdev misses.
+    // The root lacks what any top-level vdev lacks.
     let most = if vdev.kind == VdevKind::Root { 1 } else { tolerance(vdev) + 1 };
     Logs {
         missing: at_least(below.iter().map(|l| &l.missing), most),
@@ -116,7 +120,7 @@ fn above(vdev: &VdevConfig, below: &[Logs]) -> Logs {
     }
 }
 
-/// Where at least `n` of the sets overlap.
+/// The ranges in which at least `n` of the sets overlap.
 fn at_least<'a>(sets: impl Iterator<Item = &'a RangeSet>, n: usize) -> RangeSet {
     let mut edges: Vec<(u64, i32)> = Vec::new();
     for (start, end) in sets.flat_map(RangeSet::iter) {

@@ -1,4 +1,4 @@
-//! Whether the reference counts of features are right.
+//! Checks the reference counts of features.
 
 use super::target::Opened;
 use super::{Ctx, Run};
@@ -9,7 +9,7 @@ use ondisk::feature::{FEATURES, Feature};
 use ondisk::{ObjNum, mos};
 use std::collections::BTreeMap;
 
-/// Users of features by the features' names.
+/// The number of users of each feature, by name.
 #[derive(Debug, Default)]
 pub struct Users {
     counts: BTreeMap<&'static str, u64>,
@@ -43,7 +43,7 @@ impl Users {
         *self.counts.entry(name).or_default() += 1;
     }
 
-    /// Counts what a dataset uses.
+    /// Counts the features that a dataset uses.
     pub fn dataset(&mut self, ds: &Dataset) -> Run {
         for f in FEATURES.iter().filter(|f| f.per_dataset()) {
             if ds.field(f.guid)?.is_some() {
@@ -69,7 +69,7 @@ impl Users {
         Ok(())
     }
 
-    /// Compares with the pool's counts; 2 if one is wrong.
+    /// Compares the counts with the pool's. Returns the exit code: 2 if one differs.
     pub fn verify(&self, cx: &mut Ctx<'_>, pool: &Opened) -> i32 {
         let mut code = 0;
         for f in COUNTED.iter().filter_map(|name| Feature::by_name(name)) {
@@ -89,7 +89,9 @@ impl Users {
         code
     }
 
-    /// Compares the counts that go with removed devices (`verify_device_removal_feature_counts`); 1 if one is wrong.
+    /// Compares the counts for device removal (`verify_device_removal_feature_counts`).
+    ///
+    /// Returns the exit code: 1 if one differs.
     pub fn verify_removal(&self, cx: &mut Ctx<'_>, pool: &Opened) -> Run<i32> {
         let books = pool.spa.mos();
         let (mut indirect, mut counts, mut precise, mut maps, mut condensing) =
@@ -147,9 +149,11 @@ impl Users {
     }
 }
 
-/// Compares the count of space maps that have a histogram; 2 if it is wrong (`verify_spacemap_refcounts`).
+/// Compares the count of space maps with a histogram (`verify_spacemap_refcounts`).
+///
+/// Returns the exit code: 2 if it differs.
 pub fn verify_spacemaps(cx: &mut Ctx<'_>, pool: &Opened) -> Run<i32> {
-    /// Bytes of a space map's header that has a histogram.
+    /// Size of a space map's header with a histogram, in bytes (`space_map_phys_t`).
     const PHYS_SIZE: usize = 320;
     let books = pool.spa.mos();
     let expected = pool.spa.features().refcount("com.delphix:spacemap_histogram").unwrap_or(0);

@@ -1,4 +1,4 @@
-//! `zdb -h`: what was done to the pool.
+//! `zdb -h`: the pool's history.
 
 use super::target::Opened;
 use super::text::{lossy, nvlist};

@@ -8,8 +8,10 @@ use ondisk::{BlkId, Blkptr, ObjNum};
 use zil::{Claim, End, Log, LogRecord};
 
 const TAB: &str = "\t\t\t";
-/// Bits of a setattr record as OpenZFS's user-space programs number them (`AT_*`). Linux's kernel module writes its own
-/// numbers, so that zdb names the wrong attributes; so does this.
+/// Bits of a setattr record, as OpenZFS's user-space programs number them (`AT_*`).
+///
+/// Linux's kernel module writes other numbers, so OpenZFS's zdb names the wrong attributes. This
+/// one prints the same.
 const AT_MODE: u64 = 0x2;
 const AT_UID: u64 = 0x4;
 const AT_GID: u64 = 0x8;
@@ -21,7 +23,7 @@ const AT_MTIME: u64 = 0x200;
 pub fn show(cx: &mut Ctx<'_>, view: &mut View<'_>) -> Run {
     let verbosity = cx.opts.count('d').max(cx.opts.count('i'));
     if view.ds.is_some_and(dsl::Dataset::is_snapshot) {
-        // Its header is the log of what came before.
+        // A snapshot keeps the log header of the time before it was taken.
         return Ok(());
     }
     let ub = view.pool.spa.uberblock();
@@ -36,7 +38,7 @@ pub fn show(cx: &mut Ctx<'_>, view: &mut View<'_>) -> Run {
         h.claim_txg, h.claim_blk_seq, h.claim_lr_seq
     );
     writeln!(cx.out, " replay_seq {}, flags {:#x}", h.replay_seq, h.flags);
-    // Of a pool opened at its checkpoint the logs are of a later time.
+    // If the pool is opened at its checkpoint, the log is newer than the pool.
     if verbosity < 2 || (ub.checkpoint_txg.0 != 0 && h.claim_txg == 0) {
         return Ok(());
     }
@@ -112,7 +114,7 @@ fn record(cx: &mut Ctx<'_>, view: &View<'_>, log: &Log, r: &LogRecord, verbosity
     }
 }
 
-/// OpenZFS shows no record of an encrypted dataset, whether or not the key is there.
+/// Whether the dataset is encrypted. OpenZFS never shows its records, even with the key.
 fn encrypted(view: &View<'_>) -> Run<bool> {
     Ok(match view.ds {
         Some(ds) => ds.dir().crypto_object()?.is_some(),
@@ -170,7 +172,7 @@ fn details(cx: &mut Ctx<'_>, log: &Log, kind: TxKind, body: &RecordBody, verbosi
             writeln!(cx.out, "{TAB}foid {foid}\n{TAB}XAT_NAME  {}", lossy(name));
             match value {
                 None => writeln!(cx.out, "{TAB}XAT_VALUE  NULL"),
-                // OpenZFS ends this line no more than that.
+                // OpenZFS does not end this line either.
                 Some(v) => {
                     write!(cx.out, "{TAB}XAT_VALUE  ");
                     cx.out.put_bytes(v);
@@ -206,7 +208,7 @@ fn write_record(cx: &mut Ctx<'_>, log: &Log, kind: TxKind, w: &ondisk::zil::Writ
                 writeln!(cx.out, "{TAB}<block already committed>");
             } else {
                 let blkid = BlkId(w.offset / bp.lsize.0.max(1));
-                // A block that was never written to its end is no error here.
+                // A block that was never fully written is no error here.
                 if let Ok(data) = log.read_block(bp, ObjNum(w.foid), blkid) {
                     bytes(cx, &data[..most.min(data.len())]);
                 }

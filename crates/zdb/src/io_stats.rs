@@ -1,4 +1,4 @@
-//! `zdb -s`: what reading the pool took of its devices (`show_pool_stats`).
+//! `zdb -s`: the I/O statistics of the devices (`show_pool_stats`).
 
 use super::target::Opened;
 use super::{Ctx, Run};
@@ -8,14 +8,14 @@ use pool::metaslab::Class;
 use std::collections::BTreeMap;
 use vdev::{AllocBias, VdevInfo, VdevKind};
 
-/// Columns of a name with what stands behind it, and of the space of a vdev that has none.
+/// Width of a name with its suffix, and of the space columns that some vdevs lack.
 const NAME: usize = 25;
 const SPACE: usize = 12;
 
-/// Bytes of a vdev: allocatable, and allocated.
+/// Bytes of a vdev: allocatable, allocated.
 type Bytes = (u64, u64);
 
-/// Shows the pool and its vdevs; zdb 2.3.2 shows no cache device and no spare either.
+/// Shows the pool and its vdevs. Like zdb 2.3.2, it shows no cache device and no spare.
 pub fn show(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
     let (mut tops, mut all) = (BTreeMap::new(), (0u64, 0u64));
     for top in pool.spa.top_vdevs()? {
@@ -35,10 +35,10 @@ pub fn show(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
     Ok(())
 }
 
-// As deep as the tree, which is bounded when it is built.
+// The recursion is as deep as the tree, whose depth is checked when it is built.
 fn below(out: &mut Out, v: &VdevInfo, indent: usize, bytes: Bytes) {
     let path = v.path.as_deref().map(String::from_utf8_lossy);
-    // A kind with its parity, without the number.
+    // The kind with its parity, without the vdev's number.
     let kind = v.name.rsplit_once('-').map_or(v.name.as_str(), |(kind, _)| kind);
     line(out, v, path.as_deref().unwrap_or(kind), indent, bytes);
     for child in v.children.iter().filter(|child| child.kind != VdevKind::Hole) {
@@ -55,7 +55,7 @@ fn line(out: &mut Out, v: &VdevInfo, name: &str, indent: usize, (space, alloc): 
     };
     let name = out.cell(name).into_owned();
     let (taken, columns) = (indent + name.len(), NAME + if space == 0 { SPACE } else { 0 });
-    // What is too long is followed by as much space as it is too long.
+    // OpenZFS pads after a name that is too long, by the excess.
     let (left, right) = (columns.saturating_sub(taken), taken.saturating_sub(columns));
     write!(out, "{:indent$}{name}{suffix:<left$}{:pad$}", "", "", pad = right.saturating_sub(suffix.len()));
     if space != 0 {

@@ -1,9 +1,11 @@
 //! `zdb -l`: the labels and uberblocks of one device.
 //!
 //! # Theory
-//! The four labels are copies; what several hold alike is shown once, with the numbers of those that hold it. Nothing is
-//! believed: a label with a wrong checksum is shown as far as it can be decoded, an uberblock by its magic number alone,
-//! since this is the command that people look at damaged devices with.
+//! The four labels are copies. Equal contents appear once, with the numbers of the labels that hold
+//! them.
+//!
+//! This command is for damaged devices, so it trusts nothing. It shows a label with a wrong
+//! checksum as far as that decodes. An uberblock needs only its magic number.
 
 use super::uberblock;
 use super::{Ctx, Run};
@@ -20,10 +22,10 @@ use std::sync::Arc;
 
 use crate::text;
 
-/// log2 of the sector size that is assumed where no label tells (`SPA_MINBLOCKSHIFT`).
+/// log2 of the sector size if no label names one (`SPA_MINBLOCKSHIFT`).
 const SPA_MINBLOCKSHIFT: u64 = 9;
 
-/// What one label holds.
+/// The contents of one label (`zdb_label_t`).
 struct Label {
     raw: Vec<u8>,
     config: Option<Nvlist>,
@@ -33,13 +35,13 @@ struct Label {
 }
 
 impl Label {
-    /// The bytes that make up the config.
+    /// The bytes that hold the configuration.
     fn config_bytes(&self) -> Option<&[u8]> {
         let len = self.config.as_ref()?.encode_xdr().len();
         self.raw.get(PHYS_OFFSET as usize..)?.get(..len)
     }
 
-    /// The bytes of an uberblock, if there is one in this slot.
+    /// The bytes of the uberblock in a slot, if its magic number is right.
     fn uberblock(&self, slot: usize) -> Option<&[u8]> {
         let shift = uberblock_shift(self.ashift);
         if slot >= uberblock_count(shift) {
@@ -51,7 +53,13 @@ impl Label {
     }
 }
 
-/// Shows the labels of the device at `path`; 0 if all are well, 1 if some are damaged, 2 if none can be read.
+/// Shows the labels of the device at `path` (`dump_label`).
+///
+/// Returns the exit code:
+///
+/// * 0: all four labels are readable.
+/// * 1: some label is damaged, or the device can't be opened.
+/// * 2: no label is readable.
 pub fn run(cx: &mut Ctx<'_>, path: &str) -> Run<i32> {
     let path = match resolve(path) {
         Some(p) => p,
@@ -93,15 +101,15 @@ pub fn run(cx: &mut Ctx<'_>, path: &str) -> Run<i32> {
     Ok(if found { i32::from(damaged) } else { 2 })
 }
 
-/// A path as given, or below the folders where devices are.
+/// The path as given, or in the folders of devices.
 fn resolve(path: &str) -> Option<String> {
     if path.starts_with('/') || Path::new(path).exists() {
         return Some(path.to_owned());
     }
     let folders = spa::scan::DEFAULT_SEARCH_PATHS;
     let found = folders.iter().map(|f| format!("{f}/{path}")).find(|p| Path::new(p).exists())?;
-    // A whole disk that ZFS partitioned has its pool in the first partition.
-    // Behind a digit a partition's number has a letter: loop11 is no part of loop1.
+    // If ZFS partitioned a whole disk, its first partition holds the pool. After a digit, a
+    // partition's number needs a letter: `loop11` is no partition of `loop1`.
     let ends: &[&str] = if found.ends_with(|c: char| c.is_ascii_digit()) {
         &["-part1", "p1"]
     } else {
@@ -112,7 +120,7 @@ fn resolve(path: &str) -> Option<String> {
     Some(first.find(|p| Path::new(p).exists()).unwrap_or(found))
 }
 
-/// The device, or of a disk or image with a partition table and no label of its own the first partition that has one.
+/// The device, or its first partition with labels if the device itself has none.
 fn inside(device: FileDevice) -> Arc<dyn Device> {
     let whole: Arc<dyn Device> = Arc::new(device);
     let labelled = |d: &dyn Device| spa::Labels::read(d).valid() > 0;
@@ -129,7 +137,7 @@ fn inside(device: FileDevice) -> Arc<dyn Device> {
     whole
 }
 
-/// A system error in C's words.
+/// The text of a system error, as C's `strerror` has it.
 fn reason(e: &DeviceError) -> String {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(e);
     while let Some(e) = source {
@@ -151,7 +159,7 @@ fn read(device: &dyn Device, l: usize) -> Option<Label> {
         Ok((config, good)) => (Some(config), good),
         Err(_) => (ondisk::label::decode_phys(phys).ok(), false),
     };
-    // What was cleared decodes as a list of nothing, which is no label.
+    // A cleared label decodes as an empty list, which is no label.
     let config = config.filter(|config| !config.is_empty());
     let tree = config.as_ref().and_then(|c| c.list("vdev_tree"));
     let ashift = tree.and_then(|t| t.u64("ashift")).filter(|a| *a < 32).unwrap_or(SPA_MINBLOCKSHIFT);
@@ -168,7 +176,7 @@ fn header(cx: &mut Ctx<'_>, label: &mut Label, l: usize) {
     label.header_printed = true;
 }
 
-/// The labels that hold the same.
+/// The numbers of the labels that hold the same bytes as label `l`.
 fn alike<'a>(
     labels: &'a [Option<Label>],
     l: usize,
@@ -207,12 +215,12 @@ fn config(cx: &mut Ctx<'_>, labels: &mut [Option<Label>], l: usize) {
     }
 }
 
-/// What the lists of a label hold.
+/// Statistics of the lists in a label (`zdb_nvl_stats_t`).
 #[derive(Default)]
 struct Stats {
     lists: usize,
     leaves: Vec<usize>,
-    /// Integers, strings and booleans: how many, and their bytes.
+    /// Number and bytes of integers, strings and booleans.
     kinds: [(usize, usize); 3],
 }
 
@@ -247,9 +255,9 @@ impl Stats {
     }
 }
 
-/// How much of a label its configuration takes, and what for (`dump_nvlist_stats`).
+/// Shows how much of a label the configuration takes, and what for (`dump_nvlist_stats`).
 fn stats(cx: &mut Ctx<'_>, config: &Nvlist) {
-    /// What a label has for its configuration: the checksum behind it is not part of that.
+    /// Space for the configuration in a label, without the checksum after it.
     const CAPACITY: usize = PHYS_SIZE as usize - ondisk::label::ECK_SIZE;
     let total = config.encode_xdr().len();
     let mut stats = Stats::default();
@@ -303,7 +311,7 @@ fn uberblocks(cx: &mut Ctx<'_>, labels: &mut [Option<Label>], l: usize, ashift: 
     }
 }
 
-/// What stands where a multihost write has its magic number.
+/// The word at the place of the magic number of a multihost write.
 fn raw_mmp_magic(label: &Label, slot: usize) -> u64 {
     label.uberblock(slot).map_or(0, |raw| bytes::le64(raw, 176))
 }

@@ -1,13 +1,18 @@
-//! `zdb`: what is on a pool's devices, read without a daemon.
+//! `zdb`: shows the contents of a pool's devices, without a daemon.
 //!
 //! # Theory
-//! Each mode is a module that asks the engine and prints. Devices are opened for looking only, never locked, so that a pool in
-//! use can be examined; what is read may then change underneath. What can't be read is reported on standard error, and the
-//! mode goes on with what can, since this is the command for pools that are ill. The texts are those of OpenZFS 2.3, to the
-//! byte where the values are the pool's own: people compare them.
+//! Each mode is a module that reads through the engine and prints.
+//!
+//! * Devices are opened read-only and never locked, so that zdb can examine a pool in use. The data
+//!   may then change while zdb reads it.
+//! * The command is for damaged pools. It reports read errors on standard error, and continues with
+//!   the rest of the mode.
+//! * Where the output shows the pool's own values, it equals that of OpenZFS 2.3 to the byte,
+//!   because people compare the two.
 //!
 //! # Absent
-//! Options that need a writer or that this release lacks say so: [`opts`] has the list. Progress lines are not printed.
+//! Options that need a writer, or that this release lacks, fail with a message; [`opts`] has the
+//! list. zdb prints no progress lines.
 //!
 //! # See
 //! OpenZFS `cmd/zdb/zdb.c`, `cmd/zdb/zdb_il.c`, `zdb(8)`.
@@ -46,34 +51,39 @@ use console::Out;
 use opts::{Opts, Refused, USAGE};
 use text::Numbers;
 
-/// What a mode writes to and what it was asked.
+/// The outputs and the options of one run.
 pub struct Ctx<'a> {
     /// Standard output.
     pub out: &'a mut Out,
     /// Standard error.
     pub err: &'a mut Out,
-    /// The time zone.
+    /// The clock, with the time zone to print in.
     pub clock: &'a Clock,
-    /// The command line.
+    /// The parsed command line.
     pub opts: Opts,
-    /// How numbers are printed.
+    /// The form of printed numbers.
     pub numbers: Numbers,
-    /// Bytes of the block cache.
+    /// Size of the block cache in bytes.
     pub cache_bytes: u64,
-    /// Whether something could not be read.
+    /// Whether something could not be read. The exit code is then not 0.
     pub trouble: bool,
 }
 
-/// Why a mode stopped.
+/// The reason why a mode stopped early.
 #[derive(Debug)]
 pub enum Stop {
-    /// The command is over; it has said why.
+    /// The command ends with this exit code. It has printed the reason.
     Exit(i32),
-    /// Something could not be read.
+    /// An object, block or device could not be read, or does not decode.
     Failed(anyhow::Error),
 }
 
-/// What a mode returns.
+/// The result of a mode.
+///
+/// # Errors
+/// * [`Stop::Failed`]: an object, block or device can't be read, or does not decode.
+/// * [`Stop::Exit`]: the command can't continue, and has printed the reason. A function that fails
+///   so says when.
 pub type Run<T = ()> = Result<T, Stop>;
 
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for Stop {
@@ -83,19 +93,24 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Stop {
 }
 
 impl Ctx<'_> {
-    /// Says that the command can't go on.
+    /// Prints that the command can't continue, and returns the error for it: exit code 1 (`fatal`).
     pub fn fatal(&mut self, message: impl std::fmt::Display) -> Stop {
         writeln!(self.err, "zdb: {message}");
         Stop::Exit(1)
     }
 
-    /// Reports what could not be read.
+    /// Reports a read error on standard error, and sets [`Ctx::trouble`].
     pub fn report(&mut self, error: &anyhow::Error) {
         self.trouble = true;
         writeln!(self.err, "zdb: {error:#}");
     }
 
-    /// Does a part of the work; when something can't be read, reports it and goes on without the rest of that part.
+    /// Runs a part of a mode, and reports its read error instead of failing.
+    ///
+    /// After such an error, the rest of that part is left out.
+    ///
+    /// # Errors
+    /// * [`Stop::Exit`]: `f` ended the command.
     pub fn part<T: Default>(&mut self, f: impl FnOnce(&mut Self) -> Run<T>) -> Run<T> {
         match f(self) {
             Err(Stop::Failed(e)) => {
@@ -106,13 +121,13 @@ impl Ctx<'_> {
         }
     }
 
-    /// A number for people, or exact with `-P`.
+    /// A number in readable form, or exact with `-P` (`zdb_nicenum`).
     pub fn num(&self, n: u64) -> String {
         self.numbers.num(n)
     }
 }
 
-/// Runs the command; returns its exit code.
+/// Runs the command with these arguments (without its name), and returns the exit code.
 pub fn run(args: &[String], out: &mut Out, err: &mut Out, clock: &Clock) -> i32 {
     let opts = match Opts::parse(args) {
         Ok(o) => o,

@@ -1,9 +1,15 @@
-//! `zdb -y`: whether the lists of clones that are being freed, and the space maps, make sense.
+//! `zdb -y`: checks the livelists of destroyed clones, and the space maps.
 //!
 //! # Theory
-//! A livelist logs what its clone allocated and what it freed again; what is left at its end is still allocated. So a block
-//! freed more often than it was allocated is wrong, and so is one that is left and that the space maps say was freed since. Space
-//! maps, then their logs, say for each range in turn that it is allocated or free: twice the same is wrong.
+//! A livelist logs the blocks that its clone allocated and freed. The blocks left at its end are
+//! still allocated. The space maps, then their logs, say for each range in turn that it is
+//! allocated or free.
+//!
+//! These are errors:
+//!
+//! * A block is freed more often than it was allocated.
+//! * A block is left, but the space maps say that it was freed after its birth.
+//! * A range is allocated twice, or freed twice, in a row.
 //!
 //! # See
 //! OpenZFS `livelist_metaslab_validate`.
@@ -19,10 +25,10 @@ use pool::range::RangeSet;
 use pool::spacemap::{MapRange, MapStep, SpaceMap};
 use std::collections::BTreeMap;
 
-/// What is still allocated of blocks in livelists: by vdev and offset their size and when they were born.
+/// Blocks of livelists that are still allocated: (vdev, offset) to (size, birth txg).
 type Leftover = BTreeMap<(u32, u64), (u64, u64)>;
 
-/// Checks all of it, and says what is wrong.
+/// Checks all livelists and space maps, and prints the errors (`livelist_metaslab_validate`).
 pub fn validate(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
     let books = pool.spa.mos();
     cx.out.put("Verifying deleted livelist entries\n");
@@ -56,7 +62,9 @@ pub fn validate(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
     Ok(())
 }
 
-/// A part of a livelist: everything about its blocks is in it (`sublivelist_verify_func`).
+/// Checks one sub-list of a livelist (`sublivelist_verify_func`).
+///
+/// A sub-list holds all entries of its blocks, so it can be checked alone.
 fn sublist(cx: &mut Ctx<'_>, books: &Mos, object: ObjNum, left: &mut Leftover) -> Run {
     let mut blocks: BTreeMap<(u32, u64, u64), (Blkptr, i64)> = BTreeMap::new();
     books.walk_bpobj(object, &mut |bp, freed| {
@@ -80,7 +88,7 @@ fn sublist(cx: &mut Ctx<'_>, books: &Mos, object: ObjNum, left: &mut Leftover) -
     Ok(())
 }
 
-/// The logs of space maps, in their order, by vdev and metaslab.
+/// The entries of the space map logs in order, by vdev and metaslab.
 struct Logs(BTreeMap<(u32, u64), Vec<(u64, MapRange)>>);
 
 impl Logs {
@@ -102,7 +110,7 @@ impl Logs {
     }
 }
 
-/// A metaslab.
+/// A metaslab to check (`metaslab_verify_t`).
 struct One<'a> {
     top: &'a TopVdev,
     id: u64,
@@ -130,7 +138,7 @@ fn metaslab(cx: &mut Ctx<'_>, books: &Mos, one: &One<'_>, logs: &Logs, left: &mu
     Ok(())
 }
 
-/// Takes what is left of livelists in a metaslab (`mv_populate_livelist_allocs`).
+/// Moves the left blocks of one metaslab out of `left` (`mv_populate_livelist_allocs`).
 fn mine(cx: &mut Ctx<'_>, one: &One<'_>, left: &mut Leftover) -> Leftover {
     let (start, size) = one.top.metaslab(one.id);
     let vdev = one.top.id.0;
@@ -152,7 +160,7 @@ fn mine(cx: &mut Ctx<'_>, one: &One<'_>, left: &mut Leftover) -> Leftover {
     live
 }
 
-/// One entry of a space map (`metaslab_spacemap_validation_cb`).
+/// Checks and applies one entry of a space map (`metaslab_spacemap_validation_cb`).
 fn apply(cx: &mut Ctx<'_>, one: &One<'_>, allocated: &mut RangeSet, live: &Leftover, txg: u64, r: &MapRange) {
     let (vdev, bytes) = (one.top.id.0, r.end - r.start);
     let (fits, what) = match r.kind {

@@ -1,4 +1,4 @@
-//! `zdb -O` and `-r`: a file by its path, shown or copied out.
+//! `zdb -O` and `-r`: shows or copies a file by its path.
 //!
 //! # See
 //! OpenZFS `dump_path`, `zdb_copy_object`.
@@ -17,12 +17,16 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Object of a file system's master node (`MASTER_NODE_OBJ`).
+/// The master node of a file system (`MASTER_NODE_OBJ`).
 const MASTER_NODE_OBJ: ObjNum = ObjNum(1);
-/// Bytes that are copied at a time.
+/// Number of bytes to copy at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// Goes down a path; what can't be followed is said, and ends the command (`dump_path_impl`).
+/// Follows a path to its object (`dump_path_impl`).
+///
+/// # Errors
+/// * [`Stop::Exit`]: the path can't be followed; the exit code is the error number.
+/// * [`Stop::Failed`]: an object can't be read.
 fn find(cx: &mut Ctx<'_>, os: &Objset, dataset: &str, path: &str) -> Run<Dnode> {
     let invalid = |cx: &mut Ctx<'_>, why: &dyn std::fmt::Display| {
         writeln!(cx.err, "{why}");
@@ -91,7 +95,11 @@ fn open<'a>(cx: &mut Ctx<'_>, pool: &'a Opened, ds: &'a Dataset) -> Run<View<'a>
     Ok(view)
 }
 
-/// Shows the object that a path leads to (`dump_path`).
+/// Shows the object at a path (`dump_path`).
+///
+/// # Errors
+/// * [`Stop::Exit`]: the path does not exist, or the dataset is empty or locked.
+/// * [`Stop::Failed`]: an object can't be read.
 pub fn show(cx: &mut Ctx<'_>, pool: &Opened, ds: &Dataset, path: &str) -> Run<i32> {
     cx.opts.set_count('d', cx.opts.verbose + 3);
     let mut view = open(cx, pool, ds)?;
@@ -100,7 +108,11 @@ pub fn show(cx: &mut Ctx<'_>, pool: &Opened, ds: &Dataset, path: &str) -> Run<i3
     Ok(0)
 }
 
-/// Copies the file that a path leads to into a file (`zdb_copy_object`).
+/// Copies the file at a path into the file `to` (`zdb_copy_object`).
+///
+/// # Errors
+/// * [`Stop::Exit`]: the path is no file, the dataset is empty or locked, or `to` can't be written.
+/// * [`Stop::Failed`]: an object can't be read.
 pub fn copy(cx: &mut Ctx<'_>, pool: &Opened, ds: &Dataset, path: &str, to: &str) -> Run<i32> {
     let view = open(cx, pool, ds)?;
     let dn = find(cx, &view.os, &ds.name(), path)?;

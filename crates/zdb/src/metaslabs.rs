@@ -1,4 +1,4 @@
-//! `zdb -m`: metaslabs, their space maps, and the logs of those.
+//! `zdb -m`: metaslabs, their space maps, and the space map logs.
 
 use super::target::Opened;
 use super::text::histogram;
@@ -8,14 +8,14 @@ use ondisk::{ObjNum, VdevConfig, mos};
 use pool::metaslab::{Class, LogChanges, Metaslab, TopVdev};
 use pool::spacemap::{MapStep, SpaceMap};
 
-/// Free segments smaller than this are not counted while there are larger ones (`metaslab_by_size_min_shift`).
+/// Smaller free segments are not counted if there are larger ones (`metaslab_by_size_min_shift`).
 const BY_SIZE_MIN: u64 = 1 << 14;
-/// What a fragmentation that is not known is printed as (`ZFS_FRAG_INVALID`).
+/// Stands for an unknown fragmentation (`ZFS_FRAG_INVALID`).
 const FRAG_INVALID: u64 = u64::MAX;
-/// What an entry without vdev has in its place (`SM_NO_VDEVID`).
+/// Stands for the vdev of an entry without one (`SM_NO_VDEVID`).
 const SM_NO_VDEVID: u64 = 1 << 24;
 
-/// What printing a metaslab needs to know of the pool.
+/// The facts about the pool that all metaslabs need.
 struct Shown<'a> {
     pool: &'a Opened,
     logged: bool,
@@ -23,7 +23,13 @@ struct Shown<'a> {
     changes: Option<LogChanges>,
 }
 
-/// Shows the metaslabs of all vdevs, or those that are asked for: a vdev, then metaslabs of it.
+/// Shows the metaslabs of all vdevs, or of a chosen one (`dump_metaslabs`).
+///
+/// `chosen` is the number of a vdev, then numbers of its metaslabs.
+///
+/// # Errors
+/// * [`Stop::Exit`](super::Stop::Exit): the pool has no vdev of the chosen number.
+/// * [`Stop::Failed`](super::Stop::Failed): an object can't be read.
 pub fn show(cx: &mut Ctx<'_>, pool: &Opened, chosen: &[u64]) -> Run {
     let features = pool.spa.features();
     let tops = pool.spa.top_vdevs()?;
@@ -95,7 +101,7 @@ fn header(cx: &mut Ctx<'_>, pool: &Opened, vdev: &VdevConfig, top: Option<&TopVd
     Ok(())
 }
 
-/// Where a removed vdev's blocks went (`print_vdev_indirect`).
+/// Shows the mapping of a removed vdev (`print_vdev_indirect`).
 fn indirect(cx: &mut Ctx<'_>, pool: &Opened, vdev: &VdevConfig) -> Run {
     let books = pool.spa.mos();
     let Some(object) = vdev.indirect_object.filter(|o| o.0 != 0) else { return Ok(()) };
@@ -168,7 +174,7 @@ fn one(cx: &mut Ctx<'_>, shown: &Shown<'_>, top: &TopVdev, id: u64) -> Run {
     Ok(())
 }
 
-/// What is free in a metaslab (`dump_metaslab_stats`).
+/// Shows the free space of a loaded metaslab (`dump_metaslab_stats`).
 fn loaded(cx: &mut Ctx<'_>, ms: &Metaslab) {
     let free = ms.free();
     let sizes: Vec<u64> = free.iter().map(|(s, e)| e - s).collect();
@@ -185,7 +191,7 @@ fn loaded(cx: &mut Ctx<'_>, ms: &Metaslab) {
     histogram(cx.out, &free.histogram(), 0);
 }
 
-/// A space map (`dump_spacemap`).
+/// Shows a space map (`dump_spacemap`).
 pub fn space_map(cx: &mut Ctx<'_>, map: &SpaceMap) -> Run {
     let p = map.phys();
     writeln!(cx.out, "space map object {}:", map.object().0);
@@ -228,7 +234,7 @@ pub fn space_map(cx: &mut Ctx<'_>, map: &SpaceMap) -> Run {
     Ok(())
 }
 
-/// The logs of space maps, and how much of them still counts.
+/// Shows the space map logs, and how many of their entries are valid (`dump_log_spacemaps`).
 pub fn logs(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
     if !pool.spa.features().is_active("com.delphix:log_spacemap") {
         return Ok(());
@@ -272,7 +278,7 @@ pub fn logs(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
     Ok(())
 }
 
-/// `zdb -M`: how fragmented each vdev is, and the normal class.
+/// `zdb -M`: shows the fragmentation of each vdev and of the normal class (`dump_metaslab_groups`).
 pub fn groups(cx: &mut Ctx<'_>, pool: &Opened, special: bool) -> Run {
     let books = pool.spa.mos();
     let (mut sum, mut weight) = (0u128, 0u128);

@@ -1,4 +1,4 @@
-//! Which objects of the MOS something refers to, so that those that nothing does are found.
+//! Finds leaked objects of the MOS: those that nothing refers to.
 
 use super::target::Opened;
 use super::text::type_name;
@@ -9,19 +9,19 @@ use ondisk::{ObjNum, VdevConfig};
 use pool::Mos;
 use std::collections::BTreeSet;
 
-/// Objects of the MOS that are referred to (`mos_refd_objs`).
+/// The referenced objects of the MOS (`mos_refd_objs`).
 #[derive(Debug, Default)]
 pub struct MosRefs(BTreeSet<u64>);
 
 impl MosRefs {
-    /// Notes a reference; 0 is none.
+    /// Adds a reference; 0 is none (`mos_obj_refd`).
     pub fn add(&mut self, object: u64) {
         if object != 0 {
             self.0.insert(object);
         }
     }
 
-    /// A list with its sub-lists. The shared empty list is many datasets'.
+    /// Adds a bpobj with its sub-lists. Many datasets may share the empty one.
     pub fn bpobj(&mut self, books: &Mos, object: ObjNum) -> Run {
         let mut queue = vec![object];
         while let Some(object) = queue.pop() {
@@ -35,7 +35,7 @@ impl MosRefs {
         Ok(())
     }
 
-    /// A deadlist with its lists.
+    /// Adds a deadlist with its sub-lists.
     fn deadlist(&mut self, books: &Mos, object: u64) -> Run {
         if object == 0 {
             return Ok(());
@@ -49,7 +49,7 @@ impl MosRefs {
         lists.values().try_for_each(|l| self.bpobj(books, *l))
     }
 
-    /// What a dataset refers to, its deadlists aside (`count_ds_mos_objects`).
+    /// Adds the references of a dataset, without its deadlists (`count_ds_mos_objects`).
     pub fn dataset(&mut self, ds: &Dataset) -> Run {
         let p = ds.phys();
         for object in [ds.object().0, p.next_clones_obj, p.props_obj, p.userrefs_obj, p.snapnames_zapobj] {
@@ -159,7 +159,7 @@ impl MosRefs {
         self.tables(pool)
     }
 
-    /// The pool's own directories, `$MOS`, `$FREE`, `$LEAK`, and the origin of all datasets.
+    /// Adds the hidden datasets: `$MOS`, `$FREE`, `$LEAK` and `$ORIGIN`.
     fn hidden(&mut self, pool: &Opened) -> Run {
         let books = pool.spa.mos();
         let root = pool.dsl.root()?;
@@ -185,7 +185,7 @@ impl MosRefs {
         Ok(())
     }
 
-    /// Dedup and block-reference tables.
+    /// Adds the dedup tables and the block reference tables.
     fn tables(&mut self, pool: &Opened) -> Run {
         let books = pool.spa.mos();
         for ddt in pool.spa.ddts(&pool.spa.top_vdevs()?)? {
@@ -203,7 +203,9 @@ impl MosRefs {
     }
 }
 
-/// Compares what is referred to with what is there (`dump_mos_leaks`); 2 if they differ.
+/// Compares the references with the allocated objects (`dump_mos_leaks`).
+///
+/// Returns the exit code: 2 if they differ.
 pub fn check(cx: &mut Ctx<'_>, pool: &Opened, mut refs: MosRefs) -> Run<i32> {
     refs.whole_pool(pool)?;
     let (mut code, mut whole) = (0, true);
@@ -221,7 +223,7 @@ pub fn check(cx: &mut Ctx<'_>, pool: &Opened, mut refs: MosRefs) -> Run<i32> {
             code = 2;
         }
     }
-    // Of one that wasn't found, nobody knows whether it is there, if not everything could be read.
+    // If some dnodes can't be read, an object that was not found may exist.
     for object in refs.0.into_iter().filter(|_| whole) {
         writeln!(cx.out, "MOS object {object} referenced but not allocated");
         code = 2;

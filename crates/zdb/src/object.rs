@@ -1,4 +1,4 @@
-//! One object: its row, its contents by type, its blocks.
+//! Shows one object: its row, its contents by type, its blocks.
 
 use super::objset::{View, fill};
 use super::ranges::Range;
@@ -11,7 +11,7 @@ use ondisk::dnode::{DNODE_MIN_SIZE, DnodeFlags};
 use ondisk::{BlkId, Blkptr, ChecksumKind, CompressKind, DmuType, Level};
 use zio::{Bookmark, Zio};
 
-/// Whether the columns' names are to be printed before the next row.
+/// Whether the column titles precede the next row.
 #[derive(Debug)]
 pub struct Header(bool);
 
@@ -22,7 +22,7 @@ impl Default for Header {
 }
 
 impl Header {
-    /// Prints them, if they are due.
+    /// Prints the titles if they are due.
     pub fn show(&mut self, cx: &mut Ctx<'_>) {
         if std::mem::replace(&mut self.0, false) {
             writeln!(
@@ -34,7 +34,7 @@ impl Header {
     }
 }
 
-/// Shows an object, if it is of a type that `range` wants (`dump_object`).
+/// Shows an object if `range` accepts its type (`dump_object`).
 pub fn show(
     cx: &mut Ctx<'_>,
     view: &mut View<'_>,
@@ -78,7 +78,7 @@ fn row(cx: &mut Ctx<'_>, view: &View<'_>, dn: &Dnode, verbosity: u32) {
     let phys = dn.phys();
     let size = dn.max_size();
     let filled: u64 = phys.blkptrs.iter().fold(0, |n, bp| n.wrapping_add(fill(bp)));
-    // The meta dnode counts dnodes, the others blocks.
+    // The fill count of the meta-dnode counts dnodes, that of other objects blocks.
     let per_block = if dn.object().0 == 0 { 32.0 } else { 1.0 };
     let full = 100.0 * filled as f64 * dn.block_size() as f64 / per_block / size as f64;
     let iblk = if phys.indblkshift == 0 { 0 } else { 1 << phys.indblkshift };
@@ -102,7 +102,7 @@ fn row(cx: &mut Ctx<'_>, view: &View<'_>, dn: &Dnode, verbosity: u32) {
     }
 }
 
-/// How its blocks are checksummed and compressed, where it doesn't go by its dataset.
+/// The checksum and compression of an object that has its own; from `-dddddd` on of all.
 fn functions(view: &View<'_>, dn: &Dnode, verbosity: u32) -> String {
     let mut out = String::new();
     let (checksum, compress) = (dn.phys().checksum, dn.phys().compress);
@@ -130,14 +130,16 @@ fn flags(cx: &mut Ctx<'_>, dn: &Dnode) {
     writeln!(cx.out, "\tdnode flags: {set}\n\tdnode maxblkid: {}", dn.max_blkid().0);
 }
 
-/// A pointer of an object's tree, to be shown with what is below it.
+/// A pointer of an object's block tree, still to be shown.
 struct Node {
     bp: Blkptr,
     level: Level,
     blkid: BlkId,
 }
 
-/// The block tree in order, parents before children. What is waiting is at most a block of pointers for each level.
+/// Shows the block tree in order, parents before children (`dump_indirect`).
+///
+/// At most one block of pointers per level waits.
 fn indirect(cx: &mut Ctx<'_>, view: &View<'_>, dn: &Dnode) -> Run {
     let phys = dn.phys();
     let top = Level(phys.nlevels - 1);
@@ -185,7 +187,7 @@ fn indirect(cx: &mut Ctx<'_>, view: &View<'_>, dn: &Dnode) -> Run {
     Ok(())
 }
 
-/// What the header of a block that zstd packed says (`snprintf_zstd_header`); nothing of one that is encrypted.
+/// Formats the zstd header of a block; empty for an encrypted block (`snprintf_zstd_header`).
 fn zstd_header(cx: &mut Ctx<'_>, zio: &Zio, bp: &Blkptr, bookmark: &Bookmark) -> String {
     let (kind, place) = match &bp.body {
         Body::Stored(s) => (s.compress, "NORMAL"),
@@ -205,7 +207,7 @@ fn zstd_header(cx: &mut Ctx<'_>, zio: &Zio, bp: &Blkptr, bookmark: &Bookmark) ->
     }
 }
 
-/// The parts of an object that are not holes.
+/// Shows the ranges of an object that are no holes.
 fn segments(cx: &mut Ctx<'_>, dn: &Dnode) -> Run {
     let mut start = 0;
     while let Some(from) = dn.next_offset(start, Extent::Data)? {

@@ -1,4 +1,4 @@
-//! `zdb -d`: an object set, its line, and its objects.
+//! `zdb -d`: shows an object set, its row, and its objects.
 
 use super::mosrefs::MosRefs;
 use super::object::{self, Header};
@@ -12,28 +12,28 @@ use ondisk::blkptr::Body;
 use ondisk::objset::ObjsetKind;
 use ondisk::{Blkptr, ObjNum};
 
-/// Transaction group that the MOS counts as made in (`TXG_INITIAL`).
+/// The creation txg that the MOS shows (`TXG_INITIAL`).
 const TXG_INITIAL: u64 = 4;
 
-/// An object set that is shown.
+/// An object set to show.
 pub struct View<'a> {
     /// The pool.
     pub pool: &'a Opened,
     /// The object set.
     pub os: Objset,
-    /// Its dataset; none for the MOS.
+    /// The dataset; `None` for the MOS.
     pub ds: Option<&'a Dataset>,
-    /// Whether its secrets can't be read.
+    /// Whether the dataset is encrypted and its key not loaded.
     pub locked: bool,
-    /// The name of its compression, as objects inherit it.
+    /// The name of the compression that objects inherit.
     pub compression: String,
-    /// What is needed to show files; none where there are none.
+    /// The means to show files; `None` if the object set has none, or they are not wanted.
     pub files: Option<Files>,
-    /// Objects of which no path is known.
+    /// Number of objects without a known path.
     pub leaked: u64,
 }
 
-/// What a pointer says of how many objects or blocks are below it (`BP_GET_FILL`).
+/// The fill count of a pointer: objects or blocks below it (`BP_GET_FILL`).
 pub fn fill(bp: &Blkptr) -> u64 {
     match &bp.body {
         Body::Stored(s) => s.fill,
@@ -42,7 +42,7 @@ pub fn fill(bp: &Blkptr) -> u64 {
     }
 }
 
-/// Shows the MOS.
+/// Shows the MOS (`dump_objset`).
 pub fn mos(cx: &mut Ctx<'_>, pool: &Opened, objects: &[Range], refs: Option<&mut MosRefs>) -> Run {
     let os = pool.spa.mos().objset().clone();
     let used = match pool.dsl.root()?.child("$MOS")? {
@@ -55,7 +55,9 @@ pub fn mos(cx: &mut Ctx<'_>, pool: &Opened, objects: &[Range], refs: Option<&mut
     body(cx, &mut view, objects, refs)
 }
 
-/// What is needed to show a dataset's objects, those of files too if that is wanted; none where it was never written.
+/// Opens a dataset to show its objects; `None` if it was never written.
+///
+/// `files` says whether files will be shown too.
 pub fn view<'a>(cx: &mut Ctx<'_>, pool: &'a Opened, ds: &'a Dataset, files: bool) -> Run<Option<View<'a>>> {
     let Some(os) = ds.objset()? else { return Ok(None) };
     let encrypted = ds.dir().crypto_object()?.is_some();
@@ -66,7 +68,7 @@ pub fn view<'a>(cx: &mut Ctx<'_>, pool: &'a Opened, ds: &'a Dataset, files: bool
     Ok(Some(View { pool, os, ds: Some(ds), locked, compression, files, leaked: 0 }))
 }
 
-/// Shows a dataset.
+/// Shows a dataset (`dump_objset`).
 pub fn dataset(
     cx: &mut Ctx<'_>,
     pool: &Opened,
@@ -76,7 +78,7 @@ pub fn dataset(
 ) -> Run {
     let files = cx.opts.count('d') >= 4;
     let Some(mut view) = view(cx, pool, ds, files)? else {
-        // It was never written: a name, and lists of what it owns.
+        // The dataset was never written: it has a name, and lists of blocks.
         let used = cx.num(ds.phys().referenced_bytes);
         let (name, id, txg) = (ds.name(), ds.object().0, ds.phys().creation_txg.0);
         writeln!(cx.out, "Dataset {name} [NONE], ID {id}, cr_txg {txg}, {used}, 0 objects");
@@ -97,7 +99,7 @@ pub fn dataset(
     body(cx, &mut view, objects, refs)
 }
 
-/// What a dataset's blocks are compressed with, in zdb's words. Snapshots write none.
+/// The compression of a dataset's blocks, as zdb names it. Snapshots write none.
 fn compression(pool: &Opened, ds: &Dataset) -> Run<String> {
     if ds.is_snapshot() {
         return Ok("inherit".into());
@@ -109,7 +111,7 @@ fn compression(pool: &Opened, ds: &Dataset) -> Run<String> {
         "on" if pool.spa.features().is_active("org.illumos:lz4_compress") => "lz4",
         "on" => "lzjb",
         "off" => "uncompressed",
-        // OpenZFS knows the default level by another number than the property does.
+        // OpenZFS's number for the default level differs from the property's.
         "zstd" => "zstd-unknown",
         other => other,
     }
@@ -153,7 +155,7 @@ fn body(cx: &mut Ctx<'_>, view: &mut View<'_>, objects: &[Range], refs: Option<&
     all(cx, view, &mut header)
 }
 
-/// The objects of a range.
+/// Shows the objects of a range.
 fn chosen(cx: &mut Ctx<'_>, view: &mut View<'_>, range: &Range, header: &mut Header) -> Run {
     if range.is_single() {
         let dn = match hold(view, range.start) {
@@ -184,7 +186,9 @@ fn hold(view: &View<'_>, object: ObjNum) -> dmu::Result<Dnode> {
     if object.0 == 0 { Ok(view.os.meta_dnode()) } else { view.os.dnode_undecrypted(object) }
 }
 
-/// The number of the error that OpenZFS meets: `EEXIST` inside a larger dnode, `ENOENT` where there is no object.
+/// The error number that OpenZFS has here.
+///
+/// It is `EEXIST` inside a larger dnode, `ENOENT` without an object, else `EIO`.
 fn errno(view: &View<'_>, object: ObjNum, e: &dmu::Error) -> u32 {
     if !matches!(e, dmu::Error::NoSuchObject { .. }) {
         return 5;
@@ -198,7 +202,7 @@ fn errno(view: &View<'_>, object: ObjNum, e: &dmu::Error) -> u32 {
     if inside { 17 } else { 2 }
 }
 
-/// Every object, and how the dnodes lie.
+/// Shows every object, and statistics of the dnode slots.
 fn all(cx: &mut Ctx<'_>, view: &mut View<'_>, header: &mut Header) -> Run {
     let meta = view.os.meta_dnode();
     cx.part(|cx| object::show(cx, view, &meta, header, None))?;

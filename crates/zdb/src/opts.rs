@@ -55,18 +55,18 @@ const LONG: &[Long] = long! {
     "zstd-headers" 'Z' false;
 };
 
-/// Options that choose what is shown; without any, everything is.
+/// Options that choose a mode. Without any of them, all modes but [`NOT_IN_ALL`] run.
 const CHOOSE: &str = "bBcCdDEGhilmMNOrRsSTuyZ";
-/// What is not part of everything.
+/// Options that a run without a chosen mode leaves off.
 const NOT_IN_ALL: &str = "ABeEFkKlLNOPrRSXy";
-/// First transaction group that a pool can be read at (`TXG_INITIAL`).
+/// The first txg at which a pool can be opened (`TXG_INITIAL`).
 const TXG_INITIAL: u64 = 4;
 
-/// Options that this release knows but doesn't carry out.
+/// Options that zdb knows but this release lacks, with their tasks.
 const ABSENT: &[(char, &str)] =
     &[('B', "backup streams"), ('S', "simulating dedup"), ('x', "dumping the blocks that are read")];
 
-/// What the command line asks for.
+/// A parsed command line (`dump_opt`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Opts {
     counts: Vec<(char, u32)>,
@@ -74,29 +74,34 @@ pub struct Opts {
     pub paths: Vec<String>,
     /// Tunables to set (`-o`).
     pub tunables: Vec<(String, u64)>,
-    /// Newest transaction group to open (`-t`).
+    /// The newest txg to open (`-t`).
     pub txg: Option<Txg>,
-    /// The cache file (`-U`).
+    /// The path of the cache file (`-U`).
     pub cachefile: Option<String>,
-    /// Key of encrypted datasets (`-K`).
+    /// The key of encrypted datasets (`-K`).
     pub key: Option<String>,
-    /// How often `-v` was given; once more than that where everything is shown.
+    /// How often `-v` was given; at least 1 if no mode was chosen.
     pub verbose: u32,
-    /// What is left of the line.
+    /// The operands.
     pub operands: Vec<String>,
 }
 
-/// Why a command line is refused.
+/// A command line that zdb refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
-    /// It is wrong: a message, if any, and the usage.
+    /// The command line is wrong: a message, perhaps empty, before the usage text.
     Usage(String),
-    /// It asks for something that this release doesn't do.
+    /// The command line needs something that this release lacks: a message.
     Absent(String),
 }
 
 impl Opts {
-    /// Reads a command line, without the command's name.
+    /// Parses a command line, without the command's name.
+    ///
+    /// # Errors
+    /// * [`Refused::Usage`]: an option is unknown, lacks its argument, or has an invalid one; `-p`
+    ///   comes without `-e`; or the number of operands is wrong.
+    /// * [`Refused::Absent`]: an option needs something that this release lacks.
     pub fn parse(args: &[String]) -> Result<Self, Refused> {
         let mut o = Self::default();
         let mut chosen = false;
@@ -112,7 +117,8 @@ impl Opts {
             chosen |= CHOOSE.contains(c);
             match c {
                 'v' => verbose += 1,
-                // How much is asked for at once, and how much is believed unverified: nothing here depends on it.
+                // Limits of inflight I/O and of trust in unverified data: neither has an effect
+                // here.
                 'I' => {
                     let why = "maximum number of inflight bytes must be greater than 0\n";
                     number(&arg).filter(|n| *n > 0).ok_or_else(|| Refused::Usage(why.into()))?;
@@ -181,13 +187,13 @@ impl Opts {
         }
     }
 
-    /// Has an option count as given so often.
+    /// Sets how often an option counts as given.
     pub fn set_count(&mut self, c: char, n: u32) {
         self.counts.retain(|(o, _)| *o != c);
         self.counts.push((c, n));
     }
 
-    /// How often an option was given, with what `-v` adds.
+    /// How often an option was given, plus how often `-v` was; 0 without the option.
     pub fn count(&self, c: char) -> u32 {
         self.counts.iter().find(|(o, _)| *o == c).map_or(0, |(_, n)| *n)
     }
@@ -202,7 +208,7 @@ fn unknown(what: &str, c: char) -> String {
     if c == '\0' { String::new() } else { format!("zdb: {what} -- '{c}'\n") }
 }
 
-/// A tunable and its value, as `-o` takes them.
+/// Parses `NAME=VALUE` of `-o`.
 fn tunable(arg: &str) -> Result<(String, u64), Refused> {
     let (name, value) =
         arg.split_once('=').ok_or_else(|| Refused::Usage(format!("no value in '{arg}'\n")))?;
@@ -210,7 +216,7 @@ fn tunable(arg: &str) -> Result<(String, u64), Refused> {
     Ok((name.to_owned(), value))
 }
 
-/// A number as C reads it: decimal, hexadecimal after `0x`, octal after `0`.
+/// Parses a number as C does: decimal, hexadecimal after `0x`, octal after `0` (`strtoull`).
 pub fn number(s: &str) -> Option<u64> {
     if let Some(hex) = s.strip_prefix("0x").or_else(|| s.strip_prefix("0X")) {
         return u64::from_str_radix(hex, 16).ok();

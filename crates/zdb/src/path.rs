@@ -1,4 +1,4 @@
-//! The path of a file, by its number: up from parent to parent.
+//! Finds the path of a file by its object: up from parent to parent.
 
 use super::znode::Files;
 use super::{Run, Stop};
@@ -9,23 +9,23 @@ use ondisk::sa::Attr;
 use ondisk::znode::Pflags;
 use std::collections::BTreeSet;
 
-/// The part of a directory entry that is the object (`ZFS_DIRENT_OBJ`).
+/// The bits of a directory entry that hold the object (`ZFS_DIRENT_OBJ`).
 pub(super) const OBJ_MASK: u64 = (1 << 48) - 1;
 const S_IFMT: u64 = 0o170_000;
 const S_IFDIR: u64 = 0o040_000;
 
-/// What is known of a file's path.
+/// The result of a search for a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
-    /// Its path in its file system.
+    /// The path in the file system.
     Path(Vec<u8>),
-    /// It waits to be removed.
+    /// The file is unlinked and waits to be removed.
     Unlinked,
-    /// Nothing leads to it.
+    /// No path leads to the object.
     Lost,
 }
 
-/// Looks for the path of an object (`zfs_obj_to_path`).
+/// Finds the path of an object (`zfs_obj_to_path`).
 pub fn of(os: &Objset, files: &Files, object: ObjNum) -> Found {
     match is_unlinked(os, files, object) {
         Ok(true) => return Found::Unlinked,
@@ -56,7 +56,7 @@ fn upwards(os: &Objset, files: &Files, mut object: ObjNum) -> Run<Option<Vec<u8>
         let (parent, flags, mode) = (ObjNum(word(Attr::Parent)?), word(Attr::Flags)?, word(Attr::Mode)?);
         let xattr_dir = flags & Pflags::XATTR != 0 && mode & S_IFMT == S_IFDIR;
         let parent_mode = files.attrs(&os.dnode(parent)?)?.u64(Attr::Mode)?.unwrap_or(0);
-        // When a link goes, the object may stay and its parent be anything.
+        // After a link is removed the object may stay, and its parent may be any object by then.
         if !xattr_dir && parent_mode & S_IFMT != S_IFDIR {
             return Ok(None);
         }

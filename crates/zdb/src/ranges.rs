@@ -1,10 +1,10 @@
-//! Object numbers and ranges of them: `start:end:flags`.
+//! Object numbers, and ranges of them: `start:end:flags`.
 
 use super::opts::number;
 use super::text::{is_self_describing, type_name};
 use ondisk::{DmuType, ObjNum};
 
-/// Types of objects, as flags name them.
+/// Flags for types of objects (`ZOR_FLAG_*`).
 const DIRECTORY: u64 = 1;
 const PLAIN_FILE: u64 = 2;
 const SPACE_MAP: u64 = 4;
@@ -12,18 +12,18 @@ const ZAP: u64 = 8;
 const SUPPORTED: u64 = DIRECTORY | PLAIN_FILE | SPACE_MAP | ZAP;
 const ALL: u64 = u64::MAX;
 
-/// Objects to show.
+/// The objects to show (`zopt_object_range_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// The first.
+    /// The first object.
     pub start: ObjNum,
-    /// The last.
+    /// The last object, inclusive.
     pub end: ObjNum,
     flags: u64,
 }
 
 impl Range {
-    /// Whether it is one object rather than what there is between two.
+    /// Whether this is a single object.
     pub fn is_single(&self) -> bool {
         self.start == self.end
     }
@@ -38,14 +38,14 @@ impl Range {
             DmuType::PLAIN_FILE_CONTENTS => PLAIN_FILE,
             DmuType::SPACE_MAP => SPACE_MAP,
             k if is_self_describing(k) && type_name(k) == "zap" => ZAP,
-            // All types but some: what has no flag of its own is among all.
+            // "All but some" includes the types without a flag of their own.
             _ => return self.flags | SUPPORTED == ALL,
         };
         self.flags & bit != 0
     }
 }
 
-/// The accounting objects have the numbers -1, -2 and -3.
+/// Parses an object number; -1, -2 and -3 are the accounting objects.
 fn signed(s: &str) -> Option<u64> {
     match s.strip_prefix('-') {
         Some(n) => number(n).map(u64::wrapping_neg),
@@ -53,7 +53,10 @@ fn signed(s: &str) -> Option<u64> {
     }
 }
 
-/// Reads an operand; the error is OpenZFS's words.
+/// Parses an operand (`parse_object_range`).
+///
+/// # Errors
+/// OpenZFS's message: a number, the order of start and end, a colon or a flag is wrong.
 pub fn parse(arg: &str) -> Result<Range, &'static str> {
     if !arg.contains(':') {
         let n = ObjNum(signed(arg).ok_or("Invalid characters in object ID")?);

@@ -1,4 +1,4 @@
-//! Which pool, dataset or objects are meant, and opening them.
+//! Finds and opens the pool, dataset or objects that the command line names.
 
 use super::ranges;
 use super::{Ctx, Run, Stop, block, config, lookup, objset, whole};
@@ -9,24 +9,31 @@ use spa::import::{Claim, Options, Rewind, SystemClock};
 use spa::{Candidate, Host, Spa, SpaError};
 use std::path::PathBuf;
 
-/// Bytes of the block cache; blocks are rarely read twice here.
+/// Default size of the block cache in bytes. zdb rarely reads a block twice.
 pub(super) const CACHE_BYTES: u64 = 256 << 20;
-/// The tunable that says otherwise, and the least that it can say.
+/// The tunable that sets the size of the cache, and its minimum in bytes.
 const CACHE_TUNABLE: &str = "zfs_arc_max";
 const CACHE_LEAST: u64 = 32 << 20;
 
-/// What the name of a pool ends with whose checkpointed state is shown (`BOGUS_SUFFIX`).
+/// Suffix of the pool's name if its checkpointed state is shown (`BOGUS_SUFFIX`).
 const CHECKPOINTED: &str = "_CHECKPOINTED_UNIVERSE";
 
 /// An open pool.
 pub struct Opened {
     /// The pool.
     pub spa: Spa,
-    /// Its datasets.
+    /// The datasets.
     pub dsl: Dsl,
 }
 
-/// Shows what is asked of `target`: a pool, a dataset, or a dataset by number.
+/// Opens `target`, and shows what the options choose.
+///
+/// `target` names a pool, a dataset, a bookmark, or a dataset by number.
+///
+/// # Errors
+/// * [`Stop::Exit`]: an operand or tunable is wrong, or the pool, dataset or bookmark can't be
+///   opened.
+/// * [`Stop::Failed`]: an object can't be read.
 pub fn run(cx: &mut Ctx<'_>, target: &str) -> Run<i32> {
     let is_pool = !target.contains(['/', '@', '#']);
     let target = target.strip_suffix('/').unwrap_or(target);
@@ -65,7 +72,7 @@ pub fn run(cx: &mut Ctx<'_>, target: &str) -> Run<i32> {
         return bookmark(cx, &opened, target, &rest[..head.len() - end], name);
     }
     let Some(ds) = dataset(cx, &opened, target, rest)? else {
-        // Number 0 is the pool itself.
+        // Object set 0 is the pool itself.
         return whole::run(cx, &opened, &metaslabs);
     };
     load_key(cx, &opened, &ds)?;
@@ -95,7 +102,7 @@ fn bookmark(cx: &mut Ctx<'_>, opened: &Opened, target: &str, rest: &str, name: &
     Ok(0)
 }
 
-/// Sets what `-o` says.
+/// Sets the tunables of `-o`.
 fn set_tunables(cx: &mut Ctx<'_>) -> Run {
     for (name, value) in cx.opts.tunables.clone() {
         if name == CACHE_TUNABLE {
@@ -109,7 +116,9 @@ fn set_tunables(cx: &mut Ctx<'_>) -> Run {
     Ok(())
 }
 
-/// The dataset that is meant; a number after the pool's name is an object set's, unless a dataset has that name.
+/// Opens the dataset that is named; `None` for object set 0.
+///
+/// A number after the pool's name is an object set, unless a dataset has that name.
 fn dataset(cx: &mut Ctx<'_>, opened: &Opened, target: &str, rest: &str) -> Run<Option<Dataset>> {
     let (_, tail) = target.split_at(target.len() - rest.len());
     let name = format!("{}{tail}", opened.dsl.pool_name());
@@ -148,7 +157,11 @@ fn dataset(cx: &mut Ctx<'_>, opened: &Opened, target: &str, rest: &str) -> Run<O
     }
 }
 
-/// Loads the key that `-K` gives, if the dataset is encrypted.
+/// Loads the key of `-K` if the dataset is encrypted (`zdb_load_key`).
+///
+/// # Errors
+/// * [`Stop::Exit`]: the key does not fit.
+/// * [`Stop::Failed`]: the dataset's directory can't be read.
 pub fn load_key(cx: &mut Ctx<'_>, opened: &Opened, ds: &Dataset) -> Run {
     let Some(key) = cx.opts.key.clone() else { return Ok(()) };
     let Some(root) = ds.dir().encryption_root()? else { return Ok(()) };
@@ -180,17 +193,17 @@ fn open(cx: &mut Ctx<'_>, name: &str, target: &str) -> Run<Opened> {
         config::for_import(cx, &candidate.config, cx.opts.txg);
     }
     let spa = import(cx, candidate, target)?;
-    // A checkpointed state is shown under a name of its own, as OpenZFS imports it.
+    // OpenZFS imports a checkpointed state under a name of its own.
     let suffix = if cx.opts.has('k') { CHECKPOINTED } else { "" };
     let pool_name = format!("{}{suffix}", spa.name());
-    // How much room there is doesn't matter here, and must not stand in the way.
+    // No limit on space applies here, so the space is not read: an error there would stop zdb.
     let options = dsl::Options { pool_name, space: PoolSpace::default(), altroot: None };
     let dsl = Dsl::open(spa.mos().clone(), options)?;
     spa.cache().zio().set_keys(dsl.keys().clone());
     Ok(Opened { spa, dsl })
 }
 
-/// Where the pool's devices are looked for: where `-p` says, where the cache file says, or where devices usually are.
+/// Where to search for devices: the folders of `-p`, the cache file's paths, or the usual folders.
 fn search_paths(cx: &Ctx<'_>, name: &str) -> Vec<PathBuf> {
     if !cx.opts.paths.is_empty() {
         return cx.opts.paths.iter().map(PathBuf::from).collect();
@@ -234,7 +247,7 @@ fn import(cx: &mut Ctx<'_>, candidate: &Candidate, target: &str) -> Run<Spa> {
     Err(cx.fatal(format!("can't open '{target}': {errno}")))
 }
 
-/// What C calls the error number that OpenZFS returns.
+/// The text of the error number that OpenZFS returns.
 fn errno(e: &SpaError) -> &'static str {
     match e {
         SpaError::InUse(_) => "Device or resource busy",

@@ -1,4 +1,4 @@
-//! How `zdb` writes numbers, block pointers, histograms and name-value lists.
+//! The form of numbers, block pointers, histograms and name-value lists.
 
 use console::Out;
 use console::numbers;
@@ -9,7 +9,7 @@ use ondisk::nvlist::{Nvlist, Value};
 use ondisk::{Blkptr, ByteOrder, DmuType};
 use std::fmt::Write;
 
-/// Numbers for people, or exact ones with `-P`.
+/// The form of numbers: readable, or exact with `-P`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Numbers {
     /// Whether numbers are exact.
@@ -28,17 +28,17 @@ impl Numbers {
     }
 }
 
-/// Bytes as text; what is no UTF-8 is replaced.
+/// Bytes as text, with a replacement character for what is no UTF-8.
 pub fn lossy(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// The name of a type of object, without what a self-describing one says of metadata (`zdb_ot_name`).
+/// The name of an object type; a self-describing one without "metadata" (`zdb_ot_name`).
 pub fn type_name(kind: DmuType) -> &'static str {
     kind.name().strip_suffix(" (metadata)").unwrap_or(kind.name())
 }
 
-/// Whether a type is one of the self-describing ones (`DMU_OT_NEWTYPE`).
+/// Whether a type is self-describing (`DMU_OT_NEWTYPE`).
 pub fn is_self_describing(kind: DmuType) -> bool {
     kind.to_disk() & 0x80 != 0
 }
@@ -48,7 +48,7 @@ fn words(sum: &[u64; 4]) -> String {
     format!("{:016x}:{:016x}:{:016x}:{:016x}", sum[0], sum[1], sum[2], sum[3])
 }
 
-/// The type as block pointers show it.
+/// The type as a block pointer shows it.
 fn pointer_type(kind: DmuType) -> String {
     if !is_self_describing(kind) {
         return kind.name().to_owned();
@@ -69,7 +69,7 @@ fn pointer_type(kind: DmuType) -> String {
     format!("bswap {what} {swap}")
 }
 
-/// A block pointer with all that it says (`snprintf_blkptr`).
+/// A block pointer with all its fields (`snprintf_blkptr`).
 pub fn blkptr(bp: &Blkptr) -> String {
     let head = format!("[L{} {}]", bp.level.0, pointer_type(bp.kind));
     match &bp.body {
@@ -128,17 +128,17 @@ fn stored(bp: &Blkptr, s: &Stored, head: &str) -> String {
     out
 }
 
-/// The size field of a hole: sizes are stored less one sector, so that none is one.
+/// The size of a hole. The field holds sectors less one, so the minimum is one sector.
 fn hole_size(bp: &Blkptr) -> u64 {
     bp.lsize.0.max(512)
 }
 
-/// What the size field of a redaction mark says, which OpenZFS prints.
+/// The size field of a redaction mark, which OpenZFS prints.
 fn redacted_psize(bp: &Blkptr) -> u64 {
     (le64(&bp.encode(), 48) >> 25 & 0x7f) + 1
 }
 
-/// A block pointer in short (`snprintf_blkptr_compact`), with its first copy or all.
+/// A block pointer in short, with its first copy or all (`snprintf_blkptr_compact`).
 pub fn compact(bp: &Blkptr, all_copies: bool, freed: bool) -> String {
     match &bp.body {
         Body::Embedded(e) => {
@@ -172,21 +172,21 @@ pub fn compact(bp: &Blkptr, all_copies: bool, freed: bool) -> String {
     }
 }
 
-/// A histogram with a row for each bucket from the first filled one to the last (`dump_histogram`).
+/// Prints a histogram: a row per bucket, from the first filled one to the last (`dump_histogram`).
 pub fn histogram(out: &mut Out, buckets: &[u64], offset: usize) {
     const WIDTH: u64 = 40;
     let first = buckets.iter().position(|n| *n != 0).unwrap_or(buckets.len().saturating_sub(1));
     let last = buckets.iter().rposition(|n| *n != 0).unwrap_or(0);
     let max = buckets.iter().copied().max().unwrap_or(0).max(WIDTH);
     for (i, n) in buckets.iter().enumerate().take(last + 1).skip(first) {
-        // What is cut off the full bar is rounded down, so that the least count shows one star.
+        // The missing part of a full bar is rounded down, so that the least count shows one star.
         let missing = u128::from(max - n) * u128::from(WIDTH) / u128::from(max);
         let stars = WIDTH as usize - missing as usize;
         writeln!(out, "\t\t\t{:3}: {n:6} {}", i + offset, "*".repeat(stars));
     }
 }
 
-/// A name-value list, indented (`dump_nvlist`).
+/// Prints a name-value list, indented (`dump_nvlist`).
 pub fn nvlist(out: &mut Out, list: &Nvlist, indent: usize) {
     for (name, value) in list.iter() {
         let name = lossy(name);
@@ -217,7 +217,7 @@ pub fn nvlist(out: &mut Out, list: &Nvlist, indent: usize) {
     }
 }
 
-/// A value of one element.
+/// The text of a value with one element; `None` for a list or an array.
 fn scalar(value: &Value) -> Option<String> {
     Some(match value {
         Value::BooleanValue(v) => v.to_string(),
@@ -234,7 +234,7 @@ fn scalar(value: &Value) -> Option<String> {
     })
 }
 
-/// The elements of an array.
+/// The texts of the elements of an array.
 fn elements(value: &Value) -> Vec<String> {
     fn all<T: ToString>(v: &[T]) -> Vec<String> {
         v.iter().map(T::to_string).collect()

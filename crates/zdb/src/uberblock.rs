@@ -4,7 +4,9 @@ use super::{Ctx, text};
 use ondisk::uberblock::MMP_MAGIC;
 use ondisk::{Blkptr, Uberblock};
 
-/// Shows an uberblock between two texts (`dump_uberblock`). `mmp_magic` is what stands in that field.
+/// Shows an uberblock between two texts (`dump_uberblock`).
+///
+/// `mmp_magic` is the word in the field of the multihost magic number.
 pub fn dump(cx: &mut Ctx<'_>, ub: &Uberblock, mmp_magic: u64, header: &str, footer: &str) {
     let time = cx.clock.ctime(ub.timestamp);
     let bp = Blkptr::decode(&ub.rootbp).map_or_else(|e| format!("<{e}>"), |bp| text::blkptr(&bp));
@@ -18,7 +20,7 @@ pub fn dump(cx: &mut Ctx<'_>, ub: &Uberblock, mmp_magic: u64, header: &str, foot
     writeln!(cx.out, "\tmmp_magic = {mmp_magic:016x}");
     if let Some(mmp) = ub.mmp {
         writeln!(cx.out, "\tmmp_delay = {}", mmp.delay_ns);
-        // What isn't valid isn't shown; a multihost pool sets all three.
+        // Invalid fields are left out. A multihost pool sets all three.
         if let Some(seq) = mmp.seq() {
             writeln!(cx.out, "\tmmp_seq = {seq}");
         }

@@ -1,4 +1,4 @@
-//! What an object holds, by its type and that of its bonus.
+//! Shows the contents of an object by its type, and its bonus by the bonus type.
 
 use super::objset::View;
 use super::text::{self, compact};
@@ -14,7 +14,7 @@ use ondisk::history::HistoryPhys;
 use ondisk::kind::ByteSwap;
 use ondisk::{Blkptr, DmuType, Nvlist};
 
-/// How an object or bonus of some type is shown (`object_viewer`).
+/// The form in which an object or bonus is shown (`object_viewer`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Viewer {
     Nothing,
@@ -61,7 +61,7 @@ fn viewer(kind: DmuType) -> Viewer {
     }
 }
 
-/// Shows what a bonus holds.
+/// Shows the contents of a bonus.
 pub fn bonus(cx: &mut Ctx<'_>, view: &mut View<'_>, dn: &Dnode) -> Run {
     match viewer(dn.bonus_kind()) {
         Viewer::PackedNvlist => packed_nvlist(cx, dn),
@@ -72,7 +72,7 @@ pub fn bonus(cx: &mut Ctx<'_>, view: &mut View<'_>, dn: &Dnode) -> Run {
         Viewer::HistoryOffsets => history_offsets(cx, dn),
         Viewer::Words => {
             if cx.opts.count('d') >= 6 {
-                // All that the dnode has room for is shown.
+                // OpenZFS shows the whole space for the bonus, not only its length.
                 let (slots, pointers) = (dn.phys().num_slots(), dn.phys().blkptrs.len());
                 let mut room = dn.bonus().to_vec();
                 room.resize(
@@ -87,11 +87,11 @@ pub fn bonus(cx: &mut Ctx<'_>, view: &mut View<'_>, dn: &Dnode) -> Run {
     }
 }
 
-/// Shows what an object's blocks hold.
+/// Shows the contents of an object's blocks.
 pub fn contents(cx: &mut Ctx<'_>, _view: &mut View<'_>, dn: &Dnode) -> Run {
     match viewer(dn.kind()) {
         Viewer::Words if cx.opts.count('d') >= 6 => {
-            /// Longest array that is shown whole.
+            /// Largest number of bytes that is shown.
             const MOST: u64 = 1 << 20;
             let size = dn.max_size();
             let mut buf = vec![0; size.min(MOST) as usize];
@@ -151,7 +151,7 @@ fn packed_nvlist(cx: &mut Ctx<'_>, dn: &Dnode) -> Run {
 
 fn bpobj(cx: &mut Ctx<'_>, dn: &Dnode) -> Run {
     let phys = BpobjPhys::decode(dn.bonus()).map_err(|e| dn.corrupt(e))?;
-    // Older headers are shorter; what they lack is shown as zero.
+    // An older header is shorter; its missing fields show as zero.
     writeln!(cx.out, "\t\tnum_blkptrs = {}", phys.num_blkptrs);
     writeln!(cx.out, "\t\tbytes = {}", cx.numbers.num(phys.bytes));
     writeln!(cx.out, "\t\tcomp = {}", cx.numbers.num(phys.comp));
@@ -180,7 +180,7 @@ fn subobjs(cx: &mut Ctx<'_>, dn: &Dnode) -> Run {
             match le64(&block, i * 8) {
                 0 => zeros += 1,
                 n => {
-                    // Zeros before a number are shown, those at the end are not.
+                    // Zeros before another number are shown, zeros at the end are not.
                     (0..std::mem::take(&mut zeros)).for_each(|_| cx.out.put("\t0\n"));
                     writeln!(cx.out, "\t{n}");
                 }

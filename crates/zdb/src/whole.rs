@@ -10,7 +10,9 @@ use super::{
 use dsl::{Dataset, Dir};
 use ondisk::{Uberblock, mos};
 
-/// Shows what the options choose; the exit code says whether everything is in order.
+/// Shows what the options choose (`dump_zpool`).
+///
+/// Returns the exit code: not 0 if a check failed.
 pub fn run(cx: &mut Ctx<'_>, pool: &Opened, chosen: &[u64]) -> Run<i32> {
     let o = cx.opts.clone();
     if o.has('y') {
@@ -90,7 +92,7 @@ fn datasets(cx: &mut Ctx<'_>, pool: &Opened) -> Run<i32> {
     Ok(code)
 }
 
-/// The lists of what waits to be freed.
+/// Shows the lists of blocks that wait to be freed.
 fn lists(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
     let books = pool.spa.mos();
     for (name, title) in [
@@ -110,13 +112,15 @@ fn lists(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
     Ok(())
 }
 
-/// The datasets below a directory: children, then snapshots, then the head, in the order of their maps (`dmu_objset_find`).
+/// Shows the datasets below a directory (`dmu_objset_find`).
+///
+/// The order is: children, snapshots, the head dataset, each in the order of its ZAP.
 fn below(cx: &mut Ctx<'_>, pool: &Opened, dir: &Dir, refs: &mut MosRefs, users: &mut Users) -> Run {
     for (name, object) in dir.child_objects()? {
         if name.starts_with('$') {
             continue;
         }
-        // Names are at most 256 bytes, so that this does not go deep.
+        // A name has at most 256 bytes, which bounds the recursion.
         cx.part(|cx| below(cx, pool, &dir.open_child(&name, object)?, refs, users))?;
     }
     let Some(head) = dir.head()? else { return Ok(()) };
@@ -135,7 +139,7 @@ fn one(cx: &mut Ctx<'_>, pool: &Opened, ds: &Dataset, refs: &mut MosRefs, users:
     cx.part(|cx| objset::dataset(cx, pool, ds, &[], Some(refs)))
 }
 
-/// The lists of the datasets that all others come from.
+/// Shows the deadlists of the origin of all datasets (`$ORIGIN`).
 fn origin(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
     if cx.opts.count('d') < 3 {
         return Ok(());
@@ -152,7 +156,7 @@ fn origin(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
     Ok(())
 }
 
-/// The checkpoint, if the pool has one (`verify_checkpoint`).
+/// Shows the checkpoint, if the pool has one (`verify_checkpoint`).
 fn checkpoint(cx: &mut Ctx<'_>, pool: &Opened) -> Run<i32> {
     if !pool.spa.features().is_active("com.delphix:zpool_checkpoint") {
         return Ok(0);

@@ -1,15 +1,15 @@
-//! ZAPs: how they are filled, and their entries.
+//! ZAPs: their statistics, and their entries.
 
 use super::text::histogram;
 use super::{Ctx, Run};
 use dmu::zap::{Key, Value, Zap};
 use ondisk::{crypto_key, mos};
 
-/// Values of bytes that are no text.
+/// Names of entries whose bytes are no text.
 const BINARY: [&str; 5] =
     [crypto_key::MASTER_KEY, crypto_key::HMAC_KEY, crypto_key::IV, crypto_key::MAC, mos::CHECKSUM_SALT];
 
-/// How a ZAP is filled (`dump_zap_stats`).
+/// Shows the statistics of a ZAP (`dump_zap_stats`).
 pub fn stats(cx: &mut Ctx<'_>, zap: &Zap) -> Run {
     let Some(s) = zap.fat_stats()? else {
         writeln!(cx.out, "\tmicrozap: {} bytes, {} entries", zap.dnode().block_size(), zap.count()?);
@@ -41,7 +41,7 @@ pub fn stats(cx: &mut Ctx<'_>, zap: &Zap) -> Run {
     Ok(())
 }
 
-/// A ZAP's entries, whatever they mean (`dump_zap`).
+/// Shows the entries of any ZAP (`dump_zap`).
 pub fn entries(cx: &mut Ctx<'_>, zap: &Zap) -> Run {
     stats(cx, zap)?;
     cx.out.put("\n");
@@ -53,7 +53,7 @@ pub fn entries(cx: &mut Ctx<'_>, zap: &Zap) -> Run {
                 cx.out.put_bytes(name);
                 BINARY.iter().any(|b| b.as_bytes() == name)
             }
-            // The x at the end is OpenZFS's.
+            // The `x` at the end is in OpenZFS's output too.
             Key::Words(w) => {
                 write!(cx.out, "0x{:010}x", w.first().copied().unwrap_or(0));
                 false
@@ -78,7 +78,7 @@ fn value(cx: &mut Ctx<'_>, value: &Value, binary: bool, words: bool) {
     }
 }
 
-/// A directory's entries (`dump_zpldir`).
+/// Shows the entries of a directory (`dump_zpldir`).
 pub fn directory(cx: &mut Ctx<'_>, zap: &Zap) -> Run {
     const TYPES: [&str; 16] = [
         "not specified",
@@ -110,7 +110,7 @@ pub fn directory(cx: &mut Ctx<'_>, zap: &Zap) -> Run {
     Ok(())
 }
 
-/// The attributes that files of an object set may have (`dump_sa_attrs`).
+/// Shows the attributes that files of an object set can have (`dump_sa_attrs`).
 pub fn sa_registry(cx: &mut Ctx<'_>, zap: &Zap) -> Run {
     stats(cx, zap)?;
     cx.out.put("\n");
@@ -129,7 +129,7 @@ pub fn sa_registry(cx: &mut Ctx<'_>, zap: &Zap) -> Run {
     Ok(())
 }
 
-/// The orders in which attributes lie (`dump_sa_layouts`).
+/// Shows the layouts of attributes (`dump_sa_layouts`).
 pub fn sa_layouts(cx: &mut Ctx<'_>, zap: &Zap) -> Run {
     stats(cx, zap)?;
     cx.out.put("\n");

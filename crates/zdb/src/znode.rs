@@ -1,4 +1,4 @@
-//! Files: the attributes of a znode, whether it is a system-attribute bonus or an old one.
+//! Files: the attributes of a znode, stored as system attributes or in the old format.
 
 use super::objset::View;
 use super::text::lossy;
@@ -12,28 +12,29 @@ use ondisk::znode::{Pflags, Znode};
 use ondisk::{DmuType, Nvlist, ObjNum};
 use std::collections::BTreeMap;
 
-/// Object of a file system's master node (`MASTER_NODE_OBJ`).
+/// The master node of a file system (`MASTER_NODE_OBJ`).
 const MASTER_NODE_OBJ: ObjNum = ObjNum(1);
-/// Longest symbolic link that is shown (`MAXPATHLEN`).
+/// Longest symbolic link to show (`MAXPATHLEN`).
 const MAXPATHLEN: usize = 4096;
 const S_IFMT: u64 = 0o170_000;
 const S_IFLNK: u64 = 0o120_000;
 
-/// What is needed to show the files of an object set.
+/// The facts about an object set that its files need.
 #[derive(Debug)]
 pub struct Files {
     sa: Sa,
-    /// Objects that wait to be removed.
+    /// The ZAP of files that are unlinked and wait to be removed (`ZFS_UNLINKED_SET`).
     pub unlinked: Option<ObjNum>,
     domains: BTreeMap<u32, String>,
 }
 
 impl Files {
-    /// Reads the master node and what it names.
+    /// Reads the master node and the objects that it names.
     pub fn load(os: &Objset) -> Run<Self> {
         let master = Zap::open(&os.dnode(MASTER_NODE_OBJ)?)?;
         let sa = Sa::load(os, master.lookup_u64(b"SA_ATTRS")?.map(ObjNum));
-        // The registry of a locked file system is a secret too; nothing of its files will be shown.
+        // The registry of a locked file system is encrypted too, and none of its files will be
+        // shown.
         let sa = match sa {
             Err(dmu::Error::Read(zio::Error::Key { .. })) => Sa::load(os, None)?,
             r => r?,
@@ -46,7 +47,7 @@ impl Files {
         Ok(Files { sa, unlinked, domains })
     }
 
-    /// A file's attributes.
+    /// Reads the attributes of a file.
     pub fn attrs(&self, dn: &Dnode) -> Run<File> {
         if dn.bonus_kind() == DmuType::ZNODE {
             let z = Znode::parse(dn.bonus()).map_err(|e| dn.corrupt(e))?;
@@ -56,7 +57,7 @@ impl Files {
     }
 }
 
-/// The domains of foreign ids, by number.
+/// The domains of foreign user ids, by index (`zfs_fuid_table_load`).
 fn domains(os: &Objset, object: ObjNum) -> Run<BTreeMap<u32, String>> {
     let dn = os.dnode(object)?;
     let mut buf = vec![0; dn.max_size().min(1 << 24) as usize];
@@ -67,7 +68,7 @@ fn domains(os: &Objset, object: ObjNum) -> Run<BTreeMap<u32, String>> {
     Ok(all.iter().filter_map(one).collect())
 }
 
-/// A file's attributes, in whichever shape they are stored.
+/// The attributes of a file, in the format in which they are stored.
 pub enum File {
     /// `znode_phys_t`.
     Old(Box<Znode>),
@@ -76,7 +77,7 @@ pub enum File {
 }
 
 impl File {
-    /// An attribute of one word.
+    /// An attribute of one word; `None` if the file lacks it.
     pub fn u64(&self, attr: Attr) -> Run<Option<u64>> {
         let z = match self {
             File::Sa(a) => return Ok(a.u64(attr)?),
@@ -119,7 +120,7 @@ impl File {
     }
 }
 
-/// Shows a file's attributes (`dump_znode`).
+/// Shows the attributes of a file (`dump_znode`).
 pub fn show(cx: &mut Ctx<'_>, view: &mut View<'_>, dn: &Dnode) -> Run {
     let Some(files) = &view.files else {
         cx.out.put("Failed to get handle for SA znode\n");
@@ -130,7 +131,7 @@ pub fn show(cx: &mut Ctx<'_>, view: &mut View<'_>, dn: &Dnode) -> Run {
     let wanted =
         [Attr::Uid, Attr::Gid, Attr::Links, Attr::Gen, Attr::Mode, Attr::Parent, Attr::Size, Attr::Flags];
     for (slot, attr) in words.iter_mut().zip(wanted) {
-        // Without one of these it is no file.
+        // An object that lacks one of these is no file.
         let Some(v) = file.u64(attr)? else { return Ok(()) };
         *slot = v;
     }

@@ -1,6 +1,6 @@
-//! How amounts look in a report.
+//! The formats of amounts in a report.
 
-/// With a unit of powers of 1024, and one digit behind the point from there on (`f_bytes`).
+/// Bytes with a unit of powers of 1024; above bytes with one decimal (`f_bytes`).
 pub(super) fn bytes(n: i128) -> String {
     const UNITS: [&str; 8] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"];
     if n < 1024 {
@@ -10,7 +10,7 @@ pub(super) fn bytes(n: i128) -> String {
     format!("{:.1} {}", n as f64 / 1024f64.powi(power as i32), UNITS[power as usize - 1])
 }
 
-/// With a letter of powers of 1000 (`f_hits`).
+/// A count with a letter of powers of 1000 (`f_hits`).
 pub(super) fn count(n: i128) -> String {
     const LETTERS: [&str; 8] = ["k", "M", "G", "T", "P", "E", "Z", "Y"];
     if n < 1000 {
@@ -20,7 +20,9 @@ pub(super) fn count(n: i128) -> String {
     format!("{:.1}{}", n as f64 / 1000f64.powi(power as i32), LETTERS[power as usize - 1])
 }
 
-/// What part of the whole it is; what rounds to nothing and is not says so, and of nothing there is none (`f_perc`).
+/// The percentage of a part in a whole (`f_perc`).
+///
+/// A part that rounds to zero without being zero shows as such. A whole of zero has no percentage.
 pub(super) fn percent(part: f64, whole: f64) -> String {
     if whole == 0.0 {
         return "n/a".to_owned();

@@ -1,56 +1,56 @@
-//! What the sections tell: rows of labels, and what stands behind them.
+//! The contents of the sections: rows of labels and values.
 //!
 //! Labels are OpenZFS's, since people and programs look for them.
 
 use super::format;
 use crate::counts::{CACHES, Counts, List, WHOLE};
 
-/// A number, of counters by their names.
+/// A number that is computed from counters by name.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Amount {
-    /// One of them.
+    /// One counter.
     Of(&'static str),
-    /// These together.
+    /// The sum of several counters.
     Sum(&'static [&'static str]),
-    /// One, less all of these.
+    /// One counter minus several others.
     Less(&'static str, &'static [&'static str]),
-    /// What the balance gives to a list.
+    /// The target that the balance gives to a list.
     Target(List),
-    /// What a [`Amount::Target`] is a part of.
+    /// The whole that an [`Amount::Target`] is a part of.
     Balance,
 }
 
 use Amount::{Balance, Less, Of, Sum, Target};
 
-/// What stands in a column.
+/// The value in a column.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Cell {
     Bytes(Amount),
     Count(Amount),
-    /// A number as it is.
+    /// A number without a unit.
     Plain(Amount),
-    /// What part the first is of the second.
+    /// The first amount as a percentage of the second.
     Part(Amount, Amount),
-    /// Whether none of these ever happened.
+    /// Whether all of these counters are zero.
     Health(&'static [&'static str]),
 }
 
 use Cell::{Bytes, Count, Health, Part, Plain};
 
-/// A line.
+/// A line of a section.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Row {
-    /// Words alone.
+    /// Text alone.
     Head(&'static str),
-    /// At the margin, with one number.
+    /// At the margin, with one value.
     One(&'static str, Cell),
-    /// At the margin, with two.
+    /// At the margin, with two values.
     Two(&'static str, Cell, Cell),
-    /// Below a heading, with one.
+    /// Below a heading, with one value.
     Under(&'static str, Cell),
-    /// Below a heading, with two.
+    /// Below a heading, with two values.
     Both(&'static str, Cell, Cell),
-    /// Nothing.
+    /// An empty line.
     Gap,
 }
 
@@ -65,7 +65,7 @@ impl Amount {
         }
     }
 
-    /// As a whole number: of a part of the balance the bytes that it comes to.
+    /// The amount as a whole number. A part of the balance becomes bytes.
     fn whole(self, counts: &Counts) -> Result<i128, String> {
         match self {
             Of(name) => counts.get(name),
@@ -91,10 +91,10 @@ impl Cell {
 }
 
 impl Row {
-    /// The line, of these counters.
+    /// The line for these counters.
     ///
     /// # Errors
-    /// If one is not counted.
+    /// A text with the first name that was not added to the counters.
     pub(super) fn text(self, counts: &Counts) -> Result<String, String> {
         let two = |a: Cell, b: Cell| -> Result<String, String> {
             Ok(format!("  {:>9}  {:>9}", a.text(counts)?, b.text(counts)?))
@@ -110,17 +110,17 @@ impl Row {
     }
 }
 
-/// Below a heading: what part of a whole these bytes are, and how many.
+/// Below a heading: bytes, as a percentage of a whole and as a number.
 const fn bytes_of(label: &'static str, name: &'static str, whole: Amount) -> Row {
     Both(label, Part(Of(name), whole), Bytes(Of(name)))
 }
 
-/// Below a heading: what part of a whole these events are, and how many.
+/// Below a heading: events, as a percentage of a whole and as a number.
 const fn count_of(label: &'static str, name: &'static str, whole: Amount) -> Row {
     Both(label, Part(Of(name), whole), Count(Of(name)))
 }
 
-/// Below a heading: what the balance gives to a list.
+/// Below a heading: the target that the balance gives to a list.
 const fn target(label: &'static str, frequent: bool, metadata: bool) -> Row {
     let list = Target(List { frequent, metadata });
     Both(label, Part(list, Balance), Bytes(list))
@@ -130,13 +130,13 @@ const SIZE: Amount = Of("size");
 const HELD: Amount = Sum(CACHES);
 const ELIGIBLE: Amount = Of("evict_l2_eligible");
 
-/// Section `arc`, of `arcstats`.
+/// Section `arc`, from `arcstats`.
 pub(super) const ARC: &[Row] = &[
     Head("ARC status:"),
     Under("Total memory size:", Bytes(Of("memory_all_bytes"))),
     bytes_of("Min target size:", "c_min", Of("memory_all_bytes")),
     bytes_of("Max target size:", "c_max", Of("memory_all_bytes")),
-    // As OpenZFS: the part is that of what is held, the bytes are those of the target.
+    // As in OpenZFS, the percentage is the current size's, and the bytes are the target's.
     Both("Target size (adaptive):", Part(SIZE, Of("c_max")), Bytes(Of("c"))),
     bytes_of("Current size:", "size", Of("c_max")),
     Under("Free memory size:", Bytes(Of("memory_free_bytes"))),
@@ -213,7 +213,7 @@ const UNWANTED_PREDICTIVE: Amount =
 const UNWANTED_PRESCIENT: Amount =
     Less("prescient_prefetch", &["demand_hit_prescient_prefetch", "demand_iohit_prescient_prefetch"]);
 
-/// Section `archits`, of `arcstats`.
+/// Section `archits`, from `arcstats`.
 pub(super) const ARCHITS: &[Row] = &[
     One("ARC total accesses:", Count(ACCESSES)),
     count_of("Total hits:", "hits", ACCESSES),
@@ -278,7 +278,7 @@ pub(super) const ARCHITS: &[Row] = &[
 const CALLS: Amount = Sum(&["hits", "future", "stride", "past", "misses"]);
 const BEYOND: Amount = Sum(&["future", "stride"]);
 
-/// Section `dmu`, of `zfetchstats`.
+/// Section `dmu`, from `zfetchstats`.
 pub(super) const DMU: &[Row] = &[
     One("DMU predictive prefetcher calls:", Count(CALLS)),
     count_of("Stream hits:", "hits", CALLS),
@@ -295,7 +295,7 @@ const L2_SIZE: Amount = Of("l2_size");
 const L2_ASIZE: Amount = Of("l2_asize");
 const L2_ACCESSES: Amount = Sum(&["l2_hits", "l2_misses"]);
 
-/// Section `l2arc`, of `arcstats`, where there is one.
+/// Section `l2arc`, from `arcstats`, if there is an L2ARC.
 pub(super) const L2ARC: &[Row] = &[
     One("L2ARC status:", Health(&["l2_writes_error", "l2_cksum_bad", "l2_io_error"])),
     Under("Low memory aborts:", Count(Of("l2_abort_lowmem"))),
@@ -328,7 +328,7 @@ pub(super) const L2ARC: &[Row] = &[
     Gap,
 ];
 
-/// Section `zil`, of `zil`.
+/// Section `zil`, from `zil`.
 pub(super) const ZIL: &[Row] = &[
     One("ZIL committed transactions:", Count(Of("zil_itx_count"))),
     Under("Commit requests:", Count(Of("zil_commit_count"))),

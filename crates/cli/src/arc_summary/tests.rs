@@ -1,4 +1,5 @@
-//! Reports as OpenZFS's `arc_summary` prints them: what is expected is what that of 2.3.2 printed of the same numbers.
+//! Reports as OpenZFS's `arc_summary` prints them. The expected texts are what version 2.3.2
+//! printed for the same numbers.
 
 use super::*;
 use crate::counts;
@@ -36,7 +37,7 @@ fn told() -> Told {
     }
 }
 
-/// Goal: a whole report, everything by name, and the picture are OpenZFS's to the letter.
+/// Goal: a whole report, the list of all names, and the bar match OpenZFS's to the letter.
 #[test]
 fn as_openzfs() {
     let data = |what: &str| what.to_owned();
@@ -48,7 +49,8 @@ fn as_openzfs() {
     assert_eq!(told.graph(), Ok(data(include_str!("../../tests/data/arc/graph.txt"))));
 }
 
-/// Goal: a section by its name or its old number is that part of the whole report; what there is none of is said as OpenZFS says it.
+/// Goal: a section, by name or by old number, equals its part of the whole report. Unknown ones get
+/// OpenZFS's message.
 #[test]
 fn sections() {
     let told = told();
@@ -77,7 +79,8 @@ fn sections() {
     }
 }
 
-/// Goal: without an L2ARC its section says so; a counter that is not there ends the report with its name; errors of devices are told of.
+/// Goal: without an L2ARC its section says so. A missing counter ends the report with its name.
+/// Device errors show.
 #[test]
 fn what_is_missing() {
     let mut told = told();
@@ -116,7 +119,7 @@ fn amounts() {
     assert_eq!(parts, ["n/a", "0.0 %", "< 0.1 %", "33.3 %", "100.0 %"]);
 }
 
-/// Goal: the header tells when, where and of what in lines of 72 columns.
+/// Goal: the header shows the time, the machine and the release in lines of 72 columns.
 #[test]
 fn head() {
     let text = header(&Clock::fixed(|| 1_775_010_125));

@@ -1,35 +1,35 @@
-//! The columns: their names, widths and meanings are OpenZFS's, and so is their order, in which `-v` and `-a` have them.
+//! The columns. Their names, widths, meanings and order are OpenZFS's, as `-v` and `-a` list them.
 
 use super::Reading;
 use crate::counts::{CACHES, List};
 use std::borrow::Cow;
 
-/// A kstat's name; those of `zfetchstats` have `zfetch_` before them.
+/// A kstat's name. Those of `zfetchstats` have the prefix `zfetch_`.
 type Name = Cow<'static, str>;
 
 /// What a column shows.
 #[derive(Debug, Clone)]
 pub(super) enum Shows {
     Time,
-    /// How much these grew in a second.
+    /// How much the sum of these grew in a second.
     Rate(&'static [&'static str]),
-    /// What part of the growth of the second the first is, in percent.
+    /// The growth of the first as a percentage of the growth of the second.
     Part(&'static [&'static str], &'static [&'static str]),
-    /// What these parts leave of a hundred percent.
+    /// What the percentages of these parts leave of a hundred.
     Rest(&'static [&'static [&'static str]], &'static [&'static str]),
-    /// What it is now.
+    /// The current amount.
     Now(Amount),
-    /// The same in percent of these together.
+    /// The current amount as a percentage of the sum of these.
     Share(Amount, &'static [&'static str]),
-    /// 1 while it is 0.
+    /// 1 while the counter is 0, and 0 otherwise.
     Not(&'static str),
 }
 
-/// Something that has a size now.
+/// An amount that has a current size.
 #[derive(Debug, Clone)]
 pub(super) enum Amount {
     Kstat(Name),
-    /// What the balance gives to these lists.
+    /// The targets that the balance gives to these lists.
     Targets(&'static [List]),
 }
 
@@ -40,13 +40,13 @@ use Shows::{Not, Now, Part, Rate, Rest, Share, Time};
 pub(super) struct Column {
     pub(super) name: Name,
     pub(super) width: usize,
-    /// 1000 or 1024 for numbers that get a suffix, 100 for percent.
+    /// 1000 or 1024 for numbers that get a suffix, 100 for percentages.
     pub(super) scale: u32,
     pub(super) what: Name,
     pub(super) shows: Shows,
 }
 
-/// A number of a column, as it came about: programs are told whole numbers as such.
+/// A column's number. Keeps whole numbers apart, because programs read them as such.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Value {
     Whole(i128),
@@ -54,15 +54,15 @@ pub(super) enum Value {
 }
 
 impl Column {
-    /// Whether it needs an L2ARC, as OpenZFS has it: by its name.
+    /// Whether the column requires an L2ARC. As in OpenZFS, its name decides.
     pub(super) fn of_l2(&self) -> bool {
         self.name.starts_with("l2")
     }
 
-    /// What stands in it; nothing in that of the time.
+    /// The column's number. The column of the time has none.
     ///
     /// # Errors
-    /// If something of it is not counted.
+    /// A text with the first name that was not added to the counters.
     pub(super) fn value(&self, read: &Reading<'_>) -> Result<Option<Value>, String> {
         let percent = |part: f64, whole: f64| match whole > 0.0 {
             true => Value::Float(100.0 * part / whole),
@@ -361,7 +361,9 @@ pub(super) fn all() -> Vec<Column> {
     all
 }
 
-/// Those of sizes: of what the cache consists of, by kind, and by state. Most have another for what part that is of the whole.
+/// The columns of sizes: by content, by kind and by state.
+///
+/// Most have a second column with the percentage of the whole.
 fn sizes() -> Vec<Column> {
     let mut all = Vec::new();
     for (short, of, what) in [
@@ -385,7 +387,7 @@ fn sizes() -> Vec<Column> {
         size(&mut all, format!("{short}tg"), format!("{what} target"), targets, Some(CACHES));
         size(&mut all, format!("{short}sz"), format!("{what} size"), named(of, "size"), Some(CACHES));
     }
-    // All lists, those of data, those of metadata.
+    // All lists, those of data, and those of metadata.
     const MFU: [&[List]; 3] = [&[MFU_DATA, MFU_METADATA], &[MFU_DATA], &[MFU_METADATA]];
     const MRU: [&[List]; 3] = [&[MRU_DATA, MRU_METADATA], &[MRU_DATA], &[MRU_METADATA]];
     for (short, of, what, lists) in [
@@ -399,7 +401,7 @@ fn sizes() -> Vec<Column> {
     all
 }
 
-/// Those of a state; one that the balance knows has targets and a ghost.
+/// The columns of a state. A state that the balance knows also has targets and a ghost list.
 fn state(all: &mut Vec<Column>, short: &str, of: &str, what: &str, lists: Option<[&'static [List]; 3]>) {
     let targets = [("tg", "target"), ("dt", "data target"), ("mt", "metadata target")];
     for ((end, words), lists) in targets.into_iter().zip(lists.into_iter().flatten()) {
@@ -430,7 +432,7 @@ fn named(of: &str, name: &str) -> Amount {
     Amount::Kstat(format!("{of}_{name}").into())
 }
 
-/// Adds a column as wide as its name, and another for its part of a whole.
+/// Adds a column as wide as its name, and one for its percentage of a whole.
 fn size(
     all: &mut Vec<Column>,
     name: String,

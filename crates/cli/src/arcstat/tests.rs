@@ -1,4 +1,5 @@
-//! Lines as OpenZFS's `arcstat` prints them: what is expected of many numbers is what that of 2.3.2 printed of them.
+//! Lines as OpenZFS's `arcstat` prints them. For many numbers the expected texts are what version
+//! 2.3.2 printed.
 
 use super::*;
 use crate::counts::tests::kstats;
@@ -11,7 +12,7 @@ fn words(args: &str) -> Vec<String> {
     args.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Numbers, and the same names with nothing.
+/// Numbers, and the same names with zeros.
 fn numbers() -> (Counts, Counts) {
     let mut now = Counts::default();
     now.add(&kstats(), "arcstats", "").expect("it is there");
@@ -19,7 +20,7 @@ fn numbers() -> (Counts, Counts) {
     (now.all(0), now)
 }
 
-/// The header and a line, of what grew from nothing to these.
+/// The header and a line, for counters that grew from zero to these.
 fn printed(args: &str, pairs: &[(&str, i128)]) -> String {
     let (before, mut now) = numbers();
     now = now.all(0);
@@ -34,7 +35,7 @@ fn of(args: &str, before: &Counts, now: &Counts) -> String {
     header(&columns, &asked) + &row(&columns, &asked, &read, "12:00:01").expect("all is counted")
 }
 
-/// Goal: every column, for people and for programs, is OpenZFS's to the letter.
+/// Goal: every column matches OpenZFS's to the letter, for people and for programs.
 #[test]
 fn as_openzfs() {
     let (before, now) = numbers();
@@ -42,7 +43,7 @@ fn as_openzfs() {
     assert_eq!(of("-p -a", &before, &now), include_str!("../../tests/data/arc/programs.txt"));
 }
 
-/// Goal: the list of columns has OpenZFS's, in its order and words.
+/// Goal: the list of columns has OpenZFS's, in the same order and words.
 #[test]
 fn listed() {
     let listed: String = columns::all().iter().map(|c| format!("{:>11} : {}\n", c.name, c.what)).collect();
@@ -51,7 +52,7 @@ fn listed() {
     assert_eq!(listed, theirs.trim_end_matches('\n').to_owned() + "\n");
 }
 
-/// Goal: the lines have OpenZFS's columns, widths and suffixes, of what grew since the line before.
+/// Goal: lines have OpenZFS's columns, widths and suffixes, for the growth since the line before.
 #[test]
 fn lines() {
     let line = printed(
@@ -72,7 +73,7 @@ fn lines() {
     assert_eq!(line, want);
 }
 
-/// Goal: chosen columns are as they are without suffixes and widths when a program reads them.
+/// Goal: a program gets the chosen columns without suffixes and widths.
 #[test]
 fn for_programs() {
     let parsed = asked("-p -s , -f hits,miss%,grow 2 3");
@@ -82,7 +83,8 @@ fn for_programs() {
     assert_eq!([0.0, 1e-5, 12.0, 2.5e16, -1e-7].map(float), ["0.0", "1e-05", "12.0", "2.5e+16", "-1e-07"]);
 }
 
-/// Goal: the columns of cache devices tell what is counted there, and are refused by name where there is nothing on one.
+/// Goal: the columns of cache devices show their counters, and are refused by name if there is no
+/// data on one.
 #[test]
 fn of_cache_devices() {
     let now = [
@@ -103,7 +105,7 @@ fn of_cache_devices() {
     assert_eq!(without.iter().map(|c| &c.name).collect::<Vec<_>>(), left);
 }
 
-/// Goal: what is not here, or contradicts itself, is refused by name; and a counter that is missing is named.
+/// Goal: unknown and contradictory arguments are refused by name, and a missing counter is named.
 #[test]
 fn refused() {
     let bad = choose(&asked("-f hits,l2no%,x").which, true).err();

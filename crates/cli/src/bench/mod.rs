@@ -1,12 +1,21 @@
-//! `poolhouse bench`: how long thousands of file systems take from their devices to their mounts, and back.
+//! `poolhouse bench`: how long thousands of file systems take to import, mount, unmount and export.
 //!
 //! # Theory
-//! The pool of illumos bug 8115 is made in a file: 2 groups of 100 containers, each with 2 timeflows of 5 leaves, 2,603 file systems with the
-//! pool's own, and a file of 1 MiB in each leaf. Then it is imported, loaded, mounted, unmounted and exported, by one thread and by many, with devices whose
-//! reads take as long as is said, several at a time: what makes mounting slow is waiting for reads one after another. Each run is a process of its own, so that
-//! no cache is warm and its memory is its own; it does what the daemon does for the commands, mounts included.
+//! It makes the pool of illumos bug 8115 in a file:
 //!
-//! What a mount costs in memory is measured when all has been left alone for a while: until then the allocator keeps what threads had used that are gone.
+//! * 2 groups of 100 containers;
+//! * 2 timeflows in each container;
+//! * 5 leaves in each timeflow, each with a file of 1 MiB.
+//!
+//! With the pool's own these are 2,603 file systems. Then it imports, loads, mounts, unmounts and
+//! exports the pool, with one thread and with many. The devices delay each read by a given time,
+//! with several reads in flight, because mounting is slow when reads wait one after another.
+//!
+//! Each run is a process of its own, so that no cache is warm and the memory is its own. It does
+//! what the daemon does for the commands, mounts included.
+//!
+//! The memory of a mount is measured after an idle period. Until then the allocator keeps memory of
+//! threads that have ended.
 //!
 //! # See
 //! illumos bug 8115; OpenZFS `mount_tp_nthr`, `ZFS_SERIAL_MOUNT`.
@@ -41,15 +50,15 @@ again, timing each phase; by one thread and by many.
     -t    threads of the others (the daemon's own number)
 ";
 
-/// Seconds after which the allocator has given back what nobody uses.
+/// Seconds after which the allocator has returned unused memory.
 pub const IDLE_S: u64 = 12;
 
-/// How it is called, in one line.
+/// The usage in one line.
 pub(crate) fn synopsis() -> &'static str {
     USAGE.lines().next().and_then(|line| line.strip_prefix("usage: ")).unwrap_or(USAGE)
 }
 
-/// The command line, read.
+/// The parsed command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Plan {
     shape: Shape,
@@ -63,7 +72,7 @@ struct Plan {
     dir: PathBuf,
 }
 
-/// Runs `poolhouse bench`; the exit code.
+/// Runs `poolhouse bench`. Returns the exit code.
 pub fn run(words: &[String], out: &mut Out, err: &mut Out) -> i32 {
     let done = match words.split_first() {
         Some((word, rest)) if word == "mount" => match read(rest) {
@@ -129,7 +138,7 @@ fn read(words: &[String]) -> Option<Plan> {
     operands.next().is_none().then_some(plan)
 }
 
-/// What was measured of one case.
+/// The measurements of one case.
 struct Row {
     case: Case,
     took: Took,
@@ -168,7 +177,7 @@ fn by_itself(room: &Path, case: &Case) -> anyhow::Result<Took> {
     Took::from_words(&String::from_utf8_lossy(&done.stdout))
 }
 
-/// The run by one thread that a run is held against.
+/// The run with one thread that a run is compared with.
 fn serial<'a>(rows: &'a [Row], row: &Row) -> Option<&'a Row> {
     let same = |case: &Case| case.latency_us == row.case.latency_us;
     rows.iter().find(|other| other.case.threads == 1 && row.case.threads > 1 && same(&other.case))

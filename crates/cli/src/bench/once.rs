@@ -1,4 +1,4 @@
-//! One run: from the devices to the mounts and back.
+//! One run: import, mounts, unmount and export.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,27 +15,28 @@ use server::house::House;
 
 use super::tree::{POOL, image};
 
-/// What is measured.
+/// The parameters of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
-    /// What a read takes, microseconds.
+    /// The time of a read, in microseconds.
     pub latency_us: u64,
-    /// Reads that the device does at a time.
+    /// How many reads the device does at a time.
     pub in_flight: u32,
-    /// Threads that pass over the datasets, mount and unmount.
+    /// Threads that visit the datasets, mount and unmount.
     pub threads: u32,
-    /// Seconds that everything is left alone before the memory is measured, in which what was taken for mounting goes back to the system.
+    /// Seconds of idling before the memory is measured. Meanwhile memory that only mounting needed
+    /// returns to the system.
     pub idle_s: u64,
 }
 
 impl Case {
-    /// As arguments of a process that measures it in a folder.
+    /// The case as arguments of a process that measures it in a folder.
     pub(super) fn to_words(&self, room: &Path) -> Vec<OsString> {
         let numbers = [self.latency_us, self.in_flight.into(), self.threads.into(), self.idle_s];
         std::iter::once(room.into()).chain(numbers.map(|n| n.to_string().into())).collect()
     }
 
-    /// From such arguments.
+    /// Parses such arguments.
     pub(super) fn from_words(words: &[String]) -> Option<(Case, PathBuf)> {
         let [room, latency_us, in_flight, threads, idle_s] = words else { return None };
         let case = Case {
@@ -47,7 +48,7 @@ impl Case {
         Some((case, PathBuf::from(room)))
     }
 
-    /// What is put around its devices.
+    /// The layer that delays the pool's devices.
     fn layer(&self) -> Layer {
         let (latency_ns, in_flight) = (self.latency_us * 1000, self.in_flight);
         if latency_ns == 0 {
@@ -60,43 +61,46 @@ impl Case {
     }
 }
 
-/// What it took.
+/// The measurements of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Took {
-    /// From the devices to an imported pool, seconds; the search for devices is not in it.
+    /// Seconds from the devices to an imported pool, without the search for devices.
     pub import_s: f64,
-    /// Reading datasets and their properties.
+    /// Seconds to read datasets and their properties.
     pub load_s: f64,
-    /// Mounting.
+    /// Seconds to mount.
     pub mount_s: f64,
-    /// These three together.
+    /// The sum of these three.
     pub together_s: f64,
-    /// CPU time of all that, of all threads.
+    /// CPU seconds for these three, of all threads.
     pub cpu_s: f64,
-    /// Unmounting everything.
+    /// Seconds to unmount everything.
     pub unmount_s: f64,
-    /// Reading datasets and their properties once more.
+    /// Seconds to read datasets and their properties once more.
     pub load_warm_s: f64,
-    /// Mounting once more.
+    /// Seconds to mount once more.
     pub mount_warm_s: f64,
-    /// Exporting the pool with everything mounted.
+    /// Seconds to export the pool with everything mounted.
     pub export_s: f64,
-    /// What is mounted.
+    /// How many file systems are mounted.
     pub mounts: f64,
-    /// What the process grew by for each since before the import, KiB, when it had been idle: the imported pool, cached blocks, and the mounts.
+    /// Growth of the process for each mount since before the import, in KiB, after idling.
+    ///
+    /// It covers the imported pool, cached blocks and the mounts.
     pub kib_per_mount: f64,
-    /// What the cache holds of that for each, KiB.
+    /// How much of that growth is in the cache, for each mount, in KiB.
     pub cached_kib_per_mount: f64,
-    /// What the kernel's unreclaimable and per-processor memory grew by for each meanwhile, KiB:
-    /// of the whole machine, so that nothing else may be running.
+    /// Growth of the kernel's unreclaimable and per-processor memory for each mount, in KiB.
+    ///
+    /// It is the whole machine's memory, so nothing else may run meanwhile.
     pub kernel_kib_per_mount: f64,
-    /// Files that it has open with everything mounted.
+    /// Open files of the process with everything mounted.
     pub open_files: f64,
-    /// Its threads.
+    /// Threads of the process.
     pub threads: f64,
 }
 
-/// A field by its name.
+/// A figure by name.
 type Field = (&'static str, fn(&mut Took) -> &mut f64);
 
 const FIELDS: [Field; 15] = [
@@ -123,12 +127,15 @@ impl Took {
         FIELDS.iter().map(|(name, field)| (*name, *field(&mut self))).collect()
     }
 
-    /// A line for each figure.
+    /// The figures as text, one a line.
     pub(super) fn to_words(self) -> String {
         self.named().iter().map(|(name, value)| format!("{name} {value}\n")).collect()
     }
 
-    /// From such lines.
+    /// Parses figures from such text.
+    ///
+    /// # Errors
+    /// An [`anyhow::Error`]: a line is not a known name and a number.
     pub(super) fn from_words(text: &str) -> Result<Took> {
         let mut took = Took::default();
         for line in text.lines() {
@@ -157,7 +164,7 @@ fn seconds<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
     Ok((work()?, begun.elapsed().as_secs_f64()))
 }
 
-/// What the commands say of an error is all that is wanted here.
+/// Turns an error of the API into text.
 fn said<T>(done: Result<T, api::Error>, what: &str) -> Result<T> {
     done.map_err(|error| anyhow::anyhow!("{what} '{}': {:?}", error.about, error.reason))
 }
@@ -165,7 +172,11 @@ fn said<T>(done: Result<T, api::Error>, what: &str) -> Result<T> {
 /// Imports the pool in a folder, mounts everything, unmounts it, mounts it again, and exports it.
 ///
 /// # Errors
-/// As one of these fails, or does less than all.
+/// An [`anyhow::Error`] whose text names the cause:
+///
+/// * the pool in the folder can't be found, imported or exported;
+/// * a file system can't be mounted or unmounted;
+/// * the daemon's counters or a file in `/proc` can't be read.
 pub fn once(room: &Path, case: &Case) -> Result<Took> {
     server::inherited::raise_limits();
     let house = House::new().with_layer(case.layer()).in_process();
@@ -218,7 +229,7 @@ fn mount(house: &dyn Requests, threads: Option<u32>) -> Result<MountReport> {
     Ok(report)
 }
 
-/// What the caches of all pools hold, KiB.
+/// What the caches of all pools hold, in KiB.
 fn cached_kib(house: &dyn Requests) -> Result<f64> {
     let kstats = said(house.kstats(), "count")?;
     let arc =
@@ -230,12 +241,12 @@ fn cached_kib(house: &dyn Requests) -> Result<f64> {
     }
 }
 
-/// A number of what the system says of this process.
+/// A number from the system's status of this process.
 fn status(field: &str) -> Result<f64> {
     number("/proc/self/status", field)
 }
 
-/// What the kernel has that it can't give back, KiB.
+/// The kernel memory that can't be reclaimed, in KiB.
 fn kernel_kib() -> Result<f64> {
     Ok(number("/proc/meminfo", "SUnreclaim:")? + number("/proc/meminfo", "Percpu:")?)
 }
@@ -247,11 +258,11 @@ fn number(file: &str, field: &str) -> Result<f64> {
     value.with_context(|| format!("{file} lacks {field}"))
 }
 
-/// CPU time of this process.
+/// CPU seconds of this process.
 fn cpu_seconds() -> Result<f64> {
     const TICKS: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // The program's name may hold anything, so fields count from the parenthesis that ends it.
+    // The program's name may hold any character, so fields count from the parenthesis that ends it.
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
     Ok(ticks.sum::<Result<f64, _>>().context("/proc/self/stat")? / TICKS)

@@ -1,4 +1,4 @@
-//! The grammar, and a small pool measured.
+//! The grammar, and measurements of a small pool.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Goal: the pool has as many file systems as the bug names, and all their names are different.
+/// Goal: the pool has as many file systems as the bug names, all with different names.
 #[test]
 fn the_pool_of_the_bug() {
     let shape = Shape::default();
@@ -16,7 +16,7 @@ fn the_pool_of_the_bug() {
     assert!(names[2601].ends_with("timeflow-1/ds-4"));
 }
 
-/// Goal: options are taken as the usage text has them, and nothing else is.
+/// Goal: the options of the usage text are accepted, and no others.
 #[test]
 fn reads_its_options() {
     let plan = read(&words("-j -S -g 8 -i 7 -l 0,2,5 -n 3 -q 32 -t 16 /there")).expect("a plan");
@@ -28,7 +28,8 @@ fn reads_its_options() {
     }
 }
 
-/// Goal: figures and cases arrive as they were sent to and from a process of their own; of several rounds the middle one counts.
+/// Goal: figures and cases survive the way to another process and back. Of several rounds the
+/// median counts.
 #[test]
 fn figures_travel() {
     let took = |n: f64| Took { import_s: n, kib_per_mount: 2.0 * n, ..Took::default() };
@@ -41,7 +42,8 @@ fn figures_travel() {
     assert_eq!(Case::from_words(&sent), Some((case, PathBuf::from("/room"))));
 }
 
-/// Goal: a small pool goes all the way, on a device that takes its time, by several threads; where nothing can be mounted it says so.
+/// Goal: a small pool passes all phases on a slow device with several threads. A machine that can't
+/// mount reports it.
 #[test]
 #[allow(clippy::print_stderr, reason = "it says what it leaves out")]
 fn measures_a_small_pool() {
@@ -58,17 +60,19 @@ fn measures_a_small_pool() {
     assert!(!room.path().join("mnt").join(POOL).exists() || fuse_free(room.path()));
 }
 
-/// Most that the cache holds for a mount that nobody uses, KiB, and least, below which nothing was counted.
+/// The least and the most KiB that the cache may hold for an idle mount. Below the least, nothing
+/// was counted.
 const CACHED_KIB: std::ops::Range<f64> = 4.0..24.0;
 
-/// Goal: what the cache holds of one more mount that nobody uses, counted, stays small, so that most of what a mount may take is left to the mount itself.
+/// Goal: the cache holds little for one more idle mount. The mount itself can use most of a mount's
+/// memory budget.
 #[test]
 #[allow(clippy::print_stderr, reason = "it says what it leaves out")]
 fn an_idle_mount_is_small() {
     let cached = |containers| {
         let room = tempfile::tempdir().expect("a folder");
         make(room.path(), Shape { groups: 1, containers, timeflows: 1, leaves: 2 }).expect("a pool");
-        // As somebody who comes later finds it: the first import after a pool was made has its making to finish.
+        // The first import of a new pool completes its creation, so the second one is measured.
         let once = || once(room.path(), &Case { latency_us: 0, in_flight: 4, threads: 4, idle_s: 0 });
         once().and_then(|_| once()).map(|took| (took.mounts, took.mounts * took.cached_kib_per_mount))
     };

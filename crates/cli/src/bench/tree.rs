@@ -13,44 +13,44 @@ use spa::Host;
 use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
 use spa::import::Hands;
 
-/// Its name.
+/// The pool's name.
 pub const POOL: &str = "bench8115";
-/// Bytes of the sparse file that it lies in.
+/// Size of its sparse image file, in bytes.
 const IMAGE: u64 = 64 << 30;
-/// Bytes of the file in each leaf.
+/// Size of the file in each leaf, in bytes.
 const FILE: usize = 1 << 20;
-/// When everything in it was made, seconds since the epoch.
+/// The creation time of everything in it, in seconds since the epoch.
 const MADE: u64 = 1_700_000_000;
 
-/// How many file systems there are, level by level.
+/// How many file systems there are on each level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Groups.
     pub groups: usize,
-    /// Containers of a group.
+    /// Containers of each group.
     pub containers: usize,
-    /// Timeflows of a container.
+    /// Timeflows of each container.
     pub timeflows: usize,
-    /// Leaves of a timeflow.
+    /// Leaves of each timeflow.
     pub leaves: usize,
 }
 
 impl Default for Shape {
-    /// That of illumos bug 8115.
+    /// The shape of illumos bug 8115.
     fn default() -> Self {
         Self { groups: 2, containers: 100, timeflows: 2, leaves: 5 }
     }
 }
 
 impl Shape {
-    /// All file systems, the pool's own too.
+    /// How many file systems there are, the pool's own included.
     pub fn file_systems(&self) -> u64 {
         let below = self.containers * (1 + self.timeflows * (1 + self.leaves));
         (1 + self.groups * (1 + below)) as u64
     }
 }
 
-/// The names of the file systems below the pool's own, parents first; those of the leaves come last.
+/// The names of the file systems below the pool's own. Parents come first, and leaves last.
 pub fn names(pool: &str, shape: Shape) -> Vec<String> {
     let mut names: Vec<String> = (0..shape.groups).map(|g| format!("{pool}/group-{g}")).collect();
     let below = |parents: &[String], what: &str, count: usize| -> Vec<String> {
@@ -64,15 +64,18 @@ pub fn names(pool: &str, shape: Shape) -> Vec<String> {
     names
 }
 
-/// Where its file is.
+/// The path of the image file.
 pub(super) fn image(room: &Path) -> PathBuf {
     room.join("pool.img")
 }
 
-/// Makes it in a folder, and exports it.
+/// Makes the pool in a folder, and exports it.
 ///
 /// # Errors
-/// As making files or the pool fails.
+/// An [`anyhow::Error`] whose text names the cause:
+///
+/// * the image file exists or can't be created;
+/// * the pool can't be created, written or exported.
 pub fn make(room: &Path, shape: Shape) -> Result<()> {
     let path = image(room);
     std::fs::File::create_new(&path)
@@ -100,7 +103,7 @@ fn task(name: &str) -> Box<dyn SyncTask + Send> {
     Box::new(Create { name: name.to_owned(), contents, props, crypt: None, enforce_limits: false })
 }
 
-/// Lines of text, which take little room.
+/// Lines of text, which compress well.
 fn contents() -> Vec<u8> {
     let lines = (0..).flat_map(|n: u32| format!("line {n} of a file that nobody reads here\n").into_bytes());
     lines.take(FILE).collect()

@@ -1,17 +1,17 @@
-//! Completions: what is read off the tables, and what shells make of it.
+//! Completions: what the tables provide, and what shells offer.
 
 use super::*;
 use std::io::Write;
 use std::process::{Command as Process, Stdio};
 
-/// Goal: options are read off usage texts, each once, and nothing else is.
+/// Goal: usage texts provide each option once, and nothing else.
 #[test]
 fn from_usage() {
     let usage = "\tlist [-Hp] [-j [--json-int]] [-r|-d max] [-o property[,...]] <filesystem|a-b> -t\n";
     assert_eq!(options(usage), ["--json-int", "-H", "-d", "-j", "-o", "-p", "-r", "-t"]);
 }
 
-/// What bash offers for a line whose last word is being typed; `None` where there is no bash.
+/// What bash offers for a line whose last word is being typed; `None` if bash is not installed.
 fn offered(line: &str) -> Option<Vec<String>> {
     let words: Vec<&str> = line.split(' ').collect();
     let function =
@@ -22,7 +22,7 @@ fn offered(line: &str) -> Option<Vec<String>> {
         bash(),
         quoted.join(" "),
         words.len() - 1,
-        // As `complete -F` calls it.
+        // The arguments are those of `complete -F`.
         quoted[0],
         quoted[quoted.len() - 1],
         quoted[quoted.len() - 2],
@@ -39,7 +39,8 @@ fn offered(line: &str) -> Option<Vec<String>> {
     Some(String::from_utf8(ran.stdout).expect("text").lines().map(str::to_owned).collect())
 }
 
-/// Goal: bash runs what is made for it, and offers verbs, options, properties and names, also behind `poolhouse`.
+/// Goal: bash runs its script, and offers verbs, options, properties and names, also after
+/// `poolhouse`.
 #[test]
 fn in_bash() {
     for (line, wanted) in [
@@ -64,7 +65,7 @@ fn in_bash() {
     }
 }
 
-/// Goal: zsh and fish can read what is made for them, where they are installed, and every verb is in it.
+/// Goal: zsh and fish can parse their scripts, if they are installed, and every verb is in them.
 #[test]
 fn in_other_shells() {
     for (shell, script) in [("zsh", zsh()), ("fish", fish())] {

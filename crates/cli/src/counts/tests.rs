@@ -1,4 +1,4 @@
-//! Numbers that tests of programs share.
+//! Numbers that the tests of both programs share.
 
 use super::*;
 
@@ -17,7 +17,8 @@ pub(crate) fn kstats() -> Vec<Kstat> {
     all
 }
 
-/// Goal: what the balance gives to the four lists is the whole, and what isn't counted is an error with its name.
+/// Goal: the balance's targets for the four lists add up to the whole. A counter that is missing is
+/// an error with its name.
 #[test]
 fn shares() {
     let mut counts = Counts::default();

@@ -1,4 +1,4 @@
-//! Machines made of files, and what is found on them.
+//! Machines made of files, and the findings about them.
 
 use super::*;
 
@@ -25,7 +25,8 @@ fn state(machine: &Machine, name: &str) -> State {
     machine.examine().into_iter().find(|f| f.name == name).map(|f| f.state).expect("it is looked at")
 }
 
-/// Goal: on a machine with nothing, what nothing works without is told from what something works without, and each says how to get it.
+/// Goal: a bare machine distinguishes what everything needs from what a feature needs. Each finding
+/// says how to get it.
 #[test]
 fn bare() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -43,7 +44,7 @@ fn bare() {
     assert!(matches!(state(&machine, "the daemon's folder"), State::Ill(_)));
 }
 
-/// Goal: what is there is found.
+/// Goal: what exists is found.
 #[test]
 fn furnished() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -79,7 +80,7 @@ fn furnished() {
     assert!(said.contains("switched off"), "{said}");
 }
 
-/// Goal: who isn't root is told what fusermount3 will and won't do for him, and that is what makes the exit code.
+/// Goal: an ordinary user learns what `fusermount3` allows. That decides the exit code.
 #[test]
 fn users() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -93,7 +94,8 @@ fn users() {
     let says = |machine: &Machine, name: &str, word: &str| matches!(state(machine, name), State::Without(how) | State::Ill(how) if how.contains(word));
     assert!(says(&machine, "user_allow_other", "nobody else reaches this user's mounts"));
     assert!(says(&machine, "user_allow_other", "poolhouse serve --allow-other"));
-    // A helper that would serve this user is not to be had without root; one that would not is told apart all the same.
+    // Without root, a user can't get a working helper. A helper that doesn't work is still
+    // distinguished.
     write("bin/fusermount3", "");
     assert!(says(&machine, "fusermount3", "chmod u+s"));
     machine.named = false;
@@ -105,7 +107,8 @@ fn users() {
     assert_eq!(report(&mut out, &machine.examine()), 0);
 }
 
-/// Goal: who calls `zpool` learns whether that is this program, and who has a daemon that root's is another.
+/// Goal: a caller of `zpool` learns whether that is this program, and a user with a daemon that
+/// root has another.
 #[test]
 fn whose_commands() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -132,7 +135,8 @@ fn whose_commands() {
     assert!(place.seen.contains("POOLHOUSE_RUN_DIR=/run/poolhouse"), "{}", place.seen);
 }
 
-/// Goal: what keeps this process from mounting is found, and a folder that isn't the first says why.
+/// Goal: what prevents this process from mounting is found. A folder that is not the first
+/// candidate has a reason.
 #[test]
 fn what_is_in_the_way() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -146,7 +150,8 @@ fn what_is_in_the_way() {
     assert!(found.seen.ends_with("Not used: /run/poolhouse is full"), "{}", found.seen);
 }
 
-/// Goal: a daemon in another namespace is told from one that is here, and what that means is said.
+/// Goal: a daemon in another namespace is distinguished from one in this namespace, and the
+/// consequence is reported.
 #[test]
 fn a_daemon_elsewhere() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -156,12 +161,12 @@ fn a_daemon_elsewhere() {
     machine.apart = Some("another PID namespace".into());
     let State::Without(how) = state(&machine, "the daemon's folder") else { panic!("it is taken for well") };
     assert!(how.contains("where the daemon runs"), "{how}");
-    // This process is in its own namespaces.
+    // This process shares its own namespaces.
     let (here, _there) = UnixStream::pair().expect("a pair");
     assert_eq!(apart(&here), None);
 }
 
-/// Goal: where the owner of `fusermount3` isn't a user of this namespace, no `chmod` is advised.
+/// Goal: no `chmod` is advised if the owner of `fusermount3` is not a user of this namespace.
 #[test]
 fn a_helper_of_nobody() {
     let dir = tempfile::tempdir().expect("a folder");

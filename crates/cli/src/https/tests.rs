@@ -5,7 +5,8 @@ use rustls::pki_types::UnixTime;
 use rustls::{ServerConfig, ServerConnection};
 use std::net::TcpListener;
 
-/// A certificate that signed itself, for a host by its common name alone, as `openssl req -x509 -subj /CN=…` makes it.
+/// A self-signed certificate for a host by its common name alone, as `openssl req -x509 -subj
+/// /CN=…` makes it.
 fn own(host: &str) -> (rcgen::Certificate, KeyPair) {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
@@ -14,7 +15,8 @@ fn own(host: &str) -> (rcgen::Certificate, KeyPair) {
     (params.self_signed(&key).expect("a certificate"), key)
 }
 
-/// A server that answers each of so many connections once, by its path; where it is.
+/// Starts a server that answers this many connections once each, by path. Returns its port and
+/// thread.
 fn serve(cert: &rcgen::Certificate, key: &KeyPair, times: usize) -> (u16, std::thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -34,7 +36,7 @@ fn serve(cert: &rcgen::Certificate, key: &KeyPair, times: usize) -> (u16, std::t
             let mut line = StreamOwned::new(session, tcp);
             let (mut asked, mut part) = (Vec::new(), [0; 1024]);
             while !asked.ends_with(b"\r\n\r\n") {
-                // Who doesn't trust the certificate goes.
+                // A client that doesn't trust the certificate disconnects.
                 let Ok(n @ 1..) = line.read(&mut part) else { break };
                 asked.extend_from_slice(&part[..n]);
             }
@@ -57,8 +59,9 @@ fn serve(cert: &rcgen::Certificate, key: &KeyPair, times: usize) -> (u16, std::t
     (port, thread)
 }
 
-/// Goal: a key is fetched over TLS from who shows a certificate that is trusted, itself or by who signed it, through redirections but never into the clear; no
-/// answer, a bad one and a stranger are errors that name the address.
+/// Goal: a key comes over TLS from a server whose certificate, or its signer's, is trusted.
+/// Redirections never lead to plain HTTP. A missing answer, a bad one and an untrusted server are
+/// errors that name the address.
 #[test]
 fn keys_come_over_tls() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -77,7 +80,7 @@ fn keys_come_over_tls() {
     let clear = fetch("/clear", &with).expect_err("in the clear");
     assert!(clear.ends_with("it leads to http://localhost/key"), "{clear}");
     thread.join().expect("it served");
-    // Another's certificate, though it bears the same name.
+    // Another server's certificate with the same name.
     let (stranger, _) = own("localhost");
     let other = dir.path().join("other.pem");
     std::fs::write(&other, stranger.pem()).expect("a file");
@@ -91,7 +94,7 @@ fn keys_come_over_tls() {
     thread.join().expect("it went");
 }
 
-/// Goal: a certificate is for the host that it names, and only while it is valid.
+/// Goal: a certificate counts for the host that it names, and only while it is valid.
 #[test]
 fn certificates_name_hosts() {
     let (cert, _) = own("localhost");
@@ -107,7 +110,7 @@ fn certificates_name_hosts() {
     assert!(!is_for(named.der(), &name("localhost"), now), "its alternative names go before");
 }
 
-/// Goal: addresses are taken apart, and those that are none are refused; redirections never leave TLS.
+/// Goal: addresses are parsed, and invalid ones refused. Redirections never leave TLS.
 #[test]
 fn addresses() {
     let url = |tls, host: &str, port, path: &str| {
@@ -126,7 +129,7 @@ fn addresses() {
     assert_eq!(at.follow("http://a/c"), None);
 }
 
-/// Goal: an answer is taken when all of it is there, and not before.
+/// Goal: an answer is accepted when all of it has arrived, and not before.
 #[test]
 fn answers_are_whole() {
     let read = |text: &str, ended| read_answer(text.as_bytes(), ended).expect("it is HTTP").map(|a| a.body);

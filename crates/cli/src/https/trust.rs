@@ -1,4 +1,4 @@
-//! Who is believed to be whom.
+//! The verification of a server's certificate.
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-/// As rustls verifies; and a certificate that is itself among those that are trusted.
+/// Verifies as rustls does. Also accepts a certificate that is itself among the trusted ones.
 #[derive(Debug)]
 pub(super) struct Verifier {
     chains: Arc<WebPkiServerVerifier>,
@@ -17,7 +17,10 @@ pub(super) struct Verifier {
 }
 
 impl Verifier {
-    /// Trusts these.
+    /// A verifier that trusts these certificates.
+    ///
+    /// # Errors
+    /// An [`io::Error`]: rustls can use none of them as a root.
     pub(super) fn new(
         trusted: Vec<CertificateDer<'static>>,
         provider: &Arc<CryptoProvider>,
@@ -68,7 +71,9 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Whether a certificate is valid now and names this host: among its alternative names, or where it has none, as its common name.
+/// Whether a certificate is valid now and names this host.
+///
+/// The host must be among its alternative names, or be its common name if it has none.
 pub(super) fn is_for(cert: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> bool {
     let Ok((_, cert)) = X509Certificate::from_der(cert) else { return false };
     let validity = cert.validity();

@@ -1,11 +1,11 @@
-//! The pages and the program agree.
+//! The manual pages agree with the program.
 
 use super::*;
 use crate::cx::Cx;
 use crate::terminal::Stdin;
 use console::Clock;
 
-/// What a verb does with an option that no grammar has: its exit code.
+/// The exit code of a verb that gets an option of no grammar.
 fn with_nonsense(command: &str, verb: &str) -> i32 {
     let connect = Box::new(|| Ok(std::rc::Rc::new(server::house::connect()) as std::rc::Rc<_>));
     let sink = || Out::new(Box::new(io::sink()));
@@ -14,14 +14,15 @@ fn with_nonsense(command: &str, verb: &str) -> i32 {
     if command == "zpool" { zpool::run(&mut cx, &words) } else { zfs::run(&mut cx, &words) }
 }
 
-/// Goal: each verb that this release has has a page, and no other; each page says how its verb is called.
+/// Goal: each verb of this release has a page, and no other verb has one. Each page has its verb's
+/// synopsis.
 #[test]
 fn each_verb_has_a_page() {
     let pages = pages();
     for (command, table) in [("zpool", zpool::COMMANDS), ("zfs", zfs::COMMANDS)] {
         for (verb, _) in table.iter().flatten() {
             let page = pages.iter().find(|p| p.command == command && p.verb.as_deref() == Some(verb));
-            // What is not there says so, and exits with 1.
+            // A verb that this release lacks reports that, and exits with 1.
             let there = with_nonsense(command, verb) == 2;
             assert_eq!(page.is_some(), there, "{command} {verb}");
             assert!(page.is_none_or(|p| !p.synopsis.is_empty() && !p.title.is_empty()), "{command} {verb}");
@@ -32,7 +33,7 @@ fn each_verb_has_a_page() {
     }
 }
 
-/// Goal: each property and feature that commands show has its place in the manual, and nothing else has one.
+/// Goal: each property and feature that commands show is in the manual, and nothing else is.
 #[test]
 fn each_property_and_feature_is_told() {
     let pages = pages();
@@ -70,7 +71,8 @@ fn the_reference_has_each_command_and_property() {
     }
 }
 
-/// Goal: each option that a page tells of is in the usage text of its verb, but for a few that OpenZFS's leaves out.
+/// Goal: the usage text of a verb has each option of its page, except for a few that OpenZFS's text
+/// lacks.
 #[test]
 fn pages_tell_of_options_that_there_are() {
     const UNTOLD: [(&str, &str); 9] = [
@@ -102,7 +104,7 @@ fn pages_tell_of_options_that_there_are() {
     }
 }
 
-/// Goal: troff takes nothing in a page for a request or an escape that isn't one, and all pages are written where `man` looks.
+/// Goal: troff finds only real requests and escapes in a page, and all pages are where `man` looks.
 #[test]
 fn pages_are_written() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -3,7 +3,7 @@
 use console::getopt::{Found, Getopt, Long, Opt};
 use std::path::PathBuf;
 
-/// Which of the two.
+/// One of the two commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     /// `poolhouse ls`.
@@ -53,7 +53,7 @@ options: as for poolhouse ls
 ";
 
 impl Command {
-    /// Its word.
+    /// The command's name, as a user types it.
     pub fn name(self) -> &'static str {
         match self {
             Command::Ls => "ls",
@@ -61,7 +61,7 @@ impl Command {
         }
     }
 
-    /// Its usage.
+    /// The usage text.
     pub fn usage(self) -> &'static str {
         match self {
             Command::Ls => LS_USAGE,
@@ -80,21 +80,21 @@ impl Command {
 /// Why there are no arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Usage {
-    /// Help was asked for.
+    /// The user requests help.
     Help,
-    /// Something is wrong with them.
+    /// The command line is wrong. Holds the reason.
     Bad(String),
 }
 
-/// What becomes of the owners of files that are copied.
+/// What becomes of the owners of copied files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Owners {
-    /// They are kept if this user may set them; otherwise that is said once.
+    /// Kept if this user may set them. Otherwise that is reported once.
     #[default]
     IfAllowed,
-    /// They are kept, by number; each file of which one can't be is an error (`--numeric-owner`).
+    /// Kept by number (`--numeric-owner`). Each file whose owner can't be set is an error.
     Numeric,
-    /// They are not kept: all belongs to the user who copies (`--no-owner`).
+    /// Not kept: the copying user owns everything (`--no-owner`).
     No,
 }
 
@@ -103,25 +103,25 @@ pub enum Owners {
 pub struct Args {
     /// What to list or copy; for `cp` the last one is the destination.
     pub operands: Vec<String>,
-    /// Where to look for the pool.
+    /// Devices, images and folders in which to look for the pool.
     pub devices: Vec<PathBuf>,
-    /// Files with keys, with the encryption root that each is for, if said.
+    /// Files with keys, and the encryption root of each, if given.
     pub keys: Vec<(Option<String>, PathBuf)>,
-    /// Long form.
+    /// Use the long format.
     pub long: bool,
-    /// Folders with all below them.
+    /// Include folders and everything below them.
     pub recursive: bool,
-    /// Name each file.
+    /// Print the name of each file.
     pub verbose: bool,
-    /// No progress line.
+    /// Show no progress line.
     pub quiet: bool,
-    /// The newest transaction group to open.
+    /// The newest transaction group that may be opened.
     pub txg: Option<u64>,
     /// Open the checkpoint.
     pub checkpoint: bool,
-    /// Open without missing logs.
+    /// Open the pool although logs are missing.
     pub missing_log: bool,
-    /// Go back as far as needed.
+    /// Go back to an older state as far as needed.
     pub extreme: bool,
     /// Lock nothing.
     pub peek: bool,
@@ -129,7 +129,7 @@ pub struct Args {
     pub owners: Owners,
     /// List transaction groups.
     pub list_txgs: bool,
-    /// Find datasets.
+    /// Find datasets by this pattern.
     pub find: Option<String>,
 }
 
@@ -147,10 +147,12 @@ const LONG: &[Long] = &[
 ];
 
 impl Args {
-    /// Parses what follows the command's word.
+    /// Parses the arguments after the command's name.
     ///
     /// # Errors
-    /// [`Usage`].
+    /// * [`Usage::Help`]: `-h` is present.
+    /// * [`Usage::Bad`]: an option is unknown, lacks its argument or has an invalid one. Or `cp`
+    ///   lacks operands.
     pub fn parse(command: Command, words: &[String]) -> Result<Args, Usage> {
         let mut args = Args::default();
         let mut getopt = Getopt::new(words, command.letters(), LONG);
@@ -211,7 +213,7 @@ mod tests {
         Args::parse(command, &line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
-    /// Options may come anywhere, run together, and be repeated.
+    /// Goal: options may appear anywhere, combined, and repeatedly.
     #[test]
     fn options() {
         let a = parse(Command::Cp, "-rv p/a:/x -d /img -d d1 -k p/a=key out --txg=7").unwrap();
@@ -221,7 +223,7 @@ mod tests {
         assert_eq!((a.keys, a.txg), (vec![(Some("p/a".into()), PathBuf::from("key"))], Some(7)));
     }
 
-    /// What one command has and the other has not is refused, and so are half lines.
+    /// Goal: options of the other command, and incomplete lines, are refused.
     #[test]
     fn refusals() {
         for (command, line) in [

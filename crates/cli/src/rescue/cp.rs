@@ -1,14 +1,18 @@
 //! `poolhouse cp`.
 //!
 //! # Theory
-//! What is copied may have been made to fill the destination. A block of data may be at many places of a file, by
-//! deduplication and by clones, and nothing but the file's size bounds how often; so what is written of a file is bounded by its
-//! size and by the room of the destination, as with any `cp` from a pool. An indirect block is at one place only: one that
-//! is met at a second place is damage, and what is below it a hole, so that a file of petabytes takes a pool that has the
-//! indirect blocks for it ([`dmu::Walk`]).
+//! A hostile pool may try to fill the destination. By deduplication and clones, one block of data
+//! may be at many places of a file, and only the file's size limits how often. So the bytes written
+//! for a file are limited by its size and by the destination's free space, as with any `cp` from a
+//! pool.
 //!
-//! A tree may be deeper than a process may have descriptors: only the folders nearest to the one that is being copied are held open. The way
-//! back up is `..`, and leads to the folder that was left or nowhere.
+//! An indirect block has one place only. A second reference to it is damage, and what is below it
+//! becomes a hole. So a file of petabytes needs a pool with the indirect blocks for it
+//! ([`dmu::Walk`]).
+//!
+//! A tree may be deeper than a process may have open descriptors. Only the folders nearest to the
+//! one that is being copied stay open. The way back up is `..`, which leads to the folder that was
+//! left, or nowhere.
 
 use super::args::{Args, Owners};
 use super::dest::{self, Folder, Identity, Kept, Lost};
@@ -30,7 +34,21 @@ use std::path::{Path, PathBuf};
 /// Bytes of one read.
 const CHUNK: usize = PART_MAX;
 
-/// Copies the operands into the last one; `Ok(false)` if something could not be read or written.
+/// Copies the operands into the last one. Returns `false` if something could not be read or
+/// written.
+///
+/// # Errors
+/// * [`Error::Operand`]: several sources go to something that is not a folder, or a source has no
+///   path, or the wrong kind of path.
+/// * [`Error::Destination`]: the destination can't be opened.
+/// * [`Error::Path`]: a source's path leads to nothing.
+/// * [`Error::Theirs`], [`Error::Refused`], [`Error::Denied`], [`Error::Daemon`]: the daemon that
+///   holds the pool does not provide the files.
+/// * The errors of [`target::scan`], [`target::open`] and [`target::check_key`].
+/// * The errors of [`into::run`], if the destination is in a pool.
+///
+/// # Panics
+/// If there are no operands. [`Args::parse`] makes sure that there are.
 pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
     let (dest, sources) = args.operands.split_last().expect("the arguments were counted");
     if let Some(target) = into::place(dest) {
@@ -68,7 +86,7 @@ pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
         };
         target::check_key(&pool, &target.dataset)?;
         let dataset = pool.dataset(&target.dataset)?;
-        // What is copied is counted as files see it.
+        // Progress counts uncompressed bytes, as files show them.
         let total = dataset.dsl().phys().uncompressed_bytes;
         let (mut engine, volume) = match path.is_empty() {
             true => (Engine::objects(dataset.objset()?), Some(dataset.volume()?.size())),
@@ -109,18 +127,18 @@ fn out_of_daemon(
     one(io, args, Source { dataset, path, files: &mut visit, volume, total }, to)
 }
 
-/// What is copied.
+/// The source of a copy.
 struct Source<'a> {
     dataset: &'a str,
     path: &'a str,
     files: &'a mut dyn Files,
-    /// Bytes of a volume.
+    /// Size of a volume, in bytes.
     volume: Option<u64>,
     /// Bytes of the whole dataset.
     total: u64,
 }
 
-/// Copies one operand; `Ok(false)` if something could not be read or written.
+/// Copies one operand. Returns `false` if something could not be read or written.
 fn one(
     io: &mut Io,
     args: &Args,
@@ -141,7 +159,8 @@ fn one(
     Ok(copy.whole)
 }
 
-/// The folder to write into, its path, and the name there; no name means that the folder itself is the destination.
+/// The folder to write into, its path, and the name in it. Without a name, the folder itself is the
+/// destination.
 fn place(
     dest: &Path,
     into_folder: bool,
@@ -170,36 +189,36 @@ struct Copy<'a> {
     dataset: &'a str,
     files: &'a mut dyn Files,
     top: Folder,
-    /// Where the top is.
+    /// The path of the top folder.
     at: PathBuf,
     progress: Progress,
     whole: bool,
-    /// The daemon that has the files is gone: nothing more can be copied.
+    /// The daemon that has the files is no longer reachable. Nothing more can be copied.
     gone: bool,
-    /// What this user may not set was said.
+    /// The kinds of metadata that this user may not set, and that are already reported.
     said: BTreeSet<Kept>,
-    /// Files with several names that were copied, with the path of their first copy below the top.
+    /// Copied files that have several names, with the path of their first copy below the top.
     copied: HashMap<ObjNum, Vec<u8>>,
-    /// Folders that were copied: each has one name, so a second one is a loop or damage.
+    /// Folders that were copied. Each has one name, so a second occurrence is a loop or damage.
     entered: HashSet<ObjNum>,
     buf: Vec<u8>,
 }
 
-/// How many of the folders above the one that is being copied are kept open.
+/// How many folders above the one that is being copied stay open.
 const OPEN_MAX: usize = 16;
 
 /// A folder that is being copied.
 struct Frame {
     object: ObjNum,
-    /// How much of the walk's paths is its own.
+    /// How much of the walk's two paths belongs to this folder.
     lengths: (usize, usize),
     state: Depth,
 }
 
-/// Whether a folder is near enough to the one that is being copied to be held open.
+/// Whether a folder is open, which depends on its distance from the one that is being copied.
 enum Depth {
     Open(Box<Opened>),
-    /// The folder's identity in the destination, and where its entries go on.
+    /// Closed: the folder's identity in the destination, and where its entries continue.
     Parked(Identity, Option<DirCookie>),
 }
 
@@ -207,16 +226,16 @@ enum Depth {
 struct Opened {
     meta: Meta,
     folder: Folder,
-    /// What was read of its entries and not copied yet.
+    /// Entries that were read and not copied yet.
     entries: VecDeque<Item>,
-    /// Where the next entries are to be read, if there may be any.
+    /// Where the next entries are read, if there may be any.
     next: Option<DirCookie>,
-    /// Behind the entry that was taken last.
+    /// The position after the entry that was taken last.
     taken: DirCookie,
 }
 
 impl Opened {
-    /// Where to go on when it was closed meanwhile; nothing if it is done.
+    /// Where to continue if the folder is closed meanwhile. `None` if it is complete.
     fn mark(&self) -> Option<DirCookie> {
         if self.entries.is_empty() { self.next } else { Some(self.taken) }
     }
@@ -226,13 +245,13 @@ impl Opened {
 #[derive(Default)]
 struct Trail {
     frames: Vec<Frame>,
-    /// Path of the last in the dataset, and below the top of the destination.
+    /// Path of the last folder in the dataset, and below the top of the destination.
     path: Vec<u8>,
     below: Vec<u8>,
 }
 
 impl Trail {
-    /// The paths of something in the last folder.
+    /// The two paths of an entry in the last folder.
     fn paths(&self, name: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let gap: &[u8] = if self.below.is_empty() { b"" } else { b"/" };
         ([&self.path, &b"/"[..], name].concat(), [&self.below, gap, name].concat())
@@ -243,7 +262,7 @@ impl Trail {
         let lengths = (self.path.len(), self.below.len());
         let object = opened.meta.object;
         self.frames.push(Frame { object, lengths, state: Depth::Open(Box::new(opened)) });
-        // The one that is too far above now.
+        // This push puts one more folder beyond the limit.
         if let Some(far) = self.frames.len().checked_sub(OPEN_MAX + 1)
             && let Depth::Open(open) = &self.frames[far].state
         {
@@ -285,7 +304,7 @@ impl<'a> Copy<'a> {
         self.progress.suspend(|| writeln!(err, "poolhouse cp: {dataset}:{path}: {what}{}", Chain(e)));
     }
 
-    /// Something can't be read. That the daemon is gone is said once.
+    /// Reports that something can't be read. That the daemon is unreachable is reported once.
     fn fault(&mut self, path: &[u8], what: &str, fault: &Fault) {
         if !self.gone {
             self.failed(path, what, fault);
@@ -293,7 +312,7 @@ impl<'a> Copy<'a> {
         self.gone |= fault.kind == Kind::Gone;
     }
 
-    /// Something of the destination failed, which has no fault of the pool's.
+    /// Reports a failure of the destination, for which the pool is not the cause.
     fn refused(&mut self, below: &[u8], errno: Errno) {
         self.whole = false;
         let at = self.at.join(OsStr::from_bytes(below));
@@ -304,7 +323,8 @@ impl<'a> Copy<'a> {
 
     fn lost(&mut self, path: &[u8], lost: Vec<Lost>) {
         for l in lost {
-            // Nobody but a machine's root may set all of that: it is expected, and said once.
+            // Only a machine's root may set all of these. The failure is expected, and reported
+            // once.
             if l.is_refused() && (l.kept != Kept::Owner || self.args.owners != Owners::Numeric) {
                 if self.said.insert(l.kept) {
                     let err = &mut self.io.err;
@@ -323,7 +343,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Copies one path with all below it.
+    /// Copies one path with everything below it.
     fn tree(&mut self, path: &str, child: Option<&[u8]>) -> Result<(), Error> {
         let meta = self.files.resolve(path.as_bytes(), false).map_err(|source| Error::Path {
             dataset: self.dataset.to_owned(),
@@ -364,11 +384,14 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Copies folders, the deepest one first. Those far above it are closed meanwhile, so that a tree may be deeper than
-    /// there are descriptors.
+    /// Copies folders, the deepest one first.
+    ///
+    /// Folders far above it are closed meanwhile, so that a tree may be deeper than there are
+    /// descriptors.
     ///
     /// # Errors
-    /// When a folder that was closed can't be opened again: the rest of the tree is then left out.
+    /// An [`Errno`]: a folder that was closed can't be opened again. The rest of the tree is then
+    /// left out.
     fn walk(&mut self, trail: &mut Trail) -> Result<(), Errno> {
         while let Some(Frame { state: Depth::Open(last), .. }) = trail.frames.last_mut() {
             if self.gone {
@@ -398,7 +421,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Copies what is no folder, or enters it.
+    /// Copies an entry that is no folder, or enters the folder.
     fn entry(&mut self, trail: &mut Trail, item: &Item) -> Result<(), Errno> {
         let Some(Frame { state: Depth::Open(last), .. }) = trail.frames.last() else { return Ok(()) };
         let (path, below) = trail.paths(&item.name.0);
@@ -426,10 +449,10 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Ends the last folder, and opens the one above it again if it was closed.
+    /// Ends the last folder. Opens the one above it again if that was closed.
     fn leave(&mut self, trail: &mut Trail) -> Result<(), Errno> {
         let Some(Frame { state: Depth::Open(done), .. }) = trail.frames.pop() else { return Ok(()) };
-        // Before the folder loses the right to be left.
+        // The folder's final mode may forbid opening `..`, so this comes first.
         let above = match trail.frames.last() {
             Some(Frame { state: Depth::Parked(identity, _), .. }) => Some(done.folder.above(identity)?),
             _ => None,
@@ -454,7 +477,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Its extended attributes, each read when it is asked for.
+    /// The extended attributes of a file. Each is read when the iterator reaches it.
     fn xattrs(&mut self, meta: &Meta, path: &[u8]) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
         let names = self.files.xattr_names(meta.object).unwrap_or_else(|fault| {
             self.fault(path, "extended attributes: ", &fault);
@@ -523,7 +546,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Copies data and leaves holes; what can't be read is reported once per stretch, and becomes a hole.
+    /// Copies data and keeps holes. An unreadable stretch is reported once, and becomes a hole.
     fn contents(&mut self, object: ObjNum, size: u64, file: &File, path: &[u8], below: &[u8]) {
         let mut at = 0;
         let mut bad = Stretch::default();
@@ -534,7 +557,7 @@ impl<'a> Copy<'a> {
             let data = match self.files.next(at, true) {
                 Ok(Some(data)) => data.max(at),
                 Ok(None) => break,
-                // Up to there is a hole.
+                // Everything before the gap is a hole.
                 Err(gap) => {
                     let to = gap.to.min(size);
                     if gap.from < size {
@@ -563,7 +586,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Notes a stretch that can't be read, and reports the last one if this doesn't follow it at once.
+    /// Notes an unreadable stretch. Reports the last one if this one doesn't continue it.
     fn skip(&mut self, path: &[u8], bad: &mut Stretch, gap: Gap) {
         if let Err(gap) = bad.grow(gap) {
             self.report(path, bad);
@@ -571,7 +594,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Copies up to `end`; how far it came, unless writing failed.
+    /// Copies up to `end`. Returns how far it came, unless a write failed.
     fn range(
         &mut self,
         from: u64,
@@ -610,20 +633,20 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// Object of a volume's data (`ZVOL_OBJ`).
+/// The object of a volume's data (`ZVOL_OBJ`).
 const VOLUME_DATA: ObjNum = ObjNum(1);
 
-/// A folder whose entries are to be copied from a position on; with none, all of them were.
+/// A folder whose entries are copied from a position. Without a position, all of them were copied.
 fn opened(meta: Meta, folder: Folder, next: Option<DirCookie>) -> Opened {
     Opened { meta, folder, entries: VecDeque::new(), next, taken: DirCookie::START }
 }
 
-/// A stretch of bytes that could not be read, and why the first of them.
+/// A stretch of bytes that could not be read, and the cause at its first byte.
 #[derive(Default)]
 struct Stretch(Option<Gap>);
 
 impl Stretch {
-    /// Adds what follows at once; gives back what doesn't.
+    /// Extends the stretch with a gap that follows directly. Returns a gap that doesn't.
     fn grow(&mut self, gap: Gap) -> Result<(), Gap> {
         match &mut self.0 {
             None => self.0 = Some(gap),
@@ -634,7 +657,7 @@ impl Stretch {
     }
 }
 
-/// A folder was met a second time.
+/// The walk found a folder for the second time.
 #[derive(Debug, thiserror::Error)]
 #[error("this folder is also elsewhere in the tree, and is not copied twice")]
 struct Loop;

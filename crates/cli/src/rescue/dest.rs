@@ -1,9 +1,16 @@
-//! Where a rescue writes: folders that are entered, never named by path.
+//! The destination of a rescue: folders that are entered step by step, never by a whole path.
 //!
 //! # Theory
-//! Names and links come from a pool that may want to write elsewhere: a link `x` to `/etc` and a folder `x` beside it would do.
-//! So every step below the destination opens the folder itself without following links, and a file is created where nothing
-//! is, after what was there (no folder) has been removed.
+//! Names and links come from a pool that may try to write elsewhere. For example, it may have a
+//! link `x` to `/etc` and a folder `x` beside it. So every step below the destination opens the
+//! folder itself without following links.
+//!
+//! A file is created at a free name. What had the name before is removed first, unless it is a
+//! folder.
+//!
+//! # Errors
+//! All functions return the [`Errno`] of the system call that failed. Those that return [`Lost`]
+//! values continue after a failure.
 
 use super::args::Owners;
 use api::files::Meta;
@@ -36,19 +43,21 @@ pub enum Kept {
     Other,
 }
 
-/// What could not be kept of a file's metadata.
+/// A part of a file's metadata that could not be kept.
 pub struct Lost {
     /// Its kind.
     pub kept: Kept,
-    /// What.
+    /// The part, in words.
     pub what: String,
-    /// Why.
+    /// The system's error.
     pub why: Errno,
 }
 
 impl Lost {
-    /// Whether this user, who may be the root of a namespace, may not set it. A user that the
-    /// namespace doesn't know is an invalid one.
+    /// Whether the failure means that this user may not set it.
+    ///
+    /// The user may be root of a namespace. A user that the namespace doesn't know is an invalid
+    /// one, so `EINVAL` counts for owners.
     pub fn is_refused(&self) -> bool {
         match self.kept {
             Kept::Owner => matches!(self.why, Errno::PERM | Errno::INVAL),
@@ -58,7 +67,7 @@ impl Lost {
     }
 }
 
-/// What tells a folder of the destination from all others.
+/// The identity of a folder: no two existing folders share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     device: u64,
@@ -66,13 +75,20 @@ pub struct Identity {
 }
 
 impl Folder {
-    /// Opens the folder at a path that the user gave; links in it are the user's own.
+    /// Opens the folder at a path that the user gave. Links in the path are the user's own.
+    ///
+    /// # Errors
+    /// An [`Errno`] of `open`, `ENOTDIR` among them: the path is no folder.
     pub fn open(path: &Path) -> Result<Folder, Errno> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         Ok(Folder(rustix::fs::open(path, flags, Mode::empty())?))
     }
 
-    /// Makes a folder in this one, or enters it if it is there.
+    /// Enters a folder in this one, and creates it if it does not exist.
+    ///
+    /// # Errors
+    /// An [`Errno`] of `mkdir` or `open`: `ENOTDIR` or `ELOOP` if a link or another file has the
+    /// name.
     pub fn enter(&self, child: &[u8]) -> Result<Folder, Errno> {
         match rustix::fs::mkdirat(&self.0, name(child), Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -82,22 +98,32 @@ impl Folder {
         Ok(Folder(rustix::fs::openat(&self.0, name(child), flags, Mode::empty())?))
     }
 
-    /// The same folder, open once more.
+    /// Opens the same folder once more.
+    ///
+    /// # Errors
+    /// An [`Errno`] of `fcntl`: `EMFILE` if the process has too many open files.
     pub fn again(&self) -> Result<Folder, Errno> {
         Ok(Folder(rustix::io::fcntl_dupfd_cloexec(&self.0, 0)?))
     }
 
-    /// What tells it from all others, as long as it is there.
+    /// The folder's identity, as long as the folder exists.
+    ///
+    /// # Errors
+    /// An [`Errno`] of `fstat`.
     pub fn identity(&self) -> Result<Identity, Errno> {
         let stat = rustix::fs::fstat(&self.0)?;
         Ok(Identity { device: stat.st_dev, inode: stat.st_ino })
     }
 
-    /// The folder above this one, which must be the one that it was entered from.
+    /// Opens the folder above this one. It must be the one from which this folder was entered.
+    ///
+    /// # Errors
+    /// * `ESTALE`: the folder above has another identity.
+    /// * Any other [`Errno`] of `open` and `fstat`.
     pub fn above(&self, identity: &Identity) -> Result<Folder, Errno> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let above = Folder(rustix::fs::openat(&self.0, "..", flags, Mode::empty())?);
-        // Somebody moved this one meanwhile.
+        // Another process moved this folder meanwhile.
         if above.identity()? != *identity { Err(Errno::STALE) } else { Ok(above) }
     }
 
@@ -108,7 +134,10 @@ impl Folder {
         }
     }
 
-    /// Creates an empty file in place of what is there.
+    /// Creates an empty file in place of what has the name.
+    ///
+    /// # Errors
+    /// An [`Errno`] of `unlink` or `open`: `EISDIR` if a folder has the name.
     pub fn create(&self, child: &[u8]) -> Result<File, Errno> {
         self.clear(child)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -116,13 +145,20 @@ impl Folder {
         Ok(File::from(fd))
     }
 
-    /// Makes a symbolic link in place of what is there.
+    /// Creates a symbolic link in place of what has the name.
+    ///
+    /// # Errors
+    /// An [`Errno`] of `unlink` or `symlink`: `EISDIR` if a folder has the name.
     pub fn symlink(&self, child: &[u8], target: &[u8]) -> Result<(), Errno> {
         self.clear(child)?;
         rustix::fs::symlinkat(name(target), &self.0, name(child))
     }
 
-    /// Makes a device, fifo or socket in place of what is there.
+    /// Creates a device, fifo or socket in place of what has the name.
+    ///
+    /// # Errors
+    /// * `EINVAL`: the file is of another kind.
+    /// * Any other [`Errno`] of `unlink` and `mknod`: `EISDIR` if a folder has the name.
     pub fn node(&self, child: &[u8], meta: &Meta) -> Result<(), Errno> {
         self.clear(child)?;
         let kind = match meta.kind {
@@ -138,13 +174,17 @@ impl Folder {
         rustix::fs::mknodat(&self.0, name(child), kind, Mode::RUSR | Mode::WUSR, makedev(major, minor))
     }
 
-    /// Makes another name for a file that was copied before, by its path below `top`.
+    /// Creates another name for a file that was copied before, whose path below `top` is given.
+    ///
+    /// # Errors
+    /// An [`Errno`] of `unlink` or `link`: `EISDIR` if a folder has the name.
     pub fn link(&self, child: &[u8], top: &Folder, copied: &[u8]) -> Result<(), Errno> {
         self.clear(child)?;
         rustix::fs::linkat(&top.0, name(copied), &self.0, name(child), AtFlags::empty())
     }
 
-    /// Gives a link, device, fifo or socket the metadata that it can have.
+    /// Sets the metadata that a link, device, fifo or socket can have. Returns what could not be
+    /// set.
     pub fn keep_at(&self, child: &[u8], meta: &Meta, owners: Owners) -> Vec<Lost> {
         let mut lost = Vec::new();
         let owned = chown(&mut lost, meta, owners, |uid, gid| {
@@ -164,7 +204,7 @@ impl Folder {
         lost
     }
 
-    /// Gives this folder its metadata; called when all is in it.
+    /// Sets this folder's metadata, once its contents are complete. Returns what could not be set.
     pub fn keep(
         &self,
         meta: &Meta,
@@ -175,7 +215,9 @@ impl Folder {
     }
 }
 
-/// Gives an open file or folder its owner, mode, extended attributes (ACLs among them) and times.
+/// Sets an open file's or folder's owner, mode, extended attributes (with ACLs) and times.
+///
+/// Returns what could not be set.
 pub fn keep(
     fd: impl AsFd,
     meta: &Meta,
@@ -195,7 +237,7 @@ pub fn keep(
     lost
 }
 
-/// Sets the owner, if it is to be kept; whether it is the right one now.
+/// Sets the owner, if it is to be kept. Returns whether the owner is now right.
 fn chown(
     lost: &mut Vec<Lost>,
     meta: &Meta,
@@ -210,7 +252,7 @@ fn chown(
     done.is_ok()
 }
 
-/// Permissions; without the set-id bits when the owner is another.
+/// The permissions. Without the set-id bits if the owner is another one.
 fn mode(meta: &Meta, owned: bool) -> Mode {
     Mode::from_raw_mode(meta.mode & if owned { 0o7777 } else { 0o777 })
 }

@@ -1,4 +1,4 @@
-//! `poolhouse ls --find`: which dataset was it?
+//! `poolhouse ls --find`: searches a pool's datasets.
 
 use super::args::Args;
 use super::held::Held;
@@ -7,8 +7,13 @@ use super::{Chain, Io};
 use api::files::{Engine, Files, Kind};
 use poolhouse::{Pool, dsl};
 
-/// Prints the datasets and snapshots whose name holds `pattern`, or that have such a path if it begins with a slash.
-/// `Ok(false)` if some could not be looked into, or none was found.
+/// Prints the datasets and snapshots whose name contains `pattern`. A pattern that begins with a
+/// slash is a path in them.
+///
+/// Returns `false` if some could not be read, or if none was found.
+///
+/// # Errors
+/// * [`Error::Pool`]: the datasets of the pool can't be listed.
 pub fn run(io: &mut Io, pool: &Pool, pattern: &str) -> Result<bool, Error> {
     let names = pool.dataset_names(true)?;
     let whole = super::report_unlisted(io, &names);
@@ -30,10 +35,10 @@ pub fn run(io: &mut Io, pool: &Pool, pattern: &str) -> Result<bool, Error> {
     Ok(print(io, &names.names, pattern, matches) && whole)
 }
 
-/// The same in a pool that the daemon holds.
+/// Searches a pool that the daemon holds. Otherwise like [`run`].
 ///
 /// # Errors
-/// Its datasets can't be listed.
+/// * [`Error::Daemon`]: the daemon can't list the datasets.
 pub fn in_daemon(io: &mut Io, args: &Args, held: &Held, pattern: &str) -> Result<bool, Error> {
     let (names, failures) = held.datasets(io, held.target.pool())?;
     for failure in &failures {
@@ -46,8 +51,10 @@ pub fn in_daemon(io: &mut Io, args: &Args, held: &Held, pattern: &str) -> Result
     Ok(print(io, &names, pattern, open) && failures.is_empty())
 }
 
-/// Prints which of these datasets match; false if some could not be looked into, or none does.
-/// `open` gives the files of a dataset, if it has any.
+/// Prints which of these datasets match. Returns `false` if some could not be read, or if none
+/// matches.
+///
+/// `open` provides the files of a dataset, if it has any.
 fn print(
     io: &mut Io,
     names: &[String],

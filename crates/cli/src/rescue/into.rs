@@ -1,17 +1,25 @@
-//! `poolhouse cp` into a pool: files of this machine become files of a dataset, with no mount.
+//! `poolhouse cp` into a pool: files of this machine become files of a dataset, without a mount.
 //!
 //! # Theory
-//! The pool is imported for writing, as its only owner, and exported at the end, when everything is
-//! on disk; so nothing of a state that can't be written is written. A pool that the daemon holds
-//! stays there: the daemon writes, and the end is a sync. What can't be read or written is a line
-//! that names it, and the rest goes on, as when copying out. Links in the sources are copied, not
-//! followed; those in the path of the destination are followed within the dataset. Each source is
-//! opened within the open folder that it was found in, so what is copied is what was there, also
-//! where somebody else changes the tree meanwhile. What is in a file's place is removed when the
-//! file itself is open.
+//! The pool is imported for writing, with this process as its only owner. At the end everything is
+//! on disk, and the pool is exported. So nothing is written to a state that can't be written.
+//!
+//! A pool that the daemon holds stays there: the daemon writes, and the end is a sync.
+//!
+//! Each file that can't be read or written is reported by name, and the rest continues, as when
+//! copying out.
+//!
+//! Links in the sources are copied, not followed. Links in the destination's path are followed
+//! within the dataset.
+//!
+//! Each source is opened within the open folder in which it was found. So what is copied is what
+//! was there, even if another process changes the tree meanwhile. What has a file's name in the
+//! pool is removed once the file itself is open.
 //!
 //! # Absent
-//! Volumes. Trees deeper than this process may have files open. Copying from one pool to another: that is two copies.
+//! * Volumes.
+//! * Trees deeper than the number of files that this process may have open.
+//! * Copies from one pool to another: that takes two copies.
 
 use super::args::{Args, Owners};
 use super::nested::{Child, Nested};
@@ -37,10 +45,11 @@ use std::rc::Rc;
 
 /// Bytes of one write.
 const CHUNK: usize = PART_MAX;
-/// Most bytes of an extended attribute, and of the names of all of a file, that Linux passes.
+/// The most bytes of an extended attribute, and of the names of all attributes of a file, that
+/// Linux passes.
 const XATTR_MAX: usize = 1 << 16;
 
-/// What keeps one file from being copied.
+/// Why one file can't be copied.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -67,16 +76,26 @@ impl From<Errno> for Failure {
     }
 }
 
-/// The place in a pool that an operand means, unless it names a file of this machine.
+/// The place in a pool that an operand names. `None` if it names a file of this machine.
 pub fn place(operand: &str) -> Option<Target> {
     let local = operand.starts_with(['/', '.']) || Path::new(operand).symlink_metadata().is_ok();
     Some(Target::parse(operand)).filter(|target| !local && target.path.is_some())
 }
 
-/// Copies files of this machine into a pool; `Ok(false)` if something could not be read or written.
+/// Copies files of this machine into a pool. Returns `false` if something could not be read or
+/// written.
 ///
 /// # Errors
-/// When the pool or the destination can't be used.
+/// * [`Error::Operand`]: the request needs an older state, a source is in a pool, or the
+///   destination can't be written.
+/// * [`Error::Hidden`]: the path lies below the mountpoint of another file system.
+/// * [`Error::Path`]: the destination's path can't be resolved, or the final sync failed.
+/// * [`Error::NotWritable`]: a device of the pool can only be read.
+/// * [`Error::Pool`]: the pool can't be imported, opened or exported.
+/// * [`Error::Theirs`], [`Error::Refused`], [`Error::Denied`], [`Error::Daemon`]: the daemon that
+///   holds the pool does not open the dataset, or does not list its mounts.
+/// * [`Error::NoKey`], [`Error::KeyFile`]: the key is not loaded, or its file can't be read.
+/// * The errors of [`target::scan`] and [`target::candidate`].
 pub fn run(io: &mut Io, args: &Args, target: &Target, sources: &[String]) -> Result<bool, Error> {
     let refuse = |operand: &str, why| Err(Error::Operand { operand: operand.to_owned(), why });
     if args.peek || args.extreme || args.checkpoint || args.txg.is_some() {
@@ -104,7 +123,7 @@ pub fn run(io: &mut Io, args: &Args, target: &Target, sources: &[String]) -> Res
         Ok(pool) => pool,
         Err(error) => match super::held::if_in_use(io, target, &error) {
             Some(held) => return by_daemon(io, args, &held, &path, sources),
-            // What can't be opened to be written is missing to the engine.
+            // The engine counts a device that can't be opened for writing as missing.
             None => {
                 let closed = server::house::unwritable(candidate);
                 return Err(closed.map_or(error, |(path, errno)| Error::NotWritable {
@@ -125,7 +144,7 @@ pub fn run(io: &mut Io, args: &Args, target: &Target, sources: &[String]) -> Res
     Ok(whole)
 }
 
-/// Has the daemon that holds the pool write.
+/// Copies by requests to the daemon that holds the pool.
 fn by_daemon(
     io: &mut Io,
     args: &Args,
@@ -193,7 +212,7 @@ fn write(
     match folder {
         Some(folder) => {
             for source in sources {
-                // What is in `DIR/.`, `..` or `/` goes into the folder itself.
+                // The contents of `DIR/.`, `..` or `/` go into the folder itself.
                 let inside = source.ends_with("/.");
                 let source = Path::new(source);
                 match source.file_name().filter(|_| !inside) {
@@ -227,18 +246,18 @@ struct Copy<'a> {
     files: &'a mut dyn Files,
     progress: Progress,
     whole: bool,
-    /// The daemon that writes is gone: nothing more can be copied.
+    /// The daemon that writes is no longer reachable. Nothing more can be copied.
     gone: bool,
-    /// Files with several names that were copied, by device and inode.
+    /// Copied files that have several names, by device and inode.
     linked: HashMap<(u64, u64), ObjNum>,
-    /// For folders of the pool, the ways from there to mountpoints of other file systems.
+    /// For folders of the pool: the ways from there to mountpoints of other file systems.
     hidden: HashMap<ObjNum, Vec<Child>>,
     /// Folders of the pool that other file systems cover.
     covered: HashMap<ObjNum, String>,
     buf: Vec<u8>,
 }
 
-/// Something that is to be copied, or a folder whose contents were, and that is to get its times.
+/// A file to copy, or a folder whose contents are copied and that now gets its times.
 enum Step {
     Copy(Entry, ObjNum, Vec<u8>),
     Finish(Rc<Source>, ObjNum),
@@ -247,19 +266,20 @@ enum Step {
 /// A name of this machine.
 struct Entry {
     path: PathBuf,
-    /// The folder in which its last part is looked up; none for what was named by the user.
+    /// The folder in which the name's last part is looked up. `None` for a name from the command
+    /// line.
     within: Option<Rc<Source>>,
 }
 
 /// A file of this machine, held open.
 struct Source {
     path: PathBuf,
-    /// What a file or folder is read from; others are only held.
+    /// The descriptor from which a file or folder is read. Other kinds are only held.
     file: File,
     meta: Metadata,
 }
 
-/// Identity of a file.
+/// The identity of a file.
 fn identity(meta: &Metadata) -> (u64, u64) {
     (meta.dev(), meta.ino())
 }
@@ -282,7 +302,8 @@ impl Source {
         let meta = held.metadata()?;
         let file = match meta.file_type() {
             kind if kind.is_dir() => open(OFlags::RDONLY | OFlags::DIRECTORY)?,
-            // What took its place may be something that waits for a partner to be opened.
+            // Another file may have taken its place meanwhile. Opening a fifo, for example, would
+            // wait for a partner.
             kind if kind.is_file() => open(OFlags::RDONLY | OFlags::NONBLOCK)?,
             _ => held,
         };
@@ -293,7 +314,7 @@ impl Source {
         Ok(Self { path, file, meta: now })
     }
 
-    /// A folder, by a path whose links are followed.
+    /// Opens a folder by a path whose links are followed.
     fn folder(path: &Path) -> Result<Self, Failure> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -301,7 +322,7 @@ impl Source {
         Ok(Self { path: path.to_owned(), file, meta })
     }
 
-    /// Names of extended attributes, but for those that a file system makes up itself.
+    /// Names of extended attributes, except for those that a file system generates.
     fn names_of_xattrs(&self) -> Result<Vec<Vec<u8>>, Errno> {
         let mut names = vec![0; XATTR_MAX];
         let got = match self.only_held() {
@@ -330,7 +351,8 @@ impl Source {
         Ok(value)
     }
 
-    /// The name under which Linux lets extended attributes be asked of what is held, but not open for reading.
+    /// The path through which Linux gives the extended attributes of a file that is held, but not
+    /// open for reading.
     fn only_held(&self) -> Option<PathBuf> {
         let read = self.meta.is_file() || self.meta.is_dir();
         (!read).then(|| PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd())))
@@ -365,7 +387,7 @@ impl Copy<'_> {
         self.progress.suspend(|| writeln!(err, "poolhouse cp: {}: {}", path.display(), Chain(e)));
     }
 
-    /// Notes the folders that there are on the way to a mountpoint.
+    /// Notes the existing folders on the way to a mountpoint.
     fn watch(&mut self, child: &Child) -> Result<(), Fault> {
         let mut folder = self.files.resolve(b"/", true)?.object;
         for done in 0..child.at.len() {
@@ -373,7 +395,8 @@ impl Copy<'_> {
             self.hidden.entry(folder).or_default().push(rest);
             match self.files.lookup(folder, &child.at[done]) {
                 Ok(next) => folder = next,
-                // What is made there later is noted then. In a link or a file nothing is mounted.
+                // Folders that are created there later are noted then. Nothing is mounted in a link
+                // or a file.
                 Err(fault) if matches!(fault.kind, FaultKind::NoEntry | FaultKind::NotFolder) => {
                     return Ok(());
                 }
@@ -384,7 +407,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Refuses a name that is a mountpoint, or in one, as links may lead there.
+    /// Refuses a name that is a mountpoint or lies in one, because links may lead there.
     fn check_hidden(&self, dir: ObjNum, name: &[u8]) -> Result<(), Failure> {
         if let Some(child) = self.covered.get(&dir) {
             return Err(Failure::Hidden(child.clone()));
@@ -396,7 +419,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Notes the ways that lead on from a new folder.
+    /// Notes the ways that continue from a new folder.
     fn made(&mut self, dir: ObjNum, name: &[u8], folder: ObjNum) {
         let ways = self.hidden.get(&dir).into_iter().flatten();
         let leads = ways.filter(|way| way.at.len() > 1 && way.at[0] == name);
@@ -407,13 +430,13 @@ impl Copy<'_> {
         }
     }
 
-    /// Copies a file or folder to the name `name` in a folder of the pool.
+    /// Copies a file or folder to a name in a folder of the pool.
     fn tree(&mut self, source: &Path, dir: ObjNum, name: &[u8]) {
         let entry = Entry { path: source.to_owned(), within: None };
         self.steps(vec![Step::Copy(entry, dir, name.to_vec())]);
     }
 
-    /// Copies what is in a folder.
+    /// Copies the contents of a folder.
     fn inside(&mut self, source: &Path, dir: ObjNum) {
         if !self.args.recursive {
             return self.failed(source, &Failure::NotRecursive);
@@ -472,7 +495,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Copies one file; of a folder only itself, which is returned.
+    /// Copies one file. Of a folder it copies only the folder itself, and returns it.
     fn one(&mut self, entry: Entry, dir: ObjNum, name: &[u8]) -> Result<Option<(Source, ObjNum)>, Failure> {
         let source = Source::open(entry)?;
         let meta = &source.meta;
@@ -497,7 +520,7 @@ impl Copy<'_> {
                 (true, true) => return Ok(Some((source, object))),
                 (true, false) => return Err(Failure::NoFolder),
                 (false, true) => return Err(Failure::Folder),
-                // Another name of it was copied here.
+                // Another name of the same file was copied to this name.
                 (false, false) if self.linked.get(&identity(meta)) == Some(&object) => return Ok(None),
                 (false, false) => {}
             }
@@ -510,7 +533,7 @@ impl Copy<'_> {
             return Ok(None);
         }
         let (uid, gid) = self.owner(meta);
-        // A link's mode is what Linux shows of every link; others get theirs at the end.
+        // Linux shows the same mode for every link. Other files get theirs at the end.
         let permissions = if meta.is_symlink() { 0o777 } else { 0o600 };
         let new = NewFile { uid, gid, ..NewFile::new(kind, permissions) };
         let object = self.files.create(dir, name, &new)?;
@@ -528,12 +551,12 @@ impl Copy<'_> {
         Ok(None)
     }
 
-    /// Writes what a file holds; its holes stay holes.
+    /// Writes a file's data. Its holes stay holes.
     fn contents(&mut self, source: &Source, object: ObjNum) -> Result<(), Failure> {
         let (file, size) = (&source.file, source.meta.len());
         let mut at = 0;
         while at < size {
-            // Where the file system can't tell, all is data.
+            // If the file system can't find holes, everything counts as data.
             let data = match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
                 Ok(data) => data,
                 Err(Errno::NXIO) => break,
@@ -546,7 +569,7 @@ impl Copy<'_> {
                 let room = usize::try_from(hole - at).unwrap_or(CHUNK).min(most);
                 let n = file.read_at(&mut self.buf[..room], at)?;
                 if n == 0 {
-                    // It became shorter meanwhile.
+                    // The file became shorter meanwhile.
                     return Ok(());
                 }
                 self.files.write(object, at, &self.buf[..n])?;
@@ -557,7 +580,7 @@ impl Copy<'_> {
         Ok(self.files.extend(object, size)?)
     }
 
-    /// Who is to own a file in the pool.
+    /// The owner that a file gets in the pool.
     fn owner(&self, meta: &Metadata) -> (u32, u32) {
         match self.args.owners {
             Owners::IfAllowed | Owners::Numeric => (meta.uid(), meta.gid()),
@@ -565,7 +588,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Gives a file its extended attributes, owner, mode and times.
+    /// Sets a file's extended attributes, owner, mode and times.
     fn keep(&mut self, source: &Source, object: ObjNum) -> Result<(), Failure> {
         let meta = &source.meta;
         for name in source.names_of_xattrs()? {

@@ -11,7 +11,16 @@ use poolhouse::Pool;
 use poolhouse::zpl::{DirCookie, FileType};
 use std::rc::Rc;
 
-/// Lists what the operands name; `Ok(false)` if something could not be read.
+/// Lists what the operands name. Returns `false` if something could not be read.
+///
+/// # Errors
+/// * [`Error::Operand`]: the operand is a volume, which has no files.
+/// * [`Error::Path`]: the path leads to nothing.
+/// * [`Error::States`]: the transaction groups can't be listed.
+/// * [`Error::Pool`]: the datasets can't be listed, or one can't be opened.
+/// * [`Error::Theirs`], [`Error::Refused`], [`Error::Denied`], [`Error::Daemon`]: the daemon that
+///   holds the pool does not provide the data.
+/// * The errors of [`target::scan`], [`target::open`] and [`target::check_key`].
 pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
     if args.operands.is_empty() && args.find.is_none() {
         return pools(io, args);
@@ -22,7 +31,7 @@ pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
         none => Ok::<_, Error>(Rc::clone(none.insert(Rc::new(target::scan(args)?)))),
     };
     let names: Vec<String> = match args.operands.as_slice() {
-        // Two pools may have one name.
+        // Two pools may have the same name, so guids identify them here.
         [] => {
             let found = scanned(args)?.pools.iter().map(|c| (c.name.clone(), c.guid.0)).collect();
             with_held(io, args, found).into_iter().map(|(_, guid)| guid.to_string()).collect()
@@ -53,7 +62,7 @@ pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
         };
         whole &= match (&args.find, &target.path) {
             (Some(pattern), _) => find::run(io, &pool, pattern)?,
-            // A snapshot has nothing below it but its files.
+            // A snapshot has only files below it.
             (None, None) if !target.dataset.contains('@') => list_datasets(io, &pool, &target)?,
             (None, path) => {
                 target::check_key(&pool, &target.dataset)?;
@@ -105,7 +114,7 @@ fn files(io: &mut Io, args: &Args, dataset: &str, path: &str, files: &mut dyn Fi
     Ok(listing.whole)
 }
 
-/// Lists pools: those that are found, and those that the daemon holds.
+/// Lists pools: those on the devices, and those that the daemon holds.
 fn pools(io: &mut Io, args: &Args) -> Result<bool, Error> {
     let scan = target::scan(args)?;
     let found = scan.pools.iter().map(|c| (c.name.clone(), c.guid.0)).collect();
@@ -120,7 +129,7 @@ fn pools(io: &mut Io, args: &Args) -> Result<bool, Error> {
     Ok(asked)
 }
 
-/// The names and guids of pools, with those that the daemon holds.
+/// Adds the pools that the daemon holds to the names and guids of pools.
 fn with_held(io: &Io, args: &Args, mut pools: Vec<(String, u64)>) -> Vec<(String, u64)> {
     if !held::by_ourselves(args) {
         for name in io.service.pool_names().unwrap_or_default() {
@@ -161,7 +170,7 @@ struct Listing<'a> {
     files: &'a mut dyn Files,
     dataset: &'a str,
     whole: bool,
-    /// The daemon that has the files is gone.
+    /// The daemon that has the files is no longer reachable.
     gone: bool,
     headings: bool,
 }
@@ -179,7 +188,7 @@ impl Listing<'_> {
             self.entry(name.as_bytes(), &meta);
             return Ok(());
         }
-        // Folders still to list; a stack, so that depth costs no recursion.
+        // Folders still to list. The stack avoids recursion in deep trees.
         let mut todo = vec![(path.trim_end_matches('/').as_bytes().to_vec(), meta)];
         let mut first = true;
         while let Some((path, meta)) = todo.pop() {
@@ -200,7 +209,7 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// Lists one folder, sorted; the folders in it.
+    /// Lists one folder, sorted. Returns the folders in it.
     fn folder(&mut self, path: &[u8], meta: &Meta) -> Vec<(Vec<u8>, Meta)> {
         let mut entries: Vec<Item> = Vec::new();
         let mut from = Some(DirCookie::START);
@@ -243,7 +252,7 @@ impl Listing<'_> {
         line(&mut self.io.out, self.args.long, name, meta, link.as_deref());
     }
 
-    /// Something can't be read. That the daemon is gone is said once.
+    /// Reports that something can't be read. That the daemon is unreachable is reported once.
     fn failed(&mut self, path: &[u8], fault: &Fault) {
         self.whole = false;
         if !self.gone {
@@ -253,7 +262,7 @@ impl Listing<'_> {
     }
 }
 
-/// Prints a file's line.
+/// Prints the line of a file.
 fn line(out: &mut Out, long: bool, name: &[u8], file: &Meta, link: Option<&[u8]>) {
     let name = String::from_utf8_lossy(name).into_owned();
     if !long {
@@ -272,7 +281,7 @@ fn line(out: &mut Out, long: bool, name: &[u8], file: &Meta, link: Option<&[u8]>
     writeln!(out, "{mode} {:>3} {uid:>6} {gid:>6} {size:>12} {time} {name}{link}", file.nlink);
 }
 
-/// `drwxr-xr-x` and the like.
+/// The mode as text, like `drwxr-xr-x`.
 fn mode_text(kind: FileType, mode: u32) -> String {
     let first = match kind {
         FileType::Directory => 'd',
@@ -301,11 +310,11 @@ fn mode_text(kind: FileType, mode: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! Modes look as `ls` shows them.
+    //! Modes appear as in `ls`.
 
     use super::*;
 
-    /// Set-id and sticky bits take the place of x.
+    /// Goal: set-id and sticky bits take the place of `x`.
     #[test]
     fn modes() {
         assert_eq!(mode_text(FileType::Directory, 0o41777), "drwxrwxrwt");

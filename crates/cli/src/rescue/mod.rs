@@ -1,15 +1,18 @@
-//! `poolhouse ls` and `poolhouse cp`: getting data out of a pool, and into one, with no mount.
+//! `poolhouse ls` and `poolhouse cp`: copying data out of a pool, and into one, without a mount.
 //!
 //! # Theory
-//! Whoever rescues wants everything that can be had, and to know what could not. So these commands read the
-//! devices themselves, lock nothing that they need not, take any pool that can be read at all (last used by
-//! another host, devices missing, an older transaction group), and go on past what is unreadable: each
-//! failure is a line that names path and offset, and the exit code says that there was one.
+//! A rescue must get everything that can be read, and report what can't. So these commands:
 //!
-//! A pool that the daemon holds is the exception: the daemon answers for its files ([`held`]), and
-//! all else is the same. Both are [`api::files::Files`].
+//! * read the devices themselves, and lock nothing that they don't need to lock;
+//! * open any pool that can be read at all: last used by another host, with missing devices, or at
+//!   an older transaction group;
+//! * continue after unreadable data. Each failure is a line with path and offset, and the exit code
+//!   shows that there was one.
 //!
-//! What is copied is hostile: names and links are whatever the pool says. The destination is therefore only ever
+//! The exception is a pool that the daemon holds: the daemon provides its files ([`held`]).
+//! Everything else is the same. Both are [`api::files::Files`].
+//!
+//! What is copied may be hostile: the pool decides names and links. So the destination is only
 //! entered through open folders, never by path, and no link in it is followed ([`dest`]).
 //!
 //! # Absent
@@ -31,26 +34,26 @@ use api::files::{Denied, Opened, Opening, Visit};
 use args::{Args, Usage};
 use console::Out;
 
-/// Where a rescue writes.
+/// The input and output of a rescue.
 pub struct Io {
     /// Standard output.
     pub out: Out,
     /// Standard error.
     pub err: Out,
-    /// Whether standard error is a terminal: only then a progress line is drawn.
+    /// Whether standard error is a terminal. Only then a progress line is drawn.
     pub terminal: bool,
-    /// The daemon of this user, which may hold the pool; it is not started.
+    /// The daemon of this user, which may hold the pool. A rescue doesn't start it.
     pub service: Box<dyn Requests>,
-    /// Opens a dataset of a pool that it holds.
+    /// Opens a dataset of a pool that the daemon holds.
     pub visit: fn(&Opening) -> Result<(Visit, Opened), Denied>,
 }
 
-/// Runs `poolhouse ls` with what follows the word; the exit code.
+/// Runs `poolhouse ls` with the arguments after its name. Returns the exit code.
 pub fn ls(io: &mut Io, words: &[String]) -> i32 {
     with_args(io, args::Command::Ls, words, ls::run)
 }
 
-/// Runs `poolhouse cp` with what follows the word; the exit code.
+/// Runs `poolhouse cp` with the arguments after its name. Returns the exit code.
 pub fn cp(io: &mut Io, words: &[String]) -> i32 {
     with_args(io, args::Command::Cp, words, cp::run)
 }
@@ -65,7 +68,7 @@ fn with_args(
         Ok(args) => match run(io, &args) {
             Ok(whole) => i32::from(!whole),
             Err(e) => {
-                // A daemon that can't be asked may hold what isn't found.
+                // A pool that isn't found may be one of a daemon that does not answer.
                 if let target::Error::Pool(poolhouse::Error::NoSuchPool { .. }) = e {
                     report_unasked(io, command);
                 }
@@ -87,7 +90,8 @@ fn with_args(
     }
 }
 
-/// Says why this user's daemon can't be asked for its pools; true if it can, or there is none.
+/// Reports why this user's daemon does not list its pools. Returns `true` if it does, or if there
+/// is none.
 fn report_unasked(io: &mut Io, command: args::Command) -> bool {
     let Err(error) = io.service.pool_names() else { return true };
     let why = crate::words::reason(&error.reason, &console::Clock::system());
@@ -95,7 +99,7 @@ fn report_unasked(io: &mut Io, command: args::Command) -> bool {
     false
 }
 
-/// Says which datasets could not be listed; true if there are none.
+/// Reports which datasets could not be listed. Returns `true` if there are none.
 fn report_unlisted(io: &mut Io, found: &poolhouse::DatasetNames) -> bool {
     for (name, error) in &found.failures {
         writeln!(io.err, "poolhouse ls: {name}: {}", Chain(error));
@@ -113,7 +117,7 @@ impl std::fmt::Display for Chain<'_> {
         let mut next = self.0.source();
         while let Some(e) = next {
             let text = e.to_string();
-            // Transparent errors say what their source says.
+            // Transparent errors have the text of their source.
             if !said.ends_with(&text) {
                 write!(f, ": {text}")?;
             }

@@ -1,16 +1,20 @@
 //! File systems that a mount shows within the one that is read or written.
 //!
 //! # Theory
-//! `poolhouse cp -r tank:/ out` reads one file system. `cp -r` from its mount would enter those
-//! that are mounted in it. They are not entered here, as by `cp -x`; so each is named, with the
-//! command that copies it. A path below the mountpoint of another file system leads into a folder
-//! that the other hides: it can be read, and is not written.
+//! `poolhouse cp -r tank:/ out` reads one file system. `cp -r` from its mount would also enter the
+//! file systems that are mounted in it. This command does not enter them, like `cp -x`. It names
+//! each, with the command that copies it.
 //!
-//! Where a file system belongs is what it is mounted at, and otherwise its property `mountpoint`.
+//! A path below the mountpoint of another file system leads into a folder that the other one hides.
+//! The command reads such a folder, and refuses to write it.
+//!
+//! The place of a file system is its mountpoint if it is mounted, and otherwise its property
+//! `mountpoint`.
 //!
 //! # Absent
-//! Of a pool that is read directly, file systems that lie in another and are not below it by name.
-//! Snapshots: in the snapshot of a file system the others are empty folders for a mount, too.
+//! * In a pool that is read directly: file systems that lie in another one and are not below it by
+//!   name.
+//! * Snapshots: in a snapshot of a file system, the other ones are empty folders, as in a mount.
 
 use super::held::Held;
 use super::target::Error;
@@ -26,37 +30,38 @@ use std::path::PathBuf;
 #[derive(Debug, Clone)]
 struct Spot {
     name: String,
-    /// Where it is mounted, or is to be.
+    /// Its mountpoint, now or as its property says.
     at: Option<PathBuf>,
-    /// Whether it is mounted, or will be with all others.
+    /// Whether it is mounted, or would be mounted with all others.
     shown: bool,
 }
 
-/// A file system within another, or below it by name.
+/// A file system within another one, or below it by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Child {
     /// Its name.
     pub name: String,
-    /// The names of folders that lead to its mountpoint from the root of the outer one; none if it
-    /// is only below it by name.
+    /// The names of the folders from the root of the outer file system to its mountpoint.
+    ///
+    /// Empty if it is below the outer one only by name.
     pub at: Vec<Vec<u8>>,
 }
 
-/// The file systems in one.
+/// The file systems within one file system.
 #[derive(Debug, Default)]
 pub struct Nested {
-    /// The outer one.
+    /// The name of the outer file system.
     outer: String,
     children: Vec<Child>,
-    /// Those whose place is not known.
+    /// Texts about file systems whose place is unknown.
     failures: Vec<String>,
 }
 
 impl Nested {
-    /// Those of a pool that is read directly.
+    /// Finds those within a dataset of a pool that is read directly.
     ///
     /// # Errors
-    /// [`Error::Pool`] if the root of the pool can't be listed.
+    /// * [`Error::Pool`]: the datasets of the pool can't be listed.
     pub fn of_pool(pool: &Pool, dataset: &str) -> Result<Self, Error> {
         if dataset.contains('@') {
             return Ok(Self::default());
@@ -65,7 +70,8 @@ impl Nested {
         let mut failures: Vec<String> =
             names.failures.iter().map(|(name, error)| format!("{name}: {}", Chain(error))).collect();
         let mut spots = Vec::new();
-        // Of thousands, those that another part of the pool has are not read for this.
+        // A pool may have thousands of file systems. Those elsewhere in its tree are not read for
+        // this.
         let below = format!("{dataset}/");
         let near = names.names.into_iter().filter(|name| name == dataset || name.starts_with(&below));
         for name in near {
@@ -78,7 +84,7 @@ impl Nested {
                     };
                     spots.push(Spot { name, at, shown: plan.can_mount == CanMount::On });
                 }
-                // A volume.
+                // Volumes have no place.
                 Ok(None) => {}
                 Err(error) => failures.push(format!("{name}: {}", Chain(&error))),
             }
@@ -86,10 +92,10 @@ impl Nested {
         Ok(Self { outer: dataset.to_owned(), children: children(dataset, &spots), failures })
     }
 
-    /// Those of a pool that the daemon holds.
+    /// Finds those within a target's dataset, in a pool that the daemon holds.
     ///
     /// # Errors
-    /// [`Error::Daemon`].
+    /// * [`Error::Daemon`]: the daemon can't list datasets or mounts.
     pub fn of_held(io: &Io, held: &Held) -> Result<Self, Error> {
         let dataset = &held.target.dataset;
         if dataset.contains('@') {
@@ -124,7 +130,7 @@ impl Nested {
         self.children.iter().filter(|child| !child.at.is_empty())
     }
 
-    /// The innermost one that hides a path, and the path in it.
+    /// The innermost one that hides a path, and the path within it.
     pub fn hiding(&self, path: &[u8]) -> Option<(&Child, String)> {
         let parts = parts(path);
         let child = self.mounted().filter(|child| parts.starts_with(&child.at));
@@ -133,10 +139,10 @@ impl Nested {
         Some((child, format!("/{}", String::from_utf8_lossy(&rest))))
     }
 
-    /// Refuses to write what a mount hides.
+    /// Refuses to write to a path that a mount hides.
     ///
     /// # Errors
-    /// [`Error::Hidden`].
+    /// * [`Error::Hidden`]: the path lies below the mountpoint of another file system.
     pub fn refuse(&self, path: &str) -> Result<(), Error> {
         let Some((child, rest)) = self.hiding(path.as_bytes()) else { return Ok(()) };
         Err(Error::Hidden {
@@ -146,7 +152,9 @@ impl Nested {
         })
     }
 
-    /// Says what is read that others hide. If all below a path is read, says what isn't entered.
+    /// Reports what is read although other file systems hide it.
+    ///
+    /// If everything below the path is read (`below`), also reports what is not entered.
     pub fn report(&self, io: &mut Io, command: &str, path: &str, below: bool) {
         let outer = &self.outer;
         if let Some((child, rest)) = self.hiding(path.as_bytes()) {
@@ -179,7 +187,7 @@ impl Nested {
     }
 }
 
-/// Which of a pool's file systems lie in one of them, or below it by name with no place of their
+/// The file systems of a pool that lie in `outer`, or below it by name without a place of their
 /// own.
 fn children(outer: &str, spots: &[Spot]) -> Vec<Child> {
     let top = spots.iter().find(|spot| spot.name == outer).and_then(|spot| spot.at.as_ref());
@@ -188,7 +196,7 @@ fn children(outer: &str, spots: &[Spot]) -> Vec<Child> {
         let within = top.zip(spot.at.as_ref().filter(|_| spot.shown));
         let rest = within.and_then(|(top, at)| at.strip_prefix(top).ok());
         let at = rest.map(|rest| parts(rest.as_os_str().as_bytes())).unwrap_or_default();
-        // What is mounted elsewhere is not in its tree.
+        // A file system that is mounted elsewhere is not in the tree.
         let elsewhere = within.is_some() && rest.is_none();
         let is_one = !at.is_empty() || !elsewhere && spot.name.starts_with(&below);
         is_one.then(|| Child { name: spot.name.clone(), at })
@@ -196,7 +204,8 @@ fn children(outer: &str, spots: &[Spot]) -> Vec<Child> {
     spots.iter().filter(|spot| spot.name != outer).filter_map(child).collect()
 }
 
-/// The names of a path, without those that lead nowhere. `..` leads back, as there are no links.
+/// The names in a path, without empty ones and `.`. `..` removes the name before it, because there
+/// are no links.
 fn parts(path: &[u8]) -> Vec<Vec<u8>> {
     let mut parts = Vec::new();
     for part in path.split(|byte| *byte == b'/') {
@@ -233,7 +242,7 @@ mod tests {
         Nested { outer: outer.to_owned(), children: children(outer, &spots), failures: Vec::new() }
     }
 
-    /// Goal: mountpoints decide what lies in a file system; without one, its name does.
+    /// Goal: mountpoints decide what lies in a file system. Without a mountpoint, the name decides.
     #[test]
     fn by_mountpoint_then_by_name() {
         let of = |outer| {
@@ -256,7 +265,7 @@ mod tests {
         assert_eq!(of("t/far"), pairs(&[]));
     }
 
-    /// Goal: the innermost file system that hides a path is found, and nothing by half a name.
+    /// Goal: the innermost file system that hides a path is found, and never by part of a name.
     #[test]
     fn hidden_paths() {
         let nested = nested("t");

@@ -1,15 +1,15 @@
-//! The line that shows how far a copy is.
+//! The progress line of a copy.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Files and bytes so far; drawn only on a terminal.
+/// Files and bytes so far, drawn only on a terminal.
 pub struct Progress {
     bar: ProgressBar,
     files: u64,
 }
 
 impl Progress {
-    /// A line on standard error, or none.
+    /// A progress line on standard error, if `shown`. `total` is in bytes.
     pub fn new(shown: bool, total: Option<u64>) -> Progress {
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(total, target);
@@ -23,23 +23,23 @@ impl Progress {
         Progress { bar, files: 0 }
     }
 
-    /// A file is begun.
+    /// Counts a file and shows its path.
     pub fn file(&mut self, path: &[u8]) {
         self.files += 1;
         self.bar.set_message(String::from_utf8_lossy(path).into_owned());
     }
 
-    /// Bytes were copied.
+    /// Counts copied bytes.
     pub fn bytes(&self, n: u64) {
         self.bar.inc(n);
     }
 
-    /// Writes something else on the terminal without mixing it with the line.
+    /// Runs `f`, which writes to the terminal, without mixing its output with the line.
     pub fn suspend(&self, f: impl FnOnce()) {
         self.bar.suspend(f);
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,4 +1,4 @@
-//! What a rescue reads: a pool, a dataset, a path.
+//! The source of a rescue: a pool, a dataset, a path.
 
 use super::Io;
 use super::args::Args;
@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 /// Why a rescue could not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The library refused.
+    /// The library reports an error; its variants name the cause.
     #[error(transparent)]
     Pool(#[from] poolhouse::Error),
     /// The states of a pool can't be listed.
     #[error(transparent)]
     States(#[from] poolhouse::spa::SpaError),
-    /// The operand has no path where one is needed, or the other way round.
+    /// An operand is not possible in its place: for example, it has no path where one is needed.
     #[error("{operand}: {why}")]
     Operand {
         /// The operand.
@@ -30,35 +30,35 @@ pub enum Error {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The path leads to nothing.
+    /// The path can't be resolved: it leads to nothing, or the pool can't be read there.
     #[error("{dataset}:{path}")]
     Path {
         /// The dataset.
         dataset: String,
         /// The path in it.
         path: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: api::files::Fault,
     },
-    /// A device, image or folder that was named can't be read.
+    /// A device, image or folder that the user named can't be read.
     #[error("{}", path.display())]
     Device {
         /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// Several pools have the name.
+    /// Several pools have this name.
     #[error("more than one pool is called '{name}': name one by its guid: {}", pools.join(", "))]
     Ambiguous {
         /// The name.
         name: String,
-        /// Their guids, each with a device.
+        /// The guid of each, with one of its devices.
         pools: Vec<String>,
     },
-    /// The key of an encrypted dataset is not loaded.
+    /// The dataset is encrypted, and its key is not loaded.
     #[error("{dataset} is encrypted, and its key is not loaded: give it with -k {root}=FILE")]
     NoKey {
         /// The dataset.
@@ -73,32 +73,32 @@ pub enum Error {
         operand: String,
         /// The other file system.
         child: String,
-        /// The place in that one.
+        /// The place in the other file system.
         instead: String,
     },
-    /// The daemon that holds the pool is another user's.
+    /// The daemon that holds the pool belongs to another user.
     #[error("{dataset}: the daemon of another user holds the pool, and gives its files to that user alone{}", Mounted(at.as_deref()))]
     Theirs {
         /// The dataset.
         dataset: String,
-        /// Where it is mounted, if it is.
+        /// The dataset's mountpoint, if it is mounted.
         at: Option<PathBuf>,
     },
-    /// The daemon that holds the pool refuses, in the words of `zfs`.
+    /// The daemon that holds the pool refused a request. The text is the same as in `zfs`.
     #[error("{about}: {why}")]
     Refused {
-        /// What it is about.
+        /// The subject of the refusal.
         about: String,
-        /// Why.
+        /// The cause.
         why: String,
     },
     /// The daemon that holds the pool does not open a dataset.
     #[error(transparent)]
     Denied(#[from] api::files::Denied),
-    /// The daemon that holds the pool refused.
+    /// The daemon that holds the pool can't list datasets or mounts.
     #[error("the daemon of this user, which holds the pool: {why}")]
     Daemon {
-        /// Why.
+        /// The cause.
         why: String,
     },
     /// A key file can't be read.
@@ -106,7 +106,7 @@ pub enum Error {
     KeyFile {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -115,7 +115,7 @@ pub enum Error {
     NotWritable {
         /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -124,13 +124,13 @@ pub enum Error {
     Destination {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// Where the kernel has the files.
+/// Where the kernel has mounted the files, as the end of a message.
 struct Mounted<'a>(Option<&'a Path>);
 
 impl std::fmt::Display for Mounted<'_> {
@@ -143,14 +143,14 @@ impl std::fmt::Display for Mounted<'_> {
 }
 
 impl Error {
-    /// Whether the pool has an owner, so that it could only be peeked at.
+    /// Whether another process owns the pool, so that only `--peek` can read it.
     pub fn is_in_use(&self) -> bool {
         let Error::Pool(poolhouse::Error::Import(failure)) = self else { return false };
         matches!(failure.error, SpaError::InUse(_))
     }
 }
 
-/// `POOL/DATASET@SNAPSHOT:/PATH`, taken apart.
+/// The parts of `POOL/DATASET@SNAPSHOT:/PATH`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The dataset or snapshot.
@@ -160,7 +160,10 @@ pub struct Target {
 }
 
 impl Target {
-    /// Takes an operand apart: at the first `:/`, or at a colon at its end, since a dataset's name may have colons.
+    /// Parses an operand.
+    ///
+    /// It splits at the first `:/`, or at a colon at its end, since a dataset's name may contain
+    /// colons.
     pub fn parse(operand: &str) -> Target {
         let at = operand.find(":/").or_else(|| operand.ends_with(':').then(|| operand.len() - 1));
         match at {
@@ -171,21 +174,21 @@ impl Target {
         }
     }
 
-    /// The same in a pool whose name is known: an operand may have its guid instead.
+    /// The same target with the pool's name, because the operand may have its guid instead.
     pub fn of(&self, pool: &str) -> Target {
         Target { dataset: format!("{pool}{}", &self.dataset[self.pool().len()..]), path: self.path.clone() }
     }
 
-    /// The pool's name, or its guid.
+    /// The pool's name or guid.
     pub fn pool(&self) -> &str {
         self.dataset.split(['/', '@', '#']).next().unwrap_or_default()
     }
 }
 
-/// Looks for pools where the arguments say, or where OpenZFS would.
+/// Looks for pools where the arguments say, or where OpenZFS would look.
 ///
 /// # Errors
-/// [`Error::Device`] for a device, image or folder that was named and can't be read.
+/// * [`Error::Device`]: a device, image or folder that the user named can't be read.
 pub fn scan(args: &Args) -> Result<Scan, Error> {
     if args.devices.is_empty() {
         return Ok(poolhouse::spa::scan(&DEFAULT_SEARCH_PATHS));
@@ -201,8 +204,9 @@ pub fn scan(args: &Args) -> Result<Scan, Error> {
     }
 }
 
-/// Refuses what can't be read: what was named, and the files of a folder that was. Pipes and
-/// character devices are not opened: that could wait, or do something.
+/// Refuses what can't be read: a named path, and the files of a named folder.
+///
+/// Pipes and character devices are not opened, because that could block or have an effect.
 fn readable(path: &Path) -> Result<(), Error> {
     let fail = |path: &Path| {
         let path = path.to_owned();
@@ -225,10 +229,11 @@ fn readable(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The candidate for a pool's name or guid.
+/// The candidate with a pool's name or guid.
 ///
 /// # Errors
-/// [`Error::Ambiguous`]; [`poolhouse::Error::NoSuchPool`].
+/// * [`Error::Pool`] with [`poolhouse::Error::NoSuchPool`]: no pool has it.
+/// * [`Error::Ambiguous`]: several pools have the name.
 pub fn candidate<'s>(scan: &'s Scan, name: &str) -> Result<&'s Candidate, Error> {
     let guid = name.parse().ok();
     let mut found = scan.pools.iter().filter(|c| c.name == name || guid == Some(c.guid.0));
@@ -243,7 +248,8 @@ pub fn candidate<'s>(scan: &'s Scan, name: &str) -> Result<&'s Candidate, Error>
     Err(Error::Ambiguous { name: name.to_owned(), pools })
 }
 
-/// How a rescue opens pools: nothing will be written, so it doesn't matter who used the pool last.
+/// The options for opening a pool that is only read. So it doesn't matter which host used the pool
+/// last.
 pub fn options(args: &Args) -> OpenOptions {
     OpenOptions {
         claim: if args.peek { Claim::Nothing } else { Claim::Share },
@@ -256,7 +262,11 @@ pub fn options(args: &Args) -> OpenOptions {
     }
 }
 
-/// Opens the pool of a target, with the keys that were given; and the target with the pool's name.
+/// Opens the pool of a target with the given keys. Returns it, and the target with the pool's name.
+///
+/// # Errors
+/// * [`Error::Pool`]: the pool can't be imported, or the key does not fit.
+/// * The errors of [`candidate`] and [`load_keys`].
 pub fn open(io: &mut Io, args: &Args, scan: &Scan, target: &Target) -> Result<(Pool, Target), Error> {
     let candidate = candidate(scan, target.pool())?;
     let pool = Pool::import(candidate, &options(args), &Host::of_system())?;
@@ -272,7 +282,8 @@ pub fn open(io: &mut Io, args: &Args, scan: &Scan, target: &Target) -> Result<(P
 /// Refuses a dataset whose key is not loaded.
 ///
 /// # Errors
-/// [`Error::NoKey`]; as reading fails.
+/// * [`Error::NoKey`]: the key is not loaded.
+/// * [`Error::Pool`]: the dataset does not exist, or its directory can't be read.
 pub fn check_key(pool: &Pool, dataset: &str) -> Result<(), Error> {
     let head = dataset.split(['@', '#']).next().unwrap_or_default();
     let dir = pool.dsl().dir(head).map_err(poolhouse::Error::from)?;
@@ -289,7 +300,13 @@ fn is_loaded(pool: &Pool, root: &Dir) -> Result<bool, Error> {
     Ok(status == KeyStatus::Available)
 }
 
-/// Loads the keys that were given.
+/// Loads the given keys.
+///
+/// # Errors
+/// * [`Error::KeyFile`]: a key file can't be read.
+/// * [`Error::Operand`]: a key without an encryption root was given, and the dataset is not
+///   encrypted.
+/// * [`Error::Pool`]: the key is wrong or malformed, or the dataset can't be read.
 pub fn load_keys(pool: &Pool, args: &Args, target: &Target) -> Result<(), Error> {
     for (root, path) in &args.keys {
         let raw = std::fs::read(path).map_err(|source| Error::KeyFile { path: path.clone(), source })?;
@@ -302,19 +319,22 @@ pub fn load_keys(pool: &Pool, args: &Args, target: &Target) -> Result<(), Error>
     Ok(())
 }
 
-/// Loads a key from a file's bytes: as they are, or, if that is no key, without the line's end.
+/// Loads a key from the bytes of a file.
 fn load_key(pool: &Pool, root: &str, raw: &[u8]) -> Result<(), Error> {
     Ok(pool.load_key(root, material(raw))?)
 }
 
-/// What of a key file's bytes is the key.
+/// The key in the bytes of a key file: without the line's end, unless the length is a raw key's.
 fn material(raw: &[u8]) -> &[u8] {
     let trimmed = raw.strip_suffix(b"\n").unwrap_or(raw);
-    // A raw key may end in any byte, a line end too; it has a fixed length.
+    // A raw key has a fixed length, and may end in any byte, a line feed among them.
     if raw.len() == RAW_KEY_LEN { raw } else { trimmed }
 }
 
-/// The keys that were given, for the daemon that holds the pool.
+/// The given keys, for the daemon that holds the pool.
+///
+/// # Errors
+/// * [`Error::KeyFile`]: a key file can't be read.
 pub fn keys(args: &Args) -> Result<Vec<(Option<String>, Bytes)>, Error> {
     let read = |(root, path): &(Option<String>, PathBuf)| {
         let raw = std::fs::read(path).map_err(|source| Error::KeyFile { path: path.clone(), source })?;
@@ -336,11 +356,11 @@ fn encryption_root(pool: &Pool, target: &Target) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
-    //! Operands are taken apart where a person would.
+    //! Operands are split where a reader would split them.
 
     use super::Target;
 
-    /// The path begins at the first `:/`; colons in dataset names stay with them.
+    /// Goal: the path begins at the first `:/`. Colons in dataset names stay with the name.
     #[test]
     fn operands() {
         let parse = |s: &str| {

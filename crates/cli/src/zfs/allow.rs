@@ -10,7 +10,8 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::props::{self, Edit};
 use console::getopt::{Found, Getopt, Opt};
 
-/// What can be granted beside properties, its kind, and what the usage text says of it.
+/// The permissions that are not properties: each with its kind and its text in the usage
+/// (`zfs_deleg_perm_tab`).
 const PERMISSIONS: [(&str, bool, &str); 31] = [
     ("allow", false, "Must also have the permission that is being\n\t\t\t\tallowed"),
     (
@@ -53,7 +54,7 @@ const PERMISSIONS: [(&str, bool, &str); 31] = [
     ("projectobjquota", true, "Allows accessing any \n\t\t\t\tprojectobjquota@... property"),
 ];
 
-/// The options of the two commands; the last is `unallow`'s alone.
+/// The options of both commands. The last one is `unallow`'s alone.
 const OPTIONS: [(&str, &str); 9] = [
     ("-h", "show this help message and exit"),
     ("-l", "set permission locally"),
@@ -66,7 +67,7 @@ const OPTIONS: [(&str, &str); 9] = [
     ("-r", "remove permissions recursively"),
 ];
 
-/// A command line.
+/// The parsed command line.
 #[derive(Default)]
 struct Line {
     take_back: bool,
@@ -80,14 +81,17 @@ struct Line {
     recursive: bool,
     help: bool,
     who: Option<String>,
-    /// Words, split at commas; none when all are taken back.
+    /// The words, separated by commas. `None` takes back everything.
     words: Option<String>,
     dataset: String,
-    /// Show what is granted.
+    /// Show the grants.
     print: bool,
 }
 
-/// `zfs allow ...`, and `zfs unallow ...` if `take_back`.
+/// `zfs allow ...`, or `zfs unallow ...` if `take_back` is set (`zfs_do_allow`, `zfs_do_unallow`).
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn run(cx: &mut Cx, args: &[String], take_back: bool) -> Outcome {
     let mut line = Line { take_back, ..Line::default() };
     let mut g = Getopt::new(args, if take_back { "ldugecsrh" } else { "ldugecsh" }, &[]);
@@ -133,7 +137,7 @@ pub fn run(cx: &mut Cx, args: &[String], take_back: bool) -> Outcome {
     }
     let grants = match line.grants() {
         Ok(grants) => grants,
-        // OpenZFS takes this for a question about its usage.
+        // OpenZFS treats this as a request for its usage text.
         Err(why) => return Ok(usage(cx, take_back, Some(&why), true)),
     };
     let mut names = vec![line.dataset.clone()];
@@ -149,18 +153,18 @@ pub fn run(cx: &mut Cx, args: &[String], take_back: bool) -> Outcome {
     Ok(0)
 }
 
-/// Why a command line is not one.
+/// Why a command line is wrong.
 enum Wrong {
-    /// The general usage text says.
+    /// Print the general usage text.
     Usage,
-    /// The usage text is what was asked for.
+    /// The user requests the usage text.
     Asked,
-    /// This, behind the long usage text.
+    /// Print this after the long usage text.
     Because(&'static str),
 }
 
 impl Line {
-    /// Takes the operands apart (`parse_allow_args`).
+    /// Parses the operands (`parse_allow_args`).
     fn read(&mut self, operands: &[String]) -> Result<(), Wrong> {
         let count = |flags: &[bool]| flags.iter().filter(|f| **f).count();
         let whom = count(&[self.user, self.group, self.everyone]);
@@ -210,7 +214,8 @@ impl Line {
         Ok(())
     }
 
-    /// The last operand is the dataset, the one before it the words (`munge_args`).
+    /// Takes the dataset from the last operand, and the words from the one before it
+    /// (`munge_args`).
     fn words_and_dataset(&mut self, rest: &[String], expected: usize) -> Result<(), Wrong> {
         self.words = match rest.len() {
             n if n == expected => Some(rest[n - 2].clone()),
@@ -221,7 +226,7 @@ impl Line {
         Ok(())
     }
 
-    /// What is granted or taken back (`construct_fsacl_list`).
+    /// The grants to add or to take back (`construct_fsacl_list`).
     fn grants(&self) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
         let mut grants = BTreeMap::new();
         if self.set {
@@ -239,8 +244,10 @@ impl Line {
         Ok(grants)
     }
 
-    /// A user or group by its name or number. One that is neither is an error; a number that nobody has is a user's or group's all the same if
-    /// it was said which.
+    /// Finds a user or group by its name or number.
+    ///
+    /// A number without an account is valid if an option says whether it is a user's or a group's.
+    /// Everything else without an account is an error.
     fn account(&self, who: &str) -> Result<(char, u32), String> {
         let number: Option<u32> = who.parse().ok();
         let user = || match number {
@@ -259,7 +266,8 @@ impl Line {
         found.ok_or_else(|| format!("invalid {what} {who}\n"))
     }
 
-    /// Permissions under the letter of whom they are given, sets under its capital (`store_allow_perm`).
+    /// Adds permissions under the letter of their receiver, and sets under the same letter in upper
+    /// case (`store_allow_perm`).
     fn store(&self, grants: &mut BTreeMap<String, BTreeSet<String>>, kind: char, who: &str) {
         let reaches: Vec<char> = match kind {
             's' | 'c' => vec!['-'],
@@ -294,7 +302,8 @@ impl Line {
     }
 }
 
-/// The order of kinds in the tables: sets, what makers get, users, groups, everybody (`who_type2weight`).
+/// The order of kinds in the tables: sets, creators' permissions, users, groups, everyone
+/// (`who_type2weight`).
 fn weight(kind: char) -> u8 {
     match kind.to_ascii_lowercase() {
         's' => 0,
@@ -305,10 +314,11 @@ fn weight(kind: char) -> u8 {
     }
 }
 
-/// The words of one whom: each with whether it holds here, and below.
+/// The permissions of one receiver. The flags say whether each applies to this dataset, and to
+/// those below.
 type Reach = BTreeMap<String, (bool, bool)>;
 
-/// What is granted at a dataset, as `zfs allow` shows it (`print_fs_perms`).
+/// The grants at a dataset, as `zfs allow` shows them (`print_fs_perms`).
 fn shown(at: &Granted) -> String {
     let head = format!("---- Permissions on {} ", at.dataset);
     let mut s = format!("{head}{}\n", "-".repeat(70usize.saturating_sub(head.len())));
@@ -366,7 +376,7 @@ fn name_of(kind: u8, id: &str) -> String {
     }
 }
 
-/// The long usage text (`allow_usage`); the exit code.
+/// Prints the long usage text (`allow_usage`). Returns the exit code.
 fn usage(cx: &mut Cx, take_back: bool, why: Option<&str>, requested: bool) -> i32 {
     let name = if take_back { "unallow" } else { "allow" };
     let own = super::usage::COMMANDS.iter().flatten().find(|c| c.0 == name).map_or("", |c| c.1);

@@ -11,7 +11,7 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::names;
 use console::getopt::{Found, Getopt, Opt};
 
-/// The command line, read.
+/// The parsed command line.
 #[derive(Default)]
 struct Create {
     props: Settings,
@@ -25,7 +25,15 @@ struct Create {
     parseable: bool,
 }
 
-/// `zfs create [-Pnpuv] [-o property=value] ... <filesystem>`, `zfs create [-Pnpsv] [-b blocksize] ... -V <size> <volume>`.
+/// Runs `zfs create` (`zfs_do_create`).
+///
+/// ```text
+/// zfs create [-Pnpuv] [-o property=value] ... <filesystem>
+/// zfs create [-Pnpsv] [-b blocksize] ... -V <size> <volume>
+/// ```
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut c, operands) = read(cx, args)?;
     if (c.block_size_given || c.sparse) && !c.volume {
@@ -113,7 +121,7 @@ fn read(cx: &mut Cx, args: &[String]) -> Result<(Create, Vec<String>), Stop> {
     Ok((c, g.operands()))
 }
 
-/// Reads a size, and puts it among the properties.
+/// Reads a size, and adds it to the properties.
 fn size(cx: &mut Cx, props: &mut Settings, name: &str, what: &str, arg: &str) -> Result<(), Stop> {
     match nice_number(arg) {
         Ok(n) => {
@@ -128,7 +136,8 @@ fn size(cx: &mut Cx, props: &mut Settings, name: &str, what: &str, arg: &str) ->
     }
 }
 
-/// The properties that it would be made with: those asked for, checked, and the room that a volume reserves.
+/// The properties that the dataset would get: the requested ones, checked, and a volume's
+/// reservation.
 fn draft(cx: &mut Cx, c: &Create, name: &str, kind: K, what: &str) -> Result<Settings, Stop> {
     let change = DatasetChange::Create {
         name: name.to_owned(),
@@ -158,7 +167,10 @@ fn show(cx: &mut Cx, c: &Create, name: &str, props: &Settings) {
     }
 }
 
-/// Refuses a name that can't be one, or that exists (`zfs_create`, `check_parents`).
+/// Refuses a name that is not valid for a new dataset.
+///
+/// # Errors
+/// * [`Stop::Fail`]: the name is not valid or names a pool. That is reported.
 pub fn check_name(cx: &mut Cx, what: &str, name: &str) -> Result<(), Stop> {
     let fault = names::new_name_fault(name, false)
         .or_else(|| (!name.contains('/')).then(|| "missing dataset name".to_owned()));
@@ -171,8 +183,14 @@ pub fn check_name(cx: &mut Cx, what: &str, name: &str) -> Result<(), Stop> {
     }
 }
 
-/// The dataset above one that is to be made, or the nearest that is there if the others are to be made too (`check_parents`). That there
-/// is none has been reported.
+/// The parent of a new dataset (`check_parents`).
+///
+/// With `nearest`, missing parents are to be created too, and this is the nearest existing
+/// ancestor.
+///
+/// # Errors
+/// * [`Stop::Fail`]: the pool or the parent does not exist, or the service refused a request. That
+///   is reported.
 pub fn parent(cx: &mut Cx, what: &str, name: &str, nearest: bool) -> Result<Dataset, Stop> {
     let service = cx.service()?;
     let pool = name.split('/').next().unwrap_or(name);
@@ -213,7 +231,7 @@ fn encryption(dataset: &Dataset) -> bool {
     dataset.prop("encryption").is_some_and(|p| !matches!(p.value(true), "off" | "-"))
 }
 
-/// The words for reasons that have to do with what is above a new dataset.
+/// The words for reasons about the parent of a new dataset. `None` for other reasons.
 pub fn above(name: &str, reason: &Reason) -> Option<String> {
     let pool = name.split('/').next().unwrap_or(name);
     match reason {

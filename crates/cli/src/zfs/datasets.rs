@@ -1,4 +1,4 @@
-//! Which datasets a command is about, and in which order (`zfs_for_each`).
+//! The datasets that a command applies to, in order (`zfs_for_each`).
 
 use std::cmp::Ordering;
 
@@ -9,38 +9,39 @@ use crate::json::Object;
 use crate::names;
 use crate::props::{self, PropDesc};
 
-/// What to gather.
+/// Which datasets to gather.
 #[derive(Debug, Clone, Default)]
 pub struct Gather {
     /// The kinds to return.
     pub kinds: Vec<K>,
-    /// Descend.
+    /// Also gather the datasets below.
     pub recurse: bool,
-    /// How deep, if there is a limit.
+    /// The deepest level to gather, if there is a limit.
     pub depth: Option<u32>,
-    /// Snapshots only where the pool's `listsnapshots` says so (`zfs list` without `-t`).
+    /// Gather snapshots only if the pool's `listsnapshots` is on (`zfs list` without `-t`).
     pub listsnapshots: bool,
-    /// Arguments may be paths in mounted file systems.
+    /// Whether arguments may be paths in mounted file systems.
     pub paths: bool,
     /// The properties to read.
     pub props: PropSelect,
-    /// Read received values too.
+    /// Also read received values.
     pub received: bool,
     /// How to sort.
     pub sort: Vec<SortKey>,
 }
 
-/// A column to sort by.
+/// A column to sort by (`zfs_sort_column_t`).
 #[derive(Debug, Clone)]
 pub struct SortKey {
-    /// The native property, or the name of a user's.
+    /// The native property, or the name of a user property.
     pub what: Result<&'static PropDesc, String>,
-    /// Largest first.
+    /// Sort in descending order.
     pub reverse: bool,
 }
 
 impl SortKey {
-    /// Reads `-s` or `-S`.
+    /// Parses the argument of `-s` or `-S`. `None` if there is no such property
+    /// (`zfs_add_sort_column`).
     pub fn parse(name: &str, reverse: bool) -> Option<Self> {
         let what = match props::find(props::DATASET, name) {
             Some(desc) => Ok(desc),
@@ -59,7 +60,10 @@ impl SortKey {
     }
 }
 
-/// The words of `-t`, each with the kinds that it stands for.
+/// Parses the words of `-t` into the kinds that they stand for.
+///
+/// # Errors
+/// * [`Stop::Usage`]: a word is not a type.
 pub fn parse_types(list: &str) -> Result<Vec<K>, Stop> {
     let mut kinds = Vec::new();
     for word in list.split(',') {
@@ -76,7 +80,10 @@ pub fn parse_types(list: &str) -> Result<Vec<K>, Stop> {
     Ok(kinds)
 }
 
-/// Reads `-d`.
+/// Parses the argument of `-d`.
+///
+/// # Errors
+/// * [`Stop::Usage`]: the argument is not a number, or it is negative.
 pub fn parse_depth(arg: &str) -> Result<u32, Stop> {
     match arg.parse::<i64>() {
         Ok(n) if n < 0 => Err(Stop::usage("Depth can not be negative.\n")),
@@ -85,7 +92,7 @@ pub fn parse_depth(arg: &str) -> Result<u32, Stop> {
     }
 }
 
-/// What was gathered. What failed has been reported.
+/// The gathered datasets. Failures are already reported.
 #[derive(Debug, Clone, Default)]
 pub struct Gathered {
     /// The datasets, sorted.
@@ -102,7 +109,7 @@ impl Gathered {
         self.unopened || self.damaged
     }
 
-    /// Takes in what was found below one argument, and reports what could not be read there.
+    /// Adds the datasets found below one argument, and reports what could not be read there.
     fn take(&mut self, cx: &mut Cx, list: DatasetList) {
         self.found.extend(list.datasets);
         self.damaged |= !list.failures.is_empty();
@@ -114,7 +121,13 @@ impl Gathered {
     }
 }
 
-/// Gathers and sorts.
+/// Gathers and sorts the datasets.
+///
+/// An argument that can't be opened is reported and skipped.
+///
+/// # Errors
+/// * [`Stop::Fail`]: the service can't be reached, or it can't list datasets or mounts. That is
+///   reported.
 pub fn gather(cx: &mut Cx, args: &[String], g: &Gather) -> Result<Gathered, Stop> {
     let service = cx.service()?;
     let query = DatasetQuery {
@@ -154,7 +167,8 @@ pub fn gather(cx: &mut Cx, args: &[String], g: &Gather) -> Result<Gathered, Stop
     Ok(out)
 }
 
-/// The dataset that an argument names, if it exists and is of a kind that the command takes (`zfs_open`).
+/// The dataset that an argument names, if it exists and has a kind that the command accepts
+/// (`zfs_open`).
 fn open(cx: &mut Cx, arg: &str, g: &Gather) -> Result<Option<String>, Stop> {
     let service = cx.service()?;
     if g.paths && (arg.starts_with('/') || arg.starts_with("./")) {
@@ -196,7 +210,12 @@ fn open(cx: &mut Cx, arg: &str, g: &Gather) -> Result<Option<String>, Stop> {
     }
 }
 
-/// The file system in which a path lies, if it is one of ours (`zfs_path_to_zhandle`).
+/// The file system that contains a path, if a pool's file system does (`zfs_path_to_zhandle`).
+///
+/// `None` is reported.
+///
+/// # Errors
+/// * [`Stop::Fail`]: the service can't be reached or can't list mounts. That is reported.
 pub fn of_path(cx: &mut Cx, path: &str) -> Result<Option<String>, Stop> {
     let service = cx.service()?;
     let Ok(real) = std::fs::canonicalize(path) else {
@@ -215,12 +234,12 @@ pub fn of_path(cx: &mut Cx, path: &str) -> Result<Option<String>, Stop> {
     Ok(best)
 }
 
-/// What a dataset is sorted by, in one column.
+/// The sort key of a dataset in one column.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Text(String),
     Number(u64),
-    /// The property doesn't apply: at the bottom, whichever way.
+    /// The property doesn't apply. Such datasets come last in either direction.
     Without,
 }
 
@@ -229,7 +248,7 @@ fn key(sort: &SortKey, d: &Dataset) -> Key {
     match (&sort.what, sort.name()) {
         (_, "name") => Key::Text(d.name.clone()),
         (_, "type") => Key::Text(kind_name(d.kind).into()),
-        // Words sort as words, whatever numbers they stand for (`zfs_prop_is_string`).
+        // Properties with words sort as text, not by their numbers (`zfs_prop_is_string`).
         (Ok(desc), _) if matches!(desc.kind, props::Kind::Number) => {
             if desc.applies(d.kind) {
                 Key::Number(prop.and_then(|p| p.number).unwrap_or(0))
@@ -258,7 +277,8 @@ fn order(sort: &[SortKey], a: &(Vec<Key>, Dataset), b: &(Vec<Key>, Dataset)) -> 
     by_name(&a.1, &b.1)
 }
 
-/// A dataset before its snapshots, these in the order of their creation, and everything else by name (`zfs_compare`).
+/// Compares by name (`zfs_compare`). A dataset comes before its snapshots, which are in the order
+/// of their creation.
 fn by_name(a: &Dataset, b: &Dataset) -> Ordering {
     let (a_head, a_snap) = split(&a.name);
     let (b_head, b_snap) = split(&b.name);
@@ -277,7 +297,7 @@ fn split(name: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// A kind of dataset, as the property `type` says it.
+/// A kind of dataset, as the property `type` names it (`zfs_type_to_name`).
 pub fn kind_name(kind: K) -> &'static str {
     match kind {
         K::Filesystem => "filesystem",
@@ -287,7 +307,9 @@ pub fn kind_name(kind: K) -> &'static str {
     }
 }
 
-/// A property of a dataset as text, with its source: the name and the type always, others if they were read and apply.
+/// A property of a dataset as text, with its source.
+///
+/// Name and type are always available. Others are if they were read and apply to the dataset.
 pub fn value(cx: &Cx, d: &Dataset, name: &str, exact: bool) -> Option<(String, Source)> {
     match name {
         "name" => return Some((d.name.clone(), Source::None)),
@@ -303,13 +325,14 @@ pub fn value(cx: &Cx, d: &Dataset, name: &str, exact: bool) -> Option<(String, S
     Some((text, p.source.clone()))
 }
 
-/// A value as far as OpenZFS shows one (`ZFS_MAXPROPLEN`, less what ends a string): the list of a snapshot's clones may be longer.
+/// Cuts a value at OpenZFS's limit (`ZFS_MAXPROPLEN`, minus the final NUL). The list of a
+/// snapshot's clones may exceed it.
 fn cut(value: &str) -> &str {
     const MOST: usize = 8191;
     &value[..value.floor_char_boundary(MOST)]
 }
 
-/// The first pairs of a dataset's JSON object (`fill_dataset_info`).
+/// Adds the first pairs of a dataset's JSON object (`fill_dataset_info`).
 pub fn info(o: &mut Object, d: &Dataset, as_int: bool) {
     o.text("name", &d.name);
     o.text("type", kind_name(d.kind).to_ascii_uppercase());

@@ -10,7 +10,7 @@ use crate::words;
 use console::getopt::{Found, Getopt, Opt};
 use console::numbers;
 
-/// What the options say.
+/// The options.
 #[derive(Debug, Clone, Copy, Default)]
 struct Flags {
     verbose: bool,
@@ -22,7 +22,16 @@ struct Flags {
     clones: bool,
 }
 
-/// `zfs destroy [-Rfnprv] <filesystem|volume>`, `[-Rdnprv] <filesystem|volume>@<snap>[%<snap>][,...]`, `<filesystem|volume>#<bookmark>`.
+/// Runs `zfs destroy` (`zfs_do_destroy`).
+///
+/// ```text
+/// zfs destroy [-Rfnprv] <filesystem|volume>
+/// zfs destroy [-Rdnprv] <filesystem|volume>@<snap>[%<snap>][,...]
+/// zfs destroy <filesystem|volume>#<bookmark>
+/// ```
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut f = Flags::default();
     let mut g = Getopt::new(args, "vpndfrR", &[]);
@@ -63,8 +72,10 @@ fn announce(cx: &mut Cx, f: Flags, name: &str) {
     }
 }
 
-/// The snapshots of one dataset that a specification names: `a`, `a%b`, `%b`, `a%`, `%`, and lists of these
-/// (`zfs_iter_snapspec`). What is not there is passed over.
+/// The snapshots of one dataset that a specification names (`zfs_iter_snapspec`).
+///
+/// A specification is `a`, `a%b`, `%b`, `a%`, `%`, or a list of these. Names that do not exist are
+/// skipped.
 fn chosen(spec: &str, snapshots: &[Dataset]) -> Vec<Dataset> {
     let short = |d: &Dataset| d.name.split_once('@').map_or_else(String::new, |(_, s)| s.to_owned());
     let mut all = Vec::new();
@@ -148,7 +159,8 @@ fn snapshots(cx: &mut Cx, f: Flags, head: &str, spec: &str) -> Outcome {
     destroy(cx, f, names)
 }
 
-/// What destroying these snapshots gives back: each run of neighbours frees what only its members refer to.
+/// The bytes that destroying these snapshots frees. Each run of neighbours frees what only its
+/// members reference.
 fn reclaim(cx: &mut Cx, own: &[Dataset], chosen: &[Dataset]) -> Result<u64, Stop> {
     let mut total = 0;
     let mut run: Option<(String, String)> = None;
@@ -174,7 +186,7 @@ fn reclaim(cx: &mut Cx, own: &[Dataset], chosen: &[Dataset]) -> Result<u64, Stop
     Ok(total)
 }
 
-/// Whether clones keep a snapshot, which has been reported.
+/// Whether clones prevent destroying a snapshot. That is reported.
 fn has_clones(cx: &mut Cx, snapshot: &Dataset) -> Result<bool, Stop> {
     if snapshot.prop("clones").is_none_or(|p| matches!(p.value(true), "" | "-")) {
         return Ok(false);
@@ -241,7 +253,7 @@ fn tree(cx: &mut Cx, f: Flags, name: &str) -> Outcome {
         }
     }
     let mut all = dependents.in_order(cx)?;
-    // The pool's own root dataset stays; what is in it goes.
+    // The pool's root dataset stays. Its contents are destroyed.
     all.push(target);
     if keeps_a_key(cx, &all)? {
         return Ok(1);
@@ -257,8 +269,9 @@ fn tree(cx: &mut Cx, f: Flags, name: &str) -> Outcome {
     destroy(cx, f, names)
 }
 
-/// Whether one of those that are to be destroyed is the encryption root of a dataset that stays,
-/// which is reported: it can't be destroyed, and is found before the others are.
+/// Whether a dataset to be destroyed is the encryption root of a dataset that stays.
+///
+/// Such a dataset can't be destroyed. This reports it before any other dataset is destroyed.
 fn keeps_a_key(cx: &mut Cx, all: &[Dataset]) -> Result<bool, Stop> {
     let root_of = |d: &Dataset| d.prop("encryptionroot").map_or("", |p| p.value(true)).to_owned();
     let roots: HashSet<&str> =

@@ -7,18 +7,21 @@ use crate::cx::{Color, Cx, Outcome, Stop};
 use crate::{names, words};
 use console::getopt::{Found, Getopt, Opt};
 
-/// How to write changes.
+/// How to print changes.
 #[derive(Default)]
 struct Look {
     classify: bool,
     scripted: bool,
     timed: bool,
     raw: bool,
-    /// The mountpoint; empty for the root of all.
+    /// The mountpoint. Empty for `/`.
     mountpoint: Vec<u8>,
 }
 
-/// `zfs diff [-FHth] <snapshot> [snapshot|filesystem]`.
+/// `zfs diff [-FHth] <snapshot> [snapshot|filesystem]` (`zfs_do_diff`).
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut look = Look::default();
     let mut g = Getopt::new(args, "FHth", &[]);
@@ -50,7 +53,7 @@ fn head_of(name: &str) -> &str {
     name.split('@').next().unwrap_or(name)
 }
 
-/// The full names of the two states that are compared (`get_snapshot_names`).
+/// The full names of the two states to compare (`get_snapshot_names`).
 fn states(cx: &mut Cx, from: &str, to: Option<&str>) -> Result<(String, String), Stop> {
     let bad = |cx: &mut Cx, what: &str| {
         writeln!(cx.err, "{what}");
@@ -77,7 +80,7 @@ fn states(cx: &mut Cx, from: &str, to: Option<&str>) -> Result<(String, String),
     Ok((format!("{fs}{from_snap}"), format!("{to_fs}{to_snap}")))
 }
 
-/// Whether a file system is a clone of a snapshot of another, or of one of its clones.
+/// Whether a file system is a clone of another one's snapshot, directly or through further clones.
 fn descends(cx: &mut Cx, fs: &str, of: &str) -> Result<bool, Stop> {
     let mut at = fs.to_owned();
     let mut seen = std::collections::BTreeSet::new();
@@ -93,7 +96,7 @@ fn descends(cx: &mut Cx, fs: &str, of: &str) -> Result<bool, Stop> {
     Ok(false)
 }
 
-/// Where a file system is mounted.
+/// The mountpoint of a file system.
 fn mountpoint(cx: &mut Cx, fs: &str) -> Result<Vec<u8>, Stop> {
     let mounts = cx.service()?.mounts().map_err(|e| cx.fail("cannot list mounts", &e))?;
     match mounts.iter().find(|m| m.dataset == fs) {
@@ -167,7 +170,7 @@ fn line(cx: &mut Cx, look: &Look, change: &FileChange) {
     cx.colored_bytes(color, &text);
 }
 
-/// What kind of file it is (`get_what`).
+/// The letter for a file's type (`get_what`).
 fn class(file: &FileAt) -> char {
     match file.mode & 0o170_000 {
         0o060_000 => 'B',
@@ -181,7 +184,8 @@ fn class(file: &FileAt) -> char {
     }
 }
 
-/// A path as it is seen from outside, what is not plain ASCII in octal (`stream_bytes`).
+/// Adds a path as seen from outside the mount, with octal for what is not plain ASCII
+/// (`stream_bytes`).
 fn path(look: &Look, path: &[u8], into: &mut Vec<u8>) {
     for &b in look.mountpoint.iter().chain(path) {
         if look.raw || (b.is_ascii_graphic() && b != b'\\') {

@@ -19,8 +19,15 @@ struct Get {
     table: GetTable,
 }
 
-/// `zfs get [-rHp] [-j [--json-int]] [-d max] [-o "all" | field[,...]] [-t type[,...]] [-s source[,...]] <"all" | property[,...]>
-/// [dataset] ...`.
+/// Runs `zfs get` (`zfs_do_get`).
+///
+/// ```text
+/// zfs get [-rHp] [-j [--json-int]] [-d max] [-o "all" | field[,...]] [-t type[,...]]
+///     [-s source[,...]] <"all" | property[,...]> [dataset] ...
+/// ```
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut get = Get::default();
     let mut how = Gather {
@@ -79,7 +86,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(i32::from(failed))
 }
 
-/// The columns, widened; the first is the datasets' names, which all tables have.
+/// The columns, as wide as their values. The first column of every table has the datasets' names.
 fn columns_for(cx: &Cx, columns: Vec<Column>, found: &[Dataset], exact: bool) -> Vec<Column> {
     let columns = if columns.is_empty() {
         columns
@@ -96,7 +103,7 @@ fn columns_for(cx: &Cx, columns: Vec<Column>, found: &[Dataset], exact: bool) ->
     columns
 }
 
-/// The properties of one dataset: printed, or as an object.
+/// Prints the properties of one dataset, or returns them as an object.
 fn one(cx: &mut Cx, d: &Dataset, columns: &[Column], get: &mut Get) -> Object {
     let mut values = Object::new();
     for c in columns {

@@ -6,7 +6,10 @@ use super::datasets::{Gather, gather};
 use crate::cx::{Cx, Outcome, Stop};
 use console::getopt::{Found, Getopt, Opt};
 
-/// `zfs holds [-rHp] <snapshot> ...`.
+/// `zfs holds [-rHp] <snapshot> ...` (`zfs_do_holds`).
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut recursive, mut scripted, mut exact) = (false, false, false);
     let mut g = Getopt::new(args, "rHp", &[]);

@@ -1,4 +1,4 @@
-//! `zfs load-key` and `unload-key`: fetching keys is the command's part, trying them the service's.
+//! `zfs load-key` and `unload-key`. The command fetches keys, and the service tries them.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -9,7 +9,7 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::{https, words};
 use console::getopt::{Found, Getopt, Opt};
 
-/// Tries that a user at a terminal has.
+/// Attempts of a user at a terminal.
 const ATTEMPTS: u32 = 3;
 const RAW_KEY: usize = 32;
 
@@ -20,7 +20,15 @@ fn query(recurse: bool) -> Gather {
     Gather { kinds: vec![K::Filesystem, K::Volume], recurse, props, ..Gather::default() }
 }
 
-/// `zfs load-key [-rn] [-L <keylocation>] <-a | filesystem|volume>`, `zfs unload-key [-r] <-a | filesystem|volume>`.
+/// Runs `zfs load-key` or `unload-key` (`zfs_do_load_key`, `zfs_do_unload_key`).
+///
+/// ```text
+/// zfs load-key [-rn] [-L <keylocation>] <-a | filesystem|volume>
+/// zfs unload-key [-r] <-a | filesystem|volume>
+/// ```
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn run(cx: &mut Cx, args: &[String], load: bool) -> Outcome {
     let (mut all, mut recursive, mut noop, mut location) = (false, false, false, None);
     let mut g = Getopt::new(args, "anrL:", &[]);
@@ -68,7 +76,10 @@ pub fn run(cx: &mut Cx, args: &[String], load: bool) -> Outcome {
     Ok(if failed != 0 { 255 } else { i32::from(bad) })
 }
 
-/// Loads the keys of a dataset and of all below it: whether something else failed, how many were tried, and how many of these failed.
+/// Loads the keys of a dataset and of all below it.
+///
+/// Returns whether a dataset could not be read, how many keys were tried, and how many of these
+/// failed.
 fn load_below(cx: &mut Cx, name: &str) -> Result<(bool, u64, u64), Stop> {
     let gathered = gather(cx, &[name.to_owned()], &query(true))?;
     let (bad, found) = (gathered.failed(), gathered.found);
@@ -80,23 +91,38 @@ fn load_below(cx: &mut Cx, name: &str) -> Result<(bool, u64, u64), Stop> {
     Ok((bad, tried, failed))
 }
 
-/// The same as `zpool import -l` does it, which says how many (`zfs_crypto_attempt_load_keys`); whether that failed.
+/// Loads the keys below a dataset for `zpool import -l`, and prints how many
+/// (`zfs_crypto_attempt_load_keys`).
+///
+/// Returns whether one failed.
+///
+/// # Errors
+/// * [`Stop::Fail`]: the service can't be reached. That is reported.
 pub(crate) fn load_keys_below(cx: &mut Cx, name: &str) -> Result<bool, Stop> {
     let (bad, tried, failed) = load_below(cx, name)?;
     writeln!(cx.out, "{} / {tried} keys successfully loaded", tried - failed);
     Ok(bad || failed != 0)
 }
 
-/// Loads the keys that the file systems of a pool need to be mounted; whether that failed.
+/// Loads the keys that the file systems of a pool need for mounting. Returns whether one failed.
+///
+/// # Errors
+/// * [`Stop::Fail`]: the service can't be reached. That is reported.
 pub(crate) fn load_keys_in(cx: &mut Cx, pool: &str) -> Result<bool, Stop> {
     let (bad, _, failed) = load_below(cx, pool)?;
     Ok(bad || failed != 0)
 }
 
-/// Loads the key that a dataset needs to be mounted, if it is not there: its encryption root's, and no other. Whether that failed.
+/// Loads the key that a dataset needs for mounting, if it is not loaded. Returns whether that
+/// failed.
+///
+/// The key is the one of its encryption root.
+///
+/// # Errors
+/// * [`Stop::Fail`]: the service can't be reached. That is reported.
 pub(crate) fn load_key_for(cx: &mut Cx, name: &str) -> Result<bool, Stop> {
     let gathered = gather(cx, &[name.to_owned()], &query(false))?;
-    // Who mounts it says what is wrong with it otherwise.
+    // The mount request reports other problems of the dataset.
     let Some(d) = gathered.found.first().filter(|d| text(d, "keystatus") == "unavailable") else {
         return Ok(false);
     };
@@ -126,7 +152,7 @@ fn say(cx: &mut Cx, load: bool, message: &str) -> bool {
     false
 }
 
-/// What is wrong with asking for this dataset's key, before any key is fetched.
+/// Why this dataset's key can't be loaded or unloaded, before any key is fetched.
 fn unfit(d: &Dataset, load: bool) -> Option<String> {
     let verb = if load { "loaded" } else { "unloaded" };
     if matches!(text(d, "keyformat"), "none" | "-") {
@@ -202,8 +228,16 @@ fn refusal(cx: &Cx, d: &Dataset, e: &Error, load: bool) -> String {
     }
 }
 
-/// Fetches a key from where it is kept (`get_key_material`), and checks its form. `which` is `new ` for one that is to be,
-/// and `again ` where that is typed once more.
+/// Fetches a key from its location and checks its form (`get_key_material`).
+///
+/// `which` is `new ` for the key of a new encryption root, and `again ` for its repetition.
+///
+/// # Errors
+/// A text in OpenZFS's words:
+///
+/// * the location is invalid, or its scheme is not supported;
+/// * the file, terminal or server can't be read;
+/// * a raw or hexadecimal key has the wrong length or an invalid digit.
 pub(super) fn fetch(
     cx: &mut Cx,
     name: &str,
@@ -247,7 +281,8 @@ fn from_file(path: &str, format: &str) -> std::io::Result<Vec<u8>> {
     of_form(std::fs::File::open(path)?, format)
 }
 
-/// A raw key is what is there, one byte more than fit to see that it is too long; another is its first line.
+/// Reads a key: a raw one whole, with one byte more to detect excess, and another one up to the
+/// line's end.
 fn of_form(from: impl Read, format: &str) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if format == "raw" {

@@ -21,7 +21,15 @@ struct List {
     as_int: bool,
 }
 
-/// `zfs list [-Hp] [-j [--json-int]] [-r|-d max] [-o property[,...]] [-s property]... [-S property]... [-t type[,...]] [dataset] ...`.
+/// Runs `zfs list` (`zfs_do_list`).
+///
+/// ```text
+/// zfs list [-Hp] [-j [--json-int]] [-r|-d max] [-o property[,...]] [-s property]...
+///     [-S property]... [-t type[,...]] [dataset] ...
+/// ```
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut l = List::default();
     let mut how = Gather {
@@ -85,7 +93,8 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(i32::from(failed))
 }
 
-/// Snapshots alone, or bookmarks alone, of named datasets are looked for one level below them.
+/// For snapshots alone or bookmarks alone of named datasets, limits the search to one level below
+/// them.
 pub(super) fn only_below(how: &mut Gather, named: bool) {
     let alone = how.kinds == [K::Snapshot] || how.kinds == [K::Bookmark];
     if alone && named && !how.recurse {
@@ -93,7 +102,7 @@ pub(super) fn only_below(how: &mut Gather, named: bool) {
     }
 }
 
-/// The properties to ask for: those shown, and those sorted by.
+/// The properties to request: those that are shown, and those that are sorted by.
 pub(super) fn select(columns: &[Column], sort: &[SortKey]) -> PropSelect {
     if columns.is_empty() {
         return PropSelect::All;
@@ -108,7 +117,7 @@ pub(super) fn select(columns: &[Column], sort: &[SortKey]) -> PropSelect {
     PropSelect::Named(names)
 }
 
-/// Fills in `all`, and widens columns to their values.
+/// Expands `all`, and makes columns as wide as their values.
 pub(super) fn expand(cx: &Cx, columns: Vec<Column>, found: &[Dataset], exact: bool) -> Vec<Column> {
     let mut columns = proplist::expand_datasets(columns, found.iter());
     for c in &mut columns {
@@ -153,7 +162,7 @@ fn line(cx: &mut Cx, d: &Dataset, columns: &[Column], l: &List) {
     cx.out.put("\n");
 }
 
-/// Yellow when less than a fifth of the space is left, red when less than a tenth.
+/// Yellow if less than a fifth of the space is left, red if less than a tenth.
 fn avail_color(d: &Dataset) -> Option<Color> {
     let (used, avail) = (d.number("used")?, d.number("available")?);
     let percent = avail as f64 / (avail.saturating_add(used).max(1)) as f64 * 100.0;

@@ -31,7 +31,7 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::props::{self, Edit};
 use crate::version;
 
-/// Runs `zfs` with these arguments (its name not among them); returns the exit code.
+/// Runs `zfs` with its arguments. Returns the exit code.
 pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
     let Some(verb) = args.first() else {
         cx.err.put("missing command\n");
@@ -51,7 +51,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         verb => verb,
     };
     cx.begin("zfs", args);
-    // `zfs NAME=VALUE ...` is `zfs set` (`find_command_idx`).
+    // `zfs NAME=VALUE ...` means `zfs set` (`find_command_idx`).
     let (verb, rest) =
         if verb.contains('=') && !verb.starts_with('-') { ("set", args) } else { (verb, &args[1..]) };
     let outcome = match verb {
@@ -102,7 +102,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
     }
 }
 
-/// A command of OpenZFS that is not in this release, or none at all.
+/// Reports a command of OpenZFS that this release lacks, or an unknown one.
 fn other_verb(cx: &mut Cx, verb: &str) -> Outcome {
     if usage::COMMANDS.iter().flatten().any(|c| c.0 == verb) {
         writeln!(
@@ -114,7 +114,7 @@ fn other_verb(cx: &mut Cx, verb: &str) -> Outcome {
     Err(Stop::usage(format!("unrecognized command '{verb}'\n")))
 }
 
-/// The properties that take a name after their own, in the order of the usage text.
+/// The properties whose names have a parameter, in the order of the usage text.
 const FAMILIES: [(&str, &str, &str, &str); 14] = [
     ("userused@...", " NO ", "   NO", "<size>"),
     ("groupused@...", " NO ", "   NO", "<size>"),
@@ -132,7 +132,7 @@ const FAMILIES: [(&str, &str, &str, &str); 14] = [
     ("written#<bookmark>", " NO ", "   NO", "<size>"),
 ];
 
-/// Writes the usage text: of one command, or of all.
+/// Writes the usage text of one command or of all.
 fn usage(cx: &mut Cx, command: Option<(&str, &str)>, requested: bool) {
     let mut s = String::new();
     match command {

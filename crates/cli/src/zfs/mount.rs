@@ -15,7 +15,10 @@ use console::getopt::{Found, Getopt, Long, Opt};
 
 const LONG: &[Long] = &[Long { name: "json", val: Opt::Short('j'), arg: false }];
 
-/// `zfs mount [-j]`, `zfs mount [-flvO] [-o opts] <-a|-R filesystem|filesystem>`.
+/// `zfs mount [-j]`, `zfs mount [-flvO] [-o opts] <-a|-R filesystem|filesystem>` (`zfs_do_mount`).
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn mount(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut r = MountRequest { threads: cx.mount_threads(), ..MountRequest::default() };
     let (mut all, mut verbose, mut keys, mut as_json) = (false, false, false, false);
@@ -66,7 +69,7 @@ pub fn mount(cx: &mut Cx, args: &[String]) -> Outcome {
     }
 }
 
-/// The mounted dataset of a name or path, if its mountpoint is `umount(8)`'s affair.
+/// The mounted dataset with this name or mountpoint, if `umount(8)` has to unmount it.
 fn legacy(cx: &mut Cx, name: &str) -> Result<Option<String>, Stop> {
     let mounts = cx.service()?.mounts().map_err(|e| cx.fail("cannot list mounts", &e))?;
     let Some(mount) = mounts.into_iter().find(|m| m.dataset == name || m.mountpoint == name) else {
@@ -79,7 +82,7 @@ fn legacy(cx: &mut Cx, name: &str) -> Result<Option<String>, Stop> {
     Ok(d.prop("mountpoint").is_some_and(|p| p.value(true) == "legacy").then_some(mount.dataset))
 }
 
-/// Whether one of the names is not a file system that exists, which has been reported.
+/// Whether one of the names is not an existing file system. That is reported.
 fn opened(cx: &mut Cx, names: &[String]) -> Result<bool, Stop> {
     let how = Gather { kinds: vec![K::Filesystem], ..Gather::default() };
     Ok(gather(cx, names, &how)?.failed())
@@ -87,8 +90,8 @@ fn opened(cx: &mut Cx, names: &[String]) -> Result<bool, Stop> {
 
 fn list(cx: &mut Cx, as_json: bool) -> Outcome {
     let mut mounts = cx.service()?.mounts().map_err(|e| cx.fail("cannot list mounts", &e))?;
-    // The order in which `zfs mount -a` mounts, and so that of the kernel's table, which OpenZFS
-    // prints.
+    // The order in which `zfs mount -a` mounts. OpenZFS prints the kernel's table, which has the
+    // same order.
     mounts.sort_by(|a, b| Path::new(&a.mountpoint).cmp(Path::new(&b.mountpoint)));
     let mut all = Object::new();
     for m in mounts.iter().filter(|m| !m.dataset.contains('@')) {
@@ -127,7 +130,7 @@ fn run(cx: &mut Cx, r: &MountRequest, keys: bool, verbose: bool) -> Outcome {
             failures(cx, "mount", &report);
             Ok(i32::from(failed || !report.failures.is_empty()))
         }
-        // What is wrong may have to do with no file system.
+        // The failure may concern no particular file system.
         Err(e) if e.about.is_empty() || e.about == "mount" => Err(cx.fail("cannot mount", &e)),
         Err(e) => Err(cx.fail(&format!("cannot mount '{}'", e.about), &e)),
     }
@@ -137,7 +140,7 @@ fn run(cx: &mut Cx, r: &MountRequest, keys: bool, verbose: bool) -> Outcome {
 pub(crate) fn failures(cx: &mut Cx, verb: &str, report: &MountReport) {
     for f in &report.failures {
         let why = why(cx, &f.error);
-        // Before the system is asked for a mount, OpenZFS speaks of the mountpoint.
+        // For failures before the mount call, OpenZFS names the mountpoint.
         let of_place = matches!(
             f.error.reason,
             Reason::KeyNotLoaded | Reason::MountpointNotEmpty | Reason::MountpointNotMade { .. }
@@ -158,9 +161,11 @@ fn why(cx: &Cx, e: &Error) -> String {
     words::reason(&e.reason, &cx.clock)
 }
 
-/// Says what a path is that is no mountpoint of ours (`unshare_unmount_path`).
+/// Reports what a path is that is not a mountpoint of a pool's file system
+/// (`unshare_unmount_path`).
 fn not_ours(cx: &mut Cx, path: &str) {
-    // By the table, so that nobody who serves a mount is waited for.
+    // Reads the table of mounts. A query of the path itself could wait for the daemon of another
+    // mount.
     let device = match fuse::system::device_at(Path::new(path)) {
         Ok((major, minor)) => format!("{major}:{minor}"),
         Err(errno) => {
@@ -175,7 +180,10 @@ fn not_ours(cx: &mut Cx, path: &str) {
     writeln!(cx.err, "cannot unmount '{path}': {what}");
 }
 
-/// `zfs unmount [-fu] <-a | filesystem|mountpoint>`.
+/// `zfs unmount [-fu] <-a | filesystem|mountpoint>` (`zfs_do_unmount`).
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn unmount(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut r = UnmountRequest { threads: cx.mount_threads(), ..UnmountRequest::default() };
     let mut all = false;

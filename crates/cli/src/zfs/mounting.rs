@@ -1,7 +1,7 @@
-//! Mounting, shown while it goes on.
+//! Mounting with a display of its progress.
 //!
-//! A mount request is one question to the daemon, which answers when all is done. Meanwhile a second connection asks how far it is, under a number
-//! that the request was given.
+//! A mount is one request, which the daemon answers when all mounts are done. Meanwhile a second
+//! connection queries the progress, by a number that the request carries.
 
 use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -11,10 +11,16 @@ use api::{Error, MountPhase, MountProgress, MountReport, MountRequest};
 
 use crate::cx::{Cx, Stop};
 
-/// How often the line is written anew.
+/// Time between two updates of the line.
 const PACE: Duration = Duration::from_millis(250);
 
-/// Mounts; `verbose` shows progress where somebody watches, and afterwards what the phases took.
+/// Mounts file systems.
+///
+/// With `verbose`, shows the progress on a terminal, and afterwards how long each phase took. The
+/// inner result is the daemon's answer.
+///
+/// # Errors
+/// * [`Stop::Fail`]: the service can't be reached. That is reported.
 pub fn mount(cx: &mut Cx, request: &MountRequest, verbose: bool) -> Result<Result<MountReport, Error>, Stop> {
     let service = cx.service()?;
     let Some(watcher) = cx.watcher.filter(|_| verbose) else {
@@ -34,7 +40,7 @@ pub fn mount(cx: &mut Cx, request: &MountRequest, verbose: bool) -> Result<Resul
             let ask = || service.mount_progress(&number).ok().flatten();
             watch(&ask, &ended, PACE, &mut std::io::stdout());
         };
-        // Without a thread it is only not shown.
+        // Without the thread, only the display is missing.
         let shown = std::thread::Builder::new().name("progress".into()).spawn_scoped(scope, watch);
         let done = service.mount(&request);
         drop(end);
@@ -47,14 +53,16 @@ pub fn mount(cx: &mut Cx, request: &MountRequest, verbose: bool) -> Result<Resul
     Ok(done)
 }
 
-/// Writes how far a request is, again and again, until it ends; then the line is empty. `ask` says how far it is, and nothing before it has begun.
+/// Writes a request's progress repeatedly until it ends, and then clears the line.
+///
+/// `ask` returns the progress. It returns `None` before the request has begun.
 fn watch(ask: &dyn Fn() -> Option<MountProgress>, ended: &Receiver<()>, pace: Duration, out: &mut dyn Write) {
     let mut width = 0;
     while ended.recv_timeout(pace) == Err(RecvTimeoutError::Timeout) {
         let Some(progress) = ask() else { continue };
         let text = line(&progress);
         width = width.max(text.len());
-        // A terminal that is gone misses nothing.
+        // If the terminal has disappeared, nothing needs the output.
         let _ = write!(out, "\r{text:<width$}").and_then(|()| out.flush());
     }
     if width > 0 {
@@ -62,7 +70,7 @@ fn watch(ask: &dyn Fn() -> Option<MountProgress>, ended: &Receiver<()>, pace: Du
     }
 }
 
-/// What is under way.
+/// The text for the current phase.
 fn line(progress: &MountProgress) -> String {
     match progress.phase {
         MountPhase::Load => format!("Reading ZFS config: {}", progress.loaded),
@@ -70,7 +78,7 @@ fn line(progress: &MountProgress) -> String {
     }
 }
 
-/// What each phase took, in OpenZFS's words.
+/// How long each phase took, in OpenZFS's words.
 fn phases(report: &MountReport) -> String {
     let tried = report.mounted + report.failures.len() as u64;
     format!(

@@ -9,11 +9,21 @@ use super::open::{HEADS, ask, open, parse_prop};
 use crate::cx::{Cx, Outcome, Stop};
 use console::getopt::{Found, Getopt, Opt};
 
-/// Shortest and longest passphrase, bytes (`MIN_PASSPHRASE_LEN`, `MAX_PASSPHRASE_LEN`).
+/// The lengths that a passphrase may have, in bytes (`MIN_PASSPHRASE_LEN`, `MAX_PASSPHRASE_LEN`).
 const PASSPHRASE: std::ops::RangeInclusive<usize> = 8..=512;
 
-/// The key that a dataset with these properties needs as a new encryption root, if it is to be one (`zfs_crypto_create`). Fills in where
-/// the key is kept. `below` says whether the dataset above is encrypted. What is wrong comes back in OpenZFS's words.
+/// The key of a new encryption root, if these properties make a dataset one (`zfs_crypto_create`).
+///
+/// Adds the key's location to the properties if it is missing. `below` says whether the parent is
+/// encrypted.
+///
+/// # Errors
+/// A text in OpenZFS's words:
+///
+/// * encryption properties are set without encryption;
+/// * there is a location without a format, or `pbkdf2iters` without a passphrase;
+/// * the key can't be fetched, or it has the wrong form or length;
+/// * the repeated key differs.
 pub fn new_key(
     cx: &mut Cx,
     name: &str,
@@ -42,13 +52,13 @@ pub fn new_key(
         "prompt".to_owned()
     });
     if !["raw", "hex", "passphrase"].contains(&format.as_str()) {
-        // The engine has the words for a value that is none.
+        // The engine reports an invalid value in its own words.
         return Ok(None);
     }
     typed(cx, name, &location, &format, props).map(Some)
 }
 
-/// Fetches a key that is new: at a terminal it is typed twice, and a passphrase must be long enough.
+/// Fetches a new key. A terminal's user types it twice. A passphrase must have a valid length.
 fn typed(
     cx: &mut Cx,
     name: &str,
@@ -75,7 +85,8 @@ fn typed(
     Ok(key)
 }
 
-/// What is wrong with what is to be set along with a key, if anything (`zfs_crypto_verify_rewrap_nvlist`).
+/// What is wrong with the properties that a key change sets, if anything
+/// (`zfs_crypto_verify_rewrap_nvlist`).
 fn unfit(dataset: &Dataset, props: &Settings) -> Option<String> {
     if props.iter().any(|(name, _)| !["keyformat", "keylocation", "pbkdf2iters"].contains(&name.as_str())) {
         return Some("Only keyformat, keylocation and pbkdf2iters may be set with this command.".into());
@@ -85,7 +96,15 @@ fn unfit(dataset: &Dataset, props: &Settings) -> Option<String> {
     props.iter().find_map(|(name, value)| setting(name, value, context).err()).map(|e| e.to_string())
 }
 
-/// `zfs change-key [-l] [-o keyformat=<value>] ... <filesystem|volume>`, `zfs change-key -i [-l] <filesystem|volume>`.
+/// Runs `zfs change-key` (`zfs_do_change_key`).
+///
+/// ```text
+/// zfs change-key [-l] [-o keyformat=<value>] ... <filesystem|volume>
+/// zfs change-key -i [-l] <filesystem|volume>
+/// ```
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn change(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut inherit, mut load, mut props) = (false, false, Settings::new());
     let mut g = Getopt::new(args, "ilo:", &[]);
@@ -132,7 +151,7 @@ pub fn change(cx: &mut Cx, args: &[String]) -> Outcome {
     let key = if inherit {
         None
     } else {
-        // A format of none is no word about it.
+        // A format of `none` counts as not given.
         props.retain(|(n, v)| n != "keyformat" || v != "none");
         let get = |what: &str| props.iter().find(|(n, _)| n == what).map(|(_, v)| v.clone());
         if !root && get("keyformat").is_none() {

@@ -1,4 +1,4 @@
-//! One dataset by name, and what depends on it (`zfs_open`, `zfs_iter_dependents`).
+//! One dataset by name, and what depends on it.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,11 @@ fn query(name: &str, depth: Option<u32>, kinds: &[K], props: &[&str]) -> Dataset
     }
 }
 
-/// The dataset of this name, if it is of one of these kinds. Why not has been reported.
+/// The dataset with this name, if it has one of these kinds (`zfs_open`).
+///
+/// # Errors
+/// * [`Stop::Fail`]: the name is invalid, there is no such dataset, or the service can't read it.
+///   That is reported.
 pub fn open(cx: &mut Cx, name: &str, kinds: &[K], props: &[&str]) -> Result<Dataset, Stop> {
     let what = format!("cannot open '{name}'");
     let fault = names::dataset_name_fault(name, kinds.contains(&K::Snapshot), kinds.contains(&K::Bookmark));
@@ -48,7 +52,10 @@ pub fn open(cx: &mut Cx, name: &str, kinds: &[K], props: &[&str]) -> Result<Data
     Err(Stop::Fail(1))
 }
 
-/// Whether there is a dataset of this name.
+/// Whether a dataset with this name and one of these kinds exists (`zfs_dataset_exists`).
+///
+/// # Errors
+/// * [`Stop::Fail`]: the service can't be reached or can't read the dataset. That is reported.
 pub fn exists(cx: &mut Cx, name: &str, kinds: &[K]) -> Result<bool, Stop> {
     match cx.service()?.datasets(&query(name, Some(0), kinds, &[])) {
         Ok(list) => Ok(!list.datasets.is_empty()),
@@ -59,8 +66,12 @@ pub fn exists(cx: &mut Cx, name: &str, kinds: &[K]) -> Result<bool, Stop> {
     }
 }
 
-/// A dataset and those below it, of these kinds, in no particular order. One that can't be read ends the command: what is
-/// about to be changed has to be known whole.
+/// A dataset and those below it of these kinds, in no particular order.
+///
+/// A command that changes datasets must know all of them, so one that can't be read is an error.
+///
+/// # Errors
+/// * [`Stop::Fail`]: the service can't be reached, or a dataset can't be read. That is reported.
 pub fn below(
     cx: &mut Cx,
     name: &str,
@@ -77,24 +88,24 @@ pub fn below(
     }
 }
 
-/// The path of a dataset without its snapshot or bookmark.
+/// A dataset's name without its snapshot or bookmark.
 pub fn head_of(name: &str) -> &str {
     &name[..name.find(['@', '#']).unwrap_or(name.len())]
 }
 
-/// What depends on a dataset; see [`dependents`].
+/// The dependents of a dataset; see [`dependents`].
 pub struct Dependents {
-    /// Each after everything that depends on it.
+    /// The dependents. Each comes after everything that depends on it.
     pub list: Vec<Dataset>,
-    /// A file system or volume that depends on itself: then no order destroys all of them.
+    /// A file system or volume that depends on itself. No order can destroy all of them.
     pub cycle: Option<String>,
 }
 
 impl Dependents {
-    /// The list, to be destroyed in its order.
+    /// The dependents in the order in which they can be destroyed.
     ///
     /// # Errors
-    /// [`Stop::Fail`] if something depends on itself, which is reported.
+    /// * [`Stop::Fail`]: something depends on itself. That is reported.
     pub fn in_order(self, cx: &mut Cx) -> Result<Vec<Dataset>, Stop> {
         let Some(name) = self.cycle else { return Ok(self.list) };
         writeln!(cx.err, "cannot determine dependent datasets: recursive dependency at '{name}'");
@@ -102,8 +113,14 @@ impl Dependents {
     }
 }
 
-/// What depends on a dataset: its children with theirs, its snapshots, and clones of these wherever they are; each after
-/// everything that depends on it, so that they can be destroyed in this order. The dataset itself is not among them.
+/// The dependents of a dataset (`zfs_iter_dependents`).
+///
+/// They are its children with theirs, its snapshots, and the clones of these wherever they are.
+/// Each comes after everything that depends on it, so that they can be destroyed in this order. The
+/// dataset itself is not among them.
+///
+/// # Errors
+/// * [`Stop::Fail`]: a dataset or snapshot can't be read. That is reported.
 pub fn dependents(cx: &mut Cx, name: &str) -> Result<Dependents, Stop> {
     let mut order = Order { seen: HashSet::new(), open: HashSet::new(), list: Vec::new(), cycle: None };
     if name.contains('@') {
@@ -118,14 +135,16 @@ pub fn dependents(cx: &mut Cx, name: &str) -> Result<Dependents, Stop> {
 
 struct Order {
     seen: HashSet<String>,
-    /// Heads whose dependents are being gathered: after a promotion one may be a clone of what is below it, and so depend on itself.
+    /// Heads whose dependents are being gathered.
+    ///
+    /// After a promotion, a head may be a clone of something below it, and so depend on itself.
     open: HashSet<String>,
     list: Vec<Dataset>,
     cycle: Option<String>,
 }
 
 impl Order {
-    /// Everything at and below a head.
+    /// Adds everything at and below a head.
     fn tree(&mut self, cx: &mut Cx, root: &str) -> Result<(), Stop> {
         let kinds = [K::Filesystem, K::Volume, K::Snapshot];
         let mut all = below(cx, root, None, &kinds, &["clones", "encryptionroot"])?;
@@ -187,7 +206,12 @@ impl Order {
     }
 }
 
-/// Asks for a change; `what` begins the message if it fails, and `why` may put some reasons in words of its own.
+/// Requests a change.
+///
+/// If it fails, the message begins with `what`. `why` may replace the words for a reason.
+///
+/// # Errors
+/// * [`Stop::Fail`]: the service can't be reached or refuses the change. That is reported.
 pub fn ask(
     cx: &mut Cx,
     change: &DatasetChange,
@@ -207,12 +231,12 @@ pub fn ask(
     }
 }
 
-/// Reports what is not mounted although it should be; the exit code.
+/// Reports what is not mounted although it should be. Returns the exit code.
 pub fn report(cx: &mut Cx, changed: Changed, done: &str) -> i32 {
     if changed.unmounted.is_empty() {
         return 0;
     }
-    // Somebody who may make file systems, but not mount them.
+    // The user may create file systems, but not mount them.
     if changed.unmounted.iter().all(|f| f.error.reason == Reason::Permission) {
         writeln!(cx.err, "filesystem successfully {done}, but it may only be mounted by root");
         return 1;
@@ -223,7 +247,10 @@ pub fn report(cx: &mut Cx, changed: Changed, done: &str) -> i32 {
     1
 }
 
-/// Reads `name=value`, which must not repeat a name (`parseprop`).
+/// Reads `name=value` into a list, where a name may occur once (`parseprop`).
+///
+/// # Errors
+/// * [`Stop::Fail`]: there is no `=`, or the name is in the list already. That is reported.
 pub fn parse_prop(cx: &mut Cx, list: &mut api::Settings, arg: &str) -> Result<(), Stop> {
     let Some((name, value)) = arg.split_once('=') else {
         cx.err.put("missing '=' for property=value argument\n");

@@ -1,9 +1,14 @@
-//! `zfs project`: the projects of files and directories.
+//! `zfs project`: the projects of files and directories (`zfs_project.c`).
 //!
 //! # Theory
-//! The command asks the system for each file, whichever file system it is on, as whoever runs it; no daemon is asked. What is neither a
-//! plain file nor a directory has no project and is passed over below a directory: opening it could wait, or lead elsewhere. A link is followed where it
-//! was named, and nowhere below: whoever may write there could put one in the way of who walks.
+//! The command makes system calls for each file, on any file system, with the rights of the user
+//! who runs it. It makes no requests to a daemon.
+//!
+//! Only plain files and directories have a project. Below a directory, everything else is skipped,
+//! because opening it could block or lead elsewhere.
+//!
+//! A link is followed if it is named on the command line, and never below a directory. Any user who
+//! may write there could put a link in the command's way.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -20,7 +25,7 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::words;
 use console::getopt::{Found, Getopt, Opt};
 
-/// What OpenZFS's command exits with where a file is in its way.
+/// OpenZFS's exit code for a file that can't be handled.
 const FAILED: i32 = 255;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,7 +46,17 @@ struct Ask {
     set_flag: bool,
 }
 
-/// `zfs project [-d|-r]`, `-c [-0] [-d|-r] [-p id]`, `-C [-k] [-r]`, `[-p id] [-r] [-s]`, each with files and directories.
+/// Runs `zfs project` (`zfs_do_project`).
+///
+/// ```text
+/// zfs project [-d|-r] <file|directory> ...
+/// zfs project -c [-0] [-d|-r] [-p id] <file|directory> ...
+/// zfs project -C [-k] [-r] <file|directory> ...
+/// zfs project [-p id] [-r] [-s] <file|directory> ...
+/// ```
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     if args.is_empty() {
         return Err(Stop::usage(""));
@@ -106,20 +121,21 @@ fn read(args: &[String]) -> Result<(Ask, Vec<String>), Stop> {
     Ok((ask, targets))
 }
 
-/// A number as `strtoull` reads it with base 0; all of them but the largest are projects.
+/// Parses a number as `strtoull` does with base 0. Every 32-bit number except for the largest is a
+/// project.
 fn parse_id(arg: &str) -> Result<u32, Stop> {
     let text = arg.trim_start();
     let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => u64::from_str_radix(hex, 16),
         None if text.len() > 1 && text.starts_with('0') => u64::from_str_radix(&text[1..], 8),
-        // A negative number is a large one.
+        // A negative number wraps around to a large one.
         None => text.parse::<u64>().or_else(|e| text.parse::<i64>().map(i64::cast_unsigned).map_err(|_| e)),
     };
     let number = number.map_err(|_| Stop::usage("project ID must be less than 4294967295\n"))?;
     u32::try_from(number).ok().filter(|id| *id != u32::MAX).ok_or_else(|| Stop::usage("invalid project ID\n"))
 }
 
-/// Reports what is in the way of a file.
+/// Reports why a file can't be handled. Returns `false`.
 fn complain(cx: &mut Cx, what: &str, path: &Path, error: &io::Error) -> bool {
     cx.out.flush();
     writeln!(cx.err, "{what} {}: {}", path.display(), words::io(error));
@@ -128,17 +144,17 @@ fn complain(cx: &mut Cx, what: &str, path: &Path, error: &io::Error) -> bool {
 
 const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NOCTTY).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
-/// Opens what was named, which may be a link.
+/// Opens a path from the command line, which may be a link.
 fn open(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(path, FLAGS, Mode::empty())?.into())
 }
 
-/// Opens what was found in a directory: that, or nothing, if a link has taken its place.
+/// Opens an entry of a directory. Fails if a link has taken its place.
 fn open_in(dir: &File, name: &OsStr) -> io::Result<File> {
     Ok(rustix::fs::openat(dir, name, FLAGS | OFlags::NOFOLLOW, Mode::empty())?.into())
 }
 
-/// Opens a directory below another, through no link.
+/// Opens a directory below another one, through no link.
 fn below(top: &File, path: &Path) -> io::Result<File> {
     let mut dir = top.try_clone()?;
     for name in path {
@@ -148,13 +164,13 @@ fn below(top: &File, path: &Path) -> io::Result<File> {
     Ok(dir)
 }
 
-/// Whether what was found is there no longer, as it was removed, or something else has taken its place.
+/// Whether an entry disappeared after it was read: it was removed, or replaced by something else.
 fn is_gone(error: &io::Error) -> bool {
     let errno = rustix::io::Errno::from_io_error(error);
     matches!(errno, Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR))
 }
 
-/// Does what was asked to one operand; false if something was in the way, which has been reported.
+/// Handles one operand. Returns `false` after a failure, which is reported.
 fn handle(cx: &mut Cx, path: &Path, ask: &Ask) -> bool {
     let meta = match fs::metadata(path) {
         Ok(meta) => meta,
@@ -192,7 +208,7 @@ fn handle(cx: &mut Cx, path: &Path, ask: &Ask) -> bool {
     if !meta.is_dir() || ask.dir_only || (!ask.recursive && !matches!(ask.op, Op::List | Op::Check)) {
         return true;
     }
-    // By their paths below the one that was named.
+    // Directories by their paths below the operand.
     let mut todo = VecDeque::from([PathBuf::new()]);
     while let Some(dir) = todo.pop_front() {
         if !directory(cx, (path, &top), &dir, ask, id, &mut todo) {
@@ -202,7 +218,9 @@ fn handle(cx: &mut Cx, path: &Path, ask: &Ask) -> bool {
     true
 }
 
-/// Does it to all that is in a directory. What was removed meanwhile is none of ours, but the directory that was named.
+/// Handles all entries of a directory.
+///
+/// What was removed meanwhile is skipped. The operand itself must exist.
 fn directory(
     cx: &mut Cx,
     (named, top): (&Path, &File),
@@ -226,7 +244,7 @@ fn directory(
         };
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
         let kind = match entry.file_type() {
-            // Not every file system says so.
+            // Some file systems do not return the type.
             FileType::Unknown => kind_of(&file, name),
             kind => kind,
         };
@@ -254,7 +272,7 @@ fn kind_of(dir: &File, name: &OsStr) -> FileType {
     stat.map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode))
 }
 
-/// Does it to one file (`zfs_project_handle_one`).
+/// Handles one file (`zfs_project_handle_one`).
 fn one(cx: &mut Cx, path: &Path, file: &File, ask: &Ask, id: u32) -> bool {
     let project = match Project::of(file) {
         Ok(project) => project,
@@ -286,7 +304,7 @@ fn one(cx: &mut Cx, path: &Path, file: &File, ask: &Ask, id: u32) -> bool {
     }
 }
 
-/// Says what of a file is not as it should be.
+/// Reports which of a file's project settings differ from the expected ones.
 fn check(cx: &mut Cx, name: &[u8], project: Project, ask: &Ask, id: u32) {
     if project.id() == id && project.inherits() {
         return;

@@ -9,10 +9,13 @@ use crate::props::{self, Edit};
 use console::getopt::{Found, Getopt, Opt};
 
 const ALL: [K; 3] = [K::Filesystem, K::Volume, K::Snapshot];
-/// The version of file systems that is current (`ZPL_VERSION`).
+/// The current version of file systems (`ZPL_VERSION`).
 const ZPL_VERSION: u64 = 5;
 
-/// `zfs set [-u] <property=value> ... <filesystem|volume|snapshot> ...`.
+/// `zfs set [-u] <property=value> ... <filesystem|volume|snapshot> ...` (`zfs_do_set`).
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn set(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut keep_mounted = false;
     let mut g = Getopt::new(args, "u", &[]);
@@ -51,7 +54,8 @@ pub fn set(cx: &mut Cx, args: &[String]) -> Outcome {
     })
 }
 
-/// Does something to each of the datasets that the operands name; the exit code. Like OpenZFS's, it stops nowhere.
+/// Calls `act` for each dataset that the operands name. Returns the exit code. As in OpenZFS, a
+/// failure doesn't stop the rest.
 fn each(
     cx: &mut Cx,
     operands: &[String],
@@ -67,25 +71,26 @@ fn each(
     Ok(code)
 }
 
-/// What is said of a change that was made, when what is mounted could not follow it.
+/// The message after a change that mounted file systems could not follow.
 const STALE: &str = "property may be set but unable to remount filesystem\n";
 
-/// What came of a change.
+/// The result of a change.
 #[derive(PartialEq, Eq)]
 enum Fate {
     Made,
     Failed,
-    /// It was made, but what is mounted could not be told.
+    /// The change is made, but mounted file systems could not follow it.
     Stale,
 }
 
-/// Asks for one change.
+/// Requests one change.
 fn change_one(cx: &mut Cx, change: &DatasetChange, what: &str) -> Result<Fate, Stop> {
     let service = cx.service()?;
     match service.change(change) {
         Ok(changed) => {
             cx.changed(change.subject());
-            // What could not be mounted afterwards is told, and no failure (`changelist_postfix`).
+            // Mounts that fail afterwards are reported, and do not count as a failure
+            // (`changelist_postfix`).
             let report = api::MountReport { failures: changed.unmounted, ..Default::default() };
             super::mount::failures(cx, "mount", &report);
             if !report.failures.is_empty() {
@@ -110,7 +115,10 @@ fn change_one(cx: &mut Cx, change: &DatasetChange, what: &str) -> Result<Fate, S
     }
 }
 
-/// `zfs inherit [-rS] <property> <filesystem|volume|snapshot> ...`.
+/// `zfs inherit [-rS] <property> <filesystem|volume|snapshot> ...` (`zfs_do_inherit`).
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn inherit(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut recursive, mut received) = (false, false);
     let mut g = Getopt::new(args, "rS", &[]);
@@ -164,7 +172,10 @@ pub fn inherit(cx: &mut Cx, args: &[String]) -> Outcome {
     })
 }
 
-/// `zfs upgrade [-v]`, `zfs upgrade [-r] [-V version] <-a | filesystem ...>`.
+/// `zfs upgrade [-v]`, `zfs upgrade [-r] [-V version] <-a | filesystem ...>` (`zfs_do_upgrade`).
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn upgrade(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut all, mut recursive, mut show, mut version) = (false, false, false, None);
     let mut g = Getopt::new(args, "rvV:a", &[]);

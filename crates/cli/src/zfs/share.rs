@@ -1,11 +1,11 @@
-//! `zfs share` and `unshare`.
+//! `zfs share` and `unshare` (`share_mount_one`, `unshare_unmount`).
 //!
 //! # Theory
-//! Nothing here exports file systems over NFS or SMB: `sharenfs` and `sharesmb` are kept, and what asks to be shared is refused by name. What
-//! doesn't ask needs nothing, so that scripts which share everything go on where nobody set these properties.
+//! Poolhouse exports no file systems over NFS or SMB. It stores `sharenfs` and `sharesmb`, and
+//! refuses by name to share a file system that has one of them set.
 //!
-//! # See
-//! OpenZFS `cmd/zfs/zfs_main.c`: `share_mount_one`, `unshare_unmount`.
+//! Other file systems need no sharing. So scripts that share everything succeed if these properties
+//! are not set.
 
 use api::{Dataset, DatasetKind as K};
 
@@ -20,12 +20,12 @@ fn value<'a>(d: &'a Dataset, name: &str) -> &'a str {
     d.prop(name).map_or("", |p| p.value(true))
 }
 
-/// Whether a file system asks to be shared.
+/// Whether a file system's properties request sharing.
 fn asks(d: &Dataset) -> bool {
     ["sharenfs", "sharesmb"].iter().any(|name| !matches!(value(d, name), "" | "-" | "off"))
 }
 
-/// The words of `-a` are the file systems of all pools.
+/// The file systems of all pools, for `-a`.
 fn everything(cx: &mut Cx) -> Result<Vec<Dataset>, Stop> {
     let names = cx.service()?.pool_names().map_err(|e| cx.fail("cannot list pools", &e))?;
     let mut all = Vec::new();
@@ -36,7 +36,7 @@ fn everything(cx: &mut Cx) -> Result<Vec<Dataset>, Stop> {
     Ok(all)
 }
 
-/// Reads `-a`, the protocol that may follow it, and the operand.
+/// Parses `-a`, the protocol that may follow it, and the operand.
 fn operand(args: &[String], known: &'static str, none: &'static str) -> Result<Option<String>, Stop> {
     let mut all = false;
     let mut g = Getopt::new(args, known, &[]);
@@ -59,7 +59,10 @@ fn operand(args: &[String], known: &'static str, none: &'static str) -> Result<O
     }
 }
 
-/// `zfs share [-l] <-a [nfs|smb] | filesystem>`.
+/// `zfs share [-l] <-a [nfs|smb] | filesystem>` (`zfs_do_share`).
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn share(cx: &mut Cx, args: &[String]) -> Outcome {
     let Some(name) = operand(args, "al", "missing filesystem argument (specify -a for all)\n")? else {
         let mut code = 0;
@@ -90,9 +93,12 @@ pub fn share(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(1)
 }
 
-/// `zfs unshare <-a [nfs|smb] | filesystem|mountpoint>`.
+/// `zfs unshare <-a [nfs|smb] | filesystem|mountpoint>` (`zfs_do_unshare`).
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn unshare(cx: &mut Cx, args: &[String]) -> Outcome {
-    // What nobody shared needs no unsharing.
+    // Nothing is shared, so `-a` has nothing to do.
     let Some(name) = operand(args, ":a", "missing filesystem argument\n")? else { return Ok(0) };
     let (dataset, how) = if name.starts_with('/') {
         let mounts = cx.service()?.mounts().map_err(|e| cx.fail("cannot list mounts", &e))?;

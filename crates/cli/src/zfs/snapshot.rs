@@ -7,10 +7,13 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::{names, words};
 use console::getopt::{Found, Getopt, Opt};
 
-/// Most of the newer snapshots and bookmarks that a refused rollback lists.
+/// How many newer snapshots and bookmarks a refused rollback lists.
 const YOUNGER_MAX: usize = 32;
 
-/// `zfs snapshot [-r] [-o property=value] ... <filesystem|volume>@<snap> ...`.
+/// `zfs snapshot [-r] [-o property=value] ... <filesystem|volume>@<snap> ...` (`zfs_do_snapshot`).
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn snapshot(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut recursive, mut props) = (false, Settings::new());
     let mut g = Getopt::new(args, "ro:", &[]);
@@ -83,7 +86,10 @@ fn none_made(cx: &mut Cx, several: bool) -> Outcome {
     Ok(1)
 }
 
-/// `zfs rollback [-rRf] <snapshot>`.
+/// `zfs rollback [-rRf] <snapshot>` (`zfs_do_rollback`).
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn rollback(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut recursive, mut clones, mut force) = (false, false, false);
     let mut g = Getopt::new(args, "rRf", &[]);
@@ -149,7 +155,7 @@ pub fn rollback(cx: &mut Cx, args: &[String]) -> Outcome {
         }
         _ => None,
     })?;
-    // It is rolled back, and what lay in it has no place any more.
+    // The rollback is done. Mounts within the file system may have lost their mountpoints.
     for lost in &changed.unmounted {
         let (name, why) = (&lost.name, words::reason(&lost.error.reason, &cx.clock));
         writeln!(
@@ -160,7 +166,10 @@ pub fn rollback(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(0)
 }
 
-/// `zfs bookmark <snapshot|bookmark> <newbookmark>`.
+/// `zfs bookmark <snapshot|bookmark> <newbookmark>` (`zfs_do_bookmark`).
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn bookmark(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut g = Getopt::new(args, "", &[]);
     if let Some(Found::Is(Opt::Short(c), _) | Found::Invalid(c) | Found::Missing(c)) = g.next() {
@@ -178,7 +187,7 @@ pub fn bookmark(cx: &mut Cx, args: &[String]) -> Outcome {
     if !name.contains('#') {
         return Err(Stop::usage(format!("invalid bookmark name '{name}': must contain a '#'\n")));
     }
-    // One of the two may be without its dataset, which is the other's then.
+    // One of the two may lack its dataset. Then the other one's dataset applies.
     let (source, name) = match (head_of(source), head_of(name)) {
         ("", "") => {
             return Err(Stop::usage("either source or bookmark must be specified as full dataset paths"));
@@ -207,7 +216,11 @@ pub fn bookmark(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(0)
 }
 
-/// `zfs hold [-r] <tag> <snapshot> ...` and `zfs release [-r] <tag> <snapshot> ...`.
+/// `zfs hold [-r] <tag> <snapshot> ...` and `zfs release [-r] <tag> <snapshot> ...` (`zfs_do_hold`,
+/// `zfs_do_release`).
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn hold(cx: &mut Cx, args: &[String], holding: bool) -> Outcome {
     let mut recursive = false;
     let mut g = Getopt::new(args, if holding { "rt" } else { "r" }, &[]);
@@ -237,7 +250,8 @@ pub fn hold(cx: &mut Cx, args: &[String], holding: bool) -> Outcome {
     Ok(i32::from(failed))
 }
 
-/// Holds or releases one snapshot, or those of its name of all datasets below; whether that failed.
+/// Holds or releases one snapshot, or with `recursive` also those of the same name below. Returns
+/// whether that failed.
 fn hold_one(cx: &mut Cx, word: &str, tag: &str, recursive: bool, holding: bool) -> Result<bool, Stop> {
     let Some((head, snap)) = word.split_once('@') else {
         writeln!(cx.err, "'{word}' is not a snapshot");
@@ -256,7 +270,7 @@ fn hold_one(cx: &mut Cx, word: &str, tag: &str, recursive: bool, holding: bool) 
         return Ok(true);
     }
     if !holding && recursive {
-        // Those without the tag are passed over, as long as one has it.
+        // Snapshots without the tag are skipped, as long as one has it.
         let service = cx.service()?;
         snapshots.retain(|s| service.holds(s).is_ok_and(|holds| holds.iter().any(|h| h.tag == tag)));
         if snapshots.is_empty() {
@@ -276,7 +290,7 @@ fn hold_one(cx: &mut Cx, word: &str, tag: &str, recursive: bool, holding: bool) 
             return Ok(false);
         }
         Err(Error { reason: Reason::Several { errors }, .. }) => errors,
-        // What has to do with none of them.
+        // A failure that concerns none of the snapshots.
         Err(e) if !e.about.contains('@') => {
             cx.complain(if holding { "cannot hold" } else { "cannot release" }, &e);
             return Ok(true);

@@ -11,7 +11,7 @@ use api::accounts;
 use console::getopt::{Found, Getopt, Opt};
 use console::numbers;
 
-/// A column.
+/// A column (`us_field_types`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Field {
     Type,
@@ -31,7 +31,7 @@ const FIELDS: [(&str, &str, Field); 6] = [
     ("objquota", "OBJQUOTA", Field::ObjQuota),
 ];
 
-/// What an entry is of: the bit that orders types, and the word.
+/// The type of an entry: the bit by which types are sorted, and its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Type {
     PosixGroup,
@@ -53,7 +53,7 @@ impl Type {
     }
 }
 
-/// A line of the table.
+/// A line of the table (`us_node_t`).
 struct Row {
     kind: Type,
     id: u32,
@@ -71,7 +71,15 @@ struct Space {
     sort: Vec<SortKey>,
 }
 
-/// `zfs userspace [-Hinp] [-o field[,...]] [-s field] ... [-S field] ... [-t type[,...]] <filesystem|snapshot|path>`.
+/// Runs `zfs userspace`, `groupspace` or `projectspace` (`zfs_do_userspace`).
+///
+/// ```text
+/// zfs userspace [-Hinp] [-o field[,...]] [-s field] ... [-S field] ... [-t type[,...]]
+///     <filesystem|snapshot|path>
+/// ```
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn run(cx: &mut Cx, verb: &str, args: &[String]) -> Outcome {
     if args.is_empty() {
         return Err(Stop::usage(""));
@@ -97,7 +105,7 @@ pub fn run(cx: &mut Cx, verb: &str, args: &[String]) -> Outcome {
                 Some(key) => s.sort.push(key),
                 None => return Err(Stop::usage(format!("invalid field '{arg}'\n"))),
             },
-            // -i translates SIDs, which have no translation here: they are listed as they are.
+            // `-i` translates SIDs. There is no translation here, so SIDs are listed unchanged.
             Found::Is(..) => {}
             Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
         }
@@ -134,7 +142,7 @@ pub fn run(cx: &mut Cx, verb: &str, args: &[String]) -> Outcome {
     }
 }
 
-/// The file system or snapshot that was named, by name or path.
+/// The file system or snapshot that is named, by name or by path.
 fn open(cx: &mut Cx, name: &str) -> Result<Option<String>, Stop> {
     if name.starts_with('/') || name.starts_with("./") {
         return of_path(cx, name);
@@ -168,7 +176,7 @@ fn open(cx: &mut Cx, name: &str) -> Result<Option<String>, Stop> {
 }
 
 impl Space {
-    /// Reads `-o` and `-t`.
+    /// Parses the arguments of `-o` and `-t`.
     fn choose(&mut self, fields: Option<&str>, types: Option<&str>) -> Result<(), String> {
         for word in fields.unwrap_or("type,name,used,quota,objused,objquota").split(',') {
             match FIELDS.iter().find(|f| f.0 == word) {
@@ -207,7 +215,8 @@ impl Space {
         Row { kind, id: entry.id, name, entry }
     }
 
-    /// By the columns asked for, then by type and name; names that are numbers by their number.
+    /// Compares by the requested columns, then by type and name. Names that are numbers compare as
+    /// numbers.
     fn order(&self, a: &Row, b: &Row) -> Ordering {
         let number = |r: &Row, f: &str| match f {
             "used" => r.entry.used.unwrap_or(0),
@@ -215,7 +224,7 @@ impl Space {
         };
         let by_name = |a: &Row, b: &Row| match (&a.name, &b.name) {
             (Some(x), Some(y)) if !self.numeric => x.cmp(y),
-            // A name against a number: OpenZFS reads the name as 0.
+            // To compare a name with a number, OpenZFS takes the name as 0.
             _ => {
                 let n = |r: &Row| if r.name.is_some() { 0 } else { r.id };
                 n(a).cmp(&n(b))
@@ -260,7 +269,7 @@ impl Space {
         }
     }
 
-    /// The width that a value asks for: a quota of nothing counts as a number, as in OpenZFS.
+    /// The width of a value. As in OpenZFS, a quota of `none` counts with the width of its number.
     fn wants(&self, r: &Row, field: Field) -> usize {
         let e = &r.entry;
         let number = |n: Option<u64>, bytes: bool| {

@@ -18,7 +18,10 @@ fn two(operands: &[String]) -> Result<(&String, &String), Stop> {
     }
 }
 
-/// `zfs clone [-p] [-o property=value] ... <snapshot> <filesystem|volume>`.
+/// `zfs clone [-p] [-o property=value] ... <snapshot> <filesystem|volume>` (`zfs_do_clone`).
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn clone(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut parents, mut props) = (false, Settings::new());
     let mut g = Getopt::new(args, "o:pu", &[]);
@@ -48,7 +51,10 @@ pub fn clone(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(report(cx, changed, "created"))
 }
 
-/// `zfs promote <clone-filesystem>`.
+/// `zfs promote <clone-filesystem>` (`zfs_do_promote`).
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn promote(cx: &mut Cx, args: &[String]) -> Outcome {
     if let Some(option) = args.first().and_then(|a| a.strip_prefix('-')) {
         return Err(Stop::invalid(option.chars().next().unwrap_or('\0')));
@@ -77,7 +83,11 @@ pub fn promote(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(0)
 }
 
-/// `zfs rename [-f] [-p | -u | -r] <filesystem|volume|snapshot> <filesystem|volume|snapshot>`.
+/// `zfs rename [-f] [-p | -u | -r] <filesystem|volume|snapshot> <filesystem|volume|snapshot>`
+/// (`zfs_do_rename`).
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn rename(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut parents, mut recursive, mut keep_mounted, mut force) = (false, false, false, false);
     let mut g = Getopt::new(args, "pruf", &[]);
@@ -116,7 +126,7 @@ pub fn rename(cx: &mut Cx, args: &[String]) -> Outcome {
         return rename_snapshot(cx, from, to, recursive);
     }
     let what = format!("cannot rename to '{to}'");
-    // What is above the new name is spoken of as if it were created.
+    // Messages about the new name and its parents have the words of `zfs create`.
     if let Some(fault) = names::new_name_fault(to, false) {
         writeln!(cx.err, "{what}: {fault}");
         return Ok(1);
@@ -160,7 +170,7 @@ pub fn rename(cx: &mut Cx, args: &[String]) -> Outcome {
     }
 }
 
-/// Renames a snapshot; the target may be short: `b`, `@b`, or the whole name.
+/// Renames a snapshot. The new name may be short: `b`, `@b`, or the whole name.
 fn rename_snapshot(cx: &mut Cx, from: &str, to: &str, recursive: bool) -> Outcome {
     let (head, old) = from.split_once('@').unwrap_or((from, ""));
     let full = match to.split_once('@') {

@@ -1,6 +1,7 @@
 //! The usage texts of `zfs`.
 
-/// The commands in the order of the general usage text, `None` for an empty line, each with its own usage.
+/// The commands with their usage texts, in the order of the general usage text. `None` is an empty
+/// line there.
 pub static COMMANDS: &[Option<(&str, &str)>] = &[
     Some(("version", "\tversion [-j]\n")),
     None,

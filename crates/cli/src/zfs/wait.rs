@@ -1,4 +1,4 @@
-//! `zfs wait`: until what goes on in a file system is over.
+//! `zfs wait`: waits until an activity in a file system ends.
 
 use api::{DatasetKind as K, Reason};
 
@@ -6,10 +6,15 @@ use super::open::open;
 use crate::cx::{Cx, Outcome, Stop};
 use console::getopt::{Found, Getopt};
 
-/// The shortest and the longest time between two looks, seconds.
+/// The shortest and the longest time between two status queries, in seconds.
 const LOOKS: (f64, f64) = (0.05, 1.0);
 
-/// `zfs wait [-t <activity>] <filesystem>`. The one activity is `deleteq`: files that were removed, and are not gone yet.
+/// `zfs wait [-t <activity>] <filesystem>` (`zfs_do_wait`).
+///
+/// The only activity is `deleteq`: removed files whose space is not free yet.
+///
+/// # Errors
+/// See [`Outcome`].
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut g = Getopt::new(args, "t:", &[]);
     for found in g.by_ref() {

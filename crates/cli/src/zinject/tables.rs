@@ -1,11 +1,11 @@
-//! Faults as `zinject` shows them: a table for each kind, and what was added.
+//! Faults as `zinject` shows them: a table for each kind, and the fault that was added.
 
 use api::{Ailment, DeviceFault, Injected, Spell};
 
 use super::{ERRORS, MOS_TYPES};
 use console::Out;
 
-/// Head of a table and the line under it, of which each is shown before its first row.
+/// The head of a table and the line under it. Each is shown before the table's first row.
 type Head = [&'static str; 2];
 
 const DEVICES: Head = [
@@ -22,10 +22,10 @@ const BLOCKS: Head = [
 ];
 const PASSES: Head =
     [" ID  POOL                 DELAY (sec)  COMMAND", "---  -------------------  -----------  -------"];
-/// OpenZFS has no table of these, and shows them nowhere.
+/// OpenZFS has no table for these, and shows them nowhere.
 const LOST: Head = [" ID  POOL             LOST WRITES", "---  ---------------  ---------------"];
 
-/// What is asked for, all kinds one after another (`print_all_handlers`).
+/// Prints all faults, one kind after another (`print_all_handlers`).
 pub(super) fn list(out: &mut Out, all: &[Injected]) {
     if all.is_empty() {
         out.put("No handlers registered.\nRun 'zinject -h' for usage information.\n");
@@ -87,7 +87,7 @@ fn lost(one: &Injected) -> Option<String> {
     Some(format!("{:>3}  {:<15}  {spell}", one.id, one.pool))
 }
 
-/// What was added (`register_handler`).
+/// Prints the fault that was added (`register_handler`).
 pub(super) fn added(out: &mut Out, one: &Injected) {
     writeln!(out, "Added handler {} with the following properties:", one.id);
     writeln!(out, "  pool: {}", one.pool);

@@ -3,7 +3,7 @@
 use super::usage;
 use crate::cx::{Cx, Outcome, Stop};
 
-/// Says that a command is not in this release, or that there is none of this name.
+/// Reports that this release lacks a command, or that no such command exists.
 pub fn run(cx: &mut Cx, verb: &str) -> Outcome {
     if !usage::COMMANDS.iter().flatten().any(|c| c.0 == verb) {
         return Err(Stop::usage(format!("unrecognized command '{verb}'\n")));

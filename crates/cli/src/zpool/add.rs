@@ -15,7 +15,7 @@ const LONG: &[Long] = &[
     Long { name: "allow-ashift-mismatch", val: Opt::Named("ashift"), arg: false },
 ];
 
-/// `zpool add [-fgLnP] [-o property=value] <pool> <vdev> ...`.
+/// `zpool add [-fgLnP] [-o property=value] <pool> <vdev> ...` (`zpool_do_add`).
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut force, mut dry_run, mut flags) = (false, false, NameFlags::default());
     let (mut let_pass, mut any_ashift) = (Lenience { in_use: false, replication: false }, false);
@@ -57,7 +57,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         (let_pass, any_ashift) = (Lenience { in_use: true, replication: true }, true);
     }
     let pool = super::open(cx, name, PoolQuery { props: true, ..PoolQuery::default() })?;
-    // The pool's own setting holds where the line has none.
+    // Without the option, the pool's own setting applies.
     let own = pool.prop("ashift").filter(|p| p.source == api::Source::Local).map(|p| p.value(true));
     let ashift = devices::ashift(&props).or(own).map(str::to_owned);
     let layout = devices::read(cx, Some(&pool), vdevs, ashift.as_deref(), let_pass)?;
@@ -89,7 +89,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     }
 }
 
-/// The pool as it would be: what it has, and below each class what is new.
+/// Shows the future pool: for each class the present vdevs, then the new ones.
 fn show(cx: &mut Cx, pool: &Pool, new: &api::Layout, flags: NameFlags) {
     let old = &pool.root.children;
     for (title, class) in
@@ -99,7 +99,7 @@ fn show(cx: &mut Cx, pool: &Pool, new: &api::Layout, flags: NameFlags) {
             !v.is_hole && (if v.is_log { "log" } else { v.alloc_bias.as_deref().unwrap_or("") }) == class
         };
         let had = old.iter().any(|v| of(&v));
-        // Groups of the main pool have their numbers; those of the other classes are shown without.
+        // OpenZFS shows the numbers of normal vdevs, but not those of the other classes.
         let shown = if class.is_empty() { flags.with_id() } else { flags };
         devices::show(cx, Some(title), old, class, shown);
         devices::show(cx, (!had).then_some(title), &new.tops, class, flags);

@@ -1,4 +1,5 @@
-//! The verbs that change a pool as a whole: `destroy`, `set`, `reguid`, `sync`, `checkpoint`, `clear`, `reopen`.
+//! The verbs that change a pool as a whole: `destroy`, `set`, `reguid`, `sync`, `reopen`,
+//! `checkpoint`, `prefetch`, `clear`.
 
 use api::{Error, Pool, PoolChange, PoolQuery, Reason};
 use ondisk::feature::{FEATURES, Feature};
@@ -8,10 +9,10 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::{names, words};
 use console::getopt::{Found, Getopt, Long, Opt};
 
-/// `EINVAL`, which `zpool set` returns as its exit code where the pool can't be found.
+/// `EINVAL`: the exit code of `zpool set` if the pool or vdev does not exist.
 const EINVAL: i32 = 22;
 
-/// `zpool destroy [-f] <pool>`.
+/// `zpool destroy [-f] <pool>` (`zpool_do_destroy`).
 pub fn destroy(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut force = false;
     let mut g = Getopt::new(args, "f", &[]);
@@ -42,7 +43,7 @@ pub fn destroy(cx: &mut Cx, args: &[String]) -> Outcome {
     }
 }
 
-/// The only operand.
+/// The only operand; `missing` is the message without any.
 fn one<'a>(operands: &'a [String], missing: &str) -> Result<&'a String, Stop> {
     match operands {
         [] => Err(Stop::usage(missing)),
@@ -51,7 +52,7 @@ fn one<'a>(operands: &'a [String], missing: &str) -> Result<&'a String, Stop> {
     }
 }
 
-/// Reports in the words that go with pools.
+/// Reports a failed change in the wording for pools.
 pub(super) fn failed(cx: &mut Cx, what: &str, error: &Error) -> Outcome {
     let why = match &error.reason {
         Reason::HeldOpen { by } => words::pool_is_busy(&error.about, by),
@@ -65,7 +66,7 @@ pub(super) fn failed(cx: &mut Cx, what: &str, error: &Error) -> Outcome {
     Ok(1)
 }
 
-/// Asks for a change, and reports what went wrong.
+/// Requests a change, and reports a failure.
 fn ask(cx: &mut Cx, name: &str, change: &PoolChange, what: &str) -> Outcome {
     match cx.service()?.change_pool(name, change) {
         Ok(()) => {
@@ -76,7 +77,7 @@ fn ask(cx: &mut Cx, name: &str, change: &PoolChange, what: &str) -> Outcome {
     }
 }
 
-/// `zpool set <property=value> <pool> [vdev]`.
+/// `zpool set <property=value> <pool> [vdev]` (`zpool_do_set`).
 pub fn set(cx: &mut Cx, args: &[String]) -> Outcome {
     if let Some(c) = args.first().and_then(|a| a.strip_prefix('-')) {
         return Err(Stop::invalid(c.chars().next().unwrap_or('\0')));
@@ -124,12 +125,14 @@ fn set_vdev(cx: &mut Cx, name: &str, vdev: &str, (property, value): (&str, &str)
     Ok(if code == 0 { 0 } else { 255 })
 }
 
-/// Whether a feature is enabled on a pool that was read with its properties.
+/// Whether a feature is enabled. The pool must have been queried with its properties.
 pub(super) fn enabled(pool: &Pool, feature: &Feature) -> bool {
     pool.prop(&format!("feature@{}", feature.name)).is_some_and(|p| p.value(true) != "disabled")
 }
 
-/// Warns of features outside a new set, and refuses features outside the present one.
+/// Checks a change against the feature set of `compatibility`; false if it is refused.
+///
+/// It warns of enabled features outside a new set, and refuses features outside the present set.
 fn compatible(cx: &mut Cx, pool: &Pool, property: &str, value: &str) -> Result<bool, Stop> {
     let name = &pool.name;
     if property == "compatibility" {
@@ -164,13 +167,13 @@ fn compatible(cx: &mut Cx, pool: &Pool, property: &str, value: &str) -> Result<b
     Ok(false)
 }
 
-/// `zpool reguid [-g guid] <pool>`.
+/// `zpool reguid [-g guid] <pool>` (`zpool_do_reguid`).
 pub fn reguid(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut guid = None;
     let mut g = Getopt::new(args, "g:", &[]);
     for found in g.by_ref() {
         match found {
-            // As `strtoull` does, which counts negative numbers from the top.
+            // `strtoull` accepts negative numbers, and wraps them.
             Found::Is(_, arg) => match arg.parse().or_else(|_| arg.parse().map(i64::cast_unsigned)) {
                 Ok(n) => guid = Some(n),
                 Err(_) => return Err(Stop::usage(format!("invalid GUID: {arg}\n"))),
@@ -184,21 +187,21 @@ pub fn reguid(cx: &mut Cx, args: &[String]) -> Outcome {
     ask(cx, name, &PoolChange::Reguid { guid }, &format!("cannot reguid '{name}'"))
 }
 
-/// `zpool reopen [-n] [pool] ...`.
+/// `zpool reopen [-n] [pool] ...` (`zpool_do_reopen`).
 pub fn reopen(cx: &mut Cx, args: &[String]) -> Outcome {
     each(cx, args, "n", &PoolChange::Reopen, |name| format!("cannot reopen '{name}'"))
 }
 
-/// `zpool sync [pool] ...`.
+/// `zpool sync [-f] [pool] ...` (`zpool_do_sync`).
 pub fn sync(cx: &mut Cx, args: &[String]) -> Outcome {
-    // Letters come before names, and there is one.
+    // The only option is `-f`, so a search of the leading words finds it.
     let anew =
         args.iter().take_while(|a| a.len() > 1 && a.starts_with('-') && *a != "--").any(|a| a.contains('f'));
     let change = if anew { PoolChange::SyncAnew } else { PoolChange::Sync };
     each(cx, args, "f", &change, |name| format!("sync '{name}' failed"))
 }
 
-/// Does this to the pools that are named, or to all; one that fails does not keep the others.
+/// Requests a change of the named pools, or of all. A failure does not stop the others.
 fn each(
     cx: &mut Cx,
     args: &[String],
@@ -229,7 +232,7 @@ const CHECKPOINT: &[Long] = &[
     Long { name: "wait", val: Opt::Short('w'), arg: false },
 ];
 
-/// `zpool checkpoint [-d [-w]] <pool>`.
+/// `zpool checkpoint [-d [-w]] <pool>` (`zpool_do_checkpoint`).
 pub fn checkpoint(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut discard, mut wait) = (false, false);
     let mut g = Getopt::new(args, ":dw", CHECKPOINT);
@@ -268,7 +271,7 @@ pub fn checkpoint(cx: &mut Cx, args: &[String]) -> Outcome {
 
 const CLEAR: &[Long] = &[Long { name: "power", val: Opt::Named("power"), arg: false }];
 
-/// `zpool prefetch -t <type> <pool>`.
+/// `zpool prefetch -t <type> <pool>` (`zpool_do_prefetch`).
 pub fn prefetch(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut kind = None;
     let mut g = Getopt::new(args, "t:", &[]);
@@ -293,7 +296,7 @@ pub fn prefetch(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(0)
 }
 
-/// `zpool clear [-nF] <pool> [device]`.
+/// `zpool clear [-nF] <pool> [device]` (`zpool_do_clear`).
 pub fn clear(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut rewind, mut dry_run, mut extreme) = (false, false, false);
     let mut g = Getopt::new(args, "FnX", CLEAR);
@@ -322,7 +325,7 @@ pub fn clear(cx: &mut Cx, args: &[String]) -> Outcome {
         None => format!("cannot clear errors for {name}"),
     };
     if dry_run {
-        // OpenZFS's clears errors nevertheless.
+        // OpenZFS clears the errors even with `-n`.
         writeln!(
             cx.err,
             "{what}: the pool is open, so -F would discard nothing; leave out -n to clear errors"
@@ -332,7 +335,10 @@ pub fn clear(cx: &mut Cx, args: &[String]) -> Outcome {
     ask(cx, name, &PoolChange::Clear { device }, &what)
 }
 
-/// Opens one pool by name; why it can't be has been reported.
+/// Queries one pool by name.
+///
+/// # Errors
+/// * [`Stop::Fail`]: the name is invalid, or the query fails. The reason is reported.
 pub(super) fn open(cx: &mut Cx, name: &str, query: PoolQuery) -> Result<Pool, Stop> {
     let what = format!("cannot open '{name}'");
     if let Some(fault) = names::pool_name_fault(name, false) {

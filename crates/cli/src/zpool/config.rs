@@ -1,4 +1,4 @@
-//! The configuration tree in `zpool status` and in `zpool import`.
+//! The configuration tree of `zpool status` and `zpool import`.
 
 use api::{Pool, RebuildStat, RebuildState, ScanFunc, ScanState, Vdev, VdevAux, VdevState, WorkState};
 
@@ -8,26 +8,26 @@ use crate::cx::{Color, Cx};
 use crate::vdev_name::{NameFlags, vdev_name};
 use console::numbers;
 
-/// How to show the tree.
+/// The options of the tree (`status_cbdata_t`).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Look {
-    /// How to name vdevs.
+    /// The form of vdev names.
     pub flags: NameFlags,
-    /// The width of the name column.
+    /// The width of the column of names.
     pub width: usize,
-    /// Exact numbers (`-p`).
+    /// Whether numbers are exact (`-p`).
     pub exact: bool,
-    /// Only what is unhealthy (`-e`).
+    /// Whether only unhealthy vdevs are shown (`-e`).
     pub unhealthy: bool,
-    /// The column of slow I/Os (`-s`).
+    /// Whether there is a column of slow I/Os (`-s`).
     pub slow: bool,
-    /// The column of direct writes that failed verification (`-d`).
+    /// Whether there is a column of direct writes that failed verification (`-d`).
     pub dio: bool,
-    /// The column of power states (`--power`).
+    /// Whether there is a column of power states (`--power`).
     pub power: bool,
-    /// Initialisation (`-i`).
+    /// Whether initialization is shown (`-i`).
     pub init: bool,
-    /// TRIM (`-t`).
+    /// Whether TRIM is shown (`-t`).
     pub trim: bool,
 }
 
@@ -40,7 +40,7 @@ pub fn color(health: &str) -> Option<Color> {
     }
 }
 
-/// Whether nothing is wrong with any leaf below a vdev, nor, if asked for, slow.
+/// Whether all leaves of a vdev are online without errors, and with `slow` also without slow I/Os.
 pub fn healthy(v: &Vdev, slow: bool) -> bool {
     if v.children.is_empty() {
         let s = &v.stat;
@@ -53,7 +53,7 @@ pub fn healthy(v: &Vdev, slow: bool) -> bool {
     v.children.iter().all(|c| healthy(c, slow))
 }
 
-/// The table of `zpool status`, after its header.
+/// Shows the table of `zpool status`, without its header.
 pub fn status(cx: &mut Cx, pool: &Pool, look: &Look) {
     vdev(cx, pool, &pool.root, &pool.name, look, 0, false, None);
     for name in CLASSES {
@@ -80,7 +80,7 @@ pub fn status(cx: &mut Cx, pool: &Pool, look: &Look) {
     }
 }
 
-/// A vdev's line, and its children's (`print_status_config`).
+/// Shows the row of a vdev, and those of its children (`print_status_config`).
 #[allow(clippy::too_many_arguments, reason = "one recursion, whose arguments all vary")]
 fn vdev(
     cx: &mut Cx,
@@ -178,7 +178,7 @@ fn counters(cx: &mut Cx, v: &Vdev, look: &Look) {
     }
 }
 
-/// What is the matter with a vdev of an imported pool.
+/// The text after a vdev of an imported pool that has a problem.
 fn aux_text(v: &Vdev) -> String {
     let s = &v.stat;
     if let (VdevAux::Spared, Some(pool)) = (s.aux, &v.spared_by) {
@@ -203,7 +203,7 @@ fn aux_text(v: &Vdev) -> String {
     text.to_owned()
 }
 
-/// What is the matter with a vdev of a pool that could be imported.
+/// The text after a vdev of an importable pool that has a problem.
 fn import_aux_text(aux: VdevAux) -> &'static str {
     match aux {
         VdevAux::OpenFailed => "cannot open",
@@ -238,7 +238,9 @@ fn trimmed(cx: &mut Cx, v: &Vdev, verbose: bool) {
     }
 }
 
-/// How far a leaf's work is, and since when; nothing if it was never begun, or cancelled.
+/// The progress of a leaf's initialization or TRIM in percent, and its time.
+///
+/// `None` if the work never began or was cancelled, or if the device is being removed.
 fn done(cx: &Cx, v: &Vdev, w: &api::LeafWork) -> Option<(u64, String)> {
     let text = match w.state {
         WorkState::Suspended => "suspended, started at",
@@ -254,7 +256,7 @@ fn done(cx: &Cx, v: &Vdev, w: &api::LeafWork) -> Option<(u64, String)> {
     Some((percent, format!(", {text} {}", cx.clock.ctime(w.action_time))))
 }
 
-/// The tree of a pool that could be imported.
+/// Shows the tree of an importable pool (`print_import_config`).
 pub fn candidate(cx: &mut Cx, pool: &Pool, width: usize) {
     import_vdev(cx, &pool.root, &pool.name, width, 0);
     for (title, list) in [("cache", &pool.l2cache), ("spares", &pool.spares)] {
@@ -297,7 +299,7 @@ fn import_vdev(cx: &mut Cx, v: &Vdev, name: &str, width: usize, depth: usize) {
     }
 }
 
-/// A list of missing devices, indented (`print_vdev_tree`).
+/// Shows a list of missing devices, indented (`print_vdev_tree`).
 pub fn missing(cx: &mut Cx, list: &[Vdev], indent: usize) {
     for v in list {
         let name = vdev_name(None, v, NameFlags::default().with_id());

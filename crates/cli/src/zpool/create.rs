@@ -12,17 +12,22 @@ use crate::{names, words, zfs};
 use console::getopt::{Found, Getopt, Opt};
 use server::settings::pool::may_enable;
 
-/// The command line, read.
+/// The parsed command line.
 #[derive(Default)]
 struct Create {
     request: CreatePool,
     dry_run: bool,
-    /// Enable no features but those that are named.
+    /// Whether only the named features are enabled (`-d`).
     bare: bool,
     mountpoint: Option<String>,
 }
 
-/// `zpool create [-fnd] [-o property=value] ... [-O property=value] ... [-m mountpoint] [-R root] [-t name] <pool> <vdev> ...`.
+/// `zpool create` (`zpool_do_create`).
+///
+/// ```text
+/// zpool create [-fnd] [-o property=value] ... [-O property=value] ... [-m mountpoint] [-R root]
+///         [-t name] <pool> <vdev> ...
+/// ```
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut create, operands) = read(cx, args)?;
     let [pool, vdevs @ ..] = &operands[..] else {
@@ -75,7 +80,7 @@ fn read(cx: &mut Cx, args: &[String]) -> Result<(Create, Vec<String>), Stop> {
             Found::Is(Opt::Short('o'), arg) => {
                 let (name, value) = settings::split(cx, 'o', &arg)?;
                 add(cx, &mut r.props, Of::Pool, name, value)?;
-                // A version before features has none.
+                // A pool of a version before 5000 has no features.
                 c.bare |= name == "version" && value.parse::<u64>().is_ok_and(|v| v < 5000);
             }
             Found::Is(Opt::Short('O'), arg) => match settings::split(cx, 'O', &arg)? {
@@ -99,7 +104,7 @@ fn read(cx: &mut Cx, args: &[String]) -> Result<(Create, Vec<String>), Stop> {
     Ok((c, g.operands()))
 }
 
-/// The mountpoint of the root file system must be free to mount on.
+/// Checks that the mountpoint of the root file system does not exist, or is an empty directory.
 fn check_mountpoint(cx: &mut Cx, create: &Create, pool: &str) -> Result<(), Stop> {
     let altroot = get(&create.request.props, "altroot").unwrap_or("");
     if !altroot.is_empty() && !altroot.starts_with('/') {
@@ -134,7 +139,7 @@ fn show(cx: &mut Cx, pool: &str, layout: &Layout) {
     devices::show_aside(cx, "spares", &layout.spares, flags);
 }
 
-/// Adds the features to enable: all that are allowed, unless the line says otherwise.
+/// Adds the features to enable: all allowed ones, unless the command line names others.
 fn features(cx: &mut Cx, create: &mut Create) -> Result<(), Stop> {
     let allowed = allowed(cx, get(&create.request.props, "compatibility").unwrap_or(""))?;
     let props = &mut create.request.props;
@@ -156,7 +161,10 @@ fn features(cx: &mut Cx, create: &mut Create) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The features that a pool with this `compatibility` may have. What is wrong with it has been reported.
+/// The features that the property `compatibility` allows.
+///
+/// # Errors
+/// * [`Stop::Fail`]: a file of features can't be read, or has a fault. It is reported.
 pub fn allowed(cx: &mut Cx, compatibility: &str) -> Result<compat::Allowed, Stop> {
     match compat::load(compatibility, &Folders::default()) {
         Ok(allowed) => {

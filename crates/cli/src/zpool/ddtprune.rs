@@ -6,11 +6,11 @@ use super::change;
 use crate::cx::{Cx, Outcome, Stop};
 use console::getopt::{Found, Getopt, Opt};
 
-/// What libzfs returns when something went wrong (-1).
+/// Exit code after an error: libzfs returns -1.
 const FAILED: i32 = 255;
 const DAY: u64 = 86_400;
 
-/// A number as `strtoull` reads it with base 0: decimal, octal, hexadecimal.
+/// Parses a number as `strtoull` does with base 0: decimal, octal or hexadecimal.
 fn number(text: &str) -> Option<u64> {
     let text = text.trim_start();
     let text = text.strip_prefix('+').unwrap_or(text);
@@ -21,7 +21,7 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// `zpool ddtprune -d|-p <amount> <pool>`.
+/// `zpool ddtprune -d|-p <amount> <pool>` (`zpool_do_ddt_prune`).
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut older, mut percent) = (None, None);
     let mut g = Getopt::new(args, "d:p:", &[]);

@@ -9,12 +9,12 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::words;
 use console::getopt::{Found, Getopt, Long, Opt};
 
-/// What libzfs returns when something went wrong (-1).
+/// Exit code after an error: libzfs returns -1.
 const FAILED: i32 = 255;
 
 const POWER: &[Long] = &[Long { name: "power", val: Opt::Named("power"), arg: false }];
 
-/// What a word means in a pool.
+/// The device that a word names in a pool.
 pub(super) enum Target {
     /// A vdev of the tree.
     Vdev(u64),
@@ -24,7 +24,7 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// As `zpool_find_vdev` finds it.
+    /// Finds the device that a word names (`zpool_find_vdev`).
     pub(super) fn of(pool: &Pool, word: &str) -> Self {
         let called = |v: &Vdev| {
             let path = v.path.as_deref();
@@ -40,7 +40,7 @@ impl Target {
         }
     }
 
-    /// What can go out of use and come back: a vdev or a cache device.
+    /// The guid of a device that can go offline and online: a vdev or a cache device.
     fn device(&self) -> Result<u64, &'static str> {
         match self {
             Target::Cache(guid) => Ok(*guid),
@@ -48,7 +48,7 @@ impl Target {
         }
     }
 
-    /// The vdev, or why it is none.
+    /// The guid of a vdev of the tree, or the reason why the word names none.
     fn vdev(&self) -> Result<u64, &'static str> {
         match self {
             Target::Vdev(guid) => Ok(*guid),
@@ -59,7 +59,7 @@ impl Target {
     }
 }
 
-/// The pool's name and the devices behind it.
+/// The pool's name, and the devices after it.
 fn operands<'a>(words: &'a [String], pool: &str, device: &str) -> Result<(&'a String, &'a [String]), Stop> {
     match words {
         [] => Err(Stop::usage(pool)),
@@ -68,7 +68,7 @@ fn operands<'a>(words: &'a [String], pool: &str, device: &str) -> Result<(&'a St
     }
 }
 
-/// Opens a pool whose devices shall go out of use or come back.
+/// Queries the pool for `zpool offline` and `zpool online`.
 fn open(cx: &mut Cx, name: &str) -> Result<Pool, Stop> {
     let opened = super::open(cx, name, PoolQuery::default());
     if opened.is_err() {
@@ -77,13 +77,13 @@ fn open(cx: &mut Cx, name: &str) -> Result<Pool, Stop> {
     opened
 }
 
-/// Says that this machine's slots are not switched.
+/// Reports that Poolhouse can't switch the power of slots.
 fn no_power(cx: &mut Cx) -> Outcome {
     cx.err.put("Power control not supported\n");
     Ok(1)
 }
 
-/// `zpool offline [--power] | [[-f] [-t]] <pool> <device> ...`.
+/// `zpool offline [--power] | [[-f] [-t]] <pool> <device> ...` (`zpool_do_offline`).
 pub fn offline(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut fault, mut temporary, mut power) = (false, false, false);
     let mut g = Getopt::new(args, "ft", POWER);
@@ -110,7 +110,7 @@ pub fn offline(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut code = 0;
     for device in devices {
         let target = Target::of(&pool, device);
-        // A cache device that is to be faulted is none that can be.
+        // A cache device can go offline, but can't be faulted.
         let why = match if fault { target.vdev() } else { target.device() } {
             Ok(guid) => {
                 let change = PoolChange::Offline { guid, temporary, fault };
@@ -119,7 +119,7 @@ pub fn offline(cx: &mut Cx, args: &[String]) -> Outcome {
                     Err(e) => words::reason(&e.reason, &cx.clock),
                 }
             }
-            // What is to be faulted goes by its guid; that it has none is not told.
+            // OpenZFS faults a device by its guid, and prints nothing if it has none.
             Err(_) if fault => {
                 code = 1;
                 continue;
@@ -136,7 +136,7 @@ pub fn offline(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(code)
 }
 
-/// `zpool online [--power] [-e] <pool> <device> ...`.
+/// `zpool online [--power] [-e] <pool> <device> ...` (`zpool_do_online`).
 pub fn online(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut expand, mut power) = (false, false);
     let mut g = Getopt::new(args, "e", POWER);
@@ -194,7 +194,7 @@ pub fn online(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(code)
 }
 
-/// Warns of a device that came back and is not well; whether that is no reason to stop.
+/// Warns of a device that is online again but not healthy; false if the command must stop.
 fn remains(
     cx: &mut Cx,
     name: &str,
@@ -231,12 +231,16 @@ fn state_of(v: &Vdev, guid: u64) -> Option<VdevState> {
     v.children.iter().find_map(|c| state_of(c, guid))
 }
 
-/// `zpool attach [-fsw] [-o property=value] <pool> <device> <new-device>`.
+/// `zpool attach [-fsw] [-o property=value] <pool> <device> <new-device>` (`zpool_do_attach`).
 pub fn attach(cx: &mut Cx, args: &[String]) -> Outcome {
     join(cx, args, false)
 }
 
-/// `zpool replace [-fsw] [-o property=value] <pool> <device> [<new-device>]`.
+/// `zpool replace` (`zpool_do_replace`).
+///
+/// ```text
+/// zpool replace [-fsw] [-o property=value] <pool> <device> [<new-device>]
+/// ```
 pub fn replace(cx: &mut Cx, args: &[String]) -> Outcome {
     join(cx, args, true)
 }
@@ -270,7 +274,8 @@ fn join(cx: &mut Cx, args: &[String], replace: bool) -> Outcome {
     };
     let pool = super::open(cx, name, PoolQuery { props: true, ..PoolQuery::default() })?;
     let own = pool.prop("ashift").filter(|p| p.source == api::Source::Local).map(|p| p.value(true));
-    // It is looked at, and that is all: a device goes with the sectors of the vdev that it comes to (`VDEV_ALLOC_ATTACH`).
+    // The value is only checked: a new device gets the sector size of the vdev that it joins
+    // (`VDEV_ALLOC_ATTACH`).
     let ashift = devices::ashift(&props).or(own).map(str::to_owned);
     let let_pass = Lenience { in_use: force, replication: true };
     let new = devices::one(cx, &pool, new, ashift.as_deref(), let_pass, replace)?;
@@ -285,14 +290,14 @@ fn join(cx: &mut Cx, args: &[String], replace: bool) -> Outcome {
     Ok(code)
 }
 
-/// The command line, read.
+/// The parsed command line.
 struct Asked {
     replace: bool,
     sequential: bool,
     force: bool,
 }
 
-/// Asks for a device to be attached, or to take another's place (`zpool_vdev_attach`).
+/// Requests that a device is attached, or replaces another (`zpool_vdev_attach`).
 fn ask(cx: &mut Cx, pool: &Pool, asked: &Asked, old: &str, new: &Vdev) -> Outcome {
     let path = new.path.as_deref().unwrap_or_default();
     let what = match asked.replace {
@@ -332,7 +337,7 @@ fn ask(cx: &mut Cx, pool: &Pool, asked: &Asked, old: &str, new: &Vdev) -> Outcom
     Ok(FAILED)
 }
 
-/// `zpool detach <pool> <device>`.
+/// `zpool detach <pool> <device>` (`zpool_do_detach`).
 pub fn detach(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut g = Getopt::new(args, "", &[]);
     if let Some(Found::Invalid(c) | Found::Missing(c)) = g.by_ref().next() {

@@ -1,4 +1,5 @@
-//! Devices for new vdevs: read from the words, and checked before anything is asked of the daemon (`make_root_vdev`).
+//! Parses the devices for new vdevs, and checks them before a request to the daemon
+//! (`make_root_vdev`).
 
 use std::path::Path;
 
@@ -14,16 +15,22 @@ use super::spec::{self, ASHIFTS};
 use crate::cx::{Cx, Stop};
 use crate::vdev_name::{NameFlags, vdev_name};
 
-/// What is let pass.
+/// The faults that are tolerated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lenience {
-    /// Devices that seem to belong to a pool which nobody uses.
+    /// Devices with the label of a pool that is not imported, or with other contents.
     pub in_use: bool,
     /// Vdevs of different redundancy.
     pub replication: bool,
 }
 
-/// Reads the words; `pool` is the pool that the devices are for, if it exists. What is wrong has been reported.
+/// Parses and checks the words for vdevs.
+///
+/// `pool` is the pool to which the devices will belong, if it exists.
+///
+/// # Errors
+/// * [`Stop::Fail`]: the words are wrong, a device is in use, the redundancies differ, or the pools
+///   can't be listed. The fault is reported.
 pub fn read(
     cx: &mut Cx,
     pool: Option<&Pool>,
@@ -51,7 +58,7 @@ pub fn read(
     Err(Stop::Fail(1))
 }
 
-/// Says what speaks against a line.
+/// Reports the faults of a command line.
 fn refuse(cx: &mut Cx, let_pass: Lenience, faults: Vec<String>) {
     cx.err.put("invalid vdev specification\n");
     cx.err.put(if let_pass.in_use {
@@ -64,7 +71,11 @@ fn refuse(cx: &mut Cx, let_pass: Lenience, faults: Vec<String>) {
     }
 }
 
-/// Reads the word of one device that shall be put beside another of a pool, or in its place.
+/// Parses and checks the word for one device that will join or replace another of a pool.
+///
+/// # Errors
+/// * [`Stop::Fail`]: the word is wrong, the device is in use, or the pools can't be listed. The
+///   fault is reported.
 pub fn one(
     cx: &mut Cx,
     pool: &Pool,
@@ -73,14 +84,14 @@ pub fn one(
     let_pass: Lenience,
     replace: bool,
 ) -> Result<Vdev, Stop> {
-    // A device of the pool may be named as the pool shows it.
+    // The word may be a short name, as the pool shows its devices.
     let layout = spec::read(cx, &[word.to_owned()])?;
     let [new] = &layout.tops[..] else {
         cx.err.put("new device must be a single disk\n");
         return Err(Stop::Fail(1));
     };
     check_ashift(cx, ashift)?;
-    // The pool's own spares may stand in, whatever is on them (`is_spare`).
+    // The pool's own hot spares may replace a device, whatever their contents (`is_spare`).
     let own = replace && pool.spares.iter().any(|spare| spare.path == new.path);
     let imported = imported(cx)?;
     let path = new.path.as_deref().filter(|_| !own);
@@ -106,7 +117,7 @@ fn check_ashift(cx: &mut Cx, ashift: Option<&str>) -> Result<(), Stop> {
     Err(Stop::Fail(1))
 }
 
-/// Whether a vdev is for ordinary data.
+/// Whether a vdev belongs to the normal class.
 fn normal(vdev: &Vdev) -> bool {
     !vdev.is_log && vdev.alloc_bias.is_none()
 }
@@ -126,25 +137,26 @@ fn leaves(layout: &Layout) -> Vec<(&Vdev, bool)> {
     all
 }
 
-/// The pools that are imported.
+/// The imported pools.
 fn imported(cx: &mut Cx) -> Result<Vec<Pool>, Stop> {
     let service = cx.service()?;
     let names = service.pool_names().map_err(|e| cx.fail("cannot list pools", &e))?;
     Ok(names.iter().filter_map(|name| service.pool(name, &PoolQuery::default()).ok()).collect())
 }
 
-/// Whose a device is, if it is somebody's (`zpool_in_use`).
+/// A message if a device is in use (`zpool_in_use`).
 fn in_use(path: &str, imported: &[Pool], let_pass: bool, spare: bool) -> Option<String> {
     let device = FileDevice::open(Path::new(path), Mode::Peek).ok()?;
     let labels = Labels::read(&device);
     let Some(label) = labels.newest() else {
-        // Files are taken for what they are: nobody but a pool has one (`check_file`).
+        // Only block devices are checked for other contents, as in OpenZFS (`check_file`).
         let kind = foreign::contents(&device).filter(|_| !let_pass && device.is_block())?;
         return Some(format!("{path} contains a filesystem of type '{kind}'"));
     };
     let name = label.name.clone().unwrap_or_default();
     let here = label.pool_guid.and_then(|guid| imported.iter().find(|pool| pool.guid == guid.0));
-    // Spares and cache devices don't know whose they are; nobody's are free.
+    // The label of a spare or cache device does not name its pool. The device is free if no
+    // imported pool has it.
     let has = |list: &[Vdev]| label.guid.is_some_and(|guid| list.iter().any(|v| v.guid == guid.0));
     match (here, label.state) {
         (_, PoolState::Destroyed) => None,
@@ -165,12 +177,12 @@ fn in_use(path: &str, imported: &[Pool], let_pass: bool, spare: bool) -> Option<
     }
 }
 
-/// Bytes of a device.
+/// The size of a device in bytes, if it can be opened.
 fn size(path: &str) -> Option<u64> {
     FileDevice::open(Path::new(path), Mode::Peek).ok().map(|device| device.size())
 }
 
-/// The devices of one class, below a title (`print_vdev_tree`).
+/// Shows the vdevs of one class below a title (`print_vdev_tree`).
 pub fn show(cx: &mut Cx, title: Option<&str>, tops: &[Vdev], class: &str, flags: NameFlags) {
     let chosen: Vec<&Vdev> = tops
         .iter()
@@ -196,7 +208,7 @@ fn branch(cx: &mut Cx, vdev: &Vdev, indent: usize, flags: NameFlags) {
     }
 }
 
-/// Devices beside the tree, below a title.
+/// Shows devices outside the tree, below a title.
 pub fn show_aside(cx: &mut Cx, title: &str, devices: &[Vdev], flags: NameFlags) {
     if !devices.is_empty() {
         writeln!(cx.out, "\t{title}");
@@ -207,7 +219,7 @@ pub fn show_aside(cx: &mut Cx, title: &str, devices: &[Vdev], flags: NameFlags) 
     }
 }
 
-/// The sector size among the properties of a line.
+/// The property `ashift` of a command line.
 pub fn ashift(props: &api::Settings) -> Option<&str> {
     settings::get(props, "ashift")
 }

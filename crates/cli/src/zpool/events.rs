@@ -1,4 +1,4 @@
-//! `zpool events`: what happened to pools.
+//! `zpool events`: shows what happened to pools.
 
 use api::{Event, EventQuery, EventValue, VdevAux, VdevState};
 
@@ -7,12 +7,12 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::names;
 use console::getopt::{Found, Getopt, Opt};
 
-/// Seconds between two looks with `-f`.
+/// Longest pause between two queries with `-f`, in seconds.
 const LOOK: f64 = 0.25;
-/// And where something has just happened.
+/// Pause after a query that returned events, in seconds.
 const LOOK_AGAIN: f64 = 0.01;
 
-/// `zpool events [-vHf [pool] | -c]`.
+/// `zpool events [-vHf [pool] | -c]` (`zpool_do_events`).
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut verbose, mut scripted, mut follow, mut clear) = (false, false, false, false);
     let mut g = Getopt::new(args, "vHfc", &[]);
@@ -50,7 +50,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut pause = LOOK_AGAIN;
     loop {
         if page.teller != query.teller {
-            // Another daemon, which counts anew.
+            // A new daemon numbers its events from the start.
             (query.teller, query.after) = (page.teller, 0);
         }
         if page.dropped > 0 {
@@ -68,7 +68,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         if !follow {
             return Ok(0);
         }
-        // While something happens it is told at once.
+        // While events arrive, the next query follows at once.
         pause = if page.events.is_empty() { (pause * 2.0).min(LOOK) } else { LOOK_AGAIN };
         (cx.sleep)(pause);
         page = service.events(&query).map_err(|e| cx.fail("cannot read events", &e))?;
@@ -76,7 +76,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
 }
 
 fn show(cx: &mut Cx, event: &Event, verbose: bool, scripted: bool) {
-    // `Sun Nov 22 14:52:42 2026` in pieces.
+    // Takes the parts from `Sun Nov 22 14:52:42 2026`.
     let date = cx.clock.ctime(event.time.0);
     let piece = |from: usize, to: usize| date.get(from..to).unwrap_or_default();
     let (day, year, hour) = (piece(4, 10), piece(20, 24), piece(11, 19));
@@ -88,7 +88,7 @@ fn show(cx: &mut Cx, event: &Event, verbose: bool, scripted: bool) {
     }
 }
 
-/// Names and values, a line each (`zpool_do_events_nvprint`).
+/// Shows names and values, one a line (`zpool_do_events_nvprint`).
 fn list(cx: &mut Cx, details: &[(String, EventValue)], depth: usize) {
     for (name, value) in details {
         write!(cx.out, "{:depth$}{name} = ", "");
@@ -112,7 +112,7 @@ fn list(cx: &mut Cx, details: &[(String, EventValue)], depth: usize) {
     }
 }
 
-/// A state by its number (`vdev_state_t`).
+/// A vdev state by its number (`vdev_state_t`).
 fn state(n: u64) -> VdevState {
     match n {
         1 => VdevState::Closed,

@@ -6,7 +6,7 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::{names, words};
 use console::getopt::{Found, Getopt, Opt};
 
-/// `zpool export [-af] <pool> ...`.
+/// `zpool export [-af] <pool> ...` (`zpool_do_export`).
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut all, mut force, mut hardforce) = (false, false, false);
     let mut g = Getopt::new(args, "afF", &[]);
@@ -42,10 +42,11 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     names.sort();
     names.dedup();
     for name in &names {
-        // In the history before the pool is gone; one that is only read, or suspended, has none to be written.
+        // The history must be written before the export. A read-only or suspended pool can't record
+        // it.
         match service.change_pool(name, &PoolChange::Log { command: cx.command.clone() }) {
             Ok(()) => {}
-            // Who may not write it may not export it either, and hears of that.
+            // Without permission, the export itself reports that.
             Err(e) if matches!(e.reason, Reason::PoolReadonly | Reason::Suspended | Reason::Permission) => {}
             Err(e) => cx.complain(&format!("the history of '{name}' lacks this command"), &e),
         }
@@ -53,7 +54,8 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     if force || hardforce {
         names.iter().for_each(|name| warn_of_nameless(cx, &*service, name));
     }
-    // Where pools are mounted in each other, some go only when others have unmounted something.
+    // Pools can be mounted inside each other, so an export may succeed only after another one's
+    // unmounts.
     let mut in_vain = 0;
     loop {
         let patient = names.len() > 1 && in_vain < ROUNDS;
@@ -65,7 +67,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             patient,
         };
         let tried: Vec<_> = match cx.another {
-            // Each waits for its own devices.
+            // In parallel, each export waits for the devices of its own pool only.
             Some(another) if names.len() > 1 => {
                 let requests: Vec<ExportRequest> = names.iter().map(request).collect();
                 let done = at_once(&requests, another);
@@ -77,7 +79,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         let failures: Vec<_> =
             tried.into_iter().filter_map(|(name, done)| Some((name.clone(), done.err()?))).collect();
         in_vain = if gone > 0 { 0 } else { in_vain + 1 };
-        // What one is busy with may have been another's mounts, which are gone now.
+        // A busy pool may become free when another pool's file systems are unmounted.
         let (again, said): (Vec<_>, Vec<_>) =
             failures.into_iter().partition(|(_, e)| (gone > 0 || patient) && e.is_busy());
         for (name, error) in &said {
@@ -91,9 +93,9 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     }
 }
 
-/// Says which files are given up.
+/// Warns of each device file that was unlinked, because the export loses it.
 fn warn_of_nameless(cx: &mut Cx, service: &dyn Requests, name: &str) {
-    // Why it can't be asked, its export will say.
+    // If the query fails, the export itself reports the reason.
     let files = service.pool(name, &PoolQuery::default()).map(|pool| pool.nameless).unwrap_or_default();
     for file in files {
         writeln!(
@@ -104,12 +106,12 @@ fn warn_of_nameless(cx: &mut Cx, service: &dyn Requests, name: &str) {
     }
 }
 
-/// How often pools that keep each other busy are tried in vain before the last time.
+/// Number of rounds without success before the last round.
 const ROUNDS: u32 = 2;
-/// Pools that are exported at a time.
+/// Number of pools to export at a time.
 const AT_A_TIME: usize = 32;
 
-/// Exports pools at the same time, over a connection for each.
+/// Exports pools in parallel, each over a connection of its own.
 fn at_once(requests: &[ExportRequest], another: fn() -> Box<dyn Requests>) -> Vec<Result<(), Error>> {
     let mut done = Vec::new();
     for part in requests.chunks(AT_A_TIME) {

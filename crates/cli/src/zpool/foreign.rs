@@ -1,12 +1,13 @@
-//! Other owners' contents of a device, which a new pool would overwrite (OpenZFS asks libblkid).
+//! Contents of a device that don't belong to ZFS, and that a new pool would overwrite.
 //!
-//! Only what begins a file system, a swap area or a container of volumes is looked at. A device without any of it may still be somebody's.
+//! OpenZFS asks libblkid (`check_disk`). This module knows only the marks at which file systems,
+//! swap areas and volume containers begin. A device without any may still be in use.
 
 use device::{Device, FileDevice};
 use ondisk::label::{LABELS, RING_OFFSET, RING_SIZE, UBERBLOCK_SHIFT, label_offset};
 use ondisk::uberblock::UBERBLOCK_MAGIC;
 
-/// Where a kind of contents has its mark: byte offset, bytes, name.
+/// The marks by type: byte offset, bytes, name.
 const MARKS: [(u64, &[u8], &str); 13] = [
     (0, b"XFSB", "xfs"),
     (0x1_0040, b"_BHRfS_M", "btrfs"),
@@ -22,25 +23,28 @@ const MARKS: [(u64, &[u8], &str); 13] = [
     (0x8001, b"CD001", "iso9660"),
     (0x400, b"\x10\x20\xf5\xf2", "f2fs"),
 ];
-/// Where ext2 and its successors have theirs, and the words that tell them apart: a journal, and features that ext3 lacks.
+/// The superblock of ext2, ext3 and ext4, its magic number, and the flag of a journal.
 const EXT: u64 = 0x400;
 const EXT_MAGIC: [u8; 2] = [0x53, 0xef];
 const HAS_JOURNAL: u8 = 0x04;
-/// All features that a reader of ext3 must not know: extents, 64-bit numbers, flexible groups and more.
+/// All incompatible features beyond ext3: extents, 64-bit numbers, flexible groups and more.
 const BEYOND_EXT3: u8 = !0x1f;
 
 #[cfg(test)]
 mod tests;
 
-/// So many uberblocks let libblkid find a member of a pool, whether its labels can be read or not.
+/// Number of uberblocks by which libblkid detects a ZFS member, readable labels or not.
 const UBERBLOCKS: usize = 4;
 
-/// The type of what a device holds, as libblkid calls it, if it is known. Where pools have left their marks as well libblkid finds two kinds of contents, and decides for none.
+/// The type of a device's contents, by libblkid's name, if it is known.
+///
+/// `None` if the device also has enough uberblocks: libblkid then finds two types, and reports
+/// neither.
 pub fn contents(device: &FileDevice) -> Option<&'static str> {
     marked(device).filter(|_| uberblocks(device) < UBERBLOCKS)
 }
 
-/// How many slots in the rings of a device's labels begin as an uberblock does, in either byte order.
+/// The number of slots in the uberblock rings with the magic number, in either byte order.
 fn uberblocks(device: &FileDevice) -> usize {
     let ring = |label| {
         let mut ring = vec![0; RING_SIZE as usize];
@@ -54,11 +58,11 @@ fn uberblocks(device: &FileDevice) -> usize {
     (0..LABELS).filter_map(ring).sum()
 }
 
-/// What kind of contents has left its mark.
+/// The type whose mark the device has.
 fn marked(device: &FileDevice) -> Option<&'static str> {
     let at = |offset: u64, len: usize| {
         let mut bytes = vec![0; len];
-        // What is too short, or can't be read, holds nothing that would be known.
+        // Past the end or unreadable, there is no mark.
         (offset.checked_add(len as u64)? <= device.size()).then_some(())?;
         device.read_at(&mut bytes, offset).ok()?;
         Some(bytes)

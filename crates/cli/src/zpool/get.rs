@@ -22,7 +22,12 @@ struct Get {
     table: GetTable,
 }
 
-/// `zpool get [-Hp] [-j ...] [-o "all" | field[,...]] <"all" | property[,...]> <pool> [all-vdevs | vdev] ...`.
+/// `zpool get` (`zpool_do_get`).
+///
+/// ```text
+/// zpool get [-Hp] [-j ...] [-o "all" | field[,...]] <"all" | property[,...]> <pool>
+///         [all-vdevs | vdev] ...
+/// ```
 pub fn run(cx: &mut Cx, args: &[String], shown: &mut UsageProps) -> Outcome {
     *shown = UsageProps::Pool;
     let mut get = Get::default();
@@ -101,7 +106,7 @@ fn of_pools(cx: &mut Cx, names: &[String], columns: Vec<Column>, get: &mut Get) 
             let (text, source) = match (c.name(), pool.prop(c.name())) {
                 ("name", _) => (pool.name.as_str(), &Source::None),
                 (_, Some(p)) => (p.value(get.exact), &p.source),
-                // One that nobody set (`zpool_get_userprop`).
+                // A user property that is not set (`zpool_get_userprop`).
                 (name, None) if props::is_user(name) => ("-", &Source::Default),
                 (_, None) => continue,
             };
@@ -126,14 +131,16 @@ fn of_pools(cx: &mut Cx, names: &[String], columns: Vec<Column>, get: &mut Get) 
     Ok(i32::from(failed))
 }
 
-/// A vdev to show, under the name that was asked for.
+/// A vdev to show, under the name on the command line.
 struct Target<'a> {
     name: String,
     vdev: &'a Vdev,
     parent: Option<&'a Vdev>,
 }
 
-/// All vdevs with properties, in OpenZFS's order: spares, cache devices, then the tree. The first two have none there.
+/// All vdevs with properties, in OpenZFS's order.
+///
+/// OpenZFS takes spares and cache devices first, but they have no properties.
 fn every<'a>(pool: &'a Pool, v: &'a Vdev, parent: Option<&'a Vdev>, into: &mut Vec<Target<'a>>) {
     if v.kind != "indirect" {
         let name = match parent {
@@ -161,12 +168,12 @@ fn resolve<'a>(pool: &'a Pool, words: &[String]) -> Option<Vec<Target<'a>>> {
     }
 }
 
-/// The guid of the vdev that a word means.
+/// The guid of the vdev that a word names.
 pub(super) fn guid_of(pool: &Pool, word: &str) -> Option<u64> {
     find(pool, word).map(|t| t.vdev.guid)
 }
 
-/// The vdev that a word means: its name, path, path in `/dev`, or guid.
+/// Finds the vdev that a word names: by name, path, path in `/dev`, or guid.
 fn find<'a>(pool: &'a Pool, word: &str) -> Option<Target<'a>> {
     let mut all = Vec::new();
     every(pool, &pool.root, None, &mut all);
@@ -205,7 +212,8 @@ fn of_vdevs(
     let mut list = Object::new();
     for t in targets {
         if all {
-            // Each vdev's user properties join the list when its turn comes, and the vdevs after it show them too.
+            // OpenZFS adds the user properties of each vdev to the list, and shows them for the
+            // vdevs after it too.
             let own = t.vdev.props.iter().filter(|p| props::is_user(&p.name));
             columns.extend(own.map(|p| Column::other(&p.name, true)));
         }
@@ -222,7 +230,7 @@ fn of_vdevs(
         let mut root = json::schema("zpool get");
         let mut about = Object::new();
         info::pool_info(&mut about, pool, false, get.as_int);
-        // The list of vdevs is there before the pool, and put back after it where something was found.
+        // OpenZFS adds the vdevs before the pool, and again after it if there are any.
         if list.is_empty() {
             root.object("vdevs", list);
             root.object("pool", about);
@@ -235,7 +243,7 @@ fn of_vdevs(
     Ok(0)
 }
 
-/// The properties of one vdev: printed, or as an object. A user property that it lacks is a dash.
+/// The properties of one vdev, printed or as an object. A missing user property is a dash.
 fn one_vdev(cx: &mut Cx, t: &Target<'_>, columns: &[Column], get: &mut Get) -> Object {
     let mut values = Object::new();
     for c in columns {

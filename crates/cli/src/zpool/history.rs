@@ -7,7 +7,7 @@ use crate::cx::{Cx, Outcome, Stop};
 use console::getopt::{Found, Getopt, Opt};
 use pool::history::LEGACY_EVENTS;
 
-/// `zpool history [-il] [<pool>] ...`.
+/// `zpool history [-il] [<pool>] ...` (`zpool_do_history`).
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut long, mut internal) = (false, false);
     let mut g = Getopt::new(args, "li", &[]);
@@ -42,7 +42,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
                     for r in &page.records {
                         record(cx, r, long, internal);
                     }
-                    // A part begins behind the one before it, or the last was reached.
+                    // Each page must begin after the previous one; otherwise the end is reached.
                     from = page.next.filter(|next| *next > begin);
                     if from.is_none() {
                         cx.out.put("\n");
@@ -58,7 +58,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(i32::from(failed))
 }
 
-/// A record (`print_history_records`).
+/// Shows a record (`print_history_records`).
 fn record(cx: &mut Cx, r: &HistoryRecord, long: bool, internal: bool) {
     if !internal && !matches!(r.what, HistoryKind::Command(_)) {
         return;
@@ -68,7 +68,7 @@ fn record(cx: &mut Cx, r: &HistoryRecord, long: bool, internal: bool) {
         when += &format!(" ({}ms)", ns / 1_000_000);
     }
     match &r.what {
-        // What was typed is one line here, so that no part of it passes for a line of its own.
+        // Newlines within a command are escaped, so that none of it looks like another record.
         HistoryKind::Command(line) => write!(cx.out, "{when} {}", line.replace('\n', "\\012")),
         HistoryKind::LegacyEvent { event, txg, text } => {
             match usize::try_from(*event).ok().and_then(|e| LEGACY_EVENTS.get(e)) {

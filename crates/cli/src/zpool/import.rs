@@ -18,10 +18,10 @@ use console::getopt::{Found as Arg, Getopt, Long, Opt};
 const LONG: &[Long] =
     &[Long { name: "rewind-to-checkpoint", val: Opt::Named("rewind-to-checkpoint"), arg: false }];
 
-/// Pools that are imported at the same time at most: each of them has threads of its own.
+/// Most pools to import at a time, since each import has its own threads.
 const MOST_AT_ONCE: usize = 16;
 
-/// The command line, read.
+/// The parsed command line.
 #[derive(Default)]
 struct Import {
     all: bool,
@@ -29,18 +29,18 @@ struct Import {
     load_keys: bool,
     only: bool,
     scan: bool,
-    /// `-X`; `-T` alone has its effect too.
+    /// Extreme rewind: `-X`, or `-T` without `-F`.
     extreme: bool,
     mount_options: Vec<String>,
     request: ImportRequest,
-    /// The first word and the second.
+    /// The first operand; [`Import::new_name`] is the second.
     target: Option<String>,
-    /// What was said not to answer.
+    /// Devices that were already reported as not responding.
     named: BTreeSet<PathBuf>,
     new_name: Option<String>,
 }
 
-/// `zpool import`: lists what could be imported, imports one pool, or all.
+/// `zpool import`: lists the importable pools, imports one, or imports all (`zpool_do_import`).
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut import = read(cx, args)?;
     let guid = import.target.as_deref().and_then(|t| t.parse::<u64>().ok());
@@ -63,7 +63,8 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         return Ok(1);
     }
     let mut failed = pools(cx, &import, guid, &found)?;
-    // Devices may have other names by now; but one that does not answer does so under none.
+    // The devices of the cache file may have new names. A device that does not respond is not
+    // searched for under other names.
     let acts = import.all || import.target.is_some();
     let anew = failed || (acts && found.lost.iter().any(|lost| lost.silent.is_empty()));
     if anew && import.request.scan.cachefile.is_some() {
@@ -79,13 +80,13 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(i32::from(failed))
 }
 
-/// Says that a pool of the cache file is not there.
+/// Reports that a pool of the cache file was not found.
 fn cannot_find(cx: &mut Cx, lost: &Lost) {
     writeln!(cx.err, "cannot import '{}': no such pool or dataset", lost.name);
     no_answer(cx, &lost.silent);
 }
 
-/// Says which devices did not answer, where that may be the reason.
+/// Lists the devices that did not respond, as a possible reason.
 fn no_answer(cx: &mut Cx, silent: &[PathBuf]) {
     if !silent.is_empty() {
         cx.err.put("\tThese devices do not answer:\n");
@@ -93,7 +94,9 @@ fn no_answer(cx: &mut Cx, silent: &[PathBuf]) {
     }
 }
 
-/// The pools that are asked for, whether destroyed or not. What doesn't answer is named, once.
+/// Searches for the wanted pools, destroyed ones or not.
+///
+/// A device that does not respond is reported once.
 fn search(cx: &mut Cx, im: &mut Import) -> Result<Found, Stop> {
     let service = cx.service()?;
     let mut found = match service.scan(&im.request.scan) {
@@ -116,8 +119,10 @@ fn search(cx: &mut Cx, im: &mut Import) -> Result<Found, Stop> {
     Ok(found)
 }
 
-/// Imports or lists what was found; whether something failed. What a cache file leads to only counts, and is only shown, if
-/// nothing is the matter with it: else the folders beside its devices are searched next.
+/// Imports or lists the found pools; returns whether something failed.
+///
+/// A pool that the cache file names is only listed if it is healthy. Otherwise the caller searches
+/// the folders of its devices next.
 fn pools(cx: &mut Cx, im: &Import, guid: Option<u64>, all: &Found) -> Result<bool, Stop> {
     let found = &all.pools;
     let mut failed = false;
@@ -195,7 +200,8 @@ fn read(cx: &mut Cx, args: &[String]) -> Result<Import, Stop> {
                     None => return Err(Stop::usage("invalid txg value\n")),
                 },
                 'X' => im.extreme = true,
-                // -C, -E and -V: accepted and undocumented, without effect on a read-only import.
+                // `-C`, `-E` and `-V` are undocumented in OpenZFS too. They are accepted, and have
+                // no effect.
                 _ => {}
             },
             Arg::Is(Opt::Named(_), _) => r.rewind.to_checkpoint = true,
@@ -205,7 +211,7 @@ fn read(cx: &mut Cx, args: &[String]) -> Result<Import, Stop> {
     }
     let operands = g.operands();
     check(&im, &operands)?;
-    // A group that is asked for may be as old as it likes, unless how far to go back is said otherwise.
+    // With `-T` alone, the txg may be of any age. `-F` limits how far back the pool may go.
     let rewind = &mut im.request.rewind;
     rewind.extreme = im.extreme || (rewind.txg.is_some() && !rewind.rewind);
     let mut operands = operands.into_iter();
@@ -219,12 +225,13 @@ fn read(cx: &mut Cx, args: &[String]) -> Result<Import, Stop> {
     Ok(im)
 }
 
-/// A path that means the same in the daemon's folder. The last name of a file's stays, even if it is a link: it may be
-/// the better name.
+/// The absolute path, for a daemon with another working directory.
+///
+/// A symbolic link at the end of a file's path is kept, since it may be the more stable name.
 fn real_path(arg: &str) -> PathBuf {
     let path = Path::new(arg);
     let absolute = || std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    // What does not answer the daemon will name.
+    // The daemon will report a path that does not respond.
     spa::ask(path, real_path_of).unwrap_or_else(absolute)
 }
 
@@ -240,7 +247,7 @@ fn real_path_of(path: &Path) -> PathBuf {
     real.unwrap_or_else(|_| path.to_owned())
 }
 
-/// Which options go together.
+/// Checks which options go together.
 fn check(im: &Import, operands: &[String]) -> Result<(), Stop> {
     let scan = &im.request.scan;
     let Rewind { rewind, dry_run, .. } = im.request.rewind;
@@ -262,7 +269,7 @@ fn check(im: &Import, operands: &[String]) -> Result<(), Stop> {
     Err(Stop::usage(message))
 }
 
-/// A transaction group in decimal, octal or hexadecimal, as `strtoull` reads it.
+/// Parses a txg as `strtoull` does: decimal, octal or hexadecimal.
 fn parse_txg(text: &str) -> Option<u64> {
     if let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         return u64::from_str_radix(hex, 16).ok();
@@ -294,7 +301,7 @@ fn default_prop(list: &mut Vec<(String, String)>, name: &str, value: &str) {
     }
 }
 
-/// Imports the pool that was named.
+/// Imports the pool that the command line names.
 fn one(
     cx: &mut Cx,
     im: &Import,
@@ -324,7 +331,9 @@ fn one(
     }
 }
 
-/// Imports one pool and loads its keys; whether something failed. What is to be mounted goes to `imported`.
+/// Imports one pool and loads its keys; returns whether something failed (`do_import`).
+///
+/// A pool to mount is added to `imported`.
 fn do_import(cx: &mut Cx, im: &Import, c: &Candidate, imported: &mut Vec<String>) -> Result<bool, Stop> {
     if refused(cx, im, c) {
         return Ok(true);
@@ -333,7 +342,7 @@ fn do_import(cx: &mut Cx, im: &Import, c: &Candidate, imported: &mut Vec<String>
     concluded(cx, im, c, answers.remove(0), imported)
 }
 
-/// Says why a pool is not to be imported, if it isn't.
+/// Whether the pool must not be imported; reports the reason.
 fn refused(cx: &mut Cx, im: &Import, c: &Candidate) -> bool {
     let name = &c.pool.name;
     if !(1..=28).contains(&c.pool.version) && c.pool.version != 5000 {
@@ -357,10 +366,12 @@ fn refused(cx: &mut Cx, im: &Import, c: &Candidate) -> bool {
     false
 }
 
-/// What came of asking for pools.
+/// The result of one import.
 type Answer = Result<ImportOutcome, Error>;
 
-/// Asks for pools to be imported, all at the same time if there is more than one: each waits for its own devices (`import_pools`). Answers are in the order of the pools.
+/// Requests imports; the answers have the order of `chosen` (`import_pools`).
+///
+/// Several imports run in parallel, so that each waits for its own devices only.
 fn ask_for(cx: &mut Cx, im: &Import, chosen: &[&Candidate]) -> Result<Vec<Answer>, Stop> {
     let threads = cx.mount_threads();
     let request =
@@ -390,7 +401,7 @@ fn ask_for(cx: &mut Cx, im: &Import, chosen: &[&Candidate]) -> Result<Vec<Answer
     Ok(answers.into_iter().map(|answer| answer.into_inner().expect("every pool was asked for")).collect())
 }
 
-/// Says what came of an import, and loads keys; whether something failed.
+/// Reports the result of an import, and loads keys; returns whether something failed.
 fn concluded(
     cx: &mut Cx,
     im: &Import,
@@ -422,7 +433,7 @@ fn concluded(
     Ok(im.load_keys && zfs::load_keys_below(cx, now)?)
 }
 
-/// Mounts what was imported, all pools in one go: one's file system may belong inside another's.
+/// Mounts all imported pools in one request: a file system of one may belong inside another's.
 fn mount_all(cx: &mut Cx, im: &Import, pools: Vec<String>) -> Result<(), Stop> {
     if im.only || pools.is_empty() {
         return Ok(());
@@ -444,7 +455,7 @@ fn mount_all(cx: &mut Cx, im: &Import, pools: Vec<String>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What is wrong with the properties that hold for an import.
+/// The fault of a property that applies to the import itself.
 fn prop_fault(props: &[(String, String)]) -> Option<String> {
     props.iter().find_map(|(name, value)| match name.as_str() {
         "altroot" if !value.starts_with('/') => Some(format!("bad alternate root '{value}'")),
@@ -453,7 +464,7 @@ fn prop_fault(props: &[(String, String)]) -> Option<String> {
     })
 }
 
-/// Why a pool that another host may be using is not imported without force.
+/// Reports why a pool that another host may be using needs `-f`.
 fn refuse(cx: &mut Cx, c: &Candidate) {
     let (name, info) = (&c.pool.name, &c.pool.load_info);
     match info.mmp {
@@ -482,7 +493,7 @@ fn refuse(cx: &mut Cx, c: &Candidate) {
     }
 }
 
-/// Why an import failed, and what could be done (`zpool_import_props`).
+/// Reports why an import failed, and what can be done (`zpool_import_props`).
 fn explain(cx: &mut Cx, im: &Import, c: &Candidate, e: &Error) {
     let name = &c.pool.name;
     if im.request.rewind.dry_run {

@@ -1,10 +1,10 @@
-//! What JSON answers say of every pool and vdev (`fill_pool_info`, `fill_vdev_info`).
+//! The common fields of pools and vdevs in JSON output (`fill_pool_info`, `fill_vdev_info`).
 
 use api::{Pool, StatusReason, Vdev, VdevAux, VdevState};
 
 use crate::json::Object;
 
-/// A vdev's state in people's words (`zpool_state_to_name`).
+/// The text of a vdev's state (`zpool_state_to_name`).
 pub fn state_name(state: VdevState, aux: VdevAux) -> &'static str {
     match state {
         VdevState::Closed | VdevState::Offline => "OFFLINE",
@@ -21,7 +21,7 @@ pub fn state_name(state: VdevState, aux: VdevAux) -> &'static str {
     }
 }
 
-/// A pool's state in people's words (`zpool_get_state_str`).
+/// The text of a pool's state (`zpool_get_state_str`).
 pub fn pool_state_name(pool: &Pool) -> &'static str {
     use StatusReason as S;
     match pool.status {
@@ -30,7 +30,7 @@ pub fn pool_state_name(pool: &Pool) -> &'static str {
     }
 }
 
-/// A vdev's state, as JSON says it.
+/// The name of a vdev's state in JSON (`vdev_state_t`).
 pub fn state_word(state: VdevState) -> &'static str {
     match state {
         VdevState::Unknown => "UNKNOWN",
@@ -44,7 +44,7 @@ pub fn state_word(state: VdevState) -> &'static str {
     }
 }
 
-/// What a vdev's state is about, as JSON says it.
+/// The name of a vdev's aux state in JSON (`vdev_aux_t`).
 pub fn aux_word(aux: VdevAux) -> &'static str {
     match aux {
         VdevAux::None => "NONE",
@@ -71,12 +71,12 @@ pub fn aux_word(aux: VdevAux) -> &'static str {
     }
 }
 
-/// What a vdev is in its pool: how its class is told.
+/// The role of a vdev in its pool, from which its class follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role<'a> {
-    /// In the tree, below this vdev.
+    /// A vdev of the tree, below this one.
     Below(&'a Vdev),
-    /// The root.
+    /// The root vdev.
     Root,
     /// A cache device.
     Cache,
@@ -84,7 +84,7 @@ pub enum Role<'a> {
     Spare,
 }
 
-/// The first pairs of a pool's object.
+/// Writes the common fields of a pool (`fill_pool_info`).
 pub fn pool_info(o: &mut Object, pool: &Pool, with_type: bool, as_int: bool) {
     o.text("name", &pool.name);
     if with_type {
@@ -101,7 +101,7 @@ pub fn pool_info(o: &mut Object, pool: &Pool, with_type: bool, as_int: bool) {
     o.int("zpl_version", 5, as_int);
 }
 
-/// The first pairs of a vdev's object.
+/// Writes the common fields of a vdev (`fill_vdev_info`).
 pub fn vdev_info(o: &mut Object, name: &str, v: &Vdev, role: Role<'_>, with_type: bool, as_int: bool) {
     o.text("name", name);
     if with_type {

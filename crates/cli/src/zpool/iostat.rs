@@ -1,12 +1,14 @@
-//! `zpool iostat`: what pools and devices do.
+//! `zpool iostat`: the I/O statistics of pools and devices.
 //!
 //! # Theory
-//! The first round tells of everything since a pool was imported, each later one of what came since the round before; both per second,
-//! but for histograms of the first. Columns come in groups, which [`columns`] describes and this file fills.
+//! The first round shows the statistics since the import, each later round those since the previous
+//! one. All are rates per second, except for the histograms of the first round. Columns come in
+//! groups; [`columns`] has their layout, and this file fills them.
 //!
 //! # Absent
-//! Queues: operations go to devices when they are wanted, so nothing waits, and a total wait is the device's. Which of them somebody waits
-//! for is not known either: reads count as synchronous, writes as asynchronous.
+//! There are no I/O queues: each operation goes to its device at once. So nothing waits, and the
+//! total wait is that of the device. The statistics don't tell synchronous from asynchronous I/O
+//! either: reads count as synchronous, writes as asynchronous.
 
 mod columns;
 
@@ -22,12 +24,12 @@ use crate::vdev_name::{NameFlags, vdev_name};
 use columns::{Group, Number};
 use console::getopt::{Found, Getopt, Opt};
 
-/// What to show.
+/// The options (`iostat_cbdata_t`).
 #[derive(Default)]
 struct Look {
-    /// Those below a pool too.
+    /// Whether vdevs are shown too.
     verbose: bool,
-    /// It was asked for, and does not follow from what was.
+    /// Whether `-v` was given; other options can imply [`Look::verbose`].
     asked_verbose: bool,
     scripted: bool,
     exact: bool,
@@ -36,10 +38,10 @@ struct Look {
     stamp: Stamp,
     flags: NameFlags,
     groups: Vec<Group>,
-    /// These alone, by guid.
+    /// The guids of the only vdevs to show; empty for all.
     only: Vec<u64>,
     width: usize,
-    /// What tells of devices.
+    /// The scripts of `-c`.
     scripts: Option<Scripts>,
 }
 
@@ -49,7 +51,12 @@ impl Look {
     }
 }
 
-/// `zpool iostat [[-lq]|[-r|-w]] [-T d | u] [-ghHLpPvy] [[pool ...]|[pool vdev ...]|[vdev ...]] [[-n] interval [count]]`.
+/// `zpool iostat` (`zpool_do_iostat`).
+///
+/// ```text
+/// zpool iostat [[-lq]|[-r|-w]] [-T d | u] [-ghHLpPvy]
+///         [[pool ...]|[pool vdev ...]|[vdev ...]] [[-n] interval [count]]
+/// ```
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut look = Look::default();
     let (mut latency, mut queues, mut l_histo, mut rq_histo) = (false, false, false, false);
@@ -100,7 +107,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         }
     };
     look.flags = look.flags.with_env(cx);
-    // What scripts tell is told of devices.
+    // Scripts run for each device, so devices must be shown.
     look.verbose |= scripts.is_some();
     look.scripts = scripts;
     watch(cx, &mut look, wanted, every, rounds)
@@ -109,14 +116,14 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
 const QUERY: PoolQuery =
     PoolQuery { props: false, vdev_props: false, errors: false, dedup_cached: false, io: true };
 
-/// All pools as they are now.
+/// The present state of all pools.
 fn everything(cx: &mut Cx) -> Result<Vec<Pool>, Stop> {
     let names = cx.service()?.pool_names().map_err(|e| cx.fail("cannot list pools", &e))?;
     let names: Vec<String> = names.into_iter().filter(|n| !skipped(cx, n)).collect();
     refresh(cx, &names)
 }
 
-/// These pools as they are now, but for those that are gone.
+/// The present state of these pools, without those that no longer exist.
 fn refresh(cx: &mut Cx, names: &[String]) -> Result<Vec<Pool>, Stop> {
     let service = cx.service()?;
     let mut pools = Vec::new();
@@ -130,7 +137,9 @@ fn refresh(cx: &mut Cx, names: &[String]) -> Result<Vec<Pool>, Stop> {
     Ok(pools)
 }
 
-/// Takes `[interval [count]]` off the end of the operands; what is a vdev's guid is none of these.
+/// Takes `[interval [count]]` off the end of the operands (`get_interval_count_filter_guids`).
+///
+/// With `by_guid`, the guid of a vdev is neither.
 fn times(names: &mut Vec<String>, all: &[Pool], by_guid: bool) -> Result<(f64, u64), Stop> {
     if !by_guid {
         return interval(names);
@@ -143,7 +152,7 @@ fn times(names: &mut Vec<String>, all: &[Pool], by_guid: bool) -> Result<(f64, u
     Ok(times)
 }
 
-/// The pools that the operands are about; vdevs among them are remembered.
+/// The pools that the operands name. Named vdevs go to [`Look::only`].
 fn targets(cx: &mut Cx, names: &[String], all: &[Pool], look: &mut Look) -> Result<Vec<String>, Stop> {
     let is_pool = |name: &String| all.iter().any(|p| p.name == *name);
     let in_any = |name: &String| all.iter().find_map(|p| get::guid_of(p, name));
@@ -182,7 +191,7 @@ fn targets(cx: &mut Cx, names: &[String], all: &[Pool], look: &mut Look) -> Resu
     Err(Stop::usage(text + "\n"))
 }
 
-/// Shows rounds until there were enough of them.
+/// Shows rounds until the requested number is reached.
 fn watch(cx: &mut Cx, look: &mut Look, names: Vec<String>, every: f64, rounds: u64) -> Outcome {
     let mut before: Vec<Pool> = Vec::new();
     let mut left = rounds;
@@ -258,11 +267,11 @@ fn one_pool(cx: &mut Cx, look: &Look, pool: &Pool, old: Option<&Pool>) {
     }
 }
 
-/// Where a vdev is.
+/// The position of a vdev.
 #[derive(Clone, Copy)]
 struct At<'a> {
     pool: &'a Pool,
-    /// The pool in the round before.
+    /// The pool in the previous round.
     old: Option<&'a Pool>,
     depth: usize,
 }
@@ -272,7 +281,7 @@ impl At<'_> {
         Self { depth: self.depth + 2, ..self }
     }
 
-    /// A vdev's numbers in the round before.
+    /// The statistics of a vdev in the previous round.
     fn stat_before(&self, v: &Vdev) -> Option<&VdevStat> {
         fn find(at: &Vdev, guid: u64) -> Option<&Vdev> {
             if at.guid == guid { Some(at) } else { at.children.iter().find_map(|c| find(c, guid)) }
@@ -286,7 +295,7 @@ impl At<'_> {
     }
 }
 
-/// The line of a vdev, and with `-v` of those below it; how many lines (`print_vdev_stats`).
+/// Shows a vdev, and with `-v` those below it; returns the number of lines (`print_vdev_stats`).
 fn one(cx: &mut Cx, look: &Look, at: &At<'_>, name: &str, v: &Vdev) -> usize {
     if name == "indirect" {
         return 0;
@@ -372,7 +381,7 @@ fn numbers(cx: &mut Cx, look: &Look, at: &At<'_>, name: &str, v: &Vdev) {
     cx.out.put("\n");
 }
 
-/// What was done since, in detail.
+/// The detailed statistics since the previous round.
 fn io_since(new: &VdevStat, old: &VdevStat) -> IoStat {
     let none = IoStat::default();
     let (new, old) = (new.io.as_deref().unwrap_or(&none), old.io.as_deref().unwrap_or(&none));
@@ -386,7 +395,7 @@ fn io_since(new: &VdevStat, old: &VdevStat) -> IoStat {
         read_sizes: less(&new.read_sizes, &old.read_sizes),
         write_sizes: less(&new.write_sizes, &old.write_sizes),
         run_sizes: less(&new.run_sizes, &old.run_sizes),
-        // What is under way is so now.
+        // Active operations are a present value, not a sum.
         reads_active: new.reads_active,
         writes_active: new.writes_active,
         trim_sizes: less(&new.trim_sizes, &old.trim_sizes),
@@ -394,7 +403,7 @@ fn io_since(new: &VdevStat, old: &VdevStat) -> IoStat {
     }
 }
 
-/// Capacity, operations and bandwidth.
+/// Shows capacity, operations and bandwidth (`print_iostat_default`).
 fn plain(cx: &mut Cx, row: &columns::Row, new: &VdevStat, old: &VdevStat, scale: f64) {
     // Only top-level vdevs have space.
     if new.space == 0 {
@@ -412,7 +421,7 @@ fn plain(cx: &mut Cx, row: &columns::Row, new: &VdevStat, old: &VdevStat, scale:
     row.number(cx, rate(new.bytes[2], old.bytes[2]), Number::Count);
 }
 
-/// Average times: in all, at the device, and in queues that don't exist.
+/// Shows average times: total, at the device, and in queues, which is 0 (`print_iostat_latency`).
 fn latency(cx: &mut Cx, row: &columns::Row, io: &IoStat) {
     let (read, write) = (average(&io.disk_read), average(&io.disk_write));
     for ns in [read, write, read, write, 0, 0, 0, 0, 0, 0, 0] {
@@ -420,14 +429,15 @@ fn latency(cx: &mut Cx, row: &columns::Row, io: &IoStat) {
     }
 }
 
-/// Waiting and active operations of each queue.
+/// Shows the waiting and active operations of each queue (`print_iostat_queues`).
 fn queues(cx: &mut Cx, row: &columns::Row, io: &IoStat) {
     for n in [0, io.reads_active, 0, 0, 0, 0, 0, io.writes_active, 0, 0, 0, io.trims_active, 0, 0] {
         row.number(cx, n, Number::Count);
     }
 }
 
-/// The average of a histogram, its buckets taken for their middles (`single_histo_average`).
+/// The average of a histogram, with the middle of each bucket as its value
+/// (`single_histo_average`).
 fn average(histogram: &[u64]) -> u64 {
     let mut sum = (0u128, 0u128);
     for (i, n) in histogram.iter().enumerate() {
@@ -437,7 +447,7 @@ fn average(histogram: &[u64]) -> u64 {
     sum.0.checked_div(sum.1).and_then(|a| u64::try_from(a).ok()).unwrap_or(0)
 }
 
-/// A vdev's histograms, a line for each power of two (`print_iostat_histos`).
+/// Shows a vdev's histograms, a line for each power of two (`print_iostat_histos`).
 fn histogram(cx: &mut Cx, look: &Look, name: &str, io: &IoStat, scale: f64) {
     let none = Vec::new();
     let (r, w) = (&io.disk_read, &io.disk_write);

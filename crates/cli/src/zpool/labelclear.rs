@@ -14,7 +14,7 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::words;
 use console::getopt::{Found, Getopt};
 
-/// `zpool labelclear [-f] <vdev>`.
+/// `zpool labelclear [-f] <vdev>` (`zpool_do_labelclear`).
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut force = false;
     let mut g = Getopt::new(args, "f", &[]);
@@ -36,14 +36,15 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         return Ok(1);
     };
     let labels = Labels::read(&device);
-    // What a detached device keeps, or one whose addition never finished, belongs to no pool.
+    // A detached device, or one whose addition failed, keeps labels with txg 0. They belong to no
+    // pool.
     let newest = labels.newest();
     let Some(label) = newest.or_else(|| labels.best(Txg(0))) else {
         writeln!(cx.err, "failed to read label from {path}");
         return Ok(1);
     };
     let pool = label.name.clone().unwrap_or_default();
-    // Hot spares and cache devices don't know whose they are.
+    // The label of a hot spare or cache device does not name its pool.
     let aside = matches!(label.state, PoolState::Spare | PoolState::L2cache);
     let guid = label.pool_guid.map(|guid| guid.0).filter(|_| !aside);
     let own = label.guid.map(|guid| guid.0).filter(|_| aside);
@@ -78,11 +79,14 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(0)
 }
 
-/// Bytes of the header that a cache device has behind its front labels (`l2arc_dev_hdr_phys_t`).
+/// Size of the header of a cache device, after its front labels, in bytes (`l2arc_dev_hdr_phys_t`).
 const CACHE_HEADER: usize = 512;
 
-/// Overwrites those labels that name a device in some state, whatever their checksums (`zpool_clear_label`), a cache device's header too, and makes that last. Where there is no such
-/// label there may be somebody else's data.
+/// Overwrites the labels of a device, and the header of a cache device, durably
+/// (`zpool_clear_label`).
+///
+/// It overwrites only labels with a device's guid and state, whatever their checksums. Without any
+/// such label it fails: other areas may hold other data.
 fn wipe(device: &FileDevice) -> Result<(), ()> {
     let (labels, writer) = (vdev::label::Labels::new(device), LabelWriter::new(device));
     let state = |label| {
@@ -101,7 +105,7 @@ fn wipe(device: &FileDevice) -> Result<(), ()> {
     if found.is_empty() { Err(()) } else { Ok(()) }
 }
 
-/// The path that a word means.
+/// The path that a word names.
 fn find(cx: &mut Cx, word: &str) -> Option<String> {
     let tries = [Path::new(word).to_owned(), Path::new("/dev").join(word)];
     let mut last = None;
@@ -123,8 +127,12 @@ fn find(cx: &mut Cx, word: &str) -> Option<String> {
     None
 }
 
-/// Whether an imported pool uses the device, which has this path or, if it is known, this guid; of the pool's guid, if that is known. One that was taken offline or is faulted is not used by
-/// force (`vdev_is_active`). `None` where that can't be told.
+/// Whether an imported pool uses the device (`vdev_is_active`).
+///
+/// * The device has this path, or the guid `own` if that is known.
+/// * `pool` restricts the search to the pool with this guid.
+/// * With `force`, a device that is offline or faulted counts as not in use.
+/// * `None` means that the daemon or a pool can't be queried.
 fn is_active(cx: &mut Cx, (pool, own): (Option<u64>, Option<u64>), path: &str, force: bool) -> Option<bool> {
     fn has(vdev: &Vdev, own: Option<u64>, path: &Path, force: bool) -> bool {
         let at = vdev.path.as_deref().and_then(|p| std::fs::canonicalize(p).ok());

@@ -9,9 +9,9 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::vdev_name::{NameFlags, vdev_name};
 use console::getopt::{Found, Getopt, Long, Opt};
 
-/// What libzfs returns when something went wrong (-1).
+/// Exit code after an error: libzfs returns -1.
 const FAILED: i32 = 255;
-/// The shortest and the longest time between two looks whether it is over, seconds.
+/// Shortest and longest pause between two queries with `-w`, in seconds.
 const LOOKS: (f64, f64) = (0.05, 1.0);
 
 const fn long(name: &'static str, letter: char, arg: bool) -> Long {
@@ -32,7 +32,7 @@ const TRIM: &[Long] = &[
     long("wait", 'w', false),
 ];
 
-/// The command line, read.
+/// The parsed command line.
 struct Asked {
     kind: WorkKind,
     command: WorkCommand,
@@ -42,7 +42,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Takes the flag of a command, which goes with no other.
+    /// Accepts the option of a command. Two commands exclude each other.
     fn command(&mut self, letter: char, command: WorkCommand) -> Result<(), Stop> {
         if self.command != WorkCommand::Start && self.command != command {
             return Err(Stop::usage(format!("-{letter} cannot be combined with other options\n")));
@@ -51,7 +51,7 @@ impl Asked {
         Ok(())
     }
 
-    /// Takes a flag that only goes with beginning.
+    /// Accepts an option that needs the command to start.
     fn only_to_start(&self, letter: char) -> Result<(), Stop> {
         match self.command {
             WorkCommand::Start => Ok(()),
@@ -60,12 +60,12 @@ impl Asked {
     }
 }
 
-/// `zpool initialize [-c | -s | -u] [-w] <pool> [<device> ...]`.
+/// `zpool initialize [-c | -s | -u] [-w] <pool> [<device> ...]` (`zpool_do_initialize`).
 pub fn initialize(cx: &mut Cx, args: &[String]) -> Outcome {
     read(cx, WorkKind::Initialize, Getopt::new(args, "csuw", INITIALIZE))
 }
 
-/// `zpool trim [-dw] [-r <rate>] [-c | -s] <pool> [<device> ...]`.
+/// `zpool trim [-dw] [-r <rate>] [-c | -s] <pool> [<device> ...]` (`zpool_do_trim`).
 pub fn trim(cx: &mut Cx, args: &[String]) -> Outcome {
     read(cx, WorkKind::Trim, Getopt::new(args, "cdr:sw", TRIM))
 }
@@ -107,7 +107,7 @@ fn read(cx: &mut Cx, kind: WorkKind, mut g: Getopt<'_>) -> Outcome {
     ask(cx, &pool, &asked, devices)
 }
 
-/// All devices, by the names that they are reported under (`zpool_collect_leaves`).
+/// Collects all devices, by the names under which they are reported (`zpool_collect_leaves`).
 fn leaves(pool: &Pool, v: &Vdev, into: &mut Vec<(String, u64)>) {
     if v.children.is_empty() {
         let flags = NameFlags { path: true, ..NameFlags::default() };
@@ -119,7 +119,7 @@ fn leaves(pool: &Pool, v: &Vdev, into: &mut Vec<(String, u64)>) {
     v.children.iter().for_each(|c| leaves(pool, c, into));
 }
 
-/// The devices that the words mean; those that mean none are reported (`zpool_translate_vdev_guids`).
+/// The devices that the words name; reports unknown ones (`zpool_translate_vdev_guids`).
 fn named(cx: &mut Cx, pool: &Pool, verb: &str, words: &[String]) -> Option<Vec<(String, u64)>> {
     let mut all = Vec::new();
     let mut good = true;
@@ -181,7 +181,7 @@ fn ask(cx: &mut Cx, pool: &Pool, asked: &Asked, words: &[String]) -> Outcome {
     Ok(0)
 }
 
-/// Reports the devices that refused; whether there were any to report (`check_trim_errs`).
+/// Reports the devices that refused; returns whether any was reported (`check_trim_errs`).
 fn refused(
     cx: &mut Cx,
     asked: &Asked,
@@ -223,7 +223,7 @@ fn refused(
     reported
 }
 
-/// Waits until none of the devices is at it any more.
+/// Waits until the work has ended on all these devices.
 fn wait(cx: &mut Cx, pool: &Pool, kind: WorkKind, devices: &[(String, u64)]) -> Result<(), Stop> {
     let work = |v: &Vdev| -> LeafWork {
         match kind {

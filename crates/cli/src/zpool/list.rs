@@ -33,7 +33,11 @@ struct List {
     width: usize,
 }
 
-/// `zpool list [-gHLpPv] [-o property[,...]] [-j ...] [-T d|u] [pool] [interval [count]]`.
+/// `zpool list` (`zpool_do_list`).
+///
+/// ```text
+/// zpool list [-gHLpPv] [-o property[,...]] [-j ...] [-T d|u] [pool] [interval [count]]
+/// ```
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut l = List::default();
     let mut columns = DEFAULT.to_owned();
@@ -77,7 +81,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         l.width = found.iter().fold(0, |w, p| name_width(p, w, &l));
         if l.json {
             let o = to_json(cx, &found, &columns, &l, stamp);
-            // The exit code of a listing in which a pool was missing is that of the listing of the others: 0.
+            // If a pool is missing, the exit code is still that of the others: 0.
             writeln!(cx.out, "{}", o.line());
         } else {
             if let Some(text) = stamp.text(cx) {
@@ -113,7 +117,7 @@ pub(super) fn need_json(json: bool, as_int: bool, key_guid: bool) -> Result<(), 
     Ok(())
 }
 
-/// Fills in `all`, and widens columns to their values.
+/// Expands `all`, and widens the columns to their values.
 fn expand(columns: Vec<Column>, found: &[Pool], exact: bool) -> Vec<Column> {
     let mut columns = proplist::expand_pool(columns, found);
     for c in &mut columns {
@@ -125,7 +129,7 @@ fn expand(columns: Vec<Column>, found: &[Pool], exact: bool) -> Vec<Column> {
     columns
 }
 
-/// A property's value as text, and its source; `-` for what the pool lacks.
+/// A property's value as text, and its source; `-` if the pool lacks it.
 fn value(pool: &Pool, column: &Column, exact: bool) -> (String, Source) {
     if column.name() == "name" {
         return (pool.name.clone(), Source::None);
@@ -175,7 +179,7 @@ fn line(cx: &mut Cx, pool: &Pool, columns: &[Column], l: &List) {
     cx.out.put("\n");
 }
 
-/// One cell of a table: the last is not padded, unless it is aligned to the right.
+/// Prints one cell of a table. The last cell is not padded, unless it is aligned to the right.
 fn cell(cx: &mut Cx, at: usize, of: usize, text: &str, right: bool, width: usize) {
     cx.out.put(if at > 0 { "  " } else { "" });
     match (right, at + 1 == of) {
@@ -185,15 +189,15 @@ fn cell(cx: &mut Cx, at: usize, of: usize, text: &str, right: bool, width: usize
     }
 }
 
-/// The groups of top-level vdevs that are listed after the others.
+/// The classes of top-level vdevs that are listed after the normal one.
 pub(super) const CLASSES: [&str; 3] = ["dedup", "special", "logs"];
 
-/// The group that a top-level vdev belongs to, if not the normal one.
+/// The class of a top-level vdev; `None` for the normal one.
 pub(super) fn class(v: &Vdev) -> Option<&str> {
     if v.is_log { Some("logs") } else { v.alloc_bias.as_deref() }
 }
 
-/// The lines of a pool's vdevs; or, given an object, their objects.
+/// Prints the rows of a pool's vdevs, or adds their objects to `into`.
 fn vdevs(cx: &mut Cx, into: &mut Option<Object>, pool: &Pool, l: &List) {
     children(cx, into, pool, &pool.root, l, 2);
     for name in CLASSES {
@@ -300,7 +304,7 @@ fn one(
     }
 }
 
-/// A vdev's columns, which are always the same ones (`collect_list_stats`).
+/// The columns of a vdev, which don't depend on `-o` (`collect_list_stats`).
 fn cells(v: &Vdev, role: Role<'_>, exact: bool) -> Vec<(&'static str, String)> {
     let s = &v.stat;
     let top = s.space != 0;
@@ -331,7 +335,7 @@ fn cells(v: &Vdev, role: Role<'_>, exact: bool) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The share of the space that is allocated, in per cent with as many decimals as fit.
+/// The allocated share of the space in percent, with as many decimals as fit.
 fn capacity(alloc: u64, space: u64, exact: bool) -> String {
     let share = if space == 0 {
         0
@@ -370,7 +374,7 @@ fn to_json(cx: &mut Cx, found: &[Pool], columns: &[Column], l: &List, stamp: Sta
         _ if l.as_int => Json::Number(cx.clock.now()),
         _ => Json::Text(text),
     });
-    // A verbose listing puts its pools back at the end, after the time.
+    // With `-v`, OpenZFS adds the pools again at the end, after the time.
     match time {
         Some(t) if l.verbose => {
             root.put("time", t);

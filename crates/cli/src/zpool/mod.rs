@@ -1,4 +1,11 @@
 //! `zpool`: pools, their devices and their health.
+//!
+//! # Theory
+//! Each verb has a function in a module here. It gets the words after the verb, and returns an
+//! `Outcome`: the exit code, or one of these errors.
+//!
+//! * `Stop::Usage`: the command line is wrong. `run` prints the message and the usage text.
+//! * `Stop::Fail`: the command failed, and has printed the reason.
 
 mod absent;
 mod add;
@@ -47,18 +54,18 @@ use crate::props::{self, Edit, PropDesc};
 use crate::{names, version};
 use console::numbers;
 
-/// What usage texts add for `get`, `list` and `set`: the properties that they take.
+/// The properties that a usage text lists: those that the command takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UsageProps {
     /// None.
     None,
-    /// Those of pools.
+    /// Properties of pools.
     Pool,
-    /// Those of vdevs.
+    /// Properties of vdevs.
     Vdev,
 }
 
-/// Runs `zpool` with these arguments (its name not among them); returns the exit code.
+/// Runs `zpool` with these arguments (without its name), and returns the exit code.
 pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
     let Some(verb) = args.first() else {
         cx.err.put("missing command\n");
@@ -140,7 +147,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
     }
 }
 
-/// Writes the usage text: of one command, or of all.
+/// Writes the usage text of one command, or of all (`usage`).
 fn usage(cx: &mut Cx, command: Option<&str>, properties: UsageProps, requested: bool) {
     let mut s = String::new();
     match command {
@@ -176,7 +183,9 @@ fn usage(cx: &mut Cx, command: Option<&str>, properties: UsageProps, requested: 
     if requested { cx.out.put(&s) } else { cx.err.put(&s) }
 }
 
-/// The pools that the arguments name, or all of them, by name; and whether one could not be had, which has been reported.
+/// Queries the named pools, or all; sorted by name (`for_each_pool`).
+///
+/// Also returns whether a pool could not be queried, which is reported.
 fn pools(cx: &mut Cx, args: &[String], query: PoolQuery) -> Result<(Vec<Pool>, bool), Stop> {
     let service = cx.service()?;
     let mut failed = false;
@@ -211,13 +220,13 @@ fn pools(cx: &mut Cx, args: &[String], query: PoolQuery) -> Result<(Vec<Pool>, b
     Ok((found, failed))
 }
 
-/// Whether the environment keeps a pool out of lists (`zpool_skip_pool`).
+/// Whether the environment hides a pool from lists (`zpool_skip_pool`).
 fn skipped(cx: &Cx, name: &str) -> bool {
     let listed = |var: &str| (cx.env)(var).map(|v| v.split(' ').any(|w| w == name));
     listed("__ZFS_POOL_RESTRICT").is_some_and(|yes| !yes) || listed("__ZFS_POOL_EXCLUDE").unwrap_or(false)
 }
 
-/// Takes `[interval [count]]` off the end of the operands.
+/// Takes `[interval [count]]` off the end of the operands (`get_interval_count`).
 fn interval(operands: &mut Vec<String>) -> Result<(f64, u64), Stop> {
     let zero = || Stop::usage("interval cannot be zero\n");
     let take = |operands: &mut Vec<String>| -> Result<f64, Stop> {
@@ -235,7 +244,7 @@ fn interval(operands: &mut Vec<String>) -> Result<(f64, u64), Stop> {
     Ok(if before != 0.0 { (before, last as u64) } else { (last, 0) })
 }
 
-/// How `-T` stamps each round.
+/// The form of the time before each round (`-T`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Stamp {
     #[default]

@@ -9,7 +9,7 @@ use crate::cx::{Color, Cx};
 use crate::vdev_name::{NameFlags, vdev_name};
 use console::numbers;
 
-/// `3 days 02:03:04`, `02:03:04` (`secs_to_dhms`).
+/// Formats a duration: `3 days 02:03:04`, `02:03:04` (`secs_to_dhms`).
 fn span(total: u64) -> String {
     let (days, hours, minutes, seconds) = (total / 86_400, total / 3600 % 24, total / 60 % 60, total % 60);
     let clock = format!("{hours:02}:{minutes:02}:{seconds:02}");
@@ -31,7 +31,7 @@ fn label(cx: &mut Cx, indent: &str, text: &str) {
     cx.colored(Some(Color::Bold), text);
 }
 
-/// The scan lines (`print_scan_status`).
+/// Shows the lines of scans (`print_scan_status`).
 pub fn scan(cx: &mut Cx, pool: &Pool) {
     let none = ScanStat::default();
     let s = pool.scan.as_ref().unwrap_or(&none);
@@ -166,7 +166,7 @@ fn rebuild(cx: &mut Cx, r: &RebuildStat, name: &str) {
     }
 }
 
-/// Blocks that only the checkpoint holds are not scanned.
+/// Warns that a scan skips blocks that only the checkpoint holds (`print_checkpoint_scan_warning`).
 fn checkpoint_warning(cx: &mut Cx, pool: &Pool) {
     let (Some(s), Some(c)) = (&pool.scan, &pool.checkpoint) else { return };
     let over = matches!(s.state, ScanState::Finished | ScanState::Canceled);
@@ -178,7 +178,7 @@ fn checkpoint_warning(cx: &mut Cx, pool: &Pool) {
     writeln!(cx.out, "    scan warning: {verb} blocks that are only referenced by the checkpoint.");
 }
 
-/// The removal lines (`print_removal_status`).
+/// Shows the lines of a device removal (`print_removal_status`).
 pub fn removal(cx: &mut Cx, pool: &Pool, r: &RemovalStat) {
     if r.state == ScanState::None {
         return;
@@ -223,7 +223,7 @@ pub fn removal(cx: &mut Cx, pool: &Pool, r: &RemovalStat) {
     }
 }
 
-/// The checkpoint's line (`print_checkpoint_status`).
+/// Shows the line of a checkpoint (`print_checkpoint_status`).
 pub fn checkpoint(cx: &mut Cx, c: &CheckpointStat) {
     let space = count(c.space);
     match c.state {
@@ -236,7 +236,7 @@ pub fn checkpoint(cx: &mut Cx, c: &CheckpointStat) {
     }
 }
 
-/// The lines of a raidz expansion (`print_raidz_expand_status`).
+/// Shows the lines of a raidz expansion (`print_raidz_expand_status`).
 pub fn expansion(cx: &mut Cx, pool: &Pool, e: &ExpandStat) {
     if e.state == ScanState::None {
         return;

@@ -1,14 +1,15 @@
-//! What is wrong with an imported pool, and what to do about it, in OpenZFS's words.
+//! The problems of imported pools and the actions against them, in OpenZFS's wording
+//! (`print_status_reason`).
 
 use api::{Pool, StatusReason as S};
 
 use crate::cx::Cx;
 use crate::words;
 
-/// Where the messages are explained.
+/// The address of the pages that explain the messages.
 pub const MESSAGES: &str = "https://openzfs.github.io/openzfs-docs/msg/";
 
-/// The message that explains a reason, if there is one.
+/// The message that explains a reason, if there is one (`zfs_msgid_table`).
 pub fn message_id(reason: S) -> Option<&'static str> {
     Some(match reason {
         S::CorruptCache => "ZFS-8000-14",
@@ -47,7 +48,9 @@ pub fn message_id(reason: S) -> Option<&'static str> {
     })
 }
 
-/// The status and action texts of an imported pool, each with its newline; empty if nothing is wrong. What nothing but the daemon keeps from being lost comes first.
+/// The status and action texts of an imported pool, each with its newline; empty without a problem.
+///
+/// Unlinked device files come first: only the daemon still holds their data.
 pub fn texts(cx: &Cx, pool: &Pool) -> (String, String) {
     let (mut status, mut action) = usual_texts(cx, pool);
     if !pool.nameless.is_empty() {
@@ -94,7 +97,7 @@ fn usual_texts(cx: &Cx, pool: &Pool) -> (String, String) {
     }
 }
 
-/// A transaction group could not be written, and not because of the devices.
+/// The texts for a transaction group that failed for another reason than the devices.
 fn broken(pool: &str, cause: &str) -> (String, String) {
     let status = format!(
         "The pool can write nothing any more: a transaction group failed.  What was\n\twritten before it is on disk, changes since \
@@ -107,7 +110,7 @@ fn broken(pool: &str, cause: &str) -> (String, String) {
     (status, action)
 }
 
-/// A transaction group takes too long to be written.
+/// The texts for a transaction group that takes too long.
 fn slow_group(pool: &str, seconds: u64) -> (String, String) {
     let status = format!(
         "The pool has been writing one transaction group for {seconds} seconds.\n\tUntil it is written, changes wait and are not on disk.\n"
@@ -119,7 +122,7 @@ fn slow_group(pool: &str, seconds: u64) -> (String, String) {
     (status, action)
 }
 
-/// The texts that are always the same.
+/// The texts without variable parts.
 fn fixed(reason: S) -> (&'static str, &'static str) {
     match reason {
         S::MissingDevReplicated => (

@@ -1,4 +1,4 @@
-//! `zpool remove`: of hot spares, cache devices and logs.
+//! `zpool remove`: removes hot spares, cache devices and logs.
 
 use api::{Pool, PoolChange, PoolQuery, Reason};
 
@@ -7,7 +7,7 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::words;
 use console::getopt::{Found, Getopt, Opt};
 
-/// `zpool remove [-npsw] <pool> <device> ...`.
+/// `zpool remove [-npsw] <pool> <device> ...` (`zpool_do_remove`).
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut dry_run, mut parsable, mut stop, mut wait) = (false, false, false, false);
     let mut g = Getopt::new(args, "npsw", &[]);
@@ -40,7 +40,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         return Err(Stop::usage("missing device\n"));
     }
     if stop {
-        // No removal of ours takes longer than the command.
+        // Each removal is complete when its command ends, so none can be under way.
         cx.err.put("cannot cancel removal: operation is not in progress\n");
         return Ok(1);
     }
@@ -73,7 +73,9 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(code)
 }
 
-/// Says how much memory each removal would take for good: none, where blocks don't lie (`zpool_vdev_indirect_size`).
+/// Shows how much memory the mapping of each removal would take (`zpool_vdev_indirect_size`).
+///
+/// It is 0: the removable devices hold no mapped blocks.
 fn foretell(cx: &mut Cx, pool: &Pool, devices: &[String], parsable: bool) -> i32 {
     for device in devices {
         let why = match Target::of(pool, device) {
@@ -96,7 +98,7 @@ fn foretell(cx: &mut Cx, pool: &Pool, devices: &[String], parsable: bool) -> i32
     0
 }
 
-/// Whether a word means a top-level log vdev.
+/// Whether a word names a top-level log vdev.
 fn is_log(pool: &Pool, word: &str) -> bool {
     let Target::Vdev(guid) = Target::of(pool, word) else { return false };
     pool.root.children.iter().any(|top| top.guid == guid && top.is_log)

@@ -1,18 +1,20 @@
-//! Whether the vdevs of a pool have the same redundancy (`get_replication`, `check_replication`).
+//! Checks that the vdevs of a pool have the same redundancy (`get_replication`,
+//! `check_replication`).
 //!
 //! # Theory
-//! A pool is as safe as its weakest vdev. So a line that mixes vdevs of different redundancy is taken for a slip, and refused unless it
-//! is forced. A pool that mixes already can't get worse by slips.
+//! A pool is as safe as its weakest vdev. So a command line that mixes vdevs of different
+//! redundancy counts as a mistake, and needs `-f`. In a pool that already mixes them, nothing is
+//! refused.
 
 use api::Vdev;
 
 #[cfg(test)]
 mod tests;
 
-/// Devices of one vdev whose sizes differ by more than this many bytes are told apart.
+/// Tolerated difference of the sizes of a vdev's devices, in bytes (`ZPOOL_FUZZ`).
 const SIZE_SLACK: u64 = 16 << 20;
 
-/// The redundancy of a vdev.
+/// The redundancy of a vdev (`replication_level_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Level {
     kind: String,
@@ -30,7 +32,9 @@ impl Level {
         self.kind == "raidz" || self.kind == "draid"
     }
 
-    /// What sets two vdevs apart, if anything. Within one line (`loosely`), vdevs with parity need only have the same.
+    /// The difference between two vdevs, if any.
+    ///
+    /// With `loosely`, for vdevs of one command line, raidz and draid need only the same parity.
     fn against(&self, other: &Self, loosely: bool) -> Option<Difference> {
         let crossed = [(self, other), (other, self)];
         if let Some((raidz, mirror)) = crossed.into_iter().find(|(a, b)| a.has_parity() && b.kind == "mirror")
@@ -53,24 +57,24 @@ impl Level {
     }
 }
 
-/// What sets two vdevs apart.
+/// A difference between two vdevs.
 enum Difference {
     Kind,
     Parity,
     Children,
-    /// A vdev with parity and a mirror that don't survive the same number of failures.
+    /// A raidz or draid and a mirror that survive different numbers of failures.
     Redundancy(Level, Level),
 }
 
-/// The size of a device, if it can be told.
+/// Finds the size of a device in bytes, if it is known.
 pub type SizeOf<'a> = dyn Fn(&str) -> Option<u64> + 'a;
 
-/// Vdevs that count: neither logs, nor what is left of removed ones.
+/// The vdevs that count: no logs, and no remains of removed vdevs.
 fn counted(tops: &[Vdev]) -> impl Iterator<Item = &Vdev> {
     tops.iter().filter(|v| !v.is_log && v.kind != "hole" && v.kind != "indirect")
 }
 
-/// What is wrong within the vdevs of one pool, or of one line; and the redundancy of the last of them.
+/// The faults within the vdevs of one pool or command line, and the redundancy of the last vdev.
 fn within(tops: &[Vdev], size: &SizeOf<'_>) -> (Vec<String>, Option<Level>) {
     let mut faults = Vec::new();
     let mut last: Option<Level> = None;
@@ -107,7 +111,7 @@ fn within(tops: &[Vdev], size: &SizeOf<'_>) -> (Vec<String>, Option<Level>) {
     (faults, last)
 }
 
-/// The first leaf that a device of a vdev is, where spares and replacements stand in.
+/// The first leaf below a spare or replacing vdev.
 fn real(mut vdev: &Vdev) -> &Vdev {
     while let ("replacing" | "spare", Some(first)) = (vdev.kind.as_str(), vdev.children.first()) {
         vdev = first;
@@ -115,7 +119,7 @@ fn real(mut vdev: &Vdev) -> &Vdev {
     vdev
 }
 
-/// Whether the devices of a vdev are of different kinds or sizes.
+/// A message if the devices of a vdev have different types or sizes.
 fn uneven(vdev: &Vdev, size: &SizeOf<'_>) -> Option<String> {
     let mut before: Option<(&str, u64)> = None;
     for leaf in vdev.children.iter().map(real) {
@@ -136,10 +140,12 @@ fn uneven(vdev: &Vdev, size: &SizeOf<'_>) -> Option<String> {
     None
 }
 
-/// What speaks against these new vdevs, for a new pool or for one that has these vdevs: a message each.
+/// The faults of new vdevs, one message each.
+///
+/// `pool` has the vdevs of the pool, if it exists already.
 pub fn check(pool: Option<&[Vdev]>, new: &[Vdev], size: &SizeOf<'_>) -> Vec<String> {
     let current = match pool.map(|tops| within(tops, size)) {
-        // A pool that mixes already.
+        // The pool already mixes redundancies.
         Some((faults, _)) if !faults.is_empty() => return Vec::new(),
         Some((_, level)) => level,
         None => None,

@@ -7,7 +7,7 @@ use super::wait;
 use crate::cx::{Cx, Outcome, Stop};
 use console::getopt::{Found, Getopt, Opt};
 
-/// `zpool scrub [-e | -s | -p | -C] [-w] <pool> ...`.
+/// `zpool scrub [-e | -s | -p | -C] [-w] <pool> ...` (`zpool_do_scrub`).
 pub fn scrub(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut errors, mut stop, mut pause, mut on, mut wait) = (false, false, false, false, false);
     let mut g = Getopt::new(args, "spweC", &[]);
@@ -54,7 +54,7 @@ pub fn scrub(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(failed.into())
 }
 
-/// `zpool resilver <pool> ...`.
+/// `zpool resilver <pool> ...` (`zpool_do_resilver`).
 pub fn resilver(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut g = Getopt::new(args, "", &[]);
     if let Some(found) = g.by_ref().next() {
@@ -80,7 +80,7 @@ fn named(cx: &mut Cx, operands: &[String]) -> Result<(Vec<Pool>, bool), Stop> {
     super::pools(cx, operands, PoolQuery::default())
 }
 
-/// Asks for one pool's scan; false if it was refused, which has been reported (`zpool_scan`).
+/// Requests a scan of one pool, and reports a refusal; returns whether it succeeded (`zpool_scan`).
 fn ask(cx: &mut Cx, pool: &Pool, command: ScanCommand) -> bool {
     let name = &pool.name;
     let done = match cx.service() {
@@ -104,7 +104,7 @@ fn ask(cx: &mut Cx, pool: &Pool, command: ScanCommand) -> bool {
             }
             true
         }
-        // Nothing to pause is as good as paused.
+        // Without a scrub to pause, `-p` has nothing to do.
         Err(e) if command == ScanCommand::Pause && errno(&e.reason) == Some(Errno::NOENT) => true,
         Err(e) => {
             let what = match command {
@@ -130,7 +130,7 @@ fn ask(cx: &mut Cx, pool: &Pool, command: ScanCommand) -> bool {
     }
 }
 
-/// What is in the way of a scan (`EBUSY` in `zpool_scan`).
+/// The text for a scan that another scan prevents (`EBUSY` in `zpool_scan`).
 fn busy(pool: &Pool, command: ScanCommand) -> &'static str {
     let Some(s) = pool.scan.as_ref() else { return "currently resilvering" };
     let scrubs = s.func == ScanFunc::Scrub && s.state == ScanState::Scanning;

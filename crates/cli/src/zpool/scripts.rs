@@ -1,8 +1,12 @@
-//! Scripts that tell of devices (`zpool iostat -c`, `zpool status -c`).
+//! Scripts that describe devices (`zpool iostat -c`, `zpool status -c`).
 //!
 //! # Theory
-//! A script is run once for each device, with the device's path in its environment; what it prints becomes columns: `NAME=VALUE` a column of that name, anything else
-//! one under the script's own name. Scripts are found by their plain names in a list of folders, and root runs none unless `ZPOOL_SCRIPTS_AS_ROOT` says so.
+//! Each script runs once for each device, with the device's path in its environment. Its output
+//! becomes columns: `NAME=VALUE` a column of that name, any other line a column named after the
+//! script.
+//!
+//! Scripts have plain names, and are searched for in a list of folders. Root runs none unless
+//! `ZPOOL_SCRIPTS_AS_ROOT` is set.
 //!
 //! # See
 //! OpenZFS `zpool_iter.c` (`all_pools_for_each_vdev_run`), `zpool_main.c` (`print_cmd_columns`).
@@ -16,25 +20,25 @@ use api::{Pool, Vdev};
 
 use crate::cx::{Color, Cx, Stop};
 
-/// Most that is read of what a script prints about a device, bytes.
+/// Limit of a script's output for one device, in bytes.
 const OUTPUT_MAX: u64 = 1 << 16;
-/// Scripts that run at a time.
+/// Number of devices for which scripts run at a time.
 const AT_A_TIME: usize = 16;
 
-/// Which scripts were asked for.
+/// The scripts of one command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Scripts {
     paths: Vec<(String, PathBuf)>,
 }
 
-/// What they said.
+/// The output of scripts (`vdev_cmd_data_list_t`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
     columns: Vec<(String, usize)>,
     values: BTreeMap<u64, BTreeMap<String, String>>,
 }
 
-/// The folders of scripts (`zpool_get_cmd_search_path`).
+/// The folders to search for scripts (`zpool_get_cmd_search_path`).
 fn folders(cx: &Cx) -> Vec<PathBuf> {
     let path = (cx.env)("ZPOOL_SCRIPTS_PATH").unwrap_or_else(|| {
         let home = (cx.env)("HOME").map(|home| format!("{home}/.zpool.d:")).unwrap_or_default();
@@ -44,10 +48,11 @@ fn folders(cx: &Cx) -> Vec<PathBuf> {
 }
 
 impl Scripts {
-    /// The scripts of a list of names that `zpool VERB -c` takes; without one, which there are is told.
+    /// Finds the scripts of `zpool VERB -c LIST`. Without a list, it prints the available scripts.
     ///
     /// # Errors
-    /// What is said where none may run, or one is not found.
+    /// * [`Stop::Fail`] with 0: there is no list, and the scripts were printed.
+    /// * [`Stop::Fail`] with 1: scripts are disabled, root may not run them, or one does not exist.
     pub(super) fn parse(cx: &mut Cx, verb: &str, list: Option<&str>) -> Result<Scripts, Stop> {
         let folders = folders(cx);
         let Some(list) = list else {
@@ -79,7 +84,7 @@ impl Scripts {
         Ok(Scripts { paths })
     }
 
-    /// Runs them for every device of these pools.
+    /// Runs the scripts for every device of these pools.
     pub(super) fn run(&self, pools: &[Pool]) -> Answers {
         let mut leaves: Vec<&Vdev> = Vec::new();
         for pool in pools {
@@ -113,7 +118,7 @@ impl Scripts {
     }
 }
 
-/// Says which scripts there are, where they are looked for.
+/// Lists the available scripts with their folders (`print_zpool_script_list`).
 fn tell(cx: &mut Cx, verb: &str, folders: &[PathBuf]) {
     writeln!(cx.out, "Available 'zpool {verb} -c' commands:");
     for folder in folders {
@@ -136,7 +141,7 @@ fn gather<'a>(v: &'a Vdev, into: &mut Vec<&'a Vdev>) {
     v.children.iter().for_each(|c| gather(c, into));
 }
 
-/// What one script says of one device.
+/// Runs one script for one device (`vdev_run_cmd`).
 fn ask(name: &str, script: &PathBuf, v: &Vdev) -> Vec<(String, String)> {
     let path = v.path.clone().unwrap_or_default();
     let real = std::fs::canonicalize(&path).map_or_else(|_| path.clone(), |p| p.display().to_string());
@@ -147,7 +152,7 @@ fn ask(name: &str, script: &PathBuf, v: &Vdev) -> Vec<(String, String)> {
     let mut text = Vec::new();
     if let Ok(mut child) = command.spawn() {
         if let Some(out) = child.stdout.take() {
-            // A script that prints for ever finds nobody who reads.
+            // After the limit the pipe is closed, which ends a script that prints forever.
             let _ = out.take(OUTPUT_MAX).read_to_end(&mut text);
         }
         let _ = child.wait();
@@ -155,7 +160,7 @@ fn ask(name: &str, script: &PathBuf, v: &Vdev) -> Vec<(String, String)> {
     columns(name, &String::from_utf8_lossy(&text))
 }
 
-/// Columns of what a script printed; one at least.
+/// The columns of a script's output; at least one (`vdev_process_cmd_output`).
 fn columns(script: &str, text: &str) -> Vec<(String, String)> {
     let clean = |t: &str| -> String {
         let kept: String = t.trim().chars().filter(|c| !c.is_control()).collect();
@@ -175,19 +180,19 @@ fn columns(script: &str, text: &str) -> Vec<(String, String)> {
 }
 
 impl Answers {
-    /// The names of the columns, behind those that a table has anyway.
+    /// Prints the titles of the columns, after those of the table itself.
     pub(super) fn head(&self, cx: &mut Cx) {
         for (name, width) in &self.columns {
             cx.colored(Some(Color::Bold), &format!("  {name:>width$}"));
         }
     }
 
-    /// Dashes below them.
+    /// Prints the dashes below the titles.
     pub(super) fn dashes(&self, cx: &mut Cx) {
         self.columns.iter().for_each(|(_, width)| write!(cx.out, "  {}", "-".repeat(*width)));
     }
 
-    /// What was said of a device; nothing of what is none.
+    /// Prints the columns of a device; nothing for an interior vdev.
     pub(super) fn row(&self, cx: &mut Cx, v: &Vdev, scripted: bool) {
         let Some(values) = self.values.get(&v.guid) else { return };
         for (name, width) in &self.columns {

@@ -5,10 +5,10 @@ use api::Settings;
 use crate::cx::{Cx, Stop};
 use crate::props;
 
-/// Which table the names are of.
+/// The table of the properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
-    /// Pools, features among them.
+    /// Pools, including their features.
     Pool,
     /// The root file system.
     Filesystem,
@@ -19,12 +19,19 @@ fn put(cx: &mut Cx, message: &str) -> Stop {
     Stop::Fail(1)
 }
 
-/// Splits `name=value` of an option.
+/// Splits `name=value`, the argument of `option`.
+///
+/// # Errors
+/// * [`Stop::Fail`]: there is no `=`, which is reported.
 pub fn split<'a>(cx: &mut Cx, option: char, arg: &'a str) -> Result<(&'a str, &'a str), Stop> {
     arg.split_once('=').ok_or_else(|| put(cx, &format!("missing '=' for -{option} option")))
 }
 
-/// Adds a property to the list, under its own name.
+/// Checks a property and adds it to the list under its full name (`add_prop_list`).
+///
+/// # Errors
+/// * [`Stop::Fail`]: the table has no such property, it is in the list already, or it excludes
+///   another one there. The fault is reported.
 pub fn add(cx: &mut Cx, list: &mut Settings, of: Of, name: &str, value: &str) -> Result<(), Stop> {
     let normal = match of {
         Of::Pool => pool(cx, list, name, value)?,
@@ -73,14 +80,14 @@ fn pool(cx: &mut Cx, list: &Settings, name: &str, value: &str) -> Result<String,
     Ok(normal.to_owned())
 }
 
-/// Adds a property unless it is there (`add_prop_list_default`).
+/// Adds a property unless the list has it (`add_prop_list_default`).
 pub fn default(list: &mut Settings, name: &str, value: &str) {
     if !list.iter().any(|(n, _)| n == name) {
         list.push((name.to_owned(), value.to_owned()));
     }
 }
 
-/// A property's value in a list.
+/// The value of a property in a list.
 pub fn get<'a>(list: &'a Settings, name: &str) -> Option<&'a str> {
     list.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
 }

@@ -1,4 +1,4 @@
-//! What `zpool import` shows of a pool that was found.
+//! What `zpool import` shows of an importable pool.
 
 use api::{Candidate, PoolState, StatusReason as S, VdevAux, VdevState};
 
@@ -7,7 +7,7 @@ use crate::cx::{Color, Cx};
 use crate::vdev_name::NameFlags;
 use crate::words;
 
-/// The pool's state, what is wrong, what can be done, and its tree (`show_import`).
+/// Shows the pool's state, its problem, the possible action, and its tree (`show_import`).
 pub fn show(cx: &mut Cx, c: &Candidate) {
     let pool = &c.pool;
     let root = &pool.root.stat;

@@ -1,9 +1,15 @@
-//! The words that say which devices a pool is made of.
+//! The words for the vdevs of a pool (`construct_spec`).
 //!
 //! # Theory
-//! Devices come one by one; a word such as `mirror` begins a group that takes the devices after it; `log`, `special` and `dedup` say what
-//! all that follows is for, until another such word; `spare` and `cache` take devices that stand beside the tree. What comes out is
-//! the tree of vdevs as pools show theirs, so that the same code prints and compares both.
+//! | word | meaning |
+//! |---|---|
+//! | a device | a top-level vdev, or a child of the group before it |
+//! | `mirror`, `raidz`, `draid` | begins a group, which takes the devices after it |
+//! | `log`, `special`, `dedup` | sets the class of all vdevs up to the next such word |
+//! | `spare`, `cache` | takes devices outside the tree |
+//!
+//! The result has the form in which pools show their vdevs, so that the same code prints and
+//! compares both.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -15,18 +21,18 @@ use crate::cx::{Cx, Stop};
 #[cfg(test)]
 mod tests;
 
-/// Most devices of a raidz or draid.
+/// Maximum number of devices in a raidz or draid (`VDEV_DRAID_MAX_CHILDREN`).
 const MAX_CHILDREN: usize = 255;
-/// Most parity devices.
+/// Maximum parity (`VDEV_RAIDZ_MAXPARITY`).
 const MAX_PARITY: u64 = 3;
-/// Most distributed spares of a draid.
+/// Maximum number of distributed spares of a draid.
 const MAX_DRAID_SPARES: u64 = 100;
-/// Devices with data in a group of a draid where nothing is said.
+/// Default number of data devices in a draid group.
 const DRAID_DATA: u64 = 8;
-/// The sector sizes that the format has, as shifts.
+/// The possible sector sizes, as shifts (`ASHIFT_MIN`, `ASHIFT_MAX`).
 pub const ASHIFTS: std::ops::RangeInclusive<u64> = 9..=16;
 
-/// What a word is.
+/// The meaning of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
     Mirror,
@@ -38,7 +44,7 @@ enum Word {
     Device,
 }
 
-/// What the vdevs after a word are for.
+/// The purpose of a vdev.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum For {
     Data,
@@ -73,7 +79,7 @@ impl Word {
         }
     }
 
-    /// The name of the kind of vdev, and how few devices it takes.
+    /// The name of the group that a word begins, and its minimum number of devices (`is_grouping`).
     fn group(self) -> Option<(&'static str, usize)> {
         match self {
             Self::Mirror => Some(("mirror", 2)),
@@ -86,7 +92,9 @@ impl Word {
     }
 }
 
-/// What is wrong with the words: a message, without "invalid vdev specification" where that is not part of it.
+/// A fault of the words: the message.
+///
+/// It includes "invalid vdev specification" only where OpenZFS prints that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault(pub String);
 
@@ -98,19 +106,22 @@ fn invalid<T>(message: &str) -> Result<T, Fault> {
     fault(format!("invalid vdev specification: {message}"))
 }
 
-/// Finds a device by the word for it.
+/// Finds the device for a word.
 pub type Finder<'a> = dyn FnMut(&str, Place) -> Result<Vdev, Fault> + 'a;
 
-/// Whether a device is to be part of the tree proper, where a distributed spare of a draid may be named.
+/// The place of a device. Only in the tree proper may a distributed spare be named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// It is.
+    /// In the tree, for data.
     Data,
-    /// It is for something else.
+    /// Elsewhere.
     Other,
 }
 
-/// Reads the words; `find` looks devices up.
+/// Parses the words; `find` finds the devices (`construct_spec`).
+///
+/// # Errors
+/// * [`Fault`]: a device, group or number of devices is wrong, or a word is repeated.
 pub fn parse(words: &[String], find: &mut Finder<'_>) -> Result<Layout, Fault> {
     let mut layout = Layout::default();
     let (mut purpose, mut seen_logs, mut logs) = (For::Data, false, 0);
@@ -178,7 +189,7 @@ pub fn parse(words: &[String], find: &mut Finder<'_>) -> Result<Layout, Fault> {
     Ok(layout)
 }
 
-/// A top-level vdev over these devices.
+/// A top-level vdev with these children.
 fn top(word: Word, kind: &str, text: &str, children: Vec<Vdev>, purpose: For) -> Result<Vdev, Fault> {
     let mut vdev = Vdev { kind: kind.to_owned(), ..Vdev::default() };
     match word {
@@ -203,7 +214,7 @@ fn dedicate(vdev: &mut Vdev, purpose: For) {
     }
 }
 
-/// Devices with data in a group, and distributed spares: `draid2:4d:11c:1s`.
+/// Parses `draid2:4d:11c:1s`: returns the data devices of a group, and the distributed spares.
 fn draid(text: &str, parity: u64, children: u64) -> Result<(u64, u64), Fault> {
     let (mut data, mut spares) = (None, 0);
     for part in text.split(':').skip(1) {
@@ -245,7 +256,13 @@ fn draid(text: &str, parity: u64, children: u64) -> Result<(u64, u64), Fault> {
     Ok((data, spares))
 }
 
-/// Finds a device of this machine: a path, or a name in `/dev`. A distributed spare is no device: the pool knows which it is.
+/// Finds a device of this machine: a path, or a name in the folders of devices (`make_leaf_vdev`).
+///
+/// A distributed spare is no device of the machine; the pool finds it by its name.
+///
+/// # Errors
+/// * [`Fault`]: the path does not exist, or is neither a block device nor a regular file.
+/// * [`Fault`]: the word is a distributed spare, but `whose` is [`Place::Other`].
 pub fn find_device(word: &str, whose: Place) -> Result<Vdev, Fault> {
     if is_draid_spare(word) {
         if whose == Place::Other {
@@ -289,7 +306,10 @@ pub fn is_draid_spare(word: &str) -> bool {
     parts.len() == 3 && parts.iter().all(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Reads the words of a command line, and says what is wrong with them.
+/// Parses the words of a command line.
+///
+/// # Errors
+/// * [`Stop::Fail`]: the words have a [`Fault`], which is reported.
 pub fn read(cx: &mut Cx, words: &[String]) -> Result<Layout, Stop> {
     parse(words, &mut find_device).map_err(|Fault(message)| {
         writeln!(cx.err, "{message}");

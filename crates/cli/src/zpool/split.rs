@@ -9,7 +9,7 @@ use crate::vdev_name::{NameFlags, vdev_name};
 use crate::{names, words, zfs};
 use console::getopt::{Found, Getopt, Opt};
 
-/// What the line asks for.
+/// The parsed options.
 #[derive(Default)]
 struct Split {
     flags: NameFlags,
@@ -53,7 +53,12 @@ fn read(cx: &mut Cx, args: &[String]) -> Result<(Split, Vec<String>), Stop> {
     Ok((s, g.operands()))
 }
 
-/// `zpool split [-gLnPl] [-R altroot] [-o mntopts] [-o property=value] <pool> <newpool> [<device> ...]`.
+/// `zpool split` (`zpool_do_split`).
+///
+/// ```text
+/// zpool split [-gLnPl] [-R altroot] [-o mntopts] [-o property=value] <pool> <newpool>
+///         [<device> ...]
+/// ```
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let (split, operands) = read(cx, args)?;
     let (name, new, wanted) = match &operands[..] {
@@ -100,7 +105,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     if split.import { mount(cx, new, &split) } else { Ok(0) }
 }
 
-/// The devices that the line names.
+/// The devices on the command line.
 fn named(cx: &mut Cx, wanted: &[String]) -> Result<Vec<Vdev>, Stop> {
     if wanted.is_empty() {
         return Ok(Vec::new());
@@ -118,7 +123,7 @@ fn named(cx: &mut Cx, wanted: &[String]) -> Result<Vec<Vdev>, Stop> {
     Ok(layout.tops)
 }
 
-/// The devices that go: of each mirror the one that was named, or the last (`zpool_vdev_split`).
+/// The devices of the new pool: of each mirror the named child, or the last (`zpool_vdev_split`).
 fn choose(pool: &Pool, wanted: &[Vdev]) -> Result<Vec<Vdev>, String> {
     let plain = NameFlags::default();
     let called = |side: &Vdev| {
@@ -143,7 +148,7 @@ fn choose(pool: &Pool, wanted: &[Vdev]) -> Result<Vec<Vdev>, String> {
     Ok(chosen)
 }
 
-/// Mounts what the new pool has.
+/// Loads the keys of the new pool, and mounts its file systems.
 fn mount(cx: &mut Cx, name: &str, split: &Split) -> Outcome {
     let failed = split.load_keys && zfs::load_keys_below(cx, name)?;
     let request = MountRequest {

@@ -19,7 +19,7 @@ const LONG: &[Long] = &[
     Long { name: "json-pool-key-guid", val: Opt::Named("json-pool-key-guid"), arg: false },
 ];
 
-/// What to show.
+/// The options (`status_cbdata_t`).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Status {
     pub look: Look,
@@ -32,7 +32,7 @@ pub(super) struct Status {
     pub key_guid: bool,
 }
 
-/// `zpool status [-dDegiLpPstvx] [-j ...] [-T d|u] [pool] [interval [count]]`.
+/// `zpool status [-dDegiLpPstvx] [-j ...] [-T d|u] [pool] [interval [count]]` (`zpool_do_status`).
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut st = Status::default();
     let mut stamp = Stamp::None;
@@ -78,7 +78,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             writeln!(cx.out, "{text}");
         }
         let (found, failed) = pools(cx, &names, query)?;
-        // JSON has no columns of scripts.
+        // JSON output has no columns of scripts.
         cx.scripts =
             scripts.as_ref().filter(|_| !st.json).map(|scripts: &Scripts| Rc::new(scripts.run(&found)));
         if st.json {
@@ -109,7 +109,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     }
 }
 
-/// Whether `-x` passes over a pool.
+/// Whether `-x` skips a pool with this status.
 pub(super) fn fine(reason: StatusReason) -> bool {
     use StatusReason as S;
     matches!(reason, S::Ok | S::VersionOlder | S::FeatDisabled | S::CompatibilityErr | S::IncompatibleFeat)
@@ -193,7 +193,7 @@ fn errors(cx: &mut Cx, pool: &Pool, verbose: bool) {
         Some(_) if pool.stale => {
             cx.out.put("\nerrors: List of errors unavailable: the pool does not answer\n");
         }
-        // Their names are told to who owns the daemon.
+        // Only the owner of the daemon may see the names.
         Some(_) if pool.errors_withheld => {
             cx.out.put("\nerrors: List of errors unavailable: permission denied\n");
         }
@@ -207,7 +207,7 @@ fn errors(cx: &mut Cx, pool: &Pool, verbose: bool) {
     }
 }
 
-/// The deduplication tables (`print_dedup_stats`).
+/// Shows the statistics of the dedup tables (`print_dedup_stats`).
 fn dedup(cx: &mut Cx, ddt: &DdtSummary, exact: bool) {
     cx.out.put("\n dedup: ");
     if ddt.count == 0 {

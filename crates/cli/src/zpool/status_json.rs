@@ -14,18 +14,18 @@ use crate::json::{self, Json, Object};
 use crate::vdev_name::{NameFlags, vdev_name};
 use console::numbers;
 
-/// How a number is written.
+/// The form of a number.
 #[derive(Clone, Copy)]
 enum Form {
     Count,
     Bytes,
     Date,
     Nanoseconds,
-    /// As it is, always.
+    /// Exact, with any options.
     Exact,
 }
 
-/// What writes the answer: the options and the clock.
+/// The context of the output: the options and the clock.
 struct Writer<'a> {
     cx: &'a Cx,
     st: &'a Status,
@@ -55,7 +55,7 @@ impl Writer<'_> {
     }
 }
 
-/// The whole answer.
+/// The whole output (`status_callback_json`).
 pub fn answer(cx: &mut Cx, found: &[Pool], st: &Status, stamp: Stamp) -> Object {
     let mut root = json::schema("zpool status");
     let mut list = Object::new();
@@ -246,7 +246,7 @@ fn works(w: &Writer<'_>, pool: &Pool, o: &mut Object) {
     }
 }
 
-/// The classes, the cache and the spares: each an object of its own, or flat.
+/// The classes, cache devices and spares, each as an object of its own, or flat.
 fn groups(w: &Writer<'_>, pool: &Pool, into: &mut Object) {
     let normal = |name: &str, v: &Vdev| class(v) == Some(name) && (v.is_log || v.kind != "indirect");
     for name in CLASSES {
@@ -276,7 +276,7 @@ fn group<'a>(
     }
 }
 
-/// A vdev and what is below it (`vdev_stats_nvlist`).
+/// A vdev and its children (`vdev_stats_nvlist`).
 fn vdev(
     w: &Writer<'_>,
     pool: &Pool,

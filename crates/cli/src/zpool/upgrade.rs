@@ -9,9 +9,9 @@ use crate::cx::{Cx, Outcome, Stop};
 use console::getopt::{Found, Getopt, Opt};
 use server::settings::pool::may_enable;
 
-/// The version with features.
+/// The version with feature flags (`SPA_VERSION_FEATURES`).
 const FLAGS: u64 = 5000;
-/// The last one before.
+/// The last version before it (`SPA_VERSION_BEFORE_FEATURES`).
 const LAST: u64 = 28;
 
 const VERSIONS: [&str; 28] = [
@@ -45,7 +45,7 @@ const VERSIONS: [&str; 28] = [
     "Multiple vdev replacements",
 ];
 
-/// `zpool upgrade [-v | [-V version] <-a | pool ...>]`.
+/// `zpool upgrade [-v | [-V version] <-a | pool ...>]` (`zpool_do_upgrade`).
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut all, mut show, mut version) = (false, false, None);
     let mut g = Getopt::new(args, ":avV:", &[]);
@@ -118,7 +118,7 @@ fn versions(cx: &mut Cx) {
     );
 }
 
-/// Pools that could be upgraded.
+/// Lists the pools that can be upgraded.
 fn list(cx: &mut Cx, pools: &[Pool]) {
     let old: Vec<&Pool> = pools.iter().filter(|p| p.version < FLAGS).collect();
     if old.is_empty() {
@@ -160,7 +160,9 @@ fn list(cx: &mut Cx, pools: &[Pool]) {
     }
 }
 
-/// Upgrades one pool; whether that changed something, or nothing if it failed, which has been reported.
+/// Upgrades one pool; returns whether that changed it (`upgrade_one`).
+///
+/// After a failure, which is reported, the result is `None`.
 fn one(cx: &mut Cx, pool: &Pool, version: u64, all: bool) -> Result<Option<bool>, Stop> {
     let name = &pool.name;
     if !all && name == "log" {

@@ -1,6 +1,6 @@
 //! The usage texts of `zpool`.
 
-/// The commands in the order of the general usage text, `None` for an empty line, each with its own usage.
+/// The commands with their usage, in the order of the general usage text; `None` is an empty line.
 pub static COMMANDS: &[Option<(&str, &str)>] = &[
     Some(("version", "\tversion [-j]\n")),
     None,

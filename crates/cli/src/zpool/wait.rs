@@ -1,8 +1,8 @@
-//! `zpool wait`: until what goes on in a pool is over.
+//! `zpool wait`: waits until the activities in a pool have ended.
 //!
 //! # Theory
-//! The pool is asked again and again, more seldom the longer it takes. Activities that begin meanwhile are waited for too, if they are among
-//! those that were named, and a pool that goes away ends the wait.
+//! The command queries the pool repeatedly, with growing pauses. It also waits for activities that
+//! begin meanwhile, if they are among the chosen ones. If the pool disappears, the wait ends.
 
 use api::{
     CheckpointState, LeafWork, Pool, PoolQuery, Reason, RebuildState, ScanFunc, ScanState, Vdev, WorkState,
@@ -13,7 +13,7 @@ use crate::cx::{Cx, Outcome, Stop};
 use console::getopt::{Found, Getopt, Opt};
 use console::numbers;
 
-/// What can be waited for, by its name and the head of its column.
+/// The activities: name and column title (`zpool_wait_activity_t`).
 const ACTIVITIES: [(&str, &str); 9] = [
     ("discard", "DISCARD"),
     ("free", "FREE"),
@@ -26,15 +26,15 @@ const ACTIVITIES: [(&str, &str); 9] = [
     ("raidz_expand", "RAIDZ_EXPAND"),
 ];
 
-/// The place of `replace` among them.
+/// Index of `replace`.
 pub(super) const REPLACE: usize = 3;
-/// The place of `resilver`.
+/// Index of `resilver`.
 pub(super) const RESILVER: usize = 5;
 
-/// The shortest and the longest time between two looks, seconds.
+/// Shortest and longest pause between two queries, in seconds.
 const LOOKS: (f64, f64) = (0.05, 1.0);
 
-/// The place of `scrub` among them.
+/// Index of `scrub`.
 pub(super) const SCRUB: usize = 6;
 
 struct Look {
@@ -44,7 +44,7 @@ struct Look {
     wanted: [bool; ACTIVITIES.len()],
 }
 
-/// `zpool wait [-Hp] [-T d|u] [-t <activity>[,...]] <pool> [interval]`.
+/// `zpool wait [-Hp] [-T d|u] [-t <activity>[,...]] <pool> [interval]` (`zpool_do_wait`).
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut look =
         Look { scripted: false, exact: false, stamp: Stamp::None, wanted: [true; ACTIVITIES.len()] };
@@ -101,7 +101,10 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     }
 }
 
-/// Waits until one activity is not under way, or the pool is gone.
+/// Waits until one activity has ended, or the pool no longer exists.
+///
+/// # Errors
+/// * [`Stop::Fail`]: a query of the pool fails for another reason, which is reported.
 pub(super) fn until_over(cx: &mut Cx, name: &str, activity: usize) -> Result<(), Stop> {
     let service = cx.service()?;
     let mut pause = LOOKS.0;
@@ -126,7 +129,7 @@ fn leaves<'a>(v: &'a Vdev, into: &mut Vec<&'a Vdev>) {
     v.children.iter().for_each(|c| leaves(c, into));
 }
 
-/// What of an initialisation or TRIM is left on all devices, if one is under way.
+/// The bytes left of initializations or TRIMs on all devices, if any is active.
 fn work_left(pool: &Pool, work: impl Fn(&Vdev) -> &LeafWork) -> Option<u64> {
     let mut all = Vec::new();
     leaves(&pool.root, &mut all);
@@ -134,20 +137,20 @@ fn work_left(pool: &Pool, work: impl Fn(&Vdev) -> &LeafWork) -> Option<u64> {
     active.map(|w| w.bytes_est.saturating_sub(w.bytes_done)).reduce(u64::saturating_add)
 }
 
-/// Bytes that are left of each activity that is under way (`print_wait_status_row`, `spa_activity_in_progress`).
+/// The bytes left of each active activity (`print_wait_status_row`, `spa_activity_in_progress`).
 fn left(pool: &Pool) -> [Option<u64>; ACTIVITIES.len()] {
     let scan = pool.scan.as_ref().filter(|s| s.state == ScanState::Scanning && s.pass_scrub_pause == 0);
     let scanned =
         |func: ScanFunc| scan.filter(|s| s.func == func).map(|s| s.to_examine.saturating_sub(s.issued));
     let errors = pool.scan.as_ref().filter(|s| s.error_scrub_state == ScanState::ErrorScrubbing);
-    // Blocks rather than bytes, as nothing else is known of them.
+    // For an error scrub, only the number of blocks is known.
     let errors = errors.filter(|s| s.pass_error_scrub_pause == 0).map(|s| s.error_scrub_to_be_examined);
     let rebuilds = pool.root.children.iter().filter_map(|v| v.rebuild.as_ref());
     let rebuild = rebuilds
         .filter(|r| r.state == RebuildState::Active)
         .map(|r| r.bytes_est.saturating_sub(r.bytes_rebuilt))
         .reduce(u64::saturating_add);
-    // One that is wanted goes on, though nobody knows yet what there is to do.
+    // A requested resilver counts as active, though its size is not known yet.
     let wanted = pool.resilver_wanted.then_some(0);
     let resilver = rebuild.or(scanned(ScanFunc::Resilver)).or(wanted);
     fn standing_in(v: &Vdev) -> bool {
@@ -172,7 +175,7 @@ fn left(pool: &Pool) -> [Option<u64>; ACTIVITIES.len()] {
 
 fn under_way(pool: &Pool) -> [bool; ACTIVITIES.len()] {
     let mut all = left(pool).map(|left| left.is_some());
-    // A replacement is one until the old device has gone (`vdev_replace_in_progress`).
+    // A replacement lasts until the old device is detached (`vdev_replace_in_progress`).
     fn replacing(v: &Vdev) -> bool {
         v.kind == "replacing" || v.kind == "spare" && v.children.len() > 2 || v.children.iter().any(replacing)
     }
@@ -180,7 +183,7 @@ fn under_way(pool: &Pool) -> [bool; ACTIVITIES.len()] {
     all
 }
 
-/// A line of what is left.
+/// Prints a row with what is left of each activity.
 fn show(cx: &mut Cx, look: &Look, pool: &Pool, row: usize) {
     if let Some(text) = look.stamp.text(cx) {
         writeln!(cx.out, "{text}");
@@ -199,7 +202,8 @@ fn show(cx: &mut Cx, look: &Look, pool: &Pool, row: usize) {
         let n = left.unwrap_or(0);
         let text = if look.exact { n.to_string() } else { numbers::num(n) };
         if look.scripted {
-            // As OpenZFS: what is not the first of all activities has a tab before it, though it may be the first that is shown.
+            // As in OpenZFS, the tab depends on the activity's place among all, not among those
+            // shown.
             cx.out.put(if i == 0 { "" } else { "\t" });
             cx.out.put(&text);
         } else {

@@ -1,5 +1,5 @@
-//! `zfs allow`: its grammar, what it prints, and what a daemon of root's then lets other users do. The second half needs root, and says so aloud
-//! and does nothing elsewhere.
+//! `zfs allow`: its grammar, its output, and what root's daemon then lets other users do. The last
+//! part needs root; without it, the tests print a message and do nothing.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -18,8 +18,8 @@ fn image(dir: &Path, name: &str) -> PathBuf {
     image
 }
 
-/// Goal: what is granted is stored, shown as OpenZFS shows it, inherited by what is below, given to makers, and taken back; it is there
-/// after an import.
+/// Goal: grants are stored, shown as OpenZFS shows them, inherited by descendants, given to
+/// creators of datasets, and removed. They are there after an import.
 #[test]
 fn granted_and_shown() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -48,7 +48,7 @@ fn granted_and_shown() {
                 Local permissions:\n\tgroup daemon rollback\n\
                 Local+Descendent permissions:\n\tuser daemon @keep,mount,snapshot\n";
     assert_eq!(good("zfs allow tank/home"), format!("{home}{tank}"));
-    // Whoever makes a dataset gets what makers get: here that is root.
+    // The creator of a dataset, here root, gets the create-time grants.
     good("zfs create tank/home/new");
     let new = "---- Permissions on tank/home/new ------------------------------------\n\
                Local permissions:\n\tuser root @keep,destroy\n";
@@ -74,8 +74,10 @@ fn granted_and_shown() {
     zdb(dir.path());
 }
 
-/// OpenZFS's zdb, where `ZDB` names it: no block leaks, and no object of the MOS, but that zdb doesn't look where words of grants are: it says so of any pool
-/// that has some, whoever wrote it (`dump_mos_leaks`).
+/// Runs OpenZFS's `zdb`, if the variable `ZDB` names it: no block and no object of the MOS leaks.
+///
+/// zdb does not visit the objects of grants and reports them as leaked for any pool that has some,
+/// also one of OpenZFS (`dump_mos_leaks`).
 fn zdb(dir: &Path) {
     let Some(zdb) = std::env::var_os("ZDB") else { return };
     for what in ["-bcc", "-d"] {
@@ -88,7 +90,7 @@ fn zdb(dir: &Path) {
     }
 }
 
-/// Goal: wrong command lines are refused as OpenZFS refuses them.
+/// Goal: invalid command lines are refused as OpenZFS refuses them.
 #[test]
 fn grammar() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -131,12 +133,12 @@ fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n")
 }
 
-/// Two users that nothing else on this machine is.
+/// A uid that nothing else on this machine uses.
 const ANN: u32 = 61_001;
-/// The other one.
+/// Another such uid.
 const BOB: u32 = 61_002;
 
-/// Root's daemon, open to everybody, with a pool.
+/// Root's daemon, open to all users, with a pool.
 struct Stand {
     daemon: Child,
     dir: tempfile::TempDir,
@@ -178,7 +180,7 @@ impl Stand {
         let image = image(stand.dir.path(), "d0");
         stand.good(
             0,
-            // Not remembered where every program of this machine looks.
+            // The pool is kept out of the cache file that all programs of this machine read.
             &format!(
                 "zpool create -o cachefile=none -m {} tank {}",
                 stand.dir.path().join("mnt").display(),
@@ -209,7 +211,7 @@ impl Stand {
         ran.out
     }
 
-    /// What a command says that is not allowed.
+    /// Checks that a command is denied.
     fn bad(&self, uid: u32, line: &str) {
         let ran = self.ran(uid, line);
         assert!(
@@ -229,15 +231,15 @@ impl Drop for Stand {
     }
 }
 
-/// Goal: of root's daemon another user gets what he is granted and nothing else, verb by verb; what he makes is not mounted; and the history tells
-/// who it was.
+/// Goal: a user of root's daemon can do what was granted and nothing else, verb by verb. Datasets
+/// that the user creates are not mounted, and the history records the user.
 #[test]
 fn enforced() {
     let Some(s) = Stand::new() else { return };
     s.good(0, "zfs create -o mountpoint=none tank/home");
     s.good(0, "zfs create -o canmount=off tank/home/b");
     s.good(0, "zfs snapshot tank/home@root");
-    // Anybody may look; and nothing else.
+    // Any user may run queries, and nothing else.
     assert_eq!(s.good(ANN, "zfs list -H -o name -r tank/home"), "tank/home\ntank/home/b\n");
     assert_eq!(s.good(ANN, "zpool list -H -o name,health"), "tank\tONLINE\n");
     for line in [
@@ -268,7 +270,7 @@ fn enforced() {
         let ran = s.ran(ANN, line);
         assert!(ran.code == 1 || ran.code == 255, "{line}: {}", ran.out);
     }
-    // What was denied is named, whatever the request was, and nothing else is said.
+    // The message names what was denied, for every request, and nothing else.
     s.good(0, "zfs create -s -V 16M tank/home/v");
     for (line, told) in [
         ("zfs mount tank/home/b", "cannot mount 'tank/home/b': permission denied\n"),
@@ -285,7 +287,7 @@ fn enforced() {
         assert_eq!((s.ran(ANN, line).err.as_str(), line), (told, line));
     }
     s.good(0, "zfs destroy tank/home/v");
-    // A permission here, below, and for snapshots, which are below.
+    // A permission for this dataset, for its descendants, and for snapshots, which are descendants.
     s.good(0, &format!("zfs allow -l -u {ANN} snapshot,hold,bookmark tank/home"));
     s.good(ANN, "zfs snapshot tank/home@ann");
     s.bad(ANN, "zfs snapshot tank/home/b@ann");
@@ -301,7 +303,7 @@ fn enforced() {
     s.good(0, &format!("zfs allow -d -u {ANN} destroy,mount tank/home"));
     s.good(ANN, "zfs destroy tank/home@ann");
     s.good(ANN, "zfs destroy tank/home#mark");
-    // Limits bind others, whatever they may change, and not root.
+    // Limits bind other users, whatever permissions they have, and not root.
     s.good(0, "zfs create -o canmount=off tank/home/few");
     s.good(0, "zfs set snapshot_limit=1 tank/home/few");
     s.good(0, &format!("zfs allow -u {ANN} snapshot,snapshot_limit tank/home/few"));
@@ -314,7 +316,7 @@ fn enforced() {
     );
     s.good(0, "zfs snapshot tank/home/few@2");
     s.good(0, "zfs destroy -r tank/home/few");
-    // By group, by set, and properties.
+    // Grants by group and by set, and for properties.
     s.good(0, "zfs allow -s @edit compression,userprop tank");
     s.good(0, &format!("zfs allow -g {BOB} @edit tank/home"));
     s.good(BOB, "zfs set compress=off tank/home/b");
@@ -322,7 +324,8 @@ fn enforced() {
     s.good(BOB, "zfs inherit compression tank/home/b");
     s.bad(BOB, "zfs set atime=off tank/home/b");
     s.bad(ANN, "zfs set compression=off tank/home/b");
-    // Making: with properties, and what makers get. It is not mounted, nor could it be unmounted.
+    // Create: with properties, and with the create-time grants. The new dataset is not mounted, nor
+    // could it be unmounted.
     s.good(0, &format!("zfs allow -u {ANN} create tank/home"));
     s.good(0, "zfs allow -c snapshot,canmount,mountpoint,destroy,mount tank/home");
     s.bad(ANN, "zfs create -o atime=off tank/home/ann");
@@ -337,7 +340,8 @@ fn enforced() {
     s.bad(BOB, "zfs snapshot tank/home/ann@bob");
     s.bad(ANN, "zfs mount tank/home/ann");
     s.good(ANN, "zfs destroy -r tank/home/ann");
-    // With those above it that are missing, which takes the permission on what is there, and on what is made on the way.
+    // Create with missing parents: this needs the permission on the existing dataset and on each
+    // that is created.
     s.ran(ANN, "zfs create -p -o mountpoint=none tank/home/x/y/z");
     assert_eq!(
         s.good(ANN, "zfs list -H -o name -r tank/home/x"),
@@ -351,7 +355,7 @@ fn enforced() {
     assert_eq!(s.good(ANN, "zfs list -H -o name tank/only/a"), "tank/only/a\n");
     s.good(0, "zfs destroy -r tank/only");
     s.good(0, "zfs destroy -r tank/home/x");
-    // What others use is told where that is granted, and not below.
+    // The use of other users is reported where that is granted, and not below.
     let of_bob = format!("userused@{BOB}");
     s.good(0, &format!("zfs allow -l -u {ANN} userused tank/home"));
     assert_eq!(
@@ -364,7 +368,7 @@ fn enforced() {
     s.good(0, &format!("zfs allow -u {ANN} userused tank/home"));
     let told = s.good(ANN, &format!("zfs get -r -H -o name,value {of_bob} tank/home"));
     assert!(told.contains("tank/home/b\t0B\n"), "{told}");
-    // It is its maker's, whoever mounts it.
+    // The new dataset belongs to its creator, also if another user mounts it.
     let own = s.dir.path().join("own");
     s.ran(ANN, &format!("zfs create -o mountpoint={} tank/home/own", own.display()));
     s.good(0, "zfs mount tank/home/own");
@@ -374,7 +378,8 @@ fn enforced() {
     s.good(0, &format!("zfs create -o mountpoint={} tank/home/live", s.dir.path().join("live").display()));
     s.bad(ANN, "zfs destroy tank/home/live");
     assert_eq!(s.good(0, "zfs get -H -o value mounted tank/home/live"), "yes\n");
-    // Handing on: what one has, but `allow` itself; taking back: what is one's own.
+    // Delegation: a user can grant permissions that it has, except `allow` itself, and remove only
+    // its own.
     s.good(0, &format!("zfs allow -u {ANN} allow tank/home"));
     s.good(ANN, &format!("zfs allow -u {BOB} snapshot tank/home"));
     s.bad(ANN, &format!("zfs allow -u {BOB} rollback tank/home"));
@@ -390,7 +395,7 @@ fn enforced() {
             .any(|l| l.contains("zfs snapshot tank/home@bob") && l.contains(&format!("[user {BOB}"))),
         "{history}"
     );
-    // Nothing is granted where the pool says so.
+    // With `delegation=off` on the pool, no grant applies.
     s.good(0, "zpool set delegation=off tank");
     let off = s.ran(BOB, "zfs snapshot tank/home@off");
     assert_eq!(
@@ -401,7 +406,8 @@ fn enforced() {
     );
 }
 
-/// Goal: who may set a mountpoint and go back to snapshots can't have root's daemon mount anything elsewhere by that.
+/// Goal: a user who may set mount points and roll back can't make root's daemon mount anything
+/// elsewhere by that.
 #[test]
 fn rollback_moves_no_mount() {
     let Some(s) = Stand::new() else { return };

@@ -1,4 +1,4 @@
-//! What a daemon does about devices by itself, and what commands say of it.
+//! What a daemon does about devices without a command, and what commands report about it.
 
 use crate::daemon;
 
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A daemon in a folder with images by these names.
+/// A daemon in a directory with images of these names.
 fn stand(names: &[&str]) -> (tempfile::TempDir, Daemon) {
     let dir = tempfile::tempdir().expect("a folder");
     names.iter().for_each(|name| image(&dir.path().join(name)));
@@ -19,7 +19,7 @@ fn at(dir: &Path, names: &[&str]) -> String {
     names.iter().map(|name| format!(" {}", dir.join(name).display())).collect()
 }
 
-/// What a command says, once it says this.
+/// Repeats a command until its output satisfies `so`, and returns that output.
 fn until(daemon: &Daemon, line: &str, so: impl Fn(&str) -> bool) -> String {
     let began = Instant::now();
     loop {
@@ -32,7 +32,8 @@ fn until(daemon: &Daemon, line: &str, so: impl Fn(&str) -> bool) -> String {
     }
 }
 
-/// Goal: of two pools that share a spare the one whose device fails gets it without a command; both say who has it, and when the device has been cleared it is free.
+/// Goal: two pools share a spare, and the pool whose device fails gets it without a command. Both
+/// show which pool uses it, and after a clear of the device it is free.
 #[test]
 fn a_shared_spare() {
     let (dir, daemon) = stand(&["a", "b", "c", "d", "s"]);
@@ -70,7 +71,8 @@ fn a_shared_spare() {
     assert_eq!(line(&daemon.good("zpool status two"), &s), "AVAIL");
 }
 
-/// Goal: a pool's own hot spares come before the distributed ones that are made with them, as OpenZFS has it, and so step in first; what is added later comes last.
+/// Goal: as with OpenZFS, a pool's own hot spares come before distributed spares created with them,
+/// and so are used first. Spares added later come last.
 #[test]
 fn spares_in_their_order() {
     let names = ["a", "b", "c", "s", "t"];
@@ -92,7 +94,7 @@ fn spares_in_their_order() {
     });
 }
 
-/// Goal: a distributed spare that stepped in by hand, for a device that is well, can be taken out again.
+/// Goal: a distributed spare that replaced a healthy device by command can be detached again.
 #[test]
 fn a_distributed_spare_by_hand() {
     let names = ["a", "b", "c"];
@@ -111,7 +113,8 @@ fn a_distributed_spare_by_hand() {
     assert!(!spare("AVAIL").contains("spare-0"));
 }
 
-/// Goal: operations that take longer than `zio_slow_io_ms` are counted by `zpool status -s` and told as events, no more a second than is asked for.
+/// Goal: `zpool status -s` counts operations slower than `zio_slow_io_ms`, and events report them,
+/// no more each second than the limit.
 #[test]
 fn slow_operations() {
     let (dir, daemon) = stand(&["a"]);
@@ -131,7 +134,10 @@ fn slow_operations() {
     assert!(events.contains("zio_delay = 0x"), "{events}");
 }
 
-/// Goal: executables in a folder are run at events, by their names, with what the event says and commands that ask this daemon; one that hangs keeps nobody from anything, and ends with the daemon.
+/// Goal: executables in a directory run at the events that their names select, with the event in
+/// their environment and this daemon for their commands.
+///
+/// One that hangs blocks nothing, and ends with the daemon.
 #[test]
 fn executables_at_events() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -169,7 +175,7 @@ fn executables_at_events() {
     says(&made, "one\tONLINE\n");
     daemon.good(&format!("zpool offline one {}/b", at.display()));
     says(&led, &format!("{}/b OFFLINE\n", at.display()));
-    // Device failures come to nobody's ears but by somebody asking the devices.
+    // The daemon learns of device failures only by probing the devices.
     daemon.good(&format!("zpool online one {}/b", at.display()));
     daemon.good("zpool wait -t resilver one");
     daemon.good(&format!("zinject -d {0}/b -e io one", at.display()));
@@ -180,8 +186,10 @@ fn executables_at_events() {
     assert!(daemon.ended().success());
 }
 
-/// Goal: operations that do not end, and what a group that does not end waits for, are told while that is so, as OpenZFS's parameters say, which are set by its words; where they say so, the daemon
-/// ends over it.
+/// Goal: operations that do not complete, and those that a hanging txg waits for, are reported
+/// again and again, as OpenZFS's deadman parameters say.
+///
+/// The parameters take OpenZFS's values, and with `panic` the daemon aborts.
 #[test]
 fn operations_that_hang() {
     let (dir, mut daemon) = stand(&["a"]);
@@ -195,7 +203,7 @@ fn operations_that_hang() {
     let delayed = format!("zinject -d {} -D 3000:64 one", dir.path().join("a").display());
     let told = |events: &str| events.contains("class = \"ereport.fs.zfs.deadman\"");
     let device = |events: &str| told(events) && events.contains("vdev_path =");
-    // Each in its turn: single operations, then what a group waits for.
+    // One after the other: single operations, then those that a txg waits for.
     for limit in ["zfs_deadman_ziotime_ms", "zfs_deadman_synctime_ms"] {
         daemon.good("zpool events -c");
         let before = daemon.good(&format!("get tunable {limit}"));
@@ -221,7 +229,10 @@ fn operations_that_hang() {
     assert!(log.contains("I/O to pool 'one' appears to be hung"), "{log}");
 }
 
-/// Goal: a device that tells that it is gone is UNAVAIL after `zpool reopen`, a spare takes its place, and it can be replaced there: replacing and spare vdevs are nested, and the pool still grows.
+/// Goal: a device that reports that it is gone is UNAVAIL after `zpool reopen`, and a spare
+/// replaces it. It can be replaced below the spare.
+///
+/// The replacing and spare vdevs are then nested, and the pool still grows.
 #[test]
 fn one_that_is_gone_is_replaced_below_its_spare() {
     let names = ["a", "b", "c", "s", "t", "r", "n"];
@@ -256,8 +267,10 @@ fn one_that_is_gone_is_replaced_below_its_spare() {
     assert_eq!(row(&said, &s), [format!("{s} AVAIL")], "{said}");
 }
 
-/// Goal: a distributed spare that is let go by one device steps in for another that has been faulted all the time, without being told, and a resilver begins when the one before is over: never are there
-/// two at a time, nor does `zpool clear` of the device, whose labels are gone, have another one begin.
+/// Goal: a distributed spare that one device no longer needs replaces another faulted device
+/// without a command. Resilvers run one after the other, never two at a time.
+///
+/// `zpool clear` of a device with cleared labels starts no other one.
 #[test]
 fn one_resilver_at_a_time() {
     let names: Vec<String> = (0..10).map(|n| format!("d{n}")).collect();
@@ -289,7 +302,10 @@ fn one_resilver_at_a_time() {
     assert_eq!(words.collect::<Vec<_>>(), ["start", "finish", "start", "finish"], "{events}\n{said}");
 }
 
-/// Goal: who asks while devices join and leave finds each of them once, in its state, and below a vdev that has more than one: whatever group is just being written.
+/// Goal: while devices join and leave, each status query shows each device once and in its state. A
+/// group vdev always has more than one child.
+///
+/// This holds whichever txg syncs at that moment.
 #[test]
 fn each_device_is_shown_once() {
     let names = ["a", "b", "c", "s"];

@@ -1,5 +1,5 @@
-//! Command lines that change pools and datasets: what is refused before anything is asked of the engine, in OpenZFS's words and
-//! with its exit codes.
+//! Command lines that change pools and datasets: those refused before any request to the engine,
+//! with OpenZFS's messages and exit codes.
 
 use std::rc::Rc;
 
@@ -10,7 +10,8 @@ fn ran(line: &str) -> Ran {
     run(line, in_process(Rc::new(Paper::default())))
 }
 
-/// Goal: a wrong line is told so, then the command's usage, all on standard error, with exit code 2.
+/// Goal: an invalid line gives an error message and the command's usage on standard error, with
+/// exit code 2.
 #[test]
 fn usage_errors() {
     for (line, message) in [
@@ -81,7 +82,8 @@ fn usage_errors() {
     }
 }
 
-/// Goal: what is wrong with a line that is well formed is said without usage text, with exit code 1 and nothing asked.
+/// Goal: a well-formed line with invalid contents gives an error message without usage text, with
+/// exit code 1 and without any request.
 #[test]
 fn refused_lines() {
     for (line, message) in [
@@ -148,7 +150,8 @@ fn refused_lines() {
     assert_eq!((set.code, set.err.as_str()), (22, "cannot open 'tank': is not a pool\n"));
 }
 
-/// Goal: `-n` shows the layout that the words mean, and mixed redundancy is refused unless it is forced.
+/// Goal: `-n` shows the layout that the words describe. Mixed redundancy is refused unless it is
+/// forced.
 #[test]
 fn dry_runs() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -193,7 +196,8 @@ fn dry_runs() {
     assert_eq!(relative.err, "invalid mountpoint 'mnt': must be an absolute path, 'legacy', or 'none'\n");
 }
 
-/// Goal: devices of pools are refused, by the pool's name and state, and taken by force where nobody uses them.
+/// Goal: devices of pools are refused, with the pool's name and state, and taken by force if the
+/// pool is not in use.
 #[test]
 fn devices_in_use() {
     let f = testkit::load("mirror2");

@@ -1,24 +1,27 @@
-//! What a running daemon counts and lets be set: by name, as files, and in the reports of `arcstat` and `arc_summary`. What needs a
-//! place where something can be mounted says so aloud and does nothing elsewhere.
+//! Counters and tunables of a running daemon: by name, as files, and in the reports of `arcstat`
+//! and `arc_summary`.
+//!
+//! Tests that need a mount print a message and do nothing without one.
 
 use crate::daemon::{Daemon, image, said};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Goal: what is counted and what can be set is shown and set by name and as files, each read tells what is so now, and what is set holds for pools that come later.
+/// Goal: counters and tunables are shown and set by name and as files. Each read returns the
+/// current value, and a tunable applies to later pools too.
 #[test]
 fn counted_and_set() {
     let dir = tempfile::tempdir().expect("a folder");
     let at = dir.path().display();
-    // The folder is made.
+    // The daemon creates the directory.
     let Some(daemon) = Daemon::start_with(dir.path(), &["--tree", &format!("{at}/tree")]) else {
         eprintln!("nothing can be mounted here");
         return;
     };
-    // Whoever gets an answer finds the tree.
+    // The tree is mounted before the daemon replies to any request.
     assert_eq!(daemon.good("get tunable zfs_txg_timeout"), "5\n");
-    // However long a name or a number is, what they mean stands in one column.
+    // The descriptions are in one column, whatever the length of names and numbers.
     let table = daemon.good("get tunable");
     let meaning = |line: &str| {
         let mut words = line.split_whitespace();
@@ -60,7 +63,7 @@ fn counted_and_set() {
         row.split_whitespace().nth(2).and_then(|n| n.parse().ok()).expect("a number")
     };
     assert_eq!(value("arcstats", "c_max"), 100_000_000);
-    // Its numbers follow what is set at once.
+    // The counters follow a changed tunable at once.
     daemon.good("set tunable zfs_arc_num_sublists_per_state=7 zfs_arc_evict_batch_limit=3");
     assert_eq!(value("arc_sublists", "mru_metadata_sublists"), 7);
     assert_eq!(daemon.good("get tunable zfs_arc_evict_batch_limit"), "3\n");
@@ -86,7 +89,8 @@ fn counted_and_set() {
         read(&format!("proc/spl/kstat/zfs/tank/{log}"))
             .contains("dataset_name                    7    tank\n")
     );
-    // How long each commit took: as many rows as there are powers of two, and as many in all as there were.
+    // The duration of commits: a row for each power of two, and a total count as large as the
+    // number of commits.
     for name in [log.replace("objset", "zil_commit"), "zil_commit".to_owned()] {
         let text = read(&format!("proc/spl/kstat/zfs/tank/{name}"));
         let rows: Vec<&str> = text.lines().skip(2).collect();
@@ -100,9 +104,10 @@ fn counted_and_set() {
     }
     assert!(daemon.good("get kstat tank/state zil").starts_with("ONLINE\n"));
     assert!(read("proc/spl/kstat/zfs/tank/iostats").contains("trim_bytes_written"));
-    // Nothing was scanned, so nothing has waited.
+    // No scan ran, so none has yielded.
     assert_eq!(value("tank/scans", "waited_ns"), 0);
-    // The groups: the last is open, those before it are on disk, and one of them holds what was written.
+    // The txgs: the last is open, those before it are on disk, and one of them has the written
+    // data.
     daemon.good("zpool sync tank");
     let groups = read("proc/spl/kstat/zfs/tank/txgs");
     let mut rows = groups.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
@@ -137,8 +142,11 @@ fn counted_and_set() {
     daemon.good("zpool export pair");
 }
 
-/// Goal: what OpenZFS's `arc_summary` reads is there: groups that changes joined, log blocks by where they went, the modules' versions and who the
-/// host is; and the script itself, told where the tree is and otherwise as it comes, prints of it what it prints of a kernel's. The script is the file that ARC_SUMMARY names.
+/// Goal: everything that OpenZFS's `arc_summary` reads is there: assigned transactions, log blocks
+/// by destination, module versions and the host id.
+///
+/// The script itself prints the same from this tree as from a kernel's, given the tree's place and
+/// otherwise unchanged. The variable `ARC_SUMMARY` names the script.
 #[test]
 fn summed_up() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -154,7 +162,8 @@ fn summed_up() {
         let row = text.lines().skip(2).find(|line| line.split_whitespace().next() == Some(name)).expect(name);
         row.split_whitespace().nth(2).and_then(|n| n.parse().ok()).expect("a number")
     };
-    // Whoever gets an answer finds the tree; and what it tells of, also before there is any pool.
+    // The tree and its contents are there before the daemon replies to any request, also without a
+    // pool.
     assert_eq!(daemon.good("get tunable zfs_txg_timeout"), "5\n");
     assert_eq!(value("zil", "zil_itx_metaslab_slog_count"), 0);
     for name in ["d", "log"] {
@@ -165,7 +174,7 @@ fn summed_up() {
     let file = dir.path().join("mnt/file");
     let fsynced =
         || fs::write(&file, "x").and_then(|()| fs::File::open(&file)?.sync_all()).expect("it is mounted");
-    // The first makes the log.
+    // The first fsync creates the log.
     fsynced();
     fsynced();
     assert!(value("dmu_tx", "dmu_tx_assigned") > assigned);
@@ -182,7 +191,7 @@ fn summed_up() {
     assert_eq!(read("sys/module/spl/parameters/spl_hostid_path"), "/etc/hostid\n");
     assert!(read("sys/module/spl/parameters/spl_hostid").trim().parse::<u32>().is_ok());
 
-    // Ours has all that it asks for, by its own name too.
+    // Our command finds everything that it reads, also under its own name.
     let report = daemon.good("arc_summary");
     for line in
         [release.trim(), "ARC misc:", "Commit requests:", "L2ARC not detected, skipping section", "Tunables:"]
@@ -208,7 +217,7 @@ fn summed_up() {
     for words in [&[][..], &["-a"], &["-r"], &["-g"], &["-s", "dmu"], &["-s", "zil"], &["-p", "3"]] {
         let Some(theirs) = theirs(&daemon, dir.path(), "ARC_SUMMARY", words) else { break };
         assert!(!theirs.contains("(unknown)"), "{theirs}");
-        // When it was asked, in the header, is another.
+        // The header has the time of the report, which differs.
         same(&daemon, dir.path(), "ARC_SUMMARY", words, &theirs, |line| {
             line.starts_with("ZFS Subsystem Report")
                 || line.contains("Free memory")
@@ -217,7 +226,7 @@ fn summed_up() {
         });
     }
     if let Some(theirs) = theirs(&daemon, dir.path(), "ARCSTAT", &["-a", "-p", "-s", "\n"]) {
-        // Asking is counted too, so of columns only the names are the same.
+        // The requests count too, so only the names of the columns are the same.
         same(&daemon, dir.path(), "ARCSTAT", &["-a", "-p", "-s", "\n"], &theirs, |line| {
             line.starts_with(|c: char| c.is_ascii_digit() || c == '-')
         });
@@ -228,7 +237,8 @@ fn summed_up() {
     }
 }
 
-/// What OpenZFS's script, which this variable names, prints of a daemon's tree; nothing if nobody named it.
+/// The output of OpenZFS's script, which this variable names, for a daemon's tree. Returns `None`
+/// if the variable is not set.
 fn theirs(daemon: &Daemon, dir: &Path, variable: &str, words: &[&str]) -> Option<String> {
     let script = fs::read_to_string(std::env::var_os(variable)?).expect("the script");
     let moved = |text: String, folder: &str| {
@@ -239,7 +249,7 @@ fn theirs(daemon: &Daemon, dir: &Path, variable: &str, words: &[&str]) -> Option
     let script = ["/proc/spl/", "/sys/module/"].iter().fold(script, |text, folder| moved(text, folder));
     let at = dir.join("theirs");
     fs::write(&at, script).expect("room");
-    // The tree is there.
+    // This request waits until the tree is there.
     daemon.good("get tunable zfs_txg_timeout");
     let ran = Command::new("python3").arg(&at).args(words).output().expect("python3");
     let printed = said(&ran);
@@ -247,7 +257,8 @@ fn theirs(daemon: &Daemon, dir: &Path, variable: &str, words: &[&str]) -> Option
     Some(printed)
 }
 
-/// Ours prints the same lines as theirs, but for those that two of theirs, before and after, have different, and those that are passed over.
+/// Checks that our output has the same lines as OpenZFS's script. Lines that differ between its
+/// runs before and after ours are ignored, and so are those that `pass` selects.
 fn same(
     daemon: &Daemon,
     dir: &Path,

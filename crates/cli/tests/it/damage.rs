@@ -1,4 +1,4 @@
-//! Commands on pools in which a dataset is damaged: the rest is shown, the damage named.
+//! Commands on pools with a damaged dataset: they show the rest and name the damage.
 
 use crate::common::live::Live;
 use crate::common::{in_process, run};
@@ -6,7 +6,7 @@ use fuzzing::graft::Graft;
 use std::process::Command;
 use std::rc::Rc;
 
-/// A copy of `dedup-fast` in which `c2` belongs to no directory any more.
+/// A copy of `dedup-fast` in which `c2` belongs to no directory.
 fn damaged() -> Graft {
     let mut graft = Graft::open(&testkit::load("dedup-fast"));
     let live = Live::open(&[graft.image()]).unwrap();
@@ -16,7 +16,8 @@ fn damaged() -> Graft {
     graft
 }
 
-/// `zfs list` prints the other datasets, names the damaged one on standard error, and exits with 1.
+/// Goal: `zfs list` prints the other datasets, names the damaged one on standard error, and exits
+/// with 1.
 #[test]
 fn zfs_list_prints_the_rest() {
     let graft = damaged();
@@ -33,7 +34,8 @@ fn zfs_list_prints_the_rest() {
     assert!(ran.out.contains("dedup-fast/c1") && ran.code == 1, "{ran:?}");
 }
 
-/// `poolhouse ls` and `ls --find` list the other datasets and say which could not be looked into.
+/// Goal: `poolhouse ls` and `ls --find` list the other datasets and name those that they could not
+/// read.
 #[test]
 fn a_search_goes_on() {
     let graft = damaged();

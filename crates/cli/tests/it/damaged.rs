@@ -1,4 +1,5 @@
-//! Pools that OpenZFS wrote and somebody damaged, repaired or reported as OpenZFS's kernel module did, and its `zdb` agrees.
+//! Damaged pools of OpenZFS, repaired or reported as OpenZFS's kernel module did. Its `zdb` checks
+//! the results.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,7 +13,7 @@ use api::*;
 use server::house::House;
 use testkit::{Fixture, FixtureCopy};
 
-/// Ranges that were overwritten, by image.
+/// The overwritten ranges of each image.
 fn damage(fixture: &Fixture) -> BTreeMap<String, Vec<(u64, u64)>> {
     let all: BTreeMap<String, Vec<(u64, u64, i64)>> =
         serde_json::from_slice(&fixture.file("damage.json")).expect("a record of the damage");
@@ -26,7 +27,8 @@ fn bytes(image: &Path, (at, len): (u64, u64)) -> Vec<u8> {
     bytes
 }
 
-/// How many of the damaged ranges, but for those of labels, are as before the damage.
+/// The number of damaged ranges outside labels that are as before the damage, and the number of
+/// all.
 fn restored(fixture: &Fixture, copy: &FixtureCopy) -> (usize, usize) {
     let base = fixture.base().expect("it was damaged after it was described");
     let (mut same, mut all) = (0, 0);
@@ -53,7 +55,7 @@ fn errors(status: &str, device: &str) -> [u64; 3] {
     [2, 3, 4].map(|n| words[n].parse().expect("a number"))
 }
 
-/// Bytes that a scrub repaired, as a status says.
+/// Bytes that a scrub repaired, as a status shows.
 fn repaired(status: &str) -> f64 {
     let word = part(status, "repaired ", " in ").trim_start_matches("repaired ");
     let at = word.find(|c: char| c.is_ascii_alphabetic()).expect("a unit");
@@ -66,14 +68,14 @@ fn repaired(status: &str) -> f64 {
     word[..at].parse::<f64>().expect("a number") * f64::from(1 << unit)
 }
 
-/// A part of a status: from one line's beginning to another's.
+/// The part of a status from one text to another.
 fn part<'t>(text: &'t str, from: &str, until: &str) -> &'t str {
     let at = text.find(from).unwrap_or_else(|| panic!("no '{from}' in {text}"));
     let rest = &text[at..];
     rest[..rest.find(until).unwrap_or(rest.len())].trim_end()
 }
 
-/// What `zdb` makes of an exported pool, where it is at hand.
+/// Runs `zdb` on an exported pool, if it is available. Returns its success and output.
 fn judge(what: &str, dir: &Path, pool: &str) -> Option<(bool, String)> {
     let zdb = std::env::var_os("ZDB")?;
     let out = Command::new(zdb).args(["-e", "-p"]).arg(dir).args([what, pool]).output().expect("zdb runs");
@@ -87,12 +89,13 @@ fn judged_whole(dir: &Path, pool: &str) {
     }
 }
 
-/// What the mirror writes at least, in bytes.
+/// The smallest write of the mirror, in bytes.
 const SECTOR: u64 = 4096;
-/// As far as a status in megabytes is off.
+/// Rounding error of a status in megabytes.
 const ROUNDED: f64 = 0.005 * (1 << 20) as f64;
 
-/// A pool of which one device is damaged in 300 places. So many blocks of a sector are charged and repaired that the kernel's scrub did not meet.
+/// Checks a pool with one device that is damaged in 300 places. `more` is the number of damaged
+/// sector-sized blocks that the kernel's scrub did not visit.
 fn one_device(name: &str, device: &str, more: u64) {
     let Some(fixture) = testkit::find(name) else { return };
     let told = String::from_utf8(fixture.file("scrub.txt")).expect("a text");
@@ -115,7 +118,7 @@ fn one_device(name: &str, device: &str, more: u64) {
     same("errors", part(&text, "errors: ", "\n"), part(&told, "errors: ", "\n"));
     let brief = good(&format!("zpool status {pool}"), &house);
     assert!(brief.contains(" with 0 errors on "), "{brief}");
-    // What an import reads before it may write is charged then, and again when it is repaired.
+    // Blocks that the import reads before it may write are counted then, and again at their repair.
     assert_eq!(errors(&text, device)[2] - before, errors(&told, device)[2] + more, "{text}");
     let (ours, theirs) = (repaired(&brief), repaired(&told));
     let unsaid = ours - theirs - (more * SECTOR) as f64;
@@ -129,7 +132,7 @@ fn one_device(name: &str, device: &str, more: u64) {
     let (after, all) = restored(&fixture, &copy);
     assert!(after > all / 2, "{after} of {all} are as they were; the others are where nothing is");
     judged_whole(copy.dir(), pool);
-    // Its labels too.
+    // The labels are complete too.
     for image in copy.images() {
         if let Some(zdb) = std::env::var_os("ZDB") {
             let out = Command::new(zdb).arg("-l").arg(image).output().expect("zdb runs");
@@ -137,24 +140,26 @@ fn one_device(name: &str, device: &str, more: u64) {
             assert!(text.contains("labels = 0 1 2 3"), "{text}");
         }
     }
-    // What was damaged is needed now, and its bytes are taken.
+    // The first device is removed, so the repaired data is needed.
     std::fs::remove_file(&copy.images()[0]).expect("it was there");
     judged_whole(copy.dir(), pool);
 }
 
-/// Goal: of a mirror whose second side is damaged in 300 places, two labels included, everything is found and repaired, and that side alone is charged.
+/// Goal: a scrub finds and repairs everything on a mirror whose second child is damaged in 300
+/// places, including two labels. Errors count against that child alone.
 #[test]
 fn mirror2_damaged() {
     one_device("mirror2-damaged", "d1.img", 8);
 }
 
-/// Goal: so it is with a raidz1.
+/// Goal: the same for a raidz1.
 #[test]
 fn raidz1_damaged() {
     one_device("raidz1-3-damaged", "d1.img", 0);
 }
 
-/// Goal: what is damaged on two devices of a raidz1 is charged and reported as the kernel did, what is damaged on one of them is repaired, and the books are whole.
+/// Goal: damage on two devices of a raidz1 is counted and reported as by the kernel. Damage on only
+/// one of them is repaired, and the metadata is intact.
 #[test]
 fn raidz1_broken() {
     let Some(fixture) = testkit::find("raidz1-3-broken") else { return };
@@ -167,11 +172,15 @@ fn raidz1_broken() {
     let text = good(&format!("zpool status {pool}"), &house);
     let found = |text: &str| part(text, " with ", " on ").to_owned();
     same("errors", &found(&text), &found(&told));
-    // A copy beyond its own parity the kernel writes whole, from another copy of the block; here what is right of it is left alone.
+    // The kernel rewrites a copy with more damage than parity whole, from another copy of the
+    // block. Here its intact parts are left alone.
     let (ours, theirs) = (repaired(&text), repaired(&told));
     assert!(ours > theirs / 2.0 && ours <= theirs, "{ours} bytes were repaired, and {theirs} by OpenZFS");
-    // The kernel reads what it can't reconstruct once more, and charges all devices each time: `d1.img`, which was not damaged, for nothing else. Here that is charged once, and where another copy of
-    // the block shows that a device was right, that one is not.
+    // The kernel reads a block that it can't reconstruct once more, and counts an error of all
+    // devices each time. It thus counts `d1.img`, which was not damaged.
+    //
+    // Here such an error counts once, and not for a device that another copy of the block shows to
+    // be right.
     let charged = |text: &str| ["d0.img", "d1.img", "d2.img"].map(|device| errors(text, device));
     let ([d0, d1, d2], lost) = (charged(&told).map(|e| e[2]), charged(&told)[1][2] / 2);
     let unreadable: u64 =
@@ -194,7 +203,8 @@ fn raidz1_broken() {
     }
 }
 
-/// Goal: a device that OpenZFS left offline, and behind, is brought up to date when it comes online, so that the pool can do without the others; `zdb` agrees.
+/// Goal: a device that OpenZFS left offline is resilvered when it comes online, and the pool can
+/// then work without the others. `zdb` agrees.
 #[test]
 fn a_stale_member_comes_back() {
     let Some(fixture) = testkit::find("multi-vdev") else { return };
@@ -222,7 +232,7 @@ fn a_stale_member_comes_back() {
     }
     let run = run(&format!("zpool online {pool} {}", copy.images()[4].display()), Rc::clone(&house));
     same("online", &run.err, "");
-    // It begins with a group after the command.
+    // The resilver begins in a txg after the command.
     good(&format!("zpool wait -t resilver {pool}"), &house);
     let text = good(&format!("zpool status {pool}"), &house);
     assert!(text.contains("scan: resilvered ") && text.contains(" with 0 errors"), "{text}");
@@ -235,7 +245,7 @@ fn a_stale_member_comes_back() {
     });
     good(&format!("zpool export {pool}"), &house);
     judged_whole(copy.dir(), pool);
-    // Its mirror has nothing but it now.
+    // This device is now the only one of its mirror.
     [3, 5, 6].iter().for_each(|n| std::fs::remove_file(&copy.images()[*n]).expect("it was there"));
     judged_whole(copy.dir(), pool);
     good(&import, &house);

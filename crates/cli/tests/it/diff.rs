@@ -1,11 +1,12 @@
-//! `zfs diff`: what it finds, and how it says it. Does nothing where nothing can be mounted.
+//! `zfs diff`: the differences that it finds, and its output. The tests do nothing if mounting is
+//! not possible.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 
 use crate::common::stand::Stand;
 
-/// The lines of a diff, with `/` for the mountpoint.
+/// The lines of a diff, with `/` for the mount point.
 fn lines(stand: &Stand, line: &str) -> Vec<String> {
     let root = stand.path("tank/fs").display().to_string();
     let mut all: Vec<String> =
@@ -14,8 +15,9 @@ fn lines(stand: &Stand, line: &str) -> Vec<String> {
     all
 }
 
-/// Goal: each kind of change is told with OpenZFS's letter (what its test `zfs_diff_changes` does, and links), between snapshots and to
-/// the live file system, and a diff of what is live leaves no snapshot.
+/// Goal: each kind of change has OpenZFS's letter, between snapshots and to the live file system,
+/// as in its test `zfs_diff_changes`, and for links. A diff of the live file system leaves no
+/// snapshot.
 #[test]
 fn each_change_has_its_letter() {
     let Some(stand) = Stand::new("") else { return };
@@ -67,7 +69,8 @@ fn each_change_has_its_letter() {
     assert!(lines(&stand, "zfs diff -H tank/fs@a @b").contains(&"R\t/drenamed\t/drenamed.new".to_owned()));
 }
 
-/// Goal: kinds, times and names are written as OpenZFS writes them (its tests `zfs_diff_types`, `_timestamp` and `_mangle`).
+/// Goal: file types, times and names have OpenZFS's format (its tests `zfs_diff_types`,
+/// `_timestamp` and `_mangle`).
 #[test]
 fn kinds_times_and_names() {
     let Some(stand) = Stand::new("") else { return };
@@ -112,7 +115,7 @@ fn a_clone_is_compared_with_its_origin() {
     }
 }
 
-/// Goal: what can't be compared is refused in OpenZFS's words.
+/// Goal: invalid comparisons are refused with OpenZFS's messages.
 #[test]
 fn what_cannot_be_compared_is_refused() {
     let Some(stand) = Stand::new("") else { return };
@@ -150,8 +153,8 @@ fn what_cannot_be_compared_is_refused() {
     }
 }
 
-/// Goal: a file that still has a name is never shown as removed: not when its last new name went,
-/// nor when the folder of that went too, nor when no name is left that it had before.
+/// Goal: a file with a name is never shown as removed. This holds if its last new name was removed,
+/// with or without its directory, and if none of its old names is left.
 #[test]
 fn a_living_link_is_not_removed() {
     let Some(stand) = Stand::new("") else { return };
@@ -180,8 +183,8 @@ fn a_living_link_is_not_removed() {
     assert_eq!(lines(&stand, "zfs diff tank/fs@a"), want);
 }
 
-/// Goal: a chain of folders that is deeper than any path that a program can use is shown, each
-/// folder with its whole path.
+/// Goal: a chain of directories deeper than any path that a program can use is shown, each
+/// directory with its whole path.
 #[test]
 fn a_deep_chain_is_shown() {
     const DEPTH: usize = 3000;

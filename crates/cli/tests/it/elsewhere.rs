@@ -1,5 +1,7 @@
-//! Mounts that others have too: in other namespaces of mounts, by bind mounts, under renamed
-//! folders, over each other. Needs root; says so aloud and does nothing elsewhere.
+//! Mounts with other users: in other mount namespaces, by bind mounts, below renamed directories,
+//! and on top of each other.
+//!
+//! The tests need root. Without it they print a message and do nothing.
 
 use crate::daemon;
 
@@ -10,13 +12,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::daemon::{Daemon, image, said};
 
-/// In a namespace of mounts of its own: lets the mounts of others go, opens a file, and writes each
-/// line that it reads to the file.
+/// A script for another mount namespace. It unmounts other tests' mounts, opens a file, and writes
+/// each line of its input to the file.
 const WRITER: &str = "cut -d' ' -f2,3 /proc/self/mounts | grep ' fuse.poolhouse$' | cut -d' ' -f1 | grep -v \"^$1/\" | \
                       while read -r other; do umount -l \"$other\" 2>/dev/null; done; \
                       exec 9>>\"$2\" && echo ready && while read -r line; do echo \"$line\" >&9 && echo written || echo lost; done";
 
-/// A program in another namespace of mounts that writes to a file.
+/// A program in another mount namespace that writes to a file.
 struct Writer {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -24,7 +26,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// `None` where there can be none.
+    /// Returns `None` if that is not possible.
     fn start(dir: &Path, file: &Path) -> Option<Self> {
         let child = Command::new("unshare")
             .args(["--mount", "--propagation", "private", "sh", "-c", WRITER, "sh"])
@@ -57,7 +59,7 @@ impl Writer {
         assert_eq!(self.line(), "written", "{text}");
     }
 
-    /// Ends it, and with it its mounts.
+    /// Ends the program, and its mounts with it.
     fn end(mut self) {
         drop(self.input.take());
         assert!(self.child.wait().expect("a child").success());
@@ -71,8 +73,8 @@ impl Drop for Writer {
     }
 }
 
-/// A daemon with a pool `tank` that is mounted on `mnt`, with a file system `a`; `None` where
-/// nothing can be mounted by root.
+/// A daemon with a pool `tank` that is mounted on `mnt`, with a file system `a`. Returns `None` if
+/// root can't mount.
 fn tank() -> Option<(tempfile::TempDir, Daemon, PathBuf)> {
     if !Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n") {
         eprintln!("this takes root");
@@ -84,7 +86,7 @@ fn tank() -> Option<(tempfile::TempDir, Daemon, PathBuf)> {
     Some((dir, daemon, mnt))
 }
 
-/// What is mounted of a test, by the table.
+/// The mount points of a test in the mount table.
 fn table(dir: &Path) -> Vec<PathBuf> {
     let all = fuse::system::table().expect("a table").into_iter().map(|mount| mount.target);
     let mut all: Vec<_> = all.filter(|target| target.starts_with(dir)).collect();
@@ -101,9 +103,11 @@ fn import(dir: &Path, daemon: &Daemon) {
     daemon.good(&format!("zpool import -d {at}/d0 -o cachefile={at}/cache tank", at = dir.display()));
 }
 
-/// Goal: a program in another namespace of mounts goes on with its file when the file system is
-/// unmounted, mounted again, and renamed here; until it ends, the file system can't be destroyed
-/// nor its pool exported, and what the refused export unmounted is mounted again.
+/// Goal: a program in another mount namespace can use its file while the file system is unmounted,
+/// mounted again and renamed here.
+///
+/// Until it ends, the file system can't be destroyed and its pool can't be exported. After a
+/// refused export, all are mounted as before.
 #[test]
 fn in_another_namespace() {
     let Some((dir, daemon, mnt)) = tank() else { return };
@@ -123,7 +127,7 @@ fn in_another_namespace() {
     writer.write("three");
     daemon.good("zfs mount tank/a");
     assert_eq!(fs::read_to_string(mnt.join("a/file")).expect("it is mounted"), "one\ntwo\nthree\n");
-    // Both are mounted there.
+    // Both are mounted in the other namespace.
     let pool = pool.replace("'tank/a'", "'tank'");
     refused(&daemon, "zpool export tank", &pool);
     assert_eq!(table(dir.path()), [mnt.clone(), mnt.join("a")]);
@@ -145,7 +149,7 @@ fn in_another_namespace() {
     daemon.good("zpool export tank");
 }
 
-/// The lines of the table of mounts of what is mounted of a test.
+/// The lines of a test in the mount table.
 fn lines(dir: &Path) -> Vec<String> {
     let text = fs::read_to_string("/proc/self/mounts").expect("a table");
     let own = text.lines().filter(|line| line.contains(&format!(" {}", dir.display())));
@@ -157,9 +161,10 @@ fn run(program: &str, words: &[&Path]) {
     assert!(ran.status.success(), "{}", said(&ran));
 }
 
-/// Goal: an export that is refused because a program in another namespace, or a bind mount, has a
-/// file system mounted unmounts nothing for that, not even for a moment: flags that somebody gave
-/// the mounts behind the daemon's back are still there.
+/// Goal: an export that is refused, because another namespace or a bind mount has a file system
+/// mounted, unmounts nothing, not even for a moment.
+///
+/// Mount flags that were set without the daemon are still there.
 #[test]
 fn refused_before_anything_is_unmounted() {
     let Some((dir, daemon, mnt)) = tank() else { return };
@@ -193,7 +198,7 @@ fn refused_before_anything_is_unmounted() {
     daemon.good("zpool export tank");
 }
 
-/// Goal: a snapshot that is mounted elsewhere can't be destroyed until it no longer is.
+/// Goal: a snapshot can't be destroyed while it is mounted elsewhere.
 #[test]
 fn a_snapshot_elsewhere() {
     let Some((dir, daemon, mnt)) = tank() else { return };
@@ -213,9 +218,10 @@ fn a_snapshot_elsewhere() {
     daemon.good("zpool export tank");
 }
 
-/// Goal: a bind mount keeps a file system served and busy like another namespace, also where
-/// somebody else unmounted the mountpoint; a daemon that is stopped waits for neither, and what was
-/// written before is there.
+/// Goal: a bind mount keeps a file system served and busy like another namespace, also after the
+/// mount point was unmounted from outside.
+///
+/// A daemon that is stopped waits for neither, and earlier writes are durable.
 #[test]
 fn by_a_bind_mount() {
     let Some((dir, mut daemon, mnt)) = tank() else { return };
@@ -248,8 +254,8 @@ fn by_a_bind_mount() {
     daemon.good("zpool export tank");
 }
 
-/// Goal: what is mounted under a folder that was renamed is unmounted where it is now, by its
-/// dataset and by its path, and an export leaves nothing.
+/// Goal: a file system mounted below a renamed directory is unmounted at its current path, by
+/// dataset or by path. An export leaves no mount.
 #[test]
 fn under_a_renamed_folder() {
     let Some((dir, daemon, mnt)) = tank() else { return };
@@ -261,7 +267,7 @@ fn under_a_renamed_folder() {
     daemon.good("zfs unmount tank/x");
     assert_eq!(table(dir.path()), [mnt.clone(), mnt.join("a")]);
     daemon.good("zfs mount tank/x");
-    // Another folder has its old name.
+    // Another directory has its old name.
     fs::remove_dir(new.join("x")).expect("it is empty");
     fs::remove_dir(&new).expect("it is empty");
     fs::rename(&old, &new).expect("nothing hinders it");
@@ -276,8 +282,8 @@ fn under_a_renamed_folder() {
     assert_eq!(table(dir.path()), Vec::<PathBuf>::new());
 }
 
-/// Goal: file systems with one mountpoint that are unmounted at once are each unmounted or refused,
-/// and none is dead or busy afterwards.
+/// Goal: concurrent unmounts of file systems with one mount point each succeed or are refused, and
+/// leave no file system dead or busy.
 #[test]
 fn several_at_one_place() {
     const NAMES: [&str; 4] = ["w", "x", "y", "z"];
@@ -314,8 +320,8 @@ fn several_at_one_place() {
     daemon.good("zpool export tank");
 }
 
-/// Goal: an export of several pools, of which one is in use, leaves that one mounted as it was,
-/// also where another was mounted in it.
+/// Goal: an export of several pools leaves the one in use mounted as it was, also if another pool
+/// was mounted in it.
 #[test]
 fn refused_for_one_of_several() {
     let Some((dir, daemon, mnt)) = tank() else { return };
@@ -332,8 +338,8 @@ fn refused_for_one_of_several() {
     daemon.good("zpool export tank");
 }
 
-/// Goal: an export, and a change of a mountpoint, that is refused since one file system is in use
-/// leaves all others mounted where and as they were.
+/// Goal: a file system in use makes an export or a change of a mount point fail. All others then
+/// stay mounted where and as they were.
 #[test]
 fn refused_for_one() {
     let Some((dir, daemon, mnt)) = tank() else { return };

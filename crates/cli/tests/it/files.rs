@@ -1,4 +1,5 @@
-//! Files in mounted file systems of a pool that commands made, and what OpenZFS's `zdb` says of it, where it is at hand.
+//! Files in mounted file systems of a pool that commands created. OpenZFS's `zdb` checks the pool
+//! if it is available.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use crate::common::run;
 use api::Requests;
 use server::house::House;
 
-/// Whether this machine can mount; says so when not.
+/// Returns true if this machine can mount. Otherwise prints a message.
 fn can_mount() -> bool {
     let can = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
     if !can {
@@ -23,7 +24,7 @@ struct Stand {
 }
 
 impl Stand {
-    /// A pool of one device, mounted in a folder of its own.
+    /// A pool on one device, mounted in its own directory.
     fn new() -> Stand {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("dev")).unwrap();
@@ -44,7 +45,7 @@ impl Stand {
         ran.out
     }
 
-    /// Asks `zdb`, if there is one, whether the exported pool is sound.
+    /// Runs `zdb` on the exported pool, if it is available.
     fn judge(&self) {
         let named = std::env::var_os("ZDB").map(PathBuf::from);
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -77,8 +78,8 @@ fn names(dir: &Path) -> Vec<String> {
     all
 }
 
-/// Goal: file systems of a new pool are mounted to be written, one inside the other; what is written is in snapshots, survives an export, and
-/// is where properties and `zfs` commands say.
+/// Goal: file systems of a new pool are mounted for writing, one inside the other. Written data is
+/// in snapshots, survives an export, and shows in properties and `zfs` commands.
 #[test]
 fn written_through_mounts() {
     if !can_mount() {
@@ -154,7 +155,7 @@ fn written_through_mounts() {
     stand.judge();
 }
 
-/// Goal: a file system with a quota says that it is full, and takes more when something is removed.
+/// Goal: a file system at its quota refuses writes as full, and takes more after a file is removed.
 #[test]
 fn a_quota_is_felt() {
     if !can_mount() {
@@ -173,8 +174,10 @@ fn a_quota_is_felt() {
     stand.good("zfs destroy tank/a");
 }
 
-/// Goal: quotas of users and projects are set on mounted and unmounted file systems, shown, held, and refused where they make no sense; and
-/// properties that say how a file system is mounted take effect while it is.
+/// Goal: quotas of users and projects are set on mounted and unmounted file systems, shown and
+/// enforced, and refused if invalid.
+///
+/// Properties that control how a file system is mounted take effect while it is mounted.
 #[test]
 fn quotas_and_mount_options() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
@@ -242,8 +245,8 @@ fn quotas_and_mount_options() {
     assert!(options().starts_with("ro"), "{}", options());
 }
 
-/// Goal: a folder that was named for one mount is the user's and stays; one that stands for a property's place goes with its dataset, but
-/// not when the dataset stays.
+/// Goal: a directory that was named for one mount belongs to the user and stays. A directory
+/// created for a property is removed with its dataset, and only then.
 #[test]
 fn folders_of_mounts() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
@@ -271,8 +274,10 @@ fn folders_of_mounts() {
     assert!(!stand.at("b").exists());
 }
 
-/// Goal: `poolhouse cp` copies a tree into a pool that is not mounted, with holes, links, attributes and times, over what is there; what comes out again, and
-/// through a mount, is the same.
+/// Goal: `poolhouse cp` copies a tree into a pool that is not mounted, with holes, links,
+/// attributes and times, and replaces existing files.
+///
+/// A copy out of the pool, and a mount, show the same tree.
 #[test]
 fn copied_into_a_pool() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -308,7 +313,8 @@ fn copied_into_a_pool() {
     assert!(code == 1 && err.contains("is a folder: use -r"), "{err}");
     let (code, err) = cp(&["tank/a:/over", "tank/a:/copy"]);
     assert!(code == 1 && err.contains("copy it out first"), "{err}");
-    // What is there stays, unless what takes its place can be read; no failure keeps the pool from others.
+    // Existing files stay, unless the file that replaces them can be read. No failure keeps the
+    // pool from others.
     let (code, err) = cp(&["-r", tree.join("sub").to_str().unwrap(), "tank/a:/kept/other"]);
     assert!(code == 1 && err.contains("is a folder, and something else is in its place"), "{err}");
     let unreadable = "/proc/sys/vm/compact_memory";
@@ -316,7 +322,7 @@ fn copied_into_a_pool() {
         let (code, err) = cp(&[unreadable, "tank/a:/kept/other"]);
         assert!(code == 1 && err.contains("denied"), "{err}");
     }
-    // Both are one file; the second copy goes where the first is.
+    // Both names are one file. The second copy replaces the first.
     let (one, twin) = (tree.join("over"), stand.dir.path().join("twin"));
     fs::create_dir(&twin).unwrap();
     let two = twin.join("over");

@@ -1,4 +1,4 @@
-//! Command lines: what is refused, with which words and which exit code.
+//! Invalid command lines, with their messages and exit codes.
 
 use std::rc::Rc;
 
@@ -9,7 +9,8 @@ fn ran(line: &str) -> Ran {
     run(line, in_process(Rc::new(Paper::default())))
 }
 
-/// Goal: a wrong line is told so, then the command's usage, all on standard error, with exit code 2.
+/// Goal: an invalid line gives an error message and the command's usage on standard error, with
+/// exit code 2.
 #[test]
 fn usage_errors() {
     for (line, message, usage) in [
@@ -48,7 +49,7 @@ fn usage_errors() {
     }
 }
 
-/// Goal: usage texts hold what programs look for in them.
+/// Goal: usage texts contain what programs look for in them.
 #[test]
 fn usage_texts_that_programs_read() {
     assert!(ran("zfs get").err.contains("receive_resume_token"));
@@ -61,7 +62,7 @@ fn usage_texts_that_programs_read() {
     );
 }
 
-/// Goal: with nothing imported, lists say so as scripts expect.
+/// Goal: without imported pools, lists print what scripts expect.
 #[test]
 fn nothing_there() {
     let r = ran("zpool status");
@@ -77,7 +78,7 @@ fn nothing_there() {
     assert_eq!((r.code, r.err.as_str()), (0, "no pools available\n"));
 }
 
-/// Goal: names that are not there are refused in OpenZFS's words, with exit code 1.
+/// Goal: unknown names are refused with OpenZFS's messages and exit code 1.
 #[test]
 fn missing_names() {
     for (line, err) in [
@@ -98,7 +99,7 @@ fn missing_names() {
     }
 }
 
-/// Goal: a command of OpenZFS that this release lacks is known, and says so.
+/// Goal: a command of OpenZFS that this release lacks is recognized, and reported as missing.
 #[test]
 fn commands_of_later_releases() {
     for line in ["zfs send a@b", "zfs redact a b c", "zfs recv a"] {
@@ -124,8 +125,8 @@ fn version() {
     }
 }
 
-/// Goal: each verb refuses options that it lacks, and the want of operands, with OpenZFS 2.3.2's words, usage and exit code: those of its own
-/// commands, taken down line by line.
+/// Goal: each verb refuses unknown options and missing operands with the message, usage and exit
+/// code of OpenZFS 2.3.2. Its output was recorded line by line.
 #[test]
 fn each_verb_is_used_as_openzfs_is() {
     for case in include_str!("../data/usage.txt").lines() {

@@ -1,4 +1,4 @@
-//! Searches and imports through the whole engine, in this process.
+//! Scans and imports through the whole engine, in this process.
 
 use crate::common;
 
@@ -21,7 +21,7 @@ use spa::Host;
 use spa::import::Clock;
 use testkit::Fixture;
 
-/// A folder with some of a fixture's devices, as private copies: an import may write them.
+/// A directory with some of a fixture's devices, as private copies that an import may write.
 struct Folder {
     dir: tempfile::TempDir,
     _copy: testkit::FixtureCopy,
@@ -50,14 +50,15 @@ fn import(service: &Rc<dyn Requests>, dir: &Path, rest: &str) -> Ran {
     run(&format!("zpool import -d {} {rest}", dir.display()), service.clone())
 }
 
-/// The columns of a table as single spaces.
+/// The columns of a table, separated by single spaces.
 fn squeezed(text: &str, dir: &Path) -> String {
     let text = text.replace(&dir.display().to_string(), "DIR");
     let lines = text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Goal: every fixture's pool is found with all its vdevs in order, and in the state that it was left in.
+/// Goal: every fixture's pool is found with all its vdevs in order, and in the state in which it
+/// was left.
 #[test]
 fn finds_every_pool() {
     for f in testkit::names().into_iter().filter_map(|n| testkit::find(&n)) {
@@ -66,7 +67,7 @@ fn finds_every_pool() {
         let ran = import(&house(), dir.path(), "");
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", f.name());
         assert!(ran.out.contains(&format!("  pool: {}\n", f.pool())), "{}: {}", f.name(), ran.out);
-        // A device that was removed from its pool is no longer one of it.
+        // A device that was removed from its pool no longer belongs to it.
         for image in f.images().iter().filter(|_| f.name() != "removed-vdev") {
             let name = image.file_name().unwrap().to_string_lossy();
             assert!(ran.out.contains(&*name), "{}: {name} is missing:\n{}", f.name(), ran.out);
@@ -74,7 +75,7 @@ fn finds_every_pool() {
     }
 }
 
-/// Goal: a pool that can do without the device that is missing says so, in OpenZFS's words.
+/// Goal: a pool with enough redundancy for a missing device shows that with OpenZFS's messages.
 #[test]
 fn a_device_is_missing() {
     let Some(f) = testkit::find("raidz1-3") else { return };
@@ -98,7 +99,7 @@ DIR/d1.img ONLINE
     );
 }
 
-/// Goal: a pool that lacks too much is shown so, and not imported.
+/// Goal: a pool without enough devices is shown as such, and not imported.
 #[test]
 fn too_much_is_missing() {
     let Some(f) = testkit::find("raidz1-3") else { return };
@@ -119,7 +120,7 @@ DIR/d0.img ONLINE
     assert_eq!((ran.code, ran.err), (1, expected));
 }
 
-/// Goal: without its log device a pool is imported only with -m, and the device is named.
+/// Goal: a pool without its log device is imported only with `-m`, and the device is named.
 #[test]
 fn the_log_is_missing() {
     let Some(f) = testkit::find("stripe-classes") else { return };
@@ -135,8 +136,8 @@ fn the_log_is_missing() {
     assert_eq!(run("zpool list -H -o name,health", service.clone()).out, format!("{}\tDEGRADED\n", f.pool()));
 }
 
-/// Goal: the life of an import: taken in for writing and written, taken in under a new name for reading, hidden from searches, exported;
-/// and what can't be written says why.
+/// Goal: a pool is imported for writing and written, imported read-only under a new name, hidden
+/// from scans, and exported. A pool that can't be written shows why.
 #[test]
 fn in_and_out() {
     let Some(f) = testkit::find("mirror2") else { return };
@@ -180,7 +181,8 @@ fn in_and_out() {
     assert_eq!(run(&format!("zpool export {}", f.pool()), service).code, 0);
 }
 
-/// Goal: a pool that another host left in use asks for -f, a rewind says where it leads, and a rehearsal imports nothing.
+/// Goal: a pool that another host left in use needs `-f`, a rewind shows its target, and a dry run
+/// imports nothing.
 #[test]
 fn force_and_rewind() {
     let Some(f) = testkit::find("zil-crash") else { return };
@@ -201,7 +203,8 @@ fn force_and_rewind() {
     assert!(ran.out.starts_with(&format!("Pool {} returned to its state as of ", f.pool())), "{}", ran.out);
 }
 
-/// Goal: one pool, one owner: what is imported here can't be imported elsewhere, and can be once it is exported.
+/// Goal: a pool has one owner: while it is imported here it can't be imported elsewhere, and after
+/// its export it can.
 #[test]
 fn one_owner() {
     let copy = testkit::load("mirror2").copy();
@@ -217,11 +220,11 @@ fn one_owner() {
     assert_eq!(import_in(&there).code, 0);
 }
 
-/// An image as a block device, until this is dropped.
+/// A loop device over an image, which is detached on drop.
 struct Loop(String);
 
 impl Loop {
-    /// `None` where none can be made.
+    /// Returns `None` if a loop device can't be created.
     fn over(image: &Path) -> Option<Loop> {
         let made = Command::new("losetup").args(["--find", "--show"]).arg(image).output().ok()?;
         let name = String::from_utf8(made.stdout).ok()?.trim().to_owned();
@@ -231,12 +234,13 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // Nothing can be done about a failure but to leave it.
+        // A failure leaves the device, which can't be helped.
         let _ = Command::new("losetup").args(["--detach", &self.0]).status();
     }
 }
 
-/// Goal: block devices are owned for reading too: whoever holds one keeps the pool from being imported, and we keep it from others.
+/// Goal: block devices are claimed for reading too: a program that holds one prevents the import,
+/// and the import keeps other programs out.
 #[test]
 fn one_owner_of_block_devices() {
     let copy = testkit::load("mirror2").copy();
@@ -270,7 +274,7 @@ fn one_owner_of_block_devices() {
     assert!(hold().is_ok());
 }
 
-/// Time that passes by sleeping only.
+/// A clock on which only sleeping passes time.
 #[derive(Default)]
 struct Hand(Arc<AtomicU64>);
 
@@ -287,12 +291,13 @@ impl Clock for Hand {
     }
 }
 
-/// Goal: a pool that another host may be writing to is watched once, by the search; the import does not wait again.
+/// Goal: a pool that another host may be writing is watched once, by the scan. The import does not
+/// wait again.
 #[test]
 fn watched_once() {
     let Some(f) = testkit::find("zil-freeze") else { return };
     let copy = f.copy();
-    // An interval of a second, of which five may fail: to be watched for ten.
+    // An interval of one second, of which five may fail: watch for ten seconds.
     protect(&copy.images()[0], 1, 5 << 48 | 1 << 32 | 1000 << 8 | 7);
     let clock = Hand::default();
     let secs = clock.0.clone();
@@ -303,7 +308,7 @@ fn watched_once() {
     assert_eq!(secs.load(Relaxed), 10);
 }
 
-/// Goal: destroyed pools are shown and imported with -D only, as such.
+/// Goal: destroyed pools are shown and imported only with `-D`, as such.
 #[test]
 fn destroyed_pools() {
     let copy = testkit::load("mirror2").copy();
@@ -355,8 +360,8 @@ fn cachefile(pool: &str, guid: u64, devices: &[String]) -> tempfile::NamedTempFi
     file
 }
 
-/// Goal: a cache file says where to look; where its devices have other names now, their folders are searched; what is no
-/// cache file is refused in OpenZFS's words.
+/// Goal: a cache file tells where to scan. If its devices have other names now, their directories
+/// are scanned. Another file is refused with OpenZFS's message.
 #[test]
 fn from_a_cache_file() {
     let copy = testkit::load("mirror2").copy();
@@ -388,7 +393,8 @@ fn from_a_cache_file() {
     assert_eq!((ran.code, ran.err.as_str()), (1, "failed to open cache file: No such file or directory\n"));
 }
 
-/// Goal: a pool of a cache file whose devices are gone is named when all are imported, and keeps none of the others back.
+/// Goal: if the devices of a pool in a cache file are gone, an import of all pools names it and
+/// imports the others.
 #[test]
 fn gone_from_a_cache_file() {
     let copy = testkit::load("mirror2").copy();
@@ -412,8 +418,8 @@ fn gone_from_a_cache_file() {
     assert_eq!(run("zpool export xmirror2", service).code, 0);
 }
 
-/// Goal: after an import that went back, for writing, what is said is the state's own time, and how
-/// much was given up since, though the import has written by then.
+/// Goal: after a rewind for writing, the outcome has the time of the state that was loaded, and how
+/// much was discarded since. This holds although the import has written by then.
 #[test]
 fn the_time_that_it_went_back_to() {
     let Some(f) = testkit::find("mirror2") else { return };
@@ -431,7 +437,7 @@ fn the_time_that_it_went_back_to() {
             rewind,
             ..ImportRequest::default()
         };
-        // Of states that old some can't be opened any more.
+        // Some states of that age can't be opened any more.
         let Ok(outcome) = service.import(&request) else { continue };
         let told = outcome.rewind.expect("it went back");
         assert_eq!(told.load_time, state.uberblock.timestamp);
@@ -441,9 +447,10 @@ fn the_time_that_it_went_back_to() {
     panic!("no state could be gone back to");
 }
 
-/// Goal: what a device remembers that left its pool while it was offline, before the pool got
-/// another guid, is not offered beside that pool, which is imported by its name; by its number it
-/// can be looked for.
+/// Goal: a device was detached while offline, before its pool got another guid. Its labels are not
+/// offered as a pool beside that pool, which can be imported by name.
+///
+/// A scan for the old guid finds them.
 #[test]
 fn a_memory_is_not_offered() {
     let dir = tempfile::tempdir().unwrap();

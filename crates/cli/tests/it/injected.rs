@@ -1,4 +1,4 @@
-//! `zinject` asked of a daemon: what it lets fail, what it lists, and what it refuses.
+//! `zinject` with a daemon: the faults that it injects, lists and refuses.
 
 use crate::daemon::{Daemon, image, said, tank};
 use std::fs;
@@ -19,12 +19,13 @@ fn row(status: &str, name: &Path) -> Vec<String> {
     found.unwrap_or_else(|| panic!("{status}")).split_whitespace().map(str::to_owned).collect()
 }
 
-/// The number of the fault that a command adds.
+/// The id of the fault that a command adds.
 fn add(daemon: &Daemon, line: &str) -> String {
     daemon.good(&format!("zinject -q {line}")).trim().to_owned()
 }
 
-/// Goal: all faults are listed in the tables that OpenZFS's command prints, told as it tells them when they are added, and cancelled one by one or at once.
+/// Goal: faults are listed and reported as by OpenZFS's command, in its tables and words. They can
+/// be canceled one by one or all at once.
 #[test]
 fn listed_and_cancelled() {
     let (dir, daemon) = mirror();
@@ -91,7 +92,7 @@ fn listed_and_cancelled() {
     assert_eq!(daemon.good("zinject"), none);
 }
 
-/// Goal: words that mean nothing together, or nothing at all, are refused, and no fault is added.
+/// Goal: invalid words and invalid combinations are refused, and no fault is added.
 #[test]
 fn refused() {
     let (dir, daemon) = mirror();
@@ -137,7 +138,8 @@ fn refused() {
     assert!(daemon.good("zinject").starts_with("No handlers"));
 }
 
-/// Goal: a device whose uberblocks can't be written is charged with them in the status; one that fails a probe besides is faulted, and well again when it is cleared.
+/// Goal: the status counts the errors of a device whose uberblocks can't be written. If its probe
+/// fails too, it is faulted; a clear makes it healthy again.
 #[test]
 fn labels_fail() {
     let (dir, daemon) = mirror();
@@ -158,13 +160,14 @@ fn labels_fail() {
     assert_eq!(row(&daemon.good("zpool status -pP one"), &a)[1..], ["ONLINE", "0", "0", "0"]);
 }
 
-/// Goal: a block that is named by its numbers can't be read, its neighbours can, and so can it when the fault is taken back.
+/// Goal: a block that is selected by its numbers can't be read, its neighbours can, and after the
+/// fault is canceled all can.
 #[test]
 fn one_block() {
     let Some((dir, daemon)) = tank() else { return };
     daemon.good("zfs set recordsize=4k tank/home");
     let file = dir.path().join("mnt/home/file");
-    // What packs well would be in its pointer, and never read.
+    // Compressible contents would be embedded in the block pointer, and never read.
     let mut seed = 1u32;
     let noise = std::iter::repeat_with(|| {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -192,14 +195,16 @@ fn one_block() {
     assert!(read(11).expect("it is well again"));
 }
 
-/// Goal: the dnodes of a block of them can't be read, and so neither can their files; those of other blocks can.
+/// Goal: with a fault in one block of dnodes, the files of that block can't be read and those of
+/// other blocks can.
 #[test]
 fn one_block_of_dnodes() {
     let Some((dir, daemon)) = tank() else { return };
     let home = dir.path().join("mnt/home");
     (0..200).for_each(|n| fs::write(home.join(format!("f{n}")), "text").expect("room"));
     let object = |n: u64| fs::metadata(home.join(format!("f{n}"))).expect("a file").ino();
-    // Object numbers are handed out in chunks, so that the last is in another block than what the file system itself needs.
+    // Object numbers are allocated in chunks, so the last file is in another block than the objects
+    // that the file system itself needs.
     let last = (0..200).max_by_key(|n| object(*n)).expect("some");
     let (bad, block) = (home.join(format!("f{last}")), object(last) / 32);
     let (beside, away): (Vec<u64>, Vec<u64>) = (0..200).partition(|n| object(*n) / 32 == block);
@@ -222,7 +227,8 @@ fn one_block_of_dnodes() {
     assert_eq!(read(last).expect("it is well again"), b"text");
 }
 
-/// Goal: a resilver goes on over a block that can't be read, ends, and doesn't begin again; the file is damaged until the block is well, and nothing is lost then.
+/// Goal: a resilver continues past an unreadable block, ends, and does not start again. The file is
+/// damaged while the fault lasts, and nothing is lost afterwards.
 #[test]
 fn a_resilver_meets_a_fault() {
     let Some((dir, daemon)) = tank() else { return };
@@ -247,7 +253,7 @@ fn a_resilver_meets_a_fault() {
     );
     assert_ne!(row(&status, &dir.path().join("d0"))[2], "0");
     daemon.good("zinject -c all");
-    // The new side is behind still, and what is cleared is brought up to date.
+    // The new child still lacks data, and a clear makes it resilver.
     daemon.good("zpool clear tank");
     daemon.good("zpool wait -t resilver tank");
     daemon.good("zpool scrub -w tank");
@@ -259,8 +265,8 @@ fn a_resilver_meets_a_fault() {
     assert!(status.contains(" 0 errors ") && status.contains("No known data errors"), "{status}");
 }
 
-/// Goal: what can't be decompressed or decrypted, since somebody asked for it, can't be read; what was not compressed or encrypted can, and all of it when the fault is
-/// taken back.
+/// Goal: with an injected fault, data can't be decompressed or decrypted, and reads of it fail.
+/// Uncompressed or unencrypted data can be read, and all of it after the fault is canceled.
 #[test]
 fn undecodable_files() {
     let Some((dir, daemon)) = tank() else { return };
@@ -311,12 +317,13 @@ fn undecodable_files() {
     }
 }
 
-/// Goal: what `primarycache=none` does not keep is not kept by the kernel either: a file that is opened again is read from its devices.
+/// Goal: the kernel does not cache data of a dataset with `primarycache=none` either: a file that
+/// is opened again is read from the devices.
 #[test]
 fn what_is_not_kept() {
     let Some((dir, daemon)) = tank() else { return };
     daemon.good("zfs create -o primarycache=none tank/bare");
-    // Or so little would be in the block pointer.
+    // Otherwise so little data would be in the block pointer.
     daemon.good("zfs set compression=off tank");
     let at = |name: &str| dir.path().join("mnt").join(name).join("file");
     let read = |name: &str| fs::read(at(name)).map_err(|e| e.raw_os_error());

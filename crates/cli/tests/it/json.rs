@@ -1,4 +1,7 @@
-//! What commands print with `-j`, against what OpenZFS 2.3.2 printed of the same pool (`data/json.txt`), imported read-only from files in `/scratch/dev` below `/m`.
+//! The output of commands with `-j`, compared with that of OpenZFS 2.3.2 for the same pool
+//! (`data/json.txt`).
+//!
+//! OpenZFS had imported the pool read-only from files in `/scratch/dev`, with the altroot `/m`.
 
 use crate::common::{good, run};
 use api::Requests;
@@ -6,8 +9,11 @@ use serde_json::Value;
 use server::house::House;
 use std::rc::Rc;
 
-/// Values that are not the pool's own: the kernel module loads no space maps of a pool that is read-only, and takes it for empty; what was read since the import;
-/// what a mount says, since nothing is mounted here.
+/// Values that are not compared:
+///
+/// * The kernel module loads no space maps of a read-only pool, and reports it as empty.
+/// * Counters of what was read since the import.
+/// * Values of mounts, because nothing is mounted here.
 const OTHER: &[&str] = &[
     "allocated",
     "free",
@@ -21,7 +27,7 @@ const OTHER: &[&str] = &[
     "readonly",
 ];
 
-/// Every value with the way to it: `pools/tank/name = "tank"`.
+/// Each value as a line with its path, as in `pools/tank/name = "tank"`.
 fn flat(at: &str, value: &Value, lines: &mut Vec<String>) {
     match value {
         Value::Object(all) => {
@@ -41,7 +47,7 @@ fn lines(text: &str) -> Vec<String> {
     lines
 }
 
-/// Goal: keys, values, their types and their nesting are OpenZFS's, for each command of the transcript.
+/// Goal: keys, values, types and nesting are OpenZFS's, for each command of the transcript.
 #[test]
 fn as_openzfs_prints() {
     let fixture = testkit::load("mirror2");

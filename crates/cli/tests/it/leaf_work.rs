@@ -1,4 +1,5 @@
-//! `zpool initialize` and `zpool trim`: words, exit codes and `zpool status` are those of OpenZFS 2.3.2's transcripts.
+//! `zpool initialize` and `zpool trim`: messages, exit codes and `zpool status` are those of
+//! OpenZFS 2.3.2's transcripts.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -7,7 +8,7 @@ use crate::common::{good, run, same};
 use api::*;
 use server::house::House;
 
-/// The pool that OpenZFS's transcripts are of: a mirror, a log, a cache device.
+/// The pool of OpenZFS's transcripts: a mirror, a log, a cache device.
 fn pool(dir: &Path) -> Rc<dyn Requests> {
     for name in ["a", "b", "l", "k"] {
         let image = std::fs::File::create(dir.join(name)).expect("an image");
@@ -19,7 +20,8 @@ fn pool(dir: &Path) -> Rc<dyn Requests> {
     house
 }
 
-/// What a command says, with the folder's name and times as in the transcripts; its exit code last.
+/// The output of a command, with the directory and times of the transcripts. The exit code comes
+/// last.
 fn said(house: &Rc<dyn Requests>, dir: &Path, line: &str) -> String {
     let place = dir.display().to_string();
     let ran = run(&line.replace("/p/", &format!("{place}/")), Rc::clone(house));
@@ -34,7 +36,7 @@ fn said(house: &Rc<dyn Requests>, dir: &Path, line: &str) -> String {
     format!("{out}rc {}\n", ran.code)
 }
 
-/// The config of `zpool status`, its columns closed up, without what does not change.
+/// The devices in `zpool status` with their initialize or trim states, without the columns between.
 fn status(house: &Rc<dyn Requests>, dir: &Path, flag: &str) -> Vec<String> {
     let text = said(house, dir, &format!("zpool status {flag} t"));
     let devices = text.lines().filter(|l| l.contains("/p/"));
@@ -42,7 +44,8 @@ fn status(house: &Rc<dyn Requests>, dir: &Path, flag: &str) -> Vec<String> {
     devices.map(|l| format!("{} {}", word(l), l.split_once("  (").map_or("", |(_, rest)| rest))).collect()
 }
 
-/// Goal: initialising a pool, again, stopping and undoing it, and what can't be done.
+/// Goal: a pool is initialized once and again, the work is stopped and undone, and invalid requests
+/// are refused.
 #[test]
 fn initialize() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -102,7 +105,8 @@ fn initialize() {
     good("zpool export t", &house);
 }
 
-/// Goal: a cache device goes offline and comes back, is shown so, and is neither faulted nor expanded.
+/// Goal: a cache device goes offline and online and is shown so. It can be neither faulted nor
+/// expanded.
 #[test]
 fn cache_device() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -129,7 +133,8 @@ fn cache_device() {
     good("zpool export t", &house);
 }
 
-/// Goal: trimming a pool, slowly, stopping it, going on after an export and in another process, and what can't be done.
+/// Goal: a pool is trimmed, slowly, and the work is stopped. It continues after an export, in a new
+/// service too. Invalid requests are refused.
 #[test]
 fn trim() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -170,7 +175,7 @@ fn trim() {
     assert!(stopped[0].ends_with("% trimmed, suspended, started at WHEN)"), "{stopped:?}");
     good("zpool export t", &house);
     good(&format!("zpool import -d {} t", dir.display()), &house);
-    // What is done of all is reckoned anew by an import, and may be a percent off.
+    // An import recomputes the progress, which may be a percent off.
     let numberless = |lines: &[String]| lines.join("\n").replace(|c: char| c.is_ascii_digit(), "");
     assert_eq!(numberless(&status(&house, dir, "-t")), numberless(&stopped));
     same("-c", &said(&house, dir, "zpool trim -c t"), "rc 0\n");
@@ -187,7 +192,7 @@ fn trim() {
         &said(&house, dir, "zpool trim t nope"),
         "cannot trim 'nope': no such device in pool\nrc 255\n",
     );
-    // An event tells its moment, not the second that the device is told.
+    // An event has its own time, not the rounded second that the device records.
     let events = good("zpool events -H", &house);
     let moments: Vec<&str> = events
         .lines()
@@ -216,7 +221,7 @@ fn trim() {
     good("zpool export t", &house);
 }
 
-/// Goal: `zpool ddtprune` is understood, and refused where OpenZFS refuses it.
+/// Goal: `zpool ddtprune` is accepted, and refused where OpenZFS refuses it.
 #[test]
 fn ddtprune() {
     let dir = tempfile::tempdir().expect("a folder");

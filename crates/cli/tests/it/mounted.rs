@@ -1,5 +1,7 @@
-//! What becomes of mounted file systems when commands change their datasets. Says so aloud and does nothing where nothing can be mounted, or
-//! where only root may do what a test is about.
+//! What happens to mounted file systems when commands change their datasets.
+//!
+//! The tests print a message and do nothing if mounting is not possible, or if they need root and
+//! lack it.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +15,8 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     fs::File::create(path)?.write_all(bytes)
 }
 
-/// Goal: what is renamed goes where its name says, with all below it; if it is in use, everything stays as it was.
+/// Goal: a renamed file system is mounted where its new name says, with all below it. If it is in
+/// use, everything stays as it was.
 #[test]
 fn a_rename_takes_mounts_along() {
     let Some(stand) = Stand::new("") else { return };
@@ -40,8 +43,11 @@ fn a_rename_takes_mounts_along() {
     assert!(stand.path("tank/c/z/b/f").is_file() && !stand.path("tank/a").exists());
 }
 
-/// Goal: with `-u` mounts stay where they are, in use as they are, under the new name; what they inherit is the new parent's; snapshots,
-/// sizes and quotas are of what the dataset is called now. What has no place of its own stays where it is without `-u` too.
+/// Goal: `zfs rename -u` leaves mounts where they are, and in use, under the new name.
+///
+/// * Inherited properties come from the new parent.
+/// * Snapshots, sizes and quotas are those of the renamed dataset.
+/// * A file system whose mount point does not depend on its name stays mounted without `-u` too.
 #[test]
 fn a_rename_can_leave_mounts_alone() {
     let Some(stand) = Stand::new("") else { return };
@@ -75,7 +81,7 @@ fn a_rename_can_leave_mounts_alone() {
     drop(used);
     stand.good("zfs unmount tank/c/z");
     assert!(stand.path("tank/a").is_dir() && !stand.path("tank/a/b").exists());
-    // A name that mounts have nothing to do with.
+    // This dataset's name does not determine any mount point.
     stand.good("zfs create -o mountpoint=none tank/n");
     stand.good("zfs create -o mountpoint=/kid tank/n/kid");
     let used = fs::File::create(stand.path("kid/f")).expect("a file");
@@ -84,15 +90,17 @@ fn a_rename_can_leave_mounts_alone() {
     drop(used);
 }
 
-/// Goal: a file system that is mounted to be read can be written from the moment when its property or its mount says so, and no longer when
-/// that says no; a file that is open for writing holds it up; what the mount was given goes before the property.
+/// Goal: a read-only mount becomes writable as soon as its property or a remount says so, and
+/// read-only again likewise.
+///
+/// A file that is open for writing prevents the latter. The mount's option overrides the property.
 #[test]
 fn read_only_comes_and_goes() {
     let Some(stand) = Stand::of_root() else { return };
     stand.good("zfs create -o readonly=on tank/r");
     let file = stand.path("tank/r/f");
     assert_eq!(write(&file, b"1").map_err(|e| e.raw_os_error()), Err(Some(30)));
-    // The kernel must not learn from this that files need no syncing.
+    // The kernel must not conclude from this that files need no sync.
     fs::File::open(stand.path("tank/r")).and_then(|d| d.sync_all()).expect("nothing to do");
     stand.good("zfs set readonly=off tank/r");
     let mut open = fs::File::create(&file).expect("a file");
@@ -110,7 +118,7 @@ fn read_only_comes_and_goes() {
     assert_eq!(write(&file, b"1").map_err(|e| e.raw_os_error()), Err(Some(30)));
     stand.good("zfs mount -o remount,rw tank/r");
     write(&file, b"written").expect("it can be written");
-    // A snapshot is news also to who only reads.
+    // A read-only mount shows new snapshots too.
     stand.good("zfs mount -o remount,ro tank/r");
     let listed = || fs::read_dir(stand.path("tank/r/.zfs/snapshot")).expect("a folder").count();
     assert_eq!(listed(), 0);
@@ -119,7 +127,7 @@ fn read_only_comes_and_goes() {
     assert_eq!(fs::read(stand.path("tank/r/.zfs/snapshot/s/f")).expect("a file"), b"written");
 }
 
-/// Goal: properties that the kernel doesn't keep take effect at once on what is mounted.
+/// Goal: properties that the kernel does not enforce take effect at once on mounted file systems.
 #[test]
 fn properties_take_effect_at_once() {
     let Some(stand) = Stand::of_root() else { return };
@@ -148,7 +156,7 @@ fn properties_take_effect_at_once() {
     assert!(["noexec", "nodev", "nosuid"].iter().all(|word| line.contains(word)), "{line}");
 }
 
-/// Bytes that no compressor makes fewer.
+/// Incompressible bytes.
 fn noise(len: usize) -> Vec<u8> {
     let mut x = 1_u64;
     let next = || {
@@ -160,7 +168,8 @@ fn noise(len: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
-/// Goal: a file that is copied out of a snapshot shares its blocks, also when the snapshot is gone; the pool is sound then.
+/// Goal: a file copied out of a snapshot shares its blocks, also when the snapshot is destroyed.
+/// The pool is consistent then.
 #[test]
 fn snapshots_give_blocks_back() {
     let Some(stand) = Stand::new("") else { return };
@@ -193,13 +202,13 @@ fn snapshots_give_blocks_back() {
     assert!(fs::read(&file).expect("a file") == bytes);
 }
 
-/// Writes until that fails, and says how much was written and why no more.
+/// Writes until a write fails. Returns the number of written bytes and the error.
 fn fill(path: &Path) -> (usize, Option<i32>) {
     let mut file = fs::File::create(path).expect("a file");
     let piece = noise(1 << 18);
     let mut done = 0;
     loop {
-        // Whoever is told that it is written has it written: nothing waits to fail later.
+        // Data of a successful write does not fail later.
         match file.write(&piece) {
             Ok(n) => done += n,
             Err(e) => {
@@ -210,7 +219,8 @@ fn fill(path: &Path) -> (usize, Option<i32>) {
     }
 }
 
-/// Goal: the write that finds no room, or passes a quota, is the one that hears of it; what is full can be emptied, and is not full then.
+/// Goal: the write that finds no space, or exceeds a quota, gets the error. Space is free again
+/// after files are removed.
 #[test]
 fn who_writes_too_much_hears_of_it() {
     const MIB: usize = 1 << 20;
@@ -221,7 +231,7 @@ fn who_writes_too_much_hears_of_it() {
     assert!((10 * MIB..40 * MIB).contains(&done), "{done}");
     assert_eq!(fs::metadata(stand.path("tank/q/f")).expect("a file").len(), done as u64);
     fs::remove_file(stand.path("tank/q/f")).expect("it can be removed");
-    // What is removed goes when the kernel has forgotten it, and with the groups after that.
+    // Removed files are freed when the kernel has dropped them, in the txgs after that.
     let again = |name: &str| {
         let there = (0..100).any(|_| {
             stand.good("zpool sync tank");
@@ -239,7 +249,7 @@ fn who_writes_too_much_hears_of_it() {
     again("tank/i");
 }
 
-/// Goal: a file system is made with the quotas that it is to have, or not at all.
+/// Goal: a file system is created with all the requested quotas, or not at all.
 #[test]
 fn quotas_of_a_new_file_system() {
     let Some(stand) = Stand::new("") else { return };

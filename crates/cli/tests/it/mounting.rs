@@ -1,4 +1,5 @@
-//! Mounting many file systems: in which order, what doesn't keep others from it, and where. Says so aloud and does nothing where nothing can be mounted.
+//! Mounting many file systems: the order, failures of single ones, and the mount points. The tests
+//! print a message and do nothing if mounting is not possible.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +20,7 @@ struct Stand {
 }
 
 impl Stand {
-    /// Pools whose file systems are mounted below a folder of their own.
+    /// Pools with their file systems mounted below a test directory.
     fn new(pools: &[&'static str]) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a folder");
         let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
@@ -70,8 +71,8 @@ impl Drop for Stand {
     }
 }
 
-/// Goal: one that can't be mounted is reported at the end with what is the matter, keeps only what lies below it from being mounted, and the exit
-/// code tells.
+/// Goal: a file system that can't be mounted is reported at the end with the reason. It blocks only
+/// those below it, and affects the exit code.
 #[test]
 fn a_failure_is_its_own_subtrees() {
     let Some(stand) = Stand::new(&["tank"]) else { return };
@@ -89,8 +90,8 @@ fn a_failure_is_its_own_subtrees() {
     assert_eq!(now, ["tank", "tank/good", "tank/good/below"]);
 }
 
-/// Goal: what was made or moved, and could not be mounted, is in the history all the same: the pool
-/// has it.
+/// Goal: a dataset that was created or renamed and could not be mounted is in the history all the
+/// same.
 #[test]
 fn what_is_not_mounted_is_in_the_history() {
     let Some(stand) = Stand::new(&["tank"]) else { return };
@@ -108,7 +109,7 @@ fn what_is_not_mounted_is_in_the_history() {
         assert!(ran.code == 0 || ran.err.contains("successfully"), "{line}: {} {}", ran.code, ran.err);
     }
     assert_eq!(stand.ran(&lines[0].replace("made", "too")).code, 1);
-    // What is refused is no change.
+    // A refused command is no change.
     assert_eq!(stand.ran(&lines[1]).code, 1);
     let history = stand.good("zpool history tank");
     for line in lines.iter().chain([&lines[0].replace("made", "too")]) {
@@ -116,8 +117,8 @@ fn what_is_not_mounted_is_in_the_history() {
     }
 }
 
-/// Goal: what belongs nowhere, elsewhere or only where it is asked for is left alone by what mounts all, in silence; by name it is mounted,
-/// or refused for a reason.
+/// Goal: `zfs mount -a` silently skips file systems without a mount point, with a legacy one, or
+/// with `canmount=noauto`. By name they are mounted, or refused with a reason.
 #[test]
 fn some_are_not_mounted_with_the_rest() {
     let Some(stand) = Stand::new(&["tank"]) else { return };
@@ -149,7 +150,8 @@ fn some_are_not_mounted_with_the_rest() {
     }
 }
 
-/// Goal: by one thread everything is mounted in the order of its paths; the same file systems are mounted whatever the number of threads.
+/// Goal: with one thread, file systems are mounted in the order of their paths. With any number of
+/// threads the same ones are mounted.
 #[test]
 fn one_thread_goes_in_order() {
     let Some(stand) = Stand::new(&["tank"]) else { return };
@@ -178,8 +180,11 @@ fn one_thread_goes_in_order() {
     }
 }
 
-/// Goal: two at one mountpoint cover each other in turn and are unmounted the other way round; what is not empty is covered where `overlay` or
-/// `-O` lets it be, and with `-o` as it says.
+/// Goal: two file systems with one mount point cover each other, and are unmounted in reverse
+/// order.
+///
+/// A directory that is not empty is covered only if `overlay` or `-O` allows it. Options of `-o`
+/// apply to the mount.
 #[test]
 fn mountpoints_that_overlap() {
     let Some(stand) = Stand::new(&["tank"]) else { return };
@@ -196,7 +201,7 @@ fn mountpoints_that_overlap() {
         (refused.code, refused.err.as_str()),
         (1, format!("cannot mount '{}': directory is not empty\n", stand.path("same").display()).as_str())
     );
-    // Nor can a folder be made in a file.
+    // A directory can't be created in a file.
     stand.good("zfs create -o canmount=noauto -o mountpoint=/same/file/below tank/three");
     let refused = stand.ran("zfs mount tank/three");
     let below = stand.path("same/file/below").display().to_string();
@@ -213,7 +218,8 @@ fn mountpoints_that_overlap() {
     assert!(stand.path("same/file").exists());
 }
 
-/// Goal: a file system that is mounted after what lies below it hides that, and keeps nobody from unmounting both, by name, all at once, or with the pool.
+/// Goal: a file system that is mounted after one below it hides that one. Both can still be
+/// unmounted, by name, all at once, or with the pool.
 #[test]
 fn a_parent_after_its_child() {
     let Some(stand) = Stand::new(&["tank"]) else { return };
@@ -234,7 +240,8 @@ fn a_parent_after_its_child() {
     }
 }
 
-/// Goal: one pool's file system may be mounted inside another's, in whatever order the pools are imported and exported.
+/// Goal: a pool's file system may be mounted inside another pool's, in any order of imports and
+/// exports.
 #[test]
 fn pools_inside_each_other() {
     let Some(mut stand) = Stand::new(&["aaa", "zzz"]) else { return };
@@ -243,24 +250,24 @@ fn pools_inside_each_other() {
     stand.good("zfs create -o mountpoint=/aaa/inner2/from-z zzz/inner");
     let images = stand.image("aaa").parent().expect("a folder").display().to_string();
     for _ in 0..2 {
-        // Each has something mounted in the other, so neither can go at the first attempt.
+        // Each has a mount inside the other, so the first attempt can export neither.
         stand.good("zpool export -a");
         assert_eq!(stand.mounted(), [""; 0]);
         stand.good(&format!("zpool import -a -d {images} -R {}", stand.path("").display()));
         assert_eq!(stand.mounted().len(), 5);
-        // Each is its own where it shows, and none lies hidden below another.
+        // Each is visible at its place, and none is hidden below another.
         let device = |path: &str| fs::metadata(stand.path(path)).expect("a folder").dev();
         let places = ["aaa", "zzz", "zzz/deep", "zzz/deep/from-a", "aaa/inner2/from-z"];
         assert_eq!(places.iter().map(|path| device(path)).collect::<BTreeSet<_>>().len(), 5);
     }
-    // One way only, so the one inside goes first, whatever it is called.
+    // Now only one is inside the other, so it is exported first, whatever its name.
     stand.good("zfs destroy zzz/inner");
     stand.good("zpool export zzz aaa");
     stand.pools.clear();
 }
 
-/// Goal: file systems whose key is missing wait for it without a word, with all that lies below them in the same key; `-l` asks for it and
-/// mounts them with the rest.
+/// Goal: `zfs mount -a` silently skips file systems without a loaded key, and those below that
+/// share the key. `-l` prompts for the key and mounts them with the rest.
 #[test]
 fn encrypted_children_wait_for_keys() {
     let Some(stand) = Stand::new(&["tank"]) else { return };
@@ -292,7 +299,7 @@ fn encrypted_children_wait_for_keys() {
     let mut now = stand.mounted();
     now.sort();
     assert_eq!(now, ["tank", "tank/plain", "tank/secret", "tank/secret/below"]);
-    // One alone: the key of its encryption root, and no other.
+    // One file system alone needs the key of its encryption root, and no other.
     stand.good("zfs unmount -a");
     stand.good("zfs unload-key tank/secret");
     stand.good("zfs mount -l tank");
@@ -302,8 +309,8 @@ fn encrypted_children_wait_for_keys() {
     assert!(stand.mounted().contains(&"tank/secret/below".to_owned()));
 }
 
-/// Goal: a mountpoint that is missing is made, with the folders above it; one that is a link is mounted where it leads, and unmounted there; one in use
-/// stays, and says so.
+/// Goal: a missing mount point is created with its parents. A symbolic link is mounted at its
+/// target, and unmounted there. A mount point in use stays mounted, and the error says so.
 #[test]
 fn mountpoints_of_all_kinds() {
     let Some(stand) = Stand::new(&["tank"]) else { return };
@@ -318,7 +325,7 @@ fn mountpoints_of_all_kinds() {
     let ran = stand.ran("zfs unmount tank/linked");
     assert_eq!((ran.code, ran.err.contains("busy")), (1, true), "{}", ran.err);
     drop(used);
-    // Paths at which nothing of ours is mounted are told apart.
+    // The messages distinguish paths without a mount of ours.
     let real = stand.path("real").display().to_string();
     fs::create_dir(stand.path("real/inner")).expect("a folder");
     for (path, told) in [
@@ -344,8 +351,8 @@ fn mountpoints_of_all_kinds() {
     assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
 }
 
-/// Goal: what is mounted of a pool that was imported to be read says so for the time being, as OpenZFS has it by the mount's options; what is not mounted, and a
-/// volume, tells its property.
+/// Goal: a mounted file system of a pool that was imported read-only shows `readonly` as temporary,
+/// as OpenZFS does from the mount's options. An unmounted one, and a volume, show the property.
 #[test]
 fn mounts_of_a_pool_that_is_only_read() {
     let Some(stand) = Stand::new(&["tank"]) else { return };
@@ -364,7 +371,8 @@ fn mounts_of_a_pool_that_is_only_read() {
     assert_eq!(shown().lines().nth(1), Some("tank/a\toff\tdefault"));
 }
 
-/// Goal: what belongs below something else's mount is mounted in it, and keeps that busy until it is unmounted.
+/// Goal: a file system whose mount point is below a foreign mount is mounted in it. After the
+/// export, the foreign mount can be unmounted.
 #[test]
 fn under_anothers_mount() {
     let Some(stand) = Stand::new(&["tank"]) else { return };
@@ -380,7 +388,7 @@ fn under_anothers_mount() {
     assert!(tmpfs(&["umount"]).expect("a command").success());
 }
 
-/// A daemon of its own, killed when this is dropped.
+/// A test's own daemon, killed on drop.
 struct Daemon {
     child: Child,
     run_dir: PathBuf,
@@ -391,7 +399,7 @@ impl Daemon {
         let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
         let child = command.args(["serve", "--run-dir"]).arg(run_dir).spawn().expect("a daemon");
         let daemon = Self { child, run_dir: run_dir.to_owned() };
-        // There may be a socket of one that was killed.
+        // The socket of a killed daemon may still exist.
         while UnixStream::connect(run_dir.join("control.sock")).is_err() {
             std::thread::yield_now();
         }
@@ -419,8 +427,8 @@ impl Drop for Daemon {
     }
 }
 
-/// Goal: when a daemon is killed, its mounts are dead; the next one takes them away, and after the import they are back at the same places with all that was
-/// durable.
+/// Goal: when a daemon is killed, its mounts are dead. The next daemon removes them, and after the
+/// import they are back at the same places with all durable data.
 #[test]
 fn mounts_come_back_after_a_crash() {
     if Stand::new(&["probe"]).is_none() {

@@ -1,10 +1,13 @@
-//! Files of pools that are removed while they are used.
+//! Pools on files that are removed while in use.
 
 use crate::daemon::{Daemon, image, said};
 use std::fs;
 
-/// Goal: a pool whose file was removed says so, with where the file can still be read, and one event; it is not exported unless by force, which names what is lost; and what was copied
-/// from there is the pool.
+/// Goal: a pool whose file was removed reports it, with a path where the file can still be read,
+/// and one event.
+///
+/// It is exported only by force, which names what is lost. A copy of the file from that path is the
+/// pool.
 #[test]
 fn removed_file() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -45,7 +48,8 @@ fn removed_file() {
     daemon.good("zpool export gone");
 }
 
-/// Goal: a pool is exported without asking for force where the rest of it has everything that a removed file had.
+/// Goal: a pool is exported without force if its other devices have everything that a removed file
+/// had.
 #[test]
 fn removed_file_of_a_mirror() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -60,7 +64,7 @@ fn removed_file_of_a_mirror() {
     daemon.good(&format!("zpool import -d {} pair", dir.path().display()));
     assert_eq!(daemon.good("zfs get -H -o value is:here pair"), "yes\n");
     assert_eq!(daemon.good("zpool list -H -o health pair"), "DEGRADED\n");
-    // The other is all that is left.
+    // The other file is all that is left.
     fs::remove_file(&second).expect("it was there");
     assert!(!daemon.ran("zpool export pair").status.success());
     daemon.good("zpool export -f pair");

@@ -1,6 +1,7 @@
-//! File systems nested in the mount of another, by a daemon that nests all that it can (`--nest`):
-//! what programs do in them is held to what they do in the outer one. Says so aloud and does
-//! nothing where nothing can be mounted.
+//! File systems nested in the mount of another, by a daemon with `--nest`, which nests all that it
+//! can. Programs must behave in them as in the outer one.
+//!
+//! The tests print a message and do nothing if mounting is not possible.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,19 +15,20 @@ use crate::daemon;
 use crate::daemon::{Daemon, image, said};
 use rustix::fs::inotify;
 
-/// A daemon with a pool `tank` on `mnt`, and in its mount the file systems `a`, `a/b` and `other`.
+/// A daemon with a pool `tank` on `mnt`, and with the file systems `a`, `a/b` and `other` in its
+/// mount.
 struct Nest {
     daemon: Daemon,
     dir: tempfile::TempDir,
 }
 
 impl Nest {
-    /// `None` where nothing can be mounted. `more` are options of `zpool create`.
+    /// Returns `None` if mounting is not possible. `more` are options of `zpool create`.
     fn new(more: &str) -> Option<Self> {
         Self::by(&["--nest"], more)
     }
 
-    /// The same by a daemon with these options.
+    /// As `new`, with these options of the daemon.
     fn by(options: &[&str], more: &str) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a folder");
         let daemon = Daemon::start_with(dir.path(), options).expect("the daemon ended");
@@ -47,7 +49,7 @@ impl Nest {
         self.daemon.good(line)
     }
 
-    /// Runs one that fails: what it says.
+    /// Runs a command that must fail. Returns its output.
     fn bad(&self, line: &str) -> String {
         let ran = self.daemon.ran(line);
         assert!(!ran.status.success(), "{line}: {}", said(&ran));
@@ -59,7 +61,7 @@ impl Nest {
         self.dir.path().join("mnt").join(path)
     }
 
-    /// The options of the mounts of the pool, as the kernel has them.
+    /// The options of the pool's mounts in the kernel's table.
     fn mounts(&self) -> Vec<String> {
         let table = fs::read_to_string("/proc/self/mounts").expect("the table of mounts");
         let lines = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -73,9 +75,10 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Goal: a file system that is used keeps all of its tree mounted, nested or not, when one of them
-/// is to be unmounted: nothing is written to the folder of one that is gone. `zfs unmount -a` takes
-/// the rest.
+/// Goal: if a file system in use prevents an unmount, all of its tree stays mounted, nested or not.
+/// So no program writes to the directory below an unmounted one.
+///
+/// `zfs unmount -a` unmounts the rest.
 #[test]
 fn a_refused_unmount_leaves_all_mounted() {
     for options in [&["--nest"][..], &[]] {
@@ -98,9 +101,11 @@ fn a_refused_unmount_leaves_all_mounted() {
     }
 }
 
-/// Goal: with `--nest` one mount has all file systems that lie in each other. The kernel's options
-/// of it never contradict theirs: what one of them would lose is refused by name, and what all
-/// inherit goes through.
+/// Goal: with `--nest`, one mount has all file systems that lie in each other, and the kernel's
+/// options of it never contradict theirs.
+///
+/// A change that one of them would contradict is refused with its name, and a change that all
+/// inherit is made.
 #[test]
 fn one_mount_for_all() {
     let Some(nest) = Nest::new("") else { return };
@@ -124,7 +129,7 @@ fn one_mount_for_all() {
         let told = nest.bad(&format!("zfs set {prop}=off tank/a"));
         let expected = format!("{prop}=off takes effect only if {mnt} says the same");
         assert!(told.contains(&expected), "{told}");
-        // It isn't mounted like that either.
+        // It can't be mounted with that property either.
         nest.good("zfs unmount tank/a");
         assert!(nest.bad("zfs mount tank/a").contains(&expected));
         nest.good(&format!("zfs inherit {prop} tank/a"));
@@ -134,21 +139,22 @@ fn one_mount_for_all() {
     assert!(has("ro"));
     nest.good("zfs set readonly=off tank");
     fs::write(nest.at("a/b/file"), "content").expect("it can be written");
-    // One that says otherwise is protected by itself, and the mount isn't.
+    // A nested file system with `readonly=on` is protected by the daemon, and the mount is not
+    // read-only.
     nest.good("zfs set readonly=on tank/a/b");
     let refused = fs::write(nest.at("a/b/file"), "other").map_err(|error| error.raw_os_error());
     assert_eq!((refused, has("ro")), (Err(Some(30)), false));
     nest.good("zfs set readonly=off tank/a");
     assert!(nest.bad("zfs set readonly=on tank").contains("has readonly=off"));
     fs::write(nest.at("a/file"), "content").expect("it can be written");
-    // What has a mount of its own has its flags too.
+    // A file system with its own mount has its own flags too.
     nest.good(&format!("zfs create -o mountpoint={}/out -o exec=off tank/out", nest.dir.path().display()));
     assert_eq!(nest.mounts().len(), 1);
     nest.good("zpool export tank");
 }
 
-/// What a program of Python does in a folder with what Rust's safe functions lack: locks of
-/// processes and of open files, and maps.
+/// A Python program for what Rust's safe functions lack: locks of processes and of open files, and
+/// memory maps.
 const LOCKS_AND_MAPS: &str = r#"
 import fcntl, mmap, os, struct, sys
 f = open('locked', 'w+b'); f.write(b'0' * 8192); f.flush()
@@ -177,7 +183,7 @@ p = mmap.mmap(f.fileno(), 8192, flags=mmap.MAP_PRIVATE); p[0:4] = b'mine'
 print(os.pread(g.fileno(), 4, 0), p[0:4])
 "#;
 
-/// What it comes to if a program does all kinds of things in a folder: a line for each.
+/// The results of many kinds of operations of a program in a directory, one line each.
 fn deeds(dir: &Path) -> Vec<String> {
     use rustix::fs::{self as sys, FallocateFlags, IFlags, RenameFlags, SeekFrom, XattrFlags};
     let mut said = Vec::new();
@@ -227,7 +233,7 @@ fn deeds(dir: &Path) -> Vec<String> {
     say!("append", sys::ioctl_setflags(&copy, IFlags::APPEND));
     say!("appends", (sys::ioctl_getflags(&copy), copy.write_all_at(b"x", 0).map_err(|e| e.raw_os_error())));
     say!("plain", sys::ioctl_setflags(&copy, IFlags::empty()));
-    // Extended attributes and ACLs: version 2, the owner's, user 1's, group's, the mask's, others'.
+    // Extended attributes and ACLs: version 2, then owner, user 1, group, mask, others.
     let acl: Vec<u8> =
         [(1_u16, 6_u16, u32::MAX), (2, 5, 1), (4, 4, u32::MAX), (0x10, 5, u32::MAX), (0x20, 0, u32::MAX)]
             .into_iter()
@@ -276,7 +282,7 @@ fn deeds(dir: &Path) -> Vec<String> {
         sys::linkat(sys::CWD, number, sys::CWD, path("named"), sys::AtFlags::SYMLINK_FOLLOW)
     });
     say!("named", (linked, fs::read(path("named")).ok()));
-    // What has a name and no contents.
+    // Files with a name and no contents.
     for (what, kind, device) in
         [("fifo", sys::FileType::Fifo, 0), ("null", sys::FileType::CharacterDevice, sys::makedev(1, 3))]
     {
@@ -294,7 +300,8 @@ fn deeds(dir: &Path) -> Vec<String> {
     }
     let socket = UnixListener::bind(path("socket")).expect("a socket");
     say!("socket", UnixStream::connect(path("socket")).is_ok());
-    // Another test's thread may have just started a program, which has the listener until it runs.
+    // A child process that another test has just forked has a copy of the listener until it
+    // executes its program.
     rustix::net::shutdown(&socket, rustix::net::Shutdown::Both).expect("it listens");
     drop(socket);
     say!("nobody", UnixStream::connect(path("socket")).map_err(|e| e.raw_os_error()).err());
@@ -341,10 +348,12 @@ fn lines_of(ran: &std::process::Output) -> String {
     said(ran)
 }
 
-/// Goal: whatever programs do beyond plain reading and writing comes to the same in a nested file
-/// system, and in one in that, as in the outer one: holes, copies, flags, attributes, ACLs,
-/// nameless files, sockets, devices, exchanges, programs, watches, locks and maps. Across two of
-/// them nothing is linked or cloned, and copying copies.
+/// Goal: operations beyond plain reads and writes give the same results in nested file systems, one
+/// or two levels deep, as in the outer one.
+///
+/// This covers holes, copies, flags, attributes, ACLs, unnamed files, sockets, devices, exchanges,
+/// programs, watches, locks and maps. Between two of them nothing can be linked or cloned, and
+/// copies copy the data.
 #[test]
 fn programs_see_no_difference() {
     let Some(nest) = Nest::new("-O acltype=posix -O xattr=sa") else { return };
@@ -381,9 +390,10 @@ fn programs_see_no_difference() {
     nest.good("zpool export tank");
 }
 
-/// Goal: what is nested in a file system that is rolled back to when its mountpoint was not there,
-/// or elsewhere, stays mounted where it was, with what is in use; where that can't be, it is
-/// mounted no more.
+/// Goal: a rollback may restore a state in which a nested file system's mount point was missing or
+/// elsewhere. The nested file system stays mounted where it was, with its open files.
+///
+/// If that is impossible, it is unmounted.
 #[test]
 fn rolled_back_around_others() {
     let Some(nest) = Nest::new("") else { return };
@@ -403,9 +413,9 @@ fn rolled_back_around_others() {
     assert!(nest.bad("zfs unmount tank/a/new").contains("busy"));
     drop(used);
     nest.good("zfs unmount tank/a/new");
-    // The folder is there, and empty.
+    // The directory is there, and empty.
     assert_eq!(fs::read_dir(nest.at("a/new")).expect("a folder").count(), 0);
-    // In the snapshot another folder is at the place, with something in it; the old one is
+    // In the snapshot another directory with contents is at that place, and the old one is
     // elsewhere.
     fs::create_dir(nest.at("a/new/under")).expect("a folder");
     nest.good("zfs snapshot tank/a@1");
@@ -415,7 +425,7 @@ fn rolled_back_around_others() {
     assert_eq!((here("a/new").as_deref(), here("a/new/deep").as_deref()), (Ok("a/new"), Ok("a/new/deep")));
     nest.good("zfs unmount tank/a/new");
     assert!(nest.at("a/new/under").is_dir() && !nest.at("a/old").exists());
-    // There a file is in the way.
+    // In this snapshot a file is at that place.
     fs::remove_dir(nest.at("a/new/under")).and_then(|()| fs::remove_dir(nest.at("a/new"))).expect("it goes");
     fs::write(nest.at("a/new"), "file").expect("a file");
     nest.good("zfs snapshot tank/a@2");
@@ -444,8 +454,8 @@ fn rolled_back_around_others() {
     nest.good("zpool export tank");
 }
 
-/// Goal: trees of nested file systems are renamed, promoted, given other mountpoints and destroyed
-/// as mounts are; if one of them is in use, all stay as they were.
+/// Goal: trees of nested file systems are renamed, promoted, moved to other mount points and
+/// destroyed as mounts are. If one of them is in use, all stay as they were.
 #[test]
 fn trees_change() {
     let Some(nest) = Nest::new("") else { return };
@@ -468,7 +478,7 @@ fn trees_change() {
         assert_eq!(mounted, "tank/a\tyes\ntank/a/b\tyes\n", "{line}");
         assert_eq!((here("a").as_deref(), here("a/b").as_deref()), (Ok("a"), Ok("a/b")), "{line}");
     }
-    // With `-u` it goes on where it is.
+    // With `-u`, it stays where it is.
     nest.good("zfs rename -u tank/a tank/z");
     assert_eq!(std::io::read_to_string(&used).expect("it is open"), "a/b");
     assert_eq!(here("a/b").as_deref(), Ok("a/b"));
@@ -492,9 +502,10 @@ fn trees_change() {
     nest.good("zpool export tank");
 }
 
-/// Goal: what keeps a file system busy is named, whether it is nested or has a mount: by an open or
-/// a removed file, a socket's name, a working directory, a running program, or a loop device. A
-/// watch, or a folder of it that is mounted elsewhere, keeps only what is nested.
+/// Goal: the error names what keeps a file system busy, nested or not. It may be an open or a
+/// removed file, a socket, a working directory, a running program, or a loop device.
+///
+/// A watch, or a bind mount of one of its directories, keeps only a nested one busy.
 #[test]
 fn users_are_named() {
     for options in [&["--nest"][..], &[]] {
@@ -534,7 +545,7 @@ fn names_users(nest: &Nest) {
         let dir = if name == "cat" { &*at } else { Path::new("/") };
         let mut child =
             command.current_dir(dir).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cat");
-        // It runs, under its own name.
+        // The program runs, under its own name.
         child.stdin.as_mut().expect("a pipe").write_all(b"x").expect("a pipe");
         child.stdout.as_mut().expect("a pipe").read_exact(&mut [0]).expect("a pipe");
         told_of(name, child.id());
@@ -580,8 +591,8 @@ fn names_users(nest: &Nest) {
     nest.good("zpool export tank");
 }
 
-/// A program with its working directory in a copy of a mount that is unmounted with it, in another
-/// namespace of mounts; none where mounts aren't shared.
+/// A program in another mount namespace, with its working directory in a copy of a mount that is
+/// unmounted with the original. Returns `None` if mounts can't be shared.
 fn copies(at: &Path) -> Option<std::process::Child> {
     let script = "cd \"$0\" && exec cat";
     let mut command = Command::new("unshare");
@@ -602,7 +613,7 @@ fn copies(at: &Path) -> Option<std::process::Child> {
     None
 }
 
-/// A loop device over a new file, where this test may have one.
+/// A loop device over a new file, if this test may create one.
 fn looped(file: &Path) -> Option<String> {
     daemon::image(file);
     let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
@@ -613,8 +624,8 @@ fn looped(file: &Path) -> Option<String> {
     Some(String::from_utf8(made?.stdout).expect("a path").trim().to_owned())
 }
 
-/// Goal: the command that wants a file system unmounted is not named beside the shell that is in
-/// it, and is named where nothing else is. A file system names what is mounted in it.
+/// Goal: the command that requests an unmount is not named if the shell in the file system is, and
+/// is named if nothing else is. A file system names what is mounted in it.
 #[test]
 fn askers_and_mounts_in_the_way() {
     for options in [&["--nest"][..], &[]] {
@@ -671,9 +682,11 @@ fn askers_and_mounts_in_the_way() {
     }
 }
 
-/// Goal: a rollback that can't be done under its mount unmounts what is mounted in it, too, and
-/// mounts it again; while one of these is used, it is refused, says by what and why, and leaves all
-/// as it was. Without nesting, a mountpoint that a rollback takes away is made again.
+/// Goal: a rollback that can't be done below its mount unmounts the file systems inside as well,
+/// and mounts them again.
+///
+/// If one of these is in use, the rollback is refused with the user and the reason, and everything
+/// stays. Without nesting, a mount point that a rollback removes is created again.
 #[test]
 fn rolled_back_with_what_lies_in_it() {
     for options in [&["--nest"][..], &[]] {

@@ -1,4 +1,5 @@
-//! Layout, order and number formatting of each command, against transcripts read back into data.
+//! Layout, order and number formats of each command, checked with transcripts that are parsed back
+//! into data.
 
 use std::rc::Rc;
 
@@ -6,7 +7,7 @@ use crate::common::paper::Paper;
 use crate::common::{in_process, run, same};
 use api::Requests;
 
-/// Every fixture that has transcripts, as paper.
+/// Every fixture that has transcripts, as a service.
 fn papers() -> Vec<(testkit::Fixture, Rc<dyn Requests>)> {
     let all = testkit::names().into_iter().filter_map(|n| testkit::find(&n));
     all.filter(|f| f.base().is_none() && f.output("zpool-list.txt").is_some())
@@ -17,7 +18,7 @@ fn papers() -> Vec<(testkit::Fixture, Rc<dyn Requests>)> {
         .collect()
 }
 
-/// Goal: the same pool comes out of each layout of `zpool list` as OpenZFS prints it.
+/// Goal: each layout of `zpool list` shows the pool as OpenZFS prints it.
 #[test]
 fn zpool_list() {
     for (f, paper) in papers() {
@@ -55,7 +56,8 @@ fn zpool_status_table() {
     }
 }
 
-/// Goal: `zfs get all` skips what doesn't apply and keeps OpenZFS's order, user properties last.
+/// Goal: `zfs get all` skips properties that don't apply and keeps OpenZFS's order, user properties
+/// last.
 #[test]
 fn zfs_get() {
     for (f, paper) in papers() {
@@ -64,7 +66,8 @@ fn zfs_get() {
     }
 }
 
-/// Goal: `zfs list` sorts, aligns and rounds as OpenZFS does; what doesn't apply is a dash.
+/// Goal: `zfs list` sorts, aligns and rounds as OpenZFS does, with a dash for values that don't
+/// apply.
 #[test]
 fn zfs_list() {
     for (f, paper) in papers() {
@@ -80,7 +83,7 @@ fn zfs_list() {
     }
 }
 
-/// Goal: the space tables come out in OpenZFS's order.
+/// Goal: the tables of `zfs userspace` have OpenZFS's order.
 #[test]
 fn zfs_userspace() {
     for (f, paper) in papers() {
@@ -107,7 +110,7 @@ fn zfs_userspace() {
     }
 }
 
-/// Goal: JSON is what jq would read, with OpenZFS's keys first.
+/// Goal: JSON output is valid for jq, with OpenZFS's keys first.
 #[test]
 fn json() {
     let f = testkit::load("mirror2");

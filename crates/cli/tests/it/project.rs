@@ -1,10 +1,10 @@
-//! `zfs project` on a mounted file system. Does nothing where nothing can be mounted.
+//! `zfs project` on a mounted file system. The test does nothing if mounting is not possible.
 
 use std::fs;
 
 use crate::common::stand::Stand;
 
-/// Goal: projects are shown, checked, set and cleared as OpenZFS 2.3.2 does, word for word.
+/// Goal: projects are shown, checked, set and cleared as in OpenZFS 2.3.2, word for word.
 #[test]
 fn projects_are_shown_checked_set_and_cleared() {
     let Some(stand) = Stand::new("") else { return };

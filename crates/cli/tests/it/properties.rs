@@ -1,8 +1,10 @@
-//! What follows from properties: keys stay where they are kept, reservations go along with sizes, limits bind whom they should.
+//! Effects of properties: key locations are kept, reservations follow sizes, and limits bind the
+//! right users.
 
 use crate::common::{good, pool, run, run_with};
 
-/// Goal: changing an encryption root's key keeps what isn't said: its format, and where it is kept; and the new key opens it.
+/// Goal: a change of an encryption root's key keeps its format and location unless they are given,
+/// and the new key opens it.
 #[test]
 fn a_changed_key_stays_where_it_is() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -28,7 +30,8 @@ fn a_changed_key_stays_where_it_is() {
         good(&format!("zfs unload-key {name}"));
         good(&format!("zfs load-key {name}"));
     }
-    // What is said holds, and one that becomes a root is asked for its key when nothing is.
+    // Given values apply. A dataset that becomes a root without a given key location prompts for
+    // its key.
     good("zfs create tank/hex/child");
     let line = "zfs change-key -o keyformat=passphrase tank/hex/child";
     let typed = run_with(line, house.clone(), vec![b"typed by hand".to_vec()]);
@@ -40,8 +43,8 @@ fn a_changed_key_stays_where_it_is() {
     good("zfs load-key tank/hex/child");
 }
 
-/// Goal: the reservation of a volume goes along with its size, up and down, as long as it is the one that the size asks for;
-/// `refreservation=auto` is that one, wherever it may be said.
+/// Goal: a volume's reservation follows its size, up and down, while it is the one that the size
+/// requires. `refreservation=auto` sets that one, wherever it can be given.
 #[test]
 fn reservations_go_with_sizes() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -58,7 +61,7 @@ fn reservations_go_with_sizes() {
     assert_eq!(of("tank/v"), at_30);
     good("zfs set volsize=20M tank/v");
     assert_eq!(of("tank/v"), at_20);
-    // What the user has set is his.
+    // A reservation that the user set stays.
     good("zfs set refreservation=1M tank/v");
     good("zfs set volsize=30M tank/v");
     assert_eq!(of("tank/v"), format!("{}\n{}\n", 30 << 20, 1 << 20));
@@ -79,7 +82,7 @@ fn reservations_go_with_sizes() {
     good("zfs create -s -V 20M tank/sparse");
     good("zfs set volsize=30M tank/sparse");
     assert_eq!(of("tank/sparse"), format!("{}\n0\n", 30 << 20));
-    // Copies weigh in both.
+    // Copies count in both.
     good("zfs create -V 8M -o copies=2 tank/two");
     let two = of("tank/two");
     good("zfs set volsize=4M tank/two");
@@ -87,7 +90,7 @@ fn reservations_go_with_sizes() {
     assert_eq!(of("tank/two"), two);
 }
 
-/// Goal: limits of counts don't bind who may change them, and what is counted is counted all the same.
+/// Goal: count limits don't bind users who may change them, and the counts are kept all the same.
 #[test]
 fn limits_of_counts_do_not_bind_their_owner() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -105,7 +108,7 @@ fn limits_of_counts_do_not_bind_their_owner() {
     assert_eq!(good("zfs get -H -o value filesystem_count,snapshot_count tank"), "3\n4\n");
 }
 
-/// Goal: space that a new pool's root file system is limited to, or reserves, is set and counted.
+/// Goal: a quota and a reservation of a new pool's root file system are set and enforced.
 #[test]
 fn a_new_pool_has_its_quota() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -116,7 +119,8 @@ fn a_new_pool_has_its_quota() {
     assert_eq!(full.err, "cannot create 'tank/v': out of space\n");
 }
 
-/// Goal: a new pool has all that can be enabled, and neither its status nor the list of what can be imported says otherwise.
+/// Goal: a new pool has all features that can be enabled. Neither its status nor the list of
+/// importable pools reports missing features.
 #[test]
 fn a_new_pool_is_up_to_date() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -129,7 +133,8 @@ fn a_new_pool_is_up_to_date() {
     assert!(listed.contains("state: ONLINE") && !listed.contains("status:"), "{listed}");
 }
 
-/// Goal: a pool that is made for other software has what that knows and no more, without any file on this machine.
+/// Goal: a pool with `compatibility` has the features of that set and no more, without any file on
+/// this machine.
 #[test]
 fn pools_for_other_software() {
     let dir = tempfile::tempdir().expect("a folder");

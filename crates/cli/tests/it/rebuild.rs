@@ -1,4 +1,5 @@
-//! `zpool attach -s` and `zpool replace -s`: words, what `zpool status` and events tell, and that `zpool wait` waits, as libzfs has it.
+//! `zpool attach -s` and `zpool replace -s`: messages, `zpool status`, events and `zpool wait`, as
+//! in libzfs.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -29,7 +30,8 @@ fn said(house: &Rc<dyn Requests>, line: &str) -> String {
     format!("{}{}rc {}\n", ran.out, ran.err, ran.code)
 }
 
-/// Goal: a resilver that a command has asked for is waited for, though it begins with a group after it.
+/// Goal: `zpool wait` waits for a resilver that a command requested, although it begins in a later
+/// txg.
 #[test]
 fn what_is_wanted_is_waited_for() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -50,7 +52,9 @@ fn what_is_wanted_is_waited_for() {
     assert!(!text.contains("replacing") && !text.contains(&paths[1]), "{text}");
 }
 
-/// Goal: a sequential resilver is told as OpenZFS tells it while it goes on, when it is over, and as JSON; nothing else begins beside it; it is waited for, and a scrub follows.
+/// Goal: a sequential resilver is reported as by OpenZFS, while active, afterwards and as JSON.
+///
+/// No other one starts beside it, `zpool wait` waits for it, and a scrub follows.
 #[test]
 fn a_sequential_resilver_is_told() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -96,7 +100,7 @@ fn a_sequential_resilver_is_told() {
     same("features", &good("zpool get -H -o value feature@device_rebuild t", &house), "enabled\n");
 }
 
-/// Goal: where nothing can be resilvered sequentially it is refused in libzfs's words.
+/// Goal: a sequential resilver that is not possible is refused with libzfs's message.
 #[test]
 fn what_cannot_be() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -112,7 +116,10 @@ fn what_cannot_be() {
     same("feature", &refused, &format!("cannot attach {new} to {}: {why}\nrc 255\n", paths[0]));
 }
 
-/// Goal: what is resilvered, one way or the other, goes on after an export and an import, also while scans are held up from before it on; so do those that need a device that is not there meanwhile.
+/// Goal: resilvers and sequential resilvers continue after an export and an import, also while
+/// scans are suspended from before the resilver on.
+///
+/// So do those that need a device which is missing for a while.
 #[test]
 fn resilvers_go_on_after_an_import() {
     for how in ["", "-s "] {
@@ -124,7 +131,7 @@ fn resilvers_go_on_after_an_import() {
         let goes_on = |when: &str| {
             let text = good("zpool status t", &house);
             let going = text.contains("in progress since") && !text.contains("scan: resilvered");
-            // A resilver that is held up before it has begun tells of nothing yet.
+            // A resilver that is suspended before it began reports nothing yet.
             assert!(going || how.is_empty() && when == "before", "{how}{when}: {text}");
         };
         goes_on("before");
@@ -149,7 +156,7 @@ fn resilvers_go_on_after_an_import() {
         let text = good("zpool status t", &house);
         assert!(text.contains("scan: resilvered ") && text.contains("with 0 errors"), "{how}: {text}");
         assert!(text.contains("state: ONLINE"), "{how}: {text}");
-        // It has everything.
+        // The new device has all data.
         good(&format!("zpool detach t {}", paths[0]), &house);
         good("zpool scrub -w t", &house);
         let text = good("zpool status t", &house);
@@ -157,7 +164,8 @@ fn resilvers_go_on_after_an_import() {
     }
 }
 
-/// Goal: rebuilds of several top-level vdevs go on by themselves; a detached device ends that of its own at once, and the others come to their end, which is on disk when it was waited for.
+/// Goal: rebuilds of several top-level vdevs are independent. A detached device ends its own
+/// rebuild at once, and the others finish, which is on disk after `zpool wait`.
 #[test]
 fn a_detach_ends_its_own_rebuild() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -193,7 +201,10 @@ fn a_detach_ends_its_own_rebuild() {
     assert!(text.contains(&x) && !text.contains(&y) && !text.contains(b) && text.contains(d), "{text}");
 }
 
-/// Goal: a distributed spare stands in for a device by hand, by either way, and goes back when another has come; nothing else can be done with it, and each refusal says so.
+/// Goal: a distributed spare replaces a device by command, by either kind of resilver, and is free
+/// again when another device has replaced it.
+///
+/// Everything else is refused with a message.
 #[test]
 fn a_distributed_spare_by_its_name() {
     for how in ["", "-s "] {
@@ -210,7 +221,8 @@ fn a_distributed_spare_by_its_name() {
         let refused = format!("cannot replace {} with draid1-0-0: draid1-0-0 is busy\nrc 255\n", paths[2]);
         same("in use", &other, &refused);
         good(&format!("zpool replace {how}-w t {d1} {new}"), &house);
-        // The spare goes back as soon as nobody waits for the device; the tree has that before it is on disk.
+        // The spare is detached as soon as the device is resilvered. The tree shows that before it
+        // is on disk.
         let until = Instant::now() + Duration::from_secs(60);
         let text = loop {
             let text = good("zpool status t", &house);
@@ -237,7 +249,8 @@ fn a_distributed_spare_by_its_name() {
     }
 }
 
-/// Goal: a distributed spare whose device is detached is shown in its place and as one that is in use, and as free when a device has taken the place.
+/// Goal: a distributed spare whose device was detached is shown at its place and as in use. It is
+/// free when a device has replaced it.
 #[test]
 fn a_distributed_spare_for_good() {
     let dir = tempfile::tempdir().expect("a folder");

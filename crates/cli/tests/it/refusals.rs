@@ -1,4 +1,5 @@
-//! Bad commands on a pool that is here: each answers in OpenZFS's words and exit code, and changes nothing.
+//! Invalid commands on an existing pool: each gives OpenZFS's message and exit code, and changes
+//! nothing.
 
 use std::rc::Rc;
 
@@ -6,7 +7,7 @@ use crate::common::run;
 use api::Requests;
 use server::house::House;
 
-/// Lines, exit codes and the first line of what they say; `DIR` is the folder of the images.
+/// Lines, exit codes and the first line of the message. `DIR` is the directory of the images.
 const BAD: &[(&str, i32, &str)] = &[
     ("zpool create log DIR/b", 1, "cannot create 'log': name is reserved"),
     ("zpool create 9t DIR/b", 1, "cannot create '9t': name must begin with a letter"),
@@ -202,7 +203,7 @@ const BAD: &[(&str, i32, &str)] = &[
     ("zfs load-key tank/a", 255, "Key load error: 'tank/a' is not encrypted."),
 ];
 
-/// Goal: what may not be done is refused as OpenZFS refuses it, and leaves pools and datasets as they were.
+/// Goal: what is not allowed is refused as in OpenZFS, and leaves pools and datasets unchanged.
 #[test]
 fn bad_commands_change_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -241,7 +242,8 @@ fn bad_commands_change_nothing() {
     assert_eq!(state(), before);
 }
 
-/// Goal: where many snapshots are to go and several are held, each that is held is named, and none goes.
+/// Goal: if several of the snapshots to destroy are held, each of these is named, and none is
+/// destroyed.
 #[test]
 fn held_snapshots_are_all_named() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -269,7 +271,7 @@ fn held_snapshots_are_all_named() {
     assert_eq!(ran("zfs list -H -t snapshot -o name").out, "tank@s\ntank/a@s\ntank/b@s\n");
 }
 
-/// Goal: a hot spare of another pool is named with its pool, and can't become a cache device.
+/// Goal: a hot spare of another pool is reported with its pool, and can't become a cache device.
 #[test]
 fn a_spare_is_known_to_be_a_pools() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,5 @@
-//! `poolhouse ls` and `poolhouse cp` on pools that OpenZFS wrote: what comes out is what the manifests say went in.
+//! `poolhouse ls` and `poolhouse cp` on pools that OpenZFS wrote: the output is what the manifests
+//! record.
 
 use crate::daemon;
 
@@ -10,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use testkit::{EntryKind, Fixture};
 
-/// Runs the command on a fixture's images; its output and exit code.
+/// Runs the command on a fixture's images. Returns exit code, output and errors.
 fn poolhouse(fixture: &Fixture, args: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
     command.args(args);
@@ -27,12 +28,13 @@ fn sha256(path: &Path) -> String {
     digest.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Complaints that are the destination's: not every file system takes all the attributes that ZFS has.
+/// True for errors of the destination: not every file system takes all attributes that ZFS has.
 fn excused(line: &str) -> bool {
     line.contains("cannot keep its extended attribute")
 }
 
-/// Compares what was copied with the manifest of a snapshot, path by path; the number of files compared.
+/// Compares the copies with the manifest of a snapshot, path by path. Returns the number of
+/// compared files.
 fn compare(fixture: &Fixture, snapshot: &str, out: &Path) -> usize {
     let mut files = 0;
     for e in fixture.manifest(snapshot).expect("the snapshot has a manifest").entries() {
@@ -44,12 +46,12 @@ fn compare(fixture: &Fixture, snapshot: &str, out: &Path) -> usize {
             assert_eq!(Some(target.as_os_str().as_bytes()), e.target.as_deref(), "{shown}: target");
             continue;
         }
-        // A destination may not reach as far as ZFS: ext4 ends in 2446.
+        // The destination may not support such times: ext4 ends in 2446.
         if e.mtime.abs() < 1 << 61 {
             let mtime = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
             assert_eq!(mtime, e.mtime, "{shown}: mtime");
         }
-        // Without root the owner is who copied, and set-id bits are gone with it.
+        // Without root, the owner is the user who copied, and set-id bits are lost.
         if rustix::process::geteuid().is_root() {
             assert_eq!((meta.uid(), meta.gid()), (e.uid, e.gid), "{shown}: owner");
             assert_eq!(meta.permissions().mode() & 0o7777, e.mode, "{shown}: mode");
@@ -66,7 +68,7 @@ fn compare(fixture: &Fixture, snapshot: &str, out: &Path) -> usize {
     files
 }
 
-/// A whole snapshot comes out with contents, holes, links, owners, modes and times.
+/// Goal: a whole snapshot is copied with contents, holes, links, owners, modes and times.
 #[test]
 fn copies_a_snapshot() {
     let fixture = testkit::load("single-lz4");
@@ -82,7 +84,8 @@ fn copies_a_snapshot() {
     assert!(sparse.blocks() * 512 < sparse.len(), "the holes of a sparse file were filled");
 }
 
-/// A tree that is deeper than the process may have files open comes out whole, every folder with its time.
+/// Goal: a tree deeper than the limit of open files is copied completely, each directory with its
+/// time.
 #[test]
 fn copies_deeper_than_descriptors() {
     let fixture = testkit::load("single-lz4");
@@ -108,7 +111,8 @@ fn copies_deeper_than_descriptors() {
     assert!(deepest > 35, "{deepest}");
 }
 
-/// Damage that redundancy covers is not seen: a mirror with one half damaged in 300 places copies whole.
+/// Goal: damage that redundancy covers is invisible: a mirror with one child damaged in 300 places
+/// is copied completely.
 #[test]
 fn copies_past_damage() {
     let fixture = testkit::load("mirror2-damaged");
@@ -120,7 +124,8 @@ fn copies_past_damage() {
     assert!(compare(base, "xmirror2@s1", &out) > 100);
 }
 
-/// What no redundancy covers is named by path and offset, the rest of the file is there, and the exit code is 1.
+/// Goal: unrecoverable damage is reported by path and offset, the rest of the file is copied, and
+/// the exit code is 1.
 #[test]
 fn names_what_is_lost() {
     let fixture = testkit::fixture_copy("mirror2");
@@ -140,7 +145,7 @@ fn names_what_is_lost() {
     let entry = entries.iter().find(|e| e.path == b"records/rand.bin").unwrap();
     assert_eq!(Some(sha256(&out)), entry.sha256);
 
-    // Wipe everything that the file's contents occur in, wherever it lies.
+    // Overwrite every place that has the beginning of the file's contents.
     let needle = std::fs::read(&out).unwrap()[..512].to_vec();
     let mut raw = std::fs::read(image).unwrap();
     let mut wiped = 0;
@@ -164,7 +169,8 @@ fn names_what_is_lost() {
     assert!(err.contains("xmirror2@s1:/records/rand.bin: offset 0"), "{err}");
 }
 
-/// Encrypted datasets want their key: without it the error says so, with it the contents come out.
+/// Goal: an encrypted dataset needs its key: without it there is an error that says so, and with it
+/// the contents are copied.
 #[test]
 fn wants_keys() {
     let fixture = testkit::load("encrypted");
@@ -182,7 +188,7 @@ fn wants_keys() {
     assert_eq!(code, 1, "{err}");
 }
 
-/// Volumes come out as files, holes and all.
+/// Goal: volumes are copied as files, with their holes.
 #[test]
 fn copies_volumes() {
     let fixture = testkit::load("zvols");
@@ -196,7 +202,8 @@ fn copies_volumes() {
     }
 }
 
-/// Pools, datasets, states and forgotten names are listed; an unknown pool is an error, a bad line has exit code 2.
+/// Goal: pools, datasets, txgs and deleted names are listed. An unknown pool is an error, and an
+/// invalid line has exit code 2.
 #[test]
 fn lists() {
     let fixture = testkit::load("single-lz4");
@@ -215,8 +222,8 @@ fn lists() {
     assert_eq!(poolhouse(&fixture, &["cp", "single-lz4:/"]).0, 2);
 }
 
-/// Two pools of one name, made by one daemon after the other; each has its own file. `None` where
-/// nothing can be mounted.
+/// Two pools with one name, created by one daemon one after the other, each with its own file.
+/// Returns `None` if mounting is not possible.
 fn twins() -> Option<(tempfile::TempDir, [String; 2])> {
     let dir = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(dir.path());
@@ -243,8 +250,8 @@ fn run(dir: &Path, line: &str) -> (i32, String, String) {
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
-/// Goal: of two pools of one name neither is picked: both guids are named, and each can be listed,
-/// copied from and copied into by its guid.
+/// Goal: of two pools with one name neither is chosen. Both guids are named, and each pool can be
+/// listed, copied from and copied into by its guid.
 #[test]
 fn two_pools_of_one_name() {
     let Some((dir, guids)) = twins() else { return };
@@ -274,7 +281,7 @@ fn two_pools_of_one_name() {
     }
 }
 
-/// Goal: what was named and can't be read is an error with its path, not an empty list.
+/// Goal: a named path that can't be read is an error with that path, not an empty list.
 #[test]
 fn unreadable_devices() {
     let dir = tempfile::tempdir().unwrap();
@@ -295,14 +302,14 @@ fn unreadable_devices() {
     }
 }
 
-/// An ordinary user who may run the program and write a folder.
+/// An ordinary user who may run the program and write to a directory.
 struct Ordinary<'a> {
     dir: &'a Path,
     program: std::path::PathBuf,
 }
 
 impl<'a> Ordinary<'a> {
-    /// `None` where this process can't become another user.
+    /// Returns `None` if this process can't become another user.
     fn new(dir: &'a Path) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("this takes root");
@@ -327,7 +334,7 @@ impl<'a> Ordinary<'a> {
     }
 }
 
-/// Goal: a user who may not set owners is told so once, with the options that mean it; a
+/// Goal: a user who may not set owners gets one message, with the options that avoid it. A
 /// destination that can't be written is named itself.
 #[test]
 fn owners_and_destinations() {
@@ -356,14 +363,14 @@ fn owners_and_destinations() {
     let (code, _, err) = copy("", "out");
     assert_eq!(code, 1);
     assert!(err.starts_with(&format!("poolhouse cp: cannot write {at}/out: Permission denied")), "{err}");
-    // The other way it is the image that can't be written.
+    // In the other direction, the image can't be written.
     let (code, _, err) = user.run(&format!("cp /etc/hostname {}:/{images}", fixture.pool()));
     assert_eq!(code, 1);
     assert!(err.starts_with(&format!("poolhouse cp: cannot write {at}/d0: Permission denied")), "{err}");
 }
 
-/// Goal: an encrypted dataset without its key is named, with the option that gives one, to list and
-/// to copy.
+/// Goal: `ls` and `cp` of an encrypted dataset without its key name the dataset and the option that
+/// gives a key.
 #[test]
 fn names_the_missing_key() {
     let fixture = testkit::load("encrypted");
@@ -377,8 +384,8 @@ fn names_the_missing_key() {
     }
 }
 
-/// Goal: a pool that the user's own daemon holds is listed through it: datasets, files, snapshots,
-/// and by its guid, mounted or not.
+/// Goal: a pool of the user's own daemon is listed through it: datasets, files, snapshots, by name
+/// and by guid, mounted or not.
 #[test]
 fn pools_of_the_daemon() {
     let Some((dir, daemon)) = daemon::tank() else { return };
@@ -423,7 +430,7 @@ fn pools_of_the_daemon() {
     daemon.good("zpool export tank");
 }
 
-/// What can be seen of a tree: a line for each file, with its contents.
+/// The visible contents of a tree: a line for each file, with its contents.
 fn seen(top: &Path) -> Vec<String> {
     let (mut todo, mut lines) = (vec![top.to_owned()], Vec::new());
     while let Some(path) = todo.pop() {
@@ -454,11 +461,11 @@ fn seen(top: &Path) -> Vec<String> {
     lines
 }
 
-/// Fills a folder with kinds of files.
+/// Fills a directory with several kinds of files.
 fn fill(top: &Path) {
     use std::os::unix::fs::{FileExt, chown, symlink};
     std::fs::create_dir_all(top.join("folder/deeper")).unwrap();
-    // No compression makes it smaller.
+    // Incompressible data.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let noise: Vec<u8> = (0..3_000_000)
         .map(|_| {
@@ -485,8 +492,8 @@ fn fill(top: &Path) {
     note.unwrap();
 }
 
-/// Goal: the commands say and copy the same of a pool that the daemon holds and has mounted, of one
-/// that it holds and hasn't, and of one on devices; what isn't on disk yet is seen.
+/// Goal: commands show and copy the same from a pool that the daemon has mounted, that it only
+/// holds, or that lies on devices. Data that is not on disk yet is included.
 #[test]
 fn the_same_by_the_daemon() {
     let Some((dir, daemon)) = daemon::tank() else { return };
@@ -526,9 +533,11 @@ fn the_same_by_the_daemon() {
     assert_eq!(all[1], all[2], "held and not");
 }
 
-/// Goal: files are copied into a pool that the daemon holds. Where it is mounted the kernel sees
-/// them at once, though it has looked before; a file that was replaced stays as it was for a
-/// program that has it open, and its space is freed then.
+/// Goal: files are copied into a pool of the daemon. A mount shows them at once, although the
+/// kernel has cached the old names.
+///
+/// A replaced file stays unchanged for a program that has it open, and its space is freed
+/// afterwards.
 #[test]
 fn copies_into_held_pools() {
     use std::io::{Read, Seek};
@@ -537,7 +546,7 @@ fn copies_into_held_pools() {
     let home = dir.path().join("mnt/home");
     fill(&dir.path().join("source"));
     let original = seen(&dir.path().join("source"));
-    // What the kernel then believes.
+    // The kernel caches these results.
     assert!(!home.join("tree").exists());
     assert_eq!(std::fs::read_dir(&home).unwrap().count(), 0);
     let noise = std::fs::read(dir.path().join("source/folder/noise")).unwrap();
@@ -547,7 +556,8 @@ fn copies_into_held_pools() {
         daemon.good("zpool sync tank");
         daemon.good("zfs get -Hpo value used tank/home").trim().parse::<u64>().unwrap()
     };
-    // One that a program has open, one that the kernel knows, and one that it has never seen.
+    // Three files: one that a program has open, one that the kernel knows, and one that it has
+    // never seen.
     std::fs::write(home.join("open"), &noise).unwrap();
     std::fs::write(home.join("known"), &noise).unwrap();
     daemon.good(&format!("cp {at}/noise tank/home:/unknown"));
@@ -580,8 +590,8 @@ fn copies_into_held_pools() {
     assert!(daemon.good(&format!("ls -d {at}/d0 tank/home:/")).contains("other\n"));
 }
 
-/// Goal: volumes, snapshots of volumes and encrypted datasets of a pool that the daemon holds come
-/// out. A key that was given for that is not loaded any more afterwards.
+/// Goal: volumes, snapshots of volumes and encrypted datasets of a pool of the daemon are copied. A
+/// key that was given for that is unloaded afterwards.
 #[test]
 fn volumes_and_keys_by_the_daemon() {
     let dir = tempfile::tempdir().unwrap();
@@ -623,7 +633,7 @@ fn volumes_and_keys_by_the_daemon() {
     daemon.good("zpool export encrypted");
 }
 
-/// A command that waits in the midst of its work, since its output is not read.
+/// A command that blocks in the middle of its work, because its output is not read.
 fn stuck(dir: &Path, line: &str) -> std::process::Child {
     let mut command = daemon::command(dir, line);
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
@@ -637,8 +647,10 @@ fn stuck(dir: &Path, line: &str) -> std::process::Child {
     child
 }
 
-/// Goal: a command that uses files keeps its pool and its dataset busy, and is named. When it is
-/// killed they are free; a forced export ends it, with an error, and so does the end of the daemon.
+/// Goal: a command that uses files keeps its pool and dataset busy, and errors name it. When it is
+/// killed, both are free.
+///
+/// A forced export ends it with an error, and so does the end of the daemon.
 #[test]
 fn commands_keep_pools_busy() {
     let Some((dir, mut daemon)) = daemon::tank() else { return };
@@ -659,7 +671,7 @@ fn commands_keep_pools_busy() {
         let (code, _, err) = run(dir.path(), line);
         assert!(code == 1 && err.contains(&user), "{line}: {err}");
     }
-    // Others may use it as well.
+    // Other commands can use it too.
     assert_eq!(daemon.good("ls tank/home:/").lines().count(), 1500);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -686,8 +698,8 @@ fn commands_keep_pools_busy() {
     assert_eq!(ended(child).0, Some(1));
 }
 
-/// Goal: a daemon gives files to its own user. Others are refused, and hear where the kernel has
-/// the files.
+/// Goal: a daemon gives files only to its own user. Others are refused, with the paths at which the
+/// kernel has the files.
 #[test]
 fn files_of_another_users_daemon() {
     let dir = tempfile::tempdir().unwrap();
@@ -715,7 +727,7 @@ fn files_of_another_users_daemon() {
     daemon.good("zpool export tank");
 }
 
-/// Goal: where there is no /dev/fuse, files go into a pool and come out all the same.
+/// Goal: without /dev/fuse, files are copied into a pool and out of it all the same.
 #[test]
 fn without_dev_fuse() {
     let dir = tempfile::tempdir().unwrap();
@@ -723,7 +735,7 @@ fn without_dev_fuse() {
     image(&dir.path().join("d0"));
     std::fs::create_dir(dir.path().join("in")).unwrap();
     fill(&dir.path().join("in"));
-    // A daemon of its own, and a folder /dev with nothing but what programs need.
+    // A daemon of its own, and a directory /dev with only what programs need.
     let script = format!(
         "{DROP_COPIES} mount -t tmpfs none /mnt && touch /mnt/null /mnt/urandom && mount --bind /dev/null /mnt/null && \
          mount --bind /dev/urandom /mnt/urandom && mount --move /mnt /dev || exit 99

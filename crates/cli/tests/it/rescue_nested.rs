@@ -1,4 +1,4 @@
-//! `poolhouse ls` and `cp` where file systems lie in each other, and a daemon in another PID
+//! `poolhouse ls` and `cp` with file systems inside each other, and with a daemon in another PID
 //! namespace.
 
 use crate::daemon;
@@ -7,15 +7,15 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a command of ours: exit code, output, errors.
+/// Runs a command of this program. Returns exit code, output and errors.
 fn run(dir: &Path, line: &str) -> (i32, String, String) {
     let ran = daemon::command(dir, line).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     (ran.status.code().unwrap(), text(ran.stdout), text(ran.stderr))
 }
 
-/// A folder with a pool `tank` that nothing mounts: `tank/docs` and `tank/docs/old` belong into it,
-/// `tank/far` elsewhere, `tank/bare` nowhere.
+/// A directory with a pool `tank` with nothing mounted. The mount points of `tank/docs` and
+/// `tank/docs/old` are inside it, that of `tank/far` is elsewhere, and `tank/bare` has none.
 fn unmounted() -> (tempfile::TempDir, Daemon) {
     let dir = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(dir.path());
@@ -35,11 +35,11 @@ fn unmounted() -> (tempfile::TempDir, Daemon) {
     (dir, daemon)
 }
 
-/// Copies, and looks at what is said of other file systems; `words` are those of each command.
+/// Copies, and checks the messages about other file systems. `words` are options of each command.
 fn nested(dir: &Path, words: &str) {
     let at = dir.display();
     let cp = |rest: &str| run(dir, &format!("cp {words} {rest}"));
-    // What would be hidden is refused, and the rest of a tree is copied.
+    // A path that a mount would hide is refused, and the rest of a tree is copied.
     for (path, instead) in [
         ("/docs", "tank/docs:/"),
         ("/docs/f", "tank/docs:/f"),
@@ -61,7 +61,8 @@ fn nested(dir: &Path, words: &str) {
     assert_eq!((code, out.as_str(), err.as_str()), (0, "other\ntop\n", ""));
     let (code, _, err) = cp(&format!("{at}/file tank/docs:/file"));
     assert_eq!(code, 0, "{err}");
-    // What isn't entered is named once each; what is mounted elsewhere isn't in the tree.
+    // Each file system that is not entered is named once. One that is mounted elsewhere is not in
+    // the tree.
     let out = dir.join("out").display().to_string();
     let (code, _, err) = cp(&format!("-r tank:/ {out}"));
     assert_eq!(code, 0, "{err}");
@@ -76,7 +77,7 @@ fn nested(dir: &Path, words: &str) {
     let (code, _, err) = cp(&format!("-r tank:/other {out}"));
     assert_eq!((code, err.as_str()), (0, ""));
     fs::remove_dir_all(&out).unwrap();
-    // A file that is not there is named by its path, and the other file system with it.
+    // A missing file is reported with its path, and with the other file system.
     let (code, _, err) = cp(&format!("tank:/docs/file {out}"));
     assert_eq!(code, 1);
     assert!(err.contains("its files are tank/docs:/file"), "{err}");
@@ -87,8 +88,8 @@ fn nested(dir: &Path, words: &str) {
     assert!(err.contains("its files are tank/docs:/"), "{err}");
 }
 
-/// Goal: what lies in other file systems is neither left out nor written to in silence, be it in a
-/// pool that a daemon holds or in one that the command opens.
+/// Goal: files of other file systems are neither omitted nor written to silently. This holds in a
+/// pool of a daemon and in one that the command opens.
 #[test]
 fn file_systems_in_each_other() {
     let (dir, daemon) = unmounted();
@@ -100,8 +101,8 @@ fn file_systems_in_each_other() {
     nested(dir.path(), &format!("-d {}/d0", dir.path().display()));
 }
 
-/// Goal: a link doesn't lead a copy into a folder that a file system covers, and what was written
-/// there before that file system was made still comes out.
+/// Goal: a link doesn't lead a copy into a directory that a file system covers. Files written there
+/// before that file system was created can still be copied.
 #[test]
 fn covered_folders() {
     let dir = tempfile::tempdir().unwrap();
@@ -122,7 +123,7 @@ fn covered_folders() {
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("its files are tank/docs:/"), "{err}");
     assert_eq!(fs::read_dir(dir.path().join("out")).unwrap().count(), 1);
-    // One that is mounted by name alone hides nothing until it is.
+    // A file system that is only mounted by name hides nothing until it is mounted.
     daemon.good("zfs set canmount=noauto tank/docs");
     daemon.good(&format!("cp {at}/tree/docs/old tank:/docs/new"));
     daemon.good("zpool export tank");
@@ -145,8 +146,8 @@ fn finds_past_a_missing_key() {
     assert_eq!(err.lines().count(), 1, "{err}");
 }
 
-/// Goal: a daemon serves the files of its pools to commands of other PID namespaces, and `doctor`
-/// says where the daemon is.
+/// Goal: a daemon serves files to commands of other PID namespaces, and `doctor` shows where the
+/// daemon is.
 #[test]
 fn from_another_pid_namespace() {
     let (dir, daemon) = unmounted();
@@ -173,7 +174,7 @@ fn from_another_pid_namespace() {
         eprintln!("no PID namespace can be made here: {why}");
         return;
     }
-    // From inside the daemon has no number; seen from the daemon, the command has one.
+    // In the inner namespace the daemon has no pid. In the daemon's namespace the command has one.
     assert_eq!(elsewhere("ls tank/docs:/"), (true, "file\n".to_owned()));
     let (_, doctor) = elsewhere("doctor");
     assert!(doctor.contains("from another PID namespace"), "{doctor}");

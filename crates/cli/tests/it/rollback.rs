@@ -1,4 +1,5 @@
-//! Rolling back file systems that are mounted, with files open. Does nothing where nothing can be mounted.
+//! Rollbacks of mounted file systems with open files. The tests do nothing if mounting is not
+//! possible.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -22,7 +23,7 @@ fn open(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).expect("it opens")
 }
 
-/// What is in an open file, from its start.
+/// The contents of an open file, from its start.
 fn contents(file: &File) -> std::io::Result<String> {
     let (mut file, mut text) = (file.try_clone()?, String::new());
     file.seek(SeekFrom::Start(0))?;
@@ -32,14 +33,14 @@ fn contents(file: &File) -> std::io::Result<String> {
 
 fn is_gone(file: &File) {
     let errno = |result: std::io::Result<usize>| result.err().and_then(|e| e.raw_os_error());
-    // ESTALE, or EIO once the kernel has noticed.
+    // ESTALE, or EIO after the kernel has noticed.
     let gone = |errno: Option<i32>| assert!(matches!(errno, Some(116 | 5)), "{errno:?}");
     gone(errno(file.read_at(&mut [0; 8], 0)));
     gone(errno(file.write_at(b"lost", 0)));
     gone(file.metadata().err().and_then(|e| e.raw_os_error()));
 }
 
-/// Makes files until one has this number; those before it are removed.
+/// Creates files until one has this inode number, and removes those before it.
 fn reuse(dir: &Path, ino: u64) -> File {
     for n in 0..20_000 {
         let path = dir.join(format!("n{n}"));
@@ -52,8 +53,11 @@ fn reuse(dir: &Path, ino: u64) -> File {
     panic!("no file has the number {ino} again");
 }
 
-/// Goal: files that are open and in the snapshot go on with what they were then, also one that was removed; what came later is gone, and nobody's descriptor
-/// ever leads to another file that has its number; what the kernel kept of names, attributes, lists and contents is as it was.
+/// Goal: open files that are in the snapshot continue with their old contents, also if they were
+/// removed. Later files are gone.
+///
+/// No descriptor ever leads to another file that reuses its number. The kernel's cached names,
+/// attributes, lists and contents are those of the snapshot.
 #[test]
 fn open_files_go_on_as_they_were() {
     let Some(stand) = Stand::new("") else { return };
@@ -76,7 +80,7 @@ fn open_files_go_on_as_they_were() {
     let (new, new_number) = (open(&at("new")), fs::metadata(at("new")).expect("attributes").ino());
     fs::rename(at("d/in"), at("out")).and_then(|()| fs::create_dir(at("e"))).expect("a rename");
     fs::remove_file(at("number")).expect("it goes");
-    // Numbers are given again when the file system is opened anew.
+    // Numbers are reused when the file system is opened anew.
     let other = {
         drop((kept, changed, removed, new));
         stand.good("zfs unmount tank/a");
@@ -106,12 +110,12 @@ fn open_files_go_on_as_they_were() {
     is_gone(&new);
     is_gone(&other);
     assert_eq!(fs::read_to_string(at("number")).expect("contents"), "own");
-    // What gets the number of what is gone is not reached by who had that open.
+    // A descriptor of a file that is gone does not reach the new file with its number.
     let later = reuse(&at("d"), new_number);
     is_gone(&new);
     assert_eq!(contents(&later).expect("contents"), "another");
 
-    // Once more, and what was done since the first time is gone.
+    // A second rollback discards what was done since the first.
     let again = open(&at("removed"));
     fs::remove_file(at("removed")).expect("it goes");
     assert_eq!(contents(&again).expect("it stays for who has it open"), "is back");
@@ -124,8 +128,10 @@ fn open_files_go_on_as_they_were() {
     assert!(stand.good("zpool status tank").contains("errors: No known data errors"));
 }
 
-/// Goal: a rollback that is refused leaves everything as it is, removed files that are open too; with `-r` it takes later snapshots along, while
-/// something in one is open; also where the mount is read-only.
+/// Goal: a refused rollback changes nothing, also for open removed files.
+///
+/// With `-r` it destroys later snapshots, even with an open file in one. It works on a read-only
+/// mount too.
 #[test]
 fn a_refused_rollback_changes_nothing() {
     let Some(stand) = Stand::new("") else { return };
@@ -167,7 +173,8 @@ fn back(destroy: &[&str]) -> DatasetChange {
     DatasetChange::Rollback { snapshot: "tank/a@s".into(), destroy, force: false }
 }
 
-/// Goal: where something that was to be destroyed before is gone already, what the kernel shows is nevertheless what the rollback left.
+/// Goal: if a snapshot that the rollback was to destroy is already gone, the kernel still shows the
+/// state after the rollback.
 #[test]
 fn who_destroys_first_may_come_late() {
     let Some(stand) = Stand::new("") else { return };
@@ -184,7 +191,8 @@ fn who_destroys_first_may_come_late() {
     is_gone(&new);
 }
 
-/// Goal: limits that are set and rollbacks that are made at the same time keep each other from nothing, and removed files that are open from nobody.
+/// Goal: concurrent changes of limits and rollbacks don't block each other, and open removed files
+/// stay available.
 #[test]
 fn limits_are_set_meanwhile() {
     let house = Rc::new(House::new().in_process());
@@ -213,8 +221,8 @@ fn limits_are_set_meanwhile() {
     assert_eq!(stand.good("zfs get -Hp -o value userquota@1234 tank/a").trim(), (77 << 20).to_string());
 }
 
-/// Goal: what can't be rolled back under its mount any more, after hundreds of times, is unmounted for it and mounted where it was, and refused while
-/// somebody uses it.
+/// Goal: after hundreds of rollbacks a file system can't be rolled back below its mount any more.
+/// It is then unmounted for the rollback and mounted again, and refused while in use.
 #[test]
 fn it_is_unmounted_where_it_must_be() {
     let Some(stand) = Stand::new("") else { return };
@@ -237,7 +245,7 @@ fn it_is_unmounted_where_it_must_be() {
     fs::write(at("f"), "now").expect("it can be written");
 }
 
-/// Goal: whether `.zfs` is listed, can be found, or is not there follows `snapdir` at once.
+/// Goal: `.zfs` is listed, hidden or missing as `snapdir` says, at once.
 #[test]
 fn the_control_directory_follows_its_property() {
     let Some(stand) = Stand::new("") else { return };

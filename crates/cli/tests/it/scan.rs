@@ -1,4 +1,5 @@
-//! `zpool scrub` and `zpool resilver`: words, exit codes and the scan's lines of `zpool status`, as libzfs has them.
+//! `zpool scrub` and `zpool resilver`: messages, exit codes and the scan lines of `zpool status`,
+//! as in libzfs.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -26,7 +27,7 @@ fn said(house: &Rc<dyn Requests>, line: &str) -> String {
     format!("{}{}rc {}\n", ran.out, ran.err, ran.code)
 }
 
-/// What `zpool status` says of the scan, without times and rates.
+/// The scan lines of `zpool status`, without times and rates.
 fn scan(house: &Rc<dyn Requests>) -> String {
     let text = good("zpool status t", house);
     let from = text.find("  scan: ").map_or("", |at| &text[at + 8..]);
@@ -38,7 +39,8 @@ fn scan(house: &Rc<dyn Requests>) -> String {
     until.lines().map(cut).next().unwrap_or_default()
 }
 
-/// Goal: a scrub is begun, paused, gone on with, stopped and waited for, and each refusal has libzfs's words.
+/// Goal: a scrub is started, paused, resumed, stopped and waited for, and each refusal has libzfs's
+/// message.
 #[test]
 fn commands() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -87,7 +89,7 @@ fn commands() {
     assert!(json.contains(r#""function":"SCRUB","state":"FINISHED""#), "{json}");
 }
 
-/// Goal: what a scrub repairs is counted for the device that was wrong, and said.
+/// Goal: repairs of a scrub are counted for the damaged device, and reported.
 #[test]
 fn repairs_are_told() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -108,8 +110,10 @@ fn repairs_are_told() {
     assert_eq!(scan(&house), "scrub repaired 0B");
 }
 
-/// Goal: a scrub of a pool that is damaged beyond repair lists the files that OpenZFS's kernel module listed, in its words and its order; the log is there after an import,
-/// and an error scrub finds the same.
+/// Goal: a scrub of a pool with unrecoverable damage lists the files that OpenZFS's kernel module
+/// listed, with its words and order.
+///
+/// The log is there after an import, and an error scrub finds the same.
 #[test]
 fn what_is_damaged_is_listed() {
     let Some(fixture) = testkit::find("raidz1-3-broken") else { return };
@@ -127,7 +131,7 @@ fn what_is_damaged_is_listed() {
         let rest = &text[at..];
         rest[..rest.find(until).unwrap_or(rest.len())].trim_end().to_owned()
     };
-    // The list ends with its indentation.
+    // The list ends where its indentation does.
     let files = |text: &str| {
         let list = part(text, "errors: ", "\u{0}");
         let mut lines = list

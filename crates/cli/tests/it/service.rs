@@ -1,5 +1,7 @@
-//! The daemon as a service: stopped, killed and started again; under a service manager; and with a pool whose device
-//! never answers. What needs root, or a place where something can be mounted, says so aloud and does nothing elsewhere.
+//! The daemon as a service: stopped, killed and restarted, under a service manager, and with a pool
+//! whose device never responds.
+//!
+//! Tests that need root or a mount print a message and do nothing without.
 
 use crate::daemon::{Daemon, command, image, said, tank};
 use std::fs;
@@ -11,8 +13,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Goal: a daemon that is stopped unmounts, writes and exports, and its successor finds the pool by the cache file and mounts it where it was; OpenZFS's zdb
-/// finds it by the cache file while it is imported.
+/// Goal: a daemon that is stopped unmounts, syncs and exports. Its successor finds the pool by the
+/// cache file and mounts it at the same place.
+///
+/// OpenZFS's zdb finds the pool by the cache file while it is imported.
 #[test]
 fn stopped() {
     let Some((dir, mut daemon)) = tank() else { return };
@@ -35,7 +39,7 @@ fn stopped() {
     daemon.good("zpool export tank");
 }
 
-/// What the system has mounted at a place: whether anything, and with which options.
+/// The options of the system's mount at a path, or `None` if there is none.
 fn mounted_at(place: &Path) -> Option<String> {
     let table = fs::read_to_string("/proc/self/mounts").expect("a table");
     let place = place.display().to_string();
@@ -43,8 +47,14 @@ fn mounted_at(place: &Path) -> Option<String> {
     line.split(' ').nth(3).map(str::to_owned)
 }
 
-/// Goal: what no property says comes back after a daemon was killed, with the rest of its pool and not before: legacy file systems and snapshots that were mounted, and where; what was mounted by
-/// name; options of a single mount. What somebody unmounted does not; and nothing does after an export.
+/// Goal: mounts that no property describes are restored after a daemon was killed, with the rest of
+/// their pool and not before:
+///
+/// * legacy file systems and snapshots, at their paths
+/// * file systems that were mounted by name
+/// * options of a single mount
+///
+/// File systems that were unmounted are not restored, and after an export none is.
 #[test]
 fn killed_with_mounts_by_hand() {
     let Some((dir, mut daemon)) = tank() else { return };
@@ -79,7 +89,7 @@ fn killed_with_mounts_by_hand() {
         daemon.signal("KILL");
         daemon.ended();
         if round == 0 {
-            // Dead as it is, it can be unmounted.
+            // A dead mount can be unmounted.
             unmount(&["-l"], "dead");
         }
         daemon = Daemon::start(&at);
@@ -97,7 +107,7 @@ fn killed_with_mounts_by_hand() {
         assert!(options("mnt/home").starts_with("ro"), "{}", options("mnt/home"));
         assert_eq!((mounted_at(&place("left")), mounted_at(&place("dead"))), (None, None));
     }
-    // What was exported in order is not remembered.
+    // A regular export forgets these mounts.
     daemon.good("zpool export tank");
     daemon.good(&format!("zpool import -d {}/d0 tank", at.display()));
     for name in ["legacy", "then", "mnt/noauto"] {
@@ -107,8 +117,8 @@ fn killed_with_mounts_by_hand() {
     daemon.good("zpool export tank");
 }
 
-/// Goal: what was fsynced before a daemon was killed is there after its successor imported by the cache file, without force, at the same place; the dead mounts of the
-/// first are gone.
+/// Goal: data that was fsynced survives a kill of the daemon. The successor imports by the cache
+/// file, without force, and mounts at the same place. The dead mounts are gone.
 #[test]
 fn killed() {
     let Some((dir, mut daemon)) = tank() else { return };
@@ -130,12 +140,13 @@ fn killed() {
     daemon.good("zpool export tank");
 }
 
-/// Goal: a pool on a file in a mount of another pool of the same daemon loses nothing when the daemon is stopped: the other waits for it.
+/// Goal: a pool on a file in a mount of another pool of the same daemon loses nothing when the
+/// daemon is stopped. The other pool is exported after it.
 #[test]
 fn stopped_one_inside_the_other() {
     let Some((dir, mut daemon)) = tank() else { return };
     let at = dir.path().display().to_string();
-    // Names in both orders: neither is to go first by its name.
+    // Names in both orders, so that the order of names can't decide.
     for (name, order) in [("aaa", 0), ("zzz", 1)] {
         image(&dir.path().join(format!("mnt/home/{name}")));
         daemon.good(&format!(
@@ -158,14 +169,16 @@ fn stopped_one_inside_the_other() {
     daemon.good("zpool export tank");
 }
 
-/// Goal: a daemon that is told so makes every volume a block device, also one that comes later. One that is killed while a program holds such a device, with
-/// writes that are not on it yet, leaves nothing that hangs and no device behind; what was fsynced through the device is in the volume.
+/// Goal: a daemon with `--attach` makes every volume a block device, also later ones.
+///
+/// A daemon may be killed while a program has such a device open, with unwritten data. Nothing
+/// hangs and no device is left, and the volume has what was fsynced through the device.
 #[test]
 fn attached() {
     let Some((dir, daemon)) = tank() else { return };
     daemon.good("zpool export tank");
     drop(daemon);
-    // Links to devices are this machine's, not the daemon's.
+    // Links to devices are global to this machine.
     let pool = format!("attached{}", std::process::id());
     let at = dir.path().display().to_string();
     let Some(mut daemon) = Daemon::start_with(dir.path(), &["--attach"]) else { panic!("no daemon") };
@@ -199,7 +212,7 @@ fn attached() {
         daemon.ended();
         device.sync_all().expect_err("nobody takes it");
         daemon = Daemon::start_with(dir.path(), &["--attach"]).expect("a daemon");
-        // It goes with its last user.
+        // The device is removed after its last user closed it.
         drop(device);
         daemon.good(&format!("zpool import -c {at}/cache -o cachefile={at}/cache {pool}"));
         let mut seen = [0; 1 << 16];
@@ -212,10 +225,12 @@ fn attached() {
     assert_eq!(over(), 0);
 }
 
-/// A device that somebody has claimed: its volume, and its pool, are busy, whatever force is asked for; it follows its volume's name.
+/// A claimed device keeps its volume and pool busy, even with force, and follows a rename of its
+/// volume.
 fn used(daemon: &Daemon, pool: &str, link: &Path) {
     use std::os::unix::fs::OpenOptionsExt;
-    // A program that another test is just starting has a copy of this one's files for a moment: a claim that was dropped may still be held.
+    // A child process that another test has just forked briefly has copies of this process's files.
+    // So a dropped claim may still be held.
     let claim = |link: &Path| {
         let flags = rustix::fs::OFlags::EXCL.bits().cast_signed();
         let end = Instant::now() + Duration::from_secs(20);
@@ -245,7 +260,7 @@ fn used(daemon: &Daemon, pool: &str, link: &Path) {
     drop(claimed);
     drop(claim(&other));
     daemon.good(&format!("zfs rename {pool}/other {pool}/vol"));
-    // Somebody takes it away past the daemon.
+    // The device is detached without the daemon.
     daemon.good(&format!("zfs create -V 16M {pool}/gone"));
     let gone = link.with_file_name("gone");
     let detached = Command::new("losetup").arg("-d").arg(fs::read_link(&gone).expect("a link")).status();
@@ -254,9 +269,10 @@ fn used(daemon: &Daemon, pool: &str, link: &Path) {
     assert!(fs::symlink_metadata(&gone).is_err());
 }
 
-/// Goal: a volume whose device a program has open, as any program opens it, can't be destroyed,
-/// rolled back, nor detached, nor its pool exported, and whoever asks for the device hears who has
-/// it; what the program wrote is in the volume, also where its device is taken by force.
+/// Goal: a volume whose device a program has open, without a claim, can't be destroyed or detached,
+/// and its pool can't be exported. `detach` names the program.
+///
+/// Data that the program wrote is in the volume, also after a forced detach.
 #[test]
 fn held_open() {
     let Some((dir, daemon)) = tank() else { return };
@@ -314,8 +330,10 @@ fn held_open() {
     daemon.good(&format!("zpool export {pool}"));
 }
 
-/// Goal: a volume that was attached by name and that nobody uses is destroyed and rolled back as one that is not; where that fails, or it is still there, its device is there again, read-only if
-/// it was.
+/// Goal: a volume that was attached by name and is unused can be destroyed and rolled back like any
+/// other.
+///
+/// If that fails, or the volume still exists, its device is there again, read-only if it was.
 #[test]
 fn changed_while_attached() {
     let Some((dir, daemon)) = tank() else { return };
@@ -346,7 +364,8 @@ fn changed_while_attached() {
     daemon.good(&format!("zpool export {pool}"));
 }
 
-/// Goal: a file system on an attached volume that is mounted when the daemon is stopped has all that was written in the volume, and the log names the device.
+/// Goal: the daemon may be stopped while a file system on an attached volume is mounted. The volume
+/// then has all its data, and the log names the device.
 #[test]
 fn stopped_below_a_file_system() {
     let Some((dir, daemon)) = tank() else { return };
@@ -386,8 +405,8 @@ fn stopped_below_a_file_system() {
     daemon.good(&format!("zpool export {pool}"));
 }
 
-/// Goal: what was written before `sync(2)` is there after the daemon was killed, in every pool,
-/// where the kernel tells the daemon of it; listening leaves no device behind.
+/// Goal: data written before `sync(2)` is there after the daemon was killed, in every pool, if the
+/// kernel notifies the daemon. The notification leaves no device behind.
 #[test]
 fn synced() {
     let Some((dir, daemon)) = tank() else { return };
@@ -418,7 +437,7 @@ fn synced() {
     daemon.good("zpool export -a");
 }
 
-/// Goal: a daemon that has as many files open as it may still answers its user, unmounts, and
+/// Goal: a daemon that has reached its limit of open files still replies to its user, unmounts, and
 /// leaves nothing when it is stopped.
 #[test]
 fn out_of_files() {
@@ -459,8 +478,8 @@ fn out_of_files() {
     daemon.good("zpool export tank");
 }
 
-/// Goal: the units are what systemd takes for units, where it is there to say so. It also complains
-/// of other units that the machine happens to have; those lines don't count.
+/// Goal: systemd accepts the units, if it is available to check them. It also reports problems of
+/// other units on the machine, and those lines are ignored.
 #[test]
 fn units() {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../systemd");
@@ -497,8 +516,11 @@ fn units() {
     }
 }
 
-/// Goal: what a service manager does at an upgrade, and after a crash: a new program takes the old one's place, the daemon ends or dies, and the next one, after
-/// the unit's own commands, has everything mounted at the same place, with all that was written.
+/// Goal: after an upgrade and after a crash, the daemon's successor has everything mounted at the
+/// same place with all data.
+///
+/// The test does what a service manager does: it replaces the program, ends or kills the daemon,
+/// and runs the unit's commands.
 #[test]
 fn upgraded() {
     let Some((dir, mut daemon)) = tank() else { return };
@@ -525,7 +547,7 @@ fn upgraded() {
         program("poolhouse");
         daemon.signal(signal);
         assert_eq!(daemon.ended().success(), signal == "TERM");
-        // Whatever its file is called, it is found by its name.
+        // The process has this name whatever its file is called.
         fs::hard_link(dir.path().join("poolhouse"), dir.path().join("exe")).expect("a name");
         daemon = Daemon::start_as(&dir.path().join("exe"), dir.path(), &[]).expect("a daemon");
         let name = fs::read_to_string(format!("/proc/{}/comm", daemon.child.id())).expect("it runs");
@@ -545,7 +567,8 @@ fn upgraded() {
     daemon.good("zpool export tank");
 }
 
-/// Goal: a service manager is told when the daemon serves and when it ends, and a second daemon in the same folder says that there is one.
+/// Goal: the daemon notifies a service manager when it serves and when it ends. A second daemon in
+/// the same directory reports the first.
 #[test]
 fn told() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -576,7 +599,8 @@ fn told() {
     assert!(child.wait_with_output().expect("it ends").status.success());
 }
 
-/// Goal: a pool whose device never answers keeps nobody from another pool: lists, states, changes and an export of that one end, and the sick one goes on when its device does.
+/// Goal: a pool whose device never responds blocks no other pool. Lists, states, changes and an
+/// export of the other complete, and the hanging pool continues when its device does.
 ///
 /// Its device is a file in a pool of another daemon, which is stopped.
 #[test]
@@ -592,13 +616,13 @@ fn one_sick_pool() {
     fs::write(dir.path().join("sick/file"), "before").expect("it is mounted");
     daemon.good("zpool sync sick");
     under.signal("STOP");
-    // Somebody waits for the sick pool, and so does a command about it.
+    // A writer waits for the hanging pool, and so does a command.
     let waiting = dir.path().join("sick/file");
     let writer = std::thread::spawn(move || {
         fs::write(&waiting, vec![7; 4 << 20]).and_then(|()| fs::File::open(&waiting)?.sync_all())
     });
     let asked = command(dir.path(), "zpool sync sick").spawn().expect("it runs");
-    // One that is not waited for goes away in the middle.
+    // A waiting command that is killed in the middle.
     let mut gone = command(dir.path(), "zpool sync sick").spawn().expect("it runs");
     gone.kill().and_then(|()| gone.wait()).expect("it is ended");
     fs::write(dir.path().join("well/file"), "content").expect("it is mounted");
@@ -616,7 +640,7 @@ fn one_sick_pool() {
         "zfs mount well",
         "zpool export well",
     ] {
-        // One that hangs is ended by force, so that the test does.
+        // A command that hangs is killed, so that the test ends.
         let words: Vec<&str> = line.split(' ').collect();
         let ran = Command::new("timeout")
             .args(["-s", "KILL", "120", env!("CARGO_BIN_EXE_poolhouse")])
@@ -635,7 +659,8 @@ fn one_sick_pool() {
     under.good("zpool export tank");
 }
 
-/// Goal: mount(8)'s helper mounts file systems with `mountpoint=legacy` where it is told to, and no others, with its exit codes.
+/// Goal: the helper of mount(8) mounts file systems with `mountpoint=legacy` at the given place,
+/// and no others, with its exit codes.
 #[test]
 fn by_mount() {
     let Some((dir, daemon)) = tank() else { return };
@@ -665,7 +690,7 @@ fn by_mount() {
         helper("tank/old there"),
         (Some(128), "filesystem 'tank/old' is already mounted\n".to_owned())
     );
-    // As with OpenZFS, what mount(8) has mounted umount(8) unmounts.
+    // As with OpenZFS, umount(8) unmounts what mount(8) has mounted.
     let refused = daemon.ran(&format!("zfs unmount {at}/there"));
     assert!(said(&refused).contains("use umount(8) to unmount this filesystem"), "{}", said(&refused));
     assert!(Command::new("umount").arg(dir.path().join("there")).status().expect("umount").success());
@@ -673,7 +698,8 @@ fn by_mount() {
     daemon.good("zpool export tank");
 }
 
-/// Goal: a pool whose file is removed while it is imported is used, written and exported as before, since it is open; who imports it then is told its name.
+/// Goal: a pool whose file is removed while it is imported is used, written and exported as before,
+/// since the file is open. A later import names the pool as missing.
 #[test]
 fn file_gone() {
     let Some((dir, mut daemon)) = tank() else { return };
@@ -692,7 +718,7 @@ fn file_gone() {
     );
 }
 
-/// Goal: a daemon begins with the tunables that it is given, and does not begin with what is none.
+/// Goal: a daemon starts with the given tunables, and refuses to start with an invalid one.
 #[test]
 fn tunables_from_the_start() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -710,8 +736,10 @@ fn tunables_from_the_start() {
     assert_eq!(got("zfs_arc_max"), "100000000\n");
 }
 
-/// Goal: Prometheus reads at the address that the daemon was given what the command prints: states of devices, their errors, service times, the cache; nothing
-/// else is answered there, and a daemon that can't have the address says so.
+/// Goal: the daemon serves to Prometheus, at the given address, what the command prints: device
+/// states, errors, service times, the cache.
+///
+/// It serves nothing else there. A daemon that can't use the address reports that.
 #[test]
 fn metrics() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -760,7 +788,7 @@ fn metrics() {
     let refused = command(other.path(), &format!("serve --metrics {address}")).output().expect("poolhouse");
     let told =
         format!("cannot serve: cannot serve metrics at {address}: Address already in use (os error 98)\n");
-    // What a daemon finds at its start is said before.
+    // Messages about the daemon's start come before it.
     assert!(refused.status.code() == Some(1) && said(&refused).ends_with(&told), "{}", said(&refused));
     daemon.good("zpool destroy watched");
 }

@@ -1,6 +1,13 @@
-//! Pools whose devices hang or fail, beside pools that are well: commands, and the end of the daemon. What can't be mounted where the tests run is left out aloud.
+//! Pools whose devices hang or fail, beside healthy pools: commands, and the end of the daemon. The
+//! tests print a message and do nothing if mounting is not possible.
 //!
-//! A sick pool's device is a file in a pool of another daemon: stopped, it never answers; killed, it fails; at its quota, it takes nothing more.
+//! The device of the `sick` pool is a file in a pool of another daemon:
+//!
+//! | state of that daemon | the device |
+//! |---|---|
+//! | stopped | never responds |
+//! | killed | fails |
+//! | at its quota | takes no more data |
 
 use crate::daemon::{Daemon, command, image, said, tank};
 use std::fs;
@@ -8,12 +15,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs a command that is ended by force if it hangs.
+/// Runs a command, which is killed if it hangs.
 fn timely(dir: &Path, line: &str) -> Output {
     within(dir, 120, line)
 }
 
-/// The same after so many seconds.
+/// As `timely`, with the time limit in seconds.
 fn within(dir: &Path, seconds: u32, line: &str) -> Output {
     let words: Vec<&str> = line.split(' ').collect();
     let mut command = Command::new("timeout");
@@ -28,8 +35,11 @@ fn good(dir: &Path, line: &str) -> String {
     String::from_utf8(ran.stdout).expect("text")
 }
 
-/// Two daemons: one with the ground, on which the sick pool of the other lies, beside its pool `well`, and `inner`, which is mounted inside of that.
-/// They end in this order, before their folders go: nothing can be removed from what a stopped one serves.
+/// Two daemons. The pool of `ground` holds the device of the pool `sick` of `daemon`. That one also
+/// has the pools `well`, and `inner`, which is mounted inside `well`.
+///
+/// The fields are dropped in this order, directories last: nothing can be removed from the mounts
+/// of a stopped daemon.
 struct Stand {
     daemon: Daemon,
     ground: Daemon,
@@ -38,8 +48,8 @@ struct Stand {
     below: tempfile::TempDir,
 }
 
-/// Folders below which nothing stays mounted, whatever became of the daemons: a test may kill one
-/// and start no other.
+/// Directories below which nothing stays mounted after a test, which may kill a daemon and start no
+/// other.
 struct Left([std::path::PathBuf; 2]);
 
 impl Drop for Left {
@@ -57,7 +67,7 @@ impl Stand {
         Self::patient(2)
     }
 
-    /// The same with a daemon that waits for so many seconds where nothing moves, before it ends.
+    /// As `new`, with a daemon that waits this many seconds without progress before it ends.
     fn patient(seconds: u32) -> Option<Stand> {
         let (below, ground) = tank()?;
         ground.good("zfs create -o quota=24M tank/home/small");
@@ -80,7 +90,8 @@ impl Stand {
         Some(Stand { daemon, ground, _left: left, dir, below })
     }
 
-    /// Fills the sick pool's device until it is suspended. What comes back is written when it goes on.
+    /// Fills the sick pool's device until the pool is suspended. The returned thread completes its
+    /// writes when the pool continues.
     fn suspend(&self) -> std::thread::JoinHandle<std::io::Result<()>> {
         let file = self.dir.path().join("sick/large");
         let writer = std::thread::spawn(move || {
@@ -103,7 +114,8 @@ impl Stand {
         writer
     }
 
-    /// That the well pools were exported: they are found without force, with what was written.
+    /// Checks that the healthy pools were exported: they are imported without force, with their
+    /// data.
     fn are_well(&self) {
         let daemon = Daemon::start(self.dir.path());
         let at = self.dir.path();
@@ -117,8 +129,10 @@ impl Stand {
     }
 }
 
-/// Goal: a pool that is suspended is shown so in OpenZFS's words, refuses what would wait for it, and keeps nobody from other pools; when its device is well again it is cleared, and
-/// who waited for it goes on with nothing lost.
+/// Goal: a suspended pool is shown as such in OpenZFS's words, refuses what would wait for it, and
+/// blocks no other pool.
+///
+/// When its device works again and it is cleared, waiting writers continue and nothing is lost.
 #[test]
 fn suspended() {
     let Some(stand) = Stand::new() else { return };
@@ -137,7 +151,7 @@ fn suspended() {
     ] {
         assert!(status.contains(words), "{status}");
     }
-    // The quota of what is below, in all that tells of it.
+    // Status, events and log all name the quota below as the cause.
     let events = good(at, "zpool events -v sick");
     assert!(events.contains("zio_err = 0x7a\n"), "{events}");
     assert!(events.contains("ereport.fs.zfs.io_failure"), "{events}");
@@ -175,7 +189,7 @@ fn suspended() {
         good(at, line);
     }
     assert_eq!(fs::read_to_string(at.join("well/inner/file")).expect("it is mounted"), "content");
-    // Cleared while nothing is better, it is soon suspended again.
+    // A pool that is cleared too early is soon suspended again.
     timely(at, "zpool clear sick");
     stand.ground.good("zfs set quota=none tank/home/small");
     while good(at, "zpool list -H -o health sick") != "ONLINE\n" {
@@ -189,7 +203,7 @@ fn suspended() {
     good(at, "zpool export sick");
 }
 
-/// A mount that goes when this does.
+/// A mount that is unmounted on drop.
 struct Below(std::path::PathBuf);
 
 impl Drop for Below {
@@ -198,13 +212,13 @@ impl Drop for Below {
     }
 }
 
-/// Goal: an export whose last transaction group can't be written is refused, and what it has
-/// unmounted is mounted again when the pool is cleared.
+/// Goal: an export whose last txg can't be written is refused. The file systems that it unmounted
+/// are mounted again when the pool is cleared.
 #[test]
 fn an_export_that_fails_at_the_end() {
     let Some((dir, daemon)) = tank() else { return };
     let (at, mnt) = (dir.path(), dir.path().join("mnt"));
-    // No group is written before the export asks for one.
+    // No txg syncs before the export requests one.
     good(at, "set tunable zfs_txg_timeout=3600");
     fs::write(mnt.join("home/file"), "content").expect("it is mounted");
     good(at, "zpool sync tank");
@@ -226,8 +240,8 @@ fn an_export_that_fails_at_the_end() {
     drop(daemon);
 }
 
-/// Goal: a pool on a sparse file whose file system is full is suspended, and its status, its events
-/// and the log say what is full; when there is room it goes on, with all that was written.
+/// Goal: a pool on a sparse file is suspended when the file system below is full. Its status,
+/// events and log name what is full. With new space it continues, with all written data.
 #[test]
 fn the_file_system_below_is_full() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -240,7 +254,7 @@ fn the_file_system_below_is_full() {
         eprintln!("nothing can be mounted here");
         return;
     }
-    // Before the folder goes, and after the daemon.
+    // Dropped after the daemon and before the directory.
     let _below = Below(below.clone());
     let daemon = Daemon::start(at);
     let device = below.join("d0");
@@ -264,7 +278,7 @@ fn the_file_system_below_is_full() {
     while good(at, "zpool list -H -o health tank") != "SUSPENDED\n" {
         assert!(!writer.is_finished(), "there is room for everything");
     }
-    // Who writes now waits in the system, and can be killed.
+    // A later writer blocks in the kernel, and can be killed.
     let mut waits = Command::new("dd").arg("if=/dev/zero").arg("bs=1M").stdout(other).spawn().expect("dd");
     let stat = || fs::read_to_string(format!("/proc/{}/stat", waits.id())).expect("a child");
     while !["(dd) S", "(dd) D"].iter().any(|state| stat().contains(state)) {
@@ -288,9 +302,10 @@ fn the_file_system_below_is_full() {
     good(at, "zpool export tank");
 }
 
-/// Goal: a pool whose device went with the mount that it lies on is suspended, and goes on when
-/// that is mounted again and the pool is cleared: its descriptor of before is of no use, though
-/// nobody has told it so.
+/// Goal: a pool whose device disappeared with its mount is suspended. It continues when the mount
+/// is there again and the pool is cleared.
+///
+/// The old descriptor is useless then, although no event reported that.
 #[test]
 fn the_mount_below_comes_back() {
     let Some(mut stand) = Stand::new() else { return };
@@ -319,7 +334,8 @@ fn the_mount_below_comes_back() {
     good(&at, "zpool export -a");
 }
 
-/// Goal: a pool whose device stops answering is told with what was known of it, though nobody had asked before, and keeps nobody who asks for all pools waiting for long.
+/// Goal: a pool whose device stops responding is shown with its last known state, also if no query
+/// ran before. Queries about all pools do not block for long.
 #[test]
 fn asked_for_the_first_time() {
     let Some(stand) = Stand::new() else { return };
@@ -333,7 +349,7 @@ fn asked_for_the_first_time() {
     let writer = std::thread::spawn(move || fs::File::create(file)?.sync_all());
     let lines = ["zpool list -H -o name", "zpool status -x", "zpool list", "zpool status"];
     let ran = lines.map(|line| (line, within(&at, 40, line)));
-    // A failure is not to wait for it either.
+    // Let the device continue first, so that a failed check does not wait for it.
     stand.ground.signal("CONT");
     for (line, ran) in &ran {
         assert!(ran.status.success(), "{line}: {} {}", ran.status, said(ran));
@@ -343,15 +359,17 @@ fn asked_for_the_first_time() {
     good(&at, "zpool export -a");
 }
 
-/// The threads of a daemon that wait for devices which were looked at.
+/// The number of a daemon's threads that wait for devices which it scanned.
 fn asking(daemon: &Daemon) -> usize {
     let tasks = fs::read_dir(format!("/proc/{}/task", daemon.child.id())).expect("it runs");
     let name = |task: &fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
     tasks.flatten().filter(|task| ["ask\n", "ask-read\n"].contains(&&*name(task))).count()
 }
 
-/// Goal: a pool whose device hangs keeps no other from being imported, wherever it is looked for; it is named, with its device, and is there when it answers again. Looking again and again
-/// leaves no more threads behind.
+/// Goal: a pool whose device hangs blocks no import of other pools, wherever the scan looks. It is
+/// reported with its device, and can be imported when the device responds.
+///
+/// Repeated scans leave no more threads behind.
 #[test]
 fn hanging_device_beside_imports() {
     let Some(stand) = Stand::new() else { return };
@@ -367,7 +385,7 @@ fn hanging_device_beside_imports() {
     std::os::unix::fs::symlink(&device, at.join("dev/link")).expect("a link");
     good(&at, "set tunable zfs_probe_timeout_ms=1000");
     stand.ground.signal("STOP");
-    // Only its own devices are looked at.
+    // Only the pool's own devices are scanned.
     let ran = timely(&at, &format!("zpool import -c {cache} well"));
     assert!(ran.status.success() && said(&ran).is_empty(), "{}", said(&ran));
     good(&at, "zpool export well");
@@ -403,13 +421,16 @@ fn hanging_device_beside_imports() {
     good(&at, "zpool export -a");
 }
 
-/// Goal: a daemon that is told to end while one pool's device hangs lets go of all others, mounts inside each other too; says which it left, also in its exit status; and what
-/// was synced to that one is there when its device answers again.
+/// Goal: a daemon that is terminated while one pool's device hangs exports all other pools, also
+/// those mounted inside each other.
+///
+/// It reports the one that it left, also by its exit status. Data that was synced to that pool is
+/// there when the device responds.
 #[test]
 fn ends_with_a_pool_that_hangs() {
     let Some(mut stand) = Stand::new() else { return };
     stand.ground.signal("STOP");
-    // Somebody waits for it.
+    // A writer waits for the sick pool.
     let waiting = stand.dir.path().join("sick/more");
     let (opened, is_open) = std::sync::mpsc::channel();
     let writer = std::thread::spawn(move || {
@@ -418,7 +439,8 @@ fn ends_with_a_pool_that_hangs() {
         file.write_all_at(&[7; 1 << 20], 0)?;
         file.sync_all()
     });
-    // Where nothing is mounted any more anybody can write.
+    // The file must be open before the daemon unmounts, or the write would go to the directory
+    // below.
     is_open.recv().expect("it is in memory");
     stand.daemon.signal("TERM");
     let ended = stand.daemon.ended();
@@ -434,7 +456,8 @@ fn ends_with_a_pool_that_hangs() {
     daemon.good("zpool export sick");
 }
 
-/// Goal: the same while that pool is being exported: it is still there until it is gone, and the end of the daemon waits for it too.
+/// Goal: the same while that pool is being exported. It is listed until it is exported, and the end
+/// of the daemon waits for it too.
 #[test]
 fn ends_while_an_export_hangs() {
     let Some(mut stand) = Stand::new() else { return };
@@ -454,7 +477,7 @@ fn ends_while_an_export_hangs() {
     stand.ground.signal("CONT");
 }
 
-/// Goal: the same while one pool is suspended: who waits for it hears that it failed, and it is left.
+/// Goal: the same while one pool is suspended: waiting writers get an error, and the pool is left.
 #[test]
 fn ends_with_a_suspended_pool() {
     let Some(mut stand) = Stand::new() else { return };
@@ -468,7 +491,8 @@ fn ends_with_a_suspended_pool() {
     stand.are_well();
 }
 
-/// Goal: a pool whose device is gone for good is shown so, holds nobody up, and is left at the end.
+/// Goal: a pool whose device is gone for good is shown as such, blocks nothing, and is left at the
+/// end.
 #[test]
 fn device_gone() {
     let Some(mut stand) = Stand::new() else { return };
@@ -479,7 +503,7 @@ fn device_gone() {
     let asked = command(&at, "zpool sync sick").spawn().expect("it runs");
     while good(&at, "zpool list -H -o health sick") != "SUSPENDED\n" {}
     assert!(good(&at, "zpool status").contains(" state: SUSPENDED\n"));
-    // It is not to be had, and the others are.
+    // Its datasets are not available, and those of the other pools are.
     let listed = timely(&at, "zfs list -H -o name");
     let names = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(names.contains("inner\n") && names.contains("well\n"), "{}", said(&listed));
@@ -492,7 +516,7 @@ fn device_gone() {
     stand.are_well();
 }
 
-/// A file of the sick pool that is being written while its device does not answer.
+/// Starts a write to a file of the sick pool while its device does not respond.
 fn hanging_writer(stand: &Stand) -> std::thread::JoinHandle<std::io::Result<()>> {
     stand.ground.signal("STOP");
     let waiting = stand.dir.path().join("sick/more");
@@ -507,9 +531,11 @@ fn hanging_writer(stand: &Stand) -> std::thread::JoinHandle<std::io::Result<()>>
     writer
 }
 
-/// Goal: a pool whose transaction group makes no progress is shown so and not called healthy; an
-/// export says that it does not answer, with force it gives the pool up, and the others are used as
-/// before. Its device stays claimed until the daemon ends, and then has what was synced.
+/// Goal: a pool whose txg makes no progress is shown as such, and not as healthy. An export reports
+/// that its devices do not respond, and a forced export abandons the pool.
+///
+/// Other pools are used as before. The device stays claimed until the daemon ends, and then has the
+/// synced data.
 #[test]
 fn a_pool_without_progress_is_given_up() {
     let Some(mut stand) = Stand::new() else { return };
@@ -540,8 +566,8 @@ fn a_pool_without_progress_is_given_up() {
     daemon.good("zpool export sick");
 }
 
-/// Goal: a daemon that is told to end twice ends at once, whatever a pool waits for and however
-/// long its patience is.
+/// Goal: a daemon that is terminated twice ends at once, whatever a pool waits for and however long
+/// its timeout is.
 #[test]
 fn told_twice_it_ends_at_once() {
     let Some(mut stand) = Stand::patient(3600) else { return };

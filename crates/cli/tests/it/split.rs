@@ -1,4 +1,4 @@
-//! `zpool split` as it is typed.
+//! The command `zpool split`.
 
 use std::rc::Rc;
 
@@ -6,7 +6,8 @@ use crate::common::run;
 use api::Requests;
 use server::house::House;
 
-/// Goal: pools of mirrors are split as OpenZFS splits them: shown, refused, exported, and imported under another root.
+/// Goal: pools of mirrors are split as in OpenZFS: with a dry run, refused, exported, and imported
+/// with another altroot.
 #[test]
 fn a_pool_of_mirrors() {
     let dir = tempfile::tempdir().expect("a folder");

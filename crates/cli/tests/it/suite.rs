@@ -1,11 +1,12 @@
-//! What OpenZFS's own test suite found to be different here: commands on a pool that this process holds, and on mounts where there can be some.
+//! Differences that OpenZFS's own test suite found: commands on a pool of this process, and on
+//! mounts if they are possible.
 
 use crate::common::stand::Stand;
 use crate::common::{good, pool, run};
 use std::fs;
 use std::os::unix::fs::FileExt;
 
-/// Goal: a dataset that is a clone of what is below it, after a promotion, is looked at once.
+/// Goal: a dataset that is a clone of its own descendant, after a promotion, is visited once.
 #[test]
 fn a_dataset_may_depend_on_itself() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -27,7 +28,8 @@ fn a_dataset_may_depend_on_itself() {
     good("zfs destroy -r tank/fs", &house);
 }
 
-/// Goal: names have fewer than fifty levels below their pool, and properties are named as they are written.
+/// Goal: names have fewer than fifty levels below their pool, and names of properties are
+/// case-sensitive.
 #[test]
 fn names_have_bounds() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -39,7 +41,8 @@ fn names_have_bounds() {
     good(&format!("zfs create -p {}", deep(49)), &house);
     let said = run("zfs create -o QuOta=none tank/b", house.clone());
     assert_eq!(said.code, 1, "{}", said.err);
-    // More can be allowed; what is too deep when less is again may move, but no deeper.
+    // The limit can be raised. Datasets that are too deep after it is lowered again may be renamed,
+    // but not deeper.
     house.set_tunable("zfs_max_dataset_nesting", &60).expect("it is set");
     good(&format!("zfs create -p {}/b", deep(52)), &house);
     house.set_tunable("zfs_max_dataset_nesting", &50).expect("it is set back");
@@ -47,7 +50,8 @@ fn names_have_bounds() {
     assert_ne!(run(&format!("zfs rename {}/c {}/d/d", deep(52), deep(52)), house.clone()).code, 0);
 }
 
-/// Goal: what shares ask for is checked though nothing is shared; sharing everything is nothing where nobody asks for it, and refused by name where somebody does.
+/// Goal: share options are checked although nothing is shared. `zfs share -a` does nothing if no
+/// dataset requests it, and `zfs share` by name is refused with the reason.
 #[test]
 fn nothing_is_shared() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -76,7 +80,8 @@ fn nothing_is_shared() {
     );
 }
 
-/// Goal: compression with zstd is in use from the moment when it is asked for; a pool without a feature is not made with a property that needs it.
+/// Goal: the zstd feature is active as soon as the property requests it. A pool without a feature
+/// is not created with a property that needs it.
 #[test]
 fn features_go_with_properties() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -97,7 +102,7 @@ fn features_go_with_properties() {
     good(&line.replace("compression=lz4", "compression=lzjb"), &house);
 }
 
-/// Goal: a device that was a hot spare of a pool that is gone is free.
+/// Goal: a device that was a hot spare of a pool that no longer exists is free.
 #[test]
 fn spares_of_nobody_are_free() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -113,7 +118,7 @@ fn spares_of_nobody_are_free() {
     good(&format!("zpool create -m none other mirror {data} {spare}"), &house);
 }
 
-/// Goal: a label that was cleared is none for `zdb -l`.
+/// Goal: `zdb -l` finds no label where labels were cleared.
 #[test]
 fn cleared_labels_are_gone() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -131,7 +136,7 @@ fn cleared_labels_are_gone() {
     assert_eq!(looked(), 2);
 }
 
-/// Goal: words sort as words, not by the numbers that stand for them.
+/// Goal: property values sort as words, not by the numbers that encode them.
 #[test]
 fn words_sort_as_words() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -145,7 +150,7 @@ fn words_sort_as_words() {
     assert_eq!(sorted, "tank/e\ntank/d\ntank/c\ntank\ntank/a\ntank/b\n");
 }
 
-/// Goal: a file system below an encrypted one may be in the clear.
+/// Goal: a file system below an encrypted one may be unencrypted.
 #[test]
 fn encryption_can_end_below() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -166,7 +171,8 @@ fn encryption_can_end_below() {
     good("zfs create tank/e/clear/below", &house);
 }
 
-/// Goal: what inherits a mountpoint follows it, from nowhere too; `canmount=off` lets what lay in a mount go on in the folder beneath it.
+/// Goal: file systems that inherit a mount point follow it, from `none` too. With `canmount=off`,
+/// those inside the mount continue in the directory below it.
 #[test]
 fn heirs_follow_a_mountpoint() {
     let Some(stand) = Stand::new("") else { return };
@@ -188,7 +194,7 @@ fn heirs_follow_a_mountpoint() {
         stand.good("zfs list -H -o name,mounted -r tank/a"),
         "tank/a\tno\ntank/a/b\tyes\ntank/a/own\tno\n"
     );
-    // What can't be mounted there is told; the property is set.
+    // A mount that fails is reported, and the property is set.
     let file = stand.path("file");
     fs::write(&file, b"").expect("a file");
     stand.good("zfs create -o mountpoint=legacy tank/l");
@@ -196,7 +202,7 @@ fn heirs_follow_a_mountpoint() {
     assert_eq!((said.code, said.err.contains("cannot mount 'tank/l'")), (0, true), "{}", said.err);
 }
 
-/// Goal: a user's property of a pool that nobody set is a dash.
+/// Goal: a user property of a pool that was never set is a dash.
 #[test]
 fn properties_that_nobody_set() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -209,7 +215,8 @@ fn properties_that_nobody_set() {
     assert_eq!(shown(), "-\tdefault\n");
 }
 
-/// Goal: a pool that is only read is let go by `zpool destroy`, unchanged; the label of a spare that is nobody's may be cleared, one in use may not.
+/// Goal: `zpool destroy` releases a read-only pool unchanged. The label of an unused spare can be
+/// cleared, and that of one in use can't.
 #[test]
 fn pools_and_spares_are_let_go() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -228,7 +235,10 @@ fn pools_and_spares_are_let_go() {
     good(&import, &house);
 }
 
-/// Goal: the label of a detached device is nobody's, and may be cleared once; before, its pool has it, which lets it go by force when it was taken offline or given up, to be replaced by itself.
+/// Goal: the label of a detached device belongs to no pool, and can be cleared once.
+///
+/// Before the detach its pool uses it. If the device is offline or faulted, the label can be
+/// cleared by force, and the device can be replaced by itself.
 #[test]
 fn what_is_detached_may_be_cleared() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -248,7 +258,7 @@ fn what_is_detached_may_be_cleared() {
         let status = good("zpool status tank", &house);
         assert!(status.contains("state: ONLINE") && status.contains(" 0 errors "), "{status}");
     }
-    // Overwritten under the pool's hands, it is replaced by itself as well.
+    // A device that was overwritten while in use can be replaced by itself too.
     let file = fs::File::options().write(true).open(&side).expect("an image");
     file.write_all_at(&vec![0; 128 << 20], 0).expect("room");
     good(&format!("zpool replace -w tank {side}"), &house);
@@ -261,7 +271,8 @@ fn what_is_detached_may_be_cleared() {
     assert_ne!(run(&clear, house.clone()).code, 0);
 }
 
-/// Goal: a device fails when somebody asks for it, is charged with that, and no longer when it is taken back, or its pool is gone.
+/// Goal: a device fails as injected and counts the errors, until the fault is canceled or the pool
+/// is exported.
 #[test]
 fn faults_are_asked_for() {
     use api::{DeviceFault, InjectRequest};
@@ -311,7 +322,7 @@ fn faults_are_asked_for() {
     assert!(listed(other).is_none(), "it went with its pool");
 }
 
-/// Goal: `zpool sync -f` writes a group though nothing has changed; without it none is written.
+/// Goal: `zpool sync -f` syncs a txg although nothing has changed. Without `-f`, none is synced.
 #[test]
 fn syncing_anew() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -328,7 +339,8 @@ fn syncing_anew() {
     assert!(txg() > before);
 }
 
-/// Goal: what would be created is checked though it isn't, and shown with the room that it would reserve; pools that know nothing of that reserve in the older way.
+/// Goal: a dry run of `zfs create` checks everything, and shows the space that would be reserved.
+/// Volumes of pools of old versions use `reservation`.
 #[test]
 fn drafts_are_checked() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -357,7 +369,8 @@ fn drafts_are_checked() {
     assert!(kept.trim().parse::<u64>().is_ok_and(|n| n > 1 << 20), "{kept}");
 }
 
-/// Goal: what a snapshot's clones are is cut off where OpenZFS cuts it off, for who shows it alone: all of them are found to be destroyed.
+/// Goal: the list of a snapshot's clones is truncated where OpenZFS truncates it, for display only.
+/// A destroy finds all of them.
 #[test]
 fn long_values_are_cut_off() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -374,7 +387,8 @@ fn long_values_are_cut_off() {
     assert_eq!(good("zfs list -H -o name", &house), "tank\ntank/fs\n");
 }
 
-/// Goal: a mount option that says otherwise than its property is shown as a property for the time being, and is none when it is mounted again.
+/// Goal: a mount option that differs from its property is shown as a temporary value, and no longer
+/// after a new mount.
 #[test]
 fn options_of_a_mount_are_temporary() {
     let Some(stand) = Stand::new("") else { return };
@@ -394,7 +408,8 @@ fn options_of_a_mount_are_temporary() {
     assert_eq!(shown(&stand), before);
 }
 
-/// Goal: `mount -t zfs` shows a snapshot at a folder, to be read; it goes with its snapshot unless somebody is there, and with its pool.
+/// Goal: `mount -t zfs` mounts a snapshot read-only at a directory. It is unmounted with its
+/// snapshot unless it is in use, and with its pool.
 #[test]
 fn snapshots_are_mounted() {
     let Some(stand) = Stand::new("") else { return };
@@ -428,7 +443,8 @@ fn snapshots_are_mounted() {
     assert!(fs::read_dir(&at).expect("a folder").next().is_none());
 }
 
-/// Goal: an object is found by the numbers of its object set and its own, in the whole system where it is mounted.
+/// Goal: an object is found by its object set's number and its own. The path is that in the whole
+/// system if the dataset is mounted.
 #[test]
 fn objects_have_paths() {
     use std::os::unix::fs::MetadataExt;
@@ -450,7 +466,7 @@ fn objects_have_paths() {
     assert_eq!((nothing.dataset.as_deref(), nothing.path), (Some("tank/a"), None));
 }
 
-/// Goal: keys are asked for on the web, and what keeps them from coming is said.
+/// Goal: keys are requested over HTTP and HTTPS, and a failure is reported with its reason.
 #[test]
 fn keys_may_be_far() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,5 @@
-//! What OpenZFS's own test suite found to be different here about pools and their devices: commands on pools that this process holds.
+//! Differences that OpenZFS's own test suite found about pools and their devices: commands on pools
+//! of this process.
 
 use crate::daemon;
 
@@ -17,21 +18,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const MIB: usize = 1 << 20;
 
-/// An image of 128 MiB, and its path.
+/// Creates an image of 128 MiB. Returns its path.
 fn image(dir: &Path, name: &str) -> String {
     let path = dir.join(name);
     fs::File::create(&path).and_then(|file| file.set_len(128 << 20)).expect("an image");
     path.display().to_string()
 }
 
-/// What `zdb -lq` says of a device.
+/// The exit code of `zdb -lq` for a device.
 fn labels(image: &str) -> i32 {
     let clock = console::Clock::system();
     let sink = || console::Out::new(Box::new(std::io::sink()));
     zdb::run(&["-lq".to_owned(), image.to_owned()], &mut sink(), &mut sink(), &clock)
 }
 
-/// Goal: `zpool labelclear` overwrites labels that are there, behind their pads, and nothing where a label is gone.
+/// Goal: `zpool labelclear` overwrites existing labels, after their padding, and nothing where a
+/// label is missing.
 #[test]
 fn labels_alone_are_cleared() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -66,7 +68,7 @@ fn labels_alone_are_cleared() {
     }
 }
 
-/// Goal: a pool whose root can't have a key is refused before a device is touched.
+/// Goal: a pool whose root can't get its key is refused before any device is written.
 #[test]
 fn nothing_is_written_for_a_pool_without_its_key() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -78,7 +80,8 @@ fn nothing_is_written_for_a_pool_without_its_key() {
     assert_eq!(fs::metadata(&path).expect("the image").blocks(), 0);
 }
 
-/// Goal: `ashift` of the pool or the line is of new top-level vdevs; a device that joins one takes that one's sectors.
+/// Goal: `ashift` of the pool or the command line applies to new top-level vdevs. A device that
+/// joins a vdev uses that vdev's sector size.
 #[test]
 fn who_joins_takes_the_sectors_that_are_there() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -92,7 +95,7 @@ fn who_joins_takes_the_sectors_that_are_there() {
     assert_ne!(run(&format!("zpool attach -o ashift=17 tank {third} {first}"), house.clone()).code, 0);
 }
 
-/// Goal: this host is asked for its hostid when it is needed, which may be given to it while pools are imported.
+/// Goal: the hostid is read when it is needed, so it may be set while pools are imported.
 #[test]
 fn a_hostid_may_come_later() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -118,7 +121,7 @@ fn a_hostid_may_come_later() {
     }
 }
 
-/// Goal: a feature that is not enabled counts before an import as it does after one.
+/// Goal: a disabled feature is reported before an import as it is after one.
 #[test]
 fn features_count_before_an_import_too() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -135,7 +138,8 @@ fn features_count_before_an_import_too() {
     assert!(!good(&found, &house).contains("features are not enabled"));
 }
 
-/// Goal: `zpool status -e` shows the devices that are not well, and what they are in; `-g` names vdevs by their guids, and `-L` by where links lead.
+/// Goal: `zpool status -e` shows unhealthy devices and the vdevs that contain them. `-g` shows
+/// vdevs by guid, and `-L` resolves links.
 #[test]
 fn status_of_some_devices_by_other_names() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -144,7 +148,7 @@ fn status_of_some_devices_by_other_names() {
     let link = dir.path().join("link").display().to_string();
     std::os::unix::fs::symlink(&d, &link).expect("a link");
     good(&format!("zpool create -m none tank mirror {a} {b} mirror {c} {link}"), &house);
-    // Names, and their indentation, and states.
+    // Names with their indentation, and states.
     let rows = |letter: &str| -> Vec<String> {
         let shown = good(&format!("zpool status -{letter} tank"), &house);
         let table = shown.split("CKSUM\n").nth(1).expect("a table").split("\n\n").next().expect("its end");
@@ -185,7 +189,8 @@ fn status_of_some_devices_by_other_names() {
     good("zpool export tank", &house);
 }
 
-/// Goal: TRIM of a device that was not opened is something that nobody knows of; TRIM of one that fails is over, though it waits for its turn.
+/// Goal: TRIM of a device that was not opened is shown as unsupported. TRIM of a device that fails
+/// ends, although it waits for its rate limit.
 #[test]
 fn trim_ends_with_its_device() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -196,12 +201,12 @@ fn trim_ends_with_its_device() {
         let shown = good("zpool status -tP tank", &house);
         shown.lines().find(|line| line.contains(&first)).expect("the device").to_owned()
     };
-    // A byte in a second: it waits before the second discard for longer than anybody lives.
+    // One byte a second: the wait before the second discard never ends in practice.
     house.set_tunable("zfs_trim_extent_bytes_max", &(1 << 16)).expect("it is set");
     good(&format!("zpool trim -r 1 tank {first}"), &house);
     assert!(line().contains("trimmed, started"), "{}", line());
     good(&format!("zpool offline -f tank {first}"), &house);
-    // At once, whatever the thread has under way.
+    // The state changes at once, whatever the thread is doing.
     assert!(line().contains("(untrimmed)"), "{}", line());
     house.set_tunable("zfs_trim_extent_bytes_max", &(128 << 20)).expect("it is set back");
     good("zpool export tank", &house);
@@ -213,7 +218,8 @@ fn trim_ends_with_its_device() {
     good("zpool export tank", &house);
 }
 
-/// Goal: `zpool status -DD` tells how much of the tables is cached: nothing after an import, all after `zpool prefetch`.
+/// Goal: `zpool status -DD` shows how much of the dedup tables is cached: little after an import,
+/// and all after `zpool prefetch`.
 #[test]
 fn tables_are_cached_when_they_are_read() {
     let Some(stand) = Stand::new("-O dedup=on -O recordsize=512 -O compression=off") else { return };
@@ -235,7 +241,7 @@ fn tables_are_cached_when_they_are_read() {
     let (core, cached) = sizes();
     assert!(cached < core / 2, "{cached} of {core}");
     stand.good("zpool prefetch -t ddt tank");
-    // A block that another reader has under way is there a moment later.
+    // A block that another reader is loading is there a moment later.
     let mut last = (0, 0);
     let all = (0..200).any(|_| {
         last = sizes();
@@ -244,7 +250,7 @@ fn tables_are_cached_when_they_are_read() {
     assert!(all, "{last:?}");
 }
 
-/// Goal: with `ZFS_ABORT` a command dumps core when it has done what it was asked for.
+/// Goal: with `ZFS_ABORT`, a command dumps core after it has done its work.
 #[test]
 fn commands_dump_core_by_request() {
     use std::os::unix::process::ExitStatusExt;
@@ -262,7 +268,8 @@ fn commands_dump_core_by_request() {
     }
 }
 
-/// Goal: `zpool import -a` asks for all pools at a time; one that fails is told and keeps none of the others.
+/// Goal: `zpool import -a` imports all pools concurrently. One that fails is reported and blocks no
+/// other.
 #[test]
 fn all_pools_are_imported_at_a_time() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -286,7 +293,8 @@ fn all_pools_are_imported_at_a_time() {
     }
 }
 
-/// Goal: `zpool remove` takes logs too, alone and mirrored, and says before how much memory that takes; the rest it names.
+/// Goal: `zpool remove` removes log vdevs, single and mirrored, and shows before how much memory
+/// that takes. It names what it can't remove.
 #[test]
 fn logs_are_removed() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -298,7 +306,7 @@ fn logs_are_removed() {
         assert_eq!(said, format!("Memory that will be used after removing {word}: 0\n"));
     }
     assert_eq!(good(&format!("zpool remove -np tank {log}"), &house), format!("{log} 0\n"));
-    // What is behind it keeps its name: a hole stays.
+    // The vdevs after it keep their names, since a hole remains.
     good(&format!("zpool remove tank {log}"), &house);
     let status = || good("zpool status tank", &house);
     assert!(status().contains("mirror-2") && !status().contains(&log), "{}", status());

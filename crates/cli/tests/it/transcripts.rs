@@ -1,7 +1,9 @@
-//! The commands' output from opened pools, against what OpenZFS printed of the same pools, byte for byte.
+//! The output of commands on opened pools, compared byte for byte with OpenZFS's output for the
+//! same pools.
 //!
-//! A transcript was made while the pool was in use; the image is what an export left some transaction groups later. What
-//! that changes, and what can't be the pool's own, is masked on both sides: all of it in [`MASKS`], each with its reason.
+//! OpenZFS printed a transcript while the pool was in use, and the image is some txgs newer.
+//! [`MASKS`] lists, with reasons, all values that differ for that, or that do not belong to the
+//! pool. They are masked on both sides.
 
 use std::rc::Rc;
 
@@ -11,28 +13,28 @@ use testkit::Fixture;
 
 /// A value that is not compared.
 struct Mask {
-    /// In which transcripts.
+    /// The transcripts with this value.
     files: &'static [&'static str],
-    /// Of which fixture; all if empty.
+    /// The fixture, or all if empty.
     fixture: &'static str,
     /// The cells.
     cells: Cells,
-    /// Why.
+    /// The reason.
     #[allow(dead_code, reason = "for the reader")]
     why: &'static str,
 }
 
 /// Cells of a transcript.
 enum Cells {
-    /// A table with tabs: the columns with these numbers, in lines whose first field fits.
+    /// In a table with tabs: the columns with these numbers, in the selected lines.
     Tabs(Lines, &'static [usize]),
-    /// A table with padding: the columns under these headers, in lines that begin so.
+    /// In a padded table: the columns under these headers, in the selected lines.
     Under(Lines, &'static [&'static str]),
-    /// The value of properties with these names (`get`).
+    /// The values of properties with these names (`get`).
     Props(&'static [&'static str]),
     /// Everything from this text to the end of its line.
     After(&'static str),
-    /// Lines that hold this.
+    /// Lines that contain this text.
     Whole(&'static str),
 }
 
@@ -42,7 +44,7 @@ enum Lines {
     All,
     /// Those of the pool's root dataset.
     Root,
-    /// Those that hold this.
+    /// Those that contain this text.
     With(&'static str),
 }
 
@@ -218,7 +220,7 @@ const MASKS: &[Mask] = &[
     },
 ];
 
-/// Both sides, with what is masked put out of the way.
+/// The text without the masked values.
 fn masked(f: &Fixture, file: &str, text: &str) -> String {
     let rules: Vec<&Mask> = MASKS
         .iter()
@@ -278,7 +280,7 @@ fn fits(lines: Lines, f: &Fixture, line: &str) -> bool {
     }
 }
 
-/// Blanks the word that ends where a header does that is aligned to the right.
+/// Blanks the word that ends where a right-aligned header does.
 fn blank(line: &mut String, header: &str, title: &str) {
     let Some(at) = format!("{header} ").find(&format!(" {title} ")).map(|at| at + 1) else { return };
     let end = (at + title.len()).min(line.len());
@@ -286,7 +288,8 @@ fn blank(line: &mut String, header: &str, title: &str) {
     line.replace_range(start..end, &" ".repeat(end - start));
 }
 
-/// Runs a command on every fixture and compares.
+/// Runs a command on every fixture and compares its output. `but` are the beginnings of fixture
+/// names to skip.
 fn compare(file: &str, line: &str, but: &[&str]) {
     let mut seen = 0;
     for f in testkit::names().into_iter().filter_map(|n| testkit::find(&n)) {
@@ -303,7 +306,7 @@ fn compare(file: &str, line: &str, but: &[&str]) {
     assert!(seen > 5, "only {seen} transcripts");
 }
 
-/// Goal: health, scans, removals, expansions, checkpoints and the tree.
+/// Goal: `zpool status` shows health, scans, removals, expansions, checkpoints and the tree.
 #[test]
 fn zpool_status() {
     compare("zpool-status.txt", "zpool status POOL", &[]);
@@ -315,31 +318,33 @@ fn zpool_status_dedup() {
     compare("zpool-status-D.txt", "zpool status -DPt POOL", &[]);
 }
 
-/// Goal: sizes of pools and vdevs, rounded.
+/// Goal: `zpool list` shows rounded sizes of pools and vdevs.
 #[test]
 fn zpool_list() {
     compare("zpool-list.txt", "zpool list -v POOL", &[]);
 }
 
-/// Goal: the same, exact.
+/// Goal: the same with exact sizes.
 #[test]
 fn zpool_list_exact() {
     compare("zpool-list-p.txt", "zpool list -Hpv POOL", &[]);
 }
 
-/// Goal: every property and feature of a pool. The log fixtures went on after their transcripts.
+/// Goal: `zpool get` shows every property and feature of a pool. The log fixtures changed after
+/// their transcripts.
 #[test]
 fn zpool_get() {
     compare("zpool-get.txt", "zpool get -Hp all POOL", &["zil-"]);
 }
 
-/// Goal: every property of every vdev.
+/// Goal: `zpool get` shows every property of every vdev.
 #[test]
 fn zpool_get_vdevs() {
     compare("zpool-get-vdevs.txt", "zpool get -Hp all POOL all-vdevs", &[]);
 }
 
-/// Goal: names, figures and identities of datasets, exact. The pools of the log fixtures were listed before their crash.
+/// Goal: `zfs list` shows exact names, sizes and ids of datasets. The pools of the log fixtures
+/// were listed before their crash.
 #[test]
 fn zfs_list() {
     let columns =
@@ -347,19 +352,20 @@ fn zfs_list() {
     compare("zfs-list.txt", &format!("zfs list -Hp -r -t all -o {columns} POOL"), &["zil-"]);
 }
 
-/// Goal: the space of datasets, rounded.
+/// Goal: `zfs list` shows the rounded space of datasets.
 #[test]
 fn zfs_list_space() {
     compare("zfs-list-space.txt", "zfs list -r -t all -o space POOL", &["zil-"]);
 }
 
-/// Goal: every property of every dataset, snapshot and bookmark, with its source.
+/// Goal: `zfs get` shows every property of every dataset, snapshot and bookmark, with its source.
 #[test]
 fn zfs_get() {
     compare("zfs-get.txt", "zfs get -Hp -r -t all all POOL", &["zil-"]);
 }
 
-/// Goal: the history, internal records and arguments of calls too, up to where the transcript was made.
+/// Goal: `zpool history` shows the history with internal records and arguments of ioctls, up to the
+/// time of the transcript.
 #[test]
 fn zpool_history() {
     for f in testkit::names().into_iter().filter_map(|n| testkit::find(&n)).filter(|f| f.base().is_none()) {
@@ -369,14 +375,14 @@ fn zpool_history() {
             assert_eq!(format!("{}{}", ran.err, ran.out), want, "{}", f.name());
             continue;
         }
-        // The blank line that ends a history stands after what was done later.
+        // The blank line at the end of a history comes after later records.
         let want = want.strip_suffix('\n').unwrap_or(&want);
         let upto: String = ran.out.split_inclusive('\n').take(want.lines().count()).collect();
         same(f.name(), &upto, want);
     }
 }
 
-/// Goal: what users, groups and projects use and may use.
+/// Goal: `zfs userspace` shows the use and quotas of users, groups and projects.
 #[test]
 fn zfs_userspace() {
     for f in testkit::names().into_iter().filter_map(|n| testkit::find(&n)).filter(|f| f.base().is_none()) {
@@ -401,7 +407,7 @@ fn zfs_userspace() {
     }
 }
 
-/// Goal: holds, with their times.
+/// Goal: `zfs holds` shows holds with their times.
 #[test]
 fn zfs_holds() {
     let f = testkit::load("single-lz4");

@@ -1,4 +1,5 @@
-//! Daemons of users who are not root. Needs root, to become such users where `/dev/fuse` is everybody's; says so aloud and does nothing elsewhere.
+//! Daemons of ordinary users. The tests need root, to become such users with access to `/dev/fuse`.
+//! Without it they print a message and do nothing.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,17 +9,17 @@ use std::process::{Child, Command, Output, Stdio};
 
 use crate::daemon::said;
 
-/// `nobody`: fusermount3 serves users whom `/etc/passwd` knows.
+/// The user `nobody`, because fusermount3 serves only users in `/etc/passwd`.
 const ANN: u32 = 65_534;
-/// A user that nothing else on this machine is.
+/// A uid that nothing else on this machine uses.
 const BOB: u32 = 61_012;
-/// In a namespace of mounts of its own `/dev/fuse` is everybody's, and fuse.conf a file of the test's.
-/// Copies of other tests' mounts go first: they would keep these busy.
+/// Prepares a mount namespace in which all users can use `/dev/fuse`, and `fuse.conf` is a file of
+/// the test. First it unmounts copies of other tests' mounts, which would keep these busy.
 const FURNISH: &str = "cut -d' ' -f2,3 /proc/self/mounts | grep ' fuse.poolhouse$' | cut -d' ' -f1 | xargs -r -n1 umount -l; \
                        mount -t tmpfs -o mode=755 none $1/dev && mknod $1/dev/fuse c 10 229 && chmod 666 $1/dev/fuse && \
                        mount --bind $1/dev/fuse /dev/fuse && mount --bind $1/fuse.conf /etc/fuse.conf && echo ready && exec sleep infinity";
 
-/// A machine whose users may mount, with a home for one of them.
+/// A machine whose users may mount, with a home directory for one of them.
 struct Machine {
     dir: tempfile::TempDir,
     /// Keeps the namespace.
@@ -27,7 +28,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// `None` where there can't be one.
+    /// Returns `None` if that is not possible.
     fn new() -> Option<Self> {
         let has = |name: &str| ["/bin", "/usr/bin"].iter().any(|at| Path::new(at).join(name).exists());
         if !Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n")
@@ -64,9 +65,9 @@ impl Machine {
         Some(machine)
     }
 
-    /// What fuse.conf says from now on.
+    /// Changes `fuse.conf`.
     fn settings(&self, text: &str) {
-        // The file itself is mounted, not its name.
+        // The bind mount shows this file, not its name, so it must be written in place.
         fs::write(self.dir.path().join("fuse.conf"), text).expect("settings");
     }
 
@@ -85,7 +86,7 @@ impl Machine {
         command.current_dir("/").output().expect("it runs")
     }
 
-    /// Runs one that succeeds, as Ann.
+    /// Runs a line as Ann, which must succeed.
     fn good(&self, line: &str) -> String {
         let ran = self.ran(ANN, line);
         assert!(ran.status.success(), "{line}: {}", said(&ran));
@@ -105,12 +106,12 @@ impl Machine {
         pids.filter(serves).last().expect("there is a daemon")
     }
 
-    /// What a line says, whatever becomes of it.
+    /// The output of a line, which may succeed or fail.
     fn bad_or(&self, line: &str) -> String {
         said(&self.ran(ANN, line))
     }
 
-    /// Runs one that fails, as Ann: what it says.
+    /// Runs a line as Ann, which must fail. Returns its output.
     fn bad(&self, line: &str) -> String {
         let ran = self.ran(ANN, line);
         assert_eq!(ran.status.code(), Some(1), "{line}: {}", said(&ran));
@@ -125,8 +126,8 @@ impl Drop for Machine {
     }
 }
 
-/// Goal: somebody who is not root makes a pool of an own file, mounts it in an own folder, writes, exports and goes on; nobody else reaches the mount,
-/// the daemon or its folder.
+/// Goal: an ordinary user creates a pool on an own file, mounts it in an own directory, writes,
+/// exports and imports. No other user reaches the mount, the daemon or its directory.
 #[test]
 fn alone() {
     let Some(machine) = Machine::new() else { return };
@@ -137,7 +138,7 @@ fn alone() {
     good(&format!("poolhouse zfs create -o mountpoint={at}/sub own/sub"));
     good(&format!("echo content >{at}/mnt/file && echo content >{at}/sub/file && sync {at}/sub/file"));
     assert_eq!(good(&format!("stat -c %u {at}/mnt/file {at}/sub/file")), format!("{ANN}\n{ANN}\n"));
-    // Others, root too, find nothing there: the kernel keeps them out.
+    // The kernel denies other users access, also root.
     for other in [0, BOB] {
         assert!(!machine.ran(other, &format!("cat {at}/sub/file")).status.success());
     }
@@ -150,14 +151,14 @@ fn alone() {
     assert_eq!(good(&format!("cat {at}/sub/file")), "content\n");
     good("poolhouse zpool export own");
     assert!(good("poolhouse doctor").contains("the daemon's folder"));
-    // fusermount3 does nothing for who has no name.
+    // fusermount3 refuses users without a name.
     let told = machine.ran(BOB, "XDG_RUNTIME_DIR= poolhouse doctor");
     assert_eq!(told.status.code(), Some(1), "{}", said(&told));
     assert!(said(&told).contains(&format!("MISSING  fusermount3: will not mount for user {BOB}")));
 }
 
-/// Goal: somebody who may only read an image locks it as they like, and its owner imports it all
-/// the same; a second owner, another user, is refused meanwhile and afterwards.
+/// Goal: a user who can only read an image may lock it, and its owner can import it all the same. A
+/// claim by another user is refused meanwhile and afterwards.
 #[test]
 fn locked_by_a_reader() {
     let Some(machine) = Machine::new() else { return };
@@ -189,8 +190,10 @@ fn locked_by_a_reader() {
     }
 }
 
-/// Goal: a user lets others in by choice, for one mount or for all, where fuse.conf has the word; then each file system has a mount, also in another's. Where it has not, each
-/// way says what is missing.
+/// Goal: a user can allow others access, for one mount or for all, if `fuse.conf` permits that.
+/// Then each file system has its own mount, also inside another's.
+///
+/// Otherwise each way reports what is missing.
 #[test]
 fn let_in() {
     let Some(machine) = Machine::new() else { return };
@@ -216,7 +219,7 @@ fn let_in() {
     good(&format!("echo content >{at}/mnt/file && echo content >{at}/mnt/sub/file"));
     let read = |uid: u32, file: &str| machine.ran(uid, &format!("cat {at}/mnt/{file}")).status.success();
     assert_eq!([read(BOB, "file"), read(BOB, "sub/file"), read(ANN, "sub/file")], [true, false, true]);
-    // The kernel is told of it when it mounts.
+    // The kernel takes this option only at the time of the mount.
     let told = bad("poolhouse zfs mount -o remount,allow_other own/sub");
     assert!(told.starts_with("cannot mount 'own/sub': invalid mount option 'allow_other'"), "{told}");
     good("poolhouse zpool export own");
@@ -231,13 +234,16 @@ fn let_in() {
     good(&format!("poolhouse zpool import -d {at} own && poolhouse zfs create own/sub/deep"));
     good(&format!("echo content >{at}/mnt/sub/deep/file"));
     assert_eq!([read(BOB, "sub/file"), read(BOB, "sub/deep/file"), read(0, "sub/deep/file")], [true; 3]);
-    // As far as the files let them.
+    // Files' permissions still apply.
     assert!(!machine.ran(BOB, &format!("touch {at}/mnt/sub/deep/file")).status.success());
     good("poolhouse zpool export own");
 }
 
-/// Goal: root of a user namespace, beside a `/run/poolhouse` that isn't its own, has a daemon in a folder of its own,
-/// which is neither the user's outside nor that of another namespace; what is chosen and why is said once, and by doctor.
+/// Goal: root of a user namespace, with a `/run/poolhouse` of another owner, gets a daemon in its
+/// own directory.
+///
+/// That is neither the user's directory outside nor that of another namespace. The choice and its
+/// reason are reported once, and by `doctor`.
 #[test]
 fn root_of_a_namespace() {
     let Some(machine) = Machine::new() else { return };
@@ -264,21 +270,23 @@ fn root_of_a_namespace() {
     machine.good("poolhouse zpool export outside");
 }
 
-/// Goal: a daemon that began elsewhere since `/run` was full is the one that commands find when there is room again,
-/// root's as well as for others; a folder that was named is not left for another, and the reason is given.
+/// Goal: a daemon that started elsewhere because `/run` was full is found by commands of root and
+/// of others when there is space again.
+///
+/// A directory that was named is never replaced by another, and the error gives the reason.
 #[test]
 fn a_full_run() {
     let Some(machine) = Machine::new() else { return };
     let at = machine.home().display().to_string();
     let root = |line: &str| machine.ran(0, &format!("cd {at}; unset XDG_RUNTIME_DIR; {line}"));
     let furnished = root(
-        // The test's own folder may lie in the /tmp that is covered.
+        // The test's own directory may lie in the covered /tmp.
         "mount -t tmpfs -o mode=755,size=1M none /run && mkdir /run/named /run/own && mount --bind .. /run/own && \
          own=$(cd .. && pwd) && mount -t tmpfs -o mode=1777 none /tmp && mkdir -p $own && \
          mount --bind /run/own $own && cd $own/home && truncate -s 128M d0 d1; head -c 4M /dev/zero >/run/full; true",
     );
     assert!(furnished.status.success(), "{}", said(&furnished));
-    // One that only reads doesn't take it for a daemon without pools either.
+    // A command that only reads does not treat it as a daemon without pools either.
     for line in ["zpool create -m none tank $PWD/d0", "zpool list", "zfs list", "zpool export -a", "ls"] {
         let named = root(&format!("POOLHOUSE_RUN_DIR=/run/named poolhouse {line}"));
         let words = said(&named);
@@ -317,7 +325,8 @@ fn a_full_run() {
     assert!(root("poolhouse zpool export -a").status.success());
 }
 
-/// Goal: a mount that fails names its cause and what to do, doctor finds the same, and no folder stays that a script would fill.
+/// Goal: a mount that fails names its cause and a remedy, and `doctor` finds the same. No directory
+/// remains that a script could fill.
 #[test]
 fn reasons_of_failed_mounts() {
     let Some(machine) = Machine::new() else { return };
@@ -345,7 +354,7 @@ fn reasons_of_failed_mounts() {
         assert!(words.contains(finding), "{name}: {words}");
         assert!(!machine.home().join("mnt").exists(), "{name}: {words}");
     }
-    // A user's mountpoint has to be the user's.
+    // A mount point of a user must belong to that user.
     fs::create_dir(machine.dir.path().join("roots")).expect("a folder");
     let roots = machine.dir.path().join("roots").display().to_string();
     machine.good(&format!("truncate -s 128M {at}/own && poolhouse zpool create -m none own {at}/own"));
@@ -356,7 +365,7 @@ fn reasons_of_failed_mounts() {
     machine.good("poolhouse zpool export own");
 }
 
-/// Goal: without /proc an image that nobody uses can be read; one in use still isn't.
+/// Goal: without /proc an unused image can be read, and one in use can't.
 #[test]
 fn images_without_proc() {
     let Some(machine) = Machine::new() else { return };
@@ -373,7 +382,8 @@ fn images_without_proc() {
     assert_eq!(fs::read_to_string(machine.home().join("out")).expect("a copy"), "text\n");
 }
 
-/// Goal: an image that can be read and not written says so, and that `-o readonly=on` imports it.
+/// Goal: an image that can be read and not written is reported, with the hint that `-o readonly=on`
+/// imports it.
 #[test]
 fn an_image_that_cant_be_written() {
     let Some(machine) = Machine::new() else { return };
@@ -387,8 +397,10 @@ fn an_image_that_cant_be_written() {
     machine.good("poolhouse zpool export own");
 }
 
-/// Goal: a file system below a mounted one is a file system of its own in that mount: in what is listed, in its
-/// sizes, its numbers and its `.zfs`; what changes it stays in it; and it is unmounted as any other.
+/// Goal: a file system below a mounted one is a separate file system in that mount: in listings,
+/// sizes, numbers and its `.zfs`.
+///
+/// Changes stay in it, and it is unmounted like any other.
 #[test]
 fn nested() {
     let Some(machine) = Machine::new() else { return };
@@ -403,7 +415,7 @@ fn nested() {
     assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), mounted.split_whitespace().collect::<Vec<_>>());
     assert_eq!(good("poolhouse zfs list -H -o mounted own/a own/a/b own/other"), "yes\n".repeat(3));
     assert_eq!(good("cut -d' ' -f3 /proc/self/mounts | grep -c '^fuse.poolhouse$'"), "1\n");
-    // Files of one number, in each.
+    // Each has a file with the same inode number.
     good(&format!("for d in {mnt} {mnt}/a {mnt}/a/b {mnt}/other; do echo $d >$d/file; done"));
     let numbers = good(&format!(
         "stat -c %i {mnt} {mnt}/a {mnt}/a/b {mnt}/other {mnt}/file {mnt}/a/file {mnt}/a/b/file {mnt}/other/file"
@@ -421,27 +433,27 @@ fn nested() {
         2
     );
     assert_eq!(good(&format!("cat {mnt}/a/b/../file")), format!("{mnt}/a\n"));
-    // Its own size.
+    // It has its own size.
     good("poolhouse zfs set quota=8M own/a/b");
     assert!(machine.bad_or(&format!("head -c 20M /dev/urandom >{mnt}/a/b/big")).contains("quota exceeded"));
     good(&format!("rm {mnt}/a/b/big && test $(df -k --output=size {mnt}/a/b | tail -1) -le 8192"));
     good(&format!("test $(df -k --output=size {mnt}/a | tail -1) -gt 8192"));
     good("poolhouse zfs set quota=none own/a/b && poolhouse zpool sync own");
-    // Nothing is linked or moved across; `mv` copies.
+    // Files can't be linked or renamed across file systems; `mv` copies.
     assert!(bad(&format!("ln {mnt}/a/file {mnt}/a/b/link")).contains("Invalid cross-device link"));
     good(&format!("mv {mnt}/a/file {mnt}/a/b/moved && cp --reflink=auto {mnt}/a/b/moved {mnt}/a/file"));
     assert_eq!(good(&format!("cat {mnt}/a/b/moved {mnt}/a/file")), format!("{mnt}/a\n").repeat(2));
-    // A mountpoint stays.
+    // A mount point can't be removed or renamed.
     for line in [format!("rmdir {mnt}/other"), format!("mv -T {mnt}/a/b {mnt}/a/c")] {
         assert!(bad(&line).contains("Device or resource busy"), "{line}");
     }
-    // What is read only is that at once, and the others are none the less written.
+    // A read-only property takes effect at once, and other file systems stay writable.
     good("poolhouse zfs set readonly=on own/a");
     for line in ["touch {}/new", "rm {}/file", "mkdir {}/d", "chmod 700 {}/file", "truncate -s 1 {}/file"] {
         assert!(bad(&line.replace("{}", &format!("{mnt}/a"))).contains("Read-only file system"), "{line}");
     }
     good(&format!("touch {mnt}/new && poolhouse zfs set readonly=off own/a && touch {mnt}/a/new"));
-    // Snapshots, of each its own.
+    // Each has its own snapshots.
     good("poolhouse zfs snapshot -r own@s && poolhouse zfs set snapdir=visible own/a/b");
     good(&format!("echo later >{mnt}/a/b/file"));
     assert_eq!(good(&format!("cat {mnt}/a/b/.zfs/snapshot/s/file")), format!("{mnt}/a/b\n"));
@@ -454,7 +466,7 @@ fn nested() {
     good(&format!("poolhouse zfs set mountpoint={mnt}/a/b/far own/other && test -e {mnt}/a/b/far/file"));
     assert_eq!(good(&format!("ls -A {mnt}/a/b/far")), "file\n");
     good("poolhouse zfs inherit mountpoint own/other");
-    // In use.
+    // Errors for file systems in use.
     for line in [format!("exec 9<{mnt}/a/b/file"), format!("cd {mnt}/a/b"), format!("cd {mnt}/a/b/.zfs")] {
         let told = bad(&format!("{line}; poolhouse zfs unmount own/a/b"));
         let expected = format!("cannot unmount '{mnt}/a/b': dataset is busy: in use by sh (pid ");
@@ -464,14 +476,15 @@ fn nested() {
         assert!(good(&format!("cat {mnt}/a/b/file")).contains("/a/b"));
     }
     assert!(bad(&format!("poolhouse zfs unmount {mnt}")).contains("busy"), "others are in it");
-    // What its mountpoint covers shows, and is not mistaken for it.
+    // The directory below the mount point is visible after an unmount, and is not mistaken for the
+    // file system.
     good(&format!("poolhouse zfs unmount {mnt}/a/b && test ! -e {mnt}/a/b/file && touch {mnt}/a/b/under"));
     assert_eq!(good("poolhouse zfs list -H -o mounted own/a/b"), "no\n");
     good("poolhouse zfs set overlay=off own/a/b");
     assert!(bad("poolhouse zfs mount own/a/b").contains("directory is not empty"));
     good(&format!("poolhouse zfs mount -O own/a/b && test ! -e {mnt}/a/b/under && test -e {mnt}/a/b/file"));
     good("poolhouse zfs inherit overlay own/a/b");
-    // All at once, and again.
+    // All are unmounted at once, and mounted again.
     good("poolhouse zfs unmount own");
     assert_eq!(good(&format!("poolhouse zfs mount; ls {mnt} | wc -l")), "0\n");
     good(&format!("poolhouse zfs mount -a && test -e {mnt}/a/b/file"));
@@ -480,8 +493,8 @@ fn nested() {
     good("poolhouse zfs destroy -r own/a && poolhouse zpool export own");
 }
 
-/// Goal: what lay in the mount of a daemon that was killed is mounted again with the pool, as it was, but for what
-/// was unmounted.
+/// Goal: nested file systems of a daemon that was killed are mounted again with their pool as
+/// before, except those that were unmounted.
 #[test]
 fn nested_in_a_killed_daemon() {
     let Some(machine) = Machine::new() else { return };
@@ -502,8 +515,8 @@ fn nested_in_a_killed_daemon() {
     good("poolhouse zpool export own");
 }
 
-/// Goal: of file systems that are mounted together, the nested ones are opened when they are used.
-/// Before that a snapshot has all that was durable, and each command does what it does otherwise.
+/// Goal: nested file systems that are mounted together are opened at their first use. Before that,
+/// a snapshot has all durable data, and each command works as usual.
 #[test]
 fn nested_and_opened_late() {
     let Some(machine) = Machine::new() else { return };
@@ -528,13 +541,13 @@ fn nested_and_opened_late() {
     assert_eq!(open(), "2\n", "own, and own/a for its mountpoint b");
     assert_eq!(good("poolhouse zfs list -H -o mounted -r own"), "yes\n".repeat(7));
     assert_eq!(good(&format!("ls {mnt}")), "a\nback\ngone\nkept\nx\n");
-    // What was durable, before it is used.
+    // These commands find durable data before the first use.
     good("poolhouse zfs snapshot own/kept@s && poolhouse zfs clone own/kept@s own/clone");
     assert_eq!(good(&format!("cat {mnt}/clone/file")), "durable\n");
     good("poolhouse zfs destroy own/clone && poolhouse zfs rename own/gone own/went");
     assert!(machine.bad_or("poolhouse zfs unload-key own/x").contains("busy"));
     assert_eq!(open(), "2\n");
-    // Properties that are set before count.
+    // Properties that are set before the first use apply.
     good("poolhouse zfs set readonly=on own/x && poolhouse zfs set snapdir=visible own/kept");
     assert!(machine.bad(&format!("touch {mnt}/x/new")).contains("Read-only file system"));
     good(&format!("poolhouse zfs set readonly=off own/x && touch {mnt}/x/new"));
@@ -548,7 +561,7 @@ fn nested_and_opened_late() {
     good(&format!(
         "poolhouse zfs unmount own/went && poolhouse zfs mount own/went && grep -qx gone {mnt}/went/file"
     ));
-    // Taken away without having been used.
+    // File systems are unmounted and destroyed without having been used.
     good(&format!("poolhouse zpool export own && poolhouse zpool import -l -d {at} own"));
     good(
         "poolhouse zfs destroy own/went && poolhouse zfs unmount own/kept && poolhouse zfs destroy -r own/a",
@@ -558,7 +571,7 @@ fn nested_and_opened_late() {
         "own\tyes\nown/back\tyes\nown/kept\tno\nown/x\tyes\n"
     );
     assert_eq!(open(), "1\n");
-    // Through links, into the mount and out of it.
+    // Mount points through links, into the mount and out of it.
     good(&format!("ln -s mnt {at}/link && mkdir {at}/away && ln -s ../away {mnt}/leads"));
     good(&format!(
         "poolhouse zfs create -o mountpoint={at}/link/in own/in && poolhouse zfs create -o mountpoint={mnt}/leads/y own/y"
@@ -566,15 +579,15 @@ fn nested_and_opened_late() {
     assert!(good("poolhouse zfs mount").contains(&format!("{mnt}/in\n")));
     assert!(good("cat /proc/self/mounts").contains(&format!(" {at}/away/y fuse.poolhouse ")));
     good("poolhouse zfs destroy own/in && poolhouse zfs destroy own/y");
-    // Many that use one for the first time.
+    // Many concurrent first uses.
     good(&format!(
         "for i in 1 2 3 4 5 6 7 8; do cat {mnt}/back/file & done >{at}/out; wait; test $(grep -cx back {at}/out) = 8"
     ));
     good("poolhouse zpool export own");
 }
 
-/// Goal: a file system that asks for what the mount around it hasn't is not mounted in there, and is told why and
-/// what helps; one that the mount around it protects better is mounted.
+/// Goal: a nested file system is not mounted if it needs what the mount around it lacks. The error
+/// gives the reason and a remedy. One that the mount around it protects better is mounted.
 #[test]
 fn nested_against_its_will() {
     let Some(machine) = Machine::new() else { return };
@@ -583,7 +596,8 @@ fn nested_against_its_will() {
     let at = machine.home().display().to_string();
     good(&format!("truncate -s 256M {at}/d0"));
     good(&format!("poolhouse zpool create -m {at}/mnt own {at}/d0"));
-    // What only the kernel could do for a mounted one is said, by the file system that it is about.
+    // A change that only the kernel could apply to a mounted file system is reported, with the file
+    // system that it concerns.
     let stale = |line: &str, expected: &str| {
         let ran = machine.ran(ANN, line);
         let told = said(&ran);
@@ -602,7 +616,7 @@ fn nested_against_its_will() {
         good(&format!("poolhouse zfs set mountpoint={at}/out own/x && poolhouse zfs mount own/x"));
         good("poolhouse zfs destroy own/x");
     }
-    // Of what nothing can change, and only this user enters, nobody checks ACLs.
+    // ACLs need no check if nothing can change and only this user has access.
     good(&format!("mkdir {at}/mnt/x"));
     good("poolhouse zfs create -o canmount=noauto -o acltype=posix own/x && poolhouse zpool export own");
     good(&format!("poolhouse zpool import -d {at} -o readonly=on own && poolhouse zfs mount own/x"));
@@ -622,8 +636,8 @@ fn nested_against_its_will() {
     good("poolhouse zfs inherit acltype own/ro && poolhouse zfs set acltype=posix own");
     good("poolhouse zfs inherit acltype own && poolhouse zfs unmount own");
     good("poolhouse zfs set exec=off acltype=posix own && poolhouse zfs mount own");
-    // The daemon keeps it from changes, since the kernel isn't told, and what is nested keeps to
-    // its own.
+    // The daemon enforces read-only itself, since the kernel is not notified. Nested file systems
+    // keep their own property.
     let readonly = || good("poolhouse zfs get -H -o value,source readonly own own/ro own/rw");
     good(&format!("poolhouse zfs mount -a && touch {at}/mnt/new {at}/mnt/ro/new {at}/mnt/rw/new"));
     good("poolhouse zfs set readonly=on own");
@@ -635,7 +649,7 @@ fn nested_against_its_will() {
     good(&format!(
         "touch {at}/mnt/rw/other && poolhouse zfs set readonly=off own && touch {at}/mnt/other {at}/mnt/ro/new"
     ));
-    // What a program changes through a map that it had is not lost.
+    // Changes through an existing memory map are not lost.
     let map = format!(
         "import mmap, subprocess\nf = open(\"{at}/mnt/new\", \"r+b\"); f.truncate(4096)\n\
          m = mmap.mmap(f.fileno(), 4096); m[0:3] = b\"one\"\n\
@@ -646,7 +660,7 @@ fn nested_against_its_will() {
     assert!(bad(&format!("touch {at}/mnt/other")).contains("Read-only file system"));
     assert_eq!(good(&format!("tr -d '\\0' <{at}/mnt/new")), "onetwo");
     good("poolhouse zfs set readonly=off own");
-    // What inherits it is mounted with its pool, before anybody opens it.
+    // File systems that inherit it are mounted with their pool, before their first use.
     good(
         "poolhouse zfs set readonly=on own && poolhouse zfs inherit readonly own/rw && poolhouse zpool export own",
     );

@@ -1,4 +1,4 @@
-//! Volumes that commands make, serve over NBD, change and take away while they are used.
+//! Volumes that commands create, serve over NBD, change and remove while they are in use.
 
 use crate::client::Client;
 use crate::common::run;
@@ -17,7 +17,7 @@ struct Stand {
 }
 
 impl Stand {
-    /// A pool of one device, of which nothing is mounted.
+    /// A pool on one device with nothing mounted.
     fn new() -> Stand {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("dev")).unwrap();
@@ -34,7 +34,7 @@ impl Stand {
         ran.out
     }
 
-    /// What a command that fails says.
+    /// Runs a command that must fail. Returns its error output.
     fn bad(&self, line: &str) -> String {
         let ran = run(line, self.house.clone());
         assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{line}");
@@ -57,7 +57,7 @@ impl Stand {
         Client::of(&self.socket(), name)
     }
 
-    /// Asks `zdb`, if there is one, whether the exported pool is sound.
+    /// Runs `zdb` on the exported pool, if it is available.
     fn judge(&self) {
         let named = std::env::var_os("ZDB").map(PathBuf::from);
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -77,8 +77,10 @@ impl Drop for Stand {
     }
 }
 
-/// Goal: volumes are made with and without a reservation and with blocks of any size, offered under their names, and what is written through NBD is in
-/// snapshots, clones and after an export, as `zdb` finds too.
+/// Goal: volumes are created with and without a reservation, with blocks of any size, and served
+/// under their names.
+///
+/// Data written over NBD is in snapshots and clones and survives an export, as `zdb` confirms.
 #[test]
 fn made_and_served() {
     let stand = Stand::new();
@@ -123,7 +125,8 @@ fn made_and_served() {
     assert_eq!(c.ask(cmd::WRITE, 0, 0, 1, b"x").error, 1);
 }
 
-/// Goal: a volume gets a new size while it is used, and its reservation follows; `readonly` takes effect at once, both ways.
+/// Goal: a volume is resized while in use, and its reservation follows. `readonly` takes effect at
+/// once, in both directions.
 #[test]
 fn changed_while_used() {
     let stand = Stand::new();
@@ -146,7 +149,7 @@ fn changed_while_used() {
     assert_eq!(reserved(), before);
     assert_eq!(c.ask(cmd::READ, 0, 31 * MIB, 3, b"").error, 22);
     assert_eq!(c.read(15 * MIB, 3), b"end");
-    // One that was set by hand stays.
+    // A reservation that the user set stays.
     stand.good("zfs set refreservation=20M tank/v");
     stand.good("zfs set volsize=8M tank/v");
     assert_eq!((reserved(), stand.get("volsize", "tank/v")), (20 * MIB, (8 * MIB).to_string()));
@@ -160,7 +163,8 @@ fn changed_while_used() {
     assert_eq!(stand.client("tank/v").size, 24 * MIB);
 }
 
-/// Goal: who wants to take away a volume, its pool or its key while it is used is told in OpenZFS's words that it is busy; force takes a pool away all the same.
+/// Goal: a volume in use, its pool and its key can't be removed: the error is OpenZFS's busy
+/// message. A forced export succeeds all the same.
 #[test]
 fn busy() {
     let stand = Stand::new();
@@ -206,7 +210,7 @@ fn busy() {
     stand.judge();
 }
 
-/// Goal: what can't be offered is refused, and says why.
+/// Goal: what can't be served is refused with a reason.
 #[test]
 fn refused() {
     let stand = Stand::new();
@@ -228,7 +232,7 @@ fn refused() {
     ] {
         assert_eq!(stand.bad(&format!("poolhouse export {words}")), why);
     }
-    // What is in the way at an address is told apart.
+    // Different obstacles at an address have different messages.
     let plain = stand.dir.path().join("plain");
     fs::write(&plain, "text").unwrap();
     let (plain, used) = (plain.display().to_string(), stand.dir.path().join("used"));

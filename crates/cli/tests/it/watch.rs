@@ -1,4 +1,5 @@
-//! What `zpool iostat`, `zpool events`, `zpool wait` and `zfs wait` print: the layouts are those of OpenZFS 2.3.2's transcripts.
+//! The output of `zpool iostat`, `zpool events`, `zpool wait` and `zfs wait`, in the layouts of
+//! OpenZFS 2.3.2's transcripts.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -8,7 +9,7 @@ use crate::common::{in_process, run, same};
 use api::*;
 use server::house::House;
 
-/// The pool that OpenZFS's transcripts are of, a second after it was made: a mirror, a log, a cache device.
+/// The pool of OpenZFS's transcripts, a second after its creation: a mirror, a log, a cache device.
 fn watched() -> Rc<dyn Requests> {
     let stat = |ops: [u64; 2], bytes: [u64; 2], space: Option<(u64, u64)>| VdevStat {
         ops: [0, ops[0], ops[1], 0, 0, 0],
@@ -48,7 +49,8 @@ fn prints(line: &str, want: &str) {
     same(line, &ran.out, want);
 }
 
-/// Goal: tables of capacity, operations and bandwidth are OpenZFS's, with all the vdevs, by script, exact, of one vdev, in several rounds.
+/// Goal: tables of capacity, operations and bandwidth are OpenZFS's, with all vdevs, for scripts,
+/// exact, for one vdev, and in several rounds.
 #[test]
 fn iostat_shows_what_openzfs_shows() {
     const HEAD: &str = "              capacity     operations     bandwidth \n\
@@ -89,14 +91,14 @@ fn iostat_shows_what_openzfs_shows() {
          ----------  -----  -----  -----  -----  -----  -----\n",
     );
     prints("zpool iostat -Tu", &format!("1795300000\n{HEAD}{one}"));
-    // Nothing happens between two rounds here.
+    // The pool is idle between two rounds.
     let idle = "t           20.4M   172M      0      0      0      0\n";
     prints("zpool iostat -n 1 2", &format!("{HEAD}{one}{idle}"));
     prints("zpool iostat -y 1 2", &format!("{HEAD}{idle}{idle}"));
     prints("zpool iostat -y", &format!("{HEAD}{idle}"));
 }
 
-/// Goal: the heads and frames of latencies, queues and histograms are OpenZFS's.
+/// Goal: the headers and borders of latencies, queues and histograms are OpenZFS's.
 #[test]
 fn iostat_has_openzfs_columns() {
     prints(
@@ -129,7 +131,7 @@ fn iostat_has_openzfs_columns() {
     );
 }
 
-/// Goal: operands that make no sense, and options that don't go together, are refused in OpenZFS's words.
+/// Goal: invalid operands and invalid combinations of options are refused with OpenZFS's messages.
 #[test]
 fn iostat_refuses_nonsense() {
     let usage = "usage:\n\tiostat [[[-c [script1,script2,...][-lq]]|[-rw]] [-T d | u] [-ghHLpPvy]\n";
@@ -153,7 +155,7 @@ fn iostat_refuses_nonsense() {
     assert_eq!((ran.code, ran.err.as_str()), (1, "no pools available\n"));
 }
 
-/// A pool of one device, nothing of it mounted.
+/// A pool on one device with nothing mounted.
 fn pool(dir: &Path) -> Rc<dyn Requests> {
     let image = dir.join("d0.img");
     std::fs::File::create(&image).expect("an image").set_len(256 << 20).expect("room");
@@ -168,7 +170,8 @@ fn good(line: &str, house: &Rc<dyn Requests>) -> String {
     ran.out
 }
 
-/// Goal: what a pool does is counted: its devices' sum is the pool's, and histograms hold as many operations as there were.
+/// Goal: a pool's activity is counted: the sum of its devices is the pool's, and histograms have as
+/// many operations as there were.
 #[test]
 fn iostat_counts_what_is_done() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -186,7 +189,8 @@ fn iostat_counts_what_is_done() {
     good("zpool destroy tank", &house);
 }
 
-/// Goal: what is done to a pool is told in OpenZFS's classes, in order, in its three forms, and forgotten when that is asked.
+/// Goal: changes of a pool are reported as events of OpenZFS's classes, in order, in three formats,
+/// and are cleared on request.
 #[test]
 fn events_tell_what_was_done() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -262,7 +266,7 @@ fn events_tell_what_was_done() {
     }
 }
 
-/// Goal: where nothing goes on nothing is waited for, with OpenZFS's table of what is left.
+/// Goal: without activity, waits return at once, with OpenZFS's table of remaining work.
 #[test]
 fn waits_end() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -298,7 +302,8 @@ fn waits_end() {
     good("zpool destroy tank", &house);
 }
 
-/// Goal: a device that lies is told of by OpenZFS's class, with its place in the tree and the place on it.
+/// Goal: a device that returns wrong data is reported by an event of OpenZFS's class, with its
+/// place in the tree and the offset.
 #[test]
 fn events_tell_of_a_device_that_lies() {
     use std::os::unix::fs::FileExt;
@@ -329,15 +334,17 @@ fn events_tell_of_a_device_that_lies() {
         assert!(report.contains(line), "{line} in {report}");
     }
     assert!(report.contains(&images[0]), "{report}");
-    // What it was charged with by then, not by the time at which it is told.
+    // The event has the error count at the time of the error, not at the time of the query.
     let charged = out.lines().filter_map(|line| line.trim().strip_prefix("vdev_cksum_errors = 0x"));
     let charged: Vec<u64> = charged.filter_map(|n| u64::from_str_radix(n, 16).ok()).collect();
     assert!(charged.first() < charged.last(), "{charged:?}");
     good("zpool destroy tank", &house);
 }
 
-/// Goal: what a pool does by itself after a command is told as what commands do: the history's entries of a resilver that ends, and of the device that goes then, and its going.
-/// What is removed is told by what it was.
+/// Goal: what a pool does on its own after a command is reported like commands.
+///
+/// The events are the history records of a resilver's end and of the detach that follows, and the
+/// detach itself. A removed device is reported with its old description.
 #[test]
 fn events_tell_what_pools_do_by_themselves() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,5 @@
-//! Pools that are made and changed by commands, in this process: what they print, and what the pool is afterwards.
+//! Pools created and changed by commands in this process: the output, and the resulting state of
+//! the pool.
 
 use std::rc::Rc;
 
@@ -6,7 +7,8 @@ use crate::common::{good, pool, run};
 use api::Requests;
 use server::house::House;
 
-/// Goal: datasets come, are changed and go as the commands say, and each answer knows the change before it.
+/// Goal: datasets are created, changed and destroyed by commands, and each reply reflects the
+/// change before it.
 #[test]
 fn datasets_come_and_go() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -82,7 +84,7 @@ fn datasets_come_and_go() {
     assert_eq!(good("zpool list"), "no pools available\n");
 }
 
-/// Goal: a pool is not made on another's devices, nor twice under one name.
+/// Goal: a pool is not created on devices of another pool, nor twice with one name.
 #[test]
 fn pools_keep_apart() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -111,8 +113,10 @@ fn pools_keep_apart() {
     );
 }
 
-/// Goal: a pool grows, gets properties, another guid, spares and cache devices, and loses these again, as the commands say; what is
-/// refused is refused in OpenZFS's words, and the history tells of it all.
+/// Goal: a pool grows, and gets properties, another guid, spares and cache devices, and loses these
+/// again, by commands.
+///
+/// Invalid requests are refused with OpenZFS's messages, and the history records all changes.
 #[test]
 fn a_pool_changes() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -195,7 +199,8 @@ fn a_pool_changes() {
     good("zpool destroy tank");
 }
 
-/// Goal: a pool that was made without features gets them by `zpool upgrade`, and then has all that this release writes.
+/// Goal: `zpool upgrade` enables all features that this release writes on a pool that was created
+/// without features.
 #[test]
 fn upgrades() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -215,8 +220,10 @@ fn upgrades() {
     assert!(again.out.contains("Every feature flags pool already has all supported"), "{}", again.out);
 }
 
-/// Goal: the file that remembers pools has those that name it, as long as they are imported, keeps what others wrote into it, and `zpool import -c`
-/// finds pools by it; a folder that is not there changes nothing.
+/// Goal: a cache file has the pools that name it, as long as they are imported, and keeps entries
+/// of other programs. `zpool import -c` finds pools by it.
+///
+/// The file is removed with its last pool.
 #[test]
 fn the_cache_file_remembers() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -241,7 +248,7 @@ fn the_cache_file_remembers() {
         assert!(said.contains("name: 'tank'") && said.contains("d0.img"), "{said}");
     }
     good("zpool set comment=new tank");
-    // One that is damaged is set aside, and a new one knows what is imported.
+    // A damaged cache file is set aside, and a new one has the imported pools.
     std::fs::write(&file, "no list").expect("a file");
     good("zpool set comment=newer tank");
     assert_eq!(names(), ["tank"]);
@@ -256,7 +263,7 @@ fn the_cache_file_remembers() {
     good("zpool export tank");
     assert_eq!(names(), ["theirs"]);
     std::fs::remove_file(&file).expect("it is there");
-    // What the foreign entry lacks makes no config, so it is left out of what is imported from.
+    // The foreign entry is no complete config, so the file for the import omits it.
     let mut mine = ondisk::Nvlist::decode(&std::fs::read(&copy).expect("a file")).expect("a list");
     let tank = mine.get("tank").cloned().expect("it was there");
     mine = ondisk::Nvlist::new();
@@ -268,7 +275,8 @@ fn the_cache_file_remembers() {
     assert!(!file.exists(), "the last pool takes the file with it");
 }
 
-/// Goal: a checkpoint is taken, shown, in the way of what would lose it, gone back to and let go, in OpenZFS's words.
+/// Goal: a checkpoint is taken and shown, prevents changes that would lose it, is rewound to and
+/// discarded, with OpenZFS's messages.
 #[test]
 fn checkpoints() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -302,7 +310,8 @@ fn checkpoints() {
     assert_eq!(ran(&back).code, 1);
 }
 
-/// Goal: properties of vdevs are set, kept through an export, and refused, in OpenZFS's words.
+/// Goal: properties of vdevs are set, survive an export, and are refused if invalid, with OpenZFS's
+/// messages.
 #[test]
 fn properties_of_vdevs() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -348,8 +357,8 @@ fn properties_of_vdevs() {
     good("zpool destroy tank");
 }
 
-/// Goal: a pool's root file system is encrypted when it is made so, its children with it, and opens with its key alone; what is fixed of
-/// a file system can be said of it too.
+/// Goal: a pool's root file system can be created encrypted, its children inherit that, and it
+/// opens only with its key. Properties that are fixed at creation can be given for it too.
 #[test]
 fn an_encrypted_pool() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -385,7 +394,8 @@ fn an_encrypted_pool() {
     good("zpool export tank");
 }
 
-/// Goal: a pool can go by another name until it is exported, made or imported so; its devices keep its own.
+/// Goal: a pool can have a temporary name until its export, given at its creation or import. Its
+/// devices keep the permanent name.
 #[test]
 fn temporary_names() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -409,7 +419,7 @@ fn temporary_names() {
     good(&format!("zpool import -N -d {} other", dir.path().display()));
 }
 
-/// Goal: a volume reserves what its blocks take with their parity, as OpenZFS reckons it.
+/// Goal: a volume reserves the space of its blocks with their parity, by OpenZFS's formula.
 #[test]
 fn volumes_reserve_parity() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -428,13 +438,16 @@ fn volumes_reserve_parity() {
         assert_eq!(run(&line, house.clone()).code, 0, "{line}");
     }
     let got = run("zfs get -H -p -o value refreservation tank/v16 tank/v4", house.clone()).out;
-    // 4 KiB take two sectors, 128 KiB 48; of 16 KiB and of 128 KiB alike a third is parity.
+    // 4 KiB take two sectors, and 128 KiB take 48. Of 16 KiB and of 128 KiB alike, a third is
+    // parity.
     let (small, large) = ((25_600 * 8192 / 384) * 256 + 66 * (128 << 10), (100u64 << 20) + 30 * (128 << 10));
     assert_eq!(got, format!("{large}\n{small}\n"));
 }
 
-/// Goal: the folder that a file system was mounted on goes with it, where nobody said by name where that is, and one that holds something stays.
-/// Says so aloud and ends where nothing can be mounted.
+/// Goal: the directory of a mount is removed with its file system unless the mount point was given
+/// by name, and one with contents stays.
+///
+/// The test prints a message and ends if mounting is not possible.
 #[test]
 fn folders_go_with_their_file_systems() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -468,8 +481,9 @@ fn folders_go_with_their_file_systems() {
 }
 
 /// Goal: an encryption root whose key another dataset needs, which was moved below its own clone,
-/// is not destroyed, nor anything below it; the dry run says so too. When that dataset has a key of
-/// its own, it is.
+/// is not destroyed, nor anything below it.
+///
+/// The dry run says so too. After that dataset has its own key, the root is destroyed.
 #[test]
 fn a_root_of_others_is_not_half_destroyed() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -508,9 +522,10 @@ fn a_root_of_others_is_not_half_destroyed() {
     good("zpool export tank");
 }
 
-/// Goal: a file system that depends on itself is not destroyed with its dependents: the dry run,
-/// the command and a rollback say so in OpenZFS's words and change nothing. After another promotion
-/// they do.
+/// Goal: a file system that depends on itself is not destroyed with its dependents. The dry run,
+/// the command and a rollback report that in OpenZFS's words and change nothing.
+///
+/// After another promotion they succeed.
 #[test]
 fn what_depends_on_itself_is_not_half_destroyed() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! The grammar, against what glibc does.
+//! The grammar, compared with what glibc does.
 
 use super::Found::{Invalid, Is, Missing};
 use super::Opt::{Named, Short};
@@ -17,7 +17,7 @@ fn read(words: &[&str]) -> (Vec<Found>, Vec<String>) {
     (found, g.operands())
 }
 
-/// Goal: clusters, stuck and separate arguments, and options after operands are all read.
+/// Goal: clusters, joined and separate arguments, and options after operands are read.
 #[test]
 fn ordinary_lines() {
     let (f, ops) = read(&["-Ha", "pool", "-oname,size", "-o", "x", "--", "-z"]);
@@ -26,7 +26,7 @@ fn ordinary_lines() {
     assert_eq!(ops, ["pool", "-z"]);
 }
 
-/// Goal: long names may be cut short where one fits; an exact name wins over longer ones.
+/// Goal: a unique prefix stands for a long name; an exact name wins over longer ones.
 #[test]
 fn long_names() {
     let (f, _) = read(&["--json", "--rewind", "--json-i"]);
@@ -42,7 +42,7 @@ fn long_names() {
     assert_eq!(read(&["--nope"]).0, [Invalid('\0')]);
 }
 
-/// Goal: what is wrong is reported with the letter that OpenZFS prints.
+/// Goal: an error carries the letter that OpenZFS prints.
 #[test]
 fn errors() {
     assert_eq!(read(&["-z"]).0, [Invalid('z')]);
@@ -51,7 +51,7 @@ fn errors() {
     assert_eq!(read(&["-"]).1, ["-"]);
 }
 
-/// Goal: where POSIX is asked for, everything behind the first operand is one.
+/// Goal: with `POSIXLY_CORRECT`, everything after the first operand is an operand.
 #[test]
 fn operands_end_options() {
     let args: Vec<String> = ["-H", "all", "-a", "--"].iter().map(|s| (*s).to_owned()).collect();

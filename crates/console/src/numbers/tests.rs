@@ -1,8 +1,8 @@
-//! Figures taken from transcripts and from the rule's edges.
+//! Numbers from transcripts, and the edges of the rule.
 
 use super::*;
 
-/// Goal: pairs of exact and human sizes that OpenZFS printed for the same pool come out the same.
+/// Goal: exact and readable sizes that OpenZFS printed for the same pool agree here too.
 #[test]
 fn transcript_pairs() {
     for (n, text) in [
@@ -21,7 +21,7 @@ fn transcript_pairs() {
     }
 }
 
-/// Goal: the edges of the rule: zero, the largest, just below a power, and a thousand and something.
+/// Goal: the edges are right: zero, the maximum, just below a power, and a little above a thousand.
 #[test]
 fn edges() {
     assert_eq!((num(0), bytes(0)), ("0".into(), "0B".into()));

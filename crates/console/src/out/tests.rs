@@ -1,4 +1,4 @@
-//! What reaches a terminal.
+//! What a terminal gets.
 
 use super::*;
 use std::cell::RefCell;
@@ -16,8 +16,8 @@ impl io::Write for Sink {
     }
 }
 
-/// Goal: a value that holds ends of lines and tabs stays in its cell of a table on a terminal; what
-/// is no terminal gets it as it is.
+/// Goal: on a terminal, a value with newlines and tabs stays in its cell of a table. Other outputs
+/// get it unchanged.
 #[test]
 fn cells() {
     let value = "on\tlocal\ntank\tsetuid\toff\t-";
@@ -27,8 +27,7 @@ fn cells() {
     assert_eq!(Out::new(Box::new(Sink::default())).cell(value), value);
 }
 
-/// Goal: nothing that a name or property holds steers a terminal; what is no terminal gets every
-/// byte as it is.
+/// Goal: no name or property can control a terminal. Other outputs get every byte unchanged.
 #[test]
 fn terminals() {
     let title = "\x1b]0;owned\x07\rok\u{9b}2J";

@@ -1,4 +1,4 @@
-//! Blocks are read ahead of who reads one after another: what devices are asked, and when.
+//! Prefetch for sequential readers: what the devices read, and when.
 
 use crate::rig::{Rig, tx};
 use arc::{Policy, Which};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 const BLOCK: u64 = 1 << 17;
 const BLOCKS: u64 = 64;
 
-/// A device that counts reads, and holds them, while it is shut, until so many wait at once.
+/// A device that counts reads. While it is closed, it holds reads until a given number waits.
 struct Gate {
     inner: MemDevice,
     state: Mutex<State>,
@@ -21,11 +21,11 @@ struct Gate {
 
 #[derive(Default)]
 struct State {
-    /// Large reads: those of data.
+    /// Large reads, which are reads of data.
     reads: u64,
     waiting: usize,
     most: usize,
-    /// Opens when so many wait.
+    /// The number of waiting reads that opens the gate.
     opens_at: Option<usize>,
 }
 
@@ -85,7 +85,7 @@ struct Pool {
     _ahead: arc::ReadingAhead,
 }
 
-/// So many objects of 64 blocks, none of which is in memory.
+/// Creates `objects` objects of 64 blocks, none of which is cached.
 fn pool(objects: u64) -> Pool {
     let (inner, state) = (MemDevice::new("d", 1 << 40), Mutex::default());
     let gate = Arc::new(Gate { inner, state, changed: Condvar::new() });
@@ -106,7 +106,7 @@ fn pool(objects: u64) -> Pool {
 }
 
 fn content(object: ObjNum, block: u64) -> Vec<u8> {
-    // Not to be compressed: then a read of data is known by its size.
+    // The content is incompressible, so that the size of a read tells data from metadata.
     let mut x = (object.0 << 32 | block) * 2 + 1;
     let mut word = || {
         x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -124,7 +124,7 @@ impl Pool {
         self.os.dnode(self.objects[n]).unwrap()
     }
 
-    /// Reads a block when nothing more is on its way, and compares it.
+    /// Reads a block when no prefetch is under way, and compares it.
     fn read(&self, dn: &Dnode, block: u64) {
         while self.rig.cache.store().zfetch().io_active() > 0 {
             std::thread::yield_now();
@@ -143,7 +143,8 @@ impl Pool {
     }
 }
 
-/// Goal: of an object that is read from front to back each block is read once, all but two before they are asked for, and none of it counts as used again.
+/// Goal: a sequential read of an object reads each block once, and all but two are prefetched. None
+/// of these blocks counts as frequently used.
 #[test]
 fn from_front_to_back() {
     let pool = pool(1);
@@ -154,14 +155,14 @@ fn from_front_to_back() {
     assert_eq!(pool.named("demand_hit_predictive_prefetch"), BLOCKS - 2);
     assert_eq!(pool.named("prefetch_data_misses"), BLOCKS - 2);
     assert_eq!(pool.named("mfu_data"), 0);
-    // All is there now: nothing is asked, noted or read.
+    // All blocks are cached now: the prefetcher does nothing, and the device reads nothing.
     let before = (pool.rig.cache.store().zfetch().hits.get(), pool.rig.cache.store().zfetch().misses.get());
     (0..BLOCKS).for_each(|b| pool.read(&dn, b));
     let zfetch = pool.rig.cache.store().zfetch();
     assert_eq!(((zfetch.hits.get(), zfetch.misses.get()), pool.reads()), (before, BLOCKS));
 }
 
-/// Goal: in steps, a block in four, nothing is read that is not asked for; here and there next to nothing is.
+/// Goal: a reader of every fourth block causes no extra reads. A random reader causes next to none.
 #[test]
 fn in_steps_and_at_random() {
     let pool = pool(2);
@@ -169,7 +170,7 @@ fn in_steps_and_at_random() {
     (0..BLOCKS / 4).for_each(|n| pool.read(&dn, n * 4));
     assert_eq!((pool.reads(), pool.named("demand_data_misses")), (BLOCKS / 4, 4));
     let (dn, before) = (pool.dnode(1), pool.reads());
-    // Each once, in an order that has no steps.
+    // Each block once, in an order without a stride.
     let order: Vec<u64> = (0..BLOCKS).map(|n| (n * n * 29 / 2 + n * 13 / 2) % BLOCKS).collect();
     let asked: std::collections::BTreeSet<u64> = order.iter().copied().collect();
     order.iter().for_each(|b| pool.read(&dn, *b));
@@ -177,14 +178,15 @@ fn in_steps_and_at_random() {
     assert!(more <= asked.len() as u64 / 8, "{more} blocks that nobody asked for");
 }
 
-/// Goal: several who read from front to back keep many reads under way, where without it each has one: a device that takes 5 ms for each is quicker by as much. Nothing is read twice.
+/// Goal: several sequential readers keep many reads under way, where each would have one without
+/// prefetch. No block is read twice.
 #[test]
 fn many_at_a_time() {
     const READERS: usize = 3;
     let pool = pool(READERS as u64);
     let dnodes: Vec<Dnode> = (0..READERS).map(|n| pool.dnode(n)).collect();
     dnodes.iter().for_each(|dn| (0..2).for_each(|b| pool.read(dn, b)));
-    // Blocks come from now on when 8 are under way.
+    // From now on, reads complete when 8 are under way.
     pool.gate.state.lock().opens_at = Some(8);
     std::thread::scope(|scope| {
         for dn in &dnodes {
@@ -195,7 +197,8 @@ fn many_at_a_time() {
     assert_eq!(pool.reads(), BLOCKS * READERS as u64);
 }
 
-/// Goal: what a dataset says of it holds: nothing, or metadata only, is read ahead, or kept.
+/// Goal: the dataset's properties take effect: they limit prefetch and caching to metadata or to
+/// nothing.
 #[test]
 fn as_datasets_want_it() {
     let none = Policy { ahead: Which::None, ..Policy::default() };
@@ -219,7 +222,8 @@ fn as_datasets_want_it() {
     assert_eq!(pool.reads(), 17);
 }
 
-/// Goal: a block that can't be read ahead is nobody's fault: no device is charged and nothing is called damaged, until somebody asks for it.
+/// Goal: a failed prefetch has no effect. No error counts against a device, and no block is
+/// reported as damaged, until a read demands the block.
 #[test]
 fn what_fails() {
     let pool = pool(1);
@@ -240,7 +244,8 @@ fn what_fails() {
     (6..BLOCKS).for_each(|b| pool.read(&dn, b));
 }
 
-/// Goal: what was read ahead of an object set keeps nothing of it: when it is closed, and nothing is under way, nobody holds the pool's cache for its sake.
+/// Goal: prefetch keeps no reference to a closed object set. When no read is under way, nothing
+/// holds the pool's cache for it.
 #[test]
 fn nothing_is_kept() {
     let pool = pool(4);
@@ -255,7 +260,8 @@ fn nothing_is_kept() {
     assert_eq!(Arc::strong_count(&pool.rig.cache), before);
 }
 
-/// Goal: blocks of dnodes are read ahead of who goes through the objects of an object set, also where a dataset lets metadata alone be read ahead.
+/// Goal: blocks of dnodes are prefetched for a walk over the objects of an object set, also where
+/// the dataset limits prefetch to metadata.
 #[test]
 fn of_dnodes() {
     for ahead in [Which::All, Which::Metadata, Which::None] {

@@ -1,7 +1,8 @@
-//! Blocks of the other byte order: real blocks, turned round field by field, come back byte for byte.
+//! Blocks of the other byte order: real blocks, swapped field by field, must come back byte for
+//! byte.
 //!
-//! No big-endian pool is at hand, so the turning is done here, by what each native block says about itself, apart from
-//! the reader's way, which goes by what the foreign block says.
+//! The test swaps native blocks here by their own contents. The reader instead works from the
+//! contents of the foreign block, so the two do not share a mistake.
 
 use crate::common::{filesystems, mos};
 use dmu::Objset;
@@ -13,7 +14,7 @@ use ondisk::zap::{ZBT_LEAF, ZBT_MICRO};
 use ondisk::{BlkId, ByteOrder, DmuType, Level, ObjNum};
 use std::collections::BTreeMap;
 
-/// Turns `len` bytes at each of these offsets.
+/// Reverses `len` bytes at each of these offsets.
 fn turn(b: &mut [u8], len: usize, at: &[usize]) {
     at.iter().for_each(|&i| b[i..i + len].reverse());
 }
@@ -118,7 +119,7 @@ fn foreign(kind: DmuType, b: &[u8]) -> Vec<u8> {
     b
 }
 
-/// Swaps every block of every object of `os` and counts them by kind of swap.
+/// Swaps every block of every object of `os`, and counts them by kind of swap.
 fn check(os: &Objset, seen: &mut BTreeMap<String, usize>) {
     let all = std::iter::once(os.meta_dnode()).chain(os.objects(ObjNum(1)).map(|d| d.unwrap()));
     for dn in all {
@@ -137,7 +138,8 @@ fn check(os: &Objset, seen: &mut BTreeMap<String, usize>) {
     }
 }
 
-/// Every block of metadata of real pools, system attributes and older znodes, survives being turned and swapped.
+/// Goal: every metadata block of real pools survives a swap and the reader's swap back, with system
+/// attributes and with older znodes.
 #[test]
 fn real_blocks_survive() {
     let mut seen = BTreeMap::new();
@@ -149,7 +151,8 @@ fn real_blocks_survive() {
     assert!(seen["Dnode"] > 200 && seen["Zap"] > 500 && seen["Uint64"] > 40, "{seen:?}");
 }
 
-/// Attributes that a big-endian machine wrote lie in the same places and have the same values.
+/// Goal: attributes that a big-endian machine wrote are found at the same places with the same
+/// values.
 #[test]
 fn foreign_attributes() {
     let mut reg = SaRegistry::new();

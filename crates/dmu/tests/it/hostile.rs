@@ -1,4 +1,4 @@
-//! Block trees laid out by hand, as no file system writes them: walks through them end.
+//! Block trees built by hand, which no file system writes. Every walk through them must end.
 
 use arc::Cache;
 use device::{Device, MemDevice};
@@ -12,7 +12,7 @@ use zio::Zio;
 const BIRTH: Txg = Txg(7);
 const DNODES: u64 = 16 << 10;
 
-/// A pointer to a plain block at this offset, checked by nothing.
+/// A pointer to an uncompressed block at this offset, without a checksum.
 fn pointer(kind: DmuType, level: u8, offset: u64, size: u64) -> Blkptr {
     let dva = Dva { vdev: VdevId(0), offset: Offset(offset), asize: Asize(size), gang: false };
     let stored = Stored {
@@ -51,7 +51,7 @@ impl Pool {
         Pool { device: Arc::new(MemDevice::new("d", 64 << 20)), next: 0 }
     }
 
-    /// Writes a block to free space, and says where.
+    /// Writes a block to free space, and returns its offset.
     fn put(&mut self, bytes: &[u8]) -> u64 {
         let at = self.next;
         self.device.write_at(bytes, LABEL_START_SIZE + at).unwrap();
@@ -59,7 +59,7 @@ impl Pool {
         at
     }
 
-    /// An indirect block of this size, with `bp` in the slots that `which` names.
+    /// Writes an indirect block of `size` bytes with `bp` in the slots that `which` selects.
     fn indirect(&mut self, size: usize, bp: &Blkptr, which: impl Fn(usize) -> bool) -> u64 {
         let mut raw = vec![0; size];
         for (_, slot) in raw.chunks_mut(BLKPTR_SIZE).enumerate().filter(|(i, _)| which(*i)) {
@@ -68,7 +68,7 @@ impl Pool {
         self.put(&raw)
     }
 
-    /// The object set with this meta-dnode.
+    /// The object set with this meta dnode.
     fn objset(mut self, meta: &[u8]) -> Objset {
         let mut raw = vec![0; 1024];
         raw[..512].copy_from_slice(meta);
@@ -85,12 +85,13 @@ impl Pool {
     }
 }
 
-/// A block of dnodes: a plain file of no length in each slot.
+/// A block of dnodes with an empty plain file in each slot.
 fn dnodes() -> Vec<u8> {
     dnode(DmuType::PLAIN_FILE_CONTENTS, 1, 17, 512, 0, &Blkptr::HOLE).repeat(DNODES as usize / 512)
 }
 
-/// Ten levels of indirect blocks, each of whose eight pointers lead to the same next one.
+/// A tree of `levels` levels, in which all eight pointers of an indirect block lead to the same
+/// next block.
 fn bush(levels: u8) -> (Pool, Blkptr) {
     let mut pool = Pool::new();
     let at = pool.put(&dnodes());
@@ -102,7 +103,8 @@ fn bush(levels: u8) -> (Pool, Blkptr) {
     (pool, bp)
 }
 
-/// Objects of a tree whose branches are one block are listed once, and then it is corrupt.
+/// Goal: the objects of a tree whose branches share one block are listed once; then the listing
+/// reports corruption.
 #[test]
 fn objects_of_a_bush_end() {
     let (pool, bp) = bush(10);
@@ -112,7 +114,8 @@ fn objects_of_a_bush_end() {
     assert!(matches!(seen.last(), Some(Err(Error::Corrupt { .. }))));
 }
 
-/// Behind an indirect block that can't be read, and behind one that claims another level, the objects are listed on.
+/// Goal: the listing of objects continues after an unreadable indirect block, and after one that
+/// claims another level.
 #[test]
 fn objects_go_on_behind_damage() {
     let mut pool = Pool::new();
@@ -140,7 +143,7 @@ fn objects_go_on_behind_damage() {
     assert_eq!((objects, errors), (want, 2));
 }
 
-/// A block of dnodes so far behind that its objects' numbers pass 64 bits is corrupt, and the listing ends.
+/// Goal: a block of dnodes whose object numbers exceed 64 bits is corrupt, and the listing ends.
 #[test]
 fn objects_beyond_all_numbers() {
     for levels in [6, 7, 16] {
@@ -158,7 +161,8 @@ fn objects_beyond_all_numbers() {
     }
 }
 
-/// A log that claims more blocks than it has, by holes or by one block in many places, is corrupt at the first of them.
+/// Goal: a log that claims more blocks than it has is corrupt at the first missing one, whether
+/// holes or one shared block stand there.
 #[test]
 fn logs_are_as_long_as_their_blocks() {
     let (pool, bp) = bush(10);
@@ -174,7 +178,8 @@ fn logs_are_as_long_as_their_blocks() {
     assert!(matches!(&all[..], [Err(Error::Corrupt { .. })]));
 }
 
-/// A search for data or a hole through a bush of levels ends at the second way to one block.
+/// Goal: a search for data or a hole through a tree of shared blocks ends at the second path to one
+/// block.
 #[test]
 fn searches_in_a_bush_end() {
     let mut pool = Pool::new();
@@ -187,8 +192,8 @@ fn searches_in_a_bush_end() {
     assert!(matches!(os.meta_dnode().next_offset(0, Extent::Data), Err(Error::Corrupt { .. })));
 }
 
-/// A walk through data below a bush of indirect blocks finds what is below the first way, and says that all else is damage,
-/// in stretches that follow one another to the end.
+/// Goal: a walk over data below shared indirect blocks finds what the first path leads to. It
+/// reports the rest as damage, in consecutive ranges up to the end.
 #[test]
 fn walks_through_a_bush_end() {
     const SIZE: u64 = 512;
@@ -215,12 +220,12 @@ fn walks_through_a_bush_end() {
     assert_eq!(walk.next_offset(at, Extent::Data).unwrap(), None);
 }
 
-/// An indirect block that lies in its pointer, where no writer puts one, is corrupt.
+/// Goal: an indirect block embedded in its pointer, which no writer produces, is corrupt.
 #[test]
 fn embedded_indirect_blocks_are_corrupt() {
     let mut raw = pointer(DmuType::DNODE, 1, 0, 1024).encode();
     raw[..48].fill(0);
-    // Two bytes stored of 1024: ZLE of zeros; the embedded bit, and level 1.
+    // The property word: 2 stored bytes of 1024, ZLE of zeros, the embedded bit, and level 1.
     let prop = (1024 - 1)
         | (2 - 1) << 25
         | 14 << 32

@@ -1,7 +1,7 @@
-//! OpenZFS's zdb reads what we changed in a pool that OpenZFS made.
+//! OpenZFS's `zdb` reads the changes that this crate made to a pool of OpenZFS.
 //!
-//! Wants Debian's tools (`scripts/oracle-tools.sh`) in `ORACLE_TOOLS`; passes without them. Space maps are not changed here, so
-//! that zdb is not asked about leaks.
+//! The test needs Debian's tools (`scripts/oracle-tools.sh`) in `ORACLE_TOOLS` and passes without
+//! them. It changes no space maps, so `zdb` does not check for leaks.
 
 use crate::common;
 
@@ -52,7 +52,7 @@ impl Space for Front {
     fn unallocate(&self, _: &Dva, _: Txg) {}
 }
 
-/// Metadata twice, data once, as OpenZFS does; what is freed stays where it is.
+/// Writes metadata twice and data once, as OpenZFS does. Freed blocks stay allocated.
 struct Sink;
 
 impl SyncSink for Sink {
@@ -75,7 +75,7 @@ impl SyncSink for Sink {
     }
 }
 
-/// The cache of a pool on one disk, ready to be written.
+/// The cache of a pool on one disk, opened for writing.
 fn cache(image: &Path, salt: &[u8; 32]) -> Arc<Cache> {
     let device: Arc<dyn Device> = Arc::new(FileDevice::open(image, Mode::Write).unwrap());
     let mut room = vec![0; ROOM as usize];
@@ -142,7 +142,8 @@ fn fill_file_system(os: &Objset, txg: Txg) -> [ObjNum; 3] {
         (Attr::Ctime, &[1; 16]),
         (Attr::Crtime, &[1; 16]),
         (Attr::Links, &one),
-        // An order that OpenZFS has not, so that a layout is made; and more than a bonus holds.
+        // OpenZFS doesn't use this order, so a new layout is created. The values exceed the bonus
+        // buffer.
         (Attr::Dxattr, &[0; 700]),
         (Attr::Symlink, b"nowhere"),
     ];
@@ -158,8 +159,8 @@ fn fill_file_system(os: &Objset, txg: Txg) -> [ObjNum; 3] {
     [big.dnode().object(), small.dnode().object(), file.object()]
 }
 
-/// A file system and the MOS of a real pool are changed in two groups; zdb finds every block sound and every count right, and lists
-/// what we put there.
+/// Goal: after two transaction groups that change a file system and the MOS, `zdb` finds all blocks
+/// and counts right. It lists the new contents.
 #[test]
 fn zdb_reads_what_we_wrote() {
     let Some(tools) = std::env::var_os("ORACLE_TOOLS") else { return };
@@ -231,10 +232,10 @@ fn zdb_reads_what_we_wrote() {
     let pool = fx.pool();
     let (text, _) = zdb(&["-u", pool], true);
     assert!(text.contains(&format!("txg = {txg}")), "{text}");
-    // Every block is read and checked.
+    // `zdb` reads and checks every block.
     let (text, wrong) = zdb(&["-L", "-bcc", pool], true);
     assert!(!text.contains("error") && !wrong.contains("error"), "{text}{wrong}");
-    // It fails on the ZAPs that nothing in the MOS leads to.
+    // `zdb -ddddd` fails on the ZAPs that no MOS object refers to.
     let (text, wrong) = zdb(&["-ddddd", pool], false);
     assert!(text.matches("name 19999 in a big directory = ").count() == 1, "{wrong}");
     assert!(!text.contains("name 2 in a big directory"));

@@ -1,4 +1,4 @@
-//! Pools that OpenZFS wrote, read from the uberblock up to every block of every object of the MOS.
+//! Pools that OpenZFS wrote, read from the uberblock to every block of every MOS object.
 
 use arc::Cache;
 use device::{Device, FileDevice, Mode};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use vdev::{Tree, VdevConfig, VdevKind};
 use zio::Zio;
 
-/// The newest uberblock of the first label of a pool of one disk with small sectors.
+/// The newest uberblock in the first label of a pool on one disk with small sectors.
 fn uberblock(device: &FileDevice, ashift: Ashift) -> Uberblock {
     let shift = uberblock_shift(ashift);
     (0..uberblock_count(shift))
@@ -37,7 +37,8 @@ fn mos(image: &Path, ashift: Ashift) -> Objset {
     Objset::open(cache, 0, &Blkptr::decode(&ub.rootbp).unwrap()).unwrap()
 }
 
-/// Every block of every MOS object of a real pool verifies, and the object directory is where it belongs.
+/// Goal: every block of every MOS object of a real pool verifies, and the object directory is at
+/// its place.
 #[test]
 fn whole_mos() {
     let image = &testkit::fixture("single-lz4")[0];
@@ -57,7 +58,8 @@ fn whole_mos() {
     assert!(objects > 300, "only {objects} objects in the MOS");
 }
 
-/// Object numbers that are free, or that lie inside a larger dnode, are not there; iteration finds what opening finds.
+/// Goal: free object numbers, and those inside a larger dnode, don't exist. Iteration finds the
+/// same objects as opening by number.
 #[test]
 fn absent_objects() {
     let mos = mos(&testkit::fixture("gang")[0], Ashift(9));
@@ -67,7 +69,7 @@ fn absent_objects() {
     assert!(mos.dnode(ObjNum(u64::MAX / 2)).is_err());
 }
 
-/// Data and holes partition an object: each search ends where the other one starts.
+/// Goal: data and holes partition an object: each search ends where the other one starts.
 #[test]
 fn data_and_holes() {
     let mos = mos(&testkit::fixture("single-lz4")[0], Ashift(9));
@@ -83,7 +85,8 @@ fn data_and_holes() {
     }
 }
 
-/// Blocks that are read again and again are found past the table of the cache, and are the same; when the cache has forgotten them, they are read again.
+/// Goal: repeated reads of a block bypass the cache's table and return the same bytes. After the
+/// cache evicts the blocks, they are read again.
 #[test]
 fn at_hand() {
     let mos = mos(&testkit::fixture("single-lz4")[0], Ashift(9));
@@ -98,11 +101,11 @@ fn at_hand() {
             blocks.map(|b| b.map(|b| b.to_vec())).collect()
         };
         let first = read();
-        // What lies in its pointer is in no cache.
+        // Embedded blocks are in no cache.
         let stored = |n: &u64| dnode.bp(Level(0), BlkId(*n)).unwrap().stored().is_some();
         let there = (0..=dnode.max_blkid().0).filter(stored).count() as u64;
         let stats = || mos.cache().stats();
-        // A use counts as another one after a while.
+        // A use counts as another one only after a while.
         let began = std::time::Instant::now();
         loop {
             let before = stats().at_hand;

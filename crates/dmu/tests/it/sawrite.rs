@@ -1,4 +1,5 @@
-//! Attributes that were set are read back, wherever they lie, and files are counted to whom they belong.
+//! Attributes are read back as set, in the bonus buffer or a spill block. Space use is counted by
+//! owner.
 
 use crate::rig::{Rig, tx};
 use dmu::sa::Sa;
@@ -21,7 +22,7 @@ fn file(os: &Objset, txg: u64) -> Dnode {
     os.create_object(&tx(txg), &spec).unwrap()
 }
 
-/// The attributes that a file of OpenZFS begins with, in their order.
+/// Sets the attributes that a new file of OpenZFS has, in their order.
 fn begin(sa: &Sa, dn: &Dnode, txg: u64, uid: u64, gid: u64, flags: u64) {
     let w = |v: u64| v.to_le_bytes().to_vec();
     let values = [
@@ -76,8 +77,8 @@ fn check(sa: &Sa, dn: &Dnode, model: &BTreeMap<Attr, Vec<u8>>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Attributes come, change their length and go, between bonus and spill block, and are there after syncs, for those who load the
-    /// layouts anew, too.
+    /// Goal: attributes that are added, resized and removed move between bonus buffer and spill
+    /// block. They are right after syncs, also for a reader that loads the layouts anew.
     #[test]
     fn attributes_follow_a_model(ops in prop::collection::vec(op(), 1..40), slots in 1u8..4) {
         let rig = Rig::new();
@@ -117,7 +118,7 @@ proptest! {
     }
 }
 
-/// Attributes that no dnode and no spill block have room for are refused, and leave what was there.
+/// Goal: attributes that exceed dnode and spill block are refused, and the old ones stay.
 #[test]
 fn too_much_is_refused() {
     let rig = Rig::new();
@@ -134,7 +135,8 @@ fn too_much_is_refused() {
     rig.check(&rig.sync(&os, 1));
 }
 
-/// Files are counted by owner, group and project, in space and number: when they are made, written, given away and removed.
+/// Goal: space and number of files are counted by owner, group and project, through creation,
+/// writes, change of owner and removal.
 #[test]
 fn files_are_counted() {
     let rig = Rig::new();
@@ -160,7 +162,7 @@ fn files_are_counted() {
         |all: &[(&str, u64)]| all.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect::<BTreeMap<_, _>>();
     let synced = rig.sync(&os, 1);
     rig.check(&synced);
-    // A dnode counts for 512 bytes; the noise takes seven sectors of each block of eight.
+    // A dnode counts for 512 bytes. The noise takes seven of eight sectors in each block.
     let each = 512 + synced.dnode(files[0].object()).unwrap().used_bytes();
     let want = [
         map(&[("3e8", 5 * each), ("3e9", 5 * each), ("obj-3e8", 5), ("obj-3e9", 5)]),
@@ -168,7 +170,8 @@ fn files_are_counted() {
         map(&[("0", 10 * each), ("obj-0", 10)]),
     ];
     assert_eq!(counts(&synced), want);
-    // One is given away, with a project; one is emptied; the others of its owner are removed.
+    // One file gets another owner and a project, one is emptied, and the other files of its owner
+    // are removed.
     let word = |v: u64| v.to_le_bytes();
     sa.set(&files[0], &tx(2), &[(Attr::Uid, Some(&word(5))), (Attr::Gid, Some(&word(6)))]).unwrap();
     begin(&sa, &files[2], 2, 1000, 100, ondisk::znode::Pflags::PROJID);

@@ -1,4 +1,4 @@
-//! Object sets are synced to what a simple model says, whatever is done to them, and leave nothing behind.
+//! Object sets sync to the contents of a simple model after any operations, and leak nothing.
 
 use crate::rig;
 
@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 const FILE: DmuType = DmuType::PLAIN_FILE_CONTENTS;
 
-/// One object as it should be: sectors that were written, and the rest.
+/// The expected state of one object: the written sectors, and the rest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Thing {
     block: u64,
@@ -60,7 +60,7 @@ fn check(os: &Objset, model: &Model) {
             dn.read_at(s * 512, &mut got).unwrap();
             assert_eq!(&got, bytes, "{dn:?} sector {s}");
         }
-        // What nobody wrote is not there: all data lies in blocks that the model has.
+        // All data lies in blocks that the model has.
         let mut from = BlkId(0);
         while let Some(blk) = dn.next_data_block(from).unwrap() {
             let sectors = blk.0 * want.block / 512..(blk.0 + 1) * want.block / 512;
@@ -113,7 +113,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn new(block: u32, slots: u8, bonus: usize) -> (NewObject, Thing) {
-    // Few pointers to an indirect block, so that trees become deep.
+    // Small indirect blocks have few pointers, so trees become deep.
     let spec = NewObject { block_size: block, indblkshift: 12, slots, ..NewObject::new(FILE) };
     let bonus = vec![7; bonus];
     let thing = Thing { block: block.into(), slots, bonus: bonus.clone(), ..Thing::default() };
@@ -190,7 +190,7 @@ fn apply(os: &Objset, model: &mut Model, op: &Op, txg: u64) {
         Op::Grow { block, .. } => match dn.set_block_size(&t, block) {
             Ok(()) => {
                 thing.block = block.into();
-                // The block stays, even if nothing but zeros is left of it.
+                // The block stays, even if only zeros are left of it.
                 if !thing.sectors.is_empty() {
                     thing.sectors.entry(0).or_insert([0; 512]);
                 }
@@ -206,7 +206,7 @@ fn run(ops: &[Op], kind: ObjsetKind) {
     let rig = Rig::new();
     let os = rig.create(kind, 0);
     let mut model = Model::new();
-    // Groups that wait to be synced, with what they leave.
+    // Transaction groups that wait for their sync, with the model at their end.
     let mut waiting: Vec<(u64, Model)> = Vec::new();
     let mut txg = 1;
     for op in ops.iter().chain([&Op::NextTxg, &Op::Sync, &Op::Sync, &Op::Sync]) {
@@ -232,15 +232,19 @@ fn run(ops: &[Op], kind: ObjsetKind) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Whatever is done in whatever groups, each group is synced to what it left, readers always see the newest, no
-    /// space is lost or freed twice, and all counts are right.
+    /// Goal: after any operations in any transaction groups, each group syncs to the state at its
+    /// end.
+    ///
+    /// Readers always see the newest state, no space is lost or freed twice, and all counts are
+    /// right.
     #[test]
     fn object_sets_follow_a_model(ops in prop::collection::vec(op(), 1..60)) {
         run(&ops, ObjsetKind::Other);
     }
 }
 
-/// An object set is as OpenZFS makes it: a meta dnode of six levels, but of one for the MOS.
+/// Goal: a new object set has the shape that OpenZFS gives it: a meta dnode with six levels, or
+/// with one for the MOS.
 #[test]
 fn new_object_sets() {
     let rig = Rig::new();
@@ -253,7 +257,8 @@ fn new_object_sets() {
     }
 }
 
-/// From the second pass on, what was born in the group is rewritten in place: nothing is born or killed.
+/// Goal: from the second pass on, blocks born in the same txg are rewritten in place. No block is
+/// allocated or freed.
 #[test]
 fn later_passes_rewrite_in_place() {
     let rig = Rig::new();
@@ -276,7 +281,8 @@ fn later_passes_rewrite_in_place() {
     }
 }
 
-/// A sink that has somebody read a dnode when its block has been written over, and nobody can know that yet.
+/// A sink that starts a read of a dnode after its block was overwritten, before any reader can know
+/// of that.
 struct Peeked {
     sink: rig::Sink,
     os: Objset,
@@ -318,8 +324,8 @@ impl SyncSink for Peeked {
     }
 }
 
-/// Goal: who reads the pool's own object set while a pass writes over blocks of the one before is given what is there then, and no error, though what he knows of
-/// them is out of date.
+/// Goal: a read of the MOS, while a sync pass overwrites blocks of the pass before, returns the new
+/// contents. It returns no error, although its block pointers are out of date.
 #[test]
 fn passes_are_read_across() {
     let rig = Rig::new();
@@ -338,7 +344,8 @@ fn passes_are_read_across() {
     assert_eq!(reader.join().unwrap().unwrap(), 8192);
 }
 
-/// A thousand objects in one group, in one piece behind the first block of dnodes, half of them freed in the next, and new ones in their place.
+/// Goal: a txg creates a thousand objects with consecutive numbers after the first block of dnodes.
+/// The next txg frees half of them, and new objects reuse these numbers.
 #[test]
 fn freed_numbers_are_used_again() {
     let rig = Rig::new();
@@ -359,7 +366,8 @@ fn freed_numbers_are_used_again() {
     assert_eq!(synced.objects(ObjNum(1)).count(), 1000);
 }
 
-/// A snapshot's reader, opened before, still reads what it did after the live object set moved on.
+/// Goal: a reader that opened a snapshot earlier still reads the same after the live object set
+/// changed.
 #[test]
 fn old_trees_stand() {
     let rig = Rig::new();
@@ -376,7 +384,7 @@ fn old_trees_stand() {
     assert_eq!(got, [2; 5000], "a handle sees what is there now");
 }
 
-/// An object of a dnode with three pointers has no room for a spill block's.
+/// Goal: a dnode with three pointers has no space for a spill pointer.
 #[test]
 fn spill_pointers_need_room() {
     let rig = Rig::new();
@@ -388,7 +396,8 @@ fn spill_pointers_need_room() {
     rig.check(&rig.sync(&os, 1));
 }
 
-/// The intent log's header that a newer group set is not written with an older one, and none is lost.
+/// Goal: an intent log header that a newer txg set is not written with an older one, and none is
+/// lost.
 #[test]
 fn headers_of_logs_belong_to_groups() {
     let rig = Rig::new();

@@ -9,13 +9,14 @@ use ondisk::{BlkId, DmuType, ObjNum};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// The object's ZAP, if it is one that holds something.
+/// The object's ZAP, if the object is a ZAP with contents.
 fn zap(dn: &Dnode) -> Option<Zap> {
     let is_zap = dn.kind().byteswap() == ByteSwap::Zap;
     (is_zap && dn.block(BlkId(0)).unwrap().is_some()).then(|| Zap::open(dn).unwrap())
 }
 
-/// A ZAP lists as many entries as it counts, each can be looked up, and each position can be left and come back to.
+/// Checks that a ZAP lists as many entries as it counts, finds each by lookup, and resumes at each
+/// cursor position.
 fn check(zap: &Zap) -> usize {
     let all: Vec<_> = zap.entries().collect::<Result<_, _>>().unwrap();
     assert_eq!(all.len() as u64, zap.count().unwrap(), "{:?}", zap.dnode());
@@ -52,7 +53,8 @@ fn check_all(os: &Objset) -> (usize, usize, usize) {
     (micro, fat, entries)
 }
 
-/// Every ZAP of the MOS and of each file system of a pool with every normalization, fat directories and DDTs.
+/// Goal: every ZAP of the MOS and of each file system is consistent, in pools with all
+/// normalizations, fat directories and DDTs.
 #[test]
 fn every_zap_of_real_pools() {
     for (name, least) in [("single-lz4", 10_000), ("longname", 100), ("v1", 50), ("dedup-legacy", 100)] {
@@ -67,7 +69,7 @@ fn every_zap_of_real_pools() {
     }
 }
 
-/// The attributes that every file of every file system has are found by the layouts of its object set.
+/// Goal: the layouts of an object set find the attributes that every file has.
 #[test]
 fn every_file_has_its_attributes() {
     let fx = testkit::find("single-lz4").expect("bundled");
@@ -119,7 +121,7 @@ fn samples() -> Vec<Vec<u8>> {
     out
 }
 
-/// No mutation of a real block makes a decoder panic or run on.
+/// Goal: no mutation of a real block makes a decoder panic or loop.
 #[test]
 fn mutated_blocks_end() {
     let samples = samples();

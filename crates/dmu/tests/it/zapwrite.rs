@@ -1,4 +1,5 @@
-//! ZAPs hold what was put into them, through growth, splits and syncs, as our reader of OpenZFS's ZAPs sees it.
+//! ZAPs hold the entries put into them, through growth, splits and syncs. The reader for OpenZFS's
+//! ZAPs checks this.
 
 use crate::rig::{Rig, tx};
 use dmu::zap::{Key, Match, Normalization, Value, Zap};
@@ -12,7 +13,8 @@ use std::collections::BTreeMap;
 const ZAP: DmuType = DmuType::MASTER_NODE;
 type Model = BTreeMap<Vec<u8>, Value>;
 
-/// A ZAP lists and finds exactly what the model has, and each position can be left and come back to.
+/// Checks that a ZAP lists and finds exactly the entries of the model, and resumes at each cursor
+/// position.
 fn check(zap: &Zap, model: &Model) {
     assert_eq!(zap.count().unwrap(), model.len() as u64);
     let all: Vec<_> = zap.entries().collect::<Result<_, _>>().unwrap();
@@ -65,7 +67,7 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Adding, updating and removing do to a ZAP what they do to a map.
+    /// Goal: add, update and remove change a ZAP as they change a map.
     #[test]
     fn zaps_follow_a_model(ops in prop::collection::vec(op(), 1..700), fat in any::<bool>()) {
         let rig = Rig::new();
@@ -79,7 +81,7 @@ proptest! {
                 Op::Add(n, v) => match zap.add(&tx(txg), &n, &v) {
                     Ok(()) => prop_assert!(model.insert(n, v).is_none()),
                     Err(Error::EntryExists { .. }) => prop_assert!(model.contains_key(&n)),
-                    // A block of 2 KiB has not the room.
+                    // A block of 2 KiB is too small.
                     Err(Error::EntryValue { .. }) => prop_assert!(fat && v.len() > 1000),
                     Err(e) => panic!("{e}"),
                 },
@@ -104,8 +106,11 @@ proptest! {
     }
 }
 
-/// A directory grows from nothing to a hundred thousand names over several groups, through a micro ZAP and leaf splits;
-/// one of small blocks through a pointer table that leaves the header and doubles; then most names go.
+/// Goal: a directory grows from empty to a hundred thousand names over several txgs, through a
+/// micro ZAP and leaf splits.
+///
+/// One with small blocks grows through a pointer table that leaves the header and doubles. Then
+/// most names are removed.
 #[test]
 fn a_hundred_thousand_names() {
     grow(0, ZapFlags::default());
@@ -138,7 +143,8 @@ fn grow(block_size: u32, flags: ZapFlags) {
     synced(&rig, &os, 6, &zap, &model);
 }
 
-/// Keys of words: hashed ones and ones that are their hash, with values of several words.
+/// Goal: keys of words work, hashed ones and those that are their own hash, with values of several
+/// words.
 #[test]
 fn keys_of_words() {
     for flags in [ZapFlags::WORDS, ZapFlags::PRE_HASHED_WORDS] {
@@ -171,8 +177,8 @@ fn keys_of_words() {
     }
 }
 
-/// Names that are one in normalized form get differentiators of their own, in micro and fat ZAPs, and are found and removed in either
-/// way.
+/// Goal: names that are equal after normalization get differentiators of their own, in micro and
+/// fat ZAPs. Exact and normalized lookups find and remove them.
 #[test]
 fn normalized_names() {
     let norm = Normalization::from_disk(0x12).unwrap();
@@ -193,7 +199,7 @@ fn normalized_names() {
         let fixed = Zap::open(&fixed.dnode(zap.dnode().object()).unwrap()).unwrap();
         for z in [&zap, &fixed] {
             assert_eq!(z.lookup_matching(b"README", Match::Normalized).unwrap().unwrap().0, b"Readme");
-            // The freed differentiator was given to the next name.
+            // The next name got the freed differentiator.
             let order: Vec<_> = z.entries().map(|e| e.unwrap().key).collect();
             let order: Vec<_> = order.iter().filter(|k| k.name().unwrap().len() == 6).collect();
             let want: Vec<_> = ["Readme", "rEADME", "readme", "ReadMe"].map(|n| Key::Name(n.into())).to_vec();
@@ -206,7 +212,8 @@ fn normalized_names() {
     }
 }
 
-/// A cursor of a ZAP that changes under it lists each name that stays once, and none that went before it came there.
+/// Goal: a cursor over a changing ZAP lists each name that stays once, and no name that was removed
+/// before the cursor reached it.
 #[test]
 fn cursors_of_changing_zaps() {
     let rig = Rig::new();
@@ -216,7 +223,7 @@ fn cursors_of_changing_zaps() {
         for n in 0..count {
             zap.add(&tx(1), format!("{n}").as_bytes(), &Value::from(n)).unwrap();
         }
-        // Each is removed as it is listed.
+        // Remove each name as it is listed.
         let mut cursor = zap.cursor();
         let mut seen = 0;
         while let Some(e) = cursor.next_entry().unwrap() {
@@ -227,7 +234,8 @@ fn cursors_of_changing_zaps() {
     }
 }
 
-/// Names and values that no ZAP can hold are refused, and counters go when they come to nothing.
+/// Goal: names and values that no ZAP can hold are refused, and counters that reach zero are
+/// removed.
 #[test]
 fn refusals_and_counters() {
     let rig = Rig::new();

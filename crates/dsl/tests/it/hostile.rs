@@ -1,4 +1,5 @@
-//! Pools with one wrong block under right checksums: whatever it says, reading ends, with an answer or an error.
+//! Pools with valid checksums and one damaged block. Every read must end, with a result or an
+//! error.
 
 use crate::common;
 
@@ -11,10 +12,10 @@ use pool::metaslab::LogChanges;
 use pool::space::PoolSpace;
 use std::collections::BTreeMap;
 
-/// Mutations a pool gets; `HOSTILE_ROUNDS` overrides.
+/// Number of mutations for each pool. The variable `HOSTILE_ROUNDS` overrides it.
 const ROUNDS: u64 = 40;
 
-/// Reads all that these rooms know of a pool; errors are answers too.
+/// Reads everything that the crates `pool` and `dsl` can read. Errors are valid results.
 fn read_everything(image: std::path::PathBuf) -> Result<(), Box<dyn std::error::Error>> {
     let o = common::try_open(&[image])?;
     let mos = &o.mos;
@@ -57,7 +58,8 @@ fn read_everything(image: std::path::PathBuf) -> Result<(), Box<dyn std::error::
     Ok(())
 }
 
-/// No block of the pool's own objects, however wrong, makes reading panic, hang or take memory without bound.
+/// Goal: no damaged block of the pool's own objects makes a read panic, hang or use unbounded
+/// memory.
 #[test]
 fn wrong_blocks_end_in_answers() {
     let rounds = std::env::var("HOSTILE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(ROUNDS);
@@ -86,7 +88,8 @@ fn wrong_blocks_end_in_answers() {
     }
 }
 
-/// A head and a snapshot that can't be read are named, and all the others are listed.
+/// Goal: a listing names an unreadable head and an unreadable snapshot, and contains all other
+/// datasets.
 #[test]
 fn a_damaged_dataset_hides_no_other() {
     let f = testkit::load("dedup-fast");
@@ -104,7 +107,7 @@ fn a_damaged_dataset_hides_no_other() {
         let object = dsl.dataset(name).unwrap().object();
         dsl.mos().objset().dnode(object).unwrap().bonus().to_vec()
     });
-    // A dataset of no directory.
+    // A dataset without a directory.
     let bad = bonuses.clone().map(|b| [&[0; 8], &b[8..]].concat());
     graft.replace(&[(&bonuses[0], &bad[0]), (&bonuses[1], &bad[1])]);
     let listing = open(&graft).list_sorted(None, &all).unwrap();

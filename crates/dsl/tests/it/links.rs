@@ -1,4 +1,4 @@
-//! Walks along links of directories and clones that lead back to where they were.
+//! Walks along links of directories and clones that form cycles.
 
 use crate::world::{Empty, World, create, snapshot};
 use dmu::Tx;
@@ -11,7 +11,7 @@ use dsl::{Dsl, Error, SyncTask};
 use ondisk::dsl::DslDirPhys;
 use ondisk::{DmuType, ObjNum};
 
-/// The directory of a name, as stored.
+/// The object number and the on-disk form of the directory with this name.
 fn dir(dsl: &Dsl, name: &str) -> (ObjNum, DslDirPhys) {
     let dir = dsl.dir(name).unwrap();
     (dir.object(), *dir.phys())
@@ -27,7 +27,7 @@ fn add(dsl: &Dsl, tx: &Tx, map: u64, name: &str, object: u64) {
     zap.update(tx, name.as_bytes(), &Value::integers(8, &[object])).unwrap();
 }
 
-/// Runs a task of a damaged pool, which finds the damage before it changes anything.
+/// Runs a task on a damaged pool. It must detect the damage before it changes anything.
 fn finds_damage(w: &mut World, task: &mut dyn SyncTask) {
     match w.run_damaged(&mut [task]).remove(0) {
         Err(Error::Corrupt { .. }) => {}
@@ -35,8 +35,8 @@ fn finds_damage(w: &mut World, task: &mut dyn SyncTask) {
     }
 }
 
-/// Goal: a directory that lists itself, or is listed by one that is not its parent, is damage, and
-/// not walked for ever.
+/// Goal: a directory that lists itself, or that is listed by a directory other than its parent, is
+/// reported as damage. No walk is endless.
 #[test]
 fn children_that_lead_back_are_damage() {
     let mut w = World::open("single-lz4");
@@ -46,7 +46,8 @@ fn children_that_lead_back_are_damage() {
     let (a, b, c) = (w.name("/a"), w.name("/a/b"), w.name("/c"));
     w.damage(|dsl, tx| {
         let ((a, pa), (b, pb), (_, pc)) = (dir(dsl, &a), dir(dsl, &b), dir(dsl, &c));
-        // Each is the other's parent, as both say, and something else lists one of them.
+        // Each directory is the other's parent, and both agree. A third directory lists one of
+        // them.
         add(dsl, tx, pb.child_dir_zapobj, "a", a.0);
         add(dsl, tx, pc.child_dir_zapobj, "b", b.0);
         store(dsl, tx, a, &DslDirPhys { parent_obj: b.0, ..pa });
@@ -63,8 +64,8 @@ fn children_that_lead_back_are_damage() {
     finds_damage(&mut w, &mut Rename { old: c, new, enforce_limits: true });
 }
 
-/// Goal: clones that are above each other are damage, and a snapshot is not destroyed half-way for
-/// them.
+/// Goal: clones that are each other's origin are reported as damage, and do not leave a snapshot
+/// half destroyed.
 #[test]
 fn clones_that_lead_back_are_damage() {
     let mut w = World::open("single-lz4");
@@ -76,7 +77,7 @@ fn clones_that_lead_back_are_damage() {
     w.ok(&mut snapshot(&[format!("{b}@3")]));
     w.damage(|dsl, tx| {
         let ((a, pa), (b, pb)) = (dir(dsl, &a), dir(dsl, &b));
-        // The one is a clone of the other, which is a clone of the one.
+        // The first is a clone of the second, which is a clone of the first.
         add(dsl, tx, pa.clones, "f00", pa.head_dataset_obj);
         store(dsl, tx, a, &DslDirPhys { origin_obj: pb.origin_obj, ..pa });
         let _ = b;
@@ -84,8 +85,8 @@ fn clones_that_lead_back_are_damage() {
     finds_damage(&mut w, &mut DestroySnapshots { names: vec![format!("{a}@1")], defer: false });
 }
 
-/// Goal: after a promotion a file system may be a clone of its own child; it can be promoted back,
-/// and renamed.
+/// Goal: after a promotion a file system may be a clone of its own child. It can be renamed and
+/// promoted back.
 #[test]
 fn a_clone_of_its_own_child_is_legal() {
     let mut w = World::open("single-lz4");

@@ -1,4 +1,4 @@
-//! Operations on a pool that OpenZFS wrote, in memory: what the reading side then sees.
+//! Operations in memory on a pool that OpenZFS wrote, and their results as readers see them.
 
 use crate::world::{Empty, World, create, snapshot};
 use dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
@@ -14,7 +14,7 @@ use dsl::prop::parse::{Context, setting};
 use dsl::{Error, Kind, Prop, Refusal, Value};
 use std::sync::Arc;
 
-/// Datasets are made below file systems only, once, and are seen with their properties.
+/// Goal: datasets can be created only below file systems and only once, and show their properties.
 #[test]
 fn create_and_rename() {
     let mut w = World::open("single-lz4");
@@ -55,7 +55,7 @@ fn create_and_rename() {
     assert_ne!(newer.property(Prop::Compression).unwrap().unwrap().source, dsl::Source::Local);
 }
 
-/// Limits, quotas and reservations refuse what exceeds them.
+/// Goal: limits, quotas and reservations refuse what exceeds them.
 #[test]
 fn limits_and_reservations() {
     let mut w = World::open("single-lz4");
@@ -79,7 +79,8 @@ fn limits_and_reservations() {
     assert_eq!(w.dsl.dataset(&w.name("/l")).unwrap().dir().phys().used_bytes, 0);
 }
 
-/// Snapshots are made together or not at all; held ones stay; clones hang on them; a promote turns that round.
+/// Goal: snapshots are created all or none, and a held snapshot stays. A snapshot with clones can't
+/// be destroyed, and a promotion reverses the dependency.
 #[test]
 fn snapshots_and_clones() {
     let mut w = World::open("single-lz4");
@@ -132,7 +133,8 @@ fn snapshots_and_clones() {
     w.ok(&mut DestroySnapshots { names: vec![b], defer: false });
 }
 
-/// Goal: what is granted is read back, goes to makers where makers get something, and is taken back word by word and whole; what can't be granted is refused.
+/// Goal: grants are read back as set, creators of datasets get the creation grants, and grants are
+/// removed by word or whole. Invalid grants are refused.
 #[test]
 fn grants() {
     use dsl::deleg::{Asker, Grants};

@@ -1,4 +1,4 @@
-//! Datasets of pools that OpenZFS wrote, against what its own `zfs` says of them.
+//! Datasets of pools that OpenZFS wrote, compared with the output of its own `zfs`.
 
 use crate::common;
 
@@ -9,7 +9,8 @@ use dsl::{Dataset, Dsl, Kind, ListOptions, Options, Prop, Source};
 use pool::space::PoolSpace;
 use std::collections::BTreeMap;
 
-/// Pools that their labels alone describe, and whose listings are of (nearly) the state in the images.
+/// Pools that their labels alone describe, and whose listings show (nearly) the state in the
+/// images.
 const POOLS: &[&str] = &[
     "single-lz4",
     "gang",
@@ -54,7 +55,7 @@ fn open_dsl(f: &testkit::Fixture) -> Dsl {
     dsl
 }
 
-/// What the user of a fixture has as the key of an encryption root.
+/// The key material of an encryption root of a fixture.
 fn material(f: &testkit::Fixture, root: &dsl::Dir) -> Vec<u8> {
     match root.key_format().unwrap().unwrap() {
         KeyFormat::Passphrase => b"correct horse".to_vec(),
@@ -63,11 +64,11 @@ fn material(f: &testkit::Fixture, root: &dsl::Dir) -> Vec<u8> {
     }
 }
 
-/// Loads the keys that the listings were taken with: all of them.
+/// Loads the keys that were loaded for the listings, which are all but one.
 fn load_keys(f: &testkit::Fixture, dsl: &Dsl) {
     for d in everything(dsl).iter().filter(|d| !d.is_snapshot()) {
         let root = d.dir().encryption_root().unwrap();
-        // This one was received raw, and nobody loaded its key.
+        // This dataset was received raw, and its key was not loaded.
         if d.name() == "send-partial/rawenc" {
             continue;
         }
@@ -84,17 +85,19 @@ fn everything(dsl: &Dsl) -> Vec<Dataset> {
         .unwrap()
 }
 
-/// Properties that only a running system knows.
+/// True for properties that only a running system knows.
 fn is_of_the_moment(property: &str, source: &str) -> bool {
     property == "mounted" || source == "temporary"
 }
 
-/// The listings were taken some txgs before the image was final; meanwhile the pool's own objects took a little more or
-/// less. That moves the root's use, and by as much the room of all others.
+/// The listings are some txgs older than the images.
+///
+/// In between, the pool's own objects grew or shrank a little. That changes the used space of the
+/// root, and by as much the available space of all other datasets.
 struct Drift<'a> {
     root: &'a str,
     bytes: i64,
-    /// Frees that old pools put off come on top.
+    /// Frees that old pools defer add to the difference.
     slack: u64,
 }
 
@@ -112,7 +115,8 @@ impl Drift<'_> {
     }
 }
 
-/// Every property of every dataset, snapshot and bookmark: name, value and source, in the order of `zfs get -p all`.
+/// Goal: every property of every dataset, snapshot and bookmark has the name, value, source and
+/// order of `zfs get -p all`.
 #[test]
 fn zfs_get_all() {
     let mut compared = 0;
@@ -187,7 +191,8 @@ fn zfs_get_all() {
     assert!(compared > 1000, "only {compared} properties compared");
 }
 
-/// The columns of `zfs list -o space`, with their units, of all but the root and the room that its drift moves.
+/// Goal: the columns of `zfs list -o space`, with units, are the same for all datasets but the
+/// root. Available space may differ by the root's drift.
 #[test]
 fn zfs_list_space() {
     let mut compared = 0;
@@ -219,7 +224,7 @@ fn zfs_list_space() {
     assert!(compared > 100, "only {compared} figures");
 }
 
-/// Names, kinds, object numbers and order of snapshots, clones and holds.
+/// Goal: snapshots, clones and holds have the right names, kinds, object numbers and order.
 #[test]
 fn tree_of_names() {
     let f = testkit::load("single-lz4");
@@ -265,7 +270,8 @@ fn tree_of_names() {
     assert_eq!(holds, want);
 }
 
-/// What was written since a snapshot is what `zfs get written` said when it was the last one.
+/// Goal: the space written since a snapshot is what `zfs get written` showed when it was the last
+/// one.
 #[test]
 fn written_since() {
     let f = testkit::load("single-lz4");
@@ -284,7 +290,8 @@ fn written_since() {
     assert_eq!(other.written_since_snapshot(&one).unwrap(), None);
 }
 
-/// Listing with one thread and with many finds the same, and depth and hidden datasets are as asked.
+/// Goal: a listing with one thread and with many is the same. It obeys the requested depth, and
+/// hides hidden datasets unless requested.
 #[test]
 fn one_pass_lists_all() {
     let dsl = open_dsl(&testkit::load("single-lz4"));
@@ -299,7 +306,8 @@ fn one_pass_lists_all() {
     assert!(names(&ListOptions { hidden: true, ..all }).iter().any(|n| n == "single-lz4/$ORIGIN"));
 }
 
-/// Sources: local, inherited by name, default and none are told apart, and filesystems from volumes.
+/// Goal: the sources local, inherited, default and none are told apart, and so are file systems and
+/// volumes.
 #[test]
 fn sources_and_kinds() {
     let dsl = open_dsl(&testkit::load("single-lz4"));
@@ -314,7 +322,8 @@ fn sources_and_kinds() {
     assert_eq!(dsl.dataset("single-lz4").unwrap().kind().unwrap(), Some(Kind::Filesystem));
 }
 
-/// Keys: status by dataset, wrong and malformed ones refused, loaded and unloaded by root, and the data open with them.
+/// Goal: keys have the right status for each dataset, and wrong and malformed keys are refused.
+/// Roots load and unload keys, and loaded keys open the data.
 #[test]
 fn keys_load_and_unload() {
     let Some(f) = testkit::find("encrypted") else { return };
@@ -344,7 +353,7 @@ fn keys_load_and_unload() {
 
     let child = dsl.dataset("encrypted/pass/child").unwrap();
     let os = child.objset().unwrap().unwrap();
-    // The directory of the root of the file system is encrypted.
+    // The root directory of the file system is encrypted.
     let root_dir = ondisk::ObjNum(34);
     let read = || os.dnode(root_dir).map(|d| d.bonus().to_vec());
     assert!(read().is_err(), "an encrypted bonus cannot be read without its key");
@@ -365,8 +374,10 @@ fn keys_load_and_unload() {
     }
 }
 
-/// A dataset whose key is not loaded does not find in the cache what another's key decrypted, though its pointers lead
-/// there; and loading a key forgets what was read without it.
+/// Goal: a dataset without a loaded key does not get blocks from the cache that another dataset's
+/// key decrypted, though its pointers lead there.
+///
+/// Loading a key discards what was read without it.
 #[test]
 fn cached_secrets_stay_with_their_dataset() {
     let dsl = open_dsl(&testkit::load("encrypted"));
@@ -391,7 +402,8 @@ fn cached_secrets_stay_with_their_dataset() {
     assert!(matches!(read(&locked), Err(zio::Error::Key { .. })));
 }
 
-/// The token of a half-received dataset is, to the last digit, the one that OpenZFS gave.
+/// Goal: the resume token of a partly received dataset is, to the last digit, the one that OpenZFS
+/// printed.
 #[test]
 fn resume_token() {
     let Some(f) = testkit::find("send-partial") else { return };

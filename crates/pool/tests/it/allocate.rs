@@ -1,4 +1,4 @@
-//! Allocating from pools that OpenZFS wrote, and putting that on their space maps, in memory.
+//! Allocation from pools that OpenZFS wrote, recorded in their space maps in memory.
 
 use crate::common::{Opened, open};
 use dmu::{Objset, Tx};
@@ -10,7 +10,7 @@ use pool::range::RangeSet;
 use std::collections::BTreeMap;
 use zio::{ClassHint, Space, Want};
 
-/// Pools of each kind of vdev and class, with and without logs of space maps, old and new.
+/// Pools of each kind of vdev and class, with and without space map logs, old and new.
 const POOLS: &[&str] = &[
     "single-lz4",
     "gang",
@@ -27,7 +27,7 @@ const POOLS: &[&str] = &[
     "multi-vdev",
 ];
 
-/// What is allocated of each metaslab, by the maps with their logs.
+/// The allocated ranges of each metaslab, by its space map and the logs.
 fn maps(books: &Mos, vdevs: &[TopVdev]) -> BTreeMap<(u32, u64), RangeSet> {
     let logs = LogChanges::read(books, vdevs).unwrap();
     let mut out = BTreeMap::new();
@@ -64,7 +64,7 @@ fn want(psize: u64, kind: DmuType, copies: u8, txg: u64, class: ClassHint) -> Wa
     Want { psize: Psize(psize), copies, txg: Txg(txg), kind, level: Level(0), class, gang_header: false }
 }
 
-/// What the maps should say when `dvas` are allocated, or free, too.
+/// Marks `dvas` in the maps as allocated, or as free.
 fn apply(maps: &mut BTreeMap<(u32, u64), RangeSet>, vdevs: &[TopVdev], dvas: &[Dva], free: bool) {
     for d in dvas {
         let vd = vdevs.iter().find(|v| v.id == d.vdev).unwrap();
@@ -74,8 +74,11 @@ fn apply(maps: &mut BTreeMap<(u32, u64), RangeSet>, vdevs: &[TopVdev], dvas: &[D
     }
 }
 
-/// Goal: what is allocated from real pools was free, on every kind of vdev and in every class, and the space maps, logs folded in, say
-/// afterwards exactly what they said before, and that; when it is freed they say what they said before.
+/// Goal: the allocator returns only space that was free, on every kind of vdev and in every class.
+///
+/// * After the sync, the space maps hold the old allocations and the new ones, and the space map
+///   logs are folded in.
+/// * After the blocks are freed, the space maps hold the old allocations.
 #[test]
 fn maps_say_what_was_allocated_and_freed() {
     let mut folded = 0;
@@ -106,7 +109,7 @@ fn maps_say_what_was_allocated_and_freed() {
         assert!(!alloc.sync(&tx, &live, 2).unwrap(), "{name}: nothing was left");
         assert!(live.dir(mos::LOG_SPACEMAP_ZAP).unwrap().is_none(), "{name}");
         assert_eq!(maps(&live, &vdevs), want, "{name}");
-        // Frees are on the maps at once, and can be had two groups later.
+        // Freed space is in the maps at once, and can be allocated two txgs later.
         alloc.sync_done(Txg(txg), &o.mos);
         let tx = Tx::new(Txg(txg + 1), None);
         got.iter().for_each(|d| alloc.free(d, Txg(txg), Txg(txg + 1)));
@@ -118,7 +121,7 @@ fn maps_say_what_was_allocated_and_freed() {
     assert!(folded > 2, "only {folded} pools had logs");
 }
 
-/// The sizes of what is free, deferred or not, by the headers of loaded maps, sum up to what is free.
+/// Checks that the histogram of each loaded space map is consistent with its free space.
 fn histograms_are_right(books: &Mos, vdevs: &[TopVdev], name: &str) {
     let mut with = 0;
     for vd in vdevs {

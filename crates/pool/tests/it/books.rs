@@ -1,4 +1,4 @@
-//! The books of pools that OpenZFS wrote, against what its own tools say of them.
+//! The metadata of pools that OpenZFS wrote, compared with the output of its own tools.
 
 use crate::common;
 
@@ -45,7 +45,8 @@ fn pools() -> impl Iterator<Item = (&'static str, testkit::Fixture, common::Open
     })
 }
 
-/// What `zdb -mmm` says of a metaslab: free bytes as printed, fragmentation, space map object, sum of the map.
+/// The output of `zdb -mmm` for a metaslab: free bytes as printed, fragmentation, space map object,
+/// sum of the map.
 struct Zdb {
     free: String,
     frag: Option<u64>,
@@ -75,7 +76,8 @@ fn zdb_metaslabs(text: &str) -> Vec<Zdb> {
     out
 }
 
-/// Replaying every space map gives the sum that the map's header keeps, and zdb's free space and fragmentation.
+/// Goal: a replay of every space map gives the sum in its header, and the free space and
+/// fragmentation that zdb prints.
 #[test]
 fn metaslabs_agree_with_zdb() {
     let mut seen = 0;
@@ -110,21 +112,21 @@ fn metaslabs_agree_with_zdb() {
     assert!(seen > 20, "only {seen} metaslabs");
 }
 
-/// Size, allocation and fragmentation are what `zpool list -p` shows.
+/// Goal: size, allocation and fragmentation are those of `zpool list -p`.
 #[test]
 fn space_agrees_with_zpool_list() {
     for (name, f, o) in pools() {
-        // Nobody exported these: their tools saw what was not yet flushed.
+        // These pools were not exported, so OpenZFS's tools saw changes that were not yet flushed.
         let exported = !name.starts_with("zil-");
         let list = f.output("zpool-list-p.txt").unwrap();
         let w: Vec<&str> = list.lines().next().unwrap().split('\t').collect();
         let vdevs = o.vdevs();
-        // Log devices are no part of the pool's size.
+        // Log devices don't count in the pool's size.
         let counted = vdevs.iter().filter(|v| v.class != Class::Log);
         let got: Vec<_> = counted.map(|v| o.mos.vdev_space(v).unwrap()).collect();
         assert_eq!(got.iter().map(|s| s.space).sum::<u64>().to_string(), w[1], "{name}: size");
         if exported {
-            // The listing was taken before the export wrote its last few blocks.
+            // The export wrote a few more blocks after this listing.
             let alloc: u64 = got.iter().map(|s| s.alloc).sum();
             let said: u64 = w[2].parse().unwrap();
             assert!(alloc.abs_diff(said) < 1 << 20, "{name}: {alloc} allocated, not {said}");
@@ -132,10 +134,11 @@ fn space_agrees_with_zpool_list() {
     }
 }
 
-/// The room of the root dataset, with slop, dedup, clones and checkpoint, is what `zfs list` shows as used + available.
+/// Goal: the space of the root dataset, with slop, dedup, clones and checkpoint, is used +
+/// available of `zfs list`.
 #[test]
 fn room_agrees_with_zfs_list() {
-    // The logs' pools were listed long before or after.
+    // The pools with logs were listed at other times than their images.
     for (name, f, o) in pools().filter(|(n, ..)| !n.starts_with("zil-")) {
         let list = f.output("zfs-list.txt").unwrap();
         let w: Vec<&str> = list.lines().next().unwrap().split('\t').collect();
@@ -143,14 +146,14 @@ fn room_agrees_with_zfs_list() {
         let vdevs = o.vdevs();
         let ddts = o.mos.ddts(&common::Opened::dsize(&vdevs)).unwrap();
         let space = PoolSpace::of(&o.mos, &vdevs, &ddts).unwrap();
-        // The listing is some txgs older than the image: old pools defer frees from one txg to the next, and what a
-        // checkpoint pins grows with each.
+        // The listing is some txgs older than the image. Old pools defer frees from one txg to the
+        // next, and the space that a checkpoint holds grows with each.
         let slack = space.deferred + if space.checkpoint > 0 { 64 << 10 } else { 0 };
         assert!((used + avail).abs_diff(space.adjusted()) <= slack, "{name}: {space:?}");
     }
 }
 
-/// Every record of the history is there, in order: as many of each kind as `zpool history -il` prints.
+/// Goal: the history has all records in order, as many of each kind as `zpool history -il` prints.
 #[test]
 fn history_agrees_with_zpool() {
     for (name, f, o) in pools() {
@@ -160,18 +163,19 @@ fn history_agrees_with_zpool() {
         let commands: Vec<String> =
             records.iter().filter_map(|r| r.str("history command").map(str::to_owned)).collect();
         let shown: Vec<&str> = text.lines().filter(|l| l.starts_with("20")).collect();
-        // What came after the transcript (trimming, exporting) is not in it.
+        // The transcript was made before the last commands (trim, export).
         for c in commands.iter().take(commands.len().saturating_sub(4)) {
             assert!(shown.iter().any(|l| l.contains(c.as_str())), "{name}: {c:?} is not in the transcript");
         }
-        // Trimming and exporting came after the transcript.
+        // Trim and export came after the transcript.
         assert!(records.len() >= shown.len(), "{name}: {} records, {} shown", records.len(), shown.len());
         let late = records[shown.len()..].iter().filter_map(|r| r.str("history command"));
         assert!(records.len() - shown.len() <= 32, "{name}: {:?}", late.collect::<Vec<_>>());
     }
 }
 
-/// Dedup tables, legacy and fast with their logs, have the entries and totals that `zdb -DDD` prints.
+/// Goal: dedup tables, legacy ones and fast ones with their logs, have the entries and totals that
+/// `zdb -DDD` prints.
 #[test]
 fn dedup_tables_agree_with_zdb() {
     for (name, f, o) in pools().filter(|(n, ..)| n.starts_with("dedup")) {
@@ -229,7 +233,7 @@ fn dedup_tables_agree_with_zdb() {
     }
 }
 
-/// The block reference table has the sums and the histogram of references that `zdb -TTT` prints.
+/// Goal: the block reference table has the sums and the reference histogram that `zdb -TTT` prints.
 #[test]
 fn block_references_agree_with_zdb() {
     let Some(f) = testkit::find("block-clone") else { return };
@@ -255,7 +259,8 @@ fn block_references_agree_with_zdb() {
     }
 }
 
-/// A checkpoint is there exactly in the pool that has one; no scan ran in a fresh pool; features count as zdb says.
+/// Goal: only the pool with a checkpoint reports one, a fresh pool reports no scan, and feature
+/// counts are those of zdb.
 #[test]
 fn states_and_features() {
     for (name, _, o) in pools() {

@@ -1,4 +1,4 @@
-//! The table of cloned blocks of pools that OpenZFS wrote, changed in memory.
+//! The block reference table of pools that OpenZFS wrote, changed in memory.
 
 use crate::common::{Opened, open};
 use dmu::{Objset, Tx};
@@ -37,7 +37,7 @@ fn block(offset: u64) -> Blkptr {
     }
 }
 
-/// Entries by offset, and the sums, of the table of vdev 0.
+/// The entries by offset, and the sums, of the table of vdev 0.
 fn table(books: &Mos) -> Option<(BTreeMap<u64, u64>, [u64; 3])> {
     let brt = books.brt(1).unwrap().pop()?;
     let entries = books.brt_entries(&brt).unwrap().map(|e| e.unwrap()).map(|e| (e.offset, e.refcnt));
@@ -51,8 +51,11 @@ fn live(name: &str) -> Option<(Opened, Mos, CloneTable)> {
     Some((o, Mos::open(os).unwrap(), clones))
 }
 
-/// Goal: clones count from their group on, each free takes one away before the block itself is free, and when all are gone the
-/// table is what it was: also the feature, where there was none before.
+/// Goal: clones count from their txg on, and each free removes one before the block itself is
+/// freed.
+///
+/// After the last free, the table is as before. So is the feature's count, also if there was no
+/// table.
 #[test]
 fn clones_come_and_go() {
     let feature = Feature::by_name("block_cloning").unwrap();
@@ -88,7 +91,8 @@ fn clones_come_and_go() {
     }
 }
 
-/// Goal: entries that OpenZFS wrote are found: a block stays for as many frees as they say, and then the table is empty.
+/// Goal: the entries that OpenZFS wrote apply: a block survives as many frees as they count, and
+/// then the table is empty.
 #[test]
 fn entries_of_openzfs_are_heeded() {
     let Some((o, live, clones)) = live("block-clone") else { return };

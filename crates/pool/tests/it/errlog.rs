@@ -1,4 +1,4 @@
-//! Logs of damaged blocks that are damaged themselves.
+//! Error logs that are damaged themselves.
 
 use crate::common::open;
 use dmu::{Objset, Tx};
@@ -11,7 +11,9 @@ fn entry(objset: u64, object: u64) -> ErrBookmark {
     ErrBookmark { objset, object, level: 0, blkid: 0, birth: Some(7) }
 }
 
-/// Goal: whatever stands in a log, the rest of it can be read, and forgetting a dataset, promoting, rotating and merging free the log's own objects and nothing else.
+/// Goal: damage in an error log leaves its other entries readable.
+///
+/// Forgetting a dataset, promoting, rotating and merging free the log's own objects and no other.
 #[test]
 fn a_damaged_log_costs_nothing_else() {
     let f = testkit::load("single-lz4");
@@ -26,7 +28,7 @@ fn a_damaged_log_costs_nothing_else() {
         }
         let last = mos.dir(mos::ERRLOG_LAST).unwrap().unwrap();
         let inner = ObjNum(mos.u64(last, "1").unwrap().unwrap());
-        // A name that is none, one that leads to what is no log, and a bookmark that is none.
+        // An invalid name, a name that leads to an object which is no log, and an invalid bookmark.
         mos.set_word(&tx, last, "zebra", inner.0).unwrap();
         mos.set_word(&tx, last, "3", history.0).unwrap();
         mos.set_string(&tx, inner, "no:bookmark", "").unwrap();

@@ -1,11 +1,11 @@
-//! Pools whose every checksum is right and one of whose dnodes lies about its length: nothing runs on.
+//! Pools with valid checksums and a dnode with a wrong length. Every read must end.
 
 use crate::common::open;
 use fuzzing::graft::Graft;
 use ondisk::{DmuType, ObjNum};
 use std::collections::BTreeMap;
 
-/// Grafts a dnode of the MOS, as `change` leaves its bytes.
+/// Applies `change` to a dnode of the MOS.
 fn graft_dnode(graft: &mut Graft, object: ObjNum, change: impl Fn(&mut [u8])) {
     let images = [graft.image()];
     let bonus = open(&images).mos.objset().dnode(object).unwrap().bonus().to_vec();
@@ -21,7 +21,8 @@ fn graft_dnode(graft: &mut Graft, object: ObjNum, change: impl Fn(&mut [u8])) {
     graft.apply(BTreeMap::from([(index, contents)]));
 }
 
-/// A dedup log that claims 2^60 bytes, of which all but the first blocks are holes, is corrupt; so is a space map.
+/// Goal: a dedup log or a space map that claims 2^60 bytes, of which nearly all are holes, is
+/// corrupt.
 #[test]
 fn logs_without_end() {
     let mut graft = Graft::open(&testkit::load("dedup-fast"));
@@ -35,7 +36,7 @@ fn logs_without_end() {
         .find(|o| *o != 0)
         .unwrap();
     drop(opened);
-    // Its length is the second word of the bonus, in a log and in a space map.
+    // In both objects the length is the second word of the bonus.
     let endless = |raw: &mut [u8]| {
         let length = 64 + usize::from(raw[3]) * 128 + 8;
         raw[length..length + 8].copy_from_slice(&(1u64 << 60).to_le_bytes());

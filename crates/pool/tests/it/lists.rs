@@ -1,4 +1,4 @@
-//! Lists of blocks of pools that OpenZFS wrote, written again in memory.
+//! Block pointer lists of pools that OpenZFS wrote, written again in memory.
 
 use crate::common::{Opened, open};
 use dmu::{Objset, Tx};
@@ -24,7 +24,7 @@ impl Live {
         bp.stored().map_or(0, |s| s.copies().map(&dsize).sum())
     }
 
-    /// The entries, and those that a livelist marks freed.
+    /// The entries, and those that a livelist marks as freed.
     fn entries(&self, list: ObjNum) -> (Vec<Blkptr>, Vec<Blkptr>) {
         let mut out = (Vec::new(), Vec::new());
         let each = &mut |bp: &Blkptr, freed| {
@@ -40,7 +40,7 @@ impl Live {
         Space { used: p.bytes, comp: p.comp, uncomp: p.uncomp }
     }
 
-    /// How many users the shared empty list has.
+    /// The number of references to the shared empty list.
     fn empties(&self) -> Option<u64> {
         let feature = Feature::by_name("empty_bpobj").unwrap();
         self.live.feature_refcount(feature).ok().flatten()
@@ -70,8 +70,11 @@ fn sum(spaces: impl Iterator<Item = Space>) -> Space {
     })
 }
 
-/// Goal: the entries of a list that OpenZFS wrote, appended to a new one, have the sums that OpenZFS kept; moved into another list they
-/// keep them, whether they are copied or become a sub-list; taken off in pieces they come back in reverse, and nothing is left.
+/// Goal: a list that OpenZFS wrote, appended entry by entry to a new list, has the sums that
+/// OpenZFS kept.
+///
+/// * Appended to another list, by copy or as a sub-list, it keeps these sums.
+/// * Entries that are taken off in batches come in reverse order, and none is left.
 #[test]
 fn lists_written_again_have_the_same_sums() {
     let (mut entries, mut nested, mut marks) = (0, 0, 0);
@@ -93,7 +96,7 @@ fn lists_written_again_have_the_same_sums() {
             if phys.have_comp {
                 assert_eq!(got, want, "{name}: {list}");
             }
-            // Long enough to become a sub-list, and short enough to be copied.
+            // Long enough to become a sub-list. The list `new` is short enough to be copied.
             let long = mos.create_bpobj(tx).unwrap();
             let many: Vec<Blkptr> =
                 bps.iter().copied().cycle().take(if bps.is_empty() { 0 } else { 1100 }).collect();
@@ -129,8 +132,11 @@ fn lists_written_again_have_the_same_sums() {
     assert!(entries > 50 && nested > 5 && marks > 5, "{entries} entries, {nested} nested, {marks} marks");
 }
 
-/// Goal: a deadlist that OpenZFS wrote, built again key by key, has the same sums under each key; keys that go leave what was
-/// under them to the one before; merging, moving and destroying lose nothing, and the shared empty list is counted right.
+/// Goal: a deadlist that OpenZFS wrote, built again key by key, has the same sums under each key.
+///
+/// * The entries of a removed key move to the key before it.
+/// * Merging, moving and destroying lose no entry.
+/// * The count of references to the shared empty list is right.
 #[test]
 fn deadlists_built_again_are_the_same() {
     let (mut keys, mut full) = (0, 0);

@@ -1,4 +1,4 @@
-//! Metaslabs whose maps can't be read.
+//! Metaslabs with unreadable space maps.
 
 use crate::common::{Opened, open_through};
 use device::{Device, Fault, Faulty, Mode, Op};
@@ -10,7 +10,7 @@ use zio::{ClassHint, Space, Want};
 
 const SIZE: u64 = 128 << 10;
 
-/// A pool that OpenZFS wrote, on a device that does what it is told; nothing of it is in memory.
+/// A pool that OpenZFS wrote, on a device that can inject faults. Nothing of it is cached.
 fn sick() -> (Opened, Allocator, Arc<Faulty>) {
     let fixture = testkit::load("single-lz4");
     let device = Mutex::new(None);
@@ -37,13 +37,14 @@ fn want(o: &Opened) -> Want {
     }
 }
 
-/// Takes all that there is; the metaslabs that it is in.
+/// Allocates all free space. Returns the metaslabs that it came from.
 fn take_all(o: &Opened, alloc: &Allocator, shift: u8) -> BTreeSet<u64> {
     let all = std::iter::from_fn(|| alloc.allocate(&want(o)).ok());
     all.map(|dvas| dvas[0].unwrap().offset.0 >> shift).collect()
 }
 
-/// Goal: a metaslab whose map can't be read because a device fails is out of use until a group has synced, or somebody cleared the pool, and then is of use again.
+/// Goal: a metaslab with a space map that a device error makes unreadable is not used. After the
+/// next sync, or after `zpool clear`, it is used again.
 #[test]
 fn a_map_is_read_another_time() {
     for cleared in [false, true] {
@@ -72,7 +73,7 @@ fn is_read_another_time(cleared: bool) {
     assert!(!taken.is_empty() && taken.is_subset(&with_map), "{taken:?} of {with_map:?}");
 }
 
-/// Goal: while a map is being read, nobody waits who does not need it.
+/// Goal: a read of a space map blocks only the threads that need that map.
 #[test]
 fn others_go_on_meanwhile() {
     let (o, alloc, device) = sick();

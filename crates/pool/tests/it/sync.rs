@@ -1,6 +1,7 @@
-//! Groups that change nothing but a pool's own books, synced to copies of pools that OpenZFS wrote.
+//! Transaction groups that change only a pool's own metadata, synced to copies of pools that
+//! OpenZFS wrote.
 //!
-//! With `ZDB` naming OpenZFS's `zdb`, that is asked about what came of it.
+//! If the variable `ZDB` names OpenZFS's `zdb`, it checks the results.
 
 use crate::common::{Opened, open, open_in};
 use device::Mode;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use vdev::label::LabelWriter;
 use zio::WritePolicy;
 
-/// Pools of each kind of vdev, with and without logs of space maps, old and new, that were exported.
+/// Exported pools of each kind of vdev, with and without space map logs, old and new.
 const POOLS: &[&str] = &[
     "single-lz4",
     "gang",
@@ -32,7 +33,7 @@ const POOLS: &[&str] = &[
     "multi-vdev",
 ];
 
-/// Buries what the MOS no longer needs.
+/// Collects the blocks that the MOS no longer needs, to free them.
 struct Sink<'a> {
     vdevs: &'a [TopVdev],
     compress: CompressKind,
@@ -86,7 +87,7 @@ impl Writing {
         self.o.cache.zio().free(txg, bp).unwrap();
     }
 
-    /// Syncs a group that does `work`; returns how many passes it took.
+    /// Syncs a transaction group with the changes of `work`. Returns the number of passes.
     fn group(&self, txg: u64, work: impl FnOnce(&Mos, &Tx)) -> u32 {
         let tx = Tx::new(Txg(txg), None);
         work(&self.mos, &tx);
@@ -146,7 +147,7 @@ fn record(n: u64) -> Nvlist {
     list
 }
 
-/// OpenZFS's verdict on all blocks of a pool and its space maps, if it is asked.
+/// Runs OpenZFS's `zdb`, if it is available, on all blocks of a pool and on its space maps.
 fn judge(dir: &Path, pool: &str) {
     let Some(zdb) = std::env::var_os("ZDB") else { return };
     for args in [&["-bcc"][..], &["-mm"], &["-d"]] {
@@ -166,8 +167,12 @@ fn judge(dir: &Path, pool: &str) {
     }
 }
 
-/// Goal: groups converge in few passes and leave whole pools: every metaslab's map says what its header says, logs of maps are
-/// folded in, the history has all that was added; and so over a second import.
+/// Goal: transaction groups converge in few passes and leave consistent pools, also after a second
+/// import.
+///
+/// * The contents of each space map agree with its header.
+/// * The space map logs are folded in.
+/// * The history has all added records.
 #[test]
 fn groups_converge_and_leave_whole_pools() {
     for name in POOLS {

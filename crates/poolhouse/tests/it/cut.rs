@@ -1,4 +1,4 @@
-//! Replays that are cut short by their device, and replays of much.
+//! Replays that a device error interrupts, and replays of large logs.
 
 use poolhouse::device::{Device, Fault, Faulty};
 use poolhouse::dsl::ops::create::Create;
@@ -16,12 +16,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// Bytes of each device.
+/// Size of each device in bytes.
 const SIZE: u64 = 4 << 30;
-/// Files that are committed one after another.
+/// Number of files, committed one after another.
 const FILES: u64 = 40;
 
-/// A pool of a disk, which is told what to do wrong, and a log device, with two file systems.
+/// A pool of one disk that can inject faults and one log device, with two file systems.
 fn new_pool(dir: &Path) -> (Pool, Arc<Faulty>) {
     let images = testpools::images(dir, 2, SIZE);
     let biases = [None, Some(AllocBias::Log)];
@@ -30,7 +30,7 @@ fn new_pool(dir: &Path) -> (Pool, Arc<Faulty>) {
         NewVdev { shape: VdevShape::Single, bias, leaves }
     });
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
-    // So much that no group closes because it is full.
+    // Large enough that no txg closes because it is full.
     let world = Arc::new(testpools::Memory(16 << 30));
     let disk = Mutex::new(None);
     let claimer = |path: &Path| {
@@ -64,7 +64,8 @@ fn file(fs: &FileSystem, name: &str) -> ObjNum {
     fs.create(fs.root(), name.as_bytes(), &NewFile::new(Kind::Regular, 0o640)).unwrap().object
 }
 
-/// What a crash leaves of a new pool behind `work`, none of which is in a group on disk: the disk does not answer meanwhile, and the log device does.
+/// The images after a crash of a new pool, with the effects of `work` in the log only. Meanwhile
+/// the disk is stalled, and the log device is not.
 fn crashed(work: &dyn Fn(&FileSystem)) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let (pool, disk) = new_pool(dir.path());
@@ -93,7 +94,7 @@ fn some_files(fs: &FileSystem) {
     }
 }
 
-/// How many files are there; those that are must be the first ones, and whole.
+/// The number of files that exist. They must be the first ones, and complete.
 fn there(fs: &FileSystem) -> u64 {
     for n in 0..FILES {
         let Ok(object) = fs.lookup(fs.root(), format!("f{n}").as_bytes()) else { return n };
@@ -104,7 +105,8 @@ fn there(fs: &FileSystem) -> u64 {
     FILES
 }
 
-/// A pool that was imported, and whose log device then ends in the middle of the log, for its replay; what of the device was behind that.
+/// An imported pool whose log device was then truncated in the middle of the log, before the
+/// replay. `behind` holds the bytes that were cut off.
 struct Cut {
     pool: Pool,
     image: File,
@@ -133,8 +135,11 @@ fn cut(left: &tempfile::TempDir) -> Cut {
     Cut { pool, image, at, behind, _dir: dir }
 }
 
-/// Goal: a replay whose log device fails in the middle says so, and keeps the log. What was replayed is there, the rest of the pool can be used meanwhile, and when the
-/// device is well the replay goes on where it stopped.
+/// Goal: a replay that a log device error interrupts reports it, and keeps the log.
+///
+/// * The file system has what was replayed so far.
+/// * The rest of the pool can be used meanwhile.
+/// * When the device works again, the replay continues where it stopped.
 #[test]
 fn a_replay_is_cut_short() {
     let left = crashed(&some_files);
@@ -149,14 +154,15 @@ fn a_replay_is_cut_short() {
     let (cut, error) = loop {
         let cut = cut(&left);
         let done = cut.pool.replay(cut.pool.dataset("tank/fs").unwrap().dsl());
-        // A group that synced meanwhile has written labels, and the device has no end there any more.
+        // A txg that synced meanwhile has written labels, so the device no longer ends there.
         if cut.image.metadata().unwrap().len() == cut.at {
             break (cut, done.unwrap_err());
         }
     };
     assert!(matches!(error, Error::ReplayFiles(zil::ReplayError::Unreadable(_))), "{error:?}");
     let Cut { pool, image, at, behind, _dir: dir } = cut;
-    // Nobody gets the file system without what is in its log, but others can be used.
+    // The file system can't be opened for writing before its log is replayed, but others can be
+    // used.
     let other = files(&pool, "tank/other").unwrap();
     let object = file(&other, "file");
     other.write(object, 0, &contents(7), false).unwrap();
@@ -183,8 +189,8 @@ fn a_replay_is_cut_short() {
     testpools::judge(dir.path(), "tank");
 }
 
-/// Goal: where a block of a log that was claimed is another now, the replay says that the log ended early and where; what was before it is there, and the file system
-/// can be used.
+/// Goal: if a claimed log block was overwritten, the replay reports that the log ended early, and
+/// where. The records before it are replayed, and the file system can be used.
 #[test]
 fn a_log_lost_its_end() {
     let left = crashed(&some_files);
@@ -202,11 +208,12 @@ fn a_log_lost_its_end() {
     drop(fs);
     pool.export().unwrap();
     drop(pool);
-    // Only the block that is gone knew where the log went on: what lay behind it stays allocated, as it does when OpenZFS meets this, so leaks aren't looked for.
+    // Only the lost block named the next one, so the blocks after it stay allocated, as with
+    // OpenZFS. `-L` skips the check for leaks.
     testpools::ask(dir.path(), "tank", &["-bccL"]);
 }
 
-/// Much data.
+/// Names and seeds of large files.
 const MUCH: [(&str, u64); 4] = [("a", 1), ("b", 2), ("c", 3), ("d", 4)];
 const EACH: usize = 31 << 20;
 
@@ -218,7 +225,7 @@ fn much(fs: &FileSystem) {
     }
 }
 
-/// Hands out transactions, and remembers how much was dirty at most.
+/// Creates transactions, and records the most dirty data so far.
 struct Watched {
     pool: Pool,
     owned: dsl::Owned,
@@ -248,7 +255,8 @@ impl Txs for Watched {
     }
 }
 
-/// Goal: a replay of more than may be dirty at once is held up like any writer: what is dirty stays below the limit, and all of it is replayed.
+/// Goal: a replay of more data than the dirty limit is throttled like any writer. The dirty data
+/// stays below the limit, and everything is replayed.
 #[test]
 fn a_large_replay_is_held_up() {
     const DIRTY_MAX: u64 = 64 << 20;
@@ -264,7 +272,7 @@ fn a_large_replay_is_held_up() {
     let done = zpl::replay(&os, &log, watched.clone(), &Policies::default()).unwrap();
     assert!(done.ended.is_none(), "{:?}", done.ended);
     let most = watched.most.load(Relaxed);
-    // It came near the limit, or nothing was held up.
+    // The dirty data came near the limit, so the throttle was needed.
     assert!((DIRTY_MAX / 2..=DIRTY_MAX).contains(&most), "{most} bytes were dirty");
     let fs = FileSystem::open(&os).unwrap();
     for (name, seed) in MUCH {

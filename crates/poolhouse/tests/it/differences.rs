@@ -1,11 +1,12 @@
-//! What is different between snapshots that OpenZFS made, judged by going through all of both.
+//! The differences between snapshots that OpenZFS made, compared with those that a full walk of
+//! both finds.
 
 use poolhouse::ondisk::ObjNum;
 use poolhouse::zpl::{Attr, Differences, DirCookie, FileSystem, FileType, compare};
 use poolhouse::{OpenOptions, Pool};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All that has a name: files by number, and what names mean.
+/// All files that have names, by object number, and the object of each name.
 #[derive(Default)]
 struct Whole {
     files: BTreeMap<ObjNum, Attr>,
@@ -30,7 +31,7 @@ fn whole(fs: &FileSystem) -> Whole {
     all
 }
 
-/// Checks what was found, and says how many files and names were different.
+/// Checks the differences that were found. Returns the number of changed files and names.
 fn judge(now: &Whole, then: &Whole, found: &Differences) -> (usize, usize) {
     let files: BTreeSet<_> = found.files.iter().copied().collect();
     let gone: BTreeSet<_> = found.gone.iter().copied().collect();
@@ -51,7 +52,7 @@ fn judge(now: &Whole, then: &Whole, found: &Differences) -> (usize, usize) {
     for name in all.into_iter().filter(|(dir, _)| now.files.contains_key(dir)) {
         let (means, meant) = (now.names.get(name), then.names.get(name));
         let stays = means.is_some() && means == meant && means.is_some_and(same);
-        // Of a directory that is gone nothing more is asked.
+        // Names in a removed directory are not checked further.
         if same(&name.0) || means.is_some() {
             let stays = stays && same(&name.0);
             assert_eq!(names.contains(name), !stays, "{name:?}");
@@ -61,8 +62,8 @@ fn judge(now: &Whole, then: &Whole, found: &Differences) -> (usize, usize) {
     changed
 }
 
-/// Goal: every file and name that is not the same in two snapshots of one file system is found, whichever is gone back to; and
-/// if these are more than was asked for, that is said instead.
+/// Goal: the comparison of two snapshots finds every file and name that differs, in both
+/// directions. If there are more than the caller's limit, it returns none of them.
 #[test]
 fn all_that_differs_is_found() {
     let images = testkit::fixture("single-lz4");

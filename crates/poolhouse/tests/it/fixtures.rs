@@ -1,5 +1,7 @@
-//! Every path of every manifest of every pool, and every volume, read through the library and compared with what OpenZFS
-//! showed. `FIXTURES=DIR` adds the pools that are not bundled.
+//! Every path of every manifest of every pool, and every volume, read through the library and
+//! compared with what OpenZFS showed.
+//!
+//! The variable `FIXTURES=DIR` adds the pools that are not bundled.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +12,12 @@ use poolhouse::dsl::prop::text::LITERAL;
 use poolhouse::{Claim, Dataset, OpenOptions, Pool};
 use testkit::{Fixture, Manifest};
 
-/// What was compared, and what was found to differ.
+/// The number of compared paths and volumes, and the differences.
 #[derive(Default)]
 struct Verdict {
     paths: usize,
     volumes: usize,
-    /// Dataset, path, what differs.
+    /// Dataset, path, and what differs.
     wrong: Vec<(String, String, String)>,
 }
 
@@ -35,7 +37,7 @@ impl Verdict {
     }
 }
 
-/// The names of a pool's heads, all of which can be read.
+/// The names of a pool's heads, all of which must be readable.
 fn names(pool: &Pool) -> Vec<String> {
     let found = pool.dataset_names(false).unwrap();
     assert!(found.failures.is_empty(), "{:?}", found.failures);
@@ -55,7 +57,8 @@ fn open(fixture: &Fixture, options: OpenOptions) -> Pool {
             KeyFormat::Raw => fixture.file("raw.key"),
             KeyFormat::Hex => fixture.file("hex.key").trim_ascii().to_vec(),
         };
-        // One of send-partial was received raw and has another pool's passphrase; it has no manifest.
+        // A dataset of `send-partial` was received raw and has another pool's passphrase. It has no
+        // manifest.
         if let Err(error) = pool.load_key(&name, &key) {
             assert!(fixture.manifest(&name).is_none(), "{}: {name}: {}", fixture.name(), words(&error));
         }
@@ -119,10 +122,11 @@ fn read_all(fixture: &Fixture) -> Verdict {
     verdict
 }
 
-/// Everything in the fixture is as OpenZFS showed it, and there are at least so many paths and volumes.
+/// Checks that everything in the fixture is as OpenZFS showed it, with at least this many paths and
+/// volumes.
 fn check(name: &str, paths: usize, volumes: usize) {
     let Some(fixture) = testkit::find(name) else {
-        // tidy.rs holds which ones are bundled.
+        // `tidy.rs` lists the fixtures that are not bundled.
         return;
     };
     let verdict = read_all(&fixture);
@@ -134,16 +138,18 @@ fn check(name: &str, paths: usize, volumes: usize) {
 macro_rules! fixtures {
     ($($test:ident: $name:literal, $paths:literal paths, $volumes:literal volumes;)*) => {
         $(
+            /// Goal: everything in this fixture is as OpenZFS showed it.
             #[test]
             fn $test() {
                 check($name, $paths, $volumes);
             }
         )*
 
-        /// Every fixture there is has its test here.
+        /// Goal: every available fixture has its test here.
         #[test]
         fn no_fixture_is_forgotten() {
-            // What ztest wrote has objects and no files: tests/oracle.rs reads it.
+            // ztest wrote these pools, which have objects and no files. `oracle.rs` reads one of
+            // them.
             let mut tested = vec!["raidz1-3-broken", "big-endian"];
             $(tested.push($name);)*
             for name in testkit::names() {
@@ -185,7 +191,7 @@ fixtures! {
     zvols: "zvols", 1 paths, 9 volumes;
 }
 
-/// A pool opened at its checkpoint shows what it held then.
+/// Goal: a pool opened at its checkpoint shows its contents at that time.
 #[test]
 fn at_the_checkpoint() {
     let fixture = testkit::load("checkpoint");
@@ -201,8 +207,8 @@ fn at_the_checkpoint() {
     assert!(verdict.paths > 150);
 }
 
-/// Where more is damaged than parity repairs, exactly the files that OpenZFS's scrub lists can't be read; all others are
-/// whole.
+/// Goal: with more damage than parity repairs, exactly the files that OpenZFS's scrub lists are
+/// unreadable. All others are intact.
 #[test]
 fn damaged_beyond_repair() {
     let Some(fixture) = testkit::find("raidz1-3-broken") else { return };

@@ -1,4 +1,4 @@
-//! Volumes that are open, while their properties change.
+//! Open volumes whose properties change.
 
 use poolhouse::dsl::ops::create::{Create, NewVolume};
 use poolhouse::dsl::ops::props::{InheritProp, SetAs, SetProps};
@@ -27,7 +27,8 @@ fn first(dir: &Path, name: &str) -> [u8; 6] {
     bytes
 }
 
-/// What a crash leaves of a volume that says `group!` on disk, after `work` and before its group.
+/// The first bytes of a volume after a crash. Before `work` it has `group!` on disk, and the crash
+/// comes before the txg of `work` syncs.
 fn after_crash(pool: &Pool, from: &Path, (volume, name): (&Volume, &str), work: &dyn Fn()) -> [u8; 6] {
     let live = pool.spa().writer().unwrap();
     loop {
@@ -38,7 +39,7 @@ fn after_crash(pool: &Pool, from: &Path, (volume, name): (&Volume, &str), work: 
         let hold = live.tx(0).unwrap();
         live.txgs().wait_synced(Txg(hold.txg().0 - 1)).unwrap();
         let left = testkit::copy_of(from);
-        // Else its group may be there.
+        // Otherwise that txg may be on disk already.
         if live.txgs().synced() < open {
             drop(hold);
             return first(left.path(), name);
@@ -46,7 +47,8 @@ fn after_crash(pool: &Pool, from: &Path, (volume, name): (&Volume, &str), work: 
     }
 }
 
-/// Goal: a volume that is open follows `sync` as it is set on it, or on what it inherits from, also after that was renamed.
+/// Goal: an open volume follows its own `sync` property and the inherited one, also after its
+/// parent was renamed.
 #[test]
 fn volumes_follow_their_properties() {
     let dir = tempfile::tempdir().unwrap();

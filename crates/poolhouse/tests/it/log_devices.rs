@@ -1,4 +1,5 @@
-//! Logs on several devices, striped and mirrored: a crash, and what is replayed with all of them, and without some.
+//! Logs on several devices, striped and mirrored: a crash, and a replay with all devices and
+//! without some.
 
 use poolhouse::device::{Device, Fault, Faulty};
 use poolhouse::dsl::ops::create::Create;
@@ -17,12 +18,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// Bytes of each device.
+/// Size of each device in bytes.
 const SIZE: u64 = 256 << 20;
-/// Files that are committed one after another.
+/// Number of files, committed one after another.
 const FILES: u64 = 24;
 
-/// The bytes of file `n`: some fill several log blocks.
+/// The bytes of file `n`. Some files fill several log blocks.
 fn contents(n: u64) -> Vec<u8> {
     testpools::noise(n, [3000, 40_000, 300_000][n as usize % 3])
 }
@@ -31,8 +32,10 @@ fn image(dir: &Path, n: usize) -> PathBuf {
     dir.join(format!("d{n}.img"))
 }
 
-/// What a crash leaves of a pool of one disk, `d0.img`, with log vdevs of these shapes and numbers of devices behind it, when files were committed, none of which is in a group
-/// on disk.
+/// The images after a crash of a pool on one disk, `d0.img`, with log vdevs of these shapes and
+/// numbers of devices.
+///
+/// The committed files are in the logs only.
 fn crashed(logs: &[(VdevShape, usize)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let images = testpools::images(dir.path(), 1 + logs.iter().map(|log| log.1).sum::<usize>(), SIZE);
@@ -85,7 +88,7 @@ fn import(dir: &Path, missing_log: bool) -> poolhouse::Result<Pool> {
     Pool::open(&[dir], &options)
 }
 
-/// The log blocks that are found, by the vdev that they lie on.
+/// The number of readable log blocks on each vdev.
 fn blocks(pool: &Pool) -> BTreeMap<VdevId, u64> {
     let os = pool.dataset("tank/fs").unwrap().objset().unwrap();
     let log = zil::Log::open(&os, pool.spa().last_synced_txg().0, 0).unwrap().unwrap();
@@ -98,7 +101,8 @@ fn blocks(pool: &Pool) -> BTreeMap<VdevId, u64> {
     by
 }
 
-/// Replays, and looks for everything that was committed; then the pool is exported, and judged.
+/// Replays the log and checks everything that was committed. Then exports the pool and runs `zdb`
+/// on it.
 fn all_is_there(pool: Pool, dir: &Path) {
     let done = pool.replay(pool.dataset("tank/fs").unwrap().dsl()).unwrap().unwrap();
     assert!(done.ended.is_none() && done.records > FILES, "{done:?}");
@@ -109,7 +113,7 @@ fn all_is_there(pool: Pool, dir: &Path) {
         assert_eq!(fs.read(object, 0, &mut bytes).unwrap(), bytes.len(), "file {n}");
         assert!(bytes == contents(n), "file {n}");
     }
-    // It goes on logging.
+    // Logging works as before.
     let more = file(&fs, "more");
     fs.fsync(more).unwrap();
     drop(fs);
@@ -118,7 +122,7 @@ fn all_is_there(pool: Pool, dir: &Path) {
     testpools::judge(dir, "tank");
 }
 
-/// The log vdevs without which the pool is not imported.
+/// The missing log vdevs for which the import is refused.
 fn refused(dir: &Path) -> Vec<u64> {
     match import(dir, false) {
         Err(Error::Import(failure)) => match failure.error {
@@ -129,7 +133,7 @@ fn refused(dir: &Path) -> Vec<u64> {
     }
 }
 
-/// Without what was in its logs: the pool can be used, and what had not synced is not there.
+/// Imports the pool without its logs: it can be used, and data that was not synced is lost.
 fn without_logs(dir: &Path) {
     let pool = import(dir, true).unwrap();
     assert!(pool.replay(pool.dataset("tank/fs").unwrap().dsl()).unwrap().is_none());
@@ -140,7 +144,8 @@ fn without_logs(dir: &Path) {
     pool.export().unwrap();
 }
 
-/// Goal: of two log vdevs both get blocks, in turns, and a replay reads both; without one of them the pool is not imported, unless without its logs.
+/// Goal: two log vdevs get blocks in turns, and a replay reads both. Without one of them, the pool
+/// imports only if the import drops its logs.
 #[test]
 fn striped() {
     let left = crashed(&[(VdevShape::Single, 1), (VdevShape::Single, 1)]);
@@ -169,8 +174,8 @@ fn wipe(path: &Path) {
     }
 }
 
-/// Goal: a mirrored log is replayed in full without either of its devices, and also where either has lost what was on it and does not know; only without both the pool is not
-/// imported.
+/// Goal: a mirrored log is replayed in full without either device, and also after either lost its
+/// contents undetected. Only without both is the import refused.
 #[test]
 fn mirrored() {
     let left = crashed(&[(VdevShape::Mirror, 2)]);
@@ -193,7 +198,8 @@ fn mirrored() {
     without_logs(left.path());
 }
 
-/// Goal: two mirrors as logs: each without one of its devices, in whichever pairs, all is replayed.
+/// Goal: two mirrors as log vdevs are replayed in full without one device of each, in any
+/// combination.
 #[test]
 fn striped_mirrors() {
     let left = crashed(&[(VdevShape::Mirror, 2), (VdevShape::Mirror, 2)]);

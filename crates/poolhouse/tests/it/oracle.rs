@@ -1,5 +1,8 @@
-//! Pools that are not fixtures: those in the folder that `ORACLE` names are opened and read to the end. `scripts/oracle.sh` fills it
-//! with the old and odd pools that OpenZFS's test suite ships, and with fresh ones of ztest; without it there is nothing to do.
+//! Pools that are not fixtures: the variable `ORACLE` names their directory. The test opens each
+//! and reads everything.
+//!
+//! `scripts/oracle.sh` fills the directory with the old and unusual pools of OpenZFS's test suite,
+//! and with new ones of ztest. Without the variable the test does nothing.
 
 use std::path::Path;
 
@@ -11,7 +14,7 @@ use poolhouse::ondisk::{BlkId, ObjNum};
 use poolhouse::zpl::{DirCookie, FileSystem, FileType};
 use poolhouse::{Claim, Dataset, OpenOptions, Pool};
 
-/// Reads every file below the root; returns how many there are.
+/// Reads every file below the root. Returns the number of files.
 fn read_files(fs: &FileSystem) -> Result<u64, String> {
     let mut files = 0;
     let mut pending = vec![fs.root()];
@@ -37,7 +40,7 @@ fn read_files(fs: &FileSystem) -> Result<u64, String> {
     Ok(files)
 }
 
-/// Reads every block of every object: what ztest writes is no file system.
+/// Reads every block of every object. The data of ztest is no file system.
 fn read_objects(os: &Objset) -> Result<u64, String> {
     let mut objects = 0;
     for dnode in os.objects(ObjNum(1)) {
@@ -55,7 +58,7 @@ fn read_objects(os: &Objset) -> Result<u64, String> {
 fn read(dataset: &Dataset) -> Result<u64, String> {
     let os = dataset.objset().map_err(|e| words(&e))?;
     match os.kind() {
-        // ztest's root is a file system that nothing was ever put into, not even a root directory.
+        // ztest's root is a file system without contents, not even a root directory.
         ObjsetKind::Zfs if os.objects(ObjNum(1)).next().is_some() => {
             read_files(&dataset.filesystem().map_err(|e| words(&e))?)
         }
@@ -63,7 +66,7 @@ fn read(dataset: &Dataset) -> Result<u64, String> {
     }
 }
 
-/// The keys that the test suite and ztest use.
+/// Loads the keys that the test suite and ztest use.
 fn load_keys(pool: &Pool) {
     for name in pool.dataset_names(false).unwrap_or_default().names {
         let dir = pool.dsl().dir(&name).unwrap();
@@ -77,7 +80,7 @@ fn load_keys(pool: &Pool) {
     }
 }
 
-/// Each pool of the folder opens, and all its files and volumes can be read.
+/// Goal: each pool of the directory opens, and all its files and volumes can be read.
 #[test]
 fn pools_of_the_oracle() {
     let Some(dir) = std::env::var_os("ORACLE") else { return };
@@ -93,7 +96,7 @@ fn pools_of_the_oracle() {
         };
         let pool = match Pool::open(&[&dir], &options) {
             Ok(pool) => pool,
-            // A version that never was.
+            // A pool version that does not exist.
             Err(error) if candidate.name == "v999-pool" => {
                 assert!(words(&error).contains("version 999 is not supported"), "{}", words(&error));
                 continue;
@@ -117,7 +120,8 @@ fn pools_of_the_oracle() {
     assert!(!scan.pools.is_empty(), "no pool in {}", dir.display());
 }
 
-/// A pool that a big-endian machine wrote is read to the end: each block of each object of each dataset, plain or encrypted.
+/// Goal: every block of every object of every dataset in a big-endian pool can be read, plain or
+/// encrypted.
 #[test]
 fn the_other_byte_order() {
     let fixture = testkit::load("big-endian");
@@ -128,7 +132,7 @@ fn the_other_byte_order() {
     let found = pool.dataset_names(true).unwrap();
     assert!(found.failures.is_empty(), "{:?}", found.failures);
     let counts: Vec<u64> = found.names.iter().map(count).collect();
-    // What zdb of that machine counts, and the object sets' own dnodes are not among it.
+    // The counts of zdb on that machine, which exclude the object sets' own dnodes.
     let text = fixture.output("zdb-datasets.txt").unwrap();
     let wanted = |l: &str| l.strip_suffix(" objects")?.rsplit(' ').next()?.parse::<u64>().ok();
     let wanted: Vec<u64> =

@@ -1,4 +1,4 @@
-//! Writers that outrun their device.
+//! Writers that are faster than their device.
 
 use poolhouse::Pool;
 use poolhouse::device::{Device, Fault, Faulty};
@@ -12,22 +12,22 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 const MB: u64 = 1 << 20;
-/// A tenth of the memory that the pool's world has.
+/// A tenth of the memory that the pool's environment reports.
 const DIRTY_MAX: u64 = 64 * MB;
-/// What a transaction may make dirty beyond what it said.
+/// What a transaction may make dirty beyond its declared size.
 const SLACK: u64 = MB;
 const WRITERS: u64 = 4;
-/// What each of them writes, in steps of a megabyte.
+/// Megabytes that each writer writes, one at a time.
 const EACH: u64 = 192;
 
-/// A line of this process's `/proc` status, in bytes.
+/// A line of this process's `/proc/self/status`, in bytes.
 fn status(name: &str) -> u64 {
     let all = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = all.lines().find_map(|l| l.strip_prefix(name)).unwrap();
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// A megabyte that is like no other and can be compressed.
+/// A unique megabyte that can be compressed.
 fn piece(writer: u64, n: u64) -> Vec<u8> {
     (0..MB / 8).flat_map(|i| ((i / 64) ^ (writer << 40) ^ (n << 20)).to_le_bytes()).collect()
 }
@@ -37,8 +37,11 @@ fn file(fs: &FileSystem, writer: u64) -> ObjNum {
     fs.create(fs.root(), name.as_bytes(), &NewFile::new(Kind::Regular, 0o600)).unwrap().object
 }
 
-/// Goal: writers on a device that has stopped come to a halt when as much is dirty as may be, and not before; others still read. When it goes on, they all get to their end;
-/// at no time is more dirty, or cached, than may be, and the process takes a fraction of what was written.
+/// Goal: writers on a stalled device stop when the dirty data reaches its limit, and not before.
+/// Readers go on.
+///
+/// When the device continues, all writers finish. Dirty data and cache never exceed their limits,
+/// and the process grows by a fraction of the written data.
 #[test]
 fn writers_wait_for_their_device() {
     let dir = tempfile::tempdir().unwrap();
@@ -80,13 +83,14 @@ fn writers_wait_for_their_device() {
                 }
             });
         }
-        // Each waits with the next megabyte.
+        // Each writer waits with its next megabyte.
         while live.txgs().dirty() + MB + 4096 <= DIRTY_MAX || device.waiting() == 0 {
             std::thread::yield_now();
         }
         let accepted = written.load(Relaxed);
         assert!(accepted <= DIRTY_MAX + WRITERS * MB, "{accepted} bytes were taken");
-        // The first one has written something by now, or the others would have more than they may.
+        // Some writers have written their first megabyte by now, since together they reached the
+        // limit.
         let mut byte = [0; 8];
         for (writer, object) in files.iter().enumerate() {
             if fs.attr(*object).unwrap().size >= MB {

@@ -1,4 +1,5 @@
-//! What fsync and flush have promised is there after a crash, when the pool is imported again and its logs are replayed.
+//! Data that fsync and flush made durable is there after a crash, when the pool is imported again
+//! and its logs are replayed.
 
 use codec::crypt::{CryptoSuite, WrappingKey};
 use poolhouse::dsl::keys::KeyFormat;
@@ -31,7 +32,8 @@ fn make(pool: &Pool, name: &str, contents: Arc<dyn Contents + Send + Sync>, key:
     pool.spa().writer().unwrap().run(Box::new(create)).unwrap();
 }
 
-/// What a crash now would leave: no group is written meanwhile.
+/// The images that a crash now would leave. The held transaction keeps its txg from syncing during
+/// the copy.
 fn crash(pool: &Pool, from: &Path) -> tempfile::TempDir {
     let live = pool.spa().writer().unwrap();
     let hold = live.tx(0).unwrap();
@@ -84,7 +86,7 @@ fn work(fs: &FileSystem) -> ObjNum {
         fs.set_xattr(source, name, &testpools::noise(len, len as usize), SetXattr::Either).unwrap();
     }
     fs.set_flags(a, 0x60, 7).unwrap();
-    // Much data: its blocks go to their places, some of them are changed then, and go to others.
+    // Large writes go directly to their blocks. Some of these blocks are overwritten and move.
     let big = file(fs, dir, "big");
     for (n, at) in [(5, 0), (6, 700_000), (7, 140_000)] {
         fs.write(big, at, &testpools::noise(n, 800_000), false).unwrap();
@@ -100,7 +102,7 @@ fn work(fs: &FileSystem) -> ObjNum {
     a
 }
 
-/// A tree of files in words: names, attributes that last, contents.
+/// Describes a tree of files as text: names, persistent attributes, contents.
 fn told(fs: &FileSystem, dir: ObjNum, path: &str, out: &mut Vec<String>) {
     for entry in fs.read_dir(dir, poolhouse::zpl::DirCookie::START).unwrap() {
         let entry = entry.unwrap();
@@ -129,8 +131,11 @@ fn told(fs: &FileSystem, dir: ObjNum, path: &str, out: &mut Vec<String>) {
     out.sort();
 }
 
-/// Goal: a file system, an encrypted one, one with `sync=always` and a volume are as they were when their last commit returned, after a crash, import
-/// and replay; OpenZFS finds nothing wrong before and after.
+/// Goal: after a crash, an import and a replay, each dataset is as it was when its last commit
+/// returned.
+///
+/// The datasets are a file system, an encrypted one, one with `sync=always`, and volumes. OpenZFS's
+/// `zdb` finds no error before and after the replay.
 #[test]
 fn promises_are_kept() {
     let dir = tempfile::tempdir().unwrap();
@@ -186,7 +191,7 @@ fn promises_are_kept() {
 
     let left = crash(&pool, dir.path());
     if let Some(keep) = std::env::var_os("KEEP") {
-        // For OpenZFS's kernel module to replay.
+        // OpenZFS's kernel module can replay this copy.
         let keep = Path::new(&keep);
         std::process::Command::new("cp").arg("-r").arg(left.path()).arg(keep).status().unwrap();
         std::fs::write(keep.join("told"), want.concat().join("\n")).unwrap();
@@ -200,7 +205,7 @@ fn promises_are_kept() {
         let mut said = Vec::new();
         told(&fs, fs.root(), "", &mut said);
         assert_eq!(&said, want, "{name}");
-        // And the log that comes after works as the one before.
+        // The log works after the replay as before.
         let more = file(&fs, fs.root(), "more");
         fs.fsync(more).unwrap();
     }
@@ -216,7 +221,7 @@ fn promises_are_kept() {
     testpools::judge(left.path(), "tank");
 }
 
-/// A pool of one disk with a file system, and that.
+/// A pool of one disk with a file system, and that file system opened for writing.
 fn with_files(dir: &Path) -> (Pool, FileSystem) {
     let spa = testpools::new_pool(VdevShape::Single, &testpools::images(dir, 1, 128 << 20));
     let pool = Pool::with_spa(spa, None).unwrap();
@@ -230,8 +235,8 @@ fn import(dir: &Path) -> Pool {
     Pool::open(&[dir], &OpenOptions { write: true, force: true, ..OpenOptions::default() }).unwrap()
 }
 
-/// Goal: names of one file that are made, moved and removed from many sides, while others commit, are logged in an order that can be replayed to its end, and the
-/// file is there with the name that was committed.
+/// Goal: threads create, rename and remove names of one file, while others commit. The log can be
+/// replayed to its end, and the file has its committed name.
 #[test]
 fn names_from_many_sides() {
     let dir = tempfile::tempdir().unwrap();
@@ -241,7 +246,7 @@ fn names_from_many_sides() {
     fs.fsync(shared).unwrap();
     let dirs = ["d0", "d1", "d2"]
         .map(|name| fs.create(root, name.as_bytes(), &NewFile::new(Kind::Directory, 0o700)).unwrap().object);
-    // The only name goes from one directory to another, and the file never is without one.
+    // The only name moves from one directory to another. The file always has a name.
     fs.link(shared, dirs[0], b"a").unwrap();
     fs.unlink(root, b"shared").unwrap();
     let reap = |gone: Option<ObjNum>| assert!(gone.is_none(), "the file has another name");
@@ -284,7 +289,8 @@ fn names_from_many_sides() {
     assert_eq!((node.attr().nlink, node.attr().size), (1, 200));
 }
 
-/// Goal: a volume that is made larger and smaller while writes wait for a flush keeps what was flushed, at the size that it then had.
+/// Goal: a volume that grows and shrinks while writes wait for a flush keeps the flushed data, at
+/// its size of that time.
 #[test]
 fn resizes_are_kept() {
     const MB: u64 = 1 << 20;
@@ -315,7 +321,8 @@ fn resizes_are_kept() {
     }
 }
 
-/// Goal: a pool that steps back over groups while it has a log with clones and blocks that the log names gives the log up, and nothing leaks.
+/// Goal: a rewind to an earlier txg drops a log with clones and with blocks that it names, and
+/// nothing leaks.
 #[test]
 fn stepped_back() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Records of kinds that nobody here writes: put into a log as they would be by ports of other systems, and replayed.
+//! Log records of kinds that this implementation never writes. The tests put them into a log, as
+//! ports of other systems would, and replay them.
 
 use poolhouse::dsl::ops::create::Create as CreateDataset;
 use poolhouse::ondisk::acl::Who;
@@ -12,7 +13,7 @@ use poolhouse::{OpenOptions, Pool, dmu};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Nobody's data are fetched: all records are whole.
+/// A source without data: all records carry their data.
 struct Nothing;
 
 impl Source for Nothing {
@@ -24,7 +25,7 @@ impl Source for Nothing {
 const FS: &str = "tank/fs";
 /// Bytes of a block.
 const BLOCK: usize = 128 << 10;
-/// Objects that are made.
+/// Objects that the records create.
 const FILE: u64 = 200;
 const DIR: u64 = 201;
 const HIDDEN: u64 = 202;
@@ -49,7 +50,7 @@ fn new(object: u64, doid: u64, mode: u64, name: &[u8]) -> Create {
     }
 }
 
-/// Entries as they are asked for: who, mask, flags, kind.
+/// The entries of an ACL: who, mask, flags, kind.
 fn acl(entries: &[(u32, u32, u16, u16)]) -> AclLog {
     let raw = |e: &(u32, u32, u16, u16)| {
         let (who, mask) = (e.0.to_le_bytes(), e.1.to_le_bytes());
@@ -105,7 +106,7 @@ fn records(root: u64) -> Vec<(TxKind, RecordBody)> {
         (TxKind::Truncate, RecordBody::Truncate { foid: PLAIN, offset: 600, length: 100 }),
         (TxKind::Acl, RecordBody::Acl { foid: DIR, acl: acl(&deny) }),
         (TxKind::AclV0, RecordBody::Acl { foid: PLAIN, acl: acl(&allow) }),
-        // What is gone, as others may have been written behind the removal.
+        // A write to an object that does not exist, as a record may follow the removal of its file.
         (TxKind::Write, write(9999, 0, b"nobody")),
     ]
 }
@@ -115,12 +116,12 @@ fn log_all(log: &LogHandle, tx: &dmu::Tx, records: &[(TxKind, RecordBody)]) {
     log.commit(None, &Nothing).unwrap();
 }
 
-/// A pool whose log has these records, and nothing of what they say was done.
+/// The images of a pool with these records in its log. None of them has taken effect.
 fn crashed(records: &dyn Fn(u64) -> Vec<(TxKind, RecordBody)>) -> tempfile::TempDir {
     crashed_with(&|root, _| records(root))
 }
 
-/// The same; the records are told of a block full of noise, too.
+/// As `crashed`, with a block full of noise that the records can name.
 fn crashed_with(records: &dyn Fn(u64, Blkptr) -> Vec<(TxKind, RecordBody)>) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let images = testpools::images(dir.path(), 1, 128 << 20);
@@ -131,7 +132,7 @@ fn crashed_with(records: &dyn Fn(u64, Blkptr) -> Vec<(TxKind, RecordBody)>) -> t
     live.run(Box::new(CreateDataset { name, contents, props, crypt: None, enforce_limits: false })).unwrap();
     let owned = testpools::own(live, FS);
     let log = live.log(&owned);
-    // The first commit waits for its group, and begins a chain.
+    // The first commit waits for its txg to sync, and begins a chain.
     log_all(&log, &live.tx(0).unwrap(), &[]);
     log_all_alone(&log, live);
     let noise = testpools::write_file(live, &owned, &testpools::noise(1, BLOCK)).unwrap();
@@ -148,7 +149,7 @@ fn crashed_with(records: &dyn Fn(u64, Blkptr) -> Vec<(TxKind, RecordBody)>) -> t
     to
 }
 
-/// A record that changes nothing, in a group of its own.
+/// Logs a record that changes nothing, in its own transaction group.
 fn log_all_alone(log: &LogHandle, live: &poolhouse::spa::engine::Live) {
     let tx = live.tx(0).unwrap();
     let nothing =
@@ -163,7 +164,8 @@ fn import(dir: &Path) -> Pool {
     Pool::open(&[dir], &options).unwrap()
 }
 
-/// Goal: records with ACLs and optional attributes, of hidden directories, and of writes whose block came otherwise are replayed as OpenZFS would.
+/// Goal: replay applies these records as OpenZFS would: ACLs and optional attributes, hidden
+/// directories, and writes whose block came otherwise.
 #[test]
 fn rare_kinds() {
     let dir = crashed(&records);
@@ -213,7 +215,8 @@ fn rare_kinds() {
     }
 }
 
-/// Goal: records of owners of domains that the file system does not know don't end a replay: the owner is nobody, as in OpenZFS on Linux.
+/// Goal: records with owners of domains that the file system does not know don't end a replay. The
+/// owner becomes nobody, as in OpenZFS on Linux.
 #[test]
 fn owners_of_domains() {
     const OF_DOMAIN: u64 = 1 << 32 | 500;
@@ -252,8 +255,10 @@ fn owners_of_domains() {
     assert_eq!(owners("plain"), (1000, u32::MAX.into()));
 }
 
-/// Goal: what a named block has behind the end of its file, as a write that nobody committed leaves it, is not there when the file becomes longer, unless a record says that it is
-/// the file's.
+/// Goal: a named block may hold bytes of an uncommitted write after the end of its file. When the
+/// file grows, these read as zeros.
+///
+/// A record that says that they are the file's keeps them.
 #[test]
 fn behind_the_end() {
     let dir = crashed_with(&|root, block| {
@@ -284,7 +289,8 @@ fn behind_the_end() {
     assert!(contents("file", 3000) == noise[..3000]);
 }
 
-/// Goal: a record that can't be ends a replay, and says so; what was before it is there, and the log is gone.
+/// Goal: an impossible record ends a replay, which reports it. The records before it are applied,
+/// and the log is gone.
 #[test]
 fn ends_at_what_cannot_be() {
     let dir = crashed(&|root| {

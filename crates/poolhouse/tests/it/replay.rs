@@ -1,5 +1,7 @@
-//! Pools that crashed with work in their intent logs: imported for writing, their logs are claimed, and replayed when a dataset is opened. What is
-//! there then is what OpenZFS's own replay showed, and OpenZFS finds nothing wrong.
+//! Pools that crashed with records in their intent logs.
+//!
+//! An import for writing claims the logs, and opening a dataset replays its log. The result must be
+//! what OpenZFS's own replay showed, and OpenZFS's `zdb` must find no error.
 
 use crate::common::{compare, of_volume, words};
 use poolhouse::dsl::ops::destroy::{DestroyHead, DestroySnapshots};
@@ -30,12 +32,13 @@ fn header(pool: &Pool, name: &str) -> ZilHeader {
     ZilHeader::decode(&os.phys().zil_header).unwrap()
 }
 
-/// What a replay makes anew: when, and so how many blocks things take.
+/// True for fields that each replay sets anew: times, and hence block counts.
 fn is_of_the_replay(what: &str) -> bool {
     ["mtime is", "ctime is", "atime is", "blocks is"].iter().any(|w| what.starts_with(w))
 }
 
-/// Differences from what OpenZFS's replay left, in words; those that `quirk` knows are left out.
+/// The differences from the result of OpenZFS's replay, as text, without those that `quirk`
+/// accepts.
 fn differences(pool: &Pool, fixture: &Fixture, quirk: &dyn Fn(&str, &str, &str) -> bool) -> Vec<String> {
     let all = fixture.manifests();
     let mut wrong = Vec::new();
@@ -59,7 +62,7 @@ fn differences(pool: &Pool, fixture: &Fixture, quirk: &dyn Fn(&str, &str, &str) 
     wrong
 }
 
-/// Opens every head to write, which replays its log; how many records there were.
+/// Opens every head for writing, which replays its log. Returns the number of records.
 fn replay_all(pool: &Pool) -> u64 {
     let mut records = 0;
     for name in pool.dataset_names(false).unwrap().names {
@@ -76,7 +79,7 @@ fn replay_all(pool: &Pool) -> u64 {
     records
 }
 
-/// Checksum errors that devices are charged with.
+/// Checksum errors that count against devices.
 fn blamed(pool: &Pool) -> u64 {
     let tree = pool.spa().tree();
     tree.devices().map(|(guid, _)| tree.stats(guid).unwrap().checksum_errors.get()).sum()
@@ -93,7 +96,7 @@ fn check(name: &str, quirk: &dyn Fn(&str, &str, &str) -> bool) {
     let names = pool.dataset_names(false).unwrap().names;
     let claimed = names.iter().filter(|n| needed(n)).count();
     assert!(claimed > 0, "no log was claimed");
-    // What was claimed and nobody replayed stays claimed, and OpenZFS finds it so.
+    // Claimed logs without a replay stay claimed, and OpenZFS's `zdb` agrees.
     pool.export().unwrap();
     drop(pool);
     testpools::judge(dir, fixture.pool());
@@ -101,7 +104,7 @@ fn check(name: &str, quirk: &dyn Fn(&str, &str, &str) -> bool) {
     load_keys(&pool);
     assert!(replay_all(&pool) > 0);
     assert_eq!(blamed(&pool), 0);
-    // Whoever only reads sees it too.
+    // Read-only datasets show the replayed state too.
     let wrong = differences(&pool, &fixture, quirk);
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
     pool.export().unwrap();
@@ -114,7 +117,8 @@ fn check(name: &str, quirk: &dyn Fn(&str, &str, &str) -> bool) {
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// OpenZFS rounds a size up to the block that a record names, and does not show an ACL of no bytes.
+/// True for known differences: OpenZFS rounds a size up to the block that a record names, and does
+/// not show an empty ACL.
 fn known(dataset: &str, path: &str, what: &str) -> bool {
     let rounded = matches!(path, "base-a" | "hard-new")
         && (what.starts_with("size is 700") || what.starts_with("sha256 is"));
@@ -122,25 +126,26 @@ fn known(dataset: &str, path: &str, what: &str) -> bool {
     dataset.ends_with("/thru") && rounded || dataset.ends_with("/xdir") && empty
 }
 
-/// Goal: logs of a pool that was frozen, and then left.
+/// Goal: the logs of a pool that was frozen, and not exported, are replayed.
 #[test]
 fn frozen() {
     check("zil-freeze", &known);
 }
 
-/// Goal: the same with a log device.
+/// Goal: the logs of such a pool with a log device are replayed.
 #[test]
 fn on_a_log_device() {
     check("zil-slog", &known);
 }
 
-/// Goal: logs of a machine that was reset in the middle of its work.
+/// Goal: the logs of a machine that was reset while it worked are replayed.
 #[test]
 fn crashed() {
     check("zil-crash", &|_, _, _| false);
 }
 
-/// A way to transactions that puts everything before them on disk, and keeps the devices as they are then: as if the power failed there.
+/// A source of transactions that syncs everything and then copies the devices, every `step`
+/// transactions. Each copy is the state after a power failure there.
 struct Stops {
     pool: Pool,
     owned: dsl::Owned,
@@ -177,7 +182,7 @@ impl Txs for Stops {
     }
 }
 
-/// The images of a folder, in another below it.
+/// Copies the images of a directory to a new directory below it.
 fn clone_images(dir: &Path, name: &str) -> PathBuf {
     let to = dir.join(name);
     std::fs::create_dir(&to).unwrap();
@@ -189,7 +194,8 @@ fn clone_images(dir: &Path, name: &str) -> PathBuf {
     to
 }
 
-/// Goal: wherever the power fails while logs are replayed, the next replay goes on where the disk says that the last one was.
+/// Goal: wherever the power fails during a replay, the next replay continues at the position that
+/// is on disk.
 #[test]
 fn stopped_anywhere() {
     for (name, step) in [("zil-freeze/always", 9), ("zil-freeze/xdir", 13), ("zil-freeze/enc", 17)] {
@@ -246,7 +252,7 @@ fn no_logs(pool: &Pool) {
     }
 }
 
-/// Goal: going back gives logs up, claimed or not, and frees what of them is allocated.
+/// Goal: a rewind drops the logs, claimed or not, and frees their allocated blocks.
 #[test]
 fn rewound() {
     let fixture = testkit::load("zil-freeze");
@@ -266,7 +272,8 @@ fn rewound() {
     }
 }
 
-/// Goal: a pool without its log device is imported only when that is asked for, and without what was in its logs.
+/// Goal: a pool without its log device is imported only on request, and without the contents of its
+/// logs.
 #[test]
 fn without_its_log_device() {
     let Some(fixture) = testkit::find("zil-slog") else { return };
@@ -285,7 +292,8 @@ fn without_its_log_device() {
     pool.export().unwrap();
 }
 
-/// Goal: datasets whose logs are claimed and were not replayed can be rolled back and destroyed, and nothing of their logs is left.
+/// Goal: datasets with claimed logs that were not replayed can be rolled back and destroyed, and
+/// nothing of their logs is left.
 #[test]
 fn rolled_back_and_destroyed() {
     let fixture = testkit::load("zil-freeze");

@@ -1,5 +1,5 @@
-//! Blocks of pools that OpenZFS wrote, read, and written again at their own places: the pointers must come out the same, with sizes,
-//! checksums, MACs and all.
+//! Blocks of pools that OpenZFS wrote, read and written again at the same offsets. The block
+//! pointers must be the same, with sizes, checksums and MACs.
 
 use poolhouse::device::{Device, MemDevice};
 use poolhouse::dmu;
@@ -17,7 +17,7 @@ use poolhouse::{OpenOptions, Pool};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// What the next write gets: places, salt and vector.
+/// The offsets, salt and IV for the next write.
 #[derive(Default)]
 struct Given(Mutex<([Option<Dva>; 3], Option<CryptParams>)>);
 
@@ -72,7 +72,7 @@ struct Rewriter<'p> {
     pool: &'p Pool,
     ours: Zio,
     given: Arc<Given>,
-    /// Blocks whose pointers came out the same, and others, by what they are.
+    /// The number of blocks with the same pointer and with another, by kind.
     count: Mutex<BTreeMap<String, usize>>,
 }
 
@@ -82,13 +82,14 @@ impl Visitor for Rewriter<'_> {
         let (policy, exact) = match &bp.body {
             Body::Hole | Body::Redacted => return,
             Body::Embedded(e) => {
-                // Packed otherwise, it may not fit into its pointer any more.
+                // If it compresses to another size, it may not fit into its pointer.
                 let place = Dva { vdev: VdevId(0), offset: Offset(0), asize: Asize(131_072), gang: false };
                 *self.given.0.lock().unwrap() = ([Some(place), None, None], None);
                 let policy = WritePolicy { compress: e.compress, embed: true, ..WritePolicy::PLAIN };
                 (policy, matches!(e.compress, CompressKind::Zle | CompressKind::Lzjb))
             }
-            // Blocks of the log, of gangs, and ones that a table or a clone gave another birth, come about otherwise.
+            // Log blocks, gang blocks, and blocks with another physical birth from dedup or cloning
+            // are written in other ways.
             Body::Stored(s) => {
                 let log = matches!(s.checksum, ChecksumKind::Zilog | ChecksumKind::Zilog2);
                 if log || bp.is_gang() || s.phys_birth != bp.birth || bp.order == ByteOrder::Big {
@@ -139,7 +140,8 @@ impl Visitor for Rewriter<'_> {
     }
 }
 
-/// Writes every block of a fixture of one disk again; what came out the same, by what it is.
+/// Writes every block of a fixture on one disk again. Counts the blocks with the same pointer and
+/// with another, by kind.
 fn rewrite(name: &str) -> Option<BTreeMap<String, usize>> {
     let fixture = testkit::find(name)?;
     let pool = Pool::open(fixture.images(), &OpenOptions::default()).unwrap();
@@ -147,7 +149,7 @@ fn rewrite(name: &str) -> Option<BTreeMap<String, usize>> {
         for key in
             [b"correct horse".to_vec(), fixture_file(&fixture, "raw.key"), fixture_file(&fixture, "hex.key")]
         {
-            // All but one are wrong, or the dataset has its key from above.
+            // All keys but one are wrong, or the dataset has its key already.
             let _ = pool.load_key(&name, key.trim_ascii());
             let _ = pool.load_key(&name, &key);
         }
@@ -178,8 +180,8 @@ fn fixture_file(fixture: &testkit::Fixture, name: &str) -> Vec<u8> {
     if fixture.dir().join(name).exists() { fixture.file(name) } else { Vec::new() }
 }
 
-/// Goal: whatever compressor and checksum, a block gets the pointer that OpenZFS gave it; where packing is a matter of taste, it
-/// is read back the same.
+/// Goal: with every compressor and checksum, a block gets the pointer that OpenZFS gave it. If
+/// compressed output may differ between implementations, the block reads back the same.
 #[test]
 fn pointers_come_out_the_same() {
     let count = rewrite("single-lz4").expect("this fixture is bundled");
@@ -189,7 +191,8 @@ fn pointers_come_out_the_same() {
     assert!(["uncompressed", "lzjb", "zle"].iter().all(|c| !count.contains_key(&format!("other {c}"))));
 }
 
-/// Goal: of an encrypted pool too, salt and vector given: ciphertext, MACs of all kinds, object sets.
+/// Goal: the same holds for an encrypted pool, given salt and IV: ciphertext, MACs of all kinds,
+/// object sets.
 #[test]
 fn protected_pointers_come_out_the_same() {
     let count = rewrite("encrypted").expect("this fixture is bundled");

@@ -1,4 +1,4 @@
-//! Sizes of what is written here, beside OpenZFS's of the same contents.
+//! Sizes of what this implementation writes, compared with OpenZFS's for the same contents.
 
 use poolhouse::dsl::ops::create::Create;
 use poolhouse::dsl::prop::parse::{Context, setting};
@@ -13,7 +13,7 @@ use poolhouse::{Claim, Dataset, OpenOptions, Pool};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A pool like the fixture of one disk: sectors of 512 bytes, lz4.
+/// A pool like the fixture on one disk: sectors of 512 bytes, lz4.
 fn new_pool(image: &Path) -> Pool {
     std::fs::File::create(image).unwrap().set_len(512 << 20).unwrap();
     let leaves = vec![NewLeaf { path: image.to_owned() }];
@@ -35,7 +35,7 @@ fn new_pool(image: &Path) -> Pool {
     Pool::with_spa(create(&new, &begin, &setting).unwrap(), None).unwrap()
 }
 
-/// The fixture, which others may be reading.
+/// The fixture, which other tests may read at the same time.
 fn theirs() -> Pool {
     let fixture = testkit::find("single-lz4").expect("this fixture is bundled");
     let options = OpenOptions { claim: Claim::Share, ..OpenOptions::default() };
@@ -61,7 +61,9 @@ fn number(dataset: &Dataset, prop: Prop) -> u64 {
     }
 }
 
-/// The objects of a file system's plain files that have one name and no extended attributes, which take blocks too; in order.
+/// The objects of a file system's plain files, in order.
+///
+/// Files with several names or with extended attributes are left out, since these take blocks too.
 fn files(dataset: &Dataset) -> Vec<ObjNum> {
     let fs = dataset.filesystem().unwrap();
     let nodes = fs.objset().objects(ObjNum(fs.root().0)).map(|dn| fs.node(dn.unwrap().object()));
@@ -72,11 +74,11 @@ fn files(dataset: &Dataset) -> Vec<ObjNum> {
     plain.map(|n| n.object()).collect()
 }
 
-/// A dataset, its properties, and by how much of a hundred sizes may differ.
+/// A dataset, its properties, and the percentage by which sizes may differ.
 type Case = (&'static str, &'static [(&'static str, &'static str)], u64);
 
-/// Goal: files that are written anew take what they took in the pool that OpenZFS wrote: to the byte where packing leaves no choice, nearly
-/// that where it does.
+/// Goal: files that are written anew take the space that they took in OpenZFS's pool. Where the
+/// compressed form is unique, sizes agree to the byte, elsewhere nearly.
 #[test]
 fn files_take_what_they_took() {
     let dir = tempfile::tempdir().unwrap();
@@ -145,7 +147,7 @@ fn files_take_what_they_took() {
     }
 }
 
-/// Goal: a file system that nobody wrote to has the sizes that OpenZFS's has, logical and physical.
+/// Goal: an empty file system has the sizes of an empty one of OpenZFS, logical and physical.
 #[test]
 fn an_empty_file_system() {
     let dir = tempfile::tempdir().unwrap();

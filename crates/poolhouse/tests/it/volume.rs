@@ -1,4 +1,5 @@
-//! Volumes that are written through the library: what they hold is what a plain array would, and OpenZFS finds nothing wrong.
+//! Volumes written through the library hold what a plain array would, and OpenZFS's `zdb` finds no
+//! error.
 
 use poolhouse::dsl::ops::create::{Create, NewVolume};
 use poolhouse::dsl::{self, PropList};
@@ -34,7 +35,7 @@ fn contents(v: &Volume) -> Vec<u8> {
     all
 }
 
-/// Numbers that follow from a seed.
+/// A seeded source of pseudorandom numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -44,7 +45,7 @@ impl Dice {
     }
 }
 
-/// One change of a volume, and of the array that it should be like.
+/// Makes one change to a volume, and the same to its model, an array.
 fn change(v: &Volume, model: &mut Vec<u8>, dice: &mut Dice) {
     let size = model.len() as u64;
     let offset = dice.below(size);
@@ -69,8 +70,10 @@ fn change(v: &Volume, model: &mut Vec<u8>, dice: &mut Dice) {
     }
 }
 
-/// Goal: after any sequence of writes, punches and changes of size, a volume holds what a plain array would; so it does after an export, when
-/// `zdb` has looked at it, and after a crash that comes behind a flush.
+/// Goal: after any sequence of writes, punches and resizes, a volume holds what a plain array
+/// would.
+///
+/// So it does after an export that `zdb` checks, and after a crash that follows a flush.
 #[test]
 fn like_an_array() {
     for (shape, disks) in [(VdevShape::Single, 1), (VdevShape::Raidz(1), 3)] {
@@ -101,7 +104,8 @@ fn like_an_array() {
     }
 }
 
-/// Goal: volumes that OpenZFS made are written too; what is beside the writing stays, and their snapshots do.
+/// Goal: volumes that OpenZFS made can be written. Data next to the writes and their snapshots
+/// stay.
 #[test]
 fn of_openzfs() {
     let copy = testkit::fixture_copy("zvols");
@@ -125,7 +129,8 @@ fn of_openzfs() {
     assert!(contents(&pool.dataset("zvols/pat@one").unwrap().volume().unwrap()) == before);
 }
 
-/// Goal: each write is seen whole or not at all, whoever writes beside it, in blocks or across them.
+/// Goal: each write is seen whole or not at all, under concurrent writes, within blocks and across
+/// them.
 #[test]
 fn writes_are_whole() {
     const LEN: u64 = 3 * BLOCK / 2;
@@ -150,7 +155,7 @@ fn writes_are_whole() {
     });
 }
 
-/// Goal: blocks that are overwritten whole are not read.
+/// Goal: a write that covers whole blocks does not read them.
 #[test]
 fn whole_blocks_are_not_read() {
     let dir = tempfile::tempdir().unwrap();
@@ -161,7 +166,7 @@ fn whole_blocks_are_not_read() {
     v.flush().unwrap();
     let cache = pool.spa().cache();
     cache.purge();
-    // Asking for room reads what the pool knows of its datasets.
+    // This first write reads the dataset metadata that a space reservation needs.
     v.write_at(&testpools::noise(3, BLOCK as usize), 40 * BLOCK).unwrap();
     let before = cache.stats().misses;
     v.write_at(&testpools::noise(2, 16 * BLOCK as usize), 8 * BLOCK).unwrap();
@@ -170,7 +175,8 @@ fn whole_blocks_are_not_read() {
     assert!(cache.stats().misses > before);
 }
 
-/// Goal: what is overwritten takes no memory: the cache holds what there is, however often it was written.
+/// Goal: overwritten blocks take no memory: the cache holds only the current blocks, however often
+/// they were written.
 #[test]
 fn overwritten_blocks_are_not_cached() {
     let dir = tempfile::tempdir().unwrap();
@@ -188,7 +194,7 @@ fn overwritten_blocks_are_not_cached() {
     assert!(often < 3 * once, "{often} bytes after {once}");
 }
 
-/// Goal: what can't be is refused, and changes nothing.
+/// Goal: invalid operations are refused, and change nothing.
 #[test]
 fn refusals() {
     let dir = tempfile::tempdir().unwrap();
@@ -208,7 +214,8 @@ fn refusals() {
     assert!(matches!(file_system, Err(poolhouse::Error::Volume(Error::NotVolume))));
 }
 
-/// What a crash now would leave, in another folder: no group is written meanwhile.
+/// A copy of the images that a crash now would leave. The held transaction keeps its txg from
+/// syncing meanwhile.
 fn crash(pool: &Pool, from: &Path) -> tempfile::TempDir {
     let live = pool.spa().writer().unwrap();
     let hold = live.tx(0).unwrap();
@@ -220,7 +227,8 @@ fn crash(pool: &Pool, from: &Path) -> tempfile::TempDir {
     to
 }
 
-/// Goal: after a flush everything is there after a crash, by its group or by the log, which is replayed to what a plain array would hold.
+/// Goal: flushed data survives a crash, by its txg or by the log. The replay gives what a plain
+/// array would hold.
 #[test]
 fn flushes_are_kept() {
     let dir = tempfile::tempdir().unwrap();

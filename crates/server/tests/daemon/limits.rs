@@ -1,4 +1,4 @@
-//! What strangers, a shell and a full file system may do to a daemon: nothing.
+//! Other users, a shell and a full file system can't disturb a daemon.
 
 use super::{Stand, raw};
 use api::*;
@@ -7,33 +7,33 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 
-/// Most bytes that all messages of a test may take: some hundreds of lines.
+/// Most bytes that all log messages of a test may take: some hundreds of lines.
 const LOG_MAX: u64 = 256 << 10;
 
-/// A request whose method is so long that the daemon must neither log nor repeat it.
+/// A request with a path so long that the daemon must neither log nor repeat it.
 pub fn long_request() -> String {
     format!("GET /v1/{} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "a".repeat(60_000))
 }
 
-/// Sends this request again and again, each on a connection of its own, whatever becomes of it.
+/// Sends this request `times` times, each on its own connection. Errors don't matter.
 pub fn flood(socket: &Path, request: &str, times: usize) {
     use std::io::{Read, Write};
     for _ in 0..times {
         let mut stream = UnixStream::connect(socket).unwrap();
-        // The daemon may have cut it off before it was read.
+        // The daemon may have closed the connection before it read the request.
         let _ = stream.write_all(request.as_bytes());
         let _ = stream.read_to_end(&mut Vec::new());
     }
 }
 
-/// Goal: 1,200 requests with endless names, and as many that are refused, change nothing: the
-/// daemon answers, and its log stays small.
+/// Goal: 1,200 requests with very long names, and as many refused ones, do no harm: the daemon
+/// answers, and its log stays small.
 pub fn messages_of_strangers_are_bounded() {
     let stand = Stand::new();
     stand.import(3).unwrap();
     let pid = stand.daemon_pid();
     flood(&stand.place().socket(), &long_request(), 1200);
-    // Without root there is no other user, and what the owner asks is not refused.
+    // Without root there is no other user, and the owner's requests are not refused.
     let strange = Command::new("setpriv").args(["--reuid=61012", "--clear-groups", "true"]).status();
     if strange.is_ok_and(|status| status.success()) {
         for path in [stand.dir.path(), stand.place().dir()] {
@@ -62,7 +62,7 @@ pub fn messages_of_strangers_are_bounded() {
     assert_eq!(stand.daemon_pid(), pid);
 }
 
-/// Goal: a daemon whose log can't be opened, or not written, begins, serves and ends all the same.
+/// Goal: a daemon starts, serves and ends also if its log can't be opened or written.
 pub fn a_log_that_fails_is_no_end() {
     for full in [true, false] {
         let stand = Stand::new();
@@ -82,8 +82,8 @@ pub fn a_log_that_fails_is_no_end() {
     }
 }
 
-/// Goal: neither the limits nor the open files of the shell that ran a command bind the daemon
-/// which that started; one that can't be raised does not end it.
+/// Goal: a daemon inherits neither the limits nor the open files of the shell whose command started
+/// it. A limit that can't be raised does not end it.
 pub fn nothing_of_the_shell_is_inherited() {
     for hard in [false, true] {
         let stand = Stand::new();
@@ -114,14 +114,14 @@ pub fn nothing_of_the_shell_is_inherited() {
         let files = std::fs::read_dir(proc.join("fd")).unwrap();
         let open: Vec<_> = files.filter_map(|file| std::fs::read_link(file.unwrap().path()).ok()).collect();
         assert!(open.iter().all(|file| *file != locked), "{open:?}");
-        // Each is logged, and does not fit where the limit could not be raised.
+        // The daemon logs each request. The messages don't fit if the limit could not be raised.
         flood(&stand.place().socket(), "GET /v1/none HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 3);
         assert_eq!(stand.client().pool_names().unwrap(), ["3"]);
         assert_eq!(stand.daemon_pid(), pid);
     }
 }
 
-/// Goal: an answer that is too long for one piece reaches the client whole.
+/// Goal: a reply that is too long for one piece reaches the client whole.
 pub fn long_answers_come_in_chunks() {
     let mut stand = Stand::new();
     stand.real = true;

@@ -1,4 +1,4 @@
-//! Asking what may not answer.
+//! Queries to devices that may not respond.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use spa::tunables::PROBE_TIMEOUT;
 use spa::{ask_each as each, silent};
 
-/// A door that questions wait at until it is opened.
+/// A barrier at which queries wait until it is opened.
 #[derive(Default)]
 struct Door {
     open: Mutex<bool>,
@@ -30,7 +30,11 @@ impl Door {
     }
 }
 
-/// Goal: who answers is heard beside those that hang, more of them than threads; asking again adds no thread to those that hang; when they answer, they are heard again.
+/// Goal: devices that respond are reported despite others that hang, even if more hang than there
+/// are threads.
+///
+/// A second query starts no thread for a device that still hangs. Once the devices respond, they
+/// are reported again.
 #[test]
 fn hang() {
     PROBE_TIMEOUT.set(300);

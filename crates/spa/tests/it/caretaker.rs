@@ -1,4 +1,5 @@
-//! What a pool does about its devices by itself: too many errors, hot spares, devices that come back; judged by OpenZFS's `zdb` where it is at hand.
+//! What a pool does on its own about its devices: too many errors, hot spares, devices that become
+//! available again. OpenZFS's `zdb` checks the results if it is available.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use vdev::inject::{self, On, Wrong};
 use vdev::label::LabelWriter;
 use vdev::{VdevAux, VdevState};
 
-/// Goal: a device whose reads fail ten times is faulted, and the pool lives without it; before it has failed so often it is not. When it is well and cleared it
-/// is brought up to date.
+/// Goal: a device is faulted after ten failed reads and not before, and the pool works without it.
+/// When it works again and is cleared, it is resilvered.
 #[test]
 fn reads_that_fail() {
     let p = patient(VdevShape::Raidz(1), &["a", "b", "c"]);
@@ -40,7 +41,7 @@ fn reads_that_fail() {
         assert!(config.contains("aux_state: 'err_exceeded'") && config.contains("faulted: 1"), "{config}");
     }
     inject::forget(p.spa.guid());
-    // It is nobody's but the administrator's to say that it is well.
+    // Only `zpool clear` makes a faulted device healthy again.
     p.live().see_to_devices();
     assert_eq!(p.state("a").0, VdevState::Faulted);
     p.live().clear(None).unwrap();
@@ -50,7 +51,8 @@ fn reads_that_fail() {
     p.check(&[files[0], files[1], late]);
 }
 
-/// Goal: a device that gives wrong bytes too often is degraded, and goes on being used; when two sisters do it at the same time none of them is to blame.
+/// Goal: a device that returns wrong data too often is degraded, and stays in use. If two devices
+/// of a vdev do so at the same time, neither is degraded.
 #[test]
 fn wrong_bytes() {
     for sick in [&["a"][..], &["a", "b"]] {
@@ -69,7 +71,8 @@ fn wrong_bytes() {
     }
 }
 
-/// Goal: how many errors are too many is what the device's property says, or that of its top-level vdev, at once; `none` is as if it was not set.
+/// Goal: the error limits are properties of the device or of its top-level vdev, and take effect at
+/// once. `none` is as if the property were not set.
 #[test]
 fn limits_are_properties() {
     let tops = |p: &Patient| p.spa.config().vdev_tree.as_ref().unwrap().children[0].guid;
@@ -82,7 +85,7 @@ fn limits_are_properties() {
     p.check(&files);
     p.live().see_to_devices();
     assert_eq!(p.state("a").0, VdevState::Healthy, "as many as the top-level vdev allows");
-    // It outlives an import, and the leaf's own goes before.
+    // The limit survives an import, and the leaf's own limit overrides it.
     let p = p.again(|_| ());
     p.live().set_vdev(p.guid("a"), "checksum_n", few).unwrap();
     p.live().set_vdev(p.guid("a"), "checksum_t", VdevValue::Number(u64::MAX)).unwrap();
@@ -92,12 +95,14 @@ fn limits_are_properties() {
     assert_eq!(p.state("a").0, VdevState::Degraded);
 }
 
-/// Goal: a device whose operations are slow is left alone until both properties that limit them are set, by itself or by its top-level vdev, and is degraded when there
-/// are as many as these say; it goes on being used.
+/// Goal: a slow device is left alone until both properties that limit slow I/O are set, on it or on
+/// its top-level vdev.
+///
+/// It is degraded when its slow operations reach that limit, and stays in use.
 #[test]
 fn slow_devices() {
     vdev::SLOW_MS.set(20);
-    // All count, also where all of this is over within a second.
+    // All events count, also if the test takes less than a second.
     vdev::SLOW_EVENTS.set(u64::MAX);
     let p = patient(VdevShape::Raidz(1), &["a", "b", "c"]);
     let files = [p.write(1)];
@@ -127,7 +132,8 @@ fn slow_devices() {
     p.check(&[files[0], late]);
 }
 
-/// Goal: a device that the pool can't do without is degraded, whatever fails, and stays readable.
+/// Goal: a device that the pool needs is degraded, never faulted, whatever fails, and stays
+/// readable.
 #[test]
 fn the_last_device_is_kept() {
     let p = patient(VdevShape::Single, &["a"]);
@@ -137,7 +143,8 @@ fn the_last_device_is_kept() {
     let mut bytes = vec![0; 128 << 10];
     let dn = owned.objset().dnode(files[0].1).unwrap();
     dn.read_at(0, &mut bytes).unwrap();
-    // What groups need is cached: one that had to read now would have the pool suspended, until somebody clears it.
+    // A sync finds everything in the cache now. A sync that had to read would suspend the pool
+    // until it is cleared.
     p.live().clear(None).unwrap();
     (0..3).for_each(|_| p.live().sync_all().unwrap());
     p.ails("a", Some(On::Read), Wrong::Error(5));
@@ -151,8 +158,8 @@ fn the_last_device_is_kept() {
     p.check(&files);
 }
 
-/// Goal: when a device fails altogether a spare takes its place by itself and is brought up to date; when the device is well again and cleared, and has what it
-/// missed, the spare goes back.
+/// Goal: when a device fails entirely, a spare replaces it and is resilvered without a command.
+/// After the device works again, is cleared and is resilvered, the spare is detached.
 #[test]
 fn a_spare_steps_in_and_out() {
     let p = patient(VdevShape::Raidz(1), &["a", "b", "c"]);
@@ -176,7 +183,8 @@ fn a_spare_steps_in_and_out() {
     p.check(&[first, second, third]);
 }
 
-/// Goal: a spare that is too small is passed over for the next; when the device is replaced by another the spare is free again, and steps in for the next one.
+/// Goal: a spare that is too small is skipped for the next one. When a new device replaces the
+/// failed one, the spare is free again, and replaces the next failed device.
 #[test]
 fn spares_are_tried_in_turn() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);
@@ -205,7 +213,8 @@ fn spares_are_tried_in_turn() {
     p.check(&[first, second, third]);
 }
 
-/// Goal: who takes a device out of use by fault has a spare step in too; who takes it offline has not; a spare that is added later steps in at once.
+/// Goal: a device that is faulted by command gets a spare too, and one that is taken offline gets
+/// none.
 #[test]
 fn by_hand() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);
@@ -225,7 +234,8 @@ fn by_hand() {
     p.again(|_| ());
 }
 
-/// Goal: a device that was not there when the pool was imported summons no spare; when it is back nobody needs to say so, and it gets what it missed and no more.
+/// Goal: a device that was missing at the import gets no spare. When it is available again, it is
+/// opened without a command and resilvered with what it missed and no more.
 #[test]
 fn a_device_comes_back() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);
@@ -246,7 +256,8 @@ fn a_device_comes_back() {
     p.check(&[first, second]);
 }
 
-/// Goal: with `autoreplace=on` a blank device at the path of one that is missing takes its place; what belongs to another pool does not, nor anything without it.
+/// Goal: with `autoreplace=on`, a blank device at the path of a missing one replaces it. A device
+/// of another pool does not, and without the property no device does.
 #[test]
 fn another_device_takes_the_place() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);
@@ -278,7 +289,8 @@ fn another_device_takes_the_place() {
     p.check(&[first, second]);
 }
 
-/// What lies at a few places of an image, as programs that make file systems, volumes and partition tables leave it; -n is counted from the end.
+/// The marks that other programs leave on a device: file systems, volume managers and partition
+/// tables. A negative offset counts from the end.
 const MARKS: [(&str, i64, &[u8]); 10] = [
     ("an MBR", 510, &[0x55, 0xaa]),
     ("ext4", 1024 + 56, &[0x53, 0xef]),
@@ -292,7 +304,7 @@ const MARKS: [(&str, i64, &[u8]); 10] = [
     ("a GPT at the end", -512, b"EFI PART"),
 ];
 
-/// Puts a mark into an image.
+/// Writes a mark into an image.
 fn mark(path: &Path, at: i64, bytes: &[u8]) {
     use std::os::unix::fs::FileExt;
     let image = std::fs::OpenOptions::new().write(true).open(path).unwrap();
@@ -300,15 +312,18 @@ fn mark(path: &Path, at: i64, bytes: &[u8]) {
     image.write_all_at(bytes, at.checked_add(if at < 0 { size as i64 } else { 0 }).unwrap() as u64).unwrap();
 }
 
-/// Puts an image in place whole: whoever looks at devices in the background sees nothing of how it was made.
+/// Puts a complete image in place. The device monitor, which runs in the background, never sees a
+/// partial one.
 fn put(p: &Patient, name: &str, make: impl FnOnce(&Path)) {
     let made = image(p.dir.path(), "made");
     make(&made);
     std::fs::rename(made, p.path(name)).unwrap();
 }
 
-/// Goal: with `autoreplace=on` nothing takes the place of a missing device that is not blank: not what has the mark of any file system, volume or partition table, at its front or its end,
-/// which stays as it is to the last byte.
+/// Goal: with `autoreplace=on`, no device with the mark of a file system, volume manager or
+/// partition table replaces a missing one.
+///
+/// This holds for marks at its front and at its end. The device stays unchanged to the last byte.
 #[test]
 fn what_is_not_blank_is_left_alone() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);
@@ -317,7 +332,7 @@ fn what_is_not_blank_is_left_alone() {
     p.set("autoreplace", 1);
     for (what, at, bytes) in MARKS {
         put(&p, "a", |made| {
-            // What is behind the last label belongs to the device too.
+            // The space after the last label belongs to the device too.
             std::fs::OpenOptions::new().write(true).open(made).unwrap().set_len((128 << 20) + 65536).unwrap();
             mark(made, at, bytes);
         });
@@ -334,8 +349,15 @@ fn what_is_not_blank_is_left_alone() {
     p.check(&[first]);
 }
 
-/// Goal: what is at the path of a hot spare steps in only if it is that spare and nothing else since: neither another pool's device, nor another pool's spare, nor a blank one, nor the spare itself with
-/// the mark of something that was put on it, whose labels at its end are still there; each stays as it is to the last byte. When the spare is there again it steps in.
+/// Goal: the device at the path of a hot spare is used only if it is that spare and was not
+/// overwritten since. None of these is used:
+///
+/// * a device of another pool
+/// * a spare of another pool
+/// * a blank device
+/// * the spare itself with the mark of another program, although its last labels are intact
+///
+/// Each stays unchanged to the last byte. When the spare is there again, it is used.
 #[test]
 fn what_is_no_spare_is_left_alone() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);
@@ -358,7 +380,8 @@ fn what_is_no_spare_is_left_alone() {
     strange("another pool's spare");
     put(&p, "s", |_| ());
     strange("a blank device");
-    // Those at the end outlive it, or those before the first label and behind the second.
+    // These marks leave the labels at the end intact, or those before the first label and after the
+    // second.
     let spoiled = |at, bytes: &[u8]| {
         put(&p, "s", |made| {
             std::fs::write(made, &spare).unwrap();
@@ -378,7 +401,8 @@ fn what_is_no_spare_is_left_alone() {
     p.check(&[first]);
 }
 
-/// Goal: a spare that is no more what it was is not labelled as one either when the pool is imported, though it was in use when that was last seen, and its labels at the end say so.
+/// Goal: an import does not label an overwritten spare as a spare. This holds although its last
+/// labels show that it was in use when it was last seen.
 #[test]
 fn what_is_no_spare_is_not_labelled() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);
@@ -403,14 +427,16 @@ fn what_is_no_spare_is_not_labelled() {
     p.check(&[first]);
 }
 
-/// Goal: a spare for which the power failed while it was labelled is one still: with a label that is torn, and with those that OpenZFS writes before the group that takes it in. When the pool is
-/// imported all of them say again what it is.
+/// Goal: a spare stays one if the power fails while it is labelled. It may have a torn label, or
+/// the labels that OpenZFS writes before the txg that adds it.
+///
+/// The next import writes all its labels as a spare.
 #[test]
 fn a_spare_that_was_being_labelled() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);
     p.spare("s");
     let first = p.write(1);
-    // Only looked at: the pool itself may be taking hold of it.
+    // The device is only read, because the pool itself may be claiming it.
     let all_say_so = |p: &Patient| {
         let device = FileDevice::open(&p.path("s"), Mode::Peek).unwrap();
         let labels = spa::Labels::read(&device);
@@ -439,7 +465,7 @@ fn a_spare_that_was_being_labelled() {
     p.check(&[first]);
 }
 
-/// Goal: a spare that could not step in is asked again though nothing rings: it may have grown.
+/// Goal: a spare that could not be used is tried again without an event, since it may have grown.
 #[test]
 fn spares_are_asked_again() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);
@@ -459,7 +485,8 @@ fn spares_are_asked_again() {
     p.check(&[first]);
 }
 
-/// Goal: a spare that is let go by one device steps in for another that was in need of one all the time.
+/// Goal: a spare that one device no longer needs replaces another device that needed one all the
+/// time.
 #[test]
 fn a_spare_that_is_free_again_is_called() {
     let p = patient(VdevShape::Raidz(2), &["a", "b", "c", "d"]);
@@ -478,10 +505,10 @@ fn a_spare_that_is_free_again_is_called() {
     p.check(&[first]);
 }
 
-/// Keeps the pool's own thread from a spare that it is about to send.
+/// Stops the pool's own thread just before it attaches a spare.
 #[derive(Default)]
 struct Way {
-    /// Closed, somebody waits, open again.
+    /// Stages: 0 closed, 1 a thread waits, 2 open again.
     stage: Mutex<u8>,
     changed: Condvar,
     armed: AtomicBool,
@@ -516,7 +543,7 @@ impl World for Delayed {
         SystemWorld.memory()
     }
 
-    /// How devices are opened: asked for when a spare is about to step in.
+    /// The layer around opened devices. The engine requests it when it is about to attach a spare.
     fn layer(&self) -> Layer {
         if self.0.armed.swap(false, Relaxed) {
             self.0.set(1);
@@ -526,7 +553,8 @@ impl World for Delayed {
     }
 }
 
-/// Goal: a device that is cleared when its spare is on its way has it no longer than it takes. A long soak waited for ever for such a spare to go.
+/// Goal: if a device is cleared while its spare is being attached, the spare is detached again. A
+/// long soak once waited for ever for that.
 #[test]
 fn a_spare_comes_too_late() {
     let (way, dir) = (Arc::new(Way::default()), Arc::new(tempfile::tempdir().unwrap()));
@@ -543,7 +571,7 @@ fn a_spare_comes_too_late() {
     p.live().clear(None).unwrap();
     assert_eq!((p.state("a").0, p.shape().as_str()), (VdevState::Healthy, "mirror(a b)"));
     way.set(2);
-    // Waits until the spare is there.
+    // Waits until the spare is attached.
     p.live().see_to_devices();
     p.until_shape("mirror(a b)");
     p.healed();
@@ -552,7 +580,8 @@ fn a_spare_comes_too_late() {
     p.check(&[first]);
 }
 
-/// Goal: a distributed spare steps in for a device of its own draid, all of whose blocks it then has, and goes when the device is back.
+/// Goal: a distributed spare replaces a device of its own dRAID, gets all its blocks, and holds
+/// them while another device is missing.
 #[test]
 fn a_distributed_spare_steps_in() {
     let names = ["a", "b", "c", "d", "e", "f"];
@@ -563,13 +592,14 @@ fn a_distributed_spare_steps_in() {
     p.until_shape("draid(a b spare(c draid1-0-0) d e f)");
     p.healed();
     let third = p.write(3);
-    // Another may go now.
+    // With the spare's copy, another device may fail now.
     let p = p.again(|dir| std::fs::remove_file(dir.join("e")).unwrap());
     p.check(&[first, second, third]);
     p.live().export().unwrap();
 }
 
-/// Goal: who has the config written again, as it is, while another's change of it is being committed takes nothing of that back.
+/// Goal: a thread that writes the config unchanged does not undo a change that another thread is
+/// committing.
 #[test]
 fn changes_of_the_config_are_kept() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);

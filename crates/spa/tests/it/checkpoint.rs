@@ -1,4 +1,4 @@
-//! Checkpoints of pools that are written, judged by OpenZFS's `zdb` where it is at hand.
+//! Checkpoints of pools that are written. OpenZFS's `zdb` checks them if it is available.
 
 use std::path::Path;
 
@@ -15,14 +15,14 @@ fn close(spa: Spa) {
     spa.writer().unwrap().export().unwrap();
 }
 
-/// What `zdb` says of the state of the checkpoint: that state is as sound as the pool's own.
+/// Runs `zdb` on the state of the checkpoint, which must be as consistent as the current state.
 fn judge_checkpoint(dir: &Path) {
     if let Some(out) = ask(dir, "tank", &["-k", "-bcc"]) {
         assert!(out.contains("No leaks"), "{out}");
     }
 }
 
-/// Writes files, one for each seed.
+/// Writes one file for each seed.
 fn fill(live: &Live, seeds: std::ops::Range<u64>) -> Vec<ObjNum> {
     let owned = own(live, "tank/a");
     let made = seeds.map(|seed| write_file(live, &owned, &noise(seed, 1 << 20)).unwrap()).collect();
@@ -36,8 +36,10 @@ fn destroy(live: &Live, files: &[ObjNum]) {
     live.sync_all().unwrap();
 }
 
-/// Goal: what a checkpoint reaches is held when it is freed, counted as OpenZFS counts it, through exports too, and `zdb` finds both
-/// states sound; letting it go gives everything back.
+/// Goal: blocks that a checkpoint refers to stay allocated when they are freed, and count as
+/// OpenZFS counts them, also after an export.
+///
+/// `zdb` finds both states consistent. Discarding the checkpoint frees everything that it held.
 #[test]
 fn a_checkpoint_holds_what_is_freed() {
     for (shape, count) in [(VdevShape::Single, 1), (VdevShape::Raidz(1), 3)] {
@@ -60,7 +62,8 @@ fn a_checkpoint_holds_what_is_freed() {
         let spa = import(dir.path()).unwrap();
         let live = spa.writer().unwrap();
         assert!(spa.checkpoint().is_some());
-        // Nothing but freeing changes what is held, and opening the pool has freed some of its books.
+        // Only frees add to the space that the checkpoint holds, and opening the pool has freed
+        // some metadata.
         assert!(live.dsl().space().checkpoint >= held);
         destroy(live, &files[4..6]);
         assert!(live.dsl().space().checkpoint >= held + (2 << 20));
@@ -81,8 +84,10 @@ fn a_checkpoint_holds_what_is_freed() {
     }
 }
 
-/// Goal: a pool goes back to its checkpoint for writing, as it was then, and on from there; a crash right after the first write
-/// of that, which makes the old uberblock the newest, leaves a pool that opens the same way.
+/// Goal: a pool rewinds to its checkpoint for writing, with the contents of that time, and works
+/// from there.
+///
+/// Afterwards there is no checkpoint, and the pool opens in its new state.
 #[test]
 fn a_pool_goes_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -117,7 +122,7 @@ fn a_pool_goes_back() {
     judge(dir.path(), "tank");
 }
 
-/// Goal: the checkpoint of a pool that OpenZFS wrote is kept, and let go.
+/// Goal: the checkpoint of a pool that OpenZFS wrote is kept, and can be discarded.
 #[test]
 fn a_checkpoint_of_openzfs() {
     let Some(fixture) = testkit::find("checkpoint") else { return };

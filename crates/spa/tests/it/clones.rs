@@ -1,4 +1,4 @@
-//! Blocks that are cloned from file to file: here, and in pools where OpenZFS has cloned some.
+//! Block cloning between files: in new pools, and in pools where OpenZFS has cloned files.
 
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::snapshot::Snapshot;
@@ -19,7 +19,7 @@ fn saved(live: &Live) -> u64 {
     live.dsl().space().dspace - live.dsl().space().rdspace
 }
 
-/// A new file whose blocks are the first of another.
+/// A new file with the first blocks of another one.
 fn clone_file(live: &Live, to: &dsl::Owned, from: &dsl::Owned, source: ObjNum, blocks: u64) -> ObjNum {
     assert!(live.dsl().may_clone(from.object(), to.object()).unwrap());
     let tx = live.tx_for(to, Need { bytes: 1 << 17, netfree: false }).unwrap();
@@ -31,9 +31,13 @@ fn clone_file(live: &Live, to: &dsl::Owned, from: &dsl::Owned, source: ObjNum, b
     dn.object()
 }
 
-/// Goal: clones share their blocks with the source, within and across datasets, whether or not the source was deduplicated; they can be read
-/// before they are synced, written over, in part at once, and removed in any order, in the same group as the source too; a block is
-/// free when the last of them is.
+/// Goal: clones share their blocks with the source, within and across datasets, with and without
+/// deduplication.
+///
+/// * Clones can be read before they are synced.
+/// * They can be overwritten at once, in part and in whole.
+/// * They and the source can be removed in any order, also in the txg of the clone.
+/// * A block is freed with its last reference.
 #[test]
 fn a_life_of_clones() {
     for dedup in [2, 1] {
@@ -58,7 +62,7 @@ fn a_life_of_clones() {
         let two = clone_file(live, &b, &a, source, 4);
         assert_eq!(read_file(&b, two, 4 * BLOCK), bytes[..4 * BLOCK]);
         {
-            // Over one clone in part and another in whole, in the group that made them.
+            // Overwrites one clone in part and frees a block of it, in the txg that made the clone.
             let tx = live.tx_for(&b, Need { bytes: 2 << 17, netfree: false }).unwrap();
             let dn = b.objset().dnode(two).unwrap();
             dn.write_at(&tx, 5, b"hello").unwrap();
@@ -67,7 +71,7 @@ fn a_life_of_clones() {
         live.sync_all().unwrap();
         assert!(saved(live) >= 10 * BLOCK as u64, "{}", saved(live));
         let three = clone_file(live, &b, &a, one, 8);
-        // The group that clones also frees two of those that it shares with.
+        // The txg of this clone also frees two of the files that share its blocks.
         remove_file(live, &a, source).unwrap();
         remove_file(live, &a, one).unwrap();
         snapshot(live, "tank/b@s");
@@ -100,7 +104,8 @@ fn a_life_of_clones() {
     }
 }
 
-/// Goal: a pool in which OpenZFS has cloned files is kept up as these are removed one after another, and cloned again.
+/// Goal: in a pool with files that OpenZFS cloned, these can be removed one by one and cloned
+/// again, and the table stays right.
 #[test]
 fn clones_of_openzfs() {
     let Some(fixture) = testkit::find("block-clone") else { return };

@@ -1,4 +1,5 @@
-//! Pools whose blocks are shared through dedup tables: written here, and written by OpenZFS and changed here.
+//! Pools with deduplicated blocks: new pools, and pools that OpenZFS wrote and that are changed
+//! here.
 
 use dsl::ops::destroy::DestroyHead;
 use dsl::ops::snapshot::Snapshot;
@@ -8,7 +9,7 @@ use spa::create::VdevShape;
 use spa::engine::{Live, Prune, World};
 use testpools::{ask, file_system, import, judge, new_pool, noise, own, read_file, remove_file, write_file};
 
-/// Kinds of dedup as properties have them: `on`, `sha512,verify`, `edonr,verify`.
+/// Values of the property `dedup`: `on`, `sha512,verify`, `edonr,verify`.
 const KINDS: [u64; 3] = [1, 11 | 0x100, 13 | 0x100];
 const MIB: usize = 1 << 20;
 
@@ -20,8 +21,11 @@ fn stored(live: &Live) -> u64 {
     live.dsl().space().dspace - live.dsl().space().rdspace
 }
 
-/// Goal: equal blocks of files, datasets and groups are stored once, with as many copies as the greediest wants; the pool's sums know; and
-/// as files and datasets go, all of it is freed, the tables last. zdb finds each state sound.
+/// Goal: equal blocks of files, datasets and txgs are stored once, with the largest requested
+/// number of copies. The pool's sums are right.
+///
+/// When files and datasets are removed, all blocks are freed, and the tables last. zdb finds each
+/// state consistent.
 #[test]
 fn a_life_of_shared_blocks() {
     for (n, kind) in KINDS.into_iter().enumerate() {
@@ -82,7 +86,8 @@ fn a_life_of_shared_blocks() {
     }
 }
 
-/// Goal: tables of OpenZFS, of either kind, are kept up: blocks that are in them are found and gain references, and lose them.
+/// Goal: dedup tables of OpenZFS, legacy and fast ones, are kept up to date: writes find their
+/// blocks and add references, and frees remove them.
 #[test]
 fn tables_of_openzfs() {
     let mut changed = 0;
@@ -131,7 +136,7 @@ fn tables_of_openzfs() {
     assert!(changed == 2 || testkit::find("single-lz4").is_none(), "only {changed} of the fixtures are here");
 }
 
-/// A world whose clock stands until it is set.
+/// An environment whose clock stands still until the test moves it.
 struct Standing(std::sync::atomic::AtomicU64);
 
 impl World for Standing {
@@ -148,8 +153,10 @@ impl World for Standing {
     }
 }
 
-/// Goal: pruning forgets blocks that nobody shares, of the age that was asked for, and no others; their contents stay, are freed by their only reference, and are stored
-/// anew when they are written again. zdb finds each state sound.
+/// Goal: pruning removes the entries of unshared blocks of the requested age, and no others.
+///
+/// The blocks keep their contents, and the free of their only reference frees them. When the same
+/// data is written again, it is stored anew. zdb finds each state consistent.
 #[test]
 fn what_is_not_shared_is_pruned() {
     const HOUR: u64 = 3600;
@@ -177,8 +184,8 @@ fn what_is_not_shared_is_pruned() {
     assert_eq!(live.prune_ddt(Prune::Percent(50)).unwrap(), 8, "all of the class that is enough");
     assert_eq!(live.prune_ddt(Prune::Older(10 * HOUR)).unwrap(), 0);
     assert_eq!(read_file(&owned, old, MIB), noise(1, MIB));
-    // Two tables would count references to what was pruned: who clones it is to copy. What the
-    // table knows is cloned.
+    // A clone of a pruned block would be counted in two tables, so it is refused and the caller
+    // must copy. A block with an entry can be cloned.
     for (source, is_cloned) in [(old, false), (new, true)] {
         let tx = live.tx_for(&owned, dsl::Need { bytes: 1 << 17, netfree: false }).unwrap();
         let spec = dmu::NewObject {
@@ -191,7 +198,7 @@ fn what_is_not_shared_is_pruned() {
         assert_eq!(done.is_ok(), is_cloned, "{done:?}");
         assert!(is_cloned || matches!(done, Err(dmu::Error::CloneShape { .. })), "{done:?}");
     }
-    // Nor is what a clone of a group that is not on disk yet refers to pruned.
+    // An entry that a clone in an unsynced txg refers to is not pruned either.
     assert_eq!(live.prune_ddt(Prune::Older(0)).unwrap(), 0);
     let before = stored(live);
     write_file(live, &owned, &noise(3, MIB)).unwrap();

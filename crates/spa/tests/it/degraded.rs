@@ -18,7 +18,7 @@ fn live(spa: &Spa) -> &Live {
     spa.writer().unwrap()
 }
 
-/// Writes a file and syncs it; its group.
+/// Writes a file and syncs it. Returns its object and its txg.
 fn write(spa: &Spa, seed: u64) -> (ObjNum, Txg) {
     let object = write_file(live(spa), &own(live(spa), "tank"), &noise(seed, LEN)).unwrap();
     live(spa).sync_all().unwrap();
@@ -41,8 +41,8 @@ fn leaf(spa: &Spa, n: usize) -> (Guid, VdevState) {
     (info.guid, info.state)
 }
 
-/// Goal: a pool is written without a device that it can do without; when that is back it is known what it has missed, also by zdb, and
-/// nothing wrong is read.
+/// Goal: a pool is written without a device that it does not need. When the device is available
+/// again, its DTL shows what it missed, as `zdb` confirms, and no stale data is read.
 #[test]
 fn a_missing_device_comes_back() {
     for (shape, count) in [(VdevShape::Mirror, 2), (VdevShape::Raidz(1), 3)] {
@@ -75,7 +75,7 @@ fn a_missing_device_comes_back() {
             (state, missed.contains(txg.0), missed.contains(before.0)),
             (VdevState::Healthy, true, false)
         );
-        // Until the logs are loaded the device passes for a good one.
+        // The pool uses the device as an up-to-date one until its DTLs are loaded.
         let errors = || -> u64 {
             let top = &spa.tree().describe().children[0];
             top.children.iter().map(|leaf| leaf.stats.checksum_errors).sum()
@@ -90,7 +90,7 @@ fn a_missing_device_comes_back() {
     }
 }
 
-/// Goal: without its log device a pool is written if that is asked for.
+/// Goal: a pool can be written without its log device if the import requests that.
 #[test]
 fn a_missing_log_is_done_without() {
     let dir = tempfile::tempdir().unwrap();
@@ -119,7 +119,8 @@ fn a_missing_log_is_done_without() {
     judge(dir.path(), "tank");
 }
 
-/// Goal: a pool that is rewound goes on from the older state, and what was given up is not found again, whatever happens next.
+/// Goal: a pool that is rewound continues from the older state, and the discarded state never
+/// reappears.
 #[test]
 fn given_up_states_stay_so() {
     for exports in [true, false] {
@@ -152,7 +153,8 @@ fn given_up_states_stay_so() {
     }
 }
 
-/// Goal: a pool with `multihost=on` shows other hosts that it is in use, and can be had by them once it is exported.
+/// Goal: a pool with `multihost=on` shows other hosts that it is in use, and they can import it
+/// after its export.
 #[test]
 fn other_hosts_see_a_beating_heart() {
     let dir = tempfile::tempdir().unwrap();
@@ -162,7 +164,7 @@ fn other_hosts_see_a_beating_heart() {
     let mmp = spa.uberblock().mmp.unwrap();
     assert_eq!((mmp.interval_ms(), mmp.fail_intervals(), mmp.seq()), (Some(1000), Some(10), Some(0)));
     assert!(mmp.delay_ns > 0);
-    // What other hosts look at: the best uberblock of the labels.
+    // Other hosts look at the best uberblock of the labels.
     let seen = || spa::import::list_txgs(&spa::scan(&[dir.path()]).pools[0]).unwrap()[0].uberblock.clone();
     let group = spa.last_synced_txg();
     while seen().mmp.unwrap().seq().is_none_or(|n| n == 0) {
@@ -181,8 +183,8 @@ fn other_hosts_see_a_beating_heart() {
     judge(dir.path(), "tank");
 }
 
-/// Goal: a device that is plugged in while the pool is in use is found where it should be, takes part again from then on, and is known to
-/// lack what it missed; what is there instead, and is another device, is not taken.
+/// Goal: a device that is connected while the pool is in use is found at its path. It takes part
+/// again, and its DTL holds what it missed. Another device at that path is not used.
 #[test]
 fn a_device_is_plugged_in() {
     let dir = tempfile::tempdir().unwrap();

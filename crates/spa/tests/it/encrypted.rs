@@ -1,4 +1,4 @@
-//! Encrypted datasets: made, written, locked and changed.
+//! Encrypted datasets: created, written, locked and changed.
 
 use std::sync::Arc;
 
@@ -33,9 +33,14 @@ fn load(live: &Live, name: &str, key: [u8; 32]) -> Result<(), KeyError> {
     live.dsl().keys().load(&live.dsl().dir(name).unwrap(), &key, false)
 }
 
-/// Goal: encrypted datasets of each suite, below their own key and another's, deduplicated or not, are written over several groups, with
-/// snapshot and clone; after an import they are locked, and open with the right key only; a key is changed, and a file changed under the
-/// new one; a dataset whose key is not there can't be written, but destroyed. zdb finds each state sound.
+/// Goal: encrypted datasets work with each suite, with a key of their own or an inherited one, with
+/// and without deduplication.
+///
+/// * They are written over several txgs, with a snapshot and a clone.
+/// * After an import they are locked, and open only with the right key.
+/// * A key is changed, and a file is changed under the new key.
+/// * A dataset without a loaded key can't be written, but it can be destroyed.
+/// * zdb finds each state consistent.
 #[test]
 fn a_life_of_encrypted_datasets() {
     let suites = [CryptoSuite::Aes256Gcm, CryptoSuite::Aes128Gcm, CryptoSuite::Aes256Ccm];
@@ -105,7 +110,7 @@ fn a_life_of_encrypted_datasets() {
         let spa = import(dir.path()).unwrap();
         let live = spa.writer().unwrap();
         assert!(matches!(load(live, "tank/e", old), Err(KeyError::Wrong { .. })));
-        // It goes without its key.
+        // This dataset is destroyed without its key.
         live.run(Box::new(DestroyHead { name: "tank/e/f".into() })).unwrap();
         (0..3).for_each(|_| live.sync_all().unwrap());
         load(live, "tank/e", new).unwrap();
@@ -120,7 +125,8 @@ fn a_life_of_encrypted_datasets() {
     }
 }
 
-/// Goal: a pool whose datasets OpenZFS encrypted can be written where its keys are not needed, and stays sound.
+/// Goal: a pool with datasets that OpenZFS encrypted can be changed where no keys are needed, and
+/// stays consistent.
 #[test]
 fn pools_of_openzfs() {
     let Some(fixture) = testkit::find("encrypted") else { return };

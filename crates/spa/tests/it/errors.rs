@@ -1,4 +1,4 @@
-//! The logs of damaged blocks, and the scrub of what they name.
+//! The error logs, and the scrub of the blocks that they name.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ fn write(spa: &Spa, seed: u64) -> ObjNum {
     object
 }
 
-/// Where the only copy of a block of a file lies on its disk.
+/// The offset of a file's block on its disk, which holds the only copy.
 fn place(spa: &Spa, object: ObjNum, blkid: u64) -> u64 {
     let os = live(spa).dsl().dataset("tank").unwrap().objset().unwrap().unwrap();
     let bp = os.dnode(object).unwrap().bp(Level(0), BlkId(blkid)).unwrap();
@@ -69,7 +69,7 @@ fn place(spa: &Spa, object: ObjNum, blkid: u64) -> u64 {
     LABELS + dva.offset.0
 }
 
-/// Inverts a sector; doing so again puts it right.
+/// Inverts a sector. A second call restores it.
 fn flip(image: &Path, at: u64) {
     let file = std::fs::OpenOptions::new().read(true).write(true).open(image).unwrap();
     let mut sector = [0; 512];
@@ -77,7 +77,7 @@ fn flip(image: &Path, at: u64) {
     file.write_all_at(&sector.map(|b| !b), at).unwrap();
 }
 
-/// Reads one block of a file past the cache; whether that went well.
+/// Reads one block of a file, not from the cache. Returns true if the read succeeded.
 fn read(spa: &Spa, object: ObjNum, blkid: u64) -> bool {
     spa.cache().purge();
     let os = live(spa).dsl().dataset("tank").unwrap().objset().unwrap().unwrap();
@@ -101,7 +101,8 @@ fn scan(spa: &Spa, command: ScanCommand) {
     }
 }
 
-/// Exports, has `zdb` judge, and imports again. What it is to judge are the books: contents are damaged on purpose.
+/// Exports the pool, runs `zdb`, and imports the pool again. `zdb` checks only metadata, because
+/// contents are damaged on purpose.
 fn again(spa: Spa, dir: &Path) -> Spa {
     live(&spa).export().unwrap();
     drop(spa);
@@ -112,7 +113,10 @@ fn again(spa: Spa, dir: &Path) -> Spa {
     import(dir).unwrap()
 }
 
-/// Goal: what a read finds damaged is listed at once, is in the log after an import in the form that `zdb` knows, stays while a scrub still finds it, and goes with the first scrub that doesn't.
+/// Goal: damage that a read finds is listed at once, and is in the log after an import in the form
+/// that `zdb` knows.
+///
+/// It stays while scrubs find it, and the first scrub that doesn't find it removes it.
 #[test]
 fn an_error_lasts_as_long_as_its_block() {
     for by_head in [true, false] {
@@ -143,7 +147,7 @@ fn an_error_lasts_as_long_as_its_block() {
     }
 }
 
-/// Goal: a scrub that is stopped forgets nothing, and adds what it found.
+/// Goal: a scrub that is stopped keeps the old errors and adds those that it found.
 #[test]
 fn a_stopped_scrub_forgets_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -164,8 +168,11 @@ fn a_stopped_scrub_forgets_nothing() {
     again(spa, dir.path());
 }
 
-/// Goal: snapshots and clones that have a damaged block are told with the file system in which it was met; who gets rid of it is no longer told, also after a
-/// promotion; when nobody has it any more, the log forgets it.
+/// Goal: snapshots and clones that share a damaged block are reported with the file system that
+/// read it.
+///
+/// * A dataset that no longer has the block is no longer reported, also after a promotion.
+/// * When no dataset has the block any more, the log drops it.
 #[test]
 fn who_shares_a_damaged_block() {
     let dir = tempfile::tempdir().unwrap();
@@ -210,7 +217,8 @@ fn who_shares_a_damaged_block() {
     again(spa, dir.path());
 }
 
-/// Goal: when `head_errlog` is enabled, what the log says is kept in its new form, and who else has the block is known.
+/// Goal: when `head_errlog` is enabled, the log's entries are converted to the new form. Snapshots
+/// that share a block are reported from then on.
 #[test]
 fn a_log_gets_births() {
     let dir = tempfile::tempdir().unwrap();
@@ -230,8 +238,12 @@ fn a_log_gets_births() {
     assert_eq!(listed(&spa).len(), 2);
 }
 
-/// Goal: an error scrub looks at what the log names alone, keeps what is still damaged and forgets the rest; it survives an import, is paused, stopped, and stands back for a scrub; and
-/// there is none without the births.
+/// Goal: an error scrub reads only the blocks that the log names, keeps those still damaged and
+/// removes the rest.
+///
+/// * It survives an import, and can be paused and stopped.
+/// * It does not run beside a scrub.
+/// * It is refused for a log without births.
 #[test]
 fn an_error_scrub() {
     let dir = tempfile::tempdir().unwrap();
@@ -285,8 +297,10 @@ fn an_error_scrub() {
     assert!(live(&spa).scan(ScanCommand::ErrorScrub).is_err());
 }
 
-/// Goal: of a block that has copies in several places, one that a read finds wrong is right again once a group has been made, in whatever tree the block is, and is charged once; a block that
-/// is nobody's any more is left alone, though a read of it is remembered.
+/// Goal: the next sync repairs a damaged copy that a read found, from another copy, in every kind
+/// of tree. The error counts once.
+///
+/// A block that was freed meanwhile is not repaired, although its damage was noted.
 #[test]
 fn a_copy_elsewhere_is_healed() {
     let dir = tempfile::tempdir().unwrap();
@@ -302,7 +316,8 @@ fn a_copy_elsewhere_is_healed() {
     let os = two.objset().unwrap().unwrap();
     let (dnode, meta) = (os.dnode(file).unwrap(), os.meta_dnode());
     let own_block = BlkId(file.0 / 32);
-    // A block of the file, which is the first, as what is read ahead of others tells nobody what it meets, one that leads to it, one of dnodes, one that leads to that, and one of the pool's own.
+    // Prefetch does not report damage, so the block of the file is its first. The others are an
+    // indirect block, a block of dnodes, an indirect block of these, and a block of the MOS.
     let mos = spa.mos().objset().dnode(ObjNum(1)).unwrap();
     let blocks: [Blkptr; 5] = [
         dnode.bp(Level(0), BlkId(0)).unwrap(),
@@ -354,7 +369,7 @@ fn a_copy_elsewhere_is_healed() {
     again(spa, dir.path());
 }
 
-/// Goal: a side of a mirror that a read finds wrong is right again once a group has been made.
+/// Goal: a damaged child of a mirror that a read finds is repaired by the next sync.
 #[test]
 fn a_side_is_healed() {
     let dir = tempfile::tempdir().unwrap();
@@ -364,7 +379,7 @@ fn a_side_is_healed() {
     for (block, image) in images.iter().enumerate() {
         let at = place(&spa, object, block as u64);
         flip(image, at);
-        // Which side is asked is the mirror's choice.
+        // The mirror chooses the child that it reads.
         let tries =
             (0..200).find(|_| read(&spa, object, block as u64) && spa.cache().zio().unhealed().count() > 0);
         assert!(tries.is_some(), "{}", image.display());

@@ -1,4 +1,5 @@
-//! Pools whose devices fail while they are written: a faulted device or a suspended pool, never a wrong one.
+//! Pools whose devices fail during writes. The result may be a faulted device or a suspended pool,
+//! never an inconsistent one.
 
 use testpools::ward;
 
@@ -14,8 +15,8 @@ use testpools::{import, judge, noise, own, read_file, write_file};
 use vdev::VdevState;
 use zio::Reason;
 
-/// Goal: wherever in a group a device begins to fail, for one write or for many, a pool without redundancy loses nothing of it:
-/// its blocks go elsewhere, or it waits until the device is well.
+/// Goal: a pool without redundancy loses no data, at whichever write of a txg its device begins to
+/// fail, once or for long. Blocks go elsewhere, or the pool waits until the device works.
 #[test]
 fn one_device_fails_at_any_write() {
     let mut waited = 0;
@@ -32,8 +33,8 @@ fn one_device_fails_at_any_write() {
     assert!(waited > 0);
 }
 
-/// Goal: a device whose flushes fail, or that goes away, suspends a pool that can't do without it; when it is back everything is as it
-/// should be.
+/// Goal: a needed device that fails its flushes or disappears suspends the pool. When it is
+/// available again, nothing is lost.
 #[test]
 fn a_needed_device_flushes_no_more_or_goes() {
     for (shape, count, sick) in
@@ -51,7 +52,7 @@ fn a_needed_device_flushes_no_more_or_goes() {
     }
 }
 
-/// Goal: a device that the pool can do without is faulted when it fails, and the pool goes on.
+/// Goal: a device that the pool does not need is faulted when it fails, and the pool continues.
 #[test]
 fn a_spare_device_is_faulted() {
     for (shape, count) in [(VdevShape::Mirror, 2), (VdevShape::Raidz(1), 3)] {
@@ -66,7 +67,8 @@ fn a_spare_device_is_faulted() {
     }
 }
 
-/// Goal: while a pool is suspended operations are refused, and one that is let go then is as its last group left it.
+/// Goal: a suspended pool refuses operations. A pool that is abandoned then is at the state of its
+/// last synced txg.
 #[test]
 fn a_suspended_pool_can_be_let_go() {
     let ward = ward(VdevShape::Single, 1);
@@ -83,7 +85,7 @@ fn a_suspended_pool_can_be_let_go() {
             }
             let refused = live.run(testpools::file_system("tank/a", Vec::new())).unwrap_err();
             assert!(matches!(refused, spa::engine::TaskError::Stopped(s) if s.suspended().is_some()));
-            // Whoever looks at the pool is not kept waiting.
+            // Readers are not blocked.
             assert!(live.read(|dsl| dsl.list_sorted(None, &dsl::ListOptions::default()).is_ok()));
             assert!(ward.spa.mos().features().is_ok());
             assert!(live.export().unwrap_err().suspended().is_some());
@@ -101,7 +103,8 @@ fn a_suspended_pool_can_be_let_go() {
     judge(ward.dir.path(), "tank");
 }
 
-/// Goal: an export during which devices fail does not wait for them: the pool stays, and goes on when it is cleared.
+/// Goal: an export does not wait for devices that fail during it. The pool stays imported, and
+/// continues when it is cleared.
 #[test]
 fn devices_fail_during_an_export() {
     let ward = ward(VdevShape::Single, 1);
@@ -117,7 +120,7 @@ fn devices_fail_during_an_export() {
     ward.discharge(&[(1, first), (2, second), (3, third)]);
 }
 
-/// Where the blocks of the pool's space maps lie on its only device.
+/// The ranges of the pool's space maps on its only device.
 fn space_maps(ward: &ward::Ward) -> Vec<std::ops::Range<u64>> {
     let os = ward.spa.mos().objset();
     let maps = os.objects(ObjNum(1)).map(|dn| dn.unwrap()).filter(|dn| dn.kind() == DmuType::SPACE_MAP);
@@ -136,8 +139,10 @@ fn space_maps(ward: &ward::Ward) -> Vec<std::ops::Range<u64>> {
     places
 }
 
-/// Goal: a group that needs a block of the pool's own objects which no device can read right, as all copies are wrong or fail on a device that is there,
-/// waits until somebody has seen to it, and then comes to disk with nothing lost; meanwhile the pool says which block it is.
+/// Goal: a sync suspends the pool if it needs an MOS block of which no copy can be read correctly.
+/// The copies may be damaged, or fail on a device that is present.
+///
+/// Meanwhile the pool reports the block. After the repair, the sync completes and nothing is lost.
 #[test]
 fn wrong_blocks_of_the_pool_are_waited_for() {
     for wrong in [true, false] {
@@ -185,7 +190,7 @@ fn wrong_blocks_of_the_pool_are_waited_for() {
     }
 }
 
-/// Makes what leads to the blocks of a file unreadable.
+/// Makes the indirect block of a file unreadable.
 fn damage(os: &Objset, object: ObjNum, device: &device::Faulty) {
     let bp = os.dnode(object).unwrap().bp(Level(1), BlkId(0)).unwrap();
     for dva in bp.stored().unwrap().copies() {
@@ -195,7 +200,8 @@ fn damage(os: &Objset, object: ObjNum, device: &device::Faulty) {
     os.cache().purge();
 }
 
-/// Goal: a file whose indirect blocks are damaged can be neither written nor freed, which whoever tries is told; the pool goes on.
+/// Goal: a file with a damaged indirect block can be neither written nor freed, and the caller gets
+/// an error. The pool continues.
 #[test]
 fn damaged_files_do_not_stop_the_pool() {
     let ward = ward(VdevShape::Single, 1);

@@ -1,4 +1,5 @@
-//! Pools that OpenZFS wrote with features whose state a writer must keep up, changed here and judged by OpenZFS's `zdb`.
+//! Pools that OpenZFS wrote with features whose state a writer must maintain. They are changed
+//! here, and OpenZFS's `zdb` checks them.
 
 use dsl::ops::clone::Clone as CloneTask;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
@@ -19,7 +20,7 @@ fn run(live: &Live, task: impl SyncTask + Send + 'static) {
     live.run(Box::new(task)).unwrap();
 }
 
-/// The snapshots of a pool, as they are listed.
+/// The snapshots of a pool, in the order of the listing.
 fn snapshots(live: &Live) -> Vec<String> {
     let listed =
         live.dsl().list_sorted(None, &ListOptions { snapshots: true, ..Default::default() }).unwrap();
@@ -30,7 +31,7 @@ fn snapshot(name: String) -> Snapshot {
     Snapshot { names: vec![name], props: Vec::new(), enforce_limits: false }
 }
 
-/// Frees every other file of a head, so that blocks die that were written before.
+/// Frees every other file of a head, so that older blocks are freed.
 fn thin_out(live: &Live, name: &str) {
     let owned = own(live, name);
     let files: Vec<ObjNum> = owned
@@ -47,15 +48,17 @@ fn thin_out(live: &Live, name: &str) {
     live.sync_all().unwrap();
 }
 
-/// As [`judge`], without a walk over the datasets, in which `zdb` hangs on these pools as OpenZFS left them too.
+/// As [`judge`], without `zdb -d`, which hangs on these pools also as OpenZFS left them.
 fn judge_blocks(dir: &std::path::Path, pool: &str) {
     if let Some(blocks) = testpools::ask(dir, pool, &["-bcc"]) {
         assert!(blocks.contains("No leaks"), "{blocks}");
     }
 }
 
-/// Goal: on a pool with removed devices blocks that lie on these die, heads are written, snapshots come, go and are gone back to, and what becomes
-/// obsolete of the mappings is counted to the byte, as `zdb` sees.
+/// Goal: a pool with removed devices can be changed. Blocks on these devices are freed, heads are
+/// written, and snapshots are created, destroyed and rolled back to.
+///
+/// The obsolete bytes of the mappings are counted exactly, as `zdb` confirms.
 #[test]
 fn removed_devices() {
     let Some(fixture) = testkit::find("removed-vdev") else { return };
@@ -113,7 +116,8 @@ fn removed_devices() {
     judge(dir, pool);
 }
 
-/// Goal: a raidz that was expanded is written in its new geometry, and blocks of the old one are freed.
+/// Goal: an expanded raidz is written in its new geometry, and blocks of the old geometry are
+/// freed.
 #[test]
 fn expanded_raidz() {
     let Some(fixture) = testkit::find("raidz-expanded") else { return };
@@ -136,7 +140,8 @@ fn expanded_raidz() {
     live.export().unwrap();
 }
 
-/// Goal: redaction bookmarks and redacted datasets stay what they are while the pool is changed around them, and go with what they belong to.
+/// Goal: redaction bookmarks and redacted datasets stay unchanged while the pool around them is
+/// changed, and are destroyed with their datasets.
 #[test]
 fn redaction() {
     for (name, feature) in [("send-src", "redaction_bookmarks"), ("send-partial", "redacted_datasets")] {

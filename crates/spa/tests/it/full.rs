@@ -1,4 +1,5 @@
-//! Pools and datasets that run full: whoever writes is told before anything is changed, and can free and go on.
+//! Pools and datasets that run full: a writer gets an error before anything changes, and can free
+//! space and continue.
 
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::props::{SetAs, SetProps};
@@ -16,7 +17,7 @@ fn why(e: &TaskError) -> Option<&Refusal> {
     }
 }
 
-/// Writes files until there is no room.
+/// Writes files until no space is left.
 fn fill(live: &Live, owned: &dsl::Owned, size: usize) -> (Vec<ObjNum>, TaskError) {
     let mut files = Vec::new();
     loop {
@@ -28,8 +29,8 @@ fn fill(live: &Live, owned: &dsl::Owned, size: usize) -> (Vec<ObjNum>, TaskError
     }
 }
 
-/// Goal: a pool that is filled refuses writers and new datasets, not those who remove files or destroy; then there is room again; and it
-/// is sound full and emptied.
+/// Goal: a full pool refuses writers and new datasets, but removes files and destroys datasets.
+/// Afterwards there is space again, and the pool is consistent when full and when emptied.
 #[test]
 fn a_full_pool_can_be_emptied() {
     for (shape, count) in [(VdevShape::Single, 1), (VdevShape::Raidz(1), 3)] {
@@ -49,7 +50,7 @@ fn a_full_pool_can_be_emptied() {
             remove_file(live, &owned, *object).unwrap();
         }
         live.sync_all().unwrap();
-        // What was freed is to be had after two groups more: operations wait for them, in their
+        // Freed space can be allocated two txgs later. Operations wait for that, and keep their
         // order.
         let snapshot = |name: &str| -> Box<dyn dsl::SyncTask + Send> {
             Box::new(Snapshot { names: vec![format!("tank/a@{name}")], ..Snapshot::default() })
@@ -72,7 +73,7 @@ fn a_full_pool_can_be_emptied() {
         let names = vec!["tank/a@emptied".to_owned()];
         live.run(Box::new(DestroySnapshots { names, defer: false })).unwrap();
         live.run(Box::new(DestroyHead { name: "tank/a".into() })).unwrap();
-        // The blocks are freed behind it, and what is freed waits for two groups.
+        // The destroy frees its blocks in later txgs, and freed space waits two more txgs.
         (0..4).for_each(|_| live.sync_all().unwrap());
         live.run(file_system("tank/b", Vec::new())).unwrap();
         live.export().unwrap();
@@ -81,8 +82,8 @@ fn a_full_pool_can_be_emptied() {
     }
 }
 
-/// Goal: quotas of a directory and of a dataset are kept, but for one change; files can be removed from a full dataset, and more
-/// can be written when the quota is raised.
+/// Goal: quotas of a directory and of a dataset hold, but one change may exceed them. Files can be
+/// removed from a full dataset, and a larger quota allows more writes.
 #[test]
 fn quotas_are_kept() {
     const QUOTA: u64 = 8 << 20;
@@ -117,7 +118,7 @@ fn quotas_are_kept() {
     judge(dir.path(), "tank");
 }
 
-/// Goal: what a dataset has reserved stays its own when others fill the pool.
+/// Goal: reserved space stays available to its dataset while others fill the pool.
 #[test]
 fn reservations_are_kept() {
     let dir = tempfile::tempdir().unwrap();
@@ -132,8 +133,8 @@ fn reservations_are_kept() {
     let (_, e) = fill(live, &own(live, "tank/greedy"), 1 << 20);
     assert_eq!(why(&e), Some(&Refusal::NoSpace), "{e:?}");
     for prop in ["reservation", "refreservation"] {
-        // What is written counts, not what a change may take at the worst; the last changes may go
-        // a little beyond.
+        // The written bytes count, not the worst case of a change. The last changes may slightly
+        // exceed the limit.
         let (files, e) = fill(live, &own(live, &format!("tank/{prop}")), 1 << 18);
         assert_eq!(why(&e), Some(&Refusal::NoSpace), "{e:?}");
         assert!((124..=144).contains(&files.len()), "{prop}: {}", files.len());
@@ -143,8 +144,8 @@ fn reservations_are_kept() {
     judge(dir.path(), "tank");
 }
 
-/// Goal: in a full pool, what lies within a reservation is written over in requests of any size
-/// that the kernel makes, again and again.
+/// Goal: in a full pool, data within a reservation can be overwritten again and again, in requests
+/// of any size that the kernel makes.
 #[test]
 fn what_is_reserved_is_written_over() {
     const FILE: usize = 16 << 20;
@@ -157,7 +158,7 @@ fn what_is_reserved_is_written_over() {
     let owned = own(live, "tank/thick");
     let file = write_file(live, &owned, &noise(1, FILE)).unwrap();
     live.sync_all().unwrap();
-    // As a volume has: little more than it takes when all of it is written.
+    // A reservation like a volume's: little more than the fully written data takes.
     let unique = live.dsl().dataset("tank/thick").unwrap().phys().unique_bytes;
     let value = Value::Number(unique + (1 << 20));
     let props = vec![Setting { name: "refreservation".into(), value }];
@@ -168,7 +169,7 @@ fn what_is_reserved_is_written_over() {
     assert_eq!(why(&e), Some(&Refusal::NoSpace), "{e:?}");
     for round in 0..3 {
         for at in (0..FILE).step_by(PIECE) {
-            // What is written takes its indirect blocks along.
+            // A write also writes its indirect blocks.
             let need = dsl::Need { bytes: 2 * PIECE as u64, netfree: false };
             let tx = live.tx_for(&owned, need).unwrap();
             let bytes = noise((round * FILE + at) as u64, PIECE);
@@ -186,8 +187,8 @@ fn what_is_reserved_is_written_over() {
     judge(dir.path(), "tank");
 }
 
-/// Goal: many datasets that each use their reservation to its end, and try to go on, leave a full
-/// pool in which something can be freed.
+/// Goal: many datasets that use up their reservations, and try to write more, leave a full pool in
+/// which frees still work.
 #[test]
 fn many_reservations_leave_room() {
     let dir = tempfile::tempdir().unwrap();

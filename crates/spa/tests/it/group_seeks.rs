@@ -1,4 +1,4 @@
-//! What a transaction group costs a disk with a head: how often it begins to write elsewhere than where it ended.
+//! The cost of a transaction group on a rotating disk, as the number of seeks.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,8 +24,10 @@ fn seeks(events: &[Event]) -> Vec<u64> {
     groups
 }
 
-/// Goal: a group that makes a file of 1 MiB has the head of each device go where each of the three copies of the pool's books lies, and then to the four labels. Without holding
-/// metadata until the group's end it was 60 seeks and the labels.
+/// Goal: for a new file of 1 MiB, each device seeks to each of the three copies of metadata and to
+/// the four labels.
+///
+/// Without deferred metadata writes it took 60 seeks and those to the labels.
 #[test]
 fn a_group_goes_through_a_device_once() {
     let shapes = [(VdevShape::Single, 1, 4), (VdevShape::Mirror, 2, 4), (VdevShape::Raidz(1), 3, 4)];

@@ -1,4 +1,4 @@
-//! Devices that become larger; judged by OpenZFS's `zdb` where it is at hand.
+//! Devices that become larger. OpenZFS's `zdb` checks the results if it is available.
 
 use std::path::Path;
 
@@ -7,7 +7,8 @@ use ondisk::config::DraidShape;
 use spa::create::VdevShape;
 use testpools::patient::{Patient, patient};
 
-/// Goal: a vdev takes in what all of its devices have grown by when it is asked to, and by itself with `autoexpand=on`; what was there stays, and what is new is used.
+/// Goal: a vdev expands when all its devices have grown, by command or with `autoexpand=on`. Its
+/// contents stay, and the new space is used.
 #[test]
 fn vdevs_grow() {
     let top = |p: &Patient| p.spa.config().vdev_tree.as_ref().unwrap().children[0].clone();
@@ -30,7 +31,7 @@ fn vdevs_grow() {
         assert!(room > before, "{room}");
         p.live().take_recorded();
         p.live().online(p.guid("a"), true).unwrap();
-        // The history tells of it as OpenZFS's.
+        // The history records it as OpenZFS does.
         let recorded = p.live().take_recorded();
         let told = recorded.iter().find(|one| one.record.string("internal_name") == Some(b"vdev online"));
         let told = told.and_then(|one| one.record.string("history internal str")).expect("an entry");
@@ -39,7 +40,7 @@ fn vdevs_grow() {
         assert_eq!(p.spa.room_to_grow(&top(&p)), 0);
         let after = top(&p).asize.unwrap();
         assert!(after >= before + room);
-        // More than there was room for.
+        // More data than the old size had space for.
         let files: Vec<_> = (2..60).map(|seed| p.write(seed)).collect();
         let p = p.again(|_| ());
         assert_eq!(top(&p).asize, Some(after));
@@ -56,7 +57,10 @@ fn vdevs_grow() {
     }
 }
 
-/// Goal: the labels at the end of a device that has grown have the uberblocks that those in front have, of groups before it grew too, whatever lay there; also when it grew while it was away.
+/// Goal: the last labels of a grown device have the same uberblocks as the first, also those of
+/// earlier txgs, whatever lay there before.
+///
+/// This holds also for a device that grew while it was offline.
 #[test]
 fn uberblocks_at_a_new_end() {
     let draid = VdevShape::Draid(1, DraidShape { ndata: 1, nspares: 1, ngroups: 3 });
@@ -81,7 +85,7 @@ fn uberblocks_at_a_new_end() {
             p.live().online(p.guid(name), true).unwrap();
         }
         let second = p.write(3);
-        // When nobody writes to them.
+        // No pool writes to the devices at this moment.
         let look = |dir: &Path| {
             for name in names {
                 let device = FileDevice::open(&dir.join(name), Mode::Peek).unwrap();

@@ -1,4 +1,4 @@
-//! What a pool holds of its devices while it is imported, and what its labels say meanwhile.
+//! The devices that an imported pool claims, and the contents of their labels meanwhile.
 
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use testpools::patient::{LEN, Patient, image, live, patient};
 use testpools::{import_as, judge, new_pool, new_pool_on, noise, own, pool_of, read_file, write_file};
 use vdev::VdevState;
 
-/// The same on every Linux.
+/// The same value on every Linux.
 const O_EXCL: i32 = 0o200;
 
 fn is_held(path: &Path) -> bool {
@@ -44,8 +44,10 @@ fn replace(p: &Patient, old: Guid, new: &Path) {
     p.live().attach(old, &NewLeaf { path: new.to_owned() }, &terms).unwrap();
 }
 
-/// Goal: each device of a pool is claimed from the moment that it is the pool's until it is not, or
-/// the pool is exported: data, log, special, hot spare and cache, also of a pool that is only read.
+/// Goal: each device of a pool is claimed from the moment that it joins until it leaves or the pool
+/// is exported.
+///
+/// This holds for data, log, special, spare and cache devices, also of a pool imported read-only.
 #[test]
 fn every_device_is_held() {
     let dir = tempfile::tempdir().unwrap();
@@ -83,7 +85,7 @@ fn every_device_is_held() {
     judge(d, "tank");
 }
 
-/// Goal: a hot spare is held before it steps in, meanwhile, and when it has gone back.
+/// Goal: a hot spare is claimed before its use, during it and afterwards.
 #[test]
 fn a_spare_stays_held() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);
@@ -104,8 +106,8 @@ fn a_spare_stays_held() {
     p.check(&[first]);
 }
 
-/// Goal: two pools of one process share a spare: both hold it, one at a time uses it, and it is
-/// free when both are gone.
+/// Goal: two pools of one process share a spare. Both claim it, one at a time uses it, and it is
+/// released when both are exported.
 #[test]
 fn a_shared_spare_is_held_once() {
     let (one, two) = (patient(VdevShape::Mirror, &["a", "b"]), patient(VdevShape::Mirror, &["a", "b"]));
@@ -138,11 +140,11 @@ fn a_shared_spare_is_held_once() {
     assert!(!is_held(&s));
 }
 
-/// Loop devices over images, as long as it lives.
+/// Loop devices over images, which are detached on drop.
 struct Loops(Vec<PathBuf>);
 
 impl Loops {
-    /// `None` where there can be none.
+    /// Returns `None` if loop devices are not available.
     #[allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
     fn over(images: &[PathBuf]) -> Option<Loops> {
         let mut loops = Loops(Vec::new());
@@ -166,8 +168,8 @@ impl Drop for Loops {
     }
 }
 
-/// Goal: block devices that are a hot spare and a cache device of an imported pool are the pool's
-/// for the system too: what wants one for itself alone, as mkfs does, is refused (`inuse_005_pos`).
+/// Goal: the system too sees the spare and cache devices of an imported pool as in use. An
+/// exclusive open, as by mkfs, is refused (`inuse_005_pos`).
 #[test]
 fn block_devices_are_held() {
     let dir = tempfile::tempdir().unwrap();
@@ -211,8 +213,8 @@ fn labels(path: &Path) -> Labels {
     Labels::read(&FileDevice::open(path, Mode::Peek).unwrap())
 }
 
-/// Goal: when an import for writing returns, every label says that the pool is in use, and by whom;
-/// when an export does, that it is not.
+/// Goal: after an import for writing returns, every label shows that the pool is in use, and by
+/// which host. After an export returns, every label shows that it is not.
 #[test]
 fn labels_tell_at_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -243,8 +245,8 @@ fn labels_tell_at_once() {
     says(PoolState::Destroyed, "destroyed");
 }
 
-/// Goal: what an import went back to is known after it has written its first group: the uberblock
-/// of then, not of now.
+/// Goal: the uberblock that an import started from is still known after the import wrote its first
+/// txg.
 #[test]
 fn the_state_that_was_imported() {
     let p = patient(VdevShape::Single, &["a"]);
@@ -260,8 +262,8 @@ fn the_state_that_was_imported() {
     assert!(spa.uberblock().txg > Txg(then.txg.0 + 1));
 }
 
-/// Goal: of several names of one device in the folders that are searched the recorded one is taken,
-/// and stays on record; without it, the first.
+/// Goal: if the searched directories hold several names of one device, the recorded name is used
+/// and stays recorded. Without it, the first name is used.
 #[test]
 fn the_recorded_name_stays() {
     let dir = tempfile::tempdir().unwrap();
@@ -291,8 +293,8 @@ fn the_recorded_name_stays() {
     assert_eq!(spa::scan(&[&links]).pools[0].members[0].place.path, links.join("a"));
 }
 
-/// Goal: what a device remembers that was detached while it was offline, before the pool got
-/// another guid, is known not to be a pool of its own; copies of a pool under another guid are.
+/// Goal: a device may be detached while offline, before the pool gets a new guid. A scan recognizes
+/// that its labels are no pool of their own. A copy of a pool with another guid is a pool.
 #[test]
 fn a_memory_is_no_pool() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);
@@ -309,14 +311,14 @@ fn a_memory_is_no_pool() {
     let mut wanted = vec![(old, Some(new)), (new, None)];
     wanted.sort();
     assert_eq!(pools(), wanted);
-    // Where the other device is not to be seen, it is all that is known.
+    // Without the other device, these labels are all that is known.
     let alone = spa::scan(&[dir.path().join("b")]);
     assert_eq!(alone.pools[0].superseded_by, None);
     std::fs::remove_file(dir.path().join("b")).unwrap();
     let spa = import_as(dir.path(), Options::default()).unwrap();
     let p = Patient { spa, dir: dir.clone() };
     p.check(&[first]);
-    // A copy of the pool gets a guid of its own.
+    // A copy of the pool gets its own guid.
     p.live().export().unwrap();
     drop(p);
     let copies = tempfile::tempdir().unwrap();
@@ -328,9 +330,10 @@ fn a_memory_is_no_pool() {
     assert_eq!(both.pools.iter().map(|c| c.superseded_by).collect::<Vec<_>>(), [None, None]);
 }
 
-/// Goal: a device whose descriptor reads still, but is not what is at its path any more and takes
-/// no writes, is opened anew when errors are cleared: a side of a mirror gets what it missed, and a
-/// pool on that device alone goes on.
+/// Goal: clearing errors reopens a device whose open descriptor still reads, takes no writes, and
+/// no longer is the device at its path.
+///
+/// The child of a mirror gets what it missed, and a pool on that device alone continues.
 #[test]
 fn a_device_that_came_back() {
     for shape in [VdevShape::Mirror, VdevShape::Single] {
@@ -382,8 +385,8 @@ fn a_device_that_came_back() {
     }
 }
 
-/// Goal: a device that works is not left for a copy of it that takes its place in the folder: the
-/// copy lacks what was written since.
+/// Goal: a working device is not abandoned for a copy that was put at its path, because the copy
+/// lacks later writes.
 #[test]
 fn a_copy_is_not_taken_for_a_device() {
     for shape in [VdevShape::Mirror, VdevShape::Single] {

@@ -1,4 +1,5 @@
-//! Parts of labels, and blocks of the pool's own objects, that fail since somebody asked for it; judged by OpenZFS's `zdb` where it is at hand.
+//! Injected faults in parts of labels and in blocks of the MOS. OpenZFS's `zdb` checks the results
+//! if it is available.
 
 use ondisk::label::LABELS;
 use ondisk::{DmuType, Guid, Txg};
@@ -11,7 +12,7 @@ use vdev::{VdevAux, VdevState};
 
 const EIO: Wrong = Wrong::Error(5);
 
-/// Faults that were asked for, which end with this.
+/// Injected faults, which are removed on drop.
 struct Asked(Vec<u64>);
 
 impl Asked {
@@ -23,7 +24,7 @@ impl Asked {
         Asked(vec![inject::add(Fault { pool: ward.spa.guid(), target, often: ALWAYS }).unwrap()])
     }
 
-    /// How often they struck.
+    /// The number of times that they were triggered.
     fn hits(&self) -> u64 {
         inject::list().iter().filter(|(id, ..)| self.0.contains(id)).map(|(_, _, hits)| hits).sum()
     }
@@ -45,12 +46,13 @@ fn leaf(ward: &Ward, device: usize) -> Guid {
     ward.spa.config().vdev_tree.as_ref().unwrap().leaves().nth(device).unwrap().guid
 }
 
-/// Writes that failed on a side of a mirror.
+/// The write errors of a child of the mirror.
 fn charged(ward: &Ward, device: usize) -> u64 {
     ward.spa.tree().describe().children[0].children[device].stats.write_errors
 }
 
-/// Changes the config, which all labels have, and does something whenever the pool is suspended; whether it was.
+/// Changes the config in all labels, and calls `rescue` whenever the pool is suspended. Returns
+/// true if it was.
 fn comment(ward: &Ward, text: &str, rescue: impl Fn()) -> bool {
     let live = live(&ward.spa);
     let mut suspended = false;
@@ -76,7 +78,8 @@ fn newest(ward: &Ward, device: usize) -> Vec<Txg> {
         .collect()
 }
 
-/// Goal: a device of which a part of the labels can't be written is charged with it, and used further, since it works otherwise; the pool goes on by the other.
+/// Goal: a device that can't write a part of its labels counts the errors and stays in use, since
+/// it works otherwise. The pool continues with the other device.
 #[test]
 fn one_side_fails() {
     for part in [Part::Nvlist, Part::Uber] {
@@ -99,7 +102,8 @@ fn one_side_fails() {
     }
 }
 
-/// Goal: a pool of which no label can be written is suspended, and goes on when it is cleared, with nothing lost.
+/// Goal: a pool that can't write any label is suspended. It continues when it is cleared, with
+/// nothing lost.
 #[test]
 fn no_label_is_left() {
     for part in [Part::Nvlist, Part::Uber] {
@@ -119,8 +123,10 @@ fn no_label_is_left() {
     }
 }
 
-/// Goal: a device is probed by a part of its labels that is otherwise not asked: one that fails there is given up as soon as it fails elsewhere, and no sooner; it
-/// comes back with what it missed. What fails in the part that nobody uses hurts nobody.
+/// Goal: the probe of a device reads and writes a part of its labels that is otherwise unused.
+///
+/// A device that fails there is faulted as soon as it fails elsewhere, and no sooner. It gets what
+/// it missed afterwards. Faults in the part that is never accessed have no effect.
 #[test]
 fn a_probe_fails() {
     let ward = ward(VdevShape::Mirror, 2);
@@ -143,7 +149,7 @@ fn a_probe_fails() {
     ward.discharge(&[(1, first), (2, second), (3, third)]);
 }
 
-/// Goal: uberblocks that a device pretends to have taken are nowhere on it, and nobody is told.
+/// Goal: uberblock writes that a device silently drops are not on it, and no error is reported.
 #[test]
 fn uberblocks_are_lost() {
     let ward = ward(VdevShape::Mirror, 2);
@@ -158,8 +164,10 @@ fn uberblocks_are_lost() {
     ward.discharge(&[(1, first), (2, second)]);
 }
 
-/// Goal: flushes that a device pretends to have done, as somebody asked for it, are counted and never reach it: what it was given is lost when its power fails, and nobody was told. When that
-/// is taken back it is flushed again.
+/// Goal: flushes that a device silently drops, as injected, are counted and never reach it. Its
+/// data is lost when its power fails, and no error is reported.
+///
+/// After the fault is removed, the device is flushed again.
 #[test]
 fn flushes_are_lost() {
     let ward = ward(VdevShape::Mirror, 2);
@@ -182,7 +190,8 @@ fn flushes_are_lost() {
     ward.discharge(&[(1, first), (2, second), (3, third)]);
 }
 
-/// Goal: a group that can't read the pool's own objects, since somebody asked for that, waits until it is taken back, and then goes on; nothing is lost.
+/// Goal: a sync that can't read the pool's own objects, because of an injected fault, waits until
+/// the fault is removed. Then it continues, and nothing is lost.
 #[test]
 fn what_a_group_needs_cannot_be_read() {
     for kind in [Some(DmuType::SPACE_MAP), None] {
@@ -203,10 +212,11 @@ fn what_a_group_needs_cannot_be_read() {
     }
 }
 
-/// Says to this program that it is the one to be ended.
+/// This variable makes the test program the process that ends.
 const VICTIM: &str = "POOLHOUSE_TEST_VICTIM";
 
-/// Goal: while writes are lost, as somebody asked for it, nobody is told; when that is over the program ends rather than sync another group.
+/// Goal: while writes are lost, as injected, no error is reported. Afterwards the process aborts
+/// rather than sync another txg.
 #[test]
 fn lost_writes_end_the_program() {
     if std::env::var_os(VICTIM).is_some() {
@@ -234,8 +244,11 @@ fn lost_writes_end_the_program() {
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&out.status), Some(6));
 }
 
-/// Goal: a device that tells that it is gone, or of whose labels none can be read, is not to be had any more when somebody says that devices are looked at again, and one that can't be probed is
-/// faulted; what the pool can't do without stays. It comes back when it is well, by itself or cleared, has what it missed, and a scrub finds nothing.
+/// Goal: a reopen makes a device unavailable if it reports that it is gone, or if none of its
+/// labels can be read. A device whose probe fails is faulted.
+///
+/// A needed device stays in use. When the device works again, by itself or after a clear, it gets
+/// what it missed, and a scrub finds nothing.
 #[test]
 fn a_device_is_lost() {
     let gone = |leaf| Target::Leaf { leaf, on: Some(On::Free), wrong: Wrong::Error(6) };
@@ -274,7 +287,7 @@ fn a_device_is_lost() {
             assert_eq!(now().0, state, "{what}: that it is cleared makes nothing well");
         }
         drop(asked);
-        // Nobody has it open any more.
+        // The device is closed everywhere now.
         drop(ward.patients.remove(0));
         match state {
             VdevState::Faulted => live(&ward.spa).clear(None).unwrap(),

@@ -1,4 +1,5 @@
-//! Cache devices: what does not fit into memory is read from them, and nothing that goes wrong with one is more than a read of the pool.
+//! Cache devices: what does not fit into memory is read from them, and their failures cost no more
+//! than a read of the pool.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -22,26 +23,26 @@ use vdev::VdevState;
 use zio::Bookmark;
 
 const MIB: usize = 1 << 20;
-/// More than fits into the cache that these pools have.
+/// More than the small cache of these pools holds.
 const FILE: usize = 24 * MIB;
 
 fn live(spa: &Spa) -> &Live {
     spa.writer().unwrap()
 }
 
-/// Feeding is done by the tests, and every list is one.
+/// Sets tunables: the tests feed the device themselves, and each list has one sublist.
 fn steer() {
     arc::tunables::L2ARC_FEED_SECS.set(100_000);
     arc::tunables::ARC_NUM_SUBLISTS.set(1);
     arc::tunables::L2ARC_REBUILD_BLOCKS_MIN_L2SIZE.set(0);
 }
 
-/// A pool on one device, with a small cache, and a cache device of so many bytes.
+/// A pool on one device, with a small cache and a cache device of a given size.
 struct Bench {
     dir: tempfile::TempDir,
     spa: Option<Spa>,
     guid: Guid,
-    /// What is written and read.
+    /// The dataset that is written and read.
     dataset: &'static str,
 }
 
@@ -62,7 +63,7 @@ impl Bench {
 
     fn import(&mut self) {
         drop(self.spa.take());
-        // What is read when, and fed, is the tests' to say.
+        // The tests control reads and feeding, so prefetch is off.
         let options = Options { cache: (8u64 << 20).into(), read_ahead: false, ..Options::default() };
         self.spa = Some(testpools::import_as(self.dir.path(), options).unwrap());
     }
@@ -120,20 +121,20 @@ impl Bench {
     }
 }
 
-/// Half of it packs well.
+/// Contents of which half compresses well.
 fn contents(seed: u64) -> Vec<u8> {
     let mut bytes = testpools::noise(seed, FILE / 2);
     bytes.extend((0..FILE / 2).map(|n| (n / 997) as u8));
     bytes
 }
 
-/// A working set larger than the cache is read from the cache device, and not from the pool.
+/// Goal: a working set larger than the cache is read from the cache device, and not from the pool.
 #[test]
 fn what_does_not_fit_is_read_from_the_cache_device() {
     let bench = Bench::new(64 * MIB);
     let bytes = contents(1);
     let file = bench.write(&bytes);
-    // What is found in memory may be evicted before its turn to be fed has come.
+    // Blocks that are in memory from the writes might be evicted before they are fed.
     bench.spa().cache().purge();
     bench.read_and_feed(file, FILE);
     let (ours, pool) = (bench.stats(), bench.pool_reads());
@@ -142,18 +143,19 @@ fn what_does_not_fit_is_read_from_the_cache_device() {
     assert!(ours.bytes[1] > (FILE / 2) as u64, "{ours:?}");
     assert_eq!(bench.read(file, FILE), bytes);
     let (after, pool_after) = (bench.stats(), bench.pool_reads());
-    // The half that does not pack, less what of it is in memory.
+    // At least a half of the incompressible half: the rest is in memory.
     assert!(after.bytes[0] - ours.bytes[0] > (FILE / 4) as u64, "{ours:?} {after:?}");
     assert!(pool_after - pool < (FILE / 20) as u64, "{} bytes came from the pool", pool_after - pool);
     assert!(bench.counter("l2_hits") > 0);
-    // What made way for it had been fed, and can be had from there.
+    // The evicted blocks had been fed, so the cache device has them.
     let [cached, eligible] = [0, 1].map(|n| evicted()[n] - before[n]);
     assert!(cached > (FILE / 4) as u64 && eligible < (FILE / 20) as u64, "{cached} and {eligible} bytes");
     assert_eq!((bench.counter("l2_cksum_bad"), bench.counter("l2_io_error")), (0, 0));
     assert!(after.alloc > 0 && after.alloc <= after.space);
 }
 
-/// Wrong bytes on the cache device are found out, counted there, and cost the pool nothing.
+/// Goal: damaged data on the cache device is detected, is counted for that device, and does no harm
+/// to the pool.
 #[test]
 fn a_damaged_cache_device_costs_a_read() {
     let bench = Bench::new(64 * MIB);
@@ -167,13 +169,14 @@ fn a_damaged_cache_device_costs_a_read() {
     assert_eq!(bench.stats().checksum_errors, bench.counter("l2_cksum_bad"));
     let errors = bench.spa().tree().describe().stats;
     assert_eq!((errors.read_errors, errors.checksum_errors), (0, 0));
-    // What was wrong once is not asked again.
+    // A block that was found damaged is not read there again.
     let bad = bench.counter("l2_cksum_bad");
     assert_eq!(bench.read(file, FILE), bytes);
     assert!(bench.counter("l2_cksum_bad") - bad < bad.max(2), "places that were wrong were not forgotten");
 }
 
-/// A cache device that shrinks to nothing under us fails reads and writes, and the pool goes on.
+/// Goal: a cache device that shrinks to nothing while in use fails reads and writes, and the pool
+/// continues.
 #[test]
 fn a_cache_device_that_vanishes_costs_a_read() {
     let bench = Bench::new(64 * MIB);
@@ -190,7 +193,8 @@ fn a_cache_device_that_vanishes_costs_a_read() {
     assert_eq!(bench.read(file, FILE), bytes);
 }
 
-/// The hand goes round a device that is smaller than what passes through; what was written over is forgotten, and what is freed too.
+/// Goal: the write position wraps around a device that is smaller than the data fed to it.
+/// Overwritten and freed blocks are dropped from the index.
 #[test]
 fn a_small_device_is_written_round_and_round() {
     let bench = Bench::new(64 * MIB);
@@ -224,7 +228,7 @@ fn a_small_device_is_written_round_and_round() {
 }
 
 impl Bench {
-    /// Exports it; `zdb` finds what is on the cache device as its header says, and this is what it says of it.
+    /// Exports the pool. `zdb` must confirm the header of the cache device; returns its output.
     fn export_and_ask(&mut self) -> Option<String> {
         let spa = self.spa.take().unwrap();
         live(&spa).export().unwrap();
@@ -244,13 +248,14 @@ impl Bench {
     }
 }
 
-/// How many log blocks `zdb` found.
+/// The number of log blocks that `zdb` found.
 fn log_blocks(text: &str) -> u64 {
     let line = text.lines().find(|l| l.contains("with valid cksum")).unwrap_or_else(|| panic!("{text}"));
     line.trim_start_matches("log_blk_count:").split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// A pool that is imported again finds what was on its cache device, and `zdb` agrees with every log block of it.
+/// Goal: an import rebuilds the contents of the cache device, and `zdb` agrees with every log
+/// block.
 #[test]
 fn it_is_warm_after_an_import() {
     let mut bench = Bench::new(64 * MIB);
@@ -273,14 +278,14 @@ fn it_is_warm_after_an_import() {
     assert!(from_pool < (FILE / 8) as u64, "{from_pool} bytes came from the pool");
     assert!(bench.counter("l2_hits") > 50);
     assert_eq!(bench.counter("l2_cksum_bad"), 0);
-    // It goes on where it was, and is found again once more, also when it has wrapped.
+    // It continues where it was and can be rebuilt once more, also after it has wrapped.
     for n in 0..4 {
         let more = bench.write(&testpools::noise(30 + n, FILE));
         bench.read_and_feed(more, FILE);
     }
     let logs = bench.counter("l2_log_blk_count");
     if let Some(text) = bench.export_and_ask() {
-        // One that begins where what was given up ends is given up too for OpenZFS.
+        // OpenZFS also drops a log block that begins where the evicted range ends.
         assert!(logs.abs_diff(log_blocks(&text)) <= 1, "{logs}: {text}");
     }
     bench.import();
@@ -290,7 +295,8 @@ fn it_is_warm_after_an_import() {
     assert_eq!(bench.counter("l2_cksum_bad"), 0);
 }
 
-/// A pool that gets another guid keeps what is on its cache device, and a device that is one already is not added again.
+/// Goal: a pool that gets another guid keeps the contents of its cache device. A cache device in
+/// use can't be added again.
 #[test]
 fn it_is_the_pools_own() {
     let mut bench = Bench::new(64 * MIB);
@@ -309,7 +315,8 @@ fn it_is_the_pools_own() {
     assert!(bench.counter("l2_hits") > 50);
 }
 
-/// A log that leads to what others have written since, or is damaged anywhere, is believed as far as checksums go, and no read is wrong for it.
+/// Goal: a damaged log, or one that leads to overwritten blocks, is used as far as its checksums
+/// are right. No read returns wrong data.
 #[test]
 fn a_damaged_log_is_not_believed() {
     let mut bench = Bench::new(64 * MIB);
@@ -322,7 +329,7 @@ fn a_damaged_log_is_not_believed() {
     let mut cut = 0;
     for n in 0..12u64 {
         image.write_all_at(&good[4 * MIB..], 4 << 20).unwrap();
-        // The first are of the header, others anywhere.
+        // The first four rounds damage the header, the others any place.
         let at = if n < 4 { (4 << 20) + n * 100 } else { (5 << 20) + n * 977_777 };
         let len = if n < 4 { 8 } else { 3 * MIB };
         image.write_all_at(&testpools::noise(n, len), at).unwrap();
@@ -336,7 +343,8 @@ fn a_damaged_log_is_not_believed() {
     assert!(cut >= 4, "{cut}");
 }
 
-/// `secondarycache` says what of a dataset goes there, also when it is set while the dataset is in use.
+/// Goal: `secondarycache` decides what a dataset feeds to the device, also if it is set while the
+/// dataset is in use.
 #[test]
 fn a_dataset_says_what_goes_there() {
     let bench = Bench::new(64 * MIB);
@@ -354,7 +362,8 @@ fn a_dataset_says_what_goes_there() {
     assert!(bench.counter("l2_bufc_data_asize") > (FILE / 2) as u64);
 }
 
-/// Feeding, evicting, reading, freeing and removing the device at the same time: every read is right, and at the end nothing is counted that is not there.
+/// Goal: concurrent feeding, eviction, reads, frees and removal of the device leave every read
+/// right. At the end all counters are back at zero.
 #[test]
 fn all_at_once() {
     let bench = Bench::new(64 * MIB);
@@ -401,20 +410,20 @@ fn all_at_once() {
     let left = ["l2_asize", "l2_size", "l2_hdr_size", "l2_log_blk_count", "l2_log_blk_asize"];
     assert_eq!(left.map(|c| bench.counter(c)), [0; 5]);
     drop(owned);
-    // Ghosts and all: what a purge leaves is what was never given back.
+    // A purge drops ghost entries too, so what is left was never released.
     bench.spa().cache().purge();
     assert_eq!(store.stats().size, 0);
 }
 
 impl Bench {
-    /// The header as it lies on the device.
+    /// The header as stored on the device.
     fn header(&self) -> DevHeader {
         let mut raw = [0; L2ARC_HDR_SIZE];
         std::fs::File::open(self.image()).unwrap().read_exact_at(&mut raw, L2ARC_HDR_OFFSET).unwrap();
         DevHeader::decode(&raw).unwrap()
     }
 
-    /// Changes the newest log block, under right checksums.
+    /// Changes the newest log block, and recomputes the checksums.
     fn relog(&self, change: impl Fn(&mut Vec<LogEntry>)) {
         let mut header = self.header();
         let newest = &mut header.newest[0];
@@ -428,7 +437,7 @@ impl Bench {
         change(&mut block.entries);
         let plain = block.encode();
         image.write_all_at(&plain, newest.daddr).unwrap();
-        // It is the last that was written: there is room behind it.
+        // It is the last written block, so there is space after it.
         (newest.packed, newest.asize) = (false, plain.len() as u64);
         newest.sum = fletcher4(ByteOrder::Little, &plain).0;
         self.set_header(&header);
@@ -442,7 +451,8 @@ impl Bench {
     }
 }
 
-/// A pool that is exported when its cache device has just been written to its end, and the next round has begun with nothing to write, finds again what lies behind the mark.
+/// Goal: if the pool is exported just after a new round began, before any write of it, the contents
+/// after the write position are rebuilt.
 #[test]
 fn it_is_warm_when_a_round_has_just_begun() {
     let mut bench = Bench::new(64 * MIB);
@@ -453,10 +463,10 @@ fn it_is_warm_when_a_round_has_just_begun() {
         file
     };
     let files: Vec<ObjNum> = (0u64..).zip(sizes).map(fill).collect();
-    // All at once, so that nothing is left for the next round.
+    // Both files are fed at once, so nothing is left for the next round.
     let logs = bench.counter("l2_log_blk_count");
     drop(bench.spa.take());
-    // As when the first round has come near enough to the end, and what there is was written already.
+    // The state when the first round came close enough to the end and everything was written.
     let mut header = bench.header();
     assert!(header.first && header.newest[0].daddr > 40 << 20, "{header:?}");
     (header.first, header.evict) = (false, header.start + (15 << 20));
@@ -473,7 +483,8 @@ fn it_is_warm_when_a_round_has_just_begun() {
     assert_eq!(bench.counter("l2_cksum_bad"), 0);
 }
 
-/// A log that names places between sectors, or some that lie on one another, is believed as far as the others go.
+/// Goal: a log with entries at unaligned offsets, or with overlapping ones, is used as far as its
+/// other entries go.
 #[test]
 fn a_log_that_contradicts_itself() {
     let mut bench = Bench::new(64 * MIB);
@@ -498,7 +509,8 @@ fn a_log_that_contradicts_itself() {
     assert_eq!(bench.counter("l2_cksum_bad"), 0);
 }
 
-/// What was read ahead goes to a cache device when somebody has asked for it, or when `l2arc_noprefetch` is 0.
+/// Goal: prefetched blocks go to a cache device only after a read has used them, or if
+/// `l2arc_noprefetch` is 0.
 #[test]
 fn what_nobody_has_asked_for() {
     let mut bench = Bench::new(64 * MIB);
@@ -521,7 +533,7 @@ fn what_nobody_has_asked_for() {
     assert_eq!(bench.counter("prefetch_data_misses"), 8);
     bench.feed();
     assert_eq!(data(), before, "nobody has asked");
-    // Half of it.
+    // Half of the file.
     dn.read_at(0, &mut vec![0; MIB / 2]).unwrap();
     bench.feed();
     assert_eq!((data() - before, bench.counter("l2_prefetch_asize")), (MIB as u64 / 2, 0));
@@ -531,11 +543,11 @@ fn what_nobody_has_asked_for() {
     assert_eq!((data() - before, bench.counter("l2_prefetch_asize")), (MIB as u64, MIB as u64 / 2));
 }
 
-/// The key of encrypted datasets here.
+/// The key of the encrypted datasets of these tests.
 const KEY: [u8; 32] = [7; 32];
 
 impl Bench {
-    /// One that writes a dataset packed so, and encrypted or not.
+    /// A bench whose dataset has this compression, encrypted or not.
     fn of_dataset(compression: u64, encrypted: bool) -> Bench {
         let mut bench = Bench::new(64 * MIB);
         let key = Arc::new(WrappingKey::from_raw(KEY));
@@ -555,15 +567,19 @@ impl Bench {
     }
 }
 
-/// Bytes of which each block packs by about a third.
+/// Bytes of which each block compresses by about a third.
 fn packable(seed: u64) -> Vec<u8> {
     let mut bytes = testpools::noise(seed, FILE);
     bytes.chunks_mut(96).for_each(|piece| piece[64..].fill(7));
     bytes
 }
 
-/// Goal: blocks packed by any level of zstd, and encrypted ones, go to the cache device as they lie in the pool, whether they were just written or read, and are read from there, also after an import; `zdb` finds them
-/// named as what they are. Nothing of an encrypted dataset lies there in the clear, nor can it be read without the key.
+/// Goal: blocks compressed by any level of zstd, and encrypted blocks, go to the cache device in
+/// their on-disk form. They may come from a write or a read.
+///
+/// Reads find them there, also after an import, and `zdb` finds their compression right. No
+/// plaintext of an encrypted dataset is on the device, and without the key no block can be read
+/// from it.
 #[test]
 fn zstd_and_secrets_go_there_too() {
     let (zstd_1, zstd_fast, lz4, off) = (144, 13_200, 15, 2);
@@ -573,12 +589,12 @@ fn zstd_and_secrets_go_there_too() {
         let what = format!("compression {compression}, encrypted: {encrypted}");
         let mut bench = Bench::of_dataset(compression, encrypted);
         let bytes = packable(90);
-        // As they are written, and evicted soon.
+        // Blocks are fed as they were written, just before their eviction.
         let file = bench.write(&bytes);
         while bench.feed() > 0 {}
         let fresh = bench.counter("l2_bufc_data_asize");
         assert!(fresh > MIB as u64, "{what}: {fresh} bytes as they were written");
-        // As they are read.
+        // Blocks are fed as they were read.
         bench.read_and_feed(file, FILE);
         let there = bench.counter("l2_bufc_data_asize");
         assert!(there > (FILE / 2) as u64, "{what}: {there} bytes");
@@ -624,7 +640,11 @@ fn zstd_and_secrets_go_there_too() {
     }
 }
 
-/// Goal: a cache device that is offline is neither read nor written, stays so over an import unless that was for now, and what lay on it is found again when it is brought back; one that is gone is told as such.
+/// Goal: an offline cache device is neither read nor written, and stays offline over an import
+/// unless that was temporary.
+///
+/// Its contents are rebuilt when it is online again. A device that disappeared is reported as
+/// unavailable.
 #[test]
 fn it_goes_offline_and_comes_back() {
     let mut bench = Bench::new(64 * MIB);
@@ -640,7 +660,7 @@ fn it_goes_offline_and_comes_back() {
         let hits = bench.counter("l2_hits");
         assert!(bench.read(file, FILE) == bytes);
         assert_eq!((bench.feed(), bench.counter("l2_hits"), bench.counter("l2_size")), (0, hits, 0));
-        // Twice is no failure.
+        // A second request is no error.
         live(bench.spa()).offline(bench.guid, temporary).unwrap();
         let told = bench.export_and_ask();
         assert!(told.is_none_or(|text| log_blocks(&text) == logs));

@@ -1,4 +1,4 @@
-//! A pool without one of its top-level vdevs: what is left of it can be read if that is asked for, and nobody writes it.
+//! A pool without one of its top-level vdevs: what is left can be read on request, and not written.
 
 use spa::SpaError;
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
@@ -8,8 +8,11 @@ use spa::tunables::MISSING_TOPS;
 use testpools::{file_system, host, images, import_as, judge, noise, own, pool_of, read_file, write_file};
 use vdev::VdevState;
 
-/// Goal: with `zfs_max_missing_tvds` a pool is imported to be read without a vdev that was added late, degraded, with what was written before that; not to be written, not without
-/// the number, and not without all of its vdevs. With the vdev it is as it was.
+/// Goal: with `zfs_max_missing_tvds`, a pool can be imported read-only without a vdev that was
+/// added late. It is degraded and has what was written before that.
+///
+/// The import is refused for writing, without the tunable, and without all vdevs. With the vdev,
+/// the pool is complete.
 #[test]
 fn what_is_left_can_be_read() {
     let dir = tempfile::tempdir().unwrap();

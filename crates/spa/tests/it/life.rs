@@ -1,4 +1,5 @@
-//! Devices that go out of use, come back, join and leave, judged by OpenZFS's `zdb` where it is at hand.
+//! Devices that go offline, become available again, join and leave. OpenZFS's `zdb` checks the
+//! results if it is available.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,7 +69,7 @@ fn state(spa: &Spa, dir: &Path, name: &str) -> VdevState {
     spa.tree().state_of(guid(spa, dir, name)).unwrap().0
 }
 
-/// The tree below the root in words: `mirror(a b)`.
+/// The tree below the root as text, such as `mirror(a b)`.
 fn shape(spa: &Spa) -> String {
     fn words(v: &ondisk::VdevConfig) -> String {
         let path = v.path.as_deref().map(|p| String::from_utf8_lossy(p).into_owned()).unwrap_or_default();
@@ -95,7 +96,7 @@ fn attach(spa: &Spa, dir: &Path, old: &str, new: &str) {
     join(spa, dir, old, &image(dir, new), false).unwrap();
 }
 
-/// Waits until every device has all that it missed, and what was replaced has gone.
+/// Waits until every device has all that it missed, and replaced devices are detached.
 fn healed(spa: &Spa) {
     live(spa).hold_scans(false);
     for _ in 0..100_000 {
@@ -109,8 +110,10 @@ fn healed(spa: &Spa) {
     panic!("no end of the resilver");
 }
 
-/// Goal: a side of a mirror goes offline and its pool lives without it, also over an import; back again it lacks what was written meanwhile, is not read for
-/// it, and is written; the last good side does not go.
+/// Goal: a child of a mirror goes offline, and the pool works without it, also over an import.
+///
+/// Online again, it lacks what was written meanwhile: it is written, and not read for that. The
+/// last up-to-date child can't go offline.
 #[test]
 fn offline_and_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -123,7 +126,7 @@ fn offline_and_back() {
     assert_eq!(spa.tree().state().0, VdevState::Degraded);
     let refused = live(&spa).offline(guid(&spa, d, "b"), false);
     assert!(matches!(refused, Err(LifeError::NoReplicas { .. })));
-    // It is closed: somebody else may have it.
+    // The device is closed, so others can claim it.
     drop(device::FileDevice::open(&d.join("a"), device::Mode::Write).unwrap());
     let second = write(&spa, 2);
     if let Some(config) = ask(d, "tank", &["-C"]) {
@@ -149,7 +152,10 @@ fn offline_and_back() {
     check(&spa, &[first, second, third]);
 }
 
-/// Goal: while a device is being replaced, neither it nor the new one is counted on: of a raidz2 one device is faulted then, and the next is degraded, and used. Afterwards it is faulted as well.
+/// Goal: while a device is being replaced, neither it nor the new one counts as redundancy. A
+/// raidz2 faults one more device then, and only degrades the next, which stays in use.
+///
+/// After the replacement that device can be faulted too.
 #[test]
 fn a_replacement_is_not_counted_on() {
     let dir = tempfile::tempdir().unwrap();
@@ -164,7 +170,7 @@ fn a_replacement_is_not_counted_on() {
     fault("a");
     fault("b");
     assert_eq!(states(), [VdevState::Faulted, VdevState::Degraded]);
-    // What is replaced can be taken out itself, as long as what it has is elsewhere.
+    // The device that is being replaced can be faulted itself, if its data is elsewhere.
     live(&spa).clear(None).unwrap();
     fault("f");
     assert_eq!(state(&spa, d, "f"), VdevState::Faulted);
@@ -184,7 +190,8 @@ fn a_replacement_is_not_counted_on() {
     check(&spa, &[first, second]);
 }
 
-/// Goal: a fault by hand outlasts an import only if it shall, is cleared, and leaves a device offline that was so before.
+/// Goal: a fault by command survives an import only if requested, can be cleared, and keeps a
+/// device offline that was offline before.
 #[test]
 fn faults_by_hand() {
     let dir = tempfile::tempdir().unwrap();
@@ -214,7 +221,8 @@ fn faults_by_hand() {
     check(&spa, &[first]);
 }
 
-/// Goal: a device that is said to be failing is faulted, and one that is said to be poor is degraded and used, both for too many errors, until that is cleared; an import tries the one that was faulted again.
+/// Goal: a diagnosis faults a failing device, and degrades a poor one, which stays in use. Both
+/// show too many errors until they are cleared; an import tries the faulted one again.
 #[test]
 fn verdicts() {
     let dir = tempfile::tempdir().unwrap();
@@ -243,7 +251,8 @@ fn verdicts() {
     }
 }
 
-/// Goal: a side that is attached while another is being resilvered waits for the end of that, if much of it has been done, which the config and the feature tell; and has all it lacks then.
+/// Goal: a child that is attached late during a resilver waits for the end of that resilver, as
+/// config and feature show. Afterwards it gets all that it lacks.
 #[test]
 fn a_resilver_waits() {
     let dir = tempfile::tempdir().unwrap();
@@ -253,7 +262,7 @@ fn a_resilver_waits() {
     live(&spa).limit_scan_slices(2);
     live(&spa).hold_scans(true);
     attach(&spa, d, "a", "b");
-    // Some slices at a time, each with a group, so that what has been done is no matter of time.
+    // A few slices at a time, each with a txg, so that the progress does not depend on time.
     let much = |s: spa::engine::ScanStat| s.issued * 4 > s.phys.to_examine;
     while !live(&spa).scan_stat().is_some_and(much) {
         live(&spa).hold_scans(false);
@@ -287,8 +296,10 @@ fn a_resilver_waits() {
     check(&spa, &files);
 }
 
-/// Goal: whoever waits for a resilver waits from the moment at which a device shows that lacks something: at none of them it is neither there nor awaited, though it begins some groups later; so when
-/// a device is attached, and when it is brought back.
+/// Goal: whenever a device lacks data, a resilver is active or pending, although it begins some
+/// txgs later. So a thread that waits for it waits long enough.
+///
+/// This holds for a device that is attached and for one that is brought online.
 #[test]
 fn a_resilver_is_awaited() {
     let dir = tempfile::tempdir().unwrap();
@@ -303,7 +314,7 @@ fn a_resilver_is_awaited() {
             let change = scope.spawn(change);
             let (mut looks, mut seen) = (0u64, false);
             while !change.is_finished() || !seen {
-                // It never ends, as it is held.
+                // The resilver does not end, because scans are held.
                 if lacks() {
                     seen = true;
                     assert!(there(), "at look {looks}");
@@ -323,8 +334,10 @@ fn a_resilver_is_awaited() {
     check(&spa, &[first, second]);
 }
 
-/// Goal: a device that is away when a scan begins, and to which nothing is written while it is away, lacks it all the same when it is back: the end of that scan is not taken to have
-/// brought it, neither at once nor after an import.
+/// Goal: the end of a scan does not mark a device up to date that was offline when it began. This
+/// holds although nothing was written to that device meanwhile.
+///
+/// It also holds after an import.
 #[test]
 fn passed_by_while_away() {
     for imported in [false, true] {
@@ -340,7 +353,7 @@ fn passed_by_while_away() {
         let mut files = vec![write(&spa, 1)];
         let away = guid(&spa, d, "m");
         live(&spa).offline(away, true).unwrap();
-        // Groups that write nothing to the log.
+        // These txgs write nothing to the log.
         files.extend((2..6).map(|seed| write(&spa, seed)));
         let missed = spa.tree().dtl(away).unwrap();
         live(&spa).hold_scans(true);
@@ -363,7 +376,8 @@ fn passed_by_while_away() {
     }
 }
 
-/// Goal: so it is when the scan begins in a group of which a device that is there misses something too, so that both lack up to the same group. A long soak waited for ever.
+/// Goal: the same holds if an online device misses data of the txg in which the scan begins. Both
+/// then lack data up to the same txg. A long soak once waited for ever for this.
 #[test]
 fn passed_by_amid_a_group() {
     for imported in [false, true] {
@@ -373,13 +387,13 @@ fn passed_by_amid_a_group() {
         let mut files = vec![write(&spa, 1)];
         live(&spa).hold_scans(true);
         live(&spa).offline(guid(&spa, d, "c"), true).unwrap();
-        // It is not faulted for what it refuses.
+        // The limit keeps it from being faulted for the refused writes.
         let limit = VdevValue::Number(1 << 20);
         live(&spa).set_vdev(guid(&spa, d, "b"), "io_n", limit).unwrap();
         let target = Target::Leaf { leaf: guid(&spa, d, "b"), on: Some(On::Write), wrong: Wrong::Error(5) };
         inject::add(Fault { pool: spa.guid(), target, often: ALWAYS }).unwrap();
         files.push(write(&spa, 2));
-        // With the next group, of whose data it misses some too.
+        // The resilver begins in the next txg, of which it misses some data too.
         let object = write_file(live(&spa), &own(live(&spa), "tank"), &noise(3, LEN)).unwrap();
         files.push((3, object));
         live(&spa).request_resilver();
@@ -404,8 +418,10 @@ fn passed_by_amid_a_group() {
     }
 }
 
-/// Goal: a disk becomes a mirror, and that a mirror of three; the new side is written and not read for what it lacks; what is detached leaves a sound pool
-/// and no label that could be imported.
+/// Goal: a disk becomes a mirror of two and then of three. A new child is written, and not read for
+/// what it lacks.
+///
+/// A detached device leaves a consistent pool, and no label that could be imported.
 #[test]
 fn attach_and_detach() {
     let dir = tempfile::tempdir().unwrap();
@@ -446,8 +462,8 @@ fn attach_and_detach() {
     assert!(spa::scan(&[d]).pools.is_empty(), "what was detached is no pool");
 }
 
-/// Goal: what was detached is no pool, but the uberblock that it has all blocks of stays in it without a group: who puts that right has the pool as it was
-/// (`zhack label repair -u`).
+/// Goal: a detached device is no pool, but it keeps a complete uberblock without a txg. A repair of
+/// that txg brings the pool back as it was (`zhack label repair -u`).
 #[test]
 fn a_detached_side_can_be_brought_back() {
     use ondisk::label::{LABELS, RING_OFFSET, label_offset, uberblock_shift};
@@ -486,7 +502,8 @@ fn a_detached_side_can_be_brought_back() {
     export(spa);
 }
 
-/// Goal: who goes back to a state from before a device was detached has the device again, though its label is void.
+/// Goal: a rewind to a state before a detach has the detached device again, although its label is
+/// void.
 #[test]
 fn going_back_has_the_detached_side_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -506,8 +523,8 @@ fn going_back_has_the_detached_side_again() {
     judge(d, "tank");
 }
 
-/// Goal: a device is replaced by another, and in its place; the pool is sound before, meanwhile and after, and the old device goes when the new one lacks
-/// nothing.
+/// Goal: a device is replaced by another one, and by a new one at its path. The pool is consistent
+/// before, during and after, and the old device is detached when the new one lacks nothing.
 #[test]
 fn replace() {
     for (kind, names) in [(VdevShape::Mirror, &["a", "b"][..]), (VdevShape::Raidz(1), &["a", "b", "c"])] {
@@ -529,7 +546,7 @@ fn replace() {
         let third = write(&spa, 3);
         let spa = again(d, spa);
         check(&spa, &[first, second, third]);
-        // In place: the device at its path is a new one.
+        // In place: the device at the same path is a new one.
         live(&spa).offline(guid(&spa, d, "b"), false).unwrap();
         let refused = join(&spa, d, "b", &d.join("b"), true);
         assert!(
@@ -555,7 +572,8 @@ fn replace() {
     }
 }
 
-/// Goal: a hot spare stands in for a device, is in use meanwhile, goes back to the spares when it is detached, and stays for good when the device is.
+/// Goal: a hot spare replaces a device and is in use meanwhile. It is a spare again when it is
+/// detached, and stays for good when the device is detached.
 #[test]
 fn spares_by_hand() {
     let dir = tempfile::tempdir().unwrap();
@@ -587,7 +605,8 @@ fn spares_by_hand() {
     assert!(spa.spares().is_empty());
 }
 
-/// Goal: of two hot spares that stand in for a device the last stays for good when that is detached, and the other goes back to the spares.
+/// Goal: if two hot spares replace a device and it is detached, the last spare stays for good, and
+/// the other is a spare again.
 #[test]
 fn of_two_spares_one_stays() {
     let dir = tempfile::tempdir().unwrap();
@@ -613,7 +632,8 @@ fn of_two_spares_one_stays() {
     assert!(spares[0].config.path.as_deref().unwrap().ends_with(b"/s"));
 }
 
-/// Goal: a hot spare that was out of reach when it was let go is labelled as a spare when it is found again: until then its labels tell of a mirror that is no more. Found by a long soak.
+/// Goal: a hot spare that was missing when it was released is labelled as a spare when it is found
+/// again. Until then its labels describe a mirror that no longer exists. A long soak found this.
 #[test]
 fn a_spare_that_was_away() {
     let dir = tempfile::tempdir().unwrap();
@@ -641,7 +661,8 @@ fn a_spare_that_was_away() {
     judge(d, "tank");
 }
 
-/// Goal: what can't be attached, replaced or detached is refused with its reason, and the pool goes on as it was.
+/// Goal: invalid attachments, replacements and detachments are refused with their reasons, and the
+/// pool continues unchanged.
 #[test]
 fn refusals() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Clones, promotions, renames and keys in every order: graphs of datasets that lead back to
-//! themselves.
+//! Clones, promotions, renames and keys in every order, up to datasets whose origins form cycles
+//! with their parents.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn change_key(name: &str, key: Option<Key>) -> ChangeKey {
     ChangeKey { name: name.to_owned(), key: key.map(new_key) }
 }
 
-/// Runs a task; what it was refused for.
+/// Runs a task. Returns the reason if it was refused.
 fn run(live: &Live, task: impl SyncTask + Send + 'static) -> Option<Error> {
     match live.run(Box::new(task)) {
         Ok(()) => None,
@@ -66,8 +66,8 @@ fn all(live: &Live) -> Vec<Dataset> {
     live.dsl().list_sorted(None, &options).unwrap().whole().unwrap()
 }
 
-/// Checks that links agree from both ends, and that each encrypted dataset has a root of its own
-/// key, and a clone its origin's; the names of the roots.
+/// Checks links in both directions and keys. Each encrypted dataset has a root with its own key,
+/// and each clone has its origin's key. Returns the names of the roots.
 fn check(live: &Live, datasets: &[Dataset]) -> Vec<String> {
     let mut roots = Vec::new();
     for d in datasets {
@@ -89,8 +89,10 @@ fn check(live: &Live, datasets: &[Dataset]) -> Vec<String> {
 }
 
 /// Goal: an encryption root that is a clone of its own child can be promoted back, and its child's
-/// key be changed; the key that both have can't be inherited from one another. The pool is sound,
-/// and opens with the last key alone.
+/// key can be changed.
+///
+/// Neither can inherit the common key from the other. The pool is consistent, and opens with the
+/// last key alone.
 #[test]
 fn a_root_that_is_a_clone_of_its_child() {
     let dir = tempfile::tempdir().unwrap();
@@ -115,8 +117,8 @@ fn a_root_that_is_a_clone_of_its_child() {
     opens_with(dir.path(), &BTreeMap::from([(p.to_owned(), [3; 32])]));
 }
 
-/// Goal: in one transaction group, keys that go with their datasets are not looked for by the
-/// promotion that follows.
+/// Goal: a promotion does not look for keys that were destroyed with their datasets in the same
+/// txg.
 #[test]
 fn keys_that_are_gone_in_the_same_group() {
     let dir = tempfile::tempdir().unwrap();
@@ -141,8 +143,8 @@ fn keys_that_are_gone_in_the_same_group() {
     opens_with(dir.path(), &BTreeMap::from([("tank/cl".to_owned(), [1; 32])]));
 }
 
-/// Goal: a dataset that was moved below its own clone, out of reach of its encryption root, gets
-/// the root's new keys; the root can't be destroyed while others need its key.
+/// Goal: a dataset that was moved below its own clone, out of the tree of its encryption root, gets
+/// the root's new keys. The root can't be destroyed while others need its key.
 #[test]
 fn a_root_out_of_reach() {
     let dir = tempfile::tempdir().unwrap();
@@ -182,12 +184,12 @@ fn opens_with(dir: &Path, keys: &BTreeMap<String, Key>) {
     live.export().unwrap();
 }
 
-/// A pool whose datasets are changed at random, and what keys it should have.
+/// A pool whose datasets are changed at random, and the keys that it should have.
 struct Model<'a> {
     live: &'a Live,
     seed: u64,
     made: u64,
-    /// Keys by the objects of their roots' directories.
+    /// Keys by the object numbers of their roots' directories.
     keys: BTreeMap<u64, Key>,
 }
 
@@ -219,7 +221,7 @@ impl Model<'_> {
         self.live.dsl().dir(name).unwrap().object().0
     }
 
-    /// One operation; what it was refused for.
+    /// Runs one operation. Returns the reason if it was refused.
     fn step(&mut self) -> Option<Error> {
         let datasets = all(self.live);
         let name = |d: &&Dataset| d.name();
@@ -248,7 +250,7 @@ impl Model<'_> {
             }
             3..=5 => {
                 let origin = self.pick(&snaps)?;
-                // Often below what it is a clone of.
+                // Half of the clones are created below their own origin.
                 let own = origin.split('@').next().unwrap().to_owned();
                 let above = if self.dice(2) == 0 { own } else { any };
                 let name = format!("{above}/{}", self.new_name());
@@ -304,9 +306,11 @@ impl Model<'_> {
     }
 }
 
-/// Goal: random sequences of clones, promotions, renames, new keys and removals end, each operation
-/// done or refused for a reason; after each, links agree, keys have roots, and no dataset is lost;
-/// the pool that comes out is sound and opens with its last keys.
+/// Goal: in random sequences of clones, promotions, renames, key changes and removals, each
+/// operation is done or refused with a reason.
+///
+/// After each, links agree, keys have roots, and no dataset is lost. At the end the pool is
+/// consistent and opens with its last keys.
 #[test]
 fn random_graphs_of_clones_and_keys() {
     let steps = std::env::var("LINKS_STEPS").ok().and_then(|n| n.parse().ok()).unwrap_or(120);

@@ -1,4 +1,4 @@
-//! The intent log, as its blocks and its promises are seen from outside: by `zdb`, on what a crash left.
+//! The blocks and the guarantees of the intent log, as `zdb` sees them in the images after a crash.
 
 use device::{Device, Fault, Faulty, Op};
 use dsl::ops::clone::Clone as CloneOf;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use testpools::{ask, images, judge, new_pool, noise, own, pool_of, write_file};
 use zil::{Bytes, Missing, Source};
 
-/// Whoever writes the files of these tests.
+/// The source of file data for the log.
 struct Files<'a>(&'a dsl::Owned);
 
 impl Source for Files<'_> {
@@ -28,14 +28,15 @@ impl Source for Files<'_> {
     }
 }
 
-/// What a crash now would leave: no group is written meanwhile.
+/// The images that a crash now would leave. The held transaction keeps its txg from syncing
+/// meanwhile.
 fn crash(live: &Live, from: &Path) -> tempfile::TempDir {
     let hold = live.tx(0).unwrap();
     live.txgs().wait_synced(Txg(hold.txg().0 - 1)).unwrap();
     testkit::copy_of(from)
 }
 
-/// Makes a file with these bytes, and logs that.
+/// Creates a file with these bytes, and logs that.
 fn log_file(live: &Live, owned: &dsl::Owned, log: &LogHandle, n: u64, bytes: &[u8]) -> ObjNum {
     let object = write_file(live, owned, bytes).unwrap();
     let tx = live.tx(0).unwrap();
@@ -59,8 +60,10 @@ fn log_file(live: &Live, owned: &dsl::Owned, log: &LogHandle, n: u64, bytes: &[u
     object
 }
 
-/// Goal: what was committed, and nothing else, is in a chain that `zdb` reads, on every kind of vdev and while groups come and go;
-/// space that it takes is accounted for at any moment; and an exported pool has none.
+/// Checks that a chain has what was committed and nothing else, as `zdb` reads it, across txgs.
+///
+/// The space of its blocks must be accounted for at any moment, and an exported pool must have no
+/// chain.
 fn chain(shape: VdevShape, count: usize, log_devices: usize) {
     let dir = tempfile::tempdir().unwrap();
     let images = images(dir.path(), count + log_devices, 96 << 20);
@@ -77,7 +80,7 @@ fn chain(shape: VdevShape, count: usize, log_devices: usize) {
     let live = spa.writer().unwrap();
     let owned = own(live, "tank");
     let log = live.log(&owned);
-    // The first commit is its group's: there is no chain yet.
+    // The first commit waits for its txg, because there is no chain yet.
     let first = log_file(live, &owned, &log, 0, b"first");
     log.commit(Some(first), &Files(&owned)).unwrap();
     assert_eq!(log.stats().block_count, 0);
@@ -95,7 +98,7 @@ fn chain(shape: VdevShape, count: usize, log_devices: usize) {
             let last = format!("file{}", round * 100 + 18);
             assert!(said.contains(&last), "{last}: {said}");
             assert!(!said.contains(&format!("file{}\n", round * 100 + 19)), "{said}");
-            // All blocks are where they belong.
+            // All blocks are on the right vdev.
             let place = if log_devices > 0 { "DVA[0]=<1:" } else { "DVA[0]=<0:" };
             let blocks: Vec<&str> = said.lines().filter(|l| l.contains("Block seqno")).collect();
             assert!(!blocks.is_empty() && blocks.iter().all(|b| b.contains(place)), "{blocks:?}");
@@ -122,23 +125,28 @@ fn chain(shape: VdevShape, count: usize, log_devices: usize) {
     }
 }
 
+/// Goal: the checks of [`chain`] hold on a single disk.
 #[test]
 fn chain_on_a_disk() {
     chain(VdevShape::Single, 1, 0);
 }
 
+/// Goal: the checks of [`chain`] hold on raidz.
 #[test]
 fn chain_on_raidz() {
     chain(VdevShape::Raidz(1), 3, 0);
 }
 
+/// Goal: the checks of [`chain`] hold on log devices.
 #[test]
 fn chain_on_log_devices() {
     chain(VdevShape::Single, 1, 2);
 }
 
-/// Goal: a log that is closed and opened again, a snapshot and a clone under it, a rollback and the end of its dataset leave no block of it
-/// behind, and none that is still needed goes.
+/// Goal: no log block leaks, and none that is still needed is freed.
+///
+/// This covers a log that is closed and opened again, a snapshot and a clone under it, a rollback,
+/// and the destruction of its dataset.
 #[test]
 fn a_life_of_logs() {
     let dir = tempfile::tempdir().unwrap();
@@ -168,7 +176,8 @@ fn a_life_of_logs() {
             live.run(Box::new(clone)).unwrap();
             judge(crash(live, dir.path()).path(), "tank");
         } else {
-            // At once, while the group that takes the log away is still open, and later.
+            // The log is opened again at once, while the txg that removes the old one is still
+            // open, and later.
             drop(log);
             drop(owned);
             if round == 2 {
@@ -230,7 +239,8 @@ fn with_faulty_log() -> (tempfile::TempDir, spa::Spa, Arc<Faulty>) {
     (dir, spa, patient.into_inner().unwrap())
 }
 
-/// Goal: when a log device takes no blocks, commits wait for their groups; when it does again, a new chain begins.
+/// Goal: while a log device takes no blocks, commits wait for their txgs. When it works again, a
+/// new chain begins.
 #[test]
 fn broken_logs_promise_nothing() {
     let (dir, spa, patient) = with_faulty_log();
@@ -247,7 +257,7 @@ fn broken_logs_promise_nothing() {
     commit(0);
     commit(1);
     assert!(written() > 0);
-    // Its labels are well.
+    // Writes of its labels still succeed.
     patient.inject(Fault::Error { op: Op::Write, range: 4 << 20..SIZE - (1 << 20) });
     let txg = commit(2);
     assert!(live.txgs().synced() >= txg, "nothing else kept the promise");
@@ -263,8 +273,10 @@ fn broken_logs_promise_nothing() {
     judge(crash(live, dir.path()).path(), "tank");
 }
 
-/// Goal: of many who commit at once everybody is woken, while groups come and go and the log device takes blocks, refuses some, and takes them again; few of them write
-/// for all, and what they committed is in the chain that a crash leaves.
+/// Goal: many concurrent commits all return, while txgs come and go and the log device works, fails
+/// and works again.
+///
+/// Few of the threads write for all, and the chain after a crash has what they committed.
 #[test]
 fn many_commit_at_once() {
     const JOBS: u64 = 48;
@@ -301,7 +313,7 @@ fn many_commit_at_once() {
         done.store(true, Ordering::Relaxed);
     });
     patient.heal();
-    // Nobody disturbs these.
+    // These commits run without faults.
     (0..3).for_each(|_| live.sync_all().unwrap());
     let last = live.txgs().open();
     std::thread::scope(|scope| {
@@ -317,14 +329,15 @@ fn many_commit_at_once() {
     if let Some(said) = ask(left.path(), "tank", &["-iiiii"]) {
         let kept = |job: &u64| said.contains(&format!("file{}\n", 1_000_000 + job));
         let kept = (0..JOBS).filter(kept).count() as u64;
-        // What a group has on disk is not in the log any more.
+        // Records of synced txgs are not in the log any more.
         assert!(kept == JOBS || live.txgs().synced() >= last, "{kept} are in the log: {said}");
     }
     judge(left.path(), "tank");
     assert_eq!(log.stats().commit_count, 1 + JOBS * EACH + JOBS);
 }
 
-/// Goal: a commit of a dataset that was closed and opened again waits for what was done before, whether or not its old log is gone.
+/// Goal: a commit to a dataset that was closed and opened again covers earlier operations, whether
+/// or not its old log is gone.
 #[test]
 fn a_new_log_owes_what_the_old_one_did() {
     let dir = tempfile::tempdir().unwrap();
@@ -347,7 +360,7 @@ fn a_new_log_owes_what_the_old_one_did() {
     }
 }
 
-/// Groups that now and then refuse.
+/// Transaction groups that refuse one transaction on request.
 struct Flaky {
     spa: Arc<spa::Spa>,
     refuse: AtomicBool,
@@ -376,7 +389,9 @@ impl zil::Groups for Flaky {
     }
 }
 
-/// Goal: when what was taken could not be laid out, no later commit, of whatever it is, returns before the group is on disk that has what was dropped.
+/// Goal: records that were taken for a commit and could not be written to the log are covered by
+/// later commits. No later commit returns before the dropped records' txg is on disk, whatever its
+/// object.
 #[test]
 fn a_dropped_take_is_waited_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -385,7 +400,8 @@ fn a_dropped_take_is_waited_for() {
     live.run(testpools::file_system("tank/fs", Vec::new())).unwrap();
     let owned = own(live, "tank/fs");
     let groups = Arc::new(Flaky { spa: spa.clone(), refuse: AtomicBool::new(false) });
-    // As the next commit finds it: with something of its own to log, of an object that has nothing, or of all.
+    // The next commit has records of its own, or is of an object without records, or is of all
+    // objects.
     for (more, object) in [(true, Some(ObjNum(4))), (false, Some(ObjNum(4))), (true, None)] {
         let log = zil::Zilog::new(owned.objset().clone(), groups.clone(), Arc::new(|| 7), None);
         let name = |n: u64| {
@@ -409,8 +425,8 @@ fn a_dropped_take_is_waited_for() {
     }
 }
 
-/// Goal: when flushing a log device fails, that faults it: commits keep their promise by their groups, and the chain that comes next is on the pool's other
-/// devices.
+/// Goal: a log device whose flush fails is faulted. Commits then rely on their txgs, and the next
+/// chain is on the pool's other devices.
 #[test]
 fn logs_move_off_a_failed_device() {
     let (dir, spa, patient) = with_faulty_log();
@@ -440,13 +456,17 @@ fn logs_move_off_a_failed_device() {
     judge(crash(live, dir.path()).path(), "tank");
 }
 
-/// The devices that the pool's configuration has at its top, by kind.
+/// The kinds of the top-level vdevs in the pool's configuration.
 fn tops(live: &Live) -> Vec<ondisk::VdevKind> {
     live.config().vdev_tree.as_ref().unwrap().children.iter().map(|top| top.kind).collect()
 }
 
-/// Goal: a log vdev is removed while commits go on: nothing of what was promised is lost by a crash before, amid and after; what is behind it keeps its
-/// number; its devices belong to nobody then; and `zdb` finds the pool sound, also when another log takes over.
+/// Goal: a log vdev is removed while commits go on.
+///
+/// * A crash before, during or after the removal loses no committed data.
+/// * The vdevs after it keep their numbers.
+/// * Its devices are released.
+/// * `zdb` finds the pool consistent, also when another log vdev takes over.
 #[test]
 fn log_vdevs_are_removed() {
     use ondisk::VdevKind::{Hole, Mirror};
@@ -472,7 +492,8 @@ fn log_vdevs_are_removed() {
     let log_top = guid(1);
     assert!(matches!(live.remove_log(guid(0)), Err(LifeError::Shape(ShapeError::Unsupported { .. }))));
 
-    // One commits all the while, and the log's last block lies there when nobody does.
+    // A thread commits all the time, since the log's last block stays there without further
+    // commits.
     let stop = AtomicBool::new(false);
     std::thread::scope(|s| {
         s.spawn(|| {
@@ -493,7 +514,8 @@ fn log_vdevs_are_removed() {
         assert!(said.contains("file9000"), "what is committed now is logged elsewhere: {said}");
     }
     judge(left.path(), "tank");
-    // Nobody's: they are taken without force, by a log behind the hole, which is the last and leaves none.
+    // The devices are released: an added log vdev takes them without force. It comes after the
+    // hole, and its removal leaves no hole.
     let terms = AddTerms { ashift: None, check_ashift: true, force: false, claimer: &claim_file };
     live.add(&[log_vdev(&images[1..3])], &terms).unwrap();
     assert_eq!(tops(live)[3], Mirror);

@@ -1,4 +1,5 @@
-//! Blocks held packed: a working set larger than the cache, of blocks that packed well, is served from memory.
+//! Compressed blocks in the cache: a working set larger than the cache, of blocks that compress
+//! well, is served from memory.
 
 use arc::tunables::COMPRESSED_ARC_ENABLED;
 use ondisk::ObjNum;
@@ -8,14 +9,14 @@ use spa::create::VdevShape;
 use spa::import::Options;
 
 const MIB: usize = 1 << 20;
-/// More than fits into the cache plain.
+/// More than fits into the cache uncompressed.
 const FILE: usize = 24 * MIB;
 const CACHE: usize = 16 * MIB;
 
-/// The tunable is the process's.
+/// Serializes the tests, because the tunable belongs to the process.
 static TUNABLE: Mutex<()> = Mutex::new(());
 
-/// A third of it is noise.
+/// Contents of which a third is noise.
 fn contents(seed: u64) -> Vec<u8> {
     let noise = testpools::noise(seed, FILE / 3);
     let mut bytes = Vec::with_capacity(FILE);
@@ -34,7 +35,8 @@ fn read(spa: &Spa, file: ObjNum) -> Vec<u8> {
     testpools::read_file(&testpools::own(spa.writer().unwrap(), "tank"), file, FILE)
 }
 
-/// Bytes that a third reading of a file took from the device, which the first two had read or found written.
+/// The bytes that the third read of a file takes from the device. The first two reads found the
+/// file on disk or in memory.
 fn third_reading(reimport: bool) -> (Spa, u64, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     drop(testpools::new_pool(VdevShape::Single, &testpools::images(dir.path(), 1, 256 << 20)));
@@ -63,7 +65,8 @@ fn third_reading(reimport: bool) -> (Spa, u64, tempfile::TempDir) {
     (spa, took, dir)
 }
 
-/// Goal: what was read, and what was written, is found in memory again although its plain form has no room there, and arcstats says so.
+/// Goal: blocks that were read or written are found in memory again, although their uncompressed
+/// form does not fit, and arcstats shows it.
 #[test]
 fn a_larger_working_set_is_served_from_memory() {
     let _on = TUNABLE.lock();
@@ -77,7 +80,8 @@ fn a_larger_working_set_is_served_from_memory() {
     }
 }
 
-/// Goal: with `zfs_compressed_arc_enabled=0` nothing is held packed, and the same working set is read from the device again and again.
+/// Goal: with `zfs_compressed_arc_enabled=0` no block is held compressed, and the same working set
+/// is read from the device again and again.
 #[test]
 fn turned_off() {
     let _off = TUNABLE.lock();

@@ -1,4 +1,5 @@
-//! Sequential rebuilds: a device gets all that it lacks in the order of its space, judged by OpenZFS's `zdb` where it is at hand.
+//! Sequential rebuilds: a device gets all that it lacks in the order of its space. OpenZFS's `zdb`
+//! checks the results if it is available.
 
 use std::path::{Path, PathBuf};
 
@@ -68,7 +69,7 @@ fn new_image(dir: &Path, name: &str) -> PathBuf {
     path
 }
 
-/// What the pool's books say of the rebuild.
+/// The recorded state of the rebuild.
 fn books(spa: &Spa) -> RebuildPhys {
     let config = spa.config();
     let zap = config.vdev_tree.as_ref().unwrap().children[0].top_zap.unwrap();
@@ -79,7 +80,7 @@ fn active(spa: &Spa) -> bool {
     live(spa).rebuild_stat(VdevId(0)).is_some()
 }
 
-/// Waits for the end, of the scrub that follows too, which finds nothing.
+/// Waits for the end of the rebuild and of the scrub that follows it, which must find nothing.
 fn finished(spa: &Spa) {
     live(spa).hold_scans(false);
     live(spa).limit_scan_slices(0);
@@ -91,7 +92,7 @@ fn finished(spa: &Spa) {
     assert_eq!((scrub.errors, scrub.processed), (0, 0), "the scrub found something to put right");
 }
 
-/// Lets groups go by, each after a slice of a few stretches.
+/// Lets txgs pass, each after a slice of a few ranges.
 fn some_slices(spa: &Spa) {
     live(spa).limit_scan_slices(3);
     live(spa).hold_scans(false);
@@ -107,8 +108,11 @@ fn some_slices(spa: &Spa) {
     assert!(books(spa).last_offset > from && books(spa).state == REBUILD_ACTIVE);
 }
 
-/// Goal: a side of a mirror is rebuilt while files come and go and logs are written, over an export, and has everything then: the scrub that follows finds nothing, and the pool
-/// lives of it alone, as `zdb` agrees, which reads the pool in between, too.
+/// Goal: a child of a mirror is rebuilt while files come and go and logs are written, and over an
+/// export.
+///
+/// Then it has everything: the scrub finds nothing, and the pool works with it alone. `zdb` agrees,
+/// also in between.
 #[test]
 fn a_mirror_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
@@ -147,7 +151,8 @@ fn a_mirror_is_rebuilt() {
     assert!(import(dir.path()).unwrap().error_count() == 0);
 }
 
-/// Goal: a device is replaced so on a single disk's vdev and a mirror; the old one goes by itself.
+/// Goal: a rebuild replaces a device of a single-disk vdev and of a mirror, and the old one is
+/// detached without a command.
 #[test]
 fn a_device_is_replaced() {
     for (shape, count) in [(VdevShape::Single, 1), (VdevShape::Mirror, 2)] {
@@ -169,7 +174,8 @@ fn a_device_is_replaced() {
     }
 }
 
-/// Goal: what can't be rebuilt is refused, and nothing begins beside a rebuild; one whose device goes is given up, and a resilver brings that up to date when it is back.
+/// Goal: what can't be rebuilt is refused, and nothing starts beside a rebuild. A rebuild whose
+/// device goes offline is canceled, and a resilver brings the device up to date later.
 #[test]
 fn refusals_and_an_end() {
     let dir = tempfile::tempdir().unwrap();
@@ -189,7 +195,7 @@ fn refusals_and_an_end() {
     let refused = join(&spa, &paths[0], &other, false, false);
     assert!(matches!(refused, Err(LifeError::Rebuilding)), "{refused:?}");
     some_slices(&spa);
-    // Another begins it anew.
+    // Another attach restarts the rebuild.
     join(&spa, &paths[0], &other, false, true).unwrap();
     assert_eq!(books(&spa).last_offset, 0);
     live(&spa).detach(guid(&spa, &other)).unwrap();
@@ -214,7 +220,8 @@ fn refusals_and_an_end() {
     judge(dir.path(), "tank");
 }
 
-/// Goal: a draid's distributed spare and a new device get so what another had, from parity, while that is gone.
+/// Goal: a dRAID's distributed spare and a new device are rebuilt with the data of a missing
+/// device, from parity.
 #[test]
 fn a_draid_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
@@ -231,7 +238,7 @@ fn a_draid_is_rebuilt() {
     files.extend(write(&spa, 100..104));
     finished(&spa);
     check(&spa, &files);
-    // With what the spare has, another may go.
+    // With the spare's data, another device may go offline.
     live(&spa).offline(guid(&spa, &paths[3]), true).unwrap();
     check(&spa, &files);
     live(&spa).online(guid(&spa, &paths[3]), false).unwrap();
@@ -245,15 +252,17 @@ fn a_draid_is_rebuilt() {
     live(&spa).export().unwrap();
     drop(spa);
     judge(dir.path(), "tank");
-    // It is not gone without: each of the others may be missing.
+    // The rebuilt device is complete: another device may be missing.
     std::fs::remove_file(&paths[4]).unwrap();
     let spa = import(dir.path()).unwrap();
     check(&spa, &files);
     assert_eq!(spa.error_count(), 0);
 }
 
-/// Goal: a distributed spare that was filled, one way or the other, while a device was away on which parts of it lie, is not held to have these: not in the same import, nor in a later one. It gets them
-/// when the device is back, and a scrub finds nothing.
+/// Goal: a distributed spare that was filled while a device with parts of it was offline does not
+/// count as having these parts. This holds in the same import and in a later one.
+///
+/// It gets them when the device is online again, and a scrub finds nothing.
 #[test]
 fn a_spare_with_a_part_away() {
     for sequential in [true, false] {
@@ -262,7 +271,8 @@ fn a_spare_with_a_part_away() {
     }
 }
 
-/// Fills a distributed spare while a device is away, then brings that back; whether the spare lacked anything in between.
+/// Fills a distributed spare while a device is offline, then brings the device online. Returns true
+/// if the spare lacked anything in between.
 fn filled_without(away: usize, sequential: bool) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let paths = images(dir.path(), 6, SIZE);
@@ -273,7 +283,7 @@ fn filled_without(away: usize, sequential: bool) -> bool {
     live(&spa).offline(guid(&spa, &paths[1]), false).unwrap();
     live(&spa).hold_scans(true);
     join(&spa, &paths[1], Path::new("draid2-0-0"), true, sequential).unwrap();
-    // Some of it is done by an import that nothing but the books tell of.
+    // Only a part is done before the export. The import continues from the recorded state alone.
     live(&spa).limit_scan_slices(3);
     live(&spa).hold_scans(false);
     let done = || match live(&spa).rebuild_stat(VdevId(0)) {
@@ -306,8 +316,11 @@ fn filled_without(away: usize, sequential: bool) -> bool {
     lacks
 }
 
-/// Goal: a distributed spare whose device is detached has its place for good, and is in use there: it stays on the list of spares, is read like any device when another fails, and is free again as
-/// soon as a device has taken its place.
+/// Goal: a distributed spare whose device is detached replaces it for good.
+///
+/// * It stays on the list of spares as in use.
+/// * It is read like any device when another one fails.
+/// * It is free again as soon as a device has replaced it.
 #[test]
 fn a_distributed_spare_for_good() {
     for sequential in [true, false] {
@@ -335,7 +348,8 @@ fn a_distributed_spare_for_good() {
             let leaf = leaf.split_once("children[2]").expect("another follows").0;
             assert!(leaf.contains("is_spare: 1") && leaf.contains(&format!("guid: {}", spare.0)), "{text}");
         }
-        // What it has is read, and what is written is spread over it, while another is away.
+        // While another device is missing, the spare's data is read, and new data goes to its place
+        // too.
         let hidden = dir.path().join("hidden");
         std::fs::rename(&paths[3], &hidden).unwrap();
         let spa = import(dir.path()).unwrap();
@@ -354,7 +368,7 @@ fn a_distributed_spare_for_good() {
             (Some(new.display().to_string().into_bytes()), false)
         );
         assert_eq!(listed(&spa), [spare]);
-        // It is free.
+        // The spare is free.
         join(&spa, &paths[4], named, true, sequential).unwrap();
         live(&spa).wait_for_scans().unwrap();
         live(&spa).detach(spare).unwrap();

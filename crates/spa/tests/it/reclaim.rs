@@ -1,4 +1,4 @@
-//! What destroying snapshots is said to free, and what it frees.
+//! The estimate of what destroying snapshots frees, and what it does free.
 
 use dsl::ops::destroy::DestroySnapshots;
 use dsl::ops::snapshot::Snapshot;
@@ -13,13 +13,13 @@ fn name(n: usize) -> String {
     format!("tank/a@s{n}")
 }
 
-/// Bytes that the dataset takes.
+/// Bytes that the dataset uses.
 fn used(live: &Live) -> u64 {
     live.sync_all().unwrap();
     live.dsl().dataset("tank/a").unwrap().dir().phys().used_bytes
 }
 
-/// What is said to be freed with these snapshots: the sum over their contiguous runs.
+/// The estimate for these snapshots: the sum over their contiguous runs.
 fn promised(live: &Live, there: &[usize], chosen: &[usize]) -> u64 {
     let mut sum = 0;
     for run in there.chunk_by(|a, b| chosen.contains(a) == chosen.contains(b)) {
@@ -35,8 +35,8 @@ fn promised(live: &Live, there: &[usize], chosen: &[usize]) -> u64 {
     sum
 }
 
-/// Goal: of files that live through any number of snapshots, what is said to be freed with a list
-/// of snapshots, contiguous or not, is what is freed with them, to the byte.
+/// Goal: for files that live through any number of snapshots, the estimate for any list of
+/// snapshots is what their destruction frees, to the byte.
 #[test]
 fn what_is_promised_is_freed() {
     let dir = tempfile::tempdir().unwrap();
@@ -45,7 +45,7 @@ fn what_is_promised_is_freed() {
     let live = spa.writer().unwrap();
     live.run(file_system("tank/a", Vec::new())).unwrap();
     let owned = own(live, "tank/a");
-    // A file for each pair of the snapshots between which it lives.
+    // One file for each pair of snapshots between which it lives.
     let mut files: Vec<(usize, ObjNum)> = Vec::new();
     for now in 0..COUNT {
         for (last, object) in &files {

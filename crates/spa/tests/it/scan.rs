@@ -30,7 +30,7 @@ fn check(spa: &Spa, files: &[(u64, ObjNum)]) {
     }
 }
 
-/// Lets groups pass until no scan goes on.
+/// Lets txgs pass until no scan is active.
 fn finish(spa: &Spa) -> ScanStat {
     loop {
         live(spa).sync_all().unwrap();
@@ -46,7 +46,7 @@ fn scrub(spa: &Spa) -> ScanStat {
     finish(spa)
 }
 
-/// Overwrites the space of an image, every block of it, from here to there.
+/// Overwrites the given range of an image, every block of it.
 fn ruin(image: &Path, from: u64, to: u64) {
     let file = std::fs::OpenOptions::new().write(true).open(image).unwrap();
     let rubbish = noise(99, 1 << 16);
@@ -86,12 +86,13 @@ fn ruined(shape: VdevShape, count: usize, bad: &[usize]) {
     live(&spa).export().unwrap();
     drop(spa);
     judge(dir.path(), "tank");
-    // What was ruined is whole: the pool can do without all that was good then.
+    // The damaged device is complete again: the pool works without the devices that were good.
     let spa = import(dir.path()).unwrap();
     check(&spa, &files);
 }
 
-/// Goal: a scrub finds everything that is wrong on any device of a mirror, puts it right, and a second one finds nothing.
+/// Goal: a scrub finds all damage on any device of a mirror and repairs it, and a second one finds
+/// nothing.
 #[test]
 fn a_scrub_repairs_a_mirror() {
     ruined(VdevShape::Mirror, 2, &[0]);
@@ -107,7 +108,8 @@ fn a_scrub_repairs_raidz() {
     ruined(VdevShape::Raidz(3), 5, &[0, 2, 4]);
 }
 
-/// Goal: a device that was away for some groups has what it missed when it is back, by itself, and nothing is read of what it did not miss.
+/// Goal: a device that was missing for some txgs is resilvered without a command when it is
+/// available again. Only what it missed is read.
 #[test]
 fn a_resilver_brings_a_device_up_to_date() {
     for (shape, count) in [(VdevShape::Mirror, 2), (VdevShape::Raidz(1), 3)] {
@@ -136,7 +138,7 @@ fn a_resilver_brings_a_device_up_to_date() {
         assert!(stat.phys.processed >= LEN as u64 / count as u64, "{stat:?}");
         let tree = spa.tree();
         assert!(tree.behind().is_empty());
-        // Until the logs are loaded the device passes for a good one.
+        // The pool uses the device as an up-to-date one until its DTLs are loaded.
         let before = checksum_errors(&spa);
         let clean = scrub(&spa);
         assert_eq!(checksum_errors(&spa), before);
@@ -148,8 +150,8 @@ fn a_resilver_brings_a_device_up_to_date() {
     }
 }
 
-/// Goal: a scrub that is under way, or paused, goes on after an export and import where it was,
-/// and finds all that is wrong.
+/// Goal: an active or paused scrub continues after an export and import where it was, and finds all
+/// damage.
 #[test]
 fn a_scrub_goes_on_after_an_import() {
     let dir = tempfile::tempdir().unwrap();

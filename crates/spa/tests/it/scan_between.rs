@@ -1,4 +1,5 @@
-//! Scans whose slices are as short as can be: what happens to the pool between any two of them, and what fails in them.
+//! Scans with the shortest possible slices: what may happen to the pool between any two of them,
+//! and I/O errors during them.
 
 use testpools::ward;
 
@@ -73,13 +74,13 @@ fn import_without(dir: &Path, image: &Path, run: impl FnOnce(&Spa)) {
     std::fs::rename(&hidden, image).unwrap();
 }
 
-/// One slice and its group; how the scan stands then.
+/// Runs one slice and its txg. Returns the state of the scan.
 fn step(spa: &Spa) -> ScanStat {
     live(spa).sync_all().unwrap();
     live(spa).scan_stat().unwrap()
 }
 
-/// Datasets with a history, some of it shared; the files that stay.
+/// Creates datasets with a history, some of it shared. Returns the files that stay.
 fn history(spa: &Spa) -> Vec<(&'static str, u64, ObjNum)> {
     let run = |task| live(spa).run(task).unwrap();
     for name in ["tank/a", "tank/b", "tank/c"] {
@@ -105,8 +106,8 @@ fn history(spa: &Spa) -> Vec<(&'static str, u64, ObjNum)> {
     files
 }
 
-/// Goal: whatever is made and destroyed between the slices of a scrub, and wherever the pool is exported and imported, no block is
-/// passed over: of a side all of which was bad nothing is bad afterwards.
+/// Goal: a scrub skips no block, whatever is created and destroyed between its slices, and wherever
+/// the pool is exported and imported. It repairs a completely damaged child of a mirror.
 #[test]
 fn datasets_come_and_go_between_slices() {
     for (changes, imports) in [(0, 3), (1, 0), (2, 5)] {
@@ -144,7 +145,8 @@ fn datasets_come_and_go_between_slices() {
                 spa = reimport(spa, dir.path());
             }
         };
-        // Some go by in groups that the pool has of its own: a device that lies so much is degraded.
+        // Some slices run in txgs that the pool opens itself, because a device with so much damage
+        // is degraded.
         assert!(slices > 10, "{slices}");
         assert_eq!((stat.phys.state, stat.phys.errors), (ScanState::Finished, 0));
         live(&spa).limit_scan_slices(0);
@@ -163,7 +165,7 @@ fn datasets_come_and_go_between_slices() {
     }
 }
 
-/// Goal: a dataset that is rolled back while it is visited is visited all the same.
+/// Goal: a dataset that is rolled back while it is visited is visited completely.
 #[test]
 fn a_rollback_between_slices() {
     let dir = tempfile::tempdir().unwrap();
@@ -190,8 +192,8 @@ fn a_rollback_between_slices() {
     import_without(dir.path(), &images[1], |spa| check(spa, &files));
 }
 
-/// Goal: however many reads fail during a resilver, and of whatever block, a device that is said to lack nothing can be relied on alone; and a scan
-/// that says that it met no errors has left none behind.
+/// Goal: a device that lacks nothing by its DTL can serve the pool alone, however many reads failed
+/// during the resilver. A scan that reports no errors has left none.
 #[test]
 fn a_device_is_whole_when_it_is_said_to_be() {
     let (mut whole, mut behind) = (0, 0);
@@ -242,7 +244,8 @@ fn a_device_is_whole_when_it_is_said_to_be() {
     assert!(whole > 0 && behind > 0, "{whole} {behind}");
 }
 
-/// Goal: a device is not taken for whole while it lacks a block whose only reference came, by deduplication, behind the resilver.
+/// Goal: a device is not marked complete while it lacks a block. Here deduplication added the
+/// block's only reference at a place that the resilver had passed.
 #[test]
 fn deduplicated_behind_the_scan() {
     let dir = tempfile::tempdir().unwrap();
@@ -261,7 +264,7 @@ fn deduplicated_behind_the_scan() {
     let second = leaves.find(|leaf| leaf.path.as_deref() == Some(path)).unwrap().guid;
     live(&spa).hold_scans(true);
     live(&spa).offline(second, false).unwrap();
-    // So long that a file is never visited in a slice.
+    // So long that no slice visits a whole file.
     let long = |seed| noise(seed, 40 << 17);
     let put = |name: &str, seed| {
         let object = write_file(live(&spa), &own(live(&spa), name), &long(seed)).unwrap();
@@ -281,7 +284,8 @@ fn deduplicated_behind_the_scan() {
         }
     };
     while at(step(&spa)) == first {}
-    // The dataset that was visited gets what only the other has, and that is all that stays of it.
+    // The visited dataset gets data that only the other one has, and then its reference is the only
+    // one left.
     let (behind, ahead) = if first == a { ("tank/a", files[1]) } else { ("tank/b", files[0]) };
     let shared = put(behind, ahead.1);
     testpools::remove_file(live(&spa), &own(live(&spa), ahead.0), ahead.2).unwrap();
@@ -300,7 +304,7 @@ fn deduplicated_behind_the_scan() {
     });
 }
 
-/// Goal: where no checksum tells which side of a mirror is right, a scrub leaves each as it is.
+/// Goal: if no checksum tells which child of a mirror is right, a scrub leaves each as it is.
 #[test]
 fn without_checksums_nothing_is_overwritten() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
-//! Scrub and resilver of what was written in any order, on disks with heads: how much of their time they read and write, and how much they seek.
+//! Scrub and resilver of data written in random order, on rotating disks: which share of their time
+//! they transfer data, and how much they seek.
 //!
-//! Nothing waits here: what each disk would have been busy is added up.
+//! The tests do not wait for real time: they add up the time that each disk would be busy.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,13 +17,13 @@ use spa::create::{NewLeaf, VdevShape, claim_file};
 use spa::engine::{AttachTerms, Live, ScanCommand};
 use testpools::{images, new_pool_on, noise, own};
 
-/// Bytes a second, and what a seek takes: a disk of today.
+/// Transfer rate in bytes a second, and the time of a seek, of a current disk.
 const RATE: u64 = 200_000_000;
 const SEEK_NS: u64 = 8_000_000;
-/// Groups in which the records are written, each some of all of it.
+/// Number of txgs that write the records, each some from all over the file.
 const GROUPS: u64 = 96;
 
-/// Time that stands still.
+/// A clock that stands still.
 struct NoTime;
 
 impl Clock for NoTime {
@@ -33,7 +34,8 @@ impl Clock for NoTime {
     fn sleep_until(&self, _: u64) {}
 }
 
-/// What lies there: so many records of so many bytes, and bytes of memory that what waits may take (0 for what a machine gives).
+/// The number and size of records, and the memory in bytes for queued blocks (0 for the default of
+/// the machine).
 #[derive(Debug, Clone, Copy)]
 struct Data {
     record: u32,
@@ -63,7 +65,7 @@ fn spinning(path: &Path) -> (Arc<Spinning>, VdevKind) {
     (Arc::new(Spinning::new(inner, Arc::new(NoTime), RATE, SEEK_NS)), kind)
 }
 
-/// A mirror of two with a file whose records were written in an order that is no order.
+/// A mirror of two disks with a file whose records were written in a scrambled order.
 fn scattered(data: Data) -> Disks {
     let dir = tempfile::tempdir().unwrap();
     let paths: Vec<PathBuf> = images(dir.path(), 2, 1 << 30);
@@ -80,7 +82,7 @@ fn scattered(data: Data) -> Disks {
     let need = |bytes| Need { bytes, netfree: false };
     let dn = owned.objset().create_object(&live.tx_for(&owned, need(1 << 14)).unwrap(), &spec).unwrap();
     let dn: ObjNum = dn.object();
-    // Each number once, as the factor has no divisor in common with how many there are.
+    // Each number comes once, since the factor and the number of records have no common divisor.
     let factor = 7919;
     let each = data.records.div_ceil(GROUPS);
     for group in 0..GROUPS {
@@ -93,14 +95,14 @@ fn scattered(data: Data) -> Disks {
         drop(tx);
         live.sync_all().unwrap();
     }
-    // Nobody waits for a group, so that slices are as long as they may be.
+    // No thread waits for a txg, so slices may take their maximum time.
     live.set_scan_slices(600_000, 600_000);
     live.limit_scan_queue(data.memory);
     Disks { disks, spa, dir }
 }
 
 impl Disks {
-    /// What each disk did to read, and to write.
+    /// The effort of each disk for reads and for writes.
     fn efforts(&self) -> Vec<[Effort; 2]> {
         self.disks.lock().iter().map(|d| d.take_efforts()).collect()
     }
@@ -110,19 +112,20 @@ impl Disks {
         live(&self.spa).wait_for_scans().unwrap();
         let stat = live(&self.spa).scan_stat().unwrap();
         assert_eq!((stat.phys.func, stat.phys.state, stat.phys.errors), (func, ScanState::Finished, 0));
-        // All that was met was looked at, but for what was freed meanwhile, of the pool's own.
+        // Every block that the walk found was examined, except blocks of the pool's own that were
+        // freed meanwhile.
         assert_eq!(stat.issued + stat.phys.skipped, stat.phys.examined, "{stat:?}");
     }
 }
 
-/// So many percent of a disk's time went into bytes that had to be read or written.
+/// The percentage of a disk's time that went into the bytes that had to be read or written.
 fn busy_with(bytes: u64, effort: Effort) -> u64 {
     assert!(effort.bytes >= bytes, "{effort:?}: {bytes} are there");
     let wanted = u128::from(bytes) * 1_000_000_000 / u128::from(RATE);
     (wanted * 100 / u128::from(effort.busy_ns)) as u64
 }
 
-/// A scrub of such data: the lesser percentage of the two disks.
+/// Runs a scrub of such data. Returns the lower percentage of the two disks.
 fn scrubbed(data: Data) -> u64 {
     let pool = scattered(data);
     live(&pool.spa).hold_scans(true);
@@ -135,7 +138,10 @@ fn scrubbed(data: Data) -> u64 {
     percent
 }
 
-/// A resilver of a third side: the least percentage at which one is read, and that at which the new one is written, which counts the groups with which a resilver begins and ends.
+/// Runs a resilver of a third child. Returns the lowest percentage of a read disk, and that of the
+/// new disk.
+///
+/// The latter includes the txgs with which a resilver begins and ends.
 fn resilvered(data: Data) -> (u64, u64) {
     let pool = scattered(data);
     let dir = pool.dir.path().join("new");
@@ -158,7 +164,7 @@ fn resilvered(data: Data) -> (u64, u64) {
     assert!(pool.spa.tree().behind().is_empty());
     let mut efforts = pool.efforts();
     let written = busy_with(data.bytes(), efforts.pop().unwrap()[1]);
-    // One side is asked for what both have.
+    // One child alone is read for what both have.
     let all = efforts.iter().filter(|[reads, _]| reads.bytes >= data.bytes() / 2);
     let read = all.map(|[reads, _]| busy_with(reads.bytes.min(data.bytes()), *reads)).min().unwrap();
     println!("{data:?}: resilvered, read at {read} %, written at {written} %");
@@ -167,25 +173,25 @@ fn resilvered(data: Data) -> (u64, u64) {
 
 const LARGE: Data = Data { record: 128 << 10, records: 3840, memory: 0 };
 const SMALL: Data = Data { record: 16 << 10, records: 15360, memory: 0 };
-/// What a block takes that waits.
+/// Memory of a queued block.
 const WAITING: u64 = 256;
 
-/// Goal: where all blocks may wait, a scrub reads its devices from one end to the other, in whatever order the data was written: at least 70 % of the time in which they read goes into what is there to
-/// be read.
+/// Goal: if all blocks can be queued, a scrub reads its devices sequentially, in whatever order the
+/// data was written. At least 70 % of its read time transfers data.
 #[test]
 fn a_scrub_of_scattered_records() {
     assert!(scrubbed(LARGE) >= 70);
     assert!(scrubbed(SMALL) >= 60);
 }
 
-/// Goal: where a quarter of them may wait, it is slower, and comes to its end all the same.
+/// Goal: if a quarter of the blocks can be queued, a scrub is slower and still finishes.
 #[test]
 fn with_a_quarter_of_the_memory() {
     assert!(scrubbed(Data { memory: LARGE.records / 4 * WAITING, ..LARGE }) >= 10);
     assert!(scrubbed(Data { memory: SMALL.records / 4 * WAITING, ..SMALL }) >= 10);
 }
 
-/// Goal: a resilver reads and writes so, too.
+/// Goal: a resilver reads and writes sequentially too.
 #[test]
 fn a_resilver_of_scattered_records() {
     let (read, written) = resilvered(LARGE);

@@ -1,6 +1,6 @@
-//! Scans make way for whoever asks for devices, and for no longer than they have to.
+//! Scans yield to foreground I/O, and for no longer than they have to.
 //!
-//! Time is what disks with heads would need: nothing waits here but for what a test holds up.
+//! Time is what rotating disks would need. The tests wait only for what they hold up themselves.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use spa::engine::{
 use testpools::{images, judge, noise, own, pool_in, read_file, write_file};
 use vdev::VdevKind;
 
-/// Bytes a second, and what a seek takes: a disk of today.
+/// Transfer rate in bytes a second, and the time of a seek, of a current disk.
 const RATE: u64 = 200_000_000;
 const SEEK_NS: u64 = 8_000_000;
-/// Files, each of so many bytes: more than the cache takes.
+/// The number of files and the size of each: more than the cache holds.
 const FILES: u64 = 20;
 const LEN: usize = 8 << 20;
-/// How long a test waits for what has to happen.
+/// How long a test waits for an expected event.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Time that is wherever somebody wants to wait for.
+/// A clock that jumps to each deadline for which a thread sleeps.
 #[derive(Default)]
 struct Time(AtomicU64);
 
@@ -43,18 +43,18 @@ impl Clock for Time {
     }
 }
 
-/// The same time for those who wait for their turn: while it is to stand still for them they wait in vain.
+/// The same clock for scans that yield. While it stands still, they sleep in vain.
 struct Turn {
     time: Arc<Time>,
     stands: AtomicBool,
     asked: AtomicU64,
-    /// It stood still for so long that something must be wrong.
+    /// True if it stood still for so long that something must be wrong.
     gave_up: AtomicBool,
     since: Instant,
 }
 
 impl Turn {
-    /// Waits until somebody waits for his turn again.
+    /// Waits until a scan sleeps on this clock again.
     fn is_asked(&self) {
         let before = self.asked.load(SeqCst);
         while self.asked.load(SeqCst) < before + 10 {
@@ -81,7 +81,7 @@ impl Clock for Turn {
     }
 }
 
-/// The system's world with another clock.
+/// The system's environment with another clock.
 struct Timed(Arc<dyn Clock>);
 
 impl World for Timed {
@@ -105,7 +105,8 @@ impl World for Timed {
 const READER: &str = "reader";
 const INITIALIZER: &str = "vdev_initialize/tank";
 
-/// A disk that keeps readers waiting while it is closed to them, and says how long reads of others are, and what initialisation writes.
+/// A disk that blocks readers while it is closed. It records the longest read of other threads, and
+/// the bytes that initialization writes.
 struct Door {
     disk: Spinning,
     state: Mutex<Kept>,
@@ -117,7 +118,7 @@ struct Kept {
     closed: bool,
     waiting: usize,
     longest: u64,
-    /// Bytes that initialisation has written, and after how many it is held up, if it is.
+    /// Bytes that initialization has written, and the limit at which it blocks, if any.
     filled: u64,
     quota: Option<u64>,
 }
@@ -155,7 +156,7 @@ impl Door {
         self.opened.notify_all();
     }
 
-    /// Bytes of the longest read since this was last asked.
+    /// Bytes of the longest read since the last call.
     fn longest(&self) -> u64 {
         std::mem::take(&mut self.state.lock().longest)
     }
@@ -224,7 +225,7 @@ struct Pool {
     dir: tempfile::TempDir,
 }
 
-/// Opens a disk, and adds it to those that there are.
+/// Opens a disk, and adds it to the list.
 fn claim(
     path: &Path,
     time: &Arc<Time>,
@@ -267,7 +268,7 @@ impl Pool {
         self.spa.writer().unwrap()
     }
 
-    /// Does something while on each disk somebody waits for what he reads.
+    /// Runs `work` while a reader is blocked on each disk.
     fn while_read<T>(&self, work: impl FnOnce(&dsl::Owned) -> T) -> T {
         self.doors.iter().for_each(|door| door.close());
         let owned = own(self.live(), "tank");
@@ -298,7 +299,7 @@ impl Pool {
         assert_eq!((stat.phys.func, stat.phys.state, stat.phys.errors), (func, ScanState::Finished, 0));
     }
 
-    /// What it takes to do something.
+    /// Measures the cost of `work`.
     fn work(&self, work: impl FnOnce()) -> Work {
         let efforts = || self.doors.iter().map(|door| door.disk.take_efforts()).collect();
         let _: Vec<_> = efforts();
@@ -312,7 +313,7 @@ impl Pool {
         }
     }
 
-    /// Has another disk join, which a sequential resilver fills; its door.
+    /// Attaches another disk, which a sequential resilver fills. Returns that disk.
     fn rebuild_onto_another(&self) -> Vec<Arc<Door>> {
         let dir = self.dir.path().join("new");
         std::fs::create_dir(&dir).unwrap();
@@ -326,7 +327,7 @@ impl Pool {
         new.into_inner()
     }
 
-    /// Begins the initialisation of both disks, which is held up after so many bytes of each.
+    /// Starts the initialization of both disks, which blocks after `quota` bytes of each.
     fn initialize(&self, quota: u64) -> Fills<'_> {
         let fills = Fills(&self.doors);
         fills.hold_after(quota);
@@ -336,7 +337,7 @@ impl Pool {
         fills
     }
 
-    /// Waits until so much of each disk is initialised.
+    /// Waits until that many bytes of each disk are initialized.
     fn is_filled(&self, bytes: u64) {
         while self.doors.iter().any(|door| door.filled() < bytes) {
             assert!(self.turn.since.elapsed() < PATIENCE, "nothing is initialised");
@@ -348,7 +349,7 @@ impl Pool {
         self.live().txgs().synced().0
     }
 
-    /// Lets the pool go, and has it judged.
+    /// Exports the pool and checks it.
     fn end(self) {
         self.live().export().unwrap();
         self.judge();
@@ -361,14 +362,14 @@ impl Pool {
     }
 }
 
-/// What something took.
+/// The cost of an operation.
 #[derive(Debug)]
 struct Work {
     took_ns: u64,
-    /// How long scans waited for others.
+    /// How long scans yielded.
     waited_ns: u64,
     groups: u64,
-    /// Of each disk: to read, and to write.
+    /// The effort of each disk for reads and for writes.
     efforts: Vec<[Effort; 2]>,
 }
 
@@ -378,7 +379,7 @@ impl Work {
     }
 }
 
-/// Has readers go on however a test ends.
+/// Unblocks readers at the end of a test, also after a panic.
 struct Opens<'a>(&'a [Arc<Door>]);
 
 impl Drop for Opens<'_> {
@@ -387,7 +388,7 @@ impl Drop for Opens<'_> {
     }
 }
 
-/// Has initialisation go on however a test ends.
+/// Unblocks initialization at the end of a test, also after a panic.
 struct Fills<'a>(&'a [Arc<Door>]);
 
 impl Fills<'_> {
@@ -402,7 +403,7 @@ impl Drop for Fills<'_> {
     }
 }
 
-/// Makes a sector of a file wrong on a disk.
+/// Damages a sector of a file on a disk.
 fn damage(door: &Door, seed: u64) {
     const CHUNK: usize = 1 << 20;
     let (sector, mut chunk) = (&noise(seed, 512)[..], vec![0; CHUNK]);
@@ -415,7 +416,8 @@ fn damage(door: &Door, seed: u64) {
     panic!("the file is nowhere");
 }
 
-/// Goal: a scrub beside readers who are always there has a seventh of each disk's time, by reads of a megabyte; it comes to its end, and puts right what is wrong.
+/// Goal: a scrub beside constant readers gets a seventh of each disk's time, in reads of at most a
+/// megabyte. It finishes and repairs the damage.
 #[test]
 fn a_scrub_gets_on_beside_readers() {
     let pool = pool();
@@ -434,7 +436,7 @@ fn a_scrub_gets_on_beside_readers() {
             assert!(work.took_ns >= 6 * reads.busy_ns, "{work:?}");
             assert!(door.longest() <= 1 << 20);
         }
-        // Time went by as disks were busy, or scans waited.
+        // Time passed only while disks were busy or scans yielded.
         assert!(work.waited_ns + work.busy_ns() >= work.took_ns, "{work:?}");
         let repaired = pool.live().scan_stat().unwrap().phys.processed;
         assert!((2 * 512..=2 * (128 << 10)).contains(&repaired), "{repaired}");
@@ -445,7 +447,7 @@ fn a_scrub_gets_on_beside_readers() {
     pool.end();
 }
 
-/// Goal: a scrub of a pool that nobody reads waits for nobody, but for a moment after each group.
+/// Goal: a scrub of an idle pool does not yield, except for a moment after each txg.
 #[test]
 fn an_idle_pool_is_scrubbed_at_once() {
     let pool = pool();
@@ -459,12 +461,13 @@ fn an_idle_pool_is_scrubbed_at_once() {
     pool.end();
 }
 
-/// Goal: nobody who waits for a group waits because a scan makes way: not to have changes on disk, nor to stop it, nor to let the pool go.
+/// Goal: a scan that yields delays no thread that waits for a txg: no sync, no stop of the scan,
+/// and no export.
 #[test]
 fn nobody_waits_because_it_makes_way() {
     let pool = pool();
     pool.live().limit_scan_slices(1);
-    // None is late before the test gives up.
+    // No slice is late before the test gives up.
     pool.live().set_scan_slices(600_000, 600_000);
     pool.while_read(|owned| {
         pool.live().scan(ScanCommand::Scrub).unwrap();
@@ -484,12 +487,12 @@ fn nobody_waits_because_it_makes_way() {
     pool.judge();
 }
 
-/// Goal: a slice that is late makes way for nobody, so that its group gets on though nobody waits for that.
+/// Goal: a late slice does not yield, so its txg continues although no thread waits for it.
 #[test]
 fn a_late_slice_makes_way_for_nobody() {
     let pool = pool();
     pool.live().limit_scan_slices(1);
-    // Each is late five seconds after its beginning.
+    // Each slice is late five seconds after its beginning.
     pool.live().set_scan_slices(1, 1);
     pool.while_read(|_| {
         let _goes_on = GoesOn(&pool.turn);
@@ -507,7 +510,7 @@ fn a_late_slice_makes_way_for_nobody() {
     pool.end();
 }
 
-/// Has time go on for those who wait for their turn however a test ends.
+/// Lets the clock run again at the end of a test, also after a panic.
 struct GoesOn<'a>(&'a Turn);
 
 impl Drop for GoesOn<'_> {
@@ -516,7 +519,8 @@ impl Drop for GoesOn<'_> {
     }
 }
 
-/// Goal: a sequential resilver makes way too where it writes: beside somebody who is always asking for the new disk it has a seventh of that one's time, and gets on.
+/// Goal: a sequential resilver yields for its writes too. Beside a constant reader of the new disk
+/// it gets a seventh of that disk's time, and makes progress.
 #[test]
 fn what_a_rebuild_writes_makes_way() {
     REBUILD_SCRUB_ENABLED.set(0);
@@ -529,7 +533,7 @@ fn what_a_rebuild_writes_makes_way() {
     std::thread::scope(|scope| {
         let open = Opens(door);
         let tree = pool.spa.tree();
-        // Looks at every side of what is there, the new one too.
+        // Reads from every child, including the new one.
         let asks = move || {
             let all = tree.attempts(VdevId(0), 0, Psize(4096), Txg(1)).unwrap();
             all.filter(|bytes| bytes.len() == 4096).count()
@@ -547,7 +551,7 @@ fn what_a_rebuild_writes_makes_way() {
         assert!(pool.spa.tree().behind().is_empty());
         let all = FILES * LEN as u64;
         assert!(work.efforts[2][1].bytes >= all, "{work:?}");
-        // Reads have nobody in their way.
+        // No foreground I/O competes with the rebuild's reads.
         let takes_ns = all * 1_000_000_000 / RATE;
         assert!(work.took_ns >= 6 * takes_ns, "{work:?}");
         drop(open);
@@ -556,10 +560,10 @@ fn what_a_rebuild_writes_makes_way() {
     pool.end();
 }
 
-/// Goal: a sequential resilver makes way too, and gets on beside readers.
+/// Goal: a sequential resilver yields too, and makes progress beside readers.
 #[test]
 fn a_rebuild_gets_on_beside_readers() {
-    // No scrub follows.
+    // Disable the scrub that would follow.
     REBUILD_SCRUB_ENABLED.set(0);
     let mut pool = pool();
     let mut new = Vec::new();
@@ -570,7 +574,7 @@ fn a_rebuild_gets_on_beside_readers() {
         });
         println!("rebuilt: {work:?}");
         assert!(pool.spa.tree().behind().is_empty());
-        // Each stretch is read from one or the other.
+        // Each range is read from one of the two disks.
         assert!(work.efforts.iter().map(|[reads, _]| reads.bytes).sum::<u64>() >= FILES * LEN as u64);
         assert!(work.efforts.iter().all(|[reads, _]| work.took_ns >= 6 * reads.busy_ns), "{work:?}");
     });
@@ -578,7 +582,7 @@ fn a_rebuild_gets_on_beside_readers() {
     pool.end();
 }
 
-/// Goal: an initialisation makes way too, and gets on beside readers.
+/// Goal: an initialization yields too, and makes progress beside readers.
 #[test]
 fn an_initialization_gets_on_beside_readers() {
     const FILLED: u64 = 64 << 20;
@@ -595,7 +599,7 @@ fn an_initialization_gets_on_beside_readers() {
     pool.end();
 }
 
-/// Goal: a scrub beside an initialisation, also one whose write takes for ever, doesn't make way for it.
+/// Goal: a scrub does not yield to an initialization, even one with a write that never completes.
 #[test]
 fn a_scrub_does_not_wait_for_an_initialization() {
     let pool = pool();

@@ -1,6 +1,8 @@
-//! Scrub and resilver on disks with heads: how long they take, beside what it takes to read or write as many bytes from one end to the other.
+//! The duration of scrub and resilver on rotating disks, compared with the sequential transfer of
+//! as many bytes.
 //!
-//! Nothing waits here: time is a model's ([`ModelClock`]), and devices that wait for each other cost it.
+//! The tests do not wait for real time: [`ModelClock`] counts it, including the time that devices
+//! wait for each other.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,17 +20,19 @@ use spa::engine::{AttachTerms, Live, REBUILD_SCRUB_ENABLED, ScanCommand};
 use testpools::clock::{Alone, ModelClock, alone};
 use testpools::{images, new_pool_with, noise, own, write_file};
 
-/// Bytes a second, and what a seek takes: a disk of today.
+/// Transfer rate in bytes a second, and the time of a seek, of a current disk.
 const RATE: u64 = 200_000_000;
 const SEEK_NS: u64 = 8_000_000;
 /// Bytes of a file.
 const LEN: usize = 20 << 20;
-/// Files of a pool: as many as it takes for the groups with which a scan begins and ends to weigh little. They weigh more where a disk has less of the data, and where one is written.
+/// Numbers of files, so large that the txgs at the beginning and end of a scan weigh little.
+///
+/// These txgs weigh more if each disk has less of the data, and if a disk is written.
 const SOME: u64 = 12;
 const FILES: u64 = 24;
 const MORE: u64 = 36;
 const MOST: u64 = 64;
-/// Bytes of a disk that has room for them.
+/// Bytes of a disk with space for these files.
 const SIZE: u64 = 1 << 30;
 
 struct Disks {
@@ -73,7 +77,7 @@ impl Disks {
         live.sync_all().unwrap();
     }
 
-    /// Lets scans go on that were held; how long they take until none goes on.
+    /// Releases held scans. Returns how long they take until none is active.
     fn time(&self) -> u64 {
         self.efforts();
         self.clock.run(&self.alone);
@@ -85,7 +89,7 @@ impl Disks {
         took
     }
 
-    /// What each disk did to read, and to write.
+    /// The effort of each disk for reads and for writes.
     fn efforts(&self) -> Vec<[Effort; 2]> {
         self.disks.iter().map(|d| d.take_efforts()).collect()
     }
@@ -95,14 +99,14 @@ impl Disks {
         assert_eq!((stat.phys.func, stat.phys.state, stat.phys.errors), (func, ScanState::Finished, 0));
     }
 
-    /// Percent of a time that so many bytes take, one after the other.
+    /// The sequential transfer time of `bytes` as a percentage of `of_ns`.
     fn share(&self, bytes: u64, of_ns: u64) -> u64 {
         self.disks[0].transfer_ns(bytes) * 100 / of_ns
     }
 }
 
-/// Goal: a scrub reads its devices from one end to the other, all at once: it takes no longer than reading what is there does at 70 % of their rate. The groups that it needs are
-/// part of it.
+/// Goal: a scrub reads its devices sequentially and all at once. It takes no longer than a transfer
+/// of the data at 70 % of their rate, including the scrub's txgs.
 #[test]
 fn a_scrub_is_sequential() {
     for (shape, count, data, files) in [
@@ -113,7 +117,7 @@ fn a_scrub_is_sequential() {
     ] {
         let pool = disks(shape, count, SIZE);
         pool.fill(0..files);
-        // Nobody waits for a group, so that slices are as long as they may be.
+        // No thread waits for a txg, so slices may take their maximum time.
         live(&pool.spa).set_scan_slices(600_000, 600_000);
         live(&pool.spa).hold_scans(true);
         live(&pool.spa).scan(ScanCommand::Scrub).unwrap();
@@ -128,13 +132,16 @@ fn a_scrub_is_sequential() {
     }
 }
 
-/// Files of one small record each, and groups in which they are written again, each some from all over.
+/// The number of small files with one record each, its size, and the number of txgs that rewrite
+/// them, each some from all over.
 const SMALL: u64 = 8192;
 const RECORD: usize = 16 << 10;
 const GROUPS: u64 = 512;
 
-/// Goal: small files that were written in no order, so that each block of dnodes lies by itself, take no longer than their bytes do at 30 % of the disk's rate: what leads to them is read in the
-/// order of its places too.
+/// Goal: a scrub of small files that were written in scrambled order takes no longer than their
+/// transfer at 30 % of the disk's rate.
+///
+/// Their dnode blocks are scattered, and metadata too is read in the order of its offsets.
 #[test]
 fn small_files_in_no_order() {
     let pool = disks(VdevShape::Single, 1, SIZE);
@@ -145,7 +152,7 @@ fn small_files_in_no_order() {
     let create = |_| owned.objset().create_object(&tx(), &spec).unwrap().object();
     let files: Vec<ObjNum> = (0..SMALL).map(create).collect();
     for n in 0..SMALL {
-        // Each once, as the factor has no divisor in common with how many there are.
+        // Each number comes once, since the factor and the number of files have no common divisor.
         let file = files[(n * 7919 % SMALL) as usize];
         owned.objset().dnode(file).unwrap().write_at(&tx(), 0, &noise(n, RECORD)).unwrap();
         if n % (SMALL / GROUPS) == 0 {
@@ -164,7 +171,8 @@ fn small_files_in_no_order() {
     assert!(percent >= 30, "{percent} %, {reads:?}");
 }
 
-/// Goal: so is a dRAID, though each group of columns lies on some of its devices only: the one that has most of the data is read so.
+/// Goal: the same holds for a dRAID, although each redundancy group lies on some of its devices
+/// only. The device with the most data sets the pace.
 #[test]
 fn a_draid_is_scrubbed() {
     for (count, ngroups) in [(5, 4), (7, 2)] {
@@ -179,7 +187,7 @@ fn a_draid_is_scrubbed() {
         let efforts = pool.efforts();
         let read: Vec<u64> = efforts.iter().map(|[reads, _]| reads.bytes).collect();
         let all = FILES * LEN as u64 * 3 / 2;
-        // Gaps that are read over are few.
+        // Few gaps are read along.
         assert!((all..all * 21 / 20).contains(&read.iter().sum()), "{efforts:?}: {all} are there");
         let percent = pool.share(read.iter().copied().max().unwrap(), took);
         println!("{shape:?} of {count}: scrubbed at {percent} % in {} ms", took / 1_000_000);
@@ -187,20 +195,21 @@ fn a_draid_is_scrubbed() {
     }
 }
 
-/// How a new disk is put beside one of a pool's, or in its place, and filled.
+/// How a new disk is attached to a pool or replaces one, and is filled.
 struct Filled {
     shape: VdevShape,
     count: usize,
-    /// This share of the bytes is on each disk.
+    /// The share of the bytes on each disk.
     data: f64,
-    /// Without following pointers.
+    /// True for a sequential resilver.
     sequential: bool,
     files: u64,
-    /// Percent of its rate at which the new one must be written.
+    /// The lowest percentage of its rate at which the new disk must be written.
     least: u64,
 }
 
-/// A resilver, or a sequential one, takes no longer than writing the new disk does at so much of its rate.
+/// Checks that a resilver, sequential or not, takes no longer than writing the new disk at that
+/// rate.
 fn resilver(filled: &Filled) {
     let Filled { shape, count, data, sequential, files, least } = *filled;
     let size = if files > FILES { 2 * SIZE } else { SIZE };
@@ -225,7 +234,7 @@ fn resilver(filled: &Filled) {
     live.attach(leaf, &NewLeaf { path }, &terms).unwrap();
     live.sync_all().unwrap();
     pool.disks.push(new.into_inner().unwrap());
-    // The scrub that follows a sequential one is another scan.
+    // The scrub after a sequential resilver is another scan.
     REBUILD_SCRUB_ENABLED.set(0);
     let took = pool.time();
     if !sequential {
@@ -244,14 +253,15 @@ fn resilver(filled: &Filled) {
     assert!(percent >= least, "{shape:?}: {percent} %, {efforts:?}");
 }
 
-/// Goal: a resilver of a device that joins a mirror reads the others from one end to the other, and writes the new one so.
+/// Goal: a resilver of a disk attached to a mirror reads the others and writes the new one
+/// sequentially.
 #[test]
 fn a_mirror_gets_a_side() {
     let shape = VdevShape::Mirror;
     resilver(&Filled { shape, count: 2, data: 1.0, sequential: false, files: MORE, least: 70 });
 }
 
-/// Goal: so it is where a device of a raidz is replaced.
+/// Goal: the same holds for a replaced device of a raidz.
 #[test]
 fn a_raidz_gets_a_device() {
     for (parity, count, data, files) in [(1, 3, 0.5, MORE), (2, 5, 1.0 / 3.0, MOST)] {
@@ -261,16 +271,18 @@ fn a_raidz_gets_a_device() {
 }
 
 const DRAID: VdevShape = VdevShape::Draid(1, DraidShape { ndata: 2, nspares: 1, ngroups: 4 });
-/// Three columns for two of data, over the four devices of five that are not spare in the first slices; the second is none of these.
+/// Three columns for two of data, on the four of five devices that are not the spare in the first
+/// slices. The second device is not that spare.
 const OF_DRAID: f64 = 1.5 / 4.0;
 
-/// Goal: so it is where a device of a draid is replaced, since groups of columns in which it has none are not read.
+/// Goal: the same holds for a replaced device of a dRAID, because redundancy groups without that
+/// device are not read.
 #[test]
 fn a_draid_gets_a_device() {
     resilver(&Filled { shape: DRAID, count: 5, data: OF_DRAID, sequential: false, files: FILES, least: 70 });
 }
 
-/// Goal: so it is when no pointers are followed, on a draid too.
+/// Goal: the same holds for sequential resilvers, also on a dRAID.
 #[test]
 fn sequential_resilvers() {
     let (shape, count) = (VdevShape::Mirror, 2);

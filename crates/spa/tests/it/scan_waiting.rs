@@ -1,4 +1,5 @@
-//! What becomes of blocks that a scan has met and not looked at yet: they are freed, their places are given to others, the pool ends or is let go.
+//! Blocks that a scan has found but not yet issued: they are freed, their space is reused, the
+//! process ends, or the pool is exported.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -20,14 +21,14 @@ use testpools::{
 const SIZE: u64 = 96 << 20;
 const BLOCK: usize = 1 << 17;
 const LEN: usize = 8 * BLOCK;
-/// What a block takes that waits.
+/// Memory of a queued block.
 const WAITING: u64 = 256;
 
 fn live(spa: &Spa) -> &Live {
     spa.writer().unwrap()
 }
 
-/// A file of some dataset: its seed, and its number.
+/// A file: its dataset, seed and object number.
 type File = (&'static str, u64, ObjNum);
 
 fn put(spa: &Spa, dataset: &'static str, seed: u64) -> File {
@@ -40,7 +41,7 @@ fn remove(spa: &Spa, file: File) {
     remove_file(live(spa), &own(live(spa), file.0), file.2).unwrap();
 }
 
-/// A new file that has all blocks of another, of the same dataset.
+/// A new file with all blocks of another one in the same dataset.
 fn clone(spa: &Spa, (dataset, seed, source): File) -> File {
     let live = live(spa);
     let owned = own(live, dataset);
@@ -55,7 +56,7 @@ fn clone(spa: &Spa, (dataset, seed, source): File) -> File {
     (dataset, seed, object)
 }
 
-/// Where a file's blocks lie, each with all its copies: from, and to before.
+/// The ranges of a file's blocks with all their copies, each as vdev, start and end.
 fn places(spa: &Spa, file: File) -> Vec<Vec<(VdevId, u64, u64)>> {
     let owned = own(live(spa), file.0);
     let dn = owned.objset().dnode(file.2).unwrap();
@@ -80,12 +81,12 @@ fn ruin(image: &Path) {
     }
 }
 
-/// Whether some blocks wait.
+/// True if blocks are queued.
 fn waits(stat: ScanStat) -> bool {
     stat.phys.examined > stat.issued + stat.phys.skipped
 }
 
-/// Lets groups pass until a scan has met all that it is to look at, and has looked at nothing.
+/// Lets txgs pass until a scan has found all its blocks and issued none.
 fn gather(spa: &Spa) -> ScanStat {
     let mut before = None;
     for _ in 0..1000 {
@@ -100,7 +101,7 @@ fn gather(spa: &Spa) -> ScanStat {
     panic!("it has not met everything: {:?}", live(spa).scan_stat());
 }
 
-/// Lets groups pass until no scan goes on.
+/// Lets txgs pass until no scan is active.
 fn finish(spa: &Spa) -> ScanStat {
     for _ in 0..10_000 {
         live(spa).sync_all().unwrap();
@@ -112,7 +113,7 @@ fn finish(spa: &Spa) -> ScanStat {
     panic!("no end: {:?}", live(spa).scan_stat());
 }
 
-/// What a pool that nobody has says of its scan.
+/// The recorded scan state of a pool that is not imported.
 fn recorded(dir: &Path) -> ScanPhys {
     let found = spa::scan(&[dir]);
     let options = Options { force: true, ..Options::default() };
@@ -140,7 +141,7 @@ fn check_without(dir: &Path, image: &Path, files: &[File]) {
     std::fs::rename(&hidden, image).unwrap();
 }
 
-/// Lets a pool go, has it judged, and reads files without each of some devices.
+/// Exports a pool, checks it, and reads files without each of the given devices.
 fn discharge(spa: Spa, dir: &Path, images: &[PathBuf], files: &[File]) {
     live(&spa).export().unwrap();
     drop(spa);
@@ -148,13 +149,13 @@ fn discharge(spa: Spa, dir: &Path, images: &[PathBuf], files: &[File]) {
     images.iter().for_each(|image| check_without(dir, image, files));
 }
 
-/// What a scan meets.
+/// The files that a scan finds.
 struct History {
-    /// These stay.
+    /// Files that stay.
     files: Vec<File>,
-    /// Each goes by itself.
+    /// Files that are removed one by one.
     doomed: Vec<File>,
-    /// And what only the snapshot `tank/a@s` has.
+    /// A removed file that only the snapshot `tank/a@s` has.
     kept: File,
 }
 
@@ -165,7 +166,7 @@ fn datasets(spa: &Spa) {
     }
 }
 
-/// Blocks of one copy and two, shared by a clone, by deduplication and by a snapshot.
+/// Writes blocks with one copy and with two, shared by a clone, by deduplication and by a snapshot.
 fn history(spa: &Spa) -> History {
     let kept = put(spa, "tank/a", 1);
     let names = vec!["tank/a@s".to_owned()];
@@ -179,7 +180,8 @@ fn history(spa: &Spa) -> History {
 }
 
 impl History {
-    /// Frees what is to go, and writes files until one has a place that one copy of a freed block had, and the other copy has it still.
+    /// Removes the doomed files. Then writes files until one reuses the space of one copy of a
+    /// freed block, while the other copy is still intact.
     fn replace(&mut self, spa: &Spa) {
         let gone: Vec<Vec<_>> =
             self.doomed.iter().skip(2).chain([&self.kept]).flat_map(|f| places(spa, *f)).collect();
@@ -189,7 +191,7 @@ impl History {
         live(spa).sync_all().unwrap();
         let names = vec!["tank/a@s".to_owned()];
         live(spa).run(Box::new(DestroySnapshots { names, defer: false })).unwrap();
-        // What is freed may be used again some groups later.
+        // Freed space can be reused some txgs later.
         for _ in 0..5 {
             live(spa).sync_anew().unwrap();
         }
@@ -207,7 +209,10 @@ impl History {
     }
 }
 
-/// Goal: what is freed while it waits is not looked at, however it was freed, and no repair of it goes over what has its place now; what is shared with something that stays is looked at, and put right.
+/// Goal: blocks that are freed while they are queued are not examined, however they were freed. No
+/// repair overwrites the new owner of their space.
+///
+/// Blocks shared with a file that stays are examined and repaired.
 #[test]
 fn freed_and_given_to_others() {
     let dir = tempfile::tempdir().unwrap();
@@ -225,13 +230,15 @@ fn freed_and_given_to_others() {
     let stat = finish(&spa);
     assert_eq!((stat.phys.func, stat.phys.state), (ScanFunc::Scrub, ScanState::Finished));
     assert_eq!((stat.phys.errors, stat.issued + stat.phys.skipped), (0, stat.phys.examined), "{stat:?}");
-    // Three files of two copies and one of one, at least, were passed over, and four files were put right.
+    // At least three files with two copies and one with one copy were skipped, and four files were
+    // repaired.
     assert!(stat.phys.skipped.max(skipped) - met.phys.skipped >= 7 * LEN as u64, "{met:?}, {stat:?}");
     assert!(stat.phys.processed >= 4 * LEN as u64, "{stat:?}");
     discharge(spa, dir.path(), &images, &history.files);
 }
 
-/// Goal: so it is with a resilver: the device that was away has in the end what it lacked, and nothing that is gone over what is there now.
+/// Goal: the same holds for a resilver: the device that was missing gets all that it lacked, and no
+/// freed block overwrites new data.
 #[test]
 fn freed_while_a_resilver_waits() {
     let dir = tempfile::tempdir().unwrap();
@@ -260,7 +267,8 @@ fn freed_while_a_resilver_waits() {
     discharge(spa, dir.path(), &images, &history.files);
 }
 
-/// Goal: a program that ends, or lets the pool go, while blocks wait has not said that they were looked at; and a scan after which it ends again and again comes to its end.
+/// Goal: a process that ends, or exports the pool, while blocks are queued has not recorded them as
+/// examined. A scan that is interrupted again and again still finishes.
 #[test]
 fn ended_while_blocks_wait() {
     for export in [false, true] {
@@ -269,7 +277,7 @@ fn ended_while_blocks_wait() {
         let mut spa = new_pool(VdevShape::Mirror, &images);
         datasets(&spa);
         let files: Vec<File> = (1..12).map(|seed| put(&spa, "tank/b", seed)).collect();
-        // What was written after it began, and before this, it would not find.
+        // The damage is done now, because the scan does not visit files written after it began.
         ruin(&images[0]);
         begin_scrub(&spa);
         let met = gather(&spa);
@@ -285,7 +293,7 @@ fn ended_while_blocks_wait() {
             let phys = recorded(dir.path());
             assert!(ends > 1 || phys.state == ScanState::Scanning, "{phys:?}");
             assert!(ends > 1 || phys.examined == 0, "nothing had been looked at: {phys:?}");
-            // It goes on at once.
+            // The scan continues at once.
             spa = import(dir.path()).unwrap();
             let stat = live(&spa).scan_stat().unwrap();
             if !stat.is_scanning() {
@@ -304,7 +312,8 @@ fn ended_while_blocks_wait() {
     }
 }
 
-/// Goal: a scrub that is paused while blocks wait looks at nothing, and at all of them when it goes on; one that is stopped forgets them.
+/// Goal: a scrub that is paused while blocks are queued examines none, and all of them when it is
+/// resumed. A scrub that is stopped drops them.
 #[test]
 fn paused_and_stopped_while_blocks_wait() {
     let dir = tempfile::tempdir().unwrap();
@@ -335,7 +344,8 @@ fn paused_and_stopped_while_blocks_wait() {
     discharge(spa, dir.path(), &images[1..], &files);
 }
 
-/// Goal: whatever is made and destroyed while blocks wait over many slices, and wherever the program ends meanwhile, no block is passed over.
+/// Goal: no block is skipped, whatever is created and destroyed while blocks are queued over many
+/// slices, and wherever the process ends meanwhile.
 #[test]
 fn datasets_come_and_go_while_blocks_wait() {
     for (ends, waiting) in [(0, 4), (7, 4), (0, 1 << 20), (9, 1 << 20)] {
@@ -358,7 +368,7 @@ fn datasets_come_and_go_while_blocks_wait() {
         let stat = loop {
             live(&spa).set_scan_slices(1, 1);
             live(&spa).limit_scan_queue(waiting * WAITING);
-            // It gathers for some groups, and then looks in every other.
+            // The scan collects blocks for some txgs, and then examines them in every other txg.
             live(&spa).hold_scan_looks(steps < 6 || steps.is_multiple_of(2));
             live(&spa).sync_all().unwrap();
             let stat = live(&spa).scan_stat().unwrap();

@@ -1,4 +1,5 @@
-//! Pools whose shape changes while they are written, judged by OpenZFS's `zdb` where it is at hand.
+//! Pools whose layout changes while they are written. OpenZFS's `zdb` checks the results if it is
+//! available.
 
 use std::path::{Path, PathBuf};
 
@@ -31,13 +32,13 @@ fn new_pool(vdevs: Vec<NewVdev>) -> Spa {
     pool_of(vdevs, &features)
 }
 
-/// What `zdb` says of the label of a device.
+/// The output of `zdb -l` for a device.
 fn label(path: &Path) -> Option<String> {
     let out = std::process::Command::new(testpools::zdb()?).arg("-l").arg(path).output().unwrap();
     Some(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// A pool that has been exported, as a reader finds it.
+/// Imports an exported pool read-only.
 fn read(dir: &Path) -> Spa {
     let found = spa::scan(&[dir]).pools.remove(0);
     spa::import(&found, &Options::default(), &host(), &SystemClock).unwrap()
@@ -47,7 +48,7 @@ fn terms() -> AddTerms<'static> {
     AddTerms { ashift: None, check_ashift: true, force: false, claimer: &claim_file }
 }
 
-/// Makes a file system with a file of so many bytes.
+/// Creates a file system with a file of this many bytes.
 fn fill(live: &Live, name: &str, bytes: usize) {
     let at = format!("tank/{name}");
     live.run(testpools::file_system(&at, Vec::new())).unwrap();
@@ -56,8 +57,8 @@ fn fill(live: &Live, name: &str, bytes: usize) {
     live.sync_all().unwrap();
 }
 
-/// Goal: vdevs of every class and shape are added to a pool that is written, take blocks at once, and are there after an export; `zdb`
-/// finds the pool sound.
+/// Goal: vdevs of every class and shape are added to a pool in use, take blocks at once, and are
+/// there after an export. `zdb` finds the pool consistent.
 #[test]
 fn vdevs_are_added() {
     let dir = tempfile::tempdir().unwrap();
@@ -99,7 +100,7 @@ fn vdevs_are_added() {
     }
 }
 
-/// Goal: what can't be added is refused with its reason, and the pool goes on as it was.
+/// Goal: invalid additions are refused with their reasons, and the pool continues unchanged.
 #[test]
 fn refused_additions() {
     let dir = tempfile::tempdir().unwrap();
@@ -118,7 +119,8 @@ fn refused_additions() {
     judge(d, "tank");
 }
 
-/// Goal: a pool that is left without an export after devices were added is whole when it is imported again.
+/// Goal: a pool that was not exported after devices were added is complete when it is imported
+/// again.
 #[test]
 fn added_and_left() {
     let dir = tempfile::tempdir().unwrap();
@@ -136,8 +138,8 @@ fn added_and_left() {
     judge(d, "tank");
 }
 
-/// Goal: hot spares and cache devices are added and removed, their lists and labels are as OpenZFS writes them, and distributed spares are listed
-/// with their draid.
+/// Goal: hot spares and cache devices are added and removed, with lists and labels as OpenZFS
+/// writes them. Distributed spares are listed with their dRAID.
 #[test]
 fn spares_and_cache() {
     let dir = tempfile::tempdir().unwrap();
@@ -184,7 +186,8 @@ fn spares_and_cache() {
     assert!(found.l2cache().is_empty());
 }
 
-/// Goal: properties, features and the guid change in config, labels and MOS; `zdb` sees them and the history tells of them.
+/// Goal: properties, features and the guid change in config, labels and MOS. `zdb` sees the changes
+/// and the history records them.
 #[test]
 fn properties_and_guid() {
     let dir = tempfile::tempdir().unwrap();

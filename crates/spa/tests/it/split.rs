@@ -1,4 +1,4 @@
-//! Pools of mirrors that are split, judged by OpenZFS's `zdb` where it is at hand.
+//! Splits of pools of mirrors. OpenZFS's `zdb` checks the results if it is available.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -113,13 +113,13 @@ fn named(dir: &Path, name: &str) -> Spa {
     import_for_writing(found, &options, None, &host(), &SystemClock, Hands::of_system(name)).unwrap()
 }
 
-/// What `zdb` says of the label of a device.
+/// The output of `zdb -l` for a device.
 fn label(path: &Path) -> Option<String> {
     let out = std::process::Command::new(testpools::zdb()?).arg("-l").arg(path).output().unwrap();
     Some(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// Puts images into a folder of their own.
+/// Moves images into their own directory.
 fn move_to(dir: &Path, away: &str, names: &[&str]) -> PathBuf {
     let to = dir.join(away);
     std::fs::create_dir(&to).unwrap();
@@ -129,7 +129,8 @@ fn move_to(dir: &Path, away: &str, names: &[&str]) -> PathBuf {
     to
 }
 
-/// Goal: a side of a mirror of two becomes a pool of its own with the same contents; both go on by themselves, and `zdb` finds both sound.
+/// Goal: a child of a two-way mirror becomes a pool of its own with the same contents. Both pools
+/// work independently, and `zdb` finds both consistent.
 #[test]
 fn a_mirror_of_two() {
     let dir = tempfile::tempdir().unwrap();
@@ -171,8 +172,9 @@ fn a_mirror_of_two() {
     judge(d, "half");
 }
 
-/// Goal: of two mirrors, one of them of three, the named devices go, and the one of three stays a mirror; the last side goes with its pool's log devices
-/// left behind, and hot spares are not shared.
+/// Goal: a split takes the named devices of three mirrors, and the three-way one stays a mirror.
+///
+/// The log devices stay with the old pool, and hot spares are not shared.
 #[test]
 fn mirrors_with_a_log() {
     let dir = tempfile::tempdir().unwrap();
@@ -211,7 +213,7 @@ fn mirrors_with_a_log() {
     check(&half, &[first, third]);
 }
 
-/// Goal: what can't be split is refused with its reason, and the pool goes on as it was.
+/// Goal: invalid splits are refused with their reasons, and the pool continues unchanged.
 #[test]
 fn refusals() {
     let dir = tempfile::tempdir().unwrap();
@@ -236,7 +238,7 @@ fn refusals() {
     judge(d, "tank");
 }
 
-/// Goal: both pools are whole when they are left without an export.
+/// Goal: both pools are complete if neither is exported after the split.
 #[test]
 fn split_and_left() {
     let dir = tempfile::tempdir().unwrap();
@@ -255,14 +257,15 @@ fn split_and_left() {
     judge(d, "half");
 }
 
-/// Goal: when the old pool's group did not get to its devices, an import leaves out what has gone and ends the split; both pools are sound.
+/// Goal: if the old pool's txg did not reach its devices, an import drops the devices that were
+/// split off and completes the split. Both pools are consistent.
 #[test]
 fn the_old_pool_lags_behind() {
     let dir = tempfile::tempdir().unwrap();
     let d = dir.path();
     let spa = new_pool(vec![mirror(d, &["a", "b"])]);
     let first = write(&spa, 1);
-    // As the disks are when the new pool is written and the old one's group is not.
+    // The state of the disks when the new pool is written and the old pool's txg is not.
     let before = std::fs::read(d.join("a")).unwrap();
     let half = split(&spa, d, &["b"]);
     drop(half);

@@ -1,4 +1,5 @@
-//! Devices that stall, lose what they took, or have no room: writers wait or are told, and nothing is wrong afterwards.
+//! Devices that stall, lose data that they accepted, or are full. Writers wait or get an error, and
+//! nothing is wrong afterwards.
 
 use std::process::Command;
 
@@ -22,8 +23,10 @@ fn check(ward: &Ward, files: &[(u64, ObjNum)]) {
     }
 }
 
-/// Goal: while a device does not answer, its group waits, without a word of failure; others read, and change things in the next group. When it answers nothing has
-/// been lost, and nobody is blamed.
+/// Goal: while a device does not respond, its txg waits and no error is reported. Other threads
+/// read, and make changes in the next txg.
+///
+/// When the device responds, nothing is lost, and no error counts against it.
 #[test]
 fn a_stalled_device_is_waited_for() {
     for (shape, count) in SHAPES {
@@ -51,8 +54,11 @@ fn a_stalled_device_is_waited_for() {
     }
 }
 
-/// Goal: a device that goes in the middle of a group, loses what it had not made durable, and comes back, leaves nothing missing: what the pool can't do without
-/// it writes again, and what it can it knows to be missing there.
+/// Goal: a device disappears in the middle of a txg, loses its volatile cache, and becomes
+/// available again, and nothing is missing.
+///
+/// A pool that needs the device writes the data again. Otherwise the device's DTL has what it
+/// missed.
 #[test]
 fn a_device_goes_and_comes_back_without_its_cache() {
     for (shape, count) in SHAPES {
@@ -80,7 +86,8 @@ fn a_device_goes_and_comes_back_without_its_cache() {
     }
 }
 
-/// Goal: a group that finds no room on healthy devices suspends the pool; clearing it without room changes nothing; with room it goes on.
+/// Goal: a sync that finds no space on healthy devices suspends the pool. A clear changes nothing
+/// without space, and continues the sync with space.
 #[test]
 fn without_room_a_group_waits() {
     let ward = ward(VdevShape::Single, 1);
@@ -91,7 +98,7 @@ fn without_room_a_group_waits() {
     let zio = owned.objset().cache().zio();
     let txg = live.txgs().open();
     let space = zio.space();
-    // Takes all there is, down to single sectors.
+    // Allocates all free space, down to single sectors.
     let mut taken: Vec<Dva> = Vec::new();
     for class in [ClassHint::default(), ClassHint::Log { devices: false }] {
         for psize in (9..=17).rev().map(|shift| Psize(1 << shift)) {
@@ -125,7 +132,8 @@ fn without_room_a_group_waits() {
     ward.discharge(&[(1, first), (2, second), (3, third)]);
 }
 
-/// Goal: labels that can't be written fault a device that the pool can do without, and suspend a pool that can't; nothing is lost by it.
+/// Goal: failed label writes fault a device that the pool does not need, and suspend a pool that
+/// needs it. Nothing is lost.
 #[test]
 fn labels_that_are_not_taken() {
     for (shape, count) in SHAPES {
@@ -149,7 +157,8 @@ fn set_failmode(ward: &Ward, mode: u64) {
     live(&ward.spa).sync_all().unwrap();
 }
 
-/// Goal: with `failmode=continue` whoever wants to change a suspended pool is refused, with `wait` he waits; both read what they could read, and go on when it is cleared.
+/// Goal: with `failmode=continue`, writers to a suspended pool get an error, and with `wait` they
+/// block. In both modes reads from the cache work, and all continues after a clear.
 #[test]
 fn failmodes() {
     for mode in [FailMode::Wait, FailMode::Continue] {
@@ -189,10 +198,10 @@ fn failmodes() {
     }
 }
 
-/// Says to this program that it is the one to be ended.
+/// This variable makes the test program the process that ends.
 const VICTIM: &str = "POOLHOUSE_TEST_VICTIM";
 
-/// Goal: with `failmode=panic` the program ends, in OpenZFS's words, and the pool is as its last group left it.
+/// Goal: with `failmode=panic` the process aborts with OpenZFS's message.
 #[test]
 fn failmode_panic() {
     if std::env::var_os(VICTIM).is_some() {
@@ -216,7 +225,8 @@ fn failmode_panic() {
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&out.status), Some(6));
 }
 
-/// Goal: a group that reads from a device that is gone waits for it, also where several threads write its datasets.
+/// Goal: a sync that reads from a missing device waits for it, also when several threads write its
+/// datasets.
 #[test]
 fn reads_of_a_group_wait() {
     let ward = ward_of(VdevShape::Single, 1, 2);
@@ -233,7 +243,7 @@ fn reads_of_a_group_wait() {
         let tx = live.tx(1 << 17).unwrap();
         head.objset().dnode(*object).unwrap().write_at(&tx, 0, &noise(2, 1 << 17)).unwrap();
     }
-    // Their indirect blocks have to be read anew.
+    // The cache is purged, so the sync must read the indirect blocks.
     heads[0].objset().cache().purge();
     ward.patients[0].inject(Fault::Error { op: Op::Read, range: 0..u64::MAX });
     assert!(ward.sync(|| ward.rescue()));
@@ -244,8 +254,8 @@ fn reads_of_a_group_wait() {
     ward.discharge(&[]);
 }
 
-/// Goal: an operation that never ends is found, with its device, what it is and where; the pool answers meanwhile; and the device is given up when that is
-/// wanted, so that others don't wait for it.
+/// Goal: an operation that never completes is found, with its device, kind and offset, and the pool
+/// responds meanwhile. On request the device is faulted, so that no thread waits for it.
 #[test]
 fn what_hangs_is_found() {
     let ward = ward(VdevShape::Mirror, 2);
@@ -281,7 +291,8 @@ fn what_hangs_is_found() {
     ward.discharge(&[(1, first), (2, second)]);
 }
 
-/// Goal: what devices have not done for as long as a group may take to be written is told while that group is not on disk, again and again.
+/// Goal: while a txg is not on disk, operations that are older than the limit of a sync are
+/// reported again and again.
 #[test]
 fn a_group_that_hangs_is_told() {
     use spa::tunables::{DEADMAN_CHECK_MS, DEADMAN_SYNC_MS};
@@ -313,7 +324,8 @@ fn a_group_that_hangs_is_told() {
     ward.discharge(&[(1, first), (2, second)]);
 }
 
-/// Goal: a scan has ended, for who looks and for who waits, when that is on disk: while the group that ends it can't be written, it goes on.
+/// Goal: a scan has ended, for status queries and for waiters, only when that is on disk. While the
+/// txg that ends it can't be written, it counts as active.
 #[test]
 fn a_scan_ends_on_disk() {
     let ward = ward(VdevShape::Single, 1);

@@ -1,4 +1,4 @@
-//! Where a traversal starts, in a pool with a damaged dataset.
+//! The roots of a traversal in a pool with a damaged dataset.
 
 use dsl::traverse::pool_roots;
 use fuzzing::graft::Graft;
@@ -13,7 +13,8 @@ fn open(graft: &Graft) -> Spa {
     import(&found.pools[0], &options, &Host::of_system(), &SystemClock).expect("it imports")
 }
 
-/// Goal: a dataset whose dnode is bad is reported once, and the roots of those before and behind it are found.
+/// Goal: a dataset with a damaged dnode is reported once, and the roots before and after it are
+/// found.
 #[test]
 fn a_bad_dataset_hides_no_other_root() {
     let mut graft = Graft::open(&testkit::load("dedup-fast"));
@@ -25,7 +26,7 @@ fn a_bad_dataset_hides_no_other_root() {
     let per = mos.meta_dnode().block_size() / DNODE_MIN_SIZE as u64;
     let block = mos.meta_dnode().block(BlkId(object / per)).expect("it is sound").expect("it is no hole");
     let dnode = &block[(object % per) as usize * DNODE_MIN_SIZE..][..DNODE_MIN_SIZE];
-    // More levels than there can be.
+    // More levels than are possible.
     let bad = [&dnode[..2], &[200], &dnode[3..]].concat();
     graft.replace(&[(dnode, &bad)]);
     let spa = open(&graft);

@@ -1,4 +1,5 @@
-//! Initialisation and TRIM: what is free is written and discarded, and nothing else, whatever goes on beside.
+//! Initialization and TRIM: free space, and nothing else, is written and discarded, whatever
+//! happens at the same time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +16,7 @@ use testpools::{
 };
 
 const START: WorkCommand = WorkCommand::Start { rate: 0, secure: false };
-/// What initialisation writes.
+/// The pattern that initialization writes.
 const FILL: [u8; 8] = 0xdead_beef_dead_beee_u64.to_ne_bytes();
 
 fn leaves(live: &Live) -> Vec<Guid> {
@@ -30,7 +31,7 @@ fn wait(live: &Live, kind: WorkKind) {
     }
 }
 
-/// How many units of the filler an image has.
+/// The number of units of the pattern in an image.
 fn filled(image: &Path) -> usize {
     std::fs::read(image).unwrap().as_chunks::<8>().0.iter().filter(|w| **w == FILL).count()
 }
@@ -45,8 +46,10 @@ fn export(spa: Spa, dir: &Path) {
     judge(dir, "tank");
 }
 
-/// Goal: all that is free of a device is written once, its ZAP says in OpenZFS's words that it is done, nothing is written again before that is
-/// undone, and what was in the pool is still there.
+/// Goal: initialization writes all free space of a device once, and records its end in the ZAP as
+/// OpenZFS does.
+///
+/// Nothing is written again before an uninitialize, and the pool's contents stay.
 #[test]
 fn what_is_free_is_initialized() {
     let dir = tempfile::tempdir().unwrap();
@@ -85,7 +88,7 @@ fn what_is_free_is_initialized() {
     assert_eq!(read_file(&owned, object, bytes.len()), bytes);
     remove_file(live, &owned, object).unwrap();
     (0..4).for_each(|_| live.sync_all().unwrap());
-    // It is past the end already.
+    // The initialization has already reached the end.
     live.work(&all, WorkKind::Initialize, START).unwrap();
     wait(live, WorkKind::Initialize);
     let before = filled(&images[0]) * 8;
@@ -100,8 +103,10 @@ fn what_is_free_is_initialized() {
     export(spa, dir.path());
 }
 
-/// Goal: with `autotrim=on` what was freed is discarded by itself, of each shape and each of its devices, once nobody may go back to it; what was free before,
-/// what is in use and what was used again are not; and with `off` nothing is.
+/// Goal: with `autotrim=on`, freed space is discarded without a command once no rewind can need it.
+/// This holds for each shape of vdev and each of its devices.
+///
+/// Space that was free before, is in use or was reused is not discarded. With `off`, nothing is.
 #[test]
 fn what_was_freed_is_discarded() {
     let draid = VdevShape::Draid(1, DraidShape { ndata: 2, nspares: 1, ngroups: 4 });
@@ -115,7 +120,7 @@ fn what_was_freed_is_discarded() {
         live.run(file_system("tank/a", Vec::new())).unwrap();
         let owned = own(live, "tank/a");
         let used = || images.iter().map(|image| blocks(image)).collect::<Vec<u64>>();
-        // More than the devices hold, in turns.
+        // In several rounds, more than the devices hold.
         let set = |on| live.set(vec![PoolProp::Number("autotrim".to_owned(), on)]).unwrap();
         let mut files = Vec::new();
         let round = |files: &mut Vec<(u64, ObjNum)>, seed: u64| {
@@ -137,11 +142,11 @@ fn what_was_freed_is_discarded() {
         live.trim_freed();
         assert!(used() >= left, "{shape:?}: what was freed before is for `zpool trim`");
         let (full, left) = round(&mut files, 1000);
-        // Of a draid one device is the spare where this lies.
+        // On a dRAID, one device is the spare in this range.
         let less = full.iter().zip(&left).filter(|(full, left)| *left + (3 << 20) < **full).count();
         let spare = usize::from(matches!(shape, VdevShape::Draid(..)));
         assert!(less >= count - spare, "{shape:?}: {left:?} of {full:?} are still there");
-        // The same while much goes on.
+        // The same during other activity.
         let over = AtomicBool::new(false);
         std::thread::scope(|s| {
             s.spawn(|| {
@@ -169,7 +174,7 @@ fn what_was_freed_is_discarded() {
     }
 }
 
-/// Goal: the pool's own thread does that, a part of the device at a time.
+/// Goal: the pool's own thread trims freed space, a part of the device at a time.
 #[test]
 fn autotrim_needs_no_command() {
     let dir = tempfile::tempdir().unwrap();
@@ -184,7 +189,7 @@ fn autotrim_needs_no_command() {
     let full = blocks(&images[0]);
     remove_file(live, &owned, object).unwrap();
     (0..4).for_each(|_| live.sync_all().unwrap());
-    // Each time stands for the next time that it wakes.
+    // Each iteration stands for a wake-up of that thread.
     let woken = (0..100_000).find(|_| {
         live.see_to_devices();
         std::thread::yield_now();
@@ -195,7 +200,8 @@ fn autotrim_needs_no_command() {
     export(spa, dir.path());
 }
 
-/// Goal: TRIM gives back what is free, of each shape of vdev and each of its devices, and nothing that is not.
+/// Goal: TRIM discards free space, for each shape of vdev and each of its devices, and nothing
+/// else.
 #[test]
 fn what_is_free_is_trimmed() {
     let draid = VdevShape::Draid(1, DraidShape { ndata: 2, nspares: 1, ngroups: 4 });
@@ -224,13 +230,13 @@ fn what_is_free_is_trimmed() {
         assert_eq!(live.work(&all, WorkKind::Initialize, START).unwrap(), []);
         wait(live, WorkKind::Initialize);
         let full: Vec<u64> = images.iter().map(|i| blocks(i)).collect();
-        // Of a dRAID some is kept for later, and some is spare.
+        // On a dRAID, some space is reserved and some is spare.
         let least = if matches!(shape, VdevShape::Draid(..)) { 40 } else { 120 };
         assert!(full.iter().all(|b| *b > least << 20), "{shape:?}: {full:?}");
         assert_eq!(live.work(&all, WorkKind::Trim, START).unwrap(), []);
         wait(live, WorkKind::Trim);
         let bare: Vec<u64> = images.iter().map(|i| blocks(i)).collect();
-        // 20 MiB, with parity, and not much beside.
+        // 20 MiB with parity, and little more.
         let most = if count < 3 { 30 } else { 40 * 2 / (count as u64 - 1) + 12 };
         assert!(bare.iter().all(|b| *b < most << 20), "{shape:?}: {bare:?}");
         for (n, object) in files.iter().enumerate().step_by(2) {
@@ -242,8 +248,10 @@ fn what_is_free_is_trimmed() {
     }
 }
 
-/// Goal: a pool that is written and freed at random, nearly to its end, while all its devices are initialised and trimmed again and again, has what
-/// it should have, now and after an import; no writer is refused for want of room that there is.
+/// Goal: a pool is written and freed at random, nearly to its end, while all its devices are
+/// initialized and trimmed again and again.
+///
+/// Its contents are right, now and after an import, and no writer is refused space that exists.
 #[test]
 fn writers_lose_nothing() {
     let draid = VdevShape::Draid(1, DraidShape { ndata: 2, nspares: 1, ngroups: 4 });

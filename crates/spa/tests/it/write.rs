@@ -1,4 +1,4 @@
-//! Pools that are made here, judged by OpenZFS's `zdb` where it is at hand.
+//! New pools. OpenZFS's `zdb` checks them if it is available.
 
 use dmu::NewObject;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
@@ -9,7 +9,7 @@ use spa::create::VdevShape;
 use std::path::Path;
 use testpools::{file_system, images, import, new_pool, read_all};
 
-/// Reads an exported pool, and asks `zdb`, if there is one, whether it is sound.
+/// Reads an exported pool, and runs `zdb` on it if it is available.
 fn judge(dir: &Path, pool: &str) {
     read_all(dir);
     testpools::judge(dir, pool);
@@ -25,7 +25,7 @@ const SHAPES: [(VdevShape, usize); 7] = [
     (VdevShape::Draid(2, DraidShape { ndata: 2, nspares: 0, ngroups: 5 }), 5),
 ];
 
-/// Goal: a new pool of each shape is sound when it is exported.
+/// Goal: a new pool of each shape is consistent after its export.
 #[test]
 fn new_pools() {
     for (shape, count) in SHAPES {
@@ -40,7 +40,8 @@ fn new_pools() {
     }
 }
 
-/// Goal: what is written to a file system over several groups is there after an export, and the pool is sound.
+/// Goal: data written to a file system over several txgs is there after an export, and the pool is
+/// consistent.
 #[test]
 fn written_datasets() {
     for (shape, count) in SHAPES {
@@ -64,17 +65,17 @@ fn written_datasets() {
             drop(tx);
             live.txgs().wait_synced(txg).unwrap();
         }
-        // Whoever holds a dataset holds the devices too.
+        // An owned dataset keeps the devices open.
         drop((owned, head));
         live.export().unwrap();
         drop(spa);
-        // Five writes of a MiB, each half a MiB further on.
+        // Five writes of 1 MiB, each starting 512 KiB after the one before.
         assert_eq!(read_all(dir.path()), 3 << 20);
         judge(dir.path(), "tank");
     }
 }
 
-/// Goal: a pool that was made here can be imported, changed and exported again and again.
+/// Goal: a new pool can be imported, changed and exported again and again.
 #[test]
 fn import_and_change() {
     let dir = tempfile::tempdir().unwrap();
@@ -93,7 +94,8 @@ fn import_and_change() {
     assert!(live.dsl().dataset("tank/fs2").is_ok());
 }
 
-/// Goal: pools that OpenZFS wrote, among them one with log space maps and some of old versions, can be changed, and are sound afterwards.
+/// Goal: pools that OpenZFS wrote can be changed and are consistent afterwards, including one with
+/// log space maps and some of old versions.
 #[test]
 fn change_real_pools() {
     let mut changed = 0;
@@ -117,7 +119,8 @@ fn snapshots(names: &[&str]) -> Box<Snapshot> {
     Box::new(Snapshot { names, props: Vec::new(), enforce_limits: false })
 }
 
-/// Goal: after datasets are made, written, snapshotted, cloned and destroyed, their space is free again, and the pool is sound.
+/// Goal: after datasets are created, written, snapshotted, cloned and destroyed, their space is
+/// free again, and the pool is consistent.
 #[test]
 fn a_life_of_datasets() {
     let dir = tempfile::tempdir().unwrap();
@@ -148,7 +151,8 @@ fn a_life_of_datasets() {
     }
     let held = live.dsl().root().unwrap().phys().used_bytes;
     assert!(held > before + (9 << 20), "{before} {held}");
-    // A snapshot of which a head below is still alive, and a name that is not there, change nothing.
+    // Invalid requests change nothing: to destroy a snapshot that is still needed, or a dataset
+    // with children.
     assert!(live.run(snapshots(&["tank/a@s0"])).is_err());
     assert!(live.run(Box::new(DestroyHead { name: "tank/a".into() })).is_err());
     let gone: Vec<String> = (0..3).flat_map(|r| [format!("tank/a@s{r}"), format!("tank/a/b@s{r}")]).collect();

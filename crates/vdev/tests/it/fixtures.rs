@@ -1,5 +1,7 @@
-//! Pools that OpenZFS wrote, walked block by block: each block pointer says where its copies are, how much space they
-//! take and what their checksum is, and every one of the three must hold.
+//! Pools that OpenZFS wrote, walked block by block.
+//!
+//! Each block pointer gives the places of its copies, their allocated size and their checksum. The
+//! tests check all three.
 
 use crate::common::{LAYOUTS, Pool, open, read, walk};
 use device::{Fault, FileDevice, Mode, Op};
@@ -13,7 +15,8 @@ fn tries(pool: &Pool, stored: &Stored, copy: usize) -> Option<usize> {
     read(pool, stored, copy).map(|(_, tries)| tries)
 }
 
-/// Every copy of every block is where the geometry says, has the space that it says, and comes at once.
+/// Goal: every copy of every block lies where the geometry says, has the right allocated size, and
+/// reads at the first attempt.
 #[test]
 fn every_block_reads() {
     for (name, _) in LAYOUTS {
@@ -27,7 +30,8 @@ fn every_block_reads() {
                 assert_eq!(tries(&pool, stored, i), Some(1), "{name}: {bp:x?}");
             }
         }
-        // None was missed: `zdb` counts as many block pointers, and as much space. It says how many are embedded.
+        // `zdb` counts as many block pointers and as much space, so the walk missed none. It counts
+        // embedded pointers apart.
         let zdb = fixture.output("zdb-blocks.txt").unwrap();
         let count = |what: &str| -> u64 {
             let line = zdb.lines().find(|l| l.contains(what)).unwrap_or("0");
@@ -40,7 +44,8 @@ fn every_block_reads() {
     }
 }
 
-/// OpenZFS's parity gives every block back, whichever children are lost, as many as there is parity.
+/// Goal: OpenZFS's parity reconstructs every block, for every set of lost children up to the number
+/// of parities.
 #[test]
 fn real_parity_reconstructs() {
     for (name, nparity) in LAYOUTS {
@@ -54,7 +59,7 @@ fn real_parity_reconstructs() {
             }
             for (d, device) in all.iter().enumerate() {
                 device.heal();
-                // Its first labels can be read, so that it is not given up.
+                // Its first labels stay readable, so that the vdev keeps the device.
                 if set >> d & 1 == 1 {
                     device.inject(Fault::Error { op: Op::Read, range: 4 << 20..u64::MAX });
                 }
@@ -67,7 +72,8 @@ fn real_parity_reconstructs() {
     }
 }
 
-/// In a damaged pool everything still reads, and only the damaged device is charged.
+/// Goal: every block of a damaged pool still reads, and errors are counted against the damaged
+/// device only.
 #[test]
 fn damage_is_survived_and_charged() {
     for name in ["mirror2-damaged", "raidz1-3-damaged"] {
@@ -87,8 +93,10 @@ fn damage_is_survived_and_charged() {
     }
 }
 
-/// All four labels of every device can be read, agree, and hold the uberblocks that lead to the pool; a damaged
-/// device's zeroed labels are noticed and its others used.
+/// Goal: all four labels of every device are readable, agree, and hold the uberblocks that lead to
+/// the pool.
+///
+/// On a damaged device the zeroed labels are detected and the others are used.
 #[test]
 fn labels() {
     for (name, _) in LAYOUTS {

@@ -1,4 +1,5 @@
-//! Blocks of pools that OpenZFS wrote, written again by this room onto blank devices: every byte must be the same where it was.
+//! Blocks of pools that OpenZFS wrote, written again by this crate onto blank devices. Every byte
+//! must be the same, at the same place.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,8 +9,8 @@ use device::{Device, Event, MemDevice, Recording};
 use ondisk::{Guid, Psize};
 use vdev::{Tree, VdevAux};
 
-/// Goal: data, parity and the zeros of whole stripes go where OpenZFS put them, for every block of every layout, and nothing is
-/// left out but padding.
+/// Goal: data, parity and the zeros of whole stripes go where OpenZFS put them, for every block of
+/// every layout. Only padding is left out.
 #[test]
 fn blocks_lie_as_openzfs_wrote_them() {
     for (name, nparity) in LAYOUTS {

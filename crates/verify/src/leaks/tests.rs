@@ -1,4 +1,4 @@
-//! The search for leaks in pools that OpenZFS wrote and in which nothing leaks, so that what is hidden from it shows.
+//! The search for leaks, on pools that OpenZFS wrote and that have no leak.
 
 use super::*;
 use crate::block_stats::{BlockStats, Known, Verify};
@@ -27,7 +27,8 @@ fn claim_all(spa: &Spa, roots: Vec<Root>) -> (Vec<Leak>, u64) {
     (leaks, wrong)
 }
 
-/// Goal: raidz sectors that are skipped, gang headers and their pieces, and segments of removed devices are all claimed.
+/// Goal: the walk claims skipped raidz sectors, gang headers and members, and segments of removed
+/// devices.
 #[test]
 fn nothing_leaks() {
     for name in ["raidz3-7", "draid1", "gang", "removed-vdev", "stripe-classes", "checkpoint"] {
@@ -41,7 +42,7 @@ fn nothing_leaks() {
     }
 }
 
-/// Goal: what a dataset uses shows as leaked when the dataset is hidden.
+/// Goal: without a dataset's root, the space of that dataset counts as leaked.
 #[test]
 fn hidden_blocks_are_leaks() {
     let spa = open("mirror2");
@@ -53,7 +54,7 @@ fn hidden_blocks_are_leaks() {
     assert!(leaks.iter().any(|l| (l.offset..l.offset + l.size).contains(&offset)), "{leaks:?}");
 }
 
-/// Goal: a block that is claimed twice, as if two owned its space, is wrong.
+/// Goal: a second claim of the same block fails, as if two blocks owned its space.
 #[test]
 fn claiming_twice_is_wrong() {
     let spa = open("mirror2");
@@ -65,7 +66,7 @@ fn claiming_twice_is_wrong() {
     assert!(wrong > 0);
 }
 
-/// Goal: the sums of the classes are those of the vdevs, and the logs' changes bring them to what the blocks take.
+/// Goal: the sums of the classes and the logs' changes add up to what is allocated.
 #[test]
 fn sums_of_classes() {
     let spa = open("stripe-classes");
@@ -77,7 +78,7 @@ fn sums_of_classes() {
     assert!(classes.special.present && !classes.dedup.present && classes.special.alloc > 0);
 }
 
-/// Goal: when all is verified, the bytes that were are those of all blocks that are stored, followed ones too.
+/// Goal: `Verify::All` verifies the bytes of all stored blocks, those that the traversal reads too.
 #[test]
 fn all_verified_bytes_count() {
     let spa = open("mirror2");

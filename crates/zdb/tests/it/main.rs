@@ -1,3 +1,3 @@
-//! The integration tests of `zdb`: one program.
+//! The integration tests of `zdb`, as one program.
 
 mod transcripts;

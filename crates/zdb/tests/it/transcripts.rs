@@ -1,7 +1,7 @@
-//! `zdb` against the transcripts of the real one, to the byte.
+//! Compares our output with transcripts of OpenZFS's zdb, to the byte.
 //!
-//! What may differ is in [`EXCEPTIONS`], each with its reason, and in [`clean`]: what the transcripts hold of the machine that
-//! they were made on.
+//! [`EXCEPTIONS`] lists the lines that may differ, each with its reason. [`clean`] removes what
+//! depends on the machine that made the transcripts.
 
 use console::Clock;
 use console::Out;
@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::rc::Rc;
 use testkit::Fixture;
 
-/// A sink that the test keeps a hand on.
+/// A sink whose contents the test can read.
 #[derive(Clone, Default)]
 struct Sink(Rc<RefCell<Vec<u8>>>);
 
@@ -45,7 +45,7 @@ fn folder(f: &Fixture) -> String {
 
 fn on(f: &Fixture, options: &str, operands: &[&str]) -> Ran {
     let mut args: Vec<String> = vec!["-e".into()];
-    // A damaged pool's images lie in two folders.
+    // The images of a damaged pool lie in two folders.
     for image in f.images() {
         args.extend(["-p".into(), image.display().to_string()]);
     }
@@ -54,7 +54,7 @@ fn on(f: &Fixture, options: &str, operands: &[&str]) -> Ran {
     zdb(&args)
 }
 
-/// Lines in which a transcript may differ: fixture, transcript, how the line begins, why.
+/// Lines of a transcript that may differ: fixture, transcript, beginning of the line, reason.
 const EXCEPTIONS: &[(&str, &str, &str, &str)] = &[
     ("dedup-fast", "zdb-DDD", "", "made before the pool was exported: the image is eight groups younger"),
     ("", "zdb-zil", "\t\t\tsrc ", "OpenZFS takes a whiteout's fields for the names of the rename"),
@@ -74,7 +74,7 @@ const EXCEPTIONS: &[(&str, &str, &str, &str)] = &[
     ("send-src", "zdb-mos-dddd", "\t\tTota", "the transcript ends in the middle of this line"),
 ];
 
-/// Takes from a transcript what is the machine's: progress, which overwrites its line, and the merged error output.
+/// Removes progress lines, which overwrite themselves, and merged standard error from a transcript.
 fn clean(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -83,14 +83,14 @@ fn clean(text: &str) -> String {
         for start in cuts {
             let body = rest.strip_prefix('\r').unwrap_or(rest);
             if body.starts_with(start) {
-                // Progress ends in dots; a message in its line's end.
+                // Progress ends in dots, a message at the end of its line.
                 let end = if start.starts_with("zdb") {
                     body.find('\n').map(|i| i + 1)
                 } else {
                     body.find(" ...").map(|i| i + 4)
                 };
                 rest = &body[end.unwrap_or(body.len())..];
-                // In the middle of a line of standard output the line ends, too, are the error output's.
+                // If standard error interrupted a line, its newline is not part of standard output.
                 if !out.is_empty() && !out.ends_with('\n') && !rest.starts_with('\r') {
                     rest = rest.trim_start_matches('\n');
                 }
@@ -98,7 +98,8 @@ fn clean(text: &str) -> String {
             }
         }
         if let Some(body) = rest.strip_prefix('\r') {
-            // `12.3M completed (   4MB/s) estimated time remaining: 0hr 00min 02sec        `
+            // A line of progress ends in eight spaces:
+            // 12.3M completed (   4MB/s) estimated time remaining: 0hr 00min 02sec
             let end = body.find("sec        ").map_or(body.len(), |i| i + 11);
             rest = &body[end..];
             continue;
@@ -107,7 +108,8 @@ fn clean(text: &str) -> String {
         out.extend(chars.next());
         rest = chars.as_str();
     }
-    // Error output ended lines of its own; the exit status was noted by the script.
+    // Standard error ended its own lines. The script that made the transcript added the exit
+    // status.
     let lines = out.lines().filter(|l| !l.starts_with("zdb -bbcc exit status"));
     let mut clean = String::new();
     let mut blank = true;
@@ -121,7 +123,7 @@ fn clean(text: &str) -> String {
     clean.trim_end().to_owned()
 }
 
-/// Compares line by line, with the exceptions; says where the first difference is.
+/// Compares line by line, except for [`EXCEPTIONS`]; the error is the first difference.
 fn compare(f: &Fixture, name: &str, got: &str, want: &str) -> Result<(), String> {
     let allowed: Vec<&str> = EXCEPTIONS
         .iter()
@@ -149,7 +151,7 @@ fn compare(f: &Fixture, name: &str, got: &str, want: &str) -> Result<(), String>
     Ok(())
 }
 
-/// Every transcript of this name in every fixture that there is, against what `run` makes of it.
+/// Compares every transcript with this prefix, in all fixtures, with the output of `run`.
 fn all(prefix: &str, run: impl Fn(&Fixture, &str, &str) -> Ran) {
     let mut wrong = Vec::new();
     let mut count = 0;
@@ -175,7 +177,7 @@ fn all(prefix: &str, run: impl Fn(&Fixture, &str, &str) -> Ran) {
     assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Goal: labels and their uberblocks are shown as the real zdb does, grouped by what is alike, in partitions too.
+/// Goal: labels and uberblocks are grouped by equal contents, in partitions too.
 #[test]
 fn labels() {
     all("zdb-label-", |f, stem, _| {
@@ -186,31 +188,33 @@ fn labels() {
     });
 }
 
-/// Goal: the uberblock, the checkpoint's too.
+/// Goal: the uberblock is shown, and that of the checkpoint.
 #[test]
 fn uberblocks() {
     all("zdb-uberblock", |f, _, _| healthy(on(f, "-u", &[f.pool()])));
 }
 
-/// Goal: the pool's config.
+/// Goal: the pool's configuration is shown.
 #[test]
 fn configs() {
     all("zdb-config", |f, _, _| healthy(on(f, "-C", &[f.pool()])));
 }
 
-/// Goal: all datasets in OpenZFS's order, no object of the MOS leaked, and every reference count of a feature right.
+/// Goal: datasets come in OpenZFS's order, no MOS object leaks, and feature counts are right.
 #[test]
 fn datasets() {
     all("zdb-datasets", |f, _, _| healthy(on(f, "-d", &[f.pool()])));
 }
 
-/// Goal: metaslabs with their histograms, mappings of removed devices, logs of space maps.
+/// Goal: metaslabs with histograms, mappings of removed devices and space map logs are shown.
 #[test]
 fn metaslabs() {
     all("zdb-metaslabs", |f, _, _| healthy(on(f, "-mm", &[f.pool()])));
 }
 
-/// Goal: every block is counted and verified, and nothing leaks: gang blocks, dedup, clones, removed devices, checkpoints.
+/// Goal: every block is counted and verified, and nothing leaks.
+///
+/// The fixtures have gang blocks, dedup, clones, removed devices and checkpoints.
 #[test]
 fn blocks() {
     all("zdb-blocks", |f, _, want| {
@@ -221,19 +225,19 @@ fn blocks() {
     });
 }
 
-/// Goal: dedup tables and their histograms.
+/// Goal: dedup tables and their histograms are shown.
 #[test]
 fn dedup_tables() {
     all("zdb-DDD", |f, _, _| healthy(on(f, "-DDD", &[f.pool()])));
 }
 
-/// Goal: the block reference table.
+/// Goal: the block reference table is shown.
 #[test]
 fn block_references() {
     all("zdb-TTT", |f, _, _| healthy(on(f, "-TTT", &[f.pool()])));
 }
 
-/// Goal: each record of unreplayed logs, of encrypted datasets as far as it is in the clear.
+/// Goal: each record of an unreplayed log is shown, of encrypted datasets the part in clear text.
 #[test]
 fn intent_logs() {
     all("zdb-zil", |f, _, want| {
@@ -246,7 +250,8 @@ fn intent_logs() {
     });
 }
 
-/// Goal: objects with attributes, ZAPs, block trees and segments; where a number is none, the command ends with that error.
+/// Goal: objects show attributes, ZAPs, block trees and segments. A number without an object ends
+/// the command with that error.
 #[test]
 fn objects() {
     all("zdb-objects-", |f, stem, want| {
@@ -264,7 +269,7 @@ fn objects() {
     });
 }
 
-/// Goal: every object of every dataset, and all of the MOS: half a million lines for one pool.
+/// Goal: every object of every dataset and of the MOS is shown: half a million lines for one pool.
 #[test]
 fn everything() {
     all("zdb-mos-dddd", |f, _, _| healthy(on(f, "-dddd", &[f.pool()])));
@@ -275,7 +280,8 @@ fn healthy(ran: Ran) -> Ran {
     ran
 }
 
-/// Goal: a damaged pool that redundancy repairs has no error; one that it can't repair has them listed, and the exit code 3.
+/// Goal: a pool that redundancy repairs shows no error. One beyond repair lists its errors and
+/// exits with 3.
 #[test]
 fn damage() {
     let f = testkit::load("mirror2-damaged");
@@ -289,7 +295,7 @@ fn damage() {
     assert!(ran.out.contains("\nError counts:\n\n\terrno  count\n\t   52  "), "{}", ran.out);
 }
 
-/// Goal: a pool opens with a device missing, and one that lacks too many says so as zdb does.
+/// Goal: a pool opens with a device missing. With too many missing, the error is zdb's.
 #[test]
 fn missing_devices() {
     let f = testkit::load("mirror2");
@@ -304,7 +310,7 @@ fn missing_devices() {
     assert_eq!(ran.err.lines().last(), Some(last), "{}", ran.err);
 }
 
-/// Goal: what is wrong on the command line, or not there, is said in zdb's words with its exit codes.
+/// Goal: a wrong command line or a missing object gives zdb's message and exit code.
 #[test]
 fn refusals() {
     let usage = |ran: &Ran| {
@@ -344,7 +350,8 @@ fn refusals() {
     assert_eq!((ran.code, ran.err.as_str()), (1, want));
 }
 
-/// Goal: with a key, an encrypted dataset's files are shown; without it they are said to be encrypted.
+/// Goal: with the key, the files of an encrypted dataset are shown; without it, they are marked as
+/// encrypted.
 #[test]
 fn keys() {
     let f = testkit::load("encrypted");
@@ -356,8 +363,7 @@ fn keys() {
     assert!(ran.out.contains("\tmode\t40755\n") && ran.out.contains("(type: Regular File)"), "{}", ran.out);
 }
 
-/// Goal: a bookmark that is the target is shown alone; one that is not there, and one of no
-/// dataset, are told apart.
+/// Goal: a bookmark is shown alone. A missing bookmark and a missing dataset give different errors.
 #[test]
 fn bookmarks() {
     let f = testkit::load("single-lz4");
@@ -373,7 +379,7 @@ fn bookmarks() {
     }
 }
 
-/// Goal: a checkpointed state goes by the name that OpenZFS imports it under.
+/// Goal: a checkpointed state has the name under which OpenZFS imports it.
 #[test]
 fn checkpointed_names() {
     let f = testkit::load("checkpoint");
@@ -384,8 +390,8 @@ fn checkpointed_names() {
     assert!(!named.is_empty() && named.iter().all(|line| line.starts_with(&prefix)), "{named:?}");
 }
 
-/// Goal: the statistics of a label account for each of its bytes, and the configuration for an
-/// import has each device's path.
+/// Goal: the statistics of a label account for all its bytes, and the configuration for an import
+/// has each device's path.
 #[test]
 fn configurations() {
     let f = testkit::load("mirror2");
@@ -406,7 +412,7 @@ fn configurations() {
     assert!(config.ends_with("load-rewind-policy: 2\n"), "{config}");
 }
 
-/// Goal: `-s` alone, and nothing but an option that asks for all, shows what zdb read of which vdev.
+/// Goal: `-s` shows what zdb read from each vdev.
 #[test]
 fn statistics_of_devices() {
     let f = testkit::load("stripe-classes");
@@ -417,7 +423,7 @@ fn statistics_of_devices() {
         [
             "                            capacity   operations   bandwidth  ---- errors ----",
             "description                used avail  read write  read write  read write cksum",
-            // The rates are of this run.
+            // The rates depend on this run.
             &format!("stripe-classes            3.80M  204M{}", &lines[2][37..]),
         ]
     );
@@ -435,7 +441,7 @@ fn statistics_of_devices() {
     assert_eq!(lines.len(), 9, "{}", ran.out);
 }
 
-/// Goal: a dataset can be named by its number, and ranges of objects by their types.
+/// Goal: a number names a dataset, and types select objects of a range.
 #[test]
 fn numbers() {
     let f = testkit::load("mirror2");
@@ -447,7 +453,7 @@ fn numbers() {
     assert!(!rows.is_empty() && rows.iter().all(|l| l.ends_with("ZFS directory")), "{rows:?}");
 }
 
-/// The label of a pool in a partition of a master boot record is what it is on a device of its own.
+/// Goal: a label in a partition of a master boot record shows as on a device of its own.
 #[test]
 fn labels_in_a_boot_record_partition() {
     const START: u64 = 3 << 20;
@@ -455,7 +461,7 @@ fn labels_in_a_boot_record_partition() {
     let bytes = std::fs::read(&f.images()[0]).unwrap();
     let sectors = |bytes: u64| u32::try_from(bytes / 512).unwrap().to_le_bytes();
     let mut disk = vec![0; START as usize];
-    // The second entry, of Solaris's type.
+    // The second entry, with Solaris's type.
     disk[462 + 4] = 0xbf;
     disk[462 + 8..462 + 12].copy_from_slice(&sectors(START));
     disk[462 + 12..462 + 16].copy_from_slice(&sectors(bytes.len() as u64));
@@ -482,7 +488,7 @@ fn field<'a>(line: &'a str, begin: &str, end: &str) -> &'a str {
         .unwrap_or_else(|| panic!("{begin}: {line}"))
 }
 
-/// Goal: files are found, shown and copied out by their paths, to the byte, as far as a path leads.
+/// Goal: files are found, shown and copied by their paths, to the byte.
 #[test]
 fn files_by_path() {
     let f = testkit::load("mirror2");
@@ -514,12 +520,14 @@ fn files_by_path() {
     assert_eq!((ran.code, ran.err.as_str()), (2, want));
 }
 
-/// Goal: a block is read by its place on a vdev or on one side of it, with its checksum; unpacked, as pointers, and raw.
+/// Goal: a block is read by its place on a vdev or on a child of it.
+///
+/// It shows with its checksum, decompressed, as pointers, or raw.
 #[test]
 fn blocks_by_place() {
     let f = testkit::load("single-lz4");
     let pool = f.pool();
-    // The MOS's dnodes lie behind indirect blocks, and everything of it is packed with lz4.
+    // The dnodes of the MOS lie below indirect blocks, and lz4 compresses all of its blocks.
     let ran = healthy(on(&f, "-ddddddbbbbbb", &[pool, "0"]));
     let data = first_block(&ran.out, " L0 DVA");
     let place = field(&data, "DVA[0]=<", ">").to_owned();
@@ -534,11 +542,11 @@ fn blocks_by_place() {
     let whole = on(&f, "-R", &[pool, &format!("{vdev}:{offset}:{sizes}:d")]);
     let lines = u64::from_str_radix(lsize.trim_end_matches('L'), 16).unwrap() / 16;
     assert_eq!(whole.out.lines().filter(|l| l.get(6..7) == Some(":")).count() as u64, lines);
-    // Whoever does not know how large it is finds out.
+    // Without the logical size, zdb finds it out.
     let guessed = on(&f, "-R", &[pool, &format!("{vdev}:{offset}:{psize}:d")]);
     let body = |ran: &Ran| ran.out.lines().skip(3).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(body(&guessed)[..8], body(&whole)[..8]);
-    // By the device's name too.
+    // The name of the device works too.
     let image = f.images()[0].display().to_string();
     let named = on(&f, "-R", &[pool, &format!("{image}:{offset}:{sizes}:d")]);
     assert_eq!((body(&named), named.err.as_str()), (body(&whole), format!("Found vdev: {image}\n").as_str()));
@@ -558,7 +566,7 @@ fn blocks_by_place() {
     assert!(!sides[0].is_empty() && sides[0] == sides[1] && sides[1] == sides[2]);
 }
 
-/// Goal: what a pointer holds itself is unpacked from its words.
+/// Goal: the payload of an embedded pointer is decompressed from its words.
 #[test]
 fn embedded_blocks() {
     let word = ondisk::blkptr::Embedded::new(ondisk::CompressKind::Off, b"sixteen bytes ..");
@@ -578,7 +586,7 @@ fn embedded_blocks() {
     assert_eq!(zdb(&["-E", &vec!["0"; 16].join(":")]).err, "decode failed: the pointer holds no data\n");
 }
 
-/// Goal: the space maps of every pool that OpenZFS wrote, and the livelists of clones that are on their way, make sense to `-y`.
+/// Goal: `-y` finds no fault in the space maps and livelists of any pool that OpenZFS wrote.
 #[test]
 fn space_maps_make_sense() {
     for name in testkit::names() {
@@ -595,7 +603,9 @@ fn space_maps_make_sense() {
     }
 }
 
-/// Goal: tunables are set for the command, or refused by name; a slash behind the pool's name means its root dataset, and `-N` shows what `-d` does.
+/// Goal: `-o` sets tunables, or refuses an unknown name.
+///
+/// A slash after the pool's name means the root dataset. `-N` shows the same as `-d`.
 #[test]
 fn settings_and_names() {
     let f = testkit::load("mirror2");

@@ -1,12 +1,13 @@
-//! The line that shows how far mounting is.
+//! The progress line of mounting.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use super::*;
 
-/// Goal: the line says how many file systems were read and then how many are mounted, each time over what it said before, however long that was, and is gone
-/// when the request ends; before the request is known nothing is written.
+/// Goal: the line shows how many file systems were read, and then how many are mounted. Each text
+/// covers the one before. The line is cleared at the end, and nothing appears before the request
+/// begins.
 #[test]
 fn the_line_follows_and_goes() {
     let at = |phase, loaded, done, total| Some(MountProgress { phase, loaded, total, done });
@@ -35,7 +36,7 @@ fn the_line_follows_and_goes() {
     assert_eq!(String::from_utf8(out).expect("text"), expected);
 }
 
-/// Goal: where nothing was to be shown, nothing is written, not even blanks.
+/// Goal: without anything to show, nothing is written, not even blanks.
 #[test]
 fn what_is_over_at_once_shows_nothing() {
     let (end, ended) = channel::<()>();
@@ -45,7 +46,8 @@ fn what_is_over_at_once_shows_nothing() {
     assert!(out.is_empty());
 }
 
-/// Goal: afterwards each phase is said with what it took, in OpenZFS's words; those that failed count as tried.
+/// Goal: the summary has each phase with its duration, in OpenZFS's words. Failed mounts count as
+/// tried.
 #[test]
 fn phases_are_told() {
     let name = "tank/bad".to_owned();

@@ -4,7 +4,8 @@ use ondisk::label::{LABELS, RING_OFFSET, label_offset};
 
 const SIZE: u64 = 64 << 20;
 
-/// Goal: a file system is found by its mark, and not where pools have left four uberblocks or more, of either byte order, on the same device.
+/// Goal: the mark of a file system is found, unless the device also has four uberblocks of either
+/// byte order.
 #[test]
 fn two_kinds_of_contents_are_none() {
     let file = tempfile::NamedTempFile::new().unwrap();

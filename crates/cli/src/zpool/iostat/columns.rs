@@ -1,9 +1,9 @@
-//! The columns of `zpool iostat`: their heads, their widths, and how a number stands in one.
+//! The columns of `zpool iostat`: titles, widths, and the form of numbers.
 
 use crate::cx::{Color, Cx};
 use console::numbers;
 
-/// Columns that go together (`enum iostat_type`).
+/// A group of columns (`enum iostat_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
     /// Capacity, operations, bandwidth.
@@ -18,7 +18,7 @@ pub enum Group {
     Sizes,
 }
 
-/// Heads over several columns, each with how many.
+/// Titles over several columns, each with the number of its columns.
 type Labels = &'static [(&'static str, usize)];
 
 impl Group {
@@ -92,14 +92,14 @@ impl Group {
     }
 }
 
-/// What stands above a table.
+/// The header of a table.
 pub struct Head<'a> {
     pub groups: &'a [Group],
     pub exact: bool,
     pub title: &'static str,
-    /// Of the column of names.
+    /// The width of the column of names.
     pub width: usize,
-    /// The width of all other columns.
+    /// The width of all other columns, instead of their own.
     pub forced: Option<usize>,
 }
 
@@ -109,7 +109,7 @@ impl Head<'_> {
     }
 }
 
-/// A label in the middle of its columns.
+/// Prints a title in the middle of its columns.
 fn label(cx: &mut Cx, name: &str, columns: usize, width: usize) {
     let all = width * columns + 2 * (columns - 1);
     let start = (all / columns).saturating_sub(name.len() / columns);
@@ -117,7 +117,9 @@ fn label(cx: &mut Cx, name: &str, columns: usize, width: usize) {
     write!(cx.out, "  {:start$}{name}{:rest$}", "", "");
 }
 
-/// The two lines of labels and the dashes below; of a histogram with the vdev's name in the corner.
+/// Prints two lines of titles and the dashes below (`print_iostat_header`).
+///
+/// Over a histogram, the vdev's name is in the corner.
 pub fn header(cx: &mut Cx, head: &Head<'_>, vdev: Option<&str>) {
     let width = head.width.max(head.title.len()).max(vdev.map_or(0, str::len));
     cx.start_color(Color::Bold);
@@ -142,7 +144,7 @@ pub fn header(cx: &mut Cx, head: &Head<'_>, vdev: Option<&str>) {
     cx.out.put("\n");
 }
 
-/// A line of dashes; or the line of a group of vdevs, which has no numbers.
+/// Prints a line of dashes, or the line of a class of vdevs, which has no numbers.
 pub fn dashes(cx: &mut Cx, head: &Head<'_>, name: Option<&str>) {
     let width = head.width.max(head.title.len()).max(name.map_or(0, str::len));
     match name {
@@ -150,7 +152,7 @@ pub fn dashes(cx: &mut Cx, head: &Head<'_>, name: Option<&str>) {
         None => cx.out.put(&"-".repeat(width)),
     }
     for group in head.groups {
-        // The dashes that there are to take from.
+        // OpenZFS cuts the dashes from a string of this length.
         let (column, dashes) = (head.width_of(*group), "-".repeat(head.width_of(*group).min(20)));
         for _ in group.bottom() {
             match name {
@@ -164,14 +166,14 @@ pub fn dashes(cx: &mut Cx, head: &Head<'_>, name: Option<&str>) {
     }
 }
 
-/// How a number is meant.
+/// The unit of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Number {
     Count,
     Time,
 }
 
-/// How numbers stand in a line.
+/// The form of numbers in a row.
 pub struct Row {
     pub exact: bool,
     pub scripted: bool,
@@ -193,7 +195,7 @@ impl Row {
         }
     }
 
-    /// Something that is no number.
+    /// Prints a cell that is no number.
     pub fn text(&self, cx: &mut Cx, text: &str) {
         let width = self.width;
         if self.scripted {
@@ -203,7 +205,7 @@ impl Row {
         }
     }
 
-    /// A number with its magnitude in a colour (`print_stat_color`).
+    /// Prints a number in the colour of its magnitude (`print_stat_color`).
     fn colored(&self, cx: &mut Cx, text: &str) {
         let pad = self.width.saturating_sub(text.len());
         write!(cx.out, "  {:pad$}", "");

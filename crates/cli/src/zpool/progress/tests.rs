@@ -1,4 +1,5 @@
-//! The lines of `print_scan_scrub_resilver_status` and `print_rebuild_status_impl`, as OpenZFS 2.3.2 words them.
+//! The lines of `print_scan_scrub_resilver_status` and `print_rebuild_status_impl`, in the wording
+//! of OpenZFS 2.3.2.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -43,7 +44,7 @@ impl Secrets for Nobody {
     }
 }
 
-/// What is said of a pool.
+/// The printed lines of a pool.
 fn said(pool: &Pool) -> String {
     let (out, err) = (Sink::default(), Sink::default());
     let sinks = (Out::new(Box::new(out.clone())), Out::new(Box::new(err)));
@@ -56,7 +57,7 @@ fn of(stat: &ScanStat) -> String {
     said(&Pool { name: "tank".into(), scan: Some(stat.clone()), ..Pool::default() })
 }
 
-/// Half of what is to be issued is, after 256 seconds.
+/// A scrub that has issued half of its bytes in 256 seconds.
 fn half() -> ScanStat {
     ScanStat {
         func: ScanFunc::Scrub,
@@ -74,8 +75,10 @@ fn half() -> ScanStat {
     }
 }
 
-/// Goal: a scrub in progress says how far it is, how fast, and how long it takes; not so one that is slower than 10 MiB/s, or has issued nothing. Time in which it was
-/// paused doesn't count.
+/// Goal: a scrub in progress shows its progress, rate and remaining time.
+///
+/// The remaining time is missing below 10 MiB/s, and before anything is issued. Paused time doesn't
+/// count.
 #[test]
 fn a_scrub_in_progress() {
     let want = "  scan: scrub in progress since Sat Nov 21 22:18:08 2026\n\
@@ -109,7 +112,7 @@ fn a_scrub_in_progress() {
     );
 }
 
-/// Goal: a paused scrub says since when, and when it began, and nothing of its speed.
+/// Goal: a paused scrub shows since when, and its start, but no rate.
 #[test]
 fn a_paused_scrub() {
     let paused = ScanStat { pass_scrub_pause: NOW - 100, ..half() };
@@ -122,7 +125,8 @@ fn a_paused_scrub() {
     );
 }
 
-/// Goal: a resilver in progress is told as one, in days where it takes such; how long it takes is told when it has written something.
+/// Goal: a resilver in progress shows days if it takes that long, and the remaining time once it
+/// has written something.
 #[test]
 fn a_resilver_in_progress() {
     let issued = 256 * 10 * MIB;
@@ -145,7 +149,7 @@ fn a_resilver_in_progress() {
     assert!(of(&nothing).ends_with("\t0B resilvered, 0.05% done, no estimated completion time\n"));
 }
 
-/// Goal: a scan that is over says what came of it.
+/// Goal: a finished or cancelled scan shows its result.
 #[test]
 fn a_scan_that_is_over() {
     let over = ScanStat { state: ScanState::Finished, end_time: NOW, errors: 2, ..half() };
@@ -162,7 +166,7 @@ fn a_scan_that_is_over() {
     assert_eq!(of(&canceled), "  scan: resilver canceled on Sat Nov 21 22:26:40 2026\n");
 }
 
-/// Goal: a sequential resilver names its vdev, and goes by what it has scanned.
+/// Goal: a sequential resilver names its vdev; its progress is what it has scanned.
 #[test]
 fn a_rebuild_in_progress() {
     let rebuild = RebuildStat {

@@ -1,4 +1,4 @@
-//! Mixed pools, in OpenZFS's words.
+//! Mixed pools, in OpenZFS's wording.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn size(path: &str) -> Option<u64> {
     }
 }
 
-/// Goal: within one line, each mix is refused with its reason.
+/// Goal: each mix within one command line is refused with its reason.
 #[test]
 fn one_line() {
     for (tops, message) in [
@@ -40,7 +40,7 @@ fn one_line() {
     assert!(check(None, &[leaf("a"), leaf("b")], &size).is_empty());
 }
 
-/// Goal: devices of one vdev that differ in size or kind are told.
+/// Goal: devices of one vdev with different sizes or types are reported.
 #[test]
 fn uneven_devices() {
     let mut odd = group("mirror", 0, 1);
@@ -53,7 +53,7 @@ fn uneven_devices() {
     );
 }
 
-/// Goal: what is added must match the pool, logs excepted; a pool that mixes already takes anything.
+/// Goal: an added vdev must match the pool, except for logs. A pool that mixes already accepts any.
 #[test]
 fn added() {
     let pool = [group("mirror", 0, 2)];

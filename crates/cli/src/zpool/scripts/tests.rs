@@ -1,7 +1,7 @@
 use super::*;
 use std::os::unix::fs::PermissionsExt;
 
-/// Goal: what a script prints becomes columns: named ones, others under the script's name, and one at least.
+/// Goal: output becomes columns: named ones, others under the script's name, and at least one.
 #[test]
 fn printed() {
     let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
@@ -11,7 +11,7 @@ fn printed() {
     assert_eq!(columns("media", "media=\n"), [pair("media", "-")]);
 }
 
-/// Goal: scripts are run for every device with its path, and their columns are as wide as what they hold.
+/// Goal: scripts run for every device with its path, and a column is as wide as its values.
 #[test]
 fn run_for_devices() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Words that OpenZFS takes and refuses.
+//! Words that OpenZFS accepts and refuses.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn refused(line: &str) -> String {
     layout(line).expect_err("must be refused").0
 }
 
-/// Goal: words become the tree that OpenZFS makes of them.
+/// Goal: words become the same tree as in OpenZFS.
 #[test]
 fn trees() {
     let l = layout("a mirror b c raidz2 d e f log mirror g h special i dedup j spare k cache l m").unwrap();
@@ -35,7 +35,7 @@ fn trees() {
     assert_eq!((l.spares.len(), l.cache.len()), (1, 2));
 }
 
-/// Goal: the shape of a draid follows from its words, or from the number of devices.
+/// Goal: the layout of a draid follows from its words, or from the number of devices.
 #[test]
 fn draids() {
     let shape = |line: &str| {
@@ -57,7 +57,7 @@ fn draids() {
     );
 }
 
-/// Goal: each wrong line is refused in OpenZFS's words.
+/// Goal: each wrong command line is refused in OpenZFS's wording.
 #[test]
 fn refusals() {
     for (line, message) in [
@@ -76,7 +76,7 @@ fn refusals() {
     }
 }
 
-/// Goal: what only looks like a word is a device.
+/// Goal: a device may have a name that resembles a keyword.
 #[test]
 fn devices() {
     for word in ["raidz0", "raidz4", "raidz01", "mirror-0", "draid0", "draid9", "logs"] {

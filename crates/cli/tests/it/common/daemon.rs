@@ -1,4 +1,4 @@
-//! A daemon in the foreground, and commands that are asked of it.
+//! A daemon in the foreground, and commands sent to it.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A daemon of its own, in the foreground.
+/// A test's own daemon, in the foreground.
 pub struct Daemon {
     pub child: Child,
     dir: PathBuf,
 }
 
-/// What a shell does first in a mount namespace that lasts: it lets go of copies of other tests'
+/// The first command of a shell in its own mount namespace. It unmounts copies of other tests'
 /// mounts, which would keep these busy.
 pub const DROP_COPIES: &str = "cut -d' ' -f2,3 /proc/self/mounts | grep ' fuse.poolhouse$' | cut -d' ' -f1 | \
                                xargs -r -n1 umount -l;";
 
-/// A command of ours with the daemon's folder in its environment.
+/// A command of this program, with the daemon's directory in its environment.
 pub fn command(dir: &Path, line: &str) -> Command {
     let mut words = line.split_whitespace();
     let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
@@ -32,17 +32,17 @@ pub fn said(output: &Output) -> String {
 }
 
 impl Daemon {
-    /// Starts one in a folder, and waits until it listens.
+    /// Starts a daemon in a directory, and waits until it listens.
     pub fn start(dir: &Path) -> Self {
         Self::start_with(dir, &[]).expect("the daemon ended")
     }
 
-    /// The same with more words on its command line; `None` if it ends instead.
+    /// As `start`, with more words on the command line. Returns `None` if the daemon ends instead.
     pub fn start_with(dir: &Path, words: &[&str]) -> Option<Self> {
         Self::start_as(Path::new(env!("CARGO_BIN_EXE_poolhouse")), dir, words)
     }
 
-    /// The same of another program.
+    /// As `start_with`, with another program.
     pub fn start_as(program: &Path, dir: &Path, words: &[&str]) -> Option<Self> {
         let log = fs::File::options().append(true).create(true).open(dir.join("log")).expect("a log");
         let child = Command::new(program)
@@ -73,14 +73,14 @@ impl Daemon {
         String::from_utf8(ran.stdout).expect("text")
     }
 
-    /// Sends it a signal.
+    /// Sends the daemon a signal.
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill");
         assert!(sent.success(), "kill -s {name}");
     }
 
-    /// Waits for its end, for two minutes.
+    /// Waits up to two minutes for the daemon's end.
     pub fn ended(&mut self) -> std::process::ExitStatus {
         let since = Instant::now();
         loop {
@@ -113,7 +113,8 @@ pub fn image(path: &Path) {
     fs::File::create(path).expect("an image").set_len(128 << 20).expect("room");
 }
 
-/// A folder with a pool `tank` that is mounted on `mnt`, and remembered in `cache`; `None` where nothing can be mounted.
+/// A directory with a pool `tank` that is mounted on `mnt` and recorded in the cache file `cache`.
+/// Returns `None` if mounting is not possible.
 pub fn tank() -> Option<(tempfile::TempDir, Daemon)> {
     let dir = tempfile::tempdir().expect("a folder");
     let daemon = Daemon::start(dir.path());

@@ -1,4 +1,4 @@
-//! A service over a pool that is open in this process: the daemon's answers without the daemon.
+//! A service over a pool that is open in this process: the daemon's replies without the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -14,13 +14,14 @@ pub struct Live {
     pub spa: Spa,
     pub dsl: Dsl,
     pub facts: view::PoolFacts,
-    /// What is said to be mounted.
+    /// The datasets that are reported as mounted.
     pub mounted: BTreeSet<String>,
-    /// Where the devices are said to be: by what we call them, the path that OpenZFS had.
+    /// The reported paths of devices: from the path here to the path that OpenZFS had.
     pub paths: BTreeMap<String, String>,
 }
 
-/// Puts the paths of the transcripts in place of ours, in the tree and in the properties that hold paths.
+/// Replaces the paths here by those of the transcripts, in the tree and in properties that hold
+/// paths.
 fn rename(v: &mut Vdev, paths: &BTreeMap<String, String>) {
     if let Some(path) = &mut v.path
         && let Some(there) = paths.get(path)
@@ -35,7 +36,7 @@ fn rename(v: &mut Vdev, paths: &BTreeMap<String, String>) {
 }
 
 impl Live {
-    /// Opens the pool on these images, without a lock, as it is.
+    /// Opens the pool on these images read-only, without a lock.
     pub fn open(images: &[PathBuf]) -> Result<Self, Box<spa::Failure>> {
         let scan = spa::scan(images);
         let options = Options {
@@ -54,8 +55,8 @@ impl Live {
         Ok(Self { spa, dsl, facts, mounted: BTreeSet::new(), paths: BTreeMap::new() })
     }
 
-    /// A fixture's pool as it was when its transcripts were made: devices in their places, everything mounted that says so,
-    /// every key loaded.
+    /// A fixture's pool in the state of its transcripts: devices at their paths, file systems
+    /// mounted as recorded, and all keys loaded.
     pub fn of(f: &testkit::Fixture) -> Self {
         let mut live = Self::open(f.images()).unwrap_or_else(|e| panic!("{}: {e:?}", f.name()));
         let mut loops = 0;
@@ -82,14 +83,14 @@ impl Live {
             let file = |name: &str| std::fs::read(f.dir().join(name)).unwrap_or_default();
             let hex = String::from_utf8(file("hex.key")).unwrap_or_default();
             for key in [b"correct horse".to_vec(), file("raw.key"), hex.trim_end().as_bytes().to_vec()] {
-                // One of them fits.
+                // One of the keys fits.
                 let _ = dir.as_ref().map(|d| live.dsl.keys().load(d, &key, false));
             }
         }
         live
     }
 
-    /// What the devices are called here.
+    /// The names of the devices here.
     fn device_names(&self) -> BTreeSet<String> {
         fn walk(v: &Vdev, into: &mut BTreeSet<String>) {
             into.extend(v.path.clone());

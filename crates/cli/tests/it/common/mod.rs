@@ -1,4 +1,4 @@
-//! Runs a command in this process, against any service, and catches what it prints.
+//! Runs a command in this process, with any service, and captures its output.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -18,7 +18,7 @@ use console::Clock;
 use console::Out;
 use server::house::House;
 
-/// A sink that the test keeps a hand on.
+/// A sink that the test can read.
 #[derive(Clone, Default)]
 struct Sink(Rc<RefCell<Vec<u8>>>);
 
@@ -32,7 +32,7 @@ impl Write for Sink {
     }
 }
 
-/// Keys to give when asked, in order; no terminal.
+/// Keys to enter when prompted, in order. There is no terminal.
 pub struct Keys(pub Vec<Vec<u8>>);
 
 impl Secrets for Keys {
@@ -47,7 +47,7 @@ impl Secrets for Keys {
     }
 }
 
-/// What a command did.
+/// The result of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ran {
     pub code: i32,
@@ -60,7 +60,7 @@ pub fn run(line: &str, service: Rc<dyn Requests>) -> Ran {
     run_with(line, service, Vec::new())
 }
 
-/// The same, with keys to be typed.
+/// As `run`, with keys to enter.
 pub fn run_with(line: &str, service: Rc<dyn Requests>, keys: Vec<Vec<u8>>) -> Ran {
     let (out, err) = (Sink::default(), Sink::default());
     let connect = Box::new(move || Ok(service.clone()));
@@ -85,7 +85,7 @@ pub fn in_process<S: Deref<Target: Service> + 'static>(service: S) -> Rc<dyn Req
     Rc::new(InProcess::new(service))
 }
 
-/// A pool of one device of so many bytes, made with these options, nothing of it mounted.
+/// A pool on one device of this many bytes, created with these options, with nothing mounted.
 pub fn pool(dir: &Path, bytes: u64, options: &str) -> Rc<dyn Requests> {
     let image = dir.join("d0.img");
     std::fs::File::create(&image).expect("an image").set_len(bytes).expect("room");
@@ -94,7 +94,7 @@ pub fn pool(dir: &Path, bytes: u64, options: &str) -> Rc<dyn Requests> {
     house
 }
 
-/// What a command prints that succeeds and complains of nothing.
+/// Runs a command that must succeed without error output. Returns its output.
 pub fn good(line: &str, house: &Rc<dyn Requests>) -> String {
     let ran = run(line, house.clone());
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");

@@ -1,12 +1,13 @@
-//! A service made of paper: transcripts of OpenZFS's commands, read back into data.
+//! A service with the data of transcripts of OpenZFS's commands, parsed back.
 //!
-//! What one command printed exactly (`-p`) must come out of another in its own layout, byte for byte: this holds the
-//! parsers, the widths, the orders and the formatting of numbers against the original, without an engine.
+//! The exact output (`-p`) of one command must come out of another in its own layout, byte for
+//! byte. This checks parsers, widths, orders and number formats against the original, without an
+//! engine.
 
 use api::*;
 use testkit::Fixture;
 
-/// Pools and datasets as transcripts tell them.
+/// The pools and datasets of a transcript.
 #[derive(Default)]
 pub struct Paper {
     pub pools: Vec<Pool>,
@@ -30,7 +31,7 @@ fn source(text: &str) -> Source {
     }
 }
 
-/// The exact text as people read it, by the rule of the property.
+/// The human-readable form of an exact value, by the rule of its property.
 fn human(name: &str, exact: &str) -> String {
     let sizes = [
         "used",
@@ -132,7 +133,7 @@ fn fields<const N: usize>(line: &str) -> [&str; N] {
     v.try_into().unwrap_or_else(|_| panic!("odd line {line:?}"))
 }
 
-/// A pool from its two listings: the one shows the tree by its indentation, the other the numbers.
+/// A pool from its two listings: one shows the tree by its indentation, the other has the numbers.
 fn pool(name: &str, shown: &str, exact: &str) -> Pool {
     let mut root = Vdev { kind: "root".into(), ..Vdev::default() };
     root.stat.state = VdevState::Healthy;
@@ -176,7 +177,7 @@ fn pool(name: &str, shown: &str, exact: &str) -> Pool {
     pool
 }
 
-/// A vdev whose name comes out as this one.
+/// A vdev that is displayed with this name.
 fn named(title: &str) -> Vdev {
     let mut v = Vdev::default();
     let (kind, id) = title.rsplit_once('-').unwrap_or((title, ""));

@@ -1,4 +1,4 @@
-//! A pool whose file systems are mounted below a folder of its own.
+//! A pool with its file systems mounted below a test directory.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,24 +9,24 @@ use server::house::House;
 
 use super::{Ran, run};
 
-/// The pool `tank` of one device, and the folder that holds it.
+/// The pool `tank` on one device, and its directory.
 pub struct Stand {
     pub house: Rc<dyn Requests>,
     pub dir: tempfile::TempDir,
 }
 
 impl Stand {
-    /// Says why aloud and gives nothing where nothing can be mounted.
+    /// Returns `None`, with a message, if mounting is not possible.
     pub fn new(options: &str) -> Option<Self> {
         Self::sized(256 << 20, options)
     }
 
-    /// The same with a device of so many bytes.
+    /// As `new`, with a device of this many bytes.
     pub fn sized(bytes: u64, options: &str) -> Option<Self> {
         Self::over(Rc::new(House::new().in_process()), bytes, options)
     }
 
-    /// The same of this house.
+    /// As `sized`, with this service.
     #[allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
     pub fn over(house: Rc<dyn Requests>, bytes: u64, options: &str) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a folder");
@@ -42,7 +42,7 @@ impl Stand {
         Some(Self { house, dir })
     }
 
-    /// The same, for what only root may do.
+    /// As `new`, for tests that need root.
     #[allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
     pub fn of_root() -> Option<Self> {
         let stand = Self::new("")?;
@@ -53,7 +53,7 @@ impl Stand {
         Some(stand)
     }
 
-    /// Whether this is root's own test run.
+    /// True if the test runs as root.
     pub fn is_root() -> bool {
         Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n")
     }
@@ -62,14 +62,14 @@ impl Stand {
         run(line, self.house.clone())
     }
 
-    /// What a command prints that succeeds and complains of nothing.
+    /// Runs a command that must succeed without error output. Returns its output.
     pub fn good(&self, line: &str) -> String {
         let ran = self.ran(line);
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
         ran.out
     }
 
-    /// What a command says that fails.
+    /// Runs a command that must fail. Returns its error output.
     pub fn bad(&self, line: &str) -> String {
         let ran = self.ran(line);
         assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{line}");
@@ -80,7 +80,7 @@ impl Stand {
         self.dir.path().join("root").join(path)
     }
 
-    /// What is mounted, and where, below that folder.
+    /// The mounted datasets and their mount points relative to that directory.
     pub fn mounted(&self) -> Vec<(String, String)> {
         let root = format!("{}/", self.dir.path().join("root").display());
         let lines = self.good("zfs mount");

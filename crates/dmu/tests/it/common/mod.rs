@@ -1,4 +1,4 @@
-//! A minimal opener of pools on one disk: newest uberblock, MOS, object sets of file systems.
+//! A minimal reader of pools on one disk: newest uberblock, MOS, object sets of file systems.
 
 use arc::Cache;
 use device::{Device, FileDevice, Mode};
@@ -24,7 +24,7 @@ pub fn uberblock(device: &FileDevice, ashift: Ashift) -> Uberblock {
         .expect("a pool has an uberblock")
 }
 
-/// The MOS of a pool on one disk of small sectors.
+/// The MOS of a pool on one disk with small sectors.
 pub fn mos(image: &Path) -> Objset {
     let ashift = Ashift(9);
     let device = FileDevice::open(image, Mode::Peek).unwrap();
@@ -44,13 +44,13 @@ pub fn mos(image: &Path) -> Objset {
     mos
 }
 
-/// The object sets of all file systems, heads and snapshots, that hold a master node, by dataset object.
+/// The object sets with a master node of all file systems and snapshots, by dataset object.
 pub fn filesystems(mos: &Objset) -> Vec<(u64, Objset)> {
     mos.objects(ObjNum(1))
         .map(|d| d.unwrap())
         .filter(|d| d.bonus_kind() == DmuType::DSL_DATASET)
         .filter_map(|d| {
-            // dsl_dataset_phys_t: ds_bp is the block pointer at byte 128.
+            // `ds_bp` of `dsl_dataset_phys_t` is the block pointer at byte 128.
             let bp = Blkptr::decode(&d.bonus()[128..256]).unwrap();
             if bp.is_hole() {
                 return None;

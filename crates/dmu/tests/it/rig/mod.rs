@@ -1,4 +1,4 @@
-//! A pool of one disk in memory, whose allocator never gives a place twice and knows what is in use.
+//! A pool of one disk in memory. Its allocator never reuses an offset and knows what is in use.
 
 use arc::Cache;
 use device::{Device, MemDevice};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use vdev::Tree;
 use zio::{Bookmark, NoSpace, Space, Want, WritePolicy, Zio};
 
-/// Gives out space from the front.
+/// An allocator that allocates from the front.
 pub struct Front {
     tree: Arc<Tree>,
     state: Mutex<(u64, BTreeMap<u64, u64>)>,
@@ -44,7 +44,7 @@ impl Space for Front {
     }
 }
 
-/// What syncs need; frees at once.
+/// The sink that a sync needs. It frees at once.
 pub struct Sink {
     pub space: Arc<Front>,
     pub txg: Txg,
@@ -86,7 +86,7 @@ impl Rig {
         Rig::over(Arc::new(MemDevice::new("d", 1 << 40)))
     }
 
-    /// On this device.
+    /// A pool on this device.
     pub fn over(device: Arc<dyn Device>) -> Rig {
         let mut root = VdevConfig::new(VdevKind::Root, Guid(1));
         let mut leaf = VdevConfig::new(VdevKind::File, Guid(2));
@@ -114,7 +114,7 @@ impl Rig {
         bp
     }
 
-    /// Syncs a group, and reads what came of it with the reader of what doesn't change.
+    /// Syncs a transaction group, and opens the result as a read-only object set.
     pub fn sync(&self, os: &Objset, txg: u64) -> Objset {
         let bp = self.sync_pass(os, txg, 1);
         self.open(&bp)
@@ -125,7 +125,8 @@ impl Rig {
         Objset::open(self.cache.clone(), 5, bp).unwrap()
     }
 
-    /// Nothing is used but what the object set reaches, and what its pointers and dnodes count is right.
+    /// Checks that only blocks which the object set reaches are in use, and that the counts in
+    /// pointers and dnodes are right.
     pub fn check(&self, os: &Objset) {
         let mut walk = Walk { cache: self.cache.clone(), used: BTreeMap::new(), space: 0 };
         let root = os.root_bp();

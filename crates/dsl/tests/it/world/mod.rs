@@ -1,4 +1,4 @@
-//! A pool that OpenZFS wrote, changed in memory: what tests of operations share.
+//! A pool that OpenZFS wrote, changed in memory: shared helpers of the tests of operations.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses some of it")]
 
 use crate::common;
@@ -19,7 +19,7 @@ pub struct World {
     vdevs: Vec<pool::metaslab::TopVdev>,
 }
 
-/// An object set with nothing in it.
+/// The contents of an empty object set.
 pub struct Empty;
 
 impl Contents for Empty {
@@ -49,20 +49,20 @@ impl World {
         format!("{}{rest}", self.dsl.pool_name())
     }
 
-    /// Runs tasks in a group of their own.
+    /// Runs tasks in their own transaction group, and checks the space sums.
     pub fn run(&mut self, tasks: &mut [&mut dyn SyncTask]) -> Vec<dsl::Result<()>> {
         let out = self.run_damaged(tasks);
         self.check_sums();
         out
     }
 
-    /// Changes the MOS as no operation does.
+    /// Changes the MOS in a way that no operation does.
     pub fn damage(&mut self, how: impl FnOnce(&Dsl, &Tx)) {
         let tx = Tx::new(Txg(self.txg), None);
         how(&self.dsl, &tx);
     }
 
-    /// The same where the books need not agree.
+    /// As `run`, for a pool whose sums may disagree.
     pub fn run_damaged(&mut self, tasks: &mut [&mut dyn SyncTask]) -> Vec<dsl::Result<()>> {
         let tx = Tx::new(Txg(self.txg), None);
         self.txg += 1;
@@ -95,8 +95,8 @@ impl World {
         }
     }
 
-    /// The books agree with one another: a directory's breakdown with its total, and what its
-    /// children take with what it says they do.
+    /// Checks that space sums agree: a directory's breakdown with its total, and its children's use
+    /// with its own count of it.
     pub fn check_sums(&self) {
         let all = dsl::ListOptions { hidden: true, snapshots: false, ..dsl::ListOptions::default() };
         let mut children = std::collections::HashMap::<u64, u64>::new();

@@ -1,4 +1,4 @@
-//! Opens pools by their labels alone, and reads figures as the tools print them.
+//! Opens pools by their labels alone, and parses numbers as the tools print them.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use arc::Cache;
@@ -23,28 +23,28 @@ pub struct Opened {
     pub cache: Arc<Cache>,
     /// Last synced transaction group.
     pub txg: u64,
-    /// Its uberblock.
+    /// The newest uberblock.
     pub newest: Uberblock,
-    /// The largest sector shift: that of the uberblocks' ring.
+    /// The largest sector shift, which is that of the uberblock ring.
     pub ashift: Ashift,
 }
 
-/// Opens a pool that is whole.
+/// Opens an undamaged pool.
 pub fn open(images: &[PathBuf]) -> Opened {
     try_open(images).unwrap()
 }
 
-/// Opens a pool whose MOS may be bad: each label tells of its own top-level vdev.
+/// Opens a pool whose MOS may be damaged. Each label describes its own top-level vdev.
 pub fn try_open(images: &[PathBuf]) -> Result<Opened, Box<dyn std::error::Error>> {
     open_in(images, Mode::Peek)
 }
 
-/// The same, to write too.
+/// As `try_open`, with an open mode.
 pub fn open_in(images: &[PathBuf], mode: Mode) -> Result<Opened, Box<dyn std::error::Error>> {
     open_through(images, mode, &|device| device)
 }
 
-/// The same, with something before each device.
+/// As `open_in`, with a wrapper around each device.
 pub fn open_through(
     images: &[PathBuf],
     mode: Mode,
@@ -92,12 +92,12 @@ pub fn open_through(
 }
 
 impl Opened {
-    /// Its top-level vdevs with metaslabs.
+    /// The pool's top-level vdevs with metaslabs.
     pub fn vdevs(&self) -> Vec<TopVdev> {
         self.try_vdevs().unwrap()
     }
 
-    /// The same of a pool that may be bad.
+    /// As `vdevs`, for a pool that may be damaged.
     pub fn try_vdevs(&self) -> pool::Result<Vec<TopVdev>> {
         let tree = self.cache.zio().tree();
         let tops = self.config.vdev_tree.iter().flat_map(|t| &t.children);
@@ -108,13 +108,13 @@ impl Opened {
         all.filter_map(Result::transpose).collect()
     }
 
-    /// Deflated size of an allocation.
+    /// Returns a function from an allocation to its deflated size.
     pub fn dsize(vdevs: &[TopVdev]) -> impl Fn(&ondisk::Dva) -> u64 {
         |d| vdevs.iter().find(|v| v.id == d.vdev).map_or(0, |v| v.deflate(d.asize.0))
     }
 }
 
-/// The range of numbers that a figure as zdb prints it stands for.
+/// The range of numbers that a rounded number in zdb's output stands for.
 pub fn nice_range(text: &str) -> (f64, f64) {
     let digits: String = text.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
     let scale = match text.chars().last() {

@@ -1,5 +1,5 @@
-//! Comparing what the library shows of a pool with the manifests of what OpenZFS showed. Each difference is a line
-//! that names dataset, path and field.
+//! Compares what the library shows of a pool with the manifests of what OpenZFS showed. Each
+//! difference is a line with dataset, path and field.
 
 mod words;
 
@@ -27,7 +27,7 @@ fn hex(hash: Sha256) -> String {
     hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The hash of what `read` yields from `from` on, or the error in words.
+/// The hash of the bytes that `read` returns from `from` on, or the error as text.
 fn sha256(from: u64, len: u64, mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, String>) -> String {
     let mut hash = Sha256::new();
     let mut buf = vec![0; 1 << 20];
@@ -50,14 +50,15 @@ fn of_node(node: &Node, from: u64, len: u64) -> String {
     sha256(from, len, |at, buf| node.read(at, buf).map_err(|e| words(&e)))
 }
 
-/// The hash of a volume's content.
+/// The hash of a volume's contents.
 pub fn of_volume(volume: &Volume) -> String {
     sha256(0, volume.size(), |at, buf| volume.read_at(buf, at).map(|()| buf.len()).map_err(|e| words(&e)))
 }
 
-/// What differs between a file and its manifest line: the fields, with both values.
+/// The fields that differ between a file and its manifest line, with both values.
 ///
-/// `acls`: the dataset has `acltype=posix`; where it has not, the ACLs of its files are there and not shown.
+/// `acls`: the dataset has `acltype=posix`. Without that property, OpenZFS does not show the ACLs
+/// of files.
 fn differences(node: &Node, want: &Entry, snapshot: bool, acls: bool) -> Vec<String> {
     let a = node.attr();
     let mut out = Vec::new();
@@ -70,16 +71,17 @@ fn differences(node: &Node, want: &Entry, snapshot: bool, acls: bool) -> Vec<Str
     check("mode", format!("{:o}", a.mode & 0o7777), format!("{:o}", want.mode));
     check("owner", format!("{}:{}", a.uid.rid(), a.gid.rid()), format!("{}:{}", want.uid, want.gid));
     check("size", a.size.to_string(), want.size.to_string());
-    // A root that shows its `.zfs` has one link more: the door knows that, which knows the property.
+    // A root that shows its `.zfs` has one more link. Only the FUSE front end adds it, because it
+    // knows the property.
     let ctldir = u64::from(want.path.is_empty() && want.nlink == a.nlink + 1);
     check("nlink", (a.nlink + ctldir).to_string(), want.nlink.to_string());
-    // The root of a mounted snapshot has a number that its mount makes up.
+    // The root of a mounted snapshot has an inode number that its mount makes up.
     if !(snapshot && want.path.is_empty()) {
         check("ino", a.object.to_string(), want.ino.to_string());
     }
     check("mtime", a.mtime.as_nanos().to_string(), want.mtime.to_string());
     check("ctime", a.ctime.as_nanos().to_string(), want.ctime.to_string());
-    // Making the manifest of a live dataset read its files.
+    // The manifest of a live dataset was made by reading its files.
     if snapshot {
         check("atime", a.atime.as_nanos().to_string(), want.atime.to_string());
     }
@@ -110,7 +112,7 @@ fn differences(node: &Node, want: &Entry, snapshot: bool, acls: bool) -> Vec<Str
     out
 }
 
-/// Everything below the root by path, found by listing; does not enter `mounts`.
+/// All paths below the root, found by listing. The walk does not enter `mounts`.
 fn walk(fs: &FileSystem, mounts: &BTreeSet<Vec<u8>>) -> Result<BTreeSet<Vec<u8>>, String> {
     let mut found = BTreeSet::from([Vec::new()]);
     let mut pending = vec![(Vec::new(), fs.root())];
@@ -144,8 +146,10 @@ fn walk(fs: &FileSystem, mounts: &BTreeSet<Vec<u8>>) -> Result<BTreeSet<Vec<u8>>
     Ok(found)
 }
 
-/// Compares a file system with its manifest. `below` are the paths at which datasets were mounted in it. Returns how many
-/// paths were compared, and what differs: path, then field.
+/// Compares a file system with its manifest. `below` are the paths at which other datasets were
+/// mounted in it.
+///
+/// Returns the number of compared paths, and the differences as path and field.
 pub fn compare(
     fs: &FileSystem,
     manifest: &Manifest,

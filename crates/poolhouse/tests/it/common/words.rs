@@ -1,6 +1,6 @@
-//! Errors in words.
+//! Errors as text.
 
-/// An error with its causes.
+/// The text of an error and its causes.
 pub fn words(error: &dyn std::error::Error) -> String {
     let mut out = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! Pools that OpenZFS wrote, opened and walked with this room alone.
+//! Pools that OpenZFS wrote, opened and walked with this crate alone.
 
 #![allow(
     dead_code,
@@ -30,7 +30,7 @@ pub struct Pool {
     pub devices: BTreeMap<Guid, Arc<Faulty>>,
 }
 
-/// Opens a pool by its labels alone: each tells of its own top-level vdev.
+/// Opens a pool by its labels alone. Each label describes its own top-level vdev.
 pub fn open(images: &[PathBuf]) -> Pool {
     let mut devices = BTreeMap::new();
     let mut tops: BTreeMap<u64, VdevConfig> = BTreeMap::new();
@@ -53,7 +53,7 @@ pub fn open(images: &[PathBuf]) -> Pool {
     Pool { tree: tree.unwrap(), root, devices }
 }
 
-/// The newest uberblock that any device has.
+/// The block pointer of the newest uberblock on any device.
 fn root_bp(pool: &Pool) -> Blkptr {
     let ashift = Ashift(pool.tree.describe().children.iter().map(|c| c.ashift).max().unwrap());
     let uberblocks = pool.devices.values().flat_map(|device| {
@@ -64,8 +64,9 @@ fn root_bp(pool: &Pool) -> Blkptr {
     Blkptr::decode(&newest.rootbp).unwrap()
 }
 
-/// Every block that the pool reaches and that lies on its vdevs, once: from the uberblock through the object set
-/// of objects, all datasets and snapshots.
+/// Every block that the pool reaches and that lies on its vdevs, once.
+///
+/// The walk starts at the uberblock and covers the MOS, all datasets and all snapshots.
 pub fn walk(pool: &Pool) -> Vec<(Blkptr, Stored)> {
     let mut todo = vec![root_bp(pool)];
     let (mut seen, mut all) = (HashSet::new(), Vec::new());
@@ -98,7 +99,7 @@ pub fn walk(pool: &Pool) -> Vec<(Blkptr, Stored)> {
     all
 }
 
-/// What the dnodes of a block point to, a dataset's object set included.
+/// Adds the block pointers in the dnodes of a block, including those of dataset object sets.
 fn dnodes(block: &[u8], todo: &mut Vec<Blkptr>) {
     let mut at = 0;
     while at < block.len() {
@@ -115,7 +116,7 @@ fn dnodes(block: &[u8], todo: &mut Vec<Blkptr>) {
     }
 }
 
-/// Reads a copy until the checksum is right; the bytes, and how many candidates that took.
+/// Reads a copy until its checksum is right. Returns the bytes and the number of candidates tried.
 pub fn read(pool: &Pool, stored: &Stored, copy: usize) -> Option<(AlignedBuf, usize)> {
     let dva = stored.copies().nth(copy).unwrap();
     let mut attempts = pool.tree.attempts(dva.vdev, dva.offset.0, stored.psize, stored.phys_birth).unwrap();
