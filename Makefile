@@ -96,7 +96,7 @@ zts:
 PREFIX ?= /usr/local
 install:
 	@scripts/needs.sh rust cc
-	cargo build --release -p poolhouse-cli
+	cargo build --release -p poolhouse-program
 	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install.sh "$${CARGO_TARGET_DIR:-target}/release/poolhouse"
 
 lint:

@@ -7,7 +7,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 if [ -z "${POOLHOUSE:-}" ]; then
-  cargo build -q --release -p poolhouse-cli || exit 1
+  cargo build -q --release -p poolhouse-program || exit 1
   POOLHOUSE=${CARGO_TARGET_DIR:-target}/release/poolhouse
 fi
 if [ "${1:-}" != inside ]; then

@@ -70,7 +70,7 @@ for need in cc make git setpriv unshare fusermount3 mkfs.ext4 losetup; do
   command -v $need >/dev/null || { echo "missing: $need" >&2; exit 77; }
 done
 if [ -z "${POOLHOUSE:-}" ]; then
-  cargo build -q --release -p poolhouse-cli
+  cargo build -q --release -p poolhouse-program
   POOLHOUSE=${CARGO_TARGET_DIR:-target}/release/poolhouse
 fi
 room=$(mktemp -d "${CI_ROOM:-/var/tmp}/poolhouse-ci.XXXXXX")

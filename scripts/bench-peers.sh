@@ -42,7 +42,7 @@ EOF
 chmod +x "$out/peer"
 
 scripts/zfs-fuse-tools.sh >/dev/null || echo "zfs-fuse can't be had: mounts are measured alone" >&2
-cargo build -q --release -p poolhouse-bench -p poolhouse-cli
+cargo build -q --release -p poolhouse-bench -p poolhouse-program
 export BENCH_MOUNTS=$PWD/scripts/bench-mount.sh POOLHOUSE=${POOLHOUSE:-${CARGO_TARGET_DIR:-$PWD/target}/release/poolhouse}
 export PEER_PROGRAM=$out/peer PEER_NAME=$name BENCH_DISK=${BENCH_DISK:-$out}
 export BENCH_DATE BENCH_COMMAND

@@ -17,7 +17,7 @@ if [ -z "$pools" ]; then
 fi
 tools=$PWD/target/oracle/root
 if [ -z "${BENCH_TOOLS:-}" ] && [ -x "$tools/sbin/zdb" ]; then export BENCH_TOOLS=$tools; fi
-cargo build -q --release -p poolhouse-bench -p poolhouse-cli
+cargo build -q --release -p poolhouse-bench -p poolhouse-program
 export BENCH_MOUNTS=${BENCH_MOUNTS:-$PWD/scripts/bench-mount.sh}
 export POOLHOUSE=${POOLHOUSE:-${CARGO_TARGET_DIR:-$PWD/target}/release/poolhouse}
 folders=()

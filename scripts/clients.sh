@@ -12,7 +12,7 @@ report=$programs/report
 root=$programs/root
 mkdir -p "$report" "$root"
 if [ -z "${POOLHOUSE:-}" ]; then
-  cargo build -q --release -p poolhouse-cli || exit 1
+  cargo build -q --release -p poolhouse-program || exit 1
   POOLHOUSE=${CARGO_TARGET_DIR:-$PWD/target}/release/poolhouse
 fi
 

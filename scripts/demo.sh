@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 pool=single-lz4
 echo "Building (the first time takes a few minutes) ..."
-cargo build -q --release -p poolhouse-cli
+cargo build -q --release -p poolhouse-program
 bin=${CARGO_TARGET_DIR:-$PWD/target}/release/poolhouse
 
 room=$(mktemp -d "${TMPDIR:-/tmp}/poolhouse-demo.XXXXXX")

@@ -13,7 +13,7 @@ if [ -z "${ZDB:-}" ] && [ -x "$tools/sbin/zdb" ]; then
 fi
 theirs() { LD_LIBRARY_PATH=${libs:-${LD_LIBRARY_PATH:-}} "$ZDB" "$@"; }
 if [ -z "${POOLHOUSE:-}" ]; then
-  cargo build -q --release -p poolhouse-cli
+  cargo build -q --release -p poolhouse-program
   POOLHOUSE=${CARGO_TARGET_DIR:-$PWD/target}/release/poolhouse
 fi
 

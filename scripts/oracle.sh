@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$(scripts/oracle-tools.sh)
 here=$PWD/target/oracle
-cargo build -q --release -p poolhouse-cli
+cargo build -q --release -p poolhouse-program
 ours=${CARGO_TARGET_DIR:-$PWD/target}/release/poolhouse
 libs=$(echo "$tools"/lib/*-linux-gnu)
 theirs() { LD_LIBRARY_PATH=$libs PATH=$tools/sbin:$PATH "$@"; }

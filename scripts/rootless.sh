@@ -49,7 +49,7 @@ if [ "${1:-}" = inside ]; then # In the set-up: POOL and FOLDER, and whether a m
 fi
 
 if [ -z "${ROOTLESS_APART:-}" ] && [ -z "${POOLHOUSE:-}" ]; then
-  cargo build -q --release -p poolhouse-cli || exit 1
+  cargo build -q --release -p poolhouse-program || exit 1
   POOLHOUSE=${CARGO_TARGET_DIR:-target}/release/poolhouse
 fi
 [ "$(id -u)" = 0 ] || { echo 'missing: root'; exit 77; }

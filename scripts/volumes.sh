@@ -16,7 +16,7 @@ if [ -z "${ZDB:-}" ] && [ -x "$tools/sbin/zdb" ]; then
 fi
 theirs() { LD_LIBRARY_PATH=${libs:-${LD_LIBRARY_PATH:-}} "$ZDB" "$@"; }
 if [ -z "${POOLHOUSE:-}" ]; then
-  cargo build -q --release -p poolhouse-cli || exit 1
+  cargo build -q --release -p poolhouse-program || exit 1
   POOLHOUSE=${CARGO_TARGET_DIR:-$home/target}/release/poolhouse
 fi
 poolhouse=$(realpath "$POOLHOUSE")

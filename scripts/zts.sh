@@ -75,7 +75,7 @@ if [ -n "$list" ]; then
 fi
 [ "$(id -u)" = 0 ] || { echo 'only root can make the root that is thrown away' >&2; exit 1; }
 if [ -z "${POOLHOUSE:-}" ]; then
-  cargo build -q --release -p poolhouse-cli || exit 1
+  cargo build -q --release -p poolhouse-program || exit 1
   POOLHOUSE=${CARGO_TARGET_DIR:-$PWD/target}/release/poolhouse
 fi
 POOLHOUSE=$(realpath "$POOLHOUSE")

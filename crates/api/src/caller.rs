@@ -1,10 +1,10 @@
 //! Who makes a request.
 //!
 //! # Theory
-//! The kernel says who is at the other end of the control socket. That becomes a [`Caller`], which is
-//! an argument of each method of [`Service`](super::Service), and of each check behind it. There is no
-//! caller by default, and none is kept beside the arguments: work that goes on in another thread takes
-//! its caller along.
+//! The kernel says who is at the other end of the control socket. That becomes a [`Caller`], which
+//! is an argument of each method of [`Service`](super::Service), and of each check behind it.
+//! There is no caller by default, and none is kept beside the arguments: work that goes on in
+//! another thread takes its caller along.
 
 use super::Budget;
 use std::sync::Arc;

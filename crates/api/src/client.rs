@@ -72,8 +72,8 @@ impl Socket {
     }
 }
 
-/// Connects to a daemon that runs, in the folder that is named if one is, and says where it lives. With `own`
-/// that is this user's own daemon.
+/// Connects to a daemon that runs, in the folder that is named if one is, and says where it lives.
+/// With `own` that is this user's own daemon.
 fn connect(named: Option<&Place>, own: bool) -> Result<Option<(UnixStream, Place)>, TransportError> {
     let connected = match named {
         // A folder that is named and can't be a daemon's is a mistake: what it was to hold is

@@ -5,13 +5,18 @@
 //! in the shape of OpenZFS's own: a pool is the configuration tree that `ZFS_IOC_POOL_STATS` returns, with the statistics
 //! that `zpool` reads from it; a dataset is its name, type and properties.
 //!
-//! One list of methods makes two traits. [`Service`] is the daemon's side: each method takes the [`Caller`]. [`Requests`]
-//! is the commands' side, without a caller: [`Client`] implements it over any [`Transport`] (the daemon's socket), and
-//! [`InProcess`] over a service in the same process, which is how tests run commands without a daemon. [`dispatch`]
-//! leads from a request's bytes to a method of [`Service`].
+//! One list of methods makes two traits. [`Service`] is the daemon's side: each method takes the
+//! [`Caller`]. [`Requests`] is the commands' side, without a caller: [`Client`] implements it over
+//! any [`Transport`] (the daemon's socket), and [`InProcess`] over a service in the same process,
+//! which is how tests run commands without a daemon. [`dispatch`] leads from a request's bytes to
+//! a method of [`Service`].
 //!
-//! [`client`] carries requests to the daemon, which [`place`] finds and [`start`] runs when one is needed. [`files`] is a
-//! second protocol, on a socket of its own: the files of a dataset for commands that use no mount.
+//! [`client`] carries requests to the daemon, which [`place`] finds and [`start`] runs when one is
+//! needed. [`files`] is a second protocol, on a socket of its own: the files of a dataset for
+//! commands that use no mount.
+//!
+//! Rules that commands and the daemon both go by are here, too: properties of pools
+//! ([`settings`]), and where file systems belong ([`plan`]).
 //!
 //! # On the wire
 //! `POST /v1/METHOD` with a JSON request; the reply is `{"ok": ANSWER}` with status 200, or `{"error": ERROR}` with a
@@ -23,8 +28,8 @@
 //! ratios is the engine's job, once. Times are seconds since the epoch, and the command turns them into local time.
 //!
 //! # Absent
-//! An async runtime: the client reads and writes its socket itself. How the daemon answers, and whom, is `server`'s; what
-//! a terminal shows is `cli`'s.
+//! An async runtime: the client reads and writes its socket itself. How the daemon answers, and
+//! whom, is `server`'s; what a terminal shows is `cli`'s.
 
 pub mod accounts;
 mod budget;
@@ -41,10 +46,12 @@ mod import;
 mod inject;
 mod log;
 pub mod place;
+pub mod plan;
 mod pool;
 mod prop;
 mod request;
 mod service;
+pub mod settings;
 pub mod start;
 mod stats;
 #[cfg(test)]

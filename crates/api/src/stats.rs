@@ -66,3 +66,22 @@ pub struct Kstat {
     /// What it says instead, where it has no named values.
     pub text: Option<String>,
 }
+
+impl Kstat {
+    /// A kstat as its file shows it (`kstat_seq_show`).
+    pub fn file(&self) -> String {
+        if let Some(text) = &self.text {
+            return format!("{text}\n");
+        }
+        let rows = self.values.len();
+        let mut s = format!("1 1 0x01 {rows} {} 0 0\n{:<31} {:<4} data\n", rows * 48, "name", "type");
+        for (name, value) in &self.values {
+            match value {
+                KstatValue::Number(n) => s += &format!("{name:<31} {:<4} {n}\n", 4),
+                KstatValue::Signed(n) => s += &format!("{name:<31} {:<4} {n}\n", 3),
+                KstatValue::Text(text) => s += &format!("{name:<31} {:<4} {text}\n", 7),
+            }
+        }
+        s
+    }
+}

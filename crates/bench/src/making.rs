@@ -138,7 +138,7 @@ fn fill(live: &Live, name: &str, compression: &str, pattern: &[u8]) -> Result<To
 
 /// The names of the pool of illumos bug 8115, parents first.
 fn names() -> Vec<String> {
-    cli::bench::names(POOL, cli::bench::Shape::default())
+    program::bench::names(POOL, program::bench::Shape::default())
 }
 
 fn all_done(done: Vec<poolhouse::dsl::Result<()>>) -> Result<u64> {

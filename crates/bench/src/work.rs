@@ -126,10 +126,10 @@ impl Work {
 /// From the devices of the pool of illumos bug 8115 to all of its mounts; and what else was measured on the way and back.
 fn mount8115(dir: &Path) -> Result<(Value, Took)> {
     let room = tempfile::tempdir_in(dir)?;
-    cli::bench::make(room.path(), cli::bench::Shape::default())?;
+    program::bench::make(room.path(), program::bench::Shape::default())?;
     let threads = server::pools::mount_threads();
-    let case = cli::bench::Case { latency_us: 0, in_flight: threads, threads, idle_s: 0 };
-    let took = cli::bench::once(room.path(), &case)?;
+    let case = program::bench::Case { latency_us: 0, in_flight: threads, threads, idle_s: 0 };
+    let took = program::bench::once(room.path(), &case)?;
     let done: serde_json::Map<_, _> = took
         .named()
         .into_iter()

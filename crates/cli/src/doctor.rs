@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use api::place::{Place, PlaceError, choice};
 use rustix::process::{Resource, geteuid, getrlimit};
 
+use crate::daemon::Daemon;
 use console::Out;
 
 /// The owner that a file shows if its real owner is unknown in a user namespace (`overflowuid`).
@@ -84,7 +85,7 @@ pub struct Machine {
 
 impl Machine {
     /// The machine that this process runs on.
-    pub fn this() -> Self {
+    pub fn this(daemon: &Daemon) -> Self {
         let (place, passed, stream) = daemons_folder();
         let path = std::env::var_os("PATH").unwrap_or_default();
         Self {
@@ -96,7 +97,7 @@ impl Machine {
             files: getrlimit(Resource::Nofile).maximum,
             locked: getrlimit(Resource::Memlock).maximum,
             daemon: stream.is_some(),
-            apart: stream.as_ref().and_then(apart),
+            apart: stream.as_ref().and_then(|stream| apart(stream, daemon)),
             roots: choice::roots_running().ok().flatten().map(|(_, place)| place.dir().display().to_string()),
             // The device has a finding of its own.
             mounting: fuse::why::Means { device: true, ..fuse::why::Means::of_this() }.obstacle(),
@@ -395,8 +396,8 @@ impl Machine {
 }
 
 /// Which namespaces the daemon at the other end does not share with this process.
-fn apart(stream: &UnixStream) -> Option<String> {
-    let Some(process) = server::peer::of_stream(stream).ok()?.pid else {
+fn apart(stream: &UnixStream, daemon: &Daemon) -> Option<String> {
+    let Some(process) = (daemon.peer)(stream).ok()?.pid else {
         return Some("another PID namespace".to_owned());
     };
     let differs = |kind: &&str| {
@@ -475,7 +476,7 @@ pub fn report(out: &mut Out, findings: &[Finding]) -> i32 {
 }
 
 /// Runs `poolhouse doctor`. Returns the exit code.
-pub fn run(out: &mut Out, err: &mut Out, args: &[String]) -> i32 {
+pub fn run(out: &mut Out, err: &mut Out, args: &[String], daemon: &Daemon) -> i32 {
     if !args.is_empty() {
         let asked = args.iter().all(|arg| arg == "--help" || arg == "-h");
         let usage = "usage: poolhouse doctor\n\nSays what this machine lacks for Poolhouse, and how to get it. Changes nothing.\n";
@@ -486,7 +487,7 @@ pub fn run(out: &mut Out, err: &mut Out, args: &[String]) -> i32 {
         }
         return if asked { 0 } else { 2 };
     }
-    report(out, &Machine::this().examine())
+    report(out, &Machine::this(daemon).examine())
 }
 
 #[cfg(test)]

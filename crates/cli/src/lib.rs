@@ -11,15 +11,17 @@
 //! Manual pages ([`manual`]) are our own.
 //!
 //! # Absent
+//! * The daemon, and with it any async runtime: the program passes in what commands need of it
+//!   ([`daemon`]).
 //! * Sockets, processes and mounts: they are the server's.
 //! * Commands that OpenZFS has and this release lacks: each reports that.
 
 pub mod arc_summary;
 pub mod arcstat;
-pub mod bench;
 pub mod completion;
 mod counts;
 pub mod cx;
+pub mod daemon;
 pub mod doctor;
 pub mod exports;
 pub mod getprint;

@@ -3,8 +3,8 @@
 //! Tunables and kstats have the names of OpenZFS's module parameters and kstats.
 
 use api::{Reason, Requests};
-use server::kstats;
 
+use crate::daemon::Daemon;
 use crate::words;
 use console::Clock;
 use console::Out;
@@ -40,7 +40,13 @@ pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, verb: &str, arg
 }
 
 /// Runs `metrics`. Returns the exit code.
-pub fn metrics(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String]) -> i32 {
+pub fn metrics(
+    out: &mut Out,
+    err: &mut Out,
+    service: &dyn Requests,
+    args: &[String],
+    daemon: &Daemon,
+) -> i32 {
     const USAGE: &str = "usage: poolhouse metrics\n";
     match args {
         [] => {}
@@ -53,7 +59,7 @@ pub fn metrics(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[Str
             return 2;
         }
     }
-    match server::metrics::page(service) {
+    match (daemon.metrics)(service) {
         Ok(page) => {
             out.put(&page);
             0
@@ -108,7 +114,7 @@ fn counted(out: &mut Out, service: &dyn Requests, names: &[String]) -> Said {
         if names.is_empty() {
             writeln!(out, "{}", full(k));
         } else if names.contains(&full(k)) {
-            out.put(&kstats::text(k));
+            out.put(&k.file());
         }
     }
     Ok(())

@@ -195,7 +195,7 @@ impl OpenOptions {
 
 /// Bytes of the block cache if nobody says: a quarter of the memory that this process may use.
 pub fn default_cache_bytes() -> u64 {
-    spa::host::memory() / 4
+    spa::discovery::host::memory() / 4
 }
 
 /// The candidate that is meant: by name or guid, or the only one.

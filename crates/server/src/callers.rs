@@ -74,7 +74,7 @@ impl Default for Callers {
         Self {
             owners: Arc::new(Semaphore::new(TURNS_OF_OWNERS)),
             others: Arc::new(Semaphore::new(TURNS_OF_OTHERS)),
-            memory: Share::of_users(spa::host::memory()),
+            memory: Share::of_users(spa::discovery::host::memory()),
             each: Mutex::default(),
         }
     }
@@ -100,7 +100,7 @@ impl Callers {
         let new = || User {
             connections: 0,
             turns: Arc::new(Semaphore::new(TURNS)),
-            memory: Share::of_user(spa::host::memory()),
+            memory: Share::of_user(spa::discovery::host::memory()),
         };
         let user = each.entry(uid).or_insert_with(new);
         if user.connections == CONNECTIONS {

@@ -18,10 +18,10 @@
 
 use crate::faults::of_dsl;
 use crate::mounts::plans;
-use crate::plan::Where;
 use crate::pools::{Imported, Pools};
 use crate::view::space::{Limited, limited};
 use api::accounts;
+use api::plan::Where;
 use api::{
     Caller, DatasetChange, DatasetList, DatasetQuery, DiffRequest, Error, MountFailure, PoolChange,
     PropSelect, Reason, Settings, SpaceClass,
@@ -437,8 +437,8 @@ pub(crate) fn visible(pools: &Pools, caller: &Caller, query: &DatasetQuery) -> D
     query
 }
 
-/// Takes out of an answer what the caller may read of the dataset that the query begins with, but not
-/// of one below it.
+/// Takes out of an answer what the caller may read of the dataset that the query begins with, but
+/// not of one below it.
 pub(crate) fn hide(pools: &Pools, caller: &Caller, query: &DatasetQuery, list: &mut DatasetList) {
     if caller.owns() {
         return;

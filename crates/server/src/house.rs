@@ -6,8 +6,6 @@
 
 mod import;
 
-pub use import::unwritable;
-
 use crate::daemon;
 use crate::events::{Context, Events};
 use crate::faults::of_library;

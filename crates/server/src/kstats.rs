@@ -314,20 +314,3 @@ fn sublists(store: &arc::Store) -> Values {
     ]));
     values
 }
-
-/// A kstat as its file tells it (`kstat_seq_show`).
-pub fn text(kstat: &Kstat) -> String {
-    if let Some(text) = &kstat.text {
-        return format!("{text}\n");
-    }
-    let rows = kstat.values.len();
-    let mut s = format!("1 1 0x01 {rows} {} 0 0\n{:<31} {:<4} data\n", rows * 48, "name", "type");
-    for (name, value) in &kstat.values {
-        match value {
-            KstatValue::Number(n) => s += &format!("{name:<31} {:<4} {n}\n", 4),
-            KstatValue::Signed(n) => s += &format!("{name:<31} {:<4} {n}\n", 3),
-            KstatValue::Text(text) => s += &format!("{name:<31} {:<4} {text}\n", 7),
-        }
-    }
-    s
-}

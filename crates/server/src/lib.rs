@@ -1,12 +1,14 @@
 //! The daemon: imported pools, mounts, the control API.
 //!
 //! # Theory
-//! A process imports pools, mounts their file systems and answers the commands on a Unix socket. The crate [`api`] has
-//! the requests and replies, their client, and the folder where a daemon lives ([`api::place`]). [`daemon`] is its life;
-//! `http` carries requests, [`peer`] says who may make them, and `grants` what `zfs allow` adds. [`house`] answers: it
-//! holds [`pools`] with their [`mounts`], which [`plan`] reads off properties and [`forest`] makes in parallel; [`view`]
-//! says what a pool looks like. `visits` gives commands the files of a pool, with no mount ([`api::files`]).
-//! `events` remembers what happened to pools, and `zedlets` runs the user's programs then.
+//! A process imports pools, mounts their file systems and answers the commands on a Unix socket.
+//! The crate [`api`] has the requests and replies, their client, and the folder where a daemon
+//! lives ([`api::place`]). [`daemon`] is its life; `http` carries requests, [`peer`] says who may
+//! make them, and `grants` what `zfs allow` adds. [`house`] answers: it holds [`pools`] with their
+//! [`mounts`], which [`api::plan`] reads off properties and [`forest`] makes in parallel; [`view`]
+//! says what a pool looks like. `visits` gives commands the files of a pool, with no mount
+//! ([`api::files`]). `events` remembers what happened to pools, and `zedlets` runs the user's
+//! programs then.
 
 mod attach;
 mod cachefile;
@@ -34,16 +36,15 @@ pub mod metrics;
 pub mod mounts;
 mod notify;
 pub mod peer;
-pub mod plan;
 pub mod pools;
 mod scan;
-pub mod settings;
 mod shape;
 mod spl;
 mod split;
 mod syncs;
 pub mod tree;
 mod tunables;
+mod vdev_settings;
 pub mod view;
 mod visits;
 pub mod work;

@@ -14,8 +14,8 @@ const TURN: Duration = Duration::from_secs(1);
 
 /// The memory of this machine now; where that can't be found out, all of it is free.
 pub(crate) fn now() -> Memory {
-    let all = spa::host::memory();
-    Memory { all, free: spa::host::memory_left().unwrap_or(all) }
+    let all = spa::discovery::host::memory();
+    Memory { all, free: spa::discovery::host::memory_left().unwrap_or(all) }
 }
 
 /// Looks until what is returned is dropped; nothing if there can be no thread for it.
@@ -24,8 +24,8 @@ pub(crate) fn watch(store: Weak<Store>) -> Option<Sender<()>> {
     let look = move || {
         while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(TURN) {
             let Some(store) = store.upgrade() else { return };
-            if let Some(free) = spa::host::memory_left() {
-                store.adapt(Memory { all: spa::host::memory(), free });
+            if let Some(free) = spa::discovery::host::memory_left() {
+                store.adapt(Memory { all: spa::discovery::host::memory(), free });
             }
         }
     };

@@ -1,9 +1,11 @@
 //! What pools, devices and the cache do, as metrics of Prometheus (OpenMetrics 1.0).
 //!
 //! # Theory
-//! Nothing is kept for this: a page is made of what [`Requests`] tells when it is asked, so that a command makes the same page as the daemon. A device's errors are
-//! hard where a read or a write failed, and soft where what was read did not match its checksum and redundancy gave it back, or an answer came late; they
-//! are the columns of `zpool status`. Service times are the histograms of `zpool iostat -w`.
+//! Nothing is kept for this: a page is made of what [`Requests`] tells when it is asked, so that a
+//! command makes the same page as the daemon. A device's errors are hard where a read or a write
+//! failed, and soft where what was read did not match its checksum and redundancy gave it back, or
+//! an answer came late; they are the columns of `zpool status`. Service times are the histograms
+//! of `zpool iostat -w`.
 //!
 //! Kstats have their own names, `poolhouse_` and the kstat's before them; those of single datasets are left out, there may be thousands.
 

@@ -25,9 +25,9 @@ pub(crate) use load::{Plans, plans};
 
 use crate::faults::{of_dsl, of_fuse, of_library, of_zpl};
 use crate::journal::Journal;
-use crate::plan::{Plan, Where, decided};
 use crate::view::MountedAs;
 use api::chain;
+use api::plan::{Plan, Where, decided};
 use api::{self, Error, Reason};
 use dsl::Prop;
 use fuse::dataset::{Dataset as Shown, Stale};

@@ -2,10 +2,11 @@
 //!
 //! # Theory
 //! The kernel says who is at the other end of the socket. Root and the daemon's own user may do
-//! anything. Others reach only root's daemon (a user's own is in a folder that nobody else may enter),
-//! and may look, as they may at the kernel module's pools: names, states, properties, mounts, what is
-//! granted. What `zfs allow` grants them they may do too ([`crate::grants`]). Everything else that
-//! changes something, reads a device, or says what was done by whom (history) is refused.
+//! anything. Others reach only root's daemon (a user's own is in a folder that nobody else may
+//! enter), and may look, as they may at the kernel module's pools: names, states, properties,
+//! mounts, what is granted. What `zfs allow` grants them they may do too ([`crate::grants`]).
+//! Everything else that changes something, reads a device, or says what was done by whom (history)
+//! is refused.
 
 use api::Peer;
 use std::io;

@@ -33,13 +33,13 @@ use crate::faults::{of_dsl, of_fuse, of_key};
 use crate::journal::Journal;
 use crate::looks::Looks;
 use crate::mounts::{Live, Mounts};
-use crate::plan::Plan;
 use crate::split::{Split, split};
 use crate::syncs::Syncs;
 use crate::tunables::Tunables;
 use crate::view::PoolFacts;
 use crate::visits::Visits;
 use crate::work::{leave, log};
+use api::plan::Plan;
 use api::{
     Caller, Changed, DatasetChange, Error, ExportRequest, KeyMaterial, LoadKeyRequest, Mount, MountFailure,
     MountRequest, PoolChange, Reason,
@@ -374,7 +374,7 @@ impl Pools {
                 live.set(props.kept).map_err(|e| Error::new(name, crate::shape::of_shape(&e)))
             }
             PoolChange::SetVdev { guid, property, value } => {
-                let value = crate::settings::vdev::check(property, value)
+                let value = crate::vdev_settings::check(property, value)
                     .map_err(|what| Error::new(name, Reason::BadValue { what }))?;
                 let done = live.set_vdev(Guid(*guid), property, value);
                 done.map_err(|e| Error::new(name, crate::shape::of_shape(&e)))

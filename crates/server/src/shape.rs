@@ -13,9 +13,9 @@ use vdev::VdevInfo;
 use crate::device_life::of_life;
 use crate::faults::of_dsl;
 use crate::pools::Imported;
-use crate::settings::pool::{self, Setting, When};
 use crate::work::{leaf, of_create, vdevs};
 use api::chain;
+use api::settings::pool::{self, Setting, When};
 use api::{Error, Layout, PoolChange, Reason, Settings};
 
 /// Properties to be set on an imported pool.

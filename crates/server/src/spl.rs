@@ -13,7 +13,7 @@ pub(crate) const NAMES: [&str; 2] = ["spl_hostid", "spl_hostid_path"];
 pub(crate) fn parameters(host: &Host) -> Vec<SplParameter> {
     let values = [
         (host.hostid.to_string(), "the host's id, which pools record; 0 where it has none"),
-        (spa::host::HOSTID_FILE.to_owned(), "the file that it is read from"),
+        (spa::discovery::host::HOSTID_FILE.to_owned(), "the file that it is read from"),
     ];
     let told = NAMES.into_iter().zip(values);
     told.map(|(name, (value, what))| SplParameter { name: name.into(), value, what: what.into() }).collect()

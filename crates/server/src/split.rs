@@ -11,10 +11,10 @@ use spa::import::Hands;
 
 use crate::faults::of_library;
 use crate::pools::{Imported, Pools};
-use crate::settings::pool::{self, Setting, When};
 use crate::shape::of_shape;
 use crate::view::PoolFacts;
 use api::chain;
+use api::settings::pool::{self, Setting, When};
 use api::{Caller, Error, ExportRequest, Reason, Settings};
 
 /// How a pool is split.

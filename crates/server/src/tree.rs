@@ -8,7 +8,7 @@
 //! None: what is asked is asked of the pools, as any command does. Names are in memory; for what a file of a pool says that pool alone is asked, by one of several
 //! threads, so that one whose devices hang keeps no other's files.
 
-use crate::kstats::{self, Name};
+use crate::kstats::Name;
 use crate::spl;
 use api::{Caller, Kstat, Service, Tunable};
 use fuse::tree::{Attr, Entry, Flags, Node, Seek, SetAttr, Statfs, Time, Tree};
@@ -182,7 +182,7 @@ impl<S: Counters + Send + Sync> Tree for StatTree<S> {
             Thing::Fact(text) => text,
             Thing::Kstat((pool, name)) => {
                 let kstat = self.house.kstat(pool.as_deref(), &name).ok_or(Errno::NOENT)?;
-                kstats::text(&kstat)
+                kstat.file()
             }
             Thing::Parameter(tunable) => format!("{}\n", tunable.told(tunable.value)),
             Thing::Spl(name) => {

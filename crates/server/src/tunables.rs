@@ -177,10 +177,10 @@ impl Tunables {
 
 /// What holds if nobody sets it.
 fn default(name: &str) -> u64 {
-    let of_groups = txg::Tunables::for_memory(spa::host::memory());
+    let of_groups = txg::Tunables::for_memory(spa::discovery::host::memory());
     match name {
         "zfs_arc_max" => poolhouse::default_cache_bytes(),
-        "zfs_arc_min" => (spa::host::memory() / 32).max(ARC_LEAST),
+        "zfs_arc_min" => (spa::discovery::host::memory() / 32).max(ARC_LEAST),
         "zfs_txg_timeout" => of_groups.timeout.as_secs(),
         "zfs_dirty_data_max" => of_groups.dirty_max,
         "zfs_dirty_data_sync_percent" => of_groups.sync_percent,

@@ -12,10 +12,10 @@
 use crate::faults::of_dsl;
 use crate::mounts::Live;
 use crate::peer::of_stream;
-use crate::plan::Plan;
 use crate::pools::{Imported, Pools};
 use api::files::wire::{ASK_MAX, Answer, Ask, Refusal, receive, send};
 use api::files::{Change, Engine, Fault, Files, Kernel, Kind, Opened, Opening, PART_MAX};
+use api::plan::Plan;
 use api::{Error, Peer, Reason, chain};
 use dsl::LongHold;
 use dsl::keys::KeyStatus;

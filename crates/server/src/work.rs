@@ -17,9 +17,9 @@ use zpl::NewFileSystem;
 
 use crate::change::{error_of, tasks};
 use crate::faults::of_library;
-use crate::settings::pool::{self, When};
 use crate::view::PoolFacts;
 use api::chain;
+use api::settings::pool::{self, When};
 use api::{Caller, CreatePool, Error, Layout, Reason, Refusal, Vdev};
 
 /// Makes a pool.
@@ -147,8 +147,8 @@ fn limit_space(live: &Live, name: &str, props: PropList) -> Result<(), Error> {
     })
 }
 
-/// Writes a command line of the caller to the pool's history, with the next transaction group. It is one line
-/// there: control characters in it are written as octal numbers.
+/// Writes a command line of the caller to the pool's history, with the next transaction group. It
+/// is one line there: control characters in it are written as octal numbers.
 ///
 /// # Errors
 /// [`Reason::Suspended`].

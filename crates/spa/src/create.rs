@@ -34,7 +34,7 @@ use vdev::Tree;
 use vdev::label::LabelWriter;
 use zio::{Workers, Zio};
 
-use crate::aside::Asides;
+use crate::aux_devices::Asides;
 use crate::engine::{Engine, Live, Parts, Synced, World};
 use crate::{Candidate, Host, Spa};
 

@@ -19,41 +19,15 @@
 //! # See
 //! OpenZFS `spa_sync`, `spa_sync_iterate_to_convergence`, `dsl_pool_sync`.
 
-mod attach;
-mod aux;
-mod books;
-mod checkpoint;
-mod claim;
-mod deadman;
-mod dtl;
-mod errands;
-mod errlog;
-mod familiar;
-pub(crate) mod growth;
-mod identity;
-mod labels;
-mod leaf_work;
-mod life;
-mod live;
-mod log_removal;
-mod logs;
-mod mmp;
-mod open;
-mod policy;
-mod props;
-mod prune;
-mod rebuild;
-mod reopen;
-mod replicas;
-mod retire;
-mod returns;
-mod scan;
-mod shape;
-mod shared;
-mod split;
-mod sync;
-mod tasks;
-mod vdev_props;
+pub(crate) mod checkpoint;
+pub(crate) mod claim;
+pub(crate) mod identity;
+pub(crate) mod live;
+pub(crate) mod logs;
+pub(crate) mod mmp;
+pub(crate) mod open;
+pub(crate) mod props;
+pub(crate) mod prune;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -68,47 +42,48 @@ use pool::alloc::Allocator;
 use pool::config::Features;
 use vdev::Tree;
 
-use crate::aside::Asides;
+use crate::aux_devices::Asides;
 use crate::txg::TXG_SIZE;
 
-pub use attach::AttachTerms;
-pub(crate) use aux::Aux;
-pub(crate) use books::add_vdevs;
 pub(crate) use checkpoint::decode as decode_checkpoint;
 pub use checkpoint::{CheckpointError, DISCARD_MEMORY};
-pub use deadman::{
-    CHECK_MS as DEADMAN_CHECK_MS, ENABLED as DEADMAN_ENABLED, FAILMODE as DEADMAN_FAILMODE,
-    HANGS_MS as DEADMAN_HANGS_MS, SYNC_MS as DEADMAN_SYNC_MS,
-};
-pub(crate) use labels::SPA_VERSION;
-pub use leaf_work::{CHUNK, TRIM_BATCH, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE};
-pub use leaf_work::{WorkCommand, WorkKind, WorkNotice, WorkRefusal, WorkStat, WorkState};
-pub use life::{LifeError, Verdict};
 pub(crate) use live::without_room;
 pub use live::{ClearError, Live, TaskError};
 pub use logs::LogHandle;
 pub use open::WriteRefusal;
 pub use props::PoolProp;
 pub use prune::Prune;
-pub use rebuild::{REBUILD_MAX_SEGMENT, REBUILD_SCRUB_ENABLED, REBUILD_VDEV_LIMIT, RebuildStat};
-pub(crate) use replicas::can_spare;
-pub use scan::{
+pub use zio::{FailMode, Reason};
+
+pub use crate::device_monitor::deadman::{
+    CHECK_MS as DEADMAN_CHECK_MS, ENABLED as DEADMAN_ENABLED, FAILMODE as DEADMAN_FAILMODE,
+    HANGS_MS as DEADMAN_HANGS_MS, SYNC_MS as DEADMAN_SYNC_MS,
+};
+pub use crate::initialize_trim::{CHUNK, TRIM_BATCH, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE};
+pub use crate::initialize_trim::{WorkCommand, WorkKind, WorkNotice, WorkRefusal, WorkStat, WorkState};
+pub use crate::scan::rebuild::{REBUILD_MAX_SEGMENT, REBUILD_SCRUB_ENABLED, REBUILD_VDEV_LIMIT, RebuildStat};
+pub use crate::scan::{
     DEFER_PERCENT, RESILVER_MIN_TIME, RESILVER_MS, SCAN_CHECKPOINT_INTVAL, SCAN_MEM_LIM_FACT,
     SCAN_SUSPEND_PROGRESS, SCAN_VDEV_BYTES, SCAN_VDEV_LIMIT, SCRUB_MIN_TIME, SCRUB_MS, ScanCommand, ScanDone,
     ScanNotice, ScanRefusal, ScanStat,
 };
-use shape::PoolTask;
-pub use shape::{AddTerms, ShapeError};
-pub use split::{SplitError, SplitTerms};
-pub use sync::FREE_BUDGET;
-pub use tasks::Ticket;
-pub use vdev_props::VdevValue;
-pub use zio::{FailMode, Reason};
+pub use crate::sync::FREE_BUDGET;
+pub(crate) use crate::sync::labels::SPA_VERSION;
+pub(crate) use crate::sync::pool_metadata::add_vdevs;
+pub use crate::sync::tasks::Ticket;
+pub use crate::vdev_ops::attach::AttachTerms;
+pub(crate) use crate::vdev_ops::aux_vdevs::Aux;
+pub use crate::vdev_ops::online_offline::{LifeError, Verdict};
+pub(crate) use crate::vdev_ops::pool_tasks::PoolTask;
+pub use crate::vdev_ops::pool_tasks::{AddTerms, ShapeError};
+pub(crate) use crate::vdev_ops::replicas::can_spare;
+pub use crate::vdev_ops::split::{SplitError, SplitTerms};
+pub use crate::vdev_ops::vdev_props::VdevValue;
 
 /// More passes than any group needs: it is a defect of ours not to converge (`zfs_sync_pass_*` are single digits).
-const MAX_PASSES: u32 = 64;
+pub(crate) const MAX_PASSES: u32 = 64;
 /// From this pass on what the MOS frees is put off to the next group (`zfs_sync_pass_deferred_free`).
-const DEFERRED_FREE_PASS: u32 = 2;
+pub(crate) const DEFERRED_FREE_PASS: u32 = 2;
 
 /// What the outside world gives an engine; a test owns it.
 pub trait World: Send + Sync {
@@ -249,9 +224,9 @@ pub(crate) struct Synced {
 #[derive(Debug, Default)]
 pub(crate) struct ChangedConfig {
     /// What the next group writes.
-    next: Option<Arc<PoolConfig>>,
+    pub(crate) next: Option<Arc<PoolConfig>>,
     /// What the group that is just being committed writes: who changes the config meanwhile begins with this, or its changes were lost.
-    committing: Option<Arc<PoolConfig>>,
+    pub(crate) committing: Option<Arc<PoolConfig>>,
 }
 
 /// What an engine is made of.
@@ -262,7 +237,7 @@ pub(crate) struct Parts {
     pub(crate) world: Arc<dyn World>,
     /// Salt of the salted checksums.
     pub(crate) salt: [u8; 32],
-    scan: scan::Scan,
+    pub(crate) scan: crate::scan::Scan,
 }
 
 /// A pool being written.
@@ -271,7 +246,7 @@ pub(crate) struct Engine {
     pub(crate) allocator: Arc<Allocator>,
     pub(crate) mos: Mos,
     pub(crate) dsl: Dsl,
-    shared: shared::Shared,
+    pub(crate) shared: crate::sync::dedup_and_clones::Shared,
     /// The pool as its last uberblock has it.
     pub(crate) synced: RwLock<Synced>,
     /// See the module's lock order.
@@ -279,68 +254,68 @@ pub(crate) struct Engine {
     /// What the next group writes to the MOS and to all labels.
     pub(crate) changed_config: Mutex<ChangedConfig>,
     /// What each leaf's dirty time log says on disk.
-    dtls: Mutex<dtl::Written>,
+    pub(crate) dtls: Mutex<crate::sync::dtl::Written>,
     /// Operations by group.
-    pub(crate) tasks: [Mutex<Vec<tasks::Queued>>; TXG_SIZE],
+    pub(crate) tasks: [Mutex<Vec<crate::sync::tasks::Queued>>; TXG_SIZE],
     /// The list of blocks that are freed in the next group (`spa_deferred_bpobj`).
-    deferred: ObjNum,
-    world: Arc<dyn World>,
-    ratios: Mutex<std::collections::BTreeMap<ondisk::VdevId, u64>>,
-    heart: mmp::Heart,
+    pub(crate) deferred: ObjNum,
+    pub(crate) world: Arc<dyn World>,
+    pub(crate) ratios: Mutex<std::collections::BTreeMap<ondisk::VdevId, u64>>,
+    pub(crate) heart: mmp::Heart,
     /// When it was made.
-    began: std::time::Instant,
+    pub(crate) began: std::time::Instant,
     /// Destroyed datasets are not all freed yet.
-    to_free: std::sync::atomic::AtomicBool,
+    pub(crate) to_free: std::sync::atomic::AtomicBool,
     /// Operations wait for the next group, and for space that becomes free with it.
-    retries: std::sync::atomic::AtomicBool,
+    pub(crate) retries: std::sync::atomic::AtomicBool,
     /// How many batches of operations there were.
-    batches: std::sync::atomic::AtomicU64,
+    pub(crate) batches: std::sync::atomic::AtomicU64,
     /// Blocks that claimed logs refer to from the next group on.
-    claimed: Mutex<Vec<ondisk::Blkptr>>,
+    pub(crate) claimed: Mutex<Vec<ondisk::Blkptr>>,
     /// Blocks of logs that are freed with a group.
-    log_frees: [Mutex<Vec<ondisk::Blkptr>>; TXG_SIZE],
+    pub(crate) log_frees: [Mutex<Vec<ondisk::Blkptr>>; TXG_SIZE],
     /// Commands that the history is to tell of.
-    commands: Mutex<Vec<Command>>,
+    pub(crate) commands: Mutex<Vec<Command>>,
     /// What the history is to tell with the next group, of what was done outside of groups.
-    announced: Mutex<Vec<Event>>,
+    pub(crate) announced: Mutex<Vec<Event>>,
     /// What the history was told of operations, for whoever wants to know.
-    recorded: Mutex<VecDeque<Recorded>>,
+    pub(crate) recorded: Mutex<VecDeque<Recorded>>,
     /// Hot spares and cache devices.
-    pub(crate) aux: RwLock<aux::Aux>,
+    pub(crate) aux: RwLock<crate::vdev_ops::aux_vdevs::Aux>,
     /// What is held of them.
     pub(crate) aside: Mutex<Asides>,
     /// The generation of properties of which the cache was told what goes to cache devices.
-    seconds_as_of: std::sync::atomic::AtomicU64,
+    pub(crate) seconds_as_of: std::sync::atomic::AtomicU64,
     /// The logs of datasets that are changed.
-    logs: logs::Logs,
+    pub(crate) logs: logs::Logs,
     /// Changes of the pool as a whole, by group.
-    pool_tasks: [Mutex<Vec<shape::Queued>>; TXG_SIZE],
+    pub(crate) pool_tasks: [Mutex<Vec<crate::vdev_ops::pool_tasks::Queued>>; TXG_SIZE],
     /// Those that are done before anything else in their group.
-    early_tasks: [Mutex<Vec<shape::Queued>>; TXG_SIZE],
-    checkpoint: checkpoint::Checkpoint,
+    pub(crate) early_tasks: [Mutex<Vec<crate::vdev_ops::pool_tasks::Queued>>; TXG_SIZE],
+    pub(crate) checkpoint: checkpoint::Checkpoint,
     /// Devices that are offline until the next import (`vdev_tmpoffline`).
-    offline_for_now: Mutex<std::collections::HashSet<ondisk::Guid>>,
+    pub(crate) offline_for_now: Mutex<std::collections::HashSet<ondisk::Guid>>,
     /// Held while a tree takes the place of another.
-    placing: Mutex<()>,
+    pub(crate) placing: Mutex<()>,
     /// Held while devices that are in the tree, but not open, are opened.
-    reopening: Mutex<()>,
+    pub(crate) reopening: Mutex<()>,
     /// What is done to what is free on devices.
-    works: leaf_work::LeafWorks,
-    errands: errands::Errands,
-    deadman: deadman::Deadman,
+    pub(crate) works: crate::initialize_trim::LeafWorks,
+    pub(crate) errands: crate::device_monitor::Errands,
+    pub(crate) deadman: crate::device_monitor::deadman::Deadman,
     /// What the next group does to the logs of damaged blocks.
-    errors: errlog::ErrorLogs,
+    pub(crate) errors: crate::sync::error_log::ErrorLogs,
     /// Scrub and resilver.
-    scan: scan::Scan,
+    pub(crate) scan: crate::scan::Scan,
     /// What scans measure time by.
-    clock: Arc<dyn Clock>,
-    rebuilds: rebuild::Rebuilds,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) rebuilds: crate::scan::rebuild::Rebuilds,
     /// Held by whoever changes the pool's shape, from its look at the pool until the change is on disk: taken before anything else.
-    shape: Mutex<()>,
+    pub(crate) shape: Mutex<()>,
 }
 
 /// Records that are kept until somebody takes them.
-const RECORDED: usize = 1024;
+pub(crate) const RECORDED: usize = 1024;
 
 /// What the history was told of an operation (`ESC_ZFS_HISTORY_EVENT`).
 #[derive(Debug, Clone)]
@@ -353,8 +328,8 @@ pub struct Recorded {
 
 /// A command that somebody gave.
 pub(crate) struct Command {
-    line: String,
-    uid: u32,
+    pub(crate) line: String,
+    pub(crate) uid: u32,
 }
 
 impl World for SystemWorld {
@@ -371,6 +346,6 @@ impl World for SystemWorld {
     }
 
     fn memory(&self) -> u64 {
-        crate::host::memory()
+        crate::discovery::host::memory()
     }
 }

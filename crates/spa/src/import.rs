@@ -13,7 +13,7 @@
 //! same open device: a second claim would be refused, as the first is not let go between them. A search before the import only
 //! reads labels and claims nothing; what it found is read again under the claim. Claims last as long as the pool does,
 //! and a failed import leaves none behind. Hot spares and cache devices are claimed too, also by a
-//! pool that is only read; pools of one process share what they hold of a spare ([`crate::aside`]).
+//! pool that is only read; pools of one process share what they hold of a spare ([`crate::aux_devices`]).
 //!
 //! # Absent
 //! OpenZFS reads the metadata of the

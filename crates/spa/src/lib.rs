@@ -12,30 +12,33 @@
 //! # See
 //! OpenZFS `module/zfs/spa.c` (`spa_load_impl`), `lib/libzutil/zutil_import.c`, `lib/libzfs/libzfs_status.c`.
 
-mod aside;
-mod ask;
+mod aux_devices;
 pub mod create;
 mod damaged;
+mod device_monitor;
+pub mod discovery;
 pub mod engine;
 pub mod error;
 mod events;
-pub mod host;
 pub mod import;
-pub mod label;
-pub mod place;
-pub mod scan;
+mod initialize_trim;
+mod scan;
 mod spa;
 pub mod space;
 pub mod status;
+mod sync;
 pub mod tunables;
 pub mod txg;
+mod unwritable;
+mod vdev_ops;
 
-pub use ask::{each as ask_each, one as ask, silent};
+pub use discovery::host::Host;
+pub use discovery::label::{FoundUberblock, Labels};
+pub use discovery::location::{Partition, Place};
+pub use discovery::probe::{each as ask_each, one as ask, silent};
+pub use discovery::{Candidate, Member, Scan, scan};
 pub use error::{Failure, RewindInfo, SpaError, UnsupportedFeature};
-pub use host::Host;
 pub use import::{Clock, Options, Report, Rewind, SystemClock, examine, import, list_txgs};
-pub use label::{FoundUberblock, Labels};
-pub use place::{Partition, Place};
-pub use scan::{Candidate, Member, Scan, scan};
 pub use spa::Spa;
 pub use status::{Errata, PoolStatus};
+pub use unwritable::unwritable;

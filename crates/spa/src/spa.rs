@@ -12,7 +12,7 @@ use pool::Mos;
 use pool::config::Features;
 use vdev::Tree;
 
-use crate::aside::Asides;
+use crate::aux_devices::Asides;
 use crate::engine::{Live, Synced};
 use crate::import::AuxVdev;
 use crate::{Candidate, Errata};
@@ -153,7 +153,7 @@ impl Spa {
 
     /// Bytes that a top-level vdev could grow by, since its devices have (`vs_esize`).
     pub fn room_to_grow(&self, top: &ondisk::VdevConfig) -> u64 {
-        crate::engine::growth::room_to_grow(&self.tree(), top)
+        crate::vdev_ops::expand::room_to_grow(&self.tree(), top)
     }
 
     /// Cache devices (`spa_l2cache`).

@@ -2,11 +2,11 @@
 
 use observe::Tunable;
 
-pub use crate::ask::PROBE_TIMEOUT;
 pub use crate::create::geometry::{
     DEFAULT_MS_COUNT, DEFAULT_MS_SHIFT, FILE_LOGICAL, FILE_PHYSICAL, MAX_AUTO, MAX_MS_SHIFT, MIN_AUTO,
     MIN_MS_COUNT, MS_COUNT_LIMIT,
 };
+pub use crate::discovery::probe::PROBE_TIMEOUT;
 pub use crate::engine::{
     CHUNK, DISCARD_MEMORY, FREE_BUDGET, TRIM_BATCH, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE,
 };

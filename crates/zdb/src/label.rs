@@ -106,7 +106,7 @@ fn resolve(path: &str) -> Option<String> {
     if path.starts_with('/') || Path::new(path).exists() {
         return Some(path.to_owned());
     }
-    let folders = spa::scan::DEFAULT_SEARCH_PATHS;
+    let folders = spa::discovery::DEFAULT_SEARCH_PATHS;
     let found = folders.iter().map(|f| format!("{f}/{path}")).find(|p| Path::new(p).exists())?;
     // If ZFS partitioned a whole disk, its first partition holds the pool. After a digit, a
     // partition's number needs a letter: `loop11` is no partition of `loop1`.
@@ -127,7 +127,7 @@ fn inside(device: FileDevice) -> Arc<dyn Device> {
     if labelled(&*whole) {
         return whole;
     }
-    for p in spa::place::partitions(&*whole) {
+    for p in spa::discovery::location::partitions(&*whole) {
         if let Ok(part) = Region::new(whole.clone(), p.offset, p.size, &format!("partition {}", p.number))
             && labelled(&part)
         {

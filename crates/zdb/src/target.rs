@@ -209,7 +209,7 @@ fn search_paths(cx: &Ctx<'_>, name: &str) -> Vec<PathBuf> {
         return cx.opts.paths.iter().map(PathBuf::from).collect();
     }
     let cached = if cx.opts.has('e') { None } else { cached_paths(&config::cachefile_path(cx), name) };
-    cached.unwrap_or_else(|| spa::scan::DEFAULT_SEARCH_PATHS.iter().map(PathBuf::from).collect())
+    cached.unwrap_or_else(|| spa::discovery::DEFAULT_SEARCH_PATHS.iter().map(PathBuf::from).collect())
 }
 
 /// The paths of a pool's devices in the cache file.

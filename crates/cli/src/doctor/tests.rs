@@ -1,6 +1,7 @@
 //! Machines made of files, and the findings about them.
 
 use super::*;
+use api::Peer;
 
 fn machine(root: &std::path::Path) -> Machine {
     Machine {
@@ -163,7 +164,10 @@ fn a_daemon_elsewhere() {
     assert!(how.contains("where the daemon runs"), "{how}");
     // This process shares its own namespaces.
     let (here, _there) = UnixStream::pair().expect("a pair");
-    assert_eq!(apart(&here), None);
+    let daemon = Daemon { peer: |_| Ok(Peer::own()), metrics: |_| Ok(String::new()) };
+    assert_eq!(apart(&here, &daemon), None);
+    let hidden = Daemon { peer: |_| Ok(Peer { pid: None, ..Peer::own() }), ..daemon };
+    assert_eq!(apart(&here, &hidden).as_deref(), Some("another PID namespace"));
 }
 
 /// Goal: no `chmod` is advised if the owner of `fusermount3` is not a user of this namespace.

@@ -3,11 +3,17 @@
 use super::*;
 use crate::cx::Cx;
 use crate::terminal::Stdin;
+use api::{FakeService, InProcess};
 use console::Clock;
+
+/// A service that refuses every request.
+struct Nobody;
+
+impl FakeService for Nobody {}
 
 /// The exit code of a verb that gets an option of no grammar.
 fn with_nonsense(command: &str, verb: &str) -> i32 {
-    let connect = Box::new(|| Ok(std::rc::Rc::new(server::house::connect()) as std::rc::Rc<_>));
+    let connect = Box::new(|| Ok(std::rc::Rc::new(InProcess::new(&Nobody)) as std::rc::Rc<_>));
     let sink = || Out::new(Box::new(io::sink()));
     let mut cx = Cx::new(sink(), sink(), Clock::system(), Box::new(Stdin), connect);
     let words = [verb.to_owned(), "--no-such-option".to_owned()];

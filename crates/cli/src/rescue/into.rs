@@ -27,13 +27,13 @@ use super::progress::Progress;
 use super::target::{self, Error, Target};
 use super::{Chain, Io};
 use api::files::{Engine, Fault, Files, Kind as FaultKind, PART_MAX};
+use api::plan::Plan;
 use poolhouse::ondisk::ObjNum;
 use poolhouse::spa::Host;
 use poolhouse::zpl::{FileType, Kind, NewFile, Policies, SetAttr, Time};
 use poolhouse::{Claim, OpenOptions, Pool};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use server::plan::Plan;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -125,7 +125,7 @@ pub fn run(io: &mut Io, args: &Args, target: &Target, sources: &[String]) -> Res
             Some(held) => return by_daemon(io, args, &held, &path, sources),
             // The engine counts a device that can't be opened for writing as missing.
             None => {
-                let closed = server::house::unwritable(candidate);
+                let closed = spa::unwritable(candidate);
                 return Err(closed.map_or(error, |(path, errno)| Error::NotWritable {
                     path: path.to_owned(),
                     source: errno.into(),

@@ -19,9 +19,9 @@
 use super::held::Held;
 use super::target::Error;
 use super::{Chain, Io};
+use api::plan::{CanMount, Plan, Where};
 use api::{DatasetKind, DatasetQuery, PropSelect};
 use poolhouse::Pool;
-use server::plan::{CanMount, Plan, Where};
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;

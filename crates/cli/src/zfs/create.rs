@@ -1,9 +1,9 @@
 //! `zfs create`.
 
+use api::settings::pool::nice_number;
 use api::{
     Dataset, DatasetChange, DatasetKind as K, DatasetQuery, PoolQuery, PropSelect, Reason, Refusal, Settings,
 };
-use server::settings::pool::nice_number;
 
 use super::newkey::new_key;
 use super::open::{HEADS, ask, exists, parse_prop, report};

@@ -1,16 +1,16 @@
 //! `zpool create`.
 
+use api::settings::compat::{self, Folders};
 use api::{CreatePool, Layout, MountRequest, Reason, Refusal};
 use ondisk::feature::FEATURES;
-use server::settings::compat::{self, Folders};
 
 use super::devices::{self, Lenience};
 use super::settings::{self, Of, add, get};
 use crate::cx::{Cx, Outcome, Stop};
 use crate::vdev_name::NameFlags;
 use crate::{names, words, zfs};
+use api::settings::pool::may_enable;
 use console::getopt::{Found, Getopt, Opt};
-use server::settings::pool::may_enable;
 
 /// The parsed command line.
 #[derive(Default)]

@@ -104,7 +104,7 @@ pub fn one(
 
 fn check_ashift(cx: &mut Cx, ashift: Option<&str>) -> Result<(), Stop> {
     let Some(text) = ashift else { return Ok(()) };
-    match server::settings::pool::nice_number(text) {
+    match api::settings::pool::nice_number(text) {
         Err(_) => cx.err.put("ashift must be a number.\n"),
         Ok(n) if n != 0 && !ASHIFTS.contains(&n) => writeln!(
             cx.err,

@@ -1,8 +1,8 @@
 //! `zpool initialize` and `zpool trim`.
 
+use api::settings::pool::nice_number;
 use api::{Error, LeafWork, Pool, PoolChange, PoolQuery, Reason, Vdev, WorkCommand, WorkKind, WorkState};
 use rustix::io::Errno;
-use server::settings::pool::nice_number;
 
 use super::get;
 use crate::cx::{Cx, Outcome, Stop};

@@ -6,8 +6,8 @@ use ondisk::feature::FEATURES;
 use super::change::{enabled, failed};
 use super::create::allowed;
 use crate::cx::{Cx, Outcome, Stop};
+use api::settings::pool::may_enable;
 use console::getopt::{Found, Getopt, Opt};
-use server::settings::pool::may_enable;
 
 /// The version with feature flags (`SPA_VERSION_FEATURES`).
 const FLAGS: u64 = 5000;

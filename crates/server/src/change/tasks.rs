@@ -30,8 +30,8 @@ pub(super) const ZPL_VERSION: u64 = 5;
 /// The first version that says how it treats names (`ZPL_VERSION_NORMALIZATION`).
 const ZPL_VERSION_NORMALIZATION: u64 = 3;
 
-/// Whether limits of counts bind the caller (`dsl_enforce_ds_ss_limits`). They do not bind root, nor a
-/// daemon's own user.
+/// Whether limits of counts bind the caller (`dsl_enforce_ds_ss_limits`). They do not bind root,
+/// nor a daemon's own user.
 fn enforce_limits(caller: &Caller) -> bool {
     !caller.owns()
 }

@@ -12,9 +12,8 @@ use dsl::Name;
 use ondisk::config::PoolState;
 use ondisk::{Guid, Nvlist, Txg, VdevConfig};
 use poolhouse::{OpenOptions, Pool};
-use rustix::io::Errno;
+use spa::discovery::DEFAULT_SEARCH_PATHS;
 use spa::import::{Claim, Clock, Hands, Options, Pass, Rewind, Seen, import_for_writing, list_txgs};
-use spa::scan::DEFAULT_SEARCH_PATHS;
 use spa::{Host, Spa};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -180,7 +179,7 @@ pub(super) fn import(
         };
         let spa = spa.map_err(|reason| match reason {
             // What can't be opened to be written is missing to the engine; only here the difference matters.
-            Reason::MissingDevices(info) if !options.readonly => match unwritable(candidate) {
+            Reason::MissingDevices(info) if !options.readonly => match spa::unwritable(candidate) {
                 Some((device, errno)) => {
                     Reason::NotWritable { device: device.display().to_string(), errno: errno.raw_os_error() }
                 }
@@ -210,26 +209,6 @@ pub(super) fn import(
         return Err(error);
     }
     Ok(outcome)
-}
-
-/// The first device of a candidate that can be read, and not written, and why.
-pub fn unwritable(candidate: &spa::Candidate) -> Option<(&Path, Errno)> {
-    candidate.members.iter().find_map(|member| {
-        let device = member.place.path.as_path();
-        Some((device, kept_from_writing(device)?))
-    })
-}
-
-fn kept_from_writing(device: &Path) -> Option<Errno> {
-    use std::os::unix::fs::OpenOptionsExt;
-    // A device may wait for its partner, or for a medium.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let open = |write| std::fs::File::options().read(true).write(write).custom_flags(flags).open(device);
-    let errno = match (open(false), open(true)) {
-        (Ok(_), Err(error)) => Errno::from_io_error(&error)?,
-        _ => return None,
-    };
-    [Errno::ACCESS, Errno::PERM, Errno::ROFS].contains(&errno).then_some(errno)
 }
 
 /// What is set for this import only. The rest of the properties is written to the pool; a read-only import passes it over, as

@@ -30,8 +30,9 @@ fn caller(uid: u32) -> Caller {
     Caller::of_connection(Peer { uid, gid: uid, pid: None }, Peer::own().uid, Budget::of(1 << 20))
 }
 
-/// Goal: where a request of one user is answered in the middle of another's, on the same thread, each
-/// is judged by its own user: what is withheld from a stranger, and whose name the history has.
+/// Goal: where a request of one user is answered in the middle of another's, on the same thread,
+/// each is judged by its own user: what is withheld from a stranger, and whose name the history
+/// has.
 #[test]
 fn callers_on_one_thread() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -28,7 +28,8 @@ impl Live {
 }
 
 impl Mounts {
-    /// The same error, with what keeps a file system mounted, if it is busy and the caller may be told.
+    /// The same error, with what keeps a file system mounted, if it is busy and the caller may be
+    /// told.
     pub(crate) fn with_holders(&self, caller: &Caller, live: &Live, error: Error) -> Error {
         match error.reason {
             Reason::Busy => match self.held_by(caller, live) {

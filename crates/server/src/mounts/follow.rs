@@ -2,7 +2,7 @@
 
 use super::{Live, Mounts, to_be_written};
 use crate::faults::{of_dsl, of_fuse};
-use crate::plan::Plan;
+use api::plan::Plan;
 use api::{Error, Reason};
 use fuse::dataset::Stale;
 use fuse::tree::Tree;

@@ -21,8 +21,8 @@
 use super::look::{Look, NameNow, SnapDirNow, tree_of};
 use super::{Live, Mounts};
 use crate::faults::of_dsl;
-use crate::plan::Plan;
 use api::Reason;
+use api::plan::Plan;
 use dsl::LongHold;
 use fuse::dataset::Dataset as Shown;
 use fuse::tree::Tree;

@@ -1,7 +1,7 @@
 //! What datasets say about mounting them, of many at once.
 
 use crate::faults::of_dsl;
-use crate::plan::Plan;
+use api::plan::Plan;
 use api::{Error, MountFailure, Reason};
 use dsl::Dsl;
 use parking_lot::Mutex;

@@ -3,8 +3,8 @@
 use super::replay;
 use super::snapshots::Heads;
 use crate::faults::{of_dsl, of_library, of_zpl};
-use crate::plan::{Plan, SnapDir};
 use api::Reason;
+use api::plan::{Plan, SnapDir};
 use fuse::ctldir::WithSnapshots;
 use fuse::dataset::{Dataset as Shown, Shown as How};
 use fuse::tree::{Statfs, Tree};

@@ -21,8 +21,8 @@
 use super::look::{to_be_read, to_be_written};
 use super::{Live, Mounts};
 use crate::faults::{of_dsl, of_fuse, of_library};
-use crate::plan::Plan;
 use api::chain;
+use api::plan::Plan;
 use api::{Caller, DatasetChange, Error, MountFailure, Reason, Refusal, Unmounts};
 use fuse::Detach;
 use fuse::dataset::{Dataset as Shown, Stale};

@@ -1,7 +1,7 @@
 //! The snapshots of a mounted head, as `.zfs/snapshot` shows and changes them.
 
 use super::look::{Look, NameNow, SnapDirNow};
-use crate::plan::SnapDir;
+use api::plan::SnapDir;
 use dsl::ops::destroy::DestroySnapshots;
 use dsl::ops::rename::RenameSnapshot;
 use dsl::{Refusal, SyncTask};

@@ -3,8 +3,8 @@
 use super::{Imported, Pools};
 use crate::journal::Note;
 use crate::mounts::plans;
-use crate::plan::{CanMount, Plan, Where};
 use api::MountRequest;
+use api::plan::{CanMount, Plan, Where};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -17,7 +17,7 @@ use crate::faults::of_dsl;
 use crate::forest::{Fate, Forest, Way};
 use crate::looks;
 use crate::mounts::{How, Live, Plans, plans};
-use crate::plan::{Plan, Where};
+use api::plan::{Plan, Where};
 use api::{
     Caller, Error, MountFailure, MountPhase, MountProgress, MountReport, MountRequest, Reason, UnmountRequest,
 };

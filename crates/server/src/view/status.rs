@@ -2,8 +2,8 @@
 
 use ondisk::feature::FEATURES;
 
-use crate::settings::compat;
-use crate::settings::pool::may_enable;
+use api::settings::compat;
+use api::settings::pool::may_enable;
 use api::{
     Pool, RebuildState, ScanFunc, ScanState, StatusReason as S, SuspendReason, Vdev, VdevAux, VdevStat,
     VdevState,

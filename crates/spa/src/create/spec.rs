@@ -10,8 +10,8 @@ use ondisk::label::SPA_MINDEVSIZE;
 use ondisk::version::{SPA_VERSION_FEATURES, SPA_VERSION_RAIDZ2, SPA_VERSION_RAIDZ3, SPA_VERSION_SLOGS};
 use ondisk::{Ashift, Guid, Txg, VdevConfig, VdevKind};
 
-use super::geometry::{FILE_LOGICAL, FILE_PHYSICAL, asize, auto_ashift, leaf_asize, metaslab_shift};
 use crate::Labels;
+use crate::create::geometry::{FILE_LOGICAL, FILE_PHYSICAL, asize, auto_ashift, leaf_asize, metaslab_shift};
 
 /// A device of a new vdev.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,7 +173,7 @@ pub(crate) fn claim(
         let (mut logical, mut physical) = (512, 512);
         for (child, leaf) in (0..).zip(&vdev.leaves) {
             let path = leaf.path.display().to_string();
-            let identity = crate::place::Identity::of_path(&leaf.path);
+            let identity = crate::discovery::location::Identity::of_path(&leaf.path);
             if identity.is_some_and(|i| !seen.insert(i)) {
                 return Err(CreateError::Twice { path });
             }

@@ -26,7 +26,7 @@ use ondisk::{Txg, Uberblock, bytes, mos};
 use parking_lot::Mutex;
 use pool::Mos;
 
-use super::{Engine, Live, ShapeError, SyncError};
+use crate::engine::{Engine, Live, ShapeError, SyncError};
 use crate::txg::Stopped;
 
 /// `zpool_checkpoint`: in use from taking a checkpoint until nothing is left of it.
@@ -101,7 +101,7 @@ impl Checkpoint {
 
 impl Engine {
     /// Refuses when there is a checkpoint, or what is left of one.
-    pub(super) fn no_checkpoint(&self) -> Result<(), CheckpointError> {
+    pub(crate) fn no_checkpoint(&self) -> Result<(), CheckpointError> {
         if self.mos.checkpoint()?.is_some() {
             return Err(CheckpointError::Exists);
         }
@@ -112,7 +112,7 @@ impl Engine {
     }
 
     /// As [`Engine::no_checkpoint`], for changes of the pool's shape that one forbids.
-    pub(super) fn shape_is_free(&self) -> Result<(), ShapeError> {
+    pub(crate) fn shape_is_free(&self) -> Result<(), ShapeError> {
         self.no_checkpoint().map_err(|e| match e {
             CheckpointError::Exists => ShapeError::CheckpointExists,
             CheckpointError::Books(e) => ShapeError::Books(e),
@@ -145,7 +145,7 @@ impl Engine {
     }
 
     /// Frees a part of what a checkpoint held that was let go.
-    pub(super) fn discard_checkpoint(&self, tx: &Tx) -> Result<(), SyncError> {
+    pub(crate) fn discard_checkpoint(&self, tx: &Tx) -> Result<(), SyncError> {
         if !self.checkpoint.is_going() {
             return Ok(());
         }
@@ -161,7 +161,7 @@ impl Engine {
     }
 
     /// Makes a checkpoint's uberblock, which has got a number beyond all others, the newest of all devices.
-    pub(super) fn go_back(&self, to: &Uberblock) -> Result<(), SyncError> {
+    pub(crate) fn go_back(&self, to: &Uberblock) -> Result<(), SyncError> {
         let config = self.synced.read().config.clone();
         let tree = config.vdev_tree.as_ref().expect("an engine's config has a tree");
         self.put_uberblock(tree, to, true)?;
@@ -227,7 +227,7 @@ impl Live {
     }
 
     /// Notes in the history that the pool went back to the checkpoint of that group, and writes its first group.
-    pub(super) fn went_back(&self, to: Txg) -> Result<(), Stopped> {
+    pub(crate) fn went_back(&self, to: Txg) -> Result<(), Stopped> {
         let text = format!("rewound state to txg={}", to.0);
         self.change_pool(Box::new(move |_, _| Ok(vec![event("checkpoint rewind", text)])))
     }

@@ -22,12 +22,12 @@ use parking_lot::Mutex;
 use zil::{Claimant, Log, Plan};
 use zio::Space;
 
-use super::{Engine, Live, WriteRefusal};
+use crate::engine::{Engine, Live, WriteRefusal};
 use crate::import::Pass;
 
 /// Which logs belong to what is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum GiveUp {
+pub(crate) enum GiveUp {
     /// None.
     None,
     /// Those that were not claimed when the checkpoint was taken that the pool goes back to: they may be written over.
@@ -47,14 +47,14 @@ enum Fate {
 }
 
 /// The logs that the first group has to do with.
-pub(super) struct Logs(Vec<(Dataset, Fate)>);
+pub(crate) struct Logs(Vec<(Dataset, Fate)>);
 
 impl Logs {
     /// Looks at all logs, and changes nothing. `synced` is the last group of the state that the pool is opened at.
     ///
     /// # Errors
     /// [`WriteRefusal::Log`] for a log that nobody can tell the end of; as reading datasets fails.
-    pub(super) fn survey(dsl: &Dsl, synced: Txg, give_up: GiveUp, pass: &Pass) -> Result<Logs, WriteRefusal> {
+    pub(crate) fn survey(dsl: &Dsl, synced: Txg, give_up: GiveUp, pass: &Pass) -> Result<Logs, WriteRefusal> {
         let found = Mutex::new(Vec::new());
         let options = ListOptions { threads: pass.threads, ..ListOptions::default() };
         dsl.list(None, &options, &|listed| {
@@ -75,7 +75,7 @@ impl Logs {
     }
 
     /// The latest birth of a block that is to be claimed (`spa_claim_max_txg`).
-    pub(super) fn latest(&self) -> Txg {
+    pub(crate) fn latest(&self) -> Txg {
         let plans = self.0.iter().filter_map(|(_, fate)| match fate {
             Fate::Claim(plan) => plan.births().max(),
             Fate::Drop(_) => None,
@@ -87,7 +87,7 @@ impl Logs {
     ///
     /// # Errors
     /// As opening datasets and reading space maps fails; nothing has been changed then.
-    pub(super) fn settle(&self, live: &Live, tx: &Tx) -> Result<(), WriteRefusal> {
+    pub(crate) fn settle(&self, live: &Live, tx: &Tx) -> Result<(), WriteRefusal> {
         let engine = live.engine();
         self.learn_what_is_free(engine)?;
         let own = |(dataset, _): &(Dataset, Fate)| {

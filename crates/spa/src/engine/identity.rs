@@ -3,8 +3,8 @@
 use dsl::sync::Event;
 use ondisk::{Guid, PoolConfig};
 
-use super::{Live, ShapeError, SyncError};
 use crate::create::Claimed;
+use crate::engine::{Live, ShapeError, SyncError};
 
 impl Live {
     /// Gives the pool another guid, so that a copy of its devices can be imported beside it (`spa_change_guid`). Without `guid`

@@ -10,10 +10,10 @@ use ondisk::config::PoolState;
 use ondisk::{Blkptr, Guid, PoolConfig, Txg, Uberblock};
 use zio::{FailMode, Reason};
 
-use super::leaf_work::Keeper;
-use super::mmp::Beating;
-use super::tasks::{Queued, Ticket};
-use super::{Engine, Recorded, Synced};
+use crate::engine::mmp::Beating;
+use crate::engine::{Engine, Recorded, Synced};
+use crate::initialize_trim::Keeper;
+use crate::sync::tasks::{Queued, Ticket};
 use crate::txg::{Bar, Hold, Stopped, TXG_DEFER_SIZE, TXG_SIZE, Tunables, Txgs};
 
 /// What changes a pool that is open for writing. Dropping it syncs what is open; the pool is then left as a crash would leave it, to be
@@ -52,7 +52,7 @@ pub enum ClearError {
     Vdev(#[from] vdev::VdevError),
     /// The pool can't be changed.
     #[error(transparent)]
-    Shape(#[from] super::ShapeError),
+    Shape(#[from] crate::engine::ShapeError),
     /// Another host has taken the pool meanwhile, or it can't be seen whether one has (`EREMOTEIO`).
     #[error("the pool may be in use by another host")]
     Active(#[from] crate::SpaError),
@@ -346,7 +346,7 @@ impl Live {
     pub fn log_command(&self, line: &str, uid: u32) -> Result<(), Stopped> {
         self.txgs.check_suspended()?;
         let _hold = self.txgs.hold(0)?;
-        self.engine.commands.lock().push(super::Command { line: line.to_owned(), uid });
+        self.engine.commands.lock().push(crate::engine::Command { line: line.to_owned(), uid });
         Ok(())
     }
 

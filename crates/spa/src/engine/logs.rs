@@ -8,7 +8,7 @@
 //! # Locks
 //! One mutex for the table, held for look-ups. A log that is synced may have to wait for its blocks, so it is not held then.
 
-use super::{Engine, Live, ShapeError};
+use crate::engine::{Engine, Live, ShapeError};
 use crate::txg::{Stopped, TxgHandle};
 use dmu::Tx;
 use ondisk::feature::Feature;
@@ -21,7 +21,7 @@ use zil::{Groups, UseSaXattrs, Zilog};
 
 /// The logs, by dataset.
 #[derive(Default)]
-pub(super) struct Logs {
+pub(crate) struct Logs {
     open: Mutex<BTreeMap<u64, Arc<Zilog>>>,
     /// The groups that have what was done under logs that were closed.
     owed: Mutex<BTreeMap<u64, Txg>>,
@@ -97,14 +97,14 @@ impl Logs {
     }
 
     /// What the group of `tx` does to logs before anything of it is written.
-    pub(super) fn sync(&self, tx: &Tx) -> zil::Result<()> {
+    pub(crate) fn sync(&self, tx: &Tx) -> zil::Result<()> {
         self.all().iter().try_for_each(|log| log.sync(tx))?;
         self.open.lock().retain(|_, log| !log.is_gone());
         Ok(())
     }
 
     /// A group is on disk.
-    pub(super) fn clean(&self, synced: Txg) {
+    pub(crate) fn clean(&self, synced: Txg) {
         self.all().iter().for_each(|log| log.clean(synced));
         self.owed.lock().retain(|_, txg| *txg > synced);
     }
@@ -126,7 +126,7 @@ fn sa_xattrs(engine: &Engine, head: &dsl::Owned) -> Option<UseSaXattrs> {
 
 impl Engine {
     /// Has the logs begin anew that have a block on a vdev: what is there goes with the groups that have what it says (`spa_reset_logs`).
-    pub(super) fn end_chains(&self, txgs: &TxgHandle, vdev: VdevId) -> Result<(), ShapeError> {
+    pub(crate) fn end_chains(&self, txgs: &TxgHandle, vdev: VdevId) -> Result<(), ShapeError> {
         let groups = TxgGroups(txgs.clone());
         for log in self.logs.all().iter().filter(|log| log.lies_on(vdev)) {
             let hold = groups.0.hold(0)?;
@@ -183,7 +183,7 @@ impl Live {
     }
 
     /// Closes all logs: the pool is about to be let go.
-    pub(super) fn close_logs(&self) -> Result<(), Stopped> {
+    pub(crate) fn close_logs(&self) -> Result<(), Stopped> {
         let groups = TxgGroups(self.txgs().handle());
         for log in self.engine().logs.all() {
             let hold = groups.0.hold(0)?;

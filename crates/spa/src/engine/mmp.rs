@@ -30,7 +30,7 @@ use parking_lot::{Condvar, Mutex};
 use vdev::label::LabelWriter;
 use zio::Reason;
 
-use super::Engine;
+use crate::engine::Engine;
 
 /// Time between the writes of one leaf (`zfs_multihost_interval`).
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -55,14 +55,14 @@ struct State {
 
 /// What shows that a pool is in use (`mmp_thread_t`). Times are since some moment.
 #[derive(Debug)]
-pub(super) struct Heart {
+pub(crate) struct Heart {
     state: Mutex<State>,
     wake: Condvar,
 }
 
 /// What the clock has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tick {
+pub(crate) enum Tick {
     /// Sleep until something changes.
     Idle,
     /// Ask for a write.
@@ -72,7 +72,7 @@ pub(super) enum Tick {
 }
 
 impl Heart {
-    pub(super) fn new(uberblock: Uberblock) -> Heart {
+    pub(crate) fn new(uberblock: Uberblock) -> Heart {
         let state = State {
             on: false,
             suspended: false,
@@ -87,7 +87,7 @@ impl Heart {
     }
 
     /// Turns protection on or off; the fields of the uberblock that is written next.
-    pub(super) fn fields(&self, on: bool, now: Duration) -> Mmp {
+    pub(crate) fn fields(&self, on: bool, now: Duration) -> Mmp {
         let mut s = self.state.lock();
         if on && !s.on {
             // No write can have succeeded yet.
@@ -101,14 +101,14 @@ impl Heart {
     }
 
     /// A group has synced, which is as good as a write (`mmp_update_uberblock`).
-    pub(super) fn synced(&self, uberblock: &Uberblock, leaves: usize, now: Duration) {
+    pub(crate) fn synced(&self, uberblock: &Uberblock, leaves: usize, now: Duration) {
         let mut s = self.state.lock();
         (s.uberblock, s.seq) = (uberblock.clone(), 1);
         s.written(leaves, now);
     }
 
     /// What the clock has to do `now`.
-    pub(super) fn tick(&self, suspended: bool, now: Duration) -> Tick {
+    pub(crate) fn tick(&self, suspended: bool, now: Duration) -> Tick {
         let mut s = self.state.lock();
         if s.suspended && !suspended {
             (s.last_write, s.delay) = (now, INTERVAL);
@@ -124,7 +124,7 @@ impl Heart {
     }
 
     /// What is to be written, at `time` by the calendar.
-    pub(super) fn next(&self, time: u64) -> Uberblock {
+    pub(crate) fn next(&self, time: u64) -> Uberblock {
         let mut s = self.state.lock();
         if s.uberblock.timestamp != time {
             // Numbers tell writes of one second apart, and would otherwise wrap.
@@ -137,7 +137,7 @@ impl Heart {
     }
 
     /// A write has ended.
-    pub(super) fn done(&self, good: bool, leaves: usize, now: Duration) {
+    pub(crate) fn done(&self, good: bool, leaves: usize, now: Duration) {
         let mut s = self.state.lock();
         let delay = now.saturating_sub(s.last_write);
         s.delay = s.delay.max(delay);
@@ -147,12 +147,12 @@ impl Heart {
     }
 
     /// The uberblock that was written last, if protection is on.
-    pub(super) fn last(&self) -> Option<Uberblock> {
+    pub(crate) fn last(&self) -> Option<Uberblock> {
         let s = self.state.lock();
         s.on.then(|| s.uberblock.clone())
     }
 
-    pub(super) fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.state.lock().on
     }
 }
@@ -182,13 +182,13 @@ fn fields(seq: u16, delay: Duration) -> Mmp {
 }
 
 /// The threads of a pool's heart; dropping it stops them.
-pub(super) struct Beating {
+pub(crate) struct Beating {
     engine: Arc<Engine>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Beating {
-    pub(super) fn start(pool: &str, engine: &Arc<Engine>) -> Beating {
+    pub(crate) fn start(pool: &str, engine: &Arc<Engine>) -> Beating {
         let thread = |name: &str, body: fn(&Engine)| {
             let engine = engine.clone();
             let builder = std::thread::Builder::new().name(format!("{name}/{pool}"));
@@ -200,7 +200,7 @@ impl Beating {
     }
 
     /// Stops, once the write under way has ended: the pool is for others to have.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.engine.heart.state.lock().closing = true;
         self.engine.heart.wake.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock());
@@ -220,7 +220,7 @@ impl Drop for Beating {
 
 impl Engine {
     /// Time since some moment, as the heart has it.
-    pub(super) fn uptime(&self) -> Duration {
+    pub(crate) fn uptime(&self) -> Duration {
         Instant::now().saturating_duration_since(self.began)
     }
 
@@ -277,7 +277,7 @@ impl Engine {
     }
 
     /// Writes once, to a random label of a random leaf; false if that failed (`mmp_write_uberblock`).
-    pub(super) fn beat(&self) -> bool {
+    pub(crate) fn beat(&self) -> bool {
         let leaves = self.beaten();
         if leaves.is_empty() {
             return false;

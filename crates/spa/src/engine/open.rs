@@ -26,11 +26,11 @@ use pool::Mos;
 use pool::alloc::Allocator;
 use zio::{Entropy, Workers};
 
-use super::claim::{GiveUp, Logs};
-use super::scan::Scan;
-use super::{Aux, Engine, Live, Parts, PoolTask, Synced, World};
-use crate::aside::Asides;
+use crate::aux_devices::Asides;
+use crate::engine::claim::{GiveUp, Logs};
+use crate::engine::{Aux, Engine, Live, Parts, PoolTask, Synced, World};
 use crate::import::{Hands, Options};
+use crate::scan::Scan;
 use crate::txg::Stopped;
 use crate::{Host, Spa};
 
@@ -54,7 +54,7 @@ pub enum WriteRefusal {
     Unclaimed,
     /// The uberblock of the checkpoint could not be made the newest: which one is, nobody knows.
     #[error("the uberblock of the checkpoint")]
-    GoBack(#[source] Box<super::SyncError>),
+    GoBack(#[source] Box<crate::engine::SyncError>),
     /// The first group could not be written.
     #[error("the first transaction group")]
     Stopped(#[from] Stopped),
@@ -136,7 +136,7 @@ impl Spa {
     ///
     /// # Errors
     /// [`WriteRefusal`].
-    pub(super) fn split_off(
+    pub(crate) fn split_off(
         self,
         host: &Host,
         altroot: Option<String>,
@@ -203,7 +203,7 @@ impl Spa {
         let engine = Engine::new(parts, mos.clone(), dsl, deferred, loaded.clone())?;
         engine.announce_versions("import", &host.hostname);
         let root = loaded.config.vdev_tree.as_ref().expect("a pool that was loaded has a tree");
-        let begin = begin.or_else(|| super::split::finish(root, &self.cache.zio().tree()));
+        let begin = begin.or_else(|| crate::vdev_ops::split::finish(root, &self.cache.zio().tree()));
         if let Some(begin) = begin {
             engine.enter_first(Txg(last.0 + 1), begin);
         }

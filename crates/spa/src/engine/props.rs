@@ -13,8 +13,8 @@ use ondisk::feature::Feature;
 use ondisk::version::{SPA_VERSION_FEATURES, SPA_VERSION_RAIDZ_DEFLATE};
 use ondisk::{Blkptr, DmuType, mos};
 
-use super::{Engine, Live, ShapeError, SyncError};
 use crate::damaged::HEAD_ERRLOG;
+use crate::engine::{Engine, Live, ShapeError, SyncError};
 
 /// A property of the pool, and what it is set to; names and values have been checked.
 #[derive(Debug, Clone, PartialEq, Eq)]

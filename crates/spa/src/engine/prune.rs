@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use pool::ddt::Unshared;
 use std::sync::Arc;
 
-use super::{Engine, Live, ShapeError, SyncError};
+use crate::engine::{Engine, Live, ShapeError, SyncError};
 
 /// Entries that one group prunes at most (`zfs_ddt_prunes_per_txg`).
 const PRUNES_PER_TXG: usize = 50_000;

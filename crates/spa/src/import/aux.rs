@@ -6,11 +6,13 @@ use ondisk::{Nvlist, Txg, VdevConfig, VdevKind, mos};
 use pool::Mos;
 use vdev::{VdevAux, VdevState};
 
-use super::devices::Devices;
-use crate::aside::{self, Asides};
-use crate::ask;
-use crate::place::Openings;
-use crate::scan::{self, Member};
+use crate::aux_devices;
+use crate::aux_devices::Asides;
+use crate::discovery;
+use crate::discovery::Member;
+use crate::discovery::location::Openings;
+use crate::discovery::probe;
+use crate::import::devices::Devices;
 use crate::{Labels, Place, SpaError};
 
 /// A hot spare or cache device of a pool.
@@ -44,11 +46,12 @@ fn one(list: &Nvlist, what: &'static str, found: &[Member]) -> Result<AuxVdev, S
     if member.is_none() {
         // The search may have been narrower than the pool.
         let recorded = config.path.as_deref().map(path_of).filter(|p| p.is_absolute());
-        let there = recorded.and_then(|p| ask::one(p, |p| scan::probe(p, usize::MAX))).unwrap_or_default();
+        let there =
+            recorded.and_then(|p| probe::one(p, |p| discovery::probe(p, usize::MAX))).unwrap_or_default();
         member = there.into_iter().find(|m| m.guid() == config.guid);
         if member.is_none() {
             // The power may have failed when it was about to step in: such labels count for nothing else.
-            let begun = recorded.and_then(|p| ask::one(p, scan::probe_void)).unwrap_or_default();
+            let begun = recorded.and_then(|p| probe::one(p, discovery::probe_void)).unwrap_or_default();
             member = begun.into_iter().find(|m| m.guid() == config.guid);
         }
     }
@@ -68,7 +71,7 @@ fn one(list: &Nvlist, what: &'static str, found: &[Member]) -> Result<AuxVdev, S
 /// Whether the device at a place is the auxiliary one, and answers.
 pub(crate) fn look(place: &Place, config: &VdevConfig) -> (VdevState, VdevAux) {
     let (at, own) = (place.clone(), config.clone());
-    let checked = ask::one(&place.path, move |_| check(&at, &own));
+    let checked = probe::one(&place.path, move |_| check(&at, &own));
     checked.unwrap_or((VdevState::CantOpen, VdevAux::OpenFailed))
 }
 
@@ -80,8 +83,8 @@ pub(super) fn hold<'a>(all: impl Iterator<Item = &'a mut AuxVdev>, devices: &Dev
         let held = match devices.opened(place) {
             // A spare that is in use, or that labels made seem so; or another part of the same
             // disk.
-            Some(device) => Ok(aside::adopt(&place.path, device)),
-            None => aside::hold(&place.path),
+            Some(device) => Ok(aux_devices::adopt(&place.path, device)),
+            None => aux_devices::hold(&place.path),
         };
         match held {
             Ok(held) => {

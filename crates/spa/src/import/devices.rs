@@ -16,10 +16,11 @@ use ondisk::{Guid, PoolConfig, Txg, VdevConfig, VdevKind};
 use parking_lot::Mutex;
 use vdev::VdevAux;
 
-use crate::ask;
-use crate::label::{Labels, before_split, is_announced, split_from};
-use crate::place::{Openings, Place};
-use crate::scan::{self, Member};
+use crate::discovery;
+use crate::discovery::Member;
+use crate::discovery::label::{Labels, before_split, is_announced, split_from};
+use crate::discovery::location::{Openings, Place};
+use crate::discovery::probe;
 
 /// How far a config is believed, and so what labels are held against.
 #[derive(Debug, Clone, Copy)]
@@ -148,8 +149,8 @@ impl Devices {
         }
         let known = self.asked.lock().get(raw).copied();
         let there = known.unwrap_or_else(|| {
-            let look = |path: &Path| path.exists().then(|| scan::probe(path, usize::MAX));
-            let found = ask::one(path, look).flatten();
+            let look = |path: &Path| path.exists().then(|| discovery::probe(path, usize::MAX));
+            let found = probe::one(path, look).flatten();
             self.asked.lock().insert(raw.clone(), found.is_some());
             let there = found.is_some();
             self.members.lock().extend(found.into_iter().flatten());
@@ -201,7 +202,7 @@ impl Devices {
 fn void_at_path(leaf: &VdevConfig) -> Vec<Member> {
     let Some(raw) = &leaf.path else { return Vec::new() };
     let path = Path::new(OsStr::from_bytes(raw));
-    let found = if path.is_absolute() { ask::one(path, scan::probe_void) } else { None };
+    let found = if path.is_absolute() { probe::one(path, discovery::probe_void) } else { None };
     found.into_iter().flatten().filter(|m| m.guid() == leaf.guid).collect()
 }
 

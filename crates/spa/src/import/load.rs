@@ -15,11 +15,11 @@ use pool::spacemap::{MapStep, SpaceMap};
 use vdev::{Reflow, Tree, TxgRanges, VdevInfo, VdevState};
 use zio::Zio;
 
-use super::devices::{Devices, Trust, top_level_leaves};
-use super::uberblock::{Selected, leaves, select};
-use super::{Claim, Clock, Options, aux, features, mmp};
-use crate::aside::Asides;
+use crate::aux_devices::Asides;
 use crate::engine::Synced;
+use crate::import::devices::{Devices, Trust, top_level_leaves};
+use crate::import::uberblock::{Selected, leaves, select};
+use crate::import::{Claim, Clock, Options, aux, features, mmp};
 use crate::{Candidate, Errata, Failure, Host, Spa, SpaError};
 
 /// Top-level vdevs that hold the newest uberblocks (`SPA_SYNC_MIN_VDEVS`): so many must not come to light late.

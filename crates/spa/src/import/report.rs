@@ -5,12 +5,13 @@ use ondisk::feature::FEATURES;
 use ondisk::{PoolConfig, VdevKind};
 use vdev::{VdevAux, VdevInfo, VdevState};
 
-use super::features::{self, SPA_VERSION_FEATURES};
-use super::load::{Loader, Progress, Purpose};
-use super::mmp::Seen;
-use super::{AuxVdev, Claim, Clock, Options};
-use crate::ask;
+use crate::discovery::probe;
 use crate::error::UnsupportedFeature;
+use crate::import::features;
+use crate::import::features::SPA_VERSION_FEATURES;
+use crate::import::load::{Loader, Progress, Purpose};
+use crate::import::mmp::Seen;
+use crate::import::{AuxVdev, Claim, Clock, Options};
 use crate::{Candidate, Errata, Host, PoolStatus, SpaError};
 
 /// A pool as a search and a trial load found it (the config that `spa_tryimport` returns).
@@ -39,9 +40,9 @@ pub struct Report {
 }
 
 /// Loads a candidate on trial, without locks, and reports what came of it (`spa_tryimport`). `options` gives the limits of time
-/// and activity; what concerns ownership and missing logs is not asked here. A device that hangs counts as one that can't be read ([`crate::ask`]).
+/// and activity; what concerns ownership and missing logs is not asked here. A device that hangs counts as one that can't be read ([`crate::discovery::probe`]).
 pub fn examine(candidate: &Candidate, options: &Options, host: &Host, clock: &dyn Clock) -> Report {
-    let layer = ask::layer(options.layer.clone());
+    let layer = probe::layer(options.layer.clone());
     let options = Options { claim: Claim::Nothing, missing_log: true, layer, ..options.clone() };
     let loader = Loader { candidate, options: &options, host, clock, purpose: Purpose::Examine };
     let mut progress = Progress::default();

@@ -11,11 +11,11 @@ use device::{Layer, Mode};
 use ondisk::{Txg, Uberblock};
 use vdev::Tree;
 
-use super::devices::{Devices, Trust, top_level_leaves};
-use super::load::{Loader, Progress};
-use super::uberblock::{leaves, read_all};
-use super::{Options, Rewind, verify};
 use crate::error::RewindInfo;
+use crate::import::devices::{Devices, Trust, top_level_leaves};
+use crate::import::load::{Loader, Progress};
+use crate::import::uberblock::{leaves, read_all};
+use crate::import::{Options, Rewind, verify};
 use crate::{Candidate, Failure, Spa, SpaError};
 
 /// Groups for which freed blocks stay as they are (`TXG_DEFER_SIZE`).

@@ -9,7 +9,7 @@ use ondisk::label::{LABELS, PHYS_OFFSET, PHYS_SIZE, label_offset};
 use ondisk::{Nvlist, ObjNum, PoolConfig, VdevKind};
 use vdev::{VdevAux, VdevState};
 
-use super::*;
+use crate::import::*;
 use crate::{PoolStatus, SpaError, scan};
 
 mod damage;

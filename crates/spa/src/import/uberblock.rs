@@ -8,7 +8,7 @@ use ondisk::{Ashift, Guid, PoolConfig, Txg, Uberblock, VdevConfig};
 use parking_lot::Mutex;
 use vdev::Tree;
 
-use crate::label::{FoundUberblock, Labels, read_uberblocks};
+use crate::discovery::label::{FoundUberblock, Labels, read_uberblocks};
 
 /// The best uberblock of a set of devices.
 #[derive(Debug, Clone)]

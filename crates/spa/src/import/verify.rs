@@ -9,7 +9,7 @@ use ondisk::dnode::DnodePhys;
 use ondisk::{Blkptr, Txg};
 use zio::{Bookmark, Zio};
 
-use super::load::in_mos;
+use crate::import::load::in_mos;
 use crate::{Spa, SpaError};
 use dsl::traverse::{Visitor, leads_on, pool_roots, traverse};
 

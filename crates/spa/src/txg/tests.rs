@@ -1,4 +1,4 @@
-use super::*;
+use crate::txg::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[derive(Default)]

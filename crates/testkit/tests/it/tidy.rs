@@ -2,13 +2,14 @@
 //! documentation, `unsafe` where it is forbidden) is theirs; here is the rest. Exceptions are lists that may only
 //! shrink.
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms, bottom to top: a crate may use only crates before it. The last four
 /// are no rooms and not shipped; `testkit`, `fuzzing` and `testpools` may be dev-dependencies of
 /// any.
-const ORDER: [&str; 28] = [
+const ORDER: [&str; 29] = [
     "ondisk",
     "codec",
     "observe",
@@ -32,6 +33,7 @@ const ORDER: [&str; 28] = [
     "zdb",
     "server",
     "cli",
+    "program",
     "bench",
     "testkit",
     "fuzzing",
@@ -145,6 +147,60 @@ fn crate_edges_follow_the_order_of_rooms() {
         }
     }
     assert_none("crate edges against the order of rooms", &broken);
+}
+
+/// The packages that Cargo.lock has, each with those that it depends on.
+fn locked() -> BTreeMap<String, Vec<String>> {
+    let text = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let quoted = |line: &str| line.split('"').nth(1).map(str::to_owned);
+    let package = |block: &str| {
+        let name = block.lines().find_map(|line| line.strip_prefix("name = ").and_then(quoted))?;
+        let list = block.split_once("dependencies = [").map_or("", |(_, list)| list);
+        // An entry may name the version too.
+        let names = list.lines().filter_map(quoted);
+        Some((name, names.map(|name| name.split(' ').next().unwrap().to_owned()).collect()))
+    };
+    text.split("[[package]]").filter_map(package).collect()
+}
+
+/// How a program with this crate in it comes to link a package: the way by normal dependencies.
+fn way(from: &str, to: &str) -> Option<Vec<String>> {
+    let locked = locked();
+    let below = |name: &str| -> Vec<String> {
+        let manifest = root().join("crates").join(name).join("Cargo.toml");
+        // Cargo.lock has the dev-dependencies of our own crates, too.
+        match fs::read_to_string(manifest) {
+            Ok(manifest) => (dependencies(&manifest).into_iter())
+                .filter(|(section, _)| !section.starts_with("dev-") && !section.starts_with("build-"))
+                .map(|(_, name)| name)
+                .collect(),
+            Err(_) => locked.get(name).cloned().unwrap_or_default(),
+        }
+    };
+    let (mut seen, mut todo) = (BTreeSet::new(), VecDeque::from([vec![from.to_owned()]]));
+    while let Some(path) = todo.pop_front() {
+        let last = path.last().unwrap();
+        if last == to {
+            return Some(path);
+        }
+        for next in below(last) {
+            if seen.insert(next.clone()) {
+                todo.push_back([path.as_slice(), &[next]].concat());
+            }
+        }
+    }
+    None
+}
+
+/// Commands, and the protocol that they use, link no async runtime.
+#[test]
+fn commands_link_no_async_runtime() {
+    let runtimes = ["tokio", "hyper"];
+    for runtime in runtimes {
+        assert!(way("server", runtime).is_some(), "the daemon has {runtime}, or this test sees nothing");
+    }
+    let ways = ["api", "cli"].iter().flat_map(|name| runtimes.map(|runtime| way(name, runtime)));
+    assert_none("async runtimes", &ways.flatten().map(|way| way.join(" uses ")).collect::<Vec<_>>());
 }
 
 /// The integration tests of a crate are one program, so that what they use is linked once.

@@ -1,4 +1,4 @@
-use super::*;
+use crate::create::geometry::*;
 use ondisk::{Guid, PoolConfig};
 use parking_lot::Mutex;
 

@@ -1,6 +1,6 @@
 //! When a heart beats, and when it says that it is over.
 
-use super::*;
+use crate::engine::mmp::*;
 use ondisk::label::MMP_BLOCKS_PER_LABEL;
 
 fn uberblock(txg: u64) -> Uberblock {

@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::*;
+use crate::import::mmp::*;
 
 /// A clock that moves only when it is slept on.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use codec::checksum::embedded::{Verifier, seal};
 
-use super::*;
+use crate::import::tests::*;
 
 /// Overwrites the three copies of the block that a pool's newest uberblock points to, on a pool of one disk.
 fn break_newest_mos(image: &Path) -> Txg {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fuzzing::labels::protect;
 
-use super::*;
+use crate::import::tests::*;
 
 /// Time that passes by sleeping only; `then` happens after each sleep.
 struct Hand<F: Fn(u64) + Sync> {

@@ -1,0 +1,170 @@
+//! The `poolhouse` command, and the same binary under the names `zpool`, `zfs` and `zdb`.
+
+use cli::cx::Cx;
+use cli::terminal::Stdin;
+use cli::{rescue, zfs, zpool};
+use console::Clock;
+use console::Out;
+use program::DAEMON;
+use std::ffi::OsString;
+use std::io::{BufWriter, IsTerminal};
+use std::path::Path;
+use std::process::ExitCode;
+use std::rc::Rc;
+
+/// Blocks are allocated and freed by the hundred thousand. With the system's allocator, large
+/// blocks cost a page fault for each page.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+const USAGE: &str = "\
+usage: poolhouse COMMAND [ARGUMENT ...]
+
+    zpool, zfs, zdb   OpenZFS's commands; links of these names to this program are the same
+    zinject           let devices and blocks fail on purpose, to see what follows
+    ls                list pools, datasets and files, with no mount
+    cp                copy files out of a pool and into one, with no mount
+    export, unexport  offer volumes over NBD at an address, or no longer; exports lists what is offered and used
+    attach, detach    make a volume a block device, /dev/zvol/POOL/VOLUME, or take that away
+    man               write the manual pages below a folder
+    bench             measure how long thousands of file systems take to mount
+    serve             hold imported pools and their mounts; commands start it when they need it
+    get, set          show and set tunables, and show kstats: numbers by OpenZFS's names
+    arcstat           print what the cache does, line by line
+    arc_summary       report on the cache and what belongs to it
+    metrics           print what pools, devices and the cache do, as Prometheus reads it
+    doctor            say what this machine lacks, and how to get it
+    completion        print completions for a shell: bash, zsh or fish
+
+poolhouse COMMAND --help says more.
+";
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    let called = words.next().unwrap_or_default();
+    let called = Path::new(&called).file_name().map(|n| n.to_string_lossy().into_owned());
+    let mut words: Vec<OsString> = words.collect();
+    // Under the program's own name, the first word is the command.
+    let command = match called.as_deref() {
+        Some(
+            name @ ("zpool" | "zfs" | "zdb" | "zinject" | "mount.zfs" | "zfs_ids_to_path" | "arcstat"
+            | "arc_summary"),
+        ) => name.to_owned(),
+        _ if words.is_empty() => String::new(),
+        _ => words.remove(0).to_string_lossy().into_owned(),
+    };
+    if command == "serve" {
+        return ExitCode::from(server::daemon::main(words, server::house::shared(cli::sysfs::facts())));
+    }
+    let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+    // Exit codes are 0, 1 and 2.
+    ExitCode::from(run(&command, &words).clamp(0, 255) as u8)
+}
+
+fn out() -> Out {
+    let sink = Box::new(BufWriter::new(std::io::stdout()));
+    if std::io::stdout().is_terminal() { Out::terminal(sink) } else { Out::new(sink) }
+}
+
+fn err() -> Out {
+    let sink = Box::new(std::io::stderr());
+    if std::io::stderr().is_terminal() { Out::terminal(sink) } else { Out::new(sink) }
+}
+
+fn run(command: &str, words: &[String]) -> i32 {
+    let (mut out, mut err) = (out(), err());
+    let code = match command {
+        "zpool" | "zfs" | "export" | "unexport" | "exports" | "attach" | "detach" => {
+            return openzfs(command, words, out, err);
+        }
+        "zdb" => return zdb::run(words, &mut out, &mut err, &Clock::system()),
+        "ls" | "cp" => {
+            let terminal = std::io::stderr().is_terminal();
+            let service = Box::new(server::house::connect());
+            let mut io = rescue::Io { out, err, terminal, service, visit: api::client::visit };
+            let code = if command == "ls" { rescue::ls(&mut io, words) } else { rescue::cp(&mut io, words) };
+            return if io.out.flush() { code } else { 1 };
+        }
+        "mount.zfs" => {
+            let service = server::house::connect();
+            cli::mount_zfs::run(&mut out, &mut err, &service, words)
+        }
+        "zinject" => {
+            let service = server::house::connect();
+            cli::zinject::run(&mut out, &mut err, &service, words)
+        }
+        "zfs_ids_to_path" => {
+            let service = server::house::connect();
+            cli::ids_to_path::run(&mut out, &mut err, &service, words)
+        }
+        "get" | "set" => {
+            let service = server::house::connect();
+            cli::stats::run(&mut out, &mut err, &service, command, words)
+        }
+        "arcstat" => {
+            let service = server::house::connect();
+            cli::arcstat::run(&mut out, &mut err, &service, words, &Clock::system())
+        }
+        "arc_summary" => {
+            let service = server::house::connect();
+            cli::arc_summary::run(&mut out, &mut err, &service, words, &Clock::system())
+        }
+        "metrics" => {
+            let service = server::house::connect();
+            cli::stats::metrics(&mut out, &mut err, &service, words, &DAEMON)
+        }
+        "doctor" => cli::doctor::run(&mut out, &mut err, words, &DAEMON),
+        "completion" => cli::completion::run(&mut out, &mut err, words),
+        "bench" => program::bench::run(words, &mut out, &mut err),
+        "help" | "--help" | "-h" => {
+            out.put(USAGE);
+            0
+        }
+        "man" => cli::manual::run(words, &mut out, &mut err),
+        "version" | "--version" | "-V" => {
+            writeln!(out, "poolhouse {}", env!("CARGO_PKG_VERSION"));
+            0
+        }
+        "" => {
+            err.put("missing command\n");
+            err.put(USAGE);
+            2
+        }
+        other => {
+            writeln!(err, "unrecognized command '{other}'");
+            err.put(USAGE);
+            2
+        }
+    };
+    if out.flush() { code } else { 1 }
+}
+
+/// Runs `zpool`, `zfs` or a command about exports against the service that holds this user's pools.
+fn openzfs(command: &str, words: &[String], out: Out, err: Out) -> i32 {
+    let connect = Box::new(|| Ok(Rc::new(server::house::connect()) as Rc<dyn api::Requests>));
+    let mut cx = Cx::new(out, err, Clock::system(), Box::new(Stdin), connect);
+    cx.color = colors(&cx);
+    cx.another = Some(|| Box::new(server::house::connect()));
+    cx.overshadowed = Some(api::client::own_before_roots);
+    if std::io::stdout().is_terminal() {
+        cx.watcher = Some(|| Box::new(server::house::connect()));
+    }
+    let code = match command {
+        "zpool" => zpool::run(&mut cx, words),
+        "zfs" => zfs::run(&mut cx, words),
+        _ => cli::exports::run(&mut cx, command, words),
+    };
+    // `ZFS_ABORT` makes a finished command dump core, for debuggers of its memory.
+    if matches!(command, "zpool" | "zfs") && (cx.env)("ZFS_ABORT").is_some() {
+        cx.out.put("dumping core by request\n");
+        cx.out.flush();
+        std::process::abort();
+    }
+    if cx.out.flush() { code } else { code.max(1) }
+}
+
+/// Whether to use colours: the user requests them and the terminal supports them (`use_color`).
+fn colors(cx: &Cx) -> bool {
+    let able = (cx.env)("TERM").is_some_and(|term| term != "dumb" && term != "unknown");
+    cx.env_is_set("ZFS_COLOR") && !cx.env_is_set("NO_COLOR") && std::io::stdout().is_terminal() && able
+}

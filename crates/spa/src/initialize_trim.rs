@@ -1,0 +1,486 @@
+//! Initialisation and TRIM: what is free on a device is written once, or discarded.
+//!
+//! # Theory
+//! Both go through the metaslabs of the device's top-level vdev, set one aside after another ([`pool::alloc::Aside`]) and write or discard, of what is free there, the
+//! part that lies on this device. Each has a thread for each device ([`toil`]). It waits for no transaction group while it has a metaslab aside, since the group's sync may
+//! be what needs that metaslab. What is written makes way for whoever asks for the device, as scans do ([`vdev::Pace`]), and scans don't make way for it; discards do neither.
+//!
+//! # On disk
+//! Where a device's work stands, and how far it came, is in the ZAP of the leaf, under OpenZFS's names. What threads and commands
+//! change is in memory first; each group writes what has changed since the last one ([`books`]). The offset is that of the last byte that was done,
+//! counted from the beginning of the device. (OpenZFS compares it with offsets in the space behind the labels, and so passes over 4 MiB where it goes
+//! on; here they are done again.)
+//!
+//! # Life
+//! As in OpenZFS: a work is *none*, *active*, *suspended*, *canceled* or *complete*. Cancelling forgets how far TRIM came, but not initialisation, which
+//! only `zpool initialize -u` does over. An active one goes on with the next import, and when a device that was given up is back.
+//!
+//! # Locks
+//! `commands` is held by who starts or stops threads, and waits for them; `all`, below it, for a few instructions.
+//!
+//! # Crash
+//! What is touched is free in the last group that synced and in those before it that an import may go back to. What was done since the last group is done again.
+//!
+//! # Absent
+//! Secure TRIM. Devices below a vdev that is being removed or expanded: such pools are not written at all.
+//!
+//! # See
+//! OpenZFS `vdev_initialize.c`, `vdev_trim.c`, `spa.c` (`spa_vdev_initialize`, `spa_vdev_trim`).
+
+mod auto;
+mod state;
+mod worker;
+
+pub use auto::BATCH as TRIM_BATCH;
+pub use worker::{CHUNK, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE};
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread::JoinHandle;
+
+use ondisk::{Guid, VdevConfig, VdevId, VdevKind};
+use parking_lot::{Condvar, Mutex};
+use vdev::{Tree, VdevState};
+
+use crate::engine::{Engine, Live};
+use crate::txg::{Stopped, TxgHandle};
+
+/// What is done to what is free on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorkKind {
+    /// It is written.
+    Initialize,
+    /// It is discarded.
+    Trim,
+}
+
+/// Where a device's work stands (`vdev_initializing_state_t`, `vdev_trim_state_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WorkState {
+    /// Never begun, or undone.
+    #[default]
+    None = 0,
+    /// Going on.
+    Active = 1,
+    /// Stopped for good.
+    Canceled = 2,
+    /// Stopped, to go on later.
+    Suspended = 3,
+    /// Done.
+    Complete = 4,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkCommand {
+    /// Begin, or go on (`POOL_INITIALIZE_START`, `POOL_TRIM_START`).
+    Start {
+        /// Bytes a second that TRIM may do; 0 is no limit, or as before.
+        rate: u64,
+        /// Discard so that nothing can be read again.
+        secure: bool,
+    },
+    /// Stop for good.
+    Cancel,
+    /// Stop, to go on later.
+    Suspend,
+    /// Let a device count as never initialised (`POOL_INITIALIZE_UNINIT`).
+    Undo,
+}
+
+/// Why nothing was done about a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WorkRefusal {
+    /// The pool has no such vdev (`ENODEV`).
+    #[error("no such device in the pool")]
+    NoDevice,
+    /// It is no device, or one that holds no blocks (`EINVAL`).
+    #[error("it is no device that holds blocks")]
+    NotLeaf,
+    /// It takes no writes (`EROFS`).
+    #[error("the device takes no writes")]
+    NotWritable,
+    /// It can't be trimmed, or not so (`EOPNOTSUPP`).
+    #[error("the device can't do that")]
+    Unsupported,
+    /// It goes on already (`EBUSY`).
+    #[error("it goes on already")]
+    Busy,
+    /// There is nothing to stop (`ESRCH`).
+    #[error("nothing goes on")]
+    Idle,
+}
+
+/// Where a device's work stands, and how far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WorkStat {
+    /// Where it stands.
+    pub state: WorkState,
+    /// When it was started, stopped or completed, seconds since 1970.
+    pub action_time: u64,
+    /// Bytes done, about.
+    pub done: u64,
+    /// Bytes to do in all, about.
+    pub estimate: u64,
+    /// Ranges that failed.
+    pub errors: u64,
+}
+
+/// Something that happened to a device or its work, for whoever wants to know (`ESC_ZFS_TRIM_*`, `ESC_ZFS_VDEV_*`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkNotice {
+    /// The device.
+    pub leaf: Guid,
+    /// Where it was, of one that has left the pool and had a place.
+    pub path: Option<Vec<u8>>,
+    /// `trim_start`, `vdev_spare` and so on.
+    pub what: &'static str,
+    /// When.
+    pub at: std::time::SystemTime,
+}
+
+/// Notices that are kept until somebody takes them.
+const NOTICES: usize = 256;
+
+/// How a thread is stopped.
+#[derive(Debug, Default)]
+struct Control {
+    stop: Mutex<bool>,
+    stopped: Condvar,
+}
+
+impl Control {
+    fn is_stopped(&self) -> bool {
+        *self.stop.lock()
+    }
+
+    fn stop(&self) {
+        *self.stop.lock() = true;
+        self.stopped.notify_all();
+    }
+}
+
+/// One device's work.
+#[derive(Debug, Default)]
+struct Work {
+    stat: WorkStat,
+    /// Where the next byte to do is, in the space behind the labels.
+    next: u64,
+    rate: u64,
+    partial: bool,
+    secure: bool,
+    /// The next group has something to write of it.
+    dirty: bool,
+    /// How far it came is written too, though that is nowhere.
+    reset: bool,
+    /// What the history is to tell.
+    told: Vec<(&'static str, String)>,
+    thread: Option<(JoinHandle<()>, Arc<Control>)>,
+}
+
+impl Work {
+    fn runs(&self) -> bool {
+        self.thread.as_ref().is_some_and(|(thread, _)| !thread.is_finished())
+    }
+}
+
+type Key = (Guid, WorkKind);
+
+/// The works of a pool's devices.
+#[derive(Debug, Default)]
+pub(crate) struct LeafWorks {
+    commands: Mutex<()>,
+    all: Mutex<BTreeMap<Key, Work>>,
+    notices: Mutex<Vec<WorkNotice>>,
+    /// Who discards what was freed, by himself.
+    auto: Mutex<Option<(JoinHandle<()>, Arc<Control>)>>,
+    /// How often that was thought of.
+    round: AtomicU64,
+}
+
+/// Stops all threads when it is dropped.
+pub(crate) struct Keeper(pub(crate) Arc<Engine>);
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.0.scan.be_quiet(true);
+        self.0.deadman.stop();
+        // Nobody is going to see to its devices: an errand that waits for a suspended pool gives up.
+        self.0.cache.zio().suspension().let_go();
+        self.0.errands.stop(&self.0.tree());
+        self.0.stop_works();
+    }
+}
+
+/// How much of a device's work is done, when it came to `next`: bytes done and in all (`vdev_initialize_calculate_progress`).
+fn progress(engine: &Engine, tree: &Tree, top: VdevId, leaf: Guid, next: u64) -> (u64, u64) {
+    let (mut done, mut all) = (0u64, 0u64);
+    for ms in engine.allocator.metaslab_figures(top) {
+        let free = (ms.size - ms.allocated) / tree.spread(top).max(1);
+        let (mut first, mut last) = (u64::MAX, 0);
+        let mut span = |start: u64, end: u64| (first, last) = (first.min(start), last.max(end));
+        if tree.translate(leaf, ms.start, ms.start + ms.size, &mut span).is_err() || first >= last {
+            continue;
+        }
+        all += free;
+        let passed = next.clamp(first, last) - first;
+        done += (u128::from(free) * u128::from(passed) / u128::from(last - first)) as u64;
+    }
+    (done, all)
+}
+
+impl Engine {
+    /// A device by its guid, as far as something may be done to it.
+    fn worked(&self, guid: Guid) -> Result<(VdevConfig, VdevId), WorkRefusal> {
+        let config = self.config_now();
+        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let leaf = root.find(guid).ok_or(WorkRefusal::NoDevice)?;
+        if !matches!(leaf.kind, VdevKind::Disk | VdevKind::File) || leaf.leaf_zap.is_none() {
+            return Err(WorkRefusal::NotLeaf);
+        }
+        let tree = self.tree();
+        let top = tree.top_of(guid).map_err(|_| WorkRefusal::NotLeaf)?;
+        if !tree.holds_blocks(top) {
+            return Err(WorkRefusal::NotLeaf);
+        }
+        if !tree.is_writable(guid) {
+            return Err(WorkRefusal::NotWritable);
+        }
+        Ok((leaf.clone(), top))
+    }
+
+    /// Changes where a work stands (`vdev_initialize_change_state`, `vdev_trim_change_state`). False if it stands there.
+    fn change_work(&self, key: Key, path: &str, to: WorkState) -> bool {
+        let mut all = self.works.all.lock();
+        let work = all.entry(key).or_default();
+        let from = work.stat.state;
+        // What somebody has stopped just before its end stays stopped.
+        if from == to || to == WorkState::Complete && from != WorkState::Active {
+            return false;
+        }
+        if from != WorkState::Suspended {
+            work.stat.action_time = self.world.now();
+        }
+        work.stat.state = to;
+        work.dirty = true;
+        let was_on = matches!(from, WorkState::Active | WorkState::Suspended);
+        let (done, notice) = match to {
+            WorkState::Active if from == WorkState::Suspended => (" activated", "trim_resume"),
+            WorkState::Active => (" activated", "trim_start"),
+            WorkState::Suspended => (" suspended", "trim_suspend"),
+            WorkState::Canceled if was_on => (" canceled", "trim_cancel"),
+            WorkState::Canceled => return true,
+            WorkState::Complete => (" complete", "trim_finish"),
+            WorkState::None => ("", ""),
+        };
+        let what = match key.1 {
+            WorkKind::Trim => "trim",
+            WorkKind::Initialize if to == WorkState::None => "uninitialize",
+            WorkKind::Initialize => "initialize",
+        };
+        work.told.push((what, format!("vdev={path}{done}")));
+        drop(all);
+        if key.1 == WorkKind::Trim {
+            self.notice(key.0, notice);
+        }
+        true
+    }
+
+    /// A device that is faulted is initialised and trimmed no more, whatever its thread has under way.
+    fn cancel_if_faulted(&self, key: Key) {
+        let active = self.works.all.lock().get(&key).is_some_and(|work| work.stat.state == WorkState::Active);
+        if active && self.tree().state_of(key.0).is_ok_and(|(state, _)| state == VdevState::Faulted) {
+            self.change_work(key, &worker::path_of(self, key.0), WorkState::Canceled);
+        }
+    }
+
+    /// The same of all that is done to a device which may just have been faulted.
+    pub(crate) fn cancel_works_if_faulted(&self, leaf: Guid) {
+        for kind in [WorkKind::Initialize, WorkKind::Trim] {
+            self.cancel_if_faulted((leaf, kind));
+        }
+    }
+
+    /// Notes that something happened to a device.
+    pub(crate) fn notice(&self, leaf: Guid, what: &'static str) {
+        self.put_notice(WorkNotice { leaf, path: None, what, at: self.world.wall() });
+    }
+
+    /// Notes that a device has left the pool.
+    pub(crate) fn notice_gone(&self, guid: Guid, path: Option<Vec<u8>>, what: &'static str) {
+        self.put_notice(WorkNotice { leaf: guid, path, what, at: self.world.wall() });
+    }
+
+    fn put_notice(&self, notice: WorkNotice) {
+        let mut notices = self.works.notices.lock();
+        if notices.len() < NOTICES {
+            notices.push(notice);
+        }
+    }
+
+    /// Has a thread go on with what is active. Who calls this holds `commands`.
+    fn start_work(self: &Arc<Self>, key: Key, txgs: &TxgHandle) {
+        let control = Arc::new(Control::default());
+        let (engine, txgs, mine) = (Arc::clone(self), txgs.clone(), Arc::clone(&control));
+        let name = match key.1 {
+            WorkKind::Initialize => "vdev_initialize",
+            WorkKind::Trim => "vdev_trim",
+        };
+        let builder = std::thread::Builder::new().name(format!("{name}/{}", self.dsl.pool_name()));
+        let thread = builder.spawn(move || worker::toil(&engine, &txgs, key, &mine));
+        let thread = thread.expect("a process that imports a pool can start a thread");
+        self.works.all.lock().entry(key).or_default().thread = Some((thread, control));
+    }
+
+    /// Stops threads and waits for them. Who calls this holds `commands`.
+    fn join_works(&self, keys: &[Key]) {
+        let threads: Vec<_> = {
+            let mut all = self.works.all.lock();
+            keys.iter().filter_map(|key| all.get_mut(key)?.thread.take()).collect()
+        };
+        threads.iter().for_each(|(_, control)| control.stop());
+        for (thread, _) in threads {
+            thread.join().expect("a panic ends the program");
+        }
+    }
+
+    /// Stops all threads: what is active stays so, to go on later.
+    pub(crate) fn stop_works(&self) {
+        let _one = self.works.commands.lock();
+        let keys: Vec<Key> = self.works.all.lock().keys().copied().collect();
+        self.join_works(&keys);
+        self.stop_trimming();
+    }
+
+    /// Goes on with what is active and has no thread (`vdev_initialize_restart`, `vdev_trim_restart`).
+    pub(crate) fn restart_works(self: &Arc<Self>, txgs: &TxgHandle) {
+        let _one = self.works.commands.lock();
+        // It may be another host's by now.
+        if self.cache.zio().suspension().reason().is_some() {
+            return;
+        }
+        self.load_works();
+        let idle: Vec<Key> = {
+            let all = self.works.all.lock();
+            // A secure TRIM that OpenZFS began waits for somebody who can do it.
+            let idle = all
+                .iter()
+                .filter(|(_, work)| work.stat.state == WorkState::Active && !work.runs() && !work.secure);
+            idle.map(|(key, _)| *key).collect()
+        };
+        for key in idle {
+            if self.worked(key.0).is_ok() {
+                self.start_work(key, txgs);
+            }
+        }
+    }
+
+    /// What one device is asked for; gives the work whose thread is to end.
+    fn command(
+        self: &Arc<Self>,
+        txgs: &TxgHandle,
+        (guid, kind): Key,
+        command: WorkCommand,
+    ) -> Result<Option<Key>, WorkRefusal> {
+        let (leaf, _) = self.worked(guid)?;
+        let trim = kind == WorkKind::Trim;
+        let secure = matches!(command, WorkCommand::Start { secure: true, .. });
+        if trim && (secure || !self.tree().can_trim(guid)) {
+            return Err(WorkRefusal::Unsupported);
+        }
+        let path = String::from_utf8_lossy(leaf.path.as_deref().unwrap_or(b"-")).into_owned();
+        let key = (guid, kind);
+        let (state, runs) = {
+            let mut all = self.works.all.lock();
+            let work = all.entry(key).or_default();
+            (work.stat.state, work.runs())
+        };
+        match command {
+            WorkCommand::Start { .. } | WorkCommand::Undo if runs => Err(WorkRefusal::Busy),
+            WorkCommand::Start { rate, .. } => {
+                self.join_works(&[key]);
+                self.prepare(key, state, rate);
+                self.change_work(key, &path, WorkState::Active);
+                self.start_work(key, txgs);
+                Ok(None)
+            }
+            WorkCommand::Undo => {
+                self.change_work(key, &path, WorkState::None);
+                if let Some(work) = self.works.all.lock().get_mut(&key) {
+                    (work.next, work.stat) = (0, WorkStat::default());
+                }
+                Ok(None)
+            }
+            WorkCommand::Cancel if !matches!(state, WorkState::Active | WorkState::Suspended) => {
+                Err(WorkRefusal::Idle)
+            }
+            WorkCommand::Suspend if state != WorkState::Active => Err(WorkRefusal::Idle),
+            // One whose device went away goes on when that is back.
+            WorkCommand::Suspend if !runs => Ok(None),
+            WorkCommand::Cancel => Ok(self.change_work(key, &path, WorkState::Canceled).then_some(key)),
+            WorkCommand::Suspend => Ok(self.change_work(key, &path, WorkState::Suspended).then_some(key)),
+        }
+    }
+
+    /// The terms of a work that is about to begin or to go on.
+    fn prepare(&self, key: Key, state: WorkState, rate: u64) {
+        let mut all = self.works.all.lock();
+        let work = all.entry(key).or_default();
+        if key.1 == WorkKind::Trim && matches!(state, WorkState::Complete | WorkState::Canceled) {
+            (work.next, work.reset) = (0, true);
+            (work.rate, work.partial, work.secure) = (0, false, false);
+        }
+        if rate != 0 {
+            work.rate = rate;
+        }
+    }
+}
+
+impl Live {
+    /// Begins, stops or undoes initialisation or TRIM of devices; what each refuses, by its place in `devices`. Returns when threads that were to end have, and where all
+    /// stands is on disk (`spa_vdev_initialize`, `spa_vdev_trim`).
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn work(
+        &self,
+        devices: &[Guid],
+        kind: WorkKind,
+        command: WorkCommand,
+    ) -> Result<Vec<(usize, WorkRefusal)>, Stopped> {
+        self.txgs().check_suspended()?;
+        let engine = self.engine();
+        let txgs = self.txgs().handle();
+        let mut refused = Vec::new();
+        {
+            let _one = engine.works.commands.lock();
+            let mut ended = Vec::new();
+            for (at, guid) in devices.iter().enumerate() {
+                match engine.command(&txgs, (*guid, kind), command) {
+                    Ok(end) => ended.extend(end),
+                    Err(why) => refused.push((at, why)),
+                }
+            }
+            engine.join_works(&ended);
+        }
+        txgs.touch();
+        self.sync_all()?;
+        Ok(refused)
+    }
+
+    /// Where a device's work stands; nothing of one that nothing is known of.
+    pub fn work_stat(&self, leaf: Guid, kind: WorkKind) -> WorkStat {
+        self.engine().works.all.lock().get(&(leaf, kind)).map(|work| work.stat).unwrap_or_default()
+    }
+
+    /// What happened since the last call.
+    pub fn take_work_notices(&self) -> Vec<WorkNotice> {
+        std::mem::take(&mut *self.engine().works.notices.lock())
+    }
+
+    /// Goes on with what was active when the pool was let go, or when its device went away.
+    pub(crate) fn resume_works(&self) {
+        self.engine().restart_works(&self.txgs().handle());
+    }
+}

@@ -1,0 +1,153 @@
+//! Automatic TRIM: what is freed is discarded a while later, without being asked (`autotrim=on`).
+//!
+//! # Theory
+//! The allocator notes what may be used again. Every few seconds a part of the metaslabs is looked at, one in [`BATCH`], so that what is written and freed again and again
+//! is discarded once; of those with something worth it each is set aside, and what is still free is discarded on each device. As in OpenZFS devices that are
+//! replaced, or whose places spares have, are left alone, and those that `zpool trim` is at.
+//!
+//! What was noted is forgotten when the pool is let go, and where somebody waits for room just then: `zpool trim` finds it.
+//!
+//! # See
+//! OpenZFS `vdev_autotrim_thread`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use observe::{Tunable, Unit};
+use ondisk::{Guid, VdevId, VdevKind};
+use pool::alloc::{Aside, Chance};
+use pool::range::RangeSet;
+
+use crate::engine::{Engine, Live};
+use crate::initialize_trim::worker::{TRIM_MAX, TRIM_MIN, whole};
+use crate::initialize_trim::{Control, WorkKind};
+
+/// Rounds in which every metaslab comes once (`zfs_trim_txg_batch`).
+pub static BATCH: Tunable = Tunable::new(
+    "zfs_trim_txg_batch",
+    32,
+    1..=1 << 20,
+    Unit::Count,
+    "number of rounds over which autotrim visits every metaslab",
+);
+
+/// A metaslab that has something to discard, and the devices that may lie below it.
+struct Due {
+    top: VdevId,
+    metaslab: u32,
+    leaves: Vec<Guid>,
+}
+
+impl Engine {
+    /// The metaslabs of a round; of each round if there is none.
+    fn due(&self, round: Option<u64>) -> Vec<Due> {
+        let (config, tree) = (self.config_now(), self.tree());
+        let batch = BATCH.get().max(1);
+        let now = |id: &u32| round.is_none_or(|round| u64::from(*id) % batch == round % batch);
+        let mut out = Vec::new();
+        for top in config.vdev_tree.iter().flat_map(|root| &root.children) {
+            let id = VdevId(top.id as u32);
+            if !tree.holds_blocks(id) {
+                continue;
+            }
+            let below = if top.kind.is_leaf() { std::slice::from_ref(top) } else { &top.children[..] };
+            let fit = |kind| matches!(kind, VdevKind::Disk | VdevKind::File);
+            let leaves: Vec<Guid> =
+                below.iter().filter(|leaf| fit(leaf.kind)).map(|leaf| leaf.guid).collect();
+            for metaslab in self.allocator.freed_lately(id, TRIM_MIN.get()).into_iter().filter(now) {
+                out.push(Due { top: id, metaslab, leaves: leaves.clone() });
+            }
+        }
+        out
+    }
+
+    /// Has a thread discard what is due, if the pool wants that and no thread is at it.
+    pub(crate) fn trim_by_itself(self: &Arc<Self>) {
+        let on = self.is_on("autotrim");
+        self.allocator.note_frees(on);
+        if !on || self.cache.zio().suspension().reason().is_some() {
+            return;
+        }
+        let _one = self.works.commands.lock();
+        let mut auto = self.works.auto.lock();
+        if auto.as_ref().is_some_and(|(thread, _)| !thread.is_finished()) {
+            return;
+        }
+        let due = self.due(Some(self.works.round.fetch_add(1, Relaxed)));
+        if due.is_empty() {
+            return;
+        }
+        let (engine, control) = (Arc::clone(self), Arc::new(Control::default()));
+        let mine = Arc::clone(&control);
+        let name = format!("vdev_autotrim/{}", self.dsl.pool_name());
+        // Without a thread it is done in a later round.
+        if let Ok(thread) = std::thread::Builder::new().name(name).spawn(move || engine.trim_due(due, &mine))
+        {
+            *auto = Some((thread, control));
+        }
+    }
+
+    /// Ends the thread, and waits for it.
+    pub(crate) fn stop_trimming(&self) {
+        let auto = self.works.auto.lock().take();
+        if let Some((thread, control)) = auto {
+            control.stop();
+            thread.join().expect("a panic ends the program");
+        }
+    }
+
+    fn trim_due(&self, due: Vec<Due>, control: &Control) {
+        let stop = || control.is_stopped() || self.cache.zio().suspension().reason().is_some();
+        for one in due {
+            if stop() {
+                return;
+            }
+            // What can't be had now is still noted.
+            if let Ok(Chance::Aside(aside)) = self.allocator.set_aside(one.top, one.metaslab, &stop) {
+                let freed = aside.take_freed();
+                one.leaves.iter().for_each(|leaf| self.trim_freed_on(*leaf, &freed, &aside, &stop));
+            }
+        }
+    }
+
+    /// Discards what lies on one device. A device that refuses has counted that.
+    fn trim_freed_on(&self, leaf: Guid, freed: &[(u64, u64)], aside: &Aside<'_>, stop: &dyn Fn() -> bool) {
+        let tree = self.tree();
+        let by_hand = || self.works.all.lock().get(&(leaf, WorkKind::Trim)).is_some_and(|work| work.runs());
+        if !tree.is_writable(leaf) || !tree.can_trim(leaf) || by_hand() {
+            return;
+        }
+        let mut runs = RangeSet::new();
+        for (start, end) in freed {
+            // One that has left meanwhile has nothing to discard.
+            if tree.translate(leaf, *start, *end, &mut |start, end| runs.cover(start, end)).is_err() {
+                return;
+            }
+        }
+        let most = whole(TRIM_MAX.get(), 1 << 16);
+        for (start, end) in runs.iter().filter(|(start, end)| end - start >= TRIM_MIN.get()) {
+            let mut at = start;
+            while at < end {
+                if stop() || aside.is_wanted() || !tree.is_writable(leaf) {
+                    return;
+                }
+                let len = (end - at).min(most);
+                let _ = tree.discard(leaf, at, len);
+                at += len;
+            }
+        }
+    }
+}
+
+impl Live {
+    /// Discards at once what was freed since the last time, as it is done by and by with `autotrim=on`. Nothing where that is off.
+    pub fn trim_freed(&self) {
+        let engine = self.engine();
+        engine.trim_by_itself();
+        let thread = engine.works.auto.lock().take();
+        if let Some((thread, _)) = thread {
+            thread.join().expect("a panic ends the program");
+        }
+        engine.trim_due(engine.due(None), &Control::default());
+    }
+}

@@ -1,0 +1,322 @@
+//! The thread that goes through what is free on a device.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use observe::{Counter, Tunable, Unit};
+use ondisk::{Guid, VdevId};
+use pool::alloc::{Aside, Chance};
+use pool::range::RangeSet;
+use vdev::{Pace, WipeError};
+
+use crate::engine::Engine;
+use crate::initialize_trim::{Control, Key, WorkKind, WorkState, progress};
+use crate::txg::TxgHandle;
+
+/// What is written (`zfs_initialize_value`).
+pub static VALUE: Tunable = Tunable::new(
+    "zfs_initialize_value",
+    0xdead_beef_dead_beee,
+    0..=u64::MAX,
+    Unit::Pattern,
+    "value that zpool initialize writes",
+);
+/// Bytes written at once (`zfs_initialize_chunk_size`): whole sectors, and at least one.
+pub static CHUNK: Tunable = Tunable::new(
+    "zfs_initialize_chunk_size",
+    1 << 20,
+    512..=16 << 20,
+    Unit::Bytes,
+    "size of one write of zpool initialize",
+);
+/// Most bytes discarded at once (`zfs_trim_extent_bytes_max`, there 128 MiB): who needs the room waits for one such discard.
+pub static TRIM_MAX: Tunable = Tunable::new(
+    "zfs_trim_extent_bytes_max",
+    32 << 20,
+    1 << 16..=1 << 30,
+    Unit::Bytes,
+    "largest single TRIM",
+);
+/// Ranges that are too small to be worth a discard, bytes (`zfs_trim_extent_bytes_min`).
+pub static TRIM_MIN: Tunable =
+    Tunable::new("zfs_trim_extent_bytes_min", 32 << 10, 0..=1 << 30, Unit::Bytes, "smallest range to TRIM");
+/// Whether TRIM passes over metaslabs that were never written to (`zfs_trim_metaslab_skip`).
+pub static TRIM_SKIP: Tunable = Tunable::new(
+    "zfs_trim_metaslab_skip",
+    0,
+    0..=1,
+    Unit::Flag,
+    "1: zpool trim skips metaslabs that were never allocated from",
+);
+/// Most that is written at once, whatever [`CHUNK`] says.
+const CHUNK_MAX: u64 = 16 << 20;
+/// Time between two looks whether more may be discarded.
+const DISCARD_LOOK: Duration = Duration::from_millis(10);
+/// Time until a metaslab is tried again whose map could not be read.
+const LATER: Duration = Duration::from_millis(500);
+
+/// How going through a metaslab, or all of them, ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Done,
+    /// Somebody wants the metaslab; the rest is done later.
+    GivenBack,
+    /// It can't be had just now.
+    Later,
+    /// The thread is to end.
+    Stopped,
+    /// The device takes no more, or the pool is suspended and perhaps another host's: what is active goes on when it is cleared.
+    Gone,
+}
+
+struct Toil<'a> {
+    engine: &'a Engine,
+    txgs: &'a TxgHandle,
+    key: Key,
+    control: &'a Control,
+    top: VdevId,
+    filler: Vec<u8>,
+    /// How it writes.
+    pace: Pace,
+    /// Bytes of a sector of the top-level vdev.
+    sector: u64,
+    rate: u64,
+    partial: bool,
+    /// Where it goes on, in the space behind the labels.
+    next: u64,
+    /// When it was begun, and the bytes discarded since: what may be done in a second is an average. (OpenZFS takes that of each metaslab, so that one that
+    /// is discarded at once costs no time.)
+    since: Instant,
+    discarded: u64,
+}
+
+/// Bytes to write or discard at once: so many, in whole sectors, at least one.
+pub(crate) fn whole(bytes: u64, sector: u64) -> u64 {
+    (bytes - bytes % sector).max(sector)
+}
+
+/// Goes on with a device's work until it is done or is to stop.
+pub(crate) fn toil(engine: &Arc<Engine>, txgs: &TxgHandle, key: Key, control: &Arc<Control>) {
+    let tree = engine.tree();
+    let Ok(top) = tree.top_of(key.0) else { return };
+    let (next, rate, partial) = {
+        let all = engine.works.all.lock();
+        let Some(work) = all.get(&key) else { return };
+        (work.next, work.rate, work.partial)
+    };
+    let (done, all) = progress(engine, &tree, top, key.0, next);
+    drop(tree);
+    let config = engine.config_now();
+    let vdev = config.vdev_tree.as_ref().and_then(|root| root.children.get(top.0 as usize));
+    let ashift = vdev.and_then(|vdev| vdev.ashift).unwrap_or_default();
+    let sector = 1 << ashift.0.clamp(9, 16);
+    let (since, discarded) = (Instant::now(), 0);
+    let filler = match key.1 {
+        WorkKind::Initialize => {
+            let chunk = whole(CHUNK.get().min(CHUNK_MAX), sector);
+            VALUE.get().to_ne_bytes().repeat((chunk / 8) as usize)
+        }
+        WorkKind::Trim => Vec::new(),
+    };
+    let pace = pace(engine, control);
+    let mut toil =
+        Toil { engine, txgs, key, control, top, filler, pace, sector, rate, partial, next, since, discarded };
+    toil.note(next, done, all);
+    let end = toil.metaslabs();
+    let tree = engine.tree();
+    let path = path_of(engine, key.0);
+    match end {
+        End::Done if tree.is_writable(key.0) => {
+            toil.note(toil.next, all, all);
+            engine.change_work(key, &path, WorkState::Complete);
+        }
+        End::Done | End::Gone => {
+            engine.cancel_if_faulted(key);
+        }
+        End::Stopped | End::GivenBack | End::Later => {}
+    }
+    txgs.touch();
+}
+
+/// It makes way for whoever asks for the device, and is nobody whom a scan makes way for; unless it is to stop, somebody wants the metaslab, or nothing goes on any more.
+fn pace(engine: &Arc<Engine>, control: &Arc<Control>) -> Pace {
+    let (allocator, cache, control) =
+        (Arc::clone(&engine.allocator), Arc::clone(&engine.cache), Arc::clone(control));
+    let hurries = move || {
+        control.is_stopped() || allocator.is_room_wanted() || cache.zio().suspension().reason().is_some()
+    };
+    // Nobody asks how long it waited.
+    Pace::background(Arc::clone(&engine.clock), Arc::new(Counter::new()), hurries)
+}
+
+pub(crate) fn path_of(engine: &Engine, leaf: Guid) -> String {
+    let config = engine.config_now();
+    let leaf = config.vdev_tree.as_ref().and_then(|root| root.find(leaf)).and_then(|v| v.path.clone());
+    leaf.map_or_else(|| "-".to_owned(), |path| String::from_utf8_lossy(&path).into_owned())
+}
+
+impl Toil<'_> {
+    /// Remembers how far it is, for the next group to write.
+    fn note(&mut self, next: u64, done: u64, all: u64) {
+        let mut works = self.engine.works.all.lock();
+        if let Some(work) = works.get_mut(&self.key) {
+            (work.next, work.stat.done, work.stat.estimate) = (next, done.min(all), all);
+            work.dirty = true;
+        }
+    }
+
+    /// Remembers that a range is done.
+    fn advance(&mut self, next: u64, bytes: u64, failed: bool) {
+        self.next = self.next.max(next);
+        let mut works = self.engine.works.all.lock();
+        if let Some(work) = works.get_mut(&self.key) {
+            work.next = self.next;
+            work.stat.done = (work.stat.done + bytes).min(work.stat.estimate);
+            work.stat.errors += u64::from(failed);
+            work.dirty = true;
+        }
+        drop(works);
+        self.txgs.touch();
+    }
+
+    fn metaslabs(&mut self) -> End {
+        let count = self.engine.allocator.metaslab_figures(self.top).len();
+        for (id, figures) in (0..).zip(self.engine.allocator.metaslab_figures(self.top)).take(count) {
+            let range = (figures.start, figures.start + figures.size);
+            if self.is_behind(range) {
+                continue;
+            }
+            loop {
+                if self.control.is_stopped() {
+                    return End::Stopped;
+                }
+                if self.is_suspended() {
+                    return End::Gone;
+                }
+                match self.metaslab(id) {
+                    End::Done => break,
+                    End::GivenBack => {}
+                    End::Later => {
+                        // With the next group it may be had.
+                        self.txgs.touch();
+                        let mut stop = self.control.stop.lock();
+                        if !*stop {
+                            self.control.stopped.wait_for(&mut stop, LATER);
+                        }
+                    }
+                    end => return end,
+                }
+            }
+        }
+        End::Done
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.engine.cache.zio().suspension().reason().is_some()
+    }
+
+    /// Whether all that a range covers of the device has been done.
+    fn is_behind(&self, (start, end): (u64, u64)) -> bool {
+        let mut behind = true;
+        let mut look = |_: u64, end: u64| behind &= end <= self.next;
+        let tree = self.engine.tree();
+        tree.translate(self.key.0, start, end, &mut look).is_ok() && behind && self.next > 0
+    }
+
+    /// What of a metaslab is free, still to be done, and lies on this device.
+    fn left(&self, aside: &Aside<'_>) -> Result<Vec<(u64, u64)>, vdev::VdevError> {
+        let tree = self.engine.tree();
+        let mut left = RangeSet::new();
+        for (start, end) in aside.free() {
+            tree.translate(self.key.0, *start, *end, &mut |start, end| {
+                let start = start.max(self.next);
+                // What is on a device is there once.
+                let fresh = start >= end || left.add(start, end);
+                assert!(fresh, "two addresses lead to one byte of the device {}", self.key.0.0);
+            })?;
+        }
+        Ok(left.iter().collect())
+    }
+
+    fn metaslab(&mut self, id: u32) -> End {
+        let engine = self.engine;
+        let stop = || self.control.is_stopped() || self.is_suspended();
+        let aside = match engine.allocator.set_aside(self.top, id, &stop) {
+            Ok(Chance::Aside(aside)) => aside,
+            Ok(Chance::Later) | Err(_) => return End::Later,
+            // What can't be told is left alone.
+            Ok(Chance::Never) => return End::Done,
+        };
+        let skip = self.partial || self.key.1 == WorkKind::Trim && TRIM_SKIP.get() != 0;
+        if skip && aside.never_used() {
+            return End::Done;
+        }
+        let Ok(left) = self.left(&aside) else { return End::Gone };
+        for (start, end) in left {
+            let trim = self.key.1 == WorkKind::Trim;
+            if trim && end - start < TRIM_MIN.get() {
+                self.advance(end, end - start, false);
+                continue;
+            }
+            let mut at = start;
+            while at < end {
+                let most = if trim { whole(TRIM_MAX.get(), self.sector) } else { self.filler.len() as u64 };
+                let len = (end - at).min(most);
+                if let Some(end) = self.pause(&aside) {
+                    return end;
+                }
+                let failed = match self.wipe(at, len) {
+                    Ok(()) => false,
+                    Err(WipeError::Device { .. }) => true,
+                    Err(WipeError::Gone { .. } | WipeError::Range { .. }) => return End::Gone,
+                };
+                // What failed because the device went away is done again when it is back.
+                if failed && !engine.tree().is_writable(self.key.0) {
+                    return End::Gone;
+                }
+                at += len;
+                self.advance(at, len, failed);
+            }
+        }
+        End::Done
+    }
+
+    fn wipe(&mut self, at: u64, len: u64) -> Result<(), WipeError> {
+        let tree = self.engine.tree();
+        match self.key.1 {
+            WorkKind::Initialize => {
+                let _paced = self.pace.enter();
+                tree.fill(self.key.0, at, &self.filler[..len as usize])
+            }
+            WorkKind::Trim => {
+                self.discarded += len;
+                tree.discard(self.key.0, at, len)
+            }
+        }
+    }
+
+    /// Whether it must stop here: for good, or since the metaslab is wanted. Waits while more was discarded than is allowed.
+    fn pause(&self, aside: &Aside<'_>) -> Option<End> {
+        loop {
+            let mut stop = self.control.stop.lock();
+            if *stop {
+                return Some(End::Stopped);
+            }
+            // Who waits for his turn to discard learns here that the device has gone meanwhile.
+            if self.is_suspended() || !self.engine.tree().is_writable(self.key.0) {
+                return Some(End::Gone);
+            }
+            if aside.is_wanted() {
+                return Some(End::GivenBack);
+            }
+            let took = self.since.elapsed().as_millis() as u64 + 1;
+            if self.rate == 0 || self.discarded.saturating_mul(1000) / took <= self.rate {
+                return None;
+            }
+            self.control.stopped.wait_for(&mut stop, DISCARD_LOOK);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

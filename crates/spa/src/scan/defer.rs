@@ -1,0 +1,105 @@
+//! A resilver that waits for the end of the one that goes on.
+//!
+//! # Theory
+//! A device that comes back, or is attached, during a resilver has missed more than that covers. To begin anew would throw away what has been done, perhaps again and
+//! again; so, where `resilver_defer` is enabled, the new one waits, unless little has been done.
+//!
+//! # On disk
+//! While one waits, the feature is active and its devices have `com.datto:resilver_defer` in the config, so that their DTLs are left alone.
+//!
+//! # See
+//! OpenZFS `vdev_defer_resilver`, `vdev_clear_resilver_deferred`, `dsl_scan_sync`.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use dmu::Tx;
+use dsl::sync::Event;
+use observe::{Tunable, Unit};
+use ondisk::feature::Feature;
+use ondisk::{Guid, VdevConfig};
+
+use crate::engine::{Engine, SyncError};
+use crate::scan::sync::{DEFER, event};
+use crate::vdev_ops::replicas;
+
+/// Percent of a resilver that must have been done for another to wait for its end (`zfs_resilver_defer_percent`).
+pub static DEFER_PERCENT: Tunable = Tunable::new(
+    "zfs_resilver_defer_percent",
+    10,
+    0..=100,
+    Unit::Percent,
+    "progress from which a running resilver delays a new one instead of restarting",
+);
+
+fn feature() -> &'static Feature {
+    Feature::by_guid(DEFER).expect("it is in the table")
+}
+
+impl Engine {
+    /// Whether a resilver waits, as the pool's books say.
+    pub(crate) fn is_deferred_on_disk(&self) -> bool {
+        self.mos.feature_refcount(feature()).is_ok_and(|count| count.unwrap_or(0) > 0)
+    }
+
+    /// A resilver is wanted while one goes on: that is begun anew or waited for, if it doesn't cover what devices have missed.
+    pub(crate) fn want_another(&self, tx: &Tx, events: &mut Vec<Event>) -> Result<(), SyncError> {
+        let Some((_, end)) = self.missing() else { return Ok(()) };
+        let Some(stat) = self.scan.stat().filter(|s| end > s.phys.max_txg) else { return Ok(()) };
+        if !self.mos.feature_enabled(DEFER).unwrap_or(false) {
+            return self.restart_resilver(tx, events);
+        }
+        self.scan.deferred.store(true, Ordering::Relaxed);
+        let whole = stat.phys.to_examine.saturating_sub(stat.phys.skipped);
+        if stat.issued < whole / 100 * DEFER_PERCENT.get() {
+            return self.restart_resilver(tx, events);
+        }
+        let books = |source| SyncError::Books { txg: tx.txg(), source };
+        if !self.is_deferred_on_disk() {
+            self.mos.feature_incr(tx, feature()).map_err(books)?;
+        }
+        let tree = self.tree();
+        let beyond = |guid: &Guid| {
+            let last = tree.dtl(*guid).ok().and_then(|missed| missed.iter().last());
+            last.is_some_and(|(_, end)| end > stat.phys.max_txg)
+        };
+        let late: BTreeSet<Guid> = tree.behind().into_iter().filter(beyond).collect();
+        self.mark_deferred(|leaf| leaf.resilver_defer || late.contains(&leaf.guid));
+        Ok(())
+    }
+
+    fn mark_deferred(&self, waits: impl Fn(&VdevConfig) -> bool) {
+        let config = self.config_now();
+        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let wrong: Vec<Guid> =
+            root.leaves().filter(|leaf| leaf.resilver_defer != waits(leaf)).map(|leaf| leaf.guid).collect();
+        if wrong.is_empty() {
+            return;
+        }
+        self.edit_config(|config| {
+            let root = config.vdev_tree.as_mut().expect("an engine's config has a tree");
+            for guid in wrong {
+                replicas::edit(root, guid, &mut |leaf| leaf.resilver_defer = !leaf.resilver_defer);
+            }
+        });
+    }
+
+    /// Nobody waits any more, as a scan has ended or none goes on; whether one that waited is to begin.
+    pub(crate) fn undefer(&self, tx: &Tx, events: &mut Vec<Event>) -> Result<bool, SyncError> {
+        let active = self.is_deferred_on_disk();
+        if !self.scan.deferred.swap(false, Ordering::Relaxed) && !active {
+            return Ok(false);
+        }
+        if active {
+            let books = |source| SyncError::Books { txg: tx.txg(), source };
+            self.mos.feature_decr(tx, feature()).map_err(books)?;
+        }
+        self.mark_deferred(|_| false);
+        let begins = self.missing().is_some();
+        if begins {
+            let errors = self.scan.stat().map_or(0, |s| s.phys.errors);
+            events.push(event("starting deferred resilver", format!("errors={errors}")));
+        }
+        Ok(begins)
+    }
+}

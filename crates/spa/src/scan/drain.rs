@@ -1,0 +1,57 @@
+//! Looking at what waits, from one end of the devices to the other.
+//!
+//! # Theory
+//! Once it is begun, nothing is added until all has been looked at, or was freed: so each top-level vdev is passed over once, over as many slices as that takes. What was looked at goes from the
+//! queue, so that a slice may end anywhere. What could not be looked at as too many devices have gone stays, for when they are back.
+//!
+//! # See
+//! OpenZFS `scan_io_queues_run`.
+
+use crate::scan::issue::{Issuer, Looked};
+use crate::scan::queue::asize;
+use crate::scan::slice::{GATHER, GATHER_HURRIED, Slice};
+
+impl Slice<'_> {
+    /// Goes on looking at what waits, until the slice is over; whether nothing is left. It gets on, however slow.
+    pub(crate) fn drain(&mut self) -> bool {
+        loop {
+            // At the end of what is looked at in one go reader and writer wait for each other. When the slice is over it stops before that.
+            let most = if self.is_waited_for() { GATHER_HURRIED } else { u64::MAX };
+            let items = self.queue.first(GATHER.0, most);
+            if items.is_empty() {
+                return true;
+            }
+            let whole = self.whole;
+            let stops = || !whole && self.is_over();
+            let (cache, workers) = (&self.engine.cache, self.workers);
+            let (look, most, windows) = (self.look, self.at_a_time, &self.windows);
+            let memory = self.room.memory;
+            let _paced = self.pace.enter();
+            let looked = Issuer { cache, workers, look, most, memory, windows, stops: &stops }.run(items);
+            if !self.conclude(looked) {
+                return false;
+            }
+            if !self.whole && self.is_over() {
+                return self.queue.is_empty();
+            }
+        }
+    }
+
+    /// Counts what was found, and takes out what was looked at; whether that is any, and all of it.
+    fn conclude(&mut self, looked: Vec<Looked>) -> bool {
+        // What fails while too many devices have gone says nothing.
+        let believed = looked.iter().all(|l| l.done.is_ok()) || self.engine.tree().is_whole();
+        let mut seen = Vec::with_capacity(looked.len());
+        for Looked { bp, entry, done } in looked {
+            match done {
+                Ok(done) => self.mended(bp.stored().map_or(bp.birth, |s| s.phys_birth), done),
+                Err(_) if believed => self.failed(&bp),
+                Err(_) => continue,
+            }
+            self.found.issued = self.found.issued.saturating_add(asize(&bp));
+            seen.push(entry);
+        }
+        self.queue.remove(&seen);
+        believed && !seen.is_empty()
+    }
+}

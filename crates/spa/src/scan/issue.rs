@@ -1,0 +1,329 @@
+//! Looking at what was gathered, in the order in which it lies on the devices.
+//!
+//! # Theory
+//! Each top-level vdev is a *lane* of its own. What lies there is taken in the order of its places, some megabytes at a time: they are read with all devices of the vdev at work
+//! ([`vdev::Ahead`]), and while they are looked at, with as many threads as there are, the next are read, and those after them: so many that all devices have some to read, also of a dRAID. What a resilver finds to be lacking is joined, too, and written while others are
+//! looked at ([`vdev::Tree::refill`]), so that the device that is written goes from its beginning to its end. Second copies, which lie elsewhere, wait until the lane has come
+//! to its end, or are many. Blocks that lead on are read before ([`Windows`]), and
+//! looked at with the others.
+//!
+//! In memory are, for each lane, the bytes that are looked at, those that are written, and those under way: 8 MiB each, and of those under way twice as many, or, of a dRAID, 16 MiB for each device
+//! at most, as far as what waits may take as much memory. Parity and copies come to that, and gaps as [`vdev::Tree::fetch`] says.
+//!
+//! # Absent
+//! What waits ([`crate::scan::queue`]), and for how long.
+//!
+//! # See
+//! OpenZFS `scan_io_queues_run`, `scan_exec_io`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+use arc::Cache;
+use ondisk::{Blkptr, VdevId};
+use vdev::{Ahead, Extent, Fetched, Laid, Mended, Pace, Tree};
+use zio::{Bookmark, Lacking, Look, Workers};
+
+use crate::scan::queue::Entry;
+use crate::scan::windows::Windows;
+
+/// Most bytes of blocks that are read ahead, for each vdev.
+pub(crate) const AHEAD: u64 = 8 << 20;
+
+/// A block that is to be looked at.
+pub(crate) struct Item {
+    pub(crate) bp: Blkptr,
+    pub(crate) bookmark: Bookmark,
+    /// Where it waits.
+    pub(crate) entry: Entry,
+}
+
+/// Where the copies of a block lie, as far as that is one place each.
+pub(crate) fn extents(bp: &Blkptr) -> impl Iterator<Item = Extent> {
+    bp.stored().into_iter().flat_map(|s| {
+        s.copies().filter(|dva| !dva.gang).map(|dva| Extent {
+            vdev: dva.vdev,
+            offset: dva.offset.0,
+            psize: s.psize,
+            birth: s.phys_birth,
+        })
+    })
+}
+
+impl Item {
+    fn place(&self) -> Option<(VdevId, u64)> {
+        self.bp.stored().and_then(|s| s.copies().next()).map(|dva| (dva.vdev, dva.offset.0))
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bp.stored().map_or(0, |s| s.psize.0)
+    }
+}
+
+/// Further copies that were read together.
+struct Aside {
+    read: Arc<Fetched>,
+    /// They are all there.
+    whole: bool,
+}
+
+/// What a look at a block came to.
+pub(crate) struct Looked {
+    pub(crate) bp: Blkptr,
+    pub(crate) entry: Entry,
+    pub(crate) done: zio::Result<Mended>,
+}
+
+/// Who looks.
+pub(crate) struct Issuer<'a> {
+    pub(crate) cache: &'a Arc<Cache>,
+    pub(crate) workers: &'a Workers,
+    pub(crate) look: Look,
+    /// Most bytes that are read at a time.
+    pub(crate) most: u64,
+    /// Most bytes of memory that what is read of a vdev may take.
+    pub(crate) memory: u64,
+    /// What is read already.
+    pub(crate) windows: &'a Windows,
+    /// Whether to stop where that is.
+    pub(crate) stops: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Issuer<'_> {
+    /// Looks at all of them, or, if it is to stop, at some.
+    pub(crate) fn run(&self, items: Vec<Item>) -> Vec<Looked> {
+        let mut lanes: BTreeMap<Option<VdevId>, Vec<Item>> = BTreeMap::new();
+        for item in items {
+            lanes.entry(item.place().map(|(vdev, _)| vdev)).or_default().push(item);
+        }
+        let pace = &Pace::here();
+        std::thread::scope(|scope| {
+            let mut lanes = lanes.into_values();
+            let first = lanes.next();
+            let lane = |items| {
+                let work = || {
+                    let _paced = pace.enter();
+                    self.lane(items)
+                };
+                std::thread::Builder::new().name("scan-lane".into()).spawn_scoped(scope, work)
+            };
+            let others: Vec<_> = lanes.map(lane).collect();
+            let mut done = first.map_or_else(Vec::new, |items| self.lane(items));
+            for other in others {
+                let other = other.expect("the system has room for a thread");
+                done.extend(other.join().expect("a panic ends the program"));
+            }
+            done
+        })
+    }
+
+    fn lane(&self, mut items: Vec<Item>) -> Vec<Looked> {
+        items.sort_by_key(Item::place);
+        let aside = self.aside(&items);
+        let depth = self.depth(&items);
+        let chunks = self.chunks(items);
+        let pace = &Pace::here();
+        std::thread::scope(|scope| {
+            // Nothing is kept between them, so that of each there is one chunk that it has done and the next has not taken.
+            let (have_read, read) = sync_channel(0);
+            let (have_looked, looked) = sync_channel(0);
+            let reader = move || {
+                let _paced = pace.enter();
+                std::thread::scope(|scope| {
+                    let mut ahead = Ahead::new(scope);
+                    let (mut chunks, mut under_way, mut got_on) =
+                        (chunks.into_iter(), VecDeque::new(), false);
+                    loop {
+                        while under_way.len() < depth && (under_way.is_empty() || !(self.stops)()) {
+                            let Some(chunk) = chunks.next() else { break };
+                            self.begin(&mut ahead, &chunk, &aside);
+                            under_way.push_back(chunk);
+                        }
+                        let Some(chunk) = under_way.pop_front() else { return };
+                        if got_on && (self.stops)() {
+                            return;
+                        }
+                        let fetched = ahead.take().expect("it was begun");
+                        let fetched = fetched.with([Arc::clone(&aside.read)]).with(self.windows.all());
+                        if have_read.send((chunk, Arc::new(fetched))).is_err() {
+                            return;
+                        }
+                        got_on = true;
+                    }
+                });
+            };
+            let writer = || {
+                let _paced = pace.enter();
+                let mut filling = Filling::default();
+                looked.into_iter().for_each(|chunk| filling.take(chunk));
+                filling.end()
+            };
+            let thread = |name: &str| std::thread::Builder::new().name(name.into());
+            let room = "the system has room for a thread";
+            thread("scan-ahead").spawn_scoped(scope, reader).expect(room);
+            let writer = thread("scan-fill").spawn_scoped(scope, writer).expect(room);
+            for (items, fetched) in read {
+                have_looked.send(self.chunk(items, fetched)).expect("it takes all until there is none");
+            }
+            drop(have_looked);
+            writer.join().expect("a panic ends the program")
+        })
+    }
+
+    /// Most bytes that are read together.
+    fn together(&self) -> u64 {
+        AHEAD.min(self.most).max(1)
+    }
+
+    /// How many chunks are read at once: two, or as many as it takes for all devices of a dRAID to have a share.
+    fn depth(&self, items: &[Item]) -> usize {
+        let place = items.first().and_then(Item::place);
+        let breadth = place.map_or(0, |(vdev, _)| self.cache.zio().tree().breadth_of(vdev));
+        usize::try_from(breadth.min(self.most).min(self.memory) / self.together())
+            .unwrap_or(usize::MAX)
+            .max(2)
+    }
+
+    /// What is read together, in order.
+    fn chunks(&self, items: Vec<Item>) -> Vec<Vec<Item>> {
+        let most = self.together();
+        let mut chunks: Vec<Vec<Item>> = Vec::new();
+        let mut bytes = most;
+        for item in items {
+            if bytes >= most {
+                chunks.push(Vec::new());
+                bytes = 0;
+            }
+            bytes += item.bytes();
+            chunks.last_mut().expect("one was just pushed").push(item);
+        }
+        chunks
+    }
+
+    /// Further copies of all of them, if that is not much: of what leads on, they lie side by side far from the first. A resilver needs none, but where the first is wrong.
+    fn aside(&self, items: &[Item]) -> Aside {
+        if self.look == Look::Resilver {
+            return Aside { read: Arc::default(), whole: true };
+        }
+        let mut extents: Vec<Extent> = items.iter().flat_map(|item| extents(&item.bp).skip(1)).collect();
+        let whole = extents.iter().map(|e| e.psize.0).sum::<u64>() <= AHEAD;
+        if !whole {
+            extents.clear();
+        }
+        let read = Arc::new(self.cache.zio().tree().fetch(&extents, true));
+        Aside { read, whole }
+    }
+
+    fn begin(&self, ahead: &mut Ahead<'_, '_>, items: &[Item], aside: &Aside) {
+        let copies = if aside.whole { 1 } else { usize::MAX };
+        let extents = items.iter().flat_map(|item| extents(&item.bp).take(copies));
+        let extents: Vec<Extent> = extents.filter(|e| self.windows.around(e).is_none()).collect();
+        ahead.begin(&self.cache.zio().tree(), &extents, self.look == Look::Scrub);
+    }
+
+    fn chunk(&self, items: Vec<Item>, fetched: Arc<Fetched>) -> Vec<Seen> {
+        let (cache, how, pace) = (Arc::clone(self.cache), self.look, Pace::here());
+        self.workers.map(items, move |item: Item| {
+            let _paced = pace.enter();
+            let _lent = fetched.lend();
+            let (zio, place) = (cache.zio(), item.place());
+            let saw = match how {
+                Look::Scrub => zio.look(&item.bp, &item.bookmark).map(|(_, done)| Saw::Done(done)),
+                Look::Resilver => zio.lacking(&item.bp, &item.bookmark).map(Saw::of),
+            };
+            Seen { bp: item.bp, entry: item.entry, place, saw }
+        })
+    }
+}
+
+/// A block that was looked at, with what is to be written of it.
+struct Seen {
+    bp: Blkptr,
+    entry: Entry,
+    place: Option<(VdevId, u64)>,
+    saw: zio::Result<Saw>,
+}
+
+enum Saw {
+    Done(Mended),
+    Lacking(Lacking),
+}
+
+impl Saw {
+    fn of(lacking: Option<Lacking>) -> Saw {
+        lacking.map_or_else(|| Saw::Done(Mended::default()), Saw::Lacking)
+    }
+}
+
+/// What is to be written of a block: its number among all, on which tree, and how.
+type ToFill = (usize, Arc<Tree>, Laid);
+
+/// Writes what devices lack: what lies where the lane is at once, other copies when they are many, or last, so that the devices that are written go on in order.
+#[derive(Default)]
+struct Filling {
+    done: Vec<Looked>,
+    elsewhere: Vec<ToFill>,
+    elsewhere_bytes: u64,
+}
+
+impl Filling {
+    fn take(&mut self, chunk: Vec<Seen>) {
+        let mut here: Vec<ToFill> = Vec::new();
+        for Seen { bp, entry, place, saw } in chunk {
+            let n = self.done.len();
+            let Lacking { laid, tree, known } = match saw {
+                Ok(Saw::Lacking(lacking)) => lacking,
+                Ok(Saw::Done(done)) => {
+                    self.done.push(Looked { bp, entry, done: Ok(done) });
+                    continue;
+                }
+                Err(e) => {
+                    self.done.push(Looked { bp, entry, done: Err(e) });
+                    continue;
+                }
+            };
+            self.done.push(Looked { bp, entry, done: Ok(known) });
+            for laid in laid.into_iter().filter(|laid| laid.bytes() > 0) {
+                if place.is_none_or(|place| place == laid.place()) {
+                    here.push((n, Arc::clone(&tree), laid));
+                } else {
+                    self.elsewhere_bytes += laid.bytes();
+                    self.elsewhere.push((n, Arc::clone(&tree), laid));
+                }
+            }
+        }
+        self.fill(here);
+        if self.elsewhere_bytes > AHEAD {
+            self.fill_elsewhere();
+        }
+    }
+
+    fn fill_elsewhere(&mut self) {
+        self.elsewhere_bytes = 0;
+        let all = std::mem::take(&mut self.elsewhere);
+        self.fill(all);
+    }
+
+    fn fill(&mut self, all: Vec<ToFill>) {
+        // As devices come and go the tree is another, and what was laid out on one means nothing to the next.
+        let mut left = all.into_iter().peekable();
+        while let Some((n, tree, laid)) = left.next() {
+            let (mut blocks, mut together) = (vec![n], vec![laid]);
+            while let Some((n, _, laid)) = left.next_if(|(_, other, _)| Arc::ptr_eq(other, &tree)) {
+                blocks.push(n);
+                together.push(laid);
+            }
+            for (n, mended) in blocks.into_iter().zip(tree.refill(&together)) {
+                if let Ok(done) = &mut self.done[n].done {
+                    done.add(mended);
+                }
+            }
+        }
+    }
+
+    fn end(mut self) -> Vec<Looked> {
+        self.fill_elsewhere();
+        self.done
+    }
+}

@@ -1,0 +1,344 @@
+//! Syncing one group, pass by pass.
+
+pub(crate) mod dedup_and_clones;
+pub(crate) mod dtl;
+pub(crate) mod error_log;
+pub(crate) mod labels;
+pub(crate) mod pool_metadata;
+pub(crate) mod tasks;
+mod write_policy;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dmu::{SyncSink, Tx};
+use dsl::Delta;
+use dsl::sync::{Env, Syncing};
+use observe::{Tunable, Unit};
+use ondisk::feature::Feature;
+use ondisk::{Blkptr, DmuType, DnodePhys, Level, Txg, mos};
+use pool::alloc::ClassKind;
+use pool::space::PoolSpace;
+use zio::{ClassHint, FailMode, Patience, Suspension, WritePolicy};
+
+use crate::engine::{DEFERRED_FREE_PASS, Engine, MAX_PASSES, SyncError};
+use crate::sync::tasks::Queued;
+use crate::txg;
+use crate::txg::{After, TXG_SIZE};
+
+/// Blocks of destroyed datasets that one group frees at most (`zfs_async_block_max_blocks`), so that none takes too long.
+pub static FREE_BUDGET: Tunable = Tunable::new(
+    "zfs_async_block_max_blocks",
+    100_000,
+    1..=u64::MAX,
+    Unit::Count,
+    "most blocks of destroyed datasets that one transaction group frees",
+);
+/// `obsolete_counts`: counts the list of obsolete blocks among others.
+const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
+
+/// What writing the MOS does to space: `$MOS` pays for it; what dies is buried when the pass is over.
+struct MosSink<'a> {
+    engine: &'a Engine,
+    policy: WritePolicy,
+    delta: Delta,
+    dead: Vec<Blkptr>,
+}
+
+impl SyncSink for MosSink<'_> {
+    fn policy(&self, kind: DmuType, _: Level, _: &DnodePhys) -> WritePolicy {
+        let class = if kind == DmuType::DDT_ZAP { ClassHint::Dedup } else { self.policy.class };
+        WritePolicy { class, ..self.policy }
+    }
+
+    fn dsize(&self, bp: &Blkptr) -> u64 {
+        self.engine.dsize(bp)
+    }
+
+    fn hole_birth(&self) -> bool {
+        self.policy.hole_birth
+    }
+
+    fn born(&mut self, bp: &Blkptr) {
+        self.delta += Delta::of(bp, self.engine.dsize(bp));
+    }
+
+    fn kill(&mut self, bp: &Blkptr) {
+        self.delta += -Delta::of(bp, self.engine.dsize(bp));
+        self.dead.push(*bp);
+    }
+}
+
+impl txg::Engine for Engine {
+    fn sync(&self, txg: Txg) -> Result<After, Arc<dyn std::error::Error + Send + Sync>> {
+        if vdev::inject::is_over(|| self.tree().root_guid(), txg) {
+            self.end_all(txg);
+        }
+        let _writing = self.deadman.writing();
+        self.scan_slice(txg);
+        self.rebuild_slice(txg);
+        // What a group does can't be done again: what it reads and writes waits for devices that fail, and for blocks that are damaged.
+        let _patience = Patience::begin();
+        let tasks = std::mem::take(&mut *self.tasks[txg.0 as usize % TXG_SIZE].lock());
+        let mut results = Vec::new();
+        let done = self.sync_group(txg, tasks, &mut results);
+        // Whoever asked learns of it only now, when it is on disk; if it is not, that is what he learns.
+        if done.is_ok() {
+            self.logs.clean(txg);
+            self.rebuilds.on_disk();
+            self.scan.on_disk();
+            self.note_seconds();
+            for (ticket, result) in results {
+                ticket.settle(result);
+            }
+        }
+        done.map(|()| self.after()).map_err(|e| Arc::new(e) as _)
+    }
+
+    fn suspension(&self) -> Arc<Suspension> {
+        self.cache.zio().suspension().clone()
+    }
+
+    fn waiters(&self) -> Arc<AtomicU64> {
+        self.scan.waiters()
+    }
+
+    fn moved(&self) -> vdev::Moved {
+        self.tree().moved()
+    }
+
+    fn counts(&self) -> Arc<txg::TxCounts> {
+        Arc::clone(txg::TxCounts::of_process())
+    }
+}
+
+impl Engine {
+    /// Ends the program, since somebody asked for the pool's writes to be lost, and then that nothing should come after.
+    fn end_all(&self, txg: Txg) -> ! {
+        let name = self.config_now().name.clone().unwrap_or_default();
+        let words =
+            format!("Pool '{name}' has lost writes, as was asked for, and ends before group {}.\n", txg.0);
+        // The daemon's last words: what it logs may lie on the pool.
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), words.as_bytes());
+        std::process::abort();
+    }
+
+    /// The pool property `multihost` (`spa_multihost`).
+    pub(crate) fn multihost(&self) -> bool {
+        let props = self.mos.dir(mos::PROPS).ok().flatten();
+        let value = props.and_then(|props| self.mos.u64(props, "multihost").ok().flatten());
+        value.unwrap_or(0) != 0
+    }
+
+    /// The pool property `failmode`. What can't be read says nothing: the default is the safe one.
+    pub(crate) fn failmode(&self) -> FailMode {
+        let props = self.mos.dir(mos::PROPS).ok().flatten();
+        let value = props.and_then(|props| self.mos.u64(props, "failmode").ok().flatten());
+        FailMode::from_disk(value.unwrap_or(0))
+    }
+}
+
+type Results = Vec<(crate::engine::Ticket, dsl::Result<()>)>;
+
+impl Engine {
+    fn sync_group(&self, txg: Txg, tasks: Vec<Queued>, results: &mut Results) -> Result<(), SyncError> {
+        let tx = Tx::new(txg, None);
+        let os = self.mos.objset();
+        let mut tasks = Some(tasks);
+        let mut paid = Delta::default();
+        self.run_early_tasks(&tx)?;
+        self.begin_shared(txg)?;
+        let freed = std::mem::take(&mut *self.log_frees[txg.0 as usize % TXG_SIZE].lock());
+        freed.iter().try_for_each(|bp| self.free(txg, bp))?;
+        for pass in 1..=MAX_PASSES {
+            self.datasets(&tx, pass, paid, tasks.take().unwrap_or_default(), results)?;
+            self.sync_shared(&tx)?;
+            if pass == 1 {
+                self.run_pool_tasks(&tx)?;
+                self.sync_works(&tx)?;
+                let scanning = self.scan.is_scanning();
+                self.sync_scan(&tx)?;
+                self.sync_errors(&tx, scanning);
+                self.discard_checkpoint(&tx)?;
+            }
+            let renamed = self.write_dtls(&tx, pass)?;
+            if pass == 1 || renamed {
+                self.write_config(&tx)?;
+            }
+            if pass == 1 {
+                if !os.is_dirty(txg) && !self.allocator.is_dirty(txg) {
+                    // Nothing has changed: the last uberblock still says it all. But what was freed has waited a group longer.
+                    self.allocator.sync_done(txg, &self.mos);
+                    return Ok(());
+                }
+                self.free_deferred(&tx)?;
+                self.note_obsolete(&tx)?;
+            }
+            self.allocator.sync(&tx, &self.mos, pass).map_err(|source| SyncError::Books { txg, source })?;
+            let features = self.mos_features().map_err(|source| SyncError::Books { txg, source })?;
+            let policy = self.mos_policy(features);
+            let mut sink = MosSink { engine: self, policy, delta: Delta::default(), dead: Vec::new() };
+            let root = os.sync(&tx, pass, &mut sink).map_err(|source| SyncError::Mos { txg, source })?;
+            paid = sink.delta;
+            self.bury(&tx, pass, &sink.dead)?;
+            if !os.is_dirty(txg) && !self.allocator.is_dirty(txg) && self.write_held(&tx, pass)? {
+                self.commit(txg, &root)?;
+                self.allocator.sync_done(txg, &self.mos);
+                self.shared_synced();
+                return Ok(());
+            }
+        }
+        Err(SyncError::Endless { txg })
+    }
+
+    /// Writes what was held of the group. False: a device has missed some of it, which is to be said in this group, in another pass.
+    fn write_held(&self, tx: &Tx, pass: u32) -> Result<bool, SyncError> {
+        let txg = tx.txg();
+        self.cache.zio().write_held().map_err(|source| SyncError::Write { txg, source })?;
+        if self.write_dtls(tx, pass)? {
+            self.write_config(tx)?;
+        }
+        Ok(!self.mos.objset().is_dirty(txg))
+    }
+
+    /// Writes the datasets that changed, and in the first pass does what was asked for.
+    fn datasets(
+        &self,
+        tx: &Tx,
+        pass: u32,
+        paid: Delta,
+        tasks: Vec<Queued>,
+        results: &mut Results,
+    ) -> Result<(), SyncError> {
+        let txg = tx.txg();
+        let fail = |source| SyncError::Datasets { txg, source };
+        let mut random = || self.world.random();
+        let dsize = |bp: &Blkptr| self.dsize(bp);
+        let env = Env { now: self.world.now(), random: &mut random, dsize: &dsize };
+        let log_blocks = |os: &dmu::Objset| self.log_blocks(os, txg);
+        let mut s = Syncing::new(&self.dsl, tx, env).with_logs(&log_blocks);
+        s.mos_diduse(paid).map_err(fail)?;
+        if pass == 1 {
+            self.logs.sync(tx).map_err(|source| SyncError::Log { txg, source })?;
+        }
+        // Writing blocks may have to wait for devices: who looks at the pool then must not wait too.
+        s.sync_heads(pass).map_err(fail)?;
+        let _config = self.config.write();
+        if !tasks.is_empty() {
+            self.scan.replan();
+        }
+        let mut again: Vec<Queued> = Vec::new();
+        for mut queued in tasks {
+            if again.last().is_some_and(|before| before.batch == queued.batch) {
+                again.push(queued);
+                continue;
+            }
+            let result = s.run(&mut *queued.task).map_err(fail)?;
+            if queued.waits(&result, self.dsl.space().waiting) {
+                again.push(Queued { patience: queued.patience - 1, ..queued });
+            } else {
+                results.push((queued.ticket, result));
+            }
+        }
+        if pass == 1 {
+            self.retries.store(!again.is_empty(), Ordering::Relaxed);
+            self.tasks[(txg.0 + 1) as usize % TXG_SIZE].lock().extend(again);
+        }
+        let mut to_free = false;
+        if pass == 1 && s.has_to_free().map_err(fail)? {
+            let freed = s.free_destroyed(FREE_BUDGET.get().max(1)).map_err(fail)?;
+            to_free = freed > 0 && s.has_to_free().map_err(fail)?;
+        }
+        if pass == 1 {
+            self.to_free.store(to_free, Ordering::Relaxed);
+        }
+        let events = s.finish().map_err(fail)?;
+        self.log_events(tx, &events)
+    }
+
+    /// What a log refers to that is destroyed with its dataset: nobody will replay it.
+    fn log_blocks(&self, os: &dmu::Objset, txg: Txg) -> dsl::Result<Vec<Blkptr>> {
+        let Ok(Some(log)) = zil::Log::open(os, txg.0, 0) else { return Ok(Vec::new()) };
+        Ok(log.references())
+    }
+
+    /// What is left to do after a group, with the pool's room brought up to date.
+    fn after(&self) -> After {
+        self.update_space();
+        let scans = self.is_scanning_now() || self.is_rebuilding_now();
+        let retries = self.retries.load(Ordering::Relaxed);
+        match retries || self.to_free.load(Ordering::Relaxed) || self.checkpoint.is_going() || scans {
+            true => After::GoOn,
+            false if self.allocator.is_waiting() => After::Later,
+            false => After::Rest,
+        }
+    }
+
+    /// Tells the datasets how much room the pool has (`spa_update_dspace`).
+    pub(crate) fn update_space(&self) {
+        let totals = self.allocator.totals();
+        let room = totals.rdspace();
+        let deferred = self.mos.bpobj(self.deferred).map_or(0, |list| list.bytes);
+        self.dsl.set_space(PoolSpace {
+            rdspace: room,
+            dspace: room.saturating_add(self.shared_saved()),
+            embedded_log: totals.of(ClassKind::EmbeddedLog).dspace,
+            checkpoint: self.allocator.checkpoint_space(),
+            deferred,
+            waiting: totals.of(ClassKind::Normal).deferred,
+        });
+    }
+
+    /// What the MOS no longer needs: freed in the first pass; later that would change space maps again and again, so it is
+    /// put on the list for the next group.
+    fn bury(&self, tx: &Tx, pass: u32, dead: &[Blkptr]) -> Result<(), SyncError> {
+        let txg = tx.txg();
+        if pass < DEFERRED_FREE_PASS {
+            return dead.iter().try_for_each(|bp| self.free(txg, bp));
+        }
+        let dsize = |bp: &Blkptr| self.dsize(bp);
+        let list = self.mos.bpobj_append(tx, self.deferred, dead, false, &dsize);
+        list.map_err(|source| SyncError::Books { txg, source })
+    }
+
+    /// Frees what the group before put off (`spa_sync_deferred_frees`).
+    fn free_deferred(&self, tx: &Tx) -> Result<(), SyncError> {
+        let txg = tx.txg();
+        let mut list = Vec::new();
+        let dsize = |bp: &Blkptr| self.dsize(bp);
+        let mut each = |bp: &Blkptr, _| {
+            list.push(*bp);
+            Ok(())
+        };
+        self.mos
+            .bpobj_take(tx, self.deferred, u64::MAX, &dsize, &mut each)
+            .map_err(|source| SyncError::Books { txg, source })?;
+        list.iter().try_for_each(|bp| self.free(txg, bp))
+    }
+
+    /// Notes what of removed devices destroyed snapshots were the last to know (`dsl_scan_obsolete_block_cb`).
+    fn note_obsolete(&self, tx: &Tx) -> Result<(), SyncError> {
+        let txg = tx.txg();
+        let books = |source| SyncError::Books { txg, source };
+        let Some(list) = self.mos.dir(mos::OBSOLETE_BPOBJ).map_err(books)? else { return Ok(()) };
+        let dsize = |bp: &Blkptr| self.dsize(bp);
+        let mut each = |bp: &Blkptr, _| {
+            let copies = bp.stored().into_iter().flat_map(|s| s.copies());
+            copies.take(1).for_each(|dva| self.allocator.mark_obsolete(dva, txg));
+            Ok(())
+        };
+        let (_, done) =
+            self.mos.bpobj_take(tx, list, FREE_BUDGET.get().max(1), &dsize, &mut each).map_err(books)?;
+        if done {
+            self.mos.unlink(tx, mos::OBSOLETE_BPOBJ).map_err(books)?;
+            self.mos.destroy_bpobj(tx, list).map_err(books)?;
+            let feature = Feature::by_guid(OBSOLETE_COUNTS).expect("it is in the table");
+            self.mos.feature_decr(tx, feature).map_err(books)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn free(&self, txg: Txg, bp: &Blkptr) -> Result<(), SyncError> {
+        self.cache.free(txg, bp, None).map_err(|source| SyncError::Free { txg, source })
+    }
+}

@@ -1,0 +1,80 @@
+//! Blocks that several refer to, as the engine keeps count of them: the dedup tables and the table of clones.
+//!
+//! # Theory
+//! A block of either is freed by its last reference only: the pipeline asks both tables at each free. What a group changes in
+//! them is written to the MOS in the pass that changed it, before the space maps, since a block may be freed by it
+//! (`ddt_sync`, `brt_sync`).
+
+use std::sync::Arc;
+
+use dmu::Tx;
+use ondisk::Txg;
+use pool::Mos;
+use pool::brt::CloneTable;
+use pool::ddt::DedupTables;
+
+use crate::engine::{Engine, Parts, SyncError};
+
+/// The tables of shared blocks.
+pub(crate) struct Shared {
+    pub(crate) dedup: Arc<DedupTables>,
+    pub(crate) clones: Arc<CloneTable>,
+}
+
+impl Shared {
+    /// Opens a pool's tables, and gives them to its pipeline.
+    ///
+    /// # Errors
+    /// As reading them fails.
+    pub(crate) fn open(mos: &Mos, parts: &Parts) -> pool::Result<Shared> {
+        let vdevs = parts.allocator.vdevs();
+        let dedup = Arc::new(DedupTables::open(mos, &vdevs, parts.allocator.clone())?);
+        // The first group prunes before it begins with what is shared.
+        dedup.begin(Txg(0), parts.world.now(), &vdevs);
+        let clones = Arc::new(CloneTable::open(mos, &vdevs)?);
+        let zio = parts.cache.zio();
+        zio.set_dedup(dedup.clone());
+        zio.set_clones(clones.clone());
+        Ok(Shared { dedup, clones })
+    }
+}
+
+impl Engine {
+    /// A group begins to sync: what it cloned counts, before it frees anything.
+    pub(crate) fn begin_shared(&self, txg: Txg) -> Result<(), SyncError> {
+        let vdevs = self.allocator.vdevs();
+        self.shared.dedup.begin(txg, self.world.now(), &vdevs);
+        self.shared.clones.set_vdevs(&vdevs);
+        let books = |source| SyncError::Books { txg, source };
+        let claimed = std::mem::take(&mut *self.claimed.lock());
+        for bp in claimed.into_iter().chain(self.dsl.heads().clones(txg)) {
+            self.scan.moved(bp.stored().map_or(bp.birth, |s| s.phys_birth));
+            let deduped = bp.stored().is_some_and(|s| s.dedup);
+            if !deduped || !self.shared.dedup.add_ref(&bp).map_err(books)? {
+                self.shared.clones.add(txg, &bp);
+            }
+        }
+        self.shared.clones.begin(txg).map_err(books)
+    }
+
+    /// Writes what the pass changed in the tables, and frees what nobody refers to any more.
+    pub(crate) fn sync_shared(&self, tx: &Tx) -> Result<(), SyncError> {
+        let txg = tx.txg();
+        let books = |source| SyncError::Books { txg, source };
+        self.shared.dedup.take_joined().into_iter().for_each(|birth| self.scan.moved(birth));
+        self.shared.clones.sync(tx, &self.mos).map_err(books)?;
+        let dead = self.shared.dedup.sync(tx, &self.mos).map_err(books)?;
+        dead.iter().try_for_each(|bp| self.free(txg, bp))
+    }
+
+    /// The group has synced, and the MOS with it.
+    pub(crate) fn shared_synced(&self) {
+        self.shared.clones.sync_done(&self.mos);
+        self.shared.dedup.sync_done(&self.mos);
+    }
+
+    /// Deflated bytes that sharing saves.
+    pub(crate) fn shared_saved(&self) -> u64 {
+        self.shared.dedup.saved().saturating_add(self.shared.clones.saved())
+    }
+}

@@ -1,0 +1,95 @@
+//! Dirty time logs: what each device has missed, kept with the pool.
+//!
+//! # Theory
+//! The tree remembers which groups a device missed, and readers ask it last for blocks of these. When the pool is imported again this must still be
+//! known, so each group writes the logs that changed: a space map for each leaf, whose ranges are groups. Writing them may miss the
+//! device again, but only ever the same group, so that passes still end. What is held of a group ([`zio::Zio::write_held`]) is written after its passes: if a device misses it that wasn't known to miss
+//! the group, there is another pass.
+//!
+//! # Crash
+//! What a device misses after the last pass, when labels are written or devices flushed, is on disk with the next group. In between a crash may leave a
+//! device that lacks blocks and does not say so: their checksums tell, and redundancy repairs them.
+//!
+//! # Absent
+//! Nothing here shrinks a log: that is what a scan does when it is done ([`crate::scan`]).
+//!
+//! # See
+//! OpenZFS `vdev_dtl_sync`, `vdev_dtl_load`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dmu::Tx;
+use ondisk::spacemap::MapType;
+use ondisk::{Guid, ObjNum, PoolConfig, VdevConfig};
+use pool::range::RangeSet;
+use pool::spacemap::{DTL_BLOCK_SIZE, Pass, SpaceMap};
+use vdev::TxgRanges;
+
+use crate::engine::{Engine, SyncError};
+
+/// What the logs say on disk.
+pub(crate) type Written = HashMap<Guid, TxgRanges>;
+
+/// What the logs of a pool that was just loaded say: what the tree was told.
+pub(crate) fn loaded(config: &PoolConfig, tree: &vdev::Tree) -> Written {
+    let leaves = config.vdev_tree.iter().flat_map(VdevConfig::leaves);
+    leaves.filter_map(|leaf| Some((leaf.guid, tree.dtl(leaf.guid).ok()?))).collect()
+}
+
+impl Engine {
+    /// Writes the logs that changed. Says whether one is new, and so the config has changed.
+    pub(crate) fn write_dtls(&self, tx: &Tx, pass: u32) -> Result<bool, SyncError> {
+        let txg = tx.txg();
+        self.put_dtls(tx, pass).map_err(|source| SyncError::Books { txg, source })
+    }
+
+    fn put_dtls(&self, tx: &Tx, pass: u32) -> pool::Result<bool> {
+        let tree = self.tree();
+        let mut changed = self.changed_config.lock();
+        let now = self.newest_config(&changed);
+        let mut written = self.dtls.lock();
+        let mut new: Vec<(Guid, ObjNum)> = Vec::new();
+        for leaf in now.vdev_tree.iter().flat_map(VdevConfig::leaves) {
+            let Ok(missed) = tree.dtl(leaf.guid) else { continue };
+            if written.get(&leaf.guid).map_or(missed.is_empty(), |w| *w == missed) {
+                continue;
+            }
+            let object = match leaf.dtl {
+                Some(object) => object,
+                None => {
+                    let object = self.mos.create_space_map(tx, DTL_BLOCK_SIZE)?;
+                    new.push((leaf.guid, object));
+                    object
+                }
+            };
+            let mut ranges = RangeSet::new();
+            for (start, end) in missed.iter() {
+                let fresh = ranges.add(start, end);
+                assert!(fresh, "ranges of groups don't overlap");
+            }
+            let mut map = SpaceMap::open(&self.mos, object, 0, u64::MAX, 0)?;
+            map.truncate(tx)?;
+            map.append(&Pass::new(&self.mos, tx, pass)?, MapType::Alloc, &ranges)?;
+            map.store(tx)?;
+            written.insert(leaf.guid, missed);
+        }
+        if new.is_empty() {
+            return Ok(false);
+        }
+        let mut config = PoolConfig::clone(&now);
+        let root = config.vdev_tree.as_mut().expect("an engine's config has a tree");
+        new.iter().for_each(|(guid, object)| name(root, *guid, *object));
+        changed.next = Some(Arc::new(config));
+        Ok(true)
+    }
+}
+
+/// Tells a leaf where its log is.
+// As deep as the tree, whose depth was checked when it was built.
+fn name(vdev: &mut VdevConfig, leaf: Guid, object: ObjNum) {
+    if vdev.guid == leaf {
+        vdev.dtl = Some(object);
+    }
+    vdev.children.iter_mut().for_each(|child| name(child, leaf, object));
+}

@@ -1,0 +1,659 @@
+//! A device that joins a mirror or takes another's place, and one that leaves.
+//!
+//! # Theory
+//! Both change one place of the tree. A new device is put beside an old one, below a mirror, or below a *replacing* or *spare* vdev, which is made if the
+//! old one has no such parent; it lacks every group that there was, and its dirty time log says so before anybody sees it: it is written at once, and read
+//! where nothing else is left. A device that leaves goes with its parent, if only one other is left below that; then the other takes the parent's
+//! place. A replacement is the first, and, when the new device lacks nothing any more, the second ([`Live::end_replacements`]).
+//!
+//! # On disk
+//! A vdev that takes a top-level place takes over what belongs to that: metaslabs, sizes, ZAP. One that takes its mirror's place takes its guid too, by
+//! which all devices know the top-level vdev, and `orig_guid` keeps its own. A hot spare that is in use stays on the list of spares, until it has the place for good, as the device is detached; a distributed
+//! one stays there even then, and is free again when another device has taken the place.
+//!
+//! # Crash
+//! A new device's labels say "group 0" before the group that takes it in, as those of vdevs that are added ([`crate::vdev_ops::pool_tasks`]); a hot spare stays one until that group. A spare that goes because its
+//! device is well or has been replaced goes in a later group; that it may go is said in the one that says why. The labels of one that has gone
+//! are made void after the group in which it went: until then the pool needs them, and if that is not reached, the pool's config says that it has no such
+//! device. (OpenZFS makes them void before.)
+//!
+//! # Absent
+//! Raidz is not expanded.
+//!
+//! # See
+//! OpenZFS `spa_vdev_attach`, `vdev_add_parent`, `spa_vdev_detach`, `vdev_remove_parent`, `spa_vdev_resilver_done`.
+
+use std::sync::Arc;
+
+use device::Device;
+use dmu::Tx;
+use dsl::sync::Event;
+use ondisk::config::PoolState;
+use ondisk::label::LABELS;
+use ondisk::{Ashift, Guid, PoolConfig, Txg, Uberblock, Value, VdevConfig, VdevId, VdevKind};
+use vdev::TxgRanges;
+use vdev::label::{LabelWriteError, LabelWriter};
+
+use crate::create::{Claimed, Claimer, NewLeaf, TXG_INITIAL, Terms, begin_labels, claim_aux, leaf_asize};
+use crate::device_monitor::blank_check::{is_blank, is_spare, says_spare};
+use crate::engine::{Engine, LifeError, Live, ShapeError, SyncError};
+use crate::txg::{TXG_SIZE, TxgHandle};
+use crate::vdev_ops::online_offline::Change;
+use crate::vdev_ops::replicas;
+use crate::{Labels, aux_devices};
+
+/// Groups that may be under way at once (`TXG_CONCURRENT_STATES`).
+pub(crate) const CONCURRENT: u64 = TXG_SIZE as u64 - 1;
+
+/// How a device is attached.
+pub struct AttachTerms<'a> {
+    /// It takes the other's place.
+    pub replace: bool,
+    /// It gets what it lacks in the order of its space ([`crate::scan::rebuild`]), where that can be.
+    pub sequential: bool,
+    /// Take a device that seems to belong to a pool which is not in use.
+    pub force: bool,
+    /// Nobody has said that this device may be taken: take it only if nothing lies where labels go, or if its label says that it is the spare that is meant.
+    pub unattended: bool,
+    /// How devices are opened.
+    pub claimer: &'a Claimer<'a>,
+}
+
+/// A side that is put beside another.
+struct Newcomer {
+    /// Beside this one.
+    old: Guid,
+    /// What shall be above both.
+    kind: VdevKind,
+    leaf: VdevConfig,
+    /// Guid of the vdev above both, if it must be made.
+    above: Guid,
+    /// Device by guid.
+    claimed: Claimed,
+    /// All of its labels say that it is the hot spare that it is: they need no beginning.
+    labelled: bool,
+}
+
+fn path_of(leaf: &VdevConfig) -> String {
+    String::from_utf8_lossy(leaf.path.as_deref().unwrap_or(b"-")).into_owned()
+}
+
+/// Moves what belongs to a top-level vdev from one to another (`vdev_top_transfer`).
+fn hand_over(from: &mut VdevConfig, to: &mut VdevConfig) {
+    to.ashift = from.ashift.take();
+    to.asize = from.asize.take();
+    to.metaslab_array = from.metaslab_array.take();
+    to.metaslab_shift = from.metaslab_shift.take();
+    to.alloc_bias = from.alloc_bias.take();
+    to.top_zap = from.top_zap.take();
+    to.is_log = std::mem::take(&mut from.is_log);
+    to.non_allocating = std::mem::take(&mut from.non_allocating);
+    to.removing = std::mem::take(&mut from.removing);
+}
+
+/// Puts a vdev of two sides in the place of a device (`vdev_add_parent`).
+fn put_above(old: &mut VdevConfig, kind: VdevKind, guid: Guid) {
+    let mut above = VdevConfig::new(kind, guid);
+    (above.id, above.create_txg) = (old.id, old.create_txg);
+    hand_over(old, &mut above);
+    old.id = 0;
+    std::mem::swap(old, &mut above);
+    old.children.push(above);
+}
+
+/// Puts the only child of a vdev in its place (`vdev_remove_parent`); `top` says whether that is a top-level one.
+fn take_place(above: &mut VdevConfig, top: bool) {
+    let mut last = above.children.pop().expect("a parent that goes has one child left");
+    last.id = above.id;
+    hand_over(above, &mut last);
+    if top {
+        (last.orig_guid, last.guid) = (Some(last.guid), above.guid);
+    }
+    *above = last;
+}
+
+impl Newcomer {
+    /// Takes its place in a tree.
+    fn join(&self, root: &mut VdevConfig) {
+        let parent = replicas::parent_of(root, self.old).expect("it was found there");
+        let (above, made) = (parent.guid, parent.kind != self.kind);
+        let above = if made { self.above } else { above };
+        if made {
+            replicas::edit(root, self.old, &mut |old| put_above(old, self.kind, self.above));
+        }
+        let in_place = |old: &VdevConfig| self.kind != VdevKind::Mirror && old.path == self.leaf.path;
+        replicas::edit(root, self.old, &mut |old| {
+            if in_place(old)
+                && let Some(path) = &mut old.path
+            {
+                path.extend_from_slice(b"/old");
+            }
+        });
+        replicas::edit(root, above, &mut |above| {
+            let id = above.children.len() as u64;
+            above.children.push(VdevConfig { id, ..self.leaf.clone() });
+        });
+    }
+}
+
+impl Engine {
+    /// What may be above both, if that is allowed.
+    fn kind_above(
+        &self,
+        root: &VdevConfig,
+        old: &VdevConfig,
+        replace: bool,
+        spare: bool,
+    ) -> Result<VdevKind, LifeError> {
+        let refused = LifeError::Target { guid: old.guid };
+        let parent = replicas::parent_of(root, old.guid).ok_or(LifeError::NotLeaf { guid: old.guid })?;
+        let top = root.children.iter().find(|top| top.find(old.guid).is_some());
+        if spare && top.is_some_and(|top| top.is_log) {
+            return Err(refused);
+        }
+        if !replace {
+            let fits = matches!(parent.kind, VdevKind::Mirror | VdevKind::Root);
+            return if fits { Ok(VdevKind::Mirror) } else { Err(refused) };
+        }
+        match parent.kind {
+            VdevKind::Spare if old.is_spare && !spare => Err(LifeError::OnlySpare { guid: old.guid }),
+            VdevKind::Spare if spare != old.is_spare => Err(refused),
+            _ if spare => Ok(VdevKind::Spare),
+            _ => Ok(VdevKind::Replacing),
+        }
+    }
+
+    /// Takes a new side in, in the group that syncs.
+    fn take_side(&self, tx: &Tx, mut new: Newcomer, how: Joins) -> Result<Change<()>, SyncError> {
+        let txg = tx.txg();
+        let config = self.config_now();
+        let mut root = config.vdev_tree.clone().expect("an engine's config has a tree");
+        let Some(old) = root.find(new.old).cloned() else {
+            let missing = vdev::VdevError::NoSuchGuid { guid: new.old };
+            return Ok(Err(LifeError::Shape(missing.into())));
+        };
+        let allowed = self.may_join(&root, &old, how);
+        match allowed.and_then(|()| self.kind_above(&root, &old, how.replace, new.leaf.is_spare)) {
+            Ok(kind) => new.kind = kind,
+            Err(e) => return Ok(Err(e)),
+        }
+        new.leaf.rebuild_txg = how.sequential.then_some(txg);
+        // Pools of old versions have none.
+        if root.leaves().any(|leaf| leaf.leaf_zap.is_some()) {
+            let zap = self.mos.create_vdev_zap(tx).map_err(|source| SyncError::Books { txg, source })?;
+            new.leaf.leaf_zap = Some(zap);
+        }
+        new.join(&mut root);
+        let all = TxgRanges::new([(TXG_INITIAL.0, txg.0.saturating_add(CONCURRENT))]);
+        let guid = new.leaf.guid;
+        self.put_tree(&root, &new.claimed, |tree| tree.set_dtl(guid, all))
+            .map_err(|source| SyncError::Shape { txg, source })?;
+        let top = root.children.iter().find(|top| top.find(guid).is_some()).map(|top| VdevId(top.id as u32));
+        self.edit_config(|config| config.vdev_tree = Some(root));
+        let mut events = Vec::new();
+        if let Some(top) = top.filter(|_| how.sequential) {
+            self.begin_rebuild(tx, top, &mut events)?;
+        }
+        let (verb, word) = match (how.replace, new.leaf.is_spare) {
+            (true, true) => ("spare in", "for"),
+            (true, false) => ("replace", "for"),
+            (false, _) => ("attach", "to"),
+        };
+        let text = format!("{verb} vdev={} {word} vdev={}", path_of(&new.leaf), path_of(&old));
+        events.push(Event { what: "vdev attach", dataset: String::new(), object: 0, text });
+        Ok(Ok(((), events)))
+    }
+
+    /// Whether what goes on in the pool lets a side join so (`spa_vdev_attach`).
+    fn may_join(&self, root: &VdevConfig, old: &VdevConfig, how: Joins) -> Result<(), LifeError> {
+        match how.sequential {
+            true => self.may_rebuild(root, old.guid),
+            false if self.rebuilds.any() => Err(LifeError::Rebuilding),
+            false => Ok(()),
+        }
+    }
+}
+
+/// How a side joins.
+#[derive(Debug, Clone, Copy)]
+struct Joins {
+    /// It takes the other's place.
+    replace: bool,
+    /// It is rebuilt, rather than resilvered.
+    sequential: bool,
+}
+
+/// A side that has gone.
+pub(crate) struct Gone {
+    /// The config while it was there.
+    config: Arc<PoolConfig>,
+    leaf: VdevConfig,
+    device: Option<Arc<dyn Device>>,
+    /// It is the pool's hot spare again.
+    spare: bool,
+    /// The last one that it has all blocks of.
+    uberblock: Uberblock,
+}
+
+impl Gone {
+    /// Makes its labels void (`vdev_label_init` with `VDEV_LABEL_REMOVE`).
+    pub(crate) fn void_labels(&self) -> Result<(), LabelWriteError> {
+        let Some(device) = &self.device else { return Ok(()) };
+        if self.spare {
+            return crate::vdev_ops::aux_vdevs::label_spare(&**device, &self.leaf, self.config.version);
+        }
+        let mut label = self.config.to_label(self.leaf.guid, Txg(0)).expect("it was in that config");
+        label.set("create_txg", Value::Uint64(0));
+        let writer = LabelWriter::of(&**device, self.leaf.guid);
+        writer.void_rings(&self.uberblock)?;
+        (0..LABELS).try_for_each(|l| writer.config(l, &label))?;
+        writer.flush()
+    }
+}
+
+impl Engine {
+    /// A device that goes in the group that syncs, of which `config` is the last that has it.
+    pub(crate) fn gone(&self, config: &Arc<PoolConfig>, leaf: &VdevConfig, spare: bool) -> Gone {
+        let tree = self.tree();
+        let device = tree.devices().find(|(g, _)| *g == leaf.guid).map(|(_, device)| device.clone());
+        let device = device.filter(|_| tree.is_writable(leaf.guid));
+        let uberblock = self.synced.read().uberblock.clone();
+        Gone { config: config.clone(), leaf: leaf.clone(), device, spare, uberblock }
+    }
+
+    /// Lets a side go, in the group that syncs. With `from` only from this vdev, which is a replacement that is done.
+    fn let_side_go(&self, tx: &Tx, guid: Guid, from: Option<Guid>) -> Result<Change<Gone>, SyncError> {
+        let txg = tx.txg();
+        let config = self.config_now();
+        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let missing = || LifeError::Shape(vdev::VdevError::NoSuchGuid { guid }.into());
+        let Some(leaf) = root.find(guid).cloned() else { return Ok(Err(missing())) };
+        let Some(parent) = replicas::parent_of(root, guid) else { return Ok(Err(missing())) };
+        if !leaf.kind.is_leaf() {
+            return Ok(Err(LifeError::NotMirror { guid }));
+        }
+        if from.is_some_and(|from| from != parent.guid) {
+            return Ok(Err(LifeError::NoReplicas { guid }));
+        }
+        if !matches!(parent.kind, VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare) {
+            return Ok(Err(LifeError::NotMirror { guid }));
+        }
+        let tree = self.tree();
+        if replicas::is_required(&tree, root, guid) {
+            return Ok(Err(LifeError::NoReplicas { guid }));
+        }
+        let gone = self.gone(&config, &leaf, leaf.is_spare);
+        let mut changed = root.clone();
+        let kept = part(&mut changed, parent, &leaf);
+        if let Some(new) = from.and_then(|from| replaced_with_spare(root, from)) {
+            // In the same group: a spare of which nobody knows that it may go stays for good.
+            replicas::edit(&mut changed, new, &mut |side| side.unspare = true);
+        }
+        let shape = |source| SyncError::Shape { txg, source };
+        self.put_tree(&changed, &Claimed::new(), |_| Ok(())).map_err(shape)?;
+        self.edit_config(|config| config.vdev_tree = Some(changed));
+        self.forget_leaf(tx, &leaf, &kept)?;
+        self.notice_gone(guid, leaf.path.clone(), "vdev_remove");
+        let top = root.children.iter().find(|top| top.find(guid).is_some());
+        top.into_iter().for_each(|top| self.end_needless_rebuild(VdevId(top.id as u32)));
+        let text = format!("vdev={}", path_of(&leaf));
+        let events = vec![Event { what: "detach", dataset: String::new(), object: 0, text }];
+        Ok(Ok((gone, events)))
+    }
+
+    /// Forgets what is kept of a side that has gone, and what has another name now.
+    fn forget_leaf(&self, tx: &Tx, leaf: &VdevConfig, kept: &Kept) -> Result<(), SyncError> {
+        let mut dtls = self.dtls.lock();
+        dtls.remove(&leaf.guid);
+        if let Some((was, is)) = kept.renamed
+            && let Some(missed) = dtls.remove(&was)
+        {
+            dtls.insert(is, missed);
+        }
+        drop(dtls);
+        let mut for_now = self.offline_for_now.lock();
+        for_now.remove(&leaf.guid);
+        if let Some((was, is)) = kept.renamed
+            && for_now.remove(&was)
+        {
+            for_now.insert(is);
+        }
+        drop(for_now);
+        if let Some(spare) = kept.no_spare_any_more {
+            let mut aux = self.aux.read().clone();
+            aux.spares.retain(|a| a.config.guid != spare);
+            self.put_aux(tx, &aux)?;
+            self.aside.lock().remove(&spare);
+        }
+        crate::vdev_ops::split::forget(&self.mos, tx, leaf)
+            .map_err(|source| SyncError::Books { txg: tx.txg(), source })
+    }
+}
+
+/// What else comes of a side that goes.
+struct Kept {
+    /// A device that took its parent's place, with its guid before and after.
+    renamed: Option<(Guid, Guid)>,
+    /// A hot spare that is an ordinary device from now on.
+    no_spare_any_more: Option<Guid>,
+}
+
+/// Takes a side out of a tree.
+fn part(root: &mut VdevConfig, parent: &VdevConfig, leaf: &VdevConfig) -> Kept {
+    let top = root.children.iter().any(|top| top.guid == parent.guid);
+    let mut kept = Kept { renamed: None, no_spare_any_more: None };
+    replicas::edit(root, parent.guid, &mut |above| {
+        if above.kind == VdevKind::Replacing && leaf.id > 0 {
+            not_old_any_more(above, leaf);
+        }
+        let first = above.children.first().is_some_and(|side| side.guid == leaf.guid);
+        above.children.retain(|side| side.guid != leaf.guid);
+        (0..).zip(&mut above.children).for_each(|(id, side)| side.id = id);
+        let more = above.children.len() > 1;
+        let last = above.children.last_mut().expect("what it had, another has");
+        // A distributed spare is no device that its draid could be without: it stays one, in use, for as long as it is in this place.
+        let ordinary = last.is_spare && last.kind != VdevKind::DraidSpare;
+        if above.kind == VdevKind::Spare && first && ordinary {
+            (last.is_spare, last.unspare) = (false, more);
+            kept.no_spare_any_more = Some(last.guid);
+        }
+        if let [last] = &mut above.children[..] {
+            // Whatever was said of spares has come about.
+            last.unspare &= above.kind != VdevKind::Spare;
+            kept.renamed = (top && last.kind.is_leaf()).then_some((last.guid, above.guid));
+            take_place(above, top);
+        }
+    });
+    kept
+}
+
+/// Gives a device its path back that it lost to one in its place, which goes.
+fn not_old_any_more(above: &mut VdevConfig, going: &VdevConfig) {
+    let Some(path) = &going.path else { return };
+    let old: Vec<u8> = [path, &b"/old"[..]].concat();
+    let sisters = above.children.iter_mut().filter(|side| side.guid != going.guid);
+    for side in sisters.filter(|side| side.path.as_ref() == Some(&old)) {
+        side.path = Some(path.clone());
+    }
+}
+
+/// The next side that a replacement that is done lets go, and its parent (`vdev_resilver_done_hunt`).
+fn done_with(tree: &vdev::Tree, root: &VdevConfig) -> Option<(Guid, Guid)> {
+    let whole = |side: &VdevConfig| replicas::outage(tree, side, &[]).is_empty();
+    let free = |side: &VdevConfig| side.kind.is_leaf() && !replicas::is_required(tree, root, side.guid);
+    root.walk().find_map(|vdev| {
+        let (first, last) = (vdev.children.first()?, vdev.children.last()?);
+        let goes = match vdev.kind {
+            VdevKind::Replacing => (whole(last) && free(first)).then_some(first.guid),
+            // The device is back, or has been cleared: its spare has done its work.
+            VdevKind::Spare if first.unspare && whole(first) && free(last) => Some(last.guid),
+            // One of several spares has taken the place for good.
+            VdevKind::Spare if last.unspare && whole(last) && free(first) => Some(first.guid),
+            // Of several spares one is enough.
+            VdevKind::Spare if vdev.children.len() > 2 => {
+                let second = &vdev.children[1];
+                let spares = second.is_spare && last.is_spare;
+                (spares && whole(last) && free(second)).then_some(second.guid)
+            }
+            _ => None,
+        };
+        goes.map(|side| (side, vdev.guid))
+    })
+}
+
+/// The new device of a replacement, if a hot spare stands in for the old one: that goes when the replacement is done.
+fn replaced_with_spare(root: &VdevConfig, replacing: Guid) -> Option<Guid> {
+    let above = replicas::parent_of(root, replacing).filter(|above| above.kind == VdevKind::Spare)?;
+    match &above.children[..] {
+        [first, _]
+            if first.guid == replacing && first.kind == VdevKind::Replacing && first.children.len() == 2 =>
+        {
+            first.children.last().map(|new| new.guid)
+        }
+        _ => None,
+    }
+}
+
+impl Live {
+    /// Attaches a device to another, or puts it in another's place (`spa_vdev_attach`). It is on disk when this returns; bringing the new device up to date
+    /// goes on. A device whose labels somebody has overwritten may be put in its own place.
+    ///
+    /// # Errors
+    /// [`LifeError`]; the pool is then as it was, though the device may have lost its old label, and one that was overwritten is offline.
+    pub fn attach(&self, old: Guid, new: &NewLeaf, terms: &AttachTerms<'_>) -> Result<(), LifeError> {
+        self.engine().attach(&self.txgs().handle(), old, new, terms)
+    }
+
+    /// Takes a device out of a mirror, or out of a replacement (`spa_vdev_detach`). Its labels are void when this returns.
+    ///
+    /// # Errors
+    /// [`LifeError::NotMirror`], [`LifeError::NoReplicas`]; [`ShapeError`].
+    pub fn detach(&self, guid: Guid) -> Result<(), LifeError> {
+        let engine = self.engine();
+        let _alone = engine.shape.lock();
+        engine.shape_is_free()?;
+        engine.part_with(&self.txgs().handle(), guid, None)?;
+        // Of other spares beside it nobody needs one any more.
+        engine.errands.end_replacements(&engine.tree());
+        Ok(())
+    }
+
+    /// Ends the replacements whose new device lacks nothing any more: the old one is detached (`spa_vdev_resilver_done`). It goes by itself when a resilver is
+    /// over; when this returns, it is done.
+    ///
+    /// # Errors
+    /// As [`Live::detach`]; what was ended before stays so.
+    pub fn end_replacements(&self) -> Result<(), LifeError> {
+        self.engine().end_replacements(&self.txgs().handle())
+    }
+}
+
+impl Engine {
+    /// As [`Live::attach`].
+    pub(crate) fn attach(
+        self: &Arc<Self>,
+        txgs: &TxgHandle,
+        old: Guid,
+        new: &NewLeaf,
+        terms: &AttachTerms<'_>,
+    ) -> Result<(), LifeError> {
+        let _alone = self.shape.lock();
+        self.shape_is_free()?;
+        let newcomer = self.newcomer(txgs, old, new, terms)?;
+        if newcomer.leaf.is_spare {
+            let claimed = newcomer.claimed.values().next();
+            claimed.into_iter().for_each(|device| self.keep_aside(&newcomer.leaf, device.clone()));
+        }
+        let _resilver = self.scan.comes();
+        let mut config = PoolConfig::clone(&self.synced.read().config);
+        newcomer.join(config.vdev_tree.as_mut().expect("an engine's config has a tree"));
+        // A spare stays one until the group that takes it in is there: labels that only begin are nobody's.
+        if !newcomer.labelled {
+            begin_labels(&config, &newcomer.claimed, txgs.open()).map_err(ShapeError::from)?;
+        }
+        let how = Joins { replace: terms.replace, sequential: terms.sequential };
+        self.decide(txgs, move |engine, tx| engine.take_side(tx, newcomer, how))?;
+        self.load_limits();
+        if how.sequential {
+            txgs.kick();
+            return Ok(());
+        }
+        Ok(self.heal(txgs)?)
+    }
+
+    /// Checks and claims a device.
+    fn newcomer(
+        &self,
+        txgs: &TxgHandle,
+        old: Guid,
+        new: &NewLeaf,
+        terms: &AttachTerms<'_>,
+    ) -> Result<Newcomer, LifeError> {
+        let config = self.synced.read().config.clone();
+        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let missing = || LifeError::Shape(vdev::VdevError::NoSuchGuid { guid: old }.into());
+        let beside = root.find(old).ok_or_else(missing)?;
+        if matches!(beside.kind, VdevKind::Raidz) && !terms.replace {
+            return Err(ShapeError::Unsupported { what: "the expansion of a raidz vdev" }.into());
+        }
+        if !beside.kind.is_leaf() {
+            return Err(LifeError::Target { guid: old });
+        }
+        self.may_join(root, beside, Joins { replace: terms.replace, sequential: terms.sequential })?;
+        let spare = self.spare_at(new);
+        let kind = self.kind_above(root, beside, terms.replace, spare.is_some())?;
+        if spare.as_ref().is_some_and(|spare| root.find(spare.guid).is_some()) {
+            return Err(LifeError::InUse);
+        }
+        let above = Guid(self.world.random().max(1));
+        if let Some(spare) = spare.as_ref().filter(|spare| spare.kind == VdevKind::DraidSpare) {
+            let leaf = self.distributed_side(root, beside, spare)?;
+            return Ok(Newcomer { old, kind, leaf, above, claimed: Claimed::new(), labelled: true });
+        }
+        let shared = aux_devices::lending(terms.claimer, self.world.layer());
+        let common = Terms {
+            first: 0,
+            ashift: None,
+            force: terms.force || spare.is_some(),
+            txg: txgs.open(),
+            claimer: if spare.is_some() { &shared } else { terms.claimer },
+            version: config.version,
+        };
+        if terms.replace && !terms.unattended && self.is_overwritten(beside, new) {
+            self.decide(txgs, move |engine, tx| engine.take_offline(tx, old, true))?;
+        }
+        let (device, mut leaf) =
+            claim_aux(new, &common, &mut || self.world.random()).map_err(ShapeError::from)?;
+        let labels = Labels::read(&*device);
+        let label = labels.newest().map(|l| (l.state, l.pool_guid, l.guid));
+        // Names of devices change: what is at the path may be a stranger's, of whatever kind.
+        let known = match &spare {
+            Some(spare) => is_spare(&*device, &labels, spare.guid, config.pool_guid),
+            None => is_blank(&*device),
+        };
+        if terms.unattended && !known {
+            return Err(LifeError::InUse);
+        }
+        let labelled = spare.as_ref().is_some_and(|spare| says_spare(&labels, spare.guid));
+        if let Some((_, Some(pool), Some(guid))) = label
+            && Some(pool) == config.pool_guid
+            && root.find(guid).is_some()
+        {
+            return Err(LifeError::InUse);
+        }
+        // Pools that share a spare know by its label that another has taken it.
+        if spare.is_some()
+            && let Some((PoolState::Active | PoolState::Exported, Some(pool), _)) = label
+            && Some(pool) != config.pool_guid
+        {
+            return Err(LifeError::InUse);
+        }
+        let (size, least) = (leaf_asize(device.size()), replicas::min_asize(root, old));
+        if size < least {
+            return Err(LifeError::TooSmall { size, least });
+        }
+        let top = root.children.iter().find(|top| top.find(old).is_some());
+        let vdev = top.and_then(|top| top.ashift).unwrap_or_default();
+        // What the pool's property or the command line asks for is of new top-level vdevs: here a device's own sectors alone must fit.
+        let new = Ashift(device.logical_sector().trailing_zeros().min(16) as u8);
+        if new.0 > vdev.0 {
+            return Err(LifeError::Ashift { new, vdev });
+        }
+        leaf.ashift = None;
+        leaf.create_txg = beside.create_txg;
+        if let Some(spare) = spare {
+            (leaf.guid, leaf.is_spare) = (spare.guid, true);
+        }
+        let claimed = Claimed::from([(leaf.guid, device)]);
+        Ok(Newcomer { old, kind, leaf, above, claimed, labelled })
+    }
+
+    /// Whether a device is to be replaced by what is at its own path, and that does not say any more that it is this device: the pool lets it go then, as far as it can do
+    /// without, or nobody could have it.
+    fn is_overwritten(&self, beside: &VdevConfig, new: &NewLeaf) -> bool {
+        use std::os::unix::ffi::OsStrExt;
+        let Some(path) = beside.path.as_deref() else { return false };
+        let here = crate::discovery::location::Identity::of_path(&new.path);
+        let own = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
+        if here.is_none() || crate::discovery::location::Identity::of_path(own) != here {
+            return false;
+        }
+        let tree = self.tree();
+        let device = tree.devices().find(|(guid, _)| *guid == beside.guid).map(|(_, device)| device);
+        device.is_some_and(|device| Labels::read(&**device).newest().is_none())
+    }
+
+    /// The hot spare of the pool that is at this path.
+    fn spare_at(&self, new: &NewLeaf) -> Option<VdevConfig> {
+        use std::os::unix::ffi::OsStrExt;
+        let here = crate::discovery::location::Identity::of_path(&new.path);
+        let same = |config: &VdevConfig| {
+            let path = config.path.as_deref().map(|p| std::path::Path::new(std::ffi::OsStr::from_bytes(p)));
+            path.is_some_and(|p| {
+                p == new.path || here.is_some() && crate::discovery::location::Identity::of_path(p) == here
+            })
+        };
+        self.aux.read().spares.iter().find(|spare| same(&spare.config)).map(|spare| spare.config.clone())
+    }
+
+    /// A distributed spare as the side of a device: it stands in for the devices of its own draid, over which it is spread.
+    fn distributed_side(
+        &self,
+        root: &VdevConfig,
+        beside: &VdevConfig,
+        spare: &VdevConfig,
+    ) -> Result<VdevConfig, LifeError> {
+        let top = root.children.iter().find(|top| top.find(beside.guid).is_some());
+        if top.map(|top| top.guid) != spare.draid_spare.map(|(draid, _)| draid) {
+            return Err(LifeError::Target { guid: beside.guid });
+        }
+        Ok(VdevConfig { is_spare: true, create_txg: beside.create_txg, ashift: None, ..spare.clone() })
+    }
+
+    /// Brings the new or returned side up to date: a resilver is asked for, when all groups have gone by whose blocks may have been laid out without it.
+    /// Gives up if the pool is suspended meanwhile: whoever clears it asks again.
+    pub(crate) fn heal(&self, txgs: &TxgHandle) -> Result<(), ShapeError> {
+        let _resilver = self.scan.comes();
+        for _ in 1..CONCURRENT {
+            if let Err(e) = txgs.wait_synced_unless_suspended(txgs.open()) {
+                return if txgs.check_suspended().is_err() { Ok(()) } else { Err(e.into()) };
+            }
+        }
+        self.request_resilver(txgs);
+        Ok(())
+    }
+}
+
+impl Engine {
+    fn part_with(
+        self: &Arc<Self>,
+        txgs: &TxgHandle,
+        guid: Guid,
+        from: Option<Guid>,
+    ) -> Result<(), LifeError> {
+        self.stop_works();
+        let done = self.decide(txgs, move |engine, tx| engine.let_side_go(tx, guid, from));
+        self.restart_works(txgs);
+        let gone = done?;
+        // It may be going because nothing can be written to it: that is no reason to keep it.
+        let _ = gone.void_labels();
+        if gone.spare {
+            // Somebody else may need it.
+            self.tree().bell().ring();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn end_replacements(self: &Arc<Self>, txgs: &TxgHandle) -> Result<(), LifeError> {
+        let _alone = self.shape.lock();
+        loop {
+            if self.shape_is_free().is_err() {
+                return Ok(());
+            }
+            let config = self.synced.read().config.clone();
+            let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+            let Some((guid, from)) = done_with(&self.tree(), root) else { return Ok(()) };
+            self.part_with(txgs, guid, Some(from))?;
+        }
+    }
+}

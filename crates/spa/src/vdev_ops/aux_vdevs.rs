@@ -1,0 +1,433 @@
+//! Hot spares and cache devices of a pool that is written.
+//!
+//! # Theory
+//! They are no part of the tree: lists in the MOS name them, and their labels say no more than what they are, since pools may share a spare. So
+//! adding one writes its labels first and then the list; removing one writes the list, and leaves the labels.
+//!
+//! Each is claimed while it is on its list ([`crate::aux_devices`]), but for a cache device that is
+//! offline. What a cache device caches is the cache's to say ([`arc::CacheDevice`]). One that can't
+//! be claimed, or fails, costs nothing but its use.
+//!
+//! # See
+//! OpenZFS `spa_validate_aux`, `spa_sync_aux_dev`, `vdev_aux_label_generate`, `vdev_draid_spare_create`.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arc::CacheDevice;
+use device::{Device, Mode};
+use dmu::Tx;
+use dsl::sync::Event;
+use ondisk::config::PoolState;
+use ondisk::label::LABELS;
+use ondisk::version::{SPA_VERSION_L2CACHE, SPA_VERSION_RAIDZ2};
+use ondisk::{Ashift, Guid, Nvlist, Value, VdevConfig, VdevKind, mos};
+use vdev::label::LabelWriter;
+use vdev::{VdevAux, VdevState};
+
+use crate::aux_devices;
+use crate::create::{Claimer, CreateError, NewLeaf, Terms, claim_aux};
+use crate::device_monitor::blank_check::{is_spare, says_spare};
+use crate::discovery::location::Openings;
+use crate::engine::{Engine, Live, ShapeError, SyncError};
+use crate::import::{AuxVdev, look};
+use crate::{Labels, Place};
+
+/// The devices beside a pool's tree.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Aux {
+    /// Hot spares (`spa_spares`).
+    pub(crate) spares: Vec<AuxVdev>,
+    /// Cache devices (`spa_l2cache`).
+    pub(crate) l2cache: Vec<AuxVdev>,
+}
+
+/// What a device beside the tree is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Spare,
+    Cache,
+}
+
+impl Role {
+    fn state(self) -> PoolState {
+        match self {
+            Role::Spare => PoolState::Spare,
+            Role::Cache => PoolState::L2cache,
+        }
+    }
+
+    /// OpenZFS's word for it in the history.
+    fn word(self) -> &'static str {
+        match self {
+            Role::Spare => "spare",
+            Role::Cache => "l2cache",
+        }
+    }
+}
+
+impl Aux {
+    fn list(&mut self, role: Role) -> &mut Vec<AuxVdev> {
+        match role {
+            Role::Spare => &mut self.spares,
+            Role::Cache => &mut self.l2cache,
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &AuxVdev> {
+        self.spares.iter().chain(&self.l2cache)
+    }
+}
+
+/// Writes the labels of a device beside a tree, which end what it was before. They are durable when this returns, and at any moment one is right at each end of a device that
+/// had labels. The front is emptied too: what is there later, somebody else has put there.
+fn label(
+    device: &dyn Device,
+    config: &VdevConfig,
+    role: Role,
+    version: u64,
+) -> Result<(), vdev::label::LabelWriteError> {
+    let mut nv = Nvlist::new();
+    nv.set("version", Value::Uint64(version));
+    nv.set("state", Value::Uint64(role.state() as u64));
+    nv.set("guid", Value::Uint64(config.guid.0));
+    if role == Role::Cache {
+        nv.set("ashift", Value::Uint64(config.ashift.map_or(0, |a| a.0.into())));
+    }
+    if let Some(path) = &config.path {
+        nv.set("path", Value::String(path.clone()));
+    }
+    let writer = LabelWriter::of(device, config.guid);
+    writer.clear_front()?;
+    writer.clear_rings()?;
+    for parity in 0..2 {
+        (parity..LABELS).step_by(2).try_for_each(|l| writer.config(l, &nv))?;
+        writer.flush()?;
+    }
+    Ok(())
+}
+
+/// Writes the labels of a hot spare that is no longer in use.
+pub(crate) fn label_spare(
+    device: &dyn Device,
+    config: &VdevConfig,
+    version: u64,
+) -> Result<(), vdev::label::LabelWriteError> {
+    label(device, config, Role::Spare, version)
+}
+
+/// The distributed spares that the draid vdevs among these have.
+fn distributed(tops: &[VdevConfig], random: &mut dyn FnMut() -> u64) -> Vec<AuxVdev> {
+    let mut all = Vec::new();
+    for top in tops {
+        let (Some(draid), VdevKind::Draid) = (top.draid, top.kind) else { continue };
+        for n in 0..draid.nspares {
+            let mut config = VdevConfig::new(VdevKind::DraidSpare, Guid(random().max(1)));
+            config.path = Some(format!("draid{}-{}-{n}", top.nparity.unwrap_or(1), top.id).into_bytes());
+            config.draid_spare = Some((top.guid, n));
+            (config.is_spare, config.whole_disk) = (true, Some(true));
+            (config.ashift, config.create_txg) = (top.ashift, top.create_txg);
+            all.push(AuxVdev { config, place: None, state: VdevState::Healthy, aux: VdevAux::None });
+        }
+    }
+    all
+}
+
+impl Engine {
+    /// Writes both lists as they shall be from this group on.
+    pub(crate) fn put_aux(&self, tx: &Tx, aux: &Aux) -> Result<(), SyncError> {
+        let txg = tx.txg();
+        for (name, list) in [(mos::SPARES, &aux.spares), (mos::L2CACHE, &aux.l2cache)] {
+            if list.is_empty() && self.mos.dir(name).is_ok_and(|d| d.is_none()) {
+                continue;
+            }
+            let mut nv = Nvlist::new();
+            nv.set(name, Value::ListArray(list.iter().map(|a| a.config.to_aux_nvlist()).collect()));
+            self.mos.write_named_nvlist(tx, name, &nv).map_err(|source| SyncError::Books { txg, source })?;
+        }
+        *self.aux.write() = aux.clone();
+        Ok(())
+    }
+
+    /// Uses a cache device from now on, if it is large enough for anything.
+    fn use_cache_device(&self, config: &VdevConfig, device: Arc<dyn Device>) {
+        let ashift = config.ashift.unwrap_or(Ashift(9));
+        let pool = self.synced.read().config.pool_guid.unwrap_or_default();
+        let _ = self.cache.add_device(CacheDevice { pool, guid: config.guid, ashift, device });
+        self.dsl.note_seconds();
+    }
+
+    /// Tells the cache what datasets want to have on cache devices, if properties changed since that was done last.
+    pub(crate) fn note_seconds(&self) {
+        let now = self.dsl.heads().generation();
+        if self.cache.has_devices() && self.seconds_as_of.swap(now, Ordering::Relaxed) != now {
+            self.dsl.note_seconds();
+        }
+    }
+
+    /// Holds a device of one of the lists that was claimed just now.
+    pub(crate) fn keep_aside(&self, config: &VdevConfig, device: Arc<dyn Device>) {
+        let Some(path) = config.path.as_deref() else { return };
+        let held = aux_devices::adopt(Path::new(OsStr::from_bytes(path)), device);
+        self.aside.lock().insert(config.guid, held);
+    }
+
+    /// Uses the cache devices that were found, and can be claimed. Others show as not openable.
+    pub(crate) fn use_cache_devices(&self) {
+        let openings = Openings::new(Mode::Write, self.world.layer());
+        for one in &mut self.aux.write().l2cache {
+            let Some(place) = one.place.as_ref().filter(|_| one.state == VdevState::Healthy) else {
+                continue;
+            };
+            match openings.open(place) {
+                Ok(device) => self.use_cache_device(&one.config, device),
+                Err(_) => (one.state, one.aux) = (VdevState::CantOpen, VdevAux::OpenFailed),
+            }
+        }
+    }
+
+    /// Gives back their labels to hot spares that were in use, and out of reach when they were let go, or for which the power failed while they were labelled: they say still that they are a side of a
+    /// mirror that is no more, and who puts the pool together from labels alone, as `zpool import` of OpenZFS does, may take them for it. One that can't be written stays as it is, and so does what is
+    /// no spare any more.
+    pub(crate) fn relabel_spares(&self) {
+        let config = self.config_now();
+        let (own, version) = (config.pool_guid, config.version);
+        let used = |guid: Guid| config.vdev_tree.as_ref().is_some_and(|root| root.find(guid).is_some());
+        let openings = Openings::new(Mode::Write, self.world.layer());
+        for one in self.aux.read().spares.iter().filter(|one| one.state == VdevState::Healthy) {
+            let (guid, place) = (one.config.guid, one.place.as_ref());
+            let Some(place) = place.filter(|_| !used(guid)) else { continue };
+            let peek = Openings::new(Mode::Peek, self.world.layer());
+            let stale = |device: Arc<dyn Device>| {
+                let labels = Labels::read(&*device);
+                !says_spare(&labels, guid) && is_spare(&*device, &labels, guid, own)
+            };
+            if !peek.open(place).is_ok_and(stale) {
+                continue;
+            }
+            let Ok(device) = openings.open(place) else { continue };
+            // Whatever becomes of it, it is a spare.
+            let _ = label_spare(&*device, &one.config, version);
+        }
+    }
+
+    /// Lists the distributed spares of new draid vdevs, in the group that takes these in.
+    pub(crate) fn list_distributed(&self, tx: &Tx, tops: &[VdevConfig]) -> Result<(), SyncError> {
+        let new = distributed(tops, &mut || self.world.random());
+        if new.is_empty() {
+            return Ok(());
+        }
+        let mut aux = self.aux.read().clone();
+        aux.spares.extend(new);
+        self.put_aux(tx, &aux)
+    }
+}
+
+impl Live {
+    /// The hot spares and cache devices as of the last group.
+    pub(crate) fn aux(&self) -> Aux {
+        self.engine().aux.read().clone()
+    }
+
+    /// How many hot spares there are.
+    pub fn spare_count(&self) -> usize {
+        self.engine().aux.read().spares.len()
+    }
+
+    /// Adds hot spares and cache devices (`spa_vdev_add`).
+    ///
+    /// # Errors
+    /// [`ShapeError`]; the pool is then as it was, though devices may have lost their old labels.
+    pub fn add_aux(
+        &self,
+        spares: &[NewLeaf],
+        cache: &[NewLeaf],
+        force: bool,
+        claimer: &Claimer<'_>,
+    ) -> Result<(), ShapeError> {
+        self.add_aux_at(usize::MAX, spares, cache, force, claimer)
+    }
+
+    /// The same, with the new spares at this place in the list of all, in whose order they are tried.
+    ///
+    /// # Errors
+    /// As [`Live::add_aux`].
+    pub fn add_aux_at(
+        &self,
+        at: usize,
+        spares: &[NewLeaf],
+        cache: &[NewLeaf],
+        force: bool,
+        claimer: &Claimer<'_>,
+    ) -> Result<(), ShapeError> {
+        let engine = self.engine();
+        let _alone = engine.shape.lock();
+        let mut aux = self.aux();
+        let txg = self.txgs().open();
+        let version = engine.mos.version();
+        let old = |list: &[NewLeaf], since| !list.is_empty() && version < since;
+        if old(spares, SPA_VERSION_RAIDZ2) || old(cache, SPA_VERSION_L2CACHE) {
+            return Err(CreateError::OldPool.into());
+        }
+        let common = Terms { first: 0, ashift: None, force, txg, claimer, version };
+        // A spare may be held already, by another pool of this process.
+        let shared = aux_devices::lending(claimer, engine.world.layer());
+        let of_spares = Terms { claimer: &shared, ..common };
+        let mut new = Vec::new();
+        for (role, leaf) in
+            spares.iter().map(|l| (Role::Spare, l)).chain(cache.iter().map(|l| (Role::Cache, l)))
+        {
+            let path = leaf.path.as_os_str().as_bytes();
+            if aux.l2cache.iter().any(|a| a.config.path.as_deref() == Some(path)) {
+                // It is claimed already, by this pool itself.
+                let (path, pool) = (leaf.path.display().to_string(), engine.dsl.pool_name().to_owned());
+                return Err(CreateError::InUse { path, pool, state: role.state() }.into());
+            }
+            let terms = if role == Role::Spare { &of_spares } else { &common };
+            let (device, mut config) = claim_aux(leaf, terms, &mut || engine.world.random())?;
+            let old = Labels::read(&*device).newest().map(|l| (l.state, l.guid));
+            let mine = |g: Option<Guid>| aux.all().any(|a| Some(a.config.guid) == g);
+            match old {
+                Some((PoolState::Spare | PoolState::L2cache, guid)) if mine(guid) => {
+                    let (path, pool) = (leaf.path.display().to_string(), engine.dsl.pool_name().to_owned());
+                    return Err(CreateError::InUse { path, pool, state: role.state() }.into());
+                }
+                // It may be the spare of another pool too: all know it by the same guid.
+                Some((PoolState::Spare, Some(guid))) if role == Role::Spare => config.guid = guid,
+                _ => {}
+            }
+            new.push((role, device, config));
+        }
+        for (n, (_, _, config)) in new.iter().enumerate() {
+            if new[..n].iter().any(|(_, _, c)| c.path == config.path) {
+                let path = String::from_utf8_lossy(config.path.as_deref().unwrap_or_default()).into_owned();
+                return Err(CreateError::Twice { path }.into());
+            }
+        }
+        let mut to_use = Vec::new();
+        let behind = aux.spares.split_off(at.min(aux.spares.len()));
+        for (role, device, config) in new {
+            label(&*device, &config, role, self.engine().mos.version())?;
+            to_use.push((role, config.clone(), device));
+            let path = config.path.as_deref().map(|p| Place::whole(std::ffi::OsStr::from_bytes(p)));
+            let added = AuxVdev { config, place: path, state: VdevState::Healthy, aux: VdevAux::None };
+            aux.list(role).push(added);
+        }
+        aux.spares.extend(behind);
+        self.change_pool(Box::new(move |engine, tx| engine.put_aux(tx, &aux).map(|()| Vec::new())))?;
+        for (role, config, device) in to_use {
+            engine.keep_aside(&config, device.clone());
+            if role == Role::Cache {
+                engine.use_cache_device(&config, device);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is a cache device of the pool.
+    pub(crate) fn is_cache(&self, guid: Guid) -> bool {
+        self.engine().aux.read().l2cache.iter().any(|one| one.config.guid == guid)
+    }
+
+    /// Takes a cache device out of use, until it is brought back, or until the next import too if it is `temporary`. Who calls this holds `shape`.
+    pub(crate) fn cache_offline(&self, guid: Guid, temporary: bool) -> Result<(), ShapeError> {
+        self.edit_cache(guid, |one| {
+            one.config.offline = !temporary;
+            (one.state, one.aux) = (VdevState::Offline, VdevAux::None);
+        })?;
+        let _ = self.engine().cache.remove_device(guid);
+        self.engine().aside.lock().remove(&guid);
+        Ok(())
+    }
+
+    /// Brings a cache device back that is offline, was not there, or failed; its state then. What lay on it is found again. Who calls this holds `shape`.
+    pub(crate) fn cache_online(&self, guid: Guid) -> Result<VdevState, ShapeError> {
+        let engine = self.engine();
+        let Some(mut one) = self.aux().l2cache.into_iter().find(|one| one.config.guid == guid) else {
+            return Err(vdev::VdevError::NoSuchGuid { guid }.into());
+        };
+        if engine.cache.device_stats(guid).is_some_and(|stats| !stats.failed) {
+            return Ok(VdevState::Healthy);
+        }
+        let _ = engine.cache.remove_device(guid);
+        engine.aside.lock().remove(&guid);
+        let recorded = || one.config.path.as_deref().map(|p| Place::whole(std::ffi::OsStr::from_bytes(p)));
+        let place = one.place.clone().or_else(recorded);
+        let mut now = (VdevState::CantOpen, VdevAux::OpenFailed);
+        let mut device = None;
+        if let Some(place) = &place {
+            now = look(place, &one.config);
+            if now.0 == VdevState::Healthy {
+                device = Openings::new(Mode::Write, engine.world.layer()).open(place).ok();
+            }
+        }
+        if now.0 == VdevState::Healthy && device.is_none() {
+            now = (VdevState::CantOpen, VdevAux::OpenFailed);
+        }
+        one.config.offline = false;
+        let config = one.config.clone();
+        self.edit_cache(guid, |one| {
+            one.config.offline = false;
+            (one.state, one.aux, one.place) = (now.0, now.1, place);
+        })?;
+        if let Some(device) = device {
+            engine.keep_aside(&config, device.clone());
+            engine.use_cache_device(&config, device);
+        }
+        Ok(now.0)
+    }
+
+    /// Changes what is listed of a cache device, in a group of its own.
+    fn edit_cache(&self, guid: Guid, with: impl FnOnce(&mut AuxVdev)) -> Result<(), ShapeError> {
+        let mut aux = self.aux();
+        let one = aux.l2cache.iter_mut().find(|one| one.config.guid == guid);
+        with(one.ok_or(vdev::VdevError::NoSuchGuid { guid })?);
+        self.change_pool(Box::new(move |engine, tx| engine.put_aux(tx, &aux).map(|()| Vec::new())))?;
+        Ok(())
+    }
+
+    /// Removes a hot spare or cache device (`spa_vdev_remove`).
+    ///
+    /// # Errors
+    /// [`ShapeError::Tree`] when the pool has none of this guid; [`ShapeError::Busy`] for a spare in use;
+    /// [`ShapeError::Unsupported`] for a distributed spare, and for vdevs of the tree.
+    pub fn remove_aux(&self, guid: Guid) -> Result<(), ShapeError> {
+        let engine = self.engine();
+        let _alone = engine.shape.lock();
+        let mut aux = self.aux();
+        let config = self.config();
+        let in_tree = config.vdev_tree.as_ref().is_some_and(|root| root.find(guid).is_some());
+        let found = [Role::Spare, Role::Cache].into_iter().find_map(|role| {
+            let at = aux.list(role).iter().position(|a| a.config.guid == guid)?;
+            Some((role, at))
+        });
+        let Some((role, at)) = found else {
+            return Err(match in_tree {
+                true => ShapeError::Unsupported { what: "removing a vdev that holds data" },
+                false => vdev::VdevError::NoSuchGuid { guid }.into(),
+            });
+        };
+        if in_tree {
+            return Err(ShapeError::Busy { guid });
+        }
+        if aux.list(role)[at].config.kind == VdevKind::DraidSpare {
+            return Err(ShapeError::Unsupported { what: "removing a distributed spare" });
+        }
+        let gone = aux.list(role).remove(at).config;
+        let was_at = gone.path.clone();
+        self.change_pool(Box::new(move |engine, tx| {
+            engine.put_aux(tx, &aux)?;
+            let path = String::from_utf8_lossy(gone.path.as_deref().unwrap_or(b"-")).into_owned();
+            let text = format!("{} vdev ({}) {path}", engine.dsl.pool_name(), role.word());
+            Ok(vec![Event { what: "vdev remove", dataset: String::new(), object: 0, text }])
+        }))?;
+        engine.notice_gone(guid, was_at, "vdev_remove_aux");
+        // Of a spare nothing is known there.
+        let _ = engine.cache.remove_device(guid);
+        engine.aside.lock().remove(&guid);
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! Vdevs that grow with their devices.
+//!
+//! # Theory
+//! A top-level vdev has so many metaslabs of one size. When all of its devices have become larger, there is room for more of them at its end: they are added in
+//! one group, which writes the new size to the config and to all labels. Those at the ends of the devices lie further behind from then on. A vdev takes
+//! in what it can as a whole: with `zpool online -e` of any of its devices, or by itself with `autoexpand=on`. The labels at the new end get the uberblocks of
+//! those at the front, of all groups that there are: who must go back has them at both ends.
+//!
+//! # Crash
+//! Until that group's uberblock is on the devices nothing refers to what is new. The labels at the front are those of the group before, and stay where they are;
+//! so are the uberblocks at the new end, which are durable with the group's own labels.
+//!
+//! # Absent
+//! A partition is as large as its table says; tables are not changed. A device that has shrunk is not noticed before it is asked for what is gone.
+//!
+//! # See
+//! OpenZFS `vdev_expand`, `vdev_metaslab_init`, `vdev_get_stats_ex` (`vs_esize`), `vdev_copy_uberblocks`.
+
+use device::Device;
+use dmu::Tx;
+use dsl::sync::Event;
+use ondisk::label::{LABELS, uberblock_shift};
+use ondisk::{Guid, Psize, VdevConfig, VdevId, VdevKind};
+use pool::metaslab::TopVdev;
+use vdev::Tree;
+use vdev::label::{LabelWriter, Labels};
+
+use crate::create::{Claimed, asize, leaf_asize};
+use crate::engine::{Engine, LifeError, SyncError};
+use crate::txg::TxgHandle;
+use crate::vdev_ops::online_offline::Change;
+use crate::vdev_ops::replicas;
+
+/// What a top-level vdev would have if it took in what its devices have grown by, allocatable bytes: at least a metaslab more than it has.
+pub(crate) fn grown(tree: &Tree, top: &VdevConfig) -> Option<u64> {
+    if matches!(top.kind, VdevKind::Hole | VdevKind::Indirect | VdevKind::Missing) || top.raidz_expanding {
+        return None;
+    }
+    let size = |leaf: &VdevConfig| {
+        let device = tree.devices().find(|(guid, _)| *guid == leaf.guid);
+        match leaf.kind {
+            // It has what the devices have that it is spread over.
+            VdevKind::DraidSpare => u64::MAX,
+            _ => device.map_or(0, |(_, device)| leaf_asize(device.size_now())),
+        }
+    };
+    let metaslab = 1u64 << top.metaslab_shift.filter(|shift| *shift < 63)?;
+    let (now, before) = (asize(top, &size), top.asize?);
+    (now >= before.checked_add(metaslab)?).then_some(now)
+}
+
+/// Bytes that a top-level vdev could grow by, in whole metaslabs (`vs_esize`).
+pub(crate) fn room_to_grow(tree: &Tree, top: &VdevConfig) -> u64 {
+    let metaslab = top.metaslab_shift.filter(|shift| *shift < 63).map_or(1, |shift| 1u64 << shift);
+    let more = grown(tree, top).map_or(0, |now| now - top.asize.unwrap_or(0));
+    more / metaslab * metaslab
+}
+
+/// Has the labels at the end of a device have the uberblocks of those in front, and says which of them took these: at an end that is new lies what somebody else has left there.
+pub(crate) fn copy_rings(top: &VdevConfig, leaf: &VdevConfig, device: &dyn Device) -> Vec<bool> {
+    let labels = Labels::of(device, leaf.guid);
+    let shift = uberblock_shift(top.ashift.unwrap_or_default());
+    let found = |label| labels.ring(label, shift).ok().filter(|ring| !ring.is_empty());
+    // Where there is none in front, those behind may be all that the device has.
+    let Some(ring) = found(0).or_else(|| found(1)) else { return vec![true; LABELS / 2] };
+    let writer = LabelWriter::of(device, leaf.guid);
+    (LABELS / 2..LABELS).map(|label| writer.ring(label, &ring).is_ok()).collect()
+}
+
+impl Engine {
+    /// Has the top-level vdev of a device grow, if it can.
+    pub(crate) fn grow_top_of(&self, txgs: &TxgHandle, guid: Guid) -> Result<(), LifeError> {
+        let (config, tree) = (self.config_now(), self.tree());
+        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let top = root.children.iter().find(|top| top.find(guid).is_some());
+        match top.filter(|top| grown(&tree, top).is_some()).map(|top| top.guid) {
+            Some(top) => self.decide(txgs, move |engine, tx| engine.take_growth(tx, top)),
+            None => Ok(()),
+        }
+    }
+
+    /// Has all vdevs grow that can, if the pool wants that (`autoexpand=on`).
+    pub(crate) fn grow_by_itself(&self, txgs: &TxgHandle) {
+        if !self.is_on("autoexpand") {
+            return;
+        }
+        let (config, tree) = (self.config_now(), self.tree());
+        let tops = config.vdev_tree.iter().flat_map(|root| &root.children);
+        let larger: Vec<Guid> = tops.filter(|top| grown(&tree, top).is_some()).map(|top| top.guid).collect();
+        drop(tree);
+        for top in larger {
+            let _alone = self.shape.lock();
+            // A pool that has stopped has no use for room.
+            let _ = self.decide(txgs, move |engine, tx| engine.take_growth(tx, top));
+        }
+    }
+
+    /// Whether a property of the pool is on.
+    pub(crate) fn is_on(&self, prop: &str) -> bool {
+        let props = self.mos.pool_props().unwrap_or_default();
+        props.get(prop).and_then(|value| value.first()).is_some_and(|on| on != 0)
+    }
+
+    /// Takes in what the devices of a vdev have grown by, in the group that syncs.
+    fn take_growth(&self, tx: &Tx, guid: Guid) -> Result<Change<()>, SyncError> {
+        let txg = tx.txg();
+        let (config, tree) = (self.config_now(), self.tree());
+        let mut root = config.vdev_tree.clone().expect("an engine's config has a tree");
+        let top = root.children.iter().find(|top| top.guid == guid);
+        let Some(now) = top.and_then(|top| grown(&tree, top)) else { return Ok(Ok(((), Vec::new()))) };
+        let before = self.allocator.totals().size();
+        replicas::edit(&mut root, guid, &mut |top| top.asize = Some(now));
+        let top = root.children.iter().find(|top| top.guid == guid).cloned().expect("it was just there");
+        for leaf in top.leaves() {
+            for (_, device) in tree.devices().filter(|(of, _)| *of == leaf.guid) {
+                let before = device.size();
+                device.grow();
+                if device.size() > before && tree.is_writable(leaf.guid) {
+                    self.judge_labels(leaf.guid, &copy_rings(&top, leaf, &**device));
+                }
+            }
+        }
+        let shape = |source| SyncError::Shape { txg, source };
+        // The tree keeps closed what is closed.
+        let mut shown = tree.config().clone();
+        replicas::edit(&mut shown, guid, &mut |top| top.asize = Some(now));
+        let tree = self.put_tree(&shown, &Claimed::new(), |_| Ok(())).map_err(shape)?;
+        let block = tree.psize_to_asize(VdevId(top.id as u32), Psize(1 << 17), txg).map_err(shape)?;
+        let described = TopVdev::from_config(&self.mos, &top, block.0);
+        if let Some(described) = described.map_err(|source| SyncError::Books { txg, source })? {
+            self.allocator.grow_vdev(&described);
+        }
+        self.edit_config(|config| config.vdev_tree = Some(root));
+        let size = self.allocator.totals().size();
+        let text = format!("pool '{}' size: {size}(+{})", self.dsl.pool_name(), size.saturating_sub(before));
+        Ok(Ok(((), vec![Event { what: "vdev online", dataset: String::new(), object: 0, text }])))
+    }
+}

@@ -1,0 +1,116 @@
+//! Log devices that are removed.
+//!
+//! # Theory
+//! What lies on a log device is of use until the groups have synced whose changes it has. So nothing new is put there, the chains that have a block on it
+//! are ended, and after a few groups nothing lies there any more, once what was freed last need not be kept for older uberblocks. Then one group forgets
+//! the vdev. The numbers of other vdevs are in block pointers: a hole takes its place, unless it was the last.
+//!
+//! A log that was left behind and could not be replayed, of a file system whose key is not loaded, keeps its blocks: then the device stays.
+//!
+//! # Crash
+//! Until that last group is on disk the device is the pool's, empty or not. Its labels are made void afterwards; if they are not, they belong to a vdev
+//! that the pool's configuration does not have.
+//!
+//! # See
+//! OpenZFS `spa_vdev_remove_log`, `vdev_remove_make_hole_and_free`.
+
+use dmu::Tx;
+use dsl::sync::Event;
+use ondisk::version::SPA_VERSION_HOLES;
+use ondisk::{Guid, VdevConfig, VdevId};
+
+use crate::create::{Claimed, CreateError};
+use crate::engine::{Engine, LifeError, Live, ShapeError, SyncError};
+use crate::txg::{TXG_SIZE, TxgHandle};
+use crate::vdev_ops::attach::Gone;
+use crate::vdev_ops::online_offline::Change;
+
+/// Groups after which nothing lies on a device from which nothing is allocated: those that are under way, and those for which freed space is kept
+/// (`TXG_CONCURRENT_STATES`, `TXG_DEFER_SIZE`), twice, since ending a chain frees its last block when its last record has synced.
+const GROUPS: usize = 2 * (TXG_SIZE + 2);
+
+impl Live {
+    /// Removes a top-level log vdev; when it returns, its devices are nobody's (`spa_vdev_remove_log`).
+    ///
+    /// # Errors
+    /// [`ShapeError::Busy`] when a log lies there that was not replayed; [`ShapeError::Unsupported`] for any other vdev of the tree. The pool then
+    /// uses it as before.
+    pub fn remove_log(&self, guid: Guid) -> Result<(), LifeError> {
+        let engine = self.engine();
+        let _alone = engine.shape.lock();
+        engine.shape_is_free()?;
+        if engine.mos.version() < SPA_VERSION_HOLES {
+            return Err(ShapeError::from(CreateError::OldPool).into());
+        }
+        let config = engine.config_now();
+        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let Some(top) = root.children.iter().find(|top| top.guid == guid && top.is_log) else {
+            return Err(ShapeError::Unsupported { what: "removing a vdev that holds data" }.into());
+        };
+        let (vdev, txgs) = (VdevId(top.id as u32), self.txgs().handle());
+        engine.stop_works();
+        engine.allocator.set_allocating(vdev, false);
+        let done = engine.empty(&txgs, guid, vdev);
+        if done.is_err() {
+            engine.allocator.set_allocating(vdev, true);
+        }
+        engine.restart_works(&txgs);
+        // It may be going because nothing can be written to it: that is no reason to keep it.
+        done?.iter().for_each(|gone| drop(gone.void_labels()));
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Waits until nothing lies on a vdev, and has a group forget it.
+    fn empty(&self, txgs: &TxgHandle, guid: Guid, vdev: VdevId) -> Result<Vec<Gone>, LifeError> {
+        for _ in 0..GROUPS {
+            if self.allocator.is_unused(vdev) {
+                break;
+            }
+            self.end_chains(txgs, vdev)?;
+            txgs.wait_synced(txgs.open()).map_err(ShapeError::from)?;
+        }
+        self.decide(txgs, move |engine, tx| engine.let_log_go(tx, guid, vdev))
+    }
+
+    /// Takes a log vdev out of the tree, in the group that syncs.
+    fn let_log_go(&self, tx: &Tx, guid: Guid, vdev: VdevId) -> Result<Change<Vec<Gone>>, SyncError> {
+        let txg = tx.txg();
+        if !self.allocator.remove_vdev(vdev) {
+            return Ok(Err(ShapeError::Busy { guid }.into()));
+        }
+        let config = self.config_now();
+        let mut root = config.vdev_tree.clone().expect("an engine's config has a tree");
+        let at = root.children.iter().position(|top| top.guid == guid).expect("who removes it is alone");
+        let top = root.children[at].clone();
+        let gone = top.leaves().map(|leaf| self.gone(&config, leaf, false)).collect();
+        match at + 1 == root.children.len() {
+            true => drop(root.children.pop()),
+            false => root.children[at] = crate::vdev_ops::split::hole(top.id),
+        }
+        self.put_tree(&root, &Claimed::new(), |_| Ok(()))
+            .map_err(|source| SyncError::Shape { txg, source })?;
+        self.edit_config(|config| config.vdev_tree = Some(root));
+        self.forget_top(tx, &top)?;
+        self.notice_gone(guid, top.path.clone(), "vdev_remove_dev");
+        let path = match &top.path {
+            Some(path) => String::from_utf8_lossy(path).into_owned(),
+            None => "-".to_owned(),
+        };
+        let text = format!("{} vdev {} (log) {path}", self.dsl.pool_name(), top.id);
+        let event = Event { what: "vdev remove", dataset: String::new(), object: 0, text };
+        Ok(Ok((gone, vec![event])))
+    }
+
+    /// Forgets what is kept of a top-level vdev that has gone.
+    fn forget_top(&self, tx: &Tx, top: &VdevConfig) -> Result<(), SyncError> {
+        self.ratios.lock().remove(&VdevId(top.id as u32));
+        for leaf in top.leaves() {
+            self.dtls.lock().remove(&leaf.guid);
+            self.offline_for_now.lock().remove(&leaf.guid);
+        }
+        crate::vdev_ops::split::forget(&self.mos, tx, top)
+            .map_err(|source| SyncError::Books { txg: tx.txg(), source })
+    }
+}

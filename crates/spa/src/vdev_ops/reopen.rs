@@ -1,0 +1,284 @@
+//! Devices that come back.
+//!
+//! # Theory
+//! A device that was pulled, or was not there when the pool was imported, is looked for again when somebody says so: where its path leads. It is
+//! the device if its label says that it is. What it missed is in its dirty time log, so that it is read last for these groups.
+//!
+//! One that is open, and reads, may be one of before all the same: a file on a FUSE or network
+//! mount that went and came back. It counts as open while its path leads to the same device or
+//! nowhere, or it takes writes. Otherwise what is at its path takes its place, if that has its
+//! labels and is as new. A copy at the path of a device that works is no reason to leave that.
+//!
+//! One that is open, but tells that it is gone, or has no label any more that can be read, is closed then, as far as the pool can do without it: it shows as not to be opened, a spare takes its
+//! place, and it is looked for as any other that is missing. One that has labels is probed, and faulted if it doesn't work.
+//!
+//! # Locks
+//! A pool that is suspended has a sync thread that waits with half a group in hand, perhaps within a change of the tree's shape. So this takes
+//! `placing` alone, which is held only while one tree takes the place of another; and before it `reopening`, while devices are opened and read: who comes second finds in the tree what another has claimed
+//! for it, and would not find it otherwise.
+//!
+//! # Absent
+//! A device is looked for at its path and nowhere else.
+//!
+//! # See
+//! OpenZFS `vdev_reopen`, `vdev_open`, `vdev_validate`, `zfs_ioc_pool_reopen`, `zfs_ioc_clear`.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use device::Device;
+use ondisk::label::LABELS;
+use ondisk::{Guid, PoolConfig, Txg, VdevConfig, VdevKind};
+use vdev::{Devices, Tree, VdevAux, VdevState, inject, takes_writes};
+
+use crate::Labels;
+use crate::discovery::label::read_uberblocks;
+use crate::discovery::probe;
+use crate::engine::{Engine, Live};
+use crate::txg::TxgHandle;
+use crate::vdev_ops::expand::copy_rings;
+use crate::vdev_ops::replicas;
+
+/// What a device does that was opened before.
+enum Answers {
+    /// It reads, and takes writes as far as is known.
+    Well,
+    /// It reads, and takes no writes.
+    Stale,
+    /// Its labels can't be read.
+    Nothing,
+}
+
+/// The newest transaction group of which a device has an uberblock; 0 if it has none.
+fn newest_state(root: &VdevConfig, leaf: &VdevConfig, device: &dyn Device) -> Txg {
+    let top = root.children.iter().find(|top| top.find(leaf.guid).is_some());
+    let Some(ashift) = top.and_then(|top| top.ashift) else { return Txg(0) };
+    let all = read_uberblocks(device, ashift);
+    all.iter().map(|found| found.uberblock.txg).max().unwrap_or(Txg(0))
+}
+
+impl Engine {
+    /// The devices that are not to be had as they were opened, of a vdev or of all, as far as they are there now.
+    fn found_again(&self, of: Option<Guid>) -> Devices {
+        let tree = self.tree();
+        let config = self.config_now();
+        let root = config.vdev_tree.as_ref();
+        // Those that somebody took out of use stay so, and those that had too many errors.
+        let kept_out = |leaf: &VdevConfig| match tree.state_of(leaf.guid) {
+            Ok((VdevState::Offline, _)) => true,
+            Ok((VdevState::Faulted, aux)) => {
+                let kept = root.and_then(|root| root.find(leaf.guid)).is_some_and(|leaf| leaf.faulted);
+                aux == VdevAux::External || kept
+            }
+            _ => false,
+        };
+        self.found(of, &|leaf| !kept_out(leaf))
+    }
+
+    /// A device that was taken out of use, if it is there.
+    pub(crate) fn there_now(&self, guid: Guid) -> Devices {
+        let _one = self.reopening.lock();
+        self.found(Some(guid), &|_| true)
+    }
+
+    fn found(&self, of: Option<Guid>, wanted: &dyn Fn(&VdevConfig) -> bool) -> Devices {
+        let tree = self.tree();
+        let root = tree.config();
+        let within = of.map_or(Some(root), |guid| root.find(guid));
+        let newest = self.synced.read().uberblock.txg;
+        let mut found = Devices::new();
+        for leaf in within.into_iter().flat_map(VdevConfig::leaves) {
+            if !matches!(leaf.kind, VdevKind::Disk | VdevKind::File) || !wanted(leaf) {
+                continue;
+            }
+            if inject::is_gone(root.guid, leaf.guid) {
+                continue;
+            }
+            let (mut works, mut at_least) = (true, Txg(0));
+            let open = tree.devices().find(|(guid, _)| *guid == leaf.guid).map(|(_, device)| device.clone());
+            if let Some(device) = open {
+                match self.answers(&tree, leaf, &device) {
+                    // It is only cleared of its errors.
+                    Answers::Well => continue,
+                    // By the same name there may be another opening of it.
+                    Answers::Stale => {
+                        at_least = newest_state(root, leaf, &*device);
+                        device.give_way();
+                        works = false;
+                    }
+                    Answers::Nothing => {}
+                }
+            }
+            let top_level = root.children.iter().any(|top| top.guid == leaf.guid);
+            let there = crate::import::reopen(leaf, top_level, root.guid, newest, self.world.layer());
+            // Opened anew it may be no better.
+            works |= there.as_deref().is_some_and(|device| takes_writes(root.guid, leaf.guid, device));
+            // An older copy lacks what no log says that it lacks.
+            let there = there.filter(|device| {
+                let new = newest_state(root, leaf, &**device) >= at_least;
+                works && new && Labels::of(&**device, leaf.guid).valid() > 0
+            });
+            if let Some(device) = there {
+                found.insert(leaf.guid, device);
+            }
+        }
+        found
+    }
+
+    /// What a device that is open does, as it was opened.
+    fn answers(&self, tree: &Tree, leaf: &VdevConfig, device: &Arc<dyn Device>) -> Answers {
+        if Labels::of(&**device, leaf.guid).newest().is_none() {
+            return Answers::Nothing;
+        }
+        let moved = leaf.path.as_deref().is_some_and(|path| {
+            let (path, device) = (Path::new(OsStr::from_bytes(path)), device.clone());
+            probe::one(path, move |path| device.is_not_at(path)).unwrap_or(false)
+        });
+        // It reads still, and takes nothing: a file on a mount that went and came back. One that
+        // takes writes stays, whatever is at its path: only that has all that was written to it.
+        let given_up = tree.given_up().contains(&leaf.guid);
+        let takes = || takes_writes(tree.config().guid, leaf.guid, &**device);
+        if (moved || given_up) && !takes() { Answers::Stale } else { Answers::Well }
+    }
+
+    /// As [`Live::reopen`]; which ones came back. With `unspare`, their hot spares go ([`Engine::unspare`]).
+    pub(crate) fn reopen(
+        self: &Arc<Self>,
+        txgs: &TxgHandle,
+        of: Option<Guid>,
+        unspare: bool,
+    ) -> Result<Vec<Guid>, vdev::VdevError> {
+        let _resilver = self.scan.comes();
+        let found = {
+            let _one = self.reopening.lock();
+            let found = self.found_again(of);
+            if found.is_empty() {
+                return Ok(Vec::new());
+            }
+            self.put_opened(&found)?;
+            found
+        };
+        if unspare {
+            // Before anything on disk says that they are back: who finds them well when the pool is imported lets no spare go.
+            self.unspare(&|leaf| found.contains_key(&leaf.guid));
+        }
+        if self.tree().state().0 >= VdevState::Degraded {
+            // Their labels are those of the group in which they went.
+            self.edit_config(|_| {});
+            // Of a suspended pool they wait until it is cleared: whoever stops them may wait for that too.
+            if txgs.check_suspended().is_ok() {
+                self.restart_works(txgs);
+                // A pool that stops meanwhile has no use for a resilver.
+                let _ = self.heal(txgs);
+            }
+        }
+        Ok(found.into_keys().collect())
+    }
+
+    /// Closes the devices of a vdev, or of all, that are open and not to be had any more, if the pool can do without them; probes the others (`vdev_open`, `vdev_validate`).
+    pub(crate) fn close_lost(&self, of: Option<Guid>) -> Result<(), vdev::VdevError> {
+        let (config, tree) = (self.config_now(), self.tree());
+        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let within = of.map_or(Some(tree.config()), |guid| tree.config().find(guid));
+        for leaf in within.into_iter().flat_map(VdevConfig::leaves) {
+            let open = tree.devices().find(|(guid, _)| *guid == leaf.guid).map(|(_, device)| device.clone());
+            let Some(device) = open.filter(|_| tree.is_writable(leaf.guid)) else { continue };
+            match lost(tree.config().guid, leaf, &*device) {
+                Some(why) if !replicas::is_required(&tree, root, leaf.guid) => {
+                    self.close_one(leaf.guid, why)?
+                }
+                Some(_) => {}
+                None => tree.look_at(leaf.guid),
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the tree in place that has a device no more. What that took and was not flushed, it misses.
+    fn close_one(&self, guid: Guid, why: VdevAux) -> Result<(), vdev::VdevError> {
+        let _one = self.placing.lock();
+        let tree = self.tree();
+        let unsynced = || tree.leaves_out(guid, Txg(self.synced.read().uberblock.txg.0 + 1));
+        unsynced()?;
+        tree.set_state(guid, VdevState::CantOpen, why)?;
+        self.cache.zio().trees().set(Arc::new(tree.closed(guid)?));
+        // Meanwhile a group may have begun.
+        unsynced()
+    }
+
+    /// Says of those of these devices for which a hot spare stands in that they are back: the spare goes as soon as they lack nothing (`vdev_unspare`).
+    pub(crate) fn unspare(&self, back: &dyn Fn(&VdevConfig) -> bool) {
+        let config = self.config_now();
+        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let tree = self.tree();
+        let firsts =
+            root.walk().filter(|vdev| vdev.kind == VdevKind::Spare).filter_map(|vdev| vdev.children.first());
+        let works =
+            |leaf: &VdevConfig| tree.state_of(leaf.guid).is_ok_and(|(state, _)| state >= VdevState::Degraded);
+        let back: Vec<Guid> =
+            firsts.filter(|leaf| back(leaf) && works(leaf) && !leaf.unspare).map(|leaf| leaf.guid).collect();
+        if back.is_empty() {
+            return;
+        }
+        self.edit_config(|config| {
+            let root = config.vdev_tree.as_mut().expect("an engine's config has a tree");
+            for guid in &back {
+                replicas::edit(root, *guid, &mut |leaf| leaf.unspare = true);
+            }
+        });
+    }
+
+    /// Puts the tree in place that has these devices open.
+    pub(crate) fn put_opened(&self, found: &Devices) -> Result<(), vdev::VdevError> {
+        let _one = self.placing.lock();
+        let tree = Arc::new(self.tree().reopened(found)?);
+        for top in &tree.config().children {
+            for leaf in top.leaves() {
+                // Before anybody writes to it. If it doesn't take them, that is found out with its labels.
+                match found.get(&leaf.guid) {
+                    Some(device) if self.has_other_end(leaf, &**device) => copy_rings(top, leaf, &**device),
+                    _ => continue,
+                };
+            }
+        }
+        self.cache.zio().trees().set(tree);
+        found.keys().for_each(|device| self.cache.zio().doubt(*device));
+        Ok(())
+    }
+
+    /// Whether the end of a device is not where it was, since it has grown while it was away: no label there is its own.
+    fn has_other_end(&self, leaf: &VdevConfig, device: &dyn Device) -> bool {
+        let pool = self.config_now().pool_guid;
+        let labels = Labels::of(device, leaf.guid);
+        let own = |label: &PoolConfig| label.pool_guid == pool && label.guid == Some(leaf.guid);
+        !labels.copies[LABELS / 2..].iter().flatten().any(own)
+    }
+}
+
+/// Why a device that is open is not to be had any more, if it isn't. One whose label is another's is left to whoever says what becomes of it.
+fn lost(pool: Guid, leaf: &VdevConfig, device: &dyn Device) -> Option<VdevAux> {
+    if inject::is_gone(pool, leaf.guid) {
+        return Some(VdevAux::OpenFailed);
+    }
+    // The system says itself what has become of one that was pulled.
+    let readable = device.is_gone() || Labels::of(device, leaf.guid).valid() > 0;
+    (!readable).then_some(VdevAux::BadLabel)
+}
+
+impl Live {
+    /// Looks for devices that are not to be had, of a vdev or of all, where they should be; how many came back. One that is open, and can't be had any more, is closed if the pool can do
+    /// without it (`vdev_reopen`).
+    ///
+    /// # Errors
+    /// [`vdev::VdevError`] never but for a defect.
+    pub fn reopen(&self, of: Option<Guid>) -> Result<usize, vdev::VdevError> {
+        let back = self.engine().reopen(&self.txgs().handle(), of, false)?.len();
+        // A pool that has stopped keeps what it has.
+        if self.txgs().check_suspended().is_ok() {
+            self.engine().close_lost(of)?;
+        }
+        Ok(back)
+    }
+}

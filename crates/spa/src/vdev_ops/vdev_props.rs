@@ -1,0 +1,128 @@
+//! Properties of vdevs.
+//!
+//! # On disk
+//! They lie in the ZAP of the vdev under their names: the root's own, that of a top-level vdev, or a leaf's. Numbers are words, texts have
+//! their NUL. `allocating` is also in the config, as a vdev that takes no blocks (`non_allocating`).
+//!
+//! # Absent
+//! No device is asked to fail fast.
+//!
+//! # See
+//! OpenZFS `vdev_prop_set`, `vdev_props_set_sync`, `spa_vdev_noalloc`.
+
+use dmu::Tx;
+use dsl::sync::Event;
+use ondisk::{Guid, ObjNum, VdevConfig, VdevId};
+
+use crate::engine::{Engine, Live, ShapeError, SyncError};
+
+/// Whether a vdev takes new blocks.
+const ALLOCATING: &str = "allocating";
+
+/// What a property of a vdev is set to; names and values have been checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VdevValue {
+    /// A number.
+    Number(u64),
+    /// A text.
+    Text(String),
+    /// A text that is removed: that of a property of the user's.
+    Gone,
+}
+
+fn zap_of(vdev: &VdevConfig) -> Option<ObjNum> {
+    vdev.root_zap.or(vdev.top_zap).or(vdev.leaf_zap)
+}
+
+fn set_non_allocating(root: &mut VdevConfig, guid: Guid, passive: bool) {
+    for top in root.children.iter_mut().filter(|top| top.guid == guid) {
+        top.non_allocating = passive;
+    }
+}
+
+impl Live {
+    /// Sets a property of a vdev (`vdev_prop_set`).
+    ///
+    /// # Errors
+    /// [`ShapeError::Tree`] when the pool has no such vdev, [`ShapeError::Unsupported`] for one without a ZAP; [`ShapeError::NoRoom`] when what
+    /// would be left to allocate from can't hold a pool's slop, or is nothing.
+    pub fn set_vdev(&self, guid: Guid, name: &str, value: VdevValue) -> Result<(), ShapeError> {
+        let engine = self.engine();
+        let _alone = engine.shape.lock();
+        let config = self.config();
+        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let vdev = root.find(guid).ok_or(vdev::VdevError::NoSuchGuid { guid })?;
+        let zap =
+            zap_of(vdev).ok_or(ShapeError::Unsupported { what: "a property of a vdev without a ZAP" })?;
+        let allocating = match (name, &value) {
+            (ALLOCATING, VdevValue::Number(n)) => {
+                let top = root.children.iter().find(|top| top.guid == guid);
+                let top =
+                    top.ok_or(ShapeError::Unsupported { what: "'allocating' of what is no top-level vdev" })?;
+                let id = VdevId(top.id as u32);
+                if *n == 0 && !engine.can_do_without(id) {
+                    return Err(ShapeError::NoRoom);
+                }
+                Some((id, *n != 0))
+            }
+            _ => None,
+        };
+        let limits = crate::device_monitor::diagnosis::is_limit(name);
+        let name = name.to_owned();
+        self.change_pool(Box::new(move |engine, tx| {
+            let txg = tx.txg();
+            if let Some((id, on)) = allocating {
+                engine.allocator.set_allocating(id, on);
+                engine.edit_config(|config| {
+                    let root = config.vdev_tree.as_mut().expect("an engine's config has a tree");
+                    set_non_allocating(root, guid, !on);
+                });
+            }
+            let set = engine.store_vdev_prop(tx, zap, guid, &name, &value);
+            set.map(|event| vec![event]).map_err(|source| SyncError::Books { txg, source })
+        }))?;
+        if limits {
+            engine.load_limits();
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Whether the rest of the pool has room for what is to come when a vdev takes no more (`spa_vdev_noalloc`).
+    fn can_do_without(&self, id: VdevId) -> bool {
+        use pool::alloc::ClassKind;
+        let others = self.allocator.vdevs().into_iter().filter(|top| top.id != id && !top.non_allocating);
+        let normal = others.filter(|top| top.class == pool::metaslab::Class::Normal).count() > 0;
+        let totals = self.allocator.totals().of(ClassKind::Normal);
+        normal && totals.space > totals.alloc
+    }
+
+    fn store_vdev_prop(
+        &self,
+        tx: &Tx,
+        zap: ObjNum,
+        guid: Guid,
+        name: &str,
+        value: &VdevValue,
+    ) -> pool::Result<Event> {
+        let shown = match value {
+            VdevValue::Number(n) => {
+                self.mos.set_word(tx, zap, name, *n)?;
+                (*n as i64).to_string()
+            }
+            VdevValue::Text(text) => {
+                self.mos.set_string(tx, zap, name, text)?;
+                text.clone()
+            }
+            VdevValue::Gone => {
+                if self.mos.value(zap, name)?.is_some() {
+                    self.mos.unset(tx, zap, name)?;
+                }
+                String::new()
+            }
+        };
+        let text = format!("vdev_guid={}: {name}={shown}", guid.0);
+        Ok(Event { what: "vdev set", dataset: String::new(), object: 0, text })
+    }
+}
