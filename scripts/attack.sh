@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Usage: scripts/attack.sh
-# Attacks root's daemon as an ordinary user would, within bounds: the daemon runs in namespaces of its own
-# (mounts, network), with a /run of its own, and each attack ends by itself. Prints a line for each attack;
-# exits with 1 if one of them succeeded. Needs root, curl, python3, setpriv, unshare and util-linux's script.
-# POOLHOUSE names the program if it is not to be built.
+# Attacks root's daemon as an ordinary user would, within bounds. The daemon runs in namespaces of
+# its own (mounts, network), with a /run of its own. Each attack ends by itself.
+# Prints a line for each attack. Exits with 1 if one of them succeeded.
+# Needs root, curl, python3, setpriv, unshare and util-linux's script. POOLHOUSE names the program;
+# without it, the script builds it.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 if [ -z "${POOLHOUSE:-}" ]; then
@@ -38,24 +39,24 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 
 status=0
-verdict() { # NAME SECONDS RESULT WHAT: a line about one attack
+verdict() { # NAME SECONDS RESULT WHAT: prints a line about one attack
   if [ "$3" = 0 ]; then printf 'held    %-22s %3d s  %s\n' "$1" "$2" "$4"
   else printf 'FAILED  %-22s %3d s  %s\n' "$1" "$2" "$4"; status=1; fi
 }
 stranger() { setpriv --reuid=61012 --regid=61012 --clear-groups "$@"; }
-ask() { # METHOD BODY: what a stranger is answered
+ask() { # METHOD BODY: sends a request as a stranger, and prints the answer
   stranger curl -s --max-time 60 --unix-socket "$socket" --data-binary "@$2" "http://daemon/v1/$1"
 }
 alive() { [ -d "/proc/$daemon" ] && zpool list -H -o name attacked >/dev/null || { echo 'the daemon is gone'; return 1; }; }
 memory() { awk '/VmHWM/ { print int($2 / 1024) }' "/proc/$daemon/status"; }
-begin() { # OPTIONS OF SERVE: the daemon
+begin() { # OPTIONS OF SERVE: starts the daemon
   poolhouse serve --shared --metrics 127.0.0.1:9876 "$@" 2>>"$room/log" &
   daemon=$!
   for _ in $(seq 300); do [ -S "$socket" ] && return; sleep 0.1; done
   echo 'no daemon'; return 1
 }
 
-# Where /run is full, a daemon must begin elsewhere, and strangers must find it.
+# If /run is full, a daemon must use another directory, and strangers must find it.
 head -c 32M /dev/zero >/run/full 2>/dev/null
 [ -e /tmp/poolhouse-0 ] || made=1
 socket=/tmp/poolhouse-0/control.sock
@@ -100,7 +101,7 @@ full_run() {
   rm -f /run/full
   return $result
 }
-named() { # NAMES OF PROPERTIES, as python: the answer's size and the daemon's memory
+named() { # NAMES OF PROPERTIES, as Python: prints the size of the answer and the daemon's memory
   python3 -c "
 import json
 names = $1
@@ -117,7 +118,7 @@ json.dump({'query': query}, open('$room/query', 'w'), separators=(',', ':'))"
 }
 same_property() { named "['used'] * 145000" && named "['used'] * 30000"; }
 many_written() { named "['written@%d' % n for n in range(70000)]" && named "['written@%d' % n for n in range(4000)]"; }
-# Whoever reaches the address is a stranger.
+# Every client of this address is a stranger.
 idle_metrics() {
   python3 - <<'PY'
 import socket, time, urllib.request

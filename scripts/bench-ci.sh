@@ -1,19 +1,26 @@
 #!/usr/bin/env bash
 # Usage: scripts/bench-ci.sh [poolhouse|ext4|folder ...]
-# A CI job as a benchmark: unpacks a source tree, builds it, makes four copies of what is there,
-# changes a file in each and builds and checks them at a time, and destroys it all. On Poolhouse, by
-# a user without root, the copies are clones, nested in the mount of their parent; on ext4 (a loop
-# device, root) and in a plain folder they are made by `cp -a`. Rounds in turns; prints each phase's
-# seconds, medians of all rounds, as a table. POOLHOUSE names the program if it is not to be built,
-# ROUNDS (3) how many rounds, CI_FILES (40) and CI_FUNCTIONS (40) how large the program is, CI_ROOM
-# (/var/tmp) where everything lies. JSON, a line for each round, goes to target/bench-ci.json. Needs
-# root, cc, make, git, fusermount3.
+# A CI job as a benchmark. It unpacks a source tree, builds it, makes four copies, changes a file in
+# each, builds and checks the copies in parallel, and destroys everything.
+#
+# On Poolhouse, a user without root runs it. The copies are clones, nested in the mount of their
+# parent. On ext4 (a loop device, as root) and in a plain directory, `cp -a` makes the copies.
+#
+# The places take turns. The script prints a table with the seconds of each phase, as medians of all
+# rounds. target/bench-ci.json gets a line of JSON for each round.
+#   POOLHOUSE                the program; without it, the script builds it
+#   ROUNDS (3)               number of rounds
+#   CI_FILES, CI_FUNCTIONS   size of the program (40 files of 40 functions)
+#   CI_ROOM (/var/tmp)       directory for everything
+# Needs root, cc, make, git, fusermount3.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 phases=(unpack build copy test destroy)
 now() { echo "${EPOCHREALTIME/./}"; }
 
-if [ "${1:-}" = job ]; then # PLACE FOLDER SOURCE: one job, in a folder of the file system that is measured; prints what phases took, in microseconds.
+# PLACE FOLDER SOURCE: runs one job in a directory of the measured file system. Prints the
+# microseconds of each phase.
+if [ "${1:-}" = job ]; then
   place=$2 at=$3 source=$4
   umask 022
   cd "$at"
@@ -40,7 +47,7 @@ if [ "${1:-}" = job ]; then # PLACE FOLDER SOURCE: one job, in a folder of the f
   done
   for pid in "${pids[@]}"; do wait "$pid"; done
   phase
-  # What one of them changed the others have not.
+  # A change in one copy must not appear in the others.
   for i in 1 2 3 4; do
     [ "$(grep -l '^int changed' copy$i/program/part*.c)" = "copy$i/program/part$i.c" ] && ! grep -q '^int changed' job/program/part$i.c ||
       { echo "copy $i is not what it should be" >&2; exit 1; }
@@ -55,9 +62,9 @@ if [ "${1:-}" = job ]; then # PLACE FOLDER SOURCE: one job, in a folder of the f
   exit
 fi
 
-if [ "${1:-}" = inside ]; then # ROOM: as an ordinary user
+if [ "${1:-}" = inside ]; then # ROOM: runs as an ordinary user
   room=$2
-  # Its daemon ends when no pool is left, however this ends.
+  # The user's daemon ends when no pool is left. So this ends it in every case.
   trap 'zpool destroy -f ci >/dev/null 2>&1 || :' EXIT
   zpool create -m "$room/own/mnt" ci "$room/own/image" && zfs create ci/job
   [ "$(grep -c ' fuse.poolhouse ' /proc/self/mounts)" = 1 ] || { echo 'not nested' >&2; exit 1; }
@@ -85,7 +92,7 @@ mkdir "$room/bin" "$room/tree" "$room/nodes" "$room/ext4"
 for name in poolhouse zpool zfs; do cp "$POOLHOUSE" "$room/bin/$name" && chmod 755 "$room/bin/$name"; done
 cp scripts/bench-ci.sh "$room/bin/"
 export PATH=$room/bin:$PATH
-# This repository's sources, and a program whose build takes a while.
+# The sources of this repository, and a program that takes a while to build.
 git archive HEAD crates docs scripts | tar -x -C "$room/tree"
 scripts/c-project.sh "$room/tree/program" "${CI_FILES:-40}" "${CI_FUNCTIONS:-40}"
 tar -C "$room/tree" -cf "$room/source.tar" --owner=0 --group=0 .

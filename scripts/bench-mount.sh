@@ -1,13 +1,21 @@
 #!/usr/bin/env bash
 # Usage: scripts/bench-mount.sh poolhouse|zfs-fuse|ext4|null ROOM
-# Mounts a new, empty file system of that kind with everything that it needs in the folder ROOM, prints `PID DIR` (who serves it, 0 for the
-# kernel; where it can be reached), and takes all of it away again when its standard input ends. What is missing for it is
-# said on standard error, with exit status 77. The devices are sparse files of SIZE (8G) in ROOM; with LOG set, pools have one more as their log device.
-#   poolhouse  POOLHOUSE, the program
-#   zfs-fuse   root, and ZFS_FUSE, the folder in which scripts/zfs-fuse-tools.sh has unpacked it (target/zfs-fuse/root)
-#   ext4       root, losetup, mkfs.ext4: a loop device, so that it lies on what the others lie on
-#   null       BENCH, the program poolhouse-bench: a FUSE that keeps names in memory and no data, which nothing that comes through FUSE can beat
-# The pools have no compression, and nobody keeps times of access.
+# Mounts a new, empty file system of that kind, with everything that it needs in the directory ROOM.
+#
+# It prints `PID DIR`: the process that serves it (0 for the kernel), and the mountpoint. It removes
+# everything when its standard input ends. If something is missing, it says so on standard error and
+# exits with 77.
+#
+# The devices are sparse files of SIZE (8G) in ROOM. With LOG set, pools have one more as log
+# device.
+#   poolhouse  needs POOLHOUSE, the program
+#   zfs-fuse   needs root, and ZFS_FUSE, the directory into which scripts/zfs-fuse-tools.sh
+#              unpacked it (target/zfs-fuse/root)
+#   ext4       needs root, losetup and mkfs.ext4; it uses a loop device on the same file system
+#              as the others
+#   null       needs BENCH, the program poolhouse-bench: a FUSE file system that keeps names in
+#              memory and no data, as the limit of what FUSE can do
+# The pools have no compression. No file system keeps access times.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 name=$1 room=$2 size=${SIZE:-8G}
@@ -19,7 +27,8 @@ missing() {
 }
 root() { [ "$(id -u)" = 0 ] || missing "root, without whom there is no $name"; }
 
-# One fixed socket and one cache file in the system's folders: a mount namespace of its own gives it copies that nobody else sees.
+# zfs-fuse uses a fixed socket and cache file in system directories. A mount namespace gives it
+# private copies of these.
 if [ "$name" = zfs-fuse ] && [ -z "${BENCH_ISOLATED:-}" ]; then
   root
   [ -x "$zfs_fuse/sbin/zfs-fuse" ] || missing "zfs-fuse in $zfs_fuse: scripts/zfs-fuse-tools.sh unpacks it"
@@ -82,7 +91,7 @@ case $name in
     for tool in losetup mkfs.ext4; do command -v "$tool" >/dev/null || missing "$tool"; done
     loop=$(losetup --find --show "$image") || missing 'a loop device'
     take_away+=("losetup -d $loop")
-    # Tables of inodes that are made later would be made while it is measured.
+    # Without these options, the kernel would write inode tables during the measurement.
     mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 "$loop" >&2
     mount -o noatime "$loop" "$room/mnt"
     take_away+=("umount $room/mnt")

@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
 # Usage: scripts/bench-peers.sh [--rounds N] [--scale smoke|normal|full] [--out DIR] [GROUP...]
-# Measures Poolhouse's engine beside OpenZFS's own in user space (libzpool), in turns on this machine.
-# Prints a table, writes JSON and plots to DIR (docs/results/data), and brings the pages of
-# docs/results up to date. GROUP: reads, storm, free, unmap, overwrite, scrub, mounts (beside
-# zfs-fuse, with fio; as root); everything if none is named.
-#   ZFS_SRC=DIR       a source tree of OpenZFS that was built in user space with LIBZPOOL_CPPFLAGS=-DNDEBUG: the fair peer. Without it Debian's libzpool, whose
-#                     assertions are on and cost 1.0 to 1.7 times the CPU time, is unpacked under target/oracle; nothing of the system changes.
-#   BENCH_MEMORY=DIR  where images in memory lie (/dev/shm), BENCH_DISK=DIR those on a disk (target/peers)
+# Measures Poolhouse's engine beside OpenZFS's own in user space (libzpool), in turns on this
+# machine.
+#
+# It prints a table, writes JSON and plots to DIR (docs/results/data), and updates the pages of
+# docs/results.
+# GROUP: reads, storm, free, unmap, overwrite, scrub, mounts (beside zfs-fuse, with fio, as root);
+# all groups if none is named.
+#   ZFS_SRC=DIR       a source tree of OpenZFS, built in user space with
+#                     LIBZPOOL_CPPFLAGS=-DNDEBUG: the fair peer. Without it, Debian's libzpool is
+#                     unpacked under target/oracle; the system does not change. Its assertions are
+#                     on, and cost 1.0 to 1.7 times the CPU time.
+#   BENCH_MEMORY=DIR  directory for images in memory (/dev/shm)
+#   BENCH_DISK=DIR    directory for images on a disk (target/peers)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$PWD/target/peers
@@ -24,7 +30,7 @@ if [ -n "${ZFS_SRC:-}" ]; then
   libraries=$s/.libs
   name="libzpool of $(sed -n 's/^Version: *//p' "$s/META") from source, no assertions"
 else
-  # zfs-dkms for one header that libzfslinux-dev includes and lacks.
+  # zfs-dkms has one header that libzfslinux-dev includes, but lacks.
   root=$(scripts/oracle-tools.sh libzfslinux-dev/bookworm-backports zfs-dkms/bookworm-backports)
   libraries=$root/lib/$(uname -m)-linux-gnu
   mkdir -p "$include/more/sys"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Usage: scripts/bench.sh [poolhouse-bench arguments]
-# Runs the benchmarks over the pools in BENCH_POOLS, one folder of devices each; without it over two bundled pools, which are
-# too small for the figures to mean much. Compares with OpenZFS's tools where `make oracle` has unpacked them.
+# Runs the benchmarks on the pools in BENCH_POOLS: directories, each with the devices of one pool.
+# Without it, they run on two bundled pools, which are too small for meaningful figures. Compares
+# with OpenZFS's tools, if `make oracle` has unpacked them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 pools=${BENCH_POOLS:-}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Usage: scripts/c-project.sh FOLDER FILES FUNCTIONS
-# Writes a program of so many C files, each of so many functions, with a Makefile that builds it, in
-# a folder of its own if OUT names one. The same each time; what it prints is the sum over its
-# files, which `make check` compares.
+# Writes a program of FILES C files with FUNCTIONS functions each, and a Makefile that builds it.
+# With OUT, the Makefile builds in that directory. The program is the same each time. It prints the
+# sum over its files, and `make check` compares that.
 set -euo pipefail
 folder=$1 files=$2 functions=$3
 mkdir -p "$folder/include"

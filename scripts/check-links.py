@@ -54,7 +54,7 @@ def faults_of_site(site):
             with open(page, encoding="utf-8") as file:
                 links = set(re.findall(r'(?:href|src)="([^"#]+)', file.read()))
             for link in sorted(links):
-                # print.html has all pages in one, and their links as they are in their folders.
+                # print.html joins all pages, with their links unchanged.
                 if name == "print.html" or re.match(r"[a-z][a-z+.-]*:", link):
                     continue
                 start = site if link.startswith("/") else folder
@@ -75,7 +75,7 @@ def main():
     faults, links, listed_pages = [], 0, []
     for name, lines in pages.items():
         for number, line in enumerate(lines, 1):
-            # A link in a span of code is an example.
+            # A link in a code span is an example.
             for link in LINK.findall(re.sub(r"`[^`]*`", "", line)):
                 if re.match(r"[a-z][a-z+.-]*:", link):
                     continue

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Usage: scripts/check.sh [COMMIT]
-# The format, clippy, and the unit tests of the crates with files that differ from COMMIT (HEAD).
+# Checks the format, runs clippy, and runs the unit tests of the crates with files that differ from
+# COMMIT (HEAD).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,5 +14,5 @@ if [ ${#crates[@]} -eq 0 ]; then
   exit 0
 fi
 echo "unit tests of: ${crates[*]}"
-# The unit tests of a crate are named `CRATE PATH`, those of its programs `CRATE::PROGRAM PATH`.
+# The names of unit tests are `CRATE PATH` for a crate, `CRATE::PROGRAM PATH` for its programs.
 scripts/test.sh --unit --any "${crates[@]/%/ }" "${crates[@]/%/::}"

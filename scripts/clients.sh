@@ -1,10 +1,16 @@
 #!/usr/bin/env bash
 # Usage: scripts/clients.sh [zfs-auto-snapshot|zfsnap|sanoid|zfs-autobackup|pyznap|zfs_exporter ...]
-# Runs other people's programs that call `zpool` and `zfs`, unchanged, with our commands first on PATH, each on a new pool of a daemon of its own, and looks
-# at what they did: snapshots that they took and let go, metrics that they show. They come as a user would get them, into target/clients: packages of
-# Debian (apt's signatures are their checksums; nothing of the system changes), of PyPI and of Go's module proxy, by name and version.
-# POOLHOUSE names the program if it is not to be built. What each said stays in target/clients/report.
-# What can't be had or run here is said to be missing, and the exit status is 1 then, as if it had failed.
+# Runs foreign programs that call `zpool` and `zfs`, unchanged, with our commands first on PATH.
+# Each runs on a new pool with a daemon of its own. Then the script checks what they did: the
+# snapshots that they took and destroyed, the metrics that they show.
+#
+# The programs are installed into target/clients as a user would install them, by name and version:
+# packages of Debian (with apt's signatures as checksums; the system does not change), of PyPI and
+# of Go's module proxy.
+#
+# POOLHOUSE names the program; without it, the script builds it. The output of each program stays in
+# target/clients/report. A program that can't be installed or run here is reported as missing, and
+# the exit status is then 1, as for a failure.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 programs=$PWD/target/clients
@@ -40,7 +46,7 @@ wrong() { # WHAT
   return 1
 }
 
-# Unpacks a package of Debian under target/clients/root, with a package list and state of apt's own.
+# Unpacks packages of Debian under target/clients/root, with a package list and state of its own.
 debian() { # PACKAGE...
   command -v apt-get >/dev/null || { missing "$*: no apt-get to get it with"; return; }
   local state=$programs/apt one apt
@@ -61,7 +67,7 @@ debian() { # PACKAGE...
   done
 }
 
-# Installs programs of PyPI under target/clients/py, without anybody's Python changing.
+# Installs programs of PyPI under target/clients/py. No Python installation changes.
 pypi() { # PROGRAM PACKAGE==VERSION...
   local program=$1
   shift
@@ -70,7 +76,7 @@ pypi() { # PROGRAM PACKAGE==VERSION...
     missing "$*, which could not be installed: $report/pip-$program.log"
 }
 
-# Builds a Go program, unless it is on PATH; the module's sums are held against Go's checksum database.
+# Builds a Go program, unless it is on PATH. Go checks the module's sums against its database.
 go_program() { # PROGRAM MODULE@VERSION
   [ ! -x "$programs/go/$1" ] || return 0
   if type -P "$1" >/dev/null; then
@@ -81,7 +87,7 @@ go_program() { # PROGRAM MODULE@VERSION
   GOBIN=$programs/go go install "$2" >"$report/go-$1.log" 2>&1 || missing "$2, which could not be built: $report/go-$1.log"
 }
 
-# Runs a program that names files of ours or its own by their absolute path: it finds them there, in a namespace of mounts of its own.
+# Runs a program that uses files by absolute paths. A mount namespace puts ours at these paths.
 overlaid() { # FOLDER-WITH-FILES SYSTEM-FOLDER COMMAND...
   [ "$(id -u)" = 0 ] || { missing "root, who can show $3 files in $2"; return; }
   unshare -m sh -c 'mount -t overlay overlay -o "lowerdir=$0:$1" "$1" && shift && exec "$@"' "$1" "$(realpath "$2")" "${@:3}"
@@ -89,7 +95,7 @@ overlaid() { # FOLDER-WITH-FILES SYSTEM-FOLDER COMMAND...
 
 snapshots() { zfs list -H -o name -t snapshot -s name -r clients; }
 
-# Holds the number of snapshots whose names match.
+# Checks the number of snapshots whose names match.
 count() { # NUMBER PATTERN WHEN
   local found
   found=$(snapshots | grep -cE -e "$2")
@@ -100,10 +106,10 @@ zfs_auto_snapshot() {
   debian zfs-auto-snapshot || return
   local auto=$root/usr/sbin/zfs-auto-snapshot i
   zfs set com.sun:auto-snapshot=false clients/other
-  # Made through the pool, one by dataset, and the oldest go.
+  # The program creates snapshots of the pool, one for each dataset, and destroys the oldest.
   for i in 1 2 3; do
     "$auto" --verbose --label=frequent --keep=2 --event="run $i" // || return
-    # Names have minutes: the next is made in another.
+    # The names have a resolution of minutes, so give this one another minute.
     zfs rename -r "$(snapshots | grep '^clients@zfs-auto-snap_frequent-' | grep -v -e -2001-)" "@zfs-auto-snap_frequent-2001-01-0$i-0000" || return
   done
   count 2 '^clients/data@zfs-auto-snap_frequent' 'after three runs that keep two' || return
@@ -114,7 +120,7 @@ zfs_auto_snapshot() {
 
 zfsnap() {
   debian zfsnap || return
-  # It calls /sbin/zfs.
+  # The program calls /sbin/zfs.
   inside() { overlaid "$room/bin" /sbin "$root/usr/sbin/zfSnap" "$@"; }
   inside -v -a 1s -r clients/data || return
   inside -v -a 1w clients/other || return
@@ -135,7 +141,7 @@ sanoid() {
   policy() { # HOURLY
     printf '[clients/data]\nrecursive = yes\nuse_template = all\n[template_all]\nfrequently = 0\nhourly = %s\ndaily = 1\nmonthly = 0\nautosnap = yes\nautoprune = yes\n' "$1" >"$home/sanoid.conf"
   }
-  # Debian's reads its defaults in /usr/share.
+  # Debian's version reads its defaults in /usr/share.
   run() { PERL5LIB=$root/usr/share/perl5 overlaid "$root/usr/share" /usr/share perl "$root/usr/sbin/sanoid" --configdir="$home" --cache-dir="$home/cache" --run-dir="$home/run" "$@"; }
   policy 1
   run --verbose --take-snapshots || return
@@ -191,7 +197,7 @@ zfs_exporter() {
   wait $pid
   [ $ok = 0 ] || { wrong "it never answered: $report/zfs_exporter.served"; return; }
   grep '^zfs_' "$room/metrics" >"$report/zfs_exporter.metrics"
-  metric() { # NAME{LABELS} VALUE: it shows large numbers with an exponent
+  metric() { # NAME{LABELS} VALUE: large numbers have an exponent
     awk -v name="$1" -v value="$2" '$1 == name && $2 + 0 == value + 0 { found = 1 } END { exit !found }' "$report/zfs_exporter.metrics" ||
       wrong "no metric $1 of $2"
   }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: scripts/demo.sh
-# Opens a bundled pool that OpenZFS wrote, mounts it, shows what to try next, and cleans up on Ctrl-C or Enter.
-# DEMO_NOWAIT=1 looks around once and goes.
+# Opens a bundled pool that OpenZFS wrote, mounts it and shows what to try next. Ctrl-C or Enter
+# cleans up. With DEMO_NOWAIT=1 it lists the files once and ends.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 pool=single-lz4

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Usage: scripts/fuzz.sh SECONDS [TARGET...]
-# Fuzzes every target (or those named) for its share of SECONDS, on all cores. The corpus grows in fuzz/corpus, findings
-# lie in fuzz/artifacts. Works with a stable compiler: coverage is a pass of LLVM, and Rust needs no sanitizer to find a panic.
+# Fuzzes every target (or the named ones) for its share of SECONDS, on all cores. The corpus grows
+# in fuzz/corpus. Findings are in fuzz/artifacts. A stable compiler is enough: coverage is an LLVM
+# pass, and Rust needs no sanitizer to detect a panic.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=$1
@@ -11,14 +12,14 @@ triple=$(rustc -vV | sed -n 's/^host: //p')
 out=${CARGO_TARGET_DIR:-$PWD/fuzz/target}/fuzz
 
 export CARGO_ENCODED_RUSTFLAGS
-# The flags that cargo-fuzz gives. Build scripts and macros are spared, since a target triple is named.
+# The flags that cargo-fuzz uses. The target triple keeps them away from build scripts and macros.
 CARGO_ENCODED_RUSTFLAGS=$(printf '%s\x1f' -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
   -Cllvm-args=-sanitizer-coverage-trace-compares --cfg=fuzzing)-Cforce-frame-pointers=yes
 built=$(mktemp)
 if ! (cd fuzz && cargo build -q --release --target "$triple" --target-dir "$out") 2>"$built"; then
   cat "$built"
-  # What a linker said is one of very many lines.
+  # The linker's message is one of very many lines.
   echo "the fuzz targets can't be built: $(grep -v '^ *|* *$' "$built" | grep -iE 'ld: |lld: |error|signal|space|memory' | cut -c1-300 | tail -n 8 | tr '\n' ';')"
   exit 1
 fi
@@ -31,7 +32,7 @@ targets=("$@")
 [ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(sed -n 's/^name = "\(.*\)"$/\1/p' fuzz/Cargo.toml | tail -n +2)
 each=$((seconds * jobs / ${#targets[@]}))
 [ "$each" -ge 1 ] || each=1
-# A target runs on one core.
+# Each target runs on one core.
 [ "$each" -le "$seconds" ] || each=$seconds
 
 fuzz_one() { # TARGET SECONDS BINARY

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Usage: scripts/install.sh PROGRAM
-# Installs the program, its other names, shell completions and systemd units. PREFIX (/usr/local) says where, DESTDIR goes before it for
-# packages, UNITDIR and USERUNITDIR name other folders for the units.
+# Installs the program, its other names, shell completions and systemd units.
+#   PREFIX (/usr/local)     where to install
+#   DESTDIR                 directory before PREFIX, for packages
+#   UNITDIR, USERUNITDIR    other directories for the units
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=$1
@@ -14,7 +16,7 @@ share=$prefix/share
 install -D -m 755 "$program" "$dest$prefix/bin/poolhouse"
 mkdir -p "$dest$prefix/sbin"
 for name in zpool zfs zdb mount.zfs; do ln -sfn ../bin/poolhouse "$dest$prefix/sbin/$name"; done
-# mount(8) looks for its helpers in /sbin alone.
+# mount(8) looks for its helpers only in /sbin.
 if [ "$prefix" != /usr ] && [ ! -e "$dest/sbin/mount.zfs" ]; then
   mkdir -p "$dest/sbin"
   ln -s "$prefix/sbin/mount.zfs" "$dest/sbin/mount.zfs"

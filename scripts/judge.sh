@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # Usage: scripts/judge.sh [SHAPE ...]
-# Makes a pool of each shape with the commands and through a mount, as a user would, and asks who knows better: OpenZFS's zdb (ZDB,
-# or what `make oracle` unpacked), and KERNEL, a command that is given the images of one pool and imports, mounts and scrubs
-# them with OpenZFS's kernel module, exit status 0 if all is well. POOLHOUSE names the program if it is not to be built.
-# In the pools of shape `encrypted` the passphrase is `poolhouse`.
+# Makes a pool of each shape with the commands and through a mount, as a user would. Then OpenZFS
+# checks it:
+#   - its zdb (ZDB, or the one that `make oracle` unpacked);
+#   - KERNEL, a command that gets the images of one pool. It imports, mounts and scrubs the pool
+#     with OpenZFS's kernel module, and exits with 0 if all is well.
+# POOLHOUSE names the program; without it, the script builds it. In the pools of shape `encrypted`
+# the passphrase is `poolhouse`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$PWD/target/oracle/root
@@ -29,7 +32,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-images() { # COUNT: that many sparse files, in the variable d
+images() { # COUNT: makes so many sparse files, and lists them in the variable d
   local i
   d=()
   for i in $(seq 0 $(($1 - 1))); do
@@ -60,7 +63,7 @@ make_pool() { # SHAPE
   esac
 }
 
-fill() { # SHAPE: file systems with this project's own files, snapshots, a clone, a volume
+fill() { # SHAPE: adds file systems with files of this project, snapshots, a clone, a volume
   local home=judge/home
   if [ "$1" = encrypted ]; then
     printf poolhouse | zfs create -o encryption=on -o keyformat=passphrase -o keylocation=prompt "$home"
@@ -80,19 +83,19 @@ fill() { # SHAPE: file systems with this project's own files, snapshots, a clone
   zfs snapshot -r "$home@two"
   zfs clone "$home@one" judge/clone 2>/dev/null || zfs clone -o mountpoint=none "$home@one" judge/clone
   zfs create -V 16M -o volblocksize=16K judge/volume
-  zfs destroy "$home@one" 2>/dev/null && return 1 # it has a clone
+  zfs destroy "$home@one" 2>/dev/null && return 1 # must fail: the snapshot has a clone
   zfs bookmark "$home@two" "$home#mark"
 }
 
-befalls() { # SHAPE: what becomes of its devices before it is filled
+befalls() { # SHAPE: operations on the devices before the pool is filled
   case $1 in
     offlined) zpool offline judge "${d[1]}" ;;
-    # It is back after the export, and lacks what is written until then.
+    # The device is online again after the export, and lacks what was written until then.
     missed) zpool offline -t judge "${d[1]}" ;;
   esac
 }
 
-mended() { # SHAPE: what becomes of its devices afterwards
+mended() { # SHAPE: operations on the devices afterwards
   case $1 in
     offlined) zpool online judge "${d[1]}" && zpool wait -t resilver judge ;;
     replaced) zpool replace -s -w judge "${d[1]}" "${d[2]}" && rm "${d[1]}" ;;
@@ -140,7 +143,7 @@ for shape in "$@"; do
     if $KERNEL "$dir"/d* >"$room/kernel" 2>&1; then
       echo "  kernel: imported, mounted, scrubbed"
     elif [ "$shape" = missed ] && grep -q 'with 0 errors' "$room/kernel" && grep -q 'No known data errors' "$room/kernel" && ! grep -q FAILED "$room/kernel"; then
-      # It charges what it reads before it has loaded what the device lacks.
+      # The kernel module counts errors of reads before it has loaded the device's DTL.
       echo "  kernel: imported, mounted, scrubbed, and put right what it read before it knew what was missed"
     else
       bad=$((bad + 1))

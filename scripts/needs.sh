@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Usage: scripts/needs.sh rust|cc|cxx|mount|tar|zstd|bzip2...
-# Installs what is missing of these through the system's package manager. Silent when nothing is.
+# Installs those of these that are missing, through the system's package manager. Prints nothing if
+# none is missing.
 set -euo pipefail
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -16,7 +17,7 @@ for need in "$@"; do
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
-# The package that brings a need, by package manager; a need that is not listed is a package of its own name.
+# Prints the package that has a need, by package manager. The default is a package of the same name.
 package() { # MANAGER NEED
   case $1/$2 in
     apt-get/cc | apt-get/cxx) echo build-essential ;;

@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
 # Usage: scripts/nested.sh [pjdfstest|fsx|programs|user ...]
-# Lets programs that others wrote work on file systems that are nested in the mount of another: in
-# the outer one, in one in it, in one in that, and across them. `pjdfstest`, `fsx` and `programs`
-# have root's daemon with --nest, `user` an ordinary user's daemon, with fusermount3. Afterwards
-# each pool is exported, judged by OpenZFS's zdb (ZDB), imported, and compared with what it held,
-# inode numbers included. POOLHOUSE names the program, PROGRAMS the folder of pjdfstest and fsx
-# (target/suites/bin). SUITE_SECONDS (60) is for how long fsx works, SUITE_SEED (1) where it begins.
-# A line for each part; logs stay in target/suites/report. What can't run is said to be missing, and
-# the exit status is 77 then. Needs root.
+# Runs foreign programs on file systems that are nested in the mount of another: in the outer one,
+# in a nested one, in one nested in that, and across them.
+#
+# `pjdfstest`, `fsx` and `programs` use root's daemon with --nest. `user` uses an ordinary user's
+# daemon, with fusermount3. Afterwards each pool is exported, checked by OpenZFS's zdb (ZDB),
+# imported, and compared with its earlier contents, with inode numbers.
+#   POOLHOUSE           the program
+#   PROGRAMS            the directory of pjdfstest and fsx (target/suites/bin)
+#   SUITE_SECONDS (60)  how long fsx runs
+#   SUITE_SEED (1)      the first seed of fsx
+# Prints a line for each part. Logs stay in target/suites/report. What can't run is reported as
+# missing, and the exit status is then 77. Needs root.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 home=${NESTED_HOME:-$PWD}
@@ -18,20 +22,20 @@ missing() { echo "missing: $*"; return 77; }
 same() { # WHAT GOT WANTED
   [ "$2" = "$3" ] || fail "$1: '$2', not '$3'"
 }
-# What a tree holds, by paths below it; of the whole mount with inode numbers.
+# Lists the contents of a tree, by relative paths. FORMAT adds fields, such as inode numbers.
 listing() { # FOLDER [FORMAT]
   (cd "$1" && find . -mindepth 1 -printf "%P %y %m %U %G %n %T@ %l ${2:-}\n" | LC_ALL=C sort &&
     find . -type f -printf '%P %s\n' | LC_ALL=C sort && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 -r sha256sum)
 }
 
-judged() { # FOLDER: by zdb, which names what it can't account for
+judged() { # FOLDER: checks the pool with zdb, which lists leaks and bad checksums
   "$ZDB" -e -p "$1" -bcc nested >"$work/zdb" 2>&1 && grep -q 'No leaks' "$work/zdb" || { tail -5 "$work/zdb"; fail 'zdb finds fault'; }
 }
 
-# Each of these works on $mnt, with file systems at a, a/b and other, all on the same daemon.
+# Each of these parts runs on $mnt, with file systems at a, a/b and other, all on the same daemon.
 
-# All file systems have files of the same object numbers; their inode numbers differ, and stay when
-# they are mounted again.
+# All file systems have files with the same object numbers. Their inode numbers must differ, and
+# must stay the same after a remount.
 numbers() {
   local at before
   for at in "" a a/b other; do
@@ -46,11 +50,12 @@ numbers() {
     same 'du -x' "$(du -sx --apparent-size "$mnt" | cut -f1)" "$(du -s --apparent-size "$mnt" | cut -f1)" && rm -r "$mnt"/{,a/,a/b/,other/}n
 }
 
-errno() { # rename|link FROM TO: what the call says
+errno() { # rename|link FROM TO: prints the error number of the call
   perl -e 'my ($call, $from, $to) = @ARGV; my $done = $call eq "link" ? link($from, $to) : rename($from, $to); print $done ? 0 : $! + 0' "$@"
 }
 
-# Between any two of them rename and link say EXDEV (18), and mv copies; within each they work.
+# Between two file systems rename and link fail with EXDEV (18), and mv copies. Within one they
+# work.
 across() {
   local from to all=(. a a/b other)
   for from in "${all[@]}"; do
@@ -65,8 +70,8 @@ across() {
       listing "$mnt/$from/x" >"$work/x" && mv "$mnt/$from/x" "$mnt/$to/moved" && [ ! -e "$mnt/$from/x" ] || fail "mv $from $to" || return
       listing "$mnt/$to/moved" | cmp - "$work/x" && mv "$mnt/$to/moved" "$mnt/$from/x" || return
     done
-    # Over a mountpoint nothing is moved (EBUSY), and none is removed. Over a folder in which it
-    # lies the kernel itself refuses it (ENOTEMPTY).
+    # A rename over a mountpoint fails (EBUSY), and removes nothing. Over a directory that contains
+    # a mountpoint, the kernel itself refuses it (ENOTEMPTY).
     case $from in a) to=16 ;; a/b) to=39 ;; *) to=18 ;; esac
     same "rename over a mountpoint from $from" "$(mkdir "$mnt/$from/e" && errno rename "$mnt/$from/e" "$mnt/a/b")" $to && rmdir "$mnt/$from/e" || return
   done
@@ -74,7 +79,7 @@ across() {
   rm -r "$mnt"/{,a/,a/b/,other/}{x,y}
 }
 
-# cp, rsync and tar copy trees of all kinds of files into each of them, and out of all at once.
+# cp, rsync and tar copy trees of all kinds of files into each file system, and out of all at once.
 copies() {
   local to kit=$mnt/kit
   command -v rsync >/dev/null || { missing rsync; return; }
@@ -94,13 +99,13 @@ copies() {
           same "ACL in $to/$copy" "$(getfacl -c "$mnt/$to/$copy/d/e" | grep -c user:daemon:r-x)" 1 || return
       done
     fi
-    # Files that are the same are not copied again.
+    # A second rsync must copy nothing.
     same "rsync again to $to" "$(rsync -aHAXSni -@-1 "$kit/" "$mnt/$to/rsync" | grep -v '/$')" '' || return
   done
-  # Hard links are told by device and inode number: none of one file system is taken for that of
-  # another.
+  # Programs recognize hard links by device and inode number. So a file of one file system must not
+  # be taken for that of another.
   cp -a "$mnt" "$work/cp" && rsync -aHx -@-1 "$mnt/" "$work/rsync" && mkdir "$work/tar" && tar -C "$mnt" --format=posix --one-file-system -c . | tar -C "$work/tar" -xp || return
-  # Folders have other sizes and counts of links elsewhere, as links have other times.
+  # The sizes and link counts of directories, and the times of symbolic links, differ elsewhere.
   plainly() { listing "$1" | awk '$2 == "d" { $3 = ""; $6 = "" } { print }'; }
   plainly "$mnt" >"$work/all"
   for copy in cp rsync tar; do
@@ -109,8 +114,8 @@ copies() {
   rm -rf "$work"/{cp,rsync,tar} "$mnt"/{a,a/b,other}/{cp,rsync,tar}
 }
 
-# A clone in one of them with a worktree in another; what git knows of its files holds after a
-# remount.
+# A clone in one file system, with a worktree in another. What git recorded about its files must
+# hold after a remount.
 gits() {
   command -v git >/dev/null || { missing git; return; }
   export GIT_CONFIG_COUNT=3 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*' GIT_CONFIG_KEY_1=user.name GIT_CONFIG_VALUE_1=suite \
@@ -121,14 +126,14 @@ gits() {
     git commit -qm sub || return
   cd / && zfs unmount nested && zfs mount -a || return
   for at in a/clone other/tree a/b/sub; do
-    # Without a look at the contents: by size, times and inode number.
+    # git compares size, times and inode number, without reading contents.
     git -C "$mnt/$at" diff-files --quiet || fail "git takes files of $at for changed" || return
     same "$at" "$(git -C "$mnt/$at" status --porcelain)" '' || return
   done
   git -C "$mnt/other/tree" fsck --full --no-dangling --no-progress
 }
 
-# A program whose source is in one, whose objects are in another, and which is run from a third.
+# A program with its source in one file system and its objects in another. It runs from a third.
 build() {
   command -v make cc >/dev/null || { missing 'make and cc'; return; }
   "$home/scripts/c-project.sh" "$mnt/source" 20 5 && mkdir -p "$mnt/a/objects" "$mnt/a/b/bin" || return
@@ -137,7 +142,7 @@ build() {
   "${make[@]}" -q || fail 'what was made is not up to date' || return
   sleep 0.01 && touch "$mnt/source/part7.c" && same 'made again' "$("${make[@]}" -n | grep -c -- ' -c ')" 1 && "${make[@]}" check || return
   zfs unmount nested && zfs mount -a && "${make[@]}" -q || fail 'not up to date after a remount' || return
-  # In clones of all of them, at a time.
+  # The same in clones of one of them, in parallel.
   zfs snapshot -r nested@built && for i in 1 2 3 4; do zfs clone nested/a@built nested/clone$i || return; done
   for i in 1 2 3 4; do (rm "$mnt/clone$i/objects/part$i.o" && make -s -f "$mnt/source/Makefile" OUT="$mnt/clone$i/objects" check) & done
   wait && for i in 1 2 3 4; do [ -e "$mnt/clone$i/objects/part$i.o" ] && zfs destroy nested/clone$i || return; done
@@ -180,7 +185,7 @@ TOML
   echo "$ops operations, in four file systems at a time"
 }
 
-# In each of them as in a mount of its own.
+# The results in each file system must equal those in a mount of its own.
 pjdfstest() {
   [ -x "$PROGRAMS/pjdfstest" ] || { missing "$PROGRAMS/pjdfstest"; return; }
   local at other said
@@ -196,11 +201,11 @@ pjdfstest() {
   echo "$(tail -1 "$work/plain"), in a mount of its own, around others, nested, and nested in what is nested"
 }
 
-if [ "${1:-}" = inside ]; then # As an ordinary user, in $room.
+if [ "${1:-}" = inside ]; then # runs as an ordinary user, in $room
   room=$2 mnt=$2/mnt work=$2/work
   umask 022
   cd / || exit 1
-  # Its daemon ends when no pool is left, however this ends.
+  # The user's daemon ends when no pool is left. So this ends it in every case.
   trap 'cd / && zpool destroy -f nested >/dev/null 2>&1' EXIT
   zpool create -m "$mnt" -O acltype=posix -O xattr=sa nested "$room/d0" && zfs create nested/a && zfs create nested/a/b && zfs create nested/other || exit 1
   same 'mounts' "$(grep -c ' fuse.poolhouse ' /proc/self/mounts)" 1 && programs && { [ ! -x "$PROGRAMS/fsx" ] || seconds=$((seconds / 4)) fsx; } || exit 1
@@ -221,11 +226,11 @@ mkdir -m 700 "$room/run" "$room/plain"
 mkdir "$room/bin" "$room/dev" "$room/work" "$room/mnt" "$room/nodes" "$room/theirs"
 mnt=$room/mnt work=$room/work
 for name in poolhouse zpool zfs; do cp "$(realpath "$POOLHOUSE")" "$room/bin/$name" && chmod 755 "$room/bin/$name"; done
-# mount(8) would look for a helper of this FUSE file system even to remount it.
+# Without -i, mount(8) looks for a helper of this FUSE file system even for a remount.
 printf '#!/bin/sh\nexec %s -i "$@"\n' "$(command -v mount)" >"$room/bin/mount" && chmod 755 "$room/bin/mount"
 tools=$home/target/oracle/root
 if [ -z "${ZDB:-}" ] && [ -x "$tools/sbin/zdb" ]; then
-  # A user's, too.
+  # A copy that an ordinary user can run too.
   cp -a "$tools/sbin/zdb" "$tools"/lib/*-linux-gnu/lib*.so* "$room/theirs/"
   printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$room/theirs" "$room/theirs/zdb" >"$room/bin/zdb" && chmod 755 "$room/bin/zdb"
   ZDB=$room/bin/zdb
@@ -244,8 +249,8 @@ trap 'exit 130' INT TERM
 user() {
   local need
   for need in setpriv unshare fusermount3; do command -v $need >/dev/null || { missing "$need"; return; }; done
-  # A name that any system has, since fusermount3 asks for one; the repository may lie where only
-  # root goes.
+  # A user name that every system has, since fusermount3 needs a name. The repository may be in a
+  # directory that only root can enter, so copy what the user needs.
   mkdir -p "$room/user/work" "$room/nested-home/scripts" && chmod 755 "$room/nested-home" "$room/nested-home/scripts" && cp scripts/*.sh "$room/nested-home/scripts/" &&
     git clone -q --bare --no-local "$home" "$room/nested-home/.git" && truncate -s 4G "$room/user/d0" && chown -R 65534:65534 "$room/user" "$room/nested-home/.git" && chmod -R a+rX "$room/nested-home" &&
     mkdir -p "$room/programs" && { cp "$PROGRAMS/fsx" "$room/programs/" 2>/dev/null || :; } && chmod -R a+rX "$room/programs" "$room/dev" || return
@@ -256,7 +261,7 @@ user() {
       "$1/nested-home/scripts/nested.sh" inside "$1/user"' bash "$room"
 }
 
-stand() { # PART: on a pool of root's daemon that nests, which is judged afterwards
+stand() { # PART: runs it on a pool of root's daemon with --nest, then checks the pool
   truncate -s 8G "$room/dev/d0" "$room/dev/plain" &&
     zpool create -m "$mnt" -O acltype=posix -O xattr=sa nested "$room/dev/d0" && zfs create nested/a && zfs create nested/a/b && zfs create nested/other || return
   same 'mounts of the pool' "$(awk -v at="$mnt" '$3 == "fuse.poolhouse" && index($2, at) == 1' /proc/self/mounts | wc -l)" 1 && (cd "$home" && $1)

@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
 # Usage: scripts/oracle-s390x.sh
-# Unpacks Debian's OpenZFS tools of s390x, which is big-endian, and an emulator for its programs under target/oracle, with package lists
-# and a state of its own: nothing of the system changes. Prints a folder with
-#   run PROGRAM ARGUMENT...   runs zdb or ztest of s390x;
-#   ztest ARGUMENT...         the latter.
-# ztest starts itself anew for each pass, which takes a kernel that knows the emulator: a binfmt_misc of a namespace of its own (Linux 6.7).
-# Fails, and says why in its last line, where something of this is not to be had. Needs apt-get, dpkg and unshare.
+# Unpacks Debian's OpenZFS tools for s390x, which is big-endian, and an emulator for it, under
+# target/oracle. The package lists and state are separate, so the system does not change. Prints a
+# directory with two programs:
+#   run PROGRAM ARGUMENT...   runs zdb or ztest of s390x
+#   ztest ARGUMENT...         runs ztest of s390x
+# ztest starts itself again for each pass. For this, the kernel must know the emulator: a
+# binfmt_misc in a namespace of its own (Linux 6.7).
+# If something is not available, the script fails with the reason in its last line. Needs apt-get,
+# dpkg and unshare.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD/target/oracle/s390x
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 zfs=(zfsutils-linux zfs-test libzfs6linux libzpool6linux libnvpair3linux libuutil3linux libzfsbootenv1linux)
-# What those are linked with, and what these are linked with in turn.
+# The libraries of these programs, and the libraries of those.
 libs=(libc6 libgcc-s1 libblkid1 libssl3 libudev1 libuuid1 zlib1g libaio1 libtirpc3 libgssapi-krb5-2 libkrb5-3 libk5crypto3 libcom-err2
   libkrb5support0 libkeyutils1)
 
@@ -20,7 +23,8 @@ fail() {
   exit 1
 }
 
-get() { # ARCHITECTURE SUITE PACKAGE...: downloads the packages and unpacks them under that architecture's name
+# Downloads packages, and unpacks them under the name of their architecture.
+get() { # ARCHITECTURE SUITE PACKAGE...
   local arch=$1 suite=$2 state=$here/state-$1-$2
   shift 2
   mkdir -p "$state"/{lists/partial,cache/archives/partial,debs} "$here/$arch"
@@ -50,7 +54,8 @@ program=\$1
 shift
 QEMU_LD_PREFIX=$here/s390x exec $emulator $here/s390x/sbin/\$program "\$@"
 EOF
-# The first 20 bytes of a program of s390x, and which of their bits count: 64 bits, big-endian, machine 22.
+# The first 20 bytes of an s390x program, and a mask of the relevant bits: 64 bits, big-endian,
+# machine 22.
 cat >"$here/inside" <<EOF
 #!/bin/sh
 set -e
@@ -64,7 +69,7 @@ export QEMU_LD_PREFIX=$here/s390x ZDB=$here/s390x/sbin/zdb
 exec unshare --user --map-root-user --mount $here/inside $here/s390x/sbin/ztest "\$@"
 EOF
 chmod +x "$here"/{run,inside,ztest}
-# Both answer with their usage, and their status is no matter.
+# Both must print their usage. Their exit status does not matter.
 for program in "run zdb -h" "ztest --help"; do
   # shellcheck disable=SC2086 # a program and its arguments
   "$here"/$program >"$here/help" 2>&1 || true

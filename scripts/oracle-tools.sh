@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Usage: scripts/oracle-tools.sh [PACKAGE ...]
-# Unpacks Debian's OpenZFS tools and test suite (bookworm-backports, contrib), and other packages of Debian if they are named (PACKAGE/RELEASE for one of another release than bookworm), under target/oracle, with a
-# package list and state of its own: nothing of the system changes. Prints the folder. Needs apt-get and dpkg.
+# Unpacks Debian's OpenZFS tools and test suite (bookworm-backports, contrib) under target/oracle.
+# It also unpacks the named packages of Debian; PACKAGE/RELEASE selects another release than
+# bookworm. The package list and state are separate, so the system does not change. Prints the
+# directory. Needs apt-get and dpkg.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD/target/oracle
@@ -26,7 +28,7 @@ unpack() { # PACKAGE...
 }
 
 if [ ! -e "$here/done" ]; then
-  # Backports are asked for by name: bookworm's own are older.
+  # Name the backports explicitly, as bookworm's own packages are older.
   unpack "${packages[@]/%//bookworm-backports}"
   touch "$here/done"
 fi

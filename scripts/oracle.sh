@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Usage: scripts/oracle.sh [SHAPES]
-# Asks OpenZFS's own zdb about pools that the bundled fixtures don't have, and compares what our zdb says: the datasets with their
-# sizes and objects (-d), and the sums over all blocks (-b).
-#   - fresh pools of ztest, of SHAPES shapes (default: all), each a short run with a seed of its own;
-#   - without SHAPES, fresh pools of the other byte order: ztest of s390x in an emulator, with zdb of s390x as the judge;
-#   - the old and odd pools that zfs-test ships among its test data.
-# Needs Debian's package mirror once; the tools stay in target/oracle. What is left of the pools after a difference is kept there.
+# Compares our zdb with OpenZFS's own on pools that the bundled fixtures don't have: the datasets
+# with their sizes and objects (-d), and the sums over all blocks (-b).
+#   - fresh pools of ztest, of SHAPES shapes (default: all), each a short run with its own seed;
+#   - without SHAPES, fresh pools of the other byte order: ztest and zdb of s390x in an emulator;
+#   - the old and odd pools among the test data of zfs-test.
+# Needs Debian's package mirror once. The tools stay in target/oracle. After a difference, the pools
+# are kept there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$(scripts/oracle-tools.sh)
@@ -18,7 +19,8 @@ judge=(theirs zdb)
 
 bad=0
 compared=0
-# What both print: a line for each dataset, and the sums. Averages and ratios follow from them. The sign of 0/0 is the processor's.
+# The lines that are compared: one for each dataset, and the sums. Averages and ratios follow from
+# these. The sign of 0/0 depends on the processor.
 datasets() { sed -n 's/^\(Dataset .*\)$/\1/p' | sort; }
 sums() { awk -F: '/^\t(bp (count|logical|physical|allocated|deduped|cloned)|ganged count|Normal class|Special class|Dedup class|Embedded log)/ { sub(/^\t/, "", $1); split($2, n, " "); sub(/^-nan/, "nan", n[1]); print $1 ":", n[1] }'; }
 
@@ -43,7 +45,7 @@ compare() { # DIR POOL [zdb options]
   done
 }
 
-# Old and odd pools. Not among them: version 999, which is refused, and two that are broken on purpose.
+# Old and odd pools. Left out: version 999, which is refused, and two that are broken on purpose.
 old=$here/old
 mkdir -p "$old"
 while read -r packed; do
@@ -52,7 +54,7 @@ while read -r packed; do
   case $packed in *.bz2) bzip2 -dc "$packed" ;; *) gzip -dc "$packed" ;; esac | dd of="$file.part" bs=1M conv=sparse status=none
   mv "$file.part" "$file"
 done < <(find "$tools" -name '*.dat.bz2' -o -name '*.dat.Z')
-read_all() { # DIR: every pool in it opens, every file and object of it can be read
+read_all() { # DIR: checks that every pool in it opens, and that every file and object can be read
   if ORACLE=$1 cargo test -q --release -p poolhouse --test it oracle:: >"$here/read.log" 2>&1; then
     echo "  everything in $1 can be read"
   else
@@ -69,7 +71,7 @@ for pool in $names; do
   compare "$old" "$pool"
 done
 
-fresh() { # ZTEST OPTION...: a pool of that ztest, read and compared
+fresh() { # ZTEST OPTION...: makes a pool with that ztest, reads and compares it
   local dir before=$bad
   dir=$(mktemp -d "$here/ztest.XXXXXX")
   if ! timeout 300 "$1" -f "$dir" -P 10 -s 160M -t 4 -d 4 "${@:2}" >"$dir/log" 2>&1; then
@@ -81,7 +83,8 @@ fresh() { # ZTEST OPTION...: a pool of that ztest, read and compared
 }
 
 echo "Fresh pools of ztest:"
-# What zpool create never makes, ztest does: a mirror of raidz. The last shape is killed in its last pass, not exported.
+# ztest also makes what zpool create does not: a mirror of raidz. The last shape is killed in its
+# last pass, not exported.
 shapes=(
   "-v 1 -m 0 -K raidz -r 1 -a 9 -C special=off -k 0"
   "-v 2 -m 2 -K raidz -r 1 -a 12 -C special=off -k 0"
@@ -103,8 +106,7 @@ done
 if [ $# -eq 0 ]; then
   echo "Fresh pools of ztest on s390x, which is big-endian:"
   if other=$(scripts/oracle-s390x.sh 2>"$here/s390x.log"); then
-    # A program of s390x as the emulator runs it. zdb of x86-64 is no judge of such pools: there are some that it can't read
-    # and that zdb of s390x finds in order.
+    # zdb of x86-64 can't check these pools: it fails to read some that zdb of s390x accepts.
     judge=("$other/run" zdb)
     for shape in "-v 1 -m 2 -K raidz -r 1 -a 9 -C special=off" "-v 1 -m 0 -K raidz -r 5 -R 2 -a 9 -C special=on"; do
       echo " ztest $shape"

@@ -28,7 +28,7 @@ HOME = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs", "r
 BLOCK = re.compile(r"<!-- table: (\S+) -->\n(.*?)<!-- end -->", re.DOTALL)
 
 
-# What figures of peers.json and peers-run.json were to be at most before anything was measured.
+# The goals of figures in peers.json and peers-run.json, set before any measurement: upper limits.
 GOALS = {
     "cached-read.t1.cpu_us": 1.5,
     "cached-read-by-reference.t1.cpu_us": 0.4,

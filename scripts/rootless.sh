@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # Usage: scripts/rootless.sh [SET-UP ...]
-# Works through each set-up without root, or with less of it, that this machine can make: doctor, a pool on
-# a file, a mount or the reason why there is none, a file through it, ls and cp, export and import.
-# Prints a line for each set-up; exits with 1 if one of them fails. What this machine can't make is skipped
-# by name. Needs root, to make them. POOLHOUSE names the program if it is not to be built.
+# Tries each set-up without root, or with fewer rights, that this machine supports: doctor, a pool
+# on a file, a mount or the reason against it, a file through it, ls and cp, export and import.
+#
+# Prints a line for each set-up. Exits with 1 if one of them fails. Set-ups that this machine does
+# not support are listed as skipped. Needs root, to make the set-ups. POOLHOUSE names the program;
+# without it, the script builds it.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-if [ "${1:-}" = inside ]; then # In the set-up: POOL and FOLDER, and whether a mount is expected.
+# Runs in the set-up: POOL FOLDER WANTS, where WANTS says whether a mount is expected.
+if [ "${1:-}" = inside ]; then
   pool=$2 at=$3 wants=$4
   umask 022
   fail() { echo "$*"; exit 1; }
@@ -24,17 +27,17 @@ if [ "${1:-}" = inside ]; then # In the set-up: POOL and FOLDER, and whether a m
     zpool list -H -o name "$pool" >/dev/null || fail "no pool: $said"
     [ ! -e "$at/mnt" ] || fail 'the mountpoint was left'
     reason=$(zfs mount "$pool" 2>&1) && fail 'mounted after all'
-    # What the system alone says is no reason; whatever keeps mounts from being made is doctor's to find.
+    # The system's error alone is no reason. `doctor` must find what prevents mounts.
     case $reason in *'; '*) ;; *) fail "no advice: $reason" ;; esac
     [[ $doctor == *MISSING* ]] || fail "doctor misses nothing: $reason"
     mounted="not mounted (${reason#*; })"
-    # Files go in and come out all the same, by the daemon.
+    # The daemon must still copy files in and out.
     echo content >"$at/in"
     said=$(poolhouse cp "$at/in" "$pool:/file" && poolhouse ls "$pool:/" && poolhouse cp "$pool:/file" "$at/out" 2>&1)
     [ "$said" = file ] && [ "$(cat "$at/out")" = content ] || fail "no files without a mount: $said"
   fi
   zpool export "$pool" || fail 'not exported'
-  # Without /proc no image is opened beside others, and docs/guide/rootless.md says so.
+  # Without /proc, `ls` works only on an imported pool; see docs/guide/rootless.md.
   if [ -e /proc/self ]; then listed=$(poolhouse ls -d "$at" "$pool:/" 2>&1) || fail "ls: $listed"; fi
   if [ $mounted = mounted ] 2>/dev/null; then
     poolhouse cp -d "$at" "$pool:/file" "$at/copy" && [ "$(cat "$at/copy")" = content ] || fail 'cp'
@@ -70,7 +73,7 @@ else
   unset POOLHOUSE_RUN_DIR XDG_RUNTIME_DIR TMPDIR
   mount --make-rprivate / && mount -t proc proc /proc || exit 1
   cut -d' ' -f2,3 /proc/self/mounts | grep ' fuse.poolhouse$' | cut -d' ' -f1 | xargs -r -n1 umount -l
-  # What a system has that lets users mount.
+  # A system where users can mount has these.
   mount -t tmpfs -o mode=755 none /run && mount -t tmpfs -o mode=1777 none /tmp &&
     mount -t tmpfs -o mode=755 none "$room/dev" && mknod -m 666 "$room/dev/fuse" c 10 229 &&
     mount --bind "$room/dev/fuse" /dev/fuse || { echo 'no /dev/fuse for users here'; exit 77; }
@@ -79,17 +82,17 @@ named=65534
 unknown=61014
 
 skip() { echo "$*"; return 77; }
-run() { # POOL WANTS COMMAND...: works through it in a set-up that COMMAND makes
+run() { # POOL WANTS COMMAND...: tries it in a set-up that COMMAND makes
   local pool=$1 wants=$2
   shift 2
   "$@" "$room/bin/rootless.sh" inside "$pool" "$room/$pool" "$wants"
 }
-own() { # POOL UID: a folder for a user
+own() { # POOL UID: makes a directory for a user
   mkdir -p "$room/$1" && chown "$2:$2" "$room/$1"
 }
 user() { setpriv --reuid="$1" --regid="$1" --clear-groups "${@:2}"; }
 can_nest() { user $named unshare -rm true 2>/dev/null || skip 'users have no namespaces here'; }
-apart() { # COMMAND ...: with mounts of its own, set up by the function $furnish
+apart() { # COMMAND...: runs it with mounts of its own, which the code in $furnish makes
   (unshare --mount bash -c "$furnish"' && exec "$@"' bash "$@")
 }
 
@@ -137,7 +140,7 @@ status=0
 for name in "${@:-$all}"; do
   for name in $name; do
     [[ " $(echo $all) " == *" $name "* ]] || { echo "there is no set-up $name" >&2; exit 2; }
-    # With a /run and a /tmp of its own, and its daemons end with it.
+    # Each set-up has its own /run and /tmp, and its daemons end with it.
     ROOTLESS_APART=$name ROOTLESS_ROOM=$room unshare --mount --pid --fork --kill-child "$room/bin/rootless.sh" >"$room/said" 2>&1
     case $? in
       0) printf 'works    %-25s %s\n' "$name" "$(tail -1 "$room/said")" ;;

@@ -1,9 +1,17 @@
 #!/usr/bin/env bash
-# Usage: scripts/suites.sh [pjdfstest|fsx|stress|git|sqlite|postgres|kill|kill-log|kill-key|large|volumes|attack|rootless|nested ...]
-# Lets programs that others wrote to try file systems, or that rely on them, work on a mount of a pool, one pool for each, made with the commands. Then the
-# pool is exported, judged by OpenZFS's zdb (ZDB, or what `make oracle` unpacked), imported, and compared with what it held.
-# POOLHOUSE names the program if it is not to be built. SUITE_SECONDS (60) is for how long what has no end works, SUITE_DISK (8G) how large the pool is, SUITE_SEED (1) where fsx begins. Logs stay in target/suites/report.
-# What can't run here is said to be missing, and the exit status is 1 then, as if it had failed.
+# Usage: scripts/suites.sh [SUITE ...]
+# SUITE: pjdfstest, fsx, stress, git, sqlite, postgres, kill, kill-log, kill-key, large, volumes,
+# attack, rootless, nested; all of them if none is named.
+#
+# Runs foreign programs, which test file systems or rely on them, on a mount of a pool. Each gets a
+# pool of its own, made with the commands. Then the pool is exported, checked by OpenZFS's zdb (ZDB,
+# or the one that `make oracle` unpacked), imported, and compared with its earlier contents.
+#   POOLHOUSE           the program; without it, the script builds it
+#   SUITE_SECONDS (60)  how long programs without an end run
+#   SUITE_DISK (8G)     size of the pool
+#   SUITE_SEED (1)      the first seed of fsx
+# Logs stay in target/suites/report. What can't run here is reported as missing, and the exit status
+# is then 1, as for a failure.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 home=$PWD
@@ -29,7 +37,7 @@ mkdir "$room/bin" "$room/dev" "$room/mnt" "$room/other"
 chmod 755 "$room"
 export POOLHOUSE_RUN_DIR=$room/run
 for name in zpool zfs; do ln -s "$POOLHOUSE" "$room/bin/$name"; done
-# mount(8) would look for a helper of this FUSE file system even to remount it.
+# Without -i, mount(8) looks for a helper of this FUSE file system even for a remount.
 printf '#!/bin/sh\nexec %s -i "$@"\n' "$(command -v mount)" >"$room/bin/mount"
 chmod +x "$room/bin/mount"
 PATH=$room/bin:$PATH
@@ -46,7 +54,7 @@ missing() { # WHAT
   return 77
 }
 
-# A program that is a crate, installed if it isn't there yet.
+# Installs a program that is a crate, unless it is installed.
 crate() { # NAME
   [ -x "$programs/bin/$1" ] && return
   cargo install -q --root "$programs" --target-dir "$programs/build" "$1" >"$report/install-$1.log" 2>&1 ||
@@ -58,7 +66,7 @@ manifest() {
     find . -xdev -type f -print0 | LC_ALL=C sort -z | xargs -0 -r sha256sum)
 }
 
-# The pool that was worked on goes, is judged, comes back and holds what it held.
+# Exports the pool, checks it, imports it, and compares its contents.
 compare() { # SUITE
   manifest >"$report/$1.before" || return
   zpool export suites || return
@@ -81,7 +89,7 @@ fsx() {
   crate fsx || return
   local end=$((SECONDS + seconds)) seed=${SUITE_SEED:-1} ops=0 most
   while [ $SECONDS -lt $end ]; do
-    # Within a few blocks, and over many.
+    # Alternately within a few blocks, and over many.
     most=$((seed % 2 ? 65536 : 1048576))
     cat >"$room/fsx.toml" <<TOML
 flen = $((most * 4))
@@ -105,7 +113,8 @@ copy_file_range = 5
 TOML
     if "$programs/bin/fsx" -S $seed -N 2000 -f "$room/fsx.toml" -P "$report" "$mnt/fsx-$((seed % 4))" >"$room/fsx.said" 2>&1; then
       ops=$((ops + 2000))
-    # It allocates nothing at times, which any file system refuses, and takes that for one that can't allocate.
+    # fsx sometimes allocates 0 bytes. Every file system refuses that, and fsx takes it for a
+    # missing operation.
     elif [[ $(grep -o ' [0-9]* [A-Z_]* .*' "$room/fsx.said" | tail -1) != *POSIX_FALLOCATE*'( '*' 0x0 bytes)' ]]; then
       cat "$room/fsx.said"
       echo "seed $seed"
@@ -161,7 +170,7 @@ sqlite() {
         pids+=($!)
       done
       sleep $((seconds / 6 + 1))
-      # The writers die in the middle of what they do.
+      # Kill the writers during their writes.
       kill -9 "${pids[@]}"
       wait "${pids[@]}" 2>/dev/null
     done
@@ -185,7 +194,8 @@ postgres() {
   for round in 1 2 3; do
     "${as[@]}" "$bin/pgbench" -h "$room/pg" -n -c 8 -j 2 -T $((seconds / 3 + 5)) postgres >"$report/pgbench-$round.log" 2>&1 &
     sleep $((seconds / 3))
-    # It dies with all its processes; what it was told is durable must be there when it is back.
+    # Kill the server with all its processes. All commits that it reported as durable must be there
+    # afterwards.
     i=$(head -1 "$data/postmaster.pid")
     # shellcheck disable=SC2046 # several words
     kill -9 "$i" $(pgrep -P "$i")
@@ -202,7 +212,8 @@ postgres() {
   case $sums in 't|t|'*) echo "recovered three times, ${sums##*|} transactions" ;; *) echo "sums differ: $sums"; return 1 ;; esac
 }
 
-# The daemon dies while it is written through; the next one takes up where it was. Also with a log device, and encrypted.
+# The daemon is killed during writes, and the next one continues. Also with a log device, and
+# encrypted.
 killed() {
   local pid i sum
   for i in 1 2 3 4; do
@@ -222,8 +233,9 @@ killed() {
   echo 'killed four times, and what was fsynced was there'
 }
 
-# What is large: a directory of a million, offsets of 16 TiB, a tree a thousand deep, names as long as they may be, and a writer that is faster
-# than its disk, through a daemon that has little memory.
+# Large things: a directory with a million entries, offsets of 16 TiB, a tree a thousand levels
+# deep, the longest names, and a writer that is faster than its disk, with a daemon that has little
+# memory.
 large() {
   many && far && deep && long_names && outrun && echo "a million entries, 16 TiB, 1000 deep, long names, slow disk: $SECONDS s"
 }
@@ -242,9 +254,9 @@ many() {
   seq -f "$at/%.0f" 2 2 $n | xargs rm && remount || return
   expect 'left' "$(ls -f "$at" | grep -v '^\.' | sort -n | cksum)" "$(seq 1 2 $n | cksum)" || return
   expect 'what is gone' "$(stat "$at/2" "$at/$n" 2>&1 | grep -c 'No such')" 2 || return
-  # Names that were freed are there again, in a directory that is used up.
+  # Removed names can be created again, in a directory with free slots.
   touch "$at/2" "$at/x" && expect 'found' "$(find "$at" -name '[2x]' | wc -l)" 2 || return
-  # A few stay, to be compared.
+  # Keep a few for the comparison.
   seq -f "$at/%.0f" 5001 2 $n | xargs rm && expect 'at last' "$(ls "$at" | wc -l)" 2502
   echo "a directory of a million: $((SECONDS - begun)) s"
 }
@@ -252,18 +264,18 @@ many() {
 far() {
   local at=$mnt/far tib=$((1 << 40)) mib=$((1 << 20))
   head -c $mib /dev/urandom >"$room/piece"
-  # Across the 16th TiB, behind a hole.
+  # A write across 16 TiB, after a hole.
   dd if="$room/piece" of="$at" bs=$mib seek=$((16 * tib - mib / 2)) oflag=seek_bytes conv=notrunc,fsync status=none || return
   expect 'size' "$(stat -c %s "$at")" $((16 * tib + mib / 2)) && remount || return
   dd if="$at" bs=$mib skip=$((16 * tib - mib / 2)) iflag=skip_bytes status=none | cmp - "$room/piece" || return
   expect 'zeros before it' "$(dd if="$at" bs=$mib count=1 skip=$((16 * tib - mib)) iflag=skip_bytes status=none | head -c $((mib / 2)) | tr -d '\0' | wc -c)" 0 || return
   [ "$(stat -c %b "$at")" -lt 8192 ] || { echo "it takes $(stat -c %b "$at") sectors"; return 1; }
-  # A hole in it, and behind it.
+  # A hole in the written range, and one after it.
   fallocate -p -o $((16 * tib)) -l 65536 "$at" && fallocate -p -o $((16 * tib + 65536)) -l $((8 * tib)) "$at" || return
   expect 'size with holes' "$(stat -c %s "$at")" $((16 * tib + mib / 2)) || return
   expect 'behind the hole' "$(dd if="$at" bs=$mib skip=$((16 * tib)) iflag=skip_bytes status=none | tr -d '\0' | wc -c)" 0 || return
   dd if="$at" bs=$((mib / 2)) count=1 skip=$((16 * tib - mib / 2)) iflag=skip_bytes status=none | cmp -n $((mib / 2)) - "$room/piece" || return
-  # Longer and shorter.
+  # Growing and shrinking.
   truncate -s $((1 << 60)) "$at" && expect 'an exabyte' "$(stat -c %s "$at")" $((1 << 60)) || return
   truncate -s $((16 * tib - 1)) "$at" && truncate -s $((16 * tib + 5)) "$at" && sync -f "$at" && remount || return
   expect 'cut off' "$(dd if="$at" bs=$mib skip=$((16 * tib - 1)) iflag=skip_bytes status=none | od -An -tx1 | tr -d ' \n')" 000000000000 || return
@@ -275,9 +287,9 @@ deep() {
   path=$at$(printf '/d%.0s' $(seq 1000))
   mkdir -p "$path" && echo here >"$path/file" && remount || return
   expect 'directories' "$(find "$at" -type d | wc -l)" 1001 && expect 'at the bottom' "$(cat "$path/file")" here || return
-  # One level up at a time, by its own `..`.
+  # Go up one level at a time, by `..`.
   expect 'the way up' "$(cd "$path" && for ((i = 0; i < 1000; i++)); do cd -P ..; done && pwd -P)" "$at" || return
-  # Into itself it doesn't go, out of itself it does.
+  # A directory can't move into itself, but out of itself.
   ! mv "$at/d" "$path/x" 2>/dev/null && mv "$at/d/d" "$at/e" && expect 'moved' "$(find "$at" | wc -l)" 1002 && expect 'at the bottom' "$(cat "$at/e${path#"$at/d/d"}/file")" here || return
   cp -r "$at" "$mnt/copy" && rm -r "$mnt/copy" && [ ! -e "$mnt/copy" ]
 }
@@ -295,11 +307,12 @@ long_names() {
   expect 'a long name' "$(cd "$at/d" && cat "$one" && find . -type f -printf '%f' | wc -c)" $'long\n1023'
 }
 
-# The daemon may use 512 MiB, all caches included, where control groups can be made; it compresses more slowly than the writer writes.
+# If control groups are available, the daemon gets 512 MiB, with all caches. It compresses more
+# slowly than the writer writes.
 outrun() {
   local group=/sys/fs/cgroup/memory/poolhouse-suites limit=$((512 << 20)) pid peak begun
   pid=$(pgrep -f -- "--run-dir $room/run")
-  # The daemon that was there goes, with all that it has learned.
+  # End the old daemon, so that its memory does not count.
   zpool export suites && timeout 60 tail --pid="$pid" -f /dev/null || return
   if mkdir "$group" 2>/dev/null && echo $limit >"$group/memory.limit_in_bytes"; then
     (echo $BASHPID >"$group/cgroup.procs" && exec zpool import -d "$room/dev" suites) || return
@@ -311,7 +324,7 @@ outrun() {
   fi
   pid=$(pgrep -f -- "--run-dir $room/run") && zfs create -o compression=gzip-9 -o recordsize=1M suites/slow || return
   begun=$SECONDS
-  # More than it may have, and hard to compress.
+  # More data than the limit, and hard to compress.
   for i in 1 2 3 4; do
     dd if=/dev/urandom bs=1M count=$((seconds * 4)) status=none | tee "$mnt/slow/$i" | sha256sum >"$room/sum$i" &
   done
@@ -321,21 +334,21 @@ outrun() {
   [ "$peak" -lt $limit ] && [ $((seconds << 24)) -gt $limit ] || return
   for i in 1 2 3 4; do expect "slow/$i" "$(sha256sum <"$mnt/slow/$i")" "$(cat "$room/sum$i")" || return; done
   zfs destroy suites/slow || return
-  # The next one is free again.
+  # The next daemon has no limit.
   zpool export suites && timeout 60 tail --pid="$pid" -f /dev/null && zpool import -d "$room/dev" suites || return
   [ -z "$group" ] || rmdir "$group"
 }
 
-# Volumes have a daemon of their own, and other clients.
+# Volumes use a daemon of their own, and other clients.
 volumes() { POOLHOUSE=$POOLHOUSE "$home/scripts/volumes.sh"; }
 
-# What strangers try, against a daemon in namespaces of its own.
+# Attacks by strangers, against a daemon in namespaces of its own.
 attack() { POOLHOUSE=$POOLHOUSE "$home/scripts/attack.sh"; }
 
-# What users, namespaces and containers find, each in surroundings of its own.
+# Set-ups of users, namespaces and containers.
 rootless() { POOLHOUSE=$POOLHOUSE "$home/scripts/rootless.sh"; }
 
-# What is nested in the mount of another, by a daemon of root and one of a user.
+# Nested file systems, with a daemon of root and one of a user.
 nested() { crate pjdfstest && crate fsx && PROGRAMS=$programs/bin POOLHOUSE=$POOLHOUSE "$home/scripts/nested.sh"; }
 
 status=0

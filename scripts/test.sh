@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Usage: scripts/test.sh [--unit] [--retry] [--rounds N] [--jobs N] [FILTER...]
-# Runs all tests, or those whose names have a FILTER in them, and names at the end those that failed. A
-# name is `spa::it scan::pauses`: the crate, its program if that isn't the library's own, the test.
-#   --unit      Unit tests alone.
-#   --retry     Runs each failed test once more, alone. If it passes then, the line `FLAKY name` names it
-#               at the end and in target/flaky/list, and the run has not failed. The output of each
-#               failure lies beside that.
-#   --any       It is no failure if no test has such a name.
+# Runs all tests, or those whose names contain a FILTER, and lists the failed ones at the end. A
+# name is `spa::it scan::pauses`: the crate, its program if that is not the library, and the test.
+#   --unit      Runs only unit tests.
+#   --retry     Runs each failed test once more, alone. If it passes then, the line `FLAKY name`
+#               lists it at the end and in target/flaky/list, and the run has not failed. The
+#               output of each failure is in the same directory.
+#   --any       A run without a matching test is no failure.
 #   --rounds N  Runs all of them N times.
-#   --jobs N    So many at a time, and not one for each core.
+#   --jobs N    Runs N at a time; the default is one for each core.
 # Ends each test after TEST_LIMIT seconds (300).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,7 +20,7 @@ built=$(mktemp "$out/test-programs.XXXXXX")
 trap 'rm -f "$built"' EXIT
 export CARGO_TERM_COLOR=never
 
-# Examples in documentation have no program of their own; they belong to all the tests.
+# Examples in documentation have no program of their own. They run only if no filter is given.
 programs=() documentation=yes
 if [ "${1:-}" = --unit ]; then
   programs=(--lib --bins) documentation=

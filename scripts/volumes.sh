@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # Usage: scripts/volumes.sh [nbdinfo|nbdcopy|nbdsh|qemu-img|qemu-io|fio|tls|attach|guest ...]
-# Lets clients of NBD that others wrote work on volumes that the daemon serves, one pool for each. Then the pool is exported, judged by OpenZFS's zdb (ZDB, or what
-# `make oracle` unpacked), imported, and the volume compared with what it held.
-# POOLHOUSE names the program if it is not to be built. Logs stay in target/suites/report. What is not on this machine is said to be missing, and the exit status is
-# 1 then, as if it had failed. Debian has the clients in libnbd-bin, python3-libnbd, qemu-utils, qemu-system-x86 and fio.
+# Runs foreign NBD clients on volumes that the daemon exports, each on a pool of its own. Then the
+# pool is exported, checked by OpenZFS's zdb (ZDB, or the one that `make oracle` unpacked),
+# imported, and the volume is compared with its earlier contents.
+#
+# POOLHOUSE names the program; without it, the script builds it. Logs stay in target/suites/report.
+# A client that is not installed is reported as missing, and the exit status is then 1, as for a
+# failure. Debian has the clients in libnbd-bin, python3-libnbd, qemu-utils, qemu-system-x86 and
+# fio.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 home=$PWD
@@ -37,7 +41,7 @@ trap 'exit 130' INT TERM
 
 work=$room/volumes
 size=$((512 << 20))
-# At the daemon's own socket, and at a port of its own choice.
+# The daemon's own socket, and a TCP port that it chooses.
 at="nbd+unix:///volumes/v?socket=$room/run/nbd.sock"
 tcp() { "$poolhouse" export -l 127.0.0.1:0 "${1:-volumes/v}"; }
 
@@ -55,7 +59,7 @@ fail() { # WHAT
 }
 alloc() { zpool sync volumes && zpool sync volumes && zpool get -Hpo value allocated volumes; }
 
-# Data, zeroes that are written and holes, in runs of all sizes.
+# Makes an image with runs of data, written zeroes and holes, of many sizes.
 image() { # FILE
   truncate -s $size "$1"
   local i
@@ -65,10 +69,10 @@ image() { # FILE
   done
 }
 
-# What a volume holds.
+# Prints a hash of the volume's contents.
 sum() { "$poolhouse" export -r -l "$work/sum" volumes/v >/dev/null && python3 - "$work/sum" <<'PY'
 import hashlib, socket, struct, sys
-# A client of a few lines, so that the sum depends on nobody's cleverness.
+# A client in a few lines, so that the hash does not depend on a complex one.
 s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); f = s.makefile("rwb")
 assert f.read(18) == b"NBDMAGICIHAVEOPT\0\3"
 f.write(struct.pack(">I8sII", 3, b"IHAVEOPT", 1, 0)); f.flush()
@@ -83,7 +87,7 @@ print(sha.hexdigest())
 PY
 }
 
-# The pool that was worked on goes, is judged, comes back and holds what it held.
+# Exports the pool, checks it, imports it, and compares the volume.
 compare() { # SUITE
   local before
   before=$(sum) && [ -n "$before" ] || fail 'it can not be read'
@@ -122,12 +126,12 @@ nbdcopy_() {
   nbdcopy --flush --connections=4 --requests=64 "$work/in" "$at" || fail in
   nbdcopy "$at" "$work/out" || fail out
   cmp "$work/in" "$work/out" || fail differs
-  # Through TCP, onto what is there, with a large request size.
+  # Through TCP, over existing data, with a large request size.
   nbdcopy --request-size=33554432 --flush "$work/out" "$(tcp)" || fail 'in over TCP'
   nbdcopy --connections=2 "$(tcp)" "$work/again" || fail 'out over TCP'
   cmp "$work/in" "$work/again" || fail 'differs over TCP'
   nbdinfo --map "$at" | awk '$3 == 0 { sum += $2 } END { print sum }' >"$work/data"
-  # Within blocks of 16 KiB the data of the file and a little.
+  # In blocks of 16 KiB: the data of the file, and a little more.
   [ "$(cat "$work/data")" -lt $((size / 4)) ] || fail 'holes are not kept'
   nbdcopy "$at" null: || fail null
   echo "$(cat "$work/data") bytes of data of $size went in and out, by a socket and TCP"
@@ -135,7 +139,7 @@ nbdcopy_() {
 
 nbdsh_() {
   need nbdsh
-  # It takes the first python3, and its module is Debian's.
+  # nbdsh uses the first python3, and its module belongs to Debian's.
   local PATH=/usr/bin:$PATH
   python3 -c 'import nbd' 2>/dev/null || missing python3-libnbd
   cat >"$work/script" <<'PY'
@@ -178,7 +182,7 @@ h.trim(size & ~65535, 0)
 h.flush()
 extents.clear(); h.block_status(size, 0, lambda c, at, e, err: extents.extend(e))
 assert extents == [size, 3], extents
-# Hundreds under way, answered in any order; another connection sees what a flush covers.
+# Hundreds of requests in flight, answered in any order. Another connection sees flushed data.
 bufs = [os.urandom(8192) for _ in range(500)]
 cookies = [h.aio_pwrite(nbd.Buffer.from_bytearray(bytearray(b)), i * 8192) for i, b in enumerate(bufs)]
 while not all(h.aio_command_completed(c) for c in list(cookies) if cookies.remove(c) is None): h.poll(-1)
@@ -201,7 +205,7 @@ qemu-img_() {
   qemu-img compare -f raw -F qcow2 "$at" "$work/out.qcow2" || fail 'compare qcow2'
   qemu-img map --output=json -f raw "$at" >"$work/map" || fail map
   python3 -c 'import json, sys; all = json.load(open(sys.argv[1])); assert any(e["zero"] for e in all) and any(e["data"] for e in all) and sum(e["length"] for e in all) == int(sys.argv[2])' "$work/map" $size || fail 'the map'
-  # An image of its own format within the volume, and one over it.
+  # A qcow2 image in the volume, and one with the volume as its base.
   qemu-img create -q -f qcow2 "$at" 300M || fail create
   qemu-img check -q -f qcow2 "$at" || fail check
   qemu-img create -q -f qcow2 -F qcow2 -b "$at" "$work/over.qcow2" || fail 'create over it'
@@ -223,7 +227,7 @@ qemu-io_() {
   qemu-io -f raw -t none -d unmap "$at" -c 'discard 0 64M' -c 'discard 100M 64M' -c 'read -P 0 0 64M' >"$work/log" 2>&1
   grep -iE 'fail|error|verif' "$work/log" && fail 'qemu-io complains of discards'
   after=$(alloc)
-  # Patterns compress well, if they do at all.
+  # The written patterns must free space when they are discarded, however well they compress.
   [ "$after" -lt "$before" ] || fail "what was discarded is not free: $before, $after"
   qemu-io -r -f raw "${at/volumes\/v/volumes/v@none}" -c 'read 0 1' >/dev/null 2>&1 && fail 'a snapshot that is not there is read'
   echo "patterns, zeroes and discards; $before bytes before, $after after"
@@ -265,7 +269,7 @@ bsrange=16k-16k
 verify=0
 FIO
   fio --output="$report/fio.log" "$work/jobs" || fail "fio: $report/fio.log"
-  # What is there after an import is what was written, as fio finds it.
+  # After an import the volume has the written data, as fio verifies.
   zpool export volumes && zpool import -d "$room/dev" volumes || exit
   fio --output="$report/fio-again.log" --name=again --ioengine=nbd --uri="$at" --rw=randwrite --bs=8k --iodepth=16 --verify=md5 --size=64m --offset=400m --randseed=9 --do_verify=0 || fail 'fio writes'
   zpool export volumes && zpool import -d "$room/dev" volumes || exit
@@ -273,7 +277,7 @@ FIO
   echo 'random writes verified, also after an import'
 }
 
-# Certificates of one authority, in folders as libnbd, qemu and we name their files.
+# Makes certificates of one authority, in directories with the file names of libnbd, qemu and us.
 papers() { # FOLDER
   mkdir -p "$1/server" "$1/client" "$1/stranger"
   local who
@@ -290,7 +294,7 @@ papers() { # FOLDER
   done
 }
 
-# Volumes under TLS, by GnuTLS's clients.
+# Volumes under TLS, with GnuTLS's clients.
 tls_() {
   need nbdinfo nbdcopy qemu-img openssl
   papers "$work/tls" || fail 'no certificates'
@@ -309,7 +313,7 @@ tls_() {
   port=${uri%/volumes/v} port=${port##*:}
   qemu-img compare --object "tls-creds-x509,id=t,dir=$work/tls/client,endpoint=client" --image-opts "driver=raw,file.filename=$work/in" \
     "driver=raw,file.driver=nbd,file.host=127.0.0.1,file.port=$port,file.export=volumes/v,file.tls-creds=t" || fail 'qemu-img compare'
-  # Where there is no authority, whoever reaches it is let in.
+  # Without a certificate authority, every client is accepted.
   rm "$work/tls/server/ca-cert.pem" "$work/tls/client/client-"*.pem
   opened=$("$poolhouse" export -r -T "$work/tls/server" -l "$work/open" volumes/v) || fail "export: $opened"
   nbdinfo --is read-only "$opened&tls-certificates=$work/tls/client&tls-hostname=localhost" || fail 'nobody is let in'
@@ -318,7 +322,7 @@ tls_() {
   echo 'in and out, compared, and strangers turned away'
 }
 
-# A block device with a file system on it, as programs of the kernel's side use it.
+# A block device with a file system, for programs of the kernel's side.
 attach_() {
   need losetup mkfs.ext4 fstrim blockdev
   [ "$(id -u)" = 0 ] || missing 'root, who may make block devices'
@@ -351,11 +355,16 @@ attach_() {
   echo "ext4 on $dev; $full bytes before trimming, $trimmed after"
 }
 
-# A guest that boots from a volume: the code in its first sector reads 16 KiB by the BIOS, adds one to each byte, writes that elsewhere and ends the machine.
+# A guest that boots from a volume. The code in its first sector reads 16 KiB with the BIOS, adds
+# one to each byte, writes the result elsewhere, and ends the machine.
 guest_() {
   need qemu-system-x86_64 qemu-img
   image "$work/in"
-  # 16-bit code: int 0x13 with AH=0x42 of 32 sectors from 64 on to 0x8000; inc of each byte; AH=0x43 of them to 2112; then 0x10 to port 0xf4, or 0x11 after an error.
+  # 16-bit code:
+  #   int 0x13, AH=0x42: read 32 sectors from sector 64 to address 0x8000
+  #   inc each byte
+  #   int 0x13, AH=0x43: write them to sector 2112
+  #   out 0x10 to port 0xf4, or 0x11 after an error
   local code=fa31c08ed88ed0bc007cfbbe397cb442cd13721ebe0080b90040fe0446e2fbc606427c08be397cb80043cd137204b010e6f4b011e6f4f4ebfd10002000008000004000000000000000
   # shellcheck disable=SC2059 # it is a format of bytes
   printf "$(echo $code | sed 's/../\\x&/g')" | dd of="$work/in" conv=notrunc status=none
@@ -364,7 +373,7 @@ guest_() {
   qemu-img convert -n -f raw -O raw "$work/in" "$at" || fail 'nothing to boot from'
   timeout 300 qemu-system-x86_64 -accel kvm -accel tcg -m 32 -nodefaults -display none -no-reboot -device isa-debug-exit,iobase=0xf4,iosize=1 \
     -drive "file=$at,format=raw,if=ide"
-  # What is written to the port, twice and one more.
+  # The exit status is twice the value written to the port, plus one.
   local ended=$?
   [ $ended = 33 ] || fail "the guest ends with $ended"
   dd if="$work/in" bs=512 skip=64 count=32 status=none | LC_ALL=C tr '\000-\377' '\001-\377\000' | dd of="$work/in" bs=512 seek=2112 conv=notrunc status=none

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Usage: scripts/zfs-fuse-tools.sh
-# Unpacks Debian's zfs-fuse 0.7 and the libfuse 2 that it wants under target/zfs-fuse: nothing of the system changes, and nothing is
-# started. Prints the folder. Needs apt-get, dpkg, and a list of packages that has them (Debian bookworm's has; `apt-get update` before).
+# Unpacks Debian's zfs-fuse 0.7, and the libfuse 2 that it needs, under target/zfs-fuse. The system
+# does not change, and nothing is started. Prints the directory. Needs apt-get, dpkg, and a package
+# list that has them (that of Debian bookworm; run `apt-get update` before).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD/target/zfs-fuse

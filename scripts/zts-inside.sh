@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Usage: scripts/zts-inside.sh ROOM, by scripts/zts.sh alone, as the first process of new namespaces of mounts and processes.
-# Makes the root that is thrown away, enters it, and runs the chosen tests there, each as OpenZFS's own runner does: a group's setup, its tests, each with
-# a limit, its cleanup. A test that exits with 0 passed, with 4 it was skipped.
+# Usage: scripts/zts-inside.sh ROOM
+# Only scripts/zts.sh runs this, as the first process of new mount and process namespaces.
+#
+# Makes a disposable root, enters it, and runs the selected tests there, as OpenZFS's own runner
+# does: a group's setup, its tests with a time limit each, its cleanup. A test passed if it exits
+# with 0, and was skipped if it exits with 4.
 set -u
 here=$PWD
 [ $$ = 1 ] || { echo "$0 runs in namespaces of its own, made by scripts/zts.sh" >&2; exit 2; }
@@ -18,14 +21,15 @@ enter() { # ROOM
   chmod 755 "$scratch/upper" "$scratch/zts"
   chmod 1777 "$scratch/tmp" "$scratch/vartmp"
   mount -t overlay overlay -o "lowerdir=/,upperdir=$scratch/upper,workdir=$scratch/work" "$root" || die 'no overlay'
-  # Devices of its own: no disk of this machine is there, and links in /dev/zvol are nobody else's.
+  # The root has devices of its own, without the disks of this machine and with a private /dev/zvol.
   mount -t tmpfs -o mode=755 tmpfs "$root/dev" && mkdir "$root"/dev/{shm,pts,disk,mapper} && chmod 1777 "$root/dev/shm"
   for one in null:1:3 zero:1:5 full:1:7 random:1:8 urandom:1:9 tty:5:0 ptmx:5:2 fuse:10:229 loop-control:10:237; do
     IFS=: read -r name major minor <<<"$one"
     mknod -m 666 "$root/dev/$name" c "$major" "$minor" || die "no device $name"
   done
   for one in $(seq 0 127); do mknod -m 660 "$root/dev/loop$one" b 7 "$one"; done
-  # zhack asks the kernel there whether it has a pool, and changes none unless it is told no: this one knows no pool, and answers nothing else.
+  # zhack asks the kernel through this device whether the pool is in use, and needs the answer no.
+  # /dev/null knows no pool.
   mknod -m 666 "$root/dev/zfs" c 1 3
   ln -s /proc/self/fd "$root/dev/fd"
   ln -s /proc/self/fd/0 "$root/dev/stdin"
@@ -33,13 +37,13 @@ enter() { # ROOM
   ln -s /proc/self/fd/2 "$root/dev/stderr"
   mount -t devpts devpts "$root/dev/pts"
   mount --rbind /sys "$root/sys" && mount -t proc proc "$root/proc" || die 'no /proc and /sys'
-  # Large files go to the image itself, not through the overlay.
+  # Large files go directly to the image, not through the overlay.
   mkdir -p "$root/zts"
   mount --bind "$scratch/zts" "$root/zts" && mount --bind "$scratch/tmp" "$root/tmp" && mount --bind "$scratch/vartmp" "$root/var/tmp" || die 'no scratch folders'
   for one in etc/zfs run var/lib/zfs; do mkdir -p "$root/$one" && mount -t tmpfs -o mode=755 tmpfs "$root/$one" || die "no $one"; done
   mkdir "$root/run/lock"
   for one in "$PWD" "$ZTS_TOOLS"; do mkdir -p "$root$one" && mount --bind -o ro "$one" "$root$one" || die "no $one"; done
-  # The program alone, not its folder: that may be one that tests write to.
+  # Mount only the program, not its directory: tests may write to that directory.
   mkdir -p "$root$(dirname "$POOLHOUSE")" && { [ -e "$root$POOLHOUSE" ] || : >"$root$POOLHOUSE"; } && mount --bind -o ro "$POOLHOUSE" "$root$POOLHOUSE" || die "no $POOLHOUSE"
   mkdir -p "$root$ZTS_REPORT" && mount --bind "$ZTS_REPORT" "$root$ZTS_REPORT" || die 'no folder for the report'
   cd "$root" && mkdir -p .old && pivot_root . .old && umount -l /.old && rmdir /.old && cd / || die 'no other root'
@@ -47,43 +51,44 @@ enter() { # ROOM
 }
 
 # --- What the tests find there -----------------------------------------------
-# A program under another name, with these folders of libraries before the system's.
+# Makes a wrapper of a program, which searches these library directories first.
 carry() { # LIBRARIES PROGRAM NAME
   printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$1" "$2" >"$3" && chmod 755 "$3"
 }
 
-# The only folder on their PATH, as zfs-tests.sh makes it: our commands, the suite's helpers, and the system's own programs that it names.
+# Makes the only directory on the tests' PATH, as zfs-tests.sh does: our commands, the suite's
+# helpers, and the system programs that it names.
 furnish() {
   local one found missing='' path=$ZTS_TOOLS/bin:$ZTS_TOOLS/sbin:$ZTS_TOOLS/usr/bin:$ZTS_TOOLS/usr/sbin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin
   mkdir -m 755 /zts/{bin,path,disks,tree,suite,lib} && chmod 1777 /zts/disks
   cp -a "$ZTS_SUITE/zfs-tests/." /zts/suite/
-  # What it reads of the kernel module is in the daemon's tree. The two paths are changed, and nothing else.
+  # The suite reads kernel module files from the daemon's tree. Only these two paths are changed.
   grep -rlIE '/proc/spl|/sys/module/(zfs|\$module)' /zts/suite | xargs -r sed -i -E 's#/proc/spl#/zts/tree/proc/spl#g; s#/sys/module/(zfs|\$module)#/zts/tree/sys/module/\1#g'
   ln -sf "$(PATH=$path type -P ksh93 || PATH=$path type -P ksh)" /bin/ksh && [ -x /bin/ksh ] || die 'no ksh'
   . /zts/suite/include/commands.cfg
   for one in zpool zfs zdb zinject mount.zfs zfs_ids_to_path; do ln -s "$POOLHOUSE" "/zts/path/$one"; done
   ln -sf "$POOLHOUSE" /sbin/mount.zfs
-  # Its zedlets are the package's, and tests find it by its name.
+  # The zedlets come from the package. Tests find zed by its name.
   if [ -d "$ZTS_TOOLS/etc/zfs/zed.d" ]; then
     ln -s "$here/scripts/zts-zed.py" /zts/path/zed
     mkdir -p /usr/lib/zfs-linux && cp -a "$ZTS_TOOLS/usr/lib/zfs-linux/zed.d" /usr/lib/zfs-linux/ && cp -a "$ZTS_TOOLS/etc/zfs/zed.d" /etc/zfs/ || die 'no zedlets'
   fi
-  # Scripts of OpenZFS that read kstats, pointed at ours; other programs of OpenZFS are absent.
+  # OpenZFS's scripts that read kstats use ours. Other programs of OpenZFS are absent.
   for one in arc_summary arcstat dbufstat zilstat; do
     found=$(PATH=$path type -P "$one") && sed 's#/proc/spl#/zts/tree/proc/spl#g; s#/sys/module/#/zts/tree/sys/module/#g' "$found" >"/zts/path/$one" && chmod 755 "/zts/path/$one"
   done
   local libraries=$ZTS_TOOLS/lib/x86_64-linux-gnu:$ZTS_TOOLS/usr/lib/x86_64-linux-gnu
-  # Some of the suite's helpers want OpenZFS's libraries; none has a kernel module to talk to.
+  # Some helpers of the suite need OpenZFS's libraries. They have no kernel module to talk to.
   for one in $ZFSTEST_FILES; do
     [ ! -x "/zts/suite/bin/$one" ] || carry "$libraries" "/zts/suite/bin/$one" "/zts/path/$one"
   done
-  # Independent of ours, and of any kernel module.
+  # These are independent of our program and of the kernel module.
   for one in zhack zgenhostid; do
     ! found=$(PATH=$path type -P "$one") || carry "$libraries" "$found" "/zts/path/$one"
   done
-  # The sets of features that pools may be compatible with are inside our program; tests read OpenZFS's files.
+  # Our program contains the feature sets of `compatibility`. But tests read OpenZFS's files.
   mkdir -p /usr/share/zfs && cp -a "$ZTS_SUITE/compatibility.d" /usr/share/zfs/
-  # Scripts that tell of devices, for `zpool iostat -c`: links into a folder of the package.
+  # The scripts of `zpool iostat -c`: links into a directory of the package.
   if [ -d "$ZTS_TOOLS/etc/zfs/zpool.d" ]; then
     mkdir -p /usr/lib/zfs-linux && cp -a "$ZTS_TOOLS/usr/lib/zfs-linux/." /usr/lib/zfs-linux/ && cp -a "$ZTS_TOOLS/etc/zfs/zpool.d" /etc/zfs/
   fi
@@ -101,7 +106,7 @@ furnish() {
   ln -sf "$(type -P mkfs.ext4)" /zts/path/newfs
   ln -sf gzip /zts/path/compress
   ln -sf gunzip /zts/path/uncompress
-  # sudo serves root, who becomes another user by it.
+  # The suite uses sudo as root, to become another user.
   cat >/zts/path/sudo <<'SUDO'
 #!/bin/bash
 user=root
@@ -117,7 +122,7 @@ done
 [ "$user" != root ] || [ "$(id -u)" = 0 ] || { echo 'sudo: root alone may' >&2; exit 1; }
 exec /usr/bin/setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups "$@"
 SUDO
-  # Nobody makes device nodes by rules here.
+  # Here no rules create device nodes, and no module can be loaded.
   for one in udevadm modprobe; do
     [ -e "/zts/path/$one" ] || { printf '#!/bin/sh\nexit 0\n' >"/zts/path/$one"; chmod 755 "/zts/path/$one"; missing=${missing/ $one/}; }
   done
@@ -139,7 +144,7 @@ serve() {
   die "the daemon does not answer: $ZTS_REPORT/daemon.log"
 }
 
-# Whether it still is the daemon that was started, and answers; another one, if it is not.
+# Whether the daemon still runs and answers. If not, starts another.
 served() {
   if kill -0 "$daemon" 2>/dev/null; then
     timeout 20 /zts/path/zpool list >/dev/null 2>&1
@@ -155,12 +160,13 @@ served() {
   return 1
 }
 
-# Nothing of a group is left for the next.
+# Removes everything that a group left.
 sweep() {
   local one
   served
   for one in $(timeout 60 /zts/path/zpool list -H -o name 2>/dev/null); do timeout 60 /zts/path/zpool destroy -f "$one" || timeout 60 /zts/path/zpool export -f "$one"; done >/dev/null 2>&1
-  # One that is suspended since its devices are gone goes with its daemon, and so does what holds its mounts busy.
+  # A suspended pool without devices can't be exported. It ends with its daemon, and so do the
+  # processes that keep its mounts busy.
   if [ -n "$(timeout 60 /zts/path/zpool list -H -o name 2>/dev/null)" ]; then
     echo "zts: pools are left: another daemon" >>"$ZTS_REPORT/daemon.log"
     kill -9 "$daemon"
@@ -169,10 +175,10 @@ sweep() {
     serve
   fi
   rm -rf /zts/disks/[!f]* /testpool* /zts/disks/f[!i]* 2>/dev/null
-  # Tests that were cut short leave exported pools behind.
+  # Tests that were killed leave exported pools on the disks.
   for one in $DISKS; do
     timeout 60 /zts/path/zpool labelclear -f "/dev/$one"
-    # And file systems, which a label that is cleared leaves in front of it.
+    # They also leave file systems, whose signature is before the cleared label.
     dd if=/dev/zero of="/dev/$one" bs=16k count=1
   done >/dev/null 2>&1
 }
@@ -184,7 +190,7 @@ script() { # GROUP NAME
   return 1
 }
 
-# Runs one script, and notes what it came to.
+# Runs one script, and records its result.
 one() { # GROUP NAME USER
   local group=$1 name=$2 user=$3 at rc result log began=$SECONDS
   log=$ZTS_REPORT/logs/$group/$name.log
@@ -221,7 +227,7 @@ enter "$1"
 furnish
 serve
 [ -z "$(/zts/path/zpool list -H -o name 2>/dev/null)" ] || die 'there are pools already'
-# What zfs-tests.sh hands to tests.
+# The environment that zfs-tests.sh sets for tests.
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 export UNAME=Linux STF_SUITE=/zts/suite STF_TOOLS=$ZTS_SUITE/test-runner STF_PATH=/zts/path FILEDIR=/zts/disks TMPDIR=/zts/disks KEEP=rpool __ZFS_POOL_EXCLUDE=rpool TESTFAIL_CALLBACKS=

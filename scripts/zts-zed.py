@@ -1,11 +1,18 @@
 #!/usr/bin/python3
-"""Usage: zed [-vF] -d FOLDER -P PATH -s STATE [-j JOBS], by OpenZFS's test suite alone (scripts/zts-inside.sh calls this `zed`).
+"""Usage: zed [-vF] -d FOLDER -P PATH -s STATE [-j JOBS]
 
-Runs the executables of a folder at events, as OpenZFS's zed(8) does its zedlets: those named all*, CLASS* or SUBCLASS*, in the order of their names, one at a time, each with the event in
-ZEVENT_* variables. Our daemon does that by itself (`serve --event-dir`) for events that come while it runs; the suite's tests begin and end a process of this name, hand it a folder that did not
-exist before, and want to be told of what happened while it was away. So this one is fed by `zpool events -f`, and keeps in STATE how far it got.
+Only OpenZFS's test suite runs this; scripts/zts-inside.sh calls it `zed`.
 
-What zed does about devices is not here: the daemon does it, and says so in its own log.
+It runs the executables of a directory for each event, as OpenZFS's zed(8) runs its zedlets: those
+named all*, CLASS* or SUBCLASS*, in the order of their names, one at a time. Each gets the event in
+ZEVENT_* variables.
+
+Our daemon does that itself (`serve --event-dir`), for events that occur while it runs. The suite's
+tests start and stop a process of this name. They give it a directory that did not exist before,
+and expect the events of the time when it was stopped. So this program reads `zpool events -f`, and
+keeps its position in STATE.
+
+It does not do what zed does with devices: the daemon does that, and reports it in its own log.
 """
 
 import atexit
@@ -18,7 +25,7 @@ import subprocess
 import sys
 import time
 
-# What a zedlet may take, seconds.
+# The time limit of a zedlet in seconds.
 LIMIT = 60
 STATES = {"UNKNOWN": 0, "OFFLINE": 2, "REMOVED": 3, "UNAVAIL": 4, "FAULTED": 5, "DEGRADED": 6, "ONLINE": 7}
 POOL_STATES = ["ACTIVE", "EXPORTED", "DESTROYED", "SPARE", "L2CACHE", "UNINITIALIZED", "UNAVAIL", "POTENTIALLY_ACTIVE"]
@@ -33,7 +40,7 @@ def number(name, n):
 
 
 def variables(lines):
-    """What zedlets are told of an event: pairs, from the lines of `zpool events -v`."""
+    """The variables of an event for zedlets, from the lines of `zpool events -v`."""
     found = {}
     for line in lines:
         match = re.fullmatch(r" {8}(\w[^=]*) = (.*)", line, re.S)
@@ -61,7 +68,7 @@ def variables(lines):
 
 
 def fitting(folder, event):
-    """The zedlets of an event."""
+    """The zedlets that fit an event, in order."""
     for name in sorted(os.listdir(folder)):
         starts = ("all", event["ZEVENT_CLASS"], event["ZEVENT_SUBCLASS"])
         if not any(name.startswith(start) and not name[len(start) : len(start) + 1].isalnum() for start in starts):
@@ -75,7 +82,7 @@ def fitting(folder, event):
 def run(path, event, environment, zfs):
     eid = event["ZEVENT_EID"]
     say(f'Invoking "{os.path.basename(path)}" eid={eid}')
-    # Like zed's, a zedlet has the device that tells of events as number 3.
+    # As with zed, file descriptor 3 of a zedlet is the event device.
     child = subprocess.Popen(
         [path], env=environment | event, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", pass_fds=[zfs], start_new_session=True
     )
@@ -88,7 +95,7 @@ def run(path, event, environment, zfs):
 
 
 class Ending:
-    """Who is told to end does so between two events, so that none is told twice or not at all."""
+    """Delays the end of the process until an event is done, so that each event runs exactly once."""
 
     busy = wanted = False
 
@@ -104,7 +111,7 @@ class Ending:
 
 
 def events():
-    """Each event's variables, for ever."""
+    """Yields the variables of each event, without end."""
     while True:
         asked = subprocess.Popen(["zpool", "events", "-vHf"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace")
         atexit.register(asked.terminate)
@@ -118,7 +125,7 @@ def events():
                 lines = []
         asked.wait()
         atexit.unregister(asked.terminate)
-        # Another daemon is being started.
+        # Another daemon is starting.
         time.sleep(0.5)
 
 
@@ -131,7 +138,7 @@ def main():
     os.set_inheritable(zfs, True)
     environment = {"IFS": " \t\n", "PATH": path, "ZED_PID": str(os.getpid()), "ZED_ZEDLET_DIR": folder, "ZFS_ALIAS": "zfs-2.3.2-1", "ZFS_VERSION": "2.3.2", "ZFS_RELEASE": "1"}
     environment |= {name.upper(): os.path.join(path, name) for name in ("zdb", "zfs", "zinject", "zpool")}
-    # A daemon that came later counts anew: its events are later ones.
+    # A new daemon numbers its events from the beginning, so its later times count.
     seen = (0, (0, 0))
     if os.path.exists(state):
         with open(state, encoding="ascii") as kept:

@@ -1,23 +1,28 @@
 #!/usr/bin/env bash
 # Usage: scripts/zts.sh [-l] [-t SECONDS] [-s SIZE] [-g GIB] [-o FOLDER] [GROUP|GROUP/TEST ...]
-# Runs groups of OpenZFS's own test suite (Debian's package zfs-test, its tests unchanged) against our commands, and counts by group what passed.
-# A group is named as its folder, with wildcards: cli_root/zpool_create, 'cli_root/*' (without any: cli_root/* and cli_user/*).
+# Runs groups of OpenZFS's own test suite (Debian's package zfs-test, with unchanged tests) against
+# our commands, and counts the results by group. The name of a group is its directory, with
+# wildcards: cli_root/zpool_create, 'cli_root/*' (default: cli_root/* and cli_user/*).
 #
-#   -l          lists what would run, and ends
-#   -t SECONDS  what a test may take (120)
-#   -s SIZE     the size of each of three loop devices over sparse files (4G, as OpenZFS has it)
-#   -g GIB      the size of the sparse image that takes everything that is written (24)
-#   -o FOLDER   results and logs (target/zts/report): results.tsv, and a log for each test
+#   -l          only lists the tests that would run
+#   -t SECONDS  time limit of a test (120)
+#   -s SIZE     size of each of three loop devices on sparse files (4G, as in OpenZFS)
+#   -g GIB      size of the sparse image for everything that is written (24)
+#   -o FOLDER   directory for results.tsv and a log for each test (target/zts/report)
 #
-# The suite destroys every pool that it sees, removes what is below mountpoints, and makes users. So it runs in a root that is thrown away (scripts/zts-inside.sh):
-# namespaces of its own for mounts and processes, an overlay over /, a /dev with loop devices and no disk, and the daemon there as well.
-# Needs root, loop devices, FUSE and overlayfs. ZTS_TOOLS names a folder in which zfs-test and what it calls are unpacked, if they are not to be fetched;
-# POOLHOUSE names the program if it is not to be built.
+# The suite destroys every pool that it sees, removes files below mountpoints, and creates users. So
+# it runs in a disposable root (scripts/zts-inside.sh), with the daemon: its own mount and process
+# namespaces, an overlay over /, and a /dev with loop devices and no disk.
 #
-# The last lines are stable, and separated by tabs:
+# Needs root, loop devices, FUSE and overlayfs. ZTS_TOOLS names a directory with zfs-test and the
+# programs that it calls; without it, the script downloads them. POOLHOUSE names the program;
+# without it, the script builds it.
+#
+# The last lines have a stable format, separated by tabs:
 #   GROUP <name> total= pass= fail= skip= killed= setup=ok|FAIL|none
 #   TOTAL total= pass= fail= skip= killed= groups= setup_failed=
-# Tests of a group whose setup failed count as failed. The exit status is 0 if the suite ran, whatever it said.
+# If the setup of a group fails, its tests count as failed. The exit status is 0 if the suite ran,
+# whatever its results.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 list='' limit=120 size=4G room=24 report=target/zts/report
@@ -44,7 +49,8 @@ suite=$tools/usr/share/zfs
 mkdir -p "$report"
 report=$(realpath "$report")
 
-# Each line: a group, a test, and whether the group's tests run as an ordinary user. The run files are INI files with lists of Python.
+# Each line has a group, a test, and whether the group's tests run as an ordinary user. The run
+# files are INI files with Python lists.
 python3 - "$suite/runfiles" "$@" >"$report/chosen" <<'PY' || exit 2
 import ast, configparser, fnmatch, sys
 folder, wanted = sys.argv[1], sys.argv[2:]
@@ -54,7 +60,7 @@ for name in ("common", "linux"):
     run.read(f"{folder}/{name}.run")
     for section in run.sections():
         group = groups.setdefault(section.split(":")[0].removeprefix("tests/functional/"), {"tests": []})
-        # No user means whoever started the suite, who must not be root.
+        # An empty user means the user that started the suite, who must not be root.
         group["user"] = "other" if run.get(section, "user", fallback="root") == "" else "root"
         group["tests"] += [t for t in ast.literal_eval(run.get(section, "tests")) if t not in group["tests"]]
 chosen = []
@@ -81,13 +87,13 @@ fi
 POOLHOUSE=$(realpath "$POOLHOUSE")
 export POOLHOUSE ZTS_SUITE=$suite ZTS_TOOLS=$tools ZTS_REPORT=$report ZTS_LIMIT=$limit ZTS_SIZE=$size
 
-# Loop devices are seen by all: a second run would find this one's pools.
+# Loop devices are global: a second run would find the pools of this one.
 exec 9>/run/lock/poolhouse-zts.lock
 flock -n 9 || { echo 'another run goes on' >&2; exit 1; }
 rm -rf "$report"/{logs,results.tsv,daemon.log}
 room_at=$(mktemp -d /var/tmp/poolhouse-zts.XXXXXX)
 cleanup() {
-  # The daemon went with its namespace; loop devices are everybody's, and ours lead into the image.
+  # The daemon ended with its namespace. Loop devices are global, so detach those on the image.
   local image device
   image=$(losetup -nO NAME -j "$room_at/image" | head -1)
   if [ -n "$image" ]; then
@@ -101,7 +107,7 @@ trap 'exit 130' INT TERM
 truncate -s "${room}G" "$room_at/image" && mkfs.ext4 -q -E nodiscard,lazy_itable_init=1 -O ^has_journal "$room_at/image" || exit 1
 unshare --mount --pid --fork --kill-child bash scripts/zts-inside.sh "$room_at" 9>&- || { echo "the suite did not run: see $report" >&2; exit 1; }
 
-# What each group came to.
+# Prints the counts of each group.
 awk -v OFS='\t' '
   { name = $1; count[name, $3]++; total[name]++; all[$3]++; n++ }
   $2 == "setup" { setup[name] = $3 == "PASS" ? "ok" : "FAIL"; count[name, $3]--; total[name]--; all[$3]--; n-- }

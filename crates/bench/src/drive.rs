@@ -1,10 +1,15 @@
-//! What a program does to a mounted file system, whichever it is.
+//! The calls that a program makes to a mounted file system, whatever serves it.
 //!
 //! # Theory
-//! A [`Group`] of phases is driven by a process of its own, which knows nothing but a directory, so that every file system is asked the same by the
-//! same code. Everything is named relative to the working directory, so that a file system that is reached by a long way costs no more. A phase is timed
-//! from its first call to its last; what it leaves to be written later is waited for outside of that time and shown beside it (`sync_s`).
-//! CPU time is that of this process and of whoever serves the mount; what the kernel's own threads do for a file system of its own is in neither.
+//! A process of its own drives a [`Group`] of phases. The process knows only a directory, so every
+//! file system gets the same calls from the same code. All paths are relative to the working
+//! directory, so a deep mountpoint costs nothing.
+//!
+//! A phase is timed from its first call to its last. The wait for delayed writes is not part of
+//! that time. It is shown beside it (`sync_s`).
+//!
+//! CPU time is that of this process and of the process that serves the mount. It does not include
+//! the threads that the kernel uses for its own file systems.
 
 mod names;
 mod stream;
@@ -19,21 +24,21 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a phase without an end works.
+/// How long a phase without a fixed end takes.
 const PHASE: Duration = Duration::from_millis(1500);
 
 /// Phases that belong together.
 #[derive(Debug, Clone, Copy)]
 pub struct Group {
-    /// Its name among the workloads.
+    /// The name of the workload.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// A line that describes it.
     pub what: &'static str,
     does: fn(&mut Stage) -> Result<()>,
 }
 
 impl Group {
-    /// All of them.
+    /// All groups.
     pub const ALL: &[Group] = &[
         Group {
             name: "mount-stream",
@@ -62,15 +67,19 @@ impl Group {
         },
     ];
 
-    /// The one of that name.
+    /// The group of that name.
     pub fn by_name(name: &str) -> Option<Group> {
         Group::ALL.iter().find(|g| g.name == name).copied()
     }
 
-    /// Works in a new directory in `dir`, which it removes, and gives the phases. `server` is the process that serves the file system.
+    /// Drives the group in a new directory in `dir`, and returns the measured phases.
+    ///
+    /// `server` is the process that serves the file system. The new directory is removed
+    /// afterwards.
     ///
     /// # Errors
-    /// As the first call that fails.
+    /// A call on the file system failed, the directory can't be created or removed, or the server
+    /// ended.
     pub fn drive(self, dir: &Path, server: Option<u32>) -> Result<Value> {
         let room = dir.join(format!("drive-{}", std::process::id()));
         std::fs::create_dir(&room).with_context(|| format!("make {}", room.display()))?;
@@ -85,25 +94,25 @@ impl Group {
     }
 }
 
-/// What a phase did.
+/// The work of a phase.
 #[derive(Debug, Default)]
 struct Done {
-    /// Calls, or whatever it counts.
+    /// Number of calls, or of what the phase counts.
     ops: u64,
-    /// Bytes read or written, if that is what it is about.
+    /// Bytes read or written; 0 if the phase measures no data.
     bytes: u64,
-    /// How long each call took, if that was measured.
+    /// Seconds of each call, if the phase measures them.
     each: Vec<f64>,
 }
 
-/// Where phases are measured.
+/// The measurement of phases.
 struct Stage {
     server: Option<u32>,
     phases: Vec<Value>,
 }
 
 impl Stage {
-    /// Does `work` and notes what it took.
+    /// Runs `work` and records its times.
     fn phase(&mut self, name: &str, work: impl FnOnce() -> Result<Done>) -> Result<()> {
         let before = (Instant::now(), process_cpu(), self.server_cpu()?);
         let mut done = work().with_context(|| name.to_owned())?;
@@ -125,7 +134,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until what was done is on the devices, and notes beside the last phase how long that took.
+    /// Waits until all changes are on the devices, and adds the time to the last phase.
     fn settle(&mut self) -> Result<()> {
         let (start, cpu) = (Instant::now(), self.server_cpu()?);
         sync_all(Path::new("."))?;
@@ -137,13 +146,13 @@ impl Stage {
         Ok(())
     }
 
-    /// CPU seconds of the process that serves the file system, to 10 ms.
+    /// CPU seconds of the process that serves the file system, in steps of 10 ms.
     fn server_cpu(&self) -> Result<f64> {
         server_cpu(self.server)
     }
 }
 
-/// CPU seconds of a process, to 10 ms; none of the kernel.
+/// CPU seconds of a process, in steps of 10 ms. 0 if the kernel serves the file system.
 pub(crate) fn server_cpu(server: Option<u32>) -> Result<f64> {
     const TICKS: f64 = 100.0;
     let Some(pid) = server else { return Ok(0.0) };
@@ -153,31 +162,34 @@ pub(crate) fn server_cpu(server: Option<u32>) -> Result<f64> {
     Ok(ticks.sum::<Result<f64, _>>().context("/proc/PID/stat")? / TICKS)
 }
 
-/// Of a mount of FUSE `syncfs` reaches the kernel's pages only, so the directory is made durable too.
+/// Waits until all changes in the file system are durable.
+///
+/// On a FUSE mount `syncfs` reaches only the kernel's pages. So the directory is synced as well.
 fn sync_all(dir: &Path) -> Result<()> {
     let dir = File::open(dir)?;
     rustix::fs::syncfs(&dir)?;
     Ok(dir.sync_all()?)
 }
 
-/// Lets the kernel forget what it keeps of a file, so that it has to ask again.
+/// Drops the file's pages from the kernel's page cache, so that reads reach the server again.
 fn forget(file: &File) -> Result<()> {
     Ok(rustix::fs::fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
-/// Lets the kernel forget all names and attributes that nobody uses. Only root may; `false` if that is not so.
+/// Drops unused names and attributes from the kernel's cache. Returns `false` if that needs root.
 fn forget_names() -> bool {
     std::fs::write("/proc/sys/vm/drop_caches", "2").is_ok()
 }
 
-/// Makes or opens a file to be read and written, past the kernel's cache if `direct`.
+/// Opens a file for reading and writing, and creates it if needed. `direct` bypasses the page
+/// cache.
 fn open(name: &str, direct: bool) -> Result<File> {
     let mut flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
     flags.set(OFlags::DIRECT, direct);
     Ok(rustix::fs::openat(CWD, name, flags, Mode::from_raw_mode(0o644))?.into())
 }
 
-/// A small generator of numbers (xorshift), the same in each run.
+/// A small random number generator (xorshift), with the same numbers in each run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -189,7 +201,9 @@ impl Numbers {
     }
 }
 
-/// Runs `work` in `jobs` threads at once, each with its number, until the time is over; it is told when to stop.
+/// Runs `work` in `jobs` threads at once, until the time of a phase is over.
+///
+/// Each thread gets its number and the time when it must stop.
 fn together(jobs: u64, work: impl Fn(u64, Instant) -> Result<Done> + Sync) -> Result<Done> {
     let until = Instant::now() + PHASE;
     std::thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! What there is to measure: found by name, and listed, out of the tables that it is done by.
+//! The list of all workloads: look-up by name, and the help text. It comes from the tables that the
+//! benchmarks use.
 
 use crate::drive::Group;
 use crate::peers::WORKLOADS;
@@ -7,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::fmt::Write;
 
-/// All groups on mounted file systems by one name.
+/// The name that stands for all groups on mounted file systems.
 const MOUNTS: &str = "mounts";
 
 const USAGE: &str = "\
@@ -26,16 +27,16 @@ Measures workloads in rounds (5, or 3 beside peers), all if none is named, and p
 /// What a name stands for.
 #[derive(Debug)]
 pub enum Found {
-    /// Something on a pool.
+    /// One workload on a pool.
     Work(Work),
-    /// Something on a mounted file system.
+    /// Groups of phases on a mounted file system.
     Groups(Vec<Group>),
 }
 
-/// What a name stands for.
+/// Finds a workload or group by its name.
 ///
 /// # Errors
-/// If it is none of a workload; the error names those that exist.
+/// No workload has this name. The error lists the names.
 pub fn find(name: &OsStr) -> Result<Found> {
     if name == MOUNTS {
         return Ok(Found::Groups(Group::ALL.to_vec()));
@@ -49,10 +50,10 @@ pub fn find(name: &OsStr) -> Result<Found> {
     }
 }
 
-/// The workload on a pool of that name.
+/// Finds a workload on a pool by its name.
 ///
 /// # Errors
-/// As [`find`].
+/// No workload on a pool has this name. The error lists the names.
 pub fn work(name: &OsStr) -> Result<Work> {
     let found = name.to_str().and_then(Work::by_name);
     found.with_context(|| {
@@ -60,10 +61,10 @@ pub fn work(name: &OsStr) -> Result<Work> {
     })
 }
 
-/// The group of that name.
+/// Finds a group by its name.
 ///
 /// # Errors
-/// As [`find`].
+/// No group has this name. The error lists the names.
 pub fn group(name: &OsStr) -> Result<Group> {
     let found = name.to_str().and_then(Group::by_name);
     found.with_context(|| {
@@ -87,7 +88,7 @@ fn listed(names: impl Iterator<Item = &'static str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// How the program is called, and all workloads, each with a line about it.
+/// The help text: the usage, and a line about each workload.
 pub fn text() -> String {
     let mut text = USAGE.to_owned();
     let mut list = |title: &str, of: &mut dyn Iterator<Item = (&str, &str)>| {

@@ -12,21 +12,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The name of such a pool.
+/// The name of a pool on images.
 pub(crate) const POOL: &str = "bench";
-/// Operations that a slow device takes at once.
+/// How many operations a slow device executes at once.
 const SLOW_IN_FLIGHT: u32 = 64;
 
-/// Sparse files, gone when dropped.
+/// Sparse image files. Dropping this removes them.
 pub(crate) struct Images(Vec<PathBuf>);
 
-/// What a pool on images is like.
+/// The shape of a pool on images.
 pub(crate) struct Geometry {
-    /// Its sectors, if they are not to be those of the devices.
+    /// The sector size; `None` takes that of the devices.
     pub(crate) ashift: Option<Ashift>,
-    /// Bytes of its cache.
+    /// Size of the cache in bytes.
     pub(crate) cache_bytes: u64,
-    /// How long each operation of a device takes at least.
+    /// The minimum time of each operation of a device.
     pub(crate) delay: Duration,
 }
 
@@ -37,14 +37,14 @@ impl Default for Geometry {
 }
 
 impl Images {
-    /// Makes `count` files of `bytes` in folder `dir`.
+    /// Creates `count` files of `bytes` bytes each in the directory `dir`.
     pub(crate) fn new(dir: &Path, name: &str, count: usize, bytes: u64) -> Result<Images> {
         let images = Images::there(dir, name, count);
         images.create(bytes)?;
         Ok(images)
     }
 
-    /// Makes the files, of `bytes` each.
+    /// Creates the files, of `bytes` bytes each.
     pub(crate) fn create(&self, bytes: u64) -> Result<()> {
         for path in &self.0 {
             std::fs::File::create_new(path)
@@ -54,12 +54,12 @@ impl Images {
         Ok(())
     }
 
-    /// Files that were made so, or will be.
+    /// Files that exist already, or that [`Images::create`] will create.
     pub(crate) fn there(dir: &Path, name: &str, count: usize) -> Images {
         Images((0..count).map(|i| dir.join(format!("{name}-{i}.img"))).collect())
     }
 
-    /// Leaves them where they are.
+    /// Keeps the files after this is dropped.
     pub(crate) fn keep(mut self) {
         self.0.clear();
     }
@@ -68,7 +68,8 @@ impl Images {
         &self.0
     }
 
-    /// Has the file system below find room for all of them now, so that writing to them changes nothing but their bytes.
+    /// Writes zeros to all files, so that the host file system allocates their space now. Later
+    /// writes then change only data.
     pub(crate) fn prefill(&self) -> Result<()> {
         for path in &self.0 {
             let mut file = std::fs::File::options().write(true).open(path)?;
@@ -84,7 +85,7 @@ impl Images {
         Ok(())
     }
 
-    /// A pool on all of them: a raidz2 if they are several.
+    /// Creates a pool on all files: a raidz2 if there are several.
     pub(crate) fn pool(&self, geometry: &Geometry) -> Result<Spa> {
         let leaves = self.0.iter().map(|path| NewLeaf { path: path.clone() }).collect();
         let shape = if self.0.len() > 1 { VdevShape::Raidz(2) } else { VdevShape::Single };
@@ -121,7 +122,7 @@ impl Images {
 impl Drop for Images {
     fn drop(&mut self) {
         for path in &self.0 {
-            // Best effort: what stays is seen by the next run, which makes its images anew or says that it can't.
+            // Best effort: the next run creates its images again, or reports that it can't.
             let _ = std::fs::remove_file(path);
         }
     }

@@ -1,15 +1,18 @@
 //! Benchmarks that print JSON.
 //!
 //! # Theory
-//! A benchmark is a [`Work`] done to a pool, always by a process of its own that opens the pool anew, so that no cache of ours
-//! is warm. Beside it stands what OpenZFS's own user-space code needs for the same pool: its `zdb`, and whatever peer command
-//! the caller brings. Both are asked in turns, several rounds, since a machine's pace changes; what is reported is the
-//! median of each and the ratio of the medians. CPU time is measured besides wall time: it says more on a busy machine.
+//! A benchmark is a [`Work`] on a pool. It always runs in a process of its own, which opens the
+//! pool anew, so no cache of ours is warm. Beside it the report has OpenZFS's own user-space code
+//! on the same pool: its `zdb`, and any peer program that the caller names.
+//!
+//! All of them run in turns, for several rounds, since the speed of a machine changes. The report
+//! has the median of each, and the ratio of the medians. It has CPU time beside wall time, as CPU
+//! time says more on a busy machine.
 //!
 //! # Absent
-//! Pools that are read are made by others; `docs/results/engine.md` says how those in its tables
-//! came about. The page cache is left as it is. So devices are as fast as memory from the second
-//! round on: these are figures of our code, not of disks.
+//! Creation of the pools that are read: `docs/results/engine.md` says how the pools in its tables
+//! were made. The page cache is not dropped. So from the second round on, devices are as fast as
+//! memory, and the figures show our code, not disks.
 
 pub mod drive;
 pub mod help;

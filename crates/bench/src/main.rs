@@ -1,15 +1,28 @@
-//! `poolhouse-bench [--rounds N] [--work NAME]... DIR...`: measures each workload on the pool in each folder, prints JSON.
+//! The program `poolhouse-bench`.
 //!
-//! `poolhouse-bench work NAME DIR` does one workload once, and prints what it took; that is how the former calls itself. So does `poolhouse-bench
-//! drive NAME DIR PID` with what is done to a mounted file system that PID serves (0: the kernel), and `poolhouse-bench null DIR` mounts one that does
-//! nothing. `BENCH_MOUNTS` is the script that mounts those that are compared.
-//! `poolhouse-bench peers [--rounds N] [--scale smoke|normal|full] [--out DIR] [GROUP]...` measures the engine beside a peer ([`bench::peers`]), which is the
-//! program `PEER_PROGRAM`, `PEER_NAME` in words. Its JSON records `BENCH_DATE` and `BENCH_COMMAND`.
-//! `poolhouse-bench peers work NAME DIR [KNOB=VALUE]...` and `... peers mount KIND NAME DIR ...` are how it calls itself. Images lie in `BENCH_MEMORY`
-//! and `BENCH_DISK`.
-//! `poolhouse-bench --help` lists all workloads, with what they do and what may be set of them.
-//! `BENCH_TOOLS` is the root of unpacked OpenZFS tools, `BENCH_PEER` a program that does `NAME DIR` with another engine, `BENCH_SCRATCH` the
-//! folder in which new pools are made (the system's for temporary files if it is not set).
+//! | command | what it does |
+//! |---|---|
+//! | `poolhouse-bench [--rounds N] [--work NAME]... DIR...` | measures workloads, prints JSON |
+//! | `poolhouse-bench peers [OPTION]... [GROUP]...` | measures the engine beside a peer |
+//! | `poolhouse-bench --help` | lists all options, workloads and their settings |
+//! | `poolhouse-bench null DIR` | mounts a file system that does nothing |
+//!
+//! With these commands it calls itself; each runs one workload once, and prints its times:
+//!
+//! * `poolhouse-bench work NAME DIR`
+//! * `poolhouse-bench drive NAME DIR PID`, where PID serves the mount (0: the kernel)
+//! * `poolhouse-bench peers work NAME DIR [KNOB=VALUE]...`
+//! * `poolhouse-bench peers mount KIND NAME DIR [KNOB=VALUE]...`
+//!
+//! | environment | meaning |
+//! |---|---|
+//! | `BENCH_MOUNTS` | the script that mounts the compared file systems |
+//! | `BENCH_TOOLS` | the root of unpacked OpenZFS tools |
+//! | `BENCH_PEER` | a program that runs `NAME DIR` with another engine |
+//! | `BENCH_SCRATCH` | the directory for new pools; default: that for temporary files |
+//! | `PEER_PROGRAM`, `PEER_NAME` | the peer ([`bench::peers`]), and its name in words |
+//! | `BENCH_MEMORY`, `BENCH_DISK` | directories for images, in memory and on a disk |
+//! | `BENCH_DATE`, `BENCH_COMMAND` | recorded in the JSON of `peers` |
 
 #![allow(clippy::print_stdout, reason = "printing is what it does")]
 
@@ -21,7 +34,7 @@ use bench::peers::{Places, Run, Scale, Workload};
 use bench::plan::Plan;
 use std::path::PathBuf;
 
-/// As the program that is measured.
+/// The same allocator as that of the measured program.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -91,7 +104,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What `poolhouse-bench peers` does.
+/// Runs `poolhouse-bench peers`.
 fn peers(words: &[String]) -> Result<()> {
     let answer = match words {
         [work, name, dir, knobs @ ..] if work == "work" => {

@@ -1,6 +1,7 @@
-//! What is done to new pools: blocks written, datasets made, entries added.
+//! Workloads on new pools: writing blocks, creating datasets, adding ZAP entries.
 //!
-//! Each work makes its own pool on sparse images in an empty folder, and removes them when it is done.
+//! Each workload creates its own pool on sparse images in an empty directory, and removes them at
+//! the end.
 
 use crate::images::{Geometry, Images, POOL};
 use crate::measure::{Took, here};
@@ -18,41 +19,41 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes that a writing work writes.
+/// Bytes that a write workload writes.
 const BYTES: u64 = 1 << 30;
-/// Bytes written at a time, and so to a transaction.
+/// Bytes of one write call, and so of one transaction.
 const CHUNK: usize = 1 << 20;
-/// Bytes of data that are made; a prime number of chunks less than a power of two, so that what follows is not the same again.
+/// Bytes of generated data. Written data repeats after one chunk less than this.
 const PATTERN: usize = 64 << 20;
-/// Entries of the ZAP.
+/// Number of entries that `zap-add` adds.
 const ENTRIES: u64 = 1_000_000;
-/// Entries that one transaction adds.
+/// Entries of one transaction.
 const BATCH: u64 = 50;
-/// Bytes of an image.
+/// Size of an image in bytes.
 const IMAGE: u64 = 4 << 30;
 
-/// What a new pool is made for.
+/// The workload on a new pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Making {
-    /// 1 GiB in 128 KiB records with lz4, on one device.
+    /// Write 1 GiB in 128 KiB records with lz4, on one device.
     Lz4,
     /// The same with zstd-3.
     Zstd,
-    /// The same without compression, on a raidz2 of six.
+    /// The same without compression, on a raidz2 of six devices.
     Raidz2,
-    /// The 2,602 file systems of the benchmark of mounts, in one call.
+    /// Create the 2,602 file systems of the mount benchmark, in one call.
     Datasets,
-    /// A snapshot of each of them, in one call.
+    /// Create a snapshot of each of these file systems, in one call.
     Snapshots,
-    /// A million entries in a ZAP.
+    /// Add a million entries to a ZAP.
     Zap,
 }
 
 impl Making {
-    /// Does it on images in folder `dir`.
+    /// Runs the workload on images in the directory `dir`.
     ///
     /// # Errors
-    /// As it fails.
+    /// The images or the pool can't be created, or an operation on the pool failed.
     pub fn run(self, dir: &Path) -> Result<(Value, Took)> {
         let images = Images::new(dir, "making", if self == Making::Raidz2 { 6 } else { 1 }, IMAGE)?;
         let spa = images.pool(&Geometry::default())?;
@@ -75,7 +76,7 @@ fn task(name: &str, props: PropList) -> Box<dyn SyncTask + Send> {
     Box::new(Create { name: name.to_owned(), contents, props, crypt: None, enforce_limits: false })
 }
 
-/// Half noise, half text in each 4 KiB, as the peer's harness fills its buffers.
+/// Data for writes: each 4 KiB is half random bytes and half text, as in the peer's harness.
 pub(crate) fn pattern() -> Vec<u8> {
     const TEXT: &[u8] =
         b"the quick brown fox jumps over the lazy dog; pack my box with five dozen liquor jugs 0123456789 ";
@@ -96,7 +97,7 @@ pub(crate) fn pattern() -> Vec<u8> {
     out
 }
 
-/// A new object in a new file system, held to be written.
+/// A new object in a new file system, which is owned for writing.
 pub(crate) fn object(
     live: &Live,
     name: &str,
@@ -114,7 +115,8 @@ pub(crate) fn object(
 
 fn write(live: &Live, compression: &str) -> Result<(Value, Took)> {
     let pattern = pattern();
-    // What a process takes from the system for the first time costs a page fault for each page: that is not what is measured here.
+    // The first use of memory costs a page fault for each page. That must not be measured, so the
+    // first run is not timed.
     fill(live, "warm", compression, &pattern)?;
     let took = fill(live, "fs", compression, &pattern)?;
     Ok((json!({ "bytes": BYTES }), took))
@@ -136,7 +138,7 @@ fn fill(live: &Live, name: &str, compression: &str, pattern: &[u8]) -> Result<To
     Ok(took)
 }
 
-/// The names of the pool of illumos bug 8115, parents first.
+/// The names of the datasets of illumos issue 8115's pool, parents first.
 fn names() -> Vec<String> {
     program::bench::names(POOL, program::bench::Shape::default())
 }

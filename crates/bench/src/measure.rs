@@ -1,4 +1,4 @@
-//! Time: of a piece of work in this process, of a whole child process, and the median of several rounds.
+//! Time of work in this process or in a child process, and the median of several rounds.
 
 use anyhow::{Context, Result, bail};
 use rustix::time::{ClockId, clock_gettime};
@@ -6,37 +6,37 @@ use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// What a round took.
+/// The times of a round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Took {
-    /// From start to end, seconds.
+    /// Wall time in seconds.
     pub wall_s: f64,
-    /// Of all threads, user and system, seconds.
+    /// CPU time of all threads in seconds, user and system.
     pub cpu_s: f64,
 }
 
-/// Runs `work` in this process, and says what it took, every thread of the process included.
+/// Runs `work` in this process, and measures it. The CPU time is that of all threads.
 ///
 /// # Errors
-/// Those of `work`.
+/// `work` failed.
 pub fn here<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Took)> {
     let (wall, cpu) = (Instant::now(), process_cpu());
     let out = work()?;
     Ok((out, Took { wall_s: wall.elapsed().as_secs_f64(), cpu_s: process_cpu() - cpu }))
 }
 
-/// CPU seconds of this process, all its threads included.
+/// CPU seconds of this process, with all threads.
 pub fn process_cpu() -> f64 {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// Runs a program that prints nothing of interest, and says what the whole process took.
+/// Runs a program, discards its output, and measures the whole process.
 ///
-/// CPU time comes in ticks of 10 ms, so the program had better run for a while.
+/// The CPU time is in steps of 10 ms, so the program should run for a while.
 ///
 /// # Errors
-/// When it can't be started or fails.
+/// The program can't be started, or it failed.
 pub fn program(command: &mut Command) -> Result<Took> {
     let (wall, cpu) = (Instant::now(), children_cpu()?);
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -51,16 +51,18 @@ pub fn program(command: &mut Command) -> Result<Took> {
 fn children_cpu() -> Result<f64> {
     const TICKS: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // The program's name may hold anything, so fields count from the parenthesis that ends it.
+    // The program's name may contain spaces and parentheses. So count the fields after the last
+    // parenthesis.
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks = fields.split_whitespace().skip(13).take(2).map(str::parse::<f64>);
     Ok(ticks.sum::<Result<f64, _>>().context("/proc/self/stat")? / TICKS)
 }
 
-/// The last line that a program prints, which is JSON.
+/// Runs a program and parses the last line of its output as JSON.
 ///
 /// # Errors
-/// When it fails, with its first words; or prints something else.
+/// The program can't be started, it failed (the error has the first line of its messages), or the
+/// line is no JSON.
 pub fn answer(command: &mut Command) -> Result<Value> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("start {}", command.get_program().display()))?;
@@ -72,7 +74,7 @@ pub fn answer(command: &mut Command) -> Result<Value> {
     serde_json::from_str(text.trim().lines().last().unwrap_or("")).context("its answer is no JSON")
 }
 
-/// The median of each number, and the range of the CPU time.
+/// The median of each time, and the minimum and maximum of the CPU time.
 pub fn summary(rounds: &[Took]) -> Value {
     let mut wall: Vec<f64> = rounds.iter().map(|r| r.wall_s).collect();
     let mut cpu: Vec<f64> = rounds.iter().map(|r| r.cpu_s).collect();
@@ -85,7 +87,7 @@ pub fn summary(rounds: &[Took]) -> Value {
     })
 }
 
-/// The middle one of `values`, which are sorted thereby; 0 of none.
+/// The median of `values`, which this sorts. 0 if there are none.
 pub fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
@@ -95,7 +97,7 @@ pub fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-/// To four digits behind the point, which is more than a measurement is good for.
+/// Rounds to four decimal places, which is more than the precision of a measurement.
 pub fn round(v: f64) -> f64 {
     (v * 1e4).round() / 1e4
 }
@@ -104,7 +106,7 @@ pub fn round(v: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The median is the middle, or between the two in the middle, in any order.
+    /// Goal: the median is the middle value, or the mean of the two middle ones, in any order.
     #[test]
     fn medians() {
         assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
@@ -112,7 +114,7 @@ mod tests {
         assert_eq!(median(&mut []), 0.0);
     }
 
-    /// Work costs CPU time, and a program's time is found in `/proc`.
+    /// Goal: work has a CPU time, and the time of a program is found in `/proc`.
     #[test]
     fn measures() {
         let (sum, took) = here(|| Ok((0..1_000_000u64).map(|x| x ^ (x >> 3)).sum::<u64>())).unwrap();

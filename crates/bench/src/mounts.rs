@@ -1,9 +1,10 @@
-//! Mounted file systems beside each other: ours, zfs-fuse, ext4 and a FUSE that does nothing.
+//! Comparison of mounted file systems: Poolhouse, zfs-fuse, ext4 and a FUSE that does nothing.
 //!
 //! # Theory
-//! A script mounts each of them anew (`scripts/bench-mount.sh`), says who serves it and where it is, and takes it away when its input ends. Then each
-//! [`Group`] is driven on each of them in turns, several rounds, by a process of its own. Per operation, the medians of the rounds count. What is
-//! missing on a machine is in the report, with the reason.
+//! A script (`scripts/bench-mount.sh`) mounts each of them anew. It prints the server's process and
+//! the directory, and unmounts when its input ends. Then a process of its own drives each [`Group`]
+//! on each of them in turns, for several rounds. The report has the medians of the rounds for each
+//! operation. It names each file system that is missing on this machine, with the reason.
 
 use crate::drive::Group;
 use crate::measure::{answer, median, round};
@@ -15,21 +16,23 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Who is asked, in turns; ours first.
+/// The compared file systems, in turns; Poolhouse first.
 const NAMES: [&str; 4] = ["poolhouse", "zfs-fuse", "ext4", "null"];
-/// What is to be reached beside each: this many times its pace.
+/// The goals: how many times as fast as each Poolhouse must be.
 const GOALS: [(&str, f64); 3] = [("zfs-fuse", 3.0), ("ext4", 0.8), ("null", 0.8)];
 
-/// A file system that is mounted for as long as this lives.
+/// A file system that stays mounted until this is dropped.
 pub(crate) struct Stand {
     child: Child,
-    /// Who serves it; `None` for the kernel.
+    /// The process that serves it; `None` for the kernel.
     server: Option<u32>,
     dir: PathBuf,
 }
 
 impl Stand {
-    /// Mounts a file system in the folder `room`, which it makes. `log`: with a log device, if it is one of pools.
+    /// Mounts a file system in the directory `room`, which this creates.
+    ///
+    /// With `log`, its pool has a log device, if it has a pool.
     pub(crate) fn new(script: &Path, me: &Path, name: &str, room: &Path, log: bool) -> Result<Self> {
         std::fs::create_dir(room).with_context(|| format!("make {}", room.display()))?;
         let said = room.with_extension("said");
@@ -46,7 +49,7 @@ impl Stand {
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("it was asked for")?).read_line(&mut line)?;
         let words = std::fs::read_to_string(&said);
-        // Best effort, as for all that is in the scratch folder.
+        // Best effort, as everything in the scratch directory is temporary.
         let _ = std::fs::remove_file(&said);
         let place = line.trim_end().split_once(' ').and_then(|(pid, dir)| Some((pid.parse().ok()?, dir)));
         let Some((pid, dir)) = place else {
@@ -57,12 +60,12 @@ impl Stand {
         Ok(Self { child, server: Some(pid).filter(|pid| *pid != 0), dir: PathBuf::from(dir) })
     }
 
-    /// Where it is.
+    /// Where it is mounted.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Who serves it; `None` for the kernel.
+    /// The process that serves it; `None` for the kernel.
     pub(crate) fn server(&self) -> Option<u32> {
         self.server
     }
@@ -71,25 +74,25 @@ impl Stand {
 impl Drop for Stand {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // The script has said what it could not do.
+        // The script has already reported its errors.
         let _ = self.child.wait();
     }
 }
 
-/// One of those who are asked.
+/// One of the compared file systems.
 struct Contender {
     name: &'static str,
     stand: Result<Stand>,
-    /// By group and phase, the rounds.
+    /// The rounds, by group and phase.
     rounds: BTreeMap<(&'static str, String), Vec<Value>>,
-    /// The groups that failed, and why.
+    /// The groups that failed, with the error.
     failed: BTreeMap<&'static str, String>,
 }
 
-/// Drives `groups` on every file system that can be mounted, and gives an entry for each phase.
+/// Drives `groups` on every file system that can be mounted, and returns an entry for each phase.
 ///
 /// # Errors
-/// If the scratch folder can't be used. What goes wrong with one file system is in the report.
+/// The scratch directory can't be used. The report has the failures of single file systems.
 pub fn measure(
     script: &Path,
     me: &Path,
@@ -136,7 +139,7 @@ impl Contender {
         }
     }
 
-    /// What its rounds of a phase come to, or why there are none.
+    /// The medians of its rounds of a phase, or the reason why there are none.
     fn summary(&self, group: Group, phase: &str) -> Value {
         if let Err(why) = &self.stand {
             return json!({ "absent": format!("{why:#}") });
@@ -177,7 +180,8 @@ fn report(group: Group, contenders: &[Contender]) -> Vec<Value> {
     phases.into_iter().map(|phase| entry(group, phase, contenders)).collect()
 }
 
-/// A phase: everybody's figures, how many times their pace ours is, and which goals that meets.
+/// The report of a phase: the figures of all file systems, the ratio of each to Poolhouse's, and
+/// the goals that are met.
 fn entry(group: Group, phase: &str, contenders: &[Contender]) -> Value {
     let mut out = Map::new();
     out.insert("work".into(), group.name.into());

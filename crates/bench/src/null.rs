@@ -1,9 +1,12 @@
-//! A FUSE file system that does next to nothing: the limit of what can come through FUSE.
+//! A FUSE file system that does almost nothing. It shows the limit of what FUSE can do.
 //!
 //! # Theory
-//! It keeps names and lengths in memory and no data: what is read is whatever the buffer held, what is written is dropped, and fsync has nothing to do. It
-//! gives the answers that a real mount gives, so that the kernel asks as many questions, but its loop is a
-//! plain one of its own: threads that wait in `read`, each with a buffer. So faults of the real loop don't hide in the limit.
+//! It keeps names and sizes in memory, and no data. A read returns what the buffer held, a write is
+//! dropped, and an fsync has nothing to do. The answers are like those of a real mount, so the
+//! kernel sends as many requests.
+//!
+//! Its loop is simple and separate from that of the FUSE front end: each thread waits in `read`
+//! with a buffer of its own. So a fault of the real loop can't be hidden in the limit.
 
 use anyhow::{Context, Result};
 use fuse::dispatch::{Behaviour, MAX_READ, MAX_WRITE, Outcome, answer};
@@ -21,7 +24,7 @@ use std::path::Path;
 const ROOT: u64 = 34;
 const S_IFMT: u32 = 0o170_000;
 const S_IFDIR: u32 = 0o040_000;
-/// As many as libfuse keeps.
+/// The number of threads that libfuse keeps.
 const THREADS: usize = 10;
 
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +37,7 @@ struct Meta {
 #[derive(Debug, Default)]
 struct Dir {
     by_name: HashMap<Vec<u8>, u64>,
-    /// In the order in which it is listed; the number of a node is its cookie.
+    /// Entries in the order of a listing. The number of a node is its cookie.
     by_node: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -45,7 +48,7 @@ struct State {
     last: u64,
 }
 
-/// Names in memory.
+/// The file system: names in memory.
 #[derive(Debug)]
 struct Null(Mutex<State>);
 
@@ -87,7 +90,7 @@ impl State {
         self.dirs.get_mut(&node.0).ok_or(Errno::NOTDIR)
     }
 
-    /// Takes a name out of a directory, and gives the node that it was of.
+    /// Removes a name from a directory, and returns its node.
     fn take(&mut self, dir: Node, name: &[u8]) -> Result<u64, Errno> {
         let dir = self.dir(dir)?;
         let node = dir.by_name.remove(name).ok_or(Errno::NOENT)?;
@@ -228,10 +231,10 @@ impl Tree for Null {
     }
 }
 
-/// Mounts it at `target`, says so in a line, and serves it until standard input ends.
+/// Mounts the file system at `target`, prints a line, and serves it until standard input ends.
 ///
 /// # Errors
-/// If it can't be mounted or unmounted.
+/// The file system can't be mounted or unmounted, or does not answer.
 #[allow(clippy::print_stdout, reason = "its starter waits for the line")]
 pub fn serve(target: &Path) -> Result<()> {
     let options = Options { source: "null".to_owned(), ..Options::default() };
@@ -250,7 +253,7 @@ pub fn serve(target: &Path) -> Result<()> {
     })
 }
 
-/// Answers requests until the mount is gone.
+/// Answers requests until the file system is unmounted.
 fn work(device: &std::os::fd::OwnedFd, tree: &Null) {
     let mut buf = vec![0; MAX_WRITE as usize + 4096];
     let mut out = Answer::default();
@@ -264,7 +267,7 @@ fn work(device: &std::os::fd::OwnedFd, tree: &Null) {
         out.clear();
         let behaviour = Behaviour::default();
         if let Outcome::Send(result) = answer(tree, behaviour, &request, &mut out) {
-            // Who asked may have been killed meanwhile.
+            // The process that sent the request may have been killed meanwhile.
             let _ = rustix::io::write(device, out.finish(request.head.unique, result));
         }
     }

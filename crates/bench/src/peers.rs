@@ -1,15 +1,21 @@
-//! Ours beside the peers: the same workloads, in turns, on one machine.
+//! Comparison with peers: the same workloads, in turns, on one machine.
 //!
 //! # Theory
-//! A peer is somebody else's engine behind a program of ours that is asked as this one asks itself: `PROGRAM WORK DIR NAME=VALUE...`, and one line of
-//! JSON comes back ([`Answer`]). [`cases`] says what is asked of whom; [`Run`] asks everybody in turns, several rounds, each time in a process of its
-//! own, so that a busy or warm moment meets both, and takes medians. [`goals`] says which figure is to be how many times the peer's. What comes of
-//! it is a table for people, a list for programs (`peers.json`), everything that was measured (`peers-run.json`), and plots.
+//! A peer is another engine behind a program of ours. The program has the same interface as this
+//! one: `PROGRAM WORK DIR NAME=VALUE...`, and the reply is one line of JSON ([`Answer`]).
 //!
-//! Wall time on a busy machine says little; CPU time of an operation is asked for beside it everywhere, and the load is in the report.
+//! * `cases` lists the workloads and their settings.
+//! * [`Run`] runs both sides in turns, for several rounds, each time in a process of its own. So a
+//!   busy or warm moment hits both. It takes the medians.
+//! * `goals` says which ratio to the peer each figure must reach.
+//! * [`Report`] has a table for people, a list for programs (`peers.json`), all figures
+//!   (`peers-run.json`), and plots.
+//!
+//! Wall time says little on a busy machine. So every workload also measures CPU time, and the
+//! report has the load.
 //!
 //! # See
-//! `scripts/bench-peers.sh`, which builds the peer; `crates/bench/peers/libzpool.c`, which is one.
+//! `scripts/bench-peers.sh` builds the peer. `crates/bench/peers/libzpool.c` is one.
 
 mod answer;
 mod cases;
@@ -42,33 +48,33 @@ use knobs::{
 use mounted::Mounted;
 use std::path::Path;
 
-/// A workload that peers do too.
+/// A workload that peers run too.
 #[derive(Debug, Clone, Copy)]
 pub struct Workload {
-    /// Its name.
+    /// The name of the workload.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// A line that describes it.
     pub what: &'static str,
     knobs: &'static [Knob],
     does: Does,
 }
 
-/// What does it.
+/// The function that runs a workload.
 #[derive(Debug, Clone, Copy)]
 enum Does {
-    /// On a pool of its own, with images in a folder.
+    /// On a pool of its own, with images in a directory.
     Pool(fn(&Path, &Knobs) -> Result<Answer>),
     /// On a mounted file system.
     Mount(fn(&Mounted, &Knobs) -> Result<Answer>),
 }
 
-/// What may be set of the pool that a workload makes.
+/// The settings of the pool that a workload creates.
 const POOL: &[Knob] = &[SIZE_MB, PREFILL, ASHIFT, CACHE_MB, DELAY_US];
 
-/// What may be set of a scrub, and of the making of its pool: both are told the same.
+/// The settings of a scrub, and of the creation of its pool. Both get the same.
 const SCRUB: &[Knob] = &[TITLE, RS, OBJ_MB, OBJS, IMAGE, DISKS];
 
-/// All of them.
+/// All workloads.
 pub const WORKLOADS: [Workload; 9] = [
     Workload {
         name: "reads",
@@ -130,7 +136,7 @@ impl Workload {
     /// The workload of that name.
     ///
     /// # Errors
-    /// If there is none; the error names those that exist.
+    /// No workload has this name. The error lists the names.
     pub fn by_name(name: &str) -> Result<Workload> {
         WORKLOADS.into_iter().find(|w| w.name == name).with_context(|| {
             let names: Vec<&str> = WORKLOADS.iter().map(|w| w.name).collect();
@@ -138,21 +144,26 @@ impl Workload {
         })
     }
 
-    /// What may be set of it.
+    /// The settings of the workload.
     pub fn knobs(&self) -> Vec<Knob> {
         let pool = if self.mounts() { &[] } else { POOL };
         self.knobs.iter().chain(pool).copied().collect()
     }
 
-    /// Whether it is done to a mounted file system.
+    /// Whether the workload needs a mounted file system.
     pub fn mounts(&self) -> bool {
         matches!(self.does, Does::Mount(_))
     }
 
-    /// Does it once, with images in folder `dir`, on a file system of this kind if it needs a mounted one.
+    /// Runs the workload once, with images in the directory `dir`.
+    ///
+    /// `kind` is the file system to mount, for a workload that needs one. `set` has its settings,
+    /// as `NAME=VALUE`.
     ///
     /// # Errors
-    /// As it fails, or when something is set that it does not know.
+    /// * A setting is malformed, or the workload does not have it.
+    /// * `kind` is missing, or the workload does not mount a file system.
+    /// * The workload failed.
     pub fn run(&self, kind: Option<&str>, dir: &Path, set: &[String]) -> Result<Answer> {
         let knobs = Knobs::parse(self.knobs(), set)?;
         match (self.does, kind) {

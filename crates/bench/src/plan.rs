@@ -1,4 +1,4 @@
-//! Which work is done to which pool, and beside whom.
+//! Which workloads run on which pools, and which peers run beside them.
 
 use crate::drive::Group;
 use crate::measure::{Took, answer, program, round, summary};
@@ -8,44 +8,46 @@ use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How it is measured.
+/// A plan of measurements.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Folders, each with the devices of one pool.
+    /// Directories, each with the devices of one pool.
     pub pools: Vec<PathBuf>,
-    /// What is done to each.
+    /// The workloads on each of these pools.
     pub works: Vec<Work>,
-    /// What is done to new pools.
+    /// The workloads on new pools.
     pub makings: Vec<Work>,
-    /// What is done to mounted file systems.
+    /// The workloads on mounted file systems.
     pub groups: Vec<Group>,
-    /// Where new pools are made.
+    /// The directory for new pools.
     pub scratch: PathBuf,
-    /// Rounds; the medians count.
+    /// Number of rounds. The report has the medians.
     pub rounds: usize,
-    /// Threads of a traversal and of a mount.
+    /// Threads of a traversal, and of a mount.
     pub threads: usize,
-    /// Root folder of unpacked OpenZFS tools, if there are any: `sbin/zdb` and its libraries.
+    /// Root directory of unpacked OpenZFS tools, if there are any: `sbin/zdb` and its libraries.
     pub tools: Option<PathBuf>,
-    /// A program that does `WORK DIR` with somebody else's engine and prints JSON with `wall_s` and `cpu_s`.
+    /// A program that runs `WORK DIR` with another engine. It prints JSON with `wall_s` and
+    /// `cpu_s`.
     pub peer: Option<PathBuf>,
-    /// The script that mounts the file systems that are compared; without it there are none.
+    /// The script that mounts the compared file systems. Without it, none is mounted.
     pub mounts: Option<PathBuf>,
 }
 
-/// One of those who are asked in turns.
+/// One of the compared programs.
 struct Contender {
     name: &'static str,
     rounds: Vec<Took>,
-    /// What its last round said it had done, or why it did nothing.
+    /// The reply of its last round without the times, or the error.
     done: Result<Value, String>,
 }
 
 impl Plan {
-    /// Does everything, and gives the report.
+    /// Runs the plan, and returns the report.
     ///
     /// # Errors
-    /// When not even this program can be found. What goes wrong with a single benchmark is in the report.
+    /// The path of this program is unknown, or the scratch directory can't be used. The report has
+    /// the failures of single benchmarks.
     pub fn run(&self) -> Result<Value> {
         let me = std::env::current_exe().context("find this program")?;
         let mut results = Vec::new();
@@ -115,7 +117,7 @@ impl Plan {
     }
 }
 
-/// Takes the times out of an answer.
+/// Takes the times out of a reply.
 fn told(mut answer: Value) -> Result<(Took, Value)> {
     let mut take = |field| {
         let value = answer.get_mut(field).map(Value::take);
@@ -128,7 +130,7 @@ fn told(mut answer: Value) -> Result<(Took, Value)> {
     Ok((took, answer))
 }
 
-/// The name of the pool in a folder.
+/// The name of the pool in a directory.
 fn pool_name(dir: &Path) -> Result<String> {
     let scan = poolhouse::spa::scan(&[dir]);
     let candidate = scan.pools.first().with_context(|| format!("no pool in {}", dir.display()))?;
@@ -166,13 +168,13 @@ fn report(work: Work, pool: &Path, contenders: &[Contender]) -> Value {
     Value::Object(out)
 }
 
-/// How many times as long the other took.
+/// How many times as long as ours the other took.
 fn ratio(theirs: &Value, ours: &Value, field: &str) -> Option<f64> {
     let (theirs, ours) = (theirs[field].as_f64()?, ours[field].as_f64()?);
     (ours > 0.0).then(|| round(theirs / ours))
 }
 
-/// The machine, its processors, and how busy it was.
+/// The machine: processor, number of CPUs, load.
 pub(crate) fn machine() -> Value {
     let text = |path| std::fs::read_to_string(path).unwrap_or_default();
     let cpu = text("/proc/cpuinfo");

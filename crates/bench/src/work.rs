@@ -1,4 +1,4 @@
-//! What is done to a pool.
+//! Workloads on a pool.
 
 use crate::making::Making;
 use crate::measure::{Took, here};
@@ -18,23 +18,23 @@ use std::path::Path;
 use std::sync::Arc;
 use verify::block_stats::{BlockStats, Known, Verify};
 
-/// The cache of reads that are to be cold.
+/// Size of the cache in bytes, for reads that must be cold.
 const SMALL_CACHE: u64 = 16 << 20;
-/// Bytes asked for at a time.
+/// Bytes of one read.
 const CHUNK: usize = 1 << 20;
-/// What is smaller says nothing about throughput.
+/// The smallest object that is enough to measure throughput.
 const LEAST_BYTES: u64 = 1 << 20;
 
 /// A workload on a pool.
 #[derive(Debug, Clone, Copy)]
 pub struct Work {
-    /// Its name.
+    /// The name of the workload.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// A line that describes it.
     pub what: &'static str,
-    /// Whether it is done to a new pool, in a folder that is not one's own, rather than to one that is there.
+    /// Whether it creates a new pool in a scratch directory. Otherwise it uses an existing pool.
     pub makes: bool,
-    /// Whether OpenZFS's `zdb` does the same (`-bcc`).
+    /// Whether OpenZFS's `zdb -bcc` does the same work.
     pub zdb: bool,
     does: fn(&Path, usize) -> Result<(Value, Took)>,
 }
@@ -56,7 +56,7 @@ const fn makes(
 }
 
 impl Work {
-    /// Every workload.
+    /// All workloads.
     pub const ALL: &[Work] = &[
         Work {
             zdb: true,
@@ -111,10 +111,13 @@ impl Work {
         Work::ALL.iter().find(|w| w.name == name).copied()
     }
 
-    /// Does it to the pool in folder `dir`. The answer has `wall_s`, `cpu_s`, and what was done.
+    /// Runs the workload on the pool in the directory `dir`.
+    ///
+    /// The result has `wall_s`, `cpu_s`, and what was done.
     ///
     /// # Errors
-    /// As the work fails, or when the pool has nothing for it to work on.
+    /// The pool can't be opened, a block can't be read, or the pool has nothing that the workload
+    /// needs.
     pub fn run(self, dir: &Path, threads: usize) -> Result<Value> {
         let (mut done, took) = (self.does)(dir, threads)?;
         done["wall_s"] = json!(took.wall_s);
@@ -123,7 +126,8 @@ impl Work {
     }
 }
 
-/// From the devices of the pool of illumos bug 8115 to all of its mounts; and what else was measured on the way and back.
+/// Measures from the devices of illumos issue 8115's pool to all of its mounts. The result also has
+/// the other phases.
 fn mount8115(dir: &Path) -> Result<(Value, Took)> {
     let room = tempfile::tempdir_in(dir)?;
     program::bench::make(room.path(), program::bench::Shape::default())?;
@@ -133,7 +137,8 @@ fn mount8115(dir: &Path) -> Result<(Value, Took)> {
     let done: serde_json::Map<_, _> = took
         .named()
         .into_iter()
-        // Making the pool took memory of this process, which is used again.
+        // The creation of the pool took memory of this process, which is reused. So this figure
+        // would be wrong.
         .filter(|(name, _)| *name != "kib_per_mount")
         .map(|(name, value)| (name.to_owned(), json!(crate::measure::round(value))))
         .collect();
@@ -218,7 +223,7 @@ fn files(dir: &Path) -> Result<Value> {
     Ok(json!({ "files": files, "bytes": bytes }))
 }
 
-/// The file systems; one that was never formatted is none.
+/// The file systems, without those that were never formatted.
 fn file_systems(pool: &Pool) -> Result<Vec<(String, Objset)>> {
     let mut all = Vec::new();
     for (name, os) in heads(pool)? {
@@ -231,7 +236,7 @@ fn file_systems(pool: &Pool) -> Result<Vec<(String, Objset)>> {
     Ok(all)
 }
 
-/// Every node of a file system by its path, the root first.
+/// Calls `see` with every node of a file system.
 fn each_node(fs: &FileSystem, see: &mut dyn FnMut(&Node)) -> Result<()> {
     let mut folders = vec![fs.root()];
     while let Some(folder) = folders.pop() {
@@ -252,7 +257,7 @@ fn each_node(fs: &FileSystem, see: &mut dyn FnMut(&Node)) -> Result<()> {
     Ok(())
 }
 
-/// Mounts a file system, gives its root to `work`, and unmounts.
+/// Mounts a file system, calls `work` with its root, and unmounts it.
 fn mounted<T>(os: &Objset, threads: usize, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let sizes = Statfs { unit: 512, transfer: 131_072, name_max: 1023, ..Statfs::default() };
     let shown = Shown { name: "bench".to_owned(), posix_acl: false, xattrs: true, sizes };
@@ -298,7 +303,7 @@ fn mount_read(dir: &Path, threads: usize) -> Result<(Value, Took)> {
     })
 }
 
-/// The path of an object below the root, found by looking everywhere.
+/// The path of an object below the root. The search walks the whole tree.
 fn path_of(fs: &FileSystem, object: ObjNum) -> Result<Option<std::path::PathBuf>> {
     use std::os::unix::ffi::OsStringExt;
     let mut folders = vec![(fs.root(), std::path::PathBuf::new())];
@@ -330,7 +335,7 @@ fn mount_files(dir: &Path, threads: usize) -> Result<(Value, Took)> {
         }
     }
     let (_, os) = fullest.context("there is no file system")?;
-    // Opened anew, so that counting has warmed nothing.
+    // Open the pool again, as the count has warmed its cache.
     let id = os.id();
     drop(pool);
     let pool = open(dir, None)?;

@@ -1,4 +1,4 @@
-//! What there is to measure: the tables, what is said of them, and that each workload of them does what it says.
+//! The tables of workloads: names, help text, and a run of each workload.
 
 use bench::Work;
 use bench::drive::Group;
@@ -7,12 +7,12 @@ use bench::peers::{WORKLOADS, Workload};
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// The names of what is not beside peers.
+/// The names of the workloads without a peer.
 fn names() -> Vec<&'static str> {
     Work::ALL.iter().map(|w| w.name).chain(Group::ALL.iter().map(|g| g.name)).collect()
 }
 
-/// Goal: each workload does what it says with what it says can be set, and asks for no setting that its list lacks.
+/// Goal: each workload runs with the settings that it lists, and uses no other setting.
 #[test]
 fn each_runs() {
     let dir = tempfile::tempdir().unwrap();
@@ -38,7 +38,8 @@ fn each_runs() {
     }
 }
 
-/// Goal: names and settings are told once each; what there is not is refused with what there is.
+/// Goal: no two workloads or settings have the same name. An error about an unknown name lists the
+/// known ones.
 #[test]
 fn told() {
     let names: std::collections::BTreeSet<&str> = WORKLOADS.iter().map(|w| w.name).collect();
@@ -58,7 +59,8 @@ fn told() {
     assert!(refused("fio", None) && refused("reads", Some("poolhouse")));
 }
 
-/// Goal: the help has each workload on a line of its own, with all that may be set of it and what that is otherwise; no two have one name.
+/// Goal: the help has a line for each workload, with all settings and their defaults. No two
+/// workloads have the same name.
 #[test]
 fn lists_all() {
     let text = help::text();
@@ -73,7 +75,7 @@ fn lists_all() {
     assert_eq!(own.iter().collect::<std::collections::BTreeSet<_>>().len(), own.len());
 }
 
-/// Goal: names are found, and of one that is none all others are named.
+/// Goal: workloads are found by name. An error about an unknown name lists all others.
 #[test]
 fn by_name() {
     assert!(matches!(help::find(OsStr::new("traverse")), Ok(Found::Work(w)) if !w.makes && w.zdb));

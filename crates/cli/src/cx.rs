@@ -177,7 +177,7 @@ impl Cx {
                 Ok(s)
             }
             Err(e) => {
-                let why = crate::words::reason(&e.reason, &self.clock);
+                let why = console::words::reason(&e.reason, &self.clock);
                 writeln!(self.err, "cannot reach the poolhouse daemon: {why}");
                 Err(Stop::Fail(1))
             }
@@ -186,7 +186,7 @@ impl Cx {
 
     /// Reports an error in OpenZFS's form: what could not be done, and why.
     pub fn complain(&mut self, what: &str, error: &Error) {
-        let why = crate::words::reason(&error.reason, &self.clock);
+        let why = console::words::reason(&error.reason, &self.clock);
         writeln!(self.err, "{what}: {why}");
         if matches!(error.reason, Reason::NoSuchPool | Reason::NoSuchDataset) {
             self.tell_whom_was_asked();

@@ -166,7 +166,7 @@ impl Machine {
             ),
             Err(e) => (
                 State::Ill("nothing can be mounted; `chmod 666 /dev/fuse`, as root, as udev does where it runs".into()),
-                crate::words::io(&e),
+                console::words::io(&e),
             ),
         };
         Finding { name, state, seen }

@@ -3,10 +3,10 @@
 
 use api::Requests;
 
-use crate::words;
 use console::Clock;
 use console::Out;
 use console::getopt::{Found, Getopt, Opt};
+use console::words;
 
 /// Runs the command. Returns the exit code.
 ///

@@ -295,7 +295,7 @@ pub fn run(words: &[String], out: &mut Out, err: &mut Out) -> i32 {
             0
         }
         Err(e) => {
-            writeln!(err, "cannot write the manual below '{folder}': {}", crate::words::io(&e));
+            writeln!(err, "cannot write the manual below '{folder}': {}", console::words::io(&e));
             1
         }
     }

@@ -9,10 +9,10 @@
 
 use api::{DatasetKind as K, DatasetQuery, MountRequest, PropSelect, Reason, Requests};
 
-use crate::words;
 use console::Clock;
 use console::Out;
 use console::getopt::{Found, Getopt, Opt};
+use console::words;
 
 const USAGE: i32 = 1;
 const SYSERR: i32 = 2;

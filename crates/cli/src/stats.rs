@@ -5,9 +5,9 @@
 use api::{Reason, Requests};
 
 use crate::daemon::Daemon;
-use crate::words;
 use console::Clock;
 use console::Out;
+use console::words;
 
 const USAGE: &str = "\
 usage: poolhouse get tunable [NAME ...]

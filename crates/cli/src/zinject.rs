@@ -10,9 +10,9 @@ use std::path::Path;
 use api::{DataFault, DeviceFault, InjectRequest, Injected, Requests, Spell};
 use ondisk::DmuType;
 
-use crate::words;
 use console::Clock;
 use console::Out;
+use console::words;
 
 const USAGE: &str = "\
 usage:

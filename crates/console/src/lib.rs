@@ -17,6 +17,7 @@ mod clock;
 pub mod getopt;
 pub mod numbers;
 mod out;
+pub mod words;
 
 pub use clock::Clock;
 pub use out::Out;

@@ -1,4 +1,6 @@
-//! Writes the seeds of every target into the folder named by its argument, one folder a target: a first corpus for libFuzzer.
+//! Writes the seeds of every target, as a first corpus for libFuzzer.
+//!
+//! The argument names a directory, in which each target gets a directory of its own.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +16,7 @@ fn main() -> std::io::Result<()> {
             fs::write(dir.join(format!("seed-{i:03}")), seed)?;
         }
     }
-    // Scripts of changes to a whole pool, of one to ten steps; what they say is for the fuzzer to find out.
+    // Scripts of changes to a whole pool, of one to ten steps with random bytes.
     let dir = to.join("open_pool");
     fs::create_dir_all(&dir)?;
     let mut rng = Rng::new(0);

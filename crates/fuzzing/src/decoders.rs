@@ -1,4 +1,5 @@
-//! One target for each decoder. Where a decoder takes numbers beside bytes, the first bytes are the numbers.
+//! A target for each decoder. If a decoder takes numbers as well, the first bytes of the input are
+//! the numbers.
 
 use codec::checksum::Checksum;
 use codec::checksum::embedded::{self, Verifier};
@@ -25,7 +26,7 @@ use ondisk::{
     Value, VdevConfig,
 };
 
-/// What a caller may allocate for one block, whatever a size on disk says.
+/// The most that a caller allocates for one block, whatever size the disk states.
 const LARGEST_BLOCK: usize = 1 << 24;
 
 fn word(data: &[u8], at: usize) -> u64 {
@@ -45,14 +46,14 @@ fn split(data: &[u8], at: usize) -> (&[u8], &[u8]) {
     data.split_at(at.min(data.len()))
 }
 
-/// The parts of a label: configuration, trailer, boot environment.
+/// Parts of a label: configuration, trailer, boot environment.
 pub fn label(data: &[u8]) {
     let _ = ondisk::label::decode_phys(data);
     let _ = Eck::at_end(data);
     let _ = BootEnv::decode(data);
 }
 
-/// An uberblock, its MMP and reflow fields, and the choice between two.
+/// An uberblock, with its MMP and reflow fields, and the comparison of two.
 pub fn uberblock(data: &[u8]) {
     let (one, two) = split(data, data.len() / 2);
     let decoded: Vec<_> = [data, one, two].into_iter().filter_map(|d| Uberblock::decode(d).ok()).collect();
@@ -75,7 +76,7 @@ fn walk_nvlist(list: &Nvlist, depth: usize) -> usize {
         .sum()
 }
 
-/// An nvlist, in either encoding, walked to its leaves.
+/// An nvlist in either encoding. The target walks it to its leaves.
 pub fn nvlist(data: &[u8]) {
     if let Ok(list) = Nvlist::decode(data) {
         walk_nvlist(&list, 0);
@@ -83,7 +84,7 @@ pub fn nvlist(data: &[u8]) {
     }
 }
 
-/// A pool's configuration and vdev tree.
+/// The configuration and vdev tree of a pool.
 pub fn config(data: &[u8]) {
     let Ok(list) = Nvlist::decode(data) else { return };
     if let Ok(config) = PoolConfig::from_nvlist(&list) {
@@ -100,7 +101,8 @@ fn crc32(bytes: impl Iterator<Item = u8>) -> u32 {
     })
 }
 
-/// A GPT header and its entries; their checksums are set right first, so that what lies behind is reached.
+/// A GPT header and its entries. The target sets their checksums first, so that the input reaches
+/// the later checks.
 pub fn gpt(data: &[u8]) {
     const SECTOR: usize = 512;
     let mut sector = [0; SECTOR];
@@ -127,7 +129,7 @@ pub fn gpt(data: &[u8]) {
     }
 }
 
-/// A master boot record; its signature is set right first.
+/// A master boot record. The target sets its signature first.
 pub fn mbr(data: &[u8]) {
     let mut sector = [0; ondisk::mbr::SECTOR as usize];
     let len = data.len().min(sector.len());
@@ -153,7 +155,7 @@ pub fn gang(data: &[u8]) {
     let _ = ondisk::gang::decode_gang_header(data);
 }
 
-/// A block of dnodes, walked slot by slot.
+/// A block of dnodes. The target walks it slot by slot.
 pub fn dnode(data: &[u8]) {
     let mut at = 0;
     while at < data.len() {
@@ -174,14 +176,14 @@ pub fn objset(data: &[u8]) {
     }
 }
 
-/// A micro ZAP, every slot.
+/// A micro ZAP, with all slots.
 pub fn zap_micro(data: &[u8]) {
     if let Ok(zap) = MicroZap::parse(data) {
         assert!(zap.entries().count() <= zap.slots());
     }
 }
 
-/// A fat ZAP's header and the pointers in it.
+/// The header of a fat ZAP, and its pointers.
 pub fn zap_fat(data: &[u8]) {
     let Ok(head) = FatHeader::parse(data) else { return };
     for hash in [0, 1, u64::MAX, word(data, 32)] {
@@ -193,7 +195,7 @@ pub fn zap_fat(data: &[u8]) {
     }
 }
 
-/// A leaf of a fat ZAP, every chain.
+/// A leaf of a fat ZAP, with all chains.
 pub fn zap_leaf(data: &[u8]) {
     let Ok(leaf) = Leaf::parse(data) else { return };
     let _ = leaf.next_hash();
@@ -208,7 +210,7 @@ pub fn zap_leaf(data: &[u8]) {
     }
 }
 
-/// The registry of system attributes, its layouts, and a bonus laid out by them.
+/// The registry of system attributes, its layouts, and a bonus buffer with one of them.
 pub fn sa(data: &[u8]) {
     let Some((&count, rest)) = data.split_first() else { return };
     let mut registry = SaRegistry::new();
@@ -227,14 +229,14 @@ pub fn sa(data: &[u8]) {
     }
 }
 
-/// A znode in an old bonus.
+/// A znode in a bonus buffer of the old format.
 pub fn znode(data: &[u8]) {
     if let Ok(znode) = Znode::parse(data) {
         let _ = format!("{znode:?}");
     }
 }
 
-/// Access control lists, old and new.
+/// Access control lists, of the old and the new format.
 pub fn acl(data: &[u8]) {
     for order in [ByteOrder::Little, ByteOrder::Big] {
         if let Ok(acl) = AclPhys::parse(order, data) {
@@ -250,7 +252,7 @@ pub fn acl(data: &[u8]) {
     acl::swap_v1(&mut copy);
 }
 
-/// The bonus of a DSL directory or dataset.
+/// The bonus buffer of a DSL directory or dataset.
 pub fn dsl(data: &[u8]) {
     if let Ok(dir) = DslDirPhys::decode(data) {
         let _ = format!("{dir:?}");
@@ -277,7 +279,7 @@ pub fn bpobj(data: &[u8]) {
     let _ = DeadlistPhys::decode(data);
 }
 
-/// A space map's header and its entries.
+/// The header of a space map, and its entries.
 pub fn spacemap(data: &[u8]) {
     let _ = SpaceMapPhys::decode(data);
     let all = words(data);
@@ -293,7 +295,10 @@ pub fn spacemap(data: &[u8]) {
     }
 }
 
-/// The header of a cache device, and a log block. What fuzzing makes is seldom as long as one: it is filled up with zeros, and begins as one does.
+/// The header of a cache device, and a log block.
+///
+/// A fuzzing input is rarely long enough for one. So the target fills it up with zeros, and sets
+/// the magic number of the log block.
 pub fn l2arc(data: &[u8]) {
     let whole = |data: &[u8], len: usize| {
         let mut bytes = data.to_vec();
@@ -313,7 +318,7 @@ pub fn l2arc(data: &[u8]) {
     }
 }
 
-/// A log's header, its blocks of both kinds, and the records in them.
+/// The header of an intent log, its blocks of both kinds, and their records.
 pub fn zil(data: &[u8]) {
     let _ = ZilHeader::decode(data);
     for kind in [ChecksumKind::Zilog, ChecksumKind::Zilog2] {
@@ -329,7 +334,7 @@ pub fn zil(data: &[u8]) {
     }
 }
 
-/// Dedup table entries, flat and not, and their logs.
+/// Dedup table entries, flat and traditional, and their logs.
 pub fn ddt(data: &[u8]) {
     for flat in [false, true] {
         if let Ok(phys) = DdtPhys::decode(flat, data) {
@@ -349,12 +354,12 @@ pub fn ddt(data: &[u8]) {
     let _ = DdtLogHeader::decode(data);
 }
 
-/// The block reference table's header.
+/// The header of the block reference table.
 pub fn brt(data: &[u8]) {
     let _ = BrtVdevPhys::decode(data);
 }
 
-/// The history ring, and where an offset lies in it.
+/// The history ring, and the translation of offsets in it.
 pub fn history(data: &[u8]) {
     if let Ok(history) = HistoryPhys::decode(data) {
         for at in [0, 1, u64::MAX, word(data, 16)] {
@@ -384,7 +389,7 @@ pub fn scan(data: &[u8]) {
     let _ = ErrBookmark::decode(data);
 }
 
-/// Swapping a block of any kind.
+/// Byte-swapping a block of any kind.
 pub fn byteswap(data: &[u8]) {
     let Some((&kind, rest)) = data.split_first() else { return };
     if let Ok(kind) = DmuType::from_disk(kind) {
@@ -394,7 +399,7 @@ pub fn byteswap(data: &[u8]) {
     }
 }
 
-/// Checksums inside blocks.
+/// Checksums that are stored in blocks.
 pub fn embedded_checksum(data: &[u8]) {
     let (numbers, block) = split(data, 32);
     let sum = Checksum(std::array::from_fn(|i| word(numbers, i * 8)));
@@ -414,7 +419,7 @@ pub fn embedded_checksum(data: &[u8]) {
 
 fn unpack(kinds: &[CompressKind], data: &[u8]) {
     let Some((&size, src)) = data.split_first() else { return };
-    // Sizes from one sector to 1 MiB, and one that is no power of two.
+    // Sizes from one sector to 1 MiB, and some that are no power of two.
     let lsize = (512usize << (size % 12)) + if size > 127 { 512 } else { 0 };
     let mut dst = vec![0xa5; lsize];
     for kind in kinds {

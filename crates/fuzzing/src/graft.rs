@@ -1,19 +1,26 @@
-//! Changes to blocks of a real pool that reach the reader: every checksum above a changed block is set right.
+//! Changes to blocks of a real pool under right checksums, so that the decoders see them.
 //!
 //! # Theory
-//! A flipped bit in an image is caught by the checksum of its block, so that flipping bits at random tests
-//! checksums only. Here a block's *contents* are changed, decompressed as a reader sees them, and the change is grafted
-//! into the pool as a copy-on-write file system would: the new contents go, uncompressed, to free space, a
-//! pointer to them with a fresh checksum goes into the parent's contents, and so on up to the uberblock, which is sealed anew in all four
-//! labels. What is opened then is a pool whose every checksum is right and one of whose blocks is wrong.
+//! The checksum of a block detects a flipped bit in an image. So random flips test only checksums.
+//!
+//! This module changes a block's *contents*, decompressed as a reader sees them. It adds the change
+//! to the pool as a copy-on-write file system would:
+//!
+//! 1. It writes the new contents, uncompressed, to free space.
+//! 2. It puts a pointer to them, with a new checksum, into the contents of the parent block, and
+//!    writes that in the same way.
+//! 3. At the top it writes the uberblock to all four labels, with new checksums.
+//!
+//! The resulting pool has right checksums everywhere, and wrong contents in the changed blocks.
 //!
 //! # Life
-//! [`Graft::open`] walks the pool once and keeps its tree of blocks; [`Graft::apply`] writes a set of changes;
-//! [`Graft::undo`] takes them back. One pool serves thousands of rounds.
+//! [`Graft::open`] walks the pool once and keeps its tree of blocks. [`Graft::apply`] writes a set
+//! of changes. [`Graft::undo`] reverts them. One pool serves thousands of rounds.
 //!
 //! # Absent
-//! Pools of more than one device or with large sectors; blocks under encryption, whose MACs would need keys; space maps are not told of the grafted
-//! blocks, which only a reader that allocates would miss.
+//! * Pools with several devices or with large sectors.
+//! * Encrypted blocks, as their MACs would need keys.
+//! * Space maps: they don't have the grafted blocks. Only a reader that allocates would notice.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -33,15 +40,15 @@ use ondisk::{
 use testkit::{Fixture, FixtureCopy};
 use zio::{Bookmark, Zio};
 
-/// Where in an uberblock the pointer to the MOS is (`ub_rootbp`).
+/// Offset of the pointer to the MOS in an uberblock (`ub_rootbp`).
 const ROOTBP: usize = 40;
-/// What lies before the space that DVAs count from: two labels and the boot area.
+/// Bytes before the space in which DVAs count: two labels and the boot area.
 const FRONT: u64 = 4 << 20;
-/// Free space at the end of the device that grafts may fill.
+/// Bytes of free space at the end of the device for grafted blocks.
 const ROOM: u64 = 24 << 20;
-/// The sectors of the pools that it knows.
+/// The sector size of the supported pools.
 const ASHIFT: Ashift = Ashift(9);
-/// `DMU_OT_DSL_DATASET`, and where in its bonus the pointer to the object set is (`ds_bp`).
+/// `DMU_OT_DSL_DATASET`, and the offset of the object set's pointer in its bonus buffer (`ds_bp`).
 const DSL_DATASET: u8 = 16;
 const DS_BP: usize = 128;
 
@@ -50,7 +57,8 @@ const DS_BP: usize = 128;
 pub struct Node {
     bp: Blkptr,
     contents: Vec<u8>,
-    /// The block that holds the pointer to this one, and where in it; the uberblock has none.
+    /// The block with the pointer to this one, and the offset of the pointer. `None` under the
+    /// uberblock.
     parent: Option<(usize, usize)>,
 }
 
@@ -60,13 +68,13 @@ impl Node {
         self.bp.kind
     }
 
-    /// Its contents.
+    /// The contents of the block, decompressed.
     pub fn contents(&self) -> &[u8] {
         &self.contents
     }
 }
 
-/// A private copy of a pool of one device, and its tree of blocks.
+/// A private copy of a pool on one device, and its tree of blocks.
 #[derive(Debug)]
 pub struct Graft {
     copy: FixtureCopy,
@@ -102,7 +110,7 @@ fn pipeline(image: &Path, ashift: Ashift) -> Zio {
     Zio::new(Arc::new(tree))
 }
 
-/// Where in the contents of a block of `kind` and `level` pointers to other blocks are.
+/// Offsets of the block pointers in the contents of a block of this `kind` and `level`.
 fn pointers(kind: DmuType, level: Level, contents: &[u8]) -> Vec<usize> {
     if level.0 > 0 {
         return (0..contents.len() / BLKPTR_SIZE).map(|i| i * BLKPTR_SIZE).collect();
@@ -140,7 +148,10 @@ fn pointers(kind: DmuType, level: Level, contents: &[u8]) -> Vec<usize> {
 }
 
 impl Graft {
-    /// A private copy of a fixture of one device with 512-byte sectors, and its tree of blocks.
+    /// Opens a private copy of a fixture on one device with 512-byte sectors, and walks it.
+    ///
+    /// # Panics
+    /// The fixture has several devices, or the end of its device is not free.
     pub fn open(fixture: &Fixture) -> Graft {
         let copy = fixture.copy();
         assert_eq!(copy.images().len(), 1, "grafting knows pools of one device");
@@ -170,7 +181,7 @@ impl Graft {
                 continue;
             }
             let bookmark = Bookmark { objset: 0, object: ObjNum(0), level: bp.level, blkid: BlkId(0) };
-            // A block under a checksum that needs the pool's salt stays as it is.
+            // A block whose checksum needs the pool's salt can't be read here. It stays unchanged.
             let Ok(block) = zio.read(&bp, &bookmark) else { continue };
             let (index, contents) = (self.nodes.len(), block.to_vec());
             for at in pointers(bp.kind, bp.level, &contents) {
@@ -182,7 +193,7 @@ impl Graft {
         }
     }
 
-    /// Walk the pool as it is now, with what was applied.
+    /// Walks the pool again, with the applied changes.
     pub fn rewalk(&mut self) {
         (self.uberblock, self.uberblock_at) = newest_uberblock(&self.file, ASHIFT);
         self.nodes.clear();
@@ -194,7 +205,7 @@ impl Graft {
         &self.nodes
     }
 
-    /// The image that holds the pool.
+    /// The image of the pool.
     pub fn image(&self) -> PathBuf {
         self.copy.images()[0].clone()
     }
@@ -206,7 +217,12 @@ impl Graft {
         self.undo.push((offset, old));
     }
 
-    /// Give the blocks of these numbers new contents, of the lengths they had, and graft them in.
+    /// Gives the blocks with these numbers new contents of the same lengths.
+    ///
+    /// A block that no longer fits in the free space stays unchanged.
+    ///
+    /// # Panics
+    /// A number is not that of a block, or the image can't be written.
     pub fn apply(&mut self, mut changed: BTreeMap<usize, Vec<u8>>) {
         let start = label_offset(self.size, 2).expect("a device has four labels") - ROOM;
         let mut next = start;
@@ -214,7 +230,8 @@ impl Graft {
         for (index, contents) in &mut changed {
             contents.resize(self.nodes[*index].contents.len(), 0);
         }
-        // Parents have lower numbers than their children, so that each block is complete when its turn comes.
+        // Parents have lower numbers than their children. So each block is complete when its turn
+        // comes.
         while let Some((index, mut contents)) = changed.pop_last() {
             let node = &self.nodes[index];
             contents.resize(contents.len().next_multiple_of(512), 0);
@@ -238,8 +255,12 @@ impl Graft {
         }
     }
 
-    /// Put other bytes of the same length in place of some that occur once in the pool, and graft the blocks in: the
-    /// bonus of a dnode, an entry of a map.
+    /// Replaces byte strings that occur once in the pool with others of the same length.
+    ///
+    /// Examples are the bonus buffer of a dnode, or an entry of a map.
+    ///
+    /// # Panics
+    /// The lengths differ, or a byte string does not occur in exactly one block.
     pub fn replace(&mut self, changes: &[(&[u8], &[u8])]) {
         let mut changed: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
         for (old, new) in changes {
@@ -267,7 +288,7 @@ impl Graft {
         }
     }
 
-    /// Take back what was applied.
+    /// Reverts all applied changes.
     pub fn undo(&mut self) {
         while let Some((offset, old)) = self.undo.pop() {
             self.file.write_all_at(&old, offset).expect("it could be written before");
@@ -275,7 +296,8 @@ impl Graft {
     }
 }
 
-/// The pointer `old` as it points to `contents`, stored plainly at `offset` of the only vdev.
+/// The pointer `old`, changed to point to `contents`, stored uncompressed at `offset` of the only
+/// vdev.
 fn place(old: &Blkptr, offset: u64, contents: &[u8]) -> Blkptr {
     let len = contents.len() as u64;
     let dva = Dva { vdev: VdevId(0), offset: Offset(offset), asize: Asize(len), gang: false };

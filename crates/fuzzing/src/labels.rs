@@ -1,4 +1,4 @@
-//! Rewriting what the labels of an image say, under right checksums.
+//! Changes to the labels of an image, under right checksums.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,7 +8,7 @@ use codec::checksum::embedded::{Verifier, seal};
 use ondisk::label::{LABELS, PHYS_OFFSET, PHYS_SIZE, RING_OFFSET, RING_SIZE, label_offset};
 use ondisk::{Nvlist, Uberblock};
 
-/// Bytes of an uberblock's slot on a device of small sectors.
+/// Size of an uberblock slot in bytes, on a device with small sectors.
 const SLOT: usize = 1024;
 
 fn open(image: &Path) -> (File, u64) {
@@ -17,7 +17,7 @@ fn open(image: &Path) -> (File, u64) {
     (file, size)
 }
 
-/// Changes a part of a label, and seals it.
+/// Changes a part of a label, and sets its checksum.
 fn rewrite(file: &File, offset: u64, len: usize, change: impl FnOnce(&mut Vec<u8>)) {
     let mut part = vec![0; len];
     file.read_exact_at(&mut part, offset).expect("it is on the device");
@@ -27,6 +27,9 @@ fn rewrite(file: &File, offset: u64, len: usize, change: impl FnOnce(&mut Vec<u8
 }
 
 /// Changes the config in each label of an image.
+///
+/// # Panics
+/// The image can't be read or written, or a label is invalid.
 pub fn relabel(image: &Path, change: impl Fn(&mut Nvlist)) {
     let (file, size) = open(image);
     for label in 0..LABELS {
@@ -41,7 +44,11 @@ pub fn relabel(image: &Path, change: impl Fn(&mut Nvlist)) {
     }
 }
 
-/// Sets the multihost fields of every uberblock of an image with small sectors, as an owner with `multihost=on` would.
+/// Sets the multihost fields of all uberblocks of an image with small sectors, as an owner with
+/// `multihost=on` would.
+///
+/// # Panics
+/// The image can't be read or written.
 pub fn protect(image: &Path, delay_ns: u64, config: u64) {
     let (file, size) = open(image);
     for label in 0..LABELS {

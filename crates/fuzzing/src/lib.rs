@@ -1,16 +1,19 @@
-//! The entry points that fuzzing drives: each decoder of bytes from outside.
+//! The entry points for fuzzing: all decoders of foreign bytes.
 //!
 //! # Theory
-//! A pool image is hostile input: whatever its bytes, decoding them returns a value or an error, with bounded work and
-//! memory. Each target here takes any bytes, decodes them, and walks what came out as a caller would. A
-//! target returns nothing and asserts little: a panic, an overflow, a hang or a memory limit is the finding.
+//! A pool image is hostile input. Whatever its bytes, decoding must return a value or an error,
+//! with bounded work and memory. Each target takes any bytes, decodes them, and walks the result as
+//! a caller would. A target returns nothing and asserts little. Its findings are panics, overflows,
+//! hangs and excessive memory use.
 //!
-//! The same targets are driven twice: by libFuzzer (`fuzz/`, `make fuzz`), guided by coverage, and by this crate's
-//! tests, with seeds cut from real pools and mutations that depend on a printed number alone, so that every
-//! `make test` runs a little of each.
+//! Two programs drive the same targets:
+//!
+//! * libFuzzer (`fuzz/`, `make fuzz`), guided by coverage.
+//! * The tests of this crate, with seeds from real pools, and mutations that follow from a printed
+//!   number. So every `make test` runs a few rounds of each.
 //!
 //! # Absent
-//! Findings: an input that broke something becomes a named test of the room it broke.
+//! Findings: an input that caused a failure becomes a named test of that crate.
 
 pub mod decoders;
 pub mod graft;
@@ -19,10 +22,10 @@ pub mod mutate;
 pub mod nbd;
 pub mod seeds;
 
-/// A target: what it is called, and what it does with some bytes.
+/// A target: its name, and the function that gets the bytes.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every decoder target.
+/// All targets.
 pub const DECODERS: &[Target] = &[
     ("label", decoders::label),
     ("uberblock", decoders::uberblock),

@@ -1,6 +1,6 @@
 //! Mutations that depend on a seed alone.
 
-/// A small generator of numbers (SplitMix64): the same seed gives the same mutations for ever.
+/// A small random number generator (SplitMix64). The same seed always gives the same mutations.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
@@ -19,13 +19,16 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, which is not 0.
+    /// A number below `n`.
+    ///
+    /// # Panics
+    /// `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         (self.next_u64() % n as u64) as usize
     }
 }
 
-/// Numbers that sit at the edges of what decoders check.
+/// Numbers at the limits that decoders check.
 const EDGES: [u64; 12] = [
     0,
     1,
@@ -41,8 +44,10 @@ const EDGES: [u64; 12] = [
     u64::MAX - 511,
 ];
 
-/// Change `bytes` in one to eight places: bits, bytes, words set to edges or moved by a little, stretches
-/// copied or cleared, and sometimes the end cut off.
+/// Changes `bytes` in one to eight places.
+///
+/// A change flips a bit, sets a byte or a word, copies or clears a range, or sometimes cuts off the
+/// end.
 pub fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
     for _ in 0..1 + rng.below(8) {
         if bytes.is_empty() {

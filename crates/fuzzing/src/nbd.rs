@@ -1,18 +1,19 @@
-//! What clients of NBD send: options and requests.
+//! Input from NBD clients: options and requests.
 
 use ::nbd::command::{Mode, REQUEST_LEN, Request, run};
 use ::nbd::option::Wish;
 use ::nbd::{Disk, Extent, Result};
 use std::sync::Mutex;
 
-/// A disk of a few blocks in memory.
+/// A small disk in memory.
 struct Memory(Mutex<Vec<u8>>);
 
 const SIZE: usize = 16 << 10;
 const BLOCK: usize = 512;
 
 impl Memory {
-    /// The bytes of a range, which must lie in the disk: the room checks that first.
+    /// Calls `what` with the bytes of a range. The range is within the disk, as the `nbd` crate has
+    /// checked that.
     fn at<R>(&self, offset: u64, len: usize, what: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut bytes = self.0.lock().expect("no holder panicked");
         what(&mut bytes[usize::try_from(offset).expect("it was checked")..][..len])
@@ -53,10 +54,10 @@ impl Disk for Memory {
     }
 }
 
-/// An option: its number, and what comes with it.
+/// An option: four bytes for its number, then its data.
 pub fn option(data: &[u8]) {
     if let Some((number, data)) = data.split_first_chunk::<4>() {
-        // Both what the number says, and each that is known.
+        // The number from the input, and each known number.
         let _ = Wish::parse(u32::from_be_bytes(*number), data);
         for number in 0..12 {
             let _ = Wish::parse(number, data);
@@ -64,7 +65,7 @@ pub fn option(data: &[u8]) {
     }
 }
 
-/// Requests, one after another, with what they carry.
+/// A sequence of requests with their payloads.
 pub fn requests(mut data: &[u8]) {
     let disk = Memory(Mutex::new(vec![0; SIZE]));
     let modes = [Mode { structured: true, status: true, read_only: false }, Mode::default()];
@@ -80,7 +81,7 @@ pub fn requests(mut data: &[u8]) {
     }
 }
 
-/// Options as clients send them.
+/// Options as real clients send them.
 pub fn options() -> Vec<Vec<u8>> {
     let string = |text: &[u8]| [&(text.len() as u32).to_be_bytes(), text].concat();
     let contexts = [string(b"tank/v"), vec![0, 0, 0, 1], string(b"base:allocation")].concat();
@@ -94,7 +95,7 @@ pub fn options() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Requests as clients send them.
+/// Sequences of requests as real clients send them.
 pub fn conversations() -> Vec<Vec<u8>> {
     let one = |flags: u16, command: u16, offset: u64, len: u32, data: &[u8]| {
         [

@@ -1,10 +1,10 @@
-//! Seeds: what the targets are first fed with, cut from real pools.
+//! Seeds: the first inputs of the targets, cut from real pools.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Fixtures whose images give seeds: the smallest ones that together have every kind of block.
+/// Fixtures whose images give seeds: the smallest ones that together have all kinds of blocks.
 const SOURCES: [&str; 5] = ["v1", "whole-disk-gpt", "dedup-legacy", "zil-freeze", "block-clone"];
 
 fn read(file: &File, offset: u64, len: usize) -> Option<Vec<u8>> {
@@ -13,7 +13,7 @@ fn read(file: &File, offset: u64, len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The first front label's configuration, boot environment and newest-looking uberblocks, and a partition table.
+/// From the first label: configuration, boot environment and uberblocks. Also the partition table.
 fn of_labels(target: &str, file: &File) -> Vec<Vec<u8>> {
     const PART: u64 = 2048 * 512;
     let at = |offset, len| [0, PART].into_iter().filter_map(move |base| read(file, base + offset, len));
@@ -27,7 +27,7 @@ fn of_labels(target: &str, file: &File) -> Vec<Vec<u8>> {
     }
 }
 
-/// Stretches of the image that hold data, from every part of it: compressed and plain blocks of all kinds.
+/// Nonzero ranges from all parts of an image: compressed and plain blocks of all kinds.
 fn of_blocks(file: &File, count: usize) -> Vec<Vec<u8>> {
     let len = file.metadata().map_or(0, |m| m.len());
     let mut found = Vec::new();
@@ -54,7 +54,8 @@ fn of_image(target: &str, image: &Path) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Seeds for a target: bytes that a real pool has where the decoder reads; for what comes from clients, what they send.
+/// The seeds of a target: bytes from the place in a real pool that the decoder reads. For input
+/// from clients, requests as clients send them.
 pub fn of(target: &str) -> Vec<Vec<u8>> {
     match target {
         "nbd_option" => return crate::nbd::options(),

@@ -1,5 +1,5 @@
-//! Makes a pool on an image file, and does with it what most programs want: files, a snapshot, a
-//! clone, a volume. No mount, no daemon, no root.
+//! Creates a pool on an image file, and uses it as most programs do: files, a snapshot, a clone, a
+//! volume. It needs no mount, no daemon and no root.
 //!
 //! ```text
 //! cargo run -p poolhouse --example tour -- /tmp/tour.img
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     volume.write_at(b"a boot sector", 0)?;
     volume.flush()?;
 
-    // Handles keep what they are of; the pool goes when all is on disk.
+    // A handle keeps its pool open. The pool closes when the last one is dropped.
     drop((file, volume));
     pool.export()?;
     drop((pool, docs, monday, draft));

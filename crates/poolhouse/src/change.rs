@@ -1,4 +1,4 @@
-//! Pools and datasets that are made, changed and destroyed, as the commands of these names do it.
+//! Creating, changing and destroying pools and datasets, as `zpool` and `zfs` do it.
 
 use crate::{Dataset, Error, Pool, Result};
 use dsl::ops::create::{Create, NewVolume};
@@ -19,16 +19,19 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use zpl::{CaseSensitivity, NewFileSystem};
 
-/// Bytes of a volume's blocks (`ZVOL_DEFAULT_BLOCKSIZE`).
+/// Block size of a new volume in bytes (`ZVOL_DEFAULT_BLOCKSIZE`).
 const VOLUME_BLOCK: u32 = 16 << 10;
 
 impl Pool {
-    /// Makes a pool with all features that can be written (`zpool create`). Each item of `layout` is a
-    /// top-level vdev: one device, or a mirror of several. Devices are image files of 64 MiB or more,
-    /// or block devices; what is on them is lost, unless it is a pool in use.
+    /// Creates a pool with all features that Poolhouse can write (`spa_create`).
+    ///
+    /// Each item of `layout` is a top-level vdev: one device, or a mirror of several. A device is
+    /// an image file of 64 MiB or more, or a block device. The old contents of the devices are
+    /// lost, unless they are a pool in use.
     ///
     /// # Errors
-    /// [`Error::Create`] names the device and what is wrong with it.
+    /// * [`Error::Create`]: a device can't be used or written, or the layout is invalid; see
+    ///   [`spa::create::CreateError`].
     pub fn create<P: AsRef<Path>>(name: &str, layout: &[&[P]]) -> Result<Pool> {
         let vdev = |devices: &&[P]| NewVdev {
             shape: if devices.len() == 1 { VdevShape::Single } else { VdevShape::Mirror },
@@ -58,11 +61,15 @@ impl Pool {
         Self::with_spa(create::create(&new, &begin, &setting)?, None)
     }
 
-    /// Makes a file system (`zfs create`). It inherits its properties, and is encrypted as the dataset
-    /// above is.
+    /// Creates a file system (`zfs create`, `dsl_dataset_create_sync`).
+    ///
+    /// It inherits its properties and its encryption from its parent dataset.
     ///
     /// # Errors
-    /// [`Error::Dataset`] if the name is taken, or the dataset above is missing; [`Error::ReadOnly`].
+    /// * [`Error::Dataset`]: the name is invalid or exists, the parent dataset does not exist, or a
+    ///   limit or quota forbids it.
+    /// * [`Error::ReadOnly`]: the pool is not open for writing.
+    /// * [`Error::Stopped`]: the pool accepts no more writes.
     pub fn create_filesystem(&self, name: &str) -> Result<Dataset> {
         let above = self.dsl().dataset(name.rsplit_once('/').map_or(name, |(above, _)| above))?;
         let fixed = |prop: Prop| {
@@ -75,11 +82,12 @@ impl Pool {
         self.create_dataset(name, Arc::new(contents), PropList::new())
     }
 
-    /// Makes a volume of `size` bytes, rounded up to blocks of 16 KiB, which reserves no space
-    /// (`zfs create -s -V`).
+    /// Creates a sparse volume (`zfs create -s -V`).
+    ///
+    /// `size` is in bytes, and is rounded up to blocks of 16 KiB.
     ///
     /// # Errors
-    /// As [`Pool::create_filesystem`].
+    /// See [`Pool::create_filesystem`].
     pub fn create_volume(&self, name: &str, size: u64) -> Result<Dataset> {
         let size = size.next_multiple_of(VOLUME_BLOCK.into());
         let volsize = Setting { name: Prop::Volsize.name().to_owned(), value: Value::Number(size) };
@@ -93,20 +101,24 @@ impl Pool {
         self.dataset(&name)
     }
 
-    /// Makes a snapshot `POOL/DATASET@NAME` of all that was written before (`zfs snapshot`).
+    /// Creates a snapshot `POOL/DATASET@NAME` of all earlier writes (`dsl_dataset_snapshot`).
     ///
     /// # Errors
-    /// [`Error::Dataset`] if the name is taken, or there is no such dataset; [`Error::ReadOnly`].
+    /// * [`Error::Dataset`]: the name is invalid or exists, the dataset does not exist, or a limit
+    ///   or quota forbids it.
+    /// * [`Error::ReadOnly`], [`Error::Stopped`]: see [`Pool::create_filesystem`].
     pub fn snapshot(&self, name: &str) -> Result<Dataset> {
         let names = vec![name.to_owned()];
         self.run(Snapshot { names, props: PropList::new(), enforce_limits: true })?;
         self.dataset(name)
     }
 
-    /// Makes `name` a clone of a snapshot (`zfs clone`).
+    /// Creates `name` as a clone of a snapshot (`dsl_dataset_clone`).
     ///
     /// # Errors
-    /// As [`Pool::create_filesystem`]; [`Error::Dataset`] if there is no such snapshot.
+    /// * [`Error::Dataset`]: the snapshot does not exist, or the reasons of
+    ///   [`Pool::create_filesystem`].
+    /// * [`Error::ReadOnly`], [`Error::Stopped`]: see [`Pool::create_filesystem`].
     pub fn clone_snapshot(&self, snapshot: &str, name: &str) -> Result<Dataset> {
         self.run(dsl::ops::clone::Clone {
             name: name.to_owned(),
@@ -117,11 +129,13 @@ impl Pool {
         self.dataset(name)
     }
 
-    /// Destroys a file system, a volume or a snapshot, on which nothing else depends (`zfs destroy`).
+    /// Destroys a file system, volume or snapshot that has no dependents (`dsl_destroy_head`,
+    /// `dsl_destroy_snapshots_nvl`).
     ///
     /// # Errors
-    /// [`Error::Dataset`] if it has children, snapshots or clones, or a handle of it is open for
-    /// writing; [`Error::ReadOnly`].
+    /// * [`Error::Dataset`]: it does not exist; it has children, snapshots, clones or holds; or a
+    ///   handle of it is open for writing.
+    /// * [`Error::ReadOnly`], [`Error::Stopped`]: see [`Pool::create_filesystem`].
     pub fn destroy(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
         if name.contains('@') {
@@ -130,11 +144,14 @@ impl Pool {
         self.run(DestroyHead { name })
     }
 
-    /// Sets a property of a dataset, as `zfs set PROPERTY=VALUE`. A file system that is open for
-    /// writing goes by it when it is opened next.
+    /// Sets a property of a dataset, as `zfs set PROPERTY=VALUE` (`dsl_props_set`).
+    ///
+    /// A file system that is open for writing takes the new value when it is next opened.
     ///
     /// # Errors
-    /// [`Error::Dataset`] if there is no such dataset, property or value; [`Error::ReadOnly`].
+    /// * [`Error::Dataset`]: the dataset or property does not exist, or the value is invalid.
+    /// * [`Error::Pool`]: the pool's features can't be read.
+    /// * [`Error::ReadOnly`], [`Error::Stopped`]: see [`Pool::create_filesystem`].
     pub fn set(&self, name: &str, property: &str, value: &str) -> Result<()> {
         let dataset = self.dsl().dataset(name)?;
         let kind = if dataset.is_snapshot() { Some(Kind::Snapshot) } else { dataset.head_kind()? };
@@ -152,15 +169,16 @@ impl Pool {
         self.run(SetProps { name: name.to_owned(), props: vec![setting], source: SetAs::Local })
     }
 
-    /// Waits until all that was changed before is on disk (`zpool sync`).
+    /// Waits until all earlier changes are on disk (`zpool sync`, `txg_wait_synced`).
     ///
     /// # Errors
-    /// [`Error::Stopped`]; [`Error::ReadOnly`].
+    /// * [`Error::ReadOnly`]: the pool is not open for writing.
+    /// * [`Error::Stopped`]: the pool stopped before the changes were on disk.
     pub fn sync(&self) -> Result<()> {
         Ok(self.spa().writer().ok_or(Error::ReadOnly)?.sync_all()?)
     }
 
-    /// Does one operation on datasets, and waits until it is on disk.
+    /// Runs one operation on datasets, and waits until it is on disk.
     fn run(&self, task: impl SyncTask + Send + 'static) -> Result<()> {
         match self.spa().writer().ok_or(Error::ReadOnly)?.run(Box::new(task)) {
             Ok(()) => Ok(()),
@@ -170,7 +188,9 @@ impl Pool {
     }
 }
 
-/// A file system of this user. `fixed` gives the properties that never change.
+/// A new file system that belongs to the user of this process.
+///
+/// `fixed` returns the properties that can't change later.
 fn new_file_system(fixed: impl Fn(Prop) -> Result<u64>, version: u64) -> Result<NewFileSystem> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let normalization = fixed(Prop::Normalize)?;

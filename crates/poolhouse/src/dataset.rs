@@ -17,74 +17,80 @@ impl Dataset {
         Dataset { pool, ds }
     }
 
-    /// Its pool.
+    /// The pool of the dataset.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// Its full name.
+    /// The full name of the dataset.
     pub fn name(&self) -> String {
         self.ds.name()
     }
 
-    /// Its place among the datasets: properties, snapshots, holds, bookmarks.
+    /// The dataset as DSL: properties, snapshots, holds, bookmarks.
     pub fn dsl(&self) -> &dsl::Dataset {
         &self.ds
     }
 
-    /// Its snapshots, oldest first.
+    /// The snapshots of the dataset, oldest first.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [`Error::Dataset`]: the list of snapshots, or one of them, can't be read.
     pub fn snapshots(&self) -> Result<Vec<Dataset>> {
         let of = |ds| Dataset::new(self.pool.clone(), ds);
         Ok(self.ds.snapshots()?.into_iter().map(of).collect())
     }
 
-    /// Its objects.
+    /// The objects of the dataset (`dmu_objset_from_ds`).
     ///
     /// # Errors
-    /// [`Error::Empty`] if it has none.
+    /// * [`Error::Empty`]: the dataset has no contents.
+    /// * [`Error::Dataset`]: the object set can't be read.
     pub fn objset(&self) -> Result<Objset> {
         self.ds.objset()?.ok_or_else(|| Error::Empty { dataset: self.name() })
     }
 
-    /// The file system that it holds.
+    /// The file system of the dataset, for reading.
     ///
     /// # Errors
-    /// [`Error::File`] when it holds none or its key is not loaded.
+    /// * [`Error::File`]: the dataset holds no file system, or its key is not loaded.
+    /// * [`Error::Empty`], [`Error::Dataset`]: see [`Dataset::objset`].
     pub fn filesystem(&self) -> Result<FileSystem> {
         Ok(FileSystem::open(&self.objset()?)?)
     }
 
-    /// The volume that it holds.
+    /// The volume of the dataset, for reading.
     ///
     /// # Errors
-    /// [`Error::Volume`] when it holds none or its key is not loaded.
+    /// * [`Error::Volume`]: the dataset holds no volume, or its key is not loaded.
+    /// * [`Error::Empty`], [`Error::Dataset`]: see [`Dataset::objset`].
     pub fn volume(&self) -> Result<Volume> {
         Ok(Volume::open(&self.objset()?)?)
     }
 
-    /// The volume that it holds, to be written. Nobody else can have it as long as a handle is alive.
+    /// The volume of the dataset, for writing. While a handle is alive, no other user can have it.
     ///
     /// # Errors
-    /// As [`Pool::open_volume`].
+    /// See [`Pool::open_volume`].
     pub fn volume_for_writing(&self) -> Result<Volume> {
         self.pool.open_volume(&self.ds)
     }
 
-    /// Opens the file at `path`, symbolic links followed.
+    /// Opens the file at `path`, and follows symbolic links.
     ///
     /// # Errors
-    /// [`Error::File`].
+    /// * [`Error::File`]: the path has no file, or leads over a symbolic link that can't be
+    ///   followed.
+    /// * Others: see [`Dataset::filesystem`].
     pub fn open(&self, path: impl AsRef<[u8]>) -> Result<File> {
         Ok(File::new(self.filesystem()?.resolve(path.as_ref())?))
     }
 
-    /// Lists the folder at `path`.
+    /// Lists the directory at `path`.
     ///
     /// # Errors
-    /// [`Error::File`].
+    /// * [`Error::File`]: the path leads to no directory.
+    /// * Others: see [`Dataset::filesystem`].
     pub fn read_dir(&self, path: impl AsRef<[u8]>) -> Result<ReadDir> {
         self.open(path)?.read_dir()
     }

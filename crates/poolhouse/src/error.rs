@@ -1,69 +1,69 @@
-//! Why an operation on a pool failed.
+//! The error of the library.
 
-/// Failure of an operation of the library; the source says more.
+/// An operation of the library failed. The source has the details.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// None of the devices has a label of a pool.
+    /// No device has a label of a pool.
     #[error("no pool found on the {devices} files and devices that were looked at")]
     NoPool {
-        /// Files and devices that were looked at.
+        /// How many files and devices were searched.
         devices: usize,
     },
-    /// The devices hold several pools, and none was named.
+    /// The devices hold several pools, and the caller named none.
     #[error("the devices hold more than one pool: {}", names.join(", "))]
     SeveralPools {
         /// Their names.
         names: Vec<String>,
     },
-    /// No pool of this name or guid is on the devices.
+    /// The devices hold no pool of this name or guid.
     #[error("no such pool: {name}")]
     NoSuchPool {
-        /// What was asked for.
+        /// The requested name or guid.
         name: String,
     },
     /// The pool can't be imported.
     #[error(transparent)]
     Import(#[from] Box<spa::Failure>),
-    /// The pool can be read, but not written.
+    /// The pool can't be opened for writing.
     #[error(transparent)]
     Refused(spa::engine::WriteRefusal),
-    /// The pool can't be made.
+    /// The pool can't be created.
     #[error(transparent)]
     Create(#[from] spa::create::CreateError),
     /// The pool was not opened for writing.
     #[error("the pool is not open for writing")]
     ReadOnly,
-    /// The pool takes no more writes.
+    /// The pool accepts no more writes.
     #[error(transparent)]
     Stopped(#[from] spa::txg::Stopped),
-    /// The pool's own records can't be read.
+    /// The pool's metadata can't be read.
     #[error(transparent)]
     Pool(#[from] ::pool::Error),
-    /// The dataset can't be opened.
+    /// The dataset can't be opened or changed.
     #[error(transparent)]
     Dataset(#[from] dsl::Error),
-    /// The key can't be loaded.
+    /// The key can't be loaded or unloaded.
     #[error(transparent)]
     Key(#[from] dsl::keys::KeyError),
     /// An object can't be read.
     #[error(transparent)]
     Object(#[from] dmu::Error),
-    /// The file can't be read.
+    /// The file or file system can't be read or changed.
     #[error(transparent)]
     File(#[from] zpl::Error),
-    /// The volume can't be read.
+    /// The volume can't be read or changed.
     #[error(transparent)]
     Volume(#[from] zvol::Error),
-    /// The intent log of a file system could not be replayed; it is kept.
+    /// The intent log of a file system could not be replayed. The log is kept.
     #[error(transparent)]
     ReplayFiles(#[from] zil::ReplayError<zpl::Error>),
-    /// The intent log of a volume could not be replayed; it is kept.
+    /// The intent log of a volume could not be replayed. The log is kept.
     #[error(transparent)]
     ReplayVolume(#[from] zil::ReplayError<zvol::Error>),
-    /// A dataset's intent log makes no sense.
+    /// The header of a dataset's intent log is invalid.
     #[error(transparent)]
     Log(#[from] zil::Error),
-    /// The dataset has nothing in it: it is being received, or is only a name.
+    /// The dataset has no contents: it is being received, or is only a name.
     #[error("{dataset}: holds no object set")]
     Empty {
         /// The dataset.

@@ -1,4 +1,4 @@
-//! Files that are written.
+//! Files that are open for writing.
 
 use crate::policy::policy_of;
 use crate::{Dataset, Result};
@@ -7,58 +7,62 @@ use std::io;
 use std::sync::Arc;
 use zpl::{FileSystem, FileType, Kind, NewFile, Policies};
 
-/// Permissions of a new file, and of a new folder.
+/// Permissions of a new file, and of a new directory.
 const MODES: (u32, u32) = (0o644, 0o755);
 
-/// A file that is written. It sees its own changes at once; [`Dataset::open`] sees them when they are
-/// on disk.
+/// A file that is open for writing.
 ///
-/// As [`io::Write`] it writes one piece after the other, from the beginning.
+/// It sees its own changes at once. [`Dataset::open`] sees them when they are on disk.
+///
+/// As [`io::Write`] it writes from the beginning of the file, each write after the last.
 #[derive(Debug)]
 pub struct FileWriter {
     fs: Arc<FileSystem>,
     object: ObjNum,
-    /// Where [`io::Write`] goes on.
+    /// Where the next write of [`io::Write`] begins.
     at: u64,
 }
 
 impl FileWriter {
-    /// Writes at byte `offset`.
+    /// Writes `data` at byte `offset` (`zfs_write`).
     ///
     /// # Errors
-    /// [`crate::Error::File`]: no space, a quota, a size that no file may have, or the pool stopped.
+    /// * [`crate::Error::File`]: no free space, a quota, a size above the limit of a file, flags of
+    ///   the file, or the pool stopped.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         Ok(self.fs.write(self.object, offset, data, false)?)
     }
 
-    /// Fills `buf` from byte `offset` on; the count is short only at the end of the file.
+    /// Fills `buf` from byte `offset` on.
+    ///
+    /// The returned count is shorter than `buf` only at the end of the file.
     ///
     /// # Errors
-    /// [`crate::Error::File`].
+    /// * [`crate::Error::File`]: a block can't be read, or the file was removed.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         Ok(self.fs.read(self.object, offset, buf)?)
     }
 
-    /// Its size in bytes.
+    /// The size of the file in bytes.
     ///
     /// # Errors
-    /// [`crate::Error::File`].
+    /// * [`crate::Error::File`]: the file was removed, or its dnode can't be read.
     pub fn size(&self) -> Result<u64> {
         Ok(self.fs.attr(self.object)?.size)
     }
 
-    /// Makes it so many bytes long.
+    /// Sets the size of the file in bytes (`zfs_freesp`).
     ///
     /// # Errors
-    /// As [`FileWriter::write_at`].
+    /// * [`crate::Error::File`]: see [`FileWriter::write_at`].
     pub fn set_len(&self, size: u64) -> Result<()> {
         Ok(self.fs.truncate(self.object, size, false)?)
     }
 
-    /// Waits until what was written to it is durable (`fsync`).
+    /// Waits until all earlier changes of the file are durable (`zfs_fsync`).
     ///
     /// # Errors
-    /// [`crate::Error::File`] if the pool stopped.
+    /// * [`crate::Error::File`]: the pool stopped before the changes were durable.
     pub fn sync(&self) -> Result<()> {
         Ok(self.fs.fsync(self.object)?)
     }
@@ -71,19 +75,21 @@ impl io::Write for FileWriter {
         Ok(data.len())
     }
 
-    /// Does nothing: nothing is held back here. [`FileWriter::sync`] makes it durable.
+    /// Does nothing, as this type has no buffer. [`FileWriter::sync`] makes writes durable.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
 impl Dataset {
-    /// The file system, to be changed: everything that the methods of this type don't do. All that
-    /// write a dataset share one handle; while one is alive the dataset can't be destroyed.
+    /// The file system, open for writing.
+    ///
+    /// It has all operations that this type does not wrap. All writers of a dataset share one
+    /// handle. While one is alive, the dataset can't be destroyed.
     ///
     /// # Errors
-    /// [`crate::Error::ReadOnly`] if the pool is; [`crate::Error::Dataset`] for a snapshot;
-    /// [`crate::Error::File`] if it holds no file system.
+    /// See [`Pool::open_for_writing`](crate::Pool::open_for_writing). Also
+    /// [`crate::Error::Dataset`]: a property can't be read.
     pub fn writer(&self) -> Result<Arc<FileSystem>> {
         let mut open = self.pool().written().lock();
         let object = self.dsl().object().0;
@@ -97,12 +103,14 @@ impl Dataset {
         Ok(fs)
     }
 
-    /// Creates a file, or empties the one that is there ([`std::fs::File::create`]). It belongs to
-    /// this user.
+    /// Creates a file, or empties an existing one (`zfs_create`).
+    ///
+    /// It works like [`std::fs::File::create`]. A new file belongs to the user of this process.
     ///
     /// # Errors
-    /// As [`Dataset::writer`]; [`crate::Error::File`] if the folder is missing, or what is there is no
-    /// file.
+    /// * [`crate::Error::File`]: the directory is missing, the name belongs to another kind of
+    ///   file, or the reasons of [`FileWriter::write_at`].
+    /// * Others: see [`Dataset::writer`].
     pub fn create_file(&self, path: impl AsRef<[u8]>) -> Result<FileWriter> {
         let fs = self.writer()?;
         let object = match fs.resolve(path.as_ref()) {
@@ -116,30 +124,33 @@ impl Dataset {
         Ok(FileWriter { fs, object, at: 0 })
     }
 
-    /// Opens a file to be changed.
+    /// Opens a file for writing.
     ///
     /// # Errors
-    /// As [`Dataset::writer`]; [`crate::Error::File`] if it is missing.
+    /// * [`crate::Error::File`]: the file does not exist.
+    /// * Others: see [`Dataset::writer`].
     pub fn open_for_writing(&self, path: impl AsRef<[u8]>) -> Result<FileWriter> {
         let fs = self.writer()?;
         let object = fs.resolve(path.as_ref())?.object();
         Ok(FileWriter { fs, object, at: 0 })
     }
 
-    /// Creates a folder.
+    /// Creates a directory (`zfs_mkdir`).
     ///
     /// # Errors
-    /// As [`Dataset::writer`]; [`crate::Error::File`] if the folder above is missing, or something has
-    /// the name.
+    /// * [`crate::Error::File`]: the parent directory is missing, the name exists, or the pool has
+    ///   no free space.
+    /// * Others: see [`Dataset::writer`].
     pub fn create_dir(&self, path: impl AsRef<[u8]>) -> Result<()> {
         create(&*self.writer()?, path.as_ref(), Kind::Directory, MODES.1)?;
         Ok(())
     }
 
-    /// Removes a file, or an empty folder.
+    /// Removes a file, or an empty directory (`zfs_remove`, `zfs_rmdir`).
     ///
     /// # Errors
-    /// As [`Dataset::writer`]; [`crate::Error::File`] if it is missing, or a folder that is not empty.
+    /// * [`crate::Error::File`]: the file does not exist, or is a directory with entries.
+    /// * Others: see [`Dataset::writer`].
     pub fn remove(&self, path: impl AsRef<[u8]>) -> Result<()> {
         let fs = self.writer()?;
         let node = fs.resolve_link(path.as_ref())?;
@@ -162,7 +173,7 @@ fn create(fs: &FileSystem, path: &[u8], kind: Kind, permissions: u32) -> Result<
     Ok(fs.create(folder, name, &NewFile { uid, gid, ..NewFile::new(kind, permissions) })?.object)
 }
 
-/// The folder of a path, and the name in it.
+/// The directory of a path, and the name in it.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let path = &path[..end];

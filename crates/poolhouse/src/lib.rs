@@ -1,7 +1,8 @@
 //! OpenZFS pools in user space: open a pool, its datasets, their files.
 //!
-//! A pool that OpenZFS wrote opens from its devices, wherever they are now; nothing is mounted, no daemon runs, and
-//! nothing is written unless it is opened for that ([`OpenOptions::write`]). Every byte that comes back was verified.
+//! A pool that OpenZFS wrote opens from its devices, wherever they are now. No file system is
+//! mounted and no daemon runs. The library writes to a pool only if the caller opens it for writing
+//! ([`OpenOptions::write`]). It verifies every byte that it returns.
 //!
 //! ```
 //! use poolhouse::{OpenOptions, Pool};
@@ -18,7 +19,7 @@
 //! # }
 //! ```
 //!
-//! Encrypted datasets want their key first:
+//! An encrypted dataset needs its key first:
 //!
 //! ```
 //! # use poolhouse::{OpenOptions, Pool};
@@ -32,7 +33,7 @@
 //! # }
 //! ```
 //!
-//! A pool is made, filled and changed as the commands do it. `examples/tour.rs` has more.
+//! This example creates a pool, fills it and changes it. `examples/tour.rs` has more.
 //!
 //! ```
 //! use poolhouse::Pool;
@@ -67,12 +68,16 @@
 //! ```
 //!
 //! # Theory
-//! This room only ties the others together for programs that embed them: [`Pool`] is a [`spa::Spa`] with its [`dsl::Dsl`],
-//! [`Dataset`] opens into a [`zpl::FileSystem`] or a [`zvol::Volume`], [`File`] is a [`zpl::Node`] that reads like a file. What is
-//! not here is reached through them.
+//! This crate joins the engine's crates for programs that embed them:
+//!
+//! * [`Pool`] is a [`spa::Spa`] with its [`dsl::Dsl`].
+//! * [`Dataset`] opens into a [`zpl::FileSystem`] or a [`zvol::Volume`].
+//! * [`File`] is a [`zpl::Node`] that reads like a file.
+//!
+//! Everything else is reached through these.
 //!
 //! # Absent
-//! Mounts, exports and the control API: those are doors.
+//! Mounts, exports and the control API: those are front ends, in other crates.
 
 mod change;
 mod dataset;

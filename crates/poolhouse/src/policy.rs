@@ -1,9 +1,9 @@
-//! What the properties of a file system say about writing it.
+//! The policy of a file system, by its properties.
 
 use dsl::{Prop, Value};
 use zpl::{AclInherit, AclMode, Atime, LogPolicy, Policy, SyncMode};
 
-/// Longest names, without and with `longname`.
+/// The longest names in bytes, without and with `longname`.
 const NAME_MAX: (usize, usize) = (255, 1023);
 const DEFAULT_RECORD: u64 = 128 << 10;
 /// `xattr=sa`.
@@ -11,7 +11,7 @@ const XATTR_SA: u64 = 2;
 /// `dnodesize=auto`: 1 KiB.
 const DNODE_AUTO: u64 = 1;
 
-/// Slots of the dnodes that `dnodesize` asks for.
+/// Slots of a new dnode, by the property `dnodesize`.
 fn slots(dnodesize: u64) -> u8 {
     match dnodesize {
         DNODE_AUTO => 2,
@@ -19,10 +19,10 @@ fn slots(dnodesize: u64) -> u8 {
     }
 }
 
-/// Reads the properties of a file system or of a snapshot of one.
+/// Reads the properties of a file system, or of a snapshot of one.
 ///
 /// # Errors
-/// As reading a property fails.
+/// [`dsl::Error`]: a property can't be read.
 pub fn policy_of(dataset: &dsl::Dataset) -> dsl::Result<Policy> {
     let number = |prop, otherwise| {
         Ok::<u64, dsl::Error>(match dataset.property(prop)?.map(|property| property.value) {

@@ -14,69 +14,78 @@ use zpl::FileSystem;
 /// How a pool is opened.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OpenOptions {
-    /// Name or guid of the pool, needed when the devices hold several.
+    /// Name or guid of the pool. Needed if the devices hold several.
     pub pool: Option<String>,
-    /// Open it for writing. It must be claimed as one's own then, and can't be rewound.
+    /// Open the pool for writing. This needs [`Claim::Own`].
     pub write: bool,
-    /// What is claimed of its devices. An owner keeps everybody else out; who claims nothing looks at a pool that somebody else
-    /// may have open, even on another host, and what is read may change underneath.
+    /// What to claim of the devices.
+    ///
+    /// An owner excludes all other users. Without a claim, another user may have the pool open,
+    /// even on another host. What is read may then change during the read.
     pub claim: Claim,
-    /// Open although another host used it last.
+    /// Open the pool although another host used it last (`ZFS_IMPORT_ANY_HOST`).
     pub force: bool,
-    /// Open without missing log devices.
+    /// Open the pool without its missing log devices (`ZFS_IMPORT_MISSING_LOG`).
     pub missing_log: bool,
-    /// Open the state of the pool's checkpoint.
+    /// Open the state of the pool's checkpoint (`ZFS_IMPORT_CHECKPOINT`).
     pub checkpoint: bool,
-    /// Go back if the newest state can't be opened.
+    /// How far to go back if the newest state can't be opened (`zpool_load_policy_t`).
     pub rewind: Rewind,
-    /// Open no state newer than this transaction group.
+    /// Open no state newer than this transaction group (`spa_load_max_txg`).
     pub max_txg: Option<Txg>,
-    /// Open it under another name.
+    /// Open the pool under this name.
     pub name: Option<String>,
-    /// Alternate root, put before its mountpoints.
+    /// Alternate root, put before the mountpoints of the datasets (`ZPOOL_PROP_ALTROOT`).
     pub altroot: Option<String>,
-    /// Bytes of the block cache (`zfs_arc_max`); the default is a quarter of the machine's memory.
+    /// Size of the block cache in bytes (`zfs_arc_max`). Default: [`default_cache_bytes`].
     pub cache_bytes: Option<u64>,
-    /// Read no blocks ahead: what is read then depends on the caller alone, not on threads.
+    /// Never prefetch. What is read then depends on the caller alone, not on threads.
     pub no_read_ahead: bool,
 }
 
-/// An open pool; clones share it.
+/// An open pool. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Pool {
     spa: Arc<Spa>,
     dsl: Dsl,
-    /// File systems that are written, by their objects.
+    /// The file systems that are open for writing, by the object numbers of their datasets.
     written: Written,
 }
 
-/// See [`Pool::written`].
+/// The type of [`Pool::written`].
 type Written = Arc<Mutex<HashMap<u64, Weak<FileSystem>>>>;
 
-/// What [`Pool::dataset_names`] found.
+/// The result of [`Pool::dataset_names`].
 #[derive(Debug, Default)]
 pub struct DatasetNames {
     /// The names.
     pub names: Vec<String>,
-    /// Datasets that could not be read, or below which something could not, and why.
+    /// Datasets that could not be read, or below which a dataset could not be read, and the errors.
     pub failures: Vec<(String, dsl::Error)>,
 }
 
 impl Pool {
-    /// Opens the pool on `devices`: image files, block devices, or folders of such.
+    /// Opens the pool on `devices`: image files, block devices, or directories of these.
     ///
     /// # Errors
-    /// [`Error`] says which pool was not found, or why it can't be opened.
+    /// * [`Error::NoPool`]: no device has a label of a pool.
+    /// * [`Error::NoSuchPool`]: the devices hold no pool of the requested name or guid.
+    /// * [`Error::SeveralPools`]: the devices hold several pools, and `options` name none.
+    /// * [`Error::Import`], [`Error::Refused`], [`Error::Pool`], [`Error::Dataset`]: see
+    ///   [`Pool::import`].
     pub fn open<P: AsRef<Path>>(devices: &[P], options: &OpenOptions) -> Result<Pool> {
         let scan = spa::scan(devices);
         let candidate = choose(&scan, options.pool.as_deref())?;
         Self::import(candidate, options, &Host::of_system())
     }
 
-    /// Opens a pool that a search found.
+    /// Imports a pool that [`spa::scan`] found (`spa_import`).
     ///
     /// # Errors
-    /// [`Error::Import`] and failures to read the pool's own records.
+    /// * [`Error::Import`]: the pool can't be imported; see [`spa::Failure`].
+    /// * [`Error::Refused`]: the pool can't be opened for writing; see
+    ///   [`spa::engine::WriteRefusal`].
+    /// * [`Error::Pool`], [`Error::Dataset`]: see [`Pool::with_spa`].
     pub fn import(candidate: &Candidate, options: &OpenOptions, host: &Host) -> Result<Pool> {
         let how = options.import();
         let altroot = options.altroot.clone();
@@ -89,10 +98,16 @@ impl Pool {
         Self::with_spa(spa, None)
     }
 
-    /// Opens the datasets of an imported pool. `altroot` is for one that is only read: what writes a pool has its own.
+    /// Opens the datasets of an imported pool.
+    ///
+    /// `altroot` applies only to a read-only pool. A pool that was imported for writing has its
+    /// own.
     ///
     /// # Errors
-    /// Failures to read the pool's own records.
+    /// Only for a read-only pool:
+    ///
+    /// * [`Error::Pool`]: the pool's metadata can't be read.
+    /// * [`Error::Dataset`]: the root dataset can't be opened.
     pub fn with_spa(spa: Spa, altroot: Option<String>) -> Result<Pool> {
         if let Some(live) = spa.writer() {
             let dsl = live.dsl().clone();
@@ -105,47 +120,51 @@ impl Pool {
         Ok(Pool { spa: Arc::new(spa), dsl, written: Written::default() })
     }
 
-    /// Lets the pool go in order, after everything that was changed is on disk. Nothing can be changed any more; devices are let go of
-    /// with the last handle. A pool that is only read has nothing to be put in order.
+    /// Exports the pool, after all changes are on disk (`spa_export`).
+    ///
+    /// No change is possible afterwards. The last handle releases the devices. For a read-only pool
+    /// this does nothing.
     ///
     /// # Errors
-    /// [`Error::Stopped`]: it stays as its last transaction group left it.
+    /// * [`Error::Stopped`]: the pool stays as its last transaction group left it.
     pub fn export(&self) -> Result<()> {
         self.spa.writer().map_or(Ok(()), |live| Ok(live.export()?))
     }
 
-    /// The pool alive: vdevs, features, uberblock, cache.
+    /// The pool itself: vdevs, features, uberblock, cache.
     pub fn spa(&self) -> &Arc<Spa> {
         &self.spa
     }
 
-    /// Its datasets.
+    /// The datasets of the pool.
     pub fn dsl(&self) -> &Dsl {
         &self.dsl
     }
 
-    /// The file systems that [`Dataset::writer`] has opened.
+    /// The file systems that [`Dataset::writer`] opened.
     pub(crate) fn written(&self) -> &Mutex<HashMap<u64, Weak<FileSystem>>> {
         &self.written
     }
 
-    /// The name that it was opened under.
+    /// The name under which the pool was opened.
     pub fn name(&self) -> &str {
         self.spa.name()
     }
 
-    /// Opens a dataset, volume or snapshot: `pool/a/b`, `pool/a/b@snap`.
+    /// Opens a file system, volume or snapshot: `pool/a/b`, `pool/a/b@snap` (`dsl_dataset_hold`).
     ///
     /// # Errors
-    /// [`Error::Dataset`] for a bad name or one that is not there.
+    /// * [`Error::Dataset`]: the name is invalid, or the dataset does not exist or can't be read.
     pub fn dataset(&self, name: &str) -> Result<Dataset> {
         Ok(Dataset::new(self.clone(), self.dsl.dataset(name)?))
     }
 
-    /// The names of every file system, volume and, if asked for, snapshot, sorted as `zfs list` does.
+    /// The names of all file systems and volumes, and of the snapshots if requested.
+    ///
+    /// The order is that of `zfs list`.
     ///
     /// # Errors
-    /// As opening the root fails; later failures are in the answer.
+    /// * [`Error::Dataset`]: the root dataset can't be opened. Later failures are in the result.
     pub fn dataset_names(&self, snapshots: bool) -> Result<DatasetNames> {
         let options = dsl::ListOptions { snapshots, ..dsl::ListOptions::default() };
         let listing = self.dsl.list_sorted(None, &options)?;
@@ -153,18 +172,26 @@ impl Pool {
         Ok(DatasetNames { names, failures: listing.failures })
     }
 
-    /// Loads the key of an encryption root: 32 raw bytes, 64 hexadecimal digits, or a passphrase, without a line end.
+    /// Loads the key of an encryption root (`spa_keystore_load_wkey`).
+    ///
+    /// `material` is 32 raw bytes, 64 hexadecimal digits, or a passphrase, without a line end.
     ///
     /// # Errors
-    /// [`Error::Key`] says why it is refused.
+    /// * [`Error::Key`]: the key is wrong or malformed, it is loaded already, or the dataset is no
+    ///   encryption root.
+    /// * [`Error::Dataset`]: the dataset does not exist or can't be read.
     pub fn load_key(&self, dataset: &str, material: &[u8]) -> Result<()> {
         Ok(self.dsl.keys().load(&self.dsl.dir(dataset)?, material, false)?)
     }
 
-    /// Forgets the key of an encryption root, and every block that was read with it.
+    /// Forgets the key of an encryption root (`spa_keystore_unload_wkey`).
+    ///
+    /// It also drops all blocks from the cache, as some were decrypted with that key.
     ///
     /// # Errors
-    /// [`Error::Key`] when there is none to forget.
+    /// * [`Error::Key`]: no key is loaded, a dataset below is in use, or the dataset is no
+    ///   encryption root.
+    /// * [`Error::Dataset`]: the dataset does not exist or can't be read.
     pub fn unload_key(&self, dataset: &str) -> Result<()> {
         self.dsl.keys().unload(&self.dsl.dir(dataset)?)?;
         self.spa.cache().purge();
@@ -173,7 +200,7 @@ impl Pool {
 }
 
 impl OpenOptions {
-    /// The part of it that concerns import.
+    /// The options that concern the import.
     pub fn import(&self) -> Options {
         Options {
             readonly: !self.write,
@@ -193,12 +220,12 @@ impl OpenOptions {
     }
 }
 
-/// Bytes of the block cache if nobody says: a quarter of the memory that this process may use.
+/// The default size of the block cache: a quarter of the memory that this process may use.
 pub fn default_cache_bytes() -> u64 {
     spa::discovery::host::memory() / 4
 }
 
-/// The candidate that is meant: by name or guid, or the only one.
+/// The requested candidate: by name or guid, or the only one.
 fn choose<'s>(scan: &'s Scan, wanted: Option<&str>) -> Result<&'s Candidate> {
     match (wanted, scan.pools.as_slice()) {
         (None, []) => Err(Error::NoPool { devices: scan.asked }),

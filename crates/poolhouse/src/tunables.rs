@@ -1,13 +1,13 @@
 //! All tunables of the engine.
 //!
 //! # Theory
-//! Each crate declares its tunables beside the code that they steer, and lists them. This module
-//! joins the lists: a program shows and sets tunables by their names, which are those of OpenZFS's
-//! module parameters where OpenZFS has them.
+//! Each crate declares its tunables beside the code that uses them, and lists them. This module
+//! joins the lists. A program shows and sets tunables by their names. These are the names of
+//! OpenZFS's module parameters, where OpenZFS has them.
 
 use observe::{OutOfRange, Tunable};
 
-/// All of them, in no order.
+/// All tunables, in no order.
 pub fn all() -> impl Iterator<Item = &'static Tunable> {
     let lists = [
         vdev::TUNABLES,
@@ -40,7 +40,8 @@ pub enum TunableError {
 ///
 /// # Errors
 /// * [`TunableError::Unknown`]: no tunable has this name.
-/// * [`TunableError::OutOfRange`]: the tunable does not take this value, and keeps its own.
+/// * [`TunableError::OutOfRange`]: the value is outside the tunable's range. The tunable keeps its
+///   value.
 pub fn set(name: &str, value: u64) -> Result<(), TunableError> {
     Ok(find(name).ok_or(TunableError::Unknown)?.assign(value)?)
 }

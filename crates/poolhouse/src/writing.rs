@@ -1,4 +1,4 @@
-//! File systems and volumes that are changed, and what they need of their pool.
+//! File systems and volumes that are open for writing, and what they need of their pool.
 
 use crate::{Error, Pool, Result};
 use dmu::{Objset, Tx};
@@ -17,28 +17,32 @@ use zil::{LogPolicy, SyncMode};
 use zpl::{FileSystem, Orphans, Policies, Purpose, Time, Txs};
 use zvol::Volume;
 
-/// A head with the pool that it is written to.
+/// A head dataset with its pool.
 struct Head {
-    /// Of a volume, when its properties were read last ([`dsl::Heads::generation`]). Those of a file system its holder follows.
+    /// The generation of the properties that were read last ([`dsl::Heads::generation`]).
+    ///
+    /// Used for volumes only. The holder of a file system follows its properties.
     properties: AtomicU64,
-    /// Closed before its dataset is let go of, and that before the pool.
+    /// Must be dropped before `owned`, and `owned` before `spa`. So the order of the fields
+    /// matters.
     log: Option<LogHandle>,
     owned: Owned,
     spa: Arc<Spa>,
 }
 
 impl Head {
-    /// The same with the log that is written, since the one that was there is gone.
+    /// This head with a log for writing. The caller has replayed and destroyed the old log.
     fn with_log(self: Arc<Self>) -> Arc<Head> {
         let mut head = Arc::into_inner(self).expect("a replay keeps no handle");
-        // Before version 23 logs had another form, which is not written: commits wait for groups.
+        // Poolhouse does not write the log format of pools before version 23. There, a commit waits
+        // for its transaction group.
         if head.spa.version() >= SPA_VERSION_SLIM_ZIL {
             head.log = Some(head.live().log(&head.owned));
         }
         Arc::new(head)
     }
 
-    /// Lets a volume's log follow its properties.
+    /// Applies the current properties of a volume to its log.
     fn follow(&self, log: &zil::Zilog) {
         let now = self.live().dsl().heads().generation();
         if self.properties.load(Ordering::Relaxed) == now {
@@ -50,16 +54,16 @@ impl Head {
                 self.follow_cache();
                 self.properties.store(now, Ordering::Relaxed);
             }
-            // Until they can be read, what is written is durable at once.
+            // Until the properties can be read, each write is durable before it returns.
             Err(_) => log.set_policy(LogPolicy { sync: SyncMode::Always, ..LogPolicy::default() }),
         }
     }
 
-    /// Lets the cache follow the properties.
+    /// Applies the current properties to the cache.
     fn follow_cache(&self) {
         let object = self.owned.object();
         let which = |prop| self.live().dsl().number_for(ObjNum(object), prop).map(arc::Which::of_number);
-        // What can't be read stays as it was: it is nobody's loss but time.
+        // A property that can't be read leaves the policy as it was. This costs only time.
         if let (Ok(keep), Ok(ahead)) = (which(Prop::Primarycache), which(Prop::Prefetch)) {
             self.spa.cache().set_policy(object, arc::Policy { keep, ahead });
         }
@@ -110,7 +114,7 @@ impl Txs for Head {
 
     fn may_clone(&self) -> bool {
         let head = self.owned.object();
-        // Copying works where this can't be read.
+        // If this can't be read, copying still works.
         self.live().dsl().may_clone(head, head).unwrap_or(false)
     }
 
@@ -141,7 +145,10 @@ impl zvol::Txs for Head {
 }
 
 impl Pool {
-    /// Opens a volume to be written. Nobody else can have it as long as a handle of it is alive, and it can't be destroyed or rolled back.
+    /// Opens a volume for writing (`zvol_open`).
+    ///
+    /// While a handle is alive, no other user can have the volume, and it can't be destroyed or
+    /// rolled back. A pending intent log is replayed first.
     ///
     /// ```
     /// use poolhouse::{OpenOptions, Pool};
@@ -161,8 +168,12 @@ impl Pool {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] if the pool is; [`Error::Dataset`] if the dataset is a snapshot or somebody has it; [`Error::Volume`] if it holds
-    /// no volume.
+    /// * [`Error::ReadOnly`]: the pool is not open for writing.
+    /// * [`Error::Dataset`]: the dataset is a snapshot or in use, its key is not loaded, or a
+    ///   property can't be read.
+    /// * [`Error::Volume`]: the dataset holds no volume, or the volume's records can't be read.
+    /// * [`Error::Log`], [`Error::ReplayVolume`]: the intent log can't be read or replayed.
+    /// * [`Error::Object`], [`Error::Stopped`]: the intent log can't be destroyed after its replay.
     pub fn open_volume(&self, dataset: &dsl::Dataset) -> Result<Volume> {
         let (os, head) = self.take(dataset)?;
         if os.kind() != ObjsetKind::Zvol {
@@ -177,22 +188,30 @@ impl Pool {
         Ok(Volume::open_live(&os, head)?)
     }
 
-    /// Opens a file system to be changed. Nobody else can have it as long as a handle of it is alive, and it can't be destroyed or rolled
-    /// back. What was removed before and is not freed yet is freed ([`FileSystem::drain`]).
+    /// Opens a file system for writing (`zfsvfs_setup`).
+    ///
+    /// While a handle is alive, no other user can have the file system, and it can't be destroyed
+    /// or rolled back. A pending intent log is replayed first. Then the unlinked files are freed
+    /// ([`FileSystem::drain`]).
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] if the pool is; [`Error::Dataset`] if the dataset is a snapshot or somebody has it; [`Error::File`] if it holds no
-    /// file system.
+    /// * [`Error::ReadOnly`]: the pool is not open for writing.
+    /// * [`Error::Dataset`]: the dataset is a snapshot or in use, or its key is not loaded.
+    /// * [`Error::File`]: the dataset holds no file system, or the file system can't be read.
+    /// * [`Error::Log`], [`Error::ReplayFiles`]: the intent log can't be read or replayed.
+    /// * [`Error::Object`], [`Error::Stopped`]: the intent log can't be destroyed after its replay.
     pub fn open_for_writing(&self, dataset: &dsl::Dataset, policies: Policies) -> Result<FileSystem> {
         let fs = self.open_undrained(dataset, policies)?;
         fs.drain()?;
         Ok(fs)
     }
 
-    /// The same for who had it open a moment ago, and has users yet of files that were removed: these stay.
+    /// Reopens a file system for writing, for a caller that had it open a moment ago.
+    ///
+    /// The unlinked files in `users` still have users, so they are not freed.
     ///
     /// # Errors
-    /// As [`Pool::open_for_writing`].
+    /// See [`Pool::open_for_writing`].
     pub fn reopen_for_writing(
         &self,
         dataset: &dsl::Dataset,
@@ -210,7 +229,7 @@ impl Pool {
         Ok(FileSystem::open_live(&os, head.with_log(), policies)?)
     }
 
-    /// A head with everything that it needs of the pool.
+    /// Owns a head dataset, with what it needs of the pool.
     fn take(&self, dataset: &dsl::Dataset) -> Result<(Objset, Arc<Head>)> {
         let live = self.spa().writer().ok_or(Error::ReadOnly)?;
         let owned = live.dsl().heads().own(dataset)?;
@@ -225,11 +244,14 @@ impl Pool {
         ))
     }
 
-    /// Replays the intent log of a dataset that nobody has open, if it has one that was left by a crash: for who is going to read it
-    /// only, with a handle that he gets behind this one. Opening to write does it too. Returns what came of it.
+    /// Replays the intent log that a crash left in a dataset (`zil_replay`).
+    ///
+    /// No handle of the dataset may be open. It serves callers that then only read the dataset:
+    /// they must open their handle after this call. Opening for writing also replays the log.
+    /// Returns `None` if no records were pending.
     ///
     /// # Errors
-    /// As opening to write fails.
+    /// See [`Pool::open_volume`] and [`Pool::open_for_writing`].
     pub fn replay(&self, dataset: &dsl::Dataset) -> Result<Option<Replay>> {
         let Some(os) = dataset.objset()?.filter(|_| !dataset.is_snapshot()) else { return Ok(None) };
         if !is_pending(&os, self)? {
@@ -240,7 +262,7 @@ impl Pool {
             ObjsetKind::Zvol => self.replay_volume(&os, &head),
             _ => self.replay_files(&os, &head, &Policies::default()),
         }?;
-        // Who only reads opens what is on disk.
+        // A reader opens the state on disk, so the replayed changes must be there.
         head.live().sync_all()?;
         Ok(done)
     }
@@ -250,7 +272,8 @@ impl Pool {
         if !log.is_pending() {
             return drop_idle(os, head, &log).map(|()| None);
         }
-        // What the last group had only to free may be made anew by the log.
+        // The log may create objects again that wait in the list of unlinked files. So free them
+        // first.
         FileSystem::open_live(os, head.clone(), policies.clone())?.drain()?;
         let done = zpl::replay(os, &log, head.clone(), policies)?;
         destroy_log(os, head.live(), done.references)?;
@@ -268,16 +291,17 @@ impl Pool {
     }
 }
 
-/// What came of replaying an intent log.
+/// The result of replaying an intent log.
 #[derive(Debug)]
 pub struct Replay {
-    /// Records that were replayed.
+    /// Number of replayed records.
     pub records: u64,
-    /// Why the log ended before its end, if it did: a record in it that can't be. What was behind it is lost.
+    /// Why the replay ended early, if it did: a record that can't be replayed. The later records
+    /// are lost.
     pub ended: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What properties say about a log.
+/// The policy of a log, by the properties of its dataset.
 fn log_policy(dsl: &dsl::Dsl, head: &Owned) -> dsl::Result<LogPolicy> {
     let number = |prop| dsl.number_for(ObjNum(head.object()), prop);
     let sync = match number(Prop::Sync)? {
@@ -288,13 +312,14 @@ fn log_policy(dsl: &dsl::Dsl, head: &Owned) -> dsl::Result<LogPolicy> {
     Ok(LogPolicy { sync, throughput: number(Prop::Logbias)? == 1 })
 }
 
-/// Whether a dataset has a log that is to be replayed.
+/// Whether a dataset has a log with records to replay.
 fn is_pending(os: &Objset, pool: &Pool) -> Result<bool> {
     let log = zil::Log::open(os, pool.spa().last_synced_txg().0, 0)?;
     Ok(log.is_some_and(|log| log.is_pending()))
 }
 
-/// Ends a log that holds nothing, so that there can be a new one; one that is written here stays.
+/// Destroys a log without records, so that there can be a new one. A log that this process writes
+/// stays.
 fn drop_idle(os: &Objset, head: &Head, log: &zil::Log) -> Result<()> {
     match head.live().is_logged(&head.owned) {
         true => Ok(()),
@@ -302,7 +327,9 @@ fn drop_idle(os: &Objset, head: &Head, log: &zil::Log) -> Result<()> {
     }
 }
 
-/// Ends a log: its header is empty from the next group on, and what it referred to is free (`zil_destroy`).
+/// Destroys a log (`zil_destroy`).
+///
+/// From the next transaction group on, its header is empty and its blocks are free.
 fn destroy_log(os: &Objset, live: &Live, references: Vec<Blkptr>) -> Result<()> {
     let tx = live.tx(0)?;
     os.set_zil_header(&tx, [0; ZIL_HEADER_SIZE])?;

@@ -2,7 +2,7 @@
 
 use cli::cx::Cx;
 use cli::terminal::Stdin;
-use cli::{rescue, zfs, zpool};
+use cli::{zfs, zpool};
 use console::Clock;
 use console::Out;
 use program::DAEMON;

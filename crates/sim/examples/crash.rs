@@ -1,8 +1,16 @@
 //! The crash test at length: `crash POINTS [SEED [commits|datasets|devices]]`.
 //!
-//! Workloads of changing shape and seed are recorded and crashed at every point, until so many points were tried: in turns files with
-//! commits, by one or several at once, with log devices and without, operations on datasets, and devices that come and go, of which every so many points are tried; or one
-//! of them alone. With `ZDB` set, OpenZFS's `zdb` is asked about every 500th, and of devices every 100th: no leak, no bad checksum.
+//! It records workloads of changing shape and seed, and crashes each at every point, until POINTS
+//! points were tried. The workloads take turns, unless the command names one:
+//!
+//! | name | workload |
+//! |---|---|
+//! | `commits` | files with commits, by one or more threads, with and without log devices |
+//! | `datasets` | operations on datasets |
+//! | `devices` | devices that are added, replaced and removed; only some of the points are tried |
+//!
+//! If `ZDB` names OpenZFS's `zdb`, it checks every 500th pool, and every 100th of `devices`: no
+//! leak, no bad checksum.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is run by hand, and tells what it found")]
 
@@ -15,12 +23,12 @@ const SHAPES: [(VdevShape, usize); 4] =
     [(VdevShape::Single, 1), (VdevShape::Mirror, 2), (VdevShape::Raidz(1), 3), (VdevShape::Raidz(2), 4)];
 const STEPS: usize = 30;
 const JUDGED: usize = 500;
-/// The same of pools whose devices come and go, of which fewer points are tried.
+/// The same for `devices`, of which fewer points are tried.
 const LIVES_JUDGED: usize = 100;
-/// Of the points of a tale one in so many is tried: each is looked at for long.
+/// Of `devices`, one in so many points is tried, as each check takes long.
 const LIVES_EVERY: usize = 23;
 
-/// What is crashed.
+/// The kind of workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Of {
     Commits,
@@ -91,10 +99,10 @@ struct Sums {
 struct Work {
     name: String,
     points: Point,
-    /// One in so many points is tried, and one in so many of these is judged.
+    /// One in so many points is tried, and `zdb` checks one in `judged` of these.
     every: usize,
     judged: usize,
-    /// Where a crash leaves its images.
+    /// The directory of the images that a crash leaves.
     dir: PathBuf,
     crash: Crash,
 }
@@ -127,7 +135,7 @@ fn work(of: Of, round: usize, seed: u64, dir: &Path) -> Work {
             }
         }
         Of::Commits => {
-            // Each shape with each number of actors, with a log device and without.
+            // Each shape with each number of actors, with and without a log device.
             let (logs, actors) = ((round / 4 + round) % 2, 1 + round % 3);
             let script = promise(shape, devices, logs, actors, 3 * STEPS / actors, seed);
             let name = format!("commits by {actors} with {logs} log devices on {shape:?}");
@@ -144,7 +152,7 @@ fn work(of: Of, round: usize, seed: u64, dir: &Path) -> Work {
     }
 }
 
-/// What `zdb` says of the pool that a crash left; true if nobody can be asked.
+/// Whether `zdb` accepts the pool that a crash left. True if `ZDB` is not set.
 fn judge(dir: &Path) -> bool {
     let Some(zdb) = std::env::var_os("ZDB") else { return true };
     let out = Command::new(zdb).args(["-e", "-p"]).arg(dir).args(["-bcc", "tank"]).output();

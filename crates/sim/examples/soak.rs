@@ -1,10 +1,16 @@
-//! The soak at length: `soak MINUTES [SEED]`.
+//! The soak at length.
 //!
-//! Lives of changing shape and seed, by an actor in a process of its own that is killed now and then and goes on from what it left; after each
-//! kill the pool is held to the model, and at a life's end, with `ZDB` set, OpenZFS's `zdb` is asked: no leak, no bad checksum.
-//! `soak act DIR SHAPE SEED STEPS` is the actor: it goes on after so many steps, and prints the number of each step that it has done. `soak finish DIR SHAPE SEED` has all
-//! devices of a pool that is at its life's end be well.
-//! `soak life SHAPE SEED DIR` lives one life in a folder that stays, and `soak plan SHAPE SEED` tells its steps.
+//! | command | what it does |
+//! |---|---|
+//! | `soak MINUTES [SEED]` | lives of changing shape and seed, with kills |
+//! | `soak life SHAPE SEED DIR` | one life, in a directory that is kept |
+//! | `soak plan SHAPE SEED` | prints the steps of a life |
+//! | `soak act DIR SHAPE SEED STEPS` | the actor: continues after STEPS steps, prints each done |
+//! | `soak finish DIR SHAPE SEED` | removes all faults of a pool at the end of its life |
+//!
+//! An actor in a process of its own lives each life. It is killed at random, and a new actor
+//! continues from the pool that it left. After each kill the pool is compared with the model. At
+//! the end of a life OpenZFS's `zdb` checks the pool, if `ZDB` names it: no leak, no bad checksum.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is run by hand, and tells what it found")]
 
@@ -21,13 +27,15 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// Steps of a life.
 const STEPS: u64 = 600;
-/// Most steps between two kills.
+/// The most steps between two kills.
 const BETWEEN: u64 = 80;
-/// Threads of an actor.
+/// I/O threads of an actor.
 const WORKERS: usize = 2;
-/// How long an actor is waited for at a time.
+/// How long one wait for the next step of an actor takes.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// An actor that has done nothing in so many of these waits hangs. Where both are stopped together, for however long, that is one wait.
+/// After so many waits without a step, the actor hangs.
+///
+/// If the machine stops both processes together, however long, that counts as one wait.
 const WAITS: u32 = 10;
 
 fn main() -> ExitCode {
@@ -94,7 +102,7 @@ fn tell(shape: &str, seed: &str) -> Result<()> {
     Ok(())
 }
 
-/// How often what befell devices.
+/// How often each kind of fault or operation hit a device.
 type Befell = BTreeMap<&'static str, u64>;
 
 fn count(befell: &mut Befell, terms: Terms) {
@@ -138,11 +146,13 @@ fn actor(words: &[&str], dir: &Path, shape: usize, seed: u64) -> Result<Command>
     Ok(actor)
 }
 
-/// Hears an actor to the end, and kills it when it has done so many steps; how many it says that it has done.
+/// Reads the output of an actor to its end, and kills the actor after step `until`.
+///
+/// Returns the number of steps that it has done.
 fn hear(mut child: Child, mut done: u64, until: u64) -> Result<u64> {
     let told = child.stdout.take().ok_or("an actor's words are heard")?;
     let (say, heard) = mpsc::channel();
-    // To the end: it may have said more before it died.
+    // Read to the end of the output: the actor may have acknowledged more steps before it died.
     let ear = std::thread::spawn(move || BufReader::new(told).lines().try_for_each(|line| say.send(line)));
     let mut killed = false;
     let mut waits = 0;
@@ -169,7 +179,7 @@ fn hear(mut child: Child, mut done: u64, until: u64) -> Result<u64> {
     Ok(done)
 }
 
-/// One life; how often it was killed.
+/// Lives one life. Returns the number of kills.
 fn live(dir: &Path, shape: usize, seed: u64) -> Result<u64> {
     let mut dice = SplitMix(seed);
     let (mut done, mut kills) = (0, 0);
@@ -182,11 +192,11 @@ fn live(dir: &Path, shape: usize, seed: u64) -> Result<u64> {
             break;
         }
         kills += 1;
-        // What it had done of the next step, if anything, is told by the pool.
+        // The pool shows whether the actor had done the next step.
         done = Life::resume(dir, Terms { shape: Shape::ALL[shape], seed, faults: Faults::All }, 1, done)?
             .steps();
     }
-    // As it is with what befell its devices, and then whole.
+    // First with the faults of its devices, then without.
     judge(dir)?;
     let finished = actor(&["finish"], dir, shape, seed)?.status()?;
     if !finished.success() {

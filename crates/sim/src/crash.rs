@@ -1,17 +1,26 @@
-//! Crashes: a pool is opened after every way in which the power could have failed.
+//! Crashes: a pool is opened after every possible result of a power failure.
 //!
 //! # Theory
-//! A workload runs on devices that remember, in one common order, every write and flush. A *crash point* is a place in that order: what was
-//! flushed before it is on the devices; of each write that was not, a seed decides whether it is kept, dropped, or torn at a sector. The pool
-//! that such devices hold must open, and show exactly the state after some step of the workload: not before the last one that was
-//! acknowledged, not after the last one that was begun, and never anything between.
+//! A workload runs on devices that record every write and flush in one common order. A *crash
+//! point* is a place in that order. The devices then have everything that was flushed before it.
+//! For each other write, a seed decides whether it is kept, dropped, or torn at a sector.
 //!
-//! A pool that is split must be one pool or two after any crash ([`split`]). And what a commit said to be durable before its group is must be found there, or in the log ([`promise`]).
+//! The pool on these devices must open, and show exactly the state after some step of the workload.
+//! The step is not before the last acknowledged one, and not after the last one that had begun. A
+//! state between two steps is never right.
 //!
-//! Devices come and go, and whatever is done to them is done, not begun, or ends by itself ([`life`]).
+//! The functions of this module differ in their workloads:
+//!
+//! * [`record()`]: operations on datasets.
+//! * [`promise()`]: commits. What a commit made durable before its transaction group must be in the
+//!   group or in the log.
+//! * [`split()`]: splitting a pool. After any crash there must be one pool or two.
+//! * [`live()`]: devices that are added, replaced and removed. Each operation is done, not begun,
+//!   or ends by itself.
 //!
 //! # Absent
-//! Writes that the device reorders across a flush, or that it tears inside a sector: no file system survives these.
+//! Writes that the device reorders across a flush, or tears inside a sector: no file system
+//! survives these.
 
 mod dice;
 mod life;

@@ -1,12 +1,19 @@
 //! Whole pools under faults that the library must survive.
 //!
 //! # Theory
-//! What the rooms promise one by one is tried here on the whole: a real pool is given a fault, and opened and walked through the library
-//! as the doors would. Read-only, the faults are wrong blocks under right checksums ([`open`]); before a replay, wrong records ([`logs`]). A pool that is written is left at any
-//! moment, and opened again ([`crash`]), has its devices fail in every way that redundancy makes up for, and in one more ([`faults`]), or lives long under all kinds of operations ([`soak`]).
+//! Other crates test their promises one by one. This crate tests a whole pool: it adds a fault,
+//! then opens and walks the pool through the library, as a front end would.
+//!
+//! | module | state of the pool | faults |
+//! |---|---|---|
+//! | [`open`] | read-only | wrong blocks with right checksums |
+//! | [`logs`] | before a replay | wrong records in intent logs |
+//! | [`crash`] | written | a crash at any moment, then a new import |
+//! | [`faults`] | written | device failures up to the redundancy, and one more |
+//! | [`soak`] | written | a long life of all kinds of operations |
 //!
 //! # Absent
-//! Anything that ships.
+//! Code that ships to users.
 
 pub mod crash;
 pub mod faults;

@@ -1,9 +1,14 @@
-//! Intent logs that say what can't be, under right checksums: claimed, replayed, and the pool written on.
+//! Intent logs with impossible records under right checksums. They are claimed and replayed, and
+//! the pool is then written.
 //!
 //! # Theory
-//! Each block of a chain carries its own checksum, bound to the chain, so that a block may be changed where it lies. Whole blocks that are no log
-//! blocks end a chain at once and try nothing: so what is changed are words of records, mostly to what makes sense elsewhere: numbers of objects,
-//! lengths, kinds. Whatever a log says, an import must end, nothing may panic, and the pool must be written and read on.
+//! Each block of a log chain has its own checksum, bound to the chain. So a block can be changed in
+//! place. A block that is no log block ends the chain at once, and would test nothing. So the
+//! changes are to words of records, mostly to values that are valid elsewhere: object numbers,
+//! lengths, kinds.
+//!
+//! Whatever a log contains, an import must end, nothing may panic, and the pool must stay readable
+//! and writable.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
@@ -19,45 +24,45 @@ use testkit::Fixture;
 
 use crate::chain;
 
-/// Where space begins on a device, behind two labels and the boot block.
+/// Where the space for blocks begins on a device, after two labels and the boot block.
 const LABELS: u64 = 4 << 20;
-/// Words that a record may be given.
+/// Values for a word of a record.
 const WORDS: [u64; 14] =
     [0, 1, 2, 9, 34, 128, 4096, 131_072, 1 << 32, (1 << 48) - 1, 1 << 48, 1 << 61, i64::MAX as u64, u64::MAX];
 
-/// A block of a chain that is not encrypted.
+/// A block of an unencrypted chain.
 #[derive(Debug)]
 struct Block {
     at: u64,
     sum: [u64; 4],
     contents: Vec<u8>,
-    /// Where its records begin.
+    /// Offsets of the records in `contents`.
     records: Vec<usize>,
 }
 
-/// A pool with logs, to be spoiled again and again.
+/// A pool with intent logs, for many rounds of damage.
 #[derive(Debug)]
 pub struct Logs {
     fixture: Fixture,
     blocks: Vec<Block>,
 }
 
-/// What a round came to.
+/// The result of a round.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Round {
-    /// The pool could be imported.
+    /// Whether the pool could be imported.
     pub imported: bool,
-    /// Records that were replayed.
+    /// Number of replayed records.
     pub replayed: u64,
-    /// Logs that ended at a record that can't be.
+    /// Number of logs that ended early, at an impossible record.
     pub ended: u64,
 }
 
 impl Logs {
-    /// Of a fixture on one disk.
+    /// The logs of a fixture on one disk.
     ///
     /// # Panics
-    /// When the fixture's own logs can't be read.
+    /// The fixture can't be opened, its logs can't be read, or it has fewer than five log blocks.
     pub fn of(name: &str) -> Logs {
         let fixture = testkit::load(name);
         let options = OpenOptions { claim: Claim::Nothing, force: true, ..OpenOptions::default() };
@@ -88,10 +93,15 @@ impl Logs {
         Logs { fixture, blocks }
     }
 
-    /// One to four blocks, changed as `seed` says; the pool is imported, its logs replayed, and something written.
+    /// Changes one to four blocks as `seed` determines, imports the pool, replays its logs and
+    /// writes.
     ///
     /// # Errors
-    /// What went wrong that should not, in words.
+    /// A description of the failed step:
+    ///
+    /// * The image can't be changed.
+    /// * The datasets can't be listed, or a write after the replay failed.
+    /// * The pool can't be exported, or not imported again.
     pub fn seeded(&self, seed: u64) -> Result<Round, String> {
         let mut rng = Rng::new(seed);
         let copy = self.fixture.copy();
@@ -131,7 +141,8 @@ fn spoil(rng: &mut Rng, contents: &mut [u8], records: &[usize]) {
             return;
         }
         let at = records[rng.below(records.len())];
-        // The first word is the kind, the next the length, then group and number, then what it is about.
+        // Words of a record: 0 is the kind, 1 the length, 2 the txg, 3 the sequence number. The
+        // rest depends on the kind.
         let (word, value) = match rng.below(8) {
             0 => (0, 1 + rng.below(24) as u64),
             1 => (2 + rng.below(2), WORDS[rng.below(WORDS.len())]),
@@ -155,7 +166,7 @@ fn replay(pool: &Pool, round: &mut Round) -> Result<(), String> {
                 round.ended += u64::from(done.ended.is_some());
             }
             Ok(None) => {}
-            // What can't be applied now stays; that is no panic.
+            // A log that can't be replayed now is kept. That is a valid outcome.
             Err(_) => continue,
         }
         if dataset.volume().is_err()

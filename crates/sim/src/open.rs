@@ -1,9 +1,12 @@
-//! Opening a pool and walking all that it shows: datasets, properties, files, volumes, the pool's own books.
+//! Opening a pool, and walking all that it shows: datasets, properties, files, volumes, metadata.
 //!
 //! # Theory
-//! The input is a script of changes to blocks of a bundled pool, which [`fuzzing::graft`] puts under right checksums, so that every byte of the
-//! input reaches a decoder. The walk then does what the doors do, all of it, and goes on past each error. It is bounded in what it asks for,
-//! as a directory may rightly claim a million files; what one question costs is for the library to bound.
+//! The input is a script of changes to blocks of a bundled pool. [`fuzzing::graft`] gives the
+//! changed blocks right checksums, so every byte of the input reaches a decoder. The walk then does
+//! everything that a front end does, and continues after each error.
+//!
+//! The walk limits how much it requests, as a directory may rightly claim a million files. The
+//! library must limit what each single request costs.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -15,14 +18,14 @@ use ondisk::DmuType;
 use poolhouse::zpl::{DirCookie, FileSystem, FileType, Node};
 use poolhouse::{Claim, Dataset, OpenOptions, Pool};
 
-/// Files and directories that are looked at in one walk.
+/// The most files and directories that a walk visits.
 const MAX_NODES: usize = 400;
-/// Datasets that are looked at in one walk.
+/// The most datasets that a walk visits.
 const MAX_DATASETS: usize = 200;
-/// Bytes of a file's contents that are read, at its start, in its data and at its end.
+/// How many bytes of a file's contents are read: at its start, in its data and at its end.
 const PART: usize = 16 << 10;
 
-/// Opens the pool in an image and walks it; true if it could be opened.
+/// Opens the pool in an image and walks it. Returns whether the pool opened.
 pub fn image(path: &Path) -> bool {
     let options = OpenOptions {
         claim: Claim::Nothing,
@@ -86,7 +89,7 @@ fn of_files(fs: &FileSystem, left: &mut usize) {
         *left -= 1;
         let Ok(node) = fs.node(object) else { continue };
         of_node(&node);
-        // The way back searches whole directories; a few are enough.
+        // A search for the path of an object reads whole directories. A few are enough.
         if left.is_multiple_of(32) {
             let _ = fs.object_path(object);
         }
@@ -121,12 +124,12 @@ fn of_node(node: &Node) {
     }
 }
 
-/// Blocks that are worth changing: what is decoded, rather than handed through.
+/// The blocks that are worth a change: those that the library decodes.
 fn candidates(graft: &Graft) -> Vec<usize> {
     (0..graft.nodes().len()).filter(|i| graft.nodes()[*i].kind() != DmuType::NONE).collect()
 }
 
-/// A pool that is changed, walked and restored, round after round.
+/// A pool that is changed, walked and restored, in each round.
 #[derive(Debug)]
 pub struct Rounds {
     graft: Graft,
@@ -134,7 +137,10 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// On a private copy of the fixture NAME.
+    /// A private copy of the fixture NAME.
+    ///
+    /// # Panics
+    /// The fixture is missing or can't be read.
     pub fn on(name: &str) -> Rounds {
         let graft = Graft::open(&testkit::load(name));
         let candidates = candidates(&graft);
@@ -148,7 +154,7 @@ impl Rounds {
         opened
     }
 
-    /// One to three blocks, changed as `seed` says; true if the pool could still be opened.
+    /// Changes one to three blocks as `seed` determines. Returns whether the pool still opened.
     pub fn seeded(&mut self, seed: u64) -> bool {
         let mut rng = Rng::new(seed);
         let mut changed = BTreeMap::new();
@@ -161,7 +167,14 @@ impl Rounds {
         self.round(changed)
     }
 
-    /// Changes as a script says, in steps of ten bytes: which block, what to do, where, with what.
+    /// Changes blocks as a script determines. Returns whether the pool still opened.
+    ///
+    /// A step of the script has ten bytes:
+    ///
+    /// * 0 to 1: the block.
+    /// * 2: the width, and whether to replace or to XOR.
+    /// * 3 to 4: the offset.
+    /// * 5 to 9: the value.
     pub fn script(&mut self, script: &[u8]) -> bool {
         let mut changed: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
         for step in script.chunks_exact(10).take(32) {
@@ -180,7 +193,7 @@ impl Rounds {
     }
 }
 
-/// The target: a script of changes to one of two pools, the older or the newer one.
+/// The fuzz target: a script of changes to one of two pools, an old and a new one.
 pub fn pool(data: &[u8]) {
     thread_local! {
         static OLD: RefCell<Rounds> = RefCell::new(Rounds::on("v1"));

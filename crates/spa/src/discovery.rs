@@ -30,7 +30,6 @@ use ondisk::{Guid, PoolConfig, Txg};
 
 use crate::discovery::label::{Labels, before_split, is_announced, split_from};
 use crate::discovery::location::{Identity, Openings, Place, partitions};
-use crate::discovery::probe;
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{SeekFrom, seek};
 use tempfile::TempDir;
 
-/// Writable images of one fixture in a folder of their own, which goes when this is dropped.
+/// Writable images of one fixture, in a directory of their own. Dropping this removes the
+/// directory.
 #[derive(Debug)]
 pub struct FixtureCopy {
     dir: TempDir,
@@ -35,16 +36,18 @@ impl FixtureCopy {
         &self.images
     }
 
-    /// The folder that holds them and nothing else.
+    /// The directory that holds the images and nothing else.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 }
 
-/// Copies of the files of a folder, in one of their own: what a crash would leave, if nothing writes meanwhile.
+/// Copies the files of a directory to a new directory.
+///
+/// If no process writes meanwhile, the copy is what a crash would leave.
 ///
 /// # Panics
-/// When they can't be read or written.
+/// A file can't be read or written.
 pub fn copy_of(dir: &Path) -> TempDir {
     let copy = TempDir::new().unwrap_or_else(|e| panic!("a folder: {e}"));
     let files = fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
@@ -56,7 +59,7 @@ pub fn copy_of(dir: &Path) -> TempDir {
     copy
 }
 
-/// Copy FROM to TO, leaving holes as holes.
+/// Copies a file. Holes stay holes.
 pub(crate) fn copy_sparse(from: &Path, to: &Path) -> std::io::Result<()> {
     let (source, target) = (File::open(from)?, File::create(to)?);
     let len = source.metadata()?.len();
@@ -64,7 +67,7 @@ pub(crate) fn copy_sparse(from: &Path, to: &Path) -> std::io::Result<()> {
     let mut buf = vec![0; 1 << 20];
     let mut at = 0;
     while at < len {
-        // ENXIO: nothing but a hole up to the end.
+        // ENXIO: only a hole is left up to the end.
         let Ok(start) = seek(&source, SeekFrom::Data(at)) else { break };
         let end = seek(&source, SeekFrom::Hole(start))?;
         at = start;

@@ -1,4 +1,4 @@
-//! Damage: what was overwritten in the images of a damaged fixture.
+//! Damage: the parts of the images of a damaged fixture that were overwritten.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -8,10 +8,10 @@ use std::path::Path;
 use crate::copy::copy_sparse;
 use crate::fixture::Fixture;
 
-/// Offset, length, and where in `damage.bin` the bytes are (-1: zeros).
+/// Offset and length in the image, and the offset of the bytes in `damage.bin` (-1: zeros).
 type Patch = (u64, u64, i64);
 
-/// Write the damaged ones of the images of `base` into `to`, as `dir` says.
+/// Writes the damaged images of `base` into `to`. `dir` has the description of the damage.
 pub(crate) fn apply(dir: &Path, base: &Fixture, to: &Path) {
     let read = |n: &str| fs::read(dir.join(n)).unwrap_or_else(|e| panic!("{}/{n}: {e}", dir.display()));
     let bytes = read("damage.bin");

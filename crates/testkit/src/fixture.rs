@@ -1,4 +1,4 @@
-//! Finding a fixture by name, and everything that lies beside its images.
+//! Finding a fixture by name, with all files beside its images.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,7 +27,7 @@ struct PoolJson {
     based_on: Option<String>,
 }
 
-/// A pool written by OpenZFS, unpacked and ready to be read.
+/// A pool written by OpenZFS, unpacked and ready for reading.
 #[derive(Debug, Clone)]
 pub struct Fixture {
     name: String,
@@ -37,7 +37,7 @@ pub struct Fixture {
     base: Option<Box<Fixture>>,
 }
 
-/// The repository's root folder.
+/// The root directory of the repository.
 pub fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
@@ -51,7 +51,7 @@ pub fn bundled_dir() -> PathBuf {
     workspace_root().join("fixtures")
 }
 
-/// Where fixtures are looked for: `FIXTURES` first, then the bundled ones.
+/// The directories that are searched for fixtures: `FIXTURES` first, then the bundled ones.
 fn sources() -> Vec<PathBuf> {
     let root = workspace_root();
     let outside = std::env::var_os("FIXTURES").filter(|v| !v.is_empty()).map(|v| root.join(v));
@@ -65,7 +65,10 @@ fn source_of(name: &str) -> Option<PathBuf> {
     sources().into_iter().map(|s| s.join(name)).find(|d| d.join("pool.json").is_file())
 }
 
-/// The names of all fixtures there are, sorted.
+/// The names of all available fixtures, sorted.
+///
+/// # Panics
+/// `FIXTURES` names no directory, or a `pool.json` can't be read.
 pub fn names() -> Vec<String> {
     let mut all = BTreeSet::new();
     for source in sources() {
@@ -76,7 +79,7 @@ pub fn names() -> Vec<String> {
             }
         }
     }
-    // One that is based on a pool which is not here can't be made.
+    // A damaged fixture needs the fixture that it is based on.
     all.iter().filter(|n| find_base(n).is_none_or(|b| all.contains(&b))).cloned().collect()
 }
 
@@ -90,7 +93,11 @@ fn read_pool_json(dir: &Path) -> PoolJson {
     serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// The fixture NAME, unpacked, or `None` where only the whole set (`FIXTURES=DIR`) has it.
+/// The fixture NAME, unpacked. `None` if it is not available, as only the whole set
+/// (`FIXTURES=DIR`) has it.
+///
+/// # Panics
+/// A file of the fixture can't be read or unpacked.
 pub fn find(name: &str) -> Option<Fixture> {
     let dir = source_of(name)?;
     let spec = read_pool_json(&dir);
@@ -121,40 +128,46 @@ pub fn find(name: &str) -> Option<Fixture> {
 /// The fixture NAME, unpacked.
 ///
 /// # Panics
-/// When there is none of that name.
+/// There is no fixture of that name, or it can't be unpacked.
 pub fn load(name: &str) -> Fixture {
     find(name).unwrap_or_else(|| {
         panic!("no fixture {name}; there are {:?} (FIXTURES=DIR adds a folder of more)", names())
     })
 }
 
-/// The device images of the fixture NAME in the pool's order; to be read only.
+/// The device images of the fixture NAME, in the pool's order. They must not be written.
+///
+/// # Panics
+/// See [`load`].
 pub fn fixture(name: &str) -> Vec<PathBuf> {
     load(name).images
 }
 
-/// A private, writable, sparse copy of the images of the fixture NAME, removed when it is dropped.
+/// A private, writable, sparse copy of the images of the fixture NAME. Dropping it removes them.
+///
+/// # Panics
+/// See [`load`]. Also if a file can't be copied.
 pub fn fixture_copy(name: &str) -> FixtureCopy {
     load(name).copy()
 }
 
 impl Fixture {
-    /// The fixture's name, which is its folder's.
+    /// The name of the fixture, which is that of its directory.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The pool's name (`xmirror2` in the fixture `mirror2`).
+    /// The name of the pool (`xmirror2` in the fixture `mirror2`).
     pub fn pool(&self) -> &str {
         &self.pool
     }
 
-    /// The device images in order; to be read only.
+    /// The device images in order. They must not be written.
     pub fn images(&self) -> &[PathBuf] {
         &self.images
     }
 
-    /// The source folder: keys (`raw.key`, `hex.key`), `commands.txt`, `scrub.txt`.
+    /// The source directory: keys (`raw.key`, `hex.key`), `commands.txt`, `scrub.txt`.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -164,18 +177,27 @@ impl Fixture {
         self.base.as_deref()
     }
 
-    /// A private, writable, sparse copy of the images, removed when it is dropped.
+    /// A private, writable, sparse copy of the images. Dropping it removes them.
+    ///
+    /// # Panics
+    /// A file can't be copied.
     pub fn copy(&self) -> FixtureCopy {
         FixtureCopy::of(&self.images)
     }
 
-    /// A file of the source folder, for example `hex.key`.
+    /// A file of the source directory, for example `hex.key`.
+    ///
+    /// # Panics
+    /// The file can't be read.
     pub fn file(&self, name: &str) -> Vec<u8> {
         let path = self.dir.join(name);
         fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     }
 
-    /// The manifest of each dataset and snapshot, by name. A damaged fixture has those of its base.
+    /// The manifests of all datasets and snapshots. A damaged fixture has those of its base.
+    ///
+    /// # Panics
+    /// The manifests can't be unpacked or read.
     pub fn manifests(&self) -> Vec<Manifest> {
         match &self.base {
             Some(base) => base.manifests(),
@@ -183,12 +205,12 @@ impl Fixture {
         }
     }
 
-    /// The manifest of one dataset or snapshot as it is in the image, if there is one.
+    /// The manifest of one dataset or snapshot in the state of the image, if there is one.
     pub fn manifest(&self, dataset: &str) -> Option<Manifest> {
         self.manifests().into_iter().find(|m| m.dataset == dataset && m.variant.is_none())
     }
 
-    /// What each volume (and volume snapshot) holds.
+    /// What each volume, and each snapshot of one, contains.
     pub fn zvols(&self) -> Vec<Zvol> {
         match &self.base {
             Some(base) => base.zvols(),
@@ -196,11 +218,11 @@ impl Fixture {
         }
     }
 
-    /// The transcript `outputs/NAME` (with or without `.zst`), if the fixture has it.
+    /// The transcript `outputs/NAME` (stored with or without `.zst`), if the fixture has it.
     pub fn output(&self, name: &str) -> Option<String> {
         let folder = unpack::folder(&self.name, &self.dir, "outputs");
         let bytes = unpack::read_plain_or_zst(&folder.join(name))?;
-        // `zdb` prints names as they are, and some names are not UTF-8.
+        // `zdb` prints names unchanged, and some names are not UTF-8.
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 

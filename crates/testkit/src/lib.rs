@@ -1,27 +1,34 @@
-//! The fixtures that the tests read: pools which the real OpenZFS wrote, and what it says is in them.
+//! The fixtures that the tests read: pools that OpenZFS wrote, and descriptions of their contents.
 //!
 //! # Theory
-//! Every room is measured by bytes that it did not write itself. A *fixture* is one such pool: device images, a
-//! manifest of each dataset as the OpenZFS kernel module shows it, and transcripts of its commands. A choice of
-//! them in which each feature occurs is bundled in `fixtures/` at the root of the repository; `FIXTURES=DIR` in the
-//! environment names a folder with the whole set. A test asks for a fixture by name; one that only the whole set
-//! has is asked for with [`find`], and the test passes over it when it is not there.
+//! The tests of every crate need bytes that the crate did not write itself. A *fixture* is such a
+//! pool. It has device images, a manifest of each dataset as the OpenZFS kernel module shows it,
+//! and transcripts of OpenZFS commands.
 //!
-//! Images are unpacked once per source, into `target/fixtures/`, as sparse files, and are shared by every test of
-//! every process: they are never written. A test that writes takes a private copy ([`Fixture::copy`]).
+//! A selection, in which each feature occurs, is bundled in `fixtures/` at the root of the
+//! repository. `FIXTURES=DIR` in the environment names a directory with the whole set. A test
+//! requests a fixture by name. For one that only the whole set has it uses [`find`], and passes
+//! without it if it is not available.
+//!
+//! Images are unpacked once per source into `target/fixtures/`, as sparse files. All tests of all
+//! processes share them, so they are never written. A test that writes takes a private copy
+//! ([`Fixture::copy`]).
 //!
 //! # On disk
-//! `NAME/pool.json` (the pool's name, its images in order), `images.tar.zst` (old GNU sparse tar), and
-//! `manifests` and `outputs`, each either a folder or one `.tar.zst`. A damaged fixture has `damage.json` and
-//! `damage.bin` instead, to be applied to the images of the pool that it is based on.
+//! * `NAME/pool.json`: the pool's name, and its images in order.
+//! * `NAME/images.tar.zst`: the images, as an old GNU sparse tar.
+//! * `NAME/manifests` and `NAME/outputs`: manifests and transcripts. Each is a directory or one
+//!   `.tar.zst`.
+//! * `NAME/damage.json` and `NAME/damage.bin`: only of a damaged fixture, in place of images. They
+//!   have the changes to the images of its base.
 //!
 //! # Locks
-//! Unpacking holds an exclusive file lock beside the result, so that parallel test processes wait for one another
-//! and do the work once; the result appears by a rename.
+//! Unpacking holds an exclusive file lock beside the result. So parallel test processes wait for
+//! each other, and only one does the work. The result appears by a rename.
 //!
 //! # Absent
-//! Any room: the harness that compares a pool with its manifests lives with the library crate's tests. Errors:
-//! this crate serves tests only, so what can't be had panics with a sentence that says why.
+//! * The code that compares a pool with its manifests: it is among the tests of the library crate.
+//! * Errors: this crate serves only tests, so each failure is a panic that says why.
 
 mod copy;
 mod damage;

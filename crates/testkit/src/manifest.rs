@@ -1,4 +1,4 @@
-//! Manifests: what the OpenZFS kernel module showed of each dataset, one line a path.
+//! Manifests: what the OpenZFS kernel module showed of each dataset, with a line for each path.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,18 +7,18 @@ use serde::Deserialize;
 
 use crate::unpack;
 
-/// The manifest of one dataset or snapshot. The lines are read when asked for, since some are long.
+/// The manifest of one dataset or snapshot. Its lines are read on request, since some are long.
 #[derive(Debug, Clone)]
 pub struct Manifest {
     /// The dataset's full name, `pool/a/b` or `pool/a/b@snap`.
     pub dataset: String,
-    /// What the manifest describes, if it is not the dataset as it is in the image: `at-checkpoint`,
+    /// The state that the manifest describes, if it is not that of the image: `at-checkpoint`,
     /// `replayed-by-openzfs`, `after-replay`.
     pub variant: Option<String>,
     path: PathBuf,
 }
 
-/// What kind of object a path names.
+/// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EntryKind {
@@ -38,23 +38,23 @@ pub enum EntryKind {
     Sock,
 }
 
-/// A stretch of a large file and its hash.
+/// A range of a large file, with its hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// Where it starts, in bytes.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How long it is, in bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// SHA-256 of its bytes, in hex.
+    /// SHA-256 of the bytes, in hex.
     pub sha256: String,
 }
 
-/// One path of a manifest, as `lstat` and friends showed it. Times are nanoseconds since 1970.
+/// A path of a manifest, as `lstat` and similar calls showed it. Times are nanoseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The path below the dataset's root, with no slash at its start; empty for the root itself.
+    /// The path below the dataset's root, without a leading slash. Empty for the root.
     pub path: Vec<u8>,
-    /// What it is.
+    /// The type of the file.
     pub kind: EntryKind,
     /// Permission bits.
     pub mode: u32,
@@ -72,17 +72,17 @@ pub struct Entry {
     pub mtime: i128,
     /// Time of the last change of the attributes.
     pub ctime: i128,
-    /// Time of the last access; of a live dataset it may differ from the image's.
+    /// Time of the last access. For a live dataset it may differ from that of the image.
     pub atime: i128,
     /// `st_blocks`, in units of 512 bytes.
     pub blocks: u64,
     /// Major and minor number of a device node.
     pub rdev: Option<(u32, u32)>,
-    /// What a symbolic link points at.
+    /// The target of a symbolic link.
     pub target: Option<Vec<u8>>,
     /// SHA-256 of the content, in hex.
     pub sha256: Option<String>,
-    /// For files over 1 GiB, in place of `sha256`: the stretches that hold data.
+    /// The ranges with data of a file over 1 GiB, in place of `sha256`.
     pub segments: Vec<Segment>,
     /// Extended attributes, by their full name (`user.a`).
     pub xattrs: BTreeMap<String, Vec<u8>>,
@@ -92,19 +92,19 @@ pub struct Entry {
     pub projid: Option<u32>,
 }
 
-/// What a volume (or a snapshot of one) holds.
+/// The contents of a volume, or of a snapshot of one.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Zvol {
-    /// Its full name.
+    /// The full name.
     #[serde(rename = "zvol")]
     pub name: String,
-    /// Its size in bytes, where it was noted.
+    /// Size in bytes, if it was recorded.
     pub size: Option<u64>,
-    /// Its block size, where it was noted.
+    /// Block size in bytes, if it was recorded.
     pub volblocksize: Option<u64>,
     /// SHA-256 of its content, in hex.
     pub sha256: String,
-    /// The state that this describes, if not the one in the image (`after-replay`, ...).
+    /// The state that this describes, if it is not that of the image (`after-replay` and so on).
     pub when: Option<String>,
 }
 
@@ -173,7 +173,7 @@ impl From<Line> for Entry {
                 .into_iter()
                 .map(|(offset, len, sha256)| Segment { offset, len, sha256 })
                 .collect(),
-            // What the kernel could not read either is noted as `error:ERRNO`.
+            // `error:ERRNO` stands for an attribute that the kernel module could not read.
             xattrs: l
                 .xattrs
                 .into_iter()
@@ -188,17 +188,21 @@ impl From<Line> for Entry {
 
 impl Manifest {
     /// The lines, in the order of the file.
+    ///
+    /// # Panics
+    /// The file can't be read, or a line is malformed.
     pub fn entries(&self) -> Vec<Entry> {
         read_lines::<Line>(&self.path, false).into_iter().map(Entry::from).collect()
     }
 
-    /// Whether this describes a snapshot.
+    /// Whether the manifest describes a snapshot.
     pub fn is_snapshot(&self) -> bool {
         self.dataset.contains('@')
     }
 }
 
-/// A line of `zvols.jsonl` that tells of a volume. The pool `zvols` has its own manifest in the same file.
+/// Whether a line of `zvols.jsonl` describes a volume. The pool `zvols` has its manifest in the
+/// same file.
 fn tells_of_volume(line: &[u8]) -> bool {
     line.starts_with(b"{\"zvol\"")
 }

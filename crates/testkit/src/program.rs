@@ -1,14 +1,14 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Copies the executable `from` to `to`, which can be run at once.
+/// Copies the executable `from` to `to`, which can be executed at once.
 ///
-/// A copy made by this process would be open for writing in any child that another test's thread starts
-/// meanwhile, until that child has become its own program, and running it then fails with `ETXTBSY`; so another
-/// process makes it.
+/// The program `cp` makes the copy, not this process. If this process wrote it, a child that
+/// another test's thread starts meanwhile would inherit the open file. Until that child executes
+/// its own program, executing the copy fails with `ETXTBSY`.
 ///
 /// # Panics
-/// When `cp` can't be run or fails.
+/// `cp` can't be started, or fails.
 pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     let (from, to) = (from.as_ref(), to.as_ref());
     let done = Command::new("cp").arg("--").args([from, to]).status();

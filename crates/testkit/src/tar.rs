@@ -1,4 +1,5 @@
-//! The tar archives of the fixtures: plain files and old GNU sparse files, nothing else.
+//! The tar archives of the fixtures: plain files, directories and old GNU sparse files, nothing
+//! else.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -6,17 +7,18 @@ use std::os::unix::fs::FileExt;
 use std::path::{Component, Path};
 
 const BLOCK: usize = 512;
-/// Where the sparse map starts in a header, and how many entries it holds there.
+/// Offset of the sparse map in a header, and the number of its entries there.
 const SPARSE_AT: usize = 386;
 const SPARSE_IN_HEADER: usize = 4;
-/// An extension block holds this many entries, then a byte that says whether another follows.
+/// An extension block has this many entries. The byte after them says whether another block
+/// follows.
 const SPARSE_IN_EXTENSION: usize = 21;
 
 fn bad(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
-/// Octal digits, or (first bit set) a big-endian number.
+/// Decodes octal digits, or a big-endian number if the first bit is set.
 fn number(field: &[u8]) -> io::Result<u64> {
     if field[0] & 0x80 != 0 {
         return Ok(field[field.len() - 8..].iter().fold(0, |n, b| n << 8 | u64::from(*b)));
@@ -36,7 +38,7 @@ fn sparse_entries(block: &[u8], count: usize, map: &mut Vec<(u64, u64)>) -> io::
     Ok(())
 }
 
-/// Unpack the archive read from `input` into the folder `to`; holes become holes.
+/// Unpacks the archive `input` into the directory `to`. Holes stay holes.
 pub(crate) fn unpack(mut input: impl Read, to: &Path) -> io::Result<()> {
     let mut header = [0; BLOCK];
     let mut buf = vec![0; 1 << 20];
@@ -98,7 +100,7 @@ fn write_file(
         while at < end {
             let want = buf.len().min((end - at) as usize);
             input.read_exact(&mut buf[..want])?;
-            // Zeros that the archive holds as data stay a hole, too.
+            // Zeros that the archive stores as data become holes as well.
             for (i, page) in buf[..want].chunks(4096).enumerate() {
                 if page.iter().any(|b| *b != 0) {
                     file.write_all_at(page, at + i as u64 * 4096)?;

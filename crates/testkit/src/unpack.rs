@@ -1,4 +1,4 @@
-//! Unpacking what a fixture's folder holds, once, into `target/fixtures/`.
+//! Unpacking the files of a fixture once, into `target/fixtures/`.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use crate::fixture::{Fixture, workspace_root};
 use crate::{damage, tar};
 
-/// Where unpacked fixtures live.
+/// The directory of unpacked fixtures.
 pub(crate) fn cache() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| workspace_root().join("target"), |t| workspace_root().join(t));
     target.join("fixtures")
 }
 
-/// Make the folder `NAME-KEY` of the cache with `fill` if it is not there, and return it.
+/// Returns the directory `NAME-KEY` of the cache. If it does not exist, `fill` creates it.
 fn once(name: &str, key: u64, fill: impl FnOnce(&Path)) -> PathBuf {
     let cache = cache();
     let done = cache.join(format!("{name}-{key:x}"));
@@ -28,7 +28,7 @@ fn once(name: &str, key: u64, fill: impl FnOnce(&Path)) -> PathBuf {
     lock.lock().unwrap_or_else(|e| panic!("{}: {e}", lock_path.display()));
     if !done.is_dir() {
         let making = cache.join(format!("{name}.making"));
-        // What an interrupted run left; nobody else is here, since we hold the lock.
+        // An interrupted run left it. The lock excludes all others, so it is safe to remove.
         let _ = fs::remove_dir_all(&making);
         fs::create_dir(&making).unwrap_or_else(|e| panic!("{}: {e}", making.display()));
         fill(&making);
@@ -37,7 +37,7 @@ fn once(name: &str, key: u64, fill: impl FnOnce(&Path)) -> PathBuf {
     done
 }
 
-/// What tells one source file from another of the same name: its length and a hash (FNV-1a) of both its ends.
+/// A key for the version of a source file: its length and a hash (FNV-1a) of both ends.
 fn key_of(path: &Path) -> u64 {
     let read_ends = || -> std::io::Result<Vec<u8>> {
         let file = File::open(path)?;
@@ -60,19 +60,19 @@ fn unpack_archive(archive: &Path, to: &Path) {
     tar::unpack(zstd, to).unwrap_or_else(|e| panic!("{}: {e}", archive.display()));
 }
 
-/// The folder that holds the images of the fixture NAME, whose source is `dir`.
+/// The directory with the images of the fixture NAME, whose source is `dir`.
 pub(crate) fn images(name: &str, dir: &Path) -> PathBuf {
     let archive = dir.join("images.tar.zst");
     once(name, key_of(&archive), |to| unpack_archive(&archive, to))
 }
 
-/// The folder that holds those images of `base` which the fixture NAME damages.
+/// The directory with those images of `base` that the fixture NAME damages.
 pub(crate) fn damaged(name: &str, dir: &Path, base: &Fixture) -> PathBuf {
     let key = key_of(&dir.join("damage.json")) ^ key_of(&base.dir().join("images.tar.zst")).rotate_left(7);
     once(name, key, |to| damage::apply(dir, base, to))
 }
 
-/// The folder `what` of a fixture: beside its images, or unpacked from `what.tar.zst`.
+/// The directory `what` of a fixture: beside its images, or unpacked from `what.tar.zst`.
 pub(crate) fn folder(name: &str, dir: &Path, what: &str) -> PathBuf {
     let plain = dir.join(what);
     let archive = dir.join(format!("{what}.tar.zst"));
@@ -82,7 +82,7 @@ pub(crate) fn folder(name: &str, dir: &Path, what: &str) -> PathBuf {
     once(&format!("{name}-{what}"), key_of(&archive), |to| unpack_archive(&archive, to)).join(what)
 }
 
-/// The names in a folder, sorted; none if it does not exist.
+/// The names in a directory, sorted. Empty if it does not exist.
 pub(crate) fn file_names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(folder)
         .into_iter()
@@ -94,7 +94,7 @@ pub(crate) fn file_names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The content of the file at `path`, or of its zstd-compressed twin `path.zst`.
+/// The content of the file `path`, or of the compressed file `path.zst`.
 pub(crate) fn read_plain_or_zst(path: &Path) -> Option<Vec<u8>> {
     if let Ok(bytes) = fs::read(path) {
         return Some(bytes);

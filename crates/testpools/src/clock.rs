@@ -1,4 +1,4 @@
-//! Time that passes only while nobody has anything to do.
+//! A model clock, which advances only while all threads wait.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 use device::Clock;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// However busy the machine is, threads that go on for so long wait for nothing.
+/// If the threads of the process don't all wait within this time, one of them never waits, however
+/// busy the machine is.
 const ENDLESS: Duration = Duration::from_secs(300);
 
-/// A clock that all modelled devices of a test share. What threads compute takes no time; what devices do takes as long as the model says. It moves on to the next moment for which
-/// somebody waits when no thread of the process could run: so how busy the machine is changes nothing, and what one device does while another works is
-/// done at the same time.
+/// A clock that all modelled devices of a test share.
+///
+/// Computing takes no time. Device operations take the time of the model. When no thread of the
+/// process can run, the clock advances to the next moment for which a thread waits. So the load of
+/// the machine changes nothing. Operations of several devices overlap.
 #[derive(Default)]
 pub struct ModelClock {
     state: Mutex<State>,
@@ -23,28 +26,29 @@ pub struct ModelClock {
 struct State {
     now_ns: u64,
     runs: bool,
-    /// How many wait for each moment.
+    /// How many threads wait for each moment.
     awaited: BTreeMap<u64, usize>,
-    /// Somebody is about to move it.
+    /// A thread is about to advance the clock.
     moving: bool,
 }
 
-/// While it lives, no other test of the process has a clock: what that did would keep this one from moving.
+/// While this lives, no other test of the process has a running clock. Activity of that test would
+/// keep this clock from advancing.
 pub type Alone = MutexGuard<'static, ()>;
 
-/// The leave to have a clock that runs.
+/// Permission to run a clock. Waits until no other test has it.
 pub fn alone() -> Alone {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock()
 }
 
 impl ModelClock {
-    /// From now on who waits waits; before, what was waited for was there at once.
+    /// Starts the clock. From now on threads wait for their moments; before, they did not wait.
     pub fn run(&self, _: &Alone) {
         self.state.lock().runs = true;
     }
 
-    /// Nobody waits any more.
+    /// Stops the clock, and wakes all waiting threads.
     pub fn stop(&self) {
         let state = &mut *self.state.lock();
         state.runs = false;
@@ -89,7 +93,11 @@ impl Clock for ModelClock {
     }
 }
 
-/// Returns at a moment at which every other thread of the process waited for another, or for something that takes seconds.
+/// Returns when every other thread of the process waits for another thread, or for something that
+/// takes seconds.
+///
+/// # Panics
+/// A thread does not wait within [`ENDLESS`].
 fn all_wait() {
     let this = fs::read_link("/proc/thread-self").ok();
     let this =
@@ -99,7 +107,8 @@ fn all_wait() {
     loop {
         assert!(since.elapsed() < ENDLESS, "a thread never waits");
         let now = asleep(&this);
-        // Who slept both times and did not run in between slept when the first look ended.
+        // A thread that slept in both checks, and did not run in between, slept at the end of the
+        // first check.
         if now.is_some() && now == before {
             return;
         }
@@ -110,7 +119,7 @@ fn all_wait() {
     }
 }
 
-/// Each other thread, and how often it has stopped running; nothing if one could run.
+/// How often each other thread has stopped running. `None` if one of them can run.
 fn asleep(this: &str) -> Option<Vec<String>> {
     let mut all = Vec::new();
     for thread in fs::read_dir("/proc/self/task").expect("Linux says which threads there are") {
@@ -118,7 +127,7 @@ fn asleep(this: &str) -> Option<Vec<String>> {
         if thread.file_name().to_str() == Some(this) {
             continue;
         }
-        // One that has ended is gone.
+        // The thread may have ended meanwhile.
         let Ok(status) = fs::read_to_string(thread.path().join("status")) else { continue };
         let line =
             |name: &str| status.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();

@@ -1,13 +1,17 @@
-//! What tests of written pools share: making, importing and judging them.
+//! Helpers for tests of written pools: creating, importing and checking them.
 //!
 //! # Theory
-//! A test makes a pool on images in a folder of its own, does something, imports it anew, and has
-//! OpenZFS's `zdb` judge what is on it, where there is one ([`judge`]). Devices can be made to
-//! fail, hang and lie ([`patient`], [`ward`]), and modelled disks take time without that anybody
-//! waits ([`clock`]).
+//! A test creates a pool on images in a directory of its own. It changes the pool and imports it
+//! again. Then OpenZFS's `zdb` checks the pool, if it is available ([`judge`]).
+//!
+//! | module | devices |
+//! |---|---|
+//! | [`patient`], [`ward`] | devices that fail, hang or return wrong data |
+//! | [`clock`] | modelled disks that take time, without real waiting |
 //!
 //! # Absent
-//! Pools that OpenZFS wrote: `testkit` has them. Errors: what can't be done panics.
+//! * Pools that OpenZFS wrote: `testkit` has them.
+//! * Errors: each failure is a panic.
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "helpers of tests fail as tests do")]
 
@@ -30,7 +34,7 @@ use spa::create::{Beginning, Claimer, NewLeaf, NewPool, NewVdev, Setting, VdevSh
 use spa::engine::{Live, SystemWorld, TaskError, World};
 use spa::import::{Hands, OpenFailure, Options, SystemClock, import_for_writing};
 
-/// The contents of a new file system: a master node, and nothing else.
+/// The contents of a new file system: only a master node.
 pub struct Empty;
 
 impl Contents for Empty {
@@ -66,7 +70,7 @@ impl World for Memory {
     }
 }
 
-/// Imports the only pool in a folder for writing, in a world with so many bytes of memory.
+/// Imports the only pool in a directory for writing, in a world with so many bytes of memory.
 pub fn import_with_memory(dir: &Path, bytes: u64) -> Spa {
     let scan = spa::scan(&[dir]);
     let options = Options { readonly: false, force: true, ..Options::default() };
@@ -74,7 +78,7 @@ pub fn import_with_memory(dir: &Path, bytes: u64) -> Spa {
     import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands).unwrap()
 }
 
-/// Makes so many images of a size.
+/// Creates `count` images of `size` bytes each.
 pub fn images(dir: &Path, count: usize, size: u64) -> Vec<PathBuf> {
     let image = |i| {
         let path = dir.join(format!("d{i}.img"));
@@ -84,7 +88,7 @@ pub fn images(dir: &Path, count: usize, size: u64) -> Vec<PathBuf> {
     (0..count).map(image).collect()
 }
 
-/// The host that imports them.
+/// The host that imports the pools.
 pub fn host() -> Host {
     Host { hostid: 0x1234, hostname: "here".into() }
 }
@@ -93,29 +97,29 @@ fn hands() -> Hands {
     Hands { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(SystemWorld) }
 }
 
-/// A pool of one vdev on images, with all features that can be written.
+/// A new pool of one vdev on images, with all features that Poolhouse can write.
 pub fn new_pool(shape: VdevShape, images: &[PathBuf]) -> Spa {
     new_pool_on(shape, images, &claim_file)
 }
 
-/// A pool on devices that are opened by `claimer`.
+/// The same on devices that `claimer` opens.
 pub fn new_pool_on(shape: VdevShape, images: &[PathBuf], claimer: &Claimer<'_>) -> Spa {
     new_pool_with(shape, images, claimer, 1)
 }
 
-/// The same, written by so many workers.
+/// The same with this many I/O workers.
 pub fn new_pool_with(shape: VdevShape, images: &[PathBuf], claimer: &Claimer<'_>, workers: usize) -> Spa {
     let leaves = images.iter().map(|p| NewLeaf { path: p.clone() }).collect();
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
     pool_on(vec![NewVdev { shape, bias: None, leaves }], &features, claimer, workers)
 }
 
-/// A pool of these vdevs with these features.
+/// A new pool of these vdevs with these features.
 pub fn pool_of(vdevs: Vec<NewVdev>, features: &[&'static Feature]) -> Spa {
     pool_on(vdevs, features, &claim_file, 1)
 }
 
-/// The same on devices that are opened by `claimer`.
+/// The same on devices that `claimer` opens, with this many I/O workers.
 pub fn pool_on(
     vdevs: Vec<NewVdev>,
     features: &[&'static Feature],
@@ -125,7 +129,7 @@ pub fn pool_on(
     pool_in(vdevs, features, claimer, workers, Arc::new(SystemWorld))
 }
 
-/// The same in another world than the system's.
+/// The same in another world than that of the system.
 pub fn pool_in(
     vdevs: Vec<NewVdev>,
     features: &[&'static Feature],
@@ -153,25 +157,31 @@ pub fn pool_in(
     create(&new, &begin, &setting).unwrap()
 }
 
-/// Imports the only pool in a folder for writing.
+/// Imports the only pool in a directory for writing.
+///
+/// # Errors
+/// See [`import_for_writing`].
 pub fn import(dir: &Path) -> Result<Spa, OpenFailure> {
     import_as(dir, Options::default())
 }
 
-/// Imports the pool in a folder for writing, with these options.
+/// Imports the only pool in a directory for writing, with these options.
+///
+/// # Errors
+/// See [`import_for_writing`].
 pub fn import_as(dir: &Path, options: Options) -> Result<Spa, OpenFailure> {
     let scan = spa::scan(&[dir]);
     let options = Options { readonly: false, force: true, ..options };
     import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands())
 }
 
-/// What makes an empty file system.
+/// A task that creates an empty file system.
 pub fn file_system(name: &str, props: PropList) -> Box<Create> {
     let (name, contents) = (name.to_owned(), Arc::new(Empty));
     Box::new(Create { name, contents, props, crypt: None, enforce_limits: false })
 }
 
-/// Where `zdb` is: named by `ZDB`, or on the path.
+/// The path of `zdb`: the value of `ZDB`, or found on the search path.
 pub fn zdb() -> Option<PathBuf> {
     let named = std::env::var_os("ZDB").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -179,7 +189,7 @@ pub fn zdb() -> Option<PathBuf> {
     named.or(found)
 }
 
-/// What `zdb` says of an exported pool; `None` where there is no `zdb`.
+/// The output of `zdb` about an exported pool. `None` if there is no `zdb`.
 pub fn ask(dir: &Path, pool: &str, what: &[&str]) -> Option<String> {
     let out =
         std::process::Command::new(zdb()?).args(["-e", "-p"]).arg(dir).args(what).arg(pool).output().unwrap();
@@ -188,7 +198,8 @@ pub fn ask(dir: &Path, pool: &str, what: &[&str]) -> Option<String> {
     Some(text)
 }
 
-/// Reads every block of every object of an exported pool, through its labels; how many bytes of file contents there are.
+/// Reads every block of every object of an exported pool. Returns the number of bytes of file
+/// contents.
 pub fn read_all(dir: &Path) -> u64 {
     let scan = spa::scan(&[dir]);
     let imported = spa::import::import(&scan.pools[0], &Options::default(), &host(), &SystemClock).unwrap();
@@ -211,7 +222,8 @@ pub fn read_all(dir: &Path) -> u64 {
     contents
 }
 
-/// `zdb` finds every checksum right, and no block that leaks or is allocated twice.
+/// Checks an exported pool with `zdb`: all checksums are right, no block is leaked or allocated
+/// twice.
 pub fn judge(dir: &Path, pool: &str) {
     if let Some(blocks) = ask(dir, pool, &["-bcc"]) {
         assert!(blocks.contains("No leaks"), "{blocks}");
@@ -219,7 +231,7 @@ pub fn judge(dir: &Path, pool: &str) {
     }
 }
 
-/// Bytes that do not compress, told by a seed.
+/// Incompressible bytes that follow from a seed.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let byte = || {
@@ -229,13 +241,17 @@ pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     std::iter::repeat_with(byte).take(len).collect()
 }
 
-/// A head, to be written.
+/// Owns a head dataset for writing.
 pub fn own(live: &Live, name: &str) -> dsl::Owned {
     let head = live.dsl().dataset(name).unwrap();
     live.dsl().heads().own(&head).unwrap()
 }
 
-/// A new file of 128 KiB blocks with these bytes.
+/// Creates a file of 128 KiB blocks with these bytes.
+///
+/// # Errors
+/// * [`TaskError::Refused`]: the pool has no free space, or a quota is exceeded.
+/// * [`TaskError::Stopped`]: the pool accepts no more writes.
 pub fn write_file(live: &Live, owned: &dsl::Owned, bytes: &[u8]) -> Result<ObjNum, TaskError> {
     let tx = live.tx_for(owned, Need { bytes: bytes.len() as u64, netfree: false })?;
     let spec = NewObject { block_size: 1 << 17, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
@@ -245,6 +261,9 @@ pub fn write_file(live: &Live, owned: &dsl::Owned, bytes: &[u8]) -> Result<ObjNu
 }
 
 /// Removes a file.
+///
+/// # Errors
+/// See [`write_file`].
 pub fn remove_file(live: &Live, owned: &dsl::Owned, object: ObjNum) -> Result<(), TaskError> {
     let tx = live.tx_for(owned, Need { bytes: 1 << 14, netfree: true })?;
     owned.objset().free_object(&tx, object).unwrap();

@@ -1,4 +1,4 @@
-//! Pools whose devices are made to ail.
+//! Pools with injected faults of their devices.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use vdev::{VdevAux, VdevState};
 
 use crate::{import_as, judge, noise, own, pool_of, read_file, write_file};
 
-/// Bytes of a file.
+/// Size of a file in bytes.
 pub const LEN: usize = 4 << 20;
 
-/// A pool, whose faults go with it.
+/// A pool. Dropping it removes its injected faults.
 pub struct Patient {
     /// The pool.
     pub spa: Spa,
-    /// Where its images are.
+    /// The directory of its images.
     pub dir: Arc<tempfile::TempDir>,
 }
 
@@ -32,30 +32,30 @@ impl Drop for Patient {
     }
 }
 
-/// Makes an image.
+/// Creates an image.
 pub fn image(dir: &Path, name: &str) -> PathBuf {
     let path = dir.join(name);
     std::fs::File::create(&path).unwrap().set_len(128 << 20).unwrap();
     path
 }
 
-/// Puts an image where nobody looks for it.
+/// Moves an image to a place where no import finds it.
 pub fn hide(dir: &Path, name: &str) {
     std::fs::create_dir_all(dir.join("hidden")).unwrap();
     std::fs::rename(dir.join(name), dir.join("hidden").join(name)).unwrap();
 }
 
-/// Puts it back.
+/// Moves a hidden image back.
 pub fn unhide(dir: &Path, name: &str) {
     std::fs::rename(dir.join("hidden").join(name), dir.join(name)).unwrap();
 }
 
-/// What writes a pool.
+/// The writer of a pool.
 pub fn live(spa: &Spa) -> &Live {
     spa.writer().unwrap()
 }
 
-/// A pool of one vdev on images with these names.
+/// A new pool of one vdev, on images with these names.
 pub fn patient(shape: VdevShape, names: &[&str]) -> Patient {
     let dir = Arc::new(tempfile::tempdir().unwrap());
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
@@ -65,7 +65,7 @@ pub fn patient(shape: VdevShape, names: &[&str]) -> Patient {
 }
 
 impl Patient {
-    /// What writes it.
+    /// The writer of the pool.
     pub fn live(&self) -> &Live {
         live(&self.spa)
     }
@@ -75,19 +75,19 @@ impl Patient {
         self.dir.path().join(name)
     }
 
-    /// A device for a vdev.
+    /// A new device for a vdev.
     pub fn leaf(&self, name: &str) -> NewLeaf {
         NewLeaf { path: image(self.dir.path(), name) }
     }
 
-    /// Writes a file of bytes that a seed tells, and waits until it is on disk.
+    /// Writes a file of bytes that follow from a seed, and waits until it is on disk.
     pub fn write(&self, seed: u64) -> (u64, ObjNum) {
         let object = write_file(self.live(), &own(self.live(), "tank"), &noise(seed, LEN)).unwrap();
         self.live().sync_all().unwrap();
         (seed, object)
     }
 
-    /// Files have the bytes that their seeds tell.
+    /// Checks that the files have the bytes of their seeds.
     pub fn check(&self, files: &[(u64, ObjNum)]) {
         let owned = own(self.live(), "tank");
         for (seed, object) in files {
@@ -95,7 +95,8 @@ impl Patient {
         }
     }
 
-    /// Exports it, has it judged, does something to its devices, and imports it again: nothing of it is in memory then.
+    /// Exports the pool, checks it with `zdb`, calls `meanwhile` with its directory, and imports it
+    /// again. So no part of it stays in memory.
     pub fn again(self, meanwhile: impl FnOnce(&Path)) -> Patient {
         self.live().export().unwrap();
         judge(self.dir.path(), "tank");
@@ -119,13 +120,13 @@ impl Patient {
         self.spa.tree().state_of(self.guid(name)).unwrap()
     }
 
-    /// Has operations of a device go wrong.
+    /// Makes operations of a device fail.
     pub fn ails(&self, name: &str, on: Option<On>, wrong: Wrong) {
         let target = Target::Leaf { leaf: self.guid(name), on, wrong };
         inject::add(Fault { pool: self.spa.guid(), target, often: ALWAYS }).unwrap();
     }
 
-    /// Whatever is asked of it fails, and it can't be probed.
+    /// Makes all operations of a device fail, with its probes.
     pub fn dies(&self, name: &str) {
         self.ails(name, None, Wrong::Error(5));
         self.ails(name, Some(On::Probe), Wrong::Error(5));
@@ -136,12 +137,12 @@ impl Patient {
         self.live().add_aux(&[self.leaf(name)], &[], false, &claim_file).unwrap();
     }
 
-    /// Sets a property of the pool, a number.
+    /// Sets a numeric property of the pool.
     pub fn set(&self, name: &str, number: u64) {
         self.live().set(vec![PoolProp::Number(name.to_owned(), number)]).unwrap();
     }
 
-    /// The tree below the root in words.
+    /// A description of the vdev tree below the root.
     pub fn shape(&self) -> String {
         fn words(v: &ondisk::VdevConfig) -> String {
             if v.kind.is_leaf() {
@@ -158,7 +159,7 @@ impl Patient {
         tops.join(" ")
     }
 
-    /// Lets groups go by until something is so.
+    /// Syncs transaction groups until a condition is true.
     pub fn until(&self, what: &str, so: impl Fn(&Self) -> bool) {
         for _ in 0..100_000 {
             if so(self) {
@@ -170,12 +171,12 @@ impl Patient {
         panic!("never {what}: {} {:?}", self.shape(), self.spa.tree().behind());
     }
 
-    /// Lets groups go by until the tree is this.
+    /// Syncs transaction groups until the vdev tree has this shape.
     pub fn until_shape(&self, shape: &str) {
         self.until(shape, |p| p.shape() == shape);
     }
 
-    /// Waits until every device has all that it missed.
+    /// Waits until all devices are up to date.
     pub fn healed(&self) {
         self.until("healed", |p| {
             !p.live().scan_stat().is_some_and(|s| s.is_scanning()) && p.spa.tree().behind().is_empty()

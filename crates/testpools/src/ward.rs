@@ -1,4 +1,4 @@
-//! Pools on devices that fail when they are told to.
+//! Pools on devices that fail on request.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::path::{Path, PathBuf};
@@ -14,22 +14,22 @@ use vdev::VdevState;
 
 use crate::{images, import, judge, new_pool_with, noise, own, read_file, write_file};
 
-/// Bytes of a file.
+/// Size of a file in bytes.
 pub const LEN: usize = 1 << 20;
 
-/// What writes a pool.
+/// The writer of a pool.
 pub fn live(spa: &Spa) -> &Live {
     spa.writer().unwrap()
 }
 
-/// Flushes fail.
+/// A fault: all flushes fail.
 pub fn no_flushes() -> Fault {
     Fault::Error { op: Op::Flush, range: 0..1 }
 }
 
-/// A pool, and the devices that it is on.
+/// A pool, and its devices.
 pub struct Ward {
-    /// Where its images are.
+    /// The directory of its images.
     pub dir: tempfile::TempDir,
     /// Its devices, in order.
     pub patients: Vec<Arc<Faulty>>,
@@ -37,12 +37,12 @@ pub struct Ward {
     pub spa: Spa,
 }
 
-/// A pool on devices that lose what was not flushed when they are told to.
+/// A new pool on devices that, on request, lose their unflushed writes.
 pub fn ward(shape: VdevShape, count: usize) -> Ward {
     ward_of(shape, count, 1)
 }
 
-/// The same, written by so many workers.
+/// The same with this many I/O workers.
 pub fn ward_of(shape: VdevShape, count: usize, workers: usize) -> Ward {
     let dir = tempfile::tempdir().unwrap();
     let paths: Vec<PathBuf> = images(dir.path(), count, 96 << 20);
@@ -58,19 +58,22 @@ pub fn ward_of(shape: VdevShape, count: usize, workers: usize) -> Ward {
 }
 
 impl Ward {
-    /// Changes a file, which is in the open group.
+    /// Writes a file in the open transaction group.
     pub fn dirty(&self, seed: u64) -> ObjNum {
         let live = live(&self.spa);
         write_file(live, &own(live, "tank"), &noise(seed, LEN)).unwrap()
     }
 
-    /// Writes a file and syncs it; sees to the devices whenever the pool is suspended, which is told.
+    /// Writes a file and syncs it. Returns whether the pool was suspended meanwhile.
+    ///
+    /// It repairs the devices whenever the pool is suspended.
     pub fn write(&self, seed: u64) -> (ObjNum, bool) {
         let object = self.dirty(seed);
         (object, self.sync(|| self.rescue()))
     }
 
-    /// Syncs what is open, and does something whenever the pool is suspended; whether it was.
+    /// Syncs the open transaction group, and calls `rescue` whenever the pool is suspended. Returns
+    /// whether it was.
     pub fn sync(&self, rescue: impl Fn()) -> bool {
         let live = live(&self.spa);
         let mut suspended = false;
@@ -87,19 +90,19 @@ impl Ward {
         suspended
     }
 
-    /// Heals the devices, and lets the pool try again.
+    /// Removes the faults of the devices, and lets the pool retry.
     pub fn rescue(&self) {
         self.patients.iter().for_each(|p| p.heal());
         live(&self.spa).clear(None).unwrap();
     }
 
-    /// States of the devices.
+    /// The states of the devices.
     pub fn states(&self) -> Vec<VdevState> {
         let top = &self.spa.tree().describe().children[0];
         if top.children.is_empty() { vec![top.state] } else { top.children.iter().map(|c| c.state).collect() }
     }
 
-    /// Exports the pool and has it judged; its files must be what was written.
+    /// Exports the pool, checks it with `zdb`, imports it again and compares its files.
     pub fn discharge(self, files: &[(u64, ObjNum)]) {
         live(&self.spa).export().unwrap();
         drop((self.spa, self.patients));

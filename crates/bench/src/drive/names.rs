@@ -1,4 +1,4 @@
-//! Names without contents.
+//! Operations on names, without file contents.
 
 use super::{Done, Stage, forget_names};
 use anyhow::{Result, ensure};

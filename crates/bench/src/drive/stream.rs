@@ -1,4 +1,4 @@
-//! Data, from start to end and here and there.
+//! Reads and writes of data, sequential and random.
 
 use super::{Done, Numbers, Stage, forget, open, together};
 use crate::making::pattern;
@@ -11,9 +11,9 @@ const CHUNK: usize = 1 << 20;
 const STREAM: u64 = 1 << 30;
 const RANDOM: u64 = 256 << 20;
 const PIECE: usize = 8 << 10;
-/// What `O_DIRECT` wants.
+/// The alignment that `O_DIRECT` needs.
 const ALIGN: usize = 4096;
-/// How often it is read from the kernel's cache, since once is soon done.
+/// How often the file is read from the kernel's cache, as one pass is too short to measure.
 const REREADS: u64 = 4;
 
 fn fill(file: &File, bytes: u64) -> Result<()> {

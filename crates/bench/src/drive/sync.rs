@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
 const PIECE: usize = 8 << 10;
-/// Where a file's end is, and its beginning written anew.
+/// After this many bytes a thread writes from the beginning of its file again.
 const WRAP: u64 = 16 << 20;
 
 pub(super) fn fsync(stage: &mut Stage) -> Result<()> {

@@ -1,4 +1,4 @@
-//! A tree of small files, as an archive that is unpacked, searched and thrown away.
+//! A tree of small files, like an unpacked archive that is read and removed.
 
 use super::{Done, Numbers, Stage, forget, forget_names};
 use crate::making::pattern;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const TOPS: u64 = 20;
 const DIRS: u64 = 20;
 const FILES: u64 = 50;
-/// The largest file; half of that on average.
+/// The largest file in bytes. The average is half of it.
 const LARGEST: u64 = 16 << 10;
 const ROOT: &str = "tree";
 
@@ -35,7 +35,7 @@ fn make(data: &[u8]) -> Result<Done> {
     Ok(done)
 }
 
-/// Every file below `dir`.
+/// Calls `work` with every file below `dir`.
 fn each(dir: &Path, work: &mut dyn FnMut(PathBuf) -> Result<()>) -> Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;

@@ -1,18 +1,21 @@
-//! What a workload says: figures by name, and curves.
+//! The result of a workload: figures and curves by name.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Points of a curve of latencies, and one.
+/// A curve of latencies has this many points, and one more.
 const STEPS: usize = 200;
 
-/// See the module. A name is the workload's title, a point, and what is measured, in its unit: `storm-disk.t8.p99_us`.
+/// The result of a workload.
+///
+/// A name has three parts: the title of the workload, a point, and the measured figure with its
+/// unit. An example is `storm-disk.t8.p99_us`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Answer {
-    /// Numbers.
+    /// Single numbers.
     pub figures: BTreeMap<String, f64>,
-    /// Points.
+    /// Curves as lists of points.
     pub curves: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
@@ -22,7 +25,7 @@ impl Answer {
         self.figures.insert(format!("{title}.{name}"), value);
     }
 
-    /// Adds the median, the 99th of a hundred, and the curve of latencies in microseconds.
+    /// Adds the median, the 99th percentile and the curve of latencies in microseconds.
     pub(super) fn put_latency(&mut self, title: &str, threads: usize, mut us: Vec<f64>) {
         us.sort_by(f64::total_cmp);
         let Some(last) = us.len().checked_sub(1) else { return };
@@ -34,15 +37,15 @@ impl Answer {
         self.curves.insert(format!("{title}.t{threads}.latency_us"), curve);
     }
 
-    /// As one line of JSON.
+    /// Encodes the result as one line of JSON.
     pub fn to_json(&self) -> Value {
         json!({ "figures": self.figures, "curves": self.curves })
     }
 
-    /// Reads what [`Answer::to_json`] or a peer says.
+    /// Decodes the output of [`Answer::to_json`], or of a peer.
     ///
     /// # Errors
-    /// If it is no answer.
+    /// The value lacks figures, or a figure or point is no number.
     pub fn of_json(value: &Value) -> Result<Answer> {
         let figures = value["figures"].as_object().context("an answer has figures")?;
         let number = |v: &Value| v.as_f64().context("a figure is a number");
@@ -56,7 +59,7 @@ impl Answer {
         Ok(Answer { figures, curves })
     }
 
-    /// Takes over what another has.
+    /// Adds the figures and curves of another result.
     pub(super) fn extend(&mut self, other: Answer) {
         self.figures.extend(other.figures);
         self.curves.extend(other.curves);
@@ -67,7 +70,7 @@ impl Answer {
 mod tests {
     use super::*;
 
-    /// What is said comes back the same, and latencies are what they were given as.
+    /// Goal: a result survives encoding and decoding, and percentiles are right.
     #[test]
     fn there_and_back() {
         let mut answer = Answer::default();

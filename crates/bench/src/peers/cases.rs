@@ -1,8 +1,8 @@
-//! What is asked of whom.
+//! The workloads and settings of a comparison.
 
 use std::path::{Path, PathBuf};
 
-/// Where images lie.
+/// The directories of images.
 #[derive(Debug, Clone)]
 pub struct Places {
     /// In memory.
@@ -11,39 +11,39 @@ pub struct Places {
     pub disk: PathBuf,
 }
 
-/// One workload with its settings, which both sides get.
+/// One workload with its settings, which are the same for both sides.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
-    /// What its figures are called.
+    /// The title of its figures.
     pub(super) title: String,
-    /// The group that a command line asks for.
+    /// The group by which a command line selects it.
     pub(super) group: &'static str,
-    /// The program's word for it.
+    /// The name of the workload in both programs.
     pub(super) work: &'static str,
-    /// Where its images lie.
+    /// The directory of its images.
     pub(super) dir: PathBuf,
-    /// Settings, without the title.
+    /// Its settings, without the title.
     pub(super) knobs: Vec<String>,
-    /// Whether it is done to a mounted file system; its peer is zfs-fuse then.
+    /// Whether it needs a mounted file system. Its peer is then zfs-fuse.
     pub(super) mounted: bool,
-    /// The word of ours that makes images for both sides beforehand.
+    /// The workload of ours that first creates images for both sides.
     pub(super) made_by: Option<&'static str>,
-    /// Whether it is so large that it is asked once, however many rounds there are.
+    /// Whether it runs only once, whatever the number of rounds, because it is so large.
     pub(super) once: bool,
 }
 
-/// How much is done.
+/// How large the workloads are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// Enough to see that everything works.
+    /// Enough to show that everything works.
     Smoke,
-    /// What a round of minutes takes.
+    /// A few minutes for a round.
     Normal,
-    /// All that is promised of large objects: ten million cached blocks, and sixteen million of a volume.
+    /// The largest objects: ten million cached blocks, and sixteen million blocks of a volume.
     Full,
 }
 
-/// All workloads on `cpus` processors.
+/// All workloads for a machine with `cpus` processors.
 pub(super) fn cases(places: &Places, scale: Scale, cpus: usize) -> Vec<Case> {
     let mut all = Vec::new();
     reads(&mut all, places, scale, cpus);
@@ -68,14 +68,15 @@ fn msecs(scale: Scale) -> String {
     set("msecs", if scale == Scale::Smoke { 100 } else { 1500 })
 }
 
-/// 1, 2, 4 and so on up to twice the processors.
+/// 1, 2, 4 and so on, up to twice the processors.
 fn threads(cpus: usize) -> String {
     let mut all: Vec<usize> = (0..).map(|i| 1 << i).take_while(|n| *n < cpus * 2).collect();
     all.push(cpus * 2);
     set("threads", all.iter().map(usize::to_string).collect::<Vec<_>>().join(","))
 }
 
-/// 32 objects: few enough bytes that the peer keeps all of them as dbufs; and so many that it can't, and finds most in its cache.
+/// Reads of 32 objects, in two sizes. The peer keeps the small ones as dbufs. Of the large ones it
+/// finds most only in its ARC.
 fn reads(all: &mut Vec<Case>, places: &Places, scale: Scale, cpus: usize) {
     let small = scale == Scale::Smoke;
     for (title, mb) in [("cached-read", 8), ("cached-read-large", 32)] {
@@ -102,7 +103,8 @@ fn storms(all: &mut Vec<Case>, places: &Places, scale: Scale) {
     }
 }
 
-/// More blocks than this are asked for once, and lie on the disk: memory is full of what is cached of them.
+/// Workloads with more blocks than this run once, and use the disk, as the cached blocks fill the
+/// memory.
 const MANY: u64 = 4 << 20;
 
 fn frees(all: &mut Vec<Case>, places: &Places, scale: Scale) {
@@ -111,7 +113,7 @@ fn frees(all: &mut Vec<Case>, places: &Places, scale: Scale) {
         Scale::Normal => &[10_000, 100_000, 1_000_000],
         Scale::Full => &[10_000, 100_000, 1_000_000, 10_000_000],
     };
-    // One block of 512 B in each eight: sixteen million of them are a volume of 64 GiB.
+    // One block of 512 bytes in each eight: sixteen million of them are a volume of 64 GiB.
     let sparse: &[u64] = match scale {
         Scale::Smoke => &[1_000],
         Scale::Normal => &[1 << 20],
@@ -139,7 +141,7 @@ fn overwrites(all: &mut Vec<Case>, places: &Places, scale: Scale) {
     }
 }
 
-/// One image that both import and scrub.
+/// Scrubs. Both sides import and scrub the same image.
 fn scrubs(all: &mut Vec<Case>, places: &Places, scale: Scale) {
     for (title, rs, disks) in
         [("scrub-128k", 128 << 10, 1), ("scrub-8k", 8 << 10, 1), ("scrub-128k-raidz2", 128 << 10, 6)]
@@ -169,7 +171,7 @@ fn mounts(all: &mut Vec<Case>, places: &Places, scale: Scale, cpus: usize) {
 mod tests {
     use super::*;
 
-    /// Every setting of a workload that is asked of the engine is one that the peer's program knows, too, and every workload its word for it.
+    /// Goal: the peer's program has each workload, and each setting that a case uses.
     #[test]
     fn the_peer_knows_what_it_is_asked() {
         let peer = include_str!("../../peers/libzpool.c");
@@ -191,7 +193,8 @@ mod tests {
         assert_eq!(threads(6), "threads=1,2,4,8,12");
     }
 
-    /// Goal: every case that is asked for is a workload of the table, of the kind that it says, and sets what that knows.
+    /// Goal: each case names a workload of the table, of the right kind, and uses only its
+    /// settings.
     #[test]
     fn cases_are_known() {
         let places = Places { memory: "/m".into(), disk: "/d".into() };

@@ -1,5 +1,7 @@
-//! 8 KiB at random places of 32 files that the server has in memory, by fio: past the kernel's cache, so that each read asks the server (`cold`), and from
-//! it (`hot`).
+//! Random reads of 8 KiB by fio, from 32 files that the server has in memory.
+//!
+//! * `cold` bypasses the kernel's cache, so each read reaches the server.
+//! * `hot` reads from the kernel's cache.
 
 use super::knobs::{FILE_MB, MSECS, TITLE};
 use super::mounted::Mounted;
@@ -9,7 +11,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// fio with what all runs have in common.
+/// fio with the options that all runs share.
 fn program(dir: &Path, files_mb: u64) -> Command {
     let mut fio = Command::new("fio");
     fio.args(["--name=x", "--ioengine=psync", "--group_reporting", "--output-format=json", "--invalidate=0"]);
@@ -19,17 +21,17 @@ fn program(dir: &Path, files_mb: u64) -> Command {
         "--file_service_type=random",
         "--randrepeat=0",
     ]);
-    // Several jobs want to be told the sum, too.
+    // With several jobs fio also needs the total size.
     fio.arg(format!("--size={}M", files_mb * 32));
     fio.arg(format!("--filesize={files_mb}M")).arg(format!("--directory={}", dir.display()));
     fio
 }
 
-/// What it says of its one job.
+/// Runs fio, and returns the figures of its only job.
 fn job(fio: &mut Command) -> Result<Value> {
     let output = fio.output().context("start fio")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    // What it warns of comes before.
+    // Warnings may come before the JSON.
     let answer = text.find('{').and_then(|at| serde_json::from_str::<Value>(&text[at..]).ok());
     let answer = answer.filter(|_| output.status.success());
     answer.map(|mut a| a["jobs"][0].take()).with_context(|| {
@@ -43,7 +45,7 @@ pub(super) fn fio(mounted: &Mounted, knobs: &Knobs) -> Result<Answer> {
     job(program(mounted.dir(), mb).args(["--rw=write", "--bs=1M", "--end_fsync=1", "--create_on_open=1"]))?;
     let mut answer = Answer::default();
     for (state, direct) in [("cold", "--direct=1"), ("hot", "--direct=0")] {
-        // Once through, so that whoever answers has everything.
+        // Read everything once, so that the server or the kernel has it in memory.
         job(program(mounted.dir(), mb).args(["--rw=read", "--bs=1M", direct]))?;
         for threads in knobs.threads()? {
             let mut fio = program(mounted.dir(), mb);

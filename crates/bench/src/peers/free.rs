@@ -1,4 +1,4 @@
-//! What it costs to free: one block amid many cached ones, all of them, and a volume that was written here and there.
+//! The cost of freeing: single blocks among many cached ones, a whole object, and a sparse volume.
 
 use super::knobs::{COUNT, RS, STRIDE, TITLE};
 use super::stage::{Stage, noise};
@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::path::Path;
 use std::time::Instant;
 
-/// Blocks that are freed one by one.
+/// How many blocks are freed one by one.
 const SINGLE: u64 = 100;
 
 /// CPU seconds of this thread.
@@ -18,7 +18,7 @@ fn thread_cpu() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// Single blocks amid `count` cached, then the whole object.
+/// Frees single blocks among `count` cached ones, then the whole object.
 pub(super) fn free(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     let (rs, count) = (knobs.number(RS)?, knobs.number(COUNT)?);
     let title = knobs.word(TITLE)?.to_owned();
@@ -51,7 +51,7 @@ pub(super) fn free(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     Ok(answer)
 }
 
-/// One block in each `stride` of an object, then all of it.
+/// Writes one block in each `stride` of an object, then frees all of it.
 pub(super) fn unmap(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     let (rs, count) = (knobs.number(RS)?, knobs.number(COUNT)?);
     let (title, stride) = (knobs.word(TITLE)?.to_owned(), knobs.number(STRIDE)?);

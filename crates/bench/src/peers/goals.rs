@@ -1,31 +1,35 @@
-//! What is to be reached beside the peer, and the rows that say whether it is.
+//! The goals beside the peer, and the rows that show whether they are met.
 
 use serde_json::{Value, json};
 
-/// Whether less or more of something is better.
+/// Whether lower or higher values of a figure are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Better {
     Lower,
     Higher,
 }
 
-/// A goal: figures whose name matches are to be so many times the peer's, the better way round.
+/// A goal for all figures that match a pattern: how many times better than the peer's they must be.
 struct Goal {
-    /// With `*` for anything.
+    /// The pattern. `*` matches anything.
     name: &'static str,
     ratio: f64,
 }
 
-/// The first that matches counts; what has none is to be no worse.
+/// The goals. The first match counts. A figure without a match must be no worse than the peer's.
 ///
-/// A copy of a cached block: 1.5 µs where libzpool takes 4.3 with a dbuf (2.9 times) and 17 without (11); one block freed: 5 µs where it takes 8.1 to 9.4.
+/// | operation | ours | libzpool |
+/// |---|---|---|
+/// | copy of a cached block | 1.5 µs | 4.3 µs with a dbuf (2.9 times), 17 µs without (11 times) |
+/// | freeing one block | 5 µs | 8.1 to 9.4 µs |
 const GOALS: &[Goal] = &[
     Goal { name: "cached-read.t*.cpu_us", ratio: 2.9 },
     Goal { name: "cached-read-large.t*.cpu_us", ratio: 2.9 },
     Goal { name: "fsync-storm-disk.t64.ops_s", ratio: 2.0 },
     Goal { name: "free-*.one_cpu_us", ratio: 1.8 },
     Goal { name: "free-1000000.all_cpu_s", ratio: 4.0 },
-    // The kernel answers these from its own cache, whoever serves the mount: what differs is noise.
+    // The kernel answers these reads from its own cache, whatever serves the mount. The difference
+    // is noise.
     Goal { name: "fuse-read-hot.*", ratio: 0.85 },
 ];
 
@@ -41,14 +45,14 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// The row of a figure; `None` if nobody can say which way it is better.
+    /// The row of a figure; `None` if it is unknown whether lower or higher is better.
     pub(super) fn new(workload: &str, ours: f64, peer: f64) -> Option<Row> {
         let (unit, better) = unit(workload)?;
         let goal = GOALS.iter().find(|g| matches(g.name, workload)).map_or(1.0, |g| g.ratio);
         Some(Row { workload: workload.to_owned(), ours, peer, unit, better, goal })
     }
 
-    /// How many times better ours is.
+    /// How many times better than the peer's our figure is.
     pub(super) fn ratio(&self) -> f64 {
         let (good, bad) = match self.better {
             Better::Lower => (self.ours, self.peer),
@@ -62,7 +66,7 @@ impl Row {
         self.ratio() >= self.goal
     }
 
-    /// As programs want it.
+    /// Encodes the row as JSON.
     pub(super) fn to_json(&self) -> Value {
         json!({
             "workload": self.workload,
@@ -75,7 +79,7 @@ impl Row {
     }
 }
 
-/// What the end of a figure's name says.
+/// The unit of a figure, by the last part of its name.
 fn unit(name: &str) -> Option<(&'static str, Better)> {
     let last = name.rsplit('.').next().unwrap_or(name);
     Some(match last {
@@ -90,7 +94,7 @@ fn unit(name: &str) -> Option<(&'static str, Better)> {
     })
 }
 
-/// Whether `name` is what `pattern` says; `*` stands for anything.
+/// Whether `name` matches `pattern`, in which `*` matches anything.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
@@ -114,7 +118,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// A goal counts the right way round, whichever way is better.
+    /// Goal: a ratio above 1 is better, whether lower or higher values are better.
     #[test]
     fn ratios() {
         let lower = Row::new("cached-read.t2.cpu_us", 1.0, 3.0).unwrap();
@@ -126,7 +130,7 @@ mod tests {
         assert!(Row::new("fsync-storm-disk.t8.flushes_per_op", 1.0, 1.0).is_none());
     }
 
-    /// A star stands for anything, and nothing else does.
+    /// Goal: a star matches anything, and all other characters match only themselves.
     #[test]
     fn patterns() {
         assert!(matches("a.t*.cpu", "a.t64.cpu") && matches("free-*.one", "free-10.one"));

@@ -1,16 +1,16 @@
-//! What a command line may set of a workload.
+//! The settings of workloads.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 
-/// Something that may be set.
+/// A setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Knob {
-    /// Its name.
+    /// The name of the setting.
     pub name: &'static str,
-    /// What it is if nobody sets it.
+    /// Its default value.
     pub otherwise: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub what: &'static str,
 }
 
@@ -32,7 +32,7 @@ pub(super) const FILE_MB: Knob = knob("obj_mb", "8", "MiB of the file");
 pub(super) const LOG: Knob = knob("log", "0", "1: the pool has a log device");
 pub(super) const IMAGE: Knob = knob("image", "image", "what the images are called");
 pub(super) const DISKS: Knob = knob("disks", "1", "images: more than one are a raidz2");
-/// Those of the pool on which workloads of ours are done.
+/// The settings of the pool that a workload creates: this one and those below.
 pub(super) const SIZE_MB: Knob = knob("size_mb", "4096", "MiB of the image");
 pub(super) const PREFILL: Knob =
     knob("prefill", "0", "1: the image is written before, so that its file system has given it room");
@@ -40,7 +40,7 @@ pub(super) const ASHIFT: Knob = knob("ashift", "12", "the logarithm of the devic
 pub(super) const CACHE_MB: Knob = knob("cache_mb", "8192", "MiB that the cache may hold");
 pub(super) const DELAY_US: Knob = knob("delay_us", "0", "microseconds that a flush of the device takes");
 
-/// Settings of one workload by name, as `NAME=VALUE` sets them.
+/// The settings of one workload, from arguments `NAME=VALUE`.
 #[derive(Debug, Clone)]
 pub struct Knobs {
     known: Vec<Knob>,
@@ -48,10 +48,10 @@ pub struct Knobs {
 }
 
 impl Knobs {
-    /// Reads settings of a workload that knows these.
+    /// Parses the settings of a workload. `known` has the settings that it takes.
     ///
     /// # Errors
-    /// If one is none, or none that it knows; its error names those.
+    /// An argument is not `NAME=VALUE`, or `known` lacks its name. The error lists the known names.
     pub fn parse(known: Vec<Knob>, args: &[String]) -> Result<Knobs> {
         let mut set = BTreeMap::new();
         for arg in args {
@@ -65,10 +65,10 @@ impl Knobs {
         Ok(Knobs { known, set })
     }
 
-    /// A word.
+    /// The value of a setting as text.
     ///
     /// # Errors
-    /// If the workload does not say that it knows it.
+    /// The workload does not list this setting.
     pub(super) fn word(&self, knob: Knob) -> Result<&str> {
         if !self.known.contains(&knob) {
             bail!("the workload has no {} in its list", knob.name);
@@ -76,16 +76,16 @@ impl Knobs {
         Ok(self.set.get(knob.name).map_or(knob.otherwise, String::as_str))
     }
 
-    /// A number.
+    /// The value of a setting as a number.
     ///
     /// # Errors
-    /// As [`Knobs::word`], and if it is none.
+    /// The workload does not list this setting, or the value is no number.
     pub(super) fn number(&self, knob: Knob) -> Result<u64> {
         let text = self.word(knob)?;
         text.parse().with_context(|| format!("{} is a number, not {text}", knob.name))
     }
 
-    /// How many threads work, one measurement after another.
+    /// The numbers of threads, one for each measurement.
     pub(super) fn threads(&self) -> Result<Vec<usize>> {
         let words = self.word(THREADS)?;
         let all: Vec<usize> =
@@ -101,7 +101,8 @@ impl Knobs {
 mod tests {
     use super::*;
 
-    /// Settings are read by name, what is not set is as it was, and nonsense is refused.
+    /// Goal: settings are found by name, unset ones have their defaults, and unknown or malformed
+    /// ones are refused.
     #[test]
     fn settings() {
         let known = || vec![COUNT, THREADS, RS];

@@ -1,5 +1,9 @@
-//! What a mail server does to a directory: each thread delivers a message (a new file of 16 KiB, made durable), appends to one and makes that durable,
-//! reads one, and removes the oldest of its own.
+//! The work of a mail server in a directory. Each thread repeats four steps:
+//!
+//! 1. It delivers a message: a new file of 16 KiB, made durable.
+//! 2. It appends to a message, and makes that durable.
+//! 3. It reads a message.
+//! 4. It removes the oldest of its messages.
 
 use super::knobs::TITLE;
 use super::mounted::Mounted;
@@ -12,9 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Messages that each thread keeps.
+/// How many messages each thread keeps.
 const KEPT: u64 = 64;
-/// Bytes of a message, and of what is appended.
+/// Bytes of a message, and of an append.
 const MESSAGE: usize = 16 << 10;
 
 fn message(dir: &Path, id: usize, n: u64) -> PathBuf {

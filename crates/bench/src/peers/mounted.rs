@@ -1,4 +1,6 @@
-//! Workloads on a mounted file system, ours or another's: what `scripts/bench-mount.sh` mounts is the stand, and this process its client.
+//! Workloads on a mounted file system, ours or another.
+//!
+//! `scripts/bench-mount.sh` mounts it, and this process is its client.
 
 use super::knobs::LOG;
 use super::{Answer, Knobs};
@@ -7,24 +9,24 @@ use crate::mounts::Stand;
 use anyhow::{Context, Result};
 use std::path::Path;
 
-/// A mounted file system, and who serves it.
+/// A mounted file system, with the process that serves it.
 pub(super) struct Mounted {
     stand: Stand,
 }
 
-/// What a measurement on it took.
+/// The cost of a measurement.
 pub(super) struct Spent {
-    /// CPU seconds of who serves it, to 10 ms.
+    /// CPU seconds of the process that serves it, in steps of 10 ms.
     pub(super) server_cpu_s: f64,
 }
 
 impl Mounted {
-    /// Where it is.
+    /// Where it is mounted.
     pub(super) fn dir(&self) -> &Path {
         self.stand.dir()
     }
 
-    /// Does `work`, and says what it took.
+    /// Runs `work` and measures it.
     pub(super) fn measure<T>(&self, work: impl FnOnce(&Path) -> Result<T>) -> Result<(T, Spent)> {
         let cpu = server_cpu(self.stand.server())?;
         let out = work(self.dir())?;
@@ -32,10 +34,12 @@ impl Mounted {
     }
 }
 
-/// Mounts the file system `kind` (`poolhouse`, `zfs-fuse`, ...) with its images in folder `dir`, does a workload, and takes all of it away.
+/// Mounts the file system `kind`, runs a workload, unmounts and removes everything.
+///
+/// `kind` is `poolhouse`, `zfs-fuse` and so on. The images are in the directory `dir`.
 ///
 /// # Errors
-/// As it fails, with what is missing if the file system can't be had.
+/// The file system can't be mounted, with the reason, or the workload failed.
 pub(super) fn on(
     kind: &str,
     dir: &Path,

@@ -1,4 +1,4 @@
-//! Blocks of 8 KiB written over what is there, at random places of an object whose records are larger, or as large.
+//! Overwrites of 8 KiB at random offsets of an object, with records of 8 KiB or larger.
 
 use super::knobs::{BS, COUNT, OBJ_MB, RS, TITLE};
 use super::stage::{Numbers, Stage, noise};

@@ -1,4 +1,4 @@
-//! Line plots as SVG, with nothing but text.
+//! Line plots as SVG, written as text without a library.
 
 use std::fmt::Write;
 
@@ -15,20 +15,20 @@ pub(super) enum Scale {
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 420.0;
-/// Room around the lines, and what is left for them.
+/// Margins around the lines, and the size of the area for the lines.
 const LEFT: f64 = 80.0;
 const ABOVE: f64 = 40.0;
 const WIDE: f64 = WIDTH - LEFT - 170.0;
 const TALL: f64 = HEIGHT - ABOVE - 50.0;
-/// Told apart also by those who see few colours (Okabe and Ito).
+/// The colours of Okabe and Ito, which colour-blind readers can tell apart.
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
 
-/// What the axes go from and to, and where that is in the picture.
+/// The ranges of the axes.
 struct Frame {
     low: f64,
     high: f64,
     top: f64,
-    /// Between two rungs.
+    /// The distance of two grid lines.
     step: f64,
 }
 
@@ -60,7 +60,7 @@ fn line(out: &mut String, from: (f64, f64), to: (f64, f64), colour: &str, width:
 pub(super) struct Plot {
     title: String,
     axes: (String, String),
-    /// How the horizontal axis is divided; the other one is even.
+    /// How the horizontal axis is divided. The vertical axis is linear.
     pub(super) x: Scale,
     lines: Vec<(String, Vec<(f64, f64)>)>,
 }
@@ -75,7 +75,7 @@ impl Plot {
         }
     }
 
-    /// Adds a line, unless it has no points that the axes can show.
+    /// Adds a line, unless the axes can show none of its points.
     pub(super) fn line(&mut self, name: &str, mut points: Vec<(f64, f64)>) {
         points.retain(|(x, y)| x.is_finite() && y.is_finite() && (self.x == Scale::Linear || *x > 0.0));
         if !points.is_empty() {
@@ -87,7 +87,7 @@ impl Plot {
         self.lines.is_empty()
     }
 
-    /// Where on its axis a value lies.
+    /// Where a value is on the horizontal axis.
     fn place(&self, x: f64) -> f64 {
         match self.x {
             Scale::Linear => x,
@@ -96,7 +96,7 @@ impl Plot {
         }
     }
 
-    /// The picture.
+    /// Draws the plot.
     pub(super) fn svg(&self) -> String {
         let frame = self.frame();
         let mut out = format!(
@@ -122,7 +122,7 @@ impl Plot {
         out
     }
 
-    /// What the axes go from and to.
+    /// The ranges of the axes.
     fn frame(&self) -> Frame {
         let points = || self.lines.iter().flat_map(|(_, p)| p);
         let low = points().map(|p| self.place(p.0)).fold(f64::INFINITY, f64::min);
@@ -152,7 +152,7 @@ impl Plot {
         line(out, (LEFT, ABOVE), (LEFT, ABOVE + TALL), "#444", 1.0);
     }
 
-    /// Marks of the horizontal axis between two places, with their names.
+    /// The marks of the horizontal axis in a range, with their labels.
     fn ticks(&self, low: f64, high: f64) -> Vec<(f64, String)> {
         let powers = |base: f64| {
             let all = (low as i32..=high as i32).map(|p| (f64::from(p), number(base.powi(p))));
@@ -170,7 +170,7 @@ impl Plot {
     }
 }
 
-/// A round number of which four to ten make up `span`.
+/// A round number that divides `span` into four to eight steps.
 fn nice_step(span: f64) -> f64 {
     if span <= 0.0 {
         return 1.0;
@@ -200,7 +200,8 @@ fn escape(words: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Every line is drawn from the left end to the right, the highest point at the top rung or below it, and words are escaped.
+    /// Goal: a line reaches from the left end to the right. Its highest point is at the top grid
+    /// line or below. Words are escaped.
     #[test]
     fn picture() {
         let mut plot = Plot::new("a < b", "x", "y");
@@ -213,7 +214,7 @@ mod tests {
         assert!(svg.ends_with("</svg>\n"));
     }
 
-    /// Rungs are round numbers, and neither too few nor too many.
+    /// Goal: grid lines are at round numbers, and neither too few nor too many.
     #[test]
     fn rungs() {
         for span in [0.3, 1.0, 7.0, 99.0, 123_456.0] {

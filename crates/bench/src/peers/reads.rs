@@ -1,4 +1,6 @@
-//! Cached blocks of 8 KiB at random places of 32 objects: copied out, as a reference to the block, and beside both a plain copy out of memory.
+//! Random reads of cached blocks of 8 KiB, from 32 objects.
+//!
+//! Each round reads them as copies and as references, and copies plain memory for comparison.
 
 use super::knobs::{BS, OBJ_MB, OBJS, TITLE};
 use super::stage::{Numbers, Stage, Together, duration, noise, together};
@@ -9,9 +11,9 @@ use std::hint::black_box;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// Reads a block of an object by their numbers, as the workload has it.
+/// Reads a block, by the numbers of object and block.
 type Read<'a> = dyn Fn(u64, u64, &mut [u8]) -> Result<()> + Sync + 'a;
-/// Reads between two looks at the clock.
+/// Number of reads between two checks of the clock.
 const STRIDE: u64 = 64;
 
 pub(super) fn reads(dir: &Path, knobs: &Knobs) -> Result<Answer> {

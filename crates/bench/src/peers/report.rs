@@ -1,4 +1,4 @@
-//! What comes of a run: a table, lists, and plots.
+//! The result of a run: a table, lists, and plots.
 
 use super::Answer;
 use super::cases::Case;
@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Workloads that have plots, by what is plotted.
+/// The workloads that have plots, by the kind of plot.
 const CACHED: &[&str] = &["cached-read", "cached-read-large"];
 const STORMS: &[&str] = &["fsync-storm-disk", "fsync-storm-memory", "fsync-storm-5ms"];
 const MOUNTED: &[&str] = &["fuse-read-cold", "fuse-read-hot", "mail", "mail-log-device"];
 
-/// See the module.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
     machine: Value,
@@ -29,7 +29,7 @@ pub struct Report {
     cpus: usize,
     ours: Answer,
     theirs: Answer,
-    /// Titles of workloads that failed, whose side, and why.
+    /// The failures: the title of the workload, the side, and the reason.
     failed: Vec<(String, &'static str, String)>,
 }
 
@@ -67,7 +67,7 @@ impl Report {
         both.collect()
     }
 
-    /// Whether everything was measured.
+    /// Whether every workload was measured.
     pub fn is_whole(&self) -> bool {
         self.failed.is_empty()
     }
@@ -77,7 +77,7 @@ impl Report {
         self.rows().iter().map(Row::to_json).collect()
     }
 
-    /// Everything that was measured.
+    /// All measured figures.
     pub fn whole(&self) -> Value {
         let failed: Vec<Value> = self
             .failed
@@ -134,7 +134,8 @@ impl Report {
         out
     }
 
-    /// How what is read from memory goes with the threads, beside plain copies that share nothing.
+    /// How reads from memory scale with the number of threads, beside plain copies, which share
+    /// nothing.
     fn scaling(&self) -> String {
         let mut out = "\nHow much of one thread's pace each keeps with as many threads as processors, and how much of all their pace is left with twice as many:\n\n| workload | each | all |\n|---|---|---|\n".to_owned();
         for title in CACHED
@@ -150,10 +151,10 @@ impl Report {
         out
     }
 
-    /// Writes figures and plots into a folder. The page about them is made by `scripts/results.py`.
+    /// Writes figures and plots into a directory. `scripts/results.py` makes the page about them.
     ///
     /// # Errors
-    /// As writing fails.
+    /// The directory or a file can't be created or written.
     pub fn write(&self, dir: &Path) -> Result<()> {
         std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
         let put = |name: &str, text: String| {
@@ -231,7 +232,7 @@ fn sorted(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     points
 }
 
-/// Operations a second of a workload by its threads.
+/// Operations per second of a workload, by its number of threads.
 fn by_threads(side: &Answer, title: &str) -> Vec<(f64, f64)> {
     let points = side.figures.iter().filter_map(|(name, value)| {
         let threads = name.strip_prefix(title)?.strip_prefix(".t")?.strip_suffix(".ops_s")?;
@@ -240,7 +241,7 @@ fn by_threads(side: &Answer, title: &str) -> Vec<(f64, f64)> {
     sorted(points.collect())
 }
 
-/// A number as people read it.
+/// A number, rounded for people.
 fn short(v: f64) -> String {
     match v.abs() {
         v if v >= 1000.0 => format!("{v:.0}"),
@@ -272,7 +273,8 @@ mod tests {
         }
     }
 
-    /// Goal: it is told how much of its pace a thread keeps beside others, and what is left of all when there are more than processors.
+    /// Goal: the table shows how much of its pace a thread keeps beside others. It also shows how
+    /// much of the total is left with more threads than processors.
     #[test]
     fn threads_beside_each_other() {
         let figures = [
@@ -288,7 +290,8 @@ mod tests {
         assert!(!report(&figures[..2]).table().contains("| cached-read | 9"));
     }
 
-    /// Goal: what was measured is plotted, and nothing else; a whole object by what a block of it costs.
+    /// Goal: measured figures are plotted, and nothing else. A whole object is plotted by the cost
+    /// of a block.
     #[test]
     fn plotted() {
         let names = |figures: &[(&str, f64)]| {
@@ -298,7 +301,7 @@ mod tests {
         let plots = names(&[("mail.t1.ops_s", 5.0), ("free-1000.all_cpu_s", 0.001)]);
         let found: Vec<&str> = plots.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(found, ["mail-by-threads.svg", "free-all-by-cached-blocks.svg"]);
-        // A microsecond each: the top rung.
+        // A microsecond for each block: the top grid line.
         assert!(plots[1].1.contains("points=\"80.0,40.0\""), "{}", plots[1].1);
         assert!(names(&[]).is_empty());
     }

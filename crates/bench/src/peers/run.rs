@@ -1,4 +1,4 @@
-//! Everybody asked in turns.
+//! Running both sides in turns.
 
 use super::cases::{Case, Places, Scale, cases};
 use super::report::Report;
@@ -10,32 +10,32 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// See the module.
+/// A run of the comparison.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// Where images lie.
+    /// The directories of images.
     pub places: Places,
-    /// How much is done.
+    /// How large the workloads are.
     pub scale: Scale,
-    /// Rounds; the medians count.
+    /// Number of rounds. The report has the medians.
     pub rounds: usize,
-    /// The peer's program; without it ours is measured alone.
+    /// The peer's program. Without it, only ours is measured.
     pub peer: Option<PathBuf>,
-    /// What the peer is, in words.
+    /// The name of the peer, in words.
     pub peer_name: String,
-    /// The day, for the record.
+    /// The date, for the record.
     pub date: String,
-    /// The command that asked for this run, for the record.
+    /// The command of this run, for the record.
     pub command: String,
-    /// Groups of workloads; all if there are none.
+    /// The groups or titles to run; all if empty.
     pub groups: Vec<String>,
 }
 
-/// What one side said, round by round.
+/// The results of one side, by round.
 #[derive(Debug, Default)]
 pub(super) struct Side {
     rounds: Vec<Answer>,
-    /// Why it said nothing.
+    /// Why there are no more results.
     pub(super) failed: Option<String>,
 }
 
@@ -62,10 +62,11 @@ impl Side {
 }
 
 impl Run {
-    /// Measures everything that is asked for.
+    /// Runs all requested workloads.
     ///
     /// # Errors
-    /// When not even this program can be found. What goes wrong with a workload is in the report.
+    /// The path of this program is unknown, or a case has an invalid setting. The report has the
+    /// failures of single workloads.
     pub fn run(&self) -> Result<Report> {
         let me = std::env::current_exe().context("find this program")?;
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -94,7 +95,9 @@ impl Run {
 }
 
 impl Run {
-    /// A workload with the images that both sides need; if they can't be made that is ours which failed. They are there until what this gives is dropped.
+    /// Creates the images that both sides need, and adds their name to the settings.
+    ///
+    /// If that fails, our side counts as failed. Dropping the returned images removes them.
     fn prepared(&self, mut case: Case, me: &Path, ours: &mut Side) -> Result<(Case, Option<Images>)> {
         let Some(word) = case.made_by else { return Ok((case, None)) };
         case.knobs.push(format!("image={}-{}", case.title, std::process::id()));

@@ -1,4 +1,4 @@
-//! A scrub: one image, made here, that each side imports and scrubs in turn.
+//! A scrub. Both sides import and scrub the same image, which this program creates.
 
 use super::knobs::{CACHE_MB, DISKS, IMAGE, OBJ_MB, OBJS, RS, TITLE};
 use super::stage::{Stage, noise};
@@ -13,13 +13,14 @@ use poolhouse::spa::{Host, scan};
 use std::path::Path;
 use std::time::Instant;
 
-/// Where they lie: both sides, and whoever removes them, are told the same.
+/// The images. Both sides, and the code that removes them, get the same settings.
 pub(super) fn images(dir: &Path, knobs: &Knobs) -> Result<Images> {
     let count = usize::try_from(knobs.number(DISKS)?)?;
     Ok(Images::there(dir, knobs.word(IMAGE)?, count))
 }
 
-/// Makes the pool that is scrubbed, and leaves it there: `objs` objects of `obj_mb` MiB that don't compress.
+/// Creates the pool for the scrub, and leaves it: `objs` objects of `obj_mb` MiB that don't
+/// compress.
 pub(super) fn make(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     let since = Instant::now();
     let (objs, len) = (knobs.number(OBJS)?, knobs.number(OBJ_MB)? << 20);
@@ -36,13 +37,15 @@ pub(super) fn make(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     Ok(answer)
 }
 
-/// Scrubs it, with nothing in the cache but what an import reads. Counted is from the request until the group that ends it is on disk.
+/// Scrubs the pool. The cache has only what an import reads.
+///
+/// The time is from the request until the transaction group that ends the scrub is on disk.
 pub(super) fn scrub(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     let title = knobs.word(TITLE)?;
     let bytes = (knobs.number(OBJS)? * knobs.number(OBJ_MB)?) << 20;
     let images = images(dir, knobs)?;
     let found = scan(images.paths());
-    // Whoever asks for it removes them.
+    // The caller that created the images removes them.
     images.keep();
     let candidate = found.pools.first().context("there is no pool on the images")?;
     let options =
@@ -83,7 +86,8 @@ mod tests {
     use super::super::Workload;
     use super::*;
 
-    /// Goal: what was made is scrubbed one time after the other, whoever made it is gone, and a scrub of what holds less than it should is an error.
+    /// Goal: the image can be scrubbed several times after its creator has ended. A scrub that
+    /// examines less than it should is an error.
     #[test]
     fn an_image_for_all() {
         let dir = tempfile::tempdir().unwrap();

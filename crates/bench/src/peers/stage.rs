@@ -1,4 +1,4 @@
-//! A new pool with one file system, for a workload on the engine; and threads that work for a time.
+//! A new pool with one file system, for a workload on the engine, and threads that work for a time.
 
 use super::Knobs;
 use super::knobs::{ASHIFT, CACHE_MB, DELAY_US, MSECS, PREFILL, SIZE_MB};
@@ -18,24 +18,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Bytes that are written in one transaction where that is not what is measured.
+/// Bytes of one transaction, where the transaction is not what is measured.
 pub(super) const CHUNK: usize = 1 << 20;
 
-/// See the module.
+/// A pool with one file system that is owned for writing.
 pub(super) struct Stage {
-    // In the order in which they are to be let go.
+    // The fields are dropped in this order.
     pub(super) owned: Owned,
     spa: Spa,
     images: Images,
 }
 
 impl Stage {
-    /// A pool on an image in folder `dir`, with a file system that does not compress.
+    /// A pool on an image in the directory `dir`, with a file system without compression.
     pub(super) fn new(dir: &Path, knobs: &Knobs) -> Result<Stage> {
         Stage::on(Images::there(dir, &format!("peers-{}", std::process::id()), 1), knobs)
     }
 
-    /// The same on images that are to be made.
+    /// The same on these images, which this creates.
     pub(super) fn on(images: Images, knobs: &Knobs) -> Result<Stage> {
         images.create(knobs.number(SIZE_MB)? << 20)?;
         if knobs.number(PREFILL)? > 0 {
@@ -73,19 +73,19 @@ impl Stage {
         Ok(self.live().tx_for(&self.owned, Need { bytes, netfree: false })?)
     }
 
-    /// One that leaves more room than it takes.
+    /// A transaction that frees more space than it uses.
     pub(super) fn tx_to_free(&self) -> Result<Tx> {
         Ok(self.live().tx_for(&self.owned, Need { bytes: 1 << 12, netfree: true })?)
     }
 
-    /// A new object.
+    /// Creates an object.
     pub(super) fn object(&self, block_size: u64) -> Result<Dnode> {
         let block_size = u32::try_from(block_size).context("a block has up to 16 MiB")?;
         let spec = NewObject { block_size, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
         Ok(self.owned.objset().create_object(&self.tx(1 << 14)?, &spec)?)
     }
 
-    /// Writes so many bytes of an object, a chunk to a transaction.
+    /// Writes the first `len` bytes of an object, a chunk in each transaction.
     pub(super) fn put_all(&self, dnode: &Dnode, len: u64, data: &[u8]) -> Result<()> {
         for offset in (0..len).step_by(CHUNK) {
             let n = (len - offset).min(CHUNK as u64);
@@ -95,7 +95,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Reads so many bytes of an object, so that they are cached.
+    /// Reads the first `len` bytes of an object, so that they are cached.
     pub(super) fn read_all(&self, dnode: &Dnode, len: u64) -> Result<()> {
         let mut buf = vec![0; CHUNK];
         for offset in (0..len).step_by(CHUNK) {
@@ -105,7 +105,9 @@ impl Stage {
         Ok(())
     }
 
-    /// Frees all of an object a piece at a time, as an unmap of a volume does; the longest wait for a group, in seconds.
+    /// Frees a whole object in pieces, as an unmap of a volume does.
+    ///
+    /// Returns the longest wait for a transaction group, in seconds.
     pub(super) fn unmap(&self, dnode: &Dnode) -> Result<f64> {
         let (mut pieces, mut earlier, mut longest) = (dnode.pieces(0, u64::MAX)?, None, 0f64);
         while let Some(piece) = pieces.next_piece()? {
@@ -126,12 +128,12 @@ impl Stage {
         Ok(self.live().sync_all()?)
     }
 
-    /// Lets the pool go.
+    /// Exports the pool, and removes its images.
     pub(super) fn end(self) -> Result<()> {
         self.export().map(drop)
     }
 
-    /// The same, and leaves the images.
+    /// Exports the pool, and keeps its images.
     pub(super) fn leave(self) -> Result<()> {
         self.export().map(Images::keep)
     }
@@ -144,7 +146,7 @@ impl Stage {
     }
 }
 
-/// A small generator of numbers (xorshift).
+/// A small random number generator (xorshift).
 pub(super) struct Numbers(u64);
 
 impl Numbers {
@@ -160,7 +162,7 @@ impl Numbers {
     }
 }
 
-/// Bytes that don't compress.
+/// Incompressible bytes.
 pub(super) fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut numbers = Numbers::new(seed);
     let mut out = vec![0; len];
@@ -168,17 +170,19 @@ pub(super) fn noise(len: usize, seed: u64) -> Vec<u8> {
     out
 }
 
-/// What threads did together.
+/// The result of several threads.
 pub(super) struct Together<T> {
-    /// What each of them says.
+    /// The result of each thread.
     pub(super) each: Vec<T>,
-    /// How long that took, seconds.
+    /// Wall time in seconds.
     pub(super) wall_s: f64,
-    /// CPU time of the whole process, seconds.
+    /// CPU time of the whole process in seconds.
     pub(super) cpu_s: f64,
 }
 
-/// Has `threads` threads do `work` until it is told to stop, with their numbers.
+/// Runs `work` in `threads` threads for `time`.
+///
+/// Each thread gets its number, and a flag that is set when it must stop.
 pub(super) fn together<T: Send>(
     threads: usize,
     time: Duration,
@@ -199,7 +203,7 @@ pub(super) fn together<T: Send>(
     Ok(Together { each, wall_s: since.elapsed().as_secs_f64(), cpu_s: process_cpu() - cpu })
 }
 
-/// How long a measurement goes on.
+/// The duration of a measurement.
 pub(super) fn duration(knobs: &Knobs) -> Result<Duration> {
     Ok(Duration::from_millis(knobs.number(MSECS)?))
 }

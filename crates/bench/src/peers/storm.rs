@@ -1,4 +1,5 @@
-//! Storms of small synchronous writes: each thread writes 8 KiB to an object of its own and commits it, again and again.
+//! Many small synchronous writes: each thread writes 8 KiB to an object of its own and commits it,
+//! repeatedly.
 
 use super::knobs::{BS, OBJ_MB, TITLE};
 use super::stage::{Stage, duration, noise, together};
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The objects that are written, in the order of their numbers, for a log that asks what was.
+/// The written objects, sorted by number. The log reads their data from here.
 struct Objects(Vec<Dnode>);
 
 impl Objects {
@@ -28,12 +29,12 @@ impl Source for Objects {
     }
 }
 
-/// What a thread did.
+/// The result of a thread.
 struct Done {
     us: Vec<f64>,
 }
 
-/// Nanoseconds that locks were waited for, by site.
+/// Nanoseconds of waiting for locks, by site.
 fn waits() -> BTreeMap<&'static str, u64> {
     observe::lock_stats().into_iter().map(|s| (s.name, s.total_ns)).collect()
 }
@@ -68,7 +69,7 @@ pub(super) fn storm(dir: &Path, knobs: &Knobs) -> Result<Answer> {
             Ok(Done { us })
         })
     };
-    // The log begins with the first commit, which waits for a group.
+    // The log starts with the first commit, which waits for a transaction group.
     run(most, Duration::from_millis(200))?;
     let mut answer = Answer::default();
     for threads in threads {

@@ -6,9 +6,9 @@ use api::{Changed, Dataset, DatasetChange, DatasetKind as K, Error, Reason, Refu
 
 use super::open::{HEADS, below, dependents, exists, head_of, open};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::words;
 use console::getopt::{Found, Getopt, Opt};
 use console::numbers;
+use console::words;
 
 /// The options.
 #[derive(Debug, Clone, Copy, Default)]

@@ -4,8 +4,9 @@ use api::{DatasetKind as K, DiffRequest, FileAt, FileChange, Reason, Refusal};
 
 use super::open::open;
 use crate::cx::{Color, Cx, Outcome, Stop};
-use crate::{names, words};
+use crate::names;
 use console::getopt::{Found, Getopt, Opt};
+use console::words;
 
 /// How to print changes.
 #[derive(Default)]

@@ -6,8 +6,9 @@ use api::{Dataset, DatasetKind as K, Error, KeyMaterial, LoadKeyRequest, PropSel
 
 use super::datasets::{Gather, gather};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::{https, words};
+use crate::https;
 use console::getopt::{Found, Getopt, Opt};
+use console::words;
 
 /// Attempts of a user at a terminal.
 const ATTEMPTS: u32 = 3;

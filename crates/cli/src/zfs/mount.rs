@@ -10,8 +10,8 @@ use super::mounting;
 use super::open::open;
 use crate::cx::{Cx, Outcome, Stop};
 use crate::json::{self, Object};
-use crate::words;
 use console::getopt::{Found, Getopt, Long, Opt};
+use console::words;
 
 const LONG: &[Long] = &[Long { name: "json", val: Opt::Short('j'), arg: false }];
 

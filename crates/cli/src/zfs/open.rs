@@ -7,7 +7,7 @@ use api::{Changed, Dataset, DatasetChange, DatasetKind as K, DatasetQuery, Error
 use super::mount::failures;
 use crate::cx::{Cx, Stop};
 use crate::names;
-use crate::words;
+use console::words;
 
 /// File systems and volumes.
 pub const HEADS: [K; 2] = [K::Filesystem, K::Volume];

@@ -22,8 +22,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::cx::{Cx, Outcome, Stop};
-use crate::words;
 use console::getopt::{Found, Getopt, Opt};
+use console::words;
 
 /// OpenZFS's exit code for a file that can't be handled.
 const FAILED: i32 = 255;

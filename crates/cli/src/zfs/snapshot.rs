@@ -4,8 +4,9 @@ use api::{Dataset, DatasetChange, DatasetKind as K, Error, Reason, Refusal, Sett
 
 use super::open::{HEADS, ask, below, dependents, head_of, open, parse_prop};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::{names, words};
+use crate::names;
 use console::getopt::{Found, Getopt, Opt};
+use console::words;
 
 /// How many newer snapshots and bookmarks a refused rollback lists.
 const YOUNGER_MAX: usize = 32;

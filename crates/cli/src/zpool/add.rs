@@ -6,8 +6,8 @@ use super::devices::{self, Lenience};
 use super::settings::{self, Of};
 use crate::cx::{Cx, Outcome, Stop};
 use crate::vdev_name::NameFlags;
-use crate::words;
 use console::getopt::{Found, Getopt, Long, Opt};
+use console::words;
 
 const LONG: &[Long] = &[
     Long { name: "allow-in-use", val: Opt::Named("in-use"), arg: false },

@@ -6,8 +6,9 @@ use ondisk::feature::{FEATURES, Feature};
 
 use super::create::allowed;
 use crate::cx::{Cx, Outcome, Stop};
-use crate::{names, words};
+use crate::names;
 use console::getopt::{Found, Getopt, Long, Opt};
+use console::words;
 
 /// `EINVAL`: the exit code of `zpool set` if the pool or vdev does not exist.
 const EINVAL: i32 = 22;

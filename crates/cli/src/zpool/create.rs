@@ -8,9 +8,10 @@ use super::devices::{self, Lenience};
 use super::settings::{self, Of, add, get};
 use crate::cx::{Cx, Outcome, Stop};
 use crate::vdev_name::NameFlags;
-use crate::{names, words, zfs};
+use crate::{names, zfs};
 use api::settings::pool::may_enable;
 use console::getopt::{Found, Getopt, Opt};
+use console::words;
 
 /// The parsed command line.
 #[derive(Default)]

@@ -6,8 +6,8 @@ use super::devices::{self, Lenience};
 use super::settings::{self, Of};
 use super::{get, wait};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::words;
 use console::getopt::{Found, Getopt, Long, Opt};
+use console::words;
 
 /// Exit code after an error: libzfs returns -1.
 const FAILED: i32 = 255;

@@ -3,8 +3,9 @@
 use api::{Error, ExportRequest, PoolChange, PoolQuery, Reason, Requests};
 
 use crate::cx::{Cx, Outcome, Stop};
-use crate::{names, words};
+use crate::names;
 use console::getopt::{Found, Getopt, Opt};
+use console::words;
 
 /// `zpool export [-af] <pool> ...` (`zpool_do_export`).
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {

@@ -12,8 +12,9 @@ use api::{
 
 use super::{config, show_import};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::{names, props, words, zfs};
+use crate::{names, props, zfs};
 use console::getopt::{Found as Arg, Getopt, Long, Opt};
+use console::words;
 
 const LONG: &[Long] =
     &[Long { name: "rewind-to-checkpoint", val: Opt::Named("rewind-to-checkpoint"), arg: false }];

@@ -11,8 +11,8 @@ use spa::Labels;
 use vdev::label::LabelWriter;
 
 use crate::cx::{Cx, Outcome, Stop};
-use crate::words;
 use console::getopt::{Found, Getopt};
+use console::words;
 
 /// `zpool labelclear [-f] <vdev>` (`zpool_do_labelclear`).
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {

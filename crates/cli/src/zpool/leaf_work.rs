@@ -211,7 +211,7 @@ fn refused(
             Errno::SRCH if trim => "there is no active trim".to_owned(),
             Errno::SRCH => "there is no active initialization".to_owned(),
             Errno::OPNOTSUPP => "trim operations are not supported by this device".to_owned(),
-            _ => crate::words::reason(&e.reason, &cx.clock),
+            _ => console::words::reason(&e.reason, &cx.clock),
         };
         writeln!(cx.err, "cannot {verb} '{name}': {why}");
         reported = true;

@@ -4,7 +4,7 @@
 use api::{Pool, StatusReason as S};
 
 use crate::cx::Cx;
-use crate::words;
+use console::words;
 
 /// The address of the pages that explain the messages.
 pub const MESSAGES: &str = "https://openzfs.github.io/openzfs-docs/msg/";

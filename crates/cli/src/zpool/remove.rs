@@ -4,8 +4,8 @@ use api::{Pool, PoolChange, PoolQuery, Reason};
 
 use super::device_life::Target;
 use crate::cx::{Cx, Outcome, Stop};
-use crate::words;
 use console::getopt::{Found, Getopt, Opt};
+use console::words;
 
 /// `zpool remove [-npsw] <pool> <device> ...` (`zpool_do_remove`).
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {

@@ -122,7 +122,7 @@ fn ask(cx: &mut Cx, pool: &Pool, command: ScanCommand) -> bool {
                 (Some(Errno::NOTSUP), ScanCommand::Resilver) => {
                     "this action requires the resilver_defer feature".to_owned()
                 }
-                _ => crate::words::reason(&e.reason, &cx.clock),
+                _ => console::words::reason(&e.reason, &cx.clock),
             };
             writeln!(cx.err, "cannot {what} {name}: {why}");
             false

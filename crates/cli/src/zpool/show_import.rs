@@ -5,7 +5,7 @@ use api::{Candidate, PoolState, StatusReason as S, VdevAux, VdevState};
 use super::{config, info, list, reason};
 use crate::cx::{Color, Cx};
 use crate::vdev_name::NameFlags;
-use crate::words;
+use console::words;
 
 /// Shows the pool's state, its problem, the possible action, and its tree (`show_import`).
 pub fn show(cx: &mut Cx, c: &Candidate) {

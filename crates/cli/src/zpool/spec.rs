@@ -291,7 +291,7 @@ pub fn find_device(word: &str, whose: Place) -> Result<Vdev, Fault> {
     };
     let shown = path.display().to_string();
     let kind = match std::fs::metadata(&path) {
-        Err(e) => return fault(format!("cannot open '{shown}': {}", crate::words::io(&e))),
+        Err(e) => return fault(format!("cannot open '{shown}': {}", console::words::io(&e))),
         Ok(meta) if meta.file_type().is_block_device() => "disk",
         Ok(meta) if meta.is_file() => "file",
         Ok(_) => return fault(format!("cannot use '{shown}': must be a block device or regular file")),

@@ -6,8 +6,9 @@ use super::settings::{self, Of};
 use super::{devices, spec};
 use crate::cx::{Cx, Outcome, Stop};
 use crate::vdev_name::{NameFlags, vdev_name};
-use crate::{names, words, zfs};
+use crate::{names, zfs};
 use console::getopt::{Found, Getopt, Opt};
+use console::words;
 
 /// The parsed options.
 #[derive(Default)]

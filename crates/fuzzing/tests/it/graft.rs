@@ -1,11 +1,12 @@
-//! Grafting: a pool with changed blocks still verifies, and reads as changed.
+//! Grafting: a pool with changed blocks has right checksums, and the changes are read.
 
 use std::collections::BTreeMap;
 
 use fuzzing::graft::Graft;
 use ondisk::DmuType;
 
-/// Walking a pool again after a graft finds the change and, but for it, the same blocks; undoing leaves no trace.
+/// Goal: a walk after a graft finds the change, and otherwise the same blocks. Undoing it restores
+/// the image.
 #[test]
 fn a_graft_is_reached_and_undone() {
     let fixture = testkit::load("longname");

@@ -1,11 +1,11 @@
-//! A little of every fuzz target on each run of the tests, the same on every machine.
+//! A few rounds of every fuzz target on each run of the tests, the same on every machine.
 
 use fuzzing::mutate::{Rng, mutate};
 use fuzzing::{DECODERS, seeds};
 
 const ROUNDS: u64 = 2000;
 
-/// No decoder panics, overflows or runs away on mutations of real bytes.
+/// Goal: no decoder panics, overflows or hangs on mutations of real bytes.
 #[test]
 fn decoders_survive_mutations() {
     let mut broken = Vec::new();

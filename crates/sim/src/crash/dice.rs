@@ -1,6 +1,6 @@
 //! Random numbers that follow from a seed.
 
-/// SplitMix64.
+/// The SplitMix64 generator. The field is its state.
 #[derive(Debug, Clone)]
 pub struct SplitMix(pub u64);
 
@@ -14,7 +14,10 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    /// The next number, below `n`, which is not 0.
+    /// The next number, reduced below `n`.
+    ///
+    /// # Panics
+    /// `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         self.roll() % n
     }

@@ -1,17 +1,26 @@
-//! Devices that come and go, with the power failing at any moment of it.
+//! Devices that are added, replaced and removed, with a power failure at any moment.
 //!
 //! # Theory
-//! A tale is a list of things that are done to the devices of a pool, with writes between. Each has a shape of the tree to which it comes by itself, however long
-//! that takes. After a crash the pool is at one of the tale's steps, not before the last that was acknowledged, nor after the last that was begun: it holds what was written until
-//! then, with any one device away without which the pool says that it can do, and, once it was given the time, it has the shape that this step comes to. Then a scrub
-//! finds nothing to put right, and a hot spare that nobody uses is one that steps in when it is called.
+//! A tale is a list of operations on the devices of a pool, with writes between. After each
+//! operation the vdev tree reaches a certain shape by itself, however long that takes.
 //!
-//! A device that is closed is opened again by its path, so these are on image files, with the tape around whatever is opened. The images of all devices
-//! of a tale are there from the start, blank, and a crash leaves its images at the same paths.
+//! After a crash the pool is at one step of the tale. The step is not before the last acknowledged
+//! one, and not after the last one that had begun. So:
+//!
+//! * The pool holds what was written until that step.
+//! * This is also true without any one device that the pool reports as not needed.
+//! * Given time, the tree reaches the shape of that step.
+//! * A scrub then finds nothing to repair.
+//! * An unused hot spare is activated when it is needed.
+//!
+//! A device that was closed is opened again by its path. So the devices are image files, and the
+//! tape wraps each opened one. The images of all devices of a tale exist from the start, blank. A
+//! crash leaves its images at the same paths.
 //!
 //! # Absent
-//! The thread that sees to a pool's devices runs beside the tale: the same seed gives the same steps, but not quite the same tape. So a crash point is named by its step too
-//! ([`Life::step_at`]).
+//! A tape that depends on the seed alone. The device monitor's thread runs beside the tale, so the
+//! same seed gives the same steps, but not quite the same tape. Therefore a crash point is also
+//! named by its step ([`Life::step_at`]).
 
 mod look;
 
@@ -33,35 +42,36 @@ use super::tape::image;
 use super::work::{POOL, Seen, begin_on, next, write};
 use super::{Point, Tape};
 
-/// Bytes of each device.
+/// Size of each device in bytes.
 const SIZE: u64 = 128 << 20;
-/// Blocks of a slice of a scan: so that it takes several groups.
+/// Blocks of one slice of a scan. So a scan takes several transaction groups.
 const SLICE: u64 = 25;
-/// Groups within which anything comes to its end.
+/// Number of transaction groups within which every operation must end.
 const GROUPS: usize = 10_000;
 const FINE: &str = "nothing stands in the way of it";
 
-/// What is done to the devices.
+/// The operations on the devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tale {
-    /// A disk becomes a mirror, and that one of three; then sides are detached.
+    /// A disk becomes a mirror of two, then of three. Then children are detached.
     Sides,
-    /// A disk, a side of a mirror and a device of a raidz are replaced.
+    /// A disk, a child of a mirror and a child of a raidz are replaced.
     Replacements,
-    /// A hot spare steps in and is let go; again, and the device is replaced; again, and it stays for good.
+    /// A hot spare is activated three times. It is released, then its device is replaced, then it
+    /// takes the place of the device for good.
     Spares,
-    /// Sides are attached and replaced, and rebuilt in the order of their space.
+    /// Children of a mirror are attached and replaced, with sequential rebuilds.
     Rebuilds,
     /// Log, cache and spare devices are added and removed.
     Beside,
     /// Devices go offline and come back, with writes between.
     Outages,
-    /// The distributed spare of a draid steps in and is let go.
+    /// The distributed spare of a draid is activated and released.
     Distributed,
 }
 
 impl Tale {
-    /// All of them.
+    /// All tales.
     pub const ALL: [Tale; 7] = [
         Tale::Sides,
         Tale::Replacements,
@@ -72,7 +82,7 @@ impl Tale {
         Tale::Distributed,
     ];
 
-    /// How many devices it is about.
+    /// Number of devices that the tale needs.
     fn devices(self) -> usize {
         match self {
             Tale::Sides => 3,
@@ -111,12 +121,12 @@ impl Tale {
     }
 }
 
-/// One thing that is done.
+/// One operation of a tale.
 struct Step {
     what: String,
-    /// What is to be seen after it.
+    /// The visible contents after it.
     seen: Seen,
-    /// What the pool comes to.
+    /// The shape that the vdev tree reaches after it.
     shape: String,
     began: Point,
     acknowledged: Point,
@@ -130,7 +140,7 @@ pub struct Life {
     steps: Vec<Step>,
 }
 
-/// A world on a tape.
+/// A world whose devices are recorded on a tape.
 struct Staged {
     dice: AtomicU64,
     layer: Layer,
@@ -160,12 +170,12 @@ impl World for Staged {
     }
 }
 
-/// A vdev and all below it, in words.
+/// A description of a vdev and of all vdevs below it.
 fn words(vdev: &VdevConfig) -> String {
     if vdev.kind.is_leaf() {
         let path = vdev.path.as_deref().map(|p| String::from_utf8_lossy(p).into_owned()).unwrap_or_default();
         let name = file_name(vdev).unwrap_or_else(|| vdev.kind.name().to_owned());
-        // One in whose place another is has a name that nobody else has.
+        // A device that is being replaced in place has `/old` at the end of its path.
         return path.strip_suffix("/old").map_or(name, |p| p.rsplit('/').next().unwrap_or(p).to_owned());
     }
     let all: Vec<String> = vdev.children.iter().map(words).collect();
@@ -175,19 +185,19 @@ fn words(vdev: &VdevConfig) -> String {
     }
 }
 
-/// The tree below the root, and what is beside it, in words.
+/// A description of the vdev tree, the spares and the cache devices.
 fn shape(spa: &Spa) -> String {
     let config = spa.config();
     let tops = config.vdev_tree.iter().flat_map(|root| &root.children);
     let mut all: Vec<String> =
         tops.map(|top| if top.is_log { format!("log:{}", words(top)) } else { words(top) }).collect();
-    // A hole at the end is gone with the next that is there.
+    // A removed log at the end leaves no hole here: the next vdev takes its place.
     all.extend(spa.spares().iter().map(|spare| format!("spare:{}", words(&spare.config))));
     all.extend(spa.l2cache().iter().map(|cache| format!("cache:{}", words(&cache.config))));
     all.join(" ")
 }
 
-/// The guid of a device of the tree or beside it.
+/// The guid of a device of the tree, of a spare or of a cache device.
 fn guid(spa: &Spa, device: usize) -> Option<Guid> {
     let config = spa.config();
     let (spares, cache) = (spa.spares(), spa.l2cache());
@@ -196,7 +206,7 @@ fn guid(spa: &Spa, device: usize) -> Option<Guid> {
     all.find(|leaf| file_name(leaf) == Some(image(device))).map(|leaf| leaf.guid)
 }
 
-/// A tale that is being told.
+/// A tale that is being recorded.
 struct Telling {
     tape: Tape,
     dir: PathBuf,
@@ -223,7 +233,7 @@ impl Telling {
         claim_file(path).map(|(device, kind)| (self.tape.around(device), kind))
     }
 
-    /// Does something that comes to this shape, and remembers when.
+    /// Does an operation that leads to this shape, and records its crash points.
     fn step(&mut self, what: impl Into<String>, shape: &str, done: impl FnOnce(&mut Telling)) {
         let began = self.tape.end();
         done(self);
@@ -231,12 +241,12 @@ impl Telling {
         self.steps.push(Step { what: what.into(), seen, shape: shape.to_owned(), began, acknowledged });
     }
 
-    /// The shape that the last step comes to.
+    /// The shape that the last step leads to.
     fn last(&self) -> String {
         self.steps.last().map_or_else(|| shape(&self.spa), |step| step.shape.clone())
     }
 
-    /// Writes a file system anew, which is there from then on.
+    /// Writes new contents to a file system. It is created if it does not exist.
     fn write(&mut self, name: &str) {
         let (last, head) = (self.last(), format!("{POOL}/{name}"));
         if !self.seen.contains_key(&head) {
@@ -274,7 +284,7 @@ impl Telling {
         self.step(format!("detach d{device}"), shape, |t| t.live().detach(t.guid(device)).expect(FINE));
     }
 
-    /// Waits until nothing goes on any more.
+    /// Waits until no background work is left.
     fn settle(&mut self) {
         let last = self.last();
         let what = format!("wait after {}", self.steps.last().map_or("", |step| &*step.what));
@@ -284,7 +294,7 @@ impl Telling {
         });
     }
 
-    /// Gives a device up, so that a spare steps in.
+    /// Faults a device, so that a spare is activated.
     fn fault(&mut self, device: usize, shape: &str) {
         self.step(format!("fault d{device}"), shape, |t| {
             t.live().fault(t.guid(device), Verdict::ByHand).expect(FINE);
@@ -292,7 +302,7 @@ impl Telling {
         });
     }
 
-    /// Forgets that it was given up.
+    /// Clears the fault of a device.
     fn clear(&mut self, device: usize, shape: &str) {
         self.step(format!("clear d{device}"), shape, |t| t.live().clear(Some(t.guid(device))).expect(FINE));
     }
@@ -322,7 +332,7 @@ impl Telling {
         });
     }
 
-    /// Takes a device away while something is written, and brings it back.
+    /// Takes a device offline during a write, and brings it online again.
     fn outage(&mut self, device: usize, temporary: bool, name: &str) {
         let last = self.last();
         self.step(format!("offline d{device}, temporary {temporary}"), &last, |t| {
@@ -441,7 +451,7 @@ impl Telling {
     }
 }
 
-/// Lets groups go by until the pool has a shape.
+/// Syncs transaction groups until the pool has a shape.
 fn until(spa: &Spa, wanted: &str) -> Result<(), String> {
     let live = spa.writer().expect("it is open for writing");
     for _ in 0..GROUPS {
@@ -455,10 +465,10 @@ fn until(spa: &Spa, wanted: &str) -> Result<(), String> {
     Err(format!("it comes to {}, and never to {wanted}", shape(spa)))
 }
 
-/// Tells a tale with a new pool, and records it.
+/// Runs a tale on a new pool, and records it.
 ///
 /// # Panics
-/// When a step fails: there is no fault yet.
+/// A step fails. No step should, as there are no faults yet.
 pub fn live(tale: Tale, seed: u64) -> Life {
     let dir = tempfile::tempdir().expect("a folder for image files");
     let path = dir.path().canonicalize().expect("it was just made");

@@ -1,4 +1,4 @@
-//! Files as the last group left them, under what the log says since.
+//! Files as the last transaction group left them, with the records of the log applied.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,10 +7,10 @@ use ondisk::{BlkId, Blkptr, ObjNum};
 use zil::{Log, LogRecord};
 use zpl::{DirCookie, FileSystem, FileType, Node};
 
-/// Type bits of a mode, and a directory's.
+/// The type bits of a mode, and their value for a directory.
 const TYPE: u64 = 0o170_000;
 const DIRECTORY: u64 = 0o040_000;
-/// A record of attributes has the mode.
+/// In a record of attributes: the mode is set.
 const ATTR_MODE: u64 = 1;
 
 /// A file or directory.
@@ -18,12 +18,12 @@ const ATTR_MODE: u64 = 1;
 pub(super) struct File {
     pub(super) mode: u64,
     pub(super) contents: Vec<u8>,
-    /// Extended attributes; where `hidden` has some, those of its files are none of these.
+    /// Extended attributes, without those that are files in the directory `hidden`.
     pub(super) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     hidden: Option<u64>,
 }
 
-/// A file system, or as much of one as the workload changes.
+/// The part of a file system that the workload changes.
 #[derive(Default)]
 pub(super) struct Model {
     root: u64,
@@ -31,17 +31,17 @@ pub(super) struct Model {
     files: HashMap<u64, File>,
 }
 
-/// What a record came to.
+/// The result of applying a record.
 pub(super) enum Applied {
     Done,
-    /// It makes no sense here.
+    /// The record is impossible in this state.
     Senseless,
-    /// It names a block that is not there: the log ends.
+    /// The record names a block that can't be read. The log ends here.
     End,
 }
 
 impl Model {
-    /// What a file system holds.
+    /// Loads the contents of a file system.
     pub(super) fn load(fs: &FileSystem) -> zpl::Result<Model> {
         let root = fs.root();
         let mut out = Model { root: root.0, ..Model::default() };
@@ -94,7 +94,7 @@ impl Model {
         self.files.get(&at)
     }
 
-    /// What who looks sees: each path, with what is there.
+    /// What a reader sees: each path, and its file.
     pub(super) fn seen(&self) -> BTreeMap<Vec<u8>, File> {
         let mut below: HashMap<u64, Vec<(&[u8], u64)>> = HashMap::new();
         for ((dir, name), object) in &self.names {
@@ -119,7 +119,7 @@ impl Model {
         out
     }
 
-    /// A name is gone, and with its last one the file.
+    /// Removes a name, and the file with its last name.
     fn drop_name(&mut self, dir: u64, name: &[u8]) -> bool {
         let Some(object) = self.names.remove(&(dir, name.to_vec())) else { return false };
         if !self.names.values().any(|o| *o == object) {
@@ -163,7 +163,7 @@ impl Model {
     }
 
     fn write(&mut self, log: &Log, w: &Write) -> Applied {
-        // The whole block counts, as far as the file goes.
+        // A record with a block pointer replaces the whole block, up to the end of the file.
         let (at, bytes) = match &w.blkptr {
             None => (w.offset as usize, w.data.clone()),
             Some(bp) => match log.read_block(bp, ObjNum(w.foid), BlkId(0)) {
@@ -171,7 +171,7 @@ impl Model {
                 Err(_) => return Applied::End,
             },
         };
-        // A file that is gone is written to for nothing.
+        // A write to a removed file has no effect.
         if let Some(file) = self.files.get_mut(&w.foid) {
             let end = (w.offset + w.length) as usize;
             file.contents.resize(file.contents.len().max(end), 0);
@@ -196,7 +196,7 @@ impl Model {
         Applied::Done
     }
 
-    /// Does what a record says.
+    /// Applies a record of the log.
     pub(super) fn apply(&mut self, log: &Log, record: LogRecord) -> Applied {
         let kind = record.header.kind;
         let done = match record.body {

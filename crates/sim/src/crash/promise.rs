@@ -1,14 +1,25 @@
-//! Promises: what fsync said is there after any crash, by its group or by the log.
+//! Promises: after any crash, what `fsync` made durable is in its transaction group or in the log.
 //!
 //! # Theory
-//! Files and directories of a mounted pool are made, written, cloned, linked, renamed, truncated and removed, and each change is made durable by a commit that returns long before its group
-//! is on disk. After a crash the file system is as of the last group, and its log says what was done since; here that is done again on a model, with
-//! nothing but the records in their order. Then the pool is imported for writing, which claims the log, perhaps crashes once more, and replays it: what is there then must be
-//! what the model says. A file of which the last commit had returned, and the next had not begun, must be exactly as it was left. What takes another's place at once
-//! is there or is not, and nothing else, also before its commit has returned.
+//! The workload changes files and directories of a mounted pool: it creates, writes, clones, links,
+//! renames, truncates and removes them. A commit makes each change durable, and returns long before
+//! the transaction group is on disk.
 //!
-//! Some changes have no record: the first name of a file that was made without one, clones whose group was closed before they were committed. What is done after them, such as a
-//! rename over another file, must not come before them.
+//! After a crash, the file system has the state of the last group, and its log has the later
+//! changes. The test does three things:
+//!
+//! 1. It applies the records to a model, in their order.
+//! 2. It imports the pool for writing, which claims the log. It may crash once more, and then
+//!    replays the log.
+//! 3. It compares the result with the model.
+//!
+//! If the last commit of a file had returned, and the next had not begun, the file must be exactly
+//! as that commit left it. A change that replaces a name atomically is there or not, and nothing
+//! else, even before its commit has returned.
+//!
+//! Some changes have no record: the first name of a file that was created without one, and clones
+//! whose group was closed before their commit. Later changes, such as a rename over another file,
+//! must not become durable before them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,23 +36,23 @@ use super::work::{self, SIZE, next};
 use super::{Outcome, Point, Tape};
 use crate::chain;
 
-/// What a name meant after a commit: the file's contents, or nothing.
+/// What a name means after a commit: the contents of a file, or no file.
 struct Version {
     began: Point,
     acknowledged: Point,
-    /// It takes the place of what was before at once.
+    /// Whether it atomically replaces what was there before.
     whole: bool,
     contents: Option<Vec<u8>>,
 }
 
-/// A recorded workload, and what it was promised.
+/// A recorded workload, and the promises of its commits.
 pub struct Promises {
     tape: Tape,
     count: usize,
     names: HashMap<String, Vec<Version>>,
 }
 
-/// One who works, on names of his own.
+/// A thread of the workload, which changes only names of its own.
 struct Actor<'a> {
     fs: &'a FileSystem,
     tape: &'a Tape,
@@ -49,10 +60,10 @@ struct Actor<'a> {
     made: u64,
     dice: AtomicU64,
     names: HashMap<String, Vec<Version>>,
-    /// Its directories.
+    /// The directories of this actor.
     dirs: Vec<String>,
     sync: &'a (dyn Fn() + Sync),
-    /// There are others, so that nobody can tell anyway what comes before what.
+    /// Whether there are other actors, so that the order of changes is random anyway.
     races: bool,
 }
 
@@ -72,7 +83,7 @@ impl Actor<'_> {
         contents
     }
 
-    /// A name that means a file, with its contents.
+    /// A name of an existing file, with the file's contents.
     fn pick(&self) -> Option<(String, Vec<u8>)> {
         let mut all: Vec<_> =
             self.names.iter().filter_map(|(n, v)| Some((n, v.last()?.contents.as_ref()?))).collect();
@@ -81,13 +92,13 @@ impl Actor<'_> {
         all.get(at).map(|(n, c)| ((*n).clone(), (*c).clone()))
     }
 
-    /// What a name means now, which was made so bit by bit.
+    /// Records a new version of a name, which was made in several steps.
     fn promised(&mut self, name: String, began: Point, contents: Option<Vec<u8>>) {
         let version = Version { began, acknowledged: self.tape.end(), whole: false, contents };
         self.names.entry(name).or_default().push(version);
     }
 
-    /// What a name means now, from one moment to the next.
+    /// Records a new version of a name, which was made atomically.
     fn replaced(&mut self, name: String, began: Point, contents: Option<Vec<u8>>) {
         let version = Version { began, acknowledged: self.tape.end(), whole: true, contents };
         self.names.entry(name).or_default().push(version);
@@ -105,7 +116,7 @@ impl Actor<'_> {
         }
     }
 
-    /// A path for something new, at the root or in a directory of this one's.
+    /// A path for a new file, at the root or in a directory of this actor.
     fn path(&mut self, prefix: &str) -> String {
         self.made += 1;
         let name = format!("{prefix}{}.{}", self.number, self.made);
@@ -137,7 +148,7 @@ impl Actor<'_> {
         match (self.below(20), self.pick()) {
             (0..5, Some((name, contents))) => self.change(name, contents),
             (5..11, Some((name, contents))) => self.move_about(name, contents),
-            // Nobody was promised this one.
+            // This file has no commit, so nothing is promised.
             (11, _) => {
                 let (_, object) = self.file("loose");
                 self.fill(object);
@@ -160,7 +171,7 @@ impl Actor<'_> {
         }
     }
 
-    /// Changes a file.
+    /// Changes the contents or attributes of a file.
     fn change(&mut self, name: String, mut contents: Vec<u8>) {
         let began = self.tape.end();
         let object = self.object(&name);
@@ -186,7 +197,7 @@ impl Actor<'_> {
                 self.fs.set_attr(object, &SetAttr { permissions, ..SetAttr::default() }).expect(FINE);
                 self.fs.fsync(object).expect(FINE);
             }
-            // Once more over what went to its place, perhaps in the same group.
+            // Overwrite the same range, perhaps in the same transaction group.
             3 => {
                 for n in 0..2 {
                     let bytes: Vec<u8> =
@@ -202,7 +213,7 @@ impl Actor<'_> {
         self.promised(name, began, Some(contents));
     }
 
-    /// Changes names.
+    /// Changes names of files.
     fn move_about(&mut self, name: String, contents: Vec<u8>) {
         let began = self.tape.end();
         let root = self.fs.root();
@@ -214,7 +225,7 @@ impl Actor<'_> {
                 self.replaced(name, began, None);
                 self.reap(gone);
             }
-            // A file takes the place of another, as editors and databases do it.
+            // A new file replaces another, as editors and databases do it.
             1 | 2 => {
                 let (new, object) = self.file("new");
                 let contents = self.fill(object);
@@ -263,18 +274,18 @@ impl Actor<'_> {
         }
     }
 
-    /// Makes a new file the same as another.
+    /// Gives a new file the contents of another, by cloning.
     fn clone_file(&self, name: &str, target: ObjNum, contents: &[u8]) {
         let (source, len) = (self.object(name), contents.len() as u64);
         let range = CloneRange { source, from: 0, target, to: 0, len };
-        // What is not on disk yet is copied.
+        // Blocks that are not on disk yet can't be cloned. They are copied.
         let done = self.fs.clone_range(&range, false).unwrap_or(0) as usize;
         if done < contents.len() {
             self.fs.write(target, done as u64, &contents[done..], false).expect(FINE);
         }
     }
 
-    /// Has a file that was just made take the place of another, while its group is being closed.
+    /// Replaces a file with a new one, while the transaction group is being closed.
     fn take_place(&mut self, new: &str, name: String, began: Point, contents: Vec<u8>) {
         let gone = std::thread::scope(|scope| {
             if self.races {
@@ -288,10 +299,10 @@ impl Actor<'_> {
         self.reap(gone);
     }
 
-    /// Renames a directory, and so all that is below it.
+    /// Renames a directory, and with it all paths below it.
     fn rename_dir(&mut self) {
         let began = self.tape.end();
-        // One that holds no other, so that paths of directories stay.
+        // Choose a directory without subdirectories, so that their paths stay valid.
         let leaf = |d: &&String| !self.dirs.iter().any(|o| o.starts_with(&format!("{d}/")));
         let Some(old) = self.dirs.iter().find(leaf).cloned() else { return };
         self.made += 1;
@@ -316,10 +327,13 @@ impl Actor<'_> {
     }
 }
 
-/// Runs `actors` at once, each doing so many steps, on a new pool of this shape with `logs` log devices, and records it.
+/// Records a workload of commits on a new pool of this shape.
+///
+/// `actors` threads run at once, each with `steps` steps. The pool has `count` devices and `logs`
+/// log devices.
 ///
 /// # Panics
-/// When a step fails: there is no fault yet.
+/// A step fails. No step should, as there are no faults yet.
 pub fn promise(
     shape: VdevShape,
     count: usize,
@@ -347,7 +361,7 @@ pub fn promise(
             });
         }
     });
-    // What comes now, when the pool is let go, is no part of it.
+    // The writes of closing the pool are no part of the workload.
     let names = all.into_inner();
     let end = tape.end();
     drop(fs);
@@ -356,16 +370,18 @@ pub fn promise(
 }
 
 impl Promises {
-    /// How many crash points there are.
+    /// Number of crash points.
     pub fn points(&self) -> Point {
         self.tape.end()
     }
 
-    /// Crashes at `point`, in a folder of the caller's, and asks for what was promised; `seed` decides about what was not flushed. Where all is there
-    /// the outcome's step is the number of names that were asked for.
+    /// Crashes at `point` and checks the promises. The images go to `dir`.
+    ///
+    /// `seed` decides what becomes of unflushed writes. If all promises are kept, the step in the
+    /// result is the number of checked names.
     ///
     /// # Errors
-    /// As writing image files fails.
+    /// [`std::io::Error`]: an image file can't be written.
     pub fn crash(&self, point: Point, seed: u64, dir: &Path) -> std::io::Result<Outcome> {
         let state = AtomicU64::new(seed);
         self.tape.develop(point, SIZE, self.count, dir, &mut || next(&state))?;
@@ -420,7 +436,8 @@ impl Promises {
     }
 }
 
-/// What a name may mean after a crash at `point`; nothing if it was being changed bit by bit, and nobody knows.
+/// What a name may mean after a crash at `point`. Empty during a change that is not atomic, as
+/// anything is possible then.
 fn at(versions: &[Version], point: Point) -> Vec<Option<&Vec<u8>>> {
     let Some(last) = versions.iter().rposition(|v| v.began <= point) else { return Vec::new() };
     let (now, before) = (&versions[last], last.checked_sub(1).map(|n| &versions[n]));
@@ -432,12 +449,12 @@ fn at(versions: &[Version], point: Point) -> Vec<Option<&Vec<u8>>> {
     }
 }
 
-/// What is there when the pool was imported for writing and its log replayed.
+/// The contents after an import for writing and the replay of the log.
 fn replay(dir: &Path, options: OpenOptions, seed: u64) -> Result<Model, String> {
     let options = OpenOptions { write: true, ..options };
     let open = || Pool::open(&[dir], &options).map_err(|e| format!("it is not imported: {}", chain(&e)));
     if seed.is_multiple_of(2) {
-        // The log is claimed, and nobody opens its dataset.
+        // This import claims the log, but does not replay it.
         drop(open()?);
     }
     let wrong = |e: &dyn std::error::Error| format!("its log is not replayed: {}", chain(e));
@@ -450,9 +467,9 @@ fn replay(dir: &Path, options: OpenOptions, seed: u64) -> Result<Model, String> 
     }
     let fs = pool.open_for_writing(dataset.dsl(), Policies::default()).map_err(|e| wrong(&e))?;
     let model = Model::load(&fs).map_err(|e| wrong(&e))?;
-    // Whoever has a part of a pool has its devices.
+    // Each handle of a part of the pool keeps the devices open.
     drop((fs, dataset, pool));
-    // Nothing is replayed twice.
+    // A second import must not replay the log again.
     let pool = open()?;
     let dataset = pool.dataset(work::POOL).map_err(|e| wrong(&e))?;
     match pool.replay(dataset.dsl()).map_err(|e| wrong(&e))? {

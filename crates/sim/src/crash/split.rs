@@ -1,8 +1,9 @@
-//! Splitting a pool, with the power failing at any moment of it.
+//! Splitting a pool, with a power failure at any moment.
 //!
 //! # Theory
-//! A split turns devices of one pool into another. After a crash there is one pool with all of them, or there are two with half of them each,
-//! whichever of the two is imported first, and as often as they are; never a device that both may write to. And what was in the pool is in each of them.
+//! A split turns devices of one pool into another pool. After a crash there is one pool with all
+//! devices, or two pools with half of them each. The order and number of imports make no
+//! difference. No device ever belongs to both. Each pool has the contents of the old one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,9 +21,9 @@ use super::work::{POOL, SIZE, begin_with, host, next, read, write};
 use super::{Outcome, Point, Tape};
 use crate::chain;
 
-/// The pool that is split off.
+/// The name of the pool that is split off.
 const HALF: &str = "half";
-/// The file system that both have.
+/// The file system that both pools have.
 const SHARED: &str = "a";
 const COUNT: usize = 4;
 
@@ -41,7 +42,7 @@ pub(super) fn make(live: &Live, name: &str) -> Result<(), String> {
     live.run(Box::new(task)).map_err(|e| format!("{name} cannot be made: {}", chain(&e)))
 }
 
-/// The name of a device, wherever it was found.
+/// The file name of a device, without its directory.
 pub(super) fn file_name(leaf: &VdevConfig) -> Option<String> {
     let path = String::from_utf8_lossy(leaf.path.as_deref()?).into_owned();
     path.rsplit('/').next().map(str::to_owned)
@@ -53,10 +54,10 @@ fn leaves(root: &VdevConfig) -> Vec<&VdevConfig> {
     all
 }
 
-/// Splits a pool of two mirrors, goes on with both pools, and records it.
+/// Splits a pool of two mirrors, continues with both pools, and records all of it.
 ///
 /// # Panics
-/// When a step fails: there is no fault yet.
+/// A step fails. No step should, as there are no faults yet.
 pub fn split(seed: u64) -> Split {
     const FINE: &str = "nothing stands in the way of it";
     let tape = Tape::default();
@@ -90,7 +91,7 @@ pub fn split(seed: u64) -> Split {
     Split { tape, contents, begun, done }
 }
 
-/// Imports a pool; nothing if there is none of this name.
+/// Imports a pool. `None` if no pool has this name.
 fn import(dir: &Path, name: &str) -> Result<Option<Spa>, String> {
     let scan = spa::scan(&[dir]);
     let Some(found) = scan.pools.iter().find(|pool| pool.name == name) else { return Ok(None) };
@@ -101,15 +102,17 @@ fn import(dir: &Path, name: &str) -> Result<Option<Spa>, String> {
 }
 
 impl Split {
-    /// The first and the last crash point that have to do with the split.
+    /// The first and the last crash point of the split.
     pub fn points(&self) -> (Point, Point) {
         (self.begun, self.tape.end())
     }
 
-    /// Crashes at `point`, and imports what is left twice over, first the new pool if `new_first`. [`Outcome::Step`] tells how many pools there are.
+    /// Crashes at `point`, and imports the remaining pools twice.
+    ///
+    /// `new_first` imports the new pool first. [`Outcome::Step`] has the number of pools.
     ///
     /// # Errors
-    /// As writing image files fails.
+    /// [`std::io::Error`]: an image file can't be written.
     pub fn crash(&self, point: Point, seed: u64, new_first: bool, dir: &Path) -> std::io::Result<Outcome> {
         let state = AtomicU64::new(seed);
         self.tape.develop(point, SIZE, COUNT, dir, &mut || next(&state))?;
@@ -141,7 +144,7 @@ impl Split {
         Ok(before.map_or(0, |devices| devices.len()))
     }
 
-    /// Holds a pool to what it must have, changes it, exports it; gives its devices.
+    /// Checks the contents of a pool, changes and exports it. Returns its devices.
     fn use_pool(&self, spa: &Spa, name: &str, round: usize) -> Result<Vec<String>, String> {
         let live = spa.writer().expect("it was imported for writing");
         if read(live, &format!("{name}/{SHARED}")).as_ref() != Some(&self.contents) {

@@ -1,4 +1,4 @@
-//! Devices that remember what happened to them, in one order.
+//! Devices that record their writes and flushes in one common order.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use device::{Device, Layer, MemDevice};
 use parking_lot::Mutex;
 
-/// Sector at whose bounds writes tear.
+/// Writes tear at multiples of this many bytes.
 const SECTOR: usize = 512;
 
 #[derive(Clone)]
@@ -17,16 +17,16 @@ enum Event {
     Flush { device: usize },
 }
 
-/// Everything that happened to several devices.
+/// The recorded writes and flushes of several devices. Clones share the record.
 #[derive(Clone, Default)]
 pub struct Tape(Arc<Mutex<Vec<Event>>>);
 
-/// The image of the device with this number.
+/// The file name of the image of this device.
 pub fn image(number: usize) -> String {
     format!("d{number}.img")
 }
 
-/// A place on the tape: how many events are before it.
+/// A place on the tape: the number of events before it.
 pub type Point = usize;
 
 struct Taped {
@@ -47,7 +47,7 @@ impl Device for Taped {
     }
 
     fn flush(&self) -> device::Result<()> {
-        // Everything that was written before is durable; in memory that takes no time.
+        // Only the tape decides what a crash keeps, so the inner device needs no flush.
         self.tape.0.lock().push(Event::Flush { device: self.number });
         Ok(())
     }
@@ -74,7 +74,7 @@ impl Device for Taped {
 }
 
 impl Tape {
-    /// Devices of `size` bytes each, all on this tape.
+    /// Creates devices of `size` bytes each, all recorded on this tape.
     pub fn devices(&self, count: usize, size: u64) -> Vec<Arc<dyn Device>> {
         let device = |number| -> Arc<dyn Device> {
             let inner = Arc::new(MemDevice::new(&image(number), size));
@@ -83,7 +83,13 @@ impl Tape {
         (0..count).map(device).collect()
     }
 
-    /// Puts the tape around an image that [`image`] names: what is opened again is the same device. Nothing else is to be opened.
+    /// Wraps an image, so that this tape records it.
+    ///
+    /// [`image`] must have named the image. An image that is opened again is the same device on the
+    /// tape.
+    ///
+    /// # Panics
+    /// The image has another name.
     pub fn around(&self, inner: Arc<dyn Device>) -> Arc<dyn Device> {
         let path = PathBuf::from(inner.name());
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
@@ -95,27 +101,32 @@ impl Tape {
         })
     }
 
-    /// The same around whatever is opened.
+    /// A layer that wraps each opened image, as [`Tape::around`] does.
     pub fn layer(&self) -> Layer {
         let tape = self.clone();
         Layer::new(move |device| tape.around(device))
     }
 
-    /// Where the tape ends now.
+    /// The current end of the tape.
     pub fn end(&self) -> Point {
         self.0.lock().len()
     }
 
-    /// Forgets what comes from `point` on.
+    /// Deletes all events from `point` on.
     pub fn cut(&self, point: Point) {
         self.0.lock().truncate(point);
     }
 
-    /// Makes the image files that a crash at `point` leaves of devices of `size` bytes, `dN.img` in `dir`; `random` decides what becomes of writes
-    /// that were not flushed.
+    /// Writes the image files that a crash at `point` leaves: `dN.img` in `dir`, of `size` bytes
+    /// each.
+    ///
+    /// `random` decides what becomes of unflushed writes.
     ///
     /// # Errors
-    /// As writing files fails.
+    /// [`std::io::Error`]: an image file can't be created or written.
+    ///
+    /// # Panics
+    /// `point` is after the end of the tape, or the tape has more than `count` devices.
     pub fn develop(
         &self,
         point: Point,

@@ -1,4 +1,4 @@
-//! The workload, and what must be seen after a crash.
+//! The workload, and what must be visible after a crash.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -23,30 +23,31 @@ use zpl::NewFileSystem;
 use super::{Point, SplitMix, Tape};
 use crate::chain;
 
-/// The pool's name.
+/// The name of the pool.
 pub(super) const POOL: &str = "tank";
-/// Bytes of each device.
+/// Size of each device in bytes.
 pub(super) const SIZE: u64 = 64 << 20;
 
-/// What is seen of a pool: its datasets, and of each that the workload has written the contents.
+/// The visible contents of a pool: its datasets, and what the workload has written to each.
 pub(super) type Seen = BTreeMap<String, Vec<u8>>;
 
 /// A recorded workload.
 pub struct Script {
     tape: Tape,
     count: usize,
-    /// What is to be seen after each step, the tape's end when it began and when it was acknowledged.
+    /// For each step: the visible contents after it, and the tape's end when it began and when it
+    /// was acknowledged.
     steps: Vec<(Seen, Point, Point)>,
 }
 
-/// What a crash left.
+/// The result of a crash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The state after this step, and it is one that may be there.
+    /// The pool shows the state after this step, and that state is valid here.
     Step(usize),
-    /// There is no pool, and none was acknowledged.
+    /// There is no pool, and its creation was not acknowledged.
     Nothing,
-    /// Something that must not be: which, in words for people.
+    /// An invalid state, in words for people.
     Wrong(String),
 }
 
@@ -71,19 +72,19 @@ pub(super) fn next(state: &AtomicU64) -> u64 {
     SplitMix(state.fetch_add(STEP, Ordering::Relaxed)).roll()
 }
 
-/// The host that all of it happens on.
+/// The host of all pools.
 pub(super) fn host() -> Host {
     Host { hostid: 1, hostname: "sim".into() }
 }
 
-/// A new pool of this shape on `count` devices, with so many log devices.
+/// A new pool of this shape on `count` devices, with `logs` log devices.
 pub(super) fn begin(tape: &Tape, shape: VdevShape, count: usize, logs: usize, seed: u64) -> Spa {
     let mut vdevs = vec![(shape, None, count)];
     vdevs.resize(1 + logs, (VdevShape::Single, Some(AllocBias::Log), 1));
     begin_with(tape, &vdevs, seed)
 }
 
-/// A new pool of vdevs with so many devices each.
+/// A new pool of these vdevs. The number is that of a vdev's devices.
 pub(super) fn begin_with(tape: &Tape, vdevs: &[(VdevShape, Option<AllocBias>, usize)], seed: u64) -> Spa {
     let devices = tape.devices(vdevs.iter().map(|(.., count)| count).sum(), SIZE);
     let by_path: HashMap<std::path::PathBuf, Arc<dyn Device>> =
@@ -99,7 +100,7 @@ pub(super) fn begin_with(tape: &Tape, vdevs: &[(VdevShape, Option<AllocBias>, us
     begin_on(vdevs, Arc::new(Seeded(AtomicU64::new(seed))), &claimer)
 }
 
-/// A new pool of these vdevs, whose devices are opened by `claimer`.
+/// A new pool of these vdevs. `claimer` opens their devices.
 pub(super) fn begin_on(vdevs: Vec<NewVdev>, world: Arc<dyn World>, claimer: &Claimer<'_>) -> Spa {
     let new = NewPool { name: POOL.into(), vdevs, ashift: None, force: false };
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
@@ -123,10 +124,10 @@ pub(super) fn begin_on(vdevs: Vec<NewVdev>, world: Arc<dyn World>, claimer: &Cla
     create(&new, &begin, &setting).expect("sound devices make a pool")
 }
 
-/// Runs a workload of so many steps on a new pool of this shape, and records it.
+/// Records a workload of so many steps on a new pool of this shape.
 ///
 /// # Panics
-/// When a step fails: there is no fault yet.
+/// A step fails. No step should, as there are no faults yet.
 pub fn record(shape: VdevShape, count: usize, steps: usize, seed: u64) -> Script {
     let tape = Tape::default();
     let spa = begin(&tape, shape, count, 0, seed);
@@ -144,7 +145,7 @@ pub fn record(shape: VdevShape, count: usize, steps: usize, seed: u64) -> Script
     script
 }
 
-/// One step: all of it in one transaction group, which is on disk when it returns.
+/// Does one step in one transaction group, which is on disk when this returns.
 fn one(live: &Live, seen: &mut Seen, step: usize, dice: u64) {
     const FINE: &str = "nothing stands in the way of it";
     let pick = |of: Vec<&String>| of.get((dice >> 8) as usize % of.len().max(1)).map(|n| (*n).clone());
@@ -185,7 +186,7 @@ fn one(live: &Live, seen: &mut Seen, step: usize, dice: u64) {
 /// The object that the workload writes in each dataset.
 const OBJECT: ObjNum = ObjNum(1000);
 
-/// What was written last to a head; nothing if it can't be read.
+/// What was written last to a head. `None` if it can't be read.
 pub(super) fn read(live: &Live, head: &str) -> Option<Vec<u8>> {
     let objset = live.dsl().dataset(head).ok()?.objset().ok()??;
     contents(&objset).ok()
@@ -198,7 +199,7 @@ fn contents(objset: &dmu::Objset) -> dmu::Result<Vec<u8>> {
     Ok(bare(contents))
 }
 
-/// Writes the object anew, and waits until that is on disk; gives what is there then.
+/// Writes new contents to the object, and waits until they are on disk. Returns them.
 pub(super) fn write(live: &Live, head: &str, dice: u64) -> Vec<u8> {
     const FINE: &str = "a healthy pool takes it";
     let dataset = live.dsl().dataset(head).expect(FINE);
@@ -222,7 +223,7 @@ pub(super) fn write(live: &Live, head: &str, dice: u64) -> Vec<u8> {
     bare(contents)
 }
 
-/// Without the zeros at the end: an object is as long as its blocks.
+/// The contents without zeros at the end, as the size of an object is a whole number of blocks.
 fn bare(mut contents: Vec<u8>) -> Vec<u8> {
     let used = contents.iter().rposition(|b| *b != 0).map_or(0, |n| n + 1);
     contents.truncate(used);
@@ -230,15 +231,17 @@ fn bare(mut contents: Vec<u8>) -> Vec<u8> {
 }
 
 impl Script {
-    /// How many crash points there are.
+    /// Number of crash points.
     pub fn points(&self) -> Point {
         self.tape.end()
     }
 
-    /// Crashes at `point`, in a folder of the caller's, and looks at what is left; `seed` decides about what was not flushed.
+    /// Crashes at `point`, and checks the pool. The images go to `dir`.
+    ///
+    /// `seed` decides what becomes of unflushed writes.
     ///
     /// # Errors
-    /// As writing image files fails.
+    /// [`std::io::Error`]: an image file can't be written.
     pub fn crash(&self, point: Point, seed: u64, dir: &Path) -> std::io::Result<Outcome> {
         let state = AtomicU64::new(seed);
         self.tape.develop(point, SIZE, self.count, dir, &mut || next(&state))?;
@@ -260,7 +263,7 @@ impl Script {
             Err(e) => return Ok(Outcome::Wrong(format!("it cannot be read: {}", chain(&e)))),
         };
         let first = acknowledged.unwrap_or(0);
-        // States may come again; the last is as good as any.
+        // The same state may occur at several steps. Any of them is right.
         let found = (first..=begun).rev().find(|n| self.steps[*n].0 == seen);
         Ok(found.map_or_else(
             || {

@@ -1,4 +1,4 @@
-//! Pools to be tried: made once, copied for each trial.
+//! The pools of the trials: created once, copied for each trial.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,16 +18,16 @@ use zpl::{FileSystem, Kind as NodeKind, NewFile, NewFileSystem, Policies};
 use super::{Failure, Kind};
 use crate::crash::SplitMix;
 
-/// The pool's name.
+/// The name of the pool.
 pub(super) const POOL: &str = "tank";
-/// Bytes of each device.
+/// Size of each device in bytes.
 pub(super) const SIZE: u64 = 128 << 20;
-/// What of a device is for blocks: all but its labels.
+/// The part of a device for blocks: all but its labels.
 pub(super) const SPACE: std::ops::Range<u64> = 4 << 20..SIZE - (512 << 10);
-/// A file that is in the newer state alone, and its bytes.
+/// A file that only the newer state has: its name, the seed of its bytes, and its size.
 pub(super) const LATE: (&str, u64, usize) = ("late", 77, 600_000);
 
-/// Files by name.
+/// Contents of files, by name.
 pub(super) type Files = BTreeMap<String, Vec<u8>>;
 
 /// A pool with files, and an older state of it.
@@ -39,7 +39,7 @@ pub struct Base {
     pub(super) files: Files,
 }
 
-/// Bytes that do not compress, told by a seed.
+/// Incompressible bytes that follow from a seed.
 pub(super) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut dice = SplitMix(seed);
     let mut out: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| dice.roll().to_le_bytes()).collect();
@@ -51,7 +51,7 @@ fn images(dir: &Path, count: usize) -> Vec<PathBuf> {
     (0..count).map(|n| dir.join(image(n))).collect()
 }
 
-/// The name of a device.
+/// The name of a device's image.
 pub(super) fn image(device: usize) -> String {
     format!("d{device}.img")
 }
@@ -107,10 +107,11 @@ fn create_pool(kind: &Kind, dir: &Path) -> Result<Pool, Failure> {
 }
 
 impl Base {
-    /// Makes the pool.
+    /// Creates the pool of a kind.
     ///
     /// # Errors
-    /// None stands in the way of it: they are bugs.
+    /// [`Failure`]: the pool can't be created or written. That is a bug, or the machine lacks
+    /// space.
     pub fn new(kind: Kind) -> Result<Base, Failure> {
         let home = TempDir::new()?;
         let pool = create_pool(&kind, home.path())?;
@@ -134,9 +135,11 @@ impl Base {
         (0..6).try_for_each(|n| put(format!("small{n}"), noise(200 + n, 4000 + 900 * n as usize)))?;
         put(LATE.0.into(), noise(LATE.1, LATE.2))?;
         live(&pool)?.sync_all()?;
-        // Either is a copy: a device that a trial takes away must not be found where its label says that it is.
+        // Both states are copies. A device that a trial removes must not be found at the path in
+        // its label.
         let now = if kind.has_log() {
-            // Left with records in its log, which an import replays. The first commit waits for a group.
+            // The pool is left with records in its log, for an import to replay. The first commit
+            // waits for a transaction group.
             put("logged0".into(), noise(300, 9000))?;
             fs.fsync(fs.lookup(fs.root(), b"logged0")?)?;
             let hold = live(&pool)?.tx(0)?;
@@ -155,7 +158,7 @@ impl Base {
         Ok(Base { kind, now, old, files })
     }
 
-    /// A copy to be tried.
+    /// A copy of the newer state, for a trial.
     pub(super) fn copy(&self) -> TempDir {
         testkit::copy_of(self.now.path())
     }
@@ -168,7 +171,7 @@ pub(super) fn import(dir: &Path) -> Result<Pool, Failure> {
     Pool::open(&[dir], &options).map_err(|e| format!("it is not imported: {}", crate::chain(&e)).into())
 }
 
-/// Lets groups pass until no scan goes on.
+/// Syncs transaction groups until no scan is running.
 pub(super) fn finish(pool: &Pool) -> Result<Option<ScanStat>, Failure> {
     loop {
         live(pool)?.sync_all()?;
@@ -179,7 +182,9 @@ pub(super) fn finish(pool: &Pool) -> Result<Option<ScanStat>, Failure> {
     }
 }
 
-/// A whole scrub, after what goes on by itself: a spare that stands in for a device is resilvered, which ends a scrub.
+/// Runs a complete scrub, after the scans that the pool started itself.
+///
+/// A spare that stands in for a device is resilvered, and that ends a scrub.
 pub(super) fn scrub(pool: &Pool) -> Result<ScanStat, Failure> {
     loop {
         finish(pool)?;
@@ -195,7 +200,7 @@ pub(super) fn scrub(pool: &Pool) -> Result<ScanStat, Failure> {
     }
 }
 
-/// Paths of the files that the pool knows to be damaged.
+/// The paths of the files in the pool's error log.
 pub(super) fn damaged(pool: &Pool, fs: &FileSystem) -> Result<Vec<String>, Failure> {
     let mut out = Vec::new();
     for (dataset, object) in pool.spa().damaged_objects(pool.dsl().heads())? {
@@ -212,7 +217,7 @@ pub(super) fn damaged(pool: &Pool, fs: &FileSystem) -> Result<Vec<String>, Failu
     Ok(out)
 }
 
-/// What OpenZFS's `zdb` says of an exported pool, if `ZDB` names it.
+/// Checks an exported pool with OpenZFS's `zdb`, if the environment variable `ZDB` names it.
 pub(super) fn judge(dir: &Path) -> Result<(), Failure> {
     let Some(zdb) = std::env::var_os("ZDB") else { return Ok(()) };
     let out = std::process::Command::new(zdb).args(["-e", "-p"]).arg(dir).args(["-bcc", POOL]).output()?;

@@ -1,4 +1,5 @@
-//! One fault more than redundancy makes up for, in one block: it is told whose, and all else is as it was.
+//! One fault more than redundancy makes up for, in one block. The error names the block's file, and
+//! all else is unchanged.
 
 use std::path::Path;
 
@@ -37,7 +38,7 @@ fn pieces(base: &Base, pool: &Pool, fs: &FileSystem, block: u64) -> Result<Vec<P
     Ok(out)
 }
 
-/// Everything but the block is as it was written, and the block can't be read.
+/// Checks that only the block can't be read, and that all else has the written bytes.
 fn only_the_block_is_lost(base: &Base, fs: &FileSystem, block: u64) -> Result<(), Failure> {
     compare(base, fs, Some(LATE.0))?;
     let bytes = &base.files[LATE.0];
@@ -48,7 +49,7 @@ fn only_the_block_is_lost(base: &Base, fs: &FileSystem, block: u64) -> Result<()
             Ok(_) if n as u64 == block => return Err("the block was read, who knows how".into()),
             Ok(_) => {}
             Err(e) if n as u64 != block => return Err(format!("block {n}: {e}").into()),
-            // The reader is told of which object.
+            // The error that the reader gets must name the object.
             Err(e) if !e.to_string().contains(&format!("{}", object.0)) => {
                 return Err(format!("the error does not name object {}: {e}", object.0).into());
             }
@@ -70,12 +71,14 @@ fn let_go(fs: FileSystem, pool: Pool) -> Result<(), Failure> {
 }
 
 impl Base {
-    /// The number of the device, or copy, that a piece is of.
+    /// The number of the device, or of the copy, of a part.
     fn number(&self, piece: &Piece) -> usize {
         if self.kind.is_ditto() { piece.copy } else { piece.device }
     }
 
-    /// A block with a piece on each of these devices, and its pieces. Where a vdev lays a block out over some of its devices only, there may be none.
+    /// A block with a part on each of these devices, and its parts.
+    ///
+    /// `None` if there is no such block, as some vdevs put a block on some of their devices only.
     fn victim(&self, dir: &Path, faults: &[(usize, Fault)]) -> Result<Option<(u64, Vec<Piece>)>, Failure> {
         let pool = import(dir)?;
         let fs = file_system(&pool)?;
@@ -130,7 +133,7 @@ impl Base {
         Ok(Outcome::Tried)
     }
 
-    /// Has all copies of the block unreadable, if that is the fault.
+    /// Makes all copies of the block unreadable, if that is the fault.
     fn unreadable(
         &self,
         pool: &Pool,
@@ -155,7 +158,10 @@ impl Base {
         Ok(injected)
     }
 
-    /// With what came `back` the block is right again; otherwise the pool is whole without the file.
+    /// Checks the pool after the faults are gone.
+    ///
+    /// If faults ended (`back`), the block must be right again. Otherwise the pool must have no
+    /// damage after the file is removed.
     fn end(&self, dir: &Path, back: bool) -> Result<(), Failure> {
         let pool = import(dir)?;
         let fs = file_system(&pool)?;

@@ -1,9 +1,9 @@
-//! The kinds of pools, the faults, and which of these together are to be borne.
+//! The kinds of pools, the faults, and which sets of faults a kind must tolerate.
 
 use ondisk::config::{AllocBias, DraidShape};
 use spa::create::VdevShape;
 
-/// A vdev: its shape, what it is for, its devices, and how many of these it can do without.
+/// A top-level vdev: its shape and bias, its number of devices, and how many of these it can lose.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
     pub(super) shape: VdevShape,
@@ -12,13 +12,13 @@ pub(super) struct Part {
     pub(super) spare: usize,
 }
 
-/// What a pool is made of.
+/// The layout of a pool.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
-    /// Its name, for people.
+    /// The name of the layout, for people.
     pub name: &'static str,
     pub(super) parts: &'static [Part],
-    /// Copies of each block of a file (`copies`).
+    /// Copies of each block of a file (property `copies`).
     pub(super) copies: u64,
 }
 
@@ -26,7 +26,7 @@ const fn part(shape: VdevShape, devices: usize, spare: usize) -> Part {
     Part { shape, bias: None, devices, spare }
 }
 
-/// A draid of so many devices, with two for data in each group.
+/// A draid of so many devices, with two data blocks in each redundancy group.
 pub(crate) const fn draid_shape(parity: u64, devices: usize, nspares: u64) -> VdevShape {
     let group = 2 + parity;
     let width = devices as u64 - nspares;
@@ -51,7 +51,7 @@ const fn kind(name: &'static str, parts: &'static [Part]) -> Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 14] = [
         kind("mirror of 2", &[part(VdevShape::Mirror, 2, 1)]),
         kind("mirror of 3", &[part(VdevShape::Mirror, 3, 2)]),
@@ -72,7 +72,7 @@ impl Kind {
         ),
     ];
 
-    /// Whether it is a pool of one disk, where faults befall copies of blocks instead of devices.
+    /// Whether the pool has one disk. Faults then hit copies of blocks in place of devices.
     pub(super) fn is_ditto(&self) -> bool {
         self.copies > 1
     }
@@ -85,7 +85,8 @@ impl Kind {
         self.parts.iter().map(|p| p.devices).sum()
     }
 
-    /// Sets of devices, or of copies, at least one and as many as each vdev can do without.
+    /// The sets of devices, or of copies, that the pool can lose: at least one, at most the
+    /// redundancy of each vdev.
     fn borne(&self) -> Vec<Vec<usize>> {
         if self.is_ditto() {
             return subsets(0..self.copies as usize, self.copies as usize - 1);
@@ -102,7 +103,7 @@ impl Kind {
         sets
     }
 
-    /// Sets of the first vdev's devices, or of copies, one more than can be done without.
+    /// The sets of the first vdev's devices, or of copies, that are one more than it can lose.
     fn too_many(&self) -> Vec<Vec<usize>> {
         let (count, spare) = match self.is_ditto() {
             true => (self.copies as usize, self.copies as usize - 1),
@@ -113,14 +114,14 @@ impl Kind {
         sets
     }
 
-    /// Every trial of this kind.
+    /// All trials of this kind.
     pub fn trials(&self) -> Vec<Trial> {
         let faults: &[Fault] = if self.is_ditto() { &Fault::OF_COPIES } else { &Fault::ALL };
         let mut all = Vec::new();
         for (n, set) in self.borne().into_iter().enumerate() {
             all.extend(faults.iter().map(|f| Trial::Within(set.iter().map(|d| (*d, *f)).collect())));
             if set.len() > 1 {
-                // Each another one.
+                // Another fault for each device.
                 let mixed = |(i, d): (usize, &usize)| (*d, faults[(n + 3 * i) % faults.len()]);
                 all.push(Trial::Within(set.iter().enumerate().map(mixed).collect()));
             }
@@ -130,7 +131,7 @@ impl Kind {
                 all.push(Trial::Beyond(set.iter().map(|d| (*d, fault)).collect()));
             }
             if !self.is_ditto() {
-                // Another device is away too, and what it has is of use when it is back.
+                // One device is away as well. It helps to repair the block when it is back.
                 let mut mixed: Vec<_> = set.iter().map(|d| (*d, Fault::Random)).collect();
                 mixed[0].1 = Fault::Gone;
                 all.push(Trial::Beyond(mixed));
@@ -140,51 +141,51 @@ impl Kind {
     }
 }
 
-/// What is wrong with a device, or with a copy of each block.
+/// The fault of a device, or of a copy of each block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It is not there, and comes back later.
+    /// The device is absent, and comes back later.
     Gone,
-    /// It has rubbish in places.
+    /// Some ranges have random bytes.
     Random,
-    /// It has nothing but rubbish, but for its labels.
+    /// All but the labels has random bytes.
     Whole,
-    /// It has what was there some groups ago, but for its labels: writes to it were lost.
+    /// All but the labels has the contents of some groups ago, as if writes were lost.
     Stale,
-    /// It is as a whole what it was some groups ago.
+    /// The whole device, with its labels, has the contents of some groups ago.
     Past,
-    /// It can't be read.
+    /// Each read fails.
     Errors,
-    /// It has nothing but zeros, but for its labels.
+    /// All but the labels is zero.
     Zeros,
 }
 
 impl Fault {
     const ALL: [Fault; 7] =
         [Fault::Gone, Fault::Random, Fault::Whole, Fault::Stale, Fault::Past, Fault::Errors, Fault::Zeros];
-    /// Those that may befall a part of a device.
+    /// The faults that can hit a part of a device.
     const OF_COPIES: [Fault; 4] = [Fault::Random, Fault::Stale, Fault::Errors, Fault::Zeros];
 }
 
-/// Faults at a time, each with the number of the device, or of the copy.
+/// Simultaneous faults, each with the number of the device or of the copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trial {
-    /// No vdev has more than it makes up for.
+    /// No vdev has more faults than its redundancy makes up for.
     Within(Vec<(usize, Fault)>),
-    /// One block has one more.
+    /// One block has one fault more.
     Beyond(Vec<(usize, Fault)>),
 }
 
-/// What came of a trial that found nothing wrong.
+/// The result of a trial that found no failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// All was as it must be.
+    /// All checks passed.
     Tried,
-    /// No block lies on all of these devices: nothing could be lost.
+    /// No block lies on all of these devices, so nothing could be lost.
     Untried,
 }
 
-/// Sets of one to `most` of these numbers.
+/// All subsets of these numbers with one to `most` members.
 fn subsets(of: std::ops::Range<usize>, most: usize) -> Vec<Vec<usize>> {
     let mut all: Vec<Vec<usize>> = vec![Vec::new()];
     for n in of {

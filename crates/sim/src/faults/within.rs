@@ -1,4 +1,4 @@
-//! Faults that redundancy makes up for: nobody notices.
+//! Faults that redundancy makes up for. No user of the pool notices them.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -22,7 +22,7 @@ use crate::crash::SplitMix;
 /// Bytes that are read and written at a time.
 const STEP: usize = 1 << 20;
 
-/// Faults of the process that a trial asked for; they end with it.
+/// The injected faults of a trial. Dropping it removes them.
 pub(super) struct Injected(Guid);
 
 impl Injected {
@@ -42,7 +42,7 @@ impl Drop for Injected {
     }
 }
 
-/// Writes over a range of an image; what is to be zeros becomes a hole.
+/// Overwrites a range of an image. Zeros become a hole.
 pub(super) fn overwrite(
     image: &Path,
     at: std::ops::Range<u64>,
@@ -75,7 +75,7 @@ pub(super) fn overwrite(
     Ok(())
 }
 
-/// The last byte of an image that is not in a hole behind everything, within its space.
+/// The end of the last nonzero step in the space for blocks of an image.
 fn used(image: &Path) -> Result<u64, Failure> {
     let file = File::open(image)?;
     let mut buf = vec![0; STEP];
@@ -92,7 +92,7 @@ fn used(image: &Path) -> Result<u64, Failure> {
     Ok(end)
 }
 
-/// Gives a device a fault that is there before the pool is imported.
+/// Gives a device a fault before the pool is imported.
 fn harm(base: &Base, dir: &Path, away: &Path, device: usize, fault: Fault) -> Result<(), Failure> {
     let (name, old) = (image(device), base.old.path().join(image(device)));
     let path = dir.join(&name);
@@ -116,7 +116,7 @@ fn harm(base: &Base, dir: &Path, away: &Path, device: usize, fault: Fault) -> Re
     Ok(())
 }
 
-/// The guid of a device, by where it is.
+/// The guid of a device, by its path.
 pub(super) fn guid(pool: &Pool, device: usize) -> Result<Guid, Failure> {
     let config = pool.spa().config();
     let is = |path: &[u8]| path.ends_with(format!("/{}", image(device)).as_bytes());
@@ -133,7 +133,7 @@ pub(super) fn read(fs: &FileSystem, name: &str, at: usize, len: usize) -> Result
     Ok(bytes)
 }
 
-/// Every file is as it was written.
+/// Checks that every file has the written bytes.
 pub(super) fn compare(base: &Base, fs: &FileSystem, but: Option<&str>) -> Result<(), Failure> {
     for (name, bytes) in base.files.iter().filter(|(name, _)| Some(name.as_str()) != but) {
         let got = read(fs, name, 0, bytes.len() + 1).map_err(|e| format!("{name}: {e}"))?;
@@ -144,7 +144,7 @@ pub(super) fn compare(base: &Base, fs: &FileSystem, but: Option<&str>) -> Result
     Ok(())
 }
 
-/// Every block of every file, and what leads to it.
+/// All blocks of all files, with their block pointers.
 fn blocks(base: &Base, pool: &Pool, fs: &FileSystem) -> Result<Vec<(ObjNum, u8, u64, Blkptr)>, Failure> {
     let os = pool.dataset(POOL)?.objset()?;
     let mut out = Vec::new();
@@ -162,7 +162,7 @@ fn blocks(base: &Base, pool: &Pool, fs: &FileSystem) -> Result<Vec<(ObjNum, u8, 
     Ok(out)
 }
 
-/// Gives a copy of each block of a pool of one disk a fault.
+/// Gives copies of each block of a pool on one disk a fault.
 fn harm_copies(base: &Base, dir: &Path, faults: &[(usize, Fault)]) -> Result<(), Failure> {
     let pool = import(dir)?;
     let fs = file_system(&pool)?;
@@ -225,10 +225,11 @@ fn expect_clean(pool: &Pool, fs: &FileSystem, what: &str, repaired: Option<bool>
 }
 
 impl Base {
-    /// Makes a trial.
+    /// Runs a trial.
     ///
     /// # Errors
-    /// What is not as it must be.
+    /// [`Failure`]: a check of the trial failed (see the module's theory), or the pool could not be
+    /// imported, written or exported.
     pub fn run(&self, trial: &Trial) -> Result<Outcome, Failure> {
         match trial {
             Trial::Within(faults) => self.within(faults).map(|()| Outcome::Tried),
@@ -254,7 +255,8 @@ impl Base {
         }
         expect_clean(&pool, &fs, "the first scrub", None)?;
         drop(injected);
-        // A device that gave many errors may have a spare in its place by now, on which the scrub that meets it writes what it lacks.
+        // A device with many errors may have been replaced by a spare by now. The next scrub writes
+        // what the spare lacks.
         live(&pool)?.see_to_devices();
         expect_clean(&pool, &fs, "the scrub in between", None)?;
         if has(Fault::Gone) {
@@ -271,7 +273,7 @@ impl Base {
                 finish(&pool)?;
             }
         }
-        // What could not be read, or was repaired when it was read, may have nothing to be repaired now.
+        // Blocks that were unreadable before, or that reads have repaired, may need no repair now.
         expect_clean(&pool, &fs, "the second scrub", Some(false))?;
         pool.spa().cache().purge();
         compare(self, &fs, None)?;

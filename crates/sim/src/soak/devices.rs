@@ -1,4 +1,4 @@
-//! Doing to a pool's devices what befalls them.
+//! Faults and operations on the devices of a pool.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -19,17 +19,17 @@ use super::slots::{DeviceOp, Ill};
 use crate::chain;
 use crate::crash::SplitMix;
 
-/// Where devices are that were pulled.
+/// The directory of devices that were pulled.
 const AWAY: &str = "away";
-/// Where blocks may be.
+/// Where blocks may lie on a device.
 const SPACE: std::ops::Range<u64> = LABEL_START_SIZE..SIZE - (512 << 10);
-/// Most places of a device that get rubbish at once.
+/// The most ranges of a device that get random bytes at once.
 const PLACES: u64 = 60;
 
-/// Groups within which everything must be up to date.
+/// Number of transaction groups within which every device must be up to date.
 const ROUNDS: usize = 3000;
 
-/// The file that a device is on.
+/// The name of a device's image file.
 fn file_name(leaf: &VdevConfig) -> Option<String> {
     let path = String::from_utf8_lossy(leaf.path.as_deref()?).into_owned();
     path.rsplit('/').next().map(str::to_owned)
@@ -40,7 +40,7 @@ impl Life {
         self.live()?.config().vdev_tree.clone().ok_or_else(|| "the pool has no tree".into())
     }
 
-    /// The guid of a device, if the pool has it.
+    /// The guid of a device, if the pool has the device.
     fn guid(&self, device: &str) -> Result<Option<Guid>, Failure> {
         let root = self.root()?;
         Ok(root.leaves().find(|leaf| file_name(leaf).as_deref() == Some(device)).map(|leaf| leaf.guid))
@@ -50,10 +50,12 @@ impl Life {
         self.guid(device)?.ok_or_else(|| format!("the pool has no {device}").into())
     }
 
-    /// Does to a device what befalls it. What was done before, or half, is done again.
+    /// Does an operation to a device. The operation is repeatable, as a killed actor may have done
+    /// all or half of it.
     ///
     /// # Errors
-    /// As the pool refuses what it must take.
+    /// [`Failure`]: the pool refuses an operation that it must accept, or an image can't be
+    /// changed.
     pub(super) fn befall(&mut self, op: &DeviceOp) -> Result<(), Failure> {
         match op {
             DeviceOp::Pull(device, told) => {
@@ -94,14 +96,14 @@ impl Life {
             }
             DeviceOp::Attach(device, new, sequential) => self.attach(device, new, false, *sequential),
             DeviceOp::Replace(device, new, sequential) => {
-                // What is on its way out loses nothing any more: its labels are to say that it has left.
+                // The old device stops losing writes, as its labels must record that it has left.
                 self.set_moods();
                 self.attach(device, new, true, *sequential)
             }
             DeviceOp::Detach(device, deaf) => {
                 self.detach(device)?;
                 if *deaf {
-                    // Its labels may say still that it is there.
+                    // Its labels may still say that it belongs to the pool.
                     self.hide(device)?;
                 }
                 Ok(())
@@ -118,7 +120,7 @@ impl Life {
         }
     }
 
-    /// Has all devices be as the model says.
+    /// Sets the moods of all devices to those of the model.
     pub(super) fn set_moods(&self) {
         self.rack.calm();
         for slot in self.model.slots().all() {
@@ -148,11 +150,11 @@ impl Life {
         Ok(())
     }
 
-    /// Puts rubbish in places of a device.
+    /// Writes random bytes to ranges of a device.
     fn spoil(&self, device: &str, seed: u64) -> Result<(), Failure> {
         let image = OpenOptions::new().write(true).open(self.dir.join(device))?;
         let mut dice = SplitMix(seed);
-        // Nearly all that is written is at the front: the whole device now and then.
+        // Most blocks are at the front of a device. So use the whole device only sometimes.
         let room = SPACE.end - SPACE.start;
         let room = if dice.below(4) == 0 { room } else { room / 8 };
         for _ in 0..1 + dice.below(PLACES) {
@@ -165,7 +167,9 @@ impl Life {
         Ok(())
     }
 
-    /// Puts rubbish in one to three of a device's labels: in the whole of it, its config, its uberblocks, or a few bytes.
+    /// Writes random bytes to one to three labels of a device.
+    ///
+    /// They cover a whole label, its config, its uberblocks, or a few bytes.
     fn spoil_labels(&self, device: &str, seed: u64) -> Result<(), Failure> {
         let image = OpenOptions::new().write(true).open(self.dir.join(device))?;
         let mut dice = SplitMix(seed);
@@ -201,7 +205,8 @@ impl Life {
         let (live, leaf) = (self.live()?, NewLeaf { path });
         for _ in 0..ROUNDS {
             match live.attach(self.known(device)?, &leaf, &terms) {
-                // No resilver begins beside a rebuild, as of a distributed spare that has just stepped in, and no rebuild beside a resilver.
+                // A resilver can't start during a rebuild, nor a rebuild during a resilver. A
+                // distributed spare that has just become active causes a rebuild.
                 Err(LifeError::Rebuilding | LifeError::Resilvering) => live.sync_anew()?,
                 done => return Ok(done?),
             };
@@ -209,7 +214,10 @@ impl Life {
         Err(format!("{new} can't be attached: what is rebuilt never ends: {}", self.words()?).into())
     }
 
-    /// Takes a device out of its mirror, and first what stands in for it, which would take its place for good otherwise.
+    /// Detaches a device from its mirror.
+    ///
+    /// A spare that stands in for the device is detached first. Otherwise it would take the place
+    /// of the device for good.
     fn detach(&self, device: &str) -> Result<(), Failure> {
         let (root, live) = (self.root()?, self.live()?);
         let Some(guid) = self.guid(device)? else { return self.recall_spares() };
@@ -224,7 +232,9 @@ impl Life {
         self.recall_spares()
     }
 
-    /// Has hot spares be spares again that stepped in just when a device was taken out, and so took its place for good.
+    /// Makes hot spares available again that became ordinary devices.
+    ///
+    /// A spare becomes an ordinary device if it is activated just when its device is detached.
     fn recall_spares(&self) -> Result<(), Failure> {
         let (root, live, spares) = (self.root()?, self.live()?, self.model.spares());
         let is_spare = |vdev: &&VdevConfig| file_name(vdev).is_some_and(|name| spares.contains(&name));
@@ -249,10 +259,14 @@ impl Life {
         Ok(())
     }
 
-    /// Brings everything back and up to date, and scrubs it: nothing is wrong then.
+    /// Brings all devices back and up to date, and scrubs the pool. Afterwards no fault is left.
     ///
     /// # Errors
-    /// What is wrong.
+    /// [`Failure`], because of one of these:
+    ///
+    /// * A device does not come online, or never gets up to date.
+    /// * A scrub finds errors, or the second scrub still repairs blocks.
+    /// * In the end a device, a label or an object is damaged, or the set of devices is wrong.
     fn settle(&mut self) -> Result<(), Failure> {
         self.set_moods();
         let devices: Vec<String> = self.model.slots().all().map(|slot| slot.device.clone()).collect();
@@ -268,7 +282,7 @@ impl Life {
         if stat.errors != 0 {
             return Err(format!("the scrub found {} errors", stat.errors).into());
         }
-        // It may have found more wrong than a device may have.
+        // The scrub may have found more errors than the limit of a device.
         self.live()?.clear(None)?;
         self.heal()?;
         let again = self.scrub()?;
@@ -280,8 +294,11 @@ impl Life {
         self.tidy(&devices)
     }
 
-    /// Lets groups pass until no device lacks anything, and nothing stands in for another. What a resilver finds wrong with a device may be more than it may have: it is
-    /// degraded then, and a spare stands in for it until somebody clears it.
+    /// Syncs transaction groups until all devices are up to date and no device stands in for
+    /// another.
+    ///
+    /// A resilver may find more errors of a device than its limit. The device is then degraded, and
+    /// a spare stands in for it until the errors are cleared.
     fn heal(&self) -> Result<(), Failure> {
         let live = self.live()?;
         let spa = self.spa.as_ref().ok_or("the pool is not imported")?;
@@ -302,7 +319,7 @@ impl Life {
         Err(format!("it never heals: {tree}; {behind:?} lack something; {scan:?}").into())
     }
 
-    /// The tree in words, with the states of devices and what they lack.
+    /// A description of the vdev tree, with the states of devices and their DTLs.
     fn words(&self) -> Result<String, Failure> {
         let tree = self.spa.as_ref().ok_or("the pool is not imported")?.tree();
         let one = |vdev: &VdevConfig| {
@@ -315,7 +332,7 @@ impl Life {
         Ok(self.root()?.walk().map(one).collect::<Vec<_>>().join(", "))
     }
 
-    /// Whether a device is degraded or faulted for its errors.
+    /// Whether a device is degraded or faulted because of its errors.
     fn has_too_many_errors(&self) -> Result<bool, Failure> {
         let tree = self.spa.as_ref().ok_or("the pool is not imported")?.tree();
         let root = self.root()?;
@@ -324,16 +341,16 @@ impl Life {
             .any(|leaf| tree.state_of(leaf.guid).is_ok_and(|(_, aux)| aux == VdevAux::ErrExceeded)))
     }
 
-    /// Vdevs in which one device stands in for another.
+    /// Number of vdevs in which one device stands in for another.
     fn stand_ins(&self) -> Result<usize, Failure> {
         let is = |vdev: &&VdevConfig| matches!(vdev.kind, VdevKind::Spare | VdevKind::Replacing);
         Ok(self.root()?.walk().filter(is).count())
     }
 
-    /// A whole scrub.
+    /// Runs a complete scrub.
     fn scrub(&self) -> Result<ondisk::scan::ScanPhys, Failure> {
         let live = self.live()?;
-        // One that goes on may have passed by what is wrong.
+        // A running scan may already have passed the damaged blocks.
         match live.scan(ScanCommand::Stop) {
             Ok(_) | Err(ScanRefusal::Idle | ScanRefusal::Busy) => {}
             Err(e) => return Err(e.into()),
@@ -383,7 +400,7 @@ impl Life {
         }
     }
 
-    /// Removes images of devices that the pool has no more.
+    /// Removes the images of devices that have left the pool.
     fn tidy(&self, devices: &[String]) -> Result<(), Failure> {
         let spares = self.model.spares();
         for dir in [self.dir.clone(), self.dir.join(AWAY)] {
@@ -400,7 +417,7 @@ impl Life {
     }
 }
 
-/// Lets groups pass until no scan goes on.
+/// Syncs transaction groups until no scan is running.
 fn finish(live: &Live) -> Result<ondisk::scan::ScanPhys, Failure> {
     loop {
         live.sync_anew()?;

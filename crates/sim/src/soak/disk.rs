@@ -1,14 +1,19 @@
-//! Devices of a soak: they keep what was not flushed to themselves, and fare as they are told.
+//! Devices of a soak: they keep unflushed writes in memory, and have the faults that the test sets.
 //!
 //! # Theory
-//! A killed process leaves in its image files whatever it wrote, in whatever order: the system keeps it. Disks whose power fails do not. So a [`Disk`] keeps writes
-//! in memory until it is flushed, some of them, and whoever is killed has lost those. What a disk is like is said to the [`Rack`] by its name, and holds for every opening of it, until something else is
-//! said; one that is pulled is gone for whoever has it open, and what comes back is opened anew.
+//! A killed process leaves all of its writes in its image files, in any order, as the system keeps
+//! them. A disk that loses power does not. So a [`Disk`] keeps some writes in memory until it is
+//! flushed. A killed process loses these.
 //!
-//! One that loses writes is another thing than what a kill costs: there it broke no promise, as nothing was flushed; here it says that it has written, and flushed, what never was there.
+//! The [`Rack`] holds the [`Mood`] of each disk by name. A mood holds for each opening of the disk,
+//! until it is changed. A pulled disk fails for all of its holders. When it is put back, it must be
+//! opened anew.
+//!
+//! A disk that loses writes differs from a kill. A kill breaks no promise, as the writes were not
+//! flushed. The disk reports writes and flushes as done that never reached it.
 //!
 //! # Absent
-//! The image's own flush: the system outlives whoever is killed.
+//! Flushing the image itself: the system survives the killed process.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,22 +28,23 @@ use rustix::io::Errno;
 
 use crate::crash::SplitMix;
 
-/// How long a slow disk takes for everything.
+/// How long a slow disk takes for each operation.
 const LATENCY: Duration = Duration::from_millis(3);
 
-/// What a disk is like.
+/// How a disk behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Mood {
-    /// All is well.
+    /// Without faults.
     #[default]
     Well,
-    /// One in so many operations is an error.
+    /// One in so many operations fails.
     Errors(u64),
-    /// It takes no writes: nothing is left where its blocks are kept.
+    /// Each write fails for lack of space, as on a full host file system.
     Full,
-    /// One in so many writes is lost, wherever it goes, though it says that it has been done. Nobody has it: also not who asks before there was a flush.
+    /// One in so many writes is lost, at any offset, but reported as done. No later read sees the
+    /// data, even before a flush.
     Loses(u64),
-    /// Everything takes its time.
+    /// Each operation takes [`LATENCY`].
     Slow,
 }
 
@@ -53,9 +59,9 @@ pub(super) struct Rack {
 struct Disk {
     rack: Arc<Rack>,
     image_name: String,
-    /// Nothing of it can be had any more.
+    /// Every operation fails from now on.
     pulled: AtomicBool,
-    /// The system knows that it was pulled.
+    /// The system reports the disk as gone.
     told: AtomicBool,
     inner: Mutex<Inner>,
     size: u64,
@@ -64,14 +70,14 @@ struct Disk {
 }
 
 struct Inner {
-    /// Nothing once it was pulled.
+    /// `None` once the disk was pulled.
     image: Option<Arc<dyn Device>>,
-    /// Writes since the last flush, in their order.
+    /// Writes since the last flush, in order.
     held: Vec<(u64, Box<[u8]>)>,
 }
 
 impl Rack {
-    /// Puts a disk around each image that is opened.
+    /// A layer that wraps each opened image in a disk.
     pub(super) fn layer(self: &Arc<Self>) -> Layer {
         let rack = Arc::clone(self);
         Layer::new(move |image| rack.around(image))
@@ -98,17 +104,19 @@ impl Rack {
         disk
     }
 
-    /// Says what a disk is like from now on.
+    /// Sets the mood of a disk.
     pub(super) fn set(&self, name: &str, mood: Mood) {
         self.moods.lock().insert(name.to_owned(), mood);
     }
 
-    /// All disks are well from now on.
+    /// Resets the moods of all disks.
     pub(super) fn calm(&self) {
         self.moods.lock().clear();
     }
 
-    /// Pulls a disk: who has it open has it no more, and is `told` so by the system, or by errors alone.
+    /// Pulls a disk. All operations of its holders fail from now on.
+    ///
+    /// With `told` the system reports that it is gone. Otherwise only the errors show it.
     pub(super) fn pull(&self, name: &str, told: bool) {
         let open: Vec<Arc<Disk>> = self.open.lock().iter().filter_map(Weak::upgrade).collect();
         for disk in open.iter().filter(|disk| disk.image_name == name) {
@@ -128,7 +136,7 @@ impl Rack {
 }
 
 impl Inner {
-    /// Whether something was written there that is not in the image yet.
+    /// Whether memory holds a write to the range that is not in the image yet.
     fn holds(&self, offset: u64, len: u64) -> bool {
         self.held.iter().any(|(at, bytes)| *at < offset + len && offset < at + bytes.len() as u64)
     }
@@ -151,7 +159,7 @@ impl Disk {
         DeviceError::Io { op, device: self.path.clone(), offset, len, source }
     }
 
-    /// Lets an operation pass, or not.
+    /// Fails an operation, or lets it pass.
     fn gate(&self, op: Op, offset: u64, len: u64) -> device::Result<()> {
         if self.pulled.load(Relaxed) {
             return Err(self.fail(op, offset, len, Errno::NXIO));
@@ -175,7 +183,8 @@ impl Disk {
 impl Device for Disk {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> device::Result<()> {
         self.gate(Op::Read, offset, buf.len() as u64)?;
-        // The lock is held across reading, as what is held must not reach the image in between: nobody measures this.
+        // The lock is held across the read: a held write must not reach the image between the read
+        // and the overlay. Speed does not matter here.
         let inner = self.inner.lock();
         inner.image.as_ref().ok_or_else(|| self.gone(Op::Read))?.read_at(buf, offset)?;
         inner.overlay(buf, offset);
@@ -191,7 +200,7 @@ impl Device for Disk {
         {
             return Ok(());
         }
-        // Some reach the disk at once, ahead of others.
+        // Some writes reach the disk at once, ahead of others.
         if self.rack.roll().is_multiple_of(4) && !inner.holds(offset, buf.len() as u64) {
             return image.write_at(buf, offset);
         }
@@ -210,7 +219,7 @@ impl Device for Disk {
     }
 
     fn trim(&self, offset: u64, len: u64) -> device::Result<()> {
-        // What is free may be kept.
+        // A disk may keep freed bytes.
         self.gate(Op::Trim, offset, len)
     }
 
@@ -246,7 +255,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a write that is lost is answered, and found nowhere: neither before a flush nor after it, and other writes are.
+    /// Goal: a lost write is acknowledged, and is not found before or after a flush. Other writes
+    /// are.
     #[test]
     fn lost_writes_are_answered() {
         let rack: Arc<Rack> = Arc::default();

@@ -1,4 +1,4 @@
-//! What the pool should hold, and what may be done to it next.
+//! What the pool must hold, and which steps are possible next.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use super::shape::Shape;
 use super::slots::{DeviceOp, Faults, Slots, image};
 use crate::crash::SplitMix;
 
-/// Most heads at a time.
+/// The most heads at a time.
 const MOST_HEADS: usize = 12;
-/// Most snapshots of a head.
+/// The most snapshots of a head.
 const MOST_SNAPSHOTS: usize = 6;
-/// Objects that each dataset may hold.
+/// How many objects each dataset may hold.
 pub(super) const OBJECTS: u64 = 4;
-/// Most bytes of an object.
+/// The most bytes of an object.
 const MOST_BYTES: u64 = 400_000;
 const POOL: &str = "soak";
 
@@ -26,7 +26,7 @@ struct Head {
     snapshots: Vec<(String, Contents)>,
     /// The head and the snapshot that it was cloned from.
     origin: Option<(String, String)>,
-    /// It has a key of its own.
+    /// It has an encryption key of its own.
     encrypted: bool,
 }
 
@@ -34,41 +34,41 @@ struct Head {
 #[derive(Debug, Clone)]
 pub struct Model {
     heads: BTreeMap<String, Head>,
-    /// What was there when the checkpoint was taken, if there is one.
+    /// The heads when the checkpoint was taken, if there is one.
     checkpoint: Option<BTreeMap<String, Head>>,
     made: u64,
     slots: Slots,
-    /// Images of hot spares.
+    /// Names of the images of hot spares.
     spares: Vec<String>,
-    /// What befalls the devices too.
+    /// Which faults devices have.
     faults: Faults,
 }
 
-/// One step.
+/// One step of a life.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
-    /// Make a file system.
+    /// Create a file system.
     Create(String),
-    /// Make one that is encrypted.
+    /// Create an encrypted file system.
     CreateEncrypted(String),
     /// Write bytes that follow from a seed.
     Write {
         /// The head.
         head: String,
-        /// The object, made if it is not there.
+        /// The object. It is created if it does not exist.
         object: u64,
-        /// The first byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         len: u64,
-        /// What.
+        /// The seed of the bytes.
         seed: u64,
     },
     /// Free an object.
     Remove(String, u64),
-    /// Make an object of a head the same as another, which shares its blocks.
+    /// Give an object of a head the contents of another, by block cloning.
     Share(String, u64, u64),
-    /// Take snapshots of one moment; full names.
+    /// Take snapshots in one transaction group. Full names.
     Snapshot(Vec<String>),
     /// Destroy a snapshot.
     DestroySnapshot(String),
@@ -76,7 +76,7 @@ pub enum Op {
     Clone(String, String),
     /// Make a clone the origin of its origin.
     Promote(String),
-    /// Go back to the last snapshot.
+    /// Roll back to the last snapshot.
     Rollback(String),
     /// Rename a head.
     Rename(String, String),
@@ -84,19 +84,19 @@ pub enum Op {
     Destroy(String),
     /// Set a property to a value.
     Set(String, &'static str, &'static str),
-    /// Export and import again.
+    /// Export the pool and import it again.
     Reimport,
     /// Take a checkpoint of the pool.
     Checkpoint,
-    /// Let it go.
+    /// Discard the checkpoint.
     Discard,
-    /// Go back to it.
+    /// Rewind the pool to the checkpoint.
     Rewind,
-    /// Something befalls a device.
+    /// Do an operation to a device.
     Device(DeviceOp),
 }
 
-/// Bytes that follow from a seed; every other page compresses.
+/// Bytes that follow from a seed. Every other page is compressible.
 pub(super) fn bytes(seed: u64, len: u64) -> Vec<u8> {
     let mut dice = SplitMix(seed);
     let mut out: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| dice.roll().to_le_bytes()).collect();
@@ -106,7 +106,7 @@ pub(super) fn bytes(seed: u64, len: u64) -> Vec<u8> {
 }
 
 impl Model {
-    /// The pool's name.
+    /// The name of the pool.
     pub const POOL: &'static str = POOL;
 
     /// A new pool of this shape.
@@ -117,7 +117,7 @@ impl Model {
         Model { heads, checkpoint: None, made: 0, slots: Slots::new(shape), spares, faults }
     }
 
-    /// What is left to be done at the end of a life.
+    /// The steps that end a life.
     pub(super) fn ends(&mut self) -> Vec<Op> {
         let discard = self.checkpoint.is_some().then_some(Op::Discard);
         let ops: Vec<Op> = discard.into_iter().chain([Op::Device(DeviceOp::Settle)]).collect();
@@ -144,7 +144,7 @@ impl Model {
         out
     }
 
-    /// The next step by these dice, and the state that it leads to.
+    /// Chooses the next step from a seed, and applies it to the model.
     pub fn step(&mut self, dice: u64) -> Op {
         let mut dice = SplitMix(dice);
         let op = (0..20).find_map(|_| self.choose(&mut dice)).unwrap_or(Op::Reimport);
@@ -152,7 +152,7 @@ impl Model {
         op
     }
 
-    /// One of the heads but the root.
+    /// One of the heads, except the root.
     fn any(&self, dice: &mut SplitMix) -> Option<String> {
         let names: Vec<&String> = self.heads.keys().filter(|n| *n != POOL).collect();
         (!names.is_empty()).then(|| names[dice.below(names.len() as u64) as usize].clone())
@@ -179,7 +179,7 @@ impl Model {
         }
         match (kind, &self.checkpoint) {
             (99, _) => return Some(Op::Reimport),
-            // What a device lacks is known of the newest state.
+            // DTLs describe the newest state only, so a checkpoint needs healthy devices.
             (100, None) => return self.slots.are_well().then_some(Op::Checkpoint),
             (100..102, Some(_)) => return Some(Op::Discard),
             (102, Some(_)) => return Some(Op::Rewind),
@@ -203,7 +203,7 @@ impl Model {
             54..66 => {
                 self.made += 1;
                 let snap = format!("s{}", self.made);
-                // One, or all at one moment.
+                // One dataset, or all in one transaction group.
                 let all = dice.below(4) == 0;
                 let of: Vec<String> =
                     self.heads.keys().filter(|n| all && *n != POOL || **n == name).cloned().collect();
@@ -220,13 +220,14 @@ impl Model {
                 let (snap, _) = head.snapshots.get(at)?;
                 self.made += 1;
                 let origin = format!("{name}@{snap}");
-                // A clone has to be below its origin's key.
+                // A clone must be below its origin's encryption root.
                 (self.heads.len() < MOST_HEADS && !head.encrypted)
                     .then(|| Op::Clone(origin, format!("{POOL}/c{}", self.made)))
             }
             80..84 => {
                 let (origin, snap) = head.origin.clone()?;
-                // The clone gets the origin's snapshots up to its own beginning; none may be there already.
+                // The clone takes over the origin's snapshots up to its own origin. Their names
+                // must be free in the clone.
                 let moved = self.heads[&origin].snapshots.iter().position(|(s, _)| *s == snap)? + 1;
                 let taken = |s: &String| head.snapshots.iter().any(|(own, _)| own == s);
                 let room = moved + head.snapshots.len() <= MOST_SNAPSHOTS;
@@ -345,7 +346,7 @@ impl Model {
         snapshots.append(&mut head.snapshots);
         head.snapshots = snapshots;
         head.origin = grand;
-        // Other clones of what moved follow it.
+        // Other clones of the moved snapshots now have this dataset as their origin.
         for (other, h) in &mut self.heads {
             if let Some((o, s)) = &mut h.origin
                 && other != name

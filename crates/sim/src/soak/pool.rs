@@ -1,4 +1,4 @@
-//! Doing the steps to a real pool on image files.
+//! Applying the steps to a real pool on image files.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -37,16 +37,16 @@ use super::slots::{Faults, image};
 use crate::chain;
 use crate::crash::SplitMix;
 
-/// Bytes of each device.
+/// Size of each device in bytes.
 pub(super) const SIZE: u64 = 320 << 20;
-/// Number of the first object of the model in an object set, above those of the file system.
+/// Number of the model's first object in an object set, above the objects of the file system.
 const FIRST: u64 = 1000;
-/// The key of all that is encrypted.
+/// The key of all encrypted datasets.
 const KEY: [u8; 32] = [7; 32];
 
-/// Blocks of a slice of a scan: so that it takes many groups, and is killed in its middle.
+/// Blocks of one slice of a scan. So a scan takes many transaction groups, and kills can hit it.
 const SLICE: u64 = 40;
-/// Bytes that a rebuild copies of a device at once: so that its slices are as many.
+/// Bytes that a rebuild copies at once. So a rebuild has many slices too.
 const STRETCH: u64 = 32 << 10;
 
 struct Seeded {
@@ -72,27 +72,27 @@ impl World for Seeded {
     }
 }
 
-/// What a life follows from.
+/// The terms that determine a life.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
-    /// Its devices.
+    /// The devices of the pool.
     pub shape: Shape,
-    /// What decides about its steps.
+    /// The seed of its steps.
     pub seed: u64,
-    /// What befalls the devices too.
+    /// Which faults devices have.
     pub faults: Faults,
 }
 
-/// A pool and what it should hold.
+/// A pool, and what it must hold.
 pub struct Life {
     pub(super) dir: PathBuf,
     seed: u64,
     workers: usize,
-    /// Steps done.
+    /// Number of steps done.
     steps: u64,
     pub(super) model: Model,
     pub(super) rack: Arc<Rack>,
-    /// Nothing while it is exported.
+    /// `None` while the pool is exported.
     pub(super) spa: Option<Spa>,
 }
 
@@ -112,10 +112,10 @@ impl Life {
         Life { dir, seed, workers, steps: 0, model, rack: Arc::default(), spa: None }
     }
 
-    /// A new pool on images in folder `dir`, written by so many workers.
+    /// Creates a pool on images in the directory `dir`, with `workers` I/O workers.
     ///
     /// # Errors
-    /// As making it fails.
+    /// [`Failure`]: an image can't be created, or the pool can't be created.
     pub fn begin(dir: &Path, terms: Terms, workers: usize) -> Result<Life, Failure> {
         let mut life = Life::of(dir, terms, workers);
         let Terms { shape, seed, .. } = terms;
@@ -160,10 +160,12 @@ impl Life {
         Ok(life)
     }
 
-    /// Goes on with the pool that an actor left after `steps` steps, or one more: whichever the pool shows.
+    /// Continues a life with the pool that a killed actor left.
+    ///
+    /// The pool must show the state after `steps` steps, or after one more.
     ///
     /// # Errors
-    /// When it shows neither, or can't be opened.
+    /// [`Failure`]: the pool shows another state, or can't be opened.
     pub fn resume(dir: &Path, terms: Terms, workers: usize, steps: u64) -> Result<Life, Failure> {
         let mut life = Life::of(dir, terms, workers);
         let seed = terms.seed;
@@ -180,12 +182,12 @@ impl Life {
         Ok(life)
     }
 
-    /// Steps done.
+    /// Number of steps done.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// How the pool is imported.
+    /// The options of an import.
     fn options(&self) -> Options {
         Options { force: true, cache: (64u64 << 20).into(), layer: self.rack.layer(), ..Options::default() }
     }
@@ -206,7 +208,7 @@ impl Life {
         let scan = spa::scan(&[&self.dir]);
         let candidate = scan.pools.first().ok_or("the pool is gone")?;
         let options = Options { readonly: false, checkpoint, ..self.options() };
-        // Another sequence each time: guids of one that came before are in use.
+        // Each import needs another random sequence, as guids of an earlier sequence are in use.
         let imports = SplitMix(candidate.config.txg.0).roll();
         let hands = self.hands(self.seed ^ self.steps.rotate_left(32) ^ imports);
         let spa = import_for_writing(candidate, &options, None, &host(), &SystemClock, hands)
@@ -217,10 +219,11 @@ impl Life {
         unlock(self.spa.insert(spa).writer().ok_or("the pool is not open for writing")?.dsl())
     }
 
-    /// Does the next step; it is on disk when this returns.
+    /// Does the next step. The step is on disk when this returns.
     ///
     /// # Errors
-    /// As the pool refuses it: nothing stands in its way.
+    /// [`Failure`]: the pool refuses the step. The model chooses only steps that the pool must
+    /// accept.
     pub fn step(&mut self) -> Result<Op, Failure> {
         let op = self.model.step(dice(self.seed, self.steps));
         self.perform(&op).map_err(|e| format!("step {}, {op:?}: {}", self.steps, chain(&*e)))?;
@@ -306,7 +309,7 @@ impl Life {
                 self.check()?;
                 self.import()
             }
-            // Who was killed may have done it.
+            // A killed actor may have done it already.
             Op::Checkpoint => match self.live()?.checkpoint() {
                 Err(CheckpointError::Exists) => Ok(()),
                 done => Ok(done?),
@@ -324,10 +327,11 @@ impl Life {
         }
     }
 
-    /// Has all devices be well, and lets the pool go: it then holds what it should, and nothing is wrong with it.
+    /// Removes all faults, exports the pool and checks its contents.
     ///
     /// # Errors
-    /// What is wrong.
+    /// [`Failure`]: a device or block is still damaged, the contents differ from the model, or the
+    /// pool can't be exported.
     pub fn finish(&mut self) -> Result<(), Failure> {
         for op in self.model.ends() {
             self.perform(&op).map_err(|e| format!("in the end, {op:?}: {}", chain(&*e)))?;
@@ -336,10 +340,10 @@ impl Life {
         self.check()
     }
 
-    /// Lets the pool go in order.
+    /// Exports the pool.
     ///
     /// # Errors
-    /// As writing fails.
+    /// [`Failure`]: the pool is not open for writing, or has stopped.
     pub fn export(&mut self) -> Result<(), Failure> {
         if let Some(spa) = self.spa.take() {
             spa.writer().ok_or("the pool is not open for writing")?.export()?;
@@ -347,10 +351,10 @@ impl Life {
         Ok(())
     }
 
-    /// Holds the exported pool to the model.
+    /// Compares the exported pool with the model.
     ///
     /// # Errors
-    /// Where they differ.
+    /// [`Failure`]: they differ, or the pool can't be read.
     pub fn check(&self) -> Result<(), Failure> {
         self.compare(&self.look()?)
     }
@@ -396,10 +400,10 @@ impl Life {
         Ok(bare(out))
     }
 
-    /// A hash of all images: the same seed with one worker gives the same.
+    /// A hash of all images. With one worker, the same seed gives the same hash.
     ///
     /// # Errors
-    /// As reading them fails.
+    /// [`std::io::Error`]: the directory or an image can't be read.
     pub fn digest(&self) -> std::io::Result<String> {
         let mut paths: Vec<PathBuf> =
             std::fs::read_dir(&self.dir)?.map(|e| Ok(e?.path())).collect::<std::io::Result<_>>()?;
@@ -412,7 +416,7 @@ impl Life {
     }
 }
 
-/// Loads the keys of all datasets that have one.
+/// Loads the keys of all encrypted datasets.
 fn unlock(dsl: &Dsl) -> Result<(), Failure> {
     for dataset in dsl.list_sorted(None, &dsl::ListOptions::default())?.whole()? {
         let dir = dataset.dir();
@@ -423,7 +427,7 @@ fn unlock(dsl: &Dsl) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An object of the model, made if it is not there.
+/// An object of the model. It is created if it does not exist.
 fn object(owned: &dsl::Owned, tx: &dmu::Tx, object: u64) -> dmu::Result<dmu::Dnode> {
     let number = ObjNum(FIRST + object);
     match owned.objset().dnode(number) {
@@ -441,12 +445,13 @@ pub fn plan(terms: Terms, steps: u64) -> Vec<Op> {
     (0..steps).map(|n| model.step(dice(terms.seed, n))).collect()
 }
 
-/// What decides about a step.
+/// The seed of a step.
 fn dice(seed: u64, step: u64) -> u64 {
     SplitMix(seed ^ step.wrapping_mul(0xa076_1d64_78bd_642f)).roll()
 }
 
-/// Without the zeros at the ends of objects: an object is as long as its blocks.
+/// The contents without the zeros at the ends of objects, as the size of an object is a whole
+/// number of blocks.
 fn bare(mut seen: BTreeMap<String, Contents>) -> BTreeMap<String, Contents> {
     for bytes in seen.values_mut().flat_map(BTreeMap::values_mut) {
         let used = bytes.iter().rposition(|b| *b != 0).map_or(0, |n| n + 1);
@@ -467,14 +472,14 @@ mod tests {
     use super::super::slots::DeviceOp;
     use super::*;
 
-    /// Does a step that these tests have chosen.
+    /// Applies a chosen step to the model and to the pool.
     fn meet(life: &mut Life, op: Op) {
         life.model.apply(&op);
         life.perform(&op).unwrap();
     }
 
-    /// Goal: a device of which a resilver finds so much wrong that a spare steps in for it, after everything has been cleared, keeps nobody from bringing all up to date.
-    /// Seed 20261814 of a long soak waited for ever.
+    /// Goal: all devices get up to date, even if a resilver finds so many errors that a spare is
+    /// activated after the errors were cleared. Seed 20261814 of a long soak waited forever.
     #[test]
     fn a_resilver_finds_too_much() {
         let dir = tempfile::tempdir().unwrap();
@@ -488,7 +493,7 @@ mod tests {
         }
         let spoiled = std::fs::OpenOptions::new().write(true).open(dir.path().join(image(1))).unwrap();
         spoiled.write_all_at(&vec![7; 100 << 20], ondisk::label::LABEL_START_SIZE).unwrap();
-        // So that it is not over before everything is cleared.
+        // So that the resilver still runs when the errors are cleared.
         life.live().unwrap().limit_scan_slices(2);
         meet(&mut life, Op::Device(DeviceOp::Replace(image(2), image(6), false)));
         let tree = life.spa.as_ref().unwrap().tree();
@@ -496,14 +501,15 @@ mod tests {
         for (guid, _) in tree.devices() {
             tree.set_limit(guid, Symptom::Checksum, few).unwrap();
         }
-        // It has the devices open.
+        // The tree keeps the devices open.
         drop(tree);
         meet(&mut life, Op::Device(DeviceOp::Settle));
         life.export().unwrap();
         life.check().unwrap();
     }
 
-    /// Goal: a hot spare that steps in just when its device is taken out, and so becomes an ordinary device, is a spare again. Seed 20261923 of a long soak had one device too many.
+    /// Goal: a hot spare that is activated just when its device is detached is a spare again later.
+    /// Before that it is an ordinary device. Seed 20261923 of a long soak had one device too many.
     #[test]
     fn a_spare_amid_a_detach() {
         let dir = tempfile::tempdir().unwrap();
@@ -534,14 +540,15 @@ mod tests {
         life.check().unwrap();
     }
 
-    /// Goal: who imports a pool between two steps draws other guids than whoever had it before, as the model counts on. Seed 20261402 of a long soak drew the same.
+    /// Goal: an import between two steps draws other guids than the import before, as the model
+    /// expects. Seed 20261402 of a long soak drew the same guids.
     #[test]
     fn other_guids_at_each_import() {
         let dir = tempfile::tempdir().unwrap();
         let terms = Terms { shape: Shape::ALL[0], seed: 20_261_402, faults: Faults::None };
         let mut life = Life::begin(dir.path(), terms, 1).unwrap();
         let mut guid_of_new = |name: &str| {
-            // Left as it is: nothing says that it is exported.
+            // The pool is not exported, so its labels still say that it is in use.
             life.spa = None;
             life.import().unwrap();
             let name = format!("{}/{name}", Model::POOL);

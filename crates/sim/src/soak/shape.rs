@@ -1,18 +1,18 @@
-//! Of what a soak's pools are made.
+//! The shapes of a soak's pools.
 
 use ondisk::config::AllocBias;
 use spa::create::VdevShape;
 
 use crate::faults::draid_shape;
 
-/// Vdevs: what their devices are for each other and for the pool, and how many they are.
+/// The top-level vdevs: shape, allocation bias and number of devices of each.
 pub(super) type Tops = &'static [(VdevShape, Option<AllocBias>, usize)];
 
 /// The devices of a pool.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     pub(super) tops: Tops,
-    /// Hot spares.
+    /// Number of hot spares.
     pub(super) spares: usize,
 }
 
@@ -21,7 +21,7 @@ const fn shape(spares: usize, tops: Tops) -> Shape {
 }
 
 impl Shape {
-    /// Those that a soak takes in turns.
+    /// The shapes that a soak uses in turn.
     pub const ALL: [Shape; 11] = [
         shape(0, &[(VdevShape::Single, None, 1)]),
         shape(1, &[(VdevShape::Mirror, None, 2)]),

@@ -1,12 +1,18 @@
-//! What the devices of a pool are like, and what may befall them next.
+//! The state of each device of a pool, and what may happen to it next.
 //!
 //! # Theory
-//! Each place in a top-level vdev is well or ill: its device is away, out of use, has wrong bytes, fails, loses writes, or lacks what was written without it. Of a mirror one side is always well; of a
-//! raidz or draid no more are ill than it has parity. That is the *budget*: as long as it holds, nobody may notice anything. A device is well again when the pool has been
-//! *settled*: everything is back, brought up to date, and scrubbed without an error. So what the pool does by itself meanwhile, and how far it has come, makes no difference to what may
-//! happen next, which follows from the seed alone.
+//! A slot is a place in a top-level vdev. It is well or ill. The device of an ill slot is away,
+//! offline, has wrong bytes, fails, loses writes, or lacks writes of a time when it was absent. One
+//! child of a mirror is always well. A raidz or draid never has more ill slots than its parity.
+//! This is the *budget*. Within it, no user of the pool may notice a fault.
 //!
-//! Of a device's four labels some may be spoiled besides, never all: it makes up for that itself, so it is well, and nothing of the budget is used. They count as spoiled until the pool has been settled.
+//! A device is well again when the pool has *settled*: all devices are back, up to date, and
+//! scrubbed without an error. Meanwhile the pool repairs things on its own. How far it has come
+//! makes no difference to the next step, which follows from the seed alone.
+//!
+//! Some of a device's four labels may be spoiled as well, never all. The device makes up for that
+//! itself, so it is well and uses no budget. The labels count as spoiled until the pool has
+//! settled.
 
 use spa::create::VdevShape;
 
@@ -14,45 +20,46 @@ use super::disk::Mood;
 use super::shape::Shape;
 use crate::crash::SplitMix;
 
-/// Most sides of a mirror.
+/// The most children of a mirror.
 const MOST_SIDES: usize = 4;
 
-/// What befalls the devices of a life.
+/// Which faults the devices of a life have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Faults {
-    /// Nothing.
+    /// None.
     None,
-    /// What befell them before there were lost writes, spoiled labels and sequential rebuilds: the seeds that are kept as tests lead to their steps by these.
+    /// All but lost writes, spoiled labels and sequential rebuilds, which came later. The seeds
+    /// that are kept as tests depend on this choice.
     Early,
-    /// Everything.
+    /// All kinds.
     All,
 }
 
-/// What is the matter with a device.
+/// The fault of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ill {
     /// It was pulled.
     Away,
-    /// It was taken out of use.
+    /// It was taken offline.
     Offline,
     /// It fails.
     Failing(Mood),
-    /// It may have wrong bytes, or lack what was written meanwhile.
+    /// It may have wrong bytes, or lack writes of a time when it was absent.
     Doubtful,
     /// It is new, and may lack everything.
     New,
-    /// The same, and another's place is what it takes: until nobody knows when, that is there too.
+    /// It is new, and replaces another device, which stays in the pool for an unknown time.
     Successor,
 }
 
 /// A place of a vdev.
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
-    /// The image in it.
+    /// The name of the image in it.
     pub(super) device: String,
     pub(super) ill: Option<Ill>,
     pub(super) slow: bool,
-    /// Some of its labels may be spoiled.
+    /// Whether some of its labels may be spoiled.
     labels: bool,
 }
 
@@ -68,55 +75,59 @@ pub(super) struct Top {
     pub(super) slots: Vec<Slot>,
 }
 
-/// All places of a pool.
+/// All slots of a pool.
 #[derive(Debug, Clone)]
 pub(super) struct Slots {
     pub(super) tops: Vec<Top>,
-    /// Images that there were.
+    /// Number of images created so far.
     made: usize,
 }
 
-/// Something that befalls a device, or is done to it.
+/// A fault of a device, or an operation on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceOp {
-    /// It is pulled; the system says so, or everything that is asked of it fails.
+    /// Pull it. The flag says whether the system reports it as gone; otherwise each operation
+    /// fails.
     Pull(String, bool),
-    /// It is back.
+    /// Put it back.
     Plug(String),
-    /// It is taken out of use, for now or for good.
+    /// Take it offline, temporarily or not.
     Offline(String, bool),
-    /// It is brought back.
+    /// Bring it online.
     Online(String),
-    /// It gets rubbish in places that follow from a seed.
+    /// Write random bytes to ranges that follow from a seed.
     Spoil(String, u64),
-    /// One in so many operations fails.
+    /// Let one in so many operations fail.
     Fail(String, u64),
-    /// It takes no writes.
+    /// Let each write fail for lack of space.
     Fill(String),
-    /// One in so many writes, to its labels too, is lost, and it says that all is well.
+    /// Lose one in so many writes, also to its labels, but report them as done.
     Lose(String, u64),
-    /// It gets rubbish in some of its labels, but not in all, as follows from a seed; while the pool is exported, or used.
+    /// Write random bytes to some of its labels, not to all, as follows from a seed. The flag says
+    /// whether the pool is exported meanwhile.
     SpoilLabels(String, u64, bool),
-    /// It takes its time for everything.
+    /// Make all of its operations slow.
     Slow(String),
-    /// It is as it was.
+    /// Remove its faults.
     Calm(String),
-    /// A new one joins it, and is filled in the order of its space (`-s`), or by a resilver.
+    /// Attach a new device to it. The flag requests a sequential rebuild (`-s`) in place of a
+    /// resilver.
     Attach(String, String, bool),
-    /// A new one takes its place, filled so or so.
+    /// Replace it with a new device. The flag is that of `Attach`.
     Replace(String, String, bool),
-    /// It leaves its mirror; and the machine too, if it would not hear that it has left.
+    /// Detach it from its mirror. The flag also removes it from the machine, as it would not record
+    /// in its labels that it has left.
     Detach(String, bool),
-    /// A scrub is begun.
+    /// Start a scrub.
     Scrub,
-    /// It is paused, if it still goes on.
+    /// Pause the scrub, if it still runs.
     Pause,
-    /// Everything comes back, is brought up to date, and scrubbed.
+    /// Bring all devices back and up to date, and scrub the pool.
     Settle,
 }
 
 impl DeviceOp {
-    /// What kind of thing it is, for people.
+    /// The kind of operation, for people.
     pub fn word(&self) -> &'static str {
         match self {
             DeviceOp::Pull(..) => "pulled",
@@ -153,7 +164,7 @@ impl Top {
         matches!(self.shape, VdevShape::Single | VdevShape::Mirror)
     }
 
-    /// Whether it can be rebuilt in the order of its space.
+    /// Whether a sequential rebuild is possible.
     fn is_sequential(&self) -> bool {
         self.is_mirror() || matches!(self.shape, VdevShape::Draid(..))
     }
@@ -183,12 +194,12 @@ impl Slots {
         Slots { tops, made: made + shape.spares }
     }
 
-    /// All places.
+    /// All slots.
     pub(super) fn all(&self) -> impl Iterator<Item = &Slot> {
         self.tops.iter().flat_map(|top| &top.slots)
     }
 
-    /// Whether nothing is the matter with any device.
+    /// Whether all devices are well.
     pub(super) fn are_well(&self) -> bool {
         self.all().all(|slot| slot.ill.is_none())
     }
@@ -204,14 +215,14 @@ impl Slots {
         tops.find(of).expect("a step is chosen among what is there")
     }
 
-    /// One of the places that are so.
+    /// The device of a random slot that satisfies `so`.
     fn pick(&self, dice: &mut SplitMix, so: impl Fn(&Top, &Slot) -> bool) -> Option<String> {
         let all = self.tops.iter().flat_map(|top| top.slots.iter().map(move |slot| (top, slot)));
         let fit: Vec<&Slot> = all.filter(|(top, slot)| so(top, slot)).map(|(_, slot)| slot).collect();
         (!fit.is_empty()).then(|| fit[dice.below(fit.len() as u64) as usize].device.clone())
     }
 
-    /// What may befall a device next. With a checkpoint the pool's shape stays as it is.
+    /// Chooses what happens to a device next. With a checkpoint, the pool keeps its shape.
     pub(super) fn choose(
         &mut self,
         dice: &mut SplitMix,
@@ -246,7 +257,7 @@ impl Slots {
                 Some(DeviceOp::Attach(device, self.new_image(), sequential))
             }
             74..79 => {
-                // One that is ill takes nothing more of the budget when it is replaced.
+                // The replacement of an ill device uses no further budget.
                 let fits = |top: &Top, slot: &Slot| match slot.ill {
                     None => top.budget() > 0,
                     Some(ill) => !matches!(ill, Ill::New | Ill::Successor),
@@ -268,7 +279,8 @@ impl Slots {
             }
             82..87 => Some(DeviceOp::Scrub),
             87..90 => Some(DeviceOp::Pause),
-            // What a device lacks it lacks as long as there is a checkpoint: no scan sees all that this holds.
+            // While there is a checkpoint, a device keeps what it lacks: no scan sees all blocks of
+            // the checkpoint.
             90..100 => (!checkpoint).then_some(DeviceOp::Settle),
             100..107 => Some(DeviceOp::Lose(self.pick(dice, well)?, 1 + dice.below(6))),
             _ => {
@@ -278,7 +290,7 @@ impl Slots {
         }
     }
 
-    /// Whether what is put beside a device is filled in the order of its space.
+    /// Whether a device that is added beside this one is filled by a sequential rebuild.
     fn by_space(&mut self, dice: &mut SplitMix, faults: Faults, device: &str) -> bool {
         faults == Faults::All && self.top_of(device).is_sequential() && dice.below(2) == 0
     }
@@ -327,7 +339,7 @@ impl Slots {
         }
     }
 
-    /// Goes back to a checkpoint: who was taken out of use since then is not.
+    /// Rewinds to a checkpoint. A device that was taken offline since then is online again.
     pub(super) fn rewind(&mut self) {
         for slot in self.tops.iter_mut().flat_map(|top| &mut top.slots) {
             if slot.ill == Some(Ill::Offline) {

@@ -1,9 +1,9 @@
-//! The crash test, at small scale; `make crash` runs it at length.
+//! The crash test, in short. `make crash` runs it at length.
 
 use sim::crash::{Life, Outcome, Tale, live, promise, record, split};
 use spa::create::VdevShape;
 
-/// Crashes at `count` points of a workload, spread evenly, or at all if there are fewer.
+/// Crashes at `count` points of a workload, spread evenly; at all points if there are fewer.
 fn crash(shape: VdevShape, devices: usize, steps: usize, count: usize) {
     const SEED: u64 = 0x5eed;
     let script = record(shape, devices, steps, SEED);
@@ -21,19 +21,19 @@ fn crash(shape: VdevShape, devices: usize, steps: usize, count: usize) {
     assert!(reached.len() * 2 > steps, "only {} of {steps} states were reached", reached.len());
 }
 
-/// Goal: a pool on one device shows a whole state after any crash.
+/// Goal: after any crash, a pool on one device shows the state after a step.
 #[test]
 fn one_device() {
     crash(VdevShape::Single, 1, 12, 120);
 }
 
-/// Goal: so does a mirror, whose sides are never equally far.
+/// Goal: the same for a mirror, whose children are never equally far.
 #[test]
 fn mirror() {
     crash(VdevShape::Mirror, 2, 12, 80);
 }
 
-/// Goal: so does a raidz, whose stripes are torn between devices.
+/// Goal: the same for a raidz, whose stripes are torn between devices.
 #[test]
 fn raidz() {
     crash(VdevShape::Raidz(1), 3, 12, 80);
@@ -57,19 +57,20 @@ fn promises(shape: VdevShape, devices: usize, logs: usize, actors: usize, count:
     assert!(most > 10, "only {most} promises were asked for");
 }
 
-/// Goal: what a commit said is there is there, or in the log, after any crash.
+/// Goal: after any crash, committed changes are in the pool or in its log.
 #[test]
 fn commits_are_kept() {
     promises(VdevShape::Single, 1, 0, 1, 100);
 }
 
-/// Goal: so it is when several commit at once, on a mirror with log devices.
+/// Goal: the same with several committing threads, on a mirror with log devices.
 #[test]
 fn commits_are_kept_on_log_devices() {
     promises(VdevShape::Mirror, 2, 2, 3, 100);
 }
 
-/// Goal: wherever the power fails while a pool is split, there is one pool with all devices, or there are two with half of them each, whichever is imported first.
+/// Goal: a power failure during a split leaves one pool with all devices, or two with half of them
+/// each. The order of the imports makes no difference.
 #[test]
 fn splits_are_whole() {
     const COUNT: usize = 60;
@@ -88,20 +89,20 @@ fn splits_are_whole() {
     assert_eq!(Vec::from_iter(seen), [1, 2]);
 }
 
-/// Crashes at `count` points of a tale, spread evenly, and asks for what was there, for the end of what was begun, and for what is spared.
+/// Crashes at `count` points of a tale, spread evenly, and runs all checks.
 fn lives(tale: Tale, count: usize) {
     let life = live(tale, 0x5eed);
     let reached = crash_life(&life, 1..life.points() + 1, count);
     assert!(reached * 2 > count.min(8), "only {reached} states were reached");
 }
 
-/// The same in a part of one step.
+/// Crashes at `count` points of a part of one step.
 fn moment(tale: Tale, what: &str, percent: std::ops::Range<usize>, count: usize) {
     let life = live(tale, 0x5eed);
     crash_life(&life, life.points_of(what, percent), count);
 }
 
-/// How many states of a tale there are after so many crashes.
+/// Crashes so many times. Returns the number of different states of the tale.
 fn crash_life(life: &Life, points: std::ops::Range<usize>, count: usize) -> usize {
     let mut reached = std::collections::BTreeSet::new();
     for n in 0..count {
@@ -116,63 +117,68 @@ fn crash_life(life: &Life, points: std::ops::Range<usize>, count: usize) -> usiz
     reached.len()
 }
 
-/// Goal: a device whose spare stands in is cleared, and when the power fails just then the spare goes all the same. It was said in two groups that the device is well and that its spare may go:
-/// between them the spare stayed for good.
+/// Goal: when a device is cleared, its spare is released, even if the power fails just then. Once
+/// the device's state and the spare's release were in two transaction groups: after a crash between
+/// them the spare stayed for good.
 #[test]
 fn a_cleared_device_lets_its_spare_go() {
     moment(Tale::Spares, "clear d0", 0..100, 6);
     moment(Tale::Distributed, "clear d2", 0..100, 3);
 }
 
-/// Goal: a spare that was just about to step in is a spare. Its labels were begun anew before the group that takes it in, and such labels were nobody's: it could not be opened ever after.
+/// Goal: after a crash just before its activation, a spare is still a spare. Once its labels were
+/// rewritten before the transaction group that adds it. Labels in that state belonged to no pool,
+/// and the spare could never be opened again.
 #[test]
 fn a_spare_that_is_about_to_step_in_is_one() {
     moment(Tale::Spares, "fault d1", 30..70, 6);
 }
 
-/// Goal: a device is replaced for which a spare stands in, and when the power fails at the end of that the spare goes too. It went in a group of its own: before that one it stayed for good.
+/// Goal: a device with an active spare is replaced. If the power fails at the end, the spare is
+/// released too. Once the release had a transaction group of its own: after a crash before it the
+/// spare stayed for good.
 #[test]
 fn a_replaced_device_lets_its_spare_go() {
     moment(Tale::Spares, "wait after replace d1 d3", 90..100, 6);
 }
 
-/// Goal: sides of a mirror come and go, and the power fails at any moment.
+/// Goal: children of a mirror are attached and detached, with a power failure at any moment.
 #[test]
 fn sides() {
     lives(Tale::Sides, 16);
 }
 
-/// Goal: so with devices that are replaced.
+/// Goal: the same with devices that are replaced.
 #[test]
 fn replacements() {
     lives(Tale::Replacements, 16);
 }
 
-/// Goal: so with hot spares.
+/// Goal: the same with hot spares.
 #[test]
 fn spares() {
     lives(Tale::Spares, 20);
 }
 
-/// Goal: so with devices that are rebuilt in the order of their space.
+/// Goal: the same with sequential rebuilds.
 #[test]
 fn rebuilds() {
     lives(Tale::Rebuilds, 14);
 }
 
-/// Goal: so with log, cache and spare devices that are added and removed.
+/// Goal: the same with log, cache and spare devices that are added and removed.
 #[test]
 fn beside() {
     lives(Tale::Beside, 16);
 }
 
-/// Goal: so with devices that are out of use for a while.
+/// Goal: the same with devices that are offline for a while.
 #[test]
 fn outages() {
     lives(Tale::Outages, 14);
 }
 
-/// Goal: so with a draid's distributed spare.
+/// Goal: the same with the distributed spare of a draid.
 #[test]
 fn distributed() {
     lives(Tale::Distributed, 8);

@@ -1,15 +1,15 @@
-//! Intent logs with wrong records under right checksums, a little on each run of the tests.
+//! Intent logs with wrong records under right checksums: a few rounds on each run of the tests.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use sim::logs::Logs;
 
-/// How many rounds; `FUZZ_ROUNDS` in the environment gives more.
+/// Number of rounds. `FUZZ_ROUNDS` in the environment sets another.
 fn rounds() -> u64 {
     std::env::var("FUZZ_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(24)
 }
 
-/// Goal: whatever logs say, the pool is imported and written on.
+/// Goal: whatever its logs contain, a pool is imported and written.
 #[test]
 fn wrong_records() {
     let logs = Logs::of("zil-freeze");

@@ -1,10 +1,11 @@
-//! Whole pools with wrong blocks under right checksums: opened and walked to the end, a little on each run of the tests.
+//! Whole pools with wrong blocks under right checksums, opened and walked: a few rounds on each run
+//! of the tests.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use sim::open::Rounds;
 
-/// How many rounds each pool gets; `FUZZ_ROUNDS` in the environment gives it more.
+/// Number of rounds of each pool. `FUZZ_ROUNDS` in the environment sets another.
 fn rounds() -> u64 {
     std::env::var("FUZZ_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(40)
 }
@@ -25,25 +26,25 @@ fn survives(name: &str) {
     assert!(opened > rounds() / 3, "only {opened} of {} could be opened: the walk hardly ran", rounds());
 }
 
-/// The oldest format, with its own znodes and ACLs.
+/// Goal: the oldest format, with its own znodes and ACLs, never causes a panic.
 #[test]
 fn version_1() {
     survives("v1");
 }
 
-/// The newest format: system attributes, fat directories with long names.
+/// Goal: the same for the newest format: system attributes, fat directories with long names.
 #[test]
 fn long_names() {
     survives("longname");
 }
 
-/// Dedup tables with a log.
+/// Goal: the same for dedup tables with a log.
 #[test]
 fn dedup_tables() {
     survives("dedup-fast");
 }
 
-/// Clones of blocks, unreplayed logs, volumes, gang blocks: what other pools have in their books.
+/// Goal: the same for cloned blocks, unreplayed logs, volumes and gang blocks.
 #[test]
 fn other_books() {
     for name in ["block-clone", "zil-freeze", "zvols", "gang"] {

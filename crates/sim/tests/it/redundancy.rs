@@ -1,11 +1,13 @@
-//! Every kind of vdev under faults: some of the table, or all of it with `FAULTS=all`, in parts with `FAULTS_PART=1/4` and so on.
+//! Every kind of vdev under faults.
+//!
+//! The tests run a sample of the table. `FAULTS=all` runs all of it, and `FAULTS_PART=1/4` a part.
 
 use sim::faults::{Base, Fault, Kind, Outcome, Trial};
 
-/// Trials of each kind that every run makes, within redundancy and beyond.
+/// How many trials of each kind a plain run makes: within the redundancy, and beyond.
 const SAMPLE: (usize, usize) = (3, 1);
 
-/// These in an order that begins with some that are spread evenly, others for each kind.
+/// Reorders trials: first `count` that are spread evenly, by `turn`, then the others.
 fn spread(of: Vec<Trial>, count: usize, turn: usize) -> Vec<Trial> {
     let all = of.len();
     let mut order: Vec<usize> = (0..count.min(all)).map(|n| (n * all / count + turn * 7) % all).collect();
@@ -14,7 +16,7 @@ fn spread(of: Vec<Trial>, count: usize, turn: usize) -> Vec<Trial> {
     order.into_iter().map(|n| of[n].clone()).collect()
 }
 
-/// Makes trials until so many could be made; how many were.
+/// Runs trials until `most` were possible. Returns their number.
 fn try_all(base: &Base, name: &str, trials: &[Trial], most: usize, wrong: &mut Vec<String>) -> usize {
     let mut tried = 0;
     for trial in trials {
@@ -33,7 +35,7 @@ fn try_all(base: &Base, name: &str, trials: &[Trial], most: usize, wrong: &mut V
     tried
 }
 
-/// The part of what is asked for that `FAULTS_PART` names: `2/5` is the second of five.
+/// Keeps the part of the trials that `FAULTS_PART` names: `2/5` is the second of five.
 fn part(trials: &mut Vec<Trial>) {
     let Ok(part) = std::env::var("FAULTS_PART") else { return };
     let numbers = part.split_once('/').and_then(|(n, of)| Some((n.parse().ok()?, of.parse().ok()?)));
@@ -67,7 +69,7 @@ fn tried(number: usize) {
     let outside = try_all(&base, kind.name, &beyond, most.1, &mut wrong);
     println!("{}: {inside} of {} within, {outside} of {} beyond", kind.name, within.len(), beyond.len());
     assert!(wrong.is_empty(), "{} of {} are wrong:\n{}", wrong.len(), inside + outside, wrong.join("\n"));
-    // Trials that nothing came of are no trials.
+    // A trial without a victim does not count.
     assert_eq!(inside, within.len().min(most.0));
     assert!(outside > 0 || beyond.is_empty(), "no block is on devices that all fail");
 }
@@ -75,14 +77,15 @@ fn tried(number: usize) {
 macro_rules! kinds {
     ($($name:ident $number:literal),* $(,)?) => {
         $(
-            /// Goal: what redundancy makes up for nobody notices, and a scrub puts right; what it doesn't is told of the right file, and no wrong byte is read.
+            /// Goal: within the redundancy, no user notices a fault, and a scrub repairs it. Beyond
+            /// it, the error names the right file, and no wrong byte is read.
             #[test]
             fn $name() {
                 tried($number);
             }
         )*
 
-        /// Goal: the table has no kind that no test takes.
+        /// Goal: each kind of the table has a test.
         #[test]
         fn all_kinds() {
             assert_eq!([$($number),*], std::array::from_fn(|n| n));
@@ -96,7 +99,8 @@ kinds! {
     copies2 11, copies3 12, classes 13,
 }
 
-/// Goal: a distributed spare that was filled while another device was away is not held to have what lies there of it.
+/// Goal: a distributed spare was filled while another device was away. The pool does not rely on
+/// parts of the spare that could not be filled.
 #[test]
 fn a_spare_beside_one_that_is_gone() {
     let kind = Kind::ALL.into_iter().find(|kind| kind.name == "draid2 with a spare").unwrap();

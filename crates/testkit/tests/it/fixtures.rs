@@ -1,11 +1,11 @@
-//! The fixtures themselves: they unpack to what they say, and their manifests and transcripts can be read.
+//! The fixtures themselves: they can be unpacked, and their manifests and transcripts can be read.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use testkit::EntryKind;
 
-/// Every fixture there is has its images at the sizes that its pool.json gives, and they are sparse.
+/// Goal: every fixture unpacks to large, sparse images.
 #[test]
 fn every_fixture_unpacks_sparse_and_whole() {
     for name in testkit::names() {
@@ -19,7 +19,7 @@ fn every_fixture_unpacks_sparse_and_whole() {
     }
 }
 
-/// The bundled choice has every fixture that tests may name without asking whether it is there.
+/// Goal: the bundled selection stays below its limit, and is not empty by accident.
 #[test]
 fn the_bundled_choice_stays_below_its_limit() {
     let mut total = 0;
@@ -30,8 +30,8 @@ fn the_bundled_choice_stays_below_its_limit() {
     assert!(total > 40_000_000, "fixtures/ holds {total} bytes: was something lost?");
 }
 
-/// Goal: what is bundled is what the whole set has, where that is at hand, so that tests that read
-/// the one say something of the other.
+/// Goal: a bundled fixture is the same as that of the whole set, where that is available. So tests
+/// of one say something about the other.
 #[test]
 fn the_bundled_choice_is_of_the_whole_set() {
     let Some(whole) = std::env::var_os("FIXTURES").filter(|dir| !dir.is_empty()) else { return };
@@ -48,7 +48,7 @@ fn the_bundled_choice_is_of_the_whole_set() {
     assert!(both > 5, "{both} fixtures are in both");
 }
 
-/// A manifest's lines parse, with the kinds, attributes and names that the fixtures are known to hold.
+/// Goal: the lines of a manifest parse, with the known kinds, attributes and names.
 #[test]
 fn manifests_are_read() {
     let fixture = testkit::load("single-lz4");
@@ -66,7 +66,7 @@ fn manifests_are_read() {
     assert!(checkpoint.iter().any(|m| m.variant.as_deref() == Some("at-checkpoint")));
 }
 
-/// Volumes and transcripts are found beside a fixture, and a damaged one answers with those of its base.
+/// Goal: volumes and transcripts of a fixture are found. A damaged fixture has those of its base.
 #[test]
 fn volumes_and_transcripts_are_read() {
     let fixture = testkit::load("zvols");
@@ -80,7 +80,8 @@ fn volumes_and_transcripts_are_read() {
     assert_eq!(damaged.manifests().len(), damaged.base().unwrap().manifests().len());
 }
 
-/// A damaged image differs from its base exactly where the damage is, and the other images are shared.
+/// Goal: a damaged image differs from its base exactly where the damage is. Other images are
+/// shared.
 #[test]
 fn damage_is_applied() {
     let damaged = testkit::load("mirror2-damaged");
@@ -95,12 +96,12 @@ fn damage_is_applied() {
     let (good, bad) = (&base.images()[1], &damaged.images()[1]);
     assert_ne!(read(good, 4_212_736), read(bad, 4_212_736));
     assert_eq!(read(good, 4_212_736 - 512), read(bad, 4_212_736 - 512));
-    // Its first label, zeroed.
+    // The first label is zeroed.
     assert_ne!(read(good, 16 << 10), vec![0; 512]);
     assert_eq!(read(bad, 16 << 10), vec![0; 512]);
 }
 
-/// A private copy holds the same bytes, is sparse, and goes away.
+/// Goal: a private copy has the same bytes, is sparse, and is removed when dropped.
 #[test]
 fn a_copy_is_private() {
     let fixture = testkit::load("v1");

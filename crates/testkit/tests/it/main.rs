@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail and speak as tests do")]
 
 mod fixtures;
+mod ratchet;
 mod scripts;
 mod tidy;

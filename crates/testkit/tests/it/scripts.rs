@@ -1,4 +1,4 @@
-//! The runner of tests, with programs that only say what they would.
+//! The test runner, with scripts in place of test programs.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,7 +19,7 @@ case "$*" in
 esac
 "#;
 
-/// What cargo says of a library's tests and of another program's, among other things.
+/// Cargo's messages about a library's tests and another test program, among other messages.
 fn messages(dir: &Path) -> String {
     let mut text =
         "a build script printed this\n{\"reason\":\"build-finished\",\"success\":true}\n".to_owned();
@@ -43,9 +43,11 @@ fn run(dir: &Path, text: &str, words: &[&str]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Goal: each test is run by its name, in its package's folder; what fails twice is named and fails
-/// the run, what passes alone is FLAKY and does not, its output is kept, and one that hangs is
-/// ended with what it started.
+/// Goal: each test runs by its name, in its package's directory.
+///
+/// * A test that fails twice is listed, and the run fails.
+/// * A test that passes alone is FLAKY, and the run does not fail. Its output is kept.
+/// * A test that hangs is killed with its children.
 #[test]
 fn failed_tests_run_once_more() {
     let folder = tempfile::tempdir().unwrap();
@@ -94,7 +96,7 @@ fn failed_tests_run_once_more() {
     let ran = run(&dir, &text, &["--retry", "--limit", "20", "broken"]);
     assert_eq!(ran.status.code(), Some(1));
     assert!(said(&ran).matches("never").count() == 4, "both programs' ran twice: {}", said(&ran));
-    // What wavers from one round to the next is listed, too.
+    // A test that fails in one round and passes in another is listed as well.
     fs::remove_file(folder.path().join("ran")).unwrap();
     let ran = run(&dir, &text, &["--rounds", "3", "it shaky"]);
     assert_eq!(ran.status.code(), Some(1));
@@ -105,8 +107,8 @@ fn failed_tests_run_once_more() {
     );
 }
 
-/// Goal: the output of a failure alone is kept too, and that of an earlier run isn't; where any
-/// number of tests will do, none is enough.
+/// Goal: the output of a second failure is kept too, and that of an earlier run is removed. With
+/// `--any`, a run without a matching test succeeds.
 #[test]
 fn what_is_kept() {
     let dir = tempfile::tempdir().unwrap();
@@ -125,7 +127,7 @@ fn what_is_kept() {
     assert!(run(dir, &text.replace("/it", "/spa"), &["--any", "no such test"]).status.success());
 }
 
-/// Goal: nothing to run, and options that don't exist, are failures that say so.
+/// Goal: a run without tests and an unknown option fail with a message.
 #[test]
 fn nothing_to_run_is_a_failure() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,15 +1,17 @@
-//! The house rules that a test can hold. What the compiler and clippy hold (unused results, `unwrap`, missing
-//! documentation, `unsafe` where it is forbidden) is theirs; here is the rest. Exceptions are lists that may only
-//! shrink.
+//! House rules that a test can check.
+//!
+//! The compiler and clippy check others: unused results, `unwrap`, missing documentation, `unsafe`
+//! where it is forbidden. A list of exceptions may only shrink.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The rooms, bottom to top: a crate may use only crates before it. The last four
-/// are no rooms and not shipped; `testkit`, `fuzzing` and `testpools` may be dev-dependencies of
-/// any.
-const ORDER: [&str; 29] = [
+/// The crates, bottom to top. A crate may use only crates before it.
+///
+/// The last five are for development and are not shipped. `testkit`, `fuzzing` and `testpools` may
+/// be dev-dependencies of any crate.
+const ORDER: [&str; 30] = [
     "ondisk",
     "codec",
     "observe",
@@ -31,6 +33,7 @@ const ORDER: [&str; 29] = [
     "api",
     "console",
     "zdb",
+    "rescue",
     "server",
     "cli",
     "program",
@@ -41,14 +44,15 @@ const ORDER: [&str; 29] = [
     "sim",
 ];
 
-/// Crates that may hold `unsafe` code, each block with its `SAFETY:`.
+/// Crates that may have `unsafe` code, each block with a `SAFETY:` comment.
 const UNSAFE_ALLOWED: [&str; 2] = ["device", "codec"];
 
-/// Lines a source file may have, and the files that are longer for now. Each number may only go down.
+/// The most lines of a source file, and the files that are longer for now. A number may only
+/// decrease.
 const MAX_LINES: usize = 800;
 const LONGER: [(&str, usize); 0] = [];
 
-/// Fixtures that only the whole set has; tests look for these with `testkit::find` and pass over them.
+/// Fixtures that only the whole set has. Tests look for them with `testkit::find`.
 const NOT_BUNDLED: [&str; 10] = [
     "multi-vdev",
     "raidz1-3",
@@ -66,7 +70,7 @@ fn root() -> PathBuf {
     testkit::workspace_root()
 }
 
-/// Every file below `dir` whose name ends in one of `endings`, without build output and hidden folders.
+/// All files below `dir` whose names have one of these endings, except in `target` and `.git`.
 fn files(dir: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut todo = vec![dir.to_path_buf()];
@@ -104,7 +108,7 @@ fn assert_none(rule: &str, broken: &[String]) {
     assert!(broken.is_empty(), "{rule}:\n  {}", broken.join("\n  "));
 }
 
-/// The dependencies that a manifest names: (section, name).
+/// The dependencies in a manifest, as section and name.
 fn dependencies(manifest: &str) -> Vec<(String, String)> {
     let mut section = String::new();
     let mut found = Vec::new();
@@ -112,7 +116,7 @@ fn dependencies(manifest: &str) -> Vec<(String, String)> {
         let line = line.trim();
         if let Some(header) = line.strip_prefix('[') {
             section = header.trim_end_matches(']').to_owned();
-            // [dependencies.NAME]
+            // A section `[dependencies.NAME]`.
             if let Some((s, name)) = section.split_once("dependencies.") {
                 found.push((format!("{s}dependencies"), name.to_owned()));
             }
@@ -126,7 +130,7 @@ fn dependencies(manifest: &str) -> Vec<(String, String)> {
     found
 }
 
-/// A crate uses only crates above it in the list of rooms, and every crate has its place in that list.
+/// Goal: a crate uses only crates before it in the order, and every crate is in the order.
 #[test]
 fn crate_edges_follow_the_order_of_rooms() {
     let rank = |name: &str| ORDER.iter().position(|o| *o == name);
@@ -149,7 +153,7 @@ fn crate_edges_follow_the_order_of_rooms() {
     assert_none("crate edges against the order of rooms", &broken);
 }
 
-/// The packages that Cargo.lock has, each with those that it depends on.
+/// The packages of Cargo.lock, each with its dependencies.
 fn locked() -> BTreeMap<String, Vec<String>> {
     let text = fs::read_to_string(root().join("Cargo.lock")).unwrap();
     let quoted = |line: &str| line.split('"').nth(1).map(str::to_owned);
@@ -163,7 +167,7 @@ fn locked() -> BTreeMap<String, Vec<String>> {
     text.split("[[package]]").filter_map(package).collect()
 }
 
-/// How a program with this crate in it comes to link a package: the way by normal dependencies.
+/// The path of normal dependencies by which a program with this crate links a package.
 fn way(from: &str, to: &str) -> Option<Vec<String>> {
     let locked = locked();
     let below = |name: &str| -> Vec<String> {
@@ -192,21 +196,24 @@ fn way(from: &str, to: &str) -> Option<Vec<String>> {
     None
 }
 
-/// Commands, and the protocol that they use, link no async runtime.
+/// Goal: commands, and the crate of their protocol, link no async runtime.
 #[test]
 fn commands_link_no_async_runtime() {
     let runtimes = ["tokio", "hyper"];
     for runtime in runtimes {
         assert!(way("server", runtime).is_some(), "the daemon has {runtime}, or this test sees nothing");
     }
-    let ways = ["api", "cli"].iter().flat_map(|name| runtimes.map(|runtime| way(name, runtime)));
+    let ways = ["api", "console", "zdb", "rescue", "cli"]
+        .iter()
+        .flat_map(|name| runtimes.map(|runtime| way(name, runtime)));
     assert_none("async runtimes", &ways.flatten().map(|way| way.join(" uses ")).collect::<Vec<_>>());
 }
 
-/// The integration tests of a crate are one program, so that what they use is linked once.
+/// Goal: the integration tests of a crate are one program, so that its dependencies are linked
+/// once.
 #[test]
 fn a_crate_has_one_program_of_tests() {
-    // The daemon's tests start their own program as a daemon.
+    // The tests of the server start their own program as a daemon.
     let allowed = |name: &str| if name == "server" { 2 } else { 1 };
     let mut broken = Vec::new();
     for name in crates() {
@@ -224,7 +231,7 @@ fn a_crate_has_one_program_of_tests() {
     assert_none("test programs", &broken);
 }
 
-/// ARCHITECTURE.md presents the rooms in the order that the edges keep.
+/// Goal: ARCHITECTURE.md describes the crates in this order.
 #[test]
 fn the_architecture_page_lists_the_rooms_in_order() {
     let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
@@ -237,7 +244,8 @@ fn the_architecture_page_lists_the_rooms_in_order() {
     assert_eq!(listed, ORDER, "the headings of ARCHITECTURE.md");
 }
 
-/// Each crate takes the workspace's lints, says what it is, and opens with its theory.
+/// Goal: each crate uses the workspace's lints, has a description, and begins with module
+/// documentation.
 #[test]
 fn each_crate_is_furnished() {
     let mut broken = Vec::new();
@@ -262,7 +270,7 @@ fn each_crate_is_furnished() {
     assert_none("crates not furnished", &broken);
 }
 
-/// Files stay short enough to be one noun each.
+/// Goal: source files stay short.
 #[test]
 fn source_files_keep_to_their_length() {
     let mut broken = Vec::new();
@@ -280,7 +288,7 @@ fn source_files_keep_to_their_length() {
     }
 }
 
-/// `unsafe` occurs in the crates that may have it, and there each use has its reason.
+/// Goal: only the listed crates have `unsafe` code, and each use gives its reason.
 #[test]
 fn unsafe_stays_in_its_crates_and_gives_reasons() {
     let word = "unsafe ";
@@ -306,7 +314,7 @@ fn unsafe_stays_in_its_crates_and_gives_reasons() {
     assert_none("unsafe code", &broken);
 }
 
-/// Nothing is left open in the code, no test waits for time to pass, and no test is switched off in silence.
+/// Goal: the code has no unfinished parts, no test sleeps, and no test is ignored without a reason.
 #[test]
 fn nothing_is_left_open() {
     let open = ["to", "do!("].concat();
@@ -332,7 +340,8 @@ fn nothing_is_left_open() {
     assert_none("left open", &broken);
 }
 
-/// Every fixture that a test names exists: bundled where it is demanded, known where it is looked for.
+/// Goal: every fixture that a test names exists: bundled if it is required, known if it is
+/// optional.
 #[test]
 fn every_fixture_named_in_a_test_exists() {
     let bundled: Vec<_> = fs::read_dir(testkit::bundled_dir())
@@ -358,7 +367,7 @@ fn every_fixture_named_in_a_test_exists() {
     assert_none("fixtures that are not there", &broken);
 }
 
-/// The tree speaks of the project alone: no path of the machine it was written on.
+/// Goal: the tree names no path of the machine on which it was written.
 #[test]
 fn the_tree_names_no_foreign_place() {
     let words = [
@@ -380,7 +389,7 @@ fn the_tree_names_no_foreign_place() {
     assert_none("foreign places", &broken);
 }
 
-/// A link from one page of the tree to another leads somewhere.
+/// Goal: each link from one page of the tree to another has a target.
 #[test]
 fn links_between_pages_lead_somewhere() {
     let mut broken = Vec::new();

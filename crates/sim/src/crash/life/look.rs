@@ -1,4 +1,4 @@
-//! What a crash left of a pool whose devices come and go.
+//! Checking the pool that a crash left, in a test with changing devices.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use crate::crash::split::{file_name, make};
 use crate::crash::work::{POOL, Seen, host, look, next};
 use crate::crash::{Outcome, Point, SplitMix, Tape};
 
-/// Where devices are that are away.
+/// The directory of devices that are hidden.
 const AWAY: &str = "away";
 
 impl Life {
-    /// How many crash points there are.
+    /// Number of crash points.
     pub fn points(&self) -> Point {
         self.tape.end()
     }
 
-    /// Where the images are that a crash leaves.
+    /// The directory of the images that a crash leaves.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// What was going on at a crash point: the last step that was begun, and how far it was, in percent.
+    /// A description of a crash point: the last step that had begun, and its progress in percent.
     pub fn step_at(&self, point: Point) -> String {
         let n = self.begun(point);
         let step = &self.steps[n];
@@ -43,10 +43,12 @@ impl Life {
         format!("step {n}, {}, at {percent} %", step.what)
     }
 
-    /// The crash points from one percent to another of the first step whose name begins so.
+    /// The crash points of a step, from one percentage of it to another.
+    ///
+    /// The step is the first whose name begins with `what`.
     ///
     /// # Panics
-    /// When the tale has no such step.
+    /// The tale has no such step.
     pub fn points_of(&self, what: &str, percent: std::ops::Range<usize>) -> std::ops::Range<Point> {
         let step =
             self.steps.iter().find(|step| step.what.starts_with(what)).expect("the tale has this step");
@@ -58,11 +60,13 @@ impl Life {
         self.steps.iter().rposition(|step| step.began <= point).unwrap_or(0)
     }
 
-    /// Crashes at `point`, looks at what is left, goes on with it, and looks again; `thorough`ly, each device is away once, or else one that the
-    /// seed names. The outcome's step is the one that the pool is at.
+    /// Crashes at `point`, checks the pool, continues with it, and checks it again.
+    ///
+    /// With `thorough`, each device is absent once. Otherwise only one is, which follows from the
+    /// seed. The step in the result is the step at which the pool is.
     ///
     /// # Errors
-    /// As writing image files fails.
+    /// [`std::io::Error`]: an image file can't be written.
     pub fn crash(&self, point: Point, seed: u64, thorough: bool) -> std::io::Result<Outcome> {
         let state = AtomicU64::new(seed);
         self.tape.develop(point, SIZE, self.tale.devices(), self.dir(), &mut || next(&state))?;
@@ -91,7 +95,7 @@ fn told<E: std::error::Error>(what: &str) -> impl Fn(E) -> String {
     move |e| format!("{what}: {}", chain(&e))
 }
 
-/// A device whose image is not there for a while.
+/// A device whose image is hidden until this is dropped.
 struct Hidden<'a> {
     dir: &'a Path,
     name: String,
@@ -113,7 +117,7 @@ impl Drop for Hidden<'_> {
     }
 }
 
-/// Looking at what one crash left.
+/// The check of the pool that one crash left.
 struct Visit<'a> {
     life: &'a Life,
     /// The steps at which the pool may be.
@@ -123,12 +127,12 @@ struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// The step at which the pool is.
+    /// Runs all checks. Returns the step at which the pool is.
     fn all(&mut self) -> Result<usize, String> {
         let steps = &self.life.steps;
         let (seen, spared) = self.read()?;
         self.without(&spared, None)?;
-        // What goes on in the background may take its time.
+        // Background work may take its time.
         let tape = Tape::default();
         let spa = self.import(&tape)?;
         let came = self.settle(&spa)?;
@@ -155,7 +159,7 @@ impl Visit<'_> {
         Ok(at)
     }
 
-    /// What the pool holds, and the devices without which it says that it can do.
+    /// The contents of the pool, and the devices that the pool reports as not needed.
     fn read(&self) -> Result<(Seen, Vec<String>), String> {
         let pool = open(self.life.dir()).map_err(told("it does not open"))?;
         let seen = look(&pool).map_err(told("it cannot be read"))?;
@@ -163,7 +167,7 @@ impl Visit<'_> {
         Ok((seen, spared_by(pool.spa())))
     }
 
-    /// Holds what is seen to what must be.
+    /// Compares the visible contents with what they must be.
     fn expect(&self, seen: &Seen, later: Option<&Seen>) -> Result<(), String> {
         let steps = &self.life.steps;
         let right = match later {
@@ -176,7 +180,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Reads all of it with one of these devices away at a time.
+    /// Reads the whole pool with one of these devices absent at a time.
     fn without(&mut self, devices: &[String], later: Option<&Seen>) -> Result<(), String> {
         let chosen = self.dice.below(devices.len().max(1) as u64) as usize;
         for (n, device) in devices.iter().enumerate() {
@@ -210,7 +214,7 @@ impl Visit<'_> {
             .map_err(told("it is not imported"))
     }
 
-    /// Gives the pool the time that it takes, and tells the shape that it comes to.
+    /// Waits until background work has ended. Returns the shape that the pool has then.
     fn settle(&self, spa: &Spa) -> Result<String, String> {
         let live = spa.writer().expect("it was imported for writing");
         for _ in 0..4 {
@@ -222,7 +226,7 @@ impl Visit<'_> {
         Ok(shape(spa))
     }
 
-    /// A hot spare that nobody uses steps in when it is called, and goes when it is not needed any more.
+    /// Checks that an unused hot spare is activated when needed, and released afterwards.
     fn call_spares(&self, spa: &Spa) -> Result<(), String> {
         let Some(spare) = spa.spares().into_iter().next() else { return Ok(()) };
         if spare.state != VdevState::Healthy {
@@ -243,7 +247,7 @@ impl Visit<'_> {
         until(spa, &free)
     }
 
-    /// A hot spare that is in no tree says so itself.
+    /// Checks that the labels of an unused hot spare say that it is a spare.
     fn is_free(&self, spare: &VdevConfig) -> Result<(), String> {
         let name = file_name(spare).unwrap_or_default();
         let (device, _) = claim_file(&self.life.dir().join(&name)).map_err(told("a spare"))?;
@@ -257,7 +261,7 @@ impl Visit<'_> {
     }
 }
 
-/// The images of devices without which everything can be read, as the pool says.
+/// The images of the devices without which everything can be read, as the pool reports.
 fn spared_by(spa: &Spa) -> Vec<String> {
     let config = spa.config();
     let leaves = config.vdev_tree.iter().flat_map(VdevConfig::leaves);
@@ -268,14 +272,14 @@ fn spared_by(spa: &Spa) -> Vec<String> {
     spared.filter(|leaf| here(leaf)).filter_map(file_name).collect()
 }
 
-/// Brings back whatever is out of use, and waits until it lacks nothing.
+/// Brings all devices online, and waits until they are up to date.
 fn heal(spa: &Spa) -> Result<(), String> {
     let live = spa.writer().expect("it was imported for writing");
     live.clear(None).map_err(told("clearing"))?;
     let config = spa.config();
     for leaf in config.vdev_tree.iter().flat_map(VdevConfig::leaves) {
         if matches!(leaf.kind, VdevKind::File | VdevKind::Disk) {
-            // A spare that stands in may go meanwhile.
+            // An active spare may be released meanwhile, so this may fail.
             let _ = live.online(leaf.guid, false);
         }
     }
@@ -297,7 +301,7 @@ fn heal(spa: &Spa) -> Result<(), String> {
     Err(format!("it never heals: {}, {:?} lack something", shape(spa), spa.tree().behind()))
 }
 
-/// Scrubs all of it: nothing is to be found, nor to be repaired.
+/// Scrubs the pool. The scrub must neither find errors nor repair anything.
 fn scrub(spa: &Spa) -> Result<(), String> {
     let live = spa.writer().expect("it was imported for writing");
     live.scan(ScanCommand::Scrub).map_err(told("a scrub"))?;

@@ -1,4 +1,4 @@
-//! Test programs, and the tests in them.
+//! Test programs, and their tests.
 
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-/// A message of cargo's about something that it built.
+/// A message from cargo about something that it built.
 #[derive(Deserialize)]
 struct Message {
     reason: String,
@@ -30,10 +30,10 @@ struct Profile {
 
 /// A test program.
 pub struct Program {
-    /// Its package, and its target if that isn't the library.
+    /// The name of its package, and of its target if that is not the library.
     name: String,
     file: PathBuf,
-    /// The package's folder, in which its tests run.
+    /// The directory of its package, in which its tests run.
     folder: PathBuf,
 }
 
@@ -41,21 +41,21 @@ pub struct Program {
 #[derive(Clone)]
 pub struct Case {
     program: Arc<Program>,
-    /// Its path in the program.
+    /// The path of the test in the program.
     path: String,
-    /// It runs only for those who name it to its program.
+    /// Whether it is an ignored test, which runs only if a caller names it.
     pub ignored: bool,
 }
 
-/// The test programs among what cargo built.
+/// Finds the test programs among the things that cargo built.
 ///
 /// # Errors
-/// What can't be read, in words.
+/// A message: cargo's messages can't be read, or they have no test program.
 pub fn programs(messages: impl BufRead) -> Result<Vec<Arc<Program>>, String> {
     let mut programs = Vec::new();
     for line in messages.lines() {
         let line = line.map_err(|e| format!("cargo's messages: {e}"))?;
-        // Programs may print between the messages.
+        // Build scripts may print between the messages.
         let Ok(message) = serde_json::from_str::<Message>(&line) else { continue };
         let Message { reason, manifest_path, target, profile, executable } = message;
         let is_test = reason == "compiler-artifact" && profile.is_some_and(|profile| profile.test);
@@ -73,10 +73,10 @@ pub fn programs(messages: impl BufRead) -> Result<Vec<Arc<Program>>, String> {
 }
 
 impl Program {
-    /// Its tests.
+    /// Lists the tests of the program.
     ///
     /// # Errors
-    /// If it can't list them, in words.
+    /// A message: the program can't be started or fails.
     pub fn cases(self: &Arc<Self>) -> Result<Vec<Case>, String> {
         let list = |more: &[&str]| {
             let failed = |why: String| format!("{}: its tests can't be listed: {why}", self.name);
@@ -95,7 +95,7 @@ impl Program {
         Ok(all.into_iter().map(case).collect())
     }
 
-    /// What starts it as cargo does.
+    /// A command that starts the program as cargo does.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.file);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
@@ -104,12 +104,12 @@ impl Program {
 }
 
 impl Case {
-    /// Its program and its path there.
+    /// The name of the test: its program, and its path there.
     pub fn name(&self) -> String {
         format!("{} {}", self.program.name, self.path)
     }
 
-    /// What runs it, and nothing else.
+    /// A command that runs this test and no other.
     pub fn command(&self) -> Command {
         let mut command = self.program.command();
         command.args(["--exact", &self.path, "--test-threads=1"]);

@@ -1,22 +1,25 @@
-//! Runs each test in a process of its own, with a time limit, and a failed one again, alone.
+//! Runs each test in a process of its own, with a time limit. Failed tests can run again, alone.
 //!
 //! Usage: `run-tests [--jobs N] [--limit SECONDS] [--retry] [--rounds N] [--any] --out DIR
 //! [FILTER...] < MESSAGES`
 //!
 //! # Theory
-//! `MESSAGES` is what `cargo test --no-run --message-format=json` prints: the test programs are
-//! found there. Each is asked for the names of its tests. A test that has a process of its own
-//! shares no counters, limits or threads with others, and one that hangs ends alone.
+//! `MESSAGES` is the output of `cargo test --no-run --message-format=json`. It names the test
+//! programs. Each program lists its tests. A test in a process of its own shares no counters,
+//! limits or threads with others. If it hangs, it ends alone.
 //!
-//! With `--retry` a failed test runs again when all others are done. If it passes then, it is
-//! `FLAKY`: that is said at the end, and written to `DIR/list`, and the run has not failed. The
-//! output of each failure is in `DIR`. With `--rounds` all tests run so many times, and those that
-//! passed in one round and failed in another are listed.
+//! * `--jobs N`: how many tests run at once. The default is the number of processors.
+//! * `--limit SECONDS`: how long a test may take.
+//! * `--retry`: a failed test runs again after all others. If it passes then, it is `FLAKY`, and
+//!   the run has not failed.
+//! * `--rounds N`: all tests run so many times. The run lists tests that passed in one round and
+//!   failed in another.
+//! * `--any`: a run without a matching test is no failure.
+//! * `--out DIR`: the directory for the output of failures, and for the list of flaky tests
+//!   (`DIR/list`).
 //!
-//! With `--any` it is no failure if no test has such a name.
-//!
-//! A test is named by its program and its path there: `spa::it scan::pauses`. A filter is a part
-//! of that; `=NAME` is the whole.
+//! The name of a test is its program and its path there: `spa::it scan::pauses`. A filter is a part
+//! of the name. `=NAME` is the whole name.
 //!
 //! # Absent
 //! Tests in documentation: `cargo test --doc` runs them.
@@ -31,10 +34,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// What one test may take, unless it is said.
+/// The default time limit of a test.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What the command line says.
+/// The options of the command line.
 struct Options {
     jobs: usize,
     limit: Duration,
@@ -99,7 +102,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs what is wanted, and says whether all of it passed.
+/// Runs the selected tests. Returns whether all of them passed.
 fn run(options: &Options) -> Result<bool, String> {
     std::fs::create_dir_all(&options.out).map_err(|e| format!("{}: {e}", options.out.display()))?;
     let programs = cases::programs(BufReader::new(io::stdin().lock()))?;

@@ -10,28 +10,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a process is let alone before it is looked at again.
+/// The time between two checks of a process.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long a killed process has until it is given up.
+/// How long the runner waits for a killed process to end.
 const END: Duration = Duration::from_secs(10);
-/// The most of a test's output that is kept, bytes: its end.
+/// How many bytes of a test's output are kept: its end.
 const OUTPUT_MAX: u64 = 256 << 10;
-/// The most that a test may print, bytes.
+/// The most bytes that a test may print.
 const PRINTED_MAX: u64 = 256 << 20;
 
-/// A test that ran.
+/// A test that has run.
 pub struct Ran<'c> {
     pub case: &'c Case,
     pub took: Duration,
-    /// What is wrong, if it failed.
+    /// The failure, if it failed.
     pub failure: Option<Failure>,
 }
 
-/// What is wrong with a test.
+/// The failure of a test.
 pub struct Failure {
-    /// How it ended.
+    /// How the test ended.
     pub why: String,
-    /// What it printed.
+    /// The end of its output.
     pub output: String,
 }
 
@@ -41,7 +41,7 @@ impl Ran<'_> {
     }
 }
 
-/// Runs tests, so many at a time.
+/// Runs tests, `jobs` at a time.
 pub fn run_all<'c, C: AsCase + Sync>(cases: &'c [C], jobs: usize, limit: Duration) -> Vec<Ran<'c>> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
@@ -59,7 +59,7 @@ pub fn run_all<'c, C: AsCase + Sync>(cases: &'c [C], jobs: usize, limit: Duratio
     done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Something that is a test.
+/// A test, or a reference to one.
 pub trait AsCase {
     fn as_case(&self) -> &Case;
 }
@@ -90,10 +90,11 @@ fn run(case: &Case, limit: Duration) -> Ran<'_> {
     Ran { case, took: began.elapsed(), failure }
 }
 
-/// Starts a test. What it prints goes to a file: what it leaves behind in the background may hold
-/// that open.
+/// Starts a test. Its output goes to a file, not to a pipe: a background process that the test
+/// leaves behind may keep a pipe open.
 ///
-/// It stays in the group of this process, so that who interrupts the run interrupts the tests.
+/// The test stays in the process group of this process. So an interrupt of the run also interrupts
+/// the tests.
 fn start(case: &Case) -> io::Result<(Child, File)> {
     let output = tempfile::tempfile()?;
     let mut command = case.command();
@@ -101,10 +102,12 @@ fn start(case: &Case) -> io::Result<(Child, File)> {
     Ok((command.spawn()?, output))
 }
 
-/// Waits for a test to end. One that takes or prints too much is killed, with what it started.
+/// Waits until a test ends.
+///
+/// A test that takes too long or prints too much is killed, with its children.
 ///
 /// # Errors
-/// Why it did not end by itself, in words.
+/// A message: the limit that was exceeded, or the error of waiting.
 fn wait(child: &mut Child, output: &File, limit: Duration) -> Result<ExitStatus, String> {
     let began = Instant::now();
     let ended = |child: &mut Child| child.try_wait().map_err(|e| format!("it can't be waited for: {e}"));
@@ -121,7 +124,7 @@ fn wait(child: &mut Child, output: &File, limit: Duration) -> Result<ExitStatus,
         thread::sleep(LOOK);
     };
     for pid in family(child.id()) {
-        // One may have ended meanwhile.
+        // The process may have ended meanwhile.
         let _ = pid.map(|pid| kill_process(pid, Signal::KILL));
     }
     let killed = Instant::now();
@@ -134,12 +137,12 @@ fn wait(child: &mut Child, output: &File, limit: Duration) -> Result<ExitStatus,
     Err(why)
 }
 
-/// A process and those that it started, as far as these are still its children.
+/// A process and its descendants, as long as their parents still run.
 fn family(pid: u32) -> Vec<Option<Pid>> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let parent = |pid: u32| {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name before it is in brackets, and may have any in it.
+        // The program's name comes before this in parentheses, and may contain parentheses itself.
         text.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
     };
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -153,7 +156,7 @@ fn family(pid: u32) -> Vec<Option<Pid>> {
     family.into_iter().map(|pid| i32::try_from(pid).ok().and_then(Pid::from_raw)).collect()
 }
 
-/// The end of what was printed.
+/// The end of the output.
 fn text(output: &mut File) -> String {
     let mut bytes = Vec::new();
     let read = output.seek(SeekFrom::End(0)).and_then(|end| {
@@ -167,11 +170,11 @@ fn text(output: &mut File) -> String {
     text
 }
 
-/// One line for a test, with its output if it failed.
+/// Prints a line about a test, with its output if it failed.
 fn say(ran: &Ran) {
     let mut out = io::stdout().lock();
     let (name, took) = (ran.case.name(), ran.took.as_secs_f64());
-    // Nobody may be left to read it.
+    // The reader may be gone. That must not end the run.
     let _ = match &ran.failure {
         None => writeln!(out, "test {name} ... ok ({took:.2} s)"),
         Some(Failure { why, output }) => {

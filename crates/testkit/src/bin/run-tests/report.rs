@@ -1,4 +1,4 @@
-//! What comes of a run.
+//! The results of a run.
 
 use crate::process::Ran;
 use std::collections::BTreeMap;
@@ -6,10 +6,10 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// How many of the slowest tests are named.
+/// How many of the slowest tests are listed.
 const SLOWEST: usize = 10;
 
-/// What became of each test.
+/// The results of each test.
 #[derive(Default)]
 pub struct Rounds {
     tests: BTreeMap<String, Fate>,
@@ -19,22 +19,22 @@ pub struct Rounds {
 struct Fate {
     passed: u32,
     failed: u32,
-    /// Failures that were none alone.
+    /// Number of failures that passed when the test ran alone.
     forgiven: u32,
     slowest: Duration,
 }
 
 impl Fate {
-    /// It passed in one round, and not in another or only alone.
+    /// Whether it passed in one round, and failed in another or passed only alone.
     fn wavers(&self) -> bool {
         self.forgiven > 0 || self.passed > 0 && self.failed > 0
     }
 }
 
-/// Takes away what an earlier run kept.
+/// Removes the output of an earlier run.
 ///
 /// # Errors
-/// If it can't, in words.
+/// A message: the directory can't be read, or a file can't be removed.
 pub fn clear(out: &Path) -> Result<(), String> {
     let failed = |e: io::Error| format!("{}: {e}", out.display());
     for entry in std::fs::read_dir(out).map_err(failed)? {
@@ -46,10 +46,10 @@ pub fn clear(out: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Keeps the output of a failure.
+/// Writes the output of a failure to a file.
 ///
 /// # Errors
-/// If it can't be written, in words.
+/// A message: the file can't be written.
 pub fn keep(out: &Path, round: &str, ran: &Ran) -> Result<(), String> {
     let Some(failure) = &ran.failure else { return Ok(()) };
     let name = ran.case.name();
@@ -60,7 +60,7 @@ pub fn keep(out: &Path, round: &str, ran: &Ran) -> Result<(), String> {
 }
 
 impl Rounds {
-    /// Adds a round, and those that ran again, alone.
+    /// Adds a round, and the tests of it that ran again, alone.
     pub fn add(&mut self, ran: &[Ran], again: &[Ran]) {
         for ran in ran {
             let name = ran.case.name();
@@ -75,10 +75,10 @@ impl Rounds {
         }
     }
 
-    /// Says what came of all; whether no test has failed.
+    /// Prints the results. Returns whether no test has failed.
     ///
     /// # Errors
-    /// If the list of what wavers can't be written, in words.
+    /// A message: the list of flaky tests, or standard output, can't be written.
     pub fn end(&self, out: &Path, took: Duration, ignored: usize) -> Result<bool, String> {
         let wavering: Vec<String> = self
             .tests

@@ -83,7 +83,7 @@ impl Held {
                 Error::Theirs { dataset: opening.dataset, at: mount.map(|mount| mount.mountpoint.into()) }
             }
             Denied::Api(error) => {
-                let why = crate::words::reason(&error.reason, &console::Clock::system());
+                let why = console::words::reason(&error.reason, &console::Clock::system());
                 Error::Refused { about: error.about, why }
             }
             denied => denied.into(),

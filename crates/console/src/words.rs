@@ -2,7 +2,7 @@
 
 use api::{DeviceRefusal, LoadInfo, MmpState, Reason, Refusal, RewindInfo, Unmounts};
 
-use console::Clock;
+use crate::Clock;
 
 /// Why a pool can't be exported or destroyed: one of its datasets, and what uses that.
 pub fn pool_is_busy(dataset: &str, by: &str) -> String {

@@ -94,7 +94,7 @@ fn with_args(
 /// is none.
 fn report_unasked(io: &mut Io, command: args::Command) -> bool {
     let Err(error) = io.service.pool_names() else { return true };
-    let why = crate::words::reason(&error.reason, &console::Clock::system());
+    let why = console::words::reason(&error.reason, &console::Clock::system());
     writeln!(io.err, "poolhouse {}: the daemon can't be asked for pools: {why}", command.name());
     false
 }
