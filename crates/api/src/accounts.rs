@@ -6,27 +6,27 @@
 const USERS: &str = "/etc/passwd";
 const GROUPS: &str = "/etc/group";
 
-/// The name of a user.
+/// The name of a user, if `/etc/passwd` lists the id.
 pub fn user(id: u32) -> Option<String> {
     find(USERS, |_, found| found == id).map(|(name, _)| name)
 }
 
-/// The name of a group.
+/// The name of a group, if `/etc/group` lists the id.
 pub fn group(id: u32) -> Option<String> {
     find(GROUPS, |_, found| found == id).map(|(name, _)| name)
 }
 
-/// The user of a name, which may be a number.
+/// The id of a user. `name` may also be a number.
 pub fn user_id(name: &str) -> Option<u32> {
     find(USERS, |found, _| found == name).map(|(_, id)| id).or_else(|| name.parse().ok())
 }
 
-/// The group of a name, which may be a number.
+/// The id of a group. `name` may also be a number.
 pub fn group_id(name: &str) -> Option<u32> {
     find(GROUPS, |found, _| found == name).map(|(_, id)| id).or_else(|| name.parse().ok())
 }
 
-/// The groups of a user: the one it has now, and those that list it.
+/// The groups of a user: its primary group `gid`, and those that list it as a member.
 pub fn groups_of(uid: u32, gid: u32) -> Vec<u32> {
     let mut groups = vec![gid];
     let table = std::fs::read_to_string(GROUPS).unwrap_or_default();
@@ -41,7 +41,7 @@ pub fn groups_of(uid: u32, gid: u32) -> Vec<u32> {
     groups
 }
 
-/// Both tables have the name first and the id third.
+/// Finds an entry by name and id. Both tables have the name first and the id third.
 fn find(path: &str, wanted: impl Fn(&str, u32) -> bool) -> Option<(String, u32)> {
     let table = std::fs::read_to_string(path).ok()?;
     table.lines().find_map(|line| {

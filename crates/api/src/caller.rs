@@ -1,22 +1,23 @@
-//! Who makes a request.
+//! The identity behind a request.
 //!
 //! # Theory
-//! The kernel says who is at the other end of the control socket. That becomes a [`Caller`], which
-//! is an argument of each method of [`Service`](super::Service), and of each check behind it.
-//! There is no caller by default, and none is kept beside the arguments: work that goes on in
-//! another thread takes its caller along.
+//! The kernel reports the credentials of the process at the other end of the control socket. They
+//! become a [`Caller`], which is an argument of each method of [`Service`](super::Service) and of
+//! each check behind it. There is no caller by default, and none is stored beside the arguments:
+//! work that continues in another thread takes its caller along.
 
 use super::Budget;
 use std::sync::Arc;
 
-/// The other end of a connection.
+/// The process at the other end of a connection (`SO_PEERCRED`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Its user.
+    /// Its effective user id.
     pub uid: u32,
-    /// Its group.
+    /// Its effective group id.
     pub gid: u32,
-    /// Its process, as far as this one can name it: not in another namespace of processes.
+    /// Its process id. Absent if it lives in a process namespace where this process has no number
+    /// for it.
     pub pid: Option<u32>,
 }
 
@@ -27,13 +28,14 @@ impl Peer {
         Self { uid, gid, pid: Some(std::process::id()) }
     }
 
-    /// Whether it may do anything to the pools of a daemon that runs as `owner`.
+    /// Whether it may do anything to the pools of a daemon that runs as `owner`: it is root or
+    /// `owner`.
     pub fn owns(self, owner: u32) -> bool {
         self.uid == 0 || self.uid == owner
     }
 }
 
-/// Who makes one request, and what its answer may take.
+/// The identity behind one request, and what its answer may take.
 ///
 /// A caller comes from a connection, or is this process itself. There is no other:
 ///
@@ -54,19 +56,20 @@ impl Caller {
         Self { peer, owner, budget }
     }
 
-    /// This process, which holds the pools and acts of its own accord. Where that is so, it must be
-    /// said why: it may do anything.
+    /// This process, which holds the pools and acts on its own behalf.
+    ///
+    /// It may do anything. So each place that calls this has to say why that is right.
     pub fn this_process() -> Self {
         let peer = Peer::own();
         Self { peer, owner: peer.uid, budget: Budget::of_owner() }
     }
 
-    /// The process that asks.
+    /// The process that made the request.
     pub fn peer(&self) -> Peer {
         self.peer
     }
 
-    /// What the answer may take.
+    /// The memory and time that the answer may take.
     pub fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
@@ -76,8 +79,9 @@ impl Caller {
         self.peer.owns(self.owner)
     }
 
-    /// Whether it may have file systems mounted and unmounted. As with OpenZFS on Linux, only root
-    /// may, and a daemon's own user.
+    /// Whether it may have file systems mounted and unmounted.
+    ///
+    /// As with OpenZFS on Linux, only root may, and the daemon's own user.
     pub fn mounts(&self) -> bool {
         self.owns()
     }

@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{DatasetKind, KeyMaterial, MountFailure, Vdev};
 
-/// Properties as the user gave them: names and texts, checked by whoever sets them.
+/// Properties as the user typed them: names and values. The code that sets them checks them.
 pub type Settings = Vec<(String, String)>;
 
-/// The devices of a new pool, or those that a pool gets in addition.
+/// The devices of a new pool, or those to add to a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Layout {
-    /// New top-level vdevs, in order: kinds, paths, parity and allocation class are what counts.
+    /// New top-level vdevs, in order. Only their kinds, paths, parity and allocation class are
+    /// used.
     pub tops: Vec<Vdev>,
     /// Hot spares.
     pub spares: Vec<Vdev>,
@@ -20,61 +21,61 @@ pub struct Layout {
     pub cache: Vec<Vdev>,
 }
 
-/// A request to make a pool.
+/// A request to create a pool (`zpool_create`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CreatePool {
-    /// Its name.
+    /// The name of the new pool.
     pub name: String,
-    /// The name that it has until it is exported (`-t`).
+    /// The name that it has until its first export (`-t`).
     pub temporary_name: Option<String>,
     /// Its devices.
     pub layout: Layout,
-    /// Pool properties (`-o`, `-R`), and each feature that is to be enabled.
+    /// Pool properties (`-o`, `-R`), and each feature to enable.
     pub props: Settings,
     /// Properties of its root dataset (`-O`, `-m`).
     pub root_props: Settings,
-    /// Take devices that seem to belong to a pool which is not in use (`-f`).
+    /// Accept devices that seem to belong to a pool which is not in use (`-f`).
     pub force: bool,
     /// The key of its root dataset, if that is encrypted.
     pub key: Option<KeyMaterial>,
 }
 
-/// What is done to what is free on a device.
+/// Background work on the free space of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkKind {
-    /// It is written (`zpool initialize`).
+    /// Write it (`zpool initialize`).
     Initialize,
-    /// It is discarded (`zpool trim`).
+    /// Discard it (`zpool trim`).
     Trim,
 }
 
-/// What is to become of it.
+/// What to do with the background work of a device (`pool_initialize_func_t`, `pool_trim_func_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkCommand {
-    /// Begin, or go on.
+    /// Start, or continue after a suspension.
     Start,
     /// Stop for good.
     Cancel,
-    /// Stop, to go on later.
+    /// Stop, and allow to continue later.
     Suspend,
-    /// Let it count as never done.
+    /// Forget that the device was initialized (`POOL_INITIALIZE_UNINIT`).
     Undo,
 }
 
-/// What is asked of a pool's scan.
+/// A command for a pool's scan (`pool_scan_func_t`, `pool_scrub_cmd_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScanCommand {
-    /// Begin a scrub, or go on with one that is paused.
+    /// Start a scrub, or continue one that is paused.
     Scrub,
-    /// Begin a scrub of what is newer than the last one.
+    /// Start a scrub of the blocks that are newer than the last scrub.
     ScrubOn,
-    /// Begin a scrub of what the log of damaged blocks names, or go on with one that is paused.
+    /// Start a scrub of the blocks in the log of damaged blocks, or continue one that is paused.
     ErrorScrub,
-    /// Begin the resilver anew, if a device needs one.
+    /// Restart the resilver, if a device needs one.
     Resilver,
     /// Pause the scrub.
     Pause,
@@ -82,226 +83,232 @@ pub enum ScanCommand {
     Stop,
 }
 
-/// What is done to a pool.
+/// A change of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolChange {
-    /// Destroy it; its history ends with this line.
+    /// Destroy the pool (`zpool_destroy`). The command line is the last record of its history.
     Destroy {
-        /// Unmount what is in use.
+        /// Unmount file systems that are in use.
         force: bool,
         /// The command line.
         command: String,
     },
-    /// Add vdevs.
+    /// Add vdevs (`zpool_add`).
     Add {
-        /// These.
+        /// The vdevs.
         layout: Layout,
         /// Sector size, as a shift.
         ashift: Option<u64>,
         /// Refuse a sector size that the pool's other vdevs don't have.
         check_ashift: bool,
-        /// Take devices that seem to belong to a pool which is not in use.
+        /// Accept devices that seem to belong to a pool which is not in use.
         force: bool,
     },
-    /// Remove a hot spare or cache device.
+    /// Remove a hot spare or cache device (`zpool_vdev_remove`).
     Remove {
         /// Its path, its guid, or the name that it is shown with.
         device: String,
     },
-    /// Split a device of each mirror off into a new pool.
+    /// Split one device off each mirror into a new pool (`zpool_vdev_split`).
     Split {
         /// The new pool's name.
         name: String,
-        /// The devices, by guid.
+        /// The guids of the devices.
         devices: Vec<u64>,
-        /// Properties of the new pool, `altroot` among them.
+        /// Properties of the new pool, with `altroot` among them.
         props: Settings,
         /// Leave the new pool imported.
         import: bool,
     },
-    /// Set properties or enable features.
+    /// Set properties or enable features (`zpool_set_prop`).
     Set {
-        /// These.
+        /// The properties and features.
         props: Settings,
     },
-    /// Set a property of a vdev.
+    /// Set a property of a vdev (`zpool_set_vdev_prop`).
     SetVdev {
-        /// Its guid.
+        /// The guid of the vdev.
         guid: u64,
         /// The property.
         property: String,
         /// Its value, as it was typed.
         value: String,
     },
-    /// Raise the version (`zpool upgrade`).
+    /// Raise the version (`zpool upgrade`, `zpool_upgrade`).
     Upgrade {
-        /// To this.
+        /// The new version.
         version: u64,
     },
-    /// Give it a new guid.
+    /// Give the pool a new guid (`zpool_reguid`).
     Reguid {
-        /// This one; one at random if absent.
+        /// The new guid; random if absent.
         guid: Option<u64>,
     },
-    /// Write what is pending.
+    /// Write what is pending (`zpool_sync_one`).
     Sync,
-    /// The same, even if that is nothing.
+    /// Write a transaction group, even if nothing is pending.
     SyncAnew,
-    /// Keep its present state, to go back to.
+    /// Keep the present state, so that an import can return to it (`zpool_checkpoint`).
     Checkpoint,
-    /// Let the kept state go.
+    /// Discard the checkpoint (`zpool_discard_checkpoint`).
     DiscardCheckpoint {
-        /// Answer when all that it held is free.
+        /// Answer only when all space that it held is free.
         wait: bool,
     },
-    /// Forget errors, and resume if it is suspended.
+    /// Clear errors, and resume the pool if it is suspended (`zpool_clear`).
     Clear {
-        /// Of this device only.
+        /// Only of this device.
         device: Option<String>,
     },
-    /// Look for devices that are gone.
+    /// Look again for devices that are missing (`zpool_reopen_one`).
     Reopen,
-    /// Take a device out of use (`zpool offline`).
+    /// Take a device out of use (`zpool offline`, `zpool_vdev_offline`).
     Offline {
-        /// Its guid.
+        /// The guid of the device.
         guid: u64,
-        /// Only until the pool is imported again.
+        /// Only until the next import of the pool.
         temporary: bool,
-        /// As one that is faulted.
+        /// Mark the device as faulted.
         fault: bool,
     },
-    /// Bring a device back (`zpool online`).
+    /// Put a device into use again (`zpool online`, `zpool_vdev_online`).
     Online {
-        /// Its guid.
+        /// The guid of the device.
         guid: u64,
-        /// Take in what it has grown by.
+        /// Use the space by which the device has grown.
         expand: bool,
     },
-    /// Attach a device to another, or put it in its place (`zpool attach`, `zpool replace`).
+    /// Attach a device to another, or replace the other with it (`zpool_vdev_attach`).
     Attach {
-        /// The guid of the other.
+        /// The guid of the other device.
         guid: u64,
-        /// The device.
+        /// The new device.
         new: Box<Vdev>,
-        /// It takes the other's place.
+        /// Replace the other device.
         replace: bool,
-        /// It gets what it lacks in the order of its space.
+        /// Rebuild sequentially: copy in the order of the space on the device.
         #[serde(default)]
         sequential: bool,
-        /// Take a device that seems to belong to a pool which is not in use.
+        /// Accept a device that seems to belong to a pool which is not in use.
         force: bool,
     },
-    /// Take a device out of a mirror or a replacement (`zpool detach`).
+    /// Detach a device from a mirror or a replacement (`zpool detach`, `zpool_vdev_detach`).
     Detach {
-        /// Its guid.
+        /// The guid of the device.
         guid: u64,
     },
-    /// Forget entries of the dedup tables that have one reference.
+    /// Remove entries with one reference from the dedup tables (`zpool_ddt_prune`).
     PruneDdt {
-        /// Those that are so many seconds old.
+        /// Those that are at least this many seconds old.
         older: Option<u64>,
-        /// Or so many in a hundred, the oldest.
+        /// Or this percentage of them, the oldest first.
         percent: Option<u64>,
     },
-    /// Write or discard what is free on devices, or stop that. Devices that refuse are among several errors, each about a guid, with the system's number
-    /// for why.
+    /// Start, suspend or stop background work on the free space of devices.
+    ///
+    /// Devices that refuse are reported together, as [`Reason::Several`](super::Reason::Several).
+    /// Each error there is about a guid, and has the system's error number.
     Work {
-        /// Which of the two.
+        /// The kind of work.
         kind: WorkKind,
-        /// What is to become of it.
+        /// What to do with it.
         command: WorkCommand,
-        /// The devices, by guid.
+        /// The guids of the devices.
         devices: Vec<u64>,
-        /// Bytes a second that are discarded at most; 0 is no limit.
+        /// Most bytes to discard in a second; 0 for no limit.
         rate: u64,
-        /// Discard so that nothing can be read again.
+        /// Discard so that the data can't be read again.
         secure: bool,
     },
-    /// Begin, pause or stop a scrub, or begin a resilver. What is refused has the system's number for why.
+    /// Start, pause or stop a scrub, or start a resilver (`zpool_scan`).
+    ///
+    /// A refusal has the system's error number.
     Scan {
-        /// What is asked for.
+        /// The command.
         command: ScanCommand,
     },
-    /// Write this line to its history.
+    /// Write a record to the pool's history (`zpool_log_history`).
     Log {
         /// The command line.
         command: String,
     },
 }
 
-/// What is done to datasets.
+/// A change of datasets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DatasetChange {
-    /// Make a file system or volume.
+    /// Create a file system or volume (`zfs_create`).
     Create {
         /// Its name.
         name: String,
-        /// Which of the two.
+        /// Whether it is a file system or a volume.
         kind: DatasetKind,
-        /// Its properties; `volsize` among them for a volume.
+        /// Its properties. Those of a volume include `volsize`.
         props: Settings,
-        /// A volume that reserves no room (`-s`).
+        /// Create a volume without a space reservation (`-s`).
         sparse: bool,
-        /// Make the datasets above it that don't exist (`-p`).
+        /// Create missing parents (`-p`).
         parents: bool,
-        /// Mount it.
+        /// Mount the new file system.
         mount: bool,
-        /// Its key, if it is to be an encryption root.
+        /// Its key, if it becomes an encryption root.
         key: Option<KeyMaterial>,
     },
-    /// Destroy file systems, volumes and snapshots, in this order, so that what depends on another comes first.
+    /// Destroy file systems, volumes and snapshots (`zfs_destroy`).
+    ///
+    /// They are destroyed in this order, so a dataset must come before those that it depends on.
     Destroy {
         /// Full names.
         names: Vec<String>,
-        /// Unmount what is in use.
+        /// Unmount file systems that are in use.
         force: bool,
-        /// Mark snapshots that are in use to be destroyed later (`-d`).
+        /// Mark snapshots that are in use for a later destruction (`-d`).
         defer: bool,
     },
-    /// Destroy bookmarks.
+    /// Destroy bookmarks (`lzc_destroy_bookmarks`).
     DestroyBookmarks {
         /// Full names.
         names: Vec<String>,
     },
-    /// Make snapshots, all or none.
+    /// Create snapshots, all or none (`zfs_snapshot_nvl`).
     Snapshot {
         /// Full names.
         names: Vec<String>,
-        /// User properties of each.
+        /// User properties for each snapshot.
         props: Settings,
     },
-    /// Make a clone.
+    /// Create a clone (`zfs_clone`).
     Clone {
-        /// Of this snapshot.
+        /// The snapshot to clone.
         origin: String,
         /// The clone's name.
         name: String,
         /// Its properties.
         props: Settings,
-        /// Make the datasets above it that don't exist.
+        /// Create missing parents.
         parents: bool,
     },
-    /// Swap a clone with its origin's dataset.
+    /// Make a clone the origin of the dataset that it was cloned from (`zfs_promote`).
     Promote {
         /// The clone.
         name: String,
     },
-    /// Rename a file system or volume with all below it.
+    /// Rename a file system or volume and all below it (`zfs_rename`).
     Rename {
         /// Its name.
         from: String,
         /// Its new name.
         to: String,
-        /// Make the datasets above it that don't exist (`-p`).
+        /// Create missing parents (`-p`).
         parents: bool,
-        /// Leave mounts where they are (`-u`).
+        /// Leave the mounts where they are (`-u`).
         keep_mounted: bool,
-        /// Unmount what is in use (`-f`).
+        /// Unmount file systems that are in use (`-f`).
         force: bool,
     },
-    /// Rename a snapshot.
+    /// Rename a snapshot (`zfs_rename`).
     RenameSnapshot {
         /// The dataset.
         dataset: String,
@@ -309,79 +316,80 @@ pub enum DatasetChange {
         from: String,
         /// Its new name.
         to: String,
-        /// Those of that name of all datasets below too (`-r`).
+        /// Also rename the snapshots of that name of all datasets below (`-r`).
         recursive: bool,
     },
-    /// Go back to the last snapshot.
+    /// Roll back to the last snapshot (`zfs_rollback`).
     Rollback {
         /// The snapshot.
         snapshot: String,
-        /// What must go first: later snapshots, bookmarks, clones, in order.
+        /// What is destroyed before: later snapshots, bookmarks and clones, in order.
         destroy: Vec<String>,
         /// Unmount clones by force.
         force: bool,
     },
-    /// Make a bookmark.
+    /// Create a bookmark (`lzc_bookmark`).
     Bookmark {
-        /// Of this snapshot or bookmark.
+        /// The snapshot or bookmark that it is made from.
         source: String,
         /// Its name.
         name: String,
     },
-    /// Hold snapshots.
+    /// Place a hold on snapshots (`zfs_hold_nvl`).
     Hold {
         /// Full names.
         snapshots: Vec<String>,
         /// The tag.
         tag: String,
     },
-    /// Release holds.
+    /// Release holds (`zfs_release`).
     Release {
         /// Full names.
         snapshots: Vec<String>,
         /// The tag.
         tag: String,
     },
-    /// Set properties.
+    /// Set properties (`zfs_prop_set_list`).
     Set {
-        /// Of these datasets.
+        /// The dataset.
         name: String,
-        /// To these values.
+        /// The properties and their new values.
         props: Settings,
-        /// Leave mounts as they are (`-u`).
+        /// Leave the mounts as they are (`-u`).
         keep_mounted: bool,
     },
-    /// Take a property's value from above again.
+    /// Remove a property's own value, so that it is inherited again (`zfs_prop_inherit`).
     Inherit {
-        /// Of this dataset.
+        /// The dataset.
         name: String,
         /// The property.
         prop: String,
-        /// Or from the stream that the dataset was received with (`-S`).
+        /// Return to the received value, if there is one (`-S`).
         received: bool,
     },
-    /// Change an encryption root's key, or make one.
+    /// Change an encryption root's key, or make the dataset one (`zfs_crypto_rewrap`).
     ChangeKey {
         /// The dataset.
         name: String,
-        /// Its new key; absent to inherit the key of the dataset above (`-i`).
+        /// Its new key; absent to inherit the parent's key (`-i`).
         key: Option<KeyMaterial>,
         /// `keyformat`, `keylocation` and `pbkdf2iters`.
         props: Settings,
     },
-    /// Grant permissions, or take them back (`zfs allow`, `zfs unallow`).
+    /// Grant permissions, or revoke them (`zfs allow`, `zfs unallow`, `zfs_set_fsacl`).
     Allow {
-        /// On this dataset.
+        /// The dataset.
         name: String,
-        /// Words by whom, as they are stored; to take all of them back, none.
+        /// The granted words by grantee, as they are stored. No words means to revoke all of the
+        /// grantee's.
         grants: BTreeMap<String, BTreeSet<String>>,
-        /// Take them back.
+        /// Revoke them.
         remove: bool,
     },
 }
 
 impl DatasetChange {
-    /// The name of a dataset that is changed.
+    /// The name of a dataset that the change is about.
     pub fn subject(&self) -> &str {
         match self {
             Self::Create { name, .. }
@@ -405,12 +413,15 @@ impl DatasetChange {
     }
 }
 
-/// What came of a change that was made.
+/// The result of a change that was made.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Changed {
-    /// File systems that should be mounted now, and are not.
+    /// File systems that should be mounted now and are not.
     pub unmounted: Vec<MountFailure>,
-    /// What could not be done of many things that stand for themselves; of properties, what is mounted and goes on as before them.
+    /// What failed of several independent parts of the change.
+    ///
+    /// For properties: those that the mounted file system did not take over. It keeps their old
+    /// values.
     pub failures: Vec<MountFailure>,
 }

@@ -1,15 +1,17 @@
 //! The commands' side of the control socket.
 //!
 //! # Theory
-//! An absent daemon is one with nothing imported. So a question to a daemon that does not run is answered here, by the
-//! same code over no pools, and only a method that must leave something behind (an import) starts a daemon.
+//! An absent daemon is one with nothing imported. So this process answers a request to it, by the
+//! same code over no pools. Only a method that must leave something behind (an import) starts a
+//! daemon.
 //!
-//! A user who has a daemon asks it, and it alone: what a command means is not to depend on what else root happens to hold. One who has none sees root's pools, and does there what
-//! root has allowed. [`ENV_DIR`](crate::place::ENV_DIR) names the daemon that is meant, where there are several. Without that, a user's daemon is looked for in
-//! all folders that it may be in ([`choice`]).
+//! A user who has a daemon uses that daemon alone. What a command means must not depend on what
+//! else root's daemon holds. A user without a daemon sees root's pools, and may do there what root
+//! has allowed. [`ENV_DIR`](crate::place::ENV_DIR) selects one of several daemons. Without it, this
+//! module looks for a user's daemon in all folders where it may live ([`choice`]).
 //!
-//! A daemon that ends may do so between our connecting and its accepting; then the connection closes without a byte of
-//! an answer, and the question is asked once more, of a new one if need be.
+//! A daemon may end between the client's connect and its own accept. Then the connection closes
+//! without a byte of an answer. The client sends the request once more, to a new daemon if needed.
 
 use crate::files::{Denied, Opened, Opening, Visit};
 use crate::place::{Place, PlaceError, choice};
@@ -19,26 +21,28 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// Methods after which a daemon must be there.
+/// Methods that start a daemon if none runs.
 const STARTS: [&str; 2] = ["import", "create_pool"];
-/// Methods about this user's own pools and devices, which another's daemon is not asked.
+/// Methods about this user's own pools and devices. They never go to another user's daemon.
 const OWN: [&str; 3] = ["import", "scan", "create_pool"];
 
 /// The daemon's socket as a [`Transport`].
 pub struct Socket {
-    /// The folder that is meant, if one is named.
+    /// The daemon's folder, if one is named.
     place: Option<Place>,
     program: Option<PathBuf>,
     absent: Box<dyn Service>,
 }
 
 impl Socket {
-    /// This user's daemon, or root's for a user who has none. `absent` answers when no daemon runs.
+    /// The socket of this user's daemon, or of root's for a user who has none.
+    ///
+    /// `absent` answers when no daemon runs.
     pub fn new(absent: Box<dyn Service>) -> Self {
         Self { place: Place::named(), program: None, absent }
     }
 
-    /// The daemon that lives in `place`, started from `program` when needed.
+    /// The socket of the daemon in `place`, which starts from `program` when needed.
     pub fn at(place: Place, program: PathBuf, absent: Box<dyn Service>) -> Self {
         Self { place: Some(place), program: Some(program), absent }
     }
@@ -48,7 +52,8 @@ impl Socket {
         Client::new(self)
     }
 
-    /// Posts to a daemon that lives where this says; no answer if it went away before a byte of it.
+    /// Sends a request to the daemon. `None` if the daemon closed the connection without a byte of
+    /// an answer.
     fn exchange(&self, method: &str, body: &[u8]) -> Result<Option<Vec<u8>>, TransportError> {
         let starts = STARTS.contains(&method);
         let (stream, place) = match connect(self.place.as_ref(), OWN.contains(&method))? {
@@ -63,7 +68,7 @@ impl Socket {
             }
             None => {
                 let mut answer = Vec::new();
-                // No daemon runs, so that this process answers its own question.
+                // No daemon runs, so this process answers its own request.
                 dispatch(&*self.absent, &Caller::this_process(), method, body, &mut answer)?;
                 return Ok(Some(answer));
             }
@@ -72,12 +77,14 @@ impl Socket {
     }
 }
 
-/// Connects to a daemon that runs, in the folder that is named if one is, and says where it lives.
-/// With `own` that is this user's own daemon.
+/// Connects to a running daemon, and returns the folder where it lives.
+///
+/// A `named` folder is the only one that is tried. With `own`, root's daemon is no substitute for
+/// this user's.
 fn connect(named: Option<&Place>, own: bool) -> Result<Option<(UnixStream, Place)>, TransportError> {
     let connected = match named {
-        // A folder that is named and can't be a daemon's is a mistake: what it was to hold is
-        // not nothing.
+        // A named folder that can't be a daemon's is a mistake. It must not look like a daemon with
+        // nothing imported.
         Some(place) => match place.connect() {
             Ok(None) => place.could_have_daemon().map(|()| None),
             connected => connected.map(|stream| Some((stream?, place.clone()))),
@@ -85,7 +92,7 @@ fn connect(named: Option<&Place>, own: bool) -> Result<Option<(UnixStream, Place
         None => choice::running(),
     };
     match connected.map_err(of_place)? {
-        // Somebody without a daemon sees root's pools, as anybody does those of the kernel module.
+        // A user without a daemon sees root's pools, as all users see those of the kernel module.
         None if !own && named.is_none() => choice::roots_running().map_err(of_place),
         connected => Ok(connected),
     }
@@ -105,10 +112,11 @@ fn of_place(error: PlaceError) -> TransportError {
     TransportError::Socket(std::io::Error::other(crate::chain(&error)))
 }
 
-/// Opens a dataset by way of the daemon that commands ask.
+/// Opens a dataset through the daemon that commands use.
 ///
 /// # Errors
-/// [`Denied`].
+/// * [`Denied::Socket`]: no daemon runs, its folder can't be used, or its socket failed.
+/// * All others: see [`Visit::open`].
 pub fn visit(opening: &Opening) -> Result<(Visit, Opened), Denied> {
     let no_daemon = |source: std::io::Error| Denied::Socket { socket: "the daemon's socket".into(), source };
     let place = match connect(Place::named().as_ref(), false) {
@@ -119,7 +127,7 @@ pub fn visit(opening: &Opening) -> Result<(Visit, Opened), Denied> {
     Visit::open(&place, opening)
 }
 
-/// A failure with the name of the socket where it happened: whose socket it is says whose daemon.
+/// Adds the socket's name to a failure, since it shows whose daemon it is.
 fn named<T>(place: &Place, result: Result<T, TransportError>) -> Result<T, TransportError> {
     result.map_err(|error| match error {
         TransportError::Socket(error) => {
@@ -130,7 +138,9 @@ fn named<T>(place: &Place, result: Result<T, TransportError>) -> Result<T, Trans
     })
 }
 
-/// The sockets of this user's own daemon and of root's, if both answer: then commands go to the first, and nothing of what root's holds is seen.
+/// The sockets of this user's own daemon and of root's, if both answer.
+///
+/// Then commands use the first, and see nothing of what root's daemon holds.
 pub fn own_before_roots() -> Option<[PathBuf; 2]> {
     if Place::named().is_some() {
         return None;
@@ -140,7 +150,12 @@ pub fn own_before_roots() -> Option<[PathBuf; 2]> {
     (own != system).then(|| [own.socket(), system.socket()])
 }
 
-/// Posts a request and reads the answer's body. `None` if the daemon went away before a byte of it.
+/// Posts a request and reads the answer's body. `None` if the daemon disappeared before a byte of
+/// it.
+///
+/// # Errors
+/// * [`TransportError::Socket`]: writing the request or reading the answer failed.
+/// * [`TransportError::Malformed`]: the answer is not HTTP, or longer than [`ANSWER_MAX`] bytes.
 pub fn post(mut stream: UnixStream, method: &str, body: &[u8]) -> Result<Option<Vec<u8>>, TransportError> {
     let head = format!(
         "POST /v1/{method} HTTP/1.1\r\nHost: poolhouse\r\nContent-Type: application/json\r\n\
@@ -152,8 +167,8 @@ pub fn post(mut stream: UnixStream, method: &str, body: &[u8]) -> Result<Option<
     };
     let mut answer = Vec::new();
     let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
-    // A daemon that turns a connection away answers without reading. What it did not read breaks
-    // the connection after that answer.
+    // A daemon that turns a connection away answers without reading. The unread request breaks the
+    // connection after that answer, so a broken connection is no failure yet.
     if let Err(error) = sent
         && !gone(&error)
     {
@@ -172,7 +187,7 @@ pub fn post(mut stream: UnixStream, method: &str, body: &[u8]) -> Result<Option<
     }
 }
 
-/// The body of an HTTP answer that was read to its end; `None` if the connection broke before that.
+/// The body of a complete HTTP answer. `None` if the connection broke before its end.
 fn body_of(mut answer: Vec<u8>) -> Option<Vec<u8>> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&answer[..end]).ok()?;
@@ -190,7 +205,7 @@ fn body_of(mut answer: Vec<u8>) -> Option<Vec<u8>> {
     (length == answer.len()).then_some(answer)
 }
 
-/// The text in chunks of HTTP; `None` if the last one is missing.
+/// The text of a body in HTTP chunks. `None` if the last chunk is missing.
 fn chunks(mut rest: &[u8]) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     loop {

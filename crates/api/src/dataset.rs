@@ -1,11 +1,11 @@
-//! Datasets, snapshots and bookmarks, and what hangs on them.
+//! Datasets, snapshots and bookmarks, with their holds, grants and space accounting.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Error, Prop, Reason};
 
-/// What a name in the dataset tree is (`zfs_type_t`).
+/// The kind of a name in the dataset tree (`zfs_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DatasetKind {
@@ -19,24 +19,26 @@ pub enum DatasetKind {
     Bookmark,
 }
 
-/// A dataset with the properties that were asked for.
+/// A dataset with the requested properties.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dataset {
     /// Full name: `pool/fs`, `pool/fs@snap`, `pool/fs#mark`.
     pub name: String,
     /// What it is.
     pub kind: DatasetKind,
-    /// The kind of the file system or volume that it is, or that it is a snapshot or bookmark of.
+    /// The kind of the file system or volume. For a snapshot or bookmark, that of its dataset.
     pub head: DatasetKind,
-    /// The transaction group in which it was created: the order of snapshots (`createtxg`).
+    /// The transaction group in which it was created (`createtxg`). It gives the order of
+    /// snapshots.
     pub createtxg: u64,
-    /// Native properties in OpenZFS's order, then user properties by name. A property that doesn't apply is not there.
+    /// Native properties in OpenZFS's order, then user properties by name. Properties that don't
+    /// apply are absent.
     #[serde(default)]
     pub props: Vec<Prop>,
 }
 
 impl Dataset {
-    /// The property of that name, if it applies and was asked for.
+    /// The property of that name, if it applies and was requested.
     pub fn prop(&self, name: &str) -> Option<&Prop> {
         self.props.iter().find(|p| p.name == name)
     }
@@ -53,30 +55,31 @@ impl Dataset {
     }
 }
 
-/// Where an object is to be found (`zpool_obj_to_path`).
+/// The location of an object (`zpool_obj_to_path`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ObjectPath {
-    /// The dataset; none if there is none of that number.
+    /// The dataset; absent if no object set has that number.
     pub dataset: Option<String>,
-    /// The path in its file system; none if there is none.
+    /// The path in its file system; absent if there is none.
     pub path: Option<String>,
-    /// Where that is mounted, if it is.
+    /// Where that file system is mounted, if it is.
     pub mountpoint: Option<String>,
 }
 
-/// The datasets that a question is about, as far as they can be read.
+/// The datasets that match a query, as far as they can be read.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DatasetList {
-    /// Those that can, in no particular order.
+    /// The readable datasets, in no particular order.
     pub datasets: Vec<Dataset>,
-    /// What could not be read: each is about a dataset, or a name below which something can't be read.
+    /// What could not be read. Each error is about a dataset, or a name below which something can't
+    /// be read.
     pub failures: Vec<Error>,
 }
 
 impl DatasetList {
-    /// A list of datasets, all of which could be read.
+    /// A list without failures.
     pub fn whole(datasets: Vec<Dataset>) -> Self {
         Self { datasets, failures: Vec::new() }
     }
@@ -91,7 +94,7 @@ pub enum PropSelect {
     None,
     /// All visible native properties and all user properties.
     All,
-    /// These, of any family (`userused@…`, `written@…`, user properties); hidden ones too.
+    /// These, of any family (`userused@…`, `written@…`, user properties), hidden ones too.
     Named(Vec<String>),
 }
 
@@ -99,14 +102,15 @@ pub enum PropSelect {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DatasetQuery {
-    /// Where to begin; all pools if absent.
+    /// Where to start; all pools if absent.
     pub root: Option<String>,
-    /// How many levels below the root to descend: 0 is the root alone, absent means all of them. A snapshot or bookmark is one
-    /// level below its dataset.
+    /// How many levels below the root to descend: 0 is the root alone, absent means all of them.
+    ///
+    /// A snapshot or bookmark is one level below its dataset.
     pub depth: Option<u32>,
     /// The kinds to return; the root is returned only if its kind is among them.
     pub kinds: Vec<DatasetKind>,
-    /// Return snapshots of pools whose `listsnapshots` is on, even if `kinds` lacks them, and of no others.
+    /// Return the snapshots of pools whose `listsnapshots` is on even if `kinds` lacks them.
     pub listsnapshots: bool,
     /// The properties to return.
     pub props: PropSelect,
@@ -114,15 +118,15 @@ pub struct DatasetQuery {
     pub received: bool,
 }
 
-/// Most properties that one question names: far more than there are native ones, with quotas of
-/// some hundred users.
+/// Most properties that one query may name: all native ones, and quotas of some hundred users, are
+/// far fewer.
 const NAMED_MAX: usize = 4096;
 
 impl DatasetQuery {
-    /// The same question, with each kind and each property once, where it is named first.
+    /// The same query, with each kind and each property once, at its first position.
     ///
     /// # Errors
-    /// [`Reason::TooMuch`] if it names more than 4,096 properties.
+    /// * [`Reason::TooMuch`]: the query names more than 4,096 different properties.
     pub fn distinct(&self) -> Result<Self, Error> {
         let mut query = self.clone();
         let mut kinds = BTreeSet::new();
@@ -138,7 +142,7 @@ impl DatasetQuery {
     }
 }
 
-/// Which table of the space accounting an entry belongs to.
+/// A table of the space accounting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpaceClass {
@@ -150,7 +154,7 @@ pub enum SpaceClass {
     Project,
 }
 
-/// What a user, group or project uses and may use in one file system (`zfs userspace`).
+/// The use and quotas of a user, group or project in one file system (`zfs userspace`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpaceEntry {
     /// The table.
@@ -158,7 +162,7 @@ pub struct SpaceEntry {
     /// The SID domain, or nothing for POSIX ids.
     #[serde(default)]
     pub domain: String,
-    /// The user, group or project id (the RID where there is a domain).
+    /// The user, group or project id. With a domain, it is the RID.
     pub id: u32,
     /// Bytes used; absent if there is no record.
     #[serde(default)]
@@ -174,7 +178,7 @@ pub struct SpaceEntry {
     pub objquota: Option<u64>,
 }
 
-/// A user hold on a snapshot.
+/// A user hold on a snapshot (`zfs_get_holds`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     /// The snapshot's full name.
@@ -185,11 +189,11 @@ pub struct Hold {
     pub time: u64,
 }
 
-/// What is granted at one dataset (`zfs allow`).
+/// The permissions granted at one dataset (`zfs allow`, `zfs_get_fsacl`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Granted {
     /// The dataset.
     pub dataset: String,
-    /// Words by whom, as they are stored: `ul$1000` and the like.
+    /// The granted words by grantee, as they are stored: `ul$1000` and the like.
     pub grants: BTreeMap<String, BTreeSet<String>>,
 }

@@ -1,10 +1,10 @@
-//! What changed between two states of a file system.
+//! The differences between two states of a file system (`zfs diff`).
 
 use serde::{Deserialize, Serialize};
 
 use super::Error;
 
-/// Two states of a file system.
+/// A request to compare two states of a file system (`zfs_show_diffs`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiffRequest {
@@ -12,11 +12,11 @@ pub struct DiffRequest {
     pub from: String,
     /// The later one: a snapshot, or a file system as it is now.
     pub to: String,
-    /// The object from which to go on, as the last part said; 0 at the begin.
+    /// The object to continue from, as the last part said; 0 at the start.
     pub first: u64,
 }
 
-/// A part of what changed, in the order of object numbers.
+/// A part of the differences, in the order of object numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiffPart {
@@ -24,11 +24,13 @@ pub struct DiffPart {
     pub changes: Vec<FileChange>,
     /// Objects that can't be described, each with the snapshot in which that is so.
     pub failures: Vec<(u64, Error)>,
-    /// Where to go on; absent when this was the last part.
+    /// The request for the next part; absent when this was the last part.
     pub next: Option<DiffRequest>,
 }
 
-/// A change of a file, directory or whatever has a name. Paths are from the file system's root, with a slash at their begin.
+/// A change of a file, directory or other named object.
+///
+/// Paths start at the file system's root, with a slash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileChange {
@@ -36,32 +38,32 @@ pub enum FileChange {
     Added(FileAt),
     /// It is gone.
     Removed(FileAt),
-    /// It is another than it was.
+    /// Its contents or attributes changed.
     Modified(FileAt),
     /// It has more or fewer names.
     Linked {
-        /// It.
+        /// The file.
         file: FileAt,
-        /// By how many.
+        /// The difference of the numbers of names.
         by: i32,
     },
     /// It has another name.
     Renamed {
         /// Its name before.
         from: Text,
-        /// It, as it is now.
+        /// The file, as it is now.
         to: FileAt,
     },
 }
 
-/// A file in one of two states.
+/// A file in one of the two states.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileAt {
     /// Its path.
     pub path: Text,
     /// Type and permissions, as `st_mode`.
     pub mode: u32,
-    /// When it was changed last: seconds since the epoch, and nanoseconds.
+    /// The last change (`ctime`): seconds since the epoch, and nanoseconds.
     pub ctime: (i64, u32),
 }
 
@@ -71,7 +73,7 @@ pub struct FileAt {
 pub enum Text {
     /// UTF-8.
     Text(String),
-    /// Something else.
+    /// Bytes that are not UTF-8.
     Bytes(Vec<u8>),
 }
 

@@ -1,14 +1,14 @@
-//! Why a request was refused, in nouns that the commands turn into OpenZFS's words.
+//! Why a request was refused. The commands turn each reason into OpenZFS's message.
 
 use serde::{Deserialize, Serialize};
 
 use super::LoadInfo;
 
-/// A request that failed: why, and what it was about.
+/// A request that failed: the reason, and its subject.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{about}: {reason:?}")]
 pub struct Error {
-    /// The pool, dataset or path that was asked for.
+    /// The pool, dataset or path of the request.
     pub about: String,
     /// Why.
     pub reason: Reason,
@@ -20,7 +20,7 @@ impl Error {
         Self { about: about.into(), reason }
     }
 
-    /// Whether the reason is that something is used.
+    /// Whether the reason is that something is in use.
     pub fn is_busy(&self) -> bool {
         match self.reason {
             Reason::Busy | Reason::HeldOpen { .. } | Reason::InTheWay { .. } => true,
@@ -54,13 +54,13 @@ impl Error {
     }
 }
 
-/// Why a file system can't be rolled back while it is mounted.
+/// Why a rollback has to unmount a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unmounts {
-    /// More files and names differ than the kernel can be told of.
+    /// More files and names differ than the kernel can be notified of.
     Differences,
-    /// What differs can't be read.
+    /// The differences can't be read.
     Unreadable,
     /// It was rolled back too often since it was mounted.
     Often,
@@ -68,7 +68,7 @@ pub enum Unmounts {
     Closed,
 }
 
-/// Why a request failed.
+/// Why a request failed (`zfs_error_t`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -78,26 +78,27 @@ pub enum Reason {
     NoSuchDataset,
     /// No such pool was found on the devices.
     NoSuchImport,
-    /// The name can't be one.
+    /// The text is not a valid name.
     InvalidName,
     /// The operation doesn't apply to this type of dataset.
     BadType,
-    /// A pool property that does not exist, or can't be set so.
+    /// A pool property that does not exist, or can't have this value.
     BadProperty {
         /// The property.
         property: String,
     },
-    /// Not allowed to this user.
+    /// The user lacks the permission.
     Permission,
-    /// The pool's `delegation` is off: nothing is allowed to other users.
+    /// The pool's `delegation` is off, so other users may do nothing.
     DelegationOff,
     /// A pool with that name is imported.
     PoolExists,
     /// The pool or dataset is in use.
     Busy,
-    /// Files of the pool's devices were removed while they are used, and are gone when it is exported.
+    /// Files of the pool's devices were removed while in use. They vanish when the pool is
+    /// exported.
     Nameless {
-        /// Which, and where they can be read still.
+        /// The files, and the paths under which they can still be read.
         files: Vec<super::Nameless>,
     },
     /// One or more of the pool's devices are in use, here or elsewhere on the machine.
@@ -115,9 +116,9 @@ pub enum Reason {
     },
     /// Another host is using it now.
     Active(Box<LoadInfo>),
-    /// Devices are missing or too damaged; the information says what an older state would cost.
+    /// Devices are missing or too damaged. The information says what an older state would cost.
     MissingDevices(Box<LoadInfo>),
-    /// The pool has no checkpoint to go back to, or to let go.
+    /// The pool has no checkpoint to return to or to discard.
     NoCheckpoint,
     /// The pool has a checkpoint.
     CheckpointExists,
@@ -125,12 +126,12 @@ pub enum Reason {
     DiscardingCheckpoint,
     /// The configuration is not valid.
     InvalidConfig,
-    /// The pool can't be written by this release: import it read-only.
+    /// This release can't write the pool; it can be imported read-only.
     ReadonlyOnly {
         /// Why.
         why: String,
     },
-    /// A device of the pool can be read, and not written.
+    /// A device of the pool can be read but not written.
     NotWritable {
         /// Its path.
         device: String,
@@ -139,16 +140,16 @@ pub enum Reason {
     },
     /// The pool is not writable.
     PoolReadonly,
-    /// What was read is not what a pool may hold, with what an older state would cost.
+    /// What was read is not valid in a pool.
     Corrupt {
-        /// The engine's own words.
+        /// The engine's error message.
         what: String,
         /// What an older state would cost.
         info: Box<LoadInfo>,
     },
-    /// The devices could not be read, with what an older state would cost.
+    /// The devices could not be read.
     Io {
-        /// The engine's own words.
+        /// The engine's error message.
         what: String,
         /// What an older state would cost.
         info: Box<LoadInfo>,
@@ -176,7 +177,7 @@ pub enum Reason {
         /// The root.
         root: String,
     },
-    /// The dataset is a half-received one.
+    /// The dataset is partially received.
     PartiallyReceived,
     /// The dataset was received redacted.
     Redacted,
@@ -184,67 +185,68 @@ pub enum Reason {
     AlreadyMounted,
     /// The file system is not mounted.
     NotMounted,
-    /// It is not offered over NBD.
+    /// The volume is not offered over NBD.
     NotOffered,
-    /// It is not attached.
+    /// The volume is not attached as a block device.
     NotAttached,
-    /// Programs use a volume's device or a file system, or something is mounted in that.
+    /// A volume's device or a file system is in use, or something is mounted in the file system.
     HeldOpen {
-        /// Which programs and mounts, in words.
+        /// Which programs and mounts, as text.
         by: String,
     },
     /// A rollback has to unmount a file system that is in use.
     InTheWay {
         /// The file system.
         dataset: String,
-        /// What uses it, in words, if that is known.
+        /// What uses it, as text, if that is known.
         by: Option<String>,
         /// Why it has to be unmounted.
         why: Unmounts,
     },
-    /// A rollback left no folder for a file system's mountpoint, so that it was unmounted by force.
+    /// A rollback removed the folder of a file system's mountpoint, so that the file system was
+    /// unmounted by force.
     MountpointLost {
         /// The mountpoint.
         at: String,
-        /// Why the folder can't be made: `errno`.
+        /// Why the folder can't be created: `errno`.
         errno: i32,
-        /// What used the file system, in words, if that is known.
+        /// What used the file system, as text, if that is known.
         by: Option<String>,
     },
-    /// It is attached.
+    /// The volume is attached already.
     AlreadyAttached {
         /// The device's name.
         at: String,
     },
     /// A program that the daemon runs failed.
     Program {
-        /// What it said.
+        /// Its error output.
         what: String,
     },
-    /// The mountpoint holds something.
+    /// The mountpoint is not empty.
     MountpointNotEmpty,
-    /// The mountpoint is not there, and can't be made.
+    /// The mountpoint does not exist, and can't be created.
     MountpointNotMade {
         /// `errno`.
         errno: i32,
     },
-    /// A property is set, and a mounted file system can't have it.
+    /// A property is set, but the mounted file system can't take it over.
     NotInEffect {
         /// The properties and their values, `exec=off, setuid=off`.
         setting: String,
-        /// Why, and what helps.
+        /// Why, and what to do about it.
         what: String,
     },
-    /// Other users can't be let in by this one (`allow_other`).
+    /// This user can't let other users use a mount (`allow_other`).
     NobodyElse,
-    /// The path is not a mountpoint of ours.
+    /// The path is not a mountpoint of this daemon.
     NotAMountpoint,
-    /// A mount option is not known.
+    /// A mount option is unknown.
     BadMountOption {
         /// The option.
         option: String,
     },
-    /// The system refused, with its error number.
+    /// The system refused.
     System {
         /// `errno`.
         errno: i32,
@@ -256,29 +258,29 @@ pub enum Reason {
         /// What is wrong with it.
         what: String,
     },
-    /// The daemon can't be reached or did not answer sensibly.
+    /// The daemon can't be reached, or its answer makes no sense.
     Daemon {
         /// What went wrong.
         what: String,
     },
-    /// The engine may not do it.
+    /// The engine refused the change.
     Refused {
         /// Why.
         why: Refusal,
     },
-    /// A property may not have this value.
+    /// A property can't have this value.
     BadValue {
         /// Why, in OpenZFS's words.
         what: String,
     },
-    /// Some of many things may not be done, and so none was.
+    /// Some of several parts can't be done, so none was.
     Several {
-        /// Which, and why.
+        /// The errors of those parts.
         errors: Vec<Error>,
     },
-    /// A device of a new vdev is smaller than 64 MiB.
+    /// A device of a new vdev is smaller than 64 MiB (`SPA_MINDEVSIZE`).
     DeviceTooSmall,
-    /// A device is named twice, or is part of something else on this machine.
+    /// A device is named twice, or is part of another device on this machine.
     DeviceTwice,
     /// A device belongs to a pool.
     DeviceOfPool {
@@ -292,46 +294,46 @@ pub enum Reason {
         /// `errno`.
         errno: i32,
     },
-    /// The sector size does not go with the devices or the pool.
+    /// The sector size does not fit the devices or the pool.
     BadAshift,
-    /// The sector size of a new vdev is not that of all others.
+    /// The sector size of a new vdev differs from that of all others.
     AshiftMismatch,
     /// The pool has no such device.
     NoSuchDevice,
-    /// A guid can't be taken: something has it, or it is 0.
+    /// The guid can't be used: something has it, or it is 0.
     BadGuid,
-    /// A device can't be taken out, brought back, attached or detached.
+    /// A device can't be taken out of use, put into use, attached or detached.
     Device {
         /// Why.
         why: DeviceRefusal,
     },
-    /// The answer would take more memory or time than this caller may have (`budget`), or the
-    /// request has too many parts.
+    /// The answer exceeds the memory or time that this caller may take (`budget`), or the request
+    /// has too many parts.
     TooMuch,
     /// The pool is suspended.
     Suspended,
     /// The pool's devices don't answer.
     Silent,
-    /// Understood, and not done by this release.
+    /// The request is understood, but this release does not support it.
     NotSupported {
         /// What.
         what: String,
     },
 }
 
-/// Why devices stay as they are.
+/// Why a change of devices was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceRefusal {
-    /// It is no device of its own.
+    /// It is not a leaf device.
     NotLeaf,
-    /// Something can be read from it alone.
+    /// Some data can be read only from this device.
     NoReplicas,
-    /// It went with a pool that was split off.
+    /// It belongs to a pool that was split off.
     SplitOff,
-    /// Nothing can be attached to it, or take its place, where it is.
+    /// Nothing can be attached to it or replace it at its position.
     Target,
-    /// The new device has too little room.
+    /// The new device is too small.
     TooSmall,
     /// The new device has larger sectors than its vdev.
     Ashift,
@@ -339,11 +341,11 @@ pub enum DeviceRefusal {
     InUse,
     /// Only another hot spare can take its place.
     OnlySpare,
-    /// Only sides of mirrors and of replacements are detached.
+    /// Only children of mirrors and of replacements can be detached.
     NotMirror,
-    /// A resilver goes on or is wanted.
+    /// A resilver is running or wanted.
     Resilvering,
-    /// A sequential resilver goes on.
+    /// A sequential resilver is running.
     Rebuilding,
     /// Its vdev can't be resilvered sequentially.
     NotSequential,
@@ -351,17 +353,17 @@ pub enum DeviceRefusal {
     RebuildDisabled,
 }
 
-/// Why a change may not be made (`errno` and `zfs_errno_t` of the kernel module's answers).
+/// Why a change was refused (`errno` and `zfs_errno_t` of the kernel module's answers).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
-    /// There is one of this name already.
+    /// The name exists already.
     Exists,
-    /// The dataset above does not exist.
+    /// The parent dataset does not exist.
     NoParent,
-    /// The dataset above is no file system.
+    /// The parent dataset is not a file system.
     WrongParent,
-    /// Somebody uses it.
+    /// It is in use.
     Busy,
     /// It has snapshots.
     HasSnapshots,
@@ -371,35 +373,35 @@ pub enum Refusal {
     HasClones,
     /// The snapshot is held.
     Held,
-    /// There is no room.
+    /// There is no free space.
     NoSpace,
     /// A quota or limit would be exceeded.
     Quota,
-    /// A dataset is received into it, or it was destroyed in part.
+    /// The dataset is being received, or was destroyed in part.
     Inconsistent,
-    /// There is a snapshot of this very moment: try again.
+    /// A snapshot of this very transaction group exists: try again.
     Again,
-    /// It is a snapshot, which can't be written.
+    /// It is a snapshot, which is read-only.
     ReadOnly,
-    /// It is no snapshot.
+    /// It is not a snapshot.
     NotSnapshot,
-    /// It is no file system or volume.
+    /// It is not a file system or volume.
     NotHead,
-    /// It is no clone.
+    /// It is not a clone.
     NotClone,
-    /// The names are of different pools or kinds.
+    /// The names belong to different pools or kinds.
     CrossDevice,
     /// A dataset can't be moved below itself.
     Recursive,
     /// It is the pool's root dataset.
     Root,
-    /// A name would become too long.
+    /// A name would be too long.
     NameTooLong,
-    /// There would be too many levels.
+    /// The tree would have too many levels.
     TooDeep,
-    /// A snapshot of this name is in the way.
+    /// A snapshot of this name exists at the destination.
     SnapshotConflict,
-    /// A newer snapshot or bookmark is in the way.
+    /// A newer snapshot or bookmark exists.
     NotLatest,
     /// The dataset has no snapshot.
     NoSnapshot,
@@ -409,19 +411,19 @@ pub enum Refusal {
     NoTag,
     /// The tag is too long.
     TagTooLong,
-    /// A feature is needed that is not enabled.
+    /// A required feature is not enabled.
     Feature,
-    /// The snapshot is not in the dataset's past.
+    /// The snapshot is not an earlier state of the dataset.
     NotBefore,
-    /// What is to be granted can't be.
+    /// The permission can't be granted.
     BadGrant,
-    /// The key of the dataset above is not loaded.
+    /// The key of the parent dataset is not loaded.
     ParentKeyNotLoaded,
-    /// A key can't be used so.
+    /// The key can't be used in this way.
     Key,
 }
 
-/// An error with its causes.
+/// The message of an error, followed by those of its causes.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let mut source = error.source();

@@ -1,16 +1,17 @@
-//! What happened to pools, as `zpool events` tells it.
+//! Events of pools, as `zpool events` shows them.
 
 use serde::{Deserialize, Serialize};
 
-/// Which events are wanted.
+/// Which events to return (`zpool_events_next`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventQuery {
-    /// Those after this one; 0 for all.
+    /// Only those after this number; 0 for all.
     pub after: u64,
-    /// Who told that one ([`EventPage::teller`]): another's are told from the first on.
+    /// The [`EventPage::teller`] that assigned that number. Another teller's events start with the
+    /// first.
     pub teller: u64,
-    /// Forget them instead of telling them.
+    /// Drop the events instead of returning them.
     pub clear: bool,
 }
 
@@ -18,13 +19,13 @@ pub struct EventQuery {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventPage {
-    /// They.
+    /// The events.
     pub events: Vec<Event>,
-    /// How many between the one that was asked after and these are forgotten already.
+    /// How many events after the requested number, and before these, are dropped already.
     pub dropped: u64,
-    /// How many were forgotten now.
+    /// How many were dropped by this request.
     pub cleared: u64,
-    /// Who tells: a daemon that begins anew counts anew.
+    /// The identity of the daemon that numbered them. A restarted daemon numbers anew.
     pub teller: u64,
 }
 
@@ -39,7 +40,7 @@ pub struct Event {
     pub class: String,
     /// Its pool.
     pub pool: String,
-    /// What else is known, in OpenZFS's order and by its names, from `version` to `eid`.
+    /// All other details, in OpenZFS's order and by its names, from `version` to `eid`.
     pub details: Vec<(String, EventValue)>,
 }
 
@@ -47,14 +48,14 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventValue {
-    /// An integer of any size, shown in hexadecimal digits.
+    /// An integer of any size, which commands show in hexadecimal.
     Number(u64),
-    /// Several.
+    /// Several integers.
     Numbers(Vec<u64>),
     /// Text.
     Text(String),
     /// The state of a vdev (`vdev_state_t`).
     State(u64),
-    /// A list of its own.
+    /// A nested list.
     List(Vec<(String, EventValue)>),
 }

@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OfferRequest {
-    /// These.
+    /// The volumes and snapshots.
     pub datasets: Vec<String>,
-    /// Where: a path for a Unix socket, or an IP address with or without a port.
+    /// The address: a path for a Unix socket, or an IP address with or without a port.
     pub listen: String,
-    /// Nobody may write to them that way.
+    /// Clients can't write to them.
     pub read_only: bool,
-    /// A folder of certificates, for TLS.
+    /// The folder with the certificates for TLS.
     pub tls: Option<String>,
 }
 
-/// A request to offer volumes no longer.
+/// A request to stop offering volumes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WithdrawRequest {
-    /// These; all if empty.
+    /// The volumes; all if empty.
     pub datasets: Vec<String>,
-    /// At this address only.
+    /// Only at this address.
     pub listen: Option<String>,
 }
 
@@ -32,7 +32,7 @@ pub struct WithdrawRequest {
 pub struct AttachRequest {
     /// The volume, or a snapshot of one.
     pub dataset: String,
-    /// Nobody may write to it that way.
+    /// Programs can't write to the block device.
     pub read_only: bool,
 }
 
@@ -42,30 +42,30 @@ pub struct AttachRequest {
 pub struct DetachRequest {
     /// The volume.
     pub dataset: String,
-    /// Also if somebody has it mounted (`-f`).
+    /// Detach it even if it is mounted (`-f`).
     pub force: bool,
 }
 
-/// An offer.
+/// A volume that is offered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offered {
     /// The volume or snapshot.
     pub dataset: String,
-    /// What clients call it.
+    /// The URI that clients use.
     pub uri: String,
-    /// Nobody may write to it that way.
+    /// Clients can't write to it.
     #[serde(default)]
     pub read_only: bool,
 }
 
-/// What is served.
+/// The volumes that are served.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExportList {
-    /// The daemon's own socket, where every volume can be asked for by its name; none where there is no daemon.
+    /// The daemon's own socket, which serves every volume by its name; absent if no daemon runs.
     pub socket: Option<String>,
-    /// What was offered elsewhere.
+    /// What is offered at other addresses.
     pub offered: Vec<Offered>,
-    /// What is used, and how many connections do.
+    /// The volumes in use, each with its number of connections.
     pub used: Vec<(String, u64)>,
 }

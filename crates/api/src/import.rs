@@ -1,4 +1,4 @@
-//! Finding pools and importing them.
+//! The search for pools, and their import.
 
 use std::path::PathBuf;
 
@@ -6,15 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{Pool, Prop};
 
-/// Where to look for pools.
+/// Where to search for pools (`importargs_t`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ScanRequest {
-    /// Folders, devices and files to look at; the system's default places if empty (`-d`).
+    /// Directories, devices and files to search; the system's default places if empty (`-d`).
     pub paths: Vec<PathBuf>,
-    /// A cache file to read configurations from instead (`-c`).
+    /// A cache file to read configurations from instead of a search (`-c`).
     pub cachefile: Option<PathBuf>,
-    /// Look at everything in the folders of the cache file's devices, since these may have other names now.
+    /// Search all of the directories that hold the cache file's devices, since the devices may have
+    /// been renamed.
     pub beside: bool,
     /// Only the pool of this name.
     pub name: Option<String>,
@@ -22,52 +23,55 @@ pub struct ScanRequest {
     pub guid: Option<u64>,
 }
 
-/// A pool that was found.
+/// A pool that a search found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// Its configuration with the states that an attempt to open it found (`spa_tryimport`).
+    /// Its configuration, with the states that an attempt to open it found (`spa_tryimport`).
     pub pool: Pool,
     /// Its comment.
     #[serde(default)]
     pub comment: Option<String>,
-    /// The host that last used it, from the label.
+    /// The host that used it last, from the label.
     #[serde(default)]
     pub host: Host,
-    /// When it was last used, in seconds since the epoch.
+    /// When it was used last, in seconds since the epoch.
     #[serde(default)]
     pub timestamp: Option<u64>,
-    /// Whether the pool must be forced (`-f`): it was not exported, and by another host.
+    /// Whether its import needs `-f`: another host used it, and did not export it.
     #[serde(default)]
     pub force_required: bool,
-    /// What the pool showed of another host's activity, for the import: what was watched need not be watched again.
+    /// The pool's activity that the search saw. The import does not wait again for what the search
+    /// has watched already.
     #[serde(default)]
     pub seen: Option<Activity>,
 }
 
-/// What a pool's uberblock shows of its writer's activity (`mmp_txg`, `mmp_seq` and the time of the load information).
+/// The signs of a writer's activity in a pool's uberblock (`mmp_txg`, `mmp_seq` and the time of the
+/// load information).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Activity {
     /// The transaction group.
     pub txg: u64,
     /// Its time, in seconds since the epoch.
     pub timestamp: u64,
-    /// How many writes there were since for activity's sake.
+    /// How many multihost writes followed that group.
     pub seq: u16,
 }
 
-/// What a search found (`zpool_search_import`).
+/// The result of a search (`zpool_search_import`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Found {
-    /// The pools that could be imported, or shown.
+    /// The pools that can be imported or shown.
     pub pools: Vec<Candidate>,
-    /// Pools of the cache file that are on none of the devices.
+    /// Pools of the cache file that no device holds.
     pub lost: Vec<Lost>,
-    /// Files, devices and folders that did not answer in time (`zfs_probe_timeout_ms`), and were passed over.
+    /// Files, devices and directories that did not answer in time (`zfs_probe_timeout_ms`), and
+    /// were skipped.
     pub silent: Vec<PathBuf>,
 }
 
-/// A pool that a cache file names, and that was not found.
+/// A pool that a cache file names and that the search did not find.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lost {
@@ -75,7 +79,7 @@ pub struct Lost {
     pub name: String,
     /// Its guid.
     pub guid: u64,
-    /// Those of its devices that did not answer.
+    /// Its devices that did not answer.
     pub silent: Vec<PathBuf>,
 }
 
@@ -85,23 +89,23 @@ pub struct Lost {
 pub struct Host {
     /// Its name.
     pub name: Option<String>,
-    /// `hostid`.
+    /// Its `hostid`.
     pub id: Option<u64>,
 }
 
-/// What an attempt to load a pool told (`load_info`).
+/// What an attempt to load a pool found out (`load_info`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LoadInfo {
-    /// The features that are in use and not understood: (guid, description).
+    /// The features that are in use and not supported: (guid, description).
     pub unsup_features: Vec<(String, String)>,
-    /// The pool could be imported read-only although features are not supported.
+    /// Whether a read-only import is possible although features are not supported.
     pub can_rdonly: bool,
     /// The host in the MOS configuration.
     pub host: Host,
     /// Whether another host is using it now (multihost).
     pub mmp: MmpState,
-    /// That host.
+    /// The host that uses it now.
     pub mmp_host: Host,
     /// What an older state would lose.
     pub rewind: Option<RewindInfo>,
@@ -111,83 +115,84 @@ pub struct LoadInfo {
     pub enabled_features: Vec<(String, u64)>,
 }
 
-/// Whether a pool is in use elsewhere (`mmp_state_t`).
+/// Whether another host uses a pool (`mmp_state_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MmpState {
-    /// No sign of it.
+    /// No sign of another host.
     #[default]
     Inactive,
-    /// The other host keeps writing.
+    /// Another host is writing.
     Active,
-    /// It can't be told without a host id here.
+    /// This host has no host id, so that multihost can't be checked.
     NoHostid,
 }
 
-/// What an older state of the pool would cost.
+/// What a rewind to an older state of the pool would cost.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RewindInfo {
     /// The time of that state.
     pub load_time: u64,
-    /// Seconds lost, if known.
+    /// Seconds of changes that would be lost, if known.
     pub seconds_lost: Option<i64>,
     /// Data errors that would remain, if known.
     pub data_errors: Option<u64>,
 }
 
-/// How far an import may go back (`zpool_load_policy_t`).
+/// How far back an import may go (`zpool_load_policy_t`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rewind {
-    /// Go back if necessary (`-F`).
+    /// Rewind if necessary (`-F`).
     pub rewind: bool,
-    /// Only say whether that would work (`-n`).
+    /// Only report whether a rewind would work (`-n`).
     pub dry_run: bool,
-    /// Look at every uberblock (`-X`).
+    /// Try every uberblock (`-X`).
     pub extreme: bool,
     /// Start at this transaction group (`-T`).
     pub txg: Option<u64>,
-    /// Go back to the checkpoint.
+    /// Rewind to the checkpoint.
     pub to_checkpoint: bool,
 }
 
-/// A request to import one pool.
+/// A request to import one pool (`zpool_import_props`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportRequest {
-    /// Which pool.
+    /// The guid of the pool.
     pub guid: u64,
-    /// Where to look for its devices.
+    /// Where to search for its devices.
     pub scan: ScanRequest,
-    /// A new name.
+    /// A new name for the pool.
     pub new_name: Option<String>,
-    /// The new name holds for this import only (`-t`).
+    /// Whether the new name applies to this import only (`-t`).
     pub temporary_name: bool,
     /// Pool properties to set (`-o name=value`): `readonly`, `altroot`, `cachefile`, ….
     pub props: Vec<(String, String)>,
-    /// Import although another host may use it (`-f`).
+    /// Import even if another host may use it (`-f`).
     pub force: bool,
-    /// Import although a log device is missing (`-m`).
+    /// Import even if a log device is missing (`-m`).
     pub missing_log: bool,
     /// Import a destroyed pool (`-D`).
     pub destroyed: bool,
-    /// How far to go back.
+    /// How far back to go.
     pub rewind: Rewind,
-    /// What the search saw of the pool's activity ([`Candidate::seen`]).
+    /// The activity of the pool that the search saw ([`Candidate::seen`]).
     pub seen: Option<Activity>,
-    /// How many threads pass over the datasets, if the daemon's own number is not wanted (`ZFS_SERIAL_MOUNT`: 1).
+    /// The number of threads that visit the datasets; the daemon's own number if absent
+    /// (`ZFS_SERIAL_MOUNT`: 1).
     pub threads: Option<u32>,
 }
 
-/// What an import did.
+/// The result of an import.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportOutcome {
-    /// The pool's name now.
+    /// The present name of the pool.
     pub name: String,
-    /// What it was taken back to, if it was, or would be.
+    /// The state it was rewound to, or would be.
     pub rewind: Option<RewindInfo>,
-    /// What the caller should know: properties that can't be honoured.
+    /// Notes for the caller: properties that can't be honoured.
     pub notes: Vec<Prop>,
 }

@@ -1,53 +1,55 @@
-//! Faults that are asked for (`zinject`).
+//! Injected faults (`zinject`).
 
 use serde::{Deserialize, Serialize};
 
-/// What to do about them.
+/// A request about injected faults (`zinject_record_t`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InjectRequest {
-    /// Say which there are.
+    /// List them.
     List,
-    /// Take back one, or all.
+    /// Remove one, or all.
     Cancel {
         /// Its number.
         id: Option<u64>,
     },
-    /// Let a device fail, or be slow.
+    /// Make a device fail or slow down.
     Device {
         /// The pool.
         pool: String,
-        /// Its path, its guid, or the name that it is shown with.
+        /// Its path, its guid, or its displayed name.
         device: String,
-        /// The part of its labels that fails rather than its space: `pad1`, `pad2`, `nvlist`, `uber`.
+        /// The part of its labels that fails, rather than its space: `pad1`, `pad2`, `nvlist`,
+        /// `uber`.
         label: Option<String>,
-        /// What is asked of it: `read`, `write`, `flush`, `free`, `probe`, or all but the last; of labels all is all.
+        /// The operations: `read`, `write`, `flush`, `free`, `probe`, or all but the last. Of
+        /// labels, all of them.
         on: Option<String>,
         /// What goes wrong.
         wrong: DeviceFault,
-        /// How often, of [`u32::MAX`].
+        /// The probability, as a fraction of [`u32::MAX`].
         often: u32,
     },
-    /// Let blocks of a file be found wrong.
+    /// Make reads of a file's blocks fail.
     Data {
         /// The file system.
         dataset: String,
         /// The object.
         object: u64,
-        /// The block that has its dnode, rather than its own.
+        /// Whether the block that holds its dnode fails, rather than its own blocks.
         dnode: bool,
-        /// Level of its tree.
+        /// The level of the blocks.
         level: u8,
-        /// First byte, and the one behind the last; all of it if absent.
+        /// The first byte, and the one behind the last; the whole file if absent.
         range: Option<(u64, u64)>,
-        /// Copies, a bit for each; 0 is all.
+        /// The copies, a bit for each; 0 for all.
         copies: u32,
-        /// How they are wrong.
+        /// How they fail.
         how: DataFault,
-        /// How often, of [`u32::MAX`].
+        /// The probability, as a fraction of [`u32::MAX`].
         often: u32,
     },
-    /// Let a block be found wrong.
+    /// Make reads of one block fail.
     Block {
         /// The pool.
         pool: String,
@@ -55,67 +57,69 @@ pub enum InjectRequest {
         objset: u64,
         /// The object.
         object: u64,
-        /// Level of its tree.
+        /// The level of the block.
         level: u8,
-        /// Block of that level.
+        /// The number of the block at that level.
         blkid: u64,
-        /// How it is wrong.
+        /// How it fails.
         how: DataFault,
     },
-    /// Let blocks of the pool's own object set be found wrong.
+    /// Make reads of blocks of the pool's meta object set fail.
     Mos {
         /// The pool.
         pool: String,
-        /// Those of objects of this type, by its number; 0 is all (`DMU_OT_NONE`).
+        /// The number of the object type; 0 for all (`DMU_OT_NONE`).
         kind: u8,
-        /// As of a file.
+        /// The copies, a bit for each; 0 for all.
         copies: u32,
-        /// As of a file.
+        /// How they fail.
         how: DataFault,
-        /// How often, of [`u32::MAX`].
+        /// The probability, as a fraction of [`u32::MAX`].
         often: u32,
     },
-    /// Let three of five writes of blocks be lost, whatever device they go to, and end the daemon when the first group after that is about to be synced.
+    /// Drop three of five block writes on all devices. The daemon ends before the sync of the first
+    /// transaction group after that.
     LoseWrites {
         /// The pool.
         pool: String,
-        /// How long.
+        /// For how long.
         spell: Spell,
     },
-    /// Have a device taken for failing, as who watches devices would: no fault that lasts.
+    /// Mark a device as failed, as the monitoring of devices does. This is a single action, not a
+    /// lasting fault.
     Verdict {
         /// The pool.
         pool: String,
         /// The device's path or guid.
         device: String,
-        /// It is not used any more; otherwise it is used, and degraded.
+        /// Mark it faulted, so that it is no longer used; otherwise degraded.
         faulted: bool,
     },
-    /// Let a pool's import or export take longer.
+    /// Delay a pool's import or export.
     Pass {
         /// The pool.
         pool: String,
-        /// Its import; otherwise its export.
+        /// Delay its import; otherwise its export.
         import: bool,
-        /// Seconds.
+        /// The delay in seconds.
         seconds: u32,
     },
-    /// Forget all blocks in memory that are on disk.
+    /// Drop cached blocks that are on disk.
     Forget {
         /// The pool.
         pool: String,
-        /// Write the others first.
+        /// Write dirty blocks first.
         sync: bool,
     },
 }
 
-/// How blocks are wrong when they are read.
+/// How reads of blocks fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DataFault {
     /// They can't be read.
     Io,
-    /// Their checksums do not match.
+    /// Their checksums don't match.
     Checksum,
     /// They can't be decrypted.
     Decrypt,
@@ -123,31 +127,32 @@ pub enum DataFault {
     Decompress,
 }
 
-/// How long writes are lost, from the next group on.
+/// For how long writes are lost, starting with the next transaction group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Spell {
-    /// So many seconds.
+    /// For this many seconds.
     Seconds(u32),
-    /// So many groups after the first.
+    /// For this many groups after the first.
     Groups(u32),
 }
 
-/// What goes wrong on a device.
+/// How a device fails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceFault {
     /// An error of the operating system, by its number.
     Error(i32),
-    /// Bytes that are read are changed.
+    /// The bytes that are read are altered.
     Corrupt,
-    /// Nothing is done, and nobody told.
+    /// Nothing is done, and success is reported.
     Noop,
-    /// Each operation takes so many milliseconds, and so many are under way at a time.
+    /// Each operation takes this many milliseconds, and at most so many run at a time
+    /// (`ZINJECT_DELAY_IO`).
     Delay(u64, u32),
 }
 
-/// A fault that is asked for.
+/// A fault that is injected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Injected {
     /// Its number.
@@ -156,11 +161,11 @@ pub struct Injected {
     pub pool: String,
     /// What it is.
     pub what: Ailment,
-    /// How often it struck.
+    /// How often it has struck.
     pub hits: u64,
 }
 
-/// What a fault is.
+/// The kind of an injected fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ailment {
@@ -174,31 +179,31 @@ pub enum Ailment {
         on: String,
         /// What goes wrong.
         wrong: DeviceFault,
-        /// How often, of [`u32::MAX`].
+        /// The probability, as a fraction of [`u32::MAX`].
         often: u32,
     },
-    /// Blocks are found wrong.
+    /// Reads of blocks fail.
     Data {
-        /// The object set; 0 is the pool's own.
+        /// The object set; 0 is the pool's meta object set.
         objset: u64,
-        /// The object; 0 for all of the pool's own object set.
+        /// The object; 0 for all of the meta object set.
         object: u64,
-        /// The type of objects in the pool's own object set, 0 for any.
+        /// The type of objects in the meta object set; 0 for any.
         kind: u8,
         /// The level.
         level: u8,
-        /// Copies, a bit for each; 0 is all.
+        /// The copies, a bit for each; 0 for all.
         copies: u32,
-        /// First block, and the last; all if absent.
+        /// The first and the last block; all if absent.
         range: Option<(u64, u64)>,
     },
-    /// The pool's import or export takes longer.
+    /// The pool's import or export is delayed.
     Pass {
         /// Its import; otherwise its export.
         import: bool,
         /// Seconds.
         seconds: u32,
     },
-    /// Writes are lost for so long.
+    /// Writes are lost.
     LostWrites(Spell),
 }

@@ -1,35 +1,42 @@
 //! The control protocol between the daemon and the commands, and its client.
 //!
 //! # Theory
-//! A command asks for structured data and renders it; it never asks for text. So the types here are the engine's answers
-//! in the shape of OpenZFS's own: a pool is the configuration tree that `ZFS_IOC_POOL_STATS` returns, with the statistics
-//! that `zpool` reads from it; a dataset is its name, type and properties.
+//! A command requests structured data and formats it; it never requests text. So the types here are
+//! the engine's answers in the shape of OpenZFS's own:
 //!
-//! One list of methods makes two traits. [`Service`] is the daemon's side: each method takes the
-//! [`Caller`]. [`Requests`] is the commands' side, without a caller: [`Client`] implements it over
-//! any [`Transport`] (the daemon's socket), and [`InProcess`] over a service in the same process,
-//! which is how tests run commands without a daemon. [`dispatch`] leads from a request's bytes to
-//! a method of [`Service`].
+//! * A pool is the configuration tree that `ZFS_IOC_POOL_STATS` returns, with the statistics that
+//!   `zpool` reads from it.
+//! * A dataset is its name, type and properties.
 //!
-//! [`client`] carries requests to the daemon, which [`place`] finds and [`start`] runs when one is
-//! needed. [`files`] is a second protocol, on a socket of its own: the files of a dataset for
-//! commands that use no mount.
+//! One list of methods generates two traits:
 //!
-//! Rules that commands and the daemon both go by are here, too: properties of pools
-//! ([`settings`]), and where file systems belong ([`plan`]).
+//! * [`Service`] is the daemon's side: each method takes the [`Caller`].
+//! * [`Requests`] is the commands' side, without a caller. [`Client`] implements it over any
+//!   [`Transport`] (the daemon's socket). [`InProcess`] implements it over a service in the same
+//!   process, which is how tests run commands without a daemon.
+//!
+//! [`dispatch`] leads from a request's bytes to a method of [`Service`].
+//!
+//! [`client`] carries requests to the daemon. [`place`] finds the daemon, and [`start`] runs one
+//! when it is needed. [`files`] is a second protocol, on a socket of its own: the files of a
+//! dataset for commands that use no mount.
 //!
 //! # On the wire
-//! `POST /v1/METHOD` with a JSON request; the reply is `{"ok": ANSWER}` with status 200, or `{"error": ERROR}` with a
-//! status that fits ([`Error::http_status`]). Unknown fields are ignored and missing ones take their defaults, so that a
-//! newer command and an older daemon understand each other as far as they can.
+//! A request is `POST /v1/METHOD` with a JSON body. The reply is `{"ok": ANSWER}` with status 200,
+//! or `{"error": ERROR}` with a status that fits ([`Error::http_status`]).
+//!
+//! Receivers ignore unknown fields, and missing fields take their defaults. So a newer command and
+//! an older daemon understand each other as far as they can.
 //!
 //! # Values
-//! A property travels as its text for people, its exact text (`-p`) and, where it is one, its number; formatting sizes and
-//! ratios is the engine's job, once. Times are seconds since the epoch, and the command turns them into local time.
+//! A property travels as its text for people, its exact text (`-p`) and, for a numeric property,
+//! its number. Only the engine formats sizes and ratios. Times are seconds since the epoch; the
+//! command converts them to local time.
 //!
 //! # Absent
-//! An async runtime: the client reads and writes its socket itself. How the daemon answers, and
-//! whom, is `server`'s; what a terminal shows is `cli`'s.
+//! * An async runtime: the client reads and writes its socket itself.
+//! * How the daemon answers, and which callers it refuses: see `server`.
+//! * What a terminal shows: see `cli`.
 
 pub mod accounts;
 mod budget;

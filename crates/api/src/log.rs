@@ -1,9 +1,9 @@
-//! Intent logs.
+//! Statistics of intent logs.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What the intent log of a dataset that is open for writing has done since it was opened.
+/// What the intent log of a dataset has done since the dataset was opened for writing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogStats {
     /// The dataset.

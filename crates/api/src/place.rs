@@ -1,12 +1,18 @@
-//! Where a daemon lives: its folder, socket and locks.
+//! The daemon's folder, with its socket and locks.
 //!
 //! # Theory
-//! Each user has one daemon of their own, and the system has root's. A daemon's folder holds three files: `control.sock`;
-//! `daemon.lock`, locked for as long as the daemon lives, by which a socket without a daemon is told from one with;
-//! and `start.lock`, locked for the moments in which a daemon begins or ends, so that two commands that start one at
-//! the same time end up with one, and none reaches a daemon that is on its way out.
+//! Each user has one daemon, and the system has root's. A daemon's folder holds three files:
 //!
-//! Which folder that is, of several that it may be, is chosen in [`choice`].
+//! | file | purpose |
+//! |---|---|
+//! | `control.sock` | the control socket |
+//! | `daemon.lock` | locked while the daemon lives, so a stale socket can be recognised |
+//! | `start.lock` | locked while a daemon begins or ends |
+//!
+//! Because of `start.lock`, two commands that start a daemon at the same time end up with one. No
+//! command reaches a daemon that is about to end.
+//!
+//! [`choice`] selects one of the folders that are possible.
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -19,23 +25,24 @@ use std::path::{Path, PathBuf};
 pub mod choice;
 mod trial;
 
-/// Names another folder for the daemon, so that several can live side by side.
+/// The environment variable that names another folder for the daemon. With it, several daemons can
+/// run side by side.
 pub const ENV_DIR: &str = "POOLHOUSE_RUN_DIR";
-/// Longest name of a socket, bytes (`sun_path`, less the zero at its end).
+/// Most bytes in the path of a socket (`sun_path`, less the NUL at its end).
 const SOCKET_MAX: usize = 107;
 
 /// A daemon's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     dir: PathBuf,
-    /// Whether everybody may knock (root's daemon).
+    /// Whether all users may connect (root's daemon).
     shared: bool,
 }
 
-/// A folder that can't be a daemon's.
+/// Why a folder can't be a daemon's.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// It can't be made, read or locked.
+    /// It can't be created, read, written or locked.
     #[error("cannot use the daemon's folder {}", dir.display())]
     Io {
         /// The folder.
@@ -44,83 +51,85 @@ pub enum PlaceError {
         #[source]
         source: std::io::Error,
     },
-    /// It is no folder.
+    /// It is not a directory.
     #[error("the daemon's folder {} is no folder", dir.display())]
     NoFolder {
-        /// What is there.
+        /// The path.
         dir: PathBuf,
     },
-    /// It is somebody else's.
+    /// It belongs to another user.
     #[error("the daemon's folder {} belongs to user {owner}, and not to user {wanted}", dir.display())]
     Foreign {
         /// The folder.
         dir: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         owner: u32,
-        /// Whose it should be.
+        /// The expected owner.
         wanted: u32,
     },
-    /// It is root's, who never had a daemon there.
+    /// It is root's, and never had a daemon.
     #[error("{} is a folder of root's, and no daemon has ever lived there", dir.display())]
     Roots {
         /// The folder.
         dir: PathBuf,
     },
-    /// Another file system is mounted there, whose owner may say what it likes.
+    /// It is a mount in a folder where all users may create files. The owner of that file system
+    /// may claim anything.
     #[error("the daemon's folder {} is a mount in a folder where everybody may make things", dir.display())]
     Mount {
         /// The folder.
         dir: PathBuf,
     },
-    /// Everybody may rename what is in the folder around it.
+    /// All users may rename what is in its parent folder.
     #[error("everybody may rename what is in {}: its mode is {mode:04o}, without the sticky bit", parent.display())]
     Loose {
-        /// That folder.
+        /// The parent folder.
         parent: PathBuf,
         /// Its mode.
         mode: u32,
     },
-    /// Its sockets would have names that are too long for the system.
+    /// The paths of its sockets would be too long for the system.
     #[error("the name of the daemon's folder is too long for a socket in it: {}", dir.display())]
     Long {
         /// The folder.
         dir: PathBuf,
     },
-    /// None of the folders that it may be can be used.
+    /// None of the possible folders can be used.
     #[error("there is no folder for a daemon: {why}; set {ENV_DIR} to a folder of yours that can be written")]
     Nowhere {
-        /// Each of them, and why not.
+        /// Each of them, and why it can't be used.
         why: String,
     },
-    /// Others may enter it, or write in it.
+    /// Other users may enter it or write in it.
     #[error("others may use the daemon's folder {0}: its mode is {mode:04o}; `chmod {wanted:o} {0}`", dir.display())]
     Open {
         /// The folder.
         dir: PathBuf,
         /// Its mode.
         mode: u32,
-        /// What it should be.
+        /// The mode it should have.
         wanted: u32,
     },
 }
 
 impl Place {
-    /// The folder that the environment names, if it does: then no other is used.
+    /// The folder that the environment variable [`ENV_DIR`] names. If it names one, no other is
+    /// used.
     pub fn named() -> Option<Self> {
         let dir = std::env::var_os(ENV_DIR).filter(|value| !value.is_empty())?;
-        // A daemon leaves the folder in which it is started.
+        // The daemon changes its working directory, so the path must be absolute.
         let dir = std::path::absolute(&dir).unwrap_or_else(|_| dir.into());
-        // One of root's that others may enter is for everybody, as root's own is.
+        // A folder of root's that others may enter is for all users, as root's default folder is.
         let shared = std::fs::metadata(&dir).is_ok_and(|meta| meta.uid() == 0 && meta.mode() & 0o055 != 0);
         Some(Self { dir, shared })
     }
 
-    /// A folder of the caller's choice.
+    /// A folder that the caller names, private to this user.
     pub fn at(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), shared: false }
     }
 
-    /// The same folder, open to everybody who wants to knock.
+    /// The same folder, to which all users may connect.
     #[must_use]
     pub fn shared(self) -> Self {
         Self { shared: true, ..self }
@@ -146,25 +155,27 @@ impl Place {
         self.dir.join("nbd.sock")
     }
 
-    /// The socket of the files of its pools, for commands that use no mount.
+    /// The socket for the files of its pools, for commands that use no mount.
     pub fn files(&self) -> PathBuf {
         self.dir.join("files.sock")
     }
 
-    /// What a daemon in the background has to say.
+    /// The log of a daemon in the background.
     pub fn log(&self) -> PathBuf {
         self.dir.join("log")
     }
 
-    /// Whether everybody may connect.
+    /// Whether all users may connect.
     pub fn is_shared(&self) -> bool {
         self.shared
     }
 
-    /// Whether it is or could be a daemon's folder, where none runs now.
+    /// Checks whether this is or could be a daemon's folder. No daemon runs there now.
     ///
     /// # Errors
-    /// [`PlaceError`]: what is wrong with it.
+    /// * [`PlaceError::Roots`]: the folder is root's, another user calls this, and it never had a
+    ///   daemon.
+    /// * All others: see [`Place::try_out`].
     pub fn could_have_daemon(&self) -> Result<(), PlaceError> {
         if !self.shared || rustix::process::geteuid().is_root() {
             self.try_out()
@@ -175,10 +186,12 @@ impl Place {
         }
     }
 
-    /// Makes the folder if need be, and checks that it can be trusted and used.
+    /// Creates the folder if it does not exist, and checks that it can be trusted and used.
     ///
     /// # Errors
-    /// [`PlaceError`]: what is wrong with it.
+    /// * [`PlaceError::Io`]: the folder can't be created, or a trial in it failed.
+    /// * [`PlaceError::Long`]: the paths of its sockets are too long.
+    /// * All others: see [`Place::check`].
     pub fn prepare(&self) -> Result<(), PlaceError> {
         let mode = self.mode();
         std::fs::DirBuilder::new()
@@ -191,15 +204,17 @@ impl Place {
         trial::in_folder(&self.dir).map_err(|e| self.failed(e))
     }
 
-    /// Whether it can be made, trusted and used; makes nothing that stays.
+    /// Checks whether the folder could be created, trusted and used. Leaves nothing behind.
     ///
     /// # Errors
-    /// [`PlaceError`]: what is wrong with it.
+    /// * [`PlaceError::Io`]: a trial in the folder, or in a new one beside it, failed.
+    /// * [`PlaceError::Long`]: the paths of its sockets are too long.
+    /// * All others: see [`Place::check`].
     pub fn try_out(&self) -> Result<(), PlaceError> {
         self.check_sockets()?;
         match self.check() {
             Err(PlaceError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
-                // What is above it is made with it.
+                // Its missing parents are created with it.
                 let there = self.dir.ancestors().skip(1).find(|parent| parent.exists());
                 trial::in_new_folder(there.unwrap_or(Path::new("/")))
             }
@@ -211,18 +226,26 @@ impl Place {
         .map_err(|e| self.failed(e))
     }
 
-    /// Whether its sockets can have their names.
+    /// Checks whether its sockets' paths are short enough.
     fn check_sockets(&self) -> Result<(), PlaceError> {
         let longest = self.socket().as_os_str().len().max(self.volumes().as_os_str().len());
         if longest > SOCKET_MAX { Err(PlaceError::Long { dir: self.dir.clone() }) } else { Ok(()) }
     }
 
-    /// The mode that it has.
+    /// The mode for the folder.
     fn mode(&self) -> u32 {
         if self.shared { 0o755 } else { 0o700 }
     }
 
-    /// Whether the folder is this user's (or, the system's, root's) and nobody else may write in it.
+    /// Checks that the folder has the right owner, and that no other user may write in it.
+    ///
+    /// The owner must be this user, or root for a shared folder.
+    ///
+    /// # Errors
+    /// * [`PlaceError::Io`]: its attributes can't be read; with `NotFound`, it does not exist.
+    /// * [`PlaceError::NoFolder`]: it is not a directory.
+    /// * [`PlaceError::Foreign`]: it belongs to another user.
+    /// * [`PlaceError::Open`]: other users may write in it or, if it is private, enter it.
     pub fn check(&self) -> Result<(), PlaceError> {
         let meta = std::fs::symlink_metadata(&self.dir).map_err(|e| self.failed(e))?;
         let wanted = if self.shared { 0 } else { rustix::process::geteuid().as_raw() };
@@ -239,7 +262,10 @@ impl Place {
         }
     }
 
-    /// Waits for its turn to begin or end a daemon. Held until dropped.
+    /// Waits until this process may begin or end a daemon here. Dropping the result ends that.
+    ///
+    /// # Errors
+    /// * [`PlaceError::Io`]: the lock file can't be opened or locked.
     pub fn lock_start(&self) -> Result<OwnedFd, PlaceError> {
         let lock = self.open("start.lock")?;
         rustix::io::retry_on_intr(|| rustix::fs::flock(&lock, FlockOperation::LockExclusive))
@@ -247,11 +273,13 @@ impl Place {
         Ok(lock)
     }
 
-    /// The same, in a folder in which no daemon is to begin: `None` if none can have begun there either.
+    /// The same in a folder where no daemon is to begin. `None` if no daemon can have begun there
+    /// either.
     fn lock_start_of_other(&self) -> Result<Option<OwnedFd>, PlaceError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let lock = match rustix::fs::open(self.dir.join("start.lock"), flags, Mode::empty()) {
-            // Who begins there from now on makes it, and looks at the other folders after that.
+            // A daemon that begins there later creates this file first, and then looks at the other
+            // folders.
             Err(Errno::NOENT) => return Ok(None),
             opened => opened.map_err(|e| self.failed(e.into()))?,
         };
@@ -260,12 +288,16 @@ impl Place {
         Ok(Some(lock))
     }
 
-    /// Becomes the daemon of this folder, until dropped. `None` when there is one.
+    /// Becomes the daemon of this folder until the result is dropped. `None` if there is one
+    /// already.
+    ///
+    /// # Errors
+    /// * [`PlaceError::Io`]: the lock file can't be opened or locked.
     pub fn lock_daemon(&self) -> Result<Option<OwnedFd>, PlaceError> {
         self.locked(self.open("daemon.lock")?)
     }
 
-    /// Whether a daemon lives here. Its turn to begin must be held.
+    /// Whether a daemon lives here. The caller must hold [`Place::lock_start`].
     fn has_daemon(&self) -> Result<bool, PlaceError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match rustix::fs::open(self.dir.join("daemon.lock"), flags, Mode::empty()) {
@@ -283,10 +315,12 @@ impl Place {
         }
     }
 
-    /// Connects, if a daemon listens here.
+    /// Connects to the daemon, if one listens here.
     ///
     /// # Errors
-    /// [`PlaceError`] if the folder can't be trusted, or the socket can't be used.
+    /// * [`PlaceError::Io`]: the socket can't be used.
+    /// * [`PlaceError::NoFolder`], [`PlaceError::Foreign`], [`PlaceError::Open`]: the folder can't
+    ///   be trusted. See [`Place::check`].
     pub fn connect(&self) -> Result<Option<UnixStream>, PlaceError> {
         match self.check() {
             Err(PlaceError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),

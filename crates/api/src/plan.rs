@@ -1,4 +1,4 @@
-//! What a file system's properties say about mounting it.
+//! The mount plan of a file system, from its properties.
 
 use crate::Reason;
 use dsl::prop::{Kind, Prop, Value};
@@ -6,77 +6,77 @@ use fuse::tree::Statfs;
 use std::path::PathBuf;
 use zpl::{Atime, Policy};
 
-/// Where a file system belongs (`mountpoint`).
+/// The place of a file system (`mountpoint`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Where {
-    /// There, the alternate root included.
+    /// This path, with the alternate root.
     Path(PathBuf),
-    /// Where `mount(8)` puts it (`legacy`).
+    /// A place that `mount(8)` is given (`legacy`).
     Legacy,
-    /// Nowhere (`none`).
+    /// No place (`none`).
     None,
 }
 
-/// `canmount`.
+/// The property `canmount`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CanMount {
-    /// Never.
+    /// It is never mounted.
     Off,
-    /// With everything else.
+    /// It is mounted with all others.
     On,
-    /// When it is asked for by name.
+    /// It is mounted only by name.
     NoAuto,
 }
 
-/// `snapdir`.
+/// The property `snapdir`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SnapDir {
-    /// `.zfs` can be walked into and isn't listed.
+    /// `.zfs` can be entered, and is not listed.
     Hidden,
-    /// It is listed.
+    /// `.zfs` is listed.
     Visible,
-    /// There is none.
+    /// There is no `.zfs`.
     Disabled,
 }
 
-/// A file system and how to mount it.
+/// A file system with its mount plan.
 #[derive(Debug)]
 pub struct Plan {
-    /// The head.
+    /// The head or snapshot.
     pub dataset: dsl::Dataset,
     /// Its name.
     pub name: String,
-    /// Where it belongs.
+    /// Its place.
     pub place: Where,
-    /// When it is mounted.
+    /// When it may be mounted.
     pub can_mount: CanMount,
     /// Whether its key is missing.
     pub locked: bool,
     /// Whether it belongs to a container (`zoned`).
     pub zoned: bool,
-    /// Whether it was received in part.
+    /// Whether it is partially received.
     pub partial: bool,
     /// Whether it was received redacted.
     pub redacted: bool,
-    /// Whether it may cover what is in the mountpoint (`overlay`).
+    /// Whether it may be mounted on a directory that is not empty (`overlay`).
     pub overlay: bool,
-    /// `snapdir`.
+    /// The visibility of `.zfs`.
     pub snapdir: SnapDir,
     /// Whether it shows extended attributes (`xattr`).
     pub xattrs: bool,
-    /// Sizes that `statfs` shows.
+    /// The sizes that `statfs` shows.
     pub sizes: Statfs,
-    /// What properties say about writing.
+    /// Its write policy, from properties.
     pub policy: Policy,
-    /// What properties say about its blocks in memory.
+    /// Its cache policy, from properties.
     pub cache: arc::Policy,
-    /// What the kernel is told.
+    /// Its options for the kernel.
     pub options: fuse::Options,
-    /// Mount options that were given, which go before properties.
+    /// The given mount options, which override properties.
     pub given: Vec<String>,
 }
 
-/// What mount options that were given decide of properties: the last of each pair.
+/// The properties that given mount options decide: the last of each pair of options.
 pub fn decided(given: &[String]) -> Vec<(Prop, bool)> {
     let mut all: Vec<(Prop, bool)> = Vec::new();
     for option in given {
@@ -103,25 +103,32 @@ pub fn decided(given: &[String]) -> Vec<(Prop, bool)> {
     all
 }
 
-/// Longest names, without and with `longname`.
+/// The longest names, without and with `longname`.
 const NAME_MAX: (u32, u32) = (255, 1023);
 const DEFAULT_RECORD: u64 = 128 << 10;
 impl Plan {
-    /// Mounts it at this place, if one is named.
+    /// Sets the place, if one is named.
     pub fn place_at(&mut self, at: Option<&str>) {
         if let Some(path) = at {
             self.place = Where::Path(PathBuf::from(path));
         }
     }
 
-    /// Reading changes nothing of what is read only.
+    /// Turns off access times if it is read-only. `mounted_so` says that its mount is.
     pub fn rest_if_read_only(&mut self, mounted_so: bool) {
         if mounted_so || self.options.read_only {
             self.policy.atime = Atime::Never;
         }
     }
 
-    /// Reads a dataset's properties. `None` for what is no file system, nor a snapshot of one, which belongs nowhere and can only be read.
+    /// Reads the plan from a dataset's properties.
+    ///
+    /// `None` if it is neither a file system nor a snapshot of one. A snapshot has no place of its
+    /// own, and is read-only.
+    ///
+    /// # Errors
+    /// * [`dsl::Error::Object`], [`dsl::Error::Pool`]: a property can't be read.
+    /// * [`dsl::Error::Corrupt`]: a property is damaged.
     pub fn of(dataset: dsl::Dataset) -> dsl::Result<Option<Self>> {
         if dataset.head_kind()? != Some(Kind::Filesystem) {
             return Ok(None);
@@ -151,7 +158,7 @@ impl Plan {
             nodev: off(Prop::Devices)?,
             noexec: off(Prop::Exec)?,
             noatime: off(Prop::Atime)?,
-            // Others may come in where the kernel lets a mount of ours have them.
+            // Other users may use a mount where the kernel permits this process to allow them.
             allow_other: rustix::process::geteuid().is_root(),
             posix_acl,
         };
@@ -187,10 +194,11 @@ impl Plan {
         }))
     }
 
-    /// What `statfs` shows of a dataset whose records are `unit` bytes large.
+    /// The sizes that `statfs` shows. `unit` is the record size in bytes.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [`dsl::Error::Object`], [`dsl::Error::Pool`]: a property can't be read.
+    /// * [`dsl::Error::Corrupt`]: a property is damaged.
     pub fn sizes_of(dataset: &dsl::Dataset, unit: u32, name_max: u32) -> dsl::Result<Statfs> {
         let number = |prop| {
             Ok::<u64, dsl::Error>(match dataset.property(prop)?.map(|property| property.value) {
@@ -212,8 +220,10 @@ impl Plan {
         })
     }
 
-    /// Why this file system isn't mounted, if so. Some reasons hold always, the others unless it was asked for by name
-    /// (the second of the pair); what keeps one from being mounted with the rest is passed over in silence.
+    /// Why this file system can't be mounted, if so.
+    ///
+    /// Some reasons always apply, and others only if the user did not name it (`by_name`). A mount
+    /// of all file systems skips it silently.
     pub fn obstacle(&self, by_name: bool, redacted_too: bool) -> Option<Reason> {
         match &self.place {
             Where::Legacy => return Some(Reason::LegacyMountpoint),
@@ -238,14 +248,17 @@ impl Plan {
         }
     }
 
-    /// Applies mount options (`-o`). The option that isn't known comes back.
+    /// Applies mount options (`-o`).
+    ///
+    /// # Errors
+    /// The first option that is unknown.
     pub fn apply(&mut self, options: &[String]) -> Result<(), String> {
         self.given.extend_from_slice(options);
         for option in options {
             let (to, atime) = (&mut self.options, &mut self.policy.atime);
             match option.as_str() {
                 "ro" => to.read_only = true,
-                // Of a snapshot it is asked in vain.
+                // A snapshot can't be writable.
                 "rw" => to.read_only = self.dataset.is_snapshot(),
                 "defaults" | "remount" | "nomand" | "mand" => {}
                 "relatime" if *atime != Atime::Never => *atime = Atime::Relative,

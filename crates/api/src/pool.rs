@@ -1,4 +1,4 @@
-//! A pool as its status shows it: the configuration tree with states, errors and statistics.
+//! A pool's status: its configuration tree with states, errors and statistics.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,11 +12,11 @@ pub struct PoolQuery {
     pub props: bool,
     /// Each vdev's properties (`zpool get … vdev`).
     pub vdev_props: bool,
-    /// The list of damaged files, as paths (`zpool status -v`).
+    /// The list of damaged files, as paths (`zpool status -v`, `zpool_get_errlog`).
     pub errors: bool,
-    /// The size of the deduplication table that is cached (`zpool status -DD`).
+    /// The cached size of the deduplication tables (`zpool status -DD`).
     pub dedup_cached: bool,
-    /// What each vdev has done in detail (`zpool iostat`).
+    /// Detailed I/O statistics of each vdev (`zpool iostat`).
     pub io: bool,
 }
 
@@ -26,25 +26,25 @@ pub struct PoolQuery {
 pub struct Pool {
     /// Its name.
     pub name: String,
-    /// `pool_guid`.
+    /// Its guid (`pool_guid`).
     pub guid: u64,
     /// The state that the configuration records (`pool_state`).
     pub state: PoolState,
-    /// The last transaction group.
+    /// The number of the last transaction group.
     pub txg: u64,
     /// The on-disk version (`version`): 1 to 28, or 5000.
     pub version: u64,
-    /// The worst of what is wrong with it.
+    /// The most severe problem.
     pub status: StatusReason,
     /// The erratum that applies (`zpool_errata_t`), 0 for none.
     pub errata: u64,
     /// Why the pool is suspended, if it is.
     pub suspended: Option<SuspendReason>,
-    /// Why the pool can write no transaction group until it is imported again, if so.
+    /// Why the pool can't write transaction groups until its next import, if so.
     #[serde(default)]
     pub broken: Option<String>,
-    /// For how many seconds a transaction group is being written, if that is longer than
-    /// `zfs_deadman_synctime_ms`.
+    /// For how many seconds the present transaction group has been syncing. Absent if that is less
+    /// than `zfs_deadman_synctime_ms`.
     #[serde(default)]
     pub slow_group: Option<u64>,
     /// The root vdev.
@@ -55,7 +55,7 @@ pub struct Pool {
     pub l2cache: Vec<Vdev>,
     /// The last or current scrub or resilver (`scan_stats`).
     pub scan: Option<ScanStat>,
-    /// A resilver is wanted, and begins with a transaction group to come.
+    /// A resilver is wanted, and begins with a later transaction group.
     #[serde(default)]
     pub resilver_wanted: bool,
     /// The last or current device removal (`removal_stats`).
@@ -64,27 +64,30 @@ pub struct Pool {
     pub checkpoint: Option<CheckpointStat>,
     /// The last or current raidz expansion (`raidz_expand_stats`).
     pub expand: Option<ExpandStat>,
-    /// It did not answer: this is what was known of it a while ago, with the state of its devices as it is now.
+    /// The pool did not answer. This is an older state, with the present states of its devices.
     #[serde(default)]
     pub stale: bool,
-    /// Files of its devices that were removed while they are used: they are gone with the pool's export.
+    /// Files of its devices that were removed while in use. They vanish when the pool is exported.
     #[serde(default)]
     pub nameless: Vec<Nameless>,
-    /// Paths of its devices behind which there was no room for a write: what holds them is full.
+    /// Paths of its devices for which a write found no free space: the file system or pool that
+    /// holds them is full.
     #[serde(default)]
     pub no_room: Vec<String>,
     /// The number of damaged objects known (`error_count`); absent if the pool could not be loaded.
     pub error_count: Option<u64>,
-    /// The damaged files, if asked for: `/mountpoint/path`, `dataset:/path`, `dataset:<0x12>` or `<metadata>:<0x12>`.
+    /// The damaged files, if requested: `/mountpoint/path`, `dataset:/path`, `dataset:<0x12>` or
+    /// `<metadata>:<0x12>`.
     pub errors: Vec<String>,
-    /// They were asked for by somebody who is not told their names.
+    /// They were requested by a caller that may not see their names.
     #[serde(default)]
     pub errors_withheld: bool,
-    /// The deduplication tables' sums; absent if the pool could not be loaded.
+    /// The totals of the deduplication tables; absent if the pool could not be loaded.
     pub ddt: Option<DdtSummary>,
-    /// How it was loaded.
+    /// What its import found out.
     pub load_info: LoadInfo,
-    /// Properties, if asked for: native ones in OpenZFS's order, user properties, `feature@…`, `unsupported@…`.
+    /// Properties, if requested: native ones in OpenZFS's order, user properties, `feature@…`,
+    /// `unsupported@…`.
     pub props: Vec<Prop>,
 }
 
@@ -95,7 +98,7 @@ impl Pool {
     }
 }
 
-/// The state that a pool's configuration records (`pool_state_t`).
+/// The state of a pool in its configuration (`pool_state_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolState {
@@ -118,7 +121,7 @@ pub enum PoolState {
     PotentiallyActive,
 }
 
-/// What is most wrong with a pool (`zpool_status_t`).
+/// The most severe problem of a pool (`zpool_status_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "each is the OpenZFS name, explained by the text that commands print for it")]
@@ -177,61 +180,62 @@ pub enum SuspendReason {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Vdev {
-    /// `root`, `mirror`, `raidz`, `draid`, `dspare`, `disk`, `file`, `replacing`, `spare`, `missing`, `hole`, `indirect`, `log`.
+    /// The type: `root`, `mirror`, `raidz`, `draid`, `dspare`, `disk`, `file`, `replacing`,
+    /// `spare`, `missing`, `hole`, `indirect` or `log`.
     pub kind: String,
-    /// Its place among its siblings.
+    /// Its position among its siblings.
     pub id: u64,
-    /// `guid`.
+    /// Its guid.
     pub guid: u64,
-    /// Where it was last found.
+    /// The path where it was last found.
     pub path: Option<String>,
-    /// Where it sits physically.
+    /// Its physical location.
     pub phys_path: Option<String>,
     /// Its device id.
     pub devid: Option<String>,
     /// The enclosure's path.
     pub enc_path: Option<String>,
-    /// Field-replaceable unit.
+    /// Its field-replaceable unit.
     pub fru: Option<String>,
     /// Whether ZFS owns the whole disk, so that its name is shown without the partition.
     pub whole_disk: bool,
-    /// It was not found when the pool was opened; its path is where it was.
+    /// It was not found when the pool was opened. Its path is where it was.
     pub not_present: bool,
-    /// A log device.
+    /// It is a log device.
     pub is_log: bool,
-    /// A gap in the numbering of top-level vdevs.
+    /// It is a gap in the numbering of top-level vdevs.
     pub is_hole: bool,
-    /// A hot spare, or the spare that stands in for another device.
+    /// It is a hot spare, or the spare that replaces another device for now.
     pub is_spare: bool,
     /// The other pool that uses a hot spare.
     pub spared_by: Option<String>,
     /// `special` or `dedup`, for a top-level vdev of an allocation class.
     pub alloc_bias: Option<String>,
-    /// Parity devices of raidz and draid.
+    /// The number of parity devices of a raidz or draid.
     pub nparity: u64,
-    /// Data devices in a group of a draid.
+    /// The number of data devices in a group of a draid.
     pub draid_ndata: u64,
-    /// Distributed spares of a draid.
+    /// The number of distributed spares of a draid.
     pub draid_nspares: u64,
     /// Its statistics.
     pub stat: VdevStat,
     /// The last or current sequential resilver, for a top-level vdev that had one.
     pub rebuild: Option<RebuildStat>,
-    /// Its properties, if asked for.
+    /// Its properties, if requested.
     pub props: Vec<Prop>,
     /// Its children.
     pub children: Vec<Vdev>,
 }
 
-/// The file of a device that has no name any more.
+/// The file of a device that was removed while in use.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Nameless {
-    /// The device.
+    /// The guid of the device.
     pub guid: u64,
-    /// Where it was.
+    /// The path where it was.
     pub path: String,
-    /// Where it can be read still, as long as the pool is imported.
+    /// The path where it can be read as long as the pool is imported.
     pub still: String,
 }
 
@@ -241,23 +245,23 @@ pub struct Nameless {
 pub struct VdevStat {
     /// Its state.
     pub state: VdevState,
-    /// What the state is about.
+    /// The reason for its state.
     pub aux: VdevAux,
     /// Bytes allocated.
     pub alloc: u64,
-    /// Bytes in all; 0 for a leaf below a top-level vdev.
+    /// Its size in bytes; 0 for a leaf below a top-level vdev.
     pub space: u64,
-    /// Deflated bytes.
+    /// Its size in deflated bytes: without parity.
     pub dspace: u64,
-    /// What a replacement must hold.
+    /// The least size of a replacement in bytes.
     pub rsize: u64,
-    /// What it could grow by.
+    /// The bytes by which it could grow.
     pub esize: u64,
-    /// Bytes of the physical device.
+    /// The size of the physical device in bytes.
     pub pspace: u64,
     /// Operations by kind: null, read, write, free, claim, trim (`vs_ops`).
     pub ops: [u64; 6],
-    /// Bytes by kind.
+    /// Bytes by kind, in the same order.
     pub bytes: [u64; 6],
     /// Reads that failed.
     pub read_errors: u64,
@@ -265,7 +269,7 @@ pub struct VdevStat {
     pub write_errors: u64,
     /// Blocks whose checksum did not match.
     pub checksum_errors: u64,
-    /// Initialising writes that failed.
+    /// Initializing writes that failed.
     pub initialize_errors: u64,
     /// Bytes repaired.
     pub self_healed: u64,
@@ -277,71 +281,71 @@ pub struct VdevStat {
     pub fragmentation: Option<u64>,
     /// Bytes held by the checkpoint.
     pub checkpoint_space: u64,
-    /// A resilver waits for the current one.
+    /// A resilver of it waits until the present one ends.
     pub resilver_deferred: bool,
     /// I/Os that took too long.
     pub slow_ios: u64,
-    /// Nothing new is allocated on it.
+    /// Nothing new is allocated on it (`noalloc`).
     pub noalloc: bool,
-    /// Direct writes whose data changed under them.
+    /// Direct writes whose data changed while they were written.
     pub dio_verify_errors: u64,
     /// `ashift` in use.
     pub configured_ashift: u64,
     /// The device's own block size, as a power of two.
     pub physical_ashift: u64,
-    /// Initialisation.
+    /// The progress of its initialization.
     pub initialize: LeafWork,
-    /// TRIM.
+    /// The progress of its TRIM.
     pub trim: LeafWork,
-    /// The device can't TRIM.
+    /// The device does not support TRIM.
     pub trim_notsup: bool,
-    /// Nanoseconds since it was opened, if asked for.
+    /// Nanoseconds since it was opened, if requested.
     pub timestamp_ns: u64,
-    /// What it has done in detail, if asked for.
+    /// Its detailed I/O statistics, if requested.
     pub io: Option<Box<IoStat>>,
 }
 
-/// What a vdev has done (`vdev_stat_ex_t`). Histograms are by powers of two.
+/// The detailed I/O statistics of a vdev (`vdev_stat_ex_t`). Histograms are by powers of two.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IoStat {
-    /// How long reads took, in nanoseconds.
+    /// Durations of reads, in nanoseconds.
     pub disk_read: Vec<u64>,
-    /// How long writes took.
+    /// Durations of writes, in nanoseconds.
     pub disk_write: Vec<u64>,
-    /// Bytes of reads.
+    /// Sizes of reads in bytes.
     pub read_sizes: Vec<u64>,
-    /// Bytes of writes of one block.
+    /// Sizes in bytes of writes of one block.
     pub write_sizes: Vec<u64>,
-    /// Bytes of writes that joined several blocks.
+    /// Sizes in bytes of aggregated writes of several blocks.
     pub run_sizes: Vec<u64>,
-    /// Reads under way.
+    /// Reads in flight.
     pub reads_active: u64,
-    /// Writes under way.
+    /// Writes in flight.
     pub writes_active: u64,
-    /// Bytes of discards.
+    /// Sizes of discards in bytes.
     pub trim_sizes: Vec<u64>,
-    /// Discards under way.
+    /// Discards in flight.
     pub trims_active: u64,
 }
 
-/// The progress of a leaf's initialisation or TRIM.
+/// The progress of a leaf's initialization or TRIM.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LeafWork {
-    /// Where it stands.
+    /// Its present state.
     pub state: WorkState,
-    /// When it was started, stopped or completed.
+    /// When it was started, stopped or completed, in seconds since the epoch.
     pub action_time: u64,
     /// Bytes done.
     pub bytes_done: u64,
     /// Bytes to do.
     pub bytes_est: u64,
-    /// Errors.
+    /// The number of errors.
     pub errors: u64,
 }
 
-/// Where a leaf's initialisation or TRIM stands.
+/// The state of a leaf's initialization or TRIM (`vdev_initializing_state_t`, `vdev_trim_state_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the words say it")]
@@ -370,7 +374,7 @@ pub enum VdevState {
     Healthy,
 }
 
-/// What a vdev's state is about (`vdev_aux_t`).
+/// The reason for a vdev's state (`vdev_aux_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the OpenZFS names")]
@@ -399,7 +403,7 @@ pub enum VdevAux {
     AshiftTooBig,
 }
 
-/// What a scan does (`pool_scan_func_t`).
+/// The kind of a scan (`pool_scan_func_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the OpenZFS names")]
@@ -411,7 +415,7 @@ pub enum ScanFunc {
     ErrorScrub,
 }
 
-/// Where a scan, removal or expansion stands (`dsl_scan_state_t`).
+/// The state of a scan, removal or expansion (`dsl_scan_state_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the OpenZFS names")]
@@ -424,7 +428,7 @@ pub enum ScanState {
     ErrorScrubbing,
 }
 
-/// A scrub or resilver (`pool_scan_stat_t`). Times in seconds since the epoch, sizes in bytes.
+/// A scrub or resilver (`pool_scan_stat_t`). Times are in seconds since the epoch, sizes in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as in pool_scan_stat_t, without its prefix")]
@@ -502,7 +506,7 @@ pub struct ExpandStat {
     pub waiting_for_resilver: bool,
 }
 
-/// Where a sequential resilver stands (`vdev_rebuild_state_t`).
+/// The state of a sequential resilver (`vdev_rebuild_state_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the words say it")]
@@ -534,7 +538,7 @@ pub struct RebuildStat {
     pub pass_bytes_skipped: u64,
 }
 
-/// The sums over one bucket of the deduplication tables (`ddt_stat_t`).
+/// The totals of one bucket of the deduplication tables (`ddt_stat_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as in ddt_stat_t, without its prefix")]
@@ -549,31 +553,31 @@ pub struct DdtTotals {
     pub ref_dsize: u64,
 }
 
-/// The deduplication tables of a pool, in sum.
+/// The totals of a pool's deduplication tables (`ddt_object_t`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DdtSummary {
-    /// Entries.
+    /// The number of entries.
     pub count: u64,
-    /// Bytes on disk, over all entries.
+    /// Bytes on disk of all entries.
     pub dspace: u64,
     /// Bytes in memory if all were loaded.
     pub mspace: u64,
-    /// Bytes cached, if asked for.
+    /// Bytes cached, if requested.
     pub cached: Option<u64>,
-    /// Over all buckets.
+    /// The totals over all buckets.
     pub total: DdtTotals,
-    /// By the power of two of the reference count: (power, sums) of the buckets that hold something.
+    /// The buckets that hold something: (power of two of the reference count, totals).
     pub histogram: Vec<(u32, DdtTotals)>,
 }
 
-/// A part of a pool's history, oldest first.
+/// A part of a pool's history, oldest record first (`zpool_get_history`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HistoryPage {
     /// The records.
     pub records: Vec<HistoryRecord>,
-    /// Where the next part begins; absent when this is the last.
+    /// The position of the next part; absent when this is the last.
     pub next: Option<u64>,
 }
 
@@ -583,38 +587,38 @@ pub struct HistoryRecord {
     /// Seconds since the epoch.
     #[serde(default)]
     pub time: Option<u64>,
-    /// How long the command took, in nanoseconds, if it says.
+    /// How long the command took, in nanoseconds, if the record says so.
     #[serde(default)]
     pub elapsed_ns: Option<u64>,
-    /// Who did it.
+    /// The uid of the user that ran it.
     #[serde(default)]
     pub who: Option<u64>,
-    /// On which host.
+    /// The host where it ran.
     #[serde(default)]
     pub host: Option<String>,
-    /// In which zone.
+    /// The zone where it ran.
     #[serde(default)]
     pub zone: Option<String>,
     /// What was done.
     pub what: HistoryKind,
 }
 
-/// What a history record tells.
+/// The contents of a history record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HistoryKind {
     /// A command line.
     Command(String),
-    /// An internal event of an old pool, by number.
+    /// An internal event of an old pool, by number (`ZPOOL_HIST_INT_EVENT`).
     LegacyEvent {
-        /// `history internal event`.
+        /// The number of the event (`history internal event`).
         event: u64,
         /// Its transaction group.
         txg: u64,
         /// Its text.
         text: String,
     },
-    /// An internal event by name.
+    /// An internal event, by name.
     Internal {
         /// Its name.
         name: String,
@@ -638,10 +642,10 @@ pub enum HistoryKind {
         /// The size of a result too large to log, in bytes.
         #[serde(default)]
         output_size: Option<i64>,
-        /// The error that it returned.
+        /// The error number that it returned.
         #[serde(default)]
         errno: Option<i64>,
     },
-    /// Something else, dumped with indent 4.
+    /// Any other record, dumped with indent 4.
     Unknown(String),
 }

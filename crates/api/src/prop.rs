@@ -2,17 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One property of a pool, vdev or dataset, with its value and where the value comes from.
+/// One property of a pool, vdev or dataset, with its value and the value's source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prop {
-    /// The property's name: native (`used`), a user's (`com.example:note`), or a family member (`userused@1000`, `feature@lz4`).
+    /// The property's name: native (`used`), a user's (`com.example:note`), or a member of a family
+    /// (`userused@1000`, `feature@lz4`).
     pub name: String,
-    /// The value for people (`1.50K`, `2.00x`, `on`). Dates are left as their number: the reader knows its time zone.
+    /// The value for people (`1.50K`, `2.00x`, `on`). Dates stay numbers, since only the reader
+    /// knows the time zone.
     pub text: String,
     /// The exact value (`zfs get -p`), where it differs from `text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exact: Option<String>,
-    /// The number behind the value, for numeric and index properties: what `zfs list -s` sorts by.
+    /// The number behind the value of a numeric or index property. `zfs list -s` sorts by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u64>,
     /// Where the value was set.
@@ -36,7 +38,7 @@ impl Prop {
         Self { name: name.into(), text, exact, number: Some(number), source, received: None }
     }
 
-    /// The value, exact if asked for.
+    /// The value; with `exact`, the exact one.
     pub fn value(&self, exact: bool) -> &str {
         match &self.exact {
             Some(e) if exact => e,
@@ -45,21 +47,21 @@ impl Prop {
     }
 }
 
-/// Where a property's value was set (`zprop_source_t`).
+/// The source of a property's value (`zprop_source_t`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// It can't be set: a statistic.
+    /// It can't be set: it is a statistic.
     #[default]
     None,
-    /// Nobody set it.
+    /// The default value.
     Default,
-    /// Set on this object.
+    /// Set on this object itself.
     Local,
     /// Set for this import or mount only.
     Temporary,
-    /// Set on the named ancestor.
+    /// Inherited from the named ancestor.
     Inherited(String),
-    /// Came with a received stream.
+    /// Received with a stream.
     Received,
 }

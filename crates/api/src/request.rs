@@ -4,20 +4,23 @@ use serde::{Deserialize, Serialize};
 
 use super::Error;
 
-/// A request to export one pool.
+/// A request to export one pool (`zpool_export`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExportRequest {
-    /// Which pool.
+    /// The name of the pool.
     pub name: String,
     /// Unmount by force (`-f`).
     pub force: bool,
-    /// Drop it without leaving a mark (`-F`).
+    /// Close it without marking it as exported (`-F`, `zpool_export_force`).
     pub hardforce: bool,
-    /// How many threads unmount, if the daemon's own number is not wanted (`ZFS_SERIAL_MOUNT`: 1).
+    /// The number of threads that unmount; the daemon's own number if absent (`ZFS_SERIAL_MOUNT`:
+    /// 1).
     pub threads: Option<u32>,
-    /// Other pools are exported with it, and it is tried again: if it is busy, what was unmounted
-    /// of it stays so until then, since that may be what the others are busy with.
+    /// Other pools are exported with it, and the command retries if this pool is busy.
+    ///
+    /// Then what was unmounted stays unmounted until the retry, since the other pools may need
+    /// that.
     #[serde(default)]
     pub patient: bool,
 }
@@ -25,104 +28,108 @@ pub struct ExportRequest {
 /// A mounted file system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
-    /// The dataset (or snapshot).
+    /// The dataset or snapshot.
     pub dataset: String,
-    /// Where.
+    /// The mountpoint.
     pub mountpoint: String,
-    /// With which options.
+    /// The mount options, separated by commas.
     #[serde(default)]
     pub options: String,
 }
 
-/// A request to mount file systems.
+/// A request to mount file systems (`zfs_mount_at`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MountRequest {
-    /// These; every file system of every pool if empty.
+    /// The datasets; every file system of every pool if empty.
     pub datasets: Vec<String>,
-    /// And those below them.
+    /// Also mount those below them.
     pub recursive: bool,
-    /// One dataset, named by the user: what doesn't apply is an error rather than skipped.
+    /// The user named one dataset: if it can't be mounted, that is an error. Otherwise such
+    /// datasets are skipped.
     pub explicit: bool,
-    /// Those of them that were mounted until a moment ago: they come back though they are mounted by name alone (`canmount=noauto`).
+    /// Datasets that were mounted until a moment ago. They are mounted again even with
+    /// `canmount=noauto`.
     pub before: Vec<String>,
     /// Mount options (`-o`), split at commas.
     pub options: Vec<String>,
-    /// Mount over a folder that is not empty (`-O`).
+    /// Mount over a directory that is not empty (`-O`).
     pub overlay: bool,
-    /// At this place rather than where they belong (`mount -t zfs`).
+    /// Mount at this place instead of the dataset's mountpoint (`mount -t zfs`).
     pub at: Option<String>,
     /// Mount redacted datasets too (`-f`).
     pub force: bool,
-    /// How many threads load and mount, if the daemon's own number is not wanted (`ZFS_SERIAL_MOUNT`: 1).
+    /// The number of threads that load and mount; the daemon's own number if absent
+    /// (`ZFS_SERIAL_MOUNT`: 1).
     pub threads: Option<u32>,
-    /// Under this number others may ask how far it is.
+    /// The number under which other requests can query the progress.
     pub watch: Option<u64>,
 }
 
-/// What a request to mount is doing.
+/// The phase of a request to mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MountPhase {
-    /// Reading the datasets and their properties.
+    /// It reads the datasets and their properties.
     #[default]
     Load,
-    /// Mounting.
+    /// It mounts.
     Mount,
 }
 
-/// How far a request to mount is.
+/// The progress of a request to mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MountProgress {
-    /// What it is doing.
+    /// The present phase.
     pub phase: MountPhase,
-    /// Datasets that have been read.
+    /// The number of datasets that were read.
     pub loaded: u64,
-    /// How many there are to mount; 0 as long as that is not known.
+    /// The number of file systems to mount; 0 while that is not known.
     pub total: u64,
-    /// How many of them have been tried.
+    /// The number of file systems that were tried.
     pub done: u64,
 }
 
-/// How mounting went.
+/// The result of a request to mount or unmount.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MountReport {
-    /// How many file systems there were to mount.
+    /// The number of file systems to mount.
     pub total: u64,
-    /// How many are mounted now that were not before.
+    /// The number that were not mounted before and are now.
     pub mounted: u64,
-    /// What went wrong.
+    /// The failures.
     pub failures: Vec<MountFailure>,
     /// Milliseconds spent reading the datasets and their properties.
     pub load_ms: u64,
     /// Milliseconds spent mounting.
     pub mount_ms: u64,
-    /// Milliseconds spent on sorting out what is to be mounted.
+    /// Milliseconds spent on selecting and sorting what to mount.
     pub other_ms: u64,
 }
 
 /// A mount or unmount that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountFailure {
-    /// The dataset, or the mountpoint where that is what the message is about.
+    /// The dataset, or the mountpoint if the error is about that.
     pub name: String,
     /// Why.
     pub error: Error,
 }
 
-/// A request to unmount file systems.
+/// A request to unmount file systems (`zfs_unmount`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UnmountRequest {
-    /// These datasets or mountpoints; everything if empty.
+    /// The datasets or mountpoints; everything if empty.
     pub names: Vec<String>,
-    /// Even if in use (`-f`).
+    /// Unmount even if in use (`-f`).
     pub force: bool,
-    /// And unload the keys (`-u`).
+    /// Also unload the keys (`-u`).
     pub unload_keys: bool,
-    /// How many threads unmount, if the daemon's own number is not wanted (`ZFS_SERIAL_MOUNT`: 1).
+    /// The number of threads that unmount; the daemon's own number if absent (`ZFS_SERIAL_MOUNT`:
+    /// 1).
     pub threads: Option<u32>,
 }
 
@@ -148,7 +155,7 @@ impl std::fmt::Debug for KeyMaterial {
     }
 }
 
-/// A request to load an encryption root's key.
+/// A request to load an encryption root's key (`zfs_crypto_load_key`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadKeyRequest {
     /// The encryption root.

@@ -20,11 +20,12 @@ enum Reply<T> {
     Error(Error),
 }
 
-/// Writes the traits, the dispatch, the client and the fakes from one list of methods, so that they
-/// can't disagree.
+/// Generates the traits, the dispatch, the client and the fakes from one list of methods, so that
+/// they can't disagree.
 macro_rules! methods {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty => $by:ty),*) -> $ret:ty;)*) => {
-        /// What the daemon answers. The first argument of each method is who asks.
+        /// The daemon's side of the control protocol. The first argument of each method is the
+        /// caller.
         ///
         /// There is no default for it: a request without a caller does not compile.
         ///
@@ -45,17 +46,46 @@ macro_rules! methods {
         ///     service.pool_names(caller)
         /// }
         /// ```
+        ///
+        /// # Errors
+        /// A method without a list of its own has only the errors of this list:
+        ///
+        /// * [`Reason::Permission`], [`Reason::DelegationOff`]: the caller may not make the
+        ///   request.
+        /// * [`Reason::TooMuch`]: the request or its answer exceeds the caller's memory or time.
+        ///
+        /// Methods about a pool or dataset also have these:
+        ///
+        /// * [`Reason::NoSuchPool`]: the pool is not imported.
+        /// * [`Reason::NoSuchDataset`], [`Reason::InvalidName`]: the dataset does not exist, or
+        ///   can't.
+        /// * [`Reason::Busy`]: the pool is being exported.
+        /// * [`Reason::Io`], [`Reason::Corrupt`]: what the answer needs can't be read.
+        ///
+        /// Methods that change a pool or dataset also have these:
+        ///
+        /// * [`Reason::PoolReadonly`]: the pool is read-only.
+        /// * [`Reason::Suspended`]: the pool accepts no writes.
         pub trait Service {
             $($(#[$doc])* fn $name(&self, caller: &Caller, $($arg: $by),*) -> Result<$ret, Error>;)*
         }
 
-        /// What commands request. The caller is not an argument here: who asks is decided at the
-        /// daemon's end of the connection.
+        /// The commands' side of the control protocol. It has no argument for the caller, since the
+        /// daemon determines the caller at its end of the connection.
+        ///
+        /// # Errors
+        /// Each method has the errors of the same method of [`Service`]. Over a [`Client`], it also
+        /// has these:
+        ///
+        /// * [`Reason::Daemon`]: the daemon can't be reached, its answer makes no sense, or the
+        ///   caller's other requests don't end.
+        /// * [`Reason::BadRequest`], [`Reason::NoSuchMethod`]: the daemon, of another version, does
+        ///   not understand the request.
         pub trait Requests {
             $($(#[$doc])* fn $name(&self, $($arg: $by),*) -> Result<$ret, Error>;)*
         }
 
-        /// A [`Service`] for tests: each method that an implementation leaves out refuses with
+        /// A [`Service`] for tests. Each method that an implementation omits refuses with
         /// [`Reason::NoSuchMethod`].
         pub trait FakeService {
             $($(#[$doc])* fn $name(&self, _caller: &Caller, $($arg: $by),*) -> Result<$ret, Error> {
@@ -73,10 +103,12 @@ macro_rules! methods {
         /// The names of the methods.
         pub const METHODS: &[&str] = &[$(stringify!($name)),*];
 
-        /// Answers one request of a caller: the method is what follows `/v1/` in the path.
+        /// Answers one request of a caller. `method` follows `/v1/` in the path.
+        ///
+        /// Errors of the method become an answer with a status ([`Error::http_status`]).
         ///
         /// # Errors
-        /// Those of writing to `out`; the answer is not whole then.
+        /// The error of writing to `out`. Then the answer is incomplete.
         pub fn dispatch(
             service: &dyn Service,
             caller: &Caller,
@@ -114,83 +146,255 @@ macro_rules! methods {
 methods! {
     /// The names of the imported pools, in order.
     pool_names() -> Vec<String>;
-    /// One imported pool.
+    /// The status of one imported pool (`spa_get_stats`).
+    ///
+    /// # Errors
+    /// * [`Reason::Silent`], [`Reason::Suspended`]: the pool does not answer, and no earlier status
+    ///   is known.
     pool(name: String => &str, query: PoolQuery => &PoolQuery) -> Pool;
-    /// A part of a pool's history, internal records too, from a position on; 0 is the begin.
+    /// A part of a pool's history, with internal records, from a position on; 0 is the start
+    /// (`zpool_get_history`).
+    ///
+    /// # Errors
+    /// * [`Reason::Suspended`]: pending records can't be written.
     history(name: String => &str, from: u64 => &u64) -> HistoryPage;
-    /// Datasets below a root, and what there can't be read.
+    /// Datasets that match a query. What can't be read below its root is in the list.
+    ///
+    /// # Errors
+    /// * [`Reason::TooMuch`]: the query names more than 4,096 properties, or the list is too long.
     datasets(query: DatasetQuery => &DatasetQuery) -> DatasetList;
-    /// What users, groups and projects use in a file system or snapshot.
+    /// What users, groups and projects use in a file system or snapshot (`zfs_userspace`).
+    ///
+    /// # Errors
+    /// * [`Reason::BadType`]: it is not a file system, or a snapshot of one.
     space(dataset: String => &str, classes: Vec<SpaceClass> => &[SpaceClass]) -> Vec<SpaceEntry>;
-    /// The holds of a snapshot.
+    /// The holds of a snapshot (`zfs_get_holds`).
     holds(snapshot: String => &str) -> Vec<Hold>;
-    /// A part of what changed in a file system since a snapshot.
+    /// A part of the differences since a snapshot (`zfs_show_diffs`).
+    ///
+    /// # Errors
+    /// * [`Reason::BadType`]: the earlier state is not a snapshot, or one is not a file system.
+    /// * [`Reason::Refused`] with [`Refusal::NotBefore`](super::Refusal::NotBefore): the snapshot
+    ///   is not an earlier state of the other.
+    /// * [`Reason::TooMuch`]: there are 64 comparisons with live file systems.
+    /// * All others: the temporary snapshot of a live file system can't be created or destroyed.
+    ///   See [`Service::change`].
     diff(request: DiffRequest => &DiffRequest) -> DiffPart;
-    /// How many files were removed from a file system and are not gone yet.
+    /// The number of files that were removed from a file system and are not freed yet
+    /// (`ZFS_WAIT_DELETEQ`).
+    ///
+    /// # Errors
+    /// * [`Reason::BadType`]: it is not a file system.
     unlinked(dataset: String => &str) -> u64;
-    /// What happened to pools.
+    /// Events of pools (`zpool_events_next`).
     events(query: EventQuery => &EventQuery) -> EventPage;
-    /// Reads a pool's deduplication tables into its cache; how many bytes they are.
+    /// Reads a pool's deduplication tables into its cache, and returns their bytes
+    /// (`zpool_prefetch`).
     prefetch(pool: String => &str) -> u64;
-    /// What is granted at a dataset and at those above it, upwards; those without grants are not there.
+    /// The grants at a dataset and its parents, upwards. Datasets without grants are absent
+    /// (`zfs_get_fsacl`).
     grants(dataset: String => &str) -> Vec<Granted>;
-    /// The pools that could be imported.
+    /// The pools that could be imported (`zpool_search_import`).
+    ///
+    /// # Errors
+    /// * [`Reason::System`]: the cache file can't be read.
+    /// * [`Reason::InvalidConfig`]: the cache file is malformed.
     scan(request: ScanRequest => &ScanRequest) -> Found;
-    /// Imports a pool; mounts nothing.
+    /// Imports a pool; mounts nothing (`zpool_import_props`).
+    ///
+    /// # Errors
+    /// * [`Reason::NoSuchImport`]: no pool with this guid was found, or it is destroyed.
+    /// * [`Reason::InvalidName`], [`Reason::PoolExists`]: the pool can't have this name.
+    /// * [`Reason::DevicesInUse`]: the pool is imported, or a device is in use.
+    /// * [`Reason::BadProperty`], [`Reason::BadValue`]: a property can't have this value.
+    /// * [`Reason::UsedElsewhere`], [`Reason::Active`]: another host used or uses the pool.
+    /// * [`Reason::Unsupported`], [`Reason::ReadonlyOnly`]: this release can't use the pool, or
+    ///   can't write it.
+    /// * [`Reason::MissingDevices`]: devices or labels are missing or too damaged.
+    /// * [`Reason::NotWritable`]: a device can be read but not written.
+    /// * [`Reason::NoCheckpoint`]: there is no checkpoint to rewind to.
+    /// * [`Reason::InvalidConfig`]: the pool's configuration or the cache file is malformed.
+    /// * [`Reason::System`]: the import was interrupted, or the cache file can't be read.
+    /// * [`Reason::Io`], [`Reason::Corrupt`]: the pool's metadata can't be read.
+    /// * [`Reason::Daemon`]: the daemon is ending, or its threads can't be started.
     import(request: ImportRequest => &ImportRequest) -> ImportOutcome;
-    /// Unmounts and exports a pool.
+    /// Unmounts and exports a pool (`zpool_export`).
+    ///
+    /// # Errors
+    /// * [`Reason::Busy`], [`Reason::HeldOpen`]: a file system, volume or file is in use.
+    /// * [`Reason::Nameless`]: files of the pool's devices were removed, and would vanish.
+    /// * [`Reason::System`], [`Reason::Daemon`]: a file system can't be unmounted.
+    /// * [`Reason::Silent`]: the pool makes no progress.
+    /// * [`Reason::Suspended`]: the pool accepts no writes.
     export(request: ExportRequest => &ExportRequest) -> ();
-    /// What is counted, by the names of OpenZFS's kstats.
+    /// All kstats, by OpenZFS's names.
     kstats() -> Vec<Kstat>;
-    /// The numbers that can be set.
+    /// All tunables, by OpenZFS's names.
     tunables() -> Vec<Tunable>;
-    /// Sets one of them.
+    /// Sets a tunable.
+    ///
+    /// # Errors
+    /// * [`Reason::BadProperty`]: there is no such tunable.
+    /// * [`Reason::BadValue`]: the value is out of range.
     set_tunable(name: String => &str, value: u64 => &u64) -> ();
-    /// The parameters of the module `spl` that mean something here.
+    /// The parameters of the module `spl` that apply here.
     spl() -> Vec<SplParameter>;
-    /// Asks for faults, or takes them back; says which there are.
+    /// Injects or removes faults, and returns those that exist.
+    ///
+    /// # Errors
+    /// * [`Reason::NoSuchDevice`]: the pool has no such device.
+    /// * [`Reason::BadValue`]: a word, level or type is not valid, or there are too many faults.
+    /// * [`Reason::PoolReadonly`]: the fault needs a writable pool.
+    /// * [`Reason::Suspended`]: dirty blocks can't be written.
+    /// * [`Reason::Device`]: the device can't be marked as failed.
     inject(request: InjectRequest => &InjectRequest) -> Vec<Injected>;
-    /// What the intent logs have done of datasets that are open for writing.
+    /// Statistics of the intent logs of datasets that are open for writing.
     logs() -> Vec<LogStats>;
-    /// What is mounted, in the order of mounting.
+    /// The mounts, in the order of mounting.
     mounts() -> Vec<Mount>;
-    /// Mounts file systems.
+    /// Mounts file systems (`zfs_mount_at`). Most failures are in the report.
+    ///
+    /// # Errors
+    /// * [`Reason::BadType`]: the only requested dataset is not a file system, or a snapshot of
+    ///   one.
+    /// * [`Reason::BadMountOption`]: an option is unknown, or can't be changed.
+    /// * [`Reason::NotMounted`]: a file system to remount is not mounted.
+    /// * [`Reason::PoolReadonly`]: a mount can't become writable.
+    /// * [`Reason::NotInEffect`], [`Reason::Busy`], [`Reason::System`]: the options of a mount
+    ///   can't be changed.
     mount(request: MountRequest => &MountRequest) -> MountReport;
-    /// How far the request to mount is that is watched under this number, if there is one.
+    /// The progress of the request to mount with this watch number, if there is one.
     mount_progress(watch: u64 => &u64) -> Option<MountProgress>;
-    /// Unmounts file systems.
+    /// Unmounts file systems (`zfs_unmount`). Failures to unmount are in the report.
+    ///
+    /// # Errors
+    /// * [`Reason::NotMounted`], [`Reason::NotAMountpoint`]: a dataset or path is not mounted.
+    /// * [`Reason::Busy`]: a key that should be unloaded is needed by a mount that stays.
     unmount(request: UnmountRequest => &UnmountRequest) -> MountReport;
-    /// Loads a key, or checks it.
+    /// Loads a key, or checks it (`zfs_crypto_load_key`).
+    ///
+    /// # Errors
+    /// * [`Reason::NotEncrypted`], [`Reason::NotEncryptionRoot`]: the dataset has no key of its
+    ///   own.
+    /// * [`Reason::KeyLoaded`]: the key is loaded already.
+    /// * [`Reason::WrongKey`], [`Reason::BadKey`]: the key is wrong or malformed.
     load_key(request: LoadKeyRequest => &LoadKeyRequest) -> ();
-    /// Unloads a key.
+    /// Unloads a key (`zfs_crypto_unload_key`).
+    ///
+    /// # Errors
+    /// * [`Reason::NotEncrypted`], [`Reason::NotEncryptionRoot`]: the dataset has no key of its
+    ///   own.
+    /// * [`Reason::KeyNotLoaded`]: the key is not loaded.
+    /// * [`Reason::Busy`], [`Reason::HeldOpen`]: a mount, a volume or a command needs the key.
+    /// * [`Reason::Suspended`]: pending writes, which may need the key, can't be written.
     unload_key(dataset: String => &str) -> ();
-    /// Bytes that destroying a run of neighbouring snapshots of one dataset would free: the first and the last of them.
+    /// The bytes that would be freed by destroying a range of neighbouring snapshots of one dataset
+    /// (`lzc_snaprange_space`). `first` and `last` are the ends of the range.
+    ///
+    /// # Errors
+    /// * [`Reason::NoSuchDataset`]: `first` is not an earlier snapshot of the same dataset.
+    /// * [`Reason::BadType`]: one of them is not a snapshot.
     reclaimed(first: String => &str, last: String => &str) -> u64;
-    /// Makes a pool; mounts nothing.
+    /// Creates a pool; mounts nothing (`zpool_create`).
+    ///
+    /// # Errors
+    /// * [`Reason::PoolExists`]: a pool of this name is imported.
+    /// * [`Reason::BadValue`]: a property is not valid, or needs a feature that is not enabled.
+    /// * [`Reason::NotSupported`]: this release can't set a property of the pool at its creation.
+    /// * [`Reason::BadKey`]: the key is malformed.
+    /// * [`Reason::InvalidConfig`]: the layout is not valid.
+    /// * [`Reason::DeviceOpen`], [`Reason::DeviceTwice`], [`Reason::DeviceTooSmall`],
+    ///   [`Reason::DeviceOfPool`]: a device can't be used.
+    /// * [`Reason::BadAshift`]: the sector size does not fit the devices.
+    /// * [`Reason::Refused`]: a quota or reservation does not fit the pool's space.
+    /// * [`Reason::Daemon`]: the daemon is ending, or its threads can't be started.
     create_pool(request: CreatePool => &CreatePool) -> ();
     /// Changes a pool.
+    ///
+    /// # Errors
+    /// * [`Reason::BadValue`], [`Reason::BadProperty`]: a property can't have this value.
+    /// * [`Reason::InvalidName`], [`Reason::BadType`]: `bootfs` is not a file system of the pool.
+    /// * [`Reason::NoSuchDevice`]: the pool has no such device.
+    /// * [`Reason::Device`]: a device can't be taken out of use, put into use, attached or
+    ///   detached.
+    /// * [`Reason::DeviceOpen`], [`Reason::DeviceTwice`], [`Reason::DeviceTooSmall`],
+    ///   [`Reason::DeviceOfPool`]: a new device can't be used.
+    /// * [`Reason::InvalidConfig`], [`Reason::BadAshift`], [`Reason::AshiftMismatch`]: a new vdev
+    ///   does not fit.
+    /// * [`Reason::MissingDevices`]: devices of the pool are missing.
+    /// * [`Reason::BadGuid`]: the new guid is in use.
+    /// * [`Reason::CheckpointExists`], [`Reason::DiscardingCheckpoint`], [`Reason::NoCheckpoint`]:
+    ///   the state of the checkpoint does not permit it.
+    /// * [`Reason::NotSupported`]: this release does not support it.
+    /// * [`Reason::Refused`]: there is too little free space.
+    /// * [`Reason::System`]: scans and device work refuse with the system's error number. So do a
+    ///   split, a checkpoint and a clear.
+    /// * [`Reason::Several`]: several devices refuse.
+    /// * [`Reason::BadRequest`]: the request contradicts itself.
+    /// * All of [`Service::export`], to destroy a pool or to split one.
     change_pool(name: String => &str, change: PoolChange => &PoolChange) -> ();
-    /// Changes datasets of one pool; mounts and unmounts what that asks for.
+    /// Changes datasets of one pool, and mounts and unmounts what follows from that.
+    ///
+    /// # Errors
+    /// * [`Reason::Refused`]: the engine refuses the change.
+    /// * [`Reason::BadType`]: the change does not fit the kind of the dataset.
+    /// * [`Reason::BadProperty`], [`Reason::BadValue`]: a property can't have this value.
+    /// * [`Reason::BadKey`]: a key is malformed.
+    /// * [`Reason::Busy`], [`Reason::HeldOpen`], [`Reason::InTheWay`]: a dataset is in use.
+    /// * [`Reason::System`]: a new name contains `%`, or a mount can't be changed.
+    /// * [`Reason::Daemon`]: a file system can't be unmounted.
+    /// * [`Reason::Several`]: several parts of the change failed.
     change(change: DatasetChange => &DatasetChange) -> Changed;
-    /// The properties that a creation would give what it makes: those that it asks for, checked, and those that follow from them. Does nothing.
+    /// The properties that a dataset would have after its creation. Changes nothing.
+    ///
+    /// They are those of the request, checked, and those that follow from them.
+    ///
+    /// # Errors
+    /// * [`Reason::BadType`]: the change creates no file system or volume.
+    /// * [`Reason::BadValue`]: a property can't have this value.
     draft(change: DatasetChange => &DatasetChange) -> Settings;
-    /// Where an object of an object set of a pool is to be found.
+    /// The location of an object of an object set (`zpool_obj_to_path`).
+    ///
+    /// # Errors
+    /// * [`Reason::Busy`]: the files of a mount could not be opened again after a rollback.
     object_path(pool: String => &str, objset: u64 => &u64, object: u64 => &u64) -> ObjectPath;
-    /// Offers volumes over NBD, and says where.
+    /// Offers volumes over NBD, and returns their URIs.
+    ///
+    /// # Errors
+    /// * [`Reason::BadType`]: a dataset is not a volume, or a snapshot of one.
+    /// * [`Reason::BadValue`]: the address is malformed, or has offers with other certificates.
+    /// * [`Reason::System`]: the server, the socket or the certificates can't be set up.
     offer(request: OfferRequest => &OfferRequest) -> Vec<Offered>;
-    /// Offers volumes no longer.
+    /// Stops offering volumes.
+    ///
+    /// # Errors
+    /// * [`Reason::BadValue`]: the address is malformed.
+    /// * [`Reason::NotOffered`]: a volume is not offered there.
     withdraw(request: WithdrawRequest => &WithdrawRequest) -> ();
-    /// What is served over NBD, and used.
+    /// The volumes that are served over NBD, and those in use.
     exports() -> ExportList;
-    /// Makes a volume a block device, and says where.
+    /// Makes a volume a block device, and returns its path.
+    ///
+    /// # Errors
+    /// * [`Reason::BadValue`]: the daemon is not root's.
+    /// * [`Reason::NotSupported`]: there is no daemon.
+    /// * [`Reason::BadType`]: the dataset is not a volume, or a snapshot of one.
+    /// * [`Reason::AlreadyAttached`]: the volume has a device.
+    /// * [`Reason::Program`], [`Reason::System`]: the device, its mount or its link can't be
+    ///   created.
     attach(request: AttachRequest => &AttachRequest) -> String;
-    /// Takes a volume's block device away.
+    /// Detaches a volume's block device.
+    ///
+    /// # Errors
+    /// * [`Reason::NotAttached`]: the volume has no device.
+    /// * [`Reason::HeldOpen`]: the device is in use.
+    /// * [`Reason::Program`], [`Reason::System`]: the device can't be flushed or released.
     detach(request: DetachRequest => &DetachRequest) -> ();
 }
 
-/// Requests of this process to a service that it holds itself: no connection is between them.
+/// Requests of this process to its own service, without a connection.
 ///
-/// Each request has a caller of its own, and so a budget of its own.
+/// Each request has its own caller, and so its own budget.
 #[derive(Debug)]
 pub struct InProcess<S> {
     service: S,
@@ -203,27 +407,32 @@ impl<S: Deref<Target: Service>> InProcess<S> {
     }
 }
 
-/// Takes the answer to a request: its status, and then its body.
+/// Receives the answer to a request: its status, and then its body.
 pub trait Answer: std::io::Write {
-    /// The HTTP status, before anything of the body.
+    /// Receives the HTTP status, before any part of the body.
     fn begin(&mut self, status: u16);
 }
 
-/// A body, whatever its status.
+/// Receives a body, and ignores the status.
 impl Answer for Vec<u8> {
     fn begin(&mut self, _status: u16) {}
 }
 
 /// Carries a request to a daemon.
 pub trait Transport {
-    /// Posts a JSON body to `/v1/METHOD` and returns the body of the reply, whatever its status.
+    /// Posts a JSON body to `/v1/METHOD`, and returns the body of the reply, whatever its status
+    /// is.
+    ///
+    /// # Errors
+    /// * [`TransportError::Socket`]: the daemon can't be started or reached.
+    /// * [`TransportError::Malformed`]: the reply was not HTTP, or too long.
     fn post(&self, method: &str, body: &[u8]) -> Result<Vec<u8>, TransportError>;
 }
 
-/// A daemon that could not be reached or did not answer.
+/// Why a daemon did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
-    /// The daemon's socket could not be used.
+    /// The daemon can't be started, or its socket failed.
     #[error("the daemon's socket")]
     Socket(#[from] std::io::Error),
     /// The reply was not HTTP, or too long.
@@ -257,9 +466,9 @@ impl<T: Transport> Client<T> {
     }
 }
 
-/// The first bytes of what a stranger sent, for a message that repeats it.
+/// The first bytes of text from an unknown client, for a message that repeats it.
 pub fn clipped(text: &str) -> std::borrow::Cow<'_, str> {
-    /// Longer than any name that has a meaning.
+    /// This is longer than any valid name.
     const MOST: usize = 512;
     match text.char_indices().map(|(at, _)| at).find(|at| *at >= MOST) {
         Some(end) => format!("{}…", &text[..end]).into(),
@@ -269,14 +478,14 @@ pub fn clipped(text: &str) -> std::borrow::Cow<'_, str> {
 
 fn parse<A: DeserializeOwned>(method: &str, body: &[u8]) -> Result<A, Error> {
     let body = if body.is_empty() { b"{}" } else { body };
-    // The parser's words may repeat what the caller sent, at any length.
+    // The parser's message may repeat what the caller sent, at any length.
     let wrong = |e: serde_json::Error| Reason::BadRequest { what: clipped(&e.to_string()).into_owned() };
     serde_json::from_slice(body).map_err(|e| Error::new(method, wrong(e)))
 }
 
 fn reply<T: Serialize>(result: Result<T, Error>, out: &mut dyn Answer) -> std::io::Result<()> {
     out.begin(result.as_ref().err().map_or(200, Error::http_status));
-    // Answers hold only text keys, which JSON can always carry: what fails is the writing.
+    // Answers have only text keys, which JSON can always represent. So only writing can fail.
     match result {
         Ok(answer) => serde_json::to_writer(out, &Reply::Ok(answer)),
         Err(error) => serde_json::to_writer(out, &Reply::<()>::Error(error)),

@@ -1,10 +1,9 @@
-//! What properties of pools may be set to, and which features a pool is to have.
+//! The values of pool and vdev properties, and the features of new pools.
 //!
 //! # Theory
-//! A user gives names and texts. Here they become values that the engine stores, or a sentence in
-//! OpenZFS's words that says what is wrong with them. Properties of datasets are the engine's own
-//! (`dsl::prop`), and those of vdevs the daemon's. Those of pools are few, and nobody below needs
-//! to know their texts.
+//! A user gives names and texts. Here they become values that the engine stores, or an error in
+//! OpenZFS's words. The engine has the properties of datasets ([`dsl::prop`]). Those of pools are
+//! few, and no lower layer needs their texts.
 
 pub mod compat;
 pub mod pool;

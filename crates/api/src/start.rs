@@ -1,14 +1,19 @@
-//! Starting a daemon in the background.
+//! The start of a daemon in the background.
 //!
 //! # Theory
-//! The command runs its own program again as `poolhouse serve --background`, in a session of its own, with a pipe for its
-//! standard output. The daemon writes lines there: notes about its folder, and at last that it listens (or that another
-//! does), or why it can't. Then it lets the pipe go. So the command waits for exactly that, or for the pipe's end if the
-//! daemon died, and never by asking again and again. What the daemon's process writes to its standard error until then
-//! (a missing library, a panic) comes by the same pipe, and is a reason too.
+//! The command runs its own program again as `poolhouse serve --background`, in a session of its
+//! own, with a pipe as standard output. The daemon writes lines to the pipe:
 //!
-//! The daemon outlives the command by far, so it inherits no file of it but the pipe: a script's
-//! lock (`flock FILE zpool import tank`) would be held, and its pipes open, until the daemon ends.
+//! * notes about its folder;
+//! * at last, that it listens (or that another daemon does), or why it can't.
+//!
+//! Then it closes the pipe. So the command waits for exactly that, or for the pipe's end if the
+//! daemon died. It never polls. Until then the daemon's standard error is the same pipe. So what
+//! its process writes there (a missing library, a panic) is reported as a reason too.
+//!
+//! The daemon outlives the command by far, so it inherits no file of the command but the pipe.
+//! Otherwise a script's lock (`flock FILE zpool import tank`) would stay held, and its pipes open,
+//! until the daemon ends.
 
 use crate::place::Place;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,19 +23,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The line that says that a daemon listens.
+/// The line that reports that a daemon listens.
 pub const READY: &str = "ready";
-/// What the line begins with that says why none does.
+/// The prefix of the line that reports why no daemon listens.
 pub const FAILED: &str = "failed: ";
-/// What a line begins with that the command passes on.
+/// The prefix of lines that the command passes on.
 pub const NOTE: &str = "note: ";
-/// How long a daemon may take to listen. It has nothing to do but to bind, after a predecessor that is just
-/// ending has let its mounts go.
+/// How long a daemon may take to listen. It only has to bind its sockets, after a predecessor that
+/// is ending has released its mounts.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Most bytes that are read of what it says.
+/// Most bytes to read of its output.
 const SAID_MAX: usize = 1 << 16;
 
-/// A daemon that did not start.
+/// Why a daemon did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The program can't be run.
@@ -42,16 +47,16 @@ pub enum StartError {
         #[source]
         source: std::io::Error,
     },
-    /// It said why.
+    /// The daemon reported why.
     #[error("the daemon did not start: {why}")]
     Failed {
-        /// In its words.
+        /// The daemon's message.
         why: String,
     },
-    /// It ended, or said nothing for a minute.
+    /// The daemon ended without a message, or wrote nothing for a minute.
     #[error("the daemon did not start, and did not say why{}", Log(log.as_deref()))]
     Silent {
-        /// Where it may have said why, if its folder is known.
+        /// Its log, if its folder is known.
         log: Option<PathBuf>,
     },
 }
@@ -67,18 +72,26 @@ impl std::fmt::Display for Log<'_> {
     }
 }
 
-/// Starts a daemon in `place`, or in the folder that it chooses, and returns when one listens there.
+/// Starts a daemon in `place`, or in a folder that it chooses. Returns when one listens there.
+///
+/// The daemon runs `program`, or this process's own program if absent.
+///
+/// # Errors
+/// * [`StartError::Spawn`]: the pipe can't be created, or the program can't be run.
+/// * [`StartError::Failed`]: the daemon reported why it can't listen, or wrote other output.
+/// * [`StartError::Silent`]: the daemon ended or took a minute without any output.
 pub fn start(place: Option<&Place>, program: Option<&Path>) -> Result<(), StartError> {
     let program = match program {
         Some(program) => program.to_owned(),
-        // The program that runs, even if its file was replaced meanwhile. Without /proc it is found by its name.
+        // The running program, even if its file was replaced meanwhile. Without `/proc` it is found
+        // by its name.
         None => Some(PathBuf::from("/proc/self/exe"))
             .filter(|link| link.exists())
             .or_else(|| std::env::current_exe().ok())
             .unwrap_or_else(|| std::env::args_os().next().unwrap_or_else(|| "poolhouse".into()).into()),
     };
     let failed = |source| StartError::Spawn { program: program.clone(), source };
-    // Nothing that this command opened itself is passed on either.
+    // The child must not inherit files that this command opened itself either.
     close_fds::set_fds_cloexec(3, &[]);
     let (pipe, out) = std::io::pipe().map_err(failed)?;
     let err = out.try_clone().map_err(failed)?;
@@ -100,7 +113,8 @@ pub fn start(place: Option<&Place>, program: Option<&Path>) -> Result<(), StartE
     })
 }
 
-/// Waits for a daemon to listen, and passes on what it notes. Fails with what it said if it doesn't.
+/// Waits for a daemon to listen, and passes on its notes. The error is the output of a daemon that
+/// doesn't listen.
 fn hear(mut pipe: PipeReader) -> Result<(), String> {
     let until = Instant::now() + PATIENCE;
     let (mut said, mut passed) = (Vec::new(), 0);
@@ -123,7 +137,7 @@ fn hear(mut pipe: PipeReader) -> Result<(), String> {
                 return Ok(());
             }
             if line.starts_with(NOTE.as_bytes()) {
-                // Standard error may be closed; `poolhouse doctor` says it too.
+                // Standard error may be closed. `poolhouse doctor` shows the note too.
                 std::io::stderr().write_all(&said[passed..=passed + len]).unwrap_or_default();
             }
             passed += len + 1;

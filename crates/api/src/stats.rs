@@ -1,69 +1,69 @@
-//! What is counted, and what can be set while the daemon runs.
+//! Statistics, and parameters that can be set while the daemon runs.
 
 use serde::{Deserialize, Serialize};
 
-/// A number that can be set, by the name of OpenZFS's module parameter.
+/// A numeric parameter, by the name of OpenZFS's module parameter (`ZFS_MODULE_PARAM`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunable {
     /// Its name.
     pub name: String,
-    /// What it is now.
+    /// Its present value.
     pub value: u64,
-    /// What it is if nobody sets it.
+    /// Its default value.
     pub default: u64,
-    /// What it does.
+    /// A description.
     pub what: String,
-    /// What its values are called, from 0 on, if it is told and set in words.
+    /// The words for its values from 0 on, if it is shown and set as words.
     #[serde(default)]
     pub words: Vec<String>,
 }
 
 impl Tunable {
-    /// This value of it as it is told: in its word, if it has words.
+    /// How `value` is shown: as its word, if it has words.
     pub fn told(&self, value: u64) -> String {
         let word = usize::try_from(value).ok().and_then(|at| self.words.get(at));
         word.cloned().unwrap_or_else(|| value.to_string())
     }
 
-    /// The value that a word stands for; none, if it has no such word.
+    /// The value of a word; `None` if there is no such word.
     pub fn word(&self, word: &str) -> Option<u64> {
         self.words.iter().position(|known| known == word).map(|at| at as u64)
     }
 }
 
-/// A parameter of the module `spl`, as its file would tell it.
+/// A parameter of the module `spl`, as its file would show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplParameter {
     /// Its name.
     pub name: String,
-    /// What it is now.
+    /// Its present value.
     pub value: String,
-    /// What it means.
+    /// A description.
     pub what: String,
 }
 
-/// A value of a kstat.
+/// A value of a kstat (`kstat_named_t`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KstatValue {
     /// A number (`KSTAT_DATA_UINT64`).
     Number(u64),
-    /// A number that may be less than none (`KSTAT_DATA_INT64`).
+    /// A number that may be negative (`KSTAT_DATA_INT64`).
     Signed(i64),
     /// Text (`KSTAT_DATA_STRING`).
     Text(String),
 }
 
-/// Something that counts, by the name of OpenZFS's kstat.
+/// A set of statistics, by the name of OpenZFS's kstat (`kstat_t`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kstat {
-    /// The pool that it is of, if it is of one.
+    /// The pool that it belongs to, if any.
     pub pool: Option<String>,
     /// Its name.
     pub name: String,
     /// Named values, in order.
     pub values: Vec<(String, KstatValue)>,
-    /// What it says instead, where it has no named values.
+    /// Its text, if it has no named values.
     pub text: Option<String>,
 }
 

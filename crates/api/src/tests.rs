@@ -61,7 +61,7 @@ impl Transport for Direct {
     }
 }
 
-/// Goal: answers and errors survive the way through the wire format.
+/// Goal: answers and errors survive the wire format.
 #[test]
 fn client_and_dispatch_agree() {
     let c = Client::new(Direct);
@@ -83,7 +83,8 @@ fn client_and_dispatch_agree() {
     );
 }
 
-/// Goal: what doesn't parse, or isn't there, is an error with a fitting status and never a panic.
+/// Goal: a malformed request, or one for something absent, is an error with a fitting status and
+/// never a panic.
 #[test]
 fn odd_requests_are_refused() {
     assert_eq!(answered("no_such", b"").0, 404);
@@ -96,8 +97,8 @@ fn odd_requests_are_refused() {
     }
 }
 
-/// Goal: a property that a question names again and again is answered once, in the order of the
-/// first; a question that names too many is refused.
+/// Goal: a property that a query names several times is answered once, at its first position. A
+/// query that names too many is refused.
 #[test]
 fn questions_name_each_thing_once() {
     let named = |names: Vec<String>| DatasetQuery {
@@ -113,7 +114,7 @@ fn questions_name_each_thing_once() {
     assert_eq!(many.distinct().unwrap_err().reason, Reason::TooMuch);
 }
 
-/// Goal: a key never shows in a log line.
+/// Goal: a key never appears in a log line.
 #[test]
 fn keys_are_not_printed() {
     let r =

@@ -13,6 +13,6 @@ use cli::daemon::Daemon;
 
 /// What commands need of the daemon's code.
 pub const DAEMON: Daemon = Daemon {
-    peer: server::peer::of_stream,
-    metrics: |service: &dyn Requests| server::metrics::page(service),
+    peer: server::control::peer::of_stream,
+    metrics: |service: &dyn Requests| server::telemetry::metrics::page(service),
 };

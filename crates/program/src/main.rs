@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         _ => words.remove(0).to_string_lossy().into_owned(),
     };
     if command == "serve" {
-        return ExitCode::from(server::daemon::main(words, server::house::shared(cli::sysfs::facts())));
+        return ExitCode::from(server::daemon::main(words, server::service::shared(cli::sysfs::facts())));
     }
     let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     // Exit codes are 0, 1 and 2.
@@ -80,37 +80,37 @@ fn run(command: &str, words: &[String]) -> i32 {
         "zdb" => return zdb::run(words, &mut out, &mut err, &Clock::system()),
         "ls" | "cp" => {
             let terminal = std::io::stderr().is_terminal();
-            let service = Box::new(server::house::connect());
+            let service = Box::new(server::service::connect());
             let mut io = rescue::Io { out, err, terminal, service, visit: api::client::visit };
             let code = if command == "ls" { rescue::ls(&mut io, words) } else { rescue::cp(&mut io, words) };
             return if io.out.flush() { code } else { 1 };
         }
         "mount.zfs" => {
-            let service = server::house::connect();
+            let service = server::service::connect();
             cli::mount_zfs::run(&mut out, &mut err, &service, words)
         }
         "zinject" => {
-            let service = server::house::connect();
+            let service = server::service::connect();
             cli::zinject::run(&mut out, &mut err, &service, words)
         }
         "zfs_ids_to_path" => {
-            let service = server::house::connect();
+            let service = server::service::connect();
             cli::ids_to_path::run(&mut out, &mut err, &service, words)
         }
         "get" | "set" => {
-            let service = server::house::connect();
+            let service = server::service::connect();
             cli::stats::run(&mut out, &mut err, &service, command, words)
         }
         "arcstat" => {
-            let service = server::house::connect();
+            let service = server::service::connect();
             cli::arcstat::run(&mut out, &mut err, &service, words, &Clock::system())
         }
         "arc_summary" => {
-            let service = server::house::connect();
+            let service = server::service::connect();
             cli::arc_summary::run(&mut out, &mut err, &service, words, &Clock::system())
         }
         "metrics" => {
-            let service = server::house::connect();
+            let service = server::service::connect();
             cli::stats::metrics(&mut out, &mut err, &service, words, &DAEMON)
         }
         "doctor" => cli::doctor::run(&mut out, &mut err, words, &DAEMON),
@@ -141,13 +141,13 @@ fn run(command: &str, words: &[String]) -> i32 {
 
 /// Runs `zpool`, `zfs` or a command about exports against the service that holds this user's pools.
 fn openzfs(command: &str, words: &[String], out: Out, err: Out) -> i32 {
-    let connect = Box::new(|| Ok(Rc::new(server::house::connect()) as Rc<dyn api::Requests>));
+    let connect = Box::new(|| Ok(Rc::new(server::service::connect()) as Rc<dyn api::Requests>));
     let mut cx = Cx::new(out, err, Clock::system(), Box::new(Stdin), connect);
     cx.color = colors(&cx);
-    cx.another = Some(|| Box::new(server::house::connect()));
+    cx.another = Some(|| Box::new(server::service::connect()));
     cx.overshadowed = Some(api::client::own_before_roots);
     if std::io::stdout().is_terminal() {
-        cx.watcher = Some(|| Box::new(server::house::connect()));
+        cx.watcher = Some(|| Box::new(server::service::connect()));
     }
     let code = match command {
         "zpool" => zpool::run(&mut cx, words),

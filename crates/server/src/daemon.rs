@@ -1,22 +1,30 @@
 //! The daemon's life: from the lock on its folder to the last unmount.
 //!
 //! # Life
-//! *Beginning*: with `start.lock` held, that of each folder that it may be in ([`choice`]), it takes `daemon.lock`, replaces a socket that a dead predecessor left, listens,
-//! unmounts what that one left mounted, and says that it is ready. *Serving*. *Ending*, by a signal, by request, or
-//! (where it was started by a command) because nothing has been imported for a moment: with `start.lock` held again it
-//! takes its socket away, unmounts and exports everything, and lets its locks go. Whoever wants a daemon meanwhile
-//! waits for `start.lock` and starts a new one.
+//! 1. *Begin*: it holds `start.lock` of each folder where it may live ([`choice`]) and takes
+//!    `daemon.lock`. It replaces the socket of a dead predecessor, listens, removes the mounts that
+//!    the predecessor left, and reports that it is ready.
+//! 2. *Serve*.
+//! 3. *End*: by a signal, by a request, or because nothing has been imported for a moment. The last
+//!    applies only if a command started it. It holds `start.lock` again, removes its socket,
+//!    unmounts and exports everything, and releases its locks.
 //!
-//! A second signal ends it at once.
+//! A command that needs a daemon meanwhile waits for `start.lock` and starts a new one. A second
+//! signal ends the daemon at once.
 //!
 //! # Crash
-//! A daemon that is killed leaves a socket nobody listens on, locks that the kernel lets go, and mounts that answer
-//! `ENOTCONN`. The next one cleans up all three. Pools that were imported are simply no longer so: nothing of an import
-//! is on disk. What was mounted in ways that no property says is written down in the folder, and comes back with the pool (`journal.rs`).
+//! A daemon that is killed leaves a stale socket, locks that the kernel releases, and mounts that
+//! answer `ENOTCONN`. The next daemon cleans up.
+//!
+//! Its pools are no longer imported: nothing on disk records an import. Mounts that no property
+//! describes are recorded in the folder, and are restored with their pool (`journal.rs`).
 
-use crate::callers::{self, Callers};
-use crate::zedlets::{Terms, USUAL, ZedletError};
-use crate::{http, inherited, logging, notify};
+use crate::control::turns;
+use crate::control::turns::Callers;
+use crate::control::{http, service_manager};
+use crate::events::zedlets::{Terms, USUAL, ZedletError};
+use crate::inherited;
+use crate::telemetry::logging;
 use api::place::{Place, PlaceError, choice};
 use api::start::{FAILED, NOTE, READY};
 use api::{Caller, Error, Reason, Service};
@@ -35,78 +43,84 @@ use tokio::sync::Notify;
 
 /// How long a daemon with nothing imported waits for the next command.
 const LINGER: Duration = Duration::from_secs(2);
-/// How long a pool is waited for at the end in which nothing moves.
+/// How long the end of the daemon waits for a pool that makes no progress.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long the look for dead mounts may take. A mount of another daemon that hangs would make it wait for ever.
+/// How long the search for dead mounts may take. A hanging mount of another daemon would block it
+/// for ever.
 const CLEANING: Duration = Duration::from_secs(5);
 
-/// Whoever holds the pools.
-pub trait House: Service + Send + Sync {
+/// The service that holds the pools.
+pub trait DaemonService: Service + Send + Sync {
     /// Whether nothing is imported.
     fn is_empty(&self) -> bool;
-    /// Whether somebody who is neither root nor this process's user may have a request answered that not everybody may make.
+    /// Checks whether a caller that does not own the daemon may make a request. By default it may
+    /// not.
     ///
     /// # Errors
-    /// Why not; nobody may by default.
+    /// * [`Reason::Permission`]: the caller lacks a permission, or the request is the owners'
+    ///   alone.
+    /// * [`Reason::DelegationOff`]: the pool's `delegation` is off.
+    /// * All others: the subject of the request does not exist or can't be read.
     fn allows(&self, _caller: &Caller, method: &str, _body: &[u8]) -> Result<(), Error> {
         Err(Error::new(method, Reason::Permission))
     }
-    /// Mounts what is counted and what can be set as files.
+    /// Mounts statistics and parameters as files.
     ///
     /// # Errors
-    /// As mounting fails.
+    /// Those of [`fuse::Mount::new`]: the mount can't be made.
     fn stats(self: Arc<Self>, at: &Path) -> Result<fuse::Mount, fuse::Error>;
-    /// Says in which file pools are remembered that name none.
+    /// Sets the default cache file.
     fn remember_in(&self, _cachefile: &Path) {}
-    /// Runs executables at each event from now on, until it is closed.
+    /// Runs programs at each event from now on, until the service is closed.
     ///
     /// # Errors
-    /// As their folder is not fit for it.
+    /// * [`ZedletError`]: their folder can't be used, or the thread can't be started.
     fn run_at_events(&self, _terms: Terms) -> Result<(), ZedletError> {
         Ok(())
     }
-    /// Begins to serve what is served beside the control socket.
+    /// Starts the services beside the control socket.
     fn open_doors(&self, _place: &Place) {}
     /// Makes every volume a block device from now on.
     fn attach_every(&self) {}
-    /// Lets other users into what is mounted from now on.
+    /// Allows other users to use what is mounted from now on (`allow_other`).
     fn let_others_in(&self) {}
-    /// Nests file systems in mounts of their pool from now on, also where it may mount them.
+    /// Nests file systems in mounts of their pool from now on, even if the daemon may mount them.
     fn nest_always(&self) {}
-    /// Unmounts and exports everything, as far as it goes; what does nothing for `patience` is left. Says what was left, and why. Nothing is asked after
-    /// this.
+    /// Unmounts and exports everything as far as possible. There are no requests after this.
+    ///
+    /// A pool that makes no progress for `patience` is left. Returns what was left, and why.
     fn close(&self, patience: Duration) -> Vec<Error>;
 }
 
-/// How to run.
+/// The options of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Where.
+    /// Its folder.
     pub place: Place,
-    /// What is to be known about that: why it isn't the usual one.
+    /// Notes about the folder: why it isn't the usual one.
     pub notes: Vec<String>,
-    /// Leave the terminal, write to the log, and end when nothing is imported.
+    /// Detach from the terminal, write to the log, and end when nothing is imported.
     pub background: bool,
-    /// Where kstats and tunables are mounted as files, if they are.
+    /// The folder for statistics and parameters as files, if they are mounted.
     pub tree: Option<PathBuf>,
     /// Make every volume a block device.
     pub attach: bool,
-    /// Let other users into what is mounted, as root's daemon does.
+    /// Allow other users to use what is mounted, as root's daemon does.
     pub others: bool,
     /// Nest file systems in mounts of their pool, as a user's daemon does.
     pub nest: bool,
-    /// How long it waits at its end for a pool in which nothing moves.
+    /// How long the daemon waits at its end for a pool that makes no progress.
     pub patience: Duration,
-    /// Where Prometheus may ask for metrics, if it may.
+    /// The address that serves metrics to Prometheus, if any.
     pub metrics: Option<SocketAddr>,
-    /// What is run at events, if anything is; else what is in root's usual folder, by root's own daemon.
+    /// What to run at events. If absent, root's daemon runs the programs of its default folder.
     pub events: Option<Terms>,
-    /// Tunables that are set before anything is imported, by OpenZFS's names.
+    /// Tunables to set before anything is imported, by OpenZFS's names.
     pub tunables: Vec<(String, u64)>,
 }
 
 impl Options {
-    /// In the foreground, with nothing beside the pools.
+    /// The options of a daemon in the foreground, with nothing beside the pools.
     pub fn at(place: Place) -> Self {
         Self {
             place,
@@ -124,66 +138,66 @@ impl Options {
     }
 }
 
-/// A daemon that could not begin.
+/// Why a daemon could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
-    /// Its folder.
+    /// Its folder can't be used.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// One runs already.
+    /// Another daemon runs already.
     #[error("a daemon runs already at {}", place.socket().display())]
     Running {
-        /// There.
+        /// The folder of the other daemon.
         place: Place,
     },
-    /// Kstats and tunables can't be mounted.
+    /// Statistics and parameters can't be mounted.
     #[error("cannot mount kstats and tunables on {}", at.display())]
     Tree {
-        /// There.
+        /// The folder for the mount.
         at: PathBuf,
         /// Why.
         #[source]
         source: fuse::Error,
     },
-    /// What is to be run at events can't be.
+    /// The programs for events can't be run.
     #[error(transparent)]
     Zedlets(#[from] ZedletError),
-    /// There is no such tunable, or it can't be that.
+    /// There is no such tunable, or it can't have that value.
     #[error("cannot set '{name}' to {value}: {}", tunable_reason(reason))]
     Tunable {
         /// Its name.
         name: String,
-        /// What it was to be.
+        /// The requested value.
         value: u64,
-        /// Why not.
+        /// Why it is not set.
         reason: Reason,
     },
     /// Metrics can't be served.
     #[error("cannot serve metrics at {at}")]
     Metrics {
-        /// There.
+        /// The address.
         at: SocketAddr,
         /// Why.
         #[source]
         source: std::io::Error,
     },
-    /// Others can't be let in.
+    /// This user may not let other users use its mounts.
     #[error(
         "nobody else may be let in: there is no line '{}' in {}",
         fuse::system::OTHERS_WORD,
         fuse::system::HELPER_CONF
     )]
     NobodyElse,
-    /// Pools could not be let go. What was synced is on their devices.
+    /// Pools could not be exported. What was synced is on their devices.
     #[error("left as their last transaction groups left them: {}", Pools(pools))]
     Left {
         /// Their names, and why.
         pools: Vec<Error>,
     },
-    /// The system refused something it needs.
+    /// The system refused an operation.
     #[error("cannot {operation}")]
     System {
-        /// What.
+        /// The operation.
         operation: &'static str,
         /// Why.
         #[source]
@@ -199,7 +213,7 @@ fn tunable_reason(reason: &Reason) -> &str {
     }
 }
 
-/// Names of pools that were left, in a row.
+/// The names of pools that were left, in one line.
 struct Pools<'a>(&'a [Error]);
 
 impl std::fmt::Display for Pools<'_> {
@@ -226,7 +240,7 @@ struct Held {
     _lock: OwnedFd,
 }
 
-/// The folder for a daemon that wasn't told any.
+/// Chooses the folder of a daemon for which none was named.
 fn choose() -> Result<(Place, Vec<String>), PlaceError> {
     if let Some(place) = Place::named() {
         return Ok((place, Vec::new()));
@@ -243,7 +257,19 @@ fn choose() -> Result<(Place, Vec<String>), PlaceError> {
 }
 
 /// Runs a daemon to its end.
-pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> {
+///
+/// # Errors
+/// * [`DaemonError::NobodyElse`]: `others` is set, and this user may not do that.
+/// * [`DaemonError::Place`]: the folder can't be used or locked.
+/// * [`DaemonError::Running`]: another daemon runs. With `background` that is a success.
+/// * [`DaemonError::Tunable`]: there is no such tunable, or it can't have that value.
+/// * [`DaemonError::Tree`]: statistics and parameters can't be mounted.
+/// * [`DaemonError::Metrics`]: the address for metrics can't be bound.
+/// * [`DaemonError::Zedlets`]: the named folder of programs can't be used.
+/// * [`DaemonError::System`]: a session, the runtime, the socket or a signal handler can't be set
+///   up.
+/// * [`DaemonError::Left`]: at its end, pools could not be exported.
+pub fn run(options: &Options, service: Arc<dyn DaemonService>) -> Result<(), DaemonError> {
     let place = &options.place;
     if options.others && !fuse::system::may_let_others_in() {
         return Err(DaemonError::NobodyElse);
@@ -251,7 +277,7 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     place.prepare()?;
     if options.background {
         match rustix::process::setsid() {
-            // The leader of a group has been given a session, or a shell's job control, of its own already.
+            // The leader of a process group has its own session, or a shell's job control, already.
             Ok(_) | Err(rustix::io::Errno::PERM) => {}
             Err(errno) => return Err(cannot("leave the terminal")(errno.into())),
         }
@@ -261,22 +287,22 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .thread_name("request")
-        .max_blocking_threads(callers::THREADS)
+        .max_blocking_threads(turns::THREADS)
         .build()
         .map_err(cannot("start the runtime"))?;
-    // Before anything is written: a limit of the shell must not end the daemon.
+    // This comes before any write: a limit of the shell must not end the daemon.
     catch_limits(&runtime)?;
     logging::start(options.background.then(|| place.log()));
     inherited::raise_limits();
     fuse::reserve::keep();
     for (name, value) in &options.tunables {
         let failed = |e: Error| DaemonError::Tunable { name: name.clone(), value: *value, reason: e.reason };
-        // Who starts the daemon says so on its command line.
-        house.set_tunable(&Caller::this_process(), name, value).map_err(failed)?;
+        // The user who starts the daemon sets these on its command line.
+        service.set_tunable(&Caller::this_process(), name, value).map_err(failed)?;
     }
     let held = match begin(place) {
         Err(DaemonError::Running { .. }) if options.background => {
-            // Two commands wanted one; the other's serves both.
+            // Two commands started a daemon, and the other one serves both.
             return say_ready(&[]);
         }
         held => held?,
@@ -286,18 +312,19 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     }
     remove_orphans(place, options.tree.as_deref());
     if place.is_shared() {
-        house.remember_in(Path::new(crate::cachefile::USUAL));
+        service.remember_in(Path::new(crate::commands::pool::cachefile::USUAL));
     }
     if options.others {
-        house.let_others_in();
+        service.let_others_in();
     }
     if options.nest {
-        house.nest_always();
+        service.nest_always();
     }
-    // Before anything is served: a folder that can't be had is said while nobody relies on the daemon.
+    // Before anything is served, so that a folder that can't be used is reported before clients
+    // depend on the daemon.
     let tree = match &options.tree {
         Some(at) => {
-            Some(house.clone().stats(at).map_err(|source| DaemonError::Tree { at: at.clone(), source })?)
+            Some(service.clone().stats(at).map_err(|source| DaemonError::Tree { at: at.clone(), source })?)
         }
         None => None,
     };
@@ -305,17 +332,17 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
         Some(at) => Some(listen(at).map_err(|source| DaemonError::Metrics { at, source })?),
         None => None,
     };
-    run_at_events(options, &*house)?;
-    house.open_doors(place);
+    run_at_events(options, &*service)?;
+    service.open_doors(place);
     if options.attach {
-        house.attach_every();
+        service.attach_every();
     }
     if options.background {
         say_ready(&options.notes)?;
     }
     tracing::info!(socket = %place.socket().display(), "serving");
-    let result = runtime.block_on(serve(options, held, metrics, &house));
-    // A request that still runs on a pool that hangs is not waited for.
+    let result = runtime.block_on(serve(options, held, metrics, &service));
+    // Don't wait for a request that still runs on a hanging pool.
     runtime.shutdown_background();
     if let Some(tree) = &tree
         && let Err(error) = tree.leave_tree(fuse::Detach::Lazy)
@@ -325,35 +352,36 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     result
 }
 
-/// Catches the signals of limits on file sizes and CPU time, which would end this process: a write
+/// Catches the signals of limits on file sizes and CPU time, which would end this process. A write
 /// beyond its limit then fails with `EFBIG`.
 fn catch_limits(runtime: &tokio::runtime::Runtime) -> Result<(), DaemonError> {
     let _inside = runtime.enter();
     for limit in [rustix::process::Signal::XFSZ, rustix::process::Signal::XCPU] {
-        // What catches a signal once does so for good.
+        // A handler stays for the life of the process.
         drop(signal(SignalKind::from_raw(limit.as_raw())).map_err(cannot("watch for signals"))?);
     }
     Ok(())
 }
 
-/// Begins to run what is to be run at events. Nobody has asked for what is in the usual folder: that it can't be used keeps the daemon from nothing.
-fn run_at_events(options: &Options, house: &dyn House) -> Result<(), ZedletError> {
+/// Starts to run programs at events. The default folder is used without a request, so an unusable
+/// one does not keep the daemon from running.
+fn run_at_events(options: &Options, service: &dyn DaemonService) -> Result<(), ZedletError> {
     let run_dir = Some(options.place.dir().to_owned());
     if let Some(terms) = &options.events {
-        return house.run_at_events(Terms { run_dir, ..terms.clone() });
+        return service.run_at_events(Terms { run_dir, ..terms.clone() });
     }
     let usual = Path::new(USUAL);
     if options.place.is_shared()
         && rustix::process::geteuid().is_root()
         && usual.exists()
-        && let Err(error) = house.run_at_events(Terms { run_dir, ..Terms::of(usual) })
+        && let Err(error) = service.run_at_events(Terms { run_dir, ..Terms::of(usual) })
     {
         tracing::error!("nothing is run at events: {}", api::chain(&error));
     }
     Ok(())
 }
 
-/// How `serve` is called.
+/// The usage message of `serve`.
 const USAGE: &str = "\
 usage: poolhouse serve [--run-dir DIR] [--shared] [--allow-other] [--nest] [--tree DIR] [--attach] [--stop-timeout SECONDS]
                        [--metrics ADDRESS:PORT] [--event-dir DIR] [--event-timeout SECONDS] [--tunable NAME=VALUE] ...
@@ -374,13 +402,15 @@ Holds imported pools and their mounts, in the foreground, until it gets SIGTERM.
     --event-timeout SECONDS  kill what runs longer than that at an event: 60
     --tunable NAME=VALUE     set a tunable before anything is imported, as `poolhouse set tunable` does later";
 
-/// Its options that take a value.
+/// The options that take a value.
 const WITH_VALUE: [&str; 7] =
     ["--run-dir", "--tree", "--stop-timeout", "--metrics", "--event-dir", "--event-timeout", "--tunable"];
 
-/// `poolhouse serve` with its options ([`USAGE`]): runs a daemon and gives the exit code.
-/// `--background`, which a command passes when it starts one, makes it leave the terminal and end when nothing is imported.
-pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> u8 {
+/// Runs `poolhouse serve` with its options (`USAGE`) and returns the exit code.
+///
+/// A command that starts a daemon passes `--background`. With that, the daemon detaches from the
+/// terminal and ends when nothing is imported.
+pub fn main(args: impl IntoIterator<Item = OsString>, service: Arc<dyn DaemonService>) -> u8 {
     let mut options = Options::at(Place::at(Path::new("")));
     let (mut shared, mut limit, mut run_dir) = (false, None, None);
     let mut args = args.into_iter();
@@ -392,7 +422,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
         let pair = pair.and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
         match (arg.to_str(), value) {
             (Some("--help" | "-h"), _) => {
-                // Who asked may be gone.
+                // The reader of the output may be gone.
                 writeln!(std::io::stdout(), "{USAGE}").unwrap_or_default();
                 return 0;
             }
@@ -406,7 +436,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
                 options.patience = Duration::from_secs(seconds.unwrap_or_default());
             }
             (Some("--metrics"), Some(_)) if address.is_some() => options.metrics = address,
-            // Relative to where it is started, whose folder it leaves.
+            // A relative path refers to the directory where the daemon is started, which it leaves.
             (Some("--event-dir"), Some(dir)) => {
                 let dir = std::path::absolute(&dir).unwrap_or_else(|_| dir.into());
                 options.events = Some(Terms::of(&dir));
@@ -425,7 +455,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
         }
     }
     let chosen = match run_dir {
-        // The one that is meant anyway stays as open as it is, as root's is.
+        // A named folder that is the usual one stays as open as that, as root's is.
         Some(dir) => Ok((choice::at(&dir), Vec::new())),
         None => choose(),
     };
@@ -444,11 +474,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
         }
         (_, None) => {}
     }
-    // A command starts it as /proc/self/exe, and that would be its name.
+    // A command starts the daemon as `/proc/self/exe`, and that would be its name.
     if let Err(errno) = rustix::thread::set_name(c"poolhouse") {
         tracing::debug!(%errno, "it is called by its program's name");
     }
-    match run(&options, house) {
+    match run(&options, service) {
         Ok(()) => 0,
         Err(error @ DaemonError::Left { .. }) => {
             tracing::error!("{error}");
@@ -458,11 +488,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
     }
 }
 
-/// Says why there is no daemon, to the command that waits for one if one does; and the exit code.
+/// Reports why there is no daemon, to the waiting command if there is one. Returns the exit code.
 fn cannot_serve(background: bool, error: &dyn std::error::Error) -> u8 {
     let why = api::chain(error);
     if background {
-        // Who started us may be gone.
+        // The command that started the daemon may be gone.
         writeln!(std::io::stdout(), "{FAILED}{}", why.replace('\n', " ")).unwrap_or_default();
     } else {
         say(&format!("cannot serve: {why}"));
@@ -471,7 +501,7 @@ fn cannot_serve(background: bool, error: &dyn std::error::Error) -> u8 {
 }
 
 fn say(line: &str) {
-    // Standard error may be closed; the exit code says it too.
+    // Standard error may be closed. The exit code reports the failure too.
     writeln!(std::io::stderr(), "{line}").unwrap_or_default();
 }
 
@@ -484,7 +514,7 @@ fn begin(place: &Place) -> Result<Held, DaemonError> {
         return Err(DaemonError::Running { place: place.clone() });
     };
     let socket = place.socket();
-    // With the lock ours, nobody listens on it.
+    // While this process has the lock, no daemon listens on the socket.
     match std::fs::remove_file(&socket) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(cannot("remove an old socket")(error));
@@ -502,7 +532,7 @@ fn begin(place: &Place) -> Result<Held, DaemonError> {
 fn say_ready(notes: &[String]) -> Result<(), DaemonError> {
     let mut out = std::io::stdout();
     let notes: String = notes.iter().map(|note| format!("{NOTE}{}\n", note.replace('\n', " "))).collect();
-    // Whoever started us may be gone; that is no reason not to serve.
+    // The command that started the daemon may be gone. That is no reason not to serve.
     if let Err(error) = writeln!(out, "{notes}{READY}").and_then(|()| out.flush()) {
         tracing::debug!(%error, "nobody waits for the daemon");
     }
@@ -512,17 +542,19 @@ fn say_ready(notes: &[String]) -> Result<(), DaemonError> {
         .map_err(|e| cannot("let the pipe go")(e.into()))
 }
 
-/// Takes away what a daemon of this folder left when it died: devices over its volumes, then mounts. The user's usual daemon does so for all folders of his: those of some will never
+/// Removes what a dead daemon of this folder left: devices over its volumes, then mounts.
+///
+/// The user's usual daemon does so for all of the user's folders, since some of them will never
 /// have another daemon.
 fn remove_orphans(place: &Place, tree: Option<&Path>) {
     let (done, wait) = std::sync::mpsc::channel();
     let (place, tree) = (place.clone(), tree.map(Path::to_owned));
     let clean = move || {
-        crate::attach::detach_dead(&place.attached());
+        crate::volumes::attach::detach_dead(&place.attached());
         match fuse::system::ours() {
             Ok(ours) => {
-                let noted = crate::journal::remember(place.dir(), &ours);
-                // Which are this folder's is not known then.
+                let noted = crate::mounts::journal::remember(place.dir(), &ours);
+                // Without the journal it is unknown which mounts are this folder's.
                 let usual = choice::is_usual(&place) || Place::named().as_ref() == Some(&place);
                 let all = noted.is_err() || usual;
                 let own = noted.unwrap_or_else(|error| {
@@ -542,7 +574,7 @@ fn remove_orphans(place: &Place, tree: Option<&Path>) {
             }
             Err(error) => tracing::warn!(%error, "dead mounts can't be found"),
         }
-        // The receiver may have lost its patience.
+        // The receiver may have given up.
         done.send(()).unwrap_or_default();
     };
     let cleaner = std::thread::Builder::new().name("cleaner".to_owned()).spawn(clean);
@@ -551,7 +583,8 @@ fn remove_orphans(place: &Place, tree: Option<&Path>) {
     }
 }
 
-/// Takes those of these mounts away that nobody serves. Each is asked by itself: who serves one may hang.
+/// Removes those of these mounts that no process serves. Each has a thread of its own for the
+/// query, since the server of a mount may hang.
 fn detach_dead(mounts: Vec<fuse::system::Mounted>) {
     let targets: Vec<PathBuf> = mounts.into_iter().map(|mount| mount.target).collect();
     let dead = spa::ask_each(&targets, fuse::system::is_orphan);
@@ -563,14 +596,14 @@ fn detach_dead(mounts: Vec<fuse::system::Mounted>) {
     }
 }
 
-/// Requests under way.
+/// The requests in progress.
 #[derive(Default)]
 struct Activity {
     running: AtomicUsize,
     changed: Notify,
 }
 
-/// One request under way.
+/// One request in progress.
 #[derive(Clone)]
 struct Busy(#[allow(dead_code, reason = "counts by living")] Arc<BusyOnce>);
 
@@ -590,7 +623,7 @@ impl Drop for BusyOnce {
     }
 }
 
-/// A place for metrics, where a socket of a daemon that has just ended is no hindrance.
+/// A socket for metrics. It can be bound again at once after a daemon has ended.
 fn listen(at: SocketAddr) -> std::io::Result<std::net::TcpListener> {
     let listener = std::net::TcpListener::bind(at)?;
     listener.set_nonblocking(true)?;
@@ -602,7 +635,7 @@ async fn serve(
     options: &Options,
     held: Held,
     metrics: Option<std::net::TcpListener>,
-    house: &Arc<dyn House>,
+    service: &Arc<dyn DaemonService>,
 ) -> Result<(), DaemonError> {
     let listener = UnixListener::from_std(held.listener).map_err(cannot("listen"))?;
     let mut term = signal(SignalKind::terminate()).map_err(cannot("watch for signals"))?;
@@ -610,17 +643,17 @@ async fn serve(
     let mut hangup = signal(SignalKind::hangup()).map_err(cannot("watch for signals"))?;
     if let Some(metrics) = metrics {
         let metrics = TcpListener::from_std(metrics).map_err(cannot("listen for who asks for metrics"))?;
-        tokio::spawn(crate::metrics::door::open(metrics, Arc::clone(house)));
+        tokio::spawn(crate::telemetry::metrics::listener::open(metrics, Arc::clone(service)));
     }
-    // Whoever hears this may end it.
-    notify::tell("READY=1\nSTATUS=serving");
+    // A service manager that receives this may end the daemon from now on.
+    service_manager::tell("READY=1\nSTATUS=serving");
     let activity = Arc::new(Activity::default());
     let stop = Arc::new(Notify::new());
     let callers = Arc::new(Callers::default());
-    // There are no more open files than the reserve: nobody but the daemon's own user is let in.
+    // Set while the reserve of open files is in use. Then only the daemon's owners may connect.
     let mut short = false;
     loop {
-        let idle = options.background && activity.running.load(Ordering::SeqCst) == 0 && house.is_empty();
+        let idle = options.background && activity.running.load(Ordering::SeqCst) == 0 && service.is_empty();
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) if std::mem::take(&mut short) && !is_own(&stream) => {
@@ -628,10 +661,11 @@ async fn serve(
                     fuse::reserve::refill();
                 }
                 Ok((stream, _)) => {
-                    // From now on: what he is about to ask must not find a daemon that has begun to end.
+                    // Busy from here on: the caller's request must not reach a daemon that has
+                    // begun to end.
                     let heard = Busy::new(&activity);
                     let activity = Arc::clone(&activity);
-                    let service = Arc::<dyn House>::clone(house);
+                    let service = Arc::<dyn DaemonService>::clone(service);
                     let busy = move || Busy::new(&activity);
                     let (stop, callers) = (Arc::clone(&stop), Arc::clone(&callers));
                     tokio::spawn(async move {
@@ -645,7 +679,7 @@ async fn serve(
                     short = true;
                 }
                 Err(error) => {
-                    // Out of files, say: give those that are open a moment to go.
+                    // Files may have run out: wait a moment for open ones to close.
                     tracing::warn!(%error, "a caller could not be let in");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
@@ -658,13 +692,13 @@ async fn serve(
             () = tokio::time::sleep(LINGER), if idle => break tracing::info!("ending: nothing is imported"),
         }
     }
-    notify::tell("STOPPING=1");
+    service_manager::tell("STOPPING=1");
     fuse::reserve::give_up();
     let place = options.place.clone();
-    let house = Arc::clone(house);
-    // Requests that hang may hold all other threads.
+    let service = Arc::clone(service);
+    // Hanging requests may hold all other threads.
     let patience = options.patience;
-    let ending = http::alone(move || end(&place, &*house, patience));
+    let ending = http::alone(move || end(&place, &*service, patience));
     tokio::select! {
         ended = ending => match ended {
             Some(result) => result,
@@ -678,14 +712,13 @@ async fn serve(
     }
 }
 
-/// Ends the process and leaves everything as it is: to take down what holds the pools would be to
-/// wait for them.
+/// Ends the process at once. Cleaning up the holders of pools would have to wait for them.
 fn leave_at_once() -> ! {
     tracing::warn!("told twice: leaving everything as it is");
     std::process::exit(1);
 }
 
-/// Whether it is root, or the daemon's own user, who is connected.
+/// Whether the peer is root or the daemon's own user.
 fn is_own(stream: &tokio::net::UnixStream) -> bool {
     let own = rustix::process::geteuid().as_raw();
     stream.peer_cred().is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own)
@@ -696,12 +729,12 @@ fn lacks_descriptors(error: &std::io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-fn end(place: &Place, house: &dyn House, patience: Duration) -> Result<(), DaemonError> {
+fn end(place: &Place, service: &dyn DaemonService, patience: Duration) -> Result<(), DaemonError> {
     let _turn = place.lock_start()?;
     if let Err(error) = std::fs::remove_file(place.socket()) {
         tracing::warn!(%error, "the socket stays");
     }
-    match house.close(patience) {
+    match service.close(patience) {
         left if left.is_empty() => Ok(()),
         pools => Err(DaemonError::Left { pools }),
     }

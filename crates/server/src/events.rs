@@ -1,19 +1,30 @@
-//! What happened to pools, for whoever wants to know (`zpool events`).
+//! Events of pools (`zpool events`).
 //!
 //! # Theory
-//! A ring holds the newest events of all pools; who reads it remembers the number of the last one that it has seen. What the daemon does to a pool it
-//! enters itself, under the classes that OpenZFS's kernel module posts; what the pool does by itself, and what its history was told, the engine keeps, and what went wrong
-//! the devices and the pipeline, until somebody asks: an operation when it is done, whoever reads events, and who runs something at them (`zedlets`) all the time.
+//! A ring holds the newest events of all pools. A reader remembers the number of the last event
+//! that it has seen.
+//!
+//! | event | source |
+//! |---|---|
+//! | the daemon changes a pool | the daemon enters it under the class of OpenZFS's kernel module |
+//! | the pool acts by itself, or records history | the engine keeps it |
+//! | something goes wrong | the devices and the pipeline keep it |
+//!
+//! What the others keep is collected after an operation, and when a client reads events. It is
+//! collected all the time if programs run at events (`zedlets`).
 //!
 //! # Absent
-//! The state of an I/O in the pipeline (`zio_stage`): a report of a device knows the place on it alone, and one of a block its bookmark.
+//! The stage of an I/O in the pipeline (`zio_stage`). A report of a device has only the position on
+//! it, and a report of a block has its bookmark.
 //!
 //! # See
-//! OpenZFS `fm.c`, `zfs_fm.c`, `spa_history_log_notify`.
+//! OpenZFS's `fm.c`, `zfs_fm.c` and `spa_history_log_notify`.
 
+pub(crate) mod zedlets;
+
+use crate::events::zedlets::Zedlets;
 use crate::pools::Imported;
 use crate::pools::halts::Halt;
-use crate::zedlets::Zedlets;
 use api::{Event, EventPage, EventQuery, EventValue, Nameless};
 use ondisk::Nvlist;
 use parking_lot::Mutex;
@@ -25,7 +36,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vdev::{Report, Trouble, VdevInfo, VdevState};
 use zio::Why;
 
-/// Events that are kept (`zfs_zevent_len_max`).
+/// The number of events to keep (`zfs_zevent_len_max`).
 pub(crate) static LEN_MAX: observe::Tunable = observe::Tunable::new(
     "zfs_zevent_len_max",
     512,
@@ -33,31 +44,32 @@ pub(crate) static LEN_MAX: observe::Tunable = observe::Tunable::new(
     observe::Unit::Count,
     "number of events that the daemon keeps",
 );
-/// `ECKSUM` and `EIO`, as the kernel module numbers them.
+/// `ECKSUM` and `EIO`, by the kernel module's numbers.
 const ECKSUM: u64 = 52;
 const EIO: u64 = 5;
 
-/// How a pool is used (`spa_load_state_t`), as `pool_context` tells it.
+/// The use of a pool (`spa_load_state_t`), as `pool_context` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Context {
-    /// It is open.
+    /// It is open (`SPA_LOAD_NONE`).
     None = 0,
-    /// It is imported.
+    /// It is being imported (`SPA_LOAD_IMPORT`).
     Import = 2,
-    /// It is made.
+    /// It is being created (`SPA_LOAD_CREATE`).
     Create = 6,
 }
 
-/// The newest events.
+/// The newest events of all pools (`zevent_list`).
 pub(crate) struct Events {
     ring: Mutex<Ring>,
-    /// What is run at each of them.
+    /// The programs that run at each event.
     zedlets: OnceLock<Arc<Zedlets>>,
 }
 
 impl Default for Events {
     fn default() -> Self {
-        // Whoever tells of events is told from others by it, and there is always somebody.
+        // Tells this daemon's events from those of others. It is never 0, which is a client's value
+        // at first.
         let teller = RandomState::new().hash_one(std::process::id()) | 1;
         Self { ring: Mutex::new(Ring { teller, ..Ring::default() }), zedlets: OnceLock::new() }
     }
@@ -65,14 +77,14 @@ impl Default for Events {
 
 #[derive(Default)]
 struct Ring {
-    /// Devices whose files were removed, of which that was told: pool and device.
+    /// Devices whose removed files have been reported: pool and device.
     nameless: BTreeSet<(u64, u64)>,
     teller: u64,
     last: u64,
     kept: VecDeque<Event>,
 }
 
-/// What all events of a pool say of it.
+/// What all events of a pool have in common.
 struct Of {
     pool: String,
     guid: u64,
@@ -81,14 +93,14 @@ struct Of {
     context: Context,
 }
 
-/// Something that happened, before it has a number.
+/// An event before it has a number.
 struct Found {
     class: String,
     details: Vec<(String, EventValue)>,
     at: SystemTime,
 }
 
-/// What time it is by both clocks.
+/// The present time by both clocks.
 #[derive(Clone, Copy)]
 struct Clock(Instant, SystemTime);
 
@@ -103,7 +115,8 @@ impl Clock {
 }
 
 impl Events {
-    /// Events after one, or none and the ring is empty.
+    /// The events after a number. With `clear`, none, and the ring becomes empty
+    /// (`zfs_zevent_next`, `zfs_zevent_drain_all`).
     pub(crate) fn tell(&self, query: &EventQuery, pools: &[Arc<Imported>]) -> EventPage {
         self.gather(pools);
         let ring = &mut *self.ring.lock();
@@ -112,39 +125,39 @@ impl Events {
             ring.kept.clear();
             return EventPage { cleared, teller: ring.teller, ..EventPage::default() };
         }
-        // Who has seen another's last event has seen none of these.
+        // A client that has seen the last event of another daemon has seen none of these.
         let after = if query.teller == ring.teller { query.after } else { 0 };
         let events: Vec<Event> = ring.kept.iter().filter(|e| e.eid > after).cloned().collect();
         let first = events.first().map_or(ring.last + 1, |e| e.eid);
-        // Who asks for the first time has missed nothing.
+        // A client that asks for the first time has missed nothing.
         let dropped = if after == 0 { 0 } else { first.saturating_sub(after + 1) };
         EventPage { events, dropped, cleared: 0, teller: ring.teller }
     }
 
-    /// Enters what happened to devices since somebody asked last.
+    /// Collects what the engines of all pools have kept since the last call.
     pub(crate) fn gather(&self, pools: &[Arc<Imported>]) {
         for pool in pools {
             self.ask(pool, Context::None);
         }
     }
 
-    /// Has this told of each event from now on; the first one that is named.
+    /// Passes each event to these programs from now on. Only the first call has an effect.
     pub(crate) fn run(&self, zedlets: Arc<Zedlets>) {
         self.zedlets.get_or_init(|| zedlets);
     }
 
-    /// What is told of each event.
+    /// The programs that run at each event.
     pub(crate) fn zedlets(&self) -> Option<&Arc<Zedlets>> {
         self.zedlets.get()
     }
 
-    /// Something that was done to a pool, by the last part of its class.
+    /// Enters a change of a pool (`spa_event_notify`). `what` is the last part of its class.
     pub(crate) fn post(&self, imported: &Imported, what: &str, context: Context) {
         let spa = imported.pool.spa();
         self.enter(&of(spa, 0, context), &format!("sysevent.fs.zfs.{what}"), Vec::new(), SystemTime::now());
     }
 
-    /// Files of a pool's devices were removed; each is told once (`zfs_post_remove`).
+    /// Enters removed files of a pool's devices, each once (`zfs_post_remove`).
     pub(crate) fn nameless(&self, imported: &Imported, files: &[Nameless]) {
         let spa = imported.pool.spa();
         for file in files {
@@ -165,7 +178,7 @@ impl Events {
         }
     }
 
-    /// A pool is gone, destroyed or exported.
+    /// Enters the export or destruction of a pool.
     pub(crate) fn gone(&self, pool: &str, guid: u64, destroyed: bool) {
         let (what, state) = if destroyed { ("pool_destroy", 2) } else { ("pool_export", 1) };
         let of = Of { pool: pool.to_owned(), guid, state, context: Context::None };
@@ -176,7 +189,9 @@ impl Events {
         ring.nameless.retain(|(pool, _)| *pool != guid);
     }
 
-    /// Enters what happened to a pool that nobody has asked for, in the order in which it did: what its history was told, what its scans and devices did, and what went wrong.
+    /// Collects what a pool's engine has kept since the last call.
+    ///
+    /// The order is that of the causes: its history, then scans and devices, then failures.
     pub(crate) fn ask(&self, imported: &Imported, context: Context) {
         let spa = imported.pool.spa();
         let mut found = reports(spa);
@@ -226,7 +241,8 @@ impl Events {
             ring.kept.pop_front();
         }
         let event = Event { eid, time, class: class.to_owned(), pool: of.pool.clone(), details };
-        // Under the lock, so that they come in the order of their numbers; nothing is waited for.
+        // This happens under the lock, so that the programs get events in the order of their
+        // numbers. It waits for nothing.
         if let Some(zedlets) = self.zedlets.get() {
             zedlets.put(&event);
         }
@@ -234,7 +250,7 @@ impl Events {
     }
 }
 
-/// What went wrong on devices since the last call.
+/// The failures of devices since the last call (`zfs_ereport_post`).
 fn reports(spa: &Spa) -> Vec<Found> {
     let tree = spa.tree();
     let (reports, lost) = tree.take_reports();
@@ -261,7 +277,9 @@ fn reports(spa: &Spa) -> Vec<Found> {
     found
 }
 
-/// Blocks that no copy could give since the last call; one that is not what its dataset's key had sealed is told twice, as in OpenZFS.
+/// The blocks that no copy could give since the last call.
+///
+/// A block that fails the authentication with its dataset's key is reported twice, as in OpenZFS.
 fn losses(spa: &Spa) -> Vec<Found> {
     let (losses, dropped) = spa.take_losses();
     if dropped > 0 {
@@ -293,7 +311,8 @@ fn losses(spa: &Spa) -> Vec<Found> {
     found
 }
 
-/// What happened to scans and to the work of devices since the last call (`spa_event_notify`).
+/// What happened to scans and to background work of devices since the last call
+/// (`spa_event_notify`).
 fn notices(spa: &Spa) -> Vec<Found> {
     let Some(live) = spa.writer() else { return Vec::new() };
     let (scans, works) = (live.take_scan_notices(), live.take_work_notices());
@@ -323,14 +342,14 @@ fn notices(spa: &Spa) -> Vec<Found> {
     found
 }
 
-/// A pool stopped writing (`zio_suspend`). One that is broken has its cause.
+/// The event that a pool stopped writing (`zio_suspend`). A broken pool also has its cause.
 fn halted(spa: &Spa, halt: Halt) -> Found {
     let cause = halt.broken.map(|cause| ("cause".to_owned(), EventValue::Text(cause)));
     let details = failmode(spa).into_iter().chain(cause).collect();
     Found { class: "ereport.fs.zfs.io_failure".to_owned(), details, at: halt.at }
 }
 
-/// What a pool does when it can't go on, as reports tell it.
+/// What a pool does when it can't continue (`failmode`), as reports show it.
 fn failmode(spa: &Spa) -> Option<(String, EventValue)> {
     let words = match spa.writer()?.failmode() {
         spa::engine::FailMode::Wait => "wait",
@@ -353,7 +372,7 @@ fn index<'a>(
     v.children.iter().for_each(|c| index(c, Some(v), into));
 }
 
-/// What an event tells of a vdev.
+/// The parts of an event that describe a vdev.
 fn described(root: &VdevInfo, guid: u64) -> Vec<(String, EventValue)> {
     let mut vdevs = HashMap::new();
     index(root, None, &mut vdevs);
@@ -368,7 +387,7 @@ fn described(root: &VdevInfo, guid: u64) -> Vec<(String, EventValue)> {
     details
 }
 
-/// A record of a history by the names that events have for its parts.
+/// A history record, with the names that events have for its parts.
 fn history_details(record: &Nvlist) -> Vec<(String, EventValue)> {
     const PARTS: [(&str, &str); 8] = [
         ("history hostname", "history_hostname"),
@@ -387,7 +406,7 @@ fn history_details(record: &Nvlist) -> Vec<(String, EventValue)> {
     PARTS.iter().filter_map(|(key, name)| Some(((*name).to_owned(), value(key)?))).collect()
 }
 
-/// The class of a report of a device, and what it says.
+/// The class of a device's report, and its details.
 fn told(
     spa: &Spa,
     report: &Report,

@@ -1,25 +1,29 @@
-//! What a daemon does not take over from the shell or script that started it.
+//! Limits and settings that a daemon does not inherit from the shell or script that started it.
 //!
 //! # Theory
-//! A command starts the daemon, which then serves everybody for weeks. What the command was given
+//! A command starts the daemon, which then serves all users for weeks. What the command inherited
 //! for itself must not bind or end the daemon:
 //!
-//! | inherited | what it would do | here |
+//! | inherited | effect on a daemon | here |
 //! |---|---|---|
-//! | `RLIMIT_FSIZE` | a write beyond it ends the process by `SIGXFSZ` | raised; the signal is caught, the write fails with `EFBIG` |
-//! | `RLIMIT_CPU` | ends the process by `SIGXCPU` | raised; the signal is caught until the hard limit |
+//! | `RLIMIT_FSIZE` | a write beyond it ends the process (`SIGXFSZ`) | raised; see 1 |
+//! | `RLIMIT_CPU` | ends the process (`SIGXCPU`) | raised; see 2 |
 //! | `RLIMIT_AS`, `RLIMIT_DATA` | an allocation fails, which ends the process | raised |
 //! | `RLIMIT_NOFILE` | mounts and devices are open files | raised |
 //! | `RLIMIT_NPROC` | a thread can't be started | raised |
-//! | `nice` | everybody's I/O waits | 0, where a command started it and the system allows it |
-//! | open files of a script | a lock or pipe of the script lasts as long as the daemon | closed when a command starts it (`start`) |
+//! | `nice` | I/O of all users waits | 0, if a command started it and the system allows it |
+//! | open files of a script | its locks and pipes last as long as the daemon | closed; see 3 |
 //! | terminal, folder, `umask` | | left by `daemon` |
 //!
-//! Root raises a limit to infinity, another user to the hard limit. What stays limited is logged.
+//! 1. The signal is caught, and the write fails with `EFBIG`.
+//! 2. The signal is caught until the hard limit.
+//! 3. A command closes them when it starts the daemon (`api::start`).
+//!
+//! Root raises a limit to infinity, another user to the hard limit. Remaining limits are logged.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Limits that are raised, by the names that `ulimit`'s manual gives them.
+/// The limits to raise, with the names in the manual of `ulimit`.
 const LIMITS: [(Resource, &str); 6] = [
     (Resource::Fsize, "file size"),
     (Resource::Cpu, "CPU time"),
@@ -33,7 +37,7 @@ const LIMITS: [(Resource, &str); 6] = [
 pub fn raise_limits() {
     for (resource, name) in LIMITS {
         let at_most = raise(resource);
-        // There is always a limit of open files.
+        // The number of open files always has a limit.
         if let Some(at_most) = at_most
             && !matches!(resource, Resource::Nofile | Resource::Nproc)
         {
@@ -46,7 +50,7 @@ pub fn raise_limits() {
     }
 }
 
-/// Raises one limit; what stays, if one does.
+/// Raises one limit. Returns the remaining limit, if there is one.
 fn raise(resource: Resource) -> Option<u64> {
     let before = getrlimit(resource);
     // The number of open files has a limit even for root (`fs.nr_open`).
@@ -61,8 +65,7 @@ fn raise(resource: Resource) -> Option<u64> {
     before.maximum
 }
 
-/// Takes back the `nice` value of the command that started the daemon, where the system allows
-/// that.
+/// Resets the `nice` value of the command that started the daemon, if the system allows that.
 pub(crate) fn take_back_nice() {
     if let Err(errno) = rustix::process::setpriority_process(None, 0) {
         tracing::debug!(%errno, "the daemon stays as nice as the command that started it");

@@ -1,53 +1,39 @@
-//! The daemon: imported pools, mounts, the control API.
+//! The daemon: imported pools, mounts, the control protocol.
 //!
 //! # Theory
 //! A process imports pools, mounts their file systems and answers the commands on a Unix socket.
-//! The crate [`api`] has the requests and replies, their client, and the folder where a daemon
-//! lives ([`api::place`]). [`daemon`] is its life; `http` carries requests, [`peer`] says who may
-//! make them, and `grants` what `zfs allow` adds. [`house`] answers: it holds [`pools`] with their
-//! [`mounts`], which [`api::plan`] reads off properties and [`forest`] makes in parallel; [`view`]
-//! says what a pool looks like. `visits` gives commands the files of a pool, with no mount
-//! ([`api::files`]). `events` remembers what happened to pools, and `zedlets` runs the user's
-//! programs then.
+//! The crate [`api`] has the requests and replies, their client, and the daemon's folder
+//! ([`api::place`]).
+//!
+//! | module | content |
+//! |---|---|
+//! | [`daemon`] | the daemon's life |
+//! | [`control`] | HTTP on the control socket, the rights of callers, their limits |
+//! | [`service`] | the methods of the control protocol |
+//! | [`commands`] | what requests change: pools, vdevs, datasets |
+//! | [`pools`] | the imported pools |
+//! | [`mounts`] | their mounts, planned by properties ([`api::plan`]) and made in parallel |
+//! | [`volumes`] | volumes over NBD, and as block devices of this machine |
+//! | [`view`] | what a pool looks like |
+//! | `events` | events, and the user's programs at them (`events::zedlets`) |
+//! | [`telemetry`] | kstats, tunables, metrics, the tree of files, the log |
+//! | `replies` | the reply for each failure of the engine |
 
-mod attach;
-mod cachefile;
-mod callers;
-pub mod change;
+pub mod commands;
+pub mod control;
+pub(crate) mod query;
+pub(crate) mod replies;
+pub mod service;
+pub(crate) mod sync_all;
+pub mod telemetry;
+pub(crate) mod temporary_snapshots;
+pub mod volumes;
+
 pub mod daemon;
-mod device_life;
 mod events;
-mod exports;
-mod faults;
-pub mod forest;
-mod grants;
-pub mod house;
-mod http;
 pub mod inherited;
-mod inject;
-mod journal;
-pub mod kstats;
-mod leaf_work;
-mod leases;
-mod logging;
-mod looks;
-mod memory;
-pub mod metrics;
 pub mod mounts;
-mod notify;
-pub mod peer;
 pub mod pools;
-mod scan;
-mod shape;
-mod spl;
-mod split;
-mod syncs;
-pub mod tree;
-mod tunables;
-mod vdev_settings;
 pub mod view;
-mod visits;
-pub mod work;
-mod zedlets;
 
-pub use zedlets::{Terms, ZedletError};
+pub use events::zedlets::{Terms, ZedletError};

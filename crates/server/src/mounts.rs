@@ -1,16 +1,23 @@
 //! The mounted file systems of a pool.
 //!
 //! # Life
-//! A file system is *coming* from the moment a request takes it on, so that no other does, and *here* when its mount
-//! answers. Somebody's `umount` ends it behind our back; it is forgotten the next time anybody looks.
+//! A file system is *coming* from the moment when a request takes it on, so that no other request
+//! does. It is *here* when its mount answers. A user's `umount` can end it without the daemon's
+//! knowledge; the next look-up notices that.
 //!
-//! One that is unmounted while others have it mounted elsewhere, by a bind mount or in another
-//! namespace of mounts, *lingers*: it is here, served and busy, and not listed as mounted. Mounting
-//! it gives it a place again.
+//! A file system may be unmounted while other users have it mounted elsewhere, by a bind mount or
+//! in another mount namespace. Then it *lingers*: it is here, served and busy, and not listed as
+//! mounted. Mounting it gives it a place again.
 //!
 //! # Locks
-//! The table is held for looking up and entering, never while something is mounted or unmounted. Who lets a mount follow its properties has its turn
-//! from reading them until they are followed, so that nobody goes by what they said before.
+//! The table is held for look-ups and inserts, never while a file system is mounted or unmounted. A
+//! mount's `turn` is held from reading its properties until the mount follows them. So no other
+//! thread uses older values.
+
+pub(crate) mod changelist;
+pub mod forest;
+pub(crate) mod journal;
+pub(crate) mod restore;
 
 mod busy;
 mod follow;
@@ -23,8 +30,8 @@ mod spot;
 
 pub(crate) use load::{Plans, plans};
 
-use crate::faults::{of_dsl, of_fuse, of_library, of_zpl};
-use crate::journal::Journal;
+use crate::mounts::journal::Journal;
+use crate::replies::{of_dsl, of_fuse, of_library, of_zpl};
 use crate::view::MountedAs;
 use api::chain;
 use api::plan::{Plan, Where, decided};
@@ -49,22 +56,22 @@ use zpl::{FileSystem, Policies};
 /// The mounts of one pool.
 pub struct Mounts {
     workers: Arc<Workers>,
-    /// Whether other users are let into all of them.
+    /// Whether other users may use all mounts (`allow_other`).
     others: bool,
-    /// Which are nested in others.
+    /// Which file systems are nested in others.
     nesting: Nesting,
-    /// Where they are written down.
+    /// The record of the mounts.
     journal: Arc<Journal>,
     table: Mutex<Table>,
 }
 
 #[derive(Default)]
 struct Table {
-    /// By the dataset's object, which it keeps whatever it is called.
+    /// The mounts by their datasets' objects, which stay the same after a rename.
     by_object: BTreeMap<u64, State>,
 }
 
-/// How many mounts were made.
+/// The number of mounts so far.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
 enum State {
@@ -75,63 +82,65 @@ enum State {
 /// A mounted file system.
 pub struct Live {
     mount: fuse::Served,
-    /// Its dataset's object.
+    /// The object number of its dataset.
     object: u64,
     name: NameNow,
-    /// Its options, in words.
+    /// Its options, as text.
     options: Mutex<String>,
-    /// Those that it was mounted with, which go before its properties (`mount -o`).
+    /// The options given with `mount -o`, which override its properties.
     given: Arc<Mutex<Vec<String>>>,
-    /// Whether the kernel was told to heed POSIX ACLs, which it can't be told again.
+    /// Whether the mount has POSIX ACLs. The kernel can't change that later.
     posix_acl: bool,
-    /// In which order mounts were made, of all pools.
+    /// Its position in the order of all mounts, of all pools.
     pub number: u64,
-    /// What properties say about writing to it.
+    /// The write policies from its properties.
     policies: Policies,
-    /// How `.zfs` shows.
+    /// The visibility of `.zfs`.
     snapdir: SnapDirNow,
     files: Files,
     hold: Hold,
-    /// Held from reading properties until they are followed, so that nobody goes by what they said before; also while the system remounts,
-    /// and while its file system is used otherwise than through the kernel.
+    /// Held from reading its properties until the mount follows them, so that no other thread uses
+    /// older values.
+    ///
+    /// Also held while the system remounts, and while its files are used without the kernel.
     turn: Arc<Mutex<()>>,
 }
 
 impl Live {
-    /// Where it is.
+    /// Its mountpoint.
     pub fn target(&self) -> &Path {
         self.mount.target()
     }
 
-    /// Whether it is what is mounted at a path.
+    /// Whether this is the file system that is mounted at a path.
     pub fn is_at(&self, path: &Path) -> bool {
         self.mount.is_at(path)
     }
 
-    /// Processes that have it mounted, and their programs: a few.
+    /// A few of the processes that have it mounted, and their programs.
     pub fn users(&self) -> Vec<(u32, String)> {
         self.mount.users()
     }
 
-    /// Notices if somebody else unmounted it. Returns whether it is mounted.
+    /// Whether it is mounted. Notices if a user unmounted it.
     pub fn is_attached(&self) -> bool {
         self.mount.is_attached()
     }
 
-    /// What would keep it served if it were unmounted now, as [`fuse::Mount::keeper`] says.
+    /// What would keep it served if it were unmounted now: see [`fuse::Mount::keeper`].
     pub fn keeper(&self, places: &fuse::system::Places) -> Option<String> {
         self.mount.keeper(places)
     }
 
-    /// Takes it out of the tree of names, and waits for nothing.
+    /// Removes it from the tree of names, without waiting.
     ///
     /// # Errors
-    /// As the system refuses it.
+    /// See [`fuse::Mount::leave_tree`].
     pub fn leave_tree(&self, how: fuse::Detach) -> Result<(), fuse::Error> {
         self.mount.leave_tree(how)
     }
 
-    /// Its dataset, as it is called now.
+    /// The present name of its dataset.
     pub fn name(&self) -> String {
         self.name.get()
     }
@@ -141,7 +150,7 @@ impl Live {
         self.files.is_read_only()
     }
 
-    /// Its dataset's object.
+    /// The object number of its dataset.
     pub(crate) fn object(&self) -> u64 {
         self.object
     }
@@ -149,31 +158,31 @@ impl Live {
     /// Its files, while they are served.
     ///
     /// # Errors
-    /// Why they could not be opened, be it now or after a rollback.
+    /// Why they could not be opened, now or after a rollback.
     pub(crate) fn files(&self) -> Result<FileSystem, Reason> {
         let (_turn, shown) = self.opened();
         shown.and_then(|shown| shown.fs()).ok_or_else(|| self.files.failure())
     }
 
-    /// Whether it is mounted to be read only.
+    /// Whether it is mounted read-only.
     pub(crate) fn is_mounted_read_only(&self) -> bool {
         self.options.lock().split(',').any(|word| word == "ro")
     }
 
-    /// Has the kernel drop what it knows and was changed otherwise than through it. Not to be
-    /// called with locks of the file system held.
+    /// Makes the kernel drop what changed without it. Don't call this with locks of the file system
+    /// held.
     pub(crate) fn tell_changes(&self, stale: impl FnOnce(&Shown) -> Vec<Stale>) {
         if let Some(shown) = self.files.get() {
             self.mount.tell(&stale(&shown));
         }
     }
 
-    /// Has the kernel drop all that it knows of a file; whether it knew the file.
+    /// Makes the kernel drop all of a file. Returns whether the kernel knew the file.
     pub(crate) fn drop_file(&self, object: ObjNum) -> bool {
         self.files.get().is_some_and(|shown| self.mount.drop_file(shown.node_of(object)))
     }
 
-    /// For the control API.
+    /// The mount, as the control protocol shows it.
     pub fn describe(&self) -> api::Mount {
         api::Mount {
             dataset: self.name(),
@@ -182,7 +191,7 @@ impl Live {
         }
     }
 
-    /// Its dataset has another name.
+    /// Changes the name of its dataset.
     fn rename(&self, name: String) {
         if let Some(shown) = self.files.get() {
             shown.set_name(&name);
@@ -191,16 +200,16 @@ impl Live {
     }
 }
 
-/// How a file system is mounted.
+/// How to mount a file system.
 #[derive(Debug, Clone, Copy)]
 pub struct How {
     /// It may cover what is there (`-O`).
     pub cover: bool,
-    /// If it is nested it may be opened when it is first used.
+    /// If it is nested, it may be opened at its first use.
     pub later: bool,
 }
 
-/// What mounting made.
+/// The parts of a new mount.
 struct Made {
     mount: fuse::Served,
     policies: Policies,
@@ -212,7 +221,11 @@ struct Made {
 }
 
 impl Mounts {
-    /// No mounts yet. `threads` serve all that are to come, and `others` are let in, or not.
+    /// An empty set of mounts. `threads` worker threads serve all of them. `others` allows other
+    /// users.
+    ///
+    /// # Errors
+    /// * [`fuse::Error::Workers`]: a worker thread or what it waits on can't be created.
     pub(crate) fn new(
         pool: &str,
         threads: usize,
@@ -223,7 +236,7 @@ impl Mounts {
         Ok(Self { workers, others, nesting, journal, table: Mutex::default() })
     }
 
-    /// What is asked of a mount, or of a place in the mount `around` it.
+    /// The options for a mount, or for a place in the mount `around` it.
     fn options(
         &self,
         pool: &Pool,
@@ -232,36 +245,38 @@ impl Mounts {
         read_only: bool,
     ) -> Result<fuse::Options, Reason> {
         let allow_other = plan.options.allow_other || self.others;
-        // Said here: whoever mounts for users only says no.
+        // This is checked here, since the mount helper for users gives no reason.
         if allow_other && !fuse::system::may_let_others_in() {
             return Err(Reason::NobodyElse);
         }
-        // What only its owner enters, and nothing can change, needs no ACLs that the kernel checks.
+        // A nested file system that only its owner enters, and that can't change, needs no ACLs of
+        // the kernel.
         let needless = around.is_some() && !allow_other && pool.spa().writer().is_none();
         let posix_acl = plan.options.posix_acl && !needless;
         Ok(fuse::Options { read_only, allow_other, posix_acl, ..plan.options.clone() })
     }
 
-    /// Who serves the mounts of this pool.
+    /// The worker threads that serve the mounts of this pool.
     pub(crate) fn workers(&self) -> &Arc<Workers> {
         &self.workers
     }
 
-    /// What is mounted, in the order in which it was.
+    /// The mounted file systems, in the order of mounting.
     pub fn list(&self) -> Vec<Arc<Live>> {
         let mut list = self.served();
         list.retain(|live| !live.mount.lingers());
         list
     }
 
-    /// What is mounted nowhere that the daemon sees, and served for others who have it mounted.
+    /// The file systems that the daemon sees mounted nowhere, and serves for users that have them
+    /// mounted.
     pub fn lingering(&self) -> Vec<Arc<Live>> {
         let mut list = self.served();
         list.retain(|live| live.mount.lingers());
         list
     }
 
-    /// Both of these.
+    /// The mounted and the lingering file systems.
     pub fn served(&self) -> Vec<Arc<Live>> {
         let mut table = self.table.lock();
         table.by_object.retain(|_, state| !matches!(state, State::Here(live) if live.mount.is_over()));
@@ -274,7 +289,7 @@ impl Mounts {
         list
     }
 
-    /// What is mounted of a dataset, by its object, also if it lingers.
+    /// The mount of a dataset, by its object. It may linger.
     pub(crate) fn live(&self, dataset: u64) -> Option<Arc<Live>> {
         match self.table.lock().by_object.get(&dataset) {
             Some(State::Here(live)) if !live.mount.is_over() => Some(Arc::clone(live)),
@@ -292,7 +307,9 @@ impl Mounts {
         live.mount.is_attached()
     }
 
-    /// What the options of a dataset's mount say instead of its properties; `None` if it isn't mounted, and no more than that of one that is about to be.
+    /// What the options of a dataset's mount override; `None` if it isn't mounted.
+    ///
+    /// For one that is about to be mounted, only that fact is known.
     pub fn mounted_as(&self, dataset: u64) -> Option<MountedAs> {
         let table = self.table.lock();
         match table.by_object.get(&dataset)? {
@@ -308,7 +325,7 @@ impl Mounts {
         }
     }
 
-    /// A dataset was renamed, with all below it.
+    /// Renames a dataset, and all below it.
     pub fn renamed(&self, from: &str, to: &str) {
         let mut renamed = Vec::new();
         for state in self.table.lock().by_object.values() {
@@ -332,12 +349,25 @@ impl Mounts {
         renamed.iter().for_each(|live| self.write_down(live));
     }
 
-    /// Mounts a file system at its place.
+    /// Mounts a file system at its place (`zfs_mount_at`).
+    ///
+    /// # Errors
+    /// * [`Reason::NoMountpoint`]: the plan has no path.
+    /// * [`Reason::AlreadyMounted`]: it is mounted, or about to be.
+    /// * [`Reason::NoSuchDataset`]: it was destroyed or renamed meanwhile.
+    /// * [`Reason::MountpointNotEmpty`]: the directory is not empty, and may not be covered.
+    /// * [`Reason::MountpointNotMade`]: the directory can't be created.
+    /// * [`Reason::NobodyElse`]: this user can't allow other users.
+    /// * [`Reason::Busy`]: it lingers and can't be moved, or is open elsewhere.
+    /// * [`Reason::System`], [`Reason::Daemon`]: the system or the mount helper refused.
+    /// * [`Reason::Io`], [`Reason::Corrupt`], [`Reason::NotSupported`]: it can't be opened or
+    ///   replayed.
     pub fn mount(&self, pool: &Pool, plan: &Plan, how: How) -> Result<(), Error> {
         let fail = |reason| Error::new(&plan.name, reason);
         let Where::Path(target) = &plan.place else { return Err(fail(Reason::NoMountpoint)) };
         let (object, name) = (plan.dataset.object().0, NameNow::new(&plan.name));
-        // Looked for without the table: the system may ask other mounts for the way to it.
+        // The look-up must not hold the table: the system may ask other mounts for the way to this
+        // one.
         let here = match self.table.lock().by_object.get(&object) {
             Some(State::Here(live)) => Some(Arc::clone(live)),
             Some(State::Coming(_)) | None => None,
@@ -399,7 +429,7 @@ impl Mounts {
         }
     }
 
-    /// Gives what lingers a place again.
+    /// Gives a lingering file system a place again.
     fn mount_again(
         &self,
         pool: &Pool,
@@ -427,7 +457,7 @@ impl Mounts {
         })
     }
 
-    /// Mounts.
+    /// Mounts a head or snapshot.
     fn mount_at(
         &self,
         pool: &Pool,
@@ -435,7 +465,7 @@ impl Mounts {
         name: &NameNow,
         (target, how): (&Path, How),
     ) -> Result<Made, Reason> {
-        // It may have been renamed before the table knew it: who renames it from now on tells `name`.
+        // It may have been renamed before the table had it. A later rename changes `name`.
         let now = pool.dsl().dataset(&plan.name).map_err(|error| of_dsl(&error))?;
         if now.object() != plan.dataset.object() {
             return Err(Reason::NoSuchDataset);
@@ -458,7 +488,7 @@ impl Mounts {
         mounted.inspect_err(|_| spot.undo())
     }
 
-    /// Mounts a head on a folder.
+    /// Mounts a head on a directory.
     fn mount_head(
         &self,
         pool: &Pool,
@@ -469,7 +499,8 @@ impl Mounts {
         let (policies, snapdir) = (Policies::new(plan.policy), SnapDirNow::new(plan.snapdir));
         pool.spa().cache().set_policy(plan.dataset.object().0, plan.cache);
         let (tree, shown) = tree_of(pool, plan, Look::of(plan), name, (&policies, &snapdir))?;
-        // The mount's first question waits for whoever serves it, who serves others too: what it takes is read here.
+        // The first request of the mount would occupy a worker that also serves others. So what it
+        // needs is read here.
         if let Some(fs) = shown.fs() {
             fs.node(fs.root()).map_err(|error| of_zpl(&error))?;
         }
@@ -481,7 +512,7 @@ impl Mounts {
         Ok(Made { mount, policies, snapdir, files, given, turn, hold: Hold::default() })
     }
 
-    /// Mounts a head that is opened when it is first used, in the mount of another.
+    /// Mounts a head, nested in another mount, that is opened at its first use.
     fn mount_later(
         &self,
         pool: &Pool,
@@ -504,10 +535,10 @@ impl Mounts {
         Ok(Made { mount, policies, snapdir, files, given, turn, hold })
     }
 
-    /// The directory to mount on. Where a link leads is where it is mounted, and is to be unmounted.
+    /// Finds the directory to mount on, and creates it if needed. It has no link in its path.
     ///
-    /// What is nested in the mount `around` is found without asking the kernel. Folders of others
-    /// in a mount of ours are no obstacle to root, nor to who serves them.
+    /// In the mount `around`, this needs no request to the kernel. There, directories of other
+    /// users are no obstacle to root, nor to the owner of the mount.
     fn place(
         &self,
         plan: &Plan,
@@ -524,7 +555,7 @@ impl Mounts {
             match around.folder(target) {
                 Ok(folder) if !folder.empty && !covers => return Err(Reason::MountpointNotEmpty),
                 Ok(folder) => return Ok(Spot { path: target.to_owned(), made: folder.made }),
-                // A link, perhaps: the kernel follows it.
+                // This may be a link, which the kernel follows.
                 Err(fuse::Error::Mount { source: Errno::NOTDIR, .. }) => {}
                 Err(error) => {
                     return Err(match of_fuse(&error) {
@@ -545,7 +576,7 @@ impl Mounts {
         }
     }
 
-    /// Has files served at a place: in the mount `around` it, if they are to be nested there.
+    /// Serves files at a place: in the mount `around` it, if they are to be nested there.
     fn serve(
         &self,
         plan: &Plan,
@@ -560,7 +591,7 @@ impl Mounts {
         })
     }
 
-    /// The file system in whose mount another is to be nested that is to be mounted at a path.
+    /// The file system whose mount a new one at `path` would be nested in.
     fn around(&self, path: &Path) -> Option<Arc<Live>> {
         if self.nesting == Nesting::Never {
             return None;
@@ -573,7 +604,7 @@ impl Mounts {
             });
             own.filter(|live| path.starts_with(live.target())).cloned().collect()
         };
-        // Asked without the table: the system may ask these for the way.
+        // The table must not be held: the system may ask these mounts for the way.
         let mut mounts: Vec<_> = mounts
             .into_iter()
             .filter(|live| live.mount.own().is_some_and(|mount| mount.nests(path, self.nesting)))
@@ -591,7 +622,7 @@ impl Mounts {
     ) -> Result<Made, Reason> {
         let (dataset, dsl, policies) = (&plan.dataset, pool.dsl(), Policies::new(plan.policy));
         pool.spa().cache().set_policy(dataset.object().0, plan.cache);
-        // No snapshot is destroyed between the question and the hold.
+        // Under this lock, no snapshot is destroyed between the check and the hold.
         let held = || match dsl.is_snapshot(dataset.object(), dataset.phys().creation_txg) {
             Ok(true) => Ok(dsl.heads().long_hold(dataset.object().0)),
             Ok(false) => Err(Reason::NoSuchDataset),
@@ -607,10 +638,11 @@ impl Mounts {
         Ok(Made { mount, policies, snapdir, files, given, turn, hold })
     }
 
-    /// Mounts again what was unmounted a moment ago, where and as it was. `later` is as in [`How`].
+    /// Mounts a file system again where and as it was. `later` is as in [`How`].
     ///
     /// # Errors
-    /// As [`Mounts::mount`].
+    /// * [`Reason::BadMountOption`]: an option is unknown.
+    /// * All others: see [`Mounts::mount`].
     pub fn restore(&self, pool: &Pool, live: &Live, later: bool) -> Result<(), Error> {
         let (name, given) = (live.name(), live.given.lock().clone());
         let plan = || {
@@ -629,7 +661,12 @@ impl Mounts {
         self.journal.made(&live.name(), &live.mount, &given);
     }
 
-    /// Unmounts one file system.
+    /// Unmounts one file system (`zfs_unmount`).
+    ///
+    /// # Errors
+    /// * [`Reason::Busy`]: it is in use.
+    /// * [`Reason::NotMounted`]: it is not mounted.
+    /// * [`Reason::System`], [`Reason::Daemon`]: the system or the mount helper refused.
     pub fn unmount(&self, live: &Live, how: Detach) -> Result<(), Error> {
         live.mount.unmount(how).map_err(|error| {
             tracing::info!(dataset = live.name(), %error, "not unmounted");
@@ -639,13 +676,13 @@ impl Mounts {
             self.journal.ended(&live.name(), &live.mount);
         }
         if live.mount.lingers() {
-            // It stays in the table: the file system is used.
+            // The file system is in use, so it stays in the table.
             return Ok(());
         }
-        // A list of mounts may keep this.
+        // A list of mounts may keep `live`.
         drop(live.hold.lock().take());
         let mut table = self.table.lock();
-        // Unless it was mounted again meanwhile.
+        // It may have been mounted again meanwhile.
         if matches!(table.by_object.get(&live.object), Some(State::Here(now)) if now.number == live.number) {
             table.by_object.remove(&live.object);
         }
@@ -653,7 +690,8 @@ impl Mounts {
     }
 }
 
-/// Replays what a crash left in the intent log: also of what is mounted to be read only. Says whether there was anything.
+/// Replays the intent log after a crash, even for a read-only mount (`zil_replay`). Returns whether
+/// there was anything.
 fn replay(pool: &Pool, plan: &Plan) -> Result<bool, Reason> {
     let done = pool.replay(&plan.dataset).map_err(|error| {
         tracing::warn!(dataset = plan.name, error = chain(&error), "its intent log was not replayed");

@@ -1,44 +1,43 @@
 //! The imported pools: import, export, mounts, keys.
 //!
 //! # Theory
-//! Each pool has its own mounts, threads and locks, so that one whose devices hang takes nothing else down with it. What a
-//! request does to several pools at once (mounting everything) goes through one forest ([`mounting`]), since a pool's file system may
-//! be mounted inside another's.
+//! Each pool has its own mounts, threads and locks. So one whose devices hang affects no other. A
+//! request about several pools (mounting everything) goes through one forest (`mounting`), since
+//! a pool's file system may be mounted inside another's.
 //!
 //! # Life
-//! A pool is *coming* while an import works on it, *here*, or *going* while an export does. In between its name is taken:
-//! a second import or export of it is refused at once rather than made to wait. An export that fails leaves it *here*; while one
-//! waits for devices, the pool can be cleared.
+//! A pool is *coming* while an import works on it, then *here*, and *going* while an export does.
+//! While it is coming or going, another import or export of that name is refused at once. An export
+//! that fails leaves it *here*. While an export waits for devices, the pool can be cleared.
 //!
 //! # Locks
-//! The table of pools is held for looking up and entering, never while a device is read.
+//! The table of pools is held for look-ups and inserts, never while a device is read.
 
 mod asking;
 mod ending;
 mod export;
 pub(crate) mod halts;
-mod heirs;
-mod left;
 mod mounting;
 
 pub(crate) use mounting::threads_for;
 pub use mounting::{MOUNT_TP_NTHR, mount_threads};
 
-use crate::attach::Attachments;
-use crate::cachefile::Memory;
-use crate::change::tasks::plan;
-use crate::change::{error_of, quotas};
-use crate::exports::{Doors, split_resize};
-use crate::faults::{of_dsl, of_fuse, of_key};
-use crate::journal::Journal;
-use crate::looks::Looks;
+use crate::commands::dataset::tasks::plan;
+use crate::commands::dataset::{error_of, quotas};
+use crate::commands::pool::cachefile::Memory;
+use crate::commands::pool::split::{Split, split};
+use crate::commands::pool::{leave, log};
+use crate::control::files::Visits;
+use crate::mounts::changelist;
+use crate::mounts::journal::Journal;
 use crate::mounts::{Live, Mounts};
-use crate::split::{Split, split};
-use crate::syncs::Syncs;
-use crate::tunables::Tunables;
+use crate::query::Looks;
+use crate::replies::{of_dsl, of_fuse, of_key};
+use crate::sync_all::Syncs;
+use crate::telemetry::tunables::Tunables;
 use crate::view::PoolFacts;
-use crate::visits::Visits;
-use crate::work::{leave, log};
+use crate::volumes::attach::Attachments;
+use crate::volumes::exports::{Doors, split_resize};
 use api::plan::Plan;
 use api::{
     Caller, Changed, DatasetChange, Error, ExportRequest, KeyMaterial, LoadKeyRequest, Mount, MountFailure,
@@ -62,17 +61,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Imported {
     /// The pool.
     pub pool: Pool,
-    /// What is mounted of it.
+    /// Its mounts.
     pub mounts: Arc<Mounts>,
-    /// Its volumes, as they are served.
+    /// Its served volumes.
     pub volumes: Arc<nbd::Volumes>,
-    /// What only its holder knows of it.
+    /// Its properties that are not on disk.
     pub facts: RwLock<PoolFacts>,
-    /// What it was seen to be.
+    /// The last status.
     pub(crate) looks: Looks,
-    /// When and why it stopped writing, until an event tells of it.
+    /// When and why it stopped writing, until an event reports that.
     pub(crate) halts: Halts,
-    /// What exports that were refused have unmounted, to be mounted again when the last of them is.
+    /// What refused exports have unmounted. It is mounted again when the last export is refused.
     parted: Mutex<export::Parted>,
 }
 
@@ -89,7 +88,7 @@ enum State {
 }
 
 impl State {
-    /// Whether this very pool is being let go: one that was given up meanwhile is not.
+    /// Whether this very pool is being exported. A pool that was given up meanwhile is not.
     fn is_going(&self, pool: &Arc<Imported>) -> bool {
         matches!(self, Self::Going(going) if Arc::ptr_eq(going, pool))
     }
@@ -107,41 +106,38 @@ impl State {
 pub struct Pools {
     table: RwLock<BTreeMap<String, State>>,
     memory: Memory,
-    /// What is mounted, for the next daemon.
-    journal: Arc<Journal>,
+    /// The record of the mounts, for the next daemon.
+    pub(crate) journal: Arc<Journal>,
     pub(crate) tunables: Tunables,
     pub(crate) doors: Doors,
     pub(crate) attachments: Attachments,
-    /// Commands that use files of its pools without a mount.
+    /// Commands that use files of the pools without a mount.
     visits: Visits,
-    /// By which it hears of `sync(2)`.
+    /// The notification of `sync(2)`.
     pub(crate) syncs: Syncs,
     watched: Watched,
-    /// Other users are let into what is mounted.
+    /// Whether other users may use the mounts.
     others: AtomicBool,
-    /// What can be nested is.
+    /// Whether to nest all file systems that can be nested.
     nest: AtomicBool,
-    /// Everything is let go: nobody is held up for the sake of a trial.
+    /// Set when all pools are closed. No injected delay holds them up then.
     closing: AtomicBool,
 }
 
-/// Why no pool is imported any more.
 fn ending() -> Reason {
     Reason::Daemon { what: "the daemon is ending".to_owned() }
 }
 
-/// How many threads serve the mounts of a pool.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(4, |cores| cores.get() * 2).clamp(4, 32)
 }
 
 impl Pools {
-    /// Commands that use files without a mount.
     pub(crate) fn visits(&self) -> &Visits {
         &self.visits
     }
 
-    /// The pools that are here, by name; not those that are about to be let go.
+    /// The imported pools, by name; not those that are being exported.
     pub fn all(&self) -> Vec<Arc<Imported>> {
         let table = self.table.read();
         let here = table.values().filter_map(|state| match state {
@@ -151,7 +147,7 @@ impl Pools {
         here.collect()
     }
 
-    /// The pools that are here, and those that are about to be let go: until then they are.
+    /// The imported pools, with those that are being exported.
     pub(crate) fn present(&self) -> Vec<Arc<Imported>> {
         let table = self.table.read();
         let present = table.values().filter_map(|state| match state {
@@ -161,12 +157,15 @@ impl Pools {
         present.collect()
     }
 
-    /// Whether there are none, nor about to be.
+    /// Whether no pool is imported, coming or going.
     pub fn is_empty(&self) -> bool {
         self.table.read().is_empty()
     }
 
     /// The pool of this name.
+    ///
+    /// # Errors
+    /// [`Reason::NoSuchPool`], or [`Reason::Busy`] while it is being exported.
     pub fn pool(&self, name: &str) -> Result<Arc<Imported>, Error> {
         match self.table.read().get(name) {
             Some(State::Here(pool)) => Ok(Arc::clone(pool)),
@@ -175,7 +174,10 @@ impl Pools {
         }
     }
 
-    /// The same for who may look at it, or see to its devices, while it goes.
+    /// The pool of this name, even while it is being exported.
+    ///
+    /// # Errors
+    /// [`Reason::NoSuchPool`]: it is not imported.
     pub fn pool_or_going(&self, name: &str) -> Result<Arc<Imported>, Error> {
         match self.table.read().get(name) {
             Some(State::Here(pool) | State::Going(pool)) => Ok(Arc::clone(pool)),
@@ -183,7 +185,10 @@ impl Pools {
         }
     }
 
-    /// The pool that a dataset's name begins with. What is wrong is said about the dataset.
+    /// The pool of a dataset. An error is about the dataset.
+    ///
+    /// # Errors
+    /// [`Reason::InvalidName`], [`Reason::NoSuchDataset`], or [`Reason::Busy`] ([`Pools::pool`]).
     pub fn pool_of(&self, dataset: &str) -> Result<Arc<Imported>, Error> {
         let name = Name::parse(dataset).map_err(|_| Error::new(dataset, Reason::InvalidName))?;
         self.pool(name.pool()).map_err(|error| match error.reason {
@@ -192,22 +197,26 @@ impl Pools {
         })
     }
 
-    /// Lets other users into what is mounted of pools that come from now on.
+    /// Allows other users to use the mounts of pools that are imported later.
     pub(crate) fn let_others_in(&self) {
         self.others.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it does.
     pub(crate) fn lets_others_in(&self) -> bool {
         self.others.load(Ordering::Relaxed)
     }
 
-    /// Nests file systems of pools that come from now on wherever that is possible.
+    /// Nests file systems, where possible, of pools that are imported later.
     pub(crate) fn nest_always(&self) {
         self.nest.store(true, Ordering::Relaxed);
     }
 
-    /// Takes in the pool `guid` that `open` opens, under `name`.
+    /// Imports the pool `guid`, which `open` opens, under `name`.
+    ///
+    /// # Errors
+    /// * [`Reason::PoolExists`], [`Reason::DevicesInUse`]: the name or the pool is in use.
+    /// * [`Reason::Daemon`]: the daemon is ending, or worker threads can't be started.
+    /// * All others: those of `open`.
     pub fn import<T>(
         &self,
         name: &str,
@@ -222,15 +231,15 @@ impl Pools {
             if table.contains_key(name) {
                 return Err(Error::new(name, Reason::PoolExists));
             }
-            // Under another name it is still the same pool on the same devices.
+            // It is the same pool on the same devices, even under another name.
             if table.values().any(|state| state.guid() == guid) {
                 return Err(Error::new(name, Reason::DevicesInUse));
             }
             table.insert(name.to_owned(), State::Coming(guid));
         }
-        crate::inject::pass(name, true, &self.closing);
+        crate::commands::pool::inject::pass(name, true, &self.closing);
         self.syncs.wait();
-        // What was not opened yet is not opened any more.
+        // The daemon may have begun to end: then nothing more is opened.
         let refused = self.closing.load(Ordering::SeqCst).then(|| Error::new(name, ending()));
         let opened = refused.map_or_else(open, Err).and_then(|(pool, facts, told)| {
             let nesting = Nesting::of_this_process(self.nest.load(Ordering::Relaxed));
@@ -243,13 +252,13 @@ impl Pools {
             let halts = Halts::default();
             let imported = Arc::new(Imported { pool, mounts, volumes, facts, looks, halts, parted });
             halts::watch(&imported);
-            crate::looks::first(&imported);
+            crate::query::first(&imported);
             Ok((imported, told))
         });
         match opened {
             Ok((imported, told)) => {
                 if !self.enter(name, &imported) {
-                    // Who ends the daemon waits for this.
+                    // The end of the daemon waits for this pool.
                     let left = imported.pool.spa().writer().map_or(Ok(()), |live| leave(live, false));
                     drop(imported);
                     self.table.write().remove(name);
@@ -268,10 +277,10 @@ impl Pools {
         }
     }
 
-    /// Takes in a pool that has come, unless everything is let go.
+    /// Adds an opened pool, unless the daemon is ending.
     fn enter(&self, name: &str, imported: &Arc<Imported>) -> bool {
         let mut table = self.table.write();
-        // Looked at with the table in hand: who ends the daemon looks there after this was set.
+        // The check needs the table: the end of the daemon reads the table after setting the flag.
         let enters = !self.closing.load(Ordering::SeqCst);
         if enters {
             table.insert(name.to_owned(), State::Here(Arc::clone(imported)));
@@ -279,24 +288,22 @@ impl Pools {
         enters
     }
 
-    /// Pools that are about to come.
     fn coming(&self) -> Vec<String> {
         let table = self.table.read();
         let coming = table.iter().filter(|(_, state)| matches!(state, State::Coming(_)));
         coming.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Writes down in this folder what is mounted.
     pub(crate) fn journal_in(&self, folder: &std::path::Path) {
         self.journal.open(folder);
     }
 
-    /// Remembers pools in this file that name none.
+    /// Sets the default cache file.
     pub fn remember_in(&self, cachefile: &std::path::Path) {
         self.memory.set_usual(cachefile);
     }
 
-    /// Brings the file that remembers a pool up to date, if one does.
+    /// Updates the cache file that lists a pool, if one does.
     fn remember(&self, imported: &Imported) {
         let file = self.memory.file_of(&imported.facts.read());
         if let Some(file) = file.filter(|_| imported.pool.spa().writer().is_some()) {
@@ -305,6 +312,9 @@ impl Pools {
     }
 
     /// Changes a pool as a whole.
+    ///
+    /// # Errors
+    /// See [`api::Service::change_pool`].
     pub fn change_pool(
         &self,
         caller: &Caller,
@@ -346,7 +356,7 @@ impl Pools {
     ) -> Result<(), Error> {
         let name = imported.pool.name();
         if let PoolChange::Destroy { force, command } = change {
-            // One that is only read is let go as it is: nothing is written, and it can be imported again.
+            // A read-only pool is closed without a write, and can be imported again.
             if let Some(live) = imported.pool.spa().writer() {
                 log(caller, live, command).map_err(|reason| Error::new(name, reason))?;
             }
@@ -355,12 +365,11 @@ impl Pools {
         }
         let live = writer(imported, name)?;
         match change {
-            // Done above.
             PoolChange::Destroy { .. } => Ok(()),
             PoolChange::SyncAnew => live.sync_anew().map_err(|_| Error::new(name, Reason::Suspended)),
             PoolChange::Sync => live.sync_all().map_err(|_| Error::new(name, Reason::Suspended)),
             PoolChange::Set { props } => {
-                let props = crate::shape::props(imported, props, host)?;
+                let props = crate::commands::vdev::props(imported, props, host)?;
                 if let Some(file) = props.cachefile {
                     let before = self.memory.file_of(&imported.facts.read());
                     imported.facts.write().cachefile = file;
@@ -371,13 +380,13 @@ impl Pools {
                 if props.kept.is_empty() {
                     return Ok(());
                 }
-                live.set(props.kept).map_err(|e| Error::new(name, crate::shape::of_shape(&e)))
+                live.set(props.kept).map_err(|e| Error::new(name, crate::commands::vdev::of_shape(&e)))
             }
             PoolChange::SetVdev { guid, property, value } => {
-                let value = crate::vdev_settings::check(property, value)
+                let value = crate::commands::vdev::properties::check(property, value)
                     .map_err(|what| Error::new(name, Reason::BadValue { what }))?;
                 let done = live.set_vdev(Guid(*guid), property, value);
-                done.map_err(|e| Error::new(name, crate::shape::of_shape(&e)))
+                done.map_err(|e| Error::new(name, crate::commands::vdev::of_shape(&e)))
             }
             PoolChange::Reguid { guid } => {
                 let taken = |g: u64| self.present().iter().any(|other| other.pool.spa().guid().0 == g);
@@ -385,43 +394,50 @@ impl Pools {
                     return Err(Error::new(name, Reason::BadGuid));
                 }
                 let done = live.reguid(guid.map(Guid));
-                done.map(drop).map_err(|e| Error::new(name, crate::shape::of_shape(&e)))
+                done.map(drop).map_err(|e| Error::new(name, crate::commands::vdev::of_shape(&e)))
             }
             PoolChange::Reopen => {
                 let done = live.reopen(None);
-                done.map(drop).map_err(|e| Error::new(name, crate::shape::of_shape(&e.into())))
+                done.map(drop).map_err(|e| Error::new(name, crate::commands::vdev::of_shape(&e.into())))
             }
             PoolChange::Add { .. } | PoolChange::Remove { .. } | PoolChange::Clear { .. } => {
-                crate::shape::change(imported, live, change)
+                crate::commands::vdev::change(imported, live, change)
             }
             PoolChange::Offline { .. }
             | PoolChange::Online { .. }
             | PoolChange::Attach { .. }
-            | PoolChange::Detach { .. } => crate::device_life::change(imported, live, change),
-            PoolChange::Work { .. } => crate::leaf_work::work(imported, live, change),
-            PoolChange::Scan { command } => crate::scan::scan(name, live, *command),
-            PoolChange::PruneDdt { older, percent } => crate::leaf_work::prune(name, live, *older, *percent),
+            | PoolChange::Detach { .. } => {
+                crate::commands::vdev::online_offline::change(imported, live, change)
+            }
+            PoolChange::Work { .. } => crate::commands::vdev::initialize_trim::work(imported, live, change),
+            PoolChange::Scan { command } => crate::commands::pool::scan::scan(name, live, *command),
+            PoolChange::PruneDdt { older, percent } => {
+                crate::commands::vdev::initialize_trim::prune(name, live, *older, *percent)
+            }
             PoolChange::Split { name, devices, props, import } => {
                 let how = Split { name, devices, props, import: *import };
                 split(caller, self, imported, live, host, &how)
             }
             PoolChange::Upgrade { version } => {
                 let done = live.set(vec![PoolProp::Version(*version)]);
-                done.map_err(|e| Error::new(name, crate::shape::of_shape(&e)))
+                done.map_err(|e| Error::new(name, crate::commands::vdev::of_shape(&e)))
             }
             PoolChange::Checkpoint => {
-                live.checkpoint().map_err(|e| Error::new(name, crate::shape::of_checkpoint(&e)))
+                live.checkpoint().map_err(|e| Error::new(name, crate::commands::vdev::of_checkpoint(&e)))
             }
-            PoolChange::DiscardCheckpoint { wait } => {
-                live.discard_checkpoint(*wait).map_err(|e| Error::new(name, crate::shape::of_checkpoint(&e)))
-            }
+            PoolChange::DiscardCheckpoint { wait } => live
+                .discard_checkpoint(*wait)
+                .map_err(|e| Error::new(name, crate::commands::vdev::of_checkpoint(&e))),
             PoolChange::Log { command } => {
                 log(caller, live, command).map_err(|reason| Error::new(name, reason))
             }
         }
     }
 
-    /// Changes datasets, and mounts and unmounts what that asks for.
+    /// Changes datasets, and adapts their mounts.
+    ///
+    /// # Errors
+    /// See [`api::Service::change`].
     pub fn change(&self, caller: &Caller, change: &DatasetChange) -> Result<Changed, Error> {
         let about = change.subject();
         let imported = self.pool_of(about)?;
@@ -430,8 +446,8 @@ impl Pools {
         let room = |blocks, block| data_room(&imported.pool, blocks, block);
         let (change, resize) = &imported.pool.spa().read(|| split_resize(&imported, &room, change))?;
         let planned = imported.pool.spa().read(|| plan(caller, imported.pool.dsl(), &room, change))?;
-        let heirs = imported.pool.spa().read(|| heirs::of(&imported, change))?;
-        let (moved, folders) = self.make_way(caller, &imported, change, &heirs)?;
+        let followers = imported.pool.spa().read(|| changelist::of(&imported, change))?;
+        let (moved, folders) = self.make_way(caller, &imported, change, &followers)?;
         let run = || live.run_all(planned.tasks).map_err(|_| Error::new(about, Reason::Suspended));
         let mut lost = Vec::new();
         let results = imported.mounts.run(caller, &imported.pool, change, &mut lost, run);
@@ -454,7 +470,7 @@ impl Pools {
             let set = |open| quotas::set(&imported.pool, about, open, limits);
             let set = mounted.map_or_else(|| set(None), |live| live.with_files(set));
             if set.is_err() && matches!(change, DatasetChange::Create { .. } | DatasetChange::Clone { .. }) {
-                // It is made with all that it was to have, or not at all.
+                // It is created with all of its properties, or not at all.
                 match live.run(Box::new(DestroyHead { name: about.to_owned() })) {
                     Ok(()) => {}
                     Err(TaskError::Refused(e)) => errors.push(error_of(about, &e)),
@@ -479,11 +495,11 @@ impl Pools {
         }
         self.follow_exports(&imported, change);
         let stale = self.follow(&imported, change);
-        // Where many things are destroyed, one that stays does not keep the others.
+        // If one of many can't be destroyed, the others still are.
         let alone = !matches!(change, DatasetChange::Destroy { .. });
         let mut changed = Changed { failures: stale, unmounted: lost };
         let failed = !errors.is_empty();
-        // What stays is mounted again, where it was.
+        // What remains is mounted again at its place.
         let gone = |name: &str| {
             let found = imported.pool.dsl().dataset(name);
             matches!(found, Err(dsl::Error::NoSuchDataset { .. }))
@@ -501,25 +517,24 @@ impl Pools {
             DatasetChange::Create { mount: true, .. } | DatasetChange::Clone { .. } if !failed => {
                 planned.made
             }
-            // What a new mountpoint is good for is mounted, whether it was before or not.
+            // A new mountpoint mounts the file system, whether it was mounted before or not.
             DatasetChange::Set { name, props, keep_mounted: false }
                 if !failed && props.iter().any(|(p, _)| p == "mountpoint") =>
             {
-                with(moved, name, heirs)
+                with(moved, name, followers)
             }
             DatasetChange::Inherit { name, prop, .. } if !failed && prop == "mountpoint" => {
-                with(moved, name, heirs)
+                with(moved, name, followers)
             }
             _ => moved,
         };
-        // Volumes are not mounted, nor are clones of them.
         let is_file_system = |name: &String| {
             let kind = imported.pool.dsl().dataset(name).and_then(|dataset| dataset.head_kind());
             matches!(kind, Ok(Some(dsl::Kind::Filesystem)))
         };
         let wanted: Vec<String> = wanted.into_iter().filter(is_file_system).collect();
         let request = MountRequest { datasets: wanted, before, ..MountRequest::default() };
-        if let Some(left) = crate::grants::left_unmounted(caller, &imported, &request.datasets) {
+        if let Some(left) = crate::control::grants::left_unmounted(caller, &imported, &request.datasets) {
             changed.unmounted.extend(left);
         } else if !request.datasets.is_empty() {
             changed.unmounted.extend(self.mount(&request)?.failures);
@@ -539,23 +554,22 @@ impl Pools {
         }
     }
 
-    /// Tells mounted file systems what their properties say now. What comes back could not be told what this change says.
+    /// Makes mounted file systems follow their properties. Returns those that could not.
     fn follow(&self, imported: &Arc<Imported>, change: &DatasetChange) -> Vec<MountFailure> {
         let (root, changed): (_, Vec<&str>) = match change {
             DatasetChange::Set { name, props, .. } => (name, props.iter().map(|(p, _)| p.as_str()).collect()),
             DatasetChange::Inherit { name, prop, .. } => (name, vec![prop]),
-            // What it inherits is another's now.
+            // It inherits from another dataset now.
             DatasetChange::Rename { to, .. } => (to, MOUNT_OPTIONS.to_vec()),
             _ => return Vec::new(),
         };
-        // Whether the change is about a property, or, if that is not known, about any that the
-        // kernel is told.
+        // Whether the change is about a property or, if that is unknown, about any mount option.
         let told = |about: &str| {
             changed.iter().any(|prop| if about.is_empty() { is_mount_option(prop) } else { *prop == about })
         };
         let mut failures: Vec<(Arc<Live>, Error)> = Vec::new();
-        // Others may still wait for what an earlier change said. A mount and what is nested in it
-        // have to say the same, so that one of them may have to be the first.
+        // Other file systems may still wait for an earlier change. A mount and its nested file
+        // systems share options, so one of them may have to follow first.
         let follow = |(_, live): &Mounted| {
             imported.mounts.follow(&imported.pool, live).err().map(|_| Arc::clone(live))
         };
@@ -573,7 +587,7 @@ impl Pools {
                 tracing::warn!(dataset = name, %error, "its properties are not followed");
             }
         }
-        // What is nested waits for the mount that it lies in, if that waits for the same.
+        // A nested file system waits for the mount around it, if that waits for the same.
         let outer: Vec<(Arc<Live>, String)> = (failures.iter())
             .filter_map(|(live, error)| match &error.reason {
                 Reason::NotInEffect { setting, .. } => Some((Arc::clone(live), setting.clone())),
@@ -589,7 +603,7 @@ impl Pools {
             if outer.iter().any(waits) {
                 return true;
             }
-            // What the mount around says, too, comes with its next mount.
+            // What the mount around it has too comes with its next mount.
             let Some((_, around)) =
                 mounted.iter().find(|(_, outer)| setting == "acltype=posix" && live.is_within(outer))
             else {
@@ -604,13 +618,13 @@ impl Pools {
         failures.into_iter().map(|(live, error)| MountFailure { name: live.name(), error }).collect()
     }
 
-    /// Unmounts what a change is about to take away or move; what was mounted, and the folders that go when the change is made.
+    /// Unmounts what a change removes or moves. Returns it, and the folders to remove later.
     fn make_way(
         &self,
         caller: &Caller,
         imported: &Arc<Imported>,
         change: &DatasetChange,
-        heirs: &[String],
+        followers: &[String],
     ) -> Result<(Vec<String>, Vec<Folder>), Error> {
         type Chosen<'a> = Box<dyn Fn(&str) -> bool + 'a>;
         let chosen: Chosen<'_> = match change {
@@ -628,8 +642,9 @@ impl Pools {
                 let place = props.iter().any(|(p, _)| p == "mountpoint");
                 let off = props.iter().any(|(p, v)| p == "canmount" && v == "off");
                 let off = off && imported.mounted().iter().any(|(_, live)| live.name() == *root);
-                // What lies in its mount comes back in the folder beneath.
-                let lies_in = move |name: &str| name == root || heirs.iter().any(|heir| heir == name);
+                // What is nested in it is mounted again in the folder beneath.
+                let lies_in =
+                    move |name: &str| name == root || followers.iter().any(|follower| follower == name);
                 Box::new(move |name| (place && within(root, name)) || (off && lies_in(name)))
             }
             DatasetChange::Inherit { name: root, prop, .. } if prop == "mountpoint" => {
@@ -640,8 +655,8 @@ impl Pools {
         let mounted: Vec<Mounted> =
             imported.mounted().into_iter().filter(|(_, live)| chosen(&live.name())).collect();
         let names: Vec<String> = mounted.iter().map(|(_, live)| live.name()).collect();
-        crate::grants::may_unmount(caller, &names)?;
-        // A visit's files would keep what is unmounted from being mounted again.
+        crate::control::grants::may_unmount(caller, &names)?;
+        // A visit's open files would prevent mounting again.
         for (object, by) in self.visits.users(imported.pool.name()) {
             if let Some((_, live)) = mounted.iter().find(|(_, live)| live.object() == object) {
                 return Err(Error::new(live.name(), Reason::HeldOpen { by }));
@@ -650,19 +665,21 @@ impl Pools {
         if let Some(failure) =
             unmount_all(caller, &mounted, Detach::Normal, threads_for(None)).into_iter().next()
         {
-            // What could be unmounted before that one goes back.
             restore_all(&mounted);
             return Err(failure.error);
         }
         Ok((names, folders_of(&mounted)))
     }
 
-    /// What is mounted, pool by pool, in the order of mounting.
+    /// The mounts, pool by pool, in the order of mounting.
     pub fn mounts(&self) -> Vec<Mount> {
         self.all().iter().flat_map(|pool| pool.mounts.list()).map(|live| live.describe()).collect()
     }
 
-    /// Loads the key of an encryption root, or checks it.
+    /// Loads the key of an encryption root, or checks it (`spa_keystore_load_wkey`).
+    ///
+    /// # Errors
+    /// See [`api::Service::load_key`].
     pub fn load_key(&self, request: &LoadKeyRequest) -> Result<(), Error> {
         let about = request.dataset.as_str();
         let pool = self.pool_of(about)?;
@@ -674,7 +691,10 @@ impl Pools {
         dsl.keys().load(&dir, bytes, request.noop).map_err(|error| Error::new(about, of_key(&error)))
     }
 
-    /// Forgets a key, unless something that needs it is mounted.
+    /// Unloads a key, unless a mount, a volume or a visit needs it (`spa_keystore_unload_wkey`).
+    ///
+    /// # Errors
+    /// See [`api::Service::unload_key`].
     pub fn unload_key(&self, dataset: &str) -> Result<(), Error> {
         let pool = self.pool_of(dataset)?;
         let fail = |error: dsl::Error| Error::new(dataset, of_dsl(&error));
@@ -695,25 +715,24 @@ impl Pools {
                 return Err(Error::new(dataset, Reason::Busy));
             }
         }
-        // Visits have no mount.
         for (object, who) in self.visits.users(pool.pool.name()) {
             let needs = pool.pool.dsl().by_object(ObjNum(object)).and_then(|d| d.dir().encryption_root());
             if needs.map_err(fail)?.is_some_and(|needed| needed.object() == root.object()) {
                 return Err(Error::new(dataset, Reason::HeldOpen { by: who }));
             }
         }
-        // What was written before it was unmounted may still need the key on its way to the disk (`spa_keystore_unload_wkey`).
+        // Earlier writes may still need the key on their way to the disk.
         if let Some(live) = pool.pool.spa().writer() {
             live.sync_all().map_err(|_| Error::new(dataset, Reason::Suspended))?;
         }
         match pool.pool.unload_key(dataset) {
             Ok(()) => Ok(()),
-            Err(error) => Err(Error::new(dataset, crate::faults::of_library(&error))),
+            Err(error) => Err(Error::new(dataset, crate::replies::of_library(&error))),
         }
     }
 }
 
-/// The failures of which one is made of, or that one.
+/// The separate errors of one error.
 fn each(error: Error) -> Vec<Error> {
     match error.reason {
         Reason::Several { errors } => errors,
@@ -721,13 +740,12 @@ fn each(error: Error) -> Vec<Error> {
     }
 }
 
-/// What changes a pool, if it may be changed.
 fn writer<'p>(imported: &'p Imported, about: &str) -> Result<&'p spa::engine::Live, Error> {
     imported.pool.spa().writer().ok_or_else(|| Error::new(about, Reason::PoolReadonly))
 }
 
-/// Bytes, as a pool counts them, that so many blocks of this size take where they take most: on the raidz or draid whose parity and padding
-/// weigh most beside those of a 128 KiB block (`volsize_from_vdevs`).
+/// The bytes that blocks take on the raidz or draid with the most parity and padding, relative to
+/// a 128 KiB block (`volsize_from_vdevs`).
 fn data_room(pool: &Pool, blocks: u64, block: u64) -> u64 {
     const USUAL: u64 = 128 << 10;
     let (tree, config) = (pool.spa().tree(), pool.spa().config());
@@ -747,9 +765,9 @@ fn data_room(pool: &Pool, blocks: u64, block: u64) -> u64 {
     sizes.max().unwrap_or(blocks.saturating_mul(block))
 }
 
-/// What is to be mounted again, with a dataset and what moved with it.
-fn with(mut moved: Vec<String>, name: &str, heirs: Vec<String>) -> Vec<String> {
-    for one in std::iter::once(name.to_owned()).chain(heirs) {
+/// The datasets to mount again, with one more and its dependents.
+fn with(mut moved: Vec<String>, name: &str, followers: Vec<String>) -> Vec<String> {
+    for one in std::iter::once(name.to_owned()).chain(followers) {
         if !moved.contains(&one) {
             moved.push(one);
         }
@@ -757,34 +775,30 @@ fn with(mut moved: Vec<String>, name: &str, heirs: Vec<String>) -> Vec<String> {
     moved
 }
 
-/// Whether a dataset is this one or one below it.
-fn within(root: &str, name: &str) -> bool {
+pub(crate) fn within(root: &str, name: &str) -> bool {
     name.strip_prefix(root).is_some_and(|tail| tail.is_empty() || tail.starts_with('/'))
 }
 
-/// Whether a file system is not mounted by its name, so that its mounts stay where they are when it is renamed.
+/// Whether a file system's mountpoint is independent of its name, so that a rename keeps it.
 fn stays_put(imported: &Imported, name: &str) -> bool {
     let place = imported.pool.dsl().dataset(name).and_then(|d| d.property(dsl::Prop::Mountpoint));
     let Ok(Some(place)) = place else { return false };
     matches!(&place.value, dsl::prop::Value::Text(word) if word == "legacy" || word == "none")
 }
 
-/// The names in a list of settings (`exec=off, setuid=off`).
 fn props_of(settings: &str) -> impl Iterator<Item = &str> {
     settings.split(", ").map(|setting| setting.split('=').next().unwrap_or_default())
 }
 
-/// Whether a file system is to have POSIX ACLs.
 fn wants_acls(imported: &Imported, name: &str) -> bool {
     let found = imported.pool.dsl().dataset(name).and_then(Plan::of);
     found.is_ok_and(|plan| plan.is_some_and(|plan| plan.options.posix_acl))
 }
 
-/// The properties that the kernel is told (`zfs_is_namespace_prop`).
+/// The properties that are mount options (`zfs_is_namespace_prop`).
 const MOUNT_OPTIONS: [&str; 8] =
     ["atime", "relatime", "devices", "exec", "setuid", "readonly", "xattr", "nbmand"];
 
-/// Whether a property is one of these.
 fn is_mount_option(prop: &str) -> bool {
     MOUNT_OPTIONS.contains(&prop)
 }

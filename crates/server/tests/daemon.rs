@@ -17,7 +17,7 @@ mod nbd_client;
 use api::client::Socket;
 use api::place::Place;
 use api::*;
-use server::daemon::{self, House};
+use server::daemon::{self, DaemonService};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -67,7 +67,7 @@ impl FakeService for Numbers {
     }
 }
 
-impl server::tree::Counters for Numbers {
+impl server::telemetry::tree::Counters for Numbers {
     fn kstat_names(&self) -> Vec<(Option<String>, String)> {
         Vec::new()
     }
@@ -77,9 +77,9 @@ impl server::tree::Counters for Numbers {
     }
 }
 
-impl House for Numbers {
+impl DaemonService for Numbers {
     fn stats(self: Arc<Self>, at: &Path) -> Result<fuse::Mount, fuse::Error> {
-        server::tree::mount(self, at, false)
+        server::telemetry::tree::mount(self, at, false)
     }
 
     fn is_empty(&self) -> bool {
@@ -173,8 +173,11 @@ impl Stand {
 
     fn client(&self) -> Client<Socket> {
         let program = std::env::current_exe().unwrap();
-        let absent: Box<dyn Service> =
-            if self.real { Box::new(server::house::House::new()) } else { Box::new(Numbers::default()) };
+        let absent: Box<dyn Service> = if self.real {
+            Box::new(server::service::LocalService::new())
+        } else {
+            Box::new(Numbers::default())
+        };
         if self.real {
             // This file tells the daemon that starts.
             self.place().prepare().unwrap();
@@ -533,9 +536,9 @@ fn main() {
             let place = Place::at(Path::new(&args[4]));
             let options = daemon::Options { background: true, ..daemon::Options::at(place) };
             let real = options.place.dir().join("real").exists();
-            let house: Arc<dyn House> =
-                if real { server::house::shared(Vec::new()) } else { Arc::new(Numbers::default()) };
-            daemon::run(&options, house).unwrap();
+            let service: Arc<dyn DaemonService> =
+                if real { server::service::shared(Vec::new()) } else { Arc::new(Numbers::default()) };
+            daemon::run(&options, service).unwrap();
         }
         Some("ask") => {
             let stream = UnixStream::connect(&args[2]).unwrap();

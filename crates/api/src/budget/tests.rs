@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Goal: what one answer took is missing to the others of its user, and to all users, until it was
-/// sent.
+/// Goal: memory of one answer is missing to other requests of its user, and to all users, until the
+/// answer is sent.
 #[test]
 fn shares() {
     let (own, all) = (Share::of(100), Share::of(150));

@@ -4,7 +4,8 @@ fn read(answer: &[u8]) -> Option<Vec<u8>> {
     body_of(answer.to_vec())
 }
 
-/// Only an answer with a length, or in chunks to the last one, read whole, is taken.
+/// Goal: the client accepts only a complete answer: one with a length, or with the last of its
+/// chunks.
 #[test]
 fn takes_whole_answers_only() {
     assert_eq!(read(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody"), Some(b"body".to_vec()));

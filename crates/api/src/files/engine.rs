@@ -1,35 +1,35 @@
-//! Answers from an open dataset.
+//! [`Files`] over an open dataset.
 
 use super::{Fault, Files, Gap, Item, Kind, Meta, PAGE_MAX, PART_MAX, Page, XATTR_NAMES_MAX};
 use dmu::{Dnode, Extent, Objset, Walk};
 use ondisk::{BlkId, Level, ObjNum};
 use zpl::{DirCookie, FileSystem, NewFile, SetAttr, SetXattr};
 
-/// Has the kernel drop what it knows of a mounted file system and is no longer so.
+/// Makes the kernel drop stale knowledge of a mounted file system.
 pub trait Kernel {
-    /// Has it drop these.
+    /// Drops what the kernel knows of these changes.
     fn tell(&self, stale: &[Change<'_>]);
-    /// Has it drop all of a file; whether it knew the file.
+    /// Drops all of a file, and returns whether the kernel knew the file.
     fn drop_file(&self, object: ObjNum) -> bool;
-    /// Whether nothing may be changed now.
+    /// Whether the mount is read-only at present.
     fn is_read_only(&self) -> bool;
 }
 
-/// What was changed without the kernel.
+/// A change that the kernel did not make.
 pub enum Change<'a> {
-    /// Something of a file.
+    /// The attributes or contents of a file.
     File(ObjNum),
-    /// What a name in a folder means.
+    /// The file that a name in a directory refers to.
     Name(ObjNum, &'a [u8]),
 }
 
 /// An open dataset.
 pub struct Engine {
     what: What,
-    /// What is read from front to back.
+    /// The object that is read from front to back.
     contents: Option<Contents>,
     kernel: Option<Box<dyn Kernel>>,
-    /// A file of which the kernel was not told yet that it was changed.
+    /// A changed file that the kernel was not notified of yet.
     untold: Option<ObjNum>,
 }
 
@@ -41,7 +41,7 @@ impl Drop for Engine {
 
 enum What {
     Files(FileSystem),
-    /// Any other, of which objects are read.
+    /// Any other dataset, of which objects are read.
     Objects(Objset),
 }
 
@@ -51,17 +51,17 @@ struct Contents {
 }
 
 impl Engine {
-    /// A file system.
+    /// An engine for a file system.
     pub fn files(fs: FileSystem) -> Self {
         Self { what: What::Files(fs), contents: None, kernel: None, untold: None }
     }
 
-    /// A dataset of which only objects are read, such as a volume.
+    /// An engine for a dataset of which only objects are read, such as a volume.
     pub fn objects(objset: Objset) -> Self {
         Self { what: What::Objects(objset), contents: None, kernel: None, untold: None }
     }
 
-    /// A file system that is mounted.
+    /// An engine for a file system that is mounted.
     pub fn mounted(fs: FileSystem, kernel: Box<dyn Kernel>) -> Self {
         Self { what: What::Files(fs), contents: None, kernel: Some(kernel), untold: None }
     }
@@ -73,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// The file system, to be changed. Its mount may be read only since a moment ago.
+    /// The file system, for a change. Its mount may have become read-only a moment ago.
     fn to_change(&self) -> Result<&FileSystem, Fault> {
         match &self.kernel {
             Some(kernel) if kernel.is_read_only() => Err(zpl::Error::ReadOnly.into()),
@@ -81,8 +81,8 @@ impl Engine {
         }
     }
 
-    /// Something of a file changes, and the kernel hears of it when another file changes: a file
-    /// is written in many steps.
+    /// Records a change of a file. The kernel is notified when another file changes, since a copy
+    /// writes a file in many steps.
     fn touched(&mut self, object: ObjNum) {
         if self.untold != Some(object) {
             self.told();
@@ -181,7 +181,7 @@ impl Files for Engine {
         if dnode.read_at(at, &mut buf[..most]).is_ok() {
             return Ok(most);
         }
-        // The good blocks one by one.
+        // Part of the range is damaged: read the good blocks one by one.
         let block = dnode.block_size();
         let one = usize::try_from(block - at % block).unwrap_or(most).min(most);
         match dnode.read_at(at, &mut buf[..one]) {
@@ -198,7 +198,7 @@ impl Files for Engine {
         let fs = self.to_change()?;
         let file = fs.lookup(folder, name)?;
         let gone = fs.unlink(folder, name)?;
-        // It may have other names.
+        // The file may have other names.
         self.tell(&[Change::Name(folder, name), Change::File(folder), Change::File(file)]);
         if let Some(gone) = gone {
             // A file that the kernel knows is freed when the kernel forgets it.
@@ -240,7 +240,7 @@ impl Files for Engine {
     fn set_attr(&mut self, object: ObjNum, set: &SetAttr) -> Result<(), Fault> {
         self.touched(object);
         let done = self.to_change()?.set_attr(object, set);
-        // It is the last step of a copy.
+        // This is the last step of a copy.
         self.told();
         done?;
         Ok(())
@@ -251,7 +251,7 @@ impl Files for Engine {
     }
 }
 
-/// The first byte that an unreadable block does not hide: an indirect block hides all below it.
+/// The first byte that an unreadable block does not hide. An indirect block hides all below it.
 fn past_damage(dnode: &Dnode, e: &dmu::Error, at: u64) -> u64 {
     let (level, blkid) = match e {
         dmu::Error::Read(e) => (e.bookmark().level, e.bookmark().blkid),

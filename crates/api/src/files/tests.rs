@@ -1,4 +1,4 @@
-//! Messages arrive as they were sent, and what is no message is refused before it costs anything.
+//! Messages arrive as they were sent, and malformed ones are refused before they cost anything.
 
 #![allow(clippy::unwrap_used)]
 
@@ -43,8 +43,8 @@ fn messages() {
     }
 }
 
-/// Goal: lengths beyond the bounds, and text that is no question, are errors; nothing of that
-/// length is read or reserved.
+/// Goal: lengths beyond the limits, and text that is not a request, are errors. The receiver
+/// neither reads nor allocates that length.
 #[test]
 fn hostile_messages() {
     let mut bytes = Vec::new();
@@ -65,7 +65,7 @@ fn hostile_messages() {
     assert!(receive::<Answer>(&mut head(4, 0).as_slice(), ASK_MAX, &mut bytes).is_err());
 }
 
-/// Goal: what a command sets of a file is bounded to what a file can have.
+/// Goal: attributes that a command sets are limited to what a file can have.
 #[test]
 fn attributes_in_bounds() {
     let asked = r#"{"permissions":4294967295,"uid":1,"gid":null,"atime":[-5,4294967295],"mtime":null}"#;
@@ -75,7 +75,7 @@ fn attributes_in_bounds() {
     assert_eq!((set.size, set.kill), (None, false));
 }
 
-/// Takes bytes as the daemon takes those of a client, and as a command takes those of a daemon.
+/// Receives bytes as the daemon does from a client, and as a command does from a daemon.
 fn frames(data: &[u8]) {
     each(data, ASK_MAX, |ask| match ask {
         Ask::Create { new, .. } => drop(new.file()),

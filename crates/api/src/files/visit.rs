@@ -8,19 +8,19 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use zpl::{DirCookie, NewFile, SetAttr};
 
-/// A connection to the daemon that holds a pool, about one dataset of it.
+/// A connection to the daemon that holds a pool, for one dataset of it.
 pub struct Visit {
     stream: UnixStream,
     bytes: Vec<u8>,
 }
 
-/// Why there is no visit.
+/// Why a dataset was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Denied {
-    /// The daemon is another user's.
+    /// The daemon belongs to another user.
     #[error("the daemon is another user's")]
     Theirs,
-    /// Its socket can't be used.
+    /// Its socket can't be used, or its answer makes no sense.
     #[error("{}", socket.display())]
     Socket {
         /// The socket.
@@ -37,33 +37,33 @@ pub enum Denied {
         /// Its encryption root.
         root: String,
     },
-    /// A key was given for a dataset that has none.
+    /// A key was given for a dataset that is not encrypted.
     #[error("{dataset}: is not encrypted, yet a key was given")]
     NotEncrypted {
         /// The dataset.
         dataset: String,
     },
-    /// It is a snapshot, or no file system.
+    /// It is a snapshot, or not a file system.
     #[error("{dataset}: is no file system that can be written")]
     NotWritable {
         /// The dataset.
         dataset: String,
     },
-    /// It is read only.
+    /// It is read-only.
     #[error("{dataset}: has the property readonly=on, or is mounted read only")]
     ReadOnly {
         /// The dataset.
         dataset: String,
     },
-    /// The daemon refused.
+    /// The daemon refused, with its reason.
     #[error(transparent)]
     Api(crate::Error),
     /// The dataset can't be opened.
     #[error("{about}: {text}")]
     Library {
-        /// What.
+        /// Its name.
         about: String,
-        /// Why.
+        /// The message, with its causes.
         text: String,
     },
 }
@@ -82,10 +82,12 @@ impl From<Refusal> for Denied {
 }
 
 impl Visit {
-    /// Opens a dataset by way of the daemon that lives in a folder.
+    /// Opens a dataset through the daemon in a folder.
     ///
     /// # Errors
-    /// [`Denied`].
+    /// * [`Denied::Theirs`]: the socket belongs to another user's daemon.
+    /// * [`Denied::Socket`]: the socket can't be used, or the daemon's answer makes no sense.
+    /// * All others: the daemon refused. See [`Denied`].
     pub fn open(place: &crate::place::Place, opening: &Opening) -> Result<(Self, Opened), Denied> {
         let socket = place.files();
         let failed = |source| Denied::Socket { socket: socket.clone(), source };
@@ -107,7 +109,7 @@ impl Visit {
         receive(&mut self.stream, ANSWER_MAX, &mut self.bytes)?.ok_or_else(gone)
     }
 
-    /// An answer that may be a fault.
+    /// Sends a request whose answer may be a fault.
     fn get(&mut self, ask: &Ask, bytes: &[u8]) -> Result<Answer, Fault> {
         let answer = self.ask(ask, bytes).map_err(|error| {
             let text = match error.kind() {

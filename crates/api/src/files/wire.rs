@@ -1,17 +1,18 @@
-//! Questions and answers on the socket: a head of two lengths, JSON, and bytes that JSON would only
-//! make longer.
+//! Messages on the socket: a head of two lengths, JSON, and raw bytes.
+//!
+//! Data travels as raw bytes, since JSON would only make it longer.
 
 use super::{Fault, Gap, Meta, PART_MAX, Page};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::io::{self, Read, Write};
 
-/// Most bytes of the JSON of a question: a path of 64 KiB in any bytes, and what is around it.
+/// Most bytes of the JSON of a request: a path of 64 KiB in any bytes, and its frame.
 pub const ASK_MAX: usize = 512 << 10;
-/// Most bytes of the JSON of an answer: a page of a folder, or all names of attributes.
+/// Most bytes of the JSON of an answer: a page of a directory, or all names of attributes.
 pub const ANSWER_MAX: usize = 8 << 20;
 
-/// Bytes as JSON has them: text of the characters up to U+00FF, one for each byte.
+/// Bytes in JSON: a text with one character up to U+00FF for each byte.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Bytes(pub Vec<u8>);
 
@@ -35,7 +36,7 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// Object numbers.
+/// Object numbers in JSON.
 pub(super) mod object {
     use ondisk::ObjNum;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -49,7 +50,7 @@ pub(super) mod object {
     }
 }
 
-/// Kinds of files: their four bits.
+/// File types in JSON: the four bits of `st_mode`.
 pub(super) mod kind {
     use serde::{Deserialize, Deserializer, Serializer};
     use zpl::FileType;
@@ -63,29 +64,29 @@ pub(super) mod kind {
     }
 }
 
-/// The first question: which dataset, and by which command.
+/// The first request of a visit.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Opening {
     /// The dataset or snapshot.
     pub dataset: String,
-    /// The command's word.
+    /// The name of the command.
     pub command: String,
-    /// Whether files will be written.
+    /// Whether it will write files.
     pub write: bool,
-    /// Keys, each with the encryption root that it is for; that of the dataset, if there is none.
+    /// Keys, each with its encryption root. Without a root, it is that of the dataset.
     pub keys: Vec<(Option<String>, Bytes)>,
 }
 
-/// What was opened.
+/// The answer to a successful [`Opening`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opened {
-    /// Bytes of a volume; nothing for a file system.
+    /// The size of a volume in bytes; absent for a file system.
     pub volume: Option<u64>,
-    /// Bytes that the dataset refers to, as files see them.
+    /// The bytes that the dataset refers to, as files see them.
     pub total: u64,
 }
 
-/// A question: a call of [`Files`](super::Files), with its arguments.
+/// A request: a call of [`Files`](super::Files) with its arguments.
 #[allow(missing_docs, reason = "a variant has the name of the call")]
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
@@ -140,7 +141,7 @@ pub enum Ask {
         name: Bytes,
         new: New,
     },
-    /// Bytes follow.
+    /// The data follows as raw bytes.
     Write {
         object: u64,
         at: u64,
@@ -149,7 +150,7 @@ pub enum Ask {
         object: u64,
         size: u64,
     },
-    /// The value follows.
+    /// The value follows as raw bytes.
     SetXattr {
         object: u64,
         name: Bytes,
@@ -161,7 +162,7 @@ pub enum Ask {
     Sync,
 }
 
-/// An answer: what a call of [`Files`](super::Files) returns.
+/// An answer: the result of a call of [`Files`](super::Files).
 #[allow(missing_docs, reason = "a variant has the name of what it holds")]
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
@@ -172,32 +173,32 @@ pub enum Answer {
     Object(Option<u64>),
     At(Option<u64>),
     Names(Vec<Bytes>),
-    /// Bytes follow.
+    /// The data follows as raw bytes.
     Bytes,
     Fault(Fault),
     Gap(Gap),
     Denied(Refusal),
 }
 
-/// Why a dataset is not opened: [`Denied`](super::Denied), on its way.
+/// Why a dataset is not opened: [`Denied`](super::Denied) on the wire.
 #[allow(missing_docs, reason = "the fields are those of `Denied`")]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
     /// Its key is not loaded.
     NoKey { dataset: String, root: String },
-    /// A key was given, and it is not encrypted.
+    /// A key was given, and the dataset is not encrypted.
     NotEncrypted { dataset: String },
-    /// It is a snapshot, or no file system.
+    /// It is a snapshot, or not a file system.
     NotWritable { dataset: String },
-    /// It has `readonly=on`, or is mounted so.
+    /// It has `readonly=on`, or is mounted read-only.
     ReadOnly { dataset: String },
-    /// As the API says it.
+    /// An error of the control protocol.
     Api(crate::Error),
     /// A failure of the library.
     Library { about: String, text: String },
 }
 
-/// [`zpl::NewFile`].
+/// [`zpl::NewFile`] on the wire.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct New {
     #[serde(with = "kind")]
@@ -230,7 +231,7 @@ impl From<&zpl::NewFile> for New {
 }
 
 impl New {
-    /// The same for the engine; `None` for what is no kind of file.
+    /// The value for the engine; `None` if the type is unknown.
     pub fn file(self) -> Option<zpl::NewFile> {
         use zpl::{FileType, Kind};
         let (major, minor) = self.rdev;
@@ -249,7 +250,7 @@ impl New {
     }
 }
 
-/// [`zpl::SetAttr`], but for sizes.
+/// [`zpl::SetAttr`] on the wire, without the size.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Set {
     permissions: Option<u32>,
@@ -293,7 +294,8 @@ fn nonsense(what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Er
 /// Sends one message.
 ///
 /// # Errors
-/// As writing fails.
+/// * `InvalidData`: `message` or `bytes` is too long for a length of 32 bits.
+/// * All others: the connection can't be written to.
 pub fn send<T: Serialize>(to: &mut impl Write, message: &T, bytes: &[u8]) -> io::Result<()> {
     let json = serde_json::to_vec(message)?;
     let length = |n: usize| u32::try_from(n).map_err(|_| nonsense("a message is too long"));
@@ -305,18 +307,21 @@ pub fn send<T: Serialize>(to: &mut impl Write, message: &T, bytes: &[u8]) -> io:
     to.write_all(bytes)
 }
 
-/// Receives one message, whose JSON has at most `most` bytes; `None` at the end of the connection.
-/// The bytes that follow the JSON replace those in `bytes`.
+/// Receives one message, whose JSON has at most `most` bytes. `None` at the end of the connection.
+///
+/// The raw bytes that follow the JSON replace those in `bytes`.
 ///
 /// # Errors
-/// As reading fails; `InvalidData` for a message that is too long, or makes no sense.
+/// * `InvalidData`: a length exceeds its limit, or the JSON does not decode to `T`.
+/// * `UnexpectedEof`: the connection ended within a message.
+/// * All others: the connection can't be read.
 pub fn receive<T: DeserializeOwned>(
     from: &mut impl Read,
     most: usize,
     bytes: &mut Vec<u8>,
 ) -> io::Result<Option<T>> {
     let mut head = [0; 8];
-    // A message ends before the next begins: nothing of that is an orderly end.
+    // An orderly end of the connection is before the first byte of a message.
     match from.read(&mut head[..1]) {
         Ok(0) => return Ok(None),
         Ok(_) => {}

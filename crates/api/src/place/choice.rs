@@ -1,26 +1,41 @@
-//! Which folder a user's daemon lives in, where nobody names one.
+//! The choice of a folder for a user's daemon, if none is named.
 //!
 //! # Theory
-//! There are several candidates, in an order: `/run/poolhouse` for root; for others `$XDG_RUNTIME_DIR`, `/run/user/UID`;
-//! for all of them the temporary directories. A new daemon takes the first that is this user's own and can be written
-//! now, which a trial tells. That may change: what is full now has room later. So a daemon that runs is looked for in
-//! all candidates, and the first one that has a daemon is the user's folder.
+//! The candidates have an order:
 //!
-//! User 0 of a user namespace isn't root of the machine. It owns `/run/poolhouse` in a container, and not otherwise;
-//! its other candidates carry the number of its namespace, so that they aren't those of the user outside.
+//! | user | candidates |
+//! |---|---|
+//! | root | `/run/poolhouse` |
+//! | others | `$XDG_RUNTIME_DIR`, `/run/user/UID` |
+//! | all | then the temporary directories |
 //!
-//! In a folder where everybody may make things, the name that we want may be taken by somebody else. Then a suffix is
-//! added at random. It is found again by its owner: a folder there that is ours was made by us, since nobody gives
-//! folders away, and the sticky bit keeps others from renaming them. A mount isn't trusted: who serves it may claim any owner.
+//! A new daemon takes the first candidate that belongs to this user and can be written now, which a
+//! trial finds out. The answer may change: a full file system has free space later. So commands
+//! look for a running daemon in all candidates. The first one that has a daemon is the user's
+//! folder.
+//!
+//! User 0 of a user namespace is not root of the machine. It owns `/run/poolhouse` in a container,
+//! and not otherwise. The names of its other candidates have the number of its namespace, so that
+//! they differ from those of the user outside.
+//!
+//! In a folder where all users may create files, another user may have taken the wanted name. Then
+//! the new folder gets a random suffix. Commands find it again by its owner: this user created each
+//! folder there that belongs to this user. The reason is that only root can give folders away, and
+//! the sticky bit keeps others from renaming them. A mount isn't trusted: the server of that file
+//! system may claim any owner.
 //!
 //! # Locks
-//! Two daemons of one user must not begin in two candidates. Each makes its folder first, with its `start.lock`. Then it locks
-//! those of all candidates that exist and are ours, in the order of their paths, until it sees no new one. Of any two that
-//! begin, the one whose file was made second sees the file of the first. So they meet at a lock, and the later finds the
-//! daemon of the earlier.
+//! Two daemons of one user must not begin in two candidates. The order is this:
+//!
+//! 1. Each creates its folder, with its `start.lock`.
+//! 2. It locks those of all candidates that exist and are this user's, in the order of their paths,
+//!    until it sees no new one.
+//!
+//! Of any two that begin, the one whose file was created second sees the file of the first. So they
+//! meet at a lock, and the later one finds the daemon of the earlier.
 //!
 //! # Absent
-//! Folders that `POOLHOUSE_RUN_DIR` or `--run-dir` names: they are taken as they are, or refused.
+//! Folders that `POOLHOUSE_RUN_DIR` or `--run-dir` names: they are used as they are, or refused.
 
 use super::{Place, PlaceError, trial};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
@@ -31,20 +46,20 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// The folders that everybody has, in which everybody may make things.
+/// The well-known folders where all users may create files.
 const CROWDED: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
-/// Where root's daemon lives.
+/// The parent folder of root's daemon.
 const SYSTEM: &str = "/run";
-/// The number of the user namespace that the machine begins with (`PROC_USER_INIT_INO`).
+/// The number of the machine's first user namespace (`PROC_USER_INIT_INO`).
 const FIRST_NAMESPACE: u64 = 0xEFFF_FFFD;
-/// How often a set of folders is looked at until it stays the same.
+/// Most passes over the folders until their set stays the same.
 const LOOKS: u32 = 64;
 
-/// Who looks for a folder.
+/// The user for whom a folder is chosen.
 #[derive(Debug, Clone, Default)]
 struct Who {
     uid: u32,
-    /// The number of a user namespace other than the machine's first.
+    /// The number of its user namespace, if that is not the machine's first.
     namespace: Option<u64>,
     /// `XDG_RUNTIME_DIR`.
     runtime: Option<PathBuf>,
@@ -52,26 +67,26 @@ struct Who {
     temporary: Option<PathBuf>,
 }
 
-/// Where the folder may be.
+/// A possible location of the folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Candidate {
     parent: PathBuf,
     name: String,
-    /// Whether everybody may knock.
+    /// Whether all users may connect.
     shared: bool,
-    /// Whether everybody may make things in the parent.
+    /// Whether all users may create files in the parent.
     crowded: bool,
 }
 
-/// What a candidate has.
+/// What exists at a candidate.
 struct Found {
-    /// Folders that are ours: one, as a rule.
+    /// Folders of this user: one, as a rule.
     places: Vec<Place>,
-    /// What is wrong with what has the usual name, if something has.
+    /// What is wrong with the object that has the usual name, if there is one.
     plain: Option<PlaceError>,
 }
 
-/// A folder for a daemon that is to begin.
+/// The chosen folder for a daemon that is about to begin.
 #[derive(Debug)]
 pub struct Choice {
     target: Target,
@@ -80,9 +95,9 @@ pub struct Choice {
 
 #[derive(Debug)]
 enum Target {
-    /// It is there.
+    /// It exists.
     There(Place),
-    /// It is to be made; with a suffix, if the name is taken.
+    /// It will be created; with a suffix, if the name is taken.
     New(Candidate, bool),
 }
 
@@ -109,7 +124,7 @@ impl Who {
             }
         };
         match (self.uid, self.namespace) {
-            // Others find it too: so it doesn't depend on root's environment.
+            // Other users must find it too, so it can't depend on root's environment.
             (0, None) => {
                 add(SYSTEM.into(), "poolhouse".into(), true);
                 crowded.into_iter().for_each(|parent| add(parent, "poolhouse-0".into(), true));
@@ -137,7 +152,7 @@ impl Candidate {
         Place { dir: self.parent.join(name), shared: self.shared }
     }
 
-    /// What is there of it.
+    /// Finds out what exists at this candidate.
     fn look(&self) -> Found {
         let plain = self.place(&self.name);
         let wrong = match self.check(&plain) {
@@ -158,7 +173,10 @@ impl Candidate {
         Found { places, plain: wrong }
     }
 
-    /// Whether a folder is ours. In a crowd that is found without asking a file system that somebody may serve.
+    /// Checks whether a folder is this user's.
+    ///
+    /// In a crowded parent it first makes sure that the folder is not a mount. That check sends no
+    /// request to the mounted file system, which another user may serve.
     fn check(&self, place: &Place) -> Result<(), PlaceError> {
         if self.crowded {
             let device = |path: &Path| {
@@ -170,7 +188,7 @@ impl Candidate {
                 (Ok(own), Ok(around)) if own != around => {
                     return Err(PlaceError::Mount { dir: place.dir.clone() });
                 }
-                // Of a mount that keeps us out no more can be told.
+                // If a mount denies access, nothing else can be found out about it.
                 (Err(errno), _) if errno != rustix::io::Errno::NOSYS => {
                     return Err(place.failed(errno.into()));
                 }
@@ -180,7 +198,7 @@ impl Candidate {
         place.check()
     }
 
-    /// Whether a folder could be made and used here.
+    /// Checks whether a folder could be created and used here.
     fn try_new(&self) -> Result<(), PlaceError> {
         let place = self.place(&self.name);
         if let Some(mode) = mode_of(&self.parent)
@@ -195,7 +213,7 @@ impl Candidate {
 }
 
 impl Choice {
-    /// Where the daemon will live, as a text: what is added to a name that is taken isn't known before.
+    /// The path of the daemon's folder, for messages. A suffix that is not known yet shows as `…`.
     pub fn name(&self) -> String {
         match &self.target {
             Target::There(place) => place.dir.display().to_string(),
@@ -206,15 +224,17 @@ impl Choice {
         }
     }
 
-    /// Why candidates that come before it are not taken, each in a sentence.
+    /// Why earlier candidates were not chosen, a sentence for each.
     pub fn passed(&self) -> Vec<String> {
         self.passed.iter().map(|error| crate::chain(error)).collect()
     }
 
-    /// Makes the folder, if need be.
+    /// Creates the folder, if it does not exist.
     ///
     /// # Errors
-    /// As the system refuses it, or if somebody was faster.
+    /// * [`PlaceError::Io`]: the folder can't be created.
+    /// * All others: another process created an object of that name meanwhile, and it can't be
+    ///   trusted. See [`Place::check`] and [`PlaceError::Mount`].
     pub fn make(&self) -> Result<Place, PlaceError> {
         let (candidate, suffix) = match &self.target {
             Target::There(place) => return Ok(place.clone()),
@@ -227,7 +247,7 @@ impl Choice {
             return made.map(|dir| Place { dir, ..plain.clone() }).map_err(|e| plain.failed(e));
         }
         match std::fs::DirBuilder::new().mode(plain.mode()).create(&plain.dir) {
-            // Another command of this user was faster, or a stranger.
+            // Another command of this user was faster, or another user was.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => candidate.check(&plain)?,
             made => made.map_err(|e| plain.failed(e))?,
         }
@@ -235,10 +255,10 @@ impl Choice {
     }
 }
 
-/// The folder for a daemon of this user that begins.
+/// Chooses the folder for a new daemon of this user.
 ///
 /// # Errors
-/// [`PlaceError::Nowhere`] with what is wrong with each.
+/// * [`PlaceError::Nowhere`]: no candidate can be used. It has the reason for each.
 pub fn choose() -> Result<Choice, PlaceError> {
     choose_among(&Who::this().candidates())
 }
@@ -272,18 +292,20 @@ fn choose_among(candidates: &[Candidate]) -> Result<Choice, PlaceError> {
     Err(PlaceError::Nowhere { why: why.join("; ") })
 }
 
-/// A connection to this user's daemon, and where it lives; `None` if none listens.
+/// A connection to this user's daemon, with the daemon's folder. `None` if none listens.
 ///
 /// # Errors
-/// [`PlaceError`], if one listens where it can't be trusted, or can't be asked.
+/// * [`PlaceError::Io`]: the socket of a trusted folder can't be used.
+/// * [`PlaceError::Open`]: a daemon listens in a folder of this user's that others may use.
+/// * All others: a folder changed meanwhile. See [`Place::check`].
 pub fn running() -> Result<Option<(UnixStream, Place)>, PlaceError> {
     running_among(&Who::this().candidates())
 }
 
-/// The same for root's.
+/// The same as [`running`], for root's daemon.
 ///
 /// # Errors
-/// As of [`running`].
+/// As those of [`running`].
 pub fn roots_running() -> Result<Option<(UnixStream, Place)>, PlaceError> {
     running_among(&Who::default().candidates())
 }
@@ -296,7 +318,8 @@ fn running_among(candidates: &[Candidate]) -> Result<Option<(UnixStream, Place)>
                 return Ok(Some((stream, place)));
             }
         }
-        // Ours, but others may have been in it. To start a second daemon elsewhere would hide the first.
+        // The folder is this user's, but others may have changed it. A second daemon elsewhere
+        // would hide the first.
         if let Some(error @ PlaceError::Open { .. }) = found.plain
             && candidate.place(&candidate.name).connect().is_ok_and(|stream| stream.is_some())
         {
@@ -306,7 +329,7 @@ fn running_among(candidates: &[Candidate]) -> Result<Option<(UnixStream, Place)>
     Ok(None)
 }
 
-/// Whether commands of this user look into a folder without being told to.
+/// Whether commands of this user look into a folder even if it is not named.
 pub fn is_usual(place: &Place) -> bool {
     let name = place.dir.file_name().and_then(|name| name.to_str());
     let (Some(parent), Some(name)) = (place.dir.parent(), name) else { return false };
@@ -316,7 +339,8 @@ pub fn is_usual(place: &Place) -> bool {
     })
 }
 
-/// A folder that somebody names: as open as it is where it is meant without being named, and else this user's alone.
+/// A named folder. It is shared if it is the one that [`ENV_DIR`](super::ENV_DIR) names, or the
+/// usual shared one, and private otherwise.
 pub fn at(dir: &Path) -> Place {
     let named = Place::named().filter(|place| place.dir == dir);
     let usual = || {
@@ -326,13 +350,15 @@ pub fn at(dir: &Path) -> Place {
     named.or_else(usual).unwrap_or_else(|| Place::at(dir))
 }
 
-/// The turn of a daemon to begin; nothing of this user begins or ends until it is dropped.
+/// Permission to begin a daemon. No other daemon of this user begins or ends until it is dropped.
 pub struct Turn(#[allow(dead_code, reason = "holds locks")] Vec<OwnedFd>);
 
-/// Waits for its turn to begin a daemon in `place`, which is there; and finds another that runs.
+/// Waits until this process may begin a daemon in the existing folder `place`.
+///
+/// Returns the folder of another daemon of this user, if one runs.
 ///
 /// # Errors
-/// As the system refuses it.
+/// * [`PlaceError::Io`]: a lock file can't be opened or locked.
 pub fn take_turn(place: &Place) -> Result<(Turn, Option<Place>), PlaceError> {
     if !is_usual(place) {
         return Ok((Turn(vec![place.lock_start()?]), None));
@@ -346,7 +372,8 @@ fn take_turn_among(place: &Place, candidates: &[Candidate]) -> Result<(Turn, Opt
         let dirs: BTreeSet<PathBuf> = there.map(|other| other.dir).chain([place.dir.clone()]).collect();
         dirs
     };
-    // Before it looks: who doesn't see this file has made its own, which we see.
+    // This comes before the first look. A process that does not see this file has created its own
+    // before, which this process sees.
     drop(place.open("start.lock")?);
     let mut dirs = look();
     for _ in 0..LOOKS {

@@ -2,7 +2,7 @@ use super::*;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
-/// A folder is made private, and one that others may enter, or that is a link, is refused.
+/// Goal: a folder is created private. One that others may enter, or a symbolic link, is refused.
 #[test]
 fn trusts_private_folders_only() {
     let dir = tempfile::tempdir().unwrap();
@@ -15,7 +15,7 @@ fn trusts_private_folders_only() {
     assert!(open.to_string().ends_with(&format!("is 0755; `chmod 700 {}`", place.dir().display())));
     std::fs::set_permissions(place.dir(), Permissions::from_mode(0o700)).unwrap();
     place.check().unwrap();
-    // Of a folder that is root's and another's, each is somebody else's to the other.
+    // A folder of root's is foreign to another user, and the reverse.
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(place.dir(), Some(7), None).unwrap();
         let foreign = place.check().unwrap_err().to_string();
@@ -27,7 +27,7 @@ fn trusts_private_folders_only() {
     assert!(matches!(Place::at(&link).check(), Err(PlaceError::NoFolder { .. })));
 }
 
-/// One daemon at a time; the place is free again when it goes.
+/// Goal: there is one daemon at a time. The folder is free again when it ends.
 #[test]
 fn one_daemon_at_a_time() {
     let dir = tempfile::tempdir().unwrap();

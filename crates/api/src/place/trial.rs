@@ -1,4 +1,4 @@
-//! Whether a daemon could live in a folder: found by doing there what it does.
+//! A trial whether a daemon could live in a folder: it does there what a daemon does.
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Resource, getrlimit};
@@ -9,32 +9,34 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// What a trial writes, bytes: a folder without room for that has none for the journal of mounts.
+/// How many bytes a trial writes. A folder without space for that has none for the journal of
+/// mounts.
 const SIZE: usize = 4096;
-/// Names that are tried before a folder is given up.
+/// How many names are tried for a new folder.
 const TRIES: usize = 16;
 
-/// Makes a file, locks it, writes to it and makes a socket, and takes all of it away.
+/// Creates, locks and writes a file, creates a socket, and removes both.
 ///
 /// # Errors
-/// As the system refuses one of these.
+/// The system's error for the first of these steps that fails.
 pub(super) fn in_folder(dir: &Path) -> io::Result<()> {
     let name = format!(".trial-{}", word());
     let (file, socket) = (dir.join(&name), dir.join(format!("{name}s")));
     let attempt = || {
         let mut made = File::options().write(true).create_new(true).mode(0o600).open(&file)?;
         flock(&made, FlockOperation::NonBlockingLockExclusive)?;
-        // A limit of the shell on the sizes of files is not the folder's, and would end this process.
+        // A `RLIMIT_FSIZE` of the shell says nothing about the folder, and exceeding it would end
+        // this process.
         if getrlimit(Resource::Fsize).current.is_none_or(|most| most >= SIZE as u64) {
             made.write_all(&[0; SIZE])?;
         }
-        // Whether there is room is known to some file systems only then.
+        // Some file systems find out only here whether there is free space.
         made.sync_data()
     };
     let written = attempt();
     remove(&file)?;
     written?;
-    // Its name may be too long only because this is a trial: who asks checks the real ones.
+    // The name of the trial's socket may be longer than the real ones. The caller checks those.
     let bound = match UnixListener::bind(&socket) {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         bound => bound.map(drop),
@@ -43,10 +45,10 @@ pub(super) fn in_folder(dir: &Path) -> io::Result<()> {
     bound
 }
 
-/// The same in a folder that is made for it in `parent`.
+/// The same in a new folder in `parent`, which it removes again.
 ///
 /// # Errors
-/// As the system refuses one of these.
+/// The system's error for the first step that fails.
 pub(super) fn in_new_folder(parent: &Path) -> io::Result<()> {
     let dir = make(parent, ".poolhouse-", 0o700)?;
     let tried = in_folder(&dir);
@@ -54,10 +56,10 @@ pub(super) fn in_new_folder(parent: &Path) -> io::Result<()> {
     tried.and(removed)
 }
 
-/// Makes a folder in `parent` whose name begins with `start`, and is nobody's yet.
+/// Creates a new folder in `parent` whose name begins with `start`.
 ///
 /// # Errors
-/// As the system refuses it.
+/// The system's error from `mkdir`; `AlreadyExists` after 16 names that were taken.
 pub(super) fn make(parent: &Path, start: &str, mode: u32) -> io::Result<PathBuf> {
     let mut last = io::ErrorKind::AlreadyExists.into();
     for _ in 0..TRIES {
@@ -78,8 +80,8 @@ fn remove(file: &Path) -> io::Result<()> {
     }
 }
 
-/// Eight characters that are others each time.
+/// Eight random characters.
 fn word() -> String {
-    // Each state has random keys of its own.
+    // Each state has its own random keys.
     format!("{:08x}", RandomState::new().build_hasher().finish() & 0xffff_ffff)
 }

@@ -1,9 +1,10 @@
 //! Sets of features, by files of names (`compatibility`, `zpool_load_compat`).
 //!
 //! # Theory
-//! Other software that is to open a pool knows only some features. Files in two folders list them, one for each such software; the
-//! administrator's own folder comes first. Where there is no file of a name, it may be that of a set that OpenZFS ships, which this program
-//! knows by itself. Several files mean the features that all of them name.
+//! Other software that will open a pool knows only some features. Files in two folders list them,
+//! one for each such software. The administrator's folder takes precedence. If there is no file of
+//! a name, it may be a set that OpenZFS ships, which this program knows. Several files mean the
+//! features that all of them name.
 
 use ondisk::feature::{FEATURES, Feature};
 use std::io::Read;
@@ -13,15 +14,16 @@ mod shipped;
 #[cfg(test)]
 mod tests;
 
-/// Largest file that is read, bytes (`ZPOOL_COMPAT_MAXSIZE`).
+/// Most bytes of a file (`ZPOOL_COMPAT_MAXSIZE`).
 const FILE_MAX: u64 = 16 << 10;
 
-/// Where files of names lie: the administrator's, then the distribution's.
+/// The folders with files of names: the administrator's, then the distribution's.
 #[derive(Debug, Clone)]
 pub struct Folders {
-    /// Names that are not known are an error here.
+    /// The administrator's (`ZPOOL_SYSCONF_COMPAT_D`). Unknown names are an error here.
     pub local: PathBuf,
-    /// And a warning here: the distribution may be newer.
+    /// The distribution's (`ZPOOL_DATA_COMPAT_D`). Unknown names are a warning here, since the
+    /// distribution may be newer.
     pub shared: PathBuf,
 }
 
@@ -32,7 +34,7 @@ impl Default for Folders {
 }
 
 impl Folders {
-    /// Whether one of them has a file of this name, sound or not.
+    /// Whether one of them has a file of this name, valid or not.
     fn have(&self, file: &str) -> bool {
         [&self.local, &self.shared].into_iter().any(|folder| folder.join(file).exists())
     }
@@ -42,7 +44,7 @@ impl Folders {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allowed {
     names: Vec<&'static str>,
-    /// What is odd about the files, in OpenZFS's words.
+    /// What is odd in the files, in OpenZFS's words.
     pub warning: Option<String>,
 }
 
@@ -57,7 +59,11 @@ fn everything() -> Vec<&'static str> {
     FEATURES.iter().map(|feature| feature.name).collect()
 }
 
-/// The features that a value of the property `compatibility` stands for; or what is wrong with it, in OpenZFS's words.
+/// The features for a value of the property `compatibility` (`zpool_load_compat`).
+///
+/// # Errors
+/// In OpenZFS's words: a file can't be read, no file is named, or the administrator's file has an
+/// unknown name.
 pub fn load(value: &str, folders: &Folders) -> Result<Allowed, String> {
     match value {
         "" | "off" => return Ok(Allowed { names: everything(), warning: None }),
@@ -110,12 +116,13 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split('#').next().unwrap_or_default().split([',', ' ', '\t']).filter(|word| !word.is_empty())
 }
 
-/// A word that can be shown on a terminal.
+/// A word that is safe to show on a terminal.
 fn harmless(word: &str) -> String {
     word.chars().take(32).map(|c| if c.is_ascii_graphic() { c } else { '?' }).collect()
 }
 
-/// A file of names, if it is one: not empty, not large, ending with a line's end.
+/// The contents of a file of names, if it is valid: not empty, not large, and ending with a
+/// newline.
 fn read(folder: &Path, file: &str) -> Option<String> {
     let mut text = String::new();
     let open = std::fs::File::open(folder.join(file)).ok()?;

@@ -7,23 +7,23 @@ use std::path::Path;
 #[cfg(test)]
 mod tests;
 
-/// When properties are set.
+/// The occasion on which properties are set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// While the pool is made.
+    /// The creation of the pool.
     Create,
-    /// On an imported pool.
+    /// A change of an imported pool.
     Set,
-    /// While it is imported.
+    /// The import of the pool.
     Import,
 }
 
-/// A property, checked.
+/// A valid property.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Setting {
-    /// A number that the pool keeps.
+    /// A number that the pool stores.
     Number(&'static str, u64),
-    /// A text that the pool keeps.
+    /// A text that the pool stores.
     Text(String, String),
     /// The version, 1 to 28 or 5000.
     Version(u64),
@@ -31,30 +31,30 @@ pub enum Setting {
     Feature(&'static Feature),
     /// Leave this feature as it is.
     NoFeature(&'static Feature),
-    /// Where the pool's file systems are shown while it is imported.
+    /// The directory for its mountpoints, until its export.
     AltRoot(String),
-    /// The file that remembers the pool while it is imported; absent for the usual one.
+    /// The cache file that lists the pool, until its export; absent for the default one.
     CacheFile(Option<String>),
-    /// Whether the pool is imported without writing.
+    /// Whether to import the pool read-only.
     ReadOnly(bool),
-    /// The name that it has until it is exported.
+    /// The name that it has until its export.
     TemporaryName(String),
-    /// The dataset to boot from: its name.
+    /// The name of the dataset to boot from.
     BootFs(String),
 }
 
-/// Longest comment, bytes (`ZPROP_MAX_COMMENT`).
+/// The longest comment in bytes (`ZPROP_MAX_COMMENT`).
 const COMMENT_MAX: usize = 32;
-/// Longest value, bytes (`ZFS_MAXPROPLEN`).
+/// The longest value in bytes (`ZFS_MAXPROPLEN`).
 const VALUE_MAX: usize = 8192;
-/// Longest name, bytes (`ZAP_MAXNAMELEN`).
+/// The longest name in bytes (`ZAP_MAXNAMELEN`).
 const NAME_MAX: usize = 256;
-/// The only version with features.
+/// The only version with features (`SPA_VERSION_FEATURES`).
 const VERSION_FEATURES: u64 = 5000;
-/// The last version without.
+/// The last version without features (`SPA_VERSION_BEFORE_FEATURES`).
 const VERSION_BEFORE_FEATURES: u64 = 28;
 
-/// The words of properties that are one of some, in the order of their numbers.
+/// The words of enumerated properties, in the order of their numbers.
 const WORDS: [(&str, &[&str]); 8] = [
     ("delegation", &["off", "on"]),
     ("autoreplace", &["off", "on"]),
@@ -66,7 +66,7 @@ const WORDS: [(&str, &[&str]); 8] = [
     ("autotrim", &["off", "on"]),
 ];
 
-/// What can't be set.
+/// Properties that can't be set.
 const READ_ONLY: [&str; 21] = [
     "name",
     "size",
@@ -91,7 +91,13 @@ const READ_ONLY: [&str; 21] = [
     "last_scrubbed_txg",
 ];
 
-/// Checks one property; the words say what is wrong. `current` is the pool's version; `hostid` this machine's.
+/// Checks one property (`zpool_valid_proplist`).
+///
+/// `current` is the pool's version, and `hostid` this machine's.
+///
+/// # Errors
+/// In OpenZFS's words: the property is unknown or read-only, can't be set on this occasion, or
+/// can't have this value.
 pub fn check(name: &str, value: &str, when: When, current: u64, hostid: u32) -> Result<Setting, String> {
     if let Some(feature) = name.strip_prefix("feature@") {
         return check_feature(name, feature, value, when);
@@ -164,7 +170,9 @@ pub fn check(name: &str, value: &str, when: When, current: u64, hostid: u32) -> 
     }
 }
 
-/// Whether a feature may be enabled on pools that are made or changed here: all that are known. One that writing does not keep up is refused once it is active.
+/// Whether a feature may be enabled on a pool: each known feature may.
+///
+/// An active feature that writing does not maintain is refused when the pool is opened.
 pub fn may_enable(feature: &Feature) -> bool {
     FEATURES.iter().any(|known| known.guid == feature.guid)
 }
@@ -207,12 +215,15 @@ fn check_cachefile(name: &str, value: &str) -> Result<Setting, String> {
     Ok(Setting::CacheFile(Some(value.to_owned())))
 }
 
-/// A number with an optional unit, as `zfs_nicestrtonum` reads it.
+/// A number with an optional unit, as `zfs_nicestrtonum` parses it.
 fn number(value: &str) -> Result<u64, String> {
     nice_number(value)
 }
 
-/// A number with an optional unit: `16`, `1.5G`, `64KiB`, `0x10`; or what is wrong with it, in OpenZFS's words.
+/// A number with an optional unit: `16`, `1.5G`, `64KiB`, `0x10` (`zfs_nicestrtonum`).
+///
+/// # Errors
+/// In OpenZFS's words: it is not a number, the unit is unknown, or it needs more than 64 bits.
 pub fn nice_number(value: &str) -> Result<u64, String> {
     let bad = || format!("bad numeric value '{value}'");
     let large = || "numeric value is too large".to_owned();
@@ -241,7 +252,7 @@ pub fn nice_number(value: &str) -> Result<u64, String> {
     if digits.contains('.') {
         let n: f64 = digits.parse().map_err(|_| bad())?;
         let n = n * 2f64.powi(shift as i32);
-        // The first number that is not below this is 2^64.
+        // 2^64 is the least number that does not fit.
         return if n < 2f64.powi(64) { Ok(n as u64) } else { Err(large()) };
     }
     let n: u64 = digits.parse().map_err(|_| large())?;

@@ -1,7 +1,7 @@
 use super::*;
 use std::os::unix::fs::PermissionsExt;
 
-/// A program that does what `lines` say instead of serving.
+/// A program that runs `lines` instead of a daemon.
 fn program(dir: &Path, lines: &str) -> PathBuf {
     let path = dir.join("program");
     std::fs::write(&path, format!("#!/bin/sh\n{lines}\n")).unwrap();
@@ -9,7 +9,8 @@ fn program(dir: &Path, lines: &str) -> PathBuf {
     path
 }
 
-/// Goal: why a daemon did not start reaches the command: in the daemon's words, or in those of what kept its program from running.
+/// Goal: the reason why a daemon did not start reaches the command. It is the daemon's message, or
+/// the error output of a program that could not run.
 #[test]
 fn says_why_none_started() {
     let dir = tempfile::tempdir().unwrap();
@@ -21,6 +22,6 @@ fn says_why_none_started() {
     assert_eq!(said, Err("the daemon did not start: libfuse.so: cannot open".to_owned()));
     let silent = starts("echo 'note: elsewhere'; exit 3").unwrap_err();
     assert!(silent.contains("did not say why") && silent.contains("`poolhouse serve`"), "{silent}");
-    // A word that only begins like the one that is waited for is none.
+    // A line that only begins like `ready` does not count.
     assert!(starts("echo readymade").is_err());
 }

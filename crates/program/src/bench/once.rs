@@ -11,7 +11,7 @@ use api::{
     UnmountRequest,
 };
 use device::{Layer, Slow, SystemClock};
-use server::house::House;
+use server::service::LocalService;
 
 use super::tree::{POOL, image};
 
@@ -179,11 +179,11 @@ fn said<T>(done: Result<T, api::Error>, what: &str) -> Result<T> {
 /// * the daemon's counters or a file in `/proc` can't be read.
 pub fn once(room: &Path, case: &Case) -> Result<Took> {
     server::inherited::raise_limits();
-    let house = House::new().with_layer(case.layer()).in_process();
+    let service = LocalService::new().with_layer(case.layer()).in_process();
     let mut took = Took::default();
     let threads = Some(case.threads);
     let scan = ScanRequest { paths: vec![image(room)], ..ScanRequest::default() };
-    let found = said(house.scan(&scan), "look for")?;
+    let found = said(service.scan(&scan), "look for")?;
     let candidate = found.pools.first().context("the pool is not there")?;
     let altroot = room.join("mnt").display().to_string();
     let import = ImportRequest {
@@ -197,41 +197,41 @@ pub fn once(room: &Path, case: &Case) -> Result<Took> {
     };
     let cpu = cpu_seconds()?;
     let (kib, kernel) = (status("VmRSS:")?, kernel_kib()?);
-    let (_, import_s) = seconds(|| said(house.import(&import), "import"))?;
+    let (_, import_s) = seconds(|| said(service.import(&import), "import"))?;
     took.import_s = import_s;
-    let (report, s) = seconds(|| mount(&house, threads))?;
+    let (report, s) = seconds(|| mount(&service, threads))?;
     took.together_s = import_s + s;
     took.cpu_s = cpu_seconds()? - cpu;
     (took.load_s, took.mount_s) = (report.load_ms as f64 / 1e3, report.mount_ms as f64 / 1e3);
     took.mounts = report.mounted as f64;
     std::thread::sleep(Duration::from_secs(case.idle_s));
     took.kib_per_mount = (status("VmRSS:")? - kib) / took.mounts;
-    took.cached_kib_per_mount = cached_kib(&house)? / took.mounts;
+    took.cached_kib_per_mount = cached_kib(&service)? / took.mounts;
     took.kernel_kib_per_mount = (kernel_kib()? - kernel) / took.mounts;
     took.open_files = std::fs::read_dir("/proc/self/fd")?.count() as f64;
     took.threads = status("Threads:")?;
     let unmount = UnmountRequest { threads, ..UnmountRequest::default() };
-    let (gone, s) = seconds(|| said(house.unmount(&unmount), "unmount"))?;
+    let (gone, s) = seconds(|| said(service.unmount(&unmount), "unmount"))?;
     ensure!(gone.failures.is_empty(), "not unmounted: {:?}", gone.failures);
     took.unmount_s = s;
-    let again = mount(&house, threads)?;
+    let again = mount(&service, threads)?;
     (took.load_warm_s, took.mount_warm_s) = (again.load_ms as f64 / 1e3, again.mount_ms as f64 / 1e3);
     let export = ExportRequest { name: POOL.into(), threads, ..ExportRequest::default() };
-    took.export_s = seconds(|| said(house.export(&export), "export"))?.1;
+    took.export_s = seconds(|| said(service.export(&export), "export"))?.1;
     Ok(took)
 }
 
-fn mount(house: &dyn Requests, threads: Option<u32>) -> Result<MountReport> {
+fn mount(service: &dyn Requests, threads: Option<u32>) -> Result<MountReport> {
     let request = MountRequest { threads, ..MountRequest::default() };
-    let report = said(house.mount(&request), "mount")?;
+    let report = said(service.mount(&request), "mount")?;
     let failed = report.failures.first().map(|f| format!("'{}': {:?}", f.name, f.error.reason));
     ensure!(failed.is_none() && report.mounted > 0, "not mounted: {}", failed.unwrap_or_default());
     Ok(report)
 }
 
 /// What the caches of all pools hold, in KiB.
-fn cached_kib(house: &dyn Requests) -> Result<f64> {
-    let kstats = said(house.kstats(), "count")?;
+fn cached_kib(service: &dyn Requests) -> Result<f64> {
+    let kstats = said(service.kstats(), "count")?;
     let arc =
         kstats.into_iter().find(|kstat| kstat.name == "arcstats").context("nothing counts the cache")?;
     let size = arc.values.into_iter().find(|(name, _)| name == "size");

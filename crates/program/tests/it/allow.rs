@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use crate::common::{Ran, run};
 use api::Requests;
-use server::house::House;
+use server::service::LocalService;
 
 fn image(dir: &Path, name: &str) -> PathBuf {
     let image = dir.join(name);
@@ -23,7 +23,7 @@ fn image(dir: &Path, name: &str) -> PathBuf {
 #[test]
 fn granted_and_shown() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let good = |line: &str| {
         let ran = run(line, house.clone());
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
@@ -94,7 +94,7 @@ fn zdb(dir: &Path) {
 #[test]
 fn grammar() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let ran = |line: &str| run(line, house.clone());
     assert_eq!(
         ran(&format!("zpool create -O mountpoint=none tank {}", image(dir.path(), "d0").display())).code,

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use crate::common::{good, run, same};
 use api::*;
-use server::house::House;
+use server::service::LocalService;
 use testkit::{Fixture, FixtureCopy};
 
 /// The overwritten ranges of each image.
@@ -102,7 +102,7 @@ fn one_device(name: &str, device: &str, more: u64) {
     let copy = fixture.copy();
     let (before, all) = restored(&fixture, &copy);
     assert!(before < all / 20 && all > 200, "{before} of {all} are not damaged at all");
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let pool = fixture.pool();
     let dir = copy.dir().display();
     good(&format!("zpool import -N -d {dir} {pool}"), &house);
@@ -165,7 +165,7 @@ fn raidz1_broken() {
     let Some(fixture) = testkit::find("raidz1-3-broken") else { return };
     let told = String::from_utf8(fixture.file("scrub.txt")).expect("a text");
     let copy = fixture.copy();
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let pool = fixture.pool();
     good(&format!("zpool import -N -d {} {pool}", copy.dir().display()), &house);
     good(&format!("zpool scrub -w {pool}"), &house);
@@ -209,7 +209,7 @@ fn raidz1_broken() {
 fn a_stale_member_comes_back() {
     let Some(fixture) = testkit::find("multi-vdev") else { return };
     let copy = fixture.copy();
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let (dir, pool) = (copy.dir().display(), fixture.pool());
     let import = format!("zpool import -N -d {dir} {pool}");
     good(&import, &house);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::common::run;
 use api::Requests;
-use server::house::House;
+use server::service::LocalService;
 
 /// Returns true if this machine can mount. Otherwise prints a message.
 fn can_mount() -> bool {
@@ -30,7 +30,7 @@ impl Stand {
         fs::create_dir(dir.path().join("dev")).unwrap();
         let image = dir.path().join("dev/d0.img");
         fs::File::create(&image).unwrap().set_len(512 << 20).unwrap();
-        let stand = Stand { dir, house: Rc::new(House::new().in_process()) };
+        let stand = Stand { dir, house: Rc::new(LocalService::new().in_process()) };
         stand.good(&format!("zpool create -m {} tank {}", stand.at("").display(), image.display()));
         stand
     }

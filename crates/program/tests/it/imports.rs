@@ -16,7 +16,7 @@ use api::{ImportRequest, Requests, Rewind, ScanRequest};
 use fuzzing::labels::{protect, relabel};
 use ondisk::config::PoolState;
 use ondisk::{Nvlist, Value};
-use server::house::House;
+use server::service::LocalService;
 use spa::Host;
 use spa::import::Clock;
 use testkit::Fixture;
@@ -43,7 +43,7 @@ fn folder(f: &Fixture, which: &[usize]) -> Folder {
 }
 
 fn house() -> Rc<dyn Requests> {
-    Rc::new(House::new().in_process())
+    Rc::new(LocalService::new().in_process())
 }
 
 fn import(service: &Rc<dyn Requests>, dir: &Path, rest: &str) -> Ran {
@@ -302,7 +302,7 @@ fn watched_once() {
     let clock = Hand::default();
     let secs = clock.0.clone();
     let host = Host { hostid: 7, hostname: "elsewhere".into() };
-    let service: Rc<dyn Requests> = Rc::new(House::on(host, Box::new(clock)).in_process());
+    let service: Rc<dyn Requests> = Rc::new(LocalService::on(host, Box::new(clock)).in_process());
     let ran = import(&service, copy.dir(), &format!("-f -N -o readonly=on {}", f.pool()));
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert_eq!(secs.load(Relaxed), 10);

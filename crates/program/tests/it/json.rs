@@ -6,7 +6,7 @@
 use crate::common::{good, run};
 use api::Requests;
 use serde_json::Value;
-use server::house::House;
+use server::service::LocalService;
 use std::rc::Rc;
 
 /// Values that are not compared:
@@ -53,7 +53,7 @@ fn as_openzfs_prints() {
     let fixture = testkit::load("mirror2");
     let copy = fixture.copy();
     let dir = copy.dir().display().to_string();
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     good(&format!("zpool import -d {dir} -N -o readonly=on -R /m -a"), &house);
     let transcript = include_str!("../data/json.txt").replace("/scratch/dev", &dir);
     let mut rest = transcript.lines();

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use crate::common::{good, run, same};
 use api::*;
-use server::house::House;
+use server::service::LocalService;
 
 /// The pool of OpenZFS's transcripts: a mirror, a log, a cache device.
 fn pool(dir: &Path) -> Rc<dyn Requests> {
@@ -14,7 +14,7 @@ fn pool(dir: &Path) -> Rc<dyn Requests> {
         let image = std::fs::File::create(dir.join(name)).expect("an image");
         image.set_len(96 << 20).expect("room");
     }
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let d = dir.display();
     good(&format!("zpool create -m none t mirror {d}/a {d}/b log {d}/l cache {d}/k"), &house);
     house
@@ -163,7 +163,7 @@ fn trim() {
     assert!(begun[0].ends_with("% trimmed, started at WHEN)"), "{begun:?}");
     good("zpool export t", &house);
     drop(house);
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     good(&format!("zpool import -d {} t", dir.display()), &house);
     same(
         "twice",

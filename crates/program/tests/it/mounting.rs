@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use crate::common::{Ran, run, run_with};
 use api::{MountRequest, Requests, UnmountRequest};
-use server::house::House;
+use server::service::LocalService;
 
 struct Stand {
     house: Rc<dyn Requests>,
@@ -23,7 +23,7 @@ impl Stand {
     /// Pools with their file systems mounted below a test directory.
     fn new(pools: &[&'static str]) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a folder");
-        let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+        let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
         let stand = Self { house, dir, pools: pools.to_vec() };
         fs::create_dir(stand.dir.path().join("images")).expect("a folder");
         for pool in pools {

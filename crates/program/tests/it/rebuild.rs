@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{good, run, same};
 use api::*;
-use server::house::House;
+use server::service::LocalService;
 
 const SIZE: u64 = 96 << 20;
 
@@ -20,7 +20,7 @@ fn image(dir: &Path, name: &str) -> String {
 
 fn pool(dir: &Path, shape: &str, count: usize) -> (Rc<dyn Requests>, Vec<String>) {
     let paths: Vec<String> = (0..count).map(|n| image(dir, &format!("d{n}"))).collect();
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     good(&format!("zpool create -m none t {shape} {}", paths.join(" ")), &house);
     (house, paths)
 }
@@ -170,7 +170,7 @@ fn resilvers_go_on_after_an_import() {
 fn a_detach_ends_its_own_rebuild() {
     let dir = tempfile::tempdir().expect("a folder");
     let paths: Vec<String> = (0..4).map(|n| image(dir.path(), &format!("d{n}"))).collect();
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let [a, b, c, d] = [0, 1, 2, 3].map(|n| paths[n].as_str());
     good(&format!("zpool create -m none t mirror {a} {b} mirror {c} {d}"), &house);
     let (x, y) = (image(dir.path(), "x"), image(dir.path(), "y"));

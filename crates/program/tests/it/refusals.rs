@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::common::run;
 use api::Requests;
-use server::house::House;
+use server::service::LocalService;
 
 /// Lines, exit codes and the first line of the message. `DIR` is the directory of the images.
 const BAD: &[(&str, i32, &str)] = &[
@@ -213,7 +213,7 @@ fn bad_commands_change_nothing() {
         let image = std::fs::File::create(dir.path().join(name)).expect("an image");
         image.set_len(128 << 20).expect("room");
     }
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let ran = |line: &str| run(&line.replace("DIR", &at), house.clone());
     for line in [
         "zpool create -m none tank DIR/a",
@@ -249,7 +249,7 @@ fn held_snapshots_are_all_named() {
     let dir = tempfile::tempdir().expect("a folder");
     let image = dir.path().join("a");
     std::fs::File::create(&image).expect("an image").set_len(128 << 20).expect("room");
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let ran = |line: &str| run(line, house.clone());
     for line in [
         &format!("zpool create -m none tank {}", image.display()),
@@ -279,7 +279,7 @@ fn a_spare_is_known_to_be_a_pools() {
     for name in ["a", "b", "s"] {
         std::fs::File::create(dir.path().join(name)).expect("an image").set_len(128 << 20).expect("room");
     }
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let ran = |line: &str| run(&line.replace("DIR", &at), house.clone());
     assert_eq!(ran("zpool create -m none tank DIR/a spare DIR/s").err, "");
     assert_eq!(ran("zpool create -m none other DIR/b").err, "");

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use crate::common::stand::Stand;
 use api::{DatasetChange, Requests};
-use server::house::House;
+use server::service::LocalService;
 
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).expect("a directory");
@@ -195,7 +195,7 @@ fn who_destroys_first_may_come_late() {
 /// stay available.
 #[test]
 fn limits_are_set_meanwhile() {
-    let house = Rc::new(House::new().in_process());
+    let house = Rc::new(LocalService::new().in_process());
     let Some(stand) = Stand::over(house.clone(), 256 << 20, "") else { return };
     stand.good("zfs create tank/a");
     let at = |name: &str| stand.path("tank/a").join(name);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::common::{good, run, same};
 use api::*;
-use server::house::House;
+use server::service::LocalService;
 
 const SIZE: u64 = 96 << 20;
 
@@ -16,7 +16,7 @@ fn pool(dir: &Path, shape: &str) -> Rc<dyn Requests> {
         let image = std::fs::File::create(dir.join(name)).expect("an image");
         image.set_len(SIZE).expect("room");
     }
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let d = dir.display();
     good(&format!("zpool create -m none t {shape} {d}/a {d}/b"), &house);
     house
@@ -119,7 +119,7 @@ fn what_is_damaged_is_listed() {
     let Some(fixture) = testkit::find("raidz1-3-broken") else { return };
     let told = String::from_utf8(fixture.file("scrub.txt")).expect("a text");
     let copy = fixture.copy();
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let pool = fixture.pool();
     let import = format!("zpool import -N -d {} {pool}", copy.dir().display());
     good(&import, &house);

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::common::run;
 use api::Requests;
-use server::house::House;
+use server::service::LocalService;
 
 /// Goal: pools of mirrors are split as in OpenZFS: with a dry run, refused, exported, and imported
 /// with another altroot.
@@ -16,7 +16,7 @@ fn a_pool_of_mirrors() {
         let image = std::fs::File::create(dir.path().join(name)).expect("an image");
         image.set_len(128 << 20).expect("room");
     }
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let ran = |line: &str| {
         let r = run(&line.replace("DIR", &at), house.clone());
         (r.code, r.out.replace(&at, "DIR"), r.err.replace(&at, "DIR"))

@@ -281,7 +281,8 @@ fn faults_are_asked_for() {
     for image in &images {
         fs::File::create(image).and_then(|file| file.set_len(128 << 20)).expect("an image");
     }
-    let house: std::rc::Rc<dyn api::Requests> = std::rc::Rc::new(server::house::House::new().in_process());
+    let house: std::rc::Rc<dyn api::Requests> =
+        std::rc::Rc::new(server::service::LocalService::new().in_process());
     good(&format!("zpool create -m none tank mirror {}", images.join(" ")), &house);
     let ask = |request: &InjectRequest| house.inject(request).expect("it is done");
     let listed = |id| ask(&InjectRequest::List).into_iter().find(|one| one.id == id);

@@ -7,7 +7,7 @@ use crate::common::stand::Stand;
 use crate::common::{good, pool, run};
 use api::Requests;
 use ondisk::label::{LABEL_SIZE, label_offset};
-use server::house::House;
+use server::service::LocalService;
 use spa::Host;
 use spa::import::SystemClock;
 use std::fs;
@@ -72,7 +72,7 @@ fn labels_alone_are_cleared() {
 #[test]
 fn nothing_is_written_for_a_pool_without_its_key() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let path = image(dir.path(), "new");
     let said = run(&format!("zpool create -m none -O encryption=on other {path}"), house);
     assert_eq!(said.code, 1);
@@ -101,7 +101,8 @@ fn a_hostid_may_come_later() {
     let dir = tempfile::tempdir().expect("a folder");
     static HOSTID: AtomicU32 = AtomicU32::new(0);
     let host = || Host { hostid: HOSTID.load(Ordering::Relaxed), hostname: "h".to_owned() };
-    let house: Rc<dyn Requests> = Rc::new(House::asking(Box::new(host), Box::new(SystemClock)).in_process());
+    let house: Rc<dyn Requests> =
+        Rc::new(LocalService::asking(Box::new(host), Box::new(SystemClock)).in_process());
     let [first, second] = ["first", "second"].map(|name| image(dir.path(), name));
     good(&format!("zpool create -m none tank mirror {first} {second}"), &house);
     let split = "zpool split -o multihost=on tank half";
@@ -143,7 +144,7 @@ fn features_count_before_an_import_too() {
 #[test]
 fn status_of_some_devices_by_other_names() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| image(dir.path(), name));
     let link = dir.path().join("link").display().to_string();
     std::os::unix::fs::symlink(&d, &link).expect("a link");
@@ -194,7 +195,7 @@ fn status_of_some_devices_by_other_names() {
 #[test]
 fn trim_ends_with_its_device() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let [first, second] = ["first", "second"].map(|name| image(dir.path(), name));
     good(&format!("zpool create -m none tank mirror {first} {second}"), &house);
     let line = || {

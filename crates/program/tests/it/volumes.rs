@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::common::run;
 use api::Requests;
 use nbd::abi::{cmd, flag, rep};
-use server::house::House;
+use server::service::LocalService;
 use std::fs;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ impl Stand {
         fs::create_dir(dir.path().join("dev")).unwrap();
         let image = dir.path().join("dev/d0.img");
         fs::File::create(&image).unwrap().set_len(512 << 20).unwrap();
-        let stand = Stand { dir, house: Rc::new(House::new().in_process()) };
+        let stand = Stand { dir, house: Rc::new(LocalService::new().in_process()) };
         stand.good(&format!("zpool create -m none tank {}", image.display()));
         stand
     }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::common::paper::Paper;
 use crate::common::{in_process, run, same};
 use api::*;
-use server::house::House;
+use server::service::LocalService;
 
 /// The pool of OpenZFS's transcripts, a second after its creation: a mirror, a log, a cache device.
 fn watched() -> Rc<dyn Requests> {
@@ -159,7 +159,7 @@ fn iostat_refuses_nonsense() {
 fn pool(dir: &Path) -> Rc<dyn Requests> {
     let image = dir.join("d0.img");
     std::fs::File::create(&image).expect("an image").set_len(256 << 20).expect("room");
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     good(&format!("zpool create -m none tank {}", image.display()), &house);
     house
 }
@@ -313,7 +313,7 @@ fn events_tell_of_a_device_that_lies() {
     for image in &images {
         std::fs::File::create(image).expect("an image").set_len(256 << 20).expect("room");
     }
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     good(&format!("zpool create -m none tank mirror {}", images.join(" ")), &house);
     (0..20).for_each(|i| drop(good(&format!("zfs create -o test:x={i} tank/{i}"), &house)));
     good("zpool export tank", &house);
@@ -353,7 +353,7 @@ fn events_tell_what_pools_do_by_themselves() {
     for image in &images {
         std::fs::File::create(image).expect("an image").set_len(256 << 20).expect("room");
     }
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     good(&format!("zpool create -m none tank mirror {} {}", images[0], images[1]), &house);
     good("zpool events -c", &house);
     good(&format!("zpool replace tank {} {}", images[0], images[2]), &house);

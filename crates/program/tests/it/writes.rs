@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::common::{good, pool, run};
 use api::Requests;
-use server::house::House;
+use server::service::LocalService;
 
 /// Goal: datasets are created, changed and destroyed by commands, and each reply reflects the
 /// change before it.
@@ -206,7 +206,7 @@ fn upgrades() {
     let dir = tempfile::tempdir().expect("a folder");
     let image = dir.path().join("d0.img");
     std::fs::File::create(&image).expect("an image").set_len(256 << 20).expect("room");
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let ran = |line: &str| run(line, house.clone());
     let made = ran(&format!("zpool create -d -o comment=old -m none tank {}", image.display()));
     assert_eq!((made.code, made.err.as_str()), (0, ""));
@@ -366,7 +366,7 @@ fn an_encrypted_pool() {
     std::fs::File::create(&image).expect("an image").set_len(256 << 20).expect("room");
     let key = dir.path().join("key").display().to_string();
     std::fs::write(&key, [7; 32]).expect("a key");
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let ran = |line: &str| run(line, house.clone());
     let good = |line: &str| good(line, &house);
     for (options, words) in [
@@ -401,7 +401,7 @@ fn temporary_names() {
     let dir = tempfile::tempdir().expect("a folder");
     let image = dir.path().join("d0.img").display().to_string();
     std::fs::File::create(&image).expect("an image").set_len(256 << 20).expect("room");
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let good = |line: &str| good(line, &house);
     good(&format!("zpool create -m none -t short tank {image}"));
     good("zfs create short/a");
@@ -423,7 +423,7 @@ fn temporary_names() {
 #[test]
 fn volumes_reserve_parity() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let image = |n: u64| {
         let path = dir.path().join(format!("d{n}.img"));
         std::fs::File::create(&path).expect("an image").set_len(256 << 20).expect("room");
@@ -455,7 +455,7 @@ fn folders_go_with_their_file_systems() {
     std::fs::File::create(&image).expect("an image").set_len(256 << 20).expect("room");
     let root = dir.path().join("root");
     let named = dir.path().join("root/named");
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     let ran = |line: &str| run(line, house.clone());
     let made = ran(&format!("zpool create -R {} tank {image}", root.display()));
     if made.code != 0 {

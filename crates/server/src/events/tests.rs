@@ -1,6 +1,6 @@
 //! The ring of events, without a pool.
 
-use super::*;
+use crate::events::*;
 
 fn post(events: &Events, class: &str) {
     let of = Of { pool: "tank".to_owned(), guid: 1, state: 0, context: Context::None };
@@ -12,7 +12,8 @@ fn told(events: &Events, query: &EventQuery) -> (Vec<String>, u64) {
     (page.events.iter().map(|e| e.class.clone()).collect(), page.dropped)
 }
 
-/// Goal: who has seen the last event of a daemon gets those of its successor from the first on, though their numbers begin anew, and is told of none that he missed.
+/// Goal: a client that has seen the last event of a daemon gets all of its successor's, though
+/// their numbers start again. The successor reports no missed events.
 #[test]
 fn successors_are_told_from_the_first_on() {
     let first = Events::default();
@@ -32,7 +33,7 @@ fn successors_are_told_from_the_first_on() {
     assert_eq!(told(&second, &seen), (vec!["h".to_owned()], 0));
 }
 
-/// Goal: what the ring forgot is counted for who has seen something before.
+/// Goal: dropped events are counted for a client that has seen earlier ones.
 #[test]
 fn forgotten_are_counted() {
     let events = Events::default();

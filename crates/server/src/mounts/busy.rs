@@ -1,35 +1,34 @@
 //! What keeps a file system mounted.
 //!
 //! # Theory
-//! Three things do: what is mounted in it or over it, programs that use it, and other places that
-//! have it mounted. The first is in the table of mounts, and of what is nested in our own. The
-//! others are found by [`fuse::Served`].
+//! Three things do: mounts in it or over it, programs that use it, and other places where it is
+//! mounted. The table of mounts shows the first, and this daemon knows its nested file systems.
+//! [`fuse::Served`] finds the others.
 //!
-//! Others than the daemon's owner are told of no process: they learn that it is busy.
+//! Callers other than the daemon's owner see no processes: they learn only that it is busy.
 
-use super::{Live, Mounts};
+use crate::mounts::{Live, Mounts};
 use api::{Caller, Error, Reason};
 use std::path::Path;
 
-/// How much is named of what keeps one file system.
+/// How many users of one file system are named.
 const NAMED_MAX: usize = 8;
 
 impl Live {
-    /// Who has it mounted elsewhere, in words.
+    /// The processes that have it mounted elsewhere, as text.
     pub fn kept_by(&self) -> String {
         let holders = self.mount.holders();
         if holders.is_empty() { "another mount of it".to_owned() } else { holders.join(", ") }
     }
 
-    /// Whether it is mounted where another is, or below.
+    /// Whether it is mounted at the place of another, or below.
     pub(super) fn is_below(&self, other: &Self) -> bool {
         self.target().starts_with(other.target()) && self.object != other.object && self.number > other.number
     }
 }
 
 impl Mounts {
-    /// The same error, with what keeps a file system mounted, if it is busy and the caller may be
-    /// told.
+    /// Adds to the error of a busy file system what keeps it mounted, if the caller may see that.
     pub(crate) fn with_holders(&self, caller: &Caller, live: &Live, error: Error) -> Error {
         match error.reason {
             Reason::Busy => match self.held_by(caller, live) {
@@ -40,13 +39,13 @@ impl Mounts {
         }
     }
 
-    /// What keeps a file system mounted that is busy, in words, if the caller may be told.
+    /// What keeps a busy file system mounted, as text, if the caller may see that.
     pub(super) fn held_by(&self, caller: &Caller, live: &Live) -> Option<String> {
         if !caller.owns() {
             return None;
         }
         let mut found = self.inside(live);
-        // What is mounted there is used by its own users.
+        // A mount inside has its own users.
         if found.is_empty() {
             found = live.mount.in_use_by(caller.peer().pid);
         }
@@ -60,7 +59,7 @@ impl Mounts {
         Some(found.join(", "))
     }
 
-    /// What is mounted in a file system or over it, in words.
+    /// The mounts in a file system or over it, as text.
     fn inside(&self, live: &Live) -> Vec<String> {
         let named = |name: &str, at: &Path| format!("'{name}', mounted at {}", at.display());
         let all = self.list();
@@ -75,7 +74,7 @@ impl Mounts {
             format!("{major}:{minor}")
         };
         let (own, target) = (device(live), live.target());
-        // What was mounted before it can only be hidden by it.
+        // A file system that was mounted before can only be hidden by this one.
         let since = table.iter().rposition(|row| row.device == own && target.starts_with(&row.target));
         let later = table.iter().skip(since.map_or(0, |at| at + 1));
         for row in later.filter(|row| row.target.starts_with(target) || target.starts_with(&row.target)) {

@@ -1,7 +1,7 @@
-//! How what properties say takes effect in what is mounted, as far as it can.
+//! How changed properties take effect in mounted file systems.
 
-use super::{Live, Mounts, to_be_written};
-use crate::faults::{of_dsl, of_fuse};
+use crate::mounts::{Live, Mounts, to_be_written};
+use crate::replies::{of_dsl, of_fuse};
 use api::plan::Plan;
 use api::{Error, Reason};
 use fuse::dataset::Stale;
@@ -16,15 +16,14 @@ impl Live {
         places && self.target().starts_with(outer.target())
     }
 
-    /// Lets a plan take effect, as far as it can while this is mounted.
+    /// Makes a plan take effect, as far as possible while this is mounted.
     fn adopt(&self, pool: &Pool, mut plan: Plan) -> Result<(), Reason> {
-        // What the kernel was told when this was mounted, and can't be told again, stays with the
-        // next mount.
+        // What the kernel learned at the mount, and can't change, stays until the next mount.
         let acls = plan.options.posix_acl && !self.posix_acl;
         plan.options.posix_acl = self.posix_acl;
         plan.policy.posix_acl = self.posix_acl;
-        // The kernel keeps writers out as long as it can't be told, and then nobody else is kept
-        // from the dataset.
+        // While the kernel can't learn of the change, it keeps writers out. To open the dataset for
+        // writing then would only keep other users from it.
         let told = rustix::process::geteuid().is_root() || self.mount.is_nested();
         if told && !plan.options.read_only && pool.spa().writer().is_some() {
             self.open_for_writing(pool, &plan)?;
@@ -35,7 +34,7 @@ impl Live {
         if let Some(shown) = self.files.get() {
             shown.show_xattrs(plan.xattrs);
             if self.snapdir.set(plan.snapdir) {
-                // The kernel keeps what it has listed, and what it found or didn't.
+                // The kernel has cached its listing, and whether it found the name.
                 let root = shown.root();
                 self.mount.tell(&[Stale::Name(root, b".zfs".to_vec()), Stale::File(root)]);
             }
@@ -48,7 +47,7 @@ impl Live {
                 _ => Ok(()),
             };
         };
-        // Only a process that may mount tells the kernel.
+        // Only a process that may mount can change the kernel's options.
         let by_daemon = match error {
             fuse::Error::Mount { source, .. } => source == Errno::PERM,
             fuse::Error::Holds { .. } => !rustix::process::geteuid().is_root(),
@@ -58,13 +57,13 @@ impl Live {
             return self.adopt_untold(&plan, shut);
         }
         if matches!(error, fuse::Error::Inside { .. }) {
-            // That has taken effect.
+            // This has taken effect.
             self.note_read_only(plan.options.read_only);
         }
         Err(of_fuse(&error))
     }
 
-    /// Lets take effect of a plan what the daemon does, and refuses what only the kernel could do.
+    /// Makes those parts of a plan take effect that the daemon controls, and refuses the kernel's.
     ///
     /// A user's mounts have no set-user-ID and no devices, whatever the plan says.
     fn adopt_untold(&self, plan: &Plan, shut: bool) -> Result<(), Reason> {
@@ -88,21 +87,21 @@ impl Live {
         if waits.is_empty() { Ok(()) } else { Err(with_the_next_mount(&waits.join(", "))) }
     }
 
-    /// Says of its options whether it may be written.
+    /// Changes `ro` and `rw` in its options.
     fn note_read_only(&self, read_only: bool) {
         let mut now = self.options.lock();
         let rest = now.strip_prefix("ro").or(now.strip_prefix("rw")).unwrap_or_default();
         *now = format!("{}{rest}", if read_only || self.is_read_only() { "ro" } else { "rw" });
     }
 
-    /// Takes a dataset for writing that was only read.
+    /// Opens a dataset for writing that was read-only.
     fn open_for_writing(&self, pool: &Pool, plan: &Plan) -> Result<(), Reason> {
         let Some(shown) = self.files.get().filter(|_| self.is_read_only()) else { return Ok(()) };
         shown.make_writable(to_be_written(pool, plan, &self.policies)?);
         Ok(())
     }
 
-    /// Gives the kernel the options of a plan, if they are others than it has.
+    /// Gives the kernel the options of a plan, if they differ from the present ones.
     fn tell(&self, plan: &Plan) -> Result<(), fuse::Error> {
         let read_only = self.is_read_only() || plan.options.read_only;
         let words = plan.words(read_only);
@@ -117,13 +116,15 @@ impl Live {
 }
 
 impl Mounts {
-    /// Lets what properties say now take effect, as far as what the mount was given with `-o`
-    /// leaves them a say.
+    /// Makes the present properties take effect, unless options of `-o` override them.
     ///
     /// # Errors
-    /// As reading them fails; as the system refuses to change the mount's options: say, because a
-    /// file is open for writing, or because
-    /// only root may.
+    /// * [`Reason::NoSuchDataset`]: the dataset was destroyed.
+    /// * [`Reason::NotInEffect`]: the property takes effect with the next mount. Only root may
+    ///   change this mount, or it shares its options with the mount around it.
+    /// * [`Reason::Busy`], [`Reason::System`], [`Reason::Daemon`]: the system refuses the options.
+    ///   For example, a file is open for writing.
+    /// * [`Reason::Io`], [`Reason::Corrupt`]: the properties can't be read.
     pub fn follow(&self, pool: &Pool, live: &Live) -> Result<(), Error> {
         let _turn = live.turn.lock();
         let name = live.name();
@@ -137,18 +138,21 @@ impl Mounts {
         live.adopt(pool, plan).map_err(|reason| Error::new(&name, reason))
     }
 
-    /// Mounts again what is mounted, with other options (`-o remount`).
+    /// Changes the options of a mount (`-o remount`).
     ///
     /// # Errors
-    /// [`Reason::PoolReadonly`] if it is to be written, and can only be read; as the system refuses
-    /// it.
+    /// * [`Reason::BadMountOption`]: an option is unknown, or can't be changed.
+    /// * [`Reason::PoolReadonly`]: the pool, the snapshot or the file system's version is
+    ///   read-only.
+    /// * [`Reason::System`] (`EPERM`): only root may make this mount writable.
+    /// * All others: see [`Mounts::follow`].
     pub fn remount(&self, pool: &Pool, live: &Live, mut plan: Plan, options: &[String]) -> Result<(), Error> {
         let fail = |reason| Error::new(live.name(), reason);
         let _turn = live.turn.lock();
         let mut given = live.given.lock().clone();
         given.extend(options.iter().filter(|option| *option != "remount").cloned());
         plan.apply(&given).map_err(|option| fail(Reason::BadMountOption { option }))?;
-        // Whom it lets in the kernel is told once.
+        // Which users may use the mount is fixed when it is mounted.
         let lets_in = |options: &[String]| options.iter().any(|option| option == "allow_other");
         if lets_in(options)
             && !lets_in(&live.given.lock())
@@ -171,7 +175,7 @@ impl Mounts {
         }
         live.adopt(pool, plan).map_err(fail)?;
         if to_write && live.is_read_only() {
-            // Its version is old.
+            // Its version is too old.
             return Err(fail(Reason::PoolReadonly));
         }
         *live.given.lock() = given;
@@ -180,7 +184,7 @@ impl Mounts {
     }
 }
 
-/// Why a setting of a mounted file system has no effect yet.
+/// The reason for a property that takes effect with the next mount.
 fn with_the_next_mount(setting: &str) -> Reason {
     let what = format!(
         "{setting} takes effect when it is mounted again ('zfs unmount' and 'zfs mount'): only root may change it in place"

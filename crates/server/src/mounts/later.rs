@@ -1,26 +1,26 @@
-//! File systems that are opened when they are first used.
+//! File systems that are opened at their first use.
 //!
 //! # Theory
 //! An open file system takes tens of KiB: its object set, its first dnodes, its attributes'
 //! registry. Of thousands that are nested in one mount, few are used. So a request that mounts many
-//! only notes where the nested ones are. The first request that leads into one opens it
-//! ([`fuse::Content`]). Its intent log is replayed before, when it is mounted: a snapshot of it
-//! must have all that was durable.
+//! only records where the nested ones are. The first request that leads into one opens it
+//! ([`fuse::Content`]). Its intent log is replayed when it is mounted, since a snapshot of it must
+//! have all that was durable.
 //!
-//! To mount one in another opens that one for its mountpoint. When all are mounted, those that were
-//! opened for nothing else are closed again ([`Mounts::rest`]).
+//! Mounting a file system in another opens the other for its mountpoint. When all are mounted,
+//! those that were opened for nothing else are closed again ([`Mounts::rest`]).
 //!
-//! While it is closed a hold keeps the dataset from being destroyed or rolled back under the mount.
-//! What properties say is read when it is opened. If it can't be opened, the request gets an I/O
+//! While it is closed, a hold keeps the dataset from being destroyed or rolled back under the
+//! mount. Its properties are read when it is opened. If it can't be opened, the request gets an I/O
 //! error, and the log a line. The next request tries again.
 //!
 //! # Locks
-//! It is opened in the mount's turn ([`Live::turn`]), so that no property changes meanwhile. A
-//! thread that has the turn must not wait for a request that opens it: see [`Live::opened`].
+//! Opening holds the mount's turn ([`Live::turn`]), so that no property changes meanwhile. A thread
+//! that holds the turn must not wait for a request that opens it: see [`Live::opened`].
 
-use super::look::{Look, NameNow, SnapDirNow, tree_of};
-use super::{Live, Mounts};
-use crate::faults::of_dsl;
+use crate::mounts::look::{Look, NameNow, SnapDirNow, tree_of};
+use crate::mounts::{Live, Mounts};
+use crate::replies::of_dsl;
 use api::Reason;
 use api::plan::Plan;
 use dsl::LongHold;
@@ -33,26 +33,26 @@ use rustix::io::Errno;
 use std::sync::{Arc, Weak};
 use zpl::Policies;
 
-/// The files of a mount, as long as they are served. Clones share them.
+/// The files of a mount, while they are served. Clones share them.
 #[derive(Clone)]
 pub(super) struct Files(Arc<Mutex<State>>);
 
-/// What keeps a dataset from being destroyed while it is mounted, and not open.
+/// The hold that keeps a mounted dataset from being destroyed while it is not open.
 pub(super) type Hold = Arc<Mutex<Option<LongHold>>>;
 
 enum State {
     /// They were not opened yet.
     Closed {
-        /// They can't be changed when they are.
+        /// Whether they will be read-only.
         read_only: bool,
-        /// Why the last try to open them failed.
+        /// Why the last attempt to open them failed.
         failed: Option<Reason>,
     },
     Open(Weak<Shown>),
 }
 
 impl Files {
-    /// Those that are open.
+    /// Files that are open.
     pub(super) fn open(shown: &Arc<Shown>) -> Self {
         Self(Arc::new(Mutex::new(State::Open(Arc::downgrade(shown)))))
     }
@@ -73,18 +73,18 @@ impl Files {
         }
     }
 
-    /// Notes why they could not be opened.
+    /// Records why they could not be opened.
     fn fail(&self, reason: Reason) {
         if let State::Closed { failed, .. } = &mut *self.0.lock() {
             *failed = Some(reason);
         }
     }
 
-    /// Why they can't be used, when they can't.
+    /// Why they can't be used.
     pub(super) fn failure(&self) -> Reason {
         match &*self.0.lock() {
             State::Closed { failed: Some(reason), .. } => reason.clone(),
-            // A mount that is about to end, too.
+            // This is also the state of a mount that is about to end.
             State::Closed { failed: None, .. } => Reason::Busy,
             State::Open(_) => {
                 let what = "is mounted, and its files are not served: a rollback could not open it \
@@ -103,7 +103,7 @@ impl Files {
     }
 }
 
-/// What opens a file system that is mounted already.
+/// Opens a file system that is mounted already.
 pub(super) struct Later {
     pool: Pool,
     object: u64,
@@ -114,15 +114,17 @@ pub(super) struct Later {
     given: Arc<Mutex<Vec<String>>>,
     turn: Arc<Mutex<()>>,
     files: Files,
-    /// While it is closed.
+    /// Set while it is closed.
     hold: Hold,
 }
 
 impl Later {
-    /// Of a plan's dataset, which is held from now on.
+    /// Prepares to open a plan's dataset, and holds it from now on.
     ///
     /// # Errors
-    /// [`Reason::NoSuchDataset`] if it was destroyed meanwhile; as reading fails.
+    /// * [`Reason::NoSuchDataset`]: it was destroyed meanwhile.
+    /// * [`Reason::Busy`]: it is open elsewhere.
+    /// * [`Reason::Io`], [`Reason::Corrupt`]: it can't be read.
     pub(super) fn new(
         pool: &Pool,
         plan: &Plan,
@@ -131,13 +133,13 @@ impl Later {
         (given, turn): (Arc<Mutex<Vec<String>>>, Arc<Mutex<()>>),
     ) -> Result<Self, Reason> {
         let (dsl, object) = (pool.dsl(), plan.dataset.object());
-        // None is destroyed between the question and the hold.
+        // Under this lock, no dataset is destroyed between the check and the hold.
         let held = || {
             let now = dsl.by_object(object).map_err(|error| of_dsl(&error))?;
             if now.phys().creation_txg != plan.dataset.phys().creation_txg {
                 return Err(Reason::NoSuchDataset);
             }
-            // What something else has open could not be opened.
+            // A dataset that is open elsewhere could not be opened later.
             if dsl.heads().is_busy(object.0) {
                 return Err(Reason::Busy);
             }
@@ -157,7 +159,7 @@ impl Later {
         })
     }
 
-    /// Its files, to be followed, and what holds it.
+    /// Its files and its hold, for the mount.
     pub(super) fn shared(&self) -> (Files, Hold) {
         (self.files.clone(), Arc::clone(&self.hold))
     }
@@ -165,7 +167,7 @@ impl Later {
     /// Opens it, for a request that leads into it.
     ///
     /// # Errors
-    /// `EIO`, which the log explains.
+    /// * `EIO`: it can't be opened. The log has the reason.
     pub(super) fn open(&self) -> Result<Arc<dyn Tree>, Errno> {
         let _turn = self.turn.lock();
         let (tree, shown) = self.tree().map_err(|reason| {
@@ -180,13 +182,13 @@ impl Later {
     }
 
     fn tree(&self) -> Result<(Arc<dyn Tree>, Arc<Shown>), Reason> {
-        // By its object: it may just be getting another name.
+        // The look-up is by object, since a rename may be in progress.
         let dataset = self.pool.dsl().by_object(ObjNum(self.object)).map_err(|error| of_dsl(&error))?;
         let plan = Plan::of(dataset).map_err(|error| of_dsl(&error))?;
         let mut plan = plan.ok_or(Reason::BadType)?;
         let given = self.given.lock().clone();
         plan.apply(&given).map_err(|option| Reason::BadMountOption { option })?;
-        // The kernel was told when it was mounted.
+        // The kernel learned this when it was mounted.
         plan.options.posix_acl = self.posix_acl;
         plan.policy.posix_acl = self.posix_acl;
         self.policies.set(plan.policy);
@@ -197,11 +199,12 @@ impl Later {
 }
 
 impl Mounts {
-    /// Closes what nothing uses, until it is used again.
+    /// Closes unused file systems, until their next use.
     pub(crate) fn rest(&self, pool: &Pool) {
         let read_only = pool.spa().writer().is_none();
         for live in self.served() {
-            // Who opens it takes the turn later than what [`fuse::Served::rest`] takes.
+            // A thread that opens it takes the turn after the lock that [`fuse::Served::rest`]
+            // takes.
             let Some(_turn) = live.turn.try_lock() else { continue };
             live.mount.rest(|| {
                 if live.files.get().is_none_or(|shown| !shown.may_rest()) {
@@ -221,10 +224,11 @@ impl Live {
         matches!(*self.files.0.lock(), State::Closed { .. })
     }
 
-    /// Its files, which are opened if they aren't, and its turn. The caller must not have the turn.
+    /// Opens its files if needed, and returns them with its turn. The caller must not hold the
+    /// turn.
     pub(super) fn opened(&self) -> (MutexGuard<'_, ()>, Option<Arc<Shown>>) {
         loop {
-            // Before the turn, which opening it takes.
+            // This comes before taking the turn, which opening takes too.
             let opened = self.mount.open();
             let turn = self.turn.lock();
             match opened {

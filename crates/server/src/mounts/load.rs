@@ -1,21 +1,28 @@
-//! What datasets say about mounting them, of many at once.
+//! The mount plans of many datasets at once.
 
-use crate::faults::of_dsl;
+use crate::replies::of_dsl;
 use api::plan::Plan;
 use api::{Error, MountFailure, Reason};
 use dsl::Dsl;
 use parking_lot::Mutex;
 
-/// What a pass over datasets found.
+/// The result of a pass over datasets.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
-    /// By name.
+    /// The plans, by name.
     pub(crate) plans: Vec<Plan>,
     /// What could not be read.
     pub(crate) failures: Vec<MountFailure>,
 }
 
-/// Reads the plans of a dataset, or of all below it too, in one pass; `each` is called for each that was read.
+/// Reads the plans of a dataset, and with `below` of all below it, in one pass.
+///
+/// Calls `each` for each dataset that was read. Failures below `start` are in the result.
+///
+/// # Errors
+/// * [`Reason::NoSuchDataset`], [`Reason::InvalidName`]: there is no such dataset.
+/// * [`Reason::BadType`]: it is not a file system, or a snapshot of one.
+/// * [`Reason::Io`], [`Reason::Corrupt`]: the list can't be read.
 pub(crate) fn plans(
     dsl: &Dsl,
     start: Option<&str>,
@@ -48,7 +55,7 @@ pub(crate) fn plans(
         match plan {
             Ok(Some(plan)) => found.lock().plans.push(plan),
             Ok(None) => {}
-            // Its siblings are none the worse.
+            // Its siblings can still be mounted.
             Err((name, error)) => {
                 let error = Error::new(&name, of_dsl(&error));
                 found.lock().failures.push(MountFailure { name, error });

@@ -1,8 +1,8 @@
-//! How the files of a dataset and its snapshots are shown at a mount.
+//! How a mount shows the files of a dataset and its snapshots.
 
-use super::replay;
-use super::snapshots::Heads;
-use crate::faults::{of_dsl, of_library, of_zpl};
+use crate::mounts::replay;
+use crate::mounts::snapshots::Heads;
+use crate::replies::{of_dsl, of_library, of_zpl};
 use api::Reason;
 use api::plan::{Plan, SnapDir};
 use fuse::ctldir::WithSnapshots;
@@ -14,49 +14,49 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use zpl::{FileSystem, Policies};
 
-/// The name of a dataset, which may be renamed while it is mounted; clones share it.
+/// The present name of a mounted dataset, which may be renamed. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct NameNow(Arc<RwLock<String>>);
 
 impl NameNow {
-    /// It is this.
+    /// A name that starts with this value.
     pub(super) fn new(name: &str) -> Self {
         Self(Arc::new(RwLock::new(name.to_owned())))
     }
 
-    /// What it is.
+    /// The present name.
     pub(super) fn get(&self) -> String {
         self.0.read().clone()
     }
 
-    /// From now on it is this.
+    /// Changes the name.
     pub(super) fn set(&self, name: String) {
         *self.0.write() = name;
     }
 }
 
-/// How `.zfs` shows now (`snapdir`); clones share it.
+/// The present visibility of `.zfs` (`snapdir`). Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct SnapDirNow(Arc<RwLock<SnapDir>>);
 
 impl SnapDirNow {
-    /// It is so.
+    /// A visibility that starts with this value.
     pub(super) fn new(how: SnapDir) -> Self {
         Self(Arc::new(RwLock::new(how)))
     }
 
-    /// How it is.
+    /// The present visibility.
     pub(super) fn get(&self) -> SnapDir {
         *self.0.read()
     }
 
-    /// From now on it is so; says whether it was otherwise.
+    /// Changes the visibility. Returns whether it was different.
     pub(super) fn set(&self, how: SnapDir) -> bool {
         std::mem::replace(&mut *self.0.write(), how) != how
     }
 }
 
-/// What is the same for a head and its snapshots.
+/// What a head and its snapshots have in common.
 #[derive(Clone, Copy)]
 pub(super) struct Look {
     pub(super) posix_acl: bool,
@@ -65,7 +65,7 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// As a plan says.
+    /// The values of a plan.
     pub(super) fn of(plan: &Plan) -> Self {
         Self { posix_acl: plan.options.posix_acl, xattrs: plan.xattrs, sizes: plan.sizes }
     }
@@ -76,11 +76,20 @@ impl Look {
     }
 
     /// The files of a snapshot.
+    ///
+    /// # Errors
+    /// * [`Reason::BadType`]: it has no contents, or is not a file system.
+    /// * [`Reason::Io`], [`Reason::Corrupt`], [`Reason::NotSupported`]: it can't be opened.
     pub(super) fn snapshot(self, snapshot: &dsl::Dataset) -> Result<Arc<Shown>, Reason> {
         Ok(Arc::new(Shown::new(to_be_read(snapshot)?, self.how(snapshot.name()))))
     }
 
-    /// The files of a head: to be changed, if its plan and its pool let it.
+    /// The files of a head. They are writable if its plan and its pool permit that.
+    ///
+    /// # Errors
+    /// * [`Reason::BadType`]: it has no contents, or is not a file system.
+    /// * [`Reason::Io`], [`Reason::Corrupt`], [`Reason::NotSupported`]: it can't be opened or
+    ///   replayed.
     pub(super) fn head(
         self,
         pool: &Pool,
@@ -91,7 +100,7 @@ impl Look {
         let alive = pool.spa().writer().is_some();
         let replayed = alive && replay(pool, plan)?;
         let dataset = match replayed {
-            // The plan's handle is of the time before.
+            // The plan's handle is older than the replay.
             true => pool.dsl().dataset(&plan.name).map_err(|error| of_dsl(&error))?,
             false => plan.dataset.clone(),
         };
@@ -107,7 +116,10 @@ impl Look {
     }
 }
 
-/// The files of a head with its snapshots, and without them.
+/// The tree of a head with its snapshots, and the one without them.
+///
+/// # Errors
+/// Those of [`Look::head`].
 pub(super) fn tree_of(
     pool: &Pool,
     plan: &Plan,
@@ -124,17 +136,21 @@ pub(super) fn tree_of(
 
 pub(super) fn to_be_read(dataset: &dsl::Dataset) -> Result<FileSystem, Reason> {
     let objset = dataset.objset().map_err(|error| of_dsl(&error))?;
-    // One that was only just created in a transaction group that never came to be.
+    // The dataset was created in a transaction group that was lost.
     let objset = objset.ok_or(Reason::BadType)?;
     FileSystem::open(&objset).map_err(|error| of_zpl(&error))
 }
 
-/// A file system to be changed.
+/// Opens a file system for writing.
+///
+/// # Errors
+/// * [`Reason::Refused`] with [`api::Refusal::Busy`]: another operation has the head.
+/// * [`Reason::Io`], [`Reason::Corrupt`], [`Reason::NotSupported`]: it can't be opened.
 pub(super) fn to_be_written(pool: &Pool, plan: &Plan, policies: &Policies) -> Result<FileSystem, Reason> {
     pool.open_for_writing(&plan.dataset, policies.clone()).map_err(|error| of_library(&error))
 }
 
-/// Says what `statfs` shows, each time that somebody asks.
+/// The function behind `statfs`, which reads the sizes each time.
 fn sizes(
     dsl: dsl::Dsl,
     name: NameNow,
@@ -152,7 +168,7 @@ fn sizes(
                 *last.lock() = sizes;
                 Ok(sizes)
             }
-            // It is just being renamed.
+            // A rename is in progress.
             Err(dsl::Error::NoSuchDataset { .. }) => Ok(*last.lock()),
             Err(error) => {
                 tracing::warn!(dataset = name, %error, "its sizes are unreadable");

@@ -1,26 +1,31 @@
-//! Rolling back a file system while it is mounted and files of it are open (`zfs_suspend_fs`, `zfs_resume_fs`).
+//! The rollback of a file system while it is mounted and has open files (`zfs_suspend_fs`,
+//! `zfs_resume_fs`).
 //!
 //! # Theory
-//! The mount is suspended: what the kernel asks waits. Its file system is let go, with its log, and synced; then it is rolled back, and opened anew. Files that are
-//! in the snapshot go on with what they were then; others are gone for who has them open (`ESTALE`), also where their numbers are others' now. The kernel keeps what it was
-//! told for good, so that it is told what is no longer so: all that differs between the two, which is found before the one is freed.
+//! 1. The mount is suspended: the kernel's requests wait.
+//! 2. Its file system is closed, with its log, and synced.
+//! 3. All differences from the snapshot are found, before the newer state is freed.
+//! 4. It is rolled back, and opened again.
+//! 5. The kernel, which caches without a time limit, is notified of the differences.
 //!
-//! If it can't be rolled back, everything is as before, also removed files that are open.
+//! Open files that are in the snapshot continue with their old contents. Others have disappeared
+//! for their users (`ESTALE`), even if a different file has their number now. If the rollback
+//! fails, everything is as before, also removed files that are open.
 //!
-//! If what differs can't be found ([`Unmounts`]), the file system is unmounted for the rollback,
-//! with all file systems of the pool that are mounted in it. Then all are mounted again where they
-//! were.
-//! Programs must not be using them: the rollback is refused, and says which one is used by what.
+//! If the differences can't be found ([`Unmounts`]), the file system is unmounted for the rollback.
+//! So are all file systems of the pool that are mounted in it. Then all are mounted again at their
+//! old places. If a program uses one of them, the rollback is refused with the program's name.
 //!
-//! A mountpoint that is gone with the rollback is made again. Where it can't be, the caller is told
-//! which file systems are mounted no more.
+//! A mountpoint that disappears with the rollback is created again. If that fails, the caller
+//! learns which file systems are no longer mounted.
 //!
 //! # Locks
-//! Who takes the file system of a mount, or its head, for something else has its turn ([`Live::with_files`]): so nobody has it while it is rolled back.
+//! A thread that uses the file system of a mount, or its head, in any other way holds its turn
+//! ([`Live::with_files`]). So no thread has it while it is rolled back.
 
-use super::look::{to_be_read, to_be_written};
-use super::{Live, Mounts};
-use crate::faults::{of_dsl, of_fuse, of_library};
+use crate::mounts::look::{to_be_read, to_be_written};
+use crate::mounts::{Live, Mounts};
+use crate::replies::{of_dsl, of_fuse, of_library};
 use api::chain;
 use api::plan::Plan;
 use api::{Caller, DatasetChange, Error, MountFailure, Reason, Refusal, Unmounts};
@@ -32,24 +37,30 @@ use std::thread::sleep;
 use std::time::Duration;
 use zpl::{Differences, FileSystem, Orphans};
 
-/// How long, and how often, it is waited for who has the head for a moment, before its mount is given up.
+/// The pause and the number of attempts while another thread holds the head for a moment.
 const PATIENCE: (Duration, u32) = (Duration::from_millis(20), 500);
 
-/// How many files and names that are different the kernel is told: a hundred megabytes or so.
+/// Most different files and names that the kernel is notified of: about a hundred megabytes.
 const MOST: usize = 1 << 20;
 
-/// Of how many file systems that were unmounted by force the users are looked for.
+/// Most file systems, unmounted by force, whose users are looked up.
 const NAMED_MAX: usize = 4;
 
-/// What an operation of a rollback comes to.
+/// The results of a rollback's operations.
 type Results<E> = Result<Vec<Result<(), E>>, Error>;
 
 impl Mounts {
-    /// Does a change of datasets, around what must become of mounts for a rollback. `lost` gets the
-    /// file systems that are mounted no more.
+    /// Changes datasets. For a rollback, it also adapts the mounts.
+    ///
+    /// `lost` receives the file systems that are no longer mounted.
     ///
     /// # Errors
-    /// As [`Mounts::roll_back`].
+    /// Those of `work`. A rollback adds these:
+    ///
+    /// * [`Reason::Busy`]: a command uses the file system without a mount.
+    /// * [`Reason::InTheWay`]: it has to be unmounted, and is in use.
+    /// * [`Reason::Suspended`]: what is pending can't be written.
+    /// * [`Reason::Io`], [`Reason::Corrupt`] and others: it can't be opened again.
     pub fn run<E>(
         &self,
         caller: &Caller,
@@ -64,11 +75,10 @@ impl Mounts {
         }
     }
 
-    /// Has `work` roll back the file system of a snapshot, which may be mounted.
+    /// Rolls back the file system of a snapshot with `work`. It may be mounted.
     ///
     /// # Errors
-    /// Those of `work`; as opening it again fails; [`Reason::Busy`] if a command has it without a
-    /// mount; [`Reason::InTheWay`] if it has to be unmounted, and is in use.
+    /// As [`Mounts::run`].
     fn roll_back<E>(
         &self,
         caller: &Caller,
@@ -83,7 +93,7 @@ impl Mounts {
         let (turn, shown) = live.opened();
         let Some(shown) = shown else {
             drop(turn);
-            // What can't be opened is kept by its mount alone.
+            // A file system that can't be opened is held only by its mount.
             return match live.is_closed() {
                 true => self.unmounted(caller, pool, (&live, Unmounts::Closed), lost, work),
                 false => work(),
@@ -92,7 +102,8 @@ impl Mounts {
         let (work, why) = match shown.may_roll_back() {
             false => (work, Unmounts::Often),
             true => {
-                // Before: whoever looks for one afterwards may have the kernel take it away.
+                // This comes before the rollback: a later path look-up may make the kernel unmount
+                // one.
                 let own = self.list().into_iter().filter(|one| !one.mount.is_nested() && one.is_below(&live));
                 let own: Vec<_> = own.filter(|one| one.is_attached()).collect();
                 match live.mount.suspended(|| live.exchange(pool, &shown, (head, to), work)) {
@@ -110,8 +121,8 @@ impl Mounts {
         self.unmounted(caller, pool, (&live, why), lost, work)
     }
 
-    /// Has what is nested in a file system that was rolled back lie where it is mounted: its
-    /// mountpoint may be gone, or another folder by now.
+    /// Moves the nested file systems back to their mountpoints after a rollback. A mountpoint may
+    /// have disappeared, or be a different directory.
     fn settle(&self, caller: &Caller, parent: &Live, lost: &mut Vec<MountFailure>) {
         for live in self.served() {
             let Err(error) = live.mount.settle(&parent.mount) else { continue };
@@ -133,7 +144,7 @@ impl Mounts {
         }
     }
 
-    /// Mounts again what the kernel has unmounted, since the folder that it was mounted on is gone.
+    /// Mounts again what the kernel unmounted because its mountpoint disappeared.
     fn mount_lost(&self, pool: &Pool, own: &[Arc<Live>], lost: &mut Vec<MountFailure>) {
         for live in own.iter().filter(|live| !live.is_attached()) {
             if let Err(error) = self.restore(pool, live, true) {
@@ -143,7 +154,7 @@ impl Mounts {
         }
     }
 
-    /// Does that while the file system is not mounted, nor any of the pool in it.
+    /// Rolls back while the file system, and the pool's file systems mounted in it, are unmounted.
     fn unmounted<E>(
         &self,
         caller: &Caller,
@@ -156,9 +167,9 @@ impl Mounts {
         let all: Vec<_> = std::iter::once(Arc::clone(live)).chain(below).collect();
         if all.len() > 1 {
             let names: Vec<String> = all.iter().map(|one| one.name()).collect();
-            crate::grants::may_unmount(caller, &names)?;
+            crate::control::grants::may_unmount(caller, &names)?;
         }
-        // One that only lingers gets no place again.
+        // A file system that only lingered gets no place.
         let lingered = !live.is_attached();
         let again = |from: usize, lost: &mut Vec<MountFailure>| {
             for one in all[from..].iter().filter(|one| one.object != live.object || !lingered) {
@@ -183,16 +194,16 @@ impl Mounts {
     }
 }
 
-/// What came of rolling back under a mount.
+/// The result of a rollback under a mount.
 enum Exchange<E, W> {
-    /// This, and what the kernel is to be told.
+    /// The results of the operations, and what the kernel must be notified of.
     Done(Results<E>, Vec<Stale>),
-    /// Nothing: what would be different can't be told, for this reason. It is still to be done.
+    /// Nothing was done, since the differences can't be found, for this reason.
     Unknown(W, Unmounts),
 }
 
 impl Live {
-    /// That it is mounted no more after a rollback.
+    /// The failure for a file system that is no longer mounted after a rollback.
     fn lost(&self, reason: Reason, by: Option<String>) -> MountFailure {
         let reason = match reason {
             Reason::System { errno } | Reason::MountpointNotMade { errno } => {
@@ -203,10 +214,11 @@ impl Live {
         MountFailure { name: self.name(), error: Error::new(self.name(), reason) }
     }
 
-    /// Does something with its files, if they can be changed, while nobody takes them away.
+    /// Runs `work` with its files, if they are writable. They can't be closed meanwhile.
     ///
     /// # Errors
-    /// [`Reason::Busy`] if they could not be opened again after a rollback; those of `work`.
+    /// * [`Reason::Busy`]: they could not be opened again after a rollback.
+    /// * All others: those of `work`.
     pub fn with_files<R>(
         &self,
         work: impl FnOnce(Option<FileSystem>) -> Result<R, Error>,
@@ -218,7 +230,7 @@ impl Live {
         work(Some(files).filter(FileSystem::is_writable))
     }
 
-    /// Does that while the kernel waits.
+    /// The exchange of the file system, while the kernel waits.
     fn exchange<E, W: FnOnce() -> Results<E>>(
         &self,
         pool: &Pool,
@@ -230,7 +242,7 @@ impl Live {
         let before = shown.suspend();
         let writable = before.as_ref().is_none_or(FileSystem::is_writable);
         let users = before.as_ref().map(FileSystem::orphans).unwrap_or_default();
-        // Whoever has it would keep the head from being rolled back, and from being opened again.
+        // Another user would keep the head from being rolled back and opened again.
         match before {
             Some(before) if writable && before.is_shared() => {
                 shown.resume(before);
@@ -252,7 +264,7 @@ impl Live {
             }
         };
         let done = work();
-        // What is destroyed before may be gone already.
+        // Snapshots that are destroyed first may be gone already.
         let rolled = done.as_ref().is_ok_and(|results| results.last().is_some_and(Result::is_ok));
         let stale = if rolled { shown.rolled_back(&by) } else { Vec::new() };
         let again = self.resumed(pool, shown, writable, (!rolled).then_some(&users));
@@ -260,7 +272,7 @@ impl Live {
         Exchange::Done(done, stale)
     }
 
-    /// Has it go on with its file system; `users` have removed files open, if nothing was done to it.
+    /// Continues with its file system. If nothing was changed, `users` have removed files open.
     fn resumed(
         &self,
         pool: &Pool,
@@ -307,10 +319,11 @@ impl Live {
     }
 }
 
-/// What a head, of which nobody has anything open, has not as its snapshot has it.
+/// The differences between a head without open files and its snapshot.
 ///
 /// # Errors
-/// Why that can't be told.
+/// * [`Unmounts::Unreadable`]: one of them can't be read.
+/// * [`Unmounts::Differences`]: there are too many.
 fn differences(pool: &Pool, head: &str, snapshot: &str) -> Result<Differences, Unmounts> {
     let open = |name| to_be_read(&pool.dsl().dataset(name).map_err(|error| of_dsl(&error))?);
     let unreadable = |error: &dyn std::fmt::Debug| {
@@ -319,7 +332,7 @@ fn differences(pool: &Pool, head: &str, snapshot: &str) -> Result<Differences, U
     };
     let (now, then) = match (open(head), open(snapshot)) {
         (Ok(now), Ok(then)) => (now, then),
-        // The rollback itself says what is wrong.
+        // The rollback itself reports the error.
         (_, Err(Reason::NoSuchDataset)) => return Ok(Differences::default()),
         (Err(error), _) | (_, Err(error)) => return unreadable(&error),
     };

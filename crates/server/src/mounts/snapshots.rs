@@ -1,6 +1,6 @@
-//! The snapshots of a mounted head, as `.zfs/snapshot` shows and changes them.
+//! The snapshots of a mounted head, as `.zfs/snapshot` shows and changes them (`zfs_ctldir.c`).
 
-use super::look::{Look, NameNow, SnapDirNow};
+use crate::mounts::look::{Look, NameNow, SnapDirNow};
 use api::plan::SnapDir;
 use dsl::ops::destroy::DestroySnapshots;
 use dsl::ops::rename::RenameSnapshot;
@@ -16,14 +16,14 @@ use std::sync::Arc;
 /// The snapshots of a mounted head.
 pub(super) struct Heads {
     pub(super) head: dsl::Dataset,
-    /// The head's name, which that handle knows as it was.
+    /// The head's present name. The handle has the name of an earlier time.
     pub(super) name: NameNow,
     pub(super) how: Look,
     pub(super) snapdir: SnapDirNow,
     pub(super) spa: Arc<Spa>,
 }
 
-/// The name of a snapshot, as the kernel gives it.
+/// The name of a snapshot, as text.
 fn text(name: &[u8]) -> Result<String, Errno> {
     String::from_utf8(name.to_vec()).map_err(|_| Errno::INVAL)
 }
@@ -34,7 +34,7 @@ impl Heads {
         Errno::IO
     }
 
-    /// Does an operation on snapshots, as its command would.
+    /// Runs an operation on snapshots, as its command would.
     fn run(&self, task: impl SyncTask + Send + 'static) -> Result<(), Errno> {
         let live = self.spa.writer().ok_or(Errno::ROFS)?;
         live.run(Box::new(task)).map_err(|error| match &error {
@@ -81,7 +81,7 @@ impl Snapshots for Heads {
 
     fn keep(&self, snapshot: &Snapshot) -> Result<Box<dyn Any>, Errno> {
         let live = self.spa.writer().ok_or(Errno::XDEV)?;
-        // No snapshot is destroyed between the question and the hold.
+        // Under this lock, no snapshot is destroyed between the check and the hold.
         live.read(|dsl| {
             let there = dsl.is_snapshot(ObjNum(snapshot.dataset), Txg(snapshot.born));
             match there.map_err(|error| self.failed(&error))? {
@@ -107,7 +107,7 @@ impl Snapshots for Heads {
     }
 
     fn version(&self) -> Result<u64, Errno> {
-        // A new snapshot is the head's last; one that goes makes fewer.
+        // A new snapshot is the head's last, and a destroyed one reduces the count.
         let head = self.head.dsl().dataset(&self.name.get()).map_err(|error| self.failed(&error))?;
         let last = head.phys().prev_snap_txg.wrapping_mul(0x9e37_79b9);
         Ok(last.wrapping_add(self.count()?))
@@ -126,7 +126,7 @@ impl Snapshots for Heads {
     }
 }
 
-/// The errno of what an operation on snapshots is refused for.
+/// The errno for a refused operation on snapshots.
 fn refused(why: Refusal) -> Errno {
     match why {
         Refusal::Exists => Errno::EXIST,

@@ -1,12 +1,16 @@
-//! Where something is to be mounted, found so that nobody else leads it astray.
+//! The directory for a mount, found without trusting other users.
 //!
 //! # Theory
-//! A mountpoint may lie in folders that other users may change, and whoever may put a link into its path decides where root's daemon mounts. So the path is walked
-//! folder by folder, each opened in the one before: links of root and of the daemon's own user are followed, those of others refused. What comes out has no link in it, and is
-//! mounted on only as long as that is so ([`fuse::Mount::new`]): a link that is put there later is not followed any more.
+//! A mountpoint may lie in folders that other users may change. A user that can put a link into its
+//! path would decide where root's daemon mounts. So the path is walked folder by folder, each
+//! opened in the one before. Links of root and of the daemon's own user are followed, and those of
+//! others are refused.
+//!
+//! The resulting path has no link in it. The mount is made only while that is still so
+//! ([`fuse::Mount::new`]): a link that is put there later is not followed.
 //!
 //! # Absent
-//! Folders themselves: who may move them decides what a path means, as everywhere.
+//! Folders themselves: a user that may move them decides what a path means, as everywhere.
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -16,7 +20,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Links that are followed on one way (`MAXSYMLINKS`).
+/// Most links to follow on one path (`MAXSYMLINKS`).
 const LINKS_MAX: usize = 40;
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -25,17 +29,19 @@ const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 pub(super) struct Spot {
     /// Its path, in which nothing is a link.
     pub(super) path: PathBuf,
-    /// Folders that were made for it, outermost first: the last is itself, if it was.
+    /// The folders that were created for it, outermost first. If it was created itself, it is the
+    /// last.
     pub(super) made: Vec<PathBuf>,
 }
 
 impl Spot {
-    /// It was made.
+    /// Whether it was created.
     pub(super) fn is_fresh(&self) -> bool {
         self.made.last() == Some(&self.path)
     }
 
-    /// Removes what was made, as long as it is empty: a folder on which nothing is mounted would be filled by mistake.
+    /// Removes the created folders as long as they are empty. Users would fill an unmounted one by
+    /// mistake.
     pub(super) fn undo(&self) {
         for folder in self.made.iter().rev() {
             if let Err(error) = std::fs::remove_dir(folder) {
@@ -46,10 +52,14 @@ impl Spot {
     }
 }
 
-/// Finds the directory of an absolute path, and makes what is missing of it, but for what links in it name.
+/// Finds the directory of an absolute path, and creates what is missing. It does not create what a
+/// link names.
 ///
 /// # Errors
-/// `ENOENT` for a link to nowhere; `ELOOP` for a link that is somebody else's, or too many of them; `ENOTDIR`; as the system refuses it.
+/// * `ENOENT`: a link leads nowhere.
+/// * `ELOOP`: a link belongs to another user, or there are too many links.
+/// * `ENOTDIR`: a part of the path is not a directory.
+/// * All others: the system's error from opening or creating a folder.
 pub(super) fn find(target: &Path) -> std::io::Result<Spot> {
     let (mut dir, mut path) = root()?;
     let mut todo: VecDeque<(OsString, bool)> = names(target).map(|name| (name, false)).collect();
@@ -61,7 +71,7 @@ pub(super) fn find(target: &Path) -> std::io::Result<Spot> {
             continue;
         }
         let next = match rustix::fs::openat(&dir, &name, LOOK, Mode::empty()) {
-            // A link to nowhere leads nowhere.
+            // A link to nowhere is not completed.
             Err(Errno::NOENT) if !of_link => {
                 if make(&dir, &name)? {
                     made.push(path.join(&name));
@@ -111,10 +121,10 @@ fn names(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(name)
 }
 
-/// Makes a folder; says whether it is this that did.
+/// Creates a folder. Returns false if it exists.
 fn make(dir: &OwnedFd, name: &OsStr) -> rustix::io::Result<bool> {
     match rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(0o777)) {
-        // Somebody else was faster.
+        // Another process was faster.
         Err(Errno::EXIST) => Ok(false),
         made => made.map(|()| true),
     }

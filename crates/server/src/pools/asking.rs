@@ -1,35 +1,35 @@
-//! Questions about pools that are no list of anything.
+//! Queries about pools that return no lists.
 
-use super::{Pools, data_room};
-use crate::change::{quotas, tasks};
-use crate::faults::of_dsl;
+use crate::commands::dataset::{quotas, tasks};
+use crate::pools::{Pools, data_room};
+use crate::replies::of_dsl;
 use api::{DatasetChange, Error, ObjectPath, Settings};
 use ondisk::ObjNum;
 use zpl::FileSystem;
 
 impl Pools {
-    /// The properties that a creation would give what it makes.
+    /// The properties that a dataset would have after its creation.
     ///
     /// # Errors
-    /// Values that may not be.
+    /// See [`api::Service::draft`].
     pub fn draft(&self, change: &DatasetChange) -> Result<Settings, Error> {
         let imported = self.pool_of(change.subject())?;
         let (kept, _) = quotas::split(change)?;
         let room = |blocks, block| data_room(&imported.pool, blocks, block);
         let drafted = imported.pool.spa().read(|| tasks::draft(imported.pool.dsl(), &room, &kept))?;
         let DatasetChange::Create { props, .. } = change else { return Ok(drafted) };
-        // What the request says comes in its order, limits of users among it.
+        // The properties of the request keep their order, with quotas of users among them.
         let added = drafted.into_iter().filter(|(name, _)| !props.iter().any(|(p, _)| p == name));
         Ok(props.iter().cloned().chain(added).collect())
     }
 
-    /// Where an object is to be found. Of a file system that is mounted, as it is now.
+    /// The location of an object. For a mounted file system, its present one (`zpool_obj_to_path`).
     ///
     /// # Errors
-    /// [`api::Reason::NoSuchPool`].
+    /// See [`api::Service::object_path`].
     pub fn object_path(&self, pool: &str, objset: ObjNum, object: ObjNum) -> Result<ObjectPath, Error> {
         let imported = self.pool(pool)?;
-        // A number that is no dataset's may be anything else's.
+        // A number that is not a dataset's may belong to anything.
         let Ok(dataset) = imported.pool.dsl().by_object(objset) else { return Ok(ObjectPath::default()) };
         let name = dataset.name();
         let live = imported.mounts.served().into_iter().find(|live| live.name() == name);

@@ -1,20 +1,26 @@
-//! The end of the daemon: every pool is let go, each by itself.
+//! The end of the daemon: each pool is exported by its own thread.
 //!
 //! # Theory
-//! Each pool has a thread, which closes its volumes, unmounts its file systems from the leaves, writes what is pending and marks the pool as exported. Pools
-//! wait for each other only where a file system of one is mounted inside another's, or a device of one is a file there; what is then still busy is taken out of the tree of names, and its users find it dead.
+//! A pool's thread closes its volumes, unmounts its file systems from the leaves, writes what is
+//! pending, and marks the pool as exported. A pool waits only for pools that depend on its
+//! mounts: a file system is mounted there, or the file of a device is there. What is still busy
+//! then is removed from the tree of names, and its users find it dead.
 //!
-//! A pool whose devices hang takes its thread with it, so whoever waits for the threads watches whether anything moves: mounts that go, groups that sync, bytes that
-//! reach devices. Where nothing has moved for as long as there is patience, the pool is given up: it stays as its last group left it, as after a crash, and what was fsynced is in its intent logs.
-//! Pools that are being imported are exported as soon as they are open, or not opened any more, and waited for as long.
-//! A pool that is suspended moves for nobody: whoever waits for it is told that it failed, and it is given up too.
+//! A pool whose devices hang blocks its thread. So the waiting thread watches for progress: mounts
+//! that end, transaction groups that sync, bytes that reach devices. A pool without progress for
+//! `patience` is given up. It stays as its last transaction group left it, as after a crash. What
+//! was fsynced is in its intent logs.
+//!
+//! Pools that are being imported are exported once they are open, or are not opened at all. The
+//! daemon waits for them just as long. A suspended pool makes no progress: its waiting threads get
+//! an error, and it is given up too.
 //!
 //! # Locks
-//! [`State`] is held for looking and counting, never while something is unmounted or written.
+//! [`State`] is held for reading and counting, never while something is unmounted or written.
 
-use super::mounting::{Mounted, threads_for, unmount_all};
-use super::{Imported, Pools};
-use crate::work::leave;
+use crate::commands::pool::leave;
+use crate::pools::mounting::{Mounted, threads_for, unmount_all};
+use crate::pools::{Imported, Pools};
 use api::{Caller, Error, Reason};
 use fuse::Detach;
 use parking_lot::{Condvar, Mutex};
@@ -27,23 +33,23 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether anything moves.
+/// The interval between two checks for progress.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long taking the mounts of a pool that was given up out of the tree may take.
+/// How long removing the mounts of a given-up pool from the tree may take.
 const DETACHING: Duration = Duration::from_secs(2);
 
-/// What a pool's thread is at.
+/// The stage of a pool's thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Stage {
     /// It works.
     Working,
-    /// It waits for other pools, for more than these moves.
+    /// It waits for other pools, for more progress than this count.
     Waiting(u64),
-    /// The pool is gone, or was left for a reason.
+    /// The pool is exported, or was left for a reason.
     Over(Result<(), Reason>),
 }
 
-/// Whether something of a pool lies below one of these mounts: a mount, or the file of a device.
+/// Whether a mount or a device's file of a pool is below one of these mounts.
 fn lies_in(other: &Imported, mounts: &[Mounted]) -> bool {
     let inside = |place: &Path| mounts.iter().any(|(_, own)| place.starts_with(own.target()));
     let config = other.pool.spa().config();
@@ -53,16 +59,16 @@ fn lies_in(other: &Imported, mounts: &[Mounted]) -> bool {
         || devices.any(|path| inside(Path::new(OsStr::from_bytes(path))))
 }
 
-/// How far all of them are.
+/// The stages of all pools.
 struct State {
     stages: BTreeMap<String, Stage>,
-    /// Grows with everything that somebody may wait for.
+    /// Grows with all progress that another thread may wait for.
     moves: u64,
-    /// Nobody is to be waited for any more.
+    /// Set when waiting is pointless.
     in_vain: bool,
 }
 
-/// What shows that a pool moves.
+/// The signs of a pool's progress.
 #[derive(PartialEq, Eq)]
 pub(super) struct Signs([u64; 7]);
 
@@ -84,21 +90,25 @@ impl Signs {
 }
 
 struct Ending {
-    /// Those that are not gone: while one is in here, its devices are open. Comes after `state`, and is held for looking.
+    /// The pools that are not exported yet: while one is in here, its devices are open.
+    ///
+    /// Lock order: after `state`. Held only for reading.
     pools: Mutex<BTreeMap<String, Arc<Imported>>>,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 impl Pools {
-    /// Unmounts and lets go of everything, all pools at once; a pool in which nothing moves for `patience` is left. `before` is done first, for each pool
-    /// by its own thread. Says which pools were left as their last group left them, and why.
+    /// Unmounts and exports all pools at once. Leaves a pool that makes no progress for `patience`.
+    ///
+    /// Each pool's thread calls `before` first. Returns the pools that were left as their last
+    /// transaction group left them, and why.
     pub fn close(
         self: &Arc<Self>,
         patience: Duration,
         before: impl Fn(&Pools, &str) + Send + Sync + 'static,
     ) -> Vec<Error> {
-        // Connections that are there end with their volumes, and the rest with the server.
+        // Present connections end with their volumes, and all others with the server.
         self.closing.store(true, Ordering::SeqCst);
         let server = self.close_doors();
         self.visits().close();
@@ -124,7 +134,7 @@ impl Pools {
         }
         let mut left = ending.watch(patience);
         left.extend(self.wait_for_coming(patience));
-        // Letting go of what is left would wait for its threads, which may wait for its devices.
+        // Dropping what is left would wait for its threads, which may wait for its devices.
         std::mem::forget(std::mem::take(&mut *ending.pools.lock()));
         guids.into_iter().for_each(vdev::inject::forget);
         drop(server);
@@ -132,7 +142,7 @@ impl Pools {
         left
     }
 
-    /// Waits for pools that are being imported, which go again; those that don't are left.
+    /// Waits for pools that are being imported to end again. Returns those that do not.
     fn wait_for_coming(&self, patience: Duration) -> Vec<Error> {
         let since = Instant::now();
         loop {
@@ -150,10 +160,10 @@ impl Ending {
         self.pools.lock().keys().cloned().collect()
     }
 
-    /// Sees to it that a pool goes, and closes its devices.
+    /// Exports a pool and closes its devices.
     fn end(&self, pools: &Pools, name: &str, before: &dyn Fn(&Pools, &str)) -> Result<(), Reason> {
-        // Somebody may be letting it go already.
-        let is_going = || matches!(pools.table.read().get(name), Some(super::State::Going(_)));
+        // An export may be running already.
+        let is_going = || matches!(pools.table.read().get(name), Some(crate::pools::State::Going(_)));
         while is_going() {
             std::thread::sleep(LOOK);
         }
@@ -167,7 +177,7 @@ impl Ending {
         Ok(())
     }
 
-    /// Lets a pool go.
+    /// Exports a pool.
     fn let_go(&self, pools: &Pools, imported: &Arc<Imported>) -> Result<(), Reason> {
         let name = imported.pool.name();
         if !pools.visits().end(name) {
@@ -191,8 +201,8 @@ impl Ending {
         Ok(())
     }
 
-    /// Unmounts what is mounted of a pool; in the end whatever it takes, also from those who have
-    /// it mounted elsewhere.
+    /// Unmounts a pool's file systems, at last by force, and also for users that have them mounted
+    /// elsewhere.
     fn unmount(&self, imported: &Arc<Imported>) {
         self.unmount_here(imported);
         for live in imported.mounts.lingering() {
@@ -205,7 +215,8 @@ impl Ending {
     }
 
     fn unmount_here(&self, imported: &Arc<Imported>) {
-        // Nobody asks for this: the daemon ends, and its log names who keeps a file system busy.
+        // The daemon ends by itself, without a caller. Its log names the users of a busy file
+        // system.
         let daemon = Caller::this_process();
         let mut seen = self.state.lock().moves;
         loop {
@@ -233,7 +244,8 @@ impl Ending {
         self.moved();
     }
 
-    /// Waits until something has moved since `seen`, if other pools lie in these mounts. False if that is not worth it.
+    /// Waits for progress beyond `seen`, if other pools depend on these mounts. Returns false if
+    /// waiting is pointless.
     fn wait(&self, imported: &Arc<Imported>, left: &[Mounted], seen: &mut u64) -> bool {
         let name = imported.pool.name();
         let mut state = self.state.lock();
@@ -258,14 +270,14 @@ impl Ending {
         }
     }
 
-    /// Something moved that others may wait for; by how much that was counted.
+    /// Records progress that other threads may wait for. Returns the count.
     fn moved(&self) -> u64 {
         self.state.lock().moves += 1;
         self.changed.notify_all();
         1
     }
 
-    /// What became of a pool. One that was given up stays so.
+    /// Records the end of a pool. One that was given up stays so.
     fn over(&self, name: &str, done: Result<(), Reason>) {
         let mut state = self.state.lock();
         state.moves += 1;
@@ -276,7 +288,7 @@ impl Ending {
         self.changed.notify_all();
     }
 
-    /// Waits for all of them, and gives up those in which nothing moves; says which were left.
+    /// Waits for all pools, and gives up those without progress. Returns those that were left.
     fn watch(&self, patience: Duration) -> Vec<Error> {
         let mut signs: BTreeMap<String, (Option<Signs>, Instant)> =
             self.names().into_iter().map(|name| (name, (None, Instant::now()))).collect();
@@ -286,7 +298,8 @@ impl Ending {
                 if state.stages.values().all(|stage| matches!(stage, Stage::Over(_))) {
                     break;
                 }
-                // All wait for each other, and so for somebody who is none of them. One that is about to be woken does not.
+                // All wait for each other, so for something outside. A thread that is about to wake
+                // up does not count.
                 let moves = state.moves;
                 let waits =
                     |stage: &Stage| matches!(stage, Stage::Over(_)) || *stage == Stage::Waiting(moves);
@@ -302,7 +315,7 @@ impl Ending {
                     continue;
                 }
                 let now = self.pools.lock().get(name).map(|imported| {
-                    // Whoever waits for it hears that it failed.
+                    // The threads that wait for it get an error.
                     let live = imported.pool.spa().writer();
                     if let Some(live) = live.filter(|live| live.suspended().is_some()) {
                         live.txgs().abandon();
@@ -327,16 +340,17 @@ impl Ending {
     }
 }
 
-/// What becomes of those who wait for a pool that is given up.
+/// What happens to threads that wait for a given-up pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Users {
-    /// What they wait for fails now, if this is root; else with the process.
+    /// They get an error now if the daemon is root's, or else when the process ends.
     Fail,
-    /// What they wait for fails when the process ends, which is soon.
+    /// They get an error when the process ends, which is soon.
     EndWithProcess,
 }
 
-/// Leaves a pool to the end of the process: its mounts are taken out of the tree of names, if that can be done without its devices.
+/// Leaves a pool to the end of the process. Removes its mounts from the tree of names, if that
+/// needs no devices.
 pub(super) fn give_up(imported: &Imported, users: Users) {
     let mut mounts = imported.mounts.list();
     mounts.sort_by_key(|live| live.number);
@@ -344,14 +358,14 @@ pub(super) fn give_up(imported: &Imported, users: Users) {
     let detach = move || {
         for live in &mounts {
             if users == Users::Fail {
-                // Most are busy and stay until the next line; what is under way fails.
+                // Most are busy and stay until the next call. Requests in progress fail.
                 live.leave_tree(Detach::Force).unwrap_or_default();
             }
             if let Err(error) = live.leave_tree(Detach::Lazy) {
                 tracing::debug!(%error, "it goes with the process");
             }
         }
-        // Nobody may wait any more.
+        // The receiver may have given up.
         done.send(()).unwrap_or_default();
     };
     if std::thread::Builder::new().name("detach".to_owned()).spawn(detach).is_err()

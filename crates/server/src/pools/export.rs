@@ -1,25 +1,25 @@
-//! Exporting a pool, and giving up one that can't be exported.
+//! The export of a pool, and giving up one that can't be exported.
 
-use super::mounting::{folders_of, remove_folders, restore_all, unmount_all};
-use super::{Imported, Pools, State, ending, threads_for};
-use crate::attach::Taken;
+use crate::commands::pool::leave;
 use crate::mounts::Live;
-use crate::work::leave;
+use crate::pools::mounting::{folders_of, remove_folders, restore_all, unmount_all};
+use crate::pools::{Imported, Pools, State, ending, threads_for};
+use crate::volumes::attach::Taken;
 use api::{Caller, Error, ExportRequest, Reason, Refusal};
 use fuse::Detach;
 use ondisk::Guid;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long nothing must move in a pool whose transaction group takes too long, before it is said
-/// to make no progress.
+/// How long a pool with an overdue transaction group may be without progress before it counts as
+/// hung.
 const STILL: Duration = Duration::from_secs(5);
 
-/// How long another place that has a file system mounted may take to go by itself, and a command
-/// that uses files without a mount.
+/// How long other mounts of a file system, and commands that use files without a mount, may take to
+/// end by themselves.
 const PASSING: Duration = Duration::from_millis(500);
 
-/// What exports that were refused have taken from a pool.
+/// What refused exports have taken from a pool.
 #[derive(Default)]
 pub(super) struct Parted {
     mounts: Vec<Arc<Live>>,
@@ -28,7 +28,10 @@ pub(super) struct Parted {
 }
 
 impl Pools {
-    /// Unmounts and lets go of a pool.
+    /// Unmounts and exports a pool (`spa_export`).
+    ///
+    /// # Errors
+    /// See [`api::Service::export`].
     pub fn export(&self, caller: &Caller, request: &ExportRequest) -> Result<(), Error> {
         self.let_go(caller, request, false)
     }
@@ -49,12 +52,12 @@ impl Pools {
         }
         let imported = self.pool(name)?;
         let guid = imported.pool.spa().guid();
-        // Its file systems could not be unmounted without waiting for devices either.
+        // Its file systems can't be unmounted without its devices either.
         if imported.pool.spa().writer().is_some_and(|live| live.suspended().is_some()) {
             return Err(Error::new(name, Reason::Suspended));
         }
         let force = request.force || request.hardforce;
-        // What has no name any more is there as long as we have it.
+        // A removed file exists only while this process has it open.
         let files = if destroy { Vec::new() } else { crate::view::nameless(imported.pool.spa()) };
         let devices: Vec<Guid> = files.iter().map(|file| Guid(file.guid)).collect();
         let spared = imported.pool.spa().can_spare(&devices);
@@ -68,7 +71,7 @@ impl Pools {
             Some(state @ State::Here(_)) => *state = State::Going(Arc::clone(&imported)),
             Some(State::Coming(_) | State::Going(_)) | None => return Err(Error::new(name, Reason::Busy)),
         }
-        crate::inject::pass(name, false, &self.closing);
+        crate::commands::pool::inject::pass(name, false, &self.closing);
         let stays = |error: Error| {
             imported.volumes.reopen();
             if let Some(state) = self.table.write().get_mut(name).filter(|state| state.is_going(&imported)) {
@@ -79,7 +82,7 @@ impl Pools {
         if force {
             self.visits().end(name);
         }
-        // Before anything is taken from anybody.
+        // This check comes before anything is taken away from users.
         let busy = self.visits().in_use(&imported, PASSING);
         let busy = busy.or_else(|| self.volume_in_use(&imported, force));
         if let Some(busy) = busy.or_else(|| kept(&imported)) {
@@ -90,7 +93,7 @@ impl Pools {
             return refused;
         }
         let mounted = imported.mounted();
-        // As on Linux, force takes nothing that is in use.
+        // As on Linux, force unmounts nothing that is in use.
         let failures = unmount_all(caller, &mounted, Detach::Normal, threads_for(request.threads));
         let refused = failures.into_iter().next().map(|failure| failure.error);
         let refused = refused.or_else(|| lingers(&imported));
@@ -123,14 +126,14 @@ impl Pools {
         }
         if let Err(reason) = imported.pool.spa().writer().map_or(Ok(()), |live| leave(live, destroy)) {
             let refused = stays(Error::new(name, reason));
-            // One that is suspended gets its mounts back when it is cleared.
+            // A suspended pool gets its mounts back when it is cleared.
             self.restore_cleared(&imported);
             return refused;
         }
         drop(std::mem::take(&mut *imported.parted.lock()));
         {
             let mut table = self.table.write();
-            // Another may have its name by now.
+            // Another pool may have its name by now.
             if !table.get(name).is_some_and(|state| state.is_going(&imported)) {
                 tracing::info!(pool = name, "gone, after it was given up");
                 return Ok(());
@@ -141,7 +144,7 @@ impl Pools {
         self.forget_offers(name);
         self.journal.take(name);
         self.tunables.tell(&self.present());
-        // What goes so (`zpool export -F`) is still remembered.
+        // A pool exported with `zpool export -F` stays in the cache file.
         if let Some(file) = self.memory.file_of(&imported.facts.read()).filter(|_| !request.hardforce) {
             self.memory.write(&file, &self.present(), Some(guid));
         }
@@ -149,7 +152,7 @@ impl Pools {
         Ok(())
     }
 
-    /// Gives a pool back what refused exports have taken: it is as it was before.
+    /// Returns to a pool what refused exports have taken.
     fn restore_parted(&self, imported: &Arc<Imported>) {
         let Parted { mounts, devices } = std::mem::take(&mut *imported.parted.lock());
         let mounts: Vec<_> = mounts.into_iter().map(|live| (Arc::clone(imported), live)).collect();
@@ -157,7 +160,7 @@ impl Pools {
         self.devices_back(devices);
     }
 
-    /// The same if the pool is here and not suspended. Otherwise the next clear does it.
+    /// The same, if the pool is imported and not suspended. Otherwise the next clear does it.
     pub(super) fn restore_cleared(&self, imported: &Arc<Imported>) {
         let suspended = imported.pool.spa().writer().is_some_and(|live| live.suspended().is_some());
         let is_here = self.pool(imported.pool.name()).is_ok_and(|here| Arc::ptr_eq(&here, imported));
@@ -166,8 +169,8 @@ impl Pools {
         }
     }
 
-    /// A pool that is here or going, of which a transaction group takes too long to be written, and
-    /// in which nothing moves: one that is slow is worth waiting for.
+    /// A pool that is broken, or that has an overdue transaction group and makes no progress. A
+    /// slow pool is worth waiting for.
     fn hung(&self, name: &str) -> Option<Arc<Imported>> {
         let imported = self.pool_or_going(name).ok()?;
         if imported.pool.spa().writer().is_some_and(|live| live.broken().is_some()) {
@@ -187,9 +190,11 @@ impl Pools {
         Some(imported)
     }
 
-    /// Gives a pool up that can't be exported, as a crash would: its mounts go, and nothing waits
-    /// for it. Its devices stay claimed until the process ends, so that nobody else writes to them
-    /// while a thread of ours may.
+    /// Gives up a pool that can't be exported, as a crash would: its mounts end, and nothing waits
+    /// for it.
+    ///
+    /// Its devices stay claimed until the process ends. So no other process writes to them while
+    /// one of its threads may.
     fn give_up(&self, name: &str, imported: &Arc<Imported>) {
         let guid = imported.pool.spa().guid();
         self.table.write().remove(name);
@@ -204,7 +209,7 @@ impl Pools {
         if let Some(file) = self.memory.file_of(&imported.facts.read()) {
             self.memory.write(&file, &self.present(), Some(guid));
         }
-        // To drop it is to wait for its threads.
+        // Dropping it would wait for its threads.
         std::mem::forget(Arc::clone(imported));
         tracing::warn!(
             pool = name,
@@ -213,14 +218,13 @@ impl Pools {
     }
 }
 
-/// The file system of a pool that stays mounted elsewhere when it is unmounted here, and what keeps
-/// it. Nothing is unmounted for the answer.
+/// A file system of the pool that would stay mounted elsewhere, and its users. Unmounts nothing.
 ///
-/// A namespace of mounts that is being made has copies until its maker has unmounted them, and one
-/// that ends has them until the kernel has released them: that is waited for.
+/// A new mount namespace has copies until its creator has unmounted them. One that ends has copies
+/// until the kernel has released them. This function waits for both.
 fn kept(imported: &Arc<Imported>) -> Option<Error> {
     let mounts = imported.mounts.list();
-    // One that was unmounted behind our back is noticed now, and lingers or is over.
+    // A mount that a user unmounted is noticed here, and lingers or is over.
     mounts.iter().for_each(|live| _ = live.is_attached());
     let since = Instant::now();
     loop {
@@ -245,13 +249,13 @@ fn kept(imported: &Arc<Imported>) -> Option<Error> {
     }
 }
 
-/// The file system of a pool that is used where others have it mounted, and by whom.
+/// A lingering file system of a pool, and its users.
 fn lingers(imported: &Imported) -> Option<Error> {
     let lingering = imported.mounts.lingering();
     lingering.first().map(|live| Error::new(live.name(), Reason::HeldOpen { by: live.kept_by() }))
 }
 
-/// A change of a dataset that was refused because it is busy, with who uses it, if that is known.
+/// Adds the users of a busy dataset to the refusal of a change, if they are known.
 pub(super) fn with_user(pools: &Pools, imported: &Imported, error: Error) -> Error {
     if !matches!(error.reason, Reason::Busy | Reason::Refused { why: Refusal::Busy }) {
         return error;

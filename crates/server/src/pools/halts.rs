@@ -1,21 +1,21 @@
-//! Pools that stop writing: suspended, or broken.
+//! Pools that stop writing: suspended or broken.
 
-use super::Imported;
+use crate::pools::Imported;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// How many halts are kept for events.
+/// Most halts to keep for events.
 const KEPT: usize = 16;
 
 /// When a pool stopped writing, and why.
 pub(crate) struct Halt {
     pub(crate) at: SystemTime,
-    /// The cause, if it is none of the devices: nothing but a new import helps.
+    /// The cause, if it is not a device's: only a new import helps.
     pub(crate) broken: Option<String>,
 }
 
-/// The halts of a pool that no event tells of yet.
+/// The halts of a pool that no event has reported yet.
 #[derive(Default, Clone)]
 pub(crate) struct Halts(Arc<Mutex<Vec<Halt>>>);
 

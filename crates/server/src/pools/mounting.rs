@@ -1,22 +1,28 @@
-//! Mounting and unmounting, for all that does either: commands, imports, exports, changes, the end of the daemon.
+//! Mounting and unmounting for all users: commands, imports, exports, changes, the daemon's end.
 //!
 //! # Theory
-//! A request names datasets, or means all. It is done in three phases, which its report times: *load*, one parallel pass that reads what each dataset
-//! says about mounting it; *mount*, the walk of the [`Forest`] of their mountpoints, whatever pools they are of; and *other*, what is sorted out between them. Unmounting
-//! walks the same forest from its leaves. All of it is waiting for devices and the system, so as many threads do it as the request says,
-//! or else [`mount_threads`]; with one, everything is done in order.
+//! A request names datasets, or means all. It has three phases, which its report times:
 //!
-//! Failures are gathered and reported at the end; what lies below a file system that failed is not tried, and not reported again.
+//! * *load*: one parallel pass reads the mount plan of each dataset;
+//! * *mount*: a walk of the [`Forest`] of their mountpoints, across pools;
+//! * *other*: sorting between these two.
+//!
+//! Unmounting walks the same forest from its leaves. All of this waits for devices and the system.
+//! So it runs on the requested number of threads, or else [`mount_threads`]. With one thread,
+//! everything happens in order.
+//!
+//! Failures are collected and reported at the end. What is below a failed file system is neither
+//! tried nor reported.
 //!
 //! # See
-//! OpenZFS `lib/libzfs/libzfs_mount.c`: `zfs_foreach_mountpoint`.
+//! OpenZFS's `lib/libzfs/libzfs_mount.c`: `zfs_foreach_mountpoint`.
 
-use super::left::Left;
-use super::{Imported, Pools};
-use crate::faults::of_dsl;
-use crate::forest::{Fate, Forest, Way};
-use crate::looks;
+use crate::mounts::forest::{Fate, Forest, Way};
+use crate::mounts::restore::Left;
 use crate::mounts::{How, Live, Plans, plans};
+use crate::pools::{Imported, Pools};
+use crate::query;
+use crate::replies::of_dsl;
 use api::plan::{Plan, Where};
 use api::{
     Caller, Error, MountFailure, MountPhase, MountProgress, MountReport, MountRequest, Reason, UnmountRequest,
@@ -33,10 +39,12 @@ use std::time::Instant;
 /// A mount with the pool that it belongs to.
 pub(super) type Mounted = (Arc<Imported>, Arc<Live>);
 
-/// Most threads of one request: each costs a stack.
+/// Most threads of one request: each needs a stack.
 const MOUNT_THREADS_MAX: u32 = 4096;
-/// Threads that pass over datasets, mount and unmount, unless a request says how many. They wait
-/// for devices most of the time, so there are more of them than processors.
+/// The number of threads that read plans, mount and unmount, unless a request has a number
+/// (`mount_tp_nthr`).
+///
+/// They wait for devices most of the time, so there are more of them than processors.
 pub static MOUNT_TP_NTHR: Tunable = Tunable::new(
     "mount_tp_nthr",
     128,
@@ -50,16 +58,16 @@ pub fn mount_threads() -> u32 {
     u32::try_from(MOUNT_TP_NTHR.get()).unwrap_or(MOUNT_THREADS_MAX)
 }
 
-/// As many as a request asks for, in bounds.
+/// The number of threads for a request, within the limits.
 pub(crate) fn threads_for(asked: Option<u32>) -> usize {
     asked.unwrap_or_else(mount_threads).clamp(1, MOUNT_THREADS_MAX) as usize
 }
 
-/// How far requests are that somebody watches, by the number that their watcher chose.
+/// The progress of watched requests, by the number that their watcher chose.
 #[derive(Default)]
 pub(super) struct Watched(Mutex<BTreeMap<u64, Arc<Progress>>>);
 
-/// How far a request is.
+/// The progress of a request.
 #[derive(Default)]
 struct Progress {
     loaded: AtomicU64,
@@ -100,20 +108,22 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// Of how many file systems that are busy the users are looked for, which takes a pass over all
-/// processes each.
+/// Most busy file systems whose users are looked up. Each needs a pass over all processes.
 const NAMED_MAX: usize = 4;
 
-/// What is to be mounted: where, and by which plan.
+/// What to mount: the pool, the plan and the path.
 type Ready = (Arc<Imported>, Plan, PathBuf);
 
 impl Pools {
-    /// How far the request is that is watched under this number; `None` if there is none.
+    /// The progress of the request with this number; `None` if there is none.
     pub fn mount_progress(&self, number: u64) -> Option<MountProgress> {
         self.watched.ask(number)
     }
 
-    /// Mounts file systems.
+    /// Mounts file systems (`zfs_foreach_mountpoint`).
+    ///
+    /// # Errors
+    /// See [`api::Service::mount`].
     pub fn mount(&self, request: &MountRequest) -> Result<MountReport, Error> {
         let threads = threads_for(request.threads);
         let watch = self.watched.begin(request.watch);
@@ -132,7 +142,7 @@ impl Pools {
         let paths: Vec<&PathBuf> = ready.iter().map(|(_, _, path)| path).collect();
         let fates = Forest::new(&paths).walk(Way::Down, threads, |at| {
             let (pool, plan, _) = &ready[at];
-            // A request that names one fails at once if it can't be opened.
+            // If the user named one, a failure to open it is reported at once.
             let how = How { cover: request.overlay, later: !request.explicit };
             let mounted = pool.mounts.mount(&pool.pool, plan, how);
             watch.progress.done.fetch_add(1, Ordering::Relaxed);
@@ -141,7 +151,7 @@ impl Pools {
         for (fate, (pool, plan, _)) in fates.into_iter().zip(&ready) {
             match fate {
                 Fate::Done => report.mounted += 1,
-                // Somebody else was faster, which is as good.
+                // Another request was faster, with the same result.
                 Fate::Failed(error) if !request.explicit && error.reason == Reason::AlreadyMounted => {
                     report.total -= 1;
                 }
@@ -150,10 +160,10 @@ impl Pools {
                     report.total -= 1;
                 }
                 Fate::Failed(error) => {
-                    let error = super::export::with_user(self, pool, error);
+                    let error = crate::pools::export::with_user(self, pool, error);
                     report.failures.push(MountFailure { name: plan.name.clone(), error });
                 }
-                // Its parent's failure says it all.
+                // The failure of its parent is reported.
                 Fate::Skipped => {}
             }
         }
@@ -165,7 +175,8 @@ impl Pools {
         Ok(report)
     }
 
-    /// Reads what the datasets of a request say about mounting them; those that can't be read are failures.
+    /// Reads the mount plans of a request's datasets. With several datasets, those that can't be
+    /// read are in the report.
     fn load(
         &self,
         request: &MountRequest,
@@ -177,7 +188,7 @@ impl Pools {
         if request.datasets.is_empty() {
             wanted.extend(self.all().into_iter().map(|pool| (pool, None, true)));
         }
-        // Where several are meant, the others are none the worse for one.
+        // If there are several, one failure does not affect the others.
         let several = request.datasets.len() != 1;
         let failure = |error: Error| match several {
             true => Ok(MountFailure { name: error.about.clone(), error }),
@@ -194,14 +205,14 @@ impl Pools {
         let all: Vec<_> = wanted.iter().map(|(pool, ..)| Arc::clone(pool)).collect();
         let counted = Arc::clone(progress);
         let found: Vec<_> = if request.datasets.is_empty() {
-            // Where all are asked, nobody waits for one that does not answer.
-            let looked = looks::each(&all, move |pool| pass(pool, None, true, threads, &counted));
+            // With all pools, one that does not answer must not delay the others.
+            let looked = query::each(&all, move |pool| pass(pool, None, true, threads, &counted));
             let failed = |error: Error| {
                 let failures = vec![MountFailure { name: error.about.clone(), error }];
                 Plans { failures, ..Plans::default() }
             };
             let found = |(found, pool): (Option<Result<_, _>>, &Arc<Imported>)| {
-                Ok(found.unwrap_or_else(|| Err(looks::silent(pool))).unwrap_or_else(failed))
+                Ok(found.unwrap_or_else(|| Err(query::silent(pool))).unwrap_or_else(failed))
             };
             looked.into_iter().zip(&all).map(found).collect()
         } else {
@@ -217,7 +228,7 @@ impl Pools {
             };
             report.failures.extend(found.failures);
             for plan in found.plans {
-                // Named twice, or below another that was named.
+                // A dataset may be named twice, or be below another named one.
                 if seen.insert((pool.pool.spa().guid(), plan.dataset.object())) {
                     chosen.push((Arc::clone(&pool), plan));
                 }
@@ -226,7 +237,8 @@ impl Pools {
         Ok(chosen)
     }
 
-    /// What of the chosen is to be mounted now, and which of these only since they were before the last daemon died. What is mounted already and to be mounted anew is dealt with.
+    /// Selects what to mount now, and which of these only because a dead daemon left them. Remounts
+    /// what is mounted already.
     fn sort_out(
         &self,
         chosen: Vec<(Arc<Imported>, Plan)>,
@@ -260,7 +272,7 @@ impl Pools {
             match (obstacle, &plan.place) {
                 (Some(reason), place) if by_name => {
                     let about = match place {
-                        // What it waits for has to do with its place no more than with its name, but that is what it is told by.
+                        // OpenZFS reports a missing key by the mountpoint.
                         Where::Path(path) if reason == Reason::KeyNotLoaded => path.to_string_lossy(),
                         _ => plan.name.as_str().into(),
                     };
@@ -281,7 +293,10 @@ impl Pools {
         Ok((ready, back))
     }
 
-    /// Unmounts file systems.
+    /// Unmounts file systems, or all (`zfs_unmount`).
+    ///
+    /// # Errors
+    /// See [`api::Service::unmount`].
     pub fn unmount(&self, caller: &Caller, request: &UnmountRequest) -> Result<MountReport, Error> {
         let threads = threads_for(request.threads);
         let begun = Instant::now();
@@ -292,7 +307,7 @@ impl Pools {
             let found = if name.starts_with('/') {
                 at_path(&mounted, name)?
             } else {
-                // A dataset goes with those below it.
+                // A dataset is unmounted with those below it.
                 self.pool_of(name)?;
                 let below = format!("{name}/");
                 let own = |live: &str| live == name || live.starts_with(&below);
@@ -310,12 +325,12 @@ impl Pools {
             keys_are_free(&pools, &chosen)?;
         }
         let total = chosen.len() as u64;
-        // As on Linux, force takes nothing that is in use.
+        // As on Linux, force unmounts nothing that is in use.
         let failures = unmount_all(caller, &chosen, Detach::Normal, threads);
         let mut unmounted = total - failures.len() as u64;
         if !request.names.is_empty() && !failures.is_empty() {
-            // Nothing is left half unmounted (`changelist_prefix`): what a program then wrote to
-            // the folder of one that is gone would be in the file system around.
+            // Nothing stays half unmounted (`changelist_prefix`). Otherwise a program would write
+            // to the folder of an unmounted file system, and so to the one around it.
             restore_all(&chosen);
             unmounted = 0;
         }
@@ -356,7 +371,7 @@ impl Pools {
     }
 }
 
-/// Refuses to unload keys that something needs which stays mounted: nothing is unmounted then.
+/// Refuses to unload keys that a remaining mount needs. Nothing is unmounted then.
 fn keys_are_free(pools: &[Arc<Imported>], chosen: &[Mounted]) -> Result<(), Error> {
     let root_of = |pool: &Arc<Imported>, name: &str| {
         let head = name.split('@').next().unwrap_or(name);
@@ -379,7 +394,7 @@ fn keys_are_free(pools: &[Arc<Imported>], chosen: &[Mounted]) -> Result<(), Erro
     Ok(())
 }
 
-/// Reads what a pool's dataset says about mounting it, and those below it.
+/// Reads the mount plan of a pool's dataset, and of those below it.
 fn pass(
     pool: &Imported,
     start: Option<&str>,
@@ -396,7 +411,7 @@ fn pass(
 /// The mount at a path.
 fn at_path(mounted: &[Mounted], name: &str) -> Result<Vec<Mounted>, Error> {
     let path = PathBuf::from(name);
-    // As it was given, or as it resolves: a link may lead there.
+    // The path as given, or as it resolves: a link may lead there.
     let real = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
     let found = mounted
         .iter()
@@ -405,7 +420,7 @@ fn at_path(mounted: &[Mounted], name: &str) -> Result<Vec<Mounted>, Error> {
     found.cloned().map(|one| vec![one]).ok_or_else(|| Error::new(name, Reason::NotAMountpoint))
 }
 
-/// Unmounts from the leaves on, what was mounted over others before these, and returns what failed.
+/// Unmounts from the leaves, later mounts at one place first. Returns the failures.
 pub(super) fn unmount_all(
     caller: &Caller,
     mounted: &[Mounted],
@@ -416,7 +431,8 @@ pub(super) fn unmount_all(
     order.sort_by_key(|(_, live)| std::cmp::Reverse(live.number));
     let (mut failures, mut from) = (Vec::new(), 0);
     while from < order.len() {
-        // Where a parent was mounted after its child, it hides that: what is below goes when it has gone.
+        // A parent that was mounted after its child hides the child. So what is below comes after
+        // it.
         let mut seen: BTreeSet<&Path> = BTreeSet::new();
         let hidden = order[from..].iter().position(|(_, live)| {
             let above = live.target().ancestors().skip(1).any(|path| seen.contains(path));
@@ -424,7 +440,7 @@ pub(super) fn unmount_all(
             above
         });
         let to = hidden.map_or(order.len(), |at| from + at);
-        // One that covers another at its place is unmounted first: it was mounted later.
+        // A mount that covers another is unmounted first, since it was mounted later.
         let batch: Vec<&Mounted> = order[from..to].iter().rev().copied().collect();
         failures.extend(unmount_forest(caller, &batch, how, threads));
         from = to;
@@ -432,7 +448,7 @@ pub(super) fn unmount_all(
     failures
 }
 
-/// Unmounts what was mounted from the roots on, as a forest.
+/// Unmounts as a forest what was mounted from the roots.
 fn unmount_forest(caller: &Caller, order: &[&Mounted], how: Detach, threads: usize) -> Vec<MountFailure> {
     let paths: Vec<_> = order.iter().map(|(_, live)| live.target().to_owned()).collect();
     let fates = Forest::new(&paths).walk(Way::Up, threads, |at| {
@@ -448,7 +464,7 @@ fn unmount_forest(caller: &Caller, order: &[&Mounted], how: Detach, threads: usi
                 let error = if named { pool.mounts.with_holders(caller, live, error) } else { error };
                 failures.push(MountFailure { name: error.about.clone(), error });
             }
-            // Something is still mounted in it: that is said first.
+            // Something is still mounted in it, which is reported first.
             Fate::Skipped => {
                 let target = live.target().to_string_lossy().into_owned();
                 let error = Error::new(&target, Reason::Busy);
@@ -462,7 +478,7 @@ fn unmount_forest(caller: &Caller, order: &[&Mounted], how: Detach, threads: usi
     failures
 }
 
-/// Mounts again, parents first, what was unmounted for something that was not done then.
+/// Mounts again, parents first, what was unmounted for a change that failed.
 pub(super) fn restore_all(mounted: &[Mounted]) {
     let mut order: Vec<&Mounted> = mounted.iter().collect();
     order.sort_by_key(|(_, live)| live.number);
@@ -476,10 +492,10 @@ pub(super) fn restore_all(mounted: &[Mounted]) {
     }
 }
 
-/// A folder that a dataset is mounted on.
+/// A dataset, and the folder where it is mounted.
 pub(super) type Folder = (String, PathBuf);
 
-/// The folders that file systems are mounted on, where nobody said by name where that is: neither in a property nor for this mount.
+/// The mountpoint folders that come from the dataset's name: no property or option names them.
 pub(super) fn folders_of(mounted: &[Mounted]) -> Vec<Folder> {
     let mut folders = Vec::new();
     for (imported, live) in mounted {
@@ -495,7 +511,7 @@ pub(super) fn folders_of(mounted: &[Mounted]) -> Vec<Folder> {
     folders
 }
 
-/// Removes folders on which nothing is mounted any more; one that holds something stays (`remove_mountpoint`).
+/// Removes folders where nothing is mounted any more, if they are empty (`remove_mountpoint`).
 pub(super) fn remove_folders(folders: Vec<Folder>) {
     let mut folders: Vec<PathBuf> = folders.into_iter().map(|(_, path)| path).collect();
     folders.sort();

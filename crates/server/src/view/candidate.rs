@@ -4,10 +4,10 @@ use ondisk::config::PoolState;
 use spa::{PoolStatus, Report, SpaError};
 use vdev::VdevInfo;
 
-use super::{states, vdevs};
+use crate::view::{states, vdevs};
 use api::{self, Activity, Candidate, Host, LoadInfo, MmpState, Pool, StatusReason as S, Vdev};
 
-/// What a search and a trial load found of a pool. `hostid` is this host's.
+/// The result of a search and a trial load of a pool. `hostid` is this host's.
 pub fn candidate(found: &spa::Candidate, report: &Report, hostid: u64) -> Candidate {
     let config = report.config.as_ref().unwrap_or(&found.config);
     let root_config = config.vdev_tree.as_ref().or(found.config.vdev_tree.as_ref());
@@ -81,7 +81,7 @@ fn load_info(found: &spa::Candidate, report: &Report) -> LoadInfo {
     info
 }
 
-/// Puts where a device was found in the place of where it once was.
+/// Sets the path where a device was found.
 fn place(v: &mut Vdev, member: &spa::Member) {
     if v.guid == member.guid().0 && v.children.is_empty() {
         v.path = Some(member.place.to_string());
@@ -89,12 +89,12 @@ fn place(v: &mut Vdev, member: &spa::Member) {
     v.children.iter_mut().for_each(|child| place(child, member));
 }
 
-/// Top-level vdevs that stand in the way of an import.
+/// The top-level vdevs that prevent an import.
 pub(crate) fn missing(vdevs: &[VdevInfo]) -> Vec<Vdev> {
     vdevs.iter().map(|info| merge(info, None)).collect()
 }
 
-/// A tree as it was found, with what only the configuration tells.
+/// The tree as it was found, with what only the configuration has.
 fn merge(info: &VdevInfo, config: Option<&ondisk::VdevConfig>) -> Vdev {
     let mut v = match config {
         Some(config) => vdevs::from_config(config),

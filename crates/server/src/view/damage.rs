@@ -1,7 +1,7 @@
-//! The damaged objects of a pool by their names.
+//! The damaged objects of a pool, by name.
 //!
 //! # See
-//! OpenZFS `zpool_get_errlog`, `zpool_obj_to_path`.
+//! OpenZFS's `zpool_get_errlog`, `zpool_obj_to_path`.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use ondisk::ObjNum;
 use spa::Spa;
 use zpl::{FileSystem, Paths};
 
-/// Where file systems are mounted, by their names.
+/// The mountpoints of file systems, by dataset name.
 pub type Mountpoints = HashMap<String, String>;
 
 /// A dataset with damaged objects.
 struct Named {
     name: String,
     mountpoint: Option<String>,
-    /// Of a file system that can be read.
+    /// The paths of its objects, if it is a readable file system.
     paths: Option<Paths>,
 }
 
@@ -43,11 +43,16 @@ impl Named {
     }
 }
 
-/// The damaged objects, as `zpool status -v` names them: by their paths where they are mounted, otherwise behind their datasets' names; by their numbers where their paths
-/// can't be found.
+/// The damaged objects, as `zpool status -v` names them (`zpool_get_errlog`).
+///
+/// | object | name |
+/// |---|---|
+/// | in a mounted file system | its path |
+/// | in another readable file system | the dataset's name and its path in that |
+/// | other | the numbers |
 ///
 /// # Errors
-/// As reading the pool's logs fails.
+/// * [`pool::Error`]: the logs of damaged blocks can't be read, or are damaged.
 pub fn names(spa: &Spa, dsl: &Dsl, mountpoints: &Mountpoints) -> pool::Result<Vec<String>> {
     let mut last: Option<(u64, Option<Named>)> = None;
     let mut out = Vec::new();

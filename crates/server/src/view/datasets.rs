@@ -4,16 +4,16 @@ use dsl::{Bookmark, Dir, Dsl, Kind, ListOptions, Listed, Prop as Native, Propert
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::dataset as trouble;
+use crate::view::dataset as trouble;
 use api::{
     Budget, Dataset, DatasetKind, DatasetList, DatasetQuery, Error, Granted, Hold, Prop, PropSelect, Reason,
     Source,
 };
 
-/// Whether a file system is mounted, and what its mount has otherwise than properties might say.
+/// The properties that a file system's mount overrides, if it is mounted.
 pub type Mounted<'a> = &'a (dyn Fn(&dsl::Dataset) -> Option<MountedAs> + Sync);
 
-/// Properties that a mount's options decide, and how.
+/// The properties that a mount's options decide, with their values.
 pub type MountedAs = Vec<(Native, bool)>;
 
 /// The properties that are mount options.
@@ -27,15 +27,17 @@ const MOUNT_OPTIONS: [Native; 7] = [
     Native::Xattr,
 ];
 
-/// Threads that list a pool.
+/// The number of threads that list a pool.
 const THREADS: usize = 4;
 
-/// The datasets of one pool that a question is about. `listsnapshots` is the pool's property. Each
-/// name of the question is answered once.
+/// The datasets of one pool that match a query. `listsnapshots` is the pool's property.
+///
+/// Each name is returned once. Failures below the root are in the list.
 ///
 /// # Errors
-/// [`Reason::NoSuchDataset`] if the root isn't there; a failure to read it; [`Reason::TooMuch`] if
-/// the list exceeds the budget. What fails below the root is in the list.
+/// * [`Reason::NoSuchDataset`], [`Reason::InvalidName`]: the root does not exist.
+/// * [`Reason::TooMuch`]: the list exceeds the budget.
+/// * [`Reason::Io`], [`Reason::Corrupt`]: the root can't be read.
 pub fn datasets(
     dsl: &Dsl,
     query: &DatasetQuery,
@@ -61,7 +63,7 @@ pub fn datasets(
     asked.below(start.dir().clone(), root, budget)
 }
 
-/// A question, with what it takes to answer it.
+/// A query, with what its answer needs.
 struct Asked<'a> {
     dsl: &'a Dsl,
     query: &'a DatasetQuery,
@@ -78,7 +80,7 @@ impl<'a> Asked<'a> {
         Self { dsl, query, snapshots, bookmarks, mounted }
     }
 
-    /// Everything below a directory, in one pass over it with several threads.
+    /// All datasets below a directory, in one pass with several threads.
     fn below(&self, start: Dir, root: &str, budget: &Budget) -> Result<DatasetList, Error> {
         let limit = self.query.depth.map(|d| d as usize);
         let base = root.matches('/').count();
@@ -132,7 +134,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Whether datasets of this kind are wanted.
+    /// Whether the query wants datasets of this kind.
     fn wants(&self, kind: DatasetKind) -> bool {
         self.query.kinds.contains(&kind) || (kind == DatasetKind::Snapshot && self.snapshots)
     }
@@ -185,7 +187,7 @@ impl<'a> Asked<'a> {
             };
             return Ok(written.map(|n| Prop::number(wanted, dsl::prop::text::nicebytes(n), n, Source::Local)));
         }
-        if let Some(p) = super::space::userquota(d, wanted) {
+        if let Some(p) = crate::view::space::userquota(d, wanted) {
             return Ok(Some(p));
         }
         match d.user_property(wanted)? {
@@ -194,7 +196,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The snapshot that `written@` means: of this dataset, or of the one that is named in full.
+    /// The snapshot of `written@`: of this dataset, or of the one in its full name.
     fn snapshot_of(&self, d: &dsl::Dataset, snap: &str) -> dsl::Result<Option<dsl::Dataset>> {
         match snap.split_once('@') {
             Some(_) => self.dsl.dataset(snap).map(Some),
@@ -231,7 +233,7 @@ impl<'a> Asked<'a> {
         Ok(out)
     }
 
-    /// A property that the options of a mount go before (`get_numeric_property`).
+    /// The value of a property that mount options override (`get_numeric_property`).
     fn overruled(&self, d: &dsl::Dataset, p: &Property) -> Option<Property> {
         let (prop, Value::Number(n)) = (p.prop.filter(|p| MOUNT_OPTIONS.contains(p))?, &p.value) else {
             return None;
@@ -268,9 +270,9 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Bytes of memory that a dataset in a list takes, about.
+/// About how many bytes of memory a dataset in a list takes.
 fn memory_of(dataset: &Dataset) -> u64 {
-    /// What the allocator adds to each text.
+    /// The allocator's overhead for each text.
     const TEXT: usize = 16;
     let text = |text: &str| text.len() + TEXT;
     let prop = |prop: &Prop| {
@@ -296,7 +298,8 @@ fn kind_of(kind: Kind) -> DatasetKind {
     }
 }
 
-/// A property with both of its texts. Dates keep their number: the reader knows its time zone.
+/// A property with both of its texts. Dates stay numbers, since only the reader knows the time
+/// zone.
 fn convert(p: &Property) -> Prop {
     let number = match &p.value {
         Value::Number(n) => Some(*n),
@@ -320,20 +323,22 @@ fn source(s: &dsl::Source) -> Source {
     }
 }
 
-/// The holds of a snapshot, in the order of OpenZFS.
+/// The holds of a snapshot, in OpenZFS's order (`dsl_dataset_get_holds`).
 ///
 /// # Errors
-/// [`Reason::NoSuchDataset`]; a failure to read.
+/// * [`Reason::NoSuchDataset`], [`Reason::InvalidName`]: there is no such snapshot.
+/// * [`Reason::Io`], [`Reason::Corrupt`]: the holds can't be read.
 pub fn holds(dsl: &Dsl, snapshot: &str) -> Result<Vec<Hold>, Error> {
     let read = || dsl.dataset(snapshot)?.holds();
     let holds = read().map_err(|e| trouble(snapshot, &e))?;
     Ok(holds.into_iter().map(|h| Hold { snapshot: snapshot.to_owned(), tag: h.tag, time: h.time }).collect())
 }
 
-/// What is granted at a dataset and at those above it (`dsl_deleg_get`).
+/// The grants at a dataset and at its parents (`dsl_deleg_get`).
 ///
 /// # Errors
-/// [`Reason::NoSuchDataset`]; a failure to read.
+/// * [`Reason::NoSuchDataset`], [`Reason::InvalidName`]: there is no such dataset.
+/// * [`Reason::Io`], [`Reason::Corrupt`]: the grants can't be read.
 pub fn grants(dsl: &Dsl, dataset: &str) -> Result<Vec<Granted>, Error> {
     let read = || {
         let found = dsl.dataset(dataset)?;
@@ -345,7 +350,7 @@ pub fn grants(dsl: &Dsl, dataset: &str) -> Result<Vec<Granted>, Error> {
     Ok(all)
 }
 
-/// Why a key was refused.
+/// The error for a refused key.
 pub fn key_error(dataset: &str, error: &dsl::keys::KeyError) -> Error {
-    Error::new(dataset, crate::faults::of_key(error))
+    Error::new(dataset, crate::replies::of_key(error))
 }

@@ -1,16 +1,16 @@
-//! The deduplication tables, in sum.
+//! The totals of the deduplication tables.
 
 use ondisk::{BlkId, Level};
 use pool::ddt::{Ddt, DdtStat};
 use spa::Spa;
 
-use super::engine;
+use crate::view::engine;
 use api::{DdtSummary, DdtTotals, Error};
 
-/// What the tables of a pool hold.
+/// The totals of a pool's tables (`ddt_get_dedup_object_stats`).
 ///
 /// # Errors
-/// As reading fails.
+/// * [`pool::Error`]: the dnode of a table can't be read.
 pub fn summary(spa: &Spa, ddts: &[Ddt]) -> pool::Result<DdtSummary> {
     let mut out = DdtSummary::default();
     let mut all = pool::ddt::DdtHistogram::default();
@@ -19,7 +19,7 @@ pub fn summary(spa: &Spa, ddts: &[Ddt]) -> pool::Result<DdtSummary> {
         for class in &ddt.classes {
             out.count = out.count.saturating_add(class.entries);
             out.dspace = out.dspace.saturating_add(class.dspace);
-            // In memory: every block of the object, whole (`doi_fill_count * doi_data_block_size`).
+            // In memory: each block of the object, whole (`doi_fill_count * doi_data_block_size`).
             let dn = spa.mos().objset().dnode(class.object)?;
             let top = dn.nlevels().saturating_sub(1);
             let mut fill = 0u64;
@@ -41,10 +41,10 @@ pub fn summary(spa: &Spa, ddts: &[Ddt]) -> pool::Result<DdtSummary> {
     Ok(out)
 }
 
-/// How many bytes of the tables are cached (`dmu_object_cached_size`).
+/// The cached bytes of the tables (`dmu_object_cached_size`).
 ///
 /// # Errors
-/// As reading where their blocks are fails.
+/// * [`pool::Error`]: a dnode or indirect block of a table can't be read.
 pub fn cached(spa: &Spa, ddts: &[Ddt]) -> pool::Result<u64> {
     let mut bytes = 0u64;
     for class in ddts.iter().flat_map(|ddt| &ddt.classes) {
@@ -61,10 +61,12 @@ pub fn cached(spa: &Spa, ddts: &[Ddt]) -> pool::Result<u64> {
     Ok(bytes)
 }
 
-/// Reads the tables into the cache, as far as it holds them (`ddt_prefetch_all`); how many bytes they are.
+/// Reads the tables into the cache, as far as it holds them (`ddt_prefetch_all`). Returns their
+/// bytes.
 ///
 /// # Errors
-/// As reading fails.
+/// * [`Reason::Io`](api::Reason::Io), [`Reason::Corrupt`](api::Reason::Corrupt): a table can't be
+///   read.
 pub fn prefetch(spa: &Spa) -> Result<u64, Error> {
     let name = spa.name();
     let ddts = spa.top_vdevs().and_then(|tops| spa.ddts(&tops)).map_err(|e| engine(name, &e))?;

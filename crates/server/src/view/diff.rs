@@ -1,16 +1,17 @@
-//! What changed between two states of a file system (`zfs diff`).
+//! The differences between two states of a file system (`zfs diff`).
 //!
 //! # Theory
-//! The engine says which objects may have changed ([`dmu::Objset::changes_since`]); each of them is looked at in both states, and the two
-//! pictures of it (its kind, its generation, when it changed, how many names it has, one path) say what happened, by OpenZFS's rules. An object
-//! whose generation is another is another file.
+//! The engine finds the objects that may have changed ([`dmu::Objset::changes_since`]). This module
+//! reads each of them in both states: its kind, its generation, its last change, its number of
+//! names, and one path. From these it derives what happened, by OpenZFS's rules. An object with a
+//! different generation is a different file.
 //!
-//! A file with several names has one parent attribute, that of its last new name. When that name
-//! goes, nothing on disk leads from the file to the others: they are looked for where the other
-//! state has it, then in all directories, once for each part.
+//! A file with several names has one parent attribute, that of its last new name. If that name is
+//! removed, nothing on disk leads from the file to the other names. The search for them starts
+//! where the other state has the file. Then it covers all directories, once for each part.
 //!
 //! # See
-//! OpenZFS `libzfs_diff.c`, `zfs_obj_to_stats`.
+//! OpenZFS's `libzfs_diff.c`, `zfs_obj_to_stats`.
 
 use std::collections::BTreeSet;
 
@@ -20,14 +21,14 @@ use ondisk::dirent::FileType;
 use ondisk::{ObjNum, Txg};
 use zpl::{FileSystem, Paths};
 
-use super::{dataset as trouble, engine};
-use crate::faults::of_zpl;
+use crate::replies::of_zpl;
+use crate::view::{dataset as trouble, engine};
 use api::{DiffPart, DiffRequest, Error, FileAt, FileChange, Reason, Refusal};
 
-/// Objects described in one part, and about how many bytes their paths have at most.
+/// Most objects in one part, and about how many bytes of paths.
 const DIFF_PART: usize = 20_000;
 const PART_BYTES: usize = 4 << 20;
-/// What stands for the path of a file that was removed and is still open.
+/// The path of a file that was removed and is still open.
 const ON_DELETE_QUEUE: &[u8] = b"(on_delete_queue)";
 
 /// A file system in one state.
@@ -44,15 +45,15 @@ struct Picture {
     links: u64,
     generation: u64,
     at: FileAt,
-    /// It has no name any more, but an owner.
+    /// It has no names, but is still open.
     unlinked: bool,
 }
 
-/// What an object is in one state.
+/// An object in one state.
 enum Side {
-    /// No file.
+    /// Not a file.
     None,
-    /// A file without a path: the directory that should know it doesn't.
+    /// A file without a path: its parent directory does not list it.
     Lost(Picture),
     /// A file.
     Here(Picture),
@@ -93,34 +94,40 @@ impl State {
         Ok(Side::Here(picture))
     }
 
-    /// Whether an object is a file with names of which none is known.
+    /// Whether an object is a file with names, none of which is known.
     fn is_lost(&mut self, object: ObjNum) -> bool {
         self.look(object).is_ok_and(|side| side.is_lost())
     }
 }
 
 impl Side {
-    /// Whether it has names of which none is known. A directory has one, which its parent attribute
-    /// leads to.
+    /// Whether it has names, none of which is known. A directory has one, which its parent
+    /// attribute gives.
     fn is_lost(&self) -> bool {
         matches!(self, Side::Lost(file) if file.links > 0 && file.kind != FileType::Directory)
     }
 }
 
-/// Two states of a file system, to be compared. Nothing keeps a snapshot from being destroyed meanwhile: then its blocks can't be read.
+/// Two states of a file system, for a comparison.
+///
+/// Nothing keeps a snapshot from being destroyed meanwhile. Then its blocks can't be read.
 pub struct Compared {
     request: DiffRequest,
     from: State,
     to: State,
-    /// When the earlier one was made.
+    /// The transaction group of the earlier state.
     since: Txg,
 }
 
-/// Two states of a file system: a snapshot, and a later one.
+/// Opens two states of a file system: a snapshot, and a later state.
 ///
 /// # Errors
-/// [`Reason::NoSuchDataset`], [`Reason::BadType`], [`Reason::KeyNotLoaded`]; [`Refusal::NotBefore`] if the one is not in the other's past; as
-/// reading fails.
+/// * [`Reason::NoSuchDataset`], [`Reason::InvalidName`]: a state does not exist.
+/// * [`Reason::BadType`]: the earlier state is not a snapshot, or one is not a file system.
+/// * [`Reason::Refused`] with [`Refusal::NotBefore`]: the snapshot is not an earlier state of the
+///   other.
+/// * [`Reason::Io`], [`Reason::Corrupt`]: a state can't be read. Without its key, that is an I/O
+///   error.
 pub fn compared(dsl: &Dsl, request: &DiffRequest) -> Result<Compared, Error> {
     let (from, earlier) = State::open(dsl, &request.from)?;
     let (to, later) = State::open(dsl, &request.to)?;
@@ -133,13 +140,13 @@ pub fn compared(dsl: &Dsl, request: &DiffRequest) -> Result<Compared, Error> {
     Ok(Compared { request: request.clone(), from, to, since: earlier.phys().creation_txg })
 }
 
-/// What a part has so far.
+/// The contents of a part so far.
 #[derive(Default)]
 struct Found {
-    /// By object.
+    /// The changes by object.
     changes: Vec<(u64, FileChange)>,
     failures: Vec<(u64, Error)>,
-    /// Files that have names, of which none is known yet.
+    /// Files with names, none of which is known yet.
     lost: Vec<ObjNum>,
     looked: usize,
     bytes: usize,
@@ -161,7 +168,7 @@ impl Found {
         self.failures.push((object.0, Error::new(state, of_zpl(error))));
     }
 
-    /// Counts an object; false if there is no room for it in this part.
+    /// Counts an object. Returns false if the part is full.
     fn has_room(&mut self) -> bool {
         let room = self.looked < DIFF_PART && self.bytes < PART_BYTES;
         self.looked += usize::from(room);
@@ -169,10 +176,11 @@ impl Found {
     }
 }
 
-/// A part of what changed.
+/// A part of the differences (`zfs_show_diffs`).
 ///
 /// # Errors
-/// As reading fails.
+/// * [`Reason::Io`], [`Reason::Corrupt`]: the list of changed objects can't be read. Objects that
+///   can't be read themselves are in [`DiffPart::failures`].
 pub fn diff(compared: Compared) -> Result<DiffPart, Error> {
     let Compared { request, mut from, mut to, since } = compared;
     let mut found = Found::default();
@@ -186,7 +194,7 @@ pub fn diff(compared: Compared) -> Result<DiffPart, Error> {
     })
 }
 
-/// Looks at what may have changed; the object to go on at, if that is more than a part.
+/// Compares the objects that may have changed. Returns where to continue if the part is full.
 fn look(
     request: &DiffRequest,
     since: Txg,
@@ -225,7 +233,7 @@ fn look(
     Ok(None)
 }
 
-/// Finds names of files whose parent attribute leads to none, and says what happened to them.
+/// Finds names of files whose parent attribute gives none, and records what happened to them.
 fn find_lost(from: &mut State, to: &mut State, found: &mut Found) {
     let lost = std::mem::take(&mut found.lost);
     for object in &lost {
@@ -247,18 +255,18 @@ fn find_lost(from: &mut State, to: &mut State, found: &mut Found) {
     }
 }
 
-/// Looks for a file where another state has it.
+/// Looks for a file where the other state has it.
 fn hint(known: &mut State, state: &mut State, object: ObjNum) {
     let place = known.paths.place(object).ok().flatten();
     if let Some((dir, name)) = place
         && state.is_lost(object)
     {
-        // What can't be read there is found, or reported, by the search through all directories.
+        // The search through all directories finds or reports what can't be read here.
         state.paths.try_name(object, dir, &name).unwrap_or_default();
     }
 }
 
-/// An object that is no more. One whose name is not known yet may be put `off`.
+/// Records a freed object. With `off`, one without a known name is put off.
 fn freed(from: &mut State, object: ObjNum, off: bool, found: &mut Found) {
     match from.look(object) {
         Ok(was) if off && was.is_lost() => found.lost.push(object),
@@ -268,11 +276,12 @@ fn freed(from: &mut State, object: ObjNum, off: bool, found: &mut Found) {
     }
 }
 
-/// An object that is there, and may have been. One whose name is not known yet may be put `off`.
+/// Records an object in use that may have existed before. With `off`, one without a known name is
+/// put off.
 fn used(from: &mut State, to: &mut State, object: ObjNum, off: bool, found: &mut Found) {
     let (was, is) = match (from.look(object), to.look(object)) {
         (Ok(was), Ok(is)) => (was, is),
-        // One message is enough.
+        // One message for an object is enough.
         (Err(e), _) => return found.fail(object, &from.name, &e),
         (_, Err(e)) => return found.fail(object, &to.name, &e),
     };
@@ -287,7 +296,7 @@ fn used(from: &mut State, to: &mut State, object: ObjNum, off: bool, found: &mut
         (Side::None | Side::Lost(_), Side::Here(is)) => vec![FileChange::Added(is.at)],
         (Side::Here(was), Side::None | Side::Lost(_)) if links != 0 => vec![linked(was.at)],
         (Side::Here(was), Side::None | Side::Lost(_)) => vec![FileChange::Removed(was.at)],
-        // It has no name any more, though somebody may have it open, or the kernel may not have let go of it yet.
+        // It has no names. It may still be open, or the kernel may not have released it yet.
         (Side::Here(was), Side::Here(is)) if is.unlinked && !was.unlinked => {
             vec![FileChange::Removed(was.at)]
         }
@@ -295,7 +304,8 @@ fn used(from: &mut State, to: &mut State, object: ObjNum, off: bool, found: &mut
             vec![FileChange::Removed(was.at), FileChange::Added(is.at)]
         }
         (Side::Here(was), Side::Here(is)) if was.at.ctime == is.at.ctime => vec![],
-        // Of a file that lost a name, one that it still has; of one that got one, that which it had.
+        // A file that lost a name shows one that it still has. One that gained a name shows an old
+        // one.
         (Side::Here(was), Side::Here(is)) if links > 0 => {
             vec![linked(FileAt { path: was.at.path, ..is.at })]
         }
@@ -306,7 +316,7 @@ fn used(from: &mut State, to: &mut State, object: ObjNum, off: bool, found: &mut
     changes.into_iter().for_each(|change| found.push(object, change));
 }
 
-/// How many names a file got, of one that had some and has some; directories have one.
+/// The number of gained names of a file with names in both states. A directory has one name.
 fn links_by(was: &Side, is: &Side) -> i32 {
     match (was, is) {
         (Side::Lost(was) | Side::Here(was), Side::Lost(is) | Side::Here(is))

@@ -6,19 +6,20 @@ use ondisk::Nvlist;
 use ondisk::nvlist::Value;
 use pool::Mos;
 
-use super::engine;
+use crate::view::engine;
 use api::{Error, HistoryKind, HistoryPage, HistoryRecord};
 
-/// Deepest nesting that is dumped; nvlists are not decoded deeper either.
+/// The deepest nesting to dump. Nvlists are not decoded deeper either.
 const DEPTH: usize = 32;
 
-/// Bytes of stored records, after which a part that is one answer ends.
+/// The bytes of stored records in one part of an answer.
 pub const HISTORY_PART: u64 = 256 << 10;
 
-/// Records from a position on, oldest first: until `bytes` of stored records were taken.
+/// Records from a position on, oldest first, until `bytes` of stored records (`spa_history_get`).
 ///
 /// # Errors
-/// The first failure to read.
+/// * [`Reason::Io`](api::Reason::Io), [`Reason::Corrupt`](api::Reason::Corrupt): a record can't be
+///   read.
 pub fn history(name: &str, mos: &Mos, from: u64, bytes: u64) -> Result<HistoryPage, Error> {
     let mut page = HistoryPage::default();
     let Some(mut all) = mos.history_from(from).map_err(|e| engine(name, &e))? else { return Ok(page) };
@@ -126,7 +127,8 @@ fn write_list(out: &mut String, nv: &Nvlist, indent: usize, depth: usize) {
             Value::Uint64Array(v) => many(out, &name, v.iter()),
             Value::StringArray(v) => many(out, &name, v.iter().map(|s| quoted(s))),
             Value::BooleanArray(v) => many(out, &name, v.iter()),
-            // OpenZFS names the type that it can't show; a history record holds neither.
+            // OpenZFS prints the name of a type that it can't show. A history record has neither
+            // type.
             Value::Hrtime(v) => one(out, &name, v),
             Value::Double(v) => one(out, &name, v),
         }

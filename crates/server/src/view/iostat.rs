@@ -1,4 +1,4 @@
-//! What the devices of a pool have done, in more detail than its state is shown with (`vdev_get_stats_ex`).
+//! Detailed I/O statistics of a pool's devices (`vdev_get_stats_ex`).
 
 use std::collections::HashMap;
 
@@ -6,12 +6,12 @@ use vdev::VdevInfo;
 
 use api::{IoStat, Vdev};
 
-/// Buckets of latencies (`VDEV_L_HISTO_BUCKETS`).
+/// The number of latency buckets (`VDEV_L_HISTO_BUCKETS`).
 const LATENCIES: usize = 37;
-/// Buckets of sizes (`VDEV_RQ_HISTO_BUCKETS`).
+/// The number of size buckets (`VDEV_RQ_HISTO_BUCKETS`).
 const SIZES: usize = 25;
 
-/// Enters it for a vdev and all below it.
+/// Fills in the statistics of a vdev and all below it.
 pub(super) fn fill(root: &mut Vdev, info: &VdevInfo) {
     let mut all = HashMap::new();
     index(info, &mut all);
@@ -23,7 +23,7 @@ fn index<'a>(info: &'a VdevInfo, into: &mut HashMap<u64, &'a VdevInfo>) {
     info.children.iter().for_each(|c| index(c, into));
 }
 
-// As deep as the tree, which is bounded when it is built.
+// The recursion is as deep as the tree, which is limited when it is built.
 fn enter(v: &mut Vdev, all: &HashMap<u64, &VdevInfo>) {
     let found = if v.kind == "root" { all.values().find(|i| i.name == "root") } else { all.get(&v.guid) };
     if let Some(info) = found {

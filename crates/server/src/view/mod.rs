@@ -1,12 +1,12 @@
-//! The engine's pools and datasets in the shapes of the control API.
+//! The engine's pools and datasets in the shapes of the control protocol.
 //!
 //! # Theory
-//! Each function here reads what one answer needs from an imported pool, and changes nothing. What OpenZFS's kernel module
-//! and library work out on the way to the command (states, sums, sources, the most pressing of what is wrong) is worked
-//! out here, once; what the commands do with it is theirs.
+//! Each function reads what one answer needs from an imported pool, and changes nothing. OpenZFS's
+//! kernel module and library derive some values on the way to the command: states, sums, sources,
+//! the most severe problem. These are derived here, once. What the commands do with them is theirs.
 //!
 //! # Absent
-//! Mounts, sockets, and who may ask. Whether a file system is mounted is asked of the caller.
+//! Mounts, sockets, and permissions. The caller says whether a file system is mounted.
 
 mod candidate;
 mod damage;
@@ -38,11 +38,12 @@ pub use reclaim::reclaimed;
 pub use space::{space, unlinked};
 pub use status::status;
 
-use crate::faults::of_dsl;
+use crate::replies::of_dsl;
 use api::chain;
 use api::{Error, LoadInfo, Reason};
 
-/// A failure of the engine as the API tells it: a pool's bytes that are wrong are not mixed with devices that can't be read.
+/// The protocol's error for a failure of the engine. Damaged bytes are kept apart from devices that
+/// can't be read.
 fn engine(about: &str, error: &(dyn std::error::Error + 'static)) -> Error {
     let causes = std::iter::successors(Some(error), |e| e.source());
     let corrupt = causes.into_iter().any(|e| e.is::<ondisk::Corrupt>());
@@ -50,7 +51,7 @@ fn engine(about: &str, error: &(dyn std::error::Error + 'static)) -> Error {
     Error::new(about, if corrupt { Reason::Corrupt { what, info } } else { Reason::Io { what, info } })
 }
 
-/// A failure to find or read a dataset.
+/// The protocol's error for a dataset that can't be found or read.
 fn dataset(name: &str, error: &dsl::Error) -> Error {
     Error::new(name, of_dsl(error))
 }

@@ -1,9 +1,9 @@
-//! Files of devices that were removed while they are used.
+//! Files of devices that were removed while in use.
 
 use api::Nameless;
 use spa::Spa;
 
-/// Those of a pool, by what the system knows without asking a file system that may hang.
+/// The removed files of a pool. No file system is queried, since one may hang.
 pub fn nameless(spa: &Spa) -> Vec<Nameless> {
     let tree = spa.tree();
     let gone: Vec<_> =

@@ -6,22 +6,26 @@ use ondisk::scan::ErrorScrubPhys;
 use spa::Spa;
 use spa::engine::{FailMode, Live, Reason};
 
-use super::damage::{self, Mountpoints};
-use super::props::{self, PoolFacts};
-use super::vdevs::Tree;
-use super::{ddt, engine, iostat, states, status, vdev_props};
+use crate::view::damage;
+use crate::view::damage::Mountpoints;
+use crate::view::props;
+use crate::view::props::PoolFacts;
+use crate::view::vdevs::Tree;
+use crate::view::{ddt, engine, iostat, states, status, vdev_props};
 use api::{
     CheckpointStat, CheckpointState, Error, ExpandStat, Pool, PoolQuery, PoolState, RemovalStat, ScanFunc,
     ScanStat, ScanState, SuspendReason,
 };
 
-/// Bytes of an entry of a removed vdev's mapping in memory.
+/// Bytes in memory for an entry of a removed vdev's mapping.
 const MAPPING_ENTRY: u64 = 24;
 
-/// What is known of an imported pool; `mountpoints` are where its file systems are mounted, for the names of damaged files.
+/// The status of an imported pool (`spa_get_stats`). `mountpoints` is for the names of damaged
+/// files.
 ///
 /// # Errors
-/// The first failure to read its books.
+/// * [`Reason::Io`](api::Reason::Io), [`Reason::Corrupt`](api::Reason::Corrupt): its metadata can't
+///   be read.
 pub fn pool(
     spa: &Spa,
     dsl: &Dsl,
@@ -40,9 +44,10 @@ fn build(
     query: &PoolQuery,
     mountpoints: &Mountpoints,
 ) -> pool::Result<Pool> {
-    // Before it is seen what goes on: what begins meanwhile is seen then.
+    // This comes before reading the scans, so that a resilver that begins meanwhile appears there.
     let resilver_wanted = spa.writer().is_some_and(|live| live.awaits_resilver());
-    // The tree first: what has joined it by then is on disk, or not known from there.
+    // The tree comes first. A vdev that has joined it by then is in the configuration that is read
+    // next, or is not on disk yet.
     let (vdevs, config) = (spa.tree(), spa.config());
     let info = vdevs.describe();
     let tree = Tree::of(spa, (&vdevs, &info), &config, facts.readonly)?;
@@ -55,7 +60,7 @@ fn build(
         name: spa.name().to_owned(),
         guid: spa.guid().0,
         state: PoolState::Active,
-        // A pool that is only read never writes its configuration (`spa_config_txg`).
+        // A read-only pool never writes its configuration (`spa_config_txg`).
         txg: if spa.writer().is_some() { spa.last_synced_txg().0 } else { 0 },
         version: spa.version(),
         errata: spa.errata().map_or(0, spa::Errata::number),
@@ -67,7 +72,7 @@ fn build(
         removal: removal(spa)?,
         checkpoint: checkpoint(spa),
         expand: expansion(spa)?,
-        nameless: super::nameless(spa),
+        nameless: crate::view::nameless(spa),
         no_room: spa.without_room(),
         error_count: Some(spa.error_count()),
         ddt: Some(tables.clone()),
@@ -97,10 +102,11 @@ fn build(
     Ok(out)
 }
 
-/// Brings what was told of a pool up to date as far as that needs no device: the states and counters of its vdevs, and whether it is suspended.
+/// Updates a status without any device: the states and counters of its vdevs, and whether the pool
+/// is suspended.
 pub fn refresh(spa: &Spa, pool: &mut Pool) {
     let info = spa.tree().describe();
-    super::vdevs::refresh(&mut pool.root, &info);
+    crate::view::vdevs::refresh(&mut pool.root, &info);
     pool.suspended = spa.writer().and_then(suspended);
     pool.broken = spa.writer().and_then(broken);
     pool.slow_group = spa.writer().and_then(slow_group);
@@ -115,7 +121,7 @@ pub fn refresh(spa: &Spa, pool: &mut Pool) {
 
 /// Why a pool is suspended, if it is.
 fn suspended(live: &Live) -> Option<SuspendReason> {
-    // One that can write no group any more is no better off.
+    // A broken pool counts as suspended too.
     let reason = live.suspended().or_else(|| live.broken().map(|_| Reason::Io))?;
     Some(match (reason, live.failmode()) {
         (Reason::Mmp, _) => SuspendReason::Mmp,
@@ -124,12 +130,12 @@ fn suspended(live: &Live) -> Option<SuspendReason> {
     })
 }
 
-/// Why a pool can write no group any more, if so.
+/// Why a pool can't write transaction groups any more, if so.
 fn broken(live: &Live) -> Option<String> {
     live.broken().map(|stopped| api::chain(&stopped))
 }
 
-/// For how many seconds the group that is written has been, if that is too long.
+/// For how many seconds a transaction group has been syncing, if that is too long.
 fn slow_group(live: &Live) -> Option<u64> {
     live.slow_group().map(|took| took.as_secs())
 }
@@ -140,7 +146,7 @@ fn scan(spa: &Spa) -> pool::Result<Option<ScanStat>> {
     Ok(any.then_some(out))
 }
 
-/// The last scan of the error log, with another scan.
+/// The last scan of the error log, combined with another scan.
 fn with_error_scrub(spa: &Spa, scan: ScanStat) -> pool::Result<ScanStat> {
     let (phys, paused_at) = match spa.writer() {
         Some(live) => match live.error_scrub_stat() {
@@ -148,7 +154,7 @@ fn with_error_scrub(spa: &Spa, scan: ScanStat) -> pool::Result<ScanStat> {
             None => return Ok(scan),
         },
         None => match spa.mos().dir_words(mos::ERRORSCRUB)?.map(|w| ErrorScrubPhys::decode(&w)) {
-            // What means nothing tells of no scrub.
+            // A malformed entry counts as no scrub.
             Some(Ok(phys)) => (phys, 0),
             Some(Err(_)) | None => return Ok(scan),
         },
@@ -237,7 +243,7 @@ fn checkpoint(spa: &Spa) -> Option<CheckpointStat> {
     }
 }
 
-/// The expansion that runs, or the last that ended.
+/// The running expansion, or the last one.
 fn expansion(spa: &Spa) -> pool::Result<Option<ExpandStat>> {
     let mut last: Option<ExpandStat> = None;
     let config = spa.config();

@@ -8,23 +8,24 @@ use pool::metaslab::Class;
 use pool::{ZapValue, string_of};
 use spa::Spa;
 
-use super::vdevs::Tree;
+use crate::view::vdevs::Tree;
 use api::{DdtSummary, Pool, Prop, Source, StatusReason};
 
-/// What only the holder of an imported pool knows of it.
+/// The properties of an imported pool that are not on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PoolFacts {
-    /// `altroot`.
+    /// The property `altroot`.
     pub altroot: Option<String>,
-    /// `cachefile`, where it was set.
+    /// The property `cachefile`, if it was set.
     pub cachefile: Option<String>,
-    /// A number drawn at import (`load_guid`).
+    /// A random number of this import (`load_guid`).
     pub load_guid: u64,
-    /// Whether the pool can't be written.
+    /// Whether the pool is read-only.
     pub readonly: bool,
 }
 
-/// Space of a pool: bytes in all, allocated, and fragmentation in per cent. Log devices don't count.
+/// The space of a pool: total and allocated bytes, and fragmentation in per cent. Log devices don't
+/// count.
 pub fn space(tree: &Tree<'_>) -> (u64, u64, Option<u64>) {
     let (mut size, mut alloc) = (0u64, 0u64);
     let (mut weighted, mut normal) = (Some(0u128), 0u128);
@@ -41,7 +42,7 @@ pub fn space(tree: &Tree<'_>) -> (u64, u64, Option<u64>) {
     (size, alloc, fragmentation)
 }
 
-/// The properties that a pool's ZAP holds.
+/// The properties in a pool's ZAP.
 struct Stored(BTreeMap<String, ZapValue>);
 
 impl Stored {
@@ -49,7 +50,7 @@ impl Stored {
         self.0.get(name).and_then(ZapValue::first)
     }
 
-    /// One of some words, the default one if nothing or something unknown is stored.
+    /// An enumerated property. It has its default if nothing or an unknown value is stored.
     fn word(&self, name: &str, words: &[&str], default: u64) -> Prop {
         let n = self.number(name).unwrap_or(default);
         let known = usize::try_from(n).ok().and_then(|i| words.get(i));
@@ -60,10 +61,11 @@ impl Stored {
     }
 }
 
-/// The properties of a pool, in OpenZFS's order: native, the user's, features, what is not understood.
+/// The properties of a pool, in OpenZFS's order: native, the user's, features, unsupported features
+/// (`spa_prop_get`).
 ///
 /// # Errors
-/// As reading fails.
+/// * [`pool::Error`]: the pool's properties, block references or directories can't be read.
 pub fn properties(
     spa: &Spa,
     pool: &Pool,
@@ -125,7 +127,7 @@ pub fn properties(
         Prop::new("readonly", if facts.readonly { "on" } else { "off" }, Source::None),
         ashift(&stored),
         kept("comment", &config.comment, "-"),
-        super::vdev_props::grows(
+        crate::view::vdev_props::grows(
             pool.root.children.iter().filter(|top| !top.is_log).map(|top| top.stat.esize).sum(),
         ),
         count("freeing", directory_used(spa, "$FREE")?),
@@ -153,7 +155,7 @@ pub fn properties(
     Ok(out)
 }
 
-/// The pool's state in one word.
+/// The pool's state in one word (`zpool_get_state_str`).
 pub fn health(pool: &Pool) -> &'static str {
     use StatusReason as S;
     use api::{VdevAux as A, VdevState as V};
@@ -178,7 +180,7 @@ fn version(n: u64) -> Prop {
     }
 }
 
-/// Stored as the object of a dataset, shown as its name.
+/// The property stores the object of a dataset, and shows its name.
 fn bootfs(spa: &Spa, stored: &Stored) -> Prop {
     let object = stored.number("bootfs").filter(|n| *n != 0);
     let name = object.map(|n| dataset_name(spa, n).unwrap_or_else(|| format!("<0x{n:x}>")));
@@ -209,14 +211,14 @@ fn dedup_quota(stored: &Stored) -> Prop {
     }
 }
 
-/// Bytes saved by cloning, and taken by what was cloned.
+/// The bytes saved by block cloning, and the bytes of cloned blocks.
 fn clones(spa: &Spa, tree: &Tree<'_>) -> pool::Result<(u64, u64)> {
     let top = tree.tops.keys().max().map_or(0, |id| id + 1);
     let brt = spa.mos().brt(u32::try_from(top).unwrap_or(u32::MAX))?;
     Ok((pool::brt::saved(&brt), pool::brt::used(&brt)))
 }
 
-/// Bytes of an internal directory of the pool; 0 if it has none.
+/// The bytes of an internal directory of the pool; 0 if there is none.
 fn directory_used(spa: &Spa, name: &str) -> pool::Result<u64> {
     let options = dsl::Options { pool_name: spa.name().to_owned(), space: spa.space()?, altroot: None };
     let found = dsl::Dsl::open(spa.mos().clone(), options).and_then(|dsl| {

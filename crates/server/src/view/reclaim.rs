@@ -1,14 +1,18 @@
-//! What destroying snapshots would free.
+//! The space that destroying snapshots would free.
 
 use dsl::Dsl;
 
-use super::dataset as trouble;
+use crate::view::dataset as trouble;
 use api::{Error, Reason};
 
-/// Bytes that only a run of neighbouring snapshots of one dataset refers to: the first and the last of them.
+/// The bytes that only a range of neighbouring snapshots of one dataset refers to
+/// (`dsl_dataset_space_wouldfree`).
 ///
 /// # Errors
-/// [`Reason::NoSuchDataset`] if one of them is not there, or the first is not before the last; as reading fails.
+/// * [`Reason::NoSuchDataset`], [`Reason::InvalidName`]: a snapshot does not exist, or `first` is
+///   not an earlier snapshot of the same dataset.
+/// * [`Reason::BadType`]: one of them is not a snapshot.
+/// * [`Reason::Io`], [`Reason::Corrupt`]: a deadlist can't be read.
 pub fn reclaimed(dsl: &Dsl, first: &str, last: &str) -> Result<u64, Error> {
     let oldest = dsl.dataset(first).map_err(|e| trouble(first, &e))?;
     let newest = dsl.dataset(last).map_err(|e| trouble(last, &e))?;

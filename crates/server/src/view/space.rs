@@ -1,11 +1,11 @@
-//! What users, groups and projects use and may use.
+//! The use and quotas of users, groups and projects.
 
 use std::collections::BTreeMap;
 
 use dsl::Dsl;
 use zpl::{FileSystem, SpaceKind};
 
-use super::{dataset as trouble, engine};
+use crate::view::{dataset as trouble, engine};
 use api::{Error, Prop, Reason, Source, SpaceClass, SpaceEntry};
 
 /// The tables of a class: bytes used, byte quota, objects used, object quota.
@@ -18,10 +18,13 @@ fn tables(class: SpaceClass) -> [SpaceKind; 4] {
     }
 }
 
-/// The entries of these classes in a file system or a snapshot of one, by id.
+/// The entries of these classes in a file system or a snapshot of one, by id
+/// (`zfs_userspace_many`).
 ///
 /// # Errors
-/// [`Reason::NoSuchDataset`], [`Reason::BadType`] for a volume, [`Reason::KeyNotLoaded`]; a failure to read.
+/// * [`Reason::NoSuchDataset`], [`Reason::InvalidName`]: there is no such dataset.
+/// * [`Reason::BadType`]: it is not a file system.
+/// * [`Reason::Io`], [`Reason::Corrupt`]: it can't be read. Without its key, that is an I/O error.
 pub fn space(dsl: &Dsl, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<SpaceEntry>, Error> {
     let d = dsl.dataset(dataset).map_err(|e| trouble(dataset, &e))?;
     let Some(objset) = d.objset().map_err(|e| trouble(dataset, &e))? else { return Ok(Vec::new()) };
@@ -62,10 +65,10 @@ pub fn space(dsl: &Dsl, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<Spa
     Ok(all)
 }
 
-/// How many files were removed from a file system and are not gone yet (`ZFS_WAIT_DELETEQ`).
+/// The number of files that were removed and are not freed yet (`ZFS_WAIT_DELETEQ`).
 ///
 /// # Errors
-/// As [`space`].
+/// As those of [`space`].
 pub fn unlinked(dsl: &Dsl, dataset: &str) -> Result<u64, Error> {
     let d = dsl.dataset(dataset).map_err(|e| trouble(dataset, &e))?;
     let Some(objset) = d.objset().map_err(|e| trouble(dataset, &e))? else { return Ok(0) };
@@ -80,7 +83,8 @@ fn of_zpl(dataset: &str, e: &zpl::Error) -> Error {
     }
 }
 
-/// The class, the column of [`tables`] and the owner of a name such as `userused@1000` (`userquota_propname_decode`).
+/// The class, the column of [`tables`] and the owner in a name such as `userused@1000`
+/// (`userquota_propname_decode`).
 fn parse(name: &str) -> Option<(SpaceClass, usize, &str)> {
     let (table, who) = name.split_once('@')?;
     let classes =
@@ -91,7 +95,7 @@ fn parse(name: &str) -> Option<(SpaceClass, usize, &str)> {
     Some((class, column, who))
 }
 
-/// What a name such as `userquota@1000` limits; `None` if it is no name of the kind.
+/// The quota that a name such as `userquota@1000` sets; `None` if it is not such a name.
 pub(crate) fn limited(name: &str) -> Option<Limited> {
     let (class, column, who) = parse(name)?;
     let kind = tables(class)[column];
@@ -102,17 +106,17 @@ pub(crate) fn limited(name: &str) -> Option<Limited> {
     })
 }
 
-/// What a name of a quota means.
+/// The meaning of a name of a quota.
 pub(crate) enum Limited {
-    /// Nobody has this name.
+    /// Its owner does not exist.
     Nobody,
-    /// It is what is used, which can't be set.
+    /// It is a use, which can't be set.
     Counted,
     /// A quota of this user, group or project.
     By(SpaceKind, u32),
 }
 
-/// The number of a user, group or project, by name or as it is.
+/// The id of a user, group or project, by name or number.
 pub(crate) fn class_id(class: SpaceClass, who: &str) -> Option<u32> {
     match class {
         SpaceClass::User => api::accounts::user_id(who),
@@ -121,7 +125,7 @@ pub(crate) fn class_id(class: SpaceClass, who: &str) -> Option<u32> {
     }
 }
 
-/// A property of the kind `userused@1000`, if the name is one and the file system has that entry.
+/// A property such as `userused@1000`, if the file system has that entry.
 pub(super) fn userquota(d: &dsl::Dataset, name: &str) -> Option<Prop> {
     let (class, column, who) = parse(name)?;
     let id = class_id(class, who)?;

@@ -1,10 +1,10 @@
-//! States of the engine in the API's words.
+//! The engine's states as values of the control protocol.
 
 use ondisk::config::{AllocBias, PoolState};
 use ondisk::scan;
 use vdev::{VdevAux, VdevState};
 
-/// A vdev's state.
+/// A vdev's state (`vdev_state_t`).
 pub fn state(s: VdevState) -> api::VdevState {
     use api::VdevState as A;
     match s {
@@ -19,7 +19,7 @@ pub fn state(s: VdevState) -> api::VdevState {
     }
 }
 
-/// What it is about.
+/// The reason for a vdev's state (`vdev_aux_t`).
 pub fn aux(a: VdevAux) -> api::VdevAux {
     use api::VdevAux as A;
     match a {
@@ -47,7 +47,7 @@ pub fn aux(a: VdevAux) -> api::VdevAux {
     }
 }
 
-/// A pool's state by its labels.
+/// A pool's state from its labels (`pool_state_t`).
 pub fn pool_state(s: PoolState) -> api::PoolState {
     use api::PoolState as A;
     match s {
@@ -62,7 +62,7 @@ pub fn pool_state(s: PoolState) -> api::PoolState {
     }
 }
 
-/// What a scan does.
+/// The kind of a scan (`pool_scan_func_t`).
 pub fn scan_func(f: scan::ScanFunc) -> api::ScanFunc {
     use api::ScanFunc as A;
     match f {
@@ -73,7 +73,7 @@ pub fn scan_func(f: scan::ScanFunc) -> api::ScanFunc {
     }
 }
 
-/// Where a scan stands.
+/// The state of a scan (`dsl_scan_state_t`).
 pub fn scan_state(s: scan::ScanState) -> api::ScanState {
     use api::ScanState as A;
     match s {
@@ -85,7 +85,7 @@ pub fn scan_state(s: scan::ScanState) -> api::ScanState {
     }
 }
 
-/// Where a removal or expansion stands; unknown numbers are none.
+/// The state of a removal or expansion. An unknown number means none.
 pub fn work_state(n: u64) -> api::ScanState {
     match n {
         1 => api::ScanState::Scanning,
@@ -95,7 +95,7 @@ pub fn work_state(n: u64) -> api::ScanState {
     }
 }
 
-/// What a top-level vdev is reserved for, in the words of configurations.
+/// The allocation class of a top-level vdev, by its word in configurations.
 pub fn bias(b: AllocBias) -> &'static str {
     match b {
         AllocBias::Log => "log",

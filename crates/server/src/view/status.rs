@@ -1,4 +1,4 @@
-//! What is most wrong with an imported pool (`check_status`).
+//! The most severe problem of an imported pool (`check_status`).
 
 use ondisk::feature::FEATURES;
 
@@ -9,16 +9,18 @@ use api::{
     VdevState,
 };
 
-/// What may be wrong with a vdev.
+/// A possible problem of a vdev.
 type Problem = fn(&VdevStat) -> bool;
 
-/// The most pressing of what is wrong. The pool's tree, scan, errors and version must be filled in, and its features with
-/// `enabled`: guids of those that are. `compatibility` is the pool's property.
+/// The most severe problem.
+///
+/// The pool's tree, scan, errors and version must be filled in. `enabled` says whether a feature,
+/// by its guid, is enabled. `compatibility` is the pool's property.
 pub fn status(pool: &Pool, enabled: &dyn Fn(&str) -> bool, compatibility: Option<&str>) -> S {
     if pool.broken.is_some() {
         return S::Broken;
     }
-    // Whatever else is wrong: until that ends, nothing of it can be changed.
+    // This hides all others: until it ends, no other problem can be fixed.
     if pool.slow_group.is_some() {
         return S::SlowGroup;
     }
@@ -96,7 +98,7 @@ fn erring(s: &VdevStat) -> bool {
     s.state == VdevState::Degraded || s.read_errors != 0 || s.write_errors != 0 || s.checksum_errors != 0
 }
 
-/// Whether a leaf has a problem; those that are being replaced don't count (`find_vdev_problem`).
+/// Whether a leaf has a problem. Leaves that are being replaced don't count (`find_vdev_problem`).
 fn below(v: &Vdev, problem: Problem) -> bool {
     match v.kind.as_str() {
         "replacing" => false,
@@ -105,7 +107,8 @@ fn below(v: &Vdev, problem: Problem) -> bool {
     }
 }
 
-/// Versions and features: those that are missed which would be enabled, of those that a pool is to be compatible with; and those that it has beside them.
+/// Problems of the version and features: features that could be enabled, within the pool's
+/// `compatibility`, and enabled ones outside it.
 fn format(pool: &Pool, enabled: &dyn Fn(&str) -> bool, compatibility: Option<&str>) -> S {
     if (1..=28).contains(&pool.version) {
         return if compatibility == Some("legacy") { S::Ok } else { S::VersionOlder };
@@ -126,8 +129,8 @@ fn format(pool: &Pool, enabled: &dyn Fn(&str) -> bool, compatibility: Option<&st
 mod tests {
     use super::*;
 
-    /// Goal: a pool that can write no group any more isn't said to have failed devices, nor to be
-    /// slow.
+    /// Goal: a pool that can't write transaction groups is reported neither as having failed
+    /// devices nor as slow.
     #[test]
     fn a_broken_pool() {
         let pool = Pool {

@@ -5,13 +5,14 @@ use ondisk::{ObjNum, VdevConfig};
 use pool::{ZapValue, string_of};
 use spa::Spa;
 
-use super::vdevs::LABELS;
+use crate::view::vdevs::LABELS;
 use api::{Pool, Prop, Source, Vdev};
 
-/// Fills in the properties of every vdev of the tree, in the order of `vdev_prop_t`, the user's last.
+/// Fills in the properties of each vdev of the tree, in the order of `vdev_prop_t`, user properties
+/// last.
 ///
 /// # Errors
-/// As reading fails.
+/// * [`pool::Error`]: the ZAP of a vdev can't be read.
 pub fn fill(spa: &Spa, pool: &mut Pool) -> pool::Result<()> {
     let Some(config) = &spa.config().vdev_tree else { return Ok(()) };
     let name = pool.name.clone();
@@ -27,7 +28,8 @@ fn one(spa: &Spa, v: &mut Vdev, config: &VdevConfig, parent: Option<&str>, pool:
     Ok(())
 }
 
-/// How the kernel module calls a vdev (`vdev_name`): by path, or by kind and number without the parity.
+/// The kernel module's name of a vdev: its path, or its kind and number without the parity
+/// (`vdev_name`).
 fn kernel_name(v: &Vdev, pool: &str) -> String {
     match (&v.path, v.kind.as_str()) {
         (_, "root") => pool.to_owned(),
@@ -43,7 +45,7 @@ fn list(
     parent: Option<&str>,
     pool: &str,
 ) -> pool::Result<Vec<Prop>> {
-    // A vdev without a ZAP has no properties, not even those that would not lie there.
+    // A vdev without a ZAP has no properties, not even those that are stored elsewhere.
     let zap = config.root_zap.or(config.top_zap).or(config.leaf_zap);
     if zap.is_none() {
         return Ok(Vec::new());
@@ -92,7 +94,7 @@ fn list(
         count("checksum_errors", s.checksum_errors),
         count("initialize_errors", s.initialize_errors),
     ];
-    // A percentage that is not known is shown exact in the same way.
+    // A percentage that is not known has no exact text.
     out[11].exact = None;
     let kinds = ["null", "read", "write", "free", "claim", "trim"];
     out.extend(kinds.iter().zip(s.ops).map(|(k, n)| count(&format!("{k}_ops"), n)));
@@ -131,7 +133,7 @@ fn list(
     Ok(out)
 }
 
-/// What a vdev, or a pool, could grow by.
+/// The space by which a vdev or pool could grow.
 pub(super) fn grows(by: u64) -> Prop {
     match by {
         0 => Prop::new("expandsize", "-", Source::None),
@@ -139,7 +141,7 @@ pub(super) fn grows(by: u64) -> Prop {
     }
 }
 
-/// A state as a vdev's property tells it, without what it is about.
+/// The word for a vdev's state, without the reason.
 fn state_word(n: u64) -> &'static str {
     match n {
         1 | 2 => "OFFLINE",

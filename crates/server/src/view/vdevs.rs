@@ -1,8 +1,9 @@
 //! The vdev tree with its statistics.
 //!
 //! # Theory
-//! What is shown is the tree that is in memory, whose states these are: who asks while a group that changes its shape is being written finds each vdev once, and in its state. What else is known
-//! of a vdev is in the configuration that is on disk.
+//! The shape of the tree is that in memory, which the states belong to. So a query shows each vdev
+//! once, with its state, even while a transaction group that changes the shape is being written.
+//! All other facts about a vdev are from the configuration on disk.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,36 +16,42 @@ use spa::import::AuxVdev;
 use spa::{Place, Spa};
 use vdev::{VdevAux, VdevInfo, VdevState};
 
-use super::states;
+use crate::view::states;
 use api::{LeafWork, RebuildStat, RebuildState, Vdev, VdevStat, WorkState};
 
-/// A device is used in units of a label.
+/// The size of a label. A device is used in units of that.
 const LABEL: u64 = 256 << 10;
-/// Labels and boot area at both ends of a device.
+/// The bytes of labels and boot area at both ends of a device (`VDEV_LABEL_START_SIZE`,
+/// `VDEV_LABEL_END_SIZE`).
 pub const LABELS: u64 = 4 * LABEL + (7 << 19);
 
-/// What a dRAID keeps of each child for a later expansion (`VDEV_DRAID_REFLOW_RESERVE`).
+/// The bytes that a dRAID reserves on each child for a later expansion
+/// (`VDEV_DRAID_REFLOW_RESERVE`).
 const DRAID_RESERVE: u64 = 32 << 20;
 
-/// Everything that the vdevs of a pool are shown with.
+/// All facts for showing the vdevs of a pool.
 pub struct Tree<'a> {
     spa: &'a Spa,
     shape: &'a VdevConfig,
-    /// What the configuration on disk says of each vdev.
+    /// The configuration on disk of each vdev.
     known: HashMap<Guid, &'a VdevConfig>,
     states: HashMap<u64, &'a VdevInfo>,
     sizes: HashMap<u64, u64>,
-    /// Whether initialisation and TRIM go on: where nothing is written, neither is known (`vdev_trim_restart`).
+    /// Whether initialization and TRIM can run. Their state is unknown in a read-only pool
+    /// (`vdev_trim_restart`).
     works: bool,
-    /// The top-level vdevs that have space, and how full they are.
+    /// The top-level vdevs with space, and how full they are.
     pub tops: HashMap<u64, (TopVdev, VdevSpace, u64)>,
 }
 
 impl<'a> Tree<'a> {
-    /// Reads the space maps' headers of a pool; `tree` is its tree, `info` that at this moment, `config` the pool's, `readonly` whether nothing is written.
+    /// Reads the space maps' headers of a pool.
+    ///
+    /// `tree` is its tree, `info` the tree's present state, and `config` its configuration.
+    /// `readonly` says whether the pool is read-only.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [`pool::Error`]: a top-level vdev's space maps can't be read.
     pub fn of(
         spa: &'a Spa,
         (tree, info): (&'a vdev::Tree, &'a VdevInfo),
@@ -64,10 +71,10 @@ impl<'a> Tree<'a> {
         Ok(Self { spa, shape: tree.config(), known, states, sizes, works: !readonly, tops })
     }
 
-    /// The root, with everything below it.
+    /// The root vdev, with everything below it.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [`pool::Error`]: the ZAP of a vdev can't be read.
     pub fn root(&self) -> pool::Result<Vdev> {
         let mut root = self.vdev(self.shape, 0, 0)?;
         for (top, space, pinned) in self.tops.values().filter(|t| t.0.class != Class::Log) {
@@ -85,12 +92,15 @@ impl<'a> Tree<'a> {
         Ok(root)
     }
 
-    /// What the configuration on disk says of a vdev of the tree. One that is new, or has another's guid since it took its place, is not there yet.
+    /// The configuration on disk of a vdev in the tree.
+    ///
+    /// A new vdev is not there yet, nor one that has taken over another's guid. Then this returns
+    /// `shape`.
     fn known<'c>(&'c self, shape: &'c VdevConfig) -> &'c VdevConfig {
         self.known.get(&shape.guid).filter(|known| known.kind == shape.kind).map_or(shape, |known| known)
     }
 
-    // As deep as the tree, which is bounded when it is built.
+    // The recursion is as deep as the tree, which is limited when it is built.
     fn vdev(&self, shape: &VdevConfig, depth: usize, ashift: u64) -> pool::Result<Vdev> {
         let config = self.known(shape);
         let mut v = Vdev { id: shape.id, ..from_config(config) };
@@ -98,7 +108,7 @@ impl<'a> Tree<'a> {
             v.path = info.path.as_ref().map(|p| String::from_utf8_lossy(p).into_owned()).or(v.path);
             counters(&mut v.stat, info);
         }
-        // What is below a top-level vdev has its sector size.
+        // The vdevs below a top-level vdev have its sector size.
         let ashift = config.ashift.map_or(ashift, |a| u64::from(a.0));
         v.stat.configured_ashift = if depth == 0 { 0 } else { ashift };
         for c in &shape.children {
@@ -176,7 +186,7 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    /// A distributed spare is as large as the smallest device that it is spread over.
+    /// The size of a distributed spare: that of the smallest device that it is spread over.
     fn spare_size(&self, config: &VdevConfig) -> u64 {
         let Some((top, _)) = config.draid_spare else { return 0 };
         let draid = self.shape.children.iter().find(|c| c.guid == top);
@@ -184,7 +194,7 @@ impl<'a> Tree<'a> {
         sizes.copied().min().unwrap_or(0)
     }
 
-    /// How far a leaf's initialisation or TRIM came, by its own ZAP.
+    /// The progress of a leaf's initialization or TRIM, from its ZAP.
     fn work(&self, zap: ObjNum, what: &str) -> pool::Result<LeafWork> {
         let read = |tail: &str| self.spa.mos().u64(zap, &format!("{what}_{tail}"));
         let state = match read("state")? {
@@ -200,11 +210,11 @@ impl<'a> Tree<'a> {
     /// A hot spare or cache device.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [`pool::Error`]: its ZAP can't be read.
     pub fn auxiliary(&self, a: &AuxVdev, cache: bool) -> pool::Result<Vdev> {
         let mut v = from_config(&a.config);
         (v.stat.state, v.stat.aux) = (states::state(a.state), states::aux(a.aux));
-        // A spare that stands in for a device shows in the tree.
+        // A spare that replaces a device is in the tree.
         if let Some(info) = self.states.get(&a.config.guid.0).filter(|_| !cache) {
             (v.stat.state, v.stat.aux) = (states::state(info.state), api::VdevAux::Spared);
         }
@@ -239,8 +249,8 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// What a replacement of a vdev, and of each below it, must hold (`vdev_get_min_asize`).
-// As deep as the tree, which is bounded when it is built.
+/// Sets the least size of a replacement of a vdev, and of each below it (`vdev_get_min_asize`).
+// The recursion is as deep as the tree, which is limited when it is built.
 fn replaceable(v: &mut Vdev, least: u64) {
     let children = v.children.len() as u64;
     let disks = children.saturating_sub(v.draid_nspares).max(1);
@@ -253,7 +263,7 @@ fn replaceable(v: &mut Vdev, least: u64) {
     v.children.iter_mut().for_each(|c| replaceable(c, below));
 }
 
-/// A device's work as the engine knows it.
+/// The background work of a device, from the engine.
 fn work_of(stat: WorkStat) -> LeafWork {
     use spa::engine::WorkState as E;
     let state = match stat.state {
@@ -272,7 +282,7 @@ fn work_of(stat: WorkStat) -> LeafWork {
     }
 }
 
-/// Bytes of a device; 0 if it can't be told.
+/// The size of a device in bytes; 0 if it is unknown.
 fn size_of(place: &Place) -> u64 {
     match &place.partition {
         Some(p) => p.size,
@@ -285,7 +295,7 @@ fn index<'a>(v: &'a VdevInfo, into: &mut HashMap<u64, &'a VdevInfo>) {
     v.children.iter().for_each(|c| index(c, into));
 }
 
-/// States and counters of a tree, as they are now.
+/// Updates the states and counters of a tree.
 pub fn refresh(root: &mut Vdev, info: &VdevInfo) {
     fn walk(v: &mut Vdev, states: &HashMap<u64, &VdevInfo>) {
         if let Some(info) = states.get(&v.guid) {
@@ -298,7 +308,7 @@ pub fn refresh(root: &mut Vdev, info: &VdevInfo) {
     walk(root, &states);
 }
 
-/// State and counters of a vdev.
+/// Sets the state and counters of a vdev.
 pub fn counters(s: &mut VdevStat, info: &VdevInfo) {
     (s.state, s.aux) = (states::state(info.state), states::aux(info.aux));
     (s.read_errors, s.write_errors) = (info.stats.read_errors, info.stats.write_errors);
@@ -311,7 +321,7 @@ pub fn counters(s: &mut VdevStat, info: &VdevInfo) {
     s.configured_ashift = u64::from(info.ashift);
 }
 
-/// A vdev as its configuration alone tells it.
+/// A vdev with the facts of its configuration only.
 pub fn from_config(c: &VdevConfig) -> Vdev {
     let text = |t: &Option<Vec<u8>>| t.as_ref().map(|p| String::from_utf8_lossy(p).into_owned());
     let draid = c.draid.as_ref();

@@ -10,14 +10,15 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A folder in which everybody may make things.
+/// A folder where all users may create files.
 fn crowd() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), Permissions::from_mode(0o1777)).unwrap();
     dir
 }
 
-/// Goal: the first candidate that can be written is chosen, and those before it are named with their reasons; nothing is left of the trial.
+/// Goal: the first writable candidate is chosen, and the earlier ones are named with their reasons.
+/// The trial leaves nothing behind.
 #[test]
 fn chooses_the_first_that_can_be_written() {
     let (gone, file, good) =
@@ -34,15 +35,15 @@ fn chooses_the_first_that_can_be_written() {
     let place = choice.make().unwrap();
     assert_eq!(place.dir(), good.path().join("poolhouse-1"));
     assert_eq!(fs::metadata(place.dir()).unwrap().mode() & 0o7777, 0o700);
-    // What is there is taken again, and the trial leaves nothing in it.
+    // An existing folder is chosen again, and the trial leaves nothing in it.
     assert_eq!(choose_among(&all).unwrap().make().unwrap(), place);
     assert_eq!(fs::read_dir(place.dir()).unwrap().count(), 0);
     let nowhere = choose_among(&all[..2]).unwrap_err().to_string();
     assert!(nowhere.contains("is no folder; set POOLHOUSE_RUN_DIR"), "{nowhere}");
 }
 
-/// Goal: whatever a stranger makes under our name in a folder for everybody, we get another name there, and find it again,
-/// also when the stranger's is gone.
+/// Goal: another user can't block the wanted name in a shared folder. The daemon gets another name
+/// there and finds it again, even when the other user's object has disappeared.
 #[test]
 fn a_stranger_locks_nobody_out() {
     let dir = crowd();
@@ -68,7 +69,7 @@ fn a_stranger_locks_nobody_out() {
         fs::remove_file(&taken).or_else(|_| fs::remove_dir(&taken)).unwrap();
         assert_eq!(choose_among(&all).unwrap().make().unwrap(), place);
     }
-    // A stranger's folder with a suffix is not taken for ours.
+    // Another user's folder with a suffix is not mistaken for this user's.
     if is_root() {
         let lure = dir.path().join("poolhouse-1.00000000");
         fs::create_dir(&lure).unwrap();
@@ -79,7 +80,8 @@ fn a_stranger_locks_nobody_out() {
     }
 }
 
-/// Goal: where everybody may rename what is in a folder, we make nothing in it; nor where a socket's name would be too long.
+/// Goal: nothing is created in a folder where all users may rename files, or where a socket's path
+/// would be too long.
 #[test]
 fn passes_what_is_no_place_for_sockets() {
     let dir = crowd();
@@ -92,7 +94,8 @@ fn passes_what_is_no_place_for_sockets() {
     assert!(long.contains("too long for a socket"), "{long}");
 }
 
-/// Goal: a daemon in a later candidate is found by commands, and by a daemon that begins in an earlier one.
+/// Goal: commands find a daemon in a later candidate, and so does a daemon that begins in an
+/// earlier one.
 #[test]
 fn one_daemon_in_several_candidates() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
@@ -114,7 +117,8 @@ fn one_daemon_in_several_candidates() {
     assert!(running_among(&all).unwrap().is_none());
 }
 
-/// Goal: of daemons that begin at one time in different candidates, one serves, whichever folders exist before.
+/// Goal: of daemons that begin at the same time in different candidates, one serves, whichever
+/// folders exist before.
 #[test]
 fn daemons_that_begin_at_one_time_meet() {
     for _ in 0..50 {
@@ -135,7 +139,8 @@ fn daemons_that_begin_at_one_time_meet() {
     }
 }
 
-/// Goal: the candidates are what the docs say, and root of a namespace has others than the user outside.
+/// Goal: the candidates are those of the documentation. Root of a namespace has others than the
+/// user outside.
 #[test]
 fn candidates_by_user() {
     let names = |who: Who| -> Vec<String> {

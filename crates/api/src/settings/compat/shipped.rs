@@ -1,9 +1,9 @@
 //! The sets that OpenZFS installs as files, for machines that have no OpenZFS.
 //!
 //! # Theory
-//! Software grew, and so did its sets: each is told by one that it contains and what it has beyond that.
+//! Software grew, and so did its sets: each is described by one that it contains and its additions.
 
-/// A set: its name, the set that it begins with, and what it has more.
+/// A set: its name, the set that it contains, and its additions.
 type Set = (&'static str, Option<&'static str>, &'static [&'static str]);
 
 const SETS: [Set; 24] = [

@@ -18,7 +18,8 @@ fn names(value: &str, folders: &Folders) -> Vec<&'static str> {
     load(value, folders).unwrap().names
 }
 
-/// Goal: several files mean what all of them name; comments don't count; the administrator's file comes first.
+/// Goal: several files mean the features that all of them name. Comments don't count. The
+/// administrator's file takes precedence.
 #[test]
 fn sets() {
     let (_dir, folders) = folders(
@@ -31,7 +32,7 @@ fn sets() {
     assert!(names("legacy", &folders).is_empty());
 }
 
-/// Goal: what is wrong is said in OpenZFS's words, and an unknown name of the distribution's is only a warning.
+/// Goal: errors are in OpenZFS's words. An unknown name of the distribution's is only a warning.
 #[test]
 fn faults() {
     let (_dir, folders) = folders(&[("odd", "nope\n"), ("cut", "bookmarks")], &[("new", "bookmarks nope\n")]);
@@ -49,8 +50,8 @@ fn faults() {
     );
 }
 
-/// Goal: the sets that OpenZFS ships are there without any file, by all their names and with their features; a file of such a name goes
-/// before the set, and one that is broken is not passed over for it.
+/// Goal: the sets that OpenZFS ships exist without any file, by all their names. A file of such a
+/// name takes precedence, even if it is broken.
 #[test]
 fn shipped_sets() {
     let (_dir, none) = folders(&[], &[]);
@@ -63,7 +64,7 @@ fn shipped_sets() {
         );
     }
     assert_eq!(names("zol-0.6.1", &none), ["async_destroy", "empty_bpobj", "lz4_compress"]);
-    // Counted in the files of OpenZFS 2.3.
+    // The numbers of features in the files of OpenZFS 2.3.
     for (set, count) in [
         ("2018", 11),
         ("freebsd-12.4", 18),

@@ -1,4 +1,4 @@
-//! Values of pool properties that OpenZFS takes and refuses, in its words.
+//! Values of pool properties that OpenZFS accepts and refuses, with its messages.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn faults() {
     }
 }
 
-/// Goal: good values become what the pool keeps.
+/// Goal: valid values become what the pool stores.
 #[test]
 fn values() {
     let ok = |name: &str, value: &str| check(name, value, When::Create, 1, 1).expect("a good value");
@@ -54,7 +54,7 @@ fn values() {
     assert_eq!(ok("version", "28"), Setting::Version(28));
 }
 
-/// Goal: numbers are read as OpenZFS reads them, units and all.
+/// Goal: numbers are parsed as in OpenZFS, with their units.
 #[test]
 fn numbers() {
     for (text, n) in [

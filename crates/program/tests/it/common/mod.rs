@@ -16,7 +16,7 @@ use api::{InProcess, Requests, Service};
 use cli::cx::{Cx, Secrets};
 use console::Clock;
 use console::Out;
-use server::house::House;
+use server::service::LocalService;
 
 /// A sink that the test can read.
 #[derive(Clone, Default)]
@@ -89,7 +89,7 @@ pub fn in_process<S: Deref<Target: Service> + 'static>(service: S) -> Rc<dyn Req
 pub fn pool(dir: &Path, bytes: u64, options: &str) -> Rc<dyn Requests> {
     let image = dir.join("d0.img");
     std::fs::File::create(&image).expect("an image").set_len(bytes).expect("room");
-    let house: Rc<dyn Requests> = Rc::new(House::new().in_process());
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     good(&format!("zpool create -m none {options} tank {}", image.display()), &house);
     house
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::rc::Rc;
 
 use api::Requests;
-use server::house::House;
+use server::service::LocalService;
 
 use super::{Ran, run};
 
@@ -23,7 +23,7 @@ impl Stand {
 
     /// As `new`, with a device of this many bytes.
     pub fn sized(bytes: u64, options: &str) -> Option<Self> {
-        Self::over(Rc::new(House::new().in_process()), bytes, options)
+        Self::over(Rc::new(LocalService::new().in_process()), bytes, options)
     }
 
     /// As `sized`, with this service.

@@ -1,6 +1,6 @@
 //! Paths with links in them.
 
-use super::*;
+use crate::mounts::spot::*;
 use std::os::unix::fs::symlink;
 
 fn stand() -> (tempfile::TempDir, PathBuf) {
@@ -9,7 +9,8 @@ fn stand() -> (tempfile::TempDir, PathBuf) {
     (dir, real)
 }
 
-/// Goal: what is missing is made, but not what a link names; links of one's own lead where they say, relative ones and `..` too; what comes out has no link in it.
+/// Goal: missing folders are created, but not what a link names. Links of this user are followed,
+/// relative ones and `..` too. The resulting path has no link in it.
 #[test]
 fn found_and_made() {
     let (_dir, at) = stand();
@@ -33,7 +34,8 @@ fn found_and_made() {
     assert_eq!(errno("ring"), Some(Errno::LOOP.raw_os_error()));
 }
 
-/// Goal: a link that is somebody else's is not followed, wherever it stands in the path. Only root can make one.
+/// Goal: a link of another user is not followed, wherever it is in the path. Only root can create
+/// one.
 #[test]
 fn strangers_lead_nowhere() {
     if !rustix::process::geteuid().is_root() {
@@ -50,7 +52,8 @@ fn strangers_lead_nowhere() {
     assert!(!at.join("etc/deep").exists());
 }
 
-/// Goal: after a mount that failed, what was made for it is gone, but not what was there or holds something.
+/// Goal: after a failed mount, the folders created for it are removed. Others, and those that are
+/// not empty, stay.
 #[test]
 fn undone_as_far_as_it_is_empty() {
     let (_dir, at) = stand();

@@ -1,0 +1,294 @@
+//! The creation of pools, and operations on them.
+
+pub(crate) mod cachefile;
+pub(crate) mod import;
+pub(crate) mod inject;
+pub(crate) mod scan;
+pub(crate) mod split;
+
+use std::path::PathBuf;
+
+use dsl::ops::props::{SetAs, SetProps, needed_feature, needed_version};
+use dsl::{Prop, PropError, PropList, Setting};
+use ondisk::Ashift;
+use ondisk::config::{AllocBias, DraidShape};
+use ondisk::feature::Feature;
+use ondisk::version::SPA_VERSION_FEATURES;
+use poolhouse::Pool;
+use spa::Host;
+use spa::create::{self, Beginning, CreateError, NewLeaf, NewPool, NewVdev, VdevShape, claim_file, create};
+use spa::engine::{Live, PoolProp, TaskError};
+use spa::import::Hands;
+use zpl::NewFileSystem;
+
+use crate::commands::dataset::{error_of, tasks};
+use crate::replies::of_library;
+use crate::view::PoolFacts;
+use api::chain;
+use api::settings::pool::{self, When};
+use api::{Caller, CreatePool, Error, Layout, Reason, Refusal, Vdev};
+
+/// Creates a pool (`spa_create`).
+///
+/// # Errors
+/// * [`Reason::BadValue`]: a property is not valid, or needs a feature that is not enabled.
+/// * [`Reason::NotSupported`]: this release can't set a property of the pool at its creation.
+/// * [`Reason::BadKey`]: the key is malformed.
+/// * [`Reason::InvalidConfig`]: the layout is not valid.
+/// * [`Reason::DeviceOpen`], [`Reason::DeviceTwice`], [`Reason::DeviceTooSmall`],
+///   [`Reason::DeviceOfPool`]: a device can't be used.
+/// * [`Reason::BadAshift`]: the sector size does not fit the devices.
+/// * [`Reason::Refused`]: a quota or reservation does not fit the pool's space.
+/// * [`Reason::Io`], [`Reason::Suspended`]: a device can't be written.
+pub fn create_pool(
+    caller: &Caller,
+    request: &CreatePool,
+    host: &Host,
+    cache: arc::Room,
+) -> Result<(Pool, PoolFacts), Error> {
+    let name = request.name.as_str();
+    let bad = |what: String| Error::new(name, Reason::BadValue { what });
+    let mut features: Vec<&'static Feature> = Vec::new();
+    let (mut ashift, mut facts) = (None, PoolFacts::default());
+    let mut kept = Vec::new();
+    let mut version = SPA_VERSION_FEATURES;
+    for (property, value) in &request.props {
+        match pool::check(property, value, When::Create, 1, host.hostid).map_err(bad)? {
+            pool::Setting::Feature(feature) => features.push(feature),
+            pool::Setting::NoFeature(_) => {}
+            pool::Setting::Number(of, number) => {
+                if of == "ashift" && number != 0 {
+                    ashift = Some(Ashift(u8::try_from(number).expect("checked to be 16 at most")));
+                }
+                kept.push(PoolProp::Number(of.to_owned(), number));
+            }
+            pool::Setting::Text(of, text) => kept.push(PoolProp::Text(of, text)),
+            pool::Setting::AltRoot(path) => {
+                facts.altroot = Some(path.trim_end_matches('/').to_owned()).filter(|p| !p.is_empty());
+            }
+            pool::Setting::CacheFile(file) => facts.cachefile = file,
+            pool::Setting::Version(number) => version = number,
+            // The request has a field for it.
+            pool::Setting::TemporaryName(_) => {}
+            pool::Setting::ReadOnly(_) | pool::Setting::BootFs(_) => {
+                return Err(absent(name, &format!("setting the property '{property}' of a pool")));
+            }
+        }
+    }
+    // Requested features need a version that has them.
+    let version = if features.is_empty() { version } else { SPA_VERSION_FEATURES };
+    let new =
+        NewPool { name: name.to_owned(), vdevs: vdevs(name, &request.layout)?, ashift, force: request.force };
+    let props = root_props(name, request)?;
+    if let Some(set) = props.iter().find(|set| needed_version(set).is_some_and(|needed| version < needed)) {
+        let (property, why) = (set.name.clone(), PropError::Feature);
+        return Err(error_of(name, &dsl::Error::BadProperty { name: name.to_owned(), property, why }));
+    }
+    let lacks =
+        |set: &&Setting| needed_feature(set).is_some_and(|f| features.iter().all(|has| has.name != f));
+    if let Some(set) = props.iter().find(lacks) {
+        let (property, why) = (set.name.clone(), PropError::Feature);
+        return Err(error_of(name, &dsl::Error::BadProperty { name: name.to_owned(), property, why }));
+    }
+    let crypt = crate::commands::dataset::keys::new_crypt(name, request.key.as_ref(), &request.root_props)?;
+    // The root dataset has no parent whose key it could inherit. This check comes before any device
+    // is touched.
+    if crypt.as_ref().is_some_and(|crypt| crypt.suite.is_some() && crypt.key.is_none()) {
+        return Err(bad(dsl::KeyRefusal::NoFormat.to_string()));
+    }
+    let zpl = tasks::version_of(name, &props, version)?;
+    // Quotas and reservations are checked against the new pool's space.
+    let (space, props): (PropList, PropList) = props.into_iter().partition(limits_space);
+    let fixed = |prop: dsl::Prop| Ok(tasks::number_of(&props, prop).unwrap_or(prop.desc().default));
+    let contents = NewFileSystem { version: zpl, ..tasks::file_system(caller, fixed)? };
+    let begin = Beginning {
+        features: &features,
+        version,
+        contents: &contents,
+        props: &props,
+        crypt: crypt.as_ref(),
+        temporary_name: request.temporary_name.as_deref(),
+    };
+    let Hands { workers, world } = Hands::of_system(name);
+    let setting =
+        create::Setting { host, world, claimer: &claim_file, workers, cache, altroot: facts.altroot.clone() };
+    let spa = create(&new, &begin, &setting).map_err(|e| Error::new(name, of_create(&e)))?;
+    if let Some(live) = spa.writer() {
+        furnish(live, name, request, kept, space)?;
+    }
+    let pool = Pool::with_spa(spa, None).map_err(|e| Error::new(name, of_library(&e)))?;
+    Ok((pool, facts))
+}
+
+/// Sets what a new pool gets after its creation. If that fails, the pool is destroyed.
+fn furnish(
+    live: &Live,
+    name: &str,
+    request: &CreatePool,
+    props: Vec<PoolProp>,
+    space: PropList,
+) -> Result<(), Error> {
+    let set = if props.is_empty() { Ok(()) } else { live.set(props) };
+    let done = set
+        .map_err(|e| Error::new(name, crate::commands::vdev::of_shape(&e)))
+        .and_then(|()| crate::commands::vdev::add_aux(live, name, &request.layout, 0, request.force))
+        .and_then(|()| limit_space(live, name, space));
+    if done.is_err() {
+        // This frees its devices.
+        let _ = live.destroy();
+    }
+    done
+}
+
+/// Whether a property is a quota or reservation.
+fn limits_space(set: &Setting) -> bool {
+    const LIMITS: [Prop; 4] = [Prop::Quota, Prop::Refquota, Prop::Reservation, Prop::Refreservation];
+    LIMITS.iter().any(|limit| limit.name() == set.name)
+}
+
+/// Sets quotas and reservations of a new pool's root file system.
+fn limit_space(live: &Live, name: &str, props: PropList) -> Result<(), Error> {
+    if props.is_empty() {
+        return Ok(());
+    }
+    let root = live.dsl().pool_name().to_owned();
+    live.run(Box::new(SetProps { name: root, props, source: SetAs::Local })).map_err(|e| match e {
+        TaskError::Stopped(_) => Error::new(name, Reason::Suspended),
+        TaskError::Refused(dsl::Error::BadProperty {
+            why: PropError::NoSpace | PropError::BelowUsed,
+            ..
+        }) => Error::new(name, Reason::Refused { why: Refusal::NoSpace }),
+        TaskError::Refused(e) => error_of(name, &e),
+    })
+}
+
+/// Writes a command line of the caller to the pool's history, with the next transaction group
+/// (`spa_history_log`).
+///
+/// It becomes one line: control characters are written as octal numbers.
+///
+/// # Errors
+/// * [`Reason::Suspended`]: the pool accepts no writes.
+pub fn log(caller: &Caller, live: &Live, command: &str) -> Result<(), Reason> {
+    live.log_command(&one_line(command), caller.peer().uid).map_err(|_| Reason::Suspended)
+}
+
+/// A text with its control characters as octal numbers.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            let mut buffer = [0; 4];
+            c.encode_utf8(&mut buffer).bytes().for_each(|byte| line += &format!("\\{byte:03o}"));
+        } else {
+            line.push(c);
+        }
+    }
+    line
+}
+
+/// Destroys or exports a pool (`spa_destroy`, `spa_export`).
+///
+/// # Errors
+/// * [`Reason::Suspended`]: the pool accepts no writes.
+pub fn leave(live: &Live, destroy: bool) -> Result<(), Reason> {
+    let left = if destroy { live.destroy() } else { live.export() };
+    left.map_err(|_| Reason::Suspended)
+}
+
+/// The error for something that this release does not support.
+pub(crate) fn absent(about: &str, what: &str) -> Error {
+    Error::new(about, Reason::NotSupported { what: what.to_owned() })
+}
+
+/// The properties of a new pool's root file system that need nothing of the pool.
+fn root_props(name: &str, request: &CreatePool) -> Result<PropList, Error> {
+    let large = request.props.iter().any(|(n, v)| n == "feature@large_blocks" && v == "enabled");
+    let max_block = if large { ondisk::SPA_MAXBLOCKSIZE } else { ondisk::SPA_OLD_MAXBLOCKSIZE };
+    let context = dsl::prop::parse::Context { kind: dsl::Kind::Filesystem, creating: true, max_block };
+    tasks::settings_in(name, context, &request.root_props)
+}
+
+/// A device of a new vdev. A distributed spare can't be one: it is part of a draid already, and can
+/// only replace another device ([`stand_in`]).
+///
+/// # Errors
+/// * [`Reason::InvalidConfig`]: it is a distributed spare, or has no path.
+pub(crate) fn leaf(name: &str, v: &Vdev) -> Result<NewLeaf, Error> {
+    if v.kind == "dspare" {
+        return Err(Error::new(name, Reason::InvalidConfig));
+    }
+    stand_in(name, v)
+}
+
+/// A device to attach to another, or to replace it.
+///
+/// # Errors
+/// * [`Reason::InvalidConfig`]: it has no path.
+pub(crate) fn stand_in(name: &str, v: &Vdev) -> Result<NewLeaf, Error> {
+    let path = v.path.clone().ok_or_else(|| Error::new(name, Reason::InvalidConfig))?;
+    Ok(NewLeaf { path: PathBuf::from(path) })
+}
+
+pub(crate) fn vdevs(name: &str, layout: &Layout) -> Result<Vec<NewVdev>, Error> {
+    let leaf = |v: &Vdev| leaf(name, v);
+    let top = |v: &Vdev| -> Result<NewVdev, Error> {
+        let children = v.children.len() as u64;
+        let shape = match v.kind.as_str() {
+            "mirror" => VdevShape::Mirror,
+            "raidz" => VdevShape::Raidz(v.nparity),
+            "draid" => VdevShape::Draid(v.nparity, draid(v, children)),
+            _ => VdevShape::Single,
+        };
+        let bias = match (v.is_log, v.alloc_bias.as_deref()) {
+            (true, _) => Some(AllocBias::Log),
+            (false, Some("special")) => Some(AllocBias::Special),
+            (false, Some("dedup")) => Some(AllocBias::Dedup),
+            (false, _) => None,
+        };
+        let leaves = if v.children.is_empty() {
+            vec![leaf(v)?]
+        } else {
+            v.children.iter().map(leaf).collect::<Result<_, _>>()?
+        };
+        Ok(NewVdev { shape, bias, leaves })
+    };
+    layout.tops.iter().map(top).collect()
+}
+
+/// The shape of a draid. It has as many groups as are needed until rows of groups and rows of
+/// devices end together.
+fn draid(v: &Vdev, children: u64) -> DraidShape {
+    let (group, disks) = (v.draid_ndata + v.nparity, children.saturating_sub(v.draid_nspares).max(1));
+    let gcd = |mut a: u64, mut b: u64| {
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    DraidShape { ndata: v.draid_ndata, nspares: v.draid_nspares, ngroups: disks / gcd(group, disks) }
+}
+
+pub(crate) fn of_create(error: &CreateError) -> Reason {
+    match error {
+        CreateError::Open { source, .. } => match device_errno(source) {
+            Some(errno) => Reason::DeviceOpen { errno },
+            None => Reason::DeviceTwice,
+        },
+        CreateError::TooSmall { .. } => Reason::DeviceTooSmall,
+        CreateError::InUse { pool, .. } => {
+            Reason::DeviceOfPool { pool: pool.clone(), state: api::PoolState::PotentiallyActive }
+        }
+        CreateError::Twice { .. } => Reason::DeviceTwice,
+        CreateError::Shape { .. } | CreateError::NoData => Reason::InvalidConfig,
+        CreateError::OldPool => Reason::BadValue { what: error.to_string() },
+        CreateError::Ashift { .. } => Reason::BadAshift,
+        CreateError::Write(_) => Reason::Io { what: chain(error), info: Box::default() },
+    }
+}
+
+/// The system's error number in the causes of an error, if it is there.
+fn device_errno(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
+    let causes = std::iter::successors(Some(error), |e| e.source());
+    causes.into_iter().find_map(|e| e.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error))
+}

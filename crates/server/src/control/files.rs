@@ -1,0 +1,644 @@
+//! The daemon's side of visits ([`api::files`]): its socket, and the table of the present visits.
+//!
+//! # Life
+//! Each visit has a thread. It has an entry in the table of [`Visits`] from before it looks for its
+//! pool until all that it opened is closed. An export takes the pool's name first, and then reads
+//! the table. So it sees each visit that has found the pool.
+//!
+//! # Locks
+//! The table is held for look-ups, never while a dataset is opened or read. The lock of the keys is
+//! held while a key is loaded or unloaded. It comes before the table.
+
+use crate::control::peer::of_stream;
+use crate::mounts::Live;
+use crate::pools::{Imported, Pools};
+use crate::replies::of_dsl;
+use api::files::wire::{ASK_MAX, Answer, Ask, Refusal, receive, send};
+use api::files::{Change, Engine, Fault, Files, Kernel, Kind, Opened, Opening, PART_MAX};
+use api::plan::Plan;
+use api::{Error, Peer, Reason, chain};
+use dsl::LongHold;
+use dsl::keys::KeyStatus;
+use fuse::dataset::Stale;
+use ondisk::ObjNum;
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::net::Shutdown;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use zpl::{DirCookie, FileSystem};
+
+/// Most visits at a time.
+const MOST: usize = 32;
+/// How long a command may take for its first request.
+const OPENING: Duration = Duration::from_secs(10);
+/// Most connections at a time, with those that have not sent a request yet.
+const CONNECTIONS_MAX: usize = 2 * MOST;
+/// How long visits may take to end after they were told to.
+const ENDING: Duration = Duration::from_secs(20);
+/// The pause and the number of attempts for a dataset that is in use for a moment, such as by a new
+/// mount.
+const TRIES: (Duration, u32) = (Duration::from_millis(50), 40);
+
+/// The visits of a daemon.
+#[derive(Default)]
+pub(crate) struct Visits {
+    table: Mutex<Table>,
+    /// Keys that visits have loaded, by pool and object of the encryption root.
+    keys: Mutex<BTreeMap<(String, u64), Key>>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Table {
+    listener: Option<(Arc<UnixListener>, PathBuf)>,
+    /// Set when all pools are closed.
+    closed: bool,
+    last: u64,
+    each: BTreeMap<u64, Entry>,
+}
+
+struct Entry {
+    pool: String,
+    /// The object number of the dataset, once it is known.
+    dataset: Option<u64>,
+    /// The command and its process.
+    user: String,
+    stream: UnixStream,
+}
+
+struct Key {
+    root: String,
+    /// The number of visits that need the key.
+    users: usize,
+}
+
+/// A visit's entry in the table.
+struct Seat {
+    pools: Arc<Pools>,
+    number: u64,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let visits = self.pools.visits();
+        visits.table.lock().each.remove(&self.number);
+        visits.changed.notify_all();
+    }
+}
+
+impl Visits {
+    /// The objects of a pool's datasets that visits have open, with the commands.
+    pub(crate) fn users(&self, pool: &str) -> Vec<(u64, String)> {
+        let table = self.table.lock();
+        let of_pool = table.each.values().filter(|entry| entry.pool == pool);
+        of_pool.filter_map(|entry| Some((entry.dataset?, entry.user.clone()))).collect()
+    }
+
+    /// The error for a busy pool: a visit that has not ended by itself within `patience`.
+    pub(crate) fn in_use(&self, imported: &Imported, patience: Duration) -> Option<Error> {
+        let pool = imported.pool.name();
+        if self.wait(pool, patience) {
+            return None;
+        }
+        let of_pool = |entry: &&Entry| entry.pool == pool;
+        let (dataset, by) = {
+            let table = self.table.lock();
+            let entry = table.each.values().find(of_pool)?;
+            (entry.dataset, entry.user.clone())
+        };
+        let name = dataset.and_then(|object| imported.pool.dsl().by_object(ObjNum(object)).ok());
+        let about = name.map_or_else(|| pool.to_owned(), |dataset| dataset.name());
+        Some(Error::new(about, Reason::HeldOpen { by }))
+    }
+
+    /// Waits for a pool's visits to end by themselves. Returns whether they did.
+    fn wait(&self, pool: &str, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        let mut table = self.table.lock();
+        while table.each.values().any(|entry| entry.pool == pool) {
+            if self.changed.wait_until(&mut table, until).timed_out() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Ends a pool's visits without waiting.
+    pub(crate) fn send_away(&self, pool: &str) {
+        for entry in self.table.lock().each.values().filter(|entry| entry.pool == pool) {
+            // A visit whose command is gone has ended already.
+            entry.stream.shutdown(Shutdown::Both).unwrap_or_default();
+        }
+    }
+
+    /// Ends a pool's visits. Returns whether all have ended.
+    pub(crate) fn end(&self, pool: &str) -> bool {
+        self.send_away(pool);
+        self.wait(pool, ENDING)
+    }
+
+    fn enter(pools: &Arc<Pools>, stream: UnixStream, pool: &str, user: &str) -> Result<Seat, Error> {
+        let mut table = pools.visits().table.lock();
+        if table.closed {
+            return Err(Error::new(pool, Reason::Daemon { what: "the daemon is ending".to_owned() }));
+        }
+        if table.each.len() >= MOST {
+            let what = format!("{MOST} commands use files of its pools; try again later");
+            return Err(Error::new(pool, Reason::Daemon { what }));
+        }
+        table.last += 1;
+        let number = table.last;
+        let entry = Entry { pool: pool.to_owned(), dataset: None, user: user.to_owned(), stream };
+        table.each.insert(number, entry);
+        Ok(Seat { pools: Arc::clone(pools), number })
+    }
+
+    /// Accepts no more visits.
+    pub(crate) fn close(&self) {
+        let mut table = self.table.lock();
+        table.closed = true;
+        if let Some((listener, socket)) = table.listener.take() {
+            // This wakes up the thread that waits for connections.
+            rustix::net::shutdown(&*listener, rustix::net::Shutdown::Both).unwrap_or_default();
+            if let Err(error) = std::fs::remove_file(socket) {
+                tracing::debug!(%error, "the socket of files stays");
+            }
+        }
+    }
+}
+
+impl Pools {
+    /// Serves the files of all pools to this user, at a socket.
+    pub(crate) fn open_files(self: &Arc<Self>, socket: &Path) {
+        if let Err(error) = self.listen_for_visits(socket) {
+            tracing::warn!(%error, "`poolhouse ls` and `cp` can't use the pools of this daemon");
+        }
+    }
+
+    fn listen_for_visits(self: &Arc<Self>, socket: &Path) -> std::io::Result<()> {
+        // The socket of a dead daemon.
+        match std::fs::remove_file(socket) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = Arc::new(UnixListener::bind(socket)?);
+        std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+        self.visits().table.lock().listener = Some((Arc::clone(&listener), socket.to_owned()));
+        let pools = Arc::downgrade(self);
+        let welcome = move || welcome(&listener, &pools);
+        std::thread::Builder::new().name("visits".to_owned()).spawn(welcome)?;
+        Ok(())
+    }
+}
+
+/// Accepts connections until the socket is closed.
+fn welcome(listener: &UnixListener, pools: &Weak<Pools>) {
+    // Each connection holds a reference, so the count is the number of connections.
+    let here = Arc::new(());
+    loop {
+        let stream = match listener.accept() {
+            Ok(_) if Arc::strong_count(&here) > CONNECTIONS_MAX => {
+                tracing::warn!("a visitor is turned away: {CONNECTIONS_MAX} are there");
+                continue;
+            }
+            Ok((stream, _)) => stream,
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => return,
+            Err(error) => {
+                tracing::warn!(%error, "a visitor could not be let in");
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+        };
+        let Some(pools) = pools.upgrade() else { return };
+        let one = Arc::clone(&here);
+        let serve = move || {
+            let _one = one;
+            if let Err(error) = serve(&pools, stream) {
+                tracing::debug!(%error, "a visit ended badly");
+            }
+        };
+        // Without a thread the connection closes.
+        if let Err(error) = std::thread::Builder::new().name("visit".to_owned()).spawn(serve) {
+            tracing::warn!(%error, "a visitor is turned away");
+        }
+    }
+}
+
+/// Serves one connection to its end.
+fn serve(pools: &Arc<Pools>, mut stream: UnixStream) -> std::io::Result<()> {
+    let peer = of_stream(&stream)?;
+    if !peer.owns(Peer::own().uid) {
+        tracing::info!(uid = peer.uid, "a visitor is turned away");
+        return Ok(());
+    }
+    let mut bytes = Vec::new();
+    let mut first = Until { stream: &stream, end: Instant::now() + OPENING };
+    let Some(Ask::Open(opening)) = receive(&mut first, ASK_MAX, &mut bytes)? else { return Ok(()) };
+    stream.set_read_timeout(None)?;
+    let user = visitor(&opening.command, peer.pid);
+    let (mut open, opened) = match Open::new(pools, &stream, &opening, &user) {
+        Ok(opened) => opened,
+        Err(refusal) => return send(&mut stream, &Answer::Denied(refusal), &[]),
+    };
+    tracing::debug!(dataset = opening.dataset, user, "a visit begins");
+    send(&mut stream, &Answer::Opened(opened), &[])?;
+    let mut data = Vec::new();
+    while let Some(ask) = receive(&mut stream, ASK_MAX, &mut bytes)? {
+        data.clear();
+        let answer = answer(&mut open.engine, ask, &bytes, &mut data).unwrap_or_else(Answer::Fault);
+        send(&mut stream, &answer, &data)?;
+    }
+    Ok(())
+}
+
+/// A stream that can be read up to a point in time, even if its bytes arrive slowly.
+pub(crate) struct Until<'a> {
+    pub(crate) stream: &'a UnixStream,
+    pub(crate) end: Instant,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(buf)
+    }
+}
+
+/// The description of a visit for other users: its command and its process.
+pub(crate) fn visitor(command: &str, process: Option<u32>) -> String {
+    let command = clipped(command);
+    match process {
+        Some(pid) => format!("poolhouse {command} (process {pid})"),
+        None => format!("poolhouse {command} (a process of another PID namespace)"),
+    }
+}
+
+/// The name of a command, without other characters than letters and digits.
+fn clipped(word: &str) -> String {
+    word.chars().filter(char::is_ascii_alphanumeric).take(16).collect()
+}
+
+/// Answers a request. Its raw data goes to `data`.
+fn answer(engine: &mut Engine, ask: Ask, bytes: &[u8], data: &mut Vec<u8>) -> Result<Answer, Fault> {
+    let object = |object: Option<ObjNum>| Answer::Object(object.map(|object| object.0));
+    Ok(match ask {
+        Ask::Open(_) => return Err(bad("a dataset is open")),
+        Ask::Resolve { path, follow } => Answer::Meta(engine.resolve(&path.0, follow)?),
+        Ask::Meta { object } => Answer::Meta(engine.meta(ObjNum(object))?),
+        Ask::Page { folder, from } => Answer::Page(engine.page(ObjNum(folder), DirCookie(from))?),
+        Ask::Readlink { link } => {
+            *data = engine.readlink(ObjNum(link))?;
+            Answer::Bytes
+        }
+        Ask::XattrNames { object } => {
+            let names = engine.xattr_names(ObjNum(object))?;
+            Answer::Names(names.into_iter().map(Into::into).collect())
+        }
+        Ask::Xattr { object, name } => {
+            *data = engine.xattr(ObjNum(object), &name.0)?;
+            Answer::Bytes
+        }
+        Ask::Begin { object } => {
+            engine.begin(ObjNum(object))?;
+            Answer::Done
+        }
+        Ask::Next { at, data } => engine.next(at, data).map_or_else(Answer::Gap, Answer::At),
+        Ask::Read { at, len } => {
+            if !(1..=PART_MAX).contains(&len) {
+                return Err(bad("a read of no such length"));
+            }
+            data.resize(len, 0);
+            match engine.read(at, data) {
+                Ok(n) => {
+                    data.truncate(n);
+                    Answer::Bytes
+                }
+                Err(gap) => {
+                    data.clear();
+                    Answer::Gap(gap)
+                }
+            }
+        }
+        Ask::Lookup { folder, name } => object(Some(engine.lookup(ObjNum(folder), &name.0)?)),
+        Ask::Remove { folder, name } => object(engine.remove(ObjNum(folder), &name.0)?),
+        Ask::Link { file, folder, name } => {
+            engine.link(ObjNum(file), ObjNum(folder), &name.0)?;
+            Answer::Done
+        }
+        Ask::Create { folder, name, new } => {
+            let new = new.file().ok_or_else(|| bad("no kind of file"))?;
+            object(Some(engine.create(ObjNum(folder), &name.0, &new)?))
+        }
+        Ask::Write { object, at } => {
+            engine.write(ObjNum(object), at, bytes)?;
+            Answer::Done
+        }
+        Ask::Extend { object, size } => {
+            engine.extend(ObjNum(object), size)?;
+            Answer::Done
+        }
+        Ask::SetXattr { object, name } => {
+            engine.set_xattr(ObjNum(object), &name.0, bytes)?;
+            Answer::Done
+        }
+        Ask::SetAttr { object, set } => {
+            engine.set_attr(ObjNum(object), &set.into())?;
+            Answer::Done
+        }
+        Ask::Sync => {
+            engine.sync()?;
+            Answer::Done
+        }
+    })
+}
+
+fn bad(what: &str) -> Fault {
+    Fault { kind: Kind::Other, text: format!("the daemon does not understand the request: {what}") }
+}
+
+/// A dataset that a visit has open. It is closed before the entry in the table is removed.
+struct Open {
+    engine: Engine,
+    #[allow(dead_code, reason = "keeps the dataset by living")]
+    keeps: Keeps,
+    #[allow(dead_code, reason = "unloads keys when it ends")]
+    keys: Vec<Loaded>,
+    #[allow(dead_code, reason = "is in the table by living")]
+    seat: Seat,
+}
+
+/// What keeps a dataset from being changed by others, or destroyed.
+#[derive(Default)]
+struct Keeps {
+    #[allow(dead_code, reason = "keeps a file system open by living")]
+    written: Option<Arc<FileSystem>>,
+    #[allow(dead_code, reason = "keeps a volume open by living")]
+    lease: Option<nbd::Lease>,
+    #[allow(dead_code, reason = "keeps a volume open by living")]
+    volume: Option<poolhouse::zvol::Volume>,
+    #[allow(dead_code, reason = "keeps a dataset by living")]
+    hold: Option<LongHold>,
+}
+
+fn library(about: &str, error: &dyn std::error::Error) -> Refusal {
+    Refusal::Library { about: about.to_owned(), text: chain(error) }
+}
+
+fn denied(about: &str, reason: Reason) -> Refusal {
+    Refusal::Api(Error::new(about, reason))
+}
+
+/// Whether a dataset is open for writing elsewhere.
+fn is_taken(error: &poolhouse::Error) -> bool {
+    matches!(error, poolhouse::Error::Dataset(dsl::Error::Refused { why: dsl::Refusal::Busy, .. }))
+}
+
+impl Open {
+    fn new(
+        pools: &Arc<Pools>,
+        stream: &UnixStream,
+        opening: &Opening,
+        user: &str,
+    ) -> Result<(Self, Opened), Refusal> {
+        let name = opening.dataset.as_str();
+        let parsed = dsl::Name::parse(name).map_err(|_| denied(name, Reason::InvalidName))?;
+        let again = stream.try_clone().map_err(|error| library(name, &error))?;
+        let seat = Visits::enter(pools, again, parsed.pool(), user).map_err(Refusal::Api)?;
+        let imported = pools.pool_of(name).map_err(Refusal::Api)?;
+        let of_dsl = |error: dsl::Error| denied(name, of_dsl(&error));
+        let dataset = imported.pool.spa().read(|| imported.pool.dsl().dataset(name)).map_err(of_dsl)?;
+        if let Some(entry) = pools.visits().table.lock().each.get_mut(&seat.number) {
+            entry.dataset = Some(dataset.object().0);
+        }
+        let live = imported.pool.spa().writer();
+        if live.is_some_and(|live| live.suspended().is_some()) {
+            return Err(denied(name, Reason::Suspended));
+        }
+        let keys = load_keys((pools, seat.number), &imported, &dataset, opening)?;
+        check_key(&dataset)?;
+        if opening.write && live.is_none() {
+            return Err(denied(name, Reason::PoolReadonly));
+        }
+        let (engine, volume, keeps) = match dataset.head_kind().map_err(of_dsl)? {
+            Some(dsl::Kind::Filesystem) => {
+                let (engine, keeps) = file_system(&imported, &dataset, opening.write)?;
+                (engine, None, keeps)
+            }
+            Some(dsl::Kind::Volume) if !opening.write => {
+                let (engine, size, keeps) = volume(&imported, &dataset)?;
+                (engine, Some(size), keeps)
+            }
+            Some(dsl::Kind::Volume) => return Err(Refusal::NotWritable { dataset: name.to_owned() }),
+            Some(dsl::Kind::Snapshot | dsl::Kind::Bookmark) | None => {
+                return Err(denied(name, Reason::BadType));
+            }
+        };
+        let opened = Opened { volume, total: dataset.phys().uncompressed_bytes };
+        Ok((Self { engine, keeps, keys, seat }, opened))
+    }
+}
+
+/// Opens a file system, through its mount if it is mounted.
+fn file_system(
+    imported: &Arc<Imported>,
+    dataset: &dsl::Dataset,
+    write: bool,
+) -> Result<(Engine, Keeps), Refusal> {
+    let name = &dataset.name();
+    let read_only = || Refusal::ReadOnly { dataset: name.clone() };
+    if write && dataset.is_snapshot() {
+        return Err(Refusal::NotWritable { dataset: name.clone() });
+    }
+    let plan = Plan::of(dataset.clone()).map_err(|error| denied(name, of_dsl(&error)))?;
+    let plan = plan.ok_or_else(|| denied(name, Reason::BadType))?;
+    if write && plan.options.read_only {
+        return Err(read_only());
+    }
+    let writer = imported.pool.spa().writer();
+    let hold = || writer.map(|live| live.dsl().heads().long_hold(dataset.object().0));
+    let (pause, tries) = TRIES;
+    for _ in 0..tries {
+        if let Some(live) = imported.mounts.live(dataset.object().0) {
+            // A file system that can't be changed has no owner of its own.
+            let held = hold();
+            let fs = live.files().map_err(|reason| denied(name, reason))?;
+            if write && (!fs.is_writable() || live.is_mounted_read_only()) {
+                return Err(read_only());
+            }
+            let keeps = Keeps { hold: held.filter(|_| !fs.is_writable()), ..Keeps::default() };
+            return Ok((Engine::mounted(fs, Box::new(Mounted(live))), keeps));
+        }
+        let of_name = imported.pool.dataset(name).map_err(|error| library(name, &error))?;
+        if writer.is_none() || plan.options.read_only {
+            // As for a mount, the intent log is replayed first.
+            let keeps = Keeps { hold: hold(), ..Keeps::default() };
+            if writer.is_some() && !dataset.is_snapshot() {
+                match imported.pool.replay(dataset) {
+                    Err(error) if is_taken(&error) => {
+                        std::thread::sleep(pause);
+                        continue;
+                    }
+                    done => drop(done.map_err(|error| library(name, &error))?),
+                }
+            }
+            // The handle may be older than the replay.
+            let again = imported.pool.dataset(name).map_err(|error| library(name, &error))?;
+            let fs = again.filesystem().map_err(|error| library(name, &error))?;
+            return Ok((Engine::files(fs), keeps));
+        }
+        match of_name.writer() {
+            Ok(fs) => {
+                let keeps = Keeps { written: Some(Arc::clone(&fs)), ..Keeps::default() };
+                return Ok((Engine::files(FileSystem::clone(&fs)), keeps));
+            }
+            // It is about to be mounted, or was just unmounted.
+            Err(error) if is_taken(&error) => std::thread::sleep(pause),
+            Err(error) => return Err(library(name, &error)),
+        }
+    }
+    Err(denied(name, Reason::Busy))
+}
+
+/// Opens a volume, which NBD clients may have open. Also returns its size.
+fn volume(imported: &Imported, dataset: &dsl::Dataset) -> Result<(Engine, u64, Keeps), Refusal> {
+    let name = &dataset.name();
+    let failed = |error: &dyn std::error::Error| library(name, error);
+    let mut keeps = Keeps::default();
+    match imported.volumes.open(name) {
+        Ok(lease) => keeps.lease = Some(lease),
+        Err(nbd::Error::Busy { .. }) => return Err(denied(name, Reason::Busy)),
+        // With `volmode=none`, no client can have it open.
+        Err(nbd::Error::NoExport { .. }) => match imported.pool.spa().writer() {
+            Some(live) if dataset.is_snapshot() => {
+                keeps.hold = Some(live.dsl().heads().long_hold(dataset.object().0));
+            }
+            Some(_) => keeps.volume = Some(imported.pool.open_volume(dataset).map_err(|e| failed(&e))?),
+            None => {}
+        },
+        Err(error) => return Err(failed(&error)),
+    }
+    let live = imported.pool.dsl().heads().get(dataset.object().0).filter(|_| !dataset.is_snapshot());
+    let objset = match live {
+        Some(objset) => objset,
+        None => imported.pool.dataset(name).and_then(|d| d.objset()).map_err(|e| failed(&e))?,
+    };
+    let size = zvol::Volume::open(&objset).map_err(|e| failed(&e))?.size();
+    Ok((Engine::objects(objset), size, keeps))
+}
+
+/// Refuses a dataset whose key is not loaded.
+fn check_key(dataset: &dsl::Dataset) -> Result<(), Refusal> {
+    let name = dataset.name();
+    let of_dsl = |error: dsl::Error| denied(&name, of_dsl(&error));
+    let Some(root) = dataset.dir().encryption_root().map_err(of_dsl)? else { return Ok(()) };
+    if dataset.dsl().keys().status(&root).map_err(of_dsl)? == KeyStatus::Available {
+        return Ok(());
+    }
+    Err(Refusal::NoKey { root: root.name().to_owned(), dataset: name })
+}
+
+/// A key that visits have loaded. The last of them unloads it.
+struct Loaded {
+    pools: Arc<Pools>,
+    /// The visit. It has closed its dataset when this is dropped.
+    visit: u64,
+    pool: String,
+    root: u64,
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        let visits = self.pools.visits();
+        let mut keys = visits.keys.lock();
+        if let Some(entry) = visits.table.lock().each.get_mut(&self.visit) {
+            entry.dataset = None;
+        }
+        let place = (self.pool.clone(), self.root);
+        let Some(key) = keys.get_mut(&place) else { return };
+        key.users -= 1;
+        if key.users > 0 {
+            return;
+        }
+        if let Some(key) = keys.remove(&place)
+            && let Err(error) = self.pools.unload_key(&key.root)
+        {
+            // Something else needs the key now.
+            tracing::info!(root = key.root, %error, "its key stays loaded");
+        }
+    }
+}
+
+/// Loads the keys that a command gave, as long as visits need them. A key that is loaded already is
+/// checked.
+fn load_keys(
+    (pools, visit): (&Arc<Pools>, u64),
+    imported: &Imported,
+    dataset: &dsl::Dataset,
+    opening: &Opening,
+) -> Result<Vec<Loaded>, Refusal> {
+    let name = dataset.name();
+    let dsl = imported.pool.dsl();
+    let mut loaded = Vec::new();
+    for (root, material) in &opening.keys {
+        let of_dsl = |error: dsl::Error| denied(root.as_ref().unwrap_or(&name), of_dsl(&error));
+        let dir = match root {
+            Some(root) => Some(dsl.dir(root).map_err(of_dsl)?),
+            None => dataset.dir().encryption_root().map_err(of_dsl)?,
+        };
+        let dir = dir.ok_or_else(|| Refusal::NotEncrypted { dataset: name.clone() })?;
+        let of_key = |error: dsl::keys::KeyError| library(dir.name(), &error);
+        let place = (imported.pool.name().to_owned(), dir.object().0);
+        // Held while the key is loaded, so that no other visit unloads it in between.
+        let mut all = pools.visits().keys.lock();
+        let is_there = dsl.keys().status(&dir).map_err(of_dsl)? == KeyStatus::Available;
+        dsl.keys().load(&dir, &material.0, is_there).map_err(of_key)?;
+        match all.get_mut(&place) {
+            Some(key) => key.users += 1,
+            // The user has loaded this key, and will unload it.
+            None if is_there => continue,
+            None => {
+                let root = dir.name().to_owned();
+                all.insert(place.clone(), Key { root, users: 1 });
+            }
+        }
+        loaded.push(Loaded { pools: Arc::clone(pools), visit, pool: place.0, root: place.1 });
+    }
+    Ok(loaded)
+}
+
+/// A change, by the kernel's node numbers.
+fn stale(change: &Change<'_>, shown: &fuse::dataset::Dataset) -> Stale {
+    match change {
+        Change::File(object) => Stale::File(shown.node_of(*object)),
+        Change::Name(folder, name) => Stale::Name(shown.node_of(*folder), name.to_vec()),
+    }
+}
+
+/// The mount of a file system that a visit uses beside the kernel.
+struct Mounted(Arc<Live>);
+
+impl Kernel for Mounted {
+    fn tell(&self, changes: &[Change<'_>]) {
+        self.0.tell_changes(|shown| changes.iter().map(|change| stale(change, shown)).collect());
+    }
+
+    fn drop_file(&self, object: ObjNum) -> bool {
+        self.0.drop_file(object)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.0.is_mounted_read_only()
+    }
+}
+
+#[cfg(test)]
+mod tests;

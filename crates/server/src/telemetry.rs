@@ -1,0 +1,9 @@
+//! What the daemon shows of itself: kstats, tunables, metrics, the tree of files, its log.
+
+pub mod kstats;
+pub(crate) mod logging;
+pub(crate) mod memory;
+pub mod metrics;
+pub(crate) mod spl;
+pub mod tree;
+pub(crate) mod tunables;

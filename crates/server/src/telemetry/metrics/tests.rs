@@ -1,0 +1,138 @@
+//! Pages of invented pools.
+
+use crate::telemetry::metrics::{CONTENT_TYPE, Page};
+use api::{IoStat, Kstat, KstatValue, Pool, ScanFunc, ScanStat, ScanState, Vdev, VdevStat, VdevState};
+use prometheus_client::registry::Registry;
+
+fn text(page: Page) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(page));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
+    text
+}
+
+fn disk(path: &str, stat: VdevStat) -> Vdev {
+    Vdev { kind: "file".to_owned(), path: Some(path.to_owned()), stat, ..Vdev::default() }
+}
+
+fn pool() -> Pool {
+    let mut disk_read = vec![0; 37];
+    (disk_read[10], disk_read[12]) = (3, 1);
+    let ill = VdevStat {
+        state: VdevState::Faulted,
+        ops: [0, 7, 11, 0, 0, 2],
+        bytes: [0, 4096, 8192, 0, 0, 0],
+        read_errors: 5,
+        write_errors: 6,
+        checksum_errors: 9,
+        slow_ios: 1,
+        self_healed: 512,
+        io: Some(Box::new(IoStat { disk_read, reads_active: 2, ..IoStat::default() })),
+        ..VdevStat::default()
+    };
+    let well = VdevStat { state: VdevState::Healthy, ..VdevStat::default() };
+    let mirror = Vdev {
+        kind: "mirror".to_owned(),
+        children: vec![disk("/dev/a \"b\"", ill), disk("/dev/c", well.clone())],
+        ..Vdev::default()
+    };
+    let log = Vdev { is_log: true, id: 1, ..disk("/dev/log", well.clone()) };
+    Pool {
+        name: "tank".to_owned(),
+        txg: 42,
+        error_count: Some(3),
+        root: Vdev { kind: "root".to_owned(), children: vec![mirror, log], ..Vdev::default() },
+        spares: vec![disk("/dev/s", well)],
+        scan: Some(ScanStat {
+            func: ScanFunc::Resilver,
+            state: ScanState::Scanning,
+            to_examine: 100,
+            issued: 60,
+            ..ScanStat::default()
+        }),
+        ..Pool::default()
+    }
+}
+
+/// Goal: a page has each device's errors, states, operations and service times, with labels that
+/// identify the device.
+#[test]
+fn devices() {
+    let text = text(Page { pools: vec![pool()], kstats: Vec::new() });
+    let ill = r#"pool="tank",vdev="a \"b\"",path="/dev/a \"b\"",role="data""#;
+    for line in [
+        format!("poolhouse_vdev_state{{{ill},state=\"faulted\"}} 1"),
+        format!("poolhouse_vdev_reads_total{{{ill}}} 7"),
+        format!("poolhouse_vdev_trims_total{{{ill}}} 2"),
+        format!("poolhouse_vdev_written_bytes_total{{{ill}}} 8192"),
+        format!("poolhouse_vdev_read_errors{{{ill}}} 5"),
+        format!("poolhouse_vdev_write_errors{{{ill}}} 6"),
+        format!("poolhouse_vdev_checksum_errors{{{ill}}} 9"),
+        format!("poolhouse_vdev_slow_ios{{{ill}}} 1"),
+        format!("poolhouse_vdev_self_healed_bytes{{{ill}}} 512"),
+        format!("poolhouse_vdev_reads_active{{{ill}}} 2"),
+        format!("poolhouse_vdev_read_service_seconds_count{{{ill}}} 4"),
+        // 1 to 2 µs: three; 4 to 8 µs: one more.
+        format!("poolhouse_vdev_read_service_seconds_bucket{{le=\"0.000002048\",{ill}}} 3"),
+        format!("poolhouse_vdev_read_service_seconds_bucket{{le=\"0.000008192\",{ill}}} 4"),
+        format!("poolhouse_vdev_read_service_seconds_bucket{{le=\"+Inf\",{ill}}} 4"),
+        "poolhouse_vdev_state{pool=\"tank\",vdev=\"mirror-0\",path=\"\",role=\"data\",state=\"unknown\"} 1"
+            .to_owned(),
+        "poolhouse_vdev_reads_total{pool=\"tank\",vdev=\"log\",path=\"/dev/log\",role=\"log\"} 0".to_owned(),
+        "poolhouse_vdev_reads_total{pool=\"tank\",vdev=\"s\",path=\"/dev/s\",role=\"spare\"} 0".to_owned(),
+        "poolhouse_pool_txg{pool=\"tank\"} 42".to_owned(),
+        "poolhouse_pool_known_errors{pool=\"tank\"} 3".to_owned(),
+        "poolhouse_scan_running{pool=\"tank\",scan=\"resilver\"} 1".to_owned(),
+        "poolhouse_scan_issued_bytes{pool=\"tank\",scan=\"resilver\"} 60".to_owned(),
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+    }
+    let sum =
+        text.lines().find(|l| l.starts_with("poolhouse_vdev_read_service_seconds_sum") && l.contains(ill));
+    let sum: f64 = sum.and_then(|l| l.rsplit(' ').next()?.parse().ok()).expect("a sum");
+    assert!((sum - (3.0 * 1.5 * 1024.0 + 1.5 * 4096.0) / 1e9).abs() < 1e-12, "{sum}");
+    assert!(text.ends_with("# EOF\n") && CONTENT_TYPE.starts_with("application/openmetrics-text"));
+}
+
+/// Goal: a page has the global kstats by their names, and not those of single pools and datasets.
+#[test]
+fn kstats() {
+    let kstat = |pool: Option<&str>, name: &str, values| Kstat {
+        pool: pool.map(str::to_owned),
+        name: name.to_owned(),
+        values,
+        text: None,
+    };
+    let values = vec![
+        ("hits".to_owned(), KstatValue::Number(12)),
+        ("memory_available_bytes".to_owned(), KstatValue::Signed(-4)),
+    ];
+    let one = vec![("dataset_name".to_owned(), KstatValue::Text("tank/a".to_owned()))];
+    // The same numbers from 1 to 2 µs, and from 4 to 8.
+    let mut took = vec![0; 40];
+    (took[10], took[12]) = (3, 1);
+    let took: Vec<(String, KstatValue)> = took
+        .iter()
+        .enumerate()
+        .map(|(power, n)| (format!("{} ns", 2_u64 << power), KstatValue::Number(*n)))
+        .collect();
+    let kstats = vec![
+        kstat(None, "arcstats", values),
+        kstat(Some("tank"), "objset-0x36", one),
+        kstat(Some("tank"), "zil_commit", took.clone()),
+        kstat(Some("tank"), "zil_commit-0x36", took),
+    ];
+    let text = text(Page { pools: Vec::new(), kstats });
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.contains(&"poolhouse_arcstats_hits 12"), "{text}");
+    assert!(lines.contains(&"poolhouse_arcstats_memory_available_bytes -4"), "{text}");
+    assert!(!text.contains("objset") && !text.contains("0x36"), "{text}");
+    for line in [
+        "poolhouse_zil_commit_seconds_count{pool=\"tank\"} 4",
+        "poolhouse_zil_commit_seconds_bucket{le=\"0.000002048\",pool=\"tank\"} 3",
+        "poolhouse_zil_commit_seconds_bucket{le=\"0.000008192\",pool=\"tank\"} 4",
+    ] {
+        assert!(lines.contains(&line), "{line}\n{text}");
+    }
+}
