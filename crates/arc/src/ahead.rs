@@ -250,7 +250,6 @@ impl Inner {
     }
 
     fn serve(self: Arc<Self>) {
-        let _guess = zio::Guess::begin();
         let mut s = self.state.lock();
         loop {
             if let Some((of, level, blkid, bytes)) = self.take(&mut s) {

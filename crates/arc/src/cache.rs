@@ -11,7 +11,7 @@ use device::{Block, Sparse};
 use ondisk::{Blkptr, DmuType, Txg};
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
-use zio::{Bookmark, WriteReq, Zio};
+use zio::{Bookmark, IoFlags, ReadOptions, Workers, WriteReq, Zio};
 
 /// The memory that the cache of a pool may use.
 #[derive(Clone)]
@@ -215,7 +215,8 @@ impl Cache {
         self.crew.push(run)
     }
 
-    /// Reads a block that nobody has asked for, unless it is there, somebody reads it, or there is no room: for who reads ahead ([`zio::Guess`]).
+    /// Reads a block that nobody has asked for, unless it is there, somebody reads it, or there is
+    /// no room: for who reads ahead.
     pub fn fetch_ahead(&self, bp: &Blkptr, bookmark: &Bookmark) {
         if let Some(key) = self.key(bp, bookmark.objset)
             && self.store.may_read_ahead(&key)
@@ -225,7 +226,7 @@ impl Cache {
             if let Found::Nothing = self.store.find_or_start(&key, true, start, None) {
                 let flight = mine.expect("it was just entered");
                 // What fails, fails again for who asks for it.
-                let _ = self.fly(bp, bookmark, key, flight, true);
+                let _ = self.fly(bp, bookmark, key, flight, &ReadOptions::prefetch());
             }
         }
     }
@@ -252,8 +253,8 @@ impl Cache {
     ///
     /// # Errors
     /// As [`Zio::read`]; failures are not cached.
-    pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark) -> zio::Result<Block> {
-        self.read_asking(bp, bookmark, Ask::default())
+    pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> zio::Result<Block> {
+        self.read_asking(bp, bookmark, Ask::default(), options)
     }
 
     /// The block that a hand leads to, if the cache holds it still; counted as a hit.
@@ -265,8 +266,14 @@ impl Cache {
     ///
     /// # Errors
     /// As [`Cache::read`].
-    pub fn read_asking(&self, bp: &Blkptr, bookmark: &Bookmark, ask: Ask<'_>) -> zio::Result<Block> {
-        let sparse = self.read_sparse_asking(bp, bookmark, ask)?;
+    pub fn read_asking(
+        &self,
+        bp: &Blkptr,
+        bookmark: &Bookmark,
+        ask: Ask<'_>,
+        options: &ReadOptions,
+    ) -> zio::Result<Block> {
+        let sparse = self.read_sparse_asking(bp, bookmark, ask, options)?;
         if sparse.is_whole() {
             return Ok(sparse.into_head());
         }
@@ -283,25 +290,36 @@ impl Cache {
     ///
     /// # Errors
     /// As [`Cache::read`].
-    pub fn read_sparse(&self, bp: &Blkptr, bookmark: &Bookmark) -> zio::Result<Sparse> {
-        self.read_sparse_asking(bp, bookmark, Ask::default())
+    pub fn read_sparse(
+        &self,
+        bp: &Blkptr,
+        bookmark: &Bookmark,
+        options: &ReadOptions,
+    ) -> zio::Result<Sparse> {
+        self.read_sparse_asking(bp, bookmark, Ask::default(), options)
     }
 
     /// As [`Cache::read_sparse`], for who wants to know more.
     ///
     /// # Errors
     /// As [`Cache::read`].
-    pub fn read_sparse_asking(&self, bp: &Blkptr, bookmark: &Bookmark, ask: Ask<'_>) -> zio::Result<Sparse> {
+    pub fn read_sparse_asking(
+        &self,
+        bp: &Blkptr,
+        bookmark: &Bookmark,
+        ask: Ask<'_>,
+        options: &ReadOptions,
+    ) -> zio::Result<Sparse> {
         let Some(key) = self.key(bp, bookmark.objset) else {
-            return self.zio.read(bp, bookmark).map(Sparse::from);
+            return self.zio.read(bp, bookmark, options).map(Sparse::from);
         };
         loop {
-            match self.read_once(bp, bookmark, key, ask) {
+            match self.read_once(bp, bookmark, key, ask, options) {
                 // Nobody takes the failure of one who only guessed.
-                (By::Guesser, Err(_)) if !zio::Guess::is_here() => {}
+                (By::Guesser, Err(_)) if !options.has(IoFlags::SPECULATIVE) => {}
                 // Who must not fail waits for devices himself, and does not take another's failure.
                 (By::Another, Err(zio::Error::Io { .. } | zio::Error::Checksum { .. }))
-                    if zio::Patience::is_here() => {}
+                    if options.has(IoFlags::MUST_SUCCEED) => {}
                 (_, result) => return result,
             }
         }
@@ -314,8 +332,9 @@ impl Cache {
         bookmark: &Bookmark,
         key: Key,
         ask: Ask<'_>,
+        options: &ReadOptions,
     ) -> (By, zio::Result<Sparse>) {
-        let ahead = zio::Guess::is_here();
+        let ahead = options.has(IoFlags::SPECULATIVE);
         let mut mine = None;
         let start = || mine.insert(Flight::new(ahead)).clone();
         match self.store.find_or_start(&key, ahead, start, ask.keep) {
@@ -340,7 +359,7 @@ impl Cache {
                 ask.tell(Came::Missed);
                 let flight = mine.expect("it was just entered");
                 let _demand = (!ahead).then(|| self.crew.demand());
-                (By::Me, self.fly(bp, bookmark, key, flight, ahead))
+                (By::Me, self.fly(bp, bookmark, key, flight, options))
             }
         }
     }
@@ -352,13 +371,14 @@ impl Cache {
         bookmark: &Bookmark,
         key: Key,
         flight: Arc<Flight>,
-        ahead: bool,
+        options: &ReadOptions,
     ) -> zio::Result<Sparse> {
+        let ahead = options.has(IoFlags::SPECULATIVE);
         let kept = self.policies.keeps(bookmark.objset, key.kind() == 1);
         let (store, recipe) = (&*self.store, Recipe::of(bp, None));
         let mut landing = Landing { store, key, flight, ahead, kept, result: None, packed: None, recipe };
         let opened = self.second_read(bp, bookmark, &key);
-        let opened = opened.unwrap_or_else(|| self.zio.read_packed(bp, bookmark));
+        let opened = opened.unwrap_or_else(|| self.zio.read_packed(bp, bookmark, options));
         let result = opened.map(|zio::Opened { block, packed }| {
             landing.recipe = Recipe::of(bp, Recipe::level_of(bp, packed.as_ref()));
             landing.packed = packed;
@@ -373,10 +393,10 @@ impl Cache {
     ///
     /// # Errors
     /// As [`Zio::write_batch`].
-    pub fn write_batch(&self, txg: Txg, reqs: Vec<WriteReq>) -> zio::Result<Vec<Blkptr>> {
+    pub fn write_batch(&self, txg: Txg, reqs: Vec<WriteReq>, workers: &Workers) -> zio::Result<Vec<Blkptr>> {
         let told = |r: &WriteReq| (r.bookmark, r.data.clone(), r.policy.zstd);
         let blocks: Vec<(Bookmark, Sparse, ZstdLevel)> = reqs.iter().map(told).collect();
-        let written = self.zio.write_batch_packed(txg, reqs)?;
+        let written = self.zio.write_batch_packed(txg, reqs, workers)?;
         let kept = written.into_iter().zip(blocks).map(|(written, (bookmark, block, level))| {
             let zio::Written { pointer, packed } = written;
             let recipe = Some(Recipe::of(&pointer, Some(level)));

@@ -55,8 +55,8 @@ impl Objset {
     pub fn create_object(&self, tx: &Tx, spec: &NewObject) -> Result<Dnode> {
         let live = self.live()?;
         let header = self.header(ObjNum(0), spec)?;
-        let object = live.slots.lock().take(live, spec.slots.max(1), tx.txg())?;
-        let dn = live.hold(object, true)?;
+        let object = live.slots.lock().take(live, spec.slots.max(1), tx.txg(), self.options())?;
+        let dn = live.hold(object, true, self.options())?;
         Ok(self.born(tx, dn, header))
     }
 
@@ -70,13 +70,14 @@ impl Objset {
         let special = object.0 >= u64::MAX - 2;
         if !special {
             let outside = object.0 == 0 || object.0 >= DN_MAX_OBJECT;
-            if outside || !live.slots.lock().claim(live, object, spec.slots.max(1), tx.txg())? {
+            let (slots, options) = (spec.slots.max(1), self.options());
+            if outside || !live.slots.lock().claim(live, object, slots, tx.txg(), options)? {
                 let objset = self.id();
                 let missing = Error::NoSuchObject { objset, object };
                 return Err(if outside { missing } else { Error::ObjectExists { objset, object } });
             }
         }
-        let dn = live.hold(object, true)?;
+        let dn = live.hold(object, true, self.options())?;
         if special && dn.head().is_some() {
             return Err(Error::ObjectExists { objset: self.id(), object });
         }
@@ -101,7 +102,7 @@ impl Objset {
             d.clear();
             d.header = Some(header);
         });
-        Dnode::live(dn).expect("it has a header now")
+        Dnode::live(dn, self.options().clone()).expect("it has a header now")
     }
 
     /// Frees an object and all that it holds (`dmu_object_free`).
@@ -110,8 +111,8 @@ impl Objset {
     /// [`Error::NoSuchObject`] if it is free; as reading its dnode and its indirect blocks fails: nothing has been changed then.
     pub fn free_object(&self, tx: &Tx, object: ObjNum) -> Result<()> {
         let live = self.live()?;
-        let dn = live.hold(object, true)?;
-        dn.check_above(BlkId(0), BlkId(u64::MAX))?;
+        let dn = live.hold(object, true, self.options())?;
+        dn.check_above(BlkId(0), BlkId(u64::MAX), self.options())?;
         dn.change(tx, |d| d.clear())?;
         dn.forget_user();
         live.slots.lock().note(object, None, tx.txg());
@@ -178,7 +179,7 @@ impl Dnode {
             if n as u64 == size {
                 self.write_block(tx, blkid, Block::copy_of(piece))?;
             } else {
-                live.modify_block(tx, blkid, |b| b[within..within + n].copy_from_slice(piece))?;
+                self.modify_block(tx, blkid, |b| b[within..within + n].copy_from_slice(piece))?;
             }
             done += n;
         }
@@ -194,7 +195,7 @@ impl Dnode {
     /// If it hasn't the size of the object's blocks.
     pub fn write_block(&self, tx: &Tx, blkid: BlkId, block: Block) -> Result<()> {
         let live = self.to_change()?;
-        live.check_path(blkid)?;
+        live.check_path(blkid, self.options())?;
         live.change(tx, |d| {
             let h = d.header.as_mut().expect("a changed object is not free");
             assert_eq!(block.len(), h.datablksz as usize, "a block has the size of the object's blocks");
@@ -238,14 +239,14 @@ impl Dnode {
             let blkid = BlkId(from.0 + i);
             let unsynced = Error::Unsynced { objset: source.objset_id(), object: source.object(), blkid };
             let bp = match source.live_node() {
-                Some(origin) => origin.synced_bp(blkid)?.ok_or(unsynced)?,
+                Some(origin) => origin.synced_bp(blkid, source.options())?.ok_or(unsynced)?,
                 // Nobody changes it.
                 None => source.bp(Level(0), blkid)?,
             };
             if !bp.is_hole() && (bp.lsize.0 != size || bp.is_metadata() || bp.body == Body::Redacted) {
                 return Err(shape);
             }
-            if !live.os.home.cache.zio().can_clone(tx.txg(), &bp) {
+            if !live.os.home.cache.zio().can_clone(tx.txg(), &bp, self.options()) {
                 return Err(shape);
             }
             bps.push(bp);
@@ -274,7 +275,7 @@ impl Dnode {
 
     fn put_clones(&self, live: &Arc<LiveDnode>, tx: &Tx, first: BlkId, bps: &[Blkptr]) -> Result<()> {
         if let Some(last) = (bps.len() as u64).checked_sub(1) {
-            live.check_above(first, BlkId(first.0.saturating_add(last)))?;
+            live.check_above(first, BlkId(first.0.saturating_add(last)), self.options())?;
         }
         live.os.note_clones();
         live.change(tx, |d| {
@@ -299,7 +300,7 @@ impl Dnode {
     /// # Errors
     /// As reading the block fails; [`Error::NoSuchObject`] if the object was freed.
     pub fn modify_block<R>(&self, tx: &Tx, blkid: BlkId, f: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        self.to_change()?.modify_block(tx, blkid, f)
+        self.to_change()?.modify_block(tx, blkid, f, self.options())
     }
 
     /// Frees the bytes from `offset` on; `len` may be `u64::MAX`: to the end. Blocks in part in the range are zeroed there
@@ -317,11 +318,11 @@ impl Dnode {
         }
         let zero = |from: u64, to: u64| -> Result<()> {
             let blkid = BlkId(from / size);
-            if to <= from || live.block(blkid)?.is_none() {
+            if to <= from || live.block(blkid, self.options())?.is_none() {
                 return Ok(());
             }
             let at = (from % size) as usize;
-            live.modify_block(tx, blkid, |b| b[at..at + (to - from) as usize].fill(0))
+            self.modify_block(tx, blkid, |b| b[at..at + (to - from) as usize].fill(0))
         };
         let to_end = end >= size_end;
         let first = offset.div_ceil(size);
@@ -335,7 +336,7 @@ impl Dnode {
             return Ok(());
         }
         let until = if to_end { u64::MAX } else { behind - 1 };
-        live.check_above(BlkId(first), BlkId(until))?;
+        live.check_above(BlkId(first), BlkId(until), self.options())?;
         live.change(tx, |d| {
             d.free(BlkId(first), BlkId(until));
             if let Some(h) = d.header.as_mut().filter(|h| until >= h.maxblkid.0) {
@@ -400,7 +401,7 @@ impl Dnode {
         if live.block_size() == u64::from(size) {
             return Ok(());
         }
-        let block = live.block(BlkId(0))?.map(|old| {
+        let block = live.block(BlkId(0), self.options())?.map(|old| {
             let mut buf = device::AlignedBuf::zeroed(size as usize);
             let n = old.len().min(buf.len());
             buf[..n].copy_from_slice(&old[..n]);

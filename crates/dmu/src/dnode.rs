@@ -16,6 +16,7 @@ use device::Block;
 use ondisk::dnode::{DnodeFlags, DnodePhys};
 use ondisk::{BlkId, Blkptr, Corrupt, DmuType, Level, ObjNum};
 use std::sync::Arc;
+use zio::ReadOptions;
 
 /// Bookmark block number of a spill block (`DMU_SPILL_BLKID`).
 pub const SPILL_BLKID: BlkId = BlkId(u64::MAX - 1);
@@ -26,6 +27,7 @@ pub struct Dnode {
     /// The header, and, of an object that doesn't change, the blocks.
     head: Arc<Tree>,
     live: Option<Arc<LiveDnode>>,
+    options: ReadOptions,
 }
 
 /// Whether a search looks for data or for holes (`SEEK_DATA`, `SEEK_HOLE`).
@@ -45,13 +47,24 @@ impl std::fmt::Debug for Dnode {
 
 impl Dnode {
     /// A handle of what doesn't change.
-    pub(crate) fn fixed(head: Arc<Tree>) -> Dnode {
-        Dnode { head, live: None }
+    pub(crate) fn fixed(head: Arc<Tree>, options: ReadOptions) -> Dnode {
+        Dnode { head, live: None, options }
     }
 
     /// A handle of an object as it is now; `None` if it is free.
-    pub(crate) fn live(live: Arc<LiveDnode>) -> Option<Dnode> {
-        Some(Dnode { head: live.head()?, live: Some(live) })
+    pub(crate) fn live(live: Arc<LiveDnode>, options: ReadOptions) -> Option<Dnode> {
+        Some(Dnode { head: live.head()?, live: Some(live), options })
+    }
+
+    /// The same object, read as `options` say through this handle.
+    #[must_use]
+    pub fn with_options(&self, options: ReadOptions) -> Dnode {
+        Dnode { options, ..self.clone() }
+    }
+
+    /// How it is read through this handle.
+    pub fn options(&self) -> &ReadOptions {
+        &self.options
     }
 
     /// A handle with the header as it is now.
@@ -61,7 +74,7 @@ impl Dnode {
     pub fn reload(&self) -> Result<Dnode> {
         let Some(live) = &self.live else { return Ok(self.clone()) };
         let missing = Error::NoSuchObject { objset: self.head.home.id, object: self.head.object };
-        Dnode::live(live.clone()).ok_or(missing)
+        Dnode::live(live.clone(), self.options.clone()).ok_or(missing)
     }
 
     /// The object to change.
@@ -155,7 +168,7 @@ impl Dnode {
     /// # Errors
     /// [`Error::Read`] if an indirect block cannot be read, [`Error::Misplaced`] or [`Error::Corrupt`] if it is bad.
     pub fn bp(&self, level: Level, blkid: BlkId) -> Result<Blkptr> {
-        self.tree().map_or(Ok(Blkptr::HOLE), |t| t.bp(level, blkid))
+        self.tree().map_or(Ok(Blkptr::HOLE), |t| t.bp(level, blkid, &self.options))
     }
 
     /// Data block `blkid`; `None` for a hole.
@@ -163,13 +176,16 @@ impl Dnode {
     /// # Errors
     /// As reading fails; [`Error::Misplaced`] when the block has another size than the object's blocks.
     pub fn block(&self, blkid: BlkId) -> Result<Option<Block>> {
-        self.live.as_ref().map_or_else(|| self.head.block(blkid), |l| l.block(blkid))
+        match &self.live {
+            Some(live) => live.block(blkid, &self.options),
+            None => self.head.block(blkid, &self.options),
+        }
     }
 
     /// Has the cache forget what it holds of a small object: who read it keeps what it said, and nobody is going to ask soon.
     pub fn let_go(&self) {
         if let Some(tree) = self.tree() {
-            tree.let_go();
+            tree.let_go(&self.options);
         }
     }
 
@@ -178,7 +194,10 @@ impl Dnode {
     /// # Errors
     /// As reading fails.
     pub fn spill(&self) -> Result<Option<Block>> {
-        self.live.as_ref().map_or_else(|| self.head.spill(), |l| l.spill())
+        match &self.live {
+            Some(live) => live.spill(&self.options),
+            None => self.head.spill(&self.options),
+        }
     }
 
     /// Fills `buf` from byte `offset` on; holes and what lies past the last block read as zeros.
@@ -218,7 +237,8 @@ impl Dnode {
         want: Extent,
         met: &mut Met,
     ) -> std::result::Result<Option<BlkId>, Blocked> {
-        let Some(live) = &self.live else { return self.head.next_block(from, want, met) };
+        let options = &self.options;
+        let Some(live) = &self.live else { return self.head.next_block(from, want, met, options) };
         let mut at = from;
         loop {
             if at > live.max_blkid() {
@@ -230,7 +250,7 @@ impl Dnode {
                 Some(_) => {}
                 None => {
                     let Some(tree) = live.synced() else { continue };
-                    let found = tree.next_block(at, want, &mut Met::default())?;
+                    let found = tree.next_block(at, want, &mut Met::default(), options)?;
                     // A tree says nothing of what is behind its last block, where there are holes.
                     let found = found
                         .or((want == Extent::Hole)

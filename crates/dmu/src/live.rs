@@ -43,7 +43,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use zio::Doubt;
+use zio::{IoFlags, ReadOptions};
 
 /// Groups that may have changes at one time, and one (`TXG_SIZE`).
 const TXG_SIZE: usize = 4;
@@ -128,21 +128,20 @@ impl Live {
     /// As reading fails.
     pub(crate) fn steadily<T>(
         &self,
-        read: impl Fn() -> Result<T>,
+        read: impl Fn(&ReadOptions) -> Result<T>,
         is_old: impl FnOnce() -> bool,
+        options: &ReadOptions,
     ) -> Result<Option<T>> {
         if !self.has_passes() {
-            return read().map(Some);
+            return read(options).map(Some);
         }
-        let doubt = Doubt::begin();
-        let found = read();
-        drop(doubt);
+        let found = read(&options.with(IoFlags::MAY_BE_STALE));
         let Err(Error::Read(_)) = found else { return found.map(Some) };
         // Who syncs is let through; a pass that takes for ever has other worries.
         let pass = self.pass.try_lock_for(PASS_PATIENCE);
         let old = is_old();
         drop(pass);
-        if old { Ok(None) } else { read().map(Some) }
+        if old { Ok(None) } else { read(options).map(Some) }
     }
 
     pub(crate) fn root(&self) -> Root {
@@ -241,7 +240,12 @@ impl Live {
     ///
     /// # Errors
     /// As reading its dnode fails.
-    pub(crate) fn hold(self: &Arc<Live>, object: ObjNum, undecrypted: bool) -> Result<Arc<LiveDnode>> {
+    pub(crate) fn hold(
+        self: &Arc<Live>,
+        object: ObjNum,
+        undecrypted: bool,
+        options: &ReadOptions,
+    ) -> Result<Arc<LiveDnode>> {
         let table = &self.tables[object.0 as usize % TABLES];
         loop {
             if let Some(dn) = Self::known(&table.lock(), object) {
@@ -254,8 +258,9 @@ impl Live {
                 DMU_PROJECTUSED_OBJECT => root.phys.projectused.clone(),
                 ObjNum(0) | ObjNum(DN_MAX_OBJECT..) => None,
                 _ => {
-                    let read = || read_dnode(&root.meta, object, undecrypted);
-                    match self.steadily(read, || self.root.read().generation != root.generation)? {
+                    let read = |options: &ReadOptions| read_dnode(&root.meta, object, undecrypted, options);
+                    let is_old = || self.root.read().generation != root.generation;
+                    match self.steadily(read, is_old, options)? {
                         Some(phys) => phys,
                         None => continue,
                     }

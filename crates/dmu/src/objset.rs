@@ -20,14 +20,17 @@ use ondisk::dnode::{DNODE_BLOCK_SIZE, DNODE_SHIFT, DnodePhys};
 use ondisk::objset::{ObjsetFlags, ObjsetKind, ObjsetPhys};
 use ondisk::{BlkId, Blkptr, Corrupt, DmuType, Level, ObjNum};
 use std::sync::Arc;
-use zio::Bookmark;
+use zio::{Bookmark, ReadOptions};
 
 /// An open object set; clones share it (`objset_t`).
 ///
 /// One that was opened with [`Objset::open`] never changes; one of [`Objset::open_live`] or [`Objset::create_live`] does, and
 /// whoever reads it sees what was changed, synced or not.
 #[derive(Clone)]
-pub struct Objset(Arc<Inner>);
+pub struct Objset {
+    inner: Arc<Inner>,
+    options: ReadOptions,
+}
 
 struct Inner {
     home: Home,
@@ -65,39 +68,47 @@ impl Home {
 impl std::fmt::Debug for Objset {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Objset")
-            .field("id", &self.0.home.id)
+            .field("id", &self.inner.home.id)
             .field("kind", &self.kind())
             .finish_non_exhaustive()
     }
 }
 
 impl Objset {
-    /// Opens the object set at `root`; `id` is its dataset's object number, 0 for the MOS.
+    /// Opens the object set at `root`; `id` is its dataset's object number, 0 for the MOS. It is
+    /// read as `options` say, now and through this handle.
     ///
     /// # Errors
     /// [`Error::Read`] when the root block cannot be read, [`Error::Corrupt`] when it is no object set.
-    pub fn open(cache: Arc<Cache>, id: u64, root: &Blkptr) -> Result<Objset> {
+    pub fn open(cache: Arc<Cache>, id: u64, root: &Blkptr, options: ReadOptions) -> Result<Objset> {
         let home = Home::new(cache, id);
-        let phys = read_root(&home, root)?;
+        let phys = read_root(&home, root, &options)?;
         let meta = Arc::new(Tree::new(home.clone(), ObjNum(0), phys.meta_dnode.clone()));
         let state = State::Fixed { root: *root, phys: Arc::new(phys), meta };
-        Ok(Objset(Arc::new(Inner { home, state })))
+        Ok(Objset { inner: Arc::new(Inner { home, state }), options })
     }
 
     /// Opens the object set at `root` to change it. There must be one such of a dataset at a time.
     ///
     /// # Errors
     /// As [`Objset::open`].
-    pub fn open_live(cache: Arc<Cache>, id: u64, root: &Blkptr) -> Result<Objset> {
+    pub fn open_live(cache: Arc<Cache>, id: u64, root: &Blkptr, options: ReadOptions) -> Result<Objset> {
         let home = Home::new(cache, id);
-        let phys = read_root(&home, root)?;
+        let phys = read_root(&home, root, &options)?;
         let live = Live::new(home.clone(), *root, phys);
-        Ok(Objset(Arc::new(Inner { home, state: State::Live(live) })))
+        Ok(Objset { inner: Arc::new(Inner { home, state: State::Live(live) }), options })
     }
 
     /// A new object set, which holds nothing yet (`dmu_objset_create_impl`). `flags` says which accounting it keeps from
     /// its start: a file system has [`ObjsetFlags::USERACCOUNTING_COMPLETE`], and those of the pool's features.
-    pub fn create_live(cache: Arc<Cache>, id: u64, kind: ObjsetKind, flags: ObjsetFlags, tx: &Tx) -> Objset {
+    pub fn create_live(
+        cache: Arc<Cache>,
+        id: u64,
+        kind: ObjsetKind,
+        flags: ObjsetFlags,
+        tx: &Tx,
+        options: ReadOptions,
+    ) -> Objset {
         let home = Home::new(cache, id);
         let spec = NewObject { block_size: DNODE_BLOCK_SIZE as u32, ..NewObject::new(DmuType::DNODE) };
         let mut meta_dnode = Header::new(&spec).over(None);
@@ -120,12 +131,23 @@ impl Objset {
         };
         let live = Live::new(home.clone(), Blkptr::HOLE, phys);
         live.change_root(tx, |_| {});
-        Objset(Arc::new(Inner { home, state: State::Live(live) }))
+        Objset { inner: Arc::new(Inner { home, state: State::Live(live) }), options }
+    }
+
+    /// The same object set, read as `options` say through this handle and those that come from it.
+    #[must_use]
+    pub fn with_options(&self, options: ReadOptions) -> Objset {
+        Objset { inner: self.inner.clone(), options }
+    }
+
+    /// How it is read through this handle.
+    pub fn options(&self) -> &ReadOptions {
+        &self.options
     }
 
     /// The dataset's object number; 0 for the MOS (`dmu_objset_id`).
     pub fn id(&self) -> u64 {
-        self.0.home.id
+        self.inner.home.id
     }
 
     /// What it holds (`os_type`).
@@ -136,7 +158,7 @@ impl Objset {
     /// The object set as stored; of a live one as synced last, but for the intent log's header and the flags, which are
     /// as set last.
     pub fn phys(&self) -> Arc<ObjsetPhys> {
-        match &self.0.state {
+        match &self.inner.state {
             State::Fixed { phys, .. } => phys.clone(),
             State::Live(live) => live.phys(),
         }
@@ -144,7 +166,7 @@ impl Objset {
 
     /// The pointer that it was opened from, or that it was synced to last (`os_rootbp`).
     pub fn root_bp(&self) -> Blkptr {
-        match &self.0.state {
+        match &self.inner.state {
             State::Fixed { root, .. } => *root,
             State::Live(live) => live.root().bp,
         }
@@ -152,11 +174,11 @@ impl Objset {
 
     /// The cache that its blocks are read through.
     pub fn cache(&self) -> &Arc<Cache> {
-        &self.0.home.cache
+        &self.inner.home.cache
     }
 
     fn meta(&self) -> Arc<Tree> {
-        match &self.0.state {
+        match &self.inner.state {
             State::Fixed { meta, .. } => meta.clone(),
             State::Live(live) => live.root().meta,
         }
@@ -164,17 +186,17 @@ impl Objset {
 
     /// The object whose data are the dnodes (`DMU_META_DNODE`); of a live object set as synced last.
     pub fn meta_dnode(&self) -> Dnode {
-        Dnode::fixed(self.meta())
+        Dnode::fixed(self.meta(), self.options.clone())
     }
 
     /// True if it can change.
     pub fn is_live(&self) -> bool {
-        matches!(self.0.state, State::Live(_))
+        matches!(self.inner.state, State::Live(_))
     }
 
     pub(crate) fn live(&self) -> Result<&Arc<Live>> {
-        match &self.0.state {
-            State::Fixed { .. } => Err(Error::Fixed { objset: self.0.home.id }),
+        match &self.inner.state {
+            State::Fixed { .. } => Err(Error::Fixed { objset: self.inner.home.id }),
             State::Live(live) => Ok(live),
         }
     }
@@ -197,10 +219,11 @@ impl Objset {
     }
 
     fn hold(&self, object: ObjNum, undecrypted: bool) -> Result<Dnode> {
-        let missing = || Error::NoSuchObject { objset: self.0.home.id, object };
-        let (phys, meta) = match &self.0.state {
+        let missing = || Error::NoSuchObject { objset: self.inner.home.id, object };
+        let (phys, meta) = match &self.inner.state {
             State::Live(live) => {
-                return Dnode::live(live.hold(object, undecrypted)?).ok_or_else(missing);
+                let dn = live.hold(object, undecrypted, &self.options)?;
+                return Dnode::live(dn, self.options.clone()).ok_or_else(missing);
             }
             State::Fixed { phys, meta, .. } => (phys, meta),
         };
@@ -209,10 +232,10 @@ impl Objset {
             DMU_GROUPUSED_OBJECT => phys.groupused.clone(),
             DMU_PROJECTUSED_OBJECT => phys.projectused.clone(),
             ObjNum(0) | ObjNum(DN_MAX_OBJECT..) => None,
-            _ => read_dnode(meta, object, undecrypted)?,
+            _ => read_dnode(meta, object, undecrypted, &self.options)?,
         };
-        let tree = Tree::new(self.0.home.clone(), object, phys.ok_or_else(missing)?);
-        Ok(Dnode::fixed(Arc::new(tree)))
+        let tree = Tree::new(self.inner.home.clone(), object, phys.ok_or_else(missing)?);
+        Ok(Dnode::fixed(Arc::new(tree), self.options.clone()))
     }
 
     /// The allocated objects from `first` on, in order.
@@ -235,13 +258,13 @@ fn reach(meta: &DnodePhys) -> u64 {
     (meta.blkptrs.len() as u64 * per).checked_shl(shift).unwrap_or(u64::MAX)
 }
 
-fn read_root(home: &Home, root: &Blkptr) -> Result<ObjsetPhys> {
+fn read_root(home: &Home, root: &Blkptr, options: &ReadOptions) -> Result<ObjsetPhys> {
     let corrupt = |source| Error::Corrupt { objset: home.id, object: ObjNum(0), source };
     if root.is_hole() {
         return Err(corrupt(Corrupt::Shape { what: "object set", why: "its root is a hole" }));
     }
     let bookmark = Bookmark { objset: home.id, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
-    let block = home.cache.read(root, &bookmark)?;
+    let block = home.cache.read(root, &bookmark, options)?;
     ObjsetPhys::decode(&block).map_err(corrupt)
 }
 
@@ -254,10 +277,16 @@ fn dnodes_per_block(meta: &Tree) -> u64 {
 ///
 /// # Errors
 /// As reading fails; the want of a key if its bonus is encrypted and `undecrypted` isn't allowed.
-pub(crate) fn read_dnode(meta: &Tree, object: ObjNum, undecrypted: bool) -> Result<Option<DnodePhys>> {
+pub(crate) fn read_dnode(
+    meta: &Tree,
+    object: ObjNum,
+    undecrypted: bool,
+    options: &ReadOptions,
+) -> Result<Option<DnodePhys>> {
     let corrupt = |source| Error::Corrupt { objset: meta.home.id, object, source };
     let per = dnodes_per_block(meta);
-    let Some(block) = DnodeBlock::read(meta, BlkId(object.0 / per))? else { return Ok(None) };
+    let read = DnodeBlock::read(meta, BlkId(object.0 / per), options)?;
+    let Some(block) = read else { return Ok(None) };
     let target = (object.0 % per) as usize;
     let mut slot = 0;
     while slot < target {
@@ -275,10 +304,10 @@ pub(crate) fn read_dnode(meta: &Tree, object: ObjNum, undecrypted: bool) -> Resu
 }
 
 /// The objects in a block of dnodes, and how many slots each takes.
-pub(crate) fn slots_of_block(meta: &Tree, blkid: BlkId) -> Result<Vec<(ObjNum, u8)>> {
+pub(crate) fn slots_of_block(meta: &Tree, blkid: BlkId, options: &ReadOptions) -> Result<Vec<(ObjNum, u8)>> {
     let corrupt = |source| Error::Corrupt { objset: meta.home.id, object: ObjNum(0), source };
     let per = dnodes_per_block(meta);
-    let Some(block) = DnodeBlock::read(meta, blkid)? else { return Ok(Vec::new()) };
+    let Some(block) = DnodeBlock::read(meta, blkid, options)? else { return Ok(Vec::new()) };
     let (mut slot, mut all) = (0, Vec::new());
     while slot < per {
         let taken = block.taken(slot as usize).map_err(corrupt)?;
@@ -305,7 +334,7 @@ pub struct Objects {
 impl Objects {
     /// Refuses a block of dnodes that was met at another place, or lies in its pointer, where none can be.
     fn check_new(&mut self, meta: &Tree, blkid: BlkId) -> Result<()> {
-        let bp = meta.bp(Level(0), blkid)?;
+        let bp = meta.bp(Level(0), blkid, &self.os.options)?;
         let why = "a block of dnodes lies in its pointer";
         let embedded =
             matches!(bp.body, Body::Embedded(_)).then_some(Corrupt::Shape { what: "object set", why });
@@ -322,7 +351,7 @@ impl Objects {
                 return Ok(None);
             }
             let from = BlkId(self.next / per);
-            let blkid = match meta.next_block(from, Extent::Data, &mut self.met) {
+            let blkid = match meta.next_block(from, Extent::Data, &mut self.met, &self.os.options) {
                 Ok(Some(blkid)) => blkid,
                 Ok(None) => return Ok(None),
                 Err(blocked) => {
@@ -338,7 +367,8 @@ impl Objects {
             }
             let base = blkid.0 * per;
             self.check_new(&meta, blkid).inspect_err(|_| self.next = base + per)?;
-            let read = DnodeBlock::read(&meta, blkid).inspect_err(|_| self.next = base + per)?;
+            let read = DnodeBlock::read(&meta, blkid, &self.os.options);
+            let read = read.inspect_err(|_| self.next = base + per)?;
             let Some(block) = read else {
                 self.next = base + per;
                 continue;
@@ -358,8 +388,9 @@ impl Objects {
                         if let Some(locked) = block.locked.filter(|_| hidden) {
                             return Err(locked);
                         }
-                        let tree = Tree::new(self.os.0.home.clone(), object, phys);
-                        return Ok(Some((Dnode::fixed(Arc::new(tree)), self.next)));
+                        let tree = Tree::new(self.os.inner.home.clone(), object, phys);
+                        let dn = Dnode::fixed(Arc::new(tree), self.os.options.clone());
+                        return Ok(Some((dn, self.next)));
                     }
                 }
                 slot += taken as u64;
@@ -394,7 +425,9 @@ impl Objects {
                 }
             };
             self.next = object.0 + 1;
-            if let Some(dn) = Dnode::live(live.hold(object, self.undecrypted)?) {
+            let options = &self.os.options;
+            let dn = live.hold(object, self.undecrypted, options)?;
+            if let Some(dn) = Dnode::live(dn, options.clone()) {
                 self.next = object.0 + dn.phys().num_slots() as u64;
                 return Ok(Some(dn));
             }
@@ -406,7 +439,7 @@ impl Iterator for Objects {
     type Item = Result<Dnode>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let r = match &self.os.0.state {
+        let r = match &self.os.inner.state {
             State::Fixed { .. } => self.step().map(|d| d.map(|(d, _)| d)),
             State::Live(live) => {
                 let live = live.clone();

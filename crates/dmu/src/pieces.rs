@@ -17,6 +17,7 @@ use crate::met::MetSince;
 use crate::{Dnode, Result};
 use ondisk::BlkId;
 use std::sync::Arc;
+use zio::ReadOptions;
 
 /// Indirect blocks of level 1 that a piece has at most: 32 GiB of blocks of 128 KiB.
 const PIECE: usize = 256;
@@ -40,6 +41,7 @@ pub struct Pieces {
     at: Option<u64>,
     end: u64,
     met: MetSince,
+    options: ReadOptions,
 }
 
 impl std::fmt::Debug for Pieces {
@@ -56,7 +58,8 @@ impl Dnode {
     pub fn pieces(&self, offset: u64, len: u64) -> Result<Pieces> {
         let dn = self.to_change()?.clone();
         let size = dn.block_size();
-        Ok(Pieces { dn, size, at: Some(offset), end: offset.saturating_add(len), met: MetSince::default() })
+        let (end, met, options) = (offset.saturating_add(len), MetSince::default(), self.options().clone());
+        Ok(Pieces { dn, size, at: Some(offset), end, met, options })
     }
 }
 
@@ -73,8 +76,8 @@ impl Pieces {
         };
         let (first, last) = (BlkId(offset / self.size), BlkId((self.end - 1) / self.size));
         let last = last.min(tree.phys.maxblkid);
-        let leaves = tree.leaves((first, last), PIECE, &mut self.met)?;
-        tree.warm(&leaves.found)?;
+        let leaves = tree.leaves((first, last), PIECE, &mut self.met, &self.options)?;
+        tree.warm(&leaves.found, &self.options)?;
         self.at = leaves.behind.and_then(|blkid| blkid.0.checked_mul(self.size)).filter(|at| *at > offset);
         Ok(Some(match self.at {
             None => whole,

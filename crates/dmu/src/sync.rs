@@ -40,7 +40,7 @@ use ondisk::version::{SPA_VERSION_DNODE_BYTES, SPA_VERSION_USERSPACE};
 use ondisk::{BlkId, Blkptr, DmuType, Level, ObjNum, Txg};
 use std::sync::Arc;
 use weave::Weave;
-use zio::{Bookmark, WritePolicy, WriteReq};
+use zio::{Bookmark, ReadOptions, Workers, WritePolicy, WriteReq};
 
 /// First pass that rewrites in place (`zfs_sync_pass_rewrite`).
 const PASS_REWRITE: u32 = 2;
@@ -70,6 +70,9 @@ pub(crate) struct Sync<'a> {
     txg: Txg,
     pass: u32,
     out: &'a mut dyn SyncSink,
+    workers: &'a Workers,
+    /// A sync can't be done again: its reads wait for a suspended pool.
+    options: ReadOptions,
 }
 
 /// An object that is being synced.
@@ -83,15 +86,17 @@ struct Synced {
 
 impl Objset {
     /// Writes everything that the group of `tx` changed, and returns where the object set now is. It may be called again in a
-    /// later pass for what changed since (`dmu_objset_sync`).
+    /// later pass for what changed since (`dmu_objset_sync`). Batches are spread over `workers`.
     ///
     /// # Errors
     /// As reading the blocks to be changed, and as writing fails; [`crate::Error::Fixed`].
-    pub fn sync(&self, tx: &Tx, pass: u32, out: &mut dyn SyncSink) -> Result<Blkptr> {
+    pub fn sync(&self, tx: &Tx, pass: u32, out: &mut dyn SyncSink, workers: &Workers) -> Result<Blkptr> {
         let live = self.live()?.clone();
         let _pass = live.begin_pass();
-        let mut sync = Sync { live: live.clone(), txg: tx.txg(), pass, out };
-        sync.run(self, tx)
+        let options = ReadOptions::sync();
+        let os = self.with_options(options.clone());
+        let mut sync = Sync { live: live.clone(), txg: tx.txg(), pass, out, workers, options };
+        sync.run(&os, tx)
     }
 }
 
@@ -271,7 +276,7 @@ impl Sync<'_> {
         }
         let Batch { at, reqs, .. } = std::mem::take(batch);
         let places: Vec<_> = reqs.iter().map(|r| (r.bookmark, r.old, r.in_place)).collect();
-        let bps = self.live.home.cache.write_batch(self.txg, reqs)?;
+        let bps = self.live.home.cache.write_batch(self.txg, reqs, self.workers)?;
         for ((at, (bm, old, in_place)), bp) in at.into_iter().zip(places).zip(bps) {
             let weave = &mut weaves[at];
             let before = old.unwrap_or(Blkptr::HOLE);
@@ -351,7 +356,7 @@ impl Sync<'_> {
             in_place: self.may_rewrite(old),
         };
         let in_place = req.in_place;
-        let mut bps = self.live.home.cache.write_batch(self.txg, vec![req])?;
+        let mut bps = self.live.home.cache.write_batch(self.txg, vec![req], self.workers)?;
         let bp = bps.pop().expect("one request has one answer");
         self.replace(old, &bp, in_place, &mut 0);
         Ok(bp)

@@ -13,7 +13,7 @@ use ondisk::dnode::DnodePhys;
 use ondisk::{BlkId, Blkptr, Corrupt, Level, ObjNum};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use zio::Bookmark;
+use zio::{Bookmark, ReadOptions};
 
 /// Threads that read indirect blocks ahead of who frees what is below them.
 const READERS: usize = 8;
@@ -64,7 +64,7 @@ impl Foreseen for Tree {
     fn read_ahead(&self, level: u8, blkid: u64) {
         let (level, blkid) = (Level(level), BlkId(blkid));
         // What can't be read is told to who asks for it.
-        if let Ok(bp) = self.bp(level, blkid)
+        if let Ok(bp) = self.bp(level, blkid, &ReadOptions::prefetch())
             && !bp.is_hole()
             && !matches!(bp.body, Body::Embedded(_))
         {
@@ -106,7 +106,7 @@ impl Tree {
     ///
     /// # Errors
     /// [`Error::Read`] if an indirect block cannot be read, [`Error::Misplaced`] or [`Error::Corrupt`] if it is bad.
-    pub(crate) fn bp(&self, level: Level, blkid: BlkId) -> Result<Blkptr> {
+    pub(crate) fn bp(&self, level: Level, blkid: BlkId, options: &ReadOptions) -> Result<Blkptr> {
         let phys = &self.phys;
         let top = phys.nlevels - 1;
         if level.0 > top {
@@ -130,7 +130,7 @@ impl Tree {
                 return Ok(Blkptr::HOLE);
             }
             let this = BlkId(blkid.0.checked_shr(u32::from(at - level.0) * phys.epbs()).unwrap_or(0));
-            let block = self.read_indirect(&bp, Level(at), this)?;
+            let block = self.read_indirect(&bp, Level(at), this, options)?;
             at -= 1;
             let below = BlkId(blkid.0.checked_shr(u32::from(at - level.0) * phys.epbs()).unwrap_or(0));
             bp = self.entry(&block, Level(at), below)?;
@@ -151,10 +151,10 @@ impl Tree {
     }
 
     /// Reads a data block past the table of the cache, if it is one that is read again and again: an empty answer where nothing is at hand for it.
-    fn read_at_hand(&self, blkid: BlkId) -> Result<Option<Option<Block>>> {
+    fn read_at_hand(&self, blkid: BlkId, options: &ReadOptions) -> Result<Option<Option<Block>>> {
         if self.phys.nlevels <= 1 {
-            let bp = || self.bp(Level(0), blkid);
-            return self.read_by(&self.hands, blkid, blkid.0, bp).map(Some);
+            let bp = || self.bp(Level(0), blkid, options);
+            return self.read_by(&self.hands, (blkid, blkid.0), bp, options).map(Some);
         }
         let index = blkid.0 & ((1 << self.phys.epbs()) - 1);
         let read = |window: &Window| {
@@ -162,7 +162,7 @@ impl Tree {
                 return Ok(None);
             }
             let bp = || self.entry(&window.block, Level(0), blkid);
-            self.read_by(&window.hands, blkid, index, bp).map(Some)
+            self.read_by(&window.hands, (blkid, index), bp, options).map(Some)
         };
         let Some(found) = self.in_window(blkid, read) else { return Ok(None) };
         if matches!(found, Ok(None)) {
@@ -177,9 +177,9 @@ impl Tree {
     fn read_by(
         &self,
         hands: &Hands,
-        blkid: BlkId,
-        index: u64,
+        (blkid, index): (BlkId, u64),
         bp: impl FnOnce() -> Result<Blkptr>,
+        options: &ReadOptions,
     ) -> Result<Option<Block>> {
         if let Some(block) = hands.find(index, &self.home.cache) {
             return Ok(Some(block));
@@ -196,7 +196,7 @@ impl Tree {
         };
         let note = |came| self.note(blkid, came);
         let ask = Ask { keep: Some(&keep), told: Some(&note) };
-        let block = self.home.cache.read_asking(&bp, &self.bookmark(Level(0), blkid), ask)?;
+        let block = self.home.cache.read_asking(&bp, &self.bookmark(Level(0), blkid), ask, options)?;
         self.check_size(block.len(), blkid)?;
         Ok(Some(block))
     }
@@ -207,13 +207,19 @@ impl Tree {
     }
 
     /// Reads an indirect block and checks that it has the size that the dnode says.
-    pub(crate) fn read_indirect(&self, bp: &Blkptr, level: Level, blkid: BlkId) -> Result<Sparse> {
+    pub(crate) fn read_indirect(
+        &self,
+        bp: &Blkptr,
+        level: Level,
+        blkid: BlkId,
+        options: &ReadOptions,
+    ) -> Result<Sparse> {
         if matches!(bp.body, Body::Embedded(_)) {
             // No writer puts one there, and a tree of them would be large and take no room.
             let why = "an indirect block lies in its pointer";
             return Err(self.corrupt(Corrupt::Shape { what: "block tree", why }));
         }
-        let block = self.home.cache.read_sparse(bp, &self.bookmark(level, blkid))?;
+        let block = self.home.cache.read_sparse(bp, &self.bookmark(level, blkid), options)?;
         if block.len() != 1 << self.phys.indblkshift {
             return Err(self.misplaced(level, blkid));
         }
@@ -240,21 +246,21 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::bp`].
-    pub(crate) fn check_above(&self, first: BlkId, last: BlkId) -> Result<()> {
+    pub(crate) fn check_above(&self, first: BlkId, last: BlkId, options: &ReadOptions) -> Result<()> {
         let top = Level(self.phys.nlevels - 1);
         let mut met = Met::default();
         let mut roots = (0..).map(BlkId).zip(&self.phys.blkptrs);
-        roots.try_for_each(|(blkid, bp)| self.check_below(bp, top, blkid, (first, last), &mut met))
+        roots.try_for_each(|(blkid, bp)| self.check_below(bp, (top, blkid), (first, last), &mut met, options))
     }
 
     // As deep as the dnode has levels.
     fn check_below(
         &self,
         bp: &Blkptr,
-        level: Level,
-        blkid: BlkId,
+        (level, blkid): (Level, BlkId),
         range: (BlkId, BlkId),
         met: &mut Met,
+        options: &ReadOptions,
     ) -> Result<()> {
         let shift = self.phys.span_shift(level);
         let Some(from) = first_below(blkid.0, shift).filter(|from| *from <= range.1.0) else { return Ok(()) };
@@ -264,12 +270,12 @@ impl Tree {
         }
         met.note(bp, level, blkid).map_err(|source| self.corrupt(source))?;
         let bp = self.check_place(*bp, level, blkid)?;
-        let block = self.read_indirect(&bp, level, blkid)?;
+        let block = self.read_indirect(&bp, level, blkid, options)?;
         let (below, span) = (Level(level.0 - 1), self.phys.span_shift(Level(level.0 - 1)));
         let (first, last) = (range.0.0.max(from), range.1.0.min(to));
         for child in (first.checked_shr(span).unwrap_or(0)..=last.checked_shr(span).unwrap_or(0)).map(BlkId) {
             let bp = self.entry(&block, below, child)?;
-            self.check_below(&bp, below, child, range, met)?;
+            self.check_below(&bp, (below, child), range, met, options)?;
         }
         Ok(())
     }
@@ -278,11 +284,17 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::bp`].
-    pub(crate) fn leaves(&self, range: (BlkId, BlkId), most: usize, met: &mut MetSince) -> Result<Leaves> {
+    pub(crate) fn leaves(
+        &self,
+        range: (BlkId, BlkId),
+        most: usize,
+        met: &mut MetSince,
+        options: &ReadOptions,
+    ) -> Result<Leaves> {
         let top = Level(self.phys.nlevels - 1);
         let mut out = Leaves { found: Vec::new(), most, behind: None };
         for (blkid, bp) in (0..).map(BlkId).zip(&self.phys.blkptrs) {
-            self.leaves_below(bp, (top, blkid), range, met, &mut out)?;
+            self.leaves_below(bp, (top, blkid), range, met, &mut out, options)?;
         }
         Ok(out)
     }
@@ -295,6 +307,7 @@ impl Tree {
         range: (BlkId, BlkId),
         met: &mut MetSince,
         out: &mut Leaves,
+        options: &ReadOptions,
     ) -> Result<()> {
         let shift = self.phys.span_shift(level);
         let Some(from) = first_below(blkid.0, shift).filter(|from| *from <= range.1.0) else { return Ok(()) };
@@ -313,7 +326,7 @@ impl Tree {
             out.found.push((blkid, bp));
             return Ok(());
         }
-        let block = self.read_indirect(&bp, level, blkid)?;
+        let block = self.read_indirect(&bp, level, blkid, options)?;
         let (below, span) = (Level(level.0 - 1), self.phys.span_shift(Level(level.0 - 1)));
         let (first, last) = (range.0.0.max(from), range.1.0.min(to));
         let children = first.checked_shr(span).unwrap_or(0)..=last.checked_shr(span).unwrap_or(0);
@@ -322,7 +335,7 @@ impl Tree {
                 break;
             }
             let bp = self.entry(&block, below, child)?;
-            self.leaves_below(&bp, (below, child), range, met, out)?;
+            self.leaves_below(&bp, (below, child), range, met, out, options)?;
         }
         Ok(())
     }
@@ -331,7 +344,7 @@ impl Tree {
     ///
     /// # Errors
     /// As reading fails.
-    pub(crate) fn warm(&self, leaves: &[(BlkId, Blkptr)]) -> Result<()> {
+    pub(crate) fn warm(&self, leaves: &[(BlkId, Blkptr)], options: &ReadOptions) -> Result<()> {
         // Who needs one alone reads it himself.
         if leaves.len() < 2 {
             return Ok(());
@@ -339,7 +352,7 @@ impl Tree {
         let next = AtomicUsize::new(0);
         let read = || -> Result<()> {
             while let Some((blkid, bp)) = leaves.get(next.fetch_add(1, Ordering::Relaxed)) {
-                self.read_indirect(bp, Level(1), *blkid)?;
+                self.read_indirect(bp, Level(1), *blkid, options)?;
             }
             Ok(())
         };
@@ -359,17 +372,17 @@ impl Tree {
     ///
     /// # Errors
     /// As reading fails; [`Error::Misplaced`] when the block has another size than the object's blocks.
-    pub(crate) fn block(&self, blkid: BlkId) -> Result<Option<Block>> {
-        if let Some(found) = self.read_at_hand(blkid)? {
+    pub(crate) fn block(&self, blkid: BlkId, options: &ReadOptions) -> Result<Option<Block>> {
+        if let Some(found) = self.read_at_hand(blkid, options)? {
             return Ok(found);
         }
-        let bp = self.bp(Level(0), blkid)?;
+        let bp = self.bp(Level(0), blkid, options)?;
         if bp.is_hole() {
             return Ok(None);
         }
         let note = |came| self.note(blkid, came);
         let ask = Ask { told: Some(&note), ..Ask::default() };
-        let block = self.home.cache.read_asking(&bp, &self.bookmark(Level(0), blkid), ask)?;
+        let block = self.home.cache.read_asking(&bp, &self.bookmark(Level(0), blkid), ask, options)?;
         self.check_size(block.len(), blkid)?;
         Ok(Some(block))
     }
@@ -391,34 +404,35 @@ impl Tree {
     }
 
     /// The same, as far as it is held, for who can do without the zeros at its end.
-    pub(crate) fn block_sparse(&self, blkid: BlkId) -> Result<Option<Sparse>> {
-        let bp = self.bp(Level(0), blkid)?;
+    pub(crate) fn block_sparse(&self, blkid: BlkId, options: &ReadOptions) -> Result<Option<Sparse>> {
+        let bp = self.bp(Level(0), blkid, options)?;
         if bp.is_hole() {
             return Ok(None);
         }
         let note = |came| self.note(blkid, came);
         let ask = Ask { told: Some(&note), ..Ask::default() };
-        let block = self.home.cache.read_sparse_asking(&bp, &self.bookmark(Level(0), blkid), ask)?;
+        let block = self.home.cache.read_sparse_asking(&bp, &self.bookmark(Level(0), blkid), ask, options)?;
         self.check_size(block.len(), blkid)?;
         Ok(Some(block))
     }
 
     /// Has the cache forget data blocks that nobody is going to ask for soon: the first of the object, as many as a small one has.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn let_go(&self, options: &ReadOptions) {
         for blkid in (0..=self.phys.maxblkid.0.min(LET_GO_MAX)).map(BlkId) {
             // What can't be read was not held.
-            let Ok(bp) = self.bp(Level(0), blkid) else { return };
+            let Ok(bp) = self.bp(Level(0), blkid, options) else { return };
             self.home.cache.let_go(&bp, self.home.id);
         }
     }
 
     /// As [`Dnode::block`], but what is encrypted is left so.
-    pub(crate) fn block_undecrypted(&self, blkid: BlkId) -> Result<Option<Block>> {
-        let bp = self.bp(Level(0), blkid)?;
+    pub(crate) fn block_undecrypted(&self, blkid: BlkId, options: &ReadOptions) -> Result<Option<Block>> {
+        let bp = self.bp(Level(0), blkid, options)?;
         if bp.is_hole() {
             return Ok(None);
         }
-        let block = self.home.cache.zio().read_undecrypted(&bp, &self.bookmark(Level(0), blkid))?;
+        let bookmark = self.bookmark(Level(0), blkid);
+        let block = self.home.cache.zio().read_undecrypted(&bp, &bookmark, options)?;
         self.check_size(block.len(), blkid)?;
         Ok(Some(block))
     }
@@ -427,10 +441,10 @@ impl Tree {
     ///
     /// # Errors
     /// As reading fails.
-    pub(crate) fn spill(&self) -> Result<Option<Block>> {
+    pub(crate) fn spill(&self, options: &ReadOptions) -> Result<Option<Block>> {
         match &self.phys.spill {
             Some(bp) if !bp.is_hole() => {
-                Ok(Some(self.home.cache.read(bp, &self.bookmark(Level(0), SPILL_BLKID))?))
+                Ok(Some(self.home.cache.read(bp, &self.bookmark(Level(0), SPILL_BLKID), options)?))
             }
             _ => Ok(None),
         }
@@ -442,6 +456,7 @@ impl Tree {
         from: BlkId,
         want: Extent,
         met: &mut Met,
+        options: &ReadOptions,
     ) -> std::result::Result<Option<BlkId>, Blocked> {
         let phys = &self.phys;
         let top = Level(phys.nlevels - 1);
@@ -455,7 +470,7 @@ impl Tree {
                 .check_place(*bp, top, BlkId(i as u64))
                 .map_err(|e| self.blocked(top, BlkId(i as u64), e))?;
             if let Some(found) =
-                self.search(&bp, top, BlkId(i as u64), BlkId(from.0.max(first)), want, met)?
+                self.search(&bp, (top, BlkId(i as u64)), BlkId(from.0.max(first)), want, met, options)?
             {
                 return Ok(Some(found).filter(|f| *f <= self.phys.maxblkid || want == Extent::Hole));
             }
@@ -468,11 +483,11 @@ impl Tree {
     fn search(
         &self,
         bp: &Blkptr,
-        level: Level,
-        blkid: BlkId,
+        (level, blkid): (Level, BlkId),
         from: BlkId,
         want: Extent,
         met: &mut Met,
+        options: &ReadOptions,
     ) -> std::result::Result<Option<BlkId>, Blocked> {
         if bp.is_hole() {
             return Ok((want == Extent::Hole).then_some(from));
@@ -485,7 +500,7 @@ impl Tree {
         let shift = self.phys.span_shift(below);
         let blocked = |error| self.blocked(level, blkid, error);
         met.note(bp, level, blkid).map_err(|e| blocked(self.corrupt(e)))?;
-        let block = self.read_indirect(bp, level, blkid).map_err(blocked)?;
+        let block = self.read_indirect(bp, level, blkid, options).map_err(blocked)?;
         // Beyond the last number that a block can have, there is nothing.
         let Some(base) = first_below(blkid.0, epbs) else { return Ok(None) };
         let start = from.0.checked_shr(shift).unwrap_or(0).max(base);
@@ -498,7 +513,8 @@ impl Tree {
             let child_bp =
                 self.entry(&block, below, BlkId(child)).map_err(|e| self.blocked(below, BlkId(child), e))?;
             let child_from = BlkId(from.0.max(first));
-            if let Some(found) = self.search(&child_bp, below, BlkId(child), child_from, want, met)? {
+            let found = self.search(&child_bp, (below, BlkId(child)), child_from, want, met, options)?;
+            if let Some(found) = found {
                 return Ok(Some(found));
             }
         }

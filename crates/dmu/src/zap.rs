@@ -36,6 +36,7 @@ use ondisk::zap::{
 use ondisk::{BlkId, Corrupt};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::{Arc, OnceLock};
+use zio::ReadOptions;
 
 /// How a name is compared with stored ones (`matchtype_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +61,7 @@ struct Inner {
 
 #[derive(Debug)]
 enum State {
-    Fixed(View),
+    Fixed(Arc<View>),
     Live(Arc<Shared>),
 }
 
@@ -186,11 +187,21 @@ impl Zap {
         let state = match dn.live_node() {
             None => {
                 let (view, head) = View::of(dn)?;
-                State::Fixed(View { head: Some(head), ..view })
+                State::Fixed(Arc::new(View { head: Some(head), ..view }))
             }
             Some(live) => State::Live(live.user(|| Ok(Shared(RwLock::new(View::of(dn)?.0))))?),
         };
         Ok(Zap(Arc::new(Inner { dn: dn.clone(), state })))
+    }
+
+    /// The same ZAP, read as `options` say through this handle.
+    #[must_use]
+    pub fn with_options(&self, options: ReadOptions) -> Zap {
+        let state = match &self.0.state {
+            State::Fixed(view) => State::Fixed(view.clone()),
+            State::Live(shared) => State::Live(shared.clone()),
+        };
+        Zap(Arc::new(Inner { dn: self.0.dn.with_options(options), state }))
     }
 
     fn see(&self) -> Seen<'_> {

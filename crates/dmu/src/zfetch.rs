@@ -9,7 +9,9 @@
 //! further, to [`ZFETCH_MAX_DISTANCE`], only while readers come before their blocks. What is passed over is counted: a stream of which more is passed over than a part of what is read ([`ZFETCH_HOLE_SHIFT`]) goes
 //! no further.
 //!
-//! Who reads ahead has a tree of his own of the object's pointers, since they keep nobody from changing it: they may be of the past, and what he finds wrong says nothing ([`zio::Guess`]).
+//! A reader ahead has a tree of its own of the object's pointers. These keep nobody from changing
+//! the object, and may be of the past: what it finds wrong says nothing
+//! ([`zio::IoFlags::SPECULATIVE`]).
 //!
 //! # Memory
 //! A pool has one table, of so many objects at most, whatever is mounted: who stands idle has no part of it. It holds numbers, and neither blocks nor object sets; the tree of who reads ahead

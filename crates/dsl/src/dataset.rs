@@ -181,7 +181,7 @@ impl Dataset {
     /// As reading fails.
     pub fn objset(&self) -> Result<Option<Objset>> {
         // Somebody writes to it: what is there is what he sees.
-        if let Some(os) = self.dsl().heads().get(self.0.object.0) {
+        if let Some(os) = self.dsl().heads().get(self.0.object.0, self.dsl().mos().options()) {
             return Ok(Some(os));
         }
         if let Some(os) = self.0.objset.get() {
@@ -191,9 +191,10 @@ impl Dataset {
             None
         } else {
             self.dsl().keys().admit(self)?;
-            let cache = self.dsl().mos().objset().cache().clone();
+            let mos = self.dsl().mos();
             self.dsl().note_second(self.0.object);
-            Some(Objset::open(cache, self.0.object.0, &self.0.phys.bp)?)
+            let cache = mos.objset().cache().clone();
+            Some(Objset::open(cache, self.0.object.0, &self.0.phys.bp, mos.options().clone())?)
         };
         Ok(self.0.objset.get_or_init(|| os).clone())
     }
@@ -206,9 +207,10 @@ impl Dataset {
             return Ok(None);
         }
         self.dsl().keys().admit(self)?;
-        let cache = self.dsl().mos().objset().cache().clone();
+        let mos = self.dsl().mos();
         self.dsl().note_second(self.0.object);
-        Ok(Some(Objset::open_live(cache, self.0.object.0, &phys.bp)?))
+        let cache = mos.objset().cache().clone();
+        Ok(Some(Objset::open_live(cache, self.0.object.0, &phys.bp, mos.options().clone())?))
     }
 
     /// Whether its head is a file system or a volume; `None` if it is neither.

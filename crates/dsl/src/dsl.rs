@@ -15,6 +15,7 @@ use parking_lot::RwLock;
 use pool::Mos;
 use pool::space::PoolSpace;
 use std::sync::{Arc, OnceLock};
+use zio::ReadOptions;
 
 /// What [`Dsl::open`] is told about the pool.
 #[derive(Debug, Clone, Default)]
@@ -29,10 +30,12 @@ pub struct Options {
 
 /// The datasets of a pool; clones share them (`dsl_pool_t`).
 #[derive(Clone)]
-pub struct Dsl(Arc<Inner>);
+pub struct Dsl {
+    inner: Arc<Inner>,
+    mos: Mos,
+}
 
 struct Inner {
-    mos: Mos,
     options: Options,
     root: ObjNum,
     origin: OnceLock<Option<u64>>,
@@ -46,7 +49,7 @@ struct Inner {
 
 impl std::fmt::Debug for Dsl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Dsl({})", self.0.options.pool_name)
+        write!(f, "Dsl({})", self.inner.options.pool_name)
     }
 }
 
@@ -58,8 +61,7 @@ impl Dsl {
     pub fn open(mos: Mos, options: Options) -> Result<Dsl> {
         let root = mos.dir(mos::ROOT_DATASET)?.ok_or(pool::Error::Missing { name: mos::ROOT_DATASET })?;
         let space = RwLock::new(options.space);
-        Ok(Dsl(Arc::new(Inner {
-            mos,
+        let inner = Inner {
             options,
             root,
             origin: OnceLock::new(),
@@ -68,52 +70,59 @@ impl Dsl {
             space,
             room: Arc::default(),
             reversed: Reversed::default(),
-        })))
+        };
+        Ok(Dsl { inner: Arc::new(inner), mos })
+    }
+
+    /// The same datasets, read as `options` say through this handle and those that come from it.
+    #[must_use]
+    pub fn with_options(&self, options: &ReadOptions) -> Dsl {
+        Dsl { inner: self.inner.clone(), mos: self.mos.with_options(options) }
     }
 
     /// The pool's books.
     pub fn mos(&self) -> &Mos {
-        &self.0.mos
+        &self.mos
     }
 
     /// Its loaded keys; the block pipeline is given them too.
     pub fn keys(&self) -> &Arc<Keys> {
-        &self.0.keys
+        &self.inner.keys
     }
 
     /// Datasets that are open for writing.
     pub fn heads(&self) -> &Arc<Heads> {
-        &self.0.heads
+        &self.inner.heads
     }
 
     /// The pool's room.
     pub fn space(&self) -> PoolSpace {
-        *self.0.space.read()
+        *self.inner.space.read()
     }
 
     /// The pool's room has changed.
     pub fn set_space(&self, space: PoolSpace) {
-        *self.0.space.write() = space;
+        *self.inner.space.write() = space;
     }
 
     /// What writers have in flight.
     pub(crate) fn room(&self) -> &Arc<Room> {
-        &self.0.room
+        &self.inner.room
     }
 
     /// The root directory's object.
     pub(crate) fn root_object(&self) -> ObjNum {
-        self.0.root
+        self.inner.root
     }
 
     /// The pool's name.
     pub fn pool_name(&self) -> &str {
-        &self.0.options.pool_name
+        &self.inner.options.pool_name
     }
 
     /// Alternate root of its mountpoints.
     pub fn altroot(&self) -> Option<&str> {
-        self.0.options.altroot.as_deref()
+        self.inner.options.altroot.as_deref()
     }
 
     /// The root directory: the pool's own file system.
@@ -121,7 +130,7 @@ impl Dsl {
     /// # Errors
     /// As reading fails.
     pub fn root(&self) -> Result<Dir> {
-        Dir::open(self, self.0.root, self.0.options.pool_name.clone(), None)
+        Dir::open(self, self.inner.root, self.inner.options.pool_name.clone(), None)
     }
 
     /// The directory of a path, the pool's name first.
@@ -224,7 +233,7 @@ impl Dsl {
             return Ok(read()?.into_iter().find(|(_, o)| *o == object).map(|(name, _)| name));
         }
         let dn = os.dnode(map)?;
-        self.0.reversed.name((map, dn.phys()), object, read)
+        self.inner.reversed.name((map, dn.phys()), object, read)
     }
 
     /// A dataset's bonus.
@@ -240,7 +249,7 @@ impl Dsl {
     pub fn dir_by_object(&self, object: ObjNum) -> Result<Dir> {
         let mut chain = vec![object];
         let mut at = object;
-        while at != self.0.root {
+        while at != self.inner.root {
             let dn = self.mos().objset().dnode(at)?;
             let phys = DslDirPhys::decode(dn.bonus()).map_err(Error::corrupt(at))?;
             at = ObjNum(phys.parent_obj);
@@ -263,7 +272,7 @@ impl Dsl {
 
     /// Object of the snapshot of `$ORIGIN`, of which pools since version 11 make every dataset a clone.
     pub(crate) fn origin_snapshot(&self) -> Result<Option<u64>> {
-        if let Some(o) = self.0.origin.get() {
+        if let Some(o) = self.inner.origin.get() {
             return Ok(*o);
         }
         let head = self.root()?.child("$ORIGIN")?.map(|d| d.head()).transpose()?.flatten();
@@ -272,6 +281,6 @@ impl Dsl {
         if found.is_none() && self.mos().objset().is_live() {
             return Ok(None);
         }
-        Ok(*self.0.origin.get_or_init(|| found))
+        Ok(*self.inner.origin.get_or_init(|| found))
     }
 }

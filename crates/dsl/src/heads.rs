@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use zio::WritePolicy;
+use zio::{ReadOptions, WritePolicy};
 
 /// The live datasets of a pool.
 #[derive(Debug, Default)]
@@ -125,9 +125,9 @@ impl State {
 }
 
 impl Heads {
-    /// The live object set of a dataset; `None` if nobody writes to it.
-    pub fn get(&self, object: u64) -> Option<Objset> {
-        self.state.lock().live.get(&object).map(|h| h.os.clone())
+    /// The live object set of a dataset, read as `options` say; `None` if nobody writes to it.
+    pub fn get(&self, object: u64, options: &ReadOptions) -> Option<Objset> {
+        self.state.lock().live.get(&object).map(|h| h.os.with_options(options.clone()))
     }
 
     /// Takes a dataset for writing (`dsl_dataset_own`).
@@ -152,8 +152,11 @@ impl Heads {
             return refuse(Refusal::ReadOnly);
         }
         let object = ds.object().0;
+        // Whoever opened the head may read in another way than its owner.
+        let options = ds.dsl().mos().options().clone();
         if let Some(os) = self.take(object) {
-            return os.map_or_else(|| refuse(Refusal::Busy), |os| Ok(self.owned(object, os)));
+            let owned = |os: Objset| Ok(self.owned(object, os.with_options(options)));
+            return os.map_or_else(|| refuse(Refusal::Busy), owned);
         }
         let Some(os) = ds.open_live()? else { return refuse(Refusal::Inconsistent) };
         let mut state = self.state.lock();
@@ -162,7 +165,7 @@ impl Heads {
             drop(state);
             return refuse(Refusal::Busy);
         }
-        let os = head.os.clone();
+        let os = head.os.with_options(options);
         drop(state);
         Ok(self.owned(object, os))
     }
@@ -265,7 +268,7 @@ impl Heads {
 
     /// True if a head has changes of a group that are not written.
     pub fn is_dirty(&self, object: u64, txg: Txg) -> bool {
-        self.get(object).is_some_and(|os| os.is_dirty(txg))
+        self.state.lock().live.get(&object).is_some_and(|head| head.os.is_dirty(txg))
     }
 
     /// Blocks that a group, which is closed and not yet synced, clones into heads: each gains a reference before the group
@@ -317,7 +320,8 @@ impl<'a> Syncing<'a> {
     pub(crate) fn sync_head(&mut self, object: u64, pass: u32) -> Result<()> {
         match self.plan_head(object)? {
             Some(head) => {
-                let written = head.write(self.tx, pass)?;
+                let workers = head.os.cache().zio().workers();
+                let written = head.write(self.tx, pass, &workers)?;
                 self.conclude_head(written)
             }
             None => Ok(()),

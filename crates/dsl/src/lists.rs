@@ -166,7 +166,7 @@ impl Syncing<'_> {
         if bp.is_hole() {
             return Ok(None);
         }
-        let os = Objset::open(self.mos().objset().cache().clone(), head, &bp)?;
+        let os = Objset::open(self.mos().objset().cache().clone(), head, &bp, self.mos().options().clone())?;
         let none = [0; ZIL_HEADER.end - ZIL_HEADER.start];
         Ok((os.phys().zil_header != none).then_some(os))
     }

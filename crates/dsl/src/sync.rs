@@ -109,6 +109,8 @@ pub struct Event {
 /// One pass of a transaction group over the datasets.
 pub struct Syncing<'a> {
     pub(crate) dsl: &'a Dsl,
+    /// Through which tasks are checked.
+    check: &'a Dsl,
     pub(crate) tx: &'a Tx,
     pub(crate) env: Env<'a>,
     pub(crate) books: Books,
@@ -132,10 +134,11 @@ impl std::fmt::Debug for Syncing<'_> {
 }
 
 impl<'a> Syncing<'a> {
-    /// Begins a pass of the group of `tx`.
+    /// Begins a pass of the group of `tx`, which reads as the options of `dsl` say.
     pub fn new(dsl: &'a Dsl, tx: &'a Tx, env: Env<'a>) -> Self {
         Syncing {
             dsl,
+            check: dsl,
             tx,
             env,
             books: Books::default(),
@@ -145,6 +148,13 @@ impl<'a> Syncing<'a> {
             events: Vec::new(),
             log_blocks: None,
         }
+    }
+
+    /// The same, with tasks checked through `dsl`: what a check finds damaged is refused, and not
+    /// waited for.
+    #[must_use]
+    pub fn with_checks(self, dsl: &'a Dsl) -> Self {
+        Syncing { check: dsl, ..self }
     }
 
     /// The same, able to destroy datasets that have an intent log.
@@ -159,9 +169,9 @@ impl<'a> Syncing<'a> {
     /// The task failed half-way: the group must not reach the disk.
     pub fn run(&mut self, task: &mut dyn SyncTask) -> Result<Result<()>> {
         // What finds its blocks damaged before it has changed anything is refused.
-        let forbearance = zio::Forbearance::begin();
+        let dsl = std::mem::replace(&mut self.dsl, self.check);
         let checked = task.check(self).and_then(|()| self.check_room(task.need()));
-        drop(forbearance);
+        self.dsl = dsl;
         match checked {
             Ok(()) => task.sync(self).map(Ok),
             Err(refused) => Ok(Err(refused)),
@@ -331,7 +341,7 @@ impl<'a> Syncing<'a> {
         if let Some(kind) = self.kinds.get(&head) {
             return Ok(*kind);
         }
-        let kind = match self.dsl.heads().get(head) {
+        let kind = match self.dsl.heads().get(head, self.mos().options()) {
             Some(os) => os.kind(),
             None => {
                 let bp = self.ds(head)?.bp;
@@ -340,7 +350,7 @@ impl<'a> Syncing<'a> {
                 } else {
                     // What an object set is, its root block says in the clear, whether or not its key is loaded.
                     let cache = self.mos().objset().cache().clone();
-                    dmu::Objset::open(cache, head, &bp)?.kind()
+                    dmu::Objset::open(cache, head, &bp, self.mos().options().clone())?.kind()
                 }
             }
         };

@@ -25,7 +25,7 @@ use ondisk::{BlkId, Blkptr, Corrupt, DmuType, Level, ObjNum, Txg};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use zio::{Bookmark, Zio};
+use zio::{Bookmark, ReadOptions, Zio};
 
 /// What is to be done with the blocks of a traversal.
 pub trait Visitor: Sync {
@@ -312,7 +312,7 @@ impl Traversal<'_> {
             self.bad(bm, Corrupt::Shape { what: "block tree", why });
             return None;
         }
-        match self.zio.read_undecrypted(bp, bm) {
+        match self.zio.read_undecrypted(bp, bm, &ReadOptions::demand()) {
             Ok(block) => {
                 self.visitor.read(bp);
                 Some(block)

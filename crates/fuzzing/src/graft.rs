@@ -38,7 +38,7 @@ use ondisk::{
     Offset, Psize, Uberblock, VdevConfig, VdevId,
 };
 use testkit::{Fixture, FixtureCopy};
-use zio::{Bookmark, Zio};
+use zio::{Bookmark, ReadOptions, Zio};
 
 /// Offset of the pointer to the MOS in an uberblock (`ub_rootbp`).
 const ROOTBP: usize = 40;
@@ -182,7 +182,7 @@ impl Graft {
             }
             let bookmark = Bookmark { objset: 0, object: ObjNum(0), level: bp.level, blkid: BlkId(0) };
             // A block whose checksum needs the pool's salt can't be read here. It stays unchanged.
-            let Ok(block) = zio.read(&bp, &bookmark) else { continue };
+            let Ok(block) = zio.read(&bp, &bookmark, &ReadOptions::demand()) else { continue };
             let (index, contents) = (self.nodes.len(), block.to_vec());
             for at in pointers(bp.kind, bp.level, &contents) {
                 if let Ok(child) = Blkptr::decode(&contents[at..]) {

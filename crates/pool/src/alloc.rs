@@ -221,7 +221,7 @@ impl Space for Allocator {
             };
             let Some(place) = place else { return self.allocate_starving(want) };
             // Whether that went well shows when it is tried again.
-            let _ = self.load(place);
+            let _ = self.load(place, want.flags);
         }
     }
 

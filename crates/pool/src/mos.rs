@@ -6,6 +6,7 @@ use dmu::zap::{Key, Zap};
 use ondisk::mos::DIRECTORY_OBJECT;
 use ondisk::version::SPA_VERSION_RAIDZ_DEFLATE;
 use ondisk::{Corrupt, ObjNum};
+use zio::ReadOptions;
 
 pub use dmu::zap::Value as ZapValue;
 
@@ -55,6 +56,17 @@ impl Mos {
     /// As reading the directory fails.
     pub fn deflates(&self) -> Result<bool> {
         Ok(self.version() >= SPA_VERSION_RAIDZ_DEFLATE || self.dir(ondisk::mos::DEFLATE)?.is_some())
+    }
+
+    /// The same MOS, read as `options` say through this handle and those that come from it.
+    #[must_use]
+    pub fn with_options(&self, options: &ReadOptions) -> Self {
+        Self { os: self.os.with_options(options.clone()), dir: self.dir.with_options(options.clone()) }
+    }
+
+    /// How it is read through this handle.
+    pub fn options(&self) -> &ReadOptions {
+        self.os.options()
     }
 
     /// The object set.

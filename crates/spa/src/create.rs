@@ -32,7 +32,7 @@ use pool::Mos;
 use pool::alloc::Allocator;
 use vdev::Tree;
 use vdev::label::LabelWriter;
-use zio::{Workers, Zio};
+use zio::{ReadOptions, Workers, Zio};
 
 use crate::aux_devices::Asides;
 use crate::engine::{Engine, Live, Parts, Synced, World};
@@ -180,6 +180,7 @@ fn books(
         ondisk::objset::ObjsetKind::Meta,
         ondisk::objset::ObjsetFlags(0),
         &tx,
+        ReadOptions::demand(),
     );
     let mos = Mos::create(os, &tx)?;
     Dsl::create_root_dir(&mos, &tx, parts.world.now())?;

@@ -64,6 +64,12 @@ impl<'a> Search<'a> {
         Search { mos, heads: None }
     }
 
+    /// The object set of a dataset, read as the MOS is.
+    fn open(&self, object: u64, root: &Blkptr) -> dmu::Result<dmu::Objset> {
+        let cache = Arc::clone(self.mos.objset().cache());
+        dmu::Objset::open(cache, object, root, self.mos.options().clone())
+    }
+
     /// Nothing if the object is no dataset, or none any more.
     fn dataset(&self, object: u64) -> pool::Result<Option<DslDatasetPhys>> {
         match self.mos.objset().dnode(ObjNum(object)) {
@@ -87,11 +93,11 @@ impl<'a> Search<'a> {
 
     /// What is at the place of an entry in a dataset (`find_birth_txg`).
     fn at(&self, object: u64, ds: &DslDatasetPhys, e: &ErrBookmark) -> At {
-        let live = self.heads.and_then(|heads| heads.get(object));
+        let live = self.heads.and_then(|heads| heads.get(object, self.mos.options()));
         let os = match live {
             Some(os) => Ok(os),
             None if ds.bp.is_hole() => return At::Nothing,
-            None => dmu::Objset::open(Arc::clone(self.mos.objset().cache()), object, &ds.bp),
+            None => self.open(object, &ds.bp),
         };
         let dnode = match os.and_then(|os| os.dnode_undecrypted(ObjNum(e.object))) {
             Ok(dnode) => dnode,
@@ -216,7 +222,7 @@ impl<'a> Search<'a> {
             (None, Some(self.mos.objset().meta_dnode()))
         } else {
             let Ok(Some(ds)) = self.dataset(at.objset) else { return Vec::new() };
-            let os = dmu::Objset::open(Arc::clone(self.mos.objset().cache()), at.objset, &ds.bp);
+            let os = self.open(at.objset, &ds.bp);
             (Some(ds.bp), os.ok().map(|os| os.meta_dnode()))
         };
         let own = own.filter(|_| (at.level, at.blkid) == (Level(0), BlkId(0)));

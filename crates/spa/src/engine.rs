@@ -244,8 +244,16 @@ pub(crate) struct Parts {
 pub(crate) struct Engine {
     pub(crate) cache: Arc<arc::Cache>,
     pub(crate) allocator: Arc<Allocator>,
+    /// The MOS and the datasets as callers read them: their reads fail when devices do.
     pub(crate) mos: Mos,
     pub(crate) dsl: Dsl,
+    /// The same for the sync of a group. That can't be done again: what it reads waits for devices
+    /// that fail, and for blocks that are damaged.
+    pub(crate) sync_mos: Mos,
+    pub(crate) sync_dsl: Dsl,
+    /// The same for what a sync can do without when it is damaged, such as an operation that is
+    /// checked.
+    pub(crate) check_dsl: Dsl,
     pub(crate) shared: crate::sync::dedup_and_clones::Shared,
     /// The pool as its last uberblock has it.
     pub(crate) synced: RwLock<Synced>,

@@ -424,7 +424,7 @@ impl Engine {
                 || zio.cordon().is_awaited()
                 || zio.suspension().reason().is_some()
         };
-        Pace::background(Arc::clone(&self.clock), Arc::clone(&scan.waited_ns), hurries)
+        Pace::new(Arc::clone(&self.clock), Arc::clone(&scan.waited_ns), hurries)
     }
 
     /// The groups, from the first to before the second, that devices which are there have missed (`vdev_resilver_needed`).

@@ -17,9 +17,10 @@ use dsl::sync::{Env, Syncing};
 use observe::{Tunable, Unit};
 use ondisk::feature::Feature;
 use ondisk::{Blkptr, DmuType, DnodePhys, Level, Txg, mos};
+use pool::Mos;
 use pool::alloc::ClassKind;
 use pool::space::PoolSpace;
-use zio::{ClassHint, FailMode, Patience, Suspension, WritePolicy};
+use zio::{ClassHint, FailMode, Suspension, WritePolicy};
 
 use crate::engine::{DEFERRED_FREE_PASS, Engine, MAX_PASSES, SyncError};
 use crate::sync::tasks::Queued;
@@ -77,8 +78,6 @@ impl txg::Engine for Engine {
         let _writing = self.deadman.writing();
         self.scan_slice(txg);
         self.rebuild_slice(txg);
-        // What a group does can't be done again: what it reads and writes waits for devices that fail, and for blocks that are damaged.
-        let _patience = Patience::begin();
         let tasks = std::mem::take(&mut *self.tasks[txg.0 as usize % TXG_SIZE].lock());
         let mut results = Vec::new();
         let done = self.sync_group(txg, tasks, &mut results);
@@ -125,15 +124,15 @@ impl Engine {
 
     /// The pool property `multihost` (`spa_multihost`).
     pub(crate) fn multihost(&self) -> bool {
-        let props = self.mos.dir(mos::PROPS).ok().flatten();
-        let value = props.and_then(|props| self.mos.u64(props, "multihost").ok().flatten());
+        let props = self.sync_mos.dir(mos::PROPS).ok().flatten();
+        let value = props.and_then(|props| self.sync_mos.u64(props, "multihost").ok().flatten());
         value.unwrap_or(0) != 0
     }
 
     /// The pool property `failmode`. What can't be read says nothing: the default is the safe one.
-    pub(crate) fn failmode(&self) -> FailMode {
-        let props = self.mos.dir(mos::PROPS).ok().flatten();
-        let value = props.and_then(|props| self.mos.u64(props, "failmode").ok().flatten());
+    pub(crate) fn failmode(books: &Mos) -> FailMode {
+        let props = books.dir(mos::PROPS).ok().flatten();
+        let value = props.and_then(|props| books.u64(props, "failmode").ok().flatten());
         FailMode::from_disk(value.unwrap_or(0))
     }
 }
@@ -143,7 +142,7 @@ type Results = Vec<(crate::engine::Ticket, dsl::Result<()>)>;
 impl Engine {
     fn sync_group(&self, txg: Txg, tasks: Vec<Queued>, results: &mut Results) -> Result<(), SyncError> {
         let tx = Tx::new(txg, None);
-        let os = self.mos.objset();
+        let os = self.sync_mos.objset();
         let mut tasks = Some(tasks);
         let mut paid = Delta::default();
         self.run_early_tasks(&tx)?;
@@ -168,22 +167,25 @@ impl Engine {
             if pass == 1 {
                 if !os.is_dirty(txg) && !self.allocator.is_dirty(txg) {
                     // Nothing has changed: the last uberblock still says it all. But what was freed has waited a group longer.
-                    self.allocator.sync_done(txg, &self.mos);
+                    self.allocator.sync_done(txg, &self.sync_mos);
                     return Ok(());
                 }
                 self.free_deferred(&tx)?;
                 self.note_obsolete(&tx)?;
             }
-            self.allocator.sync(&tx, &self.mos, pass).map_err(|source| SyncError::Books { txg, source })?;
+            self.allocator
+                .sync(&tx, &self.sync_mos, pass)
+                .map_err(|source| SyncError::Books { txg, source })?;
             let features = self.mos_features().map_err(|source| SyncError::Books { txg, source })?;
             let policy = self.mos_policy(features);
             let mut sink = MosSink { engine: self, policy, delta: Delta::default(), dead: Vec::new() };
-            let root = os.sync(&tx, pass, &mut sink).map_err(|source| SyncError::Mos { txg, source })?;
+            let root = os.sync(&tx, pass, &mut sink, &self.cache.zio().workers());
+            let root = root.map_err(|source| SyncError::Mos { txg, source })?;
             paid = sink.delta;
             self.bury(&tx, pass, &sink.dead)?;
             if !os.is_dirty(txg) && !self.allocator.is_dirty(txg) && self.write_held(&tx, pass)? {
                 self.commit(txg, &root)?;
-                self.allocator.sync_done(txg, &self.mos);
+                self.allocator.sync_done(txg, &self.sync_mos);
                 self.shared_synced();
                 return Ok(());
             }
@@ -198,7 +200,7 @@ impl Engine {
         if self.write_dtls(tx, pass)? {
             self.write_config(tx)?;
         }
-        Ok(!self.mos.objset().is_dirty(txg))
+        Ok(!self.sync_mos.objset().is_dirty(txg))
     }
 
     /// Writes the datasets that changed, and in the first pass does what was asked for.
@@ -216,7 +218,7 @@ impl Engine {
         let dsize = |bp: &Blkptr| self.dsize(bp);
         let env = Env { now: self.world.now(), random: &mut random, dsize: &dsize };
         let log_blocks = |os: &dmu::Objset| self.log_blocks(os, txg);
-        let mut s = Syncing::new(&self.dsl, tx, env).with_logs(&log_blocks);
+        let mut s = Syncing::new(&self.sync_dsl, tx, env).with_checks(&self.check_dsl).with_logs(&log_blocks);
         s.mos_diduse(paid).map_err(fail)?;
         if pass == 1 {
             self.logs.sync(tx).map_err(|source| SyncError::Log { txg, source })?;
@@ -264,7 +266,7 @@ impl Engine {
 
     /// What is left to do after a group, with the pool's room brought up to date.
     fn after(&self) -> After {
-        self.update_space();
+        self.update_space(&self.sync_mos);
         let scans = self.is_scanning_now() || self.is_rebuilding_now();
         let retries = self.retries.load(Ordering::Relaxed);
         match retries || self.to_free.load(Ordering::Relaxed) || self.checkpoint.is_going() || scans {
@@ -275,10 +277,10 @@ impl Engine {
     }
 
     /// Tells the datasets how much room the pool has (`spa_update_dspace`).
-    pub(crate) fn update_space(&self) {
+    pub(crate) fn update_space(&self, books: &Mos) {
         let totals = self.allocator.totals();
         let room = totals.rdspace();
-        let deferred = self.mos.bpobj(self.deferred).map_or(0, |list| list.bytes);
+        let deferred = books.bpobj(self.deferred).map_or(0, |list| list.bytes);
         self.dsl.set_space(PoolSpace {
             rdspace: room,
             dspace: room.saturating_add(self.shared_saved()),
@@ -297,7 +299,7 @@ impl Engine {
             return dead.iter().try_for_each(|bp| self.free(txg, bp));
         }
         let dsize = |bp: &Blkptr| self.dsize(bp);
-        let list = self.mos.bpobj_append(tx, self.deferred, dead, false, &dsize);
+        let list = self.sync_mos.bpobj_append(tx, self.deferred, dead, false, &dsize);
         list.map_err(|source| SyncError::Books { txg, source })
     }
 
@@ -310,7 +312,7 @@ impl Engine {
             list.push(*bp);
             Ok(())
         };
-        self.mos
+        self.sync_mos
             .bpobj_take(tx, self.deferred, u64::MAX, &dsize, &mut each)
             .map_err(|source| SyncError::Books { txg, source })?;
         list.iter().try_for_each(|bp| self.free(txg, bp))
@@ -320,7 +322,7 @@ impl Engine {
     fn note_obsolete(&self, tx: &Tx) -> Result<(), SyncError> {
         let txg = tx.txg();
         let books = |source| SyncError::Books { txg, source };
-        let Some(list) = self.mos.dir(mos::OBSOLETE_BPOBJ).map_err(books)? else { return Ok(()) };
+        let Some(list) = self.sync_mos.dir(mos::OBSOLETE_BPOBJ).map_err(books)? else { return Ok(()) };
         let dsize = |bp: &Blkptr| self.dsize(bp);
         let mut each = |bp: &Blkptr, _| {
             let copies = bp.stored().into_iter().flat_map(|s| s.copies());
@@ -328,12 +330,12 @@ impl Engine {
             Ok(())
         };
         let (_, done) =
-            self.mos.bpobj_take(tx, list, FREE_BUDGET.get().max(1), &dsize, &mut each).map_err(books)?;
+            self.sync_mos.bpobj_take(tx, list, FREE_BUDGET.get().max(1), &dsize, &mut each).map_err(books)?;
         if done {
-            self.mos.unlink(tx, mos::OBSOLETE_BPOBJ).map_err(books)?;
-            self.mos.destroy_bpobj(tx, list).map_err(books)?;
+            self.sync_mos.unlink(tx, mos::OBSOLETE_BPOBJ).map_err(books)?;
+            self.sync_mos.destroy_bpobj(tx, list).map_err(books)?;
             let feature = Feature::by_guid(OBSOLETE_COUNTS).expect("it is in the table");
-            self.mos.feature_decr(tx, feature).map_err(books)?;
+            self.sync_mos.feature_decr(tx, feature).map_err(books)?;
         }
         Ok(())
     }

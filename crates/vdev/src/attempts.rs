@@ -8,6 +8,7 @@ mod stripes;
 use device::{AlignedBuf, DeviceError};
 use ondisk::{Psize, SPA_MAXBLOCKSIZE, Txg, VdevId};
 
+use crate::request::Request;
 use crate::tree::{Layout, MAX_ASIZE, NodeId, Tree};
 use crate::{Result, VdevError};
 
@@ -59,7 +60,12 @@ impl Failure {
 }
 
 impl<'t> Attempts<'t> {
-    pub(crate) fn new(tree: &'t Tree, vdev: VdevId, offset: u64, psize: Psize, birth: Txg) -> Result<Self> {
+    pub(crate) fn new(
+        tree: &'t Tree,
+        (vdev, offset, psize): (VdevId, u64, Psize),
+        birth: Txg,
+        request: &'t Request,
+    ) -> Result<Self> {
         let top = tree.top(vdev)?;
         if psize.0 == 0 || psize.0 > SPA_MAXBLOCKSIZE {
             return Err(VdevError::Size { vdev, size: psize.0 });
@@ -77,23 +83,23 @@ impl<'t> Attempts<'t> {
                 if !aligned {
                     return Err(misaligned);
                 }
-                Way::Sides(Sides::new(tree, top, offset, psize, birth))
+                Way::Sides(Sides::new(tree, top, offset, psize, birth, request))
             }
             Layout::Leaf(_) | Layout::Mirrored | Layout::DraidSpare { .. } => {
-                Way::Copies(Copies::new(tree, top, offset, psize, birth))
+                Way::Copies(Copies::new(tree, top, offset, psize, birth, request))
             }
             Layout::Raidz(raidz) if aligned => {
                 let map = raidz.map(offset, size as u64, birth);
-                Way::Stripes(Box::new(Stripes::new(tree, top, Some(raidz), map, size, birth)))
+                Way::Stripes(Box::new(Stripes::new((tree, request), top, Some(raidz), map, size, birth)))
             }
             Layout::Draid(draid) if draid.aligned(offset) => {
                 let map = draid.map(offset, size as u64);
-                Way::Stripes(Box::new(Stripes::new(tree, top, None, map, size, birth)))
+                Way::Stripes(Box::new(Stripes::new((tree, request), top, None, map, size, birth)))
             }
             Layout::Raidz(_) | Layout::Draid(_) => return Err(misaligned),
             Layout::Indirect(_) => {
                 let segments = crate::indirect::remap(tree, vdev, offset, psize as u64)?;
-                return split::attempts(tree, segments, psize, birth);
+                return split::attempts(tree, segments, psize, birth, request);
             }
             Layout::Absent | Layout::Root => return Err(VdevError::Absent { vdev }),
         };

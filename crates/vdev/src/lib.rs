@@ -53,6 +53,7 @@ mod parity;
 mod raidz;
 mod read;
 mod report;
+mod request;
 mod state;
 mod stats;
 mod translate;
@@ -67,14 +68,15 @@ pub use error::VdevError;
 pub use hung::Hung;
 pub use indirect::Route;
 pub use ondisk::config::{AllocBias, VdevConfig, VdevKind};
-pub use pace::{Background, Pace};
+pub use pace::Pace;
 pub use raidz::Reflow;
 pub use report::{CHECKSUM_EVENTS, DEADMAN_EVENTS, Report, SLOW_EVENTS, Trouble};
+pub use request::{Priority, Request};
 pub use state::{VdevAux, VdevState};
 pub use stats::{Moved, SLOW_MS, StatsSnapshot, VdevStats};
 pub use tree::{Devices, Opener, Tree, TreeCell, VdevInfo};
 pub use write::{
-    Ahead, Examined, Extent, Fetched, FlushError, Laid, Lent, Mended, PieceAt, Refused, Repaired, Run,
+    Ahead, Examined, Extent, Fetched, FlushError, Laid, Mended, PieceAt, Refused, Repaired, Run,
     StretchError, WipeError, WriteError, Written, by_device, join, takes_writes,
 };
 

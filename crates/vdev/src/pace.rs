@@ -1,15 +1,17 @@
-//! Who works in the background makes way for those who wait for devices.
+//! Background requests yield to foreground I/O.
 //!
 //! # Theory
-//! A scrub or resilver, or the initialisation of a device, has devices busy for as long as it takes, and whoever reads meanwhile would wait behind it each time. So each leaf counts what is asked of it in the *foreground*, which is
-//! whatever comes from a thread that has not said otherwise ([`Pace::enter`]), and who works in the *background* takes his turn for each operation:
+//! A scrub, a resilver or the initialisation of a device keeps devices busy for as long as it
+//! takes. A caller that reads meanwhile would wait behind it each time. So each leaf counts the
+//! operations of the *foreground*: of requests without a pace. A request of the *background* has
+//! one ([`crate::Request::paced`]), and takes its turn for each operation:
 //!
 //! - While nobody else asks, there is nothing to wait for.
 //! - When somebody has asked, it waits until nobody has for as long as its own last operation took: who comes more often would be in its way, and it in his. Then it goes on, with short
 //!   operations first.
 //! - While somebody asks again and again, it has one part in [`SHARE`] of the device's time, by one operation at a time. So it gets on however busy the device is, and who reads meets it
 //!   now and then.
-//! - It waits for nothing while somebody waits for itself ([`Pace::background`]).
+//! - It waits for nothing while somebody waits for itself ([`Pace::new`]).
 //!
 //! All of this goes by what operations take, and so is the same for a disk with a head and for one without.
 //!
@@ -22,7 +24,6 @@
 //! # See
 //! OpenZFS `vdev_queue.c` (`zfs_vdev_nia_delay`, `zfs_vdev_nia_credit`, `zfs_vdev_scrub_min_active`), which goes by numbers of operations instead.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -46,9 +47,9 @@ const DOUBLINGS: u32 = 2;
 /// Nanoseconds within which an operation must be done for the next to be longer, for which whoever comes then waits.
 const QUICK_NS: u64 = 10_000_000;
 
-/// How a thread works: in the foreground, unless it has said otherwise.
-#[derive(Clone, Default)]
-pub struct Pace(Option<Arc<Manner>>);
+/// How requests of the background yield; clones share it.
+#[derive(Clone)]
+pub struct Pace(Arc<Manner>);
 
 struct Manner {
     clock: Arc<dyn Clock>,
@@ -56,41 +57,21 @@ struct Manner {
     waited_ns: Arc<Counter>,
 }
 
-thread_local! {
-    static PACE: RefCell<Pace> = const { RefCell::new(Pace(None)) };
-}
-
-/// While it lives, this thread works as [`Pace::enter`] was told.
-#[must_use]
-pub struct Background {
-    before: Pace,
-}
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        PACE.set(std::mem::take(&mut self.before));
+impl std::fmt::Debug for Pace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pace").field("waited_ns", &self.0.waited_ns).finish_non_exhaustive()
     }
 }
 
 impl Pace {
-    /// In the background, by this clock. `hurries` says whether somebody waits for whoever works so, or he is to end: he waits for nobody then. How long his
-    /// operations waited, in nanoseconds, is added up in `waited_ns`.
-    pub fn background(
+    /// A pace by this clock. While `hurries` is true, requests yield to nobody: a caller waits for
+    /// them, or they are to end. `waited_ns` adds up how long operations waited, in nanoseconds.
+    pub fn new(
         clock: Arc<dyn Clock>,
         waited_ns: Arc<Counter>,
         hurries: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
-        Self(Some(Arc::new(Manner { clock, waited_ns, hurries: Box::new(hurries) })))
-    }
-
-    /// How this thread works: for those that work for it.
-    pub fn here() -> Self {
-        PACE.with_borrow(Clone::clone)
-    }
-
-    /// This thread works so from here on.
-    pub fn enter(&self) -> Background {
-        Background { before: PACE.replace(self.clone()) }
+        Self(Arc::new(Manner { clock, waited_ns, hurries: Box::new(hurries) }))
     }
 }
 
@@ -153,19 +134,19 @@ impl State {
 }
 
 impl Precedence {
-    /// Does an operation of this thread: of the foreground at once, of the background when it has its turn.
-    pub(crate) fn run<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.run_part(0, |_| work())
+    /// Does an operation: without a pace at once, of the background when it has its turn.
+    pub(crate) fn run<T>(&self, pace: Option<&Pace>, work: impl FnOnce() -> T) -> T {
+        self.run_part(pace, 0, |_| work())
     }
 
     /// The same with as many of these bytes as one operation may have: all of them in the foreground. `work` is told how many.
-    pub(crate) fn run_part<T>(&self, bytes: u64, work: impl FnOnce(u64) -> T) -> T {
-        let Pace(Some(manner)) = Pace::here() else {
+    pub(crate) fn run_part<T>(&self, pace: Option<&Pace>, bytes: u64, work: impl FnOnce(u64) -> T) -> T {
+        let Some(Pace(manner)) = pace else {
             self.asked.begun.fetch_add(1, Relaxed);
             let _one = One(&self.asked);
             return work(bytes);
         };
-        self.wait(&manner);
+        self.wait(manner);
         let most = self.stride();
         let (begun, ended) = self.asked.look();
         let from = manner.clock.now_ns();

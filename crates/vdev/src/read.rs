@@ -8,6 +8,7 @@ use ondisk::{Psize, Txg, VdevId};
 use crate::hung::nanos;
 use crate::inject::{self, On, Wrong};
 use crate::report::Trouble;
+use crate::request::Request;
 use crate::tree::{Layout, NodeId, Tree, device_offset};
 
 /// Reads within this many bytes go to the same child of a mirror, when nothing else tells the children apart
@@ -106,18 +107,20 @@ impl Tree {
         node.in_flight.load(Relaxed).saturating_add(seek.into())
     }
 
-    /// Reads from a leaf, counting the operation and its failure.
+    /// Reads from a leaf, or answers from what was fetched for this request if that has all bytes.
+    /// Counts the operation and its failure.
     pub(crate) fn read_leaf(
         &self,
         leaf: NodeId,
         offset: u64,
         buf: &mut [u8],
+        request: &Request,
     ) -> std::result::Result<(), Unread> {
-        if crate::write::answered(self.node(leaf).guid, offset, buf) {
+        if request.fetched().is_some_and(|fetched| fetched.get(self.node(leaf).guid, offset, buf)) {
             return Ok(());
         }
         let node = self.node(leaf);
-        let done = self.read_quietly(leaf, offset, buf);
+        let done = self.read_quietly(leaf, offset, buf, request);
         if let Err(Unread::Device(why)) = &done {
             node.stats.read_errors.inc();
             let range = (device_offset(offset), buf.len() as u64);
@@ -133,13 +136,14 @@ impl Tree {
         leaf: NodeId,
         offset: u64,
         buf: &mut [u8],
+        request: &Request,
     ) -> std::result::Result<(), Unread> {
         let node = self.node(leaf);
         let Layout::Leaf(Some(device)) = &node.layout else { return Err(Unread::NoDevice) };
         let mut done = 0;
         loop {
             let left = (buf.len() - done) as u64;
-            done += node.precedence.run_part(left, |len| {
+            done += node.precedence.run_part(request.pace(), left, |len| {
                 let part = &mut buf[done..done + len as usize];
                 self.read_part(leaf, &**device, offset + done as u64, part).map(|()| part.len())
             })?;

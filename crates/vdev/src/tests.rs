@@ -9,6 +9,9 @@ use ondisk::{Ashift, Guid, Psize, Txg, VdevId};
 use super::*;
 
 const SIZE: u64 = SPA_MINDEVSIZE;
+/// Requests of tests that look at other things.
+pub(crate) static READ: Request = Request::new(Priority::SyncRead);
+pub(crate) static WRITE: Request = Request::new(Priority::SyncWrite);
 
 pub(crate) fn leaf(id: u64) -> VdevConfig {
     VdevConfig {
@@ -54,7 +57,7 @@ fn mirror_tries_and_charges() {
         d.inject(Fault::Corrupt { range: LABEL_START_SIZE + 8192..LABEL_START_SIZE + 8193 });
     }
     devices[1].heal();
-    let read = || tree.attempts(VdevId(0), 8192, Psize(4096), Txg(5)).unwrap();
+    let read = || tree.attempts(VdevId(0), 8192, Psize(4096), Txg(5), &READ).unwrap();
     let mut attempts = read();
     let good = attempts.find(|c| c[..] == [7; 4096]).unwrap();
     attempts.settle(Some(&good));
@@ -76,10 +79,11 @@ fn stale_children_come_last() {
     let (tree, devices) = open(&root(vec![top(VdevKind::Mirror, 2)]), 2);
     devices[1].write_at(&[1; 512], LABEL_START_SIZE).unwrap();
     tree.set_dtl(Guid(100), TxgRanges::new([(50, 60)])).unwrap();
-    let all: Vec<_> = tree.attempts(VdevId(0), 0, Psize(512), Txg(55)).unwrap().map(|c| c[0]).collect();
+    let all: Vec<_> =
+        tree.attempts(VdevId(0), 0, Psize(512), Txg(55), &READ).unwrap().map(|c| c[0]).collect();
     assert_eq!(all, [1, 0]);
     devices[1].inject(Fault::Error { op: Op::Read, range: 0..SIZE });
-    let mut attempts = tree.attempts(VdevId(0), 0, Psize(512), Txg(55)).unwrap();
+    let mut attempts = tree.attempts(VdevId(0), 0, Psize(512), Txg(55), &READ).unwrap();
     assert_eq!(attempts.next().unwrap()[0], 0);
     attempts.settle(None);
     assert_eq!(sums(&tree), [0, 0]);
@@ -108,7 +112,8 @@ fn bad_addresses_are_refused() {
     mirror.asize = Some(1 << 20);
     let hole = VdevConfig { id: 1, ..VdevConfig::new(VdevKind::Hole, Guid(0)) };
     let (tree, _) = open(&root(vec![mirror, hole]), 2);
-    let ask = |vdev, offset, psize| tree.attempts(VdevId(vdev), offset, Psize(psize), Txg(1)).map(|_| ());
+    let ask =
+        |vdev, offset, psize| tree.attempts(VdevId(vdev), offset, Psize(psize), Txg(1), &READ).map(|_| ());
     assert_eq!(ask(0, 0, 512), Ok(()));
     assert!(matches!(ask(2, 0, 512), Err(VdevError::NoSuchVdev { .. })));
     assert!(matches!(ask(1, 0, 512), Err(VdevError::Absent { .. })));

@@ -24,6 +24,7 @@ use crate::kind;
 use crate::pace::Precedence;
 use crate::raidz::Raidz;
 use crate::report::{Reports, Trouble};
+use crate::request::Request;
 use crate::write::turns::Turns;
 use crate::{
     Attempts, Reflow, Result, TxgRanges, VdevAux, VdevConfig, VdevError, VdevKind, VdevState, VdevStats,
@@ -257,8 +258,15 @@ impl Tree {
     ///
     /// # Errors
     /// Those of [`VdevError`] that name a vdev: the block pointer can't be right, or its vdev is not there.
-    pub fn attempts(&self, vdev: VdevId, offset: u64, psize: Psize, birth: Txg) -> Result<Attempts<'_>> {
-        Attempts::new(self, vdev, offset, psize, birth)
+    pub fn attempts<'t>(
+        &'t self,
+        vdev: VdevId,
+        offset: u64,
+        psize: Psize,
+        birth: Txg,
+        request: &'t Request,
+    ) -> Result<Attempts<'t>> {
+        Attempts::new(self, (vdev, offset, psize), birth, request)
     }
 
     /// Bytes that a block of `psize` born in `txg` takes on a top-level vdev, parity and padding included

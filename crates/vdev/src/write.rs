@@ -38,6 +38,7 @@ use ondisk::{Guid, Psize, Txg, VdevId};
 
 use crate::columns::Map;
 use crate::parity;
+use crate::request::Request;
 use crate::tree::{Layout, NodeId, Tree};
 use crate::{Result, VdevError};
 
@@ -48,8 +49,7 @@ const PADDING: usize = usize::MAX;
 
 pub use ahead::Ahead;
 pub use fault::takes_writes;
-pub(crate) use fetch::answered;
-pub use fetch::{Extent, Fetched, Lent};
+pub use fetch::{Extent, Fetched};
 pub use flush::FlushError;
 pub(crate) use flush::OPEN_GROUPS;
 pub use repair::Repaired;
@@ -175,8 +175,9 @@ impl Tree {
         offset: u64,
         data: &[u8],
         txg: Txg,
+        request: &Request,
     ) -> std::result::Result<Written, WriteError> {
-        self.write_block(vdev, offset, &Block::copy_of(data), txg)
+        self.write_block(vdev, offset, &Block::copy_of(data), txg, request)
     }
 
     /// As [`Tree::write`], of bytes that need no copy.
@@ -189,9 +190,10 @@ impl Tree {
         offset: u64,
         data: &Block,
         txg: Txg,
+        request: &Request,
     ) -> std::result::Result<Written, WriteError> {
         let laid = [self.lay_out(vdev, offset, data, txg)?];
-        let refused: Vec<Refused> = join(&laid).iter().flat_map(|run| self.issue(run)).collect();
+        let refused: Vec<Refused> = join(&laid).iter().flat_map(|run| self.issue(run, request)).collect();
         self.conclude(&laid[0], &refused)
     }
 

@@ -23,7 +23,7 @@ use ondisk::dnode::DnodePhys;
 use ondisk::{Blkptr, DmuType, Dva, Offset, VdevId};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use zio::{Bookmark, Zio};
+use zio::{Bookmark, ReadOptions, Zio};
 
 /// Number of levels that are counted apart; no block tree has more.
 pub const LEVELS: usize = 16;
@@ -344,7 +344,7 @@ impl Visitor for BlockStats<'_> {
         if leads_on(bookmark, dnode) || !self.wants(bp) {
             return;
         }
-        match self.zio.read_raw(bp, bookmark) {
+        match self.zio.read_raw(bp, bookmark, &ReadOptions::demand()) {
             Ok(_) => self.verified(bp),
             Err(e) => self.note(bookmark, Some(bp), dmu::Error::Read(e)),
         }

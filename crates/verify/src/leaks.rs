@@ -35,7 +35,7 @@ use pool::range::RangeSet;
 use pool::spacemap::{MapStep, SpaceMap};
 use spa::Spa;
 use std::collections::HashMap;
-use zio::{Bookmark, Zio};
+use zio::{Bookmark, ReadOptions, Zio};
 
 #[cfg(test)]
 mod tests;
@@ -342,5 +342,6 @@ impl LeakCheck {
 /// The members of a gang block, from the first header that can be read.
 fn pieces(zio: &Zio, bp: &Blkptr, s: &Stored) -> Option<Vec<Blkptr>> {
     let nobody = Bookmark { objset: 0, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
-    s.copies().filter(|d| d.gang).find_map(|d| zio.gang_pieces(bp, s, d, &nobody).ok())
+    let options = ReadOptions::demand();
+    s.copies().filter(|d| d.gang).find_map(|d| zio.gang_pieces(bp, s, d, &nobody, &options).ok())
 }

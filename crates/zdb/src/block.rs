@@ -163,7 +163,8 @@ fn fetch(pool: &Opened, top: u64, vdev: &VdevConfig, offset: u64, size: u64) -> 
     let tree = pool.spa.tree();
     let id = VdevId(u32::try_from(top)?);
     if tree.top_spec(id)?.guid == vdev.guid {
-        let mut attempts = tree.attempts(id, offset, Psize(size), TXG_INITIAL)?;
+        let request = zio::Request::new(zio::Priority::SyncRead);
+        let mut attempts = tree.attempts(id, offset, Psize(size), TXG_INITIAL, &request)?;
         let first = attempts.next();
         let failure = attempts.let_be();
         return first.ok_or_else(|| match failure.io {

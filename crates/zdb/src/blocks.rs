@@ -210,7 +210,9 @@ fn logs(cx: &mut Ctx<'_>, pool: &Opened, census: &BlockStats<'_>) -> Run {
         if phys.is_snapshot() {
             continue;
         }
-        let Ok(os) = dmu::Objset::open(mos.cache().clone(), root.objset, &root.bp) else {
+        let Ok(os) =
+            dmu::Objset::open(mos.cache().clone(), root.objset, &root.bp, zio::ReadOptions::demand())
+        else {
             // The traversal has reported this error.
             continue;
         };

@@ -9,7 +9,7 @@ use dmu::{Dnode, Extent};
 use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE, Body};
 use ondisk::dnode::{DNODE_MIN_SIZE, DnodeFlags};
 use ondisk::{BlkId, Blkptr, ChecksumKind, CompressKind, DmuType, Level};
-use zio::{Bookmark, Zio};
+use zio::{Bookmark, ReadOptions, Zio};
 
 /// Whether the column titles precede the next row.
 #[derive(Debug)]
@@ -168,7 +168,7 @@ fn indirect(cx: &mut Ctx<'_>, view: &View<'_>, dn: &Dnode) -> Run {
             let why = "it has more blocks than the pool has sectors";
             dn.corrupt(ondisk::Corrupt::Shape { what: "block tree", why })
         })?;
-        let block = match zio.read_undecrypted(&bp, &bookmark) {
+        let block = match zio.read_undecrypted(&bp, &bookmark, &ReadOptions::demand()) {
             Ok(block) => block,
             Err(e) => {
                 cx.report(&anyhow::Error::new(e));
@@ -197,7 +197,7 @@ fn zstd_header(cx: &mut Ctx<'_>, zio: &Zio, bp: &Blkptr, bookmark: &Bookmark) ->
     if kind != CompressKind::Zstd || bp.is_encrypted() {
         return String::new();
     }
-    let raw = zio.read_raw(bp, bookmark).map_err(anyhow::Error::new);
+    let raw = zio.read_raw(bp, bookmark, &ReadOptions::demand()).map_err(anyhow::Error::new);
     match raw.and_then(|raw| Ok(codec::compress::zstd_header(&raw)?)) {
         Ok(h) => format!(" ZSTD:size={}:version={}:level={}:{place}", h.size, h.version, h.level.to_disk()),
         Err(e) => {

@@ -130,7 +130,7 @@ impl Log {
     /// * [`zio::Error`]: the block can't be read; its variants name the cause.
     pub fn read_block(&self, bp: &Blkptr, object: ObjNum, blkid: BlkId) -> zio::Result<device::Block> {
         let bookmark = Bookmark { objset: self.os.id(), object, level: Level(0), blkid };
-        self.os.cache().zio().read(bp, &bookmark)
+        self.os.cache().zio().read(bp, &bookmark, self.os.options())
     }
 
     /// The object set.
@@ -141,7 +141,7 @@ impl Log {
     /// Reads a block that a record names, and checks it as far as is possible without its key.
     pub(crate) fn read_stored(&self, bp: &Blkptr) -> zio::Result<()> {
         let bookmark = Bookmark { objset: self.os.id(), object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
-        self.os.cache().zio().read_perhaps(bp, &bookmark).map(drop)
+        self.os.cache().zio().read_perhaps(bp, &bookmark, self.os.options()).map(drop)
     }
 }
 
@@ -213,9 +213,9 @@ impl Blocks<'_> {
             level: Level(0),
             blkid: BlkId(seq),
         };
-        let zio = self.log.os.cache().zio();
-        let (read, locked) = match zio.read(&bp, &bookmark) {
-            Err(zio::Error::Key { .. }) => (zio.read_undecrypted(&bp, &bookmark), true),
+        let (zio, options) = (self.log.os.cache().zio(), self.log.os.options());
+        let (read, locked) = match zio.read(&bp, &bookmark, options) {
+            Err(zio::Error::Key { .. }) => (zio.read_undecrypted(&bp, &bookmark, options), true),
             r => (r, false),
         };
         let block = match read {

@@ -109,8 +109,9 @@ fn main() {
     let (cpu_start, start) = (cpu(), Instant::now());
     let mut stored = 0;
     for first in (0..total >> 17).step_by(128) {
-        let bps =
-            zio.write_batch(Txg(5), (first..(first + 128).min(total >> 17)).map(req).collect()).unwrap();
+        let bps = zio
+            .write_batch(Txg(5), (first..(first + 128).min(total >> 17)).map(req).collect(), &zio.workers())
+            .unwrap();
         stored += bps.iter().filter_map(|bp| bp.stored()).map(|s| s.psize.0).sum::<u64>();
     }
     let gb = total as f64 / 1e9;

@@ -1,5 +1,6 @@
 //! What writing and freeing ask of the tables of shared blocks.
 
+use crate::ReadOptions;
 use ondisk::{Blkptr, Dva, Txg};
 
 /// What the dedup table knows of a block.
@@ -22,6 +23,7 @@ pub enum Found {
 ///
 /// # Locks
 /// Called on the thread that writes a batch or frees a block, with none of this room's locks held.
+/// That is the sync of a group, but for [`Dedup::has`]: what the table reads must succeed.
 pub trait Dedup: Send + Sync {
     /// Looks up a block that is about to be written, and changes nothing: `bp` has its checksum, sizes, compressor and encryption,
     /// and no place (`ddt_lookup`).
@@ -36,7 +38,7 @@ pub trait Dedup: Send + Sync {
 
     /// Whether the table knows a block that is there, so that it can take another reference. False
     /// if it was pruned, or that can't be found out. It stays known until the group has synced.
-    fn has(&self, txg: Txg, bp: &Blkptr) -> bool;
+    fn has(&self, txg: Txg, bp: &Blkptr, options: &ReadOptions) -> bool;
 
     /// Drops a reference. True if the block is to be freed by the caller: the table doesn't know it
     /// (it was pruned). The table frees a block with its last reference itself, when it is synced (`zio_ddt_free`).

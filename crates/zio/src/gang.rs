@@ -7,7 +7,7 @@
 //! piece has a checksum of its own.
 
 use crate::read::{Fetch, has_mac};
-use crate::{Bookmark, Error, Result, Zio};
+use crate::{Bookmark, Error, IoFlags, ReadOptions, Result, Zio};
 use codec::checksum::embedded::{self, Verifier};
 use device::AlignedBuf;
 use ondisk::blkptr::{DVAS_PER_BP, Stored};
@@ -20,6 +20,7 @@ pub(crate) const MAX_DEPTH: u32 = 12;
 /// What of one gang block has been read, and how much more may be.
 struct Walk<'a> {
     bookmark: &'a Bookmark,
+    options: &'a ReadOptions,
     headers_left: u64,
 }
 
@@ -34,23 +35,38 @@ impl Zio {
     ///
     /// # Errors
     /// As a read fails.
-    pub fn gang_pieces(&self, bp: &Blkptr, s: &Stored, dva: &Dva, bm: &Bookmark) -> Result<Vec<Blkptr>> {
+    pub fn gang_pieces(
+        &self,
+        bp: &Blkptr,
+        s: &Stored,
+        dva: &Dva,
+        bm: &Bookmark,
+        options: &ReadOptions,
+    ) -> Result<Vec<Blkptr>> {
         // All copies of the header are bound to the place of the first.
         let first = s.copies().next().unwrap_or(dva);
         let verifier =
             Verifier::GangHeader { vdev: first.vdev.0.into(), offset: first.offset.0, birth: s.phys_birth.0 };
-        let speculative = bp.kind == ondisk::DmuType::INTENT_LOG || crate::Guess::is_here();
-        let fetch = Fetch { dva, size: GANG_HEADER_SIZE, birth: s.phys_birth, bookmark: bm, speculative };
+        let speculative = bp.kind == ondisk::DmuType::INTENT_LOG || options.has(IoFlags::SPECULATIVE);
+        let (size, birth) = (GANG_HEADER_SIZE, s.phys_birth);
+        let fetch = Fetch { dva, size, birth, bookmark: bm, speculative, options };
         let header = self.fetch(&fetch, |buf| embedded::verify(&verifier, buf, has_mac(bp, s)).map(drop))?;
         decode_gang_header(&header).map_err(|source| Error::Corrupt { bookmark: *bm, source })
     }
 
     /// The stored bytes of the gang block at `dva`.
-    pub(crate) fn read_gang(&self, bp: &Blkptr, s: &Stored, dva: &Dva, bm: &Bookmark) -> Result<AlignedBuf> {
+    pub(crate) fn read_gang(
+        &self,
+        bp: &Blkptr,
+        s: &Stored,
+        dva: &Dva,
+        bm: &Bookmark,
+        options: &ReadOptions,
+    ) -> Result<AlignedBuf> {
         // A header for each sector, and one for each level, are more than a whole tree has. All copies of it may be
         // needed; but pieces whose copies lead to one another would multiply with each level.
         let headers_left = DVAS_PER_BP as u64 * ((s.psize.0 >> SPA_MINBLOCKSHIFT) + u64::from(MAX_DEPTH));
-        let mut walk = Walk { bookmark: bm, headers_left };
+        let mut walk = Walk { bookmark: bm, options, headers_left };
         let mut whole = AlignedBuf::zeroed(s.psize.0 as usize);
         self.fill(bp, s, dva, &mut walk, 0, &mut whole)?;
         Ok(whole)
@@ -72,7 +88,7 @@ impl Zio {
         let left = walk.headers_left.checked_sub(1);
         walk.headers_left =
             left.ok_or_else(|| walk.corrupt("its tree has more headers than it has sectors"))?;
-        let children = self.gang_pieces(bp, s, dva, walk.bookmark)?;
+        let children = self.gang_pieces(bp, s, dva, walk.bookmark, walk.options)?;
         let mut pieces = Vec::with_capacity(children.len());
         for child in &children {
             pieces.push((
@@ -88,11 +104,11 @@ impl Zio {
         let mut rest = out;
         for (child, stored) in pieces {
             let (piece, after) = rest.split_at_mut(stored.psize.0 as usize);
-            self.any_copy(child, stored, walk.bookmark, |dva| {
+            self.any_copy(child, stored, walk.bookmark, walk.options, |dva| {
                 if dva.gang {
                     return self.fill(child, stored, dva, walk, depth + 1, piece);
                 }
-                piece.copy_from_slice(&self.fetch_copy(child, stored, dva, walk.bookmark)?);
+                piece.copy_from_slice(&self.fetch_copy(child, stored, dva, walk.bookmark, walk.options)?);
                 Ok(())
             })?;
             rest = after;

@@ -17,8 +17,8 @@ mod damage;
 mod dedup;
 mod error;
 mod gang;
-mod guess;
 mod keys;
+mod options;
 mod policy;
 mod read;
 mod scrub;
@@ -32,16 +32,18 @@ pub use bookmark::Bookmark;
 pub use damage::{Damage, Loss, Why};
 pub use dedup::{Clones, Dedup, Found};
 pub use error::Error;
-pub use guess::{Doubt, Glance, Guess};
 pub use keys::{Entropy, KeyError, KeySource};
+pub use options::{IoFlags, ReadOptions};
 pub use policy::{WritePolicy, WriteReq};
 pub use read::{Opened, Zio};
 pub use scrub::{Lacking, Look};
 pub use space::{ClassHint, NoSpace, Space, Want};
 pub use stored::Remaker;
-pub use suspend::{Entry, FailMode, Forbearance, Patience, Reason, Suspended, Suspension};
-pub use workers::{Alone, Workers};
+pub use suspend::{Entry, FailMode, Reason, Suspended, Suspension};
+pub use workers::Workers;
 pub use write::{EarlyWrite, FlushMark, Written};
+
+pub use vdev::{Priority, Request};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;

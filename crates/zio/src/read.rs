@@ -1,10 +1,10 @@
 //! Reading a block.
 
 use crate::keys::KeyCell;
-use crate::suspend::{Forbearance, Patience, Reason};
+use crate::suspend::Reason;
 use crate::write::{Held, Unflushed};
 use crate::{
-    Bookmark, Clones, Damage, Dedup, Doubt, Entropy, Error, Glance, Guess, KeySource, Remaker, Result, Space,
+    Bookmark, Clones, Damage, Dedup, Entropy, Error, IoFlags, KeySource, ReadOptions, Remaker, Result, Space,
     Suspension, Workers,
 };
 use codec::checksum::embedded::{self, Verifier};
@@ -82,6 +82,7 @@ pub(crate) struct Fetch<'a> {
     pub(crate) bookmark: &'a Bookmark,
     /// Nobody knows whether the block was ever written: wrong bytes are no device's fault (`ZIO_FLAG_SPECULATIVE`).
     pub(crate) speculative: bool,
+    pub(crate) options: &'a ReadOptions,
 }
 
 impl Zio {
@@ -241,23 +242,23 @@ impl Zio {
     ///
     /// # Errors
     /// [`Error`] says which block, and what was wrong with the last of its copies.
-    pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
-        self.read_packed(bp, bookmark).map(|opened| opened.block)
+    pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<Block> {
+        self.read_packed(bp, bookmark, options).map(|opened| opened.block)
     }
 
     /// Reads a block as [`Zio::read`] does; yields also the packed bytes that it was unpacked from.
     ///
     /// # Errors
     /// As [`Zio::read`].
-    pub fn read_packed(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Opened> {
-        self.read_opened(bp, bookmark).inspect_err(|e| {
-            if !Guess::is_here() && !Doubt::is_here() {
+    pub fn read_packed(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<Opened> {
+        self.read_opened(bp, bookmark, options).inspect_err(|e| {
+            if !options.has(IoFlags::SPECULATIVE) && !options.has(IoFlags::MAY_BE_STALE) {
                 self.damage.judge(bp, bookmark, e);
             }
         })
     }
 
-    fn read_opened(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Opened> {
+    fn read_opened(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<Opened> {
         match &bp.body {
             Body::Hole => Ok(AlignedBuf::zeroed(bp.lsize.0 as usize).freeze().into()),
             Body::Redacted => Err(Error::Redacted { bookmark: *bookmark }),
@@ -268,7 +269,7 @@ impl Zio {
             Body::Stored(s) => {
                 // Asked before the read: a locked dataset should not cost one.
                 let keys = if bp.is_encrypted() { Some(self.keys(bookmark)?) } else { None };
-                let raw = self.fetch_stored(bp, s, bookmark)?;
+                let raw = self.fetch_stored(bp, s, bookmark, options)?;
                 self.open_verified(bp, s, raw, keys, bookmark)
             }
         }
@@ -305,15 +306,15 @@ impl Zio {
     ///
     /// # Errors
     /// As [`Zio::read`], and [`Error::Decode`] where ciphertext would have to be decompressed.
-    pub fn read_undecrypted(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
+    pub fn read_undecrypted(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<Block> {
         match &bp.body {
             Body::Stored(s) if bp.is_encrypted() => {
-                let raw = self.fetch_stored(bp, s, bookmark);
+                let raw = self.fetch_stored(bp, s, bookmark, options);
                 let raw = raw.inspect_err(|e| self.damage.judge(bp, bookmark, e))?;
                 // Ciphertext that can't be unpacked is no damage.
                 self.decode(bp, s, raw, bookmark).map(|opened| opened.block)
             }
-            _ => self.read(bp, bookmark),
+            _ => self.read(bp, bookmark, options),
         }
     }
 
@@ -321,14 +322,14 @@ impl Zio {
     ///
     /// # Errors
     /// As [`Zio::read`].
-    pub fn read_raw(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
+    pub fn read_raw(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<Block> {
         match &bp.body {
             Body::Stored(s) => {
-                let raw = self.fetch_stored(bp, s, bookmark);
+                let raw = self.fetch_stored(bp, s, bookmark, options);
                 Ok(raw.inspect_err(|e| self.damage.judge(bp, bookmark, e))?.freeze())
             }
             Body::Embedded(e) => Ok(Block::copy_of(e.payload())),
-            Body::Hole | Body::Redacted => self.read(bp, bookmark),
+            Body::Hole | Body::Redacted => self.read(bp, bookmark, options),
         }
     }
 
@@ -337,21 +338,28 @@ impl Zio {
     ///
     /// # Errors
     /// As [`Zio::read`].
-    pub fn read_perhaps(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
+    pub fn read_perhaps(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<Block> {
         match &bp.body {
-            Body::Stored(s) => Ok(self.fetch_stored(bp, s, bookmark)?.freeze()),
-            Body::Embedded(_) | Body::Hole | Body::Redacted => self.read_raw(bp, bookmark),
+            Body::Stored(s) => Ok(self.fetch_stored(bp, s, bookmark, options)?.freeze()),
+            Body::Embedded(_) | Body::Hole | Body::Redacted => self.read_raw(bp, bookmark, options),
         }
     }
 
     /// The verified stored bytes of the first copy that has them.
-    pub(crate) fn fetch_stored(&self, bp: &Blkptr, s: &Stored, bm: &Bookmark) -> Result<AlignedBuf> {
+    pub(crate) fn fetch_stored(
+        &self,
+        bp: &Blkptr,
+        s: &Stored,
+        bm: &Bookmark,
+        options: &ReadOptions,
+    ) -> Result<AlignedBuf> {
         loop {
-            let fetched = self.any_copy(bp, s, bm, |dva| {
-                if dva.gang { self.read_gang(bp, s, dva, bm) } else { self.fetch_copy(bp, s, dva, bm) }
+            let fetched = self.any_copy(bp, s, bm, options, |dva| match dva.gang {
+                true => self.read_gang(bp, s, dva, bm, options),
+                false => self.fetch_copy(bp, s, dva, bm, options),
             });
             let Err(failure) = fetched else { return fetched };
-            if !must_succeed(bp, &failure) {
+            if !must_succeed(bp, &failure, options) {
                 return Err(failure);
             }
             // Who is to see to it learns here which block it is.
@@ -363,13 +371,21 @@ impl Zio {
     }
 
     /// The verified bytes of one copy that is no gang block.
-    pub(crate) fn fetch_copy(&self, bp: &Blkptr, s: &Stored, dva: &Dva, bm: &Bookmark) -> Result<AlignedBuf> {
+    pub(crate) fn fetch_copy(
+        &self,
+        bp: &Blkptr,
+        s: &Stored,
+        dva: &Dva,
+        bm: &Bookmark,
+        options: &ReadOptions,
+    ) -> Result<AlignedBuf> {
         // A log's chain names the block to come, which a crash left unwritten at its end.
-        let speculative = bp.kind == DmuType::INTENT_LOG || Guess::is_here();
-        let fetch = Fetch { dva, size: s.psize.0 as usize, birth: s.phys_birth, bookmark: bm, speculative };
+        let speculative = bp.kind == DmuType::INTENT_LOG || options.has(IoFlags::SPECULATIVE);
+        let (size, birth) = (s.psize.0 as usize, s.phys_birth);
+        let fetch = Fetch { dva, size, birth, bookmark: bm, speculative, options };
         match self.spoiled(bp, s, dva, bm) {
             Some(false) => {
-                if !Guess::is_here() {
+                if !options.has(IoFlags::SPECULATIVE) {
                     self.tree().charge_reads(dva.vdev, dva.offset.0, s.psize, s.phys_birth);
                 }
                 Err(Error::Io { bookmark: *bm, dva: *dva, unread: 1, source: None })
@@ -399,6 +415,7 @@ impl Zio {
         bp: &Blkptr,
         s: &Stored,
         bm: &Bookmark,
+        options: &ReadOptions,
         mut read: impl FnMut(&Dva) -> Result<T>,
     ) -> Result<T> {
         if s.psize.0 > bp.lsize.0 {
@@ -414,7 +431,7 @@ impl Zio {
                 match got {
                     Ok(got) => {
                         if wrong {
-                            self.note_unhealed(bm, s.phys_birth);
+                            self.note_unhealed(bm, s.phys_birth, options);
                         }
                         return Ok(got);
                     }
@@ -424,22 +441,29 @@ impl Zio {
                 }
             }
             let failure = failure.expect("a stored block has a first copy");
-            if !(self.is_gone(&failure, bp, s, bm) && self.suspension.wait(Reason::Io)) {
+            if !(self.is_gone(&failure, bp, s, bm, options) && self.suspension.wait(Reason::Io)) {
                 return Err(failure);
             }
         }
     }
 
     /// Remembers a block that was read, and of which something is wrong on a device, by its physical birth.
-    fn note_unhealed(&self, bm: &Bookmark, birth: Txg) {
-        if !(Guess::is_here() || Glance::is_here()) {
+    fn note_unhealed(&self, bm: &Bookmark, birth: Txg, options: &ReadOptions) {
+        if !(options.has(IoFlags::SPECULATIVE) || options.has(IoFlags::SCRUBBED_NEXT)) {
             self.unhealed.note(bm, birth);
         }
     }
 
     /// Whether a read of a group that syncs failed since devices have gone, which may come back, or since somebody asked for it, who may take it back.
-    fn is_gone(&self, failure: &Error, bp: &Blkptr, s: &Stored, bm: &Bookmark) -> bool {
-        let failed = Patience::is_here() && matches!(failure, Error::Io { .. });
+    fn is_gone(
+        &self,
+        failure: &Error,
+        bp: &Blkptr,
+        s: &Stored,
+        bm: &Bookmark,
+        options: &ReadOptions,
+    ) -> bool {
+        let failed = options.has(IoFlags::MUST_SUCCEED) && matches!(failure, Error::Io { .. });
         let asked = || inject::is_asked(|| self.tree().root_guid(), &place(bp, bm));
         failed && (s.copies().any(|dva| !self.tree().probe(dva.vdev)) || asked())
     }
@@ -456,14 +480,14 @@ impl Zio {
         {
             return Ok(AlignedBuf::copy_of(&held));
         }
-        let tree = self.tree();
+        let (tree, options) = (self.tree(), f.options);
         let mut attempts = tree
-            .attempts(dva.vdev, dva.offset.0, Psize(f.size as u64), f.birth)
+            .attempts(dva.vdev, dva.offset.0, Psize(f.size as u64), f.birth, &options.request)
             .map_err(|source| Error::Place { bookmark, dva, source })?;
         let mut wrong = None;
         for buf in attempts.by_ref() {
             match verify(&buf) {
-                Ok(()) if Glance::is_here() => {
+                Ok(()) if options.has(IoFlags::SCRUBBED_NEXT) => {
                     let _ = attempts.let_be();
                     return Ok(buf);
                 }
@@ -472,12 +496,12 @@ impl Zio {
                     let damaged = wrong.is_some() || attempts.failure().io.is_some();
                     attempts.settle(Some(&buf));
                     if damaged && !f.speculative {
-                        self.note_unhealed(&bookmark, f.birth);
+                        self.note_unhealed(&bookmark, f.birth, options);
                     }
                     return Ok(buf);
                 }
                 // A place that has become another's is not repaired, nor is anybody charged: who asks for the block sees to that.
-                Err(_) if Guess::is_here() => break,
+                Err(_) if options.has(IoFlags::SPECULATIVE) => break,
                 Err(e) => wrong = Some(e),
             }
         }
@@ -569,12 +593,14 @@ impl Zio {
 }
 
 /// Whether a read that failed so is one that a sync can't do without, and may succeed when somebody has seen to the devices.
-fn must_succeed(bp: &Blkptr, failure: &Error) -> bool {
+fn must_succeed(bp: &Blkptr, failure: &Error, options: &ReadOptions) -> bool {
     // A log's chain ends with a block that can't be read.
-    let needed = Patience::is_here() && !Forbearance::is_here() && bp.kind != DmuType::INTENT_LOG;
+    let needed = options.has(IoFlags::MUST_SUCCEED)
+        && !options.has(IoFlags::CAN_FAIL)
+        && bp.kind != DmuType::INTENT_LOG;
     needed
-        && !Guess::is_here()
-        && !Doubt::is_here()
+        && !options.has(IoFlags::SPECULATIVE)
+        && !options.has(IoFlags::MAY_BE_STALE)
         && matches!(failure, Error::Io { .. } | Error::Checksum { .. })
 }
 

@@ -22,7 +22,7 @@ use vdev::{Examined, Laid, Mended, Tree, VdevError};
 
 use crate::gang::MAX_DEPTH;
 use crate::read::has_mac;
-use crate::{Bookmark, Error, Result, Zio};
+use crate::{Bookmark, Error, ReadOptions, Result, Zio};
 
 /// How a block is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +61,7 @@ struct Looking<'a> {
     zio: &'a Zio,
     bookmark: &'a Bookmark,
     how: How,
+    options: &'a ReadOptions,
     done: Mended,
     /// The vdevs, as they were when it began.
     tree: Arc<Tree>,
@@ -86,8 +87,13 @@ impl Zio {
     ///
     /// # Errors
     /// As [`Zio::read`]: no copy is right. Who returned wrong bytes has been charged.
-    pub fn look(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<(Option<Block>, Mended)> {
-        let looked = self.look_as(bp, bookmark, How::Scrub)?;
+    pub fn look(
+        &self,
+        bp: &Blkptr,
+        bookmark: &Bookmark,
+        options: &ReadOptions,
+    ) -> Result<(Option<Block>, Mended)> {
+        let looked = self.look_as(bp, bookmark, How::Scrub, options)?;
         Ok(looked.map_or_else(Default::default, |(raw, looking)| (Some(raw), looking.done)))
     }
 
@@ -95,16 +101,21 @@ impl Zio {
     ///
     /// # Errors
     /// As [`Zio::look`].
-    pub fn heal(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<()> {
-        self.look_as(bp, bookmark, How::Heal).map(drop)
+    pub fn heal(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<()> {
+        self.look_as(bp, bookmark, How::Heal, options).map(drop)
     }
 
     /// Looks at a block for the devices that are known to have missed it, and writes nothing; what has no place of its own lacks nothing.
     ///
     /// # Errors
     /// As [`Zio::look`].
-    pub fn lacking(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Option<Lacking>> {
-        let looked = self.look_as(bp, bookmark, How::Resilver)?;
+    pub fn lacking(
+        &self,
+        bp: &Blkptr,
+        bookmark: &Bookmark,
+        options: &ReadOptions,
+    ) -> Result<Option<Lacking>> {
+        let looked = self.look_as(bp, bookmark, How::Resilver, options)?;
         Ok(looked.map(|(_, Looking { tree, lacking: laid, done: known, .. })| Lacking { laid, tree, known }))
     }
 
@@ -113,31 +124,44 @@ impl Zio {
         bp: &Blkptr,
         bookmark: &'a Bookmark,
         how: How,
+        options: &'a ReadOptions,
     ) -> Result<Option<(Block, Looking<'a>)>> {
         let Body::Stored(s) = &bp.body else { return Ok(None) };
         let headers_left = 3 * ((s.psize.0 >> SPA_MINBLOCKSHIFT) + u64::from(MAX_DEPTH));
         let (done, lacking, tree) = (Mended::default(), Vec::new(), self.tree());
-        let mut looking = Looking { zio: self, bookmark, how, done, tree, lacking, headers_left };
-        let looked = self.pretended(bp, s, bookmark).map_or_else(|| looking.stored(bp, s, 0), Err);
+        let mut looking = Looking { zio: self, bookmark, how, options, done, tree, lacking, headers_left };
+        let looked = self.pretended(bp, s, bookmark, options).map_or_else(|| looking.stored(bp, s, 0), Err);
         let raw = looked.inspect_err(|e| self.damage().judge(bp, bookmark, e))?;
         Ok(Some((raw, looking)))
     }
 
     /// The failure of a block of which somebody asked for all copies to be found wrong ([`vdev::inject`]). Where that is asked for some of them, a look
     /// finds the others, and has nothing to put right.
-    fn pretended(&self, bp: &Blkptr, s: &Stored, bookmark: &Bookmark) -> Option<Error> {
+    fn pretended(
+        &self,
+        bp: &Blkptr,
+        s: &Stored,
+        bookmark: &Bookmark,
+        options: &ReadOptions,
+    ) -> Option<Error> {
         let all = s.copies().all(|dva| self.spoiled(bp, s, dva, bookmark).is_some());
-        if all { self.fetch_stored(bp, s, bookmark).err() } else { None }
+        if all { self.fetch_stored(bp, s, bookmark, options).err() } else { None }
     }
 
     /// What [`Zio::look`] gave, as the object sees it, but not decrypted.
     ///
     /// # Errors
     /// As [`Zio::read_undecrypted`].
-    pub fn open_raw(&self, bp: &Blkptr, raw: Block, bookmark: &Bookmark) -> Result<Block> {
+    pub fn open_raw(
+        &self,
+        bp: &Blkptr,
+        raw: Block,
+        bookmark: &Bookmark,
+        options: &ReadOptions,
+    ) -> Result<Block> {
         match &bp.body {
             Body::Stored(s) => self.decode(bp, s, raw.thaw(), bookmark).map(|opened| opened.block),
-            Body::Embedded(_) | Body::Hole | Body::Redacted => self.read_undecrypted(bp, bookmark),
+            Body::Embedded(_) | Body::Hole | Body::Redacted => self.read_undecrypted(bp, bookmark, options),
         }
     }
 }
@@ -187,12 +211,12 @@ impl Looking<'_> {
                 self.done.incomplete |= self.stored(&piece, inner, depth + 1).is_err();
             }
         }
-        Ok(self.zio.fetch_stored(bp, s, bookmark)?.freeze())
+        Ok(self.zio.fetch_stored(bp, s, bookmark, self.options)?.freeze())
     }
 
     /// Looks at one place.
     fn at(&mut self, place: &Place<'_>, verify: &dyn Fn(&[u8]) -> codec::Result<()>) -> Result<Block> {
-        let tree = Arc::clone(&self.tree);
+        let (tree, request) = (Arc::clone(&self.tree), &self.options.request);
         let psize = Psize(place.size as u64);
         if self.how == How::Resilver {
             let good = self.any_of(place, verify)?;
@@ -211,13 +235,17 @@ impl Looking<'_> {
             let good = self.any_of(place, verify)?;
             for dva in place.dvas.iter().filter(|_| place.sure) {
                 // What can't be written stays as it was.
-                self.done.incomplete |= tree.repair(dva.vdev, dva.offset.0, &good, place.birth).is_err();
+                self.done.incomplete |=
+                    tree.repair(dva.vdev, dva.offset.0, &good, place.birth, request).is_err();
             }
             return Ok(good);
         }
         // What can't be examined, as its vdev is not there or its layout is in motion, is only read.
-        let examined: Vec<std::result::Result<Examined, VdevError>> =
-            place.dvas.iter().map(|dva| tree.examine(dva.vdev, dva.offset.0, psize, place.birth)).collect();
+        let examined: Vec<std::result::Result<Examined, VdevError>> = place
+            .dvas
+            .iter()
+            .map(|dva| tree.examine(dva.vdev, dva.offset.0, psize, place.birth, request))
+            .collect();
         let guess = if place.sure { Examined::guess } else { Examined::fresh_guess };
         let mut guesses = examined.iter().flatten().filter_map(guess);
         let good = match guesses.find(|guess| verify(guess).is_ok()).cloned() {
@@ -225,7 +253,7 @@ impl Looking<'_> {
             None => self.any_of(place, verify)?,
         };
         for examined in &examined {
-            let mended = examined.as_ref().ok().and_then(|e| tree.mend(e, &good, place.sure).ok());
+            let mended = examined.as_ref().ok().and_then(|e| tree.mend(e, &good, place.sure, request).ok());
             match mended {
                 Some(mended) => self.done.add(mended),
                 None => self.done.incomplete = true,
@@ -240,7 +268,8 @@ impl Looking<'_> {
         let bookmark = *place.bookmark;
         let mut failure = None;
         for dva in place.dvas.iter().map(|dva| **dva) {
-            let attempts = tree.attempts(dva.vdev, dva.offset.0, Psize(place.size as u64), place.birth);
+            let (psize, request) = (Psize(place.size as u64), &self.options.request);
+            let attempts = tree.attempts(dva.vdev, dva.offset.0, psize, place.birth, request);
             let mut attempts = match attempts {
                 Ok(attempts) => attempts,
                 Err(source) => {

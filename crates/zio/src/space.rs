@@ -1,5 +1,6 @@
 //! What writing asks of the allocator.
 
+use crate::IoFlags;
 use ondisk::{DmuType, Dva, Level, Psize, Txg};
 
 /// A wish for space: one block, in one to three copies.
@@ -19,6 +20,8 @@ pub struct Want {
     pub class: ClassHint,
     /// It is a gang header: any vdev with room will do, as near to full as it may be.
     pub gang_header: bool,
+    /// How space maps are read for it, if that is needed.
+    pub flags: IoFlags,
 }
 
 /// What a block says about the class of vdevs that it wants (`metaslab_class_t`).

@@ -1,11 +1,14 @@
 //! A pool whose devices no longer take its writes, and waits for somebody to see to them.
 //!
 //! # Theory
-//! What a group changed is in memory, and nothing is lost as long as whoever writes it does not give up. So a write that works nowhere, a flush
-//! that fails, a label that too few devices take, and a read that a sync can't do without, all end in [`Suspension::wait`]: their thread
-//! sleeps, with all its state, until the pool is cleared, and then tries again. For such a read it makes no difference whether devices are gone, fail or have wrong bytes;
-//! what a sync can do without it reads with [`Forbearance`], and waits then for what is gone only. Only the thread that syncs waits here; who changes the pool
-//! asks [`Suspension::entry`] first, which says by the pool's `failmode` whether to wait too, or to fail.
+//! What a group changed is in memory, and nothing is lost as long as whoever writes it does not
+//! give up. So a write that works nowhere, a flush that fails, a label that too few devices take,
+//! and a read that a sync can't do without, all end in [`Suspension::wait`]: their thread sleeps,
+//! with all its state, until the pool is cleared, and then tries again. Such a read has the flag
+//! [`crate::IoFlags::MUST_SUCCEED`]: it waits whether devices are gone, fail or have wrong bytes.
+//! What a sync can do without has [`crate::IoFlags::CAN_FAIL`] too, and waits only for devices that
+//! are gone. Only the sync of a group waits here. A change of the pool asks [`Suspension::entry`]
+//! first, which says by `failmode` whether to wait too, or to fail.
 //!
 //! # Life
 //! A pool that nobody attends (one that is being made, or is only read) is never suspended: its errors go to its caller at once. [`Suspension::attend`] begins
@@ -18,7 +21,6 @@
 //! OpenZFS `zio_suspend`, `zio_resume`, `zio_resume_wait`, `dmu_tx_try_assign`.
 
 use parking_lot::{Condvar, Mutex};
-use std::cell::Cell;
 
 /// What becomes of a pool whose devices fail (`zio_failure_mode_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -226,63 +228,6 @@ impl Suspension {
         if let Some(listener) = &*self.listener.lock() {
             listener();
         }
-    }
-}
-
-thread_local! {
-    static PATIENT: Cell<bool> = const { Cell::new(false) };
-    static FORBEARING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// While it lives, reads of this thread wait for a pool that is suspended, instead of failing with its devices: what syncs can't do without
-/// what it reads (`ZIO_FLAG_MUSTSUCCEED`).
-#[derive(Debug)]
-pub struct Patience {
-    before: bool,
-}
-
-impl Patience {
-    /// Begins it.
-    #[must_use]
-    pub fn begin() -> Patience {
-        Patience { before: PATIENT.replace(true) }
-    }
-
-    /// Whether this thread has it.
-    pub fn is_here() -> bool {
-        PATIENT.get()
-    }
-}
-
-impl Drop for Patience {
-    fn drop(&mut self) {
-        PATIENT.set(self.before);
-    }
-}
-
-/// While it lives, a read of this thread that finds a block damaged is told so, even if the thread has [`Patience`]: it can do without the block, or tell
-/// somebody who asked for it. For devices that are gone it waits still (`ZIO_FLAG_CANFAIL`).
-#[derive(Debug)]
-pub struct Forbearance {
-    before: bool,
-}
-
-impl Forbearance {
-    /// Begins it.
-    #[must_use]
-    pub fn begin() -> Forbearance {
-        Forbearance { before: FORBEARING.replace(true) }
-    }
-
-    /// Whether this thread has it.
-    pub(crate) fn is_here() -> bool {
-        FORBEARING.get()
-    }
-}
-
-impl Drop for Forbearance {
-    fn drop(&mut self) {
-        FORBEARING.set(self.before);
     }
 }
 

@@ -13,7 +13,6 @@
 //! it. The work's is held for reading by those who do it.
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -95,6 +94,13 @@ impl Workers {
         Workers { hall, threads }
     }
 
+    /// A pool of the caller's thread alone. For one of several threads that have shared out
+    /// something larger among them: to wake others for a handful of small blocks costs more than
+    /// these.
+    pub fn inline() -> Workers {
+        Workers::new("inline", 1)
+    }
+
     /// Threads that work on a list.
     pub fn count(&self) -> usize {
         self.threads.len() + 1
@@ -110,7 +116,7 @@ impl Workers {
         R: Send + 'static,
         F: Fn(T) -> R + Send + Sync + 'static,
     {
-        if self.threads.is_empty() || items.len() < 2 || ALONE.get() {
+        if self.threads.is_empty() || items.len() < 2 {
             return items.into_iter().map(work).collect();
         }
         let count = items.len();
@@ -169,31 +175,6 @@ impl Workers {
         let mut results = results.into_inner();
         results.sort_unstable_by_key(|(n, _)| *n);
         results.into_iter().map(|(_, result)| result).collect()
-    }
-}
-
-thread_local! {
-    static ALONE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// While it lives, this thread works on its lists alone: it is one of several that have shared out something larger among them, and to wake others
-/// for a handful of small blocks costs more than these.
-#[derive(Debug)]
-pub struct Alone {
-    before: bool,
-}
-
-impl Alone {
-    /// Begins it.
-    #[must_use]
-    pub fn begin() -> Alone {
-        Alone { before: ALONE.replace(true) }
-    }
-}
-
-impl Drop for Alone {
-    fn drop(&mut self) {
-        ALONE.set(self.before);
     }
 }
 

@@ -23,7 +23,7 @@ mod place;
 mod prepare;
 mod unflushed;
 
-use crate::{Error, Reason, Result, WriteReq, Zio};
+use crate::{Error, IoFlags, Priority, Reason, Request, Result, Workers, WriteReq, Zio};
 use device::Block;
 use ondisk::{Blkptr, CompressKind, Dva, Txg};
 use place::{Batch, Bound};
@@ -86,8 +86,9 @@ struct Failed {
 }
 
 impl Zio {
-    /// Writes blocks of a group, and gives their pointers in the order of the requests, once the devices have taken them. A pointer that
-    /// equals the old one was kept; one with the old one's places was written over it.
+    /// Writes blocks of a group that is being synced, spread over `workers`. Gives their pointers
+    /// in the order of the requests, once the devices have taken them. A pointer that equals the
+    /// old one was kept; one with the old one's places was written over it.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Write`] when too many devices fail, [`Error::Key`], [`Error::Encode`]. What the batch had allocated is
@@ -95,8 +96,8 @@ impl Zio {
     ///
     /// # Panics
     /// When nobody has set the allocator ([`Zio::set_space`]).
-    pub fn write_batch(&self, txg: Txg, reqs: Vec<WriteReq>) -> Result<Vec<Blkptr>> {
-        Ok(self.write_batch_packed(txg, reqs)?.into_iter().map(|written| written.pointer).collect())
+    pub fn write_batch(&self, txg: Txg, reqs: Vec<WriteReq>, workers: &Workers) -> Result<Vec<Blkptr>> {
+        Ok(self.write_batch_packed(txg, reqs, workers)?.into_iter().map(|written| written.pointer).collect())
     }
 
     /// Writes blocks as [`Zio::write_batch`] does; yields also their packed bytes.
@@ -106,16 +107,21 @@ impl Zio {
     ///
     /// # Panics
     /// As [`Zio::write_batch`].
-    pub fn write_batch_packed(&self, txg: Txg, reqs: Vec<WriteReq>) -> Result<Vec<Written>> {
+    pub fn write_batch_packed(
+        &self,
+        txg: Txg,
+        reqs: Vec<WriteReq>,
+        workers: &Workers,
+    ) -> Result<Vec<Written>> {
         // Whoever waits for another reason than a write of his own must not write meanwhile: the pool may be another host's.
         if let Some(first) = reqs.first().filter(|_| !self.suspension().pass()) {
             return Err(Error::Suspended { bookmark: first.bookmark });
         }
-        let env = Arc::new(Env::of(self, txg));
-        let prepared = self.workers().map(reqs, move |req| env.prepare(req));
+        let env = Arc::new(Env::of(self, txg, IoFlags::MUST_SUCCEED));
+        let prepared = workers.map(reqs, move |req| env.prepare(req));
         let mut batch = Batch::default();
-        let written =
-            self.place_all(&mut batch, prepared).and_then(|placed| self.store(txg, &mut batch, placed));
+        let placed = self.place_all(&mut batch, prepared);
+        let written = placed.and_then(|placed| self.store(txg, &mut batch, placed, workers));
         match &written {
             Ok(_) => self.give_back_spoiled(txg, &mut batch),
             Err(_) => self.undo(txg, &batch),
@@ -153,11 +159,17 @@ impl Zio {
 
     /// Writes what was placed. What fails is placed elsewhere and written again; when nothing works, the pool is suspended, and when
     /// that is over, everything begins anew.
-    fn store(&self, txg: Txg, batch: &mut Batch, mut placed: Vec<Placed>) -> Result<Vec<Written>> {
+    fn store(
+        &self,
+        txg: Txg,
+        batch: &mut Batch,
+        mut placed: Vec<Placed>,
+        workers: &Workers,
+    ) -> Result<Vec<Written>> {
         let mut tries = 0;
         loop {
             let bound = self.hold(std::mem::take(&mut batch.bound), &placed);
-            let failed = self.put(bound, Together::Batch, |_| true);
+            let failed = self.put(bound, workers, Together::Batch, Priority::AsyncWrite, |_| true);
             let Some(first) = failed.first() else {
                 self.relieve()?;
                 return Ok(placed.into_iter().map(Written::from).collect());
@@ -202,8 +214,14 @@ impl Zio {
 
     /// Hands bytes to their devices and waits for them. Yields those that were not written, in the order of their requests; of the others those of the requests that
     /// `keep` names are kept until they are durable.
-    fn put(&self, bound: Vec<Bound>, together: Together, keep: impl Fn(usize) -> bool) -> Vec<Failed> {
-        let workers = self.workers();
+    fn put(
+        &self,
+        bound: Vec<Bound>,
+        workers: &Workers,
+        together: Together,
+        priority: Priority,
+        keep: impl Fn(usize) -> bool,
+    ) -> Vec<Failed> {
         let whose: Vec<(usize, Txg, Dva, Block)> =
             bound.iter().map(|b| (b.req, b.txg, b.dva, b.bytes.clone())).collect();
         let now = self.tree();
@@ -222,7 +240,8 @@ impl Zio {
         }
         let tree: Arc<Tree> = Arc::clone(&now);
         let runs = vdev::join(&laid).into_iter().filter(|run| !run.is_padding()).collect();
-        let issue = move |run: Run| tree.issue(&run);
+        let request = Request::new(priority);
+        let issue = move |run: Run| tree.issue(&run, &request);
         let mut refused = match together {
             Together::Batch => workers.map(runs, issue),
             Together::Devices => {

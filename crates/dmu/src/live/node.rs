@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use zio::Bookmark;
+use zio::{Bookmark, ReadOptions};
 
 type User = Arc<dyn Any + Send + Sync>;
 
@@ -140,31 +140,31 @@ impl LiveDnode {
     }
 
     /// Data block `blkid` as it is now; `None` for a hole.
-    pub(crate) fn block(&self, blkid: BlkId) -> Result<Option<Block>> {
+    pub(crate) fn block(&self, blkid: BlkId, options: &ReadOptions) -> Result<Option<Block>> {
         if !self.os.has_passes()
             && let Some(tree) = &*self.clean.load()
         {
-            return tree.block(blkid);
+            return tree.block(blkid, options);
         }
         loop {
             let place = self.state.read().find(blkid);
-            let Place::Tree(tree) = &place else { return self.fetch(blkid, place) };
+            let Place::Tree(tree) = &place else { return self.fetch(blkid, place, options) };
             let is_old =
                 || !matches!(self.state.read().find(blkid), Place::Tree(now) if Arc::ptr_eq(&now, tree));
-            if let Some(found) = self.os.steadily(|| tree.block(blkid), is_old)? {
+            if let Some(found) = self.os.steadily(|options| tree.block(blkid, options), is_old, options)? {
                 return Ok(found);
             }
         }
     }
 
-    fn fetch(&self, blkid: BlkId, place: Place) -> Result<Option<Block>> {
+    fn fetch(&self, blkid: BlkId, place: Place, options: &ReadOptions) -> Result<Option<Block>> {
         match place {
             Place::Known(block) => Ok(block),
-            Place::Tree(tree) => tree.block(blkid),
+            Place::Tree(tree) => tree.block(blkid, options),
             Place::Cloned(bp) => {
                 let (objset, object) = (self.os.home.id, self.object);
                 let bookmark = Bookmark { objset, object, level: Level(0), blkid };
-                Ok(Some(self.os.home.cache.read(&bp, &bookmark)?))
+                Ok(Some(self.os.home.cache.read(&bp, &bookmark, options)?))
             }
         }
     }
@@ -174,25 +174,25 @@ impl LiveDnode {
     ///
     /// # Errors
     /// As reading fails.
-    pub(crate) fn check_path(&self, blkid: BlkId) -> Result<()> {
+    pub(crate) fn check_path(&self, blkid: BlkId, options: &ReadOptions) -> Result<()> {
         let tree = self.synced().filter(|tree| tree.phys.nlevels > 1 && blkid <= tree.phys.maxblkid);
-        tree.map_or(Ok(()), |tree| tree.bp(Level(0), blkid).map(|_| ()))
+        tree.map_or(Ok(()), |tree| tree.bp(Level(0), blkid, options).map(|_| ()))
     }
 
     /// The same for many blocks, all of which are freed or replaced.
     ///
     /// # Errors
     /// As reading fails.
-    pub(crate) fn check_above(&self, first: BlkId, last: BlkId) -> Result<()> {
+    pub(crate) fn check_above(&self, first: BlkId, last: BlkId, options: &ReadOptions) -> Result<()> {
         let tree = self.synced().filter(|tree| tree.phys.nlevels > 1);
-        tree.map_or(Ok(()), |tree| tree.check_above(first, last.min(tree.phys.maxblkid)))
+        tree.map_or(Ok(()), |tree| tree.check_above(first, last.min(tree.phys.maxblkid), options))
     }
 
     /// The pointer to a data block as it was synced last; `None` if a group that is not synced has changed it.
-    pub(crate) fn synced_bp(&self, blkid: BlkId) -> Result<Option<Blkptr>> {
+    pub(crate) fn synced_bp(&self, blkid: BlkId, options: &ReadOptions) -> Result<Option<Blkptr>> {
         let place = self.state.read().find(blkid);
         match place {
-            Place::Tree(tree) => tree.bp(Level(0), blkid).map(Some),
+            Place::Tree(tree) => tree.bp(Level(0), blkid, options).map(Some),
             Place::Known(None) if self.state.read().tree.is_none() => Ok(Some(Blkptr::HOLE)),
             _ => Ok(None),
         }
@@ -226,7 +226,7 @@ impl LiveDnode {
     }
 
     /// The spill block as it is now.
-    pub(crate) fn spill(&self) -> Result<Option<Block>> {
+    pub(crate) fn spill(&self, options: &ReadOptions) -> Result<Option<Block>> {
         let tree = {
             let s = self.state.read();
             for d in s.changes() {
@@ -238,7 +238,7 @@ impl LiveDnode {
             }
             s.tree.clone()
         };
-        tree.map_or(Ok(None), |t| t.spill())
+        tree.map_or(Ok(None), |t| t.spill(options))
     }
 
     /// Where the changes say that blocks from `from` on are or are not, one range after another: the last block of the
@@ -321,6 +321,7 @@ impl LiveDnode {
         tx: &Tx,
         blkid: BlkId,
         f: impl FnOnce(&mut [u8]) -> R,
+        options: &ReadOptions,
     ) -> Result<R> {
         loop {
             let (seq, found) = {
@@ -335,7 +336,7 @@ impl LiveDnode {
                 (s.seq, s.find(blkid))
             };
             // Read without the lock; if anything changed meanwhile, look again.
-            let base = self.fetch(blkid, found)?;
+            let base = self.fetch(blkid, found, options)?;
             let mut s = self.state.write();
             if s.seq != seq {
                 continue;

@@ -18,6 +18,7 @@ use ondisk::dnode::DNODE_SHIFT;
 use ondisk::{BlkId, Level, ObjNum, Txg};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use zio::ReadOptions;
 
 /// An object that was allocated or freed and not synced yet.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +64,7 @@ impl Slots {
     }
 
     /// Which slots of a block are taken.
-    fn taken(&mut self, os: &Live, blkid: u64, per: u64) -> Result<&mut Vec<bool>> {
+    fn taken(&mut self, os: &Live, blkid: u64, per: u64, options: &ReadOptions) -> Result<&mut Vec<bool>> {
         if self.block.as_ref().is_none_or(|(b, _)| *b != blkid) {
             let mut taken = vec![false; per as usize];
             let meta = os.root().meta;
@@ -74,7 +75,7 @@ impl Slots {
                 taken[at..end].fill(to);
             };
             if blkid <= meta.phys.maxblkid.0 {
-                for (object, slots) in slots_of_block(&meta, BlkId(blkid))? {
+                for (object, slots) in slots_of_block(&meta, BlkId(blkid), options)? {
                     if !self.changes.contains_key(&object) {
                         mark(&mut taken, object.0, slots, true);
                     }
@@ -97,14 +98,20 @@ impl Slots {
     ///
     /// # Errors
     /// As reading fails; [`Error::NoObjects`] if there is no number left.
-    pub(crate) fn take(&mut self, os: &Arc<Live>, slots: u8, txg: Txg) -> Result<ObjNum> {
+    pub(crate) fn take(
+        &mut self,
+        os: &Arc<Live>,
+        slots: u8,
+        txg: Txg,
+        options: &ReadOptions,
+    ) -> Result<ObjNum> {
         let meta = os.root().meta;
         let per = u64::from(meta.phys.datablksz) >> DNODE_SHIFT;
         if !self.started {
             self.started = true;
             // In a new object set the first block is left to objects of fixed numbers, as in OpenZFS: so the root of a file system is 34.
-            let new = meta.bp(Level(0), BlkId(0))?.is_hole();
-            self.next = if new { per } else { self.roomy_span(os, per)? };
+            let new = meta.bp(Level(0), BlkId(0), options)?.is_hole();
+            self.next = if new { per } else { self.roomy_span(os, per, options)? };
         }
         loop {
             let blkid = self.next / per;
@@ -114,20 +121,20 @@ impl Slots {
             let span = per << meta.phys.epbs();
             if self.next.is_multiple_of(span) && self.freed && self.next != 0 {
                 self.freed = false;
-                self.next = self.roomy_span(os, per)?;
+                self.next = self.roomy_span(os, per, options)?;
                 continue;
             }
             let from = (self.next % per) as usize;
             // A block that the pointers say is full need not be read.
             let full = from == 0 && !self.freed && {
                 let known = blkid <= meta.phys.maxblkid.0;
-                known && fill(&meta.bp(Level(0), BlkId(blkid))?) >= per
+                known && fill(&meta.bp(Level(0), BlkId(blkid), options)?) >= per
             };
             let want = usize::from(slots);
             let found = if full {
                 None
             } else {
-                let taken = self.taken(os, blkid, per)?;
+                let taken = self.taken(os, blkid, per, options)?;
                 let found = (from..taken.len().saturating_sub(want - 1))
                     .find(|&at| taken[at..at + want].iter().all(|t| !t));
                 if let Some(at) = found {
@@ -149,9 +156,16 @@ impl Slots {
     ///
     /// # Errors
     /// As reading fails.
-    pub(crate) fn claim(&mut self, os: &Live, object: ObjNum, slots: u8, txg: Txg) -> Result<bool> {
+    pub(crate) fn claim(
+        &mut self,
+        os: &Live,
+        object: ObjNum,
+        slots: u8,
+        txg: Txg,
+        options: &ReadOptions,
+    ) -> Result<bool> {
         let per = u64::from(os.root().meta.phys.datablksz) >> DNODE_SHIFT;
-        let taken = self.taken(os, object.0 / per, per)?;
+        let taken = self.taken(os, object.0 / per, per, options)?;
         let at = (object.0 % per) as usize;
         let Some(wanted) = taken.get_mut(at..at + usize::from(slots)) else { return Ok(false) };
         if wanted.iter().any(|t| *t) {
@@ -163,13 +177,14 @@ impl Slots {
     }
 
     /// The first object of the first span of a level-1 pointer that is at most three quarters full.
-    fn roomy_span(&self, os: &Live, per: u64) -> Result<u64> {
+    fn roomy_span(&self, os: &Live, per: u64, options: &ReadOptions) -> Result<u64> {
         let meta = os.root().meta;
         let epbs = meta.phys.epbs();
         let span = per << epbs;
         let last = meta.phys.maxblkid.0 >> epbs;
         for i in 0..=last {
-            let used = if meta.phys.nlevels == 1 { 0 } else { fill(&meta.bp(Level(1), BlkId(i))?) };
+            let used =
+                if meta.phys.nlevels == 1 { 0 } else { fill(&meta.bp(Level(1), BlkId(i), options)?) };
             if used <= span / 4 * 3 {
                 return Ok(i * span);
             }

@@ -6,6 +6,7 @@ use device::Sparse;
 use ondisk::BlkId;
 use ondisk::dnode::{DNODE_MIN_SIZE, DnodePhys};
 use std::borrow::Cow;
+use zio::ReadOptions;
 
 /// A free slot.
 static FREE: [u8; DNODE_MIN_SIZE] = [0; DNODE_MIN_SIZE];
@@ -19,10 +20,10 @@ pub(crate) struct DnodeBlock {
 
 impl DnodeBlock {
     /// Reads one; `None` for a hole.
-    pub(crate) fn read(meta: &Tree, blkid: BlkId) -> Result<Option<DnodeBlock>> {
-        match meta.block_sparse(blkid) {
+    pub(crate) fn read(meta: &Tree, blkid: BlkId, options: &ReadOptions) -> Result<Option<DnodeBlock>> {
+        match meta.block_sparse(blkid, options) {
             Err(locked @ Error::Read(zio::Error::Key { .. })) => {
-                let block = meta.block_undecrypted(blkid)?;
+                let block = meta.block_undecrypted(blkid, options)?;
                 Ok(block.map(|b| DnodeBlock { held: b.into(), locked: Some(locked) }))
             }
             read => Ok(read?.map(|held| DnodeBlock { held, locked: None })),

@@ -128,7 +128,7 @@ impl Changes {
             return Ok(true);
         }
         let mut free = first;
-        for (object, slots) in super::slots_of_block(&self.os.meta(), blkid)? {
+        for (object, slots) in super::slots_of_block(&self.os.meta(), blkid, self.os.options())? {
             if object.0 > free {
                 self.enter(Change::Free(ObjNum(free), ObjNum(object.0 - 1)));
             }

@@ -138,7 +138,7 @@ impl Sync<'_> {
 
     fn owner_before(&self, s: &Synced, old: &DnodePhys) -> Result<Option<Owner>> {
         let spilled = old.bonus_kind == DmuType::SA && old.bonus.is_empty();
-        let spill = if spilled { s.old.as_ref().map_or(Ok(None), |t| t.spill())? } else { None };
+        let spill = if spilled { s.old.as_ref().map_or(Ok(None), |t| t.spill(&self.options))? } else { None };
         let bytes = spill.as_deref().unwrap_or(&old.bonus);
         self.owner(s, old.bonus_kind, bytes)
     }
@@ -149,7 +149,7 @@ impl Sync<'_> {
         let spill = match &s.dirty.spill {
             _ if !spilled => None,
             Some(spill) => spill.clone(),
-            None => s.old.as_ref().filter(|_| !s.dirty.wipe).map_or(Ok(None), |t| t.spill())?,
+            None => s.old.as_ref().filter(|_| !s.dirty.wipe).map_or(Ok(None), |t| t.spill(&self.options))?,
         };
         self.owner(s, new.bonus_kind, spill.as_deref().unwrap_or(&new.bonus))
     }

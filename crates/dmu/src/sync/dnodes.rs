@@ -37,7 +37,7 @@ impl Sync<'_> {
         let mut dirty = Dirty::new(self.txg, None);
         for same in synced.chunk_by(|a, b| a.dn.object.0 / per == b.dn.object.0 / per) {
             let blkid = BlkId(same[0].dn.object.0 / per);
-            let old = if blkid <= meta.phys.maxblkid { meta.block(blkid)? } else { None };
+            let old = if blkid <= meta.phys.maxblkid { meta.block(blkid, &self.options)? } else { None };
             let mut buf = old.map_or_else(|| AlignedBuf::zeroed(size), |b| b.thaw());
             let at = |s: &Synced| (s.dn.object.0 % per) as usize * DNODE_MIN_SIZE;
             // All that goes, first: what comes may lie across several that went.

@@ -17,7 +17,7 @@ use ondisk::dnode::DnodePhys;
 use ondisk::{BlkId, Blkptr, Level, Lsize, ObjNum};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use zio::Bookmark;
+use zio::{Bookmark, ReadOptions};
 
 /// A tree that is being changed.
 pub(crate) struct Weave {
@@ -150,7 +150,8 @@ impl Weave {
 
     /// An indirect block, as far as it is not known to be zeros.
     fn read(&self, bp: &Blkptr, level: Level, blkid: BlkId) -> Result<Block> {
-        let block = self.home.cache.read_sparse(bp, &self.bookmark(level, blkid))?;
+        let options = ReadOptions::sync();
+        let block = self.home.cache.read_sparse(bp, &self.bookmark(level, blkid), &options)?;
         if block.len() == self.size() { Ok(block.into_head()) } else { Err(self.misplaced(level, blkid)) }
     }
 

@@ -7,7 +7,7 @@ use ondisk::blkptr::{BLKPTR_SIZE, Body, CryptParams, Stored};
 use ondisk::label::LABEL_START_SIZE;
 use ondisk::*;
 use std::sync::Arc;
-use zio::Zio;
+use zio::{ReadOptions, Zio};
 
 const BIRTH: Txg = Txg(7);
 const DNODES: u64 = 16 << 10;
@@ -81,7 +81,7 @@ impl Pool {
         let device = self.device.clone();
         let tree = vdev::Tree::open(&root, &mut |_| Ok(device.clone() as Arc<dyn Device>)).unwrap();
         let cache = Arc::new(Cache::new(Zio::new(Arc::new(tree)), 8 << 20));
-        Objset::open(cache, 5, &pointer(DmuType::OBJSET, 0, at, 1024)).unwrap()
+        Objset::open(cache, 5, &pointer(DmuType::OBJSET, 0, at, 1024), ReadOptions::demand()).unwrap()
     }
 }
 

@@ -24,7 +24,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vdev::{Tree, VdevConfig, VdevKind};
-use zio::{NoSpace, Space, Want, WritePolicy, Zio};
+use zio::{NoSpace, ReadOptions, Space, Want, WritePolicy, Zio};
 
 /// Bytes at the end of the device that the fixture doesn't use.
 const ROOM: u64 = 24 << 20;
@@ -180,8 +180,10 @@ fn zdb_reads_what_we_wrote() {
         (ub, salt, id, os.root_bp())
     };
     let cache = cache(&image, &salt);
-    let mos = Objset::open_live(cache.clone(), 0, &Blkptr::decode(&ub.rootbp).unwrap()).unwrap();
-    let os = Objset::open_live(cache.clone(), id, &head).unwrap();
+    let mos =
+        Objset::open_live(cache.clone(), 0, &Blkptr::decode(&ub.rootbp).unwrap(), ReadOptions::demand())
+            .unwrap();
+    let os = Objset::open_live(cache.clone(), id, &head, ReadOptions::demand()).unwrap();
     let mut made: Option<[ObjNum; 3]> = None;
     let mut last = (ub.txg, Blkptr::HOLE);
     for step in 1..=2u64 {
@@ -194,7 +196,7 @@ fn zdb_reads_what_we_wrote() {
                 os.dnode(file).unwrap().free_range(&tx, 1 << 39, u64::MAX).unwrap();
             }
         }
-        let bp = os.sync(&tx, 1, &mut Sink).unwrap();
+        let bp = os.sync(&tx, 1, &mut Sink, &os.cache().zio().workers()).unwrap();
         let ds = mos.dnode(ObjNum(id)).unwrap();
         let mut bonus = ds.bonus().to_vec();
         bonus[128..256].copy_from_slice(&bp.encode());
@@ -204,9 +206,9 @@ fn zdb_reads_what_we_wrote() {
         for n in 0..2000 {
             words.add_words(&tx, &[n, step], &Value::integers(8, &[n; 3])).unwrap();
         }
-        mos.sync(&tx, 1, &mut Sink).unwrap();
+        mos.sync(&tx, 1, &mut Sink, &mos.cache().zio().workers()).unwrap();
         words.update_words(&tx, &[1, step], &Value::from(1)).unwrap();
-        last = (txg, mos.sync(&tx, 2, &mut Sink).unwrap());
+        last = (txg, mos.sync(&tx, 2, &mut Sink, &mos.cache().zio().workers()).unwrap());
     }
     drop((mos, os, cache));
     let (txg, root) = last;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use vdev::{Tree, VdevConfig, VdevKind};
-use zio::Zio;
+use zio::{ReadOptions, Zio};
 
 /// The newest uberblock in the first label of a pool on one disk with small sectors.
 fn uberblock(device: &FileDevice, ashift: Ashift) -> Uberblock {
@@ -34,7 +34,7 @@ fn mos(image: &Path, ashift: Ashift) -> Objset {
     root.children = vec![leaf];
     let tree = Tree::open(&root, &mut |_| Ok(device.clone())).unwrap();
     let cache = Arc::new(Cache::new(Zio::new(Arc::new(tree)), 64 << 20));
-    Objset::open(cache, 0, &Blkptr::decode(&ub.rootbp).unwrap()).unwrap()
+    Objset::open(cache, 0, &Blkptr::decode(&ub.rootbp).unwrap(), ReadOptions::demand()).unwrap()
 }
 
 /// Goal: every block of every MOS object of a real pool verifies, and the object directory is at

@@ -3,13 +3,16 @@
 use crate::rig;
 
 use crate::rig::{Rig, tx};
+use dmu::zap::{Normalization, Zap};
 use dmu::{Dnode, Error, NewObject, Objset, SyncSink};
 use ondisk::dnode::DnodePhys;
 use ondisk::objset::{ObjsetFlags, ObjsetKind};
+use ondisk::zap::ZapFlags;
 use ondisk::{BlkId, Blkptr, DmuType, Level, ObjNum, Txg};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use zio::{IoFlags, ReadOptions};
 
 const FILE: DmuType = DmuType::PLAIN_FILE_CONTENTS;
 
@@ -250,7 +253,8 @@ fn new_object_sets() {
     let rig = Rig::new();
     for (kind, levels) in [(ObjsetKind::Zfs, 6), (ObjsetKind::Meta, 1)] {
         let os = rig.create(kind, 0);
-        let synced = Objset::open(rig.cache.clone(), 5, &rig.sync_pass(&os, 1, 1)).unwrap();
+        let synced =
+            Objset::open(rig.cache.clone(), 5, &rig.sync_pass(&os, 1, 1), ReadOptions::demand()).unwrap();
         let meta = synced.meta_dnode();
         assert_eq!((meta.nlevels(), meta.block_size(), meta.phys().indblkshift), (levels, 16384, 17));
         assert_eq!((meta.phys().blkptrs.len(), synced.kind()), (3, kind));
@@ -329,7 +333,14 @@ impl SyncSink for Peeked {
 #[test]
 fn passes_are_read_across() {
     let rig = Rig::new();
-    let os = Objset::create_live(rig.cache.clone(), 0, ObjsetKind::Meta, ObjsetFlags(0), &tx(1));
+    let os = Objset::create_live(
+        rig.cache.clone(),
+        0,
+        ObjsetKind::Meta,
+        ObjsetFlags(0),
+        &tx(1),
+        ReadOptions::demand(),
+    );
     let spec = NewObject { block_size: 4096, ..NewObject::new(FILE) };
     let written = os.create_object(&tx(1), &spec).unwrap();
     let peeked = os.create_object(&tx(1), &NewObject { block_size: 8192, ..spec }).unwrap().object();
@@ -339,7 +350,7 @@ fn passes_are_read_across() {
     let sink = rig::Sink { space: rig.space.clone(), txg: Txg(1), policy: rig.policy, born: 0 };
     let (cache, reader) = (rig.cache.clone(), OnceLock::new());
     let mut sink = Peeked { sink, os: os.clone(), cache, object: peeked, reader };
-    os.sync(&tx(1), 2, &mut sink).unwrap();
+    os.sync(&tx(1), 2, &mut sink, &os.cache().zio().workers()).unwrap();
     let reader = sink.reader.take().expect("the root block was written");
     assert_eq!(reader.join().unwrap().unwrap(), 8192);
 }
@@ -358,7 +369,7 @@ fn freed_numbers_are_used_again() {
     let synced = rig.sync(&os, 2);
     rig.check(&synced);
     assert_eq!(synced.objects(ObjNum(1)).count(), 500);
-    let os = Objset::open_live(rig.cache.clone(), 5, &synced.root_bp()).unwrap();
+    let os = Objset::open_live(rig.cache.clone(), 5, &synced.root_bp(), ReadOptions::demand()).unwrap();
     let again: Vec<u64> = (0..500).map(|_| os.create_object(&tx(3), &spec).unwrap().object().0).collect();
     assert!(again.iter().all(|o| *o < 1032), "numbers were free");
     let synced = rig.sync(&os, 3);
@@ -394,6 +405,32 @@ fn spill_pointers_need_room() {
     assert!(matches!(dn.set_spill(&tx(1), Some(&[1; 512])), Err(Error::BonusLength { .. })));
     assert!(matches!(dn.set_bonus(&tx(1), DmuType::SA, &[0; 65]), Err(Error::BonusLength { .. })));
     rig.check(&rig.sync(&os, 1));
+}
+
+/// Goal: handles from a view of an object set read with the view's options. The object set itself
+/// keeps the options that it was opened with.
+#[test]
+fn a_view_says_how_is_read() {
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Other, 0);
+    let spec = NewObject::new(DmuType::OBJECT_DIRECTORY);
+    let zap = Zap::create(&os, &tx(1), &spec, Normalization::NONE, ZapFlags::default()).unwrap();
+    let object = zap.dnode().object();
+    let fixed = rig.sync(&os, 1);
+    let must = |dn: &Dnode| dn.options().has(IoFlags::MUST_SUCCEED);
+    for os in [&os, &fixed] {
+        let view = os.with_options(ReadOptions::sync());
+        let (plain, dn) = (os.dnode(object).unwrap(), view.dnode(object).unwrap());
+        assert!(must(&dn) && must(&dn.reload().unwrap()) && must(&view.meta_dnode()));
+        assert!(must(&view.objects(ObjNum(1)).next().unwrap().unwrap()));
+        assert!(must(Zap::open(&dn).unwrap().dnode()));
+        assert!(!must(&plain) && !must(Zap::open(&plain).unwrap().dnode()));
+        assert!(must(Zap::open(&plain).unwrap().with_options(ReadOptions::sync()).dnode()));
+    }
+    // It is one object set: what is changed through the view is seen without it.
+    let view = os.with_options(ReadOptions::sync());
+    let made = view.create_object(&tx(2), &NewObject::new(FILE)).unwrap();
+    assert!(must(&made) && !must(&os.dnode(made.object()).unwrap()));
 }
 
 /// Goal: an intent log header that a newer txg set is not written with an older one, and none is

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dmu::Tx;
 use ondisk::Blkptr;
 use parking_lot::Mutex;
-use zio::{Alone, Patience};
+use zio::Workers;
 
 use super::HeadSync;
 use crate::Result;
@@ -20,8 +20,8 @@ pub(super) type Written<'a> = (HeadSync<'a>, Blkptr);
 
 impl<'a> HeadSync<'a> {
     /// Writes it.
-    pub(super) fn write(mut self, tx: &Tx, pass: u32) -> Result<Written<'a>> {
-        let root = self.os.sync(tx, pass, &mut self.sink)?;
+    pub(super) fn write(mut self, tx: &Tx, pass: u32, workers: &Workers) -> Result<Written<'a>> {
+        let root = self.os.sync(tx, pass, &mut self.sink, workers)?;
         Ok((self, root))
     }
 }
@@ -31,25 +31,24 @@ impl<'a> HeadSync<'a> {
 /// # Errors
 /// The first in that order.
 pub(super) fn all<'a>(heads: Vec<HeadSync<'a>>, tx: &Tx, pass: u32) -> Result<Vec<Written<'a>>> {
-    let workers = heads.first().map_or(1, |head| head.os.cache().zio().workers().count());
-    let threads = workers.min(heads.len());
+    let Some(first) = heads.first() else { return Ok(Vec::new()) };
+    let workers = first.os.cache().zio().workers();
+    let threads = workers.count().min(heads.len());
     if threads < 2 {
-        return heads.into_iter().map(|head| head.write(tx, pass)).collect();
+        return heads.into_iter().map(|head| head.write(tx, pass, &workers)).collect();
     }
     let count = heads.len();
     let items: Vec<Mutex<Option<HeadSync<'a>>>> = heads.into_iter().map(|h| Mutex::new(Some(h))).collect();
     let results: Vec<Mutex<Option<Result<Written<'a>>>>> = (0..count).map(|_| Mutex::new(None)).collect();
     let next = AtomicUsize::new(0);
-    // A thread has its patience for itself: who waits for devices that fail has others wait for him.
-    let patient = Patience::is_here();
+    let inline = (count >= threads * 2).then(Workers::inline);
+    let workers = inline.as_ref().unwrap_or(&*workers);
     let work = || {
-        let _patience = patient.then(Patience::begin);
-        let _alone = (count >= threads * 2).then(Alone::begin);
         loop {
             let n = next.fetch_add(1, Ordering::Relaxed);
             let Some(item) = items.get(n) else { return };
             let head = item.lock().take().expect("each number is given out once");
-            *results[n].lock() = Some(head.write(tx, pass));
+            *results[n].lock() = Some(head.write(tx, pass, workers));
         }
     };
     std::thread::scope(|scope| {

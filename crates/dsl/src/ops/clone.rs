@@ -72,12 +72,12 @@ impl Syncing<'_> {
         if bp.is_hole() {
             return Ok(());
         }
-        let cache = self.mos().objset().cache().clone();
-        if Objset::open(cache.clone(), head, &bp)?.phys().zil_header == [0; ZIL_HEADER.end - ZIL_HEADER.start]
-        {
+        let (cache, options) = (self.mos().objset().cache().clone(), self.mos().options());
+        let os = Objset::open(cache.clone(), head, &bp, options.clone())?;
+        if os.phys().zil_header == [0; ZIL_HEADER.end - ZIL_HEADER.start] {
             return Ok(());
         }
-        let os = Objset::open_live(cache, head, &bp)?;
+        let os = Objset::open_live(cache, head, &bp, options.clone())?;
         os.set_zil_header(self.tx, [0; ZIL_HEADER.end - ZIL_HEADER.start])?;
         self.dsl.heads().enter(head, os, &[]);
         self.sync_head(head, 1)

@@ -291,7 +291,8 @@ impl Syncing<'_> {
             }
         }
         let cache = self.mos().objset().cache().clone();
-        let os = Objset::create_live(cache, ds, kind, ObjsetFlags(flags), self.tx);
+        let options = self.mos().options().clone();
+        let os = Objset::create_live(cache, ds, kind, ObjsetFlags(flags), self.tx, options);
         let failed = |source| Error::Contents { name: name.to_owned(), source };
         contents.fill(&os, self.tx).map_err(failed)?;
         self.dsl.heads().enter(ds, os, &begun);

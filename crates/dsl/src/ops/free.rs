@@ -25,7 +25,7 @@ use ondisk::dsl::{DdUsed, DslDatasetPhys};
 use ondisk::mos::{BPTREE_OBJ, DIRECTORY_OBJECT};
 use ondisk::objset::ObjsetPhys;
 use ondisk::{BlkId, Blkptr, Corrupt, DmuType, Level, ObjNum};
-use zio::Bookmark;
+use zio::{Bookmark, IoFlags};
 
 const ASYNC: &str = "async_destroy";
 /// Bytes of an entry (`sizeof (bptree_entry_phys_t)`).
@@ -348,8 +348,8 @@ impl Walk<'_, '_> {
     fn read(&self, bp: &Blkptr, place: Place) -> Result<Block> {
         let zio = self.s.mos().objset().cache().zio();
         // A damaged tree stays where it is, and nobody waits for it.
-        let _forbearance = zio::Forbearance::begin();
-        let read = zio.read_undecrypted(bp, &Self::bookmark(place)).map_err(dmu::Error::from)?;
+        let options = self.s.mos().options().with(IoFlags::CAN_FAIL);
+        let read = zio.read_undecrypted(bp, &Self::bookmark(place), &options).map_err(dmu::Error::from)?;
         Ok(read)
     }
 

@@ -366,7 +366,7 @@ impl Syncing<'_> {
             return Self::refuse(name, Refusal::Busy);
         }
         let bp = self.ds(head)?.bp;
-        let os = Objset::open(self.mos().objset().cache().clone(), head, &bp)?;
+        let os = Objset::open(self.mos().objset().cache().clone(), head, &bp, self.mos().options().clone())?;
         let block = os.dnode(ZVOL_OBJ)?.block_size();
         let why = match size {
             0 => PropError::Zero(Prop::Volsize.name()),
@@ -463,9 +463,10 @@ impl Syncing<'_> {
         let cache = self.mos().objset().cache().clone();
         let heads = self.dsl.heads().clone();
         self.sync_head(head, 1)?;
-        let os = match heads.get(head) {
+        let options = self.mos().options();
+        let os = match heads.get(head, options) {
             Some(os) => os,
-            None => Objset::open_live(cache, head, &bp)?,
+            None => Objset::open_live(cache, head, &bp, options.clone())?,
         };
         let sizes = zap::Zap::open(&os.dnode(ZVOL_ZAP_OBJ)?)?;
         sizes.update(self.tx, b"size", &words(&[size]))?;

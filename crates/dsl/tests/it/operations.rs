@@ -13,6 +13,24 @@ use dsl::ops::rollback::Rollback;
 use dsl::prop::parse::{Context, setting};
 use dsl::{Error, Kind, Prop, Refusal, Value};
 use std::sync::Arc;
+use zio::{IoFlags, ReadOptions};
+
+/// Goal: a head that a sync has made is read by its owner as the owner's handle of the datasets
+/// says, and not as the sync does.
+#[test]
+fn owners_read_as_they_say() {
+    let mut w = World::open("single-lz4");
+    let plain = w.dsl.clone();
+    w.dsl = plain.with_options(&ReadOptions::sync());
+    w.ok(&mut create(w.name("/made"), Empty));
+    let must = |os: &dmu::Objset| os.options().has(IoFlags::MUST_SUCCEED);
+    let (sync, head) = (w.dsl.clone(), w.dsl.dataset(&w.name("/made")).unwrap());
+    assert!(must(&head.objset().unwrap().unwrap()) && sync.mos().options().has(IoFlags::MUST_SUCCEED));
+    let head = plain.dataset(&w.name("/made")).unwrap();
+    let owned = plain.heads().own(&head).unwrap();
+    assert!(!must(owned.objset()) && !must(&head.objset().unwrap().unwrap()));
+    assert!(must(&plain.heads().get(head.object().0, sync.mos().options()).unwrap()));
+}
 
 /// Goal: datasets can be created only below file systems and only once, and show their properties.
 #[test]

@@ -394,7 +394,13 @@ fn cached_secrets_stay_with_their_dataset() {
     let (object, level, blkid) = (ondisk::ObjNum(0), ondisk::Level(0), ondisk::BlkId(0));
     let bp = os.meta_dnode().bp(level, blkid).unwrap();
     assert!(bp.is_encrypted());
-    let read = |of: &Dataset| cache.read(&bp, &zio::Bookmark { objset: of.object().0, object, level, blkid });
+    let read = |of: &Dataset| {
+        cache.read(
+            &bp,
+            &zio::Bookmark { objset: of.object().0, object, level, blkid },
+            &zio::ReadOptions::demand(),
+        )
+    };
     read(&open).unwrap();
     let hits = cache.stats().hits;
     read(&open).unwrap();

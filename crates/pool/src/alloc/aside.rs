@@ -22,7 +22,7 @@ use crate::range::RangeSet;
 use ondisk::VdevId;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use zio::{NoSpace, Want};
+use zio::{IoFlags, NoSpace, Want};
 
 /// Metaslabs of one vdev that are aside at once (`max_disabled_ms`).
 const ASIDE_MAX: usize = 3;
@@ -224,7 +224,7 @@ impl Allocator {
                 state.metaslab(place).free.is_some()
             };
             // Read before it is set aside: who waits for room is not to wait for that.
-            self.load(place)?;
+            self.load(place, IoFlags::NONE)?;
             let mut state = self.state.lock();
             if !state.may_set_aside(place) {
                 continue;
@@ -264,7 +264,7 @@ impl Allocator {
                 }
             };
             // Whether that went well shows when it is tried again.
-            let _ = self.load(place);
+            let _ = self.load(place, want.flags);
         };
         let mut state = self.state.lock();
         state.aside.starving -= 1;

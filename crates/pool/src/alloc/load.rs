@@ -10,6 +10,7 @@ use arc::Cache;
 use dmu::Objset;
 use ondisk::{Blkptr, ObjNum, VdevId};
 use std::sync::Weak;
+use zio::{IoFlags, ReadOptions};
 
 /// A metaslab's map as of the last group that has synced.
 struct Map {
@@ -22,11 +23,11 @@ struct Map {
 
 impl Map {
     /// What is allocated by it.
-    fn read(&self) -> Result<RangeSet> {
-        // There may be room elsewhere.
-        let _forbearance = zio::Forbearance::begin();
+    fn read(&self, flags: IoFlags) -> Result<RangeSet> {
+        // A damaged map is no reason to wait: there may be room elsewhere.
+        let options = ReadOptions::demand().with(flags.with(IoFlags::CAN_FAIL));
         let cache = self.cache.upgrade().ok_or(Error::Closed)?;
-        let mos = Mos::open(Objset::open(cache, 0, &self.root)?)?;
+        let mos = Mos::open(Objset::open(cache, 0, &self.root, options)?)?;
         let none = LogChanges::default();
         Ok(mos.load_metaslab(&self.top, self.place.1.into(), self.object.0, None, &none)?.allocated)
     }
@@ -50,7 +51,7 @@ impl Allocator {
             }
             place
         };
-        self.load(place)
+        self.load(place, IoFlags::NONE)
     }
 
     /// What of a metaslab is allocated by its map as of the last group that has synced, whatever was done since; nothing if there is no such metaslab. Of an
@@ -69,18 +70,18 @@ impl Allocator {
             let (cache, root) = state.view.as_ref().ok_or(Error::Closed)?;
             Map { place: (vdev, id), top, object, cache: cache.clone(), root: *root }
         };
-        map.read()
+        map.read(IoFlags::NONE)
     }
 
     /// Loads a metaslab, or takes it out of use.
     ///
     /// # Errors
     /// As reading fails, if that may pass.
-    pub(super) fn load(&self, place: Place) -> Result<()> {
+    pub(super) fn load(&self, place: Place, flags: IoFlags) -> Result<()> {
         let _one = self.loading.lock();
         loop {
             let Some(map) = self.state.lock().look_for_map(place) else { return Ok(()) };
-            let read = map.read();
+            let read = map.read(flags);
             let mut state = self.state.lock();
             // A group has synced meanwhile: the map may say something else now, and what it was in may be written over.
             if state.view.as_ref().is_some_and(|(_, root)| *root != map.root) {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use vdev::Tree;
 use vdev::{VdevAux, VdevState};
-use zio::ClassHint;
+use zio::{ClassHint, IoFlags};
 
 const MS_SHIFT: u8 = 24;
 
@@ -55,6 +55,7 @@ fn want(psize: u64, copies: u8, txg: u64) -> Want {
         level: Level(0),
         class: ClassHint::default(),
         gang_header: false,
+        flags: IoFlags::NONE,
     }
 }
 

@@ -24,6 +24,7 @@ use ondisk::{Blkptr, Corrupt, DmuType, ObjNum, Txg, VdevId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use zio::ReadOptions;
 
 /// Bytes that one count spans (`BRT_RANGESIZE`).
 const RANGE: u64 = 16 << 20;
@@ -209,7 +210,7 @@ impl State {
         bp.stored().map_or(0, |s| s.copies().map(one).sum())
     }
 
-    /// References beyond the first that a block has now.
+    /// References beyond the first that a block has now, for the sync of a group.
     fn count(&self, vdev: VdevId, offset: u64) -> Result<u64> {
         let Some(v) = self.vdevs.get(&vdev) else { return Ok(0) };
         if let Some((n, _)) = v.entries.get(&offset) {
@@ -218,7 +219,7 @@ impl State {
         let maybe = v.counts.get(v.range(offset)).is_none_or(|n| *n > 0);
         let Some(object) = v.known.filter(|_| maybe) else { return Ok(0) };
         let Some(cache) = self.view.0.upgrade() else { return Err(Error::Closed) };
-        let mos = Mos::open(Objset::open(cache, 0, &self.view.1)?)?;
+        let mos = Mos::open(Objset::open(cache, 0, &self.view.1, ReadOptions::sync())?)?;
         let Some(value) = mos.zap(object)?.lookup_words(&[offset])? else { return Ok(0) };
         let bytes = value.as_bytes().and_then(|b| <[u8; 8]>::try_from(b).ok());
         let n = bytes.map(u64::from_le_bytes).or_else(|| value.as_u64());

@@ -11,6 +11,7 @@ use super::table::{DedupTables, UNIQUE, share};
 use crate::{Mos, Result};
 use ondisk::ChecksumKind;
 use ondisk::ddt::{DdtKey, DdtPhysSlot};
+use zio::{IoFlags, ReadOptions};
 
 /// An entry that may be pruned: its table, its key, and when it came to its class, seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +57,8 @@ impl DedupTables {
                 continue;
             }
             // What can't be read stays: the group must neither fail nor wait for what it could do without.
-            let forbearance = zio::Forbearance::begin();
-            let Ok(live) = state.load(entry.checksum, &entry.key) else { continue };
-            drop(forbearance);
+            let options = ReadOptions::sync().with(IoFlags::CAN_FAIL);
+            let Ok(live) = state.load(entry.checksum, &entry.key, &options) else { continue };
             // One that the group has changed is in use.
             let idle = !live.out && live.phys.slots().iter().all(|s| s.refcnt <= 1 && s.class_start < cutoff);
             if !idle || live.phys.slots().iter().all(|s| s.phys_birth.0 == 0) {

@@ -43,7 +43,7 @@ use ondisk::{Blkptr, ByteOrder, ChecksumKind, CompressKind, Corrupt, DmuType, Dv
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
-use zio::{Found, Space};
+use zio::{Found, IoFlags, ReadOptions, Space};
 
 /// Bytes of the ZAPs' blocks (`ddt_zap_default_bs`, `ddt_zap_default_ibs`: 2^15).
 const BLOCK: u32 = 1 << 15;
@@ -187,9 +187,14 @@ fn pack(phys: &DdtPhys) -> Value {
 
 impl State {
     /// The table for a block, made if there is none.
-    fn table(&mut self, mos: Option<&Mos>, checksum: ChecksumKind) -> Result<&mut Table> {
+    fn table(
+        &mut self,
+        mos: Option<&Mos>,
+        checksum: ChecksumKind,
+        options: &ReadOptions,
+    ) -> Result<&mut Table> {
         if !self.tables.contains_key(&checksum) {
-            let opened = mos.is_none().then(|| self.view()).transpose()?;
+            let opened = mos.is_none().then(|| self.view(options)).transpose()?;
             let mos = mos.or(opened.as_ref()).expect("it was just opened");
             let fast = mos.feature_enabled(FEATURE)?;
             let table = match fast {
@@ -201,21 +206,26 @@ impl State {
         Ok(self.tables.get_mut(&checksum).expect("it was just put there"))
     }
 
-    fn view(&self) -> Result<Mos> {
+    fn view(&self, options: &ReadOptions) -> Result<Mos> {
         let cache = self.view.0.upgrade().ok_or(Error::Closed)?;
-        Mos::open(Objset::open(cache, 0, &self.view.1)?)
+        Mos::open(Objset::open(cache, 0, &self.view.1, options.clone())?)
     }
 
     /// Brings an entry to memory; one that is not there has no copies.
-    pub(super) fn load(&mut self, checksum: ChecksumKind, key: &DdtKey) -> Result<&mut Live> {
-        let table = self.table(None, checksum)?;
+    pub(super) fn load(
+        &mut self,
+        checksum: ChecksumKind,
+        key: &DdtKey,
+        options: &ReadOptions,
+    ) -> Result<&mut Live> {
+        let table = self.table(None, checksum, options)?;
         if !table.entries.contains_key(key) {
             let flat = table.is_flat();
             let known: Vec<_> =
                 table.classes.iter().enumerate().filter_map(|(n, c)| Some((n, c.known?))).collect();
             let mut found = None;
             if !known.is_empty() {
-                let mos = self.view()?;
+                let mos = self.view(options)?;
                 for (class, object) in known {
                     let Some(value) = mos.zap(object)?.lookup_words(&key.to_words())? else { continue };
                     let why = "a value is not bytes";
@@ -234,10 +244,10 @@ impl State {
         Ok(table.entries.get_mut(key).expect("it was just put there"))
     }
 
-    /// As [`State::load`], to be changed: taken out of its class's sums.
+    /// As [`State::load`] by the sync of a group, to be changed: taken out of its class's sums.
     pub(super) fn take(&mut self, checksum: ChecksumKind, key: &DdtKey) -> Result<&mut Live> {
         let now = self.now;
-        self.load(checksum, key)?;
+        self.load(checksum, key, &ReadOptions::sync())?;
         let State { tables, vdevs, .. } = self;
         let table = tables.get_mut(&checksum).expect("it was loaded");
         let live = table.entries.get_mut(key).expect("it was loaded");
@@ -273,7 +283,7 @@ impl State {
 
     fn find(&mut self, bp: &Blkptr, copies: u8) -> Result<Found> {
         let (Some(key), Some(s)) = (DdtKey::of(bp), bp.stored()) else { return Ok(Found::Full) };
-        let live = self.load(s.checksum, &key)?;
+        let live = self.load(s.checksum, &key, &ReadOptions::sync())?;
         let slot = &live.phys.slots()[live.phys.slot_of(copies.into())];
         if slot.phys_birth.0 != 0 {
             let dvas = slot.dvas(&key).map_err(Error::corrupt(ObjNum(DIRECTORY_OBJECT)))?;
@@ -312,9 +322,9 @@ impl State {
     }
 
     /// The slot that a block is in (`ddt_phys_select`); `None` if the table doesn't know it.
-    fn slot_of(&mut self, bp: &Blkptr, key: &DdtKey) -> Result<Option<usize>> {
+    fn slot_of(&mut self, bp: &Blkptr, key: &DdtKey, options: &ReadOptions) -> Result<Option<usize>> {
         let Some(s) = bp.stored() else { return Ok(None) };
-        let live = self.load(s.checksum, key)?;
+        let live = self.load(s.checksum, key, options)?;
         for (n, slot) in live.phys.slots().iter().enumerate().filter(|(_, slot)| slot.phys_birth.0 != 0) {
             let first = slot.dvas(key).map_err(Error::corrupt(ObjNum(DIRECTORY_OBJECT)))?[0];
             if slot.phys_birth == s.phys_birth && first == s.dvas[0] {
@@ -328,7 +338,7 @@ impl State {
     fn release(&mut self, bp: &Blkptr) -> Result<bool> {
         let (Some(key), Some(s)) = (DdtKey::of(bp), bp.stored()) else { return Ok(true) };
         let bad = Error::corrupt(ObjNum(DIRECTORY_OBJECT));
-        let Some(mine) = self.slot_of(bp, &key)? else { return Ok(true) };
+        let Some(mine) = self.slot_of(bp, &key, &ReadOptions::sync())? else { return Ok(true) };
         let slot = &mut self.take(s.checksum, &key)?.phys.slots_mut()[mine];
         let why = "more references go than there are";
         slot.refcnt = slot.refcnt.checked_sub(1).ok_or(bad(Corrupt::Shape { what: super::WHAT, why }))?;
@@ -380,7 +390,7 @@ impl DedupTables {
     pub fn add_ref(&self, bp: &Blkptr) -> Result<bool> {
         let mut state = self.state.lock();
         let (Some(key), Some(s)) = (DdtKey::of(bp), bp.stored()) else { return Ok(false) };
-        let Some(mine) = state.slot_of(bp, &key)? else { return Ok(false) };
+        let Some(mine) = state.slot_of(bp, &key, &ReadOptions::sync())? else { return Ok(false) };
         state.take(s.checksum, &key)?.phys.slots_mut()[mine].refcnt += 1;
         Ok(true)
     }
@@ -608,12 +618,12 @@ impl zio::Dedup for DedupTables {
         })
     }
 
-    fn has(&self, txg: Txg, bp: &Blkptr) -> bool {
-        // The caller has another way: what can't be read is not waited for.
-        let _forbearance = zio::Forbearance::begin();
+    fn has(&self, txg: Txg, bp: &Blkptr, options: &ReadOptions) -> bool {
+        // The caller has another way: what is damaged is not waited for.
+        let options = &options.with(IoFlags::CAN_FAIL);
         let (Some(key), Some(s)) = (DdtKey::of(bp), bp.stored()) else { return false };
         let mut state = self.state.lock();
-        if !matches!(state.slot_of(bp, &key), Ok(Some(_))) {
+        if !matches!(state.slot_of(bp, &key, options), Ok(Some(_))) {
             return false;
         }
         let wanted = state.wanted.entry((s.checksum, key)).or_insert(txg);

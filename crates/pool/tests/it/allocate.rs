@@ -8,7 +8,7 @@ use pool::alloc::Allocator;
 use pool::metaslab::{LogChanges, TopVdev};
 use pool::range::RangeSet;
 use std::collections::BTreeMap;
-use zio::{ClassHint, Space, Want};
+use zio::{ClassHint, IoFlags, ReadOptions, Space, Want};
 
 /// Pools of each kind of vdev and class, with and without space map logs, old and new.
 const POOLS: &[&str] = &[
@@ -53,7 +53,8 @@ struct Live {
 fn live(f: &testkit::Fixture) -> Live {
     let o = open(f.images());
     let root = o.mos.objset().root_bp();
-    let live = Mos::open(Objset::open_live(o.cache.clone(), 0, &root).unwrap()).unwrap();
+    let live =
+        Mos::open(Objset::open_live(o.cache.clone(), 0, &root, ReadOptions::demand()).unwrap()).unwrap();
     let vdevs = o.vdevs();
     let tree = o.cache.zio().tree();
     let alloc = Allocator::open(&o.mos, tree, &vdevs).unwrap();
@@ -61,7 +62,16 @@ fn live(f: &testkit::Fixture) -> Live {
 }
 
 fn want(psize: u64, kind: DmuType, copies: u8, txg: u64, class: ClassHint) -> Want {
-    Want { psize: Psize(psize), copies, txg: Txg(txg), kind, level: Level(0), class, gang_header: false }
+    Want {
+        psize: Psize(psize),
+        copies,
+        txg: Txg(txg),
+        kind,
+        level: Level(0),
+        class,
+        gang_header: false,
+        flags: IoFlags::NONE,
+    }
 }
 
 /// Marks `dvas` in the maps as allocated, or as free.

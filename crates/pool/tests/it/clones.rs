@@ -11,7 +11,7 @@ use ondisk::{
 use pool::Mos;
 use pool::brt::CloneTable;
 use std::collections::BTreeMap;
-use zio::Clones;
+use zio::{Clones, ReadOptions};
 
 fn block(offset: u64) -> Blkptr {
     let dva = Dva { vdev: VdevId(0), offset: Offset(offset), asize: Asize(8192), gang: false };
@@ -46,7 +46,7 @@ fn table(books: &Mos) -> Option<(BTreeMap<u64, u64>, [u64; 3])> {
 
 fn live(name: &str) -> Option<(Opened, Mos, CloneTable)> {
     let o = open(testkit::find(name)?.images());
-    let os = Objset::open_live(o.cache.clone(), 0, &o.mos.objset().root_bp()).unwrap();
+    let os = Objset::open_live(o.cache.clone(), 0, &o.mos.objset().root_bp(), ReadOptions::demand()).unwrap();
     let clones = CloneTable::open(&o.mos, &o.vdevs()).unwrap();
     Some((o, Mos::open(os).unwrap(), clones))
 }

@@ -18,7 +18,8 @@ fn entry(objset: u64, object: u64) -> ErrBookmark {
 fn a_damaged_log_costs_nothing_else() {
     let f = testkit::load("single-lz4");
     let o = open(f.images());
-    let os = Objset::open_live(o.cache.clone(), 0, &o.mos.objset().root_bp()).unwrap();
+    let os =
+        Objset::open_live(o.cache.clone(), 0, &o.mos.objset().root_bp(), zio::ReadOptions::demand()).unwrap();
     let (mos, tx) = (Mos::open(os).unwrap(), Tx::new(Txg(o.txg + 1), None));
     let there = |object: ObjNum| mos.objset().dnode(object).is_ok_and(|dnode| dnode.kind() != DmuType::NONE);
     let history = mos.dir(mos::HISTORY).unwrap().unwrap();

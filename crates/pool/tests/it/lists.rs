@@ -51,7 +51,8 @@ fn pools() -> impl Iterator<Item = (&'static str, Live)> {
     POOLS.iter().filter_map(|name| {
         let f = testkit::find(name)?;
         let o = open(f.images());
-        let os = Objset::open_live(o.cache.clone(), 0, &o.mos.objset().root_bp()).unwrap();
+        let os = Objset::open_live(o.cache.clone(), 0, &o.mos.objset().root_bp(), zio::ReadOptions::demand())
+            .unwrap();
         let (live, vdevs, tx) = (Mos::open(os).unwrap(), o.vdevs(), Tx::new(Txg(o.txg + 1), None));
         Some((*name, Live { o, live, vdevs, tx }))
     })

@@ -6,7 +6,7 @@ use ondisk::{DmuType, Level, Psize, Txg};
 use pool::alloc::Allocator;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use zio::{ClassHint, Space, Want};
+use zio::{ClassHint, IoFlags, Space, Want};
 
 const SIZE: u64 = 128 << 10;
 
@@ -34,6 +34,7 @@ fn want(o: &Opened) -> Want {
         level: Level(0),
         class: ClassHint::default(),
         gang_header: false,
+        flags: IoFlags::NONE,
     }
 }
 

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use vdev::label::LabelWriter;
-use zio::WritePolicy;
+use zio::{ReadOptions, WritePolicy};
 
 /// Exported pools of each kind of vdev, with and without space map logs, old and new.
 const POOLS: &[&str] = &[
@@ -73,7 +73,8 @@ struct Writing {
 impl Writing {
     fn open(images: &[std::path::PathBuf]) -> Writing {
         let o = open_in(images, Mode::Write).unwrap();
-        let os = Objset::open_live(o.cache.clone(), 0, &o.mos.objset().root_bp()).unwrap();
+        let os =
+            Objset::open_live(o.cache.clone(), 0, &o.mos.objset().root_bp(), ReadOptions::demand()).unwrap();
         let (mos, vdevs) = (Mos::open(os).unwrap(), o.vdevs());
         let alloc = Arc::new(Allocator::open(&o.mos, o.cache.zio().tree().clone(), &vdevs).unwrap());
         o.cache.zio().set_space(alloc.clone());
@@ -110,7 +111,11 @@ impl Writing {
             if pass > 8 {
                 sink.compress = CompressKind::Off;
             }
-            let root = self.mos.objset().sync(&tx, pass, &mut sink).unwrap();
+            let root = self
+                .mos
+                .objset()
+                .sync(&tx, pass, &mut sink, &self.mos.objset().cache().zio().workers())
+                .unwrap();
             match self.deferred.filter(|_| pass > 1) {
                 None => sink.dead.iter().for_each(|bp| self.free(tx.txg(), bp)),
                 Some(list) => self.mos.bpobj_append(&tx, list, &sink.dead, false, &dsize).unwrap(),

@@ -12,7 +12,9 @@ use poolhouse::ondisk::{
     VdevKind,
 };
 use poolhouse::vdev::Tree;
-use poolhouse::zio::{Bookmark, Dedup, Entropy, Found, NoSpace, Space, Want, WritePolicy, WriteReq, Zio};
+use poolhouse::zio::{
+    Bookmark, Dedup, Entropy, Found, NoSpace, ReadOptions, Space, Want, WritePolicy, WriteReq, Zio,
+};
 use poolhouse::{OpenOptions, Pool};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -51,7 +53,7 @@ impl Entropy for Given {
 struct Empty;
 
 impl Dedup for Empty {
-    fn has(&self, _: Txg, _: &Blkptr) -> bool {
+    fn has(&self, _: Txg, _: &Blkptr, _: &ReadOptions) -> bool {
         false
     }
 
@@ -108,7 +110,7 @@ impl Visitor for Rewriter<'_> {
                 (policy, kinds.contains(&s.compress))
             }
         };
-        let data = theirs.read(bp, bookmark).unwrap();
+        let data = theirs.read(bp, bookmark, &ReadOptions::demand()).unwrap();
         let fill = bp.stored().map_or(1, |s| s.fill);
         let (kind, level, bookmark) = (bp.kind, bp.level, *bookmark);
         let req = WriteReq {
@@ -121,8 +123,8 @@ impl Visitor for Rewriter<'_> {
             old: None,
             in_place: false,
         };
-        let new = self.ours.write_batch(bp.birth, vec![req]).unwrap()[0];
-        assert_eq!(self.ours.read(&new, &bookmark).unwrap(), data);
+        let new = self.ours.write_batch(bp.birth, vec![req], &self.ours.workers()).unwrap()[0];
+        assert_eq!(self.ours.read(&new, &bookmark, &ReadOptions::demand()).unwrap(), data);
         let salt = |bp: &Blkptr| bp.stored().map(|s| s.crypt_params.salt);
         let other_salt = salt(&new) != salt(bp);
         assert!(!exact || other_salt || new == *bp, "{bookmark}: {bp:x?}\nbecame\n{new:x?}");

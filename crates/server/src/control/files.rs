@@ -526,7 +526,8 @@ fn volume(imported: &Imported, dataset: &dsl::Dataset) -> Result<(Engine, u64, K
         },
         Err(error) => return Err(failed(&error)),
     }
-    let live = imported.pool.dsl().heads().get(dataset.object().0).filter(|_| !dataset.is_snapshot());
+    let dsl = imported.pool.dsl();
+    let live = dsl.heads().get(dataset.object().0, dsl.mos().options()).filter(|_| !dataset.is_snapshot());
     let objset = match live {
         Some(objset) => objset,
         None => imported.pool.dataset(name).and_then(|d| d.objset()).map_err(|e| failed(&e))?,

@@ -129,15 +129,15 @@ impl Engine {
         self.allocator.set_checkpoint(Some(at.txg));
         let raw = at.encode();
         let words: Vec<u64> = (0..raw.len() / 8).map(|i| bytes::le64(&raw, i * 8)).collect();
-        self.mos.set_dir_words(tx, mos::ZPOOL_CHECKPOINT, &words)?;
-        self.mos.feature_incr(tx, feature())?;
+        self.sync_mos.set_dir_words(tx, mos::ZPOOL_CHECKPOINT, &words)?;
+        self.sync_mos.feature_incr(tx, feature())?;
         let text = format!("checkpointed uberblock txg={}", at.txg.0);
         *self.checkpoint.uberblock.lock() = Some(at);
         Ok(event("spa checkpoint", text))
     }
 
     fn let_go(&self, tx: &Tx) -> pool::Result<Event> {
-        self.mos.unlink(tx, mos::ZPOOL_CHECKPOINT)?;
+        self.sync_mos.unlink(tx, mos::ZPOOL_CHECKPOINT)?;
         self.allocator.set_checkpoint(None);
         *self.checkpoint.uberblock.lock() = None;
         self.checkpoint.going.store(true, Ordering::Relaxed);
@@ -151,8 +151,8 @@ impl Engine {
         }
         let txg = tx.txg();
         let books = |source| SyncError::Books { txg, source };
-        if self.allocator.discard(tx, &self.mos, (DISCARD_MEMORY.get() / 32).max(1)).map_err(books)? {
-            self.mos.feature_decr(tx, feature()).map_err(books)?;
+        if self.allocator.discard(tx, &self.sync_mos, (DISCARD_MEMORY.get() / 32).max(1)).map_err(books)? {
+            self.sync_mos.feature_decr(tx, feature()).map_err(books)?;
             self.checkpoint.going.store(false, Ordering::Relaxed);
             let text = "finished discarding checkpointed state from the pool".to_owned();
             self.log_events(tx, &[event("spa discard checkpoint", text)])?;

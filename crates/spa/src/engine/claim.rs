@@ -20,7 +20,7 @@ use ondisk::objset::ZIL_HEADER;
 use ondisk::{Blkptr, Txg};
 use parking_lot::Mutex;
 use zil::{Claimant, Log, Plan};
-use zio::Space;
+use zio::{ReadOptions, Space};
 
 use crate::engine::{Engine, Live, WriteRefusal};
 use crate::import::Pass;
@@ -122,7 +122,7 @@ impl Logs {
         for (_, fate) in &self.0 {
             let Fate::Claim(plan) = fate else { continue };
             for bp in plan.blocks() {
-                let Ok(places) = engine.cache.zio().places(bp) else { continue };
+                let Ok(places) = engine.cache.zio().places(bp, &ReadOptions::demand()) else { continue };
                 places.iter().try_for_each(|(dva, _)| engine.allocator.is_allocated(dva).map(drop))?;
             }
         }
@@ -174,7 +174,7 @@ struct Taker<'a> {
 impl Claimant for Taker<'_> {
     fn take(&mut self, bp: &Blkptr) -> bool {
         // Of a gang block its header must be read, which checking its data has done before.
-        let Ok(places) = self.engine.cache.zio().places(bp) else { return false };
+        let Ok(places) = self.engine.cache.zio().places(bp, &ReadOptions::demand()) else { return false };
         let allocator = &self.engine.allocator;
         for (n, (dva, _)) in places.iter().enumerate() {
             if !allocator.claim(dva, self.txg).is_ok_and(|free| free) {

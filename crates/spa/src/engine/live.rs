@@ -89,7 +89,7 @@ pub(crate) fn without_room(tree: &vdev::Tree) -> Vec<String> {
 
 impl Live {
     pub(crate) fn start(name: &str, last: Txg, engine: Arc<Engine>) -> Live {
-        engine.update_space();
+        engine.update_space(&engine.mos);
         engine.load_scan();
         engine.load_rebuilds(last);
         let txgs = Txgs::start(name, last, Tunables::for_memory(engine.world.memory()), engine.clone());
@@ -99,7 +99,7 @@ impl Live {
     /// From now on the pool waits for devices that fail, since somebody may see to them.
     pub(crate) fn attend(&self, name: &str) {
         let waker = Box::new(self.txgs.waker());
-        self.engine.cache.zio().suspension().attend(name, self.engine.failmode(), waker);
+        self.engine.cache.zio().suspension().attend(name, Engine::failmode(&self.engine.mos), waker);
         self.beating.get_or_init(|| Beating::start(name, &self.engine));
         self.keep_error_logs();
         self.resume_works();

@@ -24,7 +24,7 @@ use ondisk::feature::Feature;
 use ondisk::{Blkptr, Corrupt, ObjNum, PoolConfig, Txg, mos};
 use pool::Mos;
 use pool::alloc::Allocator;
-use zio::{Entropy, Workers};
+use zio::{Entropy, ReadOptions, Workers};
 
 use crate::aux_devices::Asides;
 use crate::engine::claim::{GiveUp, Logs};
@@ -175,7 +175,7 @@ impl Spa {
         let parts = Parts::new(self.cache.clone(), allocator, workers, world, [0; 32]);
         let Synced { uberblock, config, features } = self.loaded;
         let root = Blkptr::decode(&uberblock.rootbp)?;
-        let mos = Mos::open(Objset::open_live(self.cache.clone(), 0, &root)?)?;
+        let mos = Mos::open(Objset::open_live(self.cache.clone(), 0, &root, ReadOptions::demand())?)?;
         let missing = pool::Error::Missing { name: mos::SYNC_BPOBJ };
         let deferred: ObjNum = mos.dir(mos::SYNC_BPOBJ)?.ok_or(missing)?;
         let of_dsl = dsl::Options { pool_name: self.name.clone(), space, altroot };

@@ -55,8 +55,8 @@ impl Engine {
     fn set_prop(&self, tx: &Tx, prop: &PoolProp) -> pool::Result<Event> {
         let text = match prop {
             PoolProp::Feature(feature) => {
-                let new = feature.guid == HEAD_ERRLOG && !self.mos.feature_enabled(HEAD_ERRLOG)?;
-                self.mos.feature_enable(tx, feature)?;
+                let new = feature.guid == HEAD_ERRLOG && !self.sync_mos.feature_enabled(HEAD_ERRLOG)?;
+                self.sync_mos.feature_enable(tx, feature)?;
                 if new {
                     self.upgrade_error_logs(tx)?;
                 }
@@ -64,7 +64,7 @@ impl Engine {
             }
             PoolProp::Number(name, number) => {
                 let table = self.props_table(tx)?;
-                self.mos.set_word(tx, table, name, *number)?;
+                self.sync_mos.set_word(tx, table, name, *number)?;
                 format!("{name}={}", *number as i64)
             }
             PoolProp::Text(name, value) => {
@@ -85,7 +85,7 @@ impl Engine {
     fn upgrade(&self, tx: &Tx, to: u64) -> Result<Event, SyncError> {
         let txg = tx.txg();
         let books = |source| SyncError::Books { txg, source };
-        let from = self.mos.version();
+        let from = self.sync_mos.version();
         if from < to {
             // From here on what is made is of the new version.
             self.cache.zio().set_pool_version(to);
@@ -94,16 +94,16 @@ impl Engine {
             let env = Env { now: self.world.now(), random: &mut random, dsize: &dsize };
             {
                 let _config = self.config.write();
-                let mut s = Syncing::new(&self.dsl, tx, env);
+                let mut s = Syncing::new(&self.sync_dsl, tx, env);
                 let done = s.upgrade(from, to).and_then(|()| s.finish());
                 done.map_err(|source| SyncError::Datasets { txg, source })?;
             }
             if from < SPA_VERSION_RAIDZ_DEFLATE && SPA_VERSION_RAIDZ_DEFLATE <= to {
-                self.mos.set_dir_words(tx, mos::DEFLATE, &[1]).map_err(books)?;
+                self.sync_mos.set_dir_words(tx, mos::DEFLATE, &[1]).map_err(books)?;
                 self.ratios.lock().clear();
             }
             if to >= SPA_VERSION_FEATURES {
-                self.mos.create_features(tx).map_err(books)?;
+                self.sync_mos.create_features(tx).map_err(books)?;
             }
             self.edit_config(|config| config.version = to);
         }
@@ -113,19 +113,19 @@ impl Engine {
     fn set_text(&self, tx: &Tx, name: &str, value: Option<&str>) -> pool::Result<()> {
         let table = self.props_table(tx)?;
         match value {
-            Some(value) => self.mos.set_string(tx, table, name, value),
-            None if self.mos.pool_props()?.contains_key(name) => self.mos.unset(tx, table, name),
+            Some(value) => self.sync_mos.set_string(tx, table, name, value),
+            None if self.sync_mos.pool_props()?.contains_key(name) => self.sync_mos.unset(tx, table, name),
             None => Ok(()),
         }
     }
 
     /// The table of properties; the first property makes it.
     fn props_table(&self, tx: &Tx) -> pool::Result<ondisk::ObjNum> {
-        if let Some(table) = self.mos.dir(mos::PROPS)? {
+        if let Some(table) = self.sync_mos.dir(mos::PROPS)? {
             return Ok(table);
         }
-        let table = self.mos.create_zap_of(tx, DmuType::POOL_PROPS)?;
-        self.mos.link(tx, mos::PROPS, table)?;
+        let table = self.sync_mos.create_zap_of(tx, DmuType::POOL_PROPS)?;
+        self.sync_mos.link(tx, mos::PROPS, table)?;
         Ok(table)
     }
 }

@@ -13,7 +13,7 @@ use pool::Mos;
 use pool::config::Features;
 use pool::spacemap::{MapStep, SpaceMap};
 use vdev::{Reflow, Tree, TxgRanges, VdevInfo, VdevState};
-use zio::Zio;
+use zio::{ReadOptions, Zio};
 
 use crate::aux_devices::Asides;
 use crate::engine::Synced;
@@ -248,7 +248,8 @@ impl Loader<'_> {
         let zio = Zio::new(tree.clone());
         zio.set_pool_version(ub.version);
         let cache = Arc::new(Cache::new(zio, self.options.cache.clone()));
-        let os = Objset::open(cache.clone(), 0, &bp).map_err(|e| in_mos(what)(e.into()))?;
+        let os =
+            Objset::open(cache.clone(), 0, &bp, ReadOptions::demand()).map_err(|e| in_mos(what)(e.into()))?;
         let mos = Mos::open(os).map_err(in_mos("the MOS directory"))?;
         Ok((cache, mos))
     }

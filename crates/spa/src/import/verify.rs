@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use observe::{Tunable, Unit};
 use ondisk::dnode::DnodePhys;
 use ondisk::{Blkptr, Txg};
-use zio::{Bookmark, Zio};
+use zio::{Bookmark, ReadOptions, Zio};
 
 use crate::import::load::in_mos;
 use crate::{Spa, SpaError};
@@ -57,7 +57,7 @@ impl Visitor for Reader<'_> {
         if !asked
             || leads_on(bookmark, dnode)
             || bp.stored().is_none()
-            || self.zio.read_raw(bp, bookmark).is_ok()
+            || self.zio.read_raw(bp, bookmark, &ReadOptions::demand()).is_ok()
         {
             return;
         }

@@ -97,11 +97,14 @@ impl Engine {
 
     fn put_work(&self, tx: &Tx, zap: ObjNum, entry: &Entry) -> pool::Result<()> {
         if entry.state != WorkState::None {
-            return entry.words.iter().try_for_each(|(name, word)| self.mos.set_word(tx, zap, name, *word));
+            return entry
+                .words
+                .iter()
+                .try_for_each(|(name, word)| self.sync_mos.set_word(tx, zap, name, *word));
         }
         for name in names(entry.key.1) {
-            if self.mos.value(zap, name)?.is_some() {
-                self.mos.unset(tx, zap, name)?;
+            if self.sync_mos.value(zap, name)?.is_some() {
+                self.sync_mos.unset(tx, zap, name)?;
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ use observe::{Counter, Tunable, Unit};
 use ondisk::{Guid, VdevId};
 use pool::alloc::{Aside, Chance};
 use pool::range::RangeSet;
-use vdev::{Pace, WipeError};
+use vdev::{Pace, Priority, Request, WipeError};
 
 use crate::engine::Engine;
 use crate::initialize_trim::{Control, Key, WorkKind, WorkState, progress};
@@ -76,8 +76,8 @@ struct Toil<'a> {
     control: &'a Control,
     top: VdevId,
     filler: Vec<u8>,
-    /// How it writes.
-    pace: Pace,
+    /// How it writes: it yields to foreground I/O.
+    request: Request,
     /// Bytes of a sector of the top-level vdev.
     sector: u64,
     rate: u64,
@@ -118,9 +118,22 @@ pub(crate) fn toil(engine: &Arc<Engine>, txgs: &TxgHandle, key: Key, control: &A
         }
         WorkKind::Trim => Vec::new(),
     };
-    let pace = pace(engine, control);
-    let mut toil =
-        Toil { engine, txgs, key, control, top, filler, pace, sector, rate, partial, next, since, discarded };
+    let request = Request::paced(Priority::Initialize, pace(engine, control));
+    let mut toil = Toil {
+        engine,
+        txgs,
+        key,
+        control,
+        top,
+        filler,
+        request,
+        sector,
+        rate,
+        partial,
+        next,
+        since,
+        discarded,
+    };
     toil.note(next, done, all);
     let end = toil.metaslabs();
     let tree = engine.tree();
@@ -146,7 +159,7 @@ fn pace(engine: &Arc<Engine>, control: &Arc<Control>) -> Pace {
         control.is_stopped() || allocator.is_room_wanted() || cache.zio().suspension().reason().is_some()
     };
     // Nobody asks how long it waited.
-    Pace::background(Arc::clone(&engine.clock), Arc::new(Counter::new()), hurries)
+    Pace::new(Arc::clone(&engine.clock), Arc::new(Counter::new()), hurries)
 }
 
 pub(crate) fn path_of(engine: &Engine, leaf: Guid) -> String {
@@ -284,10 +297,7 @@ impl Toil<'_> {
     fn wipe(&mut self, at: u64, len: u64) -> Result<(), WipeError> {
         let tree = self.engine.tree();
         match self.key.1 {
-            WorkKind::Initialize => {
-                let _paced = self.pace.enter();
-                tree.fill(self.key.0, at, &self.filler[..len as usize])
-            }
+            WorkKind::Initialize => tree.fill(self.key.0, at, &self.filler[..len as usize], &self.request),
             WorkKind::Trim => {
                 self.discarded += len;
                 tree.discard(self.key.0, at, len)

@@ -18,6 +18,7 @@ use dsl::sync::Event;
 use observe::{Tunable, Unit};
 use ondisk::feature::Feature;
 use ondisk::{Guid, VdevConfig};
+use pool::Mos;
 
 use crate::engine::{Engine, SyncError};
 use crate::scan::sync::{DEFER, event};
@@ -38,15 +39,15 @@ fn feature() -> &'static Feature {
 
 impl Engine {
     /// Whether a resilver waits, as the pool's books say.
-    pub(crate) fn is_deferred_on_disk(&self) -> bool {
-        self.mos.feature_refcount(feature()).is_ok_and(|count| count.unwrap_or(0) > 0)
+    pub(crate) fn is_deferred_on_disk(mos: &Mos) -> bool {
+        mos.feature_refcount(feature()).is_ok_and(|count| count.unwrap_or(0) > 0)
     }
 
     /// A resilver is wanted while one goes on: that is begun anew or waited for, if it doesn't cover what devices have missed.
     pub(crate) fn want_another(&self, tx: &Tx, events: &mut Vec<Event>) -> Result<(), SyncError> {
         let Some((_, end)) = self.missing() else { return Ok(()) };
         let Some(stat) = self.scan.stat().filter(|s| end > s.phys.max_txg) else { return Ok(()) };
-        if !self.mos.feature_enabled(DEFER).unwrap_or(false) {
+        if !self.sync_mos.feature_enabled(DEFER).unwrap_or(false) {
             return self.restart_resilver(tx, events);
         }
         self.scan.deferred.store(true, Ordering::Relaxed);
@@ -55,8 +56,8 @@ impl Engine {
             return self.restart_resilver(tx, events);
         }
         let books = |source| SyncError::Books { txg: tx.txg(), source };
-        if !self.is_deferred_on_disk() {
-            self.mos.feature_incr(tx, feature()).map_err(books)?;
+        if !Self::is_deferred_on_disk(&self.sync_mos) {
+            self.sync_mos.feature_incr(tx, feature()).map_err(books)?;
         }
         let tree = self.tree();
         let beyond = |guid: &Guid| {
@@ -86,13 +87,13 @@ impl Engine {
 
     /// Nobody waits any more, as a scan has ended or none goes on; whether one that waited is to begin.
     pub(crate) fn undefer(&self, tx: &Tx, events: &mut Vec<Event>) -> Result<bool, SyncError> {
-        let active = self.is_deferred_on_disk();
+        let active = Self::is_deferred_on_disk(&self.sync_mos);
         if !self.scan.deferred.swap(false, Ordering::Relaxed) && !active {
             return Ok(false);
         }
         if active {
             let books = |source| SyncError::Books { txg: tx.txg(), source };
-            self.mos.feature_decr(tx, feature()).map_err(books)?;
+            self.sync_mos.feature_decr(tx, feature()).map_err(books)?;
         }
         self.mark_deferred(|_| false);
         let begins = self.missing().is_some();

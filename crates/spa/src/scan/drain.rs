@@ -26,8 +26,9 @@ impl Slice<'_> {
             let (cache, workers) = (&self.engine.cache, self.workers);
             let (look, most, windows) = (self.look, self.at_a_time, &self.windows);
             let memory = self.room.memory;
-            let _paced = self.pace.enter();
-            let looked = Issuer { cache, workers, look, most, memory, windows, stops: &stops }.run(items);
+            let request = &self.request;
+            let looked =
+                Issuer { cache, workers, look, request, most, memory, windows, stops: &stops }.run(items);
             if !self.conclude(looked) {
                 return false;
             }

@@ -22,7 +22,7 @@ use dsl::sync::Event;
 use ondisk::scan::{ErrBookmark, ErrorScrubPhys, ScanFunc, ScanState};
 use ondisk::{BlkId, Level, ObjNum, mos};
 use pool::errlog::ErrLog;
-use zio::Bookmark;
+use zio::{Bookmark, Priority, ReadOptions, Request};
 
 use crate::damaged::{HEAD_ERRLOG, Holders, Search};
 use crate::engine::{Engine, SyncError};
@@ -102,7 +102,7 @@ impl Engine {
             return Ok(Err(ScanRefusal::Busy));
         }
         let by_head = |source| SyncError::Books { txg: tx.txg(), source };
-        let to_examine = self.mos.errlog_count(ErrLog::Last, true).map_err(by_head)?;
+        let to_examine = self.sync_mos.errlog_count(ErrLog::Last, true).map_err(by_head)?;
         let phys = ErrorScrubPhys {
             func: ScanFunc::ErrorScrub,
             state: ScanState::ErrorScrubbing,
@@ -219,7 +219,9 @@ impl Engine {
             self.cache.zio().damage().note(&at(e.objset), ondisk::Txg(e.birth.unwrap_or(0)));
             return Some(false);
         };
-        match self.cache.zio().look(&bp, &at(objset)) {
+        // Unlike other scans it does not yield to foreground I/O.
+        let options = ReadOptions::new(Request::new(Priority::Scrub));
+        match self.cache.zio().look(&bp, &at(objset), &options) {
             Ok(_) => Some(true),
             Err(_) if !self.tree().is_whole() => None,
             Err(_) => Some(false),
@@ -241,7 +243,7 @@ impl Engine {
         }
         let words = scrub.phys.encode();
         let books = |source| SyncError::Books { txg: tx.txg(), source };
-        self.mos.set_dir_words(tx, mos::ERRORSCRUB, &words).map_err(books)
+        self.sync_mos.set_dir_words(tx, mos::ERRORSCRUB, &words).map_err(books)
     }
 
     /// Whether the pool can have one: its log knows the births of blocks (`head_errlog`).

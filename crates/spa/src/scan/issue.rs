@@ -22,8 +22,8 @@ use std::sync::mpsc::sync_channel;
 
 use arc::Cache;
 use ondisk::{Blkptr, VdevId};
-use vdev::{Ahead, Extent, Fetched, Laid, Mended, Pace, Tree};
-use zio::{Bookmark, Lacking, Look, Workers};
+use vdev::{Ahead, Extent, Fetched, Laid, Mended, Request, Tree};
+use zio::{Bookmark, Lacking, Look, ReadOptions, Workers};
 
 use crate::scan::queue::Entry;
 use crate::scan::windows::Windows;
@@ -80,6 +80,8 @@ pub(crate) struct Issuer<'a> {
     pub(crate) cache: &'a Arc<Cache>,
     pub(crate) workers: &'a Workers,
     pub(crate) look: Look,
+    /// How it yields to foreground I/O.
+    pub(crate) request: &'a Request,
     /// Most bytes that are read at a time.
     pub(crate) most: u64,
     /// Most bytes of memory that what is read of a vdev may take.
@@ -97,15 +99,11 @@ impl Issuer<'_> {
         for item in items {
             lanes.entry(item.place().map(|(vdev, _)| vdev)).or_default().push(item);
         }
-        let pace = &Pace::here();
         std::thread::scope(|scope| {
             let mut lanes = lanes.into_values();
             let first = lanes.next();
             let lane = |items| {
-                let work = || {
-                    let _paced = pace.enter();
-                    self.lane(items)
-                };
+                let work = || self.lane(items);
                 std::thread::Builder::new().name("scan-lane".into()).spawn_scoped(scope, work)
             };
             let others: Vec<_> = lanes.map(lane).collect();
@@ -123,15 +121,13 @@ impl Issuer<'_> {
         let aside = self.aside(&items);
         let depth = self.depth(&items);
         let chunks = self.chunks(items);
-        let pace = &Pace::here();
         std::thread::scope(|scope| {
             // Nothing is kept between them, so that of each there is one chunk that it has done and the next has not taken.
             let (have_read, read) = sync_channel(0);
             let (have_looked, looked) = sync_channel(0);
             let reader = move || {
-                let _paced = pace.enter();
                 std::thread::scope(|scope| {
-                    let mut ahead = Ahead::new(scope);
+                    let mut ahead = Ahead::new(scope, self.request.clone());
                     let (mut chunks, mut under_way, mut got_on) =
                         (chunks.into_iter(), VecDeque::new(), false);
                     loop {
@@ -154,8 +150,7 @@ impl Issuer<'_> {
                 });
             };
             let writer = || {
-                let _paced = pace.enter();
-                let mut filling = Filling::default();
+                let mut filling = Filling::new(self.request);
                 looked.into_iter().for_each(|chunk| filling.take(chunk));
                 filling.end()
             };
@@ -211,7 +206,7 @@ impl Issuer<'_> {
         if !whole {
             extents.clear();
         }
-        let read = Arc::new(self.cache.zio().tree().fetch(&extents, true));
+        let read = Arc::new(self.cache.zio().tree().fetch(&extents, true, self.request));
         Aside { read, whole }
     }
 
@@ -223,14 +218,13 @@ impl Issuer<'_> {
     }
 
     fn chunk(&self, items: Vec<Item>, fetched: Arc<Fetched>) -> Vec<Seen> {
-        let (cache, how, pace) = (Arc::clone(self.cache), self.look, Pace::here());
+        let (cache, how) = (Arc::clone(self.cache), self.look);
+        let options = ReadOptions::new(self.request.with_fetched(fetched));
         self.workers.map(items, move |item: Item| {
-            let _paced = pace.enter();
-            let _lent = fetched.lend();
             let (zio, place) = (cache.zio(), item.place());
             let saw = match how {
-                Look::Scrub => zio.look(&item.bp, &item.bookmark).map(|(_, done)| Saw::Done(done)),
-                Look::Resilver => zio.lacking(&item.bp, &item.bookmark).map(Saw::of),
+                Look::Scrub => zio.look(&item.bp, &item.bookmark, &options).map(|(_, done)| Saw::Done(done)),
+                Look::Resilver => zio.lacking(&item.bp, &item.bookmark, &options).map(Saw::of),
             };
             Seen { bp: item.bp, entry: item.entry, place, saw }
         })
@@ -260,14 +254,18 @@ impl Saw {
 type ToFill = (usize, Arc<Tree>, Laid);
 
 /// Writes what devices lack: what lies where the lane is at once, other copies when they are many, or last, so that the devices that are written go on in order.
-#[derive(Default)]
-struct Filling {
+struct Filling<'a> {
+    request: &'a Request,
     done: Vec<Looked>,
     elsewhere: Vec<ToFill>,
     elsewhere_bytes: u64,
 }
 
-impl Filling {
+impl<'a> Filling<'a> {
+    fn new(request: &'a Request) -> Self {
+        Self { request, done: Vec::new(), elsewhere: Vec::new(), elsewhere_bytes: 0 }
+    }
+
     fn take(&mut self, chunk: Vec<Seen>) {
         let mut here: Vec<ToFill> = Vec::new();
         for Seen { bp, entry, place, saw } in chunk {
@@ -314,7 +312,7 @@ impl Filling {
                 blocks.push(n);
                 together.push(laid);
             }
-            for (n, mended) in blocks.into_iter().zip(tree.refill(&together)) {
+            for (n, mended) in blocks.into_iter().zip(tree.refill(&together, self.request)) {
                 if let Ok(done) = &mut self.done[n].done {
                     done.add(mended);
                 }

@@ -44,6 +44,7 @@ use observe::{Tunable, Unit};
 use ondisk::scan::RebuildPhys;
 use ondisk::{Guid, Txg, VdevId, VdevKind};
 use parking_lot::Mutex;
+use pool::Mos;
 
 use crate::engine::{Engine, LifeError, Live};
 
@@ -197,8 +198,13 @@ impl Engine {
     }
 
     /// Whether a device may be put beside `old` so.
-    pub(crate) fn may_rebuild(&self, root: &ondisk::VdevConfig, old: Guid) -> Result<(), LifeError> {
-        if !self.mos.feature_enabled(DEVICE_REBUILD).unwrap_or(false) {
+    pub(crate) fn may_rebuild(
+        &self,
+        mos: &Mos,
+        root: &ondisk::VdevConfig,
+        old: Guid,
+    ) -> Result<(), LifeError> {
+        if !mos.feature_enabled(DEVICE_REBUILD).unwrap_or(false) {
             return Err(LifeError::RebuildDisabled);
         }
         let resilvers = self.scan.stat().is_some_and(|s| s.is_resilvering());

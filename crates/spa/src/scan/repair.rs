@@ -11,7 +11,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use zio::Forbearance;
+use zio::{Priority, ReadOptions, Request};
 
 use crate::damaged::Search;
 use crate::engine::Engine;
@@ -26,7 +26,7 @@ impl Engine {
         if met.is_empty() {
             return;
         }
-        let _forbearance = Forbearance::begin();
+        let options = ReadOptions::new(Request::new(Priority::AsyncWrite));
         let (since, search) = (Instant::now(), Search::on_disk(&self.mos));
         let mut done = 0;
         for (bookmark, birth) in &met {
@@ -36,7 +36,7 @@ impl Engine {
                 .filter(|bp| bp.stored().is_some_and(|s| s.phys_birth == *birth))
             {
                 // No copy is right now: whoever reads it next is told so.
-                let _ = zio.heal(bp, bookmark);
+                let _ = zio.heal(bp, bookmark, &options);
             }
             done += 1;
             let took = since.elapsed();

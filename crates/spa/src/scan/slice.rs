@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use device::Block;
 use ondisk::scan::{DSF_SCRUB_PAUSED, ScanFunc, ScanPhys};
 use ondisk::{Blkptr, Guid, Txg};
-use vdev::{Pace, TxgRanges};
-use zio::{Bookmark, Glance, Look, Workers};
+use vdev::{Priority, Request, TxgRanges};
+use zio::{Bookmark, IoFlags, Look, ReadOptions, Workers};
 
 use crate::engine::Engine;
 use crate::scan::issue::extents;
@@ -78,7 +78,8 @@ pub(crate) struct Slice<'a> {
     /// Bytes that are looked at together.
     pub(crate) at_a_time: u64,
     pub(crate) windows: Windows,
-    pub(crate) pace: Pace,
+    /// How it yields to foreground I/O.
+    pub(crate) request: Request,
     /// Nanoseconds that scans had waited for others before.
     waited_ns: u64,
     /// Blocks that it came to.
@@ -98,6 +99,14 @@ pub(crate) struct Room {
     blocks: u64,
     /// Stored bytes of the blocks.
     bytes: u64,
+}
+
+/// The class of what a scan reads and writes.
+fn priority(look: Look) -> Priority {
+    match look {
+        Look::Scrub => Priority::Scrub,
+        Look::Resilver => Priority::Resilver,
+    }
 }
 
 impl Slice<'_> {
@@ -172,12 +181,15 @@ impl Slice<'_> {
             && bp.stored().is_some_and(|s| covers(&self.phys, s.phys_birth))
             && (fresh || self.queue.holds(bp));
         let read = {
-            let _paced = self.pace.enter();
-            // It is charged once, and what was lent would show again what a repair has put right.
-            let _glance = looked_at.then(Glance::begin);
-            let window = self.windows.of(&zio.tree(), bp);
-            let _lent = window.map(|window| window.lend());
-            zio.read_undecrypted(bp, bm)
+            // It is charged once, and what was fetched would show again what a repair has put
+            // right.
+            let flags = if looked_at { IoFlags::SCRUBBED_NEXT } else { IoFlags::NONE };
+            let window = self.windows.of(&zio.tree(), bp, &self.request);
+            let request = match window {
+                Some(window) => self.request.with_fetched(window),
+                None => self.request.clone(),
+            };
+            zio.read_undecrypted(bp, bm, &ReadOptions { flags, request })
         };
         match read {
             Ok(block) => {
@@ -203,9 +215,8 @@ impl Slice<'_> {
         if self.is_waited_for() || self.makes_way() || self.is_over() {
             return None;
         }
-        let _paced = self.pace.enter();
         let mut windows = std::mem::take(&mut self.windows);
-        let left = windows.ahead(row, &self.engine.tree(), blocks, || self.is_over());
+        let left = windows.ahead(row, &self.engine.tree(), blocks, || self.is_over(), &self.request);
         self.windows = windows;
         left
     }
@@ -311,7 +322,7 @@ impl Engine {
             long: scan.long(look),
             at_a_time: self.bytes_at_a_time(),
             windows: Windows::default(),
-            pace: self.pace(Instant::now(), scan.long(look)),
+            request: Request::paced(priority(look), self.pace(Instant::now(), scan.long(look))),
             waited_ns: scan.waited_ns.get(),
             met: 0,
             found: Found { skipped: scan.queue.take_freed(), ..Found::default() },
@@ -487,7 +498,7 @@ impl Engine {
         };
         slice.min = visit.min.max(slice.phys.min_txg);
         if visit.is_head() && walk.position == (0, 0) && !visit.bp.is_hole() {
-            match dmu::Objset::open(self.cache.clone(), objset, &visit.bp) {
+            match dmu::Objset::open(self.cache.clone(), objset, &visit.bp, ReadOptions::demand()) {
                 Ok(os) => slice.log(&os),
                 Err(_) if slice.check_devices((0, 0)).is_break() => return Ok(ControlFlow::Break(())),
                 // Its log can't be found.

@@ -6,6 +6,7 @@ use dmu::Tx;
 use dsl::sync::Event;
 use ondisk::scan::{DSF_SCRUB_PAUSED, DSF_VISIT_DS_AGAIN, ScanFunc, ScanPhys, ScanState};
 use ondisk::{DmuType, ObjNum, Txg, mos};
+use pool::Mos;
 use std::sync::atomic::Ordering;
 use vdev::TxgRanges;
 
@@ -50,7 +51,7 @@ impl Engine {
     pub(crate) fn load_scan(&self) {
         // What can't be read is not gone on with, and is written over by the next scan.
         self.load_error_scrub();
-        self.scan.deferred.store(self.is_deferred_on_disk(), Ordering::Relaxed);
+        self.scan.deferred.store(Self::is_deferred_on_disk(&self.mos), Ordering::Relaxed);
         let Ok(Some(phys)) = self.mos.scan() else { return };
         let present = self.here();
         let mut state = self.scan.state.lock();
@@ -80,7 +81,7 @@ impl Engine {
             ScanCommand::Scrub | ScanCommand::ScrubOn if running.is_some() => Err(ScanRefusal::Busy),
             ScanCommand::Scrub | ScanCommand::ScrubOn if self.rebuilds.any() => Err(ScanRefusal::Busy),
             ScanCommand::ScrubOn => {
-                let last = self.mos.last_scrubbed_txg();
+                let last = self.sync_mos.last_scrubbed_txg();
                 let last = last.map_err(|source| SyncError::Books { txg: tx.txg(), source })?.unwrap_or(0);
                 self.begin_scan(tx, ScanFunc::Scrub, (last, tx.txg().0), &mut events)?;
                 Ok(ScanDone::Done)
@@ -155,7 +156,7 @@ impl Engine {
         let books = |source| SyncError::Books { txg: tx.txg(), source };
         let old = self.synced.read().uberblock.version < DSL_SCRUB;
         let kind = if old { DmuType::ZAP_OTHER } else { DmuType::SCAN_QUEUE };
-        let queue_obj = self.mos.create_zap_of(tx, kind).map_err(books)?.0;
+        let queue_obj = self.sync_mos.create_zap_of(tx, kind).map_err(books)?.0;
         let phys = ScanPhys {
             func,
             state: ScanState::Scanning,
@@ -243,8 +244,8 @@ impl Engine {
         };
         *self.scan.walk.lock() = Walk { loaded: true, ..Walk::default() };
         self.scan.queue.clear();
-        if phys.queue_obj != 0 && self.is_queue(phys.queue_obj) {
-            let freed = self.mos.objset().free_object(tx, ObjNum(phys.queue_obj));
+        if phys.queue_obj != 0 && self.is_queue(&self.sync_mos, phys.queue_obj) {
+            let freed = self.sync_mos.objset().free_object(tx, ObjNum(phys.queue_obj));
             freed.map_err(|source| SyncError::Mos { txg: tx.txg(), source })?;
         }
         events.push(event(what, format!("errors={}", phys.errors)));
@@ -252,14 +253,14 @@ impl Engine {
         self.errors.over(if complete && all { Turn::Replace } else { Turn::Add });
         if complete && phys.func == ScanFunc::Scrub {
             let words = [phys.max_txg];
-            self.mos.set_dir_words(tx, mos::LAST_SCRUBBED_TXG, &words).map_err(books)?;
+            self.sync_mos.set_dir_words(tx, mos::LAST_SCRUBBED_TXG, &words).map_err(books)?;
         }
         let checkpoint = ondisk::feature::Feature::by_guid(CHECKPOINT).expect("it is in the table");
-        let held = self.mos.feature_refcount(checkpoint).map_err(books)?.unwrap_or(0) > 0;
+        let held = self.sync_mos.feature_refcount(checkpoint).map_err(books)?.unwrap_or(0) > 0;
         let clones = ondisk::feature::Feature::by_guid(CLONES).expect("it is in the table");
         // What was cloned behind the scan, an earlier import knew.
-        let known =
-            ours || phys.errors == 0 && self.mos.feature_refcount(clones).map_err(books)?.unwrap_or(0) == 0;
+        let known = ours
+            || phys.errors == 0 && self.sync_mos.feature_refcount(clones).map_err(books)?.unwrap_or(0) == 0;
         if complete && !held && !known && phys.errors == 0 && self.missing().is_some() {
             self.scan.wanted.store(true, Ordering::Relaxed);
         }
@@ -327,10 +328,10 @@ impl Engine {
     }
 
     /// Whether that object of the MOS is a queue of datasets. Nothing else is changed or freed, whatever the record says.
-    fn is_queue(&self, object: u64) -> bool {
+    fn is_queue(&self, mos: &Mos, object: u64) -> bool {
         let old = self.synced.read().uberblock.version < DSL_SCRUB;
         let kind = if old { DmuType::ZAP_OTHER } else { DmuType::SCAN_QUEUE };
-        self.mos.objset().dnode(ObjNum(object)).is_ok_and(|dnode| dnode.kind() == kind)
+        mos.objset().dnode(ObjNum(object)).is_ok_and(|dnode| dnode.kind() == kind)
     }
 
     /// Brings the walk up to date with what the group has done to datasets: what is on disk after it must say what is left after it.
@@ -340,7 +341,7 @@ impl Engine {
             // Nobody has read the record yet, and the datasets that it names may be gone.
             *walk = Walk { young: true, ..Walk::from_the_beginning() };
         } else if walk.at != Some(0) {
-            let list = order::datasets(&self.mos);
+            let list = order::datasets(&self.sync_mos);
             if list.cut_short && !std::mem::replace(&mut walk.cut_short, true) {
                 let recorded = walk.recorded.as_mut().map(|r| &mut r.counted.errors);
                 recorded.into_iter().chain([&mut stat.phys.errors]).for_each(|n| *n = n.saturating_add(1));
@@ -392,10 +393,10 @@ impl Engine {
         };
         let mut phys = phys;
         if phys.state == ScanState::Scanning && walk.loaded {
-            if !self.is_queue(phys.queue_obj) {
+            if !self.is_queue(&self.sync_mos, phys.queue_obj) {
                 let old = self.synced.read().uberblock.version < DSL_SCRUB;
                 let kind = if old { DmuType::ZAP_OTHER } else { DmuType::SCAN_QUEUE };
-                phys.queue_obj = self.mos.create_zap_of(tx, kind)?.0;
+                phys.queue_obj = self.sync_mos.create_zap_of(tx, kind)?.0;
                 if let Some(stat) = &mut self.scan.state.lock().stat {
                     stat.phys.queue_obj = phys.queue_obj;
                 }
@@ -408,12 +409,12 @@ impl Engine {
         if put.is_some_and(|(before, then)| before == phys && then != sums) {
             return Ok(());
         }
-        self.mos.set_dir_words(tx, mos::SCAN, &phys.encode())
+        self.sync_mos.set_dir_words(tx, mos::SCAN, &phys.encode())
     }
 
     fn put_queue(&self, tx: &Tx, zap: ObjNum, walk: &Walk) -> pool::Result<()> {
         let old: BTreeMap<String, Option<u64>> =
-            self.mos.entries(zap)?.flatten().map(|e| (e.name_lossy(), e.value.iter().next())).collect();
+            self.sync_mos.entries(zap)?.flatten().map(|e| (e.name_lossy(), e.value.iter().next())).collect();
         // OpenZFS enters the first datasets itself when it has visited the MOS.
         let list = if walk.at == Some(0) {
             Vec::new()
@@ -423,17 +424,17 @@ impl Engine {
         let new: BTreeMap<String, u64> =
             list.into_iter().map(|(objset, min)| (format!("{objset:x}"), min)).collect();
         for name in old.keys().filter(|name| !new.contains_key(*name)) {
-            self.mos.unset(tx, zap, name)?;
+            self.sync_mos.unset(tx, zap, name)?;
         }
         for (name, min) in new.iter().filter(|(name, min)| old.get(*name) != Some(&Some(**min))) {
-            self.mos.set_word(tx, zap, name, *min)?;
+            self.sync_mos.set_word(tx, zap, name, *min)?;
         }
         Ok(())
     }
 
     /// The datasets of a queue, each with the group from which on it is to be visited; nothing if that can't be told.
     fn read_queue(&self, object: u64) -> Option<Vec<(u64, u64)>> {
-        if !self.is_queue(object) {
+        if !self.is_queue(&self.mos, object) {
             return None;
         }
         let entries = self.mos.entries(ObjNum(object)).ok()?;

@@ -1,9 +1,12 @@
 //! Reading what leads on before it is needed, block by block.
 //!
 //! # Theory
-//! A walk goes in the order of objects, and what it needs to get on lies in the order of the groups that wrote it. Two things keep each block from being a seek. What lies around a block is
-//! read with it ([`Windows::of`]): blocks of one group lie side by side. And where a block leads to many that are needed next, these are read in the order of their places, all devices at once
-//! ([`Windows::ahead`]): blocks of many groups lie in any order. What was read is lent to who reads a block, as in [`crate::scan::issue`], and what could not be read so is read by itself.
+//! A walk goes in the order of objects, and what it needs to get on lies in the order of the groups
+//! that wrote it. Two things keep each block from being a seek. What lies around a block is read
+//! with it ([`Windows::of`]): blocks of one group lie side by side. And where a block leads to many
+//! that are needed next, these are read in the order of their places, all devices at once
+//! ([`Windows::ahead`]): blocks of many groups lie in any order. What was read goes with the
+//! request for a block, as in [`crate::scan::issue`], and what could not be read so is read by itself.
 //!
 //! In memory are 16 reads around a block, of 256 KiB each, and for each [`Row`] twice the 8 MiB that may be read ahead; of each as often as there are copies and parity on a vdev.
 //!
@@ -14,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ondisk::{Blkptr, Psize, VdevId};
-use vdev::{Extent, Fetched, Tree};
+use vdev::{Extent, Fetched, Request, Tree};
 
 use crate::scan::issue::{AHEAD, extents};
 
@@ -59,7 +62,7 @@ impl Windows {
     }
 
     /// A read in which a block is, made if there is none.
-    pub(crate) fn of(&mut self, tree: &Tree, bp: &Blkptr) -> Option<Arc<Fetched>> {
+    pub(crate) fn of(&mut self, tree: &Tree, bp: &Blkptr, request: &Request) -> Option<Arc<Fetched>> {
         let of = extents(bp).next()?;
         let ahead = || self.ahead.values().find_map(|row| row.get(&(of.vdev, of.offset)));
         if let Some(fetched) = self.around(&of).or_else(ahead) {
@@ -72,7 +75,7 @@ impl Windows {
         let extent = Extent { offset: start, psize, ..of };
         // Where no block can begin, or end, only this one is read.
         let extent = if tree.pieces_of(extent.vdev, start, psize, of.birth).is_ok() { extent } else { of };
-        let fetched = Arc::new(tree.fetch(&[extent], false));
+        let fetched = Arc::new(tree.fetch(&[extent], false, request));
         if self.around.len() == WINDOWS {
             self.around.pop_front();
         }
@@ -88,6 +91,7 @@ impl Windows {
         tree: &Tree,
         blocks: impl Iterator<Item = (usize, Blkptr)>,
         stops: impl Fn() -> bool,
+        request: &Request,
     ) -> Option<usize> {
         let (mut wanted, mut bytes, mut left) = (Vec::new(), 0, None);
         for (n, bp) in blocks {
@@ -110,7 +114,7 @@ impl Windows {
             if stops() {
                 break;
             }
-            let fetched = Arc::new(tree.fetch_over(some, false, GAP));
+            let fetched = Arc::new(tree.fetch_over(some, false, GAP, request));
             there.extend(some.iter().map(|of| ((of.vdev, of.offset), Arc::clone(&fetched))));
         }
         left

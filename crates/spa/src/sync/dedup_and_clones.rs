@@ -62,15 +62,15 @@ impl Engine {
         let txg = tx.txg();
         let books = |source| SyncError::Books { txg, source };
         self.shared.dedup.take_joined().into_iter().for_each(|birth| self.scan.moved(birth));
-        self.shared.clones.sync(tx, &self.mos).map_err(books)?;
-        let dead = self.shared.dedup.sync(tx, &self.mos).map_err(books)?;
+        self.shared.clones.sync(tx, &self.sync_mos).map_err(books)?;
+        let dead = self.shared.dedup.sync(tx, &self.sync_mos).map_err(books)?;
         dead.iter().try_for_each(|bp| self.free(txg, bp))
     }
 
     /// The group has synced, and the MOS with it.
     pub(crate) fn shared_synced(&self) {
-        self.shared.clones.sync_done(&self.mos);
-        self.shared.dedup.sync_done(&self.mos);
+        self.shared.clones.sync_done(&self.sync_mos);
+        self.shared.dedup.sync_done(&self.sync_mos);
     }
 
     /// Deflated bytes that sharing saves.

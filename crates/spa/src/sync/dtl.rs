@@ -58,7 +58,7 @@ impl Engine {
             let object = match leaf.dtl {
                 Some(object) => object,
                 None => {
-                    let object = self.mos.create_space_map(tx, DTL_BLOCK_SIZE)?;
+                    let object = self.sync_mos.create_space_map(tx, DTL_BLOCK_SIZE)?;
                     new.push((leaf.guid, object));
                     object
                 }
@@ -68,9 +68,9 @@ impl Engine {
                 let fresh = ranges.add(start, end);
                 assert!(fresh, "ranges of groups don't overlap");
             }
-            let mut map = SpaceMap::open(&self.mos, object, 0, u64::MAX, 0)?;
+            let mut map = SpaceMap::open(&self.sync_mos, object, 0, u64::MAX, 0)?;
             map.truncate(tx)?;
-            map.append(&Pass::new(&self.mos, tx, pass)?, MapType::Alloc, &ranges)?;
+            map.append(&Pass::new(&self.sync_mos, tx, pass)?, MapType::Alloc, &ranges)?;
             map.store(tx)?;
             written.insert(leaf.guid, missed);
         }

@@ -71,26 +71,26 @@ impl Engine {
         if met.is_empty() && turn.is_none() && gone.is_empty() {
             return;
         }
+        // A log that is damaged itself is no reason to wait: what was met stays in memory, and
+        // whoever asks for the log is told.
+        let mos = self.check_dsl.mos();
         let write = || -> pool::Result<()> {
-            let by_head = self.mos.feature_enabled(HEAD_ERRLOG)?;
+            let by_head = mos.feature_enabled(HEAD_ERRLOG)?;
             for log in [ErrLog::Last, ErrLog::Scrub] {
-                self.mos.errlog_remove(tx, log, &gone)?;
+                mos.errlog_remove(tx, log, &gone)?;
             }
-            let search = Search::on_disk(&self.mos);
+            let search = Search::on_disk(mos);
             let entries: Vec<ErrBookmark> =
                 met.iter().map(|(met, birth)| search.entry(met, *birth, by_head)).collect();
             let log = if scanning || turn.is_some() { ErrLog::Scrub } else { ErrLog::Last };
-            self.mos.errlog_add(tx, log, &entries)?;
+            mos.errlog_add(tx, log, &entries)?;
             match turn {
-                Some(Turn::Replace) => self.mos.errlog_rotate(tx, by_head),
-                Some(Turn::Add) => self.mos.errlog_merge(tx, by_head),
+                Some(Turn::Replace) => mos.errlog_rotate(tx, by_head),
+                Some(Turn::Add) => mos.errlog_merge(tx, by_head),
                 None => Ok(()),
             }
         };
-        // A log that is damaged itself is no reason to wait: what was met stays in memory, and whoever asks for the log is told.
-        let forbearance = zio::Forbearance::begin();
         let written = write();
-        drop(forbearance);
         if written.is_ok() {
             self.cache.zio().damage().seen_to(&met);
         } else {
@@ -103,13 +103,11 @@ impl Engine {
     /// Gives the logs the form that they have with `head_errlog`, which has just been enabled (`spa_upgrade_errlog`). What is no block any more is left out, and so
     /// is what can't be read.
     pub(crate) fn upgrade_error_logs(&self, tx: &Tx) -> pool::Result<()> {
-        let search = Search::on_disk(&self.mos);
+        let (mos, search) = (self.check_dsl.mos(), Search::on_disk(self.check_dsl.mos()));
         for log in [ErrLog::Last, ErrLog::Scrub] {
-            let forbearance = zio::Forbearance::begin();
-            let old = self.mos.errlog(log, false).unwrap_or_default();
+            let old = mos.errlog(log, false).unwrap_or_default();
             let new: Vec<ErrBookmark> = old.iter().filter_map(|e| search.with_birth(e)).collect();
-            drop(forbearance);
-            self.mos.errlog_upgrade(tx, log, &new)?;
+            self.sync_mos.errlog_upgrade(tx, log, &new)?;
         }
         Ok(())
     }

@@ -34,9 +34,9 @@ pub(crate) fn guid_sum(root: &VdevConfig) -> u64 {
 impl Engine {
     /// Makes `root` the pool's state as of `txg`.
     pub(crate) fn commit(&self, txg: Txg, root: &Blkptr) -> Result<(), SyncError> {
-        let features = self.mos.features().map_err(|source| SyncError::Books { txg, source })?;
+        let features = self.sync_mos.features().map_err(|source| SyncError::Books { txg, source })?;
         let zio = self.cache.zio();
-        zio.suspension().set_mode(self.failmode());
+        zio.suspension().set_mode(Self::failmode(&self.sync_mos));
         let mmp = self.heart.fields(self.multihost(), self.uptime());
         zio.flush(txg).map_err(|source| SyncError::Flush { txg, source })?;
         let changed = {

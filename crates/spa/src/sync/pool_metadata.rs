@@ -13,6 +13,7 @@ use pool::Mos;
 use pool::alloc::{Allocator, ClassKind};
 use pool::metaslab::TopVdev;
 use vdev::Tree;
+use zio::{IoFlags, ReadOptions};
 
 use crate::create::Beginning;
 use crate::engine::{Engine, Parts, RECORDED, Recorded, SyncError, Synced};
@@ -104,11 +105,16 @@ impl Engine {
         let config = loaded.config.clone();
         let heart = crate::engine::mmp::Heart::new(loaded.uberblock.clone());
         let dtls = crate::sync::dtl::loaded(&config, &parts.cache.zio().tree());
+        let sync = ReadOptions::sync();
+        let check = sync.with(IoFlags::CAN_FAIL);
         Ok(Engine {
             shared: crate::sync::dedup_and_clones::Shared::open(&mos, &parts)?,
             checkpoint: crate::engine::checkpoint::Checkpoint::of(&mos)?,
             cache: parts.cache,
             allocator: parts.allocator,
+            sync_mos: mos.with_options(&sync),
+            sync_dsl: dsl.with_options(&sync),
+            check_dsl: dsl.with_options(&check),
             mos,
             dsl,
             synced: RwLock::new(loaded),
@@ -176,7 +182,7 @@ impl Engine {
         }
         let taken = self.tree().psize_to_asize(vdev, Psize(1 << 17), ondisk::Txg(0)).map_or(1 << 17, |a| a.0);
         // A directory that can't be read now has been read when the pool was opened.
-        let deflates = self.mos.deflates().unwrap_or(true);
+        let deflates = self.sync_mos.deflates().unwrap_or(true);
         let ratio = if deflates { pool::metaslab::deflate_ratio(taken) } else { 512 };
         self.ratios.lock().insert(vdev, ratio);
         ratio
@@ -198,11 +204,11 @@ impl Engine {
         let config =
             Arc::new(PoolConfig { features_for_read: features, txg: tx.txg(), ..PoolConfig::clone(&now) });
         let mut nv = config.to_mos(tx.txg());
-        if self.mos.dir(mos::VDEV_ZAP_MAP)?.is_none() {
+        if self.sync_mos.dir(mos::VDEV_ZAP_MAP)?.is_none() {
             // An imported pool's devices may have none yet, and OpenZFS gives them to it then.
             nv.remove(PER_VDEV_ZAPS);
         }
-        self.mos.write_config(tx, &nv)?;
+        self.sync_mos.write_config(tx, &nv)?;
         changed.next = Some(config);
         Ok(())
     }
@@ -211,7 +217,7 @@ impl Engine {
     fn label_features(&self) -> pool::Result<Vec<String>> {
         let mut out = Vec::new();
         for feature in FEATURES.iter().filter(|f| f.mos()) {
-            if self.mos.feature_refcount(feature)?.is_some_and(|n| n > 0) {
+            if self.sync_mos.feature_refcount(feature)?.is_some_and(|n| n > 0) {
                 out.push(feature.guid.to_owned());
             }
         }
@@ -226,14 +232,14 @@ impl Engine {
         let commands = std::mem::take(&mut *self.commands.lock());
         let announced = std::mem::take(&mut *self.announced.lock());
         let nothing = events.len() + commands.len() + announced.len() == 0;
-        if self.mos.version() < SPA_VERSION_ZPOOL_HISTORY || nothing {
+        if self.sync_mos.version() < SPA_VERSION_ZPOOL_HISTORY || nothing {
             return Ok(());
         }
         let books = |source| SyncError::Books { txg, source };
-        if self.mos.dir(mos::HISTORY).map_err(books)?.is_none() {
+        if self.sync_mos.dir(mos::HISTORY).map_err(books)?.is_none() {
             // It was made before there were histories.
             let room = self.allocator.totals().of(ClassKind::Normal).dspace;
-            self.mos.create_history(tx, room).map_err(books)?;
+            self.sync_mos.create_history(tx, room).map_err(books)?;
         }
         let events: Vec<Nvlist> =
             announced.iter().chain(events).map(|e| crate::events::internal(e, txg, now, &hostname)).collect();
@@ -242,7 +248,7 @@ impl Engine {
         events
             .into_iter()
             .chain(commands)
-            .try_for_each(|record| self.mos.log_history(tx, &record).map_err(books))
+            .try_for_each(|record| self.sync_mos.log_history(tx, &record).map_err(books))
     }
 
     /// Has the history tell with the next group with what programs the pool is made or imported from now on (`spa_history_log_version`).

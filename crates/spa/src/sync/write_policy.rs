@@ -22,7 +22,7 @@ impl Engine {
     pub(crate) fn mos_features(&self) -> pool::Result<MosFeatures> {
         let active = |guid| {
             let feature = Feature::by_guid(guid).expect("it is in the table");
-            Ok::<_, pool::Error>(self.mos.feature_refcount(feature)?.is_some_and(|n| n > 0))
+            Ok::<_, pool::Error>(self.sync_mos.feature_refcount(feature)?.is_some_and(|n| n > 0))
         };
         Ok(MosFeatures {
             lz4: active("org.illumos:lz4_compress")?,

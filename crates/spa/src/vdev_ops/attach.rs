@@ -31,6 +31,7 @@ use dsl::sync::Event;
 use ondisk::config::PoolState;
 use ondisk::label::LABELS;
 use ondisk::{Ashift, Guid, PoolConfig, Txg, Uberblock, Value, VdevConfig, VdevId, VdevKind};
+use pool::Mos;
 use vdev::TxgRanges;
 use vdev::label::{LabelWriteError, LabelWriter};
 
@@ -172,7 +173,7 @@ impl Engine {
             let missing = vdev::VdevError::NoSuchGuid { guid: new.old };
             return Ok(Err(LifeError::Shape(missing.into())));
         };
-        let allowed = self.may_join(&root, &old, how);
+        let allowed = self.may_join(&self.sync_mos, &root, &old, how);
         match allowed.and_then(|()| self.kind_above(&root, &old, how.replace, new.leaf.is_spare)) {
             Ok(kind) => new.kind = kind,
             Err(e) => return Ok(Err(e)),
@@ -180,7 +181,7 @@ impl Engine {
         new.leaf.rebuild_txg = how.sequential.then_some(txg);
         // Pools of old versions have none.
         if root.leaves().any(|leaf| leaf.leaf_zap.is_some()) {
-            let zap = self.mos.create_vdev_zap(tx).map_err(|source| SyncError::Books { txg, source })?;
+            let zap = self.sync_mos.create_vdev_zap(tx).map_err(|source| SyncError::Books { txg, source })?;
             new.leaf.leaf_zap = Some(zap);
         }
         new.join(&mut root);
@@ -205,9 +206,9 @@ impl Engine {
     }
 
     /// Whether what goes on in the pool lets a side join so (`spa_vdev_attach`).
-    fn may_join(&self, root: &VdevConfig, old: &VdevConfig, how: Joins) -> Result<(), LifeError> {
+    fn may_join(&self, mos: &Mos, root: &VdevConfig, old: &VdevConfig, how: Joins) -> Result<(), LifeError> {
         match how.sequential {
-            true => self.may_rebuild(root, old.guid),
+            true => self.may_rebuild(mos, root, old.guid),
             false if self.rebuilds.any() => Err(LifeError::Rebuilding),
             false => Ok(()),
         }
@@ -325,7 +326,7 @@ impl Engine {
             self.put_aux(tx, &aux)?;
             self.aside.lock().remove(&spare);
         }
-        crate::vdev_ops::split::forget(&self.mos, tx, leaf)
+        crate::vdev_ops::split::forget(&self.sync_mos, tx, leaf)
             .map_err(|source| SyncError::Books { txg: tx.txg(), source })
     }
 }
@@ -499,7 +500,8 @@ impl Engine {
         if !beside.kind.is_leaf() {
             return Err(LifeError::Target { guid: old });
         }
-        self.may_join(root, beside, Joins { replace: terms.replace, sequential: terms.sequential })?;
+        let how = Joins { replace: terms.replace, sequential: terms.sequential };
+        self.may_join(&self.mos, root, beside, how)?;
         let spare = self.spare_at(new);
         let kind = self.kind_above(root, beside, terms.replace, spare.is_some())?;
         if spare.as_ref().is_some_and(|spare| root.find(spare.guid).is_some()) {

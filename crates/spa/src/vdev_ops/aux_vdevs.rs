@@ -141,12 +141,14 @@ impl Engine {
     pub(crate) fn put_aux(&self, tx: &Tx, aux: &Aux) -> Result<(), SyncError> {
         let txg = tx.txg();
         for (name, list) in [(mos::SPARES, &aux.spares), (mos::L2CACHE, &aux.l2cache)] {
-            if list.is_empty() && self.mos.dir(name).is_ok_and(|d| d.is_none()) {
+            if list.is_empty() && self.sync_mos.dir(name).is_ok_and(|d| d.is_none()) {
                 continue;
             }
             let mut nv = Nvlist::new();
             nv.set(name, Value::ListArray(list.iter().map(|a| a.config.to_aux_nvlist()).collect()));
-            self.mos.write_named_nvlist(tx, name, &nv).map_err(|source| SyncError::Books { txg, source })?;
+            self.sync_mos
+                .write_named_nvlist(tx, name, &nv)
+                .map_err(|source| SyncError::Books { txg, source })?;
         }
         *self.aux.write() = aux.clone();
         Ok(())
@@ -162,9 +164,9 @@ impl Engine {
 
     /// Tells the cache what datasets want to have on cache devices, if properties changed since that was done last.
     pub(crate) fn note_seconds(&self) {
-        let now = self.dsl.heads().generation();
+        let now = self.sync_dsl.heads().generation();
         if self.cache.has_devices() && self.seconds_as_of.swap(now, Ordering::Relaxed) != now {
-            self.dsl.note_seconds();
+            self.sync_dsl.note_seconds();
         }
     }
 

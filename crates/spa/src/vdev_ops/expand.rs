@@ -126,7 +126,7 @@ impl Engine {
         replicas::edit(&mut shown, guid, &mut |top| top.asize = Some(now));
         let tree = self.put_tree(&shown, &Claimed::new(), |_| Ok(())).map_err(shape)?;
         let block = tree.psize_to_asize(VdevId(top.id as u32), Psize(1 << 17), txg).map_err(shape)?;
-        let described = TopVdev::from_config(&self.mos, &top, block.0);
+        let described = TopVdev::from_config(&self.sync_mos, &top, block.0);
         if let Some(described) = described.map_err(|source| SyncError::Books { txg, source })? {
             self.allocator.grow_vdev(&described);
         }

@@ -110,7 +110,7 @@ impl Engine {
             self.dtls.lock().remove(&leaf.guid);
             self.offline_for_now.lock().remove(&leaf.guid);
         }
-        crate::vdev_ops::split::forget(&self.mos, tx, top)
+        crate::vdev_ops::split::forget(&self.sync_mos, tx, top)
             .map_err(|source| SyncError::Books { txg: tx.txg(), source })
     }
 }

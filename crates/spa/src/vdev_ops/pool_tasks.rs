@@ -191,7 +191,7 @@ impl Engine {
         });
         let mut root = root.expect("it was just set");
         let tree = self.reshape(&root, claimed).map_err(|source| SyncError::Shape { txg, source })?;
-        crate::engine::add_vdevs(&self.mos, tx, &tree, &self.allocator, &mut root)
+        crate::engine::add_vdevs(&self.sync_mos, tx, &tree, &self.allocator, &mut root)
             .map_err(|source| SyncError::Books { txg, source })?;
         let first = root.children.len() - added;
         self.list_distributed(tx, &root.children[first..])?;

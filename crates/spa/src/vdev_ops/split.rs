@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 use pool::Mos;
 use pool::metaslab::TopVdev;
 use vdev::{Tree, VdevAux, VdevState};
-use zio::{Workers, Zio};
+use zio::{ReadOptions, Workers, Zio};
 
 use crate::create::Claimed;
 use crate::engine::{Aux, Engine, Live, PoolTask, ShapeError, SyncError, Synced, WriteRefusal};
@@ -280,7 +280,7 @@ pub(crate) fn forget(mos: &Mos, tx: &Tx, vdev: &VdevConfig) -> pool::Result<()> 
 fn cut_loose(others: Vec<VdevConfig>, from: String) -> PoolTask {
     Box::new(move |engine, tx| {
         let books = |source| SyncError::Books { txg: tx.txg(), source };
-        others.iter().try_for_each(|vdev| forget(&engine.mos, tx, vdev)).map_err(books)?;
+        others.iter().try_for_each(|vdev| forget(&engine.sync_mos, tx, vdev)).map_err(books)?;
         engine.put_aux(tx, &Aux::default())?;
         let text = format!("from pool {from}");
         Ok(vec![Event { what: "split", dataset: String::new(), object: 0, text }])
@@ -309,7 +309,7 @@ impl Parting {
         let bp =
             Blkptr::decode(&synced.uberblock.rootbp).map_err(|source| SpaError::Corrupt { what, source })?;
         let cache = Arc::new(Cache::new(Zio::new(tree.clone()), self.cache.clone()));
-        let os = Objset::open(cache.clone(), 0, &bp).map_err(|e| failed(e.into()))?;
+        let os = Objset::open(cache.clone(), 0, &bp, ReadOptions::demand()).map_err(|e| failed(e.into()))?;
         let mos = Mos::open(os).map_err(failed)?;
         crate::import::furnish(&cache, &tree, &self.plan.new, &mos)?;
         let mut split = Nvlist::new();
@@ -388,7 +388,7 @@ impl Engine {
         let txg = tx.txg();
         let gone = plan.gone.iter().try_for_each(|leaf| {
             self.dtls.lock().remove(&leaf.guid);
-            forget(&self.mos, tx, leaf)
+            forget(&self.sync_mos, tx, leaf)
         });
         gone.map_err(|source| SyncError::Books { txg, source })?;
         self.edit_config(|config| config.vdev_tree = Some(plan.rest.clone()));

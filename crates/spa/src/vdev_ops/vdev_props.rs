@@ -108,16 +108,16 @@ impl Engine {
     ) -> pool::Result<Event> {
         let shown = match value {
             VdevValue::Number(n) => {
-                self.mos.set_word(tx, zap, name, *n)?;
+                self.sync_mos.set_word(tx, zap, name, *n)?;
                 (*n as i64).to_string()
             }
             VdevValue::Text(text) => {
-                self.mos.set_string(tx, zap, name, text)?;
+                self.sync_mos.set_string(tx, zap, name, text)?;
                 text.clone()
             }
             VdevValue::Gone => {
-                if self.mos.value(zap, name)?.is_some() {
-                    self.mos.unset(tx, zap, name)?;
+                if self.sync_mos.value(zap, name)?.is_some() {
+                    self.sync_mos.unset(tx, zap, name)?;
                 }
                 String::new()
             }

@@ -18,7 +18,7 @@ use spa::engine::{
     AttachTerms, Live, REBUILD_SCRUB_ENABLED, ScanCommand, SystemWorld, WorkCommand, WorkKind, World,
 };
 use testpools::{images, judge, noise, own, pool_in, read_file, write_file};
-use vdev::VdevKind;
+use vdev::{Priority, Request, VdevKind};
 
 /// Transfer rate in bytes a second, and the time of a seek, of a current disk.
 const RATE: u64 = 200_000_000;
@@ -535,7 +535,8 @@ fn what_a_rebuild_writes_makes_way() {
         let tree = pool.spa.tree();
         // Reads from every child, including the new one.
         let asks = move || {
-            let all = tree.attempts(VdevId(0), 0, Psize(4096), Txg(1)).unwrap();
+            let request = Request::new(Priority::SyncRead);
+            let all = tree.attempts(VdevId(0), 0, Psize(4096), Txg(1), &request).unwrap();
             all.filter(|bytes| bytes.len() == 4096).count()
         };
         let asks = std::thread::Builder::new().name(READER.into()).spawn_scoped(scope, asks).unwrap();

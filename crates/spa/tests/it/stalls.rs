@@ -11,7 +11,7 @@ use spa::engine::{PoolProp, TaskError};
 use testpools::ward::{LEN, Ward, live, ward, ward_of};
 use testpools::{file_system, noise, own, read_file, write_file};
 use vdev::VdevState;
-use zio::{ClassHint, FailMode, Reason, Want};
+use zio::{ClassHint, FailMode, IoFlags, Reason, Want};
 
 const SHAPES: [(VdevShape, usize); 3] =
     [(VdevShape::Single, 1), (VdevShape::Mirror, 2), (VdevShape::Raidz(1), 3)];
@@ -103,7 +103,16 @@ fn without_room_a_group_waits() {
     for class in [ClassHint::default(), ClassHint::Log { devices: false }] {
         for psize in (9..=17).rev().map(|shift| Psize(1 << shift)) {
             let kind = DmuType::PLAIN_FILE_CONTENTS;
-            let want = Want { psize, copies: 1, txg, kind, level: Level(0), class, gang_header: false };
+            let want = Want {
+                psize,
+                copies: 1,
+                txg,
+                kind,
+                level: Level(0),
+                class,
+                gang_header: false,
+                flags: IoFlags::NONE,
+            };
             while let Ok(dvas) = space.allocate(&want) {
                 taken.extend(dvas.iter().flatten());
             }

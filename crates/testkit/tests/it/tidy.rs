@@ -47,6 +47,20 @@ const ORDER: [&str; 30] = [
 /// Crates that may have `unsafe` code, each block with a `SAFETY:` comment.
 const UNSAFE_ALLOWED: [&str; 2] = ["device", "codec"];
 
+/// Files that may have a thread-local: reused memory, shards of counters, counts of a test.
+///
+/// What a caller passes on travels as an argument. The last two entries are exceptions.
+const THREAD_LOCAL: [&str; 8] = [
+    "crates/codec/src/compress/gzip.rs",
+    "crates/codec/src/compress/lz4.rs",
+    "crates/codec/src/compress/zstd.rs",
+    "crates/observe/src/counter.rs",
+    "crates/sim/src/open.rs",
+    "crates/zio/src/write/prepare.rs",
+    "crates/spa/src/discovery/probe.rs",
+    "crates/spa/src/txg/caller.rs",
+];
+
 /// The most lines of a source file, and the files that are longer for now. A number may only
 /// decrease.
 const MAX_LINES: usize = 800;
@@ -312,6 +326,26 @@ fn unsafe_stays_in_its_crates_and_gives_reasons() {
         }
     }
     assert_none("unsafe code", &broken);
+}
+
+/// Goal: what a caller passes on travels as an argument, not in its thread.
+#[test]
+fn arguments_are_not_kept_in_threads() {
+    let word = ["thread_", "local!"].concat();
+    let mut broken = Vec::new();
+    let mut unused: Vec<&str> = THREAD_LOCAL.to_vec();
+    for file in files(&root().join("crates"), &[".rs"]) {
+        let (name, text) = (relative(&file), fs::read_to_string(&file).unwrap());
+        if text.contains(&word) {
+            if THREAD_LOCAL.contains(&name.as_str()) {
+                unused.retain(|allowed| *allowed != name);
+            } else {
+                broken.push(name);
+            }
+        }
+    }
+    assert_none("these files keep something for each thread: pass it as an argument", &broken);
+    assert!(unused.is_empty(), "{unused:?} keep nothing for a thread: take them off the list");
 }
 
 /// Goal: the code has no unfinished parts, no test sleeps, and no test is ignored without a reason.

@@ -5,11 +5,13 @@ use ondisk::Txg;
 
 use super::Failure;
 use crate::read::Copy;
+use crate::request::Request;
 use crate::tree::{NodeId, Tree, device_offset};
 
 /// The copies of a block on a disk or a mirror.
 pub(crate) struct Copies<'t> {
     tree: &'t Tree,
+    request: &'t Request,
     offset: u64,
     size: usize,
     /// In the order in which they are asked.
@@ -21,9 +23,16 @@ pub(crate) struct Copies<'t> {
 }
 
 impl<'t> Copies<'t> {
-    pub(crate) fn new(tree: &'t Tree, top: NodeId, offset: u64, size: usize, birth: Txg) -> Self {
+    pub(crate) fn new(
+        tree: &'t Tree,
+        top: NodeId,
+        offset: u64,
+        size: usize,
+        birth: Txg,
+        request: &'t Request,
+    ) -> Self {
         let copies = tree.copies(top, offset, birth);
-        Self { tree, offset, size, copies, asked: 0, pending: None, wrong: Vec::new() }
+        Self { tree, request, offset, size, copies, asked: 0, pending: None, wrong: Vec::new() }
     }
 
     pub(crate) fn next(&mut self, failure: &mut Failure) -> Option<AlignedBuf> {
@@ -31,7 +40,7 @@ impl<'t> Copies<'t> {
         while let Some(copy) = self.copies.get(self.asked).copied() {
             self.asked += 1;
             let mut buf = AlignedBuf::zeroed(self.size);
-            match self.tree.read_leaf(copy.leaf, self.offset, &mut buf) {
+            match self.tree.read_leaf(copy.leaf, self.offset, &mut buf, self.request) {
                 Ok(()) => {
                     self.pending = Some(copy);
                     return Some(buf);

@@ -12,6 +12,7 @@ use ondisk::Txg;
 use super::Failure;
 use super::copies::Copies;
 use super::stripes::Stripes;
+use crate::request::Request;
 use crate::tree::{NodeId, Tree};
 
 /// Reads within this many bytes go to the same side (`vdev_mirror_shift`).
@@ -28,7 +29,14 @@ pub(crate) struct Sides<'t> {
 }
 
 impl<'t> Sides<'t> {
-    pub(crate) fn new(tree: &'t Tree, mirror: NodeId, offset: u64, psize: usize, birth: Txg) -> Self {
+    pub(crate) fn new(
+        tree: &'t Tree,
+        mirror: NodeId,
+        offset: u64,
+        psize: usize,
+        birth: Txg,
+        request: &'t Request,
+    ) -> Self {
         let node = tree.node(mirror);
         let size = psize.next_multiple_of(1 << node.ashift().0);
         let mut sides: Vec<_> = tree.raidz_sides(node).filter(|(id, _)| tree.node(*id).readable()).collect();
@@ -39,10 +47,10 @@ impl<'t> Sides<'t> {
             .into_iter()
             .map(|(id, raidz)| {
                 let map = raidz.map(offset, size as u64, birth);
-                (Stripes::new(tree, id, Some(raidz), map, size, birth), Failure::default())
+                (Stripes::new((tree, request), id, Some(raidz), map, size, birth), Failure::default())
             })
             .collect();
-        Self { copies: Copies::new(tree, mirror, offset, psize, birth), stripes, done: 0 }
+        Self { copies: Copies::new(tree, mirror, offset, psize, birth, request), stripes, done: 0 }
     }
 
     pub(crate) fn next(&mut self, failure: &mut Failure) -> Option<AlignedBuf> {

@@ -14,6 +14,7 @@ use ondisk::{Psize, Txg, VdevId};
 use super::{Attempts, Failure};
 use crate::indirect::Segment;
 use crate::read::Copy;
+use crate::request::Request;
 use crate::tree::{Layout, Tree};
 use crate::{Result, VdevError};
 
@@ -25,6 +26,7 @@ const COMBINED_BYTES_MAX: u64 = 8 << 30;
 /// The candidates of a block in parts.
 pub(crate) struct Split<'t> {
     tree: &'t Tree,
+    request: &'t Request,
     birth: Txg,
     size: usize,
     parts: Vec<Part>,
@@ -51,7 +53,13 @@ enum Stage {
 }
 
 impl<'t> Split<'t> {
-    pub(crate) fn new(tree: &'t Tree, segments: Vec<Segment>, size: usize, birth: Txg) -> Self {
+    pub(crate) fn new(
+        tree: &'t Tree,
+        segments: Vec<Segment>,
+        size: usize,
+        birth: Txg,
+        request: &'t Request,
+    ) -> Self {
         let seed = segments.first().map_or(0, |s| s.offset);
         let mut at = 0;
         let parts = segments
@@ -62,7 +70,7 @@ impl<'t> Split<'t> {
                 part
             })
             .collect();
-        Self { tree, birth, size, parts, stage: Stage::First, seed }
+        Self { tree, request, birth, size, parts, stage: Stage::First, seed }
     }
 
     pub(crate) fn next(&mut self, failure: &mut Failure) -> Option<AlignedBuf> {
@@ -111,7 +119,8 @@ impl<'t> Split<'t> {
         let mut buf = AlignedBuf::zeroed(self.size);
         for part in &self.parts {
             let Segment { vdev, offset, size } = part.segment;
-            let mut attempts = self.tree.attempts(vdev, offset, Psize(size), self.birth).ok()?;
+            let mut attempts =
+                self.tree.attempts(vdev, offset, Psize(size), self.birth, self.request).ok()?;
             let bytes = attempts.next();
             failure.merge(attempts.failure);
             buf[part.at..part.at + size as usize].copy_from_slice(&bytes?);
@@ -131,14 +140,15 @@ impl<'t> Split<'t> {
             if whole && self.tree.raidz_sides(node).next().is_none() {
                 for copy in self.tree.copies(top, offset, self.birth) {
                     let mut buf = AlignedBuf::zeroed(size as usize);
-                    match self.tree.read_leaf(copy.leaf, offset, &mut buf) {
+                    match self.tree.read_leaf(copy.leaf, offset, &mut buf, self.request) {
                         Ok(()) => part.reads.push((buf, Some(copy))),
                         Err(why) => failure.note(why),
                     }
                 }
             } else {
                 // Columns can't be judged without the block's checksum, so there is one guess.
-                let mut attempts = self.tree.attempts(vdev, offset, Psize(size), self.birth).ok()?;
+                let mut attempts =
+                    self.tree.attempts(vdev, offset, Psize(size), self.birth, self.request).ok()?;
                 part.reads.extend(attempts.next().map(|buf| (buf, None)));
                 failure.merge(attempts.failure);
             }
@@ -181,21 +191,22 @@ pub(crate) fn attempts<'t>(
     segments: Vec<Segment>,
     psize: usize,
     birth: Txg,
+    request: &'t Request,
 ) -> Result<Attempts<'t>> {
     if let [Segment { vdev, offset, .. }] = segments[..] {
-        return tree.attempts(vdev, offset, Psize(psize as u64), birth);
+        return tree.attempts(vdev, offset, Psize(psize as u64), birth, request);
     }
     for Segment { vdev, offset, size } in &segments {
-        check(tree, *vdev, *offset, *size, birth)?;
+        check(tree, (*vdev, *offset, *size), birth, request)?;
     }
     let size = segments.iter().map(|s| s.size as usize).sum();
-    Ok(Attempts::parts(Split::new(tree, segments, size, birth), psize))
+    Ok(Attempts::parts(Split::new(tree, segments, size, birth, request), psize))
 }
 
 /// Refuses a part that can't be where the mapping says.
-fn check(tree: &Tree, vdev: VdevId, offset: u64, size: u64, birth: Txg) -> Result<()> {
+fn check(tree: &Tree, (vdev, offset, size): (VdevId, u64, u64), birth: Txg, request: &Request) -> Result<()> {
     // Making the conversation checks everything that there is to check; nothing is read yet.
-    tree.attempts(vdev, offset, Psize(size), birth).map(drop).map_err(|e| match e {
+    tree.attempts(vdev, offset, Psize(size), birth, request).map(drop).map_err(|e| match e {
         VdevError::Size { .. } => VdevError::Unmapped { vdev, offset, size },
         other => other,
     })

@@ -15,6 +15,7 @@ use crate::columns::{Col, Map};
 use crate::parity;
 use crate::raidz::Raidz;
 use crate::read::{Copy, Unread};
+use crate::request::Request;
 use crate::tree::{Layout, NodeId, Tree};
 
 /// Most candidates that sets of suspects may give, and most bytes of them: a vdev wide enough to have more
@@ -55,6 +56,7 @@ enum Stage {
 /// The candidates of a block on a raidz or draid.
 pub(crate) struct Stripes<'t> {
     tree: &'t Tree,
+    request: &'t Request,
     children: &'t [NodeId],
     /// What an expansion may have spread; `None` for a draid, which isn't expanded.
     raidz: Option<&'t Raidz>,
@@ -75,7 +77,7 @@ pub(crate) struct Stripes<'t> {
 
 impl<'t> Stripes<'t> {
     pub(crate) fn new(
-        tree: &'t Tree,
+        (tree, request): (&'t Tree, &'t Request),
         top: NodeId,
         raidz: Option<&'t Raidz>,
         map: Map,
@@ -85,6 +87,7 @@ impl<'t> Stripes<'t> {
         let children = &tree.node(top).children;
         Self {
             tree,
+            request,
             children,
             raidz,
             map,
@@ -267,13 +270,13 @@ impl<'t> Stripes<'t> {
             if !node.readable() || copy.stale && !stale {
                 return Err(why);
             }
-            return self.tree.read_leaf(leaf, offset, buf).map(|()| copy);
+            return self.tree.read_leaf(leaf, offset, buf, self.request).map(|()| copy);
         }
         for copy in self.tree.copies(self.children[child], offset, self.birth) {
             if copy.stale && !stale {
                 break;
             }
-            match self.tree.read_leaf(copy.leaf, offset, buf) {
+            match self.tree.read_leaf(copy.leaf, offset, buf, self.request) {
                 Ok(()) => return Ok(copy),
                 Err(e) => why = e,
             }

@@ -10,7 +10,7 @@ use ondisk::label::LABEL_START_SIZE;
 use ondisk::{Guid, Offset, Psize, Txg, VdevId};
 
 use crate::columns::Map;
-use crate::tests::{leaf, open, root, sums, top};
+use crate::tests::{READ, leaf, open, root, sums, top};
 use crate::tree::Layout;
 use crate::{Tree, TxgRanges, VdevConfig, VdevError, VdevKind, parity};
 
@@ -43,7 +43,7 @@ fn store(tree: &Tree, devices: &[Arc<Faulty>], offset: u64, block: &[u8], birth:
 /// Reads the block back as `zio` does, and says whether it came, after how many candidates.
 fn read(tree: &Tree, offset: u64, block: &[u8], birth: u64) -> (bool, usize) {
     let psize = Psize(block.len() as u64);
-    let mut attempts = tree.attempts(VdevId(0), offset, psize, Txg(birth)).unwrap();
+    let mut attempts = tree.attempts(VdevId(0), offset, psize, Txg(birth), &READ).unwrap();
     let mut tries = 0;
     let good = attempts.find(|c| {
         tries += 1;
@@ -205,7 +205,7 @@ fn distributed_spare() {
         })
         .collect();
     let (tree, _) = open(&root(vec![VdevConfig { children: spares, ..spec }]), 0);
-    assert!(tree.attempts(VdevId(0), 0, Psize(512), Txg(1)).unwrap().next().is_none());
+    assert!(tree.attempts(VdevId(0), 0, Psize(512), Txg(1), &READ).unwrap().next().is_none());
 }
 
 fn indirect(id: u64) -> VdevConfig {
@@ -222,7 +222,7 @@ fn entry(src: u64, vdev: u32, dst: u64, size: u64) -> MappingEntry {
 fn split_blocks_combine() {
     let mirror = VdevConfig { children: vec![leaf(0), leaf(1)], ..top(VdevKind::Mirror, 2) };
     let (tree, devices) = open(&root(vec![mirror, indirect(1), indirect(2)]), 2);
-    let read = || tree.attempts(VdevId(1), 0x400, Psize(0xc00), Txg(1));
+    let read = || tree.attempts(VdevId(1), 0x400, Psize(0xc00), Txg(1), &READ);
     assert!(matches!(read(), Err(VdevError::Unmapped { .. })));
     tree.set_indirect_mapping(VdevId(2), vec![entry(0x8000, 0, 0x20000, 0x1000)]).unwrap();
     let entries =
@@ -294,7 +294,8 @@ fn a_mirror_of_raidz_survives_a_side() {
             assert!(!ok || sum == 0 || lie && set >> d & 1 == 1, "device {d} without {set:b}");
         }
         if !ok && !lie {
-            let mut attempts = tree.attempts(VdevId(0), offset, Psize(block.len() as u64), Txg(1)).unwrap();
+            let mut attempts =
+                tree.attempts(VdevId(0), offset, Psize(block.len() as u64), Txg(1), &READ).unwrap();
             assert!(attempts.next().is_none());
             assert_eq!(attempts.failure().unread, set.count_ones());
         }
@@ -303,7 +304,7 @@ fn a_mirror_of_raidz_survives_a_side() {
     // Five sectors, three of parity, no padding needed; and not where no sector begins.
     let asize = tree.psize_to_asize(VdevId(0), Psize(block.len() as u64), Txg(1)).unwrap();
     assert_eq!(asize.0, 8 * 4096);
-    let astray = tree.attempts(VdevId(0), 512, Psize(4096), Txg(1)).map(drop);
+    let astray = tree.attempts(VdevId(0), 512, Psize(4096), Txg(1), &READ).map(drop);
     assert!(matches!(astray, Err(VdevError::Misaligned { .. })));
     // Half of it must not be written.
     let written = tree.lay_out(VdevId(0), 0x3000, &device::Block::zeroed(4096), Txg(1)).map(drop);

@@ -96,16 +96,16 @@ impl Leaf {
     }
 
     /// Reads as much of it as one operation may have; how much.
-    fn read(&self, offset: u64, len: u64) -> u64 {
+    fn read(&self, pace: Option<&Pace>, offset: u64, len: u64) -> u64 {
         let read = |len| {
             self.disk.read_at(&mut vec![0; len as usize], offset).unwrap();
             len
         };
-        self.precedence.run_part(len, read)
+        self.precedence.run_part(pace, len, read)
     }
 
     fn pace(&self, hurries: impl Fn() -> bool + Send + Sync + 'static) -> Pace {
-        Pace::background(self.stage.clone(), Arc::clone(&self.waited_ns), hurries)
+        Pace::new(self.stage.clone(), Arc::clone(&self.waited_ns), hurries)
     }
 
     /// Reads 8 KiB here and there, with pauses of this time, or half of it more or less; how long each took, in order of length.
@@ -114,7 +114,7 @@ impl Leaf {
             .map(|n| {
                 self.stage.sleep_until(self.stage.now_ns() + pause_ns * (50 + n * 37 % 101) / 100);
                 let from = self.stage.now_ns();
-                self.read(((n + 1) * 7919 % 4096) << 13, 8 << 10);
+                self.read(None, ((n + 1) * 7919 % 4096) << 13, 8 << 10);
                 self.stage.now_ns() - from
             })
             .collect();
@@ -124,10 +124,10 @@ impl Leaf {
 
     /// Reads the second half from one end to the other in the background, again and again, until somebody says so; how many bytes.
     fn scan(&self, scan: Scan, over: &AtomicBool) -> u64 {
-        let _paced = if scan == Scan::Paced { self.pace(|| false) } else { Pace::default() }.enter();
+        let pace = (scan == Scan::Paced).then(|| self.pace(|| false));
         let (mut at, mut bytes) = (0, 0);
         while !over.load(SeqCst) {
-            let len = self.read(SIZE / 2 + at, (4 << 20).min(SIZE / 2 - at));
+            let len = self.read(pace.as_ref(), SIZE / 2 + at, (4 << 20).min(SIZE / 2 - at));
             (at, bytes) = ((at + len) % (SIZE / 2), bytes + len);
         }
         bytes
@@ -206,14 +206,14 @@ fn who_reads_now_and_then_waits_for_one_operation() {
 #[test]
 fn alone_it_waits_for_nobody() {
     let leaf = Leaf::new(4_000_000_000, 0);
-    let _paced = leaf.pace(|| false).enter();
+    let pace = leaf.pace(|| false);
+    let paced = Some(&pace);
     leaf.stage.state.lock().actors = 1;
     let mut lens = Vec::new();
     for round in 0..6 {
-        lens.push(leaf.read(0, 4 << 20) >> 20);
+        lens.push(leaf.read(paced, 0, 4 << 20) >> 20);
         if round == 3 {
-            let _foreground = Pace::default().enter();
-            assert_eq!(leaf.read(0, 8 << 20), 8 << 20);
+            assert_eq!(leaf.read(None, 0, 8 << 20), 8 << 20);
         }
     }
     assert_eq!(lens, [1, 1, 2, 4, 1, 2]);
@@ -221,10 +221,10 @@ fn alone_it_waits_for_nobody() {
     assert_eq!(leaf.waited_ns.get(), WINDOW_NS.0 + (4 << 20) / 4);
     // Where they are not, whoever comes would wait long.
     let leaf = Leaf::new(RATE, 0);
-    let _paced = leaf.pace(|| false).enter();
+    let pace = leaf.pace(|| false);
     leaf.stage.state.lock().actors = 1;
     // The third and fourth are short, and so say nothing of longer ones.
-    let lens = [8, 8, 1, 1, 8, 8, 8].map(|most| leaf.read(0, most << 20) >> 20);
+    let lens = [8, 8, 1, 1, 8, 8, 8].map(|most| leaf.read(Some(&pace), 0, most << 20) >> 20);
     assert_eq!(lens, [1, 2, 1, 1, 2, 2, 2]);
     assert_eq!(leaf.waited_ns.get(), 0);
 }
@@ -242,9 +242,9 @@ fn it_gets_on_whatever_happens() {
         let leaf = Leaf::new(RATE, SEEK_NS);
         leaf.stage.state.lock().actors = 1;
         let _stuck = stuck(&leaf);
-        let _paced = leaf.pace(|| false).enter();
+        let pace = leaf.pace(|| false);
         for n in 0..10 {
-            leaf.precedence.run(|| leaf.stage.sleep_until(leaf.stage.now_ns() + took));
+            leaf.precedence.run(Some(&pace), || leaf.stage.sleep_until(leaf.stage.now_ns() + took));
             assert_eq!(leaf.stage.now_ns(), (n + 1) * took + n * waits);
         }
         assert_eq!(leaf.waited_ns.get(), 9 * waits);
@@ -259,9 +259,9 @@ fn one_at_a_time() {
     let busy = &AtomicBool::new(false);
     let actor = || -> Box<dyn FnOnce() + Send + '_> {
         Box::new(move || {
-            let _paced = leaf.pace(|| false).enter();
+            let pace = leaf.pace(|| false);
             for _ in 0..20 {
-                leaf.precedence.run(|| {
+                leaf.precedence.run(Some(&pace), || {
                     assert!(!busy.swap(true, SeqCst));
                     leaf.stage.sleep_until(leaf.stage.now_ns() + 10 * MS);
                     assert!(busy.swap(false, SeqCst));
@@ -285,9 +285,8 @@ fn it_hurries_when_it_is_waited_for() {
     let mut began = Vec::new();
     leaf.stage.play(vec![
         Box::new(|| {
-            let _paced = pace.enter();
             for _ in 0..4 {
-                leaf.precedence.run(|| {
+                leaf.precedence.run(Some(&pace), || {
                     began.push(leaf.stage.now_ns());
                     leaf.stage.sleep_until(leaf.stage.now_ns() + 60 * MS);
                 });
@@ -302,31 +301,6 @@ fn it_hurries_when_it_is_waited_for() {
     assert_eq!(first, 0);
     assert!((100 * MS..=100 * MS + STEP_NS).contains(&second), "{began:?}");
     assert_eq!((third, fourth), (second + 60 * MS, second + 120 * MS));
-}
-
-/// Goal: a thread works as it said, for as long as it said, and has others do so that work for it.
-#[test]
-fn threads_say_how_they_work() {
-    let leaf = Leaf::new(RATE, SEEK_NS);
-    let is_background = || Pace::here().0.is_some();
-    assert!(!is_background());
-    {
-        let _paced = leaf.pace(|| false).enter();
-        assert!(is_background());
-        let here = Pace::here();
-        std::thread::scope(|scope| {
-            scope.spawn(move || {
-                assert!(!is_background());
-                let _paced = here.enter();
-                assert!(is_background());
-            });
-        });
-        let inner = Pace::default().enter();
-        assert!(!is_background());
-        drop(inner);
-        assert!(is_background());
-    }
-    assert!(!is_background());
 }
 
 /// Time that stands still.
@@ -344,7 +318,7 @@ impl Clock for NoTime {
 #[test]
 fn every_device_is_asked_in_turn() {
     use crate::tests::{open, root, top};
-    use crate::{Extent, VdevAux, VdevKind, VdevState};
+    use crate::{Extent, Priority, Request, VdevAux, VdevKind, VdevState};
     use device::Block;
     use ondisk::{Guid, Psize, Txg, VdevId};
 
@@ -358,15 +332,16 @@ fn every_device_is_asked_in_turn() {
     for child in [100, 101] {
         tree.set_state(Guid(child), VdevState::Offline, VdevAux::None).unwrap();
     }
+    let write = Request::new(Priority::AsyncWrite);
     for block in &blocks {
-        tree.write_block(VdevId(0), block.offset, &good, block.birth).unwrap();
+        tree.write_block(VdevId(0), block.offset, &good, block.birth, &write).unwrap();
     }
     for child in [100, 101] {
         tree.set_state(Guid(child), VdevState::Healthy, VdevAux::None).unwrap();
     }
     let turns = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&turns);
-    let pace = Pace::background(Arc::new(NoTime), Arc::default(), move || {
+    let pace = Pace::new(Arc::new(NoTime), Arc::default(), move || {
         counted.fetch_add(1, Relaxed);
         false
     });
@@ -374,16 +349,15 @@ fn every_device_is_asked_in_turn() {
         .iter()
         .flat_map(|block| tree.lay_out_missed(VdevId(0), block.offset, &good, block.birth).unwrap().0)
         .collect();
-    tree.fetch(&blocks, true);
+    tree.fetch(&blocks, true, &Request::new(Priority::Resilver));
     assert_eq!((reads(), turns.load(Relaxed)), (vec![1; 3], 0));
-    let paced = pace.enter();
-    tree.fetch(&blocks, true);
+    let paced = Request::paced(Priority::Resilver, pace);
+    tree.fetch(&blocks, true, &paced);
     assert_eq!((reads(), turns.swap(0, Relaxed)), (vec![4; 3], 9));
-    let filled = tree.refill(&lacking);
-    drop(paced);
+    let filled = tree.refill(&lacking, &paced);
     assert_eq!(filled.iter().map(|done| done.repaired).sum::<u64>(), 2 * (3 << 20));
     // Runs of 1 MiB, on two devices.
     assert_eq!(turns.swap(0, Relaxed), 6);
-    tree.refill(&lacking);
+    tree.refill(&lacking, &Request::new(Priority::Resilver));
     assert_eq!(turns.load(Relaxed), 0);
 }

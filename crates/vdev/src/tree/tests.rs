@@ -9,7 +9,7 @@ use ondisk::label::SPA_MINDEVSIZE;
 use ondisk::{Ashift, Guid, Offset, Psize, Txg, VdevId};
 use proptest::prelude::*;
 
-use crate::tests::{leaf, root, top};
+use crate::tests::{READ, leaf, root, top};
 use crate::{Reflow, Tree, TxgRanges, VdevAux, VdevConfig, VdevError, VdevKind, VdevState};
 
 fn build(spec: &VdevConfig) -> Result<Tree, VdevError> {
@@ -183,7 +183,7 @@ proptest! {
         for n in 0..tree.top_count() {
             let _ = tree.set_indirect_mapping(VdevId(n), entries.clone());
         }
-        if let Ok(mut attempts) = tree.attempts(VdevId(vdev), offset, Psize(psize), Txg(birth)) {
+        if let Ok(mut attempts) = tree.attempts(VdevId(vdev), offset, Psize(psize), Txg(birth), &READ) {
             for candidate in attempts.by_ref().take(50) {
                 prop_assert_eq!(candidate.len() as u64, psize);
             }

@@ -22,7 +22,7 @@ use std::thread::{Builder, Scope};
 use ondisk::Guid;
 
 use super::fetch::{Extent, Fetched, Runs, SMALL_GAP};
-use crate::pace::Pace;
+use crate::request::Request;
 use crate::tree::{NodeId, Tree};
 
 /// What was read of a lot, by its number, from a device.
@@ -62,13 +62,14 @@ pub struct Ahead<'scope, 'env> {
     first: u64,
     done: (Sender<Done>, Receiver<Done>),
     over: Arc<AtomicBool>,
+    request: Request,
 }
 
 impl<'scope, 'env> Ahead<'scope, 'env> {
-    /// Reads with threads of this scope, which work as this thread does ([`Pace`]).
-    pub fn new(scope: &'scope Scope<'scope, 'env>) -> Self {
+    /// Reads with threads of this scope, as `request` says.
+    pub fn new(scope: &'scope Scope<'scope, 'env>, request: Request) -> Self {
         let (devices, lots) = (BTreeMap::new(), VecDeque::new());
-        Self { scope, devices, lots, first: 0, done: channel(), over: Arc::default() }
+        Self { scope, devices, lots, first: 0, done: channel(), over: Arc::default(), request }
     }
 
     /// Begins to read a lot, as [`Tree::fetch`] does.
@@ -86,16 +87,15 @@ impl<'scope, 'env> Ahead<'scope, 'env> {
     }
 
     fn device(&mut self, guid: Guid) -> &Sender<Share> {
-        let (scope, over) = (self.scope, &self.over);
+        let (scope, over, request) = (self.scope, &self.over, &self.request);
         self.devices.entry(guid).or_insert_with(|| {
             let (send, take) = channel::<Share>();
-            let (pace, over) = (Pace::here(), Arc::clone(over));
+            let (request, over) = (request.clone(), Arc::clone(over));
             let read = move || {
-                let _paced = pace.enter();
                 for mut share in take {
                     if !over.load(Ordering::Relaxed) {
                         let ranges = std::mem::take(&mut share.ranges);
-                        share.runs = share.tree.read_ranges(share.leaf, ranges, SMALL_GAP);
+                        share.runs = share.tree.read_ranges(share.leaf, ranges, SMALL_GAP, &request);
                     }
                 }
             };

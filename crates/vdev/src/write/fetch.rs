@@ -1,25 +1,27 @@
 //! Reading what many blocks need of a vdev's devices at once, before they are looked at one by one.
 //!
 //! # Theory
-//! Who looks at all blocks of a pool meets them in the order of their places, where the pieces of neighbours lie side by side on each device. [`Tree::fetch`] joins
-//! them, and small gaps between them, into reads of megabytes, with all devices at work at once. What was read is then *lent* to a thread ([`Fetched::lend`]): a piece that it reads
-//! is answered from there. So whoever examines or reconstructs a block knows nothing of it, and what could not be read so is read by itself, and its failure counted
-//! then. Memory is taken for twice what is asked for at most, in whole sectors, and for one read of each device.
+//! Who looks at all blocks of a pool meets them in the order of their places, where the pieces of
+//! neighbours lie side by side on each device. [`Tree::fetch`] joins them, and small gaps between
+//! them, into reads of megabytes, with all devices at work at once. What was read then goes with
+//! requests ([`Request::with_fetched`]), which are answered from there. So whoever examines or
+//! reconstructs a block knows nothing of it, and what could not be read so is read by itself, and
+//! its failure counted then. Memory is taken for twice what is asked for at most, in whole sectors,
+//! and for one read of each device.
 //!
 //! # Locks
-//! None; what is lent belongs to one thread.
+//! None; what was fetched never changes.
 //!
 //! # See
 //! OpenZFS `scan_io_queues_run_one`, `vdev_queue_aggregate`.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use device::{AlignedBuf, Block};
 use ondisk::{Guid, Psize, Txg, VdevId};
 
-use crate::pace::Pace;
+use crate::request::Request;
 use crate::tree::{NodeId, Tree};
 
 /// Most bytes of a read (`zfs_vdev_aggregation_limit` and beyond: nobody waits behind it).
@@ -53,27 +55,7 @@ pub struct Fetched {
     others: Vec<Arc<Fetched>>,
 }
 
-thread_local! {
-    static LENT: RefCell<Option<Arc<Fetched>>> = const { RefCell::new(None) };
-}
-
-/// While it lives, reads of this thread are answered from what was fetched.
-#[derive(Debug)]
-pub struct Lent(Option<Arc<Fetched>>);
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        LENT.set(self.0.take());
-    }
-}
-
 impl Fetched {
-    /// Lends it to this thread.
-    #[must_use]
-    pub fn lend(self: &Arc<Self>) -> Lent {
-        Lent(LENT.replace(Some(Arc::clone(self))))
-    }
-
     /// The same, and with it others that were read before.
     #[must_use]
     pub fn with(mut self, others: impl IntoIterator<Item = Arc<Fetched>>) -> Self {
@@ -81,8 +63,9 @@ impl Fetched {
         self
     }
 
+    /// Answers a read of a leaf, if it has all of it.
     // As deep as somebody has put them together: once.
-    fn get(&self, device: Guid, offset: u64, buf: &mut [u8]) -> bool {
+    pub(crate) fn get(&self, device: Guid, offset: u64, buf: &mut [u8]) -> bool {
         self.find(device, offset, buf) || self.others.iter().any(|other| other.get(device, offset, buf))
     }
 
@@ -95,11 +78,6 @@ impl Fetched {
         buf.copy_from_slice(found);
         true
     }
-}
-
-/// Answers a read of a leaf from what was lent to this thread, if it has all of it.
-pub(crate) fn answered(device: Guid, offset: u64, buf: &mut [u8]) -> bool {
-    LENT.with_borrow(|lent| lent.as_ref().is_some_and(|fetched| fetched.get(device, offset, buf)))
 }
 
 /// What is kept of a read: all of it, or, where much of it is gaps, the ranges that were asked for, which come in order.
@@ -153,13 +131,13 @@ pub(super) type Runs = Vec<(u64, AlignedBuf)>;
 impl Tree {
     /// Reads all pieces of these copies of blocks, each device in the order of its places and all devices at once; with `missed`, also of
     /// devices that are known to have missed them. What can't be read is left out.
-    pub fn fetch(&self, extents: &[Extent], missed: bool) -> Fetched {
-        self.fetch_over(extents, missed, SMALL_GAP)
+    pub fn fetch(&self, extents: &[Extent], missed: bool, request: &Request) -> Fetched {
+        self.fetch_over(extents, missed, SMALL_GAP, request)
     }
 
     /// The same, and reads over gaps of so many bytes however little is around them.
-    pub fn fetch_over(&self, extents: &[Extent], missed: bool, small_gap: u64) -> Fetched {
-        self.fetch_ranges(self.wanted(extents, missed), small_gap)
+    pub fn fetch_over(&self, extents: &[Extent], missed: bool, small_gap: u64, request: &Request) -> Fetched {
+        self.fetch_ranges(self.wanted(extents, missed), small_gap, request)
     }
 
     /// Where all pieces of these copies lie.
@@ -184,14 +162,20 @@ impl Tree {
     }
 
     /// Reads these ranges of a leaf in the order of their places.
-    pub(super) fn read_ranges(&self, leaf: NodeId, mut ranges: Vec<(u64, u64)>, small_gap: u64) -> Runs {
+    pub(super) fn read_ranges(
+        &self,
+        leaf: NodeId,
+        mut ranges: Vec<(u64, u64)>,
+        small_gap: u64,
+        request: &Request,
+    ) -> Runs {
         ranges.sort_unstable();
         let (mut runs, mut left) = (Runs::new(), &ranges[..]);
         for (start, end, of) in joined(&ranges, small_gap) {
             let (asked, others) = left.split_at(of);
             left = others;
             let mut buf = AlignedBuf::zeroed((end - start) as usize);
-            if self.read_quietly(leaf, start, &mut buf).is_ok() {
+            if self.read_quietly(leaf, start, &mut buf, request).is_ok() {
                 runs.extend(kept(start, buf, asked));
             }
         }
@@ -199,18 +183,13 @@ impl Tree {
     }
 
     /// Reads these ranges of leaves, those of each in the order of their places and all at once.
-    pub(super) fn fetch_ranges(&self, wanted: Wanted, small_gap: u64) -> Fetched {
-        let read = |leaf, ranges| (self.node(leaf).guid, self.read_ranges(leaf, ranges, small_gap));
-        let (read, pace) = (&read, &Pace::here());
+    pub(super) fn fetch_ranges(&self, wanted: Wanted, small_gap: u64, request: &Request) -> Fetched {
+        let read = |leaf, ranges| (self.node(leaf).guid, self.read_ranges(leaf, ranges, small_gap, request));
+        let read = &read;
         let runs = std::thread::scope(|scope| {
             let mut devices = wanted.into_iter();
             let first = devices.next();
-            let spawn = |(leaf, ranges)| {
-                scope.spawn(move || {
-                    let _paced = pace.enter();
-                    read(leaf, ranges)
-                })
-            };
+            let spawn = |(leaf, ranges)| scope.spawn(move || read(leaf, ranges));
             let others: Vec<_> = devices.map(spawn).collect();
             let first = first.map(|(leaf, ranges)| read(leaf, ranges));
             let others = others.into_iter().map(|t| t.join().expect("a panic ends the program"));

@@ -101,7 +101,7 @@ impl Tree {
         let begun = node.underway.begin(Op::Flush, 0, 0);
         let done = node
             .precedence
-            .run(|| flushed(self.root_guid(), node.guid, device))
+            .run(None, || flushed(self.root_guid(), node.guid, device))
             .and_then(|()| if node.lost_writes.load(Relaxed) { Err(lost()) } else { Ok(()) });
         drop(begun);
         let Err(source) = done else { return Flushed::Durable };

@@ -20,7 +20,7 @@ use ondisk::{Txg, VdevId};
 
 use super::{Laid, MAX_VISITS, Mended, PADDING, Part, Refused, Run, join};
 use crate::Result;
-use crate::pace::Pace;
+use crate::request::Request;
 use crate::tree::{Layout, Tree};
 
 impl Tree {
@@ -66,7 +66,7 @@ impl Tree {
     }
 
     /// Writes what devices lack of these blocks, each device in the order of its places and all devices at once; what became of each, in their order.
-    pub fn refill(&self, laid: &[Laid]) -> Vec<Mended> {
+    pub fn refill(&self, laid: &[Laid], request: &Request) -> Vec<Mended> {
         let mut done: Vec<Mended> = laid
             .iter()
             .map(|l| {
@@ -78,17 +78,13 @@ impl Tree {
         let mut runs = join(laid);
         runs.sort_by_key(Run::place);
         let devices: Vec<&[Run]> = runs.chunk_by(|a, b| a.place().0 == b.place().0).collect();
-        let write = |runs: &[Run]| runs.iter().flat_map(|run| self.fill_run(run)).collect::<Vec<_>>();
-        let (write, pace) = (&write, &Pace::here());
+        let write =
+            |runs: &[Run]| runs.iter().flat_map(|run| self.fill_run(run, request)).collect::<Vec<_>>();
+        let write = &write;
         let refused: Vec<Refused> = std::thread::scope(|scope| {
             let mut devices = devices.into_iter();
             let first = devices.next();
-            let spawn = |runs| {
-                scope.spawn(move || {
-                    let _paced = pace.enter();
-                    write(runs)
-                })
-            };
+            let spawn = |runs| scope.spawn(move || write(runs));
             let others: Vec<_> = devices.map(spawn).collect();
             let first = first.map_or_else(Vec::new, write);
             let others = others.into_iter().flat_map(|t| t.join().expect("a panic ends the program"));
@@ -103,8 +99,8 @@ impl Tree {
         done
     }
 
-    fn fill_run(&self, run: &Run) -> Vec<Refused> {
-        let refused = self.issue(run);
+    fn fill_run(&self, run: &Run, request: &Request) -> Vec<Refused> {
+        let refused = self.issue(run, request);
         let arrived = run.bytes() - refused.iter().map(|r| r.len).sum::<usize>();
         let stats = &self.node(run.place().0).stats;
         stats.self_healed.add(arrived as u64);

@@ -4,6 +4,7 @@ use device::{AlignedBuf, Block};
 use ondisk::{Txg, VdevId};
 
 use crate::Result;
+use crate::request::Request;
 use crate::tree::{Layout, Tree, device_offset};
 
 /// What a repair did.
@@ -21,7 +22,14 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::lay_out`]: a block of a removed vdev, or of one that is being expanded, is not repaired.
-    pub fn repair(&self, vdev: VdevId, offset: u64, good: &Block, birth: Txg) -> Result<Repaired> {
+    pub fn repair(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        good: &Block,
+        birth: Txg,
+        request: &Request,
+    ) -> Result<Repaired> {
         let laid = self.lay_out(vdev, offset, good, birth)?;
         let mut done = Repaired::default();
         for piece in &laid.pieces {
@@ -34,7 +42,7 @@ impl Tree {
             if read.is_ok() && have[..] == *want {
                 continue;
             }
-            match self.write_leaf(piece.leaf, piece.offset, &[want]) {
+            match self.write_leaf(piece.leaf, piece.offset, &[want], request) {
                 Ok(()) => {
                     node.stats.self_healed.add(want.len() as u64);
                     done.healed += 1;

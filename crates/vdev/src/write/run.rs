@@ -11,6 +11,7 @@ use super::{Laid, PADDING, Piece, Refused};
 use crate::hung::nanos;
 use crate::inject::{self, On, Wrong};
 use crate::report::Trouble;
+use crate::request::Request;
 use crate::tree::{Layout, NodeId, Tree, device_offset};
 
 /// Most bytes in a run (`zfs_vdev_aggregation_limit`).
@@ -104,7 +105,7 @@ pub fn by_device(runs: Vec<Run>) -> Vec<Vec<Run>> {
 impl Tree {
     /// Writes a run, counting the operation and its failure. When it fails as a whole its pieces are tried one by one, so
     /// that one bad sector costs one block its copy, unless the device fails altogether and is given up. Yields those that were refused.
-    pub fn issue(&self, run: &Run) -> Vec<Refused> {
+    pub fn issue(&self, run: &Run, request: &Request) -> Vec<Refused> {
         let refuse = |(block, part): &(usize, Part), source| Refused {
             block: *block,
             column: part.column,
@@ -118,7 +119,7 @@ impl Tree {
             return run.pieces.iter().map(|piece| refuse(piece, None)).collect();
         }
         let bufs: Vec<&[u8]> = run.pieces.iter().map(|(_, p)| &p.bytes[p.range.clone()]).collect();
-        let whole = self.write_leaf(run.leaf, run.offset, &bufs);
+        let whole = self.write_leaf(run.leaf, run.offset, &bufs, request);
         let mut refused = Vec::new();
         let Err(source) = whole else { return refused };
         self.suspect(run.leaf);
@@ -127,7 +128,7 @@ impl Tree {
         }
         let mut offset = run.offset;
         for (piece, bytes) in run.pieces.iter().zip(&bufs) {
-            if let Err(source) = self.write_leaf(run.leaf, offset, &[*bytes]) {
+            if let Err(source) = self.write_leaf(run.leaf, offset, &[*bytes], request) {
                 refused.push(refuse(piece, Some(source)));
             }
             offset += bytes.len() as u64;
@@ -141,12 +142,13 @@ impl Tree {
         leaf: NodeId,
         offset: u64,
         bufs: &[&[u8]],
+        request: &Request,
     ) -> Result<(), Arc<DeviceError>> {
         let node = self.node(leaf);
         let Layout::Leaf(Some(device)) = &node.layout else {
             unreachable!("a piece was made for a leaf that has a device, and it stays so");
         };
-        node.precedence.run(|| self.write_now(leaf, &**device, offset, bufs))
+        node.precedence.run(request.pace(), || self.write_now(leaf, &**device, offset, bufs))
     }
 
     fn write_now(

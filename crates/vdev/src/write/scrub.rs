@@ -21,6 +21,7 @@ use ondisk::{Guid, Psize, Txg, VdevId};
 
 use super::{Extent, Laid, MAX_VISITS, Piece};
 use crate::columns::Col;
+use crate::request::Request;
 use crate::tree::{Layout, NodeId, Tree};
 use crate::{Result, VdevError};
 
@@ -186,7 +187,14 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::lay_out`].
-    pub fn examine(&self, vdev: VdevId, offset: u64, psize: Psize, birth: Txg) -> Result<Examined> {
+    pub fn examine(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        psize: Psize,
+        birth: Txg,
+        request: &Request,
+    ) -> Result<Examined> {
         if psize.0 == 0 || psize.0 > ondisk::SPA_MAXBLOCKSIZE {
             return Err(VdevError::Size { vdev, size: psize.0 });
         }
@@ -203,7 +211,7 @@ impl Tree {
                 .iter()
                 .map(|piece| {
                     let mut buf = AlignedBuf::zeroed(piece.range.len());
-                    self.read_leaf(piece.leaf, piece.offset, &mut buf).ok().map(|()| buf)
+                    self.read_leaf(piece.leaf, piece.offset, &mut buf, request).ok().map(|()| buf)
                 })
                 .collect();
             let whole = self.assemble(&laid, &have, &blank, birth);
@@ -256,7 +264,7 @@ impl Tree {
     ///
     /// # Panics
     /// When `good` is not of the block's size.
-    pub fn mend(&self, examined: &Examined, good: &Block, sure: bool) -> Result<Mended> {
+    pub fn mend(&self, examined: &Examined, good: &Block, sure: bool, request: &Request) -> Result<Mended> {
         assert_eq!(good.len(), examined.psize, "the right bytes have the block's size");
         let mut done = Mended::default();
         for part in &examined.parts {
@@ -282,7 +290,7 @@ impl Tree {
                     lied.report(crate::Trouble::Checksum, Some((at, want.len() as u64)));
                     done.wrong += 1;
                 }
-                self.put_right(piece, want, &mut done);
+                self.put_right(piece, want, &mut done, request);
             }
             self.name_absent(&laid, &mut done);
         }
@@ -293,9 +301,9 @@ impl Tree {
         self.lay_out(vdev, offset, &Block::copy_of(good), birth)
     }
 
-    pub(super) fn put_right(&self, piece: &Piece, want: &[u8], done: &mut Mended) {
+    pub(super) fn put_right(&self, piece: &Piece, want: &[u8], done: &mut Mended, request: &Request) {
         let node = self.node(piece.leaf);
-        match self.write_leaf(piece.leaf, piece.offset, &[want]) {
+        match self.write_leaf(piece.leaf, piece.offset, &[want], request) {
             Ok(()) => {
                 node.stats.self_healed.add(want.len() as u64);
                 node.stats.scan_repaired.add(want.len() as u64);

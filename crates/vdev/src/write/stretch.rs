@@ -18,6 +18,7 @@ use ondisk::{Guid, Psize, SPA_MAXBLOCKSIZE, Txg, VdevId};
 
 use super::fetch::SMALL_GAP;
 use super::{Fetched, Laid, Mended, Piece};
+use crate::request::Request;
 use crate::tree::{Layout, NodeId, Tree};
 use crate::{Attempts, Result, VdevError};
 
@@ -93,12 +94,13 @@ impl Tree {
         vdev: VdevId,
         offset: u64,
         size: u64,
+        request: &Request,
     ) -> std::result::Result<Block, StretchError> {
         let psize = match &self.node(self.top(vdev)?).layout {
             Layout::Draid(draid) => draid.psize(size),
             _ => size,
         };
-        let mut attempts: Attempts<'_> = self.attempts(vdev, offset, Psize(psize), TXG_UNKNOWN)?;
+        let mut attempts: Attempts<'_> = self.attempts(vdev, offset, Psize(psize), TXG_UNKNOWN, request)?;
         if let Some(buf) = attempts.fresh() {
             let _ = attempts.let_be();
             return Ok(buf.freeze());
@@ -129,9 +131,11 @@ impl Tree {
         self.lay_out_as(vdev, offset, &Block::zeroed(psize as usize), TXG_UNKNOWN, false)
     }
 
-    /// Reads what [`Tree::read_stretch`] needs of these stretches of a dRAID, given by place and size, all devices at once, to be lent to who calls that. Of other vdevs, which have all of a
-    /// stretch on each device, nothing is read.
-    pub fn fetch_stretches(&self, vdev: VdevId, stretches: &[(u64, u64)]) -> Fetched {
+    /// Reads what [`Tree::read_stretch`] needs of these stretches of a dRAID, given by place and
+    /// size, all devices at once; the requests for those are answered from it
+    /// ([`Request::with_fetched`]). Of other vdevs, which have all of a stretch on each device,
+    /// nothing is read.
+    pub fn fetch_stretches(&self, vdev: VdevId, stretches: &[(u64, u64)], request: &Request) -> Fetched {
         let mut wanted: BTreeMap<NodeId, Vec<(u64, u64)>> = BTreeMap::new();
         let is_draid = self.top(vdev).is_ok_and(|top| matches!(self.node(top).layout, Layout::Draid(_)));
         for (offset, size) in stretches.iter().filter(|_| is_draid) {
@@ -156,14 +160,19 @@ impl Tree {
                 wanted.entry(piece.leaf).or_default().push(range);
             }
         }
-        self.fetch_ranges(wanted, SMALL_GAP)
+        self.fetch_ranges(wanted, SMALL_GAP, request)
     }
 
     /// Writes what stretches hold, given by their places, to the devices that have missed anything: each in the order of its places, all devices at once. What became of each.
     ///
     /// # Errors
     /// Of each, as [`Tree::lay_out`].
-    pub fn fill_stretches(&self, vdev: VdevId, stretches: &[(u64, &Block)]) -> Vec<Result<Mended>> {
+    pub fn fill_stretches(
+        &self,
+        vdev: VdevId,
+        stretches: &[(u64, &Block)],
+        request: &Request,
+    ) -> Vec<Result<Mended>> {
         let mut all = Vec::new();
         let mut known = Vec::with_capacity(stretches.len());
         for (offset, good) in stretches {
@@ -173,7 +182,7 @@ impl Tree {
                 (all.len(), away)
             }));
         }
-        let filled = self.refill(&all);
+        let filled = self.refill(&all, request);
         let mut from = 0;
         let each = |known: Result<(usize, Mended)>| {
             let (until, mut done) = known?;

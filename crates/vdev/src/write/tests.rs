@@ -5,7 +5,7 @@ use ondisk::label::LABEL_START_SIZE;
 use ondisk::{Guid, Psize, Txg, VdevId};
 
 use super::{WriteError, join};
-use crate::tests::{open, root, top};
+use crate::tests::{READ, WRITE, open, root, top};
 use crate::{Tree, TxgRanges, VdevAux, VdevConfig, VdevKind, VdevState};
 
 const TOP: VdevId = VdevId(0);
@@ -24,7 +24,7 @@ fn missed(tree: &Tree) -> Vec<u64> {
 }
 
 fn reads(tree: &Tree, len: usize) -> bool {
-    let mut attempts = tree.attempts(TOP, 8192, Psize(len as u64), Txg(9)).unwrap();
+    let mut attempts = tree.attempts(TOP, 8192, Psize(len as u64), Txg(9), &READ).unwrap();
     let good = attempts.find(|c| c[..] == bytes(len));
     attempts.settle(good.as_deref());
     good.is_some()
@@ -43,7 +43,7 @@ fn redundancy_is_the_limit() {
             for d in &devices[..failing] {
                 d.inject(Fault::Error { op: Op::Write, range: 0..u64::MAX });
             }
-            let done = tree.write(TOP, 8192, &bytes(len), Txg(9));
+            let done = tree.write(TOP, 8192, &bytes(len), Txg(9), &WRITE);
             assert_eq!(missed(&tree), (0..failing as u64).collect::<Vec<_>>());
             let errors = |g| tree.stats(Guid(100 + g)).unwrap().write_errors.get();
             assert!((0..children).all(|n| (errors(n) > 0) == ((n as usize) < failing)));
@@ -62,11 +62,14 @@ fn redundancy_is_the_limit() {
 fn absent_children_are_behind() {
     let (tree, _) = open(&root(vec![top(VdevKind::Mirror, 2)]), 2);
     tree.set_state(Guid(100), VdevState::Offline, VdevAux::None).unwrap();
-    assert_eq!(tree.write(TOP, 8192, &bytes(4096), Txg(9)).unwrap().missed, 1);
+    assert_eq!(tree.write(TOP, 8192, &bytes(4096), Txg(9), &WRITE).unwrap().missed, 1);
     assert_eq!((missed(&tree), tree.stats(Guid(100)).unwrap().write_errors.get()), (vec![0], 0));
     assert_eq!(tree.dtl(Guid(100)).unwrap(), TxgRanges::new([(9, 10)]));
     tree.set_state(Guid(100), VdevState::Healthy, VdevAux::None).unwrap();
-    assert_eq!(tree.attempts(TOP, 8192, Psize(4096), Txg(9)).unwrap().next().unwrap()[..], bytes(4096));
+    assert_eq!(
+        tree.attempts(TOP, 8192, Psize(4096), Txg(9), &READ).unwrap().next().unwrap()[..],
+        bytes(4096)
+    );
 }
 
 /// Goal: neighbours are written at once, and one bad sector costs only the block that it is in.
@@ -80,7 +83,7 @@ fn runs_join_and_part() {
         (0..8u64).rev().map(|n| tree.lay_out(TOP, 8192 + n * 4096, &block, Txg(9)).unwrap()).collect();
     let runs = join(&laid);
     assert_eq!(runs.len(), 2);
-    let refused: Vec<_> = runs.iter().flat_map(|r| tree.issue(r)).collect();
+    let refused: Vec<_> = runs.iter().flat_map(|r| tree.issue(r, &WRITE)).collect();
     let failed: Vec<_> = refused.iter().map(|r| r.block).collect();
     assert_eq!(failed, [2]);
     for (n, laid) in laid.iter().enumerate() {
@@ -110,12 +113,12 @@ fn odd_sizes_and_places() {
     spec.ashift = Some(ondisk::Ashift(12));
     let (tree, devices) = open(&root(vec![spec]), 1);
     devices[0].write_at(&[0xff; 8192], LABEL_START_SIZE + 8192).unwrap();
-    tree.write(TOP, 8192, &bytes(1024), Txg(9)).unwrap();
+    tree.write(TOP, 8192, &bytes(1024), Txg(9), &WRITE).unwrap();
     let mut back = vec![1; 8192];
     devices[0].read_at(&mut back, LABEL_START_SIZE + 8192).unwrap();
     assert!(back[..1024] == bytes(1024) && back[1024..4096].iter().all(|b| *b == 0) && back[4096] == 0xff);
-    assert!(matches!(tree.write(TOP, 512, &bytes(512), Txg(9)), Err(WriteError::Place(_))));
-    assert!(matches!(tree.write(VdevId(3), 0, &bytes(512), Txg(9)), Err(WriteError::Place(_))));
+    assert!(matches!(tree.write(TOP, 512, &bytes(512), Txg(9), &WRITE), Err(WriteError::Place(_))));
+    assert!(matches!(tree.write(VdevId(3), 0, &bytes(512), Txg(9), &WRITE), Err(WriteError::Place(_))));
 }
 
 /// Goal: where a raidz leaves sectors between neighbours, they are still one write of each device; what holds nothing is no part of the block, also where it can't be written, and is not written alone.
@@ -135,12 +138,12 @@ fn skipped_sectors_are_written_over() {
     // The last sector of the second block's, on the device after its last column.
     let skipped = LABEL_START_SIZE + 7 / 3 * 512;
     devices[7 % 3].inject(Fault::Error { op: Op::Write, range: skipped..skipped + 512 });
-    let refused: Vec<_> = runs.iter().flat_map(|run| tree.issue(run)).collect();
+    let refused: Vec<_> = runs.iter().flat_map(|run| tree.issue(run, &WRITE)).collect();
     assert_eq!(refused.iter().map(|r| r.block).collect::<Vec<_>>(), [1]);
     assert_eq!(tree.conclude(&laid[1], &refused).unwrap().missed, 0);
     assert!(missed(&tree).is_empty());
     for n in 0..9 {
-        let mut attempts = tree.attempts(TOP, n * 4 * 512, Psize(1024), Txg(9)).unwrap();
+        let mut attempts = tree.attempts(TOP, n * 4 * 512, Psize(1024), Txg(9), &READ).unwrap();
         assert_eq!(attempts.next().unwrap()[..], bytes(1024));
     }
 }

@@ -12,6 +12,7 @@ use ondisk::Guid;
 use ondisk::label::{LABEL_START_SIZE, LABELS, label_offset};
 
 use crate::inject::{self, On, Wrong};
+use crate::request::Request;
 use crate::tree::{Layout, NodeId, Tree, device_offset};
 
 /// Why a range of a device was not wiped.
@@ -77,9 +78,9 @@ impl Tree {
     ///
     /// # Errors
     /// [`WipeError`]. A device that fails is probed, and given up if it fails again.
-    pub fn fill(&self, leaf: Guid, offset: u64, bytes: &[u8]) -> Result<()> {
+    pub fn fill(&self, leaf: Guid, offset: u64, bytes: &[u8], request: &Request) -> Result<()> {
         let (id, _) = self.wiped(leaf, offset, bytes.len() as u64)?;
-        self.write_leaf(id, offset, &[bytes]).map_err(|source| {
+        self.write_leaf(id, offset, &[bytes], request).map_err(|source| {
             self.suspect(id);
             WipeError::Device { guid: leaf, source }
         })

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::common::{LAYOUTS, open, read, walk};
 use device::{Device, Event, MemDevice, Recording};
 use ondisk::{Guid, Psize};
-use vdev::{Tree, VdevAux};
+use vdev::{Priority, Request, Tree, VdevAux};
 
 /// Goal: data, parity and the zeros of whole stripes go where OpenZFS put them, for every block of
 /// every layout. Only padding is left out.
@@ -30,7 +30,15 @@ fn blocks_lie_as_openzfs_wrote_them() {
         for (bp, stored) in walk(&real) {
             for (i, dva) in stored.copies().enumerate() {
                 let (bytes, _) = read(&real, &stored, i).unwrap();
-                let written = ours.write(dva.vdev, dva.offset.0, &bytes, stored.phys_birth).unwrap();
+                let written = ours
+                    .write(
+                        dva.vdev,
+                        dva.offset.0,
+                        &bytes,
+                        stored.phys_birth,
+                        &Request::new(Priority::SyncWrite),
+                    )
+                    .unwrap();
                 assert_eq!(written.missed, 0);
                 let mut total = 0;
                 for (guid, device) in &blank {
@@ -47,8 +55,8 @@ fn blocks_lie_as_openzfs_wrote_them() {
                     "draid1" => assert_eq!(total, dva.asize.0),
                     _ => assert!((dva.asize.0 - total) / sector <= nparity as u64, "{name}: {bp:x?}"),
                 }
-                let back =
-                    ours.attempts(dva.vdev, dva.offset.0, Psize(bytes.len() as u64), stored.phys_birth);
+                let (size, request) = (Psize(bytes.len() as u64), Request::new(Priority::SyncRead));
+                let back = ours.attempts(dva.vdev, dva.offset.0, size, stored.phys_birth, &request);
                 assert!(back.unwrap().next().unwrap()[..] == bytes[..]);
             }
         }

@@ -1,6 +1,6 @@
 //! Gang trees laid out by hand in the memory of a device.
 
-use crate::{Bookmark, Error, Zio};
+use crate::{Bookmark, Error, ReadOptions, Zio};
 use codec::checksum::embedded::{Verifier, seal};
 use device::{Device, MemDevice};
 use ondisk::blkptr::{BLKPTR_SIZE, Body, CryptParams, Stored};
@@ -56,7 +56,11 @@ fn write_header(device: &MemDevice, first: u64, sector: u64, children: &[Blkptr]
 }
 
 fn read(zio: &Zio, bp: &Blkptr) -> crate::Result<device::Block> {
-    zio.read(bp, &Bookmark { objset: 1, object: ObjNum(2), level: Level(0), blkid: BlkId(0) })
+    zio.read(
+        bp,
+        &Bookmark { objset: 1, object: ObjNum(2), level: Level(0), blkid: BlkId(0) },
+        &ReadOptions::demand(),
+    )
 }
 
 /// A header is sealed for the first copy's place; where that one is damaged, the second serves.

@@ -10,7 +10,7 @@
 
 use super::place::put;
 use super::prepare::{Env, Prepared};
-use crate::{WriteReq, Zio};
+use crate::{IoFlags, WriteReq, Zio};
 use device::Block;
 use ondisk::{Blkptr, Txg};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Zio {
         if self.suspension().reason().is_some() || self.space().is_scarce() {
             return reqs.iter().map(|_| None).collect();
         }
-        let env = Arc::new(Env::of(self, txg));
+        let env = Arc::new(Env::of(self, txg, IoFlags::NONE));
         let prepared = self.workers().map(reqs, move |req| match req.policy.dedup {
             true => None,
             false => env.prepare(req).ok(),

@@ -1,7 +1,7 @@
 //! Freeing blocks.
 
 use crate::gang::MAX_DEPTH;
-use crate::{Bookmark, Error, Result, Zio};
+use crate::{Bookmark, Error, ReadOptions, Result, Zio};
 use ondisk::gang::GANG_HEADER_SIZE;
 use ondisk::{BlkId, Blkptr, Corrupt, Dva, Level, ObjNum, Psize, Txg};
 
@@ -9,8 +9,9 @@ use ondisk::{BlkId, Blkptr, Corrupt, Dva, Level, ObjNum, Psize, Txg};
 const NOBODY: Bookmark = Bookmark { objset: 0, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
 
 impl Zio {
-    /// Frees a block in `txg` (`zio_free_sync`): all its copies, and of a gang block all pieces. One that the dedup table or the table of clones
-    /// knows loses a reference instead. Holes and embedded blocks take no space.
+    /// Frees a block in `txg`, which is being synced (`zio_free_sync`): all its copies, and of a
+    /// gang block all pieces. One that the dedup table or the table of clones knows loses a
+    /// reference instead. Holes and embedded blocks take no space.
     ///
     /// # Errors
     /// When a gang block's header can't be read; nothing of it is freed then.
@@ -27,28 +28,35 @@ impl Zio {
             s.copies().for_each(|dva| space.free(dva, s.phys_birth, txg));
             return Ok(());
         }
-        self.places(bp)?.iter().for_each(|(dva, born)| space.free(dva, *born, txg));
+        self.places(bp, &ReadOptions::sync())?.iter().for_each(|(dva, born)| space.free(dva, *born, txg));
         Ok(())
     }
 
     /// Whether a block that is there can be cloned (`brt_pending_add`): not one that was
     /// deduplicated and of which the table knows nothing any more, since two tables would count its
     /// references. That holds until the group, which the caller keeps open, has synced.
-    pub fn can_clone(&self, txg: Txg, bp: &Blkptr) -> bool {
-        !bp.stored().is_some_and(|s| s.dedup) || self.dedup().is_some_and(|table| table.has(txg, bp))
+    pub fn can_clone(&self, txg: Txg, bp: &Blkptr, options: &ReadOptions) -> bool {
+        let known = || self.dedup().is_some_and(|table| table.has(txg, bp, options));
+        !bp.stored().is_some_and(|s| s.dedup) || known()
     }
 
     /// Every place that a block takes, as it was allocated, and the group that wrote it: of a gang block its headers and all its pieces.
     ///
     /// # Errors
     /// When a gang block's header can't be read.
-    pub fn places(&self, bp: &Blkptr) -> Result<Vec<(Dva, Txg)>> {
+    pub fn places(&self, bp: &Blkptr, options: &ReadOptions) -> Result<Vec<(Dva, Txg)>> {
         let mut out = Vec::new();
-        self.gather(bp, 0, &mut out)?;
+        self.gather(bp, 0, &mut out, options)?;
         Ok(out)
     }
 
-    fn gather(&self, bp: &Blkptr, depth: u32, out: &mut Vec<(Dva, Txg)>) -> Result<()> {
+    fn gather(
+        &self,
+        bp: &Blkptr,
+        depth: u32,
+        out: &mut Vec<(Dva, Txg)>,
+        options: &ReadOptions,
+    ) -> Result<()> {
         let Some(s) = bp.stored() else { return Ok(()) };
         let corrupt =
             |why| Error::Corrupt { bookmark: NOBODY, source: Corrupt::Shape { what: "gang block", why } };
@@ -66,7 +74,8 @@ impl Zio {
             out.push((place, s.phys_birth));
         }
         if bp.is_gang() {
-            let pieces = self.any_copy(bp, s, &NOBODY, |dva| self.gang_pieces(bp, s, dva, &NOBODY))?;
+            let pieces = |dva: &Dva| self.gang_pieces(bp, s, dva, &NOBODY, options);
+            let pieces = self.any_copy(bp, s, &NOBODY, options, pieces)?;
             let mut rest = s.psize.0;
             for piece in &pieces {
                 let size = piece.stored().map_or(0, |p| p.psize.0);
@@ -75,7 +84,7 @@ impl Zio {
                     return Err(corrupt("its pieces are not as long as the block"));
                 }
                 rest -= size;
-                self.gather(piece, depth + 1, out)?;
+                self.gather(piece, depth + 1, out, options)?;
             }
         }
         Ok(())

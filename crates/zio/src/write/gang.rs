@@ -9,7 +9,7 @@
 
 use super::place::{Batch, Need};
 use crate::gang::MAX_DEPTH;
-use crate::{Error, Result, Want, Zio};
+use crate::{Error, ReadOptions, Result, Want, Zio};
 use codec::checksum::embedded::{self, Verifier};
 use device::{AlignedBuf, Block};
 use ondisk::blkptr::{BLKPTR_SIZE, Body, CryptParams, Stored};
@@ -133,8 +133,9 @@ impl Zio {
             source: Corrupt::Shape { what: "gang block", why },
         };
         let s = old.stored().ok_or_else(|| shape("it is nowhere"))?;
-        let pieces =
-            self.any_copy(old, s, &need.bookmark, |dva| self.gang_pieces(old, s, dva, &need.bookmark))?;
+        let (bookmark, sync) = (&need.bookmark, &ReadOptions::sync());
+        let pieces = |dva: &Dva| self.gang_pieces(old, s, dva, bookmark, sync);
+        let pieces = self.any_copy(old, s, bookmark, sync, pieces)?;
         let mut at = 0;
         let mut children = Vec::with_capacity(pieces.len());
         for piece in &pieces {

@@ -20,7 +20,7 @@
 
 use super::place::Bound;
 use super::{Failed, Placed, Together};
-use crate::{Bookmark, Error, Reason, Result, Zio};
+use crate::{Bookmark, Error, Priority, Reason, Result, Zio};
 use device::Block;
 use ondisk::{Dva, Offset, Txg, VdevId};
 use parking_lot::Mutex;
@@ -204,7 +204,8 @@ impl Zio {
                     bytes: bytes.clone(),
                 })
             });
-            let failed = self.put(bound.collect(), Together::Devices, |_| true);
+            let failed =
+                self.put(bound.collect(), &self.workers(), Together::Devices, Priority::AsyncWrite, |_| true);
             let mut lost = HashSet::new();
             let mut error = None;
             for copies in failed.chunk_by(|a, b| a.req == b.req) {

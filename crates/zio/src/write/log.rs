@@ -3,7 +3,7 @@
 use super::EarlyWrite;
 use super::place::Batch;
 use super::{Failed, Together};
-use crate::{Bookmark, ClassHint, Error, KeyError, Result, Want, Zio};
+use crate::{Bookmark, ClassHint, Error, IoFlags, KeyError, Priority, Result, Want, Zio};
 use codec::checksum::Checksum;
 use codec::checksum::embedded::{self, Verifier};
 use codec::crypt::{DataKeys, IV_LEN};
@@ -50,6 +50,7 @@ impl Zio {
             level: Level(0),
             class: ClassHint::Log { devices },
             gang_header: false,
+            flags: IoFlags::NONE,
         };
         let dvas = self.space().allocate(&want).map_err(|_| Error::NoSpace { bookmark, psize: size })?;
         let stored = Stored {
@@ -110,7 +111,11 @@ impl Zio {
         let places = batch.bound.iter().map(|b| self.place_of(&b.dva, b.bytes.len() as u64));
         let _pass = self.cordon().pass(places.collect());
         // Blocks of a log are nothing that a group needs.
-        match self.put(batch.bound, Together::Batch, |req| req >= logs).into_iter().next() {
+        match self
+            .put(batch.bound, &self.workers(), Together::Batch, Priority::Log, |req| req >= logs)
+            .into_iter()
+            .next()
+        {
             Some(Failed { dva, source, .. }) => Err(Error::Write { bookmark, dva, source }),
             None => Ok(()),
         }

@@ -2,7 +2,7 @@
 
 use super::prepare::Sealed;
 use crate::dedup::Found;
-use crate::{Bookmark, Result, Want, Zio};
+use crate::{Bookmark, ReadOptions, Result, Want, Zio};
 use device::Block;
 use ondisk::blkptr::{Body, Stored};
 use ondisk::{Blkptr, ChecksumKind, CompressKind, Dva, Lsize, Psize, Txg};
@@ -127,7 +127,9 @@ impl Zio {
             match batch.unwritten.get(&key) {
                 Some(other) => other != data,
                 // What can't be read is nothing to share.
-                None => self.read(&theirs, &need.bookmark).map_or(true, |other| other != *data),
+                None => self
+                    .read(&theirs, &need.bookmark, &ReadOptions::sync())
+                    .map_or(true, |other| other != *data),
             }
         };
         let Some(table) = table.filter(|_| found != Found::Full && !(verify && count > 0 && collides()))

@@ -1,6 +1,6 @@
 //! The first stage of a write: everything that needs no place.
 
-use crate::{Bookmark, Entropy, Error, KeyError, KeySource, Result, Want, WriteReq, Zio};
+use crate::{Bookmark, Entropy, Error, IoFlags, KeyError, KeySource, Result, Want, WriteReq, Zio};
 use codec::checksum::Checksummer;
 use codec::compress;
 use codec::crypt::{IV_LEN, KeyVersion, MAC_LEN};
@@ -23,6 +23,8 @@ pub(super) struct Env {
     unit: (usize, usize),
     /// Most copies of a block.
     most_copies: u8,
+    /// How the allocator reads for it.
+    flags: IoFlags,
 }
 
 /// What became of a request.
@@ -82,7 +84,7 @@ enum Packed {
 }
 
 impl Env {
-    pub(super) fn of(zio: &Zio, txg: Txg) -> Env {
+    pub(super) fn of(zio: &Zio, txg: Txg, flags: IoFlags) -> Env {
         let (min, gcd) = zio.tree().alloc_unit();
         Env {
             txg,
@@ -92,6 +94,7 @@ impl Env {
             tree: zio.tree(),
             unit: (min as usize, gcd as usize),
             most_copies: zio.most_copies(),
+            flags,
         }
     }
 
@@ -240,6 +243,7 @@ impl Env {
             level: req.level,
             class: policy.class,
             gang_header: false,
+            flags: self.flags,
         };
         let old = req.old.filter(|_| old_size == Some(bytes.len()));
         let verify = policy.verify;

@@ -1,6 +1,6 @@
 //! What is written is read back the same, in the shape that OpenZFS would have given it.
 
-use crate::{Bookmark, NoSpace, Space, Want, Workers, WritePolicy, WriteReq, Zio};
+use crate::{Bookmark, NoSpace, ReadOptions, Space, Want, Workers, WritePolicy, WriteReq, Zio};
 use device::{Block, Device, MemDevice, Sparse};
 use ondisk::blkptr::Body;
 use ondisk::label::SPA_MINDEVSIZE;
@@ -99,6 +99,9 @@ pub(crate) fn pool(tops: u64, ashift: u8, largest: u64) -> (Zio, Arc<Front>) {
 pub(crate) const BOOKMARK: Bookmark =
     Bookmark { objset: 5, object: ObjNum(7), level: Level(0), blkid: BlkId(0) };
 
+/// How these tests read.
+pub(crate) static READ: ReadOptions = ReadOptions::demand();
+
 pub(crate) fn req(data: Block, policy: WritePolicy) -> WriteReq {
     WriteReq {
         data: data.into(),
@@ -169,14 +172,14 @@ fn round_trips() {
                 }
             }
         }
-        let pointers = zio.write_batch(Txg(5), reqs.clone()).unwrap();
+        let pointers = zio.write_batch(Txg(5), reqs.clone(), &zio.workers()).unwrap();
         for (bp, req) in pointers.iter().zip(&reqs) {
             assert_eq!(Blkptr::decode(&bp.encode()).unwrap(), *bp);
             if req.data.whole().iter().all(|b| *b == 0) && req.policy.compress != CompressKind::Off {
                 assert_eq!(*bp, Blkptr::HOLE);
                 continue;
             }
-            assert_eq!(zio.read(bp, &BOOKMARK).unwrap(), req.data.whole());
+            assert_eq!(zio.read(bp, &BOOKMARK, &READ).unwrap(), req.data.whole());
             let s = bp.stored().unwrap();
             assert_eq!((s.copies().count(), s.checksum), (2, req.policy.checksum));
             assert!(
@@ -201,10 +204,14 @@ fn sparse_blocks() {
             [(small, 131_072), (noise(4096), 8192), (text(4096), 131_072), (empty, 4096)].map(one).to_vec()
         };
         let [(zio, _), (other, _)] = [pool(1, 9, u64::MAX), pool(1, 9, u64::MAX)];
-        let pointers = zio.write_batch(Txg(5), reqs(false)).unwrap();
-        assert_eq!(pointers, other.write_batch(Txg(5), reqs(true)).unwrap(), "{compress:?}");
+        let pointers = zio.write_batch(Txg(5), reqs(false), &zio.workers()).unwrap();
+        assert_eq!(
+            pointers,
+            other.write_batch(Txg(5), reqs(true), &other.workers()).unwrap(),
+            "{compress:?}"
+        );
         for (bp, req) in pointers.iter().zip(reqs(true)).filter(|(bp, _)| !bp.is_hole()) {
-            assert_eq!(zio.read(bp, &BOOKMARK).unwrap(), req.data.whole());
+            assert_eq!(zio.read(bp, &BOOKMARK, &READ).unwrap(), req.data.whole());
         }
     }
 }
@@ -213,11 +220,14 @@ fn sparse_blocks() {
 #[test]
 fn in_place() {
     let (zio, space) = pool(1, 12, u64::MAX);
-    let first = zio.write_batch(Txg(9), vec![req(text(65_536), WritePolicy::PLAIN)]).unwrap()[0];
+    let first =
+        zio.write_batch(Txg(9), vec![req(text(65_536), WritePolicy::PLAIN)], &zio.workers()).unwrap()[0];
     let again = |data: Block, txg: u64| {
         let mut req = req(data, WritePolicy::PLAIN);
         (req.old, req.in_place) = (Some(first), true);
-        zio.write_batch(Txg(txg), vec![req.clone()]).map(|bps| (bps[0], req.data.whole())).unwrap()
+        zio.write_batch(Txg(txg), vec![req.clone()], &zio.workers())
+            .map(|bps| (bps[0], req.data.whole()))
+            .unwrap()
     };
     let dvas = |bp: &Blkptr| bp.stored().unwrap().dvas;
     let (smaller, data) = again(Block::copy_of(&[&text(4096)[..], &[0; 61_440]].concat()), 9);
@@ -225,7 +235,7 @@ fn in_place() {
         (dvas(&smaller), smaller.stored().unwrap().psize),
         (dvas(&first), first.stored().unwrap().psize)
     );
-    assert_eq!(zio.read(&smaller, &BOOKMARK).unwrap(), data);
+    assert_eq!(zio.read(&smaller, &BOOKMARK, &READ).unwrap(), data);
     assert_ne!(dvas(&again(noise(65_536), 9).0), dvas(&first), "it does not fit");
     assert_ne!(dvas(&again(text(65_536), 10).0), dvas(&first), "it belongs to another group");
     let (hole, _) = again(Block::zeroed(65_536), 10);
@@ -241,12 +251,12 @@ fn embedded() {
     let data = Block::copy_of(&[&b"poolhouse"[..], &[0; 4087]].concat());
     let write = |embed, copies| {
         let policy = WritePolicy { embed, copies, ..WritePolicy::PLAIN };
-        zio.write_batch(Txg(4), vec![req(data.clone(), policy)]).unwrap()[0]
+        zio.write_batch(Txg(4), vec![req(data.clone(), policy)], &zio.workers()).unwrap()[0]
     };
     let bp = write(true, 1);
     assert!(matches!(bp.body, Body::Embedded(_)));
     assert_eq!(Blkptr::decode(&bp.encode()).unwrap(), bp);
-    assert_eq!(zio.read(&bp, &BOOKMARK).unwrap(), data);
+    assert_eq!(zio.read(&bp, &BOOKMARK, &READ).unwrap(), data);
     assert!(write(false, 1).stored().is_some());
 }
 
@@ -258,11 +268,11 @@ fn nop_write() {
         [(ChecksumKind::Sha256, true), (ChecksumKind::Edonr, true), (ChecksumKind::Fletcher4, false)]
     {
         let policy = WritePolicy { checksum, nopwrite: true, ..WritePolicy::PLAIN };
-        let old = zio.write_batch(Txg(4), vec![req(text(8192), policy)]).unwrap()[0];
+        let old = zio.write_batch(Txg(4), vec![req(text(8192), policy)], &zio.workers()).unwrap()[0];
         let again = WriteReq { old: Some(old), ..req(text(8192), policy) };
-        assert_eq!(zio.write_batch(Txg(5), vec![again.clone()]).unwrap()[0] == old, kept);
+        assert_eq!(zio.write_batch(Txg(5), vec![again.clone()], &zio.workers()).unwrap()[0] == old, kept);
         let two = WriteReq { policy: WritePolicy { copies: 2, ..policy }, ..again };
-        assert_ne!(zio.write_batch(Txg(6), vec![two]).unwrap()[0], old);
+        assert_ne!(zio.write_batch(Txg(6), vec![two], &zio.workers()).unwrap()[0], old);
     }
 }
 
@@ -278,13 +288,15 @@ fn gangs() {
         zio.set_entropy(Arc::new(protected::Counter::default()));
         let policy = WritePolicy { copies, encrypt, checksum: ChecksumKind::Sha256, ..WritePolicy::PLAIN };
         let small = req(text(300 * 512), WritePolicy { compress: CompressKind::Off, ..policy });
-        let pointers = zio.write_batch(Txg(6), vec![req(noise(131_072), policy), small.clone()]).unwrap();
+        let pointers = zio
+            .write_batch(Txg(6), vec![req(noise(131_072), policy), small.clone()], &zio.workers())
+            .unwrap();
         let [bp, old] = pointers[..] else { panic!("two were written") };
         for (bp, data) in [(&bp, noise(131_072)), (&old, small.data.whole())] {
             assert_eq!(Blkptr::decode(&bp.encode()).unwrap(), *bp);
             assert!(bp.is_gang());
             assert_eq!(bp.stored().unwrap().copies().count(), usize::from(copies.max(2)), "of its header");
-            assert_eq!(zio.read(bp, &BOOKMARK).unwrap(), data);
+            assert_eq!(zio.read(bp, &BOOKMARK, &READ).unwrap(), data);
         }
         let counted: u64 =
             pointers.iter().flat_map(|bp| bp.stored().unwrap().copies()).map(|d| d.asize.0).sum();
@@ -293,11 +305,11 @@ fn gangs() {
 
         let mut again = WriteReq { old: Some(old), in_place: true, ..small };
         again.data = noise(300 * 512).into();
-        let new = zio.write_batch(Txg(6), vec![again.clone()]).unwrap()[0];
+        let new = zio.write_batch(Txg(6), vec![again.clone()], &zio.workers()).unwrap()[0];
         if !encrypt {
             assert_eq!((new.stored().unwrap().dvas, space.taken()), (old.stored().unwrap().dvas, taken));
         }
-        assert_eq!(zio.read(&new, &BOOKMARK).unwrap(), again.data.whole());
+        assert_eq!(zio.read(&new, &BOOKMARK, &READ).unwrap(), again.data.whole());
         for bp in [&bp, &new] {
             zio.free(Txg(7), bp).unwrap();
         }
@@ -316,7 +328,7 @@ fn failures_leave_nothing_behind() {
     let (zio, space) = pool(2, 9, 1024);
     *space.left.lock() = 20_000;
     let reqs = vec![req(noise(8192), WritePolicy::PLAIN), req(noise(65_536), WritePolicy::PLAIN)];
-    let error = zio.write_batch(Txg(4), reqs).unwrap_err();
+    let error = zio.write_batch(Txg(4), reqs, &zio.workers()).unwrap_err();
     assert!(matches!(error, crate::Error::NoSpace { .. }), "{error}");
     let returned: u64 = space.returned.lock().iter().map(|d| d.asize.0).sum();
     assert_eq!(returned, space.taken());
@@ -324,7 +336,8 @@ fn failures_leave_nothing_behind() {
     let (zio, space) = pool(1, 9, u64::MAX);
     let (guid, _) = zio.tree().devices().next().unwrap();
     zio.tree().set_state(guid, vdev::VdevState::Faulted, vdev::VdevAux::External).unwrap();
-    let error = zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)]).unwrap_err();
+    let error =
+        zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)], &zio.workers()).unwrap_err();
     assert!(matches!(error, crate::Error::Write { .. }), "{error}");
     let returned: u64 = space.returned.lock().iter().map(|d| d.asize.0).sum();
     assert_eq!(returned, space.taken());

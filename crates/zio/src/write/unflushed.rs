@@ -14,7 +14,7 @@ use device::{Block, DeviceError, Op};
 use ondisk::{Dva, Guid, Offset, Txg, VdevId};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
-use vdev::FlushError;
+use vdev::{FlushError, Priority, Request};
 
 /// Bytes that are kept before there is a flush.
 const KEEP_MAX: u64 = 64 << 20;
@@ -196,10 +196,11 @@ impl Zio {
     /// Writes what is kept again, in its order, until it succeeds. False: nobody attends the pool any more.
     fn write_again(&self) -> bool {
         let blocks = self.unflushed.lock().blocks.clone();
+        let request = Request::new(Priority::AsyncWrite);
         // Two of them may be at one place, so one after another.
         blocks.iter().all(|(txg, dva, bytes)| {
             let Some(bytes) = bytes else { return true };
-            while self.tree().write_block(dva.vdev, dva.offset.0, bytes, *txg).is_err() {
+            while self.tree().write_block(dva.vdev, dva.offset.0, bytes, *txg, &request).is_err() {
                 if !self.suspension().wait(Reason::Io) {
                     return false;
                 }

@@ -15,7 +15,14 @@ use zpl::{FileSystem, NewFileSystem};
 fn root_as_openzfs_makes_it() {
     let o = common::open(&testkit::fixture("single-lz4"));
     let tx = Tx::new(Txg(4), None);
-    let os = Objset::create_live(o.cache.clone(), 1, ObjsetKind::Zfs, ObjsetFlags(1), &tx);
+    let os = Objset::create_live(
+        o.cache.clone(),
+        1,
+        ObjsetKind::Zfs,
+        ObjsetFlags(1),
+        &tx,
+        zio::ReadOptions::demand(),
+    );
     NewFileSystem::new((0x6b01_ec45, 0x17de_339c)).fill(&os, &tx).unwrap();
     let fs = FileSystem::open(&os).unwrap();
     let root = fs.root();

@@ -20,7 +20,7 @@ fn surviving(mos: &Objset) -> Vec<Objset> {
         .filter(|d| d.bonus_kind() == DmuType::DSL_DATASET && d.bonus().len() >= 256)
         .filter_map(|d| {
             let bp = Blkptr::decode(&d.bonus()[128..256]).ok()?;
-            Objset::open(mos.cache().clone(), d.object().0, &bp).ok()
+            Objset::open(mos.cache().clone(), d.object().0, &bp, zio::ReadOptions::demand()).ok()
         })
         .collect()
 }

@@ -9,7 +9,7 @@ use ondisk::{Ashift, Blkptr, DmuType, Guid, ObjNum, Uberblock};
 use std::path::Path;
 use std::sync::Arc;
 use vdev::{Tree, VdevConfig, VdevKind};
-use zio::Zio;
+use zio::{ReadOptions, Zio};
 
 /// The newest uberblock of the first label.
 pub fn uberblock(device: &FileDevice, ashift: Ashift) -> Uberblock {
@@ -36,7 +36,7 @@ pub fn mos(image: &Path) -> Objset {
     root.children = vec![leaf];
     let tree = Tree::open(&root, &mut |_| Ok(device.clone())).unwrap();
     let cache = Arc::new(Cache::new(Zio::new(Arc::new(tree)), 64 << 20));
-    let mos = Objset::open(cache, 0, &Blkptr::decode(&ub.rootbp).unwrap()).unwrap();
+    let mos = Objset::open(cache, 0, &Blkptr::decode(&ub.rootbp).unwrap(), ReadOptions::demand()).unwrap();
     let directory = Zap::open(&mos.dnode(ObjNum(1)).unwrap()).unwrap();
     if let Some(salt) = directory.lookup(b"org.illumos:checksum_salt").unwrap() {
         mos.cache().zio().set_salt(salt.as_bytes().unwrap().try_into().unwrap());
@@ -55,7 +55,7 @@ pub fn filesystems(mos: &Objset) -> Vec<(u64, Objset)> {
             if bp.is_hole() {
                 return None;
             }
-            let os = Objset::open(mos.cache().clone(), d.object().0, &bp).unwrap();
+            let os = Objset::open(mos.cache().clone(), d.object().0, &bp, ReadOptions::demand()).unwrap();
             let master = match os.dnode(ObjNum(1)) {
                 Ok(m) => Some(m).filter(|m| m.kind() == DmuType::MASTER_NODE)?,
                 Err(dmu::Error::Read(zio::Error::Key { .. })) => return None,

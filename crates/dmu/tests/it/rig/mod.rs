@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vdev::Tree;
-use zio::{Bookmark, NoSpace, Space, Want, WritePolicy, Zio};
+use zio::{Bookmark, NoSpace, ReadOptions, Space, Want, WritePolicy, Zio};
 
 /// An allocator that allocates from the front.
 pub struct Front {
@@ -103,13 +103,13 @@ impl Rig {
     }
 
     pub fn create(&self, kind: ObjsetKind, flags: u64) -> Objset {
-        Objset::create_live(self.cache.clone(), 5, kind, ObjsetFlags(flags), &tx(1))
+        Objset::create_live(self.cache.clone(), 5, kind, ObjsetFlags(flags), &tx(1), ReadOptions::demand())
     }
 
     pub fn sync_pass(&self, os: &Objset, txg: u64, pass: u32) -> Blkptr {
         let space = self.space.clone();
         let mut sink = Sink { space, txg: Txg(txg), policy: self.policy, born: 0 };
-        let bp = os.sync(&tx(txg), pass, &mut sink).unwrap();
+        let bp = os.sync(&tx(txg), pass, &mut sink, &os.cache().zio().workers()).unwrap();
         assert!(!os.is_dirty(Txg(txg)));
         bp
     }
@@ -122,7 +122,7 @@ impl Rig {
 
     pub fn open(&self, bp: &Blkptr) -> Objset {
         self.cache.purge();
-        Objset::open(self.cache.clone(), 5, bp).unwrap()
+        Objset::open(self.cache.clone(), 5, bp, ReadOptions::demand()).unwrap()
     }
 
     /// Checks that only blocks which the object set reaches are in use, and that the counts in
@@ -190,7 +190,7 @@ impl Walk {
             return stored_fill;
         }
         let bookmark = Bookmark { objset: 5, object: dn.object(), level, blkid: BlkId(blkid) };
-        let block = self.cache.read(bp, &bookmark).unwrap();
+        let block = self.cache.read(bp, &bookmark, &ReadOptions::demand()).unwrap();
         let below = Level(level.0 - 1);
         let fill = block.chunks_exact(BLKPTR_SIZE).enumerate().map(|(i, raw)| {
             let id = (blkid << dn.phys().epbs()) + i as u64;

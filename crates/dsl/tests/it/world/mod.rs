@@ -36,7 +36,8 @@ impl World {
     pub fn open(name: &str) -> World {
         let images = testkit::fixture(name);
         let o = common::open(&images);
-        let os = Objset::open_live(o.cache.clone(), 0, &o.mos.objset().root_bp()).unwrap();
+        let os = Objset::open_live(o.cache.clone(), 0, &o.mos.objset().root_bp(), zio::ReadOptions::demand())
+            .unwrap();
         let mos = Mos::open(os).unwrap();
         let vdevs = o.vdevs();
         let space = PoolSpace::of(&mos, &vdevs, &[]).unwrap();

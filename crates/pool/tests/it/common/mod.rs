@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use vdev::label::Labels;
 use vdev::{Tree, VdevAux};
-use zio::Zio;
+use zio::{ReadOptions, Zio};
 
 /// An open pool.
 pub struct Opened {
@@ -80,7 +80,7 @@ pub fn open_through(
         .max_by(Uberblock::newer)
         .unwrap();
     let cache = Arc::new(Cache::new(Zio::new(Arc::new(tree)), 64 << 20));
-    let os = Objset::open(cache.clone(), 0, &Blkptr::decode(&newest.rootbp)?)?;
+    let os = Objset::open(cache.clone(), 0, &Blkptr::decode(&newest.rootbp)?, ReadOptions::demand())?;
     let mos = Mos::open(os)?;
     if let Some(salt) = mos.dir_bytes(ondisk::mos::CHECKSUM_SALT)?
         && let Ok(salt) = salt.try_into()

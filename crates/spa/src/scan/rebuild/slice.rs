@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use device::Block;
 use ondisk::scan::RebuildPhys;
 use ondisk::{Guid, Txg, VdevId};
-use vdev::{Closed, Pace, StretchError};
+use vdev::{Closed, Priority, Request, StretchError};
 
 use crate::engine::Engine;
 use crate::scan::rebuild::{End, REBUILD_MAX_SEGMENT, REBUILD_VDEV_LIMIT};
@@ -79,7 +79,8 @@ struct Lane<'a> {
     from: u64,
     since: Instant,
     long: Duration,
-    pace: &'a Pace,
+    /// How it yields to foreground I/O.
+    request: &'a Request,
     /// Most stretches; 0 is no limit.
     most: u64,
 }
@@ -183,7 +184,6 @@ impl<'a> Lane<'a> {
         used: &[(u64, u64)],
         send: &SyncSender<Stretch<'a>>,
     ) -> Result<(), Came> {
-        let _paced = self.pace.enter();
         let batch = std::mem::take(batch);
         let tree = self.engine.tree();
         let mut stretches = Vec::with_capacity(batch.len());
@@ -202,10 +202,11 @@ impl<'a> Lane<'a> {
             }
             stretches.push((at, stretch));
         }
-        let _lent = Arc::new(tree.fetch_stretches(self.vdev, &lacked)).lend();
+        let fetched = Arc::new(tree.fetch_stretches(self.vdev, &lacked, self.request));
+        let request = self.request.with_fetched(fetched);
         for (at, mut stretch) in stretches {
             if stretch.closed.is_some() {
-                self.read(at, &mut stretch, used)?;
+                self.read(at, &mut stretch, used, &request)?;
             }
             // Who writes has ended only with this.
             let _ = send.send(stretch);
@@ -214,10 +215,16 @@ impl<'a> Lane<'a> {
     }
 
     /// Reads one stretch; if that can't be, the pieces of it that are in use.
-    fn read(&self, start: u64, stretch: &mut Stretch<'a>, used: &[(u64, u64)]) -> Result<(), Came> {
+    fn read(
+        &self,
+        start: u64,
+        stretch: &mut Stretch<'a>,
+        used: &[(u64, u64)],
+        request: &Request,
+    ) -> Result<(), Came> {
         let (engine, end) = (self.engine, stretch.end);
         let tree = engine.tree();
-        if let Ok(block) = tree.read_stretch(self.vdev, start, end - start) {
+        if let Ok(block) = tree.read_stretch(self.vdev, start, end - start, request) {
             stretch.pieces.push((start, block));
             return Ok(());
         }
@@ -225,7 +232,7 @@ impl<'a> Lane<'a> {
             let mut at = start;
             while at < end {
                 let len = tree.stretch(self.vdev, at, end - at, PIECE).max(1);
-                match tree.read_stretch(self.vdev, at, len) {
+                match tree.read_stretch(self.vdev, at, len, request) {
                     Ok(block) => stretch.pieces.push((at, block)),
                     // What fails because devices went says nothing.
                     Err(_) if !engine.tree().is_whole() => return Err(Came::Stop),
@@ -239,13 +246,13 @@ impl<'a> Lane<'a> {
     }
 
     fn write_all(&self, take: &Receiver<Stretch<'a>>, copied: &mut Copied) {
-        let _paced = self.pace.enter();
         while let Ok(first) = take.recv() {
             let batch: Vec<Stretch<'_>> =
                 std::iter::once(first).chain(take.try_iter().take(TOGETHER - 1)).collect();
             let pieces = batch.iter().flat_map(|stretch| &stretch.pieces);
             let pieces: Vec<(u64, &Block)> = pieces.map(|(at, block)| (*at, block)).collect();
-            let mut filled = self.engine.tree().fill_stretches(self.vdev, &pieces).into_iter();
+            let filled = self.engine.tree().fill_stretches(self.vdev, &pieces, self.request);
+            let mut filled = filled.into_iter();
             for stretch in &batch {
                 let mut lacked = stretch.failed > 0;
                 copied.errors += stretch.failed;
@@ -287,10 +294,10 @@ impl Engine {
         let most = self.scan.slice_blocks.load(Ordering::Relaxed);
         let before = self.here();
         let since = Instant::now();
-        let pace = &self.pace(since, long);
+        let request = &Request::paced(Priority::Rebuild, self.pace(since, long));
         let copied: Vec<(VdevId, Copied)> = std::thread::scope(|scope| {
             let lane = |(vdev, phys): (VdevId, RebuildPhys)| {
-                let lane = Lane { engine: self, vdev, from: phys.last_offset, since, long, pace, most };
+                let lane = Lane { engine: self, vdev, from: phys.last_offset, since, long, request, most };
                 let thread = std::thread::Builder::new().name("rebuild".into());
                 let thread = thread.spawn_scoped(scope, move || lane.run());
                 (vdev, thread.expect("the system has room for a thread"))

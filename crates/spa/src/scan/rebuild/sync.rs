@@ -86,9 +86,9 @@ impl Engine {
             pass: Pass::begin(0),
         };
         let anew = self.rebuilds.all.lock().insert(vdev, rebuild).is_some();
-        self.mos.set_words(tx, zap, mos::VDEV_TOP_REBUILD_PHYS, &phys.encode()).map_err(books)?;
+        self.sync_mos.set_words(tx, zap, mos::VDEV_TOP_REBUILD_PHYS, &phys.encode()).map_err(books)?;
         if !anew {
-            self.mos.feature_incr(tx, feature()).map_err(books)?;
+            self.sync_mos.feature_incr(tx, feature()).map_err(books)?;
             self.scan.notice_rebuild("resilver_start", guid, self.world.wall());
         }
         events.push(told(vdev, guid, if anew { "reset" } else { "started" }));
@@ -118,7 +118,7 @@ impl Engine {
 
     fn put_rebuild(&self, tx: &Tx, vdev: VdevId, phys: &RebuildPhys) -> Result<(), SyncError> {
         let Some((_, zap)) = self.top_of_rebuild(vdev) else { return Ok(()) };
-        let put = self.mos.set_words(tx, zap, mos::VDEV_TOP_REBUILD_PHYS, &phys.encode());
+        let put = self.sync_mos.set_words(tx, zap, mos::VDEV_TOP_REBUILD_PHYS, &phys.encode());
         put.map_err(|source| SyncError::Books { txg: tx.txg(), source })
     }
 
@@ -143,7 +143,7 @@ impl Engine {
             }
         }
         self.put_rebuild(tx, vdev, &phys)?;
-        let decr = self.mos.feature_decr(tx, feature());
+        let decr = self.sync_mos.feature_decr(tx, feature());
         decr.map_err(|source| SyncError::Books { txg: tx.txg(), source })?;
         self.rebuilds.end(vdev);
         self.edit_config(|config| {
@@ -176,10 +176,10 @@ impl Engine {
         for top in config.vdev_tree.iter().flat_map(|root| &root.children) {
             let active = self.rebuilds.all.lock().contains_key(&VdevId(top.id as u32));
             let Some(zap) = top.top_zap.filter(|_| !active) else { continue };
-            let known = self.mos.rebuild(zap).ok().flatten();
+            let known = self.sync_mos.rebuild(zap).ok().flatten();
             if known.is_some_and(|phys| phys != RebuildPhys::default()) {
                 let none = RebuildPhys::default().encode();
-                self.mos.set_words(tx, zap, mos::VDEV_TOP_REBUILD_PHYS, &none).map_err(books)?;
+                self.sync_mos.set_words(tx, zap, mos::VDEV_TOP_REBUILD_PHYS, &none).map_err(books)?;
             }
         }
         Ok(())

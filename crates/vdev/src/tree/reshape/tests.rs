@@ -2,7 +2,7 @@
 
 use ondisk::{Guid, Psize, Txg, VdevId};
 
-use crate::tests::{leaf, open, root, top};
+use crate::tests::{READ, leaf, open, root, top};
 use crate::{Tree, TreeCell, VdevAux, VdevConfig, VdevKind, VdevState};
 
 /// A mirror of leaves 0 and 1, and beside it a vdev of leaf 2.
@@ -28,7 +28,7 @@ fn what_stays_is_shared() {
     assert_eq!((old.top_count(), new.top_count()), (1, 2));
     assert_eq!(new.stats(Guid(100)).unwrap().checksum_errors.get(), 1);
     assert!(new.dtl(Guid(101)).unwrap().contains(5));
-    assert!(new.attempts(VdevId(1), 0, Psize(512), Txg(1)).unwrap().next().is_some());
+    assert!(new.attempts(VdevId(1), 0, Psize(512), Txg(1), &READ).unwrap().next().is_some());
     // What the old one's last users find out is known to the new one.
     old.set_state(Guid(100), VdevState::Faulted, VdevAux::ErrExceeded).unwrap();
     let cell = TreeCell::from(std::sync::Arc::new(old));

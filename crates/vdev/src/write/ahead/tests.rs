@@ -5,9 +5,8 @@ use ondisk::label::LABEL_START_SIZE;
 use ondisk::{Guid, Psize, Txg, VdevId};
 
 use super::*;
-use crate::VdevKind;
 use crate::tests::{open, root, top};
-use crate::write::fetch::answered;
+use crate::{Priority, VdevKind};
 
 fn extent(offset: u64) -> Extent {
     Extent { vdev: VdevId(0), offset, psize: Psize(4096), birth: Txg(9) }
@@ -23,7 +22,7 @@ fn lots_come_in_order() {
         device.write_at(&bytes, LABEL_START_SIZE).unwrap();
     }
     std::thread::scope(|scope| {
-        let mut ahead = Ahead::new(scope);
+        let mut ahead = Ahead::new(scope, Request::new(Priority::Scrub));
         assert!(ahead.take().is_none());
         for n in 0..8 {
             ahead.begin(&tree, &[extent(n * 8192)], false);
@@ -31,12 +30,12 @@ fn lots_come_in_order() {
         ahead.begin(&tree, &[], false);
         ahead.begin(&tree, &[extent(1 << 19)], false);
         for n in 0..8 {
-            let _lent = Arc::new(ahead.take().unwrap()).lend();
+            let fetched = ahead.take().unwrap();
             for guid in [100, 101] {
                 let mut buf = [0; 4096];
-                assert!(answered(Guid(guid), n * 8192, &mut buf));
+                assert!(fetched.get(Guid(guid), n * 8192, &mut buf));
                 assert!(buf == [2 * n as u8; 4096]);
-                assert!(!answered(Guid(guid), (n + 1) * 8192, &mut buf));
+                assert!(!fetched.get(Guid(guid), (n + 1) * 8192, &mut buf));
             }
         }
         assert!(ahead.take().is_some_and(|nothing| nothing.runs.is_empty()));

@@ -3,7 +3,7 @@ use ondisk::label::LABEL_START_SIZE;
 
 use super::*;
 use crate::tests::{open, root, top};
-use crate::{VdevConfig, VdevKind};
+use crate::{Priority, VdevConfig, VdevKind};
 
 /// Goal: neighbours are one read, small gaps are read over and large ones only where much is around them, and a read has its largest size.
 #[test]
@@ -32,40 +32,43 @@ fn gaps_are_not_kept() {
         |offset: u64, psize: u64| Extent { vdev: VdevId(0), offset, psize: Psize(psize), birth: Txg(9) };
     let sparse: Vec<Extent> = (0..16).map(|n| extent(n * 65536, 1024)).chain([extent(512, 1024)]).collect();
     let dense: Vec<Extent> = (0..16).map(|n| extent(n * 4096, 3072)).collect();
+    let leaf = tree.by_guid[&Guid(100)];
     for (extents, most) in [(sparse, 16 * 1024 + 512), (dense, 15 * 4096 + 3072)] {
-        let fetched = Arc::new(tree.fetch(&extents, false));
+        let fetched = Arc::new(tree.fetch(&extents, false, &Request::new(Priority::Scrub)));
         let held: usize = fetched.runs.values().flatten().map(|(_, buf)| buf.len()).sum();
         assert_eq!(held, most);
         let before = tree.stats(Guid(100)).unwrap().read_ops.get();
-        let _lent = fetched.lend();
+        let request = Request::new(Priority::Scrub).with_fetched(fetched);
         for e in extents {
             let mut buf = vec![0; e.psize.0 as usize];
-            assert!(answered(Guid(100), e.offset, &mut buf), "{e:?}");
+            tree.read_leaf(leaf, e.offset, &mut buf, &request).unwrap();
             assert!(buf == bytes[e.offset as usize..][..buf.len()], "{e:?}");
         }
         assert_eq!(tree.stats(Guid(100)).unwrap().read_ops.get(), before);
     }
 }
 
-/// Goal: what was fetched answers reads within it of the thread to which it is lent, and no others.
+/// Goal: what was fetched answers reads within it of requests that have it, from every part of it,
+/// and no others.
 #[test]
-fn lent_to_a_thread() {
+fn requests_are_answered_from_it() {
     let mut bytes = AlignedBuf::zeroed(8);
     bytes.copy_from_slice(b"abcdefgh");
-    let fetched =
-        Arc::new(Fetched { runs: BTreeMap::from([(Guid(1), vec![(100, bytes)])]), ..Fetched::default() });
-    let read = |guid, offset| {
-        let mut buf = [0; 2];
-        answered(Guid(guid), offset, &mut buf).then_some(buf)
+    let fetched = |guid| Fetched {
+        runs: BTreeMap::from([(Guid(guid), vec![(100, bytes.clone())])]),
+        ..Fetched::default()
     };
-    assert_eq!(read(1, 102), None);
-    {
-        let _lent = fetched.lend();
-        assert_eq!((read(1, 102), read(1, 106)), (Some(*b"cd"), Some(*b"gh")));
-        assert_eq!((read(1, 107), read(1, 99), read(2, 102)), (None, None, None));
-        assert_eq!(std::thread::spawn(|| answered(Guid(1), 100, &mut [0])).join().ok(), Some(false));
-    }
-    assert_eq!(read(1, 102), None);
+    let both = fetched(1).with([Arc::new(fetched(3))]);
+    let read = |request: &Request, guid, offset| {
+        let mut buf = [0; 2];
+        request.fetched().is_some_and(|f| f.get(Guid(guid), offset, &mut buf)).then_some(buf)
+    };
+    let plain = Request::new(Priority::Scrub);
+    let with = plain.with_fetched(Arc::new(both));
+    assert_eq!(read(&plain, 1, 102), None);
+    assert_eq!((read(&with, 1, 102), read(&with, 1, 106)), (Some(*b"cd"), Some(*b"gh")));
+    assert_eq!((read(&with, 1, 107), read(&with, 1, 99), read(&with, 2, 102)), (None, None, None));
+    assert_eq!(read(&with, 3, 102), Some(*b"cd"));
 }
 
 /// Goal: where one read of a raidz ends the next goes on, though blocks leave sectors behind them that hold nothing.
@@ -76,8 +79,12 @@ fn the_next_read_goes_on() {
     // Four sectors with two rows of parity, and one more to make it a multiple of three.
     let extent =
         |n: u64| Extent { vdev: VdevId(0), offset: 8192 + n * 9 * 512, psize: Psize(2048), birth: Txg(9) };
+    let request = Request::new(Priority::Scrub);
     let read = |numbers: std::ops::Range<u64>| {
-        tree.fetch(&numbers.map(extent).collect::<Vec<_>>(), false).runs.into_values().collect::<Vec<_>>()
+        tree.fetch(&numbers.map(extent).collect::<Vec<_>>(), false, &request)
+            .runs
+            .into_values()
+            .collect::<Vec<_>>()
     };
     let (first, second) = (read(0..3), read(3..8));
     assert_eq!((first.len(), second.len()), (5, 5));

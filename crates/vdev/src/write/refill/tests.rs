@@ -2,7 +2,7 @@ use device::{Block, Device, Fault, Faulty, Op};
 use ondisk::label::LABEL_START_SIZE;
 use ondisk::{Guid, Txg, VdevId};
 
-use crate::tests::{open, root, top};
+use crate::tests::{WRITE, open, root, top};
 use crate::{Tree, VdevAux, VdevConfig, VdevKind, VdevState};
 
 const TOP: VdevId = VdevId(0);
@@ -23,7 +23,7 @@ fn missed(tree: &Tree, sizes: &[usize], asize: impl Fn(usize) -> u64) -> Vec<(u6
     let blocks = sizes.iter().enumerate().map(|(n, size)| {
         let block = (at, bytes(*size, n as u64));
         at += asize(*size);
-        tree.write_block(TOP, block.0, &block.1, TXG).unwrap();
+        tree.write_block(TOP, block.0, &block.1, TXG, &WRITE).unwrap();
         block
     });
     let blocks = blocks.collect();
@@ -61,7 +61,7 @@ fn neighbours_are_one_write() {
             laid.extend(more);
         }
         assert_eq!(writes(&tree), before);
-        let done = tree.refill(&laid);
+        let done = tree.refill(&laid, &WRITE);
         let made: Vec<u64> = writes(&tree).iter().zip(before).map(|(now, before)| now - before).collect();
         assert_eq!((made[0], made[1..].iter().sum::<u64>()), (1, 0));
         assert_eq!(done.iter().map(|d| d.repaired).sum::<u64>(), held);
@@ -69,7 +69,7 @@ fn neighbours_are_one_write() {
         // Every device is as one that missed nothing.
         let (whole, others) = open(&spec, children);
         for (at, block) in &blocks {
-            whole.write_block(TOP, *at, block, TXG).unwrap();
+            whole.write_block(TOP, *at, block, TXG, &WRITE).unwrap();
         }
         for (one, other) in devices.iter().zip(&others) {
             let all = |device: &Faulty| {
@@ -90,7 +90,7 @@ fn a_bad_sector_costs_its_block() {
     let bad = LABEL_START_SIZE + blocks[5].0;
     devices[0].inject(Fault::Error { op: Op::Write, range: bad..bad + 512 });
     let lay = |(at, block): &(u64, Block)| tree.lay_out_missed(TOP, *at, block, TXG).unwrap().0.remove(0);
-    let done = tree.refill(&blocks.iter().map(lay).collect::<Vec<_>>());
+    let done = tree.refill(&blocks.iter().map(lay).collect::<Vec<_>>(), &WRITE);
     for (n, done) in done.iter().enumerate() {
         assert_eq!((done.repaired, done.refused), if n == 5 { (0, 1) } else { (4096, 0) });
         assert_eq!(done.behind.contains(&Guid(100)), n == 5);

@@ -8,7 +8,7 @@ use ondisk::label::LABEL_START_SIZE;
 use ondisk::{Guid, Psize, Txg, VdevId};
 
 use super::TXG_UNKNOWN;
-use crate::tests::{open, root, top};
+use crate::tests::{READ, WRITE, open, root, top};
 use crate::{Tree, TxgRanges, VdevConfig, VdevKind};
 
 const TOP: VdevId = VdevId(0);
@@ -33,7 +33,7 @@ fn a_draid_is_copied() {
     // A slice has three rows of four columns.
     let places: Vec<u64> = (0..4).flat_map(|group| [group * GROUP, group * GROUP + SIZE]).collect();
     for (at, n) in places.iter().zip(0..) {
-        tree.write_block(TOP, *at, &block(n), Txg(9)).unwrap();
+        tree.write_block(TOP, *at, &block(n), Txg(9), &WRITE).unwrap();
     }
     let whole = |device: &dyn Device| {
         let mut all = vec![0; (device.size() - LABEL_START_SIZE) as usize];
@@ -57,15 +57,16 @@ fn a_draid_is_copied() {
 
     let from = reads(&tree);
     let wanted: Vec<(u64, u64)> = here.iter().map(|at| (*at, SIZE)).collect();
-    let _lent = Arc::new(tree.fetch_stretches(TOP, &wanted)).lend();
+    let request = READ.with_fetched(Arc::new(tree.fetch_stretches(TOP, &wanted, &READ)));
     let fetched: Vec<u64> = reads(&tree).iter().zip(from).map(|(now, before)| now - before).collect();
     // Two stretches of a group touch, of each of two devices.
     assert_eq!((fetched[one.0 as usize - 100], fetched.iter().sum::<u64>()), (0, 6), "{fetched:?}");
-    let good: Vec<Block> = here.iter().map(|at| tree.read_stretch(TOP, *at, SIZE).unwrap()).collect();
+    let good: Vec<Block> =
+        here.iter().map(|at| tree.read_stretch(TOP, *at, SIZE, &request).unwrap()).collect();
     assert_eq!(reads(&tree).iter().sum::<u64>(), 6, "all of it was fetched");
 
     let stretches: Vec<(u64, &Block)> = here.iter().copied().zip(&good).collect();
-    let done = tree.fill_stretches(TOP, &stretches);
+    let done = tree.fill_stretches(TOP, &stretches, &WRITE);
     assert!(done.iter().all(|done| done.as_ref().is_ok_and(|d| d.repaired == SIZE / 3 && d.refused == 0)));
     assert!(whole(&**device) == before);
     // Who is away is named, and where nothing can lie is an error of that stretch alone.
@@ -73,7 +74,7 @@ fn a_draid_is_copied() {
     let named = |at: u64| lacks(at).1 == [Guid(100)];
     let has = |at: u64| on(at).iter().all(|piece| piece.device != Guid(100)) && on(at).len() < 3;
     assert!(places.iter().all(|at| named(*at) == has(*at)));
-    let done = tree.fill_stretches(TOP, &[(512, &good[0]), (here[1], &good[1])]);
+    let done = tree.fill_stretches(TOP, &[(512, &good[0]), (here[1], &good[1])], &WRITE);
     assert!(done[0].is_err() && done[1].is_ok());
     assert!(tree.lay_out(TOP, 512, &good[0], TXG_UNKNOWN).is_err());
 }

@@ -5,7 +5,7 @@ use ondisk::Guid;
 use ondisk::label::{LABEL_END_SIZE, LABEL_START_SIZE, SPA_MINDEVSIZE};
 
 use super::WipeError;
-use crate::tests::{open, root, top};
+use crate::tests::{WRITE, open, root, top};
 use crate::{VdevKind, VdevState};
 
 const LEAF: Guid = Guid(100);
@@ -16,12 +16,12 @@ const SPACE: u64 = SPA_MINDEVSIZE - LABEL_START_SIZE - LABEL_END_SIZE;
 fn labels_are_out_of_reach() {
     let (tree, devices) = open(&root(vec![top(VdevKind::Mirror, 2)]), 2);
     devices[0].write_at(&[7; 4096], SPA_MINDEVSIZE - LABEL_END_SIZE).unwrap();
-    tree.fill(LEAF, SPACE - 4096, &[3; 4096]).unwrap();
-    tree.fill(LEAF, 0, &[3; 4096]).unwrap();
+    tree.fill(LEAF, SPACE - 4096, &[3; 4096], &WRITE).unwrap();
+    tree.fill(LEAF, 0, &[3; 4096], &WRITE).unwrap();
     tree.discard(LEAF, SPACE - (1 << 20), 1 << 20).unwrap();
     for (offset, len) in [(SPACE - 512, 1024), (SPACE, 512), (u64::MAX - 511, 512), (u64::MAX, 2)] {
         assert!(matches!(tree.discard(LEAF, offset, len), Err(WipeError::Range { .. })));
-        assert!(matches!(tree.fill(LEAF, offset, &[3; 1024]), Err(WipeError::Range { .. })));
+        assert!(matches!(tree.fill(LEAF, offset, &[3; 1024], &WRITE), Err(WipeError::Range { .. })));
     }
     let mut label = [0; 4096];
     devices[0].read_at(&mut label, SPA_MINDEVSIZE - LABEL_END_SIZE).unwrap();
@@ -39,9 +39,9 @@ fn a_device_that_fails_is_given_up() {
     assert!(matches!(tree.discard(LEAF, 0, 4096), Err(WipeError::Device { .. })));
     assert!(tree.is_writable(LEAF), "its labels can be written");
     devices[0].inject(Fault::Error { op: Op::Write, range: 0..u64::MAX });
-    assert!(matches!(tree.fill(LEAF, 0, &[3; 512]), Err(WipeError::Device { .. })));
+    assert!(matches!(tree.fill(LEAF, 0, &[3; 512], &WRITE), Err(WipeError::Device { .. })));
     assert_eq!(tree.state_of(LEAF).unwrap().0, VdevState::Faulted);
-    assert!(matches!(tree.fill(LEAF, 0, &[3; 512]), Err(WipeError::Gone { guid: LEAF })));
+    assert!(matches!(tree.fill(LEAF, 0, &[3; 512], &WRITE), Err(WipeError::Gone { guid: LEAF })));
     assert!(matches!(tree.discard(Guid(9), 0, 512), Err(WipeError::Gone { .. })));
 }
 
@@ -56,7 +56,7 @@ fn discards_fail_when_asked_for() {
     let fault = inject::Fault { pool: tree.root_guid(), target, often: inject::ALWAYS };
     let id = inject::add(fault).unwrap();
     assert!(matches!(tree.discard(leaf, 0, 4096), Err(WipeError::Device { guid, .. }) if guid == leaf));
-    tree.fill(leaf, 0, &[3; 512]).unwrap();
+    tree.fill(leaf, 0, &[3; 512], &WRITE).unwrap();
     inject::cancel(Some(id));
     tree.discard(leaf, 0, 4096).unwrap();
 }

@@ -22,7 +22,7 @@ use ondisk::objset::ObjsetPhys;
 use ondisk::uberblock::Uberblock;
 use ondisk::{Ashift, ByteOrder, CompressKind, DmuType, Guid, Txg};
 use vdev::label::Labels;
-use vdev::{Tree, VdevAux};
+use vdev::{Priority, Request, Tree, VdevAux};
 
 pub struct Pool {
     pub tree: Tree,
@@ -119,7 +119,8 @@ fn dnodes(block: &[u8], todo: &mut Vec<Blkptr>) {
 /// Reads a copy until its checksum is right. Returns the bytes and the number of candidates tried.
 pub fn read(pool: &Pool, stored: &Stored, copy: usize) -> Option<(AlignedBuf, usize)> {
     let dva = stored.copies().nth(copy).unwrap();
-    let mut attempts = pool.tree.attempts(dva.vdev, dva.offset.0, stored.psize, stored.phys_birth).unwrap();
+    let (size, birth, request) = (stored.psize, stored.phys_birth, Request::new(Priority::SyncRead));
+    let mut attempts = pool.tree.attempts(dva.vdev, dva.offset.0, size, birth, &request).unwrap();
     let sums = Checksummer::new(&[0; 32]);
     let mut tries = 0;
     let good = attempts.find(|c| {

@@ -1,7 +1,7 @@
 //! Writes whose devices fail: elsewhere, later, or not at all.
 
-use super::{BOOKMARK, noise, req};
-use crate::{FailMode, Forbearance, NoSpace, Patience, Reason, Space, Want, WritePolicy, Zio};
+use super::{BOOKMARK, READ, noise, req};
+use crate::{FailMode, IoFlags, NoSpace, ReadOptions, Reason, Space, Want, WritePolicy, Zio};
 use device::{AlignedBuf, Block, Device, Fault, Faulty, MemDevice, Op};
 use ondisk::label::{LABEL_START_SIZE, SPA_MINDEVSIZE};
 use ondisk::{Ashift, Asize, Blkptr, DmuType, Dva, Guid, Offset, Psize, Txg, VdevConfig, VdevId, VdevKind};
@@ -114,12 +114,12 @@ fn bad_places_are_left() {
     let bad = LABEL_START_SIZE + SLOT..LABEL_START_SIZE + 2 * SLOT;
     b.devices[0].inject(Fault::Error { op: Op::Write, range: bad });
     let reqs: Vec<_> = (0..4).map(|_| req(noise(8192), WritePolicy::PLAIN)).collect();
-    let bps = b.zio.write_batch(Txg(4), reqs).unwrap();
+    let bps = b.zio.write_batch(Txg(4), reqs, &b.zio.workers()).unwrap();
     let slots: Vec<u64> =
         bps.iter().map(|bp| bp.stored().unwrap().dvas[0].unwrap().offset.0 / SLOT).collect();
     assert_eq!(slots, [0, 4, 2, 3]);
     assert_eq!(*b.space.taken.lock(), [(0, 0), (0, 2), (0, 3), (0, 4)].into());
-    assert!(bps.iter().all(|bp| b.zio.read(bp, &BOOKMARK).unwrap() == noise(8192)));
+    assert!(bps.iter().all(|bp| b.zio.read(bp, &BOOKMARK, &READ).unwrap() == noise(8192)));
 }
 
 /// Goal: when one of two vdevs dies, everything goes to the other.
@@ -128,13 +128,16 @@ fn dead_vdevs_are_left() {
     let b = bench(2);
     b.devices[0].inject(Fault::Error { op: Op::Write, range: ALL });
     let policy = WritePolicy { copies: 2, ..WritePolicy::PLAIN };
-    let bps = b.zio.write_batch(Txg(4), vec![req(noise(8192), policy), req(noise(4096), policy)]).unwrap();
+    let bps = b
+        .zio
+        .write_batch(Txg(4), vec![req(noise(8192), policy), req(noise(4096), policy)], &b.zio.workers())
+        .unwrap();
     let tops: Vec<u32> = bps
         .iter()
         .flat_map(|bp| bp.stored().unwrap().copies().map(|d| d.vdev.0).collect::<Vec<_>>())
         .collect();
     assert_eq!((tops, b.space.taken.lock().len()), (vec![1; 4], 4));
-    assert_eq!(b.zio.read(&bps[0], &BOOKMARK).unwrap(), noise(8192));
+    assert_eq!(b.zio.read(&bps[0], &BOOKMARK, &READ).unwrap(), noise(8192));
 }
 
 /// Goal: when nothing works the writer waits, and its blocks are written when the pool is cleared; unattended, it fails and gives
@@ -144,15 +147,15 @@ fn writers_wait() {
     let b = bench(1);
     b.devices[0].inject(Fault::Error { op: Op::Write, range: ALL });
     let batch = || vec![req(noise(8192), WritePolicy::PLAIN); 3];
-    assert!(b.zio.write_batch(Txg(4), batch()).is_err());
+    assert!(b.zio.write_batch(Txg(4), batch(), &b.zio.workers()).is_err());
     assert!(b.space.taken.lock().is_empty());
     b.attend();
     let bps = std::thread::scope(|s| {
-        let writer = s.spawn(|| b.zio.write_batch(Txg(4), batch()).unwrap());
+        let writer = s.spawn(|| b.zio.write_batch(Txg(4), batch(), &b.zio.workers()).unwrap());
         b.rescue();
         writer.join().unwrap()
     });
-    assert!(bps.iter().all(|bp| b.zio.read(bp, &BOOKMARK).unwrap() == noise(8192)));
+    assert!(bps.iter().all(|bp| b.zio.read(bp, &BOOKMARK, &READ).unwrap() == noise(8192)));
     assert_eq!(b.space.taken.lock().len(), 3);
 }
 
@@ -161,7 +164,8 @@ fn writers_wait() {
 fn failed_flushes_write_again() {
     let b = bench(1);
     b.attend();
-    let bp = b.zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)]).unwrap()[0];
+    let bp =
+        b.zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)], &b.zio.workers()).unwrap()[0];
     b.devices[0].inject(Fault::Error { op: Op::Flush, range: ALL });
     std::thread::scope(|s| {
         let flusher = s.spawn(|| b.zio.flush(Txg(4)));
@@ -173,7 +177,7 @@ fn failed_flushes_write_again() {
         b.rescue();
         flusher.join().unwrap().unwrap();
     });
-    assert_eq!(b.zio.read(&bp, &BOOKMARK).unwrap(), noise(8192));
+    assert_eq!(b.zio.read(&bp, &BOOKMARK, &READ).unwrap(), noise(8192));
 }
 
 /// Goal: while what a failed flush left in doubt is written again, a flush of somebody else forgets none of it.
@@ -181,7 +185,8 @@ fn failed_flushes_write_again() {
 fn doubted_blocks_are_not_forgotten() {
     let b = bench(1);
     b.attend();
-    let bp = b.zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)]).unwrap()[0];
+    let bp =
+        b.zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)], &b.zio.workers()).unwrap()[0];
     b.devices[0].inject(Fault::Error { op: Op::Flush, range: ALL });
     std::thread::scope(|s| {
         let flusher = s.spawn(|| b.zio.flush(Txg(4)));
@@ -199,7 +204,7 @@ fn doubted_blocks_are_not_forgotten() {
         b.rescue();
         flusher.join().unwrap().unwrap();
     });
-    assert_eq!(b.zio.read(&bp, &BOOKMARK).unwrap(), noise(8192));
+    assert_eq!(b.zio.read(&bp, &BOOKMARK, &READ).unwrap(), noise(8192));
 }
 
 /// Goal: a device that misses a block which is written with a log is behind in the block's own group, whenever the log's block was allocated.
@@ -228,27 +233,26 @@ fn blocks_beside_a_log_are_missed_in_their_own_group() {
 fn needed_reads_wait() {
     let b = bench(1);
     b.attend();
-    let bp = b.zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)]).unwrap()[0];
+    let bp =
+        b.zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)], &b.zio.workers()).unwrap()[0];
     b.devices[0].inject(Fault::Error { op: Op::Read, range: LABEL_START_SIZE..1 << 30 });
-    assert!(b.zio.read(&bp, &BOOKMARK).is_err());
+    assert!(b.zio.read(&bp, &BOOKMARK, &READ).is_err());
     // Nothing but the block's place is bad.
     let place = LABEL_START_SIZE..LABEL_START_SIZE + SLOT;
     let (bad, wrong) =
         (Fault::Error { op: Op::Read, range: place.clone() }, Fault::Corrupt { range: place.clone() });
-    for (fault, forbears) in [
-        (Fault::Error { op: Op::Read, range: ALL }, false),
-        (Fault::Error { op: Op::Read, range: ALL }, true),
-        (bad.clone(), false),
-        (wrong.clone(), false),
+    let needed = &ReadOptions::sync();
+    let dispensable = &needed.with(IoFlags::CAN_FAIL);
+    for (fault, options) in [
+        (Fault::Error { op: Op::Read, range: ALL }, needed),
+        (Fault::Error { op: Op::Read, range: ALL }, dispensable),
+        (bad.clone(), needed),
+        (wrong.clone(), needed),
     ] {
         b.devices[0].heal();
         b.devices[0].inject(fault);
         let data = std::thread::scope(|s| {
-            let reader = s.spawn(|| {
-                let _patience = Patience::begin();
-                let _forbearance = forbears.then(Forbearance::begin);
-                b.zio.read(&bp, &BOOKMARK).unwrap()
-            });
+            let reader = s.spawn(|| b.zio.read(&bp, &BOOKMARK, options).unwrap());
             b.rescue();
             reader.join().unwrap()
         });
@@ -257,13 +261,16 @@ fn needed_reads_wait() {
     for fault in [bad, wrong] {
         b.devices[0].heal();
         b.devices[0].inject(fault);
-        let _patience = Patience::begin();
-        let forbearance = Forbearance::begin();
-        assert!(b.zio.read(&bp, &BOOKMARK).is_err());
-        drop(forbearance);
+        assert!(b.zio.read(&bp, &BOOKMARK, dispensable).is_err());
+        // The flag says nothing alone, nor of a pointer that may be stale, or that no caller has
+        // asked for.
+        for flag in [IoFlags::MAY_BE_STALE, IoFlags::SPECULATIVE] {
+            assert!(b.zio.read(&bp, &BOOKMARK, &needed.with(flag)).is_err());
+        }
+        assert!(b.zio.read(&bp, &BOOKMARK, &READ.with(IoFlags::CAN_FAIL)).is_err());
         // Where the chain of a log ends nothing can be read.
         let log = Blkptr { kind: DmuType::INTENT_LOG, ..bp };
-        assert!(b.zio.read(&log, &BOOKMARK).is_err());
+        assert!(b.zio.read(&log, &BOOKMARK, needed).is_err());
     }
 }
 
@@ -289,7 +296,7 @@ fn places_that_were_given_back_are_left_alone() {
     let b = bench(1);
     b.attend();
     let reqs = vec![req(noise(8192), WritePolicy::PLAIN), req(noise(4096), WritePolicy::PLAIN)];
-    let bps = b.zio.write_batch(Txg(4), reqs).unwrap();
+    let bps = b.zio.write_batch(Txg(4), reqs, &b.zio.workers()).unwrap();
     let given_back: Vec<_> = bps[0].stored().unwrap().copies().copied().collect();
     b.zio.spoil(&given_back);
     b.zio.doubt(Guid(100));

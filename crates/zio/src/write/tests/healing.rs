@@ -1,6 +1,6 @@
 //! Reads that remember what they find wrong, and putting it right.
 
-use super::{BOOKMARK, Front, noise, req};
+use super::{BOOKMARK, Front, READ, noise, req};
 use crate::{WritePolicy, Zio};
 use device::{Block, Device, MemDevice};
 use ondisk::config::DraidShape;
@@ -11,11 +11,11 @@ use vdev::Tree;
 
 /// Reads the block, and heals it if that is remembered; whether it was.
 fn reads(zio: &Zio, bp: &Blkptr, want: &Block) -> bool {
-    assert_eq!(zio.read(bp, &BOOKMARK).unwrap(), *want);
+    assert_eq!(zio.read(bp, &BOOKMARK, &READ).unwrap(), *want);
     let met = zio.unhealed().pending();
     for (bookmark, birth) in &met {
         assert_eq!((*bookmark, *birth), (BOOKMARK, bp.stored().unwrap().phys_birth));
-        zio.heal(bp, bookmark).unwrap();
+        zio.heal(bp, bookmark, &READ).unwrap();
     }
     zio.unhealed().seen_to(&met);
     !met.is_empty()
@@ -36,7 +36,7 @@ fn reads_heal() {
     let tree = Arc::new(Tree::open(&root, open).unwrap());
     let zio = Zio::new(Arc::clone(&tree));
     zio.set_space(Arc::new(Front::new(tree, 1, u64::MAX)));
-    let bp = zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)]).unwrap()[0];
+    let bp = zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)], &zio.workers()).unwrap()[0];
     zio.flush_vdevs(&[VdevId(0)], Txg(4), zio.flush_mark()).unwrap();
     let at = LABEL_START_SIZE + bp.stored().unwrap().dvas[0].unwrap().offset.0;
     let damage = || devices.iter().for_each(|d| d.write_at(&[0; 512], at + 512).unwrap());
@@ -49,14 +49,14 @@ fn reads_heal() {
         devices.iter().filter(|d| whole(d)).count()
     };
     damage();
-    assert!(zio.read(&bp, &BOOKMARK).is_err());
+    assert!(zio.read(&bp, &BOOKMARK, &READ).is_err());
     devices[1].write_at(&noise(8192), at).unwrap();
     // Which child is asked first is the mirror's choice, so both have a block that is only bad there.
     let (first, second) = (&devices[0], &devices[1]);
     for (bad, good) in [(first, second), (second, first)] {
         good.write_at(&noise(8192), at).unwrap();
         bad.write_at(&[0; 512], at + 512).unwrap();
-        (0..4).for_each(|_| assert_eq!(zio.read(&bp, &BOOKMARK).unwrap(), noise(8192)));
+        (0..4).for_each(|_| assert_eq!(zio.read(&bp, &BOOKMARK, &READ).unwrap(), noise(8192)));
         assert_eq!(healthy(), 1, "a read changes nothing");
         if reads(&zio, &bp, &noise(8192)) {
             assert_eq!(healthy(), 2);
@@ -98,7 +98,8 @@ fn reads_heal_columns() {
         let kind = top.kind;
         let (zio, devices) = pool(top, leaves);
         let len = 32 << 10;
-        let bp = zio.write_batch(Txg(4), vec![req(noise(len), WritePolicy::PLAIN)]).unwrap()[0];
+        let bp =
+            zio.write_batch(Txg(4), vec![req(noise(len), WritePolicy::PLAIN)], &zio.workers()).unwrap()[0];
         zio.flush_vdevs(&[VdevId(0)], Txg(4), zio.flush_mark()).unwrap();
         let right: Vec<Vec<u8>> = devices.iter().map(|d| front(d)).collect();
         // Where each column begins.

@@ -1,7 +1,7 @@
 //! Metadata that waits for the rest of its group.
 
 use super::failing::{ALL, Bench, SLOT, bench};
-use super::{BOOKMARK, noise, req, text};
+use super::{BOOKMARK, READ, noise, req, text};
 use crate::{WritePolicy, WriteReq};
 use device::{Block, Device, Fault, Op};
 use ondisk::label::LABEL_START_SIZE;
@@ -30,7 +30,7 @@ fn on_disk(b: &Bench, device: usize, slot: u64, len: usize) -> Vec<u8> {
 }
 
 fn write(b: &Bench, reqs: Vec<WriteReq>) -> Vec<Blkptr> {
-    b.zio.write_batch(Txg(4), reqs).unwrap()
+    b.zio.write_batch(Txg(4), reqs, &b.zio.workers()).unwrap()
 }
 
 /// Goal: metadata in two copies is read as it was written last while it waits, and then written once, as it is last, in the order of its places; what has one copy, and file data, doesn't wait.
@@ -40,15 +40,15 @@ fn what_waits_is_read() {
     let first = write(&b, vec![metadata(noise(4096)), metadata(text(4096))]);
     assert_eq!(writes(&b, 0), 0);
     b.devices[0].inject(Fault::Error { op: Op::Read, range: ALL });
-    assert_eq!(b.zio.read(&first[1], &BOOKMARK).unwrap(), text(4096));
+    assert_eq!(b.zio.read(&first[1], &BOOKMARK, &READ).unwrap(), text(4096));
     let again = WriteReq { old: Some(first[0]), in_place: true, ..metadata(text(4096)) };
     let second = write(&b, vec![again])[0];
     assert_eq!(second.stored().unwrap().dvas, first[0].stored().unwrap().dvas);
-    assert_eq!((writes(&b, 0), b.zio.read(&second, &BOOKMARK).unwrap()), (0, text(4096)));
+    assert_eq!((writes(&b, 0), b.zio.read(&second, &BOOKMARK, &READ).unwrap()), (0, text(4096)));
     b.devices[0].heal();
     b.zio.write_held().unwrap();
     // Four slots, which don't touch.
-    assert_eq!((writes(&b, 0), b.zio.read(&second, &BOOKMARK).unwrap()), (4, text(4096)));
+    assert_eq!((writes(&b, 0), b.zio.read(&second, &BOOKMARK, &READ).unwrap()), (4, text(4096)));
     assert!((0..4).all(|slot| on_disk(&b, 0, slot, 4096) == text(4096)[..]));
     b.zio.flush(Txg(4)).unwrap();
     write(&b, vec![req(noise(4096), TWO)]);
@@ -65,11 +65,11 @@ fn what_is_gone_is_not_written() {
     let new = write(&b, vec![data])[0];
     assert_eq!((new.stored().unwrap().dvas, writes(&b, 0)), (old.stored().unwrap().dvas, 2));
     b.zio.write_held().unwrap();
-    assert_eq!((writes(&b, 0), b.zio.read(&new, &BOOKMARK).unwrap()), (2, text(4096)));
+    assert_eq!((writes(&b, 0), b.zio.read(&new, &BOOKMARK, &READ).unwrap()), (2, text(4096)));
     // Nobody attends the pool, so that the batch fails, and gives back what waits too.
     b.devices[0].inject(Fault::Error { op: Op::Write, range: LABEL_START_SIZE..u64::MAX });
     let plain = req(noise(4096), WritePolicy::PLAIN);
-    b.zio.write_batch(Txg(4), vec![metadata(noise(4096)), plain]).unwrap_err();
+    b.zio.write_batch(Txg(4), vec![metadata(noise(4096)), plain], &b.zio.workers()).unwrap_err();
     b.devices[0].heal();
     let before = writes(&b, 0);
     b.zio.write_held().unwrap();
@@ -91,7 +91,7 @@ fn much_is_written_at_once() {
     assert_eq!(all(&b), 0);
     write(&b, reqs());
     assert!(all(&b) > 0);
-    assert!(some.iter().all(|bp| b.zio.read(bp, &BOOKMARK).unwrap() == text(128 << 10)));
+    assert!(some.iter().all(|bp| b.zio.read(bp, &BOOKMARK, &READ).unwrap() == text(128 << 10)));
     b.zio.flush(Txg(4)).unwrap();
 }
 
@@ -106,7 +106,7 @@ fn places_that_fail() {
     b.zio.write_held().unwrap();
     assert_eq!(b.zio.unhealed().pending(), [(BOOKMARK, Txg(4))]);
     assert_eq!(on_disk(&b, 1, 0, 4096), noise(4096)[..]);
-    assert_eq!(b.zio.read(&bp, &BOOKMARK).unwrap(), noise(4096));
+    assert_eq!(b.zio.read(&bp, &BOOKMARK, &READ).unwrap(), noise(4096));
 
     b.devices.iter().for_each(|d| d.inject(Fault::Error { op: Op::Write, range: ALL }));
     let bp = write(&b, vec![metadata(text(4096))])[0];
@@ -117,7 +117,7 @@ fn places_that_fail() {
     });
     b.zio.flush(Txg(4)).unwrap();
     assert!((0..2).all(|device| on_disk(&b, device, 1, 4096) == text(4096)[..]));
-    assert_eq!(b.zio.read(&bp, &BOOKMARK).unwrap(), text(4096));
+    assert_eq!(b.zio.read(&bp, &BOOKMARK, &READ).unwrap(), text(4096));
 }
 
 /// Goal: with nobody to attend the pool, what can't be written is an error.

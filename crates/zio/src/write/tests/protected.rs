@@ -1,6 +1,6 @@
 //! Blocks of encrypted object sets, and log blocks.
 
-use super::{BOOKMARK, noise, pool, req, text};
+use super::{BOOKMARK, READ, noise, pool, req, text};
 use crate::{Entropy, Error, FailMode, KeyError, KeySource, Reason, WritePolicy, WriteReq, Zio};
 use codec::crypt::{CryptoSuite, DataKeys, KeyVersion};
 use device::{AlignedBuf, Block};
@@ -83,7 +83,7 @@ fn every_kind() {
     let zio = encrypted_pool();
     let policy = WritePolicy { encrypt: true, embed: true, copies: 3, ..WritePolicy::PLAIN };
     let base = req(text(65_536), policy);
-    let below = zio.write_batch(Txg(3), vec![base.clone()]).unwrap()[0];
+    let below = zio.write_batch(Txg(3), vec![base.clone()], &zio.workers()).unwrap()[0];
     let indirect = Block::copy_of(&[&below.encode()[..], &[0; 131_072 - 128]].concat());
     let of =
         |kind, level, data| WriteReq { kind, level: Level(level), data: Block::into(data), ..base.clone() };
@@ -95,31 +95,34 @@ fn every_kind() {
         of(DmuType::MASTER_NODE, 0, text(1024)),
         of(DmuType::SA, 0, text(512)),
     ];
-    let pointers = zio.write_batch(Txg(4), kinds.to_vec()).unwrap();
+    let pointers = zio.write_batch(Txg(4), kinds.to_vec(), &zio.workers()).unwrap();
     for (bp, req) in pointers.iter().chain([&below]).zip(kinds.iter().chain([&base])) {
         let s = *bp.stored().unwrap();
         assert!(s.crypt && Blkptr::decode(&bp.encode()).unwrap() == *bp);
         assert_eq!(s.copies().count(), if bp.is_encrypted() { 2 } else { 3 });
         if req.kind == DmuType::OBJSET {
-            let read = zio.read(bp, &BOOKMARK).unwrap();
+            let read = zio.read(bp, &BOOKMARK, &READ).unwrap();
             assert_ne!(read[720..784], req.data.whole()[720..784]);
             assert_eq!((&read[..720], s.compress), (&req.data.whole()[..720], CompressKind::Off));
         } else {
-            assert_eq!(zio.read(bp, &BOOKMARK).unwrap(), req.data.whole(), "{bp:?}");
+            assert_eq!(zio.read(bp, &BOOKMARK, &READ).unwrap(), req.data.whole(), "{bp:?}");
         }
         if bp.is_encrypted() {
-            assert_ne!(zio.read_raw(bp, &BOOKMARK).unwrap()[..], req.data.whole()[..s.psize.0 as usize]);
+            assert_ne!(
+                zio.read_raw(bp, &BOOKMARK, &READ).unwrap()[..],
+                req.data.whole()[..s.psize.0 as usize]
+            );
             let other = crate::Bookmark { objset: 6, ..BOOKMARK };
-            assert!(matches!(zio.read(bp, &other), Err(Error::Key { .. })));
+            assert!(matches!(zio.read(bp, &other, &READ), Err(Error::Key { .. })));
         }
         let mut forged = *bp;
         if let Body::Stored(s) = &mut forged.body {
             s.sum[3] ^= 1;
         }
-        assert!(zio.read(&forged, &BOOKMARK).is_err());
+        assert!(zio.read(&forged, &BOOKMARK, &READ).is_err());
     }
     let locked = WriteReq { bookmark: crate::Bookmark { objset: 6, ..BOOKMARK }, ..base };
-    assert!(matches!(zio.write_batch(Txg(4), vec![locked]), Err(Error::Key { .. })));
+    assert!(matches!(zio.write_batch(Txg(4), vec![locked], &zio.workers()), Err(Error::Key { .. })));
 }
 
 /// Goal: each block has an initialisation vector of its own under one salt; blocks for the dedup table have what their contents say.
@@ -128,7 +131,7 @@ fn salts_and_vectors() {
     let zio = encrypted_pool();
     let policy = WritePolicy { encrypt: true, checksum: ChecksumKind::Sha256, ..WritePolicy::PLAIN };
     let write = |policy| {
-        let bp = zio.write_batch(Txg(4), vec![req(text(4096 * 4), policy)]).unwrap()[0];
+        let bp = zio.write_batch(Txg(4), vec![req(text(4096 * 4), policy)], &zio.workers()).unwrap()[0];
         bp.stored().unwrap().crypt_params
     };
     let (a, b) = (write(policy), write(policy));
@@ -157,7 +160,7 @@ fn log_blocks() {
         block[ZIL_CHAIN_SIZE + 32..used].fill(0x5a);
         block[used..].fill(0xff);
         zio.write_logs(5, vec![(bp, block.clone())], Vec::new()).unwrap();
-        let read = zio.read(&bp, &BOOKMARK).unwrap();
+        let read = zio.read(&bp, &BOOKMARK, &READ).unwrap();
         assert_eq!(read[..144], block[..144]);
         assert_eq!(read[ZIL_CHAIN_SIZE..used], block[ZIL_CHAIN_SIZE..used]);
         assert!(read[used..].iter().all(|b| *b == 0));
@@ -165,7 +168,7 @@ fn log_blocks() {
         if let Body::Stored(s) = &mut other.body {
             s.sum[3] = 2;
         }
-        assert!(zio.read(&other, &BOOKMARK).is_err());
+        assert!(zio.read(&other, &BOOKMARK, &READ).is_err());
     }
 }
 
@@ -180,8 +183,8 @@ fn suspended_pools_get_no_log_blocks() {
     zio.suspension().suspend(Reason::Mmp);
     let refused = zio.write_logs(5, vec![(bp, block.clone())], Vec::new());
     assert!(matches!(refused, Err(Error::Suspended { .. })), "{refused:?}");
-    assert!(zio.read(&bp, &BOOKMARK).is_err());
+    assert!(zio.read(&bp, &BOOKMARK, &READ).is_err());
     zio.suspension().clear();
     zio.write_logs(5, vec![(bp, block)], Vec::new()).unwrap();
-    assert!(zio.read(&bp, &BOOKMARK).is_ok());
+    assert!(zio.read(&bp, &BOOKMARK, &READ).is_ok());
 }

@@ -1,7 +1,7 @@
 //! The stored form of blocks, made again of what memory holds of them.
 
 use super::protected::{dnodes, encrypted_pool};
-use super::{BOOKMARK, CHECKSUMS, COMPRESSORS, noise, req, text};
+use super::{BOOKMARK, CHECKSUMS, COMPRESSORS, READ, noise, req, text};
 use crate::{Bookmark, WritePolicy, WriteReq, Zio};
 use codec::compress::ZstdLevel;
 use device::Block;
@@ -39,13 +39,13 @@ fn all(zio: &Zio) -> Vec<(Blkptr, WriteReq)> {
         let policy = WritePolicy { encrypt, compress: CompressKind::Lz4, ..WritePolicy::PLAIN };
         reqs.push(WriteReq { kind: DmuType::DNODE, ..req(dnodes(), policy) });
     }
-    let pointers = zio.write_batch(Txg(4), reqs.clone()).unwrap();
+    let pointers = zio.write_batch(Txg(4), reqs.clone(), &zio.workers()).unwrap();
     pointers.into_iter().zip(reqs).collect()
 }
 
 /// Bytes as they lie on the devices, padded to this.
 fn stored(zio: &Zio, bp: &Blkptr, room: usize) -> Vec<u8> {
-    let mut raw = zio.read_raw(bp, &BOOKMARK).unwrap().to_vec();
+    let mut raw = zio.read_raw(bp, &BOOKMARK, &READ).unwrap().to_vec();
     raw.resize(room, 0);
     raw
 }
@@ -58,7 +58,7 @@ fn every_way() {
     let (mut packed, mut secret) = (0, 0);
     for (bp, req) in all(&zio) {
         let psize = bp.stored().unwrap().psize.0 as usize;
-        let opened = zio.read_packed(&bp, &BOOKMARK).unwrap();
+        let opened = zio.read_packed(&bp, &BOOKMARK, &READ).unwrap();
         for room in [psize, psize.next_multiple_of(1 << 13) + 4096] {
             let expected = stored(&zio, &bp, room);
             let of_plain = remaker.of_plain(&bp, BOOKMARK.objset, req.policy.zstd, &opened.block, room);
@@ -83,7 +83,7 @@ fn nothing_else() {
     for (bp, req) in all(&zio) {
         let s = *bp.stored().unwrap();
         let (psize, level) = (s.psize.0 as usize, req.policy.zstd);
-        let opened = zio.read_packed(&bp, &BOOKMARK).unwrap();
+        let opened = zio.read_packed(&bp, &BOOKMARK, &READ).unwrap();
         let with = |change: &dyn Fn(&mut ondisk::blkptr::Stored)| {
             let mut stored = s;
             change(&mut stored);
@@ -115,9 +115,9 @@ fn nothing_else() {
     }
     // A level that packs in another way.
     let policy = WritePolicy { compress: CompressKind::Zstd, encrypt: true, ..WritePolicy::PLAIN };
-    let bp = zio.write_batch(Txg(5), vec![req(mixed(131_072), policy)]).unwrap()[0];
+    let bp = zio.write_batch(Txg(5), vec![req(mixed(131_072), policy)], &zio.workers()).unwrap()[0];
     let psize = bp.stored().unwrap().psize.0 as usize;
-    let block = zio.read(&bp, &Bookmark { ..BOOKMARK }).unwrap();
+    let block = zio.read(&bp, &Bookmark { ..BOOKMARK }, &READ).unwrap();
     let at = |n| remaker.of_plain(&bp, objset, ZstdLevel::from_disk(n).unwrap(), &block, psize);
     assert!(at(policy.zstd.to_disk()).is_some() && at(19).is_none());
 }

@@ -1,7 +1,7 @@
 //! Blocks that the dedup table or the table of clones knows.
 
-use super::{BOOKMARK, pool, req, text};
-use crate::{Clones, Dedup, Found, WritePolicy, Zio};
+use super::{BOOKMARK, READ, pool, req, text};
+use crate::{Clones, Dedup, Found, ReadOptions, WritePolicy, Zio};
 use device::Block;
 use ondisk::{Blkptr, ChecksumKind, Dva, Txg};
 use parking_lot::Mutex;
@@ -17,7 +17,7 @@ struct Table {
 }
 
 impl Dedup for Table {
-    fn has(&self, _: Txg, bp: &Blkptr) -> bool {
+    fn has(&self, _: Txg, bp: &Blkptr, _: &ReadOptions) -> bool {
         bp.stored().is_some_and(|s| self.entries.lock().contains_key(&s.sum))
     }
 
@@ -56,7 +56,7 @@ impl Dedup for Table {
 }
 
 fn write(zio: &Zio, txg: u64, data: &[Block], policy: WritePolicy) -> Vec<Blkptr> {
-    zio.write_batch(Txg(txg), data.iter().map(|d| req(d.clone(), policy)).collect()).unwrap()
+    zio.write_batch(Txg(txg), data.iter().map(|d| req(d.clone(), policy)).collect(), &zio.workers()).unwrap()
 }
 
 const POLICY: WritePolicy =
@@ -74,7 +74,7 @@ fn equal_blocks_share() {
     let later = write(&zio, 9, &[text(16_384)], WritePolicy { copies: 3, ..POLICY })[0];
     let (a, b) = (first[0].stored().unwrap(), later.stored().unwrap());
     assert_eq!((a.dvas[0], b.copies().count(), b.phys_birth, later.birth), (b.dvas[0], 3, Txg(4), Txg(9)));
-    assert_eq!(zio.read(&later, &BOOKMARK).unwrap(), text(16_384));
+    assert_eq!(zio.read(&later, &BOOKMARK, &READ).unwrap(), text(16_384));
     assert_eq!(table.entries.lock()[&a.sum].1, 3);
     zio.free(Txg(10), &later).unwrap();
     assert!(space.freed.lock().is_empty());
@@ -93,7 +93,7 @@ fn collisions_and_quota() {
     // The table takes the one for the other.
     table.entries.lock().insert(a.stored().unwrap().sum, (b, 1));
     let c = write(&zio, 5, &[text(16_384)], POLICY)[0];
-    assert!(!c.stored().unwrap().dedup && zio.read(&c, &BOOKMARK).unwrap() == text(16_384));
+    assert!(!c.stored().unwrap().dedup && zio.read(&c, &BOOKMARK, &READ).unwrap() == text(16_384));
     zio.set_dedup(Arc::new(Table { full: true, ..Table::default() }));
     let d = write(&zio, 5, &[text(4096)], WritePolicy { compress: ondisk::CompressKind::Off, ..POLICY })[0];
     assert!(!d.stored().unwrap().dedup);
@@ -107,7 +107,7 @@ fn failed_entries_are_revoked() {
     let table = Arc::new(Table::default());
     zio.set_dedup(table.clone());
     let data = [text(4096), text(4096), super::noise(131_072)];
-    zio.write_batch(Txg(4), data.map(|d| req(d, POLICY)).to_vec()).unwrap_err();
+    zio.write_batch(Txg(4), data.map(|d| req(d, POLICY)).to_vec(), &zio.workers()).unwrap_err();
     assert!(table.entries.lock().values().all(|(_, refs)| *refs == 0));
     assert_eq!(table.revoked.lock().len(), 1);
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use vdev::{Tree, VdevConfig, VdevKind};
-use zio::Zio;
+use zio::{ReadOptions, Zio};
 
 /// The newest uberblock of the first label.
 fn uberblock(device: &FileDevice, ashift: Ashift) -> Uberblock {
@@ -44,7 +44,7 @@ pub fn try_mos(image: &Path) -> dmu::Result<Objset> {
     root.children = vec![leaf];
     let tree = Tree::open(&root, &mut |_| Ok(device.clone())).unwrap();
     let cache = Arc::new(Cache::new(Zio::new(Arc::new(tree)), 64 << 20));
-    let mos = Objset::open(cache, 0, &Blkptr::decode(&ub.rootbp).unwrap())?;
+    let mos = Objset::open(cache, 0, &Blkptr::decode(&ub.rootbp).unwrap(), ReadOptions::demand())?;
     let directory = Zap::open(&mos.dnode(ObjNum(1))?)?;
     if let Some(salt) = directory.lookup(b"org.illumos:checksum_salt")? {
         mos.cache().zio().set_salt(salt.as_bytes().unwrap().try_into().unwrap());
@@ -93,7 +93,7 @@ fn entries(mos: &Objset, zap: u64) -> impl Iterator<Item = (String, u64)> {
 fn open(mos: &Objset, dataset: ObjNum) -> Option<Objset> {
     let ds = mos.dnode(dataset).unwrap();
     let bp = Blkptr::decode(&ds.bonus()[128..256]).unwrap();
-    let os = Objset::open(mos.cache().clone(), dataset.0, &bp).unwrap();
+    let os = Objset::open(mos.cache().clone(), dataset.0, &bp, ReadOptions::demand()).unwrap();
     match os.dnode(ObjNum(1)) {
         Ok(_) => (os.kind() == ObjsetKind::Zfs).then_some(os),
         Err(dmu::Error::Read(zio::Error::Key { .. })) => None,

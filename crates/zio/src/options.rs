@@ -1,0 +1,111 @@
+//! How a read is made: its flags, and the request that goes to the devices.
+//!
+//! # Theory
+//! [`ReadOptions`] travel with each read, from the handle through which an object is read down to
+//! the leaf of a vdev. There is no default: a read without options does not compile. Threads that
+//! read for another one get its options.
+//!
+//! Who waits for a suspended pool follows from two flags:
+//!
+//! | flags | devices are gone | the block is damaged |
+//! |---|---|---|
+//! | neither | fails | fails |
+//! | [`IoFlags::MUST_SUCCEED`] and [`IoFlags::CAN_FAIL`] | waits | fails |
+//! | [`IoFlags::MUST_SUCCEED`] | waits | waits |
+//!
+//! # See
+//! OpenZFS `zio_flag_t`, `zio_priority_t`.
+
+use vdev::{Priority, Request};
+
+/// What a reader knows of a block, and what it can do without (`zio_flag_t`).
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct IoFlags(u8);
+
+impl IoFlags {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+    /// No caller asked for the block yet. That it can't be read is no damage: its place may have
+    /// become another's (`ZIO_FLAG_SPECULATIVE`).
+    pub const SPECULATIVE: Self = Self(1);
+    /// The pointer may be out of date. That the block can't be read is no damage yet: the reader
+    /// tries again with a newer pointer, and without this flag. Wrong single copies are noted as
+    /// ever.
+    pub const MAY_BE_STALE: Self = Self(2);
+    /// The reader [looks at](crate::Zio::look) the block next. Devices that return wrong bytes of a
+    /// block that can be read are charged, and repaired, then and not now.
+    pub const SCRUBBED_NEXT: Self = Self(4);
+    /// The reader is a sync, which can't be done again: it waits for a suspended pool
+    /// (`ZIO_FLAG_MUSTSUCCEED`).
+    pub const MUST_SUCCEED: Self = Self(8);
+    /// With [`IoFlags::MUST_SUCCEED`]: the reader can do without a damaged block, and only waits
+    /// for devices that are gone. Alone it says nothing (`ZIO_FLAG_CANFAIL`).
+    pub const CAN_FAIL: Self = Self(16);
+
+    /// Whether all of `flags` are set.
+    pub const fn has(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// These flags and `flags`.
+    #[must_use]
+    pub const fn with(self, flags: Self) -> Self {
+        Self(self.0 | flags.0)
+    }
+}
+
+impl std::fmt::Debug for IoFlags {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = [
+            (Self::SPECULATIVE, "speculative"),
+            (Self::MAY_BE_STALE, "may be stale"),
+            (Self::SCRUBBED_NEXT, "scrubbed next"),
+            (Self::MUST_SUCCEED, "must succeed"),
+            (Self::CAN_FAIL, "can fail"),
+        ];
+        let set = names.iter().filter(|(flag, _)| self.has(*flag)).map(|(_, name)| name);
+        f.debug_set().entries(set).finish()
+    }
+}
+
+/// How a read is made. See the module. A clone allocates nothing.
+#[derive(Debug, Clone)]
+pub struct ReadOptions {
+    /// What the reader knows of the block, and can do without.
+    pub flags: IoFlags,
+    /// What goes to the devices.
+    pub request: Request,
+}
+
+impl ReadOptions {
+    /// A read of the background or of a class of its own, without flags.
+    pub const fn new(request: Request) -> Self {
+        Self { flags: IoFlags::NONE, request }
+    }
+
+    /// A read for which a caller waits. It fails when devices do.
+    pub const fn demand() -> Self {
+        Self::new(Request::new(Priority::SyncRead))
+    }
+
+    /// A read of a block that a caller may need later.
+    pub const fn prefetch() -> Self {
+        Self { flags: IoFlags::SPECULATIVE, request: Request::new(Priority::Prefetch) }
+    }
+
+    /// A read by the sync of a transaction group, which waits for a suspended pool.
+    pub const fn sync() -> Self {
+        Self { flags: IoFlags::MUST_SUCCEED, request: Request::new(Priority::SyncRead) }
+    }
+
+    /// The same options with these flags too.
+    #[must_use]
+    pub fn with(&self, flags: IoFlags) -> Self {
+        Self { flags: self.flags.with(flags), request: self.request.clone() }
+    }
+
+    /// Whether all of `flags` are set.
+    pub fn has(&self, flags: IoFlags) -> bool {
+        self.flags.has(flags)
+    }
+}
