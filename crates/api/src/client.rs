@@ -7,14 +7,14 @@
 //!
 //! A user who has a daemon uses that daemon alone. What a command means must not depend on what
 //! else root's daemon holds. A user without a daemon sees root's pools, and may do there what root
-//! has allowed. [`ENV_DIR`](crate::place::ENV_DIR) selects one of several daemons. Without it, this
+//! has allowed. [`ENV_DIR`](crate::run_dir::ENV_DIR) selects one of several daemons. Without it, this
 //! module looks for a user's daemon in all folders where it may live ([`choice`]).
 //!
 //! A daemon may end between the client's connect and its own accept. Then the connection closes
 //! without a byte of an answer. The client sends the request once more, to a new daemon if needed.
 
 use crate::files::{Denied, Opened, Opening, Visit};
-use crate::place::{Place, PlaceError, choice};
+use crate::run_dir::{RunDir, RunDirError, choice};
 use crate::start::start;
 use crate::{ANSWER_MAX, Caller, Client, Service, Transport, TransportError, dispatch};
 use std::io::{ErrorKind, Read, Write};
@@ -29,7 +29,7 @@ const OWN: [&str; 3] = ["import", "scan", "create_pool"];
 /// The daemon's socket as a [`Transport`].
 pub struct Socket {
     /// The daemon's folder, if one is named.
-    place: Option<Place>,
+    place: Option<RunDir>,
     program: Option<PathBuf>,
     absent: Box<dyn Service>,
 }
@@ -39,11 +39,11 @@ impl Socket {
     ///
     /// `absent` answers when no daemon runs.
     pub fn new(absent: Box<dyn Service>) -> Self {
-        Self { place: Place::named(), program: None, absent }
+        Self { place: RunDir::named(), program: None, absent }
     }
 
     /// The socket of the daemon in `place`, which starts from `program` when needed.
-    pub fn at(place: Place, program: PathBuf, absent: Box<dyn Service>) -> Self {
+    pub fn at(place: RunDir, program: PathBuf, absent: Box<dyn Service>) -> Self {
         Self { place: Some(place), program: Some(program), absent }
     }
 
@@ -81,7 +81,7 @@ impl Socket {
 ///
 /// A `named` folder is the only one that is tried. With `own`, root's daemon is no substitute for
 /// this user's.
-fn connect(named: Option<&Place>, own: bool) -> Result<Option<(UnixStream, Place)>, TransportError> {
+fn connect(named: Option<&RunDir>, own: bool) -> Result<Option<(UnixStream, RunDir)>, TransportError> {
     let connected = match named {
         // A named folder that can't be a daemon's is a mistake. It must not look like a daemon with
         // nothing imported.
@@ -108,7 +108,7 @@ impl Transport for Socket {
     }
 }
 
-fn of_place(error: PlaceError) -> TransportError {
+fn of_place(error: RunDirError) -> TransportError {
     TransportError::Socket(std::io::Error::other(crate::chain(&error)))
 }
 
@@ -119,7 +119,7 @@ fn of_place(error: PlaceError) -> TransportError {
 /// * All others: see [`Visit::open`].
 pub fn visit(opening: &Opening) -> Result<(Visit, Opened), Denied> {
     let no_daemon = |source: std::io::Error| Denied::Socket { socket: "the daemon's socket".into(), source };
-    let place = match connect(Place::named().as_ref(), false) {
+    let place = match connect(RunDir::named().as_ref(), false) {
         Ok(Some((_, place))) => place,
         Ok(None) => return Err(no_daemon(ErrorKind::NotFound.into())),
         Err(error) => return Err(no_daemon(std::io::Error::other(crate::chain(&error)))),
@@ -128,7 +128,7 @@ pub fn visit(opening: &Opening) -> Result<(Visit, Opened), Denied> {
 }
 
 /// Adds the socket's name to a failure, since it shows whose daemon it is.
-fn named<T>(place: &Place, result: Result<T, TransportError>) -> Result<T, TransportError> {
+fn named<T>(place: &RunDir, result: Result<T, TransportError>) -> Result<T, TransportError> {
     result.map_err(|error| match error {
         TransportError::Socket(error) => {
             let text = format!("{}: {error}", place.socket().display());
@@ -142,7 +142,7 @@ fn named<T>(place: &Place, result: Result<T, TransportError>) -> Result<T, Trans
 ///
 /// Then commands use the first, and see nothing of what root's daemon holds.
 pub fn own_before_roots() -> Option<[PathBuf; 2]> {
-    if Place::named().is_some() {
+    if RunDir::named().is_some() {
         return None;
     }
     let (_, own) = choice::running().ok()??;

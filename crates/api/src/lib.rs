@@ -17,7 +17,7 @@
 //!
 //! [`dispatch`] leads from a request's bytes to a method of [`Service`].
 //!
-//! [`client`] carries requests to the daemon. [`place`] finds the daemon, and [`start`] runs one
+//! [`client`] carries requests to the daemon. [`run_dir`] finds the daemon, and [`start`] runs one
 //! when it is needed. [`files`] is a second protocol, on a socket of its own: the files of a
 //! dataset for commands that use no mount.
 //!
@@ -52,11 +52,11 @@ pub mod files;
 mod import;
 mod inject;
 mod log;
-pub mod place;
 pub mod plan;
 mod pool;
 mod prop;
 mod request;
+pub mod run_dir;
 mod service;
 pub mod settings;
 pub mod start;

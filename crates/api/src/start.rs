@@ -15,7 +15,7 @@
 //! Otherwise a script's lock (`flock FILE zpool import tank`) would stay held, and its pipes open,
 //! until the daemon ends.
 
-use crate::place::Place;
+use crate::run_dir::RunDir;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{PipeReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -80,7 +80,7 @@ impl std::fmt::Display for Log<'_> {
 /// * [`StartError::Spawn`]: the pipe can't be created, or the program can't be run.
 /// * [`StartError::Failed`]: the daemon reported why it can't listen, or wrote other output.
 /// * [`StartError::Silent`]: the daemon ended or took a minute without any output.
-pub fn start(place: Option<&Place>, program: Option<&Path>) -> Result<(), StartError> {
+pub fn start(place: Option<&RunDir>, program: Option<&Path>) -> Result<(), StartError> {
     let program = match program {
         Some(program) => program.to_owned(),
         // The running program, even if its file was replaced meanwhile. Without `/proc` it is found
@@ -108,7 +108,7 @@ pub fn start(place: Option<&Place>, program: Option<&Path>) -> Result<(), StartE
         let told = lines.iter().find_map(|line| line.strip_prefix(FAILED));
         match told.map(str::to_owned).or_else(|| (!lines.is_empty()).then(|| lines.join("; "))) {
             Some(why) => StartError::Failed { why },
-            None => StartError::Silent { log: place.map(Place::log) },
+            None => StartError::Silent { log: place.map(RunDir::log) },
         }
     })
 }

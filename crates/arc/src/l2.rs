@@ -34,7 +34,7 @@ pub(crate) mod index;
 pub use disk::{CacheDevice, CacheDeviceStats};
 pub(crate) use disk::{Disk, HeaderRead, Writer};
 
-use index::{Index, Name, Place};
+use index::{Index, L2Address, Name};
 use observe::Counter;
 use ondisk::Guid;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -181,7 +181,7 @@ impl L2 {
     }
 
     /// Where a block lies that can be read now.
-    pub(crate) fn find(&self, name: &Name) -> Option<Place> {
+    pub(crate) fn find(&self, name: &Name) -> Option<L2Address> {
         self.index.find(name).filter(|place| place.disk.is_there())
     }
 

@@ -13,7 +13,7 @@ use poolhouse::dsl::ops::snapshot::Snapshot;
 use poolhouse::dsl::prop::parse::{Context as Parsing, setting};
 use poolhouse::dsl::{Kind, Need, PropList, SyncTask};
 use poolhouse::ondisk::DmuType;
-use poolhouse::spa::engine::Live;
+use poolhouse::spa::engine::PoolWriter;
 use poolhouse::zpl::NewFileSystem;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -99,7 +99,7 @@ pub(crate) fn pattern() -> Vec<u8> {
 
 /// A new object in a new file system, which is owned for writing.
 pub(crate) fn object(
-    live: &Live,
+    live: &PoolWriter,
     name: &str,
     props: PropList,
     kind: DmuType,
@@ -113,7 +113,7 @@ pub(crate) fn object(
     Ok((owned, dnode))
 }
 
-fn write(live: &Live, compression: &str) -> Result<(Value, Took)> {
+fn write(live: &PoolWriter, compression: &str) -> Result<(Value, Took)> {
     let pattern = pattern();
     // The first use of memory costs a page fault for each page. That must not be measured, so the
     // first run is not timed.
@@ -122,7 +122,7 @@ fn write(live: &Live, compression: &str) -> Result<(Value, Took)> {
     Ok((json!({ "bytes": BYTES }), took))
 }
 
-fn fill(live: &Live, name: &str, compression: &str, pattern: &[u8]) -> Result<Took> {
+fn fill(live: &PoolWriter, name: &str, compression: &str, pattern: &[u8]) -> Result<Took> {
     let parsing = Parsing { kind: Kind::Filesystem, creating: true, max_block: 1 << 20 };
     let props = vec![setting("compression", compression, parsing).context("a compressor")?];
     let (owned, dnode) = object(live, name, props, DmuType::PLAIN_FILE_CONTENTS)?;
@@ -149,13 +149,13 @@ fn all_done(done: Vec<poolhouse::dsl::Result<()>>) -> Result<u64> {
     Ok(count)
 }
 
-fn make_datasets(live: &Live) -> Result<(Value, Took)> {
+fn make_datasets(live: &PoolWriter) -> Result<(Value, Took)> {
     let tasks = names().iter().map(|name| task(name, PropList::new())).collect();
     let (datasets, took) = here(|| all_done(live.run_all(tasks)?))?;
     Ok((json!({ "datasets": datasets }), took))
 }
 
-fn snapshots(live: &Live) -> Result<(Value, Took)> {
+fn snapshots(live: &PoolWriter) -> Result<(Value, Took)> {
     let names = names();
     all_done(live.run_all(names.iter().map(|name| task(name, PropList::new())).collect())?)?;
     let names: Vec<String> = names.iter().map(|name| format!("{name}@s")).collect();
@@ -165,7 +165,7 @@ fn snapshots(live: &Live) -> Result<(Value, Took)> {
     Ok((json!({ "snapshots": count }), took))
 }
 
-fn zap(live: &Live) -> Result<(Value, Took)> {
+fn zap(live: &PoolWriter) -> Result<(Value, Took)> {
     let (owned, _) = object(live, "fs", PropList::new(), DmuType::PLAIN_FILE_CONTENTS)?;
     let tx = live.tx_for(&owned, Need { bytes: 1 << 14, netfree: false })?;
     let zap = Zap::create_kind(owned.objset(), &tx, DmuType::DIRECTORY_CONTENTS)?;

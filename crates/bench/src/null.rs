@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use fuse::dispatch::{Behaviour, MAX_READ, MAX_WRITE, Outcome, answer};
 use fuse::message::{Answer, Request};
 use fuse::system::{attach, detach, probe, raise_readahead};
-use fuse::tree::{Attr, Entry, Flags, NewNode, Node, Rename, Seek, SetAttr, Statfs, Time, Tree};
+use fuse::tree::{Attr, Entry, FileTree, Flags, NewNode, Node, Rename, Seek, SetAttr, Statfs, Time};
 use fuse::{Detach, Options};
 use parking_lot::Mutex;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -99,7 +99,7 @@ impl State {
     }
 }
 
-impl Tree for Null {
+impl FileTree for Null {
     fn root(&self) -> Node {
         Node(ROOT)
     }

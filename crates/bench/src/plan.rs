@@ -132,7 +132,7 @@ fn told(mut answer: Value) -> Result<(Took, Value)> {
 
 /// The name of the pool in a directory.
 fn pool_name(dir: &Path) -> Result<String> {
-    let scan = poolhouse::spa::scan(&[dir]);
+    let scan = poolhouse::spa::discover(&[dir]);
     let candidate = scan.pools.first().with_context(|| format!("no pool in {}", dir.display()))?;
     Ok(candidate.name.clone())
 }

@@ -15,7 +15,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use api::place::{Place, PlaceError, choice};
+use api::run_dir::{RunDir, RunDirError, choice};
 use rustix::process::{Resource, geteuid, getrlimit};
 
 use crate::daemon::Daemon;
@@ -417,11 +417,11 @@ fn apart(stream: &UnixStream, daemon: &Daemon) -> Option<String> {
 ///
 /// The first is the reason if there is no folder. The last is set if a daemon answers.
 fn daemons_folder() -> (Result<String, String>, Vec<String>, Option<UnixStream>) {
-    let words = |error: PlaceError| {
+    let words = |error: RunDirError| {
         let source = std::error::Error::source(&error).map(|s| format!(": {s}")).unwrap_or_default();
         format!("{error}{source}")
     };
-    if let Some(place) = Place::named() {
+    if let Some(place) = RunDir::named() {
         let dir = place.dir().display().to_string();
         return match place.connect() {
             Ok(Some(stream)) => (Ok(dir), Vec::new(), Some(stream)),

@@ -10,7 +10,7 @@
 
 use crate::live::node::LiveDnode;
 use crate::met::Met;
-use crate::tree::{Blocked, Tree};
+use crate::tree::{BlockTree, Blocked};
 use crate::{Error, Result};
 use device::Block;
 use ondisk::dnode::{DnodeFlags, DnodePhys};
@@ -25,7 +25,7 @@ pub const SPILL_BLKID: BlkId = BlkId(u64::MAX - 1);
 #[derive(Clone)]
 pub struct Dnode {
     /// The header, and, of an object that doesn't change, the blocks.
-    head: Arc<Tree>,
+    head: Arc<BlockTree>,
     live: Option<Arc<LiveDnode>>,
     options: ReadOptions,
 }
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Dnode {
 
 impl Dnode {
     /// A handle of what doesn't change.
-    pub(crate) fn fixed(head: Arc<Tree>, options: ReadOptions) -> Dnode {
+    pub(crate) fn fixed(head: Arc<BlockTree>, options: ReadOptions) -> Dnode {
         Dnode { head, live: None, options }
     }
 
@@ -88,7 +88,7 @@ impl Dnode {
     }
 
     /// The tree to look for pointers in: what was synced last, of an object that changes.
-    fn tree(&self) -> Option<Arc<Tree>> {
+    fn tree(&self) -> Option<Arc<BlockTree>> {
         self.live.as_ref().map_or_else(|| Some(self.head.clone()), |l| l.synced())
     }
 

@@ -18,7 +18,7 @@
 //! # Errors
 //! A pool's own object set is written in passes, of which later ones write over blocks of earlier ones where they are, and a tree that somebody has held for
 //! several groups may lead to places that are others' by now. So what can't be read by a tree that has been exchanged meanwhile is read by the new one
-//! ([`Live::steadily`]); only then is it damaged.
+//! ([`LiveObjset::steadily`]); only then is it damaged.
 //!
 //! # Crash
 //! Nothing here is durable before its group is.
@@ -29,7 +29,7 @@ pub(crate) mod node;
 pub(crate) mod slots;
 
 use crate::objset::{Home, read_dnode};
-use crate::tree::Tree;
+use crate::tree::BlockTree;
 use crate::{
     DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, DN_MAX_OBJECT, Error, Result, Tx,
 };
@@ -55,7 +55,7 @@ const PASS_PATIENCE: Duration = Duration::from_secs(60);
 const TABLES: usize = 8;
 
 /// An object set that changes.
-pub(crate) struct Live {
+pub(crate) struct LiveObjset {
     pub(crate) home: Home,
     root: RwLock<Root>,
     /// The objects that somebody holds, by number in tables by its last bits: a program that opens many files at once takes many locks.
@@ -82,7 +82,7 @@ pub(crate) struct Root {
     pub(crate) bp: Blkptr,
     pub(crate) phys: Arc<ObjsetPhys>,
     /// The object whose data are the dnodes.
-    pub(crate) meta: Arc<Tree>,
+    pub(crate) meta: Arc<BlockTree>,
     generation: u64,
 }
 
@@ -94,12 +94,12 @@ pub(crate) struct DirtySet {
     pub(crate) root: bool,
 }
 
-impl Live {
-    pub(crate) fn new(home: Home, bp: Blkptr, phys: ObjsetPhys) -> Arc<Live> {
-        let meta = Arc::new(Tree::new(home.clone(), ObjNum(0), phys.meta_dnode.clone()));
+impl LiveObjset {
+    pub(crate) fn new(home: Home, bp: Blkptr, phys: ObjsetPhys) -> Arc<LiveObjset> {
+        let meta = Arc::new(BlockTree::new(home.clone(), ObjNum(0), phys.meta_dnode.clone()));
         let zil_header = Mutex::new(ZilHeaders { synced: phys.zil_header, pending: BTreeMap::new() });
         let root = Root { bp, phys: Arc::new(phys), meta, generation: 0 };
-        Arc::new(Live {
+        Arc::new(LiveObjset {
             home,
             root: RwLock::new(root),
             tables: Default::default(),
@@ -225,7 +225,7 @@ impl Live {
         let mut root = self.root.write();
         let phys = Arc::make_mut(&mut root.phys);
         accept(phys);
-        let meta = Tree::new(self.home.clone(), ObjNum(0), phys.meta_dnode.clone());
+        let meta = BlockTree::new(self.home.clone(), ObjNum(0), phys.meta_dnode.clone());
         root.meta = Arc::new(meta);
         root.bp = bp;
         root.generation += 1;
@@ -241,7 +241,7 @@ impl Live {
     /// # Errors
     /// As reading its dnode fails.
     pub(crate) fn hold(
-        self: &Arc<Live>,
+        self: &Arc<LiveObjset>,
         object: ObjNum,
         undecrypted: bool,
         options: &ReadOptions,
@@ -274,7 +274,7 @@ impl Live {
                 // A group was synced meanwhile; this dnode may be of the past.
                 continue;
             }
-            let tree = phys.map(|p| Arc::new(Tree::new(self.home.clone(), object, p)));
+            let tree = phys.map(|p| Arc::new(BlockTree::new(self.home.clone(), object, p)));
             let dn = LiveDnode::new(self.clone(), object, tree);
             if table.len() == table.capacity() {
                 table.retain(|_, dn| dn.strong_count() > 0);

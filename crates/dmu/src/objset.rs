@@ -5,10 +5,10 @@ mod changes;
 
 pub use changes::{Change, Changes};
 
-use crate::live::Live;
+use crate::live::LiveObjset;
 use crate::live::header::Header;
 use crate::met::Met;
-use crate::tree::Tree;
+use crate::tree::BlockTree;
 use crate::{
     DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, DN_MAX_OBJECT, Dnode, Error, Extent,
     NewObject, Result, Tx,
@@ -38,13 +38,13 @@ struct Inner {
 }
 
 enum State {
-    Fixed { root: Blkptr, phys: Arc<ObjsetPhys>, meta: Arc<Tree> },
-    Live(Arc<Live>),
+    Fixed { root: Blkptr, phys: Arc<ObjsetPhys>, meta: Arc<BlockTree> },
+    LiveObjset(Arc<LiveObjset>),
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let State::Live(live) = &self.state {
+        if let State::LiveObjset(live) = &self.state {
             live.abandon();
         }
     }
@@ -83,7 +83,7 @@ impl Objset {
     pub fn open(cache: Arc<Cache>, id: u64, root: &Blkptr, options: ReadOptions) -> Result<Objset> {
         let home = Home::new(cache, id);
         let phys = read_root(&home, root, &options)?;
-        let meta = Arc::new(Tree::new(home.clone(), ObjNum(0), phys.meta_dnode.clone()));
+        let meta = Arc::new(BlockTree::new(home.clone(), ObjNum(0), phys.meta_dnode.clone()));
         let state = State::Fixed { root: *root, phys: Arc::new(phys), meta };
         Ok(Objset { inner: Arc::new(Inner { home, state }), options })
     }
@@ -95,8 +95,8 @@ impl Objset {
     pub fn open_live(cache: Arc<Cache>, id: u64, root: &Blkptr, options: ReadOptions) -> Result<Objset> {
         let home = Home::new(cache, id);
         let phys = read_root(&home, root, &options)?;
-        let live = Live::new(home.clone(), *root, phys);
-        Ok(Objset { inner: Arc::new(Inner { home, state: State::Live(live) }), options })
+        let live = LiveObjset::new(home.clone(), *root, phys);
+        Ok(Objset { inner: Arc::new(Inner { home, state: State::LiveObjset(live) }), options })
     }
 
     /// A new object set, which holds nothing yet (`dmu_objset_create_impl`). `flags` says which accounting it keeps from
@@ -129,9 +129,9 @@ impl Objset {
             groupused: None,
             projectused: None,
         };
-        let live = Live::new(home.clone(), Blkptr::HOLE, phys);
+        let live = LiveObjset::new(home.clone(), Blkptr::HOLE, phys);
         live.change_root(tx, |_| {});
-        Objset { inner: Arc::new(Inner { home, state: State::Live(live) }), options }
+        Objset { inner: Arc::new(Inner { home, state: State::LiveObjset(live) }), options }
     }
 
     /// The same object set, read as `options` say through this handle and those that come from it.
@@ -160,7 +160,7 @@ impl Objset {
     pub fn phys(&self) -> Arc<ObjsetPhys> {
         match &self.inner.state {
             State::Fixed { phys, .. } => phys.clone(),
-            State::Live(live) => live.phys(),
+            State::LiveObjset(live) => live.phys(),
         }
     }
 
@@ -168,7 +168,7 @@ impl Objset {
     pub fn root_bp(&self) -> Blkptr {
         match &self.inner.state {
             State::Fixed { root, .. } => *root,
-            State::Live(live) => live.root().bp,
+            State::LiveObjset(live) => live.root().bp,
         }
     }
 
@@ -177,10 +177,10 @@ impl Objset {
         &self.inner.home.cache
     }
 
-    fn meta(&self) -> Arc<Tree> {
+    fn meta(&self) -> Arc<BlockTree> {
         match &self.inner.state {
             State::Fixed { meta, .. } => meta.clone(),
-            State::Live(live) => live.root().meta,
+            State::LiveObjset(live) => live.root().meta,
         }
     }
 
@@ -191,13 +191,13 @@ impl Objset {
 
     /// True if it can change.
     pub fn is_live(&self) -> bool {
-        matches!(self.inner.state, State::Live(_))
+        matches!(self.inner.state, State::LiveObjset(_))
     }
 
-    pub(crate) fn live(&self) -> Result<&Arc<Live>> {
+    pub(crate) fn live(&self) -> Result<&Arc<LiveObjset>> {
         match &self.inner.state {
             State::Fixed { .. } => Err(Error::Fixed { objset: self.inner.home.id }),
-            State::Live(live) => Ok(live),
+            State::LiveObjset(live) => Ok(live),
         }
     }
 
@@ -221,7 +221,7 @@ impl Objset {
     fn hold(&self, object: ObjNum, undecrypted: bool) -> Result<Dnode> {
         let missing = || Error::NoSuchObject { objset: self.inner.home.id, object };
         let (phys, meta) = match &self.inner.state {
-            State::Live(live) => {
+            State::LiveObjset(live) => {
                 let dn = live.hold(object, undecrypted, &self.options)?;
                 return Dnode::live(dn, self.options.clone()).ok_or_else(missing);
             }
@@ -234,7 +234,7 @@ impl Objset {
             ObjNum(0) | ObjNum(DN_MAX_OBJECT..) => None,
             _ => read_dnode(meta, object, undecrypted, &self.options)?,
         };
-        let tree = Tree::new(self.inner.home.clone(), object, phys.ok_or_else(missing)?);
+        let tree = BlockTree::new(self.inner.home.clone(), object, phys.ok_or_else(missing)?);
         Ok(Dnode::fixed(Arc::new(tree), self.options.clone()))
     }
 
@@ -269,7 +269,7 @@ fn read_root(home: &Home, root: &Blkptr, options: &ReadOptions) -> Result<Objset
 }
 
 /// Dnodes in one block of the meta dnode.
-fn dnodes_per_block(meta: &Tree) -> u64 {
+fn dnodes_per_block(meta: &BlockTree) -> u64 {
     u64::from(meta.phys.datablksz) >> DNODE_SHIFT
 }
 
@@ -278,7 +278,7 @@ fn dnodes_per_block(meta: &Tree) -> u64 {
 /// # Errors
 /// As reading fails; the want of a key if its bonus is encrypted and `undecrypted` isn't allowed.
 pub(crate) fn read_dnode(
-    meta: &Tree,
+    meta: &BlockTree,
     object: ObjNum,
     undecrypted: bool,
     options: &ReadOptions,
@@ -304,7 +304,11 @@ pub(crate) fn read_dnode(
 }
 
 /// The objects in a block of dnodes, and how many slots each takes.
-pub(crate) fn slots_of_block(meta: &Tree, blkid: BlkId, options: &ReadOptions) -> Result<Vec<(ObjNum, u8)>> {
+pub(crate) fn slots_of_block(
+    meta: &BlockTree,
+    blkid: BlkId,
+    options: &ReadOptions,
+) -> Result<Vec<(ObjNum, u8)>> {
     let corrupt = |source| Error::Corrupt { objset: meta.home.id, object: ObjNum(0), source };
     let per = dnodes_per_block(meta);
     let Some(block) = DnodeBlock::read(meta, blkid, options)? else { return Ok(Vec::new()) };
@@ -333,7 +337,7 @@ pub struct Objects {
 
 impl Objects {
     /// Refuses a block of dnodes that was met at another place, or lies in its pointer, where none can be.
-    fn check_new(&mut self, meta: &Tree, blkid: BlkId) -> Result<()> {
+    fn check_new(&mut self, meta: &BlockTree, blkid: BlkId) -> Result<()> {
         let bp = meta.bp(Level(0), blkid, &self.os.options)?;
         let why = "a block of dnodes lies in its pointer";
         let embedded =
@@ -388,7 +392,7 @@ impl Objects {
                         if let Some(locked) = block.locked.filter(|_| hidden) {
                             return Err(locked);
                         }
-                        let tree = Tree::new(self.os.inner.home.clone(), object, phys);
+                        let tree = BlockTree::new(self.os.inner.home.clone(), object, phys);
                         let dn = Dnode::fixed(Arc::new(tree), self.os.options.clone());
                         return Ok(Some((dn, self.next)));
                     }
@@ -401,7 +405,7 @@ impl Objects {
 
     /// The next object of a live object set: of the synced ones and those allocated since, the first that is not
     /// freed.
-    fn step_live(&mut self, live: &Arc<Live>) -> Result<Option<Dnode>> {
+    fn step_live(&mut self, live: &Arc<LiveObjset>) -> Result<Option<Dnode>> {
         loop {
             let start = self.next;
             // What was met before may have been freed and used anew.
@@ -441,7 +445,7 @@ impl Iterator for Objects {
     fn next(&mut self) -> Option<Self::Item> {
         let r = match &self.os.inner.state {
             State::Fixed { .. } => self.step().map(|d| d.map(|(d, _)| d)),
-            State::Live(live) => {
+            State::LiveObjset(live) => {
                 let live = live.clone();
                 self.step_live(&live)
             }

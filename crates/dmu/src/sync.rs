@@ -27,10 +27,10 @@ mod accounting;
 mod dnodes;
 mod weave;
 
-use crate::live::Live;
+use crate::live::LiveObjset;
 use crate::live::dirty::Dirty;
 use crate::live::node::LiveDnode;
-use crate::tree::Tree;
+use crate::tree::BlockTree;
 use crate::{DN_MAX_OBJECT, Objset, Result, Tx};
 use device::{Block, Sparse};
 use ondisk::blkptr::Body;
@@ -66,7 +66,7 @@ pub trait SyncSink {
 
 /// What one call of [`Objset::sync`] works with.
 pub(crate) struct Sync<'a> {
-    live: Arc<Live>,
+    live: Arc<LiveObjset>,
     txg: Txg,
     pass: u32,
     out: &'a mut dyn SyncSink,
@@ -78,7 +78,7 @@ pub(crate) struct Sync<'a> {
 /// An object that is being synced.
 struct Synced {
     dn: Arc<LiveDnode>,
-    old: Option<Arc<Tree>>,
+    old: Option<Arc<BlockTree>>,
     dirty: Arc<Dirty>,
     /// The dnode after the group; `None` if the object is then free.
     new: Option<DnodePhys>,
@@ -130,8 +130,9 @@ impl Sync<'_> {
         self.live.zil_header_synced(self.txg);
         self.live.install(bp, |phys| accept(phys, &meta, &special));
         for s in synced.iter().chain(&special) {
-            let tree =
-                |phys: &DnodePhys| Arc::new(Tree::new(self.live.home.clone(), s.dn.object, phys.clone()));
+            let tree = |phys: &DnodePhys| {
+                Arc::new(BlockTree::new(self.live.home.clone(), s.dn.object, phys.clone()))
+            };
             s.dn.end_sync(s.new.as_ref().map(tree));
         }
         let clean = |s: &&Synced| s.dn.is_clean();

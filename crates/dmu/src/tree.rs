@@ -42,7 +42,7 @@ pub(crate) struct Blocked {
 }
 
 /// A dnode and the blocks below it.
-pub(crate) struct Tree {
+pub(crate) struct BlockTree {
     pub(crate) home: Home,
     pub(crate) object: ObjNum,
     pub(crate) phys: DnodePhys,
@@ -60,7 +60,7 @@ struct Window {
     hands: Hands,
 }
 
-impl Foreseen for Tree {
+impl Foreseen for BlockTree {
     fn read_ahead(&self, level: u8, blkid: u64) {
         let (level, blkid) = (Level(level), BlkId(blkid));
         // What can't be read is told to who asks for it.
@@ -73,9 +73,9 @@ impl Foreseen for Tree {
     }
 }
 
-impl Tree {
-    pub(crate) fn new(home: Home, object: ObjNum, phys: DnodePhys) -> Tree {
-        Tree { home, object, phys, windows: OnceLock::new(), hands: Hands::default() }
+impl BlockTree {
+    pub(crate) fn new(home: Home, object: ObjNum, phys: DnodePhys) -> BlockTree {
+        BlockTree { home, object, phys, windows: OnceLock::new(), hands: Hands::default() }
     }
 
     pub(crate) fn corrupt(&self, source: Corrupt) -> Error {
@@ -245,7 +245,7 @@ impl Tree {
     /// Reads every indirect block above the data blocks from `first` to `last`, as a sync does that frees these (`dmu_tx_check_ioerr`).
     ///
     /// # Errors
-    /// As [`Tree::bp`].
+    /// As [`BlockTree::bp`].
     pub(crate) fn check_above(&self, first: BlkId, last: BlkId, options: &ReadOptions) -> Result<()> {
         let top = Level(self.phys.nlevels - 1);
         let mut met = Met::default();
@@ -283,7 +283,7 @@ impl Tree {
     /// The indirect blocks of level 1 above the data blocks of a range, from its first to its last, at most so many. `met` is of the whole walk.
     ///
     /// # Errors
-    /// As [`Tree::bp`].
+    /// As [`BlockTree::bp`].
     pub(crate) fn leaves(
         &self,
         range: (BlkId, BlkId),
@@ -393,12 +393,12 @@ impl Tree {
     }
 
     /// The same pointers, for who reads ahead.
-    pub(crate) fn detached(&self) -> Tree {
-        Tree::new(self.home.clone(), self.object, self.phys.clone())
+    pub(crate) fn detached(&self) -> BlockTree {
+        BlockTree::new(self.home.clone(), self.object, self.phys.clone())
     }
 
     /// Whether it has the same pointers.
-    pub(crate) fn is_like(&self, other: &Tree) -> bool {
+    pub(crate) fn is_like(&self, other: &BlockTree) -> bool {
         let (a, b) = (&self.phys, &other.phys);
         a.blkptrs == b.blkptrs && (a.nlevels, a.datablksz) == (b.nlevels, b.datablksz)
     }

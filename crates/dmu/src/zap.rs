@@ -62,7 +62,7 @@ struct Inner {
 #[derive(Debug)]
 enum State {
     Fixed(Arc<View>),
-    Live(Arc<Shared>),
+    LiveObjset(Arc<Shared>),
 }
 
 /// What the users of a ZAP that changes share.
@@ -103,7 +103,7 @@ enum Shape {
 /// A view while it is looked at.
 enum Seen<'a> {
     Fixed(&'a View),
-    Live(RwLockReadGuard<'a, View>),
+    LiveObjset(RwLockReadGuard<'a, View>),
 }
 
 impl std::ops::Deref for Seen<'_> {
@@ -112,7 +112,7 @@ impl std::ops::Deref for Seen<'_> {
     fn deref(&self) -> &View {
         match self {
             Self::Fixed(v) => v,
-            Self::Live(v) => v,
+            Self::LiveObjset(v) => v,
         }
     }
 }
@@ -189,7 +189,7 @@ impl Zap {
                 let (view, head) = View::of(dn)?;
                 State::Fixed(Arc::new(View { head: Some(head), ..view }))
             }
-            Some(live) => State::Live(live.user(|| Ok(Shared(RwLock::new(View::of(dn)?.0))))?),
+            Some(live) => State::LiveObjset(live.user(|| Ok(Shared(RwLock::new(View::of(dn)?.0))))?),
         };
         Ok(Zap(Arc::new(Inner { dn: dn.clone(), state })))
     }
@@ -199,7 +199,7 @@ impl Zap {
     pub fn with_options(&self, options: ReadOptions) -> Zap {
         let state = match &self.0.state {
             State::Fixed(view) => State::Fixed(view.clone()),
-            State::Live(shared) => State::Live(shared.clone()),
+            State::LiveObjset(shared) => State::LiveObjset(shared.clone()),
         };
         Zap(Arc::new(Inner { dn: self.0.dn.with_options(options), state }))
     }
@@ -207,7 +207,7 @@ impl Zap {
     fn see(&self) -> Seen<'_> {
         match &self.0.state {
             State::Fixed(v) => Seen::Fixed(v),
-            State::Live(v) => Seen::Live(v.0.read()),
+            State::LiveObjset(v) => Seen::LiveObjset(v.0.read()),
         }
     }
 

@@ -23,7 +23,7 @@
 //! # Absent
 //! Streams of writes; the reads that a caller knows to come.
 
-use crate::tree::Tree;
+use crate::tree::BlockTree;
 use arc::{Came, Run, Zfetch as Counters};
 use observe::{Tunable, Unit};
 use ondisk::ObjNum;
@@ -408,7 +408,7 @@ impl Streams {
 /// An object whose streams are known.
 struct Object {
     /// The pointers of who reads ahead, while somebody does.
-    ahead: Weak<Tree>,
+    ahead: Weak<BlockTree>,
     streams: Streams,
     /// Milliseconds.
     used: u64,
@@ -416,7 +416,7 @@ struct Object {
 
 impl Object {
     /// The pointers for who reads ahead of this tree.
-    fn ahead_of(&mut self, tree: &Tree) -> Arc<Tree> {
+    fn ahead_of(&mut self, tree: &BlockTree) -> Arc<BlockTree> {
         if let Some(ahead) = self.ahead.upgrade().filter(|ahead| ahead.is_like(tree)) {
             return ahead;
         }
@@ -456,7 +456,7 @@ impl Default for Zfetch {
 }
 
 /// Notes how a data block of this tree came to its reader, and has read ahead what may come next.
-pub(crate) fn note(tree: &Tree, blkid: u64, came: Came) {
+pub(crate) fn note(tree: &BlockTree, blkid: u64, came: Came) {
     let cache = &tree.home.cache;
     // Small objects, and the first block of any: most are read once, and no further.
     if tree.phys.maxblkid.0 < 2 || PREFETCH_DISABLE.get() != 0 || !cache.reads_ahead() {
@@ -468,7 +468,7 @@ pub(crate) fn note(tree: &Tree, blkid: u64, came: Came) {
 }
 
 impl Zfetch {
-    fn note(&self, tree: &Tree, blkid: u64, came: Came, data: bool) {
+    fn note(&self, tree: &BlockTree, blkid: u64, came: Came, data: bool) {
         let (phys, cache) = (&tree.phys, &tree.home.cache);
         let counters = cache.store().zfetch();
         let shape = Shape {

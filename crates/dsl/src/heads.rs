@@ -1,4 +1,4 @@
-//! Live datasets: those that are open for writing, and what syncing them changes.
+//! PoolWriter datasets: those that are open for writing, and what syncing them changes.
 //!
 //! # Theory
 //! A *head* that somebody writes to has a live object set, one for all of its users; [`Heads`] knows them by the dataset's object. When

@@ -13,7 +13,7 @@
 //! [`Heads`], which also accounts for what they write.
 //!
 //! Who writes into a head asks for room *before* he changes anything: [`Dsl::reserve`] with a [`Need`], or, with the pool's transaction in one
-//! call, `spa::engine::Live::tx_for(&owned, need)`. He says how many bytes he makes dirty at most (whole blocks), and whether he frees more
+//! call, `spa::engine::PoolWriter::tx_for(&owned, need)`. He says how many bytes he makes dirty at most (whole blocks), and whether he frees more
 //! than he takes in the end (`netfree`: removing, truncating). The answer is a transaction; or [`Refusal::Quota`] (`EDQUOT`) or
 //! [`Refusal::NoSpace`] (`ENOSPC`), and then nothing has changed. Every change that may take space must ask, or a full pool stops
 //! in its sync instead. See the theory in `room.rs`.

@@ -90,7 +90,7 @@ fn root_of(dnode: &dmu::Dnode) -> dmu::Result<Option<Root>> {
 }
 
 /// What the blocks of one object have in common.
-struct Tree {
+struct ObjectBlocks {
     objset: u64,
     object: ObjNum,
     min_txg: Txg,
@@ -100,7 +100,7 @@ struct Tree {
 /// A node whose children from `next` on are still to be visited.
 enum Work {
     Root(Root),
-    Indirect { tree: Arc<Tree>, block: Block, level: Level, blkid: BlkId, next: usize },
+    Indirect { tree: Arc<ObjectBlocks>, block: Block, level: Level, blkid: BlkId, next: usize },
     Dnodes { objset: u64, min_txg: Txg, block: Block, blkid: BlkId, next: usize },
 }
 
@@ -219,7 +219,7 @@ impl Traversal<'_> {
     }
 
     fn object(&self, objset: u64, object: ObjNum, min_txg: Txg, dnode: DnodePhys) {
-        let tree = Arc::new(Tree { objset, object, min_txg, dnode });
+        let tree = Arc::new(ObjectBlocks { objset, object, min_txg, dnode });
         let top = Level(tree.dnode.nlevels - 1);
         for (i, bp) in tree.dnode.blkptrs.iter().enumerate() {
             self.child(&tree, bp, top, BlkId(i as u64));
@@ -230,7 +230,7 @@ impl Traversal<'_> {
     }
 
     /// Visits one pointer and pushes what is below it.
-    fn child(&self, tree: &Arc<Tree>, bp: &Blkptr, level: Level, blkid: BlkId) {
+    fn child(&self, tree: &Arc<ObjectBlocks>, bp: &Blkptr, level: Level, blkid: BlkId) {
         if bp.is_hole() || bp.birth <= tree.min_txg {
             return;
         }
@@ -257,7 +257,7 @@ impl Traversal<'_> {
         }
     }
 
-    fn indirect(&self, tree: Arc<Tree>, block: Block, level: Level, blkid: BlkId, next: usize) {
+    fn indirect(&self, tree: Arc<ObjectBlocks>, block: Block, level: Level, blkid: BlkId, next: usize) {
         let entries = block.len() >> BLKPTR_SHIFT;
         let below = Level(level.0 - 1);
         let leaves = below.0 == 0 && tree.dnode.kind != DmuType::DNODE;

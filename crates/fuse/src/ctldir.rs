@@ -37,8 +37,8 @@
 
 use crate::caller::Asker;
 use crate::tree::{
-    Allocate, Attr, CloneRange, Entry, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr, Statfs, Time,
-    Tree,
+    Allocate, Attr, CloneRange, Entry, FileTree, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr,
+    Statfs, Time,
 };
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -171,7 +171,7 @@ pub struct Named {
 #[derive(Clone)]
 pub struct Snapshot {
     /// Its files.
-    pub tree: Arc<dyn Tree>,
+    pub tree: Arc<dyn FileTree>,
     /// The object number of its dataset, which identifies it among the present snapshots of the
     /// pool.
     pub dataset: u64,
@@ -187,7 +187,7 @@ impl Snapshot {
 
 /// A dataset's files with its control directory.
 pub struct WithSnapshots {
-    head: Arc<dyn Tree>,
+    head: Arc<dyn FileTree>,
     snapshots: Box<dyn Snapshots>,
     slots: Mutex<Slots>,
 }
@@ -222,7 +222,7 @@ fn node_in(slot: u64, node: Node) -> Option<Node> {
 }
 
 /// Where a node is.
-enum Place {
+enum NodeLocation {
     Head,
     Control,
     Snapdir,
@@ -231,17 +231,17 @@ enum Place {
 
 impl WithSnapshots {
     /// Adds `.zfs` to the root of `head`.
-    pub fn new(head: Arc<dyn Tree>, snapshots: Box<dyn Snapshots>) -> Self {
+    pub fn new(head: Arc<dyn FileTree>, snapshots: Box<dyn Snapshots>) -> Self {
         Self { head, snapshots, slots: Mutex::default() }
     }
 
-    fn place(node: Node) -> Result<Place, Errno> {
+    fn place(node: Node) -> Result<NodeLocation, Errno> {
         match (node, node.0 >> SLOT_SHIFT) {
-            (CONTROL, _) => Ok(Place::Control),
-            (SNAPDIR, _) => Ok(Place::Snapdir),
-            (_, 0) => Ok(Place::Head),
+            (CONTROL, _) => Ok(NodeLocation::Control),
+            (SNAPDIR, _) => Ok(NodeLocation::Snapdir),
+            (_, 0) => Ok(NodeLocation::Head),
             (_, CONTROL_SLOT) => Err(Errno::STALE),
-            (_, slot) => Ok(Place::Snapshot(slot, Node(node.0 & OBJECT_MASK))),
+            (_, slot) => Ok(NodeLocation::Snapshot(slot, Node(node.0 & OBJECT_MASK))),
         }
     }
 
@@ -387,25 +387,25 @@ impl Slots {
     }
 }
 
-impl Tree for WithSnapshots {
+impl FileTree for WithSnapshots {
     fn root(&self) -> Node {
         self.head.root()
     }
 
     fn lookup(&self, dir: Node, name: &[u8]) -> Result<Attr, Errno> {
         match Self::place(dir)? {
-            Place::Head if name == b".zfs" && dir == self.root() && !self.snapshots.disabled() => {
+            NodeLocation::Head if name == b".zfs" && dir == self.root() && !self.snapshots.disabled() => {
                 self.attr(CONTROL)
             }
-            Place::Head => Self::placed(0, self.head.lookup(dir, name)?),
-            Place::Control if name == b"snapshot" => self.attr(SNAPDIR),
-            Place::Control => Err(Errno::NOENT),
-            Place::Snapdir => {
+            NodeLocation::Head => Self::placed(0, self.head.lookup(dir, name)?),
+            NodeLocation::Control if name == b"snapshot" => self.attr(SNAPDIR),
+            NodeLocation::Control => Err(Errno::NOENT),
+            NodeLocation::Snapdir => {
                 let (slot, snapshot) = self.slot(name)?;
                 let attr = snapshot.tree.attr(snapshot.tree.root())?;
                 Self::moved(slot, &snapshot, attr)
             }
-            Place::Snapshot(slot, dir) => {
+            NodeLocation::Snapshot(slot, dir) => {
                 let snapshot = self.snapshot(slot)?;
                 let attr = snapshot.tree.lookup(dir, name)?;
                 Self::moved(slot, &snapshot, attr)
@@ -415,15 +415,15 @@ impl Tree for WithSnapshots {
 
     fn attr(&self, node: Node) -> Result<Attr, Errno> {
         match Self::place(node)? {
-            Place::Head => {
+            NodeLocation::Head => {
                 let mut attr = Self::placed(0, self.head.attr(node)?)?;
                 // A listed `.zfs` counts as a subdirectory of the root.
                 let listed = node == self.root() && self.snapshots.visible() && !self.snapshots.disabled();
                 attr.nlink = attr.nlink.saturating_add(u32::from(listed));
                 Ok(attr)
             }
-            Place::Control => self.directory(CONTROL, CONTROL_INO, self.root(), 3),
-            Place::Snapdir => {
+            NodeLocation::Control => self.directory(CONTROL, CONTROL_INO, self.root(), 3),
+            NodeLocation::Snapdir => {
                 let entries = self.snapshots.count()?.saturating_add(2);
                 let mut attr = self.directory(SNAPDIR, SNAPDIR_INO, CONTROL, entries)?;
                 if !self.snapshots.stay() {
@@ -433,7 +433,7 @@ impl Tree for WithSnapshots {
                 }
                 Ok(attr)
             }
-            Place::Snapshot(slot, node) => {
+            NodeLocation::Snapshot(slot, node) => {
                 let snapshot = self.snapshot(slot)?;
                 let attr = snapshot.tree.attr(node)?;
                 Self::moved(slot, &snapshot, attr)
@@ -443,7 +443,7 @@ impl Tree for WithSnapshots {
 
     fn readdir(&self, dir: Node, cookie: u64, limit: usize) -> Result<Vec<Entry>, Errno> {
         match Self::place(dir)? {
-            Place::Head => {
+            NodeLocation::Head => {
                 // The root lists `.zfs` first, so its own cookies are shifted up by 1.
                 let listed = dir == self.root() && self.snapshots.visible() && !self.snapshots.disabled();
                 if !listed {
@@ -463,13 +463,13 @@ impl Tree for WithSnapshots {
                 }
                 Ok(entries)
             }
-            Place::Control if cookie == 0 => {
+            NodeLocation::Control if cookie == 0 => {
                 let (name, node, ino) = (b"snapshot".to_vec(), Some(SNAPDIR), SNAPDIR_INO);
                 Ok(vec![Entry { name, node, ino, kind: DT_DIR, cookie: 1 }])
             }
-            Place::Control => Ok(Vec::new()),
-            Place::Snapdir => self.list(cookie, limit),
-            Place::Snapshot(slot, dir) => {
+            NodeLocation::Control => Ok(Vec::new()),
+            NodeLocation::Snapdir => self.list(cookie, limit),
+            NodeLocation::Snapshot(slot, dir) => {
                 let snapshot = self.snapshot(slot)?;
                 let mut entries = snapshot.tree.readdir(dir, cookie, limit)?;
                 for entry in &mut entries {
@@ -523,10 +523,10 @@ impl Tree for WithSnapshots {
 
     fn names_stay(&self, dir: Node) -> bool {
         match Self::place(dir) {
-            Ok(Place::Head) => self.head.names_stay(dir),
+            Ok(NodeLocation::Head) => self.head.names_stay(dir),
             // Snapshots may be created and destroyed without the kernel.
-            Ok(Place::Control | Place::Snapdir) | Err(_) => self.snapshots.stay(),
-            Ok(Place::Snapshot(..)) => true,
+            Ok(NodeLocation::Control | NodeLocation::Snapdir) | Err(_) => self.snapshots.stay(),
+            Ok(NodeLocation::Snapshot(..)) => true,
         }
     }
 
@@ -557,14 +557,14 @@ impl Tree for WithSnapshots {
     fn clone_range(&self, range: &CloneRange) -> Result<u64, Errno> {
         Self::in_head(range.target)?;
         match Self::place(range.source)? {
-            Place::Head => self.head.clone_range(range),
-            Place::Snapshot(slot, source) => {
+            NodeLocation::Head => self.head.clone_range(range),
+            NodeLocation::Snapshot(slot, source) => {
                 let snapshot = self.snapshot(slot)?;
                 // If the snapshot can't be kept, the program has to copy.
                 let _kept = self.snapshots.keep(&snapshot)?;
                 self.head.clone_out_of(&*snapshot.tree, &CloneRange { source, ..*range })
             }
-            Place::Control | Place::Snapdir => Err(Errno::XDEV),
+            NodeLocation::Control | NodeLocation::Snapdir => Err(Errno::XDEV),
         }
     }
 
@@ -660,8 +660,8 @@ impl WithSnapshots {
     /// `EROFS`: the node is in the control directory or in a snapshot.
     fn in_head(node: Node) -> Result<(), Errno> {
         match Self::place(node)? {
-            Place::Head => Ok(()),
-            Place::Control | Place::Snapdir | Place::Snapshot(..) => Err(Errno::ROFS),
+            NodeLocation::Head => Ok(()),
+            NodeLocation::Control | NodeLocation::Snapdir | NodeLocation::Snapshot(..) => Err(Errno::ROFS),
         }
     }
 
@@ -682,12 +682,12 @@ impl WithSnapshots {
         &self,
         node: Node,
         control: Result<T, Errno>,
-        ask: impl FnOnce(&dyn Tree, Node) -> Result<T, Errno>,
+        ask: impl FnOnce(&dyn FileTree, Node) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         match Self::place(node)? {
-            Place::Head => ask(&*self.head, node),
-            Place::Control | Place::Snapdir => control,
-            Place::Snapshot(slot, node) => ask(&*self.snapshot(slot)?.tree, node),
+            NodeLocation::Head => ask(&*self.head, node),
+            NodeLocation::Control | NodeLocation::Snapdir => control,
+            NodeLocation::Snapshot(slot, node) => ask(&*self.snapshot(slot)?.tree, node),
         }
     }
 }

@@ -1,12 +1,12 @@
-//! A dataset's file system as a [`Tree`].
+//! A dataset's file system as a [`FileTree`].
 
 mod change;
 mod reborn;
 mod sizes;
 
 use crate::tree::{
-    Allocate, Attr, CloneRange, Entry, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr, Statfs, Time,
-    Tree,
+    Allocate, Attr, CloneRange, Entry, FileTree, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr,
+    Statfs, Time,
 };
 use ondisk::ObjNum;
 use parking_lot::{Mutex, RwLock};
@@ -44,7 +44,7 @@ pub enum Stale {
 /// Returns the sizes for `statfs`.
 type Sizes = Box<dyn Fn() -> Result<Statfs, Errno> + Send + Sync>;
 
-/// The head dataset's or a snapshot's file system as a [`Tree`], by object number.
+/// The head dataset's or a snapshot's file system as a [`FileTree`], by object number.
 pub struct Dataset {
     /// `None` during a rollback, and after one if the file system could not be reopened.
     fs: RwLock<Option<FileSystem>>,
@@ -297,7 +297,7 @@ fn errno(error: &Error) -> Errno {
     }
 }
 
-impl Tree for Dataset {
+impl FileTree for Dataset {
     fn root(&self) -> Node {
         self.root
     }
@@ -415,7 +415,7 @@ impl Tree for Dataset {
         self.cloned(range)
     }
 
-    fn clone_out_of(&self, snapshot: &dyn Tree, range: &CloneRange) -> Result<u64, Errno> {
+    fn clone_out_of(&self, snapshot: &dyn FileTree, range: &CloneRange) -> Result<u64, Errno> {
         self.cloned_out_of(&snapshot.file_system().ok_or(Errno::XDEV)?, range)
     }
 

@@ -1,4 +1,4 @@
-//! One request in, one answer out: the meaning of the protocol, over a [`Tree`].
+//! One request in, one answer out: the meaning of the protocol, over a [`FileTree`].
 //!
 //! # Theory
 //! The kernel may cache all that it learns, for good: names, absent names, attributes, listings,
@@ -39,7 +39,7 @@ pub use change::leaves_wrong_pages;
 
 use crate::abi::{self, init, op};
 use crate::message::{Answer, Request};
-use crate::tree::{Attr, Entry, Node, Seek, Time, Tree};
+use crate::tree::{Attr, Entry, FileTree, Node, Seek, Time};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
@@ -111,7 +111,7 @@ pub fn takes_setxattr_ext(request: &Request<'_>) -> bool {
 }
 
 /// Answers one request. The body of the answer is in `out` afterwards.
-pub fn answer(tree: &dyn Tree, behaviour: Behaviour, request: &Request<'_>, out: &mut Answer) -> Outcome {
+pub fn answer(tree: &dyn FileTree, behaviour: Behaviour, request: &Request<'_>, out: &mut Answer) -> Outcome {
     let node = node_of(tree, request.head.nodeid);
     Outcome::Send(match request.head.opcode {
         op::FORGET | op::BATCH_FORGET => {
@@ -151,12 +151,12 @@ pub fn answer(tree: &dyn Tree, behaviour: Behaviour, request: &Request<'_>, out:
     })
 }
 
-fn node_of(tree: &dyn Tree, nodeid: u64) -> Node {
+fn node_of(tree: &dyn FileTree, nodeid: u64) -> Node {
     if nodeid == abi::ROOT_ID { tree.root() } else { Node(nodeid) }
 }
 
 /// The number by which the kernel knows a node.
-pub(crate) fn nodeid_of(tree: &dyn Tree, node: Node) -> u64 {
+pub(crate) fn nodeid_of(tree: &dyn FileTree, node: Node) -> u64 {
     if node == tree.root() { abi::ROOT_ID } else { node.0 }
 }
 
@@ -258,7 +258,7 @@ fn attr_valid(attr: &Attr) -> u64 {
 }
 
 /// For how many seconds the kernel may cache names.
-fn entry_valid(tree: &dyn Tree, dir: Node) -> u64 {
+fn entry_valid(tree: &dyn FileTree, dir: Node) -> u64 {
     if tree.names_stay(dir) { FOREVER } else { 0 }
 }
 
@@ -267,7 +267,7 @@ fn attr_out(attr: &Attr) -> abi::AttrOut {
 }
 
 /// An answer that gives the kernel a reference to a node. The caller has to send it.
-fn entry_out(tree: &dyn Tree, dir: Node, attr: &Attr) -> Result<abi::EntryOut, Errno> {
+fn entry_out(tree: &dyn FileTree, dir: Node, attr: &Attr) -> Result<abi::EntryOut, Errno> {
     tree.given(attr.node)?;
     Ok(abi::EntryOut {
         nodeid: nodeid_of(tree, attr.node),
@@ -279,7 +279,7 @@ fn entry_out(tree: &dyn Tree, dir: Node, attr: &Attr) -> Result<abi::EntryOut, E
     })
 }
 
-fn lookup(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+fn lookup(tree: &dyn FileTree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
     let name = request.name_after::<()>()?;
     if name.len() > NAME_MAX {
         return Err(Errno::NAMETOOLONG);
@@ -300,12 +300,12 @@ fn lookup(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -
     Ok(())
 }
 
-fn getattr(tree: &dyn Tree, node: Node, out: &mut Answer) -> Result<(), Errno> {
+fn getattr(tree: &dyn FileTree, node: Node, out: &mut Answer) -> Result<(), Errno> {
     out.put(&attr_out(&tree.attr(node)?));
     Ok(())
 }
 
-fn statx(tree: &dyn Tree, node: Node, out: &mut Answer) -> Result<(), Errno> {
+fn statx(tree: &dyn FileTree, node: Node, out: &mut Answer) -> Result<(), Errno> {
     let attr = tree.attr(node)?;
     let time = |time: Time| abi::StatxTime { sec: time.sec, nsec: time.nsec, reserved: 0 };
     out.put(&abi::StatxOut {
@@ -330,7 +330,7 @@ fn statx(tree: &dyn Tree, node: Node, out: &mut Answer) -> Result<(), Errno> {
     Ok(())
 }
 
-fn read(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+fn read(tree: &dyn FileTree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
     let ask: abi::ReadIn = request.body()?;
     let got = tree.read(node, ask.offset, out.room(ask.size.min(MAX_READ) as usize))?;
     out.commit(got);
@@ -345,7 +345,7 @@ fn read(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) ->
 const FIRST: u64 = 2;
 
 fn readdir(
-    tree: &dyn Tree,
+    tree: &dyn FileTree,
     dir: Node,
     request: &Request<'_>,
     out: &mut Answer,
@@ -391,7 +391,7 @@ fn readdir(
 
 /// The attributes that go with an entry. An entry with unreadable attributes is listed by name
 /// only.
-fn entry_attr(tree: &dyn Tree, dir: Node, entry: &Entry) -> abi::EntryOut {
+fn entry_attr(tree: &dyn FileTree, dir: Node, entry: &Entry) -> abi::EntryOut {
     match entry.node.map(|node| tree.attr(node)) {
         Some(Ok(attr)) => entry_out(tree, dir, &attr).unwrap_or_default(),
         Some(Err(_)) | None => abi::EntryOut::default(),
@@ -424,7 +424,7 @@ fn put_entry(
     true
 }
 
-fn statfs(tree: &dyn Tree, node: Node, out: &mut Answer) -> Result<(), Errno> {
+fn statfs(tree: &dyn FileTree, node: Node, out: &mut Answer) -> Result<(), Errno> {
     let sizes = tree.statfs(node)?;
     out.put(&abi::StatfsOut {
         blocks: sizes.blocks,
@@ -440,13 +440,13 @@ fn statfs(tree: &dyn Tree, node: Node, out: &mut Answer) -> Result<(), Errno> {
     Ok(())
 }
 
-fn getxattr(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+fn getxattr(tree: &dyn FileTree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
     let ask: abi::GetxattrIn = request.body()?;
     let value = tree.xattr(node, request.name_after::<abi::GetxattrIn>()?)?;
     sized(ask.size, &value, out)
 }
 
-fn listxattr(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+fn listxattr(tree: &dyn FileTree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
     let ask: abi::GetxattrIn = request.body()?;
     let mut list = Vec::new();
     for name in tree.xattr_names(node)? {
@@ -472,7 +472,7 @@ fn sized(room: u32, value: &[u8], out: &mut Answer) -> Result<(), Errno> {
     Ok(())
 }
 
-fn ioctl(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+fn ioctl(tree: &dyn FileTree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
     let ask: abi::IoctlIn = request.body()?;
     match ask.cmd {
         FS_IOC_GETFLAGS | FS_IOC32_GETFLAGS => {
@@ -502,7 +502,7 @@ fn fs_flags(xflags: u32) -> u32 {
     FLAGS.iter().filter(|(_, flag)| xflags & flag != 0).fold(0, |all, (bit, _)| all | bit)
 }
 
-fn lseek(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+fn lseek(tree: &dyn FileTree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
     let ask: abi::LseekIn = request.body()?;
     let what = match ask.whence {
         3 => Seek::Data,

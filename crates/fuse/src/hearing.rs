@@ -17,7 +17,7 @@
 
 use crate::dispatch::Behaviour;
 use crate::error::Error;
-use crate::tree::Tree;
+use crate::tree::FileTree;
 use crate::workers::Workers;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -36,13 +36,13 @@ pub struct Hearing {
 }
 
 impl Hearing {
-    /// Mounts a block device, which it claims. Each `sync(2)` then calls [`Tree::sync`] of `tree`.
+    /// Mounts a block device, which it claims. Each `sync(2)` then calls [`FileTree::sync`] of `tree`.
     ///
     /// # Errors
     /// * [`Error::Device`]: `/dev/fuse` can't be opened.
     /// * [`Error::Mount`]: the kernel refuses the mount; `EPERM` if this process is not root.
     /// * [`Error::Workers`]: the thread that serves the mount can't be started, or can't watch it.
-    pub fn new(device: &Path, tree: Arc<dyn Tree>) -> Result<Self, Error> {
+    pub fn new(device: &Path, tree: Arc<dyn FileTree>) -> Result<Self, Error> {
         let failed = |source| Error::Mount { target: device.to_owned(), source };
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let requests =
@@ -74,7 +74,7 @@ impl Hearing {
     /// Requests `syncfs(2)` of this mount. That shows whether this kernel reports it.
     ///
     /// # Errors
-    /// Any errno of open(2) or syncfs(2), which includes the result of [`Tree::sync`].
+    /// Any errno of open(2) or syncfs(2), which includes the result of [`FileTree::sync`].
     pub fn ask(&self) -> Result<(), Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::syncfs(rustix::fs::openat(&self.mount, ".", flags, Mode::empty())?)

@@ -1,7 +1,7 @@
 //! The FUSE front end: file systems mounted through `/dev/fuse`.
 //!
 //! # Theory
-//! A front end is thin: it turns requests of the kernel into calls of a [`tree::Tree`], and the
+//! A front end is thin: it turns requests of the kernel into calls of a [`tree::FileTree`], and the
 //! results into bytes. It holds no file-system rules.
 //!
 //! | module | task |

@@ -17,11 +17,11 @@ use crate::dataset::Stale;
 use crate::dispatch::{Behaviour, MAX_READ};
 use crate::error::Error;
 use crate::nested::{Folder, Nest};
-use crate::place::{Found, MountId, Place};
+use crate::place::{Found, MountId, MountPoint};
 use crate::reserve;
 use crate::served::Nesting;
 use crate::system::{self, Detach, Options, Places};
-use crate::tree::{Node, Tree};
+use crate::tree::{FileTree, Node};
 use crate::users::{Files, Which};
 use crate::workers::{Done, Workers};
 use parking_lot::RwLock;
@@ -80,7 +80,7 @@ impl Mount {
     ///   again.
     pub fn new(
         workers: &Arc<Workers>,
-        tree: Arc<dyn Tree>,
+        tree: Arc<dyn FileTree>,
         target: &Path,
         options: &Options,
     ) -> Result<Self, Error> {
@@ -116,7 +116,7 @@ impl Mount {
     /// Those of [`Mount::new`].
     pub fn with_nest(
         workers: &Arc<Workers>,
-        tree: Arc<dyn Tree>,
+        tree: Arc<dyn FileTree>,
         target: &Path,
         options: &Options,
     ) -> Result<Self, Error> {
@@ -168,7 +168,7 @@ impl Mount {
     /// * `EINVAL`: the path does not lie in this mount, or contains `..`.
     /// * `ENOTDIR`: a component is not a directory. A symbolic link is none.
     /// * `EROFS`: a folder is missing, and the file system was mounted read-only.
-    /// * Any errno of [`Tree::lookup`], [`Tree::create`] and [`Tree::readdir`].
+    /// * Any errno of [`FileTree::lookup`], [`FileTree::create`] and [`FileTree::readdir`].
     pub fn folder(&self, path: &Path) -> Result<Folder, Error> {
         let failed = |source| Error::Mount { target: path.to_owned(), source };
         let (nest, _) = self.nest().ok_or_else(|| failed(Errno::NODEV))?;
@@ -461,7 +461,7 @@ impl Mount {
     ///
     /// Programs that inspect all mounts hold each of them for a moment: `df` does, and a starting
     /// daemon. So a busy mount is retried.
-    fn detach(&self, place: &Place, how: Detach) -> Result<(), Error> {
+    fn detach(&self, place: &MountPoint, how: Detach) -> Result<(), Error> {
         let (at, path) = (place.by_number(), &place.path);
         for _ in 1..TRIES {
             match system::detach_at(&at, path, how) {
@@ -473,7 +473,7 @@ impl Mount {
     }
 
     /// As [`Mount::place`], but with the reserve of open files if this process has no others left.
-    fn place_at_last(&self) -> Result<Option<Place>, Error> {
+    fn place_at_last(&self) -> Result<Option<MountPoint>, Error> {
         match self.place() {
             // The returned place holds one open file until it is dropped. The reserve is short of
             // it meanwhile.
@@ -488,7 +488,7 @@ impl Mount {
     /// * [`Error::Unmount`] with `EBUSY`: another mount hides it.
     /// * [`Error::Descriptors`]: too many open files.
     /// * [`Error::Table`]: the table of mounts can't be read.
-    fn place(&self) -> Result<Option<Place>, Error> {
+    fn place(&self) -> Result<Option<MountPoint>, Error> {
         if self.is_over() || self.detached.load(Ordering::Acquire) {
             return Ok(None);
         }

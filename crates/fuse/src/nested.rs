@@ -50,7 +50,7 @@ use crate::dataset::Stale;
 
 use crate::ctldir::SLOT_SHIFT;
 use crate::system::Options;
-use crate::tree::{Attr, Caller, NewNode, Node, Tree};
+use crate::tree::{Attr, Caller, FileTree, NewNode, Node};
 use parking_lot::{Mutex, RwLock};
 use places::{BITS, Places};
 use rustix::io::Errno;
@@ -130,15 +130,15 @@ impl Known {
 #[derive(Clone)]
 pub enum Content {
     /// The open files.
-    Open(Arc<dyn Tree>),
+    Open(Arc<dyn FileTree>),
     /// A function that opens the files and reads the root. For a nested file system, the first
     /// request that leads into it calls this function.
-    Later(Arc<dyn Fn() -> Result<Arc<dyn Tree>, Errno> + Send + Sync>),
+    Later(Arc<dyn Fn() -> Result<Arc<dyn FileTree>, Errno> + Send + Sync>),
 }
 
 impl Content {
     /// The open files. Opens them if necessary.
-    pub(crate) fn open(self) -> Result<Arc<dyn Tree>, Errno> {
+    pub(crate) fn open(self) -> Result<Arc<dyn FileTree>, Errno> {
         match self {
             Self::Open(tree) => Ok(tree),
             Self::Later(open) => open(),
@@ -288,7 +288,7 @@ impl Fs {
     ///
     /// # Errors
     /// `ENOTCONN`: it is gone. Besides, any errno of the function that opens it.
-    fn tree(&self) -> Result<Arc<dyn Tree>, Errno> {
+    fn tree(&self) -> Result<Arc<dyn FileTree>, Errno> {
         if let Some(Content::Open(tree)) = &*self.content.read() {
             return Ok(Arc::clone(tree));
         }
@@ -310,7 +310,7 @@ impl Fs {
     }
 
     /// Its files, if they are open.
-    fn open_tree(&self) -> Option<Arc<dyn Tree>> {
+    fn open_tree(&self) -> Option<Arc<dyn FileTree>> {
         match &*self.content.read() {
             Some(Content::Open(tree)) => Some(Arc::clone(tree)),
             Some(Content::Later(_)) | None => None,
@@ -365,7 +365,7 @@ impl Fs {
 
 /// The tree of a mount with other file systems in it.
 pub struct Nest {
-    top: Arc<dyn Tree>,
+    top: Arc<dyn FileTree>,
     outer: Arc<Fs>,
     places: Places<(Arc<Fs>, u32)>,
     /// Whether the kernel was told to request POSIX ACLs.
@@ -378,7 +378,7 @@ impl Nest {
     /// Makes a tree that shows `top`, with nothing nested in it yet.
     ///
     /// `posix_acl` is whether the kernel checks POSIX ACLs in this mount.
-    pub fn new(top: Arc<dyn Tree>, posix_acl: bool) -> Self {
+    pub fn new(top: Arc<dyn FileTree>, posix_acl: bool) -> Self {
         let root = top.root();
         let outer = Arc::new_cyclic(|me| Fs {
             me: Weak::clone(me),
@@ -431,7 +431,7 @@ impl Nest {
     fn at<R>(
         &self,
         node: Node,
-        work: impl FnOnce(&Fs, &dyn Tree, Node) -> Result<R, Errno>,
+        work: impl FnOnce(&Fs, &dyn FileTree, Node) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
         if node.0 & NESTED == 0 {
             return work(&self.outer, &*self.top, node);
@@ -441,7 +441,7 @@ impl Nest {
         self.in_fs(&fs, |tree| work(&fs, tree, inner))
     }
 
-    fn in_fs<R>(&self, fs: &Fs, work: impl FnOnce(&dyn Tree) -> Result<R, Errno>) -> Result<R, Errno> {
+    fn in_fs<R>(&self, fs: &Fs, work: impl FnOnce(&dyn FileTree) -> Result<R, Errno>) -> Result<R, Errno> {
         if fs.is_outer() { work(&*self.top) } else { work(&*fs.tree()?) }
     }
 

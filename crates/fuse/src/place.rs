@@ -49,7 +49,7 @@ pub(crate) struct MountId {
 #[derive(Debug)]
 pub(crate) enum Found {
     /// At this place.
-    At(Place),
+    At(MountPoint),
     /// Another mount covers it, or covers a folder above it.
     Hidden,
     /// Nowhere that this process sees.
@@ -58,7 +58,7 @@ pub(crate) enum Found {
 
 /// A mountpoint, kept by the open folder that holds it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct MountPoint {
     /// Its path now, for messages and for programs that need a path.
     pub(crate) path: PathBuf,
     /// `None` for `/`.
@@ -66,7 +66,7 @@ pub(crate) struct Place {
     _turn: Turn,
 }
 
-impl Place {
+impl MountPoint {
     /// A path that leads there even after folders were renamed.
     pub(crate) fn by_number(&self) -> PathBuf {
         match &self.parent {
@@ -196,11 +196,11 @@ impl MountId {
     ///
     /// # Errors
     /// [`Error::Descriptors`]: too many open files.
-    fn hold(&self, path: &Path) -> Result<Option<Place>, Error> {
+    fn hold(&self, path: &Path) -> Result<Option<MountPoint>, Error> {
         let path = path.to_owned();
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
             let turn = Turn::take(((0, 0), 0, OsString::new()));
-            return Ok(self.leads(&path).then(|| Place { path, parent: None, _turn: turn }));
+            return Ok(self.leads(&path).then(|| MountPoint { path, parent: None, _turn: turn }));
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = match rustix::fs::open(above, flags, Mode::empty()) {
@@ -218,6 +218,6 @@ impl MountId {
         let name = name.to_owned();
         let turn = Turn::take(((stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino, name.clone()));
         let here = self.is_at(&parent, Path::new(&name));
-        Ok(here.then(|| Place { path, parent: Some((parent, name)), _turn: turn }))
+        Ok(here.then(|| MountPoint { path, parent: Some((parent, name)), _turn: turn }))
     }
 }

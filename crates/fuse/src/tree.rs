@@ -250,14 +250,14 @@ pub enum Allocate {
 /// * `ENOSPC`: the pool has no free space left.
 /// * `EDQUOT`: a quota is exhausted.
 /// * `EPERM`: the file or directory is immutable or append-only.
-pub trait Tree: Send + Sync {
+pub trait FileTree: Send + Sync {
     /// The node of the root directory.
     fn root(&self) -> Node;
 
     /// Finds the node called `name` in a directory.
     ///
     /// # Errors
-    /// Besides [those of all methods](Tree#errors):
+    /// Besides [those of all methods](FileTree#errors):
     ///
     /// * `ENOENT`: there is no such name.
     /// * `ENOTDIR`: `dir` is not a directory.
@@ -271,7 +271,7 @@ pub trait Tree: Send + Sync {
     /// Reads the attributes of a node.
     ///
     /// # Errors
-    /// [Those of all methods](Tree#errors).
+    /// [Those of all methods](FileTree#errors).
     ///
     /// OpenZFS: `zpl_getattr`.
     fn attr(&self, node: Node) -> Result<Attr, Errno>;
@@ -279,7 +279,7 @@ pub trait Tree: Send + Sync {
     /// Reads the target of a symbolic link.
     ///
     /// # Errors
-    /// `EINVAL`: the node is not a symbolic link. Besides, [those of all methods](Tree#errors).
+    /// `EINVAL`: the node is not a symbolic link. Besides, [those of all methods](FileTree#errors).
     ///
     /// OpenZFS: `zpl_get_link`.
     fn readlink(&self, node: Node) -> Result<Vec<u8>, Errno>;
@@ -290,7 +290,7 @@ pub trait Tree: Send + Sync {
     /// read fails the whole call, since the kernel takes a short answer for the end of the file.
     ///
     /// # Errors
-    /// `EISDIR`: the node is a directory. Besides, [those of all methods](Tree#errors).
+    /// `EISDIR`: the node is a directory. Besides, [those of all methods](FileTree#errors).
     ///
     /// OpenZFS: `zpl_iter_read`.
     fn read(&self, node: Node, offset: u64, buf: &mut [u8]) -> Result<usize, Errno>;
@@ -300,7 +300,7 @@ pub trait Tree: Send + Sync {
     /// The list is empty at the end.
     ///
     /// # Errors
-    /// Besides [those of all methods](Tree#errors):
+    /// Besides [those of all methods](FileTree#errors):
     ///
     /// * `ENOTDIR`: `dir` is not a directory.
     /// * `EOVERFLOW`: the position after an entry does not fit into a cookie.
@@ -311,7 +311,7 @@ pub trait Tree: Send + Sync {
     /// Reads the value of an extended attribute.
     ///
     /// # Errors
-    /// Besides [those of all methods](Tree#errors):
+    /// Besides [those of all methods](FileTree#errors):
     ///
     /// * `ENODATA`: the node has no attribute of that name.
     /// * `EOPNOTSUPP`: properties switch attributes of this kind off.
@@ -325,7 +325,7 @@ pub trait Tree: Send + Sync {
     ///
     /// # Errors
     /// `E2BIG`: the names are too long to return together. Besides, [those of all
-    /// methods](Tree#errors).
+    /// methods](FileTree#errors).
     ///
     /// OpenZFS: `zpl_xattr_list`.
     fn xattr_names(&self, node: Node) -> Result<Vec<Vec<u8>>, Errno>;
@@ -335,7 +335,7 @@ pub trait Tree: Send + Sync {
     /// A node in a project with a quota shows the quota as the size.
     ///
     /// # Errors
-    /// [Those of all methods](Tree#errors).
+    /// [Those of all methods](FileTree#errors).
     ///
     /// OpenZFS: `zpl_statfs`.
     fn statfs(&self, node: Node) -> Result<Statfs, Errno>;
@@ -343,7 +343,7 @@ pub trait Tree: Send + Sync {
     /// Finds the next data or hole at or after `offset`.
     ///
     /// # Errors
-    /// Besides [those of all methods](Tree#errors):
+    /// Besides [those of all methods](FileTree#errors):
     ///
     /// * `ENXIO`: `offset` is past the end, or no data follow it.
     /// * `EINVAL`: the node is in the control directory.
@@ -354,7 +354,7 @@ pub trait Tree: Send + Sync {
     /// Reads the file flags and the project ID.
     ///
     /// # Errors
-    /// Besides [those of all methods](Tree#errors):
+    /// Besides [those of all methods](FileTree#errors):
     ///
     /// * `EOVERFLOW`: the project ID has more than 32 bits.
     /// * `ENOTTY`: the node is in the control directory.
@@ -404,7 +404,7 @@ pub trait Tree: Send + Sync {
     /// Creates a file of any type.
     ///
     /// # Errors
-    /// Besides [those of all methods](Tree#errors):
+    /// Besides [those of all methods](FileTree#errors):
     ///
     /// * `EEXIST`: the name exists.
     /// * `ENOENT`: the directory was removed.
@@ -421,10 +421,10 @@ pub trait Tree: Send + Sync {
 
     /// Creates a plain file without a name, as if in this directory (`O_TMPFILE`).
     ///
-    /// The file is freed when the kernel forgets it, unless [`Tree::link`] names it before.
+    /// The file is freed when the kernel forgets it, unless [`FileTree::link`] names it before.
     ///
     /// # Errors
-    /// `ENOTDIR`: `dir` is not a directory. Besides, [those of all methods](Tree#errors).
+    /// `ENOTDIR`: `dir` is not a directory. Besides, [those of all methods](FileTree#errors).
     ///
     /// OpenZFS: `zpl_tmpfile`.
     fn create_unnamed(&self, _dir: Node, _new: &NewNode<'_>) -> Result<Attr, Errno> {
@@ -434,9 +434,9 @@ pub trait Tree: Send + Sync {
     /// Gives a file one more name.
     ///
     /// # Errors
-    /// Besides [those of all methods](Tree#errors):
+    /// Besides [those of all methods](FileTree#errors):
     ///
-    /// * `EEXIST`, `ENOENT`, `ENOTDIR`, `EINVAL`, `ENAMETOOLONG`, `EILSEQ`: as [`Tree::create`].
+    /// * `EEXIST`, `ENOENT`, `ENOTDIR`, `EINVAL`, `ENAMETOOLONG`, `EILSEQ`: as [`FileTree::create`].
     /// * `EPERM`: the node is a directory.
     /// * `ESTALE`: the file has no name left.
     /// * `EXDEV`: the directory is in another file system, or passes another project on.
@@ -449,7 +449,7 @@ pub trait Tree: Send + Sync {
     /// Removes a name. The file is freed when the kernel forgets its node, if no name is left.
     ///
     /// # Errors
-    /// Besides [those of all methods](Tree#errors):
+    /// Besides [those of all methods](FileTree#errors):
     ///
     /// * `ENOENT`: there is no such name.
     /// * `ENOTDIR`: `dir` is not a directory.
@@ -463,7 +463,7 @@ pub trait Tree: Send + Sync {
     /// Removes an empty directory. Among the snapshots, it destroys a snapshot.
     ///
     /// # Errors
-    /// Besides [those of all methods](Tree#errors):
+    /// Besides [those of all methods](FileTree#errors):
     ///
     /// * `ENOENT`: there is no such name.
     /// * `ENOTDIR`: `dir`, or what the name means, is not a directory.
@@ -481,7 +481,7 @@ pub trait Tree: Send + Sync {
     /// snapshot.
     ///
     /// # Errors
-    /// Besides [those of all methods](Tree#errors):
+    /// Besides [those of all methods](FileTree#errors):
     ///
     /// * `ENOENT`: there is no entry of the old name, or a directory was removed.
     /// * `EEXIST`: the new name exists, and `how` forbids that.
@@ -491,7 +491,7 @@ pub trait Tree: Send + Sync {
     /// * `EXDEV`: the directories are in different file systems, or the new one passes another
     ///   project on.
     /// * `EBUSY`: a nested file system is mounted on one of the entries.
-    /// * `ENAMETOOLONG`, `EILSEQ`: as [`Tree::create`].
+    /// * `ENAMETOOLONG`, `EILSEQ`: as [`FileTree::create`].
     ///
     /// OpenZFS: `zpl_rename`, `zfsctl_snapdir_rename`.
     fn rename(&self, _from: (Node, &[u8]), _to: (Node, &[u8]), _how: Rename) -> Result<(), Errno> {
@@ -501,7 +501,7 @@ pub trait Tree: Send + Sync {
     /// Writes all of `data` at `offset`. `kill` clears the set-user-ID and set-group-ID bits.
     ///
     /// # Errors
-    /// Besides [those of all methods](Tree#errors):
+    /// Besides [those of all methods](FileTree#errors):
     ///
     /// * `EISDIR` or `EINVAL`: the node is not a plain file.
     /// * `EFBIG`: the file would become larger than any file can be.
@@ -517,7 +517,7 @@ pub trait Tree: Send + Sync {
     /// program changed the map long ago and can't get an error any more.
     ///
     /// # Errors
-    /// Those of [`Tree::write`].
+    /// Those of [`FileTree::write`].
     ///
     /// OpenZFS: `zpl_writepages`.
     fn write_pages(&self, node: Node, offset: u64, data: &[u8], kill: bool) -> Result<(), Errno> {
@@ -529,7 +529,7 @@ pub trait Tree: Send + Sync {
     /// Returns the number of bytes that are shared.
     ///
     /// # Errors
-    /// Besides [those of all methods](Tree#errors):
+    /// Besides [those of all methods](FileTree#errors):
     ///
     /// * `EXDEV`: not even the first byte can be shared; the caller has to copy the range.
     /// * `EISDIR` or `EINVAL`: a node is not a plain file, or the range overlaps itself.
@@ -543,8 +543,8 @@ pub trait Tree: Send + Sync {
     /// Shares a range of a snapshot of this tree. The snapshot must exist until this returns.
     ///
     /// # Errors
-    /// Those of [`Tree::clone_range`].
-    fn clone_out_of(&self, _snapshot: &dyn Tree, _range: &CloneRange) -> Result<u64, Errno> {
+    /// Those of [`FileTree::clone_range`].
+    fn clone_out_of(&self, _snapshot: &dyn FileTree, _range: &CloneRange) -> Result<u64, Errno> {
         Err(Errno::XDEV)
     }
 
@@ -559,7 +559,7 @@ pub trait Tree: Send + Sync {
     /// Changes attributes, and returns the attributes after the change.
     ///
     /// # Errors
-    /// Besides [those of all methods](Tree#errors):
+    /// Besides [those of all methods](FileTree#errors):
     ///
     /// * `EFBIG`: no file can have this size.
     /// * `EISDIR` or `EINVAL`: the size of something else than a plain file can't change.
@@ -572,7 +572,7 @@ pub trait Tree: Send + Sync {
     /// Does with a range what [`Allocate`] says.
     ///
     /// # Errors
-    /// Besides [those of all methods](Tree#errors):
+    /// Besides [those of all methods](FileTree#errors):
     ///
     /// * `EFBIG`: no file can be as large as the end of the range.
     /// * `ENOSPC`: the range is larger than the free space.
@@ -586,7 +586,7 @@ pub trait Tree: Send + Sync {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// Besides [those of all methods](Tree#errors):
+    /// Besides [those of all methods](FileTree#errors):
     ///
     /// * `EEXIST`: the attribute exists, with [`SetXattr::Create`].
     /// * `ENODATA`: it does not exist, with [`SetXattr::Replace`].
@@ -602,7 +602,7 @@ pub trait Tree: Send + Sync {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// `ENODATA`: the node has no attribute of that name. Besides, those of [`Tree::set_xattr`].
+    /// `ENODATA`: the node has no attribute of that name. Besides, those of [`FileTree::set_xattr`].
     ///
     /// OpenZFS: `zpl_xattr_set`.
     fn remove_xattr(&self, _node: Node, _name: &[u8]) -> Result<(), Errno> {
@@ -613,7 +613,7 @@ pub trait Tree: Send + Sync {
     ///
     /// # Errors
     /// `EOPNOTSUPP`: this node can't have these flags or a project. Besides, [those of all
-    /// methods](Tree#errors).
+    /// methods](FileTree#errors).
     ///
     /// OpenZFS: `zpl_ioctl_setflags`, `zpl_ioctl_setxattr`.
     fn set_flags(&self, _node: Node, _flags: Flags) -> Result<(), Errno> {
@@ -623,7 +623,7 @@ pub trait Tree: Send + Sync {
     /// Makes all earlier changes of a file or directory durable, and its name.
     ///
     /// # Errors
-    /// [Those of all methods](Tree#errors).
+    /// [Those of all methods](FileTree#errors).
     ///
     /// OpenZFS: `zpl_fsync`.
     fn fsync(&self, _node: Node) -> Result<(), Errno> {
@@ -633,7 +633,7 @@ pub trait Tree: Send + Sync {
     /// Waits until all earlier changes of the file system are durable.
     ///
     /// # Errors
-    /// [Those of all methods](Tree#errors).
+    /// [Those of all methods](FileTree#errors).
     ///
     /// OpenZFS: `zpl_sync_fs`.
     fn sync(&self) -> Result<(), Errno> {
@@ -650,7 +650,7 @@ pub trait Tree: Send + Sync {
         Ok(())
     }
 
-    /// Notes that the kernel has returned `times` references to a node ([`Tree::given`]).
+    /// Notes that the kernel has returned `times` references to a node ([`FileTree::given`]).
     ///
     /// When it has returned all, no process has the file open. None will open it unless it has a
     /// name.

@@ -49,7 +49,7 @@ use crate::dispatch::{
 };
 use crate::error::Error;
 use crate::message::{Answer, Request};
-use crate::tree::{Node, Tree};
+use crate::tree::{FileTree, Node};
 use parking_lot::{Condvar, Mutex, RwLock};
 use poolhouse::spa::txg::work_for;
 use refused::{Refused, drop_name, drop_pages};
@@ -114,7 +114,7 @@ impl Pace {
 /// One mount, as its workers see it.
 struct Session {
     device: OwnedFd,
-    tree: Arc<dyn Tree>,
+    tree: Arc<dyn FileTree>,
     behaviour: Behaviour,
     /// What the INIT handshake added to the behaviour.
     setxattr_ext: AtomicBool,
@@ -279,7 +279,7 @@ impl Workers {
     pub(crate) fn serve(
         &self,
         device: OwnedFd,
-        tree: Arc<dyn Tree>,
+        tree: Arc<dyn FileTree>,
         behaviour: Behaviour,
     ) -> Result<(u64, Arc<Done>), Error> {
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);

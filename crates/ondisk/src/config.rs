@@ -19,7 +19,7 @@ mod encode;
 #[cfg(test)]
 mod tests;
 
-pub use encode::Place;
+pub use encode::ConfigFor;
 
 const WHAT: &str = "pool config";
 /// Most children of a vdev, and most top-level vdevs of a pool, that the decoder accepts.

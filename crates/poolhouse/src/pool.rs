@@ -5,7 +5,7 @@ use dsl::Dsl;
 use ondisk::Txg;
 use parking_lot::Mutex;
 use spa::import::{Claim, Hands, Options, Rewind, SystemClock, import_for_writing};
-use spa::{Candidate, Host, Scan, Spa};
+use spa::{Candidate, Discovery, Host, Spa};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -74,7 +74,7 @@ impl Pool {
     /// * [`Error::Import`], [`Error::Refused`], [`Error::Pool`], [`Error::Dataset`]: see
     ///   [`Pool::import`].
     pub fn open<P: AsRef<Path>>(devices: &[P], options: &OpenOptions) -> Result<Pool> {
-        let scan = spa::scan(devices);
+        let scan = spa::discover(devices);
         let candidate = choose(&scan, options.pool.as_deref())?;
         Self::import(candidate, options, &Host::of_system())
     }
@@ -226,7 +226,7 @@ pub fn default_cache_bytes() -> u64 {
 }
 
 /// The requested candidate: by name or guid, or the only one.
-fn choose<'s>(scan: &'s Scan, wanted: Option<&str>) -> Result<&'s Candidate> {
+fn choose<'s>(scan: &'s Discovery, wanted: Option<&str>) -> Result<&'s Candidate> {
     match (wanted, scan.pools.as_slice()) {
         (None, []) => Err(Error::NoPool { devices: scan.asked }),
         (None, [only]) => Ok(only),

@@ -9,7 +9,7 @@ use ondisk::version::SPA_VERSION_SLIM_ZIL;
 use ondisk::zil::ZIL_HEADER_SIZE;
 use ondisk::{Blkptr, ObjNum, Txg};
 use spa::Spa;
-use spa::engine::{Live, LogHandle, TaskError};
+use spa::engine::{LogHandle, PoolWriter, TaskError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -69,7 +69,7 @@ impl Head {
         }
     }
 
-    fn live(&self) -> &Live {
+    fn live(&self) -> &PoolWriter {
         self.spa.writer().expect("a head is owned only in a pool that is written")
     }
 }
@@ -330,7 +330,7 @@ fn drop_idle(os: &Objset, head: &Head, log: &zil::Log) -> Result<()> {
 /// Destroys a log (`zil_destroy`).
 ///
 /// From the next transaction group on, its header is empty and its blocks are free.
-fn destroy_log(os: &Objset, live: &Live, references: Vec<Blkptr>) -> Result<()> {
+fn destroy_log(os: &Objset, live: &PoolWriter, references: Vec<Blkptr>) -> Result<()> {
     let tx = live.tx(0)?;
     os.set_zil_header(&tx, [0; ZIL_HEADER_SIZE])?;
     live.free_log(&tx, references);

@@ -7,7 +7,7 @@ use poolhouse::dsl::Dir;
 use poolhouse::dsl::keys::KeyStatus;
 use poolhouse::spa::discovery::DEFAULT_SEARCH_PATHS;
 use poolhouse::spa::import::Rewind;
-use poolhouse::spa::{Candidate, Host, Scan, SpaError};
+use poolhouse::spa::{Candidate, Discovery, Host, SpaError};
 use poolhouse::{Claim, OpenOptions, Pool};
 use std::fs::File;
 use std::os::unix::fs::FileTypeExt;
@@ -189,12 +189,12 @@ impl Target {
 ///
 /// # Errors
 /// * [`Error::Device`]: a device, image or folder that the user named can't be read.
-pub fn scan(args: &Args) -> Result<Scan, Error> {
+pub fn scan(args: &Args) -> Result<Discovery, Error> {
     if args.devices.is_empty() {
-        return Ok(poolhouse::spa::scan(&DEFAULT_SEARCH_PATHS));
+        return Ok(poolhouse::spa::discover(&DEFAULT_SEARCH_PATHS));
     }
     args.devices.iter().try_for_each(|path| readable(path))?;
-    let scan = poolhouse::spa::scan(&args.devices);
+    let scan = poolhouse::spa::discover(&args.devices);
     match scan.silent.first() {
         Some(path) if scan.pools.is_empty() => {
             let source = std::io::Error::other("it does not answer");
@@ -234,7 +234,7 @@ fn readable(path: &Path) -> Result<(), Error> {
 /// # Errors
 /// * [`Error::Pool`] with [`poolhouse::Error::NoSuchPool`]: no pool has it.
 /// * [`Error::Ambiguous`]: several pools have the name.
-pub fn candidate<'s>(scan: &'s Scan, name: &str) -> Result<&'s Candidate, Error> {
+pub fn candidate<'s>(scan: &'s Discovery, name: &str) -> Result<&'s Candidate, Error> {
     let guid = name.parse().ok();
     let mut found = scan.pools.iter().filter(|c| c.name == name || guid == Some(c.guid.0));
     let first = found.next().ok_or_else(|| poolhouse::Error::NoSuchPool { name: name.to_owned() })?;
@@ -267,7 +267,7 @@ pub fn options(args: &Args) -> OpenOptions {
 /// # Errors
 /// * [`Error::Pool`]: the pool can't be imported, or the key does not fit.
 /// * The errors of [`candidate`] and [`load_keys`].
-pub fn open(io: &mut Io, args: &Args, scan: &Scan, target: &Target) -> Result<(Pool, Target), Error> {
+pub fn open(io: &mut Io, args: &Args, scan: &Discovery, target: &Target) -> Result<(Pool, Target), Error> {
     let candidate = candidate(scan, target.pool())?;
     let pool = Pool::import(candidate, &options(args), &Host::of_system())?;
     let target = target.of(pool.name());

@@ -25,7 +25,7 @@ use crate::control::{http, service_manager};
 use crate::events::zedlets::{Terms, USUAL, ZedletError};
 use crate::inherited;
 use crate::telemetry::logging;
-use api::place::{Place, PlaceError, choice};
+use api::run_dir::{RunDir, RunDirError, choice};
 use api::start::{FAILED, NOTE, READY};
 use api::{Caller, Error, Reason, Service};
 use std::ffi::OsString;
@@ -79,7 +79,7 @@ pub trait DaemonService: Service + Send + Sync {
         Ok(())
     }
     /// Starts the services beside the control socket.
-    fn open_doors(&self, _place: &Place) {}
+    fn open_doors(&self, _place: &RunDir) {}
     /// Makes every volume a block device from now on.
     fn attach_every(&self) {}
     /// Allows other users to use what is mounted from now on (`allow_other`).
@@ -96,7 +96,7 @@ pub trait DaemonService: Service + Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Its folder.
-    pub place: Place,
+    pub place: RunDir,
     /// Notes about the folder: why it isn't the usual one.
     pub notes: Vec<String>,
     /// Detach from the terminal, write to the log, and end when nothing is imported.
@@ -121,7 +121,7 @@ pub struct Options {
 
 impl Options {
     /// The options of a daemon in the foreground, with nothing beside the pools.
-    pub fn at(place: Place) -> Self {
+    pub fn at(place: RunDir) -> Self {
         Self {
             place,
             notes: Vec::new(),
@@ -143,12 +143,12 @@ impl Options {
 pub enum DaemonError {
     /// Its folder can't be used.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    RunDir(#[from] RunDirError),
     /// Another daemon runs already.
     #[error("a daemon runs already at {}", place.socket().display())]
     Running {
         /// The folder of the other daemon.
-        place: Place,
+        place: RunDir,
     },
     /// Statistics and parameters can't be mounted.
     #[error("cannot mount kstats and tunables on {}", at.display())]
@@ -241,8 +241,8 @@ struct Held {
 }
 
 /// Chooses the folder of a daemon for which none was named.
-fn choose() -> Result<(Place, Vec<String>), PlaceError> {
-    if let Some(place) = Place::named() {
+fn choose() -> Result<(RunDir, Vec<String>), RunDirError> {
+    if let Some(place) = RunDir::named() {
         return Ok((place, Vec::new()));
     }
     let choice = choice::choose()?;
@@ -260,7 +260,7 @@ fn choose() -> Result<(Place, Vec<String>), PlaceError> {
 ///
 /// # Errors
 /// * [`DaemonError::NobodyElse`]: `others` is set, and this user may not do that.
-/// * [`DaemonError::Place`]: the folder can't be used or locked.
+/// * [`DaemonError::RunDir`]: the folder can't be used or locked.
 /// * [`DaemonError::Running`]: another daemon runs. With `background` that is a success.
 /// * [`DaemonError::Tunable`]: there is no such tunable, or it can't have that value.
 /// * [`DaemonError::Tree`]: statistics and parameters can't be mounted.
@@ -411,7 +411,7 @@ const WITH_VALUE: [&str; 7] =
 /// A command that starts a daemon passes `--background`. With that, the daemon detaches from the
 /// terminal and ends when nothing is imported.
 pub fn main(args: impl IntoIterator<Item = OsString>, service: Arc<dyn DaemonService>) -> u8 {
-    let mut options = Options::at(Place::at(Path::new("")));
+    let mut options = Options::at(RunDir::at(Path::new("")));
     let (mut shared, mut limit, mut run_dir) = (false, None, None);
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
@@ -505,7 +505,7 @@ fn say(line: &str) {
     writeln!(std::io::stderr(), "{line}").unwrap_or_default();
 }
 
-fn begin(place: &Place) -> Result<Held, DaemonError> {
+fn begin(place: &RunDir) -> Result<Held, DaemonError> {
     let (_turn, other) = choice::take_turn(place)?;
     if let Some(place) = other {
         return Err(DaemonError::Running { place });
@@ -546,7 +546,7 @@ fn say_ready(notes: &[String]) -> Result<(), DaemonError> {
 ///
 /// The user's usual daemon does so for all of the user's folders, since some of them will never
 /// have another daemon.
-fn remove_orphans(place: &Place, tree: Option<&Path>) {
+fn remove_orphans(place: &RunDir, tree: Option<&Path>) {
     let (done, wait) = std::sync::mpsc::channel();
     let (place, tree) = (place.clone(), tree.map(Path::to_owned));
     let clean = move || {
@@ -555,7 +555,7 @@ fn remove_orphans(place: &Place, tree: Option<&Path>) {
             Ok(ours) => {
                 let noted = crate::mounts::journal::remember(place.dir(), &ours);
                 // Without the journal it is unknown which mounts are this folder's.
-                let usual = choice::is_usual(&place) || Place::named().as_ref() == Some(&place);
+                let usual = choice::is_usual(&place) || RunDir::named().as_ref() == Some(&place);
                 let all = noted.is_err() || usual;
                 let own = noted.unwrap_or_else(|error| {
                     tracing::warn!(%error, "what a dead daemon had mounted does not come back by itself");
@@ -729,7 +729,7 @@ fn lacks_descriptors(error: &std::io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-fn end(place: &Place, service: &dyn DaemonService, patience: Duration) -> Result<(), DaemonError> {
+fn end(place: &RunDir, service: &dyn DaemonService, patience: Duration) -> Result<(), DaemonError> {
     let _turn = place.lock_start()?;
     if let Err(error) = std::fs::remove_file(place.socket()) {
         tracing::warn!(%error, "the socket stays");

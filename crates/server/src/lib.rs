@@ -3,7 +3,7 @@
 //! # Theory
 //! A process imports pools, mounts their file systems and answers the commands on a Unix socket.
 //! The crate [`api`] has the requests and replies, their client, and the daemon's folder
-//! ([`api::place`]).
+//! ([`api::run_dir`]).
 //!
 //! | module | content |
 //! |---|---|

@@ -38,7 +38,7 @@ use api::plan::{Plan, Where, decided};
 use api::{self, Error, Reason};
 use dsl::Prop;
 use fuse::dataset::{Dataset as Shown, Stale};
-use fuse::tree::Tree;
+use fuse::tree::FileTree;
 use fuse::{Content, Detach, Nesting, Workers};
 use later::{Files, Hold, Later};
 use look::{Look, NameNow, SnapDirNow, to_be_written, tree_of};
@@ -76,11 +76,11 @@ static MADE: AtomicU64 = AtomicU64::new(0);
 
 enum State {
     Coming(NameNow),
-    Here(Arc<Live>),
+    Here(Arc<MountedFs>),
 }
 
 /// A mounted file system.
-pub struct Live {
+pub struct MountedFs {
     mount: fuse::Served,
     /// The object number of its dataset.
     object: u64,
@@ -106,7 +106,7 @@ pub struct Live {
     turn: Arc<Mutex<()>>,
 }
 
-impl Live {
+impl MountedFs {
     /// Its mountpoint.
     pub fn target(&self) -> &Path {
         self.mount.target()
@@ -262,7 +262,7 @@ impl Mounts {
     }
 
     /// The mounted file systems, in the order of mounting.
-    pub fn list(&self) -> Vec<Arc<Live>> {
+    pub fn list(&self) -> Vec<Arc<MountedFs>> {
         let mut list = self.served();
         list.retain(|live| !live.mount.lingers());
         list
@@ -270,14 +270,14 @@ impl Mounts {
 
     /// The file systems that the daemon sees mounted nowhere, and serves for users that have them
     /// mounted.
-    pub fn lingering(&self) -> Vec<Arc<Live>> {
+    pub fn lingering(&self) -> Vec<Arc<MountedFs>> {
         let mut list = self.served();
         list.retain(|live| live.mount.lingers());
         list
     }
 
     /// The mounted and the lingering file systems.
-    pub fn served(&self) -> Vec<Arc<Live>> {
+    pub fn served(&self) -> Vec<Arc<MountedFs>> {
         let mut table = self.table.lock();
         table.by_object.retain(|_, state| !matches!(state, State::Here(live) if live.mount.is_over()));
         let here = table.by_object.values().filter_map(|state| match state {
@@ -290,7 +290,7 @@ impl Mounts {
     }
 
     /// The mount of a dataset, by its object. It may linger.
-    pub(crate) fn live(&self, dataset: u64) -> Option<Arc<Live>> {
+    pub(crate) fn live(&self, dataset: u64) -> Option<Arc<MountedFs>> {
         match self.table.lock().by_object.get(&dataset) {
             Some(State::Here(live)) if !live.mount.is_over() => Some(Arc::clone(live)),
             Some(State::Here(_) | State::Coming(_)) | None => None,
@@ -390,7 +390,7 @@ impl Mounts {
         let mut table = self.table.lock();
         match mounted {
             Ok(Made { mount, policies, snapdir, files, given, turn, hold }) => {
-                let live = Live {
+                let live = MountedFs {
                     mount,
                     object,
                     name,
@@ -434,7 +434,7 @@ impl Mounts {
         &self,
         pool: &Pool,
         plan: &Plan,
-        before: &Live,
+        before: &MountedFs,
         (target, cover): (&Path, bool),
     ) -> Result<Made, Reason> {
         let read_only = before.is_read_only() || plan.options.read_only;
@@ -592,7 +592,7 @@ impl Mounts {
     }
 
     /// The file system whose mount a new one at `path` would be nested in.
-    fn around(&self, path: &Path) -> Option<Arc<Live>> {
+    fn around(&self, path: &Path) -> Option<Arc<MountedFs>> {
         if self.nesting == Nesting::Never {
             return None;
         }
@@ -643,7 +643,7 @@ impl Mounts {
     /// # Errors
     /// * [`Reason::BadMountOption`]: an option is unknown.
     /// * All others: see [`Mounts::mount`].
-    pub fn restore(&self, pool: &Pool, live: &Live, later: bool) -> Result<(), Error> {
+    pub fn restore(&self, pool: &Pool, live: &MountedFs, later: bool) -> Result<(), Error> {
         let (name, given) = (live.name(), live.given.lock().clone());
         let plan = || {
             let plan = pool.dsl().dataset(&name).and_then(Plan::of).map_err(|error| of_dsl(&error))?;
@@ -656,7 +656,7 @@ impl Mounts {
         self.mount(pool, &plan, How { cover: true, later })
     }
 
-    fn write_down(&self, live: &Live) {
+    fn write_down(&self, live: &MountedFs) {
         let given = live.given.lock().clone();
         self.journal.made(&live.name(), &live.mount, &given);
     }
@@ -667,7 +667,7 @@ impl Mounts {
     /// * [`Reason::Busy`]: it is in use.
     /// * [`Reason::NotMounted`]: it is not mounted.
     /// * [`Reason::System`], [`Reason::Daemon`]: the system or the mount helper refused.
-    pub fn unmount(&self, live: &Live, how: Detach) -> Result<(), Error> {
+    pub fn unmount(&self, live: &MountedFs, how: Detach) -> Result<(), Error> {
         live.mount.unmount(how).map_err(|error| {
             tracing::info!(dataset = live.name(), %error, "not unmounted");
             Error::new(live.target().to_string_lossy(), of_fuse(&error))

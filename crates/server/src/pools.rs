@@ -30,7 +30,7 @@ use crate::commands::pool::{leave, log};
 use crate::control::files::Visits;
 use crate::mounts::changelist;
 use crate::mounts::journal::Journal;
-use crate::mounts::{Live, Mounts};
+use crate::mounts::{MountedFs, Mounts};
 use crate::query::Looks;
 use crate::replies::{of_dsl, of_fuse, of_key};
 use crate::sync_all::Syncs;
@@ -567,13 +567,13 @@ impl Pools {
         let told = |about: &str| {
             changed.iter().any(|prop| if about.is_empty() { is_mount_option(prop) } else { *prop == about })
         };
-        let mut failures: Vec<(Arc<Live>, Error)> = Vec::new();
+        let mut failures: Vec<(Arc<MountedFs>, Error)> = Vec::new();
         // Other file systems may still wait for an earlier change. A mount and its nested file
         // systems share options, so one of them may have to follow first.
         let follow = |(_, live): &Mounted| {
             imported.mounts.follow(&imported.pool, live).err().map(|_| Arc::clone(live))
         };
-        let again: Vec<Arc<Live>> = imported.mounted().iter().filter_map(follow).collect();
+        let again: Vec<Arc<MountedFs>> = imported.mounted().iter().filter_map(follow).collect();
         for live in again {
             let Err(error) = imported.mounts.follow(&imported.pool, &live) else { continue };
             let name = live.name();
@@ -588,7 +588,7 @@ impl Pools {
             }
         }
         // A nested file system waits for the mount around it, if that waits for the same.
-        let outer: Vec<(Arc<Live>, String)> = (failures.iter())
+        let outer: Vec<(Arc<MountedFs>, String)> = (failures.iter())
             .filter_map(|(live, error)| match &error.reason {
                 Reason::NotInEffect { setting, .. } => Some((Arc::clone(live), setting.clone())),
                 _ => None,
@@ -596,8 +596,8 @@ impl Pools {
             .collect();
         let mut acls = BTreeMap::new();
         let mounted = imported.mounted();
-        let mut comes = |live: &Live, setting: &str| {
-            let waits = |(outer, its): &(Arc<Live>, String)| {
+        let mut comes = |live: &MountedFs, setting: &str| {
+            let waits = |(outer, its): &(Arc<MountedFs>, String)| {
                 live.is_within(outer) && props_of(setting).all(|prop| props_of(its).any(|own| own == prop))
             };
             if outer.iter().any(waits) {
@@ -740,7 +740,7 @@ fn each(error: Error) -> Vec<Error> {
     }
 }
 
-fn writer<'p>(imported: &'p Imported, about: &str) -> Result<&'p spa::engine::Live, Error> {
+fn writer<'p>(imported: &'p Imported, about: &str) -> Result<&'p spa::engine::PoolWriter, Error> {
     imported.pool.spa().writer().ok_or_else(|| Error::new(about, Reason::PoolReadonly))
 }
 

@@ -15,7 +15,7 @@ use crate::query;
 use crate::replies::of_library;
 use crate::temporary_snapshots::Leases;
 use crate::view;
-use api::place::Place;
+use api::run_dir::RunDir;
 use api::{
     AttachRequest, Budget, Caller, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery,
     DetachRequest, DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found,
@@ -434,7 +434,7 @@ impl daemon::DaemonService for LocalService {
         self.pools.remember_in(cachefile);
     }
 
-    fn open_doors(&self, place: &Place) {
+    fn open_doors(&self, place: &RunDir) {
         self.pools.tunables.watch_memory();
         self.pools.journal_in(place.dir());
         self.pools.open_door(&place.volumes());

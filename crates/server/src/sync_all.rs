@@ -19,7 +19,7 @@
 
 use crate::pools::Pools;
 use fuse::Hearing;
-use fuse::tree::{Attr, Entry, Flags, Node, Seek, Statfs, Time, Tree};
+use fuse::tree::{Attr, Entry, FileTree, Flags, Node, Seek, Statfs, Time};
 use ondisk::Guid;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::MemfdFlags;
@@ -104,7 +104,7 @@ fn make(all: &Arc<All>) -> Result<Hearing, String> {
     let file = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd()));
     let device =
         crate::volumes::attach::losetup(&["--find", "--show"], &file).map_err(|why| format!("{why:?}"))?;
-    let hearing = Hearing::new(Path::new(&device), Arc::clone(all) as Arc<dyn Tree>);
+    let hearing = Hearing::new(Path::new(&device), Arc::clone(all) as Arc<dyn FileTree>);
     // The device is detached with its last user, which is the mount.
     if let Err(why) = crate::volumes::attach::losetup(&["--detach"], Path::new(&device)) {
         tracing::warn!(device, ?why, "a loop device stays");
@@ -214,7 +214,7 @@ impl Turns {
     }
 }
 
-impl Tree for All {
+impl FileTree for All {
     fn root(&self) -> Node {
         ROOT
     }

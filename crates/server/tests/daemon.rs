@@ -15,7 +15,7 @@ mod limits;
 mod nbd_client;
 
 use api::client::Socket;
-use api::place::Place;
+use api::run_dir::RunDir;
 use api::*;
 use server::daemon::{self, DaemonService};
 use std::collections::BTreeSet;
@@ -99,7 +99,7 @@ mod tree {
     /// An empty file system.
     pub struct Empty;
 
-    impl Tree for Empty {
+    impl FileTree for Empty {
         fn root(&self) -> Node {
             Node(34)
         }
@@ -167,8 +167,8 @@ impl Stand {
         Self { dir: tempfile::tempdir().unwrap(), real: false }
     }
 
-    fn place(&self) -> Place {
-        Place::at(&self.dir.path().join("run"))
+    fn place(&self) -> RunDir {
+        RunDir::at(&self.dir.path().join("run"))
     }
 
     fn client(&self) -> Client<Socket> {
@@ -533,7 +533,7 @@ fn main() {
     match args.get(1).map(String::as_str) {
         Some("serve") => {
             assert_eq!(args[2..4], ["--background", "--run-dir"]);
-            let place = Place::at(Path::new(&args[4]));
+            let place = RunDir::at(Path::new(&args[4]));
             let options = daemon::Options { background: true, ..daemon::Options::at(place) };
             let real = options.place.dir().join("real").exists();
             let service: Arc<dyn DaemonService> =
@@ -553,7 +553,7 @@ fn main() {
         Some("import") => {
             let program = std::env::current_exe().unwrap();
             let absent = Box::new(Numbers::default());
-            let client = Socket::at(Place::at(Path::new(&args[2])), program, absent).client();
+            let client = Socket::at(RunDir::at(Path::new(&args[2])), program, absent).client();
             client.import(&ImportRequest { guid: 3, ..ImportRequest::default() }).unwrap();
         }
         _ => {

@@ -291,7 +291,7 @@ fn a_pool_that_fails_keeps_no_other_from_being_mounted() {
         kept.lock().push(Arc::clone(&faulty));
         faulty
     });
-    let scan = spa::scan(fixture.images());
+    let scan = spa::discover(fixture.images());
     let open = OpenOptions { claim: Claim::Nothing, name: Some(sick.into()), ..OpenOptions::default() };
     // Without a cache, the listing must read from the device.
     let options = spa::import::Options { layer, cache: 0u64.into(), ..open.import() };
@@ -351,7 +351,7 @@ fn ends_while_a_pool_comes() {
     assert!(matches!(imported.unwrap_err().reason, Reason::Daemon { .. }));
     assert!(ending.into_inner().unwrap().join().unwrap().is_empty());
     assert!(pools.is_empty());
-    let found = spa::scan(copy.images());
+    let found = spa::discover(copy.images());
     assert_eq!(found.pools[0].state, poolhouse::ondisk::config::PoolState::Exported);
 }
 

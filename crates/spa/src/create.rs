@@ -35,7 +35,7 @@ use vdev::label::LabelWriter;
 use zio::{ReadOptions, Workers, Zio};
 
 use crate::aux_devices::Asides;
-use crate::engine::{Engine, Live, Parts, Synced, World};
+use crate::engine::{Engine, Parts, PoolWriter, Synced, World};
 use crate::{Candidate, Host, Spa};
 
 /// The group that makes a pool (`TXG_INITIAL`).
@@ -102,7 +102,7 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
     let engine = books(parts, config, begin, setting.altroot.clone()).map_err(failed)?;
     engine.announce_versions("create", &setting.host.hostname);
     let name = begin.temporary_name.unwrap_or(&new.name);
-    let live = Live::start(name, Txg(TXG_INITIAL.0 - 1), Arc::new(engine));
+    let live = PoolWriter::start(name, Txg(TXG_INITIAL.0 - 1), Arc::new(engine));
     live.sync_first(TXG_INITIAL).map_err(|e| CreateError::Write(Arc::new(e)))?;
     live.attend(name);
     let config = live.config();

@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 use vdev::Tree;
 
 use crate::create::claim_file;
-use crate::engine::{Engine, Live};
+use crate::engine::{Engine, PoolWriter};
 use crate::txg::TxgHandle;
 
 /// How often missing devices are looked for.
@@ -121,7 +121,7 @@ impl Engine {
     }
 }
 
-impl Live {
+impl PoolWriter {
     /// Starts the thread, and sends it at once: a replacement may have been done when the pool was let go.
     pub(crate) fn start_errands(&self, name: &str) {
         let engine = self.engine();

@@ -29,7 +29,7 @@ use ondisk::label::SPA_MINDEVSIZE;
 use ondisk::{Guid, PoolConfig, Txg};
 
 use crate::discovery::label::{Labels, before_split, is_announced, split_from};
-use crate::discovery::location::{Identity, Openings, Place, partitions};
+use crate::discovery::location::{DeviceLocation, Identity, Openings, partitions};
 
 #[cfg(test)]
 mod tests;
@@ -54,7 +54,7 @@ const MAX_FILES: usize = 1 << 17;
 #[derive(Debug, Clone)]
 pub struct Member {
     /// Where it is.
-    pub place: Place,
+    pub place: DeviceLocation,
     /// Its newest config.
     pub config: PoolConfig,
     /// The config before, if the newest says that the device was split off into another pool, and the uberblock that would make it so is not there.
@@ -120,7 +120,7 @@ pub struct Candidate {
 
 /// What a search found.
 #[derive(Debug, Clone, Default)]
-pub struct Scan {
+pub struct Discovery {
     /// The pools, by guid.
     pub pools: Vec<Candidate>,
     /// Devices with the label of a hot spare or of a cache device.
@@ -133,7 +133,7 @@ pub struct Scan {
 
 /// Looks for pools in files, block devices and the folders that hold them. What can't be opened is passed over; character
 /// devices, pipes and the like are never opened.
-pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Scan {
+pub fn discover<P: AsRef<Path>>(paths: &[P]) -> Discovery {
     let mut silent = Vec::new();
     let files = files(paths, &mut silent);
     let members = probe_all(&files, &mut silent);
@@ -165,7 +165,7 @@ pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Scan {
             })
         })
         .collect();
-    Scan { pools, auxiliary, asked, silent }
+    Discovery { pools, auxiliary, asked, silent }
 }
 
 /// Of each device the newest label, and the pool that it names.
@@ -292,11 +292,11 @@ pub(crate) fn probe_void(path: &Path) -> Vec<Member> {
 
 fn probe_for(path: &Path, order: usize, label: &Chosen<'_>) -> Vec<Member> {
     let openings = Openings::new(Mode::Peek, Layer::default());
-    let whole = Place::whole(path);
+    let whole = DeviceLocation::whole(path);
     let Ok(device) = openings.open(&whole) else { return Vec::new() };
     let mut found: Vec<_> = member(&*device, whole, order, label).into_iter().collect();
     for p in partitions(&*device) {
-        let place = Place { path: path.to_owned(), partition: Some(p) };
+        let place = DeviceLocation { path: path.to_owned(), partition: Some(p) };
         if let Ok(device) = openings.open(&place) {
             found.extend(member(&*device, place, order, label));
         }
@@ -307,7 +307,7 @@ fn probe_for(path: &Path, order: usize, label: &Chosen<'_>) -> Vec<Member> {
 /// Which label of a device counts.
 type Chosen<'a> = dyn Fn(&Labels) -> Option<&PoolConfig> + 'a;
 
-fn member(device: &dyn Device, place: Place, order: usize, label: &Chosen<'_>) -> Option<Member> {
+fn member(device: &dyn Device, place: DeviceLocation, order: usize, label: &Chosen<'_>) -> Option<Member> {
     if device.size() < SPA_MINDEVSIZE {
         return None;
     }

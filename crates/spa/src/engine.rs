@@ -22,10 +22,10 @@
 pub(crate) mod checkpoint;
 pub(crate) mod claim;
 pub(crate) mod identity;
-pub(crate) mod live;
 pub(crate) mod logs;
 pub(crate) mod mmp;
 pub(crate) mod open;
+pub(crate) mod pool_writer;
 pub(crate) mod props;
 pub(crate) mod prune;
 
@@ -47,10 +47,10 @@ use crate::txg::TXG_SIZE;
 
 pub(crate) use checkpoint::decode as decode_checkpoint;
 pub use checkpoint::{CheckpointError, DISCARD_MEMORY};
-pub(crate) use live::without_room;
-pub use live::{ClearError, Live, TaskError};
 pub use logs::LogHandle;
 pub use open::WriteRefusal;
+pub(crate) use pool_writer::without_room;
+pub use pool_writer::{ClearError, PoolWriter, TaskError};
 pub use props::PoolProp;
 pub use prune::Prune;
 pub use zio::{FailMode, Reason};

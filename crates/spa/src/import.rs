@@ -113,7 +113,7 @@ pub struct Options {
     pub layer: Layer,
     /// The pass over all datasets when the pool is opened for writing.
     pub pass: Pass,
-    /// Scans and rebuilds that went on stand still from the start, as after [`Live::hold_scans`](crate::engine::Live::hold_scans) (`zfs_scan_suspend_progress`).
+    /// Scans and rebuilds that went on stand still from the start, as after [`PoolWriter::hold_scans`](crate::engine::PoolWriter::hold_scans) (`zfs_scan_suspend_progress`).
     pub hold_scans: bool,
 }
 

@@ -43,7 +43,7 @@ use ondisk::{Guid, VdevConfig, VdevId, VdevKind};
 use parking_lot::{Condvar, Mutex};
 use vdev::{Tree, VdevState};
 
-use crate::engine::{Engine, Live};
+use crate::engine::{Engine, PoolWriter};
 use crate::txg::{Stopped, TxgHandle};
 
 /// What is done to what is free on a device.
@@ -437,7 +437,7 @@ impl Engine {
     }
 }
 
-impl Live {
+impl PoolWriter {
     /// Begins, stops or undoes initialisation or TRIM of devices; what each refuses, by its place in `devices`. Returns when threads that were to end have, and where all
     /// stands is on disk (`spa_vdev_initialize`, `spa_vdev_trim`).
     ///

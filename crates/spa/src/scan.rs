@@ -68,7 +68,7 @@ use vdev::{Pace, TxgRanges};
 
 pub use queue::{SCAN_CHECKPOINT_INTVAL, SCAN_MEM_LIM_FACT};
 
-use crate::engine::{Engine, Live};
+use crate::engine::{Engine, PoolWriter};
 use crate::txg::Stopped;
 pub use defer::DEFER_PERCENT;
 
@@ -438,7 +438,7 @@ impl Engine {
         spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// As [`Live::request_resilver`].
+    /// As [`PoolWriter::request_resilver`].
     pub(crate) fn request_resilver(&self, txgs: &TxgHandle) {
         if self.missing().is_some() {
             self.scan.wanted.store(true, Ordering::Relaxed);
@@ -447,7 +447,7 @@ impl Engine {
     }
 }
 
-impl Live {
+impl PoolWriter {
     /// Says that devices which are there have missed groups: a resilver is begun, or begun anew, with the next group. Where `resilver_defer` is enabled,
     /// one that goes on comes to its end first. Does nothing if no device has missed anything. Waits for nothing and takes no lock that is held while a group
     /// syncs, so that whoever changes the pool's shape may call it (`spa_async_request(SPA_ASYNC_RESILVER)`).

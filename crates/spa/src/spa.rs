@@ -1,7 +1,7 @@
 //! An imported pool, read or written.
 //!
 //! # Theory
-//! A pool that is only read stays what it was when it was loaded. One that is open for writing has a [`Live`] beside it, whose transaction
+//! A pool that is only read stays what it was when it was loaded. One that is open for writing has a [`PoolWriter`] beside it, whose transaction
 //! groups change it; what this type tells of it is as of the last group. The MOS is the same for both: readers of a pool that is
 //! written see the group that is being synced too, and [`Spa::read`] lets them see it whole.
 
@@ -13,7 +13,7 @@ use pool::config::Features;
 use vdev::Tree;
 
 use crate::aux_devices::Asides;
-use crate::engine::{Live, Synced};
+use crate::engine::{PoolWriter, Synced};
 use crate::import::AuxVdev;
 use crate::{Candidate, Errata};
 
@@ -38,7 +38,7 @@ pub struct Spa {
     /// Group of the newest uberblock that the devices held, though the pool may have been opened at an older one.
     pub(crate) newest: Txg,
     pub(crate) log_dropped: bool,
-    pub(crate) writer: Option<Live>,
+    pub(crate) writer: Option<PoolWriter>,
 }
 
 impl std::fmt::Debug for Spa {
@@ -64,7 +64,7 @@ impl Spa {
     }
 
     /// What changes it, if it is open for writing (`spa_writeable`).
-    pub fn writer(&self) -> Option<&Live> {
+    pub fn writer(&self) -> Option<&PoolWriter> {
         self.writer.as_ref()
     }
 
@@ -79,7 +79,7 @@ impl Spa {
 
     /// The pool as of its last group.
     fn synced(&self) -> Synced {
-        self.writer.as_ref().map_or_else(|| self.loaded.clone(), Live::synced)
+        self.writer.as_ref().map_or_else(|| self.loaded.clone(), PoolWriter::synced)
     }
 
     /// Pool version: 1 to 28, or 5000 (`spa_version`).

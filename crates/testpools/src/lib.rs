@@ -31,7 +31,7 @@ use ondisk::{DmuType, ObjNum};
 use spa::Host;
 use spa::Spa;
 use spa::create::{Beginning, Claimer, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
-use spa::engine::{Live, SystemWorld, TaskError, World};
+use spa::engine::{PoolWriter, SystemWorld, TaskError, World};
 use spa::import::{Hands, OpenFailure, Options, SystemClock, import_for_writing};
 
 /// The contents of a new file system: only a master node.
@@ -72,7 +72,7 @@ impl World for Memory {
 
 /// Imports the only pool in a directory for writing, in a world with so many bytes of memory.
 pub fn import_with_memory(dir: &Path, bytes: u64) -> Spa {
-    let scan = spa::scan(&[dir]);
+    let scan = spa::discover(&[dir]);
     let options = Options { readonly: false, force: true, ..Options::default() };
     let hands = Hands { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(Memory(bytes)) };
     import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands).unwrap()
@@ -170,7 +170,7 @@ pub fn import(dir: &Path) -> Result<Spa, OpenFailure> {
 /// # Errors
 /// See [`import_for_writing`].
 pub fn import_as(dir: &Path, options: Options) -> Result<Spa, OpenFailure> {
-    let scan = spa::scan(&[dir]);
+    let scan = spa::discover(&[dir]);
     let options = Options { readonly: false, force: true, ..options };
     import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands())
 }
@@ -201,7 +201,7 @@ pub fn ask(dir: &Path, pool: &str, what: &[&str]) -> Option<String> {
 /// Reads every block of every object of an exported pool. Returns the number of bytes of file
 /// contents.
 pub fn read_all(dir: &Path) -> u64 {
-    let scan = spa::scan(&[dir]);
+    let scan = spa::discover(&[dir]);
     let imported = spa::import::import(&scan.pools[0], &Options::default(), &host(), &SystemClock).unwrap();
     let options = dsl::Options { pool_name: imported.name().to_owned(), ..dsl::Options::default() };
     let books = dsl::Dsl::open(imported.mos().clone(), options).unwrap();
@@ -242,7 +242,7 @@ pub fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// Owns a head dataset for writing.
-pub fn own(live: &Live, name: &str) -> dsl::Owned {
+pub fn own(live: &PoolWriter, name: &str) -> dsl::Owned {
     let head = live.dsl().dataset(name).unwrap();
     live.dsl().heads().own(&head).unwrap()
 }
@@ -252,7 +252,7 @@ pub fn own(live: &Live, name: &str) -> dsl::Owned {
 /// # Errors
 /// * [`TaskError::Refused`]: the pool has no free space, or a quota is exceeded.
 /// * [`TaskError::Stopped`]: the pool accepts no more writes.
-pub fn write_file(live: &Live, owned: &dsl::Owned, bytes: &[u8]) -> Result<ObjNum, TaskError> {
+pub fn write_file(live: &PoolWriter, owned: &dsl::Owned, bytes: &[u8]) -> Result<ObjNum, TaskError> {
     let tx = live.tx_for(owned, Need { bytes: bytes.len() as u64, netfree: false })?;
     let spec = NewObject { block_size: 1 << 17, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
     let dn = owned.objset().create_object(&tx, &spec).unwrap();
@@ -264,7 +264,7 @@ pub fn write_file(live: &Live, owned: &dsl::Owned, bytes: &[u8]) -> Result<ObjNu
 ///
 /// # Errors
 /// See [`write_file`].
-pub fn remove_file(live: &Live, owned: &dsl::Owned, object: ObjNum) -> Result<(), TaskError> {
+pub fn remove_file(live: &PoolWriter, owned: &dsl::Owned, object: ObjNum) -> Result<(), TaskError> {
     let tx = live.tx_for(owned, Need { bytes: 1 << 14, netfree: true })?;
     owned.objset().free_object(&tx, object).unwrap();
     Ok(())

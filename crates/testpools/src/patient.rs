@@ -8,7 +8,7 @@ use ondisk::feature::{FEATURES, Feature};
 use ondisk::{Guid, ObjNum};
 use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
-use spa::engine::{Live, PoolProp};
+use spa::engine::{PoolProp, PoolWriter};
 use spa::import::Options;
 use vdev::inject::{self, ALWAYS, Fault, On, Target, Wrong};
 use vdev::{VdevAux, VdevState};
@@ -51,7 +51,7 @@ pub fn unhide(dir: &Path, name: &str) {
 }
 
 /// The writer of a pool.
-pub fn live(spa: &Spa) -> &Live {
+pub fn live(spa: &Spa) -> &PoolWriter {
     spa.writer().unwrap()
 }
 
@@ -66,7 +66,7 @@ pub fn patient(shape: VdevShape, names: &[&str]) -> Patient {
 
 impl Patient {
     /// The writer of the pool.
-    pub fn live(&self) -> &Live {
+    pub fn live(&self) -> &PoolWriter {
         live(&self.spa)
     }
 

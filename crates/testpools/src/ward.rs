@@ -9,7 +9,7 @@ use ondisk::ObjNum;
 use parking_lot::Mutex;
 use spa::Spa;
 use spa::create::{VdevShape, claim_file};
-use spa::engine::Live;
+use spa::engine::PoolWriter;
 use vdev::VdevState;
 
 use crate::{images, import, judge, new_pool_with, noise, own, read_file, write_file};
@@ -18,7 +18,7 @@ use crate::{images, import, judge, new_pool_with, noise, own, read_file, write_f
 pub const LEN: usize = 1 << 20;
 
 /// The writer of a pool.
-pub fn live(spa: &Spa) -> &Live {
+pub fn live(spa: &Spa) -> &PoolWriter {
     spa.writer().unwrap()
 }
 

@@ -15,7 +15,7 @@ use ondisk::VdevId;
 use parking_lot::{Condvar, Mutex};
 
 /// A range of a top-level vdev's space.
-pub type Place = (VdevId, Range<u64>);
+pub type VdevRange = (VdevId, Range<u64>);
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -27,8 +27,8 @@ pub struct Cordon {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    closed: Vec<(u64, Place)>,
-    passing: Vec<(u64, Vec<Place>)>,
+    closed: Vec<(u64, VdevRange)>,
+    passing: Vec<(u64, Vec<VdevRange>)>,
     /// How many wait to pass.
     waiting: usize,
 }
@@ -47,7 +47,7 @@ pub struct Pass<'a> {
     id: u64,
 }
 
-fn touch(a: &Place, b: &Place) -> bool {
+fn touch(a: &VdevRange, b: &VdevRange) -> bool {
     a.0 == b.0 && a.1.start < b.1.end && b.1.start < a.1.end
 }
 
@@ -73,7 +73,7 @@ impl Cordon {
     }
 
     /// Waits until none of these places is closed; none is while what this gives lives.
-    pub fn pass(&self, places: Vec<Place>) -> Pass<'_> {
+    pub fn pass(&self, places: Vec<VdevRange>) -> Pass<'_> {
         let mut state = self.state.lock();
         while state.closed.iter().any(|(_, closed)| places.iter().any(|p| touch(p, closed))) {
             state.waiting += 1;

@@ -127,7 +127,7 @@ pub struct MosBlocks {
 
 /// A block that is read, as far as faults tell it apart.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct InjectedBlock {
     /// Object set; the MOS is 0.
     pub objset: u64,
     /// Object.
@@ -385,7 +385,7 @@ pub fn is_over(pool: impl Fn() -> Guid, txg: Txg) -> bool {
 }
 
 /// Whether somebody asked for any copy of a block to be found wrong, now or another time: what fails then will not once that is taken back.
-pub fn is_asked(pool: impl Fn() -> Guid, block: &Place) -> bool {
+pub fn is_asked(pool: impl Fn() -> Guid, block: &InjectedBlock) -> bool {
     if COUNT.load(Relaxed) == 0 {
         return false;
     }
@@ -394,7 +394,7 @@ pub fn is_asked(pool: impl Fn() -> Guid, block: &Place) -> bool {
 }
 
 /// Whether a copy of a block is to be found wrong: `Some(true)` for its checksum, `Some(false)` if it can't be read.
-pub fn spoil(pool: impl Fn() -> Guid, block: &Place, copy: impl Fn() -> usize) -> Option<bool> {
+pub fn spoil(pool: impl Fn() -> Guid, block: &InjectedBlock, copy: impl Fn() -> usize) -> Option<bool> {
     if COUNT.load(Relaxed) == 0 {
         return None;
     }
@@ -415,7 +415,7 @@ pub fn spoil(pool: impl Fn() -> Guid, block: &Place, copy: impl Fn() -> usize) -
 }
 
 /// Whether a block that was read, and is as it was written, is to be found wrong in this way, [`Bad::Decrypt`] or [`Bad::Decompress`].
-pub fn baffles(pool: impl Fn() -> Guid, block: &Place, way: Bad) -> bool {
+pub fn baffles(pool: impl Fn() -> Guid, block: &InjectedBlock, way: Bad) -> bool {
     if COUNT.load(Relaxed) == 0 {
         return false;
     }
@@ -435,7 +435,7 @@ pub fn baffles(pool: impl Fn() -> Guid, block: &Place, way: Bad) -> bool {
 
 impl Target {
     /// How a block is wrong if this befalls it, and which copies, as [`Blocks::copies`] has them.
-    fn of(&self, block: &Place) -> Option<(Bad, u32)> {
+    fn of(&self, block: &InjectedBlock) -> Option<(Bad, u32)> {
         match self {
             Target::Data(b) => b.has(block).then_some((b.how, b.copies)),
             Target::Mos(b) => b.has(block).then_some((b.how, b.copies)),
@@ -445,14 +445,14 @@ impl Target {
 }
 
 impl Blocks {
-    fn has(&self, block: &Place) -> bool {
+    fn has(&self, block: &InjectedBlock) -> bool {
         let of = (block.objset, block.object, block.level);
         of == (self.objset, self.object, self.level) && self.blkid.contains(&block.blkid)
     }
 }
 
 impl MosBlocks {
-    fn has(&self, block: &Place) -> bool {
+    fn has(&self, block: &InjectedBlock) -> bool {
         block.objset == MOS && self.kind.is_none_or(|kind| kind == block.kind)
     }
 }

@@ -62,7 +62,7 @@ mod write;
 
 pub use alarm::{Bell, Limit, Symptom};
 pub use attempts::{Attempts, Failure};
-pub use cordon::{Closed, Cordon, Pass, Place};
+pub use cordon::{Closed, Cordon, Pass, VdevRange};
 pub use dtl::TxgRanges;
 pub use error::VdevError;
 pub use hung::Hung;

@@ -1,7 +1,7 @@
 //! `zdb -C`: the configuration of pools.
 
 use super::{Ctx, Run, Stop, text};
-use ondisk::config::Place;
+use ondisk::config::ConfigFor;
 use ondisk::{Nvlist, PoolConfig, Txg, Value};
 use pool::Mos;
 
@@ -57,7 +57,7 @@ pub fn for_import(cx: &mut Ctx<'_>, found: &PoolConfig, txg: Option<Txg>) {
             config.set(name, value);
         }
     }
-    let children = tops.iter().map(|top| paths_last(top.to_nvlist(Place::Label, true))).collect();
+    let children = tops.iter().map(|top| paths_last(top.to_nvlist(ConfigFor::Label, true))).collect();
     let mut root = Nvlist::new();
     root.set("type", Value::String(b"root".to_vec()));
     root.set("id", number(0));

@@ -175,7 +175,7 @@ pub fn load_key(cx: &mut Ctx<'_>, opened: &Opened, ds: &Dataset) -> Run {
 
 fn open(cx: &mut Ctx<'_>, name: &str, target: &str) -> Run<Opened> {
     let paths = search_paths(cx, name);
-    let scan = spa::scan(&paths);
+    let scan = spa::discover(&paths);
     let guid: Option<u64> = name.parse().ok();
     let mut named = scan.pools.iter().filter(|c| c.name == name);
     let candidate = match (named.next(), named.next()) {

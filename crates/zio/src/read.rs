@@ -513,7 +513,7 @@ impl Zio {
     }
 
     /// The space that a copy of so many bytes takes.
-    pub(crate) fn place_of(&self, dva: &Dva, size: u64) -> vdev::Place {
+    pub(crate) fn place_of(&self, dva: &Dva, size: u64) -> vdev::VdevRange {
         let asize = self.tree().psize_to_asize(dva.vdev, Psize(size), Txg(0)).map_or(dva.asize.0, |a| a.0);
         (dva.vdev, dva.offset.0..dva.offset.0.saturating_add(asize.max(dva.asize.0)))
     }
@@ -605,9 +605,9 @@ fn must_succeed(bp: &Blkptr, failure: &Error, options: &ReadOptions) -> bool {
 }
 
 /// A block as the faults that somebody asks for know it.
-fn place(bp: &Blkptr, bm: &Bookmark) -> inject::Place {
+fn place(bp: &Blkptr, bm: &Bookmark) -> inject::InjectedBlock {
     let (object, level, blkid) = (bm.object.0, bm.level.0, bm.blkid.0);
-    inject::Place { objset: bm.objset, object, level, blkid, kind: bp.kind }
+    inject::InjectedBlock { objset: bm.objset, object, level, blkid, kind: bp.kind }
 }
 
 /// Whether half of a block's checksum is a MAC. Object sets carry theirs inside.

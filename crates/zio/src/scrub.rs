@@ -45,7 +45,7 @@ enum How {
 }
 
 /// One place of a block: all of its copies, and what tells whether bytes are right.
-struct Place<'a> {
+struct BlockCopies<'a> {
     dvas: Vec<&'a Dva>,
     size: usize,
     birth: Txg,
@@ -186,7 +186,7 @@ impl Looking<'_> {
         if gangs.is_empty() {
             let size = s.psize.0 as usize;
             let sure = !matches!(s.checksum, ChecksumKind::Off | ChecksumKind::Noparity);
-            let place = Place { dvas: plain, size, birth: s.phys_birth, bookmark, speculative, sure };
+            let place = BlockCopies { dvas: plain, size, birth: s.phys_birth, bookmark, speculative, sure };
             let zio = self.zio;
             return self.at(&place, &|buf| zio.verify(bp, s, buf));
         }
@@ -202,7 +202,7 @@ impl Looking<'_> {
         }
         self.headers_left -= 1;
         let (dvas, size) = (gangs, GANG_HEADER_SIZE);
-        let place = Place { dvas, size, birth: s.phys_birth, bookmark, speculative, sure: true };
+        let place = BlockCopies { dvas, size, birth: s.phys_birth, bookmark, speculative, sure: true };
         let verify = |buf: &[u8]| embedded::verify(&verifier, buf, has_mac(bp, s)).map(drop);
         let header = self.at(&place, &verify)?;
         for piece in decode_gang_header(&header).map_err(|source| self.corrupt(source))? {
@@ -215,7 +215,7 @@ impl Looking<'_> {
     }
 
     /// Looks at one place.
-    fn at(&mut self, place: &Place<'_>, verify: &dyn Fn(&[u8]) -> codec::Result<()>) -> Result<Block> {
+    fn at(&mut self, place: &BlockCopies<'_>, verify: &dyn Fn(&[u8]) -> codec::Result<()>) -> Result<Block> {
         let (tree, request) = (Arc::clone(&self.tree), &self.options.request);
         let psize = Psize(place.size as u64);
         if self.how == How::Resilver {
@@ -263,7 +263,7 @@ impl Looking<'_> {
     }
 
     /// The right bytes of a place, from any copy; nobody is charged unless there are none.
-    fn any_of(&self, place: &Place<'_>, verify: &dyn Fn(&[u8]) -> codec::Result<()>) -> Result<Block> {
+    fn any_of(&self, place: &BlockCopies<'_>, verify: &dyn Fn(&[u8]) -> codec::Result<()>) -> Result<Block> {
         let tree = &self.tree;
         let bookmark = *place.bookmark;
         let mut failure = None;

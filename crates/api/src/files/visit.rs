@@ -88,7 +88,7 @@ impl Visit {
     /// * [`Denied::Theirs`]: the socket belongs to another user's daemon.
     /// * [`Denied::Socket`]: the socket can't be used, or the daemon's answer makes no sense.
     /// * All others: the daemon refused. See [`Denied`].
-    pub fn open(place: &crate::place::Place, opening: &Opening) -> Result<(Self, Opened), Denied> {
+    pub fn open(place: &crate::run_dir::RunDir, opening: &Opening) -> Result<(Self, Opened), Denied> {
         let socket = place.files();
         let failed = |source| Denied::Socket { socket: socket.clone(), source };
         let stream = match UnixStream::connect(&socket) {

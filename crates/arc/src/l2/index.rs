@@ -49,7 +49,7 @@ impl Name {
 
 /// Where a block lies.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct L2Address {
     pub(crate) disk: Arc<Disk>,
     pub(crate) daddr: u64,
     /// Bytes of it that mean something.
@@ -113,7 +113,7 @@ impl Sums {
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Index {
-    shards: Box<[Mutex<HashMap<Name, Place>>]>,
+    shards: Box<[Mutex<HashMap<Name, L2Address>>]>,
     seed: RandomState,
     pub(crate) sums: Sums,
 }
@@ -123,12 +123,12 @@ impl Index {
         Index { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), ..Index::default() }
     }
 
-    fn shard(&self, name: &Name) -> &Mutex<HashMap<Name, Place>> {
+    fn shard(&self, name: &Name) -> &Mutex<HashMap<Name, L2Address>> {
         &self.shards[self.seed.hash_one(name) as usize % SHARDS]
     }
 
     /// Where a block lies.
-    pub(crate) fn find(&self, name: &Name) -> Option<Place> {
+    pub(crate) fn find(&self, name: &Name) -> Option<L2Address> {
         self.shard(name).lock().get(name).cloned()
     }
 
@@ -137,7 +137,7 @@ impl Index {
     }
 
     /// Enters a place; false if the block has one, or the place is another's.
-    pub(crate) fn insert(&self, name: Name, place: Place) -> bool {
+    pub(crate) fn insert(&self, name: Name, place: L2Address) -> bool {
         let mut shard = self.shard(&name).lock();
         let (disk, daddr) = (place.disk.clone(), place.daddr);
         let mut list = disk.list.0.lock();
@@ -167,7 +167,7 @@ impl Index {
 
     /// Forgets it if it lies here.
     pub(crate) fn forget_here(&self, name: &Name, disk: &Arc<Disk>, daddr: u64) -> bool {
-        let here = |p: &Place| Arc::ptr_eq(&p.disk, disk) && p.daddr == daddr;
+        let here = |p: &L2Address| Arc::ptr_eq(&p.disk, disk) && p.daddr == daddr;
         let mut shard = self.shard(name).lock();
         if !shard.get(name).is_some_and(here) {
             return false;

@@ -10,7 +10,7 @@
 use super::Inner;
 use crate::forms::Form;
 use crate::header::{Header, Key, State};
-use crate::l2::index::{Name, PLACE_OVERHEAD, Place};
+use crate::l2::index::{L2Address, Name, PLACE_OVERHEAD};
 use crate::l2::{Disk, Writer};
 use crate::recipe::Recipe;
 use crate::tunables::{
@@ -174,7 +174,7 @@ impl Inner {
     }
 
     /// Ends the writing of a block: it has its place from now on, unless it is gone meanwhile or none is given.
-    fn written(&self, header: &Header, place: Option<Place>) -> bool {
+    fn written(&self, header: &Header, place: Option<L2Address>) -> bool {
         let bucket = self.bucket(&header.key);
         // Whoever holds it is soon done; a header that stays marked would never be evicted.
         let _bucket = bucket.try_lock().unwrap_or_else(|| {
@@ -309,7 +309,7 @@ impl Round<'_> {
             Err(_) => counters.writes_error.inc(),
         }
         for Going { header, entry, .. } in run {
-            let place = Place {
+            let place = L2Address {
                 disk: self.disk.clone(),
                 daddr: entry.daddr,
                 psize: entry.psize.0,

@@ -7,7 +7,7 @@
 //! It takes a thread of its own for each device, and no more memory than places may have. Nothing is written to the device meanwhile.
 
 use super::{Inner, Store};
-use crate::l2::index::{Name, PLACE_OVERHEAD, Place};
+use crate::l2::index::{L2Address, Name, PLACE_OVERHEAD};
 use crate::l2::{CacheDevice, Disk, HeaderRead, Writer};
 use crate::tunables::L2ARC_REBUILD_ENABLED;
 use ondisk::SPA_MAXBLOCKSIZE;
@@ -145,7 +145,7 @@ impl Inner {
             if !self.room_for_place() {
                 return Err(Cut::Memory);
             }
-            let place = Place {
+            let place = L2Address {
                 disk: disk.clone(),
                 daddr: e.daddr,
                 psize: e.psize.0,

@@ -2,7 +2,7 @@
 
 use super::feed::Fed;
 use super::{Inner, Store};
-use crate::l2::index::{Name, PLACE_OVERHEAD, Place};
+use crate::l2::index::{L2Address, Name, PLACE_OVERHEAD};
 use crate::l2::{Disk, L2};
 use crate::tunables::{L2ARC_FEED_AGAIN, L2ARC_FEED_MIN_MS, L2ARC_FEED_SECS};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ impl Store {
     }
 
     /// Forgets a place; false if it was forgotten meanwhile.
-    pub(crate) fn forget_place(&self, name: &Name, place: &Place) -> bool {
+    pub(crate) fn forget_place(&self, name: &Name, place: &L2Address) -> bool {
         let forgot = self.inner.l2.index.forget_here(name, &place.disk, place.daddr);
         if forgot {
             self.inner.pressure.give(PLACE_OVERHEAD);

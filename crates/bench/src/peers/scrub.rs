@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use poolhouse::ondisk::scan::{ScanFunc, ScanState};
 use poolhouse::spa::engine::ScanCommand;
 use poolhouse::spa::import::{Hands, Options, SystemClock, import_for_writing};
-use poolhouse::spa::{Host, scan};
+use poolhouse::spa::{Host, discover};
 use std::path::Path;
 use std::time::Instant;
 
@@ -44,7 +44,7 @@ pub(super) fn scrub(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     let title = knobs.word(TITLE)?;
     let bytes = (knobs.number(OBJS)? * knobs.number(OBJ_MB)?) << 20;
     let images = images(dir, knobs)?;
-    let found = scan(images.paths());
+    let found = discover(images.paths());
     // The caller that created the images removes them.
     images.keep();
     let candidate = found.pools.first().context("there is no pool on the images")?;

@@ -11,7 +11,7 @@ use poolhouse::dsl::prop::parse::{Context as Parsing, setting};
 use poolhouse::dsl::{Kind, Need, Owned};
 use poolhouse::ondisk::{Ashift, DmuType};
 use poolhouse::spa::Spa;
-use poolhouse::spa::engine::Live;
+use poolhouse::spa::engine::PoolWriter;
 use poolhouse::zpl::NewFileSystem;
 use std::path::Path;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Stage {
     }
 
     /// The pool.
-    pub(super) fn live(&self) -> &Live {
+    pub(super) fn live(&self) -> &PoolWriter {
         self.spa.writer().expect("it was open for writing when this was made")
     }
 

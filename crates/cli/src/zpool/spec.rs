@@ -107,11 +107,11 @@ fn invalid<T>(message: &str) -> Result<T, Fault> {
 }
 
 /// Finds the device for a word.
-pub type Finder<'a> = dyn FnMut(&str, Place) -> Result<Vdev, Fault> + 'a;
+pub type Finder<'a> = dyn FnMut(&str, DeviceRole) -> Result<Vdev, Fault> + 'a;
 
 /// The place of a device. Only in the tree proper may a distributed spare be named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum DeviceRole {
     /// In the tree, for data.
     Data,
     /// Elsewhere.
@@ -137,7 +137,7 @@ pub fn parse(words: &[String], find: &mut Finder<'_>) -> Result<Layout, Fault> {
             rest = after;
             continue;
         }
-        let whose = if purpose == For::Data { Place::Data } else { Place::Other };
+        let whose = if purpose == For::Data { DeviceRole::Data } else { DeviceRole::Other };
         let Some((kind, least)) = word.group() else {
             let mut leaf = find(first, whose)?;
             dedicate(&mut leaf, purpose);
@@ -165,7 +165,7 @@ pub fn parse(words: &[String], find: &mut Finder<'_>) -> Result<Layout, Fault> {
             logs += 1;
         }
         let end = after.iter().position(|w| Word::of(w) != Word::Device).unwrap_or(after.len());
-        let whose = if purpose == For::Data { Place::Data } else { Place::Other };
+        let whose = if purpose == For::Data { DeviceRole::Data } else { DeviceRole::Other };
         let children: Vec<Vdev> = after[..end].iter().map(|w| find(w, whose)).collect::<Result<_, _>>()?;
         if children.len() < least {
             return invalid(&format!("{first} requires at least {least} devices"));
@@ -262,10 +262,10 @@ fn draid(text: &str, parity: u64, children: u64) -> Result<(u64, u64), Fault> {
 ///
 /// # Errors
 /// * [`Fault`]: the path does not exist, or is neither a block device nor a regular file.
-/// * [`Fault`]: the word is a distributed spare, but `whose` is [`Place::Other`].
-pub fn find_device(word: &str, whose: Place) -> Result<Vdev, Fault> {
+/// * [`Fault`]: the word is a distributed spare, but `whose` is [`DeviceRole::Other`].
+pub fn find_device(word: &str, whose: DeviceRole) -> Result<Vdev, Fault> {
     if is_draid_spare(word) {
-        if whose == Place::Other {
+        if whose == DeviceRole::Other {
             return fault(format!(
                 "cannot open '{word}': dRAID spares can only be used to replace primary vdevs"
             ));

@@ -1,9 +1,9 @@
 //! One object of a live object set: what is on disk, and over it what each transaction group changes.
 
-use crate::live::Live;
+use crate::live::LiveObjset;
 use crate::live::dirty::{Dirty, Whereabouts};
 use crate::live::header::Header;
-use crate::tree::Tree;
+use crate::tree::BlockTree;
 use crate::{Error, Result, Tx};
 use arc_swap::ArcSwapOption;
 use device::{AlignedBuf, Block};
@@ -19,19 +19,19 @@ type User = Arc<dyn Any + Send + Sync>;
 
 /// An object that somebody holds or that has changes; there is one of these however many handles there are.
 pub(crate) struct LiveDnode {
-    pub(crate) os: Arc<Live>,
+    pub(crate) os: Arc<LiveObjset>,
     pub(crate) object: ObjNum,
     state: RwLock<State>,
     /// What was synced last, while nothing is changed: readers of such an object write nothing that others read. Set under the lock of the state; who finds it began
     /// before a change that he does not see.
-    clean: ArcSwapOption<Tree>,
+    clean: ArcSwapOption<BlockTree>,
     /// What its users share, one of each type (`db_user`).
     users: Mutex<Vec<User>>,
 }
 
 struct State {
     /// What was synced last; `None` if the object was free.
-    tree: Option<Arc<Tree>>,
+    tree: Option<Arc<BlockTree>>,
     /// The changes that are being synced.
     syncing: Option<Arc<Dirty>>,
     /// The changes to be synced, oldest first: one per group, at most three groups.
@@ -41,10 +41,10 @@ struct State {
 }
 
 /// Where a block is to be found.
-enum Place {
+enum BlockSource {
     Known(Option<Block>),
     Cloned(Blkptr),
-    Tree(Arc<Tree>),
+    BlockTree(Arc<BlockTree>),
 }
 
 impl State {
@@ -65,21 +65,21 @@ impl State {
     }
 
     /// Where the block is: what a change says of it, or the tree to look in.
-    fn find(&self, blkid: BlkId) -> Place {
+    fn find(&self, blkid: BlkId) -> BlockSource {
         for d in self.changes() {
             match d.block(blkid) {
-                Whereabouts::Here(b) => return Place::Known(Some(b)),
-                Whereabouts::There(bp) => return Place::Cloned(bp),
-                Whereabouts::Hole => return Place::Known(None),
+                Whereabouts::Here(b) => return BlockSource::Known(Some(b)),
+                Whereabouts::There(bp) => return BlockSource::Cloned(bp),
+                Whereabouts::Hole => return BlockSource::Known(None),
                 Whereabouts::Before => {}
             }
         }
-        self.tree.clone().map_or(Place::Known(None), Place::Tree)
+        self.tree.clone().map_or(BlockSource::Known(None), BlockSource::BlockTree)
     }
 }
 
 impl LiveDnode {
-    pub(crate) fn new(os: Arc<Live>, object: ObjNum, tree: Option<Arc<Tree>>) -> Arc<LiveDnode> {
+    pub(crate) fn new(os: Arc<LiveObjset>, object: ObjNum, tree: Option<Arc<BlockTree>>) -> Arc<LiveDnode> {
         let clean = ArcSwapOption::new(tree.clone());
         let state = State { tree, syncing: None, dirty: VecDeque::new(), seq: 0 };
         Arc::new(LiveDnode { os, object, state: RwLock::new(state), clean, users: Mutex::default() })
@@ -94,7 +94,7 @@ impl LiveDnode {
     }
 
     /// The dnode as it is now, over the pointers that were synced last; `None` if the object is free.
-    pub(crate) fn head(&self) -> Option<Arc<Tree>> {
+    pub(crate) fn head(&self) -> Option<Arc<BlockTree>> {
         if let Some(tree) = self.clean.load_full() {
             return Some(tree);
         }
@@ -105,11 +105,11 @@ impl LiveDnode {
         let wiped = s.changes().any(|d| d.wipe);
         let old = s.tree.as_ref().filter(|_| !wiped).map(|t| &t.phys);
         let phys = s.header()?.over(old);
-        Some(Arc::new(Tree::new(self.os.home.clone(), self.object, phys)))
+        Some(Arc::new(BlockTree::new(self.os.home.clone(), self.object, phys)))
     }
 
     /// What was synced last.
-    pub(crate) fn synced(&self) -> Option<Arc<Tree>> {
+    pub(crate) fn synced(&self) -> Option<Arc<BlockTree>> {
         self.state.read().tree.clone()
     }
 
@@ -148,20 +148,19 @@ impl LiveDnode {
         }
         loop {
             let place = self.state.read().find(blkid);
-            let Place::Tree(tree) = &place else { return self.fetch(blkid, place, options) };
-            let is_old =
-                || !matches!(self.state.read().find(blkid), Place::Tree(now) if Arc::ptr_eq(&now, tree));
+            let BlockSource::BlockTree(tree) = &place else { return self.fetch(blkid, place, options) };
+            let is_old = || !matches!(self.state.read().find(blkid), BlockSource::BlockTree(now) if Arc::ptr_eq(&now, tree));
             if let Some(found) = self.os.steadily(|options| tree.block(blkid, options), is_old, options)? {
                 return Ok(found);
             }
         }
     }
 
-    fn fetch(&self, blkid: BlkId, place: Place, options: &ReadOptions) -> Result<Option<Block>> {
+    fn fetch(&self, blkid: BlkId, place: BlockSource, options: &ReadOptions) -> Result<Option<Block>> {
         match place {
-            Place::Known(block) => Ok(block),
-            Place::Tree(tree) => tree.block(blkid, options),
-            Place::Cloned(bp) => {
+            BlockSource::Known(block) => Ok(block),
+            BlockSource::BlockTree(tree) => tree.block(blkid, options),
+            BlockSource::Cloned(bp) => {
                 let (objset, object) = (self.os.home.id, self.object);
                 let bookmark = Bookmark { objset, object, level: Level(0), blkid };
                 Ok(Some(self.os.home.cache.read(&bp, &bookmark, options)?))
@@ -192,8 +191,8 @@ impl LiveDnode {
     pub(crate) fn synced_bp(&self, blkid: BlkId, options: &ReadOptions) -> Result<Option<Blkptr>> {
         let place = self.state.read().find(blkid);
         match place {
-            Place::Tree(tree) => tree.bp(Level(0), blkid, options).map(Some),
-            Place::Known(None) if self.state.read().tree.is_none() => Ok(Some(Blkptr::HOLE)),
+            BlockSource::BlockTree(tree) => tree.bp(Level(0), blkid, options).map(Some),
+            BlockSource::Known(None) if self.state.read().tree.is_none() => Ok(Some(Blkptr::HOLE)),
             _ => Ok(None),
         }
     }
@@ -398,7 +397,7 @@ impl LiveDnode {
     }
 
     /// Puts in place what was synced.
-    pub(crate) fn end_sync(&self, tree: Option<Arc<Tree>>) {
+    pub(crate) fn end_sync(&self, tree: Option<Arc<BlockTree>>) {
         let mut s = self.state.write();
         s.tree = tree;
         s.syncing = None;

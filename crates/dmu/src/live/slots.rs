@@ -10,7 +10,7 @@
 //! The object set's slots are locked while a block of dnodes is read to find room in it: two threads that looked for room at
 //! once would read the same block, and one would have to look again.
 
-use crate::live::Live;
+use crate::live::LiveObjset;
 use crate::objset::slots_of_block;
 use crate::{DN_MAX_OBJECT, Error, Result};
 use ondisk::blkptr::Body;
@@ -64,7 +64,13 @@ impl Slots {
     }
 
     /// Which slots of a block are taken.
-    fn taken(&mut self, os: &Live, blkid: u64, per: u64, options: &ReadOptions) -> Result<&mut Vec<bool>> {
+    fn taken(
+        &mut self,
+        os: &LiveObjset,
+        blkid: u64,
+        per: u64,
+        options: &ReadOptions,
+    ) -> Result<&mut Vec<bool>> {
         if self.block.as_ref().is_none_or(|(b, _)| *b != blkid) {
             let mut taken = vec![false; per as usize];
             let meta = os.root().meta;
@@ -100,7 +106,7 @@ impl Slots {
     /// As reading fails; [`Error::NoObjects`] if there is no number left.
     pub(crate) fn take(
         &mut self,
-        os: &Arc<Live>,
+        os: &Arc<LiveObjset>,
         slots: u8,
         txg: Txg,
         options: &ReadOptions,
@@ -158,7 +164,7 @@ impl Slots {
     /// As reading fails.
     pub(crate) fn claim(
         &mut self,
-        os: &Live,
+        os: &LiveObjset,
         object: ObjNum,
         slots: u8,
         txg: Txg,
@@ -177,7 +183,7 @@ impl Slots {
     }
 
     /// The first object of the first span of a level-1 pointer that is at most three quarters full.
-    fn roomy_span(&self, os: &Live, per: u64, options: &ReadOptions) -> Result<u64> {
+    fn roomy_span(&self, os: &LiveObjset, per: u64, options: &ReadOptions) -> Result<u64> {
         let meta = os.root().meta;
         let epbs = meta.phys.epbs();
         let span = per << epbs;

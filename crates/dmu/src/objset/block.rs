@@ -1,6 +1,6 @@
 //! A block of dnodes.
 
-use crate::tree::Tree;
+use crate::tree::BlockTree;
 use crate::{Error, Result};
 use device::Sparse;
 use ondisk::BlkId;
@@ -20,7 +20,7 @@ pub(crate) struct DnodeBlock {
 
 impl DnodeBlock {
     /// Reads one; `None` for a hole.
-    pub(crate) fn read(meta: &Tree, blkid: BlkId, options: &ReadOptions) -> Result<Option<DnodeBlock>> {
+    pub(crate) fn read(meta: &BlockTree, blkid: BlkId, options: &ReadOptions) -> Result<Option<DnodeBlock>> {
         match meta.block_sparse(blkid, options) {
             Err(locked @ Error::Read(zio::Error::Key { .. })) => {
                 let block = meta.block_undecrypted(blkid, options)?;

@@ -5,7 +5,7 @@ use crate::live::dirty::Dirty;
 use crate::live::header::Header;
 use crate::sync::weave::Weave;
 use crate::sync::{Sync, Synced};
-use crate::tree::Tree;
+use crate::tree::BlockTree;
 use device::AlignedBuf;
 use ondisk::dnode::{DNODE_MIN_SIZE, DNODE_SHIFT, DnodePhys};
 use ondisk::version::SPA_VERSION_DNODE_BYTES;
@@ -26,7 +26,7 @@ pub(crate) fn fill(block: &[u8]) -> u64 {
 
 impl Sync<'_> {
     /// Writes the blocks of dnodes that changed, and gives the new meta dnode.
-    pub(super) fn dnode_blocks(&mut self, meta: &Arc<Tree>, synced: &[Synced]) -> Result<DnodePhys> {
+    pub(super) fn dnode_blocks(&mut self, meta: &Arc<BlockTree>, synced: &[Synced]) -> Result<DnodePhys> {
         if synced.is_empty() {
             return Ok(meta.phys.clone());
         }

@@ -95,7 +95,7 @@ impl Zap {
     fn change(&self) -> Result<RwLockWriteGuard<'_, View>> {
         match &self.0.state {
             State::Fixed(_) => Err(Error::Fixed { objset: self.0.dn.objset_id() }),
-            State::Live(shared) => Ok(Shared::write(shared)),
+            State::LiveObjset(shared) => Ok(Shared::write(shared)),
         }
     }
 

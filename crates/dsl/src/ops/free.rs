@@ -39,12 +39,12 @@ struct Entry {
     bp: Blkptr,
     birth: u64,
     /// The first block that is not freed; all zeros at the start.
-    next: Place,
+    next: WalkPosition,
 }
 
 /// A block's place in the order of the walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Place {
+struct WalkPosition {
     object: u64,
     level: u64,
     blkid: u64,
@@ -57,7 +57,7 @@ impl Entry {
     fn decode(raw: &[u8], object: ObjNum) -> Result<Entry> {
         let bp = Blkptr::decode(raw).map_err(Error::corrupt(object))?;
         let w = |i: usize| le64(raw, BLKPTR_SIZE + i * 8);
-        let next = Place { object: w(2), level: w(3), blkid: w(4) };
+        let next = WalkPosition { object: w(2), level: w(3), blkid: w(4) };
         Ok(Entry { bp, birth: w(0), next })
     }
 
@@ -65,7 +65,7 @@ impl Entry {
         let mut out = [0; ENTRY as usize];
         out[..BLKPTR_SIZE].copy_from_slice(&self.bp.encode());
         let n = self.next;
-        let objset = if n == Place::default() { 0 } else { DESTROYED };
+        let objset = if n == WalkPosition::default() { 0 } else { DESTROYED };
         for (i, w) in [self.birth, objset, n.object, n.level, n.blkid].into_iter().enumerate() {
             let at = BLKPTR_SIZE + i * 8;
             out[at..at + 8].copy_from_slice(&w.to_le_bytes());
@@ -114,7 +114,7 @@ enum End {
     /// All is freed.
     Done,
     /// The budget is used up; go on here.
-    Pause(Place),
+    Pause(WalkPosition),
 }
 
 /// A walk over one tree.
@@ -125,9 +125,9 @@ struct Walk<'a, 'b> {
     budget: &'a mut u64,
     freed: Delta,
     /// Where it stopped.
-    pause: Option<Place>,
+    pause: Option<WalkPosition>,
     /// Where it failed: all before is freed.
-    stuck: Option<Place>,
+    stuck: Option<WalkPosition>,
     /// Blocks that it may still meet, before it must be going in circles.
     steps: u64,
 }
@@ -148,7 +148,7 @@ impl Syncing<'_> {
             let list = self.tree_list()?;
             let dn = self.mos().objset().dnode(list)?;
             let mut h = Header::of(&dn)?;
-            let entry = Entry { bp: ds.bp, birth: ds.prev_snap_txg, next: Place::default() };
+            let entry = Entry { bp: ds.bp, birth: ds.prev_snap_txg, next: WalkPosition::default() };
             dn.write_at(self.tx, h.end * ENTRY, &entry.encode())?;
             h.end += 1;
             h.less(-used);
@@ -166,7 +166,7 @@ impl Syncing<'_> {
         if ds.bp.is_hole() {
             return Ok(());
         }
-        let entry = Entry { bp: ds.bp, birth: ds.prev_snap_txg, next: Place::default() };
+        let entry = Entry { bp: ds.bp, birth: ds.prev_snap_txg, next: WalkPosition::default() };
         let mut budget = u64::MAX;
         if let (Err((_, error)), _) = self.free_tree(&entry, &mut budget) {
             self.log("destroy", "", dir, format!("what can't be read stays allocated: {error}"));
@@ -263,8 +263,8 @@ impl Syncing<'_> {
         &mut self,
         entry: &Entry,
         budget: &mut u64,
-    ) -> (std::result::Result<End, (Place, Error)>, Delta) {
-        let resume = (entry.next != Place::default()).then_some(entry.next);
+    ) -> (std::result::Result<End, (WalkPosition, Error)>, Delta) {
+        let resume = (entry.next != WalkPosition::default()).then_some(entry.next);
         let steps = self.mos().objset().cache().zio().walk_limit();
         let mut w = Walk {
             s: self,
@@ -291,7 +291,7 @@ impl Syncing<'_> {
 const DNODES_SHIFT: u32 = 5;
 
 /// The rank of a block.
-fn rank(place: Place, epbs: u32) -> Rank {
+fn rank(place: WalkPosition, epbs: u32) -> Rank {
     let end = |shift: u32| {
         let n = u128::from(place.blkid) + 1;
         u64::try_from(n << shift.min(64)).unwrap_or(u64::MAX)
@@ -306,18 +306,18 @@ fn rank(place: Place, epbs: u32) -> Rank {
 }
 
 /// The first block of data below a block: where to go on when it could not be read.
-fn first_below(place: Place, epbs: u32) -> Place {
+fn first_below(place: WalkPosition, epbs: u32) -> WalkPosition {
     let n = u128::from(place.blkid) << (place.level.min(63) as u32 * epbs).min(64);
     let first = u64::try_from(n).unwrap_or(u64::MAX);
     if place.object == 0 {
         // There is no object 0 but the dnodes themselves.
-        return Place { object: (first << DNODES_SHIFT).max(1), level: 0, blkid: 0 };
+        return WalkPosition { object: (first << DNODES_SHIFT).max(1), level: 0, blkid: 0 };
     }
-    Place { blkid: first, level: 0, ..place }
+    WalkPosition { blkid: first, level: 0, ..place }
 }
 
 impl Walk<'_, '_> {
-    fn bookmark(place: Place) -> Bookmark {
+    fn bookmark(place: WalkPosition) -> Bookmark {
         Bookmark {
             objset: DESTROYED,
             object: ObjNum(place.object),
@@ -327,7 +327,7 @@ impl Walk<'_, '_> {
     }
 
     /// Frees a block, unless the budget is used up; false stops the walk. It stops at data only, as OpenZFS's does.
-    fn free(&mut self, bp: &Blkptr, place: Place, may_pause: bool) -> Result<bool> {
+    fn free(&mut self, bp: &Blkptr, place: WalkPosition, may_pause: bool) -> Result<bool> {
         if *self.budget == 0 && may_pause {
             self.pause = Some(place);
             return Ok(false);
@@ -345,7 +345,7 @@ impl Walk<'_, '_> {
         bp.is_hole() || bp.birth.0 <= self.birth || self.resume.is_some_and(|at| r < at)
     }
 
-    fn read(&self, bp: &Blkptr, place: Place) -> Result<Block> {
+    fn read(&self, bp: &Blkptr, place: WalkPosition) -> Result<Block> {
         let zio = self.s.mos().objset().cache().zio();
         // A damaged tree stays where it is, and nobody waits for it.
         let options = self.s.mos().options().with(IoFlags::CAN_FAIL);
@@ -353,8 +353,8 @@ impl Walk<'_, '_> {
         Ok(read)
     }
 
-    fn objset(&mut self, root: &Blkptr, resume: Option<Place>) -> Result<()> {
-        let place = Place::default();
+    fn objset(&mut self, root: &Blkptr, resume: Option<WalkPosition>) -> Result<()> {
+        let place = WalkPosition::default();
         if root.is_hole() || root.birth.0 <= self.birth {
             return Ok(());
         }
@@ -385,18 +385,18 @@ impl Walk<'_, '_> {
     fn dnode(&mut self, object: u64, d: &DnodePhys) -> Result<bool> {
         let level = u64::from(d.nlevels - 1);
         for (i, bp) in d.blkptrs.iter().enumerate() {
-            if !self.tree(bp, Place { object, level, blkid: i as u64 }, d)? {
+            if !self.tree(bp, WalkPosition { object, level, blkid: i as u64 }, d)? {
                 return Ok(false);
             }
         }
         let Some(bp) = &d.spill else { return Ok(true) };
-        let place = Place { object, level: 0, blkid: dmu::SPILL_BLKID.0 };
+        let place = WalkPosition { object, level: 0, blkid: dmu::SPILL_BLKID.0 };
         let r = (object, u64::MAX, 0);
         Ok(self.skips(bp, r) || self.free(bp, place, true)?)
     }
 
     /// A block and all that is below it; false if the walk stopped.
-    fn tree(&mut self, bp: &Blkptr, place: Place, d: &DnodePhys) -> Result<bool> {
+    fn tree(&mut self, bp: &Blkptr, place: WalkPosition, d: &DnodePhys) -> Result<bool> {
         if self.skips(bp, rank(place, d.epbs())) {
             return Ok(true);
         }
@@ -407,7 +407,7 @@ impl Walk<'_, '_> {
     }
 
     /// What is below a block; false if the walk stopped.
-    fn below(&mut self, bp: &Blkptr, place: Place, d: &DnodePhys) -> Result<bool> {
+    fn below(&mut self, bp: &Blkptr, place: WalkPosition, d: &DnodePhys) -> Result<bool> {
         let circle = Corrupt::Shape { what: "block tree", why: "it goes in circles" };
         let left = self.steps.checked_sub(1);
         self.steps = left.ok_or(Error::Corrupt { object: ObjNum(place.object), source: circle })?;
@@ -421,7 +421,8 @@ impl Walk<'_, '_> {
             let first = place.blkid.checked_shl(d.epbs()).unwrap_or(u64::MAX);
             for (i, raw) in block.chunks_exact(1 << BLKPTR_SHIFT).enumerate() {
                 let child = Blkptr::decode(raw).map_err(&bad)?;
-                let at = Place { level: place.level - 1, blkid: first.saturating_add(i as u64), ..place };
+                let at =
+                    WalkPosition { level: place.level - 1, blkid: first.saturating_add(i as u64), ..place };
                 if !self.tree(&child, at, d)? {
                     return Ok(false);
                 }

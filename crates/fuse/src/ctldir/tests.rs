@@ -19,7 +19,7 @@ struct Odd {
     parent: u64,
 }
 
-impl Tree for Odd {
+impl FileTree for Odd {
     fn root(&self) -> Node {
         Node(34)
     }

@@ -12,7 +12,7 @@ impl Dataset {
     /// If the node's project is inherited and has a quota, the quota is the size.
     ///
     /// # Errors
-    /// Those of [`crate::tree::Tree::statfs`].
+    /// Those of [`crate::tree::FileTree::statfs`].
     pub(super) fn seen_from(&self, node: Node, whole: Statfs) -> Result<Statfs, Errno> {
         let file = self.node(node)?;
         let attr = file.attr();

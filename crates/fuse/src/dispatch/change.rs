@@ -6,7 +6,7 @@ use crate::caller::Asker;
 use crate::dispatch::{attr_out, kernel_dev_parts};
 use crate::message::{Answer, Request};
 use crate::tree::{
-    Allocate, Caller, CloneRange, Flags, NewNode, Node, Rename, SetAttr, SetTime, SetXattr, Time, Tree,
+    Allocate, Caller, CloneRange, FileTree, Flags, NewNode, Node, Rename, SetAttr, SetTime, SetXattr, Time,
 };
 use rustix::io::Errno;
 
@@ -53,7 +53,7 @@ const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 
 /// Answers a request that changes the tree. `None` if it is another request.
 pub(super) fn answer(
-    tree: &dyn Tree,
+    tree: &dyn FileTree,
     behaviour: Behaviour,
     node: Node,
     request: &Request<'_>,
@@ -106,12 +106,18 @@ pub fn leaves_wrong_pages(request: &Request<'_>, result: Result<(), Errno>) -> b
         && request.body::<abi::WriteIn>().is_ok_and(|ask| ask.write_flags & WRITE_CACHE != 0)
 }
 
-fn admitted(tree: &dyn Tree, dir: Node, request: &Request<'_>) -> Result<(), Errno> {
+fn admitted(tree: &dyn FileTree, dir: Node, request: &Request<'_>) -> Result<(), Errno> {
     let who = Asker { uid: request.head.uid, pid: request.head.pid };
     if tree.admits(dir, who) { Ok(()) } else { Err(Errno::PERM) }
 }
 
-fn made(tree: &dyn Tree, dir: Node, name: &[u8], new: &NewNode<'_>, out: &mut Answer) -> Result<(), Errno> {
+fn made(
+    tree: &dyn FileTree,
+    dir: Node,
+    name: &[u8],
+    new: &NewNode<'_>,
+    out: &mut Answer,
+) -> Result<(), Errno> {
     let attr = tree.create(dir, name, new)?;
     out.put(&entry_out(tree, dir, &attr)?);
     Ok(())
@@ -121,7 +127,7 @@ fn caller(request: &Request<'_>) -> Caller {
     Caller { uid: request.head.uid, gid: request.head.gid }
 }
 
-fn tmpfile(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+fn tmpfile(tree: &dyn FileTree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
     let ask: abi::CreateIn = request.body()?;
     let mode = S_IFREG | ask.mode & !S_IFMT;
     let new = NewNode { mode, umask: ask.umask, rdev: (0, 0), target: b"", caller: caller(request) };
@@ -132,7 +138,7 @@ fn tmpfile(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) 
 }
 
 fn copy_file_range(
-    tree: &dyn Tree,
+    tree: &dyn FileTree,
     node: Node,
     request: &Request<'_>,
     out: &mut Answer,
@@ -157,7 +163,7 @@ fn copy_file_range(
     Ok(())
 }
 
-fn mknod(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+fn mknod(tree: &dyn FileTree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
     let ask: abi::MknodIn = request.body()?;
     let name = request.name_after::<abi::MknodIn>()?;
     let rdev = kernel_dev_parts(ask.rdev);
@@ -165,7 +171,7 @@ fn mknod(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) ->
     made(tree, dir, name, &new, out)
 }
 
-fn mkdir(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+fn mkdir(tree: &dyn FileTree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
     admitted(tree, dir, request)?;
     let ask: abi::MkdirIn = request.body()?;
     let name = request.name_after::<abi::MkdirIn>()?;
@@ -174,27 +180,27 @@ fn mkdir(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) ->
     made(tree, dir, name, &new, out)
 }
 
-fn symlink(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+fn symlink(tree: &dyn FileTree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
     let (name, target) = request.names_after::<()>()?;
     let new = NewNode { mode: S_IFLNK | 0o777, umask: 0, rdev: (0, 0), target, caller: caller(request) };
     made(tree, dir, name, &new, out)
 }
 
-fn link(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+fn link(tree: &dyn FileTree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
     let ask: abi::LinkIn = request.body()?;
     let attr = tree.link(node_of(tree, ask.oldnodeid), dir, request.name_after::<abi::LinkIn>()?)?;
     out.put(&entry_out(tree, dir, &attr)?);
     Ok(())
 }
 
-fn rename(tree: &dyn Tree, dir: Node, request: &Request<'_>) -> Result<(), Errno> {
+fn rename(tree: &dyn FileTree, dir: Node, request: &Request<'_>) -> Result<(), Errno> {
     admitted(tree, dir, request)?;
     let ask: abi::RenameIn = request.body()?;
     let (old, new) = request.names_after::<abi::RenameIn>()?;
     tree.rename((dir, old), (node_of(tree, ask.newdir), new), Rename::Replace)
 }
 
-fn rename2(tree: &dyn Tree, dir: Node, request: &Request<'_>) -> Result<(), Errno> {
+fn rename2(tree: &dyn FileTree, dir: Node, request: &Request<'_>) -> Result<(), Errno> {
     admitted(tree, dir, request)?;
     let ask: abi::Rename2In = request.body()?;
     let how = match ask.flags {
@@ -211,7 +217,7 @@ fn rename2(tree: &dyn Tree, dir: Node, request: &Request<'_>) -> Result<(), Errn
     tree.rename((dir, old), (node_of(tree, ask.newdir), new), how)
 }
 
-fn write(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+fn write(tree: &dyn FileTree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
     let ask: abi::WriteIn = request.body()?;
     let data = request.rest_after::<abi::WriteIn>()?.get(..ask.size as usize).ok_or(Errno::INVAL)?;
     let kill = ask.write_flags & WRITE_KILL_SUIDGID != 0;
@@ -226,7 +232,7 @@ fn write(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -
     Ok(())
 }
 
-fn setattr(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+fn setattr(tree: &dyn FileTree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
     let ask: abi::SetattrIn = request.body()?;
     let has = |bit: u32| ask.valid & bit != 0;
     let time = |given: u32, now: u32, sec: i64, nsec: u32| match (has(given), has(now)) {
@@ -250,7 +256,7 @@ fn setattr(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer)
     Ok(())
 }
 
-fn fallocate(tree: &dyn Tree, node: Node, request: &Request<'_>) -> Result<(), Errno> {
+fn fallocate(tree: &dyn FileTree, node: Node, request: &Request<'_>) -> Result<(), Errno> {
     let ask: abi::FallocateIn = request.body()?;
     let what = match ask.mode {
         0 => Allocate::Extend,
@@ -275,8 +281,8 @@ fn fallocate(tree: &dyn Tree, node: Node, request: &Request<'_>) -> Result<(), E
 /// kernels do.
 ///
 /// # Errors
-/// Those of [`Tree::xattr`] and [`Tree::remove_xattr`], except for the absence of the attribute.
-fn drop_capability(tree: &dyn Tree, node: Node) -> Result<(), Errno> {
+/// Those of [`FileTree::xattr`] and [`FileTree::remove_xattr`], except for the absence of the attribute.
+fn drop_capability(tree: &dyn FileTree, node: Node) -> Result<(), Errno> {
     match tree.xattr(node, CAPABILITY) {
         Ok(_) => tree.remove_xattr(node, CAPABILITY),
         Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
@@ -284,7 +290,12 @@ fn drop_capability(tree: &dyn Tree, node: Node) -> Result<(), Errno> {
     }
 }
 
-fn setxattr(tree: &dyn Tree, behaviour: Behaviour, node: Node, request: &Request<'_>) -> Result<(), Errno> {
+fn setxattr(
+    tree: &dyn FileTree,
+    behaviour: Behaviour,
+    node: Node,
+    request: &Request<'_>,
+) -> Result<(), Errno> {
     let ask: abi::SetxattrIn = request.body()?;
     let (extra, name, rest) = if behaviour.setxattr_ext {
         let extended: abi::SetxattrExtIn = request.body()?;
@@ -313,7 +324,7 @@ fn setxattr(tree: &dyn Tree, behaviour: Behaviour, node: Node, request: &Request
 
 /// Changes file flags. `None` if the command is another one.
 pub(super) fn ioctl(
-    tree: &dyn Tree,
+    tree: &dyn FileTree,
     node: Node,
     cmd: u32,
     data: &[u8],
@@ -337,7 +348,7 @@ pub(super) fn ioctl(
 }
 
 /// Passes the nodes that the kernel has forgotten on to the tree.
-pub(super) fn forget(tree: &dyn Tree, request: &Request<'_>) {
+pub(super) fn forget(tree: &dyn FileTree, request: &Request<'_>) {
     if !tree.writable() {
         return;
     }

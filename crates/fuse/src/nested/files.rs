@@ -3,7 +3,8 @@
 use super::{Fs, GONE, Nest};
 use crate::caller::Asker;
 use crate::tree::{
-    Allocate, Attr, CloneRange, Entry, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr, Statfs, Tree,
+    Allocate, Attr, CloneRange, Entry, FileTree, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr,
+    Statfs,
 };
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
@@ -18,7 +19,7 @@ impl Nest {
     fn change<R>(
         &self,
         node: Node,
-        work: impl FnOnce(&Fs, &dyn Tree, Node) -> Result<R, Errno>,
+        work: impl FnOnce(&Fs, &dyn FileTree, Node) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
         self.at(node, |fs, tree, node| {
             fs.may_be_written()?;
@@ -30,7 +31,7 @@ impl Nest {
     ///
     /// # Errors
     /// `EBUSY`: a file system is mounted on the entry.
-    fn not_covered(fs: &Fs, tree: &dyn Tree, dir: Node, name: &[u8]) -> Result<(), Errno> {
+    fn not_covered(fs: &Fs, tree: &dyn FileTree, dir: Node, name: &[u8]) -> Result<(), Errno> {
         if fs.covered.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
@@ -41,7 +42,7 @@ impl Nest {
     }
 }
 
-impl Tree for Nest {
+impl FileTree for Nest {
     fn root(&self) -> Node {
         self.top.root()
     }

@@ -200,7 +200,7 @@ impl Nested {
     /// * `EBUSY`: another file system is mounted there now.
     /// * `ENOTDIR`: a component of the path is not a directory.
     /// * `EROFS`: a folder is missing, and `parent` was mounted read-only.
-    /// * Any errno of [`crate::tree::Tree::lookup`] and [`crate::tree::Tree::create`].
+    /// * Any errno of [`crate::tree::FileTree::lookup`] and [`crate::tree::FileTree::create`].
     pub fn settle(&self, parent: &Served) -> Result<(), Error> {
         let failed = |source| Error::Mount { target: self.target.clone(), source };
         let Some((nest, fs)) = self.here() else { return Ok(()) };

@@ -29,7 +29,7 @@ impl Dirs {
     }
 }
 
-impl Tree for Dirs {
+impl FileTree for Dirs {
     fn root(&self) -> Node {
         Node(self.root)
     }
@@ -135,7 +135,7 @@ const NEW: NewNode<'_> = NewNode {
 
 fn nest() -> (Nest, Arc<Dirs>) {
     let top = Dirs::new(34, 7, &[(35, 34, "a"), (36, 34, "plain"), (37, 36, "deep")]);
-    (Nest::new(Arc::clone(&top) as Arc<dyn Tree>, false), top)
+    (Nest::new(Arc::clone(&top) as Arc<dyn FileTree>, false), top)
 }
 
 fn put(nest: &Nest, path: &str, dataset: u64) -> (Arc<Fs>, Arc<Dirs>) {
@@ -146,7 +146,7 @@ fn put(nest: &Nest, path: &str, dataset: u64) -> (Arc<Fs>, Arc<Dirs>) {
         1000 + (dataset & 0xffff),
         &[(35, 34, "b"), (slot | 36, 34, "snap"), (1 << 40 | 37, 34, "era")],
     );
-    let content = Content::Open(Arc::clone(&tree) as Arc<dyn Tree>);
+    let content = Content::Open(Arc::clone(&tree) as Arc<dyn FileTree>);
     let fs = nest.put(Path::new(path), content, dataset, Flags::default());
     (fs.expect("it can be put there"), tree)
 }
@@ -314,7 +314,7 @@ fn flags_of_the_mount_count() {
     assert_eq!(Flags::default().denied(Flags::default(), &all).lifted(), None);
     assert_eq!(Flags::default().or(lifted), lifted);
     let top = Dirs::new(34, 7, &[(35, 34, "a"), (36, 34, "b")]);
-    let nest = Nest::new(top as Arc<dyn Tree>, true);
+    let nest = Nest::new(top as Arc<dyn FileTree>, true);
     let put = |path: &str, options: &Options| {
         let tree = Dirs::new(34, 7, &[(35, 34, "deep")]);
         nest.put(Path::new(path), Content::Open(tree), 100, Flags::of(options)).expect("it can be put there")
@@ -341,7 +341,7 @@ fn opened_late() {
         let tries = Arc::clone(&tries);
         let open = move || match tries.fetch_add(1, Ordering::Relaxed) < fails {
             true => Err(Errno::IO),
-            false => Ok(Dirs::new(34, 1000, &[(35, 34, "b")]) as Arc<dyn Tree>),
+            false => Ok(Dirs::new(34, 1000, &[(35, 34, "b")]) as Arc<dyn FileTree>),
         };
         nest.put(Path::new(path), Content::Later(Arc::new(open)), dataset, Flags::default()).unwrap()
     };

@@ -5,7 +5,7 @@ use crate::pool;
 use dmu::Objset;
 use fuse::ctldir::{Named, Snapshot, Snapshots, WithSnapshots};
 use fuse::dataset::{Dataset, Shown};
-use fuse::tree::{Statfs, Tree};
+use fuse::tree::{FileTree, Statfs};
 use fuse::{Detach, Mount, Options, Workers};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use testkit::{Entry, EntryKind, Manifest};
 use zpl::FileSystem;
 
-fn tree(name: &str, os: &Objset) -> Arc<dyn Tree> {
+fn tree(name: &str, os: &Objset) -> Arc<dyn FileTree> {
     let sizes = Statfs { unit: 512, transfer: 131_072, name_max: 1023, ..Statfs::default() };
     let shown = Shown { name: name.to_owned(), posix_acl: true, xattrs: true, sizes };
     Arc::new(Dataset::new(FileSystem::open(os).unwrap(), shown))

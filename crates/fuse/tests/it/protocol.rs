@@ -2,7 +2,7 @@
 
 use crate::memory::{Memory, ROOT};
 use fuse::ctldir::{Named, Snapshot, Snapshots, WithSnapshots};
-use fuse::tree::{Flags, Tree};
+use fuse::tree::{FileTree, Flags};
 use fuse::{Detach, Mount, Options, Workers};
 use rustix::fs::{AtFlags, CWD, SeekFrom, StatxFlags};
 use rustix::io::Errno;
@@ -28,11 +28,11 @@ struct Stand {
 }
 
 impl Stand {
-    fn new(tree: impl Tree + 'static) -> Self {
+    fn new(tree: impl FileTree + 'static) -> Self {
         Self::with(tree, &Options::default())
     }
 
-    fn with(tree: impl Tree + 'static, options: &Options) -> Self {
+    fn with(tree: impl FileTree + 'static, options: &Options) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let workers = Arc::new(Workers::start("fuse-test", 3).unwrap());
         let options = Options { source: "test/fs".into(), read_only: !tree.writable(), ..options.clone() };
@@ -123,7 +123,7 @@ fn lists_a_hundred_thousand_entries() {
     }
     struct Many;
     const COUNT: u64 = 100_000;
-    impl Tree for Many {
+    impl FileTree for Many {
         fn root(&self) -> fuse::tree::Node {
             fuse::tree::Node(ROOT)
         }

@@ -11,7 +11,7 @@ use crate::{Guid, Nvlist, ObjNum, Txg, Value};
 
 /// Destination of a config (`vdev_config_flag_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum ConfigFor {
     /// A device's label, by which discovery finds the pool.
     Label,
     /// The config object of the MOS, which also has the vdevs' ZAPs (`VDEV_CONFIG_MOS`).
@@ -44,7 +44,7 @@ impl VdevConfig {
     /// Encodes this vdev and all vdevs below it (`vdev_config_generate`).
     ///
     /// `top` tells whether this is a top-level vdev.
-    pub fn to_nvlist(&self, place: Place, top: bool) -> Nvlist {
+    pub fn to_nvlist(&self, place: ConfigFor, top: bool) -> Nvlist {
         let mut nv = Nvlist::new();
         nv.set("type", Value::String(self.kind.name().into()));
         put(&mut nv, "id", self.id);
@@ -79,7 +79,7 @@ impl VdevConfig {
         if let Some(time) = self.expansion_time {
             put(&mut nv, "expansion_time", time);
         }
-        if place == Place::Mos {
+        if place == ConfigFor::Mos {
             object(&mut nv, "com.delphix:vdev_zap_leaf", self.leaf_zap);
             object(&mut nv, "com.delphix:vdev_zap_top", self.top_zap);
             object(&mut nv, "com.klarasystems:vdev_zap_root", self.root_zap);
@@ -175,7 +175,7 @@ impl PoolConfig {
         nv.set("com.delphix:has_per_vdev_zaps", Value::Boolean);
         self.put_tops(&mut nv);
         if let Some(root) = &self.vdev_tree {
-            nv.set("vdev_tree", Value::List(root.to_nvlist(Place::Mos, false)));
+            nv.set("vdev_tree", Value::List(root.to_nvlist(ConfigFor::Mos, false)));
         }
         self.put_split(&mut nv);
         self.put_features(&mut nv);
@@ -196,7 +196,7 @@ impl PoolConfig {
         set_flag(&mut nv, "is_spare", device.is_spare);
         set_flag(&mut nv, "is_log", device.is_log);
         self.put_tops(&mut nv);
-        nv.set("vdev_tree", Value::List(top.to_nvlist(Place::Label, true)));
+        nv.set("vdev_tree", Value::List(top.to_nvlist(ConfigFor::Label, true)));
         self.put_split(&mut nv);
         self.put_features(&mut nv);
         Some(nv)

@@ -16,7 +16,7 @@
 //! OpenZFS `metaslab_disable`, `metaslab_enable`.
 
 use super::Allocator;
-use super::state::{Place, State};
+use super::state::{MetaslabKey, State};
 use crate::Result;
 use crate::range::RangeSet;
 use ondisk::VdevId;
@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Debug, Default)]
 pub(super) struct AsideBook {
     /// How many have a metaslab aside.
-    aside: BTreeMap<Place, usize>,
+    aside: BTreeMap<MetaslabKey, usize>,
     /// Who found no room.
     starving: usize,
     /// Somebody found none since the last group: others of it may, too, and would wait each for a metaslab of his own.
@@ -54,7 +54,7 @@ impl AsideBook {
     }
 
     /// Whether nothing may be taken from a metaslab.
-    pub(super) fn holds(&self, place: Place) -> bool {
+    pub(super) fn holds(&self, place: MetaslabKey) -> bool {
         self.aside.contains_key(&place)
     }
 }
@@ -63,7 +63,7 @@ impl AsideBook {
 #[derive(Debug)]
 pub struct Aside<'a> {
     allocator: &'a Allocator,
-    place: Place,
+    place: MetaslabKey,
     free: Vec<(u64, u64)>,
     never_used: bool,
     /// Its map was read for this alone.
@@ -133,7 +133,7 @@ impl Drop for Aside<'_> {
 impl State {
     /// Forgets the map of a metaslab, if all that is known of it is on disk: what was allocated in a group that has not synced
     /// would be free by the map that is read next.
-    fn unload(&mut self, place: Place) {
+    fn unload(&mut self, place: MetaslabKey) {
         let changes = self.pending.contains(&place) || self.dirty.iter().any(|d| d.contains(&place));
         let ms = self.metaslab(place);
         if !changes && ms.activated.is_none() && ms.allocating.iter().all(|set| set.is_empty()) {
@@ -143,7 +143,7 @@ impl State {
     }
 
     /// Marks a loaded metaslab; `None` where it has no map that can be gone by.
-    fn mark_aside(&mut self, place: Place) -> Option<(Vec<(u64, u64)>, bool)> {
+    fn mark_aside(&mut self, place: MetaslabKey) -> Option<(Vec<(u64, u64)>, bool)> {
         let ms = self.metaslab(place);
         if ms.broken || ms.resting {
             return None;
@@ -156,7 +156,7 @@ impl State {
         Some((free, never_used))
     }
 
-    fn may_set_aside(&self, place: Place) -> bool {
+    fn may_set_aside(&self, place: MetaslabKey) -> bool {
         let mine = self.aside.aside.keys().filter(|p| p.0 == place.0 && **p != place).count();
         let all = self.vdevs.get(&place.0).map_or(0, |v| v.metaslabs.len());
         self.aside.starving == 0 && !self.aside.starved && mine < (all / ASIDE_PART).clamp(1, ASIDE_MAX)

@@ -12,7 +12,7 @@ const SWITCH_THRESHOLD: u8 = 2;
 /// Bytes that go to a group before it is the next one's turn, for each disk of data (`metaslab_aliquot`).
 const ALIQUOT: u64 = 1 << 20;
 
-/// Place of a group in the allocator.
+/// MetaslabKey of a group in the allocator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct GroupId(pub(super) usize);
 

@@ -2,7 +2,7 @@
 
 use super::Allocator;
 use super::live::Weight;
-use super::state::{Place, State};
+use super::state::{MetaslabKey, State};
 use crate::metaslab::{LogChanges, TopVdev};
 use crate::range::RangeSet;
 use crate::{Error, Mos, Result};
@@ -14,7 +14,7 @@ use zio::{IoFlags, ReadOptions};
 
 /// A metaslab's map as of the last group that has synced.
 struct Map {
-    place: Place,
+    place: MetaslabKey,
     top: TopVdev,
     object: ObjNum,
     cache: Weak<Cache>,
@@ -77,7 +77,7 @@ impl Allocator {
     ///
     /// # Errors
     /// As reading fails, if that may pass.
-    pub(super) fn load(&self, place: Place, flags: IoFlags) -> Result<()> {
+    pub(super) fn load(&self, place: MetaslabKey, flags: IoFlags) -> Result<()> {
         let _one = self.loading.lock();
         loop {
             let Some(map) = self.state.lock().look_for_map(place) else { return Ok(()) };
@@ -96,7 +96,7 @@ impl Allocator {
 
 impl State {
     /// The map to be read; `None` where the metaslab is loaded or out of use now.
-    fn look_for_map(&mut self, place: Place) -> Option<Map> {
+    fn look_for_map(&mut self, place: MetaslabKey) -> Option<Map> {
         let ms = self.metaslab(place);
         let (loaded, object) = (ms.free.is_some() || ms.broken || ms.resting, ms.object);
         if loaded {
@@ -118,7 +118,7 @@ impl State {
     }
 
     /// Enters what was read of a metaslab's map.
-    fn put_map(&mut self, place: Place, read: Result<RangeSet>) {
+    fn put_map(&mut self, place: MetaslabKey, read: Result<RangeSet>) {
         let ms = self.metaslab(place);
         match read {
             Ok(allocated) => ms.broken |= !ms.load(allocated),
@@ -131,7 +131,7 @@ impl State {
         self.reweigh(place);
     }
 
-    pub(super) fn reweigh(&mut self, place: Place) {
+    pub(super) fn reweigh(&mut self, place: MetaslabKey) {
         let vdev = self.vdevs.get_mut(&place.0).expect("places are of vdevs that are there");
         let ms = &mut vdev.metaslabs[place.1 as usize];
         if ms.activated.is_none() || ms.reckon_weight() == Weight::NONE {

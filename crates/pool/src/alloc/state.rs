@@ -18,12 +18,12 @@ use zio::{ClassHint, NoSpace, Want};
 const SPECIAL_RESERVE_PERCENT: u64 = 25;
 
 /// A metaslab's place.
-pub(super) type Place = (VdevId, u32);
+pub(super) type MetaslabKey = (VdevId, u32);
 
 /// What a sync pass puts on the space map of a metaslab.
 #[derive(Debug)]
 pub(super) struct Changes {
-    pub(super) place: Place,
+    pub(super) place: MetaslabKey,
     /// Changes that were in logs only, of an imported pool: allocations and frees.
     pub(super) unflushed: (RangeSet, RangeSet),
     pub(super) allocs: RangeSet,
@@ -49,19 +49,19 @@ pub(super) struct State {
     /// kept alive from here.
     pub(super) view: Option<(Weak<Cache>, Blkptr)>,
     /// Metaslabs that a group changes.
-    pub(super) dirty: [BTreeSet<Place>; TXG_SIZE],
+    pub(super) dirty: [BTreeSet<MetaslabKey>; TXG_SIZE],
     /// Metaslabs that have synced in the group that syncs, or have deferred frees.
-    pub(super) pending: BTreeSet<Place>,
+    pub(super) pending: BTreeSet<MetaslabKey>,
     /// Vdevs of an imported pool some of whose changes are in logs.
     pub(super) logged: Option<Vec<TopVdev>>,
     /// Metaslabs of which that is so.
-    pub(super) to_fold: BTreeSet<Place>,
+    pub(super) to_fold: BTreeSet<MetaslabKey>,
     /// Frees of what was not allocated.
     pub(super) bad_frees: u64,
     /// A metaslab that is to be loaded before what was asked for can be said.
-    pub(super) wanted: Option<Place>,
+    pub(super) wanted: Option<MetaslabKey>,
     /// Metaslabs whose maps could not be read since the last group.
-    pub(super) resting: BTreeSet<Place>,
+    pub(super) resting: BTreeSet<MetaslabKey>,
     /// What is noted on maps of whole vdevs.
     pub(super) side: super::side::Side,
     /// Metaslabs that are set aside.
@@ -193,13 +193,13 @@ impl State {
         }
     }
 
-    pub(super) fn metaslab(&mut self, (vdev, ms): Place) -> &mut LiveMetaslab {
+    pub(super) fn metaslab(&mut self, (vdev, ms): MetaslabKey) -> &mut LiveMetaslab {
         let vdev = self.vdevs.get_mut(&vdev).expect("places are of vdevs that are there");
         &mut vdev.metaslabs[ms as usize]
     }
 
     /// The metaslab that holds all of a range; `None` if there is none.
-    pub(super) fn find(&self, vdev: VdevId, start: u64, size: u64) -> Option<Place> {
+    pub(super) fn find(&self, vdev: VdevId, start: u64, size: u64) -> Option<MetaslabKey> {
         let v = self.vdevs.get(&vdev)?;
         let id = start.checked_shr(v.top.ms_shift.into())?;
         let ms = v.metaslabs.get(usize::try_from(id).ok()?)?;

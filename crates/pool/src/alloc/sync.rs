@@ -6,7 +6,7 @@
 //! born in this group are rewritten where they are, if they still fit, and what appending adds is less and less.
 
 use super::Allocator;
-use super::state::{Changes, Place, State};
+use super::state::{Changes, MetaslabKey, State};
 use crate::range::RangeSet;
 use crate::spacemap::{METASLAB_BLOCK_SIZE, Pass, SpaceMap};
 use crate::{Mos, Result};
@@ -89,7 +89,7 @@ impl Allocator {
 }
 
 impl State {
-    fn target(&self, (vdev, id): Place, changes: &Changes, pass: u32) -> Target {
+    fn target(&self, (vdev, id): MetaslabKey, changes: &Changes, pass: u32) -> Target {
         let v = &self.vdevs[&vdev];
         let ms = &v.metaslabs[id as usize];
         Target {

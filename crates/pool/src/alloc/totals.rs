@@ -2,7 +2,7 @@
 
 use super::group::{ClassKind, GroupId};
 use super::live::LiveMetaslab;
-use super::state::{Place, State};
+use super::state::{MetaslabKey, State};
 use crate::metaslab::fragmentation;
 use crate::space::{MAX_SLOP, MIN_SLOP, SLOP_SHIFT};
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ impl State {
     /// Whether half of what is kept back is gone, with what groups have taken that have not synced, and they need the rest.
     pub(super) fn is_scarce(&self) -> bool {
         let normal = &self.classes[&ClassKind::Normal].groups;
-        let at = |place: &Place| {
+        let at = |place: &MetaslabKey| {
             let ms = self.vdevs.get(&place.0)?.metaslabs.get(place.1 as usize)?;
             normal.contains(&ms.group).then_some(ms)
         };

@@ -98,7 +98,7 @@ struct Table {
     /// Logs that are to be emptied.
     logs: Vec<ObjNum>,
     /// What this group has looked up, and what is to be folded in from the logs.
-    entries: BTreeMap<DdtKey, Live>,
+    entries: BTreeMap<DdtKey, LiveEntry>,
 }
 
 /// A ZAP of a table.
@@ -113,7 +113,7 @@ struct Class {
 }
 
 /// An entry as it is now.
-pub(super) struct Live {
+pub(super) struct LiveEntry {
     pub(super) phys: DdtPhys,
     /// The class whose ZAP has it.
     stored: Option<usize>,
@@ -141,7 +141,7 @@ impl Table {
             table.logs.push(log.object);
             for (key, (class, phys)) in log.entries {
                 let stored = Some(usize::from(class)).filter(|c| *c < CLASSES);
-                table.entries.insert(key, Live { phys, stored, out: true });
+                table.entries.insert(key, LiveEntry { phys, stored, out: true });
             }
         }
         table
@@ -217,7 +217,7 @@ impl State {
         checksum: ChecksumKind,
         key: &DdtKey,
         options: &ReadOptions,
-    ) -> Result<&mut Live> {
+    ) -> Result<&mut LiveEntry> {
         let table = self.table(None, checksum, options)?;
         if !table.entries.contains_key(key) {
             let flat = table.is_flat();
@@ -235,8 +235,8 @@ impl State {
                 }
             }
             let live = match found {
-                Some((class, phys)) => Live { phys, stored: Some(class), out: false },
-                None => Live { phys: DdtPhys::empty(flat), stored: None, out: false },
+                Some((class, phys)) => LiveEntry { phys, stored: Some(class), out: false },
+                None => LiveEntry { phys: DdtPhys::empty(flat), stored: None, out: false },
             };
             self.tables.get_mut(&checksum).expect("it is there").entries.insert(*key, live);
         }
@@ -245,7 +245,7 @@ impl State {
     }
 
     /// As [`State::load`] by the sync of a group, to be changed: taken out of its class's sums.
-    pub(super) fn take(&mut self, checksum: ChecksumKind, key: &DdtKey) -> Result<&mut Live> {
+    pub(super) fn take(&mut self, checksum: ChecksumKind, key: &DdtKey) -> Result<&mut LiveEntry> {
         let now = self.now;
         self.load(checksum, key, &ReadOptions::sync())?;
         let State { tables, vdevs, .. } = self;
@@ -493,7 +493,7 @@ impl Table {
         (dir, stats): (ObjNum, ObjNum),
         vdevs: &BTreeMap<VdevId, TopVdev>,
         key: &DdtKey,
-        live: &mut Live,
+        live: &mut LiveEntry,
         dead: &mut Vec<Blkptr>,
     ) -> Result<()> {
         let flat = self.is_flat();

@@ -85,7 +85,7 @@ fn load_keys(pool: &Pool) {
 fn pools_of_the_oracle() {
     let Some(dir) = std::env::var_os("ORACLE") else { return };
     let dir = testkit::workspace_root().join(dir);
-    let scan = poolhouse::spa::scan(&[Path::new(&dir)]);
+    let scan = poolhouse::spa::discover(&[Path::new(&dir)]);
     let mut wrong = Vec::new();
     for candidate in &scan.pools {
         let options = OpenOptions {

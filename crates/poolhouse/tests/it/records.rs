@@ -150,7 +150,7 @@ fn crashed_with(records: &dyn Fn(u64, Blkptr) -> Vec<(TxKind, RecordBody)>) -> t
 }
 
 /// Logs a record that changes nothing, in its own transaction group.
-fn log_all_alone(log: &LogHandle, live: &poolhouse::spa::engine::Live) {
+fn log_all_alone(log: &LogHandle, live: &poolhouse::spa::engine::PoolWriter) {
     let tx = live.tx(0).unwrap();
     let nothing =
         RecordBody::Write(Write { foid: 9999, offset: 0, length: 8, blkptr: None, data: vec![0; 8] });

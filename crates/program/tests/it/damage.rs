@@ -1,6 +1,6 @@
 //! Commands on pools with a damaged dataset: they show the rest and name the damage.
 
-use crate::common::live::Live;
+use crate::common::live::FixtureService;
 use crate::common::{in_process, run};
 use fuzzing::graft::Graft;
 use std::process::Command;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// A copy of `dedup-fast` in which `c2` belongs to no directory.
 fn damaged() -> Graft {
     let mut graft = Graft::open(&testkit::load("dedup-fast"));
-    let live = Live::open(&[graft.image()]).unwrap();
+    let live = FixtureService::open(&[graft.image()]).unwrap();
     let object = live.dsl.dataset("dedup-fast/c2").unwrap().object();
     let bonus = live.spa.mos().objset().dnode(object).unwrap().bonus().to_vec();
     graft.replace(&[(&bonus, &[&[0; 8], &bonus[8..]].concat())]);
@@ -21,7 +21,7 @@ fn damaged() -> Graft {
 #[test]
 fn zfs_list_prints_the_rest() {
     let graft = damaged();
-    let live = in_process(Rc::new(Live::open(&[graft.image()]).unwrap()));
+    let live = in_process(Rc::new(FixtureService::open(&[graft.image()]).unwrap()));
     for line in ["zfs list -Ho name", "zfs list -rHo name dedup-fast"] {
         let ran = run(line, live.clone());
         let names: Vec<&str> = ran.out.lines().collect();

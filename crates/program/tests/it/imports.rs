@@ -365,7 +365,7 @@ fn cachefile(pool: &str, guid: u64, devices: &[String]) -> tempfile::NamedTempFi
 #[test]
 fn from_a_cache_file() {
     let copy = testkit::load("mirror2").copy();
-    let guid = spa::scan(copy.images()).pools[0].guid.0;
+    let guid = spa::discover(copy.images()).pools[0].guid.0;
     let paths: Vec<String> = copy.images().iter().map(|i| i.display().to_string()).collect();
     let service = house();
     let right = cachefile("xmirror2", guid, &paths);
@@ -398,7 +398,7 @@ fn from_a_cache_file() {
 #[test]
 fn gone_from_a_cache_file() {
     let copy = testkit::load("mirror2").copy();
-    let guid = spa::scan(copy.images()).pools[0].guid.0;
+    let guid = spa::discover(copy.images()).pools[0].guid.0;
     let paths: Vec<String> = copy.images().iter().map(|i| i.display().to_string()).collect();
     let service = house();
     let file = cachefile("gone", 7, &["/nowhere/d0".to_owned()]);
@@ -424,7 +424,7 @@ fn gone_from_a_cache_file() {
 fn the_time_that_it_went_back_to() {
     let Some(f) = testkit::find("mirror2") else { return };
     let copy = f.copy();
-    let found = spa::scan(copy.images());
+    let found = spa::discover(copy.images());
     let states = spa::list_txgs(&found.pools[0]).unwrap();
     let newest = &states[0].uberblock;
     let service = house();

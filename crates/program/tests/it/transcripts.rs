@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use crate::common::live::Live;
+use crate::common::live::FixtureService;
 use crate::common::{in_process, run, same};
 use testkit::Fixture;
 
@@ -298,7 +298,7 @@ fn compare(file: &str, line: &str, but: &[&str]) {
         }
         let Some(want) = f.output(file) else { continue };
         let line = line.replace("POOL", f.pool());
-        let ran = run(&line, in_process(Rc::new(Live::of(&f))));
+        let ran = run(&line, in_process(Rc::new(FixtureService::of(&f))));
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}: {line}", f.name());
         same(&format!("{}: {line}", f.name()), &masked(&f, file, &ran.out), &masked(&f, file, &want));
         seen += 1;
@@ -370,7 +370,8 @@ fn zfs_get() {
 fn zpool_history() {
     for f in testkit::names().into_iter().filter_map(|n| testkit::find(&n)).filter(|f| f.base().is_none()) {
         let Some(want) = f.output("zpool-history.txt") else { continue };
-        let ran = run(&format!("zpool history -il {}", f.pool()), in_process(Rc::new(Live::of(&f))));
+        let ran =
+            run(&format!("zpool history -il {}", f.pool()), in_process(Rc::new(FixtureService::of(&f))));
         if ran.code != 0 {
             assert_eq!(format!("{}{}", ran.err, ran.out), want, "{}", f.name());
             continue;
@@ -389,7 +390,7 @@ fn zfs_userspace() {
         let Some(want) = f.output("zfs-userspace.txt").filter(|_| !f.name().starts_with("zil-")) else {
             continue;
         };
-        let (live, mut got) = (in_process(Rc::new(Live::of(&f))), String::new());
+        let (live, mut got) = (in_process(Rc::new(FixtureService::of(&f))), String::new());
         let mut last = (String::new(), String::new());
         for line in want.lines() {
             let mut fields = line.split('\t').map(str::to_owned);
@@ -411,7 +412,9 @@ fn zfs_userspace() {
 #[test]
 fn zfs_holds() {
     let f = testkit::load("single-lz4");
-    let ran =
-        run("zfs holds -H single-lz4/snaps@two single-lz4/snaps@three", in_process(Rc::new(Live::of(&f))));
+    let ran = run(
+        "zfs holds -H single-lz4/snaps@two single-lz4/snaps@three",
+        in_process(Rc::new(FixtureService::of(&f))),
+    );
     same(f.name(), &ran.out, &f.output("zfs-holds.txt").expect("a transcript"));
 }

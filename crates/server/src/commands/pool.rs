@@ -17,7 +17,7 @@ use ondisk::version::SPA_VERSION_FEATURES;
 use poolhouse::Pool;
 use spa::Host;
 use spa::create::{self, Beginning, CreateError, NewLeaf, NewPool, NewVdev, VdevShape, claim_file, create};
-use spa::engine::{Live, PoolProp, TaskError};
+use spa::engine::{PoolProp, PoolWriter, TaskError};
 use spa::import::Hands;
 use zpl::NewFileSystem;
 
@@ -122,7 +122,7 @@ pub fn create_pool(
 
 /// Sets what a new pool gets after its creation. If that fails, the pool is destroyed.
 fn furnish(
-    live: &Live,
+    live: &PoolWriter,
     name: &str,
     request: &CreatePool,
     props: Vec<PoolProp>,
@@ -147,7 +147,7 @@ fn limits_space(set: &Setting) -> bool {
 }
 
 /// Sets quotas and reservations of a new pool's root file system.
-fn limit_space(live: &Live, name: &str, props: PropList) -> Result<(), Error> {
+fn limit_space(live: &PoolWriter, name: &str, props: PropList) -> Result<(), Error> {
     if props.is_empty() {
         return Ok(());
     }
@@ -169,7 +169,7 @@ fn limit_space(live: &Live, name: &str, props: PropList) -> Result<(), Error> {
 ///
 /// # Errors
 /// * [`Reason::Suspended`]: the pool accepts no writes.
-pub fn log(caller: &Caller, live: &Live, command: &str) -> Result<(), Reason> {
+pub fn log(caller: &Caller, live: &PoolWriter, command: &str) -> Result<(), Reason> {
     live.log_command(&one_line(command), caller.peer().uid).map_err(|_| Reason::Suspended)
 }
 
@@ -191,7 +191,7 @@ fn one_line(text: &str) -> String {
 ///
 /// # Errors
 /// * [`Reason::Suspended`]: the pool accepts no writes.
-pub fn leave(live: &Live, destroy: bool) -> Result<(), Reason> {
+pub fn leave(live: &PoolWriter, destroy: bool) -> Result<(), Reason> {
     let left = if destroy { live.destroy() } else { live.export() };
     left.map_err(|_| Reason::Suspended)
 }

@@ -12,7 +12,7 @@ use ondisk::version::SPA_VERSION_FEATURES;
 use ondisk::{Ashift, Guid};
 use spa::Host;
 use spa::create::{NewLeaf, claim_file};
-use spa::engine::{AddTerms, CheckpointError, ClearError, Live, PoolProp, ShapeError};
+use spa::engine::{AddTerms, CheckpointError, ClearError, PoolProp, PoolWriter, ShapeError};
 use vdev::VdevInfo;
 
 use crate::commands::pool::{leaf, of_create, vdevs};
@@ -97,7 +97,7 @@ fn bootfs(imported: &Imported, dataset: &str) -> Result<u64, Error> {
 /// * [`Reason::InvalidConfig`]: the layout of the new devices is not valid.
 /// * [`Reason::System`] (`EREMOTEIO`): another host uses the pool, so it can't be cleared.
 /// * All others: see [`of_shape`] and [`of_life`].
-pub(crate) fn change(imported: &Imported, live: &Live, change: &PoolChange) -> Result<(), Error> {
+pub(crate) fn change(imported: &Imported, live: &PoolWriter, change: &PoolChange) -> Result<(), Error> {
     let name = imported.pool.name();
     let failed = |e: ShapeError| Error::new(name, of_shape(&e));
     match change {
@@ -154,7 +154,13 @@ pub(crate) fn of_checkpoint(error: &CheckpointError) -> Reason {
 /// # Errors
 /// * [`Reason::InvalidConfig`]: a device has no path, or is a distributed spare.
 /// * All others: see [`of_shape`].
-pub(crate) fn add_aux(live: &Live, name: &str, layout: &Layout, at: usize, force: bool) -> Result<(), Error> {
+pub(crate) fn add_aux(
+    live: &PoolWriter,
+    name: &str,
+    layout: &Layout,
+    at: usize,
+    force: bool,
+) -> Result<(), Error> {
     if layout.spares.is_empty() && layout.cache.is_empty() {
         return Ok(());
     }

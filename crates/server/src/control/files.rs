@@ -10,7 +10,7 @@
 //! held while a key is loaded or unloaded. It comes before the table.
 
 use crate::control::peer::of_stream;
-use crate::mounts::Live;
+use crate::mounts::MountedFs;
 use crate::pools::{Imported, Pools};
 use crate::replies::of_dsl;
 use api::files::wire::{ASK_MAX, Answer, Ask, Refusal, receive, send};
@@ -625,7 +625,7 @@ fn stale(change: &Change<'_>, shown: &fuse::dataset::Dataset) -> Stale {
 }
 
 /// The mount of a file system that a visit uses beside the kernel.
-struct Mounted(Arc<Live>);
+struct Mounted(Arc<MountedFs>);
 
 impl Kernel for Mounted {
     fn tell(&self, changes: &[Change<'_>]) {

@@ -7,14 +7,14 @@
 //!
 //! Callers other than the daemon's owner see no processes: they learn only that it is busy.
 
-use crate::mounts::{Live, Mounts};
+use crate::mounts::{MountedFs, Mounts};
 use api::{Caller, Error, Reason};
 use std::path::Path;
 
 /// How many users of one file system are named.
 const NAMED_MAX: usize = 8;
 
-impl Live {
+impl MountedFs {
     /// The processes that have it mounted elsewhere, as text.
     pub fn kept_by(&self) -> String {
         let holders = self.mount.holders();
@@ -29,7 +29,7 @@ impl Live {
 
 impl Mounts {
     /// Adds to the error of a busy file system what keeps it mounted, if the caller may see that.
-    pub(crate) fn with_holders(&self, caller: &Caller, live: &Live, error: Error) -> Error {
+    pub(crate) fn with_holders(&self, caller: &Caller, live: &MountedFs, error: Error) -> Error {
         match error.reason {
             Reason::Busy => match self.held_by(caller, live) {
                 Some(by) => Error::new(error.about, Reason::HeldOpen { by }),
@@ -40,7 +40,7 @@ impl Mounts {
     }
 
     /// What keeps a busy file system mounted, as text, if the caller may see that.
-    pub(super) fn held_by(&self, caller: &Caller, live: &Live) -> Option<String> {
+    pub(super) fn held_by(&self, caller: &Caller, live: &MountedFs) -> Option<String> {
         if !caller.owns() {
             return None;
         }
@@ -60,7 +60,7 @@ impl Mounts {
     }
 
     /// The mounts in a file system or over it, as text.
-    fn inside(&self, live: &Live) -> Vec<String> {
+    fn inside(&self, live: &MountedFs) -> Vec<String> {
         let named = |name: &str, at: &Path| format!("'{name}', mounted at {}", at.display());
         let all = self.list();
         let nested = all.iter().filter(|other| other.mount.is_nested() && other.is_below(live));
@@ -69,7 +69,7 @@ impl Mounts {
             tracing::warn!(%error, "it is not known what else is mounted");
             Vec::new()
         });
-        let device = |live: &Live| {
+        let device = |live: &MountedFs| {
             let (major, minor) = live.mount.device();
             format!("{major}:{minor}")
         };

@@ -1,15 +1,15 @@
 //! How changed properties take effect in mounted file systems.
 
-use crate::mounts::{Live, Mounts, to_be_written};
+use crate::mounts::{MountedFs, Mounts, to_be_written};
 use crate::replies::{of_dsl, of_fuse};
 use api::plan::Plan;
 use api::{Error, Reason};
 use fuse::dataset::Stale;
-use fuse::tree::Tree;
+use fuse::tree::FileTree;
 use poolhouse::Pool;
 use rustix::io::Errno;
 
-impl Live {
+impl MountedFs {
     /// Whether it is nested in the mount of another, directly or not.
     pub(crate) fn is_within(&self, outer: &Self) -> bool {
         let places = self.mount.is_nested() && !outer.mount.is_nested();
@@ -125,7 +125,7 @@ impl Mounts {
     /// * [`Reason::Busy`], [`Reason::System`], [`Reason::Daemon`]: the system refuses the options.
     ///   For example, a file is open for writing.
     /// * [`Reason::Io`], [`Reason::Corrupt`]: the properties can't be read.
-    pub fn follow(&self, pool: &Pool, live: &Live) -> Result<(), Error> {
+    pub fn follow(&self, pool: &Pool, live: &MountedFs) -> Result<(), Error> {
         let _turn = live.turn.lock();
         let name = live.name();
         let plan = pool.dsl().dataset(&name).and_then(Plan::of);
@@ -146,7 +146,13 @@ impl Mounts {
     ///   read-only.
     /// * [`Reason::System`] (`EPERM`): only root may make this mount writable.
     /// * All others: see [`Mounts::follow`].
-    pub fn remount(&self, pool: &Pool, live: &Live, mut plan: Plan, options: &[String]) -> Result<(), Error> {
+    pub fn remount(
+        &self,
+        pool: &Pool,
+        live: &MountedFs,
+        mut plan: Plan,
+        options: &[String],
+    ) -> Result<(), Error> {
         let fail = |reason| Error::new(live.name(), reason);
         let _turn = live.turn.lock();
         let mut given = live.given.lock().clone();

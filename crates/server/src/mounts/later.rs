@@ -15,17 +15,17 @@
 //! error, and the log a line. The next request tries again.
 //!
 //! # Locks
-//! Opening holds the mount's turn ([`Live::turn`]), so that no property changes meanwhile. A thread
-//! that holds the turn must not wait for a request that opens it: see [`Live::opened`].
+//! Opening holds the mount's turn ([`MountedFs::turn`]), so that no property changes meanwhile. A thread
+//! that holds the turn must not wait for a request that opens it: see [`MountedFs::opened`].
 
 use crate::mounts::look::{Look, NameNow, SnapDirNow, tree_of};
-use crate::mounts::{Live, Mounts};
+use crate::mounts::{MountedFs, Mounts};
 use crate::replies::of_dsl;
 use api::Reason;
 use api::plan::Plan;
 use dsl::LongHold;
 use fuse::dataset::Dataset as Shown;
-use fuse::tree::Tree;
+use fuse::tree::FileTree;
 use ondisk::ObjNum;
 use parking_lot::{Mutex, MutexGuard};
 use poolhouse::Pool;
@@ -168,7 +168,7 @@ impl Later {
     ///
     /// # Errors
     /// * `EIO`: it can't be opened. The log has the reason.
-    pub(super) fn open(&self) -> Result<Arc<dyn Tree>, Errno> {
+    pub(super) fn open(&self) -> Result<Arc<dyn FileTree>, Errno> {
         let _turn = self.turn.lock();
         let (tree, shown) = self.tree().map_err(|reason| {
             tracing::error!(dataset = self.name.get(), ?reason, "mounted, and can't be opened");
@@ -181,7 +181,7 @@ impl Later {
         Ok(tree)
     }
 
-    fn tree(&self) -> Result<(Arc<dyn Tree>, Arc<Shown>), Reason> {
+    fn tree(&self) -> Result<(Arc<dyn FileTree>, Arc<Shown>), Reason> {
         // The look-up is by object, since a rename may be in progress.
         let dataset = self.pool.dsl().by_object(ObjNum(self.object)).map_err(|error| of_dsl(&error))?;
         let plan = Plan::of(dataset).map_err(|error| of_dsl(&error))?;
@@ -218,7 +218,7 @@ impl Mounts {
     }
 }
 
-impl Live {
+impl MountedFs {
     /// Whether its files were not opened yet.
     pub(super) fn is_closed(&self) -> bool {
         matches!(*self.files.0.lock(), State::Closed { .. })

@@ -7,7 +7,7 @@ use api::Reason;
 use api::plan::{Plan, SnapDir};
 use fuse::ctldir::WithSnapshots;
 use fuse::dataset::{Dataset as Shown, Shown as How};
-use fuse::tree::{Statfs, Tree};
+use fuse::tree::{FileTree, Statfs};
 use parking_lot::{Mutex, RwLock};
 use poolhouse::Pool;
 use rustix::io::Errno;
@@ -126,11 +126,11 @@ pub(super) fn tree_of(
     how: Look,
     name: &NameNow,
     (policies, snapdir): (&Policies, &SnapDirNow),
-) -> Result<(Arc<dyn Tree>, Arc<Shown>), Reason> {
+) -> Result<(Arc<dyn FileTree>, Arc<Shown>), Reason> {
     let shown = how.head(pool, plan, name, policies)?;
     let (spa, name, snapdir) = (Arc::clone(pool.spa()), name.clone(), snapdir.clone());
     let snapshots = Heads { head: plan.dataset.closed(), name, how, snapdir, spa };
-    let tree = WithSnapshots::new(Arc::clone(&shown) as Arc<dyn Tree>, Box::new(snapshots));
+    let tree = WithSnapshots::new(Arc::clone(&shown) as Arc<dyn FileTree>, Box::new(snapshots));
     Ok((Arc::new(tree), shown))
 }
 

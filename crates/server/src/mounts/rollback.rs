@@ -21,10 +21,10 @@
 //!
 //! # Locks
 //! A thread that uses the file system of a mount, or its head, in any other way holds its turn
-//! ([`Live::with_files`]). So no thread has it while it is rolled back.
+//! ([`MountedFs::with_files`]). So no thread has it while it is rolled back.
 
 use crate::mounts::look::{to_be_read, to_be_written};
-use crate::mounts::{Live, Mounts};
+use crate::mounts::{MountedFs, Mounts};
 use crate::replies::{of_dsl, of_fuse, of_library};
 use api::chain;
 use api::plan::Plan;
@@ -123,7 +123,7 @@ impl Mounts {
 
     /// Moves the nested file systems back to their mountpoints after a rollback. A mountpoint may
     /// have disappeared, or be a different directory.
-    fn settle(&self, caller: &Caller, parent: &Live, lost: &mut Vec<MountFailure>) {
+    fn settle(&self, caller: &Caller, parent: &MountedFs, lost: &mut Vec<MountFailure>) {
         for live in self.served() {
             let Err(error) = live.mount.settle(&parent.mount) else { continue };
             tracing::warn!(dataset = live.name(), %error, "unmounted: its mountpoint was rolled back");
@@ -145,7 +145,7 @@ impl Mounts {
     }
 
     /// Mounts again what the kernel unmounted because its mountpoint disappeared.
-    fn mount_lost(&self, pool: &Pool, own: &[Arc<Live>], lost: &mut Vec<MountFailure>) {
+    fn mount_lost(&self, pool: &Pool, own: &[Arc<MountedFs>], lost: &mut Vec<MountFailure>) {
         for live in own.iter().filter(|live| !live.is_attached()) {
             if let Err(error) = self.restore(pool, live, true) {
                 tracing::warn!(dataset = live.name(), %error, "unmounted: its mountpoint was rolled back");
@@ -159,7 +159,7 @@ impl Mounts {
         &self,
         caller: &Caller,
         pool: &Pool,
-        (live, why): (&Arc<Live>, Unmounts),
+        (live, why): (&Arc<MountedFs>, Unmounts),
         lost: &mut Vec<MountFailure>,
         work: impl FnOnce() -> Results<E>,
     ) -> Results<E> {
@@ -202,7 +202,7 @@ enum Exchange<E, W> {
     Unknown(W, Unmounts),
 }
 
-impl Live {
+impl MountedFs {
     /// The failure for a file system that is no longer mounted after a rollback.
     fn lost(&self, reason: Reason, by: Option<String>) -> MountFailure {
         let reason = match reason {

@@ -1,7 +1,7 @@
 //! The export of a pool, and giving up one that can't be exported.
 
 use crate::commands::pool::leave;
-use crate::mounts::Live;
+use crate::mounts::MountedFs;
 use crate::pools::mounting::{folders_of, remove_folders, restore_all, unmount_all};
 use crate::pools::{Imported, Pools, State, ending, threads_for};
 use crate::volumes::attach::Taken;
@@ -22,7 +22,7 @@ const PASSING: Duration = Duration::from_millis(500);
 /// What refused exports have taken from a pool.
 #[derive(Default)]
 pub(super) struct Parted {
-    mounts: Vec<Arc<Live>>,
+    mounts: Vec<Arc<MountedFs>>,
     /// Block devices of volumes.
     devices: Taken,
 }

@@ -19,7 +19,7 @@
 
 use crate::mounts::forest::{Fate, Forest, Way};
 use crate::mounts::restore::Left;
-use crate::mounts::{How, Live, Plans, plans};
+use crate::mounts::{How, MountedFs, Plans, plans};
 use crate::pools::{Imported, Pools};
 use crate::query;
 use crate::replies::of_dsl;
@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// A mount with the pool that it belongs to.
-pub(super) type Mounted = (Arc<Imported>, Arc<Live>);
+pub(super) type Mounted = (Arc<Imported>, Arc<MountedFs>);
 
 /// Most threads of one request: each needs a stack.
 const MOUNT_THREADS_MAX: u32 = 4096;

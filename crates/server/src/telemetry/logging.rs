@@ -89,19 +89,19 @@ struct Log {
     /// Standard error is this file, which is replaced when it is full.
     file: Option<PathBuf>,
     /// How many more messages each place in the code may log.
-    places: Mutex<HashMap<Identifier, Place>>,
+    places: Mutex<HashMap<Identifier, CallSite>>,
     /// Held while a line is written or a full file is replaced.
     turn: Mutex<()>,
 }
 
 /// How many more messages one place in the code may log.
-struct Place {
+struct CallSite {
     passes: f64,
     since: Instant,
     left_out: u64,
 }
 
-impl Place {
+impl CallSite {
     fn new(now: Instant) -> Self {
         Self { passes: BURST, since: now, left_out: 0 }
     }
@@ -133,7 +133,7 @@ impl<'a> MakeWriter<'a> for Log {
             Some(0)
         } else {
             let now = Instant::now();
-            self.places.lock().entry(meta.callsite()).or_insert_with(|| Place::new(now)).pass(now)
+            self.places.lock().entry(meta.callsite()).or_insert_with(|| CallSite::new(now)).pass(now)
         };
         Line { log: self, level, left_out }
     }

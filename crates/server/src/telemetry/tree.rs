@@ -3,7 +3,7 @@
 //!
 //! # Theory
 //! The folder is a mount of the daemon's own. Each read of a file is answered with the present
-//! values, since the kernel caches nothing of it ([`Tree::is_live`]). A node's number is a hash of
+//! values, since the kernel caches nothing of it ([`FileTree::is_live`]). A node's number is a hash of
 //! its path, so the tree stores nothing. A collision of two 62-bit numbers is not expected.
 //!
 //! # Locks
@@ -14,7 +14,7 @@
 use crate::telemetry::kstats::Name;
 use crate::telemetry::spl;
 use api::{Caller, Kstat, Service, Tunable};
-use fuse::tree::{Attr, Entry, Flags, Node, Seek, SetAttr, Statfs, Time, Tree};
+use fuse::tree::{Attr, Entry, FileTree, Flags, Node, Seek, SetAttr, Statfs, Time};
 use fuse::{Mount, Options, Workers};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap};
@@ -159,7 +159,7 @@ fn path_of((pool, name): &Name) -> String {
     }
 }
 
-impl<S: Counters + Send + Sync> Tree for StatTree<S> {
+impl<S: Counters + Send + Sync> FileTree for StatTree<S> {
     fn root(&self) -> Node {
         ROOT
     }

@@ -4,13 +4,13 @@ use dsl::Dsl;
 use ondisk::mos;
 use ondisk::scan::ErrorScrubPhys;
 use spa::Spa;
-use spa::engine::{FailMode, Live, Reason};
+use spa::engine::{FailMode, PoolWriter, Reason};
 
 use crate::view::damage;
 use crate::view::damage::Mountpoints;
 use crate::view::props;
 use crate::view::props::PoolFacts;
-use crate::view::vdevs::Tree;
+use crate::view::vdevs::VdevFacts;
 use crate::view::{ddt, engine, iostat, states, status, vdev_props};
 use api::{
     CheckpointStat, CheckpointState, Error, ExpandStat, Pool, PoolQuery, PoolState, RemovalStat, ScanFunc,
@@ -50,7 +50,7 @@ fn build(
     // next, or is not on disk yet.
     let (vdevs, config) = (spa.tree(), spa.config());
     let info = vdevs.describe();
-    let tree = Tree::of(spa, (&vdevs, &info), &config, facts.readonly)?;
+    let tree = VdevFacts::of(spa, (&vdevs, &info), &config, facts.readonly)?;
     let ddts = spa.ddts(&spa.top_vdevs()?)?;
     let mut tables = ddt::summary(spa, &ddts)?;
     if query.dedup_cached {
@@ -120,7 +120,7 @@ pub fn refresh(spa: &Spa, pool: &mut Pool) {
 }
 
 /// Why a pool is suspended, if it is.
-fn suspended(live: &Live) -> Option<SuspendReason> {
+fn suspended(live: &PoolWriter) -> Option<SuspendReason> {
     // A broken pool counts as suspended too.
     let reason = live.suspended().or_else(|| live.broken().map(|_| Reason::Io))?;
     Some(match (reason, live.failmode()) {
@@ -131,12 +131,12 @@ fn suspended(live: &Live) -> Option<SuspendReason> {
 }
 
 /// Why a pool can't write transaction groups any more, if so.
-fn broken(live: &Live) -> Option<String> {
+fn broken(live: &PoolWriter) -> Option<String> {
     live.broken().map(|stopped| api::chain(&stopped))
 }
 
 /// For how many seconds a transaction group has been syncing, if that is too long.
-fn slow_group(live: &Live) -> Option<u64> {
+fn slow_group(live: &PoolWriter) -> Option<u64> {
     live.slow_group().map(|took| took.as_secs())
 }
 
@@ -172,7 +172,7 @@ fn with_error_scrub(spa: &Spa, scan: ScanStat) -> pool::Result<ScanStat> {
 }
 
 fn scan_or_none(spa: &Spa) -> pool::Result<Option<ScanStat>> {
-    let running = spa.writer().and_then(Live::scan_stat);
+    let running = spa.writer().and_then(PoolWriter::scan_stat);
     let Some(s) = running.map_or_else(|| spa.mos().scan(), |now| Ok(Some(now.phys)))? else {
         return Ok(None);
     };

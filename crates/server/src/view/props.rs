@@ -8,7 +8,7 @@ use pool::metaslab::Class;
 use pool::{ZapValue, string_of};
 use spa::Spa;
 
-use crate::view::vdevs::Tree;
+use crate::view::vdevs::VdevFacts;
 use api::{DdtSummary, Pool, Prop, Source, StatusReason};
 
 /// The properties of an imported pool that are not on disk.
@@ -26,7 +26,7 @@ pub struct PoolFacts {
 
 /// The space of a pool: total and allocated bytes, and fragmentation in per cent. Log devices don't
 /// count.
-pub fn space(tree: &Tree<'_>) -> (u64, u64, Option<u64>) {
+pub fn space(tree: &VdevFacts<'_>) -> (u64, u64, Option<u64>) {
     let (mut size, mut alloc) = (0u64, 0u64);
     let (mut weighted, mut normal) = (Some(0u128), 0u128);
     for (top, space, _) in tree.tops.values().filter(|t| t.0.class != Class::Log) {
@@ -69,7 +69,7 @@ impl Stored {
 pub fn properties(
     spa: &Spa,
     pool: &Pool,
-    tree: &Tree<'_>,
+    tree: &VdevFacts<'_>,
     ddt: &DdtSummary,
     facts: &PoolFacts,
 ) -> pool::Result<Vec<Prop>> {
@@ -212,7 +212,7 @@ fn dedup_quota(stored: &Stored) -> Prop {
 }
 
 /// The bytes saved by block cloning, and the bytes of cloned blocks.
-fn clones(spa: &Spa, tree: &Tree<'_>) -> pool::Result<(u64, u64)> {
+fn clones(spa: &Spa, tree: &VdevFacts<'_>) -> pool::Result<(u64, u64)> {
     let top = tree.tops.keys().max().map_or(0, |id| id + 1);
     let brt = spa.mos().brt(u32::try_from(top).unwrap_or(u32::MAX))?;
     Ok((pool::brt::saved(&brt), pool::brt::used(&brt)))

@@ -13,7 +13,7 @@ use ondisk::{Guid, ObjNum, PoolConfig, VdevConfig, VdevKind};
 use pool::metaslab::{Class, TopVdev, VdevSpace};
 use spa::engine::{WorkKind, WorkStat};
 use spa::import::AuxVdev;
-use spa::{Place, Spa};
+use spa::{DeviceLocation, Spa};
 use vdev::{VdevAux, VdevInfo, VdevState};
 
 use crate::view::states;
@@ -30,7 +30,7 @@ pub const LABELS: u64 = 4 * LABEL + (7 << 19);
 const DRAID_RESERVE: u64 = 32 << 20;
 
 /// All facts for showing the vdevs of a pool.
-pub struct Tree<'a> {
+pub struct VdevFacts<'a> {
     spa: &'a Spa,
     shape: &'a VdevConfig,
     /// The configuration on disk of each vdev.
@@ -44,7 +44,7 @@ pub struct Tree<'a> {
     pub tops: HashMap<u64, (TopVdev, VdevSpace, u64)>,
 }
 
-impl<'a> Tree<'a> {
+impl<'a> VdevFacts<'a> {
     /// Reads the space maps' headers of a pool.
     ///
     /// `tree` is its tree, `info` the tree's present state, and `config` its configuration.
@@ -283,7 +283,7 @@ fn work_of(stat: WorkStat) -> LeafWork {
 }
 
 /// The size of a device in bytes; 0 if it is unknown.
-fn size_of(place: &Place) -> u64 {
+fn size_of(place: &DeviceLocation) -> u64 {
     match &place.partition {
         Some(p) => p.size,
         None => File::open(&place.path).and_then(|mut f| f.seek(SeekFrom::End(0))).unwrap_or(0),

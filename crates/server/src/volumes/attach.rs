@@ -35,7 +35,7 @@ pub(crate) use every::Taken;
 use crate::pools::{Imported, Pools};
 use crate::replies::of_fuse;
 use api::{Error, Reason};
-use fuse::tree::{Allocate, Attr, Entry, Flags, Node, Seek, SetAttr, Statfs, Time, Tree};
+use fuse::tree::{Allocate, Attr, Entry, FileTree, Flags, Node, Seek, SetAttr, Statfs, Time};
 use fuse::{Detach, Mount, Options};
 use nbd::{Code, Disk, Extent, Lease};
 use parking_lot::{Mutex, RwLock};
@@ -126,7 +126,7 @@ impl Attached {
     }
 }
 
-impl Tree for Volumes {
+impl FileTree for Volumes {
     fn root(&self) -> Node {
         ROOT
     }

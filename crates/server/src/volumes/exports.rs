@@ -39,7 +39,7 @@ pub(crate) struct Doors(Mutex<Table>);
 struct Table {
     /// Listeners come before the server that has their connections, since fields drop in order.
     own: Option<Listener>,
-    offers: BTreeMap<Place, Door>,
+    offers: BTreeMap<ListenAddress, Door>,
     server: Option<Server>,
 }
 
@@ -56,16 +56,16 @@ type Names = Mutex<BTreeMap<String, bool>>;
 
 /// An address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum ListenAddress {
     Unix(PathBuf),
     Tcp(SocketAddr),
 }
 
-impl Place {
-    fn parse(text: &str) -> Option<Place> {
+impl ListenAddress {
+    fn parse(text: &str) -> Option<ListenAddress> {
         let text = text.strip_prefix("unix:").or_else(|| text.strip_prefix("tcp:")).unwrap_or(text);
         if text.starts_with('/') {
-            return Some(Place::Unix(PathBuf::from(text)));
+            return Some(ListenAddress::Unix(PathBuf::from(text)));
         }
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let host = |host: &str| match host {
@@ -73,20 +73,20 @@ impl Place {
             host => host.trim_start_matches('[').trim_end_matches(']').parse().ok(),
         };
         if let Some(address) = host(text) {
-            return Some(Place::Tcp(SocketAddr::new(address, PORT)));
+            return Some(ListenAddress::Tcp(SocketAddr::new(address, PORT)));
         }
         let (before, port) = text.rsplit_once(':')?;
-        Some(Place::Tcp(SocketAddr::new(host(before)?, port.parse().ok()?)))
+        Some(ListenAddress::Tcp(SocketAddr::new(host(before)?, port.parse().ok()?)))
     }
 
     /// The URI of an export at this address.
     fn uri(&self, export: &str, tls: bool) -> String {
         let (scheme, export) = (if tls { "nbds" } else { "nbd" }, encoded(export));
         match self {
-            Place::Unix(path) => {
+            ListenAddress::Unix(path) => {
                 format!("{scheme}+unix:///{export}?socket={}", encoded(&path.display().to_string()))
             }
-            Place::Tcp(address) => format!("{scheme}://{address}/{export}"),
+            ListenAddress::Tcp(address) => format!("{scheme}://{address}/{export}"),
         }
     }
 }
@@ -205,7 +205,7 @@ impl Pools {
             pool.volumes.about(name).map_err(|error| of_nbd(name, &error))?;
         }
         let bad = |what: &str| Error::new(&request.listen, Reason::BadValue { what: what.to_owned() });
-        let place = Place::parse(&request.listen)
+        let place = ListenAddress::parse(&request.listen)
             .ok_or_else(|| bad("neither the path of a socket nor an IP address and port"))?;
         let tls = request.tls.as_deref().map(Path::new).map(Tls::from_dir).transpose();
         let tls = tls.map_err(|error| of_nbd(&request.listen, &error))?;
@@ -224,12 +224,12 @@ impl Pools {
                 let exports = Arc::new(Chosen { pools: Arc::downgrade(self), names: Arc::clone(&names) });
                 let server = server(&mut table).map_err(|error| of_nbd(&request.listen, &error))?;
                 let listener = match &place {
-                    Place::Unix(path) => server.listen_unix(path, exports, tls.clone()),
-                    Place::Tcp(address) => server.listen_tcp(*address, exports, tls.clone()),
+                    ListenAddress::Unix(path) => server.listen_unix(path, exports, tls.clone()),
+                    ListenAddress::Tcp(address) => server.listen_tcp(*address, exports, tls.clone()),
                 };
                 let listener = listener.map_err(|error| of_nbd(&request.listen, &error))?;
                 // With port 0, the system chooses the port.
-                let place = listener.address().map_or(place, Place::Tcp);
+                let place = listener.address().map_or(place, ListenAddress::Tcp);
                 table.offers.insert(place.clone(), Door { _listener: listener, names, tls });
                 place
             }
@@ -253,7 +253,7 @@ impl Pools {
             None => None,
             Some(text) => {
                 let what = "neither the path of a socket nor an IP address and port".to_owned();
-                Some(Place::parse(text).ok_or_else(|| Error::new(text, Reason::BadValue { what }))?)
+                Some(ListenAddress::parse(text).ok_or_else(|| Error::new(text, Reason::BadValue { what }))?)
             }
         };
         let offered = |name: &String| {
@@ -315,7 +315,7 @@ impl Pools {
 
 impl Doors {
     /// Withdraws offers, and closes addresses where nothing is offered any more.
-    fn forget(&self, place: Option<&Place>, which: impl Fn(&str) -> bool) {
+    fn forget(&self, place: Option<&ListenAddress>, which: impl Fn(&str) -> bool) {
         self.0.lock().offers.retain(|at, door| {
             let mut names = door.names.lock();
             if place.is_none_or(|place| place == at) {

@@ -34,7 +34,7 @@ use ondisk::config::{AllocBias, DraidShape};
 use ondisk::{Guid, VdevConfig, VdevKind};
 use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
-use spa::engine::{AddTerms, AttachTerms, Live, Verdict, World};
+use spa::engine::{AddTerms, AttachTerms, PoolWriter, Verdict, World};
 use tempfile::TempDir;
 
 use super::split::{file_name, make};
@@ -217,7 +217,7 @@ struct Telling {
 }
 
 impl Telling {
-    fn live(&self) -> &Live {
+    fn live(&self) -> &PoolWriter {
         self.spa.writer().expect("it is open for writing")
     }
 

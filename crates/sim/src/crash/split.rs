@@ -13,7 +13,7 @@ use dsl::ops::create::Create;
 use ondisk::{Guid, VdevConfig};
 use spa::Spa;
 use spa::create::VdevShape;
-use spa::engine::{Live, SplitTerms};
+use spa::engine::{PoolWriter, SplitTerms};
 use spa::import::{Hands, Options, SystemClock, import_for_writing};
 use zpl::NewFileSystem;
 
@@ -35,7 +35,7 @@ pub struct Split {
     done: Point,
 }
 
-pub(super) fn make(live: &Live, name: &str) -> Result<(), String> {
+pub(super) fn make(live: &PoolWriter, name: &str) -> Result<(), String> {
     let contents = Arc::new(NewFileSystem::new((1_700_000_000, 0)));
     let (props, crypt) = (Vec::new(), None);
     let task = Create { name: name.to_owned(), contents, props, crypt, enforce_limits: false };
@@ -93,7 +93,7 @@ pub fn split(seed: u64) -> Split {
 
 /// Imports a pool. `None` if no pool has this name.
 fn import(dir: &Path, name: &str) -> Result<Option<Spa>, String> {
-    let scan = spa::scan(&[dir]);
+    let scan = spa::discover(&[dir]);
     let Some(found) = scan.pools.iter().find(|pool| pool.name == name) else { return Ok(None) };
     let options = Options { readonly: false, force: true, cache: (32u64 << 20).into(), ..Options::default() };
     let hands = Hands::of_system(name);

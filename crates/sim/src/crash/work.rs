@@ -17,7 +17,7 @@ use poolhouse::{OpenOptions, Pool};
 use spa::Host;
 use spa::Spa;
 use spa::create::{Beginning, Claimer, NewLeaf, NewPool, NewVdev, Setting, VdevShape, create};
-use spa::engine::{Live, World};
+use spa::engine::{PoolWriter, World};
 use zpl::NewFileSystem;
 
 use super::{Point, SplitMix, Tape};
@@ -146,7 +146,7 @@ pub fn record(shape: VdevShape, count: usize, steps: usize, seed: u64) -> Script
 }
 
 /// Does one step in one transaction group, which is on disk when this returns.
-fn one(live: &Live, seen: &mut Seen, step: usize, dice: u64) {
+fn one(live: &PoolWriter, seen: &mut Seen, step: usize, dice: u64) {
     const FINE: &str = "nothing stands in the way of it";
     let pick = |of: Vec<&String>| of.get((dice >> 8) as usize % of.len().max(1)).map(|n| (*n).clone());
     let heads = |seen: &Seen| pick(seen.keys().filter(|n| !n.contains('@') && *n != POOL).collect());
@@ -187,7 +187,7 @@ fn one(live: &Live, seen: &mut Seen, step: usize, dice: u64) {
 const OBJECT: ObjNum = ObjNum(1000);
 
 /// What was written last to a head. `None` if it can't be read.
-pub(super) fn read(live: &Live, head: &str) -> Option<Vec<u8>> {
+pub(super) fn read(live: &PoolWriter, head: &str) -> Option<Vec<u8>> {
     let objset = live.dsl().dataset(head).ok()?.objset().ok()??;
     contents(&objset).ok()
 }
@@ -200,7 +200,7 @@ fn contents(objset: &dmu::Objset) -> dmu::Result<Vec<u8>> {
 }
 
 /// Writes new contents to the object, and waits until they are on disk. Returns them.
-pub(super) fn write(live: &Live, head: &str, dice: u64) -> Vec<u8> {
+pub(super) fn write(live: &PoolWriter, head: &str, dice: u64) -> Vec<u8> {
     const FINE: &str = "a healthy pool takes it";
     let dataset = live.dsl().dataset(head).expect(FINE);
     let owned = live.dsl().heads().own(&dataset).expect(FINE);

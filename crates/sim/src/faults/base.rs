@@ -11,7 +11,7 @@ use ondisk::scan::{ScanFunc, ScanState};
 use ondisk::{ObjNum, Txg};
 use poolhouse::{OpenOptions, Pool};
 use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, claim_file, create};
-use spa::engine::{Live, ScanCommand, ScanRefusal, ScanStat, SystemWorld};
+use spa::engine::{PoolWriter, ScanCommand, ScanRefusal, ScanStat, SystemWorld};
 use tempfile::TempDir;
 use zpl::{FileSystem, Kind as NodeKind, NewFile, NewFileSystem, Policies};
 
@@ -56,7 +56,7 @@ pub(super) fn image(device: usize) -> String {
     format!("d{device}.img")
 }
 
-pub(super) fn live(pool: &Pool) -> Result<&Live, Failure> {
+pub(super) fn live(pool: &Pool) -> Result<&PoolWriter, Failure> {
     pool.spa().writer().ok_or_else(|| "the pool is not open for writing".into())
 }
 

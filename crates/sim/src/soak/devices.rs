@@ -9,7 +9,7 @@ use ondisk::scan::{ScanFunc, ScanState};
 use ondisk::{Guid, VdevConfig, VdevKind};
 use spa::Labels;
 use spa::create::{NewLeaf, claim_file};
-use spa::engine::{AttachTerms, LifeError, Live, ScanCommand, ScanRefusal};
+use spa::engine::{AttachTerms, LifeError, PoolWriter, ScanCommand, ScanRefusal};
 use vdev::{VdevAux, VdevState};
 
 use super::Failure;
@@ -418,7 +418,7 @@ impl Life {
 }
 
 /// Syncs transaction groups until no scan is running.
-fn finish(live: &Live) -> Result<ondisk::scan::ScanPhys, Failure> {
+fn finish(live: &PoolWriter) -> Result<ondisk::scan::ScanPhys, Failure> {
     loop {
         live.sync_anew()?;
         match live.scan_stat() {

@@ -24,7 +24,7 @@ use dsl::{Dsl, Kind, SyncTask};
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::{BlkId, DmuType, ObjNum};
 use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, claim_file, create};
-use spa::engine::{CheckpointError, Live, REBUILD_MAX_SEGMENT, World};
+use spa::engine::{CheckpointError, PoolWriter, REBUILD_MAX_SEGMENT, World};
 use spa::import::{Hands, Options, SystemClock, import, import_for_writing};
 use spa::{Host, Spa};
 use zpl::NewFileSystem;
@@ -205,7 +205,7 @@ impl Life {
 
     /// Imports the pool, or the state of its checkpoint.
     fn import_at(&mut self, checkpoint: bool) -> Result<(), Failure> {
-        let scan = spa::scan(&[&self.dir]);
+        let scan = spa::discover(&[&self.dir]);
         let candidate = scan.pools.first().ok_or("the pool is gone")?;
         let options = Options { readonly: false, checkpoint, ..self.options() };
         // Each import needs another random sequence, as guids of an earlier sequence are in use.
@@ -231,7 +231,7 @@ impl Life {
         Ok(op)
     }
 
-    pub(super) fn live(&self) -> Result<&Live, Failure> {
+    pub(super) fn live(&self) -> Result<&PoolWriter, Failure> {
         self.spa.as_ref().and_then(Spa::writer).ok_or_else(|| "the pool is not open for writing".into())
     }
 
@@ -372,7 +372,7 @@ impl Life {
 
     /// What the pool on the images holds.
     fn look(&self) -> Result<BTreeMap<String, Contents>, Failure> {
-        let scan = spa::scan(&[&self.dir]);
+        let scan = spa::discover(&[&self.dir]);
         let candidate = scan.pools.first().ok_or("the pool is gone")?;
         let spa = import(candidate, &self.options(), &host(), &SystemClock).map_err(|f| chain(&f.error))?;
         let options = dsl::Options { pool_name: spa.name().to_owned(), space: spa.space()?, altroot: None };

@@ -5,7 +5,7 @@
 //! An operation is told when it has taken [`HANGS_MS`], and again every [`CHECK_MS`] as long as it lasts. When a group has taken [`SYNC_MS`] to be written, what has been under way for as long is told
 //! too, whatever [`HANGS_MS`] says, and so every [`CHECK_MS`] until the group is on disk. What a suspended pool waits for is known, so nothing is told of it.
 //! Where nothing hangs, the group itself is reported: its thread makes no progress. Status queries
-//! show both ([`Live::slow_group`]).
+//! show both ([`PoolWriter::slow_group`]).
 //!
 //! With [`FAILMODE`] 1 the device of what hangs is faulted as far as the pool can do without it, so that nobody else asks it; what hangs can't be called back, and whoever
 //! waits for it waits on. With 2 the process ends.
@@ -21,7 +21,7 @@ use observe::{Tunable, Unit};
 use parking_lot::{Condvar, Mutex};
 use vdev::Hung;
 
-use crate::engine::{Engine, Live};
+use crate::engine::{Engine, PoolWriter};
 
 /// 1: what hangs is looked for (`zfs_deadman_enabled`).
 pub static ENABLED: Tunable = Tunable::new("zfs_deadman_enabled", 1, 0..=1, Unit::Flag, "1: report hung I/O");
@@ -177,7 +177,7 @@ impl Engine {
     }
 }
 
-impl Live {
+impl PoolWriter {
     /// Starts the thread.
     pub(crate) fn start_deadman(&self, name: &str) {
         let mut thread = self.engine().deadman.thread.lock();

@@ -27,22 +27,22 @@ pub struct Partition {
 
 /// Where a device is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct DeviceLocation {
     /// The file or block device.
     pub path: PathBuf,
     /// The part of it, if it is not the whole.
     pub partition: Option<Partition>,
 }
 
-impl Place {
+impl DeviceLocation {
     /// The whole of `path`.
-    pub fn whole(path: impl Into<PathBuf>) -> Place {
-        Place { path: path.into(), partition: None }
+    pub fn whole(path: impl Into<PathBuf>) -> DeviceLocation {
+        DeviceLocation { path: path.into(), partition: None }
     }
 }
 
 /// The path; a partition's number follows behind `#`.
-impl std::fmt::Display for Place {
+impl std::fmt::Display for DeviceLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.partition {
             Some(p) => write!(f, "{}#{}", self.path.display(), p.number),
@@ -90,7 +90,7 @@ impl Openings {
     }
 
     /// Opens what is at a place.
-    pub(crate) fn open(&self, place: &Place) -> device::Result<Arc<dyn Device>> {
+    pub(crate) fn open(&self, place: &DeviceLocation) -> device::Result<Arc<dyn Device>> {
         let whole = self.whole(&place.path)?;
         Ok(match place.partition {
             Some(p) => Arc::new(Region::new(whole, p.offset, p.size, &place.to_string())?),
@@ -99,13 +99,13 @@ impl Openings {
     }
 
     /// The device that has a place, if it is open.
-    pub(crate) fn opened(&self, place: &Place) -> Option<Arc<dyn Device>> {
+    pub(crate) fn opened(&self, place: &DeviceLocation) -> Option<Arc<dyn Device>> {
         let identity = probe::one(&place.path, Identity::of_path).flatten()?;
         self.open.lock().get(&identity).cloned()
     }
 
     /// Lets go of what is at a place, unless another part of it is in use.
-    pub(crate) fn release(&self, place: &Place) {
+    pub(crate) fn release(&self, place: &DeviceLocation) {
         let Some(identity) = probe::one(&place.path, Identity::of_path).flatten() else { return };
         let mut open = self.open.lock();
         if open.get(&identity).is_some_and(|device| Arc::strong_count(device) == 1) {

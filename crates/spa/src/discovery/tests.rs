@@ -45,7 +45,7 @@ fn folders_and_links() {
     std::os::unix::fs::symlink(&copy.images()[0], dir.join("again")).unwrap();
     fs::write(dir.join("notes.txt"), "not a device").unwrap();
     fs::create_dir(dir.join("deeper")).unwrap();
-    let found = scan(&[dir, dir]);
+    let found = discover(&[dir, dir]);
     assert_eq!(found.pools.len(), 1);
     assert_eq!(found.pools[0].members.len(), 2);
 }
@@ -61,18 +61,18 @@ fn damaged_labels() {
         file.write_all_at(&vec![0xa5; 256 << 10], at).unwrap();
     };
     [0, 1, 3].into_iter().for_each(wipe);
-    let found = scan(copy.images());
+    let found = discover(copy.images());
     let labels: Vec<_> = found.pools[0].members.iter().map(|m| m.labels).collect();
     assert_eq!(labels, [4, 1]);
     wipe(2);
-    assert_eq!(scan(copy.images()).pools[0].members.len(), 1);
+    assert_eq!(discover(copy.images()).pools[0].members.len(), 1);
 }
 
 /// Goal: without any device of a top-level vdev, its place in the tree is marked as missing.
 #[test]
 fn missing_top_level_vdev() {
     let images = testkit::fixture("stripe-classes");
-    let found = scan(&images[1..]);
+    let found = discover(&images[1..]);
     let tree = found.pools[0].config.vdev_tree.clone().unwrap();
     let kinds: Vec<_> = tree.children.iter().map(|c| c.kind).collect();
     assert_eq!(kinds[0], VdevKind::Missing);
@@ -87,7 +87,7 @@ fn newer_copy_wins() {
     let images = copy.images().to_vec();
     let twin = images[0].with_file_name("a-twin.img");
     fs::copy(&images[0], &twin).unwrap();
-    let found = scan(&[twin.clone(), images[0].clone()]);
+    let found = discover(&[twin.clone(), images[0].clone()]);
     let guid = found.pools[0].members[0].guid();
     assert!(found.pools[0].members.iter().all(|m| m.guid() == guid));
     assert_eq!(found.pools[0].members[0].place.path, twin, "equal labels: the earlier path");
@@ -126,7 +126,7 @@ fn boot_record_partitions() {
             to.write_all_at(&record(&[(0x0c, MIB, MIB), (5, 7 * MIB, MIB + size)]), 0).unwrap();
             to.write_all_at(&record(&[(0xbf, MIB, size)]), 7 * MIB).unwrap();
         }
-        let found = scan(&[&disk]);
+        let found = discover(&[&disk]);
         assert_eq!(found.pools.len(), 1, "partition {number}");
         let member = &found.pools[0].members[0];
         let part = member.place.partition.unwrap();

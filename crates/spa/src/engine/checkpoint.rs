@@ -6,7 +6,7 @@
 //! taken, and let go, before anything else in its group.
 //!
 //! # Life
-//! It is there from [`Live::checkpoint`] to [`Live::discard_checkpoint`]. Then each group frees a part of what was put aside, until nothing is left: only
+//! It is there from [`PoolWriter::checkpoint`] to [`PoolWriter::discard_checkpoint`]. Then each group frees a part of what was put aside, until nothing is left: only
 //! then the feature is no longer in use, and another checkpoint may be taken. An import goes on with that.
 //!
 //! # Crash
@@ -26,7 +26,7 @@ use ondisk::{Txg, Uberblock, bytes, mos};
 use parking_lot::Mutex;
 use pool::Mos;
 
-use crate::engine::{Engine, Live, ShapeError, SyncError};
+use crate::engine::{Engine, PoolWriter, ShapeError, SyncError};
 use crate::txg::Stopped;
 
 /// `zpool_checkpoint`: in use from taking a checkpoint until nothing is left of it.
@@ -174,7 +174,7 @@ fn event(what: &'static str, text: String) -> Event {
     Event { what, dataset: String::new(), object: 0, text }
 }
 
-impl Live {
+impl PoolWriter {
     /// Takes a checkpoint of the pool as it is now (`spa_checkpoint`).
     ///
     /// # Errors

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use zil::{Claimant, Log, Plan};
 use zio::{ReadOptions, Space};
 
-use crate::engine::{Engine, Live, WriteRefusal};
+use crate::engine::{Engine, PoolWriter, WriteRefusal};
 use crate::import::Pass;
 
 /// Which logs belong to what is given up.
@@ -87,7 +87,7 @@ impl Logs {
     ///
     /// # Errors
     /// As opening datasets and reading space maps fails; nothing has been changed then.
-    pub(crate) fn settle(&self, live: &Live, tx: &Tx) -> Result<(), WriteRefusal> {
+    pub(crate) fn settle(&self, live: &PoolWriter, tx: &Tx) -> Result<(), WriteRefusal> {
         let engine = live.engine();
         self.learn_what_is_free(engine)?;
         let own = |(dataset, _): &(Dataset, Fate)| {

@@ -4,9 +4,9 @@ use dsl::sync::Event;
 use ondisk::{Guid, PoolConfig};
 
 use crate::create::Claimed;
-use crate::engine::{Live, ShapeError, SyncError};
+use crate::engine::{PoolWriter, ShapeError, SyncError};
 
-impl Live {
+impl PoolWriter {
     /// Gives the pool another guid, so that a copy of its devices can be imported beside it (`spa_change_guid`). Without `guid`
     /// it is a random one. That no other pool has it, the caller knows.
     ///

@@ -1,14 +1,14 @@
 //! The intent logs of the datasets that are changed.
 //!
 //! # Life
-//! A log is here from [`Live::log`] until the group has synced in which its handle was dropped: until then it holds blocks, and its dataset is dirty, so
+//! A log is here from [`PoolWriter::log`] until the group has synced in which its handle was dropped: until then it holds blocks, and its dataset is dirty, so
 //! that it stays the one live object set of that dataset. A log that has nothing left may go sooner; what it would have waited for is remembered, so
 //! that the next log of its dataset waits for it.
 //!
 //! # Locks
 //! One mutex for the table, held for look-ups. A log that is synced may have to wait for its blocks, so it is not held then.
 
-use crate::engine::{Engine, Live, ShapeError};
+use crate::engine::{Engine, PoolWriter, ShapeError};
 use crate::txg::{Stopped, TxgHandle};
 use dmu::Tx;
 use ondisk::feature::Feature;
@@ -137,7 +137,7 @@ impl Engine {
     }
 }
 
-impl Live {
+impl PoolWriter {
     /// The log of a dataset, for its owner, who drops it before he lets go of the dataset.
     pub fn log(&self, head: &dsl::Owned) -> LogHandle {
         let engine = self.engine();

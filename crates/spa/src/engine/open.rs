@@ -28,7 +28,7 @@ use zio::{Entropy, ReadOptions, Workers};
 
 use crate::aux_devices::Asides;
 use crate::engine::claim::{GiveUp, Logs};
-use crate::engine::{Aux, Engine, Live, Parts, PoolTask, Synced, World};
+use crate::engine::{Aux, Engine, Parts, PoolTask, PoolWriter, Synced, World};
 use crate::import::{Hands, Options};
 use crate::scan::Scan;
 use crate::txg::Stopped;
@@ -215,7 +215,7 @@ impl Spa {
         // The first group writes it to all labels.
         engine.edit_config(|_| {});
         engine.scan.held.store(options.hold_scans, Ordering::Relaxed);
-        let writer = Live::start(&self.name, last, Arc::new(engine));
+        let writer = PoolWriter::start(&self.name, last, Arc::new(engine));
         {
             // Nobody allocates anything before the first group is let go, since nobody else knows of it.
             let first = writer.tx(0)?;

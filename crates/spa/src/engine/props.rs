@@ -14,7 +14,7 @@ use ondisk::version::{SPA_VERSION_FEATURES, SPA_VERSION_RAIDZ_DEFLATE};
 use ondisk::{Blkptr, DmuType, mos};
 
 use crate::damaged::HEAD_ERRLOG;
-use crate::engine::{Engine, Live, ShapeError, SyncError};
+use crate::engine::{Engine, PoolWriter, ShapeError, SyncError};
 
 /// A property of the pool, and what it is set to; names and values have been checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum PoolProp {
     Version(u64),
 }
 
-impl Live {
+impl PoolWriter {
     /// Sets properties of the pool and enables features, all in one group (`spa_prop_set`).
     ///
     /// # Errors

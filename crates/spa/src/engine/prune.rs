@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use pool::ddt::Unshared;
 use std::sync::Arc;
 
-use crate::engine::{Engine, Live, ShapeError, SyncError};
+use crate::engine::{Engine, PoolWriter, ShapeError, SyncError};
 
 /// Entries that one group prunes at most (`zfs_ddt_prunes_per_txg`).
 const PRUNES_PER_TXG: usize = 50_000;
@@ -73,7 +73,7 @@ impl Engine {
     }
 }
 
-impl Live {
+impl PoolWriter {
     /// Forgets entries of the dedup tables that have one reference; how many. Their blocks stay where they are.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use crate::discovery::Member;
 use crate::discovery::location::Openings;
 use crate::discovery::probe;
 use crate::import::devices::Devices;
-use crate::{Labels, Place, SpaError};
+use crate::{DeviceLocation, Labels, SpaError};
 
 /// A hot spare or cache device of a pool.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +21,7 @@ pub struct AuxVdev {
     /// Its config.
     pub config: VdevConfig,
     /// Where it was found.
-    pub place: Option<Place>,
+    pub place: Option<DeviceLocation>,
     /// Its state: healthy, not openable, or, of a cache device, offline. That a spare is in use shows in the tree.
     pub state: VdevState,
     /// Why it is in this state.
@@ -69,7 +69,7 @@ fn one(list: &Nvlist, what: &'static str, found: &[Member]) -> Result<AuxVdev, S
 }
 
 /// Whether the device at a place is the auxiliary one, and answers.
-pub(crate) fn look(place: &Place, config: &VdevConfig) -> (VdevState, VdevAux) {
+pub(crate) fn look(place: &DeviceLocation, config: &VdevConfig) -> (VdevState, VdevAux) {
     let (at, own) = (place.clone(), config.clone());
     let checked = probe::one(&place.path, move |_| check(&at, &own));
     checked.unwrap_or((VdevState::CantOpen, VdevAux::OpenFailed))
@@ -102,7 +102,7 @@ fn path_of(raw: &[u8]) -> &std::path::Path {
 }
 
 /// Whether the device at a place is still the auxiliary one (`vdev_validate_aux`).
-fn check(place: &Place, config: &VdevConfig) -> (VdevState, VdevAux) {
+fn check(place: &DeviceLocation, config: &VdevConfig) -> (VdevState, VdevAux) {
     let Ok(device) = Openings::new(Mode::Peek, Layer::default()).open(place) else {
         return (VdevState::CantOpen, VdevAux::OpenFailed);
     };

@@ -19,7 +19,7 @@ use vdev::VdevAux;
 use crate::discovery;
 use crate::discovery::Member;
 use crate::discovery::label::{Labels, before_split, is_announced, split_from};
-use crate::discovery::location::{Openings, Place};
+use crate::discovery::location::{DeviceLocation, Openings};
 use crate::discovery::probe;
 
 /// How far a config is believed, and so what labels are held against.
@@ -82,13 +82,13 @@ impl Devices {
     }
 
     /// Where a leaf's device was found, for its config.
-    pub(super) fn place(&self, guid: Guid) -> Option<Place> {
+    pub(super) fn place(&self, guid: Guid) -> Option<DeviceLocation> {
         self.members.lock().iter().find(|m| m.guid() == guid).map(|m| m.place.clone())
     }
 
     /// The device at a place, or the one that it is a part of, if this import has it open already:
     /// a second claim would be refused.
-    pub(super) fn opened(&self, place: &Place) -> Option<Arc<dyn Device>> {
+    pub(super) fn opened(&self, place: &DeviceLocation) -> Option<Arc<dyn Device>> {
         self.openings.opened(place)
     }
 

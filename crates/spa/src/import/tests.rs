@@ -10,7 +10,7 @@ use ondisk::{Nvlist, ObjNum, PoolConfig, VdevKind};
 use vdev::{VdevAux, VdevState};
 
 use crate::import::*;
-use crate::{PoolStatus, SpaError, scan};
+use crate::{PoolStatus, SpaError, discover};
 
 mod damage;
 mod multihost;
@@ -42,7 +42,7 @@ impl Clock for NoWait {
 }
 
 fn candidate<P: AsRef<Path>>(images: &[P]) -> Candidate {
-    let mut found = scan(images);
+    let mut found = discover(images);
     assert_eq!(found.pools.len(), 1);
     found.pools.remove(0)
 }

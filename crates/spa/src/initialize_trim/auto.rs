@@ -18,7 +18,7 @@ use ondisk::{Guid, VdevId, VdevKind};
 use pool::alloc::{Aside, Chance};
 use pool::range::RangeSet;
 
-use crate::engine::{Engine, Live};
+use crate::engine::{Engine, PoolWriter};
 use crate::initialize_trim::worker::{TRIM_MAX, TRIM_MIN, whole};
 use crate::initialize_trim::{Control, WorkKind};
 
@@ -139,7 +139,7 @@ impl Engine {
     }
 }
 
-impl Live {
+impl PoolWriter {
     /// Discards at once what was freed since the last time, as it is done by and by with `autotrim=on`. Nothing where that is off.
     pub fn trim_freed(&self) {
         let engine = self.engine();

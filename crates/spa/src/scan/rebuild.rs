@@ -46,7 +46,7 @@ use ondisk::{Guid, Txg, VdevId, VdevKind};
 use parking_lot::Mutex;
 use pool::Mos;
 
-use crate::engine::{Engine, LifeError, Live};
+use crate::engine::{Engine, LifeError, PoolWriter};
 
 /// Bytes of each device that are read at once (`zfs_rebuild_max_segment`).
 pub static REBUILD_MAX_SEGMENT: Tunable = Tunable::new(
@@ -221,7 +221,7 @@ impl Engine {
     }
 }
 
-impl Live {
+impl PoolWriter {
     /// How the active rebuild of a top-level vdev stands; nothing if there is none. It is active until its end is on disk.
     pub fn rebuild_stat(&self, vdev: VdevId) -> Option<RebuildStat> {
         let rebuilds = &self.engine().rebuilds;

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use pool::errlog::ErrLog;
 
 use crate::damaged::{HEAD_ERRLOG, Search};
-use crate::engine::{Engine, Live};
+use crate::engine::{Engine, PoolWriter};
 
 /// What becomes of what a scan has found when it is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl ErrorLogs {
     }
 }
 
-impl Live {
+impl PoolWriter {
     /// Takes blocks that no dataset has any more out of the logs, with the next group (`spa_remove_error`).
     pub(crate) fn forget_errors(&self, gone: Vec<ErrBookmark>) {
         self.engine().errors.gone.lock().extend(gone);

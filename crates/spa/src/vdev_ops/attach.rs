@@ -4,7 +4,7 @@
 //! Both change one place of the tree. A new device is put beside an old one, below a mirror, or below a *replacing* or *spare* vdev, which is made if the
 //! old one has no such parent; it lacks every group that there was, and its dirty time log says so before anybody sees it: it is written at once, and read
 //! where nothing else is left. A device that leaves goes with its parent, if only one other is left below that; then the other takes the parent's
-//! place. A replacement is the first, and, when the new device lacks nothing any more, the second ([`Live::end_replacements`]).
+//! place. A replacement is the first, and, when the new device lacks nothing any more, the second ([`PoolWriter::end_replacements`]).
 //!
 //! # On disk
 //! A vdev that takes a top-level place takes over what belongs to that: metaslabs, sizes, ZAP. One that takes its mirror's place takes its guid too, by
@@ -37,7 +37,7 @@ use vdev::label::{LabelWriteError, LabelWriter};
 
 use crate::create::{Claimed, Claimer, NewLeaf, TXG_INITIAL, Terms, begin_labels, claim_aux, leaf_asize};
 use crate::device_monitor::blank_check::{is_blank, is_spare, says_spare};
-use crate::engine::{Engine, LifeError, Live, ShapeError, SyncError};
+use crate::engine::{Engine, LifeError, PoolWriter, ShapeError, SyncError};
 use crate::txg::{TXG_SIZE, TxgHandle};
 use crate::vdev_ops::online_offline::Change;
 use crate::vdev_ops::replicas;
@@ -415,7 +415,7 @@ fn replaced_with_spare(root: &VdevConfig, replacing: Guid) -> Option<Guid> {
     }
 }
 
-impl Live {
+impl PoolWriter {
     /// Attaches a device to another, or puts it in another's place (`spa_vdev_attach`). It is on disk when this returns; bringing the new device up to date
     /// goes on. A device whose labels somebody has overwritten may be put in its own place.
     ///
@@ -443,14 +443,14 @@ impl Live {
     /// over; when this returns, it is done.
     ///
     /// # Errors
-    /// As [`Live::detach`]; what was ended before stays so.
+    /// As [`PoolWriter::detach`]; what was ended before stays so.
     pub fn end_replacements(&self) -> Result<(), LifeError> {
         self.engine().end_replacements(&self.txgs().handle())
     }
 }
 
 impl Engine {
-    /// As [`Live::attach`].
+    /// As [`PoolWriter::attach`].
     pub(crate) fn attach(
         self: &Arc<Self>,
         txgs: &TxgHandle,

@@ -32,9 +32,9 @@ use crate::aux_devices;
 use crate::create::{Claimer, CreateError, NewLeaf, Terms, claim_aux};
 use crate::device_monitor::blank_check::{is_spare, says_spare};
 use crate::discovery::location::Openings;
-use crate::engine::{Engine, Live, ShapeError, SyncError};
+use crate::engine::{Engine, PoolWriter, ShapeError, SyncError};
 use crate::import::{AuxVdev, look};
-use crate::{Labels, Place};
+use crate::{DeviceLocation, Labels};
 
 /// The devices beside a pool's tree.
 #[derive(Debug, Clone, Default)]
@@ -228,7 +228,7 @@ impl Engine {
     }
 }
 
-impl Live {
+impl PoolWriter {
     /// The hot spares and cache devices as of the last group.
     pub(crate) fn aux(&self) -> Aux {
         self.engine().aux.read().clone()
@@ -256,7 +256,7 @@ impl Live {
     /// The same, with the new spares at this place in the list of all, in whose order they are tried.
     ///
     /// # Errors
-    /// As [`Live::add_aux`].
+    /// As [`PoolWriter::add_aux`].
     pub fn add_aux_at(
         &self,
         at: usize,
@@ -314,7 +314,7 @@ impl Live {
         for (role, device, config) in new {
             label(&*device, &config, role, self.engine().mos.version())?;
             to_use.push((role, config.clone(), device));
-            let path = config.path.as_deref().map(|p| Place::whole(std::ffi::OsStr::from_bytes(p)));
+            let path = config.path.as_deref().map(|p| DeviceLocation::whole(std::ffi::OsStr::from_bytes(p)));
             let added = AuxVdev { config, place: path, state: VdevState::Healthy, aux: VdevAux::None };
             aux.list(role).push(added);
         }
@@ -356,7 +356,8 @@ impl Live {
         }
         let _ = engine.cache.remove_device(guid);
         engine.aside.lock().remove(&guid);
-        let recorded = || one.config.path.as_deref().map(|p| Place::whole(std::ffi::OsStr::from_bytes(p)));
+        let recorded =
+            || one.config.path.as_deref().map(|p| DeviceLocation::whole(std::ffi::OsStr::from_bytes(p)));
         let place = one.place.clone().or_else(recorded);
         let mut now = (VdevState::CantOpen, VdevAux::OpenFailed);
         let mut device = None;

@@ -20,7 +20,7 @@ use ondisk::version::SPA_VERSION_HOLES;
 use ondisk::{Guid, VdevConfig, VdevId};
 
 use crate::create::{Claimed, CreateError};
-use crate::engine::{Engine, LifeError, Live, ShapeError, SyncError};
+use crate::engine::{Engine, LifeError, PoolWriter, ShapeError, SyncError};
 use crate::txg::{TXG_SIZE, TxgHandle};
 use crate::vdev_ops::attach::Gone;
 use crate::vdev_ops::online_offline::Change;
@@ -29,7 +29,7 @@ use crate::vdev_ops::online_offline::Change;
 /// (`TXG_CONCURRENT_STATES`, `TXG_DEFER_SIZE`), twice, since ending a chain frees its last block when its last record has synced.
 const GROUPS: usize = 2 * (TXG_SIZE + 2);
 
-impl Live {
+impl PoolWriter {
     /// Removes a top-level log vdev; when it returns, its devices are nobody's (`spa_vdev_remove_log`).
     ///
     /// # Errors

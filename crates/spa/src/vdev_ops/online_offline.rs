@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use vdev::{Devices, Tree, VdevAux, VdevState};
 
 use crate::create::Claimed;
-use crate::engine::{ChangedConfig, Engine, Live, ShapeError, SyncError};
+use crate::engine::{ChangedConfig, Engine, PoolWriter, ShapeError, SyncError};
 use crate::txg::TxgHandle;
 use crate::vdev_ops::replicas;
 
@@ -36,7 +36,7 @@ const EXTERNAL: &str = "external";
 /// What it is of one that has too many errors.
 const ERR_EXCEEDED: &str = "err_exceeded";
 
-/// What somebody says of a device, in [`Live::fault`].
+/// What somebody says of a device, in [`PoolWriter::fault`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It is taken out of use by hand, until that is cleared (`VDEV_AUX_EXTERNAL_PERSIST`).
@@ -320,7 +320,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// As [`Live::fault`].
+    /// As [`PoolWriter::fault`].
     pub(crate) fn fault(&self, txgs: &TxgHandle, guid: Guid, verdict: Verdict) -> Result<(), LifeError> {
         let _alone = self.shape.lock();
         self.decide(txgs, move |engine, tx| engine.take_fault(tx, guid, verdict))?;
@@ -349,7 +349,7 @@ impl Engine {
     }
 }
 
-impl Live {
+impl PoolWriter {
     /// Takes a device out of use until it is brought back, or only until the pool is imported again (`vdev_offline`). It is closed.
     ///
     /// # Errors
@@ -412,7 +412,7 @@ impl Live {
         Ok(now)
     }
 
-    /// Forgets faults that were made by hand ([`Live::clear`]).
+    /// Forgets faults that were made by hand ([`PoolWriter::clear`]).
     pub(crate) fn forgive(&self, of: Option<Guid>) -> Result<(), ShapeError> {
         let engine = self.engine();
         let config = self.config();

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use vdev::Tree;
 
 use crate::create::{Claimed, Claimer, CreateError, NewVdev, Terms, begin_labels, claim};
-use crate::engine::{Engine, Live, SyncError};
+use crate::engine::{Engine, PoolWriter, SyncError};
 use crate::txg::{Stopped, TXG_SIZE, TxgHandle};
 
 /// Why the pool was not changed; it is as it was.
@@ -214,13 +214,13 @@ fn common_ashift(root: &VdevConfig) -> Option<Ashift> {
     shifts.all(|s| s == first).then_some(first)
 }
 
-impl Live {
+impl PoolWriter {
     /// Does a change of the pool as a whole, and waits until it is on disk. Who calls this holds `shape`.
     pub(crate) fn change_pool(&self, task: PoolTask) -> Result<(), Stopped> {
         self.engine().change_in(&self.txgs().handle(), &self.engine().pool_tasks, task)
     }
 
-    /// As [`Live::change_pool`], before anything else in its group (`dsl_early_sync_task`).
+    /// As [`PoolWriter::change_pool`], before anything else in its group (`dsl_early_sync_task`).
     pub(crate) fn change_early(&self, task: PoolTask) -> Result<(), Stopped> {
         self.engine().change_in(&self.txgs().handle(), &self.engine().early_tasks, task)
     }

@@ -36,7 +36,7 @@ use vdev::{Devices, Tree, VdevAux, VdevState, inject, takes_writes};
 use crate::Labels;
 use crate::discovery::label::read_uberblocks;
 use crate::discovery::probe;
-use crate::engine::{Engine, Live};
+use crate::engine::{Engine, PoolWriter};
 use crate::txg::TxgHandle;
 use crate::vdev_ops::expand::copy_rings;
 use crate::vdev_ops::replicas;
@@ -143,7 +143,7 @@ impl Engine {
         if (moved || given_up) && !takes() { Answers::Stale } else { Answers::Well }
     }
 
-    /// As [`Live::reopen`]; which ones came back. With `unspare`, their hot spares go ([`Engine::unspare`]).
+    /// As [`PoolWriter::reopen`]; which ones came back. With `unspare`, their hot spares go ([`Engine::unspare`]).
     pub(crate) fn reopen(
         self: &Arc<Self>,
         txgs: &TxgHandle,
@@ -267,7 +267,7 @@ fn lost(pool: Guid, leaf: &VdevConfig, device: &dyn Device) -> Option<VdevAux> {
     (!readable).then_some(VdevAux::BadLabel)
 }
 
-impl Live {
+impl PoolWriter {
     /// Looks for devices that are not to be had, of a vdev or of all, where they should be; how many came back. One that is open, and can't be had any more, is closed if the pool can do
     /// without it (`vdev_reopen`).
     ///

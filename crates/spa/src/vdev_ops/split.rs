@@ -36,7 +36,7 @@ use vdev::{Tree, VdevAux, VdevState};
 use zio::{ReadOptions, Workers, Zio};
 
 use crate::create::Claimed;
-use crate::engine::{Aux, Engine, Live, PoolTask, ShapeError, SyncError, Synced, WriteRefusal};
+use crate::engine::{Aux, Engine, PoolTask, PoolWriter, ShapeError, SyncError, Synced, WriteRefusal};
 use crate::import::Hands;
 use crate::{Candidate, Host, Spa, SpaError};
 
@@ -424,7 +424,7 @@ impl Engine {
     }
 }
 
-impl Live {
+impl PoolWriter {
     /// Splits a device of each mirror off into a new pool, which is given open for writing (`spa_vdev_split_mirror`).
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use dmu::Tx;
 use dsl::sync::Event;
 use ondisk::{Guid, ObjNum, VdevConfig, VdevId};
 
-use crate::engine::{Engine, Live, ShapeError, SyncError};
+use crate::engine::{Engine, PoolWriter, ShapeError, SyncError};
 
 /// Whether a vdev takes new blocks.
 const ALLOCATING: &str = "allocating";
@@ -40,7 +40,7 @@ fn set_non_allocating(root: &mut VdevConfig, guid: Guid, passive: bool) {
     }
 }
 
-impl Live {
+impl PoolWriter {
     /// Sets a property of a vdev (`vdev_prop_set`).
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::path::Path;
 use ondisk::ObjNum;
 use spa::Spa;
 use spa::create::VdevShape;
-use spa::engine::{CheckpointError, Live, ShapeError};
+use spa::engine::{CheckpointError, PoolWriter, ShapeError};
 use spa::import::Options;
 use testpools::{
     ask, images, import, import_as, judge, new_pool, noise, own, read_file, remove_file, write_file,
@@ -23,14 +23,14 @@ fn judge_checkpoint(dir: &Path) {
 }
 
 /// Writes one file for each seed.
-fn fill(live: &Live, seeds: std::ops::Range<u64>) -> Vec<ObjNum> {
+fn fill(live: &PoolWriter, seeds: std::ops::Range<u64>) -> Vec<ObjNum> {
     let owned = own(live, "tank/a");
     let made = seeds.map(|seed| write_file(live, &owned, &noise(seed, 1 << 20)).unwrap()).collect();
     live.sync_all().unwrap();
     made
 }
 
-fn destroy(live: &Live, files: &[ObjNum]) {
+fn destroy(live: &PoolWriter, files: &[ObjNum]) {
     let owned = own(live, "tank/a");
     files.iter().for_each(|f| remove_file(live, &owned, *f).unwrap());
     live.sync_all().unwrap();

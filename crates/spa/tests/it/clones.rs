@@ -5,22 +5,22 @@ use dsl::ops::snapshot::Snapshot;
 use dsl::{Need, Setting, Value};
 use ondisk::{BlkId, DmuType, ObjNum};
 use spa::create::VdevShape;
-use spa::engine::Live;
+use spa::engine::PoolWriter;
 use testpools::{file_system, import, judge, new_pool, noise, own, read_file, remove_file, write_file};
 
 const BLOCK: usize = 1 << 17;
 
-fn snapshot(live: &Live, name: &str) {
+fn snapshot(live: &PoolWriter, name: &str) {
     live.run(Box::new(Snapshot { names: vec![name.into()], props: Vec::new(), enforce_limits: false }))
         .unwrap();
 }
 
-fn saved(live: &Live) -> u64 {
+fn saved(live: &PoolWriter) -> u64 {
     live.dsl().space().dspace - live.dsl().space().rdspace
 }
 
 /// A new file with the first blocks of another one.
-fn clone_file(live: &Live, to: &dsl::Owned, from: &dsl::Owned, source: ObjNum, blocks: u64) -> ObjNum {
+fn clone_file(live: &PoolWriter, to: &dsl::Owned, from: &dsl::Owned, source: ObjNum, blocks: u64) -> ObjNum {
     assert!(live.dsl().may_clone(from.object(), to.object()).unwrap());
     let tx = live.tx_for(to, Need { bytes: 1 << 17, netfree: false }).unwrap();
     let spec =

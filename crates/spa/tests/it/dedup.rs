@@ -6,7 +6,7 @@ use dsl::ops::snapshot::Snapshot;
 use dsl::{Setting, Value};
 use ondisk::ObjNum;
 use spa::create::VdevShape;
-use spa::engine::{Live, Prune, World};
+use spa::engine::{PoolWriter, Prune, World};
 use testpools::{ask, file_system, import, judge, new_pool, noise, own, read_file, remove_file, write_file};
 
 /// Values of the property `dedup`: `on`, `sha512,verify`, `edonr,verify`.
@@ -17,7 +17,7 @@ fn set(name: &str, value: u64) -> Setting {
     Setting { name: name.into(), value: Value::Number(value) }
 }
 
-fn stored(live: &Live) -> u64 {
+fn stored(live: &PoolWriter) -> u64 {
     live.dsl().space().dspace - live.dsl().space().rdspace
 }
 

@@ -5,7 +5,7 @@ use ondisk::feature::{FEATURES, Feature};
 use ondisk::{Guid, ObjNum, Txg};
 use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape};
-use spa::engine::{Live, PoolProp};
+use spa::engine::{PoolProp, PoolWriter};
 use spa::import::{Options, Rewind};
 use testpools::{
     ask, images, import, import_as, judge, new_pool, noise, own, pool_of, read_file, write_file,
@@ -14,7 +14,7 @@ use vdev::VdevState;
 
 const LEN: usize = 1 << 20;
 
-fn live(spa: &Spa) -> &Live {
+fn live(spa: &Spa) -> &PoolWriter {
     spa.writer().unwrap()
 }
 
@@ -165,7 +165,8 @@ fn other_hosts_see_a_beating_heart() {
     assert_eq!((mmp.interval_ms(), mmp.fail_intervals(), mmp.seq()), (Some(1000), Some(10), Some(0)));
     assert!(mmp.delay_ns > 0);
     // Other hosts look at the best uberblock of the labels.
-    let seen = || spa::import::list_txgs(&spa::scan(&[dir.path()]).pools[0]).unwrap()[0].uberblock.clone();
+    let seen =
+        || spa::import::list_txgs(&spa::discover(&[dir.path()]).pools[0]).unwrap()[0].uberblock.clone();
     let group = spa.last_synced_txg();
     while seen().mmp.unwrap().seq().is_none_or(|n| n == 0) {
         std::thread::yield_now();

@@ -12,7 +12,7 @@ use dsl::ops::snapshot::Snapshot;
 use dsl::{Error, KeyRefusal, Setting, Value};
 use ondisk::ObjNum;
 use spa::create::VdevShape;
-use spa::engine::Live;
+use spa::engine::PoolWriter;
 use testpools::{Empty, ask, import, judge, new_pool, noise, own, read_file, remove_file, write_file};
 
 const MIB: usize = 1 << 20;
@@ -29,7 +29,7 @@ fn encrypted(name: &str, suite: Option<CryptoSuite>, key: Option<[u8; 32]>, dedu
     Box::new(Create { name: name.into(), contents: Arc::new(Empty), props, crypt, enforce_limits: false })
 }
 
-fn load(live: &Live, name: &str, key: [u8; 32]) -> Result<(), KeyError> {
+fn load(live: &PoolWriter, name: &str, key: [u8; 32]) -> Result<(), KeyError> {
     live.dsl().keys().load(&live.dsl().dir(name).unwrap(), &key, false)
 }
 

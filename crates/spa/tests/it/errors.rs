@@ -15,7 +15,7 @@ use ondisk::{BlkId, Blkptr, Level, ObjNum};
 use pool::errlog::ErrLog;
 use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape};
-use spa::engine::{Live, PoolProp, ScanCommand, ScanDone};
+use spa::engine::{PoolProp, PoolWriter, ScanCommand, ScanDone};
 use testpools::{ask, file_system, images, import, new_pool, noise, own, pool_of, remove_file, write_file};
 use zio::Bookmark;
 
@@ -25,7 +25,7 @@ const SIZE: u64 = 96 << 20;
 const LABELS: u64 = 4 << 20;
 const HEAD_ERRLOG: &str = "com.delphix:head_errlog";
 
-fn live(spa: &Spa) -> &Live {
+fn live(spa: &Spa) -> &PoolWriter {
     spa.writer().unwrap()
 }
 

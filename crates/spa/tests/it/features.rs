@@ -9,19 +9,19 @@ use dsl::{ListOptions, SyncTask};
 use ondisk::feature::Feature;
 use ondisk::{DmuType, ObjNum};
 use spa::Spa;
-use spa::engine::Live;
+use spa::engine::PoolWriter;
 use testpools::{import, judge, noise, own, read_file, write_file};
 
 fn users(spa: &Spa, name: &str) -> u64 {
     spa.mos().feature_refcount(Feature::by_name(name).unwrap()).unwrap().unwrap_or(0)
 }
 
-fn run(live: &Live, task: impl SyncTask + Send + 'static) {
+fn run(live: &PoolWriter, task: impl SyncTask + Send + 'static) {
     live.run(Box::new(task)).unwrap();
 }
 
 /// The snapshots of a pool, in the order of the listing.
-fn snapshots(live: &Live) -> Vec<String> {
+fn snapshots(live: &PoolWriter) -> Vec<String> {
     let listed =
         live.dsl().list_sorted(None, &ListOptions { snapshots: true, ..Default::default() }).unwrap();
     listed.datasets.iter().map(dsl::Dataset::name).filter(|n| n.contains('@')).collect()
@@ -32,7 +32,7 @@ fn snapshot(name: String) -> Snapshot {
 }
 
 /// Frees every other file of a head, so that older blocks are freed.
-fn thin_out(live: &Live, name: &str) {
+fn thin_out(live: &PoolWriter, name: &str) {
     let owned = own(live, name);
     let files: Vec<ObjNum> = owned
         .objset()

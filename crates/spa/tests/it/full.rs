@@ -7,7 +7,7 @@ use dsl::ops::snapshot::Snapshot;
 use dsl::{Error, Refusal, Setting, Value};
 use ondisk::ObjNum;
 use spa::create::VdevShape;
-use spa::engine::{Live, TaskError};
+use spa::engine::{PoolWriter, TaskError};
 use testpools::{file_system, judge, new_pool, noise, own, remove_file, write_file};
 
 fn why(e: &TaskError) -> Option<&Refusal> {
@@ -18,7 +18,7 @@ fn why(e: &TaskError) -> Option<&Refusal> {
 }
 
 /// Writes files until no space is left.
-fn fill(live: &Live, owned: &dsl::Owned, size: usize) -> (Vec<ObjNum>, TaskError) {
+fn fill(live: &PoolWriter, owned: &dsl::Owned, size: usize) -> (Vec<ObjNum>, TaskError) {
     let mut files = Vec::new();
     loop {
         match write_file(live, owned, &noise(files.len() as u64, size)) {

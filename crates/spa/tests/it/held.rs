@@ -64,7 +64,7 @@ fn every_device_is_held() {
     live(&spa).export().unwrap();
     drop(spa);
     assert_eq!(held(d, &all), [false; 6], "exported");
-    let scan = spa::scan(&[d]);
+    let scan = spa::discover(&[d]);
     let read =
         spa::import(&scan.pools[0], &Options::default(), &testpools::host(), &spa::SystemClock).unwrap();
     assert_eq!(held(d, &all), [true; 6], "read");
@@ -185,7 +185,7 @@ fn block_devices_are_held() {
     live(&spa).export().unwrap();
     drop(spa);
     assert_eq!(all(), [true; 3], "exported");
-    let found = spa::scan(&loops.0);
+    let found = spa::discover(&loops.0);
     for readonly in [true, false] {
         let options = Options { readonly, ..Options::default() };
         let spa = match readonly {
@@ -277,7 +277,7 @@ fn the_recorded_name_stays() {
     live(&spa).export().unwrap();
     drop(spa);
     for folders in [vec![&links], vec![&real, &links], vec![&links, &real]] {
-        let found = spa::scan(&folders);
+        let found = spa::discover(&folders);
         let places: Vec<_> = found.pools[0].members.iter().map(|m| m.place.path.clone()).collect();
         assert_eq!(places, [links.join("m")], "{folders:?}");
     }
@@ -290,7 +290,7 @@ fn the_recorded_name_stays() {
     live(&spa).export().unwrap();
     drop(spa);
     std::fs::remove_file(links.join("m")).unwrap();
-    assert_eq!(spa::scan(&[&links]).pools[0].members[0].place.path, links.join("a"));
+    assert_eq!(spa::discover(&[&links]).pools[0].members[0].place.path, links.join("a"));
 }
 
 /// Goal: a device may be detached while offline, before the pool gets a new guid. A scan recognizes
@@ -306,13 +306,14 @@ fn a_memory_is_no_pool() {
     p.live().export().unwrap();
     let dir = Arc::clone(&p.dir);
     drop(p);
-    let pools =
-        || -> Vec<_> { spa::scan(&[dir.path()]).pools.iter().map(|c| (c.guid, c.superseded_by)).collect() };
+    let pools = || -> Vec<_> {
+        spa::discover(&[dir.path()]).pools.iter().map(|c| (c.guid, c.superseded_by)).collect()
+    };
     let mut wanted = vec![(old, Some(new)), (new, None)];
     wanted.sort();
     assert_eq!(pools(), wanted);
     // Without the other device, these labels are all that is known.
-    let alone = spa::scan(&[dir.path().join("b")]);
+    let alone = spa::discover(&[dir.path().join("b")]);
     assert_eq!(alone.pools[0].superseded_by, None);
     std::fs::remove_file(dir.path().join("b")).unwrap();
     let spa = import_as(dir.path(), Options::default()).unwrap();
@@ -326,7 +327,7 @@ fn a_memory_is_no_pool() {
     let spa = import_as(copies.path(), Options::default()).unwrap();
     live(&spa).reguid(None).unwrap();
     live(&spa).export().unwrap();
-    let both = spa::scan(&[dir.path(), copies.path()]);
+    let both = spa::discover(&[dir.path(), copies.path()]);
     assert_eq!(both.pools.iter().map(|c| c.superseded_by).collect::<Vec<_>>(), [None, None]);
 }
 

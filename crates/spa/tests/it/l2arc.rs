@@ -17,7 +17,7 @@ use ondisk::l2arc::{DevHeader, L2ARC_HDR_OFFSET, L2ARC_HDR_SIZE, L2ARC_LOG_BLK_S
 use ondisk::{BlkId, ByteOrder, CompressKind, Guid, Level, ObjNum};
 use spa::Spa;
 use spa::create::{CreateError, NewLeaf, VdevShape, claim_file};
-use spa::engine::{Live, ShapeError};
+use spa::engine::{PoolWriter, ShapeError};
 use spa::import::Options;
 use vdev::VdevState;
 use zio::Bookmark;
@@ -26,7 +26,7 @@ const MIB: usize = 1 << 20;
 /// More than the small cache of these pools holds.
 const FILE: usize = 24 * MIB;
 
-fn live(spa: &Spa) -> &Live {
+fn live(spa: &Spa) -> &PoolWriter {
     spa.writer().unwrap()
 }
 

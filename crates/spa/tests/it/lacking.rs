@@ -39,7 +39,7 @@ fn what_is_left_can_be_read() {
     std::fs::create_dir(&away).unwrap();
     let elsewhere = away.join("second");
     std::fs::rename(&images[1], &elsewhere).unwrap();
-    let read = || import(&spa::scan(&[d]).pools[0], &Options::default(), &host(), &SystemClock);
+    let read = || import(&spa::discover(&[d]).pools[0], &Options::default(), &host(), &SystemClock);
     let lost = |error: &SpaError| matches!(error, SpaError::CantOpen { .. });
     assert!(read().is_err_and(|failure| lost(&failure.error)));
     MISSING_TOPS.set(1);

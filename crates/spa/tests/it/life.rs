@@ -10,7 +10,7 @@ use ondisk::scan::{ScanFunc, ScanState};
 use ondisk::{Guid, ObjNum, VdevKind};
 use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
-use spa::engine::{AttachTerms, LifeError, Live, ScanCommand, ShapeError, VdevValue, Verdict};
+use spa::engine::{AttachTerms, LifeError, PoolWriter, ScanCommand, ShapeError, VdevValue, Verdict};
 use spa::import::{Options, Rewind};
 use testpools::{ask, import_as, judge, noise, own, pool_of, read_file, write_file};
 use vdev::inject::{self, ALWAYS, Fault, On, Target, Wrong};
@@ -30,7 +30,7 @@ fn new_pool(dir: &Path, shape: VdevShape, names: &[&str]) -> Spa {
     pool_of(vec![NewVdev { shape, bias: None, leaves }], &features)
 }
 
-fn live(spa: &Spa) -> &Live {
+fn live(spa: &Spa) -> &PoolWriter {
     spa.writer().unwrap()
 }
 
@@ -459,7 +459,7 @@ fn attach_and_detach() {
     check(&spa, &[first, second, third, fourth]);
     export(spa);
     std::fs::remove_file(d.join("b")).unwrap();
-    assert!(spa::scan(&[d]).pools.is_empty(), "what was detached is no pool");
+    assert!(spa::discover(&[d]).pools.is_empty(), "what was detached is no pool");
 }
 
 /// Goal: a detached device is no pool, but it keeps a complete uberblock without a txg. A repair of
@@ -476,7 +476,7 @@ fn a_detached_side_can_be_brought_back() {
     live(&spa).detach(guid(&spa, d, "b")).unwrap();
     export(spa);
     std::fs::remove_file(d.join("a")).unwrap();
-    assert!(spa::scan(&[d]).pools.is_empty());
+    assert!(spa::discover(&[d]).pools.is_empty());
     let device = device::FileDevice::open(&d.join("b"), device::Mode::Write).unwrap();
     let (labels, writer) = (Labels::new(&device), LabelWriter::new(&device));
     for label in 0..LABELS {

@@ -16,7 +16,7 @@ use dsl::ops::rename::Rename;
 use dsl::ops::snapshot::Snapshot;
 use dsl::{Dataset, Error, KeyRefusal, ListOptions, SyncTask};
 use spa::create::VdevShape;
-use spa::engine::{Live, TaskError};
+use spa::engine::{PoolWriter, TaskError};
 use testpools::{Empty, import, judge, new_pool};
 
 type Key = [u8; 32];
@@ -49,7 +49,7 @@ fn change_key(name: &str, key: Option<Key>) -> ChangeKey {
 }
 
 /// Runs a task. Returns the reason if it was refused.
-fn run(live: &Live, task: impl SyncTask + Send + 'static) -> Option<Error> {
+fn run(live: &PoolWriter, task: impl SyncTask + Send + 'static) -> Option<Error> {
     match live.run(Box::new(task)) {
         Ok(()) => None,
         Err(TaskError::Refused(e)) => Some(e),
@@ -57,18 +57,18 @@ fn run(live: &Live, task: impl SyncTask + Send + 'static) -> Option<Error> {
     }
 }
 
-fn done(live: &Live, task: impl SyncTask + Send + 'static) {
+fn done(live: &PoolWriter, task: impl SyncTask + Send + 'static) {
     assert!(run(live, task).is_none_or(|e| panic!("{e:?}")));
 }
 
-fn all(live: &Live) -> Vec<Dataset> {
+fn all(live: &PoolWriter) -> Vec<Dataset> {
     let options = ListOptions { snapshots: true, threads: 1, ..ListOptions::default() };
     live.dsl().list_sorted(None, &options).unwrap().whole().unwrap()
 }
 
 /// Checks links in both directions and keys. Each encrypted dataset has a root with its own key,
 /// and each clone has its origin's key. Returns the names of the roots.
-fn check(live: &Live, datasets: &[Dataset]) -> Vec<String> {
+fn check(live: &PoolWriter, datasets: &[Dataset]) -> Vec<String> {
     let mut roots = Vec::new();
     for d in datasets {
         let key = d.dir().crypto_object().unwrap();
@@ -186,7 +186,7 @@ fn opens_with(dir: &Path, keys: &BTreeMap<String, Key>) {
 
 /// A pool whose datasets are changed at random, and the keys that it should have.
 struct Model<'a> {
-    live: &'a Live,
+    live: &'a PoolWriter,
     seed: u64,
     made: u64,
     /// Keys by the object numbers of their roots' directories.

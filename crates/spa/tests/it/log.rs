@@ -11,7 +11,7 @@ use ondisk::zil::{Create, FileId, RecordBody, TxKind};
 use ondisk::{ObjNum, Txg};
 use parking_lot::Mutex;
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
-use spa::engine::{AddTerms, LifeError, Live, LogHandle, ShapeError};
+use spa::engine::{AddTerms, LifeError, LogHandle, PoolWriter, ShapeError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,14 +30,14 @@ impl Source for Files<'_> {
 
 /// The images that a crash now would leave. The held transaction keeps its txg from syncing
 /// meanwhile.
-fn crash(live: &Live, from: &Path) -> tempfile::TempDir {
+fn crash(live: &PoolWriter, from: &Path) -> tempfile::TempDir {
     let hold = live.tx(0).unwrap();
     live.txgs().wait_synced(Txg(hold.txg().0 - 1)).unwrap();
     testkit::copy_of(from)
 }
 
 /// Creates a file with these bytes, and logs that.
-fn log_file(live: &Live, owned: &dsl::Owned, log: &LogHandle, n: u64, bytes: &[u8]) -> ObjNum {
+fn log_file(live: &PoolWriter, owned: &dsl::Owned, log: &LogHandle, n: u64, bytes: &[u8]) -> ObjNum {
     let object = write_file(live, owned, bytes).unwrap();
     let tx = live.tx(0).unwrap();
     let create = Create {
@@ -457,7 +457,7 @@ fn logs_move_off_a_failed_device() {
 }
 
 /// The kinds of the top-level vdevs in the pool's configuration.
-fn tops(live: &Live) -> Vec<ondisk::VdevKind> {
+fn tops(live: &PoolWriter) -> Vec<ondisk::VdevKind> {
     live.config().vdev_tree.as_ref().unwrap().children.iter().map(|top| top.kind).collect()
 }
 

@@ -8,7 +8,7 @@ use ondisk::scan::{REBUILD_ACTIVE, REBUILD_CANCELED, REBUILD_COMPLETE, RebuildPh
 use ondisk::{Guid, ObjNum, VdevId};
 use spa::Spa;
 use spa::create::{NewLeaf, VdevShape, claim_file};
-use spa::engine::{AttachTerms, LifeError, Live, ScanCommand, ScanRefusal};
+use spa::engine::{AttachTerms, LifeError, PoolWriter, ScanCommand, ScanRefusal};
 use testpools::{ask, images, import, judge, new_pool, noise, own, read_file, remove_file, write_file};
 use vdev::VdevState;
 
@@ -17,7 +17,7 @@ const SIZE: u64 = 192 << 20;
 
 type File = (u64, ObjNum);
 
-fn live(spa: &Spa) -> &Live {
+fn live(spa: &Spa) -> &PoolWriter {
     spa.writer().unwrap()
 }
 

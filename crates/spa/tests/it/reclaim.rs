@@ -4,7 +4,7 @@ use dsl::ops::destroy::DestroySnapshots;
 use dsl::ops::snapshot::Snapshot;
 use ondisk::ObjNum;
 use spa::create::VdevShape;
-use spa::engine::Live;
+use spa::engine::PoolWriter;
 use testpools::{file_system, new_pool, noise, own, remove_file, write_file};
 
 const COUNT: usize = 9;
@@ -14,13 +14,13 @@ fn name(n: usize) -> String {
 }
 
 /// Bytes that the dataset uses.
-fn used(live: &Live) -> u64 {
+fn used(live: &PoolWriter) -> u64 {
     live.sync_all().unwrap();
     live.dsl().dataset("tank/a").unwrap().dir().phys().used_bytes
 }
 
 /// The estimate for these snapshots: the sum over their contiguous runs.
-fn promised(live: &Live, there: &[usize], chosen: &[usize]) -> u64 {
+fn promised(live: &PoolWriter, there: &[usize], chosen: &[usize]) -> u64 {
     let mut sum = 0;
     for run in there.chunk_by(|a, b| chosen.contains(a) == chosen.contains(b)) {
         if !chosen.contains(&run[0]) {

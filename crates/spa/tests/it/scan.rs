@@ -7,13 +7,13 @@ use ondisk::ObjNum;
 use ondisk::scan::{ScanFunc, ScanState};
 use spa::Spa;
 use spa::create::VdevShape;
-use spa::engine::{Live, ScanCommand, ScanDone, ScanStat};
+use spa::engine::{PoolWriter, ScanCommand, ScanDone, ScanStat};
 use testpools::{images, import, judge, new_pool, noise, own, read_file, write_file};
 
 const LEN: usize = 1 << 20;
 const SIZE: u64 = 96 << 20;
 
-fn live(spa: &Spa) -> &Live {
+fn live(spa: &Spa) -> &PoolWriter {
     spa.writer().unwrap()
 }
 

@@ -14,7 +14,7 @@ use ondisk::{DmuType, ObjNum, VdevKind};
 use parking_lot::Mutex;
 use spa::Spa;
 use spa::create::{NewLeaf, VdevShape, claim_file};
-use spa::engine::{AttachTerms, Live, ScanCommand};
+use spa::engine::{AttachTerms, PoolWriter, ScanCommand};
 use testpools::{images, new_pool_on, noise, own};
 
 /// Transfer rate in bytes a second, and the time of a seek, of a current disk.
@@ -55,7 +55,7 @@ struct Disks {
     dir: tempfile::TempDir,
 }
 
-fn live(spa: &Spa) -> &Live {
+fn live(spa: &Spa) -> &PoolWriter {
     spa.writer().unwrap()
 }
 

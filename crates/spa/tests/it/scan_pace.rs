@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex};
 use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
 use spa::engine::{
-    AttachTerms, Live, REBUILD_SCRUB_ENABLED, ScanCommand, SystemWorld, WorkCommand, WorkKind, World,
+    AttachTerms, PoolWriter, REBUILD_SCRUB_ENABLED, ScanCommand, SystemWorld, WorkCommand, WorkKind, World,
 };
 use testpools::{images, judge, noise, own, pool_in, read_file, write_file};
 use vdev::{Priority, Request, VdevKind};
@@ -264,7 +264,7 @@ fn pool() -> Pool {
 }
 
 impl Pool {
-    fn live(&self) -> &Live {
+    fn live(&self) -> &PoolWriter {
         self.spa.writer().unwrap()
     }
 

@@ -16,7 +16,7 @@ use ondisk::{DmuType, ObjNum};
 use parking_lot::Mutex;
 use spa::Spa;
 use spa::create::{NewLeaf, VdevShape, claim_file};
-use spa::engine::{AttachTerms, Live, REBUILD_SCRUB_ENABLED, ScanCommand};
+use spa::engine::{AttachTerms, PoolWriter, REBUILD_SCRUB_ENABLED, ScanCommand};
 use testpools::clock::{Alone, ModelClock, alone};
 use testpools::{images, new_pool_with, noise, own, write_file};
 
@@ -43,7 +43,7 @@ struct Disks {
     alone: Alone,
 }
 
-fn live(spa: &Spa) -> &Live {
+fn live(spa: &Spa) -> &PoolWriter {
     spa.writer().unwrap()
 }
 

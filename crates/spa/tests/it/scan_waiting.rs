@@ -12,7 +12,7 @@ use ondisk::scan::{ScanFunc, ScanPhys, ScanState};
 use ondisk::{BlkId, DmuType, Level, ObjNum, VdevId};
 use spa::Spa;
 use spa::create::VdevShape;
-use spa::engine::{Live, ScanCommand, ScanDone, ScanStat};
+use spa::engine::{PoolWriter, ScanCommand, ScanDone, ScanStat};
 use spa::import::{Options, SystemClock};
 use testpools::{
     file_system, images, import, judge, new_pool, noise, own, read_file, remove_file, write_file,
@@ -24,7 +24,7 @@ const LEN: usize = 8 * BLOCK;
 /// Memory of a queued block.
 const WAITING: u64 = 256;
 
-fn live(spa: &Spa) -> &Live {
+fn live(spa: &Spa) -> &PoolWriter {
     spa.writer().unwrap()
 }
 
@@ -115,7 +115,7 @@ fn finish(spa: &Spa) -> ScanStat {
 
 /// The recorded scan state of a pool that is not imported.
 fn recorded(dir: &Path) -> ScanPhys {
-    let found = spa::scan(&[dir]);
+    let found = spa::discover(&[dir]);
     let options = Options { force: true, ..Options::default() };
     let spa = spa::import::import(&found.pools[0], &options, &testpools::host(), &SystemClock).unwrap();
     spa.mos().scan().unwrap().unwrap()

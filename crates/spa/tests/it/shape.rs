@@ -8,7 +8,7 @@ use ondisk::feature::{FEATURES, Feature};
 use ondisk::{Ashift, Guid};
 use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
-use spa::engine::{AddTerms, Live, PoolProp, ShapeError};
+use spa::engine::{AddTerms, PoolProp, PoolWriter, ShapeError};
 use spa::import::{AuxVdev, Options, SystemClock};
 use testpools::{ask, host, import, judge, pool_of};
 
@@ -40,7 +40,7 @@ fn label(path: &Path) -> Option<String> {
 
 /// Imports an exported pool read-only.
 fn read(dir: &Path) -> Spa {
-    let found = spa::scan(&[dir]).pools.remove(0);
+    let found = spa::discover(&[dir]).pools.remove(0);
     spa::import(&found, &Options::default(), &host(), &SystemClock).unwrap()
 }
 
@@ -49,7 +49,7 @@ fn terms() -> AddTerms<'static> {
 }
 
 /// Creates a file system with a file of this many bytes.
-fn fill(live: &Live, name: &str, bytes: usize) {
+fn fill(live: &PoolWriter, name: &str, bytes: usize) {
     let at = format!("tank/{name}");
     live.run(testpools::file_system(&at, Vec::new())).unwrap();
     let owned = testpools::own(live, &at);
@@ -66,7 +66,7 @@ fn vdevs_are_added() {
     let spa = new_pool(vec![single(d, "a")]);
     let live = spa.writer().unwrap();
     fill(live, "before", 4 << 20);
-    let room = |live: &Live| live.dsl().space().rdspace;
+    let room = |live: &PoolWriter| live.dsl().space().rdspace;
     let before = room(live);
     live.add(&[vdev(d, VdevShape::Mirror, None, &["m0", "m1"]), single(d, "b")], &terms()).unwrap();
     assert!(room(live) > 2 * before, "the new room is there");

@@ -8,7 +8,7 @@ use ondisk::feature::{FEATURES, Feature};
 use ondisk::{Guid, ObjNum};
 use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape};
-use spa::engine::{Live, LogHandle, ShapeError, SplitError, SplitTerms};
+use spa::engine::{LogHandle, PoolWriter, ShapeError, SplitError, SplitTerms};
 use spa::import::{Hands, Options, SystemClock, import_for_writing};
 use testpools::{ask, host, import_as, judge, noise, own, pool_of, read_file, write_file};
 use zil::{Bytes, Missing, Source};
@@ -33,7 +33,7 @@ fn new_pool(vdevs: Vec<NewVdev>) -> Spa {
     pool_of(vdevs, &features)
 }
 
-fn live(spa: &Spa) -> &Live {
+fn live(spa: &Spa) -> &PoolWriter {
     spa.writer().unwrap()
 }
 
@@ -61,7 +61,7 @@ impl Source for Files<'_> {
 }
 
 /// Commits some writes, so that there is an intent log.
-fn commit(live: &Live, owned: &dsl::Owned, log: &LogHandle) {
+fn commit(live: &PoolWriter, owned: &dsl::Owned, log: &LogHandle) {
     for n in 0..5 {
         let bytes = noise(n, 3000);
         let object = write_file(live, owned, &bytes).unwrap();
@@ -107,7 +107,7 @@ fn export(spa: Spa) {
 
 /// Imports a pool by name for writing.
 fn named(dir: &Path, name: &str) -> Spa {
-    let pools = spa::scan(&[dir]).pools;
+    let pools = spa::discover(&[dir]).pools;
     let found = pools.iter().find(|pool| pool.name == name).unwrap();
     let options = Options { readonly: false, force: true, ..Options::default() };
     import_for_writing(found, &options, None, &host(), &SystemClock, Hands::of_system(name)).unwrap()

@@ -5,10 +5,10 @@ use fuzzing::graft::Graft;
 use ondisk::BlkId;
 use ondisk::dnode::DNODE_MIN_SIZE;
 use spa::import::{Claim, Options, SystemClock, import};
-use spa::{Host, Spa, scan};
+use spa::{Host, Spa, discover};
 
 fn open(graft: &Graft) -> Spa {
-    let found = scan(&[graft.image()]);
+    let found = discover(&[graft.image()]);
     let options = Options { claim: Claim::Nothing, ..Options::default() };
     import(&found.pools[0], &options, &Host::of_system(), &SystemClock).expect("it imports")
 }

@@ -10,7 +10,7 @@ use ondisk::config::DraidShape;
 use ondisk::{Guid, ObjNum};
 use spa::Spa;
 use spa::create::VdevShape;
-use spa::engine::{Live, PoolProp, WorkCommand, WorkKind, WorkRefusal, WorkState};
+use spa::engine::{PoolProp, PoolWriter, WorkCommand, WorkKind, WorkRefusal, WorkState};
 use testpools::{
     ask, file_system, images, import, judge, new_pool, noise, own, read_file, remove_file, write_file,
 };
@@ -19,11 +19,11 @@ const START: WorkCommand = WorkCommand::Start { rate: 0, secure: false };
 /// The pattern that initialization writes.
 const FILL: [u8; 8] = 0xdead_beef_dead_beee_u64.to_ne_bytes();
 
-fn leaves(live: &Live) -> Vec<Guid> {
+fn leaves(live: &PoolWriter) -> Vec<Guid> {
     live.config().vdev_tree.iter().flat_map(|root| root.leaves().map(|l| l.guid)).collect()
 }
 
-fn wait(live: &Live, kind: WorkKind) {
+fn wait(live: &PoolWriter, kind: WorkKind) {
     for leaf in leaves(live) {
         while live.work_stat(leaf, kind).state == WorkState::Active {
             std::thread::yield_now();

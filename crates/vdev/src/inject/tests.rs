@@ -36,7 +36,8 @@ fn data() {
     let blocks = Blocks { objset: 7, object: 9, level: 0, blkid: 2..4, copies: 0b10, how: Bad::Checksum };
     let id = add(Fault { pool: Guid(11), target: Target::Data(blocks), often: ALWAYS }).unwrap();
     let ask = |pool, blkid, copy: usize| {
-        let block = Place { objset: 7, object: 9, level: 0, blkid, kind: DmuType::PLAIN_FILE_CONTENTS };
+        let block =
+            InjectedBlock { objset: 7, object: 9, level: 0, blkid, kind: DmuType::PLAIN_FILE_CONTENTS };
         spoil(|| Guid(pool), &block, || copy)
     };
     assert_eq!(ask(11, 3, 1), Some(true));
@@ -78,7 +79,7 @@ fn mos() {
     };
     let ids = [asked(31, Some(DmuType::SPACE_MAP)), asked(32, None)];
     let ask = |pool, objset, kind, level| {
-        spoil(|| Guid(pool), &Place { objset, object: 61, level, blkid: 5, kind }, || 0)
+        spoil(|| Guid(pool), &InjectedBlock { objset, object: 61, level, blkid: 5, kind }, || 0)
     };
     for level in [0, 1] {
         assert_eq!(ask(31, 0, DmuType::SPACE_MAP, level), Some(false));
@@ -151,7 +152,7 @@ fn undecodable() {
     };
     let ids = [asked(1, Bad::Decrypt), asked(2, Bad::Decompress), asked(3, Bad::Io)];
     let ways = |object, blkid| {
-        let block = Place { objset: 7, object, level: 0, blkid, kind: DmuType::PLAIN_FILE_CONTENTS };
+        let block = InjectedBlock { objset: 7, object, level: 0, blkid, kind: DmuType::PLAIN_FILE_CONTENTS };
         assert_eq!(spoil(|| Guid(61), &block, || 0).is_some(), object == 3 && blkid == 3);
         [Bad::Decrypt, Bad::Decompress].map(|way| baffles(|| Guid(61), &block, way))
     };

@@ -4,10 +4,10 @@ use super::*;
 use crate::block_stats::{BlockStats, Known, Verify};
 use dsl::traverse::{Root, pool_roots, traverse};
 use spa::import::{Claim, Options, SystemClock, import};
-use spa::{Host, scan};
+use spa::{Host, discover};
 
 fn open(name: &str) -> Spa {
-    let found = scan(&testkit::fixture(name));
+    let found = discover(&testkit::fixture(name));
     let options = Options { claim: Claim::Nothing, ..Options::default() };
     import(&found.pools[0], &options, &Host::of_system(), &SystemClock).expect("it imports")
 }

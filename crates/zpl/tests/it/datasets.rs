@@ -18,7 +18,7 @@ use pool::space::PoolSpace;
 use spa::Host;
 use spa::Spa;
 use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
-use spa::engine::{Live, SystemWorld};
+use spa::engine::{PoolWriter, SystemWorld};
 use std::path::Path;
 use std::sync::Arc;
 use zpl::NewFileSystem;
@@ -67,7 +67,7 @@ fn snap(names: &[&str]) -> Box<dyn SyncTask + Send> {
 
 /// Writes `blocks` blocks of a file into a dataset, from block `from` on, and waits until they are
 /// on disk.
-fn write(live: &Live, name: &str, from: u64, blocks: u64, seed: u8) {
+fn write(live: &PoolWriter, name: &str, from: u64, blocks: u64, seed: u8) {
     let ds = live.read(|dsl| dsl.dataset(name)).unwrap();
     let owned = live.dsl().heads().own(&ds).unwrap();
     let tx = live.tx(1 << 20).unwrap();
@@ -117,7 +117,7 @@ fn operations_leave_a_sound_pool() {
 }
 
 /// Runs the first `steps` operations.
-fn operate(live: &Live, steps: usize) {
+fn operate(live: &PoolWriter, steps: usize) {
     let mut step = 0;
     let mut next = || {
         step += 1;

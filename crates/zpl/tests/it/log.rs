@@ -2,7 +2,7 @@
 
 use crate::rig::{Rig, ask};
 use ondisk::{ObjNum, Txg};
-use spa::engine::Live;
+use spa::engine::PoolWriter;
 use std::collections::BTreeSet;
 use std::path::Path;
 use zpl::{
@@ -11,7 +11,7 @@ use zpl::{
 };
 
 /// The state that a crash would leave now. No txg is written meanwhile.
-fn crash(live: &Live, from: &Path) -> tempfile::TempDir {
+fn crash(live: &PoolWriter, from: &Path) -> tempfile::TempDir {
     let hold = live.tx(0).unwrap();
     live.txgs().wait_synced(Txg(hold.txg().0 - 1)).unwrap();
     testkit::copy_of(from)

@@ -1,6 +1,6 @@
 //! A tree in memory, for tests of the protocol.
 
-use fuse::tree::{Attr, Entry, Flags, Node, Seek, Statfs, Time, Tree};
+use fuse::tree::{Attr, Entry, FileTree, Flags, Node, Seek, Statfs, Time};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ impl Memory {
     }
 }
 
-impl Tree for Memory {
+impl FileTree for Memory {
     fn root(&self) -> Node {
         Node(ROOT)
     }

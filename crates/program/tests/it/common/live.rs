@@ -10,7 +10,7 @@ use spa::import::{Claim, Options, SystemClock};
 use spa::{Host, Spa};
 
 /// An imported pool.
-pub struct Live {
+pub struct FixtureService {
     pub spa: Spa,
     pub dsl: Dsl,
     pub facts: view::PoolFacts,
@@ -35,10 +35,10 @@ fn rename(v: &mut Vdev, paths: &BTreeMap<String, String>) {
     v.children.iter_mut().for_each(|c| rename(c, paths));
 }
 
-impl Live {
+impl FixtureService {
     /// Opens the pool on these images read-only, without a lock.
     pub fn open(images: &[PathBuf]) -> Result<Self, Box<spa::Failure>> {
-        let scan = spa::scan(images);
+        let scan = spa::discover(images);
         let options = Options {
             readonly: true,
             claim: Claim::Nothing,
@@ -106,7 +106,7 @@ impl Live {
     }
 }
 
-impl FakeService for Live {
+impl FakeService for FixtureService {
     fn pool_names(&self, _: &Caller) -> Result<Vec<String>, Error> {
         Ok(vec![self.spa.name().to_owned()])
     }

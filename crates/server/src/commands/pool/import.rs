@@ -48,9 +48,9 @@ pub(crate) fn find(request: &ScanRequest) -> Result<Found, Error> {
     };
     let cached = request.cachefile.as_deref().map(|file| cached(file, &asked)).transpose()?;
     let scan = match &cached {
-        Some(cached) => spa::scan(&paths_of(cached, request.beside)),
-        None if request.paths.is_empty() => spa::scan(&DEFAULT_SEARCH_PATHS),
-        None => spa::scan(&request.paths),
+        Some(cached) => spa::discover(&paths_of(cached, request.beside)),
+        None if request.paths.is_empty() => spa::discover(&DEFAULT_SEARCH_PATHS),
+        None => spa::discover(&request.paths),
     };
     for path in &scan.silent {
         tracing::warn!(path = %path.display(), "it does not answer, and is passed over in the search for pools");

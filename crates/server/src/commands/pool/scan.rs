@@ -1,7 +1,7 @@
 //! Scrub and resilver: from a request to the engine.
 
 use rustix::io::Errno;
-use spa::engine::{Live, ScanCommand, ScanDone, ScanRefusal};
+use spa::engine::{PoolWriter, ScanCommand, ScanDone, ScanRefusal};
 
 use api::{self, Error, Reason};
 
@@ -12,7 +12,7 @@ use api::{self, Error, Reason};
 /// * [`Reason::System`] (`EBUSY`): another scan is running.
 /// * [`Reason::System`] (`ENOTSUP`): a required feature is not enabled.
 /// * [`Reason::Suspended`]: the pool accepts no writes.
-pub(crate) fn scan(name: &str, live: &Live, command: api::ScanCommand) -> Result<(), Error> {
+pub(crate) fn scan(name: &str, live: &PoolWriter, command: api::ScanCommand) -> Result<(), Error> {
     let command = match command {
         api::ScanCommand::Scrub => ScanCommand::Scrub,
         api::ScanCommand::ScrubOn => ScanCommand::ScrubOn,

@@ -6,7 +6,7 @@ use dsl::Name;
 use ondisk::Guid;
 use poolhouse::Pool;
 use spa::Host;
-use spa::engine::{Live, PoolProp, SplitError, SplitTerms, WriteRefusal};
+use spa::engine::{PoolProp, PoolWriter, SplitError, SplitTerms, WriteRefusal};
 use spa::import::Hands;
 
 use crate::commands::vdev::of_shape;
@@ -41,7 +41,7 @@ pub(crate) fn split(
     caller: &Caller,
     pools: &Pools,
     imported: &Imported,
-    live: &Live,
+    live: &PoolWriter,
     host: &Host,
     how: &Split<'_>,
 ) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 
 use ondisk::Guid;
 use rustix::io::Errno;
-use spa::engine::{Live, Prune, ShapeError, WorkCommand, WorkKind, WorkRefusal};
+use spa::engine::{PoolWriter, Prune, ShapeError, WorkCommand, WorkKind, WorkRefusal};
 
 use crate::pools::Imported;
 use api::{self, Error, PoolChange, Reason};
@@ -27,7 +27,7 @@ fn errno(why: WorkRefusal) -> Errno {
 /// * [`Reason::Several`]: devices refused. Each error is a [`Reason::System`] about a guid.
 /// * [`Reason::Suspended`]: the pool accepts no writes.
 /// * [`Reason::BadRequest`]: the change is another one, or undoes a TRIM.
-pub(crate) fn work(imported: &Imported, live: &Live, change: &PoolChange) -> Result<(), Error> {
+pub(crate) fn work(imported: &Imported, live: &PoolWriter, change: &PoolChange) -> Result<(), Error> {
     let name = imported.pool.name();
     let PoolChange::Work { kind, command, devices, rate, secure } = change else {
         return Err(Error::new(name, Reason::BadRequest { what: "no work of devices".to_owned() }));
@@ -60,7 +60,12 @@ pub(crate) fn work(imported: &Imported, live: &Live, change: &PoolChange) -> Res
 /// * [`Reason::BadRequest`]: not exactly one amount is given, or it is not a percentage.
 /// * [`Reason::System`] (`ENOTSUP`): the feature `fast_dedup` is not enabled.
 /// * All others: see [`crate::commands::vdev::of_shape`].
-pub(crate) fn prune(name: &str, live: &Live, older: Option<u64>, percent: Option<u64>) -> Result<(), Error> {
+pub(crate) fn prune(
+    name: &str,
+    live: &PoolWriter,
+    older: Option<u64>,
+    percent: Option<u64>,
+) -> Result<(), Error> {
     let what = match (older, percent) {
         (Some(seconds), None) => Prune::Older(seconds),
         (None, Some(percent @ 1..=100)) => Prune::Percent(percent),

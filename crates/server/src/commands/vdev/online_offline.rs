@@ -2,7 +2,7 @@
 
 use ondisk::Guid;
 use spa::create::claim_file;
-use spa::engine::{AttachTerms, LifeError, Live, ShapeError, Verdict};
+use spa::engine::{AttachTerms, LifeError, PoolWriter, ShapeError, Verdict};
 
 use crate::commands::pool::stand_in;
 use crate::commands::vdev::of_shape;
@@ -15,7 +15,7 @@ use api::{DeviceRefusal, Error, PoolChange, Reason};
 /// # Errors
 /// * [`Reason::BadRequest`]: it is another kind of change.
 /// * All others: see [`of_life`].
-pub(crate) fn change(imported: &Imported, live: &Live, change: &PoolChange) -> Result<(), Error> {
+pub(crate) fn change(imported: &Imported, live: &PoolWriter, change: &PoolChange) -> Result<(), Error> {
     let name = imported.pool.name();
     let done = match change {
         PoolChange::Offline { guid, temporary, fault: false } => live.offline(Guid(*guid), *temporary),
@@ -46,7 +46,7 @@ pub(crate) fn change(imported: &Imported, live: &Live, change: &PoolChange) -> R
 ///
 /// # Errors
 /// See [`of_life`].
-pub(crate) fn judge(pool: &str, live: &Live, device: Guid, verdict: Verdict) -> Result<(), Error> {
+pub(crate) fn judge(pool: &str, live: &PoolWriter, device: Guid, verdict: Verdict) -> Result<(), Error> {
     live.fault(device, verdict).map_err(|e| Error::new(pool, of_life(&e)))
 }
 

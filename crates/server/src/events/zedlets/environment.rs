@@ -41,7 +41,7 @@ pub(crate) fn of(event: &Event, folder: &Path, run_dir: Option<&Path>) -> Vec<(S
         all.push((program.to_uppercase(), command(program)));
     }
     all.push(("ZED_ZEDLET_DIR".to_owned(), folder.into()));
-    all.extend(run_dir.map(|dir| (api::place::ENV_DIR.to_owned(), dir.into())));
+    all.extend(run_dir.map(|dir| (api::run_dir::ENV_DIR.to_owned(), dir.into())));
     all.extend(std::env::var_os("TZ").map(|zone| ("TZ".to_owned(), zone)));
     for (name, value) in zevent(event) {
         // A history may contain anything.

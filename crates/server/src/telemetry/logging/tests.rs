@@ -8,7 +8,7 @@ use std::time::Duration;
 #[test]
 fn rate() {
     let begin = Instant::now();
-    let mut place = Place::new(begin);
+    let mut place = CallSite::new(begin);
     let passed = (0..10_000).filter(|_| place.pass(begin).is_some()).count();
     assert_eq!(passed as f64, BURST);
     assert_eq!(place.pass(begin + Duration::from_secs(1)), Some(10_000 - BURST as u64));

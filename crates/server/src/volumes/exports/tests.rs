@@ -14,10 +14,10 @@ fn places() {
         ("/run/x y", "nbd+unix:///p/v@s?socket=/run/x%20y"),
         ("unix:/s", "nbd+unix:///p/v@s?socket=/s"),
     ] {
-        assert_eq!(Place::parse(text).unwrap().uri("p/v@s", false), uri, "{text}");
+        assert_eq!(ListenAddress::parse(text).unwrap().uri("p/v@s", false), uri, "{text}");
     }
     for text in ["", "host.example:1", "127.0.0.1:", "127.0.0.1:70000", "1.2.3", "relative/path"] {
-        assert_eq!(Place::parse(text), None, "{text}");
+        assert_eq!(ListenAddress::parse(text), None, "{text}");
     }
     assert_eq!(encoded("a b%/ü"), "a%20b%25/%C3%BC");
 }

@@ -197,7 +197,7 @@ impl Visit<'_> {
     }
 
     fn import(&mut self, tape: &Tape) -> Result<Spa, String> {
-        let scan = spa::scan(&[self.life.dir()]);
+        let scan = spa::discover(&[self.life.dir()]);
         let [found] = &scan.pools[..] else {
             return Err(format!("there are {} pools", scan.pools.len()));
         };

@@ -41,7 +41,7 @@ fn rewind_past_a_broken_mos() {
 fn foreign_labels() {
     let copy = testkit::fixture_copy("mirror2");
     relabel(&copy.images()[1], |nv| nv.set("pool_guid", ondisk::Value::Uint64(77)));
-    let found = scan(copy.images());
+    let found = discover(copy.images());
     assert_eq!(found.pools.len(), 2);
     let ours = found.pools.iter().find(|p| p.guid.0 != 77).unwrap();
     let spa = import(ours, &sharing(), &their_host(), &NoWait).unwrap();
@@ -78,7 +78,7 @@ fn hostile_labels_never_panic() {
         }
         // The damaged label alone, and with sound ones beside it.
         for images in [&copy.images()[..1], copy.images()] {
-            for pool in scan(images).pools {
+            for pool in discover(images).pools {
                 let options = Options { skip_mmp: true, force: true, ..sharing() };
                 drop(import(&pool, &options, &our_host(), &NoWait));
             }

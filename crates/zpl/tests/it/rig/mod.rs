@@ -6,7 +6,7 @@ use dsl::{Need, Owned, Refusal};
 use ondisk::Txg;
 use ondisk::feature::{FEATURES, Feature};
 use spa::create::{Beginning, Claimer, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
-use spa::engine::{Live, LogHandle, SystemWorld, TaskError};
+use spa::engine::{LogHandle, PoolWriter, SystemWorld, TaskError};
 use spa::import::{Hands, Options, SystemClock, import_for_writing};
 use spa::{Host, Spa};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub struct Pool {
 type Meddle = Box<dyn FnOnce(&dmu::Objset, &dmu::Tx) + Send>;
 
 impl Pool {
-    pub fn live(&self) -> &Live {
+    pub fn live(&self) -> &PoolWriter {
         self.spa.writer().unwrap()
     }
 
@@ -190,7 +190,7 @@ impl Rig {
 
     /// Imports the pool in a folder.
     pub fn import(dir: Arc<tempfile::TempDir>, policy: Policy) -> Rig {
-        let scan = spa::scan(&[dir.path()]);
+        let scan = spa::discover(&[dir.path()]);
         let options = Options { readonly: false, ..Options::default() };
         let hands = Hands { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(SystemWorld) };
         let spa = import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands).unwrap();

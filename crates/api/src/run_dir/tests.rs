@@ -6,12 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 #[test]
 fn trusts_private_folders_only() {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place::at(&dir.path().join("deep/er"));
+    let place = RunDir::at(&dir.path().join("deep/er"));
     place.prepare().unwrap();
     assert_eq!(std::fs::metadata(place.dir()).unwrap().mode() & 0o777, 0o700);
     std::fs::set_permissions(place.dir(), Permissions::from_mode(0o755)).unwrap();
     let open = place.check().unwrap_err();
-    assert!(matches!(open, PlaceError::Open { mode: 0o755, wanted: 0o700, .. }));
+    assert!(matches!(open, RunDirError::Open { mode: 0o755, wanted: 0o700, .. }));
     assert!(open.to_string().ends_with(&format!("is 0755; `chmod 700 {}`", place.dir().display())));
     std::fs::set_permissions(place.dir(), Permissions::from_mode(0o700)).unwrap();
     place.check().unwrap();
@@ -24,14 +24,14 @@ fn trusts_private_folders_only() {
     }
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(place.dir(), &link).unwrap();
-    assert!(matches!(Place::at(&link).check(), Err(PlaceError::NoFolder { .. })));
+    assert!(matches!(RunDir::at(&link).check(), Err(RunDirError::NoFolder { .. })));
 }
 
 /// Goal: there is one daemon at a time. The folder is free again when it ends.
 #[test]
 fn one_daemon_at_a_time() {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place::at(&dir.path().join("run"));
+    let place = RunDir::at(&dir.path().join("run"));
     place.prepare().unwrap();
     let first = place.lock_daemon().unwrap();
     assert!(first.is_some());

@@ -37,7 +37,7 @@
 //! # Absent
 //! Folders that `POOLHOUSE_RUN_DIR` or `--run-dir` names: they are used as they are, or refused.
 
-use super::{Place, PlaceError, trial};
+use super::{RunDir, RunDirError, trial};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -81,22 +81,22 @@ struct Candidate {
 /// What exists at a candidate.
 struct Found {
     /// Folders of this user: one, as a rule.
-    places: Vec<Place>,
+    places: Vec<RunDir>,
     /// What is wrong with the object that has the usual name, if there is one.
-    plain: Option<PlaceError>,
+    plain: Option<RunDirError>,
 }
 
 /// The chosen folder for a daemon that is about to begin.
 #[derive(Debug)]
 pub struct Choice {
     target: Target,
-    passed: Vec<PlaceError>,
+    passed: Vec<RunDirError>,
 }
 
 #[derive(Debug)]
 enum Target {
     /// It exists.
-    There(Place),
+    There(RunDir),
     /// It will be created; with a suffix, if the name is taken.
     New(Candidate, bool),
 }
@@ -148,8 +148,8 @@ impl Who {
 }
 
 impl Candidate {
-    fn place(&self, name: &str) -> Place {
-        Place { dir: self.parent.join(name), shared: self.shared }
+    fn place(&self, name: &str) -> RunDir {
+        RunDir { dir: self.parent.join(name), shared: self.shared }
     }
 
     /// Finds out what exists at this candidate.
@@ -157,7 +157,7 @@ impl Candidate {
         let plain = self.place(&self.name);
         let wrong = match self.check(&plain) {
             Ok(()) => return Found { places: vec![plain], plain: None },
-            Err(PlaceError::Io { source, .. }) if is_absent(&source) => None,
+            Err(RunDirError::Io { source, .. }) if is_absent(&source) => None,
             Err(error) => Some(error),
         };
         let start = format!("{}.", self.name);
@@ -177,7 +177,7 @@ impl Candidate {
     ///
     /// In a crowded parent it first makes sure that the folder is not a mount. That check sends no
     /// request to the mounted file system, which another user may serve.
-    fn check(&self, place: &Place) -> Result<(), PlaceError> {
+    fn check(&self, place: &RunDir) -> Result<(), RunDirError> {
         if self.crowded {
             let device = |path: &Path| {
                 let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
@@ -186,7 +186,7 @@ impl Candidate {
             };
             match (device(&place.dir), device(&self.parent)) {
                 (Ok(own), Ok(around)) if own != around => {
-                    return Err(PlaceError::Mount { dir: place.dir.clone() });
+                    return Err(RunDirError::Mount { dir: place.dir.clone() });
                 }
                 // If a mount denies access, nothing else can be found out about it.
                 (Err(errno), _) if errno != rustix::io::Errno::NOSYS => {
@@ -199,13 +199,13 @@ impl Candidate {
     }
 
     /// Checks whether a folder could be created and used here.
-    fn try_new(&self) -> Result<(), PlaceError> {
+    fn try_new(&self) -> Result<(), RunDirError> {
         let place = self.place(&self.name);
         if let Some(mode) = mode_of(&self.parent)
             && self.crowded
             && mode & 0o1000 == 0
         {
-            return Err(PlaceError::Loose { parent: self.parent.clone(), mode });
+            return Err(RunDirError::Loose { parent: self.parent.clone(), mode });
         }
         place.check_sockets()?;
         trial::in_new_folder(&self.parent).map_err(|e| place.failed(e))
@@ -232,10 +232,10 @@ impl Choice {
     /// Creates the folder, if it does not exist.
     ///
     /// # Errors
-    /// * [`PlaceError::Io`]: the folder can't be created.
+    /// * [`RunDirError::Io`]: the folder can't be created.
     /// * All others: another process created an object of that name meanwhile, and it can't be
-    ///   trusted. See [`Place::check`] and [`PlaceError::Mount`].
-    pub fn make(&self) -> Result<Place, PlaceError> {
+    ///   trusted. See [`RunDir::check`] and [`RunDirError::Mount`].
+    pub fn make(&self) -> Result<RunDir, RunDirError> {
         let (candidate, suffix) = match &self.target {
             Target::There(place) => return Ok(place.clone()),
             Target::New(candidate, suffix) => (candidate, *suffix),
@@ -244,7 +244,7 @@ impl Choice {
         if suffix {
             let start = format!("{}.", candidate.name);
             let made = trial::make(&candidate.parent, &start, plain.mode());
-            return made.map(|dir| Place { dir, ..plain.clone() }).map_err(|e| plain.failed(e));
+            return made.map(|dir| RunDir { dir, ..plain.clone() }).map_err(|e| plain.failed(e));
         }
         match std::fs::DirBuilder::new().mode(plain.mode()).create(&plain.dir) {
             // Another command of this user was faster, or another user was.
@@ -258,12 +258,12 @@ impl Choice {
 /// Chooses the folder for a new daemon of this user.
 ///
 /// # Errors
-/// * [`PlaceError::Nowhere`]: no candidate can be used. It has the reason for each.
-pub fn choose() -> Result<Choice, PlaceError> {
+/// * [`RunDirError::Nowhere`]: no candidate can be used. It has the reason for each.
+pub fn choose() -> Result<Choice, RunDirError> {
     choose_among(&Who::this().candidates())
 }
 
-fn choose_among(candidates: &[Candidate]) -> Result<Choice, PlaceError> {
+fn choose_among(candidates: &[Candidate]) -> Result<Choice, RunDirError> {
     let mut passed = Vec::new();
     for candidate in candidates {
         let found = candidate.look();
@@ -289,16 +289,16 @@ fn choose_among(candidates: &[Candidate]) -> Result<Choice, PlaceError> {
         }
     }
     let why: Vec<String> = passed.iter().map(|error| crate::chain(error)).collect();
-    Err(PlaceError::Nowhere { why: why.join("; ") })
+    Err(RunDirError::Nowhere { why: why.join("; ") })
 }
 
 /// A connection to this user's daemon, with the daemon's folder. `None` if none listens.
 ///
 /// # Errors
-/// * [`PlaceError::Io`]: the socket of a trusted folder can't be used.
-/// * [`PlaceError::Open`]: a daemon listens in a folder of this user's that others may use.
-/// * All others: a folder changed meanwhile. See [`Place::check`].
-pub fn running() -> Result<Option<(UnixStream, Place)>, PlaceError> {
+/// * [`RunDirError::Io`]: the socket of a trusted folder can't be used.
+/// * [`RunDirError::Open`]: a daemon listens in a folder of this user's that others may use.
+/// * All others: a folder changed meanwhile. See [`RunDir::check`].
+pub fn running() -> Result<Option<(UnixStream, RunDir)>, RunDirError> {
     running_among(&Who::this().candidates())
 }
 
@@ -306,11 +306,11 @@ pub fn running() -> Result<Option<(UnixStream, Place)>, PlaceError> {
 ///
 /// # Errors
 /// As those of [`running`].
-pub fn roots_running() -> Result<Option<(UnixStream, Place)>, PlaceError> {
+pub fn roots_running() -> Result<Option<(UnixStream, RunDir)>, RunDirError> {
     running_among(&Who::default().candidates())
 }
 
-fn running_among(candidates: &[Candidate]) -> Result<Option<(UnixStream, Place)>, PlaceError> {
+fn running_among(candidates: &[Candidate]) -> Result<Option<(UnixStream, RunDir)>, RunDirError> {
     for candidate in candidates {
         let found = candidate.look();
         for place in found.places {
@@ -320,7 +320,7 @@ fn running_among(candidates: &[Candidate]) -> Result<Option<(UnixStream, Place)>
         }
         // The folder is this user's, but others may have changed it. A second daemon elsewhere
         // would hide the first.
-        if let Some(error @ PlaceError::Open { .. }) = found.plain
+        if let Some(error @ RunDirError::Open { .. }) = found.plain
             && candidate.place(&candidate.name).connect().is_ok_and(|stream| stream.is_some())
         {
             return Err(error);
@@ -330,7 +330,7 @@ fn running_among(candidates: &[Candidate]) -> Result<Option<(UnixStream, Place)>
 }
 
 /// Whether commands of this user look into a folder even if it is not named.
-pub fn is_usual(place: &Place) -> bool {
+pub fn is_usual(place: &RunDir) -> bool {
     let name = place.dir.file_name().and_then(|name| name.to_str());
     let (Some(parent), Some(name)) = (place.dir.parent(), name) else { return false };
     Who::this().candidates().iter().any(|candidate| {
@@ -341,13 +341,13 @@ pub fn is_usual(place: &Place) -> bool {
 
 /// A named folder. It is shared if it is the one that [`ENV_DIR`](super::ENV_DIR) names, or the
 /// usual shared one, and private otherwise.
-pub fn at(dir: &Path) -> Place {
-    let named = Place::named().filter(|place| place.dir == dir);
+pub fn at(dir: &Path) -> RunDir {
+    let named = RunDir::named().filter(|place| place.dir == dir);
     let usual = || {
         let shared = Who::this().candidates().into_iter().find(|candidate| candidate.shared)?;
         (shared.place(&shared.name).dir == dir).then(|| shared.place(&shared.name))
     };
-    named.or_else(usual).unwrap_or_else(|| Place::at(dir))
+    named.or_else(usual).unwrap_or_else(|| RunDir::at(dir))
 }
 
 /// Permission to begin a daemon. No other daemon of this user begins or ends until it is dropped.
@@ -358,15 +358,15 @@ pub struct Turn(#[allow(dead_code, reason = "holds locks")] Vec<OwnedFd>);
 /// Returns the folder of another daemon of this user, if one runs.
 ///
 /// # Errors
-/// * [`PlaceError::Io`]: a lock file can't be opened or locked.
-pub fn take_turn(place: &Place) -> Result<(Turn, Option<Place>), PlaceError> {
+/// * [`RunDirError::Io`]: a lock file can't be opened or locked.
+pub fn take_turn(place: &RunDir) -> Result<(Turn, Option<RunDir>), RunDirError> {
     if !is_usual(place) {
         return Ok((Turn(vec![place.lock_start()?]), None));
     }
     take_turn_among(place, &Who::this().candidates())
 }
 
-fn take_turn_among(place: &Place, candidates: &[Candidate]) -> Result<(Turn, Option<Place>), PlaceError> {
+fn take_turn_among(place: &RunDir, candidates: &[Candidate]) -> Result<(Turn, Option<RunDir>), RunDirError> {
     let look = || {
         let there = candidates.iter().flat_map(|candidate| candidate.look().places);
         let dirs: BTreeSet<PathBuf> = there.map(|other| other.dir).chain([place.dir.clone()]).collect();
@@ -382,7 +382,7 @@ fn take_turn_among(place: &Place, candidates: &[Candidate]) -> Result<(Turn, Opt
             if *dir == place.dir {
                 locks.push(place.lock_start()?);
             } else {
-                locks.extend(Place::at(dir).lock_start_of_other()?);
+                locks.extend(RunDir::at(dir).lock_start_of_other()?);
             }
         }
         let now = look();
@@ -391,7 +391,7 @@ fn take_turn_among(place: &Place, candidates: &[Candidate]) -> Result<(Turn, Opt
             continue;
         }
         let others = dirs.into_iter().filter(|dir| *dir != place.dir);
-        for other in others.map(|dir| Place { dir, shared: place.shared }) {
+        for other in others.map(|dir| RunDir { dir, shared: place.shared }) {
             if other.has_daemon()? {
                 return Ok((Turn(locks), Some(other)));
             }

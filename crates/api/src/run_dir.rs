@@ -33,7 +33,7 @@ const SOCKET_MAX: usize = 107;
 
 /// A daemon's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct RunDir {
     dir: PathBuf,
     /// Whether all users may connect (root's daemon).
     shared: bool,
@@ -41,7 +41,7 @@ pub struct Place {
 
 /// Why a folder can't be a daemon's.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum RunDirError {
     /// It can't be created, read, written or locked.
     #[error("cannot use the daemon's folder {}", dir.display())]
     Io {
@@ -112,7 +112,7 @@ pub enum PlaceError {
     },
 }
 
-impl Place {
+impl RunDir {
     /// The folder that the environment variable [`ENV_DIR`] names. If it names one, no other is
     /// used.
     pub fn named() -> Option<Self> {
@@ -173,26 +173,26 @@ impl Place {
     /// Checks whether this is or could be a daemon's folder. No daemon runs there now.
     ///
     /// # Errors
-    /// * [`PlaceError::Roots`]: the folder is root's, another user calls this, and it never had a
+    /// * [`RunDirError::Roots`]: the folder is root's, another user calls this, and it never had a
     ///   daemon.
-    /// * All others: see [`Place::try_out`].
-    pub fn could_have_daemon(&self) -> Result<(), PlaceError> {
+    /// * All others: see [`RunDir::try_out`].
+    pub fn could_have_daemon(&self) -> Result<(), RunDirError> {
         if !self.shared || rustix::process::geteuid().is_root() {
             self.try_out()
         } else if self.dir.join("daemon.lock").exists() {
             Ok(())
         } else {
-            Err(PlaceError::Roots { dir: self.dir.clone() })
+            Err(RunDirError::Roots { dir: self.dir.clone() })
         }
     }
 
     /// Creates the folder if it does not exist, and checks that it can be trusted and used.
     ///
     /// # Errors
-    /// * [`PlaceError::Io`]: the folder can't be created, or a trial in it failed.
-    /// * [`PlaceError::Long`]: the paths of its sockets are too long.
-    /// * All others: see [`Place::check`].
-    pub fn prepare(&self) -> Result<(), PlaceError> {
+    /// * [`RunDirError::Io`]: the folder can't be created, or a trial in it failed.
+    /// * [`RunDirError::Long`]: the paths of its sockets are too long.
+    /// * All others: see [`RunDir::check`].
+    pub fn prepare(&self) -> Result<(), RunDirError> {
         let mode = self.mode();
         std::fs::DirBuilder::new()
             .recursive(true)
@@ -207,13 +207,13 @@ impl Place {
     /// Checks whether the folder could be created, trusted and used. Leaves nothing behind.
     ///
     /// # Errors
-    /// * [`PlaceError::Io`]: a trial in the folder, or in a new one beside it, failed.
-    /// * [`PlaceError::Long`]: the paths of its sockets are too long.
-    /// * All others: see [`Place::check`].
-    pub fn try_out(&self) -> Result<(), PlaceError> {
+    /// * [`RunDirError::Io`]: a trial in the folder, or in a new one beside it, failed.
+    /// * [`RunDirError::Long`]: the paths of its sockets are too long.
+    /// * All others: see [`RunDir::check`].
+    pub fn try_out(&self) -> Result<(), RunDirError> {
         self.check_sockets()?;
         match self.check() {
-            Err(PlaceError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Err(RunDirError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
                 // Its missing parents are created with it.
                 let there = self.dir.ancestors().skip(1).find(|parent| parent.exists());
                 trial::in_new_folder(there.unwrap_or(Path::new("/")))
@@ -227,9 +227,9 @@ impl Place {
     }
 
     /// Checks whether its sockets' paths are short enough.
-    fn check_sockets(&self) -> Result<(), PlaceError> {
+    fn check_sockets(&self) -> Result<(), RunDirError> {
         let longest = self.socket().as_os_str().len().max(self.volumes().as_os_str().len());
-        if longest > SOCKET_MAX { Err(PlaceError::Long { dir: self.dir.clone() }) } else { Ok(()) }
+        if longest > SOCKET_MAX { Err(RunDirError::Long { dir: self.dir.clone() }) } else { Ok(()) }
     }
 
     /// The mode for the folder.
@@ -242,21 +242,21 @@ impl Place {
     /// The owner must be this user, or root for a shared folder.
     ///
     /// # Errors
-    /// * [`PlaceError::Io`]: its attributes can't be read; with `NotFound`, it does not exist.
-    /// * [`PlaceError::NoFolder`]: it is not a directory.
-    /// * [`PlaceError::Foreign`]: it belongs to another user.
-    /// * [`PlaceError::Open`]: other users may write in it or, if it is private, enter it.
-    pub fn check(&self) -> Result<(), PlaceError> {
+    /// * [`RunDirError::Io`]: its attributes can't be read; with `NotFound`, it does not exist.
+    /// * [`RunDirError::NoFolder`]: it is not a directory.
+    /// * [`RunDirError::Foreign`]: it belongs to another user.
+    /// * [`RunDirError::Open`]: other users may write in it or, if it is private, enter it.
+    pub fn check(&self) -> Result<(), RunDirError> {
         let meta = std::fs::symlink_metadata(&self.dir).map_err(|e| self.failed(e))?;
         let wanted = if self.shared { 0 } else { rustix::process::geteuid().as_raw() };
         let forbidden = if self.shared { 0o022 } else { 0o077 };
         let (dir, mode) = (|| self.dir.clone(), meta.mode() & 0o7777);
         if !meta.is_dir() {
-            Err(PlaceError::NoFolder { dir: dir() })
+            Err(RunDirError::NoFolder { dir: dir() })
         } else if meta.uid() != wanted {
-            Err(PlaceError::Foreign { dir: dir(), owner: meta.uid(), wanted })
+            Err(RunDirError::Foreign { dir: dir(), owner: meta.uid(), wanted })
         } else if mode & forbidden != 0 {
-            Err(PlaceError::Open { dir: dir(), mode, wanted: self.mode() })
+            Err(RunDirError::Open { dir: dir(), mode, wanted: self.mode() })
         } else {
             Ok(())
         }
@@ -265,8 +265,8 @@ impl Place {
     /// Waits until this process may begin or end a daemon here. Dropping the result ends that.
     ///
     /// # Errors
-    /// * [`PlaceError::Io`]: the lock file can't be opened or locked.
-    pub fn lock_start(&self) -> Result<OwnedFd, PlaceError> {
+    /// * [`RunDirError::Io`]: the lock file can't be opened or locked.
+    pub fn lock_start(&self) -> Result<OwnedFd, RunDirError> {
         let lock = self.open("start.lock")?;
         rustix::io::retry_on_intr(|| rustix::fs::flock(&lock, FlockOperation::LockExclusive))
             .map_err(|e| self.failed(e.into()))?;
@@ -275,7 +275,7 @@ impl Place {
 
     /// The same in a folder where no daemon is to begin. `None` if no daemon can have begun there
     /// either.
-    fn lock_start_of_other(&self) -> Result<Option<OwnedFd>, PlaceError> {
+    fn lock_start_of_other(&self) -> Result<Option<OwnedFd>, RunDirError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let lock = match rustix::fs::open(self.dir.join("start.lock"), flags, Mode::empty()) {
             // A daemon that begins there later creates this file first, and then looks at the other
@@ -292,13 +292,13 @@ impl Place {
     /// already.
     ///
     /// # Errors
-    /// * [`PlaceError::Io`]: the lock file can't be opened or locked.
-    pub fn lock_daemon(&self) -> Result<Option<OwnedFd>, PlaceError> {
+    /// * [`RunDirError::Io`]: the lock file can't be opened or locked.
+    pub fn lock_daemon(&self) -> Result<Option<OwnedFd>, RunDirError> {
         self.locked(self.open("daemon.lock")?)
     }
 
-    /// Whether a daemon lives here. The caller must hold [`Place::lock_start`].
-    fn has_daemon(&self) -> Result<bool, PlaceError> {
+    /// Whether a daemon lives here. The caller must hold [`RunDir::lock_start`].
+    fn has_daemon(&self) -> Result<bool, RunDirError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match rustix::fs::open(self.dir.join("daemon.lock"), flags, Mode::empty()) {
             Err(Errno::NOENT) => Ok(false),
@@ -307,7 +307,7 @@ impl Place {
         }
     }
 
-    fn locked(&self, lock: OwnedFd) -> Result<Option<OwnedFd>, PlaceError> {
+    fn locked(&self, lock: OwnedFd) -> Result<Option<OwnedFd>, RunDirError> {
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(lock)),
             Err(Errno::WOULDBLOCK) => Ok(None),
@@ -318,12 +318,12 @@ impl Place {
     /// Connects to the daemon, if one listens here.
     ///
     /// # Errors
-    /// * [`PlaceError::Io`]: the socket can't be used.
-    /// * [`PlaceError::NoFolder`], [`PlaceError::Foreign`], [`PlaceError::Open`]: the folder can't
-    ///   be trusted. See [`Place::check`].
-    pub fn connect(&self) -> Result<Option<UnixStream>, PlaceError> {
+    /// * [`RunDirError::Io`]: the socket can't be used.
+    /// * [`RunDirError::NoFolder`], [`RunDirError::Foreign`], [`RunDirError::Open`]: the folder can't
+    ///   be trusted. See [`RunDir::check`].
+    pub fn connect(&self) -> Result<Option<UnixStream>, RunDirError> {
         match self.check() {
-            Err(PlaceError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(RunDirError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),
             checked => checked?,
         }
         match UnixStream::connect(self.socket()) {
@@ -335,14 +335,14 @@ impl Place {
         }
     }
 
-    fn open(&self, name: &str) -> Result<OwnedFd, PlaceError> {
+    fn open(&self, name: &str) -> Result<OwnedFd, RunDirError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         rustix::fs::open(self.dir.join(name), flags, Mode::RUSR | Mode::WUSR)
             .map_err(|e| self.failed(e.into()))
     }
 
-    fn failed(&self, source: std::io::Error) -> PlaceError {
-        PlaceError::Io { dir: self.dir.clone(), source }
+    fn failed(&self, source: std::io::Error) -> RunDirError {
+        RunDirError::Io { dir: self.dir.clone(), source }
     }
 }
 

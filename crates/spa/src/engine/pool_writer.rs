@@ -17,8 +17,8 @@ use crate::sync::tasks::{Queued, Ticket};
 use crate::txg::{Bar, Hold, Stopped, TXG_DEFER_SIZE, TXG_SIZE, Tunables, Txgs};
 
 /// What changes a pool that is open for writing. Dropping it syncs what is open; the pool is then left as a crash would leave it, to be
-/// imported again; [`Live::export`] lets it go in order.
-pub struct Live {
+/// imported again; [`PoolWriter::export`] lets it go in order.
+pub struct PoolWriter {
     /// Goes first: threads that work on devices end before the last group.
     _keeper: Keeper,
     txgs: Txgs,
@@ -27,9 +27,9 @@ pub struct Live {
     beating: OnceLock<Beating>,
 }
 
-impl std::fmt::Debug for Live {
+impl std::fmt::Debug for PoolWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Live({}, {:?})", self.engine.dsl.pool_name(), self.txgs)
+        write!(f, "PoolWriter({}, {:?})", self.engine.dsl.pool_name(), self.txgs)
     }
 }
 
@@ -87,13 +87,13 @@ pub(crate) fn without_room(tree: &vdev::Tree) -> Vec<String> {
     paths
 }
 
-impl Live {
-    pub(crate) fn start(name: &str, last: Txg, engine: Arc<Engine>) -> Live {
+impl PoolWriter {
+    pub(crate) fn start(name: &str, last: Txg, engine: Arc<Engine>) -> PoolWriter {
         engine.update_space(&engine.mos);
         engine.load_scan();
         engine.load_rebuilds(last);
         let txgs = Txgs::start(name, last, Tunables::for_memory(engine.world.memory()), engine.clone());
-        Live { _keeper: Keeper(engine.clone()), txgs, engine, beating: OnceLock::new() }
+        PoolWriter { _keeper: Keeper(engine.clone()), txgs, engine, beating: OnceLock::new() }
     }
 
     /// From now on the pool waits for devices that fail, since somebody may see to them.
@@ -124,7 +124,7 @@ impl Live {
         self.txgs.stopped().filter(Stopped::is_broken)
     }
 
-    /// Calls `tell` once the pool is [broken](Live::broken). The sync thread calls it: it must wait
+    /// Calls `tell` once the pool is [broken](PoolWriter::broken). The sync thread calls it: it must wait
     /// for nothing.
     pub fn on_break(&self, tell: impl Fn(&Stopped) + Send + 'static) {
         self.txgs.on_stop(move |stopped| {
@@ -150,7 +150,7 @@ impl Live {
         self.engine.cache.zio().suspension().mode()
     }
 
-    /// Looks for devices that are gone ([`Live::reopen`]), forgets the errors of a vdev, or of all, and lets a suspended pool try again
+    /// Looks for devices that are gone ([`PoolWriter::reopen`]), forgets the errors of a vdev, or of all, and lets a suspended pool try again
     /// (`zpool clear`, `zfs_ioc_clear`).
     ///
     /// A suspended pool with `multihost=on` is watched first: another host may have taken it.
@@ -260,7 +260,7 @@ impl Live {
     /// taken.
     ///
     /// # Errors
-    /// As [`Live::tx_for`].
+    /// As [`PoolWriter::tx_for`].
     pub fn try_tx_for(&self, head: &dsl::Owned, need: Need) -> Result<Option<Tx>, TaskError> {
         let Some(hold) = self.txgs.enter(need.bytes, false)? else { return Ok(None) };
         Ok(match self.make_room(hold, head, need)? {
@@ -364,7 +364,7 @@ impl Live {
         self.txgs.sync_all()
     }
 
-    /// As [`Live::sync_all`], and writes a group even if nothing has changed (`zpool sync -f`).
+    /// As [`PoolWriter::sync_all`], and writes a group even if nothing has changed (`zpool sync -f`).
     ///
     /// # Errors
     /// [`Stopped`].
@@ -391,7 +391,7 @@ impl Live {
     /// Lets the pool go for good: its labels say that it is destroyed (`spa_destroy`).
     ///
     /// # Errors
-    /// As [`Live::export`].
+    /// As [`PoolWriter::export`].
     pub fn destroy(&self) -> Result<(), Stopped> {
         self.leave(PoolState::Destroyed)
     }
