@@ -1,9 +1,11 @@
 //! The context of a command: its output, its service, its clock.
 
-use std::{io, rc::Rc};
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use api::{Error, PoolChange, Reason, Requests};
 
+use crate::terminal::{self, Secrets};
 use console::{Clock, Out};
 
 /// Connects to the service that holds the pools.
@@ -39,7 +41,7 @@ pub struct Cx {
     /// The command line as the history of pools records it (`history_str`).
     pub command: String,
     /// What scripts report about devices (`zpool iostat -c`).
-    pub scripts: Option<Rc<crate::zpool::Answers>>,
+    pub scripts: Option<Rc<ScriptOutput>>,
     /// The pool that was changed last. Its history gets the command line.
     touched: Option<String>,
     /// Whether that change is complete, even if the command fails afterwards.
@@ -48,23 +50,13 @@ pub struct Cx {
     service: Option<Rc<dyn Requests>>,
 }
 
-/// The source of keys whose location is `prompt`.
-pub trait Secrets {
-    /// Whether standard input is a terminal, so that a user can try again.
-    fn interactive(&self) -> bool;
-    /// Reads a line.
-    ///
-    /// From a terminal: without echo, after writing the prompt. Otherwise: a line of standard
-    /// input.
-    ///
-    /// # Errors
-    /// Any [`io::Error`] of the terminal or of standard input.
-    fn line(&mut self, prompt: &str) -> io::Result<Vec<u8>>;
-    /// Reads at most this many bytes of standard input.
-    ///
-    /// # Errors
-    /// Any [`io::Error`] of standard input.
-    fn bytes(&mut self, at_most: usize) -> io::Result<Vec<u8>>;
+/// The output of scripts about devices (`vdev_cmd_data_list_t`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScriptOutput {
+    /// Names of columns, with their widths.
+    pub(crate) columns: Vec<(String, usize)>,
+    /// Values by the device's guid and the column's name.
+    pub(crate) values: BTreeMap<u64, BTreeMap<String, String>>,
 }
 
 /// Why a command stopped.
@@ -111,7 +103,7 @@ impl Cx {
             clock,
             env: |name| std::env::var(name).ok(),
             color: false,
-            screen: crate::terminal::screen,
+            screen: terminal::screen,
             watcher: None,
             another: None,
             overshadowed: None,

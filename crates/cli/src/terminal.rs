@@ -1,9 +1,27 @@
 //! Secrets from the user's terminal or from a pipe.
 
-use crate::cx::Secrets;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+
+/// The source of keys whose location is `prompt`.
+pub trait Secrets {
+    /// Whether standard input is a terminal, so that a user can try again.
+    fn interactive(&self) -> bool;
+    /// Reads a line.
+    ///
+    /// From a terminal: without echo, after writing the prompt. Otherwise: a line of standard
+    /// input.
+    ///
+    /// # Errors
+    /// Any [`io::Error`] of the terminal or of standard input.
+    fn line(&mut self, prompt: &str) -> io::Result<Vec<u8>>;
+    /// Reads at most this many bytes of standard input.
+    ///
+    /// # Errors
+    /// Any [`io::Error`] of standard input.
+    fn bytes(&mut self, at_most: usize) -> io::Result<Vec<u8>>;
+}
 
 /// Standard input.
 pub struct Stdin;

@@ -42,8 +42,6 @@ mod upgrade;
 mod usage;
 mod wait;
 
-pub use scripts::Answers;
-
 use api::{Pool, PoolQuery};
 
 use change::open;

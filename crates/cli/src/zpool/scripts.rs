@@ -11,14 +11,13 @@
 //! # See
 //! OpenZFS `zpool_iter.c` (`all_pools_for_each_vdev_run`), `zpool_main.c` (`print_cmd_columns`).
 
-use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use api::{Pool, Vdev};
 
-use crate::cx::{Color, Cx, Stop};
+use crate::cx::{Color, Cx, ScriptOutput, Stop};
 
 /// Limit of a script's output for one device, in bytes.
 const OUTPUT_MAX: u64 = 1 << 16;
@@ -29,13 +28,6 @@ const AT_A_TIME: usize = 16;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Scripts {
     paths: Vec<(String, PathBuf)>,
-}
-
-/// The output of scripts (`vdev_cmd_data_list_t`).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Answers {
-    columns: Vec<(String, usize)>,
-    values: BTreeMap<u64, BTreeMap<String, String>>,
 }
 
 /// The folders to search for scripts (`zpool_get_cmd_search_path`).
@@ -85,7 +77,7 @@ impl Scripts {
     }
 
     /// Runs the scripts for every device of these pools.
-    pub(super) fn run(&self, pools: &[Pool]) -> Answers {
+    pub(super) fn run(&self, pools: &[Pool]) -> ScriptOutput {
         let mut leaves: Vec<&Vdev> = Vec::new();
         for pool in pools {
             let beside = pool.l2cache.iter().chain(&pool.spares);
@@ -98,7 +90,7 @@ impl Scripts {
                 said.extend(threads.into_iter().map(|t| t.join().expect("a panic ends the program")));
             });
         }
-        let mut answers = Answers::default();
+        let mut answers = ScriptOutput::default();
         for (v, pairs) in leaves.iter().zip(said) {
             let of = answers.values.entry(v.guid).or_default();
             for (name, value) in pairs {
@@ -179,7 +171,7 @@ fn columns(script: &str, text: &str) -> Vec<(String, String)> {
     all
 }
 
-impl Answers {
+impl ScriptOutput {
     /// Prints the titles of the columns, after those of the table itself.
     pub(super) fn head(&self, cx: &mut Cx) {
         for (name, width) in &self.columns {

@@ -14,7 +14,7 @@ fn finds_every_fixture() {
         if fixture.images().is_empty() {
             continue;
         }
-        let found = scan(fixture.images());
+        let found = discover(fixture.images());
         assert_eq!(found.pools.len(), 1, "{}", fixture.name());
         let pool = &found.pools[0];
         assert_eq!(pool.name, fixture.pool());

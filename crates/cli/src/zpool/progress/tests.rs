@@ -8,7 +8,7 @@ use std::rc::Rc;
 use api::Vdev;
 
 use super::*;
-use crate::cx::Secrets;
+use crate::terminal::Secrets;
 use console::Clock;
 use console::Out;
 

@@ -13,7 +13,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 use api::{InProcess, Requests, Service};
-use cli::cx::{Cx, Secrets};
+use cli::cx::Cx;
+use cli::terminal::Secrets;
 use console::Clock;
 use console::Out;
 use server::service::LocalService;
