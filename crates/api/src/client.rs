@@ -7,8 +7,8 @@
 //!
 //! A user who has a daemon uses that daemon alone. What a command means must not depend on what
 //! else root's daemon holds. A user without a daemon sees root's pools, and may do there what root
-//! has allowed. [`ENV_DIR`](crate::run_dir::ENV_DIR) selects one of several daemons. Without it, this
-//! module looks for a user's daemon in all folders where it may live ([`choice`]).
+//! has allowed. [`ENV_DIR`](crate::run_dir::ENV_DIR) selects one of several daemons. Without it,
+//! this module looks for a user's daemon in all folders where it may live ([`choice`]).
 //!
 //! A daemon may end between the client's connect and its own accept. Then the connection closes
 //! without a byte of an answer. The client sends the request once more, to a new daemon if needed.

@@ -319,8 +319,8 @@ impl RunDir {
     ///
     /// # Errors
     /// * [`RunDirError::Io`]: the socket can't be used.
-    /// * [`RunDirError::NoFolder`], [`RunDirError::Foreign`], [`RunDirError::Open`]: the folder can't
-    ///   be trusted. See [`RunDir::check`].
+    /// * [`RunDirError::NoFolder`], [`RunDirError::Foreign`], [`RunDirError::Open`]: the folder
+    ///   can't be trusted. See [`RunDir::check`].
     pub fn connect(&self) -> Result<Option<UnixStream>, RunDirError> {
         match self.check() {
             Err(RunDirError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),

@@ -1,15 +1,22 @@
-//! Who reads ahead, on threads of their own, behind those who wait for what they read (`ZIO_PRIORITY_ASYNC_READ`).
+//! Prefetch threads: they read blocks ahead, and yield to readers that wait for devices
+//! (`ZIO_PRIORITY_ASYNC_READ`).
 //!
 //! # Theory
-//! Whoever foresees reads ([`Foreseen`]) leaves a run of them here and goes on. The threads take one read of one run after another in turns, so that a long run holds up no other.
-//! So many bytes are read ahead at a time as OpenZFS would have under way: [`VDEV_ASYNC_READ_MAX_ACTIVE`] reads of [`VDEV_AGGREGATION_LIMIT`] bytes for each device, since
-//! it joins neighbours into reads of that size; while somebody waits for a device, [`VDEV_ASYNC_READ_MIN_ACTIVE`]. Threads are started when there is something to do, and end when there was nothing for long.
+//! A predictor of reads ([`Foreseen`]) hands in a run of blocks and continues. The threads take one
+//! read of one run after another in turns, so that a long run holds up no other.
+//!
+//! The bytes that are read ahead at a time are those that OpenZFS would have under way. That is
+//! [`VDEV_ASYNC_READ_MAX_ACTIVE`] reads of [`VDEV_AGGREGATION_LIMIT`] bytes for each device, since
+//! OpenZFS joins neighbours into reads of that size. While a reader waits for a device, it is
+//! [`VDEV_ASYNC_READ_MIN_ACTIVE`] reads.
+//!
+//! Threads are started when there is work, and end after an idle time.
 //!
 //! # Life
-//! Closed before its pool gives up its devices ([`Crew::close`]): nothing is read afterwards.
+//! Closed before its pool releases its devices ([`Crew::close`]): nothing is read afterwards.
 //!
 //! # Locks
-//! One, held to take a read and to say that it is done, never across a read.
+//! One, held to take a read and to record its end, never across a read.
 
 use crate::tunables::{VDEV_AGGREGATION_LIMIT, VDEV_ASYNC_READ_MAX_ACTIVE, VDEV_ASYNC_READ_MIN_ACTIVE};
 use observe::Counter;
@@ -19,63 +26,64 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Threads that read ahead for one pool.
+/// Most threads that read ahead for one pool.
 const THREADS_MAX: usize = 32;
-/// Runs that may wait.
+/// Most runs that may wait.
 const RUNS_MAX: usize = 1024;
-/// How long a thread waits for something to do.
+/// How long a thread waits for work.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// What was foreseen (`zfetchstats`), by all pools that share memory.
+/// Counters of prefetch (`zfetchstats`), of all pools that share memory.
 #[derive(Debug, Default)]
 pub struct Zfetch {
-    /// Reads where they were expected (`hits`).
+    /// Reads at an expected place (`hits`).
     pub hits: Counter,
-    /// Reads ahead of where they were expected, which are kept in mind (`future`).
+    /// Reads ahead of an expected place, which are remembered (`future`).
     pub future: Counter,
-    /// Reads that passed over some blocks, or go in steps (`stride`).
+    /// Reads that skipped some blocks, or go in steps (`stride`).
     pub stride: Counter,
-    /// Reads behind where they were expected (`past`).
+    /// Reads behind an expected place (`past`).
     pub past: Counter,
-    /// Reads that nobody expected (`misses`).
+    /// Reads at an unexpected place (`misses`).
     pub misses: Counter,
-    /// Reads that would have been the beginning of a stream, had there not been so many (`max_streams`).
+    /// Reads that would have begun a stream, had there not been too many (`max_streams`).
     pub max_streams: Counter,
-    /// Blocks that were asked for ahead (`io_issued`).
+    /// Blocks that were requested ahead (`io_issued`).
     pub io_issued: Counter,
-    /// Blocks that were, and are done.
+    /// Of these, the blocks whose reads have ended.
     pub(crate) io_done: Counter,
-    /// Those that were not read since there was no room in memory; OpenZFS has no such counter.
+    /// Of these, the blocks that were not read for lack of memory; OpenZFS has no such counter.
     pub throttled: Counter,
 }
 
 impl Zfetch {
-    /// Blocks that are yet to be read ahead (`io_active`).
+    /// Blocks that are still to be read ahead (`io_active`).
     pub fn io_active(&self) -> u64 {
         let done = self.io_done.get();
         self.io_issued.get().saturating_sub(done)
     }
 }
 
-/// Reads ahead what somebody has foreseen.
+/// Reads blocks ahead that a predictor expects (`zfetch_t`).
 pub trait Foreseen: Send + Sync {
-    /// Has a block read into the cache, if it is not there. What fails is left to who asks for the block.
+    /// Reads a block into the cache, if it is not there. A failure is ignored: the reader that
+    /// needs the block meets it again.
     fn read_ahead(&self, level: u8, blkid: u64);
 }
 
 /// Blocks of one level of one object, at even distances.
 pub struct Run {
-    /// Who reads them.
+    /// Reads them.
     pub of: Arc<dyn Foreseen>,
     /// Their level.
     pub level: u8,
-    /// The next one.
+    /// Number of the next one.
     pub next: u64,
-    /// From one to the next.
+    /// Distance from one to the next.
     pub step: i64,
-    /// How many.
+    /// Number of blocks.
     pub count: u64,
-    /// Bytes of one.
+    /// Bytes of one block.
     pub bytes: u64,
 }
 
@@ -93,19 +101,19 @@ struct State {
 struct Inner {
     state: Mutex<State>,
     work: Condvar,
-    /// Nothing is under way any more.
+    /// No read is under way any more.
     quiet: Condvar,
-    /// Devices that share the work; 0 for who reads nothing ahead.
+    /// Devices that share the work; 0 if nothing is read ahead.
     devices: AtomicU64,
     /// Readers that wait for devices.
     demand: AtomicUsize,
-    /// Somebody could go on when no reader waits.
+    /// A read could begin once no reader waits.
     held_back: AtomicBool,
     counters: Arc<Zfetch>,
     name: u32,
 }
 
-/// See the module.
+/// The prefetch threads of a pool; see the module.
 pub(crate) struct Crew(Arc<Inner>);
 
 impl Crew {
@@ -122,7 +130,7 @@ impl Crew {
         }))
     }
 
-    /// Reads ahead from now on, of so many devices.
+    /// Reads ahead from now on, from so many devices.
     pub(crate) fn begin(&self, devices: u64) {
         self.0.devices.store(devices, Ordering::Relaxed);
     }
@@ -131,7 +139,7 @@ impl Crew {
         self.0.devices.load(Ordering::Relaxed) > 0
     }
 
-    /// Has a run read; false if there is too much to do already, or nothing is read ahead.
+    /// Queues a run; returns false if there is too much work already, or nothing is read ahead.
     pub(crate) fn push(&self, run: Run) -> bool {
         if !self.is_begun() || run.count == 0 {
             return false;
@@ -146,13 +154,13 @@ impl Crew {
         true
     }
 
-    /// A reader is about to wait for a device, until what is returned is dropped.
+    /// Marks a reader as waiting for a device, until the returned value is dropped.
     pub(crate) fn demand(&self) -> Demand<'_> {
         self.0.demand.fetch_add(1, Ordering::SeqCst);
         Demand(&self.0)
     }
 
-    /// Reads nothing ahead any more.
+    /// Stops reading ahead.
     pub(crate) fn shut(&self) {
         let mut s = self.0.state.lock();
         s.closed = true;
@@ -162,7 +170,7 @@ impl Crew {
         self.0.counters.io_done.add(runs.iter().map(|run| run.count).sum());
     }
 
-    /// The same, and what is under way is over when it returns.
+    /// Stops reading ahead, and waits for the reads under way.
     pub(crate) fn close(&self) {
         self.shut();
         let mut s = self.0.state.lock();
@@ -174,7 +182,8 @@ impl Crew {
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        // Perhaps on one of its own threads, which had the last reference to the cache: nobody is waited for.
+        // This may run on one of its own threads, with the last reference to the cache. So it waits
+        // for no thread.
         self.shut();
     }
 }
@@ -186,7 +195,7 @@ impl Drop for Demand<'_> {
     fn drop(&mut self) {
         let last = self.0.demand.fetch_sub(1, Ordering::SeqCst) == 1;
         if last && self.0.held_back.swap(false, Ordering::SeqCst) {
-            // Whoever is called calls the next.
+            // A thread that is woken wakes the next.
             let mut s = self.0.state.lock();
             self.0.call(&mut s);
         }
@@ -207,12 +216,12 @@ impl Inner {
         if !fits(of(VDEV_ASYNC_READ_MAX_ACTIVE.get())) {
             return false;
         }
-        // Said before it is asked, so that whoever is the last to wait sees it.
+        // Set before the check, so that the last waiting reader sees it.
         self.held_back.store(true, Ordering::SeqCst);
         self.demand.load(Ordering::SeqCst) == 0
     }
 
-    /// Calls somebody if there is something that may be read.
+    /// Wakes or starts a thread if there is a read that may begin.
     fn call(self: &Arc<Self>, s: &mut State) {
         let Some(bytes) = s.runs.front().map(|run| run.bytes) else { return };
         if !self.may_read(s, bytes) {
@@ -223,14 +232,14 @@ impl Inner {
         } else if s.threads < THREADS_MAX {
             let inner = Arc::clone(self);
             let thread = std::thread::Builder::new().name(format!("zfetch-{}", self.name));
-            // Without a thread nothing is read ahead, and nobody misses anything but time.
+            // If no thread can be started nothing is read ahead, which costs only time.
             if thread.spawn(move || inner.serve()).is_ok() {
                 s.threads += 1;
             }
         }
     }
 
-    /// The next read, in turns; `None` if there is none that may be begun.
+    /// The next read, in turns; `None` if none may begin.
     fn take(&self, s: &mut State) -> Option<(Arc<dyn Foreseen>, u8, u64, u64)> {
         let bytes = s.runs.front()?.bytes;
         if !self.may_read(s, bytes) {
@@ -239,7 +248,7 @@ impl Inner {
         let mut run = s.runs.pop_front()?;
         let read = (Arc::clone(&run.of), run.level, run.next, run.bytes);
         run.count -= 1;
-        // What is in a run was computed without overflow.
+        // The positions of a run were computed without overflow.
         run.next = run.next.wrapping_add_signed(run.step);
         if run.count > 0 {
             s.runs.push_back(run);
@@ -255,7 +264,7 @@ impl Inner {
             if let Some((of, level, blkid, bytes)) = self.take(&mut s) {
                 self.call(&mut s);
                 drop(s);
-                // Counted however the read ends, so that nobody waits for one that is over.
+                // Counted however the read ends, so that no thread waits for a read that is over.
                 let active = Active { inner: &self, bytes };
                 of.read_ahead(level, blkid);
                 drop(of);

@@ -1,21 +1,28 @@
-//! Which of the lists gives way: targets that follow what was evicted too early (`arc_adapt`).
+//! Which list to evict from: targets that follow what was evicted too early (`arc_adapt`).
 //!
 //! # Theory
-//! What a cache of this size should hold is not known beforehand; the ghosts tell. A read that finds the ghost of a block that was used once says that those should have more
-//! room, and one of a block that was used again the opposite; the rarer such ghosts are among all, the more each says (Megiddo and Modha, ARC, 2003). The same holds for metadata beside data, where a ghost of data
-//! counts less (`zfs_arc_meta_balance`). Shares are fractions of 2^32, as OpenZFS tells them: `meta` of all, and of metadata (`pm`) and data (`pd`) what is for blocks that were used once.
+//! What a cache of this size should hold is learned from its ghosts (Megiddo and Modha, ARC, 2003).
+//! A read that finds the ghost of a block that was used once gives such blocks a larger share. The
+//! ghost of a block that was used again does the opposite. The rarer such ghosts are among all, the
+//! larger the step.
+//!
+//! The same holds for metadata and data, where a ghost of data counts less
+//! (`zfs_arc_meta_balance`).
+//!
+//! Shares are fractions of 2^32, as OpenZFS reports them. `meta` is the share of metadata in all.
+//! `pm` (of metadata) and `pd` (of data) are the shares of blocks that were used once.
 
 use crate::tunables::ARC_META_BALANCE;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// All of it.
+/// The whole, as a share.
 pub(crate) const ONE: u64 = 1 << 32;
-/// No share gets smaller than this, nor its opposite.
+/// No share gets smaller than this, nor its complement.
 const LEAST: u64 = ONE / 64;
-/// A share moves no further at once.
+/// A share moves at most this far at once.
 const STEP: u64 = ONE / 16;
 
-/// See the module.
+/// The shares of the lists; see the module.
 pub(crate) struct Balance {
     meta: AtomicU64,
     pd: AtomicU64,
@@ -29,7 +36,7 @@ fn moved(share: &AtomicU64, step: u64, up: bool) {
     let step = step.min(STEP);
     let now = share.load(Ordering::Relaxed);
     let next = if up { now.saturating_add(step) } else { now.saturating_sub(step) };
-    // Two who move it at once may count as one.
+    // Two threads that move it at once may count as one.
     share.store(next.clamp(LEAST, ONE - LEAST), Ordering::Relaxed);
 }
 
@@ -50,7 +57,9 @@ impl Balance {
         (get(&self.meta), get(&self.pd), get(&self.pm))
     }
 
-    /// A read found a ghost of so many bytes: of metadata or data, used again or once. `max` is what the cache may hold, `ghosts` the bytes of the ghosts of this type.
+    /// Records that a read found a ghost of so many bytes: of metadata or data, used again or once.
+    ///
+    /// `max` is what the cache may hold, `ghosts` the bytes of the ghosts of this type.
     pub(crate) fn ghost_hit(&self, bytes: u64, metadata: bool, again: bool, max: u64, ghosts: [u64; 2]) {
         let (mine, other) = if again { (ghosts[1], ghosts[0]) } else { (ghosts[0], ghosts[1]) };
         let weight = (other / mine.max(1)).clamp(1, 64);
@@ -61,7 +70,8 @@ impl Balance {
         moved(&self.meta, step, metadata);
     }
 
-    /// The list that is furthest above its target, of those that have something: its type (1 is metadata) and whether its blocks were used again.
+    /// The list that is furthest above its target, of those that are not empty. Returns its type (1
+    /// is metadata), and whether its blocks were used again.
     pub(crate) fn fattest(&self, sizes: Sizes, has: impl Fn(usize, usize) -> bool) -> Option<(usize, usize)> {
         let (meta, pd, pm) = self.shares();
         let all: u64 = sizes.iter().flatten().sum();

@@ -16,9 +16,9 @@ use zio::{Bookmark, IoFlags, ReadOptions, Workers, WriteReq, Zio};
 /// The memory that the cache of a pool may use.
 #[derive(Clone)]
 pub enum Room {
-    /// So many bytes, for each cache that is made.
+    /// So many bytes, for each cache that is created.
     Own(u64),
-    /// What pools share.
+    /// The memory that pools share.
     Shared(Arc<Store>),
 }
 
@@ -61,15 +61,17 @@ pub struct Cache {
     pub(crate) store: Arc<Store>,
     /// The pool's number in the store.
     pub(crate) pool: u32,
-    /// What object sets want to have on cache devices, where that is not everything.
+    /// What may be on cache devices of each object set, where that is not everything.
     pub(crate) second: Seconds,
     crew: Crew,
     policies: Policies,
-    /// What the room above has of a pool.
+    /// An object of the crate above, one for each pool.
     beside: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
-/// While it lives, blocks are read ahead ([`Cache::begin_reading_ahead`]); what is under way is over when it is gone, and holds no device any more.
+/// Blocks are read ahead while this lives ([`Cache::begin_reading_ahead`]).
+///
+/// When it has been dropped, the reads under way have ended, and hold no device any more.
 pub struct ReadingAhead(Arc<Cache>);
 
 impl Drop for ReadingAhead {
@@ -78,18 +80,19 @@ impl Drop for ReadingAhead {
     }
 }
 
-/// How a read came to its block.
+/// Where a read found its block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Came {
-    /// It was in memory, read ahead, and this is its first use.
+    /// In memory, read ahead, and this is its first use.
     Foreseen,
     /// It was being read ahead.
     Late,
-    /// It had to be read, or somebody was reading it who had to.
+    /// It had to be read, or another reader was reading it.
     Missed,
 }
 
-/// Takes the flight out of the table however its read ends, so that nobody waits for one that is over.
+/// Removes the flight from the table however its read ends, so that no reader waits for one that is
+/// over.
 struct Landing<'a> {
     store: &'a Store,
     key: Key,
@@ -111,10 +114,10 @@ impl Drop for Landing<'_> {
         }));
         let block = result.as_ref().ok().filter(|_| self.kept).cloned();
         if block.is_none() {
-            // Nothing to wait for; and who tries it again himself does not meet this one again.
+            // There is no block. A waiter that tries again does not meet this flight again.
             self.store.land(&self.key, None, Stored::default(), self.ahead);
         }
-        // Before it is entered, which may wait for room.
+        // Before the block is entered, since that may wait for memory.
         *self.flight.done.lock() = Some(result);
         self.flight.landed.notify_all();
         if block.is_some() {
@@ -124,12 +127,13 @@ impl Drop for Landing<'_> {
     }
 }
 
-/// What a reader wants to know beside the block.
+/// What a reader wants besides the block.
 #[derive(Clone, Copy, Default)]
 pub struct Ask<'a> {
-    /// Shown a block that is read again and again.
+    /// Called with a [`Hand`] if the block is read again and again.
     pub keep: Option<&'a dyn Fn(Hand)>,
-    /// Told how the block comes, before it is waited for; of one that was simply there, nothing is told.
+    /// Called with where the block comes from, before a wait for it. Not called for a block that
+    /// was in memory and had been used before.
     pub told: Option<&'a dyn Fn(Came)>,
 }
 
@@ -141,16 +145,16 @@ impl Ask<'_> {
     }
 }
 
-/// Who has read a block.
+/// Which reader read a block.
 enum By {
     Me,
     Another,
-    /// One who only guessed.
+    /// A speculative reader.
     Guesser,
 }
 
 impl Cache {
-    /// A cache in this memory in front of `zio`: of as many bytes if it is a number (`zfs_arc_max`).
+    /// A cache in this memory in front of `zio`. A number is the limit in bytes (`zfs_arc_max`).
     pub fn new(zio: Zio, room: impl Into<Room>) -> Cache {
         let store = match room.into() {
             Room::Own(max) => Store::new(max),
@@ -169,7 +173,8 @@ impl Cache {
         }
     }
 
-    /// From now on this is what is kept and read ahead of an object set; what is there stays until it is evicted.
+    /// Sets what is kept and read ahead of an object set, from now on. Cached blocks stay until
+    /// they are evicted.
     pub fn set_policy(&self, objset: u64, policy: Policy) {
         self.policies.set(objset, policy);
     }
@@ -184,7 +189,8 @@ impl Cache {
         self.policies.reads_ahead(objset)
     }
 
-    /// Lets blocks be read ahead from now on, until what is returned is dropped; before that, nothing is.
+    /// Begins to read blocks ahead, until the returned value is dropped. Before this call nothing
+    /// is read ahead.
     #[must_use]
     pub fn begin_reading_ahead(self: &Arc<Self>) -> ReadingAhead {
         self.crew.begin(self.devices());
@@ -195,7 +201,8 @@ impl Cache {
         self.zio.tree().devices().count().max(1) as u64
     }
 
-    /// What somebody keeps for as long as this pool is open, made when it is first asked for; `None` to all who ask for another type than the first.
+    /// An object of the crate above, kept while this pool is open, and created by the first call.
+    /// `None` for calls with another type than the first.
     pub fn beside<T: Any + Default + Send + Sync>(&self) -> Option<&T> {
         self.beside.get_or_init(|| Box::new(T::default())).downcast_ref()
     }
@@ -205,18 +212,18 @@ impl Cache {
         self.crew.is_begun()
     }
 
-    /// Has blocks read ahead, behind those that somebody waits for; false if there is too much to do for that.
+    /// Queues blocks to be read ahead, after the reads that callers wait for (`dmu_zfetch_run`).
+    /// Returns false if too much is queued.
     pub fn read_ahead(&self, run: Run) -> bool {
         if !self.crew.is_begun() {
             return false;
         }
-        // There may be more by now.
+        // There may be more devices by now.
         self.crew.begin(self.devices());
         self.crew.push(run)
     }
 
-    /// Reads a block that nobody has asked for, unless it is there, somebody reads it, or there is
-    /// no room: for who reads ahead.
+    /// Reads a block ahead, unless it is cached, being read, or memory is short.
     pub fn fetch_ahead(&self, bp: &Blkptr, bookmark: &Bookmark) {
         if let Some(key) = self.key(bp, bookmark.objset)
             && self.store.may_read_ahead(&key)
@@ -225,7 +232,7 @@ impl Cache {
             let start = || mine.insert(Flight::new(true)).clone();
             if let Found::Nothing = self.store.find_or_start(&key, true, start, None) {
                 let flight = mine.expect("it was just entered");
-                // What fails, fails again for who asks for it.
+                // A failure is ignored: the reader that needs the block meets it again.
                 let _ = self.fly(bp, bookmark, key, flight, &ReadOptions::prefetch());
             }
         }
@@ -252,20 +259,20 @@ impl Cache {
     /// Reads a block through the cache (`arc_read`).
     ///
     /// # Errors
-    /// As [`Zio::read`]; failures are not cached.
+    /// Those of [`Zio::read`]. Failures are not cached.
     pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> zio::Result<Block> {
         self.read_asking(bp, bookmark, Ask::default(), options)
     }
 
-    /// The block that a hand leads to, if the cache holds it still; counted as a hit.
+    /// The block of a [`Hand`], if the cache still holds it. Counts as a hit.
     pub fn at_hand(&self, hand: &Hand) -> Option<Block> {
         self.store.at_hand(hand)
     }
 
-    /// As [`Cache::read`], for who wants to know more.
+    /// Reads a block like [`Cache::read`], and reports what `ask` wants.
     ///
     /// # Errors
-    /// As [`Cache::read`].
+    /// Those of [`Zio::read`].
     pub fn read_asking(
         &self,
         bp: &Blkptr,
@@ -279,17 +286,18 @@ impl Cache {
         }
         let whole = sparse.whole();
         if let Some(key) = self.key(bp, bookmark.objset) {
-            // Nothing happens if it is not kept. Who reads it once is likely to do so again.
+            // Has no effect if the block is not cached. A block that is read whole once is likely
+            // to be so again.
             self.store.complete(&key, &whole);
         }
         Ok(whole)
     }
 
-    /// Reads a block through the cache for who can do without the zeros at its end, which are not held of what was written without, nor of
-    /// indirect blocks and blocks of dnodes.
+    /// Reads a block through the cache, perhaps without the zeros at its end. These are not held of
+    /// blocks that were written without, nor of indirect blocks and blocks of dnodes.
     ///
     /// # Errors
-    /// As [`Cache::read`].
+    /// Those of [`Zio::read`].
     pub fn read_sparse(
         &self,
         bp: &Blkptr,
@@ -299,10 +307,10 @@ impl Cache {
         self.read_sparse_asking(bp, bookmark, Ask::default(), options)
     }
 
-    /// As [`Cache::read_sparse`], for who wants to know more.
+    /// Reads a block like [`Cache::read_sparse`], and reports what `ask` wants.
     ///
     /// # Errors
-    /// As [`Cache::read`].
+    /// Those of [`Zio::read`].
     pub fn read_sparse_asking(
         &self,
         bp: &Blkptr,
@@ -315,9 +323,10 @@ impl Cache {
         };
         loop {
             match self.read_once(bp, bookmark, key, ask, options) {
-                // Nobody takes the failure of one who only guessed.
+                // The failure of a speculative read is no result for other readers.
                 (By::Guesser, Err(_)) if !options.has(IoFlags::SPECULATIVE) => {}
-                // Who must not fail waits for devices himself, and does not take another's failure.
+                // A reader that must succeed waits for devices itself, and does not take another
+                // reader's failure.
                 (By::Another, Err(zio::Error::Io { .. } | zio::Error::Checksum { .. }))
                     if options.has(IoFlags::MUST_SUCCEED) => {}
                 (_, result) => return result,
@@ -325,7 +334,7 @@ impl Cache {
         }
     }
 
-    /// Reads through the cache; says who did.
+    /// Reads through the cache; returns also which reader read the block.
     fn read_once(
         &self,
         bp: &Blkptr,
@@ -389,10 +398,11 @@ impl Cache {
         result
     }
 
-    /// Writes blocks through the pipeline ([`Zio::write_batch`]); what was written is cached, since much of it is soon read.
+    /// Writes blocks through the pipeline ([`Zio::write_batch`]), and caches them, since many are
+    /// soon read.
     ///
     /// # Errors
-    /// As [`Zio::write_batch`].
+    /// Those of [`Zio::write_batch`].
     pub fn write_batch(&self, txg: Txg, reqs: Vec<WriteReq>, workers: &Workers) -> zio::Result<Vec<Blkptr>> {
         let told = |r: &WriteReq| (r.bookmark, r.data.clone(), r.policy.zstd);
         let blocks: Vec<(Bookmark, Sparse, ZstdLevel)> = reqs.iter().map(told).collect();
@@ -406,14 +416,14 @@ impl Cache {
         Ok(kept.collect())
     }
 
-    /// Caches the contents of a block that its caller knows, for the object set of the bookmark.
+    /// Caches the contents of a block that the caller knows, for the object set of the bookmark.
     pub fn insert(&self, bp: &Blkptr, bookmark: &Bookmark, block: &Block) {
         let recipe = Some(Recipe::of(bp, None));
         self.keep(bp, bookmark, &block.clone().into(), Stored { packed: None, recipe });
     }
 
     fn keep(&self, bp: &Blkptr, bookmark: &Bookmark, block: &Sparse, stored: Stored<'_>) {
-        // The object set of an encrypted dataset gets its MACs on its way down.
+        // The object set of an encrypted dataset gets its MACs during the write.
         let sealed = bp.kind == DmuType::OBJSET && bp.stored().is_some_and(|s| s.crypt);
         let kept = |key: &Key| !sealed && self.policies.keeps(bookmark.objset, key.kind() == 1);
         if let Some(key) = self.key(bp, bookmark.objset).filter(kept) {
@@ -422,35 +432,39 @@ impl Cache {
         }
     }
 
-    /// Frees a block ([`Zio::free`]) and forgets it (`arc_freed`). `objset` is the object set that it belonged to, as far as that is known: it
-    /// takes one to find a block that a key makes readable; others are forgotten when they have not been used for long.
+    /// Frees a block ([`Zio::free`]) and drops it from the cache (`arc_freed`).
+    ///
+    /// `objset` is the object set that it belonged to, as far as known. It is needed to find a
+    /// block that was decrypted with a key. Such blocks are otherwise evicted when they have not
+    /// been used for long.
     ///
     /// # Errors
-    /// As [`Zio::free`].
+    /// Those of [`Zio::free`].
     pub fn free(&self, txg: Txg, bp: &Blkptr, objset: Option<u64>) -> zio::Result<()> {
         self.let_go(bp, objset.unwrap_or_default());
         self.forget_second(bp);
         self.zio.free(txg, bp)
     }
 
-    /// Whether a block is cached for this object set; asking is no use of it (`arc_cached`).
+    /// Whether a block is cached for this object set (`arc_cached`). Does not count as a use.
     pub fn holds(&self, bp: &Blkptr, objset: u64) -> bool {
         self.key(bp, objset).is_some_and(|key| self.store.holds(&key))
     }
 
-    /// Forgets a block that stays where it is, since nobody is going to ask for it soon. `objset` is the object set that it was read for.
+    /// Drops a block that stays on disk from the cache, since it won't be needed soon. `objset` is
+    /// the object set for which it was read.
     pub fn let_go(&self, bp: &Blkptr, objset: u64) {
         if let Some(key) = self.key(bp, objset) {
             self.store.forget(&key);
         }
     }
 
-    /// Forgets every block of this pool, as after a key was unloaded.
+    /// Drops every block of this pool (`arc_flush`), as after a key was unloaded.
     pub fn purge(&self) {
         self.store.purge(self.pool);
     }
 
-    /// The counters of the memory that it uses, of all pools that share it.
+    /// The counters of its memory, over all pools that share it.
     pub fn stats(&self) -> Stats {
         self.store.stats()
     }
@@ -458,7 +472,7 @@ impl Cache {
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        // Nobody can ask for them any more.
+        // No reader can find these blocks any more.
         self.store.purge(self.pool);
         self.store.remove_disks(|disk| disk.pool == self.pool);
     }

@@ -1,16 +1,20 @@
-//! The forms in which a block is held: as the object sees it, packed as it is stored, or both.
+//! The forms in which a block is held: uncompressed, compressed as stored, or both.
 //!
 //! # Theory
-//! A block that was packed well is held in both forms at first. It *cools* when its plain form is let go, and is *warmed* when somebody who needed it has unpacked it; when its
-//! header gives up what it holds, that is for good. Each change happens whole or not at all, and says so, since whoever changes it answers for the room: of two who unpack the same block at the same
-//! time one warms it, and nobody warms what was given up meanwhile.
+//! A block that compresses well is held in both forms at first. It *cools* when its plain,
+//! uncompressed form is released. It is *warmed* when a reader that needed the plain form has
+//! decompressed it. When its header gives up what it holds, that is final.
+//!
+//! Each change happens whole or not at all, and returns which. The caller of a change also accounts
+//! for its memory. If two readers decompress the same block at once, one warms it. A block that was
+//! given up meanwhile is not warmed.
 //!
 //! # Locks
-//! The innermost: nothing is asked of anybody while it is held. A hit by a hand takes no other.
+//! The innermost: nothing is called while it is held. A hit by a hand takes no other.
 
 use crate::sync::Mutex;
 
-/// What is held.
+/// The forms that are held.
 pub(crate) struct Held<B> {
     pub(crate) plain: Option<B>,
     pub(crate) packed: Option<B>,
@@ -19,13 +23,13 @@ pub(crate) struct Held<B> {
 /// What a reader gets.
 pub(crate) enum Form<B> {
     Plain(B),
-    /// To be unpacked by the reader.
+    /// To be decompressed by the reader.
     Packed(B),
-    /// It was given up.
+    /// The block was given up.
     Nothing,
 }
 
-/// See the module.
+/// The forms of one block; see the module.
 pub(crate) struct Forms<B>(Mutex<Held<B>>);
 
 impl<B: Clone> Forms<B> {
@@ -43,18 +47,19 @@ impl<B: Clone> Forms<B> {
         }
     }
 
-    /// The packed form, if it is held.
+    /// The compressed form, if it is held.
     pub(crate) fn packed(&self) -> Option<B> {
         self.0.lock().packed.clone()
     }
 
-    /// Lets go of the plain form, where the packed one is held too.
+    /// Releases the plain form, if the compressed one is held too.
     pub(crate) fn cool(&self) -> Option<B> {
         let mut held = self.0.lock();
         if held.packed.is_some() { held.plain.take() } else { None }
     }
 
-    /// Holds the plain form beside the packed one; false if it is held already, or all was given up.
+    /// Holds the plain form beside the compressed one. Returns false if it is held already, or
+    /// everything was given up.
     pub(crate) fn warm(&self, plain: &B) -> bool {
         let mut held = self.0.lock();
         let warmed = held.packed.is_some() && held.plain.is_none();
@@ -64,7 +69,7 @@ impl<B: Clone> Forms<B> {
         warmed
     }
 
-    /// Holds another plain form instead of the one that is held; false if none is.
+    /// Replaces the plain form; returns false if none is held.
     pub(crate) fn replace(&self, plain: &B) -> bool {
         let mut held = self.0.lock();
         if held.plain.is_some() {

@@ -1,4 +1,4 @@
-//! What is known of one block (`arc_buf_hdr_t`).
+//! The header of one block (`arc_buf_hdr_t`).
 
 use crate::forms::Forms;
 use crate::recipe::RECIPE_OVERHEAD;
@@ -13,32 +13,38 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
-/// What a block takes beyond its bytes: its header, the references to it, and what holds its memory together.
+/// Memory of a block beyond its bytes: its header, the references to it, and the allocator's
+/// overhead.
 pub(crate) const HELD_OVERHEAD: u64 = 256;
-/// What the header of a ghost takes, with the references to it.
+/// Memory of the header of a ghost, with the references to it.
 pub(crate) const GHOST_OVERHEAD: u64 = 176;
-/// What a block takes besides while it is held in both forms: what holds the other's memory together, and the reference to it.
+/// Additional memory of a block that is held in both forms: the second allocation, and the
+/// reference to it.
 pub(crate) const BOTH_OVERHEAD: u64 = 64;
 
-/// The name of a block: its pool, its first copy and the transaction group that wrote it; of one that a key makes readable,
-/// also whose key that was. Thousands of idle file systems have a dozen small blocks each in the cache, so it is kept small.
+/// The name of a block: its pool, its first copy, and the txg that wrote it.
+///
+/// The name of a block that needs a key also has the object set with the key. It is kept small,
+/// since thousands of idle file systems have a dozen small blocks each in the cache.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key {
     hash: u64,
     offset: u64,
     birth: u64,
     sum: [u64; 4],
-    /// The object set for which a block was decrypted or its MAC checked. Another one that leads to the block, as a
-    /// snapshot does and as a hostile pool can make any dataset do, has to have the key itself.
+    /// The object set for which a block was decrypted or its MAC checked. Another object set may
+    /// lead to the block, such as a snapshot, or any dataset of a hostile pool. It then needs the
+    /// key itself.
     keyed_by: u64,
     pub(crate) pool: u32,
     vdev: u32,
-    /// Compressed and logical sectors less one, and the place in a tree: a hostile pool can name one place in two ways.
+    /// Compressed and logical sectors less one, and the level: a hostile pool can name one place in
+    /// two ways.
     psize: u16,
     lsize: u16,
     level: u8,
     kind: u8,
-    /// How it is stored: compressor, checksum, and bits.
+    /// How it is stored: compressor, checksum, and flag bits.
     how: u16,
 }
 
@@ -48,7 +54,8 @@ const CHECKSUM_SHIFT: u32 = 7;
 const CRYPT: u16 = 1 << 11;
 /// It is of the other byte order.
 const FOREIGN: u16 = 1 << 12;
-/// Its dataset does not want it on cache devices. Others that lead to the block may: this is no part of its name.
+/// Its dataset does not want it on cache devices. Other datasets that lead to the block may, so
+/// this is not part of its name.
 const NOT_FOR_L2: u16 = 1 << 13;
 
 impl PartialEq for Key {
@@ -61,13 +68,16 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
-/// Of blocks that need no key: no object set has this number.
+/// For blocks that need no key: no object set has this number.
 const NO_KEY: u64 = u64::MAX;
 /// The place holds a gang header. No offset has this bit.
 const GANG: u64 = 1 << 63;
 
-/// Blocks that lie in the same 64 KiB have these bits of the hash in common, by which a lock is chosen ([`Key::bucket`]): those of an object are mostly read, evicted and
-/// freed one after another, and find the lock and its table still in the processor's cache.
+/// Blocks within the same 64 KiB share these bits of the hash, which choose a lock
+/// ([`Key::bucket`]).
+///
+/// The blocks of an object are mostly read, evicted and freed in sequence. So they find the lock
+/// and its table still in the processor's cache.
 const NEAR_SHIFT: u32 = 16;
 const BUCKET_SHIFT: u32 = 40;
 const BUCKET: u64 = 0xffff << BUCKET_SHIFT;
@@ -78,7 +88,8 @@ fn sectors_less_one(bytes: u64) -> u16 {
 }
 
 impl Key {
-    /// The name of a block on devices that is read for this object set; others are not worth caching.
+    /// The name of a stored block that is read for this object set. `None` for other blocks, which
+    /// are not worth caching.
     pub(crate) fn of(bp: &Blkptr, objset: u64, pool: u32, seed: &impl BuildHasher) -> Option<Key> {
         let s = bp.stored()?;
         let dva = s.dvas[0]?;
@@ -107,12 +118,12 @@ impl Key {
         Some(key)
     }
 
-    /// A hash of it that nobody outside can foresee.
+    /// A hash of it that an attacker can't predict.
     pub(crate) fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// What chooses the bucket that it is in: other bits than those that the table of a bucket goes by.
+    /// The number of its bucket, from other bits than those that the table of a bucket uses.
     pub(crate) fn bucket(&self) -> usize {
         (self.hash >> BUCKET_SHIFT & 0xffff) as usize
     }
@@ -122,28 +133,28 @@ impl Key {
         (usize::from(self.lsize) + 1) << 9
     }
 
-    /// Top-level vdev and offset of the first copy, the latter with the bit of gang blocks.
+    /// Top-level vdev and offset of the first copy. The offset has the bit of gang blocks.
     pub(crate) fn place(&self) -> (u32, u64) {
         (self.vdev, self.offset)
     }
 
-    /// The group that wrote it.
+    /// The txg that wrote it.
     pub(crate) fn birth(&self) -> u64 {
         self.birth
     }
 
-    /// Bytes of it as stored.
+    /// Stored size in bytes.
     pub(crate) fn psize(&self) -> u64 {
         (u64::from(self.psize) + 1) << 9
     }
 
-    /// How it is packed.
+    /// Its compressor.
     pub(crate) fn compress(&self) -> CompressKind {
         CompressKind::from_disk((self.how & 0x7f) as u8).unwrap_or(CompressKind::Off)
     }
 
-    /// Whether a block may be zeros nearly to the end: indirect blocks of small objects are, and blocks of dnodes where there are few, and thousands of
-    /// datasets have several of each.
+    /// Whether a block may be mostly zeros: indirect blocks of small objects, and blocks of few
+    /// dnodes. Thousands of datasets have several of each.
     pub(crate) fn is_mostly_free(&self) -> bool {
         self.level > 0 || self.kind == DmuType::DNODE.to_disk()
     }
@@ -157,7 +168,7 @@ impl Key {
         self.how & CRYPT != 0
     }
 
-    /// It is not wanted on cache devices, whoever asks for it by this name.
+    /// Marks it as unwanted on cache devices, for all readers by this name.
     pub(crate) fn keep_from_l2(&mut self) {
         self.how |= NOT_FOR_L2;
     }
@@ -167,19 +178,21 @@ impl Key {
         self.how & NOT_FOR_L2 == 0 && self.can_be_stored_again()
     }
 
-    /// Whether its stored form can be made again of what the object sees, and checked: of a gang block nobody knows here what it takes.
+    /// Whether its stored form can be restored from memory, and verified. Not for a gang block,
+    /// whose parts are not known here.
     fn can_be_stored_again(&self) -> bool {
         self.is_verified() && self.offset & GANG == 0 && self.how & FOREIGN == 0 && self.psize <= self.lsize
     }
 
-    /// Whether it is secret.
+    /// Whether it is encrypted.
     pub(crate) fn is_encrypted(&self) -> bool {
         self.is_protected()
             && self.level == 0
             && DmuType::from_disk(self.kind).is_ok_and(DmuType::is_encrypted)
     }
 
-    /// Whether it takes a [`Recipe`](crate::recipe::Recipe) to make its stored form again, where its packed form is held or not.
+    /// Whether restoring its stored form needs a [`Recipe`](crate::recipe::Recipe). `packed` says
+    /// whether its compressed form is held.
     pub(crate) fn needs_recipe(&self, packed: bool) -> bool {
         self.is_encrypted() || self.compress() == CompressKind::Zstd && !packed
     }
@@ -189,7 +202,7 @@ impl Key {
         self.keyed_by
     }
 
-    /// Whether its pointer's checksum alone tells its bytes from others.
+    /// Whether its pointer's checksum alone identifies its bytes.
     pub(crate) fn is_verified(&self) -> bool {
         !matches!(
             self.checksum(),
@@ -204,7 +217,8 @@ impl Key {
         )
     }
 
-    /// What is known of its pointer: without the other copies, what its first takes, and what only encryption needs.
+    /// Its pointer, as far as known: without the other copies, its allocated size, and what only
+    /// encryption needs.
     pub(crate) fn pointer(&self) -> Blkptr {
         let (gang, offset) = (self.offset & GANG != 0, Offset(self.offset & !GANG));
         let dva = Dva { vdev: VdevId(self.vdev), offset, asize: Asize(0), gang };
@@ -230,7 +244,7 @@ impl Key {
         }
     }
 
-    /// 1 of metadata, 0 of data.
+    /// 1 for metadata, 0 for data.
     pub(crate) fn kind(&self) -> usize {
         usize::from(self.level > 0 || DmuType::from_disk(self.kind).map_or(true, DmuType::is_metadata))
     }
@@ -242,7 +256,7 @@ impl Hash for Key {
     }
 }
 
-/// Where a header is. It goes on in this order, skipping some, and never back.
+/// The state of a header. It changes in this order, skipping some, and never back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum State {
@@ -271,22 +285,26 @@ impl State {
     }
 }
 
-/// See the module. All that changes, changes under the lock of the bucket that it is in; whoever sweeps a list looks at the state without.
+/// The header of a block; see the module. Everything that changes does so under the lock of its
+/// bucket; only a sweep of a list reads the state without.
 pub(crate) struct Header {
     pub(crate) key: Key,
     pub(crate) forms: Forms<Block>,
     /// Bytes that are held, or were.
     bytes: AtomicU32,
-    /// Its state, and when it was used first, in ticks: both change under the lock of the bucket.
+    /// Its state, and when it was first used, in ticks. Both change under the lock of the bucket.
     life: AtomicU16,
     sublist: AtomicU8,
-    /// [`USED`], [`AHEAD`], [`WARM`], [`BOTH`], and what concerns cache devices.
+    /// [`USED`], [`AHEAD`], [`WARM`], [`BOTH`], and the marks of cache devices.
     marks: AtomicU8,
 }
 
-/// Milliseconds, as a shift, in which is told when a block was used first.
+/// Milliseconds of a tick, as a shift, of the first use of a block.
 const TICK_SHIFT: u32 = 4;
-/// The bits of [`Header::life`] that are the state; the others count ticks, and begin anew after two minutes: a block that is used again then may be taken for one used just before, once.
+/// The bits of [`Header::life`] that are the state.
+///
+/// The others count ticks, and start again after two minutes. A block that is used again just then
+/// may once be taken for one used just before.
 const STATE_BITS: u32 = 3;
 const STATE: u16 = (1 << STATE_BITS) - 1;
 
@@ -298,11 +316,11 @@ fn ticks(now_ms: u32) -> u16 {
 const FOR_L2: u8 = 16;
 /// It is being written to one (`ARC_FLAG_L2_WRITING`).
 const WRITING: u8 = 32;
-/// Used since whoever evicts has looked at it.
+/// Used since the eviction last examined it.
 const USED: u8 = 1;
-/// Read ahead, and not used yet (`ARC_FLAG_PREDICTIVE_PREFETCH`).
+/// Read ahead, and not used yet (`ARC_FLAG_PREFETCH`).
 const AHEAD: u8 = 2;
-/// Used since whoever lets go of plain forms has looked at it.
+/// Used since the release of plain forms last examined it.
 const WARM: u8 = 4;
 /// Held in both forms.
 const BOTH: u8 = 8;
@@ -354,14 +372,15 @@ impl Header {
         self.bytes.store(u32::try_from(bytes).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
-    /// What it takes while it holds something. Its bucket is locked.
+    /// The memory that it takes while it holds something. Its bucket is locked.
     pub(crate) fn room(&self) -> u64 {
         let both = if self.is_both() { BOTH_OVERHEAD } else { 0 };
         let recipe = if self.has_recipe() { RECIPE_OVERHEAD } else { 0 };
         self.bytes() + HELD_OVERHEAD + both + recipe
     }
 
-    /// Whether its bucket has a recipe of it. Changes under the lock of the bucket, by who changes the recipes.
+    /// Whether its bucket has a recipe of it. Changes under the lock of the bucket, together with
+    /// the recipes.
     pub(crate) fn has_recipe(&self) -> bool {
         self.marks.load(Ordering::Relaxed) & RECIPE != 0
     }
@@ -370,7 +389,7 @@ impl Header {
         self.marks.fetch_or(RECIPE, Ordering::Relaxed);
     }
 
-    /// Says whether there was one.
+    /// Returns whether there was one.
     pub(crate) fn unset_recipe(&self) -> bool {
         self.marks.fetch_and(!RECIPE, Ordering::Relaxed) & RECIPE != 0
     }
@@ -393,7 +412,7 @@ impl Header {
         self.marks.load(Ordering::Relaxed) & (FOR_L2 | WRITING) == FOR_L2
     }
 
-    /// It can't be written to one.
+    /// Marks that it can't be written to one.
     pub(crate) fn not_for_l2(&self) {
         self.marks.fetch_and(!FOR_L2, Ordering::Relaxed);
     }
@@ -410,13 +429,13 @@ impl Header {
         };
     }
 
-    /// Milliseconds since it was used first, roughly.
+    /// Milliseconds since its first use, roughly.
     pub(crate) fn age_ms(&self, now_ms: u32) -> u32 {
         let since = self.life.load(Ordering::Relaxed) & !STATE;
         u32::from(ticks(now_ms).wrapping_sub(since) >> STATE_BITS) << TICK_SHIFT
     }
 
-    /// Marks it as used. What is marked already is not written to.
+    /// Marks it as used. Does not write if it is marked already.
     pub(crate) fn mark(&self) {
         const BY_ALL: u8 = USED | WARM;
         if self.marks.load(Ordering::Relaxed) & BY_ALL != BY_ALL {
@@ -424,27 +443,27 @@ impl Header {
         }
     }
 
-    /// Whether it was used since whoever lets go of plain forms has asked last.
+    /// Whether it was used since the last call, made by the release of plain forms.
     pub(crate) fn unmark_warm(&self) -> bool {
         self.marks.fetch_and(!WARM, Ordering::Relaxed) & WARM != 0
     }
 
-    /// Whether it was used since this was asked last.
+    /// Whether it was used since the last call.
     pub(crate) fn unmark(&self) -> bool {
         self.marks.fetch_and(!USED, Ordering::Relaxed) & USED != 0
     }
 
-    /// Nobody has asked for it yet.
+    /// Marks it as read ahead, and not used yet.
     pub(crate) fn mark_ahead(&self) {
         self.marks.fetch_or(AHEAD, Ordering::Relaxed);
     }
 
-    /// Whether nobody has asked for it yet.
+    /// Whether it was read ahead, and not used yet.
     pub(crate) fn is_ahead(&self) -> bool {
         self.marks.load(Ordering::Relaxed) & AHEAD != 0
     }
 
-    /// Somebody asked for what was read ahead: it is used first now.
+    /// Records the first use of a block that was read ahead.
     pub(crate) fn wanted(&self, now_ms: u32) {
         self.marks.fetch_and(!AHEAD, Ordering::Relaxed);
         let state = self.life.load(Ordering::Relaxed) & STATE;
@@ -494,5 +513,5 @@ impl Hasher for Same {
     }
 }
 
-// Each block in the cache has one, and a hit by a hand is to touch one line of it.
+// Each block in the cache has one, and a hit by a hand must touch only one cache line of it.
 const _: () = assert!(size_of::<Header>() + 16 <= 128);

@@ -1,28 +1,45 @@
 //! The second level: cache devices (L2ARC).
 //!
 //! # Theory
-//! What the cache is about to evict is written to devices that are faster than the pool, in the background and at a bounded pace, and read from there when it is asked for again. A cache device
-//! is a copy that nobody relies on: all that goes wrong with one is counted, and costs a read of the pool.
+//! Blocks that the cache is about to evict are written to devices that are faster than the pool.
+//! That happens in the background and at a limited rate. Later reads find them there. Nothing
+//! depends on a cache device: every failure of one is counted, and costs a read of the pool.
 //!
-//! - *Feeding* (`store::feed`): a thread looks at the old ends of the cache's lists and writes what is not on a device yet, where the hand of the next device stands (`hands`).
-//! - *Reading*: a block that is not in memory is looked up by its place and birth (`index`), and what is read is verified as the pool's own bytes are, with the checksum of the pointer that its
-//!   reader came with, before it is decrypted and unpacked. So nothing that a device says is believed, also not which block it holds.
-//! - *What is written* is the block as the pool has it: packed, and encrypted. The cache holds blocks decrypted, and some unpacked only, so they are packed and encrypted again, with what was kept of how that was
-//!   done (`recipe`), and the pointer's checksum says whether the same bytes came out; where they did not, as with what another implementation packed, the block is not written.
-//! - *Persistence* (`rebuild`): after so many blocks a log block says what they are, and after each write the device's header leads to the newest, so that an import finds again what was there.
+//! - *Feeding* (`store::feed`): a thread walks the old ends of the cache's lists. It writes blocks
+//!   that are not on a device yet, at the hand of the next device (`hands`).
+//! - *Reading*: a block that is not in memory is looked up by its place and birth (`index`). Its
+//!   bytes are verified like the pool's own, with the checksum of the reader's pointer, before they
+//!   are decrypted and decompressed. So nothing that a device says is trusted, not even which block
+//!   it holds.
+//! - *Stored form*: a block is written as the pool has it, compressed and encrypted. The cache
+//!   holds blocks decrypted, and some only uncompressed. So they are compressed and encrypted
+//!   again, with the recorded parameters (`recipe`). The pointer's checksum shows whether the same
+//!   bytes result. If not, as for blocks that another implementation compressed, the block is not
+//!   written.
+//! - *Persistence* (`rebuild`): after a number of blocks, a log block lists them. After each write,
+//!   the device's header points at the newest log block. So an import finds the contents again.
 //!
-//! The rules that OpenZFS learned the hard way: a header whose block is being written to a device is not evicted meanwhile (it is passed over, and counted as `evict_l2_skip`); a
-//! header that is made anew does not lose its place on a device (places are no part of headers); and whoever ends a write waits for the lock of each header's bucket, counted as `l2_writes_lock_retry`
-//! where it was taken, rather than leave one marked as being written.
+//! These rules are known from OpenZFS:
+//!
+//! - A header whose block is being written to a device is not evicted meanwhile. It is skipped, and
+//!   counted as `evict_l2_skip`.
+//! - A header that is created anew does not lose its place on a device: places are not part of
+//!   headers.
+//! - The end of a write waits for the lock of each header's bucket, so that no header stays marked
+//!   as being written. A lock that was taken is counted as `l2_writes_lock_retry`.
 //!
 //! # Life
-//! A disk is added with its pool and goes with it, or before; then nobody finds its places, and whoever removed it has waited for a write under way. One that fails is passed over until it is added anew.
+//! A disk is added with its pool, and removed with it or before. Its places can then no longer be
+//! found, and the removal has waited for a write under way. A disk that fails is not used until it
+//! is added anew.
 //!
 //! # Locks
-//! A disk's writer's, held across writes to it: only who feeds, rebuilds or removes it takes that. Then a bucket's, then a shard's of the index, then the list's of a disk.
+//! The lock of a disk's writer, held across writes to it, is taken only to feed, rebuild or remove
+//! the disk. Then a bucket's, then that of a shard of the index, then that of a disk's list.
 //!
 //! # Crash
-//! Nothing is flushed: a header that leads to log blocks that were not written, or these to blocks that were not, leads to what does not match its checksum.
+//! Nothing is flushed. A header may point at log blocks that were not written, or these at blocks
+//! that were not. Their checksums then don't match.
 //!
 //! # See
 //! OpenZFS `arc.c`, "Level 2 ARC".
@@ -44,7 +61,7 @@ use std::time::Duration;
 use vdev::TreeCell;
 use zio::Remaker;
 
-/// What is counted, by the names that `arcstats` has with `l2_` before them.
+/// Counters, by the names of `arcstats` without the prefix `l2_`.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) hits: Counter,
@@ -75,20 +92,21 @@ pub(crate) struct Counters {
     pub(crate) rebuild_bufs: Counter,
     pub(crate) rebuild_bufs_precached: Counter,
     pub(crate) rebuild_log_blks: Counter,
-    /// Headers that were not evicted since they were being written.
+    /// Headers that were not evicted because they were being written.
     pub(crate) evict_skip: Counter,
 }
 
-/// See the module.
+/// The cache devices of all pools that share a memory; see the module.
 pub(crate) struct L2 {
     disks: RwLock<Vec<Arc<Disk>>>,
     any: AtomicBool,
     pub(crate) index: Index,
     pub(crate) counters: Counters,
     next: AtomicU64,
-    /// Recipes of blocks in memory, which are with their headers.
+    /// Number of recipes of blocks in memory.
     pub(crate) recipes: AtomicU64,
-    /// Something was evicted (`arc_warm`): before, what is young is written, since it would all stay.
+    /// Something was evicted (`arc_warm`). Until then young blocks are written, since all would
+    /// stay in memory.
     pub(crate) warm: AtomicBool,
     closing: Mutex<bool>,
     bell: Condvar,
@@ -109,7 +127,7 @@ impl L2 {
         }
     }
 
-    /// Whether there are cache devices at all.
+    /// Whether there are cache devices.
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Relaxed)
     }
@@ -122,7 +140,7 @@ impl L2 {
         self.disks.read().iter().find(|d| d.pool == pool && d.guid == guid).cloned()
     }
 
-    /// Adds a device that is large enough.
+    /// Adds a device; `None` if it is too small.
     pub(crate) fn add(
         &self,
         pool: u32,
@@ -137,7 +155,8 @@ impl L2 {
         Some(disk)
     }
 
-    /// Forgets the devices that are meant, and waits for what is being written to them. How many these were, and how many blocks lay there.
+    /// Removes the devices for which `meant` returns true, and waits for writes under way. Returns
+    /// their number, and how many blocks were on them.
     pub(crate) fn remove(&self, meant: impl Fn(&Disk) -> bool) -> (usize, u64) {
         let mut gone = Vec::new();
         let mut disks = self.disks.write();
@@ -160,7 +179,7 @@ impl L2 {
         (gone.len(), places)
     }
 
-    /// Forgets all that lies on a device: how many blocks.
+    /// Forgets all blocks on a device; returns how many.
     pub(crate) fn clear(&self, disk: &Arc<Disk>, writer: &mut Writer) -> u64 {
         let gone = self.index.evict(disk, 0..u64::MAX);
         let (count, asize) = (writer.logs.len() as u64, writer.logs.iter().map(|l| l.asize).sum());
@@ -180,12 +199,12 @@ impl L2 {
         turn.into_iter().find(|d| d.takes_blocks()).cloned()
     }
 
-    /// Where a block lies that can be read now.
+    /// Where a block can be read now.
     pub(crate) fn find(&self, name: &Name) -> Option<L2Address> {
         self.index.find(name).filter(|place| place.disk.is_there())
     }
 
-    /// Waits so long, or until there is no more to do: false then.
+    /// Waits for this time; returns false at once when the feeding is to end.
     pub(crate) fn rest(&self, time: Duration) -> bool {
         let mut closing = self.closing.lock();
         if !*closing {

@@ -1,37 +1,53 @@
-//! The adaptive replacement cache.
+//! The adaptive replacement cache (ARC).
 //!
 //! # Theory
-//! Blocks are cached by where they are and when they were born: a copy-on-write pool never puts two different
-//! blocks under one such name. All pools of a daemon share one [`Store`], so that memory is where it is of use; a block's pool is in its name.
+//! Blocks are cached by their place and birth: a copy-on-write pool never gives two different
+//! blocks the same pair. All pools of a daemon share one [`Store`], so that memory goes where it is
+//! of use. A block's pool is part of its name.
 //!
-//! A block that was used once is in one state (`MRU`), one that was used again in another (`MFU`), each apart for data and metadata; what was evicted leaves a header
-//! without a block, a ghost, and a read that meets one says which of the two should have had more room (`balance`). So a scan does not push out what is used again, and a
-//! working set that is a little larger than its share gets more of it.
+//! A block that was used once is in one state (`MRU`), and moves to another when it is used again
+//! (`MFU`). Each state has data and metadata apart. An evicted block leaves a *ghost*, a header
+//! without a block. A read that finds a ghost shows which of the two states should have had more
+//! memory (`balance`). So a scan does not push out blocks that are used again. A working set that
+//! is a little larger than its share gets a larger one.
 //!
-//! Nothing is locked by all. Headers are found through many buckets, one lock each; each state's list is cut into sublists, one lock each (`multilist`). A hit takes the lock of its
-//! bucket, marks the header and takes no other lock: who evicts moves what was used since (a clock, as in CAR by Bansal and Modha, 2004). A first second use moves a header from one
-//! state to the other, once. Eviction has a thread of its own, for which those wait who find no room at all (`pressure`); the limit is never passed, and follows what the machine has (`store::limit`).
+//! No lock is taken by all threads. Headers are found through many buckets, one lock each. Each
+//! state's list is cut into sublists, one lock each (`multilist`). A hit takes the lock of its
+//! bucket, marks the header, and takes no other lock. The eviction moves marked headers (a clock,
+//! as in CAR by Bansal and Modha, 2004). The second use moves a header from one state to the other,
+//! once.
 //!
-//! Who reads the same places again and again keeps a hand for each ([`Hand`]): it leads to the block past the table, by the header's own line, and to nothing once the
-//! block is evicted or forgotten.
+//! Eviction has a thread of its own. Only threads that find no free memory at all wait for it
+//! (`pressure`). The limit is never passed, and follows the memory of the machine (`store::limit`).
 //!
-//! A block that is being read is in the table as a flight: a second reader waits for the first instead
-//! of reading it again. A hit hands out a reference, never a copy.
+//! A thread that reads the same places again and again keeps a [`Hand`] for each. It leads to the
+//! block without the table, through the header alone, and to nothing once the block is evicted or
+//! dropped.
 //!
-//! A block that a key makes readable has its dataset in its name, so that one whose key is not loaded never finds what
-//! another's key decrypted; the price is that an encrypted dataset and its snapshots share no cached data.
+//! A block that is being read is in the table as a *flight*. A second reader waits for the first
+//! instead of reading again. A hit returns a reference, never a copy.
 //!
-//! Blocks that packed well are held packed too, and under pressure no longer plain (`forms`, `store::packed`): a hit unpacks them.
+//! A block that needs a key has its dataset in its name. So a dataset without its key never finds
+//! what another's key decrypted. The price is that an encrypted dataset and its snapshots share no
+//! cached data.
 //!
-//! Who foresees what is read next has it read ahead, behind those who wait for what they read (`ahead`), and marked: its first use is its first, and counted apart. Nothing is read ahead where there
-//! is no room, nor while a quarter of the memory holds what nobody has asked for.
+//! Blocks that compress well are also held compressed, and under pressure only so (`forms`,
+//! `store::packed`). A hit decompresses them.
+//!
+//! Predicted blocks are read ahead, behind reads that callers wait for (`ahead`). They are marked:
+//! their first use is counted apart. Nothing is read ahead when memory is short, nor while blocks
+//! that were not used yet take a quarter of it.
 //!
 //! # Locks
-//! A bucket's lock, then a sublist's; whoever evicts holds a sublist's only to take some out of it. None is held across a read, nor while somebody waits for room.
-//! Waiters of a flight sleep on the flight's own condition.
+//! A bucket's lock, then a sublist's. The eviction holds a sublist's only to take some headers out.
+//! None is held across a read, nor during a wait for memory. Waiters of a flight sleep on the
+//! flight's own condition.
 //!
 //! # Absent
-//! No dirty data.
+//! Dirty data.
+//!
+//! # See
+//! OpenZFS `arc.c`, `multilist.c`.
 
 mod ahead;
 mod balance;

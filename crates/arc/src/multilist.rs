@@ -1,41 +1,45 @@
 //! A list cut into sublists, one lock each (`multilist.c`).
 //!
 //! # Theory
-//! One list in the order of use is one lock that every insertion takes. Here what comes in goes to the sublist that its hash says, and whoever looks for what is old starts at
-//! a sublist by chance: old enough, since all are filled evenly ([`Multilist::evenness`]).
+//! One list in the order of use has one lock that every insertion takes. Here an item goes to the
+//! sublist that its hash chooses. A search for old items starts at a random sublist. That is
+//! precise enough, since all are filled evenly ([`Multilist::evenness`]).
 //!
-//! Nothing is taken out of the middle. What has left its place is stale, which its owner knows and the list is told as a number; a stale reference is dropped when it
-//! is met. So that they do not pile up where nobody takes what is old, telling of stale ones sweeps a chunk of the list now and then, once they are half of it: a bounded
-//! piece of work each time, that keeps the list below about twice what lives in it.
+//! Nothing is taken out of the middle. An item that has left the list is *stale*. Its owner knows
+//! that, and the list learns only the number. A stale reference is dropped when it is reached.
+//! Where nothing takes old items, stale ones could pile up. So once they are half of a list, each
+//! report of stale items sweeps a chunk of it now and then. That is a bounded step, and keeps the
+//! list below about twice its live items.
 //!
 //! # Locks
-//! A sublist's lock is the innermost: nothing is asked of anybody while it is held, but whether an item is stale.
+//! A sublist's lock is the innermost. While it is held, the only call is to check whether an item
+//! is stale.
 
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 use std::collections::VecDeque;
 
 /// Items that are swept at a time.
 const CHUNK: usize = 64;
-/// Stale items for each chunk that is swept: fewer than a chunk, so that sweeping outruns them.
+/// Stale items for each chunk that is swept. Fewer than a chunk, so that sweeping is faster.
 const PACE: usize = 16;
-/// Sublists that a list can have, however many are used.
+/// Most sublists of a list, however many are used.
 pub(crate) const SUBLISTS_MAX: usize = 64;
 
 struct Sublist<T> {
     /// The oldest are first. No chunk is empty.
     chunks: VecDeque<VecDeque<T>>,
-    /// Items, also stale ones.
+    /// Number of items, with stale ones.
     len: usize,
     stale: usize,
     /// The chunk that is swept next.
     swept: usize,
 }
 
-/// See the module.
+/// A list of several sublists; see the module.
 pub(crate) struct Multilist<T> {
     sublists: Box<[Mutex<Sublist<T>>]>,
     used: AtomicUsize,
-    /// Sublists that were ever used: others are empty.
+    /// Sublists that were ever used; others are empty.
     touched: AtomicUsize,
 }
 
@@ -53,7 +57,7 @@ pub struct Evenness {
 }
 
 impl Evenness {
-    /// What the mean sublist holds, as percent of the fullest: 100 if all hold as much.
+    /// The mean of the sublists as a percentage of the fullest: 100 if all hold the same number.
     pub fn percent(&self) -> u64 {
         if self.most == 0 { 100 } else { self.all * 100 / (self.most * self.sublists.max(1)) }
     }
@@ -71,25 +75,26 @@ impl<T> Multilist<T> {
         }
     }
 
-    /// Puts what comes from now on into so many sublists; what is there stays until it is taken.
+    /// Sets how many sublists new items go to. Items in others stay until they are taken.
     pub(crate) fn set_sublists(&self, sublists: usize) {
         let sublists = sublists.clamp(1, SUBLISTS_MAX);
         self.touched.fetch_max(sublists, Ordering::Relaxed);
         self.used.store(sublists, Ordering::Relaxed);
     }
 
-    /// Sublists to look into.
+    /// Number of sublists to search.
     pub(crate) fn sublists(&self) -> usize {
         self.touched.load(Ordering::Relaxed)
     }
 
-    /// The sublist for what has this hash.
+    /// The sublist for an item with this hash.
     pub(crate) fn index(&self, hash: u64) -> usize {
-        // Other bits than those that choose a bucket, or a bucket's blocks would be in one sublist.
+        // Other bits than those that choose a bucket. Otherwise a bucket's blocks would be in one
+        // sublist.
         (hash >> 24) as u16 as usize % self.used.load(Ordering::Relaxed)
     }
 
-    /// Adds the newest of a sublist.
+    /// Adds the newest item of a sublist.
     pub(crate) fn push(&self, index: usize, item: T) {
         let mut s = self.sublists[index].lock();
         match s.chunks.back_mut().filter(|chunk| chunk.len() < CHUNK) {
@@ -99,7 +104,8 @@ impl<T> Multilist<T> {
         s.len += 1;
     }
 
-    /// Takes up to `most` of the oldest of a sublist, also stale ones, of which the caller tells by [`Multilist::met_stale`].
+    /// Takes up to `most` of the oldest items of a sublist, also stale ones. The caller reports
+    /// these with [`Multilist::met_stale`].
     pub(crate) fn take(&self, index: usize, most: usize, out: &mut Vec<T>) {
         let mut s = self.sublists[index].lock();
         for _ in 0..most {
@@ -113,8 +119,11 @@ impl<T> Multilist<T> {
         }
     }
 
-    /// Looks at some chunks of a sublist, also at what is stale, without taking anything, under its lock: `skip` chunks from the old end, or from the young one.
-    /// Whether there may be more behind them.
+    /// Calls `each` for the items of some chunks of a sublist under its lock, also for stale ones,
+    /// and takes none.
+    ///
+    /// Skips `skip` chunks from the old end, or with `young` from the young end. Returns whether
+    /// there may be more chunks behind them.
     pub(crate) fn look(
         &self,
         index: usize,
@@ -133,13 +142,13 @@ impl<T> Multilist<T> {
         skip + chunks < s.chunks.len()
     }
 
-    /// So many of those that were taken were stale.
+    /// Reports how many of the taken items were stale.
     pub(crate) fn met_stale(&self, index: usize, count: usize) {
         let mut s = self.sublists[index].lock();
         s.stale = s.stale.saturating_sub(count);
     }
 
-    /// One of a sublist has become stale.
+    /// Reports that an item of a sublist has become stale.
     pub(crate) fn note_stale(&self, index: usize, is_stale: impl Fn(&T) -> bool) {
         let mut dropped = VecDeque::new();
         let mut s = self.sublists[index].lock();
@@ -147,11 +156,11 @@ impl<T> Multilist<T> {
         if s.stale * 2 >= s.len && s.stale.is_multiple_of(PACE) {
             s.sweep(is_stale, &mut dropped);
         }
-        // What the items hold is let go of without the lock.
+        // Dropped items are released without the lock.
         drop(s);
     }
 
-    /// How evenly they are filled.
+    /// How evenly the sublists are filled.
     pub(crate) fn evenness(&self) -> Evenness {
         let lens = self.sublists[..self.sublists()].iter().map(|s| s.lock().len as u64);
         let none = Evenness { sublists: 0, most: 0, least: u64::MAX, all: 0 };
@@ -166,7 +175,7 @@ impl<T> Multilist<T> {
 }
 
 impl<T> Sublist<T> {
-    /// Drops what is stale of the next chunk.
+    /// Drops the stale items of the next chunk.
     fn sweep(&mut self, is_stale: impl Fn(&T) -> bool, dropped: &mut VecDeque<T>) {
         if self.swept >= self.chunks.len() {
             self.swept = 0;

@@ -4,12 +4,12 @@ use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Blocks of an object set, by type.
+/// Which blocks of an object set, by type (`zfs_cache_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Which {
     /// None of them.
     None,
-    /// Metadata: indirect blocks, and blocks of objects that the file system is made of.
+    /// Metadata: indirect blocks, and blocks of the objects that make up the file system.
     Metadata,
     /// All.
     #[default]
@@ -17,7 +17,7 @@ pub enum Which {
 }
 
 impl Which {
-    /// Of a property's number, which is that of OpenZFS (`ZFS_CACHE_ALL`, `ZFS_PREFETCH_ALL`).
+    /// From a property's number, as in OpenZFS (`ZFS_CACHE_ALL`, `ZFS_PREFETCH_ALL`).
     pub fn of_number(number: u64) -> Which {
         match number {
             0 => Which::None,
@@ -35,16 +35,16 @@ impl Which {
     }
 }
 
-/// What a dataset's properties say of its blocks in memory.
+/// What a dataset's properties say about its blocks in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Policy {
-    /// Those that are kept (`primarycache`).
+    /// Blocks that are kept (`primarycache`).
     pub keep: Which,
-    /// Those that are read ahead (`prefetch`).
+    /// Blocks that are read ahead (`prefetch`).
     pub ahead: Which,
 }
 
-/// The policies of object sets that have another than most have.
+/// The policies of object sets, where they differ from the default.
 #[derive(Default)]
 pub(crate) struct Policies {
     any: AtomicBool,
@@ -74,7 +74,8 @@ impl Policies {
         self.get(objset).keep.has(metadata)
     }
 
-    /// Whether data is read ahead, or only metadata; `None` if neither is. What is not kept would be read in vain.
+    /// Whether data is read ahead, or only metadata; `None` if neither is. Blocks that are not kept
+    /// are not read ahead.
     pub(crate) fn reads_ahead(&self, objset: u64) -> Option<bool> {
         let policy = self.get(objset);
         let both = |metadata| policy.keep.has(metadata) && policy.ahead.has(metadata);

@@ -1,46 +1,53 @@
-//! Who wants room waits for who makes it (`arc_wait_for_eviction`).
+//! Reserving memory: threads that need memory wait for the eviction (`arc_wait_for_eviction`).
 //!
 //! # Theory
-//! Room is taken before a block is entered, and never more than there is: nobody passes the limit, and where it is set lower than what is held, nobody takes more until that is evicted. What the limit is, its owner
-//! decides (`store::limit`). Half-way from a low mark to the limit somebody is told to make room, who
-//! does so on a thread of its own, down to the low mark; what lies between the marks (`zfs_arc_overflow_shift`) is what others may take meanwhile without waiting. Who finds no room at
-//! all waits until there is some, or until two rounds of making room have ended: then one began after he asked, and made too little, so that he goes without.
+//! Memory is reserved before a block is entered, and never more than there is. So the limit is
+//! never passed. If it is set lower than what is held, no thread reserves more until enough is
+//! evicted. The owner sets the limit (`store::limit`).
+//!
+//! Half-way from a low mark to the limit, the evict thread is woken. It evicts down to the low
+//! mark. The bytes between the marks (`zfs_arc_overflow_shift`) are what other threads may reserve
+//! meanwhile without waiting.
+//!
+//! A thread that finds no free memory waits until there is some, or until two rounds of eviction
+//! have ended. Then one of these began after the wait, and freed too little, so the thread
+//! continues without.
 //!
 //! # Locks
-//! The mutex is taken when the marks are passed, never when there is room.
+//! The mutex is taken when the marks are passed, never while memory is free.
 
 use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 
-/// See the module.
+/// The reservations of a store; see the module.
 pub(crate) struct Pressure {
     size: AtomicU64,
     max: AtomicU64,
     low: AtomicU64,
-    /// Somebody was told to make room, and has not begun.
+    /// The evict thread was woken, and has not begun.
     told: AtomicBool,
     state: Mutex<State>,
-    /// There is something to do.
+    /// There is something to evict.
     work: Condvar,
-    /// There is room, or a round is over.
+    /// Memory was freed, or a round has ended.
     room: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// Rounds that are over.
+    /// Rounds that have ended.
     rounds: u64,
     waiters: usize,
     closing: bool,
 }
 
-/// Whether there was room.
+/// The outcome of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// There is, and nobody waited.
+    /// Reserved without waiting.
     Yes,
-    /// There is, after waiting for it.
+    /// Reserved after waiting.
     Waited,
-    /// There is none.
+    /// Not reserved.
     No,
 }
 
@@ -57,34 +64,35 @@ impl Pressure {
         }
     }
 
-    /// Bytes that are taken.
+    /// Bytes that are reserved.
     pub(crate) fn size(&self) -> u64 {
         self.size.load(Ordering::SeqCst)
     }
 
-    /// Bytes that may be taken.
+    /// Bytes that may be reserved.
     pub(crate) fn max(&self) -> u64 {
         self.max.load(Ordering::SeqCst)
     }
 
-    /// Bytes down to which room is made.
+    /// Bytes down to which the eviction goes.
     pub(crate) fn low(&self) -> u64 {
         self.low.load(Ordering::SeqCst)
     }
 
-    /// Changes the limit. What is above it is for the next round.
+    /// Changes the limit. The next round evicts what is above it.
     pub(crate) fn set(&self, max: u64, low: u64) {
         self.max.store(max, Ordering::SeqCst);
         self.low.store(low, Ordering::SeqCst);
     }
 
-    /// Bytes from which somebody is told: half-way, so that he is not told for each block.
+    /// Bytes from which the evict thread is woken: half-way, so that it is not woken for each
+    /// block.
     fn wake_mark(&self) -> u64 {
         let low = self.low();
         low + self.max().saturating_sub(low) / 2
     }
 
-    /// Takes room if there is some.
+    /// Reserves memory if it is free.
     pub(crate) fn try_take(&self, bytes: u64) -> bool {
         let max = self.max();
         let more = |size: u64| size.checked_add(bytes).filter(|size| *size <= max);
@@ -92,7 +100,8 @@ impl Pressure {
         took.is_ok()
     }
 
-    /// Takes room that is free without anybody having to hurry: half of what lies between the marks is left to those who can't do without. `wake` as in [`Pressure::take`].
+    /// Reserves memory that is free without urgency: half of the bytes between the marks stay for
+    /// threads that must have memory. `wake` is that of [`Pressure::take`].
     pub(crate) fn take_idle(&self, bytes: u64, wake: impl Fn() -> bool) -> bool {
         if !self.is_roomy(bytes) {
             return false;
@@ -100,7 +109,7 @@ impl Pressure {
         self.take_if_free(bytes, wake)
     }
 
-    /// Whether there is room for so many bytes more before it is needed for those who can't do without.
+    /// Whether so many more bytes are free before memory is needed for threads that must have it.
     pub(crate) fn is_roomy(&self, bytes: u64) -> bool {
         let mark = self.max() - (self.max().saturating_sub(self.wake_mark())) / 2;
         self.size().saturating_add(bytes) <= mark
@@ -115,8 +124,11 @@ impl Pressure {
         took
     }
 
-    /// Takes room, waiting for it if need be. `wake` is called, without a lock, when somebody has to make room and has not been told: it starts the thread that does,
-    /// and says whether there is one; without, it has made room itself.
+    /// Reserves memory, and waits for it if needed.
+    ///
+    /// `wake` is called, without a lock, when the evict thread is needed and has not been woken. It
+    /// starts that thread, and returns whether there is one. If there is none, `wake` has evicted
+    /// itself.
     pub(crate) fn take(&self, bytes: u64, wake: impl Fn() -> bool) -> Taken {
         if bytes > self.max() {
             return Taken::No;
@@ -145,7 +157,7 @@ impl Pressure {
         taken
     }
 
-    /// Has a round begin, without waiting for it.
+    /// Starts a round, without waiting for it.
     pub(crate) fn call(&self) {
         self.told.store(true, Ordering::SeqCst);
         self.tell();
@@ -156,12 +168,12 @@ impl Pressure {
         self.work.notify_one();
     }
 
-    /// Gives room back.
+    /// Releases memory.
     pub(crate) fn give(&self, bytes: u64) {
         self.size.fetch_sub(bytes, Ordering::SeqCst);
     }
 
-    /// Says to those who wait that there is room.
+    /// Wakes the threads that wait for memory.
     pub(crate) fn hint(&self) {
         let s = self.state.lock();
         if s.waiters > 0 {
@@ -169,7 +181,7 @@ impl Pressure {
         }
     }
 
-    /// Waits until there is something to do; false when there never will be.
+    /// Waits until there is something to evict; returns false when the thread is to end.
     pub(crate) fn await_work(&self) -> bool {
         let mut s = self.state.lock();
         while !s.closing && !self.told.load(Ordering::SeqCst) {
@@ -179,14 +191,15 @@ impl Pressure {
         !s.closing
     }
 
-    /// A round is over.
+    /// Records the end of a round.
     pub(crate) fn end_round(&self) {
         let mut s = self.state.lock();
         s.rounds += 1;
         self.room.notify_all();
     }
 
-    /// Waits until a round that begins from now on is over, or there never will be one. There must be somebody who makes room.
+    /// Waits until a round that begins from now on has ended, or there will be none. There must be
+    /// an evict thread.
     pub(crate) fn await_round(&self) {
         let mut s = self.state.lock();
         let patience = s.rounds + 2;
@@ -197,7 +210,7 @@ impl Pressure {
         }
     }
 
-    /// Nobody makes room any more.
+    /// Ends the eviction for good.
     pub(crate) fn close(&self) {
         self.state.lock().closing = true;
         self.work.notify_all();

@@ -1,4 +1,4 @@
-//! What a pool's cache has to do with cache devices: [`crate::l2`].
+//! Cache devices of a pool's cache; see [`crate::l2`].
 
 use crate::Cache;
 use crate::header::Key;
@@ -23,7 +23,8 @@ pub enum Second {
     Metadata,
 }
 
-/// What object sets want, where that is not everything: most pools have none of these, and nobody takes the lock.
+/// The settings of object sets that are not everything. Most pools have none, and then no lock is
+/// taken.
 #[derive(Default)]
 pub(crate) struct Seconds {
     any: AtomicBool,
@@ -40,7 +41,7 @@ impl Seconds {
         self.any.store(!of.is_empty(), Ordering::Release);
     }
 
-    /// Whether this block of an object set may be written to cache devices.
+    /// Whether a block of an object set may be written to cache devices.
     pub(crate) fn wants(&self, objset: u64, key: &Key) -> bool {
         if !self.any.load(Ordering::Acquire) {
             return true;
@@ -54,28 +55,32 @@ impl Seconds {
 }
 
 impl Cache {
-    /// What of an object set may be written to cache devices from now on; what is in memory already is not asked again.
+    /// Sets what of an object set may be written to cache devices, from now on. Blocks in memory
+    /// keep their setting.
     pub fn set_second(&self, objset: u64, second: Second) {
         self.second.set(objset, second);
     }
 
-    /// Uses a cache device from now on (`l2arc_add_vdev`); false if it is too small for anything. What lay on it for this pool is found again in the background.
+    /// Begins to use a cache device (`l2arc_add_vdev`); returns false if it is too small. Its
+    /// contents for this pool are restored in the background.
     pub fn add_device(&self, device: CacheDevice) -> bool {
         let (remaker, trees) = (self.zio().remaker(), self.zio().trees().clone());
         self.store.add_disk(self.pool, device, remaker, trees)
     }
 
-    /// Whether some pool that shares the memory has cache devices.
+    /// Whether any pool that shares the memory has cache devices.
     pub fn has_devices(&self) -> bool {
         self.store.l2().any()
     }
 
-    /// Stops using a cache device, and waits for what is being written to it (`l2arc_remove_vdev`); false if there is none of this guid.
+    /// Stops using a cache device, and waits for writes under way (`l2arc_remove_vdev`). Returns
+    /// false if there is none of this guid.
     pub fn remove_device(&self, guid: Guid) -> bool {
         self.store.remove_disks(|disk| disk.pool == self.pool && disk.guid == guid) > 0
     }
 
-    /// The pool has another guid from now on (`zpool reguid`), without which its cache devices would not be known for its own.
+    /// Sets a new guid of the pool (`zpool reguid`). Without it, its cache devices would not be
+    /// recognised as its own.
     pub fn set_pool_guid(&self, pool: Guid) {
         let ours = self.store.l2().disks().into_iter().filter(|disk| disk.pool == self.pool);
         ours.for_each(|disk| disk.renamed(pool));
@@ -86,14 +91,15 @@ impl Cache {
         self.store.l2().disk(self.pool, guid).map(|disk| disk.stats())
     }
 
-    /// Waits until what lay on a cache device was found again.
+    /// Waits until the contents of a cache device have been restored.
     pub fn await_rebuilt(&self, guid: Guid) {
         if let Some(disk) = self.store.l2().disk(self.pool, guid) {
             disk.await_rebuilt();
         }
     }
 
-    /// Reads a block from the cache device that has it, if one does. What goes wrong there is counted, and nobody's failure.
+    /// Reads a block from the cache device that has it, if any. A failure there is counted, and is
+    /// no failure of the read.
     pub(crate) fn second_read(
         &self,
         bp: &Blkptr,
@@ -101,7 +107,7 @@ impl Cache {
         key: &Key,
     ) -> Option<zio::Result<zio::Opened>> {
         let l2 = self.store.l2();
-        // What nothing tells from another's bytes is not asked of who may have these.
+        // Not for blocks whose bytes can't be verified: the device may hold those of another block.
         if !l2.any() || !key.is_verified() {
             return None;
         }
@@ -133,13 +139,13 @@ impl Cache {
                 l2.counters.cksum_bad.inc();
                 place.disk.checksum_errors.inc();
             }
-            // Its place was given up while it was read.
+            // Its place was given up during the read.
             Err(_) => l2.counters.evict_reading.inc(),
         }
         Some(got).filter(|got| got.is_ok())
     }
 
-    /// Forgets where a block lies that is freed.
+    /// Forgets the place of a block that is freed.
     pub(crate) fn forget_second(&self, bp: &Blkptr) {
         if self.store.l2().any()
             && let Some(key) = self.store.key(bp, 0, self.pool)

@@ -30,10 +30,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// A block that was used once is used again only after so many milliseconds (`ARC_MINTIME`, 62 there; here what is told of time comes in steps of 16): pieces of it that are read one after another are one use.
+/// Milliseconds before a second use counts (`ARC_MINTIME`, 62 there; here time has steps of 16).
+/// Reads of parts of a block in sequence are one use.
 const MINTIME_MS: u32 = 64;
 
-/// The memory of the caches of all pools of a process, bounded in bytes (`arc_c_max`). It has one thread, which evicts, from when that is needed first.
+/// The memory of the caches of all pools of a process, limited in bytes (`arc_c_max`). Its one
+/// thread evicts, and is started when that is first needed.
 pub struct Store {
     inner: Arc<Inner>,
     thread: Mutex<Evictor>,
@@ -47,10 +49,10 @@ enum Evictor {
     CannotBe,
 }
 
-/// A read under way, for those that want the same block.
+/// A read under way, with which other readers of the same block wait.
 #[derive(Default)]
 pub(crate) struct Flight {
-    /// Whoever reads only guesses that somebody wants it.
+    /// The read is speculative.
     pub(crate) guessed: bool,
     pub(crate) done: Mutex<Option<zio::Result<Sparse>>>,
     pub(crate) landed: Condvar,
@@ -66,7 +68,7 @@ pub(crate) struct Flying {
     key: Key,
     flight: Arc<Flight>,
     forget: bool,
-    /// Nobody waits for it yet.
+    /// It is read ahead, and no reader waits for it yet.
     ahead: bool,
 }
 
@@ -76,16 +78,16 @@ struct Bucket {
     entries: HashSet<Entry, BuildHasherDefault<Same>>,
     flights: Vec<Flying>,
     hits: Hits,
-    /// Of what is held here and needs one.
+    /// Recipes of the blocks here that need one.
     recipes: Recipes,
 }
 
-/// What is known of how a block is stored.
+/// How a block is stored, as far as known.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Stored<'a> {
-    /// The bytes that it was unpacked from.
+    /// Its compressed bytes.
     pub(crate) packed: Option<&'a Block>,
-    /// What else it takes to make its stored form again.
+    /// What else is needed to restore its stored form.
     pub(crate) recipe: Option<Recipe>,
 }
 
@@ -95,33 +97,34 @@ impl<'a> From<Option<&'a Block>> for Stored<'a> {
     }
 }
 
-/// Hits, counted where they write anyway: of data and metadata, and of blocks used once and again.
+/// Hits, counted in memory that they write anyway: of data and metadata, and of blocks used once
+/// and again.
 #[derive(Default, Clone, Copy)]
 struct Hits {
     kinds: [u64; 2],
     states: [u64; 2],
 }
 
-/// What is in a list.
+/// Number and bytes of the headers in a list.
 #[derive(Default)]
 struct Sum {
     bytes: AtomicU64,
     count: AtomicU64,
 }
 
-/// What is counted apart from hits.
+/// Counters other than the hits of buckets.
 #[derive(Default)]
 struct Counters {
     misses: [Sharded; 2],
     iohits: [Sharded; 2],
-    /// Hits that no bucket has counted: all of blocks that were used again.
+    /// Hits without a bucket: all of blocks that were used again.
     at_hand: [Sharded; 2],
-    /// The same of reads ahead.
+    /// Reads ahead, of data and metadata.
     ahead: [AheadCounters; 2],
-    /// Blocks that were read ahead and then asked for, and asked for while they were read.
+    /// Blocks that were read ahead and then used, or needed while they were read.
     ahead_wanted: Counter,
     ahead_joined: Counter,
-    /// Blocks read ahead that were passed over once by whoever evicts.
+    /// Blocks read ahead that the eviction skipped once.
     evict_skip: Counter,
     ghost_hits: [Counter; 2],
     deleted: Counter,
@@ -133,18 +136,18 @@ struct Counters {
     elements_max: AtomicU64,
 }
 
-/// Bytes of blocks that were evicted, unpacked.
+/// Bytes of evicted blocks, uncompressed.
 #[derive(Default)]
 struct Evicted {
     /// A cache device has them.
     l2_cached: Counter,
-    /// None has, though one might: of blocks that were used once, and again.
+    /// No cache device has them, though one might: of blocks used once, and again.
     l2_eligible: [Counter; 2],
     /// No cache device may have them.
     l2_ineligible: Counter,
 }
 
-/// What came of reads ahead.
+/// Outcomes of reads ahead.
 #[derive(Default)]
 struct AheadCounters {
     hits: Counter,
@@ -157,7 +160,7 @@ type Clock = Box<dyn Fn() -> u32 + Send + Sync>;
 struct Inner {
     buckets: Box<[Mutex<Bucket>]>,
     seed: RandomState,
-    /// Of each state, of data and of metadata.
+    /// Of each state, for data and for metadata.
     lists: [Multilist<Arc<Header>>; State::LISTS],
     sums: [Sum; State::LISTS],
     pressure: Pressure,
@@ -166,17 +169,20 @@ struct Inner {
     counters: Counters,
     l2: L2,
     packed: packed::Packed,
-    /// Bytes of blocks that were read ahead, and that nobody has asked for.
+    /// Bytes of blocks that were read ahead and not used yet.
     ahead: AtomicU64,
     zfetch: Arc<Zfetch>,
-    /// For choosing sublists.
+    /// State of the random choice of sublists.
     dice: AtomicU64,
-    /// Milliseconds since some time.
+    /// Milliseconds since some moment.
     clock: Clock,
 }
 
-/// A block that was found before, and is found again by whoever keeps this, unless it was evicted or forgotten meanwhile. It leads to the block for whom it was read
-/// alone. What it keeps in memory is a header, never the block.
+/// A direct reference to the header of a block. It finds the block again without the table, unless
+/// the block was evicted or dropped.
+///
+/// It leads to the block only for the object set for which it was read. It keeps the header in
+/// memory, never the block.
 #[derive(Clone)]
 pub struct Hand(Arc<Header>);
 
@@ -194,35 +200,38 @@ impl std::fmt::Debug for Hand {
     }
 }
 
-/// What the table has of a block; whether that was read ahead, and nobody asked for it before.
+/// What the table has of a block. The flag says whether it was read ahead and is now used first.
 pub(crate) enum Found {
     Block(Sparse, bool),
     Flight(Arc<Flight>, bool),
     Nothing,
 }
 
-/// Bytes down to which room is made, where so many may be taken: large blocks want to pass without waiting, also in a small cache.
+/// Bytes down to which the eviction goes, for a limit of `max`. Even in a small cache, large blocks
+/// should enter without waiting.
 fn low_mark(max: u64) -> u64 {
     let shift = u32::try_from(ARC_OVERFLOW_SHIFT.get()).unwrap_or(u32::MAX);
     let overflow = max.checked_shr(shift).unwrap_or(0);
     max - overflow.max((max / 16).min(8 << 20)).min(max)
 }
 
-/// Sublists of each list.
+/// Number of sublists of each list.
 fn sublists() -> usize {
     let set = usize::try_from(ARC_NUM_SUBLISTS.get()).unwrap_or(usize::MAX);
     if set > 0 { set } else { std::thread::available_parallelism().map_or(4, |n| n.get().max(4)) }
 }
 
 impl Store {
-    /// Memory for at most `max` bytes of blocks (`zfs_arc_max`), what they take beyond their bytes included.
+    /// Memory for at most `max` bytes of blocks (`zfs_arc_max`), including what they take beyond
+    /// their bytes.
     pub fn new(max: u64) -> Arc<Store> {
         let start = Instant::now();
         Store::with_clock(max, Box::new(move || start.elapsed().as_millis() as u32))
     }
 
     pub(crate) fn with_clock(max: u64, clock: Clock) -> Arc<Store> {
-        // As many locks as blocks of moderate size, within reason: a lock is then nearly its block's own.
+        // About one lock for each block of moderate size, within bounds. So a lock is rarely
+        // contended.
         let buckets = (max >> 15).clamp(64, 4096).next_power_of_two();
         let lists = sublists();
         let inner = Inner {
@@ -256,7 +265,8 @@ impl Store {
         Key::of(bp, objset, pool, &self.inner.seed)
     }
 
-    /// Sees to it that somebody evicts; false if it was done at once, since there can be no thread for it.
+    /// Wakes or starts the evict thread. Returns false if there can be no thread, and this call has
+    /// evicted itself.
     fn wake(&self) -> bool {
         let mut thread = self.thread.lock();
         if let Evictor::NotNeeded = *thread {
@@ -278,7 +288,7 @@ impl Store {
         runs
     }
 
-    /// Takes room for a block, waiting for it if need be; false if there is none.
+    /// Reserves memory for a block, and waits for it if needed; returns false if there is none.
     fn take(&self, bytes: u64) -> bool {
         let counters = &self.inner.counters;
         let taken = self.inner.pressure.take(bytes, || self.wake());
@@ -290,8 +300,10 @@ impl Store {
         taken != Taken::No
     }
 
-    /// The block, or the flight that will bring it; otherwise `flight` is entered as such. What is read `ahead` is no use of it.
-    /// A block that is used again and again is shown to `keep` too ([`Hand`]).
+    /// The block, or the flight that will bring it; otherwise `flight` is entered.
+    ///
+    /// A read with `ahead` does not count as a use. For a block that is used again and again,
+    /// `keep` is called with a [`Hand`].
     pub(crate) fn find_or_start(
         &self,
         key: &Key,
@@ -318,7 +330,7 @@ impl Store {
             }
             drop(bucket);
             let Some(block) = held.open(self) else {
-                // What is in memory is damaged: the pool has it still.
+                // The compressed form in memory is damaged: the pool still has the block.
                 self.forget(key);
                 return self.find_or_start(key, ahead, flight, keep);
             };
@@ -350,7 +362,7 @@ impl Store {
         Found::Nothing
     }
 
-    /// What a header holds, if it holds something.
+    /// What a header holds, if anything.
     fn hold(&self, header: &Arc<Header>) -> Option<Hit> {
         match header.forms.get() {
             Form::Plain(head) => Some(Hit::Plain(Sparse::new(head, header.key.lsize()))),
@@ -359,7 +371,7 @@ impl Store {
         }
     }
 
-    /// The block of a hand, if it is held still: found without a lock but its own.
+    /// The block of a hand, if it is still held. Takes only the lock of its forms.
     pub(crate) fn at_hand(&self, Hand(header): &Hand) -> Option<Block> {
         let block = match header.forms.get() {
             Form::Plain(head) => head,
@@ -374,7 +386,8 @@ impl Store {
         Some(block)
     }
 
-    /// Whether a block may be read ahead: there is room without anybody having to hurry, and not too much is here that nobody has asked for.
+    /// Whether a block may be read ahead: memory is free without urgency, and blocks that were read
+    /// ahead and not used are not too many.
     pub(crate) fn may_read_ahead(&self, key: &Key) -> bool {
         let (pressure, bytes) = (&self.inner.pressure, key.lsize() as u64 + HELD_OVERHEAD);
         let waiting = self.inner.ahead.load(Ordering::Relaxed).saturating_add(bytes);
@@ -390,12 +403,13 @@ impl Store {
         self.inner.pressure.max()
     }
 
-    /// What was foreseen of reads.
+    /// The counters of prefetch.
     pub fn zfetch(&self) -> &Arc<Zfetch> {
         &self.inner.zfetch
     }
 
-    /// Ends a flight: its block takes its place, or nothing does. Who read `ahead` does not wait for room.
+    /// Ends a flight: its block takes its place, or nothing does. With `ahead` it does not wait for
+    /// memory.
     pub(crate) fn land<'a>(
         &self,
         key: &Key,
@@ -426,11 +440,11 @@ impl Store {
         block.len() == key.lsize()
     }
 
-    /// Enters a block that nobody asked for; nothing happens when it is there or on its way.
+    /// Enters a block that was not requested. Does nothing if it is cached or being read.
     pub(crate) fn insert<'a>(&self, key: &Key, block: &Sparse, stored: impl Into<Stored<'a>>) {
         let stored = self.inner.worth_keeping(key, block, stored.into());
         let there = self.inner.bucket(key).lock().holds(key);
-        // No lock is held while it waits for room.
+        // No lock is held during the wait for memory.
         if there || !self.worth(key, block) || !self.take(weight(block, &stored)) {
             return;
         }
@@ -442,13 +456,13 @@ impl Store {
         }
     }
 
-    /// Whether a block is held, not only on its way. Counts as no use.
+    /// Whether a block is held, not only being read. Does not count as a use.
     pub(crate) fn holds(&self, key: &Key) -> bool {
         let bucket = self.inner.bucket(key).lock();
         bucket.entries.get(key).is_some_and(|e| !e.0.state().is_ghost())
     }
 
-    /// Puts a whole block in the place of the beginning of it that is held.
+    /// Replaces the held beginning of a block with the whole block.
     pub(crate) fn complete(&self, key: &Key, whole: &Block) {
         let partly = |bucket: &Bucket| {
             let header = bucket.entries.get(key)?.0.clone();
@@ -464,7 +478,7 @@ impl Store {
         match partly(&bucket).filter(|(_, now)| *now == more) {
             Some((header, _)) => {
                 self.inner.asked_for(&header);
-                // Nobody lets go of it while the bucket is locked.
+                // The form is not released while the bucket is locked.
                 header.forms.replace(whole);
                 self.inner.add_bytes(&header, more);
                 if header.is_both() {
@@ -475,7 +489,7 @@ impl Store {
         }
     }
 
-    /// Drops a block that nothing leads to any more, also one that is on its way.
+    /// Drops a block, also one that is being read.
     pub(crate) fn forget(&self, key: &Key) {
         let inner = &*self.inner;
         let mut bucket = inner.bucket(key).lock();
@@ -484,7 +498,7 @@ impl Store {
         }
         let gone = bucket.entries.take(key);
         let was_held = gone.as_ref().is_some_and(|entry| !entry.0.state().is_ghost());
-        // Let go of without a lock.
+        // Released without a lock.
         let held = gone.map(|entry| inner.remove(&mut bucket.recipes, &entry.0));
         drop(bucket);
         drop(held);
@@ -493,7 +507,7 @@ impl Store {
         }
     }
 
-    /// Forgets every block of a pool.
+    /// Drops every block of a pool.
     pub(crate) fn purge(&self, pool: u32) {
         let inner = &*self.inner;
         for bucket in &inner.buckets {
@@ -520,31 +534,31 @@ impl Drop for Store {
         self.inner.l2.close();
         let feeder = self.feeder.get_mut().take();
         if feeder.is_some_and(|thread| thread.join().is_err()) {
-            // As with the other.
+            // As for the evict thread.
         }
         if let Evictor::Runs(thread) = std::mem::replace(self.thread.get_mut(), Evictor::CannotBe)
             && thread.join().is_err()
         {
-            // It has said so itself, and nobody is left who needs it.
+            // A thread that panicked has reported that itself, and is no longer needed.
         }
     }
 }
 
-/// What a block takes that is held in these forms.
+/// Memory of a block in these forms.
 fn weight(block: &Sparse, stored: &Stored<'_>) -> u64 {
     let packed = stored.packed.map_or(0, |packed| packed.len() as u64 + BOTH_OVERHEAD);
     let recipe = stored.recipe.map_or(0, |_| RECIPE_OVERHEAD);
     block.head().len() as u64 + packed + HELD_OVERHEAD + recipe
 }
 
-/// What a hit found.
+/// The result of a hit.
 enum Hit {
     Plain(Sparse),
     Packed(Arc<Header>, Block),
 }
 
 impl Hit {
-    /// The block; nothing if its packed form is damaged. No lock is held.
+    /// The block; `None` if its compressed form is damaged. No lock is held.
     fn open(self, store: &Store) -> Option<Sparse> {
         match self {
             Hit::Plain(block) => Some(block),
@@ -554,7 +568,7 @@ impl Hit {
 }
 
 impl Bucket {
-    /// Whether a block is there or on its way.
+    /// Whether a block is held or being read.
     fn holds(&self, key: &Key) -> bool {
         self.entries.get(key).is_some_and(|e| !e.0.state().is_ghost())
             || self.flights.iter().any(|f| f.key == *key)
@@ -577,7 +591,7 @@ impl Inner {
         self.lists[list].push(sublist, header.clone());
     }
 
-    /// Takes it out of the sums of the list that it is in.
+    /// Subtracts it from the sums of its list.
     fn uncount(&self, header: &Header) -> usize {
         let list = header.state().list(header.key.kind());
         self.sums[list].bytes.fetch_sub(header.bytes(), Ordering::Relaxed);
@@ -585,18 +599,18 @@ impl Inner {
         list
     }
 
-    /// Leaves the list that it is in for a state.
+    /// Moves it from its list to a state.
     fn leave(&self, header: &Header, state: State) {
         let (list, was) = (self.uncount(header), header.state());
         header.set_state(state);
         self.lists[list].note_stale(header.sublist(), |h| h.state() != was);
     }
 
-    /// Notes a use; says whether it is of a block that was used again before. Its bucket is locked.
+    /// Records a use; returns 1 if the block was used again before. Its bucket is locked.
     fn touch(&self, header: &Arc<Header>) -> usize {
         header.mark();
         if header.is_ahead() {
-            // Its first use, though it has been here for long.
+            // This is its first use, though it has been here for long.
             self.asked_for(header);
             self.counters.ahead_wanted.inc();
             return usize::from(header.state() != State::Mru);
@@ -611,7 +625,7 @@ impl Inner {
         0
     }
 
-    /// It was read ahead, and is no longer waited with, or gone. Its bucket is locked.
+    /// Records that a block that was read ahead is used first, or gone. Its bucket is locked.
     fn asked_for(&self, header: &Header) {
         if header.is_ahead() {
             header.wanted((self.clock)());
@@ -619,7 +633,8 @@ impl Inner {
         }
     }
 
-    /// What is kept of how a block is stored: its packed form if that is worth its room, and a recipe where a cache device might need it.
+    /// What is kept of a block's stored form. The compressed form is kept if that saves enough
+    /// memory, and a recipe if a cache device might need it.
     fn worth_keeping<'a>(&self, key: &Key, block: &Sparse, stored: Stored<'a>) -> Stored<'a> {
         let packed = packed::worth(block, stored.packed);
         let wanted = |recipe: &Recipe| {
@@ -629,7 +644,8 @@ impl Inner {
         Stored { packed, recipe: stored.recipe.filter(wanted) }
     }
 
-    /// Enters a block for which there is room, and which is not there, into a bucket, which is locked. Nobody has asked yet for what was read `ahead`.
+    /// Enters a block that is not there into a bucket, which is locked. Its memory is reserved.
+    /// With `ahead` it has not been used yet.
     fn enter(
         &self,
         bucket: &mut Bucket,
@@ -656,7 +672,8 @@ impl Inner {
         let (plain, now) = (block.head().clone(), (self.clock)());
         let header = Arc::new(Header::new(*key, plain, packed.cloned(), state, now));
         if ahead {
-            // It gets a round to be asked for (`zfs_arc_min_prefetch_ms`, though that is a time).
+            // It gets one round of eviction to be used (`zfs_arc_min_prefetch_ms`, though that is a
+            // time).
             header.mark();
             header.mark_ahead();
             self.ahead.fetch_add(weight(block, stored), Ordering::Relaxed);
@@ -674,7 +691,7 @@ impl Inner {
         true
     }
 
-    /// Does away with a header, which is no longer in its bucket; the bucket is locked.
+    /// Ends a header that is no longer in its bucket; the bucket is locked.
     fn remove(&self, recipes: &mut Recipes, header: &Header) -> Held<Block> {
         self.asked_for(header);
         let room = if header.state().is_ghost() { GHOST_OVERHEAD } else { header.room() };
@@ -688,7 +705,7 @@ impl Inner {
         self.sums.iter().map(|s| s.count.load(Ordering::Relaxed)).sum()
     }
 
-    /// Bytes of the lists of blocks that are held.
+    /// Bytes of the lists of held blocks.
     fn sizes(&self) -> Sizes {
         let bytes = |state: State, kind| self.sums[state.list(kind)].bytes.load(Ordering::Relaxed);
         [0, 1].map(|kind| [bytes(State::Mru, kind), bytes(State::Mfu, kind)])

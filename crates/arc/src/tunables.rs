@@ -1,8 +1,9 @@
-//! Numbers that can be set while the cache is used, by OpenZFS's names. What the limit is, each store is told ([`crate::Store::set_bounds`]).
+//! Tunables of the cache, by OpenZFS's names. The limit is set for each store
+//! ([`crate::Store::set_bounds`]).
 
 use observe::{Parameter, Tunable, Unit};
 
-/// Held by tests that set one, or that go by what it is by default.
+/// Held by tests that set a tunable, or rely on its default.
 #[cfg(test)]
 pub(crate) static STEERING: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 
@@ -14,7 +15,7 @@ pub static ARC_EVICT_BATCH_LIMIT: Tunable = Tunable::new(
     Unit::Count,
     "blocks that the evict thread takes from one sublist at a time",
 );
-/// What may be taken while room is made, as a shift of the limit (`zfs_arc_overflow_shift`).
+/// Share of the limit that may be reserved during eviction, as a shift (`zfs_arc_overflow_shift`).
 pub static ARC_OVERFLOW_SHIFT: Tunable = Tunable::new(
     "zfs_arc_overflow_shift",
     8,
@@ -30,7 +31,8 @@ pub static ARC_SYS_FREE: Tunable = Tunable::new(
     Unit::Bytes,
     "memory that the cache leaves free; 0: a thirty-second of all memory",
 );
-/// Whether blocks are held packed where that saves room (`zfs_compressed_arc_enabled`). What is held already stays as it is.
+/// Whether blocks are held compressed where that saves memory (`zfs_compressed_arc_enabled`). Held
+/// blocks stay as they are.
 pub static COMPRESSED_ARC_ENABLED: Tunable = Tunable::new(
     "zfs_compressed_arc_enabled",
     1,
@@ -38,7 +40,8 @@ pub static COMPRESSED_ARC_ENABLED: Tunable = Tunable::new(
     Unit::Flag,
     "1: keep blocks compressed in the cache where that saves memory",
 );
-/// What of the limit plain forms of blocks that are held packed too may take when room is to be made, as a shift (`dbuf_cache_shift`; 5 in OpenZFS).
+/// Under pressure, the share of the limit for plain forms of blocks that are also held compressed,
+/// as a shift (`dbuf_cache_shift`; 5 in OpenZFS).
 pub static DBUF_CACHE_SHIFT: Tunable = Tunable::new(
     "dbuf_cache_shift",
     3,
@@ -46,7 +49,7 @@ pub static DBUF_CACHE_SHIFT: Tunable = Tunable::new(
     Unit::Shift,
     "share of the cache that uncompressed copies of compressed blocks may take",
 );
-/// What a ghost of metadata counts beside one of data, in percent (`zfs_arc_meta_balance`).
+/// Weight of a ghost of metadata beside one of data, in percent (`zfs_arc_meta_balance`).
 pub static ARC_META_BALANCE: Tunable = Tunable::new(
     "zfs_arc_meta_balance",
     500,
@@ -62,7 +65,7 @@ pub static L2ARC_WRITE_MAX: Tunable = Tunable::new(
     Unit::Bytes,
     "largest write to a cache device in one interval",
 );
-/// Bytes that are written beyond that until something was evicted (`l2arc_write_boost`).
+/// Bytes that are written in addition until something was evicted (`l2arc_write_boost`).
 pub static L2ARC_WRITE_BOOST: Tunable = Tunable::new(
     "l2arc_write_boost",
     32 << 20,
@@ -70,7 +73,8 @@ pub static L2ARC_WRITE_BOOST: Tunable = Tunable::new(
     Unit::Bytes,
     "added to l2arc_write_max until the cache first evicts a block",
 );
-/// How far a list is looked through for what could be written, in units of what is written at a time; 0 is all of it (`l2arc_headroom`).
+/// How far a list is searched for blocks to write, as a multiple of one write; 0 is all of it
+/// (`l2arc_headroom`).
 pub static L2ARC_HEADROOM: Tunable = Tunable::new(
     "l2arc_headroom",
     8,
@@ -86,7 +90,7 @@ pub static L2ARC_FEED_SECS: Tunable = Tunable::new(
     Unit::Seconds,
     "time between two writes to a cache device",
 );
-/// Milliseconds between two writes when much is to be written (`l2arc_feed_min_ms`).
+/// Milliseconds between two writes while many blocks are eligible (`l2arc_feed_min_ms`).
 pub static L2ARC_FEED_MIN_MS: Tunable = Tunable::new(
     "l2arc_feed_min_ms",
     200,
@@ -94,7 +98,7 @@ pub static L2ARC_FEED_MIN_MS: Tunable = Tunable::new(
     Unit::Milliseconds,
     "shortest time between two writes to a cache device while much is eligible",
 );
-/// Whether to write again sooner when much was written (`l2arc_feed_again`).
+/// Whether the next write comes sooner after a large one (`l2arc_feed_again`).
 pub static L2ARC_FEED_AGAIN: Tunable = Tunable::new(
     "l2arc_feed_again",
     1,
@@ -110,7 +114,8 @@ pub static L2ARC_NORW: Tunable = Tunable::new(
     Unit::Flag,
     "1: do not read from a cache device while a write to it is in progress",
 );
-/// Whether only what was used again is written: 1 for all, 2 for data alone (`l2arc_mfuonly`).
+/// Whether only blocks that were used again are written: 1 for all, 2 for data alone
+/// (`l2arc_mfuonly`).
 pub static L2ARC_MFUONLY: Tunable = Tunable::new(
     "l2arc_mfuonly",
     0,
@@ -118,7 +123,7 @@ pub static L2ARC_MFUONLY: Tunable = Tunable::new(
     Unit::Count,
     "1: write only frequently used blocks to cache devices; 2: of data only those",
 );
-/// Whether what was read ahead, and nobody has asked for, is not written (`l2arc_noprefetch`).
+/// Whether blocks that were read ahead and not used are not written (`l2arc_noprefetch`).
 pub static L2ARC_NOPREFETCH: Tunable = Tunable::new(
     "l2arc_noprefetch",
     1,
@@ -126,7 +131,7 @@ pub static L2ARC_NOPREFETCH: Tunable = Tunable::new(
     Unit::Flag,
     "1: do not write prefetched blocks to cache devices before their first use",
 );
-/// How much of the cache may go into knowing what lies on cache devices, in percent (`l2arc_meta_percent`).
+/// Share of the cache for the places of blocks on cache devices, in percent (`l2arc_meta_percent`).
 pub static L2ARC_META_PERCENT: Tunable = Tunable::new(
     "l2arc_meta_percent",
     33,
@@ -134,7 +139,8 @@ pub static L2ARC_META_PERCENT: Tunable = Tunable::new(
     Unit::Percent,
     "share of the cache that headers of blocks on cache devices may take",
 );
-/// Whether what lies on a cache device is found again when it is added with its pool (`l2arc_rebuild_enabled`).
+/// Whether the contents of a cache device are restored when it is added with its pool
+/// (`l2arc_rebuild_enabled`).
 pub static L2ARC_REBUILD_ENABLED: Tunable = Tunable::new(
     "l2arc_rebuild_enabled",
     1,
@@ -142,7 +148,7 @@ pub static L2ARC_REBUILD_ENABLED: Tunable = Tunable::new(
     Unit::Flag,
     "1: an import restores the contents of cache devices",
 );
-/// Bytes of a cache device from which it is logged what lies there (`l2arc_rebuild_blocks_min_l2size`).
+/// Size from which a cache device has log blocks, in bytes (`l2arc_rebuild_blocks_min_l2size`).
 pub static L2ARC_REBUILD_BLOCKS_MIN_L2SIZE: Tunable = Tunable::new(
     "l2arc_rebuild_blocks_min_l2size",
     1 << 30,
@@ -150,7 +156,8 @@ pub static L2ARC_REBUILD_BLOCKS_MIN_L2SIZE: Tunable = Tunable::new(
     Unit::Bytes,
     "smallest cache device on which log blocks are written",
 );
-/// Sublists of each list; 0 is one for each processor, at least four (`zfs_arc_num_sublists_per_state`).
+/// Sublists of each list; 0 is one for each processor, at least four
+/// (`zfs_arc_num_sublists_per_state`).
 pub static ARC_NUM_SUBLISTS: Tunable = Tunable::new(
     "zfs_arc_num_sublists_per_state",
     0,
@@ -158,7 +165,8 @@ pub static ARC_NUM_SUBLISTS: Tunable = Tunable::new(
     Unit::Count,
     "sublists of each list of the cache; 0: one for each processor, at least 4",
 );
-/// Bytes of reads that neighbours are joined to in OpenZFS (`zfs_vdev_aggregation_limit`), here the unit of what is read ahead at a time.
+/// Unit of prefetch, in bytes. OpenZFS joins reads of neighbours up to this size
+/// (`zfs_vdev_aggregation_limit`).
 pub static VDEV_AGGREGATION_LIMIT: Tunable = Tunable::new(
     "zfs_vdev_aggregation_limit",
     1 << 20,
@@ -166,7 +174,8 @@ pub static VDEV_AGGREGATION_LIMIT: Tunable = Tunable::new(
     Unit::Bytes,
     "largest single prefetch read of a device",
 );
-/// Reads of so many bytes that are read ahead at a time for each device, while nobody waits for one (`zfs_vdev_async_read_max_active`).
+/// Prefetch reads at a time for each device while no reader waits for one
+/// (`zfs_vdev_async_read_max_active`).
 pub static VDEV_ASYNC_READ_MAX_ACTIVE: Tunable = Tunable::new(
     "zfs_vdev_async_read_max_active",
     3,
@@ -174,7 +183,8 @@ pub static VDEV_ASYNC_READ_MAX_ACTIVE: Tunable = Tunable::new(
     Unit::Count,
     "concurrent prefetch reads of a device while no reader waits for one",
 );
-/// The same while somebody does (`zfs_vdev_async_read_min_active`).
+/// Prefetch reads at a time for each device while a reader waits for one
+/// (`zfs_vdev_async_read_min_active`).
 pub static VDEV_ASYNC_READ_MIN_ACTIVE: Tunable = Tunable::new(
     "zfs_vdev_async_read_min_active",
     1,
@@ -185,14 +195,14 @@ pub static VDEV_ASYNC_READ_MIN_ACTIVE: Tunable = Tunable::new(
 
 /// Least value of [`ARC_MIN`] (`2 << SPA_MAXBLOCKSHIFT`).
 pub const ARC_LEAST: u64 = 32 << 20;
-/// Largest size of the cache.
+/// Largest size of the cache (`zfs_arc_max`).
 pub const ARC_MAX: Parameter = Parameter {
     name: "zfs_arc_max",
     range: 64 << 20..=u64::MAX,
     unit: Unit::Bytes,
     text: "largest size of the block cache that all pools share; 0: the default",
 };
-/// Least size of the cache.
+/// Least size of the cache (`zfs_arc_min`).
 pub const ARC_MIN: Parameter = Parameter {
     name: "zfs_arc_min",
     range: ARC_LEAST..=u64::MAX,

@@ -1,4 +1,4 @@
-//! Changing objects.
+//! Changes of objects.
 
 use crate::live::header::Header;
 use crate::live::node::LiveDnode;
@@ -10,25 +10,25 @@ use ondisk::objset::{ObjsetFlags, ObjsetPhys};
 use ondisk::{BlkId, Blkptr, ChecksumKind, CompressKind, DmuType, Level, ObjNum, SPA_MAXBLOCKSIZE, Txg};
 use std::sync::Arc;
 
-/// What a new object is like (`dmu_object_alloc_dnsize`).
+/// The properties of a new object (`dmu_object_alloc_dnsize`).
 #[derive(Debug, Clone)]
 pub struct NewObject {
     /// Its type.
     pub kind: DmuType,
-    /// Bytes of a data block, rounded up to sectors; 0 for one sector.
+    /// Bytes of a data block, rounded up to sectors. 0 means one sector.
     pub block_size: u32,
-    /// log2 of the bytes of an indirect block; 0 for the default, 17.
+    /// log2 of the bytes of an indirect block. 0 means the default, 17.
     pub indblkshift: u8,
     /// Type of its bonus.
     pub bonus_kind: DmuType,
     /// Its bonus.
     pub bonus: Vec<u8>,
-    /// Slots of its dnode, 1 to 32; more than one needs the feature `large_dnode`.
+    /// Slots of its dnode, 1 to 32. More than one needs the feature `large_dnode`.
     pub slots: u8,
 }
 
 impl NewObject {
-    /// An object of this type with all defaults and without a bonus.
+    /// An object of this type, with all defaults and without a bonus.
     pub fn new(kind: DmuType) -> NewObject {
         NewObject {
             kind,
@@ -48,10 +48,16 @@ impl NewObject {
 }
 
 impl Objset {
-    /// A new object under a free number (`dmu_object_alloc`).
+    /// Creates an object under a free number (`dmu_object_alloc`).
     ///
     /// # Errors
-    /// As finding a number fails; [`Error::BonusLength`].
+    /// * The errors of [reading](Error#reading), for blocks of dnodes.
+    /// * [`Error::Fixed`]: the object set is not open for changes.
+    /// * [`Error::BonusLength`]: the bonus does not fit into the dnode.
+    /// * [`Error::NoObjects`]: no object number is free.
+    ///
+    /// # Panics
+    /// If a block would be larger than 16 MiB, or the dnode larger than 32 slots.
     pub fn create_object(&self, tx: &Tx, spec: &NewObject) -> Result<Dnode> {
         let live = self.live()?;
         let header = self.header(ObjNum(0), spec)?;
@@ -60,10 +66,17 @@ impl Objset {
         Ok(self.born(tx, dn, header))
     }
 
-    /// A new object under this number, which must be free (`dmu_object_claim`).
+    /// Creates an object under this number, which must be free (`dmu_object_claim`).
     ///
     /// # Errors
-    /// [`Error::ObjectExists`] if it isn't, [`Error::NoSuchObject`] if there can be no such number; as reading fails.
+    /// * The errors of [reading](Error#reading), for blocks of dnodes.
+    /// * [`Error::Fixed`]: the object set is not open for changes.
+    /// * [`Error::BonusLength`]: the bonus does not fit into the dnode.
+    /// * [`Error::ObjectExists`]: an object has the number, or one of its slots.
+    /// * [`Error::NoSuchObject`]: no object can have this number.
+    ///
+    /// # Panics
+    /// If a block would be larger than 16 MiB, or the dnode larger than 32 slots.
     pub fn claim_object(&self, tx: &Tx, object: ObjNum, spec: &NewObject) -> Result<Dnode> {
         let live = self.live()?;
         let header = self.header(object, spec)?;
@@ -105,10 +118,14 @@ impl Objset {
         Dnode::live(dn, self.options().clone()).expect("it has a header now")
     }
 
-    /// Frees an object and all that it holds (`dmu_object_free`).
+    /// Frees an object with all its blocks (`dmu_object_free`).
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] if it is free; as reading its dnode and its indirect blocks fails: nothing has been changed then.
+    /// After an error, nothing has changed.
+    ///
+    /// * The errors of [reading](Error#reading), for its dnode and its indirect blocks.
+    /// * [`Error::Fixed`]: the object set is not open for changes.
+    /// * [`Error::NoSuchObject`]: the object is free.
     pub fn free_object(&self, tx: &Tx, object: ObjNum) -> Result<()> {
         let live = self.live()?;
         let dn = live.hold(object, true, self.options())?;
@@ -119,13 +136,15 @@ impl Objset {
         Ok(())
     }
 
-    /// True if `txg` changed something that is not synced.
+    /// True if `txg` has changes that are not synced (`dmu_objset_is_dirty`).
     pub fn is_dirty(&self, txg: Txg) -> bool {
         self.live().is_ok_and(|l| l.is_dirty(txg))
     }
 
-    /// Blocks of other objects that the group `txg`, which is closed and not yet synced, makes blocks of this object set: each gains
-    /// a reference before the group frees anything.
+    /// The blocks of other objects that `txg` clones into this object set.
+    ///
+    /// The txg must be closed and not yet synced. Each of these blocks gains a reference before the
+    /// txg frees anything.
     pub fn clones(&self, txg: Txg) -> Vec<Blkptr> {
         self.live().map_or_else(|_| Vec::new(), |l| l.clones(txg))
     }
@@ -133,16 +152,17 @@ impl Objset {
     /// Sets the header of the intent log, as `ondisk::zil` encodes it (`os_zil_header`).
     ///
     /// # Errors
-    /// [`Error::Fixed`].
+    /// * [`Error::Fixed`]: the object set is not open for changes.
     pub fn set_zil_header(&self, tx: &Tx, header: [u8; 192]) -> Result<()> {
         self.live()?.set_zil_header(tx, header);
         Ok(())
     }
 
-    /// Has the object set written with the group of `tx` even if nothing in it changes (`dsl_dataset_dirty`).
+    /// Makes the txg of `tx` write the object set even if nothing in it changes
+    /// (`dsl_dataset_dirty`).
     ///
     /// # Errors
-    /// [`Error::Fixed`].
+    /// * [`Error::Fixed`]: the object set is not open for changes.
     pub fn touch(&self, tx: &Tx) -> Result<()> {
         self.change_root(tx, |_| {})
     }
@@ -150,7 +170,7 @@ impl Objset {
     /// Sets the flags (`os_flags`).
     ///
     /// # Errors
-    /// [`Error::Fixed`].
+    /// * [`Error::Fixed`]: the object set is not open for changes.
     pub fn set_flags(&self, tx: &Tx, flags: ObjsetFlags) -> Result<()> {
         self.change_root(tx, |phys| phys.flags = flags)
     }
@@ -162,10 +182,12 @@ impl Objset {
 }
 
 impl Dnode {
-    /// Writes `data` from byte `offset` on (`dmu_write`). Blocks that it covers are not read.
+    /// Writes `data` from byte `offset` on (`dmu_write`).
+    ///
+    /// Blocks that `data` covers whole are not read.
     ///
     /// # Errors
-    /// As reading a block that it covers in part fails; [`Error::NoSuchObject`] if the object was freed.
+    /// The errors of [changing](Error#changing).
     pub fn write_at(&self, tx: &Tx, offset: u64, data: &[u8]) -> Result<()> {
         let live = self.to_change()?;
         let size = live.block_size();
@@ -189,10 +211,10 @@ impl Dnode {
     /// Makes `block` the block `blkid`, without a copy (`dmu_assign_arcbuf_by_dnode`).
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] if the object was freed; as reading the pointer to the old block fails.
+    /// The errors of [changing](Error#changing). Only the pointer to the old block is read.
     ///
     /// # Panics
-    /// If it hasn't the size of the object's blocks.
+    /// If `block` does not have the size of the object's blocks.
     pub fn write_block(&self, tx: &Tx, blkid: BlkId, block: Block) -> Result<()> {
         let live = self.to_change()?;
         live.check_path(blkid, self.options())?;
@@ -208,15 +230,24 @@ impl Dnode {
         })?
     }
 
-    /// Makes `count` blocks from `first` on the same as those of `source` from `from` on, without copying them: they share their places from
-    /// this group on (`dmu_read_l0_bps`, `dmu_brt_clone`). Both are of one pool, whose feature `block_cloning` is enabled; if they are
-    /// encrypted, with the same key. A source that nobody changes (a snapshot's) must stay until the transaction is over. Returns the pointers.
+    /// Clones `count` blocks of `source`, from `from` on, to blocks from `first` on
+    /// (`dmu_read_l0_bps`, `dmu_brt_clone`).
+    ///
+    /// From this txg on, both objects share the blocks on disk. Nothing is copied. The call returns
+    /// the pointers.
+    ///
+    /// * Both objects are in one pool, with the feature `block_cloning` enabled.
+    /// * If they are encrypted, they have the same key.
+    /// * A source that doesn't change, as that of a snapshot, must stay until the transaction ends.
     ///
     /// # Errors
-    /// [`Error::Unsynced`] (`EAGAIN`) if one of the source's blocks was changed in a group that is not synced: let it sync, or copy;
-    /// [`Error::CloneShape`] (`EINVAL`) if the blocks are not of one size, are no file's, or were
-    /// deduplicated and pruned from the table; as reading pointers fails. Nothing has been changed
-    /// then.
+    /// After an error, nothing has changed.
+    ///
+    /// * The errors of [changing](Error#changing). Only pointers are read.
+    /// * [`Error::Unsynced`] (`EAGAIN`): a txg that is not synced has changed a block of the
+    ///   source. The caller may wait for that txg, or copy.
+    /// * [`Error::CloneShape`] (`EINVAL`): the block sizes differ, a block is not of a file or
+    ///   volume, or it is redacted. Or it is deduplicated, and its entry was pruned from the table.
     pub fn clone_blocks(
         &self,
         tx: &Tx,
@@ -240,7 +271,7 @@ impl Dnode {
             let unsynced = Error::Unsynced { objset: source.objset_id(), object: source.object(), blkid };
             let bp = match source.live_node() {
                 Some(origin) => origin.synced_bp(blkid, source.options())?.ok_or(unsynced)?,
-                // Nobody changes it.
+                // This object does not change.
                 None => source.bp(Level(0), blkid)?,
             };
             if !bp.is_hole() && (bp.lsize.0 != size || bp.is_metadata() || bp.body == Body::Redacted) {
@@ -255,11 +286,16 @@ impl Dnode {
         Ok(bps)
     }
 
-    /// Makes blocks from `first` on those of these pointers, which something keeps allocated until the group is on disk (`dmu_brt_clone`).
+    /// Clones the blocks of these pointers to blocks from `first` on (`dmu_brt_clone`).
+    ///
+    /// The caller keeps the blocks allocated until the txg is on disk.
     ///
     /// # Errors
-    /// [`Error::CloneShape`] (`EINVAL`) for a pointer to no such block; [`Error::NoSuchObject`] if the object was freed. Nothing has been changed
-    /// then.
+    /// After an error, nothing has changed.
+    ///
+    /// * The errors of [changing](Error#changing).
+    /// * [`Error::CloneShape`] (`EINVAL`): a pointer has another block size, is redacted, or is not
+    ///   to data of a file or volume.
     pub fn clone_pointers(&self, tx: &Tx, first: BlkId, bps: &[Blkptr]) -> Result<()> {
         let live = self.to_change()?;
         let size = live.block_size();
@@ -295,19 +331,22 @@ impl Dnode {
         })?
     }
 
-    /// Changes bytes of block `blkid` in place (`dmu_buf_will_dirty`); a hole becomes zeros first.
+    /// Changes bytes of block `blkid` in place (`dmu_buf_will_dirty`). A hole becomes zeros first.
     ///
     /// # Errors
-    /// As reading the block fails; [`Error::NoSuchObject`] if the object was freed.
+    /// The errors of [changing](Error#changing).
     pub fn modify_block<R>(&self, tx: &Tx, blkid: BlkId, f: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
         self.to_change()?.modify_block(tx, blkid, f, self.options())
     }
 
-    /// Frees the bytes from `offset` on; `len` may be `u64::MAX`: to the end. Blocks in part in the range are zeroed there
-    /// (`dmu_free_range`).
+    /// Frees `len` bytes from `offset` on (`dmu_free_range`).
+    ///
+    /// A `len` of `u64::MAX` means up to the end. Blocks that lie only partly in the range are
+    /// zeroed there.
     ///
     /// # Errors
-    /// As reading a block in part in the range, or an indirect block above one, fails; [`Error::NoSuchObject`] if the object was freed.
+    /// The errors of [changing](Error#changing). Indirect blocks above the range are read, and
+    /// blocks that lie partly in it.
     pub fn free_range(&self, tx: &Tx, offset: u64, len: u64) -> Result<()> {
         let live = self.to_change()?;
         let (size, last) = (live.block_size(), live.max_blkid());
@@ -348,7 +387,9 @@ impl Dnode {
     /// Sets the bonus and its type (`dmu_set_bonus`, `dmu_set_bonustype`).
     ///
     /// # Errors
-    /// [`Error::BonusLength`] if it doesn't fit; [`Error::NoSuchObject`] if the object was freed.
+    /// * [`Error::Fixed`]: the object set is not open for changes.
+    /// * [`Error::NoSuchObject`]: the object was freed.
+    /// * [`Error::BonusLength`]: the bonus does not fit into the dnode.
     pub fn set_bonus(&self, tx: &Tx, kind: DmuType, bonus: &[u8]) -> Result<()> {
         self.to_change()?.change_header(tx, |h| {
             let (room, len) = (h.bonus_room().unwrap_or(0), bonus.len());
@@ -363,10 +404,15 @@ impl Dnode {
         })?
     }
 
-    /// Sets the spill block, which must be whole sectors, or removes it (`dmu_spill_hold_by_dnode`, `dmu_rm_spill`).
+    /// Sets or removes the spill block (`dmu_spill_hold_by_dnode`, `dmu_rm_spill`).
     ///
     /// # Errors
-    /// [`Error::BonusLength`] if the bonus leaves no room for its pointer; [`Error::NoSuchObject`] if the object was freed.
+    /// * [`Error::Fixed`]: the object set is not open for changes.
+    /// * [`Error::NoSuchObject`]: the object was freed.
+    /// * [`Error::BonusLength`]: the bonus leaves no space for the pointer to the spill block.
+    ///
+    /// # Panics
+    /// If the block is not whole sectors.
     pub fn set_spill(&self, tx: &Tx, spill: Option<&[u8]>) -> Result<()> {
         let (objset, object) = (self.objset_id(), self.object());
         self.to_change()?.change(tx, |d| {
@@ -386,11 +432,14 @@ impl Dnode {
         })?
     }
 
-    /// Sets the size of data blocks of an object that has no more than one; what it has of that is kept
+    /// Sets the size of data blocks of an object with at most one block
     /// (`dmu_object_set_blocksize`).
     ///
+    /// The block keeps its contents, as far as they fit.
+    ///
     /// # Errors
-    /// [`Error::BlockSize`] if it has more than one; as reading it fails.
+    /// * The errors of [changing](Error#changing).
+    /// * [`Error::BlockSize`]: the object has more than one block, or the size is above 16 MiB.
     pub fn set_block_size(&self, tx: &Tx, size: u32) -> Result<()> {
         let live = self.to_change()?;
         let (objset, object) = (self.objset_id(), self.object());
@@ -417,26 +466,33 @@ impl Dnode {
         })
     }
 
-    /// Sets the checksum of blocks written from now on; [`ChecksumKind::Inherit`] for the dataset's (`dmu_object_set_checksum`).
+    /// Sets the checksum of blocks written from now on (`dmu_object_set_checksum`).
+    ///
+    /// [`ChecksumKind::Inherit`] means that of the dataset.
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] if the object was freed.
+    /// * [`Error::Fixed`]: the object set is not open for changes.
+    /// * [`Error::NoSuchObject`]: the object was freed.
     pub fn set_checksum(&self, tx: &Tx, checksum: ChecksumKind) -> Result<()> {
         self.to_change()?.change_header(tx, |h| h.checksum = checksum as u8)
     }
 
-    /// Sets the compressor of blocks written from now on; [`CompressKind::Inherit`] for the dataset's (`dmu_object_set_compress`).
+    /// Sets the compressor of blocks written from now on (`dmu_object_set_compress`).
+    ///
+    /// [`CompressKind::Inherit`] means that of the dataset.
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] if the object was freed.
+    /// * [`Error::Fixed`]: the object set is not open for changes.
+    /// * [`Error::NoSuchObject`]: the object was freed.
     pub fn set_compress(&self, tx: &Tx, compress: CompressKind) -> Result<()> {
         self.to_change()?.change_header(tx, |h| h.compress = compress as u8)
     }
 
-    /// Sets the type (`dmu_object_set_type`).
+    /// Sets the type (`dn_type`).
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] if the object was freed.
+    /// * [`Error::Fixed`]: the object set is not open for changes.
+    /// * [`Error::NoSuchObject`]: the object was freed.
     pub fn set_kind(&self, tx: &Tx, kind: DmuType) -> Result<()> {
         self.to_change()?.change_header(tx, |h| h.kind = kind)
     }

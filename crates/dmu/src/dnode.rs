@@ -1,12 +1,14 @@
 //! One object: its dnode and its block tree.
 //!
 //! # On disk
-//! Level 0 blocks are data; a block of level n holds `1 << epbs` pointers to level n-1. The dnode's one to
-//! three pointers point at its top level. A hole anywhere stands for all that would be below it.
+//! Blocks of level 0 are data. A block of level n holds `1 << epbs` pointers to blocks of level
+//! n-1. The dnode has one to three pointers, to blocks of its top level. A hole stands for
+//! everything below it.
 //!
 //! # Life
-//! A handle of an object that changes ([`crate::Objset::open_live`]) keeps the header, with the bonus, as it was when the handle was made;
-//! blocks, the spill block, the block size and the largest block are always as they are now.
+//! A handle of an object that changes ([`crate::Objset::open_live`]) keeps the header and the bonus
+//! of the time when it was made. Blocks, the spill block, the block size and the largest block
+//! number are always the current ones.
 
 use crate::live::node::LiveDnode;
 use crate::met::Met;
@@ -21,16 +23,16 @@ use zio::ReadOptions;
 /// Bookmark block number of a spill block (`DMU_SPILL_BLKID`).
 pub const SPILL_BLKID: BlkId = BlkId(u64::MAX - 1);
 
-/// An open object; clones share it (`dnode_t`).
+/// An open object (`dnode_t`). Clones share it.
 #[derive(Clone)]
 pub struct Dnode {
-    /// The header, and, of an object that doesn't change, the blocks.
+    /// The header, and for an object that doesn't change also its blocks.
     head: Arc<BlockTree>,
     live: Option<Arc<LiveDnode>>,
     options: ReadOptions,
 }
 
-/// Whether a search looks for data or for holes (`SEEK_DATA`, `SEEK_HOLE`).
+/// The target of a search: data or holes (`SEEK_DATA`, `SEEK_HOLE`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// Allocated blocks.
@@ -46,38 +48,41 @@ impl std::fmt::Debug for Dnode {
 }
 
 impl Dnode {
-    /// A handle of what doesn't change.
+    /// A handle of an object that doesn't change.
     pub(crate) fn fixed(head: Arc<BlockTree>, options: ReadOptions) -> Dnode {
         Dnode { head, live: None, options }
     }
 
-    /// A handle of an object as it is now; `None` if it is free.
+    /// A handle of an object in its current state. `None` if the object is free.
     pub(crate) fn live(live: Arc<LiveDnode>, options: ReadOptions) -> Option<Dnode> {
         Some(Dnode { head: live.head()?, live: Some(live), options })
     }
 
-    /// The same object, read as `options` say through this handle.
+    /// The same object, but reads through this handle use `options`.
     #[must_use]
     pub fn with_options(&self, options: ReadOptions) -> Dnode {
         Dnode { options, ..self.clone() }
     }
 
-    /// How it is read through this handle.
+    /// The read options of this handle.
     pub fn options(&self) -> &ReadOptions {
         &self.options
     }
 
-    /// A handle with the header as it is now.
+    /// A handle with the current header.
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] if the object was freed.
+    /// * [`Error::NoSuchObject`]: the object was freed.
     pub fn reload(&self) -> Result<Dnode> {
         let Some(live) = &self.live else { return Ok(self.clone()) };
         let missing = Error::NoSuchObject { objset: self.head.home.id, object: self.head.object };
         Dnode::live(live.clone(), self.options.clone()).ok_or(missing)
     }
 
-    /// The object to change.
+    /// The object, to be changed.
+    ///
+    /// # Errors
+    /// * [`Error::Fixed`]: the object set is not open for changes.
     pub(crate) fn to_change(&self) -> Result<&Arc<LiveDnode>> {
         self.live.as_ref().ok_or(Error::Fixed { objset: self.head.home.id })
     }
@@ -87,12 +92,12 @@ impl Dnode {
         self.live.as_ref()
     }
 
-    /// The tree to look for pointers in: what was synced last, of an object that changes.
+    /// The tree that holds the pointers. For an object that changes, the tree that was synced last.
     fn tree(&self) -> Option<Arc<BlockTree>> {
         self.live.as_ref().map_or_else(|| Some(self.head.clone()), |l| l.synced())
     }
 
-    /// Its number.
+    /// Its number (`dn_object`).
     pub fn object(&self) -> ObjNum {
         self.head.object
     }
@@ -102,7 +107,7 @@ impl Dnode {
         self.head.home.id
     }
 
-    /// The dnode as stored.
+    /// The dnode as it is stored (`dnode_phys_t`).
     pub fn phys(&self) -> &DnodePhys {
         &self.head.phys
     }
@@ -117,12 +122,12 @@ impl Dnode {
         self.head.phys.bonus_kind
     }
 
-    /// Its bonus.
+    /// Its bonus (`DN_BONUS`).
     pub fn bonus(&self) -> &[u8] {
         &self.head.phys.bonus
     }
 
-    /// Flags (`dn_flags`).
+    /// Its flags (`dn_flags`).
     pub fn flags(&self) -> DnodeFlags {
         self.head.phys.flags
     }
@@ -147,34 +152,38 @@ impl Dnode {
         self.head.phys.used_bytes
     }
 
-    /// True if no block of it waits to be written or freed, so that [`Dnode::used_bytes`] stays until it is changed again.
+    /// True if no block of the object waits to be written or freed.
+    ///
+    /// [`Dnode::used_bytes`] then stays the same until the next change.
     pub fn space_is_settled(&self) -> bool {
         self.live.as_ref().is_none_or(|l| l.space_is_settled())
     }
 
-    /// Bytes up to the end of the last block; saturates.
+    /// Bytes up to the end of the last block. Saturates.
     pub fn max_size(&self) -> u64 {
         self.max_blkid().0.saturating_add(1).saturating_mul(self.block_size())
     }
 
-    /// An error that says the object's bytes are bad.
+    /// The error for bytes of this object that contradict the format.
     pub fn corrupt(&self, source: Corrupt) -> Error {
         self.head.corrupt(source)
     }
 
-    /// The pointer to block `blkid` of `level`; a hole if it or anything above it is one. Changes have no pointers before
-    /// they are synced.
+    /// The pointer to block `blkid` of `level`. A hole if it or anything above it is a hole.
+    ///
+    /// Changes that are not synced have no pointers yet.
     ///
     /// # Errors
-    /// [`Error::Read`] if an indirect block cannot be read, [`Error::Misplaced`] or [`Error::Corrupt`] if it is bad.
+    /// The errors of [reading](Error#reading), for indirect blocks.
     pub fn bp(&self, level: Level, blkid: BlkId) -> Result<Blkptr> {
         self.tree().map_or(Ok(Blkptr::HOLE), |t| t.bp(level, blkid, &self.options))
     }
 
-    /// Data block `blkid`; `None` for a hole.
+    /// Data block `blkid`. `None` for a hole.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Misplaced`] when the block has another size than the object's blocks.
+    /// The errors of [reading](Error#reading). [`Error::Misplaced`] also if the block does not have
+    /// the size of the object's blocks.
     pub fn block(&self, blkid: BlkId) -> Result<Option<Block>> {
         match &self.live {
             Some(live) => live.block(blkid, &self.options),
@@ -182,17 +191,19 @@ impl Dnode {
         }
     }
 
-    /// Has the cache forget what it holds of a small object: who read it keeps what it said, and nobody is going to ask soon.
+    /// Drops the first blocks of the object from the cache.
+    ///
+    /// For a caller that keeps what it read from a small object, and expects no reader soon.
     pub fn let_go(&self) {
         if let Some(tree) = self.tree() {
             tree.let_go(&self.options);
         }
     }
 
-    /// The spill block, if it has one.
+    /// The spill block, if there is one.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](Error#reading).
     pub fn spill(&self) -> Result<Option<Block>> {
         match &self.live {
             Some(live) => live.spill(&self.options),
@@ -200,10 +211,12 @@ impl Dnode {
         }
     }
 
-    /// Fills `buf` from byte `offset` on; holes and what lies past the last block read as zeros.
+    /// Fills `buf` from byte `offset` on (`dmu_read`).
+    ///
+    /// Holes, and everything past the last block, read as zeros.
     ///
     /// # Errors
-    /// As reading fails; `buf` then holds undefined bytes.
+    /// The errors of [reading](Error#reading). `buf` then holds undefined bytes.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let (size, last) = (self.block_size(), self.max_blkid());
         let mut done = 0;
@@ -225,12 +238,12 @@ impl Dnode {
     /// The first block from `from` on that is not a hole.
     ///
     /// # Errors
-    /// As reading indirect blocks fails.
+    /// The errors of [reading](Error#reading), for indirect blocks.
     pub fn next_data_block(&self, from: BlkId) -> Result<Option<BlkId>> {
         self.next_block(from, Extent::Data, &mut Met::default()).map_err(|b| b.error)
     }
 
-    /// The next block that is or is not a hole; there may be a hole behind the last block.
+    /// The next block that is, or is not, a hole. A hole may lie after the last block.
     fn next_block(
         &self,
         from: BlkId,
@@ -251,7 +264,7 @@ impl Dnode {
                 None => {
                     let Some(tree) = live.synced() else { continue };
                     let found = tree.next_block(at, want, &mut Met::default(), options)?;
-                    // A tree says nothing of what is behind its last block, where there are holes.
+                    // A tree does not cover what is after its last block. There are only holes.
                     let found = found
                         .or((want == Extent::Hole)
                             .then(|| BlkId(tree.phys.maxblkid.0.saturating_add(1)).max(at)));
@@ -265,23 +278,25 @@ impl Dnode {
         }
     }
 
-    /// The first `count` blocks of an object that is written from front to back, such as a log: none is a hole, and
-    /// none is there twice, however long the object says that it is.
+    /// The first `count` blocks of an object that is written from front to back, such as a log.
+    ///
+    /// The iterator ends with an error at a hole, and at a block that it has met before. So it is
+    /// bounded, whatever length the object claims.
     pub fn log_blocks(&self, count: u64) -> LogBlocks {
         LogBlocks { dn: self.clone(), next: 0, count, met: Met::default(), l1: None }
     }
 
     /// The first byte from `offset` on that lies in `want` (`dnode_next_offset`).
     ///
-    /// There is always a hole past the last block; `None` means no more data.
+    /// Behind the last block there is always a hole. `None` means that there is no more data.
     ///
     /// # Errors
-    /// As reading indirect blocks fails.
+    /// The errors of [reading](Error#reading), for indirect blocks.
     pub fn next_offset(&self, offset: u64, want: Extent) -> Result<Option<u64>> {
         self.next_offset_in(offset, want, &mut Met::default()).map_err(|b| b.error)
     }
 
-    /// As [`Dnode::next_offset`], for a walk that has met some of the tree before.
+    /// As [`Dnode::next_offset`], for a walk that has visited some of the tree before.
     pub(crate) fn next_offset_in(
         &self,
         offset: u64,
@@ -302,7 +317,7 @@ impl Dnode {
     }
 }
 
-/// See [`Dnode::log_blocks`]. After an error comes nothing more.
+/// The iterator of [`Dnode::log_blocks`]. It ends after its first error.
 #[derive(Debug)]
 pub struct LogBlocks {
     dn: Dnode,

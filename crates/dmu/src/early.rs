@@ -1,13 +1,18 @@
-//! Blocks that are written before their group syncs (`dmu_sync`).
+//! Blocks that are written before their txg syncs (`dmu_sync`).
 //!
 //! # Theory
-//! A log that commits much data need not hold it: the block goes to its place at once, the log names the place, and the group takes it when it
-//! syncs, instead of writing the block again. Blocks are immutable, so whether one has been changed since shows by its memory: a group
-//! takes the place if it still has the very block that was written there. Else it frees it, like any block, so that nothing else gets there before the group is on
-//! disk, with which the log's record loses its meaning.
+//! A log that commits much data need not hold the data itself. The block is written to its final
+//! place at once, and the log names the place. When the txg syncs, it takes over that place instead
+//! of writing the block again.
+//!
+//! Blocks are immutable, so a change of a block shows in its memory. The txg takes the place if the
+//! object still holds the very block that was written there. Otherwise it frees the place like any
+//! block. So nothing else can be written there before the txg is on disk. From then on the log's
+//! record has no meaning.
 //!
 //! # Life
-//! Whoever places a block holds its group open, and the group syncs only when he has written it, or has taken the place back.
+//! The writer of an early block holds its txg open. It lets the txg sync only after the block is
+//! written, or after it has withdrawn the place.
 
 use crate::live::node::LiveDnode;
 use crate::{DN_MAX_OBJECT, Dnode};
@@ -17,7 +22,7 @@ use ondisk::{BlkId, Blkptr, DmuType, Level, Txg};
 use std::sync::Arc;
 use zio::{Bookmark, WritePolicy, WriteReq};
 
-/// A data block that an open group has changed, as it is now.
+/// A data block that an open txg has changed, in its current state.
 pub struct DirtyBlock {
     dn: Arc<LiveDnode>,
     txg: Txg,
@@ -33,7 +38,10 @@ impl std::fmt::Debug for DirtyBlock {
 }
 
 impl Dnode {
-    /// Block `blkid` as the group `txg` has changed it; `None` if it hasn't, or is syncing, or if the block is no file's or volume's data.
+    /// Block `blkid` as `txg` has changed it.
+    ///
+    /// `None` if `txg` has not changed it or is already syncing, or if the block is not data of a
+    /// file or volume.
     pub fn dirty_block(&self, txg: Txg, blkid: BlkId) -> Option<DirtyBlock> {
         let dn = self.live_node()?;
         if self.kind().is_metadata() || dn.object.0 >= DN_MAX_OBJECT {
@@ -45,7 +53,7 @@ impl Dnode {
 }
 
 impl DirtyBlock {
-    /// Its group.
+    /// Its transaction group.
     pub fn txg(&self) -> Txg {
         self.txg
     }
@@ -55,17 +63,20 @@ impl DirtyBlock {
         &self.block
     }
 
-    /// Its first byte in its object.
+    /// The offset of its first byte in the object.
     pub fn offset(&self) -> u64 {
         self.blkid.0.saturating_mul(self.block.len() as u64)
     }
 
-    /// Where it has been written in this group, and not been changed since.
+    /// The place where this txg has written it, if it has not changed since.
     pub fn placed(&self) -> Option<&Blkptr> {
         self.placed.as_ref()
     }
 
-    /// What writing it takes; `policy` says how blocks of this type of this object are written, and whether that is known.
+    /// The write request for it.
+    ///
+    /// `policy` returns how blocks of this type and object are written, or `None` if that is not
+    /// known.
     pub fn request(&self, policy: &dyn Fn(DmuType, &DnodePhys) -> Option<WritePolicy>) -> Option<WriteReq> {
         let head = self.dn.head()?;
         let kind = head.phys.kind;
@@ -82,12 +93,14 @@ impl DirtyBlock {
         })
     }
 
-    /// Has the group take this place. False if the block has been changed, and the place is of no use.
+    /// Makes the txg use this place. False if the block has changed, so that the place is of no
+    /// use.
     pub fn place(&self, bp: &Blkptr) -> bool {
         self.dn.place_early(self.txg, self.blkid, &self.block, bp)
     }
 
-    /// The block has not got to its place: the group writes it as any other, and frees the place.
+    /// Withdraws the place after a failed write. The txg then writes the block as any other, and
+    /// frees the place.
     pub fn displace(&self, bp: &Blkptr) {
         self.dn.displace_early(self.txg, self.blkid, bp);
     }

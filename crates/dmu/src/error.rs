@@ -1,14 +1,38 @@
-//! What can go wrong with an object.
+//! The errors of objects and object sets.
 
 use ondisk::{BlkId, Corrupt, Level, ObjNum};
 
-/// Failure of an operation on an object.
+/// An operation on an object failed.
+///
+/// # Reading
+/// Every operation that reads an object may return these errors:
+///
+/// * [`Error::Read`]: a block can't be read, no copy of it verifies, or its key is not loaded.
+/// * [`Error::Corrupt`]: the object's bytes contradict the format.
+/// * [`Error::Misplaced`]: a pointer contradicts its place in the tree, or a block has another size
+///   than the dnode says.
+///
+/// # Changing
+/// Every operation that changes an object may return these, and those of [reading](Error#reading):
+///
+/// * [`Error::Fixed`]: the object set is not open for changes.
+/// * [`Error::NoSuchObject`]: the object was freed.
+///
+/// # Changing a ZAP
+/// Every operation that adds or changes entries of a ZAP may return these, and those of
+/// [changing](Error#changing):
+///
+/// * [`Error::EntryName`]: the name or key is empty, too long, or not of the kind that the ZAP
+///   holds.
+/// * [`Error::EntryValue`]: the value is too large.
+/// * [`Error::ZapFull`]: too many entries have hashes that begin alike.
+/// * [`Error::BlockSize`]: a micro ZAP has more than one block, so that it can't grow.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// A block could not be read.
+    /// A block could not be read or written.
     #[error(transparent)]
     Read(#[from] zio::Error),
-    /// The object set has no such object.
+    /// The object set has no such object (`ENOENT`).
     #[error("object set {objset}: no object {object}")]
     NoSuchObject {
         /// Dataset object of the object set; 0 is the MOS.
@@ -26,7 +50,8 @@ pub enum Error {
         /// What is wrong.
         source: Corrupt,
     },
-    /// A pointer contradicts its place in the tree.
+    /// A pointer contradicts its place in the tree, or a block has another size than the dnode
+    /// says.
     #[error(
         "object set {objset}, object {object}: the pointer to level {level} block {blkid} is out of place"
     )]
@@ -35,18 +60,18 @@ pub enum Error {
         objset: u64,
         /// The object.
         object: ObjNum,
-        /// Level of the block.
+        /// The level of the block.
         level: Level,
-        /// Number of the block.
+        /// The number of the block.
         blkid: BlkId,
     },
-    /// The object set was opened to be read only.
+    /// The object set is open for reading only.
     #[error("object set {objset} is not open for changes")]
     Fixed {
         /// Dataset object of the object set; 0 is the MOS.
         objset: u64,
     },
-    /// The number belongs to an object already, or lies inside one (`EEXIST`).
+    /// An object has this number already, or one of its slots (`EEXIST`).
     #[error("object set {objset}: object {object} exists")]
     ObjectExists {
         /// Dataset object of the object set; 0 is the MOS.
@@ -60,17 +85,17 @@ pub enum Error {
         /// Dataset object of the object set; 0 is the MOS.
         objset: u64,
     },
-    /// The size of its blocks cannot change: it has more than one (`ENOTSUP`).
+    /// The size of the object's blocks can't change, because it has more than one (`ENOTSUP`).
     #[error("object set {objset}, object {object}: blocks cannot become {size} bytes large")]
     BlockSize {
         /// Dataset object of the object set; 0 is the MOS.
         objset: u64,
         /// The object.
         object: ObjNum,
-        /// The size asked for.
+        /// The requested size.
         size: u64,
     },
-    /// A block to be cloned was changed in a group that is not synced (`EAGAIN`).
+    /// A txg that is not synced has changed a block that was to be cloned (`EAGAIN`).
     #[error("object set {objset}, object {object}: block {blkid} has not been synced yet")]
     Unsynced {
         /// Dataset object of the object set.
@@ -80,7 +105,8 @@ pub enum Error {
         /// The block.
         blkid: BlkId,
     },
-    /// Blocks can't be cloned into an object: theirs and its differ in size or kind (`EINVAL`).
+    /// The blocks can't be clones in this object: they differ from its own in size or kind
+    /// (`EINVAL`).
     #[error("object set {objset}, object {object}: its blocks cannot be clones of those")]
     CloneShape {
         /// Dataset object of the object set.
@@ -95,12 +121,12 @@ pub enum Error {
         objset: u64,
         /// The object.
         object: ObjNum,
-        /// Its length.
+        /// The length of the bonus.
         len: usize,
-        /// The most that fits.
+        /// The largest length that fits.
         room: usize,
     },
-    /// A ZAP has an entry of this name (`EEXIST`).
+    /// The ZAP has an entry of this name already (`EEXIST`).
     #[error("object set {objset}, object {object}: the ZAP has this entry")]
     EntryExists {
         /// Dataset object of the object set; 0 is the MOS.
@@ -108,7 +134,7 @@ pub enum Error {
         /// The object.
         object: ObjNum,
     },
-    /// A ZAP has no entry of this name (`ENOENT`).
+    /// The ZAP has no entry of this name (`ENOENT`).
     #[error("object set {objset}, object {object}: the ZAP has no such entry")]
     NoEntry {
         /// Dataset object of the object set; 0 is the MOS.
@@ -116,27 +142,27 @@ pub enum Error {
         /// The object.
         object: ObjNum,
     },
-    /// A name or key is empty, too long, or of the wrong sort for the ZAP (`ENAMETOOLONG`).
+    /// A name or key is empty, too long, or of the wrong kind for the ZAP (`ENAMETOOLONG`).
     #[error("object set {objset}, object {object}: a name of {len} bytes cannot be in the ZAP")]
     EntryName {
         /// Dataset object of the object set; 0 is the MOS.
         objset: u64,
         /// The object.
         object: ObjNum,
-        /// Its length.
+        /// The length of the name.
         len: usize,
     },
-    /// A value is too large for a ZAP (`E2BIG`).
+    /// A value is too large for the ZAP (`E2BIG`).
     #[error("object set {objset}, object {object}: a value of {len} bytes cannot be in the ZAP")]
     EntryValue {
         /// Dataset object of the object set; 0 is the MOS.
         objset: u64,
         /// The object.
         object: ObjNum,
-        /// Its length.
+        /// The length of the value.
         len: usize,
     },
-    /// A ZAP cannot hold more names with this hash (`ENOSPC`).
+    /// The ZAP can't hold more names with this hash (`ENOSPC`).
     #[error("object set {objset}, object {object}: the ZAP is full")]
     ZapFull {
         /// Dataset object of the object set; 0 is the MOS.

@@ -1,34 +1,41 @@
-//! The data blocks of an indirect block, or of a dnode, that are read again and again: what is left here of the dbuf of OpenZFS.
+//! References to data blocks below one indirect block or dnode that are read again and again.
+//!
+//! OpenZFS keeps a dbuf for each block in memory. These references are what is left of that here.
 //!
 //! # Theory
-//! A hit in the cache costs a hash, a table's lock and the lines of both, most of them cold where there is much in the cache. Whoever has an indirect block at hand has a place for each
-//! block below it, and what the cache once said of that block is kept there ([`arc::Hand`]); it says for itself whether it still holds.
+//! A hit in the cache costs a hash, the lock of a table, and cache lines of both. With much in the
+//! cache, most of these lines are cold. A reader that has the indirect block already finds a slot
+//! for each block below it. The slot keeps the cache's reference to that block ([`arc::Hand`]). The
+//! reference itself tells whether it is still valid.
 //!
-//! A tree that was only made for one answer is not worth it: places begin to be filled when some blocks were found through the table, again and again ([`ASKED`]).
+//! For a tree that serves a single read, references are not worth their cost. So slots are filled
+//! only after several reads found their blocks through the table ([`ASKED`]).
 //!
-//! A place is written once: a block that was evicted and read again is not found here any more. When many are asked for in vain, all places of the indirect block are given
-//! up together ([`Hands::are_stale`]).
+//! A slot is written once. A block that was evicted and read again is no longer found through it.
+//! After many failed lookups, all slots of the indirect block are dropped together
+//! ([`Hands::are_stale`]).
 //!
 //! # Memory
-//! Nothing until a block was used again after a while, and then for some neighbours at a time. What is kept are headers; the cache evicts their blocks as any others.
+//! None until blocks are read repeatedly. Then slots are allocated for some neighbours at a time.
+//! Slots hold headers; the cache evicts their blocks as any others.
 
 use arc::{Cache, Hand};
 use device::Block;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Neighbours whose places are made together.
+/// Neighbours whose slots are allocated together.
 const GROUP: usize = 64;
-/// Groups: as many as an indirect block of 128 KiB takes. Blocks beyond have no place.
+/// Allocations: enough for an indirect block of 128 KiB. Blocks beyond have no slot.
 const GROUPS: usize = 16;
-/// Blocks that are found through the table first.
+/// Reads through the table before slots are filled.
 const ASKED: u32 = 64;
-/// Places that are asked in vain before all are given up.
+/// Failed lookups before all slots are dropped.
 const STALE: u32 = 64;
 
 type Group = [OnceLock<Hand>; GROUP];
 
-/// See the module.
+/// The slots of one indirect block or dnode.
 #[derive(Default)]
 pub(crate) struct Hands {
     groups: OnceLock<Box<[OnceLock<Box<Group>>; GROUPS]>>,
@@ -37,7 +44,7 @@ pub(crate) struct Hands {
 }
 
 impl Hands {
-    /// The block at a place, if something that holds is there.
+    /// The block of a slot, if the slot holds a valid reference.
     pub(crate) fn find(&self, index: u64, cache: &Cache) -> Option<Block> {
         let at = usize::try_from(index).ok().filter(|_| !self.are_stale())?;
         let hand = self.groups.get()?.get(at / GROUP)?.get()?[at % GROUP].get()?;
@@ -48,9 +55,9 @@ impl Hands {
         block
     }
 
-    /// Puts what the cache said of a block in its place, unless something was there before.
+    /// Puts the cache's reference to a block into its slot, unless the slot is filled.
     pub(crate) fn keep(&self, index: u64, hand: Hand) {
-        // Counted roughly: no more than that is written by many.
+        // A rough count, so that shared memory is written at most this often.
         let asked = self.asked.load(Ordering::Relaxed);
         if asked < ASKED {
             self.asked.store(asked + 1, Ordering::Relaxed);
@@ -64,7 +71,7 @@ impl Hands {
         }
     }
 
-    /// Whether many of them lead to nothing.
+    /// True if many slots lead to nothing.
     pub(crate) fn are_stale(&self) -> bool {
         self.in_vain.load(Ordering::Relaxed) > STALE
     }

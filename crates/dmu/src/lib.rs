@@ -1,21 +1,26 @@
 //! Objects: object sets, dnodes, block trees, ZAP, system attributes.
 //!
 //! # Theory
-//! An object set is an array of dnodes; each dnode is the root of a tree of blocks. A [`Dnode`] handle is
-//! cheap to clone and to hand between threads; it decodes its dnode once and reads blocks through the cache.
-//! Nothing here trusts a tree's shape: levels come from the dnode, never from a block, so that a tree which
-//! points at itself ends after as many steps as the dnode has levels, and a pointer whose level or type
-//! contradicts its place is corrupt.
+//! An object set is an array of dnodes, and each dnode is the root of a tree of blocks. A [`Dnode`]
+//! handle is cheap to clone and to pass between threads. It decodes its dnode once, and reads
+//! blocks through the cache.
 //!
-//! An object set is opened to be read, and never changes, or *live* ([`Objset::open_live`], [`Objset::create_live`]): then it takes changes in
-//! transaction groups ([`Tx`]), shows them to whoever reads it, and [`Objset::sync`] writes a group's.
+//! This crate trusts no tree's shape. Levels come from the dnode, never from a block. So a walk of
+//! a tree that points at itself ends after as many steps as the dnode has levels. A pointer whose
+//! level or type contradicts its place is corrupt.
+//!
+//! An object set that is opened for reading never changes. A *live* object set
+//! ([`Objset::open_live`], [`Objset::create_live`]) takes changes in transaction groups ([`Tx`]).
+//! Its readers see them at once, and [`Objset::sync`] writes those of one txg.
 //!
 //! # Locks
-//! A dnode keeps the last indirect block that it used behind a mutex that is held for a comparison and a
-//! reference count, never across a read.
+//! A tree keeps the indirect blocks that were used last. Its readers exchange them atomically,
+//! without a lock. The locks of live object sets and of ZAPs are described with them, in `live` and
+//! [`zap`].
 //!
 //! # Absent
-//! This room knows no dataset names, no keys and no file system; what is freed is told to whoever syncs ([`SyncSink`]).
+//! This crate knows no dataset names, no keys and no file system. It reports blocks that are born
+//! or freed to the caller of a sync ([`SyncSink`]).
 
 mod change;
 mod dnode;
@@ -46,15 +51,15 @@ pub use sync::SyncSink;
 pub use tx::{Hold, Tx};
 pub use walk::{Damage, Walk};
 
-/// No object has this number or a higher one (`DN_MAX_OBJECT`).
+/// All object numbers are below this one (`DN_MAX_OBJECT`).
 pub const DN_MAX_OBJECT: u64 = 1 << 48;
 
-/// A result of this room.
+/// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Object whose ZAP counts space by user (`DMU_USERUSED_OBJECT`).
+/// The object whose ZAP counts space by user (`DMU_USERUSED_OBJECT`).
 pub const DMU_USERUSED_OBJECT: ondisk::ObjNum = ondisk::ObjNum(u64::MAX);
-/// Object whose ZAP counts space by group (`DMU_GROUPUSED_OBJECT`).
+/// The object whose ZAP counts space by group (`DMU_GROUPUSED_OBJECT`).
 pub const DMU_GROUPUSED_OBJECT: ondisk::ObjNum = ondisk::ObjNum(u64::MAX - 1);
-/// Object whose ZAP counts space by project (`DMU_PROJECTUSED_OBJECT`).
+/// The object whose ZAP counts space by project (`DMU_PROJECTUSED_OBJECT`).
 pub const DMU_PROJECTUSED_OBJECT: ondisk::ObjNum = ondisk::ObjNum(u64::MAX - 2);

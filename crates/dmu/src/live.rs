@@ -1,27 +1,37 @@
 //! Object sets that change.
 //!
 //! # Theory
-//! A live object set is what was synced last, which never changes, under the changes of up to three transaction groups.
-//! Readers ask the newest changes first, then older ones, then the synced tree. Changes hold data blocks only:
-//! what becomes of indirect blocks and dnodes is worked out when their group is synced, so that a thousand writes to
-//! one block, or to blocks beside it, cost one.
+//! A live object set is the last synced state, which never changes, under the changes of up to
+//! three transaction groups. Readers look at the newest changes first, then at older ones, then at
+//! the synced tree.
+//!
+//! Changes hold data blocks only. Indirect blocks and dnodes are computed when their txg syncs. So
+//! a thousand writes to one block, or to its neighbours, cost one write.
 //!
 //! # Life
-//! A group's changes to an object are a record. It is open while its group is, closed when a newer group changes the same object, and
-//! taken out when its group is synced ([`crate::Objset::sync`]); until that is done readers still find it. Then the
-//! synced tree is exchanged for the new one.
+//! The changes of one txg to one object are a record ([`dirty::Dirty`]).
+//!
+//! 1. It is open while its txg is.
+//! 2. It is closed when a newer txg changes the same object.
+//! 3. It is taken out when its txg syncs ([`crate::Objset::sync`]). Readers still find it until the
+//!    sync is done.
+//! 4. Then the new tree replaces the synced tree.
 //!
 //! # Locks
-//! The intent log's headers, then the synced root. An object's state, then the set of dirty objects of a group. The table of objects, then the synced root. None of
-//! them is held across a read.
+//! A thread takes them in these orders, and holds none of them across a read:
+//!
+//! * the headers of the intent log, then the synced root;
+//! * the state of an object, then the dirty objects of a txg;
+//! * the table of objects, then the synced root.
 //!
 //! # Errors
-//! A pool's own object set is written in passes, of which later ones write over blocks of earlier ones where they are, and a tree that somebody has held for
-//! several groups may lead to places that are others' by now. So what can't be read by a tree that has been exchanged meanwhile is read by the new one
-//! ([`LiveObjset::steadily`]); only then is it damaged.
+//! The MOS is written in passes, and later passes overwrite blocks of earlier ones in place. A tree
+//! that a reader has held for several txgs may lead to places that now hold other blocks. If such a
+//! tree fails and has been replaced meanwhile, the reader retries with the new tree
+//! ([`LiveObjset::steadily`]). Only a failure of the current tree counts as damage.
 //!
 //! # Crash
-//! Nothing here is durable before its group is.
+//! Nothing here is durable before its txg is.
 
 pub(crate) mod dirty;
 pub(crate) mod header;
@@ -45,52 +55,55 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use zio::{IoFlags, ReadOptions};
 
-/// Groups that may have changes at one time, and one (`TXG_SIZE`).
+/// Transaction groups that may have changes at one time, and one more (`TXG_SIZE`).
 const TXG_SIZE: usize = 4;
 
-/// How long who could not read by a tree waits for a pass to be written.
+/// How long a reader that failed waits for a pass to be written.
 const PASS_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Tables of objects that are held.
+/// Tables of objects in use.
 const TABLES: usize = 8;
 
 /// An object set that changes.
 pub(crate) struct LiveObjset {
     pub(crate) home: Home,
     root: RwLock<Root>,
-    /// The objects that somebody holds, by number in tables by its last bits: a program that opens many files at once takes many locks.
+    /// The objects in use. The last bits of the number choose the table, so that a program that
+    /// opens many files at once spreads over several locks.
     tables: [Mutex<HashMap<ObjNum, Weak<LiveDnode>>>; TABLES],
     dirty: [Mutex<DirtySet>; TXG_SIZE],
     pub(crate) slots: Mutex<Slots>,
     zil_header: Mutex<ZilHeaders>,
-    /// Something was cloned since it was opened.
+    /// True if something was cloned since the object set was opened.
     cloned: AtomicBool,
-    /// Held while a pass of a group is written, until its trees are there to be read by.
+    /// Held while a pass of a txg is written, until readers can use its trees.
     pass: ReentrantMutex<()>,
 }
 
-/// The header of the intent log, by group: an older group must not be written with what a newer one says, or a crash between them would take
-/// for replayed, or for gone, what the older one does not hold.
+/// The header of the intent log, by txg.
+///
+/// An older txg must not be written with the header of a newer one. After a crash between the two,
+/// replay would take records for replayed, or for gone, that the older txg does not hold.
 struct ZilHeaders {
     synced: [u8; ZIL_HEADER_SIZE],
     pending: BTreeMap<Txg, [u8; ZIL_HEADER_SIZE]>,
 }
 
-/// What was synced last; of the intent log's header what was set last.
+/// The state that was synced last, but with the header of the intent log that was set last.
 #[derive(Clone)]
 pub(crate) struct Root {
     pub(crate) bp: Blkptr,
     pub(crate) phys: Arc<ObjsetPhys>,
-    /// The object whose data are the dnodes.
+    /// The object whose data are the dnodes (`DMU_META_DNODE`).
     pub(crate) meta: Arc<BlockTree>,
     generation: u64,
 }
 
-/// What a group changes.
+/// The changes of one txg.
 #[derive(Default)]
 pub(crate) struct DirtySet {
     pub(crate) dnodes: BTreeMap<ObjNum, Arc<LiveDnode>>,
-    /// The root changes even if no object does.
+    /// True if the root changes, even if no object does.
     pub(crate) root: bool,
 }
 
@@ -111,21 +124,24 @@ impl LiveObjset {
         })
     }
 
-    /// While a pass is written.
+    /// Takes the lock that marks a pass as being written.
     pub(crate) fn begin_pass(&self) -> ReentrantMutexGuard<'_, ()> {
         self.pass.lock()
     }
 
-    /// Whether blocks of this object set may be written over: only those of the pool's own are, which is written in passes.
+    /// True if blocks of this object set may be overwritten in place. Only those of the MOS are,
+    /// because it is written in passes.
     pub(crate) fn has_passes(&self) -> bool {
         self.home.id == 0
     }
 
-    /// Reads by a tree, and if that fails because it has been exchanged meanwhile (`is_old` says so once no pass is being written), nothing: it is to be read by the
-    /// new one.
+    /// Reads by a tree. `None` if that failed and the tree has been replaced meanwhile: the caller
+    /// retries with the new one.
+    ///
+    /// `is_old` reports a replacement. It is called when no pass is being written.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of `read`, if the tree was not replaced.
     pub(crate) fn steadily<T>(
         &self,
         read: impl Fn(&ReadOptions) -> Result<T>,
@@ -137,7 +153,8 @@ impl LiveObjset {
         }
         let found = read(&options.with(IoFlags::MAY_BE_STALE));
         let Err(Error::Read(_)) = found else { return found.map(Some) };
-        // Who syncs is let through; a pass that takes for ever has other worries.
+        // The sync thread takes this lock again while it reads, so it does not wait here. If a pass
+        // takes longer than the limit, the reader goes on without the lock.
         let pass = self.pass.try_lock_for(PASS_PATIENCE);
         let old = is_old();
         drop(pass);
@@ -165,12 +182,12 @@ impl LiveObjset {
         set.root || !set.dnodes.is_empty()
     }
 
-    /// Something is being cloned.
+    /// Notes that blocks are being cloned.
     pub(crate) fn note_clones(&self) {
         self.cloned.store(true, Ordering::Release);
     }
 
-    /// Blocks of others that the group makes blocks of this object set.
+    /// The blocks of other objects that the txg clones into this object set.
     pub(crate) fn clones(&self, txg: Txg) -> Vec<Blkptr> {
         let mut out = Vec::new();
         if self.cloned.load(Ordering::Acquire) {
@@ -185,20 +202,20 @@ impl LiveObjset {
         std::mem::take(&mut self.dirty_set(txg).lock())
     }
 
-    /// Forgets all changes: nobody is left who could sync them.
+    /// Drops all changes. Called when no handle is left that could sync them.
     pub(crate) fn abandon(&self) {
         for set in &self.dirty {
             set.lock().dnodes.clear();
         }
     }
 
-    /// Changes what the root block says besides its dnodes.
+    /// Changes the root block, except for its dnodes.
     pub(crate) fn change_root(&self, tx: &Tx, f: impl FnOnce(&mut ObjsetPhys)) {
         f(Arc::make_mut(&mut self.root.write().phys));
         self.dirty_set(tx.txg()).lock().root = true;
     }
 
-    /// Sets the header of the intent log in the group of `tx`.
+    /// Sets the header of the intent log in the txg of `tx`.
     pub(crate) fn set_zil_header(&self, tx: &Tx, header: [u8; ZIL_HEADER_SIZE]) {
         let mut headers = self.zil_header.lock();
         headers.pending.insert(tx.txg(), header);
@@ -206,13 +223,13 @@ impl LiveObjset {
         self.change_root(tx, |phys| phys.zil_header = newest);
     }
 
-    /// The header of the intent log as of `txg`, which is being synced.
+    /// The header of the intent log in `txg`, which is syncing.
     pub(crate) fn zil_header_of(&self, txg: Txg) -> [u8; ZIL_HEADER_SIZE] {
         let headers = self.zil_header.lock();
         headers.pending.range(..=txg).next_back().map_or(headers.synced, |(_, header)| *header)
     }
 
-    /// The header of `txg` is on its way to the devices.
+    /// Notes that the header of `txg` is on its way to the devices.
     pub(crate) fn zil_header_synced(&self, txg: Txg) {
         let mut headers = self.zil_header.lock();
         while let Some(first) = headers.pending.first_entry().filter(|first| *first.key() <= txg) {
@@ -220,7 +237,7 @@ impl LiveObjset {
         }
     }
 
-    /// Puts in place what was synced; `accept` says what of the root block.
+    /// Puts the synced state in place. `accept` changes the root block.
     pub(crate) fn install(&self, bp: Blkptr, accept: impl FnOnce(&mut ObjsetPhys)) {
         let mut root = self.root.write();
         let phys = Arc::make_mut(&mut root.phys);
@@ -231,7 +248,7 @@ impl LiveObjset {
         root.generation += 1;
     }
 
-    /// The object, if it is known here.
+    /// The object, if the table holds it.
     fn known(table: &HashMap<ObjNum, Weak<LiveDnode>>, object: ObjNum) -> Option<Arc<LiveDnode>> {
         table.get(&object).and_then(Weak::upgrade)
     }
@@ -239,7 +256,7 @@ impl LiveObjset {
     /// The object, free or not.
     ///
     /// # Errors
-    /// As reading its dnode fails.
+    /// The errors of [reading](Error#reading), for its dnode.
     pub(crate) fn hold(
         self: &Arc<LiveObjset>,
         object: ObjNum,
@@ -271,7 +288,7 @@ impl LiveObjset {
                 return Ok(dn);
             }
             if self.root.read().generation != root.generation {
-                // A group was synced meanwhile; this dnode may be of the past.
+                // A txg was synced meanwhile, so this dnode may be an old one.
                 continue;
             }
             let tree = phys.map(|p| Arc::new(BlockTree::new(self.home.clone(), object, p)));

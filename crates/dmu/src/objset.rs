@@ -22,10 +22,10 @@ use ondisk::{BlkId, Blkptr, Corrupt, DmuType, Level, ObjNum};
 use std::sync::Arc;
 use zio::{Bookmark, ReadOptions};
 
-/// An open object set; clones share it (`objset_t`).
+/// An open object set (`objset_t`). Clones share it.
 ///
-/// One that was opened with [`Objset::open`] never changes; one of [`Objset::open_live`] or [`Objset::create_live`] does, and
-/// whoever reads it sees what was changed, synced or not.
+/// An object set of [`Objset::open`] never changes. One of [`Objset::open_live`] or
+/// [`Objset::create_live`] changes, and its readers see every change, synced or not.
 #[derive(Clone)]
 pub struct Objset {
     inner: Arc<Inner>,
@@ -50,10 +50,10 @@ impl Drop for Inner {
     }
 }
 
-/// What every dnode needs of its object set.
+/// What each dnode needs of its object set.
 #[derive(Clone)]
 pub(crate) struct Home {
-    /// The cache that blocks are read through.
+    /// The cache for its blocks.
     pub(crate) cache: Arc<Cache>,
     /// The dataset's object number; 0 is the MOS.
     pub(crate) id: u64,
@@ -75,11 +75,14 @@ impl std::fmt::Debug for Objset {
 }
 
 impl Objset {
-    /// Opens the object set at `root`; `id` is its dataset's object number, 0 for the MOS. It is
-    /// read as `options` say, now and through this handle.
+    /// Opens the object set at `root` for reading (`dmu_objset_open_impl`).
+    ///
+    /// `id` is the object number of its dataset, 0 for the MOS. All reads through this handle use
+    /// `options`.
     ///
     /// # Errors
-    /// [`Error::Read`] when the root block cannot be read, [`Error::Corrupt`] when it is no object set.
+    /// * [`Error::Read`]: the root block can't be read.
+    /// * [`Error::Corrupt`]: the root is a hole, or the block is no object set.
     pub fn open(cache: Arc<Cache>, id: u64, root: &Blkptr, options: ReadOptions) -> Result<Objset> {
         let home = Home::new(cache, id);
         let phys = read_root(&home, root, &options)?;
@@ -88,10 +91,12 @@ impl Objset {
         Ok(Objset { inner: Arc::new(Inner { home, state }), options })
     }
 
-    /// Opens the object set at `root` to change it. There must be one such of a dataset at a time.
+    /// Opens the object set at `root` for changes. Only one such handle of a dataset may exist at a
+    /// time.
     ///
     /// # Errors
-    /// As [`Objset::open`].
+    /// * [`Error::Read`]: the root block can't be read.
+    /// * [`Error::Corrupt`]: the root is a hole, or the block is no object set.
     pub fn open_live(cache: Arc<Cache>, id: u64, root: &Blkptr, options: ReadOptions) -> Result<Objset> {
         let home = Home::new(cache, id);
         let phys = read_root(&home, root, &options)?;
@@ -99,8 +104,10 @@ impl Objset {
         Ok(Objset { inner: Arc::new(Inner { home, state: State::LiveObjset(live) }), options })
     }
 
-    /// A new object set, which holds nothing yet (`dmu_objset_create_impl`). `flags` says which accounting it keeps from
-    /// its start: a file system has [`ObjsetFlags::USERACCOUNTING_COMPLETE`], and those of the pool's features.
+    /// Creates an empty object set (`dmu_objset_create_impl`).
+    ///
+    /// `flags` is the accounting that it keeps from its start. A file system has
+    /// [`ObjsetFlags::USERACCOUNTING_COMPLETE`], and the flags of the pool's features.
     pub fn create_live(
         cache: Arc<Cache>,
         id: u64,
@@ -113,7 +120,8 @@ impl Objset {
         let spec = NewObject { block_size: DNODE_BLOCK_SIZE as u32, ..NewObject::new(DmuType::DNODE) };
         let mut meta_dnode = Header::new(&spec).over(None);
         if kind != ObjsetKind::Meta {
-            // As many levels as all object numbers need, so that the meta dnode never grows under its readers.
+            // Enough levels for all object numbers, so that the meta dnode never grows while it is
+            // read.
             while reach(&meta_dnode) < DN_MAX_OBJECT {
                 meta_dnode.nlevels += 1;
             }
@@ -134,29 +142,32 @@ impl Objset {
         Objset { inner: Arc::new(Inner { home, state: State::LiveObjset(live) }), options }
     }
 
-    /// The same object set, read as `options` say through this handle and those that come from it.
+    /// The same object set, but reads through this handle, and through handles made from it, use
+    /// `options`.
     #[must_use]
     pub fn with_options(&self, options: ReadOptions) -> Objset {
         Objset { inner: self.inner.clone(), options }
     }
 
-    /// How it is read through this handle.
+    /// The read options of this handle.
     pub fn options(&self) -> &ReadOptions {
         &self.options
     }
 
-    /// The dataset's object number; 0 for the MOS (`dmu_objset_id`).
+    /// The object number of the dataset, 0 for the MOS (`dmu_objset_id`).
     pub fn id(&self) -> u64 {
         self.inner.home.id
     }
 
-    /// What it holds (`os_type`).
+    /// The type of the object set (`os_type`).
     pub fn kind(&self) -> ObjsetKind {
         self.phys().kind
     }
 
-    /// The object set as stored; of a live one as synced last, but for the intent log's header and the flags, which are
-    /// as set last.
+    /// The object set as it is stored (`objset_phys_t`).
+    ///
+    /// Of a live one, the state that was synced last, but with the current header of the intent log
+    /// and the current flags.
     pub fn phys(&self) -> Arc<ObjsetPhys> {
         match &self.inner.state {
             State::Fixed { phys, .. } => phys.clone(),
@@ -164,7 +175,7 @@ impl Objset {
         }
     }
 
-    /// The pointer that it was opened from, or that it was synced to last (`os_rootbp`).
+    /// The pointer to the root block that was opened or synced last (`os_rootbp`).
     pub fn root_bp(&self) -> Blkptr {
         match &self.inner.state {
             State::Fixed { root, .. } => *root,
@@ -172,7 +183,7 @@ impl Objset {
         }
     }
 
-    /// The cache that its blocks are read through.
+    /// The cache for its blocks.
     pub fn cache(&self) -> &Arc<Cache> {
         &self.inner.home.cache
     }
@@ -184,12 +195,13 @@ impl Objset {
         }
     }
 
-    /// The object whose data are the dnodes (`DMU_META_DNODE`); of a live object set as synced last.
+    /// The object whose data are the dnodes (`DMU_META_DNODE`). Of a live object set, as it was
+    /// synced last.
     pub fn meta_dnode(&self) -> Dnode {
         Dnode::fixed(self.meta(), self.options.clone())
     }
 
-    /// True if it can change.
+    /// True if it is open for changes.
     pub fn is_live(&self) -> bool {
         matches!(self.inner.state, State::LiveObjset(_))
     }
@@ -201,19 +213,23 @@ impl Objset {
         }
     }
 
-    /// Opens an object (`dnode_hold`). In a dataset whose key is not loaded that works for objects that hold no secret
-    /// in their bonus.
+    /// Opens an object (`dnode_hold`).
+    ///
+    /// Without the dataset's key, this works for objects whose bonus is not encrypted.
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] for a free slot, or one inside a larger dnode; otherwise as a read fails.
+    /// * The errors of [reading](Error#reading), for the object's block of dnodes.
+    /// * [`Error::NoSuchObject`]: the slot is free, or lies inside a larger dnode.
     pub fn dnode(&self, object: ObjNum) -> Result<Dnode> {
         self.hold(object, false)
     }
 
-    /// As [`Objset::dnode`], also for objects whose bonus can't be decrypted, for want of the key: theirs is ciphertext.
+    /// As [`Objset::dnode`], but accepts an object whose bonus can't be decrypted for lack of the
+    /// key. Its bonus is then ciphertext.
     ///
     /// # Errors
-    /// As [`Objset::dnode`].
+    /// * The errors of [reading](Error#reading), for the object's block of dnodes.
+    /// * [`Error::NoSuchObject`]: the slot is free, or lies inside a larger dnode.
     pub fn dnode_undecrypted(&self, object: ObjNum) -> Result<Dnode> {
         self.hold(object, true)
     }
@@ -238,20 +254,21 @@ impl Objset {
         Ok(Dnode::fixed(Arc::new(tree), self.options.clone()))
     }
 
-    /// The allocated objects from `first` on, in order.
+    /// The allocated objects from `first` on, in order (`dmu_object_next`).
     pub fn objects(&self, first: ObjNum) -> Objects {
         let faults_left = self.cache().zio().walk_limit();
         let next = first.0.max(1);
         Objects { os: self.clone(), next, met: Met::default(), undecrypted: false, faults_left }
     }
 
-    /// As [`Objset::objects`], with those whose bonus can't be decrypted, for want of the key: theirs is ciphertext.
+    /// As [`Objset::objects`], but accepts objects whose bonus can't be decrypted for lack of the
+    /// key. Their bonus is then ciphertext.
     pub fn objects_undecrypted(&self, first: ObjNum) -> Objects {
         Objects { undecrypted: true, ..self.objects(first) }
     }
 }
 
-/// Objects that a meta dnode of this geometry can hold.
+/// The number of objects that a meta dnode of this geometry can hold.
 fn reach(meta: &DnodePhys) -> u64 {
     let shift = u32::from(meta.nlevels - 1) * meta.epbs();
     let per = u64::from(meta.datablksz) >> DNODE_SHIFT;
@@ -268,15 +285,17 @@ fn read_root(home: &Home, root: &Blkptr, options: &ReadOptions) -> Result<Objset
     ObjsetPhys::decode(&block).map_err(corrupt)
 }
 
-/// Dnodes in one block of the meta dnode.
+/// The number of dnodes in one block of the meta dnode.
 fn dnodes_per_block(meta: &BlockTree) -> u64 {
     u64::from(meta.phys.datablksz) >> DNODE_SHIFT
 }
 
-/// The dnode of an object from the meta dnode's blocks; `None` if there is none.
+/// The dnode of an object, from the blocks of the meta dnode. `None` if there is none.
 ///
 /// # Errors
-/// As reading fails; the want of a key if its bonus is encrypted and `undecrypted` isn't allowed.
+/// * The errors of [reading](Error#reading).
+/// * [`Error::Read`] with [`zio::Error::Key`]: the bonus is encrypted, its key is not loaded, and
+///   `undecrypted` is false.
 pub(crate) fn read_dnode(
     meta: &BlockTree,
     object: ObjNum,
@@ -325,8 +344,9 @@ pub(crate) fn slots_of_block(
 
 /// Iterator over the allocated objects of an object set.
 ///
-/// After an error it goes on behind the block that failed, with all that was below it, so that a rescue can skip damage.
-/// It ends when there were more errors than the pool has sectors, each of which could be damaged once.
+/// After an error, the iterator continues after the block that failed and everything below it. So a
+/// rescue can skip damage. Each sector of the pool can be damaged once, so the iterator ends after
+/// as many errors as the pool has sectors.
 pub struct Objects {
     os: Objset,
     next: u64,
@@ -336,7 +356,8 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Refuses a block of dnodes that was met at another place, or lies in its pointer, where none can be.
+    /// Refuses a block of dnodes that was visited at another place. Refuses an embedded one too,
+    /// because no dnode fits into a pointer.
     fn check_new(&mut self, meta: &BlockTree, blkid: BlkId) -> Result<()> {
         let bp = meta.bp(Level(0), blkid, &self.os.options)?;
         let why = "a block of dnodes lies in its pointer";
@@ -346,7 +367,7 @@ impl Objects {
         met.map_err(|e| meta.corrupt(e))
     }
 
-    /// The next object that the blocks of dnodes have, and the place behind it.
+    /// The next object in the blocks of dnodes, and the object number after it.
     fn step(&mut self) -> Result<Option<(Dnode, u64)>> {
         let meta = self.os.meta();
         let per = dnodes_per_block(&meta);
@@ -403,12 +424,12 @@ impl Objects {
         }
     }
 
-    /// The next object of a live object set: of the synced ones and those allocated since, the first that is not
-    /// freed.
+    /// The next object of a live object set: the first that is not freed, among the synced objects
+    /// and those allocated since.
     fn step_live(&mut self, live: &Arc<LiveObjset>) -> Result<Option<Dnode>> {
         loop {
             let start = self.next;
-            // What was met before may have been freed and used anew.
+            // A block that was visited before may have been freed and used again.
             self.met = Met::default();
             let synced = self.step()?;
             let end = synced.as_ref().map_or(ObjNum(DN_MAX_OBJECT), |(d, _)| d.object());

@@ -1,13 +1,17 @@
-//! Freeing much, a piece at a time.
+//! Freeing a large range in several steps.
 //!
 //! # Theory
-//! Who frees blocks has to read the indirect blocks above them, and a file of a terabyte has thousands of these. Read one after another, with a transaction in
-//! hand, they would keep its group open; and what they lead to, freed all at once, would make that group a long one. So a large range is
-//! freed in pieces: what leads to a piece is read first, many blocks at a time and without a transaction, and is in the cache when the piece is freed
-//! and when its group syncs.
+//! A free must read the indirect blocks above the range. A file of a terabyte has thousands of
+//! them. Reading them one after another inside a transaction would keep its txg open. Freeing
+//! everything at once would make one very long txg.
 //!
-//! Pieces are found in the tree as it was synced last. What has been written since has no indirect blocks yet. Freeing a piece writes the blocks above it anew, maybe in places
-//! of those that went with an earlier one.
+//! So a large range is freed in pieces. The indirect blocks of a piece are read first, many at a
+//! time and without a transaction. They are in the cache when the piece is freed, and when its txg
+//! syncs.
+//!
+//! Pieces are found in the tree that was synced last. Blocks that were written since have no
+//! indirect blocks yet. Freeing a piece rewrites the blocks above it, possibly to places that an
+//! earlier piece freed.
 //!
 //! # See
 //! OpenZFS `dmu_free_long_range_impl`, `get_next_chunk`.
@@ -19,25 +23,25 @@ use ondisk::BlkId;
 use std::sync::Arc;
 use zio::ReadOptions;
 
-/// Indirect blocks of level 1 that a piece has at most: 32 GiB of blocks of 128 KiB.
+/// Most indirect blocks of level 1 in a piece: 32 GiB in blocks of 128 KiB.
 const PIECE: usize = 256;
 
-/// A part of what is to be freed.
+/// A part of the range to free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// The first byte.
+    /// Its first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Its length in bytes.
     pub len: u64,
-    /// What comes behind it needs nothing to be read.
+    /// True if the rest of the range needs no reads, so that this piece is the last.
     pub last: bool,
 }
 
-/// See [`Dnode::pieces`].
+/// The pieces of a range. See [`Dnode::pieces`].
 pub struct Pieces {
     dn: Arc<LiveDnode>,
     size: u64,
-    /// Where the next piece begins, and the end of the last.
+    /// Where the next piece begins, and where the last one ends.
     at: Option<u64>,
     end: u64,
     met: MetSince,
@@ -51,10 +55,13 @@ impl std::fmt::Debug for Pieces {
 }
 
 impl Dnode {
-    /// The pieces in which bytes from `offset` on are to be freed, for who has no transaction; `len` may be `u64::MAX`: to the end.
+    /// The pieces in which `len` bytes from `offset` on are to be freed (`dmu_free_long_range`).
+    ///
+    /// The caller holds no transaction while it gets a piece. A `len` of `u64::MAX` means up to the
+    /// end.
     ///
     /// # Errors
-    /// [`crate::Error::Fixed`].
+    /// * [`crate::Error::Fixed`]: the object set is not open for changes.
     pub fn pieces(&self, offset: u64, len: u64) -> Result<Pieces> {
         let dn = self.to_change()?.clone();
         let size = dn.block_size();
@@ -64,10 +71,10 @@ impl Dnode {
 }
 
 impl Pieces {
-    /// The next piece, what leads to which is in the cache now; `None` behind the last.
+    /// The next piece, with the indirect blocks above it in the cache. `None` after the last.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](crate::Error#reading), for indirect blocks.
     pub fn next_piece(&mut self) -> Result<Option<Piece>> {
         let Some(offset) = self.at.take().filter(|at| *at < self.end) else { return Ok(None) };
         let whole = Piece { offset, len: self.end - offset, last: true };

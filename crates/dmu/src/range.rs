@@ -1,15 +1,17 @@
 //! Locks of byte ranges of one object (`zfs_rangelock`).
 //!
 //! # Theory
-//! Whoever reads or writes bytes locks them first, so that each write is seen whole or not at all: writers alone, readers together. Nobody
-//! overtakes whom he meets, so nobody starves.
+//! Readers and writers lock the bytes that they use, so that a reader sees each write whole or not
+//! at all. A writer has its range alone; readers share. A request never overtakes an earlier one
+//! that conflicts with it, so none starves.
 //!
 //! # Locks
-//! One mutex, held for a look at the ranges that are locked or wanted. A range is locked before a transaction is taken.
+//! One mutex, held while the locked and wanted ranges are compared. A thread locks its range before
+//! it takes a transaction.
 
 use parking_lot::{Condvar, Mutex};
 
-/// Locked and wanted ranges, in the order in which they were asked for.
+/// Locked and wanted ranges, in the order of their requests (`zfs_rangelock_t`).
 #[derive(Default)]
 pub struct RangeLocks {
     state: Mutex<State>,
@@ -30,7 +32,7 @@ struct Claim {
     write: bool,
 }
 
-/// A locked range, until it is dropped.
+/// A locked range, until it is dropped (`zfs_locked_range_t`).
 #[must_use]
 pub struct RangeGuard<'a> {
     ranges: &'a RangeLocks,
@@ -44,7 +46,10 @@ impl std::fmt::Debug for RangeLocks {
 }
 
 impl RangeLocks {
-    /// Locks `start..end`, and waits for those who locked any of it before: with `write` for all, else for writers.
+    /// Locks `start..end` (`zfs_rangelock_enter`).
+    ///
+    /// With `write`, the call waits for all earlier requests that overlap. Without, it waits only
+    /// for writers.
     pub fn lock(&self, start: u64, end: u64, write: bool) -> RangeGuard<'_> {
         let mut s = self.state.lock();
         let id = s.next;

@@ -1,9 +1,10 @@
-//! System attributes of objects: the registry of an object set, and reading attributes from bonus and spill.
+//! System attributes of objects: the registry of an object set, and reads from bonus and spill
+//! block.
 //!
 //! # Theory
-//! What number an attribute has and how attributes lie is the same for a whole object set: [`Sa`] loads it once, and
-//! [`Sa::attrs`] then places a file's attributes without further reading, except for a spill block, which is read
-//! when an attribute isn't in the bonus.
+//! The numbers and layouts of attributes are the same for a whole object set, so [`Sa`] loads them
+//! once. [`Sa::attrs`] then finds a file's attributes without another read. Only an attribute that
+//! is not in the bonus costs a read, of the spill block.
 
 mod change;
 
@@ -17,13 +18,13 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-/// The attributes and layouts of an object set; clones share them (`sa_os_t`).
+/// The attributes and layouts of an object set (`sa_os_t`). Clones share them.
 #[derive(Debug, Clone)]
 pub struct Sa {
     os: Objset,
     /// The SA master node.
     master: Option<Dnode>,
-    /// Shared by all who loaded it from a live object set.
+    /// The registry. All handles of a live object set share it.
     reg: Arc<Shared>,
 }
 
@@ -31,10 +32,14 @@ pub struct Sa {
 struct Shared(RwLock<SaRegistry>);
 
 impl Sa {
-    /// Loads the registry from the SA master node (`sa_setup`); `None` for a file system without one.
+    /// Loads the registry from the SA master node (`sa_setup`).
+    ///
+    /// Without a master node the registry is empty, as in file systems before system attributes.
     ///
     /// # Errors
-    /// As reading fails; [`crate::Error::Corrupt`] if the registry contradicts itself.
+    /// * The errors of [reading](crate::Error#reading). [`crate::Error::Corrupt`] also if the
+    ///   registry contradicts itself.
+    /// * [`crate::Error::NoSuchObject`]: the master node, or a table that it names, doesn't exist.
     pub fn load(os: &Objset, master: Option<ObjNum>) -> Result<Sa> {
         let Some(master) = master else {
             let reg = Arc::new(Shared(RwLock::new(SaRegistry::new())));
@@ -60,7 +65,8 @@ impl Sa {
                 let v = e.value.as_u64().ok_or_else(|| zap.dnode().corrupt(bad))?;
                 reg.register(e.name(), v).map_err(|c| zap.dnode().corrupt(c))?;
             }
-            // What is in these two tables is now here, and they are two thirds of what an idle file system has read.
+            // The registry now holds what is in these two tables. They are two thirds of the cached
+            // blocks of an idle file system.
             zap.dnode().let_go();
         }
         if let Some(obj) = master.lookup_u64(b"LAYOUTS")? {
@@ -85,10 +91,11 @@ impl Sa {
         self.reg.0.read()
     }
 
-    /// The attributes of `dn`, whose bonus must be of type [`ondisk::DmuType::SA`].
+    /// The attributes of `dn`, whose bonus must be of type [`ondisk::DmuType::SA`]
+    /// (`sa_handle_get`).
     ///
     /// # Errors
-    /// [`crate::Error::Corrupt`] if its bonus is bad.
+    /// * [`crate::Error::Corrupt`]: the bonus does not match its layout.
     pub fn attrs(&self, dn: &Dnode) -> Result<Attrs> {
         let bonus = self.registry().locate(dn.bonus()).map_err(|e| dn.corrupt(e))?;
         Ok(Attrs { sa: self.clone(), dn: dn.clone(), bonus, spill: OnceLock::new() })
@@ -123,10 +130,11 @@ impl Attrs {
         Ok(self.spill.get_or_init(|| spill))
     }
 
-    /// The bytes of an attribute, words little-endian; `None` if the object doesn't have it (`sa_lookup`).
+    /// The bytes of an attribute, with little-endian words (`sa_lookup`). `None` if the object
+    /// doesn't have it.
     ///
     /// # Errors
-    /// As reading the spill block fails.
+    /// The errors of [reading](crate::Error#reading), for the spill block.
     pub fn get(&self, attr: Attr) -> Result<Option<Cow<'_, [u8]>>> {
         Ok(self.find(attr)?.map(|(raw, l)| {
             if l.order == ByteOrder::Little || l.swap == AttrSwap::Uint8 {
@@ -138,10 +146,10 @@ impl Attrs {
         }))
     }
 
-    /// The bytes of an attribute as they are stored, and the order that its words are stored in.
+    /// The bytes of an attribute as they are stored, and the byte order of its words.
     ///
     /// # Errors
-    /// As [`Attrs::get`].
+    /// The errors of [reading](crate::Error#reading), for the spill block.
     pub fn raw(&self, attr: Attr) -> Result<Option<(&[u8], ByteOrder)>> {
         Ok(self.find(attr)?.map(|(raw, l)| (raw, l.order)))
     }
@@ -158,15 +166,15 @@ impl Attrs {
     /// An attribute of one word.
     ///
     /// # Errors
-    /// As [`Attrs::get`].
+    /// The errors of [reading](crate::Error#reading), for the spill block.
     pub fn u64(&self, attr: Attr) -> Result<Option<u64>> {
         Ok(self.get(attr)?.and_then(|b| b.first_chunk::<8>().map(|w| u64::from_le_bytes(*w))))
     }
 
-    /// An attribute of two words: a time, in seconds and nanoseconds.
+    /// An attribute of two words: a time in seconds and nanoseconds.
     ///
     /// # Errors
-    /// As [`Attrs::get`].
+    /// The errors of [reading](crate::Error#reading), for the spill block.
     pub fn pair(&self, attr: Attr) -> Result<Option<[u64; 2]>> {
         Ok(self.get(attr)?.and_then(|b| {
             let (words, _) = b.as_chunks::<8>();

@@ -1,27 +1,35 @@
-//! Writing out what a transaction group changed.
+//! Writing the changes of a transaction group.
 //!
 //! # Theory
-//! A group is written in batches, one for each stage that needs the one before: data blocks of all changed objects at
-//! once, then their indirect blocks level by level, since a pointer is known when its block is written; then the
-//! accounting, which counts what that made of the objects; then the blocks of dnodes, level by level; then the root block. Each batch is data-parallel in the
-//! pipeline below, and allocates in a fixed order: object, level, block.
+//! A txg is written in batches, one for each stage that needs the stage before:
 //!
-//! A pool that is written in passes changes its MOS while it writes it (space maps say where). From the second pass on a
-//! block that was born in this group is written where it is, if it still fits there, so that nothing new is
-//! allocated, and the passes end.
+//! 1. the data blocks of all changed objects;
+//! 2. their indirect blocks, level by level, because a pointer is known only after its block is
+//!    written;
+//! 3. the accounting, which counts the space that the objects now take;
+//! 4. the blocks of dnodes, level by level;
+//! 5. the root block.
 //!
-//! A data block that was written early for the log's sake ([`crate::DirtyBlock`]) is there already.
+//! The pipeline works on each batch in parallel, and allocates in a fixed order: object, level,
+//! block.
+//!
+//! A pool writes its MOS in passes, because writing it changes it: space maps record where it went.
+//! From the second pass on, a block that was born in this txg is rewritten in place if it still
+//! fits. Then nothing new is allocated, and the passes end.
+//!
+//! A data block that was written early for the log ([`crate::DirtyBlock`]) is in its place already.
 //!
 //! # Life
-//! [`Objset::sync`] takes the changes out of each object, writes them, and puts the new trees in place of the old. What
-//! changes in the meantime, in a later group or in this one, is kept for its own time.
+//! [`Objset::sync`] takes the changes out of each object, writes them, and replaces the old trees.
+//! Changes that are made meanwhile, in a later txg or in this one, wait for their own sync.
 //!
 //! # Crash
-//! Until the uberblock that leads here is written, the old trees stand: nothing of them is overwritten but what was born in
-//! this group.
+//! Until the uberblock that leads here is written, the old trees are valid. Only blocks that were
+//! born in this txg are overwritten.
 //!
 //! # Errors
-//! A sync that failed leaves the object set as readers saw it, but can't be repeated: the pool must be suspended.
+//! After a failed sync, readers see the object set as before. But the sync can't be repeated: the
+//! pool must be suspended.
 
 mod accounting;
 mod dnodes;
@@ -44,34 +52,37 @@ use zio::{Bookmark, ReadOptions, Workers, WritePolicy, WriteReq};
 
 /// First pass that rewrites in place (`zfs_sync_pass_rewrite`).
 const PASS_REWRITE: u32 = 2;
-/// Bytes of blocks that are handed to the pipeline at a time.
+/// Bytes of blocks that go to the pipeline at a time.
 const BATCH_BYTES: usize = 64 << 20;
 
-/// What writing an object set needs from above: from the dataset that it belongs to, or from the pool for the MOS.
+/// What a sync needs from the owner of the object set: its dataset, or for the MOS the pool.
 pub trait SyncSink {
-    /// How a block of an object is to be written; `kind` is the block's type, `dnode` the object's dnode
-    /// (`dmu_write_policy`).
+    /// How to write a block of an object (`dmu_write_policy`).
+    ///
+    /// `kind` is the type of the block, and `dnode` the dnode of its object.
     fn policy(&self, kind: DmuType, level: Level, dnode: &DnodePhys) -> WritePolicy;
-    /// A block was born (`dsl_dataset_block_born`).
+    /// Reports a block that was born (`dsl_dataset_block_born`).
     fn born(&mut self, bp: &Blkptr);
-    /// A block is no more part of the object set: it is free, or goes to a deadlist (`dsl_dataset_block_kill`).
+    /// Reports a block that left the object set: it is freed, or goes to a deadlist
+    /// (`dsl_dataset_block_kill`).
     fn kill(&mut self, bp: &Blkptr);
-    /// Space that a block takes, as users are told (`bp_get_dsize_sync`).
+    /// The space of a block as users see it (`bp_get_dsize_sync`).
     fn dsize(&self, bp: &Blkptr) -> u64;
-    /// True if holes keep the group that they were made in (the feature `hole_birth` is active).
+    /// True if holes keep the txg in which they were made: the feature `hole_birth` is active.
     fn hole_birth(&self) -> bool;
-    /// An object with a dnode of several slots was written: the feature `large_dnode` is in use.
+    /// Reports that a dnode of several slots was written, so that the feature `large_dnode` is in
+    /// use.
     fn large_dnode(&mut self) {}
 }
 
-/// What one call of [`Objset::sync`] works with.
+/// The state of one call of [`Objset::sync`].
 pub(crate) struct Sync<'a> {
     live: Arc<LiveObjset>,
     txg: Txg,
     pass: u32,
     out: &'a mut dyn SyncSink,
     workers: &'a Workers,
-    /// A sync can't be done again: its reads wait for a suspended pool.
+    /// Reads wait while the pool is suspended, because a sync can't be repeated.
     options: ReadOptions,
 }
 
@@ -80,16 +91,21 @@ struct Synced {
     dn: Arc<LiveDnode>,
     old: Option<Arc<BlockTree>>,
     dirty: Arc<Dirty>,
-    /// The dnode after the group; `None` if the object is then free.
+    /// The dnode after the txg. `None` if the object is then free.
     new: Option<DnodePhys>,
 }
 
 impl Objset {
-    /// Writes everything that the group of `tx` changed, and returns where the object set now is. It may be called again in a
-    /// later pass for what changed since (`dmu_objset_sync`). Batches are spread over `workers`.
+    /// Writes everything that the txg of `tx` changed, and returns the new root pointer
+    /// (`dmu_objset_sync`).
+    ///
+    /// A later pass calls it again for the changes since. Batches are spread over `workers`.
     ///
     /// # Errors
-    /// As reading the blocks to be changed, and as writing fails; [`crate::Error::Fixed`].
+    /// After an error, the sync can't be repeated.
+    ///
+    /// * The errors of [changing a ZAP](crate::Error#changing-a-zap). [`crate::Error::Read`] also
+    ///   if a block can't be written, for example because the pool is full or suspended.
     pub fn sync(&self, tx: &Tx, pass: u32, out: &mut dyn SyncSink, workers: &Workers) -> Result<Blkptr> {
         let live = self.live()?.clone();
         let _pass = live.begin_pass();
@@ -111,7 +127,7 @@ impl Sync<'_> {
             taken.dnodes.into_values().partition(|d| d.object.0 < DN_MAX_OBJECT);
         synced.append(&mut self.objects(plain)?);
         self.account(os, tx, &mut synced)?;
-        // Accounting made these dirty, or did so in addition.
+        // Accounting changed these tables. Some of them may have been dirty before.
         let more = self.live.take_dirty(self.txg).dnodes.into_values();
         let mut specials: Vec<Arc<LiveDnode>> = special;
         for dn in more {
@@ -151,7 +167,7 @@ impl Sync<'_> {
             let Some(dirty) = dn.start_sync(self.txg) else { continue };
             let home = self.live.home.clone();
             for bp in dirty.superseded() {
-                // Nothing was ever told that it was born.
+                // The birth of this block was never reported to the sink.
                 home.cache.free(self.txg, bp, Some(home.id))?;
             }
             if let Some(gone) = old.as_ref().filter(|_| dirty.wipe) {
@@ -186,7 +202,7 @@ impl Sync<'_> {
         Ok(all)
     }
 
-    /// Writes the changed blocks of all weaves, level by level.
+    /// Writes the changed blocks of all trees, level by level.
     fn weave(&mut self, weaves: &mut [Weave]) -> Result<()> {
         let mut batch = Batch::default();
         for at in 0..weaves.len() {
@@ -270,7 +286,7 @@ impl Sync<'_> {
         if batch.bytes >= BATCH_BYTES { self.flush(batch, weaves) } else { Ok(()) }
     }
 
-    /// Writes a batch, and puts the pointers where they belong.
+    /// Writes a batch, and stores the new pointers.
     fn flush(&mut self, batch: &mut Batch, weaves: &mut [Weave]) -> Result<()> {
         if batch.reqs.is_empty() {
             return Ok(());
@@ -291,7 +307,9 @@ impl Sync<'_> {
         Ok(())
     }
 
-    /// Makes another's block a block of this object: born now, but where and when it was written (`dbuf_sync_leaf` of a clone).
+    /// Makes a block of another object a block of this object (`dbuf_sync_leaf` of a clone).
+    ///
+    /// Its logical birth is now. Its place and physical birth stay the same.
     fn link(&mut self, weave: &mut Weave, blkid: BlkId, bp: &Blkptr) -> Result<()> {
         let old = weave.pointer(Level(0), blkid)?;
         let new = Blkptr { birth: self.txg, ..*bp };
@@ -299,7 +317,7 @@ impl Sync<'_> {
         weave.set_pointer(Level(0), blkid, new)
     }
 
-    /// Notes that `new` is now where `old` was.
+    /// Notes that `new` replaces `old`.
     fn replace(&mut self, old: &Blkptr, new: &Blkptr, in_place: bool, used: &mut u64) {
         let space = |bp: &Blkptr| if is_block(bp) { self.out.dsize(bp) } else { 0 };
         *used = used.saturating_add(space(new)).saturating_sub(space(old));
@@ -308,7 +326,7 @@ impl Sync<'_> {
                 (Some(o), Some(n)) => o.dvas == n.dvas && !n.dedup,
                 _ => false,
             };
-        // Else it was kept, because the contents are the same.
+        // Equal pointers: the block was kept, because its contents are the same.
         if rewritten || old == new {
             return;
         }
@@ -328,7 +346,7 @@ impl Sync<'_> {
         }
     }
 
-    /// What a pointer becomes when its block is freed.
+    /// The hole that replaces the pointer of a freed block.
     fn hole(&self, old: &Blkptr) -> Blkptr {
         if old.birth.0 == 0 || !self.out.hole_birth() {
             return Blkptr::HOLE;
@@ -364,24 +382,24 @@ impl Sync<'_> {
     }
 }
 
-/// Flags that say what was counted of an object.
+/// Flags that say what is counted of an object.
 const ACCOUNTED: u8 = DnodeFlags::USERUSED_ACCOUNTED | DnodeFlags::USEROBJUSED_ACCOUNTED;
 
-/// Writes to be handed over together.
+/// Writes that go to the pipeline together.
 #[derive(Default)]
 struct Batch {
     reqs: Vec<WriteReq>,
-    /// Which weave each is of.
+    /// For each write, the index of its tree.
     at: Vec<usize>,
     bytes: usize,
 }
 
-/// True for what is counted and freed: neither hole nor redacted.
+/// True for a block that is counted and freed: neither a hole nor redacted.
 fn is_block(bp: &Blkptr) -> bool {
     !matches!(bp.body, Body::Hole | Body::Redacted)
 }
 
-/// Puts dnodes that have no block of dnodes into the root block.
+/// Puts the dnodes that are not in a block of dnodes into the root block.
 fn accept(phys: &mut ObjsetPhys, meta: &DnodePhys, special: &[Synced]) {
     phys.meta_dnode = meta.clone();
     for s in special {

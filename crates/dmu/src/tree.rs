@@ -1,4 +1,4 @@
-//! The block tree of one object, as a dnode's pointers hold it: nothing here changes.
+//! The block tree of one object, as the pointers of a dnode define it. A tree never changes.
 
 use crate::dnode::{Extent, SPILL_BLKID};
 use crate::hands::Hands;
@@ -15,27 +15,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use zio::{Bookmark, ReadOptions};
 
-/// Threads that read indirect blocks ahead of who frees what is below them.
+/// Threads that read indirect blocks ahead of a free of the blocks below them.
 const READERS: usize = 8;
 
-/// Indirect blocks of level 1 that a tree keeps at hand.
+/// Indirect blocks of level 1 that a tree keeps.
 const WINDOWS: usize = 4;
 
-/// The last data block that is let go of at a time.
+/// The last data block that [`BlockTree::let_go`] drops from the cache.
 const LET_GO_MAX: u64 = 15;
 
 /// Some indirect blocks of level 1, in order.
 pub(crate) struct Leaves {
     pub(crate) found: Vec<(BlkId, Blkptr)>,
-    /// How many there may be.
+    /// Most blocks in `found`.
     most: usize,
     /// The first data block below none of them, if there are more.
     pub(crate) behind: Option<BlkId>,
 }
 
-/// A block that a search could not get past, and why: what is below it was not looked at.
+/// A block that stopped a search, with the reason. Nothing below it was searched.
 pub(crate) struct Blocked {
-    /// The first data block below it, and the first behind all those; `None` where no number is so high.
+    /// The first data block below it, and the first one after all those. `None` if no number is so
+    /// high.
     pub(crate) from: Option<BlkId>,
     pub(crate) behind: Option<BlkId>,
     pub(crate) error: Error,
@@ -46,14 +47,15 @@ pub(crate) struct BlockTree {
     pub(crate) home: Home,
     pub(crate) object: ObjNum,
     pub(crate) phys: DnodePhys,
-    /// Indirect blocks of level 1 that were used last, each at the place that its number says: neighbours come after one another. Readers write nothing here that
-    /// others read.
+    /// The indirect blocks of level 1 that were used last. The number of a block determines its
+    /// slot, so neighbours have different slots. A read that finds its block here writes no shared
+    /// memory.
     windows: OnceLock<Box<[ArcSwapOption<Window>; WINDOWS]>>,
-    /// The blocks that the dnode itself points to, where there is no indirect block.
+    /// The blocks that the dnode itself points to, if there is no indirect block.
     hands: Hands,
 }
 
-/// An indirect block of level 1 at hand, and the blocks below it.
+/// An indirect block of level 1, and references to the blocks below it.
 struct Window {
     blkid: BlkId,
     block: Sparse,
@@ -63,7 +65,7 @@ struct Window {
 impl Foreseen for BlockTree {
     fn read_ahead(&self, level: u8, blkid: u64) {
         let (level, blkid) = (Level(level), BlkId(blkid));
-        // What can't be read is told to who asks for it.
+        // An error is left to the reader that needs the block.
         if let Ok(bp) = self.bp(level, blkid, &ReadOptions::prefetch())
             && !bp.is_hole()
             && !matches!(bp.body, Body::Embedded(_))
@@ -82,7 +84,7 @@ impl BlockTree {
         Error::Corrupt { objset: self.home.id, object: self.object, source }
     }
 
-    /// An error at a block that a search has to go through.
+    /// The error of a block that a search has to pass.
     fn blocked(&self, level: Level, blkid: BlkId, error: Error) -> Blocked {
         let shift = self.phys.span_shift(level);
         let from = first_below(blkid.0, shift).map(BlkId);
@@ -102,10 +104,10 @@ impl BlockTree {
         Error::Misplaced { objset: self.home.id, object: self.object, level, blkid }
     }
 
-    /// The pointer to block `blkid` of `level`; a hole if it or anything above it is one.
+    /// The pointer to block `blkid` of `level`. A hole if it or anything above it is a hole.
     ///
     /// # Errors
-    /// [`Error::Read`] if an indirect block cannot be read, [`Error::Misplaced`] or [`Error::Corrupt`] if it is bad.
+    /// The errors of [reading](Error#reading), for indirect blocks.
     pub(crate) fn bp(&self, level: Level, blkid: BlkId, options: &ReadOptions) -> Result<Blkptr> {
         let phys = &self.phys;
         let top = phys.nlevels - 1;
@@ -143,14 +145,16 @@ impl BlockTree {
         Ok(bp)
     }
 
-    /// What `of` says of the window that a data block is below, if that is at hand.
+    /// Calls `of` with the window above a data block, if the tree keeps that window.
     fn in_window<R>(&self, blkid: BlkId, of: impl FnOnce(&Window) -> R) -> Option<R> {
         let l1 = BlkId(blkid.0 >> self.phys.epbs());
         let window = self.windows.get()?[l1.0 as usize % WINDOWS].load();
         window.as_deref().filter(|w| w.blkid == l1).map(of)
     }
 
-    /// Reads a data block past the table of the cache, if it is one that is read again and again: an empty answer where nothing is at hand for it.
+    /// Reads a data block without the table of the cache, if it is read again and again.
+    ///
+    /// The outer `None` means that no window is kept for it.
     fn read_at_hand(&self, blkid: BlkId, options: &ReadOptions) -> Result<Option<Option<Block>>> {
         if self.phys.nlevels <= 1 {
             let bp = || self.bp(Level(0), blkid, options);
@@ -166,7 +170,8 @@ impl BlockTree {
         };
         let Some(found) = self.in_window(blkid, read) else { return Ok(None) };
         if matches!(found, Ok(None)) {
-            // Another one is made of the indirect block, whose hands lead to what is in the cache now.
+            // The next read makes a new window of the indirect block, with references to what is in
+            // the cache then.
             if let Some(windows) = self.windows.get() {
                 windows[(blkid.0 >> self.phys.epbs()) as usize % WINDOWS].store(None);
             }
@@ -189,7 +194,7 @@ impl BlockTree {
             return Ok(None);
         }
         let keep = |hand: Hand| {
-            // What has another size is refused each time.
+            // A block of the wrong size must be refused at each read.
             if hand.len() as u64 == self.block_size() {
                 hands.keep(index, hand);
             }
@@ -201,12 +206,17 @@ impl BlockTree {
         Ok(Some(block))
     }
 
-    /// Refuses a data block that has another size than the dnode says.
+    /// Refuses a data block that does not have the size that the dnode says.
     fn check_size(&self, len: usize, blkid: BlkId) -> Result<()> {
         if len as u64 == self.block_size() { Ok(()) } else { Err(self.misplaced(Level(0), blkid)) }
     }
 
-    /// Reads an indirect block and checks that it has the size that the dnode says.
+    /// Reads an indirect block, and checks that it has the size that the dnode says.
+    ///
+    /// # Errors
+    /// * [`Error::Read`]: the block can't be read.
+    /// * [`Error::Corrupt`]: the block lies in its pointer.
+    /// * [`Error::Misplaced`]: the block has another size.
     pub(crate) fn read_indirect(
         &self,
         bp: &Blkptr,
@@ -215,7 +225,8 @@ impl BlockTree {
         options: &ReadOptions,
     ) -> Result<Sparse> {
         if matches!(bp.body, Body::Embedded(_)) {
-            // No writer puts one there, and a tree of them would be large and take no room.
+            // No writer embeds an indirect block. A tree of embedded ones would be large and take
+            // no space.
             let why = "an indirect block lies in its pointer";
             return Err(self.corrupt(Corrupt::Shape { what: "block tree", why }));
         }
@@ -229,23 +240,24 @@ impl BlockTree {
     /// The pointer to block `blkid` of `level`, from the indirect block above it.
     fn entry(&self, parent: &Sparse, level: Level, blkid: BlkId) -> Result<Blkptr> {
         let i = (blkid.0 & ((1 << self.phys.epbs()) - 1)) as usize;
-        // What is not held is zeros: holes that were never anything else.
+        // The part that is not held is zeros: holes that were never written.
         let held = parent.head().get(i << BLKPTR_SHIFT..(i << BLKPTR_SHIFT) + BLKPTR_SIZE);
         let Some(raw) = held else { return Ok(Blkptr::HOLE) };
-        // With the place, so that a reader that goes on after damage knows how much it lost.
+        // The error names the place, so that a reader that skips the damage knows how much is lost.
         let bad = |source| zio::Error::Corrupt { bookmark: self.bookmark(level, blkid), source };
         self.check_place(Blkptr::decode(raw).map_err(bad)?, level, blkid)
     }
 
-    /// Refuses a pointer that says it belongs to another level.
+    /// Refuses a pointer that claims another level.
     fn check_place(&self, bp: Blkptr, level: Level, blkid: BlkId) -> Result<Blkptr> {
         if bp.is_hole() || bp.level == level { Ok(bp) } else { Err(self.misplaced(level, blkid)) }
     }
 
-    /// Reads every indirect block above the data blocks from `first` to `last`, as a sync does that frees these (`dmu_tx_check_ioerr`).
+    /// Reads all indirect blocks above the data blocks from `first` to `last`, as a sync that frees
+    /// these does (`dmu_tx_check_ioerr`).
     ///
     /// # Errors
-    /// As [`BlockTree::bp`].
+    /// The errors of [reading](Error#reading), for indirect blocks.
     pub(crate) fn check_above(&self, first: BlkId, last: BlkId, options: &ReadOptions) -> Result<()> {
         let top = Level(self.phys.nlevels - 1);
         let mut met = Met::default();
@@ -253,7 +265,7 @@ impl BlockTree {
         roots.try_for_each(|(blkid, bp)| self.check_below(bp, (top, blkid), (first, last), &mut met, options))
     }
 
-    // As deep as the dnode has levels.
+    // The recursion is as deep as the dnode has levels.
     fn check_below(
         &self,
         bp: &Blkptr,
@@ -280,10 +292,12 @@ impl BlockTree {
         Ok(())
     }
 
-    /// The indirect blocks of level 1 above the data blocks of a range, from its first to its last, at most so many. `met` is of the whole walk.
+    /// The indirect blocks of level 1 above a range of data blocks, at most `most`.
+    ///
+    /// `range` is the first and the last data block. `met` belongs to the whole walk.
     ///
     /// # Errors
-    /// As [`BlockTree::bp`].
+    /// The errors of [reading](Error#reading), for indirect blocks.
     pub(crate) fn leaves(
         &self,
         range: (BlkId, BlkId),
@@ -299,7 +313,7 @@ impl BlockTree {
         Ok(out)
     }
 
-    // As deep as the dnode has levels.
+    // The recursion is as deep as the dnode has levels.
     fn leaves_below(
         &self,
         bp: &Blkptr,
@@ -340,12 +354,12 @@ impl BlockTree {
         Ok(())
     }
 
-    /// Reads these indirect blocks of level 1, several at a time, so that who needs them finds them in the cache.
+    /// Reads these indirect blocks of level 1 into the cache, several at a time.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](Error#reading).
     pub(crate) fn warm(&self, leaves: &[(BlkId, Blkptr)], options: &ReadOptions) -> Result<()> {
-        // Who needs one alone reads it himself.
+        // A single block is read by the caller that needs it.
         if leaves.len() < 2 {
             return Ok(());
         }
@@ -357,7 +371,7 @@ impl BlockTree {
             Ok(())
         };
         std::thread::scope(|scope| {
-            // Where there can be no more threads, there are fewer.
+            // If a thread can't start, fewer threads do the work.
             let others = (1..READERS.min(leaves.len())).map_while(|n| {
                 std::thread::Builder::new().name(format!("dmu_free-{n}")).spawn_scoped(scope, read).ok()
             });
@@ -368,10 +382,11 @@ impl BlockTree {
         })
     }
 
-    /// Data block `blkid`; `None` for a hole.
+    /// Data block `blkid`. `None` for a hole.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Misplaced`] when the block has another size than the object's blocks.
+    /// The errors of [reading](Error#reading). [`Error::Misplaced`] also if the block does not have
+    /// the size of the object's blocks.
     pub(crate) fn block(&self, blkid: BlkId, options: &ReadOptions) -> Result<Option<Block>> {
         if let Some(found) = self.read_at_hand(blkid, options)? {
             return Ok(found);
@@ -387,23 +402,24 @@ impl BlockTree {
         Ok(Some(block))
     }
 
-    /// Notes how a data block comes to its reader.
+    /// Notes how a read got a data block.
     fn note(&self, blkid: BlkId, came: Came) {
         zfetch::note(self, blkid.0, came);
     }
 
-    /// The same pointers, for who reads ahead.
+    /// A tree of its own with the same pointers, for prefetch.
     pub(crate) fn detached(&self) -> BlockTree {
         BlockTree::new(self.home.clone(), self.object, self.phys.clone())
     }
 
-    /// Whether it has the same pointers.
+    /// True if both have the same pointers.
     pub(crate) fn is_like(&self, other: &BlockTree) -> bool {
         let (a, b) = (&self.phys, &other.phys);
         a.blkptrs == b.blkptrs && (a.nlevels, a.datablksz) == (b.nlevels, b.datablksz)
     }
 
-    /// The same, as far as it is held, for who can do without the zeros at its end.
+    /// As [`BlockTree::block`], but only as far as the cache holds the block, without the zeros at
+    /// its end.
     pub(crate) fn block_sparse(&self, blkid: BlkId, options: &ReadOptions) -> Result<Option<Sparse>> {
         let bp = self.bp(Level(0), blkid, options)?;
         if bp.is_hole() {
@@ -416,16 +432,16 @@ impl BlockTree {
         Ok(Some(block))
     }
 
-    /// Has the cache forget data blocks that nobody is going to ask for soon: the first of the object, as many as a small one has.
+    /// Drops the first data blocks of the object from the cache, as many as a small object has.
     pub(crate) fn let_go(&self, options: &ReadOptions) {
         for blkid in (0..=self.phys.maxblkid.0.min(LET_GO_MAX)).map(BlkId) {
-            // What can't be read was not held.
+            // A block that can't be read was not in the cache.
             let Ok(bp) = self.bp(Level(0), blkid, options) else { return };
             self.home.cache.let_go(&bp, self.home.id);
         }
     }
 
-    /// As [`Dnode::block`], but what is encrypted is left so.
+    /// As [`BlockTree::block`], but encrypted blocks stay encrypted.
     pub(crate) fn block_undecrypted(&self, blkid: BlkId, options: &ReadOptions) -> Result<Option<Block>> {
         let bp = self.bp(Level(0), blkid, options)?;
         if bp.is_hole() {
@@ -437,10 +453,10 @@ impl BlockTree {
         Ok(Some(block))
     }
 
-    /// The spill block, if it has one.
+    /// The spill block, if there is one.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [`Error::Read`]: the block can't be read.
     pub(crate) fn spill(&self, options: &ReadOptions) -> Result<Option<Block>> {
         match &self.phys.spill {
             Some(bp) if !bp.is_hole() => {
@@ -450,7 +466,8 @@ impl BlockTree {
         }
     }
 
-    /// The first block from `from` on that is or is not a hole, for a walk that has met some of the tree before.
+    /// The first block from `from` on that is, or is not, a hole, for a walk that has visited some
+    /// of the tree before.
     pub(crate) fn next_block(
         &self,
         from: BlkId,
@@ -478,8 +495,9 @@ impl BlockTree {
         Ok(None)
     }
 
-    /// Searches below the pointer to block `blkid` of `level`; recursion is as deep as the dnode has levels, and no
-    /// indirect block is read for two places.
+    /// Searches below the pointer to block `blkid` of `level`.
+    ///
+    /// The recursion is as deep as the dnode has levels. No indirect block is read for two places.
     fn search(
         &self,
         bp: &Blkptr,
@@ -501,7 +519,7 @@ impl BlockTree {
         let blocked = |error| self.blocked(level, blkid, error);
         met.note(bp, level, blkid).map_err(|e| blocked(self.corrupt(e)))?;
         let block = self.read_indirect(bp, level, blkid, options).map_err(blocked)?;
-        // Beyond the last number that a block can have, there is nothing.
+        // No block number is so high, so nothing is there.
         let Some(base) = first_below(blkid.0, epbs) else { return Ok(None) };
         let start = from.0.checked_shr(shift).unwrap_or(0).max(base);
         let held = base.saturating_add(block.head().len() as u64 >> BLKPTR_SHIFT);
@@ -522,8 +540,9 @@ impl BlockTree {
     }
 }
 
-/// The first block of a level that lies below block `n` of a level whose blocks span `1 << shift` of its blocks; `None`
-/// if no number is so high.
+/// The first block of a lower level below block `n`. `None` if no number is so high.
+///
+/// A block of `n`'s level spans `1 << shift` blocks of the lower level.
 pub(crate) fn first_below(n: u64, shift: u32) -> Option<u64> {
     if n == 0 { Some(0) } else { 1u64.checked_shl(shift).and_then(|span| n.checked_mul(span)) }
 }

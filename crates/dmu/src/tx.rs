@@ -1,38 +1,48 @@
-//! Transactions: which transaction group a change belongs to.
+//! Transactions: the transaction group of a change.
 
 use ondisk::Txg;
 use std::sync::Arc;
 
-/// What holds a transaction's group open until it is dropped.
+/// Holds the txg of a transaction open until it is dropped.
 pub trait Hold: Send + Sync {
-    /// Learns that the transaction has made so many bytes dirty that were not dirty before in its group: blocks, and what is remembered of
-    /// objects (`dp_dirty_pertxg`).
+    /// Reports bytes that the transaction has made dirty, and that were clean in its txg
+    /// (`dp_dirty_pertxg`).
+    ///
+    /// They include blocks, and the memory for the changes of objects.
     fn dirtied(&self, bytes: u64);
 }
 
 /// The right to change objects in one transaction group (`dmu_tx_t`, assigned).
 ///
-/// While one is alive its group cannot be synced; dropping it lets go. A change to an object must not come in an older
-/// group than the last one did, or the thread panics: whoever hands these out lets nobody into a group before the last holder of the
-/// one before has left, and a thread takes its locks before it takes one of these, never after. (OpenZFS lets groups overlap, but makes who
-/// wants an object in the newer one wait for those who hold it in the older one.)
+/// While a transaction exists, its txg can't sync. Dropping it releases the txg.
+///
+/// # Panics
+/// A change panics if a newer txg has changed the object already. Two rules prevent this:
+///
+/// * The owner of the txgs admits no transaction to a txg before the last holder of the txg before
+///   has left.
+/// * A thread takes its locks before it takes a transaction, never after.
+///
+/// OpenZFS lets txgs overlap. There, a change in the newer txg waits for the holders of the object
+/// in the older one.
 pub struct Tx {
     txg: Txg,
     hold: Option<Arc<dyn Hold>>,
 }
 
 impl Tx {
-    /// A transaction of group `txg`; `hold` is dropped with it, and lets the group go.
+    /// A transaction of `txg`. `hold` is dropped with it, and then releases the txg.
     pub fn new(txg: Txg, hold: Option<Box<dyn Hold>>) -> Tx {
         Tx { txg, hold: hold.map(Arc::from) }
     }
 
-    /// The same transaction once more, for an operation that wants one of its own: the group is let go when all of them are dropped.
+    /// Another handle of this transaction, for an operation that needs its own. The txg is released
+    /// when all handles are dropped.
     pub fn share(&self) -> Tx {
         Tx { txg: self.txg, hold: self.hold.clone() }
     }
 
-    /// Its group (`tx_txg`).
+    /// Its transaction group (`tx_txg`).
     pub fn txg(&self) -> Txg {
         self.txg
     }

@@ -1,19 +1,23 @@
 //! ZAP objects: maps from names, or arrays of words, to arrays of integers.
 //!
 //! # Theory
-//! [`Zap`] hides which of the two shapes an object has (`ondisk::zap` describes them). A lookup in a fat one costs the
-//! header, one block of the pointer table if that is external, and one leaf. Cursors go by hash and collision
-//! differentiator, in leaf order, as OpenZFS's do: a [`Cookie`] names a position, stays valid when entries come
-//! and go, and resuming at one costs one leaf, so that listing a large directory in small pieces is linear.
+//! [`Zap`] hides which of the two shapes an object has (`ondisk::zap` describes them). A lookup in
+//! a fat ZAP costs the header, one leaf, and a block of the pointer table if that is external.
 //!
-//! Names are hashed in the normalized form that the object asks for (`normflags`) but stored as given. An exact lookup
-//! compares the stored name; a normalized one compares normalized forms, with or without folding case.
+//! Cursors follow hash and collision differentiator, in the order of leaves, as in OpenZFS. A
+//! [`Cookie`] names a position, and stays valid while entries come and go. Resuming at a cookie
+//! costs one leaf, so listing a large directory in small parts is linear.
 //!
-//! A ZAP of a live object set is one [`Zap`] for all who use it: they share its header, and a micro ZAP's index, behind a lock
-//! that writers hold alone (`crate::zap::change`).
+//! Names are hashed in the normalized form of the object (`normflags`), but stored as given. An
+//! exact lookup compares the stored name. A normalized lookup compares normalized forms, with or
+//! without case folding.
+//!
+//! All users of a ZAP in a live object set share one state: its header, and the index of a micro
+//! ZAP. A lock protects it, which writers hold alone (`crate::zap::change`).
 //!
 //! # Absent
-//! What a value means: the callers know. Leaves are split but never joined, so that a ZAP that was large once stays so.
+//! This module doesn't know what a value means. It splits leaves but never joins them, so a ZAP
+//! that was large once stays large. OpenZFS joins leaves (`zap_shrink`).
 
 mod change;
 mod cursor;
@@ -38,18 +42,18 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::{Arc, OnceLock};
 use zio::ReadOptions;
 
-/// How a name is compared with stored ones (`matchtype_t`).
+/// How a lookup compares a name with stored ones (`matchtype_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Match {
     /// Byte for byte.
     Exact,
-    /// By the object's normalization, case folded if that says so (`MT_NORMALIZE`).
+    /// By the object's normalization, with its case folding if it has one (`MT_NORMALIZE`).
     Normalized,
-    /// By the object's normalization, but never folding case (`MT_NORMALIZE | MT_MATCH_CASE`).
+    /// By the object's normalization, but without case folding (`MT_NORMALIZE | MT_MATCH_CASE`).
     NormalizedCase,
 }
 
-/// An open ZAP; clones share it (`zap_t`).
+/// An open ZAP (`zap_t`). Clones share it.
 #[derive(Debug, Clone)]
 pub struct Zap(Arc<Inner>);
 
@@ -65,11 +69,11 @@ enum State {
     LiveObjset(Arc<Shared>),
 }
 
-/// What the users of a ZAP that changes share.
+/// The state that users of a live ZAP share.
 ///
 /// # Locks
-/// Held for a whole operation, so that no reader sees half of a change, and across the reading of its leaf: who looks
-/// up a name waits for who looks up another only if one of them changes something.
+/// Held for a whole operation, across the read of its leaf, so that no reader sees half of a
+/// change. Lookups don't wait for each other, only for changes.
 #[derive(Debug)]
 struct Shared(RwLock<View>);
 
@@ -79,7 +83,7 @@ impl Shared {
     }
 }
 
-/// What is known of a ZAP without reading.
+/// What is known of a ZAP without a read.
 #[derive(Debug)]
 struct View {
     /// Block 0, of a ZAP that doesn't change.
@@ -90,17 +94,17 @@ struct View {
 
 #[derive(Debug)]
 enum Shape {
-    /// The slots in cursor order, made when first needed.
+    /// The slots in cursor order, computed when first needed.
     Micro {
         salt: u64,
         index: OnceLock<Vec<MicroSlot>>,
-        /// Where to look for a free slot first.
+        /// The slot where the search for a free one begins.
         hint: usize,
     },
     Fat(FatHeader),
 }
 
-/// A view while it is looked at.
+/// A view that is in use.
 enum Seen<'a> {
     Fixed(&'a View),
     LiveObjset(RwLockReadGuard<'a, View>),
@@ -170,7 +174,7 @@ fn hash_key(h: &FatHeader, key: &[u64]) -> u64 {
     }
 }
 
-/// Where an entry of a micro ZAP is in cursor order.
+/// The place of a micro ZAP's entry in cursor order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct MicroSlot {
     hash: u64,
@@ -179,10 +183,11 @@ struct MicroSlot {
 }
 
 impl Zap {
-    /// The ZAP that `dn` holds.
+    /// Opens the ZAP that the object `dn` holds.
     ///
     /// # Errors
-    /// As reading fails; [`crate::Error::Corrupt`] if block 0 is no ZAP.
+    /// The errors of [reading](crate::Error#reading). [`crate::Error::Corrupt`] also if block 0 is
+    /// no ZAP.
     pub fn open(dn: &Dnode) -> Result<Zap> {
         let state = match dn.live_node() {
             None => {
@@ -194,7 +199,7 @@ impl Zap {
         Ok(Zap(Arc::new(Inner { dn: dn.clone(), state })))
     }
 
-    /// The same ZAP, read as `options` say through this handle.
+    /// The same ZAP, but reads through this handle use `options`.
     #[must_use]
     pub fn with_options(&self, options: ReadOptions) -> Zap {
         let state = match &self.0.state {
@@ -224,25 +229,25 @@ impl Zap {
         &self.0.dn
     }
 
-    /// How names are normalized before they are hashed.
+    /// The normalization of names before they are hashed.
     pub fn normalization(&self) -> Normalization {
         self.see().norm
     }
 
-    /// True if it is a single block of short names and 64-bit values.
+    /// True if it is a micro ZAP: a single block of short names and 64-bit values.
     pub fn is_micro(&self) -> bool {
         matches!(self.see().shape, Shape::Micro { .. })
     }
 
-    /// The header of a fat ZAP.
+    /// The header of a fat ZAP (`zap_phys_t`).
     pub fn fat_header(&self) -> Option<FatHeader> {
         self.see().fat_header().copied()
     }
 
-    /// Number of entries (`zap_count`).
+    /// The number of entries (`zap_count`).
     ///
     /// # Errors
-    /// [`crate::Error::Corrupt`] if a micro ZAP's entries are.
+    /// The errors of [reading](crate::Error#reading), for a micro ZAP.
     pub fn count(&self) -> Result<u64> {
         let v = self.see();
         match &v.shape {
@@ -255,7 +260,7 @@ impl Zap {
         self.0.dn.corrupt(e)
     }
 
-    /// A micro ZAP's slots in cursor order.
+    /// The slots of a micro ZAP, in cursor order.
     fn micro_index<'v>(&self, v: &'v View) -> Result<&'v [MicroSlot]> {
         let Shape::Micro { index, .. } = &v.shape else { return Ok(&[]) };
         if let Some(all) = index.get() {
@@ -276,7 +281,7 @@ impl Zap {
     /// The value of exactly this name (`zap_lookup`).
     ///
     /// # Errors
-    /// As reading fails; [`crate::Error::Corrupt`] if the object is bad.
+    /// The errors of [reading](crate::Error#reading).
     pub fn lookup(&self, name: &[u8]) -> Result<Option<Value>> {
         Ok(self.lookup_matching(name, Match::Exact)?.map(|(_, v)| v))
     }
@@ -284,7 +289,8 @@ impl Zap {
     /// The value of exactly this name, which must be one 64-bit integer.
     ///
     /// # Errors
-    /// As [`Zap::lookup`]; [`crate::Error::Corrupt`] if the value has another shape.
+    /// The errors of [reading](crate::Error#reading). [`crate::Error::Corrupt`] also if the value
+    /// has another shape.
     pub fn lookup_u64(&self, name: &[u8]) -> Result<Option<u64>> {
         match self.lookup(name)? {
             None => Ok(None),
@@ -292,12 +298,12 @@ impl Zap {
         }
     }
 
-    /// The first entry that matches `name` in this way: its stored name and its value (`zap_lookup_norm`).
+    /// The stored name and the value of the first entry that matches `name` (`zap_lookup_norm`).
     ///
     /// On an object without normalization, every match is exact.
     ///
     /// # Errors
-    /// As [`Zap::lookup`].
+    /// The errors of [reading](crate::Error#reading).
     pub fn lookup_matching(&self, name: &[u8], how: Match) -> Result<Option<(Vec<u8>, Value)>> {
         self.lookup_in(&self.see(), name, how)
     }
@@ -320,7 +326,7 @@ impl Zap {
         }
     }
 
-    /// The entry of a leaf that is wanted, and its stored name.
+    /// The wanted entry of a leaf, and its stored name.
     fn find_in_leaf(
         &self,
         leaf: &Leaf<'_>,
@@ -342,7 +348,7 @@ impl Zap {
     fn find_micro(&self, v: &View, wanted: &Wanted<'_>) -> Result<Option<(usize, Vec<u8>, u64)>> {
         let head = self.head(v)?;
         let z = MicroZap::parse(&head).map_err(|e| self.corrupt(e))?;
-        // Whoever looks up one name in a ZAP that doesn't change need not hash all of them.
+        // A single lookup in a ZAP that doesn't change need not hash all names.
         if wanted.how == Match::Exact && v.head.is_some() {
             for (slot, e) in (0..z.slots()).filter_map(|i| z.entry(i).transpose().map(|e| (i, e))) {
                 let e = e.map_err(|e| self.corrupt(e))?;
@@ -365,10 +371,11 @@ impl Zap {
         Ok(None)
     }
 
-    /// The value of a key of words (`zap_lookup_uint64`); `None` too if this ZAP's keys are names.
+    /// The value of a key of words (`zap_lookup_uint64`). `None` also if the keys of this ZAP are
+    /// names.
     ///
     /// # Errors
-    /// As [`Zap::lookup`].
+    /// The errors of [reading](crate::Error#reading).
     pub fn lookup_words(&self, key: &[u64]) -> Result<Option<Value>> {
         let v = self.see();
         let Some(h) = v.fat_header().filter(|h| h.flags.uint64_key()) else { return Ok(None) };
@@ -389,17 +396,17 @@ impl Zap {
         Ok(None)
     }
 
-    /// A cursor at the start.
+    /// A cursor at the start (`zap_cursor_init`).
     pub fn cursor(&self) -> Cursor {
         self.cursor_at(Cookie::START)
     }
 
-    /// A cursor at the first entry at or after `cookie`.
+    /// A cursor at the first entry at or after `cookie` (`zap_cursor_init_serialized`).
     pub fn cursor_at(&self, cookie: Cookie) -> Cursor {
         Cursor::new(self.clone(), cookie)
     }
 
-    /// All entries, in cursor order.
+    /// All entries, in cursor order. Ends after an error.
     pub fn entries(&self) -> impl Iterator<Item = Result<Entry>> {
         let mut cursor = self.cursor();
         let mut over = false;
@@ -413,10 +420,11 @@ impl Zap {
         })
     }
 
-    /// The first entry whose value is one integer that is `value` under `mask` (`zap_value_search`).
+    /// The key of the first entry whose value is one integer that equals `value` under `mask`
+    /// (`zap_value_search`).
     ///
     /// # Errors
-    /// As [`Zap::lookup`].
+    /// The errors of [reading](crate::Error#reading).
     pub fn search_value(&self, value: u64, mask: u64) -> Result<Option<Key>> {
         for e in self.entries() {
             let e = e?;
@@ -427,7 +435,7 @@ impl Zap {
         Ok(None)
     }
 
-    /// The number of the leaf block for `hash`, and the block.
+    /// The leaf block for `hash`, and its number.
     fn leaf_block(&self, v: &View, h: &FatHeader, hash: u64) -> Result<(u64, Block)> {
         let blk = self.table_entry(v, h, h.index(hash))?;
         Ok((blk, self.block(v, blk)?))
@@ -460,7 +468,7 @@ impl Zap {
 
 const NOT_A_WORD: Corrupt = Corrupt::Shape { what: "ZAP entry", why: "the value is not one 64-bit integer" };
 
-/// A name to be found, in the form that it is compared in.
+/// A wanted name, in the form in which it is compared.
 struct Wanted<'a> {
     name: &'a [u8],
     how: Match,

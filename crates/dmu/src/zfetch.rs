@@ -1,27 +1,37 @@
-//! Foreseeing which blocks of an object are read next (`dmu_zfetch.c`).
+//! Prefetch: which blocks of an object will be read next (`dmu_zfetch.c`).
 //!
 //! # Theory
-//! Reads of an object are streams: from front to back mostly, in steps or backwards sometimes, several at a time, and not in order where several threads share one. A read that has to wait for a
-//! device, or that is the first to use what was read ahead, says where it was; one of what is in memory says nothing, so that who reads what is cached neither waits nor writes here. A stream
-//! knows where it is expected next, and how far ahead has been asked for. A read anywhere in between takes it there, since what was in memory already is passed over in silence.
+//! Reads of an object form streams. Most go from front to back, some in steps or backwards. There
+//! may be several at a time. Where several threads share a stream, its reads come out of order.
 //!
-//! A stream begins with two neighbours, forwards, or with four places at even distances. How far ahead is asked for doubles from the size of a read to [`ZFETCH_MIN_DISTANCE`], and grows
-//! further, to [`ZFETCH_MAX_DISTANCE`], only while readers come before their blocks. What is passed over is counted: a stream of which more is passed over than a part of what is read ([`ZFETCH_HOLE_SHIFT`]) goes
-//! no further.
+//! A read reports its block if it has to wait for a device, or if it is the first to use a
+//! prefetched block. A read of a block that was in memory before reports nothing, so it neither
+//! waits nor writes here.
 //!
-//! A reader ahead has a tree of its own of the object's pointers. These keep nobody from changing
-//! the object, and may be of the past: what it finds wrong says nothing
+//! A stream knows which block it expects next, and how far ahead blocks were requested. A read in
+//! between moves the stream to its own place: the blocks before it may have been in memory, and so
+//! unreported.
+//!
+//! A stream begins with two neighbours in forward order, or with four blocks at even distances. Its
+//! prefetch distance doubles from the size of one read up to [`ZFETCH_MIN_DISTANCE`]. It grows
+//! further, up to [`ZFETCH_MAX_DISTANCE`], only while readers come before their blocks. Skipped
+//! blocks are counted. A stream that skips more than a share of what it reads
+//! ([`ZFETCH_HOLE_SHIFT`]) goes no further.
+//!
+//! A prefetch has its own tree of the object's pointers. The object can change meanwhile, so these
+//! pointers may be old. So an error of a prefetch says nothing about the object
 //! ([`zio::IoFlags::SPECULATIVE`]).
 //!
 //! # Memory
-//! A pool has one table, of so many objects at most, whatever is mounted: who stands idle has no part of it. It holds numbers, and neither blocks nor object sets; the tree of who reads ahead
+//! Each pool has one table for a fixed number of objects, whatever is mounted. Idle objects take no
+//! part of it. The table holds numbers, and neither blocks nor object sets. The tree of a prefetch
 //! lives as long as there is something to read.
 //!
 //! # Locks
-//! One for each few objects of a pool, held for the arithmetic alone.
+//! One for each few objects of a pool, held only for arithmetic.
 //!
 //! # Absent
-//! Streams of writes; the reads that a caller knows to come.
+//! Streams of writes, and reads that a caller knows in advance.
 
 use crate::tree::BlockTree;
 use arc::{Came, Run, Zfetch as Counters};
@@ -32,13 +42,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
-/// 1: nothing is read ahead (`zfs_prefetch_disable`).
+/// 1 turns prefetch off (`zfs_prefetch_disable`).
 pub static PREFETCH_DISABLE: Tunable =
     Tunable::new("zfs_prefetch_disable", 0, 0..=1, Unit::Flag, "1: do not prefetch");
-/// Streams of an object (`zfetch_max_streams`).
+/// Most streams of an object (`zfetch_max_streams`).
 pub static ZFETCH_MAX_STREAMS: Tunable =
     Tunable::new("zfetch_max_streams", 8, 1..=1 << 10, Unit::Count, "most prefetch streams of an object");
-/// Seconds for which a stream keeps its place from another (`zfetch_min_sec_reap`).
+/// Seconds for which a new stream can't replace an idle one (`zfetch_min_sec_reap`).
 pub static ZFETCH_MIN_SEC_REAP: Tunable = Tunable::new(
     "zfetch_min_sec_reap",
     1,
@@ -46,7 +56,7 @@ pub static ZFETCH_MIN_SEC_REAP: Tunable = Tunable::new(
     Unit::Seconds,
     "idle time before which a new stream can not replace this one",
 );
-/// Seconds after which a stream is forgotten (`zfetch_max_sec_reap`).
+/// Seconds after which an idle stream is forgotten (`zfetch_max_sec_reap`).
 pub static ZFETCH_MAX_SEC_REAP: Tunable = Tunable::new(
     "zfetch_max_sec_reap",
     2,
@@ -54,7 +64,7 @@ pub static ZFETCH_MAX_SEC_REAP: Tunable = Tunable::new(
     Unit::Seconds,
     "idle time after which a stream is forgotten",
 );
-/// Bytes that are soon asked for ahead of a stream (`zfetch_min_distance`).
+/// Prefetch distance that a stream reaches soon, in bytes (`zfetch_min_distance`).
 pub static ZFETCH_MIN_DISTANCE: Tunable = Tunable::new(
     "zfetch_min_distance",
     4 << 20,
@@ -62,7 +72,7 @@ pub static ZFETCH_MIN_DISTANCE: Tunable = Tunable::new(
     Unit::Bytes,
     "data to prefetch ahead of a stream soon after it begins",
 );
-/// Most bytes that are asked for ahead of a stream (`zfetch_max_distance`).
+/// Largest prefetch distance, in bytes (`zfetch_max_distance`).
 pub static ZFETCH_MAX_DISTANCE: Tunable = Tunable::new(
     "zfetch_max_distance",
     64 << 20,
@@ -70,7 +80,7 @@ pub static ZFETCH_MAX_DISTANCE: Tunable = Tunable::new(
     Unit::Bytes,
     "most data to prefetch ahead of a stream",
 );
-/// Most bytes ahead of a stream for which indirect blocks are asked for (`zfetch_max_idistance`).
+/// Largest prefetch distance of indirect blocks, in bytes of data (`zfetch_max_idistance`).
 pub static ZFETCH_MAX_IDISTANCE: Tunable = Tunable::new(
     "zfetch_max_idistance",
     128 << 20,
@@ -78,7 +88,8 @@ pub static ZFETCH_MAX_IDISTANCE: Tunable = Tunable::new(
     Unit::Bytes,
     "distance ahead of a stream for which indirect blocks are prefetched",
 );
-/// How far from its place a read is still of a stream, bytes (`zfetch_max_reorder`).
+/// Largest distance from its expected place at which a read still belongs to a stream, in bytes
+/// (`zfetch_max_reorder`).
 pub static ZFETCH_MAX_REORDER: Tunable = Tunable::new(
     "zfetch_max_reorder",
     16 << 20,
@@ -86,11 +97,11 @@ pub static ZFETCH_MAX_REORDER: Tunable = Tunable::new(
     Unit::Bytes,
     "largest distance from its expected offset at which a read still belongs to a stream",
 );
-/// What part of a stream may be passed over, as a shift (`zfetch_hole_shift`).
+/// Share of a stream that may be skipped, as a shift (`zfetch_hole_shift`).
 pub static ZFETCH_HOLE_SHIFT: Tunable =
     Tunable::new("zfetch_hole_shift", 2, 0..=63, Unit::Shift, "share of a stream that a reader may skip");
 
-/// All tunables of prefetching.
+/// All tunables of prefetch.
 pub static TUNABLES: &[&Tunable] = &[
     &PREFETCH_DISABLE,
     &ZFETCH_MAX_STREAMS,
@@ -103,25 +114,25 @@ pub static TUNABLES: &[&Tunable] = &[
     &ZFETCH_HOLE_SHIFT,
 ];
 
-/// Objects that are watched at a time, of each lock.
+/// Most objects with streams, for each lock.
 const OBJECTS: usize = 16;
 /// Locks of a pool.
 const LOCKS: usize = 32;
-/// Reads that belong to no stream, which are kept in mind.
+/// Most reads that are remembered though they belong to no stream.
 const LONELY: usize = 8;
 
-/// What is known of an object when a block is read.
+/// What is known of an object when one of its blocks is read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     /// Bytes of a block.
     pub(crate) block: u64,
     /// The last block.
     pub(crate) last: u64,
-    /// Blocks below an indirect block, as a shift; none if there is no indirect block.
+    /// log2 of the blocks below an indirect block. `None` if there is no indirect block.
     pub(crate) epbs: Option<u32>,
 }
 
-/// Blocks to be read ahead: so many from one on, in steps.
+/// Blocks to prefetch: `count` of them from `next` on, in steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub(crate) level: u8,
@@ -130,25 +141,25 @@ pub(crate) struct Wish {
     pub(crate) count: u64,
 }
 
-/// Reads at even distances.
+/// Reads at even distances (`zstream_t`).
 #[derive(Debug)]
 struct Stream {
     step: i64,
-    /// Where it is expected.
+    /// The block that is expected next.
     next: u64,
-    /// How many steps from there on have been asked for.
+    /// How many steps from there on were requested.
     asked: u64,
-    /// The same of data blocks whose indirect blocks have been.
+    /// The number of steps for whose data blocks the indirect blocks were requested.
     asked_above: u64,
-    /// How far ahead is asked for, bytes; of indirect blocks.
+    /// The prefetch distances of data and of indirect blocks, in bytes.
     distance: u64,
     distance_above: u64,
-    /// Blocks that were read, and passed over.
+    /// Counts of blocks that were read and skipped.
     read: u64,
     skipped: u64,
-    /// The last block that was read out of place, among what was asked for.
+    /// The last block among the requested ones that was read out of place.
     peeked: Option<u64>,
-    /// When it was last used, in seconds; from when on another may have its place.
+    /// The second of its last use, and the second from which another stream may replace it.
     used: u64,
     spare_from: u64,
 }
@@ -157,13 +168,13 @@ struct Stream {
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     streams: Vec<Stream>,
-    /// The newest last.
+    /// The last reads without a stream, the newest last.
     lonely: Vec<u64>,
 }
 
-/// Where a read is to be seen from a stream.
+/// The place of a read, relative to a stream.
 enum Seen {
-    /// So many steps from where it is expected, and among what has been asked for, or near.
+    /// So many steps past the expected block, and among the requested ones or near them.
     On(u64),
     /// Further ahead.
     Ahead,
@@ -204,21 +215,23 @@ impl Stream {
             return Seen::Elsewhere;
         }
         let Ok(steps) = u64::try_from(delta / step) else { return Seen::Behind };
-        // What is passed over is a part of what is read; two neighbours among what was asked for say that the blocks before were there already.
+        // Skipped blocks may be a share of the blocks that were read. Two neighbours among the
+        // requested blocks show that the blocks before them were in memory.
         let hole = (self.read + steps) >> ZFETCH_HOLE_SHIFT.get().min(63);
         let before = blkid.checked_add_signed(-self.step);
         let resumed = steps < self.asked && self.peeked.is_some() && self.peeked == before;
         if steps == 0 || resumed || self.skipped + steps <= hole { Seen::On(steps) } else { Seen::Ahead }
     }
 
-    /// Goes to the block that is so many steps on, and past it; `late` if its reader had to wait. What is to be read ahead then.
+    /// Moves past the block that is `steps` on, and returns what to prefetch then. `late` means
+    /// that its reader had to wait.
     fn advance(&mut self, steps: u64, late: bool, shape: Shape, fetch: Fetch, now: u64) -> Vec<Wish> {
         let expected = steps < self.asked;
         let resumed = self.peeked.take().is_some() && steps > 0;
         let passed = if resumed { 0 } else { steps };
         (self.read, self.skipped) = (self.read + 1, self.skipped + passed);
         let gone = steps + 1;
-        // It stays within the object, since the block is.
+        // No overflow: the block lies within the object.
         self.next = self.next.wrapping_add_signed(self.step.wrapping_mul(gone as i64));
         self.asked = self.asked.saturating_sub(gone);
         self.asked_above = self.asked_above.saturating_sub(gone);
@@ -240,7 +253,7 @@ impl Stream {
         self.distance_above = above.min(ZFETCH_MAX_IDISTANCE.get());
     }
 
-    /// Steps that lie in the object from where it is expected on.
+    /// Steps from the expected block to the end of the object.
     fn left(&self, last: u64) -> u64 {
         let Some(next) = Some(self.next).filter(|next| *next <= last) else { return 0 };
         match self.step {
@@ -262,12 +275,13 @@ impl Stream {
             out.push(Wish { level: 0, next: at(self.asked), step: self.step, count: want - self.asked });
         }
         let asked = self.asked.max(want);
-        // Indirect blocks are read ahead of data that is read from front to back: in large steps each block has one of its own, which it brings.
+        // Only indirect blocks for data that is read from front to back are prefetched. In large
+        // steps each block has an indirect block of its own, which its own prefetch brings.
         if let Some(epbs) = shape.epbs.filter(|_| self.step == 1) {
             let (from, to) = (self.asked_above.max(asked), asked + self.distance_above / shape.block);
             let to = to.min(left);
             if from < to {
-                // The first that begins behind what data brings with it.
+                // The first one after those that the prefetch of data brings.
                 let first = (at(from) + (1 << epbs) - 1) >> epbs;
                 let end = (at(to) + (1 << epbs) - 1) >> epbs;
                 if first < end {
@@ -281,23 +295,26 @@ impl Stream {
     }
 }
 
-/// What may be read ahead.
+/// What may be prefetched.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fetch {
-    /// Data, not only indirect blocks.
+    /// Data, and not only indirect blocks.
     pub(crate) data: bool,
-    /// There is not too much to do yet.
+    /// True while few prefetches are under way.
     pub(crate) roomy: bool,
 }
 
 impl Streams {
-    /// Whether one of them was used lately.
+    /// True if one of the streams was used lately.
     fn is_followed(&self, now: u64) -> bool {
         let reap = ZFETCH_MAX_SEC_REAP.get();
         self.streams.iter().any(|s| now <= s.used.saturating_add(reap))
     }
 
-    /// Notes a read that came to a device, or was the first of what was read ahead, at a time in seconds; what is to be read ahead then.
+    /// Notes a read that a device had to serve, or that was the first to use a prefetched block.
+    /// Returns what to prefetch then.
+    ///
+    /// `now` is in seconds.
     pub(crate) fn note(
         &mut self,
         blkid: u64,
@@ -328,14 +345,15 @@ impl Streams {
                 Seen::Ahead => {
                     near = Some(&counters.future);
                     if came != Came::Missed {
-                        // It was asked for, and is of no other stream.
+                        // The block was requested, and belongs to no other stream.
                         stream.peeked = Some(blkid);
                         counters.future.inc();
                         return Vec::new();
                     }
                 }
                 Seen::Behind if now <= stream.used.saturating_add(reap) => {
-                    // Somebody else reads ahead of him: it was not passed over after all.
+                    // Another reader of the stream is ahead of this one. So the block was not
+                    // skipped after all.
                     stream.skipped = stream.skipped.saturating_sub(1);
                     stream.used = now;
                     counters.past.inc();
@@ -348,10 +366,10 @@ impl Streams {
         self.begin(blkid, shape, fetch, now, counters)
     }
 
-    /// A read that is of no stream: perhaps one begins with it.
+    /// Handles a read that belongs to no stream. A stream may begin with it.
     fn begin(&mut self, blkid: u64, shape: Shape, fetch: Fetch, now: u64, counters: &Counters) -> Vec<Wish> {
         let size = shape.last.saturating_add(1).saturating_mul(shape.block);
-        // Those of a small object should not overlap.
+        // The streams of a small object should not overlap.
         let most = (size / ZFETCH_MAX_DISTANCE.get().max(1)).clamp(1, ZFETCH_MAX_STREAMS.get().max(1));
         let (step, read) = match self.step_to(blkid, shape.block, most as usize) {
             Some(found) => found,
@@ -385,10 +403,10 @@ impl Streams {
         stream.wishes(shape, fetch)
     }
 
-    /// The step that leads to this block from what was read before, and how many blocks were.
+    /// The step that leads to this block from earlier reads, and the number of those reads.
     fn step_to(&self, blkid: u64, block: u64, streams: usize) -> Option<(i64, u64)> {
         let was = |at: Option<u64>| at.is_some_and(|at| self.lonely.contains(&at));
-        // The smaller an object is, the more often neighbours meet by chance.
+        // In a smaller object, two reads are more often neighbours by chance.
         let recent = &self.lonely[self.lonely.len().saturating_sub(streams.max(2))..];
         if blkid.checked_sub(1).is_some_and(|before| recent.contains(&before)) {
             return Some((1, 2));
@@ -405,17 +423,17 @@ impl Streams {
     }
 }
 
-/// An object whose streams are known.
+/// An object with its streams.
 struct Object {
-    /// The pointers of who reads ahead, while somebody does.
+    /// The tree of a prefetch, while one is under way.
     ahead: Weak<BlockTree>,
     streams: Streams,
-    /// Milliseconds.
+    /// The time of its last use, in milliseconds.
     used: u64,
 }
 
 impl Object {
-    /// The pointers for who reads ahead of this tree.
+    /// The tree for a prefetch of this tree's blocks.
     fn ahead_of(&mut self, tree: &BlockTree) -> Arc<BlockTree> {
         if let Some(ahead) = self.ahead.upgrade().filter(|ahead| ahead.is_like(tree)) {
             return ahead;
@@ -429,10 +447,10 @@ impl Object {
 /// By object set and number.
 type Objects = HashMap<(u64, ObjNum), Object>;
 
-/// The streams of an object, which takes the place of another if there are too many.
+/// The streams of an object. If there are too many objects, it replaces another.
 fn object_of(objects: &mut Objects, name: (u64, ObjNum), now_ms: u64) -> &mut Object {
     if objects.len() >= OBJECTS && !objects.contains_key(&name) {
-        // Who is read here and there gives way to who is read one after another.
+        // An object without a followed stream is replaced before one that is read in order.
         let idle = |o: &Object| (o.streams.is_followed(now_ms / 1000), o.used);
         let oldest = objects.iter().min_by_key(|(_, o)| idle(o)).map(|(name, _)| *name);
         oldest.and_then(|name| objects.remove(&name));
@@ -443,7 +461,8 @@ fn object_of(objects: &mut Objects, name: (u64, ObjNum), now_ms: u64) -> &mut Ob
     object
 }
 
-/// The streams of a pool (`zfetch_t`, for all its objects), which its cache has beside it ([`arc::Cache::beside`]).
+/// The streams of all objects of a pool (`zfetch_t`, which has those of one). The pool's cache
+/// keeps them ([`arc::Cache::beside`]).
 pub(crate) struct Zfetch {
     objects: OnceLock<Box<[Mutex<Objects>; LOCKS]>>,
     start: Instant,
@@ -455,10 +474,11 @@ impl Default for Zfetch {
     }
 }
 
-/// Notes how a data block of this tree came to its reader, and has read ahead what may come next.
+/// Notes how a read got a data block of this tree, and requests the blocks that may come next
+/// (`dmu_zfetch_run`).
 pub(crate) fn note(tree: &BlockTree, blkid: u64, came: Came) {
     let cache = &tree.home.cache;
-    // Small objects, and the first block of any: most are read once, and no further.
+    // Small objects are left out, because most of them are read once.
     if tree.phys.maxblkid.0 < 2 || PREFETCH_DISABLE.get() != 0 || !cache.reads_ahead() {
         return;
     }
@@ -476,13 +496,14 @@ impl Zfetch {
             last: phys.maxblkid.0,
             epbs: (phys.nlevels > 1).then(|| phys.epbs()),
         };
-        // A sixteenth of the memory is enough to have under way.
+        // A sixteenth of the cache may be under way before distances stop doubling.
         let under_way = counters.io_active().saturating_mul(shape.block);
         let fetch = Fetch { data, roomy: under_way < cache.store().max() / 16 };
         let now_ms = self.start.elapsed().as_millis() as u64;
         let all = self.objects.get_or_init(Box::default);
         let name = (tree.home.id, tree.object);
-        // Objects of one object set are neighbours, and so are those of object sets that were made alike.
+        // Neighbours are objects of one object set, and objects of object sets that were made
+        // alike.
         let lock = (name.0.wrapping_mul(7) ^ name.1.0) as usize % LOCKS;
         let mut objects = all[lock].lock();
         let object = object_of(&mut objects, name, now_ms);
@@ -494,7 +515,8 @@ impl Zfetch {
         drop(objects);
         for Wish { level, next, step, count } in wishes {
             let bytes = if level == 0 { shape.block } else { 1 << phys.indblkshift };
-            // Where there is too much to do, what was wished is forgotten: who asks for it reads it.
+            // If too many prefetches wait, the cache drops this one. The reader then reads the
+            // block itself.
             cache.read_ahead(Run { of: of.clone(), level, next, step, count, bytes });
         }
     }

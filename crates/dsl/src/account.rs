@@ -1,11 +1,16 @@
-//! Who uses how much: from a dataset up through all directories.
+//! Space accounting: from a dataset up through all directories.
 //!
 //! # Theory
-//! A directory's `used_bytes` is what it and everything below it takes of the pool's room, broken down by purpose; the breakdown's sum is
-//! the total. A reservation counts as used to the directory above, whether or not it is: so what goes up is the change of
-//! the greater of the two, and the rest moves between *used by children* and *reserved for children*. A `refreservation` is
-//! to the dataset what a reservation is to the directory. Since each step is a difference of maxima, many changes add up to the
-//! same as their sum: blocks are summed up for a whole sync before they are entered.
+//! `used_bytes` of a directory is the space that it and everything below it take of the pool. The
+//! breakdown by purpose adds up to the total.
+//!
+//! A reservation counts as used in the directory above, whether or not it is used. So the change
+//! that goes up is the change of the greater of the two. The rest moves between *used by children*
+//! and *reserved for children*. A `refreservation` is to the dataset what a reservation is to the
+//! directory.
+//!
+//! Each step is a difference of maxima, so many changes add up to the same as their sum. A sync
+//! therefore sums up its blocks before it enters them.
 
 use crate::sync::Syncing;
 use crate::{Error, Result};
@@ -18,7 +23,7 @@ const MAX_DEPTH: usize = crate::ZFS_MAX_DATASET_NAME_LEN;
 /// A change of space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Delta {
-    /// Of the pool's room, deflated.
+    /// Space of the pool, deflated.
     pub used: i64,
     /// Compressed bytes.
     pub comp: i64,
@@ -27,19 +32,19 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// What a block takes, of which `dsize` is its share of the pool's room.
+    /// The space of a block; `dsize` is its deflated size (`bp_get_dsize_sync`).
     pub fn of(bp: &Blkptr, dsize: u64) -> Delta {
         let psize = bp.stored().map_or(0, |s| s.psize.0);
         let uncomp = match &bp.body {
             ondisk::blkptr::Body::Hole | ondisk::blkptr::Body::Redacted => return Delta::default(),
-            // Embedded metadata counts as nothing, embedded data as what it stands for.
+            // Embedded metadata counts as nothing, embedded data as its logical size.
             _ if bp.is_metadata() => psize,
             _ => bp.lsize.0,
         };
         Delta { used: dsize as i64, comp: psize as i64, uncomp: uncomp as i64 }
     }
 
-    /// What a list of blocks stands for.
+    /// The space of a list of blocks.
     pub fn of_list(s: pool::bpobj::Space) -> Delta {
         Delta { used: s.used as i64, comp: s.comp as i64, uncomp: s.uncomp as i64 }
     }
@@ -74,7 +79,7 @@ pub(crate) fn adjust(object: u64, what: &'static str, n: &mut u64, by: i64) -> R
     Ok(())
 }
 
-/// How much of a change goes up, past what is reserved.
+/// The part of a change that goes up: what is beyond the reservation (`parent_delta`).
 pub(crate) fn past(reserved: u64, used: u64, by: i64) -> i64 {
     let after = used.saturating_add_signed(by);
     after.max(reserved).wrapping_sub(used.max(reserved)) as i64
@@ -89,7 +94,7 @@ fn total(object: u64, p: &mut DslDirPhys, d: Delta) -> Result<()> {
 }
 
 impl Syncing<'_> {
-    /// Space was taken or given back for one purpose (`dsl_dir_diduse_space`).
+    /// Accounts for space taken or freed for one purpose (`dsl_dir_diduse_space`).
     pub(crate) fn diduse(&mut self, dir: u64, what: DdUsed, d: Delta) -> Result<()> {
         if d == Delta::default() {
             return Ok(());
@@ -106,8 +111,11 @@ impl Syncing<'_> {
         }
     }
 
-    /// `d` is the change of the total, of which `tonew` goes to the purpose `new`; the difference comes from `old`
-    /// (`dsl_dir_diduse_transfer_space`). Goes up to the root.
+    /// Accounts for a change that also moves space between purposes, up to the root
+    /// (`dsl_dir_diduse_transfer_space`).
+    ///
+    /// `d` is the change of the total. Of it, `tonew` goes to the purpose `new`; the difference
+    /// comes from `old`.
     pub(crate) fn diduse_transfer(
         &mut self,
         dir: u64,
@@ -150,8 +158,9 @@ impl Syncing<'_> {
         adjust(dir, "DSL directory", &mut p.used_breakdown[new as usize], by)
     }
 
-    /// Bytes that may still be written in a directory if `delta` were added to what `ancestor` uses
-    /// (`dsl_dir_space_available`, on disk only).
+    /// Free bytes of a directory if `ancestor` used `delta` more (`dsl_dir_space_available`).
+    ///
+    /// This counts what is on disk only.
     pub(crate) fn space_available(&mut self, dir: u64, ancestor: u64, delta: i64) -> Result<u64> {
         let mut chain = vec![dir];
         loop {
@@ -187,7 +196,7 @@ impl Syncing<'_> {
         Ok(above)
     }
 
-    /// Bytes that may still be written in a directory.
+    /// Free bytes of a directory.
     pub(crate) fn available(&mut self, dir: u64) -> Result<u64> {
         self.space_available(dir, 0, 0)
     }

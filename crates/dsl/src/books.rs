@@ -1,8 +1,9 @@
-//! Directories and datasets that one pass of a transaction group touches.
+//! Directories and datasets that one pass of a txg touches.
 //!
 //! # Theory
-//! Each block that is born or freed changes its dataset and every directory above it, and thousands of operations of one group share
-//! their ancestors. So the bonuses are decoded once, changed here, and written once. Readers of the MOS see them after [`Books::flush`].
+//! Each block that is born or freed changes its dataset and every directory above it. Thousands of
+//! operations of one txg share their ancestors. So each bonus is decoded once, changed here, and
+//! written once. Readers of the MOS see the changes after [`Books::flush`].
 
 use crate::{Error, Result};
 use dmu::Tx;
@@ -14,13 +15,13 @@ use std::collections::BTreeMap;
 /// A bonus and whether it must be written.
 #[derive(Debug)]
 pub(crate) struct Book<P> {
-    /// As it is now.
+    /// The present state.
     pub(crate) phys: P,
-    /// It differs from what the MOS has.
+    /// The state differs from the MOS.
     pub(crate) dirty: bool,
 }
 
-/// All of them, by object.
+/// All touched directories and datasets, by object.
 #[derive(Debug, Default)]
 pub(crate) struct Books {
     dirs: BTreeMap<u64, Book<DslDirPhys>>,
@@ -37,7 +38,7 @@ fn bonus(mos: &Mos, object: u64, kind: DmuType, what: &'static str) -> Result<Ve
 }
 
 impl Books {
-    /// A directory's book.
+    /// A directory, read on first use.
     pub(crate) fn dir(&mut self, mos: &Mos, object: u64) -> Result<&mut Book<DslDirPhys>> {
         use std::collections::btree_map::Entry;
         match self.dirs.entry(object) {
@@ -50,7 +51,7 @@ impl Books {
         }
     }
 
-    /// A dataset's book.
+    /// A dataset, read on first use.
     pub(crate) fn dataset(&mut self, mos: &Mos, object: u64) -> Result<&mut Book<DslDatasetPhys>> {
         use std::collections::btree_map::Entry;
         match self.datasets.entry(object) {
@@ -73,12 +74,12 @@ impl Books {
         self.datasets.insert(object, Book { phys, dirty: true });
     }
 
-    /// Drops a directory that is gone.
+    /// Drops a directory that was destroyed.
     pub(crate) fn forget_dir(&mut self, object: u64) {
         self.dirs.remove(&object);
     }
 
-    /// Drops a dataset that is gone.
+    /// Drops a dataset that was destroyed.
     pub(crate) fn forget_dataset(&mut self, object: u64) {
         self.datasets.remove(&object);
     }

@@ -36,29 +36,29 @@ struct Inner {
 /// An entry of the map of a dataset's snapshots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotEntry {
-    /// What follows the `@`; a sound pool has text here.
+    /// The part of the name after the `@`; it is text in a sound pool.
     pub name: Vec<u8>,
     /// The snapshot's object.
     pub object: ObjNum,
-    /// The position after it.
+    /// The position in the map after this entry.
     pub next: u64,
 }
 
-/// A hold of a snapshot.
+/// A hold of a snapshot (`dsl_dataset_user_hold`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
     /// Its tag.
     pub tag: String,
-    /// When it was made, seconds since 1970.
+    /// The time of the hold, in seconds since 1970.
     pub time: u64,
 }
 
 /// A bookmark of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bookmark {
-    /// Its name, without the dataset's.
+    /// The part of the name after the `#`.
     pub name: String,
-    /// As stored.
+    /// The stored form (`zfs_bookmark_phys_t`).
     pub phys: BookmarkPhys,
 }
 
@@ -94,27 +94,27 @@ impl Dataset {
         })))
     }
 
-    /// Its object; also the number of its object set (`objsetid`).
+    /// The object, which is also the number of the object set (`objsetid`).
     pub fn object(&self) -> ObjNum {
         self.0.object
     }
 
-    /// Its directory.
+    /// The directory of the dataset (`ds_dir`).
     pub fn dir(&self) -> &Dir {
         &self.0.dir
     }
 
-    /// As stored.
+    /// The stored form (`dsl_dataset_phys_t`).
     pub fn phys(&self) -> &DslDatasetPhys {
         &self.0.phys
     }
 
-    /// The pool's datasets.
+    /// The datasets of the pool.
     pub fn dsl(&self) -> &Dsl {
         self.0.dir.dsl()
     }
 
-    /// Its full name.
+    /// The full name (`dsl_dataset_name`).
     pub fn name(&self) -> String {
         match &self.0.snap {
             None => self.0.dir.name().to_owned(),
@@ -122,30 +122,30 @@ impl Dataset {
         }
     }
 
-    /// The part of a snapshot's name after the `@`.
+    /// The part of a snapshot's name after the `@` (`ds_snapname`).
     pub fn snapshot_name(&self) -> Option<&str> {
         self.0.snap.as_deref()
     }
 
-    /// True for snapshots.
+    /// Whether it is a snapshot (`dsl_dataset_is_snapshot`).
     pub fn is_snapshot(&self) -> bool {
         self.0.snap.is_some()
     }
 
-    /// True if it was only partly received or destroyed.
+    /// Whether it was received or destroyed only in part (`DS_FLAG_INCONSISTENT`).
     pub fn is_inconsistent(&self) -> bool {
         self.0.phys.flags & DS_FLAG_INCONSISTENT != 0
     }
 
-    /// True if it goes when its last hold or clone does.
+    /// Whether it is destroyed with its last hold or clone (`DS_FLAG_DEFER_DESTROY`).
     pub fn is_deferred(&self) -> bool {
         self.0.phys.flags & DS_FLAG_DEFER_DESTROY != 0
     }
 
-    /// The words of a field of its ZAP.
+    /// The value of a field of its ZAP; `None` without the field.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the ZAP can't be read.
     pub fn field(&self, name: &str) -> Result<Option<ZapValue>> {
         if !self.0.zapified {
             return Ok(None);
@@ -153,15 +153,17 @@ impl Dataset {
         Ok(self.dsl().mos().value(self.0.object, name)?)
     }
 
-    /// The first word of a field of its ZAP.
+    /// The first word of a field of its ZAP; `None` without the field.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the ZAP can't be read.
     pub fn field_u64(&self, name: &str) -> Result<Option<u64>> {
         Ok(self.field(name)?.and_then(|v| v.first()))
     }
 
-    /// A handle of the same that has no object set open, for who keeps it long and asks for snapshots alone.
+    /// A handle of the same dataset without an open object set.
+    ///
+    /// It is for callers that keep the handle for long, and need only snapshots.
     #[must_use]
     pub fn closed(&self) -> Dataset {
         let Inner { dir, object, phys, zapified, snap, objset: _ } = &*self.0;
@@ -175,12 +177,13 @@ impl Dataset {
         }))
     }
 
-    /// Its object set; `None` while it has no contents yet. Opened once.
+    /// The object set, opened once; `None` for a dataset without contents (`dmu_objset_from_ds`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the root block can't be read, or is no object set.
+    /// * [`Error::Corrupt`]: the key object is malformed, or the loaded key does not open it.
     pub fn objset(&self) -> Result<Option<Objset>> {
-        // Somebody writes to it: what is there is what he sees.
+        // A head that is open for writing shows its unsynced changes.
         if let Some(os) = self.dsl().heads().get(self.0.object.0, self.dsl().mos().options()) {
             return Ok(Some(os));
         }
@@ -199,9 +202,9 @@ impl Dataset {
         Ok(self.0.objset.get_or_init(|| os).clone())
     }
 
-    /// Its object set, to be changed.
+    /// The object set, open for changes.
     pub(crate) fn open_live(&self) -> Result<Option<Objset>> {
-        // The block pointer that the handle remembers may be of a group long ago.
+        // The handle's block pointer may be of a much earlier txg.
         let phys = self.dsl().dataset_phys(self.0.object)?;
         if phys.bp.is_hole() || self.is_inconsistent() {
             return Ok(None);
@@ -213,10 +216,10 @@ impl Dataset {
         Ok(Some(Objset::open_live(cache, self.0.object.0, &phys.bp, mos.options().clone())?))
     }
 
-    /// Whether its head is a file system or a volume; `None` if it is neither.
+    /// Whether the head is a file system or a volume; `None` if neither (`dmu_objset_type`).
     ///
     /// # Errors
-    /// As reading its object set fails.
+    /// Those of [`Dataset::objset`].
     pub fn head_kind(&self) -> Result<Option<Kind>> {
         Ok(self.objset()?.and_then(|os| match os.kind() {
             ObjsetKind::Zfs => Some(Kind::Filesystem),
@@ -225,18 +228,19 @@ impl Dataset {
         }))
     }
 
-    /// What it is.
+    /// The kind of the dataset; `None` for a head that is neither file system nor volume.
     ///
     /// # Errors
-    /// As [`Dataset::head_kind`].
+    /// Those of [`Dataset::objset`].
     pub fn kind(&self) -> Result<Option<Kind>> {
         if self.is_snapshot() { Ok(Some(Kind::Snapshot)) } else { self.head_kind() }
     }
 
-    /// Its snapshots, oldest first; empty for snapshots.
+    /// The snapshots, oldest first; empty for a snapshot.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the map or a snapshot can't be read.
+    /// * [`Error::Corrupt`]: the map or a snapshot is malformed.
     pub fn snapshots(&self) -> Result<Vec<Dataset>> {
         let mut out = self
             .snapshot_objects()?
@@ -247,18 +251,23 @@ impl Dataset {
         Ok(out)
     }
 
-    /// Names and objects of its snapshots, in the order of their map.
+    /// Names and objects of the snapshots, in the order of `ds_snapnames_zapobj`.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] for a name that is no text.
+    /// * [Reading](Error#reading): the map can't be read.
+    /// * [`Error::Corrupt`]: a name is not text, or a value is no object number.
     pub fn snapshot_objects(&self) -> Result<Vec<(String, ObjNum)>> {
         self.snapshot_entries()?.collect()
     }
 
-    /// As [`Dataset::snapshot_objects`], one by one: behind a bad entry there are others.
+    /// Names and objects of the snapshots, one by one.
+    ///
+    /// An entry that can't be read does not end the iteration.
     ///
     /// # Errors
-    /// As opening their map fails.
+    /// * [Reading](Error#reading): the map can't be opened.
+    ///
+    /// Each item has the errors of [`Dataset::snapshot_objects`].
     pub fn snapshot_entries(&self) -> Result<impl Iterator<Item = Result<(String, ObjNum)>> + use<>> {
         let map = ObjNum(self.0.phys.snapnames_zapobj);
         let shape =
@@ -272,11 +281,13 @@ impl Dataset {
         }))
     }
 
-    /// At most `limit` of its snapshots from a position of their map on; 0 is its start. For directories of snapshots,
-    /// which are listed in pieces.
+    /// At most `limit` snapshots from a position of the map on; 0 is the start.
+    ///
+    /// Directories of snapshots list them in batches (`dmu_snapshot_list_next`).
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] for an entry that is no object number.
+    /// * [Reading](Error#reading): the map can't be read.
+    /// * [`Error::Corrupt`]: a key is no name, or a value is no object number.
     pub fn snapshot_page(&self, from: u64, limit: usize) -> Result<Vec<SnapshotEntry>> {
         let map = ObjNum(self.0.phys.snapnames_zapobj);
         let shape =
@@ -295,10 +306,10 @@ impl Dataset {
         Ok(out)
     }
 
-    /// How many snapshots its map says that it has.
+    /// The number of snapshots in the map.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the map can't be read.
     pub fn snapshot_count(&self) -> Result<u64> {
         match ObjNum(self.0.phys.snapnames_zapobj) {
             ObjNum(0) => Ok(0),
@@ -306,10 +317,11 @@ impl Dataset {
         }
     }
 
-    /// Its snapshot of this name.
+    /// The snapshot of this name, if it exists (`dsl_dataset_snap_lookup`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the map or the snapshot can't be read.
+    /// * [`Error::Corrupt`]: the map names a dataset that is no snapshot of this one.
     pub fn snapshot(&self, name: &str) -> Result<Option<Dataset>> {
         let map = ObjNum(self.0.phys.snapnames_zapobj);
         if map.0 == 0 {
@@ -321,23 +333,25 @@ impl Dataset {
         }
     }
 
-    /// The snapshot that it is a clone of; `None` if it is no clone.
+    /// The snapshot that this is a clone of; `None` without an origin (`dd_origin_obj`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the origin or a directory above it can't be read.
+    /// * [`Error::Corrupt`]: the origin's dataset does not list it.
     pub fn origin(&self) -> Result<Option<Dataset>> {
         let origin = self.0.dir.phys().origin_obj;
-        // Since version 11 every first dataset is a clone of the pool's empty $ORIGIN: that is none.
+        // Since version 11 each dataset without an origin is a clone of the pool's empty `$ORIGIN`.
         if self.is_snapshot() || origin == 0 || Some(origin) == self.dsl().origin_snapshot()? {
             return Ok(None);
         }
         self.dsl().by_object(ObjNum(origin)).map(Some)
     }
 
-    /// The live datasets that were cloned from this snapshot, in the order of their map (`ds_next_clones_obj`).
+    /// The live datasets that are clones of this snapshot, in the order of `ds_next_clones_obj`.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the map or a clone can't be read.
+    /// * [`Error::Corrupt`]: a clone's parent does not list it.
     pub fn clones(&self) -> Result<Vec<Dataset>> {
         let map = self.0.phys.next_clones_obj;
         if map == 0 || !self.is_snapshot() {
@@ -349,23 +363,23 @@ impl Dataset {
             .entries(ObjNum(map))?
             .map(|e| Ok(e?.value.first().unwrap_or(0)))
             .collect::<Result<_>>()?;
-        // Old code left entries out: a map of another length is not to be trusted.
+        // Old releases left entries out: a map of another length is incomplete.
         if objects.len() as u64 != self.0.phys.num_children.saturating_sub(1) {
             return Ok(Vec::new());
         }
         let mut out = Vec::new();
         for object in objects {
-            // The map names what comes next in the clone: its head, or its oldest snapshot.
+            // The map names what follows in the clone: its head, or its oldest snapshot.
             let dir = self.dsl().dataset_phys(ObjNum(object))?.dir_obj;
             out.extend(self.dsl().dir_by_object(ObjNum(dir))?.head()?);
         }
         Ok(out)
     }
 
-    /// Holds of a snapshot, in the order of their map.
+    /// The holds of a snapshot, in the order of their map (`dsl_dataset_get_holds`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the map can't be read.
     pub fn holds(&self) -> Result<Vec<Hold>> {
         let map = self.0.phys.userrefs_obj;
         if map == 0 {
@@ -381,10 +395,11 @@ impl Dataset {
             .collect()
     }
 
-    /// Its bookmarks, in the order of their map.
+    /// The bookmarks, in the order of their map (`dsl_get_bookmarks`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the map can't be read.
+    /// * [`Error::Corrupt`]: a bookmark is malformed.
     pub fn bookmarks(&self) -> Result<Vec<Bookmark>> {
         let Some(map) = self.field_u64(mos::DS_BOOKMARK_NAMES)? else { return Ok(Vec::new()) };
         let object = ObjNum(map);
@@ -400,10 +415,11 @@ impl Dataset {
             .collect()
     }
 
-    /// Its bookmark of this name.
+    /// The bookmark of this name, if it exists (`dsl_bookmark_lookup`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the map can't be read.
+    /// * [`Error::Corrupt`]: the bookmark is malformed.
     pub fn bookmark(&self, name: &str) -> Result<Option<Bookmark>> {
         let Some(map) = self.field_u64(mos::DS_BOOKMARK_NAMES)? else { return Ok(None) };
         let object = ObjNum(map);
@@ -412,15 +428,16 @@ impl Dataset {
         Ok(Some(Bookmark { name: name.to_owned(), phys }))
     }
 
-    /// A number of a file system's master node; `None` if it isn't there or this is no file system.
+    /// A number of the master node; `None` without the entry, or if this is no file system.
     ///
     /// # Errors
-    /// As reading fails.
+    /// Those of [`Dataset::objset`], and:
+    /// * [Reading](Error#reading): the master node can't be read.
     pub fn master_node(&self, name: &str) -> Result<Option<u64>> {
         match self.objset()? {
             Some(os) if os.kind() == ObjsetKind::Zfs => match os.dnode(MASTER_NODE_OBJ) {
                 Ok(master) => Ok(Zap::open(&master)?.lookup_u64(name.as_bytes())?),
-                // The root of a pool that was made without the ZPL (libzpool alone) is an empty object set.
+                // A pool of libzpool alone has an empty object set as its root.
                 Err(dmu::Error::NoSuchObject { .. }) => Ok(None),
                 Err(e) => Err(e.into()),
             },
@@ -428,10 +445,11 @@ impl Dataset {
         }
     }
 
-    /// Size and block size of a volume in bytes; `None` if this is no volume.
+    /// Size and block size of a volume in bytes; `None` if this is no volume (`zvol_get_stats`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// Those of [`Dataset::objset`], and:
+    /// * [Reading](Error#reading): the volume's objects can't be read.
     pub fn volume(&self) -> Result<Option<(u64, u64)>> {
         match self.objset()? {
             Some(os) if os.kind() == ObjsetKind::Zvol => {

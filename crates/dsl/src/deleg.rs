@@ -1,27 +1,37 @@
 //! Delegated permissions: what `zfs allow` grants.
 //!
 //! # Theory
-//! A directory may have a ZAP that says who may do what with its dataset and those below it. An entry of it is a *whom*, such as `ul$1000` for
-//! the user 1000 here or `gd$100` for the group 100 below, and leads to a ZAP of words: permissions, or, where the first letter of the whom is a capital one,
-//! names of permission sets. `s-$@name` says what is in a set, `c-$` what whoever makes a dataset below gets there.
+//! A directory may have a ZAP of grants for its dataset and those below it. Each entry has a
+//! *grantee* as its key, and leads to a ZAP of words. The words are permissions; if the grantee's
+//! first letter is a capital, they are names of permission sets.
 //!
-//! Whether somebody may is asked of the dataset and of all above it. A set that he is given anywhere on this way may be defined at the same place or
-//! further up. Snapshots have nothing of their own: only what holds *below* a directory holds for its snapshots.
+//! | grantee | meaning |
+//! |---|---|
+//! | `ul$1000` | user 1000, on this dataset |
+//! | `gd$100` | group 100, on the datasets below |
+//! | `el$`, `ed$` | everyone |
+//! | `s-$@name` | the contents of a set |
+//! | `c-$` | granted to the creator of a dataset below, on that dataset |
+//!
+//! A check looks at the dataset and at all datasets above it. A set that is granted anywhere on
+//! this path may be defined at the same place or further up. Snapshots have no grants of their own:
+//! only a grant for the datasets *below* holds for snapshots.
 //!
 //! # On disk
-//! `dd_deleg_zapobj` → ZAP of whom → object of a ZAP of words, each with 0 (`dsl_deleg.c`).
+//! `dd_deleg_zapobj` → ZAP of grantees → object of a ZAP of words, each with 0 (`dsl_deleg.c`).
 //!
 //! # Absent
-//! Root, who may anything, and what each operation needs: the daemon's.
+//! The permissions of root, which may do anything, and the permission that an operation needs: the
+//! daemon knows them.
 
 use crate::{Dataset, Dir, Error, Result};
 use ondisk::{Corrupt, ObjNum};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Longest name of a permission set, its `@` and the final NUL counted (`ZFS_PERMSET_MAXLEN`).
+/// Longest name of a permission set, with its `@` and its NUL (`ZFS_PERMSET_MAXLEN`).
 const SET_MAX: usize = 64;
 
-/// Words that can be granted beside names of properties (`zfs_deleg_perm_tab`).
+/// Permissions that are not names of properties (`zfs_deleg_perm_tab`).
 pub const PERMISSIONS: [&str; 32] = [
     "allow",
     "bookmark",
@@ -57,10 +67,10 @@ pub const PERMISSIONS: [&str; 32] = [
     "projectobjquota",
 ];
 
-/// Words by whom, as they are stored.
+/// Words by grantee, in their stored form.
 pub type Grants = BTreeMap<String, BTreeSet<String>>;
 
-/// Who asks.
+/// The user whose permissions are checked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Asker {
     /// The user.
@@ -69,7 +79,9 @@ pub struct Asker {
     pub groups: Vec<u32>,
 }
 
-/// Whether this can be granted: a permission, a property that can be set, or a permission set (`zfs_valid_permission_name`).
+/// Whether this can be granted (`zfs_valid_permission_name`).
+///
+/// That is a permission, a property that can be set, or a permission set.
 pub fn is_permission(word: &str) -> bool {
     let property =
         || crate::Prop::by_name(word).is_some_and(|p| !p.desc().is_readonly() && p.name() != "mlslabel");
@@ -83,7 +95,7 @@ pub fn is_set(word: &str) -> bool {
         && word.strip_prefix('@').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(valid))
 }
 
-/// Whether this is a whom as it is stored (`zfs_validate_who`).
+/// Whether this is a grantee in its stored form (`zfs_validate_who`).
 pub fn is_whom(whom: &str) -> bool {
     let bytes = whom.as_bytes();
     let (Some(kind), Some(reach), Some(b'$')) = (bytes.first(), bytes.get(1), bytes.get(2)) else {
@@ -103,10 +115,11 @@ pub fn is_whom(whom: &str) -> bool {
 }
 
 impl Dir {
-    /// What is granted at this directory (`dsl_deleg_get`).
+    /// The grants of this directory (`dsl_deleg_get`).
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] for names that are no text.
+    /// * [Reading](Error#reading): a ZAP of the grants can't be read.
+    /// * [`Error::Corrupt`]: a name is not text.
     pub fn grants(&self) -> Result<Grants> {
         let object = self.phys().deleg_zapobj;
         let mut grants = Grants::new();
@@ -132,18 +145,21 @@ impl Dir {
 }
 
 impl Dataset {
-    /// Whether `asker` may do what `permission` names (`dsl_deleg_access_impl`). Root and the pool's `delegation` are not looked at.
+    /// Whether `asker` has a permission on this dataset (`dsl_deleg_access_impl`).
+    ///
+    /// This ignores the privileges of root and the pool property `delegation`.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the grants can't be read.
+    /// * [`Error::Corrupt`]: a name in the grants is not text.
     pub fn is_granted(&self, permission: &str, asker: &Asker) -> Result<bool> {
         self.find_grant(if self.is_snapshot() { 'd' } else { 'l' }, false, permission, asker)
     }
 
-    /// The same of a dataset that `asker` makes below this one.
+    /// Whether `asker` will have a permission on a dataset that it creates below this one.
     ///
     /// # Errors
-    /// As reading fails.
+    /// Those of [`Dataset::is_granted`].
     pub fn is_granted_below(&self, permission: &str, asker: &Asker) -> Result<bool> {
         self.find_grant('d', true, permission, asker)
     }
@@ -162,8 +178,9 @@ impl Dataset {
     }
 }
 
-/// Whether what is granted at one directory, with the sets that are given there and were given below it, suffices. Who is making a dataset has what its
-/// maker gets, too.
+/// Whether the grants of one directory suffice.
+///
+/// `sets` are the sets granted here and further down. A creator also has the grants for creators.
 fn grants_here(
     grants: &Grants,
     (reach, making): (char, bool),
@@ -181,11 +198,11 @@ fn grants_here(
         return true;
     }
     for whom in &whoms {
-        // Sets that somebody is given are under the same name with a capital letter.
+        // Grants of sets have the same key with a capital letter.
         let (kind, rest) = whom.split_at(1);
         sets.extend(words(&format!("{}{rest}", kind.to_ascii_uppercase())).cloned());
     }
-    // Sets within sets; each is looked at once.
+    // Sets contain sets; each is visited once.
     let mut todo: Vec<String> = sets.iter().cloned().collect();
     while let Some(set) = todo.pop() {
         if words(&format!("s-${set}")).any(|word| word == permission) {

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 const WHAT: &str = "DSL directory";
 
-/// An open directory with all above it; clones share it (`dsl_dir_t`).
+/// An open directory with all directories above it; clones share it (`dsl_dir_t`).
 #[derive(Clone)]
 pub struct Dir(Arc<Inner>);
 
@@ -32,7 +32,7 @@ impl std::fmt::Debug for Dir {
     }
 }
 
-/// True if an object of this type is a ZAP around its bonus (`DMU_OTN_ZAP_METADATA`).
+/// Whether objects of this type are ZAPs around their bonus (`DMU_OTN_ZAP_METADATA`).
 pub(crate) fn is_zapified(kind: DmuType) -> bool {
     kind.to_disk() == 0xc4
 }
@@ -50,7 +50,7 @@ impl Dir {
             return Err(shape("its bonus is of another type"));
         }
         let phys = DslDirPhys::decode(dn.bonus()).map_err(&bad)?;
-        // A directory has one parent, so that the tree of names is a tree whatever the child maps say.
+        // A directory has one parent, so the names form a tree whatever the child maps say.
         if phys.parent_obj != parent.as_ref().map_or(0, |p| p.object().0) {
             return Err(shape("it belongs to another parent"));
         }
@@ -59,40 +59,40 @@ impl Dir {
         Ok(Dir(Arc::new(Inner { dsl, object, name, phys, zapified, parent, props: OnceLock::new() })))
     }
 
-    /// Its object.
+    /// The object of the directory (`dd_object`).
     pub fn object(&self) -> ObjNum {
         self.0.object
     }
 
-    /// Its full name.
+    /// The full name (`dsl_dir_name`).
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// As stored.
+    /// The stored form (`dsl_dir_phys_t`).
     pub fn phys(&self) -> &DslDirPhys {
         &self.0.phys
     }
 
-    /// The directory above.
+    /// The directory above (`dd_parent`).
     pub fn parent(&self) -> Option<&Dir> {
         self.0.parent.as_ref()
     }
 
-    /// The pool's datasets.
+    /// The datasets of the pool.
     pub fn dsl(&self) -> &Dsl {
         &self.0.dsl
     }
 
-    /// This directory and all above it, upwards.
+    /// This directory and all above it, up to the root.
     pub fn chain(&self) -> impl Iterator<Item = &Dir> {
         std::iter::successors(Some(self), |d| d.parent())
     }
 
-    /// A number of its ZAP fields; `None` if it has no such field.
+    /// The first word of a field of its ZAP; `None` without the field.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the ZAP can't be read.
     pub fn field(&self, name: &str) -> Result<Option<u64>> {
         if !self.0.zapified {
             return Ok(None);
@@ -101,15 +101,15 @@ impl Dir {
         Ok(words.and_then(|w| w.first().copied()))
     }
 
-    /// The object that wraps its key, if it is encrypted (`dd_crypto_obj`).
+    /// The object with the wrapped key, if the dataset is encrypted (`dd_crypto_obj`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the directory's ZAP can't be read.
     pub fn crypto_object(&self) -> Result<Option<ObjNum>> {
         Ok(self.field(crypto_key::FIELD)?.filter(|o| *o != 0).map(ObjNum))
     }
 
-    /// Its properties as stored, read once.
+    /// The stored properties, read once.
     pub(crate) fn props(&self) -> Result<Arc<PropZap>> {
         if let Some(p) = self.0.props.get() {
             return Ok(p.clone());
@@ -118,18 +118,23 @@ impl Dir {
         Ok(self.0.props.get_or_init(|| p).clone())
     }
 
-    /// Names and objects of its children in the order of the child map; hidden ones too.
+    /// Names and objects of the children in the order of `dd_child_dir_zapobj`, hidden ones too.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] for a name that is no text or a child listed twice.
+    /// * [Reading](Error#reading): the child map can't be read.
+    /// * [`Error::Corrupt`]: an entry is malformed, or a child is listed twice.
     pub fn child_objects(&self) -> Result<Vec<(String, ObjNum)>> {
         self.children()?.collect()
     }
 
-    /// As [`Dir::child_objects`], one by one: behind a bad entry there are others.
+    /// Names and objects of the children, one by one.
+    ///
+    /// An entry that can't be read does not end the iteration.
     ///
     /// # Errors
-    /// As opening the child map fails.
+    /// * [Reading](Error#reading): the child map can't be opened.
+    ///
+    /// Each item has the errors of [`Dir::child_objects`].
     pub fn children(&self) -> Result<impl Iterator<Item = Result<(String, ObjNum)>> + use<>> {
         let map = ObjNum(self.0.phys.child_dir_zapobj);
         let shape =
@@ -150,18 +155,20 @@ impl Dir {
         }))
     }
 
-    /// Opens a child whose object [`Dir::child_objects`] gave.
+    /// Opens a child that [`Dir::child_objects`] listed.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] if it is no child of this directory.
+    /// * [Reading](Error#reading): the child can't be read.
+    /// * [`Error::Corrupt`]: the object is no child of this directory, or its name is too long.
     pub fn open_child(&self, name: &str, object: ObjNum) -> Result<Dir> {
         Dir::open(&self.0.dsl, object, format!("{}/{name}", self.0.name), Some(self.clone()))
     }
 
-    /// Opens the child of this name.
+    /// Opens the child of this name, if it exists.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the child map or the child can't be read.
+    /// * [`Error::Corrupt`]: the child names another parent, or its name is too long.
     pub fn child(&self, name: &str) -> Result<Option<Dir>> {
         let map = ObjNum(self.0.phys.child_dir_zapobj);
         if map.0 == 0 {
@@ -173,10 +180,11 @@ impl Dir {
         }
     }
 
-    /// Its live dataset; `None` for a directory without one.
+    /// The live dataset; `None` for a directory without one (`dd_head_dataset_obj`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the dataset can't be read.
+    /// * [`Error::Corrupt`]: it is no live dataset of this directory.
     pub fn head(&self) -> Result<Option<Dataset>> {
         match self.0.phys.head_dataset_obj {
             0 => Ok(None),
@@ -184,8 +192,8 @@ impl Dir {
         }
     }
 
-    /// Bytes that may still be written here as far as quotas and reservations of this directory and all above it
-    /// go (`dsl_dir_space_available`).
+    /// Free bytes by the quotas and reservations of this directory and all above
+    /// (`dsl_dir_space_available`).
     pub fn space_available(&self) -> u64 {
         let chain: Vec<&Dir> = self.chain().collect();
         let mut above = u64::MAX;
@@ -195,7 +203,7 @@ impl Dir {
             if dir.parent().is_none() {
                 quota = quota.min(dir.dsl().space().adjusted());
             }
-            // What is reserved here beyond what is used was taken from the parent already.
+            // The unused part of this reservation was taken from the parent already.
             if above != u64::MAX {
                 above = above.saturating_add(p.reserved.saturating_sub(p.used_bytes));
             }

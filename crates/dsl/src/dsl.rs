@@ -17,18 +17,18 @@ use pool::space::PoolSpace;
 use std::sync::{Arc, OnceLock};
 use zio::ReadOptions;
 
-/// What [`Dsl::open`] is told about the pool.
+/// What [`Dsl::open`] needs to know about the pool.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The name that the pool is imported under.
+    /// The name under which the pool is imported.
     pub pool_name: String,
-    /// Its room.
+    /// The space of the pool.
     pub space: PoolSpace,
-    /// Alternate root of its mountpoints.
+    /// Alternate root of the mountpoints (`altroot`).
     pub altroot: Option<String>,
 }
 
-/// The datasets of a pool; clones share them (`dsl_pool_t`).
+/// All datasets of a pool; clones share them (`dsl_pool_t`).
 #[derive(Clone)]
 pub struct Dsl {
     inner: Arc<Inner>,
@@ -41,7 +41,7 @@ struct Inner {
     origin: OnceLock<Option<u64>>,
     keys: Arc<Keys>,
     heads: Arc<Heads>,
-    /// The room as it is now: a live pool's changes.
+    /// The present space: a live pool changes it.
     space: RwLock<PoolSpace>,
     room: Arc<Room>,
     reversed: Reversed,
@@ -54,10 +54,11 @@ impl std::fmt::Debug for Dsl {
 }
 
 impl Dsl {
-    /// The datasets of the pool whose MOS this is.
+    /// Opens the datasets of the pool of this MOS (`dsl_pool_open`).
     ///
     /// # Errors
-    /// As reading the directory fails.
+    /// * [Reading](Error#reading): the MOS directory can't be read.
+    /// * [`Error::Pool`]: the MOS directory names no root directory.
     pub fn open(mos: Mos, options: Options) -> Result<Dsl> {
         let root = mos.dir(mos::ROOT_DATASET)?.ok_or(pool::Error::Missing { name: mos::ROOT_DATASET })?;
         let space = RwLock::new(options.space);
@@ -74,18 +75,18 @@ impl Dsl {
         Ok(Dsl { inner: Arc::new(inner), mos })
     }
 
-    /// The same datasets, read as `options` say through this handle and those that come from it.
+    /// The same datasets; this handle and those from it read with `options`.
     #[must_use]
     pub fn with_options(&self, options: &ReadOptions) -> Dsl {
         Dsl { inner: self.inner.clone(), mos: self.mos.with_options(options) }
     }
 
-    /// The pool's books.
+    /// The MOS (`dp_meta_objset`).
     pub fn mos(&self) -> &Mos {
         &self.mos
     }
 
-    /// Its loaded keys; the block pipeline is given them too.
+    /// The loaded keys, which the block pipeline uses too (`spa_keystore`).
     pub fn keys(&self) -> &Arc<Keys> {
         &self.inner.keys
     }
@@ -95,17 +96,17 @@ impl Dsl {
         &self.inner.heads
     }
 
-    /// The pool's room.
+    /// The space of the pool.
     pub fn space(&self) -> PoolSpace {
         *self.inner.space.read()
     }
 
-    /// The pool's room has changed.
+    /// Notes that the space of the pool has changed.
     pub fn set_space(&self, space: PoolSpace) {
         *self.inner.space.write() = space;
     }
 
-    /// What writers have in flight.
+    /// The space that writers have in flight.
     pub(crate) fn room(&self) -> &Arc<Room> {
         &self.inner.room
     }
@@ -115,28 +116,30 @@ impl Dsl {
         self.inner.root
     }
 
-    /// The pool's name.
+    /// The pool's name (`spa_name`).
     pub fn pool_name(&self) -> &str {
         &self.inner.options.pool_name
     }
 
-    /// Alternate root of its mountpoints.
+    /// The alternate root of the mountpoints (`altroot`).
     pub fn altroot(&self) -> Option<&str> {
         self.inner.options.altroot.as_deref()
     }
 
-    /// The root directory: the pool's own file system.
+    /// The root directory: the pool's own file system (`dp_root_dir`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the directory can't be read.
     pub fn root(&self) -> Result<Dir> {
         Dir::open(self, self.inner.root, self.inner.options.pool_name.clone(), None)
     }
 
-    /// The directory of a path, the pool's name first.
+    /// The directory of a path that begins with the pool's name (`dsl_dir_hold`).
     ///
     /// # Errors
-    /// [`Error::NoSuchDataset`]; as reading fails.
+    /// * [`Error::BadName`]: the path is malformed.
+    /// * [`Error::NoSuchDataset`]: no directory has this path, or it is of another pool.
+    /// * [Reading](Error#reading): a directory on the path can't be read.
     pub fn dir(&self, path: &str) -> Result<Dir> {
         let missing = || Error::NoSuchDataset { name: path.to_owned() };
         let name = Name::parse(path)?;
@@ -149,7 +152,9 @@ impl Dsl {
     /// The dataset of a name: `pool/a/b` or `pool/a/b@snapshot` (`dsl_dataset_hold`).
     ///
     /// # Errors
-    /// [`Error::NoSuchDataset`], [`Error::BadName`]; as reading fails.
+    /// * [`Error::BadName`]: the name is malformed.
+    /// * [`Error::NoSuchDataset`]: no dataset has this name.
+    /// * [Reading](Error#reading): the dataset or a directory above it can't be read.
     pub fn dataset(&self, name: &str) -> Result<Dataset> {
         let missing = || Error::NoSuchDataset { name: name.to_owned() };
         let parsed = Name::parse(name)?;
@@ -168,7 +173,8 @@ impl Dsl {
     /// The dataset of an object number, with its name (`dsl_dataset_hold_obj`).
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] when the way up to the root is broken.
+    /// * [Reading](Error#reading): the dataset or a directory above it can't be read.
+    /// * [`Error::Corrupt`]: a parent, or the head of a snapshot, does not list it.
     pub fn by_object(&self, object: ObjNum) -> Result<Dataset> {
         let phys = self.dataset_phys(object)?;
         let dir = self.dir_by_object(ObjNum(phys.dir_obj))?;
@@ -186,11 +192,16 @@ impl Dsl {
         Dataset::open(&dir, object, Some(name.ok_or(Error::Corrupt { object, source: lost })?))
     }
 
-    /// Whether blocks of one head may become blocks of another without being copied (`zfs_clone_range`): the feature `block_cloning` is
-    /// enabled, and neither is encrypted, or both are the same. (OpenZFS also clones between datasets that share a master key.)
+    /// Whether a head may share blocks of another without a copy (`zfs_clone_range`).
+    ///
+    /// The feature `block_cloning` must be enabled. Neither head may be encrypted, unless both are
+    /// the same. OpenZFS also clones between datasets that share a master key.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): a dataset or its directory can't be read.
+    ///
+    /// # Panics
+    /// If the table of features lacks `block_cloning`.
     pub fn may_clone(&self, from: u64, to: u64) -> Result<bool> {
         let feature = ondisk::feature::Feature::by_name("block_cloning").expect("it is in the table");
         if self.mos().feature_refcount(feature)?.is_none() {
@@ -203,21 +214,21 @@ impl Dsl {
         Ok(from == to || !encrypted(from)? && !encrypted(to)?)
     }
 
-    /// Whether an object is still the snapshot that this group made.
+    /// Whether an object is still the snapshot that txg `born` made.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the object can't be read. A free or reused number is no error.
     pub fn is_snapshot(&self, object: ObjNum, born: Txg) -> Result<bool> {
         match self.dataset_phys(object) {
             Ok(phys) => Ok(phys.is_snapshot() && phys.creation_txg == born),
             Err(Error::Object(dmu::Error::NoSuchObject { .. })) => Ok(false),
-            // What its number means now is none.
+            // The number belongs to another object now.
             Err(Error::Corrupt { .. }) => Ok(false),
             Err(e) => Err(e),
         }
     }
 
-    /// The name of an object in a map, which `read` looks through.
+    /// The name of an object in a map; `read` reads the map.
     fn name_in(
         &self,
         map: ObjNum,
@@ -229,14 +240,14 @@ impl Dsl {
         }
         let os = self.mos().objset();
         if os.is_live() {
-            // What was changed and not synced yet doesn't show in the map's dnode.
+            // The dnode does not show changes of the map that are not synced.
             return Ok(read()?.into_iter().find(|(_, o)| *o == object).map(|(name, _)| name));
         }
         let dn = os.dnode(map)?;
         self.inner.reversed.name((map, dn.phys()), object, read)
     }
 
-    /// A dataset's bonus.
+    /// The bonus of a dataset.
     pub(crate) fn dataset_phys(&self, object: ObjNum) -> Result<DslDatasetPhys> {
         let dn = self.mos().objset().dnode(object)?;
         DslDatasetPhys::decode(dn.bonus()).map_err(Error::corrupt(object))
@@ -245,7 +256,8 @@ impl Dsl {
     /// The directory of an object number, with its name (`dsl_dir_hold_obj`).
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] when the way up to the root is broken or too long.
+    /// * [Reading](Error#reading): the directory or one above it can't be read.
+    /// * [`Error::Corrupt`]: the parents do not reach the root, or one does not list it.
     pub fn dir_by_object(&self, object: ObjNum) -> Result<Dir> {
         let mut chain = vec![object];
         let mut at = object;
@@ -270,14 +282,14 @@ impl Dsl {
         Ok(dir)
     }
 
-    /// Object of the snapshot of `$ORIGIN`, of which pools since version 11 make every dataset a clone.
+    /// The snapshot of `$ORIGIN`, the origin of every dataset since pool version 11.
     pub(crate) fn origin_snapshot(&self) -> Result<Option<u64>> {
         if let Some(o) = self.inner.origin.get() {
             return Ok(*o);
         }
         let head = self.root()?.child("$ORIGIN")?.map(|d| d.head()).transpose()?.flatten();
         let found = head.map(|h| h.phys().prev_snap_obj).filter(|o| *o != 0);
-        // While a pool is being made, it is not there yet.
+        // A pool under construction does not have it yet.
         if found.is_none() && self.mos().objset().is_live() {
             return Ok(None);
         }

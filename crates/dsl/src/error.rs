@@ -3,15 +3,27 @@
 use ondisk::{Corrupt, ObjNum};
 
 /// Failure of an operation on datasets.
+///
+/// # Reading
+/// An operation that reads the pool can fail with:
+/// * [`Error::Object`]: a block can't be read, or an object is missing or malformed.
+/// * [`Error::Pool`]: a structure of the MOS is missing or malformed.
+/// * [`Error::Corrupt`]: a directory, dataset, bookmark or key contradicts the format.
+///
+/// # Writing
+/// An operation that changes the MOS can fail with the errors of reading, and with:
+/// * [`Error::Object`]: a block can't be allocated, written or freed, or a ZAP is full.
+///
+/// The txg must then not reach the disk.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// An object could not be read.
+    /// An object can't be read or changed.
     #[error(transparent)]
     Object(#[from] dmu::Error),
-    /// A pool-wide structure could not be read.
+    /// A structure of the MOS can't be read or changed.
     #[error(transparent)]
     Pool(#[from] pool::Error),
-    /// The bytes of a dataset are not what the format says.
+    /// The bytes of a dataset contradict the format.
     #[error("dataset object {object}: {source}")]
     Corrupt {
         /// The object.
@@ -20,13 +32,13 @@ pub enum Error {
         #[source]
         source: Corrupt,
     },
-    /// There is no such dataset (`ENOENT`).
+    /// The dataset does not exist (`ENOENT`).
     #[error("dataset {name:?} does not exist")]
     NoSuchDataset {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
-    /// The name is no dataset's (`EINVAL`).
+    /// The name can't name a dataset (`EINVAL`).
     #[error("invalid dataset name {name:?}: {why}")]
     BadName {
         /// The name.
@@ -34,41 +46,41 @@ pub enum Error {
         /// What is wrong with it.
         why: NameError,
     },
-    /// It may not be done.
+    /// The operation is not allowed in the present state.
     #[error("{name}: {why}")]
     Refused {
-        /// What it was asked of.
+        /// The dataset of the operation.
         name: String,
-        /// Why not.
+        /// The reason.
         why: Refusal,
     },
-    /// Some of many may not be done, and so none was.
+    /// Several parts of an operation are refused, so none was done.
     #[error("{} of the operations may not be done", .0.len())]
     Several(Vec<Error>),
-    /// A property may not be set so.
+    /// A property can't have this value here.
     #[error("cannot set property {property:?} for {name:?}: {why}")]
     BadProperty {
         /// The dataset.
         name: String,
         /// The property.
         property: String,
-        /// Why not.
+        /// The reason.
         why: PropError,
     },
-    /// A key cannot be used.
+    /// The encryption key or its settings don't allow the operation.
     #[error("{name}: {why}")]
     Key {
         /// The dataset.
         name: String,
-        /// Why not.
+        /// The reason.
         why: KeyRefusal,
     },
-    /// What a new dataset is to hold could not be made.
+    /// The initial contents of a new dataset could not be written.
     #[error("the contents of {name:?} could not be made")]
     Contents {
         /// The dataset.
         name: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::sync::Arc<dyn std::error::Error + Send + Sync>,
     },
@@ -82,7 +94,7 @@ pub enum Error {
     },
 }
 
-/// Why a name cannot be a dataset's (`namecheck_err_t`).
+/// Why a name can't name a dataset (`namecheck_err_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Longer than 255 bytes.
@@ -108,19 +120,19 @@ pub enum NameError {
     DotReference,
 }
 
-/// Why an operation may not be done. The words are OpenZFS's, where it has some.
+/// Why an operation is not allowed; the messages are OpenZFS's where it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// There is one of this name already (`EEXIST`).
+    /// A dataset of this name exists (`EEXIST`).
     #[error("dataset already exists")]
     Exists,
-    /// The dataset above does not exist (`ENOENT`).
+    /// The parent dataset does not exist (`ENOENT`).
     #[error("no such parent dataset")]
     NoParent,
-    /// The dataset above is no file system (`ZFS_ERR_WRONG_PARENT`).
+    /// The parent dataset is no file system (`ZFS_ERR_WRONG_PARENT`).
     #[error("parent is not a filesystem")]
     WrongParent,
-    /// Somebody uses it (`EBUSY`).
+    /// The dataset is in use (`EBUSY`).
     #[error("dataset is busy")]
     Busy,
     /// It has snapshots (`EBUSY`).
@@ -135,16 +147,16 @@ pub enum Refusal {
     /// The snapshot is held (`EBUSY`).
     #[error("snapshot is held")]
     Held,
-    /// There is no room (`ENOSPC`).
+    /// The pool has too little free space (`ENOSPC`).
     #[error("out of space")]
     NoSpace,
     /// A quota or limit would be exceeded (`EDQUOT`).
     #[error("disk quota exceeded")]
     Quota,
-    /// A dataset is received into it or was destroyed in part (`EBUSY`).
+    /// It was received or destroyed only in part (`EBUSY`).
     #[error("dataset is inconsistent")]
     Inconsistent,
-    /// There is a snapshot of this very transaction group; try again (`EAGAIN`).
+    /// It has a snapshot of this very txg; try again (`EAGAIN`).
     #[error("a snapshot was made in this transaction group")]
     Again,
     /// It is a snapshot (`EROFS`).
@@ -159,25 +171,25 @@ pub enum Refusal {
     /// It is no clone (`EINVAL`).
     #[error("not a cloned filesystem")]
     NotClone,
-    /// The names are of different pools, or kinds (`EXDEV`).
+    /// The names are of different pools or kinds (`EXDEV`).
     #[error("source and target differ in pool or kind")]
     CrossDevice,
     /// A dataset cannot be moved below itself (`EINVAL`).
     #[error("a dataset cannot become its own descendant")]
     Recursive,
-    /// The pool's own root dataset cannot be (`EINVAL`, `EBUSY`).
+    /// The operation can't apply to the root dataset of the pool (`EINVAL`, `EBUSY`).
     #[error("the pool's root dataset cannot be")]
     Root,
-    /// Names would become too long (`ENAMETOOLONG`).
+    /// A name would become too long (`ENAMETOOLONG`).
     #[error("dataset name too long")]
     NameTooLong,
-    /// Too many levels (`ENAMETOOLONG`).
+    /// The name has too many levels (`ENAMETOOLONG`).
     #[error("maximum dataset nesting depth exceeded")]
     TooDeep,
-    /// A snapshot of this name is in the way; promote would move another of that name there (`EEXIST`).
+    /// A snapshot or bookmark has the name that a promotion would move here (`EEXIST`).
     #[error("conflicting snapshot name")]
     SnapshotConflict,
-    /// A newer snapshot or bookmark is in the way (`EEXIST`).
+    /// A newer snapshot or bookmark exists (`EEXIST`).
     #[error("more recent snapshots or bookmarks exist")]
     NotLatest,
     /// The dataset has no snapshot (`ESRCH`).
@@ -192,116 +204,116 @@ pub enum Refusal {
     /// A tag is too long (`E2BIG`).
     #[error("tag too long")]
     TagTooLong,
-    /// A feature is needed that is not enabled (`ENOTSUP`).
+    /// The operation needs a feature that is not enabled (`ENOTSUP`).
     #[error("pool must be upgraded: feature {0} is not enabled")]
     Feature(&'static str),
-    /// The snapshot is not in the dataset's past (`EXDEV`).
+    /// The snapshot is not in the past of the dataset (`EXDEV`).
     #[error("not an earlier snapshot from the same filesystem")]
     NotBefore,
-    /// What is to be granted can't be, or to nobody (`EINVAL`).
+    /// The permission can't be granted, or the grantee is malformed (`EINVAL`).
     #[error("operation not applicable to datasets of this type")]
     BadGrant,
 }
 
-/// Why a property may not be set so, in OpenZFS's words.
+/// Why a property can't have a value, in OpenZFS's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PropError {
-    /// There is no such property.
+    /// The property does not exist.
     #[error("invalid property '{0}'")]
     Unknown(String),
-    /// It is computed.
+    /// The property is computed.
     #[error("'{0}' is readonly")]
     ReadOnly(&'static str),
-    /// It is what a user, group or project uses.
+    /// The property counts what a user, group or project uses.
     #[error("'{0}' is readonly")]
     CountedOnly(String),
-    /// It is about a user or group that there is not.
+    /// The property names a user or group that does not exist.
     #[error("'{0}' has an invalid user/group name")]
     NobodyOf(String),
-    /// It is fixed when a dataset is created.
+    /// The property is fixed at creation.
     #[error("'{0}' can only be set at creation time")]
     Onetime(&'static str),
-    /// Datasets of this kind lack it.
+    /// Datasets of this kind don't have the property.
     #[error("'{0}' does not apply to datasets of this type")]
     WrongType(&'static str),
-    /// It must be one of its names.
+    /// The value must be one of the property's names.
     #[error("'{property}' must be one of '{values}'")]
     NotOneOf {
         /// The property.
         property: &'static str,
-        /// What it may be.
+        /// The allowed values.
         values: &'static str,
     },
-    /// It must be a number.
+    /// The value must be a number.
     #[error("bad numeric value '{0}'")]
     NotNumber(String),
-    /// It is a greater number than there is.
+    /// The number exceeds 64 bits.
     #[error("numeric value is too large")]
     TooLarge,
-    /// A unit is none.
+    /// The unit is unknown.
     #[error("invalid numeric suffix '{0}'")]
     Suffix(String),
-    /// Snapshots have user properties only.
+    /// Snapshots have only user properties.
     #[error("this property can not be modified for snapshots")]
     NotForSnapshots,
-    /// `auto` is for volumes.
+    /// `auto` is only for volumes.
     #[error("'{0}=auto' only allowed on volumes")]
     AutoForVolumes(&'static str),
-    /// `auto` is for another property.
+    /// This property does not take `auto`.
     #[error("'auto' is invalid value for '{0}'")]
     NotAuto(&'static str),
-    /// It must be zero, or a power of 2 within bounds.
+    /// The value must be zero, or a power of 2 within bounds.
     #[error("invalid '{property}={value}' property: must be zero or a power of 2 from 512B to {most}")]
     NotZeroOrPowerOf2 {
         /// The property.
         property: &'static str,
-        /// What was given.
+        /// The given value.
         value: u64,
-        /// The greatest, as it is printed.
+        /// The greatest allowed value, as printed.
         most: String,
     },
-    /// There are no labels on this system.
+    /// This system has no security labels.
     #[error("mlslabels are unsupported")]
     NoLabels,
     /// A component of a path is too long.
     #[error("component of '{0}' is too long")]
     ComponentTooLong(&'static str),
-    /// No options of a share.
+    /// The options of a share are malformed.
     #[error("'{0}' cannot be set to invalid options")]
     ShareOptions(&'static str),
-    /// Too few rounds to make a key of a passphrase.
+    /// Too few rounds for a key from a passphrase.
     #[error("minimum pbkdf2 iterations is {0}")]
     FewIterations(u64),
-    /// `none` and 0 mean the same, but not here.
+    /// `none` disables this property, 0 does not.
     #[error("use 'none' to disable {0}")]
     UseNone(&'static str),
-    /// A value is too long.
+    /// The value is too long.
     #[error("'{0}' is too long")]
     TooLong(String),
-    /// A name of a user property is too long.
+    /// The name of a user property is too long.
     #[error("property name '{0}' is too long")]
     NameTooLong(String),
-    /// It must be a power of 2 within bounds.
+    /// The value must be a power of 2 within bounds.
     #[error("'{property}' must be power of 2 from 512B to {most}")]
     NotPowerOf2 {
         /// The property.
         property: &'static str,
-        /// The greatest, as it is printed.
+        /// The greatest allowed value, as printed.
         most: String,
     },
     /// A mountpoint must be a path, `none` or `legacy`.
     #[error("'{0}' must be an absolute path, 'none', or 'legacy'")]
     NotPath(&'static str),
-    /// A key location is none of the kinds that there are.
+    /// The key location is of no known kind.
     #[error("invalid keylocation")]
     KeyLocation,
-    /// Only an encrypted dataset has a key somewhere (`EACCES`).
+    /// An unencrypted dataset has no key location (`EACCES`).
     #[error("keylocation must be 'none' for unencrypted datasets")]
     KeyLocationOfNone,
-    /// An encrypted dataset has a key somewhere (`EINVAL`).
+    /// An encrypted dataset needs a key location (`EINVAL`).
     #[error("keylocation must not be 'none' for encrypted datasets")]
     NoKeyLocation,
-    /// Where the key is, is the encryption root's to say (`EACCES`).
+    /// Only encryption roots have a key location (`EACCES`).
     #[error("keylocation may only be set on encryption roots")]
     KeyLocationBelowRoot,
     /// The size of a volume must be a multiple of its block size.
@@ -313,42 +325,42 @@ pub enum PropError {
     /// A volume needs its size.
     #[error("missing volume size")]
     NoVolsize,
-    /// More than the volume's size is of no use.
+    /// The value exceeds the size of the volume.
     #[error("'{0}' is greater than current volume size")]
     MoreThanVolume(&'static str),
-    /// There is less room (`ENOSPC`).
+    /// The value exceeds the free space (`ENOSPC`).
     #[error("size is greater than available space")]
     NoSpace,
-    /// A quota below what is used or reserved (`ENOSPC`).
+    /// The quota is below what is used or reserved (`ENOSPC`).
     #[error("size is less than current used or reserved space")]
     BelowUsed,
-    /// A feature must be enabled first (`ENOTSUP`).
+    /// The value needs a feature or pool version that is not enabled (`ENOTSUP`).
     #[error("pool must be upgraded to set this property or value")]
     Feature,
-    /// Some property cannot be inherited.
+    /// The property is not inherited.
     #[error("'{0}' cannot be inherited")]
     NotInheritable(&'static str),
 }
 
-/// Why an encrypted dataset cannot be made or changed so, in OpenZFS's words.
+/// Why a dataset can't be encrypted this way, in OpenZFS's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyRefusal {
-    /// The key of the dataset above is not loaded (`EACCES`).
+    /// The key of the encryption root is not loaded (`EACCES`).
     #[error("encryption root's key is not loaded or provided")]
     NotLoaded,
-    /// Settings of a key without encryption (`EINVAL`).
+    /// Key settings need encryption (`EINVAL`).
     #[error("Encryption must be turned on to set encryption properties.")]
     NotEncrypted,
-    /// A new encryption root needs a format (`EINVAL`).
+    /// A new encryption root needs a key format (`EINVAL`).
     #[error("Keyformat required for new encryption root.")]
     NoFormat,
     /// The dataset is no encryption root (`EINVAL`).
     #[error("Key change not allowed: dataset is not an encryption root.")]
     NotRoot,
-    /// The dataset has no encrypted one above to inherit from (`EINVAL`).
+    /// The parent is not encrypted, so there is no key to inherit (`EINVAL`).
     #[error("Encryption root cannot inherit: parent is not encrypted.")]
     NoParentRoot,
-    /// The parent is a clone that has this root's key: there is none to inherit (`EINVAL`).
+    /// The parent is a clone that has the key of this root: there is none to inherit (`EINVAL`).
     #[error("Encryption root cannot inherit: its parent has the same key.")]
     KeyOfParent,
     /// The dataset is the encryption root of others (`EBUSY`).
@@ -359,10 +371,10 @@ pub enum KeyRefusal {
     /// The feature is not enabled (`ENOTSUP`).
     #[error("Encryption feature not enabled.")]
     Feature,
-    /// A clone has its origin's key (`EINVAL`).
+    /// A clone has the key of its origin (`EINVAL`).
     #[error("Keys cannot be changed on clones.")]
     Clone,
-    /// The dataset would come under another encryption root (`EACCES`).
+    /// The dataset would move under another encryption root (`EACCES`).
     #[error("cannot move encrypted child outside of its encryption root")]
     LeavesRoot,
 }

@@ -1,8 +1,9 @@
-//! Features as operations on datasets use them: enabled, active, counted, and named by the datasets that need them.
+//! Features as operations on datasets use them.
 //!
 //! # On disk
-//! Two ZAPs of the MOS count the users of each enabled feature: one for features needed to write, one for those needed to read.
-//! A dataset that uses a feature of [`Feature::per_dataset`] has an entry of its guid in its own ZAP, with the value 0.
+//! Two ZAPs of the MOS count the users of each enabled feature: one for features needed to write,
+//! one for those needed to read. A dataset that uses a feature of [`Feature::per_dataset`] has an
+//! entry of its guid in its own ZAP, with the value 0.
 
 use crate::Result;
 use crate::lists::{DropEntry, words};
@@ -16,10 +17,10 @@ fn feature(name: &'static str) -> &'static Feature {
 }
 
 impl Syncing<'_> {
-    /// How many users a feature has; `None` if it is not enabled.
+    /// The number of users of a feature; `None` if it is not enabled.
     fn feature_users(&self, name: &'static str) -> Result<Option<u64>> {
         match self.mos().feature_refcount(feature(name)) {
-            // Pools of the old versions have none.
+            // Pools of the old versions have no features.
             Err(pool::Error::Missing { .. }) => Ok(None),
             n => Ok(n?),
         }
@@ -35,7 +36,7 @@ impl Syncing<'_> {
         Ok(self.feature_users(name)?.is_some_and(|n| n > 0))
     }
 
-    /// One user more, or less (`spa_feature_incr`, `spa_feature_decr`).
+    /// Adds a user of a feature, or removes one (`spa_feature_incr`, `spa_feature_decr`).
     pub(crate) fn feature_count(&mut self, name: &'static str, by: i64) -> Result<()> {
         let f = feature(name);
         if by < 0 {
@@ -46,7 +47,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Makes an object a ZAP around its bonus, so that it can have more fields (`dmu_object_zapify`).
+    /// Makes an object a ZAP around its bonus, which can have more fields (`dmu_object_zapify`).
     pub(crate) fn zapify(&mut self, object: u64, kind: DmuType) -> Result<()> {
         let dn = self.mos().objset().dnode(ObjNum(object))?;
         if dn.kind() != kind {
@@ -64,7 +65,7 @@ impl Syncing<'_> {
         if zapified { self.feature_count("extensible_dataset", -1) } else { Ok(()) }
     }
 
-    /// A field of an object's ZAP; `None` if it is none, or lacks it.
+    /// A field of an object's ZAP; `None` without a ZAP or without the field.
     pub(crate) fn field(&self, object: u64, name: &str) -> Result<Option<Value>> {
         let dn = self.mos().objset().dnode(ObjNum(object))?;
         if !crate::dir::is_zapified(dn.kind()) {
@@ -78,7 +79,7 @@ impl Syncing<'_> {
         Ok(self.field(object, name)?.and_then(|v| v.first()))
     }
 
-    /// Features that a dataset names as its own.
+    /// The features that a dataset uses itself.
     pub(crate) fn dataset_features(&self, ds: u64) -> Result<Vec<(&'static Feature, Value)>> {
         let dn = self.mos().objset().dnode(ObjNum(ds))?;
         if !crate::dir::is_zapified(dn.kind()) {
@@ -94,7 +95,7 @@ impl Syncing<'_> {
         Ok(out)
     }
 
-    /// A dataset begins to use a feature (`dsl_dataset_activate_feature`).
+    /// Notes that a dataset begins to use a feature (`dsl_dataset_activate_feature`).
     pub(crate) fn activate(&mut self, ds: u64, f: &'static Feature, value: &Value) -> Result<()> {
         self.feature_count(f.name, 1)?;
         self.zapify(ds, DmuType::DSL_DATASET)?;
@@ -102,7 +103,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// A dataset begins to use a feature by name, if it does not yet and the feature is enabled.
+    /// The same by name, if the feature is enabled and the dataset does not use it yet.
     pub(crate) fn activate_new(&mut self, ds: u64, name: &'static str) -> Result<()> {
         let f = feature(name);
         if self.field(ds, f.guid)?.is_some() || !self.feature_enabled(name)? {
@@ -111,7 +112,7 @@ impl Syncing<'_> {
         self.activate(ds, f, &words(&[0]))
     }
 
-    /// A dataset uses a feature no more, if it did (`dsl_dataset_deactivate_feature`).
+    /// Notes that a dataset stops using a feature, if it did (`dsl_dataset_deactivate_feature`).
     pub(crate) fn deactivate(&mut self, ds: u64, name: &'static str) -> Result<()> {
         let f = feature(name);
         if self.field(ds, f.guid)?.is_none() {
@@ -121,7 +122,7 @@ impl Syncing<'_> {
         self.feature_count(name, -1)
     }
 
-    /// A dataset goes: it uses its features no more.
+    /// Notes that a dataset that is being destroyed stops using its features.
     pub(crate) fn deactivate_all(&mut self, ds: u64) -> Result<()> {
         for (f, _) in self.dataset_features(ds)? {
             self.zap(ds)?.drop_entry(self.tx, f.guid.as_bytes())?;

@@ -1,22 +1,28 @@
-//! PoolWriter datasets: those that are open for writing, and what syncing them changes.
+//! PoolWriter datasets: heads that are open for writing, and what syncing them changes.
 //!
 //! # Theory
-//! A *head* that somebody writes to has a live object set, one for all of its users; [`Heads`] knows them by the dataset's object. When
-//! a transaction group syncs, each dirty head writes its blocks, and tells of each that is born or dies. A block that dies is
-//! freed if no snapshot knows it (it was born after the last one), and otherwise goes to the head's deadlist: then the
-//! space is the last snapshot's, alone if that snapshot's predecessor does not know the block either. The sums are entered in the
-//! dataset and in all directories above it once for each head and group ([`crate::account`]).
+//! A head that is open for writing has one live object set for all of its users. [`Heads`] finds it
+//! by the dataset's object.
+//!
+//! When a txg syncs, each dirty head writes its blocks, and reports each block that is born or
+//! dies. A dead block is freed if no snapshot knows it: it was born after the last one. Otherwise
+//! it goes to the head's deadlist, and its space counts as the last snapshot's. It is unique to
+//! that snapshot if the snapshot before does not know it.
+//!
+//! The sums are entered in the dataset and in all directories above it, once for each head and txg
+//! ([`crate::account`]).
 //!
 //! # Life
-//! A head is live from [`Heads::own`] or its creation until its last owner lets go and its changes are synced, and the MOS knows where to; then it costs no
-//! memory. A dataset that nobody writes to is read through its block pointer, as ever.
+//! A head is live from [`Heads::own`] or its creation. It stays live until its last owner releases
+//! it, its changes are synced, and the MOS has its new block pointer. After that it uses no memory.
+//! A dataset that is not live is read through its block pointer.
 //!
 //! # Locks
-//! The registry's lock is held for look-ups only, never while anything is read or written.
+//! The registry's lock is held for look-ups only, never across I/O.
 //!
 //! # Absent
-//! Livelists: they make destroying a clone quicker, and are optional. A clone that has one loses it when it is first written to here, since
-//! a livelist must be complete or not there.
+//! Livelists: they make destroying a clone quicker, and are optional. A livelist must be complete
+//! or absent. So a clone that has one loses it at its first write here.
 
 mod write;
 
@@ -40,16 +46,16 @@ use zio::{ReadOptions, WritePolicy};
 #[derive(Debug, Default)]
 pub struct Heads {
     state: Mutex<State>,
-    /// Counts changes of properties, so that heads know when to look again.
+    /// Counts changes of properties, so that heads know when to read them again.
     generation: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct State {
     live: BTreeMap<u64, Head>,
-    /// Those that the group that syncs has written or is writing.
+    /// Heads that the syncing txg has written or is writing.
     written: BTreeSet<u64>,
-    /// Long holds of datasets that nobody writes to, such as snapshots that are being sent.
+    /// Long holds of datasets that are not live, such as snapshots that are being sent.
     holds: HashMap<u64, usize>,
 }
 
@@ -60,11 +66,11 @@ struct Head {
     settings: Option<(u64, Settings)>,
     /// Features that it has begun to use.
     begun: BTreeSet<&'static str>,
-    /// Features that it uses no more, unless it has begun to again.
+    /// Features that it no longer uses, unless it has begun to again.
     ended: BTreeSet<&'static str>,
 }
 
-/// A live dataset that its holder alone may write to (`dsl_dataset_own`).
+/// A live dataset that only its owner may write to (`dsl_dataset_own`).
 #[derive(Debug)]
 pub struct Owned {
     heads: Arc<Heads>,
@@ -73,12 +79,12 @@ pub struct Owned {
 }
 
 impl Owned {
-    /// Its object set.
+    /// The object set.
     pub fn objset(&self) -> &Objset {
         &self.os
     }
 
-    /// The dataset's object.
+    /// The object of the dataset.
     pub fn object(&self) -> u64 {
         self.object
     }
@@ -114,8 +120,10 @@ impl Drop for LongHold {
 }
 
 impl State {
-    /// Lets a head go that nobody owns and that has nothing to write. One that is being written has none any more, but what it came to is not where others would
-    /// look for it.
+    /// Drops a head that has no owner and nothing to write.
+    ///
+    /// A head that is being written has nothing left to write, but the MOS does not have its block
+    /// pointer yet. So it stays.
     fn forget_idle(&mut self, object: u64) {
         let idle = |h: &Head| !h.owned && !is_dirty(&h.os);
         if !self.written.contains(&object) && self.live.get(&object).is_some_and(idle) {
@@ -125,16 +133,20 @@ impl State {
 }
 
 impl Heads {
-    /// The live object set of a dataset, read as `options` say; `None` if nobody writes to it.
+    /// The live object set of a dataset, read with `options`; `None` if it is not live.
     pub fn get(&self, object: u64, options: &ReadOptions) -> Option<Objset> {
         self.state.lock().live.get(&object).map(|h| h.os.with_options(options.clone()))
     }
 
-    /// Takes a dataset for writing (`dsl_dataset_own`).
+    /// Opens a dataset for writing (`dsl_dataset_own`).
     ///
     /// # Errors
-    /// [`Refusal::Busy`] if somebody has it; [`Refusal::ReadOnly`] for a snapshot; [`KeyRefusal::NotLoaded`] for one that is encrypted, and
-    /// its key is not loaded; as opening it fails.
+    /// * [`Error::Refused`] with [`Refusal::Busy`]: the dataset has an owner.
+    /// * [`Error::Refused`] with [`Refusal::ReadOnly`]: the dataset is a snapshot.
+    /// * [`Error::Refused`] with [`Refusal::Inconsistent`]: it is incomplete, or has no contents.
+    /// * [`Error::Key`] with [`KeyRefusal::NotLoaded`]: the key of an encrypted dataset is not
+    ///   loaded.
+    /// * [Reading](Error#reading): the dataset, its key object or its object set can't be read.
     pub fn own(self: &Arc<Self>, ds: &Dataset) -> Result<Owned> {
         if ds.dsl().keys().status(ds.dir())? == KeyStatus::Unavailable && !ds.is_snapshot() {
             return Err(Error::Key { name: ds.name(), why: KeyRefusal::NotLoaded });
@@ -142,17 +154,17 @@ impl Heads {
         self.own_locked(ds)
     }
 
-    /// Takes a dataset of which nothing but the header of its log is changed, for which nobody needs a key.
+    /// Opens a dataset of which only the log's header changes, which needs no key.
     ///
     /// # Errors
-    /// As [`Heads::own`], but for keys.
+    /// Those of [`Heads::own`], except for keys.
     pub fn own_locked(self: &Arc<Self>, ds: &Dataset) -> Result<Owned> {
         let refuse = |why| Err(Error::Refused { name: ds.name(), why });
         if ds.is_snapshot() {
             return refuse(Refusal::ReadOnly);
         }
         let object = ds.object().0;
-        // Whoever opened the head may read in another way than its owner.
+        // The owner may read with other options than the caller that opened the head.
         let options = ds.dsl().mos().options().clone();
         if let Some(os) = self.take(object) {
             let owned = |os: Objset| Ok(self.owned(object, os.with_options(options)));
@@ -174,26 +186,26 @@ impl Heads {
         Owned { heads: self.clone(), object, os }
     }
 
-    /// Takes a head that is live already: `None` if it is not, `Some(None)` if somebody owns it.
+    /// Takes a head that is already live: `None` if it is not, `Some(None)` if it has an owner.
     fn take(&self, object: u64) -> Option<Option<Objset>> {
         let mut state = self.state.lock();
         let head = state.live.get_mut(&object)?;
         Some((!std::mem::replace(&mut head.owned, true)).then(|| head.os.clone()))
     }
 
-    /// Keeps a dataset from being destroyed as long as the result lives.
+    /// Keeps a dataset from being destroyed while the result lives (`dsl_dataset_long_hold`).
     pub fn long_hold(self: &Arc<Self>, object: u64) -> LongHold {
         *self.state.lock().holds.entry(object).or_insert(0) += 1;
         LongHold { heads: self.clone(), object }
     }
 
-    /// True if somebody owns or holds a dataset (`dsl_dataset_long_held`).
+    /// Whether a dataset has an owner or a long hold (`dsl_dataset_long_held`).
     pub fn is_busy(&self, object: u64) -> bool {
         let state = self.state.lock();
         state.holds.contains_key(&object) || state.live.get(&object).is_some_and(|h| h.owned)
     }
 
-    /// True if one of these is owned, or has changes that are not written.
+    /// Whether one of these has an owner, or unwritten changes.
     pub(crate) fn any_live(&self, mut heads: impl Iterator<Item = u64>) -> bool {
         let mut state = self.state.lock();
         heads.any(|head| {
@@ -202,28 +214,31 @@ impl Heads {
         })
     }
 
-    /// Notes that the holder of a head uses a feature; the dataset names it from the next sync on.
+    /// Notes that a head uses a feature; the dataset names it from the next sync on.
     pub fn begin_feature(&self, object: u64, feature: &'static str) {
         if let Some(head) = self.state.lock().live.get_mut(&object) {
             head.begun.insert(feature);
         }
     }
 
-    /// Notes that the holder of a head uses a feature no more, from the next sync on.
+    /// Notes that a head stops using a feature, from the next sync on.
     pub fn end_feature(&self, object: u64, feature: &'static str) {
         if let Some(head) = self.state.lock().live.get_mut(&object) {
             head.ended.insert(feature);
         }
     }
 
-    /// How level-0 blocks of an object of a head are written; `None` where no group has told lately.
+    /// How level-0 blocks of an object of a head are written (`dmu_write_policy`).
+    ///
+    /// `None` if the head has not synced since properties changed.
     pub fn write_policy(&self, object: u64, kind: DmuType, dnode: &DnodePhys) -> Option<WritePolicy> {
         let now = self.generation.load(Ordering::Relaxed);
         let (generation, settings) = self.state.lock().live.get(&object)?.settings?;
         (generation == now).then(|| settings.policy(kind, Level(0), Own::of(dnode)))
     }
 
-    /// A head that has changes of a group, which are going to be written now: it stays until [`Heads::end_writes`].
+    /// The object set of a head with changes of this txg; the head stays until
+    /// [`Heads::end_writes`].
     fn begin_write(&self, object: u64, txg: Txg) -> Option<Objset> {
         let mut state = self.state.lock();
         let os = state.live.get(&object).map(|h| h.os.clone()).filter(|os| os.is_dirty(txg))?;
@@ -231,7 +246,7 @@ impl Heads {
         Some(os)
     }
 
-    /// Where the heads are that were written is in the MOS.
+    /// Notes that the MOS has the block pointers of all written heads.
     pub(crate) fn end_writes(&self) {
         let mut state = self.state.lock();
         for object in std::mem::take(&mut state.written) {
@@ -239,12 +254,12 @@ impl Heads {
         }
     }
 
-    /// Properties changed somewhere.
+    /// Notes that properties changed somewhere.
     pub(crate) fn properties_changed(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// A number that is another when properties changed somewhere, or a dataset inherits from another.
+    /// A number that changes when properties change, or when a dataset inherits from another one.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -256,40 +271,41 @@ impl Heads {
         self.state.lock().live.insert(object, head);
     }
 
-    /// Drops a head that is destroyed or rolled back; nobody owns it.
+    /// Drops a head that is destroyed or rolled back, and has no owner.
     pub(crate) fn forget(&self, object: u64) {
         self.state.lock().live.remove(&object);
     }
 
-    /// The heads that are open to be changed.
+    /// The heads that are open for changes.
     pub(crate) fn live(&self) -> Vec<u64> {
         self.state.lock().live.keys().copied().collect()
     }
 
-    /// True if a head has changes of a group that are not written.
+    /// Whether a head has unwritten changes of a txg (`dmu_objset_is_dirty`).
     pub fn is_dirty(&self, object: u64, txg: Txg) -> bool {
         self.state.lock().live.get(&object).is_some_and(|head| head.os.is_dirty(txg))
     }
 
-    /// Blocks that a group, which is closed and not yet synced, clones into heads: each gains a reference before the group
-    /// frees anything.
+    /// The blocks that a closed, unsynced txg clones into heads.
+    ///
+    /// Each must gain a reference before the txg frees anything.
     pub fn clones(&self, txg: Txg) -> Vec<Blkptr> {
         let live: Vec<Objset> = self.state.lock().live.values().map(|h| h.os.clone()).collect();
         live.iter().flat_map(|os| os.clones(txg)).collect()
     }
 
-    /// Heads with changes of a group.
+    /// Heads with changes of a txg.
     fn dirty(&self, txg: Txg) -> Vec<u64> {
         self.state.lock().live.iter().filter(|(_, h)| h.os.is_dirty(txg)).map(|(o, _)| *o).collect()
     }
 }
 
-/// True if an object set has changes of any group that is not written.
+/// Whether an object set has unwritten changes of any txg.
 fn is_dirty(os: &Objset) -> bool {
     (0..TXG_SIZE).any(|n| os.is_dirty(Txg(n)))
 }
 
-/// Groups that can be told apart at a time (`TXG_SIZE`).
+/// Txgs that can exist at a time (`TXG_SIZE`).
 const TXG_SIZE: u64 = 4;
 
 impl Head {
@@ -299,10 +315,10 @@ impl Head {
 }
 
 impl<'a> Syncing<'a> {
-    /// Writes all heads with changes of this group (the first half of `dsl_pool_sync`).
+    /// Writes all heads with changes of this txg (the first half of `dsl_pool_sync`).
     ///
     /// # Errors
-    /// As reading and writing fails: the group must not reach the disk.
+    /// * [Writing](Error#writing): a head can't be written. The txg must not reach the disk.
     pub fn sync_heads(&mut self, pass: u32) -> Result<()> {
         let heads = self.dsl.heads().clone();
         let dirty = heads.dirty(self.tx.txg());
@@ -316,7 +332,7 @@ impl<'a> Syncing<'a> {
         Ok(())
     }
 
-    /// Writes one head, if it has changes of this group.
+    /// Writes one head, if it has changes of this txg.
     pub(crate) fn sync_head(&mut self, object: u64, pass: u32) -> Result<()> {
         match self.plan_head(object)? {
             Some(head) => {
@@ -328,7 +344,7 @@ impl<'a> Syncing<'a> {
         }
     }
 
-    /// What writing a head takes, if it has changes of this group.
+    /// Prepares the write of a head, if it has changes of this txg.
     fn plan_head(&mut self, object: u64) -> Result<Option<HeadSync<'a>>> {
         let heads = self.dsl.heads().clone();
         let Some(os) = heads.begin_write(object, self.tx.txg()) else { return Ok(None) };
@@ -359,7 +375,7 @@ impl<'a> Syncing<'a> {
         Ok(Some(HeadSync { object, os, marks, sink }))
     }
 
-    /// Enters what writing a head came to.
+    /// Enters the results of a head's write.
     fn conclude_head(&mut self, (head, root): (HeadSync<'a>, Blkptr)) -> Result<()> {
         let heads = self.dsl.heads().clone();
         let HeadSync { object, marks, sink, .. } = head;
@@ -386,7 +402,8 @@ impl<'a> Syncing<'a> {
         Ok(())
     }
 
-    /// The creation of the snapshot that a directory was cloned from; 0 if it is no clone (`dd_origin_txg`).
+    /// The creation txg of the snapshot that a directory was cloned from; 0 without an origin
+    /// (`dd_origin_txg`).
     pub(crate) fn origin_txg(&mut self, origin: u64) -> Result<u64> {
         if origin == 0 || Some(origin) == self.dsl.origin_snapshot()? {
             return Ok(0);
@@ -394,7 +411,7 @@ impl<'a> Syncing<'a> {
         Ok(self.ds(origin)?.creation_txg.0)
     }
 
-    /// Enters what a head's sync changed (`dsl_dataset_block_born`, `dsl_dataset_block_kill`).
+    /// Enters the sums of a head's sync (`dsl_dataset_block_born`, `dsl_dataset_block_kill`).
     fn enter(&mut self, object: u64, root: Blkptr, s: &Sums) -> Result<()> {
         const WHAT: &str = "DSL dataset";
         let reserved = self.refreservation(object)?;
@@ -417,7 +434,7 @@ impl<'a> Syncing<'a> {
         self.transfer(dir, s.to_snap, DdUsed::Head, DdUsed::Snap)
     }
 
-    /// A head's settings, looked up again if properties changed since.
+    /// The settings of a head, read again if properties changed since.
     fn head_settings(&mut self, object: u64) -> Result<Settings> {
         let heads = self.dsl.heads().clone();
         let now = heads.generation();
@@ -434,7 +451,9 @@ impl<'a> Syncing<'a> {
     }
 }
 
-/// Adds to what only a dataset knows. Before version 9 that was not counted without fault, and may be less than what goes.
+/// Adds to the unique bytes of a dataset.
+///
+/// Before version 9 the count was inaccurate, and may be less than what is subtracted.
 fn adjust_unique(object: u64, p: &mut DslDatasetPhys, by: i64) -> Result<()> {
     if p.flags & DS_FLAG_UNIQUE_ACCURATE == 0 {
         p.unique_bytes = p.unique_bytes.saturating_add_signed(by);
@@ -447,21 +466,21 @@ fn adjust_unique(object: u64, p: &mut DslDatasetPhys, by: i64) -> Result<()> {
 #[derive(Debug, Default)]
 struct Sums {
     born: Delta,
-    /// Blocks that no snapshot knew.
+    /// Blocks that no snapshot knows.
     freed: Delta,
     /// Blocks that the last snapshot knows.
     dead: Delta,
-    /// Of those, what only the last snapshot knows.
+    /// The part of `dead` that only the last snapshot knows.
     prev_unique: i64,
-    /// Of those, what is not the origin's.
+    /// The part of `dead` that the origin does not know.
     to_snap: i64,
 }
 
-/// A head that is about to be written, or was.
+/// A head before its write, or after it.
 struct HeadSync<'a> {
     object: u64,
     os: Objset,
-    /// The bookmarks that count what dies.
+    /// The bookmarks that count dead blocks.
     marks: Vec<crate::ops::bookmark::Named>,
     sink: HeadSink<'a>,
 }
@@ -471,16 +490,16 @@ struct HeadSink<'a> {
     phys: DslDatasetPhys,
     txg: Txg,
     origin_txg: u64,
-    /// The snapshot before the last one, if the last one is this dataset's own.
+    /// The creation txg of the snapshot before the last one, if the last one is this dataset's own.
     prev_prev_txg: Option<u64>,
     dsize: &'a (dyn Fn(&Blkptr) -> u64 + Sync),
     os: Objset,
     sums: Sums,
     dead: Vec<Blkptr>,
-    /// What died of what each bookmark after the last snapshot knew, by its txg.
+    /// Dead blocks that each bookmark after the last snapshot knows, by the bookmark's txg.
     marks: Vec<(u64, Delta)>,
     begun: BTreeSet<&'static str>,
-    /// The first block that could not be freed.
+    /// The error of the first block that could not be freed.
     failed: Option<zio::Error>,
 }
 

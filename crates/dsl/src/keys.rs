@@ -1,16 +1,20 @@
 //! Keys of encrypted datasets: loaded, unloaded, found for a block.
 //!
 //! # Theory
-//! An *encryption root* is a directory whose wrapping key the user has; it and the datasets below that name it as their
-//! root each have data keys of their own, wrapped by that key, in a ZAP. Loading a key unwraps the root's data keys, which proves
-//! that it is the right one. A dataset is *admitted* when its object set is opened: its wrapped keys are remembered here and
-//! unwrapped as soon as the root's key is loaded, so that finding a block's key ([`Keys::key`]) is one look-up by object set.
+//! An *encryption root* is a directory whose wrapping key the user has. It and the datasets below
+//! that name it as their root each have data keys. The wrapping key wraps these, and a ZAP holds
+//! them. Loading a key unwraps the root's data keys, which proves that the key is right.
+//!
+//! A dataset is *admitted* when its object set is opened. [`Keys`] then keeps its wrapped keys, and
+//! unwraps them as soon as the root's key is loaded. So finding the key of a block ([`Keys::key`])
+//! is one look-up by object set.
 //!
 //! # Locks
 //! One lock around the tables, held for look-ups and for unwrapping, never while a block is read.
 //!
 //! # Absent
-//! Where the user keeps the key (`keylocation`): the commands ask for it. No key is ever written.
+//! Where the user keeps the key (`keylocation`): the commands fetch it. No wrapping key is ever
+//! written.
 
 use crate::dataset::Dataset;
 use crate::dir::Dir;
@@ -22,11 +26,11 @@ use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Whether a dataset's key is there (`zfs_keystatus_t`).
+/// Whether the key of a dataset is loaded (`zfs_keystatus_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u64)]
 pub enum KeyStatus {
-    /// It is not encrypted.
+    /// The dataset is not encrypted.
     None = 0,
     /// The key is not loaded.
     Unavailable = 1,
@@ -34,7 +38,7 @@ pub enum KeyStatus {
     Available = 2,
 }
 
-/// What the user has as a key (`zfs_keyformat_t`).
+/// The form of the user's key (`zfs_keyformat_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeyFormat {
     /// 32 bytes.
@@ -76,53 +80,53 @@ pub enum KeyError {
         /// The dataset.
         name: String,
     },
-    /// Somebody writes to a dataset under it, or what was written is not on disk yet (`EBUSY`).
+    /// A dataset under the root is open for writing, or has unsynced changes (`EBUSY`).
     #[error("'{name}' is busy.")]
     Busy {
         /// The dataset.
         name: String,
     },
-    /// The key cannot be one of this format.
+    /// The key does not have the form of its format.
     #[error("{0}")]
     Malformed(Malformed),
-    /// It is not the key (`EACCES`).
+    /// The key is wrong (`EACCES`).
     #[error("Incorrect key provided for '{name}'.")]
     Wrong {
         /// The dataset.
         name: String,
     },
-    /// The dataset could not be read.
+    /// The dataset can't be read.
     #[error(transparent)]
     Dataset(#[from] Error),
 }
 
-/// What is wrong with a key before it is tried.
+/// What is wrong with the form of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// Fewer bytes than a raw key has.
+    /// A raw key has too few bytes.
     #[error("Raw key too short (expected 32).")]
     RawShort,
-    /// More bytes than a raw key has.
+    /// A raw key has too many bytes.
     #[error("Raw key too long (expected 32).")]
     RawLong,
-    /// Fewer digits than a hexadecimal key has.
+    /// A hexadecimal key has too few digits.
     #[error("Hex key too short (expected 64).")]
     HexShort,
-    /// More digits than a hexadecimal key has.
+    /// A hexadecimal key has too many digits.
     #[error("Hex key too long (expected 64).")]
     HexLong,
-    /// A character that is no hexadecimal digit.
+    /// A character is no hexadecimal digit.
     #[error("Invalid hex character detected.")]
     HexDigit,
-    /// A passphrase of fewer characters than allowed.
+    /// A passphrase has too few characters.
     #[error("Passphrase too short (min {MIN_PASSPHRASE_LEN}).")]
     PassphraseShort,
-    /// A passphrase of more characters than allowed.
+    /// A passphrase has too many characters.
     #[error("Passphrase too long (max {MAX_PASSPHRASE_LEN}).")]
     PassphraseLong,
 }
 
-/// Loaded keys of a pool; shared with the block pipeline.
+/// Loaded keys of a pool, shared with the block pipeline (`spa_keystore_t`).
 #[derive(Debug, Default)]
 pub struct Keys(RwLock<State>);
 
@@ -142,7 +146,9 @@ struct Admitted {
 }
 
 impl Keys {
-    /// The data keys of an object set; `None` if it is not encrypted, not admitted or its key not loaded.
+    /// The data keys of an object set (`spa_keystore_lookup_key`).
+    ///
+    /// `None` if it is not encrypted, not admitted, or its key is not loaded.
     pub fn key(&self, objset: u64) -> Option<Arc<DataKeys>> {
         self.0.read().admitted.get(&objset)?.open.clone()
     }
@@ -152,17 +158,17 @@ impl Keys {
         self.0.read().roots.get(&dir).cloned()
     }
 
-    /// An encryption root has this wrapping key now.
+    /// Sets the wrapping key of an encryption root.
     pub(crate) fn set_root(&self, dir: u64, key: Arc<WrappingKey>) {
         self.0.write().roots.insert(dir, key);
     }
 
-    /// A directory is no encryption root any more.
+    /// Notes that a directory is no longer an encryption root.
     pub(crate) fn forget_root(&self, dir: u64) {
         self.0.write().roots.remove(&dir);
     }
 
-    /// Another directory is the encryption root now.
+    /// Notes that another directory is the encryption root now.
     pub(crate) fn move_root(&self, from: u64, to: u64) {
         let mut state = self.0.write();
         if let Some(key) = state.roots.remove(&from) {
@@ -178,7 +184,7 @@ impl Keys {
         self.0.write().admitted.insert(objset, Admitted { root, wrapped, open: Some(open) });
     }
 
-    /// A dataset's keys were wrapped again.
+    /// Notes that the keys of a dataset were wrapped again.
     pub(crate) fn rewrapped(&self, objset: u64, root: u64, wrapped: WrappedKeys) {
         if let Some(a) = self.0.write().admitted.get_mut(&objset) {
             a.root = root;
@@ -186,10 +192,10 @@ impl Keys {
         }
     }
 
-    /// Whether the key of a directory's datasets is loaded.
+    /// Whether the key of a directory's datasets is loaded (`dsl_dataset_get_keystatus`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the directory's ZAP or the key object can't be read.
     pub fn status(&self, dir: &Dir) -> Result<KeyStatus> {
         let Some(key) = dir.crypto_object()? else { return Ok(KeyStatus::None) };
         let root = dir.dsl().mos().u64(key, ck::ROOT_DDOBJ)?;
@@ -197,10 +203,11 @@ impl Keys {
         Ok(if loaded { KeyStatus::Available } else { KeyStatus::Unavailable })
     }
 
-    /// Remembers a dataset's wrapped keys, so that its blocks can be read as soon as the root's key is there.
+    /// Keeps the wrapped keys of a dataset, so that loading the root's key opens its blocks.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] for a malformed key object.
+    /// * [Reading](Error#reading): the key object can't be read.
+    /// * [`Error::Corrupt`]: the key object is malformed, or the root's key does not open it.
     pub(crate) fn admit(&self, dataset: &Dataset) -> Result<()> {
         let objset = dataset.object().0;
         if self.0.read().admitted.contains_key(&objset) {
@@ -220,11 +227,18 @@ impl Keys {
         Ok(())
     }
 
-    /// Loads the key of an encryption root (`zfs load-key`). `material` is what the user has: 32 bytes, 64 digits, or a
-    /// passphrase, without line ends. With `check_only` the key is tried and not kept (`-n`).
+    /// Loads the key of an encryption root (`spa_keystore_load_wkey`).
+    ///
+    /// `material` is what the user has: 32 bytes, 64 digits, or a passphrase, without line ends.
+    /// With `check_only` the key is only tried (`zfs load-key -n`).
     ///
     /// # Errors
-    /// [`KeyError`] says why it is refused.
+    /// * [`KeyError::NotEncrypted`]: the dataset is not encrypted.
+    /// * [`KeyError::NotRoot`]: the dataset is no encryption root.
+    /// * [`KeyError::Loaded`]: the key is already loaded.
+    /// * [`KeyError::Malformed`]: the material does not have the form of the key format.
+    /// * [`KeyError::Wrong`]: the key does not open the data keys.
+    /// * [`KeyError::Dataset`]: the directory or the key object can't be read.
     pub fn load(&self, dir: &Dir, material: &[u8], check_only: bool) -> std::result::Result<(), KeyError> {
         let name = || dir.name().to_owned();
         let object = dir.crypto_object()?.ok_or(KeyError::NotEncrypted)?;
@@ -248,16 +262,22 @@ impl Keys {
         }
         state.roots.insert(root, key);
         drop(state);
-        // What was read without the key was not checked against its MACs.
+        // Blocks that were read without the key were not checked against their MACs.
         dir.dsl().mos().objset().cache().purge();
         Ok(())
     }
 
-    /// Forgets the key of an encryption root (`zfs unload-key`). Whether a dataset under it is read, the caller knows. One that was written
-    /// must have been let go and synced: its blocks can't be encrypted without the key.
+    /// Unloads the key of an encryption root (`spa_keystore_unload_wkey`).
+    ///
+    /// The caller makes sure that no dataset under it is being read. A dataset that was written
+    /// must have been released and synced: its blocks can't be encrypted without the key.
     ///
     /// # Errors
-    /// [`KeyError::NotEncrypted`], [`KeyError::NotRoot`], [`KeyError::NotLoaded`], [`KeyError::Busy`]; as reading fails.
+    /// * [`KeyError::NotEncrypted`]: the dataset is not encrypted.
+    /// * [`KeyError::NotRoot`]: the dataset is no encryption root.
+    /// * [`KeyError::NotLoaded`]: the key is not loaded.
+    /// * [`KeyError::Busy`]: a dataset under it is open for writing, or has unsynced changes.
+    /// * [`KeyError::Dataset`]: the directory or the key object can't be read.
     pub fn unload(&self, dir: &Dir) -> std::result::Result<(), KeyError> {
         let name = || dir.name().to_owned();
         let object = dir.crypto_object()?.ok_or(KeyError::NotEncrypted)?;
@@ -278,7 +298,7 @@ impl Keys {
             a.open = None;
         }
         drop(state);
-        // What was decrypted must not outlive the key.
+        // Decrypted blocks must not outlive the key.
         dir.dsl().mos().objset().cache().purge();
         Ok(())
     }
@@ -290,7 +310,7 @@ impl zio::KeySource for Keys {
     }
 }
 
-/// The root's directory and the wrapped keys that a key object holds.
+/// The encryption root and the wrapped keys of a key object.
 pub(crate) fn read_wrapped(dsl: &Dsl, object: ObjNum) -> Result<(u64, WrappedKeys)> {
     let mos = dsl.mos();
     let shape = |why| Error::Corrupt { object, source: Corrupt::Shape { what: "crypto key", why } };
@@ -313,7 +333,7 @@ pub(crate) fn read_wrapped(dsl: &Dsl, object: ObjNum) -> Result<(u64, WrappedKey
     Ok((num(ck::ROOT_DDOBJ)?, wrapped))
 }
 
-/// The wrapping key that the user's material stands for.
+/// The wrapping key that the user's material yields.
 fn wrapping_key(dir: &Dir, object: ObjNum, material: &[u8]) -> std::result::Result<WrappingKey, KeyError> {
     let bad = |m| Err(KeyError::Malformed(m));
     let mos = dir.dsl().mos();
@@ -350,21 +370,23 @@ impl Dir {
     /// The directory whose key wraps this one's, if it is encrypted (`encryptionroot`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the key object or the root can't be read.
+    /// * [`Error::Corrupt`]: the parents of the root do not reach the root directory.
     pub fn encryption_root(&self) -> Result<Option<Dir>> {
         let Some(key) = self.crypto_object()? else { return Ok(None) };
         let Some(root) = self.dsl().mos().u64(key, ck::ROOT_DDOBJ)? else { return Ok(None) };
         match self.chain().find(|d| d.object().0 == root) {
             Some(dir) => Ok(Some(dir.clone())),
-            // A clone's root may be elsewhere.
+            // The root of a clone may be elsewhere.
             None => self.dsl().dir_by_object(ObjNum(root)).map(Some),
         }
     }
 
-    /// What the user has as a key; `None` if it is not encrypted.
+    /// The form of the user's key; `None` if the dataset is not encrypted.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] for an unknown format.
+    /// * [Reading](Error#reading): the key object can't be read.
+    /// * [`Error::Corrupt`]: the format is unknown.
     pub fn key_format(&self) -> Result<Option<KeyFormat>> {
         let Some(key) = self.crypto_object()? else { return Ok(None) };
         match self.dsl().mos().u64(key, "keyformat")? {

@@ -1,17 +1,17 @@
 //! Walks along the links between directories and datasets.
 //!
 //! # Theory
-//! Directories name their parent, their children and the clones of their snapshots; datasets name
+//! Directories name their parent, their children and the clones of their snapshots. Datasets name
 //! the snapshot before them and their origin. These links are a graph, and it comes from disk. Two
 //! things make cycles:
 //!
-//! - A promotion is legal and can make a file system a clone of a snapshot of its own child. So a
-//!   walk along children *and* clones meets the same directory again in a sound pool, and must stop
+//! * A promotion is legal, and can make a file system a clone of a snapshot of its own child. So a
+//!   walk along children *and* clones finds the same directory again in a sound pool, and must stop
 //!   there.
-//! - A damaged pool can say anything. A walk along one kind of link meets nothing twice in a sound
+//! * A damaged pool can say anything. A walk along one kind of link visits nothing twice in a sound
 //!   pool, so a second visit is [`Corrupt`].
 //!
-//! Snapshots go back in time: a walk along them needs no memory where it checks that.
+//! Snapshots go back in time: a walk along them that checks that needs no memory.
 //!
 //! # See
 //! [`Climb`] for parents, [`Visited`] for the rest.
@@ -32,10 +32,10 @@ impl Visited {
         self.0.insert(object)
     }
 
-    /// Notes a visit of a walk that meets nothing twice in a sound pool.
+    /// Notes a visit of a walk that visits nothing twice in a sound pool.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it is not the first.
+    /// * [`Error::Corrupt`]: it is not the first visit.
     pub(crate) fn once(&mut self, object: u64, what: &'static str) -> Result<()> {
         if self.first(object) {
             return Ok(());
@@ -44,7 +44,7 @@ impl Visited {
     }
 }
 
-/// The way from a directory up to the root. No directory is deeper than a name can be long.
+/// The path from a directory up to the root. No directory is deeper than a name can be long.
 #[derive(Debug)]
 pub(crate) struct Climb {
     from: u64,
@@ -56,10 +56,11 @@ impl Climb {
         Climb { from: dir, left: ZFS_MAX_DATASET_NAME_LEN }
     }
 
-    /// The parent of a directory on the way; 0 above the root.
+    /// The parent of a directory on the path; 0 above the root.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the way is longer than any name; reading the directory fails.
+    /// * [`Error::Corrupt`]: the path is longer than any name.
+    /// * [Reading](Error#reading): the directory can't be read.
     pub(crate) fn parent(&mut self, s: &mut Syncing<'_>, dir: u64) -> Result<u64> {
         let endless = || corrupt(self.from, "DSL directory", "no way leads to the root");
         self.left = self.left.checked_sub(1).ok_or_else(endless)?;
@@ -71,7 +72,8 @@ impl Syncing<'_> {
     /// Names and objects of the children of a directory, in the order of their map.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a child that names another parent; reading fails.
+    /// * [`Error::Corrupt`]: a child names another parent.
+    /// * [Reading](Error#reading): the child map or a child can't be read.
     pub(crate) fn children(&mut self, dir: u64) -> Result<Vec<(String, u64)>> {
         let map = self.dir(dir)?.child_dir_zapobj;
         let mut out = Vec::new();
@@ -87,10 +89,11 @@ impl Syncing<'_> {
         Ok(out)
     }
 
-    /// Checks that a directory names as its parent the one that lists it.
+    /// Checks that a directory names as its parent the directory that lists it.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it does not; reading it fails.
+    /// * [`Error::Corrupt`]: it names another parent.
+    /// * [Reading](Error#reading): the directory can't be read.
     pub(crate) fn check_parent(&mut self, child: u64, parent: u64) -> Result<()> {
         if self.dir(child)?.parent_obj == parent {
             return Ok(());
@@ -98,11 +101,12 @@ impl Syncing<'_> {
         Err(corrupt(child, "DSL directory", "it belongs to another parent"))
     }
 
-    /// Heads that were cloned from snapshots of a directory; empty where the pool's version notes
-    /// none.
+    /// Heads that were cloned from snapshots of a directory.
+    ///
+    /// Empty where the pool's version does not record clones.
     ///
     /// # Errors
-    /// Reading fails.
+    /// * [Reading](Error#reading): the map of clones can't be read.
     pub(crate) fn clone_heads(&mut self, dir: u64) -> Result<Vec<u64>> {
         match self.dir(dir)?.clones {
             0 => Ok(Vec::new()),
@@ -113,7 +117,7 @@ impl Syncing<'_> {
     /// The numbers of a ZAP that is a set of numbers.
     ///
     /// # Errors
-    /// Reading fails.
+    /// * [Reading](Error#reading): the ZAP can't be read.
     pub(crate) fn numbers(&self, map: u64) -> Result<Vec<u64>> {
         self.mos().entries(ObjNum(map))?.map(|e| Ok(e?.value.first().unwrap_or(0))).collect()
     }

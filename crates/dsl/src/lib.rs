@@ -1,28 +1,38 @@
 //! Datasets: directories, snapshots, clones, bookmarks, properties, keys.
 //!
 //! # Theory
-//! A pool's names form a tree of *directories* ([`Dir`]); each has a *head* [`Dataset`], the live file system or
-//! volume, and the head has snapshots. [`Dsl`] is the way in: by name, by object, or all in one pass over a few
-//! threads ([`Dsl::list`]). A handle holds its chain of directories up to the root, so that inherited properties and quotas
-//! are read once for all children of a directory; a dataset that nobody holds costs nothing.
+//! The names of a pool form a tree of *directories* ([`Dir`]). A directory has a *head dataset*
+//! ([`Dataset`]): the live file system or volume. A head has snapshots.
 //!
-//! The tree is hostile input: a directory must name as its parent the one it was found in, and is listed once by
-//! it, so that a walk ends; names have their length limit, so that it is not deep.
+//! [`Dsl`] is the entry point. It finds datasets by name or by object, or lists all of them in one
+//! parallel pass ([`Dsl::list`]). A handle keeps its chain of directories up to the root. So all
+//! children of a directory share one reading of inherited properties and quotas. A dataset without
+//! handles uses no memory.
 //!
-//! They change by *sync tasks* ([`Syncing`], [`ops`]), while a transaction group syncs; live datasets are known to
-//! [`Heads`], which also accounts for what they write.
+//! The tree is hostile input. Each directory must name as its parent the directory that lists it,
+//! and is listed there once, so a walk ends. Names have a length limit, which bounds the depth.
 //!
-//! Who writes into a head asks for room *before* he changes anything: [`Dsl::reserve`] with a [`Need`], or, with the pool's transaction in one
-//! call, `spa::engine::PoolWriter::tx_for(&owned, need)`. He says how many bytes he makes dirty at most (whole blocks), and whether he frees more
-//! than he takes in the end (`netfree`: removing, truncating). The answer is a transaction; or [`Refusal::Quota`] (`EDQUOT`) or
-//! [`Refusal::NoSpace`] (`ENOSPC`), and then nothing has changed. Every change that may take space must ask, or a full pool stops
-//! in its sync instead. See the theory in `room.rs`.
+//! *Sync tasks* ([`Syncing`], [`ops`]) change datasets while a txg syncs. [`Heads`] knows the
+//! datasets that are open for writing, and accounts for what they write.
+//!
+//! # Space
+//! A writer requests space in a head *before* it changes anything: with [`Dsl::reserve`] and a
+//! [`Need`]. `tx_for` of `spa` does this and opens the transaction in one call. A need says two
+//! things:
+//!
+//! * How many bytes become dirty at most, in whole blocks.
+//! * Whether the change frees more than it takes in the end (`netfree`: removing, truncating).
+//!
+//! The answer is a transaction, or [`Refusal::Quota`] (`EDQUOT`), or [`Refusal::NoSpace`]
+//! (`ENOSPC`). After a refusal nothing has changed. Every change that may take space must request
+//! it. Otherwise a full pool stops in its sync. `room.rs` has the theory.
 //!
 //! # Locks
 //! Handles are immutable. Only loaded keys change, behind their own lock ([`keys`]).
 //!
 //! # Absent
-//! What a dataset holds: that is `zpl` and `zvol`. Whether it is mounted: the doors know.
+//! The contents of a dataset: `zpl` and `zvol` know them. Whether it is mounted: the front ends
+//! know.
 
 mod account;
 mod books;
@@ -62,7 +72,7 @@ pub use prop::{Kind, Prop, Property, Source, Value};
 pub use room::{Asked, Need, Reservation};
 pub use sync::{Env, Event, SyncTask, Syncing, TaskNeed};
 
-/// A result of this room.
+/// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// All tunables of this crate.

@@ -1,12 +1,13 @@
 //! All datasets in one pass.
 //!
 //! # Theory
-//! Listing a pool of thousands of datasets is waiting for metadata: so a few threads take directories from one stack, read
-//! what belongs to one, hand it out, and push its children. Work is depth first, so that the stack stays as long as
-//! the open levels are wide. What is handed out is complete in itself and forgotten.
+//! Listing a pool of thousands of datasets is waiting for metadata. So a few threads take
+//! directories from one stack. A thread reads what belongs to a directory, reports it, and pushes
+//! the children. The walk is depth first, so the stack is only as long as the open levels are wide.
+//! A reported dataset is complete in itself, and the walk does not keep it.
 //!
 //! # Locks
-//! The stack's lock is held for a push or a pop, never across a read or a call out.
+//! The stack's lock is held for a push or a pop, never across a read or a callback.
 
 use crate::dataset::Dataset;
 use crate::dir::Dir;
@@ -22,11 +23,11 @@ pub struct ListOptions<'a> {
     pub snapshots: bool,
     /// Internal and temporary datasets too.
     pub hidden: bool,
-    /// How many levels below the start; `None` for all.
+    /// The number of levels below the start; `None` for all.
     pub depth: Option<usize>,
-    /// Threads to use; at least one is.
+    /// The number of threads; at least one.
     pub threads: usize,
-    /// Set, it ends the listing early.
+    /// Ends the listing early when it is set.
     pub stop: Option<&'a AtomicBool>,
 }
 
@@ -36,26 +37,26 @@ impl Default for ListOptions<'_> {
     }
 }
 
-/// What is handed out.
+/// What a listing reports.
 #[derive(Debug)]
 pub enum Listed {
     /// A dataset; snapshots come after their head, oldest first.
     Dataset(Dataset),
-    /// Something of this name, or below it, could not be read.
+    /// Something with this name, or below it, could not be read.
     Failed {
         /// The name.
         name: String,
-        /// Why.
+        /// The cause.
         error: Error,
     },
 }
 
-/// What [`Dsl::list_sorted`] found.
+/// The result of [`Dsl::list_sorted`].
 #[derive(Debug, Default)]
 pub struct Listing {
     /// The datasets, sorted by name, snapshots after their head in order of creation.
     pub datasets: Vec<Dataset>,
-    /// Names that could not be read, or below which something could not, and why; sorted by name.
+    /// Names where a read failed, or below which one failed, with the errors; sorted by name.
     pub failures: Vec<(String, Error)>,
 }
 
@@ -72,7 +73,7 @@ impl Listing {
     }
 }
 
-/// A directory yet to be visited.
+/// A directory that is still to be visited.
 enum Job {
     Open(Dir, usize),
     Child { parent: Dir, name: String, object: ObjNum, level: usize },
@@ -85,11 +86,13 @@ struct Stack {
 }
 
 impl Dsl {
-    /// Hands every dataset below `start` (the root, if `None`), itself included, to `each`, which is called from several
-    /// threads at once. The order is that in which they are found.
+    /// Reports every dataset at and below `start` to `each` (`dmu_objset_find_dp`).
+    ///
+    /// `None` starts at the root. Several threads call `each` at once, in the order in which they
+    /// find datasets. Failures below the start are reported too.
     ///
     /// # Errors
-    /// As opening the root fails; later failures are handed out.
+    /// * [Reading](Error#reading): the root directory can't be opened.
     pub fn list(
         &self,
         start: Option<Dir>,
@@ -104,7 +107,7 @@ impl Dsl {
                 let worker = || work(&stack, &wake, options, each);
                 let spawned =
                     std::thread::Builder::new().name(format!("dsl-list-{i}")).spawn_scoped(scope, worker);
-                // Fewer threads list as well, only slower.
+                // Fewer threads do the same work, only slower.
                 if spawned.is_err() {
                     break;
                 }
@@ -114,10 +117,11 @@ impl Dsl {
         Ok(())
     }
 
-    /// All datasets below `start`, sorted, and what could not be read.
+    /// All datasets at and below `start`, sorted, with what could not be read.
     ///
     /// # Errors
-    /// As opening the root fails; later failures are in the listing.
+    /// * [Reading](Error#reading): the root directory can't be opened. Later failures are in the
+    ///   listing.
     pub fn list_sorted(&self, start: Option<Dir>, options: &ListOptions<'_>) -> Result<Listing> {
         let out = Mutex::new(Listing::default());
         self.list(start, options, &|l| match l {
@@ -158,7 +162,7 @@ fn work(stack: &Mutex<Stack>, wake: &Condvar, options: &ListOptions<'_>, each: &
     }
 }
 
-/// Hands out one directory's datasets and returns its children.
+/// Reports the datasets of one directory, and returns its children.
 fn visit(job: Job, options: &ListOptions<'_>, each: &(dyn Fn(Listed) + Sync)) -> Vec<Job> {
     let fail = |name: String, error| each(Listed::Failed { name, error });
     let (dir, level) = match job {
@@ -203,7 +207,7 @@ fn visit(job: Job, options: &ListOptions<'_>, each: &(dyn Fn(Listed) + Sync)) ->
     jobs
 }
 
-/// The snapshots of a head that can be read, oldest first.
+/// The readable snapshots of a head, oldest first.
 fn snapshots(head: &Dataset, fail: &dyn Fn(String, Error)) -> Vec<Dataset> {
     let entries = match head.snapshot_entries() {
         Ok(entries) => entries,

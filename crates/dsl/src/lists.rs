@@ -1,8 +1,9 @@
 //! ZAPs and deadlists as operations on datasets change them.
 //!
 //! # On disk
-//! A deadlist is a ZAP from a txg to a list of the blocks born after it and up to the next. There is a key for each snapshot that the
-//! dataset has in its past, and 0, so that destroying a snapshot finds its blocks in whole lists ([`pool::deadlist`]).
+//! A deadlist is a ZAP from a txg to a list of the blocks born after it, up to the next key. There
+//! is a key for each snapshot in the dataset's past, and the key 0. So destroying a snapshot finds
+//! its blocks in whole lists ([`pool::deadlist`]).
 
 use crate::account::Delta;
 use crate::sync::Syncing;
@@ -14,12 +15,12 @@ use ondisk::objset::ZIL_HEADER;
 use ondisk::zap::ZapFlags;
 use ondisk::{Blkptr, Corrupt, DmuType, ObjNum};
 
-/// Words as a ZAP keeps them.
+/// Words as a ZAP value.
 pub(crate) fn words(words: &[u64]) -> Value {
     Value::integers(8, words)
 }
 
-/// Removing what may not be there.
+/// Removal of entries that may be absent.
 pub(crate) trait DropEntry {
     /// Removes an entry; true if it was there.
     fn drop_entry(&self, tx: &Tx, name: &[u8]) -> Result<bool>;
@@ -35,12 +36,12 @@ impl DropEntry for Zap {
     }
 }
 
-/// Names are compared without case, where a dataset says so (`U8_TEXTPREP_TOUPPER`).
+/// How names are compared without case, where a dataset asks for it (`U8_TEXTPREP_TOUPPER`).
 pub(crate) fn upper() -> Normalization {
     Normalization::from_disk(0x02).expect("file systems fold case alone")
 }
 
-/// The name of a number in a ZAP that is a set of numbers (`zap_add_int`).
+/// The key of a number in a ZAP that is a set of numbers (`zap_add_int`).
 pub(crate) fn int_key(n: u64) -> String {
     format!("{n:x}")
 }
@@ -51,14 +52,14 @@ impl Syncing<'_> {
         self.zap_create_norm(kind, Normalization::NONE)
     }
 
-    /// A new, empty ZAP of the MOS whose names are compared in this way.
+    /// A new, empty ZAP of the MOS whose names are compared this way.
     pub(crate) fn zap_create_norm(&self, kind: DmuType, norm: Normalization) -> Result<u64> {
         let spec = NewObject::new(kind);
         let zap = Zap::create(self.mos().objset(), self.tx, &spec, norm, ZapFlags::default())?;
         Ok(zap.dnode().object().0)
     }
 
-    /// A new deadlist with these keys, and nothing on it (`dsl_deadlist_alloc`).
+    /// A new deadlist with these keys and no blocks (`dsl_deadlist_alloc`).
     pub(crate) fn deadlist_create(&self, keys: impl IntoIterator<Item = u64>) -> Result<u64> {
         let list = self.mos().create_deadlist(self.tx)?;
         for key in keys {
@@ -67,8 +68,10 @@ impl Syncing<'_> {
         Ok(list.object.0)
     }
 
-    /// The keys of a deadlist below `max`. An old deadlist has none: those that it would have follow from the snapshots in the past of
-    /// its dataset, of which `latest` is the last.
+    /// The keys of a deadlist below `max`.
+    ///
+    /// A deadlist of an old pool has no keys. The snapshots in its dataset's past give the keys
+    /// that it would have; `latest` is the last of them.
     pub(crate) fn deadlist_keys(&mut self, object: u64, max: u64, latest: u64) -> Result<Vec<u64>> {
         let list = self.mos().deadlist(ObjNum(object))?;
         if !list.is_old() {
@@ -89,7 +92,7 @@ impl Syncing<'_> {
         Ok(keys)
     }
 
-    /// Puts dead blocks on a deadlist.
+    /// Adds dead blocks to a deadlist (`dsl_deadlist_insert`).
     pub(crate) fn deadlist_insert(&mut self, object: u64, dead: &[Blkptr]) -> Result<()> {
         if dead.is_empty() {
             return Ok(());
@@ -98,43 +101,45 @@ impl Syncing<'_> {
         Ok(list.insert(self.mos(), self.tx, dead, self.env.dsize)?)
     }
 
-    /// A key is needed no more: its list joins the one before.
+    /// Removes a key that is no longer needed: its list joins the one before
+    /// (`dsl_deadlist_remove_key`).
     pub(crate) fn deadlist_remove_key(&mut self, object: u64, key: u64) -> Result<()> {
         Ok(self.mos().deadlist(ObjNum(object))?.remove_key(self.mos(), self.tx, key)?)
     }
 
-    /// Moves what was born after a txg to the pool's list of blocks to free.
+    /// Moves blocks born after a txg to the pool's list of blocks to free
+    /// (`dsl_deadlist_move_bpobj`).
     pub(crate) fn deadlist_move_to_free(&mut self, object: u64, after: u64) -> Result<()> {
         let to = self.free_list()?;
         self.mos().deadlist(ObjNum(object))?.move_to(self.mos(), self.tx, to, after)?;
         Ok(())
     }
 
-    /// Merges a deadlist into another, and frees it.
+    /// Merges a deadlist into another, and frees it (`dsl_deadlist_merge`).
     pub(crate) fn deadlist_merge(&mut self, into: u64, from: u64) -> Result<()> {
         let mut list = self.mos().deadlist(ObjNum(into))?;
         list.merge(self.mos(), self.tx, ObjNum(from), self.env.dsize)?;
         self.deadlist_free(from)
     }
 
-    /// Frees a deadlist with all its lists, but not the blocks on them.
+    /// Frees a deadlist with all its lists, but not the blocks on them (`dsl_deadlist_free`).
     pub(crate) fn deadlist_free(&mut self, object: u64) -> Result<()> {
         Ok(self.mos().deadlist(ObjNum(object))?.destroy(self.mos(), self.tx)?)
     }
 
-    /// The pool's list of blocks to free.
+    /// The pool's list of blocks to free (`dp_free_bpobj`).
     fn free_list(&self) -> Result<ObjNum> {
         Ok(self.mos().dir(FREE_BPOBJ)?.ok_or(pool::Error::Missing { name: FREE_BPOBJ })?)
     }
 
-    /// True if blocks wait on the pool's list.
+    /// Whether the pool's list has blocks.
     pub(crate) fn free_list_is_waiting(&self) -> Result<bool> {
         let Some(list) = self.mos().dir(FREE_BPOBJ)? else { return Ok(false) };
         let p = self.mos().bpobj(list)?;
         Ok(p.num_blkptrs > 0 || p.num_subobjs > 0)
     }
 
-    /// Frees blocks of the pool's list; returns what they took.
+    /// Frees blocks of the pool's list; returns their space.
     pub(crate) fn free_from_list(&mut self, budget: &mut u64) -> Result<Delta> {
         let mut freed = Delta::default();
         if *budget == 0 || !self.free_list_is_waiting()? {
@@ -152,7 +157,7 @@ impl Syncing<'_> {
         Ok(freed)
     }
 
-    /// A livelist is not kept up here, and goes (`dsl_dir_remove_livelist`).
+    /// Drops a livelist, since the clone's blocks change (`dsl_dir_remove_livelist`).
     pub(crate) fn drop_livelist(&mut self, dir: u64) -> Result<()> {
         let Some(list) = self.field_u64(dir, DD_LIVELIST)? else { return Ok(()) };
         self.deadlist_free(list)?;
@@ -171,12 +176,12 @@ impl Syncing<'_> {
         Ok((os.phys().zil_header != none).then_some(os))
     }
 
-    /// True if a head has an intent log that nobody here can find.
+    /// Whether a head has an intent log, and no way to find its blocks.
     pub(crate) fn has_foreign_log(&mut self, head: u64) -> Result<bool> {
         Ok(self.log_blocks.is_none() && self.with_log(head)?.is_some())
     }
 
-    /// Frees the blocks of the intent log of a head that goes, which no account counts (`zil_destroy_sync`).
+    /// Frees the blocks of a head's intent log (`zil_destroy_sync`). No account counts them.
     pub(crate) fn free_log(&mut self, head: u64) -> Result<()> {
         let Some((os, find)) = self.with_log(head)?.zip(self.log_blocks) else { return Ok(()) };
         let zio = self.mos().objset().cache().zio();

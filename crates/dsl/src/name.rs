@@ -2,7 +2,7 @@
 
 use crate::{Error, error::NameError};
 
-/// Bytes that a full name takes at most, its final NUL included (`ZFS_MAX_DATASET_NAME_LEN`).
+/// Longest full name in bytes, with its NUL (`ZFS_MAX_DATASET_NAME_LEN`).
 pub const ZFS_MAX_DATASET_NAME_LEN: usize = 256;
 
 /// What follows the path in a name.
@@ -16,20 +16,20 @@ pub enum Tail<'a> {
     Bookmark(&'a str),
 }
 
-/// A name, checked and taken apart.
+/// A name, checked and split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name<'a> {
-    /// The path, the pool's name first.
+    /// The path, which begins with the pool's name.
     pub path: &'a str,
-    /// What follows it.
+    /// The part after the path.
     pub tail: Tail<'a>,
 }
 
 impl<'a> Name<'a> {
-    /// Takes a name apart (`entity_namecheck`).
+    /// Splits and checks a name (`entity_namecheck`).
     ///
     /// # Errors
-    /// [`Error::BadName`] says what is wrong with it.
+    /// * [`Error::BadName`]: the name is malformed; its [`NameError`] is the reason.
     pub fn parse(name: &'a str) -> Result<Self, Error> {
         let bad = |why| Err(Error::BadName { name: name.to_owned(), why });
         if name.len() >= ZFS_MAX_DATASET_NAME_LEN {
@@ -77,13 +77,13 @@ impl<'a> Name<'a> {
         self.path.split('/').next().unwrap_or(self.path)
     }
 
-    /// The components below the pool.
+    /// The components below the pool's name.
     pub fn components(&self) -> impl Iterator<Item = &'a str> {
         self.path.split('/').skip(1)
     }
 }
 
-/// True for datasets that no listing shows: internal ones (`$MOS`) and temporary ones (`%recv`).
+/// Whether listings hide this component: internal (`$MOS`) or temporary (`%recv`) datasets.
 pub fn is_hidden(component: &str) -> bool {
     component.contains(['$', '%'])
 }

@@ -1,4 +1,4 @@
-//! What is done to datasets: each operation a sync task of its own module.
+//! Operations on datasets: each is a sync task in its own module.
 
 pub mod bookmark;
 pub mod clone;

@@ -1,8 +1,9 @@
-//! How a dataset's blocks are stored: its properties, resolved.
+//! How the blocks of a dataset are stored: its properties, resolved.
 //!
 //! # Theory
-//! Compression, checksum, copies and the like are properties of a dataset; each block's policy follows from them, its type and its
-//! level (`dmu_write_policy`). Metadata is always compressed and checksummed well, and has a copy more than the data by default.
+//! Compression, checksum, copies and others are properties of a dataset. The policy of a block
+//! follows from them, its type and its level (`dmu_write_policy`). Metadata is always compressed,
+//! has a strong enough checksum, and by default has one copy more than data.
 
 use codec::compress::ZstdLevel;
 use ondisk::{ChecksumKind, CompressKind, DmuType, Level};
@@ -21,25 +22,25 @@ pub(crate) enum Redundant {
     None,
 }
 
-/// A dataset's settings, resolved: neither `on` nor `inherit`.
+/// The settings of a dataset, resolved: neither `on` nor `inherit`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings {
     pub(crate) checksum: ChecksumKind,
     pub(crate) compress: CompressKind,
     pub(crate) zstd: ZstdLevel,
     pub(crate) copies: u8,
-    /// Checksum of the dedup table, and whether to compare bytes.
+    /// The checksum of the dedup table, and whether to compare bytes.
     pub(crate) dedup: Option<(ChecksumKind, bool)>,
     pub(crate) redundant: Redundant,
     pub(crate) special_small_blocks: u64,
     pub(crate) encrypt: bool,
     pub(crate) embed: bool,
     pub(crate) hole_birth: bool,
-    /// LZ4 may be used, for metadata.
+    /// Whether metadata may use LZ4.
     pub(crate) lz4: bool,
 }
 
-/// The number of a `checksum` property as a kind; `On` is Fletcher-4.
+/// The checksum of a `checksum` value; `on` is Fletcher-4.
 pub(crate) fn checksum_of(v: u64) -> ChecksumKind {
     match u8::try_from(v & 0xff).ok().and_then(|v| ChecksumKind::from_disk(v).ok()) {
         None | Some(ChecksumKind::Inherit | ChecksumKind::On) => ChecksumKind::Fletcher4,
@@ -47,7 +48,9 @@ pub(crate) fn checksum_of(v: u64) -> ChecksumKind {
     }
 }
 
-/// The number of a `dedup` property; `None` if off. `On` is SHA-256.
+/// The checksum of a `dedup` value, and whether to compare bytes; `None` for `off`.
+///
+/// `on` is SHA-256.
 pub(crate) fn dedup_of(v: u64) -> Option<(ChecksumKind, bool)> {
     let verify = v & 0x100 != 0;
     match u8::try_from(v & 0xff).ok().and_then(|v| ChecksumKind::from_disk(v).ok()) {
@@ -57,7 +60,7 @@ pub(crate) fn dedup_of(v: u64) -> Option<(ChecksumKind, bool)> {
     }
 }
 
-/// The number of a `compression` property: the kind, and zstd's level.
+/// The algorithm of a `compression` value, and the level of zstd.
 pub(crate) fn compress_of(v: u64, lz4: bool) -> (CompressKind, ZstdLevel) {
     let default = if lz4 { CompressKind::Lz4 } else { CompressKind::Lzjb };
     let kind = match u8::try_from(v & 0x7f).ok().and_then(|v| CompressKind::from_disk(v).ok()) {
@@ -68,26 +71,26 @@ pub(crate) fn compress_of(v: u64, lz4: bool) -> (CompressKind, ZstdLevel) {
     (kind, level)
 }
 
-/// Checksums that are good enough for metadata (`ZCHECKSUM_FLAG_METADATA`).
+/// Whether a checksum is strong enough for metadata (`ZCHECKSUM_FLAG_METADATA`).
 fn good_for_metadata(kind: ChecksumKind) -> bool {
     use ChecksumKind::{Blake3, Edonr, Fletcher4, Sha256, Sha512, Skein};
     matches!(kind, Fletcher4 | Sha256 | Sha512 | Skein | Edonr | Blake3)
 }
 
-/// Checksums so strong that an equal one means an equal block (`ZCHECKSUM_FLAG_NOPWRITE`).
+/// Whether equal checksums prove equal blocks (`ZCHECKSUM_FLAG_NOPWRITE`).
 fn good_for_nopwrite(kind: ChecksumKind) -> bool {
     use ChecksumKind::{Blake3, Edonr, Sha256, Sha512, Skein};
     matches!(kind, Sha256 | Sha512 | Skein | Edonr | Blake3)
 }
 
-/// Checksums of which an equal one is enough for the dedup table (`ZCHECKSUM_FLAG_DEDUP`).
+/// Whether equal checksums suffice for dedup (`ZCHECKSUM_FLAG_DEDUP`).
 fn good_for_dedup(kind: ChecksumKind) -> bool {
     use ChecksumKind::{Blake3, Sha256, Sha512, Skein};
     matches!(kind, Sha256 | Sha512 | Skein | Blake3)
 }
 
 impl Settings {
-    /// How a block of this type and level is stored, if its dnode asks for `own`.
+    /// How a block of this type and level is stored; `own` has the wishes of its dnode.
     pub(crate) fn policy(&self, kind: DmuType, level: Level, own: Own) -> WritePolicy {
         let mut out = WritePolicy {
             compress: self.compress,
@@ -125,9 +128,10 @@ impl Settings {
             match self.dedup {
                 Some((checksum, verify)) => {
                     out.checksum = checksum;
-                    // The tables know no types: of an encrypted object set only encrypted blocks are shared.
+                    // The tables know no types: an encrypted object set shares only encrypted
+                    // blocks.
                     out.dedup = !self.encrypt || kind.is_encrypted();
-                    // A checksum that is not strong enough is not enough.
+                    // A weak checksum needs a comparison of the bytes.
                     out.verify = out.dedup && (verify || !good_for_dedup(checksum));
                 }
                 None => {
@@ -142,7 +146,7 @@ impl Settings {
     }
 }
 
-/// What a dnode asks for itself (`dn_compress`, `dn_checksum`); `None` inherits.
+/// The settings of a dnode (`dn_compress`, `dn_checksum`); `None` inherits.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Own {
     pub(crate) compress: Option<CompressKind>,
@@ -150,7 +154,7 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// As a dnode says.
+    /// Reads the settings of a dnode.
     pub(crate) fn of(dnode: &ondisk::DnodePhys) -> Own {
         let compress = match CompressKind::from_disk(dnode.compress) {
             Ok(CompressKind::Inherit | CompressKind::On) | Err(_) => None,

@@ -1,8 +1,8 @@
-//! Native properties: what they are called, what they may be, how their values read.
+//! Native properties: their names, their values, and how values are stored and printed.
 //!
 //! # Theory
-//! [`PROPS`] is a table of facts; [`text`] turns values to text as `zfs get` prints them; [`value`] finds the stored
-//! values of a dataset and where they come from.
+//! [`PROPS`] is a table of facts. [`text`] prints values as `zfs get` does. [`value`] finds the
+//! values of a dataset and their sources.
 
 pub mod parse;
 mod share;
@@ -13,13 +13,13 @@ pub mod value;
 pub use table::{PROPS, Prop};
 pub use value::{Property, Source, Value};
 
-/// What a dataset is, as a bit each (`zfs_type_t`).
+/// The kind of a dataset, as a bit (`zfs_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
     /// A POSIX file system.
     Filesystem = 1,
-    /// A snapshot of either.
+    /// A snapshot of a file system or volume.
     Snapshot = 2,
     /// A block volume.
     Volume = 4,
@@ -28,7 +28,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The name that the `type` property shows.
+    /// The value of the `type` property.
     pub fn name(self) -> &'static str {
         match self {
             Self::Filesystem => "filesystem",
@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-/// Names of an index property's values; the first name of a number is the one that is shown.
+/// Names of an index property's values; of several names for a number, the first is shown.
 pub type Index = &'static [(&'static str, u64)];
 
 /// How a property's value is stored (`zprop_type_t`).
@@ -53,47 +53,47 @@ pub enum PropKind {
     Index,
 }
 
-/// Who may set a property, and whether children inherit it (`zprop_attr_t`).
+/// How a property can be set, and whether children inherit it (`zprop_attr_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PropAttr {
-    /// Settable, not inherited.
+    /// It can be set, and is not inherited.
     Default,
-    /// Computed.
+    /// It is computed.
     Readonly,
-    /// Settable and inherited.
+    /// It can be set, and is inherited.
     Inherit,
-    /// Set at creation.
+    /// It is set at creation.
     Onetime,
-    /// Set at creation, with a default.
+    /// It is set at creation, and has a default.
     OnetimeDefault,
 }
 
 /// A property of the table (`zprop_desc_t`).
 #[derive(Debug, Clone, Copy)]
 pub struct PropDesc {
-    /// Which it is.
+    /// The property.
     pub id: Prop,
-    /// Its name.
+    /// The name (`zfs_prop_to_name`).
     pub name: &'static str,
     /// How its value is stored.
     pub kind: PropKind,
-    /// Its default, if it is a number or an index.
+    /// The default of a number or an index (`zfs_prop_default_numeric`).
     pub default: u64,
-    /// Its default, if it is a string that has one.
+    /// The default of a string that has one (`zfs_prop_default_string`).
     pub default_str: Option<&'static str>,
-    /// Who sets it and who inherits it.
+    /// How it is set and inherited.
     pub attr: PropAttr,
-    /// For which [`Kind`]s it is valid, as bits.
+    /// The [`Kind`]s that have it, as bits.
     pub types: u8,
-    /// Head of its column in `zfs list`.
+    /// The head of its column in `zfs list` (`zfs_prop_column_name`).
     pub column: &'static str,
-    /// What it may be, as usage messages say.
+    /// The allowed values, as usage messages print them (`zfs_prop_values`).
     pub values: &'static str,
     /// Names of an index property's values; empty for others.
     pub index: Index,
-    /// Hidden properties can be asked for by name only.
+    /// Whether lists of all properties show it (`zfs_prop_visible`).
     pub visible: bool,
-    /// Whether its column is set right.
+    /// Whether its column is aligned right (`zfs_prop_align_right`).
     pub right_align: bool,
 }
 
@@ -191,22 +191,22 @@ impl PropDesc {
         d
     }
 
-    /// True if it is computed or fixed at creation (`zfs_prop_readonly`).
+    /// Whether it is computed or fixed at creation (`zfs_prop_readonly`).
     pub fn is_readonly(&self) -> bool {
         !matches!(self.attr, PropAttr::Default | PropAttr::Inherit)
     }
 
-    /// True if it is fixed at creation (`zfs_prop_setonce`).
+    /// Whether it is fixed at creation (`zfs_prop_setonce`).
     pub fn is_setonce(&self) -> bool {
         matches!(self.attr, PropAttr::Onetime | PropAttr::OnetimeDefault)
     }
 
-    /// True if children inherit it (`zfs_prop_inheritable`).
+    /// Whether children inherit it (`zfs_prop_inheritable`).
     pub fn is_inheritable(&self) -> bool {
         matches!(self.attr, PropAttr::Inherit | PropAttr::Onetime)
     }
 
-    /// True if datasets of this kind have it (`zfs_prop_valid_for_type`).
+    /// Whether datasets of this kind have it (`zfs_prop_valid_for_type`).
     pub fn is_valid_for(&self, kind: Kind) -> bool {
         self.types & kind as u8 != 0
     }
@@ -216,31 +216,31 @@ impl PropDesc {
         self.index.iter().find(|(_, v)| *v == value).map(|(n, _)| *n)
     }
 
-    /// The value that a name stands for (`zfs_prop_string_to_index`).
+    /// The value of a name (`zfs_prop_string_to_index`).
     pub fn index_value(&self, name: &str) -> Option<u64> {
         self.index.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
     }
 }
 
 impl Prop {
-    /// Its row of the table.
+    /// The property's row of the table.
     pub fn desc(self) -> &'static PropDesc {
         &PROPS[self as usize]
     }
 
-    /// Its name.
+    /// The property's name (`zfs_prop_to_name`).
     pub fn name(self) -> &'static str {
         self.desc().name
     }
 
-    /// The property of a name, or of the head of its column in lower case (`zfs_name_to_prop`).
+    /// The property of a name, or of a column's head in lower case (`zfs_name_to_prop`).
     pub fn by_name(name: &str) -> Option<Prop> {
         let by = |p: &&PropDesc| p.name == name || p.column.to_ascii_lowercase() == name;
         PROPS.iter().find(|p| p.name == name).or_else(|| PROPS.iter().find(by)).map(|p| p.id)
     }
 }
 
-/// True for names of user properties: they have a colon (`zfs_prop_user`).
+/// Whether this can name a user property: such names have a colon (`zfs_prop_user`).
 pub fn is_user_property(name: &str) -> bool {
     name.contains(':')
         && name

@@ -1,9 +1,13 @@
-//! The token by which an interrupted receive goes on (`receive_resume_token`).
+//! The token with which an interrupted receive continues (`receive_resume_token`).
 //!
 //! # On disk
-//! A dataset's ZAP keeps how far the receive came. The token is `1-SUM-SIZE-HEX`: the fields as an nvlist in its native
-//! little-endian encoding, deflated as zlib's level 6 does it, in hexadecimal; its size before; and the first word of
-//! Fletcher-4 over the deflated bytes.
+//! A dataset's ZAP keeps how far the receive came. The token is `1-SUM-SIZE-HEX`:
+//!
+//! | part | content |
+//! |---|---|
+//! | `SUM` | first word of Fletcher-4 over the deflated bytes |
+//! | `SIZE` | length of the nvlist before compression |
+//! | `HEX` | the fields as a native little-endian nvlist, deflated (zlib 6), in hexadecimal |
 
 use crate::Result;
 use crate::dataset::Dataset;
@@ -12,13 +16,13 @@ use ondisk::mos;
 use pool::string_of;
 use std::fmt::Write;
 
-/// Type numbers of nvlist values (`DATA_TYPE_*`).
+/// Type numbers of nvlist values (`data_type_t`).
 const BOOLEAN: i32 = 1;
 const UINT64: i32 = 8;
 const STRING: i32 = 9;
 const UINT64_ARRAY: i32 = 16;
 
-/// A list of pairs in the native encoding.
+/// An nvlist in the native encoding.
 struct Native(Vec<u8>);
 
 impl Native {
@@ -56,11 +60,14 @@ impl Native {
 }
 
 impl Dataset {
-    /// The token of a receive into this dataset that was interrupted: its own, if it was a new dataset that was being
-    /// received, or its hidden child's (`%recv`).
+    /// The token of an interrupted receive into this dataset, if there was one
+    /// (`get_receive_resume_token`).
+    ///
+    /// It is the dataset's own token if the dataset is new, and otherwise that of its hidden child
+    /// `%recv`.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](crate::Error#reading): the dataset or its child can't be read.
     pub fn resume_token(&self) -> Result<Option<String>> {
         if self.is_snapshot() {
             return Ok(None);
@@ -75,7 +82,7 @@ impl Dataset {
     }
 
     fn own_resume_token(&self) -> Result<Option<String>> {
-        // What is being received has the guid that it will have.
+        // Each interrupted receive has recorded the guid of the new dataset.
         if self.field(mos::DS_RESUME_TOGUID)?.is_none() {
             return Ok(None);
         }
@@ -118,16 +125,16 @@ impl Dataset {
     }
 }
 
-/// Longest list that is deflated; a receive that is redacted for more snapshots than fit has no token.
+/// Longest list that is compressed. A receive redacted for more snapshots than fit has no token.
 const MAX_PACKED: usize = zlib6::MAX;
 
-/// Wraps a packed list; `None` if it is absurdly long.
+/// Encodes a packed list; `None` if it is too long.
 fn token(packed: &[u8]) -> Option<String> {
     if packed.len() > MAX_PACKED {
         return None;
     }
     let mut data = zlib6::compress(packed);
-    // What does not shrink stays as it is, as `zfs_gzip_compress` leaves it.
+    // Data that does not shrink stays as it is (`zfs_gzip_compress`).
     if data.len() > packed.len() {
         data = packed.to_vec();
     }

@@ -1,11 +1,12 @@
-//! Names by object: the maps of children and snapshots, turned round.
+//! Names by object: the maps of children and snapshots, inverted.
 //!
 //! # Theory
-//! A directory or snapshot that is known by its object has its name in its parent's map only, which is searched by name. To
-//! look through the map for each of ten thousand clones or snapshots takes ten thousand times ten thousand steps. So a map
-//! that was looked through is kept turned round, as long as its dnode is what it was: a map that changes is written to
-//! another place, and its dnode says so. In a pool that is open for writing, where a change shows there only when it is
-//! synced, nothing is kept.
+//! Only the parent's map has the name of a directory or snapshot, and the map is searched by name.
+//! Searching it for each of ten thousand clones takes ten thousand times ten thousand steps.
+//!
+//! So a map that was read is kept inverted, as long as its dnode stays the same. A changed map is
+//! written to another place, and its dnode shows that. In a pool that is open for writing, the
+//! dnode shows a change only after a sync. So nothing is kept there.
 //!
 //! # Locks
 //! One lock around the kept maps, never held while a block is read.
@@ -17,14 +18,14 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How many maps are kept.
+/// The number of maps kept.
 const MAPS: usize = 8;
-/// Most names that are kept of all maps together; larger maps are not kept.
+/// The most names of all maps kept together; larger maps are not kept.
 const NAMES: usize = 1 << 20;
 
 type Names = Arc<HashMap<u64, String>>;
 
-/// The maps that were looked through last, the last one at the end.
+/// The inverted maps, the last used one at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Reversed(Mutex<Vec<Kept>>);
 
@@ -36,7 +37,7 @@ struct Kept {
 }
 
 impl Reversed {
-    /// The name of `object` in the map whose dnode is given; `read` looks through the map if it isn't kept.
+    /// The name of `object` in the map with this dnode; `read` reads a map that is not kept.
     ///
     /// # Errors
     /// Those of `read`.

@@ -1,33 +1,44 @@
-//! Room for writers: who is about to write asks first, and is told when there is none.
+//! Space reservations for writers.
 //!
 //! # Theory
-//! What a change will take of the pool is only known when its group syncs, and then it is too late to say no. So a writer
-//! says how many bytes he is about to make dirty, and these, times what may become of them at the worst (24: raidz parity, ditto copies
-//! and the blocks above), count as *in flight* on his directory and all above it until the group has written them. He is refused when
-//! what is on disk has reached a quota, or the pool's size less its slop; when only what is in flight would reach it,
-//! he waits for a group to sync and asks again. His own bytes are not counted against him: so a quota is overshot by one change, and the
-//! last bytes of it are not out of reach. Who frees more than he takes heeds no quota, and may go
-//! half-way into the slop: so a full pool or dataset can always be emptied.
+//! Only the sync of a txg knows what a change takes of the pool, and then it is too late to refuse.
+//! So a writer first says how many bytes it makes dirty. These are multiplied by 24, the worst that
+//! can become of them: raidz parity, ditto copies and the blocks above. The product counts as *in
+//! flight* on the writer's directory and all above it, until the txg has written them.
 //!
-//! Within a reservation, what is *written* counts. While the bytes on disk have not reached it, it
-//! covers a change, though not the worst that may become of the change. What is left of half of the
-//! slop answers for that, for all changes in flight together ([`State::covers`]). If that is used
-//! up, the change waits for a group. The bytes of changes overshoot it by [`BEYOND_MAX`]
-//! at most; copies and raidz may make several times as many of them. OpenZFS charges the worst and refuses the change. So the last bytes of a
-//! reservation can be written, and a full volume within its reservation can be written over.
+//! | state of a directory | answer |
+//! |---|---|
+//! | the bytes on disk reach a quota, or the pool's size less its slop | refused |
+//! | they would with the bytes in flight | the writer waits for a sync, and tries again |
+//! | neither | granted |
+//!
+//! The writer's own bytes do not count against it. So one change can exceed a quota, and the last
+//! bytes of a quota are usable. A change that frees more than it takes ignores quotas, and may use
+//! half of the slop. So a full pool or dataset can always be emptied.
+//!
+//! Within a reservation, *written* bytes count. While the bytes on disk have not reached it, the
+//! reservation covers a change, but not the worst that may become of it. The free part of half of
+//! the slop answers for that, for all changes in flight together ([`State::covers`]). When it is
+//! used up, the change waits for a txg.
+//!
+//! The bytes of changes exceed a reservation by [`BEYOND_MAX`] at most; copies and raidz may
+//! multiply them. OpenZFS instead counts the worst, and refuses the change. So here the last bytes
+//! of a reservation can be written, and a full volume within its reservation can be overwritten.
 //!
 //! Operations on datasets are checked against the slop too ([`crate::SyncTask::need`]).
 //!
 //! # Life
-//! [`Dsl::reserve`] gives a [`Reservation`], which goes with the transaction. When that is over, what it really made dirty stays in flight
-//! in place of what was asked for, until the directories' sums have been brought up to date by the sync ([`Room::settle`]).
+//! [`Dsl::reserve`] gives a [`Reservation`], which lives as long as the transaction. After that,
+//! the bytes that became dirty stay in flight instead of the requested ones. They stay until the
+//! sync has updated the sums of the directories ([`Room::settle`]).
 //!
 //! # Locks
-//! One mutex. It is held while a directory is read from the MOS, which happens once for each directory and group: so that what was read
-//! before a sync changed it can't be entered after.
+//! One mutex. It is held while a directory is read from the MOS, once for each directory and txg.
+//! So sums read before a sync changed them are never entered after it.
 //!
 //! # See
-//! OpenZFS `dsl_dir_tempreserve_space`, `dsl_dir_willuse_space`, `dsl_dataset_check_quota`, `spa_get_worst_case_asize`.
+//! OpenZFS `dsl_dir_tempreserve_space`, `dsl_dir_willuse_space`, `dsl_dataset_check_quota`,
+//! `spa_get_worst_case_asize`.
 
 use crate::account::past;
 use crate::error::Refusal;
@@ -42,43 +53,45 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a byte may become at the worst (`spa_asize_inflation`).
+/// The worst that can become of a byte (`spa_asize_inflation`).
 const INFLATION: u64 = 24;
-/// No block is smaller.
+/// No block is smaller (`SPA_MINBLOCKSIZE`).
 const MIN_BLOCK: u64 = 512;
-/// Groups that can be told apart at a time (`TXG_SIZE`).
+/// Txgs that can exist at a time (`TXG_SIZE`).
 const TXG_SIZE: usize = 4;
-/// What is in flight may pass a quota by one part in `2^5`.
+/// The bytes in flight may exceed a quota by one part in `2^5`.
 const OVERSHOOT_SHIFT: u32 = 5;
 /// No directory is deeper than a name can be long.
 const MAX_DEPTH: usize = crate::ZFS_MAX_DATASET_NAME_LEN;
 
-/// What a writer is about to do.
+/// What a writer is about to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
-    /// Bytes that it makes dirty at most: whole blocks, and those that describe them.
+    /// Bytes that become dirty at most: whole blocks, with those that describe them.
     pub bytes: u64,
-    /// In the end it frees more than it takes (`dmu_tx_mark_netfree`): removing, truncating.
+    /// Whether the change frees more than it takes in the end (`dmu_tx_mark_netfree`).
     pub netfree: bool,
 }
 
 /// The answer to a writer.
 #[derive(Debug)]
 pub enum Asked {
-    /// He may go on.
+    /// The writer may go on.
     Granted(Reservation),
-    /// What is in flight may fill what is left: he is to let a group sync, and ask again (`ERESTART`).
+    /// The bytes in flight may fill the free space.
+    ///
+    /// The writer waits for a txg to sync, and tries again (`ERESTART`).
     Again {
-        /// The pool is full but for what was freed and can't be used yet; that takes two groups more.
+        /// Only freed space that is not usable yet is left; it takes two more txgs.
         full: bool,
     },
 }
 
-/// Bytes in flight by directory, and what is known of directories as long as no sync changes them.
+/// Bytes in flight by directory, and directories as no sync has changed them yet.
 #[derive(Debug)]
 pub struct Room(Mutex<State>);
 
-/// Where it is waited for.
+/// The name under which waits for the lock are counted.
 static ROOM: Site = Site::new("dsl room");
 
 impl Default for Room {
@@ -90,7 +103,7 @@ impl Default for Room {
 #[derive(Debug, Default)]
 struct State {
     in_flight: HashMap<u64, [u64; TXG_SIZE]>,
-    /// What changes that reservations cover may take beyond these at the worst.
+    /// The worst of changes in flight, beyond the reservations that cover them.
     beyond: [u64; TXG_SIZE],
     dirs: HashMap<u64, DirRoom>,
     heads: HashMap<u64, HeadRoom>,
@@ -114,7 +127,9 @@ struct HeadRoom {
     refreservation: u64,
 }
 
-/// Bytes that a transaction has in flight; dropped with it, before it lets its group go.
+/// Bytes that a transaction has in flight (`dsl_dir_tempreserve_clear`).
+///
+/// It is dropped with the transaction, before the transaction releases its txg.
 #[derive(Debug)]
 pub struct Reservation {
     room: Arc<Room>,
@@ -122,15 +137,14 @@ pub struct Reservation {
     txg: Txg,
     head: u64,
     taken: Vec<(u64, u64)>,
-    /// What was asked for, at the worst, and how much of that is beyond a reservation that covers
-    /// it.
+    /// The request at its worst, and the part of it beyond a reservation that covers it.
     worst: u64,
     beyond: u64,
     dirtied: AtomicU64,
 }
 
 impl Reservation {
-    /// Counts what the transaction makes dirty; see [`dmu::Hold`].
+    /// Counts bytes that the transaction makes dirty; see [`dmu::Hold`].
     pub fn dirtied(&self, bytes: u64) {
         self.dirtied.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -149,7 +163,7 @@ impl Drop for Reservation {
         let unused = if dirtied > 0 { self.worst.saturating_sub(worst(dirtied)) } else { self.worst };
         state.beyond[slot] = state.beyond[slot].saturating_sub(self.beyond.min(unused));
         if dirtied > 0 {
-            // What can't be read now could be read when room was asked for; the next who asks learns why.
+            // The same read succeeded for the request. The next request reports an error.
             let _ = state.will_use(&self.dsl, self.head, self.txg, worst(dirtied));
         }
     }
@@ -159,7 +173,7 @@ fn slot(txg: Txg) -> usize {
     txg.0 as usize % TXG_SIZE
 }
 
-/// What bytes may become at the worst (`spa_get_worst_case_asize`).
+/// The worst that bytes may become (`spa_get_worst_case_asize`).
 fn worst(bytes: u64) -> u64 {
     bytes.max(MIN_BLOCK).saturating_mul(INFLATION)
 }
@@ -212,7 +226,7 @@ impl State {
         Ok(head)
     }
 
-    /// Counts what was made dirty (`dsl_dir_willuse_space`).
+    /// Counts bytes that became dirty (`dsl_dir_willuse_space`).
     fn will_use(&mut self, dsl: &Dsl, head: u64, txg: Txg, bytes: u64) -> Result<()> {
         let (mut at, mut bytes) = (self.head(dsl, head)?.dir, bytes);
         for _ in 0..MAX_DEPTH {
@@ -238,7 +252,7 @@ fn endless(dir: u64) -> Error {
     Error::Corrupt { object: ObjNum(dir), source }
 }
 
-/// What one directory, or the dataset, says to a writer.
+/// The answer of one directory, or of the dataset.
 enum Verdict {
     Fine,
     Again { full: bool },
@@ -246,7 +260,7 @@ enum Verdict {
 }
 
 impl HeadRoom {
-    /// Whether the dataset's own quota lets somebody in (`dsl_dataset_check_quota`).
+    /// Whether the dataset's own quota allows a change (`dsl_dataset_check_quota`).
     fn judge(&self, netfree: bool, in_flight: u64) -> Verdict {
         if netfree || self.refquota == 0 || self.referenced.saturating_add(in_flight) < self.refquota {
             Verdict::Fine
@@ -259,7 +273,7 @@ impl HeadRoom {
 }
 
 impl DirRoom {
-    /// Whether the directory lets somebody in, who uses `used` of it.
+    /// Whether the directory allows a change by a user of `used` bytes of it.
     fn judge(&self, dsl: &Dsl, ignore_quota: bool, netfree: bool, used: u64, in_flight: u64) -> Verdict {
         let mut quota = if ignore_quota || netfree || self.quota == 0 { u64::MAX } else { self.quota };
         let mut why = Refusal::Quota;
@@ -286,7 +300,7 @@ impl DirRoom {
 }
 
 impl Room {
-    /// The directories' sums now have what the group `txg` wrote (`dsl_dir_sync`).
+    /// Notes that the sums of the directories include what `txg` wrote (`dsl_dir_sync`).
     pub(crate) fn settle(&self, txg: Txg) {
         let mut state = self.0.lock();
         state.dirs.clear();
@@ -298,11 +312,14 @@ impl Room {
 }
 
 impl Dsl {
-    /// Asks for room in a dataset for a change in the open group `txg`, which the caller holds (`dsl_dir_tempreserve_space`).
+    /// Requests space in a dataset for a change in the open `txg`, which the caller holds
+    /// (`dsl_dir_tempreserve_space`).
     ///
     /// # Errors
-    /// [`Refusal::Quota`] (`EDQUOT`) when a quota of the dataset or of a directory above has been reached, [`Refusal::NoSpace`] (`ENOSPC`)
-    /// when the pool is full; as reading fails.
+    /// * [`Error::Refused`] with [`Refusal::Quota`]: a quota of the dataset or of a directory above
+    ///   is reached (`EDQUOT`).
+    /// * [`Error::Refused`] with [`Refusal::NoSpace`]: the pool is full (`ENOSPC`).
+    /// * [Reading](Error#reading): the dataset or a directory above it can't be read.
     pub fn reserve(&self, head: u64, txg: Txg, need: Need) -> Result<Asked> {
         let room = self.room().clone();
         let mut granted = Reservation {
@@ -318,7 +335,7 @@ impl Dsl {
         if need.bytes == 0 {
             return Ok(Asked::Granted(granted));
         }
-        // What was taken before a refusal is given back, which takes the lock.
+        // The lock must be free: a refusal drops what was taken, which locks again.
         let verdict = {
             let mut state = room.0.lock();
             state.reserve(self, need, &mut granted)
@@ -330,7 +347,7 @@ impl Dsl {
         }
     }
 
-    /// What somebody is told who has waited long enough for freed space that doesn't come.
+    /// The error for a writer that has waited too long for freed space.
     pub fn full(&self, head: u64) -> Error {
         self.refused(head, Refusal::NoSpace)
     }
@@ -340,25 +357,26 @@ impl Dsl {
     }
 }
 
-/// What a reservation is asked to cover.
+/// What a reservation is to cover.
 struct Claim {
     reserved: u64,
-    /// Bytes on disk that count against it.
+    /// Bytes on disk that count against the reservation.
     used: u64,
     in_flight: u64,
-    /// Bytes asked for, at the worst.
+    /// Requested bytes at their worst.
     asize: u64,
-    /// Bytes asked for.
+    /// Requested bytes.
     bytes: u64,
 }
 
-/// How far beyond a reservation the bytes of changes may go that are in flight together: what is
-/// written over counts until its old blocks are freed.
+/// How far the bytes of changes in flight may exceed a reservation together.
+///
+/// Overwritten blocks count until their old versions are freed.
 const BEYOND_MAX: u64 = 8 << 20;
 
 impl State {
-    /// What of a change a reservation does not cover, and whether it would but for what is in
-    /// flight.
+    /// The part of a change that a reservation does not cover, and whether only changes in flight
+    /// are the reason.
     fn covers(&mut self, dsl: &Dsl, claim: &Claim, granted: &mut Reservation) -> Result<(u64, bool)> {
         let Claim { reserved, used, in_flight, asize, bytes } = *claim;
         let beyond = |in_flight: u64| {
@@ -369,8 +387,8 @@ impl State {
         if over == 0 || used >= reserved {
             return Ok((over, false));
         }
-        // What earlier changes went beyond is on disk by now, and takes from what is left here. So do
-        // changes that free more than they take, since these go into the same half of the slop.
+        // The excess of earlier changes is on disk by now, and reduces what is free here. So do
+        // changes that free more than they take, since they use the same half of the slop.
         let space = dsl.space();
         let root = dsl.root_object().0;
         let free = space.unreserved(SpaceCheck::Reserved).saturating_sub(self.dir(dsl, root)?.used);
@@ -389,7 +407,7 @@ impl State {
             granted.beyond = granted.beyond.saturating_add(over);
             return Ok((0, false));
         }
-        // Once nothing is in flight it will be covered, or it never is.
+        // If it does not fit with nothing in flight, waiting does not help.
         Ok((over, fits(0) && beyond(0) <= most))
     }
 
@@ -397,10 +415,10 @@ impl State {
         let mut asize = worst(need.bytes);
         let head = self.head(dsl, granted.head)?;
         let mut at = head.dir;
-        // What the dataset has reserved for itself and does not use.
+        // The part of the dataset's own reservation that it does not use.
         let mut unused = head.refreservation.saturating_sub(head.unique);
         let mut ignore_quota = false;
-        // Only what is in flight made it go beyond what is reserved below.
+        // Set if only bytes in flight exceed a reservation below.
         let mut spilled = false;
         for depth in 0..MAX_DEPTH {
             let dir = self.dir(dsl, at)?;

@@ -1,4 +1,4 @@
-//! How much datasets use and what was written since.
+//! How much space datasets use, and how much was written since.
 
 use crate::dataset::Dataset;
 use crate::{Error, Result};
@@ -6,13 +6,13 @@ use ondisk::bookmark::{BookmarkPhys, ZBM_FLAG_HAS_FBN};
 use ondisk::{Corrupt, ObjNum};
 use pool::bpobj::Space;
 
-/// Ratio of two sizes in hundredths; 1.00 of nothing.
+/// The ratio of two sizes in hundredths; 1.00 of nothing.
 pub(crate) fn ratio(uncompressed: u64, compressed: u64) -> u64 {
     (u128::from(uncompressed) * 100).checked_div(compressed.into()).unwrap_or(100) as u64
 }
 
 impl Dataset {
-    /// Bytes that may still be written (`available`).
+    /// Free bytes of the dataset (`available`).
     ///
     /// `refquota` and `refreservation` are the effective values of those properties.
     pub(crate) fn space_available(&self, refquota: u64, refreservation: u64) -> u64 {
@@ -25,11 +25,14 @@ impl Dataset {
         left
     }
 
-    /// Bytes written since a snapshot of its past, or since a bookmark (`dsl_dataset_space_written`): what it refers to now
-    /// and did not then. `None` if `since` is not in its past, or a bookmark without the figures.
+    /// Bytes written since an earlier snapshot or bookmark (`dsl_dataset_space_written`).
+    ///
+    /// That is what the dataset refers to now and did not then. `None` if `since` is not in its
+    /// past, or is a bookmark without the figures.
     ///
     /// # Errors
-    /// As reading deadlists fails.
+    /// * [Reading](Error#reading): a snapshot or a deadlist can't be read.
+    /// * [`Error::Corrupt`]: the snapshots do not go back in time.
     pub fn written_since(&self, since: &BookmarkPhys) -> Result<Option<Space>> {
         let mos = self.dsl().mos();
         let p = self.phys();
@@ -45,7 +48,7 @@ impl Dataset {
             out.uncomp = out.uncomp.wrapping_add(s.uncomp);
         };
         let mut at = *p;
-        // Blocks that the bookmark knew died in each later snapshot.
+        // Blocks that the bookmark knows and that died in each later snapshot.
         while at.prev_snap_txg > since.creation_txg {
             let dead = mos.deadlist(ObjNum(at.deadlist_obj))?;
             add(dead.space_range(mos, 0, since.creation_txg)?);
@@ -71,14 +74,15 @@ impl Dataset {
         Ok(Some(out))
     }
 
-    /// Bytes that only a contiguous run of snapshots refers to, of which this is the first
-    /// (`dsl_dataset_space_wouldfree`). These are the blocks that died in a later one of them or in
-    /// the dataset after the last, and were born after the snapshot before the first. `None` if
-    /// `last` is not this one or a later snapshot of the same dataset.
+    /// Bytes that only a contiguous range of snapshots refers to (`dsl_dataset_space_wouldfree`).
+    ///
+    /// This snapshot is the first of the range. The blocks died in a later one, or in the dataset
+    /// after the last. They were born after the snapshot before the first. `None` if `last` is not
+    /// this one or a later snapshot of the same dataset.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the chain of snapshots does not go back in time; reading deadlists
-    /// fails.
+    /// * [`Error::Corrupt`]: the snapshots do not go back in time.
+    /// * [Reading](Error#reading): a snapshot or a deadlist can't be read.
     pub fn would_free(&self, last: &Dataset) -> Result<Option<u64>> {
         let mos = self.dsl().mos();
         let (first, end) = (self.phys(), last.phys());
@@ -107,10 +111,10 @@ impl Dataset {
         }
     }
 
-    /// Bytes written since the snapshot before it (`written`); `None` if there is none.
+    /// Bytes written since the previous snapshot (`written`); `None` without one.
     ///
     /// # Errors
-    /// As reading fails.
+    /// Those of [`Dataset::written_since`].
     pub fn written(&self) -> Result<Option<u64>> {
         let object = self.phys().prev_snap_obj;
         if object == 0 {
@@ -120,10 +124,12 @@ impl Dataset {
         Ok(self.written_since(&as_bookmark(&prev))?.map(|s| s.used))
     }
 
-    /// Bytes written since one of its own or its origins' snapshots (`written@NAME`); `None` if that isn't in its past.
+    /// Bytes written since a snapshot in the past of the dataset (`written@NAME`).
+    ///
+    /// The snapshot may be one of an origin. `None` if it is not in the past.
     ///
     /// # Errors
-    /// As reading fails.
+    /// Those of [`Dataset::written_since`].
     pub fn written_since_snapshot(&self, snapshot: &Dataset) -> Result<Option<u64>> {
         if !self.is_after(snapshot)? {
             return Ok(None);
@@ -131,10 +137,11 @@ impl Dataset {
         Ok(self.written_since(&as_bookmark(snapshot.phys()))?.map(|s| s.used))
     }
 
-    /// True if `snapshot` is in this dataset's past (`dsl_dataset_is_before`).
+    /// Whether `snapshot` is in the past of this dataset (`dsl_dataset_is_before`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [`Error::Corrupt`]: the snapshots do not go back in time.
+    /// * [Reading](Error#reading): a snapshot can't be read.
     pub fn is_after(&self, snapshot: &Dataset) -> Result<bool> {
         let mut at = *self.phys();
         loop {
@@ -155,7 +162,7 @@ impl Dataset {
     }
 }
 
-/// A snapshot as the bookmark that it would make, without what was freed after it.
+/// A snapshot as a bookmark of it, without the figures of freed blocks.
 fn as_bookmark(p: &ondisk::dsl::DslDatasetPhys) -> BookmarkPhys {
     BookmarkPhys {
         guid: p.guid,

@@ -1,21 +1,31 @@
-//! Sync tasks: how datasets are changed.
+//! Sync tasks: how datasets change.
 //!
 //! # Theory
-//! What a dataset is changes only while a transaction group syncs, by one thread: an operation is a [`SyncTask`] with a *check*,
-//! which changes nothing, and a *sync* half, which may not fail but for damage. Both run in one [`Syncing`], one after another, so that
-//! what the check found still holds when the change is made, and an operation appears whole or not at all. Thousands of tasks go
-//! into one group; so the directories and datasets that they touch are kept in books ([`crate::books`]) for the group, read once and
-//! written once, and a name is looked up once for each component.
+//! A dataset's settings and links change only while a txg syncs, and one thread changes them. An
+//! operation is a [`SyncTask`] with two halves:
+//!
+//! * *check* changes nothing, and may refuse.
+//! * *sync* may fail only because of damage.
+//!
+//! A [`Syncing`] runs both, one after the other. So what the check found still holds when the
+//! change is made, and an operation appears entirely or not at all.
+//!
+//! One txg takes thousands of tasks. A [`Syncing`] therefore keeps the directories and datasets
+//! that they touch (`books.rs`). It reads and writes each once, and looks up each component
+//! of a name once.
 //!
 //! # Life
-//! The pool makes a [`Syncing`] for each pass of a group: heads are synced ([`crate::Heads`]), then tasks run, then
-//! [`Syncing::finish`] writes the books to the MOS, which is synced last.
+//! The pool makes a [`Syncing`] for each pass of a txg. The pass has three steps:
+//!
+//! 1. The dirty heads are synced ([`crate::Heads`]).
+//! 2. The tasks run.
+//! 3. [`Syncing::finish`] writes the changes to the MOS, which is synced last.
 //!
 //! # Crash
-//! Nothing of it is on disk before the group's uberblock is.
+//! No change is on disk before the uberblock of the txg is.
 //!
 //! # Locks
-//! None of its own: the caller keeps readers of the datasets out.
+//! None: the caller keeps readers of the datasets out.
 
 use crate::books::Books;
 use crate::error::Refusal;
@@ -30,13 +40,13 @@ use pool::Mos;
 use pool::space::SpaceCheck;
 use std::collections::HashMap;
 
-/// What the world hands in.
+/// What the caller provides.
 pub struct Env<'a> {
     /// Seconds since 1970.
     pub now: u64,
-    /// Random numbers, fit for keys: what an attacker cannot guess.
+    /// Random numbers that are fit for keys: an attacker can't guess them.
     pub random: &'a mut dyn FnMut() -> u64,
-    /// What a block takes of the pool's room, deflated (`bp_get_dsize_sync`).
+    /// The space that a block takes of the pool, deflated (`bp_get_dsize_sync`).
     pub dsize: &'a (dyn Fn(&Blkptr) -> u64 + Sync),
 }
 
@@ -48,83 +58,89 @@ impl std::fmt::Debug for Env<'_> {
 
 /// An operation on datasets (`dsl_sync_task_t`).
 pub trait SyncTask {
-    /// The room that it needs. By default it is small, and may help to free space.
+    /// The space that the operation needs.
+    ///
+    /// The default is for a small operation that may help to free space.
     fn need(&self) -> TaskNeed {
         TaskNeed::reserved(3)
     }
 
-    /// Whether it may be done; changes nothing.
+    /// Whether the operation is allowed; changes nothing.
     ///
     /// # Errors
-    /// [`Error::Refused`] and its kin say why not; as reading fails.
+    /// * [`Error::Refused`], [`Error::BadProperty`], [`Error::Key`]: the operation is not allowed.
+    /// * [`Error::Several`]: several parts of the operation are not allowed.
+    /// * [`Error::BadName`], [`Error::NoSuchDataset`]: a name is malformed, or has no dataset.
+    /// * [Reading](Error#reading): a dataset or directory can't be read.
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()>;
 
-    /// Does it. Only called when the check of the same moment passed.
+    /// Does the operation; runs only right after a check that passed.
     ///
     /// # Errors
-    /// As reading and writing fails: the group must not reach the disk.
+    /// * [Writing](Error#writing): the txg must not reach the disk.
+    /// * [`Error::Contents`]: the initial contents of a new dataset can't be written.
     fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()>;
 }
 
-/// The room that an operation needs of the MOS (`dsl_sync_task`'s `blocks_modified` and `zfs_space_check_t`).
+/// The space of the MOS that an operation needs (`dsl_sync_task`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskNeed {
-    /// Blocks of the MOS that it changes, by a rough estimate.
+    /// Changed blocks of the MOS, a rough estimate (`blocks_modified`).
     pub blocks: u64,
-    /// How far it may go into the slop.
+    /// How far the operation may use the slop space (`zfs_space_check_t`).
     pub check: SpaceCheck,
 }
 
 impl TaskNeed {
-    /// What takes space for good.
+    /// For an operation that takes space for good (`ZFS_SPACE_CHECK_NORMAL`).
     pub const fn normal(blocks: u64) -> TaskNeed {
         TaskNeed { blocks, check: SpaceCheck::Normal }
     }
 
-    /// What is small, and may help to free space.
+    /// For a small operation that may help to free space (`ZFS_SPACE_CHECK_RESERVED`).
     pub const fn reserved(blocks: u64) -> TaskNeed {
         TaskNeed { blocks, check: SpaceCheck::Reserved }
     }
 
-    /// What frees space, or makes that possible (`ZFS_SPACE_CHECK_DESTROY`).
+    /// For an operation that frees space, or prepares that (`ZFS_SPACE_CHECK_DESTROY`).
     pub const FREEING: TaskNeed = TaskNeed { blocks: 0, check: SpaceCheck::ExtraReserved };
 }
 
-/// Bytes of an average block of the MOS (`DST_AVG_BLKSHIFT`), and its copies.
+/// Bytes of an average block of the MOS in three copies (`DST_AVG_BLKSHIFT`).
 const TASK_BLOCK: u64 = 3 << 14;
 
 /// An event of the pool's history (`spa_history_log_internal`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// What was done, in OpenZFS's word: `create`, `snapshot`, `destroy`.
+    /// The operation, in OpenZFS's word: `create`, `snapshot`, `destroy`.
     pub what: &'static str,
     /// The dataset's full name.
     pub dataset: String,
     /// Its object.
     pub object: u64,
-    /// More; may be empty.
+    /// Details; may be empty.
     pub text: String,
 }
 
-/// One pass of a transaction group over the datasets.
+/// One pass of a txg over the datasets.
 pub struct Syncing<'a> {
     pub(crate) dsl: &'a Dsl,
-    /// Through which tasks are checked.
+    /// The handle that checks read through.
     check: &'a Dsl,
     pub(crate) tx: &'a Tx,
     pub(crate) env: Env<'a>,
     pub(crate) books: Books,
     /// Directories by path.
     names: HashMap<String, u64>,
-    /// What heads hold, by dataset.
+    /// Kinds of heads, by dataset.
     kinds: HashMap<u64, ObjsetKind>,
-    /// Who has which key, once an operation of the group has asked.
+    /// Users of keys, once an operation of the txg has needed them.
     pub(crate) keys: Option<KeyUsers>,
     events: Vec<Event>,
     pub(crate) log_blocks: Option<LogBlocks<'a>>,
 }
 
-/// Finds the blocks of an object set's intent log (`zil_destroy`): the room above knows how.
+/// Finds the blocks of an object set's intent log (`zil_destroy`); a layer above implements it.
 pub type LogBlocks<'a> = &'a dyn Fn(&dmu::Objset) -> Result<Vec<Blkptr>>;
 
 impl std::fmt::Debug for Syncing<'_> {
@@ -134,7 +150,7 @@ impl std::fmt::Debug for Syncing<'_> {
 }
 
 impl<'a> Syncing<'a> {
-    /// Begins a pass of the group of `tx`, which reads as the options of `dsl` say.
+    /// Begins a pass of the txg of `tx`; it reads with the options of `dsl`.
     pub fn new(dsl: &'a Dsl, tx: &'a Tx, env: Env<'a>) -> Self {
         Syncing {
             dsl,
@@ -150,25 +166,30 @@ impl<'a> Syncing<'a> {
         }
     }
 
-    /// The same, with tasks checked through `dsl`: what a check finds damaged is refused, and not
-    /// waited for.
+    /// The same, with checks that read through `dsl`.
+    ///
+    /// So an operation whose blocks are damaged is refused, and does not wait for them.
     #[must_use]
     pub fn with_checks(self, dsl: &'a Dsl) -> Self {
         Syncing { check: dsl, ..self }
     }
 
-    /// The same, able to destroy datasets that have an intent log.
+    /// The same, with the means to destroy datasets that have an intent log.
     #[must_use]
     pub fn with_logs(self, log_blocks: LogBlocks<'a>) -> Self {
         Syncing { log_blocks: Some(log_blocks), ..self }
     }
 
-    /// Checks a task and, if it may be done, does it. The inner result is the check's.
+    /// Checks a task, and does it if it is allowed (`dsl_sync_task_sync`).
+    ///
+    /// The inner result is the check's.
     ///
     /// # Errors
-    /// The task failed half-way: the group must not reach the disk.
+    /// * [Writing](Error#writing): the task failed half-way. The txg must not reach the disk.
+    /// * [`Error::Contents`]: the initial contents of a new dataset can't be written. The same
+    ///   holds.
     pub fn run(&mut self, task: &mut dyn SyncTask) -> Result<Result<()>> {
-        // What finds its blocks damaged before it has changed anything is refused.
+        // A check that meets damaged blocks refuses the task, since nothing has changed yet.
         let dsl = std::mem::replace(&mut self.dsl, self.check);
         let checked = task.check(self).and_then(|()| self.check_room(task.need()));
         self.dsl = dsl;
@@ -178,7 +199,7 @@ impl<'a> Syncing<'a> {
         }
     }
 
-    /// Whether the pool has room for an operation.
+    /// Whether the pool has space for an operation.
     fn check_room(&mut self, need: TaskNeed) -> Result<()> {
         let used = self.dir(self.dsl.root_object().0)?.used_bytes;
         let wants = need.blocks.saturating_mul(TASK_BLOCK);
@@ -188,10 +209,10 @@ impl<'a> Syncing<'a> {
         Ok(())
     }
 
-    /// Writes the books to the MOS and returns what the history should tell.
+    /// Writes the changes to the MOS, and returns the events for the history.
     ///
     /// # Errors
-    /// As reading and writing fails.
+    /// * [Writing](Error#writing): a directory or dataset can't be written.
     pub fn finish(mut self) -> Result<Vec<Event>> {
         self.flush()?;
         self.dsl.heads().end_writes();
@@ -199,16 +220,19 @@ impl<'a> Syncing<'a> {
         Ok(self.events)
     }
 
-    /// Accounts for what syncing the MOS took and gave (`dsl_pool_mos_diduse_space`); before the next pass of its sync.
+    /// Accounts for the space that syncing the MOS took and freed (`dsl_pool_mos_diduse_space`).
+    ///
+    /// It must run before the next pass of that sync.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): `$MOS` can't be read.
+    /// * [`Error::Corrupt`]: a count of space would become negative.
     pub fn mos_diduse(&mut self, delta: crate::account::Delta) -> Result<()> {
         let dir = self.special_dir("$MOS")?;
         self.diduse(dir, ondisk::dsl::DdUsed::Head, delta)
     }
 
-    /// The object of a directory of the pool's own, such as `$FREE`.
+    /// The object of one of the pool's own directories, such as `$FREE`.
     pub(crate) fn special_dir(&mut self, name: &'static str) -> Result<u64> {
         let missing = || Error::Pool(pool::Error::Missing { name });
         let path = format!("{}/{name}", self.dsl.pool_name());
@@ -225,7 +249,7 @@ impl<'a> Syncing<'a> {
         self.mos().version()
     }
 
-    /// The group's number.
+    /// The number of the txg.
     pub(crate) fn txg(&self) -> u64 {
         self.tx.txg().0
     }
@@ -262,7 +286,7 @@ impl<'a> Syncing<'a> {
         }
     }
 
-    /// Notes an event for the history.
+    /// Adds an event for the history.
     pub(crate) fn log(&mut self, what: &'static str, dataset: &str, object: u64, text: String) {
         self.events.push(Event { what, dataset: dataset.to_owned(), object, text });
     }
@@ -272,7 +296,7 @@ impl<'a> Syncing<'a> {
         Ok(self.mos().zap(ObjNum(object))?)
     }
 
-    /// The directory of a path, the pool's name first; `None` if there is none.
+    /// The directory of a path that begins with the pool's name, if it exists.
     pub(crate) fn find_dir(&mut self, path: &str) -> Result<Option<u64>> {
         if let Some(dir) = self.names.get(path) {
             return Ok(Some(*dir));
@@ -285,7 +309,7 @@ impl<'a> Syncing<'a> {
                 Some(parent) => {
                     let map = self.dir(parent)?.child_dir_zapobj;
                     let found = if map == 0 { None } else { self.zap(map)?.lookup_u64(name.as_bytes())? };
-                    // So each directory that has a name has a way up to the root.
+                    // So each directory that has a name has a path up to the root.
                     if let Some(dir) = found {
                         self.check_parent(dir, parent)?;
                     }
@@ -313,13 +337,13 @@ impl<'a> Syncing<'a> {
         }
     }
 
-    /// The snapshot of a head; `None` if there is none.
+    /// The snapshot of a head, if it exists.
     pub(crate) fn find_snapshot(&mut self, head: u64, name: &str) -> Result<Option<u64>> {
         let map = self.ds(head)?.snapnames_zapobj;
         if map == 0 { Ok(None) } else { Ok(self.zap(map)?.lookup_u64(name.as_bytes())?) }
     }
 
-    /// The snapshot `path@name`, with its head.
+    /// The head and the snapshot of a full name `path@name`.
     pub(crate) fn hold_snapshot(&mut self, full: &str) -> Result<(u64, u64)> {
         let missing = || Error::NoSuchDataset { name: full.to_owned() };
         let (path, name) = full.split_once('@').ok_or_else(missing)?;
@@ -331,12 +355,12 @@ impl<'a> Syncing<'a> {
         Ok((head, snap))
     }
 
-    /// Paths were renamed or removed.
+    /// Forgets all paths, after some were renamed or removed.
     pub(crate) fn forget_names(&mut self) {
         self.names.clear();
     }
 
-    /// What a head holds.
+    /// The kind of a head.
     pub(crate) fn head_kind(&mut self, head: u64) -> Result<ObjsetKind> {
         if let Some(kind) = self.kinds.get(&head) {
             return Ok(*kind);
@@ -348,7 +372,7 @@ impl<'a> Syncing<'a> {
                 if bp.is_hole() {
                     ObjsetKind::None
                 } else {
-                    // What an object set is, its root block says in the clear, whether or not its key is loaded.
+                    // The root block has the kind in the clear, so no key is needed.
                     let cache = self.mos().objset().cache().clone();
                     dmu::Objset::open(cache, head, &bp, self.mos().options().clone())?.kind()
                 }
@@ -358,12 +382,12 @@ impl<'a> Syncing<'a> {
         Ok(kind)
     }
 
-    /// Refuses what is being done to `name`.
+    /// Refuses the operation on `name`.
     pub(crate) fn refuse<T>(name: &str, why: Refusal) -> Result<T> {
         Err(Error::Refused { name: name.to_owned(), why })
     }
 
-    /// A directory as it is now.
+    /// The present state of a directory.
     pub(crate) fn dir(&mut self, object: u64) -> Result<DslDirPhys> {
         let mos = self.mos();
         self.books.dir(mos, object).map(|b| b.phys)
@@ -377,7 +401,7 @@ impl<'a> Syncing<'a> {
         Ok(&mut book.phys)
     }
 
-    /// A dataset as it is now.
+    /// The present state of a dataset.
     pub(crate) fn ds(&mut self, object: u64) -> Result<DslDatasetPhys> {
         let mos = self.mos();
         self.books.dataset(mos, object).map(|b| b.phys)
@@ -391,7 +415,7 @@ impl<'a> Syncing<'a> {
         Ok(&mut book.phys)
     }
 
-    /// Writes what changed in the books to the MOS.
+    /// Writes the changed directories and datasets to the MOS.
     pub(crate) fn flush(&mut self) -> Result<()> {
         let mos = self.mos();
         self.books.flush(mos, self.tx)

@@ -1,16 +1,19 @@
 //! Visiting every block of a pool.
 //!
 //! # Theory
-//! A traversal starts at the MOS and at each dataset's object set and follows every pointer, skipping what
-//! an older snapshot owns (a pointer born at or before the previous snapshot's transaction group), so that
-//! each allocated block is seen once. It is a pool of threads over one stack of half-visited nodes: a thread takes
-//! the newest node, visits its next child, and puts the rest back before it descends. So the stack stays as small
-//! as the trees are deep times the threads, whatever the width of a block, and neighbours are read one after another.
+//! A traversal starts at the MOS and at the object set of each dataset, and follows every pointer.
+//! It skips what an older snapshot owns: a pointer born at or before the previous snapshot's txg.
+//! So it visits each allocated block once.
 //!
-//! A block that can't be read is reported, and what is below it is skipped; the traversal goes on.
+//! It is a pool of threads over one stack of half-visited nodes. A thread takes the newest node,
+//! visits its next child, and puts the rest back before it descends. So the stack stays as small as
+//! the depth of the trees times the threads, whatever the width of a block. Neighbours are read one
+//! after another.
+//!
+//! A block that can't be read is reported, and what is below it is skipped. The traversal goes on.
 //!
 //! # Locks
-//! The stack's lock is held to push and pop only. The visitor is called from many threads at once.
+//! The stack's lock is held to push and pop only. Many threads call the visitor at once.
 //!
 //! # See
 //! OpenZFS `dmu_traverse.c`.
@@ -27,21 +30,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use zio::{Bookmark, ReadOptions, Zio};
 
-/// What is to be done with the blocks of a traversal.
+/// What to do with the blocks of a traversal (`blkptr_cb_t`).
 pub trait Visitor: Sync {
-    /// A block that is not a hole, its place, and the dnode that it belongs to (none for an object set's root).
+    /// Visits a block that is not a hole, with its place and its dnode.
+    ///
+    /// An object set's root block has no dnode.
     fn block(&self, bp: &Blkptr, bookmark: &Bookmark, dnode: Option<&DnodePhys>);
 
-    /// A block that could not be read or decoded; what is below it stays unvisited.
+    /// Reports a block that can't be read or decoded; what is below it stays unvisited.
     fn failed(&self, bookmark: &Bookmark, error: &dmu::Error);
 
-    /// A block that the traversal has read, to follow it: one for which [`leads_on`] is true.
+    /// Reports a block that the traversal has read to follow it: [`leads_on`] is true for it.
     fn read(&self, _bp: &Blkptr) {}
 
-    /// An object set, before its objects.
+    /// Reports an object set, before its objects.
     fn objset(&self, _id: u64, _objset: &ObjsetPhys) {}
 
-    /// Whether to go on; asked between blocks.
+    /// Whether to go on; called between blocks.
     fn go_on(&self) -> bool {
         true
     }
@@ -50,24 +55,28 @@ pub trait Visitor: Sync {
 /// Where a traversal starts.
 #[derive(Debug, Clone)]
 pub struct Root {
-    /// Dataset object; 0 is the MOS.
+    /// The dataset's object; 0 is the MOS.
     pub objset: u64,
-    /// Pointer to its object set.
+    /// The pointer to the object set.
     pub bp: Blkptr,
-    /// Blocks born at or before this belong to an older snapshot.
+    /// Blocks born at or before this txg belong to an older snapshot.
     pub min_txg: Txg,
 }
 
-/// Whether a traversal reads the block of this place itself, since there are others below it: an object set, an
-/// indirect block, a block of dnodes. `dnode` is what the visitor is given with it.
+/// Whether a traversal reads this block itself, since others are below it.
+///
+/// Such blocks are object sets, indirect blocks and blocks of dnodes. `dnode` is that of
+/// [`Visitor::block`].
 pub fn leads_on(bookmark: &Bookmark, dnode: Option<&DnodePhys>) -> bool {
     dnode.is_none_or(|d| {
         bookmark.level.0 > 0 || (d.kind == DmuType::DNODE && bookmark.blkid != dmu::SPILL_BLKID)
     })
 }
 
-/// The roots of every dataset and snapshot, found by reading the MOS, and of the MOS itself. Objects of the MOS that
-/// can't be read are handed to `failed`, and the others' roots are there.
+/// The roots of the MOS and of every dataset and snapshot in it.
+///
+/// `failed` gets the error of each object of the MOS that can't be read. The other roots are still
+/// returned.
 pub fn pool_roots(mos: &Objset, mut failed: impl FnMut(dmu::Error)) -> Vec<Root> {
     let mut roots = vec![Root { objset: 0, bp: mos.root_bp(), min_txg: Txg(0) }];
     for dnode in mos.objects(ObjNum(1)) {
@@ -79,7 +88,7 @@ pub fn pool_roots(mos: &Objset, mut failed: impl FnMut(dmu::Error)) -> Vec<Root>
     roots
 }
 
-/// The root of the dataset that this object of the MOS is, if it is one and has contents.
+/// The root of this dataset object; `None` for other objects, and without contents.
 fn root_of(dnode: &dmu::Dnode) -> dmu::Result<Option<Root>> {
     if dnode.bonus_kind() != DmuType::DSL_DATASET {
         return Ok(None);
@@ -97,7 +106,7 @@ struct ObjectBlocks {
     dnode: DnodePhys,
 }
 
-/// A node whose children from `next` on are still to be visited.
+/// A node whose children from `next` on are still unvisited.
 enum Work {
     Root(Root),
     Indirect { tree: Arc<ObjectBlocks>, block: Block, level: Level, blkid: BlkId, next: usize },
@@ -106,7 +115,7 @@ enum Work {
 
 struct Stack {
     work: Vec<Work>,
-    /// Threads that hold a node and may push more.
+    /// Threads that have a node and may push more.
     busy: usize,
 }
 
@@ -115,17 +124,17 @@ struct Traversal<'a> {
     visitor: &'a dyn Visitor,
     stack: Mutex<Stack>,
     changed: Condvar,
-    /// Reads that are left until the walk must be going in circles.
+    /// Reads left before the walk must be going in circles (`walk_limit`).
     steps: AtomicU64,
-    /// No reads were left: the walk is over.
+    /// Set when no reads were left: the walk is over.
     circling: AtomicBool,
 }
 
-/// Visits every block below `roots` with `threads` threads.
+/// Visits every block below `roots` with `threads` threads (`traverse_pool`).
 pub fn traverse(zio: &Zio, roots: Vec<Root>, threads: usize, visitor: &dyn Visitor) {
     let work_len = roots.len() as u64;
     let work = roots.into_iter().rev().map(Work::Root).collect();
-    // Every root may be a snapshot's, read once more than its blocks count.
+    // Each root may be a snapshot's, which is one read more than its blocks count.
     let steps = AtomicU64::new(zio.walk_limit().saturating_add(work_len));
     let circling = AtomicBool::new(false);
     let t = Traversal {
@@ -139,7 +148,7 @@ pub fn traverse(zio: &Zio, roots: Vec<Root>, threads: usize, visitor: &dyn Visit
     std::thread::scope(|scope| {
         for n in 1..threads.max(1) {
             let run = std::thread::Builder::new().name(format!("traverse-{n}"));
-            // With fewer threads than asked for it only takes longer.
+            // Fewer threads do the same work, only slower.
             if run.spawn_scoped(scope, || t.run()).is_err() {
                 break;
             }
@@ -229,7 +238,7 @@ impl Traversal<'_> {
         }
     }
 
-    /// Visits one pointer and pushes what is below it.
+    /// Visits one pointer, and pushes what is below it.
     fn child(&self, tree: &Arc<ObjectBlocks>, bp: &Blkptr, level: Level, blkid: BlkId) {
         if bp.is_hole() || bp.birth <= tree.min_txg {
             return;

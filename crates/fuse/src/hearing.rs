@@ -36,7 +36,8 @@ pub struct Hearing {
 }
 
 impl Hearing {
-    /// Mounts a block device, which it claims. Each `sync(2)` then calls [`FileTree::sync`] of `tree`.
+    /// Mounts a block device, which it claims. Each `sync(2)` then calls [`FileTree::sync`] of
+    /// `tree`.
     ///
     /// # Errors
     /// * [`Error::Device`]: `/dev/fuse` can't be opened.

@@ -368,7 +368,7 @@ pub struct Nest {
     top: Arc<dyn FileTree>,
     outer: Arc<Fs>,
     places: Places<(Arc<Fs>, u32)>,
-    /// Whether the kernel was told to request POSIX ACLs.
+    /// Whether the mount has POSIX ACLs, by the flags of its `FUSE_INIT`.
     posix_acl: bool,
     /// Number of nested file systems.
     count: AtomicUsize,

@@ -436,7 +436,8 @@ pub trait FileTree: Send + Sync {
     /// # Errors
     /// Besides [those of all methods](FileTree#errors):
     ///
-    /// * `EEXIST`, `ENOENT`, `ENOTDIR`, `EINVAL`, `ENAMETOOLONG`, `EILSEQ`: as [`FileTree::create`].
+    /// * `EEXIST`, `ENOENT`, `ENOTDIR`, `EINVAL`, `ENAMETOOLONG`, `EILSEQ`: as
+    ///   [`FileTree::create`].
     /// * `EPERM`: the node is a directory.
     /// * `ESTALE`: the file has no name left.
     /// * `EXDEV`: the directory is in another file system, or passes another project on.
@@ -602,7 +603,8 @@ pub trait FileTree: Send + Sync {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// `ENODATA`: the node has no attribute of that name. Besides, those of [`FileTree::set_xattr`].
+    /// `ENODATA`: the node has no attribute of that name. Besides, those of
+    /// [`FileTree::set_xattr`].
     ///
     /// OpenZFS: `zpl_xattr_set`.
     fn remove_xattr(&self, _node: Node, _name: &[u8]) -> Result<(), Errno> {

@@ -100,7 +100,7 @@ pub struct Mode {
     pub structured: bool,
     /// Whether the client selected the context `base:allocation`.
     pub status: bool,
-    /// Whether the client was told that the export is read-only.
+    /// Whether the handshake announced the export as read-only.
     pub read_only: bool,
 }
 

@@ -1,38 +1,52 @@
-//! The allocator: which bytes of which vdev a new block gets, and when freed ones may be used again.
+//! The allocator: which bytes of which vdev a new block gets, and when freed bytes may be used
+//! again.
 //!
 //! # Theory
-//! Each top-level vdev's metaslabs form a *group* of one class; the groups of a class take turns (a rotor), each for about
-//! a megabyte a data disk, more for a vdev that is emptier than the others. In a group the metaslab with the largest free ranges is used until
-//! it is used up to a quarter of their size; in a metaslab blocks lie one after another (first fit), or, when little is left, in the
-//! smallest range that fits. Copies of a block go to vdevs that follow one another, or on one vdev to different
-//! metaslabs. A class that is full falls back to the normal one.
+//! The metaslabs of each top-level vdev form a *metaslab group* of one class. The metaslab groups
+//! of a class take turns (a rotor). A turn is about a megabyte for each data disk, and more for a
+//! vdev that is emptier than the others.
 //!
-//! What a group of transactions allocates and frees is gathered by metaslab, and appended to its space map when that group syncs
-//! ([`Allocator::sync`]). What was freed is used again only when two more groups have synced ([`Allocator::sync_done`]), so that the
-//! last uberblocks stay good; only when the pool is nearly full is it used at once, and when nothing else is left.
+//! In a metaslab group, the metaslab with the largest free ranges is used until these have shrunk
+//! to a quarter of their size. In a metaslab, blocks lie one after another (first fit). When little
+//! is free, a block gets the smallest range that fits.
 //!
-//! Of a metaslab only its sums are known, until something is allocated from it: then its map is read, from the object set
-//! as it was when the last group had synced, never from the one that is being changed.
+//! The copies of a block go to successive vdevs, or on a single vdev to different metaslabs. A
+//! class that is full falls back to the normal class.
+//!
+//! The allocations and frees of a txg are gathered by metaslab. They are appended to its space map
+//! when the txg syncs ([`Allocator::sync`]). Freed space is used again only after two more txgs
+//! have synced ([`Allocator::sync_done`]), so that the last uberblocks stay valid. Only if the pool
+//! is nearly full, and nothing else is left, is it used at once.
+//!
+//! The allocator knows only the sums of a metaslab until it allocates from it. Then it reads the
+//! space map, from the object set that was synced last, and never from the one that is changing.
 //!
 //! # Life
-//! [`Allocator::new`] with [`Allocator::create`] for each vdev of a new pool, or [`Allocator::open`]; then for each group of
-//! transactions `allocate` and `free` at any time, [`Allocator::sync`] once or more, [`Allocator::sync_done`] once.
+//! 1. A new pool: [`Allocator::new`], and [`Allocator::create`] for each vdev. An existing pool:
+//!    [`Allocator::open`].
+//! 2. In each txg: `allocate` and `free` at any time, [`Allocator::sync`] once or more,
+//!    [`Allocator::sync_done`] once.
 //!
 //! # Locks
-//! One mutex over all, which is held for no read or write. Who finds that a metaslab must be loaded lets it go, reads the map, and begins again: one map is
-//! read at a time, under a lock of its own, as whoever needs another would mostly need this one. The reads go through an immutable object set, so they wait
-//! for nobody who might wait for space.
+//! One mutex protects everything, and is not held during reads or writes. A thread that has to load
+//! a metaslab releases the mutex, reads the map and starts again.
+//!
+//! One map is read at a time, under a lock of its own, because another thread would mostly need the
+//! same one. These reads use an immutable object set. So they never wait for a thread that may
+//! itself wait for space.
 //!
 //! # Errors
-//! A metaslab whose map can't be read by a passing error, such as of a device that comes back, is out of use until the next group has synced; one whose map is bad, until the
-//! pool is imported again.
+//! A read of a space map may fail for a while, for example until a device is available again. The
+//! metaslab is then out of use until the next txg has synced. A metaslab with a bad map is out of
+//! use until the next import.
 //!
 //! # Crash
-//! Everything here is memory; the maps that a group writes are reached by its uberblock only.
+//! Everything here is in memory. The maps that a txg writes are reached only by its uberblock.
 //!
 //! # Absent
-//! No log space maps are written: those of an imported pool are folded into the metaslabs' own and destroyed. Pools with a device
-//! that is being removed are refused: freeing does not heed that.
+//! This allocator writes no log space maps. It folds those of an imported pool into the metaslabs'
+//! own maps, and destroys them. It refuses pools with a device that is being removed, because its
+//! frees do not handle that.
 //!
 //! # See
 //! OpenZFS `module/zfs/metaslab.c`, `module/zfs/space_map.c`.
@@ -63,16 +77,16 @@ use state::State;
 use vdev::TreeCell;
 use zio::{NoSpace, Space, Want};
 
-/// Where it is waited for.
+/// The site of waits for the allocator's lock.
 static STATE: Site = Site::new("allocator");
 
 /// Allocates and frees space of a pool (`spa_normal_class` and the others, with their metaslabs).
 pub struct Allocator {
     tree: TreeCell,
     state: observe::Mutex<State>,
-    /// Held by who reads a map.
+    /// Held while a map is read.
     loading: Mutex<()>,
-    /// A metaslab is no longer aside, or nobody starves any more.
+    /// Signals that a metaslab is no longer set aside, or that no allocation is starving any more.
     given_back: Condvar,
 }
 
@@ -97,36 +111,39 @@ impl Allocator {
         }
     }
 
-    /// Adds a vdev, all of whose space is free.
+    /// Adds a vdev whose space is all free.
     ///
     /// # Panics
-    /// When the vdev is there already.
+    /// If the vdev was added before.
     pub fn add_vdev(&self, top: &TopVdev) {
         let mut state = self.state.lock();
         state.add_vdev(top);
         state.lend_log_metaslab(top.id);
     }
 
-    /// Adds the metaslabs that a vdev has more than before, all of which are free (`vdev_metaslab_init`).
+    /// Adds the new metaslabs of a vdev that has grown, all of them free (`vdev_metaslab_init`).
     ///
     /// # Panics
-    /// When there is no such vdev.
+    /// If there is no such vdev.
     pub fn grow_vdev(&self, top: &TopVdev) {
         self.state.lock().grow_vdev(top);
     }
 
-    /// Stops or allows allocation from a vdev (`metaslab_group_passivate`): while it is removed, or has failed.
+    /// Stops or allows allocation from a vdev, while it is removed or has failed
+    /// (`metaslab_group_passivate`).
     pub fn set_allocating(&self, vdev: VdevId, allocating: bool) {
         self.state.lock().set_allocating(vdev, allocating);
     }
 
-    /// True if nothing lies on a vdev, and nothing that lay there waits for a group.
+    /// True if a vdev has no allocated space, and no change of it waits for a txg.
     pub fn is_unused(&self, vdev: VdevId) -> bool {
         self.state.lock().is_unused(vdev)
     }
 
-    /// Forgets a vdev, if nothing lies on it ([`Allocator::is_unused`]); says whether it did (`vdev_metaslab_fini`). Nothing is allocated from it since
-    /// [`Allocator::set_allocating`] said so.
+    /// Removes a vdev without allocated space (`vdev_metaslab_fini`). Returns whether it did.
+    ///
+    /// See [`Allocator::is_unused`]. The caller has stopped allocation with
+    /// [`Allocator::set_allocating`].
     pub fn remove_vdev(&self, vdev: VdevId) -> bool {
         let mut state = self.state.lock();
         let unused = state.is_unused(vdev);
@@ -136,67 +153,76 @@ impl Allocator {
         unused
     }
 
-    /// Takes a range that an intent log's block has from before the import (`metaslab_claim`): false if it is not free.
+    /// Takes the range of an intent log block from before the import (`metaslab_claim`). False if
+    /// it is not free.
     ///
     /// # Errors
-    /// As reading the map fails that knows, if that may pass.
+    /// * [`crate::Error::Object`]: the space map can't be read now, because devices fail or the
+    ///   pool is suspended. After any other failure the metaslab is out of use, and the range
+    ///   counts as not free.
     pub fn claim(&self, dva: &Dva, txg: Txg) -> crate::Result<bool> {
         let size = self.size_of(dva);
         self.load_at(dva.vdev, dva.offset.0, size)?;
         Ok(self.state.lock().claim(dva.vdev, dva.offset.0, size, txg))
     }
 
-    /// True if a copy's place is allocated, by what is known: of a metaslab whose map is bad nothing is.
+    /// True if a copy's range is allocated. False also for a metaslab whose map is bad.
     ///
     /// # Errors
-    /// As [`Allocator::claim`].
+    /// * [`crate::Error::Object`]: the space map can't be read now, because devices fail or the
+    ///   pool is suspended.
     pub fn is_allocated(&self, dva: &Dva) -> crate::Result<bool> {
         let size = self.size_of(dva);
         self.load_at(dva.vdev, dva.offset.0, size)?;
         Ok(self.state.lock().is_allocated(dva.vdev, dva.offset.0, size))
     }
 
-    /// The group `txg` has synced, and `mos` with it. What was freed two groups before may be used again
-    /// (`metaslab_sync_done`).
+    /// Ends the txg `txg`, which has synced together with `mos` (`metaslab_sync_done`).
+    ///
+    /// What was freed two txgs before may be used again.
     pub fn sync_done(&self, txg: Txg, mos: &Mos) {
         let mut state = self.state.lock();
         state.look_at(mos);
         state.finish(txg);
     }
 
-    /// Tries metaslabs again whose maps could not be read, without waiting for a group to sync: it may be that one that finds no room.
+    /// Tries metaslabs again whose maps could not be read, before the next txg has synced. That txg
+    /// may be the one that finds no space.
     pub fn retry(&self) {
         self.state.lock().wake();
     }
 
-    /// True if the group `txg` has allocated or freed something that is not on the space maps.
+    /// True if `txg` has allocated or freed something that is not on the space maps.
     pub fn is_dirty(&self, txg: Txg) -> bool {
         let state = self.state.lock();
         !state.dirty[slot(txg)].is_empty() || state.side.is_dirty(txg)
     }
 
-    /// True if there are frees that wait for groups to come: until those have synced, `zpool list` shows less room than there is.
+    /// True if frees wait for later txgs. Until these have synced, `zpool list` shows less free
+    /// space than there is.
     pub fn is_waiting(&self) -> bool {
         !self.state.lock().pending.is_empty()
     }
 
-    /// The vdevs that it gives out.
+    /// The vdevs that space comes from.
     pub fn vdevs(&self) -> Vec<TopVdev> {
         self.state.lock().vdevs.values().map(|v| v.top).collect()
     }
 
-    /// Room by class.
+    /// The space by class.
     pub fn totals(&self) -> Totals {
         self.state.lock().totals()
     }
 
-    /// Frees that were refused because the range was not allocated; such space is left allocated. Only damaged pools have any.
+    /// Frees that were refused because the range was not allocated. Such space stays allocated.
+    /// Only damaged pools have any.
     pub fn bad_frees(&self) -> u64 {
         self.state.lock().bad_frees
     }
 
-    /// Bytes that a copy takes: a gang block's DVA says what its members take; itself it is a header
-    /// (`metaslab_free_dva`).
+    /// The bytes of a copy (`metaslab_free_dva`).
+    ///
+    /// The DVA of a gang block gives the size of its members. The gang block itself is a header.
     fn size_of(&self, dva: &Dva) -> u64 {
         if !dva.gang {
             return dva.asize.0;
@@ -220,7 +246,7 @@ impl Space for Allocator {
                 }
             };
             let Some(place) = place else { return self.allocate_starving(want) };
-            // Whether that went well shows when it is tried again.
+            // The next attempt shows whether the load succeeded.
             let _ = self.load(place, want.flags);
         }
     }

@@ -10,15 +10,15 @@ mod write;
 
 pub use write::Dsize;
 
-/// What a block pointer on a list stands for.
+/// The sizes of a block, as a list sums them up.
 pub fn space_of(bp: &Blkptr, dsize: Dsize<'_>) -> Space {
     let psize = bp.stored().map_or(0, |s| s.psize.0);
-    // Metadata counts as compressed only (`BP_GET_UCSIZE`).
+    // Metadata counts with its compressed size only (`BP_GET_UCSIZE`).
     let uncomp = if bp.is_metadata() { psize } else { bp.lsize.0 };
     Space { used: dsize(bp), comp: psize, uncomp }
 }
 
-/// Bytes that a list stands for.
+/// Sums of the sizes of a list's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Space {
     /// Allocated bytes.
@@ -37,23 +37,27 @@ impl Space {
     }
 }
 
-/// Most objects of sub-lists that a list may have in all.
+/// Most sub-lists that a list may have in all.
 const MAX_SUBOBJS: usize = 1 << 20;
 
 impl Mos {
-    /// Header of a bpobj.
+    /// The header of a bpobj (`bpobj_phys_t`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](Error#reading).
     pub fn bpobj(&self, object: ObjNum) -> Result<BpobjPhys> {
         BpobjPhys::decode(self.objset().dnode(object)?.bonus()).map_err(Error::corrupt(object))
     }
 
-    /// Calls `each` with every block pointer of a bpobj and of its sub-lists, and whether it is marked freed
-    /// (livelists only).
+    /// Calls `each` with every block pointer of a bpobj and of its sub-lists
+    /// (`bpobj_iterate_nofree`).
+    ///
+    /// The second argument is true for a block that a livelist marks as freed.
     ///
     /// # Errors
-    /// As reading or `each` fails; [`Error::Corrupt`] for lists that contain each other.
+    /// * The errors of [reading](Error#reading). [`Error::Corrupt`] also if lists contain each
+    ///   other.
+    /// * The errors of `each`.
     pub fn walk_bpobj(
         &self,
         object: ObjNum,
@@ -100,7 +104,8 @@ impl Mos {
     /// The sub-lists that a header names.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] for more than fit into the object that lists them.
+    /// The errors of [reading](Error#reading). [`Error::Corrupt`] also if there are more than their
+    /// object can hold.
     pub fn bpobj_subobjs(&self, object: ObjNum, phys: &BpobjPhys) -> Result<Vec<ObjNum>> {
         if phys.subobjs == 0 {
             return Ok(Vec::new());
@@ -115,10 +120,10 @@ impl Mos {
         Ok(buf.as_chunks::<8>().0.iter().map(|c| ObjNum(u64::from_le_bytes(*c))).collect())
     }
 
-    /// Opens a deadlist.
+    /// Opens a deadlist (`dsl_deadlist_open`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](Error#reading).
     pub fn deadlist(&self, object: ObjNum) -> Result<Deadlist> {
         let dn = self.objset().dnode(object)?;
         let bad = Error::corrupt(object);
@@ -135,24 +140,26 @@ impl Mos {
 /// Blocks that died in a dataset since its previous snapshot (`dsl_deadlist_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlist {
-    /// The object.
+    /// The object of the deadlist.
     pub object: ObjNum,
-    /// All it stands for (`dsl_deadlist_space`).
+    /// The sums of all its blocks (`dsl_deadlist_space`).
     pub total: Space,
-    /// A plain bpobj, as pools before version 26 have.
+    /// True for a plain bpobj, as in pools before version 26.
     pub(crate) old: bool,
 }
 
 impl Deadlist {
-    /// True for a plain bpobj, as pools before version 26 have.
+    /// True for a plain bpobj, as in pools before version 26.
     pub fn is_old(&self) -> bool {
         self.old
     }
 
-    /// The lists by birth: each holds blocks born after its key and up to the next. Empty for the old kind.
+    /// The sub-lists by birth. Each holds blocks born after its key, and up to the next key.
+    ///
+    /// Empty for a plain bpobj.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] for a name that is no txg.
+    /// The errors of [reading](Error#reading). [`Error::Corrupt`] also if a name is no txg.
     pub fn lists(&self, mos: &Mos) -> Result<BTreeMap<u64, ObjNum>> {
         let mut out = BTreeMap::new();
         if self.old {
@@ -168,10 +175,10 @@ impl Deadlist {
         Ok(out)
     }
 
-    /// What blocks born after `mintxg` and up to `maxtxg` stand for (`dsl_deadlist_space_range`).
+    /// The sums of blocks born after `mintxg` and up to `maxtxg` (`dsl_deadlist_space_range`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](Error#reading).
     pub fn space_range(&self, mos: &Mos, mintxg: u64, maxtxg: u64) -> Result<Space> {
         let mut out = Space::default();
         if self.old {
@@ -192,7 +199,7 @@ impl Deadlist {
     }
 }
 
-/// The word at index `i` of an array object's block.
+/// The word at index `i` of a block of words.
 pub(crate) fn word(block: &[u8], i: usize) -> u64 {
     le64(block, i * 8)
 }

@@ -1,4 +1,4 @@
-//! The block reference table: clones of blocks.
+//! The block reference table (BRT): clones of blocks.
 
 use crate::{Error, Mos, Result};
 use ondisk::brt::{BRT_VDEV_PREFIX, BrtVdevPhys};
@@ -8,18 +8,18 @@ mod table;
 
 pub use table::CloneTable;
 
-/// The table of one top-level vdev.
+/// The table of one top-level vdev (`brt_vdev_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrtVdev {
     /// The vdev.
     pub vdev: VdevId,
-    /// Object of the header and the counts.
+    /// The object of the header and the counts.
     pub object: ObjNum,
     /// The header.
     pub phys: BrtVdevPhys,
 }
 
-/// A cloned block.
+/// A cloned block (`brt_entry_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BrtEntry {
     /// Byte offset of its first copy on the vdev.
@@ -29,10 +29,10 @@ pub struct BrtEntry {
 }
 
 impl Mos {
-    /// The tables of the vdevs that have one; `vdevs` is the number of top-level vdevs.
+    /// The tables of the vdevs that have one. `vdevs` is the number of top-level vdevs.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](Error#reading).
     pub fn brt(&self, vdevs: u32) -> Result<Vec<BrtVdev>> {
         let mut out = Vec::new();
         for vdev in 0..vdevs {
@@ -47,7 +47,7 @@ impl Mos {
     /// The entries of a vdev's table, in the order of the ZAP.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] for entries of another shape.
+    /// The errors of [reading](Error#reading), here or from the iterator.
     pub fn brt_entries(&self, brt: &BrtVdev) -> Result<impl Iterator<Item = Result<BrtEntry>> + use<>> {
         let object = ObjNum(brt.phys.mos_entries);
         let shape = move |why| Error::Corrupt { object, source: Corrupt::Shape { what: "BRT entry", why } };
@@ -57,7 +57,7 @@ impl Mos {
             let dmu::zap::Key::Words(key) = &e.key else { return Err(shape("its key is a name")) };
             let [offset] = key.as_slice() else { return Err(shape("its key is not one word")) };
             let refcnt = match e.value.as_bytes() {
-                // One word, or the same as eight bytes of the writer's byte order.
+                // One word, or eight bytes in the byte order of the writer.
                 Some(raw) => {
                     let raw: [u8; 8] = raw.try_into().map_err(|_| shape("its count is not eight bytes"))?;
                     if foreign { u64::from_be_bytes(raw) } else { u64::from_le_bytes(raw) }
@@ -69,12 +69,12 @@ impl Mos {
     }
 }
 
-/// Sum of what cloning saves over all vdevs, in bytes (`brt_get_saved`).
+/// The bytes that cloning saves on all vdevs (`brt_get_saved`).
 pub fn saved(brt: &[BrtVdev]) -> u64 {
     brt.iter().fold(0, |n, b| n.saturating_add(b.phys.savedspace))
 }
 
-/// Sum of what cloned blocks take, in bytes (`brt_get_used`).
+/// The bytes of cloned blocks on all vdevs (`brt_get_used`).
 pub fn used(brt: &[BrtVdev]) -> u64 {
     brt.iter().fold(0, |n, b| n.saturating_add(b.phys.usedspace))
 }

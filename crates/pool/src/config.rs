@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 
 mod write;
 
-/// Largest packed nvlist that is read; a config of thousands of devices takes a few MiB.
+/// Largest packed nvlist that is read. A config of thousands of devices takes a few MiB.
 const MAX_PACKED: u64 = 64 << 20;
 
 impl Mos {
-    /// The nvlist that a packed-nvlist object holds (`load_nvlist`).
+    /// The nvlist in a packed-nvlist object (`load_nvlist`).
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] when the size is absurd or the bytes are no nvlist.
+    /// The errors of [reading](Error#reading). [`Error::Corrupt`] also if the size is absurd.
     pub fn nvlist(&self, object: ObjNum) -> Result<Nvlist> {
         const WHAT: &str = "packed nvlist";
         let bad = Error::corrupt(object);
@@ -30,39 +30,40 @@ impl Mos {
         Nvlist::decode(&buf).map_err(bad)
     }
 
-    /// A packed nvlist by its name in the MOS directory.
+    /// The packed nvlist that the MOS directory names `name`.
     ///
     /// # Errors
-    /// As [`Mos::nvlist`].
+    /// The errors of [reading](Error#reading).
     pub fn named_nvlist(&self, name: &'static str) -> Result<Option<Nvlist>> {
         self.dir(name)?.map(|obj| self.nvlist(obj)).transpose()
     }
 
-    /// The pool's configuration, with the whole vdev tree.
+    /// The configuration of the pool, with the whole vdev tree (`DMU_POOL_CONFIG`).
     ///
     /// # Errors
-    /// As [`Mos::nvlist`]; [`Error::Missing`] without one.
+    /// * The errors of [reading](Error#reading).
+    /// * [`Error::Missing`]: the pool has no configuration.
     pub fn config(&self) -> Result<Nvlist> {
         self.named_nvlist(mos::CONFIG)?.ok_or(Error::Missing { name: mos::CONFIG })
     }
 
-    /// The stored pool properties, by name.
+    /// The stored pool properties, by name (`DMU_POOL_PROPS`).
     ///
     /// # Errors
-    /// As reading the ZAP fails.
+    /// The errors of [reading](Error#reading).
     pub fn pool_props(&self) -> Result<BTreeMap<String, crate::ZapValue>> {
         let Some(obj) = self.dir(mos::PROPS)? else { return Ok(BTreeMap::new()) };
         self.entries(obj)?.map(|e| e.map(|e| (e.name_lossy(), e.value))).collect()
     }
 
-    /// The pool's features.
+    /// The features of the pool.
     ///
     /// # Errors
-    /// As reading the ZAPs fails.
+    /// The errors of [reading](Error#reading). [`Error::Corrupt`] also if a count is not one word.
     pub fn features(&self) -> Result<Features> {
         let read = |name| -> Result<BTreeMap<String, u64>> {
             let Some(obj) = self.dir(name)? else { return Ok(BTreeMap::new()) };
-            // A feature whose count can't be read must not pass for one that is not in use.
+            // A feature with an unreadable count must not appear as unused.
             let shape = Corrupt::Shape { what: "feature", why: "its count is not one word" };
             let count = |e: crate::mos::Entry| match e.value.as_u64() {
                 Some(count) => Ok((e.name_lossy(), count)),
@@ -78,19 +79,20 @@ impl Mos {
     }
 }
 
-/// Feature flags as the pool stores them: by guid.
+/// Feature flags as the pool stores them, by guid.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Features {
-    /// Reference counts of the features needed to read; present means enabled, above 0 active.
+    /// Reference counts of the features needed for reads. A feature with an entry is enabled, and
+    /// one with a count above 0 is active.
     pub for_read: BTreeMap<String, u64>,
-    /// Reference counts of those needed to write.
+    /// Reference counts of the features needed only for writes.
     pub for_write: BTreeMap<String, u64>,
-    /// The txg each was enabled in, where the pool keeps it.
+    /// The txg in which each was enabled, if the pool records it.
     pub enabled_txg: BTreeMap<String, u64>,
 }
 
 impl Features {
-    /// Reference count of an enabled feature; `None` if it is not enabled.
+    /// The reference count of an enabled feature. `None` if it is not enabled.
     pub fn refcount(&self, guid: &str) -> Option<u64> {
         self.for_read.get(guid).or_else(|| self.for_write.get(guid)).copied()
     }
@@ -100,7 +102,7 @@ impl Features {
         self.refcount(guid).is_some()
     }
 
-    /// True if the feature is in use.
+    /// True if the feature is in use: it is active.
     pub fn is_active(&self, guid: &str) -> bool {
         self.refcount(guid).is_some_and(|n| n > 0)
     }

@@ -17,7 +17,7 @@ pub use prune::Unshared;
 pub use table::DedupTables;
 
 const WHAT: &str = "DDT";
-/// Checksums that tables are kept for, in the order of their numbers.
+/// The checksums that may have tables, in the order of their numbers.
 const CHECKSUMS: [ChecksumKind; 5] = [
     ChecksumKind::Sha256,
     ChecksumKind::Sha512,
@@ -39,11 +39,11 @@ pub struct DdtStat {
     pub dsize: u64,
     /// References to them.
     pub ref_blocks: u64,
-    /// Logical bytes referred to.
+    /// Logical bytes with all references.
     pub ref_lsize: u64,
-    /// Stored bytes referred to.
+    /// Stored bytes with all references.
     pub ref_psize: u64,
-    /// Allocated, deflated bytes referred to.
+    /// Allocated, deflated bytes with all references.
     pub ref_dsize: u64,
 }
 
@@ -73,7 +73,7 @@ impl DdtStat {
         self.ref_dsize = self.ref_dsize.wrapping_add(o.ref_dsize);
     }
 
-    /// Takes a sum away that was added before (`ddt_stat_sub`).
+    /// Subtracts a sum that was added before (`ddt_stat_sub`).
     pub(crate) fn subtract(&mut self, o: &Self) {
         self.blocks = self.blocks.saturating_sub(o.blocks);
         self.lsize = self.lsize.saturating_sub(o.lsize);
@@ -98,10 +98,10 @@ impl DdtStat {
         ]
     }
 
-    /// What an entry adds (`ddt_stat_generate`).
+    /// The statistics of an entry (`ddt_stat_generate`).
     ///
     /// # Errors
-    /// [`Corrupt`] for a bad DVA.
+    /// * [`Corrupt`]: a DVA contradicts the format.
     pub fn of(key: &DdtKey, phys: &DdtPhys, dsize: &dyn Fn(&Dva) -> u64) -> ondisk::Result<Self> {
         let mut out = Self::default();
         let (lsize, psize) = (key.lsize().0, key.psize().0);
@@ -123,7 +123,9 @@ impl DdtStat {
     }
 }
 
-/// Sums by reference count: bucket `i` for counts of `2^i` and more, below twice that (`ddt_histogram_t`).
+/// Sums by reference count (`ddt_histogram_t`).
+///
+/// Bucket `i` holds counts of at least `2^i` and less than twice that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DdtHistogram(pub [DdtStat; 64]);
 
@@ -134,14 +136,14 @@ impl Default for DdtHistogram {
 }
 
 impl DdtHistogram {
-    /// Adds another histogram.
+    /// Adds another histogram (`ddt_histogram_add`).
     pub fn add(&mut self, o: &Self) {
         for (a, b) in self.0.iter_mut().zip(&o.0) {
             a.add(b);
         }
     }
 
-    /// The sum of all buckets.
+    /// The sum of all buckets (`ddt_histogram_total`).
     pub fn total(&self) -> DdtStat {
         self.0.iter().fold(DdtStat::default(), |mut t, s| {
             t.add(s);
@@ -161,20 +163,20 @@ pub struct DdtClass {
     pub entries: u64,
     /// Allocated bytes of the object.
     pub dspace: u64,
-    /// Statistics that the pool keeps of it.
+    /// The statistics that the pool keeps of it.
     pub histogram: DdtHistogram,
 }
 
 /// A log of a fast table.
 #[derive(Debug, Clone)]
 pub struct DdtLog {
-    /// 0 or 1.
+    /// Its number, 0 or 1.
     pub number: u32,
     /// The object.
     pub object: ObjNum,
     /// Its header.
     pub header: DdtLogHeader,
-    /// Its entries, the last of each key, with the class they are to go to (3: none yet).
+    /// The last entry of each key, with the class that it goes to. Class 3 means none yet.
     pub entries: BTreeMap<DdtKey, (u8, DdtPhys)>,
 }
 
@@ -190,9 +192,9 @@ impl DdtLog {
 pub struct Ddt {
     /// The checksum.
     pub checksum: ChecksumKind,
-    /// 0 legacy, 1 fast.
+    /// 0 for a legacy table, 1 for a fast one.
     pub version: u64,
-    /// `DDT_FLAG_*`.
+    /// Its flags, `DDT_FLAG_*`.
     pub flags: u64,
     /// The directory that names its objects.
     pub dir: ObjNum,
@@ -200,7 +202,7 @@ pub struct Ddt {
     pub classes: Vec<DdtClass>,
     /// Its logs.
     pub logs: Vec<DdtLog>,
-    /// Statistics of the logs' entries.
+    /// Statistics of the entries in its logs.
     pub log_histogram: DdtHistogram,
 }
 
@@ -214,17 +216,17 @@ pub struct DdtEntry {
 }
 
 impl Ddt {
-    /// True if values are flat.
+    /// True if its values are flat.
     pub fn is_flat(&self) -> bool {
         self.flags & DDT_FLAG_FLAT != 0
     }
 
-    /// True if it has entries, in its ZAPs or logs.
+    /// True if it has entries in its ZAPs or logs.
     pub fn has_entries(&self) -> bool {
         self.classes.iter().any(|c| c.entries > 0) || self.logs.iter().any(|l| !l.entries.is_empty())
     }
 
-    /// Statistics of all its entries by reference count.
+    /// Statistics of all entries, by reference count.
     pub fn histogram(&self) -> DdtHistogram {
         let mut out = self.log_histogram.clone();
         for c in &self.classes {
@@ -233,22 +235,22 @@ impl Ddt {
         out
     }
 
-    /// Statistics of all its entries.
+    /// Statistics of all entries.
     pub fn total(&self) -> DdtStat {
         self.histogram().total()
     }
 
-    /// The name of a class's ZAP.
+    /// The name of the ZAP of a class.
     pub fn class_name(&self, class: usize) -> String {
         format!("DDT-{}-zap-{}", self.checksum.name(), DDT_CLASS_NAMES[class])
     }
 }
 
 impl Mos {
-    /// All dedup tables with their logs. `dsize` gives the deflated size of a DVA's allocation.
+    /// All dedup tables with their logs. `dsize` returns the deflated size of a DVA's allocation.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] for an unknown version or bad entries in a log.
+    /// The errors of [reading](Error#reading). [`Error::Corrupt`] also for an unknown version.
     pub fn ddts(&self, dsize: &dyn Fn(&Dva) -> u64) -> Result<Vec<Ddt>> {
         let Some(stats) = self.dir(DDT_STATS)? else { return Ok(Vec::new()) };
         let stats = self.zap(stats)?;
@@ -317,7 +319,8 @@ impl Mos {
             }
             let mut entries = BTreeMap::new();
             for block in dn.log_blocks(header.length.div_ceil(dn.block_size())) {
-                // Its blocks are swapped, if need be, as words: what they are.
+                // The blocks of a log of the other byte order are swapped as words, which is what
+                // they consist of.
                 for e in log_entries(ddt.is_flat(), &block?).map_err(&bad)? {
                     if header.checkpoint.is_none_or(|c| e.key > c) {
                         entries.insert(e.key, (e.class, e.phys));
@@ -326,7 +329,7 @@ impl Mos {
             }
             ddt.logs.push(DdtLog { number, object, header, entries });
         }
-        // An entry in both logs counts once: what the active one says is newer.
+        // An entry in both logs counts once. The active log has the newer one.
         let mut live: BTreeMap<DdtKey, &DdtPhys> = BTreeMap::new();
         let mut logs: Vec<&DdtLog> = ddt.logs.iter().collect();
         logs.sort_by_key(|l| !l.is_flushing());
@@ -344,10 +347,13 @@ impl Mos {
         Ok(())
     }
 
-    /// The entries of a table's ZAP; those of the logs are in [`Ddt::logs`].
+    /// The entries of a table's ZAP. Those of its logs are in [`Ddt::logs`].
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] or [`Error::Unpack`] for bad entries.
+    /// From this function or from the iterator:
+    ///
+    /// * The errors of [reading](Error#reading).
+    /// * [`Error::Unpack`]: an entry does not decompress.
     pub fn ddt_entries(
         &self,
         ddt: &Ddt,

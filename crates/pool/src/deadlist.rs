@@ -1,12 +1,14 @@
-//! Writing deadlists: the blocks that died in a dataset, by when they were born.
+//! Writing deadlists: the blocks that died in a dataset, by birth.
 //!
 //! # Theory
-//! A block that a dataset no longer refers to, but one of its snapshots does, goes on the dataset's deadlist. The list has a sub-list
-//! for each snapshot before it, of what was born after that snapshot and up to the next: so destroying a snapshot frees whole
-//! sub-lists and looks at no block. A key is there for each snapshot, and 0, though its sub-list be empty.
+//! A block that a dataset no longer refers to, but that one of its snapshots does, goes on the
+//! dataset's deadlist. The deadlist has a sub-list for each earlier snapshot. It holds blocks born
+//! after that snapshot and up to the next. So destroying a snapshot frees whole sub-lists without
+//! visiting a block. There is a key for each snapshot, and the key 0, even if their sub-lists are
+//! empty.
 //!
 //! # Absent
-//! Livelists' matching of births and deaths.
+//! Matching of births and deaths in livelists.
 //!
 //! # See
 //! OpenZFS `module/zfs/dsl_deadlist.c`.
@@ -27,10 +29,11 @@ fn name(mintxg: u64) -> String {
 }
 
 impl Mos {
-    /// A new deadlist without keys (`dsl_deadlist_alloc`); before version 26 a plain list.
+    /// Creates a deadlist without keys (`dsl_deadlist_alloc`). Before version 26, it is a plain
+    /// list.
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [changing](Error#changing).
     pub fn create_deadlist(&self, tx: &Tx) -> Result<Deadlist> {
         if self.version() < SPA_VERSION_DEADLISTS {
             return self.deadlist(self.create_bpobj(tx)?);
@@ -53,7 +56,7 @@ impl Deadlist {
         Error::Corrupt { object: self.object, source: Corrupt::Shape { what: "deadlist", why } }
     }
 
-    /// The list of what was born in `birth`, and its key.
+    /// The key and the sub-list for blocks born in `birth`.
     fn list_of(&self, lists: &BTreeMap<u64, ObjNum>, birth: u64) -> Result<(u64, ObjNum)> {
         let before = lists.range(..birth).next_back();
         before.map(|(k, v)| (*k, *v)).ok_or_else(|| self.corrupt("a block is older than all its lists"))
@@ -62,7 +65,8 @@ impl Deadlist {
     /// Puts dead blocks on the list (`dsl_deadlist_insert`).
     ///
     /// # Errors
-    /// As changing the MOS fails; [`Error::Corrupt`] when a block is older than all lists.
+    /// The errors of [counting features](Error#counting-features). [`Error::Corrupt`] also if a
+    /// block is older than all sub-lists.
     pub fn insert(&mut self, mos: &Mos, tx: &Tx, bps: &[Blkptr], dsize: Dsize<'_>) -> Result<()> {
         if bps.is_empty() {
             return Ok(());
@@ -92,10 +96,10 @@ impl Deadlist {
         self.store(mos, tx)
     }
 
-    /// Adds the key of a snapshot that is newer than all before (`dsl_deadlist_add_key`).
+    /// Adds the key of a snapshot that is newer than all others (`dsl_deadlist_add_key`).
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [counting features](Error#counting-features).
     pub fn add_key(&self, mos: &Mos, tx: &Tx, mintxg: u64) -> Result<()> {
         if self.old {
             return Ok(());
@@ -104,7 +108,7 @@ impl Deadlist {
         mos.set_word(tx, self.object, &name(mintxg), empty.0)
     }
 
-    /// Puts a whole list into that of a key.
+    /// Moves a whole list into the sub-list of a key.
     fn append_list(&self, mos: &Mos, tx: &Tx, key: u64, into: ObjNum, list: ObjNum) -> Result<()> {
         if !mos.is_empty_bpobj(into)? {
             return mos.bpobj_append_list(tx, into, list);
@@ -113,10 +117,13 @@ impl Deadlist {
         mos.destroy_bpobj(tx, into)
     }
 
-    /// Removes the key of a snapshot; what was under it comes under the key before (`dsl_deadlist_remove_key`).
+    /// Removes the key of a snapshot. Its blocks move to the key before
+    /// (`dsl_deadlist_remove_key`).
     ///
     /// # Errors
-    /// As changing the MOS fails; [`Error::Corrupt`] if there is no such key, or none before.
+    /// * The errors of [counting features](Error#counting-features). [`Error::Corrupt`] also if
+    ///   this key or the one before is missing.
+    /// * [`Error::Unsupported`]: the pool was too old for sub-lists when a list was created.
     pub fn remove_key(&self, mos: &Mos, tx: &Tx, mintxg: u64) -> Result<()> {
         if self.old {
             return Ok(());
@@ -128,11 +135,13 @@ impl Deadlist {
         self.append_list(mos, tx, key, before, list)
     }
 
-    /// A new deadlist with the keys below `maxtxg`, and nothing on it (`dsl_deadlist_clone`). The old kind has no keys: for it they are
-    /// `keys`, the txgs of the snapshots before (`dsl_deadlist_regenerate`).
+    /// Creates an empty deadlist with the keys below `maxtxg` (`dsl_deadlist_clone`).
+    ///
+    /// A plain list has no keys. For it, `keys` are the txgs of the snapshots before
+    /// (`dsl_deadlist_regenerate`).
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [counting features](Error#counting-features).
     pub fn clone_keys(&self, mos: &Mos, tx: &Tx, maxtxg: u64, keys: &[u64]) -> Result<Deadlist> {
         let out = mos.create_deadlist(tx)?;
         let own: Vec<u64> = if self.old {
@@ -144,10 +153,13 @@ impl Deadlist {
         Ok(out)
     }
 
-    /// Moves all that is on another deadlist here; it is left empty, without keys (`dsl_deadlist_merge`).
+    /// Moves everything from another deadlist to this one (`dsl_deadlist_merge`). The other is then
+    /// empty, without keys.
     ///
     /// # Errors
-    /// As changing the MOS fails; [`Error::Corrupt`] when something is older than all lists here.
+    /// * The errors of [counting features](Error#counting-features). [`Error::Corrupt`] also if a
+    ///   block is older than all sub-lists here.
+    /// * [`Error::Unsupported`]: the pool was too old for sub-lists when a list was created.
     pub fn merge(&mut self, mos: &Mos, tx: &Tx, other: ObjNum, dsize: Dsize<'_>) -> Result<()> {
         let mut other = mos.deadlist(other)?;
         if other.old {
@@ -167,7 +179,8 @@ impl Deadlist {
         for (mintxg, list) in other.lists(mos)? {
             let phys = mos.bpobj(list)?;
             self.total.add(Space { used: phys.bytes, comp: phys.comp, uncomp: phys.uncomp });
-            // What was under a key was born after it: it comes under that key here, or the one before.
+            // The blocks of a key were born after it. So they go to that key here, or to the one
+            // before.
             let (key, into) = self.list_of(&self.lists(mos)?, mintxg.saturating_add(1))?;
             mos.unset(tx, other.object, &name(mintxg))?;
             self.append_list(mos, tx, key, into, list)?;
@@ -177,10 +190,13 @@ impl Deadlist {
         self.store(mos, tx)
     }
 
-    /// Moves what was born after `mintxg`, with its keys, to a list of blocks (`dsl_deadlist_move_bpobj`).
+    /// Moves the blocks born after `mintxg`, and their keys, to a list of blocks
+    /// (`dsl_deadlist_move_bpobj`).
     ///
     /// # Errors
-    /// As changing the MOS fails; [`Error::Unsupported`] for the old kind.
+    /// * The errors of [counting features](Error#counting-features).
+    /// * [`Error::Unsupported`]: the deadlist is a plain list, or the pool was too old for
+    ///   sub-lists.
     pub fn move_to(&mut self, mos: &Mos, tx: &Tx, bpobj: ObjNum, mintxg: u64) -> Result<Space> {
         if self.old {
             return Err(Error::Unsupported { what: "deadlists of pool versions before 26" });
@@ -199,10 +215,10 @@ impl Deadlist {
         Ok(moved)
     }
 
-    /// Destroys the list, not the blocks on it (`dsl_deadlist_free`).
+    /// Destroys the deadlist, but not the blocks on it (`dsl_deadlist_free`).
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [counting features](Error#counting-features).
     pub fn destroy(self, mos: &Mos, tx: &Tx) -> Result<()> {
         if self.old {
             return mos.destroy_bpobj(tx, self.object);

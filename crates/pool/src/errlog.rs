@@ -1,8 +1,16 @@
-//! Blocks that were found damaged.
+//! The error logs: damaged blocks that were found.
 //!
 //! # On disk
-//! Two logs, which the directory names (`errlog_last`, `errlog_scrub`; 0 is none). Without the feature `head_errlog` each is a ZAP whose names are bookmarks; with it, a
-//! ZAP of ZAPs: by the head dataset in which a block was met, names that have the block's birth, so that it is known later who else has the block. Values are an empty text.
+//! The MOS directory names two logs (`errlog_last`, `errlog_scrub`; 0 means none). The values of
+//! their entries are empty strings.
+//!
+//! | feature `head_errlog` | form of a log |
+//! |---|---|
+//! | disabled | a ZAP whose names are bookmarks |
+//! | enabled | a ZAP of ZAPs, one for each head dataset in which blocks were found |
+//!
+//! With `head_errlog`, the names have the birth of the block, which shows later which other
+//! datasets have it.
 //!
 //! # See
 //! OpenZFS `module/zfs/spa_errlog.c`.
@@ -14,17 +22,17 @@ use dmu::Tx;
 use ondisk::scan::ErrBookmark;
 use ondisk::{DmuType, ObjNum, mos};
 
-/// Which of the two error logs: a scrub fills the one and, when it ends, makes it the other.
+/// One of the two error logs. A scrub fills one, and at its end turns it into the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrLog {
-    /// Errors met since the last scrub ended.
+    /// Errors that were found since the end of the last scrub (`spa_errlog_last`).
     Last,
-    /// Errors of the running scrub.
+    /// Errors of the running scrub (`spa_errlog_scrub`).
     Scrub,
 }
 
 impl ErrLog {
-    /// Its name in the directory.
+    /// Its name in the MOS directory.
     fn name(self) -> &'static str {
         match self {
             ErrLog::Last => mos::ERRLOG_LAST,
@@ -34,13 +42,14 @@ impl ErrLog {
 }
 
 impl Mos {
-    /// The entries of an error log. With `head_errlog` (the feature) the log is a ZAP per head dataset, and the
-    /// bookmarks carry births.
+    /// The entries of an error log (`spa_get_errlog`).
     ///
-    /// A name that is no bookmark is passed over: damage to a log of damage must not hide the rest of it.
+    /// With the feature `head_errlog`, the log is a ZAP for each head dataset, and the bookmarks
+    /// have births. A name that is no bookmark is skipped, so that damage of the log does not hide
+    /// the rest of it.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](crate::Error#reading).
     pub fn errlog(&self, which: ErrLog, head_errlog: bool) -> Result<Vec<ErrBookmark>> {
         let Some(log) = self.dir(which.name())? else { return Ok(Vec::new()) };
         let mut out = Vec::new();
@@ -59,10 +68,10 @@ impl Mos {
         Ok(out)
     }
 
-    /// How many entries a log has (`spa_approx_errlog_size`).
+    /// The number of entries of a log (`spa_approx_errlog_size`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](crate::Error#reading).
     pub fn errlog_count(&self, which: ErrLog, head_errlog: bool) -> Result<u64> {
         let Some(log) = self.dir(which.name())? else { return Ok(0) };
         if !head_errlog {
@@ -75,7 +84,8 @@ impl Mos {
         Ok(sum)
     }
 
-    /// The logs by head dataset that a log is made of. What is no dataset's name, or leads to no log, is passed over.
+    /// The logs of the head datasets within a log. An entry that names no dataset, or leads to no
+    /// log, is skipped.
     fn errlog_heads(&self, log: ObjNum) -> Result<Vec<(u64, ObjNum)>> {
         let mut out = Vec::new();
         for e in self.entries(log)? {
@@ -94,14 +104,16 @@ impl Mos {
         self.objset().dnode(object).is_ok_and(|dnode| dnode.kind() == DmuType::ERROR_LOG)
     }
 
-    /// Frees what is an object of an error log, and nothing else, whatever a damaged log says. One that can't be freed stays: nothing may name it any more.
+    /// Frees objects of an error log, and no other objects, whatever a damaged log claims. An
+    /// object that can't be freed stays, because nothing may refer to it any more.
     fn errlog_discard(&self, tx: &Tx, objects: &[ObjNum]) {
         for object in objects.iter().filter(|object| self.is_errlog(**object)) {
             let _ = self.objset().free_object(tx, *object);
         }
     }
 
-    /// Forgets what was met in a head dataset that is gone (`spa_delete_dataset_errlog`). A log that is damaged keeps it.
+    /// Removes the entries of a head dataset that was destroyed (`spa_delete_dataset_errlog`). A
+    /// damaged log keeps them.
     pub fn errlog_forget(&self, tx: &Tx, head: u64) {
         for which in [ErrLog::Last, ErrLog::Scrub] {
             let key = format!("{head:x}");
@@ -113,11 +125,13 @@ impl Mos {
         }
     }
 
-    /// Enters blocks in a log, which is made if there is none: those with births in the form that it has with `head_errlog`, by the head dataset that they
-    /// name; the form must be the same for all (`sync_error_list`).
+    /// Adds blocks to a log, which is created if there is none (`sync_error_list`).
+    ///
+    /// Entries with births are added by their head dataset, in the form of `head_errlog`. All
+    /// entries must have the same form.
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [changing](crate::Error#changing).
     pub fn errlog_add(&self, tx: &Tx, which: ErrLog, entries: &[ErrBookmark]) -> Result<()> {
         if entries.is_empty() {
             return Ok(());
@@ -148,7 +162,7 @@ impl Mos {
         Ok(log)
     }
 
-    /// The log of a head dataset within a log, made if there is none.
+    /// The log of a head dataset within a log, created if there is none.
     fn errlog_of(&self, tx: &Tx, log: ObjNum, head: u64) -> Result<ObjNum> {
         let key = format!("{head:x}");
         if let Some(zap) = self.u64(log, &key)? {
@@ -159,10 +173,11 @@ impl Mos {
         Ok(zap)
     }
 
-    /// Takes blocks out of a log that has them (`spa_remove_healed_errors`).
+    /// Removes the blocks of `entries` from a log, as far as it has them
+    /// (`spa_remove_healed_errors`).
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [changing](crate::Error#changing).
     pub fn errlog_remove(&self, tx: &Tx, which: ErrLog, entries: &[ErrBookmark]) -> Result<()> {
         let Some(log) = self.dir(which.name())? else { return Ok(()) };
         for e in entries {
@@ -181,10 +196,11 @@ impl Mos {
         Ok(())
     }
 
-    /// The log that a scrub has filled takes the place of the other, which is freed.
+    /// Replaces the log of the last scrub with that of the ended scrub, and frees the old one
+    /// (`spa_errlog_rotate`).
     ///
     /// # Errors
-    /// As changing the MOS's directory fails.
+    /// The errors of [changing](crate::Error#changing).
     pub fn errlog_rotate(&self, tx: &Tx, head_errlog: bool) -> Result<()> {
         let old = self.errlog_objects(ErrLog::Last, head_errlog);
         let scrub = self.dir(ErrLog::Scrub.name())?;
@@ -194,10 +210,10 @@ impl Mos {
         Ok(())
     }
 
-    /// What a scrub has found is entered in the other log: for one that did not look at everything.
+    /// Adds the errors of a scrub to the other log, for a scrub that did not visit everything.
     ///
     /// # Errors
-    /// As reading the log or changing the MOS fails.
+    /// The errors of [changing](crate::Error#changing).
     pub fn errlog_merge(&self, tx: &Tx, head_errlog: bool) -> Result<()> {
         let found = self.errlog(ErrLog::Scrub, head_errlog)?;
         self.errlog_add(tx, ErrLog::Last, &found)?;
@@ -207,17 +223,18 @@ impl Mos {
         Ok(())
     }
 
-    /// A log's objects, as far as they can be told.
+    /// The objects of a log, as far as they can be determined.
     fn errlog_objects(&self, which: ErrLog, head_errlog: bool) -> Vec<ObjNum> {
         let Ok(Some(log)) = self.dir(which.name()) else { return Vec::new() };
         let inner = if head_errlog { self.errlog_heads(log).unwrap_or_default() } else { Vec::new() };
         inner.into_iter().map(|(_, object)| object).chain([log]).collect()
     }
 
-    /// Puts entries with births in the place of a log that has none, when `head_errlog` is enabled (`sync_upgrade_errlog`).
+    /// Replaces a log without births by entries with births, when `head_errlog` is enabled
+    /// (`sync_upgrade_errlog`).
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [changing](crate::Error#changing).
     pub fn errlog_upgrade(&self, tx: &Tx, which: ErrLog, entries: &[ErrBookmark]) -> Result<()> {
         if self.dir(which.name())?.is_none() {
             return Ok(());
@@ -228,10 +245,13 @@ impl Mos {
         self.errlog_add(tx, which, entries)
     }
 
-    /// Of a head dataset that a clone was promoted over: what was born before this group is the promoted one's (`swap_errlog`).
+    /// Moves entries from the head dataset `from` to the clone `to` that was promoted over it
+    /// (`swap_errlog`).
+    ///
+    /// Blocks born before the txg `before` now belong to the promoted clone.
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [changing](crate::Error#changing).
     pub fn errlog_promote(&self, tx: &Tx, from: u64, to: u64, before: u64) -> Result<()> {
         for which in [ErrLog::Last, ErrLog::Scrub] {
             let Some(log) = self.dir(which.name())? else { continue };

@@ -1,9 +1,10 @@
 //! Enabling and counting features.
 //!
 //! # Theory
-//! A feature is enabled when one of two ZAPs, that of the features needed to read or that of those needed to write, has it; the value
-//! counts its users. Whoever starts or ceases to use the feature counts in the group in which it does. The labels name the
-//! active features that are needed to read the MOS: whoever writes labels looks them up when they are written.
+//! A feature is enabled if it is in one of two ZAPs: of the features needed to read, or of those
+//! needed only to write. The value counts its users. Code that starts or stops using the feature
+//! changes the count in the same txg. The labels name the active features that are needed to read
+//! the MOS. They are looked up when the labels are written.
 //!
 //! # See
 //! OpenZFS `module/zfs/zfeature.c`.
@@ -14,22 +15,22 @@ use ondisk::feature::Feature;
 use ondisk::version::SPA_VERSION_FEATURES;
 use ondisk::{ObjNum, mos};
 
-/// `enabled_txg`: the pool keeps when features were enabled.
+/// The feature `enabled_txg`: the pool records when features were enabled.
 const ENABLED_TXG: &str = "com.delphix:enabled_txg";
 
-/// A feature that this project itself has need of.
+/// A feature that this crate uses.
 ///
 /// # Panics
-/// When there is none of this guid.
+/// If the table has no feature of this guid.
 pub(crate) fn known(guid: &str) -> &'static Feature {
     Feature::by_guid(guid).expect("the table has every feature that is used here")
 }
 
 impl Mos {
-    /// Makes the three ZAPs of a pool with features (`spa_feature_create_zap_objects`).
+    /// Creates the three ZAPs of a pool with features (`spa_feature_create_zap_objects`).
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [changing](Error#changing).
     pub fn create_features(&self, tx: &Tx) -> Result<()> {
         for name in [mos::FEATURES_FOR_READ, mos::FEATURES_FOR_WRITE, mos::FEATURE_DESCRIPTIONS] {
             let zap = self.create_zap(tx)?;
@@ -44,10 +45,13 @@ impl Mos {
         self.dir(name)?.ok_or(Error::Missing { name })
     }
 
-    /// How many users a feature has; `None` if it is not enabled, as none is in pools before version 5000 (`feature_get_refcount`).
+    /// The number of users of a feature (`feature_get_refcount`). `None` if it is not enabled.
+    ///
+    /// In pools before version 5000, no feature is enabled.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * The errors of [reading](Error#reading).
+    /// * [`Error::Missing`]: the pool has no ZAPs of features.
     pub fn feature_refcount(&self, feature: &Feature) -> Result<Option<u64>> {
         if self.version() < SPA_VERSION_FEATURES {
             return Ok(None);
@@ -55,10 +59,14 @@ impl Mos {
         self.u64(self.feature_zap(feature)?, feature.guid)
     }
 
-    /// True if a feature is enabled; false also in pools too old to have features.
+    /// True if a feature is enabled (`spa_feature_is_enabled`). False also in pools too old for
+    /// features.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](Error#reading).
+    ///
+    /// # Panics
+    /// If the table has no feature of this guid.
     pub fn feature_enabled(&self, guid: &str) -> Result<bool> {
         match self.feature_refcount(known(guid)) {
             Ok(n) => Ok(n.is_some()),
@@ -72,29 +80,29 @@ impl Mos {
         Ok(count)
     }
 
-    /// One more user (`spa_feature_incr`); returns how many there are now.
+    /// Adds a user of a feature (`spa_feature_incr`). Returns the new number of users.
     ///
     /// # Errors
-    /// [`Error::Feature`] if the feature is not enabled; as changing the MOS fails.
+    /// The errors of [counting features](Error#counting-features).
     pub fn feature_incr(&self, tx: &Tx, feature: &Feature) -> Result<u64> {
         let count = self.feature_refcount(feature)?.and_then(|n| n.checked_add(1));
         self.feature_sync(tx, feature, count.ok_or(Error::Feature { guid: feature.guid })?)
     }
 
-    /// One user less (`spa_feature_decr`); returns how many there are now.
+    /// Removes a user of a feature (`spa_feature_decr`). Returns the new number of users.
     ///
     /// # Errors
-    /// [`Error::Feature`] if the feature has no user; as changing the MOS fails.
+    /// The errors of [counting features](Error#counting-features).
     pub fn feature_decr(&self, tx: &Tx, feature: &Feature) -> Result<u64> {
         let count = self.feature_refcount(feature)?.and_then(|n| n.checked_sub(1));
         self.feature_sync(tx, feature, count.ok_or(Error::Feature { guid: feature.guid })?)
     }
 
-    /// Enables a feature, after those that it depends on; one that is enabled already stays as it is
-    /// (`spa_feature_enable`).
+    /// Enables a feature, after those that it depends on (`spa_feature_enable`). An enabled feature
+    /// stays as it is.
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [counting features](Error#counting-features).
     pub fn feature_enable(&self, tx: &Tx, feature: &Feature) -> Result<()> {
         if self.feature_refcount(feature)?.is_some() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What was done to the pool.
+//! The history of a pool (`spa_history.c`).
 
 use crate::{Error, Mos, Result};
 use dmu::Dnode;
@@ -8,11 +8,10 @@ use ondisk::{Corrupt, Nvlist, mos};
 mod write;
 
 const WHAT: &str = "history record";
-/// Longest record that is believed; OpenZFS's ring of a huge pool has 1 GiB, its records some KiB.
+/// Longest accepted record. The ring of a huge pool has 1 GiB in OpenZFS, and its records some KiB.
 const MAX_RECORD: u64 = 16 << 20;
 
-/// Names of the internal events of pools older than version 28, by their numbers
-/// (`zfs_history_event_names`).
+/// Names of the internal events of pools before version 28, by number (`zfs_history_event_names`).
 pub const LEGACY_EVENTS: [&str; 41] = [
     "invalid event",
     "pool create",
@@ -57,7 +56,8 @@ pub const LEGACY_EVENTS: [&str; 41] = [
     "pool split",
 ];
 
-/// Iterator over the records of a pool's history, oldest first: `zpool create`, then the ring.
+/// Iterator over the records of a pool's history, oldest first. The record of `zpool create` comes
+/// before the ring.
 #[derive(Debug)]
 pub struct History {
     dn: Dnode,
@@ -67,10 +67,10 @@ pub struct History {
 }
 
 impl Mos {
-    /// The pool's history; `None` for pools too old to have one.
+    /// The history of the pool (`spa_history_get`). `None` if the pool is too old to have one.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] for bad bounds.
+    /// The errors of [reading](Error#reading).
     pub fn history(&self) -> Result<Option<History>> {
         self.history_from(0)
     }
@@ -78,7 +78,7 @@ impl Mos {
     /// As [`Mos::history`], from a [`History::position`] on.
     ///
     /// # Errors
-    /// As [`Mos::history`].
+    /// The errors of [reading](Error#reading).
     pub fn history_from(&self, position: u64) -> Result<Option<History>> {
         let Some(obj) = self.dir(mos::HISTORY)? else { return Ok(None) };
         let bad = Error::corrupt(obj);
@@ -89,12 +89,12 @@ impl Mos {
 }
 
 impl History {
-    /// Bounds of the ring.
+    /// The bounds of the ring (`spa_history_phys_t`).
     pub fn phys(&self) -> &HistoryPhys {
         &self.phys
     }
 
-    /// Where the next record begins, in bytes of all that was ever written.
+    /// The position of the next record, in bytes of everything that was ever written.
     pub fn position(&self) -> u64 {
         self.at
     }

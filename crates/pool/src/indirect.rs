@@ -1,20 +1,20 @@
-//! Mappings of removed devices.
+//! The mappings of removed devices (`vdev_indirect_mapping.c`, `vdev_indirect_births.c`).
 
 use crate::{Error, Mos, Result};
 use ondisk::indirect::{BirthEntry, MappingEntry, MappingPhys, births_count};
 use ondisk::{Corrupt, ObjNum};
 
-/// Most entries that are read; each stands for at least a block, and takes 24 bytes of memory.
+/// Most entries that are read. Each stands for at least a block, and takes 24 bytes of memory.
 const MAX_ENTRIES: u64 = 1 << 28;
 /// Bytes of an array that are read at a time.
 const PIECE: usize = 128 << 10;
 
-/// Where the blocks of a removed vdev went.
+/// Where the blocks of a removed vdev are now (`vdev_indirect_mapping_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {
-    /// Header.
+    /// The header.
     pub phys: MappingPhys,
-    /// Segments, by source offset; they do not overlap.
+    /// The segments, by source offset. They do not overlap.
     pub entries: Vec<MappingEntry>,
 }
 
@@ -22,7 +22,8 @@ impl Mos {
     /// Reads an indirect mapping (`vdev_indirect_mapping_open`).
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] for too many, bad or unsorted entries.
+    /// The errors of [reading](Error#reading). [`Error::Corrupt`] also if there are too many
+    /// entries, or if they overlap or are not sorted.
     pub fn indirect_mapping(&self, object: ObjNum) -> Result<Mapping> {
         const WHAT: &str = "indirect mapping";
         let bad = Error::corrupt(object);
@@ -45,10 +46,11 @@ impl Mos {
         Ok(Mapping { phys, entries })
     }
 
-    /// Reads when the parts of a removed vdev were copied (`vdev_indirect_births_open`).
+    /// Reads when the segments of a removed vdev were copied (`vdev_indirect_births_open`).
     ///
     /// # Errors
-    /// As [`Mos::indirect_mapping`].
+    /// The errors of [reading](Error#reading). [`Error::Corrupt`] also if there are too many
+    /// entries, or if they are not sorted.
     pub fn indirect_births(&self, object: ObjNum) -> Result<Vec<BirthEntry>> {
         let bad = Error::corrupt(object);
         let count = births_count(self.objset().dnode(object)?.bonus()).map_err(&bad)?;
@@ -64,10 +66,14 @@ impl Mos {
         Ok(births)
     }
 
-    /// Bytes of each mapping entry that were obsolete when the mapping was last condensed; empty if not kept.
+    /// The obsolete bytes of each mapping entry, as of the last condensing
+    /// (`vdev_indirect_mapping_load_obsolete_counts`).
+    ///
+    /// Empty if the pool keeps no counts.
     ///
     /// # Errors
-    /// As [`Mos::indirect_mapping`].
+    /// The errors of [reading](Error#reading). [`Error::Corrupt`] also if there are too many
+    /// entries.
     pub fn obsolete_counts(&self, phys: &MappingPhys) -> Result<Vec<u32>> {
         if phys.counts_object == 0 {
             return Ok(Vec::new());
@@ -80,8 +86,9 @@ impl Mos {
         Ok(counts)
     }
 
-    /// Hands out the first `count` elements of `size` bytes of an object, piece by piece: what the object says of its
-    /// length must not become memory before its contents bear it out.
+    /// Passes the first `count` elements of `size` bytes of an object to `each`, in parts.
+    ///
+    /// So the claimed length of an object takes no memory before its contents prove it.
     fn array(
         &self,
         object: ObjNum,

@@ -1,17 +1,29 @@
-//! Pool-wide state: configuration, space maps, DDT, BRT, history.
+//! Pool metadata: configuration, space maps, DDT, BRT, history.
 //!
 //! # Theory
-//! A pool keeps its own books in objects of the meta object set (MOS). [`Mos`] reads its directory and tables; the
-//! modules here turn each kind of object into values: [`spacemap`] and [`metaslab`] what is allocated, [`space`]
-//! how much room a pool has, [`ddt`] and [`brt`] which blocks are shared, [`history`] what was done, [`errlog`] what
-//! is damaged, [`state`] scans, checkpoints and removals, [`indirect`] where removed devices' blocks went.
-//! Everything is read on demand and bounded by what the objects really hold.
+//! A pool keeps its metadata in objects of the meta object set (MOS). [`Mos`] reads and changes its
+//! directory and its ZAPs. Each module handles one kind of object:
+//!
+//! | module | content |
+//! |---|---|
+//! | [`config`], [`feature`] | the pool's configuration, properties and features |
+//! | [`spacemap`], [`metaslab`] | what is allocated |
+//! | [`alloc`] | where new blocks go, and what becomes free |
+//! | [`space`] | how much space the pool has |
+//! | [`bpobj`] | lists of blocks, and deadlists |
+//! | [`ddt`], [`brt`] | which blocks are shared |
+//! | [`history`], [`errlog`] | what was done, and what is damaged |
+//! | [`state`] | scans, checkpoints and removals |
+//! | [`indirect`] | where the blocks of removed devices went |
+//!
+//! Everything is read on demand. Its size is bounded by what the objects really hold.
 //!
 //! # Locks
-//! None: these are values, read from an immutable transaction group.
+//! A [`Mos`] has none of its own. The allocator ([`alloc`]) and the tables of a pool that is
+//! written ([`ddt`], [`brt`]) have one each, which their modules describe.
 //!
 //! # Absent
-//! No dataset, no key, no device: deflation ratios and keys are handed in.
+//! This crate knows no dataset, no key and no device. Callers pass deflation ratios and keys.
 
 pub mod alloc;
 pub mod bpobj;
@@ -34,5 +46,5 @@ pub mod state;
 pub use error::Error;
 pub use mos::{Entry, Mos, ZapValue, string_of};
 
-/// A result of this room.
+/// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,10 +1,11 @@
-//! Metaslabs: what of a top-level vdev is allocated.
+//! Metaslabs: which space of a top-level vdev is allocated.
 //!
 //! # Theory
-//! A top-level vdev's space is cut into metaslabs of equal size; each has a space map, or none while it was never
-//! used. With `log_spacemap`, the changes of recent txgs are in pool-wide logs instead: a metaslab's own map holds what
-//! was before its *unflushed txg*, and the logs of that txg and later hold the rest. Loading replays both; a range
-//! allocated twice or freed while free is corrupt.
+//! The space of a top-level vdev is divided into metaslabs of equal size. Each has a space map,
+//! unless it was never used. With `log_spacemap`, pool-wide logs hold the changes of recent txgs
+//! instead. A metaslab's own map ends before its *unflushed txg*. The logs of that txg and of later
+//! ones hold the rest. A load replays both. A range that is allocated twice, or freed while free,
+//! is corrupt.
 
 use crate::range::RangeSet;
 use crate::spacemap::{MapStep, SpaceMap};
@@ -15,7 +16,7 @@ use ondisk::spacemap::{MapType, SpaceMapPhys};
 use ondisk::{Ashift, Corrupt, ObjNum, Txg, VdevId, mos};
 use std::collections::BTreeMap;
 
-/// What a top-level vdev's space is for (`metaslab_class_t`).
+/// The purpose of a top-level vdev's space (`metaslab_class_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Data and metadata.
@@ -24,55 +25,63 @@ pub enum Class {
     Log,
     /// Metadata and small blocks.
     Special,
-    /// Dedup tables.
+    /// Deduplication tables.
     Dedup,
 }
 
-/// What this room needs to know of a top-level vdev.
+/// The properties of a top-level vdev that this crate needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopVdev {
     /// Its number.
     pub id: VdevId,
-    /// log2 of its sector size; the unit of its space maps.
+    /// log2 of its sector size, which is the unit of its space maps (`vdev_ashift`).
     pub ashift: Ashift,
-    /// Allocatable bytes.
+    /// Its allocatable bytes (`vdev_asize`).
     pub asize: u64,
-    /// Object that holds the numbers of its space maps.
+    /// The object that holds the numbers of its space maps (`vdev_ms_array`).
     pub ms_array: ObjNum,
-    /// log2 of a metaslab's size.
+    /// log2 of the size of a metaslab (`vdev_ms_shift`).
     pub ms_shift: u8,
-    /// Metaslabs begin and end at multiples of this: the width of a draid group, else 1 (`vdev_draid_metaslab_init`).
+    /// Metaslabs begin and end at multiples of this (`vdev_draid_metaslab_init`). It is the width
+    /// of a draid group, otherwise 1.
     pub quantum: u64,
-    /// What its space is for.
+    /// The purpose of its space.
     pub class: Class,
-    /// Disks among which a block's data, without parity, are spread: 1 of a mirror (`vdev_get_ndisks - vdev_get_nparity`).
+    /// The number of disks for a block's data, without parity (`vdev_get_ndisks -
+    /// vdev_get_nparity`). 1 for a mirror.
     pub data_disks: u64,
-    /// Its ZAP, if it has one.
+    /// Its ZAP, if it has one (`vdev_top_zap`).
     pub top_zap: Option<ObjNum>,
-    /// Usable part of its space in 1/512 (`vdev_deflate_ratio`); see [`deflate_ratio`].
+    /// The usable part of its space, in 1/512 (`vdev_deflate_ratio`). See [`deflate_ratio`].
     pub deflate_ratio: u64,
-    /// Takes no new blocks (`vdev_noalloc`, or being removed).
+    /// True if it takes no new blocks (`vdev_noalloc`, or being removed).
     pub non_allocating: bool,
 }
 
-/// The deflate ratio of a vdev on which a 128 KiB block takes `asize` bytes (`vdev_set_deflate_ratio`).
+/// The deflate ratio of a vdev on which a 128 KiB block takes `asize` bytes
+/// (`vdev_set_deflate_ratio`).
 pub fn deflate_ratio(asize: u64) -> u64 {
     (1u64 << 17).checked_div(asize >> 9).unwrap_or(512)
 }
 
-/// Most metaslabs a vdev may have; OpenZFS makes 131072 at most.
+/// Most metaslabs of a vdev. OpenZFS creates at most 131072.
 const MAX_METASLABS: u64 = 1 << 22;
 
-/// Most entries of all log space maps: OpenZFS flushes when those of its memory take a gigabyte
-/// (`zfs_unflushed_max_mem_amt`), at 72 bytes each; a log keeps some that others have undone.
+/// Most entries of all log space maps.
+///
+/// OpenZFS flushes when its entries take a gigabyte of memory (`zfs_unflushed_max_mem_amt`), at 72
+/// bytes each. A log also keeps entries that later ones have undone.
 const MAX_LOG_ENTRIES: u64 = 1 << 26;
 
 impl TopVdev {
-    /// A top-level vdev of the MOS's config; `None` if it has no metaslabs (a hole, or a removed device). `asize` is what a
-    /// block of 128 KiB takes on it.
+    /// A top-level vdev from the config in the MOS. `None` if it has no metaslabs: a hole, or a
+    /// removed device.
+    ///
+    /// `asize` is what a block of 128 KiB takes on it.
     ///
     /// # Errors
-    /// As reading its ZAP fails.
+    /// The errors of [reading](Error#reading). [`Error::Corrupt`] also if it would have too many
+    /// metaslabs.
     pub fn from_config(mos: &Mos, config: &VdevConfig, asize: u64) -> Result<Option<Self>> {
         let shift = config.metaslab_shift.filter(|s| (9..63).contains(s));
         let (Some(ashift), Some(size), Some(ms_array), Some(shift)) =
@@ -122,19 +131,19 @@ impl TopVdev {
         }))
     }
 
-    /// Number of metaslabs (`vdev_ms_count`).
+    /// The number of its metaslabs (`vdev_ms_count`).
     pub fn ms_count(&self) -> u64 {
         if self.ms_shift == 0 { 0 } else { self.asize.checked_shr(self.ms_shift.into()).unwrap_or(0) }
     }
 
-    /// Start and size of metaslab `id`.
+    /// The start and size of metaslab `id`.
     pub fn metaslab(&self, id: u64) -> (u64, u64) {
         let (start, end) = (id << self.ms_shift, (id + 1) << self.ms_shift);
         let start = start.next_multiple_of(self.quantum).min(end);
         (start, (end - start) / self.quantum * self.quantum)
     }
 
-    /// Bytes in its metaslabs.
+    /// The bytes in all its metaslabs.
     pub fn space(&self) -> u64 {
         if self.quantum == 1 {
             return self.ms_count() << self.ms_shift;
@@ -142,7 +151,7 @@ impl TopVdev {
         (0..self.ms_count()).map(|id| self.metaslab(id).1).sum()
     }
 
-    /// Bytes of `space` as the file systems see them (`vdev_deflated_space`).
+    /// The bytes of `space` as file systems see them (`vdev_deflated_space`).
     pub fn deflate(&self, space: u64) -> u64 {
         (space >> 9).saturating_mul(self.deflate_ratio)
     }
@@ -153,41 +162,43 @@ impl TopVdev {
 pub struct Metaslab {
     /// Its number in the vdev.
     pub id: u64,
-    /// First byte.
+    /// Its first byte.
     pub start: u64,
     /// Its size in bytes.
     pub size: u64,
-    /// Its space map, if it ever had one.
+    /// The object of its space map, if it ever had one.
     pub object: Option<ObjNum>,
-    /// Header of that.
+    /// The header of the space map.
     pub phys: Option<SpaceMapPhys>,
-    /// The first txg whose changes are in logs, with `log_spacemap`.
+    /// The first txg whose changes are in logs, with `log_spacemap` (`ms_unflushed_txg`).
     pub unflushed_txg: Option<Txg>,
-    /// What is allocated.
+    /// The allocated ranges.
     pub allocated: RangeSet,
-    /// Bytes allocated by logged changes, net; not in the space map's own sum.
+    /// Net bytes that logged changes allocate. The sum of the space map does not include them.
     pub unflushed: i64,
-    /// log2 of the space map's unit.
+    /// log2 of the unit of the space map.
     shift: u8,
 }
 
-/// Fragmentation by size of free segments, from 512 bytes on (`zfs_frag_table`).
+/// Fragmentation in percent, by the size of free segments from 512 bytes on (`zfs_frag_table`).
 const FRAGMENTATION: [u64; 21] =
     [100, 99, 97, 93, 88, 83, 77, 71, 64, 57, 50, 43, 36, 29, 23, 17, 12, 7, 3, 1, 0];
 
 impl Metaslab {
-    /// What is free.
+    /// The free ranges.
     pub fn free(&self) -> RangeSet {
         self.allocated.gaps(self.start, self.start + self.size)
     }
 
-    /// Fragmentation in percent, from the space map's histogram (`metaslab_set_fragmentation`); `None` without one.
+    /// Fragmentation in percent, from the histogram of the space map
+    /// (`metaslab_set_fragmentation`). `None` without a histogram.
     pub fn fragmentation(&self) -> Option<u64> {
         fragmentation(self.phys.as_ref(), self.shift)
     }
 }
 
-/// As [`Metaslab::fragmentation`], from a header; a metaslab without space map is not fragmented.
+/// As [`Metaslab::fragmentation`], from the header of a space map. A metaslab without space map is
+/// not fragmented.
 pub fn fragmentation(phys: Option<&SpaceMapPhys>, shift: u8) -> Option<u64> {
     let Some(phys) = phys else { return Some(0) };
     if !phys.have_histogram {
@@ -203,7 +214,7 @@ pub fn fragmentation(phys: Option<&SpaceMapPhys>, shift: u8) -> Option<u64> {
     Some(sum.checked_div(total).unwrap_or(0) as u64)
 }
 
-/// A change that a log space map holds for a metaslab.
+/// A change of a metaslab in a log space map.
 #[derive(Debug, Clone, Copy)]
 struct Change {
     txg: u64,
@@ -212,16 +223,18 @@ struct Change {
     end: u64,
 }
 
-/// The changes of all log space maps, by vdev and metaslab, in order.
+/// The changes in all log space maps, by vdev and metaslab, in order.
 #[derive(Debug, Default)]
 pub struct LogChanges(BTreeMap<(u32, u64), Vec<Change>>);
 
 impl LogChanges {
-    /// Reads all log space maps (`spa_ld_log_spacemaps`). `vdevs` are the concrete top-level vdevs; changes of others
-    /// are passed over.
+    /// Reads all log space maps (`spa_ld_log_spacemaps`).
+    ///
+    /// `vdevs` are the concrete top-level vdevs. Changes of others are skipped.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] for an entry that leaves its vdev or crosses metaslabs.
+    /// The errors of [reading](Error#reading). [`Error::Corrupt`] also if an entry leaves its vdev
+    /// or crosses metaslabs, or if there are too many.
     pub fn read(mos: &Mos, vdevs: &[TopVdev]) -> Result<Self> {
         let mut out = Self::default();
         let mut left = MAX_LOG_ENTRIES;
@@ -253,10 +266,11 @@ impl LogChanges {
         Ok(out)
     }
 
-    /// What the logs of `first` and later groups change of a metaslab, net: ranges that become allocated, and ranges that become free.
+    /// The net changes of a metaslab in the logs of `first` and later txgs: ranges that become
+    /// allocated, and ranges that become free.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when a range is allocated or freed twice in a row.
+    /// * [`Error::Corrupt`]: a range is allocated twice or freed twice in a row.
     pub fn net(&self, vd: &TopVdev, id: u64, first: Txg) -> Result<(RangeSet, RangeSet)> {
         let (mut added, mut removed) = (RangeSet::new(), RangeSet::new());
         for c in self.0.get(&(vd.id.0, id)).into_iter().flatten().filter(|c| c.txg >= first.0) {
@@ -275,10 +289,10 @@ impl LogChanges {
 }
 
 impl Mos {
-    /// The log space maps: txg and object, in order of txg.
+    /// The log space maps by txg (`DMU_POOL_LOG_SPACEMAP_ZAP`).
     ///
     /// # Errors
-    /// As reading the ZAP fails; [`Error::Corrupt`] for a name that is no number.
+    /// The errors of [reading](Error#reading). [`Error::Corrupt`] also if a name is no txg.
     pub fn log_spacemaps(&self) -> Result<BTreeMap<u64, ObjNum>> {
         let Some(zap) = self.dir(mos::LOG_SPACEMAP_ZAP)? else { return Ok(BTreeMap::new()) };
         let bad = Error::corrupt(zap);
@@ -295,10 +309,12 @@ impl Mos {
         Ok(out)
     }
 
-    /// The space map objects of a vdev's metaslabs, in order; 0 where a metaslab was never used.
+    /// The objects of the space maps of a vdev's metaslabs, in order. 0 for a metaslab that was
+    /// never used.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] when the vdev would have absurdly many.
+    /// The errors of [reading](Error#reading). [`Error::Corrupt`] also if the vdev would have too
+    /// many metaslabs.
     pub fn metaslab_objects(&self, vd: &TopVdev) -> Result<Vec<u64>> {
         let count = vd.ms_count();
         if count > MAX_METASLABS {
@@ -311,10 +327,11 @@ impl Mos {
         Ok((0..count as usize).map(|i| le64(&buf, i * 8)).collect())
     }
 
-    /// The txgs from which on changes are in logs, by metaslab; empty without `log_spacemap`.
+    /// For each metaslab, the txg from which on its changes are in logs. Empty without
+    /// `log_spacemap`.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](Error#reading).
     pub fn unflushed_txgs(&self, vd: &TopVdev) -> Result<Vec<u64>> {
         let Some(zap) = vd.top_zap else { return Ok(Vec::new()) };
         let Some(obj) = self.u64(zap, mos::VDEV_TOP_MS_UNFLUSHED_PHYS_TXGS)? else { return Ok(Vec::new()) };
@@ -325,11 +342,14 @@ impl Mos {
         Ok((0..count).map(|i| le64(&buf, i * 8)).collect())
     }
 
-    /// Loads metaslab `id` of a vdev. `object` and `unflushed` are its elements of [`Mos::metaslab_objects`] and
+    /// Loads metaslab `id` of a vdev (`metaslab_load`).
+    ///
+    /// `object` and `unflushed` are its elements of [`Mos::metaslab_objects`] and
     /// [`Mos::unflushed_txgs`].
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] when ranges are allocated twice or freed while free.
+    /// The errors of [reading](Error#reading). [`Error::Corrupt`] also if a range is allocated
+    /// twice or freed while free.
     pub fn load_metaslab(
         &self,
         vd: &TopVdev,
@@ -384,10 +404,14 @@ impl Mos {
         Ok(ms)
     }
 
-    /// Loads the metaslabs of a vdev one after another, each handed to `each` and then forgotten.
+    /// Loads the metaslabs of a vdev one after another, and passes each to `each`.
+    ///
+    /// Only one is in memory at a time.
     ///
     /// # Errors
-    /// As [`Mos::load_metaslab`] or `each` fails.
+    /// * The errors of [reading](Error#reading). [`Error::Corrupt`] also if a range is allocated
+    ///   twice or freed while free.
+    /// * The errors of `each`.
     pub fn metaslabs(
         &self,
         vd: &TopVdev,
@@ -402,10 +426,11 @@ impl Mos {
         Ok(())
     }
 
-    /// Space figures of a vdev from its space maps' headers alone, as `zpool list` shows them.
+    /// The space figures of a vdev, from the headers of its space maps alone, as `zpool list` shows
+    /// them.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](Error#reading).
     pub fn vdev_space(&self, vd: &TopVdev) -> Result<VdevSpace> {
         let mut out = VdevSpace { space: vd.space(), alloc: 0, fragmentation: None };
         let (mut valid, mut total, mut weighted, mut free_sum) = (0u64, 0u64, 0u128, 0u128);
@@ -433,13 +458,13 @@ impl Mos {
     }
 }
 
-/// Space figures of a top-level vdev.
+/// The space figures of a top-level vdev.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VdevSpace {
     /// Bytes in metaslabs (SIZE).
     pub space: u64,
     /// Bytes allocated (ALLOC).
     pub alloc: u64,
-    /// Fragmentation in percent (FRAG); `None` where it is not known.
+    /// Fragmentation in percent (FRAG). `None` if it is not known.
     pub fragmentation: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! The meta object set and its directory.
+//! The meta object set (MOS) and its directory.
 
 use crate::{Error, Result};
 use dmu::Objset;
@@ -12,7 +12,7 @@ pub use dmu::zap::Value as ZapValue;
 
 mod edit;
 
-/// Typed look-ups in the MOS; clones share it.
+/// Typed access to the MOS (`spa_meta_objset`). Clones share it.
 #[derive(Debug, Clone)]
 pub struct Mos {
     os: Objset,
@@ -29,55 +29,57 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The name as text; what is not UTF-8 is replaced.
+    /// The name as text. Bytes that are not UTF-8 are replaced.
     pub fn name_lossy(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
     }
 }
 
 impl Mos {
-    /// The books of the pool whose MOS this is.
+    /// Opens the MOS of a pool.
     ///
     /// # Errors
-    /// As reading the directory fails.
+    /// The errors of [reading](Error#reading), for its directory.
     pub fn open(os: Objset) -> Result<Self> {
         let dir = Zap::open(&os.dnode(ObjNum(DIRECTORY_OBJECT))?)?;
         Ok(Self { os, dir })
     }
 
-    /// The version of the pool, which says what may be written (`spa_version`).
+    /// The version of the pool, which limits what may be written (`spa_version`).
     pub fn version(&self) -> u64 {
         self.os.cache().zio().pool_version()
     }
 
-    /// Whether space is counted deflated: since version 3 (`spa_deflate`).
+    /// True if space is counted deflated, as in all pools since version 3 (`spa_deflate`).
     ///
     /// # Errors
-    /// As reading the directory fails.
+    /// The errors of [reading](Error#reading).
     pub fn deflates(&self) -> Result<bool> {
         Ok(self.version() >= SPA_VERSION_RAIDZ_DEFLATE || self.dir(ondisk::mos::DEFLATE)?.is_some())
     }
 
-    /// The same MOS, read as `options` say through this handle and those that come from it.
+    /// The same MOS, but reads through this handle, and through handles made from it, use
+    /// `options`.
     #[must_use]
     pub fn with_options(&self, options: &ReadOptions) -> Self {
         Self { os: self.os.with_options(options.clone()), dir: self.dir.with_options(options.clone()) }
     }
 
-    /// How it is read through this handle.
+    /// The read options of this handle.
     pub fn options(&self) -> &ReadOptions {
         self.os.options()
     }
 
-    /// The object set.
+    /// Its object set.
     pub fn objset(&self) -> &Objset {
         &self.os
     }
 
-    /// The object that an entry of the directory names, if there is one.
+    /// The object that an entry of the directory names. `None` if there is no entry, or if it is 0.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] if the entry is no number.
+    /// The errors of [reading](Error#reading). [`Error::Object`] also if the entry is not one
+    /// number.
     pub fn dir(&self, name: &str) -> Result<Option<ObjNum>> {
         Ok(self.dir.lookup_u64(name.as_bytes())?.filter(|n| *n != 0).map(ObjNum))
     }
@@ -85,7 +87,7 @@ impl Mos {
     /// The words of an entry of the directory.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](Error#reading).
     pub fn dir_words(&self, name: &str) -> Result<Option<Vec<u64>>> {
         Ok(self.dir.lookup(name.as_bytes())?.map(|v| v.iter().collect()))
     }
@@ -93,7 +95,7 @@ impl Mos {
     /// The bytes of an entry of the directory.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](Error#reading).
     pub fn dir_bytes(&self, name: &str) -> Result<Option<Vec<u8>>> {
         Ok(self.dir.lookup(name.as_bytes())?.and_then(|v| v.as_bytes().map(<[u8]>::to_vec)))
     }
@@ -101,7 +103,7 @@ impl Mos {
     /// Opens a ZAP.
     ///
     /// # Errors
-    /// As reading fails; a corrupt error if the object is no ZAP.
+    /// The errors of [reading](Error#reading). [`Error::Object`] also if the object is no ZAP.
     pub fn zap(&self, object: ObjNum) -> Result<Zap> {
         Ok(Zap::open(&self.os.dnode(object)?)?)
     }
@@ -109,7 +111,7 @@ impl Mos {
     /// The value of a name in a ZAP.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](Error#reading).
     pub fn value(&self, zap: ObjNum, name: &str) -> Result<Option<ZapValue>> {
         Ok(self.zap(zap)?.lookup(name.as_bytes())?)
     }
@@ -117,7 +119,7 @@ impl Mos {
     /// The number of a name in a ZAP.
     ///
     /// # Errors
-    /// As reading fails; corrupt if the value is not one word.
+    /// The errors of [reading](Error#reading). [`Error::Object`] also if the value is not one word.
     pub fn u64(&self, zap: ObjNum, name: &str) -> Result<Option<u64>> {
         Ok(self.zap(zap)?.lookup_u64(name.as_bytes())?)
     }
@@ -125,7 +127,7 @@ impl Mos {
     /// The words of a name in a ZAP.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](Error#reading).
     pub fn words(&self, zap: ObjNum, name: &str) -> Result<Option<Vec<u64>>> {
         Ok(self.value(zap, name)?.map(|v| v.iter().collect()))
     }
@@ -133,7 +135,7 @@ impl Mos {
     /// The string of a name in a ZAP, without its final NUL.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](Error#reading).
     pub fn string(&self, zap: ObjNum, name: &str) -> Result<Option<String>> {
         Ok(self.value(zap, name)?.as_ref().and_then(string_of))
     }
@@ -141,7 +143,8 @@ impl Mos {
     /// The entries of a ZAP whose keys are names.
     ///
     /// # Errors
-    /// As reading fails, here or at an entry; [`Error::Corrupt`] if its keys are words.
+    /// The errors of [reading](Error#reading), here or from the iterator. [`Error::Corrupt`] also
+    /// if the keys are words.
     pub fn entries(&self, object: ObjNum) -> Result<impl Iterator<Item = Result<Entry>> + use<>> {
         Ok(walk(&self.zap(object)?).map(move |e| {
             let e = e?;
@@ -156,14 +159,16 @@ impl Mos {
     }
 }
 
-/// A ZAP value as a string: bytes up to the first NUL, what is not UTF-8 replaced. `None` if it isn't bytes.
+/// A ZAP value as a string. `None` if it is not bytes.
+///
+/// The string ends before the first NUL. Bytes that are not UTF-8 are replaced.
 pub fn string_of(value: &ZapValue) -> Option<String> {
     let raw = value.as_bytes()?;
     let end = raw.iter().position(|b| *b == 0).unwrap_or(raw.len());
     Some(String::from_utf8_lossy(&raw[..end]).into_owned())
 }
 
-/// The entries of a ZAP, in cursor order; ends after an error.
+/// The entries of a ZAP, in cursor order. Ends after an error.
 pub(crate) fn walk(zap: &Zap) -> impl Iterator<Item = Result<dmu::zap::Entry>> + use<> {
     let mut cursor = zap.cursor();
     let mut over = false;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// A set of disjoint, coalesced ranges (`zfs_range_tree_t`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RangeSet {
-    /// Start to end.
+    /// From the start of each range to its end.
     ranges: BTreeMap<u64, u64>,
     space: u64,
 }
@@ -16,27 +16,27 @@ impl RangeSet {
         Self::default()
     }
 
-    /// Bytes in the set.
+    /// The bytes in the set (`zfs_range_tree_space`).
     pub fn space(&self) -> u64 {
         self.space
     }
 
-    /// Number of ranges.
+    /// The number of ranges (`zfs_range_tree_numsegs`).
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// True if there is none.
+    /// True if there is no range.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// The ranges in order: start and end.
+    /// The start and end of each range, in order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.ranges.iter().map(|(s, e)| (*s, *e))
     }
 
-    /// The range that begins last at or before `at`.
+    /// The last range that begins at or before `at`.
     fn before(&self, at: u64) -> Option<(u64, u64)> {
         self.ranges.range(..=at).next_back().map(|(s, e)| (*s, *e))
     }
@@ -48,12 +48,13 @@ impl RangeSet {
                 || self.ranges.range(start..end).next().is_some())
     }
 
-    /// True if all of `start..end` is in the set.
+    /// True if all of `start..end` is in the set (`zfs_range_tree_contains`).
     pub fn contains(&self, start: u64, end: u64) -> bool {
         self.before(start).is_some_and(|(_, e)| e >= end)
     }
 
-    /// Adds `start..end`; false, with nothing changed, if part of it is there already.
+    /// Adds `start..end` (`zfs_range_tree_add`). False, with nothing changed, if part of it is in
+    /// the set already.
     #[must_use]
     pub fn add(&mut self, start: u64, end: u64) -> bool {
         if end <= start || self.overlaps(start, end) {
@@ -72,7 +73,7 @@ impl RangeSet {
         true
     }
 
-    /// Adds what of `start..end` is not there yet.
+    /// Adds the parts of `start..end` that are not in the set.
     pub fn cover(&mut self, start: u64, end: u64) {
         for (start, end) in self.gaps(start, end).iter() {
             let fresh = self.add(start, end);
@@ -80,7 +81,7 @@ impl RangeSet {
         }
     }
 
-    /// What is in this set and in these ranges, which are disjoint and in order.
+    /// The parts that are both in this set and in `others`, which are disjoint and in order.
     pub fn common(&self, others: &[(u64, u64)]) -> Vec<(u64, u64)> {
         let (mut out, mut others) = (Vec::new(), others.iter().copied().peekable());
         for (start, end) in self.iter() {
@@ -88,7 +89,7 @@ impl RangeSet {
                 if e > start {
                     out.push((s.max(start), e.min(end)));
                 }
-                // One that goes on behind this range may meet the next.
+                // A range that continues after this one may overlap the next.
                 if e > end {
                     break;
                 }
@@ -98,7 +99,8 @@ impl RangeSet {
         out
     }
 
-    /// Removes `start..end`; false, with nothing changed, if part of it is absent.
+    /// Removes `start..end` (`zfs_range_tree_remove`). False, with nothing changed, if part of it
+    /// is not in the set.
     #[must_use]
     pub fn remove(&mut self, start: u64, end: u64) -> bool {
         if end <= start {
@@ -116,7 +118,7 @@ impl RangeSet {
         true
     }
 
-    /// What of `start..end` is not in the set.
+    /// The parts of `start..end` that are not in the set.
     pub fn gaps(&self, start: u64, end: u64) -> RangeSet {
         let mut out = RangeSet::new();
         let mut at = start;
@@ -135,8 +137,10 @@ impl RangeSet {
         out
     }
 
-    /// Removes what of `start..end` is in this set, and adds the rest to `other` (`zfs_range_tree_remove_xor_add`); false if part of
-    /// that is in `other` already.
+    /// Removes `start..end` from this set, and adds the parts that were absent to `other`
+    /// (`zfs_range_tree_remove_xor_add`).
+    ///
+    /// False if one of these parts is in `other` already.
     #[must_use]
     pub fn undo_or_add(&mut self, other: &mut RangeSet, start: u64, end: u64) -> bool {
         let rest = self.gaps(start, end);
@@ -146,7 +150,8 @@ impl RangeSet {
         rest.iter().all(|(s, e)| other.add(s, e))
     }
 
-    /// Number of ranges by size: bucket `i` counts those of `2^i` bytes and more, below twice that.
+    /// The number of ranges by size. Bucket `i` counts those of at least `2^i` bytes and less than
+    /// twice that.
     pub fn histogram(&self) -> [u64; 64] {
         let mut out = [0; 64];
         for (s, e) in self.iter() {

@@ -1,57 +1,61 @@
-//! How much room a pool has, as its datasets see it.
+//! The space of a pool, as its datasets see it.
 //!
 //! # Theory
-//! Space is counted deflated: as a 128 KiB block on the vdev would take it. The pool's room is that of the vdevs of
-//! the normal class, plus what dedup and cloning save, less what a checkpoint pins and what frees have not yet reached
-//! the space maps. A part, the slop, is kept back so that a full pool can still delete.
+//! Space is counted deflated: as 128 KiB blocks on the vdev would use it. The pool has the space of
+//! the vdevs of the normal class. Savings of dedup and cloning are added. Space that a checkpoint
+//! holds is subtracted, and so are frees that the space maps do not show yet. The slop is kept
+//! back, so that a full pool can still delete.
 
 use crate::ddt::Ddt;
 use crate::metaslab::{Class, TopVdev};
 use crate::{Mos, Result, brt};
 use ondisk::mos;
 
-/// Vdevs with more metaslabs than this lend one to the intent log (`zfs_embedded_slog_min_ms`).
+/// A vdev with more metaslabs than this lends one to the intent log (`zfs_embedded_slog_min_ms`).
 pub(crate) const EMBEDDED_SLOG_MIN_MS: u64 = 64;
-/// The slop is one part in `2^5` (`spa_slop_shift`).
+/// The slop is one part in `2^5` of the space (`spa_slop_shift`).
 pub(crate) const SLOP_SHIFT: u32 = 5;
 /// Least slop (`spa_min_slop`).
 pub(crate) const MIN_SLOP: u64 = 128 << 20;
 /// Most slop (`spa_max_slop`).
 pub(crate) const MAX_SLOP: u64 = 128 << 30;
 
-/// The room of a pool, in deflated bytes.
+/// The space of a pool, in deflated bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PoolSpace {
-    /// What the vdevs of the normal class provide (`spa_rdspace`).
+    /// The space of the vdevs of the normal class (`spa_rdspace`).
     pub rdspace: u64,
-    /// With what dedup and cloning save (`spa_dspace`).
+    /// The same with the savings of dedup and cloning (`spa_dspace`).
     pub dspace: u64,
-    /// Lent to the intent log.
+    /// The space that is lent to the intent log.
     pub embedded_log: u64,
-    /// Pinned by a checkpoint.
+    /// The space that a checkpoint holds.
     pub checkpoint: u64,
     /// Frees that the space maps do not show yet.
     pub deferred: u64,
-    /// Freed of late, and not to be used again before two more groups (`metaslab_class_get_deferred`).
+    /// Space that was freed lately, and is usable only after two more txgs
+    /// (`metaslab_class_get_deferred`).
     pub waiting: u64,
 }
 
-/// How much of the slop is kept from somebody who asks for room (`zfs_space_check_t`).
+/// How much of the slop an operation may not use (`zfs_space_check_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpaceCheck {
-    /// All of it: what takes space for good.
+    /// All of it. For operations that take space for good (`ZFS_SPACE_CHECK_NORMAL`).
     Normal,
-    /// Half of it: what may free space, or is small, such as removing files and setting properties.
+    /// Half of it. For operations that may free space or are small, such as removing files and
+    /// setting properties (`ZFS_SPACE_CHECK_RESERVED`).
     Reserved,
-    /// A quarter of it: what frees space and administration that makes it possible, such as destroying.
+    /// A quarter of it. For operations that free space or prepare that, such as destroying
+    /// (`ZFS_SPACE_CHECK_EXTRA_RESERVED`).
     ExtraReserved,
 }
 
 impl PoolSpace {
-    /// Works out the room of a pool from its vdevs and tables.
+    /// Computes the space of a pool from its vdevs and tables.
     ///
     /// # Errors
-    /// As reading the tables fails.
+    /// The errors of [reading](crate::Error#reading).
     pub fn of(mos: &Mos, vdevs: &[TopVdev], ddts: &[Ddt]) -> Result<Self> {
         let mut out = Self::default();
         let mut held_back = 0u64;
@@ -82,14 +86,14 @@ impl PoolSpace {
         Ok(out)
     }
 
-    /// What is kept back (`spa_get_slop_space`).
+    /// The space that is kept back (`spa_get_slop_space`).
     pub fn slop(&self) -> u64 {
         let slop = (self.rdspace >> SLOP_SHIFT).min(MAX_SLOP);
         let slop = slop - self.embedded_log.min(slop / 2);
         slop.max((self.rdspace / 2).min(MIN_SLOP))
     }
 
-    /// What the root dataset may grow to (`dsl_pool_adjustedsize`).
+    /// The size to which the root dataset may grow (`dsl_pool_adjustedsize`).
     pub fn adjusted(&self) -> u64 {
         self.adjusted_for(SpaceCheck::Normal)
     }
@@ -103,7 +107,8 @@ impl PoolSpace {
         self.dspace.saturating_sub(self.checkpoint).saturating_sub(self.deferred).saturating_sub(kept)
     }
 
-    /// What the root dataset may grow to now: without what is freed but waits (`dsl_pool_unreserved_space`).
+    /// The size to which the root dataset may grow now, without freed space that can't be used yet
+    /// (`dsl_pool_unreserved_space`).
     pub fn unreserved(&self, check: SpaceCheck) -> u64 {
         self.adjusted_for(check).saturating_sub(self.waiting)
     }

@@ -22,37 +22,37 @@ pub struct SpaceMap {
     shift: u8,
 }
 
-/// A range that a space map logs, in bytes.
+/// A range in a space map, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MapRange {
-    /// What happened to it.
+    /// Whether it was allocated or freed.
     pub kind: MapType,
-    /// The vdev field of two-word entries; it means something in log space maps only.
+    /// The vdev field of a two-word entry. It has a meaning only in log space maps.
     pub vdev: Option<u32>,
-    /// First byte.
+    /// Its first byte.
     pub start: u64,
-    /// Byte after the last.
+    /// The byte after its last.
     pub end: u64,
-    /// Low 50 bits of the txg, if a debug entry before said.
+    /// The low 50 bits of the txg from the debug entry before, or 0.
     pub txg: u64,
-    /// Sync pass, if a debug entry before said.
+    /// The sync pass from the debug entry before, or 0.
     pub pass: u16,
-    /// Where the entry is in the map, in words.
+    /// The place of the entry in the map, in words.
     pub word: u64,
-    /// Whether it took two words.
+    /// True if the entry has two words.
     pub two_words: bool,
 }
 
-/// A step of a space map.
+/// An entry of a space map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapStep {
     /// A range.
     Range(MapRange),
-    /// A debug entry; all zero where it only pads.
+    /// A debug entry. All zeros if it is only padding.
     Debug {
-        /// Where it is in the map, in words.
+        /// Its place in the map, in words.
         word: u64,
-        /// What it announces.
+        /// The kind of the entries that follow.
         action: MapType,
         /// Its sync pass.
         pass: u16,
@@ -62,10 +62,12 @@ pub enum MapStep {
 }
 
 impl SpaceMap {
-    /// Opens the map of the region `start..start + size`, whose units are `1 << shift` bytes (`space_map_open`).
+    /// Opens the map of the region `start..start + size`, in units of `1 << shift` bytes
+    /// (`space_map_open`).
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] for a bad header.
+    /// The errors of [reading](Error#reading). [`Error::Corrupt`] also if the length or the shift
+    /// is absurd.
     pub fn open(mos: &Mos, object: ObjNum, start: u64, size: u64, shift: u8) -> Result<Self> {
         let bad = Error::corrupt(object);
         if shift >= 32 {
@@ -79,7 +81,7 @@ impl SpaceMap {
         Ok(Self { dnode, phys, start, size, shift })
     }
 
-    /// Its header.
+    /// The header (`space_map_phys_t`).
     pub fn phys(&self) -> &SpaceMapPhys {
         &self.phys
     }
@@ -89,10 +91,12 @@ impl SpaceMap {
         self.dnode.object()
     }
 
-    /// Calls `step` for every entry in the order in which they were logged.
+    /// Calls `step` for each entry, in the order in which they were logged (`space_map_iterate`).
     ///
     /// # Errors
-    /// As reading or `step` fails; [`Error::Corrupt`] for a bad entry or one that leaves the region.
+    /// * The errors of [reading](Error#reading). [`Error::Corrupt`] also if an entry leaves the
+    ///   region.
+    /// * The errors of `step`.
     pub fn walk(&self, mut step: impl FnMut(MapStep) -> Result<()>) -> Result<()> {
         let block_size = self.dnode.block_size();
         let mut when = (0, 0);
@@ -106,7 +110,8 @@ impl SpaceMap {
         Ok(())
     }
 
-    /// Calls `step` for every entry of a block that lies at byte `at`; `when` are the txg and pass that were announced last.
+    /// Calls `step` for each entry of a block at byte `at`. `when` is the txg and pass of the last
+    /// debug entry.
     fn walk_block(
         &self,
         words: &[u8],
@@ -136,7 +141,7 @@ impl SpaceMap {
         Ok(())
     }
 
-    /// An entry's range in bytes, checked against the region.
+    /// The range of an entry in bytes, checked against the region.
     fn bytes(&self, offset: u64, run: u64) -> ondisk::Result<(u64, u64)> {
         let range = |value| Corrupt::Range { what: WHAT, field: "offset", value };
         let scale = |units: u64| units.checked_mul(1 << self.shift);

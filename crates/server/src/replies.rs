@@ -1,20 +1,34 @@
 //! The reply for each failure of the engine. No other module decides that.
 
+use std::error::Error;
+
 use api::{Host, LoadInfo, MmpState, Reason, RewindInfo, chain};
 use rustix::io::Errno;
 
-fn io(what: &dyn std::error::Error) -> Reason {
-    Reason::Io { what: chain(what), info: Box::<LoadInfo>::default() }
+fn io(error: &dyn Error) -> Reason {
+    Reason::Io { what: chain(error), info: Box::default() }
 }
 
-fn corrupt(what: &dyn std::error::Error) -> Reason {
-    Reason::Corrupt { what: chain(what), info: Box::<LoadInfo>::default() }
+fn corrupt(error: &dyn Error) -> Reason {
+    Reason::Corrupt { what: chain(error), info: Box::default() }
+}
+
+/// Whether a failure is one of damaged data, and not of a device.
+fn is_corrupt(error: &(dyn Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source())
+        .any(|error| error.is::<ondisk::Corrupt>() || error.is::<codec::Error>())
+}
+
+/// The reason for a failed read or write below the datasets: damaged data is kept apart from
+/// devices that fail.
+pub(crate) fn of_engine(error: &(dyn Error + 'static)) -> Reason {
+    if is_corrupt(error) { corrupt(error) } else { io(error) }
 }
 
 /// The reason for a failure of the dataset layer.
 pub(crate) fn of_dsl(error: &dsl::Error) -> Reason {
     match error {
-        dsl::Error::Object(_) | dsl::Error::Pool(_) => io(error),
+        dsl::Error::Object(_) | dsl::Error::Pool(_) => of_engine(error),
         dsl::Error::Corrupt { .. } => corrupt(error),
         dsl::Error::NoSuchDataset { .. } => Reason::NoSuchDataset,
         dsl::Error::BadName { .. } => Reason::InvalidName,
@@ -31,14 +45,14 @@ pub(crate) fn of_dsl(error: &dsl::Error) -> Reason {
             Reason::Refused { why: api::Refusal::ParentKeyNotLoaded }
         }
         dsl::Error::Key { why, .. } => Reason::BadValue { what: why.to_string() },
-        dsl::Error::Contents { .. } => io(error),
+        dsl::Error::Contents { .. } => of_engine(error),
     }
 }
 
 /// The reason for a failure of a file system.
 pub(crate) fn of_zpl(error: &zpl::Error) -> Reason {
     match error {
-        zpl::Error::Dmu(_) => io(error),
+        zpl::Error::Dmu(_) => of_engine(error),
         zpl::Error::NotFileSystem => Reason::BadType,
         // The message of `zfs_setprop_error` for `ENOTSUP`.
         zpl::Error::NotCounted => Reason::BadValue {
@@ -133,8 +147,8 @@ pub(crate) fn of_library(error: &poolhouse::Error) -> Reason {
         Error::Create(error) => crate::commands::pool::of_create(error),
         Error::Refused(why) => Reason::ReadonlyOnly { why: chain(why) },
         Error::Stopped(_) => Reason::Suspended,
-        Error::Pool(_) | Error::Object(_) | Error::Volume(_) | Error::Log(_) => io(error),
-        Error::ReplayFiles(_) | Error::ReplayVolume(_) => io(error),
+        Error::Pool(_) | Error::Object(_) | Error::Volume(_) | Error::Log(_) => of_engine(error),
+        Error::ReplayFiles(_) | Error::ReplayVolume(_) => of_engine(error),
         Error::Dataset(error) => of_dsl(error),
         Error::Key(error) => of_key(error),
         Error::File(error) => of_zpl(error),
@@ -148,6 +162,43 @@ pub(crate) fn of_open(failure: &spa::import::OpenFailure) -> Reason {
     match failure {
         spa::import::OpenFailure::Import(failure) => of_spa(failure),
         spa::import::OpenFailure::Refused(why) => Reason::ReadonlyOnly { why: chain(why) },
+    }
+}
+
+/// The reason for a failure to serve a volume.
+pub(crate) fn of_nbd(error: &nbd::Error) -> Reason {
+    match error {
+        nbd::Error::NoExport { .. } => Reason::BadType,
+        nbd::Error::Busy { .. } => Reason::Busy,
+        nbd::Error::ReadOnly => Reason::System { errno: Errno::ROFS.raw_os_error() },
+        nbd::Error::Volume(error) => of_zvol(error),
+        nbd::Error::System { source, .. } => {
+            Reason::System { errno: source.raw_os_error().unwrap_or(Errno::IO.raw_os_error()) }
+        }
+        nbd::Error::Open { .. } => of_engine(error),
+        // Requests of a client, which gets these answers itself.
+        nbd::Error::PastEnd { .. }
+        | nbd::Error::BadRequest { .. }
+        | nbd::Error::TooLong { .. }
+        | nbd::Error::NotFast
+        | nbd::Error::Tls(_) => Reason::Daemon { what: chain(error) },
+    }
+}
+
+/// The reason for a failure of a volume.
+pub(crate) fn of_zvol(error: &zvol::Error) -> Reason {
+    match error {
+        zvol::Error::Dmu(_) => of_engine(error),
+        zvol::Error::Corrupt(_) => corrupt(error),
+        zvol::Error::NotVolume => Reason::BadType,
+        zvol::Error::BadSize { block, .. } => {
+            Reason::BadValue { what: dsl::PropError::NotMultiple(*block).to_string() }
+        }
+        zvol::Error::ReadOnly => Reason::System { errno: Errno::ROFS.raw_os_error() },
+        zvol::Error::NoSpace => Reason::System { errno: Errno::NOSPC.raw_os_error() },
+        zvol::Error::Quota => Reason::System { errno: Errno::DQUOT.raw_os_error() },
+        zvol::Error::Stopped { .. } => Reason::Suspended,
+        zvol::Error::PastEnd { .. } => Reason::Daemon { what: chain(error) },
     }
 }
 
@@ -170,11 +221,11 @@ pub(crate) fn of_spa(failure: &spa::Failure) -> Reason {
         | SpaError::NoUberblock
         | SpaError::NoLabel
         | SpaError::BadGuidSum { .. } => Reason::MissingDevices(info),
-        SpaError::Mos { .. }
-        | SpaError::Corrupt { .. }
-        | SpaError::TrustedConfig(_)
-        | SpaError::Mapping { .. }
-        | SpaError::Damaged { .. } => Reason::Io { what: chain(error), info },
+        SpaError::Corrupt { .. } | SpaError::Damaged { .. } => Reason::Corrupt { what: chain(error), info },
+        SpaError::Mos { .. } | SpaError::TrustedConfig(_) | SpaError::Mapping { .. } => {
+            let what = chain(error);
+            if is_corrupt(error) { Reason::Corrupt { what, info } } else { Reason::Io { what, info } }
+        }
         SpaError::Interrupted => Reason::System { errno: Errno::INTR.raw_os_error() },
         SpaError::NoCheckpoint => Reason::NoCheckpoint,
     }
@@ -203,4 +254,37 @@ fn load_info(failure: &spa::Failure) -> LoadInfo {
         data_errors: Some(state.data_errors),
     });
     info
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: damaged data is `Corrupt` however deep it was found; a device that fails is `Io`.
+    #[test]
+    fn damage_is_no_failure_of_a_device() {
+        let place = zio::Bookmark {
+            objset: 54,
+            object: ondisk::ObjNum(3),
+            level: ondisk::Level(0),
+            blkid: ondisk::BlkId(0),
+        };
+        let damaged = || zio::Error::Corrupt {
+            bookmark: place,
+            source: ondisk::Corrupt::Magic { what: "a gang header", found: 7 },
+        };
+        let dva = ondisk::Dva {
+            vdev: ondisk::VdevId(0),
+            offset: ondisk::Offset(0),
+            asize: ondisk::Asize(512),
+            gang: false,
+        };
+        let unread = || zio::Error::Io { bookmark: place, dva, unread: 1, source: None };
+        let of = |error: zio::Error| of_dsl(&dsl::Error::Object(dmu::Error::Read(error)));
+        assert!(matches!(of(damaged()), Reason::Corrupt { .. }));
+        assert!(matches!(of(unread()), Reason::Io { .. }));
+        let file = |error: zio::Error| of_zpl(&zpl::Error::Dmu(dmu::Error::Read(error)));
+        assert!(matches!(file(damaged()), Reason::Corrupt { .. }));
+        assert!(matches!(file(unread()), Reason::Io { .. }));
+    }
 }

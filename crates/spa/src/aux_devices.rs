@@ -1,21 +1,21 @@
-//! Hot spares and cache devices that a pool holds, whether it makes use of them or not.
+//! The hot spares and cache devices that a pool claims, in use or not.
 //!
 //! # Theory
-//! Every device of an imported pool is claimed, also beside its tree: nobody else may make a file
-//! system on a spare that waits. Pools may share a spare, and a claim excludes its own process too.
-//! So this process claims each such device once, and its pools share the hold ([`Aside`]). The
-//! device itself is handed out to one user at a time.
+//! An imported pool claims each of its devices, also those beside its tree. So no other program can
+//! make a file system on an idle spare. Pools may share a spare, and a claim excludes other claims
+//! of the same process. So this process claims each such device once, and its pools share the claim
+//! ([`Aside`]). Only one user at a time gets the device itself.
 //!
 //! # Locks
 //! [`HELD`] is held to look a device up, to enter one and to hand one out. Nothing is opened under
 //! it.
 //!
 //! # Absent
-//! Pools of different daemons do not share a spare: the one that comes second shows it as one that
+//! Pools of different daemons do not share a spare. The second daemon shows the spare as one that
 //! cannot be opened.
 //!
 //! # See
-//! OpenZFS `spa_validate_aux`, `spa_open_aux`, whose holder all pools have in common.
+//! OpenZFS `spa_validate_aux`, `zfs_vdev_holder`: all pools share one holder there.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -30,28 +30,28 @@ use crate::create::Claimer;
 use crate::discovery::location::Identity;
 use crate::discovery::probe;
 
-/// What this process holds.
+/// The devices that this process has claimed.
 static HELD: Mutex<BTreeMap<Identity, Weak<Aside>>> = Mutex::new(BTreeMap::new());
 
 /// The devices beside the tree of one pool, by guid.
 pub(crate) type Asides = HashMap<Guid, Arc<Aside>>;
 
-/// A device that is held. It is in use while anybody has it besides.
+/// A claimed device. It is in use while `device` has a second reference.
 pub(crate) struct Aside {
     device: Arc<dyn Device>,
-    /// It has its layer already.
+    /// The device already has the layer of [`crate::engine::World::layer`].
     layered: bool,
 }
 
 impl Aside {
-    /// Hands the device out, if nobody uses it.
+    /// Hands the device out, unless it is in use.
     fn lend(&self, layer: &Layer) -> Option<Arc<dyn Device>> {
         let device = {
             let _held = HELD.lock();
             let free = Arc::strong_count(&self.device) == 1;
             free.then(|| self.device.clone())?
         };
-        // As it would be opened now. Its file system may not answer.
+        // Opening would read the size anew too. The file system below may hang.
         device.grow();
         Some(if self.layered { device } else { layer.around(device) })
     }
@@ -61,7 +61,7 @@ fn held(identity: Identity) -> Option<Arc<Aside>> {
     HELD.lock().get(&identity)?.upgrade()
 }
 
-/// Enters a hold; of two the first counts.
+/// Enters a claim; if there is one for the identity already, that one stays.
 fn enter(identity: Identity, aside: Aside) -> Arc<Aside> {
     let mut all = HELD.lock();
     all.retain(|_, one| one.strong_count() > 0);
@@ -77,10 +77,12 @@ fn identity_of(path: &Path) -> Option<Identity> {
     probe::one(path, Identity::of_path).flatten()
 }
 
-/// Holds what is at a path, with the other pools of this process that do.
+/// Claims the device at a path, or shares the claim of this process's other pools.
 ///
 /// # Errors
-/// As [`FileDevice::open`].
+/// * [`DeviceError::Open`]: the path cannot be opened, or did not answer in time.
+/// * Other errors of [`FileDevice::open`]: for example [`DeviceError::Busy`] while another program
+///   has the device.
 pub(crate) fn hold(path: &Path) -> device::Result<Arc<Aside>> {
     let silent =
         || DeviceError::Open { device: path.display().to_string(), source: io::ErrorKind::TimedOut.into() };
@@ -88,7 +90,7 @@ pub(crate) fn hold(path: &Path) -> device::Result<Arc<Aside>> {
     if let Some(aside) = held(identity) {
         return Ok(aside);
     }
-    // As much as is allowed: a pool that shares it may be one that writes.
+    // Open it for writing if possible: a pool that shares it may be one that writes.
     let open = |path: &Path| match FileDevice::open(path, Mode::Write) {
         Err(DeviceError::Open { .. }) => FileDevice::open(path, Mode::Own),
         opened => opened,
@@ -97,20 +99,20 @@ pub(crate) fn hold(path: &Path) -> device::Result<Arc<Aside>> {
     Ok(enter(identity, Aside { device: Arc::new(device), layered: false }))
 }
 
-/// Holds a device that is open, and was claimed.
+/// Enters a device that the caller has opened and claimed.
 pub(crate) fn adopt(path: &Path, device: Arc<dyn Device>) -> Arc<Aside> {
     let aside = Aside { device, layered: true };
     match identity_of(path) {
         Some(identity) => enter(identity, aside),
-        // One that a test has made.
+        // Devices that a test made have no identity.
         None => Arc::new(aside),
     }
 }
 
-/// The device of this identity for one user, if this process holds it.
+/// The device of this identity for one user, if this process has claimed it.
 ///
 /// # Errors
-/// [`DeviceError::Busy`] while somebody uses it.
+/// * [`DeviceError::Busy`]: the device is in use.
 pub(crate) fn lend(
     identity: Identity,
     path: &Path,
@@ -120,7 +122,7 @@ pub(crate) fn lend(
     held(identity).map(|aside| aside.lend(layer).ok_or_else(busy))
 }
 
-/// A claimer that hands out what this process holds, and claims the rest.
+/// A claimer that hands out the devices of this process, and claims the others.
 pub(crate) fn lending<'a>(
     claimer: &'a Claimer<'a>,
     layer: Layer,

@@ -1,9 +1,12 @@
-//! Making a pool.
+//! Creating a pool.
 //!
 //! # Theory
-//! A new pool is an empty one to which everything happens in its first transaction group (`TXG_INITIAL`, 4): devices are claimed and
-//! get labels that say "half added, group 0", so that a crash in the middle leaves devices that belong to no pool; the MOS is made in memory,
-//! with the books of the pool and its datasets; and then the ordinary sync writes it, labels and uberblock last.
+//! A new pool is an empty one whose first transaction group (`TXG_INITIAL`, 4) does everything:
+//!
+//! 1. Its devices are claimed, and get labels of devices that are being added (txg 0). After a
+//!    crash here the devices belong to no pool.
+//! 2. The MOS is made in memory, with the pool's metadata and its datasets.
+//! 3. The ordinary sync writes it, labels and uberblock last.
 //!
 //! # Crash
 //! Until the first uberblock is written there is no pool, and the devices' labels say so.
@@ -38,10 +41,10 @@ use crate::aux_devices::Asides;
 use crate::engine::{Engine, Parts, PoolWriter, Synced, World};
 use crate::{Candidate, Host, Spa};
 
-/// The group that makes a pool (`TXG_INITIAL`).
+/// The transaction group that creates a pool (`TXG_INITIAL`).
 pub const TXG_INITIAL: Txg = Txg(4);
 
-/// What surrounds a pool that is made.
+/// The environment in which a pool is created.
 pub struct Setting<'a> {
     /// This host.
     pub host: &'a Host,
@@ -51,15 +54,15 @@ pub struct Setting<'a> {
     pub claimer: &'a Claimer<'a>,
     /// Threads that compress, checksum and write.
     pub workers: Arc<Workers>,
-    /// The memory of its block cache (`zfs_arc_max`).
+    /// The memory limits of its block cache (`zfs_arc_max`).
     pub cache: arc::Room,
     /// Alternate root, put before its mountpoints.
     pub altroot: Option<String>,
 }
 
-/// What a new pool begins with, beside its devices.
+/// The initial state of a new pool, beside its devices.
 pub struct Beginning<'a> {
-    /// Features to be enabled; those that they depend on come with them.
+    /// Features to enable; the features that they depend on are enabled with them.
     pub features: &'a [&'static Feature],
     /// The version, 1 to 28 without features, or 5000 (`version`).
     pub version: u64,
@@ -69,14 +72,14 @@ pub struct Beginning<'a> {
     pub props: &'a PropList,
     /// How the root file system is encrypted, if it is.
     pub crypt: Option<&'a NewCrypt>,
-    /// The name that the pool goes by until it is exported, if not its own.
+    /// The name that the pool uses until it is exported, if it is not its own (`-t`).
     pub temporary_name: Option<&'a str>,
 }
 
-/// Makes a pool, and gives it open for writing; its first group is on the devices.
+/// Creates a pool and opens it for writing; its first txg is on the devices (`spa_create`).
 ///
 /// # Errors
-/// As [`CreateError`] says.
+/// See [`CreateError`]: its variants name the causes. After an error there is no pool.
 pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Result<Spa, CreateError> {
     let mut random = || setting.world.random();
     let (ashift, force, version) = (new.ashift, new.force, begin.version);
@@ -134,7 +137,8 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
     })
 }
 
-/// Labels of devices that are not yet part of a pool but shall be from `txg` on, and empty rings (`vdev_label_init`).
+/// Writes labels of devices that join a pool in `txg`, and empty uberblock rings
+/// (`vdev_label_init`).
 pub(crate) fn begin_labels(
     config: &PoolConfig,
     claimed: &Claimed,
@@ -216,7 +220,7 @@ fn books(
     Ok(engine)
 }
 
-/// The uberblock of a pool of which nothing has been written.
+/// The uberblock of a pool before its first txg.
 fn nothing(version: u64) -> Uberblock {
     Uberblock {
         order: ByteOrder::Little,

@@ -1,13 +1,18 @@
-//! Damaged blocks that the pool knows of: how many there are, and in which objects of which datasets.
+//! The damaged blocks that the pool knows: their number, and the objects and datasets that hold
+//! them.
 //!
 //! # Theory
-//! A block is found damaged once, in one dataset, and others may have it too: snapshots, clones of these, snapshots of the clones. With
-//! the feature `head_errlog` the log remembers the block's birth, and so who has it is found when somebody asks: a dataset has the block if what is at the same place
-//! of the same object was born in the same group. The search begins with the oldest file system that may have it, goes through its snapshots, and on through their
-//! clones. Without the feature only the dataset is known in which the block was met.
+//! A damaged block is found once, in one dataset. Snapshots, clones of these and snapshots of the
+//! clones may hold it too. With the feature `head_errlog` the log records the block's birth, and a
+//! query finds the datasets that hold it. A dataset holds the block if the block at the same place
+//! of the same object has the same birth.
 //!
-//! A block that nobody has any more is no damage: it is taken out of the logs with the next group ([`Holders::Nobody`]). What can't be told, since the way to the
-//! block is damaged itself, stays.
+//! The search begins with the oldest file system that may hold the block. It goes through the
+//! snapshots of that one, and on through their clones. Without the feature only the dataset is
+//! known in which the block was found.
+//!
+//! A block that no dataset holds any more is no damage: the next txg removes it from the logs
+//! ([`Holders::Nobody`]). An entry stays if damage on the way to its block leaves the answer open.
 //!
 //! # See
 //! OpenZFS `spa_get_errlog`, `check_filesystem`, `spa_approx_errlog_size`.
@@ -26,51 +31,52 @@ use zio::Bookmark;
 
 use crate::Spa;
 
-/// Error logs know the file systems of the blocks that they name.
+/// The feature by which error logs name the head datasets of blocks.
 pub(crate) const HEAD_ERRLOG: &str = "com.delphix:head_errlog";
 
-/// The logs in the order in which blocks go through them, after [`zio::Damage`]: who reads in this order, while a group is being written, misses none.
+/// The logs in the order in which blocks move through them, after [`zio::Damage`]. Reading them in
+/// this order while a txg syncs misses no block.
 const LOGS: [ErrLog; 2] = [ErrLog::Scrub, ErrLog::Last];
 
-/// Who has a damaged block.
+/// The datasets that hold a damaged block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Holders {
-    /// These datasets, where it was met first if it is known.
+    /// These datasets; the first is the one in which it was found, if that is known.
     These(Vec<u64>),
-    /// It is freed, or will be.
+    /// The block is freed, or will be.
     Nobody,
 }
 
 /// What a search for holders needs.
 pub(crate) struct Search<'a> {
     mos: &'a Mos,
-    /// Heads that are being changed: what is in memory counts.
+    /// Open head datasets, whose state in memory counts.
     heads: Option<&'a Heads>,
 }
 
-/// What is at a place of a dataset.
+/// What an entry's place in a dataset holds.
 enum At {
     /// A block.
     Block(Box<Blkptr>),
     /// Nothing.
     Nothing,
-    /// The way there can't be read.
+    /// The block can't be read for damage on the way to it.
     Unknown,
 }
 
 impl<'a> Search<'a> {
-    /// A search in what is on disk.
+    /// A search of what is on disk.
     pub(crate) fn on_disk(mos: &'a Mos) -> Search<'a> {
         Search { mos, heads: None }
     }
 
-    /// The object set of a dataset, read as the MOS is.
+    /// The object set of a dataset, with the MOS's read options.
     fn open(&self, object: u64, root: &Blkptr) -> dmu::Result<dmu::Objset> {
         let cache = Arc::clone(self.mos.objset().cache());
         dmu::Objset::open(cache, object, root, self.mos.options().clone())
     }
 
-    /// Nothing if the object is no dataset, or none any more.
+    /// `None` if the object is not a dataset, or no longer one.
     fn dataset(&self, object: u64) -> pool::Result<Option<DslDatasetPhys>> {
         match self.mos.objset().dnode(ObjNum(object)) {
             Ok(dnode) if dnode.bonus_kind() == ondisk::DmuType::DSL_DATASET => {
@@ -82,7 +88,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The head of the directory that a dataset belongs to; nothing if there is no such dataset (`get_head_ds`).
+    /// The head of the directory of a dataset; `None` if there is no such dataset (`get_head_ds`).
     pub(crate) fn head_of(&self, objset: u64) -> pool::Result<Option<u64>> {
         let Some(ds) = self.dataset(objset)? else { return Ok(None) };
         let dnode = self.mos.objset().dnode(ObjNum(ds.dir_obj))?;
@@ -91,7 +97,7 @@ impl<'a> Search<'a> {
         Ok(Some(dir.head_dataset_obj).filter(|head| *head != 0))
     }
 
-    /// What is at the place of an entry in a dataset (`find_birth_txg`).
+    /// What a dataset holds at the place of an entry (`find_birth_txg`).
     fn at(&self, object: u64, ds: &DslDatasetPhys, e: &ErrBookmark) -> At {
         let live = self.heads.and_then(|heads| heads.get(object, self.mos.options()));
         let os = match live {
@@ -119,11 +125,12 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The head of the oldest directory whose snapshots may have a block of that birth (`find_top_affected_fs`).
+    /// The head of the oldest directory whose snapshots may hold a block of that birth
+    /// (`find_top_affected_fs`).
     fn oldest(&self, head: u64, birth: u64) -> pool::Result<u64> {
         let (mut oldest, mut last) = (head, u64::MAX);
         while let Some(ds) = self.dataset(oldest)? {
-            // Back in time, and so not in circles.
+            // Each step goes back in time, so a damaged chain cannot loop.
             if ds.prev_snap_obj == 0 || ds.prev_snap_txg < birth || ds.prev_snap_txg >= last {
                 break;
             }
@@ -132,12 +139,13 @@ impl<'a> Search<'a> {
         Ok(self.head_of(oldest)?.unwrap_or(head))
     }
 
-    /// Who has the block of an entry. Where that can't be told of somebody, and nobody else has it, it is where it was met.
+    /// The holders of an entry's block. If the answer stays open for a dataset and no other holds
+    /// it, the dataset in which it was found.
     ///
     /// # Errors
-    /// As reading the MOS fails.
+    /// * [`pool::Error`]: the MOS cannot be read.
     pub(crate) fn holders(&self, e: &ErrBookmark) -> pool::Result<Holders> {
-        // Which blocks of dnodes it has, the object set alone knows; and the MOS has no snapshots.
+        // Only the object set knows its blocks of dnodes, and the MOS has no snapshots.
         let known = e.birth.filter(|birth| *birth != 0 && e.objset != 0 && e.object != 0);
         let Some(birth) = known.map(Txg) else { return Ok(Holders::These(vec![e.objset])) };
         let Some(head) = self.head_of(e.objset)? else { return Ok(Holders::Nobody) };
@@ -156,7 +164,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// A head and the snapshots of its directory; heads of their clones are put into the queue.
+    /// Searches a head and the snapshots of its directory; queues the heads of their clones.
     fn in_directory(
         &self,
         head: u64,
@@ -175,7 +183,7 @@ impl<'a> Search<'a> {
                 object == e.objset
             }
         };
-        // What is still there was there all the time.
+        // What the head still holds, all snapshots since its birth hold.
         let still = has(head, &ds);
         if still {
             found.push(head);
@@ -199,7 +207,8 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The pointer to the block of an entry, as a dataset or (0) the MOS has it; nothing if there is none or the way there can't be read.
+    /// The pointer to an entry's block, by a dataset or (0) the MOS. `None` if there is no block,
+    /// or the way to it can't be read.
     pub(crate) fn pointer(&self, objset: u64, e: &ErrBookmark) -> Option<Blkptr> {
         if objset == 0 {
             let dnode = self.mos.objset().dnode(ObjNum(e.object)).ok()?;
@@ -213,7 +222,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The pointers to what is at a place now. Of an object set, the block of itself and its first block of dnodes are at the same.
+    /// The pointers to the blocks that are at a place now. An object set's own block and its first
+    /// block of dnodes have the same place.
     pub(crate) fn blocks(&self, at: &Bookmark) -> Vec<Blkptr> {
         if at.object.0 != 0 {
             return self.pointer(at.objset, &self.entry(at, Txg(0), false)).into_iter().collect();
@@ -231,7 +241,8 @@ impl<'a> Search<'a> {
         own.into_iter().chain(below).filter(|bp| !bp.is_hole()).collect()
     }
 
-    /// An entry of the old form in the new one; nothing if there is no such block any more (`sync_upgrade_errlog`).
+    /// An entry of the old form in the new one; `None` if the block is gone
+    /// (`sync_upgrade_errlog`).
     pub(crate) fn with_birth(&self, e: &ErrBookmark) -> Option<ErrBookmark> {
         let known = |birth| Some(ErrBookmark { birth: Some(birth), ..*e });
         if e.objset == 0 || e.object == 0 {
@@ -247,7 +258,7 @@ impl<'a> Search<'a> {
         Some(ErrBookmark { objset: head, birth: Some(birth), ..*e })
     }
 
-    /// What a block that was met is in a log: with `by_head`, by its head dataset and with its birth.
+    /// The log entry of a damaged block; with `by_head`, it names the head dataset and the birth.
     pub(crate) fn entry(&self, met: &Bookmark, birth: Txg, by_head: bool) -> ErrBookmark {
         let old = ErrBookmark {
             objset: met.objset,
@@ -259,19 +270,20 @@ impl<'a> Search<'a> {
         if !by_head {
             return old;
         }
-        // Whose head can't be told is entered as it was met.
+        // If the head can't be found, the entry names the dataset in which the block was found.
         let head = self.head_of(met.objset).ok().flatten().unwrap_or(met.objset);
         ErrBookmark { objset: head, birth: Some(birth.0), ..old }
     }
 }
 
 impl Spa {
-    /// Whether the logs are by head datasets.
+    /// Whether log entries name head datasets.
     fn by_head(&self) -> bool {
         self.mos.feature_enabled(HEAD_ERRLOG).unwrap_or(false)
     }
 
-    /// About how many damaged blocks the pool knows of; not 0 if there are any (`spa_approx_errlog_size`). A log that can't be read is one of them.
+    /// About how many damaged blocks the pool knows; never 0 if there are any
+    /// (`spa_approx_errlog_size`). A log that can't be read counts as one.
     pub fn error_count(&self) -> u64 {
         let by_head = self.by_head();
         let pending = self.cache.zio().damage().count();
@@ -279,16 +291,19 @@ impl Spa {
         logs.into_iter().fold(pending, u64::saturating_add)
     }
 
-    /// Blocks that no copy could give since the last call, and how many more there were.
+    /// The blocks of which no copy was readable since the last call, and how many more there were.
     pub fn take_losses(&self) -> (Vec<zio::Loss>, u64) {
         self.cache.zio().damage().take_losses()
     }
 
-    /// The damaged objects: dataset and object, each once, in OpenZFS's order (`spa_get_errlog`, `zpool_get_errlog`). `heads` are those of the pool's datasets
-    /// that are being changed. What turns out to be in no dataset any more is forgotten with the next group.
+    /// The damaged objects: dataset and object, each once, in OpenZFS's order (`spa_get_errlog`,
+    /// `zpool_get_errlog`).
+    ///
+    /// `heads` are the pool's open head datasets. The next txg forgets the entries that no dataset
+    /// holds any more.
     ///
     /// # Errors
-    /// As reading the logs fails.
+    /// * [`pool::Error`]: an error log cannot be read.
     pub fn damaged_objects(&self, heads: &Heads) -> pool::Result<Vec<(u64, u64)>> {
         let search = Search { mos: &self.mos, heads: Some(heads) };
         let by_head = self.by_head();
@@ -302,7 +317,7 @@ impl Spa {
         let mut objects = BTreeSet::new();
         let mut gone = Vec::new();
         for (i, e) in entries.iter().enumerate() {
-            // Where it was met, if nobody can tell.
+            // If the holders can't be found, the dataset in which the block was found.
             match search.holders(e).unwrap_or_else(|_| Holders::These(vec![e.objset])) {
                 Holders::These(datasets) => objects.extend(datasets.into_iter().map(|ds| (ds, e.object))),
                 Holders::Nobody if i < logged => gone.push(*e),
@@ -313,7 +328,7 @@ impl Spa {
             live.forget_errors(gone);
         }
         let mut objects: Vec<(u64, u64)> = objects.into_iter().collect();
-        // By their bytes as they lie in memory, the lowest first: that is the order of `zpool status`.
+        // By their bytes in memory, lowest first: this is the order of `zpool status`.
         objects.sort_by_key(|(dataset, object)| (dataset.swap_bytes(), object.swap_bytes()));
         Ok(objects)
     }

@@ -1,19 +1,29 @@
-//! A thread that sees to a pool's devices, and does what follows from a group and must be done outside of groups.
+//! The device monitor: a thread that reacts to faulty, missing and returning devices.
 //!
 //! # Theory
-//! When a resilver is over, the devices that were replaced go. When a device has had too many errors, it is degraded or faulted ([`crate::device_monitor::diagnosis`]), and a hot spare
-//! takes its place; when one is back, it is taken in again ([`crate::device_monitor::hotplug`]). All of that changes the pool's shape: who does it keeps all others out until it
-//! is on disk, and so waits for groups, which neither the sync thread nor one that has just met an error can. So they leave word here: at the
-//! bell of the tree ([`vdev::Bell`]).
+//! The monitor does this:
 //!
-//! Devices that come back ring no bell, nor do those that grow. While one is missing it is looked for every few seconds, and so are spares asked again that could not step in, and with `autoexpand=on` so are sizes; with `autotrim=on` what was freed is discarded by and by
+//! * A finished resilver: it detaches the replaced devices.
+//! * Too many errors: it degrades or faults the device, and a hot spare takes its place
+//!   ([`crate::device_monitor::diagnosis`]).
+//! * A device that becomes available again: it reopens it ([`crate::device_monitor::hotplug`]).
+//!
+//! All of these change the vdev tree. Such a change excludes other changes until it is on disk, and
+//! so waits for transaction groups. The sync thread must not wait for these, nor a thread that has
+//! just had an I/O error. So these threads ring the tree's bell ([`vdev::Bell`]), and the monitor
+//! does the work.
+//!
+//! Devices that become available again or grow ring no bell. While a device is missing, the monitor
+//! looks for it every few seconds, and tries again the spares that could not step in. With
+//! `autoexpand=on` it checks sizes too. With `autotrim=on` it starts the discarding of freed space
 //! ([`crate::initialize_trim`]).
 //!
 //! # Life
-//! The thread lives from when the pool is attended to until its writer is dropped. An errand that fails is done when the bell rings next, or with the next import.
+//! The thread lives from [`crate::engine::PoolWriter::attend`] until the pool's writer is dropped.
+//! A task that fails is tried when the bell rings next, or at the next import.
 //!
 //! # See
-//! OpenZFS `spa_async_thread` (`SPA_ASYNC_RESILVER_DONE`), and `zed` with its agents, which does there what is done here for devices.
+//! OpenZFS `spa_async_thread` (`SPA_ASYNC_RESILVER_DONE`), and the agents of `zed`.
 
 pub(crate) mod blank_check;
 pub(crate) mod deadman;
@@ -36,32 +46,32 @@ use crate::create::claim_file;
 use crate::engine::{Engine, PoolWriter};
 use crate::txg::TxgHandle;
 
-/// How often missing devices are looked for.
+/// Interval of the search for missing devices.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Errands, and who runs them.
+/// The monitor's thread and its state.
 #[derive(Debug, Default)]
 pub(crate) struct Errands {
     replacements: AtomicBool,
     stop: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// Held by whoever runs them.
+    /// Held while the tasks run.
     pub(crate) memory: Mutex<Memory>,
 }
 
-/// What is remembered from one errand to the next.
+/// What the monitor remembers from one turn to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// Devices that were not well when the pool was imported, and since: nobody summons a spare for them.
+    /// Devices that are unhealthy since the import: no spare steps in for them.
     pub(crate) known: HashSet<Guid>,
     /// What was found at the path of a missing device, and could not take its place.
     pub(crate) refused: HashSet<(Guid, hotplug::Thing)>,
-    /// A device needs a spare, and those that there are could not step in.
+    /// A device needs a spare, and no spare could step in.
     pub(crate) spare_is_due: bool,
 }
 
 impl Errands {
-    /// Asks for replacements to be ended that are done. Waits for nothing.
+    /// Requests the detaching of replaced devices whose resilver is done. Does not wait.
     pub(crate) fn end_replacements(&self, tree: &Tree) {
         self.replacements.store(true, Relaxed);
         tree.bell().ring();
@@ -79,14 +89,14 @@ impl Errands {
 }
 
 impl Engine {
-    /// How devices are opened that nobody named.
+    /// Opens the devices that the pool uses without a command.
     pub(crate) fn claimer(&self) -> impl Fn(&Path) -> device::Result<(Arc<dyn Device>, VdevKind)> {
         let layer = self.world.layer();
         move |path| claim_file(path).map(|(device, kind)| (layer.around(device), kind))
     }
 
     fn run_errands(self: &Arc<Self>, txgs: &TxgHandle) {
-        // All trees have the same; one that is held would keep devices open that have left.
+        // All trees share one bell. Holding a tree would keep detached devices open.
         let bell = Arc::clone(self.tree().bell());
         let mut wait = None;
         loop {
@@ -99,11 +109,11 @@ impl Engine {
         }
     }
 
-    /// Does what there is to do now. What can't be done now is no worse for it: the bell rings again.
+    /// Does what is due. What can't be done now stays due: the bell rings again.
     fn run_errand(self: &Arc<Self>, txgs: &TxgHandle, rang: bool) {
         let mut memory = self.errands.memory.lock();
         if txgs.check_suspended().is_err() {
-            // Whoever clears it rings.
+            // `clear` rings the bell.
             return;
         }
         self.judge(txgs);
@@ -115,14 +125,15 @@ impl Engine {
             self.send_spares(txgs, &mut memory);
         }
         if self.errands.replacements.swap(false, Relaxed) {
-            // A refusal is of the next time; a pool that has stopped has no use for it.
+            // What is refused now is tried next time; a stopped pool doesn't need it.
             let _ = self.end_replacements(txgs);
         }
     }
 }
 
 impl PoolWriter {
-    /// Starts the thread, and sends it at once: a replacement may have been done when the pool was let go.
+    /// Starts the thread, and wakes it at once: a replacement may have finished before the last
+    /// export.
     pub(crate) fn start_errands(&self, name: &str) {
         let engine = self.engine();
         let mut thread = engine.errands.thread.lock();
@@ -139,12 +150,13 @@ impl PoolWriter {
         self.engine().errands.end_replacements(&self.engine().tree());
     }
 
-    /// Whether the pool's own thread looks every few seconds for what may have changed, though nothing tells it.
+    /// Whether the monitor polls every few seconds for changes that ring no bell.
     pub fn looks_for_devices(&self) -> bool {
         self.engine().is_looking() || self.engine().errands.memory.lock().spare_is_due
     }
 
-    /// Sees to the devices at once: what the pool's own thread does when something has happened, or every few seconds while a device is missing.
+    /// Runs the monitor's tasks now. Its thread runs them after events, and every few seconds while
+    /// a device is missing.
     pub fn see_to_devices(&self) {
         self.engine().run_errand(&self.txgs().handle(), true);
     }

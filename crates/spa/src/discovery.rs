@@ -1,17 +1,22 @@
-//! Finding pools: from paths to candidates for import.
+//! Discovery: from paths to pools that can be imported.
 //!
 //! # Theory
-//! Every regular file and block device that the given paths lead to is asked for labels, in the whole and in each of its
-//! partitions. A label that names a pool makes its device a *member*; members are grouped by pool guid. Of each pool the
-//! newest label of each top-level vdev gives that vdev's tree, and the newest of all gives the pool's own fields
-//! and the number of top-level vdevs; places that no label describes become `missing` or `hole` vdevs. The result is a config
-//! that may be wrong in detail, as labels are written at different times; the MOS corrects it at import.
+//! Discovery reads the labels of every regular file and block device that the given paths lead to,
+//! in the whole and in each partition. A label that names a pool makes its device a *member*.
+//! Members are grouped by pool guid.
 //!
-//! A split ([`crate::engine`]) writes labels and uberblocks of a new pool to devices of an old one. Should the power fail meanwhile, one uberblock
-//! that is there, on whatever device, has made the split; as long as there is none, all these devices are the old pool's, by their older labels.
+//! The newest label of each top-level vdev gives that vdev's tree. The newest of all gives the
+//! pool's own fields and the number of top-level vdevs. Vdevs that no label describes become
+//! `missing` or `hole`. Labels are written at different times, so the resulting config may be wrong
+//! in detail. The MOS corrects it at import.
 //!
-//! A file or device that hangs is not waited for ([`crate::discovery::probe`]): whatever touches one, be it to look what it is, is done by a thread that can be left, and what the
-//! others hold is found without it. What did not answer is told with what was found.
+//! A split (`vdev_ops::split`) writes labels and uberblocks of a new pool to devices of an old one.
+//! After a power failure, one such uberblock on any device means that the split happened. While
+//! there is none, all these devices belong to the old pool by their older labels.
+//!
+//! Discovery does not wait for a file or device that hangs ([`crate::discovery::probe`]). A thread
+//! that can be left behind reads each, and even looks it up. The others are found without it. The
+//! result lists what did not answer.
 
 mod assemble;
 pub mod host;
@@ -34,7 +39,7 @@ use crate::discovery::location::{DeviceLocation, Identity, Openings, partitions}
 #[cfg(test)]
 mod tests;
 
-/// Where OpenZFS on Linux looks for devices when it isn't told (`zpool_default_import_path`).
+/// Where OpenZFS on Linux looks for devices by default (`zpool_default_import_path`).
 pub const DEFAULT_SEARCH_PATHS: [&str; 9] = [
     "/dev/disk/by-vdev",
     "/dev/mapper",
@@ -47,7 +52,7 @@ pub const DEFAULT_SEARCH_PATHS: [&str; 9] = [
     "/dev",
 ];
 
-/// Most files that one search asks; what a folder holds beyond is left out.
+/// Most files that one search reads; a folder's further files are left out.
 const MAX_FILES: usize = 1 << 17;
 
 /// A device that holds a label.
@@ -57,7 +62,8 @@ pub struct Member {
     pub place: DeviceLocation,
     /// Its newest config.
     pub config: PoolConfig,
-    /// The config before, if the newest says that the device was split off into another pool, and the uberblock that would make it so is not there.
+    /// The config before a split that was not completed. The newest label says that the device
+    /// moved to another pool, but the uberblock of the split is absent.
     pub before: Option<Box<PoolConfig>>,
     /// Number of its labels that verify: 1 to 4.
     pub labels: usize,
@@ -76,8 +82,8 @@ impl Member {
         self.config.vdev_tree.as_ref()?.find(self.guid())?.path.as_deref()
     }
 
-    /// The same device under the name that its label records, if that is among these other names of
-    /// it: the pool's record of it stays as it is (`fix_paths`).
+    /// The same device under the name that its label records, if that is among `aliases`. The
+    /// pool's record of it then stays as it is (`fix_paths`).
     fn under_its_own(mut self, aliases: &[PathBuf]) -> Member {
         use std::os::unix::ffi::OsStrExt;
         let recorded = self.recorded_path().map(|path| PathBuf::from(std::ffi::OsStr::from_bytes(path)));
@@ -87,9 +93,14 @@ impl Member {
         self
     }
 
-    /// What makes one member a better device of its guid than another: newer first, then being a device of its own rather than
-    /// a part that we cut out of one (claiming a disk excludes its partitions), then being where the label says, then having
-    /// more labels, then coming earlier.
+    /// The rank of a member among the devices of its guid, most significant first:
+    ///
+    /// * newer;
+    /// * a whole device, not a partition found inside one (claiming a disk excludes its
+    ///   partitions);
+    /// * at the path that the label records;
+    /// * more labels;
+    /// * earlier in the search.
     fn rank(&self) -> (Txg, bool, bool, usize, std::cmp::Reverse<usize>) {
         use std::os::unix::ffi::OsStrExt;
         let at_home = self.recorded_path() == Some(self.place.path.as_os_str().as_bytes());
@@ -104,17 +115,19 @@ pub struct Candidate {
     pub guid: Guid,
     /// Its name by its labels.
     pub name: String,
-    /// What its labels say of its state.
+    /// Its state by its labels.
     pub state: PoolState,
-    /// The config that its labels make together; its tree's root holds every top-level vdev.
+    /// The config from all its labels; the root of its tree has every top-level vdev.
     pub config: PoolConfig,
-    /// Its devices, best first where a guid occurs twice; then those that have left it with a pool that was split off.
+    /// Its devices, best first where a guid occurs twice. Then those that have left it with a
+    /// split.
     pub members: Vec<Member>,
-    /// Devices of hot spares and cache, of whatever pool: their labels don't say whose they are.
+    /// Spare and cache devices of any pool: their labels don't name one.
     pub auxiliary: Arc<[Member]>,
-    /// The pool that has devices which this one lacks, by newer labels, and none of the devices
-    /// that this one has: this is what a device remembers that left the pool unnoticed, before that
-    /// got another guid.
+    /// The pool of which this one is an old state, left on a device that the pool lost unnoticed
+    /// before a guid change.
+    ///
+    /// By newer labels, that pool has devices which this one lacks, and none of this one's devices.
     pub superseded_by: Option<Guid>,
 }
 
@@ -125,14 +138,16 @@ pub struct Discovery {
     pub pools: Vec<Candidate>,
     /// Devices with the label of a hot spare or of a cache device.
     pub auxiliary: Arc<[Member]>,
-    /// Files and devices that were asked.
+    /// Number of files and devices that were read.
     pub asked: usize,
-    /// Files, devices and folders that did not answer in time ([`PROBE_TIMEOUT`](crate::tunables::PROBE_TIMEOUT)).
+    /// Files, devices and folders that did not answer in time
+    /// ([`PROBE_TIMEOUT`](crate::tunables::PROBE_TIMEOUT)).
     pub silent: Vec<PathBuf>,
 }
 
-/// Looks for pools in files, block devices and the folders that hold them. What can't be opened is passed over; character
-/// devices, pipes and the like are never opened.
+/// Searches files, block devices and the folders that hold them for pools (`zpool_search_import`).
+///
+/// Skips what can't be opened. Never opens character devices, pipes and the like.
 pub fn discover<P: AsRef<Path>>(paths: &[P]) -> Discovery {
     let mut silent = Vec::new();
     let files = files(paths, &mut silent);
@@ -141,7 +156,7 @@ pub fn discover<P: AsRef<Path>>(paths: &[P]) -> Discovery {
     let (auxiliary, members) = members
         .into_iter()
         .partition::<Vec<_>, _>(|m| matches!(m.config.state, PoolState::Spare | PoolState::L2cache));
-    // Shared, as any number of files can be made to look like pools and spares.
+    // Shared, because any number of files can be made to look like pools and spares.
     let auxiliary: Arc<[Member]> = auxiliary.into();
     let pools = by_pool(members);
     let left: Vec<(Guid, Member)> =
@@ -168,7 +183,7 @@ pub fn discover<P: AsRef<Path>>(paths: &[P]) -> Discovery {
     Discovery { pools, auxiliary, asked, silent }
 }
 
-/// Of each device the newest label, and the pool that it names.
+/// The newest label of each device, and the pool that it names.
 fn newest_of_each(pools: &BTreeMap<Guid, Vec<Member>>) -> HashMap<Guid, (Txg, Guid)> {
     let mut newest = HashMap::new();
     for (pool, m) in pools.iter().flat_map(|(pool, members)| members.iter().map(|m| (*pool, m))) {
@@ -190,7 +205,7 @@ fn superseded_by(
 ) -> Option<Guid> {
     let own: HashSet<Guid> = members.iter().map(Member::guid).collect();
     let last = members.iter().map(|m| m.config.txg).max()?;
-    // A pool that has copies of devices that are here is another pool.
+    // A pool that has copies of present devices is another pool.
     if own.iter().any(|guid| newest.get(guid).is_some_and(|(_, of)| *of != pool)) {
         return None;
     }
@@ -227,7 +242,8 @@ struct Found {
     aliases: Vec<PathBuf>,
 }
 
-/// The files and block devices that `paths` lead to, in order, each once; those that hang are `silent`.
+/// The files and block devices that `paths` lead to, in order, each once. Adds those that hang to
+/// `silent`.
 fn files<P: AsRef<Path>>(paths: &[P], silent: &mut Vec<PathBuf>) -> Vec<Found> {
     let given: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
     let inside = |path: &Path| {
@@ -264,7 +280,7 @@ fn files<P: AsRef<Path>>(paths: &[P], silent: &mut Vec<PathBuf>) -> Vec<Found> {
     files
 }
 
-/// The members in all of these, in their order; those that hang are `silent`.
+/// The members in all of these, in order. Adds those that hang to `silent`.
 fn probe_all(files: &[Found], silent: &mut Vec<PathBuf>) -> Vec<Member> {
     let mut all = Vec::new();
     let paths: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
@@ -285,7 +301,7 @@ pub(crate) fn probe(path: &Path, order: usize) -> Vec<Member> {
     probe_for(path, order, &Labels::newest)
 }
 
-/// The same of those that were members, whose labels were made void when they left.
+/// The former members: their labels were made void when they left their pool.
 pub(crate) fn probe_void(path: &Path) -> Vec<Member> {
     probe_for(path, usize::MAX, &|labels| labels.best(Txg(0)))
 }
@@ -304,7 +320,7 @@ fn probe_for(path: &Path, order: usize, label: &Chosen<'_>) -> Vec<Member> {
     found
 }
 
-/// Which label of a device counts.
+/// Chooses a device's valid label.
 type Chosen<'a> = dyn Fn(&Labels) -> Option<&PoolConfig> + 'a;
 
 fn member(device: &dyn Device, place: DeviceLocation, order: usize, label: &Chosen<'_>) -> Option<Member> {
@@ -316,7 +332,7 @@ fn member(device: &dyn Device, place: DeviceLocation, order: usize, label: &Chos
     config.guid?;
     let undone = split_from(&config).is_some() && !is_announced(device, &config);
     let older = undone.then(|| labels.best(Txg(config.txg.0.saturating_sub(1)))).flatten();
-    // Labels of no group are those of a device that was being added.
+    // A label of txg 0 is that of a device that was being added.
     let before = older.filter(|c| c.txg != Txg(0)).cloned().map(Box::new);
     Some(Member { place, config, before, labels: labels.valid(), order })
 }

@@ -1,20 +1,29 @@
-//! The pool being written: what a transaction group does when it syncs.
+//! The engine: a pool that is open for writing, and its operations.
+//!
+//! `Engine` holds the state that the sync, scans and vdev operations share. [`PoolWriter`] is the
+//! handle for callers. The submodules open a pool for writing (`open`, `claim`), and hold its
+//! intent logs, properties, checkpoint and multihost activity. `crate::sync` syncs its transaction
+//! groups.
 //!
 //! # Theory
-//! A group is synced in passes. The first writes what people changed: each dirty dataset bottom-up, then the operations on
-//! datasets ([`dsl::SyncTask`]), then the pool's own books. All of that changes the MOS, and writing the MOS allocates and frees
-//! space, which changes space maps, which are objects of the MOS: so passes go on until one leaves nothing to do. They converge since from
-//! the second pass on a block that was born in this group is overwritten where it is, and what is freed then is put on a list
-//! (`sync_bplist`) whose blocks are really freed in the next group's first pass.
+//! A txg is synced in passes. The first pass writes what callers changed: each dirty dataset
+//! bottom-up, then the operations on datasets ([`dsl::SyncTask`]), then the pool metadata. All of
+//! that changes the MOS. Writing the MOS allocates and frees space, and so changes space maps,
+//! which are objects of the MOS. So passes follow until one leaves nothing to do.
+//!
+//! The passes converge. From the second pass on, a block born in this txg is overwritten in place.
+//! Frees go to a list then (`sync_bplist`), and the next txg's first pass frees these blocks.
 //!
 //! # Crash
-//! Nothing that the last uberblock reaches is overwritten: blocks are written where nothing was, and freed ones are not
-//! given out again for two groups. When everything is on the devices, they are flushed, and only then labels and uberblocks follow
-//! ([`labels`]). So at any moment the newest uberblock that verifies describes a whole state.
+//! Nothing that the last uberblock reaches is overwritten: blocks go to free space, and freed space
+//! is not reused for two txgs. After all writes the devices are flushed; only then labels and
+//! uberblocks follow (`sync::labels`). So at any moment the newest valid uberblock describes a
+//! whole state.
 //!
 //! # Locks
-//! `config` is held exclusively while operations change datasets, and shared by whoever reads several things of them that must
-//! fit together. It is taken before any lock of the rooms below. Nothing is held while labels are written.
+//! `config` is held exclusively while operations change datasets. Readers hold it shared if they
+//! read several things that must fit together. It is taken before any lock of the crates below.
+//! Nothing is held while labels are written.
 //!
 //! # See
 //! OpenZFS `spa_sync`, `spa_sync_iterate_to_convergence`, `dsl_pool_sync`.
@@ -80,28 +89,30 @@ pub(crate) use crate::vdev_ops::replicas::can_spare;
 pub use crate::vdev_ops::split::{SplitError, SplitTerms};
 pub use crate::vdev_ops::vdev_props::VdevValue;
 
-/// More passes than any group needs: it is a defect of ours not to converge (`zfs_sync_pass_*` are single digits).
+/// More passes than any txg needs: not to converge is a defect (the `zfs_sync_pass_*` are single
+/// digits).
 pub(crate) const MAX_PASSES: u32 = 64;
-/// From this pass on what the MOS frees is put off to the next group (`zfs_sync_pass_deferred_free`).
+/// From this pass on, frees of the MOS wait for the next txg (`zfs_sync_pass_deferred_free`).
 pub(crate) const DEFERRED_FREE_PASS: u32 = 2;
 
-/// What the outside world gives an engine; a test owns it.
+/// The environment of an engine; tests provide their own.
 pub trait World: Send + Sync {
     /// Seconds since 1970.
     fn now(&self) -> u64;
-    /// The same as precisely as it is known: for what people compare with other clocks.
+    /// The current time with full precision, for comparison with other clocks.
     fn wall(&self) -> std::time::SystemTime {
         std::time::UNIX_EPOCH + std::time::Duration::from_secs(self.now())
     }
     /// A random number.
     fn random(&self) -> u64;
-    /// Bytes of memory that the engine may reckon with.
+    /// Bytes of memory that the engine may use.
     fn memory(&self) -> u64;
-    /// What is put around devices that the engine opens itself: those that come back, that take others' places, and cache devices.
+    /// The layer around devices that the engine itself opens: reopened devices, replacements and
+    /// cache devices.
     fn layer(&self) -> Layer {
         Layer::default()
     }
-    /// What scans measure by how long devices take, and wait for their turn; each engine asks once.
+    /// The clock by which scans measure devices and wait; each engine calls this once.
     fn clock(&self) -> Arc<dyn Clock> {
         Arc::new(SystemClock::default())
     }
@@ -111,76 +122,76 @@ pub trait World: Send + Sync {
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SystemWorld;
 
-/// Why a group could not be synced.
+/// Why a transaction group could not be synced.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
-    /// A dataset or an operation on one.
+    /// A dataset, or an operation on one, failed.
     #[error("transaction group {txg}: datasets")]
     Datasets {
-        /// The group.
+        /// The transaction group.
         txg: Txg,
-        /// Why.
+        /// The cause.
         #[source]
         source: dsl::Error,
     },
-    /// The log of a dataset.
+    /// The intent log of a dataset failed.
     #[error("transaction group {txg}: an intent log")]
     Log {
-        /// The group.
+        /// The transaction group.
         txg: Txg,
-        /// Why.
+        /// The cause.
         #[source]
         source: zil::Error,
     },
-    /// The pool's own books.
+    /// The pool metadata could not be read or written.
     #[error("transaction group {txg}: the pool's books")]
     Books {
-        /// The group.
+        /// The transaction group.
         txg: Txg,
-        /// Why.
+        /// The cause.
         #[source]
         source: pool::Error,
     },
-    /// The MOS.
+    /// The MOS could not be read or written.
     #[error("transaction group {txg}: the meta object set")]
     Mos {
-        /// The group.
+        /// The transaction group.
         txg: Txg,
-        /// Why.
+        /// The cause.
         #[source]
         source: dmu::Error,
     },
-    /// A block that is freed.
+    /// A block could not be freed.
     #[error("transaction group {txg}: freeing")]
     Free {
-        /// The group.
+        /// The transaction group.
         txg: Txg,
-        /// Why.
+        /// The cause.
         #[source]
         source: zio::Error,
     },
-    /// What was held of its metadata.
+    /// A deferred metadata write failed.
     #[error("transaction group {txg}: writing metadata")]
     Write {
-        /// The group.
+        /// The transaction group.
         txg: Txg,
-        /// Why.
+        /// The cause.
         #[source]
         source: zio::Error,
     },
     /// Devices could not make their writes durable.
     #[error("transaction group {txg}: flushing")]
     Flush {
-        /// The group.
+        /// The transaction group.
         txg: Txg,
-        /// Why.
+        /// The cause.
         #[source]
         source: vdev::FlushError,
     },
     /// Too few devices took the labels or the uberblock.
     #[error("transaction group {txg}: {written} of {wanted} devices took the {what}")]
     Labels {
-        /// The group.
+        /// The transaction group.
         txg: Txg,
         /// `labels` or `uberblock`.
         what: &'static str,
@@ -189,30 +200,30 @@ pub enum SyncError {
         /// Devices that should have.
         wanted: usize,
     },
-    /// A change of the pool's shape that was found good when it was asked for.
+    /// A change of the vdev tree failed, although its check had passed.
     #[error("transaction group {txg}: the tree of vdevs")]
     Shape {
-        /// The group.
+        /// The transaction group.
         txg: Txg,
-        /// Why.
+        /// The cause.
         #[source]
         source: vdev::VdevError,
     },
-    /// The pool was suspended and then let go.
+    /// The pool was suspended and then released.
     #[error("transaction group {txg}: given up, as the pool is suspended")]
     LetGo {
-        /// The group.
+        /// The transaction group.
         txg: Txg,
     },
     /// The passes did not converge.
     #[error("transaction group {txg}: no end after {MAX_PASSES} passes")]
     Endless {
-        /// The group.
+        /// The transaction group.
         txg: Txg,
     },
 }
 
-/// What a sync changes of the pool as its readers see it.
+/// The state of the pool that a sync changes for readers.
 #[derive(Debug, Clone)]
 pub(crate) struct Synced {
     pub(crate) uberblock: Uberblock,
@@ -220,16 +231,17 @@ pub(crate) struct Synced {
     pub(crate) features: Arc<Features>,
 }
 
-/// The config that is not the pool's yet.
+/// Changes of the config that are not synced yet.
 #[derive(Debug, Default)]
 pub(crate) struct ChangedConfig {
-    /// What the next group writes.
+    /// What the next txg writes.
     pub(crate) next: Option<Arc<PoolConfig>>,
-    /// What the group that is just being committed writes: who changes the config meanwhile begins with this, or its changes were lost.
+    /// What the txg that is being committed writes. A change of the config meanwhile begins with
+    /// this, or these changes would be lost.
     pub(crate) committing: Option<Arc<PoolConfig>>,
 }
 
-/// What an engine is made of.
+/// The parts of an engine.
 pub(crate) struct Parts {
     pub(crate) tree: Arc<Tree>,
     pub(crate) cache: Arc<arc::Cache>,
@@ -240,101 +252,101 @@ pub(crate) struct Parts {
     pub(crate) scan: crate::scan::Scan,
 }
 
-/// A pool being written.
+/// A pool that is open for writing.
 pub(crate) struct Engine {
     pub(crate) cache: Arc<arc::Cache>,
     pub(crate) allocator: Arc<Allocator>,
-    /// The MOS and the datasets as callers read them: their reads fail when devices do.
+    /// The MOS and the datasets for callers: their reads fail if devices do.
     pub(crate) mos: Mos,
     pub(crate) dsl: Dsl,
-    /// The same for the sync of a group. That can't be done again: what it reads waits for devices
-    /// that fail, and for blocks that are damaged.
+    /// The same for the sync of a txg. The sync can't be repeated, so its reads wait for devices
+    /// that fail, and for damaged blocks.
     pub(crate) sync_mos: Mos,
     pub(crate) sync_dsl: Dsl,
-    /// The same for what a sync can do without when it is damaged, such as an operation that is
-    /// checked.
+    /// The same for what a sync can do without if it is damaged, such as the check of an operation.
     pub(crate) check_dsl: Dsl,
     pub(crate) shared: crate::sync::dedup_and_clones::Shared,
-    /// The pool as its last uberblock has it.
+    /// The pool as of its last uberblock.
     pub(crate) synced: RwLock<Synced>,
     /// See the module's lock order.
     pub(crate) config: RwLock<()>,
-    /// What the next group writes to the MOS and to all labels.
+    /// What the next txg writes to the MOS and to all labels.
     pub(crate) changed_config: Mutex<ChangedConfig>,
-    /// What each leaf's dirty time log says on disk.
+    /// Each leaf's dirty time log as it is on disk.
     pub(crate) dtls: Mutex<crate::sync::dtl::Written>,
-    /// Operations by group.
+    /// Operations by txg.
     pub(crate) tasks: [Mutex<Vec<crate::sync::tasks::Queued>>; TXG_SIZE],
-    /// The list of blocks that are freed in the next group (`spa_deferred_bpobj`).
+    /// The list of blocks to free in the next txg (`spa_deferred_bpobj`).
     pub(crate) deferred: ObjNum,
     pub(crate) world: Arc<dyn World>,
     pub(crate) ratios: Mutex<std::collections::BTreeMap<ondisk::VdevId, u64>>,
     pub(crate) heart: mmp::Heart,
-    /// When it was made.
+    /// When the engine was made.
     pub(crate) began: std::time::Instant,
     /// Destroyed datasets are not all freed yet.
     pub(crate) to_free: std::sync::atomic::AtomicBool,
-    /// Operations wait for the next group, and for space that becomes free with it.
+    /// Operations wait for the next txg and the space that it frees.
     pub(crate) retries: std::sync::atomic::AtomicBool,
-    /// How many batches of operations there were.
+    /// Number of batches of operations.
     pub(crate) batches: std::sync::atomic::AtomicU64,
-    /// Blocks that claimed logs refer to from the next group on.
+    /// Blocks that claimed logs reference from the next txg on.
     pub(crate) claimed: Mutex<Vec<ondisk::Blkptr>>,
-    /// Blocks of logs that are freed with a group.
+    /// Log blocks to free, by txg.
     pub(crate) log_frees: [Mutex<Vec<ondisk::Blkptr>>; TXG_SIZE],
-    /// Commands that the history is to tell of.
+    /// Commands for the history.
     pub(crate) commands: Mutex<Vec<Command>>,
-    /// What the history is to tell with the next group, of what was done outside of groups.
+    /// Events outside of txgs that the next txg writes to the history.
     pub(crate) announced: Mutex<Vec<Event>>,
-    /// What the history was told of operations, for whoever wants to know.
+    /// The history records of operations, for [`PoolWriter::take_recorded`].
     pub(crate) recorded: Mutex<VecDeque<Recorded>>,
     /// Hot spares and cache devices.
     pub(crate) aux: RwLock<crate::vdev_ops::aux_vdevs::Aux>,
-    /// What is held of them.
+    /// The claims on these devices.
     pub(crate) aside: Mutex<Asides>,
-    /// The generation of properties of which the cache was told what goes to cache devices.
+    /// The generation of properties from which the cache knows what may go to cache devices.
     pub(crate) seconds_as_of: std::sync::atomic::AtomicU64,
-    /// The logs of datasets that are changed.
+    /// The intent logs of open datasets.
     pub(crate) logs: logs::Logs,
-    /// Changes of the pool as a whole, by group.
+    /// Changes of the pool as a whole, by txg.
     pub(crate) pool_tasks: [Mutex<Vec<crate::vdev_ops::pool_tasks::Queued>>; TXG_SIZE],
-    /// Those that are done before anything else in their group.
+    /// Those that come before anything else in their txg.
     pub(crate) early_tasks: [Mutex<Vec<crate::vdev_ops::pool_tasks::Queued>>; TXG_SIZE],
     pub(crate) checkpoint: checkpoint::Checkpoint,
     /// Devices that are offline until the next import (`vdev_tmpoffline`).
     pub(crate) offline_for_now: Mutex<std::collections::HashSet<ondisk::Guid>>,
-    /// Held while a tree takes the place of another.
+    /// Held while one tree replaces another.
     pub(crate) placing: Mutex<()>,
-    /// Held while devices that are in the tree, but not open, are opened.
+    /// Held while closed devices of the tree are opened.
     pub(crate) reopening: Mutex<()>,
-    /// What is done to what is free on devices.
+    /// Initialization and trim of devices.
     pub(crate) works: crate::initialize_trim::LeafWorks,
     pub(crate) errands: crate::device_monitor::Errands,
     pub(crate) deadman: crate::device_monitor::deadman::Deadman,
-    /// What the next group does to the logs of damaged blocks.
+    /// The changes that the next txg makes to the error logs.
     pub(crate) errors: crate::sync::error_log::ErrorLogs,
     /// Scrub and resilver.
     pub(crate) scan: crate::scan::Scan,
-    /// What scans measure time by.
+    /// The clock of scans.
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) rebuilds: crate::scan::rebuild::Rebuilds,
-    /// Held by whoever changes the pool's shape, from its look at the pool until the change is on disk: taken before anything else.
+    /// Held during a change of the vdev tree, from its check until the change is on disk. Taken
+    /// before any other lock.
     pub(crate) shape: Mutex<()>,
 }
 
-/// Records that are kept until somebody takes them.
+/// History records that are kept until a caller takes them.
 pub(crate) const RECORDED: usize = 1024;
 
-/// What the history was told of an operation (`ESC_ZFS_HISTORY_EVENT`).
+/// A history record of an operation (`ESC_ZFS_HISTORY_EVENT`).
 #[derive(Debug, Clone)]
 pub struct Recorded {
-    /// When.
+    /// Time of the record.
     pub at: std::time::SystemTime,
     /// The record.
     pub record: Nvlist,
 }
 
-/// A command that somebody gave.
+/// A user's command.
 pub(crate) struct Command {
     pub(crate) line: String,
     pub(crate) uid: u32,

@@ -1,25 +1,26 @@
-//! Why a pool could not be imported.
+//! Why an import failed.
 
 use device::DeviceError;
 use ondisk::{Corrupt, Guid, ObjNum, Txg};
 use vdev::{VdevAux, VdevError, VdevInfo};
 
-/// A feature that stands in the way, by guid, with the pool's own description of it when it could be read.
+/// An unsupported feature, by guid, with the description in the pool if it could be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnsupportedFeature {
     /// The feature's guid.
     pub guid: String,
-    /// What the pool says of it; empty if nothing.
+    /// The description in the pool; empty if there is none.
     pub description: String,
 }
 
-/// Why a pool could not be imported. Each variant's doc names the error number that OpenZFS returns for it.
+/// Why a pool could not be imported. The documentation of each variant names the error number of
+/// OpenZFS.
 #[derive(Debug, thiserror::Error)]
 pub enum SpaError {
-    /// A device is held by somebody else, who has the pool imported (`EBUSY`).
+    /// A device is in use: another program has the pool imported (`EBUSY`).
     #[error("a device of the pool is in use")]
     InUse(#[source] DeviceError),
-    /// The labels' config means nothing (`EINVAL`).
+    /// The labels' config is invalid (`EINVAL`).
     #[error("the pool's labels make no valid config")]
     Config(#[source] VdevError),
     /// Too many devices are missing or bad (`ENXIO`).
@@ -31,24 +32,25 @@ pub enum SpaError {
     /// No uberblock verifies, or none is old enough (`ENXIO`).
     #[error("no valid uberblock was found")]
     NoUberblock,
-    /// The device with the newest uberblock has no label that goes with it (`ENXIO`).
+    /// The device with the newest uberblock has no label for it (`ENXIO`).
     #[error("the label of the newest uberblock cannot be read")]
     NoLabel,
     /// Another host writes to the pool (`EREMOTEIO`, `MMP_STATE_ACTIVE`).
     #[error("the pool is imported on another host")]
     Active {
-        /// Name of that host, if its label tells.
+        /// Name of that host, if its label has it.
         hostname: Option<String>,
-        /// Its hostid, if its label tells.
+        /// Its hostid, if its label has it.
         hostid: Option<u64>,
     },
-    /// The pool has `multihost` on and this host has no hostid (`EREMOTEIO`, `MMP_STATE_NO_HOSTID`).
+    /// The pool has `multihost` on and this host has no hostid (`EREMOTEIO`,
+    /// `MMP_STATE_NO_HOSTID`).
     #[error("the pool has the multihost property on and this host has no hostid")]
     NoHostid,
-    /// The wait for another host's activity was broken off (`EINTR`).
+    /// The wait for another host's activity was interrupted (`EINTR`).
     #[error("interrupted while waiting for activity of another host")]
     Interrupted,
-    /// Another host used the pool last and didn't export it; `-f` is needed.
+    /// Another host used the pool last and did not export it; `-f` overrides.
     #[error("the pool was last used by another host and not exported")]
     ForceRequired {
         /// Name of that host.
@@ -58,18 +60,18 @@ pub enum SpaError {
         /// When it was last written, seconds of the epoch.
         timestamp: u64,
     },
-    /// The version can't be read (`ENOTSUP`).
+    /// The pool version is not supported (`ENOTSUP`).
     #[error("pool version {version} is not supported")]
     Version {
         /// The version.
         version: u64,
     },
-    /// Features are in use that this software doesn't know (`ENOTSUP`).
+    /// Active features are unknown to this software (`ENOTSUP`).
     #[error("the pool uses features that are not supported")]
     UnsupportedFeatures {
-        /// Which.
+        /// The features.
         features: Vec<UnsupportedFeature>,
-        /// Whether the pool can be imported read-only all the same.
+        /// Whether the pool can still be imported read-only.
         can_readonly: bool,
     },
     /// An object of the MOS can't be read (`EIO`).
@@ -77,11 +79,11 @@ pub enum SpaError {
     Mos {
         /// What was being read.
         what: &'static str,
-        /// Why not.
+        /// The cause.
         #[source]
         source: pool::Error,
     },
-    /// The MOS contradicts itself (`EIO`).
+    /// The MOS is inconsistent (`EIO`).
     #[error("the pool's metadata are corrupt: {what}")]
     Corrupt {
         /// What was being read.
@@ -90,15 +92,15 @@ pub enum SpaError {
         #[source]
         source: Corrupt,
     },
-    /// The trusted config means nothing (`EIO`).
+    /// The trusted config is invalid (`EIO`).
     #[error("the pool's config means nothing")]
     TrustedConfig(#[source] VdevError),
-    /// A removed device's mapping means nothing (`EIO`).
+    /// A removed device's mapping is invalid (`EIO`).
     #[error("the mapping of the removed vdev, object {object}, means nothing")]
     Mapping {
         /// The mapping object.
         object: ObjNum,
-        /// Why.
+        /// The cause.
         #[source]
         source: VdevError,
     },
@@ -108,7 +110,7 @@ pub enum SpaError {
         /// The top-level vdevs that are missing.
         logs: Vec<VdevInfo>,
     },
-    /// The vdevs are not all that the uberblock counts (`ENXIO`).
+    /// The guids of the vdevs do not add up to the uberblock's sum (`ENXIO`).
     #[error("the sum of the guids is {found}, the uberblock has {expected}")]
     BadGuidSum {
         /// The sum over the config's vdevs.
@@ -116,10 +118,10 @@ pub enum SpaError {
         /// The uberblock's sum.
         expected: Guid,
     },
-    /// Metadata that the last groups wrote can't be read (`EIO`); only looked for in a rewind.
+    /// Metadata of the last txgs can't be read (`EIO`). Only a rewind checks this.
     #[error("{blocks} blocks of metadata cannot be read")]
     Damaged {
-        /// How many.
+        /// Number of blocks.
         blocks: u64,
     },
     /// There is no checkpoint to rewind to (`ZFS_ERR_NO_CHECKPOINT`).
@@ -128,7 +130,8 @@ pub enum SpaError {
 }
 
 impl SpaError {
-    /// Why the root vdev counts as unopenable after this error (`spa_vdev_err`); `None` leaves it as it is.
+    /// Why the root vdev counts as unopenable after this error (`spa_vdev_err`); `None` leaves it
+    /// unchanged.
     pub fn root_aux(&self) -> Option<VdevAux> {
         Some(match self {
             SpaError::NoUberblock
@@ -151,7 +154,7 @@ impl SpaError {
         })
     }
 
-    /// Whether an older uberblock might do better (as `spa_load_best` tries).
+    /// Whether an older uberblock may succeed (as `spa_load_best` tries).
     pub(crate) fn worth_rewinding(&self) -> bool {
         !matches!(
             self,
@@ -166,7 +169,7 @@ impl SpaError {
     }
 }
 
-/// What an import that failed had found out by then.
+/// The state that a failed import had reached.
 #[derive(Debug, thiserror::Error)]
 #[error("import")]
 pub struct Failure {
@@ -175,9 +178,9 @@ pub struct Failure {
     pub error: SpaError,
     /// The vdev tree as far as it was opened.
     pub tree: Option<VdevInfo>,
-    /// The transaction group and time of the uberblock that was used, if one was found.
+    /// The txg and time of the uberblock that was used, if one was found.
     pub used: Option<(Txg, u64)>,
-    /// The older state that a rewind would bring back, if one was looked for and found.
+    /// The older state that a rewind would restore, if one was searched for and found.
     pub rewind: Option<RewindInfo>,
 }
 
@@ -188,7 +191,7 @@ pub struct RewindInfo {
     pub txg: Txg,
     /// When it was written, seconds of the epoch.
     pub timestamp: u64,
-    /// Seconds of changes that are lost with the newer ones (`ZPOOL_CONFIG_REWIND_TIME`).
+    /// Seconds of changes that a rewind to it loses (`ZPOOL_CONFIG_REWIND_TIME`).
     pub lost_secs: u64,
     /// Blocks of files and volumes in it that can't be read (`ZPOOL_CONFIG_LOAD_DATA_ERRORS`).
     pub data_errors: u64,

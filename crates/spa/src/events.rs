@@ -1,4 +1,4 @@
-//! Records of the pool's history.
+//! Records of the pool's history: commands and internal events.
 //!
 //! See OpenZFS `spa_history.c`, `ZPOOL_HIST_*` of `sys/fs/zfs.h`.
 
@@ -9,7 +9,7 @@ fn text(nv: &mut Nvlist, name: &str, value: &str) {
     nv.set(name, Value::String(value.as_bytes().to_vec()));
 }
 
-/// What an operation did, as the pool remembers it (`spa_history_log_internal`).
+/// The history record of an operation (`spa_history_log_internal`).
 pub(crate) fn internal(event: &Event, txg: Txg, now: u64, hostname: &str) -> Nvlist {
     let mut nv = Nvlist::new();
     if !event.dataset.is_empty() {
@@ -24,7 +24,7 @@ pub(crate) fn internal(event: &Event, txg: Txg, now: u64, hostname: &str) -> Nvl
     nv
 }
 
-/// A command that somebody gave (`zpool_log_history`).
+/// The history record of a user's command (`zpool_log_history`).
 pub(crate) fn command(line: &str, uid: u32, now: u64, hostname: &str) -> Nvlist {
     let mut nv = Nvlist::new();
     text(&mut nv, "history command", line);

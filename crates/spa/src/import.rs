@@ -1,24 +1,31 @@
-//! Import: from a candidate to the pool alive.
+//! Import: from a candidate to an open pool.
 //!
 //! # Theory
-//! The steps are those of OpenZFS, since each has a reason. The labels' config is only believed as far as to find devices
-//! and the best uberblock; through that the MOS is read, and its config, the one that was written together with the data, replaces
-//! the labels' one: the tree is built and the devices are opened and held against their labels again. If the trusted tree
-//! brings devices that the first lacked, and these hold a newer uberblock, everything is done again with that.
-//! Then come the mappings of removed devices, before anything may be read that lies on one, the features, the salt, what each
-//! device has missed, and the spares and cache devices.
+//! The steps are those of OpenZFS, since each has a reason:
+//!
+//! 1. The labels' config serves only to find devices and the best uberblock.
+//! 2. The uberblock leads to the MOS and its config, which was written together with the data. This
+//!    trusted config replaces the labels' one.
+//! 3. The tree is built again, and the devices are opened and checked against their labels again.
+//! 4. If the trusted tree has devices that the first lacked, and these hold a newer uberblock, all
+//!    steps start again with that.
+//! 5. The mappings of removed devices are loaded, before anything is read that lies on one.
+//! 6. Features, the salt, DTLs, spares and cache devices follow.
 //!
 //! # Locks
-//! An import claims each device once, at the first step that opens it, and every later step, of a rewind too, is handed the
-//! same open device: a second claim would be refused, as the first is not let go between them. A search before the import only
-//! reads labels and claims nothing; what it found is read again under the claim. Claims last as long as the pool does,
-//! and a failed import leaves none behind. Hot spares and cache devices are claimed too, also by a
-//! pool that is only read; pools of one process share what they hold of a spare ([`crate::aux_devices`]).
+//! An import claims each device once, at the first step that opens it. Every later step, also of a
+//! rewind, gets the same open device. A second claim would be refused, as the first still holds.
+//! The search before the import only reads labels and claims nothing; its results are read again
+//! under the claim.
+//!
+//! Claims last as long as the pool, and a failed import leaves none behind. Hot spares and cache
+//! devices are claimed too, even by a read-only pool. Pools of one process share their claim of a
+//! spare ([`crate::aux_devices`]).
 //!
 //! # Absent
-//! OpenZFS reads the metadata of the
-//! last groups at every import and refuses the pool if some is damaged; here that is only done to choose the state of a rewind,
-//! since a reader can live with damage that it doesn't meet.
+//! OpenZFS reads the metadata of the last txgs at every import and refuses a pool if some are
+//! damaged. Here only the choice of a rewind's state does that, since a reader can live with damage
+//! elsewhere.
 //!
 //! # See
 //! OpenZFS `module/zfs/spa.c`: `spa_load_impl`, `spa_load_best`, `spa_import`, `spa_tryimport`.
@@ -56,27 +63,28 @@ use std::sync::Arc;
 use crate::engine::{SystemWorld, World, WriteRefusal};
 use crate::{Candidate, Failure, Host, Spa, SpaError};
 
-/// What to do when the newest state can't be opened.
+/// What to do if the newest state can't be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rewind {
     /// Fail (`ZPOOL_NO_REWIND`).
     #[default]
     No,
-    /// Go back to the newest of the last states that can be opened (`-F`, `ZPOOL_DO_REWIND`).
+    /// Rewind to the newest of the last few states that can be opened (`-F`, `ZPOOL_DO_REWIND`).
     Recover,
-    /// Go back as far as there are uberblocks (`-FX`, `ZPOOL_EXTREME_REWIND`).
+    /// Rewind as far as there are uberblocks (`-FX`, `ZPOOL_EXTREME_REWIND`).
     Extreme,
 }
 
-/// What is claimed of a pool's devices.
+/// How an import claims a pool's devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Claim {
-    /// They are ours alone: one pool, one owner.
+    /// Exclusively: one pool, one owner.
     #[default]
     Own,
-    /// Nobody may own them meanwhile, as far as that can be had; other readers may read.
+    /// Shared: other readers may read, but no program may own them, as far as the system can ensure
+    /// that.
     Share,
-    /// Nothing: to look at a pool that somebody may own, as `zdb` does.
+    /// Not at all: to read a pool that another program may own, like `zdb`.
     Nothing,
 }
 
@@ -85,35 +93,40 @@ pub enum Claim {
 pub struct Options {
     /// Import for reading only (`readonly=on`).
     pub readonly: bool,
-    /// What is claimed of the devices.
+    /// How the devices are claimed.
     pub claim: Claim,
-    /// Import although another host used the pool last (`-f`, `ZFS_IMPORT_ANY_HOST`).
+    /// Import even if another host used the pool last (`-f`, `ZFS_IMPORT_ANY_HOST`).
     pub force: bool,
     /// Import without missing log devices (`-m`, `ZFS_IMPORT_MISSING_LOG`).
     pub missing_log: bool,
-    /// Don't watch for another host's activity (`ZFS_IMPORT_SKIP_MMP`); only safe for a reader that can live with change.
+    /// Don't watch for another host's activity (`ZFS_IMPORT_SKIP_MMP`). Only safe for a reader that
+    /// tolerates changes.
     pub skip_mmp: bool,
     /// Open the state of the checkpoint (`--rewind-to-checkpoint`, `ZFS_IMPORT_CHECKPOINT`).
     pub checkpoint: bool,
-    /// What to do when the newest state can't be opened.
+    /// What to do if the newest state can't be opened.
     pub rewind: Rewind,
     /// Open no state newer than this (`-T`, `ZPOOL_LOAD_REQUEST_TXG`).
     pub max_txg: Option<Txg>,
-    /// The name to import it under, if not its own.
+    /// The name for the imported pool, if not its own.
     pub name: Option<String>,
-    /// That name holds for this import alone: the devices keep the pool's own (`-t`, `ZFS_IMPORT_TEMP_NAME`).
+    /// The name is for this import only: the devices keep the pool's own (`-t`,
+    /// `ZFS_IMPORT_TEMP_NAME`).
     pub temporary: bool,
-    /// The memory of its block cache (`zfs_arc_max`).
+    /// The memory limits of its block cache (`zfs_arc_max`).
     pub cache: arc::Room,
-    /// Blocks are read ahead of who reads one after another.
+    /// Prefetch blocks for sequential readers.
     pub read_ahead: bool,
-    /// What an earlier [`Report`] saw of the pool's activity: if it is unchanged it isn't watched again.
+    /// The activity that an earlier [`Report`] saw: if it is unchanged, the pool is not watched
+    /// again.
     pub seen: Option<Seen>,
-    /// What is put around each device.
+    /// The layer around each device.
     pub layer: Layer,
     /// The pass over all datasets when the pool is opened for writing.
     pub pass: Pass,
-    /// Scans and rebuilds that went on stand still from the start, as after [`PoolWriter::hold_scans`](crate::engine::PoolWriter::hold_scans) (`zfs_scan_suspend_progress`).
+    /// Unfinished scans and rebuilds stay suspended from the start, as after
+    /// [`PoolWriter::hold_scans`](crate::engine::PoolWriter::hold_scans)
+    /// (`zfs_scan_suspend_progress`).
     pub hold_scans: bool,
 }
 
@@ -157,12 +170,12 @@ pub enum OpenFailure {
     /// It could not be imported at all.
     #[error("the pool could not be imported")]
     Import(#[source] Box<Failure>),
-    /// It can be imported for reading only.
+    /// It can only be imported for reading.
     #[error("the pool can only be imported for reading")]
     Refused(#[from] WriteRefusal),
 }
 
-/// What writing takes.
+/// The resources that writing needs.
 pub struct Hands {
     /// Threads that compress, checksum and write.
     pub workers: Arc<zio::Workers>,
@@ -171,7 +184,8 @@ pub struct Hands {
 }
 
 impl Hands {
-    /// Those of this machine, for a pool of this name: a thread for each processor, the system's clock and random numbers.
+    /// Resources of this machine for a pool of this name: a thread for each processor, the system's
+    /// clock and random numbers.
     pub fn of_system(pool: &str) -> Hands {
         let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let workers = Arc::new(zio::Workers::new(&format!("zio-{pool}"), threads));
@@ -179,12 +193,15 @@ impl Hands {
     }
 }
 
-/// Imports a pool for writing. `options` say how; of them `readonly` must be false. When this
+/// Imports a pool for writing (`spa_import`). `readonly` must be false in `options`. When this
 /// returns, the labels say that the pool is in use, and by which host.
 ///
 /// # Errors
-/// [`OpenFailure`]: nothing has been written then, but for [`WriteRefusal::Stopped`] and
-/// [`WriteRefusal::GoBack`], of which it is not known.
+/// * [`OpenFailure::Import`]: the pool could not be imported; see [`SpaError`] for the causes.
+///   Nothing has been written.
+/// * [`OpenFailure::Refused`]: the pool can only be read; see [`WriteRefusal`] for the causes.
+///   Nothing has been written, except perhaps with [`WriteRefusal::Stopped`] and
+///   [`WriteRefusal::GoBack`].
 pub fn import_for_writing(
     candidate: &Candidate,
     options: &Options,
@@ -196,13 +213,13 @@ pub fn import_for_writing(
     if options.readonly || options.claim != Claim::Own {
         return Err(WriteRefusal::Unclaimed.into());
     }
-    // A writer can't live with another one.
+    // A writer doesn't tolerate another one.
     let options = &Options { skip_mmp: false, ..options.clone() };
     let purpose = load::Purpose::Import;
     let loader = load::Loader { candidate, options, host, clock, purpose };
     let spa = rewind::best(&loader).map_err(OpenFailure::Import)?;
     let features = features::unknown_for_write(&spa.mos, &spa.features());
-    // What is left of a pool may be read; who wrote it would have to know what he can't.
+    // A pool with missing vdevs or unknown features may be read, but not written.
     let refusal = match (spa.tree().lost_tops(), features.is_empty()) {
         (0, true) => None,
         (0, false) => Some(SpaError::UnsupportedFeatures { features, can_readonly: true }),
@@ -216,10 +233,10 @@ pub fn import_for_writing(
     Ok(spa.into_live(host, altroot, hands, options)?)
 }
 
-/// Imports a pool for reading, whatever `options` say of that.
+/// Imports a pool for reading, whatever `options.readonly` says (`spa_import`).
 ///
 /// # Errors
-/// [`Failure`], with what had been found out by then.
+/// * [`Failure`]: see [`SpaError`] for the causes. It holds what the import had found by then.
 pub fn import(
     candidate: &Candidate,
     options: &Options,
@@ -231,7 +248,7 @@ pub fn import(
     rewind::best(&load::Loader { candidate, options, host, clock, purpose })
 }
 
-/// The device of a leaf of a pool that is ours, if it is where its path leads and nobody has it.
+/// Opens the device of a leaf of a pool that we own, if it is at its path and not in use.
 pub(crate) fn reopen(
     leaf: &ondisk::VdevConfig,
     top_level: bool,
@@ -243,8 +260,8 @@ pub(crate) fn reopen(
     devices::Devices::new(&[], Mode::Write, layer).open(leaf, top_level, trust).ok()
 }
 
-/// Whether a pool that is ours and was suspended still is: nobody has written to it since `last`, and nobody does while it is watched
-/// (`spa_mmp_remote_host_activity`).
+/// Whether a suspended pool is still ours (`spa_mmp_remote_host_activity`). No other host may have
+/// written to it since `last`, nor write while it is watched.
 pub(crate) fn check_still_ours(
     tree: &vdev::Tree,
     root: &ondisk::VdevConfig,

@@ -1,28 +1,35 @@
-//! Initialisation and TRIM: what is free on a device is written once, or discarded.
+//! Initialize and TRIM: the free space of a device is written once, or discarded.
 //!
 //! # Theory
-//! Both go through the metaslabs of the device's top-level vdev, set one aside after another ([`pool::alloc::Aside`]) and write or discard, of what is free there, the
-//! part that lies on this device. Each has a thread for each device ([`toil`]). It waits for no transaction group while it has a metaslab aside, since the group's sync may
-//! be what needs that metaslab. What is written makes way for whoever asks for the device, as scans do ([`vdev::Pace`]), and scans don't make way for it; discards do neither.
+//! Both go through the metaslabs of the device's top-level vdev. They set one aside after another
+//! ([`pool::alloc::Aside`]), and write or discard the free part that lies on this device. Each
+//! device and kind has a thread ([`worker::toil`]). It waits for no transaction group while it has
+//! a metaslab aside, since the sync may need that metaslab. Initialize writes yield to foreground
+//! I/O, as scans do ([`vdev::Pace`]), and scans don't yield to them. Discards do neither.
 //!
 //! # On disk
-//! Where a device's work stands, and how far it came, is in the ZAP of the leaf, under OpenZFS's names. What threads and commands
-//! change is in memory first; each group writes what has changed since the last one ([`books`]). The offset is that of the last byte that was done,
-//! counted from the beginning of the device. (OpenZFS compares it with offsets in the space behind the labels, and so passes over 4 MiB where it goes
-//! on; here they are done again.)
+//! The state and progress of a device's work are in the leaf's ZAP, under OpenZFS's names. Threads
+//! and commands change the state in memory first; each txg writes what has changed since the last
+//! one ([`state`]). The offset is that of the last byte done, counted from the beginning of the
+//! device. (OpenZFS compares it with offsets in the space behind the labels, and so skips 4 MiB
+//! when it resumes; here they are done again.)
 //!
 //! # Life
-//! As in OpenZFS: a work is *none*, *active*, *suspended*, *canceled* or *complete*. Cancelling forgets how far TRIM came, but not initialisation, which
-//! only `zpool initialize -u` does over. An active one goes on with the next import, and when a device that was given up is back.
+//! As in OpenZFS, a work is *none*, *active*, *suspended*, *canceled* or *complete*. Cancelling
+//! resets the progress of TRIM, but not of initialize, which only `zpool initialize -u` resets. An
+//! active work continues after the next import, and when a faulted device becomes available again.
 //!
 //! # Locks
-//! `commands` is held by who starts or stops threads, and waits for them; `all`, below it, for a few instructions.
+//! `commands` is held to start or stop threads, and to wait for them; `all`, below it, for a few
+//! instructions.
 //!
 //! # Crash
-//! What is touched is free in the last group that synced and in those before it that an import may go back to. What was done since the last group is done again.
+//! Only space is touched that is free in the last synced txg and in those before it that an import
+//! may rewind to. Work since the last txg is repeated.
 //!
 //! # Absent
-//! Secure TRIM. Devices below a vdev that is being removed or expanded: such pools are not written at all.
+//! Secure TRIM. Devices below a vdev that is being removed or expanded: such pools are not opened
+//! for writing.
 //!
 //! # See
 //! OpenZFS `vdev_initialize.c`, `vdev_trim.c`, `spa.c` (`spa_vdev_initialize`, `spa_vdev_trim`).
@@ -46,65 +53,65 @@ use vdev::{Tree, VdevState};
 use crate::engine::{Engine, PoolWriter};
 use crate::txg::{Stopped, TxgHandle};
 
-/// What is done to what is free on a device.
+/// The work on the free space of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkKind {
-    /// It is written.
+    /// Write it.
     Initialize,
-    /// It is discarded.
+    /// Discard it.
     Trim,
 }
 
-/// Where a device's work stands (`vdev_initializing_state_t`, `vdev_trim_state_t`).
+/// The state of a device's work (`vdev_initializing_state_t`, `vdev_trim_state_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WorkState {
-    /// Never begun, or undone.
+    /// Never begun, or reset.
     #[default]
     None = 0,
-    /// Going on.
+    /// Under way.
     Active = 1,
     /// Stopped for good.
     Canceled = 2,
-    /// Stopped, to go on later.
+    /// Stopped, to be resumed later.
     Suspended = 3,
     /// Done.
     Complete = 4,
 }
 
-/// What is asked for.
+/// A command for a device's work (`pool_initialize_func_t`, `pool_trim_func_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkCommand {
-    /// Begin, or go on (`POOL_INITIALIZE_START`, `POOL_TRIM_START`).
+    /// Start or resume (`POOL_INITIALIZE_START`, `POOL_TRIM_START`).
     Start {
-        /// Bytes a second that TRIM may do; 0 is no limit, or as before.
+        /// TRIM's limit in bytes per second; 0 is no limit, or the one before.
         rate: u64,
         /// Discard so that nothing can be read again.
         secure: bool,
     },
-    /// Stop for good.
+    /// Stop for good (`POOL_INITIALIZE_CANCEL`, `POOL_TRIM_CANCEL`).
     Cancel,
-    /// Stop, to go on later.
+    /// Stop, to resume later (`POOL_INITIALIZE_SUSPEND`, `POOL_TRIM_SUSPEND`).
     Suspend,
-    /// Let a device count as never initialised (`POOL_INITIALIZE_UNINIT`).
+    /// Mark a device as never initialized (`POOL_INITIALIZE_UNINIT`).
     Undo,
 }
 
-/// Why nothing was done about a device.
+/// Why a command was refused for a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WorkRefusal {
     /// The pool has no such vdev (`ENODEV`).
     #[error("no such device in the pool")]
     NoDevice,
-    /// It is no device, or one that holds no blocks (`EINVAL`).
+    /// The vdev is not a device, or not one that holds blocks (`EINVAL`).
     #[error("it is no device that holds blocks")]
     NotLeaf,
-    /// It takes no writes (`EROFS`).
+    /// The device is not writable (`EROFS`).
     #[error("the device takes no writes")]
     NotWritable,
-    /// It can't be trimmed, or not so (`EOPNOTSUPP`).
+    /// The device doesn't support TRIM, or not this kind (`EOPNOTSUPP`).
     #[error("the device can't do that")]
     Unsupported,
-    /// It goes on already (`EBUSY`).
+    /// It is under way already (`EBUSY`).
     #[error("it goes on already")]
     Busy,
     /// There is nothing to stop (`ESRCH`).
@@ -112,38 +119,38 @@ pub enum WorkRefusal {
     Idle,
 }
 
-/// Where a device's work stands, and how far it is.
+/// The state and progress of a device's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WorkStat {
-    /// Where it stands.
+    /// Its state.
     pub state: WorkState,
     /// When it was started, stopped or completed, seconds since 1970.
     pub action_time: u64,
-    /// Bytes done, about.
+    /// Bytes done, approximately.
     pub done: u64,
-    /// Bytes to do in all, about.
+    /// Bytes to do in all, approximately.
     pub estimate: u64,
     /// Ranges that failed.
     pub errors: u64,
 }
 
-/// Something that happened to a device or its work, for whoever wants to know (`ESC_ZFS_TRIM_*`, `ESC_ZFS_VDEV_*`).
+/// An event of a device or its work (`ESC_ZFS_TRIM_*`, `ESC_ZFS_VDEV_*`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkNotice {
     /// The device.
     pub leaf: Guid,
-    /// Where it was, of one that has left the pool and had a place.
+    /// The path of a device that has left the pool, if it had one.
     pub path: Option<Vec<u8>>,
-    /// `trim_start`, `vdev_spare` and so on.
+    /// The event's name: `trim_start`, `vdev_spare` and so on.
     pub what: &'static str,
-    /// When.
+    /// Time of the event.
     pub at: std::time::SystemTime,
 }
 
-/// Notices that are kept until somebody takes them.
+/// Events that are kept until a caller takes them.
 const NOTICES: usize = 256;
 
-/// How a thread is stopped.
+/// The controls of a worker thread.
 #[derive(Debug, Default)]
 struct Control {
     stop: Mutex<bool>,
@@ -165,16 +172,16 @@ impl Control {
 #[derive(Debug, Default)]
 struct Work {
     stat: WorkStat,
-    /// Where the next byte to do is, in the space behind the labels.
+    /// The next byte to do, in the space behind the labels.
     next: u64,
     rate: u64,
     partial: bool,
     secure: bool,
-    /// The next group has something to write of it.
+    /// The next txg must write the state.
     dirty: bool,
-    /// How far it came is written too, though that is nowhere.
+    /// The progress is written too, though it is zero.
     reset: bool,
-    /// What the history is to tell.
+    /// Events for the history.
     told: Vec<(&'static str, String)>,
     thread: Option<(JoinHandle<()>, Arc<Control>)>,
 }
@@ -193,27 +200,29 @@ pub(crate) struct LeafWorks {
     commands: Mutex<()>,
     all: Mutex<BTreeMap<Key, Work>>,
     notices: Mutex<Vec<WorkNotice>>,
-    /// Who discards what was freed, by himself.
+    /// The thread of automatic TRIM.
     auto: Mutex<Option<(JoinHandle<()>, Arc<Control>)>>,
-    /// How often that was thought of.
+    /// Number of automatic TRIM's rounds.
     round: AtomicU64,
 }
 
-/// Stops all threads when it is dropped.
+/// Stops all threads when dropped.
 pub(crate) struct Keeper(pub(crate) Arc<Engine>);
 
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.0.scan.be_quiet(true);
         self.0.deadman.stop();
-        // Nobody is going to see to its devices: an errand that waits for a suspended pool gives up.
+        // No administrator will fix the devices now: a task that waits for a suspended pool gives
+        // up.
         self.0.cache.zio().suspension().let_go();
         self.0.errands.stop(&self.0.tree());
         self.0.stop_works();
     }
 }
 
-/// How much of a device's work is done, when it came to `next`: bytes done and in all (`vdev_initialize_calculate_progress`).
+/// The progress of a device's work at `next`: bytes done and in all
+/// (`vdev_initialize_calculate_progress`).
 fn progress(engine: &Engine, tree: &Tree, top: VdevId, leaf: Guid, next: u64) -> (u64, u64) {
     let (mut done, mut all) = (0u64, 0u64);
     for ms in engine.allocator.metaslab_figures(top) {
@@ -231,7 +240,7 @@ fn progress(engine: &Engine, tree: &Tree, top: VdevId, leaf: Guid, next: u64) ->
 }
 
 impl Engine {
-    /// A device by its guid, as far as something may be done to it.
+    /// A device by its guid, if work on it is possible.
     fn worked(&self, guid: Guid) -> Result<(VdevConfig, VdevId), WorkRefusal> {
         let config = self.config_now();
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
@@ -250,12 +259,13 @@ impl Engine {
         Ok((leaf.clone(), top))
     }
 
-    /// Changes where a work stands (`vdev_initialize_change_state`, `vdev_trim_change_state`). False if it stands there.
+    /// Changes the state of a work (`vdev_initialize_change_state`, `vdev_trim_change_state`).
+    /// False if it has that state.
     fn change_work(&self, key: Key, path: &str, to: WorkState) -> bool {
         let mut all = self.works.all.lock();
         let work = all.entry(key).or_default();
         let from = work.stat.state;
-        // What somebody has stopped just before its end stays stopped.
+        // A work that was stopped just before its end stays stopped.
         if from == to || to == WorkState::Complete && from != WorkState::Active {
             return false;
         }
@@ -287,7 +297,7 @@ impl Engine {
         true
     }
 
-    /// A device that is faulted is initialised and trimmed no more, whatever its thread has under way.
+    /// Cancels the work of a faulted device, whatever its thread is doing.
     fn cancel_if_faulted(&self, key: Key) {
         let active = self.works.all.lock().get(&key).is_some_and(|work| work.stat.state == WorkState::Active);
         if active && self.tree().state_of(key.0).is_ok_and(|(state, _)| state == VdevState::Faulted) {
@@ -295,19 +305,19 @@ impl Engine {
         }
     }
 
-    /// The same of all that is done to a device which may just have been faulted.
+    /// The same for all works of a device that may just have been faulted.
     pub(crate) fn cancel_works_if_faulted(&self, leaf: Guid) {
         for kind in [WorkKind::Initialize, WorkKind::Trim] {
             self.cancel_if_faulted((leaf, kind));
         }
     }
 
-    /// Notes that something happened to a device.
+    /// Records an event of a device.
     pub(crate) fn notice(&self, leaf: Guid, what: &'static str) {
         self.put_notice(WorkNotice { leaf, path: None, what, at: self.world.wall() });
     }
 
-    /// Notes that a device has left the pool.
+    /// Records that a device has left the pool.
     pub(crate) fn notice_gone(&self, guid: Guid, path: Option<Vec<u8>>, what: &'static str) {
         self.put_notice(WorkNotice { leaf: guid, path, what, at: self.world.wall() });
     }
@@ -319,7 +329,7 @@ impl Engine {
         }
     }
 
-    /// Has a thread go on with what is active. Who calls this holds `commands`.
+    /// Starts a thread for an active work. The caller holds `commands`.
     fn start_work(self: &Arc<Self>, key: Key, txgs: &TxgHandle) {
         let control = Arc::new(Control::default());
         let (engine, txgs, mine) = (Arc::clone(self), txgs.clone(), Arc::clone(&control));
@@ -333,7 +343,7 @@ impl Engine {
         self.works.all.lock().entry(key).or_default().thread = Some((thread, control));
     }
 
-    /// Stops threads and waits for them. Who calls this holds `commands`.
+    /// Stops threads and waits for them. The caller holds `commands`.
     fn join_works(&self, keys: &[Key]) {
         let threads: Vec<_> = {
             let mut all = self.works.all.lock();
@@ -345,7 +355,7 @@ impl Engine {
         }
     }
 
-    /// Stops all threads: what is active stays so, to go on later.
+    /// Stops all threads; active works stay active, to be resumed.
     pub(crate) fn stop_works(&self) {
         let _one = self.works.commands.lock();
         let keys: Vec<Key> = self.works.all.lock().keys().copied().collect();
@@ -353,17 +363,17 @@ impl Engine {
         self.stop_trimming();
     }
 
-    /// Goes on with what is active and has no thread (`vdev_initialize_restart`, `vdev_trim_restart`).
+    /// Resumes active works that have no thread (`vdev_initialize_restart`, `vdev_trim_restart`).
     pub(crate) fn restart_works(self: &Arc<Self>, txgs: &TxgHandle) {
         let _one = self.works.commands.lock();
-        // It may be another host's by now.
+        // The pool may be another host's by now.
         if self.cache.zio().suspension().reason().is_some() {
             return;
         }
         self.load_works();
         let idle: Vec<Key> = {
             let all = self.works.all.lock();
-            // A secure TRIM that OpenZFS began waits for somebody who can do it.
+            // A secure TRIM that OpenZFS began stays for software that supports it.
             let idle = all
                 .iter()
                 .filter(|(_, work)| work.stat.state == WorkState::Active && !work.runs() && !work.secure);
@@ -376,7 +386,7 @@ impl Engine {
         }
     }
 
-    /// What one device is asked for; gives the work whose thread is to end.
+    /// Applies a command to a device; gives the work whose thread must end.
     fn command(
         self: &Arc<Self>,
         txgs: &TxgHandle,
@@ -416,14 +426,14 @@ impl Engine {
                 Err(WorkRefusal::Idle)
             }
             WorkCommand::Suspend if state != WorkState::Active => Err(WorkRefusal::Idle),
-            // One whose device went away goes on when that is back.
+            // A work whose device disappeared resumes when the device is available again.
             WorkCommand::Suspend if !runs => Ok(None),
             WorkCommand::Cancel => Ok(self.change_work(key, &path, WorkState::Canceled).then_some(key)),
             WorkCommand::Suspend => Ok(self.change_work(key, &path, WorkState::Suspended).then_some(key)),
         }
     }
 
-    /// The terms of a work that is about to begin or to go on.
+    /// Sets the parameters of a work before it starts or resumes.
     fn prepare(&self, key: Key, state: WorkState, rate: u64) {
         let mut all = self.works.all.lock();
         let work = all.entry(key).or_default();
@@ -438,11 +448,14 @@ impl Engine {
 }
 
 impl PoolWriter {
-    /// Begins, stops or undoes initialisation or TRIM of devices; what each refuses, by its place in `devices`. Returns when threads that were to end have, and where all
-    /// stands is on disk (`spa_vdev_initialize`, `spa_vdev_trim`).
+    /// Starts, stops or resets initialize or TRIM of devices (`spa_vdev_initialize`,
+    /// `spa_vdev_trim`).
+    ///
+    /// Returns the refusals by index in `devices`, once the stopped threads have ended and the
+    /// states are on disk.
     ///
     /// # Errors
-    /// [`Stopped`].
+    /// * [`Stopped`]: the pool has stopped.
     pub fn work(
         &self,
         devices: &[Guid],
@@ -469,17 +482,17 @@ impl PoolWriter {
         Ok(refused)
     }
 
-    /// Where a device's work stands; nothing of one that nothing is known of.
+    /// The state and progress of a device's work; the default if nothing is known.
     pub fn work_stat(&self, leaf: Guid, kind: WorkKind) -> WorkStat {
         self.engine().works.all.lock().get(&(leaf, kind)).map(|work| work.stat).unwrap_or_default()
     }
 
-    /// What happened since the last call.
+    /// The events since the last call.
     pub fn take_work_notices(&self) -> Vec<WorkNotice> {
         std::mem::take(&mut *self.engine().works.notices.lock())
     }
 
-    /// Goes on with what was active when the pool was let go, or when its device went away.
+    /// Resumes works that were active when the pool was released, or when their device disappeared.
     pub(crate) fn resume_works(&self) {
         self.engine().restart_works(&self.txgs().handle());
     }

@@ -1,16 +1,30 @@
-//! The whole pool alive: discovery, import, traversal.
+//! The whole pool: discovery, import, transaction groups, scans and vdev operations.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`discovery`] | finds pools by their labels |
+//! | [`import`](mod@import) | opens a pool that was found |
+//! | [`create`] | creates a pool |
+//! | [`engine`] | a pool that is open for writing, and its operations |
+//! | [`txg`] | the transaction groups and the sync thread |
+//! | `sync` | the contents of a transaction group: what the sync thread writes |
+//! | `vdev_ops` | attach, add, remove, replace, split, online and offline of vdevs |
+//! | `scan` | scrub, resilver, sequential rebuild |
+//! | `initialize_trim` | initialize and TRIM |
+//! | `device_monitor` | reacts to faulty, missing and returning devices |
 //!
 //! # Theory
-//! A pool is found by its labels, never by the paths that it remembers: [`discover`] reads the labels of whatever it is
-//! given, groups them by pool, and knows each device by guid from then on, so that renamed, moved and partitioned
-//! devices are found. What labels say of the tree is a guess good enough to read one thing, the pool's own config in the
-//! MOS; that one is trusted, and the tree is built again from it: [`import()`] takes these steps and makes all checks between.
+//! A pool is found by its labels, never by recorded paths. [`scan()`] reads the labels of the given
+//! devices and groups them by pool. From then on each device is known by its guid. So renamed,
+//! moved and partitioned devices are found.
 //!
-//! # Absent
-//! Datasets, files and volumes are not known here. Nothing is written.
+//! The labels' description of the tree suffices to read one thing: the pool's own config in the
+//! MOS. That config is trusted, and the tree is built again from it. [`import()`] takes these
+//! steps, with all checks between.
 //!
 //! # See
-//! OpenZFS `module/zfs/spa.c` (`spa_load_impl`), `lib/libzutil/zutil_import.c`, `lib/libzfs/libzfs_status.c`.
+//! OpenZFS `module/zfs/spa.c` (`spa_load_impl`), `lib/libzutil/zutil_import.c`,
+//! `lib/libzfs/libzfs_status.c`.
 
 mod aux_devices;
 pub mod create;

@@ -1,42 +1,67 @@
-//! Scrub and resilver: every block that the pool refers to is looked at.
+//! Scrub and resilver: a scan reads and verifies every block that the pool references.
 //!
 //! # Theory
-//! A scan walks the MOS and then each dataset, older snapshots first, and passes over what an older snapshot owns, so that a block is looked at once. A
-//! scrub compares every copy of every block and its parity with what they should be; a resilver reads blocks born in groups that a device has missed, and writes them
-//! to it. What is wrong is written again where it is.
+//! A scan walks the MOS and then each dataset, older snapshots first. It skips what an older
+//! snapshot owns, so that each block is verified once. A scrub compares every copy of every block
+//! and its parity with what they should be. A resilver reads blocks born in txgs that a device has
+//! missed, and writes them to it. What is wrong is rewritten in place.
 //!
-//! That is safe only while nobody frees the block: its place may be given to another, and a repair would go over that. So a scan works in *slices*, and each is done by the sync
-//! thread before its group frees or writes anything ([`Engine::scan_slice`]). It walks what the last uberblock reaches. Of that nothing is freed but by
-//! the sync thread itself, and what only open groups know is not met. So a walk locks nothing, and keeps only numbers between slices: which
-//! dataset, and the first block in it that was not met. Datasets that come, go or are renamed between slices need no message to the scan: it asks anew ([`plan`]).
+//! That is safe only while the block is not freed: its place may be reused, and a repair would
+//! overwrite the new block. So a scan works in *slices*. The sync thread runs each slice before its
+//! txg frees or writes anything ([`Engine::scan_slice`]). A slice walks what the last uberblock
+//! reaches. Only the sync thread frees any of that, and the walk does not find what only open txgs
+//! know.
 //!
-//! What a walk meets waits ([`queue`]), over as many slices as there is room for, so that files that were written in any order are read in the order of the devices all the same. What is freed
-//! meanwhile is taken out of what waits, before its place is free. When there is no more room, or nothing more to be met, all that waits is looked at ([`drain`]), some at a time ([`issue`]), each top-level
-//! vdev from one end to the other; then the walk goes on. A slice is short while somebody waits for a group, or for room to change more, and some seconds otherwise.
-//! Whoever else asks for devices goes first ([`vdev::Pace`]); nobody waits for a group because of that, since a slice makes way for nobody while somebody waits for it.
+//! So a walk takes no locks, and keeps only numbers between slices: the dataset, and the first
+//! block in it that was not found yet. The scan needs no message about datasets that are created,
+//! destroyed or renamed between slices: it lists them again ([`plan`](walk::Walk::plan)).
+//!
+//! The blocks that a walk finds wait in a queue ([`queue`]), over as many slices as memory allows.
+//! So files that were written in any order are still read in the order of the devices. Blocks that
+//! are freed meanwhile leave the queue before their space is free. When memory is full, or the walk
+//! is at its end, all queued blocks are verified ([`drain`]), some at a time ([`issue`]). Each
+//! top-level vdev is read from one end to the other. Then the walk continues.
+//!
+//! A slice is short while a caller waits for a txg, or for space to make more changes, and some
+//! seconds long otherwise. A slice yields to foreground I/O ([`vdev::Pace`]), but not while a
+//! caller waits for its txg. So no txg waits for that reason.
 //!
 //! # On disk
-//! `scan` in the MOS's directory ([`ScanPhys`]) has the state, the range of groups and the position; a ZAP has the datasets to come, as OpenZFS wants them: those
-//! whose predecessor is not among them too, since it enters a successor itself. Both say how the walk stood when nothing waited, and are written when that is another than before. So
-//! each software goes on with what the other began. OpenZFS looks at deduplicated blocks by their table first; here each is met where it is referred to, and the record
-//! says so (its class of tables is 0), so that OpenZFS passes over none.
+//! `scan` in the MOS's directory ([`ScanPhys`]) has the state, the range of txgs and the position.
+//! A ZAP has the datasets to come. As OpenZFS requires, it holds only those whose predecessor is
+//! not in it too, since OpenZFS enters a successor itself. Both give the walk's state when the
+//! queue was last empty, and are written if that has changed. So each software can resume what the
+//! other began.
+//!
+//! OpenZFS verifies deduplicated blocks by their table first. Here each is found where it is
+//! referenced, and the record says so (its class of tables is 0), so that OpenZFS skips none.
 //!
 //! # Life
-//! A scan is *scanning* (perhaps *paused*), *finished* or *canceled*. A resilver that is needed takes the place of a scrub. When a scan ends that covered what a device missed,
-//! that is forgotten of the device's DTL, but for blocks that could not be written, or not be looked at: below a pointer that can't be read, all that may be there. A device
-//! that was not there all the time keeps all of its DTL. What was not looked at or not put right is an error of the scan too, and so known after an import, which
-//! knows no more of it: a scan that has errors then shortens no DTL.
+//! A scan is *scanning* (perhaps *paused*), *finished* or *canceled*. A needed resilver replaces a
+//! scrub. When a scan ends that covered what a device missed, the device's DTL is cleared of that.
+//! The DTL keeps the births of blocks that could not be written or verified. Below a pointer that
+//! can't be read, that means all blocks that may be there. A device that was absent for part of the
+//! scan keeps all of its DTL.
+//!
+//! What was not verified or repaired is also an error of the scan, and so still known after an
+//! import. The import knows no more of it: a scan with such errors then shortens no DTL.
 //!
 //! # Locks
-//! `errors`, and `state` after it, are held for a few instructions, by whoever asks or starts; `walk` by the sync thread alone. What waits has a lock of its own, the last.
+//! `errors`, and `state` after it, are held for a few instructions, by status queries and commands;
+//! `walk` by the sync thread alone. The queue has a lock of its own, the last.
 //!
 //! # Crash
-//! The position on disk is that when nothing waited, and what was met after it is met again, as it is after an export. It is no older than `zfs_scan_checkpoint_intval` and what it takes to look at all that waits then.
-//! An import lets little wait at first, so that a program that ends again and again comes to its end with a scan, too.
+//! The position on disk is the one when the queue was last empty. The blocks after it are found
+//! again after a crash, as after an export. The position is no older than
+//! `zfs_scan_checkpoint_intval` and the time to verify what is queued then. After an import the
+//! queue is kept short at first, so that even a program that ends again and again completes a scan.
 //!
 //! # Absent
-//! Blocks that only a checkpoint refers to: while there is one, no DTL is shortened. Copies that a dedup table added after a block was first referred to. A block to which a clone or a deduplicated write made
-//! a reference behind the scan is left to the next scan, and its group stays in DTLs. Sequential rebuild is elsewhere ([`crate::scan::rebuild`]).
+//! * Blocks that only a checkpoint references: while there is one, no DTL is shortened.
+//! * Copies that a dedup table added after a block was first referenced.
+//! * A block that gets a reference behind the scan, by a clone or a deduplicated write. It is left
+//!   to the next scan, and its birth stays in DTLs.
+//! * Sequential rebuild: see [`crate::scan::rebuild`].
 //!
 //! # See
 //! OpenZFS `module/zfs/dsl_scan.c`, `vdev.c` (`vdev_dtl_reassess`, `vdev_resilver_needed`).
@@ -72,36 +97,38 @@ use crate::engine::{Engine, PoolWriter};
 use crate::txg::Stopped;
 pub use defer::DEFER_PERCENT;
 
-/// What is asked for.
+/// A command for scans (`pool_scan_func_t`, `pool_scrub_cmd_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanCommand {
-    /// Begin a scrub, or go on with one that is paused (`POOL_SCAN_SCRUB`, `POOL_SCRUB_NORMAL`).
+    /// Start a scrub, or resume a paused one (`POOL_SCAN_SCRUB`, `POOL_SCRUB_NORMAL`).
     Scrub,
-    /// Begin a scrub of what was born since the last one that came to its end (`POOL_SCRUB_FROM_LAST_TXG`).
+    /// Start a scrub of what was born since the last finished one (`POOL_SCRUB_FROM_LAST_TXG`).
     ScrubOn,
-    /// Begin the resilver from its beginning, if a device needs one (`POOL_SCAN_RESILVER`).
+    /// Restart the resilver, if a device needs one (`POOL_SCAN_RESILVER`).
     Resilver,
-    /// Begin a scrub of what the log of damaged blocks names, or go on with one that is paused (`POOL_SCAN_ERRORSCRUB`).
+    /// Start a scrub of the blocks in the error log, or resume a paused one
+    /// (`POOL_SCAN_ERRORSCRUB`).
     ErrorScrub,
     /// Pause the scrub (`POOL_SCRUB_PAUSE`).
     Pause,
-    /// Stop the scrub for good (`POOL_SCAN_NONE`).
+    /// Cancel the scrub (`POOL_SCAN_NONE`).
     Stop,
 }
 
-/// Why nothing was done.
+/// Why a command was refused.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ScanRefusal {
     /// There is nothing to pause or stop (`ENOENT`).
     #[error("no scrub is going on")]
     Idle,
-    /// One goes on (`EBUSY`).
+    /// A scan is running (`EBUSY`).
     #[error("a scan is going on")]
     Busy,
-    /// The feature that it takes is not enabled: `resilver_defer` for a resilver, `head_errlog` for an error scrub (`ENOTSUP`).
+    /// The required feature is not enabled: `resilver_defer` for a resilver, `head_errlog` for an
+    /// error scrub (`ENOTSUP`).
     #[error("the feature {feature} is not enabled")]
     Unsupported {
-        /// Its short name.
+        /// The feature's short name.
         feature: &'static str,
     },
     /// The pool has stopped.
@@ -109,83 +136,83 @@ pub enum ScanRefusal {
     Stopped(#[from] Stopped),
 }
 
-/// What was done.
+/// The result of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanDone {
-    /// It was begun, paused or stopped.
+    /// The scan was started, paused or canceled.
     Done,
-    /// A paused scrub goes on (`ECANCELED`).
+    /// A paused scrub was resumed (`ECANCELED`).
     Resumed,
-    /// No device needs it.
+    /// No device needs a resilver.
     Nothing,
 }
 
-/// A scan as people see it (`pool_scan_stat_t`).
+/// The state of a scan for status queries (`pool_scan_stat_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScanStat {
-    /// What is on disk of it, or will be with the next group.
+    /// Its record on disk, or as the next txg writes it.
     pub phys: ScanPhys,
-    /// When this import began with it, seconds since 1970.
+    /// When this import started or resumed it, seconds since 1970.
     pub pass_start: u64,
-    /// Bytes met since then.
+    /// Bytes found by the walk since then.
     pub pass_examined: u64,
-    /// Bytes looked at since then.
+    /// Bytes verified since then.
     pub pass_issued: u64,
-    /// Bytes looked at in all.
+    /// Bytes verified in all.
     pub issued: u64,
-    /// Since when it is paused; 0 if it isn't.
+    /// When it was paused; 0 if it is not.
     pub paused_at: u64,
-    /// Seconds that it was paused since this import began with it.
+    /// Seconds of pauses since this import started or resumed it.
     pub spent_paused: u64,
 }
 
 impl ScanStat {
-    /// Whether it goes on, or is paused.
+    /// Whether it is running or paused.
     pub fn is_scanning(&self) -> bool {
         self.phys.state == ScanState::Scanning
     }
 
-    /// Whether it is a resilver that goes on.
+    /// Whether it is a running resilver.
     pub fn is_resilvering(&self) -> bool {
         self.is_scanning() && self.phys.func == ScanFunc::Resilver
     }
 }
 
-/// Something that happened to a scan, for whoever wants to know (`ESC_ZFS_SCRUB_*`, `ESC_ZFS_RESILVER_*`).
+/// An event of a scan (`ESC_ZFS_SCRUB_*`, `ESC_ZFS_RESILVER_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScanNotice {
-    /// `scrub_start`, `resilver_finish` and so on.
+    /// The event's name: `scrub_start`, `resilver_finish` and so on.
     pub what: &'static str,
-    /// The top-level vdev that is rebuilt sequentially; of scans nothing.
+    /// The top-level vdev of a sequential rebuild; `None` for scans.
     pub rebuilt: Option<Guid>,
-    /// When.
+    /// Time of the event.
     pub at: std::time::SystemTime,
 }
 
-/// Notices that are kept until somebody takes them.
+/// Events that are kept until a caller takes them.
 const NOTICES: usize = 64;
 
-/// What changes of a scan.
+/// The state of a scan.
 #[derive(Debug, Default)]
 struct State {
     stat: Option<ScanStat>,
-    /// As what one that ended in the group that syncs is told, until that is on disk.
+    /// The reported state of a scan that ended in the syncing txg, until that is on disk.
     ending: Option<ScanStat>,
-    /// The next group has something to write of it.
+    /// The next txg must write the state.
     dirty: bool,
-    /// What this import has written of it last, and bytes met and looked at when a group came last.
+    /// The record that this import wrote last, and the bytes found and verified at the last txg.
     put: Option<(ScanPhys, [u64; 2])>,
-    /// The walk came to its end: the next group says so.
+    /// The walk is at its end: the next txg ends the scan.
     over: bool,
-    /// It was begun by this import, so that `behind` has all.
+    /// This import began it, so `behind` is complete.
     ours: bool,
-    /// Groups of blocks that could not be written to a device.
+    /// Births of blocks that could not be written to a device.
     behind: HashMap<Guid, TxgRanges>,
-    /// Groups of blocks of which no copy was right, or that could not be looked at.
+    /// Births of blocks with no good copy, or that could not be verified.
     lost: TxgRanges,
-    /// Groups of blocks that got another reference meanwhile, which may be where the scan has been already.
+    /// Births of blocks that got another reference meanwhile, perhaps behind the scan's position.
     moved: TxgRanges,
-    /// Devices that have been there since it was begun, or loaded.
+    /// Devices that have been present since it began, or was loaded.
     present: BTreeSet<Guid>,
     notices: Vec<ScanNotice>,
 }
@@ -195,77 +222,81 @@ struct State {
 pub(crate) struct Scan {
     state: Mutex<State>,
     walk: Mutex<walk::Walk>,
-    /// What is to be looked at.
+    /// Blocks that wait to be verified.
     queue: Arc<queue::Queue>,
-    /// Bytes of memory that it may take; 0 is the default.
+    /// Bytes of memory for the queue; 0 is the default.
     queue_memory: AtomicU64,
-    /// Nothing that waits is looked at.
+    /// The queue is not drained.
     looks_held: AtomicBool,
-    /// So that nothing goes on at all.
+    /// Not even the walk runs.
     stands_still: AtomicBool,
-    /// The scrub of what is known to be damaged; locked before `state`.
+    /// The error scrub; locked before `state`.
     errors: Mutex<errors::ErrorScrub>,
-    /// A resilver is asked for.
+    /// A resilver is requested.
     pub(crate) wanted: AtomicBool,
-    /// Devices are being attached or brought back, after which one will be asked for if they lack something.
+    /// Number of devices that are being attached or reopened, after which a resilver may be
+    /// requested.
     coming: AtomicU64,
-    /// The group that syncs begins or ends one: neither `wanted` nor `state` says so yet, or all of it.
+    /// The syncing txg begins or ends a scan: `wanted` and `state` don't show that yet, or only in
+    /// part.
     turning: AtomicBool,
-    /// Something has begun or ended; goes with `state`.
+    /// A scan has begun or ended; goes with `state`.
     turned: Condvar,
-    /// One is to follow the one that goes on.
+    /// Another resilver follows the current one.
     pub(crate) deferred: AtomicBool,
-    /// The pool is being let go: nothing is looked at any more.
+    /// The pool is being released: nothing is verified any more.
     pub(crate) quiet: Arc<AtomicBool>,
-    /// Nothing is looked at, though scans go on (`zfs_scan_suspend_progress`).
+    /// Scans are suspended (`zfs_scan_suspend_progress`).
     pub(crate) held: AtomicBool,
-    /// Milliseconds of a slice (`zfs_scrub_min_time_ms`, `zfs_resilver_min_time_ms`); 0 is the default.
+    /// Milliseconds of a slice (`zfs_scrub_min_time_ms`, `zfs_resilver_min_time_ms`); 0 is the
+    /// default.
     slice_ms: [AtomicU64; 2],
-    /// Most blocks that a slice comes to; 0 is no limit.
+    /// Most blocks of a slice; 0 is no limit.
     pub(crate) slice_blocks: AtomicU64,
-    /// Bytes for each device that are read at a time (`zfs_scan_vdev_limit`); 0 is the default.
+    /// Bytes of each device that are read at a time (`zfs_scan_vdev_limit`); 0 is the default.
     bytes: AtomicU64,
-    /// The group that syncs has made, changed or destroyed datasets.
+    /// The syncing txg has created, changed or destroyed datasets.
     replan: AtomicBool,
-    /// How many wait for a group.
+    /// Number of callers that wait for a txg.
     waiters: Arc<AtomicU64>,
-    /// Nanoseconds that operations of scans and rebuilds have waited for others.
+    /// Nanoseconds that scans and rebuilds have yielded to foreground I/O.
     waited_ns: Arc<Counter>,
 }
 
-/// Milliseconds of a slice that nobody waits for, where nothing was set: as long as a group may be open (`zfs_txg_timeout`).
+/// Milliseconds of a slice without waiting callers, by default: as long as a txg may be open
+/// (`zfs_txg_timeout`).
 const SLICE_MS: u64 = 5000;
-/// Milliseconds of a slice of a scrub that nobody waits for, as OpenZFS has them (`zfs_scrub_min_time_ms`).
+/// OpenZFS's milliseconds of a scrub's slice (`zfs_scrub_min_time_ms`).
 pub const SCRUB_MS: u64 = 1000;
-/// The same of a resilver (`zfs_resilver_min_time_ms`).
+/// OpenZFS's milliseconds of a resilver's slice (`zfs_resilver_min_time_ms`).
 pub const RESILVER_MS: u64 = 3000;
-/// How far beyond its time a slice goes on making way.
+/// Time beyond its duration during which a slice still yields.
 const LATE: Duration = Duration::from_millis(SLICE_MS);
-/// Bytes for each device that a scan reads at a time (`zfs_scan_vdev_limit`).
+/// Bytes of each device that a scan reads at a time (`zfs_scan_vdev_limit`).
 pub const SCAN_VDEV_LIMIT: u64 = 16 << 20;
 
-/// Least time of a scrub's slice.
+/// Least duration of a scrub's slice.
 pub const SCRUB_MIN_TIME: Parameter = Parameter {
     name: "zfs_scrub_min_time_ms",
     range: 1..=60_000,
     unit: Unit::Milliseconds,
     text: "shortest slice of a scrub in a transaction group that no caller waits for",
 };
-/// Least time of a resilver's slice.
+/// Least duration of a resilver's slice.
 pub const RESILVER_MIN_TIME: Parameter = Parameter {
     name: "zfs_resilver_min_time_ms",
     range: 1..=60_000,
     unit: Unit::Milliseconds,
     text: "shortest slice of a resilver in a transaction group that no caller waits for",
 };
-/// How much a scan reads at a time.
+/// Bytes that a scan reads at a time.
 pub const SCAN_VDEV_BYTES: Parameter = Parameter {
     name: "zfs_scan_vdev_limit",
     range: 1 << 10..=1 << 30,
     unit: Unit::Bytes,
     text: "most data of a device that a scrub or resilver reads at a time",
 };
-/// Whether scans stand still.
+/// Whether scans are suspended.
 pub const SCAN_SUSPEND_PROGRESS: Parameter = Parameter {
     name: "zfs_scan_suspend_progress",
     range: 0..=1,
@@ -273,22 +304,22 @@ pub const SCAN_SUSPEND_PROGRESS: Parameter = Parameter {
     text: "1: scrubs and resilvers make no progress",
 };
 
-/// How often who waits for a scan looks whether the pool has stopped.
+/// Interval at which a caller that waits for a scan checks whether the pool has stopped.
 const LOOK: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Scan {
-    /// How many wait for a group: for whoever makes groups.
+    /// The counter of callers that wait for a txg: the transaction groups count them there.
     pub(crate) fn waiters(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.waiters)
     }
 
-    /// From now on nothing is looked at, or it goes on.
+    /// Stops or resumes all verifying.
     pub(crate) fn be_quiet(&self, quiet: bool) {
         self.quiet.store(quiet, Ordering::Relaxed);
     }
 
-    /// A block that a group wrote before gets another reference, cloned or deduplicated, which the scan may have been past; the others may be gone before it
-    /// comes to them.
+    /// Notes a new reference to a block of an earlier txg, by a clone or deduplication. It may be
+    /// behind the scan, and the older references may be gone before the scan finds them.
     pub(crate) fn moved(&self, birth: Txg) {
         let mut state = self.state.lock();
         let covered = state.stat.is_some_and(|s| s.is_scanning() && covers(&s.phys, birth));
@@ -297,7 +328,7 @@ impl Scan {
         }
     }
 
-    /// Datasets may have been made, changed or destroyed in the group that syncs.
+    /// Notes that the syncing txg may have created, changed or destroyed datasets.
     pub(crate) fn replan(&self) {
         self.replan.store(true, Ordering::Relaxed);
     }
@@ -306,14 +337,15 @@ impl Scan {
         self.state.lock().stat
     }
 
-    /// Whether something is to be looked at.
+    /// Whether there is something to verify.
     fn goes_on(&self) -> bool {
         let state = self.state.lock();
         let runs = state.stat.is_some_and(|s| s.is_scanning() && s.phys.flags & DSF_SCRUB_PAUSED == 0);
         runs && !state.over
     }
 
-    /// Whether groups are to follow one another, since each does a slice; while a vdev is rebuilt, a resilver that is wanted waits.
+    /// Whether txgs must follow one another at once, since each runs a slice. During a rebuild, a
+    /// requested resilver waits.
     fn is_busy(&self, rebuilding: bool) -> bool {
         let ours = !self.quiet.load(Ordering::Relaxed);
         ours && (self.wanted.load(Ordering::Relaxed) && !rebuilding
@@ -323,23 +355,23 @@ impl Scan {
                 && !self.held.load(Ordering::Relaxed))
     }
 
-    /// An allocator that tells the scan of what is given up.
+    /// An allocator that reports frees to the scan.
     pub(crate) fn watched(&self, space: Arc<dyn zio::Space>) -> queue::Watched {
         queue::Watched { space, queue: Arc::clone(&self.queue) }
     }
 
-    /// How long a slice is that nobody waits for.
+    /// Duration of a slice without waiting callers.
     pub(crate) fn long(&self, look: zio::Look) -> std::time::Duration {
         let (which, default) = if look == zio::Look::Scrub { (0, SCRUB_MS) } else { (1, RESILVER_MS) };
         std::time::Duration::from_millis(match self.slice_ms[which].load(Ordering::Relaxed) {
             0 => SLICE_MS,
-            // It is the least that is to be done.
+            // The tunable is the least duration.
             set if set >= default => set.max(SLICE_MS),
             set => set,
         })
     }
 
-    /// Tells of the rebuild of a top-level vdev.
+    /// Records an event of a top-level vdev's rebuild.
     pub(crate) fn notice_rebuild(&self, what: &'static str, top: Guid, at: std::time::SystemTime) {
         let mut state = self.state.lock();
         if state.notices.len() < NOTICES {
@@ -347,44 +379,47 @@ impl Scan {
         }
     }
 
-    /// A resilver may be asked for until what this gives is dropped: whoever waits for one waits for it from when the devices show.
+    /// Marks that a resilver may be requested, until the result is dropped. So callers that wait
+    /// for scans wait from the moment when the devices appear.
     pub(crate) fn comes(&self) -> Coming<'_> {
         self.coming.fetch_add(1, Ordering::SeqCst);
         Coming(self)
     }
 
-    /// Whether one is asked for, or may be in a moment. Who asks whether one goes on asks this first.
+    /// Whether a resilver is requested, or may be in a moment. A caller checks this before
+    /// [`Scan::is_scanning`], so that it misses none in between.
     fn is_awaited(&self) -> bool {
         self.coming.load(Ordering::SeqCst) > 0 || self.is_turning()
     }
 
-    /// Whether a resilver is wanted that has not begun, or one is beginning or ending just now. Who asks whether one goes on asks this first.
+    /// Whether a requested resilver has not begun, or one is beginning or ending now. A caller
+    /// checks this before [`Scan::is_scanning`].
     pub(crate) fn is_turning(&self) -> bool {
         self.wanted.load(Ordering::SeqCst) || self.turning.load(Ordering::SeqCst)
     }
 
-    /// What a group did is on disk: what ended in it is told from now on.
+    /// The txg is on disk: status queries now report what ended in it as ended.
     pub(crate) fn on_disk(&self) {
         let mut state = self.state.lock();
         state.ending = None;
         self.turned.notify_all();
     }
 
-    /// What changes a scan is done: who waits for that looks again.
+    /// Wakes the callers that wait for a change of scans.
     fn turned(&self) {
         let _state = self.state.lock();
         self.turning.store(false, Ordering::SeqCst);
         self.turned.notify_all();
     }
 
-    /// Whether what is met belongs in the log that a scan fills (`spa_scrub_active`).
+    /// Whether damaged blocks belong in the log that a scan fills (`spa_scrub_active`).
     pub(crate) fn is_scanning(&self) -> bool {
         self.stat().is_some_and(|s| s.is_scanning()) || self.errors.lock().is_running()
     }
 }
 
 impl State {
-    /// How it is told: what is not on disk has not ended.
+    /// The reported state: a scan has ended only once its end is on disk.
     fn told(&self) -> Option<ScanStat> {
         self.ending.or(self.stat)
     }
@@ -397,12 +432,13 @@ impl State {
 }
 
 impl Engine {
-    /// Whether groups are to follow one another for scans.
+    /// Whether txgs must follow one another at once for scans.
     pub(crate) fn is_scanning_now(&self) -> bool {
         self.scan.is_busy(self.rebuilds.any())
     }
 
-    /// Whether a slice that began then is to end: somebody waits, or nothing goes on any more.
+    /// Whether a slice that began at `since` must end: a caller waits, or nothing more may be
+    /// verified.
     pub(crate) fn is_called_off(&self, since: std::time::Instant) -> bool {
         let scan = &self.scan;
         scan.quiet.load(Ordering::Relaxed)
@@ -410,8 +446,14 @@ impl Engine {
             || self.cache.zio().suspension().reason().is_some()
     }
 
-    /// How threads work that look at blocks in a slice, or copy them, which began then and takes so long: they make way for whoever asks for devices, unless somebody waits for the group, or for
-    /// space that is being copied, or the slice is late, or nothing goes on any more.
+    /// The pace of I/O in a slice that began at `since` and takes `long`: it yields to foreground
+    /// I/O.
+    ///
+    /// It does not yield in these cases:
+    ///
+    /// * a caller waits for the txg, or for space that is being copied;
+    /// * the slice is late;
+    /// * the scan must stop, or the pool is suspended.
     pub(crate) fn pace(&self, since: Instant, long: Duration) -> Pace {
         let scan = &self.scan;
         let (cache, waiters, quiet) =
@@ -427,7 +469,8 @@ impl Engine {
         Pace::new(Arc::clone(&self.clock), Arc::clone(&scan.waited_ns), hurries)
     }
 
-    /// The groups, from the first to before the second, that devices which are there have missed (`vdev_resilver_needed`).
+    /// The txgs, from the first to before the second, that present devices have missed
+    /// (`vdev_resilver_needed`).
     pub(crate) fn missing(&self) -> Option<(u64, u64)> {
         let tree = self.tree();
         let spans = tree.behind().into_iter().filter_map(|guid| {
@@ -438,7 +481,7 @@ impl Engine {
         spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// As [`PoolWriter::request_resilver`].
+    /// See [`PoolWriter::request_resilver`].
     pub(crate) fn request_resilver(&self, txgs: &TxgHandle) {
         if self.missing().is_some() {
             self.scan.wanted.store(true, Ordering::Relaxed);
@@ -448,17 +491,24 @@ impl Engine {
 }
 
 impl PoolWriter {
-    /// Says that devices which are there have missed groups: a resilver is begun, or begun anew, with the next group. Where `resilver_defer` is enabled,
-    /// one that goes on comes to its end first. Does nothing if no device has missed anything. Waits for nothing and takes no lock that is held while a group
-    /// syncs, so that whoever changes the pool's shape may call it (`spa_async_request(SPA_ASYNC_RESILVER)`).
+    /// Requests a resilver because present devices have missed txgs
+    /// (`spa_async_request(SPA_ASYNC_RESILVER)`).
+    ///
+    /// The next txg starts one, or restarts it. With `resilver_defer` enabled, a running one
+    /// completes first. Does nothing if no device has missed anything. It does not wait, and takes
+    /// no lock that is held while a txg syncs, so a change of the vdev tree may call it.
     pub fn request_resilver(&self) {
         self.engine().request_resilver(&self.txgs().handle());
     }
 
-    /// Begins, pauses or stops a scan; on disk when it returns (`dsl_scan`, `spa_scrub_pause_resume`, `spa_scan_stop`).
+    /// Starts, pauses or stops a scan; the result is on disk when this returns (`dsl_scan`,
+    /// `spa_scrub_pause_resume`, `spa_scan_stop`).
     ///
     /// # Errors
-    /// [`ScanRefusal`].
+    /// * [`ScanRefusal::Idle`]: there is nothing to pause or stop.
+    /// * [`ScanRefusal::Busy`]: a scan is running.
+    /// * [`ScanRefusal::Unsupported`]: a required feature is not enabled.
+    /// * [`ScanRefusal::Stopped`]: the pool has stopped.
     pub fn scan(&self, command: ScanCommand) -> Result<ScanDone, ScanRefusal> {
         let engine = self.engine();
         if command == ScanCommand::Resilver {
@@ -473,7 +523,8 @@ impl PoolWriter {
             return Err(ScanRefusal::Unsupported { feature: "head_errlog" });
         }
         if !matches!(command, ScanCommand::Pause | ScanCommand::Stop) && self.suspended().is_none() {
-            // As OpenZFS does: what came back meanwhile takes part. A device that can't be reopened is one that is not there.
+            // As in OpenZFS, devices that are available again take part. A device that can't be
+            // reopened counts as absent.
             let _ = self.reopen(None);
         }
         let said = Arc::new(Mutex::new(None));
@@ -483,21 +534,24 @@ impl PoolWriter {
             *answer.lock() = Some(result);
             Ok(events)
         }))?;
-        // A slice has room from now on.
+        // A slice has memory from now on.
         self.txgs().handle().kick();
         said.lock().take().expect("a synced group has done its tasks")
     }
 
-    /// Whether a resilver is wanted that has not begun yet: it does with a group to come; or may be wanted when a device that is being attached or brought back is there. Who asks whether one goes on
-    /// asks this first, so that he misses none in between.
+    /// Whether a resilver is requested that has not begun, or may be requested once a device is
+    /// attached or reopened.
+    ///
+    /// A caller checks this before [`PoolWriter::scan_stat`], so that it misses none in between.
     pub fn awaits_resilver(&self) -> bool {
         self.engine().scan.is_awaited()
     }
 
-    /// Waits until no scrub, resilver or rebuild goes on or is wanted, but for those that are paused, and that is on disk (`spa_wait`).
+    /// Waits until no scrub, resilver or rebuild is running or requested, except paused ones, and
+    /// that is on disk (`spa_wait`).
     ///
     /// # Errors
-    /// The pool has stopped.
+    /// * [`Stopped`]: the pool has stopped.
     pub fn wait_for_scans(&self) -> Result<(), Stopped> {
         let scan = &self.engine().scan;
         let mut state = scan.state.lock();
@@ -509,33 +563,36 @@ impl PoolWriter {
             if let Some(stopped) = self.txgs().stopped() {
                 return Err(stopped);
             }
-            // Who stops a pool rings no bell here.
+            // A pool that stops does not signal this condition.
             scan.turned.wait_for(&mut state, LOOK);
         }
     }
 
-    /// How the last or current scan stands; nothing if there never was one. It goes on until its end is on disk.
+    /// The state of the last or current scan; `None` if there never was one. A scan runs until its
+    /// end is on disk.
     pub fn scan_stat(&self) -> Option<ScanStat> {
         self.engine().scan.state.lock().told()
     }
 
-    /// How the last or current scrub of the log of damaged blocks stands, and since when it is paused (0 if it isn't); nothing if there was none since the last scan.
+    /// The state of the last or current error scrub, and when it was paused (0 if it is not).
+    /// `None` if there was none since the last scan.
     pub fn error_scrub_stat(&self) -> Option<(ErrorScrubPhys, u64)> {
         let scrub = self.engine().scan.errors.lock();
         (scrub.phys.func == ScanFunc::ErrorScrub).then_some((scrub.phys, scrub.paused_at))
     }
 
-    /// Nanoseconds that operations of scans and rebuilds have waited since the import, all devices together, since others asked for these.
+    /// Nanoseconds that scans and rebuilds have yielded to foreground I/O since the import, over
+    /// all devices.
     pub fn scans_waited_ns(&self) -> u64 {
         self.engine().scan.waited_ns.get()
     }
 
-    /// What happened to scans since the last call.
+    /// The events of scans since the last call.
     pub fn take_scan_notices(&self) -> Vec<ScanNotice> {
         std::mem::take(&mut self.engine().scan.state.lock().notices)
     }
 
-    /// Has scans go on without looking at anything, or look again (`zfs_scan_suspend_progress`).
+    /// Suspends scans, or resumes them (`zfs_scan_suspend_progress`).
     pub fn hold_scans(&self, hold: bool) {
         let scan = &self.engine().scan;
         let rebuilds = &self.engine().rebuilds;
@@ -545,7 +602,7 @@ impl PoolWriter {
         }
     }
 
-    /// How many milliseconds a slice of a scrub and of a resilver takes that nobody waits for (`zfs_scrub_min_time_ms`,
+    /// Sets the milliseconds of a slice without waiting callers (`zfs_scrub_min_time_ms`,
     /// `zfs_resilver_min_time_ms`).
     pub fn set_scan_slices(&self, scrub: u64, resilver: u64) {
         let [a, b] = &self.engine().scan.slice_ms;
@@ -553,22 +610,26 @@ impl PoolWriter {
         b.store(resilver, Ordering::Relaxed);
     }
 
-    /// How many bytes a scan reads at a time for each device (`zfs_scan_vdev_limit`), at least a block; 0 is the default.
+    /// Sets the bytes of each device that a scan reads at a time (`zfs_scan_vdev_limit`), at least
+    /// a block; 0 is the default.
     pub fn limit_scan_bytes(&self, bytes: u64) {
         self.engine().scan.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// How many blocks a slice comes to at most, so that a test sees what happens between any two; 0 is no limit.
+    /// Sets the most blocks of a slice, so that a test can check the state between any two; 0 is no
+    /// limit.
     pub fn limit_scan_slices(&self, blocks: u64) {
         self.engine().scan.slice_blocks.store(blocks, Ordering::Relaxed);
     }
 
-    /// How many bytes of memory what waits to be looked at may take; 0 is the default, a part of the machine's (`zfs_scan_mem_lim_fact`).
+    /// Sets the bytes of memory for the queue; 0 is the default, a part of the machine's memory
+    /// (`zfs_scan_mem_lim_fact`).
     pub fn limit_scan_queue(&self, bytes: u64) {
         self.engine().scan.queue_memory.store(bytes, Ordering::Relaxed);
     }
 
-    /// Has scans gather what is to be looked at, and look at nothing, or look again: so that a test sees what happens to what waits.
+    /// Makes scans queue blocks without verifying them, or verify again, so that a test can check
+    /// what happens to queued blocks.
     pub fn hold_scan_looks(&self, hold: bool) {
         let scan = &self.engine().scan;
         if scan.looks_held.swap(hold, Ordering::Relaxed) && !hold {
@@ -577,14 +638,14 @@ impl PoolWriter {
         }
     }
 
-    /// Goes on with what was scanning when the pool was let go, and begins a resilver that is needed.
+    /// Resumes what was scanning when the pool was released, and starts a resilver that is needed.
     pub(crate) fn resume_scan(&self) {
         let engine = self.engine();
         let stat = engine.scan.stat();
         let resilvering = stat.filter(|s| s.is_scanning() && s.phys.func == ScanFunc::Resilver);
         let beyond = |s: ScanStat, (_, end): (u64, u64)| end > s.phys.max_txg;
         let needed = engine.missing().is_some_and(|m| resilvering.is_none_or(|s| beyond(s, m)));
-        // What a rebuild leaves is seen when it is over.
+        // When the rebuild ends, it checks whether a resilver is needed.
         if needed && !engine.rebuilds.any() {
             engine.scan.wanted.store(true, Ordering::Relaxed);
         }
@@ -594,7 +655,7 @@ impl PoolWriter {
     }
 }
 
-/// That a resilver may be asked for ([`Scan::comes`]).
+/// The mark that a resilver may be requested ([`Scan::comes`]).
 pub(crate) struct Coming<'a>(&'a Scan);
 
 impl Drop for Coming<'_> {
@@ -604,7 +665,8 @@ impl Drop for Coming<'_> {
     }
 }
 
-/// A range that a scan covers: blocks whose physical birth lies between (`scn_min_txg`, `scn_max_txg`), both excluded.
+/// Whether a scan covers blocks of this physical birth (`scn_min_txg`, `scn_max_txg`): both ends
+/// are excluded.
 fn covers(phys: &ScanPhys, birth: Txg) -> bool {
     birth.0 > phys.min_txg && birth.0 < phys.max_txg
 }

@@ -1,9 +1,10 @@
-//! An imported pool, read or written.
+//! An imported pool, for reading or for writing.
 //!
 //! # Theory
-//! A pool that is only read stays what it was when it was loaded. One that is open for writing has a [`PoolWriter`] beside it, whose transaction
-//! groups change it; what this type tells of it is as of the last group. The MOS is the same for both: readers of a pool that is
-//! written see the group that is being synced too, and [`Spa::read`] lets them see it whole.
+//! A pool that is only read stays as it was loaded. One that is open for writing has a
+//! [`PoolWriter`], whose transaction groups change it; this type then gives the state of the last
+//! txg. The MOS is the same for both: readers of a writable pool see the txg that is being synced
+//! too. [`Spa::read`] gives them a consistent view.
 
 use std::sync::Arc;
 
@@ -17,25 +18,26 @@ use crate::engine::{PoolWriter, Synced};
 use crate::import::AuxVdev;
 use crate::{Candidate, Errata};
 
-/// A pool that is imported: everything that the rooms above ask for (`spa_t`). Its devices stay locked as long as it lives.
+/// An imported pool: what the crates above use (`spa_t`). Its devices stay locked as long as it
+/// exists.
 pub struct Spa {
     pub(crate) name: String,
-    /// The name that its devices have.
+    /// The pool's name on its devices.
     pub(crate) kept_name: String,
     pub(crate) candidate: Candidate,
-    /// As it was loaded; a writer knows newer.
+    /// The state as it was loaded; a writer has a newer one.
     pub(crate) loaded: Synced,
-    /// Who reads ahead would keep the devices for a moment longer.
+    /// The prefetch threads would keep the devices for a moment longer.
     pub(crate) _ahead: Option<arc::ReadingAhead>,
     pub(crate) cache: Arc<arc::Cache>,
     pub(crate) mos: Mos,
     pub(crate) spares: Vec<AuxVdev>,
     pub(crate) l2cache: Vec<AuxVdev>,
-    /// What is held of both, of a pool that is only read; a writer has its own.
+    /// The claims on both, for a pool that is only read; a writer has its own.
     pub(crate) aside: Asides,
     pub(crate) checkpoint: Option<Uberblock>,
     pub(crate) errata: Option<Errata>,
-    /// Group of the newest uberblock that the devices held, though the pool may have been opened at an older one.
+    /// Txg of the newest uberblock on the devices, even if the pool was opened at an older one.
     pub(crate) newest: Txg,
     pub(crate) log_dropped: bool,
     pub(crate) writer: Option<PoolWriter>,
@@ -53,22 +55,22 @@ impl std::fmt::Debug for Spa {
 }
 
 impl Spa {
-    /// The name that it was imported under.
+    /// The name under which it was imported (`spa_name`).
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its guid.
+    /// Its guid (`spa_guid`).
     pub fn guid(&self) -> Guid {
         self.config().pool_guid.unwrap_or(self.candidate.guid)
     }
 
-    /// What changes it, if it is open for writing (`spa_writeable`).
+    /// The handle for changes, if it is open for writing (`spa_writeable`).
     pub fn writer(&self) -> Option<&PoolWriter> {
         self.writer.as_ref()
     }
 
-    /// Runs `read` while no operation changes datasets, so that several things that it reads fit together
+    /// Runs `read` while no operation changes datasets, so that everything it reads fits together
     /// (`dsl_pool_config_enter`).
     pub fn read<R>(&self, read: impl FnOnce() -> R) -> R {
         match &self.writer {
@@ -77,7 +79,7 @@ impl Spa {
         }
     }
 
-    /// The pool as of its last group.
+    /// The pool as of its last txg.
     fn synced(&self) -> Synced {
         self.writer.as_ref().map_or_else(|| self.loaded.clone(), PoolWriter::synced)
     }
@@ -87,23 +89,23 @@ impl Spa {
         self.uberblock().version
     }
 
-    /// The trusted config, as the MOS holds it, with the paths at which the devices were found (`spa_config`).
+    /// The trusted config from the MOS, with the paths at which the devices were found
+    /// (`spa_config`).
     pub fn config(&self) -> Arc<PoolConfig> {
         self.synced().config
     }
 
-    /// What the search found it to be.
+    /// The candidate from which it was imported.
     pub fn candidate(&self) -> &Candidate {
         &self.candidate
     }
 
-    /// The uberblock of the last group (`spa_ubsync`).
+    /// The uberblock of the last txg (`spa_ubsync`).
     pub fn uberblock(&self) -> Uberblock {
         self.synced().uberblock
     }
 
-    /// The uberblock of the state that was imported: of a pool that was rewound the one that it
-    /// went back to.
+    /// The uberblock of the imported state; of a rewound pool, the one that it was rewound to.
     pub fn imported_uberblock(&self) -> &Uberblock {
         &self.loaded.uberblock
     }
@@ -118,20 +120,20 @@ impl Spa {
         self.cache.zio().tree()
     }
 
-    /// The paths of its devices behind which there was no room for a write, since errors were
-    /// cleared last: the file system of an image is full.
+    /// The paths of its devices whose file systems had no space for a write since errors were last
+    /// cleared.
     pub fn without_room(&self) -> Vec<String> {
         crate::engine::without_room(&self.tree())
     }
 
-    /// Whether everything can be read without these devices, by what the others have.
+    /// Whether everything can be read without these devices.
     pub fn can_spare(&self, devices: &[Guid]) -> bool {
         let config = self.config();
         let root = config.vdev_tree.as_ref().expect("a pool that was loaded has a tree");
         crate::engine::can_spare(&self.tree(), root, devices)
     }
 
-    /// The cache that all blocks are read through; the pipeline is below it.
+    /// The cache through which all blocks are read; the pipeline is below it.
     pub fn cache(&self) -> &Arc<arc::Cache> {
         &self.cache
     }
@@ -151,7 +153,7 @@ impl Spa {
         self.writer.as_ref().map_or_else(|| self.spares.clone(), |live| live.aux().spares)
     }
 
-    /// Bytes that a top-level vdev could grow by, since its devices have (`vs_esize`).
+    /// Bytes that a top-level vdev could grow by, since its devices have grown (`vs_esize`).
     pub fn room_to_grow(&self, top: &ondisk::VdevConfig) -> u64 {
         crate::vdev_ops::expand::room_to_grow(&self.tree(), top)
     }
@@ -169,7 +171,7 @@ impl Spa {
         }
     }
 
-    /// Whether what a checkpoint held is not all freed yet (`CS_CHECKPOINT_DISCARDING`).
+    /// Whether a checkpoint is being discarded (`CS_CHECKPOINT_DISCARDING`).
     pub fn is_discarding_checkpoint(&self) -> bool {
         match &self.writer {
             Some(live) => live.is_discarding(),
@@ -182,7 +184,8 @@ impl Spa {
         self.errata
     }
 
-    /// Whether intent logs must not be looked at, as log devices are missing or the pool was rewound (`SPA_LOG_CLEAR`).
+    /// Whether intent logs must be ignored, as log devices are missing or the pool was rewound
+    /// (`SPA_LOG_CLEAR`).
     pub fn log_dropped(&self) -> bool {
         self.log_dropped
     }

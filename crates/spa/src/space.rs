@@ -1,4 +1,4 @@
-//! The room of an imported pool: what its top-level vdevs provide, and its dedup tables save.
+//! The space of an imported pool: what its top-level vdevs provide, and its dedup tables save.
 
 use crate::Spa;
 use ondisk::{Dva, Psize, Txg, VdevId};
@@ -6,19 +6,19 @@ use pool::ddt::Ddt;
 use pool::metaslab::TopVdev;
 use pool::space::PoolSpace;
 
-/// The block by which a vdev's usable space is reckoned (`vdev_set_deflate_ratio`).
+/// The block size for which a vdev's usable space is calculated (`vdev_set_deflate_ratio`).
 const DEFLATE_BLOCK: Psize = Psize(1 << 17);
 
 impl Spa {
-    /// The top-level vdevs that have space to allocate, those for logs and special classes too.
+    /// The top-level vdevs with allocatable space, including those for logs and special classes.
     ///
     /// # Errors
-    /// As reading their ZAPs fails.
+    /// * [`pool::Error`]: a vdev's ZAP cannot be read.
     pub fn top_vdevs(&self) -> pool::Result<Vec<TopVdev>> {
         let config = self.config();
         let root = config.vdev_tree.iter().flat_map(|root| &root.children);
         let tops = root.filter_map(|config| {
-            // A raidz is reckoned at its first width, also when it was expanded.
+            // A raidz counts with its first width, even if it was expanded.
             let id = VdevId(u32::try_from(config.id).ok()?);
             let asize = self.tree().psize_to_asize(id, DEFLATE_BLOCK, Txg(0)).ok()?;
             TopVdev::from_config(&self.mos, config, asize.0).transpose()
@@ -26,18 +26,18 @@ impl Spa {
         tops.collect()
     }
 
-    /// The dedup tables, with sizes as these vdevs deflate them.
+    /// The dedup tables, with sizes deflated by these vdevs.
     ///
     /// # Errors
-    /// As reading them fails.
+    /// * [`pool::Error`]: a dedup table cannot be read.
     pub fn ddts(&self, tops: &[TopVdev]) -> pool::Result<Vec<Ddt>> {
         self.mos.ddts(&|dva: &Dva| dsize(tops, dva))
     }
 
-    /// How much room the pool has.
+    /// The space of the pool.
     ///
     /// # Errors
-    /// As reading its books fails.
+    /// * [`pool::Error`]: the pool metadata cannot be read.
     pub fn space(&self) -> pool::Result<PoolSpace> {
         let tops = self.top_vdevs()?;
         PoolSpace::of(&self.mos, &tops, &self.ddts(&tops)?)

@@ -1,17 +1,17 @@
-//! What is the matter with a pool, in OpenZFS's terms.
+//! The condition of a pool, in OpenZFS's terms.
 
 /// Condition of a pool (`zpool_status_t`), as `zpool import` and `zpool status` explain it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PoolStatus {
     /// `ZPOOL_STATUS_CORRUPT_CACHE`.
     CorruptCache,
-    /// A device is missing, others replace it (`ZPOOL_STATUS_MISSING_DEV_R`).
+    /// A device is missing, and others have its data (`ZPOOL_STATUS_MISSING_DEV_R`).
     MissingDevR,
-    /// A device is missing that nothing replaces (`ZPOOL_STATUS_MISSING_DEV_NR`).
+    /// A device is missing, without redundancy (`ZPOOL_STATUS_MISSING_DEV_NR`).
     MissingDevNr,
-    /// A label is bad, others replace the device (`ZPOOL_STATUS_CORRUPT_LABEL_R`).
+    /// A label is bad, and others have the device's data (`ZPOOL_STATUS_CORRUPT_LABEL_R`).
     CorruptLabelR,
-    /// A label is bad and nothing replaces the device (`ZPOOL_STATUS_CORRUPT_LABEL_NR`).
+    /// A label is bad, without redundancy (`ZPOOL_STATUS_CORRUPT_LABEL_NR`).
     CorruptLabelNr,
     /// Devices are missing that no label describes (`ZPOOL_STATUS_BAD_GUID_SUM`).
     BadGuidSum,
@@ -19,7 +19,7 @@ pub enum PoolStatus {
     CorruptPool,
     /// Files are corrupt (`ZPOOL_STATUS_CORRUPT_DATA`).
     CorruptData,
-    /// A device makes errors (`ZPOOL_STATUS_FAILING_DEV`).
+    /// A device has errors (`ZPOOL_STATUS_FAILING_DEV`).
     FailingDev,
     /// The version is newer than this software (`ZPOOL_STATUS_VERSION_NEWER`).
     VersionNewer,
@@ -39,13 +39,13 @@ pub enum PoolStatus {
     BadLog,
     /// A known defect (`ZPOOL_STATUS_ERRATA`).
     Errata(Errata),
-    /// Features in use that can't be read (`ZPOOL_STATUS_UNSUP_FEAT_READ`).
+    /// Active features prevent reading (`ZPOOL_STATUS_UNSUP_FEAT_READ`).
     UnsupFeatRead,
-    /// Features in use that can't be written (`ZPOOL_STATUS_UNSUP_FEAT_WRITE`).
+    /// Active features prevent writing (`ZPOOL_STATUS_UNSUP_FEAT_WRITE`).
     UnsupFeatWrite,
-    /// A device is faulted, others replace it (`ZPOOL_STATUS_FAULTED_DEV_R`).
+    /// A device is faulted, and others have its data (`ZPOOL_STATUS_FAULTED_DEV_R`).
     FaultedDevR,
-    /// A device is faulted that nothing replaces (`ZPOOL_STATUS_FAULTED_DEV_NR`).
+    /// A device is faulted, without redundancy (`ZPOOL_STATUS_FAULTED_DEV_NR`).
     FaultedDevNr,
     /// An old version, usable (`ZPOOL_STATUS_VERSION_OLDER`).
     VersionOlder,
@@ -55,7 +55,7 @@ pub enum PoolStatus {
     Resilvering,
     /// A device is offline (`ZPOOL_STATUS_OFFLINE_DEV`).
     OfflineDev,
-    /// A device was pulled (`ZPOOL_STATUS_REMOVED_DEV`).
+    /// A device was removed (`ZPOOL_STATUS_REMOVED_DEV`).
     RemovedDev,
     /// A rebuild runs (`ZPOOL_STATUS_REBUILDING`).
     Rebuilding,
@@ -67,12 +67,12 @@ pub enum PoolStatus {
     CompatibilityErr,
     /// Features are enabled beyond `compatibility` (`ZPOOL_STATUS_INCOMPATIBLE_FEAT`).
     IncompatibleFeat,
-    /// Nothing is the matter (`ZPOOL_STATUS_OK`).
+    /// No problem (`ZPOOL_STATUS_OK`).
     Ok,
 }
 
 impl PoolStatus {
-    /// Number of the message that explains it on the OpenZFS site; `None` where there is none.
+    /// Number of its message on the OpenZFS site; `None` if there is none.
     pub fn msgid(self) -> Option<&'static str> {
         use PoolStatus::*;
         Some(match self {
@@ -110,7 +110,7 @@ pub enum Errata {
     Zol6845Encryption,
     /// Encryption without `bookmark_v2` (`ZPOOL_ERRATA_ZOL_8308_ENCRYPTION`).
     Zol8308Encryption,
-    /// One that this software doesn't know, by number.
+    /// A defect unknown to this software, by number.
     Unknown(u64),
 }
 
@@ -127,7 +127,7 @@ impl Errata {
         })
     }
 
-    /// Its number, as messages show it.
+    /// Its number in messages.
     pub fn number(self) -> u64 {
         match self {
             Errata::Zol2094Scrub => 1,

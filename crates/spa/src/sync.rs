@@ -1,4 +1,18 @@
-//! Syncing one group, pass by pass.
+//! The contents of a transaction group: what the sync thread writes, pass by pass.
+//!
+//! [`Engine::sync`](crate::txg::Engine::sync) runs the passes. Then [`labels`] makes the result the
+//! pool's state. The other modules write a part each:
+//!
+//! | module | what it writes |
+//! |---|---|
+//! | [`pool_metadata`] | config, vdevs, history |
+//! | [`dtl`] | dirty time logs |
+//! | [`dedup_and_clones`] | the dedup tables and the block reference table |
+//! | [`error_log`] | the logs of damaged blocks |
+//! | [`tasks`] | operations on datasets that wait for their txg |
+//! | [`write_policy`] | how the MOS's blocks are stored |
+//!
+//! See `crate::engine` for the theory of the passes.
 
 pub(crate) mod dedup_and_clones;
 pub(crate) mod dtl;
@@ -27,7 +41,8 @@ use crate::sync::tasks::Queued;
 use crate::txg;
 use crate::txg::{After, TXG_SIZE};
 
-/// Blocks of destroyed datasets that one group frees at most (`zfs_async_block_max_blocks`), so that none takes too long.
+/// Most blocks of destroyed datasets that one txg frees (`zfs_async_block_max_blocks`), so that
+/// none takes too long.
 pub static FREE_BUDGET: Tunable = Tunable::new(
     "zfs_async_block_max_blocks",
     100_000,
@@ -35,10 +50,11 @@ pub static FREE_BUDGET: Tunable = Tunable::new(
     Unit::Count,
     "most blocks of destroyed datasets that one transaction group frees",
 );
-/// `obsolete_counts`: counts the list of obsolete blocks among others.
+/// `obsolete_counts`: the list of obsolete blocks counts as one of its users.
 const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
 
-/// What writing the MOS does to space: `$MOS` pays for it; what dies is buried when the pass is over.
+/// The space accounting of MOS writes: `$MOS` is charged, and replaced blocks are freed after the
+/// pass.
 struct MosSink<'a> {
     engine: &'a Engine,
     policy: WritePolicy,
@@ -81,7 +97,8 @@ impl txg::Engine for Engine {
         let tasks = std::mem::take(&mut *self.tasks[txg.0 as usize % TXG_SIZE].lock());
         let mut results = Vec::new();
         let done = self.sync_group(txg, tasks, &mut results);
-        // Whoever asked learns of it only now, when it is on disk; if it is not, that is what he learns.
+        // Callers get their results only now that the txg is on disk; if it is not, they get that
+        // error.
         if done.is_ok() {
             self.logs.clean(txg);
             self.rebuilds.on_disk();
@@ -112,12 +129,13 @@ impl txg::Engine for Engine {
 }
 
 impl Engine {
-    /// Ends the program, since somebody asked for the pool's writes to be lost, and then that nothing should come after.
+    /// Ends the process: fault injection makes the pool lose its writes, and then nothing may
+    /// follow.
     fn end_all(&self, txg: Txg) -> ! {
         let name = self.config_now().name.clone().unwrap_or_default();
         let words =
             format!("Pool '{name}' has lost writes, as was asked for, and ends before group {}.\n", txg.0);
-        // The daemon's last words: what it logs may lie on the pool.
+        // The process's last words go to stderr: its log may lie on the pool.
         let _ = std::io::Write::write_all(&mut std::io::stderr(), words.as_bytes());
         std::process::abort();
     }
@@ -129,7 +147,8 @@ impl Engine {
         value.unwrap_or(0) != 0
     }
 
-    /// The pool property `failmode`. What can't be read says nothing: the default is the safe one.
+    /// The pool property `failmode`. If it can't be read, the default applies, which is the safe
+    /// one.
     pub(crate) fn failmode(books: &Mos) -> FailMode {
         let props = books.dir(mos::PROPS).ok().flatten();
         let value = props.and_then(|props| books.u64(props, "failmode").ok().flatten());
@@ -166,7 +185,8 @@ impl Engine {
             }
             if pass == 1 {
                 if !os.is_dirty(txg) && !self.allocator.is_dirty(txg) {
-                    // Nothing has changed: the last uberblock still says it all. But what was freed has waited a group longer.
+                    // Nothing has changed: the last uberblock is still complete. But freed space
+                    // has waited a txg longer.
                     self.allocator.sync_done(txg, &self.sync_mos);
                     return Ok(());
                 }
@@ -193,7 +213,8 @@ impl Engine {
         Err(SyncError::Endless { txg })
     }
 
-    /// Writes what was held of the group. False: a device has missed some of it, which is to be said in this group, in another pass.
+    /// Writes the txg's deferred metadata writes. False if a device has missed some; another pass
+    /// must record that in this txg.
     fn write_held(&self, tx: &Tx, pass: u32) -> Result<bool, SyncError> {
         let txg = tx.txg();
         self.cache.zio().write_held().map_err(|source| SyncError::Write { txg, source })?;
@@ -203,7 +224,7 @@ impl Engine {
         Ok(!self.sync_mos.objset().is_dirty(txg))
     }
 
-    /// Writes the datasets that changed, and in the first pass does what was asked for.
+    /// Writes the changed datasets, and in the first pass runs the operations.
     fn datasets(
         &self,
         tx: &Tx,
@@ -223,7 +244,7 @@ impl Engine {
         if pass == 1 {
             self.logs.sync(tx).map_err(|source| SyncError::Log { txg, source })?;
         }
-        // Writing blocks may have to wait for devices: who looks at the pool then must not wait too.
+        // Writing blocks may have to wait for devices; status queries must not wait for that too.
         s.sync_heads(pass).map_err(fail)?;
         let _config = self.config.write();
         if !tasks.is_empty() {
@@ -258,13 +279,14 @@ impl Engine {
         self.log_events(tx, &events)
     }
 
-    /// What a log refers to that is destroyed with its dataset: nobody will replay it.
+    /// The blocks that a log references, when it is destroyed with its dataset: it will not be
+    /// replayed.
     fn log_blocks(&self, os: &dmu::Objset, txg: Txg) -> dsl::Result<Vec<Blkptr>> {
         let Ok(Some(log)) = zil::Log::open(os, txg.0, 0) else { return Ok(Vec::new()) };
         Ok(log.references())
     }
 
-    /// What is left to do after a group, with the pool's room brought up to date.
+    /// The work left after a txg; updates the pool's space first.
     fn after(&self) -> After {
         self.update_space(&self.sync_mos);
         let scans = self.is_scanning_now() || self.is_rebuilding_now();
@@ -276,7 +298,7 @@ impl Engine {
         }
     }
 
-    /// Tells the datasets how much room the pool has (`spa_update_dspace`).
+    /// Passes the pool's space to the datasets (`spa_update_dspace`).
     pub(crate) fn update_space(&self, books: &Mos) {
         let totals = self.allocator.totals();
         let room = totals.rdspace();
@@ -291,8 +313,8 @@ impl Engine {
         });
     }
 
-    /// What the MOS no longer needs: freed in the first pass; later that would change space maps again and again, so it is
-    /// put on the list for the next group.
+    /// Frees blocks of the MOS in the first pass. Later frees would change space maps again and
+    /// again, so they go to the list for the next txg.
     fn bury(&self, tx: &Tx, pass: u32, dead: &[Blkptr]) -> Result<(), SyncError> {
         let txg = tx.txg();
         if pass < DEFERRED_FREE_PASS {
@@ -303,7 +325,7 @@ impl Engine {
         list.map_err(|source| SyncError::Books { txg, source })
     }
 
-    /// Frees what the group before put off (`spa_sync_deferred_frees`).
+    /// Frees what the last txg deferred (`spa_sync_deferred_frees`).
     fn free_deferred(&self, tx: &Tx) -> Result<(), SyncError> {
         let txg = tx.txg();
         let mut list = Vec::new();
@@ -318,7 +340,8 @@ impl Engine {
         list.iter().try_for_each(|bp| self.free(txg, bp))
     }
 
-    /// Notes what of removed devices destroyed snapshots were the last to know (`dsl_scan_obsolete_block_cb`).
+    /// Records blocks of removed devices whose last references destroyed snapshots held
+    /// (`dsl_scan_obsolete_block_cb`).
     fn note_obsolete(&self, tx: &Tx) -> Result<(), SyncError> {
         let txg = tx.txg();
         let books = |source| SyncError::Books { txg, source };

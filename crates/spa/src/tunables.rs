@@ -1,4 +1,4 @@
-//! The tunables of this crate, from the modules that they steer.
+//! The tunables of this crate, collected from its modules.
 
 use observe::Tunable;
 

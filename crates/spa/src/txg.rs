@@ -1,37 +1,52 @@
-//! Transaction groups: what is written together appears together.
+//! Transaction groups: changes of one group reach the disk together.
 //!
 //! # Theory
-//! Every change belongs to a transaction group, a *txg*, and reaches the disk with all others of its group or not at all. Up to
-//! three groups are alive: one is *open* and takes new holders, one is *quiescing* (closed, its last holders still at work) or
-//! quiesced and waiting, one is *syncing*. So writers never wait for the disk, unless they outrun it.
+//! Every change belongs to a transaction group, a *txg*. It reaches the disk with all others of its
+//! txg or not at all. Up to three txgs exist at a time, so writers never wait for the disk unless
+//! they outrun it:
 //!
-//! This module is the clockwork alone: who may join which group, when a group closes, who waits for whom. What syncing a group
-//! means is [`Engine`]'s affair, and so it can be tested without a pool.
+//! | state | meaning |
+//! |---|---|
+//! | *open* | new holders join it |
+//! | *quiescing* | closed, with its last holders still at work; or quiesced and waiting |
+//! | *syncing* | being written |
+//!
+//! This module is only the mechanism: which txg a holder joins, when a txg closes, and the order of
+//! waits. What the sync of a txg does is up to [`Engine`], so this module is tested without a pool.
 //!
 //! # Life
-//! `open` is closed by the quiescer when somebody waits for it ([`Txgs::wait_synced`]), when it holds much dirty data, or
-//! when it is old (`zfs_txg_timeout`) and holds any. The quiescer waits for its holders, then hands it to the syncer, when that
-//! is done with the one before. A group that nobody changed is not synced because of its age.
+//! The quiescer closes the open txg in three cases:
+//!
+//! * a caller waits for it ([`Txgs::wait_synced`]);
+//! * it holds much dirty data;
+//! * it is old (`zfs_txg_timeout`) and holds dirty data.
+//!
+//! The quiescer waits for the holders, then hands the txg to the syncer when that has finished the
+//! one before. A txg without changes is not synced because of its age.
 //!
 //! # Throttle
-//! A holder says how many bytes it is about to dirty. Above `zfs_delay_min_dirty_percent` of `zfs_dirty_data_max` each new holder is
-//! delayed, the longer the fuller, so that writers slow down to what the disk takes instead of stopping dead; at the limit they
-//! wait. A group closes early at `zfs_dirty_data_sync_percent`. When a holder leaves, what he did make dirty counts instead, until its
-//! group has synced.
+//! A holder declares how many bytes it is about to dirty. Above `zfs_delay_min_dirty_percent` of
+//! `zfs_dirty_data_max` each new holder is delayed, the longer the more is dirty. So writers slow
+//! down to the speed of the disk instead of stopping. At the limit they wait. A txg closes early at
+//! `zfs_dirty_data_sync_percent`. When a holder leaves, the bytes that it really dirtied count
+//! instead, until its txg has synced.
 //!
 //! # Failure
-//! What devices fail at, or have wrong, makes the pool wait, not fail ([`zio::Suspension`]): the sync thread sleeps until somebody has seen to them, and so
-//! does who wants to change anything, or is refused, by the pool's `failmode`. Who works for a
-//! program that is killed meanwhile gives up (`caller`).
+//! If devices fail or hold damaged data, the pool waits instead of failing ([`zio::Suspension`]).
+//! The sync thread sleeps until the devices are fixed. A thread that wants to change anything
+//! sleeps too, or is refused, by the pool's `failmode`. A thread that works for a program which is
+//! killed meanwhile gives up (`caller`).
 //!
-//! When syncing fails for another reason, the pool stops: the group's changes are in memory only and no later group may reach the disk before
-//! them. Waiters get [`Stopped`]; nothing on disk has changed, since the uberblock was not written.
+//! If the sync fails for another reason, the pool stops. The txg's changes are in memory only, and
+//! no later txg may reach the disk before them. Waiters get [`Stopped`]; the state on disk is
+//! unchanged, since the uberblock was not written.
 //!
 //! # Locks
 //! One mutex, held for a few instructions; the engine is called without it.
 //!
 //! # See
-//! OpenZFS `module/zfs/txg.c`, `dsl_pool.c` (`dsl_pool_need_dirty_delay`), `dmu_tx.c` (`dmu_tx_delay`).
+//! OpenZFS `module/zfs/txg.c`, `dsl_pool.c` (`dsl_pool_need_dirty_delay`), `dmu_tx.c`
+//! (`dmu_tx_delay`).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -61,56 +76,67 @@ pub use tunables::{
     DELAY_MIN_DIRTY_PERCENT, DELAY_SCALE, DIRTY_DATA_MAX, DIRTY_DATA_SYNC_PERCENT, TXG_TIMEOUT, Tunables,
 };
 
-/// Groups that can be told apart at a time: three alive, and the one that has just synced (`TXG_SIZE`).
+/// Txgs that must be distinguished at a time: three that exist, and the last synced one
+/// (`TXG_SIZE`).
 pub const TXG_SIZE: usize = 4;
-/// Groups that pass before a freed block may be allocated again (`TXG_DEFER_SIZE`).
+/// Txgs before a freed block may be allocated again (`TXG_DEFER_SIZE`).
 pub const TXG_DEFER_SIZE: u64 = 2;
 
-/// What a group does when it syncs (`spa_sync`).
+/// The sync of a txg (`spa_sync`).
 pub trait Engine: Send + Sync + 'static {
-    /// Writes everything that belongs to `txg`. On return it is durable. The only caller is the sync thread, and groups come in order.
+    /// Writes everything that belongs to `txg`; on return it is durable. The only caller is the
+    /// sync thread, and txgs come in order.
     ///
     /// # Errors
-    /// Says why the pool must stop; it is never called again.
+    /// * Any error: the cause for which the pool must stop. It is not called again.
     fn sync(&self, txg: Txg) -> Result<After, Arc<dyn std::error::Error + Send + Sync>>;
 
-    /// Whether the pool waits for its devices; one that never does by default.
+    /// The pool's suspension state. By default the pool is never suspended.
     fn suspension(&self) -> Arc<Suspension> {
         Arc::default()
     }
 
-    /// Where it is counted how many wait for a group, or for room to change more: what can be put off is then done in small parts.
+    /// The counter of threads that wait for a txg, or for space to make more changes. While it is
+    /// not 0, deferrable work is done in small parts.
     fn waiters(&self) -> Arc<AtomicU64> {
         Arc::default()
     }
 
-    /// What its devices have moved so far; nothing by default.
+    /// The bytes that its devices have moved so far; none by default.
     fn moved(&self) -> Moved {
         Moved::default()
     }
 
-    /// Where it is counted how changes get into groups.
+    /// The counters of changes and their delays (kstat `dmu_tx`).
     fn counts(&self) -> Arc<TxCounts> {
         Arc::default()
     }
 }
 
-/// What a synced group leaves to do.
+/// The work that a synced txg leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     /// Nothing.
     Rest,
-    /// Work that goes on in the next group, which is not to wait for its age.
+    /// Work that continues in the next txg, which must not wait for its age.
     GoOn,
-    /// Something that comes with groups passing, such as freed space becoming free: the next is to close of its age even if it is empty.
+    /// Something that needs further txgs, such as frees becoming usable: the next txg closes by age
+    /// even if it is empty.
     Later,
 }
 
-/// The pool takes no writes: a group could not be synced, or ([`Suspended`] as its source) it is suspended.
+/// The pool takes no writes.
+///
+/// | source | cause |
+/// |---|---|
+/// | none | the pool was closed |
+/// | [`Suspended`] | it is suspended, and its `failmode` or the call does not wait |
+/// | [`CallerKilled`] | it is suspended, and the calling program is being killed |
+/// | another error | the sync of a txg failed with it |
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the pool has stopped writing")]
 pub struct Stopped {
-    /// Why; nothing if it was closed.
+    /// The cause; `None` if the pool was closed.
     #[source]
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
@@ -121,7 +147,7 @@ impl Stopped {
         self.source.as_ref()?.downcast_ref().copied()
     }
 
-    /// Whether a group failed for another reason than its devices.
+    /// Whether a txg failed for a reason other than its devices.
     pub fn is_broken(&self) -> bool {
         self.source.is_some() && self.suspended().is_none()
     }
@@ -131,7 +157,7 @@ impl Stopped {
 struct Slot {
     holders: u64,
     dirty: u64,
-    /// Somebody holds or held it for a change.
+    /// A change holds or held it.
     changed: bool,
     opened: Option<Instant>,
 }
@@ -143,12 +169,12 @@ struct State {
     quiesced: Option<Txg>,
     syncing: Option<Txg>,
     synced: Txg,
-    /// Groups up to this one must be synced even if they are empty and young.
+    /// Txgs up to this one must be synced even if they are empty and young.
     wanted: Txg,
     slots: [Slot; TXG_SIZE],
     dirty: u64,
     closing: bool,
-    /// No group after this one opens for holders.
+    /// No txg after this one opens for holders.
     last: Option<Txg>,
     stopped: Option<Stopped>,
     tunables: Tunables,
@@ -161,17 +187,17 @@ impl State {
     }
 }
 
-/// Where the groups' own state is waited for.
+/// The lock's site in the lock statistics.
 static STATE: Site = Site::new("txg state");
 
-/// Hears why no group is written any more.
+/// Called with the cause when no txg is written any more.
 type Witness = Box<dyn Fn(&Stopped) + Send>;
 
 struct Shared {
     state: observe::Mutex<State>,
-    /// Something changed that the two threads wait for.
+    /// Signals a change for the two threads.
     work: Condvar,
-    /// Something changed that users wait for: a group synced, dirty data shrank, the pool stopped.
+    /// Signals a change for callers: a txg synced, dirty data shrank, the pool stopped.
     done: Condvar,
     suspension: Arc<Suspension>,
     /// See [`Txgs::on_stop`].
@@ -182,7 +208,8 @@ struct Shared {
     counts: Arc<TxCounts>,
 }
 
-/// The groups of one pool, with their two threads. Dropping it syncs what is open and stops them.
+/// The transaction groups of one pool, with their two threads. Dropping it syncs what is open and
+/// stops the threads.
 pub struct Txgs {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -195,18 +222,18 @@ impl std::fmt::Debug for Txgs {
     }
 }
 
-/// Keeps a group from being synced until it is dropped (`txg_handle_t`).
+/// Keeps a txg from being synced until it is dropped (`txg_handle_t`).
 pub struct Hold {
     shared: Arc<Shared>,
     txg: Txg,
-    /// What he said that he would make dirty; it counts until he is done.
+    /// The bytes that the holder declared; they count until it is dropped.
     bytes: u64,
-    /// What he did make dirty; it counts from then on.
+    /// The bytes that it really dirtied; they count from then on.
     dirtied: AtomicU64,
 }
 
 impl Hold {
-    /// The group.
+    /// The txg.
     pub fn txg(&self) -> Txg {
         self.txg
     }
@@ -230,7 +257,7 @@ impl Drop for Hold {
         slot.holders -= 1;
         let full = slot.dirty >= most;
         let last = slot.holders == 0;
-        // Nobody waits for the last holder of a group that is still open.
+        // No thread waits for the last holder of a txg that is still open.
         if full || last && s.quiescing == Some(self.txg) {
             shared.work.notify_all();
         }
@@ -241,7 +268,8 @@ impl Drop for Hold {
 }
 
 impl Txgs {
-    /// Starts the clockwork: `last` is the last synced group, the next one opens at once. `pool` names the threads.
+    /// Starts the two threads, with names for `pool` (`txg_sync_start`). `last` is the last synced
+    /// txg; the next one opens at once.
     pub fn start(pool: &str, last: Txg, tunables: Tunables, engine: Arc<dyn Engine>) -> Txgs {
         let mut history = History::default();
         history.open(Txg(last.0 + 1));
@@ -281,75 +309,83 @@ impl Txgs {
         Txgs { shared, threads }
     }
 
-    /// Goes by these limits from now on.
+    /// Sets the tunables.
     pub fn set_tunables(&self, tunables: Tunables) {
         self.shared.state.lock().tunables = tunables;
-        // Who waits may have waited for this.
+        // A waiting thread may have waited for this.
         self.shared.work.notify_all();
         self.shared.done.notify_all();
     }
 
-    /// Joins the open group for a change that dirties about `bytes`; waits while too much is dirty, and while the group before still
-    /// has holders (`dmu_tx_assign`). So a thread that holds a group must not ask for another.
+    /// Joins the open txg for a change that dirties about `bytes` (`dmu_tx_assign`).
+    ///
+    /// Waits while too much is dirty, and while the txg before still has holders. So a thread that
+    /// holds a txg must not call this again.
     ///
     /// # Errors
-    /// [`Stopped`].
+    /// * [`Stopped`]: the pool takes no writes; its source names the cause.
     pub fn hold(&self, bytes: u64) -> Result<Hold, Stopped> {
         self.shared.hold(bytes)
     }
 
-    /// The same for who asks for room besides, and says himself whether he got that ([`Txgs::counts`]). Without `patience`, for what is not worth
-    /// waiting for, it is `None` while the pool is suspended or writers are held up.
+    /// The same for a caller that also needs space, and counts the success itself
+    /// ([`Txgs::counts`]).
+    ///
+    /// Without `patience` it never waits: `None` while the pool is suspended or writers are
+    /// throttled.
     ///
     /// # Errors
-    /// [`Stopped`].
+    /// * [`Stopped`]: the pool takes no writes; its source names the cause.
     pub(crate) fn enter(&self, bytes: u64, patience: bool) -> Result<Option<Hold>, Stopped> {
         self.shared.enter(bytes, patience)
     }
 
-    /// Where it is counted how changes get into groups.
+    /// The counters of changes and their delays (kstat `dmu_tx`).
     pub(crate) fn counts(&self) -> &TxCounts {
         &self.shared.counts
     }
 
-    /// Waits until `txg` is on disk (`txg_wait_synced`); what is not open yet is opened for it.
+    /// Waits until `txg` is on disk (`txg_wait_synced`). Opens the txgs up to it if necessary.
     ///
     /// # Errors
-    /// [`Stopped`]; then it never will be.
+    /// * [`Stopped`]: the pool takes no writes; its source names the cause. The txg will not be on
+    ///   disk, except perhaps with [`CallerKilled`].
     pub fn wait_synced(&self, txg: Txg) -> Result<(), Stopped> {
         self.shared.wait_synced(txg)
     }
 
-    /// The same for who must not wait for somebody to see to devices that fail.
+    /// The same for a caller that must not wait until failing devices are fixed.
     ///
     /// # Errors
-    /// [`Stopped`], with [`Suspended`] as its source if the pool is suspended before the group is on disk: it may be later.
+    /// * [`Stopped`] with [`Suspended`] as its source: the pool is suspended; the txg may still
+    ///   reach the disk later.
+    /// * [`Stopped`] with another source: the pool takes no writes, for that cause.
     pub(crate) fn wait_synced_unless_suspended(&self, txg: Txg) -> Result<(), Stopped> {
         self.shared.wait(txg, || self.check_suspended())
     }
 
-    /// A handle of the groups for whoever must not keep them running.
+    /// A handle of the txgs that does not keep their threads running.
     pub(crate) fn handle(&self) -> TxgHandle {
         TxgHandle(self.shared.clone())
     }
 
-    /// Waits until everything that was changed before the call is on disk (`zpool sync`, `txg_wait_synced(dp, 0)`).
+    /// Waits until all changes before the call are on disk (`txg_wait_synced(dp, 0)`).
     ///
     /// # Errors
-    /// [`Stopped`].
+    /// * [`Stopped`]: the pool takes no writes; its source names the cause.
     pub fn sync_all(&self) -> Result<(), Stopped> {
         let open = self.open();
         self.wait_synced(open)
     }
 
-    /// Makes the open group the last one that takes holders, and tells which it is.
+    /// Makes the open txg the last one that takes holders, and gives its number.
     ///
     /// # Errors
-    /// [`Stopped`], also if it was called before.
+    /// * [`Stopped`]: the pool takes no writes, or this was called before.
     pub fn close(&self) -> Result<Txg, Stopped> {
         let txg = self.hold(0)?.txg();
         let mut s = self.shared.state.lock();
-        // The group may have been closed meanwhile: then the next one is the last.
+        // The txg may have been closed meanwhile: then the next one is the last.
         let last = s.open.max(txg);
         if s.last.is_some() {
             return Err(Stopped { source: None });
@@ -361,63 +397,66 @@ impl Txgs {
         Ok(last)
     }
 
-    /// Wakes whoever waits, to look at the pool's suspension again.
+    /// A function that wakes all waiting threads, to check the pool's suspension again.
     pub(crate) fn waker(&self) -> impl Fn() + Send + Sync + use<> {
         let shared = Arc::downgrade(&self.shared);
         move || {
             let Some(shared) = shared.upgrade() else { return };
-            // Whoever has looked before, and is on the way to sleep, is asleep when the lock can be had.
+            // A thread that checked before and is about to sleep is asleep once the lock is
+            // available.
             drop(shared.state.lock());
             shared.done.notify_all();
         }
     }
 
-    /// From now on a group that devices don't take is given up, and the pool is left as after a crash: nobody is going to see to them.
+    /// From now on a txg that devices don't take is abandoned, as no administrator will fix them:
+    /// the pool is left as after a crash.
     pub fn abandon(&self) {
         self.shared.suspension.let_go();
     }
 
-    /// Refuses what is better not begun while the pool is suspended, whatever its `failmode` (`POOL_CHECK_SUSPENDED`).
+    /// Refuses operations that must not begin while the pool is suspended, whatever its `failmode`
+    /// (`POOL_CHECK_SUSPENDED`).
     ///
     /// # Errors
-    /// [`Stopped`] with [`Suspended`] as its source.
+    /// * [`Stopped`] with [`Suspended`] as its source: the pool is suspended.
     pub(crate) fn check_suspended(&self) -> Result<(), Stopped> {
         self.handle().check_suspended()
     }
 
-    /// From now on `witness` is called when a group can't be written. The sync thread calls it,
-    /// with the state locked: it must wait for nothing and use no group.
+    /// Sets the function to call when a txg can't be written. The sync thread calls it with the
+    /// state locked: it must not wait, nor use a txg.
     pub(crate) fn on_stop(&self, witness: impl Fn(&Stopped) + Send + 'static) {
         *self.shared.witness.lock() = Some(Box::new(witness));
     }
 
-    /// The open group.
+    /// The open txg.
     pub fn open(&self) -> Txg {
         self.shared.state.lock().open
     }
 
-    /// The last group on disk (`spa_last_synced_txg`).
+    /// The last txg on disk (`spa_last_synced_txg`).
     pub fn synced(&self) -> Txg {
         self.shared.state.lock().synced
     }
 
-    /// Why nothing is written any more, if so.
+    /// Why no txg is written any more, if so.
     pub fn stopped(&self) -> Option<Stopped> {
         self.shared.state.lock().stopped.clone()
     }
 
-    /// The newest groups, the oldest first, so many as [`HISTORY`] says.
+    /// The newest txgs, oldest first, as many as [`HISTORY`] says.
     pub fn groups(&self) -> Vec<Group> {
         self.shared.state.lock().history.groups()
     }
 
-    /// Bytes that are dirty (`dp_dirty_total`).
+    /// Dirty bytes (`dp_dirty_total`).
     pub fn dirty(&self) -> u64 {
         self.shared.state.lock().dirty
     }
 }
 
-/// The groups, for whoever uses them without keeping them running.
+/// The transaction groups, for users that must not keep their threads running.
 #[derive(Clone)]
 pub(crate) struct TxgHandle(Arc<Shared>);
 
@@ -447,7 +486,8 @@ impl TxgHandle {
         self.0.state.lock().synced
     }
 
-    /// Has the open group sync when it is old, though nobody holds it: there is something that it will write. Waits for nothing.
+    /// Lets the open txg sync by age though it has no holder, because there is something for it to
+    /// write. Does not wait.
     pub(crate) fn touch(&self) {
         let mut s = self.0.state.lock();
         let txg = s.open;
@@ -459,7 +499,7 @@ impl TxgHandle {
         self.0.work.notify_all();
     }
 
-    /// Has the open group sync at once, even if it is empty. Waits for nothing.
+    /// Lets the open txg sync at once, even if it is empty. Does not wait.
     pub(crate) fn kick(&self) {
         let mut s = self.0.state.lock();
         if !s.closing && s.last.is_none() {
@@ -503,7 +543,7 @@ impl Shared {
         Ok(hold)
     }
 
-    /// As [`Txgs::enter`].
+    /// See [`Txgs::enter`].
     fn enter(self: &Arc<Self>, bytes: u64, patient: bool) -> Result<Option<Hold>, Stopped> {
         let shared = self;
         let mut asker = Asker::new(&shared.counts);
@@ -538,14 +578,14 @@ impl Shared {
                     continue;
                 }
             }
-            // Objects must not be changed in an older group than the last one was: nobody enters the next group before
-            // the last holder of the one before has left.
+            // Objects must not be changed in an older txg than their last change. So no thread
+            // enters the next txg before the last holder of the one before has left.
             if s.quiescing.is_some() {
                 asker.meets(Bar::Group);
                 shared.done.wait(&mut s);
                 continue;
             }
-            // One holder is let in whatever it wants, or a request beyond the limit would wait for ever.
+            // One holder is always admitted, or a request beyond the limit would wait for ever.
             if s.dirty > 0 && s.dirty.saturating_add(bytes) > s.tunables.dirty_max {
                 asker.meets(Bar::DirtyDelay);
                 asker.meets(Bar::DirtyOverMax);
@@ -586,7 +626,7 @@ impl Shared {
         self.wait(txg, || Ok(()))
     }
 
-    /// Waits until `txg` is on disk, as long as `goes_on` has nothing against it.
+    /// Waits until `txg` is on disk, or `goes_on` gives an error.
     fn wait(&self, txg: Txg, goes_on: impl Fn() -> Result<(), Stopped>) -> Result<(), Stopped> {
         let _waits = Waits::begin(&self.waiters);
         let mut s = self.state.lock();
@@ -611,7 +651,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether the open group should close now; if only its age is missing, how long.
+    /// Whether the open txg should close now; if only its age is missing, the time until then.
     fn due(&self, s: &mut State) -> Result<(), Option<Duration>> {
         if s.stopped.is_some() {
             return Err(None);
@@ -636,7 +676,7 @@ impl Shared {
     fn quiesce_loop(&self) {
         let mut s = self.state.lock();
         loop {
-            // The next group's slot is free once the one before the syncing group is gone.
+            // The next txg's slot is free once the one before the syncing txg is gone.
             let room = s.quiescing.is_none() && s.quiesced.is_none();
             match if room { self.due(&mut s) } else { Err(None) } {
                 Ok(()) => {}
@@ -684,7 +724,7 @@ impl Shared {
             self.work.notify_all();
             drop(s);
             let before = engine.moved();
-            // A panic of the engine is a broken invariant: nobody may wait for it to end.
+            // A panic of the engine is a broken invariant: no thread may wait for the txg then.
             let guard = StopOnPanic(self);
             let result = engine.sync(txg);
             std::mem::forget(guard);
@@ -722,7 +762,7 @@ impl Shared {
     }
 }
 
-/// Counts one that waits, as long as it lives.
+/// Counts a waiting thread while it exists.
 struct Waits<'a>(&'a AtomicU64);
 
 impl<'a> Waits<'a> {

@@ -1,9 +1,9 @@
-//! Operations on a pool's devices: what `zpool add`, `attach`, `replace`, `detach`, `remove`,
-//! `split`, `online`, `offline` and `reopen` do.
+//! Operations on a pool's devices: `zpool add`, `attach`, `replace`, `detach`, `remove`, `split`,
+//! `online`, `offline` and `reopen`.
 //!
 //! # Theory
 //! An operation is checked while its caller waits, and then queued for a transaction group
-//! ([`pool_tasks`]). The group changes the config and the vdev tree together, so that labels and
+//! ([`pool_tasks`]). The txg changes the config and the vdev tree together, so that labels and
 //! uberblocks of one state fit together.
 //!
 //! # See

@@ -1,16 +1,21 @@
-//! When a device has had more errors than it should, and who is told.
+//! When a device has had too many errors, and how that is reported.
 //!
 //! # Theory
-//! A single error says little of a device, and many within a short time a lot. So each leaf counts its errors of each kind within a window of time, and when
-//! there are as many as its [`Limit`] allows, that is an alarm: raised once, until the errors are cleared. The same place counts once: one bad sector that is
-//! read again and again is one bad sector. Where sisters have errors of the same kind at the same time, what they have in common is to blame rather than one
-//! of them (a cable, a controller, memory), and there is no alarm.
+//! A single error says little about a device; many errors within a short time say a lot. So each
+//! leaf counts its errors of each kind within a window of time. When the count reaches the
+//! [`Limit`], the leaf raises an alarm. It raises no second one until the errors are cleared.
 //!
-//! What follows from an alarm is not decided here. It hangs at the tree's [`Bell`], at which somebody waits who may change the pool; the bell also
-//! rings when a device comes into another state.
+//! * The same place counts once: a bad sector that is read again and again is one bad sector.
+//! * If sisters have errors of the same kind at the same time, there is no alarm. The cause is then
+//!   something that they share (a cable, a controller, memory), not one of them.
+//!
+//! What follows from an alarm is not decided here. The alarm is stored in the tree's [`Bell`]. The
+//! thread that may change the pool waits at the bell. The bell also rings when a device changes its
+//! state.
 //!
 //! # Locks
-//! Each leaf's count has a lock of its own, taken when something failed; the bell's is taken last, and never held while anybody works.
+//! Each leaf's count has a lock of its own, taken when something failed. The bell's lock is taken
+//! last, and is never held during other work.
 //!
 //! # See
 //! OpenZFS `cmd/zed/agents/fmd_serd.c`, `zfs_diagnosis.c`.
@@ -27,7 +32,7 @@ use crate::tree::{Node, NodeId, Tree};
 /// What a device has too much of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Symptom {
-    /// Bytes that were not those that were written (`ereport.fs.zfs.checksum`).
+    /// The device returned bytes other than those that were written (`ereport.fs.zfs.checksum`).
     Checksum,
     /// Operations that failed (`ereport.fs.zfs.io`).
     Io,
@@ -40,23 +45,24 @@ impl Symptom {
     pub const ALL: [Symptom; 3] = [Symptom::Checksum, Symptom::Io, Symptom::Slow];
 }
 
-/// How many of a symptom are too many: so many within a time.
+/// How many errors of a symptom are too many within a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// So many; none are ever too many if this is 0.
+    /// The number of errors; with 0 there is no limit.
     pub count: u64,
     /// Within this time.
     pub within: Duration,
 }
 
 impl Limit {
-    /// Errors that OpenZFS's daemon takes for too many where nobody says otherwise (`DEFAULT_CHECKSUM_N`, `DEFAULT_IO_N`, and `_T`).
+    /// The limit that OpenZFS's daemon uses by default (`DEFAULT_CHECKSUM_N`, `DEFAULT_IO_N`, and
+    /// `_T`).
     pub const DEFAULT: Limit = Limit { count: 10, within: Duration::from_secs(600) };
-    /// No number is too many.
+    /// No limit.
     pub const NEVER: Limit = Limit { count: 0, within: Duration::ZERO };
 }
 
-/// Most errors that are remembered of a leaf: a limit beyond is never reached.
+/// Most errors that are remembered of a leaf. A higher limit is never reached.
 const MOST: usize = 1 << 16;
 
 /// Errors of one kind.
@@ -64,12 +70,12 @@ const MOST: usize = 1 << 16;
 struct Series {
     limit: Limit,
     seen: VecDeque<(Instant, Option<(u64, u64)>)>,
-    /// It was too much, and nobody has cleared it.
+    /// The limit was reached, and the errors have not been cleared since.
     fired: bool,
 }
 
 impl Series {
-    /// Counts one; says whether that was one too many.
+    /// Counts one error; returns whether it reached the limit.
     fn record(&mut self, now: Instant, place: Option<(u64, u64)>) -> bool {
         if self.fired || self.limit.count == 0 {
             return false;
@@ -87,7 +93,7 @@ impl Series {
         self.fired
     }
 
-    /// Forgets what is too long ago.
+    /// Drops the errors that are older than the window.
     fn forget(&mut self, now: Instant) {
         let within = self.limit.within;
         while self.seen.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > within) {
@@ -96,7 +102,7 @@ impl Series {
     }
 }
 
-/// What a leaf counts of its errors.
+/// The errors that a leaf counts.
 #[derive(Debug)]
 pub(crate) struct Tally(Mutex<[Series; 3]>);
 
@@ -108,19 +114,19 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Counts one; says whether that was one too many.
+    /// Counts one error; returns whether it reached the limit.
     pub(crate) fn record(&self, what: Symptom, now: Instant, place: Option<(u64, u64)>) -> bool {
         self.0.lock()[what as usize].record(now, place)
     }
 
-    /// Whether there was any, within the time that counts.
+    /// Whether there was an error within the window.
     fn is_active(&self, what: Symptom, now: Instant) -> bool {
         let series = &mut self.0.lock()[what as usize];
         series.forget(now);
         !series.seen.is_empty()
     }
 
-    /// Begins anew.
+    /// Clears the counts.
     pub(crate) fn clear(&self) {
         for series in &mut *self.0.lock() {
             series.seen.clear();
@@ -128,7 +134,8 @@ impl Tally {
         }
     }
 
-    /// There was no alarm after all: the next error is looked at anew. What was counted stays, for the sisters' sake.
+    /// Withdraws an alarm: the next error is judged anew. The count stays, since the sisters
+    /// compare with it.
     fn relent(&self, what: Symptom) {
         self.0.lock()[what as usize].fired = false;
     }
@@ -138,7 +145,7 @@ impl Tally {
     }
 }
 
-/// Where whoever sees to a pool's devices waits.
+/// Where the thread that watches a pool's devices waits for alarms.
 #[derive(Debug, Default)]
 pub struct Bell {
     rung: Mutex<Rung>,
@@ -152,7 +159,7 @@ struct Rung {
 }
 
 impl Bell {
-    /// Calls whoever waits.
+    /// Wakes the thread that waits.
     pub fn ring(&self) {
         self.rung.lock().rings = true;
         self.ringing.notify_all();
@@ -168,7 +175,8 @@ impl Bell {
         self.ringing.notify_all();
     }
 
-    /// Waits until it rings, or for this time; what it rang before this call counts. Says whether it rang.
+    /// Waits until the bell rings, or for this time at most; returns whether it rang. A ring before
+    /// this call counts.
     pub fn wait(&self, at_most: Option<Duration>) -> bool {
         let mut rung = self.rung.lock();
         match at_most {
@@ -192,28 +200,30 @@ impl Bell {
 }
 
 impl Node {
-    /// Counts an error of a leaf, and says whether that was one too many. Whoever calls looks at the sisters ([`Tree::complain`]).
+    /// Counts an error of a leaf; returns whether it reached the limit. The caller compares with
+    /// the sisters ([`Tree::complain`]).
     fn suffers(&self, what: Symptom, place: Option<(u64, u64)>) -> bool {
         self.tally.record(what, Instant::now(), place)
     }
 }
 
 impl Tree {
-    /// Where whoever sees to the devices waits. All trees of a pool have the same.
+    /// The bell of the pool's devices. All trees of a pool share it.
     pub fn bell(&self) -> &Arc<Bell> {
         &self.bell
     }
 
-    /// How many of a symptom are too many for a leaf, from now on.
+    /// Sets how many errors of a symptom are too many for a leaf, from now on.
     ///
     /// # Errors
-    /// [`VdevError::NoSuchGuid`](crate::VdevError::NoSuchGuid).
+    /// * [`VdevError::NoSuchGuid`](crate::VdevError::NoSuchGuid): the pool has no vdev of this
+    ///   guid.
     pub fn set_limit(&self, leaf: Guid, what: Symptom, limit: Limit) -> crate::Result<()> {
         self.guid(leaf)?.tally.set_limit(what, limit);
         Ok(())
     }
 
-    /// Counts an error of a leaf, and raises an alarm if that was one too many.
+    /// Counts an error of a leaf, and raises an alarm if it reached the limit.
     pub(crate) fn complain(&self, leaf: NodeId, what: Symptom, place: Option<(u64, u64)>) {
         let node = self.node(leaf);
         if !node.suffers(what, place) {

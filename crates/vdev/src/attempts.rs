@@ -1,4 +1,4 @@
-//! The conversation that reads a block: candidates down, the verdict up.
+//! Reading a block: candidates go up, the verdict comes down.
 
 mod copies;
 mod sides;
@@ -19,9 +19,10 @@ use stripes::Stripes;
 
 /// Successive guesses at the bytes of one copy of a block, the cheapest first.
 ///
-/// As an iterator it yields candidates of exactly the size asked for until it has none left; asking for the
-/// next one says that the last was wrong. Whoever asks must end with [`settle`](Self::settle), or the devices
-/// that lied go uncharged.
+/// As an iterator it yields candidates of exactly the requested size until none is left. A call of
+/// `next` says that the last candidate was wrong. The caller must end with
+/// [`settle`](Self::settle); otherwise no checksum error is counted against devices that returned
+/// wrong bytes.
 pub struct Attempts<'t> {
     way: Way<'t>,
     psize: usize,
@@ -36,12 +37,12 @@ enum Way<'t> {
     Sides(Sides<'t>),
 }
 
-/// Why the candidates that there were are not more.
+/// Why there were no further candidates.
 #[derive(Debug, Default)]
 pub struct Failure {
-    /// Reads that failed, the last one's reason.
+    /// The cause of the last read that failed.
     pub io: Option<DeviceError>,
-    /// Copies or columns that could not be asked, since their device is not there or fails.
+    /// Copies or columns that could not be read: their device is missing or failed.
     pub unread: u32,
 }
 
@@ -110,8 +111,8 @@ impl<'t> Attempts<'t> {
         Self { way: Way::Split(Box::new(split)), psize, failure: Failure::default() }
     }
 
-    /// What devices give that did not miss the block, one after another; nothing if it takes others. Nobody has asked for a candidate yet, and none is asked
-    /// for then.
+    /// A candidate from devices that did not miss the block; `None` if others would be needed.
+    /// Valid only before the first candidate, and no candidate may follow.
     pub(crate) fn fresh(&mut self) -> Option<AlignedBuf> {
         let mut buf = match &mut self.way {
             Way::Copies(copies) => copies.fresh(&mut self.failure),
@@ -122,12 +123,13 @@ impl<'t> Attempts<'t> {
         Some(buf)
     }
 
-    /// Ends the conversation: `good` are the block's bytes, by whatever way they became known (another copy
-    /// of the block serves as well), or `None` when all candidates were wrong. Each device that returned
-    /// something else is charged with a checksum error.
+    /// Ends the reading: `good` are the block's bytes, or `None` when all candidates were wrong.
+    ///
+    /// The right bytes may come from anywhere, also from another copy of the block. Each device
+    /// that returned something else counts a checksum error.
     ///
     /// # Panics
-    /// When `good` is not of the block's size.
+    /// If `good` is not of the block's size.
     pub fn settle(self, good: Option<&[u8]>) {
         assert!(good.is_none_or(|g| g.len() == self.psize), "the right bytes have the block's size");
         match self.way {
@@ -138,15 +140,15 @@ impl<'t> Attempts<'t> {
         }
     }
 
-    /// Ends the conversation without the right bytes, and says what could not be read.
+    /// Ends the reading without the right bytes, and returns what could not be read.
     pub fn give_up(mut self) -> Failure {
         let failure = std::mem::take(&mut self.failure);
         self.settle(None);
         failure
     }
 
-    /// Ends the conversation as [`Attempts::give_up`] does, but charges nobody: for who did not know whether a block
-    /// had ever been written there (`ZIO_FLAG_SPECULATIVE`).
+    /// Ends the reading as [`Attempts::give_up`] does, but counts no errors. For callers that do
+    /// not know whether a block was ever written there (`ZIO_FLAG_SPECULATIVE`).
     pub fn let_be(self) -> Failure {
         self.failure
     }

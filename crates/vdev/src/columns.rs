@@ -13,8 +13,10 @@ pub(crate) struct Col {
     pub(crate) at: usize,
 }
 
-/// A block's rows. All rows have the same number of columns, parity first, and each row's parity covers
-/// that row alone; a column that is shorter than the parity counts as followed by zeros.
+/// A block's rows. All rows have the same number of columns, parity first.
+///
+/// Each row's parity covers that row alone. A column that is shorter than the parity counts as
+/// followed by zeros.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Map {
     /// Parity columns in each row.

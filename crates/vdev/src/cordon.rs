@@ -1,13 +1,19 @@
-//! Stretches of space that are closed for a moment to whoever writes blocks there at any time.
+//! Ranges of space that are closed for a moment to writers of log blocks.
 //!
 //! # Theory
-//! Whoever copies a stretch of a vdev from one device to another reads here and writes there a moment later. A block that is written to both in between would be gone from
-//! the second again. Most blocks are written by the thread that copies, so that can't be; but blocks of intent logs are written whenever somebody commits. So a stretch is
-//! *closed* before it is read, until it has been written, and who writes a log block *passes* with all the places that it has: he waits until none of them is closed, and who
-//! closes a stretch waits until nobody passes there.
+//! A rebuild copies a range of a vdev: it reads from one device and writes to another a moment
+//! later. A block that is written to both devices in between would be lost from the second again.
+//!
+//! The thread that copies also writes most blocks, so for these the conflict can't occur. But
+//! blocks of intent logs are written at any commit. So the copying thread *closes* a range before
+//! it reads it, until it has written it. The writer of a log block *passes* with all its places.
+//!
+//! * A writer waits until none of its places is closed.
+//! * The copying thread waits until no writer passes in its range.
 //!
 //! # Locks
-//! The one mutex is held for a few instructions. Who waits to pass holds no place meanwhile, and who passes waits for nothing but his devices, so nobody waits in a circle.
+//! The one mutex is held for a few instructions. A writer that waits to pass holds no place
+//! meanwhile. A writer that passes waits only for its devices. So there is no circle of waiters.
 
 use std::ops::Range;
 
@@ -17,7 +23,7 @@ use parking_lot::{Condvar, Mutex};
 /// A range of a top-level vdev's space.
 pub type VdevRange = (VdevId, Range<u64>);
 
-/// See the module.
+/// The closed ranges of a pool, and the writers that pass; see the module.
 #[derive(Debug, Default)]
 pub struct Cordon {
     state: Mutex<State>,
@@ -29,18 +35,18 @@ struct State {
     next: u64,
     closed: Vec<(u64, VdevRange)>,
     passing: Vec<(u64, Vec<VdevRange>)>,
-    /// How many wait to pass.
+    /// How many writers wait to pass.
     waiting: usize,
 }
 
-/// A stretch that is closed until this is dropped.
+/// A range that is closed until this is dropped.
 #[derive(Debug)]
 pub struct Closed<'a> {
     cordon: &'a Cordon,
     id: u64,
 }
 
-/// Places at which somebody writes until this is dropped.
+/// Places that a writer writes to until this is dropped.
 #[derive(Debug)]
 pub struct Pass<'a> {
     cordon: &'a Cordon,
@@ -59,12 +65,12 @@ impl State {
 }
 
 impl Cordon {
-    /// Closes a stretch, and waits until nobody writes there any more.
+    /// Closes a range, and waits until no writer passes there.
     pub fn close(&self, vdev: VdevId, range: Range<u64>) -> Closed<'_> {
         let place = (vdev, range);
         let mut state = self.state.lock();
         let id = state.number();
-        // First this, so that nobody else comes in meanwhile.
+        // This comes first, so that no further writer passes meanwhile.
         state.closed.push((id, place.clone()));
         while state.passing.iter().any(|(_, places)| places.iter().any(|p| touch(p, &place))) {
             self.moved.wait(&mut state);
@@ -72,7 +78,8 @@ impl Cordon {
         Closed { cordon: self, id }
     }
 
-    /// Waits until none of these places is closed; none is while what this gives lives.
+    /// Waits until none of these places is closed. None can be closed while the returned value
+    /// lives.
     pub fn pass(&self, places: Vec<VdevRange>) -> Pass<'_> {
         let mut state = self.state.lock();
         while state.closed.iter().any(|(_, closed)| places.iter().any(|p| touch(p, closed))) {
@@ -85,7 +92,7 @@ impl Cordon {
         Pass { cordon: self, id }
     }
 
-    /// Whether somebody waits to pass.
+    /// Whether a writer waits to pass.
     pub fn is_awaited(&self) -> bool {
         self.state.lock().waiting > 0
     }
@@ -102,7 +109,7 @@ impl Drop for Pass<'_> {
     fn drop(&mut self) {
         let mut state = self.cordon.state.lock();
         state.passing.retain(|(id, _)| *id != self.id);
-        // Nobody but who closes waits for this.
+        // Only a thread that closes a range waits for this.
         let waited_for = !state.closed.is_empty();
         drop(state);
         if waited_for {

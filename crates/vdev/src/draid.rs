@@ -1,19 +1,24 @@
 //! dRAID: groups of columns, permuted over all children, with spare space distributed among them.
 //!
 //! # Theory
-//! A row is 16 MiB of every child at one height. A *group* is as many columns as a stripe has (data and parity), each 16 MiB
-//! high; groups follow one another over the children that are not spare, wrapping onto the next row, and after
-//! `ngroups` of them rows and groups end together: a *slice*. In each slice the children take part in another
-//! order, given by a permutation, so that the columns that would be spares are on other children each time.
-//! A distributed spare is the column that is never used: the last ones of each permutation.
+//! * A *row* is 16 MiB of every child at one height.
+//! * A *group* is as many columns as a stripe has (data and parity), each 16 MiB high. Groups
+//!   follow one another over the children that are not spare, and wrap onto the next row.
+//! * A *slice* is `ngroups` groups: after these, rows and groups end together.
 //!
-//! A block always takes whole stripes; sectors at the end that it doesn't need are written as zeros and count
-//! in the parity. A block that meets the end of its group goes on in the next: it has two rows.
+//! In each slice a permutation gives the order of the children. So the columns that would be spares
+//! are on other children each time. A distributed spare is a column that is never used: one of the
+//! last of each permutation.
+//!
+//! A block always takes whole stripes. Sectors at the end that it doesn't need are written as zeros
+//! and count in the parity. A block that reaches the end of its group continues in the next, and
+//! then has two rows.
 //!
 //! # On disk
-//! The permutations are part of the format: each is the one before it, shuffled by Fisher and Yates with a
-//! generator (xoroshiro128++) whose seed is fixed for each number of children ([`seeds`]). A sum over all of them
-//! proves that they came out right. They are used `children` times over, each time with the next child for each.
+//! The permutations are part of the format. Each is the one before it, shuffled (Fisher and Yates)
+//! with the generator xoroshiro128++. The generator's seed is fixed for each number of children
+//! ([`seeds`]). A sum over all permutations proves that they are right. Each permutation is used
+//! `children` times, each time shifted by one child.
 //!
 //! # See
 //! OpenZFS `vdev_draid.c`, `vdev_draid_rand.c`.
@@ -106,23 +111,24 @@ impl Draid {
         self.nspares
     }
 
-    /// Smallest a child may be, when the whole has `asize` bytes (`vdev_draid_min_asize`).
+    /// Smallest size of a child, when the whole vdev has `asize` bytes (`vdev_draid_min_asize`).
     pub(crate) fn min_child_asize(&self, asize: u64) -> u64 {
         REFLOW_RESERVE + asize.div_ceil(self.ndisks())
     }
 
-    /// Bytes that a block takes: whole stripes (`vdev_draid_asize`).
+    /// Bytes that a block takes: whole stripes (`vdev_draid_psize_to_asize`).
     pub(crate) fn asize(&self, psize: u64) -> u64 {
         (psize.div_ceil(self.ndata << self.ashift) * self.group_width()) << self.ashift
     }
 
-    /// Bytes of data in whole stripes that take so many of the vdev's space (`vdev_draid_asize_to_psize`).
+    /// Bytes of data that fit in whole stripes of `asize` bytes of the vdev's space
+    /// (`vdev_draid_asize_to_psize`).
     pub(crate) fn psize(&self, asize: u64) -> u64 {
         asize / self.group_width() * self.ndata
     }
 
-    /// Of `asize` bytes from where a stripe begins, how many are handled at once: within one group, and of each child about `segment`
-    /// (`vdev_draid_rebuild_asize`).
+    /// How many of `asize` bytes, from where a stripe begins, are handled at once: within one
+    /// group, and about `segment` bytes of each child (`vdev_draid_rebuild_asize`).
     pub(crate) fn stretch(&self, start: u64, asize: u64, segment: u64) -> u64 {
         let most = (ondisk::SPA_MAXBLOCKSIZE / self.ndata).min(segment) >> self.ashift;
         let most = (most.max(1) * self.group_width()) << self.ashift;
@@ -138,7 +144,8 @@ impl Draid {
         (u64::from(self.permutations[base]) + turn % self.children) % self.children
     }
 
-    /// The child that holds, for a distributed spare, the byte at `offset` (`vdev_draid_spare_get_child`).
+    /// The child that holds the byte at `offset` of a distributed spare
+    /// (`vdev_draid_spare_get_child`).
     pub(crate) fn spare_child(&self, spare: u64, offset: u64) -> usize {
         let slice = self.group_size() * self.ngroups / self.ndisks();
         self.child(offset / slice, self.children - 1 - spare) as usize
@@ -159,8 +166,10 @@ impl Draid {
         offset.is_multiple_of(self.stripe())
     }
 
-    /// Hands `each` the bytes of a child that a range covers: in each group that the child is in one run, a sector for each whole stripe
-    /// (`vdev_draid_xlate`).
+    /// Calls `each` with the bytes of a child that a range covers (`vdev_draid_xlate`).
+    ///
+    /// In each group that the child is in, these are one contiguous run: a sector for each whole
+    /// stripe.
     pub(crate) fn child_runs(&self, child: u64, start: u64, end: u64, each: &mut dyn FnMut(u64, u64)) {
         let stripe = self.stripe();
         let end = end / stripe * stripe;

@@ -1,11 +1,12 @@
 //! Dirty time logs: which transaction groups a device has missed.
 
-/// A set of transaction groups, as ranges in rising order that neither touch nor overlap.
+/// A set of txgs, as ranges in rising order that neither touch nor overlap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TxgRanges(Vec<(u64, u64)>);
 
 impl TxgRanges {
-    /// The union of ranges, each from its first group to before its second; empty ranges are left out.
+    /// The union of ranges, each from its first txg to before its second. Empty ranges are left
+    /// out.
     pub fn new(ranges: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let mut all: Vec<_> = ranges.into_iter().filter(|(start, end)| start < end).collect();
         all.sort_unstable();
@@ -19,9 +20,9 @@ impl TxgRanges {
         Self(out)
     }
 
-    /// Adds a group.
+    /// Adds a txg.
     pub fn add(&mut self, txg: u64) {
-        // Nearly always the newest: the last range grows.
+        // The txg is nearly always the newest: the last range grows.
         match self.0.last_mut() {
             Some(last) if txg == last.1 => last.1 = txg.saturating_add(1),
             _ => {
@@ -31,11 +32,12 @@ impl TxgRanges {
         }
     }
 
-    /// The groups that are in at least so many of these sets; with `least` 0, as with 1.
+    /// The txgs that are in at least `least` of these sets; 0 counts as 1.
     pub fn in_at_least(least: usize, sets: &[Self]) -> Self {
         let mut ends: Vec<(u64, bool)> =
             sets.iter().flat_map(|s| &s.0).flat_map(|(start, end)| [(*start, true), (*end, false)]).collect();
-        // Where one set ends as another begins, the count does not fall between them: beginnings go first.
+        // Where one set ends as another begins, the count does not fall between them. So beginnings
+        // go first.
         ends.sort_unstable_by_key(|(at, begins)| (*at, !begins));
         let (mut deep, mut since, mut out) = (0usize, 0, Vec::new());
         for (at, begins) in ends {
@@ -50,7 +52,7 @@ impl TxgRanges {
         Self::new(out)
     }
 
-    /// Whether the group is in the set.
+    /// Whether the txg is in the set.
     pub fn contains(&self, txg: u64) -> bool {
         let next = self.0.partition_point(|(start, _)| *start <= txg);
         next > 0 && txg < self.0[next - 1].1
@@ -61,7 +63,7 @@ impl TxgRanges {
         self.0.is_empty()
     }
 
-    /// The ranges, each from its first group to before its second.
+    /// The ranges, each from its first txg to before its second.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter().copied()
     }
@@ -71,7 +73,7 @@ impl TxgRanges {
 mod tests {
     use super::*;
 
-    /// Goal: what is counted over several sets agrees with counting group by group.
+    /// Goal: counting over several sets agrees with counting txg by txg.
     #[test]
     fn sets_are_counted() {
         let sets = [
@@ -89,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Ranges in any order, touching or overlapping, make the set of their members.
+    /// Goal: ranges in any order, touching or overlapping, make the set of their members.
     #[test]
     fn ranges_merge() {
         let set = TxgRanges::new([(10, 20), (5, 8), (20, 25), (7, 9), (3, 3)]);

@@ -1,23 +1,23 @@
-//! Why the tree refused.
+//! Why the tree refused an operation.
 
 use ondisk::{Guid, VdevId};
 
-/// Why a vdev operation was refused before any device was asked.
+/// Why a vdev operation was refused before any device was accessed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VdevError {
     /// The pool has no top-level vdev of this number.
     #[error("there is no top-level vdev {vdev}")]
     NoSuchVdev {
-        /// The number asked for.
+        /// The requested number.
         vdev: VdevId,
     },
-    /// The pool has no vdev of this guid, or it is not of the kind that the operation needs.
+    /// The pool has no vdev of this guid, or the vdev is not of the kind that the operation needs.
     #[error("there is no such vdev with guid {guid}")]
     NoSuchGuid {
-        /// The guid asked for.
+        /// The requested guid.
         guid: Guid,
     },
-    /// The vdev is a hole or is missing, and holds nothing.
+    /// The vdev is a hole, is missing or was removed: it can't hold the block.
     #[error("vdev {vdev} is not there")]
     Absent {
         /// The vdev.
@@ -30,7 +30,7 @@ pub enum VdevError {
         vdev: VdevId,
         /// First byte.
         offset: u64,
-        /// Bytes asked for.
+        /// Requested bytes.
         size: u64,
         /// Allocatable bytes of the vdev.
         asize: u64,
@@ -51,13 +51,13 @@ pub enum VdevError {
         /// The size.
         size: u64,
     },
-    /// A mirror of raidz is read, but nothing is written to it.
+    /// A mirror of raidz can be read, but not written.
     #[error("vdev {vdev} is a mirror of raidz, which is not written to")]
     RaidzSides {
         /// Number of the vdev.
         vdev: VdevId,
     },
-    /// A raidz that is being expanded is not written: its blocks are moving.
+    /// A raidz that is being expanded can't be written here: its blocks are moving.
     #[error("vdev {vdev} is being expanded")]
     Expanding {
         /// The vdev.
@@ -73,7 +73,7 @@ pub enum VdevError {
         /// Bytes from there on.
         size: u64,
     },
-    /// The mapping of a removed vdev is out of order.
+    /// The entries of a removed vdev's mapping overlap, are out of order, or are empty.
     #[error("vdev {vdev}: the mapping of where it went is out of order at {offset:#x}")]
     Mapping {
         /// The removed vdev.
@@ -81,7 +81,7 @@ pub enum VdevError {
         /// Source offset of the entry that doesn't fit.
         offset: u64,
     },
-    /// A field of the configuration has a value that it can't have.
+    /// A field of the configuration has an invalid value.
     #[error("configuration of vdev {guid}: {field} is {value}, which can't be")]
     Config {
         /// The vdev.
@@ -91,7 +91,7 @@ pub enum VdevError {
         /// Its value.
         value: u64,
     },
-    /// The configuration nests kinds of vdevs in a way that means nothing.
+    /// The configuration nests kinds of vdevs in an invalid way.
     #[error("configuration of vdev {guid}: {why}")]
     Shape {
         /// The vdev.

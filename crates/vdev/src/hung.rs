@@ -1,12 +1,14 @@
-//! Operations on devices that have begun and not ended: found when they take too long (`vdev_deadman`).
+//! Device operations that have begun and not ended (`vdev_deadman`).
 //!
 //! # Theory
-//! An operation that never returns fails nowhere, so nothing that counts errors sees it. Each leaf therefore keeps what is under way on it, and somebody looks at
-//! that from time to time ([`Tree::find_hung`]). What hangs can't be called back from the system: it is told, and the device may be given up, so that
-//! nobody else asks it.
+//! An operation that never returns does not fail, so no error counter sees it. Each leaf therefore
+//! keeps a list of its operations under way. A periodic check examines these lists
+//! ([`Tree::find_hung`]). The system can't cancel an operation that hangs. The check reports it,
+//! and its caller may give the device up, so that no further request reaches it.
 //!
 //! # Locks
-//! Each leaf's list has a lock of its own, held for a few instructions as an operation begins and ends.
+//! Each leaf's list has a lock of its own, held for a few instructions as an operation begins and
+//! ends.
 //!
 //! # See
 //! OpenZFS `vdev_deadman`, `zio_deadman`.
@@ -25,17 +27,17 @@ use crate::tree::{Layout, Tree};
 pub struct Hung {
     /// Its device.
     pub leaf: Guid,
-    /// What was asked.
+    /// The kind of operation.
     pub op: Op,
-    /// How long ago.
+    /// How long ago it began.
     pub since: Duration,
-    /// Where on the device, bytes.
+    /// Its offset on the device, in bytes.
     pub offset: u64,
-    /// How many bytes.
+    /// Its size in bytes.
     pub size: u64,
 }
 
-/// What is under way on a leaf.
+/// The operations under way on a leaf.
 #[derive(Debug, Default)]
 pub(crate) struct Underway(Mutex<List>);
 
@@ -52,7 +54,7 @@ struct One {
     op: Op,
     offset: u64,
     size: u64,
-    /// When it was last told that it takes long.
+    /// When it was last reported.
     told: Option<Instant>,
 }
 
@@ -91,8 +93,11 @@ impl Drop for Begun<'_> {
 }
 
 impl Tree {
-    /// The operations that have been under way for longer than this, and of which that was not told within the last `again`; each is reported
-    /// (`ereport.fs.zfs.deadman`), the oldest of each device first.
+    /// Reports and returns the operations that have been under way for longer than `longer`
+    /// (`ereport.fs.zfs.deadman`).
+    ///
+    /// Those that were reported within the last `again` are left out. The oldest of each device
+    /// comes first.
     pub fn find_hung(&self, longer: Duration, again: Duration) -> Vec<Hung> {
         let mut found = Vec::new();
         for node in self.nodes().filter(|node| matches!(node.layout, Layout::Leaf(_))) {
@@ -119,15 +124,15 @@ impl Tree {
         found
     }
 
-    /// Reports, as of the root vdev, that a transaction group has taken so long to be written. No
-    /// operation of a device need hang: the thread that writes it may make no progress.
+    /// Reports, for the root vdev, that a transaction group has taken so long to be written. No
+    /// device operation need hang: the thread that writes the group may make no progress.
     pub fn report_slow_group(&self, since: Duration) {
         let Some(root) = self.nodes().find(|node| node.guid == self.root_guid()) else { return };
         root.report(Trouble::Deadman { for_ns: nanos(since) }, None);
     }
 }
 
-/// Nanoseconds of a time; a time of centuries is as long as can be said.
+/// Nanoseconds of a time, at most `u64::MAX`.
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

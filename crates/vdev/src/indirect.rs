@@ -1,10 +1,11 @@
 //! Indirect vdevs: where the blocks of a removed vdev went.
 //!
 //! # Theory
-//! When a vdev is removed, its allocated ranges are copied to others, and block pointers stay as they are: a
-//! mapping, sorted by source, leads from each range to its copy. A range that was copied in pieces makes a
-//! block that crosses pieces a *split block*, whose parts lie apart. The target may have been removed since; then
-//! its own mapping leads on.
+//! When a vdev is removed, its allocated ranges are copied to others, and block pointers stay as
+//! they are. A mapping, sorted by source, leads from each range to its copy.
+//!
+//! A range may have been copied in parts. A block that crosses such parts is a *split block*: its
+//! parts lie apart. The target may have been removed since; then its own mapping leads on.
 //!
 //! # See
 //! OpenZFS `vdev_indirect.c` (`vdev_indirect_remap`), `vdev_indirect_mapping.c`.
@@ -18,7 +19,7 @@ use parking_lot::RwLock;
 use crate::tree::{Layout, Tree};
 use crate::{Result, VdevError};
 
-/// Where a removed vdev's blocks are; nothing until it has been loaded.
+/// The mapping of a removed vdev; nothing until it has been loaded.
 #[derive(Default, Clone)]
 pub(crate) struct Indirect(Arc<RwLock<Option<Arc<[MappingEntry]>>>>);
 
@@ -42,7 +43,7 @@ impl Indirect {
     }
 }
 
-/// A part of a block that lies in one piece on a vdev that is there.
+/// A part of a block that is contiguous on a vdev that still exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) vdev: VdevId,
@@ -50,16 +51,17 @@ pub(crate) struct Segment {
     pub(crate) size: u64,
 }
 
-/// Where a range of a removed vdev is now, and where it was: vdev, offset and size.
+/// Where a range of a removed vdev is now, and where it was; each as vdev, offset and size.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Route {
-    /// Ranges of removed vdevs that the way leads over, the first among them.
+    /// Ranges of removed vdevs that the mappings lead over, the first among them.
     pub left: Vec<(VdevId, u64, u64)>,
-    /// The pieces that hold it now, in its order, as they were copied.
+    /// The ranges that hold it now, in its order, as they were copied.
     pub pieces: Vec<(VdevId, u64, u64)>,
 }
 
-/// Follows mappings from a range of a removed vdev to the segments that hold it now, in the block's order.
+/// Follows mappings from a range of a removed vdev to the segments that hold it now, in the block's
+/// order.
 pub(crate) fn remap(tree: &Tree, vdev: VdevId, offset: u64, size: u64) -> Result<Vec<Segment>> {
     let mut out: Vec<Segment> = Vec::new();
     for (vdev, offset, size) in follow(tree, vdev, offset, size)?.pieces {
@@ -71,7 +73,7 @@ pub(crate) fn remap(tree: &Tree, vdev: VdevId, offset: u64, size: u64) -> Result
     Ok(out)
 }
 
-/// Follows mappings from a range to the pieces that hold it now.
+/// Follows mappings from a range to the ranges that hold it now.
 pub(crate) fn follow(tree: &Tree, vdev: VdevId, offset: u64, size: u64) -> Result<Route> {
     let mut out = Route::default();
     // What is still to be followed, the first on top, with the number of mappings that led to it.
@@ -83,7 +85,8 @@ pub(crate) fn follow(tree: &Tree, vdev: VdevId, offset: u64, size: u64) -> Resul
         };
         out.left.push((at.vdev, at.offset, at.size));
         let unmapped = |offset, size| VdevError::Unmapped { vdev: at.vdev, offset, size };
-        // Each removal happened before the one whose mapping names it, so a longer way is a circle.
+        // Each removal happened before the one whose mapping names it. So a longer chain is a
+        // circle.
         if hops > tree.top_count() {
             return Err(unmapped(at.offset, at.size));
         }

@@ -1,17 +1,31 @@
-//! Faults that somebody asks for (`zinject`): errors and delays of a device, errors of parts of its labels, of blocks of an object, and of objects of a kind in the MOS.
+//! Injected faults (`zinject`): of devices, of parts of labels, of blocks of an object, and of MOS
+//! objects of a type.
 //!
 //! # Theory
-//! A process has one list of them, and whoever reads or writes asks it: [`strike`] for an operation on a leaf, [`is_gone`] for opening it, [`strike_label`] for one on its labels,
-//! [`spoil`] for a copy of a block. While nobody has asked for anything, that costs a look at one number. A fault of a device changes the outcome of an operation, nothing of the
-//! device itself: an error is told instead of it, bytes that were read are changed on their way up, a write is told to have been done. A device's faults spare its
-//! labels, as in OpenZFS: what is tried is how blocks fare, not whether a pool is found; but one that tells that it is gone can't be opened again. Labels have faults of their own, by the parts of which each of the four
-//! has one.
+//! A process has one list of faults, and every read and write checks it. While the list is empty, a
+//! check costs one load.
+//!
+//! | function | checks |
+//! |---|---|
+//! | `strike` | an operation on a leaf |
+//! | [`is_gone`] | opening a leaf |
+//! | `strike_label` | an operation on a leaf's labels |
+//! | [`spoil`] | a copy of a block |
+//!
+//! A fault of a device changes the outcome of an operation, and nothing of the device itself. It
+//! returns an error in place of the operation, changes bytes that were read, or reports a write
+//! that was not done.
+//!
+//! A device's faults spare its labels, as in OpenZFS: they test how blocks fare, not whether a pool
+//! is found. But a device whose fault says that it is gone can't be opened again. Labels have
+//! faults of their own, one for each part of a label.
 //!
 //! # Locks
-//! The list's own lock, for a few instructions; a delay is waited for without it.
+//! The list's own lock, for a few instructions. A delay is waited for without it.
 //!
 //! # Absent
-//! Faults of unpacking what the cache holds packed, panics, and what pretends to be out of space.
+//! These faults do not exist here: decompression of what the cache holds compressed, panics, and a
+//! pretended lack of space.
 //!
 //! # See
 //! OpenZFS `zio_inject.c`.
@@ -26,7 +40,7 @@ use ondisk::label::{BOOT_ENV_OFFSET, LABEL_SIZE, PHYS_OFFSET, RING_OFFSET};
 use ondisk::{DmuType, Guid, Txg};
 use parking_lot::Mutex;
 
-/// What is asked of a leaf, as far as faults tell it apart (`zio_type_t`, and probes).
+/// The kind of operation on a leaf, as far as faults distinguish it (`zio_type_t`, and probes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
     /// A read.
@@ -37,7 +51,7 @@ pub enum On {
     Flush,
     /// A discard.
     Free,
-    /// Asking whether it still works.
+    /// A probe: a check whether the device still works.
     Probe,
 }
 
@@ -46,15 +60,15 @@ pub enum On {
 pub enum Wrong {
     /// It fails with this error of the operating system.
     Error(i32),
-    /// One bit that was read is another (`-e corrupt`).
+    /// One bit of the bytes that were read is flipped (`-e corrupt`).
     Corrupt,
-    /// Nothing is done, and nobody told (`-e noop`).
+    /// The operation is not done, and success is reported (`-e noop`).
     Noop,
-    /// It takes this long, and so many at a time are under way (`-D`).
+    /// The operation takes this long, and so many run at a time (`-D`).
     Delay {
-        /// Time that one takes.
+        /// Time of one operation.
         each: Duration,
-        /// How many at a time.
+        /// How many run at a time.
         lanes: u32,
     },
 }
@@ -72,7 +86,7 @@ pub enum Bad {
     Decompress,
 }
 
-/// Which blocks of an object are found wrong.
+/// Which blocks of an object are wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocks {
     /// Object set.
@@ -92,9 +106,9 @@ pub struct Blocks {
 /// A part that each label has (`vdev_label_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The pad in front, which nobody uses (`vl_pad1`).
+    /// The pad in front, which is not used (`vl_pad1`).
     Pad1,
-    /// The boot environment, by which devices are probed (`vl_be`).
+    /// The boot environment, which probes of devices use (`vl_be`).
     Pad2,
     /// The config (`vl_vdev_phys`).
     Nvlist,
@@ -114,18 +128,18 @@ impl Part {
     }
 }
 
-/// Which blocks of the MOS are found wrong.
+/// Which blocks of the MOS are wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MosBlocks {
     /// Those of objects of this type; otherwise all.
     pub kind: Option<DmuType>,
-    /// As [`Blocks::copies`].
+    /// See [`Blocks::copies`].
     pub copies: u32,
-    /// As [`Blocks::how`].
+    /// See [`Blocks::how`].
     pub how: Bad,
 }
 
-/// A block that is read, as far as faults tell it apart.
+/// A block that is read, as far as faults distinguish it.
 #[derive(Debug, Clone, Copy)]
 pub struct InjectedBlock {
     /// Object set; the MOS is 0.
@@ -143,69 +157,70 @@ pub struct InjectedBlock {
 /// How long a pool's devices lose writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spell {
-    /// So long.
+    /// For this time.
     Time(Duration),
-    /// So many groups after the first.
+    /// For so many txgs after the first.
     Groups(u64),
 }
 
-/// What a fault befalls.
+/// What a fault affects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// A device of a pool.
     Leaf {
-        /// Which.
+        /// The device.
         leaf: Guid,
-        /// What is asked of it; nothing is everything but probes.
+        /// The kind of operation; `None` is every kind except probes.
         on: Option<On>,
         /// What goes wrong.
         wrong: Wrong,
     },
     /// A part of all labels of a device.
     Label {
-        /// Which device.
+        /// The device.
         leaf: Guid,
         /// The part.
         part: Part,
-        /// Reads, writes, or what either does in a probe; nothing is all of them.
+        /// Reads, writes, or those of a probe; `None` is all of them.
         on: Option<On>,
-        /// What goes wrong; no delay.
+        /// What goes wrong; a delay is not supported.
         wrong: Wrong,
     },
     /// Blocks of an object, when they are read.
     Data(Blocks),
     /// Blocks of the MOS by their types, when they are read.
     Mos(MosBlocks),
-    /// Writes of blocks, on whatever device of the pool, each of which is told to have been done, and is not (`ZINJECT_IGNORED_WRITES`).
+    /// Writes of blocks, on any device of the pool: success is reported, and nothing is written
+    /// (`ZINJECT_IGNORED_WRITES`).
     Writes(Spell),
 }
 
-/// A fault that is asked for.
+/// An injected fault (`zinject_record_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The pool, by its guid.
     pub pool: Guid,
-    /// What it befalls.
+    /// What it affects.
     pub target: Target,
-    /// How often, of [`ALWAYS`].
+    /// How often it strikes, in parts of [`ALWAYS`].
     pub often: u32,
 }
 
-/// All of [`Fault::often`] (`ZI_PERCENTAGE_MAX`).
+/// The value of [`Fault::often`] for every time (`ZI_PERCENTAGE_MAX`).
 pub const ALWAYS: u32 = u32::MAX;
 /// The object set of the pool itself (`DMU_META_OBJSET`).
 const MOS: u64 = 0;
 /// The error of a device that is gone (`ENXIO`).
 const GONE: i32 = 6;
-/// Faults at a time.
+/// Most faults at a time.
 const MOST: usize = 4096;
 
 struct Handler {
     id: u64,
     fault: Fault,
-    /// When each lane of a delay is free.
+    /// When each lane of a delay becomes free.
     lanes: Vec<Instant>,
-    /// When a spell began, and with which group.
+    /// When a spell began, and in which txg.
     since: Option<(Instant, Txg)>,
     hits: u64,
 }
@@ -220,7 +235,7 @@ struct List {
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static LIST: Mutex<List> = Mutex::new(List { last: 0, rng: 0x9e37_79b9_7f4a_7c15, all: Vec::new() });
 
-/// Asks for a fault; gives its number, or nothing if there are too many.
+/// Injects a fault; returns its number, or `None` if there are too many (`zio_inject_fault`).
 pub fn add(fault: Fault) -> Option<u64> {
     let list = &mut *LIST.lock();
     if list.all.len() == MOST {
@@ -236,14 +251,15 @@ pub fn add(fault: Fault) -> Option<u64> {
     Some(list.last)
 }
 
-/// A number for something that is no fault of a device or block, but is told and taken back beside them.
+/// A number for something that is no fault of a device or block, but is listed and cancelled beside
+/// them.
 pub fn number() -> u64 {
     let list = &mut *LIST.lock();
     list.last += 1;
     list.last
 }
 
-/// Takes back one, or all; how many there were.
+/// Cancels one fault, or all; returns how many there were (`zio_clear_fault`).
 pub fn cancel(id: Option<u64>) -> usize {
     let list = &mut *LIST.lock();
     let before = list.all.len();
@@ -252,20 +268,20 @@ pub fn cancel(id: Option<u64>) -> usize {
     before - list.all.len()
 }
 
-/// Takes back all of a pool, which is gone.
+/// Cancels all faults of a pool that is no longer imported.
 pub fn forget(pool: Guid) {
     let list = &mut *LIST.lock();
     list.all.retain(|h| h.fault.pool != pool);
     COUNT.store(list.all.len(), Relaxed);
 }
 
-/// All that are asked for, with their numbers and how often each has struck.
+/// All faults, with their numbers and how often each has struck (`zio_inject_list_next`).
 pub fn list() -> Vec<(u64, Fault, u64)> {
     LIST.lock().all.iter().map(|h| (h.id, h.fault.clone(), h.hits)).collect()
 }
 
 impl List {
-    /// Whether one strikes that does so only now and then.
+    /// Whether a fault strikes this time.
     fn chance(&mut self, often: u32) -> bool {
         if often == ALWAYS {
             return true;
@@ -277,7 +293,7 @@ impl List {
     }
 }
 
-/// What an operation on a leaf comes to. Waits for delays.
+/// The fault that an operation on a leaf meets (`zio_handle_device_injection`). Waits for delays.
 pub(crate) fn strike(pool: impl Fn() -> Guid, leaf: Guid, on: On) -> Option<Wrong> {
     if COUNT.load(Relaxed) == 0 {
         return None;
@@ -292,7 +308,8 @@ pub(crate) fn strike(pool: impl Fn() -> Guid, leaf: Guid, on: On) -> Option<Wron
     })
 }
 
-/// Whether opening a leaf fails, since somebody asked for its device to be gone (`ENXIO`), whatever is asked of it (`zio_handle_device_injection` in `vdev_open`).
+/// Whether opening a leaf fails with `ENXIO` by a fault of any kind of operation
+/// (`zio_handle_device_injection` in `vdev_open`).
 pub fn is_gone(pool: Guid, leaf: Guid) -> bool {
     if COUNT.load(Relaxed) == 0 {
         return false;
@@ -308,7 +325,8 @@ pub fn is_gone(pool: Guid, leaf: Guid) -> bool {
     struck(On::Read, gone).is_some()
 }
 
-/// What a read or a write comes to that begins `at` this byte of a label, whichever of the four that is. A guid is enough, since pools have no leaf in common.
+/// The fault that a read or write meets that begins at byte `at` of any of the four labels
+/// (`zio_handle_label_injection`). A guid is enough, since pools have no leaf in common.
 pub(crate) fn strike_label(leaf: Guid, at: u64, on: On, probing: bool) -> Option<Wrong> {
     if COUNT.load(Relaxed) == 0 {
         return None;
@@ -321,7 +339,8 @@ pub(crate) fn strike_label(leaf: Guid, at: u64, on: On, probing: bool) -> Option
     })
 }
 
-/// What the faults of which something is `meant` for an operation of this kind make of it. Waits for delays.
+/// The outcome of the faults for which `meant` returns something, for an operation of this kind.
+/// Waits for delays.
 fn struck(on: On, meant: impl Fn(&Fault) -> Option<Wrong>) -> Option<Wrong> {
     let (mut until, mut struck) = (None, None);
     let mut guard = LIST.lock();
@@ -356,7 +375,7 @@ fn struck(on: On, meant: impl Fn(&Fault) -> Option<Wrong>) -> Option<Wrong> {
     struck
 }
 
-/// Waits for a time, or until all faults are taken back.
+/// Waits for a time, or until all faults are cancelled.
 fn wait(until: Instant) {
     while let Some(left) = until.checked_duration_since(Instant::now())
         && COUNT.load(Relaxed) > 0
@@ -365,8 +384,11 @@ fn wait(until: Instant) {
     }
 }
 
-/// Whether a spell in which a pool's writes were lost is over when a group is about to be synced (`spa_handle_ignored_writes`): what was lost can't be had back, so
-/// that nothing may be built on it. The first group that asks begins it.
+/// Whether a spell of lost writes is over when a txg is about to be synced
+/// (`spa_handle_ignored_writes`).
+///
+/// The lost writes can't be recovered, so nothing may be built on them. The first txg that calls
+/// this begins the spell.
 pub fn is_over(pool: impl Fn() -> Guid, txg: Txg) -> bool {
     if COUNT.load(Relaxed) == 0 {
         return false;
@@ -384,7 +406,8 @@ pub fn is_over(pool: impl Fn() -> Guid, txg: Txg) -> bool {
     over
 }
 
-/// Whether somebody asked for any copy of a block to be found wrong, now or another time: what fails then will not once that is taken back.
+/// Whether a fault exists for any copy of a block, whether it strikes now or another time. What
+/// fails by such a fault will not fail once it is cancelled.
 pub fn is_asked(pool: impl Fn() -> Guid, block: &InjectedBlock) -> bool {
     if COUNT.load(Relaxed) == 0 {
         return false;
@@ -393,7 +416,8 @@ pub fn is_asked(pool: impl Fn() -> Guid, block: &InjectedBlock) -> bool {
     LIST.lock().all.iter().any(|h| h.fault.pool == pool && h.fault.target.of(block).is_some())
 }
 
-/// Whether a copy of a block is to be found wrong: `Some(true)` for its checksum, `Some(false)` if it can't be read.
+/// Whether a fault strikes a copy of a block (`zio_handle_fault_injection`): `Some(true)` for its
+/// checksum, `Some(false)` if it can't be read.
 pub fn spoil(pool: impl Fn() -> Guid, block: &InjectedBlock, copy: impl Fn() -> usize) -> Option<bool> {
     if COUNT.load(Relaxed) == 0 {
         return None;
@@ -414,7 +438,8 @@ pub fn spoil(pool: impl Fn() -> Guid, block: &InjectedBlock, copy: impl Fn() -> 
     None
 }
 
-/// Whether a block that was read, and is as it was written, is to be found wrong in this way, [`Bad::Decrypt`] or [`Bad::Decompress`].
+/// Whether a fault strikes a block that was read as it was written
+/// (`zio_handle_decrypt_injection`). `way` is [`Bad::Decrypt`] or [`Bad::Decompress`].
 pub fn baffles(pool: impl Fn() -> Guid, block: &InjectedBlock, way: Bad) -> bool {
     if COUNT.load(Relaxed) == 0 {
         return false;
@@ -434,7 +459,7 @@ pub fn baffles(pool: impl Fn() -> Guid, block: &InjectedBlock, way: Bad) -> bool
 }
 
 impl Target {
-    /// How a block is wrong if this befalls it, and which copies, as [`Blocks::copies`] has them.
+    /// How a block is wrong by this target, and which copies, as in [`Blocks::copies`].
     fn of(&self, block: &InjectedBlock) -> Option<(Bad, u32)> {
         match self {
             Target::Data(b) => b.has(block).then_some((b.how, b.copies)),
@@ -457,7 +482,7 @@ impl MosBlocks {
     }
 }
 
-/// The error that a fault tells of.
+/// The error that a fault reports.
 pub(crate) fn error(code: i32, op: Op, device: &str, offset: u64, len: u64) -> DeviceError {
     let source = io::Error::from_raw_os_error(code);
     DeviceError::Io { op, device: device.to_owned(), offset, len, source }

@@ -1,4 +1,4 @@
-//! What this room asks of a kind of vdev.
+//! Properties of kinds of vdevs.
 
 use ondisk::config::VdevKind;
 

@@ -1,13 +1,14 @@
 //! The labels of a device.
 //!
 //! # Theory
-//! A device holds four labels, two in front and two behind, so that losing either end, or a crash in the middle of
-//! an update (which writes two, flushes, and writes the other two), leaves some whole. Each label has the
-//! pool's configuration as it concerns this device, and a ring of uberblocks. Each part carries its own checksum,
-//! bound to its place on the device, so that a label copied elsewhere is not believed.
+//! A device holds four labels, two in front and two behind. An update writes two labels, flushes,
+//! and writes the other two. So after the loss of either end, or a crash during an update, some
+//! labels are whole. Each label has the pool's configuration as it concerns this device, and a ring
+//! of uberblocks. Each part has its own checksum, bound to its place on the device. So a label that
+//! was copied elsewhere is not valid there.
 //!
-//! The configuration to use is the one of the latest group that is not beyond what the caller allows; the
-//! uberblock to use is chosen above, over all devices of the pool.
+//! The configuration to use is that of the latest txg that is not beyond the caller's limit. A
+//! higher layer chooses the uberblock, over all devices of the pool.
 //!
 //! # On disk
 //! See [`ondisk::label`] and [`ondisk::uberblock`].
@@ -33,7 +34,7 @@ use ondisk::{Corrupt, Guid, Nvlist, Txg};
 /// Why a part of a label can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LabelError {
-    /// The device has no room for labels.
+    /// The device is too small for labels.
     #[error("label {label}: the device has only {size} bytes")]
     TooSmall {
         /// Number of the label.
@@ -50,7 +51,7 @@ pub enum LabelError {
         #[source]
         source: DeviceError,
     },
-    /// Its checksum is wrong or absent: it is damaged, or there never was a label.
+    /// Its checksum is wrong or absent: the part is damaged, or there never was a label.
     #[error("label {label}: checksum")]
     Checksum {
         /// Number of the label.
@@ -59,7 +60,7 @@ pub enum LabelError {
         #[source]
         source: codec::Error,
     },
-    /// Its bytes are as they were written, and mean nothing.
+    /// The checksum matches, and the contents are invalid.
     #[error("label {label}: contents")]
     Corrupt {
         /// Number of the label.
@@ -72,23 +73,23 @@ pub enum LabelError {
 
 type Result<T> = std::result::Result<T, LabelError>;
 
-/// The ring of uberblocks of one label, as it is copied to others.
+/// The ring of uberblocks of one label, to be copied to other labels.
 pub struct Ring {
     bytes: AlignedBuf,
     /// log2 of a slot's size.
     shift: u8,
-    /// Those that hold an uberblock.
+    /// The slots that hold an uberblock.
     slots: Vec<usize>,
 }
 
 impl Ring {
-    /// Whether there is no uberblock in it.
+    /// Whether the ring holds no uberblock.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 }
 
-/// The four labels of a device.
+/// The four labels of a device (`vdev_label_t`).
 pub struct Labels<'d> {
     face: Face<'d>,
 }
@@ -99,25 +100,31 @@ impl<'d> Labels<'d> {
         Self { face: Face::new(device) }
     }
 
-    /// The same of a leaf of a pool that is open, which its faults befall ([`crate::inject`]).
+    /// The labels of a leaf of an open pool. Its injected faults apply ([`crate::inject`]).
     pub fn of(device: &'d dyn Device, leaf: Guid) -> Self {
         Self { face: Face::of(device, leaf) }
     }
 
-    /// The configuration in label 0 to 3, if its checksum holds (`vdev_phys_t`).
+    /// The configuration in label 0 to 3, if its checksum matches (`vdev_phys_t`).
     ///
     /// # Errors
-    /// Every [`LabelError`].
+    /// * [`LabelError::TooSmall`]: the device is too small for this label.
+    /// * [`LabelError::Io`]: the read failed.
+    /// * [`LabelError::Checksum`]: the checksum is wrong or absent.
+    /// * [`LabelError::Corrupt`]: the checksum matches, and the configuration can't be decoded.
     pub fn config(&self, label: usize) -> Result<Nvlist> {
         let part = self.verified(label, PHYS_OFFSET, PHYS_SIZE)?;
         decode_phys(&part).map_err(|source| LabelError::Corrupt { label, source })
     }
 
-    /// The configuration in label 0 to 3 as far as it can be decoded, whatever its checksum: what `zdb -l` shows of
-    /// a damaged one. The flag says whether the checksum holds.
+    /// The configuration in label 0 to 3 as far as it can be decoded, whatever its checksum.
+    ///
+    /// `zdb -l` shows this of a damaged label. The flag says whether the checksum matches.
     ///
     /// # Errors
-    /// [`LabelError::TooSmall`], [`LabelError::Io`], [`LabelError::Corrupt`].
+    /// * [`LabelError::TooSmall`]: the device is too small for this label.
+    /// * [`LabelError::Io`]: the read failed.
+    /// * [`LabelError::Corrupt`]: the configuration can't be decoded.
     pub fn config_unverified(&self, label: usize) -> Result<(Nvlist, bool)> {
         let (part, offset) = self.read(label, PHYS_OFFSET, PHYS_SIZE)?;
         let good = codec::checksum::embedded::verify(&Verifier::Label { offset }, &part, false).is_ok();
@@ -126,10 +133,15 @@ impl<'d> Labels<'d> {
     }
 
     /// The latest configuration that is not beyond `limit`, and the number of its label
-    /// (`vdev_label_read_config`). Labels of spares and cache devices, which have no group, count as of group 0.
+    /// (`vdev_label_read_config`).
+    ///
+    /// Labels of spares and cache devices, which have no txg, count as of txg 0.
     ///
     /// # Errors
-    /// When no label serves, the reason of the first.
+    /// * [`LabelError::Corrupt`]: every label can be read, and every one is of a txg beyond
+    ///   `limit`.
+    /// * Otherwise, if no label can be used: the error of the first that failed, as
+    ///   [`Labels::config`] lists them.
     pub fn best_config(&self, limit: Txg) -> Result<(usize, Nvlist)> {
         let mut best: Option<(u64, usize, Nvlist)> = None;
         let mut first_error = None;
@@ -151,34 +163,41 @@ impl<'d> Labels<'d> {
             .ok_or_else(|| first_error.unwrap_or(LabelError::Corrupt { label: 0, source: why }))
     }
 
-    /// The uberblocks in the ring of label 0 to 3 whose checksums hold, with the numbers of their slots; `shift`
-    /// is log2 of a slot's size ([`ondisk::label::uberblock_shift`]). Slots that were never written or are
-    /// damaged are left out.
+    /// The uberblocks in the ring of label 0 to 3 whose checksums match, with their slots
+    /// (`vdev_uberblock_load`).
+    ///
+    /// `shift` is log2 of a slot's size ([`ondisk::label::uberblock_shift`]). Slots that were never
+    /// written or are damaged are left out.
     ///
     /// # Errors
-    /// [`LabelError::TooSmall`], [`LabelError::Io`].
+    /// * [`LabelError::TooSmall`]: the device is too small for this label.
+    /// * [`LabelError::Io`]: the read failed.
     pub fn uberblocks(&self, label: usize, shift: u8) -> Result<Vec<(usize, Uberblock)>> {
         Ok(self.slots(label, shift)?.1)
     }
 
-    /// The ring of label 0 to 3 as it is to be copied to another label ([`LabelWriter::ring`]); `shift` as for [`Labels::uberblocks`]. Slots that were never
-    /// written or are damaged are empty.
+    /// The ring of label 0 to 3, to be copied to another label ([`LabelWriter::ring`]).
+    ///
+    /// `shift` is that of [`Labels::uberblocks`]. Slots that were never written or are damaged are
+    /// empty.
     ///
     /// # Errors
-    /// [`LabelError::TooSmall`], [`LabelError::Io`].
+    /// * [`LabelError::TooSmall`]: the device is too small for this label.
+    /// * [`LabelError::Io`]: the read failed.
     pub fn ring(&self, label: usize, shift: u8) -> Result<Ring> {
         let (bytes, slots) = self.slots(label, shift)?;
         Ok(Ring { bytes, shift, slots: slots.into_iter().map(|(slot, _)| slot).collect() })
     }
 
-    /// The bytes of a ring, and what is in its slots.
+    /// The bytes of a ring, and the uberblocks in its slots.
     fn slots(&self, label: usize, shift: u8) -> Result<(AlignedBuf, Vec<(usize, Uberblock)>)> {
         let (ring, start) = self.read(label, RING_OFFSET, RING_SIZE)?;
         let size = 1 << shift;
         let slots = (0..uberblock_count(shift)).filter_map(|slot| {
             let at = (uberblock_offset(shift, slot) - RING_OFFSET) as usize;
             let bytes = &ring[at..at + size];
-            // The magic first: checking a hundred empty slots is most of the work otherwise.
+            // The magic number is checked first. Otherwise most of the work would be checksums of
+            // empty slots.
             let uberblock = Uberblock::decode(bytes).ok()?;
             let verifier = Verifier::Label { offset: start + at as u64 };
             codec::checksum::embedded::verify(&verifier, bytes, false).ok()?;
@@ -191,7 +210,10 @@ impl<'d> Labels<'d> {
     /// The boot environment in label 0 to 3; `None` when there is none (`vdev_boot_envblock_t`).
     ///
     /// # Errors
-    /// Every [`LabelError`].
+    /// * [`LabelError::TooSmall`]: the device is too small for this label.
+    /// * [`LabelError::Io`]: the read failed.
+    /// * [`LabelError::Checksum`]: the checksum is wrong or absent.
+    /// * [`LabelError::Corrupt`]: the checksum matches, and the contents can't be decoded.
     pub fn boot_env(&self, label: usize) -> Result<Option<BootEnv>> {
         let part = self.verified(label, BOOT_ENV_OFFSET, PAD_SIZE)?;
         BootEnv::decode(&part).map_err(|source| LabelError::Corrupt { label, source })

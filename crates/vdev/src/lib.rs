@@ -1,37 +1,49 @@
 //! The vdev tree: leaves, mirrors, RAID-Z, dRAID, indirect vdevs, labels, reconstruction.
 //!
 //! # Theory
-//! A pool's space is a row of *top-level* vdevs; a block's address is (top-level vdev, offset). Below each
-//! stands a small tree that turns that address into bytes on devices, with redundancy: a mirror holds the
-//! same bytes several times, RAID-Z and dRAID spread a block over columns with parity, an indirect vdev
-//! stands for a removed one and says where its blocks went.
+//! A pool's space is a row of *top-level* vdevs. A block's address is a top-level vdev and an
+//! offset. Below each top-level vdev stands a small tree. It turns that address into bytes on
+//! devices, with redundancy:
 //!
-//! The vdevs know no checksum: whether bytes are right is decided above. So a read is a conversation that
-//! goes down by value and up by result. [`Tree::attempts`] gives an [`Attempts`]; each of its candidates is
-//! one more guess at the block, in order of cost: the cheapest read first, then other copies, then what
-//! parity gives when each set of columns is taken for wrong. The caller verifies a candidate, takes the next
-//! if it is bad, and says at the end which bytes were right ([`Attempts::settle`]); from this follows
-//! exactly which devices returned wrong bytes, and those are charged with a checksum error.
+//! * A mirror holds the same bytes several times.
+//! * RAID-Z and dRAID spread a block over columns with parity.
+//! * An indirect vdev stands for a removed one, and its mapping says where the blocks went.
 //!
-//! The shape of a tree never changes; when a device is attached or replaced, a new tree is built from the
-//! new configuration ([`Tree::reshape`]). So a read walks it without a lock. What changes in place is atomic (states, counters)
-//! or behind a lock of its own that is held for a look-up only (DTLs, indirect mappings).
+//! The vdevs know no checksum: a higher layer decides whether bytes are right. So a read goes in
+//! steps. [`Tree::attempts`] gives an [`Attempts`]. Each of its candidates is one more guess at the
+//! block, in order of cost:
+//!
+//! 1. the cheapest read;
+//! 2. other copies;
+//! 3. what parity gives when each set of columns is taken for wrong.
+//!
+//! The caller verifies a candidate, and takes the next if it is wrong. At the end it says which
+//! bytes were right ([`Attempts::settle`]). That shows exactly which devices returned wrong bytes,
+//! and these count a checksum error.
+//!
+//! The shape of a tree never changes. When a device is attached or replaced, a new tree is built
+//! from the new configuration ([`Tree::reshape`]). So a read walks the tree without a lock. What
+//! changes in place is atomic (states, counters), or has a lock of its own that is held for a
+//! look-up only (DTLs, indirect mappings).
 //!
 //! # On disk
-//! Each leaf holds two labels of 256 KiB and 3.5 MiB of reserved space in front and two labels behind
-//! ([`label`]). Offsets within a vdev count from the end of the front part. The configuration comes as a
-//! [`VdevConfig`]; it is hostile input and is checked when a tree is built, so that geometry can be computed
-//! later without a check: widths, parities, shifts and depths are in range.
+//! Each leaf holds two labels of 256 KiB and 3.5 MiB of reserved space in front, and two labels
+//! behind ([`label`]). Offsets within a vdev count from the end of the front part.
+//!
+//! The configuration comes as a [`VdevConfig`]. It is hostile input and is checked when a tree is
+//! built. Widths, parities, shifts and depths are then in range, so that geometry is later computed
+//! without checks.
 //!
 //! # Locks
 //! No lock is held across device I/O.
 //!
 //! # Absent
-//! Block pointers, checksums, compression, allocation and the intent log are not known here; nor how a
-//! device is found (`spa`), nor when a repair is written (`zio`).
+//! Block pointers, checksums, compression, allocation and the intent log are not known here. `spa`
+//! finds devices, and `zio` decides when a repair is written.
 //!
 //! # Writing
-//! See [`Tree::lay_out`]: a block becomes pieces of leaves, and pieces that touch are written together.
+//! See [`Tree::lay_out`]: a block becomes ranges of leaves, and ranges that touch are written
+//! together.
 //!
 //! # See
 //! OpenZFS `vdev.c`, `vdev_mirror.c`, `vdev_raidz.c`, `vdev_draid.c`, `vdev_indirect.c`.
@@ -80,7 +92,7 @@ pub use write::{
     StretchError, WipeError, WriteError, Written, by_device, join, takes_writes,
 };
 
-/// A result of this room.
+/// A result of this crate.
 pub type Result<T> = std::result::Result<T, VdevError>;
 
 #[cfg(test)]

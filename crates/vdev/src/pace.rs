@@ -1,28 +1,33 @@
 //! Background requests yield to foreground I/O.
 //!
 //! # Theory
-//! A scrub, a resilver or the initialisation of a device keeps devices busy for as long as it
-//! takes. A caller that reads meanwhile would wait behind it each time. So each leaf counts the
-//! operations of the *foreground*: of requests without a pace. A request of the *background* has
-//! one ([`crate::Request::paced`]), and takes its turn for each operation:
+//! A scrub, a resilver or the initialisation of a device keeps devices busy for a long time. A
+//! caller that reads meanwhile would wait behind it each time. So each leaf counts the operations
+//! of the *foreground*: of requests without a pace. A request of the *background* has a pace
+//! ([`crate::Request::paced`]), and each of its operations waits for its turn:
 //!
-//! - While nobody else asks, there is nothing to wait for.
-//! - When somebody has asked, it waits until nobody has for as long as its own last operation took: who comes more often would be in its way, and it in his. Then it goes on, with short
+//! - While there are no foreground operations, it does not wait.
+//! - After foreground operations, it waits until there have been none for as long as its own last
+//!   operation took. More frequent ones would conflict with it. Then it continues, with short
 //!   operations first.
-//! - While somebody asks again and again, it has one part in [`SHARE`] of the device's time, by one operation at a time. So it gets on however busy the device is, and who reads meets it
-//!   now and then.
-//! - It waits for nothing while somebody waits for itself ([`Pace::new`]).
+//! - While foreground operations keep coming, it has one part in [`SHARE`] of the device's time,
+//!   one operation at a time. So it makes progress however busy the device is, and a reader meets
+//!   it only now and then.
+//! - It does not wait while a caller waits for it ([`Pace::new`]).
 //!
-//! All of this goes by what operations take, and so is the same for a disk with a head and for one without.
+//! All of this is measured by the time that operations take. So it suits disks with and without a
+//! seek time.
 //!
 //! # Locks
-//! Each leaf's one is held for a few instructions, never while anybody waits. The foreground takes none: it counts.
+//! Each leaf's lock is held for a few instructions, never while a thread waits. The foreground
+//! takes no lock: it counts.
 //!
 //! # Absent
-//! Queues, and an order of what is in them: the system has those. Shares between those in the background.
+//! Queues, and an order within them: the system has those. Shares among background requests.
 //!
 //! # See
-//! OpenZFS `vdev_queue.c` (`zfs_vdev_nia_delay`, `zfs_vdev_nia_credit`, `zfs_vdev_scrub_min_active`), which goes by numbers of operations instead.
+//! OpenZFS `vdev_queue.c` (`zfs_vdev_nia_delay`, `zfs_vdev_nia_credit`,
+//! `zfs_vdev_scrub_min_active`), which counts operations instead of time.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -32,19 +37,24 @@ use device::Clock;
 use observe::Counter;
 use parking_lot::Mutex;
 
-/// One part in so many of a device's time is the background's while somebody asks again and again.
+/// The background has one part in so many of a device's time while foreground operations keep
+/// coming.
 const SHARE: u64 = 7;
-/// Longest that it is kept waiting by what its own last operation took, nanoseconds: who waits in a device's queue behind others gets on too.
+/// Longest wait, in nanoseconds, that follows from the last operation's time. So the background
+/// also makes progress where operations wait long in a device's queue.
 const PATIENCE_NS: u64 = 200_000_000;
-/// Least and most time, in nanoseconds, for which nobody has to ask so that it goes on.
+/// Least and most time, in nanoseconds, without foreground operations before the background
+/// continues.
 const WINDOW_NS: (u64, u64) = (500_000, 20_000_000);
-/// Longest that it doesn't notice that it has its turn, or is waited for, nanoseconds.
+/// Longest time, in nanoseconds, until the background notices that it has its turn, or that a
+/// caller waits for it.
 const STEP_NS: u64 = 5_000_000;
-/// Bytes of an operation when somebody has asked of late.
+/// Bytes of an operation after recent foreground operations.
 const SHORT: u64 = 1 << 20;
-/// How often they are doubled while nobody asks.
+/// How often this size doubles while there are no foreground operations.
 const DOUBLINGS: u32 = 2;
-/// Nanoseconds within which an operation must be done for the next to be longer, for which whoever comes then waits.
+/// An operation must end within so many nanoseconds for the next to be longer. A foreground
+/// operation that comes meanwhile waits for that long.
 const QUICK_NS: u64 = 10_000_000;
 
 /// How requests of the background yield; clones share it.
@@ -64,8 +74,10 @@ impl std::fmt::Debug for Pace {
 }
 
 impl Pace {
-    /// A pace by this clock. While `hurries` is true, requests yield to nobody: a caller waits for
-    /// them, or they are to end. `waited_ns` adds up how long operations waited, in nanoseconds.
+    /// A pace by this clock. While `hurries` returns true, requests do not yield: a caller waits
+    /// for them, or they are to end.
+    ///
+    /// `waited_ns` adds up how long operations waited, in nanoseconds.
     pub fn new(
         clock: Arc<dyn Clock>,
         waited_ns: Arc<Counter>,
@@ -75,7 +87,7 @@ impl Pace {
     }
 }
 
-/// Operations of the foreground on a leaf; on a line of its own, since it is written by everybody.
+/// Operations of the foreground on a leaf; on a cache line of its own, since all threads write it.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Asked {
@@ -83,7 +95,7 @@ struct Asked {
     ended: AtomicU64,
 }
 
-/// What is asked of a leaf, and who goes first.
+/// The operations of a leaf, and which of them go first.
 #[derive(Debug, Default)]
 pub(crate) struct Precedence {
     asked: Asked,
@@ -92,13 +104,13 @@ pub(crate) struct Precedence {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Nobody is in the way, nor will have been while this many have begun.
+    /// No foreground operation is in the way, nor was while this many have begun.
     clear: Option<u64>,
-    /// What the last operation took.
+    /// Time of the last operation.
     took_ns: u64,
-    /// When the next one has its turn, whoever is in the way.
+    /// When the next operation has its turn, whatever else is under way.
     due_ns: u64,
-    /// How often operations were doubled.
+    /// How often the size of operations was doubled.
     doublings: u32,
 }
 
@@ -114,7 +126,7 @@ impl Drop for One<'_> {
 impl Asked {
     /// How many have begun, and whether all of these have ended.
     fn look(&self) -> (u64, bool) {
-        // In this order: who begins in between is seen.
+        // In this order: an operation that begins in between is seen.
         let ended = self.ended.load(Relaxed);
         let begun = self.begun.load(Relaxed);
         (begun, ended == begun)
@@ -122,7 +134,7 @@ impl Asked {
 }
 
 impl State {
-    /// Whether nobody is in the way, and nobody was since that was last known.
+    /// Whether no foreground operation is in the way, and none was since that was last known.
     fn is_clear(&self, asked: &Asked) -> bool {
         let (begun, ended) = asked.look();
         ended && self.clear == Some(begun)
@@ -139,7 +151,8 @@ impl Precedence {
         self.run_part(pace, 0, |_| work())
     }
 
-    /// The same with as many of these bytes as one operation may have: all of them in the foreground. `work` is told how many.
+    /// Does an operation with as many of these bytes as it may have: all of them in the foreground.
+    /// Passes that number to `work`.
     pub(crate) fn run_part<T>(&self, pace: Option<&Pace>, bytes: u64, work: impl FnOnce(u64) -> T) -> T {
         let Some(Pace(manner)) = pace else {
             self.asked.begun.fetch_add(1, Relaxed);
@@ -158,9 +171,9 @@ impl Precedence {
         if !ended || self.asked.look() != (begun, true) {
             state.disturbed();
         } else if state.clear == Some(begun) || state.took_ns >= WINDOW_NS.0 {
-            // It was watched meanwhile for as long as it took.
+            // The device was observed for as long as the operation took.
             state.clear = Some(begun);
-            // Shorter ones say nothing of what a longer one would take.
+            // Shorter operations say nothing about the time of a longer one.
             if bytes >= most && state.took_ns < QUICK_NS {
                 state.doublings = (state.doublings + 1).min(DOUBLINGS);
             }
@@ -177,7 +190,7 @@ impl Precedence {
     /// Waits for the turn of the background.
     fn wait(&self, manner: &Manner) {
         let clock = &manner.clock;
-        // Since when how many had begun, none of which is under way.
+        // Since when there is no operation under way, and how many had begun by then.
         let mut still: Option<(u64, u64)> = None;
         let mut began = None;
         while !(manner.hurries)() {
@@ -199,10 +212,10 @@ impl Precedence {
                     break;
                 }
                 state.disturbed();
-                // By another clock it might be much later.
+                // The clock may have changed: with another one `due_ns` might be far ahead.
                 state.due_ns = state.due_ns.min(now.saturating_add(PATIENCE_NS));
                 if now >= state.due_ns {
-                    // Another one waits until this is over, and then for its turn.
+                    // Another background request waits until this is over, and then for its turn.
                     state.due_ns = now.saturating_add(PATIENCE_NS);
                     break;
                 }

@@ -1,12 +1,14 @@
-//! Parity over GF(2^8): up to three columns P, Q, R, and what they give back.
+//! Parity over GF(2^8): up to three columns P, Q, R, and recovery from them.
 //!
 //! # Theory
-//! The bytes at one place of the n data columns are numbers d(0) .. d(n-1) of the field of 256 elements with
-//! the polynomial x^8 + x^4 + x^3 + x^2 + 1. Parity column p is the sum of g^(n-1-i) d(i), with g = 1, 2 and 4
-//! for P, Q and R; Horner's rule computes it with one multiplication by g per column. Any k lost data columns
-//! follow from any k parity columns: the coefficients form a k by k matrix whose columns are powers of
-//! distinct elements, which can be inverted for up to 255 columns. A column that is shorter than the parity
-//! counts as followed by zeros.
+//! The bytes at one place of the n data columns are numbers d(0) .. d(n-1). They are elements of
+//! the field of 256 elements with the polynomial x^8 + x^4 + x^3 + x^2 + 1. A parity column is the
+//! sum of g^(n-1-i) d(i), with g = 1, 2 and 4 for P, Q and R. Horner's rule computes it with one
+//! multiplication by g for each column.
+//!
+//! Any k lost data columns follow from any k parity columns. The coefficients form a k by k matrix
+//! whose columns are powers of distinct elements. It can be inverted for up to 255 columns. A
+//! column that is shorter than the parity counts as followed by zeros.
 
 /// Most parity columns (`VDEV_RAIDZ_MAXPARITY`).
 pub(crate) const MAX_PARITY: usize = 3;
@@ -56,11 +58,12 @@ fn coefficient(p: usize, i: usize, n: usize) -> u8 {
     EXP[p * (n - 1 - i) % 255]
 }
 
-/// Computes the parity columns of a row, one to three, each as long as the longest data column. A shorter data column counts as
-/// followed by zeros.
+/// Computes the parity columns of a row, one to three, each as long as the longest data column. A
+/// shorter data column counts as followed by zeros.
 ///
 /// # Panics
-/// When there are more than three, or they differ in length, or are not whole steps of 64 bytes: sectors are.
+/// If there are more than three parity columns, if they differ in length, or if a length is no
+/// multiple of 64 bytes. Sectors always are.
 pub(crate) fn encode(data: &[&[u8]], parity: &mut [&mut [u8]]) {
     match parity {
         [p] => encode_columns::<1, 8>(data, [p]),
@@ -70,7 +73,8 @@ pub(crate) fn encode(data: &[&[u8]], parity: &mut [&mut [u8]]) {
     }
 }
 
-/// Goes down the columns in steps of `W` words of eight bytes: as many as the registers hold for each of `N` sums.
+/// Walks the columns in steps of `W` words of eight bytes: as many as the registers hold for each
+/// of `N` sums.
 fn encode_columns<const N: usize, const W: usize>(data: &[&[u8]], mut parity: [&mut [u8]; N]) {
     let step = 8 * W;
     let height = parity[0].len();
@@ -108,7 +112,8 @@ const fn times2_each(x: u64) -> u64 {
     ((x ^ high) << 1) ^ (mask & 0x1d1d_1d1d_1d1d_1d1d)
 }
 
-/// Computes parity column `p` (0 is P) of the data columns into `out`, which is as long as the longest.
+/// Computes parity column `p` (0 is P) of the data columns into `out`, which is as long as the
+/// longest.
 fn generate_one(p: usize, data: &[&[u8]], out: &mut [u8]) {
     out.fill(0);
     for col in data {
@@ -128,8 +133,10 @@ pub(crate) fn generate(data: &[&[u8]], parity: &mut [Vec<u8>]) {
     }
 }
 
-/// Gives back the lost data columns of a row, each `len` bytes, in their order; `len` is the parity's length,
-/// so a short column comes with zeros behind it. `None` when there is less parity than loss.
+/// Recovers the lost data columns of a row, each `len` bytes, in their order. `None` when there is
+/// less parity than loss.
+///
+/// `len` is the parity's length, so a short column is followed by zeros.
 pub(crate) fn recover(data: &[Option<&[u8]>], parity: &[Option<&[u8]>], len: usize) -> Option<Vec<Vec<u8>>> {
     let n = data.len();
     let lost: Vec<usize> = (0..n).filter(|i| data[*i].is_none()).collect();
@@ -139,7 +146,7 @@ pub(crate) fn recover(data: &[Option<&[u8]>], parity: &[Option<&[u8]>], len: usi
     if usable.len() < k {
         return None;
     }
-    // What is left of each parity once the known columns are taken out is what the lost ones put in.
+    // Without the known columns, each parity is the sum of what the lost ones contribute.
     let known: Vec<&[u8]> = data.iter().map(|d| d.unwrap_or(&[])).collect();
     let mut rest = vec![vec![0; len]; k];
     for ((p, bytes), out) in usable.iter().zip(&mut rest) {

@@ -1,22 +1,26 @@
-//! RAID-Z: a block in columns over all children, its parity with it.
+//! RAID-Z: a block in columns over all children, with its parity.
 //!
 //! # Theory
-//! A raidz vdev's space is counted in sectors that go round the children: sector s is on child s mod width,
-//! at s / width. A block begins at any sector. Its first sectors are parity, then its data follow column by
-//! column, so that each column is one contiguous range of one child and the last columns may be one sector
-//! shorter. A block's space is padded to a multiple of (parity + 1) sectors, so that no hole is left that
-//! nothing fits in.
+//! A raidz vdev's space is counted in sectors that go round the children: sector s is on child s
+//! mod width, at s / width. A block begins at any sector. Its first sectors are parity, and its
+//! data follow column by column. So each column is one contiguous range of one child, and the last
+//! columns may be one sector shorter. A block's space is padded to a multiple of (parity + 1)
+//! sectors, so that no unusable gap is left.
 //!
-//! With single parity, the first two columns change places where bit 20 of the offset is set; this was meant
-//! to spread the parity and must be kept for ever.
+//! With single parity, the first two columns change places where bit 20 of the offset is set. This
+//! was meant to spread the parity, and is part of the format.
 //!
 //! # Expansion
-//! A child can be added. All sectors are then copied ("reflowed") to where they belong in the new width,
-//! parity and all, so the number of a sector stays and its place changes. A block keeps the width that it was
-//! written with, its *logical* width, which follows from its birth; a row of such a block is no longer
-//! at one height on each child. So an old block is mapped sector by sector. While the copying is under way,
-//! rows that lie wholly before the offset that it has reached are at the new place, others at the old one;
-//! right at the start the first rows may be in the scratch area before the vdev's space instead.
+//! A child can be added. All sectors, parity included, are then copied ("reflowed") to their places
+//! in the new width. The number of a sector stays, and its place changes.
+//!
+//! A block keeps the width that it was written with, its *logical* width, which follows from its
+//! birth. A row of such a block is no longer at one height on each child, so an old block is mapped
+//! sector by sector.
+//!
+//! While the copying is under way, rows that lie wholly before the copied offset are at the new
+//! place, others at the old one. At the start, the first rows may be in the scratch area before the
+//! vdev's space instead.
 //!
 //! # See
 //! OpenZFS `vdev_raidz_map_alloc`, `vdev_raidz_map_alloc_expanded`, `raidz_simulate_failure`.
@@ -38,7 +42,7 @@ const MAX_CHILDREN: usize = 255;
 pub struct Reflow {
     /// Bytes of the vdev's space that are at their new place (`RRSS_GET_OFFSET`).
     pub offset: u64,
-    /// They are in the scratch area still (`RRSS_SCRATCH_VALID`).
+    /// These bytes are still in the scratch area (`RRSS_SCRATCH_VALID`).
     pub in_scratch: bool,
 }
 
@@ -47,17 +51,17 @@ pub(crate) struct Raidz {
     pub(crate) nparity: usize,
     /// Children now.
     pub(crate) width: u64,
-    /// Children when the vdev was made.
+    /// Children when the vdev was created.
     pub(crate) original: u64,
     ashift: u8,
-    /// From which group on blocks have which logical width, in rising order.
+    /// The txg from which each logical width applies, in rising order.
     widths: Vec<(u64, u64)>,
     expanding: bool,
     reflow: RwLock<Reflow>,
 }
 
 impl Raidz {
-    /// Checks a configuration; the sectors are those of its top-level vdev, which may be another.
+    /// Checks a configuration. The sectors are those of its top-level vdev, which may be another.
     pub(crate) fn new(spec: &VdevConfig, ashift: Ashift) -> Result<Self> {
         let config = |field, value| VdevError::Config { guid: spec.guid, field, value };
         let children = spec.children.len();
@@ -81,7 +85,7 @@ impl Raidz {
         }
         let (width, original) = (children as u64, (children - grown) as u64);
         let widths = txgs.iter().zip(original + 1..).map(|(txg, w)| (txg.0, w)).collect();
-        // Until the uberblock says how far an expansion is, nothing counts as copied.
+        // Until the uberblock's state is set, nothing counts as copied.
         let offset = if spec.raidz_expanding { 0 } else { u64::MAX };
         Ok(Self {
             nparity,
@@ -94,12 +98,12 @@ impl Raidz {
         })
     }
 
-    /// How far its expansion has copied, as was said last.
+    /// How far its expansion has copied, as last set.
     pub(crate) fn reflow(&self) -> Reflow {
         *self.reflow.read()
     }
 
-    /// Says how far an expansion is; a vdev that isn't being expanded doesn't care.
+    /// Sets how far an expansion has copied. Has no effect on a vdev that isn't being expanded.
     pub(crate) fn set_reflow(&self, reflow: Reflow) {
         if self.expanding {
             *self.reflow.write() = reflow;
@@ -117,8 +121,10 @@ impl Raidz {
         if later == 0 { self.original } else { self.widths[later - 1].1 }
     }
 
-    /// The bytes of a child that a range covers, if it covers any: of the range's whole sectors those whose number is the child's, modulo the
-    /// width (`vdev_raidz_xlate`).
+    /// The bytes of a child that a range covers, if any (`vdev_raidz_xlate`).
+    ///
+    /// Of the range's whole sectors these are the ones whose number is the child's, modulo the
+    /// width.
     pub(crate) fn child_run(&self, child: u64, start: u64, end: u64) -> Option<(u64, u64)> {
         let first = start.div_ceil(1 << self.ashift);
         let last = end >> self.ashift;
@@ -128,7 +134,7 @@ impl Raidz {
         (first < last).then(|| (first << self.ashift, last << self.ashift))
     }
 
-    /// Bytes that a block takes, parity and padding included (`vdev_raidz_asize`).
+    /// Bytes that a block takes, parity and padding included (`vdev_raidz_psize_to_asize`).
     pub(crate) fn asize(&self, psize: u64, birth: Txg) -> u64 {
         let (nparity, width) = (self.nparity as u64, self.logical_width(birth));
         let data = psize.div_ceil(1 << self.ashift);
@@ -136,7 +142,8 @@ impl Raidz {
         sectors.next_multiple_of(nparity + 1) << self.ashift
     }
 
-    /// The sectors behind a block of `size` bytes that are its own and hold nothing: on which child, and where. Of blocks of an earlier width they are not told.
+    /// The sectors behind a block of `size` bytes that belong to it and hold nothing: child and
+    /// offset. For blocks of an earlier width, none.
     pub(crate) fn skipped(&self, offset: u64, size: u64, birth: Txg) -> impl Iterator<Item = (usize, u64)> {
         let (ndata, nparity) = (self.width - self.nparity as u64, self.nparity as u64);
         let data = size.div_ceil(1 << self.ashift);
@@ -167,7 +174,7 @@ impl Raidz {
         map
     }
 
-    /// A block of today's width: one row, whose columns are several sectors high.
+    /// A block of the current width: one row, whose columns are several sectors high.
     fn plain(&self, offset: u64, size: u64) -> Map {
         let (ashift, nparity) = (self.ashift, self.nparity as u64);
         let sectors = size >> ashift;
@@ -213,7 +220,8 @@ impl Raidz {
             for c in 0..width {
                 let sector = first + c;
                 let absent = c >= nparity && row == rows - 1 && big != 0 && c >= big;
-                // Data are stored column by column: the columns before this one are `rows` high, or one less.
+                // Data are stored column by column. The columns before this one are `rows` high, or
+                // one less.
                 let d = c.saturating_sub(nparity);
                 let before =
                     if big == 0 || c < big { d * rows } else { rest * rows + (d - rest) * (rows - 1) };
@@ -229,9 +237,11 @@ impl Raidz {
         Map { nparity: self.nparity, width: width as usize, cols }
     }
 
-    /// What may have failed as one: each child, and each child of each earlier width, whose sectors an
-    /// expansion has since spread (`raidz_simulate_failure`). A suspect is (width, child); a column belongs
-    /// to it when its sector number is that child modulo that width.
+    /// What may have failed together: each child, and each child of each earlier width
+    /// (`raidz_simulate_failure`).
+    ///
+    /// An expansion has since spread the sectors of the earlier widths. A suspect is (width,
+    /// child). A column belongs to it when its sector number is that child modulo that width.
     pub(crate) fn suspects(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
         (self.original..=self.width).rev().flat_map(|w| (0..w).map(move |child| (w, child)))
     }

@@ -1,4 +1,4 @@
-//! Reading one piece of one child: choosing among its copies, asking the device, counting.
+//! Reading one range of one child: choosing among its copies, reading the device, counting.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,13 +11,13 @@ use crate::report::Trouble;
 use crate::request::Request;
 use crate::tree::{Layout, NodeId, Tree, device_offset};
 
-/// Reads within this many bytes go to the same child of a mirror, when nothing else tells the children apart
-/// (`vdev_mirror_shift`).
+/// Reads within this many bytes go to the same child of a mirror, if the children are otherwise
+/// equal (`vdev_mirror_shift`).
 const MIRROR_SHIFT: u32 = 21;
-/// Most vdevs looked at for the copies of one piece.
+/// Most vdevs visited for the copies of one range.
 const MAX_VISITS: u32 = 1024;
 
-/// One place where bytes can be read: a leaf, and whether it has missed the group that wrote them.
+/// One place where bytes can be read: a leaf, and whether it has missed the txg that wrote them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Copy {
     pub(crate) leaf: NodeId,
@@ -25,7 +25,8 @@ pub(crate) struct Copy {
 }
 
 impl Tree {
-    /// Charges the devices that hold the copies of a block with reads that failed, though they did not: for who makes believe.
+    /// Counts read errors against the devices that hold the copies of a block, though no read
+    /// failed. For injected faults.
     pub fn charge_reads(&self, vdev: VdevId, offset: u64, size: Psize, birth: Txg) {
         let Ok(top) = self.top(vdev) else { return };
         for copy in self.copies(top, offset, birth) {
@@ -34,14 +35,16 @@ impl Tree {
         }
     }
 
-    /// Every readable copy of what `node` holds at `offset`, the best first: those that missed nothing, the
-    /// least busy ahead, and last the stale ones, whose bytes may be right by luck.
+    /// Every readable copy of what `node` holds at `offset`, the best first.
+    ///
+    /// Copies that missed nothing come first, the least busy ahead. Stale ones come last, since
+    /// their bytes may be right by luck.
     pub(crate) fn copies(&self, node: NodeId, offset: u64, birth: Txg) -> Vec<Copy> {
         let mut out = Vec::new();
         self.gather(node, offset, birth, false, &mut { MAX_VISITS }, &mut out);
         let fresh = out.iter().filter(|c| !c.stale).count();
         if out.len() > 1 {
-            // Among equals the offset decides, so that near reads meet on one device and far ones spread.
+            // Among equals the offset decides: near reads go to one device, and far ones spread.
             let turn = (offset >> MIRROR_SHIFT) as usize;
             let at = device_offset(offset);
             let mut keyed: Vec<_> = out
@@ -59,8 +62,8 @@ impl Tree {
         out
     }
 
-    // As deep as the tree, which is bounded when it is built, but for distributed spares: in a configuration made
-    // to harm, one may lead to itself. Hence the budget.
+    // As deep as the tree, whose depth was checked when it was built. But in a hostile
+    // configuration a distributed spare may lead to itself. Hence the budget.
     fn gather(
         &self,
         id: NodeId,
@@ -99,16 +102,18 @@ impl Tree {
         }
     }
 
-    /// How busy a leaf is for a read at `offset` of its device: what it has to do, and one more when it would
-    /// have to seek (`vdev_mirror_load` of media that don't rotate).
+    /// How busy a leaf is for a read at `offset` of its device (`vdev_mirror_load` of media that
+    /// don't rotate).
+    ///
+    /// Its operations under way, and one more when it would have to seek.
     fn load(&self, leaf: NodeId, offset: u64) -> u32 {
         let node = self.node(leaf);
         let seek = node.last_end.load(Relaxed) != offset;
         node.in_flight.load(Relaxed).saturating_add(seek.into())
     }
 
-    /// Reads from a leaf, or answers from what was fetched for this request if that has all bytes.
-    /// Counts the operation and its failure.
+    /// Reads from a leaf, or from the request's fetched ranges if these have all bytes. Counts the
+    /// operation and its failure.
     pub(crate) fn read_leaf(
         &self,
         leaf: NodeId,
@@ -130,7 +135,8 @@ impl Tree {
         done
     }
 
-    /// The same, without charging a failure, which will be met again. In the background it is done when it has its turn, in parts that nobody waits behind for long.
+    /// Reads likewise, but counts no failure, since the read will be repeated. In the background,
+    /// reads wait for their turn, in parts that hold up the foreground only briefly.
     pub(crate) fn read_quietly(
         &self,
         leaf: NodeId,

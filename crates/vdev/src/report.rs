@@ -1,8 +1,8 @@
-//! What went wrong on a vdev, told once (`zfs_ereport_post`).
+//! Reports of what went wrong on a vdev (`zfs_ereport_post`).
 //!
 //! # Theory
-//! Counters say how often; a report says when, where and what. Each vdev keeps its newest ones until somebody takes them, and counts those that had
-//! to go unread.
+//! Counters say how often; a report says when, where and what. Each vdev keeps its newest reports
+//! until they are taken, and counts those that were lost unread.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,9 +14,10 @@ use parking_lot::Mutex;
 use crate::tree::{Node, Tree};
 use crate::{VdevAux, VdevState, VdevStats};
 
-/// Reports that a vdev keeps.
+/// Most reports that a vdev keeps.
 const KEPT: usize = 4096;
-/// Reports of wrong checksums that a vdev enters within a second; what is more is only counted (`zfs_checksum_events_per_second`).
+/// Most reports of wrong checksums that a vdev enters within a second; further ones are only
+/// counted (`zfs_checksum_events_per_second`).
 pub static CHECKSUM_EVENTS: Tunable = Tunable::new(
     "zfs_checksum_events_per_second",
     20,
@@ -25,7 +26,7 @@ pub static CHECKSUM_EVENTS: Tunable = Tunable::new(
     "most checksum events of a device in a second",
 );
 
-/// The same of operations that took very long (`zfs_slow_io_events_per_second`).
+/// Most reports of slow operations within a second (`zfs_slow_io_events_per_second`).
 pub static SLOW_EVENTS: Tunable = Tunable::new(
     "zfs_slow_io_events_per_second",
     20,
@@ -33,7 +34,7 @@ pub static SLOW_EVENTS: Tunable = Tunable::new(
     Unit::Count,
     "most slow I/O events of a device in a second",
 );
-/// The same of operations that do not end (`zfs_deadman_events_per_second`).
+/// Most reports of operations that do not end within a second (`zfs_deadman_events_per_second`).
 pub static DEADMAN_EVENTS: Tunable = Tunable::new(
     "zfs_deadman_events_per_second",
     1,
@@ -51,25 +52,25 @@ pub enum Trouble {
     Write,
     /// A flush failed.
     Flush,
-    /// What was read is not what was written (`ereport.fs.zfs.checksum`).
+    /// The bytes that were read are not those that were written (`ereport.fs.zfs.checksum`).
     Checksum,
     /// An operation took very long, nanoseconds (`ereport.fs.zfs.delay`).
     Delay {
-        /// So many nanoseconds.
+        /// Its time in nanoseconds.
         took_ns: u64,
     },
     /// An operation has not ended (`ereport.fs.zfs.deadman`).
     Deadman {
-        /// It has been under way for so many nanoseconds.
+        /// How long it has been under way, in nanoseconds.
         for_ns: u64,
     },
-    /// It is in another state than before (`resource.fs.zfs.statechange`).
+    /// Its state changed (`resource.fs.zfs.statechange`).
     State {
-        /// The state it was in.
+        /// The state before.
         before: VdevState,
-        /// The state it is in.
+        /// The state now.
         now: VdevState,
-        /// Why.
+        /// The reason.
         aux: VdevAux,
     },
 }
@@ -77,19 +78,19 @@ pub enum Trouble {
 /// One thing that went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
-    /// When.
+    /// When it happened.
     pub at: Instant,
-    /// What.
+    /// What happened.
     pub what: Trouble,
-    /// Where on the device, and how many bytes, if it was an operation on a range.
+    /// Offset and size on the device in bytes, if it was an operation on a range.
     pub range: Option<(u64, u64)>,
-    /// What the system said of it (`errno`), if it failed and the system said anything.
+    /// The system's error (`errno`), if it failed with one.
     pub errno: Option<i32>,
-    /// What its vdev had been charged with by then, with this.
+    /// The vdev's error counts by then, this one included.
     pub charged: Charged,
 }
 
-/// What a vdev was charged with at one moment.
+/// Error counts of a vdev at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Charged {
     /// Reads that failed.
@@ -126,12 +127,12 @@ struct Kept {
     deadmen: Rate,
 }
 
-/// When a second began, and how many reports of a kind there were in it.
+/// When a second began, and how many reports of a kind it has had.
 #[derive(Debug, Default)]
 struct Rate(Option<(Instant, u64)>);
 
 impl Rate {
-    /// Whether one more is to be told, of so many within a second.
+    /// Whether one more report is entered, of at most so many within a second.
     fn allows(&mut self, now: Instant, most: u64) -> bool {
         let fresh = self.0.filter(|(since, _)| now.duration_since(*since) < Duration::from_secs(1));
         let (since, count) = fresh.unwrap_or((now, 0));
@@ -173,19 +174,20 @@ impl Reports {
 }
 
 impl Node {
-    /// Enters a report; says whether it did, or there were too many like it just now.
+    /// Enters a report; returns false if there were too many of its kind in this second.
     pub(crate) fn report(&self, what: Trouble, range: Option<(u64, u64)>) -> bool {
         self.report_why(what, range, None)
     }
 
-    /// The same of something that failed with this error of the system.
+    /// Enters a report of a failure with this error of the system.
     pub(crate) fn report_why(&self, what: Trouble, range: Option<(u64, u64)>, errno: Option<i32>) -> bool {
         self.reports.note(what, range, errno, &self.stats)
     }
 }
 
 impl Tree {
-    /// Takes what went wrong since it was taken last, in the order in which it did, each with its vdev; and how many reports were lost.
+    /// Takes the reports since the last call, in order, each with its vdev; and the number of
+    /// reports that were lost.
     pub fn take_reports(&self) -> (Vec<(Guid, Report)>, u64) {
         let (mut all, mut lost) = (Vec::new(), 0);
         for node in self.nodes() {

@@ -1,10 +1,14 @@
 //! What travels with each request to a device.
 //!
 //! # Theory
-//! A [`Request`] says what an operation is for ([`Priority`]), whether it yields to foreground I/O
-//! ([`Pace`]), and which ranges were fetched before ([`Fetched`]). It is passed down to the leaf by
-//! reference, and a leaf takes no operation without it: there is no default class. Threads that
-//! work for a request get the same reference.
+//! A [`Request`] says three things:
+//!
+//! * what an operation is for ([`Priority`]);
+//! * whether it yields to foreground I/O ([`Pace`]);
+//! * which ranges were fetched before ([`Fetched`]).
+//!
+//! It is passed down to the leaf by reference. A leaf takes no operation without it: there is no
+//! default class. Threads that work for a request get the same reference.
 //!
 //! # See
 //! OpenZFS `zio_priority_t`, `io_priority` of `zio_t`.
@@ -27,7 +31,7 @@ pub enum Priority {
     AsyncWrite,
     /// A scrub, its repairs too (`ZIO_PRIORITY_SCRUB`).
     Scrub,
-    /// A resilver, its writes too; OpenZFS has one class for this and scrubs.
+    /// A resilver, its writes too; OpenZFS uses its scrub class for both.
     Resilver,
     /// A sequential rebuild, its writes too (`ZIO_PRIORITY_REBUILD`).
     Rebuild,
@@ -35,9 +39,9 @@ pub enum Priority {
     Trim,
     /// A write to free space that initialises a device (`ZIO_PRIORITY_INITIALIZING`).
     Initialize,
-    /// A read of a block that a caller may need later; OpenZFS has asynchronous reads for this.
+    /// A read of a block that a caller may need later; OpenZFS uses asynchronous reads.
     Prefetch,
-    /// A write of the intent log; OpenZFS has synchronous writes for this.
+    /// A write of the intent log; OpenZFS uses synchronous writes.
     Log,
 }
 

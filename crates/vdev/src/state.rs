@@ -1,6 +1,7 @@
 //! States of a vdev, and why it is in one.
 
-/// State of a vdev (`vdev_state_t`); the order matters: from [`Degraded`](Self::Degraded) on it can be read.
+/// State of a vdev (`vdev_state_t`). The order matters: from [`Degraded`](Self::Degraded) on it can
+/// be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum VdevState {
@@ -85,7 +86,7 @@ pub enum VdevAux {
     SplitPool,
     /// The sector shift is invalid.
     BadAshift,
-    /// Faulted by hand, to stay so over an import.
+    /// Faulted by hand, and stays so after an import.
     ExternalPersist,
     /// In use by another host.
     Active,

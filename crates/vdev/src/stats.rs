@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use observe::{Counter, Histogram, HistogramSnapshot};
 
-/// Nanoseconds from which an operation is slow (`zio_slow_io_ms`).
+/// Time from which an operation counts as slow, in milliseconds (`zio_slow_io_ms`).
 pub static SLOW_MS: observe::Tunable = observe::Tunable::new(
     "zio_slow_io_ms",
     30_000,
@@ -13,7 +13,7 @@ pub static SLOW_MS: observe::Tunable = observe::Tunable::new(
     "time after which an I/O counts as slow",
 );
 
-/// The moment at which it was made.
+/// The moment of creation.
 #[derive(Debug)]
 pub struct Since(Instant);
 
@@ -23,17 +23,17 @@ impl Default for Since {
     }
 }
 
-/// What happened on a vdev (`vdev_stat_t`). A leaf counts its device operations; a vdev above counts only
-/// errors that its redundancy could not absorb.
+/// What happened on a vdev (`vdev_stat_t`). A leaf counts its device operations. A vdev above
+/// counts only errors that its redundancy could not absorb.
 #[derive(Debug, Default)]
 pub struct VdevStats {
-    /// Reads asked of the device (`vs_ops[ZIO_TYPE_READ]`).
+    /// Reads issued to the device (`vs_ops[ZIO_TYPE_READ]`).
     pub read_ops: Counter,
     /// Bytes read (`vs_bytes[ZIO_TYPE_READ]`).
     pub read_bytes: Counter,
     /// Reads that failed (`vs_read_errors`).
     pub read_errors: Counter,
-    /// Writes asked of the device (`vs_ops[ZIO_TYPE_WRITE]`).
+    /// Writes issued to the device (`vs_ops[ZIO_TYPE_WRITE]`).
     pub write_ops: Counter,
     /// Bytes written (`vs_bytes[ZIO_TYPE_WRITE]`).
     pub write_bytes: Counter,
@@ -41,9 +41,9 @@ pub struct VdevStats {
     pub write_errors: Counter,
     /// Reads that returned wrong bytes (`vs_checksum_errors`).
     pub checksum_errors: Counter,
-    /// Bytes that were found wrong and written again (`vs_self_healed`).
+    /// Bytes that were wrong and were rewritten (`vs_self_healed`).
     pub self_healed: Counter,
-    /// Bytes that the current or last scan wrote again (`vs_scan_processed`).
+    /// Bytes that the current or last scan rewrote (`vs_scan_processed`).
     pub scan_repaired: Counter,
     /// Operations that took very long (`vs_slow_ios`).
     pub slow_ios: Counter,
@@ -57,11 +57,11 @@ pub struct VdevStats {
     pub write_sizes: Histogram,
     /// Bytes of writes that joined blocks (`vsx_agg_histo`).
     pub run_sizes: Histogram,
-    /// Reads that were begun: those that are not done yet are among them.
+    /// Reads that were begun, including those under way.
     pub reads_begun: Counter,
-    /// Writes that were begun.
+    /// Writes that were begun, including those under way.
     pub writes_begun: Counter,
-    /// Discards asked of the device (`vs_ops[ZIO_TYPE_TRIM]`).
+    /// Discards issued to the device (`vs_ops[ZIO_TYPE_TRIM]`).
     pub trim_ops: Counter,
     /// Bytes discarded (`vs_bytes[ZIO_TYPE_TRIM]`).
     pub trim_bytes: Counter,
@@ -69,9 +69,9 @@ pub struct VdevStats {
     pub trim_ns: Histogram,
     /// Bytes of single discards (`vsx_ind_histo`).
     pub trim_sizes: Histogram,
-    /// Discards that were begun.
+    /// Discards that were begun, including those under way.
     pub trims_begun: Counter,
-    /// Since when this is counted (`vs_timestamp`).
+    /// When counting began (`vs_timestamp`).
     pub since: Since,
 }
 
@@ -122,7 +122,7 @@ pub struct StatsSnapshot {
     pub trim_sizes: HistogramSnapshot,
     /// Discards under way.
     pub trims_active: u64,
-    /// Nanoseconds since when this is counted (`vs_timestamp`).
+    /// Nanoseconds since counting began (`vs_timestamp`).
     pub age_ns: u64,
 }
 
@@ -148,7 +148,7 @@ impl StatsSnapshot {
     }
 }
 
-/// What devices have moved.
+/// What the devices have read and written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Reads.
@@ -162,7 +162,7 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// What was moved since then. Of devices that have left nothing is known.
+    /// What was moved since `before`. Devices that have left do not count.
     pub fn since(&self, before: &Moved) -> Moved {
         Moved {
             reads: self.reads.saturating_sub(before.reads),
@@ -176,7 +176,8 @@ impl Moved {
 impl VdevStats {
     /// The counters now.
     pub fn snapshot(&self) -> StatsSnapshot {
-        // What is done is counted before what was begun, so that no more is done than was begun.
+        // Completed operations are read before begun ones, so that never more are completed than
+        // begun.
         let (read_ops, write_ops, trim_ops) =
             (self.read_ops.get(), self.write_ops.get(), self.trim_ops.get());
         StatsSnapshot {
@@ -206,12 +207,12 @@ impl VdevStats {
         }
     }
 
-    /// Whether an operation that took so many nanoseconds was slow (`zio_slow_io_ms`).
+    /// Whether an operation of so many nanoseconds was slow (`zio_slow_io_ms`).
     pub(crate) fn is_slow(ns: u64) -> bool {
         ns >= SLOW_MS.get().saturating_mul(1_000_000)
     }
 
-    /// Forgets the errors (`zpool clear`).
+    /// Resets the error counts (`zpool clear`).
     pub fn clear_errors(&self) {
         self.read_errors.clear();
         self.write_errors.clear();

@@ -9,7 +9,7 @@ use ondisk::{Ashift, Guid, Psize, Txg, VdevId};
 use super::*;
 
 const SIZE: u64 = SPA_MINDEVSIZE;
-/// Requests of tests that look at other things.
+/// Requests of tests that examine other things.
 pub(crate) static READ: Request = Request::new(Priority::SyncRead);
 pub(crate) static WRITE: Request = Request::new(Priority::SyncWrite);
 
@@ -48,7 +48,8 @@ pub(crate) fn sums(tree: &Tree) -> Vec<u64> {
     tree.devices().map(|(g, _)| tree.stats(g).unwrap().checksum_errors.get()).collect()
 }
 
-/// A mirror's candidates are its children in turn; whoever gave wrong bytes is charged, and nobody else.
+/// Goal: a mirror's candidates are its children in turn. Children that gave wrong bytes count an
+/// error, and no others.
 #[test]
 fn mirror_tries_and_charges() {
     let (tree, devices) = open(&root(vec![top(VdevKind::Mirror, 3)]), 3);
@@ -73,7 +74,7 @@ fn mirror_tries_and_charges() {
     assert_eq!(tree.stats(Guid(101)).unwrap().read_errors.get(), 1);
 }
 
-/// A child that missed the block's group is asked last and not blamed for its old bytes.
+/// Goal: a child that missed the block's txg is read last, and its old bytes count no error.
 #[test]
 fn stale_children_come_last() {
     let (tree, devices) = open(&root(vec![top(VdevKind::Mirror, 2)]), 2);
@@ -89,7 +90,7 @@ fn stale_children_come_last() {
     assert_eq!(sums(&tree), [0, 0]);
 }
 
-/// States follow the children as in OpenZFS, when opened and when they change.
+/// Goal: states follow the children as in OpenZFS, when opened and when they change.
 #[test]
 fn states_propagate() {
     let (tree, _) = open(&root(vec![top(VdevKind::Mirror, 3)]), 2);
@@ -105,7 +106,7 @@ fn states_propagate() {
     assert_eq!(tree.state(), (VdevState::Degraded, VdevAux::None));
 }
 
-/// Addresses that no block can have are refused before a device is asked.
+/// Goal: addresses that no block can have are refused before a device is accessed.
 #[test]
 fn bad_addresses_are_refused() {
     let mut mirror = top(VdevKind::Mirror, 2);

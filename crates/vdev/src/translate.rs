@@ -1,17 +1,22 @@
 //! From ranges of a top-level vdev's space to the bytes of one device below it.
 //!
 //! # Theory
-//! A block's address is one of a top-level vdev; who works on what is free of one device must know which bytes of that device a range of addresses
-//! covers. A mirror's sides have everything at the same place. The sectors of a raidz go round its children whatever lies in them, so of a range
-//! each child has the sectors whose number leaves its own when divided by the width: one contiguous run. (Single parity
-//! swaps the first two columns of some blocks, which trade places within the block.) A dRAID's stripes are one sector of each child of their group, so of a range
-//! within a group each of these children has one run, and the others nothing.
+//! A block's address is one of a top-level vdev. Work on the free space of one device needs to know
+//! which bytes of that device a range of addresses covers.
 //!
-//! What is yielded never covers a byte that another address is on: a range of free addresses, whole sectors and for dRAID whole stripes,
-//! becomes bytes that hold nothing.
+//! * The children of a mirror have everything at the same place.
+//! * The sectors of a raidz go round its children, whatever lies in them. A child has the sectors
+//!   whose number is its own modulo the width: one contiguous run. (Single parity swaps the first
+//!   two columns of some blocks, which trade places within the block.)
+//! * A stripe of a dRAID is one sector of each child of its group. Of a range within a group, each
+//!   of these children has one run, and the others nothing.
+//!
+//! The result never covers a byte that another address is on. A range of free addresses becomes
+//! bytes that hold nothing. It consists of whole sectors, and for dRAID of whole stripes.
 //!
 //! # Absent
-//! A raidz that is being expanded, whose sectors are moving, and mirrors of raidz: both are refused.
+//! A raidz that is being expanded, whose sectors are moving, and mirrors of raidz: both are
+//! refused.
 //!
 //! # See
 //! OpenZFS `vdev_xlate`, `vdev_raidz_xlate`, `vdev_draid_xlate`.
@@ -21,7 +26,7 @@ use ondisk::{Guid, VdevId};
 use crate::tree::{Layout, NodeId, Tree};
 use crate::{Result, VdevError};
 
-/// Where a device is in its tree, and the way there.
+/// The path from a top-level vdev to a device.
 struct Way {
     top: VdevId,
     /// From the top-level vdev down: each vdev, and which of its children is next.
@@ -51,7 +56,7 @@ impl Tree {
     /// The top-level vdev that a device is below.
     ///
     /// # Errors
-    /// [`VdevError::NoSuchGuid`] when there is no such device.
+    /// * [`VdevError::NoSuchGuid`]: the pool has no leaf of this guid.
     pub fn top_of(&self, leaf: Guid) -> Result<VdevId> {
         Ok(self.way(leaf)?.top)
     }
@@ -66,11 +71,17 @@ impl Tree {
         }
     }
 
-    /// Hands `each` the runs of a device's space (start and end, in order) that `start..end` of its top-level vdev covers, whole sectors, of dRAID
-    /// whole stripes; a sector that is covered in part is left out (`vdev_xlate_walk`).
+    /// Calls `each` with the runs of a device's space that `start..end` of its top-level vdev
+    /// covers (`vdev_xlate_walk`).
+    ///
+    /// Each run has a start and an end, and they come in order. Runs are whole sectors;
+    /// `start..end` is whole stripes for dRAID. A sector that is covered in part is left out.
     ///
     /// # Errors
-    /// [`VdevError::NoSuchGuid`]; [`VdevError::Expanding`] and [`VdevError::RaidzSides`] where addresses have no such place.
+    /// * [`VdevError::NoSuchGuid`]: the pool has no leaf of this guid.
+    /// * [`VdevError::Expanding`]: the top-level vdev is a raidz that is being expanded.
+    /// * [`VdevError::RaidzSides`]: the device is below a mirror of raidz.
+    /// * [`VdevError::Absent`]: a vdev above the device has no space, as a hole.
     pub fn translate(&self, leaf: Guid, start: u64, end: u64, each: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let way = self.way(leaf)?;
         let mut columns = false;
@@ -90,7 +101,7 @@ impl Tree {
         if start >= end {
             return Ok(());
         }
-        // Columns are the top-level vdev's alone: below it offsets stay as they are.
+        // Only the top-level vdev has columns: below it offsets stay as they are.
         let Some((top, place)) = way.steps.first() else {
             each(start, end);
             return Ok(());

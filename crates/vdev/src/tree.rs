@@ -1,4 +1,4 @@
-//! The tree itself: built from a configuration, walked by reads, described to people.
+//! The tree itself: built from a configuration, walked by reads, described for commands.
 
 mod build;
 mod describe;
@@ -33,10 +33,10 @@ use crate::{
 pub use describe::VdevInfo;
 pub use reshape::{Devices, TreeCell};
 
-/// Opens the device of a leaf, or says why it can't be.
+/// Opens the device of a leaf, or returns why it can't be opened.
 pub type Opener<'a> = dyn FnMut(&VdevConfig) -> std::result::Result<Arc<dyn Device>, VdevAux> + 'a;
 
-/// Place of a vdev in its tree's arena.
+/// Index of a vdev in its tree's arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NodeId(pub(crate) u32);
 
@@ -52,9 +52,9 @@ pub(crate) enum Layout {
     Draid(Box<Draid>),
     /// A distributed spare: at each offset it is one of the children of a draid.
     DraidSpare { draid: NodeId, spare: u64 },
-    /// Somewhere else.
+    /// A removed vdev: its mapping says where its blocks are.
     Indirect(Indirect),
-    /// Nothing lives here: a hole, or a vdev that isn't described.
+    /// No blocks are here: a hole, or a vdev without a description.
     Absent,
     /// The root: its children are addressed by number.
     Root,
@@ -73,7 +73,7 @@ pub(crate) struct Node {
     bell: Arc<Bell>,
 }
 
-/// What of a vdev changes in place, and stays when the tree around it is replaced.
+/// What changes in place of a vdev. It stays when the tree is replaced.
 #[derive(Default)]
 pub(crate) struct Vitals {
     pub(crate) stats: VdevStats,
@@ -82,22 +82,24 @@ pub(crate) struct Vitals {
     pub(crate) underway: Underway,
     state: AtomicU8,
     aux: AtomicU8,
-    /// Whether `dtl` holds anything, so that a read of a healthy device asks no lock.
+    /// Whether `dtl` holds anything, so that a read of a healthy device takes no lock.
     stale: AtomicBool,
     dtl: RwLock<TxgRanges>,
-    /// It takes no more writes, though the pool can't do without it; of a vdev above the leaves: one below is so.
+    /// It takes no more writes, though the pool needs it. For a vdev above the leaves: one below it
+    /// is so.
     pub(crate) cant_write: AtomicBool,
-    /// A flush of it failed, though the pool can't do without it: what it holds of what it took is not known.
+    /// A flush of it failed, though the pool needs it. Which of its writes are durable is not
+    /// known.
     pub(crate) lost_writes: AtomicBool,
-    /// What is behind its device had no room for a write, and nobody has cleared that.
+    /// The storage behind its device had no space for a write, and the error has not been cleared.
     pub(crate) no_room: AtomicBool,
-    /// What its device said of TRIM when it was given up.
+    /// Whether its device supported TRIM when it was given up.
     pub(crate) could_trim: AtomicBool,
-    /// Whose turn it is to flush it.
+    /// Turns of flushing it.
     pub(crate) flushing: Turns,
-    /// Who goes first on its device.
+    /// The order of operations on its device.
     pub(crate) precedence: Precedence,
-    /// Device operations under way, and where the last one ended: what a mirror chooses by.
+    /// Device operations under way, and where the last one ended. A mirror chooses by these.
     pub(crate) in_flight: AtomicU32,
     pub(crate) last_end: AtomicU64,
 }
@@ -110,7 +112,7 @@ impl std::ops::Deref for Node {
     }
 }
 
-/// Largest space of a vdev, far beyond any device: offsets below it can be added without a check.
+/// Largest space of a vdev, far beyond any device. Offsets below it can be added without a check.
 pub(crate) const MAX_ASIZE: u64 = 1 << 62;
 
 impl Node {
@@ -128,7 +130,7 @@ impl Node {
 
     pub(crate) fn put_state(&self, state: VdevState, aux: VdevAux) {
         let before = VdevState::from_u8(self.state.swap(state as u8, Relaxed));
-        // A device that is opened for the first time has no state before.
+        // A device that is opened for the first time had no state before.
         if before != state && before != VdevState::Unknown && matches!(self.layout, Layout::Leaf(_)) {
             self.report(Trouble::State { before, now: state, aux }, None);
             self.aux.store(aux as u8, Relaxed);
@@ -137,22 +139,23 @@ impl Node {
         self.aux.store(aux as u8, Relaxed);
     }
 
-    /// Whether reading it has any hope (`vdev_readable`).
+    /// Whether it can be read (`vdev_readable`).
     pub(crate) fn readable(&self) -> bool {
         self.state() >= VdevState::Degraded && !matches!(self.layout, Layout::Absent)
     }
 
-    /// Whether it is a device that is there, or a distributed spare.
+    /// Whether it is an open device or a distributed spare.
     pub(crate) fn is_here(&self) -> bool {
         matches!(self.layout, Layout::Leaf(Some(_)) | Layout::DraidSpare { .. })
     }
 
-    /// Whether it missed this group, or any if nobody knows which (`vdev_dtl_contains(DTL_MISSING)`).
+    /// Whether it missed this txg, or any txg if `txg` is unknown
+    /// (`vdev_dtl_contains(DTL_MISSING)`).
     pub(crate) fn missed(&self, txg: Txg) -> bool {
         self.stale.load(Relaxed) && (txg == crate::write::TXG_UNKNOWN || self.dtl.read().contains(txg.0))
     }
 
-    /// Remembers that it missed this group (`vdev_dtl_dirty`).
+    /// Records that it missed this txg (`vdev_dtl_dirty`).
     pub(crate) fn miss(&self, txg: Txg) {
         if self.missed(txg) {
             return;
@@ -162,13 +165,13 @@ impl Node {
     }
 }
 
-/// The vdevs of a pool.
+/// The vdevs of a pool (`vdev_t`).
 pub struct Tree {
     nodes: Vec<Node>,
     pub(crate) by_guid: HashMap<Guid, NodeId>,
-    /// What it was built from.
+    /// The configuration that it was built from.
     config: VdevConfig,
-    /// So many top-level vdevs may be lost, and the others are still read.
+    /// So many top-level vdevs may be lost, and the others can still be read.
     lacking: usize,
     pub(crate) bell: Arc<Bell>,
 }
@@ -180,16 +183,23 @@ impl std::fmt::Debug for Tree {
 }
 
 impl Tree {
-    /// Builds the tree of a configuration, whose top is the root vdev, and opens its leaves with `open`.
-    /// A leaf that can't be opened is no error: it is in the state that says so, and so are its parents.
+    /// Builds the tree of a configuration, whose top is the root vdev, and opens its leaves with
+    /// `open`.
+    ///
+    /// A leaf that can't be opened is no error. Its state says so, and the states of its parents
+    /// follow.
     ///
     /// # Errors
-    /// [`VdevError::Config`] and [`VdevError::Shape`] for configurations that mean nothing.
+    /// * [`VdevError::Config`]: a field has an invalid value: an id, size, sector shift, width or
+    ///   parity.
+    /// * [`VdevError::Shape`]: the vdevs are nested in an invalid way, are too many, or share a
+    ///   guid.
     pub fn open(root: &VdevConfig, open: &mut Opener<'_>) -> Result<Self> {
         build::build(root, Arc::default(), open)
     }
 
-    /// The same tree, of which so many top-level vdevs may be lost, but not all: for whoever wants to read what is left (`spa_missing_tvds_allowed`).
+    /// The same tree, of which so many top-level vdevs may be lost, but not all
+    /// (`spa_missing_tvds_allowed`). For reading what is left.
     #[must_use]
     pub fn lacking(mut self, tops: usize) -> Self {
         self.lacking = tops;
@@ -197,7 +207,7 @@ impl Tree {
         self
     }
 
-    /// Top-level vdevs that are lost, but for logs (`spa_missing_tvds`).
+    /// Top-level vdevs that are lost, except logs (`spa_missing_tvds`).
     pub fn lost_tops(&self) -> usize {
         let tops = self.node(Self::ROOT).children.iter().map(|top| self.node(*top));
         tops.filter(|top| self.is_lost(top) && !top.spec.is_log).count()
@@ -227,7 +237,7 @@ impl Tree {
         self.by_guid.get(&guid).map(|id| self.node(*id)).ok_or(VdevError::NoSuchGuid { guid })
     }
 
-    /// How many top-level vdevs the pool has, holes and removed ones included.
+    /// How many top-level vdevs the pool has, including holes and removed ones.
     pub fn top_count(&self) -> u32 {
         self.node(Self::ROOT).children.len() as u32
     }
@@ -240,24 +250,36 @@ impl Tree {
     /// The configuration of a top-level vdev, without its children.
     ///
     /// # Errors
-    /// [`VdevError::NoSuchVdev`].
+    /// * [`VdevError::NoSuchVdev`]: the pool has no top-level vdev of this number.
     pub fn top_spec(&self, vdev: VdevId) -> Result<&VdevConfig> {
         Ok(&self.node(self.top(vdev)?).spec)
     }
 
-    /// The way from a range of a removed vdev to where it is now (`vdev_indirect_remap`); of another vdev's it is short.
+    /// The route from a range of a removed vdev to where it is now (`vdev_indirect_remap`). The
+    /// route of another vdev's range is the range itself.
     ///
     /// # Errors
-    /// [`VdevError::Unmapped`] for what no mapping leads on from; [`VdevError::NoSuchVdev`].
+    /// * [`VdevError::NoSuchVdev`]: the pool has no top-level vdev of this number, or a mapping
+    ///   names one that it hasn't.
+    /// * [`VdevError::Unmapped`]: a mapping is not loaded, lacks the range, or leads in a circle.
     pub fn follow(&self, vdev: VdevId, offset: u64, size: u64) -> Result<crate::Route> {
         crate::indirect::follow(self, vdev, offset, size)
     }
 
-    /// The guesses at a block of `psize` bytes at `offset` of a top-level vdev, born in `birth` (its physical
-    /// birth: the geometry of an expanded raidz and what a stale device has missed depend on it).
+    /// The candidates of a block of `psize` bytes at `offset` of a top-level vdev, born in `birth`.
+    ///
+    /// `birth` is the physical birth. The geometry of an expanded raidz, and what a stale device
+    /// has missed, depend on it.
     ///
     /// # Errors
-    /// Those of [`VdevError`] that name a vdev: the block pointer can't be right, or its vdev is not there.
+    /// The block pointer can't be right, or its vdev is missing:
+    ///
+    /// * [`VdevError::NoSuchVdev`]: the pool has no top-level vdev of this number.
+    /// * [`VdevError::Size`]: no block has this size.
+    /// * [`VdevError::Range`]: the block passes the end of the vdev.
+    /// * [`VdevError::Misaligned`]: no block begins at this offset.
+    /// * [`VdevError::Absent`]: the vdev is a hole or is missing.
+    /// * [`VdevError::Unmapped`]: the vdev was removed, and its mapping does not lead to the block.
     pub fn attempts<'t>(
         &'t self,
         vdev: VdevId,
@@ -269,11 +291,13 @@ impl Tree {
         Attempts::new(self, (vdev, offset, psize), birth, request)
     }
 
-    /// Bytes that a block of `psize` born in `txg` takes on a top-level vdev, parity and padding included
-    /// (`vdev_psize_to_asize_txg`).
+    /// Bytes that a block of `psize` born in `txg` takes on a top-level vdev, parity and padding
+    /// included (`vdev_psize_to_asize_txg`).
     ///
     /// # Errors
-    /// [`VdevError::NoSuchVdev`], [`VdevError::Absent`], [`VdevError::Size`].
+    /// * [`VdevError::NoSuchVdev`]: the pool has no top-level vdev of this number.
+    /// * [`VdevError::Size`]: no block has this size.
+    /// * [`VdevError::Absent`]: the vdev is a hole or is missing.
     pub fn psize_to_asize(&self, vdev: VdevId, psize: Psize, txg: Txg) -> Result<Asize> {
         let node = self.node(self.top(vdev)?);
         if psize.0 == 0 || psize.0 > ondisk::SPA_MAXBLOCKSIZE {
@@ -292,7 +316,7 @@ impl Tree {
         }
     }
 
-    /// The sides of a mirror that are raidz themselves: none, but in the pools of ztest.
+    /// The children of a mirror that are raidz. Only pools of ztest have any.
     pub(crate) fn raidz_sides<'a>(&'a self, mirror: &'a Node) -> impl Iterator<Item = (NodeId, &'a Raidz)> {
         mirror.children.iter().filter_map(|id| match &self.node(*id).layout {
             Layout::Raidz(raidz) => Some((*id, raidz)),
@@ -300,7 +324,7 @@ impl Tree {
         })
     }
 
-    /// Charges a leaf with wrong bytes.
+    /// Counts a checksum error against a leaf.
     pub(crate) fn lied(&self, leaf: NodeId, range: Option<(u64, u64)>) {
         let node = self.node(leaf);
         node.stats.checksum_errors.inc();
@@ -309,7 +333,7 @@ impl Tree {
         }
     }
 
-    /// Charges a leaf with an operation that failed, and why, where a device said that.
+    /// Counts a failed operation against a leaf, with the cause if the device gave one.
     pub(crate) fn failed(
         &self,
         leaf: NodeId,
@@ -325,7 +349,7 @@ impl Tree {
         self.complain(leaf, Symptom::Io, range);
     }
 
-    /// Notes that an operation of a leaf was slow, if it was (`zio_slow_io_ms`).
+    /// Records an operation of a leaf if it was slow (`zio_slow_io_ms`).
     pub(crate) fn timed(&self, leaf: NodeId, took: Duration, range: (u64, u64)) {
         let ns = nanos(took);
         if !VdevStats::is_slow(ns) {
@@ -338,17 +362,17 @@ impl Tree {
         }
     }
 
-    /// How many children of a vdev can't be read or have missed a group.
+    /// How many children of a vdev can't be read or have missed a txg.
     pub(crate) fn troubled(&self, id: NodeId, birth: Txg) -> usize {
         let fine = |c: &&NodeId| self.node(**c).readable() && !self.node(**c).missed(birth);
         let children = &self.node(id).children;
         children.len() - children.iter().filter(fine).count()
     }
 
-    /// What a device has missed, as its DTL says; replaces what was known.
+    /// Replaces the set of txgs that a device has missed, its DTL (`vdev_dtl_load`).
     ///
     /// # Errors
-    /// [`VdevError::NoSuchGuid`].
+    /// * [`VdevError::NoSuchGuid`]: the pool has no vdev of this guid.
     pub fn set_dtl(&self, guid: Guid, ranges: TxgRanges) -> Result<()> {
         let node = self.guid(guid)?;
         let mut dtl = node.dtl.write();
@@ -357,48 +381,54 @@ impl Tree {
         Ok(())
     }
 
-    /// Says that a device misses the group that syncs, and those that are open meanwhile: nobody knows what of them it got before it went
+    /// Records that a device misses the txg that syncs, and those that may be open meanwhile
     /// (`vdev_dtl_dirty`).
     ///
+    /// It is not known what the device got of these before it disappeared.
+    ///
     /// # Errors
-    /// [`VdevError::NoSuchGuid`].
+    /// * [`VdevError::NoSuchGuid`]: the pool has no vdev of this guid.
     pub fn leaves_out(&self, guid: Guid, txg: Txg) -> Result<()> {
         let node = self.guid(guid)?;
         (txg.0..=txg.0.saturating_add(crate::write::OPEN_GROUPS)).for_each(|t| node.miss(Txg(t)));
         Ok(())
     }
 
-    /// Says that a scan passes by devices other than these in this group: those of them that have missed something miss this group too, or the end of the scan
-    /// would be taken to have brought it, however long they were away: what is not written to a device it does not miss.
+    /// Records that a scan in this txg covers only the devices in `present`.
+    ///
+    /// Other devices that have missed something miss this txg too. Without that, the end of the
+    /// scan would count as if it had brought these devices up to date, however long they were
+    /// missing. A device that has missed nothing is not affected.
     pub fn passed_by(&self, present: &BTreeSet<Guid>, txg: Txg) {
         let absent = self.nodes.iter().filter(|n| n.stale.load(Relaxed) && !present.contains(&n.guid));
         absent.for_each(|node| node.miss(txg));
     }
 
-    /// What a device has missed.
+    /// The txgs that a device has missed (`vdev_dtl`).
     ///
     /// # Errors
-    /// [`VdevError::NoSuchGuid`].
+    /// * [`VdevError::NoSuchGuid`]: the pool has no vdev of this guid.
     pub fn dtl(&self, guid: Guid) -> Result<TxgRanges> {
         Ok(self.guid(guid)?.dtl.read().clone())
     }
 
-    /// The devices that are there, take writes and have missed groups.
+    /// The open devices that take writes and have missed txgs.
     pub fn behind(&self) -> Vec<Guid> {
         let stale = self.nodes.iter().filter(|n| n.is_here() && n.stale.load(Relaxed)).map(|n| n.guid);
         stale.filter(|guid| self.by_guid.get(guid).is_some_and(|id| self.writable(*id))).collect()
     }
 
-    /// The devices that are there and take writes.
+    /// The open devices that take writes.
     pub fn writable_devices(&self) -> Vec<Guid> {
         let here = self.nodes.iter().filter(|n| n.is_here()).map(|n| n.guid);
         here.filter(|guid| self.by_guid.get(guid).is_some_and(|id| self.writable(*id))).collect()
     }
 
-    /// Forgets what a device missed before a group, but for what is to be kept of it.
+    /// Forgets what a device missed before a txg, except what is also in `keep`
+    /// (`vdev_dtl_reassess`).
     ///
     /// # Errors
-    /// [`VdevError::NoSuchGuid`].
+    /// * [`VdevError::NoSuchGuid`]: the pool has no vdev of this guid.
     pub fn forget_missed(&self, guid: Guid, before: Txg, keep: &TxgRanges) -> Result<()> {
         let node = self.guid(guid)?;
         let mut dtl = node.dtl.write();
@@ -413,7 +443,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether new blocks may live on a top-level vdev: it is neither a hole nor removed (`vdev_is_concrete`).
+    /// Whether blocks may be on a top-level vdev: it is neither a hole nor removed
+    /// (`vdev_is_concrete`).
     pub fn holds_blocks(&self, vdev: VdevId) -> bool {
         self.top(vdev).is_ok_and(|id| kind::is_concrete(self.node(id).kind))
     }
@@ -430,7 +461,8 @@ impl Tree {
         self.top(vdev).is_ok_and(columns)
     }
 
-    /// What the places of blocks on a top-level vdev are multiples of, in bytes of its space: a sector, or a stripe of a dRAID. At least 1.
+    /// The unit of block offsets on a top-level vdev, in bytes of its space: a sector, or a stripe
+    /// of a dRAID. At least 1.
     pub fn unit_of(&self, vdev: VdevId) -> u64 {
         self.top(vdev).map_or(1, |id| match &self.node(id).layout {
             Layout::Draid(draid) => draid.stripe(),
@@ -438,8 +470,10 @@ impl Tree {
         })
     }
 
-    /// Bytes of data that take, one behind the other, all devices of a dRAID: those of a row, as each group of columns lies on some of them only. 0 of other vdevs, which have a block on all of
-    /// their devices or, if it is small, on any.
+    /// Bytes of data in a row of a dRAID, which all its devices together hold. 0 for other vdevs.
+    ///
+    /// Each group of a dRAID's columns lies on some of its devices only. Other vdevs have a block
+    /// on all of their devices or, if it is small, on any.
     pub fn breadth_of(&self, vdev: VdevId) -> u64 {
         self.top(vdev).map_or(0, |id| match &self.node(id).layout {
             Layout::Draid(draid) => draid.row(),
@@ -447,8 +481,10 @@ impl Tree {
         })
     }
 
-    /// The smallest allocation of any top-level vdev that holds data, and the greatest common divisor of them all, in bytes
-    /// (`spa_min_alloc`, `spa_gcd_alloc`): what compressed sizes are rounded to. Both are 512 while there is none.
+    /// The smallest allocation of the top-level vdevs that hold data, and the greatest common
+    /// divisor of all, in bytes (`spa_min_alloc`, `spa_gcd_alloc`).
+    ///
+    /// Compressed sizes are rounded to these. Both are 512 while there is no such vdev.
     pub fn alloc_unit(&self) -> (u64, u64) {
         let tops = self.node(Self::ROOT).children.iter().map(|id| self.node(*id));
         let units = tops.filter(|n| kind::is_concrete(n.kind) && !n.spec.is_log).map(|n| {
@@ -461,11 +497,12 @@ impl Tree {
             .unwrap_or((ondisk::SPA_MINBLOCKSIZE, ondisk::SPA_MINBLOCKSIZE))
     }
 
-    /// Where the blocks of a removed vdev went; replaces what was known.
+    /// Sets where the blocks of a removed vdev went, in place of what was known.
     ///
     /// # Errors
-    /// [`VdevError::Mapping`] when the entries don't rise or overlap, [`VdevError::NoSuchVdev`] when there is no
-    /// such vdev or it has not been removed.
+    /// * [`VdevError::NoSuchVdev`]: the pool has no such top-level vdev, or it has not been
+    ///   removed.
+    /// * [`VdevError::Mapping`]: the entries overlap, are out of order, or are empty.
     pub fn set_indirect_mapping(&self, vdev: VdevId, entries: Vec<MappingEntry>) -> Result<()> {
         match &self.node(self.top(vdev)?).layout {
             Layout::Indirect(indirect) => indirect.set(vdev, entries),
@@ -473,8 +510,8 @@ impl Tree {
         }
     }
 
-    /// Says how far the expansion of each raidz that is being expanded has got: at most one is, and the
-    /// uberblock knows. Until then nothing counts as copied.
+    /// Sets how far the expansion of a raidz has copied. At most one raidz is being expanded, and
+    /// the uberblock has the offset. Until then nothing counts as copied.
     pub fn set_reflow(&self, reflow: Reflow) {
         for node in &self.nodes {
             if let Layout::Raidz(raidz) = &node.layout {
@@ -483,10 +520,10 @@ impl Tree {
         }
     }
 
-    /// The counters of a vdev.
+    /// The counters of a vdev (`vdev_get_stats`).
     ///
     /// # Errors
-    /// [`VdevError::NoSuchGuid`].
+    /// * [`VdevError::NoSuchGuid`]: the pool has no vdev of this guid.
     pub fn stats(&self, guid: Guid) -> Result<&VdevStats> {
         Ok(&self.guid(guid)?.stats)
     }
@@ -505,7 +542,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// First byte of a leaf's device that holds `offset` of the leaf.
+/// Offset on a leaf's device of `offset` of the leaf.
 pub(crate) fn device_offset(offset: u64) -> u64 {
     // The scratch area of a raidz expansion lies before the space; its offsets wrap around zero.
     offset.wrapping_add(LABEL_START_SIZE)

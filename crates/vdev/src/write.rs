@@ -1,22 +1,28 @@
 //! Writing: from a block to the ranges of devices that hold it.
 //!
 //! # Theory
-//! A write has three steps, so that a batch of blocks can be spread over threads and its neighbours joined.
-//! [`Tree::lay_out`] turns one block into pieces: its parity is computed, short sectors are filled with zeros, each column finds
-//! the devices that hold it. [`join`] sorts the pieces of many blocks by device and offset and makes runs of those
-//! that touch. [`Tree::issue`] writes a run with one system call. [`Tree::conclude`] says of each block whether
-//! enough of it arrived.
+//! A write has steps, so that threads can share a batch of blocks, and neighbours can be joined:
+//!
+//! 1. [`Tree::lay_out`] turns one block into pieces. Its parity is computed, short sectors are
+//!    filled with zeros, and each column finds the devices that hold it. A *piece* is a range of a
+//!    leaf with its bytes.
+//! 2. [`join`] sorts the pieces of many blocks by device and offset, and makes contiguous runs of
+//!    those that touch.
+//! 3. [`Tree::issue`] writes a run with one system call.
+//! 4. [`Tree::conclude`] tells for each block whether enough of it was written.
 //!
 //! # Life
-//! A piece that could not be written, or whose device is not there, is a hole in the redundancy: the device is charged with the
-//! error, and the group is added to its DTL, so that reads ask it last and a resilver knows. A block is lost
-//! only when more columns are gone than there is parity, or the last copy.
+//! A piece that could not be written, or whose device is missing, reduces the redundancy. The
+//! failure counts as an error of the device. The txg is added to the device's DTL, so that reads
+//! use it last and a resilver repairs it. A block is lost only when it lacks more columns than
+//! there is parity, or its last copy.
 //!
 //! # Crash
-//! Nothing here is durable until the devices were flushed.
+//! A write is durable only when the devices have been flushed.
 //!
 //! # See
-//! OpenZFS `vdev_mirror_io_start`, `vdev_raidz_io_start_write`, `vdev_draid_map_alloc_write`, `vdev_stat_update`.
+//! OpenZFS `vdev_mirror_io_start`, `vdev_raidz_io_start_write`, `vdev_draid_map_alloc_write`,
+//! `vdev_stat_update`.
 
 mod ahead;
 mod fault;
@@ -42,9 +48,9 @@ use crate::request::Request;
 use crate::tree::{Layout, NodeId, Tree};
 use crate::{Result, VdevError};
 
-/// Most vdevs looked at for the copies of one column.
+/// Most vdevs visited for the copies of one column.
 const MAX_VISITS: u32 = 1024;
-/// The column of what is only written so that runs don't end.
+/// The column of bytes that are only written to join runs.
 const PADDING: usize = usize::MAX;
 
 pub use ahead::Ahead;
@@ -62,7 +68,7 @@ pub use wipe::WipeError;
 /// Why a write did not succeed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum WriteError {
-    /// Nothing can be written there.
+    /// No block can be written there.
     #[error(transparent)]
     Place(#[from] VdevError),
     /// More of the block failed than the vdev's redundancy makes up for.
@@ -72,31 +78,32 @@ pub enum WriteError {
     Lost {
         /// The top-level vdev.
         vdev: VdevId,
-        /// Where the block should be.
+        /// The block's offset.
         offset: u64,
-        /// Columns or copies that failed or are not there.
+        /// Columns or copies that failed or whose devices are missing.
         failed: usize,
-        /// How many may be.
+        /// How many may fail.
         tolerated: usize,
-        /// The last failure of a device, if one was asked.
+        /// The last failure of a device, if one was accessed.
         #[source]
         source: Option<Arc<DeviceError>>,
     },
 }
 
-/// What became of a block that was written.
+/// The outcome of a block that was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Written {
-    /// Pieces that did not arrive, though enough did.
+    /// Pieces that were not written, though enough were.
     pub missed: usize,
 }
 
 /// A range of a leaf and the bytes for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Piece {
-    /// Whose device is written.
+    /// The leaf whose device is written.
     pub(crate) leaf: NodeId,
-    /// Who is behind if it fails: the leaf, or the distributed spare that stands on it.
+    /// The vdev that has missed the txg if the write fails: the leaf, or the distributed spare on
+    /// it.
     pub(crate) account: NodeId,
     pub(crate) offset: u64,
     pub(crate) bytes: Block,
@@ -116,7 +123,7 @@ pub struct Laid {
     /// Columns in each row.
     width: usize,
     pub(crate) pieces: Vec<Piece>,
-    /// Leaves that should hold a part of a column and can't be asked.
+    /// Leaves that should hold a part of a column and can't be written.
     absent: Vec<(NodeId, usize)>,
 }
 
@@ -130,22 +137,23 @@ pub struct Refused {
     account: NodeId,
     /// Its bytes.
     len: usize,
-    /// Nothing if the device had been given up before it was asked.
+    /// `None` if the device had been given up before the write.
     source: Option<Arc<DeviceError>>,
 }
 
-/// Where a piece of a block lies: a range of the bytes of a device.
+/// Where a piece of a block is: a range of the bytes of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PieceAt {
     /// The device.
     pub device: Guid,
-    /// Its bytes, labels counted.
+    /// Its bytes; the labels count.
     pub range: Range<u64>,
-    /// Number of the column that it holds, over all rows; pieces of one column are copies of each other. Of a mirror all are of one.
+    /// Number of the column that it holds, over all rows. Pieces of one column are copies of each
+    /// other; a mirror has one column.
     pub column: usize,
 }
 
-/// What is to be put somewhere: a range of a column's bytes.
+/// What is to be written somewhere: a range of a column's bytes.
 struct Part<'a> {
     column: usize,
     bytes: &'a Block,
@@ -158,17 +166,20 @@ impl Laid {
         (self.vdev, self.offset)
     }
 
-    /// Bytes of its pieces.
+    /// Bytes of all its pieces.
     pub fn bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.range.len() as u64).sum()
     }
 }
 
 impl Tree {
-    /// Writes a block and waits for it: parity, padding and all copies. `txg` is the group that it is born in.
+    /// Writes a block and waits for it: parity, padding and all copies. `txg` is the group that it
+    /// is born in.
     ///
     /// # Errors
-    /// [`WriteError::Place`] where no block can be, [`WriteError::Lost`] beyond redundancy.
+    /// * [`WriteError::Place`]: no block can be there; one of the errors of [`Tree::lay_out`].
+    /// * [`WriteError::Lost`]: more columns or copies failed than the vdev's redundancy makes up
+    ///   for.
     pub fn write(
         &self,
         vdev: VdevId,
@@ -180,10 +191,12 @@ impl Tree {
         self.write_block(vdev, offset, &Block::copy_of(data), txg, request)
     }
 
-    /// As [`Tree::write`], of bytes that need no copy.
+    /// Writes a block like [`Tree::write`], without a copy of its bytes.
     ///
     /// # Errors
-    /// As [`Tree::write`].
+    /// * [`WriteError::Place`]: no block can be there; one of the errors of [`Tree::lay_out`].
+    /// * [`WriteError::Lost`]: more columns or copies failed than the vdev's redundancy makes up
+    ///   for.
     pub fn write_block(
         &self,
         vdev: VdevId,
@@ -197,26 +210,34 @@ impl Tree {
         self.conclude(&laid[0], &refused)
     }
 
-    /// How a block would lie at `offset` of a top-level vdev. Costs the computation of its parity; nothing is written.
+    /// Lays out a block at `offset` of a top-level vdev. Computes its parity; writes nothing.
     ///
     /// # Errors
-    /// Those of [`VdevError`] that name a vdev: no block can be there.
+    /// No block can be written there:
+    ///
+    /// * [`VdevError::NoSuchVdev`]: the pool has no top-level vdev of this number.
+    /// * [`VdevError::Size`]: no block has this size.
+    /// * [`VdevError::Range`]: the block passes the end of the vdev.
+    /// * [`VdevError::Misaligned`]: no block begins at this offset.
+    /// * [`VdevError::RaidzSides`]: the vdev is a mirror of raidz.
+    /// * [`VdevError::Expanding`]: the vdev is a raidz that is being expanded.
+    /// * [`VdevError::Absent`]: the vdev is a hole, is missing or was removed.
     pub fn lay_out(&self, vdev: VdevId, offset: u64, data: &Block, txg: Txg) -> Result<Laid> {
         self.lay_out_as(vdev, offset, data, txg, true)
     }
 
-    /// As [`Tree::lay_out`], for who writes many blocks together: with zeros for the sectors that a raidz leaves behind the block, which belong to it, so that a
-    /// run doesn't end there.
+    /// Lays out a block with zeros for the sectors that a raidz leaves behind it. These belong to
+    /// the block, and with them a run of many blocks does not end there.
     ///
     /// # Errors
-    /// As [`Tree::lay_out`].
+    /// Those of [`Tree::lay_out`].
     pub fn lay_out_padded(&self, vdev: VdevId, offset: u64, data: &Block, txg: Txg) -> Result<Laid> {
         let mut laid = self.lay_out(vdev, offset, data, txg)?;
         self.pad(&mut laid, data.len(), txg);
         Ok(laid)
     }
 
-    /// The same; where only the places matter, parity need not be right.
+    /// Lays out a block. Without `sums` only the places count, and parity need not be right.
     fn lay_out_as(&self, vdev: VdevId, offset: u64, data: &Block, txg: Txg, sums: bool) -> Result<Laid> {
         let top = self.top(vdev)?;
         let node = self.node(top);
@@ -255,10 +276,11 @@ impl Tree {
         Ok(laid)
     }
 
-    /// Where the pieces of a block lie, its parity and filling too, on the devices that are there.
+    /// Where the pieces of a block are, parity and filling too, on the devices that can be
+    /// accessed.
     ///
     /// # Errors
-    /// As [`Tree::lay_out`].
+    /// Those of [`Tree::lay_out`].
     pub fn pieces_of(&self, vdev: VdevId, offset: u64, psize: Psize, birth: Txg) -> Result<Vec<PieceAt>> {
         if psize.0 > ondisk::SPA_MAXBLOCKSIZE {
             return Err(VdevError::Size { vdev, size: psize.0 });
@@ -272,8 +294,8 @@ impl Tree {
         Ok(laid.pieces.into_iter().map(at).collect())
     }
 
-    /// Makes pieces of the columns of a map. With `fill`, the bytes of a sector, columns shorter than the parity get zeros behind
-    /// them: dRAID writes whole stripes.
+    /// Makes pieces of the columns of a map. `fill` is the size of a sector: columns shorter than
+    /// the parity then get zeros behind them, since dRAID writes whole stripes.
     fn place_columns(
         &self,
         laid: &mut Laid,
@@ -318,9 +340,9 @@ impl Tree {
         }
     }
 
-    /// Finds the devices below a vdev that hold what it holds at `offset`. `account` is the distributed spare that
-    /// led here, if one did.
-    // As deep as the tree, but for distributed spares: in a configuration made to harm, one may lead to itself.
+    /// Finds the devices below a vdev that hold its bytes at `offset`. `account` is the distributed
+    /// spare on the path, if there is one.
+    // As deep as the tree. But in a hostile configuration a distributed spare may lead to itself.
     fn place(
         &self,
         laid: &mut Laid,
@@ -366,16 +388,18 @@ impl Tree {
         }
     }
 
-    /// Says what became of a block, given every piece of it that was refused, and remembers who is behind.
+    /// The outcome of a block, from every piece of it that was refused. Records which devices have
+    /// missed the txg.
     ///
     /// # Errors
-    /// [`WriteError::Lost`] beyond redundancy.
+    /// * [`WriteError::Lost`]: more columns or copies failed than the vdev's redundancy makes up
+    ///   for.
     pub fn conclude<'r>(
         &self,
         laid: &Laid,
         refused: impl IntoIterator<Item = &'r Refused>,
     ) -> std::result::Result<Written, WriteError> {
-        // Nobody lacks what holds nothing.
+        // A piece that holds nothing can't be missed.
         let refused: Vec<&Refused> = refused.into_iter().filter(|r| r.column != PADDING).collect();
         let mut missed: Vec<(usize, NodeId)> = laid.absent.iter().map(|(node, col)| (*col, *node)).collect();
         missed.extend(refused.iter().map(|r| (r.column, r.account)));
@@ -410,7 +434,7 @@ impl Tree {
     }
 }
 
-/// The bytes with zeros up to a whole number of sectors: a pool may mix vdevs of different ones.
+/// The bytes with zeros up to a whole number of sectors. A pool may mix vdevs of different sectors.
 fn whole_sectors(data: &Block, sector: usize) -> Block {
     let whole = data.len().next_multiple_of(sector);
     if whole == data.len() {

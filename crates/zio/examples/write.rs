@@ -1,5 +1,8 @@
-//! `write DIR LAYOUT COMPRESS MIB`: writes so many mebibytes of 128 KiB blocks through the pipeline to images in DIR, and prints what a gigabyte
-//! took in seconds of processor and of the clock. LAYOUT is `disk`, `mirror2`, `raidz1-3`, `raidz2-6` or `raidz3-9`; COMPRESS a compressor's name.
+//! Measures the write pipeline: `write DIR LAYOUT COMPRESS MIB`.
+//!
+//! Writes MIB mebibytes of 128 KiB blocks to images in DIR. Prints the CPU time and elapsed time of
+//! a gigabyte, in seconds. LAYOUT is `disk`, `mirror2`, `raidz1-3`, `raidz2-6` or `raidz3-9`;
+//! COMPRESS is a compressor's name.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program to measure with")]
 
@@ -14,7 +17,7 @@ use std::time::Instant;
 use vdev::Tree;
 use zio::{Bookmark, NoSpace, Space, Want, Workers, WritePolicy, WriteReq, Zio};
 
-/// Gives out space from the front, and never takes any back.
+/// Allocates space from the front, and never reuses any.
 struct Front(Arc<Tree>, AtomicU64);
 
 impl Space for Front {
@@ -58,13 +61,13 @@ fn tree(dir: &std::path::Path, layout: &str, bytes: u64) -> Tree {
     Tree::open(&root, open).unwrap()
 }
 
-/// Seconds of processor that this process has used.
+/// CPU time of this process in seconds.
 fn cpu() -> f64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
 }
 
-/// A block that packs to about half: runs of random letters and repeats.
+/// A block that compresses to about half: random letters and repeats.
 fn block(seed: u64) -> Block {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut out = Vec::with_capacity(131_072);

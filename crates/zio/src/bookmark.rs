@@ -16,7 +16,7 @@ pub struct Bookmark {
 }
 
 impl std::fmt::Display for Bookmark {
-    /// As OpenZFS prints it: `<objset, object, level, block>`.
+    /// Formats as OpenZFS does: `<objset, object, level, block>`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "<{}, {}, {}, {}>", self.objset, self.object, self.level, self.blkid)
     }

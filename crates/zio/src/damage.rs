@@ -1,13 +1,19 @@
-//! Blocks that could not be read right, or of which copies are wrong, until somebody sees to them.
+//! Blocks that can't be read, or of which copies are wrong, until they are logged or healed.
 //!
 //! # Theory
-//! Whoever reads a block learns at once that no copy of it is right; the pool remembers it beyond that, in a log of its own. The pipeline is where all reads
-//! end, so it collects what failed, each block once, for events ([`Loss`]) and for the log, and whoever keeps the log enters it with each group. A block is dropped here after it is in the log, so that who
-//! looks here first and into the log then misses none. Reads that may well find nothing (log blocks, whose chain
-//! ends where a crash left it) are no damage, and neither is the want of a key.
+//! A reader learns at once that no copy of a block is right. The pool remembers it for longer, in
+//! its error log. All reads end in the pipeline, so it collects the failures, each block once: for
+//! events ([`Loss`]), and for the log. With each txg the pool enters them in the log.
+//!
+//! A block is dropped here only after it is in the log. A query that looks here first, and into the
+//! log then, misses none.
+//!
+//! These are no damage: a read that may find nothing (a log's chain ends where a crash left it),
+//! and a missing key.
 //!
 //! # Locks
-//! Mutexes, each held for a few instructions, and none within another. The listener is called without it.
+//! Mutexes, each held for a few instructions, and none within another. The listener is called
+//! without them.
 //!
 //! # See
 //! OpenZFS `spa_log_error`, `spa_errlist_last`.
@@ -19,31 +25,31 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Most blocks that are remembered at a time; more than these are told to their readers alone.
+/// Most blocks that are remembered at a time. Further ones are reported to their readers alone.
 const MOST: usize = 1 << 17;
 
-/// Losses that are kept until somebody takes them; older ones are counted.
+/// Most losses that are kept until they are taken. Dropped older ones are counted.
 const LOSSES: usize = 512;
 
-/// Why no copy of a block was any good.
+/// Why no copy of a block was right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// None could be read, or what was read could not be made out.
+    /// None could be read or decoded.
     Unread,
     /// None matched its checksum.
     Checksum,
-    /// What matched its checksum was not what its dataset's key had sealed.
+    /// The checksum matched, and the MAC of the dataset's key did not.
     Mac,
 }
 
-/// A block that no copy could give, for whoever wants to know (`FM_EREPORT_ZFS_DATA`, `FM_EREPORT_ZFS_AUTHENTICATION`).
+/// A block of which no copy is right (`FM_EREPORT_ZFS_DATA`, `FM_EREPORT_ZFS_AUTHENTICATION`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {
-    /// When it was found out.
+    /// When it was found.
     pub at: Instant,
-    /// Which block.
+    /// The block.
     pub bookmark: Bookmark,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
@@ -55,7 +61,8 @@ struct Losses {
 
 type Listener = Arc<dyn Fn() + Send + Sync>;
 
-/// Damaged blocks that are in no log yet (`spa_errlist_last`, `spa_errlist_scrub`), or blocks that wait to be healed.
+/// Damaged blocks that are not in the log yet, or blocks that wait to be healed
+/// (`spa_errlist_last`, `spa_errlist_scrub`).
 #[derive(Default)]
 pub struct Damage {
     list: Mutex<BTreeMap<Bookmark, Txg>>,
@@ -70,12 +77,12 @@ impl std::fmt::Debug for Damage {
 }
 
 impl Damage {
-    /// `listener` is called when a block is entered into the empty list.
+    /// Sets a listener, called when a block is entered into the empty list.
     pub fn listen(&self, listener: impl Fn() + Send + Sync + 'static) {
         *self.listener.lock() = Some(Arc::new(listener));
     }
 
-    /// Enters a block that was born in this group (`spa_log_error`).
+    /// Enters a block that was born in this txg (`spa_log_error`).
     pub fn note(&self, bookmark: &Bookmark, birth: Txg) {
         let first = {
             let mut list = self.list.lock();
@@ -97,7 +104,8 @@ impl Damage {
         }
     }
 
-    /// Drops what is in the log now, or has been put right. What was met since then stays, and the listener is called for it.
+    /// Drops what is now in the log, or healed. Blocks found since then stay, and the listener is
+    /// called for them.
     pub fn seen_to(&self, entries: &[(Bookmark, Txg)]) {
         let rest = {
             let mut list = self.list.lock();
@@ -113,17 +121,18 @@ impl Damage {
         }
     }
 
-    /// All, with the groups in which they were born.
+    /// All blocks, with the txgs in which they were born.
     pub fn pending(&self) -> Vec<(Bookmark, Txg)> {
         self.list.lock().iter().map(|(bookmark, birth)| (*bookmark, *birth)).collect()
     }
 
-    /// How many there are.
+    /// How many blocks there are.
     pub fn count(&self) -> u64 {
         self.list.lock().len() as u64
     }
 
-    /// Takes what was lost since the last call, each block once for each group in which it was met, in order; and how many losses were dropped, since nobody came for them.
+    /// Takes the losses since the last call, in order, and how many were dropped meanwhile. Each
+    /// block comes once for each txg in which it was found.
     pub fn take_losses(&self) -> (Vec<Loss>, u64) {
         let losses = std::mem::take(&mut *self.losses.lock());
         (losses.kept.into(), losses.dropped)
@@ -138,7 +147,7 @@ impl Damage {
         losses.kept.push_back(Loss { at: Instant::now(), bookmark: *bookmark, why });
     }
 
-    /// Enters a block whose read failed with this, if that says that it is damaged.
+    /// Enters a block whose read failed with this error, if the error means damage.
     pub(crate) fn judge(&self, bp: &Blkptr, bookmark: &Bookmark, error: &Error) {
         if bp.kind == DmuType::INTENT_LOG {
             return;
@@ -156,7 +165,7 @@ impl Damage {
             | Error::Suspended { .. }
             | Error::Redacted { .. } => return,
         };
-        // Whoever reads it again and again tells nothing new.
+        // Repeated reads add nothing new.
         if !self.list.lock().contains_key(bookmark) {
             self.lose(bookmark, why);
         }

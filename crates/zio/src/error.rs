@@ -1,12 +1,12 @@
-//! Why a block could not be had.
+//! Why a block could not be read or written.
 
 use crate::{Bookmark, KeyError};
 use ondisk::{Corrupt, Dva, Psize};
 
-/// Failure to read or write a block; says which block, for whom, and what was wrong with it.
+/// A failure to read or write a block, with the block and the cause.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The pointer names a place that the pool does not have.
+    /// The pointer names a place that no block can have.
     #[error("block {bookmark}: cannot be at vdev {}, offset {:#x}", dva.vdev, dva.offset.0)]
     Place {
         /// The block.
@@ -17,31 +17,31 @@ pub enum Error {
         #[source]
         source: vdev::VdevError,
     },
-    /// The devices could not deliver it: too many of them are missing or fail (`EIO`).
+    /// No copy could be read: too many devices are missing or failed (`EIO`).
     #[error("block {bookmark}: no device could read it at vdev {}, offset {:#x}", dva.vdev, dva.offset.0)]
     Io {
         /// The block.
         bookmark: Bookmark,
         /// Its first copy.
         dva: Dva,
-        /// Copies or columns that are not there or fail.
+        /// Copies or columns that are missing or failed.
         unread: u32,
-        /// The last failure of a device, if one was asked.
+        /// The last failure of a device, if one was accessed.
         #[source]
         source: Option<std::sync::Arc<device::DeviceError>>,
     },
-    /// Every copy was read, and none has the right checksum (`ECKSUM`).
+    /// Copies were read, and none has the right checksum (`ECKSUM`).
     #[error("block {bookmark}: checksum error at vdev {}, offset {:#x}", dva.vdev, dva.offset.0)]
     Checksum {
         /// The block.
         bookmark: Bookmark,
         /// Its first copy.
         dva: Dva,
-        /// What the last candidate had.
+        /// The checksum of the last candidate.
         #[source]
         source: codec::Error,
     },
-    /// The bytes verify, but can't be unpacked.
+    /// The checksum matches, and the bytes can't be decrypted, authenticated or decompressed.
     #[error("block {bookmark}: cannot be decoded")]
     Decode {
         /// The block.
@@ -50,7 +50,7 @@ pub enum Error {
         #[source]
         source: codec::Error,
     },
-    /// The pointer or the gang tree contradicts itself.
+    /// The pointer, the gang tree or the contents are invalid.
     #[error("block {bookmark}: {source}")]
     Corrupt {
         /// The block.
@@ -59,7 +59,7 @@ pub enum Error {
         #[source]
         source: Corrupt,
     },
-    /// The block is encrypted, and its key isn't there.
+    /// The block is encrypted, and its key is not loaded.
     #[error("block {bookmark}: {source}")]
     Key {
         /// The block.
@@ -68,7 +68,7 @@ pub enum Error {
         #[source]
         source: KeyError,
     },
-    /// A block can't be put into the form that it should be stored in.
+    /// A block can't be encoded for storage.
     #[error("block {bookmark}: cannot be encoded")]
     Encode {
         /// The block.
@@ -77,7 +77,7 @@ pub enum Error {
         #[source]
         source: codec::Error,
     },
-    /// The pool has no room for it, in one piece or several (`ENOSPC`).
+    /// The pool has no space for it, in one piece or several (`ENOSPC`).
     #[error("block {bookmark}: no room for {psize} bytes")]
     NoSpace {
         /// The block.
@@ -85,7 +85,7 @@ pub enum Error {
         /// Its stored size.
         psize: Psize,
     },
-    /// Too many devices failed to take it.
+    /// Too many devices refused the write.
     #[error("block {bookmark}: could not be written to vdev {}, offset {:#x}", dva.vdev, dva.offset.0)]
     Write {
         /// The block.
@@ -96,13 +96,13 @@ pub enum Error {
         #[source]
         source: vdev::WriteError,
     },
-    /// The pool was suspended, and nobody attends it any more.
+    /// The pool is suspended, and the request does not wait.
     #[error("block {bookmark}: not written, as the pool is suspended")]
     Suspended {
         /// The block.
         bookmark: Bookmark,
     },
-    /// The data were left out of the stream that this dataset was received from.
+    /// The dataset was received from a redacted stream, which left out these data.
     #[error("block {bookmark}: redacted")]
     Redacted {
         /// The block.
@@ -111,7 +111,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The block that it happened to.
+    /// The block that failed.
     pub fn bookmark(&self) -> &Bookmark {
         match self {
             Error::Place { bookmark, .. }

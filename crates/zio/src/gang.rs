@@ -1,10 +1,12 @@
 //! Gang blocks: assembled from the pieces that a header points at.
 //!
 //! # On disk
-//! The place of the block holds a 512-byte header with up to three pointers, whose data follow one another;
-//! a piece may be a gang block again. The header's checksum is bound to the first copy's place and the birth of the
-//! pointer that led to it, whichever copy is read; in an encrypted object a MAC takes half of it, as everywhere. Each
-//! piece has a checksum of its own.
+//! The place of the block holds a 512-byte header with up to three pointers. Their data follow one
+//! another. A *piece* is a block that such a pointer names; it may be a gang block again.
+//!
+//! The header's checksum is bound to the first copy's place and the birth of the pointer that led
+//! to it, whichever copy is read. In an encrypted object a MAC takes half of the checksum, as
+//! everywhere. Each piece has a checksum of its own.
 
 use crate::read::{Fetch, has_mac};
 use crate::{Bookmark, Error, IoFlags, ReadOptions, Result, Zio};
@@ -14,10 +16,10 @@ use ondisk::blkptr::{DVAS_PER_BP, Stored};
 use ondisk::gang::{GANG_HEADER_SIZE, decode_gang_header};
 use ondisk::{Blkptr, Corrupt, Dva, SPA_MINBLOCKSHIFT};
 
-/// Deepest gang tree: three pieces a level reach 16 MiB from 512 bytes in ten.
+/// Deepest gang tree. With three pieces a level, ten levels reach 16 MiB from 512 bytes.
 pub(crate) const MAX_DEPTH: u32 = 12;
 
-/// What of one gang block has been read, and how much more may be.
+/// The state of the read of one gang block, with a limit on what it may read.
 struct Walk<'a> {
     bookmark: &'a Bookmark,
     options: &'a ReadOptions,
@@ -34,7 +36,10 @@ impl Zio {
     /// The pointers to the pieces of the gang block `bp`, from the copy of its header at `dva`.
     ///
     /// # Errors
-    /// As a read fails.
+    /// * [`Error::Place`]: no header can be at this place.
+    /// * [`Error::Io`]: the header could not be read.
+    /// * [`Error::Checksum`]: the header has a wrong checksum.
+    /// * [`Error::Corrupt`]: the header can't be decoded.
     pub fn gang_pieces(
         &self,
         bp: &Blkptr,
@@ -63,8 +68,10 @@ impl Zio {
         bm: &Bookmark,
         options: &ReadOptions,
     ) -> Result<AlignedBuf> {
-        // A header for each sector, and one for each level, are more than a whole tree has. All copies of it may be
-        // needed; but pieces whose copies lead to one another would multiply with each level.
+        // The limit: more than a whole tree has, a header for each sector and one for each level,
+        // times all copies.
+        //
+        // Without a limit, pieces whose copies lead to one another would multiply with each level.
         let headers_left = DVAS_PER_BP as u64 * ((s.psize.0 >> SPA_MINBLOCKSHIFT) + u64::from(MAX_DEPTH));
         let mut walk = Walk { bookmark: bm, options, headers_left };
         let mut whole = AlignedBuf::zeroed(s.psize.0 as usize);
@@ -96,7 +103,7 @@ impl Zio {
                 child.stored().ok_or_else(|| walk.corrupt("a piece is not a block on devices"))?,
             ));
         }
-        // Before anything is read: the pieces of a sound block are as long as it is.
+        // Checked before anything is read: the pieces of a valid block are as long as it is.
         let sum = pieces.iter().fold(0u64, |n, (_, s)| n.saturating_add(s.psize.0));
         if sum != out.len() as u64 {
             return Err(walk.corrupt("its pieces are not as long as the block"));

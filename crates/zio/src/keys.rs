@@ -1,4 +1,4 @@
-//! Where the keys of encrypted blocks come from.
+//! The source of the keys of encrypted blocks.
 
 use codec::crypt::DataKeys;
 use parking_lot::RwLock;
@@ -15,22 +15,22 @@ pub enum KeyError {
     },
 }
 
-/// Random bytes that nobody can guess: salts and initialisation vectors.
+/// Unpredictable random bytes, for salts and initialisation vectors (`random_get_bytes`).
 pub trait Entropy: Send + Sync {
     /// Fills `buf`.
     fn fill(&self, buf: &mut [u8]);
 }
 
-/// Gives the keys of datasets; the `dsl` room implements it.
+/// The source of the keys of datasets (`spa_keystore_t`); `dsl` implements it.
 pub trait KeySource: Send + Sync {
-    /// The keys of the dataset with this object number.
+    /// The keys of the dataset with this object number (`spa_keystore_lookup_key`).
     ///
     /// # Errors
-    /// [`KeyError::NotLoaded`] when nobody has loaded them.
+    /// * [`KeyError::NotLoaded`]: the dataset's key is not loaded.
     fn keys(&self, objset: u64) -> Result<Arc<DataKeys>, KeyError>;
 }
 
-/// Where the keys of a pool come from, for all who need them; nowhere until somebody has said where.
+/// The key source of a pool, shared by all that need it; none until it is set.
 #[derive(Clone, Default)]
 pub(crate) struct KeyCell(Arc<RwLock<Option<Arc<dyn KeySource>>>>);
 

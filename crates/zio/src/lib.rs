@@ -1,16 +1,25 @@
 //! The block pipeline: block pointer to verified bytes and back.
 //!
 //! # Theory
-//! A read goes down once per attempt and comes up once: fetch the stored bytes of one copy, verify their
-//! checksum, and only then decrypt or authenticate, decompress, and put them into the native byte order.
-//! A copy that does not verify is never decoded. The `vdev` room offers further candidates for the same
-//! place (other sides of a mirror, reconstructions); this room judges them, and says which was right, so
-//! that exactly the devices that were wrong are charged. When a place has no good candidate the next ditto
-//! copy is tried. Blocks are immutable from here up.
+//! A read has these steps:
+//!
+//! 1. Fetch the stored bytes of one copy.
+//! 2. Verify their checksum.
+//! 3. Decrypt or authenticate.
+//! 4. Decompress.
+//! 5. Convert to the native byte order.
+//!
+//! A copy whose checksum is wrong is never decoded. `vdev` offers further candidates for the same
+//! place (other children of a mirror, reconstructions). This crate verifies them, and reports which
+//! was right, so that exactly the devices that were wrong count checksum errors. If a place has no
+//! good candidate, the next ditto copy is tried. Blocks are immutable from here up.
 //!
 //! # Absent
-//! This room does not know what a pool, an object set or a dataset is: keys come through [`KeySource`], places
-//! through `vdev::Tree`, and bookmarks are only for messages and for finding a key.
+//! This crate does not know pools, object sets or datasets. Keys come through [`KeySource`], places
+//! through `vdev::Tree`. Bookmarks serve only for messages and to find a key.
+//!
+//! # See
+//! OpenZFS `zio.c`, `zio_checksum.c`, `zio_compress.c`, `zio_inject.c`.
 
 mod bookmark;
 mod damage;
@@ -45,5 +54,5 @@ pub use write::{EarlyWrite, FlushMark, Written};
 
 pub use vdev::{Priority, Request};
 
-/// A result of this room.
+/// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

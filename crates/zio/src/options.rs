@@ -1,13 +1,13 @@
 //! How a read is made: its flags, and the request that goes to the devices.
 //!
 //! # Theory
-//! [`ReadOptions`] travel with each read, from the handle through which an object is read down to
-//! the leaf of a vdev. There is no default: a read without options does not compile. Threads that
-//! read for another one get its options.
+//! [`ReadOptions`] travel with each read, from the handle of an object down to the leaf of a vdev.
+//! There is no default: a read without options does not compile. A thread that reads for another
+//! one gets its options.
 //!
-//! Who waits for a suspended pool follows from two flags:
+//! Two flags decide which reads wait for a suspended pool:
 //!
-//! | flags | devices are gone | the block is damaged |
+//! | flags | devices are missing | the block is damaged |
 //! |---|---|---|
 //! | neither | fails | fails |
 //! | [`IoFlags::MUST_SUCCEED`] and [`IoFlags::CAN_FAIL`] | waits | fails |
@@ -18,28 +18,28 @@
 
 use vdev::{Priority, Request};
 
-/// What a reader knows of a block, and what it can do without (`zio_flag_t`).
+/// What a reader knows about a block, and whether it can do without (`zio_flag_t`).
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct IoFlags(u8);
 
 impl IoFlags {
-    /// None of them.
+    /// No flags.
     pub const NONE: Self = Self(0);
-    /// No caller asked for the block yet. That it can't be read is no damage: its place may have
-    /// become another's (`ZIO_FLAG_SPECULATIVE`).
+    /// No caller needs the block yet. If it can't be read, that is no damage: its place may hold
+    /// another block by now (`ZIO_FLAG_SPECULATIVE`).
     pub const SPECULATIVE: Self = Self(1);
-    /// The pointer may be out of date. That the block can't be read is no damage yet: the reader
-    /// tries again with a newer pointer, and without this flag. Wrong single copies are noted as
-    /// ever.
+    /// The pointer may be out of date. If the block can't be read, that is no damage yet: the
+    /// reader tries again with a newer pointer, and without this flag. Wrong copies of a readable
+    /// block are recorded as usual.
     pub const MAY_BE_STALE: Self = Self(2);
-    /// The reader [looks at](crate::Zio::look) the block next. Devices that return wrong bytes of a
-    /// block that can be read are charged, and repaired, then and not now.
+    /// The reader calls [`Zio::look`](crate::Zio::look) on the block next. Checksum errors are
+    /// counted and repaired then, and not now.
     pub const SCRUBBED_NEXT: Self = Self(4);
-    /// The reader is a sync, which can't be done again: it waits for a suspended pool
+    /// The reader is a sync, which can't be repeated: it waits for a suspended pool
     /// (`ZIO_FLAG_MUSTSUCCEED`).
     pub const MUST_SUCCEED: Self = Self(8);
-    /// With [`IoFlags::MUST_SUCCEED`]: the reader can do without a damaged block, and only waits
-    /// for devices that are gone. Alone it says nothing (`ZIO_FLAG_CANFAIL`).
+    /// With [`IoFlags::MUST_SUCCEED`]: the reader can do without a damaged block, and waits only
+    /// for missing devices. No effect alone (`ZIO_FLAG_CANFAIL`).
     pub const CAN_FAIL: Self = Self(16);
 
     /// Whether all of `flags` are set.
@@ -68,22 +68,22 @@ impl std::fmt::Debug for IoFlags {
     }
 }
 
-/// How a read is made. See the module. A clone allocates nothing.
+/// How a read is made; see the module. A clone allocates nothing.
 #[derive(Debug, Clone)]
 pub struct ReadOptions {
-    /// What the reader knows of the block, and can do without.
+    /// What the reader knows about the block, and whether it can do without.
     pub flags: IoFlags,
-    /// What goes to the devices.
+    /// The request to the devices.
     pub request: Request,
 }
 
 impl ReadOptions {
-    /// A read of the background or of a class of its own, without flags.
+    /// A read of the background or of another class, without flags.
     pub const fn new(request: Request) -> Self {
         Self { flags: IoFlags::NONE, request }
     }
 
-    /// A read for which a caller waits. It fails when devices do.
+    /// A read that a caller waits for. It fails when devices fail.
     pub const fn demand() -> Self {
         Self::new(Request::new(Priority::SyncRead))
     }

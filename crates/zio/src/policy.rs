@@ -1,15 +1,16 @@
-//! What a write is asked to do.
+//! What a write request contains.
 
 use crate::{Bookmark, ClassHint};
 use codec::compress::ZstdLevel;
 use device::Sparse;
 use ondisk::{Blkptr, ChecksumKind, CompressKind, DmuType, Level};
 
-/// How a block is to be stored (`zio_prop_t`). Properties are resolved: neither compressor nor checksum is `On`
-/// or `Inherit`.
+/// How a block is to be stored (`zio_prop_t`).
+///
+/// Properties are resolved: neither compressor nor checksum is `On` or `Inherit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WritePolicy {
-    /// Compressor; `Off` also keeps zeros as they are, `Empty` only looks for zeros (`zp_compress`).
+    /// Compressor (`zp_compress`). `Off` also stores zeros as they are; `Empty` only detects zeros.
     pub compress: CompressKind,
     /// Level of zstd (`zp_complevel`).
     pub zstd: ZstdLevel,
@@ -17,24 +18,26 @@ pub struct WritePolicy {
     pub checksum: ChecksumKind,
     /// Copies, 1 to 3; blocks of encrypted kinds get at most 2 (`zp_copies`).
     pub copies: u8,
-    /// Look in the dedup table first (`zp_dedup`).
+    /// Whether to look in the dedup table first (`zp_dedup`).
     pub dedup: bool,
-    /// Compare the bytes of a block found there (`zp_dedup_verify`).
+    /// Whether to compare the bytes with a block found there (`zp_dedup_verify`).
     pub verify: bool,
-    /// Keep the old block if it has the same checksum (`zp_nopwrite`).
+    /// Whether to keep the old block if it has the same checksum (`zp_nopwrite`).
     pub nopwrite: bool,
-    /// The object set is encrypted: level-0 blocks of encrypted kinds are, others get MACs (`zp_encrypt`).
+    /// Whether the object set is encrypted (`zp_encrypt`). Level-0 blocks of encrypted kinds are
+    /// encrypted, others get MACs.
     pub encrypt: bool,
-    /// Small blocks may live in their pointer (the feature `embedded_data` is enabled).
+    /// Whether small blocks may be stored in their pointer (the feature `embedded_data` is
+    /// enabled).
     pub embed: bool,
-    /// Holes keep their birth (the feature `hole_birth` is active).
+    /// Whether holes keep their birth (the feature `hole_birth` is active).
     pub hole_birth: bool,
-    /// Which class of vdevs, beyond what the kind says.
+    /// The class of vdevs, beyond what the kind says.
     pub class: ClassHint,
 }
 
 impl WritePolicy {
-    /// LZ4 and Fletcher-4, one copy, and nothing else: what tests begin with.
+    /// LZ4 and Fletcher-4, one copy, and nothing else: the base of tests.
     pub const PLAIN: WritePolicy = WritePolicy {
         compress: CompressKind::Lz4,
         zstd: ZstdLevel::DEFAULT,
@@ -59,15 +62,15 @@ pub struct WriteReq {
     pub kind: DmuType,
     /// Its level.
     pub level: Level,
-    /// Its place, for messages and to find the keys.
+    /// Its logical place, for messages and to find the keys.
     pub bookmark: Bookmark,
     /// Blocks below it that are not holes, or dnodes (`blk_fill`): 1 for data.
     pub fill: u64,
     /// How to store it.
     pub policy: WritePolicy,
-    /// What was there before, when anything was.
+    /// The block that was there before, if any.
     pub old: Option<Blkptr>,
-    /// The old block may be overwritten if it was born in this group and the new one fits: what lets a sync
-    /// converge (`pass >= zfs_sync_pass_rewrite`).
+    /// Whether the old block may be overwritten if it was born in this txg and the new one fits.
+    /// That lets a sync converge (`pass >= zfs_sync_pass_rewrite`).
     pub in_place: bool,
 }

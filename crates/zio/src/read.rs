@@ -24,8 +24,8 @@ use vdev::{Tree, TreeCell, inject};
 /// The pipeline of one pool.
 ///
 /// # Locks
-/// Checksummer and keys are set rarely, at import and when keys are loaded; a read clones the reference that it
-/// needs and holds no lock while it reads.
+/// Checksummer and keys are set rarely, at import and when keys are loaded. A read clones the
+/// references that it needs, and holds no lock while it reads.
 pub struct Zio {
     tree: TreeCell,
     checksummer: RwLock<Arc<Checksummer>>,
@@ -34,15 +34,16 @@ pub struct Zio {
     workers: RwLock<Arc<Workers>>,
     entropy: RwLock<Arc<dyn Entropy>>,
     dedup: RwLock<Option<Arc<dyn Dedup>>>,
-    /// Held while a block is looked up in the dedup table, placed and entered: batches may be written at the same time.
+    /// Held while a block is looked up in the dedup table, placed and entered, since batches may be
+    /// written at the same time.
     pub(crate) sharing: Mutex<()>,
     clones: RwLock<Option<Arc<dyn Clones>>>,
     suspension: Arc<Suspension>,
     damage: Damage,
     unhealed: Damage,
-    /// What devices took and may not hold for good yet.
+    /// What devices were given and may not hold durably yet.
     pub(crate) unflushed: Mutex<Unflushed>,
-    /// What is to be written with the rest of its group.
+    /// Metadata that is written with the rest of its txg.
     pub(crate) held: Held,
     pub(crate) cordon: vdev::Cordon,
     /// The pool's version.
@@ -52,10 +53,11 @@ pub struct Zio {
 /// A block that was read.
 #[derive(Debug, Clone)]
 pub struct Opened {
-    /// As the object sees it.
+    /// Its contents, as the object sees them.
     pub block: Block,
-    /// The bytes that it was unpacked from, verified and decrypted: unpacking them as its pointer says gives the block again. Nothing of a block that is stored as it is, or
-    /// in the other byte order.
+    /// The verified and decrypted bytes from which it was decompressed. Decompressing them as its
+    /// pointer says gives the block again. `None` if the block is not compressed, or of the other
+    /// byte order.
     pub packed: Option<Block>,
 }
 
@@ -80,13 +82,14 @@ pub(crate) struct Fetch<'a> {
     pub(crate) size: usize,
     pub(crate) birth: Txg,
     pub(crate) bookmark: &'a Bookmark,
-    /// Nobody knows whether the block was ever written: wrong bytes are no device's fault (`ZIO_FLAG_SPECULATIVE`).
+    /// It is not known whether the block was ever written. So wrong bytes count no error
+    /// (`ZIO_FLAG_SPECULATIVE`).
     pub(crate) speculative: bool,
     pub(crate) options: &'a ReadOptions,
 }
 
 impl Zio {
-    /// A pipeline over these vdevs, with the salt of a pool that has none and without keys.
+    /// A pipeline over these vdevs, with the salt of a pool without one, and without keys.
     pub fn new(tree: impl Into<TreeCell>) -> Zio {
         Zio {
             tree: tree.into(),
@@ -108,7 +111,8 @@ impl Zio {
         }
     }
 
-    /// The version of the pool (`spa_version`), which says what may be written; until it is set, the one with features.
+    /// The version of the pool (`spa_version`), which limits what may be written. Until it is set,
+    /// the version with features.
     pub fn pool_version(&self) -> u64 {
         self.version.load(Relaxed)
     }
@@ -123,28 +127,32 @@ impl Zio {
         if self.pool_version() < SPA_VERSION_DITTO_BLOCKS { 1 } else { 3 }
     }
 
-    /// Whether the pool waits for its devices.
+    /// The suspension state of the pool.
     pub fn suspension(&self) -> &Arc<Suspension> {
         &self.suspension
     }
 
-    /// What keeps whoever copies space from device to device apart from whoever writes blocks there at any time: those of logs, and repairs.
+    /// Keeps a thread that copies space between devices apart from writers of log blocks and
+    /// repairs there.
     pub fn cordon(&self) -> &vdev::Cordon {
         &self.cordon
     }
 
-    /// The blocks that were found damaged and are in no log yet.
+    /// The blocks that were found damaged and are not in the log yet.
     pub fn damage(&self) -> &Damage {
         &self.damage
     }
 
-    /// Blocks that were read, though a device has something else in a place of theirs, or can't read it. A pointer may be groups old when it is read by, and the place another's by
-    /// then: so nothing is written here, and whoever finds that a block is still where it was [heals](Zio::heal) it.
+    /// Blocks that were read, though a copy or column on a device is wrong or can't be read.
+    ///
+    /// A pointer may be many txgs old when it is used for a read, and its place may then hold
+    /// another block. So a read repairs nothing. A thread that knows the block is still in its
+    /// place [heals](Zio::heal) it.
     pub fn unhealed(&self) -> &Damage {
         &self.unhealed
     }
 
-    /// Sets the dedup table; without one nothing is deduplicated.
+    /// Sets the dedup table. Without one, nothing is deduplicated.
     pub fn set_dedup(&self, table: Arc<dyn Dedup>) {
         *self.dedup.write() = Some(table);
     }
@@ -162,30 +170,30 @@ impl Zio {
         self.clones.read().clone()
     }
 
-    /// Sets where salts and initialisation vectors come from; without it nothing can be encrypted.
+    /// Sets the source of salts and initialisation vectors. Without one, nothing can be encrypted.
     pub fn set_entropy(&self, entropy: Arc<dyn Entropy>) {
         *self.entropy.write() = entropy;
     }
 
-    /// Sets who gives out space; without it nothing can be written.
+    /// Sets the allocator. Without one, nothing can be written.
     pub fn set_space(&self, space: Arc<dyn Space>) {
         *self.space.write() = Some(space);
     }
 
-    /// Sets the threads that batches of writes are spread over; until then the caller's does all.
+    /// Sets the threads for batches of writes. Until then, the caller's thread does all.
     pub fn set_workers(&self, workers: Arc<Workers>) {
         *self.workers.write() = workers;
     }
 
-    /// Who gives out space.
+    /// The allocator.
     ///
     /// # Panics
-    /// When nobody has said who ([`Zio::set_space`]).
+    /// If no allocator has been set ([`Zio::set_space`]).
     pub fn space(&self) -> Arc<dyn Space> {
         self.space.read().clone().expect("a pool that is written has an allocator")
     }
 
-    /// The threads that batches are spread over.
+    /// The threads for batches of writes.
     pub fn workers(&self) -> Arc<Workers> {
         self.workers.read().clone()
     }
@@ -202,13 +210,15 @@ impl Zio {
         self.keys.get()
     }
 
-    /// What makes the stored form of this pool's blocks again.
+    /// What restores the stored form of this pool's blocks.
     pub fn remaker(&self) -> Remaker {
         Remaker::new(self.checksummer(), self.keys.clone())
     }
 
-    /// More blocks than the devices have sectors cannot be distinct: a walk of metadata that has taken this many
-    /// steps is going in circles, or around a tree that shares its branches.
+    /// A limit of steps for walks of metadata: the number of sectors of the devices.
+    ///
+    /// There can't be more distinct blocks than sectors. A walk that has taken more steps goes in a
+    /// circle, or through a tree with shared branches.
     pub fn walk_limit(&self) -> u64 {
         self.tree().devices().map(|(_, d)| d.size() >> SPA_MINBLOCKSHIFT).fold(0, u64::saturating_add)
     }
@@ -218,7 +228,7 @@ impl Zio {
         self.tree.get()
     }
 
-    /// Where the vdevs are looked up: another tree can be put there.
+    /// The cell with the vdev tree, in which the tree can be replaced.
     pub fn trees(&self) -> &TreeCell {
         &self.tree
     }
@@ -233,23 +243,34 @@ impl Zio {
         self.checksummer()
     }
 
-    /// Sets where keys come from.
+    /// Sets the source of keys.
     pub fn set_keys(&self, keys: Arc<dyn KeySource>) {
         self.keys.set(keys);
     }
 
-    /// Reads a block: verified, decrypted, decompressed, in the native byte order. A hole reads as zeros.
+    /// Reads a block: verified, decrypted, decompressed, in the native byte order (`zio_read`). A
+    /// hole reads as zeros.
     ///
     /// # Errors
-    /// [`Error`] says which block, and what was wrong with the last of its copies.
+    /// Of several copies, the error is about the first, unless a later one could be read and has a
+    /// wrong checksum.
+    ///
+    /// * [`Error::Place`]: the pointer names a place that no block can have.
+    /// * [`Error::Io`]: too many devices are missing or failed.
+    /// * [`Error::Checksum`]: copies were read, and none has the right checksum.
+    /// * [`Error::Decode`]: the checksum matches, and the bytes can't be decrypted, authenticated
+    ///   or decompressed.
+    /// * [`Error::Corrupt`]: the pointer, the gang tree or the contents are invalid.
+    /// * [`Error::Key`]: the block is encrypted, and its key is not loaded.
+    /// * [`Error::Redacted`]: the block was left out of a redacted stream.
     pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<Block> {
         self.read_packed(bp, bookmark, options).map(|opened| opened.block)
     }
 
-    /// Reads a block as [`Zio::read`] does; yields also the packed bytes that it was unpacked from.
+    /// Reads a block like [`Zio::read`], and also returns the compressed bytes.
     ///
     /// # Errors
-    /// As [`Zio::read`].
+    /// Those of [`Zio::read`].
     pub fn read_packed(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<Opened> {
         self.read_opened(bp, bookmark, options).inspect_err(|e| {
             if !options.has(IoFlags::SPECULATIVE) && !options.has(IoFlags::MAY_BE_STALE) {
@@ -267,7 +288,7 @@ impl Zio {
                 self.native(bp, out, bookmark).map(Opened::from)
             }
             Body::Stored(s) => {
-                // Asked before the read: a locked dataset should not cost one.
+                // Before the read, so that a locked dataset costs none.
                 let keys = if bp.is_encrypted() { Some(self.keys(bookmark)?) } else { None };
                 let raw = self.fetch_stored(bp, s, bookmark, options)?;
                 self.open_verified(bp, s, raw, keys, bookmark)
@@ -275,7 +296,7 @@ impl Zio {
         }
     }
 
-    /// From verified stored bytes to the block that the object sees, decrypted with these keys if it is encrypted.
+    /// From verified stored bytes to the block that the object sees. With `keys` it is decrypted.
     pub(crate) fn open_verified(
         &self,
         bp: &Blkptr,
@@ -301,27 +322,31 @@ impl Zio {
         self.decode(bp, s, raw, bookmark)
     }
 
-    /// Reads a block as [`Zio::read`] does, but without decrypting it: of a dnode block all but the bonuses is in
-    /// the clear, which is enough to walk an encrypted dataset whose key nobody has.
+    /// Reads a block like [`Zio::read`], without decrypting it.
+    ///
+    /// All of a dnode block except its bonuses is unencrypted. That is enough to walk an encrypted
+    /// dataset without its key.
     ///
     /// # Errors
-    /// As [`Zio::read`], and [`Error::Decode`] where ciphertext would have to be decompressed.
+    /// Those of [`Zio::read`] except [`Error::Key`]. [`Error::Decode`] also means that ciphertext
+    /// could not be decompressed.
     pub fn read_undecrypted(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<Block> {
         match &bp.body {
             Body::Stored(s) if bp.is_encrypted() => {
                 let raw = self.fetch_stored(bp, s, bookmark, options);
                 let raw = raw.inspect_err(|e| self.damage.judge(bp, bookmark, e))?;
-                // Ciphertext that can't be unpacked is no damage.
+                // Ciphertext that can't be decompressed is no damage.
                 self.decode(bp, s, raw, bookmark).map(|opened| opened.block)
             }
             _ => self.read(bp, bookmark, options),
         }
     }
 
-    /// The stored bytes of a block, verified, neither decrypted nor decompressed; what a raw send or a scrub wants.
+    /// The verified stored bytes of a block, neither decrypted nor decompressed (`ZIO_FLAG_RAW`).
+    /// For raw sends and scrubs.
     ///
     /// # Errors
-    /// As [`Zio::read`].
+    /// Those of [`Zio::read`] except [`Error::Key`] and [`Error::Decode`].
     pub fn read_raw(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<Block> {
         match &bp.body {
             Body::Stored(s) => {
@@ -333,11 +358,11 @@ impl Zio {
         }
     }
 
-    /// As [`Zio::read_raw`], of a block of which nobody knows whether it was ever written: that it is not there is no damage
-    /// (`ZIO_FLAG_SPECULATIVE`).
+    /// Reads like [`Zio::read_raw`], where it is not known whether the block was ever written
+    /// (`ZIO_FLAG_SPECULATIVE`). If it can't be read, that is not recorded as damage.
     ///
     /// # Errors
-    /// As [`Zio::read`].
+    /// Those of [`Zio::read_raw`].
     pub fn read_perhaps(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<Block> {
         match &bp.body {
             Body::Stored(s) => Ok(self.fetch_stored(bp, s, bookmark, options)?.freeze()),
@@ -345,7 +370,7 @@ impl Zio {
         }
     }
 
-    /// The verified stored bytes of the first copy that has them.
+    /// The verified stored bytes of the first good copy.
     pub(crate) fn fetch_stored(
         &self,
         bp: &Blkptr,
@@ -362,7 +387,7 @@ impl Zio {
             if !must_succeed(bp, &failure, options) {
                 return Err(failure);
             }
-            // Who is to see to it learns here which block it is.
+            // The damage list names the block, so that the administrator can find the cause.
             self.damage.judge(bp, bm, &failure);
             if !self.suspension.wait(Reason::Io) {
                 return Err(failure);
@@ -379,7 +404,7 @@ impl Zio {
         bm: &Bookmark,
         options: &ReadOptions,
     ) -> Result<AlignedBuf> {
-        // A log's chain names the block to come, which a crash left unwritten at its end.
+        // A log's chain names the next block, which a crash may leave unwritten.
         let speculative = bp.kind == DmuType::INTENT_LOG || options.has(IoFlags::SPECULATIVE);
         let (size, birth) = (s.psize.0 as usize, s.phys_birth);
         let fetch = Fetch { dva, size, birth, bookmark: bm, speculative, options };
@@ -398,18 +423,18 @@ impl Zio {
         }
     }
 
-    /// Whether somebody asked for this copy of the block to be found wrong ([`inject`]).
+    /// The injected fault of this copy of the block, if there is one ([`inject`]).
     pub(crate) fn spoiled(&self, bp: &Blkptr, s: &Stored, dva: &Dva, bm: &Bookmark) -> Option<bool> {
         let copy = || s.copies().position(|one| one == dva).unwrap_or(0);
         inject::spoil(|| self.tree().root_guid(), &place(bp, bm), copy)
     }
 
-    /// Whether somebody asked for the block to be found wrong in this way, though it was read.
+    /// Whether an injected fault of this kind strikes the block, though it was read.
     fn baffles(&self, bp: &Blkptr, bm: &Bookmark, way: inject::Bad) -> bool {
         inject::baffles(|| self.tree().root_guid(), &place(bp, bm), way)
     }
 
-    /// What `read` makes of the first copy that it succeeds with.
+    /// The result of `read` for the first copy with which it succeeds.
     pub(crate) fn any_copy<T>(
         &self,
         bp: &Blkptr,
@@ -435,7 +460,8 @@ impl Zio {
                         }
                         return Ok(got);
                     }
-                    // The first copy's failure is the one worth telling, unless a later one was at least readable.
+                    // The first copy's failure is reported, unless a later copy was readable and
+                    // has a wrong checksum.
                     Err(e) if failure.is_none() || matches!(e, Error::Checksum { .. }) => failure = Some(e),
                     Err(_) => {}
                 }
@@ -447,14 +473,15 @@ impl Zio {
         }
     }
 
-    /// Remembers a block that was read, and of which something is wrong on a device, by its physical birth.
+    /// Records, by its physical birth, a block that was read though something is wrong on a device.
     fn note_unhealed(&self, bm: &Bookmark, birth: Txg, options: &ReadOptions) {
         if !(options.has(IoFlags::SPECULATIVE) || options.has(IoFlags::SCRUBBED_NEXT)) {
             self.unhealed.note(bm, birth);
         }
     }
 
-    /// Whether a read of a group that syncs failed since devices have gone, which may come back, or since somebody asked for it, who may take it back.
+    /// Whether a read of a sync failed because devices are missing, or by an injected fault. Both
+    /// may end later.
     fn is_gone(
         &self,
         failure: &Error,
@@ -468,7 +495,7 @@ impl Zio {
         failed && (s.copies().any(|dva| !self.tree().probe(dva.vdev)) || asked())
     }
 
-    /// Asks the vdevs for candidates until one passes `verify`.
+    /// Requests candidates from the vdevs until one passes `verify`.
     pub(crate) fn fetch(
         &self,
         f: &Fetch<'_>,
@@ -492,7 +519,8 @@ impl Zio {
                     return Ok(buf);
                 }
                 Ok(()) => {
-                    // A device that is merely not there would be found out with every read; it has a DTL.
+                    // A device that is only missing would be recorded with every read; its DTL
+                    // covers that.
                     let damaged = wrong.is_some() || attempts.failure().io.is_some();
                     attempts.settle(Some(&buf));
                     if damaged && !f.speculative {
@@ -500,7 +528,8 @@ impl Zio {
                     }
                     return Ok(buf);
                 }
-                // A place that has become another's is not repaired, nor is anybody charged: who asks for the block sees to that.
+                // The place may hold another block by now. So nothing is repaired, and no error is
+                // counted. A later read that needs the block does both.
                 Err(_) if options.has(IoFlags::SPECULATIVE) => break,
                 Err(e) => wrong = Some(e),
             }
@@ -522,7 +551,8 @@ impl Zio {
     pub(crate) fn verify(&self, bp: &Blkptr, s: &Stored, buf: &[u8]) -> codec::Result<()> {
         match s.checksum {
             ChecksumKind::Off | ChecksumKind::Noparity => Ok(()),
-            // Log blocks carry their checksum; what the pointer holds binds them to their place in the chain.
+            // Log blocks contain their checksum. The words in the pointer bind them to their place
+            // in the chain.
             ChecksumKind::Zilog => {
                 embedded::verify(&Verifier::Zilog(Checksum(s.sum)), buf, s.crypt).map(|_| ())
             }
@@ -541,8 +571,8 @@ impl Zio {
         let bad_mac = |source| Error::Decode { bookmark: *bm, source };
         let mac = Checksum(s.sum).mac(bp.order);
         if bp.is_authenticated() && bp.kind != DmuType::OBJSET {
-            // Without keys a block that holds no secret is still readable, as in OpenZFS: locked datasets are
-            // listed and their blocks counted.
+            // Without keys, a block that holds no secret is still readable, as in OpenZFS: locked
+            // datasets are listed and their blocks counted.
             if let Ok(keys) = self.keys(bm) {
                 keys.verify_mac(&raw, &mac).map_err(bad_mac)?;
             }
@@ -582,7 +612,7 @@ impl Zio {
         Ok(out)
     }
 
-    /// Puts a block of the other byte order into the native one, once.
+    /// Converts a block of the other byte order to the native one.
     fn native(&self, bp: &Blkptr, mut buf: AlignedBuf, bm: &Bookmark) -> Result<Block> {
         if bp.order == ByteOrder::Big {
             ondisk::byteswap::block(bp.kind, bp.level, &mut buf)
@@ -592,7 +622,8 @@ impl Zio {
     }
 }
 
-/// Whether a read that failed so is one that a sync can't do without, and may succeed when somebody has seen to the devices.
+/// Whether a sync needs the read that failed, and the read may succeed once the devices are
+/// repaired.
 fn must_succeed(bp: &Blkptr, failure: &Error, options: &ReadOptions) -> bool {
     // A log's chain ends with a block that can't be read.
     let needed = options.has(IoFlags::MUST_SUCCEED)
@@ -604,13 +635,13 @@ fn must_succeed(bp: &Blkptr, failure: &Error, options: &ReadOptions) -> bool {
         && matches!(failure, Error::Io { .. } | Error::Checksum { .. })
 }
 
-/// A block as the faults that somebody asks for know it.
+/// The block in the terms of injected faults.
 fn place(bp: &Blkptr, bm: &Bookmark) -> inject::InjectedBlock {
     let (object, level, blkid) = (bm.object.0, bm.level.0, bm.blkid.0);
     inject::InjectedBlock { objset: bm.objset, object, level, blkid, kind: bp.kind }
 }
 
-/// Whether half of a block's checksum is a MAC. Object sets carry theirs inside.
+/// Whether half of a block's checksum is a MAC. Object sets have their MACs inside.
 pub(crate) fn has_mac(bp: &Blkptr, s: &Stored) -> bool {
     s.crypt && bp.kind != DmuType::OBJSET
 }

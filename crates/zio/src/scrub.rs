@@ -1,12 +1,16 @@
-//! Reading a block in order to see that all of it is right.
+//! Reading a block to check that all of it is right.
 //!
 //! # Theory
-//! A scrub reads every piece of every copy and puts right what differs; a resilver finds what devices are known to lack, which is written later, with that of other blocks. Both need the right bytes first, from whatever
-//! copy has them. Nothing is decrypted or decompressed for that: the checksum is of the stored bytes. A gang block is its headers
-//! and its pieces, each a block with copies and a checksum of its own.
+//! A scrub reads every piece of every copy and repairs what differs. A resilver finds what devices
+//! are known to lack; that is written later, together with other blocks. Both first need the right
+//! bytes, from any good copy.
+//!
+//! Nothing is decrypted or decompressed: the checksum is of the stored bytes. A gang block is its
+//! headers and its pieces, each a block with copies and a checksum of its own.
 //!
 //! # Locks
-//! None is held. The caller keeps the block from being freed: what is written must not go over another's bytes.
+//! None is held. The caller keeps the block from being freed, so that a repair does not overwrite
+//! another block.
 //!
 //! # See
 //! OpenZFS `dsl_scan_scrub_cb`, `scan_exec_io`, `zio_vdev_io_assess`.
@@ -24,46 +28,48 @@ use crate::gang::MAX_DEPTH;
 use crate::read::has_mac;
 use crate::{Bookmark, Error, ReadOptions, Result, Zio};
 
-/// How a block is looked at.
+/// How a block is examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
     /// Every piece is read and compared (`ZIO_FLAG_SCRUB`).
     Scrub,
-    /// What devices have missed is found, and written to them with that of other blocks (`ZIO_FLAG_RESILVER`).
+    /// What devices have missed is found, and written together with other blocks
+    /// (`ZIO_FLAG_RESILVER`).
     Resilver,
 }
 
-/// What is done with what is found.
+/// What is done with the findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum How {
     /// [`Look::Scrub`].
     Scrub,
     /// [`Look::Resilver`].
     Resilver,
-    /// Copies that a read has found wrong are written again; who was wrong was charged then (`ZIO_FLAG_SELF_HEAL`).
+    /// Copies that a read found wrong are rewritten; the read counted the errors
+    /// (`ZIO_FLAG_SELF_HEAL`).
     Heal,
 }
 
-/// One place of a block: all of its copies, and what tells whether bytes are right.
+/// One block to examine: all of its copies, and how bytes are verified.
 struct BlockCopies<'a> {
     dvas: Vec<&'a Dva>,
     size: usize,
     birth: Txg,
     bookmark: &'a Bookmark,
-    /// Nobody knows whether it was ever written.
+    /// It is not known whether it was ever written.
     speculative: bool,
-    /// Something tells whether bytes are right.
+    /// There is a checksum that shows whether bytes are right.
     sure: bool,
 }
 
-/// A look at one block, through all that a gang block is made of.
+/// The examination of one block, with all parts of a gang block.
 struct Looking<'a> {
     zio: &'a Zio,
     bookmark: &'a Bookmark,
     how: How,
     options: &'a ReadOptions,
     done: Mended,
-    /// The vdevs, as they were when it began.
+    /// The vdevs at the start.
     tree: Arc<Tree>,
     /// What a resilver is to write.
     lacking: Vec<Laid>,
@@ -73,20 +79,28 @@ struct Looking<'a> {
 /// What devices lack of a block.
 #[derive(Debug)]
 pub struct Lacking {
-    /// To be written by [`Tree::refill`], of this tree and no other.
+    /// To be written with [`Tree::refill`] of this tree and no other.
     pub laid: Vec<Laid>,
-    /// The vdevs as they were when it was laid out.
+    /// The tree for which it was laid out.
     pub tree: Arc<Tree>,
-    /// What is known of the rest.
+    /// The rest of the outcome.
     pub known: Mended,
 }
 
 impl Zio {
-    /// Looks at a block, every copy of it, and puts right what can be, now. Gives its stored bytes, and what was done; what has no
-    /// place of its own has none.
+    /// Examines every copy of a block, and repairs at once what it can (`ZIO_FLAG_SCRUB`).
+    ///
+    /// Returns the stored bytes and the outcome. A hole or embedded block has no place of its own,
+    /// and so no bytes.
     ///
     /// # Errors
-    /// As [`Zio::read`]: no copy is right. Who returned wrong bytes has been charged.
+    /// No copy is right. Checksum errors were counted against the devices that returned wrong
+    /// bytes.
+    ///
+    /// * [`Error::Place`]: the pointer names a place that no block can have.
+    /// * [`Error::Io`]: too many devices are missing or failed.
+    /// * [`Error::Checksum`]: copies were read, and none has the right checksum.
+    /// * [`Error::Corrupt`]: the pointer or the gang tree is invalid.
     pub fn look(
         &self,
         bp: &Blkptr,
@@ -97,18 +111,20 @@ impl Zio {
         Ok(looked.map_or_else(Default::default, |(raw, looking)| (Some(raw), looking.done)))
     }
 
-    /// Writes every copy of a block again that is not right. The caller knows that the block is still in its places.
+    /// Rewrites every copy of a block that is not right (`ZIO_FLAG_SELF_HEAL`). The caller knows
+    /// that the block is still in its places.
     ///
     /// # Errors
-    /// As [`Zio::look`].
+    /// Those of [`Zio::look`].
     pub fn heal(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<()> {
         self.look_as(bp, bookmark, How::Heal, options).map(drop)
     }
 
-    /// Looks at a block for the devices that are known to have missed it, and writes nothing; what has no place of its own lacks nothing.
+    /// Finds what devices are known to have missed of a block (`ZIO_FLAG_RESILVER`). Writes
+    /// nothing. `None` for a block without a place of its own.
     ///
     /// # Errors
-    /// As [`Zio::look`].
+    /// Those of [`Zio::look`].
     pub fn lacking(
         &self,
         bp: &Blkptr,
@@ -135,8 +151,8 @@ impl Zio {
         Ok(Some((raw, looking)))
     }
 
-    /// The failure of a block of which somebody asked for all copies to be found wrong ([`vdev::inject`]). Where that is asked for some of them, a look
-    /// finds the others, and has nothing to put right.
+    /// The failure of a block of which all copies have an injected fault ([`vdev::inject`]). If
+    /// only some copies have one, the examination finds the others, and repairs nothing.
     fn pretended(
         &self,
         bp: &Blkptr,
@@ -148,10 +164,12 @@ impl Zio {
         if all { self.fetch_stored(bp, s, bookmark, options).err() } else { None }
     }
 
-    /// What [`Zio::look`] gave, as the object sees it, but not decrypted.
+    /// Decodes what [`Zio::look`] returned, as the object sees it, but not decrypted.
     ///
     /// # Errors
-    /// As [`Zio::read_undecrypted`].
+    /// * [`Error::Decode`]: the bytes can't be authenticated or decompressed, as with ciphertext.
+    /// * [`Error::Corrupt`]: the contents are invalid.
+    /// * [`Error::Redacted`]: the block was left out of a redacted stream.
     pub fn open_raw(
         &self,
         bp: &Blkptr,
@@ -190,9 +208,9 @@ impl Looking<'_> {
             let zio = self.zio;
             return self.at(&place, &|buf| zio.verify(bp, s, buf));
         }
-        // One that is a gang block in some places only is not made by anybody.
+        // No software writes a block that is a gang block in some places only.
         self.done.incomplete |= !plain.is_empty();
-        // All copies of the header are the same, and bound to the place of the first.
+        // All copies of the header are equal, and bound to the place of the first.
         let first = s.copies().next().expect("it has a copy that is a gang block");
         let verifier =
             Verifier::GangHeader { vdev: first.vdev.0.into(), offset: first.offset.0, birth: s.phys_birth.0 };
@@ -207,14 +225,14 @@ impl Looking<'_> {
         let header = self.at(&place, &verify)?;
         for piece in decode_gang_header(&header).map_err(|source| self.corrupt(source))? {
             if let Body::Stored(inner) = &piece.body {
-                // Whether that is fatal is said by the block as a whole.
+                // The caller's check of the whole block shows whether this is fatal.
                 self.done.incomplete |= self.stored(&piece, inner, depth + 1).is_err();
             }
         }
         Ok(self.zio.fetch_stored(bp, s, bookmark, self.options)?.freeze())
     }
 
-    /// Looks at one place.
+    /// Examines one place.
     fn at(&mut self, place: &BlockCopies<'_>, verify: &dyn Fn(&[u8]) -> codec::Result<()>) -> Result<Block> {
         let (tree, request) = (Arc::clone(&self.tree), &self.options.request);
         let psize = Psize(place.size as u64);
@@ -234,13 +252,14 @@ impl Looking<'_> {
         if self.how == How::Heal {
             let good = self.any_of(place, verify)?;
             for dva in place.dvas.iter().filter(|_| place.sure) {
-                // What can't be written stays as it was.
+                // A piece that can't be written stays as it was.
                 self.done.incomplete |=
                     tree.repair(dva.vdev, dva.offset.0, &good, place.birth, request).is_err();
             }
             return Ok(good);
         }
-        // What can't be examined, as its vdev is not there or its layout is in motion, is only read.
+        // A copy that can't be examined is only read: its vdev is missing, or its layout is being
+        // changed.
         let examined: Vec<std::result::Result<Examined, VdevError>> = place
             .dvas
             .iter()
@@ -262,7 +281,7 @@ impl Looking<'_> {
         Ok(good)
     }
 
-    /// The right bytes of a place, from any copy; nobody is charged unless there are none.
+    /// The right bytes of a place, from any copy. Counts errors only if there are none.
     fn any_of(&self, place: &BlockCopies<'_>, verify: &dyn Fn(&[u8]) -> codec::Result<()>) -> Result<Block> {
         let tree = &self.tree;
         let bookmark = *place.bookmark;
@@ -281,14 +300,14 @@ impl Looking<'_> {
             for buf in attempts.by_ref() {
                 match verify(&buf) {
                     Ok(()) => {
-                        // Whoever was wrong is charged when all pieces are compared.
+                        // Errors are counted when all pieces are compared.
                         let _ = attempts.let_be();
                         return Ok(Block::copy_of(&buf));
                     }
                     Err(e) => wrong = Some(e),
                 }
             }
-            // Who heals was told by a reader, who has charged them.
+            // The read that recorded the block for healing has counted the errors.
             let uncharged = place.speculative || self.how == How::Heal;
             let failed = if uncharged { attempts.let_be() } else { attempts.give_up() };
             let error = match wrong {

@@ -1,33 +1,34 @@
-//! What writing asks of the allocator.
+//! What writing needs from the allocator.
 
 use crate::IoFlags;
 use ondisk::{DmuType, Dva, Level, Psize, Txg};
 
-/// A wish for space: one block, in one to three copies.
+/// A request for space: one block, in one to three copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want {
-    /// Bytes of one copy as stored; its space on a vdev may be more ([`vdev::Tree::psize_to_asize`]).
+    /// Bytes of one copy as stored. Its space on a vdev may be larger
+    /// ([`vdev::Tree::psize_to_asize`]).
     pub psize: Psize,
-    /// How many copies, on different top-level vdevs as far as there are several.
+    /// Number of copies, on different top-level vdevs as far as possible.
     pub copies: u8,
-    /// The group that writes it.
+    /// The txg that writes it.
     pub txg: Txg,
-    /// What it is: the class of vdevs depends on it (`spa_preferred_class`).
+    /// Type of its object, on which the class of vdevs depends (`spa_preferred_class`).
     pub kind: DmuType,
     /// Its level; 0 is data.
     pub level: Level,
-    /// What the class depends on beyond kind and level.
+    /// What the class depends on besides type and level.
     pub class: ClassHint,
-    /// It is a gang header: any vdev with room will do, as near to full as it may be.
+    /// Whether it is a gang header: any vdev with space will do, however full it is.
     pub gang_header: bool,
-    /// How space maps are read for it, if that is needed.
+    /// How the allocator reads space maps for it, if needed.
     pub flags: IoFlags,
 }
 
-/// What a block says about the class of vdevs that it wants (`metaslab_class_t`).
+/// What a block says about its class of vdevs (`metaslab_class_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClassHint {
-    /// Its kind, level and size decide. File blocks of at most so many bytes count as small
+    /// Type, level and size decide. File blocks of at most so many bytes count as small
     /// (`special_small_blocks`; 0 for none).
     Normal {
         /// Largest stored size that goes to the special class.
@@ -37,7 +38,7 @@ pub enum ClassHint {
     Dedup,
     /// A block of an intent log.
     Log {
-        /// Log devices come first, if there are any; else it is as if there were none (`logbias=throughput`).
+        /// Whether to use log devices first, if there are any (not with `logbias=throughput`).
         devices: bool,
     },
 }
@@ -48,31 +49,33 @@ impl Default for ClassHint {
     }
 }
 
-/// There is no room for a block of this size in one piece.
+/// There is no contiguous space for a block of this size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no vdev has room for the block")]
 pub struct NoSpace;
 
-/// Gives out and takes back the space of a pool; `pool::Allocator` implements it.
+/// Allocates and frees the space of a pool (`metaslab_alloc`); `pool::Allocator` implements it.
 ///
 /// # Locks
-/// Called with none of this room's locks held. Allocations of one batch come one after another, in the order of
-/// its requests.
+/// Called with none of this crate's locks held. Allocations of one batch come one after another, in
+/// the order of its requests.
 pub trait Space: Send + Sync {
-    /// Takes space. The places have their `asize`, and never the gang bit.
+    /// Allocates space (`metaslab_alloc`). The places have their `asize`, and never the gang bit.
     ///
     /// # Errors
-    /// [`NoSpace`] when a block of this size finds no room in one piece: the caller may try smaller ones.
+    /// * [`NoSpace`]: there is no contiguous space for a block of this size. The caller may try
+    ///   smaller ones.
     fn allocate(&self, want: &Want) -> Result<[Option<Dva>; 3], NoSpace>;
 
-    /// Gives up what the group `txg` frees and the group `born` wrote; it may be allocated again `TXG_DEFER_SIZE` groups later, unless a
-    /// checkpoint refers to it.
+    /// Frees in the txg `txg` what the txg `born` wrote (`metaslab_free`). It may be allocated
+    /// again `TXG_DEFER_SIZE` txgs later, unless a checkpoint refers to it.
     fn free(&self, dva: &Dva, born: Txg, txg: Txg);
 
-    /// Gives back what was allocated in the open group and never referenced.
+    /// Gives back what was allocated in the open txg and never referenced (`metaslab_unalloc_dva`).
     fn unallocate(&self, dva: &Dva, txg: Txg);
 
-    /// Whether so little is left that groups need it for themselves: the intent log, for which they are a substitute, is to do without.
+    /// Whether so little space is left that txgs need it for themselves. The intent log is then not
+    /// used, since a caller can wait for the txg instead.
     fn is_scarce(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! The stored form of blocks that somebody else keeps, as on cache devices.
+//! The stored form of blocks that are kept elsewhere, as on cache devices.
 
 use codec::checksum::{Checksum, Checksummer};
 use codec::compress::{self, ZstdLevel};
@@ -11,8 +11,11 @@ use crate::keys::KeyCell;
 use crate::read::has_mac;
 use crate::{Bookmark, Error, Opened, Result, Zio};
 
-/// Makes the stored form of a pool's blocks again of what memory holds of them: packed as their pointers say, and encrypted as they say. All of that repeats, given the level of zstd, and a block's
-/// salt and initialisation vector; whether it did, the pointer's checksum tells, and what did not is not given out.
+/// Restores the stored form of a pool's blocks from memory: compressed and encrypted as their
+/// pointers say (`l2arc_apply_transforms`).
+///
+/// All of that is reproducible, given the zstd level, and a block's salt and initialisation vector.
+/// The pointer's checksum shows whether it was. Otherwise nothing is returned.
 pub struct Remaker {
     checksums: Arc<Checksummer>,
     keys: KeyCell,
@@ -23,8 +26,11 @@ impl Remaker {
         Remaker { checksums, keys }
     }
 
-    /// The stored form of a block of what the object sees, padded to `room` bytes. `objset` is the one whose keys encrypt it, if it is encrypted, and `level` is that of zstd, if it is packed so. Nothing
-    /// if other bytes came out, the key isn't loaded, or the block is of the other byte order.
+    /// The stored form of a block, from what the object sees, padded to `room` bytes.
+    ///
+    /// `objset` is the object set whose keys encrypt it, if it is encrypted. `level` is its zstd
+    /// level, if it has one. `None` if the bytes differ, the key is not loaded, or the block is of
+    /// the other byte order.
     pub fn of_plain(
         &self,
         bp: &Blkptr,
@@ -44,7 +50,8 @@ impl Remaker {
             }
             CompressKind::Off => AlignedBuf::padded(plain, room),
             kind => {
-                // With as much room as it had then: how a slow level of zstd is tried first depends on that.
+                // With the same space as in the first compression: how a slow zstd level is first
+                // tried depends on it.
                 let mut buf = AlignedBuf::zeroed(room.max(plain.len()));
                 let len = compress::compress(kind, level, plain, &mut buf).filter(|len| *len <= psize)?;
                 buf[len..].fill(0);
@@ -55,7 +62,8 @@ impl Remaker {
         self.sealed(bp, s, objset, buf)
     }
 
-    /// The stored form of a block of its packed bytes, not encrypted ([`Opened::packed`]), padded to `room` bytes; otherwise as [`Remaker::of_plain`].
+    /// The stored form of a block, from its compressed bytes, not encrypted ([`Opened::packed`]);
+    /// otherwise like [`Remaker::of_plain`].
     pub fn of_packed(&self, bp: &Blkptr, objset: u64, packed: &Block, room: usize) -> Option<Block> {
         let (s, psize) = measure(bp, room)?;
         if packed.len() != psize {
@@ -67,13 +75,13 @@ impl Remaker {
         self.sealed(bp, s, objset, AlignedBuf::padded(packed, room))
     }
 
-    /// Encrypts what is to be encrypted, and checks what came out.
+    /// Encrypts if needed, and verifies the result.
     fn sealed(&self, bp: &Blkptr, s: &Stored, objset: u64, mut buf: AlignedBuf) -> Option<Block> {
         if bp.is_encrypted() {
             let keys = self.keys.keys(objset).ok()?;
             let stored = buf.get_mut(..usize::try_from(s.psize.0).ok()?)?;
             let mac = keys.encrypt(bp.kind, &s.crypt_params, stored).ok()?;
-            // Another key than the one that it was encrypted with must not be taken for it.
+            // A block that was encrypted with another key must not pass.
             if mac != Checksum(s.sum).mac(bp.order) {
                 return None;
             }
@@ -81,7 +89,7 @@ impl Remaker {
         self.checked(bp, s, buf.freeze())
     }
 
-    /// These bytes, of which the beginning should be a block as stored, if it is.
+    /// The beginning of these bytes, if it is the block as stored.
     fn checked(&self, bp: &Blkptr, s: &Stored, bytes: Block) -> Option<Block> {
         let stored = bytes.get(..usize::try_from(s.psize.0).ok()?)?;
         self.checksums.verify(s.checksum, bp.order, stored, Checksum(s.sum), has_mac(bp, s)).ok()?;
@@ -89,18 +97,25 @@ impl Remaker {
     }
 }
 
-/// What a pointer says of how its block is stored, and the bytes that this takes, if there is room for them.
+/// How a block is stored according to its pointer, with its stored size, if that fits into `room`.
 fn measure(bp: &Blkptr, room: usize) -> Option<(&Stored, usize)> {
     let s = bp.stored()?;
     Some((s, usize::try_from(s.psize.0).ok().filter(|psize| *psize <= room)?))
 }
 
 impl Zio {
-    /// A block of its stored bytes, which somebody kept: verified with the pointer's checksum, decrypted, decompressed, in the native byte order. That they are wrong is no
-    /// damage of the pool. Of a block without a checksum everything passes for its bytes: nobody should ask for one.
+    /// A block from its stored bytes, which were kept elsewhere: verified with the pointer's
+    /// checksum, decrypted, decompressed, in the native byte order.
+    ///
+    /// Wrong bytes are no damage of the pool. For a block without a checksum any bytes pass, so
+    /// callers must not use this for one.
     ///
     /// # Errors
-    /// [`Error::Checksum`] if they are not the block's; those of decrypting and unpacking as [`Zio::read`].
+    /// * [`Error::Corrupt`]: the bytes are of another size, the block is a log block or has no
+    ///   place, or its contents are invalid.
+    /// * [`Error::Checksum`]: the bytes are not the block's.
+    /// * [`Error::Decode`]: the bytes can't be decrypted, authenticated or decompressed.
+    /// * [`Error::Key`]: the block is encrypted, and its key is not loaded.
     pub fn open_stored(&self, bp: &Blkptr, raw: AlignedBuf, bookmark: &Bookmark) -> Result<Opened> {
         let Some(s) = bp.stored().filter(|s| s.psize.0 == raw.len() as u64 && bp.kind != DmuType::INTENT_LOG)
         else {

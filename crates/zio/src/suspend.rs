@@ -1,18 +1,26 @@
-//! A pool whose devices no longer take its writes, and waits for somebody to see to them.
+//! A pool that is suspended: its devices fail, and its writes wait until the pool is cleared.
 //!
 //! # Theory
-//! What a group changed is in memory, and nothing is lost as long as whoever writes it does not
-//! give up. So a write that works nowhere, a flush that fails, a label that too few devices take,
-//! and a read that a sync can't do without, all end in [`Suspension::wait`]: their thread sleeps,
-//! with all its state, until the pool is cleared, and then tries again. Such a read has the flag
-//! [`crate::IoFlags::MUST_SUCCEED`]: it waits whether devices are gone, fail or have wrong bytes.
-//! What a sync can do without has [`crate::IoFlags::CAN_FAIL`] too, and waits only for devices that
-//! are gone. Only the sync of a group waits here. A change of the pool asks [`Suspension::entry`]
-//! first, which says by `failmode` whether to wait too, or to fail.
+//! The changes of a txg are in memory, and nothing is lost while the sync thread keeps trying.
+//! These failures end in [`Suspension::wait`]:
+//!
+//! * a write that no device takes;
+//! * a flush that fails;
+//! * a label that too few devices take;
+//! * a read that a sync needs.
+//!
+//! The thread sleeps with all its state until the pool is cleared, and then tries again. A read
+//! that a sync needs has the flag [`crate::IoFlags::MUST_SUCCEED`]. It waits whether devices are
+//! missing, fail or return wrong bytes. A read that a sync can do without has
+//! [`crate::IoFlags::CAN_FAIL`] too, and waits only for missing devices.
+//!
+//! Only the sync of a txg waits here. A change of the pool first calls [`Suspension::entry`], which
+//! decides by `failmode` whether to wait too, or to fail.
 //!
 //! # Life
-//! A pool that nobody attends (one that is being made, or is only read) is never suspended: its errors go to its caller at once. [`Suspension::attend`] begins
-//! the watch, [`Suspension::let_go`] ends it: whoever sleeps then gives up.
+//! A pool without an *attendant*, a service that can clear it, is never suspended: its errors go to
+//! the caller at once. That is so while a pool is created, or only read. [`Suspension::attend`]
+//! begins the attendance, [`Suspension::let_go`] ends it. Threads that sleep then give up.
 //!
 //! # Locks
 //! One mutex, held for a few instructions. Nothing is called with it held.
@@ -22,20 +30,20 @@
 
 use parking_lot::{Condvar, Mutex};
 
-/// What becomes of a pool whose devices fail (`zio_failure_mode_t`).
+/// What happens to a pool whose devices fail: the pool property `failmode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FailMode {
-    /// Whoever writes waits until the pool is cleared.
+    /// Writers wait until the pool is cleared (`ZIO_FAILURE_MODE_WAIT`).
     #[default]
     Wait,
-    /// New writes fail; what is in memory waits.
+    /// New writes fail; changes in memory wait (`ZIO_FAILURE_MODE_CONTINUE`).
     Continue,
-    /// The process ends.
+    /// The process ends (`ZIO_FAILURE_MODE_PANIC`).
     Panic,
 }
 
 impl FailMode {
-    /// The mode that the pool property `failmode` has this value for.
+    /// The mode for this value of the pool property `failmode`.
     pub fn from_disk(value: u64) -> FailMode {
         match value {
             1 => FailMode::Continue,
@@ -54,22 +62,22 @@ pub enum Reason {
     Mmp,
 }
 
-/// The pool is suspended, and does not take what was asked of it.
+/// The pool is suspended, and refuses the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("pool I/O is currently suspended")]
 pub struct Suspended {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
 /// Whether a change may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry {
-    /// Yes.
+    /// It may begin.
     Free,
-    /// When the pool has been cleared.
+    /// It may begin once the pool has been cleared.
     Wait,
-    /// No.
+    /// It is refused.
     Refused(Suspended),
 }
 
@@ -78,14 +86,14 @@ struct State {
     attended: bool,
     mode: FailMode,
     reason: Option<Reason>,
-    /// How often it was cleared: a sleeper goes on when this has grown.
+    /// How often the pool was cleared. A sleeper continues when this has grown.
     clears: u64,
 }
 
 type Listener = Box<dyn Fn() + Send + Sync>;
 type Witness = Box<dyn Fn(Reason) + Send + Sync>;
 
-/// Whether a pool is suspended, and who waits for it.
+/// Whether a pool is suspended, and the threads that wait for it.
 #[derive(Default)]
 pub struct Suspension {
     name: Mutex<String>,
@@ -102,7 +110,8 @@ impl std::fmt::Debug for Suspension {
 }
 
 impl Suspension {
-    /// From now on somebody is there who can clear the pool `name`; `listener` is called whenever it is suspended, cleared or let go.
+    /// Begins the attendance of the pool `name`, which can be cleared from now on. `listener` is
+    /// called whenever the pool is suspended or cleared, and when the attendance ends.
     pub fn attend(&self, name: &str, mode: FailMode, listener: Listener) {
         name.clone_into(&mut self.name.lock());
         *self.listener.lock() = Some(listener);
@@ -110,8 +119,8 @@ impl Suspension {
         (state.attended, state.mode) = (true, mode);
     }
 
-    /// From now on `witness` is called whenever the pool is suspended, by the thread that failed:
-    /// it must wait for nothing.
+    /// Sets `witness`, called whenever the pool is suspended, by the thread that failed. It must
+    /// not wait.
     pub fn on_suspend(&self, witness: Witness) {
         *self.witness.lock() = Some(witness);
     }
@@ -127,17 +136,17 @@ impl Suspension {
         self.state.lock().mode
     }
 
-    /// Why the pool is suspended, if it is.
+    /// Why the pool is suspended; `None` if it is not.
     pub fn reason(&self) -> Option<Reason> {
         self.state.lock().reason
     }
 
-    /// Whether somebody is there who can clear the pool.
+    /// Whether the pool has an attendant that can clear it.
     pub fn is_attended(&self) -> bool {
         self.state.lock().attended
     }
 
-    /// Whether a change may begin.
+    /// Whether a change may begin (`dmu_tx_try_assign`).
     pub fn entry(&self) -> Entry {
         let state = self.state.lock();
         match (state.reason, state.mode) {
@@ -147,15 +156,15 @@ impl Suspension {
         }
     }
 
-    /// Suspends the pool without waiting: for who is not the one that has to try again.
+    /// Suspends the pool without waiting (`zio_suspend`). For callers that have nothing to try
+    /// again.
     ///
-    /// # Panics
-    /// Ends the process when the pool's `failmode` says so.
+    /// With `failmode=panic` this ends the process.
     pub fn suspend(&self, reason: Reason) {
         self.enter(reason);
     }
 
-    /// Suspends the pool; says how often it had been cleared before.
+    /// Suspends the pool; returns how often it had been cleared before.
     fn enter(&self, reason: Reason) -> u64 {
         let clears;
         {
@@ -166,7 +175,8 @@ impl Suspension {
             }
             if state.mode == FailMode::Panic {
                 let name = self.name.lock();
-                // The daemon's last words: what it logs may lie on the pool.
+                // The last message goes to standard error, since the daemon's log may be on this
+                // pool.
                 let words = format!(
                     "Pool '{name}' has encountered an uncorrectable I/O failure and the failure mode property \
                      for this pool is set to panic.\n"
@@ -183,14 +193,17 @@ impl Suspension {
         clears
     }
 
-    /// Suspends the pool and sleeps until it is cleared. True: try again. False: give up, as nobody attends the pool any more.
+    /// Suspends the pool and sleeps until it is cleared (`zio_suspend`). True: try again. False:
+    /// give up, since the attendance ended.
+    ///
+    /// With `failmode=panic` this ends the process.
     #[must_use]
     pub fn wait(&self, reason: Reason) -> bool {
         let clears = self.enter(reason);
         self.sleep(clears)
     }
 
-    /// Sleeps while the pool is suspended. False: give up.
+    /// Sleeps while the pool is suspended (`zio_resume_wait`). False: give up.
     #[must_use]
     pub fn pass(&self) -> bool {
         let state = self.state.lock();
@@ -207,7 +220,7 @@ impl Suspension {
         state.attended
     }
 
-    /// Lets everybody try again (`zio_resume`).
+    /// Clears the pool: all sleepers try again (`zio_resume`).
     pub fn clear(&self) {
         {
             let mut state = self.state.lock();
@@ -217,7 +230,7 @@ impl Suspension {
         self.tell();
     }
 
-    /// Nobody attends the pool any more: whoever waits gives up.
+    /// Ends the attendance: all sleepers give up.
     pub fn let_go(&self) {
         self.state.lock().attended = false;
         self.tell();

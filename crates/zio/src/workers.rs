@@ -1,16 +1,17 @@
-//! A fixed pool of threads that a batch is spread over.
+//! A fixed pool of threads that share a batch.
 //!
 //! # Theory
-//! Work comes as a list, and its results in the same order. Whoever has the list works on it too, so that a pool of one
-//! has no thread of its own: then everything happens in order, on the caller's thread, and a run of the engine is a function of
-//! its inputs.
+//! Work comes as a list, and its results in the same order. The thread with the list works on it
+//! too. So a pool of one has no thread of its own: everything happens in order, on the caller's
+//! thread. A run of the engine is then a function of its inputs.
 //!
-//! There are as many as can compute at a time. Devices are often more, and whoever waits for one doesn't compute: so what is done to each of several devices gets threads for itself
+//! There are as many threads as can compute at a time. Devices are often more, and a thread that
+//! waits for a device doesn't compute. So work on each of several devices gets threads of its own
 //! ([`Workers::at_once`]).
 //!
 //! # Locks
-//! The queue's lock is held to take a helper's invitation; each item and each result has a lock of its own, held to move
-//! it. The work's is held for reading by those who do it.
+//! The queue's lock is held to take an invitation to help. Each item and each result has a lock of
+//! its own, held to move it. The lock of the work is held for reading by the threads that do it.
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::VecDeque;
@@ -35,7 +36,7 @@ struct Hall {
     wake: Condvar,
 }
 
-/// Threads that help with lists of work.
+/// Threads that share lists of work (`taskq_t`).
 pub struct Workers {
     hall: Arc<Hall>,
     threads: Vec<JoinHandle<()>>,
@@ -48,7 +49,8 @@ struct Task<T, R, F> {
     next: AtomicUsize,
     done: Mutex<usize>,
     all_done: Condvar,
-    /// Read by whoever works, and taken away at the end: who is late, or was never woken, keeps the task a little longer, but nothing of what the work is about.
+    /// Read by the threads that work, and removed at the end. A late thread keeps the task a little
+    /// longer, but nothing that the work refers to.
     work: RwLock<Option<F>>,
 }
 
@@ -61,7 +63,7 @@ impl<T, R, F: Fn(T) -> R> Task<T, R, F> {
             let n = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(slot) = self.items.get(n) else { return };
             let item = slot.lock().take().expect("each number is given out once");
-            // Counted however the work ends, so that nobody waits for a thread that is gone.
+            // Counted however the work ends, so that no thread waits for one that is gone.
             let _count = Count { done: &self.done, all_done: &self.all_done };
             *self.results[n].lock() = Some(work(item));
         }
@@ -81,7 +83,11 @@ impl Drop for Count<'_> {
 }
 
 impl Workers {
-    /// A pool in which `count` threads work on a list, the caller's included: 1 is none beside it.
+    /// A pool in which `count` threads work on a list, the caller's included. With 1 there is no
+    /// other.
+    ///
+    /// # Panics
+    /// If the system can't start a thread.
     pub fn new(name: &str, count: usize) -> Workers {
         let hall = Arc::new(Hall::default());
         let threads = (1..count)
@@ -94,22 +100,22 @@ impl Workers {
         Workers { hall, threads }
     }
 
-    /// A pool of the caller's thread alone. For one of several threads that have shared out
-    /// something larger among them: to wake others for a handful of small blocks costs more than
-    /// these.
+    /// A pool of the caller's thread alone. For one of several threads that already share something
+    /// larger: waking others for a few small blocks would cost more than the blocks.
     pub fn inline() -> Workers {
         Workers::new("inline", 1)
     }
 
-    /// Threads that work on a list.
+    /// Number of threads that work on a list.
     pub fn count(&self) -> usize {
         self.threads.len() + 1
     }
 
-    /// What `work` makes of each item, in the order of the items. When it returns, `work` has been dropped.
+    /// The results of `work` for each item, in the order of the items. On return, `work` has been
+    /// dropped.
     ///
     /// # Panics
-    /// When `work` does, on whichever thread.
+    /// If `work` panics, on any thread.
     pub fn map<T, R, F>(&self, items: Vec<T>, work: F) -> Vec<R>
     where
         T: Send + 'static,
@@ -142,15 +148,19 @@ impl Workers {
             task.all_done.wait(&mut done);
         }
         drop(done);
-        // What it holds, such as a pool's devices, is let go when the caller goes on. Those who have just ended are about to leave.
+        // Releases what the work holds, such as a pool's devices, before the caller continues.
+        // Threads that have just ended are about to leave.
         *task.work.write() = None;
         task.results.iter().map(|slot| slot.lock().take().expect("no work panics")).collect()
     }
 
-    /// What `work` makes of each item, in the order of the items, all at the same time: for a few items each of which waits for a device of its own. A pool of one does them in order.
+    /// The results of `work` for each item, in the order of the items, all at the same time.
+    ///
+    /// For a few items, each of which waits for a device of its own. A pool of one does them in
+    /// order.
     ///
     /// # Panics
-    /// When `work` does, or the system has no room for a thread.
+    /// If `work` panics, or the system can't start a thread.
     pub fn at_once<T: Send, R: Send>(&self, items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
         if self.threads.is_empty() || items.len() < 2 {
             return items.into_iter().map(work).collect();
@@ -198,7 +208,7 @@ impl Drop for Workers {
         self.hall.queue.lock().closed = true;
         self.hall.wake.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so already.
+            // A thread that panicked has reported that already.
             let _ = thread.join();
         }
     }
@@ -214,7 +224,8 @@ impl std::fmt::Debug for Workers {
 mod tests {
     use super::*;
 
-    /// Goal: results come in the order of the items, however many threads there are, and lists may be worked on at once.
+    /// Goal: results come in the order of the items, however many threads there are, and several
+    /// lists may be under way.
     #[test]
     fn order_is_kept() {
         for count in 1..4 {
@@ -232,7 +243,8 @@ mod tests {
         }
     }
 
-    /// Goal: what is done at once is under way at the same time, more of it than there are threads that compute, and comes in the order of the items; a pool of one does it in order.
+    /// Goal: `at_once` runs all items at the same time, more than there are threads that compute,
+    /// and returns them in order. A pool of one runs them in order.
     #[test]
     fn devices_are_waited_for_at_once() {
         let all = std::sync::Barrier::new(7);
@@ -245,7 +257,8 @@ mod tests {
         assert_eq!(many, (1..=1000).collect::<Vec<u64>>());
     }
 
-    /// Goal: when a list is done, nobody holds what its work was about any more, though invitations may be left.
+    /// Goal: when a list is done, no thread holds what its work refers to, though invitations may
+    /// be left.
     #[test]
     fn nothing_is_held_on_to() {
         let workers = Workers::new("test", 4);

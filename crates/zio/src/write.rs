@@ -1,18 +1,24 @@
 //! Writing blocks, in batches.
 //!
 //! # Theory
-//! A batch goes through four stages. *Prepare*, spread over the workers: look for zeros, compress, encrypt, checksum; what is a hole or fits
-//! into its pointer is done here. *Place*, on the caller's thread in the order of the requests, so that the same batch always gets the
-//! same places: keep the old block, find one in the dedup table, overwrite one of this group, or allocate; a block
-//! that has no room in one piece becomes a gang. *Lay out*, on the workers: parity. *Issue*, on the workers: neighbours are joined
-//! into runs, one system call each.
+//! A batch goes through four stages:
+//!
+//! 1. *Prepare*, on the workers: detect zeros, compress, encrypt, checksum. A block that is a hole
+//!    or fits into its pointer is then done.
+//! 2. *Place*, on the caller's thread in the order of the requests, so that the same batch always
+//!    gets the same places. Keep the old block, find one in the dedup table, overwrite one of this
+//!    txg, or allocate. A block without contiguous space becomes a gang block.
+//! 3. *Lay out*, on the workers: compute parity.
+//! 4. *Issue*, on the workers: join neighbours into contiguous runs, and write each with one system
+//!    call.
 //!
 //! # Crash
-//! Nothing of a batch is durable until [`Zio::flush`] has returned, and nothing refers to it before its caller says so.
+//! Nothing of a batch is durable until [`Zio::flush`] has returned. Nothing refers to it before its
+//! caller makes it so.
 //!
 //! # See
-//! OpenZFS `zio.c`: `zio_write_compress`, `zio_encrypt`, `zio_checksum_generate`, `zio_nop_write`, `zio_ddt_write`,
-//! `zio_dva_allocate`, `zio_write_gang_block`.
+//! OpenZFS `zio.c`: `zio_write_compress`, `zio_encrypt`, `zio_checksum_generate`, `zio_nop_write`,
+//! `zio_ddt_write`, `zio_dva_allocate`, `zio_write_gang_block`.
 
 mod early;
 mod free;
@@ -39,19 +45,20 @@ pub(crate) use unflushed::Unflushed;
 /// How often a block is placed anew before the pool is suspended.
 const MAX_TRIES: u32 = 8;
 
-/// A request on its way.
+/// A request that has its place.
 struct Placed {
     pointer: Blkptr,
-    /// Nothing if it takes no space.
+    /// `None` if it takes no space.
     sealed: Option<Box<Sealed>>,
 }
 
 /// A block that was written.
 #[derive(Debug, Clone)]
 pub struct Written {
-    /// Where it is.
+    /// Its pointer.
     pub pointer: Blkptr,
-    /// What it was packed into, as [`crate::Opened::packed`]; nothing of what is encrypted, takes no space, or shares that of another block.
+    /// Its compressed bytes, like [`crate::Opened::packed`]. `None` if it is encrypted, takes no
+    /// space, or shares the space of another block.
     pub packed: Option<Block>,
 }
 
@@ -59,7 +66,7 @@ impl From<Placed> for Written {
     fn from(placed: Placed) -> Self {
         let Placed { pointer, sealed } = placed;
         let stored = pointer.stored().filter(|s| s.compress != CompressKind::Off && !pointer.is_encrypted());
-        // The block that the dedup table had may be packed in another way.
+        // The block of the dedup table may be compressed in another way.
         let same = |sealed: &Sealed| {
             let (was, is) = (sealed.pointer.stored(), stored);
             was.zip(is).is_some_and(|(w, i)| (w.compress, w.psize, w.sum) == (i.compress, i.psize, i.sum))
@@ -69,16 +76,17 @@ impl From<Placed> for Written {
     }
 }
 
-/// Who writes the runs of a batch.
+/// Which threads write the runs of a batch.
 #[derive(Debug, Clone, Copy)]
 enum Together {
-    /// The workers, in the order of places on all devices: a device may get several at a time.
+    /// The workers, in the order of offsets on all devices. A device may get several runs at a
+    /// time.
     Batch,
-    /// A thread for each device, in the order of its places.
+    /// A thread for each device, in the order of its offsets.
     Devices,
 }
 
-/// Bytes that did not get to a place.
+/// Bytes that could not be written to a place.
 struct Failed {
     req: usize,
     dva: Dva,
@@ -86,34 +94,42 @@ struct Failed {
 }
 
 impl Zio {
-    /// Writes blocks of a group that is being synced, spread over `workers`. Gives their pointers
-    /// in the order of the requests, once the devices have taken them. A pointer that equals the
-    /// old one was kept; one with the old one's places was written over it.
+    /// Writes blocks of a txg that is being synced, spread over `workers` (`zio_write`).
+    ///
+    /// Returns their pointers in the order of the requests, once the devices have taken them. A
+    /// pointer that equals the old one was kept. A pointer with the old one's places was
+    /// overwritten there.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Write`] when too many devices fail, [`Error::Key`], [`Error::Encode`]. What the batch had allocated is
-    /// given back then.
+    /// What the batch had allocated is given back.
+    ///
+    /// * [`Error::NoSpace`]: there is no space for a block, and the pool is not attended.
+    /// * [`Error::Write`]: too many devices failed, and the pool is not attended.
+    /// * [`Error::Suspended`]: the pool is suspended, and its attendance ended.
+    /// * [`Error::Key`]: a block has to be encrypted, and its key is not loaded.
+    /// * [`Error::Encode`]: a block can't be encoded for storage.
     ///
     /// # Panics
-    /// When nobody has set the allocator ([`Zio::set_space`]).
+    /// If no allocator has been set ([`Zio::set_space`]).
     pub fn write_batch(&self, txg: Txg, reqs: Vec<WriteReq>, workers: &Workers) -> Result<Vec<Blkptr>> {
         Ok(self.write_batch_packed(txg, reqs, workers)?.into_iter().map(|written| written.pointer).collect())
     }
 
-    /// Writes blocks as [`Zio::write_batch`] does; yields also their packed bytes.
+    /// Writes blocks like [`Zio::write_batch`], and also returns their compressed bytes.
     ///
     /// # Errors
-    /// As [`Zio::write_batch`].
+    /// Those of [`Zio::write_batch`].
     ///
     /// # Panics
-    /// As [`Zio::write_batch`].
+    /// If no allocator has been set ([`Zio::set_space`]).
     pub fn write_batch_packed(
         &self,
         txg: Txg,
         reqs: Vec<WriteReq>,
         workers: &Workers,
     ) -> Result<Vec<Written>> {
-        // Whoever waits for another reason than a write of his own must not write meanwhile: the pool may be another host's.
+        // The pool may have been suspended for another reason than a write, and may be in use by
+        // another host. Then this batch must not write.
         if let Some(first) = reqs.first().filter(|_| !self.suspension().pass()) {
             return Err(Error::Suspended { bookmark: first.bookmark });
         }
@@ -140,8 +156,10 @@ impl Zio {
         prepared.into_iter().enumerate().map(place).collect()
     }
 
-    /// Finds a place for a block; where there is none, waits: for devices that have failed, or for somebody to see to a pool that is too full for
-    /// what it owes. A group can't be done again, so that giving up would stop the pool for good.
+    /// Finds a place for a block. If there is none, waits until failed devices are repaired, or
+    /// space becomes free.
+    ///
+    /// A txg can't be repeated, so giving up would stop the pool for good.
     fn place_or_wait(&self, batch: &mut Batch, n: usize, sealed: &Sealed) -> Result<Blkptr> {
         loop {
             match self.place(batch, n, sealed) {
@@ -157,8 +175,8 @@ impl Zio {
         }
     }
 
-    /// Writes what was placed. What fails is placed elsewhere and written again; when nothing works, the pool is suspended, and when
-    /// that is over, everything begins anew.
+    /// Writes placed blocks. A block whose write fails is placed elsewhere and written again. If
+    /// nothing works, the pool is suspended; once it is cleared, everything begins anew.
     fn store(
         &self,
         txg: Txg,
@@ -179,7 +197,7 @@ impl Zio {
                 Error::Write { bookmark: bookmark(first.req), dva: first.dva, source: first.source.clone() };
             let mut again: Vec<usize> = failed.iter().map(|f| f.req).collect();
             if batch.shares(&again) {
-                // Other blocks of the batch may point at what was not written.
+                // Other blocks of the batch may point at a block that was not written.
                 again = (0..placed.len()).filter(|n| placed[*n].sealed.is_some()).collect();
             }
             again.dedup();
@@ -196,12 +214,12 @@ impl Zio {
         }
     }
 
-    /// Places some requests anew; false if there is no room elsewhere.
+    /// Places some requests anew; returns false if there is no space elsewhere.
     fn move_away(&self, txg: Txg, batch: &mut Batch, placed: &mut [Placed], reqs: &[usize]) -> Result<bool> {
         self.displace(txg, batch, reqs);
         for n in reqs {
             let Some(sealed) = placed[*n].sealed.as_mut() else { continue };
-            // Where it was is no place to write it to again.
+            // The old place is not used again.
             sealed.old = None;
             match self.place(batch, *n, sealed) {
                 Ok(pointer) => placed[*n].pointer = pointer,
@@ -212,8 +230,10 @@ impl Zio {
         Ok(true)
     }
 
-    /// Hands bytes to their devices and waits for them. Yields those that were not written, in the order of their requests; of the others those of the requests that
-    /// `keep` names are kept until they are durable.
+    /// Writes bytes to their devices and waits.
+    ///
+    /// Returns those that were not written, in the order of their requests. Of the others, the
+    /// requests for which `keep` returns true are kept until they are durable.
     fn put(
         &self,
         bound: Vec<Bound>,

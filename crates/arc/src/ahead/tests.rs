@@ -1,8 +1,8 @@
-//! Runs are read in turns, no more at a time than is allowed, behind those who wait, and not after the end.
+//! Runs are read in turns, within the limit, after waiting readers, and not after the end.
 
 use super::*;
 
-/// Blocks that were read, which wait at a gate while it is shut.
+/// Reads blocks, and waits at a gate while it is shut.
 #[derive(Default)]
 struct Reader {
     state: Mutex<Read>,
@@ -71,11 +71,12 @@ fn all_is_read() {
     assert_eq!((counters.io_issued.get(), counters.io_active()), (100, 0));
 }
 
-/// Goal: so many bytes are under way as is allowed, and fewer while somebody waits for a device; more when he no longer does.
+/// Goal: the allowed bytes are under way, fewer while a reader waits for a device, and more when it
+/// no longer does.
 #[test]
 fn behind_those_who_wait() {
     let (crew, reader, _) = crew();
-    // A unit is a mebibyte: one while somebody waits, three else.
+    // A unit is a mebibyte: one while a reader waits, three otherwise.
     let demand = crew.demand();
     assert!(crew.push(run(&reader, 0, 1, 32, 1 << 18)));
     reader.until(|s| s.waiting == 4);
@@ -87,7 +88,8 @@ fn behind_those_who_wait() {
     reader.until(|s| s.done.len() == 32);
 }
 
-/// Goal: who reads nothing ahead takes nothing, and when a crew is closed nothing is under way, and nothing that was left is read.
+/// Goal: a crew that was not begun takes no run. After a close nothing is under way, and no queued
+/// block is read.
 #[test]
 fn closed() {
     let (crew, reader, counters) = crew();
@@ -98,7 +100,7 @@ fn closed() {
     reader.until(|s| s.waiting == 3);
     std::thread::scope(|scope| {
         scope.spawn(|| crew.close());
-        // Those under way end only now.
+        // The reads under way end only now.
         while !crew.0.state.lock().closed {
             std::thread::yield_now();
         }

@@ -4,7 +4,8 @@ use super::*;
 
 const MB: u64 = 1 << 20;
 
-/// Goal: a ghost of a block that was used once asks for room for such blocks, one of a block that was used again for those; the rarer kind asks for more.
+/// Goal: a ghost moves the share towards blocks like it, of those used once or again. The rarer
+/// kind moves it further.
 #[test]
 fn ghosts_move_their_share() {
     let balance = Balance::new();
@@ -17,7 +18,7 @@ fn ghosts_move_their_share() {
     assert!(less < pd, "four times as much for the rarer kind");
 }
 
-/// Goal: metadata wins room against data by their ghosts, and one of data counts less.
+/// Goal: ghosts move the share between metadata and data, and one of data counts less.
 #[test]
 fn metadata_against_data() {
     let _default = crate::tunables::STEERING.lock();
@@ -30,7 +31,8 @@ fn metadata_against_data() {
     assert!(up > 0 && (up / 5).abs_diff(down) <= 1, "{up} and {down}");
 }
 
-/// Goal: however often one kind asks, the other keeps a part, and what is asked of nothing is answered.
+/// Goal: however often one kind moves the share, the other keeps a part. Empty lists are handled
+/// too.
 #[test]
 fn within_bounds() {
     let balance = Balance::new();
@@ -41,7 +43,7 @@ fn within_bounds() {
     assert_eq!((meta, pd, pm), (ONE - LEAST, ONE / 2, LEAST));
 }
 
-/// Goal: the list that is furthest above its target gives way, of those that have something.
+/// Goal: of the lists that are not empty, the one furthest above its target is chosen.
 #[test]
 fn the_fattest_gives_way() {
     let balance = Balance::new();

@@ -20,20 +20,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use vdev::TreeCell;
 use zio::Remaker;
 
-/// Labels at the end of a device, and what a label takes.
+/// Bytes of the labels at the end of a device, and of one label.
 const LABELS_AT_END: u64 = 2 * LABEL;
 const LABEL: u64 = 256 << 10;
 
-/// A device that a pool's blocks are cached on, as its pool knows it.
+/// A cache device of a pool (`l2arc_dev_t`).
 #[derive(Clone)]
 pub struct CacheDevice {
-    /// The pool.
+    /// The pool's guid.
     pub pool: Guid,
-    /// The device's own.
+    /// The device's guid.
     pub guid: Guid,
-    /// Its sectors.
+    /// Its sector shift.
     pub ashift: Ashift,
-    /// What is read and written.
+    /// The device itself.
     pub device: Arc<dyn Device>,
 }
 
@@ -44,7 +44,7 @@ pub struct CacheDeviceStats {
     pub space: u64,
     /// Bytes of these in use.
     pub alloc: u64,
-    /// Reads and writes, and their bytes.
+    /// Reads and writes.
     pub ops: [u64; 2],
     /// Bytes read and written.
     pub bytes: [u64; 2],
@@ -52,7 +52,7 @@ pub struct CacheDeviceStats {
     pub errors: [u64; 2],
     /// Blocks read whose checksum was wrong.
     pub checksum_errors: u64,
-    /// It failed, and is not used until it is brought back.
+    /// It failed, and is not used until it is online again.
     pub failed: bool,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Disk {
     pool_guid: AtomicU64,
     pub(crate) guid: Guid,
     ashift: Ashift,
-    /// Nothing once it is no longer used: who still knows of the disk does not keep it open.
+    /// `None` once it is no longer used, so that other references to the disk do not keep it open.
     device: RwLock<Option<Arc<dyn Device>>>,
     pub(crate) remaker: Remaker,
     pub(crate) trees: TreeCell,
@@ -76,16 +76,16 @@ pub(crate) struct Disk {
     /// Bytes in use, of blocks and of the log.
     pub(crate) alloc: AtomicU64,
     space: u64,
-    /// Nobody uses it any more.
+    /// It is no longer used.
     pub(crate) gone: AtomicBool,
     /// It failed.
     pub(crate) failed: AtomicBool,
-    /// What lay on it is being found again, and nothing is written meanwhile.
+    /// Its contents are being restored, and nothing is written meanwhile.
     rebuilding: Mutex<bool>,
     rebuilt: Condvar,
     /// It is being written to.
     pub(crate) busy: AtomicBool,
-    /// The header does not say whose it is.
+    /// The header has an old pool guid.
     stale: AtomicBool,
     ops: [Counter; 2],
     bytes: [Counter; 2],
@@ -93,18 +93,18 @@ pub(crate) struct Disk {
     pub(crate) checksum_errors: Counter,
 }
 
-/// What whoever writes a device knows.
+/// State of the writer of a device.
 pub(crate) struct Writer {
     pub(crate) hands: Hands,
-    /// Entries of each log block; 0 where nothing is logged.
+    /// Entries of each log block; 0 if nothing is logged.
     pub(crate) log_entries: usize,
-    /// What the next log block will name.
+    /// The entries of the next log block.
     pub(crate) log: Vec<LogEntry>,
-    /// The log blocks that are alive, the newest last.
+    /// The valid log blocks, the newest last.
     pub(crate) logs: VecDeque<LogPointer>,
-    /// The newest, and the one before it, alive or not.
+    /// The newest log block, and the one before it, valid or not.
     pub(crate) newest: [LogPointer; 2],
-    /// What the header says of trimming.
+    /// The header's fields about trimming.
     trim: [u64; 2],
 }
 
@@ -117,7 +117,7 @@ impl Disk {
         if end < start + SPA_MAXBLOCKSIZE {
             return None;
         }
-        // Small ones are not worth a log (`l2arc_rebuild_dev`).
+        // Small devices are not worth a log (`l2arc_rebuild_dev`).
         let blocks = usize::try_from((end - start) / SPA_MAXBLOCKSIZE).unwrap_or(usize::MAX);
         let worth = end >= L2ARC_REBUILD_BLOCKS_MIN_L2SIZE.get();
         let writer = Writer {
@@ -142,7 +142,7 @@ impl Disk {
             space: end - start,
             gone: AtomicBool::new(false),
             failed: AtomicBool::new(false),
-            // Until its header was read nothing may be written over what it leads to.
+            // Until its header has been read, nothing may overwrite what it points at.
             rebuilding: Mutex::new(true),
             rebuilt: Condvar::new(),
             busy: AtomicBool::new(false),
@@ -158,18 +158,19 @@ impl Disk {
         Guid(self.pool_guid.load(Ordering::Relaxed))
     }
 
-    /// Its pool has another guid from now on, which its header says when the device is fed next: whoever renames a pool does not wait for that.
+    /// Records a new guid of its pool. The next feed writes the header, so that a change of the
+    /// guid does not wait for it.
     pub(crate) fn renamed(&self, pool: Guid) {
         self.pool_guid.store(pool.0, Ordering::Relaxed);
         self.stale.store(true, Ordering::Release);
     }
 
-    /// Whether its header has to be written though nothing was.
+    /// Whether its header has to be written even without new blocks.
     pub(crate) fn is_stale(&self) -> bool {
         self.stale.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether something can lie there: all is written from a sector on.
+    /// Whether a block can begin at this address: all writes begin at a sector.
     pub(crate) fn is_aligned(&self, daddr: u64) -> bool {
         daddr.is_multiple_of(self.sector())
     }
@@ -178,7 +179,7 @@ impl Disk {
         1 << self.ashift.0.clamp(9, 16)
     }
 
-    /// Bytes that so many take.
+    /// Bytes in whole sectors.
     pub(crate) fn round(&self, bytes: u64) -> u64 {
         bytes.next_multiple_of(self.sector())
     }
@@ -193,7 +194,7 @@ impl Disk {
         self.is_there() && !self.is_rebuilding()
     }
 
-    /// Whether what lay on it is being found again.
+    /// Whether its contents are being restored.
     fn is_rebuilding(&self) -> bool {
         *self.rebuilding.lock()
     }
@@ -203,7 +204,7 @@ impl Disk {
         self.rebuilt.notify_all();
     }
 
-    /// Waits until all that lay on it was found again, or can't be.
+    /// Waits until its contents have been restored, or can't be.
     pub(crate) fn await_rebuilt(&self) {
         let mut rebuilding = self.rebuilding.lock();
         while *rebuilding {
@@ -211,7 +212,7 @@ impl Disk {
         }
     }
 
-    /// Lets go of the device: whoever writes has ended.
+    /// Releases the device. Writes have ended.
     pub(crate) fn close(&self) {
         *self.device.write() = None;
     }
@@ -231,7 +232,7 @@ impl Disk {
         result.map_err(|_| Failed)
     }
 
-    /// Reads bytes that fill whole sectors with what follows them.
+    /// Reads bytes, in whole sectors.
     pub(crate) fn read(&self, daddr: u64, len: u64) -> Result<AlignedBuf, Failed> {
         let mut buf = AlignedBuf::zeroed(self.round(len) as usize);
         let read = self.device()?.read_at(&mut buf, daddr);
@@ -240,20 +241,20 @@ impl Disk {
         Ok(buf)
     }
 
-    /// Writes bytes that fill whole sectors, one behind the other.
+    /// Writes bytes that fill whole sectors, one after the other.
     pub(crate) fn write(&self, bufs: &[&[u8]], daddr: u64) -> Result<(), Failed> {
         let written = self.device()?.write_vectored_at(bufs, daddr);
         self.note(1, bufs.iter().map(|b| b.len()).sum(), written)
     }
 
-    /// A write failed: if the device can't be read either, it is not used any more.
+    /// Handles a failed write: if the device can't be read either, it is no longer used.
     pub(crate) fn suspect(&self) {
         if self.read(L2ARC_HDR_OFFSET, self.sector()).is_err() {
             self.failed.store(true, Ordering::Release);
         }
     }
 
-    /// The header as it lies on the device, sealed, and this device's.
+    /// Reads the header, if its checksum matches and it is this device's.
     pub(crate) fn read_header(&self) -> HeaderRead {
         let Ok(raw) = self.read(L2ARC_HDR_OFFSET, self.sector()) else { return HeaderRead::Unread };
         if embedded::verify(&Verifier::Label { offset: L2ARC_HDR_OFFSET }, &raw, false).is_err() {
@@ -291,7 +292,7 @@ impl Disk {
         self.write(&[&sector], L2ARC_HDR_OFFSET)
     }
 
-    /// Goes on from where a header says that its writer was.
+    /// Continues from the writer's state in a header.
     pub(crate) fn resume(&self, writer: &mut Writer, header: &DevHeader) -> bool {
         let newest = &header.newest[0];
         let logged = newest.daddr.saturating_add(newest.asize).max(writer.hands.start);
@@ -300,7 +301,8 @@ impl Disk {
         true
     }
 
-    /// Reads a log block, checked and unpacked; `Err(true)` if it could not be read, `Err(false)` if it is not what the pointer says.
+    /// Reads a log block, verified and decompressed. `Err(true)` if it could not be read,
+    /// `Err(false)` if the contents do not match the pointer.
     pub(crate) fn read_log(&self, log: &LogPointer, log_entries: usize) -> Result<LogBlock, bool> {
         let raw = self.read(log.daddr, log.asize).map_err(|_| true)?;
         if fletcher4(ByteOrder::Little, &raw).0 != log.sum && fletcher4(ByteOrder::Big, &raw).0 != log.sum {
@@ -312,7 +314,7 @@ impl Disk {
         LogBlock::decode(&out, log_entries as u64).map_err(|_| false)
     }
 
-    /// Writes the log block that is full, at the hand (`l2arc_log_blk_commit`); its bytes there.
+    /// Writes the full log block at the hand (`l2arc_log_blk_commit`); returns its size there.
     pub(crate) fn commit_log(&self, writer: &mut Writer) -> Result<u64, Failed> {
         let entries = std::mem::take(&mut writer.log);
         let payload_start = entries.first().map_or(writer.hands.hand, |e| e.daddr);
@@ -342,7 +344,7 @@ impl Disk {
         Ok(pointer.asize)
     }
 
-    /// Forgets the log blocks that were given up, or lost some of what they name.
+    /// Drops the log blocks that were given up, or of which some entries were.
     pub(crate) fn drop_logs(&self, writer: &mut Writer) -> u64 {
         let mut gone = 0;
         while let Some(oldest) = writer.logs.front().filter(|l| !writer.hands.valid(l)) {
@@ -366,10 +368,10 @@ impl Disk {
     }
 }
 
-/// What came of reading a header.
+/// The outcome of reading a header.
 pub(crate) enum HeaderRead {
     Ours(Box<DevHeader>),
-    /// It is another's, or of another shape.
+    /// It belongs to another device, or has another layout.
     Unsupported,
     /// There is none.
     Unread,

@@ -1,12 +1,15 @@
-//! What lies where on cache devices.
+//! Which blocks are where on cache devices.
 //!
 //! # Theory
-//! A block is known here by its pool, its first copy and the group that wrote it, as in OpenZFS, and apart from the headers of blocks in memory: a header that comes, goes or becomes a ghost does not
-//! touch its place, and the device's list, which goes by address, keeps its order.
+//! A block is known here by its pool, its first copy and the txg that wrote it, as in OpenZFS. The
+//! index is apart from the headers of blocks in memory. A header that is created, dropped or
+//! becomes a ghost does not touch its place. The device's list, which is ordered by address, keeps
+//! its order.
 //!
-//! A place says where bytes are that were a block's. That they still are, the reader finds out by the checksum in the block pointer that he comes with: so an entry that outlived its
-//! block, as after a rewind of the pool or one that a damaged log brought back, costs a read, and never serves a block that was put in the same place since. A block that is freed is
-//! forgotten here all the same, so that its room shows as free.
+//! A place says where bytes are that were a block's. The reader verifies them with the checksum of
+//! its own pointer. An entry may outlive its block, as after a rewind of the pool, or by a damaged
+//! log. That costs a read, and never serves a block that was written to the same place since. A
+//! block that is freed is forgotten here all the same, so that its space shows as free.
 //!
 //! # Locks
 //! A shard's, then the list's of the device.
@@ -23,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const SHARDS: usize = 64;
 
-/// What a place takes in memory, in the table and in the list of its device (`HDR_L2ONLY_SIZE`).
+/// Memory of a place, in the table and in the list of its device (`HDR_L2ONLY_SIZE`).
 pub(crate) const PLACE_OVERHEAD: u64 = 160;
 
 /// The name of a block.
@@ -31,7 +34,7 @@ pub(crate) const PLACE_OVERHEAD: u64 = 160;
 pub(crate) struct Name {
     pub(crate) pool: u32,
     pub(crate) vdev: u32,
-    /// With the bit of gang blocks.
+    /// The offset, with the bit of gang blocks.
     pub(crate) offset: u64,
     pub(crate) birth: u64,
 }
@@ -47,34 +50,34 @@ impl Name {
     }
 }
 
-/// Where a block lies.
+/// Where a block is.
 #[derive(Clone)]
 pub(crate) struct L2Address {
     pub(crate) disk: Arc<Disk>,
     pub(crate) daddr: u64,
-    /// Bytes of it that mean something.
+    /// Bytes of it without padding.
     pub(crate) psize: u64,
     pub(crate) lsize: u64,
     pub(crate) metadata: bool,
     /// Whether it had been used again when it was written.
     pub(crate) again: bool,
-    /// Whether nobody had asked for it then.
+    /// Whether it had been read ahead and not used when it was written.
     pub(crate) ahead: bool,
 }
 
-/// What a device's list has of a block.
+/// The entry of a block in a device's list.
 struct Slot {
     name: Name,
     sizes: Sizes,
 }
 
-/// What a block counts.
+/// What a block adds to the sums.
 #[derive(Clone, Copy)]
 struct Sizes {
     asize: u64,
     lsize: u64,
     metadata: bool,
-    /// Of [`Sums::states`].
+    /// Index into [`Sums::states`].
     state: usize,
 }
 
@@ -86,13 +89,13 @@ pub(crate) struct List(Mutex<BTreeMap<u64, Slot>>);
 #[derive(Default)]
 pub(crate) struct Sums {
     pub(crate) count: AtomicU64,
-    /// Bytes as objects see them (`l2_size`).
+    /// Uncompressed bytes (`l2_size`).
     pub(crate) lsize: AtomicU64,
     /// Bytes on devices (`l2_asize`).
     pub(crate) asize: AtomicU64,
-    /// Of data and metadata.
+    /// Bytes of data and metadata.
     pub(crate) kinds: [AtomicU64; 2],
-    /// Of what had been used once, again, and not yet.
+    /// Bytes of blocks that had been used once, again, and not yet.
     pub(crate) states: [AtomicU64; 3],
 }
 
@@ -110,7 +113,7 @@ impl Sums {
     }
 }
 
-/// See the module.
+/// The index of all cache devices; see the module.
 #[derive(Default)]
 pub(crate) struct Index {
     shards: Box<[Mutex<HashMap<Name, L2Address>>]>,
@@ -127,7 +130,7 @@ impl Index {
         &self.shards[self.seed.hash_one(name) as usize % SHARDS]
     }
 
-    /// Where a block lies.
+    /// Where a block is.
     pub(crate) fn find(&self, name: &Name) -> Option<L2Address> {
         self.shard(name).lock().get(name).cloned()
     }
@@ -136,12 +139,12 @@ impl Index {
         self.shard(name).lock().contains_key(name)
     }
 
-    /// Enters a place; false if the block has one, or the place is another's.
+    /// Enters a place; returns false if the block has one, or another block is there.
     pub(crate) fn insert(&self, name: Name, place: L2Address) -> bool {
         let mut shard = self.shard(&name).lock();
         let (disk, daddr) = (place.disk.clone(), place.daddr);
         let mut list = disk.list.0.lock();
-        // Two blocks at one address are what only a damaged log has.
+        // Only a damaged log has two blocks at one address.
         if shard.contains_key(&name) || list.contains_key(&daddr) {
             return false;
         }
@@ -155,7 +158,7 @@ impl Index {
         true
     }
 
-    /// Forgets where a block lies; says whether that was known.
+    /// Forgets where a block is; returns whether that was known.
     pub(crate) fn forget(&self, name: &Name) -> bool {
         let mut shard = self.shard(name).lock();
         let Some(place) = shard.remove(name) else { return false };
@@ -165,7 +168,7 @@ impl Index {
         true
     }
 
-    /// Forgets it if it lies here.
+    /// Forgets where a block is, if it is here.
     pub(crate) fn forget_here(&self, name: &Name, disk: &Arc<Disk>, daddr: u64) -> bool {
         let here = |p: &L2Address| Arc::ptr_eq(&p.disk, disk) && p.daddr == daddr;
         let mut shard = self.shard(name).lock();
@@ -184,11 +187,11 @@ impl Index {
         disk.alloc.fetch_sub(slot.sizes.asize, Ordering::Relaxed);
     }
 
-    /// Forgets what lies in a range of a device; how much that was.
+    /// Forgets the blocks in a range of a device; returns their bytes.
     pub(crate) fn evict(&self, disk: &Arc<Disk>, range: Range<u64>) -> u64 {
         let mut gone = 0;
         loop {
-            // A few at a time, since whoever frees a block wants the list.
+            // A few at a time, since threads that free blocks need the list.
             let some: Vec<(u64, Name)> = {
                 let list = disk.list.0.lock();
                 list.range(range.clone()).take(256).map(|(at, slot)| (*at, slot.name)).collect()

@@ -1,12 +1,16 @@
-//! Making room (`arc_evict`).
+//! Eviction (`arc_evict`).
 //!
 //! # Theory
-//! The list furthest above its target gives way: a few of the oldest of one sublist after another, from one by chance on. A block that was used since it was looked at
-//! last is passed over once, since a hit leaves a mark and moves nothing. What goes leaves a ghost, a header without a block; ghosts are as many bytes as the cache
-//! may hold, and take no more than a sixteenth of it.
+//! The list furthest above its target is evicted from: a few of the oldest headers of one sublist
+//! after another, from a random one on. A block that was used since the last look is skipped once,
+//! since a hit leaves a mark and moves nothing.
+//!
+//! An evicted block leaves a ghost, a header without a block. The blocks of all ghosts together are
+//! as large as the cache may be. The ghosts themselves take at most a sixteenth of it.
 //!
 //! # Locks
-//! A sublist's lock while some are taken out, then the bucket of each, one at a time. Blocks are let go of without a lock.
+//! A sublist's lock while some headers are taken out, then the bucket of each, one at a time.
+//! Blocks are released without a lock.
 
 use super::{Bucket, Inner};
 use crate::forms::Held;
@@ -18,7 +22,7 @@ use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What has been taken of one list.
+/// What has been taken from one list.
 #[derive(Default)]
 struct Progress {
     looked_at: u64,
@@ -26,7 +30,7 @@ struct Progress {
 }
 
 impl Inner {
-    /// Evicts until what is held is below the low mark, or nothing is left that could go.
+    /// Evicts until the held bytes are below the low mark, or nothing can be evicted.
     pub(super) fn make_room(&self) {
         let mut empty = [[false; 2]; 2];
         while self.pressure.size() > self.pressure.low() {
@@ -54,7 +58,7 @@ impl Inner {
         }
     }
 
-    /// Evicts blocks of a list, about so many bytes; how many it was.
+    /// Evicts blocks of a list, about `goal` bytes; returns how many.
     fn evict_from(&self, state: State, kind: usize, goal: u64) -> u64 {
         let list = &self.lists[state.list(kind)];
         let batch = usize::try_from(ARC_EVICT_BATCH_LIMIT.get()).unwrap_or(usize::MAX).clamp(1, 1 << 16);
@@ -62,7 +66,7 @@ impl Inner {
         let (sublists, first) = (list.sublists(), self.roll());
         let (mut taken, mut blocks) = (Vec::with_capacity(batch.min(256)), Vec::new());
         let (mut done, mut n, mut idle) = (Progress::default(), 0, 0);
-        // What is being written to a cache device stays, however often it is looked at.
+        // A block that is being written to a cache device stays, however often it is examined.
         while done.freed < goal && idle < sublists && done.looked_at <= 2 * there {
             let sublist = (first + n) % sublists;
             n += 1;
@@ -89,7 +93,9 @@ impl Inner {
         done.freed
     }
 
-    /// Evicts a block that was in a list of this state, with the room that it took, unless it was used since: an empty answer then. `None` if it is no longer of this state.
+    /// Evicts a block that was in a list of this state; returns it with its memory.
+    ///
+    /// `Some(None)` if it was used since the last look. `None` if it is no longer in this state.
     fn evict(
         &self,
         header: &Arc<Header>,
@@ -118,14 +124,15 @@ impl Inner {
         let room = header.room();
         self.count_evicted(header, state);
         let held = self.give_up(&mut bucket.recipes, header);
-        // The ghost's room is what is left of the block's.
+        // The ghost keeps its part of the block's memory.
         self.pressure.give(room - GHOST_OVERHEAD);
         self.put(header, if state == State::Mru { State::MruGhost } else { State::MfuGhost });
         self.counters.deleted.inc();
         Some(Some((held, room)))
     }
 
-    /// Counts a block that is evicted by whether it can be had from a cache device, as OpenZFS does, also where there is no such device. Its bucket is locked.
+    /// Counts an evicted block by whether a cache device has it. Counts as OpenZFS does, also
+    /// without such devices. Its bucket is locked.
     fn count_evicted(&self, header: &Header, state: State) {
         let evicted = &self.counters.evicted;
         let of = if self.l2.any() && self.l2.index.has(&Name::of(&header.key)) {
@@ -146,7 +153,7 @@ impl Inner {
         })
     }
 
-    /// Forgets ghosts while there are too many.
+    /// Drops ghosts while there are too many.
     fn trim_ghosts(&self) {
         let sum = |get: fn(&super::Sum) -> u64| -> u64 {
             let of = |state: State| [0, 1].map(|kind| get(&self.sums[state.list(kind)]));
@@ -162,7 +169,7 @@ impl Inner {
         }
     }
 
-    /// Forgets an old ghost of the largest list of ghosts; false if there is none.
+    /// Drops an old ghost of the largest list of ghosts; returns false if there is none.
     fn trim_a_ghost(&self) -> bool {
         let lists = [State::MruGhost, State::MfuGhost].map(|state| [(state, 0), (state, 1)]);
         let count = |state: State, kind| self.sums[state.list(kind)].count.load(Ordering::Relaxed);
@@ -194,7 +201,7 @@ impl Inner {
         false
     }
 
-    /// A number by chance.
+    /// A random number.
     pub(super) fn roll(&self) -> usize {
         let next = |x: u64| {
             let x = x ^ x << 13;

@@ -1,11 +1,15 @@
 //! Writing to cache devices (`l2arc_feed_thread`).
 //!
 //! # Theory
-//! See [`crate::l2`]. A round makes way in front of the hand of one device, takes what is not on a device yet of one sublist of each list, metadata and what was used again first, and writes it
-//! a run at a time. Only what has been written is entered in the index, so nobody ever reads what is on its way.
+//! See [`crate::l2`]. A round frees space in front of the hand of one device. From one sublist of
+//! each list it takes the blocks that are not on a device yet, metadata and blocks that were used
+//! again first. It writes them one contiguous run at a time. Only blocks that have been written are
+//! entered in the index, so a block on its way is never read.
 //!
 //! # Locks
-//! The device's writer's for the whole round; a sublist's while a few of its headers are looked at; the bucket of each header that is taken, and again when it was written.
+//! The lock of the device's writer, for the whole round. The lock of a sublist, while a few of its
+//! headers are examined. The lock of the bucket of each header that is taken, and again when it was
+//! written.
 
 use super::Inner;
 use crate::forms::Form;
@@ -25,10 +29,10 @@ use std::sync::atomic::Ordering;
 
 /// Bytes that are written at once.
 const RUN: u64 = 1 << 20;
-/// Chunks of a sublist that are looked at while it is locked.
+/// Chunks of a sublist that are examined while it is locked.
 const CHUNKS: usize = 4;
 
-/// What came of a round.
+/// The outcome of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fed {
     /// Bytes for which way was made.
@@ -37,15 +41,15 @@ pub(crate) struct Fed {
     pub(crate) wrote: u64,
 }
 
-/// A block on its way.
+/// A block on its way to a device.
 struct Going {
     header: Arc<Header>,
     entry: LogEntry,
-    /// As it will lie there, padding included.
+    /// Its bytes there, with padding.
     bytes: Block,
 }
 
-/// What the stored form of a block is made of.
+/// The source of the stored form of a block.
 struct Source {
     held: Held,
     recipe: Option<Recipe>,
@@ -57,7 +61,8 @@ enum Held {
 }
 
 impl Source {
-    /// Completes the pointer with what it takes; nothing if that is not known. The level of zstd, if it is packed so.
+    /// Completes the pointer, and returns the zstd level if it has one; `None` if that is not
+    /// known.
     fn level(&self, key: &Key, pointer: &mut Blkptr) -> Option<ZstdLevel> {
         let packed = match &self.held {
             Held::Packed(packed) => Some(packed),
@@ -73,7 +78,7 @@ impl Source {
     }
 }
 
-/// What is written in a round.
+/// The state of a round.
 struct Round<'a> {
     inner: &'a Inner,
     disk: &'a Arc<Disk>,
@@ -82,21 +87,21 @@ struct Round<'a> {
     wrote: u64,
     run: Vec<Going>,
     run_bytes: u64,
-    /// There is no more room, or the device failed.
+    /// There is no more space, or the device failed.
     over: bool,
 }
 
-/// Bytes to make way for (`l2arc_write_size`).
+/// Bytes to free (`l2arc_write_size`).
 fn write_size(disk: &Disk, writer: &Writer, warm: bool) -> u64 {
     let boost = if warm { 0 } else { L2ARC_WRITE_BOOST.get() };
     let size = L2ARC_WRITE_MAX.get().max(1).saturating_add(boost);
     let logs = match writer.log_entries as u64 {
         0 => 0,
-        // As many as there can be, each block being a sector.
+        // The most entries there can be, with one sector for each block.
         entries => (size >> SPA_MINBLOCKSHIFT).div_ceil(entries).saturating_mul(L2ARC_LOG_BLK_SIZE as u64),
     };
     let most = (writer.hands.end - writer.hands.start) / 4;
-    // Of a part of it, so that rounding up stays within.
+    // At most a quarter of the device, so that rounding up stays within it.
     disk.round(size.saturating_add(logs).min(most))
 }
 
@@ -153,12 +158,12 @@ impl Inner {
         taken > self.pressure.max() / 100 * L2ARC_META_PERCENT.get().min(100)
     }
 
-    /// Takes room for a place of a block, if there is some.
+    /// Reserves memory for a place of a block, if it is free.
     pub(super) fn room_for_place(&self) -> bool {
         !self.too_many_places() && self.pressure.try_take(PLACE_OVERHEAD)
     }
 
-    /// Marks a header whose block can be written as being written; the block.
+    /// Marks a header as being written, if its block can be; returns the block.
     fn take_for_l2(&self, header: &Header, state: State) -> Option<Source> {
         let bucket = self.bucket(&header.key).lock();
         if header.state() != state || header.is_writing() {
@@ -173,10 +178,11 @@ impl Inner {
         Some(Source { held, recipe: bucket.recipes.get(header) })
     }
 
-    /// Ends the writing of a block: it has its place from now on, unless it is gone meanwhile or none is given.
+    /// Ends the writing of a block and enters its place. Enters none if the block is gone
+    /// meanwhile, or no place is given.
     fn written(&self, header: &Header, place: Option<L2Address>) -> bool {
         let bucket = self.bucket(&header.key);
-        // Whoever holds it is soon done; a header that stays marked would never be evicted.
+        // The lock's holder is soon done, and a header that stays marked would never be evicted.
         let _bucket = bucket.try_lock().unwrap_or_else(|| {
             self.l2.counters.writes_lock_retry.inc();
             bucket.lock()
@@ -196,12 +202,13 @@ impl Inner {
 }
 
 impl Round<'_> {
-    /// Looks through a sublist of a list: from its old end, or from the young one while nothing was evicted.
+    /// Examines a sublist of a list: from its old end, or from the young one while nothing was
+    /// evicted.
     fn look_through(&mut self, state: State, kind: usize, young: bool) {
         let inner = self.inner;
         let list = &inner.lists[state.list(kind)];
         let sublist = inner.roll() % list.sublists();
-        // What nobody has asked for yet may never be.
+        // A block that was read ahead may never be used.
         let noprefetch = L2ARC_NOPREFETCH.get() != 0;
         let headroom = self.target.saturating_mul(L2ARC_HEADROOM.get());
         let (mut passed, mut skip) = (0u64, 0);
@@ -235,7 +242,8 @@ impl Round<'_> {
             self.over = true;
             return;
         }
-        // A log block always finds room behind it. What never fits holds up nothing behind it.
+        // A log block always has space behind it. A block that never fits does not hold up those
+        // behind it.
         if asize + L2ARC_LOG_BLK_SIZE as u64 > self.target {
             return;
         }
@@ -263,7 +271,7 @@ impl Round<'_> {
             Some((ondisk::Dva { asize: on_pool, ..dva }, bytes))
         });
         let Some((dva, bytes)) = placed else {
-            // It would be tried again and again.
+            // Otherwise each round would try it again.
             header.not_for_l2();
             self.inner.written(&header, None);
             return;
@@ -290,7 +298,7 @@ impl Round<'_> {
         }
     }
 
-    /// Writes the run, and the log block that is full with it.
+    /// Writes the run, and the log block if that becomes full.
     fn write(&mut self) {
         let run = std::mem::take(&mut self.run);
         let bytes = std::mem::take(&mut self.run_bytes);
@@ -333,7 +341,7 @@ impl Round<'_> {
         }
     }
 
-    /// Writes the log block that is full.
+    /// Writes the full log block.
     fn log(&mut self) {
         let counters = &self.inner.l2.counters;
         match self.disk.commit_log(self.writer) {

@@ -1,23 +1,28 @@
-//! How much may be held, between two bounds: what the machine has left decides (`arc_reap_cb`).
+//! How much may be held, between two bounds: it follows the machine's free memory (`arc_reap_cb`).
 //!
 //! # Theory
-//! Somebody who knows the machine tells every second what memory could be had ([`Store::adapt`]). A part of it is left to others ([`ARC_SYS_FREE`]); the cache may grow by what remains and no further, so that
-//! it takes nothing that is not there even if it is filled before anybody looks again. Where less is left than others should have, it gives back what is lacking.
+//! A thread that watches the machine reports every second how much memory is free
+//! ([`Store::adapt`]). A part of it is left to others ([`ARC_SYS_FREE`]). The cache may grow by the
+//! rest and no further. So it takes only memory that exists, even if it fills up before the next
+//! report. If less is free than others should have, the cache releases the difference.
 //!
-//! What it gives back does not show at once, since the allocator returns memory over some seconds. So what was given back is remembered, and an eighth of it forgotten with each look: a lack that is no greater than that
-//! is not answered twice. If it stays, it is answered again bit by bit.
+//! Released memory does not show at once, since the allocator returns it over some seconds. So
+//! released bytes are remembered, and each report forgets an eighth of them. A lack that is no
+//! larger than what is remembered is not answered twice. If it stays, it is answered again bit by
+//! bit.
 //!
-//! Nothing takes the cache below its lower bound (`zfs_arc_min`), and nothing above its upper one (`zfs_arc_max`), which goes before the lower.
+//! The cache never shrinks below its lower bound (`zfs_arc_min`), and never grows above its upper
+//! one (`zfs_arc_max`). The upper bound takes precedence.
 
 use super::{Store, low_mark, sublists};
 use crate::tunables::ARC_SYS_FREE;
 
-/// What the machine has, or the control group that the process is in.
+/// Memory of the machine, or of the control group of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
     /// Bytes in all (`memory_all_bytes`).
     pub all: u64,
-    /// Bytes that could be had without anybody suffering (`memory_free_bytes`).
+    /// Bytes that are free without harm to other processes (`memory_free_bytes`).
     pub free: u64,
 }
 
@@ -30,25 +35,26 @@ impl Memory {
         }
     }
 
-    /// Bytes that the cache could take besides; fewer than none if others lack them (`memory_available_bytes`).
+    /// Bytes by which the cache could grow; negative if others lack memory
+    /// (`memory_available_bytes`).
     pub fn available(&self) -> i64 {
         i64::try_from(i128::from(self.free) - i128::from(self.sys_free())).unwrap_or(i64::MAX)
     }
 }
 
-/// See the module. All are bytes.
+/// The limits of a store, in bytes; see the module.
 pub(super) struct Limits {
     pub(super) min: u64,
     pub(super) max: u64,
-    /// What the machine would allow.
+    /// What the machine allows.
     allowed: u64,
-    /// Held when somebody looked last.
+    /// Bytes held at the last report.
     held: u64,
-    /// Given back since, and perhaps not seen yet.
+    /// Bytes released since, and perhaps not visible yet.
     returned: u64,
-    /// What others lacked when somebody looked last (`arc_need_free`).
+    /// Bytes that others lacked at the last report (`arc_need_free`).
     pub(super) lacking: u64,
-    /// How often something was given back.
+    /// How often memory was released.
     pub(super) shrunk: u64,
 }
 
@@ -61,7 +67,7 @@ impl Limits {
         self.allowed.clamp(self.min, self.max)
     }
 
-    /// Takes note of what the machine has, while so much is held.
+    /// Records the memory of the machine, while `size` bytes are held.
     fn look(&mut self, memory: Memory, size: u64) {
         let available = memory.available();
         self.lacking = if available < 0 { available.unsigned_abs() } else { 0 };
@@ -81,7 +87,11 @@ impl Limits {
 }
 
 impl Store {
-    /// Holds at most `max` bytes from now on (`zfs_arc_max`), and, however little memory the machine has, may hold `min` (`zfs_arc_min`), but for `max`; what is too much goes at once. What else was set of it holds too.
+    /// Sets the bounds: at most `max` bytes (`zfs_arc_max`), and at least `min`, however little
+    /// memory the machine has (`zfs_arc_min`).
+    ///
+    /// `max` takes precedence. Blocks above it are evicted at once. Other settings of the limit
+    /// stay.
     pub fn set_bounds(&self, min: u64, max: u64) {
         let limit = {
             let mut limits = self.inner.limits.lock();
@@ -94,7 +104,7 @@ impl Store {
         }
     }
 
-    /// Holds at most `max` bytes from now on, and nothing less because of what the machine has.
+    /// Holds at most `max` bytes from now on, and does not shrink for the machine's sake.
     pub fn set_max(&self, max: u64) {
         self.set_bounds(max, max);
     }
@@ -105,7 +115,7 @@ impl Store {
         (limits.min, limits.max)
     }
 
-    /// Told every second what the machine has; what is too much goes soon.
+    /// Reports the machine's memory, every second. Blocks above the new limit are evicted soon.
     pub fn adapt(&self, memory: Memory) {
         let limit = {
             let mut limits = self.inner.limits.lock();
@@ -122,7 +132,8 @@ impl Store {
         limit
     }
 
-    /// Whether others lack memory, how much, and how often something was given back to them (`arc_no_grow`, `arc_need_free`, `memory_indirect_count`).
+    /// Whether others lack memory, how much, and how often memory was released to them
+    /// (`arc_no_grow`, `arc_need_free`, `memory_indirect_count`).
     pub(super) fn named_limits(&self) -> [(&'static str, u64); 6] {
         let limits = self.inner.limits.lock();
         [
@@ -137,7 +148,7 @@ impl Store {
 }
 
 impl super::Inner {
-    /// Bytes that may be held as long as the machine has them (`c_max`).
+    /// Bytes that may be held if the machine has them (`c_max`).
     pub(super) fn most(&self) -> u64 {
         self.limits.lock().max
     }

@@ -1,17 +1,25 @@
-//! Blocks that are held packed (`zfs_compressed_arc_enabled`).
+//! Blocks that are held compressed (`zfs_compressed_arc_enabled`).
 //!
 //! # Theory
-//! A block comes packed from a device, and is packed on its way to one; where that saves an eighth, the packed bytes stay beside the plain ones ([`crate::forms`]). As long as there is room, nothing is ever
-//! unpacked twice. When room is to be made, the plain forms of blocks that are held packed too go first, those that were not used for long before others, until they take no more than a share of the cache
-//! ([`DBUF_CACHE_SHIFT`]); only then are blocks evicted. So a cache under pressure holds what its limit holds of packed blocks, and what is hot is plain.
+//! A block comes compressed from a device, and is compressed on its way to one. If that saves an
+//! eighth, the compressed bytes stay beside the plain ones ([`crate::forms`]). While memory is
+//! free, nothing is ever decompressed twice.
 //!
-//! A hit on a block of which only the packed form is left unpacks it, without any lock, and holds the plain form again if there is room without anybody waiting. What was packed was verified when it was read,
-//! and is not verified again.
+//! Under pressure, the plain forms of blocks that are also held compressed are released first,
+//! those not used for long before others. This ends when they take no more than a share of the
+//! cache ([`DBUF_CACHE_SHIFT`]). Only then are blocks evicted. So a cache under pressure holds its
+//! limit in compressed blocks, and hot blocks are plain.
 //!
-//! Blocks in both forms are in a list of their own, in the order in which they came to be so, with a mark of its own for what was used since.
+//! A hit on a block with only the compressed form decompresses it, without any lock. It holds the
+//! plain form again if memory is free without a wait. Compressed bytes were verified when they were
+//! read, and are not verified again.
+//!
+//! Blocks in both forms are in a list of their own, in the order in which they got both, with their
+//! own mark of uses.
 //!
 //! # Locks
-//! As for eviction: a sublist's lock while some are taken out, then the bucket of each. The sums change under the bucket's lock.
+//! As for eviction: a sublist's lock while some headers are taken out, then the bucket of each. The
+//! sums change under the bucket's lock.
 
 use super::{Inner, Store};
 use crate::forms::Held;
@@ -24,21 +32,21 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What there is of packed blocks.
+/// State of the compressed blocks of a store.
 pub(super) struct Packed {
-    /// Those that are held in both forms.
+    /// The blocks that are held in both forms.
     pub(super) both: Multilist<Arc<Header>>,
-    /// How many these are.
+    /// Number of these.
     pub(super) both_count: AtomicU64,
     /// Bytes of their plain forms (`overhead_size`).
     pub(super) overhead: AtomicU64,
-    /// Bytes of all packed forms.
+    /// Bytes of all compressed forms.
     pub(super) bytes: AtomicU64,
-    /// Bytes of the same blocks when they are unpacked.
+    /// Uncompressed bytes of the same blocks.
     pub(super) lsize: AtomicU64,
-    /// Blocks that a hit has unpacked.
+    /// Blocks that a hit has decompressed.
     pub(super) unpacked: observe::Sharded,
-    /// Plain forms that were let go.
+    /// Plain forms that were released.
     pub(super) cooled: observe::Counter,
 }
 
@@ -55,18 +63,19 @@ impl Packed {
         }
     }
 
-    /// The sublist for a header, always the same: how many there are does not change.
+    /// The sublist for a header. It is always the same, since the number of sublists does not
+    /// change.
     fn sublist(&self, header: &Header) -> usize {
         self.both.index(header.key.hash())
     }
 
-    /// A header holds the packed form too from now on. Its bucket is locked.
+    /// Records that a header holds the compressed form too from now on. Its bucket is locked.
     fn add(&self, header: &Header, packed: &Block) {
         self.bytes.fetch_add(packed.len() as u64, Relaxed);
         self.lsize.fetch_add(header.key.lsize() as u64, Relaxed);
     }
 
-    /// A header holds both forms from now on. Its bucket is locked.
+    /// Records that a header holds both forms from now on. Its bucket is locked.
     fn add_both(&self, header: &Arc<Header>, plain: &Block) {
         self.overhead.fetch_add(plain.len() as u64, Relaxed);
         self.both_count.fetch_add(1, Relaxed);
@@ -74,7 +83,8 @@ impl Packed {
         self.both.push(self.sublist(header), header.clone());
     }
 
-    /// A header no longer holds its plain form beside its packed one. Its bucket is locked.
+    /// Records that a header no longer holds its plain form beside its compressed one. Its bucket
+    /// is locked.
     fn sub_both(&self, header: &Header, plain: &Block) {
         self.overhead.fetch_sub(plain.len() as u64, Relaxed);
         self.both_count.fetch_sub(1, Relaxed);
@@ -82,13 +92,13 @@ impl Packed {
     }
 }
 
-/// The packed form, if it is worth its room.
+/// The compressed form, if it saves enough memory.
 pub(super) fn worth<'a>(block: &Sparse, packed: Option<&'a Block>) -> Option<&'a Block> {
     let plain = block.head().len();
     packed.filter(|p| COMPRESSED_ARC_ENABLED.get() != 0 && !p.is_empty() && p.len() <= plain - plain / 8)
 }
 
-/// A block of its packed form; nothing if that is damaged, as memory can be.
+/// Decompresses a block; `None` if its compressed form is damaged, as memory can be.
 fn unpack(key: &Key, packed: &Block) -> Option<Sparse> {
     let mut out = AlignedBuf::zeroed(key.lsize());
     codec::compress::decompress(key.compress(), packed, &mut out).ok()?;
@@ -97,7 +107,8 @@ fn unpack(key: &Key, packed: &Block) -> Option<Sparse> {
 }
 
 impl Store {
-    /// The block of a header of which a hit found the packed form alone: unpacked, and held so if there is room.
+    /// The block of a header of which a hit found only the compressed form: decompressed, and held
+    /// so if memory is free.
     pub(super) fn open_packed(&self, header: &Arc<Header>, packed: &Block) -> Option<Sparse> {
         let block = unpack(&header.key, packed)?;
         self.inner.packed.unpacked.inc();
@@ -110,13 +121,14 @@ impl Store {
 }
 
 impl Inner {
-    /// A header was entered with a packed form. Its bucket is locked.
+    /// Records that a header was entered with a compressed form. Its bucket is locked.
     pub(super) fn enter_packed(&self, header: &Arc<Header>, plain: &Block, packed: &Block) {
         self.packed.add(header, packed);
         self.packed.add_both(header, plain);
     }
 
-    /// Holds the plain form of a block again, for which there is room; false if that is not to be.
+    /// Holds the plain form of a block again, for which memory is reserved. Returns false if it
+    /// can't be held.
     fn warm(&self, header: &Arc<Header>, plain: &Block) -> bool {
         let _bucket = self.lock(header);
         if !header.forms.warm(plain) {
@@ -127,13 +139,13 @@ impl Inner {
         true
     }
 
-    /// More bytes of a block are held. Its bucket is locked.
+    /// Adds held bytes of a block. Its bucket is locked.
     pub(super) fn add_bytes(&self, header: &Header, more: u64) {
         header.set_bytes(header.bytes() + more);
         self.sums[header.state().list(header.key.kind())].bytes.fetch_add(more, Relaxed);
     }
 
-    /// A header gives up what it holds, and its recipe, which is one of these: its bucket is locked.
+    /// Gives up what a header holds, with its recipe in `recipes`. Its bucket is locked.
     pub(super) fn give_up(&self, recipes: &mut Recipes, header: &Header) -> Held<Block> {
         if recipes.forget(header) {
             self.l2.recipes.fetch_sub(1, Relaxed);
@@ -150,7 +162,8 @@ impl Inner {
         held
     }
 
-    /// Lets go of plain forms of packed blocks while they take more than their share, about so many bytes; how many it was.
+    /// Releases plain forms of compressed blocks while they take more than their share, about
+    /// `goal` bytes; returns how many.
     pub(super) fn cool(&self, goal: u64) -> u64 {
         let shift = u32::try_from(DBUF_CACHE_SHIFT.get()).unwrap_or(u32::MAX);
         let share = self.pressure.max().checked_shr(shift).unwrap_or(0);
@@ -183,13 +196,14 @@ impl Inner {
             if stale > 0 {
                 list.met_stale(sublist, stale);
             }
-            // Let go of without a lock.
+            // Released without a lock.
             blocks.clear();
         }
         freed
     }
 
-    /// Lets go of the plain form of a block, unless it was used since: an empty answer then. `None` if it is not held in both.
+    /// Releases the plain form of a block. `Some(None)` if it was used since the last look. `None`
+    /// if it is not held in both forms.
     fn cool_one(&self, header: &Arc<Header>, regardless: bool) -> Option<Option<Block>> {
         let _bucket = self.lock(header);
         if !header.is_both() {

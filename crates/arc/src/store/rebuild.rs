@@ -1,10 +1,17 @@
-//! Finding again what lies on a cache device (`l2arc_rebuild`).
+//! Restoring the contents of a cache device (`l2arc_rebuild`).
 //!
 //! # Theory
-//! The header leads to the newest log block, and each log block to an older one, until one was given up since. All of it is checked: where a log block lies and how old it is (so that the
-//! walk ends), its checksum, and where each block lies that it names. What it says of a block is only believed so far that a read looks there: [`crate::l2`].
+//! The header points at the newest log block, and each log block at an older one, until one was
+//! given up since. All of it is checked:
 //!
-//! It takes a thread of its own for each device, and no more memory than places may have. Nothing is written to the device meanwhile.
+//! * the place and age of each log block, so that the walk ends;
+//! * its checksum;
+//! * the place of each block that it names.
+//!
+//! A log is only a hint where a read looks for a block: see [`crate::l2`].
+//!
+//! Each device has a thread of its own, and takes no more memory than places may have. Nothing is
+//! written to the device meanwhile.
 
 use super::{Inner, Store};
 use crate::l2::index::{L2Address, Name, PLACE_OVERHEAD};
@@ -22,12 +29,12 @@ enum Cut {
     Io,
     Checksum,
     Memory,
-    /// The device is not used any more.
+    /// The device is no longer used.
     Gone,
 }
 
 impl Store {
-    /// Uses a device from now on, and finds again what lies there; false if it is too small.
+    /// Begins to use a device, and restores its contents; returns false if it is too small.
     pub(crate) fn add_disk(&self, pool: u32, device: CacheDevice, remaker: Remaker, trees: TreeCell) -> bool {
         let Some(disk) = self.inner.l2.add(pool, device, remaker, trees) else { return false };
         let counters = &self.inner.l2.counters;
@@ -40,7 +47,7 @@ impl Store {
                 };
                 let spawned = std::thread::Builder::new().name("l2arc_rebuild".into()).spawn(run);
                 if spawned.is_err() {
-                    // It is as if nothing lay there.
+                    // As if the device were empty.
                     begin_anew(&kept);
                 }
             }
@@ -58,7 +65,7 @@ impl Store {
     }
 }
 
-/// Writes a header that leads nowhere.
+/// Writes a header that points nowhere.
 fn begin_anew(disk: &Disk) {
     if disk.write_header(&disk.writer.lock()).is_err() {
         disk.suspect();
@@ -67,7 +74,7 @@ fn begin_anew(disk: &Disk) {
 }
 
 impl Inner {
-    /// Enters what the log says that lies on a device.
+    /// Enters the blocks of a device from its log.
     fn rebuild(&self, disk: &Arc<Disk>, header: &DevHeader) {
         let counters = &self.l2.counters;
         let mut writer = disk.writer.lock();
@@ -81,7 +88,7 @@ impl Inner {
         }
         match self.follow(disk, &mut writer) {
             Ok(()) if !writer.logs.is_empty() => counters.rebuild_success.inc(),
-            // The header leads nowhere.
+            // The header points nowhere.
             Ok(()) => {
                 writer.newest = Default::default();
                 let _ = disk.write_header(&writer);
@@ -93,7 +100,7 @@ impl Inner {
         }
     }
 
-    /// Goes along the chain of log blocks, from the newest on.
+    /// Follows the chain of log blocks, from the newest on.
     fn follow(&self, disk: &Arc<Disk>, writer: &mut Writer) -> Result<(), Cut> {
         let counters = &self.l2.counters;
         let [mut at, mut next] = writer.newest;
@@ -121,7 +128,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Enters what a log block names, the youngest first: what lies on what was entered before, or between sectors, is not what was written.
+    /// Enters the blocks that a log block names, the youngest first. An entry that overlaps an
+    /// earlier one, or is not at a sector, was never written.
     fn restore(
         &self,
         disk: &Arc<Disk>,

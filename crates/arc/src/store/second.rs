@@ -7,7 +7,7 @@ use crate::l2::{Disk, L2};
 use crate::tunables::{L2ARC_FEED_AGAIN, L2ARC_FEED_MIN_MS, L2ARC_FEED_SECS};
 use std::time::{Duration, Instant};
 
-/// Somebody may set the times to 0.
+/// Shortest pause: the tunable times may be 0.
 const LEAST: Duration = Duration::from_millis(10);
 
 impl Store {
@@ -15,14 +15,14 @@ impl Store {
         &self.inner.l2
     }
 
-    /// Stops using the devices that are meant; how many these were.
+    /// Stops using the devices for which `meant` returns true; returns their number.
     pub(crate) fn remove_disks(&self, meant: impl Fn(&Disk) -> bool) -> usize {
         let (disks, places) = self.inner.l2.remove(meant);
         self.inner.pressure.give(places * PLACE_OVERHEAD);
         disks
     }
 
-    /// Forgets a place; false if it was forgotten meanwhile.
+    /// Forgets a place; returns false if it was forgotten meanwhile.
     pub(crate) fn forget_place(&self, name: &Name, place: &L2Address) -> bool {
         let forgot = self.inner.l2.index.forget_here(name, &place.disk, place.daddr);
         if forgot {
@@ -31,14 +31,15 @@ impl Store {
         forgot
     }
 
-    /// Forgets where a block lies.
+    /// Forgets where a block is.
     pub(crate) fn forget_name(&self, name: &Name) {
         if self.inner.l2.index.forget(name) {
             self.inner.pressure.give(PLACE_OVERHEAD);
         }
     }
 
-    /// Feeds each cache device once, now, instead of when its time has come; how many bytes were written.
+    /// Feeds each cache device once, now, instead of at its time; returns the bytes that were
+    /// written.
     pub fn feed_cache_devices(&self) -> u64 {
         self.inner.l2.disks().iter().map(|disk| self.inner.feed(disk).wrote).sum()
     }
@@ -50,13 +51,13 @@ impl Store {
         }
         let inner = self.inner.clone();
         let spawned = std::thread::Builder::new().name("l2arc_feed".into()).spawn(move || inner.feed_on());
-        // Without it nothing is written to cache devices, and what lies there is read.
+        // Without it nothing is written to cache devices, and reads still find their contents.
         *feeder = spawned.ok();
     }
 }
 
 impl Inner {
-    /// Feeds one device after the other, until there is no more to do.
+    /// Feeds one device after the other, until it is to end.
     fn feed_on(&self) {
         let mut time = pace(None);
         while self.l2.rest(time.max(LEAST)) {
@@ -67,7 +68,8 @@ impl Inner {
     }
 }
 
-/// From one write to the next: sooner if half of what could be written was (`l2arc_write_interval`).
+/// Time from one write to the next: shorter if half of the allowed bytes were written
+/// (`l2arc_write_interval`).
 fn pace(fed: Option<Fed>) -> Duration {
     match fed {
         Some(fed) if L2ARC_FEED_AGAIN.get() != 0 && fed.wrote > fed.wanted / 2 => {

@@ -1,4 +1,4 @@
-//! What is counted, by OpenZFS's names (`arcstats`).
+//! Counters, by OpenZFS's names (`arcstats`).
 
 use super::{Inner, Store};
 use crate::header::{BOTH_OVERHEAD, GHOST_OVERHEAD, HELD_OVERHEAD, State};
@@ -9,14 +9,14 @@ use observe::Counter;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The counters that a caller inside the process asks for; [`Store::named`] has all.
+/// The counters for callers inside the process; [`Store::named`] has all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Reads that found their block, or somebody who was reading it (`hits`, `iohits`).
+    /// Reads that found their block, or another reader of it (`hits`, `iohits`).
     pub hits: u64,
     /// Reads that did not (`misses`).
     pub misses: u64,
-    /// Hits that needed no table ([`crate::Hand`]); they are among the hits.
+    /// Hits without the table ([`crate::Hand`]); `hits` includes them.
     pub at_hand: u64,
     /// Bytes held (`size`).
     pub size: u64,
@@ -29,7 +29,7 @@ pub struct Stats {
 pub struct Sublists {
     /// The list, as its sizes are named in `arcstats`.
     pub list: &'static str,
-    /// How evenly.
+    /// How evenly they are filled.
     pub evenness: Evenness,
 }
 
@@ -65,7 +65,7 @@ impl Inner {
 }
 
 impl Store {
-    /// The counters that are asked for most.
+    /// The counters that are used most.
     pub fn stats(&self) -> Stats {
         let (inner, hits) = (&*self.inner, self.inner.hits());
         let sum = |of: &[observe::Sharded; 2]| of[0].get() + of[1].get();
@@ -88,7 +88,7 @@ impl Store {
         let (data, metadata) = (bytes(0) + bytes(2), bytes(1) + bytes(3));
         let packed = &inner.packed;
         let overhead = packed.overhead.load(Relaxed);
-        // Others change these meanwhile.
+        // Other threads change these meanwhile.
         let compressed = (data + metadata).saturating_sub(overhead);
         let unpacked = packed.lsize.load(Relaxed).saturating_sub(packed.bytes.load(Relaxed));
         let headers = held * HELD_OVERHEAD
@@ -113,7 +113,7 @@ impl Store {
             ("prefetch_metadata_hits", ahead_metadata.hits.get()),
             ("prefetch_metadata_iohits", ahead_metadata.iohits.get()),
             ("prefetch_metadata_misses", ahead_metadata.misses.get()),
-            // Those for which a device is asked, as there.
+            // Only reads ahead that need a device, as in OpenZFS.
             ("predictive_prefetch", ahead_misses),
             ("demand_hit_predictive_prefetch", c.ahead_wanted.get()),
             ("demand_iohit_predictive_prefetch", c.ahead_joined.get()),
@@ -142,7 +142,8 @@ impl Store {
             ("pd", pd),
             ("pm", pm),
             ("size", inner.pressure.size()),
-            // As OpenZFS: all blocks in the form in which they would stay, the same unpacked, and the plain forms beside packed ones.
+            // As in OpenZFS: all blocks in the form in which they would stay, the same
+            // uncompressed, and the plain forms beside compressed ones.
             ("compressed_size", compressed),
             ("uncompressed_size", compressed + unpacked),
             ("overhead_size", overhead),
@@ -154,7 +155,7 @@ impl Store {
         let states = ["mru_size", "mfu_size", "mru_ghost_size", "mfu_ghost_size"];
         out.extend((0..).step_by(2).zip(states).map(|(list, name)| (name, bytes(list) + bytes(list + 1))));
         out.extend(LISTS.iter().enumerate().map(|(list, name)| (*name, bytes(list))));
-        // Nothing keeps a block that is held from being evicted.
+        // Any held block can be evicted.
         let evictable =
             ["mru_evictable_data", "mru_evictable_metadata", "mfu_evictable_data", "mfu_evictable_metadata"];
         out.extend(evictable.iter().enumerate().map(|(list, name)| (*name, bytes(list))));
@@ -212,17 +213,19 @@ impl Store {
         ]
     }
 
-    /// Blocks that were entered after waiting for room, and those that were not entered since there was none.
+    /// Blocks that were entered after a wait for memory, and blocks that were not entered for lack
+    /// of it.
     pub fn waits(&self) -> (u64, u64) {
         (self.inner.counters.waited.get(), self.inner.counters.refused.get())
     }
 
-    /// Hits that unpacked their block, and plain forms of packed blocks that were let go to make room.
+    /// Hits that decompressed their block, and plain forms of compressed blocks that were released
+    /// under pressure.
     pub fn unpacked(&self) -> (u64, u64) {
         (self.inner.packed.unpacked.get(), self.inner.packed.cooled.get())
     }
 
-    /// How evenly the sublists are filled, list by list.
+    /// How evenly the sublists of each list are filled.
     pub fn sublists(&self) -> impl Iterator<Item = Sublists> + '_ {
         let lists = LISTS.iter().zip(&self.inner.lists);
         lists.map(|(list, m)| Sublists { list, evenness: m.evenness() })

@@ -1,11 +1,12 @@
-//! The store keeps its bound, lets no scan push out what is used again, learns from ghosts, and hands one read to all who want it.
+//! The store keeps its limit, lets no scan push out what is used again, learns from ghosts, and
+//! gives one read to all its readers.
 
 use super::*;
 use ondisk::blkptr::{Body, CryptParams, Stored};
 use ondisk::*;
 use proptest::prelude::*;
 
-/// A store whose time is told.
+/// A store with a settable clock.
 struct Rig {
     store: Arc<Store>,
     now: Arc<AtomicU32>,
@@ -51,7 +52,7 @@ impl Rig {
         self.store.find_or_start(&self.key(n), false, Arc::default, None)
     }
 
-    /// Reads a block, which nobody else does; says whether it was there.
+    /// Reads a block, without other readers; returns whether it was there.
     fn read(&self, n: u64) -> bool {
         match self.find(n) {
             Found::Block(..) => true,
@@ -71,13 +72,13 @@ impl Rig {
         self.store.named().into_iter().find(|(n, _)| *n == name).map(|(_, value)| value).unwrap()
     }
 
-    /// Waits until nobody has to make room.
+    /// Waits until there is nothing to evict.
     fn settle(&self) {
         assert!(self.store.wake(), "there can be threads");
         self.store.inner.pressure.await_round();
     }
 
-    /// What is counted is what is there.
+    /// Checks that the counters match the contents.
     fn check(&self) {
         let inner = &self.store.inner;
         let mut sums = [(0, 0); State::LISTS];
@@ -123,7 +124,8 @@ impl Rig {
 
 const ENTRY: u64 = 4096 + HELD_OVERHEAD;
 
-/// Two datasets share a plain block, but not one that a key made readable; pools share nothing.
+/// Goal: two datasets share a block without a key, but not one that needs a key. Pools share
+/// nothing.
 #[test]
 fn keyed_blocks_are_their_datasets_own() {
     let rig = Rig::new(1 << 20);
@@ -135,7 +137,8 @@ fn keyed_blocks_are_their_datasets_own() {
     assert!(rig.key_of(1, 0) != rig.key_of(1, 1));
 }
 
-/// However many blocks pass through, from however many threads, no more is held than may be, and the newest are there.
+/// Goal: however many blocks and threads, no more is held than the limit, and the newest blocks are
+/// there.
 #[test]
 fn bounded() {
     let rig = Rig::new(64 * ENTRY);
@@ -156,7 +159,8 @@ fn bounded() {
     assert!(rig.named("deleted") > 3000);
 }
 
-/// Blocks that were used twice, and not at once, outlive a scan of many that are used once, however often each piece of the scan is used.
+/// Goal: blocks that were used twice, and not at once, outlive a scan of many that are used once.
+/// It does not matter how often each part of the scan is used.
 #[test]
 fn scan_resistant() {
     let rig = Rig::new(64 * ENTRY);
@@ -177,7 +181,8 @@ fn scan_resistant() {
     rig.check();
 }
 
-/// A working set larger than what blocks used once may take gets more of the cache, since its ghosts are met; blocks found by their ghosts count as used again.
+/// Goal: a working set larger than the share of blocks used once gets more of the cache, by its
+/// ghosts. Blocks found by their ghosts count as used again.
 #[test]
 fn ghosts_teach() {
     let rig = Rig::new(64 * ENTRY);
@@ -201,7 +206,7 @@ fn ghosts_teach() {
     rig.check();
 }
 
-/// A block that was used since it was looked at last is passed over once.
+/// Goal: a block that was used since the last look is skipped once.
 #[test]
 fn what_is_used_stays() {
     let rig = Rig::new(64 * ENTRY);
@@ -213,7 +218,7 @@ fn what_is_used_stays() {
     }
 }
 
-/// Who asks whether a block is there does not use it: it goes before others as if nobody had asked.
+/// Goal: a query whether a block is there is no use: it is evicted as if there had been none.
 #[test]
 fn asking_is_no_use() {
     let rig = Rig::new(16 * ENTRY);
@@ -228,7 +233,8 @@ fn asking_is_no_use() {
     assert!(!rig.store.holds(&rig.key(1)), "it was used once");
 }
 
-/// A block that was written with zeros at its end takes what it holds, and all of it once it was read.
+/// Goal: a block that was written with zeros at its end takes the memory of what it holds. Once it
+/// was read whole, it takes all of it.
 #[test]
 fn sparse() {
     let rig = Rig::new(1 << 20);
@@ -246,7 +252,8 @@ fn sparse() {
     rig.check();
 }
 
-/// A second reader joins the first one's flight; a block read while the cache was purged is not kept, and another pool's stay.
+/// Goal: a second reader joins the first one's flight. A block that is read while the cache is
+/// purged is not kept, and another pool's stay.
 #[test]
 fn flights() {
     let rig = Rig::new(1 << 20);
@@ -266,7 +273,8 @@ fn flights() {
     rig.check();
 }
 
-/// A block that was freed takes no memory, nor does one that was on its way when it was freed; others stay. A store with less room holds less.
+/// Goal: a freed block takes no memory, nor does one that was being read when it was freed. Others
+/// stay. A store with a lower limit holds less.
 #[test]
 fn freed() {
     let rig = Rig::new(1 << 20);
@@ -292,7 +300,7 @@ fn freed() {
     assert!(!rig.read(30) && !rig.read(30));
 }
 
-/// Blocks that come and go while nothing has to be evicted leave nothing behind: references to what is gone are swept.
+/// Goal: blocks that come and go without eviction leave nothing behind: stale references are swept.
 #[test]
 fn churn_leaves_nothing() {
     let rig = Rig::new(64 << 20);
@@ -308,7 +316,7 @@ fn churn_leaves_nothing() {
     rig.check();
 }
 
-/// Blocks are spread over the sublists evenly, and over as many as are set.
+/// Goal: blocks are spread evenly over the sublists, and over as many as are set.
 #[test]
 fn sublists_are_even() {
     let rig = Rig::new(256 << 20);
@@ -348,7 +356,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is done, the sums are what is there, the bound holds, and what is forgotten is not found.
+    /// Goal: after any steps the sums match the contents, the limit holds, and a dropped block is
+    /// not found.
     #[test]
     fn sums_hold(steps in proptest::collection::vec(step(), 1..200)) {
         let rig = Rig::new(20 * ENTRY);
@@ -376,7 +385,8 @@ proptest! {
     }
 }
 
-/// A hand is given of a block that was used again, leads to it as long as it is held, and to nothing once it was evicted, forgotten or purged.
+/// Goal: a block that was used again gives a hand. The hand leads to it as long as it is held, and
+/// to nothing once it was evicted, dropped or purged.
 #[test]
 fn hands_hold_nothing() {
     let rig = Rig::new(64 * ENTRY);
@@ -412,7 +422,7 @@ fn hands_hold_nothing() {
     rig.check();
 }
 
-/// Reads a block ahead; says whether a device had to be asked.
+/// Reads a block ahead; returns whether a device was needed.
 fn ahead(rig: &Rig, n: u64) -> bool {
     match rig.store.find_or_start(&rig.key(n), true, || Flight::new(true), None) {
         Found::Nothing => {
@@ -423,7 +433,8 @@ fn ahead(rig: &Rig, n: u64) -> bool {
     }
 }
 
-/// Goal: the first use of a block that was read ahead is its first, however long it was here; reads ahead count as such, and those that nobody asks for are told.
+/// Goal: the first use of a block that was read ahead is its first, however long it was here. Reads
+/// ahead count as such, and so do those that are never used.
 #[test]
 fn read_ahead() {
     let rig = Rig::new(1 << 20);
@@ -437,7 +448,7 @@ fn read_ahead() {
     assert_eq!(rig.named("demand_hit_predictive_prefetch"), 1);
     assert_eq!((rig.named("prefetch_data_misses"), rig.named("prefetch_data_hits")), (1, 1));
     assert_eq!((rig.named("demand_data_misses"), rig.named("demand_data_hits")), (0, 2));
-    // One that is waited for while it is read is used when it comes.
+    // A block that a reader waits for while it is read ahead is used when it comes.
     let flight = || Flight::new(true);
     assert!(matches!(rig.store.find_or_start(&rig.key(2), true, flight, None), Found::Nothing));
     assert!(matches!(rig.find(2), Found::Flight(_, true)));
@@ -449,7 +460,8 @@ fn read_ahead() {
     rig.check();
 }
 
-/// Goal: nothing is read ahead into a cache that is full, nor more than a part of it, and what is evicted unused makes room for more.
+/// Goal: nothing is read ahead into a full cache, nor more than a part of it. Eviction of unused
+/// blocks allows more.
 #[test]
 fn ahead_in_its_place() {
     let rig = Rig::new(64 * ENTRY);
@@ -460,7 +472,7 @@ fn ahead_in_its_place() {
     assert!(may(100), "what was asked for is used");
     (8..16).for_each(|n| rig.store.forget(&rig.key(n)));
     assert_eq!(rig.store.inner.ahead.load(Ordering::Relaxed), 0);
-    // Full to the brim, as when nobody evicts quickly enough.
+    // Completely full, as when the eviction is too slow.
     let left = rig.store.max() - rig.store.stats().size;
     assert!(rig.store.inner.pressure.take(left, || false) == Taken::Yes);
     assert!(!may(200) && rig.named("prefetch_data_misses") == 16);
@@ -471,8 +483,8 @@ fn ahead_in_its_place() {
 mod limit;
 mod packed;
 
-/// Goal: what is evicted counts by whether a cache device might have it, and by whether it was used again, also without such a device; bytes are those of the block
-/// unpacked, whatever is held of it.
+/// Goal: evicted blocks count by whether a cache device might have them, and by whether they were
+/// used again, also without such a device. The bytes are uncompressed, whatever form is held.
 #[test]
 fn evicted_by_what_may_be_elsewhere() {
     let rig = Rig::new(32 * ENTRY);
@@ -500,7 +512,7 @@ fn evicted_by_what_may_be_elsewhere() {
     let [cached, mru, mfu, kept] = evicted();
     assert_eq!((cached, mfu, mru + kept), (0, 0, deleted()));
     assert!(kept > 150 && mru < 250, "{mru} {kept}");
-    // Used again, and pushed out by what is.
+    // Used again, and pushed out by others that are.
     for round in 0..4 {
         for n in 2000..2100 {
             rig.read(n);

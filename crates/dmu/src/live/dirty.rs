@@ -1,16 +1,17 @@
-//! What one transaction group changes in one object.
+//! The changes of one transaction group to one object.
 
 use crate::live::header::Header;
 use device::Block;
 use ondisk::{BlkId, Blkptr, Txg};
 use std::collections::BTreeMap;
 
-/// A set of block numbers, as ranges that neither overlap nor touch: first to last.
+/// A set of block numbers, as ranges that neither overlap nor touch. Each goes from its first to
+/// its last number.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
-    /// Adds `first..=last`: O(log n) and the ranges that it swallows.
+    /// Adds `first..=last`. Costs O(log n) and the ranges that it absorbs.
     pub(crate) fn insert(&mut self, mut first: u64, mut last: u64) {
         let before = self.0.range(..first).next_back().map(|(f, l)| (*f, *l));
         if let Some((f, l)) = before.filter(|(_, l)| l.saturating_add(1) >= first) {
@@ -34,12 +35,12 @@ impl Ranges {
         self.0.range(..=n).next_back().map(|(_, l)| *l).filter(|l| *l >= n)
     }
 
-    /// The first number of the first range that begins behind `n`.
+    /// The first number of the first range that begins after `n`.
     pub(crate) fn start_after(&self, n: u64) -> Option<u64> {
         self.0.range(n.checked_add(1)?..).next().map(|(f, _)| *f)
     }
 
-    /// First and last of each range, in order.
+    /// The first and last number of each range, in order.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
         self.0.iter().map(|(f, l)| (*f, *l))
     }
@@ -49,33 +50,35 @@ impl Ranges {
 #[derive(Debug)]
 pub(crate) struct Dirty {
     pub(crate) txg: Txg,
-    /// Everything that the object was before this group is freed first.
+    /// True if everything that the object was before this txg is freed first.
     pub(crate) wipe: bool,
-    /// The header after this group; `None` if the object is then free.
+    /// The header after this txg. `None` if the object is then free.
     pub(crate) header: Option<Header>,
-    /// Freed blocks; freed before any block here is written.
+    /// Freed blocks. They are freed before any block here is written.
     pub(crate) freed: Ranges,
-    /// Written data blocks, ordered so that a range of them is found and dropped without looking at the others.
+    /// Written data blocks. They are ordered, so that a range of them is dropped without visiting
+    /// the others.
     pub(crate) blocks: BTreeMap<BlkId, Block>,
-    /// Blocks of others that are to be here too, as they were when they were cloned; none is in `blocks`.
+    /// Clones of blocks of other objects, as those were when they were cloned. None is in `blocks`.
     pub(crate) clones: BTreeMap<BlkId, Blkptr>,
     /// The spill block, if it was written (`Some(Some)`) or removed (`Some(None)`).
     pub(crate) spill: Option<Option<Block>>,
-    /// Those of `blocks` that were written early, with their places. The block is held so that nobody changes it where it is.
+    /// The blocks of `blocks` that were written early, with their places. The block is held here,
+    /// so that it is not changed in place.
     early: BTreeMap<BlkId, (Block, Blkptr)>,
-    /// Places of others that were.
+    /// Places of earlier early writes, which are no longer used.
     superseded: Vec<Blkptr>,
 }
 
-/// Where a block is, as far as one group's changes tell.
+/// The location of a block, as far as the changes of one txg tell.
 pub(crate) enum Whereabouts {
-    /// Here.
+    /// In memory.
     Here(Block),
-    /// Where another's block is.
+    /// At the place of another object's block.
     There(Blkptr),
-    /// Nowhere: it reads as zeros.
+    /// Nowhere: the block reads as zeros.
     Hole,
-    /// Not changed by this group.
+    /// Unknown: this txg has not changed it.
     Before,
 }
 
@@ -91,7 +94,7 @@ impl Dirty {
         freed.0.is_empty() && blocks.is_empty() && clones.is_empty() && spill.is_none()
     }
 
-    /// Writes a block; true if it was not written before.
+    /// Writes a block. True if it was not written before.
     pub(crate) fn put(&mut self, blkid: BlkId, block: Block) -> bool {
         self.clones.remove(&blkid);
         self.supersede(blkid);
@@ -104,19 +107,20 @@ impl Dirty {
         self.blocks.get_mut(&blkid)
     }
 
-    /// A block is going to be another than the one that was written early: its place is of no use any more, and its memory not to be kept.
+    /// Forgets that a block was written early, because the block is about to change. Its place is
+    /// then useless, and its memory need not be kept.
     fn supersede(&mut self, blkid: BlkId) {
         self.superseded.extend(self.early.remove(&blkid).map(|(_, bp)| bp));
     }
 
-    /// Makes a block another's.
+    /// Makes a block a clone of another object's block.
     pub(crate) fn put_clone(&mut self, blkid: BlkId, bp: Blkptr) {
         self.supersede(blkid);
         self.blocks.remove(&blkid);
         self.clones.insert(blkid, bp);
     }
 
-    /// Whether a block was written or cloned.
+    /// True if a block was written or cloned.
     pub(crate) fn has(&self, blkid: BlkId) -> bool {
         self.blocks.contains_key(&blkid) || self.clones.contains_key(&blkid)
     }
@@ -128,7 +132,8 @@ impl Dirty {
         written.into_iter().chain(cloned).min()
     }
 
-    /// Notes that a block was given a place early; false if it is not the one that is written.
+    /// Notes that a block was written early to this place. False if it is no longer the block that
+    /// the object holds.
     pub(crate) fn place(&mut self, blkid: BlkId, block: &Block, bp: &Blkptr) -> bool {
         let same = self.blocks.get(&blkid).is_some_and(|b| b.ptr_eq(block));
         if same && let Some((_, old)) = self.early.insert(blkid, (block.clone(), *bp)) {
@@ -137,7 +142,7 @@ impl Dirty {
         same
     }
 
-    /// Notes that a block has not got to this place.
+    /// Notes that a block did not reach this place.
     pub(crate) fn displace(&mut self, blkid: BlkId, bp: &Blkptr) {
         if self.early.get(&blkid).is_some_and(|(_, placed)| placed == bp) {
             self.early.remove(&blkid);
@@ -145,13 +150,13 @@ impl Dirty {
         }
     }
 
-    /// Where a block was written early, if it has not been changed since.
+    /// The place of a block that was written early and has not changed since.
     pub(crate) fn placed(&self, blkid: BlkId) -> Option<&Blkptr> {
         let (block, bp) = self.early.get(&blkid)?;
         self.blocks.get(&blkid).filter(|b| b.ptr_eq(block)).map(|_| bp)
     }
 
-    /// Places of blocks that were written early and changed since.
+    /// The places of blocks that were written early and changed since.
     pub(crate) fn superseded(&self) -> impl Iterator<Item = &Blkptr> {
         self.superseded.iter()
     }
@@ -165,7 +170,7 @@ impl Dirty {
         }
     }
 
-    /// Drops the written blocks of `first..=last` and frees what was there before.
+    /// Drops the written blocks of `first..=last`, and frees what was there before.
     pub(crate) fn free(&mut self, first: BlkId, last: BlkId) {
         let gone: Vec<BlkId> = self.blocks.range(first..=last).map(|(b, _)| *b).collect();
         for b in gone {
@@ -179,7 +184,7 @@ impl Dirty {
         self.freed.insert(first.0, last.0);
     }
 
-    /// Frees everything: the object, or what it was before it is made anew.
+    /// Frees everything: the object itself, or its former contents before it is created anew.
     pub(crate) fn clear(&mut self) {
         self.wipe = true;
         self.header = None;

@@ -1,17 +1,18 @@
-//! What a dnode says of its object besides its pointers, as a transaction group leaves it.
+//! The part of a dnode besides its pointers, as a transaction group leaves it.
 
 use crate::NewObject;
 use ondisk::blkptr::BLKPTR_SHIFT;
 use ondisk::dnode::{DN_MAX_LEVELS, DnodeFlags, DnodePhys};
 use ondisk::{BlkId, Blkptr, Corrupt, DmuType};
 
-/// Smallest and largest indirect blocks of new objects (`DN_MIN_INDBLKSHIFT`, `DN_MAX_INDBLKSHIFT`).
+/// log2 of the smallest and largest indirect blocks of new objects (`DN_MIN_INDBLKSHIFT`,
+/// `DN_MAX_INDBLKSHIFT`).
 const INDBLKSHIFT: std::ops::RangeInclusive<u8> = 12..=17;
 
-/// Those that are read.
+/// log2 of the indirect blocks that this crate reads.
 const INDIRECT_SHIFTS: std::ops::RangeInclusive<u8> = 10..=24;
 
-/// The changeable part of a dnode.
+/// The part of a dnode that changes.
 #[derive(Debug, Clone)]
 pub(crate) struct Header {
     pub(crate) kind: DmuType,
@@ -48,7 +49,7 @@ impl Header {
         }
     }
 
-    /// That of a new object (`dnode_allocate`).
+    /// The header of a new object (`dnode_allocate`).
     pub(crate) fn new(spec: &NewObject) -> Header {
         let slots = usize::from(spec.slots.max(1));
         let ibs = if spec.indblkshift == 0 { *INDBLKSHIFT.end() } else { spec.indblkshift };
@@ -70,18 +71,21 @@ impl Header {
         }
     }
 
-    /// Bytes that the bonus may have (`DN_BONUS_SIZE`, less the spill pointer where there is one); `None` if the pointers alone
-    /// don't fit.
+    /// The largest possible length of the bonus (`DN_BONUS_SIZE`, less the pointer to the spill
+    /// block if there is one).
+    ///
+    /// `None` if the pointers alone don't fit.
     pub(crate) fn bonus_room(&self) -> Option<usize> {
         let pointers = self.nblkptr + usize::from(self.has_spill);
         DnodePhys::tail_len(usize::from(self.extra_slots) + 1).checked_sub(pointers << BLKPTR_SHIFT)
     }
 
-    /// Makes room for block `blkid`: the tree gets as many levels as it needs (`dnode_new_blkid`).
+    /// Extends the object to block `blkid`: the tree gets as many levels as it needs
+    /// (`dnode_new_blkid`).
     ///
     /// # Errors
-    /// [`Corrupt::Range`] if the object's indirect blocks are of a size that nobody writes, and no number of them
-    /// reaches so far.
+    /// * [`Corrupt::Range`]: no number of levels reaches so far, because the indirect blocks have a
+    ///   size that no writer uses.
     pub(crate) fn reach(&mut self, blkid: BlkId) -> ondisk::Result<()> {
         if blkid <= self.maxblkid {
             return Ok(());
@@ -90,7 +94,8 @@ impl Header {
         let mut nlevels = self.nlevels;
         while blkid.0.checked_shr(u32::from(nlevels - 1) * epbs).unwrap_or(0) >= self.nblkptr as u64 {
             nlevels += 1;
-            // An object of one level may say anything of its indirect blocks, which it has none of.
+            // An object of one level has no indirect blocks, so a dnode may claim any size for
+            // them.
             if nlevels > DN_MAX_LEVELS || !INDIRECT_SHIFTS.contains(&self.indblkshift) {
                 let value = self.indblkshift.into();
                 return Err(Corrupt::Range { what: "dnode", field: "dn_indblkshift", value });
@@ -100,7 +105,7 @@ impl Header {
         Ok(())
     }
 
-    /// The dnode with this header over the pointers of `old`.
+    /// The dnode with this header, over the pointers of `old`.
     pub(crate) fn over(&self, old: Option<&DnodePhys>) -> DnodePhys {
         let mut flags = DnodeFlags(self.flags.0 & !DnodeFlags::SPILL);
         flags.0 |= if self.has_spill { DnodeFlags::SPILL } else { 0 };

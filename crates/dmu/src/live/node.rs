@@ -1,4 +1,5 @@
-//! One object of a live object set: what is on disk, and over it what each transaction group changes.
+//! One object of a live object set: its synced state, and over it the changes of each transaction
+//! group.
 
 use crate::live::LiveObjset;
 use crate::live::dirty::{Dirty, Whereabouts};
@@ -17,30 +18,34 @@ use zio::{Bookmark, ReadOptions};
 
 type User = Arc<dyn Any + Send + Sync>;
 
-/// An object that somebody holds or that has changes; there is one of these however many handles there are.
+/// An object that is in use or has changes. All its handles share one of these.
 pub(crate) struct LiveDnode {
     pub(crate) os: Arc<LiveObjset>,
     pub(crate) object: ObjNum,
     state: RwLock<State>,
-    /// What was synced last, while nothing is changed: readers of such an object write nothing that others read. Set under the lock of the state; who finds it began
-    /// before a change that he does not see.
+    /// The synced tree, while there are no changes. Readers of an unchanged object then write no
+    /// shared memory.
+    ///
+    /// Set under the lock of the state. A reader that finds the tree began before any change that
+    /// it does not see.
     clean: ArcSwapOption<BlockTree>,
-    /// What its users share, one of each type (`db_user`).
+    /// Values that the users of the object share, one of each type (`db_user`).
     users: Mutex<Vec<User>>,
 }
 
 struct State {
-    /// What was synced last; `None` if the object was free.
+    /// The synced tree. `None` if the object was free.
     tree: Option<Arc<BlockTree>>,
     /// The changes that are being synced.
     syncing: Option<Arc<Dirty>>,
-    /// The changes to be synced, oldest first: one per group, at most three groups.
+    /// The changes that are not being synced yet, oldest first. One record for each txg, at most
+    /// three.
     dirty: VecDeque<Dirty>,
     /// Counts changes of contents.
     seq: u64,
 }
 
-/// Where a block is to be found.
+/// Where a block is found.
 enum BlockSource {
     Known(Option<Block>),
     Cloned(Blkptr),
@@ -64,7 +69,7 @@ impl State {
         self.changes().next().map_or(self.tree.is_none(), |d| d.header.is_none())
     }
 
-    /// Where the block is: what a change says of it, or the tree to look in.
+    /// The location of the block: in a change, or in a tree.
     fn find(&self, blkid: BlkId) -> BlockSource {
         for d in self.changes() {
             match d.block(blkid) {
@@ -93,7 +98,7 @@ impl LiveDnode {
         Error::NoSuchObject { objset: self.os.home.id, object: self.object }
     }
 
-    /// The dnode as it is now, over the pointers that were synced last; `None` if the object is free.
+    /// The current dnode, over the pointers that were synced last. `None` if the object is free.
     pub(crate) fn head(&self) -> Option<Arc<BlockTree>> {
         if let Some(tree) = self.clean.load_full() {
             return Some(tree);
@@ -108,7 +113,7 @@ impl LiveDnode {
         Some(Arc::new(BlockTree::new(self.os.home.clone(), self.object, phys)))
     }
 
-    /// What was synced last.
+    /// The tree that was synced last.
     pub(crate) fn synced(&self) -> Option<Arc<BlockTree>> {
         self.state.read().tree.clone()
     }
@@ -139,7 +144,10 @@ impl LiveDnode {
         now.unwrap_or(BlkId(0))
     }
 
-    /// Data block `blkid` as it is now; `None` for a hole.
+    /// The current data block `blkid`. `None` for a hole.
+    ///
+    /// # Errors
+    /// The errors of [reading](Error#reading).
     pub(crate) fn block(&self, blkid: BlkId, options: &ReadOptions) -> Result<Option<Block>> {
         if !self.os.has_passes()
             && let Some(tree) = &*self.clean.load()
@@ -168,26 +176,31 @@ impl LiveDnode {
         }
     }
 
-    /// Reads what a sync has to read of the tree to put another block in the place of this one. Who finds damage only there could do nothing but stop
-    /// the pool.
+    /// Reads the indirect blocks that a sync needs to replace this block.
+    ///
+    /// A sync that met damage could only suspend the pool, so the writer looks for it first.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](Error#reading), for indirect blocks.
     pub(crate) fn check_path(&self, blkid: BlkId, options: &ReadOptions) -> Result<()> {
         let tree = self.synced().filter(|tree| tree.phys.nlevels > 1 && blkid <= tree.phys.maxblkid);
         tree.map_or(Ok(()), |tree| tree.bp(Level(0), blkid, options).map(|_| ()))
     }
 
-    /// The same for many blocks, all of which are freed or replaced.
+    /// As [`LiveDnode::check_path`], for a range of blocks that are all freed or replaced.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](Error#reading), for indirect blocks.
     pub(crate) fn check_above(&self, first: BlkId, last: BlkId, options: &ReadOptions) -> Result<()> {
         let tree = self.synced().filter(|tree| tree.phys.nlevels > 1);
         tree.map_or(Ok(()), |tree| tree.check_above(first, last.min(tree.phys.maxblkid), options))
     }
 
-    /// The pointer to a data block as it was synced last; `None` if a group that is not synced has changed it.
+    /// The synced pointer to a data block. `None` if a txg that is not synced has changed the
+    /// block.
+    ///
+    /// # Errors
+    /// The errors of [reading](Error#reading), for indirect blocks.
     pub(crate) fn synced_bp(&self, blkid: BlkId, options: &ReadOptions) -> Result<Option<Blkptr>> {
         let place = self.state.read().find(blkid);
         match place {
@@ -197,26 +210,26 @@ impl LiveDnode {
         }
     }
 
-    /// Blocks of others that the group `txg`, which is closed, makes this object's.
+    /// The blocks of other objects that `txg`, which is closed, clones into this object.
     pub(crate) fn clones(&self, txg: Txg, out: &mut Vec<Blkptr>) {
         let s = self.state.read();
         out.extend(s.dirty.iter().filter(|d| d.txg == txg).flat_map(|d| d.clones.values()));
     }
 
-    /// A block that the group `txg`, which is open, has written, and where that was done early.
+    /// A block that `txg`, which is open, has written, and its place if it was written early.
     pub(crate) fn dirty_block(&self, txg: Txg, blkid: BlkId) -> Option<(Block, Option<Blkptr>)> {
         let s = self.state.read();
         let d = s.dirty.iter().find(|d| d.txg == txg)?;
         Some((d.blocks.get(&blkid)?.clone(), d.placed(blkid).copied()))
     }
 
-    /// Gives a block of an open group its place; false if it was changed meanwhile.
+    /// Notes the early write of a block of an open txg. False if the block changed meanwhile.
     pub(crate) fn place_early(&self, txg: Txg, blkid: BlkId, block: &Block, bp: &Blkptr) -> bool {
         let mut s = self.state.write();
         s.dirty.iter_mut().find(|d| d.txg == txg).is_some_and(|d| d.place(blkid, block, bp))
     }
 
-    /// Takes it from the block again.
+    /// Withdraws the place of an early write.
     pub(crate) fn displace_early(&self, txg: Txg, blkid: BlkId, bp: &Blkptr) {
         let mut s = self.state.write();
         if let Some(d) = s.dirty.iter_mut().find(|d| d.txg == txg) {
@@ -224,7 +237,10 @@ impl LiveDnode {
         }
     }
 
-    /// The spill block as it is now.
+    /// The current spill block.
+    ///
+    /// # Errors
+    /// The errors of [reading](Error#reading).
     pub(crate) fn spill(&self, options: &ReadOptions) -> Result<Option<Block>> {
         let tree = {
             let s = self.state.read();
@@ -240,8 +256,10 @@ impl LiveDnode {
         tree.map_or(Ok(None), |t| t.spill(options))
     }
 
-    /// Where the changes say that blocks from `from` on are or are not, one range after another: the last block of the
-    /// range that `from` is in, and what is there. `None` where only the tree knows.
+    /// Whether the changes say that blocks from `from` on exist, for one range at a time.
+    ///
+    /// Returns the last block of the range that begins with `from`, and whether its blocks exist.
+    /// `None` if only the tree knows.
     pub(crate) fn extent(&self, from: BlkId) -> (BlkId, Option<bool>) {
         let s = self.state.read();
         let mut end = u64::MAX;
@@ -265,10 +283,13 @@ impl LiveDnode {
         (BlkId(end), if s.tree.is_some() { None } else { Some(false) })
     }
 
-    /// Changes the object in the group of `tx`.
+    /// Changes the object in the txg of `tx`.
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] if it is free.
+    /// * [`Error::NoSuchObject`]: the object is free.
+    ///
+    /// # Panics
+    /// If a newer txg has changed the object already.
     pub(crate) fn change<R>(self: &Arc<Self>, tx: &Tx, f: impl FnOnce(&mut Dirty) -> R) -> Result<R> {
         let mut s = self.state.write();
         if s.is_free() {
@@ -277,20 +298,26 @@ impl LiveDnode {
         Ok(f(self.record(&mut s, tx)))
     }
 
-    /// Changes the header in the group of `tx`.
+    /// Changes the header in the txg of `tx`.
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] if the object is free.
+    /// * [`Error::NoSuchObject`]: the object is free.
+    ///
+    /// # Panics
+    /// If a newer txg has changed the object already.
     pub(crate) fn change_header<R>(self: &Arc<Self>, tx: &Tx, f: impl FnOnce(&mut Header) -> R) -> Result<R> {
         self.change(tx, |d| d.header.as_mut().map(f))?.ok_or_else(|| self.missing())
     }
 
     /// Changes the object, even if it is free.
+    ///
+    /// # Panics
+    /// If a newer txg has changed the object already.
     pub(crate) fn change_any<R>(self: &Arc<Self>, tx: &Tx, f: impl FnOnce(&mut Dirty) -> R) -> R {
         f(self.record(&mut self.state.write(), tx))
     }
 
-    /// The record of the group of `tx`, opened if there is none.
+    /// The record of the txg of `tx`, which is opened if there is none.
     fn record<'a>(self: &Arc<Self>, s: &'a mut State, tx: &Tx) -> &'a mut Dirty {
         let newest = s.changes().next().map(|d| d.txg);
         assert!(
@@ -310,11 +337,16 @@ impl LiveDnode {
         s.dirty.back_mut().expect("one was just pushed")
     }
 
-    /// Changes the bytes of block `blkid` in place; a hole becomes zeros first. A block that nobody else holds, and that
-    /// this group has changed before, is not copied.
+    /// Changes the bytes of block `blkid` in place. A hole becomes zeros first.
+    ///
+    /// A block that this txg has changed before, and that no other reference holds, is not copied.
     ///
     /// # Errors
-    /// As reading it fails; [`Error::NoSuchObject`] if the object is free.
+    /// * The errors of [reading](Error#reading).
+    /// * [`Error::NoSuchObject`]: the object is free.
+    ///
+    /// # Panics
+    /// If a newer txg has changed the object already.
     pub(crate) fn modify_block<R>(
         self: &Arc<Self>,
         tx: &Tx,
@@ -334,7 +366,8 @@ impl LiveDnode {
                 }
                 (s.seq, s.find(blkid))
             };
-            // Read without the lock; if anything changed meanwhile, look again.
+            // The block is read without the lock. If anything changed meanwhile, the loop starts
+            // again.
             let base = self.fetch(blkid, found, options)?;
             let mut s = self.state.write();
             if s.seq != seq {
@@ -357,7 +390,11 @@ impl LiveDnode {
         }
     }
 
-    /// What the users of this object share, made if there is nothing yet.
+    /// The value of this type that the users of the object share. `make` creates it if there is
+    /// none.
+    ///
+    /// # Errors
+    /// The errors of `make`.
     pub(crate) fn user<T: Any + Send + Sync>(&self, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
         let shared = |all: &[User]| all.iter().find_map(|u| u.clone().downcast::<T>().ok());
         if let Some(u) = shared(&self.users.lock()) {
@@ -365,29 +402,30 @@ impl LiveDnode {
         }
         let made = Arc::new(make()?);
         let mut users = self.users.lock();
-        // Another's may have changed since it was made, ours can't have.
+        // A value of another thread may have changed since it was made. This one can't have.
         Ok(shared(&users).unwrap_or_else(|| {
             users.push(made.clone());
             made
         }))
     }
 
-    /// Forgets what the users share: the object is now another.
+    /// Drops the shared values, because the object is now another one.
     pub(crate) fn forget_user(&self) {
         self.users.lock().clear();
     }
 
-    /// True if no block of it waits to be written or freed: what it takes up stays.
+    /// True if no block of the object waits to be written or freed, so that its space stays the
+    /// same.
     pub(crate) fn space_is_settled(&self) -> bool {
         self.state.read().changes().all(Dirty::keeps_space)
     }
 
-    /// True if nothing is to be synced.
+    /// True if there is nothing to sync.
     pub(crate) fn is_clean(&self) -> bool {
         self.state.read().changes().next().is_none()
     }
 
-    /// Takes the changes of `txg` to be synced; what changes from now on is another record.
+    /// Takes the changes of `txg` to be synced. Later changes go into another record.
     pub(crate) fn start_sync(&self, txg: Txg) -> Option<Arc<Dirty>> {
         let mut s = self.state.write();
         let d = s.dirty.pop_front_if(|d| d.txg == txg)?;
@@ -396,7 +434,7 @@ impl LiveDnode {
         Some(d)
     }
 
-    /// Puts in place what was synced.
+    /// Puts the synced tree in place.
     pub(crate) fn end_sync(&self, tree: Option<Arc<BlockTree>>) {
         let mut s = self.state.write();
         s.tree = tree;

@@ -1,14 +1,16 @@
-//! Finding free object numbers.
+//! The search for free object numbers.
 //!
 //! # Theory
-//! New objects come one after another from a place where there is room, so that they share blocks of dnodes. The place is
-//! found by the fill counts in the meta dnode's pointers of level 1, without reading blocks of dnodes; where numbers
-//! have been freed, it is looked for again when a span of a level-1 pointer is used up. What was allocated and
-//! freed since the last sync lies over what the blocks say.
+//! New objects come one after another from a place with free slots, so that they share blocks of
+//! dnodes. The fill counts in the level-1 pointers of the meta dnode show the place, without a read
+//! of blocks of dnodes.
+//!
+//! After objects were freed, the search starts again when the span of a level-1 pointer is used up.
+//! Objects that were allocated or freed since the last sync override what the blocks say.
 //!
 //! # Locks
-//! The object set's slots are locked while a block of dnodes is read to find room in it: two threads that looked for room at
-//! once would read the same block, and one would have to look again.
+//! The slots of the object set stay locked while a block of dnodes is read. Two threads that
+//! searched at once would read the same block, and one of them would have to search again.
 
 use crate::live::LiveObjset;
 use crate::objset::slots_of_block;
@@ -20,23 +22,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use zio::ReadOptions;
 
-/// An object that was allocated or freed and not synced yet.
+/// An object that was allocated or freed since the last sync.
 #[derive(Debug, Clone, Copy)]
 struct Change {
-    /// Slots that it takes; `None` if it is free.
+    /// Slots that the object takes. `None` if it is free.
     slots: Option<u8>,
     txg: Txg,
 }
 
-/// Where the next object goes.
+/// Where the next object goes (`os_obj_next_chunk`).
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     next: u64,
     started: bool,
-    /// Something was freed since the place was looked for.
+    /// True if an object was freed since the last search for a place.
     freed: bool,
     changes: BTreeMap<ObjNum, Change>,
-    /// Which slots of one block are taken.
+    /// The slots of one block of dnodes. True means taken.
     block: Option<(u64, Vec<bool>)>,
 }
 
@@ -48,7 +50,8 @@ impl Slots {
         self.changes.insert(object, Change { slots, txg });
     }
 
-    /// Forgets what became of these objects up to `txg`: the blocks of dnodes say it now.
+    /// Forgets the changes of these objects up to `txg`, because the blocks of dnodes now show
+    /// them.
     pub(crate) fn synced(&mut self, objects: impl Iterator<Item = ObjNum>, txg: Txg) {
         for object in objects {
             if self.changes.get(&object).is_some_and(|c| c.txg <= txg) {
@@ -58,12 +61,12 @@ impl Slots {
         self.block = None;
     }
 
-    /// The objects that were allocated and not synced, from `first` on, and those freed.
+    /// Each object from `first` on that was allocated (true) or freed (false) since the last sync.
     pub(crate) fn changed_from(&self, first: ObjNum) -> impl Iterator<Item = (ObjNum, bool)> + '_ {
         self.changes.range(first..).map(|(o, c)| (*o, c.slots.is_some()))
     }
 
-    /// Which slots of a block are taken.
+    /// The slots of a block. True means taken.
     fn taken(
         &mut self,
         os: &LiveObjset,
@@ -100,10 +103,11 @@ impl Slots {
         Ok(&mut self.block.as_mut().expect("it was just made").1)
     }
 
-    /// A number for an object of `slots` slots, which is then taken.
+    /// Takes a number for an object of `slots` slots.
     ///
     /// # Errors
-    /// As reading fails; [`Error::NoObjects`] if there is no number left.
+    /// * The errors of [reading](Error#reading), for blocks of dnodes.
+    /// * [`Error::NoObjects`]: no number is left.
     pub(crate) fn take(
         &mut self,
         os: &Arc<LiveObjset>,
@@ -115,7 +119,8 @@ impl Slots {
         let per = u64::from(meta.phys.datablksz) >> DNODE_SHIFT;
         if !self.started {
             self.started = true;
-            // In a new object set the first block is left to objects of fixed numbers, as in OpenZFS: so the root of a file system is 34.
+            // A new object set keeps its first block for objects of fixed numbers, as in OpenZFS.
+            // So the root of a file system is object 34.
             let new = meta.bp(Level(0), BlkId(0), options)?.is_hole();
             self.next = if new { per } else { self.roomy_span(os, per, options)? };
         }
@@ -131,7 +136,7 @@ impl Slots {
                 continue;
             }
             let from = (self.next % per) as usize;
-            // A block that the pointers say is full need not be read.
+            // A block that is full by its pointer need not be read.
             let full = from == 0 && !self.freed && {
                 let known = blkid <= meta.phys.maxblkid.0;
                 known && fill(&meta.bp(Level(0), BlkId(blkid), options)?) >= per
@@ -158,10 +163,11 @@ impl Slots {
         }
     }
 
-    /// Takes the slots of an object whose number is given; false if one of them is taken, or they cross a block.
+    /// Takes the slots of an object with a given number. False if one of them is taken, or if they
+    /// cross a block.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](crate::Error#reading), for blocks of dnodes.
     pub(crate) fn claim(
         &mut self,
         os: &LiveObjset,
@@ -182,7 +188,7 @@ impl Slots {
         Ok(true)
     }
 
-    /// The first object of the first span of a level-1 pointer that is at most three quarters full.
+    /// The first object of the first level-1 span that is at most three quarters full.
     fn roomy_span(&self, os: &LiveObjset, per: u64, options: &ReadOptions) -> Result<u64> {
         let meta = os.root().meta;
         let epbs = meta.phys.epbs();
@@ -199,7 +205,7 @@ impl Slots {
     }
 }
 
-/// Objects below a pointer of the meta dnode.
+/// The number of objects below a pointer of the meta dnode.
 fn fill(bp: &ondisk::Blkptr) -> u64 {
     match &bp.body {
         Body::Stored(s) => s.fill,

@@ -25,7 +25,8 @@ fn block(offset: u64, phys_birth: u64) -> Blkptr {
     }
 }
 
-/// Goal: a walk beside writers takes a younger block in a place that it knows for what it is, and two pointers to one block, or to an older one, for damage.
+/// Goal: a walk beside writers accepts a younger block at a known place. Two pointers to one block,
+/// or one to an older block, are damage.
 #[test]
 fn younger_blocks_in_old_places() {
     let (mut met, mut fixed) = (MetSince::default(), Met::default());
@@ -35,7 +36,7 @@ fn younger_blocks_in_old_places() {
     met.note(&block(4096, 12), Level(2), BlkId(1)).unwrap();
     assert!(met.note(&block(4096, 12), Level(1), BlkId(1)).is_err());
     assert!(met.note(&block(4096, 10), Level(2), BlkId(0)).is_err());
-    // A tree that stays as it is has no younger blocks.
+    // A tree that doesn't change has no younger blocks.
     fixed.note(&block(4096, 10), Level(2), BlkId(0)).unwrap();
     assert!(fixed.note(&block(4096, 12), Level(2), BlkId(1)).is_err());
 }

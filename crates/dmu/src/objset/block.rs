@@ -11,15 +11,21 @@ use zio::ReadOptions;
 /// A free slot.
 static FREE: [u8; DNODE_MIN_SIZE] = [0; DNODE_MIN_SIZE];
 
-/// A block of dnodes. Of one that is free for the most part, as the first ones of every file system are, the cache holds the beginning alone.
+/// A block of dnodes.
+///
+/// The first blocks of a file system are mostly free. Of such a block, the cache holds the
+/// beginning only.
 pub(crate) struct DnodeBlock {
     held: Sparse,
-    /// Why the encrypted bonuses in it can't be had, if so: all else is in the clear.
+    /// The error for its encrypted bonuses, if they can't be decrypted. Everything else is plain.
     pub(crate) locked: Option<Error>,
 }
 
 impl DnodeBlock {
-    /// Reads one; `None` for a hole.
+    /// Reads a block of dnodes. `None` for a hole.
+    ///
+    /// # Errors
+    /// The errors of [reading](Error#reading), but not for a key that is not loaded.
     pub(crate) fn read(meta: &BlockTree, blkid: BlkId, options: &ReadOptions) -> Result<Option<DnodeBlock>> {
         match meta.block_sparse(blkid, options) {
             Err(locked @ Error::Read(zio::Error::Key { .. })) => {
@@ -30,7 +36,8 @@ impl DnodeBlock {
         }
     }
 
-    /// The bytes from a slot on, with all that its dnode takes: a large one may end in zeros, which are not held.
+    /// The bytes from a slot on, with the whole dnode. A large dnode may end in zeros that the
+    /// cache does not hold.
     fn bytes(&self, slot: usize) -> Cow<'_, [u8]> {
         let at = slot * DNODE_MIN_SIZE;
         let held = self.held.head().get(at..).filter(|raw| raw.len() >= DNODE_MIN_SIZE).unwrap_or(&FREE);
@@ -40,18 +47,18 @@ impl DnodeBlock {
         Cow::Owned(self.held.whole()[at..].to_vec())
     }
 
-    /// Whether a slot is the first of a dnode.
+    /// True if a slot is the first of a dnode.
     pub(crate) fn is_used(&self, slot: usize) -> bool {
         self.bytes(slot)[0] != 0
     }
 
-    /// Slots taken from this one on, counting a free one as one.
+    /// The number of slots that are taken from this one on. A free slot counts as one.
     pub(crate) fn taken(&self, slot: usize) -> ondisk::Result<usize> {
         let raw = self.bytes(slot);
         if raw[0] == 0 { Ok(1) } else { DnodePhys::slots(&raw) }
     }
 
-    /// The dnode that begins in a slot; `None` if the slot is free.
+    /// The dnode that begins in a slot. `None` if the slot is free.
     pub(crate) fn decode(&self, slot: usize) -> ondisk::Result<Option<DnodePhys>> {
         DnodePhys::decode(&self.bytes(slot))
     }

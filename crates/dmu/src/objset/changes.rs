@@ -1,10 +1,15 @@
-//! Which objects changed between two states of an object set.
+//! The objects that changed between two states of an object set.
 //!
 //! # Theory
-//! A block that was born at or before a transaction group has been in every state since: what is below it has not changed. So a
-//! walk of the meta dnode that passes over such blocks finds the blocks of dnodes that were written since, and the holes that were
-//! made since, and costs what changed rather than what there is. What it yields is a superset: objects that share a
-//! block of dnodes with a changed one, and numbers that were free before too, since holes of unknown age count as new.
+//! A block that was born in a txg, or before it, is in every later state. So nothing below it has
+//! changed since that txg. A walk of the meta dnode skips such blocks. It finds the blocks of
+//! dnodes that were written since, and the holes that were made since. Its cost is that of the
+//! changes, not of the object set.
+//!
+//! The result may contain more than what changed:
+//!
+//! * objects that share a block of dnodes with a changed object;
+//! * numbers that were free before as well, because holes of unknown age count as new.
 //!
 //! # See
 //! OpenZFS `dmu_diff`.
@@ -15,36 +20,37 @@ use crate::{DN_MAX_OBJECT, Dnode, Result};
 use ondisk::dnode::DNODE_SHIFT;
 use ondisk::{BlkId, Level, ObjNum, Txg};
 
-/// A run of object numbers of which some may have changed (`dmu_diff_record_t`).
+/// A run of object numbers that may have changed (`dmu_diff_record_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// No object has these numbers now, first and last of them included (`DDR_FREE`).
+    /// No object has these numbers now, from the first to the last (`DDR_FREE`).
     Free(ObjNum, ObjNum),
-    /// There is an object, and it may be another than it was (`DDR_INUSE`).
+    /// There is an object, which may have changed (`DDR_INUSE`).
     Used(ObjNum),
 }
 
-/// See [`Objset::changes_since`].
+/// The iterator of [`Objset::changes_since`].
 #[derive(Debug)]
 pub struct Changes {
     os: Objset,
     meta: Dnode,
     since: Txg,
-    /// Blocks that are still to be looked at, by level: the next one and that behind the last.
+    /// Blocks still to visit, by level: the next one, and the one after the last.
     todo: Vec<(Level, u64, u64)>,
     met: Met,
-    /// What was found and not yet told, the last first.
+    /// Changes that were found and not yet returned, the last first.
     found: Vec<Change>,
-    /// Free numbers that may go on.
+    /// A run of free numbers that may continue.
     free: Option<(u64, u64)>,
-    /// Numbers below this one have been told of.
+    /// All numbers below this one are done.
     next: u64,
 }
 
 impl Objset {
-    /// The objects that may have changed since the state of the group `since`, in the order of their numbers, those from `first` on.
+    /// The objects from `first` on that may have changed since the txg `since`, in order
+    /// (`dmu_diff`).
     ///
-    /// After an error the walk goes on behind the block that failed.
+    /// After an error, the iterator continues after the block that failed.
     pub fn changes_since(&self, since: Txg, first: ObjNum) -> Changes {
         let meta = self.meta_dnode();
         let top = Level(meta.nlevels().saturating_sub(1));
@@ -55,14 +61,14 @@ impl Objset {
 }
 
 impl Changes {
-    /// Object numbers below a block of a level.
+    /// The number of objects below a block of a level.
     fn span(&self, level: Level) -> u64 {
         let per = self.meta.block_size() >> DNODE_SHIFT;
         let shift = u32::from(level.0) * self.meta.phys().epbs();
         if shift >= 48 { DN_MAX_OBJECT } else { per.saturating_mul(1 << shift).min(DN_MAX_OBJECT) }
     }
 
-    /// Enters what was found; numbers that were told of before are passed over.
+    /// Adds a change that was found. Numbers that are done are skipped.
     fn enter(&mut self, change: Change) {
         match change {
             Change::Free(first, last) => {
@@ -94,7 +100,7 @@ impl Changes {
         }
     }
 
-    /// Looks at one block; false when there is none left.
+    /// Visits one block. False when none is left.
     fn step(&mut self) -> Result<bool> {
         let Some((level, at, end)) = self.todo.last_mut() else { return Ok(false) };
         let (level, blkid) = (*level, BlkId(*at));
@@ -135,7 +141,7 @@ impl Changes {
             self.enter(Change::Used(object));
             free = object.0 + u64::from(slots);
             if free > object.0 + 1 {
-                // Slots of a large dnode may have been others' before.
+                // The other slots of a large dnode may have belonged to other objects before.
                 self.enter(Change::Free(ObjNum(object.0 + 1), ObjNum(free - 1)));
             }
         }

@@ -1,13 +1,16 @@
-//! Changing system attributes.
+//! Changes of system attributes.
 //!
 //! # Theory
-//! Attributes of the length that they had are changed where they are. Any other change lays all of the object's attributes out anew, in the
-//! order that they have: into the bonus as many as fit beside the spill block's pointer, or all if they fit without one, the rest into the spill block. Each order of attributes
-//! that an object set uses is a layout, made when first used.
+//! An attribute that keeps its length is changed in place. Any other change lays out all attributes
+//! of the object again, in their order. As many as fit go into the bonus, and the others into the
+//! spill block. The pointer to the spill block takes space of the bonus, unless all attributes fit
+//! without one. Each order of attributes in an object set is a layout, which is created at its
+//! first use.
 //!
 //! # Locks
-//! The registry's, for reading while an object's attributes are changed, and alone while a layout is made. Who changes attributes
-//! of one object from several threads must see to it that they take turns.
+//! The lock of the registry is shared while the attributes of an object change, and exclusive while
+//! a layout is created. The caller makes sure that threads take turns when they change the
+//! attributes of one object.
 
 use super::Sa;
 use crate::live::dirty::Dirty;
@@ -20,17 +23,21 @@ use ondisk::zap::ZapFlags;
 use ondisk::{ByteOrder, Corrupt, DmuType, ObjNum, SPA_OLD_MAXBLOCKSIZE};
 use std::borrow::Cow;
 
-/// An attribute's value; `None` removes it.
+/// An attribute and its new value. `None` removes the attribute.
 pub type Change<'a> = (Attr, Option<&'a [u8]>);
 
-/// The attributes of an object in order, little-endian.
+/// The attributes of an object, in order and little-endian.
 type All<'a> = Vec<(AttrNum, Cow<'a, [u8]>)>;
 
 impl Sa {
-    /// A new SA master node, whose number a file system keeps as `SA_ATTRS`, and its attributes, which all get their numbers at once.
+    /// Creates an SA master node, in which every known attribute has its number (`SA_ATTRS`).
+    ///
+    /// Returns the attributes and the number of the master node, which a file system stores as
+    /// `SA_ATTRS`.
     ///
     /// # Errors
-    /// As making objects fails.
+    /// * The errors of [changing a ZAP](Error#changing-a-zap).
+    /// * [`Error::NoObjects`]: no object number is free.
     pub fn create(os: &Objset, tx: &Tx) -> Result<(Sa, ObjNum)> {
         let master = Zap::create_kind(os, tx, DmuType::SA_MASTER_NODE)?;
         let number = master.dnode().object();
@@ -39,7 +46,7 @@ impl Sa {
         Ok((sa, number))
     }
 
-    /// The ZAP that the master node names so, made if there is none (`zap_create_link`).
+    /// The ZAP that the master node names, created if there is none (`zap_create_link`).
     fn linked(&self, tx: &Tx, name: &[u8], kind: DmuType) -> Result<Zap> {
         let Some(master) = &self.master else { return Err(Error::Fixed { objset: self.os.id() }) };
         let master = Zap::open(master)?;
@@ -64,7 +71,7 @@ impl Sa {
         Ok(())
     }
 
-    /// The numbers of these attributes; those that have none get one.
+    /// The numbers of these attributes. An attribute without a number gets one.
     fn numbers(&self, tx: &Tx, changes: &[Change<'_>]) -> Result<Vec<AttrNum>> {
         let find = |reg: &SaRegistry| changes.iter().map(|(a, _)| reg.num(*a)).collect::<Option<Vec<_>>>();
         if let Some(all) = find(&self.registry()) {
@@ -75,18 +82,22 @@ impl Sa {
         Ok(find(reg).expect("every known attribute is registered now"))
     }
 
-    /// Sets and removes attributes of an object, whose bonus must be of type [`DmuType::SA`]; new ones come behind those that it has, in
-    /// the order given (`sa_update`, `sa_bulk_update`, `sa_remove`). Values are little-endian.
+    /// Sets and removes attributes of an object (`sa_update`, `sa_bulk_update`, `sa_remove`).
     ///
-    /// Accounting reads owner, flags and project from fixed places: a file's attributes must begin as those of OpenZFS's
-    /// files do.
+    /// The object's bonus must be of type [`DmuType::SA`]. New attributes follow the existing ones,
+    /// in the given order. Values are little-endian.
+    ///
+    /// Accounting reads owner, flags and project at fixed offsets. So the attributes of a file must
+    /// begin in the order that OpenZFS uses.
     ///
     /// # Errors
-    /// [`Error::Attributes`] if they have no room; [`Error::Corrupt`] if the object's attributes are bad, or its bonus is of another
-    /// type; as reading the spill block fails.
+    /// * The errors of [changing a ZAP](Error#changing-a-zap). [`Error::Corrupt`] also if the
+    ///   object's attributes are bad, or its bonus is of another type.
+    /// * [`Error::NoObjects`]: no object number is free for a table of the registry.
+    /// * [`Error::Attributes`]: the attributes don't fit, or all layout numbers are taken.
     ///
     /// # Panics
-    /// If a value hasn't the length that the attribute has in every file.
+    /// If a value does not have the length that the attribute has in every file.
     pub fn set(&self, dn: &Dnode, tx: &Tx, changes: &[Change<'_>]) -> Result<()> {
         let nums = self.numbers(tx, changes)?;
         for (num, (attr, value)) in nums.iter().zip(changes) {
@@ -115,10 +126,10 @@ impl Sa {
     /// Gives an object exactly these attributes, in this order (`sa_replace_all_by_template`).
     ///
     /// # Errors
-    /// As [`Sa::set`].
+    /// Those of [`Sa::set`].
     ///
     /// # Panics
-    /// As [`Sa::set`].
+    /// If a value does not have the length that the attribute has in every file.
     pub fn replace(&self, dn: &Dnode, tx: &Tx, attrs: &[(Attr, &[u8])]) -> Result<()> {
         let changes: Vec<Change<'_>> = attrs.iter().map(|(a, v)| (*a, Some(*v))).collect();
         let nums = self.numbers(tx, &changes)?;
@@ -130,7 +141,7 @@ impl Sa {
         self.lay_out(&dn.reload()?, tx, &all)
     }
 
-    /// Changes attributes where they are, if all are in the bonus and keep their length.
+    /// Changes attributes in place, if all are in the bonus and keep their length.
     fn set_in_place(&self, dn: &Dnode, tx: &Tx, nums: &[AttrNum], changes: &[Change<'_>]) -> Result<bool> {
         let reg = self.registry();
         dn.to_change()?.change_header(tx, |h| {
@@ -157,7 +168,7 @@ impl Sa {
         })?
     }
 
-    /// All attributes of an object in order.
+    /// All attributes of an object, in order.
     fn all<'a>(&self, dn: &'a Dnode, spill: Option<&'a Block>) -> Result<All<'a>> {
         let reg = self.registry();
         let mut all = All::new();
@@ -174,7 +185,7 @@ impl Sa {
         Ok(all)
     }
 
-    /// The layout of these attributes, made if there is none.
+    /// The layout of these attributes, created if there is none.
     fn layout(&self, dn: &Dnode, tx: &Tx, attrs: &[(AttrNum, Cow<'_, [u8]>)]) -> Result<u16> {
         let nums: Vec<AttrNum> = attrs.iter().map(|(n, _)| *n).collect();
         if let Ok(num) = self.registry().layout_of(&nums) {
@@ -217,7 +228,7 @@ impl Sa {
             }
         };
         let (in_bonus, in_spill) = all.split_at(fits);
-        // With nothing in it, a bonus has no layout either.
+        // An empty bonus has no layout.
         let bonus = if in_bonus.is_empty() {
             Vec::new()
         } else {

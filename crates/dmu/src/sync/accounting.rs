@@ -1,9 +1,10 @@
-//! Counting space and objects by user, group and project.
+//! Accounting of space and objects by user, group and project.
 //!
 //! # Theory
-//! Once its blocks are written, what an object takes is known, before and after the group, and whose it was and is. The differences,
-//! summed up by owner, go into three ZAPs, whose names are the owners' numbers in hexadecimal (`obj-` before the count
-//! of objects). Flags in the dnode say whether an object has been counted: what was counted once is counted on.
+//! After an object's blocks are written, its space and its owners before and after the txg are
+//! known. The differences are summed by owner and added to three ZAPs. The name of an entry is the
+//! owner's number in hexadecimal, with the prefix `obj-` for the count of objects. Flags in the
+//! dnode say whether an object is counted. A counted object stays counted.
 
 use crate::sync::{Sync, Synced};
 use crate::zap::{Normalization, Zap};
@@ -18,14 +19,16 @@ use ondisk::znode::{Pflags, ZNODE_SIZE, Znode};
 use ondisk::{ByteOrder, Corrupt, DmuType, ObjNum};
 use std::collections::BTreeMap;
 
-/// Where the attributes that accounting needs lie behind the header of a file's bonus (`SA_UID_OFFSET` and so on): every
-/// layout of a file begins alike.
+/// Offsets of the attributes that accounting needs, after the header of a file's bonus
+/// (`SA_UID_OFFSET` and so on).
+///
+/// The layouts of all files begin alike.
 const SA_UID: usize = 24;
 const SA_GID: usize = 32;
 const SA_FLAGS: usize = 48;
 const SA_PROJID: usize = 128;
 
-/// Whose an object is.
+/// The owners of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Owner {
     user: u64,
@@ -34,7 +37,8 @@ struct Owner {
 }
 
 impl Owner {
-    /// That of a file with this bonus; `None` for what is no file (`zpl_get_file_info`).
+    /// The owners of a file with this bonus (`zpl_get_file_info`). `None` for an object that is no
+    /// file.
     fn of(kind: DmuType, bonus: &[u8]) -> ondisk::Result<Option<Owner>> {
         let le = ByteOrder::Little;
         match kind {
@@ -51,7 +55,7 @@ impl Owner {
             DmuType::SA => {
                 let what = "system attributes";
                 let order = match le.u32(what, bonus, 0)? {
-                    // A file that nothing was written to yet.
+                    // A file to which nothing was written yet.
                     0 => return Ok(Some(Owner::default())),
                     SA_MAGIC => ByteOrder::Little,
                     m if m.swap_bytes() == SA_MAGIC => ByteOrder::Big,
@@ -73,7 +77,8 @@ impl Owner {
 struct Deltas(BTreeMap<(ObjNum, String), i64>);
 
 impl Deltas {
-    /// Counts an object in (`sign` 1) or out (-1), as far as its flags say that it is counted.
+    /// Counts an object in (`sign` 1) or out (`sign` -1), as far as its flags say that it is
+    /// counted.
     fn count(&mut self, owner: Owner, flags: DnodeFlags, used: u64, sign: i64, projects: bool) {
         let mut tables = vec![(DMU_USERUSED_OBJECT, owner.user), (DMU_GROUPUSED_OBJECT, owner.group)];
         if projects {
@@ -92,11 +97,14 @@ impl Deltas {
 }
 
 impl Sync<'_> {
-    /// Counts what became of these objects (`dmu_objset_sync_done`).
+    /// Counts the changes of these objects (`dmu_objset_sync_done`).
+    ///
+    /// # Errors
+    /// * The errors of [changing a ZAP](Error#changing-a-zap).
     pub(super) fn account(&mut self, os: &Objset, tx: &Tx, synced: &mut [Synced]) -> Result<()> {
         let phys = self.live.phys();
         let has = |flag| phys.flags.0 & flag != 0;
-        // Nor where only the root changes, which may be that of an object set whose key nobody has.
+        // If only the root changes, no table is read. The key of the object set may not be loaded.
         if phys.kind != ObjsetKind::Zfs || synced.is_empty() {
             return Ok(());
         }
@@ -163,7 +171,7 @@ impl Sync<'_> {
     }
 }
 
-/// The ZAP of a table, made if there is none.
+/// The ZAP of a table, created if there is none.
 fn table_of(os: &Objset, tx: &Tx, table: ObjNum) -> Result<Zap> {
     match os.dnode(table) {
         Ok(dn) => Zap::open(&dn),

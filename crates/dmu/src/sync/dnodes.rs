@@ -1,4 +1,4 @@
-//! Putting dnodes into their blocks.
+//! Writing dnodes into their blocks.
 
 use crate::Result;
 use crate::live::dirty::Dirty;
@@ -12,7 +12,7 @@ use ondisk::version::SPA_VERSION_DNODE_BYTES;
 use ondisk::{BlkId, ObjNum};
 use std::sync::Arc;
 
-/// Objects in a block of dnodes, what its pointer counts.
+/// The number of objects in a block of dnodes, which is the fill of its pointer.
 pub(crate) fn fill(block: &[u8]) -> u64 {
     let (mut at, mut n) = (0, 0);
     while at < block.len() {
@@ -25,7 +25,7 @@ pub(crate) fn fill(block: &[u8]) -> u64 {
 }
 
 impl Sync<'_> {
-    /// Writes the blocks of dnodes that changed, and gives the new meta dnode.
+    /// Writes the changed blocks of dnodes, and returns the new meta dnode.
     pub(super) fn dnode_blocks(&mut self, meta: &Arc<BlockTree>, synced: &[Synced]) -> Result<DnodePhys> {
         if synced.is_empty() {
             return Ok(meta.phys.clone());
@@ -40,7 +40,7 @@ impl Sync<'_> {
             let old = if blkid <= meta.phys.maxblkid { meta.block(blkid, &self.options)? } else { None };
             let mut buf = old.map_or_else(|| AlignedBuf::zeroed(size), |b| b.thaw());
             let at = |s: &Synced| (s.dn.object.0 % per) as usize * DNODE_MIN_SIZE;
-            // All that goes, first: what comes may lie across several that went.
+            // First all dnodes that go: a new one may lie across several of them.
             for s in same {
                 if let Some(old) = s.old.as_ref().filter(|_| s.dirty.wipe) {
                     let end = at(s) + old.phys.num_slots() * DNODE_MIN_SIZE;

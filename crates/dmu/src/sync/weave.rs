@@ -1,9 +1,9 @@
-//! One object's block tree while it is being written.
+//! The block tree of one object while it is written.
 //!
 //! # Theory
-//! Indirect blocks that lead to changed blocks are held here, decoded from their place by level and number, until their own level is
-//! written. The pointer in a held block is the old one until the block below has been written: it says what to
-//! free then.
+//! Indirect blocks above changed blocks are held here by level and number, until their own level is
+//! written. A pointer in a held block is the old one until the block below it is written. It shows
+//! what to free then.
 
 use crate::live::dirty::{Dirty, Ranges};
 use crate::met::Met;
@@ -19,24 +19,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use zio::{Bookmark, ReadOptions};
 
-/// A tree that is being changed.
+/// A block tree that is being changed.
 pub(crate) struct Weave {
     home: Home,
     object: ObjNum,
-    /// The dnode; its pointers are those written so far.
+    /// The dnode. Its pointers are those written so far.
     pub(crate) phys: DnodePhys,
     indirects: BTreeMap<(Level, BlkId), Indirect>,
-    /// What to write.
+    /// The changes to write.
     pub(crate) dirty: Arc<Dirty>,
 }
 
 struct Indirect {
-    /// As far as it is not all zeros: most blocks of a small object are zeros nearly to the end.
+    /// The block without zeros at its end. Most indirect blocks of a small object are nearly all
+    /// zeros.
     buf: AlignedBuf,
     changed: bool,
 }
 
-/// Bytes of an indirect block that are held at least.
+/// Least bytes that are held of an indirect block.
 const HELD_MIN: usize = 4096;
 
 impl Indirect {
@@ -48,7 +49,7 @@ impl Indirect {
     /// Puts a pointer into a block of `size` bytes.
     fn put(&mut self, slot: std::ops::Range<usize>, bp: &Blkptr, size: usize) {
         if self.buf.len() < slot.end {
-            // Twice as much each time, so that filling a block copies it no more than once over.
+            // The buffer doubles each time, so that filling a block copies it at most once in sum.
             let room = slot.end.next_power_of_two().max(HELD_MIN).min(size);
             self.buf = AlignedBuf::padded(&self.buf, room);
         }
@@ -57,7 +58,7 @@ impl Indirect {
     }
 }
 
-/// What a pointer counts for in the block above it (`BP_GET_FILL`).
+/// The fill of a pointer in the block above it (`BP_GET_FILL`).
 pub(crate) fn fill_of(bp: &Blkptr) -> u64 {
     match &bp.body {
         Body::Hole | Body::Redacted => 0,
@@ -67,7 +68,7 @@ pub(crate) fn fill_of(bp: &Blkptr) -> u64 {
 }
 
 impl Weave {
-    /// The tree of `phys`, whose pointers are those of before `dirty`.
+    /// The tree of `phys`, whose pointers are those before `dirty`.
     pub(crate) fn new(home: Home, object: ObjNum, phys: DnodePhys, dirty: Arc<Dirty>) -> Weave {
         Weave { home, object, phys, indirects: BTreeMap::new(), dirty }
     }
@@ -118,7 +119,7 @@ impl Weave {
         self.decode(&raw, level, blkid)
     }
 
-    /// Puts a pointer into its place.
+    /// Stores a pointer in its place.
     pub(crate) fn set_pointer(&mut self, level: Level, blkid: BlkId, bp: Blkptr) -> Result<()> {
         if level == self.top() {
             let misplaced = self.misplaced(level, blkid);
@@ -133,7 +134,8 @@ impl Weave {
         Ok(())
     }
 
-    /// The indirect block, read if it isn't held. Recursion is as deep as the dnode has levels.
+    /// The indirect block, read if it is not held. The recursion is as deep as the dnode has
+    /// levels.
     fn load(&mut self, level: Level, blkid: BlkId) -> Result<&mut Indirect> {
         if !self.indirects.contains_key(&(level, blkid)) {
             let bp = self.pointer(level, blkid)?;
@@ -148,19 +150,20 @@ impl Weave {
         1 << self.phys.indblkshift
     }
 
-    /// An indirect block, as far as it is not known to be zeros.
+    /// An indirect block, without the zeros at its end.
     fn read(&self, bp: &Blkptr, level: Level, blkid: BlkId) -> Result<Block> {
         let options = ReadOptions::sync();
         let block = self.home.cache.read_sparse(bp, &self.bookmark(level, blkid), &options)?;
         if block.len() == self.size() { Ok(block.into_head()) } else { Err(self.misplaced(level, blkid)) }
     }
 
-    /// The bytes of an indirect block, as far as they are known not to be zeros.
+    /// The bytes of an indirect block, without the zeros at its end.
     fn held(&self, bp: &Blkptr, level: Level, blkid: BlkId) -> Result<AlignedBuf> {
         Ok(self.read(bp, level, blkid)?.thaw())
     }
 
-    /// The indirect block that a hole stands for: holes as old as it is (`dbuf_handle_indirect_hole`).
+    /// The indirect block that a hole stands for: holes of the same birth
+    /// (`dbuf_handle_indirect_hole`).
     fn unfold(&self, hole: &Blkptr) -> AlignedBuf {
         if hole.birth.0 == 0 {
             return AlignedBuf::zeroed(0);
@@ -175,7 +178,7 @@ impl Weave {
         buf
     }
 
-    /// Adds levels: what was the top hangs below a new block then (`dnode_increase_indirection`).
+    /// Adds levels. The former top then hangs below a new block (`dnode_increase_indirection`).
     pub(crate) fn grow(&mut self, nlevels: u8) {
         while self.phys.nlevels < nlevels {
             let level = Level(self.phys.nlevels);
@@ -190,14 +193,15 @@ impl Weave {
         }
     }
 
-    /// Changed indirect blocks of a level, in order.
+    /// The changed indirect blocks of a level, in order.
     pub(crate) fn changed(&self, level: Level) -> Vec<BlkId> {
         let from = (level, BlkId(0))..=(level, BlkId(u64::MAX));
         self.indirects.range(from).filter(|(_, i)| i.changed).map(|((_, b), _)| *b).collect()
     }
 
-    /// Takes an indirect block to be written, with its fill and the pointer that it replaces. One that has only holes becomes a
-    /// hole itself.
+    /// Takes an indirect block to be written, with its fill and the pointer that it replaces.
+    ///
+    /// A block that has only holes becomes a hole, and `None` is returned.
     pub(crate) fn take_indirect(
         &mut self,
         level: Level,
@@ -271,7 +275,8 @@ impl Weave {
         Ok(())
     }
 
-    /// Frees a block and all below it. No indirect block is freed twice, wherever pointers lead.
+    /// Frees a block and everything below it. No indirect block is freed twice, wherever pointers
+    /// lead.
     fn kill_below(
         &mut self,
         bp: &Blkptr,
@@ -301,7 +306,7 @@ impl Weave {
         Ok(())
     }
 
-    /// Frees all that the object holds.
+    /// Frees all blocks of the object.
     pub(crate) fn kill_all(mut self, sync: &mut Sync<'_>) -> Result<()> {
         let top = self.top();
         let mut met = Met::default();

@@ -1,8 +1,9 @@
-//! Changing ZAPs.
+//! Changes of ZAPs.
 //!
 //! # Theory
-//! A ZAP begins as a micro one, whose block grows by a sector when its slots are used up. A name or value that doesn't fit into a slot, or
-//! a block of 128 KiB, makes it a fat one, which it stays.
+//! A ZAP begins as a micro ZAP. Its block grows by a sector when its slots are used up. It becomes
+//! a fat ZAP when a name or value doesn't fit into a slot, or when its block would exceed 128 KiB.
+//! It then stays fat.
 
 use super::{Match, Normalization, Shape, Shared, State, Value, View, Wanted, Zap, hash_key};
 use crate::zap::fat::FatKey;
@@ -11,28 +12,30 @@ use ondisk::zap::{MICRO_NAME_MAX, MicroZapMut, ZAP_MAXNAMELEN, ZAP_MAXVALUELEN, 
 use ondisk::{BlkId, DmuType, ObjNum};
 use parking_lot::RwLockWriteGuard;
 
-/// Bytes of a fat ZAP's block (`fzap_default_block_shift`).
+/// Bytes of a block of a fat ZAP (`fzap_default_block_shift`).
 const FAT_BLOCK: u32 = 1 << 14;
-/// Longest name, with its NUL, of all but directories (`ZAP_MAXNAMELEN`).
+/// Longest name with its NUL, except in directories (`ZAP_MAXNAMELEN`).
 const NAME_MAX: usize = 256;
 
-/// What to do when the entry is or isn't there.
+/// What a write expects of the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Put {
-    /// It must not be there.
+    /// The entry must not exist.
     Add,
-    /// It may be there.
+    /// The entry may exist.
     Update,
-    /// It isn't there, and has this differentiator.
+    /// The entry doesn't exist, and gets this differentiator.
     Move(u32),
 }
 
 impl Zap {
-    /// A new ZAP in a new object (`zap_create`, `zap_create_flags`). Without flags it is a micro one at first; with flags a fat one, of
-    /// the blocks that `spec` says, or 16 KiB.
+    /// Creates a ZAP in a new object (`zap_create`, `zap_create_flags`).
+    ///
+    /// Without flags, it begins as a micro ZAP. With flags, it is a fat ZAP, in blocks of the size
+    /// in `spec` or of 16 KiB.
     ///
     /// # Errors
-    /// As [`Objset::create_object`].
+    /// The errors of [`Objset::create_object`].
     pub fn create(
         os: &Objset,
         tx: &Tx,
@@ -44,10 +47,10 @@ impl Zap {
         Self::init(os, tx, &dn, norm, flags)
     }
 
-    /// As [`Zap::create`], under this number (`zap_create_claim`).
+    /// As [`Zap::create`], under a given number (`zap_create_claim`).
     ///
     /// # Errors
-    /// As [`Objset::claim_object`].
+    /// The errors of [`Objset::claim_object`].
     pub fn create_claim(
         os: &Objset,
         tx: &Tx,
@@ -60,18 +63,19 @@ impl Zap {
         Self::init(os, tx, &dn, norm, flags)
     }
 
-    /// A micro ZAP with all defaults in a new object of this type.
+    /// Creates a micro ZAP with all defaults, in a new object of this type.
     ///
     /// # Errors
-    /// As [`Objset::create_object`].
+    /// The errors of [`Objset::create_object`].
     pub fn create_kind(os: &Objset, tx: &Tx, kind: DmuType) -> Result<Zap> {
         Self::create(os, tx, &NewObject::new(kind), Normalization::NONE, ZapFlags::default())
     }
 
-    /// Makes an object that holds nothing but its bonus a ZAP (`dmu_object_zapify`); nothing happens to one that is one already.
+    /// Makes a ZAP of an object that holds only its bonus (`dmu_object_zapify`). An object that is
+    /// a ZAP already stays as it is.
     ///
     /// # Errors
-    /// As [`Zap::open`]; as changing the object fails.
+    /// The errors of [changing](Error#changing).
     pub fn zapify(os: &Objset, tx: &Tx, dn: &Dnode) -> Result<Zap> {
         if dn.reload()?.kind() == DmuType::ZAP_METADATA {
             return Zap::open(dn);
@@ -143,19 +147,20 @@ impl Zap {
         self.put_fat(tx, v, &FatKey::name(v.hash_name(name), wanted), value, how)
     }
 
-    /// Adds an entry; names are compared byte for byte (`zap_add`).
+    /// Adds an entry (`zap_add`). Names are compared byte for byte.
     ///
     /// # Errors
-    /// [`Error::EntryExists`]; [`Error::EntryName`], [`Error::EntryValue`], [`Error::ZapFull`] if it can't be; as reading fails.
+    /// * The errors of [changing a ZAP](Error#changing-a-zap).
+    /// * [`Error::EntryExists`]: the ZAP has an entry of this name.
     pub fn add(&self, tx: &Tx, name: &[u8], value: &Value) -> Result<()> {
         let v = &mut *self.change()?;
         self.put(tx, v, name, value, Put::Add)
     }
 
-    /// Adds an entry or changes the value of the one there is (`zap_update`).
+    /// Adds an entry, or changes its value (`zap_update`).
     ///
     /// # Errors
-    /// As [`Zap::add`], but for the entry that is there.
+    /// The errors of [changing a ZAP](Error#changing-a-zap).
     pub fn update(&self, tx: &Tx, name: &[u8], value: &Value) -> Result<()> {
         let v = &mut *self.change()?;
         self.put(tx, v, name, value, Put::Update)
@@ -164,15 +169,17 @@ impl Zap {
     /// Removes the entry of exactly this name (`zap_remove`).
     ///
     /// # Errors
-    /// [`Error::NoEntry`]; as reading fails.
+    /// * The errors of [changing](Error#changing).
+    /// * [`Error::NoEntry`]: the ZAP has no entry of this name.
     pub fn remove(&self, tx: &Tx, name: &[u8]) -> Result<()> {
         self.remove_matching(tx, name, Match::Exact)
     }
 
-    /// Removes the first entry that matches `name` in this way (`zap_remove_norm`).
+    /// Removes the first entry that matches `name` (`zap_remove_norm`).
     ///
     /// # Errors
-    /// As [`Zap::remove`].
+    /// * The errors of [changing](Error#changing).
+    /// * [`Error::NoEntry`]: no entry matches.
     pub fn remove_matching(&self, tx: &Tx, name: &[u8], how: Match) -> Result<()> {
         let v = &mut *self.change()?;
         self.take(tx, v, name, how)
@@ -187,11 +194,13 @@ impl Zap {
         }
     }
 
-    /// Adds `delta` to a value of one word; an entry is made where there was none, and goes when its value becomes 0
-    /// (`zap_increment`).
+    /// Adds `delta` to a value of one word (`zap_increment`).
+    ///
+    /// A missing entry counts as 0, and an entry that becomes 0 is removed.
     ///
     /// # Errors
-    /// As [`Zap::update`]; [`Error::Corrupt`] if the value is not one word.
+    /// The errors of [changing a ZAP](Error#changing-a-zap). [`Error::Corrupt`] also if the value
+    /// is not one word.
     pub fn increment(&self, tx: &Tx, name: &[u8], delta: i64) -> Result<()> {
         if delta == 0 {
             return Ok(());
@@ -211,7 +220,8 @@ impl Zap {
     /// Adds an entry under a key of words (`zap_add_uint64`).
     ///
     /// # Errors
-    /// As [`Zap::add`].
+    /// * The errors of [changing a ZAP](Error#changing-a-zap).
+    /// * [`Error::EntryExists`]: the ZAP has an entry of this key.
     pub fn add_words(&self, tx: &Tx, key: &[u64], value: &Value) -> Result<()> {
         self.put_words(tx, key, value, Put::Add)
     }
@@ -219,7 +229,7 @@ impl Zap {
     /// Adds an entry under a key of words, or changes its value (`zap_update_uint64`).
     ///
     /// # Errors
-    /// As [`Zap::update`].
+    /// The errors of [changing a ZAP](Error#changing-a-zap).
     pub fn update_words(&self, tx: &Tx, key: &[u64], value: &Value) -> Result<()> {
         self.put_words(tx, key, value, Put::Update)
     }
@@ -246,14 +256,16 @@ impl Zap {
     /// Removes the entry of a key of words (`zap_remove_uint64`).
     ///
     /// # Errors
-    /// As [`Zap::remove`].
+    /// * The errors of [changing](Error#changing).
+    /// * [`Error::EntryName`]: the key is empty or too long, or the keys of this ZAP are names.
+    /// * [`Error::NoEntry`]: the ZAP has no entry of this key.
     pub fn remove_words(&self, tx: &Tx, key: &[u64]) -> Result<()> {
         let v = &mut *self.change()?;
         let key = self.words(v, key)?;
         self.remove_fat(tx, v, &key)
     }
 
-    /// Makes a micro ZAP a fat one.
+    /// Makes a fat ZAP of a micro ZAP (`mzap_upgrade`).
     fn upgrade(&self, tx: &Tx, v: &mut View) -> Result<()> {
         let Shape::Micro { salt, .. } = &v.shape else { return Ok(()) };
         let (salt, dn) = (*salt, &self.0.dn);
@@ -269,14 +281,16 @@ impl Zap {
     }
 }
 
-/// What a ZAP's object is like: a fat one has blocks of its own size from the start.
+/// The properties of the object of a new ZAP. A fat ZAP has blocks of its own size from the start.
 fn sized(spec: &NewObject, flags: ZapFlags) -> NewObject {
     let fat = !flags.is_empty() && spec.block_size == 0;
     NewObject { block_size: if fat { FAT_BLOCK } else { spec.block_size }, ..spec.clone() }
 }
 
-/// What is stirred into the hashes of a new ZAP, so that names which meet in one ZAP don't in another. OpenZFS takes it from
-/// addresses; a run here is a function of its input.
+/// The salt for the hashes of a new ZAP, so that names which collide in one ZAP don't in another.
+///
+/// OpenZFS takes it from addresses. Here it depends on the input alone, so that a run can be
+/// repeated.
 fn salt(objset: u64, object: ObjNum, tx: &Tx) -> u64 {
     let seed = [objset, object.0, tx.txg().0].into_iter();
     let mixed = seed.fold(0x9e37_79b9_7f4a_7c15_u64, |h, w| {

@@ -6,10 +6,11 @@ use device::Block;
 use ondisk::Corrupt;
 use ondisk::zap::{FatHeader, HashBits, Leaf, LeafEntry, MicroZap};
 
-/// A position in a ZAP that can be given away and come back: OpenZFS's serialized cursor.
+/// A position in a ZAP that a caller can store and resume (`zap_cursor_serialize`).
 ///
-/// The hash's kept bits are the low ones, the collision differentiator is above them, so that a 32-bit program can
-/// usually hold it. Its order is not the order of entries; only equality means something.
+/// The low bits are the kept bits of the hash, and the differentiator is above them. So a 32-bit
+/// program can usually hold it. Cookies are not in the order of entries; only equality has a
+/// meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cookie(pub u64);
 
@@ -29,7 +30,7 @@ impl Cookie {
     }
 }
 
-/// One entry, as a cursor finds it (`zap_attribute_t`).
+/// An entry that a cursor found (`zap_attribute_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Its key.
@@ -41,17 +42,17 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The name; empty if the key is words.
+    /// The name. Empty if the key is words.
     pub fn name(&self) -> &[u8] {
         self.key.name().unwrap_or_default()
     }
 }
 
-/// A cursor; it keeps the leaf that it is in.
+/// A cursor (`zap_cursor_t`). It keeps its current leaf.
 #[derive(Debug)]
 pub struct Cursor {
     zap: Zap,
-    /// The next entry is the first at or after this; `None` after the last.
+    /// The next entry is the first at or after this position. `None` after the last.
     at: Option<(u64, u32)>,
     leaf: Option<Held>,
 }
@@ -70,15 +71,15 @@ impl Cursor {
         Self { zap, at, leaf: None }
     }
 
-    /// The position of the next entry.
+    /// The position of the next entry (`zap_cursor_serialize`).
     pub fn cookie(&self) -> Cookie {
         self.at.map_or(Cookie::END, |(hash, cd)| Cookie::pack(hash, cd, self.zap.see().hash_bits()))
     }
 
-    /// The next entry; `None` at the end (`zap_cursor_retrieve` and `zap_cursor_advance`).
+    /// The next entry (`zap_cursor_retrieve` and `zap_cursor_advance`). `None` at the end.
     ///
     /// # Errors
-    /// As reading fails; [`crate::Error::Corrupt`] if the object is bad. The cursor then stays where it is.
+    /// The errors of [reading](crate::Error#reading). The cursor then stays where it is.
     pub fn next_entry(&mut self) -> Result<Option<Entry>> {
         let Some(at) = self.at else { return Ok(None) };
         let zap = self.zap.clone();
@@ -93,7 +94,7 @@ impl Cursor {
         Ok(found)
     }
 
-    /// Moves behind an entry and checks that its position can be told from the one after it.
+    /// Moves past an entry, and checks that its position differs from that of the next one.
     fn step(&mut self, v: &View, hash: u64, cd: u32) -> Result<Cookie> {
         let bits = v.hash_bits();
         if bits.mask(hash) != hash || cd >= bits.max_cd() {
@@ -122,7 +123,7 @@ impl Cursor {
         let zap = self.zap.clone();
         loop {
             let now = match &self.leaf {
-                // What doesn't change need not be looked at again.
+                // A leaf of a ZAP that doesn't change need not be looked up again.
                 Some(_) if v.head.is_some() => None,
                 _ => Some(zap.leaf_block(v, header, at.0)?.1),
             };
@@ -147,7 +148,7 @@ impl Cursor {
             };
             let leaf = Leaf::parse(&held.block).map_err(|e| zap.corrupt(e))?;
             let Some(e) = held.entries.get(held.next).copied() else {
-                // A leaf covers its own hashes only, so that this ends after at most all leaves.
+                // A leaf covers its own hashes only, so the loop ends after at most all leaves.
                 match leaf.next_hash() {
                     None => return Ok(None),
                     Some(hash) => {

@@ -1,4 +1,4 @@
-//! Changing fat ZAPs.
+//! Changes of fat ZAPs.
 
 use super::change::Put;
 use super::{Normalization, Shape, Value, View, Wanted, Zap};
@@ -7,7 +7,7 @@ use device::AlignedBuf;
 use ondisk::zap::{FatHeader, Leaf, LeafEntry, LeafMut, NewEntry, PtrTable, ZapFlags};
 use ondisk::{BlkId, Corrupt};
 
-/// The key of an entry, and how it is found and stored.
+/// The key of an entry, for lookup and storage.
 pub(super) struct FatKey<'a> {
     hash: u64,
     form: Form<'a>,
@@ -27,7 +27,7 @@ impl<'a> FatKey<'a> {
         Self { hash, form: Form::Words(key) }
     }
 
-    /// As it is stored, and the size of its integers.
+    /// The stored key, and the size of its integers.
     fn stored(&self) -> (Vec<u8>, usize) {
         match &self.form {
             Form::Name(w) => ([w.name, &[0]].concat(), 1),
@@ -36,7 +36,7 @@ impl<'a> FatKey<'a> {
     }
 }
 
-/// Makes an object an empty fat ZAP: a header whose pointers all lead to one leaf.
+/// Makes an empty fat ZAP of an object: a header whose pointers all lead to one leaf.
 pub(super) fn init(
     tx: &Tx,
     dn: &Dnode,
@@ -90,7 +90,7 @@ impl Zap {
         }
     }
 
-    /// Changes a leaf; the block must not be held, or it is copied.
+    /// Changes a leaf. If the caller still holds the block, the block is copied.
     fn change_leaf<R>(
         &self,
         tx: &Tx,
@@ -164,10 +164,10 @@ impl Zap {
         self.change_header(tx, v, |h| h.num_entries = h.num_entries.saturating_sub(1))
     }
 
-    /// Splits a full leaf, after the pointer table has grown if it must (`zap_expand_leaf`).
+    /// Splits a full leaf. If necessary, the pointer table grows first (`zap_expand_leaf`).
     fn expand(&self, tx: &Tx, v: &mut View, hash: u64, blk: u64, prefix_len: u32) -> Result<()> {
         let mut h = Self::header(v);
-        // If no bit of the hash tells these names apart, the table would double in vain.
+        // If no bit of the hash separates these names, the table would double in vain.
         let alike = {
             let block = self.block(v, blk)?;
             let entries = Leaf::parse(&block).and_then(|l| l.entries()).map_err(|e| self.corrupt(e))?;
@@ -176,7 +176,8 @@ impl Zap {
         if alike >= h.hash_bits().get() - 2 {
             return Err(self.full());
         }
-        // One that OpenZFS began to grow is grown first: its old half is no more to be changed.
+        // A table that OpenZFS began to grow must grow first, because its old half must not change
+        // any more.
         while h.next_table != 0 || prefix_len >= h.table_shift {
             self.grow_table(tx, v)?;
             h = Self::header(v);
@@ -195,7 +196,7 @@ impl Zap {
         })
     }
 
-    /// Makes entries of the pointer table that name one leaf name another.
+    /// Changes entries of the pointer table from one leaf to another.
     fn set_table(
         &self,
         tx: &Tx,
@@ -231,10 +232,12 @@ impl Zap {
         Ok(())
     }
 
-    /// Doubles the pointer table: out of the header into a block of its own, then into twice the blocks (`zap_grow_ptrtbl`).
+    /// Doubles the pointer table (`zap_grow_ptrtbl`).
+    ///
+    /// It moves from the header to a block of its own, and later to twice as many blocks.
     fn grow_table(&self, tx: &Tx, v: &mut View) -> Result<()> {
         let h = Self::header(v);
-        // Close to the last bit of the hash, more of the table would not tell names apart.
+        // Near the last bit of the hash, a larger table would separate no more names.
         if h.table_shift >= h.hash_bits().get() - 2 {
             return Err(self.full());
         }

@@ -1,4 +1,4 @@
-//! Changing micro ZAPs.
+//! Changes of micro ZAPs.
 
 use super::change::Put;
 use super::{MicroSlot, Shape, View, Wanted, Zap};
@@ -6,13 +6,15 @@ use crate::{Result, Tx};
 use ondisk::zap::{MICRO_ENTRY_SIZE, MicroZap, MicroZapMut};
 use ondisk::{BlkId, Corrupt};
 
-/// Largest micro ZAP, without the `large_microzap` feature (`zap_micro_max_size`).
+/// Largest micro ZAP without the feature `large_microzap` (`zap_micro_max_size`).
 const MICRO_MAX: u64 = 128 << 10;
-/// Entries of one hash that a leaf of a fat ZAP has room for: five chunks each, of a leaf of 16 KiB (`mze_canfit_fzap_leaf`).
+/// Most entries of one hash in a leaf of a fat ZAP (`mze_canfit_fzap_leaf`).
+///
+/// Each takes five chunks of a leaf of 16 KiB.
 const SAME_HASH_MAX: usize = 637 / 5;
 
 impl Zap {
-    /// Adds or updates an entry; false if there is no room, and the ZAP must become a fat one.
+    /// Adds or updates an entry. False if there is no space, so that the ZAP must become a fat one.
     pub(super) fn put_micro(&self, tx: &Tx, v: &mut View, name: &[u8], value: u64, how: Put) -> Result<bool> {
         let dn = &self.0.dn;
         let found = self.find_micro(v, &Wanted::new(name, super::Match::Exact, v.norm))?;
@@ -47,7 +49,7 @@ impl Zap {
         Ok(true)
     }
 
-    /// A free slot; the block grows by a sector if there is none and it may.
+    /// A free slot. If there is none, the block grows by a sector, up to its largest size.
     fn free_slot(&self, tx: &Tx, v: &View) -> Result<Option<usize>> {
         let Shape::Micro { hint, .. } = &v.shape else { return Ok(None) };
         let used = self.micro_index(v)?.len();
@@ -74,7 +76,7 @@ impl Zap {
     }
 
     pub(super) fn remove_micro(&self, tx: &Tx, v: &mut View, wanted: &Wanted<'_>) -> Result<()> {
-        // What is found by a form of its name is removed by its place.
+        // An entry is found by a form of its name, and removed by its slot.
         self.micro_index(v)?;
         let Some((slot, ..)) = self.find_micro(v, wanted)? else { return Err(self.missing()) };
         self.0
@@ -93,7 +95,7 @@ impl Zap {
         Ok(())
     }
 
-    /// All entries in cursor order: name, value, differentiator.
+    /// Name, value and differentiator of all entries, in cursor order.
     pub(super) fn micro_entries(&self, v: &View) -> Result<Vec<(Vec<u8>, u64, u32)>> {
         let head = self.head(v)?;
         let z = MicroZap::parse(&head).map_err(|e| self.corrupt(e))?;

@@ -1,4 +1,4 @@
-//! How a fat ZAP is filled: what `zdb` shows of one.
+//! Statistics of a fat ZAP, for `zdb`.
 
 use super::{Result, Shape, Zap};
 use ondisk::bytes::le64;
@@ -8,10 +8,11 @@ use ondisk::zap::{Leaf, PtrTable};
 pub const HISTOGRAM: usize = 10;
 /// Bytes of a name or value that one chunk holds (`ZAP_LEAF_ARRAY_BYTES`).
 const ARRAY_BYTES: usize = 21;
-/// Bytes of a chunk as the fill of a leaf is reckoned: one of its bytes of bookkeeping counts.
+/// Bytes of a chunk in the fill of a leaf. Only one byte of its header counts.
 const CHUNK_COUNTED: usize = ARRAY_BYTES + 1;
 
-/// Statistics of a fat ZAP (`zap_stats_t`). The last bucket of a histogram counts what is larger, too.
+/// Statistics of a fat ZAP (`zap_stats_t`). The last bucket of each histogram also counts
+/// everything larger.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FatStats {
     /// Entries of the pointer table.
@@ -22,9 +23,9 @@ pub struct FatStats {
     pub table_blocks: u64,
     /// log2 of its entries.
     pub table_shift: u32,
-    /// First block of the table that it is growing into (`zt_nextblk`).
+    /// First block of the table that it grows into (`zt_nextblk`).
     pub next_table: u64,
-    /// Blocks copied there.
+    /// Blocks that were copied there.
     pub blocks_copied: u64,
     /// Entries.
     pub entries: u64,
@@ -40,13 +41,13 @@ pub struct FatStats {
     pub salt: u64,
     /// Leaves by log2 of the pointers to them.
     pub leafs_with_2n_pointers: [u64; HISTOGRAM],
-    /// Leaves by fives of entries.
+    /// Leaves by entries, in steps of five.
     pub blocks_with_n5_entries: [u64; HISTOGRAM],
-    /// Leaves by tenths of their space.
+    /// Leaves by their fill, in tenths.
     pub blocks_n_tenths_full: [u64; HISTOGRAM],
-    /// Entries by the chunks that they take.
+    /// Entries by their number of chunks.
     pub entries_using_n_chunks: [u64; HISTOGRAM],
-    /// Buckets of leaves by their entries.
+    /// Hash buckets of leaves by their entries.
     pub buckets_with_n_entries: [u64; HISTOGRAM],
 }
 
@@ -55,10 +56,10 @@ fn count(histogram: &mut [u64; HISTOGRAM], n: usize) {
 }
 
 impl Zap {
-    /// How it is filled; `None` for a micro ZAP (`zap_get_stats`).
+    /// Statistics of a fat ZAP (`zap_get_stats`). `None` for a micro ZAP.
     ///
     /// # Errors
-    /// As reading fails; [`crate::Error::Corrupt`] if a leaf is bad.
+    /// The errors of [reading](crate::Error#reading).
     pub fn fat_stats(&self) -> Result<Option<FatStats>> {
         let v = self.see();
         let Shape::Fat(h) = &v.shape else { return Ok(None) };
@@ -111,7 +112,7 @@ impl Zap {
         count(&mut stats.blocks_n_tenths_full, size.saturating_sub(free * CHUNK_COUNTED) * 10 / size);
         let buckets = size >> 5;
         let mut filled = vec![0usize; buckets];
-        // Which bits of a hash choose the bucket: those behind the ones that chose the leaf.
+        // The bits of a hash that choose the bucket lie after those that chose the leaf.
         let shift = 64 - buckets.trailing_zeros() - leaf.prefix_len;
         for e in leaf.entries().map_err(|e| self.corrupt(e))? {
             let value = usize::from(e.num_ints) * usize::from(e.int_size);

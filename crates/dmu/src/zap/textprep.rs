@@ -1,17 +1,20 @@
-//! Bringing names into the form that they are compared and hashed in (`u8_textprep_str`).
+//! The form in which names are compared and hashed (`u8_textprep_str`).
 //!
 //! # Theory
-//! A file system with `normalization` or without full case sensitivity hashes its names in a prepared form, so ours
-//! must equal OpenZFS's bit for bit, or names cannot be found. OpenZFS's tables are those of Unicode 5.0, with simple
-//! (one character to one) case mapping, and must stay so. Decompositions and combining classes of assigned characters never
-//! change (Unicode's stability policy), so that newer tables give the same answers if characters assigned after 5.0
-//! are left alone: [`unicode5`] says which are old enough. Upper case is applied before decomposition, and of a
-//! combining sequence only to the first character, and to a following iota subscript.
+//! A file system with `normalization`, or without full case sensitivity, hashes its names in a
+//! prepared form. This crate must compute the same form as OpenZFS, bit for bit, or names can't be
+//! found.
 //!
-//! Bytes that are no UTF-8 are kept.
+//! The tables of OpenZFS are those of Unicode 5.0, with simple case mapping (one character to one),
+//! and must stay so. By Unicode's stability policy, decompositions and combining classes of
+//! assigned characters never change. So newer tables give the same results if characters that were
+//! assigned after 5.0 are left alone. [`unicode5`] tells which are old enough.
+//!
+//! Upper case comes before decomposition. In a combining sequence it applies only to the first
+//! character, and to a following iota subscript. Bytes that are not UTF-8 are kept.
 //!
 //! # See
-//! UAX #15, stream-safe text (a sequence of more than 30 combining marks is broken by U+034F).
+//! UAX #15, stream-safe text: U+034F breaks a sequence of more than 30 combining marks.
 
 #[cfg(test)]
 mod tests;
@@ -30,13 +33,13 @@ impl Normalization {
     const COMPATIBLE: u32 = 0x20;
     const COMPOSE: u32 = 0x40;
 
-    /// Names as they are.
+    /// Names stay as they are.
     pub const NONE: Self = Self(0);
 
-    /// The preparation of on-disk flags.
+    /// The normalization of on-disk flags.
     ///
     /// # Errors
-    /// [`Corrupt::Range`] for combinations that no file system has.
+    /// * [`Corrupt::Range`]: no file system has this combination.
     pub fn from_disk(flags: u64) -> Result<Self> {
         let ok = matches!(flags & !u64::from(Self::UPPER), 0 | 0x10 | 0x50 | 0x20 | 0x60);
         match u32::try_from(flags) {
@@ -50,12 +53,12 @@ impl Normalization {
         self.0.into()
     }
 
-    /// True if names are taken as they are.
+    /// True if names stay as they are.
     pub fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// The same without folding case.
+    /// The same without case folding.
     pub fn without_case(self) -> Self {
         Self(self.0 & !Self::UPPER)
     }
@@ -71,7 +74,7 @@ const GRAPHEME_JOINER: char = '\u{34f}';
 const IOTA_SUBSCRIPT: char = '\u{345}';
 const CAPITAL_IOTA: char = '\u{399}';
 
-/// `name` in the form that `norm` asks for.
+/// `name` in the form of `norm` (`u8_textprep_str`).
 pub fn normalize(name: &[u8], norm: Normalization) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
     if name.is_ascii() {
@@ -90,9 +93,10 @@ pub fn normalize(name: &[u8], norm: Normalization) -> Vec<u8> {
     out
 }
 
-/// The characters at the start of `s`, the bytes after them that are no character, and what follows those.
+/// Splits `s` into the characters at its start, the bytes after them that are no character, and the
+/// rest.
 ///
-/// A lead byte counts for as many bytes as it announces, even if they don't continue it.
+/// A lead byte takes as many bytes as it announces, even if they don't continue it.
 fn split(s: &[u8]) -> (Vec<char>, &[u8], &[u8]) {
     let mut chars = Vec::new();
     let mut at = 0;
@@ -142,7 +146,7 @@ fn prepare(chars: &[char], norm: Normalization, out: &mut Vec<u8>) {
     }
 }
 
-/// What the last character of a sequence lets follow.
+/// What may follow the last character of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tail {
     /// Combining marks.
@@ -166,7 +170,7 @@ impl Tail {
         }
     }
 
-    /// What follows after `c`, if it may follow at all.
+    /// What may follow after `c`. `None` if `c` itself may not follow.
     fn then(self, c: char) -> Option<Self> {
         match (self, u32::from(c)) {
             (Self::Leading, 0x1161..0x1176) => Some(Self::LeadingVowel),
@@ -177,8 +181,11 @@ impl Tail {
     }
 }
 
-/// Decomposes the sequence at the start of `chars`, a character and what combines with it, and puts its marks into
-/// canonical order: characters with their combining classes, and how many of `chars` it took.
+/// Decomposes the sequence at the start of `chars`: a character, and the marks that combine with
+/// it.
+///
+/// The marks are put into canonical order. Returns the characters with their combining classes, and
+/// how many of `chars` were used.
 fn sequence(chars: &[char], norm: Normalization) -> (Vec<(char, u8)>, usize) {
     let mut seq = Vec::new();
     let Some(&first) = chars.first() else { return (seq, 0) };
@@ -216,8 +223,10 @@ fn sequence(chars: &[char], norm: Normalization) -> (Vec<(char, u8)>, usize) {
 
 /// Canonical composition of one sequence.
 ///
-/// It differs from UAX #15 in two ways, which names on disk depend on: a mark is blocked by any starter between it
-/// and the sequence's first character, and once a starter has composed, marks of its own class block no more.
+/// Names on disk depend on two differences from UAX #15:
+///
+/// * A starter between a mark and the first character of the sequence blocks the mark.
+/// * After a starter has composed, marks of its own class no longer block.
 fn compose(seq: &[(char, u8)]) -> Vec<char> {
     let mut out: Vec<char> = Vec::with_capacity(seq.len());
     let mut i = 0;
@@ -250,8 +259,10 @@ fn compose(seq: &[(char, u8)]) -> Vec<char> {
     out
 }
 
-/// Composes the last character with the ones that follow the sequence, as long as that works; how many it took.
-/// Hangul doesn't take part: its jamos are one sequence already.
+/// Composes the last character with those that follow the sequence, while that is possible. Returns
+/// how many it used.
+///
+/// Hangul takes no part, because its jamos are one sequence already.
 fn absorb(done: &mut [char], after: &[char]) -> usize {
     let Some(last) = done.last_mut() else { return 0 };
     let mut n = 0;
@@ -294,7 +305,7 @@ fn to_upper(c: char) -> char {
         return c.to_ascii_uppercase();
     }
     let code = u32::from(c);
-    // Greek letters with an iota subscript have a simple capital, the title case, besides the full one.
+    // Greek letters with an iota subscript have a simple capital, the title case, and a full one.
     let greek = match code {
         0x1f80..0x1fb0 => Some(code | 8),
         0x1fb3 | 0x1fc3 | 0x1ff3 => Some(code + 9),

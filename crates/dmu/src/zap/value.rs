@@ -5,14 +5,14 @@ use std::borrow::Cow;
 /// The key of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
-    /// A name, without its final NUL: usually but not always UTF-8.
+    /// A name without its final NUL. Usually, but not always, UTF-8.
     Name(Vec<u8>),
     /// An array of words.
     Words(Vec<u64>),
 }
 
 impl Key {
-    /// The name; `None` if the key is words.
+    /// The name. `None` if the key is words.
     pub fn name(&self) -> Option<&[u8]> {
         match self {
             Self::Name(n) => Some(n),
@@ -27,7 +27,7 @@ pub struct Value(Repr);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Repr {
-    /// The common case, of no allocation.
+    /// The common case, without an allocation.
     Word(u64),
     /// Big-endian integers of `size` bytes.
     Ints { size: u8, raw: Box<[u8]> },
@@ -39,7 +39,7 @@ impl Value {
         Self(Repr::Word(v))
     }
 
-    /// Big-endian integers of `size` bytes; `raw` holds a whole number of them.
+    /// Big-endian integers of `size` bytes. `raw` holds a whole number of them.
     pub(super) fn ints(size: u8, raw: Vec<u8>) -> Self {
         match raw.as_slice().try_into() {
             Ok(word) if size == 8 => Self::word(u64::from_be_bytes(word)),
@@ -52,17 +52,17 @@ impl Value {
         Self::ints(1, raw.to_vec())
     }
 
-    /// Integers of `size` bytes: 1, 2, 4 or 8; higher bytes of `ints` are cut off.
+    /// Integers of `size` bytes: 1, 2, 4 or 8. Higher bytes of `ints` are cut off.
     ///
     /// # Panics
-    /// For another size.
+    /// If `size` is another one.
     pub fn integers(size: u8, ints: &[u64]) -> Self {
         assert!(matches!(size, 1 | 2 | 4 | 8), "an integer has 1, 2, 4 or 8 bytes");
         let skip = 8 - usize::from(size);
         Self::ints(size, ints.iter().flat_map(|v| v.to_be_bytes().into_iter().skip(skip)).collect())
     }
 
-    /// The integers as stored, big-endian.
+    /// The integers as they are stored, big-endian.
     pub(super) fn raw(&self) -> Cow<'_, [u8]> {
         match &self.0 {
             Repr::Word(w) => Cow::Owned(w.to_be_bytes().to_vec()),
@@ -91,7 +91,7 @@ impl Value {
         self.len() == 0
     }
 
-    /// The integers, widened.
+    /// The integers, widened to 64 bits.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let (size, raw): (usize, &[u8]) = match &self.0 {
             Repr::Word(_) => (8, &[]),
@@ -105,7 +105,7 @@ impl Value {
             .chain(raw.chunks_exact(size).map(|c| c.iter().fold(0, |v, b| (v << 8) | u64::from(*b))))
     }
 
-    /// The first integer, widened; `None` if there is none (`za_first_integer`).
+    /// The first integer, widened to 64 bits (`za_first_integer`). `None` if there is none.
     pub fn first(&self) -> Option<u64> {
         self.iter().next()
     }
@@ -118,7 +118,7 @@ impl Value {
         }
     }
 
-    /// The value, if its integers are bytes: a string, often with its final NUL.
+    /// The value, if its integers are bytes: a string, usually with its final NUL.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match &self.0 {
             Repr::Ints { size: 1, raw } => Some(raw),

@@ -1,11 +1,11 @@
-//! Streams are found and followed, and what is no stream is let be.
+//! Streams are found and followed, and reads without a stream start no prefetch.
 
 use super::*;
 
 const SHAPE: Shape = Shape { block: 1 << 17, last: 10_000, epbs: Some(10) };
 const FETCH: Fetch = Fetch { data: true, roomy: true };
 
-/// A reader: the blocks that were read ahead are there at once.
+/// A reader for which prefetched blocks arrive at once.
 #[derive(Default)]
 struct Reader {
     streams: Streams,
@@ -14,9 +14,9 @@ struct Reader {
     above: std::collections::BTreeSet<u64>,
     missed: u64,
     now: u64,
-    /// Blocks that were asked for.
+    /// Requested blocks.
     asked: u64,
-    /// What was read ahead is forgotten, and may be asked for again.
+    /// Prefetched blocks are forgotten, and may be requested again.
     forgets: bool,
 }
 
@@ -36,7 +36,8 @@ impl Reader {
     }
 }
 
-/// Goal: who reads from front to back waits for two blocks only; how far ahead is asked for grows to its bound and no further while he does not wait, and ends with the object.
+/// Goal: a reader from front to back waits for two blocks only. While it does not wait, the
+/// prefetch distance grows to its bound and no further. The stream ends with the object.
 #[test]
 fn from_front_to_back() {
     let mut r = Reader::default();
@@ -50,7 +51,7 @@ fn from_front_to_back() {
     assert_eq!(r.above, (1..=9).collect());
 }
 
-/// Goal: in steps, backwards, and of several at a time the same.
+/// Goal: the same holds in steps, backwards, and for several streams at a time.
 #[test]
 fn in_steps() {
     let steps: [fn(u64) -> u64; 3] = [|n| 100 + 7 * n, |n| 9000 - n, |n| 9000 - 3 * n];
@@ -64,7 +65,8 @@ fn in_steps() {
     assert_eq!(r.missed, 8);
 }
 
-/// Goal: blocks that come in another order than they were expected, as of readers that share a stream, are of it, and blocks that are passed over don't end it while they are few.
+/// Goal: blocks out of order, as from readers that share a stream, belong to it. A few skipped
+/// blocks don't end the stream.
 #[test]
 fn out_of_order() {
     let mut r = Reader::default();
@@ -74,13 +76,13 @@ fn out_of_order() {
     }
     assert_eq!(r.missed, 2);
     assert!(r.counters.past.get() > 0);
-    // In memory already, so that nothing is told of them.
+    // The skipped blocks are in memory already, so they are not reported.
     let mut r = Reader::default();
     (0..1000).filter(|n| *n < 100 || n % 100 > 15).for_each(|b| r.read(b));
     assert_eq!(r.missed, 2);
 }
 
-/// Goal: who reads here and there has nearly nothing read ahead, in a large object and in a small one.
+/// Goal: random reads cause nearly no prefetch, in a large object and in a small one.
 #[test]
 fn here_and_there() {
     for blocks in [10_000, 500] {
@@ -95,7 +97,8 @@ fn here_and_there() {
     }
 }
 
-/// Goal: streams have an end: those that are not used lose their place to others, and so many as there may be keep theirs for a moment.
+/// Goal: idle streams lose their place to new ones, and as many as the limit allows keep theirs for
+/// a moment.
 #[test]
 fn places() {
     let mut r = Reader::default();
@@ -109,7 +112,8 @@ fn places() {
     assert_eq!(r.streams.streams.len(), 1, "the others are forgotten");
 }
 
-/// Goal: with metadata alone only indirect blocks are asked for; only who waits widens a stream beyond the first bound.
+/// Goal: with metadata alone, only indirect blocks are requested. Only a waiting reader widens a
+/// stream beyond the first bound.
 #[test]
 fn how_far() {
     let mut streams = Streams::default();
@@ -123,7 +127,8 @@ fn how_far() {
     assert_eq!(streams.streams[0].asked, (64 << 20) / SHAPE.block, "64 MiB");
 }
 
-/// Goal: however many objects of however many file systems are read, only so many are kept in mind, and those that are read one after another stay while others are read here and there.
+/// Goal: the number of remembered objects is bounded, whatever is read in however many file
+/// systems. Objects that are read in order stay, while others are read at random.
 #[test]
 fn only_so_many() {
     let mut objects = Objects::new();
@@ -142,7 +147,7 @@ fn only_so_many() {
     }
     assert!(objects[&stream].streams.is_followed(1));
     assert!(counters.hits.get() >= 990, "{}", counters.hits.get());
-    // It is not kept for ever.
+    // The object is replaced in the end.
     (0..20).for_each(|other| read(&mut objects, (1, ObjNum(other)), 5, 10_000));
     assert!(!objects.contains_key(&stream));
 }

@@ -1,4 +1,4 @@
-//! What is granted, by the rules alone.
+//! Tests of the rules for grants.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn may(list: &[(&str, &[&str])], reach: char, permission: &str) -> bool {
     grants_here(&grants(list), (reach, false), permission, &asker, &mut BTreeSet::new())
 }
 
-/// Goal: users, groups and everybody have what they are given, where they are given it, and nobody else.
+/// Goal: users, groups and everyone have exactly their grants, at the right place.
 #[test]
 fn whom() {
     assert!(may(&[("ul$1000", &["snapshot"])], 'l', "snapshot"));
@@ -37,16 +37,16 @@ fn sets() {
         [("Ul$1000", &["@a"]), ("S-$@a", &["@b"]), ("S-$@b", &["@a"]), ("s-$@b", &["hold"])];
     assert!(may(&list, 'l', "hold"));
     assert!(!may(&list, 'l', "release"));
-    // A set that nobody gives gives nothing.
+    // A set that is not granted gives nothing.
     assert!(!may(&[("s-$@a", &["hold"])], 'l', "hold"));
-    // One given further down is defined further up.
+    // A set that is granted here is defined further up.
     let mut given = BTreeSet::new();
     let asker = Asker { uid: 1000, groups: Vec::new() };
     assert!(!grants_here(&grants(&[("Ul$1000", &["@a"])]), ('l', false), "hold", &asker, &mut given));
     assert!(grants_here(&grants(&[("s-$@a", &["hold"])]), ('d', false), "hold", &asker, &mut given));
 }
 
-/// Goal: what can't be granted or given to is told from what can.
+/// Goal: invalid permissions and grantees are recognised.
 #[test]
 fn words() {
     for good in ["snapshot", "receive:append", "compression", "compress", "@set", "mountpoint", "volsize"] {

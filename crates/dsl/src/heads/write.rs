@@ -1,9 +1,12 @@
-//! Writing the heads of a group, several at a time.
+//! Writing the heads of a txg, several at a time.
 //!
 //! # Theory
-//! What a head's sync writes depends on no other head, so each is written by itself: a group in which thousands of datasets were made or
-//! changed a little consists of small batches, which leave processors idle one after the other. With one worker they are written in order,
-//! and space is allocated the same way each time. Where there are as many heads as threads, each thread writes its heads by itself.
+//! The writes of one head depend on no other head. A txg that creates thousands of datasets, or
+//! changes each a little, consists of small batches. Written one head after the other, these would
+//! leave processors idle. So several threads write heads.
+//!
+//! * With one worker, heads are written in order, and space is allocated the same way each time.
+//! * With at least two heads for each thread, a thread writes its heads without helpers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,21 +18,21 @@ use zio::Workers;
 use super::HeadSync;
 use crate::Result;
 
-/// A head, and where its object set is now.
+/// A head, and its new root block.
 pub(super) type Written<'a> = (HeadSync<'a>, Blkptr);
 
 impl<'a> HeadSync<'a> {
-    /// Writes it.
+    /// Writes the head.
     pub(super) fn write(mut self, tx: &Tx, pass: u32, workers: &Workers) -> Result<Written<'a>> {
         let root = self.os.sync(tx, pass, &mut self.sink, workers)?;
         Ok((self, root))
     }
 }
 
-/// Writes all of them; the answers are in their order.
+/// Writes all heads; the results are in the order of the heads.
 ///
 /// # Errors
-/// The first in that order.
+/// The first error in that order.
 pub(super) fn all<'a>(heads: Vec<HeadSync<'a>>, tx: &Tx, pass: u32) -> Result<Vec<Written<'a>>> {
     let Some(first) = heads.first() else { return Ok(Vec::new()) };
     let workers = first.os.cache().zio().workers();

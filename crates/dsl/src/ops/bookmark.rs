@@ -1,10 +1,15 @@
-//! Bookmarks: a snapshot's place in time, kept when the snapshot is gone.
+//! Bookmarks: the place of a snapshot in time, which outlives the snapshot.
 //!
 //! # Theory
-//! With the feature `bookmark_written` a bookmark also knows what its snapshot referred to, and how much of that was freed before
-//! the next snapshot; so how much was written since can be told. For this a head's deadlist keeps a key at the bookmark's txg as long
-//! as there is one, even when the snapshot is destroyed; and every block that dies in the head is added up in those
-//! bookmarks that come after its last snapshot.
+//! With the feature `bookmark_written` a bookmark also has two figures. One is the space that its
+//! snapshot referred to. The other is how much of it was freed before the next snapshot. Together
+//! they tell how much was written since.
+//!
+//! The figures need two things:
+//!
+//! * A head's deadlist keeps a key at the bookmark's txg while the bookmark exists, even when the
+//!   snapshot is destroyed.
+//! * Every block that dies in the head is added to the bookmarks at or after its last snapshot.
 
 use crate::account::Delta;
 use crate::error::Refusal;
@@ -29,10 +34,10 @@ impl Named {
     }
 }
 
-/// Bookmarks that are made together (`zfs bookmark`): each with the snapshot or bookmark that it is made of.
+/// Creates bookmarks, each of a snapshot or bookmark (`dsl_bookmark_create`).
 #[derive(Debug, Clone, Default)]
 pub struct CreateBookmarks {
-    /// Full names: `pool/fs#new`, and `pool/fs@snapshot` or `pool/fs#old`.
+    /// Full names: `pool/fs#new`, then `pool/fs@snapshot` or `pool/fs#old`.
     pub pairs: Vec<(String, String)>,
 }
 
@@ -76,7 +81,7 @@ impl SyncTask for CreateBookmarks {
                 let (_, snap) = s.hold_snapshot(source)?;
                 s.bookmark_of(snap)?
             } else {
-                // A copy does not redact: the list belongs to one bookmark.
+                // A copy has no redaction list: the list belongs to one bookmark.
                 BookmarkPhys { redaction_obj: 0, ..s.hold_bookmark(source)?.1.phys }
             };
             if phys.flags & ZBM_FLAG_HAS_FBN != 0 {
@@ -90,10 +95,10 @@ impl SyncTask for CreateBookmarks {
     }
 }
 
-/// Bookmarks that are destroyed together; those that are not there are passed over.
+/// Destroys bookmarks together, and ignores absent ones (`dsl_bookmark_destroy`).
 #[derive(Debug, Clone, Default)]
 pub struct DestroyBookmarks {
-    /// Their full names.
+    /// The full names.
     pub names: Vec<String>,
 }
 
@@ -124,7 +129,7 @@ impl SyncTask for DestroyBookmarks {
 }
 
 impl Syncing<'_> {
-    /// The head that a bookmark's full name belongs to, and the bookmark's own name.
+    /// The head of a bookmark's full name, and the bookmark's own name.
     fn hold_bookmarked(&mut self, full: &str) -> Result<(u64, String)> {
         let parsed = Name::parse(full)?;
         let Tail::Bookmark(name) = parsed.tail else { return Self::refuse(full, Refusal::NotSnapshot) };
@@ -143,7 +148,7 @@ impl Syncing<'_> {
         self.field_u64(head, mos::DS_BOOKMARK_NAMES)
     }
 
-    /// A head's bookmarks, oldest first.
+    /// The bookmarks of a head, oldest first.
     pub(crate) fn bookmarks(&self, head: u64) -> Result<Vec<Named>> {
         let Some(map) = self.bookmarks_zap(head)? else { return Ok(Vec::new()) };
         let object = ObjNum(map);
@@ -158,7 +163,9 @@ impl Syncing<'_> {
         Ok(out)
     }
 
-    /// The txgs at which a head's deadlist needs keys for bookmarks after its last snapshot, once a snapshot comes after them.
+    /// Keys that a head's deadlist needs for the bookmarks after its last snapshot.
+    ///
+    /// They are needed from the next snapshot on.
     pub(crate) fn bookmark_keys(&mut self, head: u64) -> Result<Vec<u64>> {
         let prev = self.ds(head)?.prev_snap_txg;
         let mut keys: Vec<u64> = self
@@ -171,7 +178,7 @@ impl Syncing<'_> {
         Ok(keys)
     }
 
-    /// Bookmarks at or after a head's last snapshot, in which dying blocks are added up.
+    /// Bookmarks at or after a head's last snapshot; they count dead blocks.
     pub(crate) fn counting_bookmarks(&mut self, head: u64) -> Result<Vec<Named>> {
         let prev = self.ds(head)?.prev_snap_txg;
         let mut all = self.bookmarks(head)?;
@@ -179,7 +186,7 @@ impl Syncing<'_> {
         Ok(all)
     }
 
-    /// Adds what died to a bookmark's figures.
+    /// Adds dead blocks to the figures of a bookmark.
     pub(crate) fn bookmark_freed(&mut self, head: u64, b: &Named, d: Delta) -> Result<()> {
         let Some(map) = self.bookmarks_zap(head)? else { return Ok(()) };
         let mut p = b.phys;
@@ -197,7 +204,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// What a bookmark of a snapshot says (`dsl_bookmark_set_phys`).
+    /// The bookmark of a snapshot (`dsl_bookmark_set_phys`).
     pub(crate) fn bookmark_of(&mut self, snap: u64) -> Result<BookmarkPhys> {
         let p = self.ds(snap)?;
         let mut out = BookmarkPhys {
@@ -268,11 +275,11 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// A bookmark goes from one head to another, with its list.
+    /// Moves a bookmark to another head, with its redaction list.
     pub(crate) fn move_bookmark(&mut self, b: &Named, from: u64, to: u64) -> Result<()> {
         let Some(map) = self.bookmarks_zap(from)? else { return Ok(()) };
         self.zap(map)?.drop_entry(self.tx, b.name.as_bytes())?;
-        // It is counted once more where it is added.
+        // Adding it counts it again.
         if b.phys.words > BOOKMARK_WORDS_V1 {
             self.feature_count("bookmark_v2", -1)?;
         }
@@ -285,7 +292,7 @@ impl Syncing<'_> {
         self.feature_count("bookmarks", -1)
     }
 
-    /// A bookmark uses its features, and its list, no more.
+    /// Removes the uses of features and the redaction list of a bookmark.
     fn forget_bookmark(&mut self, b: &Named) -> Result<()> {
         if b.phys.words > BOOKMARK_WORDS_V1 {
             self.feature_count("bookmark_v2", -1)?;
@@ -304,7 +311,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// A head goes with all its bookmarks.
+    /// Removes all bookmarks of a head that is being destroyed.
     pub(crate) fn drop_bookmarks(&mut self, head: u64) -> Result<()> {
         let Some(map) = self.bookmarks_zap(head)? else { return Ok(()) };
         for b in self.bookmarks(head)? {
@@ -313,8 +320,10 @@ impl Syncing<'_> {
         self.drop_bookmarks_zap(head, map)
     }
 
-    /// A snapshot goes: bookmarks up to it have another next snapshot; those of it know that it is gone. True if one of those keeps the
-    /// key at its txg (`dsl_bookmark_ds_destroyed`).
+    /// Updates the bookmarks when a snapshot is destroyed (`dsl_bookmark_ds_destroyed`).
+    ///
+    /// Bookmarks before it get another next snapshot. Bookmarks of it note that it is gone. True if
+    /// one of those needs the deadlist key at its txg.
     pub(crate) fn bookmarks_snapshot_destroyed(&mut self, snap: u64) -> Result<bool> {
         let p = self.ds(snap)?;
         let head = self.dir(p.dir_obj)?.head_dataset_obj;
@@ -336,8 +345,10 @@ impl Syncing<'_> {
         Ok(keeps)
     }
 
-    /// The next snapshot of an origin is another one now, by a promote or a swap: bookmarks of it tell so
+    /// Updates the bookmarks of an origin whose next snapshot changed
     /// (`dsl_bookmark_next_changed`).
+    ///
+    /// A promotion or a swap causes this.
     pub(crate) fn bookmarks_next_changed(&mut self, head: u64, origin: u64) -> Result<()> {
         let Some(map) = self.bookmarks_zap(head)? else { return Ok(()) };
         let txg = self.ds(origin)?.creation_txg.0;
@@ -351,7 +362,9 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// True if `earlier`, or a bookmark of it at `txg` (if not 0), is in the past of a dataset (`dsl_dataset_is_before`).
+    /// Whether `earlier` is in the past of a dataset (`dsl_dataset_is_before`).
+    ///
+    /// With a `txg` that is not 0, `earlier` stands for its bookmark at that txg.
     pub(crate) fn is_before(&mut self, later: u64, earlier: u64, txg: u64) -> Result<bool> {
         let e = self.ds(earlier)?;
         let txg = if txg == 0 { e.creation_txg.0 } else { txg };
@@ -371,7 +384,8 @@ impl Syncing<'_> {
             if o.creation_txg.0 == txg && o.dir_obj == e.dir_obj {
                 return Ok(true);
             }
-            // Origins go back in time, so that this ends; what does not is damage, and nobody's past.
+            // Origins go back in time, so this ends. A chain that does not is damage, and in no
+            // past.
             if l.is_snapshot() && o.creation_txg >= l.creation_txg {
                 return Ok(false);
             }

@@ -1,4 +1,4 @@
-//! Clones: new heads that begin as a snapshot is.
+//! Clones: new heads that begin as a snapshot.
 
 use crate::error::Refusal;
 use crate::ops::create::check_new_name;
@@ -9,16 +9,16 @@ use dmu::Objset;
 use ondisk::mos;
 use ondisk::objset::{ObjsetKind, ZIL_HEADER};
 
-/// A new clone (`zfs clone`).
+/// Creates a clone (`dsl_dataset_clone`).
 #[derive(Debug, Clone)]
 pub struct Clone {
-    /// Its full name; the dataset above exists.
+    /// The full name; the parent must exist.
     pub name: String,
     /// The full name of the snapshot.
     pub origin: String,
-    /// Its properties.
+    /// The properties.
     pub props: PropList,
-    /// Limits of counts hold for whoever asks; they do not for an administrator.
+    /// Enforce limits of counts; an administrator is exempt.
     pub enforce_limits: bool,
 }
 
@@ -66,7 +66,9 @@ impl SyncTask for Clone {
 }
 
 impl Syncing<'_> {
-    /// A head that became what a snapshot is must not replay the log that the snapshot has (`dsl_dataset_zero_zil`).
+    /// Clears the log of a head that became a copy of a snapshot (`dsl_dataset_zero_zil`).
+    ///
+    /// The head must not replay the log that the snapshot had.
     pub(crate) fn reset_log(&mut self, head: u64) -> Result<()> {
         let bp = self.ds(head)?.bp;
         if bp.is_hole() {

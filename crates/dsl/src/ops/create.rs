@@ -22,7 +22,7 @@ use ondisk::zap::ZapFlags;
 use ondisk::{DmuType, ObjNum, Txg, mos};
 use std::sync::Arc;
 
-/// Names have fewer levels than this (`zfs_max_dataset_nesting`).
+/// The number of levels of a name must be below this (`zfs_max_dataset_nesting`).
 pub static MAX_NESTING: Tunable = Tunable::new(
     "zfs_max_dataset_nesting",
     50,
@@ -31,39 +31,41 @@ pub static MAX_NESTING: Tunable = Tunable::new(
     "levels that the name of a new dataset must stay below",
 );
 
-/// Most levels of datasets below a pool.
+/// The most levels of datasets below a pool.
 pub fn max_nesting() -> usize {
     usize::try_from(MAX_NESTING.get()).unwrap_or(usize::MAX).saturating_sub(1)
 }
-/// Bytes that an empty dataset uses at least: its object set, and the blocks of its first objects, with 512-byte sectors.
+/// Bytes that an empty dataset uses at least, with 512-byte sectors.
+///
+/// These are its object set and the blocks of its first objects.
 const EMPTY: u64 = 24 << 10;
-/// The group that makes a pool (`TXG_INITIAL`).
+/// The txg that creates a pool (`TXG_INITIAL`).
 const TXG_INITIAL: u64 = 4;
 
-/// What a new object set begins with. The rooms above implement it: this one knows no files.
+/// The initial contents of an object set; the layers that know files and volumes implement it.
 pub trait Contents: Send + Sync {
-    /// What kind of dataset it is.
+    /// The kind of the dataset.
     fn kind(&self) -> Kind;
 
     /// Fills the new, empty object set.
     ///
     /// # Errors
-    /// As writing fails; the dataset is then not made.
+    /// A write fails, with an error of the implementation. The dataset is then not created.
     fn fill(&self, os: &Objset, tx: &Tx)
     -> std::result::Result<(), Arc<dyn std::error::Error + Send + Sync>>;
 }
 
-/// A new file system or volume (`zfs create`).
+/// Creates a file system or volume (`dmu_objset_create`).
 pub struct Create {
-    /// Its full name; the dataset above exists.
+    /// The full name; the parent must exist.
     pub name: String,
-    /// What is in it.
+    /// The initial contents.
     pub contents: Arc<dyn Contents>,
-    /// Its properties.
+    /// The properties.
     pub props: PropList,
-    /// How it is encrypted; `None` does as its parent does.
+    /// The encryption; `None` is as the parent.
     pub crypt: Option<crate::ops::key::NewCrypt>,
-    /// Limits of counts hold for whoever asks; they do not for an administrator.
+    /// Enforce limits of counts; an administrator is exempt.
     pub enforce_limits: bool,
 }
 
@@ -104,17 +106,17 @@ impl SyncTask for Create {
     }
 }
 
-/// The flag of directories that break down what they use, if the version knows it.
+/// The flag of directories that break down their used space, if the version has it.
 pub(crate) fn breakdown(version: u64) -> u64 {
     if version < SPA_VERSION_USED_BREAKDOWN { 0 } else { DD_FLAG_USED_BREAKDOWN }
 }
 
-/// The flag of datasets that count what only they know without fault, if the version knows it.
+/// The flag of datasets whose unique bytes are accurate, if the version has it.
 pub(crate) fn accurate(version: u64) -> u64 {
     if version < SPA_VERSION_UNIQUE_ACCURATE { 0 } else { DS_FLAG_UNIQUE_ACCURATE }
 }
 
-/// Checks that a dataset of this name can be made and returns the directory above.
+/// Checks that a dataset of this name can be created, and returns the parent directory.
 pub(crate) fn check_new_name(s: &mut Syncing<'_>, name: &str) -> Result<u64> {
     if crate::Name::parse(name)?.components().count() > max_nesting() {
         return Syncing::refuse(name, Refusal::TooDeep);
@@ -122,7 +124,7 @@ pub(crate) fn check_new_name(s: &mut Syncing<'_>, name: &str) -> Result<u64> {
     check_new_place(s, name)
 }
 
-/// The same but for how deep it is.
+/// The same without the limit of the depth.
 pub(crate) fn check_new_place(s: &mut Syncing<'_>, name: &str) -> Result<u64> {
     if crate::Name::parse(name)?.tail != crate::Tail::Head {
         return Syncing::refuse(name, Refusal::NotHead);
@@ -138,7 +140,7 @@ pub(crate) fn check_new_place(s: &mut Syncing<'_>, name: &str) -> Result<u64> {
 }
 
 impl Syncing<'_> {
-    /// A new directory (`dsl_dir_create_sync`); the root, without a parent.
+    /// Creates a directory, or without a parent the root (`dsl_dir_create_sync`).
     pub(crate) fn create_dir(&mut self, parent: Option<u64>, name: &str) -> Result<u64> {
         let spec = dmu::NewObject::new(DmuType::DSL_DIR)
             .with_bonus(DmuType::DSL_DIR, DslDirPhys::default().encode().to_vec());
@@ -164,7 +166,9 @@ impl Syncing<'_> {
         Ok(object)
     }
 
-    /// The head of a new directory: a clone of `origin`, or of the pool's empty snapshot (`dsl_dataset_create_sync_dd`).
+    /// Creates the head of a new directory (`dsl_dataset_create_sync_dd`).
+    ///
+    /// It is a clone of `origin`, or of the pool's empty snapshot.
     pub(crate) fn create_dataset(&mut self, dir: u64, origin: Option<u64>, flags: u64) -> Result<u64> {
         let origin = match origin {
             Some(o) => Some(o),
@@ -218,7 +222,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// A snapshot is followed by one dataset more.
+    /// Records that a dataset follows a snapshot (`ds_next_clones_obj`).
     pub(crate) fn note_next_clone(&mut self, origin: u64, object: u64) -> Result<()> {
         let next = match self.ds(origin)?.next_clones_obj {
             0 => {
@@ -231,7 +235,7 @@ impl Syncing<'_> {
         self.zap_add_int(next, object)
     }
 
-    /// A directory's snapshots have one clone more, if the version notes it.
+    /// Records a clone of a directory's snapshots, if the version does (`dd_clones`).
     pub(crate) fn note_clone(&mut self, dir: u64, head: u64) -> Result<()> {
         if self.version() < SPA_VERSION_DIR_CLONES {
             return Ok(());
@@ -258,7 +262,7 @@ impl Syncing<'_> {
         self.zap(zap)?.drop_entry(self.tx, crate::lists::int_key(n).as_bytes())
     }
 
-    /// A leaf's counts are 0, if somewhere there is a limit (`dsl_dataset_create_sync`).
+    /// Sets the counts of a leaf to 0, if any dataset has a limit (`dsl_dataset_create_sync`).
     pub(crate) fn create_counts(&mut self, dir: u64) -> Result<()> {
         if !self.feature_active("filesystem_limits")? {
             return Ok(());
@@ -271,7 +275,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Makes a new dataset's object set and fills it (`dmu_objset_create_sync`).
+    /// Creates the object set of a new dataset, and fills it (`dmu_objset_create_sync`).
     pub(crate) fn create_contents(&mut self, ds: u64, contents: &dyn Contents, name: &str) -> Result<()> {
         let kind = match contents.kind() {
             Kind::Filesystem => ObjsetKind::Zfs,
@@ -299,8 +303,10 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Refuses `more` datasets or snapshots below a directory if a limit up to `until` would be exceeded
+    /// Refuses `more` datasets or snapshots below a directory that would exceed a limit
     /// (`dsl_fs_ss_limit_check`).
+    ///
+    /// Limits of the directories above are checked up to `until`.
     pub(crate) fn check_limit(
         &mut self,
         dir: u64,
@@ -312,7 +318,7 @@ impl Syncing<'_> {
         let limit = if field == mos::DD_SNAPSHOT_COUNT { "snapshot_limit" } else { "filesystem_limit" };
         let (mut at, mut climb) = (dir, Climb::from(dir));
         while at != 0 && at != until && more > 0 {
-            // A directory without a count has no limit, nor has anything above.
+            // A directory without a count has no limit, and nothing above has one.
             let Some(count) = self.field_u64(at, field)? else { return Ok(()) };
             let most = self.own_prop(at, limit)?.unwrap_or(u64::MAX);
             if count.saturating_add(more) > most {
@@ -323,7 +329,8 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Counts datasets or snapshots, here and above, as far as they are counted (`dsl_fs_ss_count_adjust`).
+    /// Counts datasets or snapshots, here and above, as far as counts exist
+    /// (`dsl_fs_ss_count_adjust`).
     pub(crate) fn adjust_counts(&mut self, dir: u64, by: i64, field: &'static str) -> Result<()> {
         let (mut at, mut climb) = (dir, Climb::from(dir));
         while at != 0 && by != 0 {
@@ -341,12 +348,12 @@ pub(crate) const ZVOL_OBJ: ObjNum = ObjNum(1);
 /// Object of a volume's settings (`ZVOL_ZAP_OBJ`).
 pub(crate) const ZVOL_ZAP_OBJ: ObjNum = ObjNum(2);
 
-/// A new volume (`zvol_create_cb`).
+/// The initial contents of a volume (`zvol_create_cb`).
 #[derive(Debug, Clone, Copy)]
 pub struct NewVolume {
-    /// Bytes; a multiple of its blocks.
+    /// The size in bytes, a multiple of the block size.
     pub size: u64,
-    /// Bytes of a block.
+    /// The block size in bytes.
     pub block: u32,
 }
 

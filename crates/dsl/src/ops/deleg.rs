@@ -1,4 +1,4 @@
-//! Granting permissions and taking them back (`zfs allow`, `zfs unallow`).
+//! Granting and revoking permissions (`zfs allow`, `zfs unallow`).
 
 use crate::deleg::{Grants, is_permission, is_set, is_whom};
 use crate::error::Refusal;
@@ -9,14 +9,14 @@ use crate::{Error, Result};
 use ondisk::version::SPA_VERSION_DELEGATED_PERMS;
 use ondisk::{Corrupt, DmuType, ObjNum};
 
-/// Grants at a directory, or what is taken back there.
+/// Grants permissions at a directory, or revokes them (`dsl_deleg_set`).
 #[derive(Debug, Clone, Default)]
 pub struct SetGrants {
-    /// The dataset.
+    /// The full name of the dataset.
     pub name: String,
-    /// Words by whom; when they are taken back, no words mean all of them.
+    /// Words by grantee; with `remove`, no words mean all.
     pub grants: Grants,
-    /// Take them back.
+    /// Revoke them.
     pub remove: bool,
 }
 
@@ -31,7 +31,7 @@ impl SyncTask for SetGrants {
             return Syncing::refuse(&self.name, Refusal::Feature("delegated administration"));
         }
         for (whom, granted) in &self.grants {
-            // Sets are given under capital letters, and permissions are not.
+            // Grants of sets have capital letters, grants of permissions don't.
             let sets = whom.starts_with(|c: char| c.is_ascii_uppercase());
             let fits = |word: &String| is_permission(word) && is_set(word) == sets;
             let empty = granted.is_empty() && !self.remove;
@@ -63,13 +63,15 @@ impl SyncTask for SetGrants {
     }
 }
 
-/// An operation that makes a dataset, for somebody: who makes one gets what the datasets above grant to makers (`dsl_deleg_set_create_perms`).
+/// An operation that creates a dataset for a user (`dsl_deleg_set_create_perms`).
+///
+/// The user gets what the datasets above grant to creators.
 pub struct MadeBy<T> {
     /// The operation.
     pub task: T,
-    /// The dataset that it makes.
+    /// The full name of the new dataset.
     pub name: String,
-    /// Who makes it.
+    /// The creating user.
     pub uid: u32,
 }
 
@@ -102,7 +104,7 @@ impl<T: SyncTask> SyncTask for MadeBy<T> {
 }
 
 impl Syncing<'_> {
-    /// The object with the words of a whom.
+    /// The object with the words of a grantee.
     fn whom(&self, grants: u64, whom: &str) -> Result<Option<u64>> {
         let object = if grants == 0 { None } else { self.zap(grants)?.lookup_u64(whom.as_bytes())? };
         if let Some(object) = object
@@ -117,7 +119,7 @@ impl Syncing<'_> {
         Ok(object)
     }
 
-    /// The words of a whom in a directory's grants; none if there are no grants.
+    /// The words of a grantee in a directory's grants; empty without grants.
     fn granted(&self, grants: u64, whom: &str) -> Result<Vec<String>> {
         let object = self.whom(grants, whom)?;
         let Some(object) = object else { return Ok(Vec::new()) };
@@ -148,7 +150,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Takes words back from a whom, or all of them if none is named.
+    /// Revokes words of a grantee, or all if none is named.
     fn take_back<'w>(&mut self, dir: u64, whom: &str, granted: impl Iterator<Item = &'w str>) -> Result<()> {
         let grants = self.dir(dir)?.deleg_zapobj;
         let Some(object) = self.whom(grants, whom)? else { return Ok(()) };

@@ -1,11 +1,15 @@
 //! Destroying snapshots, file systems and volumes.
 //!
 //! # Theory
-//! What only a snapshot knows is on the deadlist of the dataset after it: the blocks born after the snapshot before. Those lists go to the
-//! pool's list of blocks to free, whole, and the rest of the snapshot's own deadlist is merged into that of the
-//! dataset after it; no block is looked at. A head's blocks are found by walking its tree: the tree goes to the pool's list
-//! of trees to free ([`crate::ops::free`]). Both are freed later, a piece in each transaction group, and until then their space is that of
-//! the hidden directory `$FREE`.
+//! The blocks that only a snapshot knows are on the deadlist of the dataset after it: those born
+//! after the snapshot before. Their lists go whole to the pool's list of blocks to free. The rest
+//! of the snapshot's own deadlist is merged into that of the dataset after it. No block is visited.
+//!
+//! The blocks of a head are found by walking its tree. The tree goes to the pool's list of trees to
+//! free ([`crate::ops::free`]).
+//!
+//! Both are freed later, a part in each txg. Until then their space counts as that of the hidden
+//! directory `$FREE`.
 
 use crate::account::Delta;
 use crate::error::Refusal;
@@ -16,17 +20,17 @@ use crate::{Error, Name, Result, Tail};
 use ondisk::dsl::{DS_FLAG_DEFER_DESTROY, DdUsed, DslDatasetPhys};
 use ondisk::{Blkptr, Corrupt, DmuType, ObjNum, mos};
 
-/// Counts, among others, the lists of blocks on removed devices that died.
+/// A feature that counts, among others, the lists of dead blocks on removed devices.
 const OBSOLETE_COUNTS: &str = "obsolete_counts";
-/// Blocks of a plain deadlist that are looked at together.
+/// Blocks of a plain deadlist that are processed together.
 const OLD_LIST: u64 = 10_000;
 
-/// Snapshots that are destroyed together; those that are not there are passed over (`zfs destroy pool/fs@a,b`).
+/// Destroys snapshots together, and ignores absent ones (`dsl_destroy_snapshots_nvl`).
 #[derive(Debug, Clone, Default)]
 pub struct DestroySnapshots {
-    /// Their full names.
+    /// The full names.
     pub names: Vec<String>,
-    /// Those that are held or have clones go when that ends (`-d`).
+    /// Destroy those with holds or clones later, when the last of these is gone (`zfs destroy -d`).
     pub defer: bool,
 }
 
@@ -70,10 +74,10 @@ impl SyncTask for DestroySnapshots {
     }
 }
 
-/// A file system or volume, without snapshots and children (`zfs destroy`).
+/// Destroys a file system or volume without snapshots and children (`dsl_destroy_head`).
 #[derive(Debug, Clone)]
 pub struct DestroyHead {
-    /// Its full name.
+    /// The full name.
     pub name: String,
 }
 
@@ -112,16 +116,16 @@ impl Syncing<'_> {
         if p.num_children > 1 {
             return Self::refuse(name, Refusal::HasClones);
         }
-        // Clones that can't be walked are found before anything is changed.
+        // Clones that can't be walked must be found before anything changes.
         self.clones_after(p.dir_obj, p.creation_txg.0).map(|_| ())
     }
 
-    /// How many holds a snapshot has (`ds_userrefs`).
+    /// The number of holds of a snapshot (`ds_userrefs`).
     pub(crate) fn user_refs(&self, p: &DslDatasetPhys) -> Result<u64> {
         if p.userrefs_obj == 0 { Ok(0) } else { Ok(self.zap(p.userrefs_obj)?.count()?) }
     }
 
-    /// Destroys a snapshot, or marks it (`dsl_destroy_snapshot_sync_impl`).
+    /// Destroys a snapshot, or marks it for destruction (`dsl_destroy_snapshot_sync_impl`).
     pub(crate) fn destroy_snapshot(&mut self, snap: u64, name: &str, full: &str, defer: bool) -> Result<()> {
         let ds = self.ds(snap)?;
         if defer && (self.user_refs(&ds)? > 0 || ds.num_children > 1) {
@@ -169,7 +173,9 @@ impl Syncing<'_> {
         self.forget_snapshot(snap, &ds, head, name)
     }
 
-    /// The snapshot before forgets one that goes; returns it if the one that goes is its successor in the same dataset.
+    /// Unlinks a snapshot from the one before.
+    ///
+    /// Returns the one before if it is of the same dataset.
     fn unlink_from_previous(&mut self, snap: u64, ds: &DslDatasetPhys) -> Result<Option<u64>> {
         if ds.prev_snap_obj == 0 {
             return Ok(None);
@@ -179,7 +185,7 @@ impl Syncing<'_> {
             self.ds_mut(ds.prev_snap_obj)?.next_snap_obj = ds.next_snap_obj;
             return Ok(Some(ds.prev_snap_obj));
         }
-        // It is the first of a clone.
+        // It is the first snapshot of a clone.
         if prev.next_clones_obj != 0 {
             self.zap_remove_int(prev.next_clones_obj, snap)?;
             self.zap_add_int(prev.next_clones_obj, ds.next_snap_obj)?;
@@ -187,7 +193,7 @@ impl Syncing<'_> {
         Ok(None)
     }
 
-    /// Frees what only this snapshot knew, and leaves the rest of what died before it to the next.
+    /// Frees the blocks that only this snapshot knows; the next one gets the rest of its deadlist.
     fn give_blocks_to_next(&mut self, snap: u64, ds: &DslDatasetPhys, own_prev: Option<u64>) -> Result<()> {
         let next = self.ds(ds.next_snap_obj)?.deadlist_obj;
         if let Some(prev) = own_prev {
@@ -208,8 +214,10 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// The same where the next one's deadlist is a plain list, as all older ones are then: its blocks are looked at one by one, and what is not freed joins the
-    /// list of the snapshot that goes, which is the next one's from now on (`process_old_deadlist`).
+    /// The same for a plain deadlist of the next dataset (`process_old_deadlist`).
+    ///
+    /// Then all older deadlists are plain too. Its blocks are visited one by one. Those that are
+    /// not freed join the list of the destroyed snapshot, which becomes the next dataset's.
     fn free_from_old_list(&mut self, snap: u64, ds: &DslDatasetPhys, next: u64) -> Result<()> {
         let (dsize, txg) = (self.env.dsize, self.tx.txg());
         let cache = self.mos().objset().cache();
@@ -233,7 +241,8 @@ impl Syncing<'_> {
         self.deadlist_free(next)
     }
 
-    /// What a deadlist has of blocks born after one txg and up to another (`dsl_deadlist_space_range`).
+    /// The space on a deadlist of blocks born after one txg and up to another
+    /// (`dsl_deadlist_space_range`).
     pub(crate) fn dead_between(&self, deadlist: u64, after: u64, to: u64) -> Result<Delta> {
         let mos = self.mos();
         let list = mos.deadlist(ObjNum(deadlist))?;
@@ -250,8 +259,9 @@ impl Syncing<'_> {
         Ok(sum)
     }
 
-    /// What of removed devices only this snapshot knew is obsolete; the rest is left to the next
-    /// (`dsl_destroy_snapshot_handle_remaps`).
+    /// Handles blocks on removed devices (`dsl_destroy_snapshot_handle_remaps`).
+    ///
+    /// Those that only this snapshot knows become obsolete. The next dataset gets the rest.
     fn move_remapped_blocks(&mut self, snap: u64, ds: &DslDatasetPhys) -> Result<()> {
         let next = ds.next_snap_obj;
         if let Some(list) = self.field_u64(next, mos::DS_REMAP_DEADLIST)? {
@@ -285,7 +295,9 @@ impl Syncing<'_> {
         self.feature_count(OBSOLETE_COUNTS, -1)
     }
 
-    /// A key that no snapshot needs any more goes from the deadlists of all clones made after it (`dsl_dir_remove_clones_key`).
+    /// Removes a deadlist key from all clones made after it (`dsl_dir_remove_clones_key`).
+    ///
+    /// No snapshot needs the key any more.
     pub(crate) fn remove_clones_key(&mut self, dir: u64, txg: u64) -> Result<()> {
         for head in self.clones_after(dir, txg)? {
             let deadlist = self.ds(head)?.deadlist_obj;
@@ -297,10 +309,11 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Heads of a directory's clones, and of theirs, whose origins are later than a group.
+    /// Heads of a directory's clones, and of their clones, whose origins are later than a txg.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a clone is above itself: origins go back in time. Reading fails.
+    /// * [`Error::Corrupt`]: a clone is above itself, though origins go back in time.
+    /// * [Reading](Error#reading): a directory or dataset can't be read.
     fn clones_after(&mut self, dir: u64, txg: u64) -> Result<Vec<u64>> {
         let mut out = Vec::new();
         let mut stack = vec![dir];
@@ -319,8 +332,9 @@ impl Syncing<'_> {
         Ok(out)
     }
 
-    /// What only a head knows: all that it refers to, but for what its last snapshot still shares with it
-    /// (`dsl_dataset_recalc_head_uniq`).
+    /// Computes the unique bytes of a head (`dsl_dataset_recalc_head_uniq`).
+    ///
+    /// These are all bytes that it refers to, except those that its last snapshot shares.
     pub(crate) fn recalc_head_unique(&mut self, head: u64) -> Result<()> {
         let p = self.ds(head)?;
         let prev = if p.prev_snap_obj == 0 { 0 } else { self.ds(p.prev_snap_obj)?.referenced_bytes };
@@ -338,7 +352,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// The last of a snapshot: its name and objects.
+    /// Removes the name and the objects of a snapshot.
     fn forget_snapshot(&mut self, snap: u64, ds: &DslDatasetPhys, head: u64, name: &str) -> Result<()> {
         self.adjust_counts(ds.dir_obj, -1, mos::DD_SNAPSHOT_COUNT)?;
         let names = self.ds(head)?.snapnames_zapobj;
@@ -354,7 +368,7 @@ impl Syncing<'_> {
         self.free_zapified(snap)
     }
 
-    /// A dataset that goes is no longer what the pool boots from (`spa_prop_clear_bootfs`).
+    /// Clears the pool property `bootfs` if it names this dataset (`spa_prop_clear_bootfs`).
     fn clear_bootfs(&mut self, ds: u64) -> Result<()> {
         let Some(props) = self.mos().dir(mos::PROPS)? else { return Ok(()) };
         let zap = self.mos().zap(props)?;
@@ -364,7 +378,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// True if a head is the last clone of a snapshot that waits to be destroyed.
+    /// Whether a head is the last clone of a snapshot that is marked for destruction.
     fn takes_origin_along(&mut self, p: &DslDatasetPhys) -> Result<bool> {
         let origin = self.dir(p.dir_obj)?.origin_obj;
         if p.prev_snap_obj == 0 || self.origin_txg(origin)? == 0 {
@@ -399,7 +413,7 @@ impl Syncing<'_> {
 
     /// Destroys a head and its directory (`dsl_destroy_head_sync_impl`).
     pub(crate) fn destroy_head(&mut self, head: u64, name: &str) -> Result<()> {
-        // Blocks that it wrote in this group must be known before they can be freed.
+        // The blocks that this txg wrote must have addresses before they can be freed.
         self.sync_head(head, 1)?;
         let p = self.ds(head)?;
         let dir = p.dir_obj;
@@ -447,13 +461,13 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// The full name of a snapshot, found from its object.
+    /// The full name of a snapshot, by its object.
     pub(crate) fn snapshot_name(&mut self, snap: u64) -> Result<String> {
         self.flush()?;
         Ok(self.dsl.by_object(ObjNum(snap))?.name())
     }
 
-    /// The directory of a head that is gone (`dsl_dir_destroy_sync`).
+    /// Destroys the directory of a destroyed head (`dsl_dir_destroy_sync`).
     fn destroy_dir(&mut self, dir: u64, name: &str) -> Result<()> {
         let d = self.dir(dir)?;
         self.adjust_counts(d.parent_obj, -1, mos::DD_FILESYSTEM_COUNT)?;
@@ -478,7 +492,7 @@ impl Syncing<'_> {
         self.free_zapified(dir)
     }
 
-    /// Delegated permissions: a ZAP of ZAPs (`dsl_deleg_destroy`).
+    /// Frees delegated permissions, a ZAP of ZAPs (`dsl_deleg_destroy`).
     fn free_permissions(&mut self, object: u64) -> Result<()> {
         if object == 0 {
             return Ok(());
@@ -491,7 +505,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Errors that were found in a dataset that is gone (`spa_delete_dataset_errlog`).
+    /// Drops the logged errors of a destroyed dataset (`spa_delete_dataset_errlog`).
     fn drop_errors(&mut self, head: u64) -> Result<()> {
         if !self.feature_enabled("head_errlog")? {
             return Ok(());

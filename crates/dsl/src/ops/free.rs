@@ -1,16 +1,21 @@
-//! Freeing what destroyed datasets held, a piece in each transaction group.
+//! Freeing the blocks of destroyed datasets, a part in each txg.
 //!
 //! # Theory
-//! Two lists wait in the MOS: blocks of destroyed snapshots (`free_bpobj`), and trees of destroyed heads (`bptree_obj`). A tree is walked
-//! children first, and the walk remembers the first block that it has not freed; so it goes on there in the next group, in the
-//! next import, or under OpenZFS. Blocks born at or before the tree's birth txg are its origin's, with all that they point at.
+//! Two lists are in the MOS: blocks of destroyed snapshots (`free_bpobj`), and trees of destroyed
+//! heads (`bptree_obj`).
+//!
+//! A tree is walked children first, and the walk records the first block that it has not freed. So
+//! the next txg, the next import, or OpenZFS goes on there. Blocks born at or before the tree's
+//! birth txg belong to its origin, with everything below them.
 //!
 //! # On disk
-//! The trees are an array of entries of 168 bytes: block pointer, birth txg, and the place to go on at as four words. The
-//! bonus says which entries are still to be done and what they hold (`bptree_phys_t`).
+//! The trees are an array of entries of 168 bytes: block pointer, birth txg, and the resume
+//! position as four words. The bonus says which entries are left, and what space they have
+//! (`bptree_phys_t`).
 //!
 //! # Crash
-//! Frees of a group that does not reach the disk have not happened, and the place to go on at is of the same group.
+//! The frees and the resume position are of one txg. If it does not reach the disk, neither has
+//! happened.
 
 use crate::account::Delta;
 use crate::lists::{DropEntry, words};
@@ -28,12 +33,12 @@ use ondisk::{BlkId, Blkptr, Corrupt, DmuType, Level, ObjNum};
 use zio::{Bookmark, IoFlags};
 
 const ASYNC: &str = "async_destroy";
-/// Bytes of an entry (`sizeof (bptree_entry_phys_t)`).
+/// Bytes of an entry (`bptree_entry_phys_t`).
 const ENTRY: u64 = 168;
-/// The object set of a place in a tree whose dataset is gone (`ZB_DESTROYED_OBJSET`).
+/// The object set in a resume position, whose dataset is gone (`ZB_DESTROYED_OBJSET`).
 const DESTROYED: u64 = u64::MAX;
 
-/// A tree to be freed.
+/// A tree to free.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     bp: Blkptr,
@@ -42,7 +47,7 @@ struct Entry {
     next: WalkPosition,
 }
 
-/// A block's place in the order of the walk.
+/// A block's position in a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct WalkPosition {
     object: u64,
@@ -50,7 +55,7 @@ struct WalkPosition {
     blkid: u64,
 }
 
-/// How the walk orders blocks: after all that is below them.
+/// The order in which the walk frees blocks: after everything below them.
 type Rank = (u64, u64, u64);
 
 impl Entry {
@@ -109,11 +114,11 @@ impl Header {
     }
 }
 
-/// What became of a walk.
+/// How a walk ended.
 enum End {
-    /// All is freed.
+    /// The whole tree is freed.
     Done,
-    /// The budget is used up; go on here.
+    /// The budget is used up; the next walk starts here.
     Pause(WalkPosition),
 }
 
@@ -124,16 +129,17 @@ struct Walk<'a, 'b> {
     resume: Option<Rank>,
     budget: &'a mut u64,
     freed: Delta,
-    /// Where it stopped.
+    /// Where the budget was used up.
     pause: Option<WalkPosition>,
-    /// Where it failed: all before is freed.
+    /// Where the walk failed: everything before is freed.
     stuck: Option<WalkPosition>,
-    /// Blocks that it may still meet, before it must be going in circles.
+    /// Blocks left before the walk must be going in circles.
     steps: u64,
 }
 
 impl Syncing<'_> {
-    /// The tree of a head that goes is to be freed; its space is `$FREE`'s from now on (`dsl_async_dataset_destroy`).
+    /// Puts the tree of a destroyed head on the list; its space becomes `$FREE`'s
+    /// (`dsl_async_dataset_destroy`).
     pub(crate) fn free_tree_later(&mut self, dir: u64, ds: &DslDatasetPhys) -> Result<()> {
         let d = self.dir(dir)?;
         let used = Delta {
@@ -159,8 +165,10 @@ impl Syncing<'_> {
         self.diduse(free_dir, DdUsed::Head, used)
     }
 
-    /// Frees a whole tree in this group, in pools that know no list of trees (`old_synchronous_dataset_destroy`). What is behind a block that can't be read
-    /// stays allocated.
+    /// Frees a whole tree in this txg, in pools without a list of trees
+    /// (`old_synchronous_dataset_destroy`).
+    ///
+    /// Blocks behind one that can't be read stay allocated.
     fn free_tree_now(&mut self, dir: u64, ds: &DslDatasetPhys, used: Delta) -> Result<()> {
         self.diduse(dir, DdUsed::Head, -used)?;
         if ds.bp.is_hole() {
@@ -174,7 +182,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// The list of trees, made when there is none.
+    /// The list of trees, created on first use.
     fn tree_list(&mut self) -> Result<ObjNum> {
         if let Some(list) = self.mos().dir(BPTREE_OBJ)? {
             return Ok(list);
@@ -191,19 +199,24 @@ impl Syncing<'_> {
         Ok(list)
     }
 
-    /// True if destroyed datasets wait to be freed.
+    /// Whether destroyed datasets have blocks to free.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the MOS directory or the list of blocks can't be read.
     pub fn has_to_free(&self) -> Result<bool> {
         Ok(self.mos().dir(BPTREE_OBJ)?.is_some() || self.free_list_is_waiting()?)
     }
 
-    /// Frees up to `budget` blocks of destroyed datasets (`dsl_process_async_destroys`); returns how many it freed. To be called in
-    /// the first pass of a group, when there is anything ([`Syncing::has_to_free`]).
+    /// Frees up to `budget` blocks of destroyed datasets, and returns how many
+    /// (`dsl_process_async_destroys`).
+    ///
+    /// It must run in the first pass of a txg, when [`Syncing::has_to_free`] is true.
     ///
     /// # Errors
-    /// As reading and writing fails. A tree that cannot be read stays on the list, and is no error: what is behind it is freed.
+    /// * [Writing](Error#writing): a list can't be read or changed.
+    ///
+    /// A tree that can't be read is no error. It stays on the list, and the trees behind it are
+    /// freed.
     pub fn free_destroyed(&mut self, mut budget: u64) -> Result<u64> {
         let given = budget;
         let freed = self.free_from_list(&mut budget)?;
@@ -242,7 +255,7 @@ impl Syncing<'_> {
                     break;
                 }
                 Err((place, _)) => {
-                    // It is tried again later; those behind it need not wait.
+                    // A later txg tries it again; the trees behind it need not wait.
                     entry.next = place;
                     stalled = true;
                 }
@@ -258,7 +271,9 @@ impl Syncing<'_> {
         self.feature_count(ASYNC, -1)
     }
 
-    /// Walks one tree, and says how it ended, and what it freed. A failure comes with the place to go on at.
+    /// Walks one tree; returns how the walk ended, and the freed space.
+    ///
+    /// A failure has the position to resume at.
     fn free_tree(
         &mut self,
         entry: &Entry,
@@ -287,7 +302,7 @@ impl Syncing<'_> {
     }
 }
 
-/// Dnodes in a block of the meta dnode, as a shift.
+/// Dnodes in a block of the meta dnode, as a shift (`DNODES_PER_BLOCK_SHIFT`).
 const DNODES_SHIFT: u32 = 5;
 
 /// The rank of a block.
@@ -305,12 +320,12 @@ fn rank(place: WalkPosition, epbs: u32) -> Rank {
     }
 }
 
-/// The first block of data below a block: where to go on when it could not be read.
+/// The first data block below a block: the position to resume at if the block can't be read.
 fn first_below(place: WalkPosition, epbs: u32) -> WalkPosition {
     let n = u128::from(place.blkid) << (place.level.min(63) as u32 * epbs).min(64);
     let first = u64::try_from(n).unwrap_or(u64::MAX);
     if place.object == 0 {
-        // There is no object 0 but the dnodes themselves.
+        // Object 0 is the dnodes themselves.
         return WalkPosition { object: (first << DNODES_SHIFT).max(1), level: 0, blkid: 0 };
     }
     WalkPosition { blkid: first, level: 0, ..place }
@@ -326,7 +341,9 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Frees a block, unless the budget is used up; false stops the walk. It stops at data only, as OpenZFS's does.
+    /// Frees a block, unless the budget is used up; false stops the walk.
+    ///
+    /// The walk stops at data only, as OpenZFS's does.
     fn free(&mut self, bp: &Blkptr, place: WalkPosition, may_pause: bool) -> Result<bool> {
         if *self.budget == 0 && may_pause {
             self.pause = Some(place);
@@ -340,14 +357,14 @@ impl Walk<'_, '_> {
         Ok(true)
     }
 
-    /// What is not older than the tree, and not done before.
+    /// Whether a block is a hole, belongs to the origin, or was freed before.
     fn skips(&self, bp: &Blkptr, r: Rank) -> bool {
         bp.is_hole() || bp.birth.0 <= self.birth || self.resume.is_some_and(|at| r < at)
     }
 
     fn read(&self, bp: &Blkptr, place: WalkPosition) -> Result<Block> {
         let zio = self.s.mos().objset().cache().zio();
-        // A damaged tree stays where it is, and nobody waits for it.
+        // A damaged tree stays on the list, and the txg must not wait for it.
         let options = self.s.mos().options().with(IoFlags::CAN_FAIL);
         let read = zio.read_undecrypted(bp, &Self::bookmark(place), &options).map_err(dmu::Error::from)?;
         Ok(read)
@@ -361,7 +378,7 @@ impl Walk<'_, '_> {
         let block = self.read(root, place)?;
         let os = ObjsetPhys::decode(&block).map_err(Error::corrupt(ObjNum(0)))?;
         if let Some(at) = resume {
-            // All trees of one object set have one shift in the meta dnode; other objects' places are of their own.
+            // Positions are at level 0 or in the meta dnode, so only its shift matters.
             self.resume = Some(rank(at, os.meta_dnode.epbs()));
         }
         if !self.dnode(0, &os.meta_dnode)? {
@@ -381,7 +398,7 @@ impl Walk<'_, '_> {
         self.free(root, place, false).map(|_| ())
     }
 
-    /// An object's blocks; false if the walk stopped.
+    /// Frees the blocks of an object; false if the walk stopped.
     fn dnode(&mut self, object: u64, d: &DnodePhys) -> Result<bool> {
         let level = u64::from(d.nlevels - 1);
         for (i, bp) in d.blkptrs.iter().enumerate() {
@@ -395,7 +412,7 @@ impl Walk<'_, '_> {
         Ok(self.skips(bp, r) || self.free(bp, place, true)?)
     }
 
-    /// A block and all that is below it; false if the walk stopped.
+    /// Frees a block and everything below it; false if the walk stopped.
     fn tree(&mut self, bp: &Blkptr, place: WalkPosition, d: &DnodePhys) -> Result<bool> {
         if self.skips(bp, rank(place, d.epbs())) {
             return Ok(true);
@@ -406,7 +423,7 @@ impl Walk<'_, '_> {
         Ok(done && self.free(bp, place, place.level == 0 && place.object != 0)?)
     }
 
-    /// What is below a block; false if the walk stopped.
+    /// Frees everything below a block; false if the walk stopped.
     fn below(&mut self, bp: &Blkptr, place: WalkPosition, d: &DnodePhys) -> Result<bool> {
         let circle = Corrupt::Shape { what: "block tree", why: "it goes in circles" };
         let left = self.steps.checked_sub(1);
@@ -434,7 +451,7 @@ impl Walk<'_, '_> {
         Ok(true)
     }
 
-    /// The objects of a block of dnodes.
+    /// Frees the objects of a block of dnodes; false if the walk stopped.
     fn dnodes(&mut self, block: &[u8], blkid: u64) -> Result<bool> {
         let bad = Error::corrupt(ObjNum(0));
         let mut slot = 0;

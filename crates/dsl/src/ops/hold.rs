@@ -1,4 +1,4 @@
-//! Holds: a snapshot with one is not destroyed.
+//! Holds: a snapshot with a hold is not destroyed.
 
 use crate::error::Refusal;
 use crate::lists::{DropEntry, words};
@@ -12,11 +12,12 @@ use std::collections::BTreeSet;
 /// Longest tag (`MAXNAMELEN`).
 const MAX_TAG: usize = 256;
 
-/// Holds that are made together: the full name of a snapshot, and a tag (`zfs hold`). Snapshots that are not there are passed over, unless
-/// none is.
+/// Holds snapshots together (`dsl_dataset_user_hold`).
+///
+/// Absent snapshots are ignored, unless all are absent.
 #[derive(Debug, Clone, Default)]
 pub struct HoldSnapshots {
-    /// What is held, by what tag.
+    /// Full names of snapshots, each with a tag.
     pub holds: Vec<(String, String)>,
 }
 
@@ -87,10 +88,12 @@ impl SyncTask for HoldSnapshots {
     }
 }
 
-/// Holds that are let go together (`zfs release`). A snapshot that waits to be destroyed goes with its last hold.
+/// Releases holds together (`dsl_dataset_user_release`).
+///
+/// The last hold of a snapshot that is marked for destruction destroys it.
 #[derive(Debug, Clone, Default)]
 pub struct ReleaseSnapshots {
-    /// What is let go, by what tag.
+    /// Full names of snapshots, each with a tag.
     pub holds: Vec<(String, String)>,
 }
 
@@ -138,7 +141,7 @@ impl SyncTask for ReleaseSnapshots {
 }
 
 impl Syncing<'_> {
-    /// A hold that was to end with its process is listed for the whole pool (`dsl_pool_user_release`).
+    /// Removes a hold of a process from the pool's list of those (`dsl_pool_user_release`).
     fn forget_temporary_hold(&mut self, snap: u64, tag: &str) -> Result<()> {
         let Some(map) = self.mos().dir(ondisk::mos::TMP_USERREFS)? else { return Ok(()) };
         let key = format!("{snap:x}-{tag}");

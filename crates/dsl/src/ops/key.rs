@@ -1,12 +1,14 @@
-//! Keys of encrypted datasets: made, changed, handed on.
+//! Keys of encrypted datasets: created, changed, inherited.
 //!
 //! # Theory
-//! A new encrypted dataset gets random data keys, wrapped by the wrapping key of its encryption root: its own, if it was given one, or the
-//! parent's root's. Changing a wrapping key wraps again the data keys of all datasets under that root; no block changes.
-//! Clones share the key object of their origin, which counts them.
+//! A new encrypted dataset gets random data keys. The wrapping key of its encryption root wraps
+//! them: its own key, if one is given, or that of the parent's root. Changing a wrapping key wraps
+//! again the data keys of all datasets under that root. No block changes. Clones share the key
+//! object of their origin, which counts them.
 //!
 //! # Absent
-//! What the user has as a key, and where (`keylocation`), beyond storing that: the commands ask for it.
+//! The user's key and its location (`keylocation`), except that the latter is stored: the commands
+//! fetch the key.
 
 use crate::error::{KeyRefusal, PropError};
 use crate::keys::{KeyFormat, WrappingKey, read_wrapped};
@@ -24,38 +26,43 @@ use ondisk::{Corrupt, DmuType, Guid, ObjNum};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A wrapping key that a dataset is given.
+/// A new wrapping key of a dataset (`dsl_crypto_params_t`).
 #[derive(Debug, Clone)]
 pub struct NewKey {
-    /// What the user has.
+    /// The form of the user's key.
     pub format: KeyFormat,
-    /// Where he has it (`keylocation`); `None` leaves an encryption root's as it is, and is `prompt` for a new one.
+    /// Where the user has the key (`keylocation`).
+    ///
+    /// `None` keeps the location of an encryption root, and is `prompt` for a new one.
     pub location: Option<String>,
     /// The key itself.
     pub key: Arc<WrappingKey>,
-    /// Salt, if it comes from a passphrase; otherwise 0.
+    /// The salt, for a passphrase; otherwise 0.
     pub salt: u64,
-    /// Rounds, if it comes from a passphrase; otherwise 0.
+    /// The rounds, for a passphrase; otherwise 0.
     pub iterations: u64,
 }
 
-/// How a new dataset is to be encrypted.
+/// The encryption of a new dataset (`dsl_crypto_params_t`).
 #[derive(Debug, Clone, Default)]
 pub struct NewCrypt {
-    /// The algorithm; `None` takes the parent's, which must be encrypted if there is a key.
+    /// The algorithm; `None` is the parent's, or without an encrypted parent no encryption.
     pub suite: Option<CryptoSuite>,
-    /// `encryption=off` was given.
+    /// Whether `encryption=off` was given.
     pub off: bool,
-    /// Its own wrapping key; `None` takes the parent's.
+    /// The wrapping key; `None` is the parent's.
     pub key: Option<NewKey>,
 }
 
-/// Another wrapping key for an encryption root, or for a dataset that becomes one (`zfs change-key`); or the parent's (`-i`).
+/// Changes the wrapping key of a dataset, which becomes an encryption root
+/// (`spa_keystore_change_key`).
+///
+/// Without a new key the dataset takes its parent's, and is no longer an encryption root.
 #[derive(Debug, Clone)]
 pub struct ChangeKey {
     /// The dataset's full name.
     pub name: String,
-    /// The key; `None` inherits the parent's.
+    /// The new key; `None` inherits the parent's (`zfs change-key -i`).
     pub key: Option<NewKey>,
 }
 
@@ -130,15 +137,15 @@ impl SyncTask for ChangeKey {
     }
 }
 
-/// Directories by the root of their key and the object that holds it.
+/// Directories by the root of their key and the object with the key.
 #[derive(Debug, Default)]
 pub(crate) struct KeyUsers(BTreeMap<u64, BTreeMap<u64, Vec<u64>>>);
 
 impl KeyUsers {
-    /// A directory is gone.
+    /// Forgets a directory that was destroyed.
     fn forget(&mut self, dir: u64) {
         for objects in self.0.values_mut() {
-            // A key that nobody has any more is freed.
+            // A key without users is freed.
             objects.retain(|_, dirs| {
                 dirs.retain(|user| *user != dir);
                 !dirs.is_empty()
@@ -157,7 +164,7 @@ pub(crate) struct Wrapper {
 }
 
 impl KeyFormat {
-    /// Its number on disk (`zfs_keyformat_t`).
+    /// The number on disk (`zfs_keyformat_t`).
     fn to_disk(self) -> u64 {
         match self {
             Self::Raw => 1,
@@ -168,14 +175,18 @@ impl KeyFormat {
 }
 
 impl Create {
-    /// Whether a dataset may be made with this encryption below a directory (`dmu_objset_create_crypt_check`).
+    /// Whether a dataset with this encryption may be created below `parent`
+    /// (`dmu_objset_create_crypt_check`).
     pub(crate) fn check_key(&self, s: &mut Syncing<'_>, parent: u64) -> Result<()> {
         s.check_new_key(parent, &self.name, self.crypt.as_ref())
     }
 }
 
 impl Syncing<'_> {
-    /// Whether a dataset below this directory may be encrypted so (`dmu_objset_create_crypt_check`); 0 for the root dataset.
+    /// Whether a dataset with this encryption may be created below `parent`
+    /// (`dmu_objset_create_crypt_check`).
+    ///
+    /// For the root dataset, `parent` is 0.
     pub(crate) fn check_new_key(&self, parent: u64, name: &str, crypt: Option<&NewCrypt>) -> Result<()> {
         let refuse = |why| Err(Error::Key { name: name.to_owned(), why });
         let none = NewCrypt::default();
@@ -198,7 +209,7 @@ impl Syncing<'_> {
         }
     }
 
-    /// The object that wraps a directory's key, if it is encrypted.
+    /// The object with the wrapped key, if the directory is encrypted.
     pub(crate) fn crypto_object(&self, dir: u64) -> Result<Option<u64>> {
         if dir == 0 {
             return Ok(None);
@@ -226,7 +237,8 @@ impl Syncing<'_> {
         })
     }
 
-    /// Gives a new dataset its keys, if it is to be encrypted (`dsl_dataset_create_crypt_sync`).
+    /// Creates the keys of a new dataset, if it is to be encrypted
+    /// (`dsl_dataset_create_crypt_sync`).
     pub(crate) fn create_key(
         &mut self,
         dir: u64,
@@ -280,13 +292,13 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Remembers where the user has a new key.
+    /// Stores where the user has a new key.
     fn store_location(&mut self, dir: u64, key: &NewKey) -> Result<()> {
         let value = Value::Text(key.location.clone().unwrap_or_else(|| "prompt".to_owned()));
         self.store_prop(dir, &Setting { name: Prop::Keylocation.name().to_owned(), value }, SetAs::Local)
     }
 
-    /// Whether a dataset's `keylocation` may be set so (`dsl_crypto_can_set_keylocation`).
+    /// Why `keylocation` can't have this value, if it can't (`dsl_crypto_can_set_keylocation`).
     pub(crate) fn check_location(&self, dir: u64, location: &str) -> Result<Option<PropError>> {
         Ok(match (self.crypto_object(dir)?, location) {
             (None, "none") => None,
@@ -296,7 +308,7 @@ impl Syncing<'_> {
         })
     }
 
-    /// An initialisation vector that no key was wrapped with before.
+    /// A random initialisation vector, which no wrapping used before.
     fn new_iv(&mut self) -> [u8; ck::IV_LEN] {
         let mut iv = [0; ck::IV_LEN];
         self.random_bytes(&mut iv);
@@ -349,11 +361,13 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// All key objects that have this root, with the directories that have them.
+    /// All key objects that have this root, each with the directories that use it.
     ///
-    /// The whole pool is searched, once for all operations of a group that change no key. Along
-    /// children and clones alone some are out of reach: promotions make directories that are clones
-    /// of their own children, and a rename can move one below its own clone.
+    /// The search covers the whole pool. It runs once for all operations of a txg that change no
+    /// key.
+    ///
+    /// A search along children and clones alone would miss some. Promotions make directories that
+    /// are clones of their own children. A rename can move one below its own clone.
     fn keys_of_root(&mut self, root: u64) -> Result<BTreeMap<u64, Vec<u64>>> {
         if self.keys.is_none() {
             self.keys = Some(self.key_users()?);
@@ -376,14 +390,15 @@ impl Syncing<'_> {
         Ok(users)
     }
 
-    /// Key objects that have this root and are those of a directory and below it, with the
-    /// directories that have them.
+    /// Key objects at and below a directory that have this root, each with the directories that use
+    /// it.
     ///
     /// A key belongs to the one of its directories that is no clone. It is below the key of the
-    /// nearest directory above that one that has another key.
+    /// nearest directory above that has another key.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a key of which all directories are clones; reading fails.
+    /// * [`Error::Corrupt`]: all directories of a key are clones.
+    /// * [Reading](Error#reading): a directory or key object can't be read.
     fn keys_under(&mut self, root: u64, top: u64) -> Result<BTreeMap<u64, Vec<u64>>> {
         let mut keys = self.keys_of_root(root)?;
         if top == root {
@@ -398,7 +413,7 @@ impl Syncing<'_> {
         let mut out = BTreeMap::new();
         let mut stack: Vec<u64> = self.crypto_object(top)?.into_iter().collect();
         while let Some(object) = stack.pop() {
-            // What was taken out is not taken again, so that this ends.
+            // An object that was taken is not taken again, so this ends.
             let Some(dirs) = keys.remove(&object) else { continue };
             out.insert(object, dirs);
             stack.extend(below.remove(&object).into_iter().flatten());
@@ -406,7 +421,7 @@ impl Syncing<'_> {
         Ok(out)
     }
 
-    /// The key object that one is below.
+    /// The key object above this one.
     fn key_above(&mut self, object: u64, dirs: &[u64]) -> Result<Option<u64>> {
         let mut owner = None;
         for dir in dirs {
@@ -431,8 +446,9 @@ impl Syncing<'_> {
         Ok(None)
     }
 
-    /// Whether the root's key opens all keys that a change of it wraps again: found before anything
-    /// is changed.
+    /// Checks that the root's key opens all keys that a change wraps again.
+    ///
+    /// A failure must be found before anything changes.
     fn check_rewrap(&mut self, root: u64, top: u64) -> Result<()> {
         let Some(key) = self.dsl.keys().root(root) else { return Ok(()) };
         for object in self.keys_under(root, top)?.into_keys().map(ObjNum) {
@@ -443,7 +459,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Whether a directory that goes is the encryption root of others: nobody could load their key
+    /// Refuses to destroy the encryption root of other datasets: their key could never be loaded
     /// again.
     pub(crate) fn check_destroy_key(&mut self, dir: u64, name: &str) -> Result<()> {
         let Some(object) = self.crypto_object(dir)? else { return Ok(()) };
@@ -456,7 +472,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// A clone has its origin's key (`dsl_crypto_key_clone_sync`).
+    /// Shares the key of the origin with a clone (`dsl_crypto_key_clone_sync`).
     pub(crate) fn clone_key(&mut self, dir: u64, origin: u64) -> Result<()> {
         let from = self.ds(origin)?.dir_obj;
         let Some(object) = self.crypto_object(from)? else { return Ok(()) };
@@ -476,7 +492,8 @@ impl Syncing<'_> {
         Ok(n)
     }
 
-    /// A directory goes: its key, if nobody else has it (`dsl_crypto_key_destroy_sync`).
+    /// Removes a directory's use of its key, and frees the key after the last use
+    /// (`dsl_crypto_key_destroy_sync`).
     pub(crate) fn destroy_key(&mut self, dir: u64) -> Result<()> {
         let Some(object) = self.crypto_object(dir)? else { return Ok(()) };
         if let Some(users) = &mut self.keys {
@@ -489,7 +506,8 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// A dataset that is no encryption root stays under its own (`dsl_dir_rename_crypt_check`).
+    /// Refuses to move a dataset out of its encryption root, unless it is one
+    /// (`dsl_dir_rename_crypt_check`).
     pub(crate) fn check_rename_key(&mut self, dir: u64, parent: u64, name: &str) -> Result<()> {
         let Some(object) = self.crypto_object(dir)? else { return Ok(()) };
         let root = self.key_root(object)?;
@@ -502,7 +520,10 @@ impl Syncing<'_> {
         }
     }
 
-    /// A promote changes no key: the root of both must stay what it is (`dsl_dataset_promote_crypt_check`).
+    /// Refuses a promotion that would change the encryption root of a key
+    /// (`dsl_dataset_promote_crypt_check`).
+    ///
+    /// Promoting changes no key.
     pub(crate) fn check_promote_key(&mut self, dir: u64, origin_dir: u64, name: &str) -> Result<()> {
         let Some(object) = self.crypto_object(origin_dir)? else { return Ok(()) };
         let od = self.dir(origin_dir)?;
@@ -526,7 +547,8 @@ impl Syncing<'_> {
         Err(Error::Key { name: name.to_owned(), why: KeyRefusal::LeavesRoot })
     }
 
-    /// A clone that is promoted becomes the encryption root, if its origin's dataset was one (`dsl_dataset_promote_crypt_sync`).
+    /// Makes a promoted clone the encryption root, if its origin's dataset was one
+    /// (`dsl_dataset_promote_crypt_sync`).
     pub(crate) fn promote_key(&mut self, dir: u64, origin_dir: u64) -> Result<()> {
         let Some(object) = self.crypto_object(origin_dir)? else { return Ok(()) };
         let origin = self.dir(origin_dir)?.origin_obj;
@@ -557,7 +579,7 @@ impl Syncing<'_> {
     }
 }
 
-/// Room for a master key and an HMAC key; zeroed when it goes.
+/// A buffer for a master key and an HMAC key, zeroed when it is dropped.
 fn zeroize_buffer() -> zeroize::Zeroizing<[u8; ck::MASTER_KEY_MAX_LEN + ck::HMAC_KEY_LEN]> {
     zeroize::Zeroizing::new([0; ck::MASTER_KEY_MAX_LEN + ck::HMAC_KEY_LEN])
 }

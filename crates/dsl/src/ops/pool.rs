@@ -10,15 +10,17 @@ use dmu::zap::Zap;
 use ondisk::mos::{DIRECTORY_OBJECT, FREE_BPOBJ, ROOT_DATASET};
 use ondisk::version::{SPA_VERSION_DEADLISTS, SPA_VERSION_ORIGIN};
 
-/// Name of the pool's own directory for the empty snapshot that every first dataset is a clone of (`ORIGIN_DIR_NAME`).
+/// The directory of the empty snapshot that is every dataset's first origin (`ORIGIN_DIR_NAME`).
 const ORIGIN: &str = "$ORIGIN";
 
 impl crate::Dsl {
-    /// Makes the root directory of a new pool, whose MOS has its directory object and nothing of datasets yet; then
-    /// [`crate::Dsl::open`] works, and [`Syncing::create_pool_datasets`] does the rest (`dsl_pool_create`).
+    /// Creates the root directory of a new pool (`dsl_pool_create`).
+    ///
+    /// The MOS has its directory object, and nothing of datasets yet. After this,
+    /// [`crate::Dsl::open`] works. [`Syncing::create_pool_datasets`] creates the rest.
     ///
     /// # Errors
-    /// As writing fails.
+    /// * [Writing](Error#writing): an object can't be created.
     pub fn create_root_dir(mos: &pool::Mos, tx: &dmu::Tx, now: u64) -> Result<()> {
         use ondisk::dsl::DslDirPhys;
         use ondisk::{DmuType, ObjNum};
@@ -39,11 +41,22 @@ impl crate::Dsl {
 }
 
 impl Syncing<'_> {
-    /// Makes what a new pool has: `$MOS`, `$FREE` with the list of blocks to free, `$ORIGIN` with its snapshot, and the root dataset. The
-    /// features that the pool begins with are enabled already, so that the root dataset can use them.
+    /// Creates the datasets of a new pool (`dsl_pool_create`).
+    ///
+    /// | name | content |
+    /// |---|---|
+    /// | `$MOS` | the space of the MOS |
+    /// | `$FREE` | with the list of blocks to free |
+    /// | `$ORIGIN` | with its empty snapshot |
+    /// | the pool's name | the root dataset |
+    ///
+    /// The pool's first features are already enabled, so the root dataset can use them.
     ///
     /// # Errors
-    /// As writing fails; [`Error::Key`] when the root dataset can't be encrypted so.
+    /// * [Writing](Error#writing): an object can't be created.
+    /// * [`Error::Key`]: the root dataset can't be encrypted this way.
+    /// * [`Error::Refused`]: the contents are no file system or volume.
+    /// * [`Error::Contents`]: the contents can't be written.
     pub fn create_pool_datasets(
         &mut self,
         contents: &dyn Contents,
@@ -68,7 +81,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Makes `$FREE`, and the list of blocks to free.
+    /// Creates `$FREE`, and the list of blocks to free.
     pub(super) fn create_free_dir(&mut self, root: u64) -> Result<()> {
         self.create_dir(Some(root), "$FREE")?;
         let free = self.mos().create_bpobj(self.tx)?.0;
@@ -76,10 +89,11 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Makes `$ORIGIN` with its empty snapshot, and returns that (`dsl_pool_create_origin`).
+    /// Creates `$ORIGIN` with its empty snapshot, and returns the snapshot
+    /// (`dsl_pool_create_origin`).
     pub(super) fn create_origin(&mut self, root: u64) -> Result<u64> {
         let dir = self.create_dir(Some(root), ORIGIN)?;
-        // Whoever makes a dataset looks for the origin, and must find a whole directory.
+        // Creating a dataset looks up the origin, and must find a complete directory.
         self.flush()?;
         let head = self.create_dataset(dir, None, 0)?;
         self.snapshot_head(head, ORIGIN)?;

@@ -1,8 +1,9 @@
 //! Promoting a clone: it and its origin's dataset change places.
 //!
 //! # Theory
-//! The snapshots up to the origin, and the bookmarks of that time, become the clone's; the dataset that they belonged to becomes a
-//! clone of the same snapshot. No block moves: what changes is whose directory counts them.
+//! The clone takes over the snapshots up to the origin, and the bookmarks of that time. The dataset
+//! that they belonged to becomes a clone of the same snapshot. No block moves: only the directory
+//! that counts it changes.
 
 use crate::account::Delta;
 use crate::error::Refusal;
@@ -13,33 +14,33 @@ use ondisk::dsl::{DD_FLAG_USED_BREAKDOWN, DS_FLAG_NOPROMOTE, DdUsed};
 use ondisk::{Corrupt, ObjNum, mos};
 use std::collections::HashMap;
 
-/// A clone becomes independent of its origin's dataset (`zfs promote`).
+/// Makes a clone independent of its origin's dataset (`dsl_dataset_promote`).
 #[derive(Debug, Clone)]
 pub struct Promote {
-    /// Its full name.
+    /// The full name.
     pub name: String,
-    /// Limits of counts hold for whoever asks; they do not for an administrator.
+    /// Enforce limits of counts; an administrator is exempt.
     pub enforce_limits: bool,
 }
 
-/// Who takes part, newest first in each list.
+/// The datasets of a promotion; lists have the newest first.
 struct Parts {
     head: u64,
     dir: u64,
     origin: u64,
     origin_dir: u64,
     origin_head: u64,
-    /// Snapshots that move: the origin and those before it, up to where its dataset begins.
+    /// Snapshots that move: the origin and those before it in its dataset.
     shared: Vec<u64>,
-    /// The clone's own, its head first.
+    /// The clone's own snapshots, its head first.
     own: Vec<u64>,
-    /// Those after the origin in its dataset, the head first.
+    /// Snapshots after the origin in its dataset, the head first.
     after: Vec<u64>,
-    /// What the origin's dataset is a clone of, if anything; the pool's empty snapshot counts.
+    /// The origin of the origin's dataset, if there is one; the pool's empty snapshot counts.
     origin_origin: u64,
 }
 
-/// What moves.
+/// The space that moves.
 struct Moved {
     space: Delta,
     unique: u64,
@@ -113,7 +114,7 @@ impl SyncTask for Promote {
         s.drop_livelist(parts.dir)?;
         s.drop_livelist(parts.origin_dir)?;
         if s.feature_enabled("head_errlog")? {
-            // Damaged blocks that both have are looked for from the dataset that has them now as its own.
+            // The clone now has as its own the damaged blocks that both share.
             let before = s.ds(parts.origin)?.creation_txg.0;
             // A log that is damaged itself is no reason to fail: the links are changed already.
             let _ = s.mos().errlog_promote(s.tx, parts.origin_head, parts.head, before);
@@ -146,7 +147,7 @@ impl Syncing<'_> {
         })
     }
 
-    /// A dataset and those before it, newest first, up to but not `until`.
+    /// A dataset and those before it, newest first, up to but without `until`.
     fn snapshots_back(&mut self, from: u64, until: u64) -> Result<Vec<u64>> {
         let mut out = Vec::new();
         let mut at = from;
@@ -177,7 +178,7 @@ impl Syncing<'_> {
             .collect()
     }
 
-    /// What deadlists have that was born after a txg.
+    /// Bytes on deadlists of blocks born after a txg.
     fn dead_after(&mut self, datasets: &[u64], txg: u64) -> Result<u64> {
         let mut sum = 0u64;
         for ds in datasets {
@@ -195,7 +196,7 @@ impl Syncing<'_> {
             comp: p.compressed_bytes as i64,
             uncomp: p.uncompressed_bytes as i64,
         };
-        // What was born in the snapshots that move: what the last one has, and what died on the way to it.
+        // The space born in the moving snapshots: that of the last one, and what died before it.
         let mut space = of(&origin);
         for snap in &parts.shared {
             let p = self.ds(*snap)?;
@@ -216,7 +217,7 @@ impl Syncing<'_> {
         Ok(Moved { space, unique, clone_snaps, origin_snaps })
     }
 
-    /// The origin's successor is the clone now; returns the one before.
+    /// Makes the clone the origin's successor; returns the former successor.
     fn promote_links(&mut self, parts: &Parts) -> Result<u64> {
         let first = *parts.own.last().expect("the clone's head is in its own past");
         let origin = self.ds(parts.origin)?;

@@ -1,8 +1,13 @@
 //! Properties: set and inherited.
 //!
 //! # On disk
-//! A value lies in the ZAP of its directory, or of its snapshot: numbers as one word, strings as bytes with their NUL. Under the name with
-//! `$inherit` lies a 0 where an inherited value hides a received one; with `$recvd`, a received value.
+//! A value is in the ZAP of its directory, or of its snapshot: a number as one word, a string as
+//! bytes with their NUL. Two more names can be there:
+//!
+//! | name | value |
+//! |---|---|
+//! | with `$inherit` | 0, where an inherited value hides a received one |
+//! | with `$recvd` | a received value |
 
 use crate::account::Delta;
 use crate::error::{PropError, Refusal};
@@ -22,28 +27,28 @@ use ondisk::version::{
 };
 use ondisk::{DmuType, ObjNum};
 
-/// A property and its value, checked.
+/// A checked property and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its value.
+    /// The value.
     pub value: Value,
 }
 
-/// Properties to be set together, checked ([`crate::prop::parse`]).
+/// Checked properties that are set together ([`crate::prop::parse`]).
 pub type PropList = Vec<Setting>;
 
-/// Where a value is set (`zprop_source_t`).
+/// The source of a new value (`zprop_source_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetAs {
-    /// By the user.
+    /// The user.
     Local,
-    /// By a stream.
+    /// A stream.
     Received,
 }
 
-/// A value as its ZAP keeps it.
+/// A value as a ZAP value.
 fn stored(value: &Value) -> zap::Value {
     match value {
         Value::Number(n) => words(&[*n]),
@@ -55,7 +60,7 @@ fn stored(value: &Value) -> zap::Value {
     }
 }
 
-/// The feature that a value of a property needs, if it needs one.
+/// The feature that a value needs, if it needs one (`zfs_check_settable`).
 pub fn needed_feature(set: &Setting) -> Option<&'static str> {
     let Value::Number(n) = set.value else { return None };
     match Prop::by_name(&set.name) {
@@ -82,7 +87,7 @@ pub fn needed_feature(set: &Setting) -> Option<&'static str> {
     }
 }
 
-/// The version of pools that a value needs, if not the first (`zfs_check_settable`).
+/// The pool version that a value needs, if it is not the first (`zfs_check_settable`).
 pub fn needed_version(set: &Setting) -> Option<u64> {
     let Value::Number(n) = set.value else { return None };
     match Prop::by_name(&set.name) {
@@ -122,7 +127,7 @@ impl Syncing<'_> {
         Ok(zap.lookup(format!("{name}$recvd").as_bytes())?.and_then(|v| v.first()))
     }
 
-    /// What a head has reserved for itself (`ds_reserved`).
+    /// The reservation of a head for itself (`ds_reserved`).
     pub(crate) fn refreservation(&mut self, ds: u64) -> Result<u64> {
         let dir = self.ds(ds)?.dir_obj;
         Ok(self.own_prop(dir, Prop::Refreservation.name())?.unwrap_or(0))
@@ -209,8 +214,10 @@ impl Syncing<'_> {
         self.store_in(object, set, SetAs::Local)
     }
 
-    /// Removes a value from a directory (`dsl_prop_set_sync_impl` with other sources): the local one, so that the inherited value holds
-    /// even if one was received; or, with `received`, so that the received one does.
+    /// Removes the local value of a directory (`dsl_prop_set_sync_impl` with other sources).
+    ///
+    /// With `received`, the received value holds again. Otherwise the inherited value holds, even
+    /// if one was received.
     fn unset_prop(&mut self, dir: u64, name: &str, received: bool) -> Result<()> {
         let object = self.dir(dir)?.props_zapobj;
         let zap = self.zap(object)?;
@@ -225,7 +232,9 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Checks the properties of a dataset that is yet to be made, and will use and refer to at least so many bytes.
+    /// Checks the properties of a new dataset.
+    ///
+    /// It will use and refer to at least these bytes.
     pub(crate) fn check_new_props(
         &mut self,
         parent: u64,
@@ -267,7 +276,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Sets the properties of a new dataset. What its contents keep themselves is not stored here.
+    /// Sets the properties of a new dataset, except those that its contents keep.
     pub(crate) fn set_new_props(&mut self, dir: u64, props: &PropList) -> Result<()> {
         for set in props {
             match Prop::by_name(&set.name) {
@@ -289,7 +298,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// A value may need a feature (`zfs_check_settable`).
+    /// Checks that the pool has the feature that a value needs (`zfs_check_settable`).
     fn check_feature(&mut self, name: &str, set: &Setting) -> Result<()> {
         if needed_version(set).is_some_and(|v| self.version() < v) {
             let (name, property) = (name.to_owned(), set.name.clone());
@@ -306,7 +315,7 @@ impl Syncing<'_> {
         }
     }
 
-    /// Whether a value may be set on an existing dataset.
+    /// Checks that an existing dataset can have a value.
     fn check_prop(&mut self, head: u64, name: &str, set: &Setting) -> Result<()> {
         self.check_feature(name, set)?;
         let prop = Prop::by_name(&set.name);
@@ -361,7 +370,7 @@ impl Syncing<'_> {
     }
 
     fn check_volsize(&mut self, head: u64, name: &str, size: u64) -> Result<()> {
-        // Whoever has a volume changes its size himself, since its blocks are his.
+        // The owner of a volume changes its size, since the blocks belong to the owner.
         if self.dsl.heads().is_busy(head) {
             return Self::refuse(name, Refusal::Busy);
         }
@@ -377,7 +386,7 @@ impl Syncing<'_> {
         Err(Error::BadProperty { name: name.to_owned(), property, why })
     }
 
-    /// Sets a value on a directory, with what follows from it.
+    /// Sets a value on a directory, with its consequences.
     fn set_prop(&mut self, dir: u64, set: &Setting, source: SetAs) -> Result<()> {
         let prop = Prop::by_name(&set.name);
         match prop {
@@ -387,7 +396,8 @@ impl Syncing<'_> {
                 return self.set_volsize(head, n);
             }
             Some(Prop::FilesystemLimit | Prop::SnapshotLimit) => self.activate_limits(dir)?,
-            // As soon as it is asked for, not with the first block (`dsl_dataset_set_compression`).
+            // Setting zstd activates its feature at once, not with the first block
+            // (`dsl_dataset_set_compression`).
             Some(Prop::Compression) if matches!(set.value, Value::Number(n) if n & 0x7f == 16) => {
                 match self.dir(dir)?.head_dataset_obj {
                     0 => {}
@@ -408,7 +418,7 @@ impl Syncing<'_> {
         }
     }
 
-    /// What a directory keeps of a property outside of its ZAP follows the value that holds now.
+    /// Updates what a directory keeps of a property outside of its ZAP to the effective value.
     fn follow_prop(&mut self, dir: u64, prop: Option<Prop>, reserved: u64) -> Result<()> {
         match prop {
             Some(Prop::Quota) => {
@@ -431,7 +441,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Reserves room in the directory above (`dsl_dir_set_reservation_sync_impl`).
+    /// Reserves space in the directory above (`dsl_dir_set_reservation_sync_impl`).
     pub(crate) fn set_dir_reserved(&mut self, dir: u64, reserved: u64) -> Result<()> {
         let d = self.dir(dir)?;
         let by = reserved.max(d.used_bytes).wrapping_sub(d.reserved.max(d.used_bytes)) as i64;
@@ -442,7 +452,7 @@ impl Syncing<'_> {
         }
     }
 
-    /// Ends a head's reservation, whatever it came from.
+    /// Ends a head's reservation, whatever its source.
     pub(crate) fn drop_refreservation(&mut self, head: u64) -> Result<()> {
         let before = self.refreservation(head)?;
         if before == 0 {
@@ -457,7 +467,7 @@ impl Syncing<'_> {
         self.follow_prop(dir, Some(Prop::Refreservation), before)
     }
 
-    /// A volume that nobody has gets another size; what is behind the end is freed.
+    /// Sets the size of a volume without an owner, and frees what is behind the end.
     fn set_volsize(&mut self, head: u64, size: u64) -> Result<()> {
         let bp = self.ds(head)?.bp;
         let cache = self.mos().objset().cache().clone();
@@ -475,7 +485,8 @@ impl Syncing<'_> {
         self.sync_head(head, 1)
     }
 
-    /// A first limit makes counts needed, from this directory down (`dsl_dir_actv_fs_ss_limit_sync`).
+    /// Counts datasets from this directory down, for its first limit
+    /// (`dsl_dir_actv_fs_ss_limit_sync`).
     fn activate_limits(&mut self, dir: u64) -> Result<()> {
         if self.field(dir, ondisk::mos::DD_FILESYSTEM_COUNT)?.is_some() {
             return Ok(());
@@ -487,14 +498,14 @@ impl Syncing<'_> {
     }
 }
 
-/// Properties of a dataset are set, all or none (`zfs set`).
+/// Sets properties of a dataset, all or none (`dsl_props_set`).
 #[derive(Debug, Clone)]
 pub struct SetProps {
     /// The full name of a dataset or snapshot.
     pub name: String,
     /// The values.
     pub props: PropList,
-    /// Who sets them.
+    /// The source of the values.
     pub source: SetAs,
 }
 
@@ -546,14 +557,14 @@ impl SyncTask for SetProps {
     }
 }
 
-/// A property gets its inherited, or received, value again (`zfs inherit`, `-S`).
+/// Gives a property its inherited value, or its received one (`dsl_prop_inherit`).
 #[derive(Debug, Clone)]
 pub struct InheritProp {
     /// The full name of a dataset or snapshot.
     pub name: String,
     /// The property.
     pub property: String,
-    /// The received value is to hold, if there is one.
+    /// Whether the received value is to hold, if there is one (`zfs inherit -S`).
     pub received: bool,
 }
 

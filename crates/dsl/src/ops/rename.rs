@@ -1,4 +1,4 @@
-//! Renaming: datasets with all below them, and snapshots.
+//! Renaming: datasets with everything below them, and snapshots.
 
 use crate::account::Delta;
 use crate::error::Refusal;
@@ -11,14 +11,14 @@ use ondisk::dsl::DdUsed;
 use ondisk::objset::ObjsetKind;
 use ondisk::{Corrupt, ObjNum, mos};
 
-/// A file system or volume gets another name, maybe elsewhere in the tree (`zfs rename`).
+/// Renames a file system or volume, and may move it in the tree (`dsl_dir_rename`).
 #[derive(Debug, Clone)]
 pub struct Rename {
-    /// Its full name.
+    /// The full name.
     pub old: String,
-    /// Its new full name.
+    /// The new full name.
     pub new: String,
-    /// Limits of counts hold for whoever asks; they do not for an administrator.
+    /// Enforce limits of counts; an administrator is exempt.
     pub enforce_limits: bool,
 }
 
@@ -101,16 +101,17 @@ impl SyncTask for Rename {
     }
 }
 
-/// A dataset's snapshot gets another name, maybe those of all below it too (`zfs rename -r`).
+/// Renames a snapshot of a dataset, and with `recursive` of all datasets below
+/// (`dsl_dataset_rename_snapshot`).
 #[derive(Debug, Clone)]
 pub struct RenameSnapshot {
-    /// The dataset's full name.
+    /// The full name of the dataset.
     pub dataset: String,
-    /// The snapshot's name, after the `@`.
+    /// The name of the snapshot, after the `@`.
     pub old: String,
-    /// Its new name.
+    /// The new name of the snapshot.
     pub new: String,
-    /// Of all datasets below that have one of this name, too.
+    /// Rename also in all datasets below that have a snapshot of this name.
     pub recursive: bool,
 }
 
@@ -170,7 +171,7 @@ impl SyncTask for RenameSnapshot {
     }
 }
 
-/// Everything below must have room for its longer name, and not be too deep (`dsl_valid_rename`).
+/// Checks the length and depth of all names below (`dsl_valid_rename`).
 fn check_names_below(s: &mut Syncing<'_>, dir: u64, old: &str, new: &str) -> Result<()> {
     let depth = |name: &str| name.matches('/').count();
     let longer = new.len() as i64 - old.len() as i64;
@@ -190,7 +191,7 @@ fn check_names_below(s: &mut Syncing<'_>, dir: u64, old: &str, new: &str) -> Res
         if (name.len() + longest) as i64 + longer >= ZFS_MAX_DATASET_NAME_LEN as i64 {
             return Syncing::refuse(new, Refusal::NameTooLong);
         }
-        // One that is too deep already, from when more was allowed, may move as long as it gets no deeper.
+        // A name that is too deep from an earlier limit may move, if it gets no deeper.
         if deeper > 0 && depth(&name) as i64 + deeper > max_nesting() as i64 {
             return Syncing::refuse(new, Refusal::TooDeep);
         }
@@ -199,7 +200,7 @@ fn check_names_below(s: &mut Syncing<'_>, dir: u64, old: &str, new: &str) -> Res
 }
 
 impl Syncing<'_> {
-    /// A directory and all below it, with their full names.
+    /// A directory and everything below it, with full names.
     pub(crate) fn below(&mut self, dir: u64, name: &str) -> Result<Vec<(String, u64)>> {
         let mut out = vec![(name.to_owned(), dir)];
         let mut visited = Visited::default();
@@ -214,7 +215,7 @@ impl Syncing<'_> {
         Ok(out)
     }
 
-    /// True if `dir` is `below`, or above it.
+    /// Whether `dir` is `below`, or above it.
     pub(crate) fn is_above(&mut self, dir: u64, below: u64) -> Result<bool> {
         let mut at = below;
         for _ in 0..ZFS_MAX_DATASET_NAME_LEN {
@@ -230,7 +231,7 @@ impl Syncing<'_> {
         Err(Error::Corrupt { object: ObjNum(below), source })
     }
 
-    /// The lowest directory that is above both, or one of them.
+    /// The lowest directory that is at or above both.
     pub(crate) fn common_ancestor(&mut self, a: u64, b: u64) -> Result<u64> {
         let (mut at, mut climb) = (a, Climb::from(a));
         while !self.is_above(at, b)? {
@@ -239,7 +240,7 @@ impl Syncing<'_> {
         Ok(at)
     }
 
-    /// Whether so much space may move from one directory to another (`dsl_dir_transfer_possible`).
+    /// Checks that this space may move from one directory to another (`dsl_dir_transfer_possible`).
     pub(crate) fn check_transfer(&mut self, from: u64, to: u64, space: u64, name: &str) -> Result<()> {
         let ancestor = self.common_ancestor(from, to)?;
         let delta = self.would_change(from, -(space as i64), ancestor)?;
@@ -249,7 +250,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// How much an ancestor's use would change (`would_change`).
+    /// How much the used bytes of an ancestor would change (`would_change`).
     fn would_change(&mut self, dir: u64, delta: i64, ancestor: u64) -> Result<i64> {
         let (mut at, mut delta, mut climb) = (dir, delta, Climb::from(dir));
         while at != ancestor {
@@ -260,7 +261,7 @@ impl Syncing<'_> {
         Ok(delta)
     }
 
-    /// Counts what is below a directory that is to come under a limit (`dsl_dir_init_fs_ss_count`).
+    /// Counts what is below a directory that comes under a limit (`dsl_dir_init_fs_ss_count`).
     pub(crate) fn init_counts(&mut self, dir: u64) -> Result<()> {
         if !self.feature_active("filesystem_limits")? {
             return Ok(());
@@ -268,12 +269,14 @@ impl Syncing<'_> {
         self.count_below(dir).map(|_| ())
     }
 
-    /// Sets the counts of a directory and of all below it, and returns them. Hidden datasets are not counted.
+    /// Sets the counts of a directory and everything below it, and returns its own.
+    ///
+    /// Hidden datasets are not counted.
     pub(crate) fn count_below(&mut self, top: u64) -> Result<(u64, u64)> {
         if let Some(n) = self.field_u64(top, mos::DD_FILESYSTEM_COUNT)? {
             return Ok((n, self.field_u64(top, mos::DD_SNAPSHOT_COUNT)?.unwrap_or(0)));
         }
-        // Deepest first, so that each finds its children counted.
+        // The deepest come first, so each finds its children counted.
         let mut all = self.below(top, "")?;
         all.reverse();
         let mut counts = std::collections::HashMap::new();

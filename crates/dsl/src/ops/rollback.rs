@@ -1,4 +1,4 @@
-//! Rolling back: a head becomes what its last snapshot is.
+//! Rolling back: a head becomes a copy of its last snapshot.
 
 use crate::account::Delta;
 use crate::error::Refusal;
@@ -8,17 +8,19 @@ use crate::{Name, Result, Tail};
 use ondisk::ObjNum;
 use ondisk::dsl::DdUsed;
 
-/// The group that makes a pool (`TXG_INITIAL`).
+/// The txg that creates a pool (`TXG_INITIAL`).
 const TXG_INITIAL: u64 = 4;
 /// The clone that a head is exchanged with.
 const TEMPORARY: &str = "%rollback";
 
-/// A head goes back to its last snapshot (`zfs rollback`). Nobody may have it: a mount suspends itself first.
+/// Rolls a head back to its last snapshot (`dsl_dataset_rollback`).
+///
+/// The head must have no owner: a mount suspends itself first.
 #[derive(Debug, Clone)]
 pub struct Rollback {
-    /// The head's full name.
+    /// The full name of the head.
     pub name: String,
-    /// The full name of the snapshot that is expected to be the last.
+    /// The full name of the snapshot that must be the last.
     pub to: Option<String>,
 }
 
@@ -83,8 +85,10 @@ impl SyncTask for Rollback {
 }
 
 impl Syncing<'_> {
-    /// Exchanges what a clone and the head of its origin hold; both have the same last snapshot
+    /// Exchanges the contents of a clone and the head of its origin
     /// (`dsl_dataset_clone_swap_sync_impl`).
+    ///
+    /// Both have the same last snapshot.
     pub(crate) fn swap_with_clone(&mut self, clone: u64, head: u64) -> Result<()> {
         self.swap_features(clone, head)?;
         self.dsl.heads().forget(clone);
@@ -95,7 +99,7 @@ impl Syncing<'_> {
         let mos = self.mos();
         let (cl, hl) = (mos.deadlist(ObjNum(c.deadlist_obj))?, mos.deadlist(ObjNum(h.deadlist_obj))?);
 
-        // What the last snapshot has for itself depends on who comes after it.
+        // The unique bytes of the last snapshot depend on the dataset after it.
         let prev = self.ds(c.prev_snap_obj)?;
         let unique = cl.space_range(mos, prev.prev_snap_txg, u64::MAX)?.used;
         self.ds_mut(c.prev_snap_obj)?.unique_bytes = unique;

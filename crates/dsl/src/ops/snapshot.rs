@@ -10,14 +10,16 @@ use ondisk::version::SPA_VERSION_SNAP_PROPS;
 use ondisk::{DmuType, Txg, mos};
 use std::collections::{BTreeMap, HashMap};
 
-/// Snapshots that are made together (`zfs snapshot`); recursion is the caller's, who knows what to name.
+/// Creates snapshots together (`dsl_dataset_snapshot`).
+///
+/// The caller resolves recursion, since it knows the names.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// Their full names.
+    /// The full names.
     pub names: Vec<String>,
-    /// User properties that each gets.
+    /// User properties of each snapshot.
     pub props: PropList,
-    /// Limits of counts hold for whoever asks; they do not for an administrator.
+    /// Enforce limits of counts; an administrator is exempt.
     pub enforce_limits: bool,
 }
 
@@ -60,7 +62,8 @@ impl SyncTask for Snapshot {
         for full in &self.names {
             let (path, name) = full.split_once('@').expect("the check found a snapshot's name");
             let head = s.hold_head(path)?;
-            // It is what the dataset is at the end of the group: what is dirty must be in it.
+            // A snapshot shows the dataset at the end of the txg, so it must include all dirty
+            // blocks.
             s.sync_head(head, 1)?;
             let snap = s.snapshot_head(head, name)?;
             for set in &self.props {
@@ -73,9 +76,9 @@ impl SyncTask for Snapshot {
 }
 
 impl Snapshot {
-    /// Each directory must have room for all the snapshots that come below it.
+    /// Checks the limits of each directory for all snapshots below it.
     fn check_counts(&self, s: &mut Syncing<'_>) -> Result<()> {
-        // How many come at or below each directory, and the first of them, which is what a refusal is about.
+        // The number of snapshots at or below each directory, and the first, which a refusal names.
         let mut more: BTreeMap<&str, (u64, &str)> = BTreeMap::new();
         for name in &self.names {
             let mut path = name.split('@').next().unwrap_or(name);
@@ -96,7 +99,9 @@ impl Snapshot {
     }
 }
 
-/// Checks one of many; `promised` is what those before it will take of each directory's room.
+/// Checks one snapshot of many.
+///
+/// `promised` is the space of each directory that those before it will take.
 fn check_one(s: &mut Syncing<'_>, full: &str, promised: &mut HashMap<u64, u64>) -> Result<()> {
     let parsed = Name::parse(full)?;
     let Tail::Snapshot(name) = parsed.tail else { return Syncing::refuse(full, Refusal::NotSnapshot) };
@@ -104,7 +109,7 @@ fn check_one(s: &mut Syncing<'_>, full: &str, promised: &mut HashMap<u64, u64>) 
     s.check_snapshot(head, name, full, false)?;
     let p = s.ds(head)?;
     let reserved = s.refreservation(head)?;
-    // What the reservation covers until now will be the snapshot's, and the head's reservation is to be had again.
+    // The snapshot takes over the space that the reservation covers, so the head needs it again.
     let need = p.unique_bytes.min(reserved);
     if need > 0 {
         let taken = promised.entry(p.dir_obj).or_default();
@@ -138,11 +143,12 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Makes a snapshot of a head that has nothing to write and returns it (`dsl_dataset_snapshot_sync_impl`).
+    /// Makes a snapshot of a head without dirty blocks, and returns it
+    /// (`dsl_dataset_snapshot_sync_impl`).
     pub(crate) fn snapshot_head(&mut self, head: u64, name: &str) -> Result<u64> {
         let ds = self.ds(head)?;
         self.adjust_counts(ds.dir_obj, 1, mos::DD_SNAPSHOT_COUNT)?;
-        // Every dataset is born after the origin.
+        // Every dataset must be born after the origin.
         let txg = if name == "$ORIGIN" { 1 } else { self.txg() };
         let phys = DslDatasetPhys {
             next_snap_obj: head,
@@ -150,7 +156,7 @@ impl Syncing<'_> {
             num_children: 1,
             creation_time: self.env.now,
             creation_txg: Txg(txg),
-            // All that it refers to, the head refers to as well.
+            // The head refers to everything that the snapshot refers to.
             unique_bytes: 0,
             fsid_guid: self.fsid(),
             guid: self.guid(),
@@ -193,7 +199,7 @@ impl Syncing<'_> {
         Ok(snap)
     }
 
-    /// What came before the head comes before its new snapshot now.
+    /// Puts a new snapshot between the head and what came before it.
     fn link_behind_previous(&mut self, ds: &DslDatasetPhys, head: u64, snap: u64) -> Result<()> {
         if ds.prev_snap_obj == 0 {
             return Ok(());
@@ -208,7 +214,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Blocks on removed devices that died go with the snapshot that knows them.
+    /// Moves the list of dead blocks on removed devices to the snapshot that knows them.
     fn move_remap_deadlist(&mut self, head: u64, snap: u64) -> Result<()> {
         let Some(list) = self.field(head, mos::DS_REMAP_DEADLIST)? else { return Ok(()) };
         self.zap(head)?.drop_entry(self.tx, mos::DS_REMAP_DEADLIST.as_bytes())?;
@@ -217,7 +223,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// A snapshot of an encrypted dataset names its set of initialisation vectors.
+    /// Gives a snapshot of an encrypted dataset the id of its set of initialisation vectors.
     fn new_ivset(&mut self, dir: u64, snap: u64) -> Result<()> {
         let encrypted = self.field_u64(dir, ondisk::crypto_key::FIELD)?.is_some_and(|o| o != 0);
         if !encrypted || !self.feature_enabled("bookmark_v2")? {
@@ -230,7 +236,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Notes when a directory's snapshots changed, if there is an entry for it (`dsl_dir_snap_cmtime_update`).
+    /// Records when the snapshots of a directory changed (`dsl_dir_snap_cmtime_update`).
     pub(crate) fn snapshots_changed(&mut self, dir: u64) -> Result<()> {
         if !self.feature_enabled("extensible_dataset")? {
             return Ok(());

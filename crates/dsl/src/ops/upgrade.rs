@@ -1,9 +1,13 @@
-//! What datasets get when their pool takes a newer version (`spa_sync_upgrades`).
+//! Changes to datasets when their pool gets a newer version (`spa_sync_upgrades`).
 //!
 //! # Theory
-//! Version 11 made every dataset a clone of the pool's empty snapshot, and has snapshots know what follows them; version 26 has directories know the clones of
-//! their snapshots, and frees what was destroyed from a list. An upgrade past one of them walks all datasets in one group, as OpenZFS does.
-//! Deadlists stay as they are: a head's plain list becomes that of its next snapshot, and the head gets one by birth.
+//! | version | change |
+//! |---|---|
+//! | 11 | every dataset is a clone of the empty snapshot; snapshots record what follows |
+//! | 26 | directories record clones of their snapshots; blocks to free are on a list |
+//!
+//! An upgrade past one of them walks all datasets in one txg, as OpenZFS does. Deadlists stay as
+//! they are. A head's plain list becomes that of its next snapshot, and the head gets one by birth.
 
 use crate::kin::Visited;
 use crate::sync::Syncing;
@@ -12,10 +16,13 @@ use ondisk::version::{SPA_VERSION_DIR_CLONES, SPA_VERSION_ORIGIN};
 use ondisk::{Corrupt, ObjNum, Txg};
 
 impl Syncing<'_> {
-    /// Makes what versions after `from` and up to `to` have. The pool's version is the new one already.
+    /// Makes the changes of versions after `from` and up to `to`.
+    ///
+    /// The pool has the new version already.
     ///
     /// # Errors
-    /// As reading and writing fails: the group must not reach the disk.
+    /// * [Writing](Error#writing): a dataset can't be read or changed. The txg must not reach the
+    ///   disk.
     pub fn upgrade(&mut self, from: u64, to: u64) -> Result<()> {
         let passes = |version| from < version && version <= to;
         let root = self.dsl.root_object().0;
@@ -40,7 +47,7 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// The heads of all datasets but the pool's own, parents first.
+    /// The heads of all datasets except the pool's own, parents first.
     fn all_heads(&mut self, root: u64) -> Result<Vec<u64>> {
         let mut heads = Vec::new();
         let mut visited = Visited::default();
@@ -57,7 +64,10 @@ impl Syncing<'_> {
         Ok(heads)
     }
 
-    /// The first in a head's past follows the pool's empty snapshot, if it is no clone; what it follows knows it (`upgrade_clones_cb`).
+    /// Makes the oldest of a head's past follow the pool's empty snapshot, if it is no clone
+    /// (`upgrade_clones_cb`).
+    ///
+    /// What it follows records it.
     fn follow_origin(&mut self, head: u64, origin: u64) -> Result<()> {
         let mut first = head;
         let mut at = self.ds(head)?;
@@ -67,7 +77,7 @@ impl Syncing<'_> {
             if before == 0 {
                 break 0;
             }
-            // Old snapshots may lack their creation group, so that time alone proves nothing.
+            // Old snapshots may lack their creation txg, so time alone proves nothing.
             visited.once(before, "snapshot")?;
             let p = self.ds(before)?;
             if p.next_snap_obj != first {

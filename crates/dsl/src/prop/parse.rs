@@ -1,4 +1,4 @@
-//! Values as people write them: `10G`, `lz4`, `none`.
+//! Parsing values as users write them: `10G`, `lz4`, `none`.
 
 use super::text::nicebytes;
 use super::{Kind, Prop, PropKind, Value, is_user_property};
@@ -11,21 +11,23 @@ const ZFS_MAXPROPLEN: usize = 8192;
 /// Longest name of a property, its NUL included (`ZAP_MAXNAMELEN`).
 const ZAP_MAXNAMELEN: usize = 256;
 
-/// What a dataset's properties are to be checked against.
+/// The dataset that a property is checked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context {
-    /// What it is.
+    /// The kind of the dataset.
     pub kind: Kind,
-    /// It is being made: properties that are fixed then may be given.
+    /// The dataset is new, so properties that are fixed at creation are allowed.
     pub creating: bool,
-    /// Largest block of the pool (`maxblocksize`).
+    /// The largest block of the pool (`spa_maxblocksize`).
     pub max_block: u64,
 }
 
-/// A number with a unit, as `10G`, `1.5M` or `4096` (`zfs_nicestrtonum`).
+/// Parses a number with a unit, such as `10G`, `1.5M` or `4096` (`zfs_nicestrtonum`).
 ///
 /// # Errors
-/// [`PropError::NotNumber`], [`PropError::TooLarge`], [`PropError::Suffix`].
+/// * [`PropError::NotNumber`]: the text does not begin with a digit or a point.
+/// * [`PropError::TooLarge`]: the number exceeds 64 bits.
+/// * [`PropError::Suffix`]: the unit is unknown.
 pub fn number(text: &str) -> Result<u64, PropError> {
     if !text.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
         return Err(PropError::NotNumber(text.to_owned()));
@@ -48,7 +50,7 @@ pub fn number(text: &str) -> Result<u64, PropError> {
     }
 }
 
-/// The power of two that a unit stands for.
+/// The power of two of a unit.
 fn shift(unit: &str) -> Result<u32, PropError> {
     const UNITS: &str = "BKMGTPEZ";
     let bad = || PropError::Suffix(unit.to_owned());
@@ -63,10 +65,20 @@ fn shift(unit: &str) -> Result<u32, PropError> {
     Ok(10 * i as u32)
 }
 
-/// Checks a property and its value as given, and turns it into what is stored (`zfs_valid_proplist`).
+/// Checks a property and its value, and converts it to its stored form (`zfs_valid_proplist`).
 ///
 /// # Errors
-/// [`PropError`] says in OpenZFS's words what is wrong.
+/// * [`PropError::Unknown`]: the name is neither a native nor a user property.
+/// * [`PropError::NotForSnapshots`]: a native property is given for a snapshot.
+/// * [`PropError::WrongType`]: datasets of this kind don't have the property.
+/// * [`PropError::ReadOnly`]: the property is computed, or fixed at creation.
+/// * [`PropError::NotOneOf`]: the value is not one of the property's names.
+/// * [`PropError::TooLong`], [`PropError::NameTooLong`]: the value or the name is too long.
+/// * [`PropError::NotNumber`], [`PropError::TooLarge`], [`PropError::Suffix`]: the value must be a
+///   number.
+/// * [`PropError::AutoForVolumes`], [`PropError::NotAuto`]: `auto` is not allowed here.
+/// * [`PropError::UseNone`]: a quota of 0 is given.
+/// * Others: the value violates a rule of the property; the variant names the rule.
 pub fn setting(name: &str, text: &str, context: Context) -> Result<Setting, PropError> {
     let Some(prop) = Prop::by_name(name) else {
         return user_setting(name, text);

@@ -1,8 +1,12 @@
-//! Which values `sharenfs` and `sharesmb` take (`sa_validate_shareopts`): they are kept, though nothing here shares anything.
+//! Valid values of `sharenfs` and `sharesmb` (`sa_validate_shareopts`).
+//!
+//! They are stored, though no layer here shares anything.
 
 use super::Prop;
 
-/// Options of NFS by the names that Linux and other systems have for them; `sec`, `ro` and `rw` have values of their own.
+/// Options of NFS by their names on Linux and other systems.
+///
+/// `sec`, `ro` and `rw` have values of their own.
 const NFS: [&str; 34] = [
     "all_squash",
     "anon",
@@ -40,7 +44,7 @@ const NFS: [&str; 34] = [
     "wdelay",
 ];
 
-/// Whether a property that says how something is shared can have this value. Others can have any.
+/// Whether a sharing property can have this value; other properties can have any.
 pub(super) fn is_valid(prop: Prop, text: &str) -> bool {
     match prop {
         Prop::Sharesmb => matches!(text, "on" | "off"),
@@ -53,11 +57,13 @@ pub(super) fn is_valid(prop: Prop, text: &str) -> bool {
 
 fn nfs_option(option: &str) -> bool {
     let (key, value) = option.split_once('=').unwrap_or((option, ""));
-    // Empty ones are passed over.
+    // Empty options are ignored.
     option.is_empty() || (NFS.contains(&key) && (!matches!(key, "ro" | "rw") || hosts(value)))
 }
 
-/// Hosts and networks, separated by colons; an IPv6 address stands in brackets, and a length may follow it.
+/// Whether a list of hosts and networks, separated by colons, is valid.
+///
+/// An IPv6 address is in brackets, and a length may follow it.
 fn hosts(mut list: &str) -> bool {
     while !list.is_empty() {
         let after = match list.strip_prefix('[') {

@@ -1,4 +1,4 @@
-//! The native properties of datasets, as OpenZFS 2.3 has them: a table of facts.
+//! The native properties of datasets in OpenZFS 2.3: a table of facts.
 
 use super::{Index, Kind, PropAttr, PropDesc};
 
@@ -137,7 +137,7 @@ const DIRECT: Index = &[("disabled", 0), ("standard", 1), ("always", 2)];
 
 macro_rules! props {
     ($($id:ident $name:literal $ctor:ident($($arg:expr),*) $attr:ident ($types:expr) $column:literal $values:literal;)*) => {
-        /// A native property, in the order in which `zfs get all` shows them (`zfs_prop_t`).
+        /// A native property, in the order of `zfs get all` (`zfs_prop_t`).
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         #[allow(missing_docs)] // their names say what they are; the manual says more

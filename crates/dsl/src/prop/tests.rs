@@ -1,7 +1,7 @@
 use super::text::{LITERAL, NICE, nicebytes, nicenum, ratio, time};
 use super::*;
 
-/// Every property is found by its name and by the head of its column, and knows its place in the order.
+/// Goal: each property is found by its name and column head, and knows its place in the order.
 #[test]
 fn table_is_consistent() {
     for (i, d) in PROPS.iter().enumerate() {
@@ -17,7 +17,7 @@ fn table_is_consistent() {
     assert_eq!(Prop::by_name("nonsense"), None);
 }
 
-/// The names of values that OpenZFS shows are the first of each number.
+/// Goal: the first name of each number is the one that OpenZFS shows.
 #[test]
 fn index_names() {
     assert_eq!(Prop::Xattr.desc().index_name(2), Some("on"));
@@ -27,7 +27,7 @@ fn index_names() {
     assert_eq!(Prop::Dedup.desc().index_name(13 | 256), Some("edonr,verify"));
 }
 
-/// Numbers and times read as OpenZFS 2.3 prints them.
+/// Goal: numbers and times are printed as OpenZFS 2.3 prints them.
 #[test]
 fn numbers_and_times() {
     for (n, bytes) in [
@@ -54,7 +54,7 @@ fn numbers_and_times() {
     assert_eq!(time(0, &NICE, false), "Thu Jan  1  0:00 1970");
 }
 
-/// User properties are told from native ones by their colon.
+/// Goal: a colon distinguishes user properties from native ones.
 #[test]
 fn user_properties() {
     assert!(is_user_property("com.example:color"));

@@ -1,4 +1,4 @@
-//! Values as `zfs get` and `zfs list` print them.
+//! Printing values as `zfs get` and `zfs list` do.
 
 use super::{Prop, PropKind, Property, Source, Value};
 
@@ -7,7 +7,7 @@ use super::{Prop, PropKind, Property, Source, Value};
 pub struct Style<'a> {
     /// Exact numbers and seconds, as with `-p`.
     pub literal: bool,
-    /// Seconds that local time is ahead of UTC at a time.
+    /// Seconds that local time is ahead of UTC at a given time.
     pub utc_offset: &'a dyn Fn(u64) -> i64,
 }
 
@@ -40,7 +40,7 @@ fn nice(n: u64, one: &str) -> String {
     if n.is_multiple_of(base) {
         return format!("{}{unit}", n >> (10 * index));
     }
-    // As many decimals as keep it within five characters.
+    // The most decimals that fit into five characters.
     let value = n as f64 / base as f64;
     (0..=2)
         .rev()
@@ -54,7 +54,9 @@ pub fn ratio(hundredths: u64, literal: bool) -> String {
     format!("{}.{:02}{}", hundredths / 100, hundredths % 100, if literal { "" } else { "x" })
 }
 
-/// A day of the proleptic Gregorian calendar: year, month (1 to 12), day, and day of the week (0 is Sunday).
+/// Converts days since 1970 to year, month (1 to 12), day, and day of the week (0 is Sunday).
+///
+/// The calendar is the proleptic Gregorian one.
 fn civil(days: i64) -> (i64, u32, u32, u32) {
     // Days from 0000-03-01, in eras of 400 years.
     let z = days + 719_468;
@@ -68,12 +70,12 @@ fn civil(days: i64) -> (i64, u32, u32, u32) {
     (year, month as u32, (doy - (153 * mp + 2) / 5 + 1) as u32, (days + 4).rem_euclid(7) as u32)
 }
 
-/// A time of local time, as `%a %b %e %k:%M %Y`, or with seconds.
+/// Prints a time as `%a %b %e %k:%M %Y`, or with seconds.
 pub fn time(seconds: u64, style: &Style<'_>, with_seconds: bool) -> String {
     const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    // Times past the year 9999 are nobody's; print the number rather than nonsense.
+    // Times past the year 9999 are damage; the number is better than nonsense.
     if style.literal || seconds > 253_402_300_799 {
         return seconds.to_string();
     }
@@ -136,7 +138,7 @@ impl Property {
 }
 
 impl std::fmt::Display for Source {
-    /// As the SOURCE column prints it.
+    /// Prints the source as the SOURCE column does.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Source::None => f.write_str("-"),

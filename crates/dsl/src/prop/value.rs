@@ -1,10 +1,17 @@
-//! What a dataset's properties are and where they come from.
+//! The properties of a dataset, and the sources of their values.
 //!
 //! # Theory
-//! Set properties lie in ZAPs: one of each directory, one of a snapshot that was received with some. A name may carry a suffix:
-//! `$recvd` for a received value, `$inherit` for one that hides it, `$iuv` for one that only newer software understands.
-//! The nearest value upwards holds, if the property is inherited at all. On top come figures that are
-//! worked out from the dataset itself; those keep the source of the stored value, if there is one.
+//! Stored values are in ZAPs: one of each directory, and one of each snapshot that has properties.
+//! A name in such a ZAP may have a suffix:
+//!
+//! | suffix | value |
+//! |---|---|
+//! | `$recvd` | received |
+//! | `$inherit` | hides a received value |
+//! | `$iuv` | understood only by newer software |
+//!
+//! The nearest value upwards holds, if the property is inherited. In addition there are figures
+//! computed from the dataset. They keep the source of the stored value, if there is one.
 
 use super::{Kind, PROPS, Prop, PropAttr, PropDesc, PropKind, is_user_property};
 use crate::dataset::{Bookmark, Dataset};
@@ -18,43 +25,43 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The value of a property.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// A number, or the number of a name.
+    /// A number, or the number of an index name.
     Number(u64),
     /// A string.
     Text(String),
 }
 
-/// Where a value comes from (`zprop_source_t`).
+/// The source of a value (`zprop_source_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Nowhere: it is a fact.
+    /// None: the value is a fact.
     None,
-    /// Nobody set it.
+    /// The default: the property is not set.
     Default,
-    /// Set here.
+    /// Set on this dataset.
     Local,
     /// Set on the dataset of this name.
     Inherited(String),
     /// Received here.
     Received,
-    /// Overridden by a mount; only the doors know.
+    /// Overridden by a mount; only the front ends know.
     Temporary,
 }
 
 /// A property of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Property {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its row of the table; `None` for user properties.
+    /// The row of the table; `None` for user properties.
     pub prop: Option<Prop>,
-    /// Its value.
+    /// The value.
     pub value: Value,
-    /// Where that comes from.
+    /// The source of the value.
     pub source: Source,
 }
 
-/// What a stored value is.
+/// The role of a stored value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Suffix {
     Iuv,
@@ -86,7 +93,7 @@ impl PropZap {
                 Some((n, "iuv")) => (n, Suffix::Iuv),
                 Some((n, "inherit")) => (n, Suffix::Inherit),
                 Some((n, "recvd")) => (n, Suffix::Recvd),
-                // Suffixes of the future are passed over, as OpenZFS does.
+                // Suffixes of later releases are ignored, as OpenZFS does.
                 Some(_) => continue,
             };
             if seen.insert(name.to_owned()) {
@@ -97,7 +104,7 @@ impl PropZap {
         Ok(out)
     }
 
-    /// True if nothing is set.
+    /// Whether no property is set.
     pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -138,10 +145,10 @@ fn value_of(v: &ZapValue) -> Value {
 }
 
 impl Dataset {
-    /// The stored value that holds for a property, and where it is set; `None` if nobody set it (`dsl_prop_get_ds`).
+    /// The stored value that holds, and its source; `None` if it is not set (`dsl_prop_get_ds`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): a property ZAP can't be read.
     fn stored(&self, name: &str, desc: Option<&PropDesc>) -> Result<Option<(Value, Source)>> {
         if self.phys().props_obj != 0 && self.is_snapshot() {
             let own = PropZap::read(self.dsl().mos(), ObjNum(self.phys().props_obj))?;
@@ -168,11 +175,14 @@ impl Dataset {
         Ok(None)
     }
 
-    /// A native property, stored or worked out; `None` if this dataset does not have it or it has no value.
-    /// Whether a file system is mounted is not known here: it reads as not.
+    /// A native property, stored or computed (`zfs_prop_get`).
+    ///
+    /// `None` if this dataset does not have the property, or it has no value. This layer does not
+    /// know mounts: `mounted` reads as no.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the dataset, or an object with the value, can't be read.
+    /// * [`Error::Corrupt`]: the key object is malformed, or the loaded key does not open it.
     pub fn property(&self, prop: Prop) -> Result<Option<Property>> {
         let desc = prop.desc();
         let Some(kind) = self.kind()? else { return Ok(None) };
@@ -188,7 +198,7 @@ impl Dataset {
         }
         let computed = self.computed(prop, kind)?;
         let stored = match &computed {
-            // Facts have no source; do not look for one.
+            // Facts have no source.
             Computed::Fact(_) | Computed::Missing => None,
             Computed::Value(_) | Computed::Stored => self.stored(desc.name, Some(desc))?,
         };
@@ -226,7 +236,10 @@ impl Dataset {
         Ok((!bad_index).then_some(out))
     }
 
-    /// An inherited mountpoint ends in the path from where it is set to here; an alternate root goes before it.
+    /// Completes a mountpoint.
+    ///
+    /// An inherited one gets the path from where it is set to here. An alternate root goes before
+    /// it.
     fn place_mountpoint(&self, p: &mut Property) {
         let Value::Text(set) = &p.value else { return };
         if !set.starts_with('/') {
@@ -244,20 +257,22 @@ impl Dataset {
         p.value = Value::Text(format!("{root}{set}{slash}{below}"));
     }
 
-    /// A user property; `None` if nobody set it.
+    /// A user property; `None` if it is not set.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): a property ZAP can't be read.
     pub fn user_property(&self, name: &str) -> Result<Option<Property>> {
         let found = self.stored(name, None)?;
         Ok(found.map(|(value, source)| Property { name: name.to_owned(), prop: None, value, source }))
     }
 
-    /// All that `zfs get all` shows: native properties in their order, then user properties, those set here first, in the order
-    /// of their ZAPs.
+    /// All properties that `zfs get all` shows (`dsl_prop_get_all`).
+    ///
+    /// Native properties come first, in their order. User properties follow in the order of their
+    /// ZAPs, those set here first.
     ///
     /// # Errors
-    /// As reading fails.
+    /// Those of [`Dataset::property`].
     pub fn properties(&self) -> Result<Vec<Property>> {
         let mut out = Vec::new();
         for desc in PROPS.iter().filter(|d| d.visible) {
@@ -272,7 +287,7 @@ impl Dataset {
     /// Names of the user properties that hold here.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): a property ZAP can't be read.
     pub fn user_property_names(&self) -> Result<Vec<String>> {
         let mut seen = BTreeSet::new();
         let mut out = Vec::new();
@@ -292,10 +307,10 @@ impl Dataset {
         Ok(out)
     }
 
-    /// The received value of a property, local or not in force (the RECEIVED column).
+    /// The received value of a property, even if a local one hides it (`dsl_prop_get_received`).
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): the property ZAP can't be read.
     pub fn received(&self, name: &str) -> Result<Option<Value>> {
         let zap = if self.is_snapshot() {
             std::sync::Arc::new(PropZap::read(self.dsl().mos(), ObjNum(self.phys().props_obj))?)
@@ -391,7 +406,8 @@ impl Dataset {
         }))
     }
 
-    /// Properties that a file system keeps in its master node; what old ones lack has its default (`zfs_get_zplprop`).
+    /// A property that the master node keeps; old file systems have the default
+    /// (`zfs_get_zplprop`).
     fn zpl_property(&self, prop: Prop) -> Result<Option<u64>> {
         if self.is_inconsistent() || self.head_kind()? != Some(Kind::Filesystem) {
             return Ok(None);
@@ -431,7 +447,7 @@ impl Dataset {
     }
 }
 
-/// Numbers that are settable, and local where they are not the default, whether or not a value is stored.
+/// Settable numbers that are local when not the default, whether or not a value is stored.
 const SETTABLE_FIGURES: &[Prop] = &[
     Prop::Canmount,
     Prop::Volsize,
@@ -445,23 +461,26 @@ const SETTABLE_FIGURES: &[Prop] = &[
     Prop::SnapshotCount,
 ];
 
-/// How a property's value is found.
+/// How the value of a property is found.
 enum Computed {
     /// In the property ZAPs.
     Stored,
-    /// Worked out, but with the source of a stored value.
+    /// Computed, with the source of the stored value.
     Value(Value),
-    /// Worked out, without source.
+    /// Computed, without a source.
     Fact(Value),
-    /// Not there.
+    /// Absent.
     Missing,
 }
 
 impl Dsl {
-    /// The number of an inheritable property that holds for a dataset, which is known by its object, whatever it is called now.
+    /// The effective number of an inheritable property of a dataset, by the dataset's object
+    /// (`dsl_prop_get_int_ds`).
+    ///
+    /// The object stays the same when the dataset is renamed.
     ///
     /// # Errors
-    /// As reading fails.
+    /// * [Reading](Error#reading): a directory or a property ZAP can't be read.
     pub fn number_for(&self, dataset: ObjNum, prop: Prop) -> Result<u64> {
         let desc = prop.desc();
         let mut at = ObjNum(self.dataset_phys(dataset)?.dir_obj);
@@ -483,13 +502,13 @@ impl Dsl {
 }
 
 impl Dsl {
-    /// Tells the cache what of a dataset may be written to cache devices (`secondarycache`), if there are any.
+    /// Passes on to the cache what of a dataset cache devices may hold (`secondarycache`).
     pub(crate) fn note_second(&self, dataset: ObjNum) {
         let cache = self.mos().objset().cache();
         if !cache.has_devices() {
             return;
         }
-        // One whose properties can't be read has others' worries.
+        // Other operations report properties that can't be read.
         let second = match self.number_for(dataset, Prop::Secondarycache) {
             Ok(0) => arc::Second::None,
             Ok(1) => arc::Second::Metadata,
@@ -498,7 +517,7 @@ impl Dsl {
         cache.set_second(dataset.0, second);
     }
 
-    /// The same for all datasets that are being written, as after properties changed or a cache device came.
+    /// The same for all live datasets, after properties changed or a cache device was added.
     pub fn note_seconds(&self) {
         if self.mos().objset().cache().has_devices() {
             self.heads().live().into_iter().for_each(|object| self.note_second(ObjNum(object)));
@@ -523,10 +542,11 @@ fn numbers(w: impl Iterator<Item = u64>) -> String {
 }
 
 impl Bookmark {
-    /// A property of a bookmark; `dataset` is the full name of the dataset that it belongs to.
+    /// A property of a bookmark; `dataset` is the full name of its dataset.
     ///
     /// # Errors
-    /// As reading its redaction list fails.
+    /// * [Reading](Error#reading): the redaction list can't be read.
+    /// * [`Error::Corrupt`]: the redaction list is malformed.
     pub fn property(&self, dsl: &Dsl, dataset: &str, prop: Prop) -> Result<Option<Property>> {
         let p = &self.phys;
         let full = p.flags & ondisk::bookmark::ZBM_FLAG_HAS_FBN != 0;
@@ -558,10 +578,10 @@ impl Bookmark {
         }))
     }
 
-    /// All that `zfs get all` shows of a bookmark.
+    /// All properties of a bookmark that `zfs get all` shows.
     ///
     /// # Errors
-    /// As [`Bookmark::property`].
+    /// Those of [`Bookmark::property`].
     pub fn properties(&self, dsl: &Dsl, dataset: &str) -> Result<Vec<Property>> {
         let mut out = Vec::new();
         for d in PROPS.iter().filter(|d| d.visible && d.is_valid_for(Kind::Bookmark)) {

@@ -1,9 +1,9 @@
-//! A map is looked through once, until it changes.
+//! A map is read once, until it changes.
 
 use super::*;
 use ondisk::BlkId;
 
-/// A dnode of no contents, told from others by its last block.
+/// A dnode without contents, distinguished by its last block.
 fn dnode(version: u64) -> DnodePhys {
     let mut raw = [0; 512];
     // A ZAP of one level with one pointer.
@@ -13,8 +13,8 @@ fn dnode(version: u64) -> DnodePhys {
     DnodePhys { maxblkid: BlkId(version), ..phys }
 }
 
-/// Ten thousand names are found with one look through the map; another state of the map is looked through again; and
-/// no more maps are kept than may be.
+/// Goal: ten thousand names need one reading of the map; a changed map is read again; the number of
+/// maps is bounded.
 #[test]
 fn one_look_for_many_names() {
     let reversed = Reversed::default();

@@ -15,8 +15,8 @@ use dsl::{Error, Kind, Prop, Refusal, Value};
 use std::sync::Arc;
 use zio::{IoFlags, ReadOptions};
 
-/// Goal: a head that a sync has made is read by its owner as the owner's handle of the datasets
-/// says, and not as the sync does.
+/// Goal: the owner of a head that a sync created reads it with the owner's options, not with the
+/// sync's.
 #[test]
 fn owners_read_as_they_say() {
     let mut w = World::open("single-lz4");

@@ -306,7 +306,7 @@ fn one_pass_lists_all() {
     assert!(names(&ListOptions { hidden: true, ..all }).iter().any(|n| n == "single-lz4/$ORIGIN"));
 }
 
-/// Goal: the sources local, inherited, default and none are told apart, and so are file systems and
+/// Goal: the sources local, inherited, default and none are distinct, and so are file systems and
 /// volumes.
 #[test]
 fn sources_and_kinds() {

@@ -281,7 +281,8 @@ fn fallocate(tree: &dyn FileTree, node: Node, request: &Request<'_>) -> Result<(
 /// kernels do.
 ///
 /// # Errors
-/// Those of [`FileTree::xattr`] and [`FileTree::remove_xattr`], except for the absence of the attribute.
+/// Those of [`FileTree::xattr`] and [`FileTree::remove_xattr`], except for the absence of the
+/// attribute.
 fn drop_capability(tree: &dyn FileTree, node: Node) -> Result<(), Errno> {
     match tree.xattr(node, CAPABILITY) {
         Ok(_) => tree.remove_xattr(node, CAPABILITY),

@@ -1,16 +1,24 @@
-//! Metaslabs set aside: nothing is allocated from them, so that what is free there can be written or discarded.
+//! Metaslabs that are set aside: nothing is allocated from them, so that their free space can be
+//! written or discarded.
 //!
 //! # Theory
-//! What may be touched of a metaslab is what was free when it was set aside: not allocated as far as any group knows that has synced or is on the
-//! way, not freed lately, so that the last uberblocks stay good, and not held back for a checkpoint, which is allocated still. Nobody is given any of that before
-//! the metaslab is given back; what becomes free meanwhile is not touched.
+//! Only space that was free when the metaslab was set aside may be touched. This excludes:
 //!
-//! A pool must not fail for want of room because somebody cleans up in it. So who finds no room while metaslabs are aside waits until they are all given
-//! back, which whoever has one does soon when it is wanted ([`Aside::is_wanted`]), and none is set aside before the group has synced.
+//! * space that a txg has allocated, synced or not;
+//! * space that was freed lately, so that the last uberblocks stay valid;
+//! * space that a checkpoint holds back, which is still allocated.
+//!
+//! No allocation gets any of the free space before the metaslab is given back. Space that becomes
+//! free meanwhile is not touched.
+//!
+//! Initialize and TRIM must not make a pool run out of space. So an allocation that finds none
+//! while metaslabs are aside waits until all are given back. Their holders give them back soon when
+//! they are wanted ([`Aside::is_wanted`]). No metaslab is set aside again before the txg has
+//! synced.
 //!
 //! # Locks
-//! Who has a metaslab aside waits for nothing but the device that he works on: above all for no transaction group, whose sync may be what waits for
-//! room.
+//! The holder of a metaslab waits for nothing but its device. Above all it waits for no txg,
+//! because the sync of a txg may be what waits for space.
 //!
 //! # See
 //! OpenZFS `metaslab_disable`, `metaslab_enable`.
@@ -24,92 +32,95 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use zio::{IoFlags, NoSpace, Want};
 
-/// Metaslabs of one vdev that are aside at once (`max_disabled_ms`).
+/// Most metaslabs of one vdev that are aside at once (`max_disabled_ms`).
 const ASIDE_MAX: usize = 3;
-/// Of a vdev with few of them most stay in use: one in so many may be aside.
+/// At most one of so many metaslabs of a small vdev may be aside, so that most stay in use.
 const ASIDE_PART: usize = 4;
-/// How often who waits for a metaslab looks whether he is to stop.
+/// How often a thread that waits for a metaslab checks whether it must stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What is aside, and who waits for that to end.
+/// The metaslabs that are aside, and the allocations that wait for them.
 #[derive(Debug, Default)]
 pub(super) struct AsideBook {
-    /// How many have a metaslab aside.
+    /// The number of holders of each metaslab.
     aside: BTreeMap<MetaslabKey, usize>,
-    /// Who found no room.
+    /// The number of allocations that found no space.
     starving: usize,
-    /// Somebody found none since the last group: others of it may, too, and would wait each for a metaslab of his own.
+    /// True if an allocation found none since the last txg. Others of this txg may find none
+    /// either, and each would wait for a metaslab.
     starved: bool,
 }
 
 impl AsideBook {
-    /// Whether one is aside at all: what can't be found now may be found then.
+    /// True if any metaslab is aside. An allocation that fails now may succeed afterwards.
     pub(super) fn any(&self) -> bool {
         !self.aside.is_empty()
     }
 
-    /// A group has synced.
+    /// Notes that a txg has synced.
     pub(super) fn eat(&mut self) {
         self.starved = false;
     }
 
-    /// Whether nothing may be taken from a metaslab.
+    /// True if nothing may be allocated from a metaslab.
     pub(super) fn holds(&self, place: MetaslabKey) -> bool {
         self.aside.contains_key(&place)
     }
 }
 
-/// A metaslab from which nothing is allocated until this is dropped.
+/// A metaslab that is set aside until this is dropped.
 #[derive(Debug)]
 pub struct Aside<'a> {
     allocator: &'a Allocator,
     place: MetaslabKey,
     free: Vec<(u64, u64)>,
     never_used: bool,
-    /// Its map was read for this alone.
+    /// True if its map was read only for this.
     loaded_here: bool,
 }
 
-/// What came of wanting a metaslab aside.
+/// The result of [`Allocator::set_aside`].
 #[derive(Debug)]
 pub enum Chance<'a> {
-    /// It is.
+    /// The metaslab is set aside.
     Aside(Aside<'a>),
-    /// It is not now: it was not to be waited for, or its map could not be read a moment ago.
+    /// Not now: the wait was stopped, or the map could not be read a moment ago.
     Later,
-    /// There is no such metaslab, or its map contradicts itself.
+    /// Never: there is no such metaslab, or its map contradicts itself.
     Never,
 }
 
-/// What is known of a metaslab without its map.
+/// The figures of a metaslab that are known without its map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetaslabFigures {
-    /// First byte.
+    /// Its first byte.
     pub start: u64,
-    /// Bytes.
+    /// Its size in bytes.
     pub size: u64,
-    /// Bytes allocated.
+    /// Its allocated bytes.
     pub allocated: u64,
 }
 
 impl Aside<'_> {
-    /// What was free when it was set aside: starts and ends, in order.
+    /// The starts and ends of what was free when the metaslab was set aside, in order.
     pub fn free(&self) -> &[(u64, u64)] {
         &self.free
     }
 
-    /// What of that has been freed since this was last asked: starts and ends, in order ([`Allocator::note_frees`]).
+    /// The starts and ends of the part of it that was freed since the last call, in order
+    /// ([`Allocator::note_frees`]).
     pub fn take_freed(&self) -> Vec<(u64, u64)> {
         let freed = std::mem::take(&mut self.allocator.state.lock().metaslab(self.place).freed_lately);
         freed.common(&self.free)
     }
 
-    /// It has no space map: nothing was ever written to it.
+    /// True if it has no space map, so that nothing was ever written to it.
     pub fn never_used(&self) -> bool {
         self.never_used
     }
 
-    /// Somebody waits for room: it is to be given back ([`Allocator::is_room_wanted`]).
+    /// True if an allocation waits for space, so that the metaslab should be given back
+    /// ([`Allocator::is_room_wanted`]).
     pub fn is_wanted(&self) -> bool {
         self.allocator.is_room_wanted()
     }
@@ -131,8 +142,10 @@ impl Drop for Aside<'_> {
 }
 
 impl State {
-    /// Forgets the map of a metaslab, if all that is known of it is on disk: what was allocated in a group that has not synced
-    /// would be free by the map that is read next.
+    /// Drops the map of a metaslab, if everything known of it is on disk.
+    ///
+    /// Space that was allocated in a txg which has not synced would be free by the map that is read
+    /// next.
     fn unload(&mut self, place: MetaslabKey) {
         let changes = self.pending.contains(&place) || self.dirty.iter().any(|d| d.contains(&place));
         let ms = self.metaslab(place);
@@ -142,7 +155,7 @@ impl State {
         }
     }
 
-    /// Marks a loaded metaslab; `None` where it has no map that can be gone by.
+    /// Marks a loaded metaslab. `None` if it has no usable map.
     fn mark_aside(&mut self, place: MetaslabKey) -> Option<(Vec<(u64, u64)>, bool)> {
         let ms = self.metaslab(place);
         if ms.broken || ms.resting {
@@ -164,12 +177,15 @@ impl State {
 }
 
 impl Allocator {
-    /// Somebody waits for room that is set aside: whoever has a metaslab aside is to give it back, and to wait for nothing meanwhile.
+    /// True if an allocation waits for space that is set aside.
+    ///
+    /// A holder of a metaslab must then give it back, and wait for nothing meanwhile.
     pub fn is_room_wanted(&self) -> bool {
         self.state.lock().aside.starving > 0
     }
 
-    /// Has what may be used again noted from now on, for [`Aside::take_freed`], or not any more, and forgotten.
+    /// Starts or stops recording space that becomes free, for [`Aside::take_freed`]. A stop drops
+    /// the record.
     pub fn note_frees(&self, note: bool) {
         let mut state = self.state.lock();
         if std::mem::replace(&mut state.notes_frees, note) && !note {
@@ -178,7 +194,7 @@ impl Allocator {
         }
     }
 
-    /// The metaslabs of a vdev of which so many bytes are noted.
+    /// The metaslabs of a vdev with at least `least` recorded bytes.
     pub fn freed_lately(&self, vdev: VdevId, least: u64) -> Vec<u32> {
         let state = self.state.lock();
         let metaslabs = state.vdevs.get(&vdev).map(|v| v.metaslabs.iter()).into_iter().flatten();
@@ -189,7 +205,7 @@ impl Allocator {
             .collect()
     }
 
-    /// What is known of each metaslab of a vdev; none where the vdev has none.
+    /// The figures of each metaslab of a vdev.
     pub fn metaslab_figures(&self, vdev: VdevId) -> Vec<MetaslabFigures> {
         let state = self.state.lock();
         let metaslabs = state.vdevs.get(&vdev).map(|v| v.metaslabs.iter()).into_iter().flatten();
@@ -202,10 +218,14 @@ impl Allocator {
             .collect()
     }
 
-    /// Sets a metaslab aside, when nobody waits for room or has in this group, and not too many of its vdev are; waits for that until `stop`.
+    /// Sets a metaslab aside (`metaslab_disable`).
+    ///
+    /// Waits while an allocation starves or has starved in this txg, and while too many metaslabs
+    /// of the vdev are aside. Gives up when `stop` returns true.
     ///
     /// # Errors
-    /// As reading its map fails, if that may pass.
+    /// * [`crate::Error::Object`]: the space map can't be read now, because devices fail or the
+    ///   pool is suspended.
     pub fn set_aside(&self, vdev: VdevId, id: u32, stop: &dyn Fn() -> bool) -> Result<Chance<'_>> {
         let place = (vdev, id);
         loop {
@@ -223,7 +243,8 @@ impl Allocator {
                 }
                 state.metaslab(place).free.is_some()
             };
-            // Read before it is set aside: who waits for room is not to wait for that.
+            // The map is read before the metaslab is set aside, so that no allocation waits for
+            // this read.
             self.load(place, IoFlags::NONE)?;
             let mut state = self.state.lock();
             if !state.may_set_aside(place) {
@@ -240,11 +261,12 @@ impl Allocator {
             if ms.resting {
                 return Ok(Chance::Later);
             }
-            // Somebody else who had it aside has forgotten its map in between.
+            // Another holder dropped the map in between.
         }
     }
 
-    /// Allocates where nothing was found: once more, when nothing is aside. Loads what has to be known for it.
+    /// Repeats an allocation that found no space, when no metaslab is aside. Loads the metaslabs
+    /// that it needs.
     pub(super) fn allocate_starving(
         &self,
         want: &Want,
@@ -263,7 +285,7 @@ impl Allocator {
                     Some(place) => place,
                 }
             };
-            // Whether that went well shows when it is tried again.
+            // The next attempt shows whether the load succeeded.
             let _ = self.load(place, want.flags);
         };
         let mut state = self.state.lock();

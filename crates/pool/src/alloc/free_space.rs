@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Least number of ranges that a first-fit search looks at (`metaslab_min_search_count`).
+/// Least number of ranges that a first-fit search visits (`metaslab_min_search_count`).
 const MIN_SEARCH_COUNT: usize = 100;
-/// Bytes that a first-fit search goes before it gives up (`metaslab_df_max_search`).
+/// Bytes after which a first-fit search gives up (`metaslab_df_max_search`).
 const MAX_SEARCH: u64 = 16 << 20;
-/// With a largest range smaller than this, ranges are chosen by size (`metaslab_df_alloc_threshold`).
+/// If the largest range is smaller than this, ranges are chosen by size
+/// (`metaslab_df_alloc_threshold`).
 const BY_SIZE_BELOW: u64 = 128 << 10;
-/// With less of the metaslab free than this, in percent, ranges are chosen by size (`metaslab_df_free_pct`).
+/// If less of the metaslab is free than this, in percent, ranges are chosen by size
+/// (`metaslab_df_free_pct`).
 const BY_SIZE_BELOW_PERCENT: u64 = 4;
 
 /// Disjoint, coalesced free ranges with an index by size (`ms_allocatable`).
@@ -19,7 +21,7 @@ pub(super) struct FreeSpace {
     by_size: BTreeSet<(u64, u64)>,
     histogram: [u64; 64],
     space: u64,
-    /// Where the search for a block of alignment `2^i` goes on (`ms_lbas`).
+    /// Where the search for a block of alignment `2^i` continues (`ms_lbas`).
     cursors: [u64; 64],
 }
 
@@ -34,18 +36,19 @@ impl FreeSpace {
         }
     }
 
-    /// Bytes that are free.
+    /// Free bytes.
     #[cfg(test)]
     pub(super) fn space(&self) -> u64 {
         self.space
     }
 
-    /// Number of ranges by size: bucket `i` counts those of `2^i` bytes and more, below twice that.
+    /// Number of ranges by size. Bucket `i` counts those of at least `2^i` bytes and less than
+    /// twice that.
     pub(super) fn histogram(&self) -> &[u64; 64] {
         &self.histogram
     }
 
-    /// Size of the largest range.
+    /// The size of the largest range.
     pub(super) fn largest(&self) -> u64 {
         self.by_size.last().map_or(0, |(size, _)| *size)
     }
@@ -66,7 +69,7 @@ impl FreeSpace {
         self.histogram[(end - start).ilog2() as usize] -= 1;
     }
 
-    /// The range that begins last at or before `at`.
+    /// The last range that begins at or before `at`.
     fn before(&self, at: u64) -> Option<(u64, u64)> {
         self.ranges.range(..=at).next_back().map(|(s, e)| (*s, *e))
     }
@@ -79,7 +82,7 @@ impl FreeSpace {
     /// Adds `start..end`.
     ///
     /// # Panics
-    /// When part of it is free already: whoever frees has checked that.
+    /// If part of it is free already. The caller has checked that.
     pub(super) fn add(&mut self, start: u64, end: u64) {
         assert!(start < end && !self.overlaps(start, end), "space is freed once: {start:#x}..{end:#x}");
         let (mut from, mut to) = (start, end);
@@ -95,7 +98,7 @@ impl FreeSpace {
         self.space += end - start;
     }
 
-    /// Takes `start..end` out; false, with nothing changed, if part of it is not free.
+    /// Removes `start..end`. False, with nothing changed, if part of it is not free.
     #[must_use]
     pub(super) fn remove(&mut self, start: u64, end: u64) -> bool {
         let Some((s, e)) = self.before(start).filter(|(_, e)| *e >= end && start < end) else { return false };
@@ -110,8 +113,10 @@ impl FreeSpace {
         true
     }
 
-    /// Finds `size` bytes and takes them out (`metaslab_df_alloc`): the first fit from where blocks of this alignment
-    /// were found last, or the smallest range that fits when that does not lead far. `whole` is the metaslab's size.
+    /// Finds and removes `size` bytes of a metaslab of `whole` bytes (`metaslab_df_alloc`).
+    ///
+    /// It takes the first fit after the last block of this alignment. If that search goes too far,
+    /// it takes the smallest range that fits.
     pub(super) fn allocate(&mut self, size: u64, whole: u64) -> Option<u64> {
         let cursor = size.trailing_zeros() as usize;
         let scarce = self.largest() < BY_SIZE_BELOW

@@ -5,39 +5,40 @@ use ondisk::VdevId;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Metaslabs that one search looks at, unless it must find something (`zfs_metaslab_find_max_tries`).
+/// Most metaslabs that one search visits, unless it must succeed (`zfs_metaslab_find_max_tries`).
 const FIND_MAX_TRIES: usize = 100;
-/// An active metaslab is left when its weight's index has fallen by this much (`zfs_metaslab_switch_threshold`).
+/// An active metaslab is left when the index of its weight has fallen by this much
+/// (`zfs_metaslab_switch_threshold`).
 const SWITCH_THRESHOLD: u8 = 2;
-/// Bytes that go to a group before it is the next one's turn, for each disk of data (`metaslab_aliquot`).
+/// Bytes of a turn, for each data disk (`metaslab_aliquot`).
 const ALIQUOT: u64 = 1 << 20;
 
-/// MetaslabKey of a group in the allocator.
+/// The index of a metaslab group in the allocator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct GroupId(pub(super) usize);
 
-/// What space is for (`metaslab_class_t`).
+/// The purpose of space (`metaslab_class_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClassKind {
     /// Data and metadata.
     Normal,
     /// Metadata and small blocks.
     Special,
-    /// Dedup tables.
+    /// Deduplication tables.
     Dedup,
-    /// Intent logs, on devices of their own.
+    /// Intent logs on devices of their own.
     Log,
     /// The metaslab that each large normal vdev lends to intent logs.
     EmbeddedLog,
 }
 
 impl ClassKind {
-    /// All of them.
+    /// All classes.
     pub const ALL: [ClassKind; 5] =
         [ClassKind::Normal, ClassKind::Special, ClassKind::Dedup, ClassKind::Log, ClassKind::EmbeddedLog];
 }
 
-/// What a group says whose vdev has been removed: no vdev has that number.
+/// The vdev of a metaslab group whose vdev was removed. No vdev has that number.
 pub(super) const NO_VDEV: VdevId = VdevId(u32::MAX);
 
 /// The metaslabs of a vdev that serve one class (`metaslab_group_t`).
@@ -45,19 +46,20 @@ pub(super) const NO_VDEV: VdevId = VdevId(u32::MAX);
 pub(super) struct Group {
     pub(super) vdev: VdevId,
     pub(super) class: ClassKind,
-    /// Disks that hold data, parity apart.
+    /// The number of disks that hold data, without parity.
     pub(super) data_disks: u64,
-    /// Bytes more or fewer than its share before the next group's turn (`mg_bias`).
+    /// Bytes more or less than the usual turn.
     pub(super) bias: i64,
-    /// Takes no new blocks.
+    /// True if it takes no new blocks.
     pub(super) passive: bool,
-    /// Bytes that its metaslabs have (`mg_space`).
+    /// The size of its metaslabs in bytes.
     pub(super) space: u64,
-    /// Bytes of them that are not to be had, as of the last group (`vs_alloc`).
+    /// The bytes of them that are not available, as of the last txg (`vs_alloc`).
     pub(super) alloc: u64,
-    /// Its metaslabs, the best first, of equals the first.
+    /// Its metaslabs, the best first. Equal ones are in order of their numbers.
     order: BTreeSet<(Reverse<Weight>, u32)>,
-    /// The metaslabs in use for first, second and third copies (`mga_primary`, `mga_secondary`).
+    /// The metaslabs in use for the first, second and third copies (`mga_primary`,
+    /// `mga_secondary`).
     active: [Option<u32>; 3],
 }
 
@@ -90,7 +92,7 @@ impl Group {
         self.active.iter_mut().filter(|a| **a == Some(id)).for_each(|a| *a = None);
     }
 
-    /// Gives a metaslab the weight that is right now.
+    /// Updates the weight of a metaslab.
     pub(super) fn reweigh(&mut self, id: u32, ms: &mut LiveMetaslab) {
         let weight = ms.reckon_weight();
         if weight != ms.weight {
@@ -100,13 +102,13 @@ impl Group {
         }
     }
 
-    /// Brings its sum up to date with a metaslab of it.
+    /// Updates the sum for a metaslab.
     pub(super) fn count(&mut self, ms: &mut LiveMetaslab) {
         self.alloc = self.alloc - ms.counted + ms.taken();
         ms.counted = ms.taken();
     }
 
-    /// Bytes that go to it before the next group's turn.
+    /// The bytes of its turn.
     pub(super) fn aliquot(&self) -> u64 {
         (ALIQUOT * self.data_disks).saturating_add_signed(self.bias)
     }
@@ -115,8 +117,10 @@ impl Group {
         self.bias = (percent - 100).saturating_mul((ALIQUOT * self.data_disks) as i64) / 100;
     }
 
-    /// The metaslab to try for copy `copy` of a block (`find_valid_metaslab`): the one in use for such, if it serves, or the best
-    /// that is not in use, and if all are, the best. `serves` says whether one may take the block.
+    /// The metaslab to try for copy `copy` of a block (`find_valid_metaslab`).
+    ///
+    /// `serves` tells whether a metaslab can take the block. The order is: the metaslab in use for
+    /// such copies, the best one that is not in use, the best of all.
     pub(super) fn choose(
         &mut self,
         copy: usize,
@@ -140,7 +144,7 @@ impl Group {
         self.active[copy]
     }
 
-    /// Notes that a metaslab is in use for copy `copy` from now on, if none is.
+    /// Notes that a metaslab is now in use for copy `copy`, if none is.
     pub(super) fn activate(&mut self, copy: usize, id: u32, ms: &mut LiveMetaslab) {
         if self.active[copy].is_none() && !self.active.contains(&Some(id)) {
             self.active[copy] = Some(id);
@@ -148,7 +152,7 @@ impl Group {
         }
     }
 
-    /// Leaves a metaslab that has been used up, after an allocation (`metaslab_segment_may_passivate`).
+    /// Leaves a metaslab that is used up, after an allocation (`metaslab_segment_may_passivate`).
     pub(super) fn passivate_spent(&mut self, id: u32, ms: &mut LiveMetaslab) {
         let Some(at) = ms.activated else { return };
         let now = ms.reckon_weight();
@@ -165,18 +169,18 @@ impl Group {
     }
 }
 
-/// The groups of a class and whose turn it is (`metaslab_class_t`).
+/// The metaslab groups of a class, and whose turn it is (`metaslab_class_t`).
 #[derive(Debug, Default)]
 pub(super) struct Class {
     pub(super) groups: Vec<GroupId>,
-    /// Index of the group whose turn it is (`mca_rotor`).
+    /// The index of the metaslab group whose turn it is (`mca_rotor`).
     pub(super) rotor: usize,
-    /// Bytes that it got since (`mca_aliquot`).
+    /// The bytes that it got in this turn (`mca_aliquot`).
     pub(super) aliquot: u64,
 }
 
 impl Class {
-    /// The next group's turn.
+    /// Gives the turn to another metaslab group.
     pub(super) fn turn(&mut self, to: usize) {
         self.rotor = to % self.groups.len().max(1);
         self.aliquot = 0;

@@ -1,11 +1,19 @@
-//! A metaslab of a pool that is written: where each of its bytes is on the way between free and allocated.
+//! A metaslab of a pool that is written, and the state of each of its bytes.
 //!
 //! # Life
-//! A byte is *free* (in the range tree of a loaded metaslab), *allocating* (handed out in a group that has not synced), allocated (on
-//! the space map and nowhere else), *freeing* (freed in the group that syncs, not on the space map yet), *freed* (the same, on it) or *deferred*
-//! (freed in one of the last two groups: an older uberblock may still refer to it). [`LiveMetaslab::done`] moves it on.
+//! A byte is in one of these states. [`LiveMetaslab::done`] moves it on.
 //!
-//! An unloaded metaslab has none that is free or allocating: it must be loaded to allocate from, and not to free into.
+//! | state | meaning |
+//! |---|---|
+//! | *free* | in the range tree of a loaded metaslab |
+//! | *allocating* | given out in a txg that has not synced |
+//! | allocated | on the space map, and in no other set |
+//! | *freeing* | freed in a txg that has not synced, and not on the space map yet |
+//! | *freed* | freed in the syncing txg, and on the space map |
+//! | *deferred* | freed in one of the last two txgs, so that an older uberblock may refer to it |
+//!
+//! An unloaded metaslab has no byte that is free or allocating. It must be loaded for allocations,
+//! but not for frees.
 
 use super::free_space::FreeSpace;
 use super::group::GroupId;
@@ -16,21 +24,23 @@ use ondisk::{ObjNum, Txg, VdevId};
 
 /// Transaction groups that can be open, quiescing, syncing and done at once (`TXG_SIZE`).
 pub(super) const TXG_SIZE: usize = 4;
-/// Groups for which what was freed is not used again (`TXG_DEFER_SIZE`).
+/// Txgs for which freed space is not used again (`TXG_DEFER_SIZE`).
 pub(super) const TXG_DEFER_SIZE: usize = 2;
 
-/// The slot of a group.
+/// The slot of a txg.
 pub(super) fn slot(txg: Txg) -> usize {
     (txg.0 % TXG_SIZE as u64) as usize
 }
 
-/// How good a metaslab is to allocate from (`ms_weight`, by segments): the size class of its largest free ranges, and how many
-/// there are. All zero: nothing is free.
+/// How good a metaslab is for allocation (`ms_weight`, by segments).
+///
+/// It consists of the size class of its largest free ranges, and their number. Both are zero if
+/// nothing is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Weight {
     /// log2 of their size.
     pub(super) index: u8,
-    /// How many.
+    /// The number of ranges.
     pub(super) count: u64,
 }
 
@@ -41,40 +51,43 @@ impl Weight {
 /// A metaslab (`metaslab_t`).
 #[derive(Debug)]
 pub(super) struct LiveMetaslab {
-    /// First byte.
+    /// Its first byte.
     pub(super) start: u64,
-    /// Size in bytes.
+    /// Its size in bytes.
     pub(super) size: u64,
     /// log2 of the vdev's sector size.
     pub(super) shift: u8,
-    /// The group that it is in.
+    /// Its metaslab group.
     pub(super) group: GroupId,
-    /// Its space map, once it has one.
+    /// The object of its space map, if it has one.
     pub(super) object: Option<ObjNum>,
-    /// Header of that, as last written.
+    /// The header of the space map, as written last.
     pub(super) phys: Option<SpaceMapPhys>,
-    /// Bytes allocated: on the space map, with what logs of an imported pool say (`ms_allocated_space`).
+    /// Bytes that are allocated by the space map and by the logs of an imported pool
+    /// (`ms_allocated_space`).
     pub(super) allocated: u64,
-    /// What is free, when loaded.
+    /// The free space, if the metaslab is loaded.
     pub(super) free: Option<FreeSpace>,
     pub(super) allocating: [RangeSet; TXG_SIZE],
     pub(super) freeing: [RangeSet; TXG_SIZE],
     pub(super) freed: RangeSet,
     pub(super) defer: [RangeSet; TXG_DEFER_SIZE],
-    /// What may be used again since it was last asked for, as far as that is noted: parts of it may have been allocated since (`ms_trim`).
+    /// Recorded space that became usable since the last request (`ms_trim`). Parts of it may have
+    /// been allocated since.
     pub(super) freed_lately: RangeSet,
-    /// Net changes that are in logs only, of an imported pool: allocations and frees.
+    /// Net changes that only the logs of an imported pool hold: allocations and frees.
     pub(super) unflushed: (RangeSet, RangeSet),
-    /// Whether these have been handed out to be put on the space map.
+    /// True if these were passed on to be written to the space map.
     pub(super) folded: bool,
-    /// What of it is in its group's sum.
+    /// Its part of the sum of its metaslab group.
     pub(super) counted: u64,
     pub(super) weight: Weight,
-    /// The weight index at which it was made active.
+    /// The weight index at which it became active.
     pub(super) activated: Option<u8>,
-    /// Its space map can't be read or contradicts itself: nothing is allocated from it.
+    /// True if its space map can't be read or contradicts itself. Nothing is allocated from it.
     pub(super) broken: bool,
-    /// Its space map could not be read just now: nothing is allocated from it before the next group.
+    /// True if its space map could not be read for now. Nothing is allocated from it before the
+    /// next txg.
     pub(super) resting: bool,
 }
 
@@ -111,27 +124,27 @@ impl LiveMetaslab {
         self.start + self.size
     }
 
-    /// Bytes that are not to be had, those included that are freed but not to be used yet.
+    /// Bytes that are not available, including freed bytes that can't be used yet.
     pub(super) fn taken(&self) -> u64 {
         self.allocated.saturating_add(self.freed.space()).saturating_add(self.deferred())
     }
 
-    /// Bytes freed that can't be used yet (`ms_deferspace`).
+    /// Freed bytes that can't be used yet (`ms_deferspace`).
     pub(super) fn deferred(&self) -> u64 {
         self.defer.iter().map(RangeSet::space).sum()
     }
 
-    /// Sets what is free: what `allocated` leaves, but for what was freed lately.
+    /// Sets the free space: everything that is neither in `allocated` nor freed lately.
     ///
-    /// # Errors
-    /// False, with nothing changed, when the map contradicts what is known of the metaslab.
+    /// Returns false, with nothing changed, if the map contradicts what is known of the metaslab.
     #[must_use]
     pub(super) fn load(&mut self, mut allocated: RangeSet) -> bool {
         let (added, removed) = (&self.unflushed.0, &self.unflushed.1);
         let fits = added.iter().all(|(s, e)| allocated.add(s, e))
             && removed.iter().all(|(s, e)| allocated.remove(s, e));
         let lately = self.defer.iter().chain([&self.freed]);
-        // Of the frees of the group that syncs the map that was read may know nothing: those are allocated in it.
+        // The map that was read may not show the frees of the syncing txg. Then they are still
+        // allocated in it.
         let fits = fits
             && lately.flat_map(RangeSet::iter).all(|(s, e)| allocated.contains(s, e) || allocated.add(s, e));
         if !fits {
@@ -143,7 +156,8 @@ impl LiveMetaslab {
         true
     }
 
-    /// Whether an allocation of `asize` bytes can succeed (`metaslab_should_allocate`): surely not, if false.
+    /// Whether an allocation of `asize` bytes can succeed (`metaslab_should_allocate`). False is
+    /// certain, true is not.
     pub(super) fn may_hold(&self, asize: u64) -> bool {
         match &self.free {
             Some(free) => free.largest() >= asize,
@@ -183,19 +197,19 @@ impl LiveMetaslab {
                 }
                 heaviest(&histogram, top)
             }
-            // Of a map without a histogram only the sum is known; loading tells more.
+            // A map without a histogram shows only the sum. A load gives more.
             Some(_) => whole(self.size.saturating_sub(self.allocated)),
         }
     }
 
-    /// Why `start..end` can't be freed, if it can't: it is not allocated, as far as is known.
+    /// True if `start..end` can't be freed, because it is not allocated as far as known.
     pub(super) fn refuses_free(&self, start: u64, end: u64) -> bool {
         let lately = self.freeing.iter().chain(&self.defer).chain([&self.freed]);
         self.free.as_ref().is_some_and(|f| f.overlaps(start, end))
             || lately.into_iter().any(|set| set.overlaps(start, end))
     }
 
-    /// Hands out what the group `txg` has changed, as [`State::take`](super::state::State::take) says.
+    /// Takes the changes of `txg`, as [`State::take`](super::state::State::take) describes.
     pub(super) fn take(&mut self, txg: Txg) -> Changes {
         let allocs = std::mem::take(&mut self.allocating[slot(txg)]);
         let frees = std::mem::take(&mut self.freeing[slot(txg)]);
@@ -211,8 +225,11 @@ impl LiveMetaslab {
         Changes { place, unflushed, allocs, frees, histogram }
     }
 
-    /// What was allocated before the group whose changes these are, with what other groups have not synced left out: what a map
-    /// written anew should say before them. `None` if the metaslab is not loaded.
+    /// The ranges that a rewritten map should list before the given changes. `None` if the metaslab
+    /// is not loaded.
+    ///
+    /// They are what was allocated before the txg of the changes. Unsynced changes of other txgs
+    /// are left out.
     pub(super) fn allocated_before(&self, changes: &Changes) -> Option<RangeSet> {
         let free = self.free.as_ref()?;
         let mut all = RangeSet::new();
@@ -220,12 +237,14 @@ impl LiveMetaslab {
         free.iter().for_each(&mut add);
         let unsynced = self.allocating.iter().chain(&self.defer).chain([&changes.allocs]);
         unsynced.flat_map(RangeSet::iter).for_each(&mut add);
-        // What this group frees is still allocated before it.
+        // What this txg frees was still allocated before it.
         Some(all.gaps(self.start, self.end()))
     }
 
-    /// Free ranges by size, those included that can't be used yet: as a space map's header has them. Of an unloaded metaslab
-    /// only `frees` are added to what it had.
+    /// The histogram of free ranges for the header of the space map, including ranges that can't be
+    /// used yet.
+    ///
+    /// For an unloaded metaslab, only `frees` are added to the previous histogram.
     fn map_histogram(&self, frees: &RangeSet) -> [u64; SPACE_MAP_HISTOGRAM_SIZE] {
         let mut out = [0; SPACE_MAP_HISTOGRAM_SIZE];
         match &self.free {
@@ -244,8 +263,10 @@ impl LiveMetaslab {
         out
     }
 
-    /// The group `txg` has synced: what it freed is deferred, what was freed two groups before is free
-    /// (`metaslab_sync_done`). Without `defer` everything is free at once. With `note` that is noted.
+    /// Ends the txg `txg`, which has synced (`metaslab_sync_done`).
+    ///
+    /// What it freed is deferred, and what was freed two txgs before is free. Without `defer`,
+    /// everything is free at once. With `note`, space that becomes free is recorded.
     pub(super) fn done(&mut self, txg: Txg, defer: bool, note: bool) {
         debug_assert!(self.allocating[slot(txg)].is_empty() && self.freeing[slot(txg)].is_empty());
         let freed = std::mem::take(&mut self.freed);
@@ -268,7 +289,7 @@ impl LiveMetaslab {
         }
     }
 
-    /// What was freed in the last two groups is free at once.
+    /// Makes the space free at once that was freed in the last two txgs.
     pub(super) fn release(&mut self) {
         let lately = std::mem::take(&mut self.defer);
         if let Some(free) = &mut self.free {
@@ -276,14 +297,15 @@ impl LiveMetaslab {
         }
     }
 
-    /// Whether [`LiveMetaslab::done`] must see it again though nothing changes.
+    /// True if [`LiveMetaslab::done`] must handle it again even without new changes.
     pub(super) fn waits(&self) -> bool {
         self.deferred() > 0
     }
 }
 
-/// Adds a histogram of bytes to one of units of `1 << shift` bytes (`space_map_histogram_add`): ranges too large for its
-/// last bucket count there as several.
+/// Adds a histogram of bytes to one of units of `1 << shift` bytes (`space_map_histogram_add`).
+///
+/// A range too large for the last bucket counts there several times.
 fn scale(out: &mut [u64; SPACE_MAP_HISTOGRAM_SIZE], bytes: &[u64; 64], shift: u8) {
     for (i, n) in bytes.iter().enumerate().skip(shift.into()) {
         let unit = i - usize::from(shift);
@@ -292,7 +314,7 @@ fn scale(out: &mut [u64; SPACE_MAP_HISTOGRAM_SIZE], bytes: &[u64; 64], shift: u8
     }
 }
 
-/// The weight of a histogram of free ranges; ranges beyond `top` count as several of that size.
+/// The weight of a histogram of free ranges. A range beyond `top` counts as several of that size.
 fn heaviest(histogram: &[u64; 64], top: usize) -> Weight {
     let mut count = 0u64;
     for (i, n) in histogram.iter().enumerate().rev() {

@@ -1,4 +1,4 @@
-//! Loading metaslabs.
+//! Loading metaslabs (`metaslab_load`).
 
 use super::Allocator;
 use super::live::Weight;
@@ -12,7 +12,7 @@ use ondisk::{Blkptr, ObjNum, VdevId};
 use std::sync::Weak;
 use zio::{IoFlags, ReadOptions};
 
-/// A metaslab's map as of the last group that has synced.
+/// The map of a metaslab as of the last synced txg.
 struct Map {
     place: MetaslabKey,
     top: TopVdev,
@@ -22,9 +22,9 @@ struct Map {
 }
 
 impl Map {
-    /// What is allocated by it.
+    /// The ranges that are allocated by the map.
     fn read(&self, flags: IoFlags) -> Result<RangeSet> {
-        // A damaged map is no reason to wait: there may be room elsewhere.
+        // A damaged map is no reason to wait, because there may be space elsewhere.
         let options = ReadOptions::demand().with(flags.with(IoFlags::CAN_FAIL));
         let cache = self.cache.upgrade().ok_or(Error::Closed)?;
         let mos = Mos::open(Objset::open(cache, 0, &self.root, options)?)?;
@@ -33,14 +33,15 @@ impl Map {
     }
 }
 
-/// Whether an error is one of devices, which may be over the next time.
+/// True for an error of devices, which may not occur the next time.
 fn may_pass(error: &Error) -> bool {
     use zio::Error::{Io, Suspended};
     matches!(error, Error::Object(dmu::Error::Read(Io { .. } | Suspended { .. })))
 }
 
 impl Allocator {
-    /// Loads the metaslab that holds a range, also if its map could not be read lately: who asks needs to know.
+    /// Loads the metaslab of a range, even if its map could not be read lately, because the caller
+    /// needs the answer.
     pub(super) fn load_at(&self, vdev: VdevId, start: u64, size: u64) -> Result<()> {
         let place = {
             let mut state = self.state.lock();
@@ -54,11 +55,14 @@ impl Allocator {
         self.load(place, IoFlags::NONE)
     }
 
-    /// What of a metaslab is allocated by its map as of the last group that has synced, whatever was done since; nothing if there is no such metaslab. Of an
-    /// imported pool the maps say all when a group has been written.
+    /// The ranges of a metaslab that are allocated on disk, by its map as of the last synced txg.
+    ///
+    /// Later changes are ignored. Empty if there is no such metaslab. In an imported pool, the maps
+    /// are complete only after a txg was written.
     ///
     /// # Errors
-    /// As reading the map fails.
+    /// * The errors of [reading](Error#reading).
+    /// * [`Error::Closed`]: the pool was closed.
     pub fn allocated_on_disk(&self, vdev: VdevId, id: u32) -> Result<RangeSet> {
         let _one = self.loading.lock();
         let map = {
@@ -76,14 +80,16 @@ impl Allocator {
     /// Loads a metaslab, or takes it out of use.
     ///
     /// # Errors
-    /// As reading fails, if that may pass.
+    /// * [`Error::Object`]: the map can't be read now, because devices fail or the pool is
+    ///   suspended.
     pub(super) fn load(&self, place: MetaslabKey, flags: IoFlags) -> Result<()> {
         let _one = self.loading.lock();
         loop {
             let Some(map) = self.state.lock().look_for_map(place) else { return Ok(()) };
             let read = map.read(flags);
             let mut state = self.state.lock();
-            // A group has synced meanwhile: the map may say something else now, and what it was in may be written over.
+            // A txg has synced meanwhile. The map may have changed, and its blocks may be
+            // overwritten.
             if state.view.as_ref().is_some_and(|(_, root)| *root != map.root) {
                 continue;
             }
@@ -95,7 +101,7 @@ impl Allocator {
 }
 
 impl State {
-    /// The map to be read; `None` where the metaslab is loaded or out of use now.
+    /// The map to read. `None` if the metaslab is loaded, or out of use for now.
     fn look_for_map(&mut self, place: MetaslabKey) -> Option<Map> {
         let ms = self.metaslab(place);
         let (loaded, object) = (ms.free.is_some() || ms.broken || ms.resting, ms.object);
@@ -103,7 +109,7 @@ impl State {
             return None;
         }
         let Some(object) = object else {
-            // It was never used.
+            // The metaslab was never used.
             self.put_map(place, Ok(RangeSet::new()));
             return None;
         };
@@ -117,7 +123,7 @@ impl State {
         }
     }
 
-    /// Enters what was read of a metaslab's map.
+    /// Stores the result of reading a metaslab's map.
     fn put_map(&mut self, place: MetaslabKey, read: Result<RangeSet>) {
         let ms = self.metaslab(place);
         match read {
@@ -139,7 +145,7 @@ impl State {
         }
     }
 
-    /// Metaslabs whose maps could not be read are tried again.
+    /// Allows another try for metaslabs whose maps could not be read.
     pub(super) fn wake(&mut self) {
         for place in std::mem::take(&mut self.resting) {
             self.metaslab(place).resting = false;

@@ -1,4 +1,4 @@
-//! The allocator of a pool that exists.
+//! The allocator of an existing pool.
 
 use super::Allocator;
 use super::state::State;
@@ -9,12 +9,15 @@ use ondisk::{ObjNum, Txg, mos};
 use vdev::TreeCell;
 
 impl Allocator {
-    /// The allocator of an existing pool, by its MOS as it was synced last, immutable. `vdevs` are the top-level vdevs that have
-    /// space. Maps are not read but for their headers, and the logs.
+    /// Opens the allocator of an existing pool (`spa_ld_load_vdev_metadata`).
+    ///
+    /// `mos` is the immutable MOS that was synced last, and `vdevs` are the top-level vdevs that
+    /// have space. Of the space maps, only headers and logs are read.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Unsupported`] for pools some of whose freed space must not simply be given out again: with
-    /// devices that are being removed.
+    /// * The errors of [reading](Error#reading).
+    /// * [`Error::Unsupported`]: a device is being removed, or a mapping is being condensed, so
+    ///   that freed space must not simply be reused.
     pub fn open(mos: &Mos, tree: impl Into<TreeCell>, vdevs: &[TopVdev]) -> Result<Allocator> {
         let tree = tree.into();
         refuse(mos)?;
@@ -35,9 +38,9 @@ impl Allocator {
     }
 }
 
-/// Refuses what freeing does not heed.
+/// Refuses pools whose state the frees of this allocator do not handle.
 fn refuse(mos: &Mos) -> Result<()> {
-    /// The vdev's blocks are being copied (`DSS_SCANNING`).
+    /// The blocks of the vdev are being copied (`DSS_SCANNING`).
     const SCANNING: u64 = 1;
     match mos.removing()?.is_some_and(|r| r.state == SCANNING) {
         true => Err(Error::Unsupported { what: "devices that are being removed" }),
@@ -46,9 +49,10 @@ fn refuse(mos: &Mos) -> Result<()> {
 }
 
 impl State {
-    /// Reads what the headers of a vdev's maps say, and what is in logs.
+    /// Reads the headers of a vdev's maps, and its changes in logs.
     fn read_sums(&mut self, mos: &Mos, top: &TopVdev, logs: &LogChanges) -> Result<()> {
-        // The first group that is written folds the logs in; it is not known yet, but no older than any log.
+        // The first txg that is written folds the logs in. It is not known yet, but is no older
+        // than any log.
         let fold = mos.unflushed_txgs(top)?;
         for (id, object) in mos.metaslab_objects(top)?.into_iter().enumerate() {
             let id = id as u32;

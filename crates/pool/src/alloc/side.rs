@@ -1,22 +1,30 @@
-//! Maps of whole vdevs beside their metaslabs' own: what a checkpoint holds back, and what of a removed vdev nobody refers to any more.
+//! Space maps of whole vdevs, beside those of their metaslabs: space that a checkpoint holds back,
+//! and obsolete ranges of removed vdevs.
 //!
 //! # Theory
-//! A block that the checkpointed uberblock reaches must not be given out again while there is a checkpoint. So when such a block is freed it
-//! stays allocated on its metaslab's map, and its range is noted as free on a map of its vdev, which is the list of what is to be freed when the
-//! checkpoint is discarded. That is done in steps, from the map's end, one step a group.
+//! While a checkpoint exists, a block that its uberblock reaches must not be reused. When such a
+//! block is freed, it stays allocated on the map of its metaslab. Its range is added as free to a
+//! map of its vdev. That map lists what to free when the checkpoint is discarded. A discard goes in
+//! steps from the end of the map, one step in each txg.
 //!
-//! A block of a removed vdev is freed where its pieces are now. That its range of the removed vdev is no longer referred to is noted
-//! on another map of that vdev (`obsolete_counts`), by which whoever condenses the mapping knows what may be left out of it.
+//! A block of a removed vdev is freed where its segments are now. Another map of the removed vdev
+//! (`obsolete_counts`) records that its range is no longer used. It shows what a condensed mapping
+//! may leave out.
 //!
 //! # On disk
-//! A space map for each vdev and kind, named in the vdev's ZAP once there is anything to note. The entries of a checkpoint's map are
-//! frees in sectors, and none crosses a metaslab; those of a map of obsolete ranges are allocations in bytes.
+//! A space map for each vdev and kind, which the ZAP of the vdev names from its first entry on.
+//!
+//! | map | entries |
+//! |---|---|
+//! | of a checkpoint | frees in sectors; none crosses a metaslab |
+//! | of obsolete ranges | allocations in bytes |
 //!
 //! # Absent
-//! Mappings are not condensed: that saves memory, and nothing on disk.
+//! Mappings are not condensed. That would save memory, and nothing on disk.
 //!
 //! # See
-//! OpenZFS `module/zfs/spa_checkpoint.c`, `vdev_indirect.c` (`vdev_indirect_mark_obsolete`, `vdev_indirect_sync_obsolete`).
+//! OpenZFS `module/zfs/spa_checkpoint.c`, `vdev_indirect.c` (`vdev_indirect_mark_obsolete`,
+//! `vdev_indirect_sync_obsolete`).
 
 use super::Allocator;
 use super::live::{TXG_SIZE, slot};
@@ -31,12 +39,13 @@ use ondisk::{ObjNum, Txg, VdevConfig, VdevId, mos};
 use std::collections::BTreeMap;
 use vdev::Tree;
 
-/// Bytes of the blocks of such a map (`zfs_vdev_standard_sm_blksz`).
+/// Bytes of a block of such a map (`zfs_vdev_standard_sm_blksz`).
 const BLOCK_SIZE: u32 = 1 << 17;
-/// `obsolete_counts`: counts removed vdevs with a map of obsolete ranges or such counts.
+/// The feature `obsolete_counts`, which counts the removed vdevs with a map of obsolete ranges or
+/// with such counts.
 const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
 
-/// What such a map is for.
+/// The purpose of such a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Checkpoint,
@@ -59,7 +68,7 @@ impl Kind {
     }
 }
 
-/// Where a vdev's maps are.
+/// The place and units of a vdev's maps.
 #[derive(Debug, Clone, Copy)]
 struct Home {
     top_zap: Option<ObjNum>,
@@ -67,33 +76,34 @@ struct Home {
     shift: u8,
 }
 
-/// What these maps are to note, and what the checkpoint holds back.
+/// The pending entries of these maps, and what the checkpoint holds back.
 #[derive(Debug, Default)]
 pub(super) struct Side {
-    /// The group of the checkpointed uberblock.
+    /// The txg of the checkpointed uberblock.
     checkpoint: Option<Txg>,
-    /// Bytes on the checkpoint's maps, of all vdevs.
+    /// Bytes on the checkpoint's maps of all vdevs.
     held: u64,
-    /// Ranges of obsolete blocks are kept (`obsolete_counts` is enabled).
+    /// True if ranges of obsolete blocks are recorded (`obsolete_counts` is enabled).
     counts: bool,
-    /// What groups have to note: by kind, vdev, and metaslab, if that matters.
+    /// The pending entries of each txg, by kind, vdev, and, for a checkpoint, metaslab.
     fresh: [BTreeMap<(Kind, VdevId, u32), RangeSet>; TXG_SIZE],
 }
 
 impl Side {
-    /// Whether the checkpoint refers to a block that was written in `born` and is freed in `txg`.
+    /// True if the checkpoint refers to a block that was written in `born` and is freed in `txg`.
     fn holds(&self, born: Txg, txg: Txg) -> bool {
         self.checkpoint.is_some_and(|checkpoint| born <= checkpoint && txg > checkpoint)
     }
 
-    /// True if the group `txg` has something to note.
+    /// True if `txg` has pending entries.
     pub(super) fn is_dirty(&self, txg: Txg) -> bool {
         !self.fresh[slot(txg)].is_empty()
     }
 }
 
 impl State {
-    /// Frees a block's copy wherever it is now (`metaslab_free_impl`). A mapping that leads nowhere frees nothing.
+    /// Frees a block's copy where it is now (`metaslab_free_impl`). A mapping that leads nowhere
+    /// frees nothing.
     pub(super) fn free_copy(
         &mut self,
         tree: &Tree,
@@ -170,10 +180,11 @@ impl Home {
 }
 
 impl Allocator {
-    /// Reads what the maps of an existing pool hold.
+    /// Reads the sums of the maps of an existing pool.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Unsupported`] for a mapping that is being condensed.
+    /// * The errors of [reading](Error#reading).
+    /// * [`Error::Unsupported`]: a mapping is being condensed.
     pub(super) fn open_side(&self, mos: &Mos) -> Result<()> {
         if mos.dir_words(mos::CONDENSING_INDIRECT)?.is_some_and(|w| w.first().is_some_and(|vdev| *vdev != 0))
         {
@@ -190,8 +201,9 @@ impl Allocator {
         Ok(())
     }
 
-    /// From now on blocks up to this group's are held back when they are freed, or none any more. Called before anything is freed in the group
-    /// that syncs (`spa_checkpoint_txg`).
+    /// Sets the txg up to which freed blocks are held back, or none (`spa_checkpoint_txg`).
+    ///
+    /// The caller does this before the first free in the syncing txg.
     pub fn set_checkpoint(&self, checkpoint: Option<Txg>) {
         self.state.lock().side.checkpoint = checkpoint;
     }
@@ -201,8 +213,11 @@ impl Allocator {
         self.state.lock().side.held
     }
 
-    /// Notes that a range of a removed vdev is not referred to any more, since its pointer was changed to where it is now and the
-    /// old one has died (`spa_vdev_indirect_mark_obsolete`). Ranges of other vdevs are passed over.
+    /// Records that a range of a removed vdev is no longer used
+    /// (`spa_vdev_indirect_mark_obsolete`).
+    ///
+    /// This happens when a pointer is rewritten to the block's new place, and the old pointer has
+    /// died. Ranges of other vdevs are ignored.
     pub fn mark_obsolete(&self, dva: &ondisk::Dva, txg: Txg) {
         let tree = self.tree.get();
         let mut state = self.state.lock();
@@ -215,7 +230,7 @@ impl Allocator {
         }
     }
 
-    /// Puts what the group has to note on these maps.
+    /// Writes the pending entries of the txg to these maps.
     pub(super) fn sync_side(&self, pass: &Pass<'_>, mos: &Mos) -> Result<bool> {
         let (fresh, tree) = {
             let mut state = self.state.lock();
@@ -237,11 +252,13 @@ impl Allocator {
         Ok(any)
     }
 
-    /// Frees about `limit` ranges that a checkpoint held back, after it is gone; true when there are none left
-    /// (`spa_checkpoint_discard_thread_sync`). Called by the sync thread, once in a group, before [`Allocator::sync`].
+    /// Frees about `limit` ranges of a former checkpoint (`spa_checkpoint_discard_thread_sync`).
+    /// True if none is left.
+    ///
+    /// The sync thread calls this once in a txg, before [`Allocator::sync`].
     ///
     /// # Errors
-    /// As reading and changing the MOS fails.
+    /// The errors of [counting features](Error#counting-features).
     pub fn discard(&self, tx: &Tx, mos: &Mos, limit: u64) -> Result<bool> {
         let tree = self.tree.get();
         let vdevs: Vec<VdevId> = self.state.lock().vdevs.keys().copied().collect();

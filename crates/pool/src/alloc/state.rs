@@ -1,4 +1,4 @@
-//! All that the allocator knows, behind its lock.
+//! The state of the allocator, behind its lock.
 
 use super::group::{Class, ClassKind, Group, GroupId, NO_VDEV};
 use super::live::{LiveMetaslab, TXG_SIZE, Weight, slot};
@@ -14,21 +14,22 @@ use std::sync::{Arc, Weak};
 use vdev::Tree;
 use zio::{ClassHint, NoSpace, Want};
 
-/// Part of the special class that only metadata may fill, in percent (`zfs_special_class_metadata_reserve_pct`).
+/// Percentage of the special class that only metadata may fill
+/// (`zfs_special_class_metadata_reserve_pct`).
 const SPECIAL_RESERVE_PERCENT: u64 = 25;
 
-/// A metaslab's place.
+/// The vdev and number of a metaslab.
 pub(super) type MetaslabKey = (VdevId, u32);
 
-/// What a sync pass puts on the space map of a metaslab.
+/// The changes that a sync pass writes to the space map of a metaslab.
 #[derive(Debug)]
 pub(super) struct Changes {
     pub(super) place: MetaslabKey,
-    /// Changes that were in logs only, of an imported pool: allocations and frees.
+    /// Changes that only the logs of an imported pool held: allocations and frees.
     pub(super) unflushed: (RangeSet, RangeSet),
     pub(super) allocs: RangeSet,
     pub(super) frees: RangeSet,
-    /// Free ranges by size when all that is on the map, in units of the map.
+    /// The histogram of free ranges after all these changes, in units of the map.
     pub(super) histogram: [u64; SPACE_MAP_HISTOGRAM_SIZE],
 }
 
@@ -45,32 +46,32 @@ pub(super) struct State {
     pub(super) vdevs: BTreeMap<VdevId, LiveVdev>,
     pub(super) groups: Vec<Group>,
     pub(super) classes: BTreeMap<ClassKind, Class>,
-    /// The MOS as of the last group that synced: what maps are read from. The cache leads to whoever allocates, so it is not
-    /// kept alive from here.
+    /// The MOS that was synced last, from which maps are read. The cache refers to the allocator,
+    /// so this reference must not keep the cache alive.
     pub(super) view: Option<(Weak<Cache>, Blkptr)>,
-    /// Metaslabs that a group changes.
+    /// The metaslabs that each txg changes.
     pub(super) dirty: [BTreeSet<MetaslabKey>; TXG_SIZE],
-    /// Metaslabs that have synced in the group that syncs, or have deferred frees.
+    /// Metaslabs with changes in the syncing txg, or with deferred frees.
     pub(super) pending: BTreeSet<MetaslabKey>,
-    /// Vdevs of an imported pool some of whose changes are in logs.
+    /// The vdevs of an imported pool, if logs hold some of its changes.
     pub(super) logged: Option<Vec<TopVdev>>,
-    /// Metaslabs of which that is so.
+    /// The metaslabs with such changes.
     pub(super) to_fold: BTreeSet<MetaslabKey>,
-    /// Frees of what was not allocated.
+    /// Frees of space that was not allocated.
     pub(super) bad_frees: u64,
-    /// A metaslab that is to be loaded before what was asked for can be said.
+    /// A metaslab to load before the request can be answered.
     pub(super) wanted: Option<MetaslabKey>,
-    /// Metaslabs whose maps could not be read since the last group.
+    /// Metaslabs whose maps could not be read since the last txg.
     pub(super) resting: BTreeSet<MetaslabKey>,
-    /// What is noted on maps of whole vdevs.
+    /// The maps of whole vdevs.
     pub(super) side: super::side::Side,
     /// Metaslabs that are set aside.
     pub(super) aside: super::aside::AsideBook,
-    /// What may be used again is noted.
+    /// True if space that becomes free is recorded.
     pub(super) notes_frees: bool,
 }
 
-/// Whether it is a log's block, which can do without: its commit then waits for the group.
+/// True for a log block. A commit that gets none waits for its txg instead.
 pub(super) fn is_log(want: &Want) -> bool {
     matches!(want.class, ClassHint::Log { .. })
 }
@@ -108,7 +109,7 @@ impl State {
         id
     }
 
-    /// Adds a vdev, all of whose space is free as far as is known.
+    /// Adds a vdev whose space is all free, as far as known.
     pub(super) fn add_vdev(&mut self, top: &TopVdev) {
         let class = match top.class {
             VdevClass::Normal => ClassKind::Normal,
@@ -129,7 +130,7 @@ impl State {
         assert!(new.is_none(), "vdev {} is added once", top.id);
     }
 
-    /// Adds the metaslabs that a vdev has more than before; the one that is lent to logs stays so.
+    /// Adds the new metaslabs of a vdev. The one that is lent to logs stays the same.
     pub(super) fn grow_vdev(&mut self, top: &TopVdev) {
         let vdev = self.vdevs.get_mut(&top.id).expect("a vdev that grows is there");
         let group = vdev.group;
@@ -142,8 +143,9 @@ impl State {
         vdev.top = *top;
     }
 
-    /// Lends the emptiest metaslab of a large normal vdev to intent logs; done once a vdev's sums are known
-    /// (`vdev_metaslab_init`).
+    /// Lends the emptiest metaslab of a large normal vdev to intent logs (`vdev_metaslab_init`).
+    ///
+    /// The sums of the vdev must be known.
     pub(super) fn lend_log_metaslab(&mut self, id: VdevId) {
         let vdev = &self.vdevs[&id];
         if vdev.top.class != VdevClass::Normal || vdev.top.ms_count() <= EMBEDDED_SLOG_MIN_MS {
@@ -175,13 +177,16 @@ impl State {
         }
     }
 
-    /// Whether nothing lies on a vdev, and nothing that was there waits for a group.
+    /// True if a vdev has no allocated space, and no change of it waits for a txg.
     pub(super) fn is_unused(&self, vdev: VdevId) -> bool {
         let waits = self.dirty.iter().chain([&self.pending]).flatten().any(|(v, _)| *v == vdev);
         !waits && self.vdevs.get(&vdev).is_some_and(|v| v.metaslabs.iter().all(|ms| ms.taken() == 0))
     }
 
-    /// Forgets a vdev on which nothing lies. Its groups stay, empty and without a vdev, as others are known by their places behind them.
+    /// Removes a vdev without allocated space.
+    ///
+    /// Its metaslab groups stay, empty and without a vdev, because those after them are known by
+    /// their indices.
     pub(super) fn remove_vdev(&mut self, vdev: VdevId) {
         self.set_allocating(vdev, false);
         self.vdevs.remove(&vdev);
@@ -198,7 +203,7 @@ impl State {
         &mut vdev.metaslabs[ms as usize]
     }
 
-    /// The metaslab that holds all of a range; `None` if there is none.
+    /// The metaslab that holds a whole range. `None` if there is none.
     pub(super) fn find(&self, vdev: VdevId, start: u64, size: u64) -> Option<MetaslabKey> {
         let v = self.vdevs.get(&vdev)?;
         let id = start.checked_shr(v.top.ms_shift.into())?;
@@ -234,10 +239,12 @@ impl State {
         u128::from(alloc) * 100 < u128::from(space) * u128::from(100 - SPECIAL_RESERVE_PERCENT)
     }
 
-    /// Takes space. Where [`State::wanted`] is set, that is to be loaded first, and nothing was taken.
+    /// Takes space. If [`State::wanted`] is set afterwards, nothing was taken, and that metaslab
+    /// must be loaded first.
     pub(super) fn allocate(&mut self, tree: &Tree, want: &Want) -> Result<[Option<Dva>; 3], NoSpace> {
         match self.allocate_free(tree, want) {
-            // A pool that stops for want of room is worse than one that can't be rewound for two groups; the intent log can wait.
+            // A pool that stops for lack of space is worse than one that can't be rewound for two
+            // txgs. The intent log can wait.
             Err(NoSpace) if self.may_release(want) && self.release_deferred() => {
                 self.allocate_free(tree, want)
             }
@@ -245,13 +252,15 @@ impl State {
         }
     }
 
-    /// Whether what was freed lately is the last resort: what is to be loaded, or is set aside, comes first.
+    /// True if only freed space that is not reusable yet is left. Metaslabs that are to be loaded
+    /// or are aside come first.
     fn may_release(&self, want: &Want) -> bool {
         self.wanted.is_none() && !is_log(want) && !self.aside.any()
     }
 
-    /// Lets everything that was freed before the group that syncs be used at once. The last uberblock does not reach it; those before it
-    /// may. True if there was any.
+    /// Makes all space usable that was freed before the syncing txg. True if there was any.
+    ///
+    /// The last uberblock does not reach it. Older ones may.
     fn release_deferred(&mut self) -> bool {
         let mut any = false;
         for place in self.pending.clone() {
@@ -292,7 +301,7 @@ impl State {
         Err(NoSpace)
     }
 
-    /// Takes space for one copy (`metaslab_alloc_dva`); `others` are the copies before it.
+    /// Takes space for one copy (`metaslab_alloc_dva`). `others` are the copies before it.
     fn allocate_copy(
         &mut self,
         tree: &Tree,
@@ -317,7 +326,8 @@ impl State {
                 let group = self.classes[&kind].groups[at];
                 let vdev = self.groups[group.0].vdev;
                 let asize = tree.psize_to_asize(vdev, want.psize, want.txg).ok();
-                // One that has failed takes nothing until its errors are cleared (`vdev_allocatable`).
+                // A vdev that has failed takes nothing until its errors are cleared
+                // (`vdev_allocatable`).
                 let asize = asize.filter(|_| tree.takes_blocks(vdev));
                 let found = asize.and_then(|a| self.allocate_in(group, a.0, want.txg, others, try_hard));
                 if let (Some(start), Some(asize)) = (found, asize) {
@@ -333,7 +343,7 @@ impl State {
         None
     }
 
-    /// Notes an allocation of group number `at` of a class, and whose turn is next.
+    /// Counts an allocation of metaslab group number `at` of a class, and passes the turn on.
     fn take_turn(&mut self, kind: ClassKind, at: usize, asize: u64, log: bool) {
         let id = self.classes[&kind].groups[at];
         if self.classes[&kind].aliquot == 0 {
@@ -352,7 +362,7 @@ impl State {
         }
     }
 
-    /// Takes space of one group (`metaslab_group_alloc_normal`).
+    /// Takes space of one metaslab group (`metaslab_group_alloc`).
     fn allocate_in(
         &mut self,
         group: GroupId,
@@ -394,7 +404,7 @@ impl State {
                     self.dirty[slot(txg)].insert((vdev, id));
                     return Some(start);
                 }
-                // Now that it is loaded, it says itself that it can't hold so much.
+                // The metaslab is loaded now, so it knows that it can't hold so much.
                 None => g.passivate(id, ms),
             }
         }
@@ -419,7 +429,8 @@ impl State {
         ms.free.as_mut().expect("it was loaded to allocate from").add(start, start + size);
         let group = ms.group;
         let ms = &mut self.vdevs.get_mut(&place.0).expect("it was there").metaslabs[place.1 as usize];
-        // One that was spent can be allocated from again: what was waiting for room is to find it.
+        // A metaslab that was used up can serve again, so an allocation that waits for space must
+        // find it.
         if ms.activated.is_none() {
             self.groups[group.0].reweigh(place.1, ms);
         }
@@ -444,7 +455,8 @@ impl State {
         loaded && !self.metaslab(place).refuses_free(start, start + size)
     }
 
-    /// Hands out what the group `txg` has changed since it was asked last, to be put on the space maps, and counts it as there.
+    /// Takes the changes of `txg` since the last call, to be written to the space maps, and counts
+    /// them as written.
     pub(super) fn take(&mut self, txg: Txg) -> Vec<Changes> {
         let mut out = Vec::new();
         let mut places = std::mem::take(&mut self.dirty[slot(txg)]);
@@ -456,12 +468,12 @@ impl State {
         out
     }
 
-    /// Takes what an object set was synced to as what maps are read from.
+    /// Makes the synced object set the one that maps are read from.
     pub(super) fn look_at(&mut self, mos: &Mos) {
         self.view = Some((Arc::downgrade(mos.objset().cache()), mos.objset().root_bp()));
     }
 
-    /// Moves on what the group `txg`, which has synced, allocated and freed.
+    /// Ends the txg `txg`, which has synced: moves its allocations and frees to their next states.
     pub(super) fn finish(&mut self, txg: Txg) {
         assert!(self.dirty[slot(txg)].is_empty(), "everything that the group changed is on the space maps");
         self.wake();
@@ -473,7 +485,7 @@ impl State {
             let (group, waits) = (ms.group, ms.waits());
             let ms = &mut self.vdevs.get_mut(&place.0).expect("it was there").metaslabs[place.1 as usize];
             self.groups[group.0].count(ms);
-            // One in use keeps its weight until it is left.
+            // A metaslab in use keeps its weight until it is left.
             if ms.activated.is_none() || ms.reckon_weight() == Weight::NONE {
                 self.groups[group.0].reweigh(place.1, ms);
             }

@@ -1,9 +1,12 @@
-//! Putting what a group changed on the space maps.
+//! Writing the changes of a txg to the space maps.
 //!
 //! # Theory
-//! Space maps are objects of the MOS, whose own blocks are allocated: writing them changes them. So a group is synced in passes, each of which
-//! puts on the maps what the one before allocated for writing them. It ends since from the second pass on blocks that are
-//! born in this group are rewritten where they are, if they still fit, and what appending adds is less and less.
+//! Space maps are objects of the MOS, and their own blocks are allocated. So writing them changes
+//! them. A txg is therefore synced in passes, and each pass writes what the pass before allocated
+//! for the maps.
+//!
+//! The passes end for two reasons. From the second pass on, blocks that were born in this txg are
+//! rewritten in place if they still fit. And each pass appends less than the one before.
 
 use super::Allocator;
 use super::state::{Changes, MetaslabKey, State};
@@ -14,24 +17,27 @@ use dmu::{NewObject, Tx};
 use ondisk::spacemap::{MapType, SpaceMapPhys};
 use ondisk::{DmuType, ObjNum, mos};
 
-/// Where a metaslab's map is, and how it is to be written.
+/// A metaslab's map, and how to write it.
 struct Target {
     vdev_array: ObjNum,
     object: Option<ObjNum>,
     start: u64,
     size: u64,
     shift: u8,
-    /// What the map should say before this group, if it may be written anew.
+    /// What the map should list before this txg, if it may be rewritten.
     allocated: Option<RangeSet>,
 }
 
 impl Allocator {
-    /// Puts what the group of `tx` has allocated and freed since the last call on the space maps (`metaslab_sync`); `mos` is
-    /// the live one. Returns whether there was anything: then the MOS is dirty. Called by the sync thread alone, once in each
-    /// pass, from 1.
+    /// Writes the allocations and frees of the txg of `tx` since the last call to the space maps
+    /// (`metaslab_sync`).
+    ///
+    /// `mos` is the live MOS. Returns true if something was written, so that the MOS is dirty. Only
+    /// the sync thread calls this, once in each pass from 1 on.
     ///
     /// # Errors
-    /// As changing the MOS fails. Then the group can't be synced any more.
+    /// The errors of [counting features](crate::Error#counting-features). After an error, the txg
+    /// can't be synced any more.
     pub fn sync(&self, tx: &Tx, mos: &Mos, pass: u32) -> Result<bool> {
         let writing = Pass::new(mos, tx, pass)?;
         let folded = pass == 1 && self.fold_logs(tx, mos)?;
@@ -51,21 +57,24 @@ impl Allocator {
         Ok(any)
     }
 
-    /// Makes the array of a new vdev's space maps and adds the vdev; all of its space is free (`vdev_sync`). Its config is to say
-    /// the array's number.
+    /// Creates the array of space maps of a new vdev, and adds the vdev with all its space free
+    /// (`vdev_sync`).
+    ///
+    /// Returns the array's object, which belongs into the config of the vdev.
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [changing](crate::Error#changing).
     ///
     /// # Panics
-    /// When the vdev is there already.
+    /// If the vdev was added before.
     pub fn create(&self, tx: &Tx, mos: &Mos, top: &crate::metaslab::TopVdev) -> Result<ObjNum> {
         let array = mos.objset().create_object(tx, &NewObject::new(DmuType::OBJECT_ARRAY))?.object();
         self.add_vdev(&crate::metaslab::TopVdev { ms_array: array, ..*top });
         Ok(array)
     }
 
-    /// Destroys the logs of an imported pool, since what they say goes to the metaslabs' own maps in this group.
+    /// Destroys the logs of an imported pool, because this txg writes their changes to the
+    /// metaslabs' own maps.
     fn fold_logs(&self, tx: &Tx, mos: &Mos) -> Result<bool> {
         let Some(tops) = self.state.lock().logged.take() else { return Ok(false) };
         for top in tops {
@@ -103,7 +112,7 @@ impl State {
     }
 }
 
-/// Writes a metaslab's map, which is made if there is none; returns its object and header.
+/// Writes a metaslab's map, which is created if there is none. Returns its object and header.
 fn write(mos: &Mos, pass: &Pass<'_>, target: &Target, changes: &Changes) -> Result<(ObjNum, SpaceMapPhys)> {
     let object = match target.object {
         Some(object) => object,

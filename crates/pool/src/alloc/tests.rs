@@ -1,4 +1,4 @@
-//! The allocator in memory, without maps, against what its promises are.
+//! The promises of the allocator, in memory and without maps.
 
 use super::*;
 use crate::metaslab::Class;
@@ -17,12 +17,12 @@ fn leaf(id: u64) -> VdevConfig {
     VdevConfig { id, ashift: Some(Ashift(9)), ..VdevConfig::new(VdevKind::File, Guid(100 + id)) }
 }
 
-/// Plain vdevs of so many metaslabs of 16 MiB, with these classes.
+/// Plain vdevs of these classes, each with so many metaslabs of 16 MiB.
 fn allocator(vdevs: &[(Class, u64)]) -> Allocator {
     let children = (0..vdevs.len() as u64).map(leaf).collect();
     let root = VdevConfig { children, ..VdevConfig::new(VdevKind::Root, Guid(1)) };
     let tree = Tree::open(&root, &mut |_| Err(VdevAux::OpenFailed)).unwrap();
-    // No device is asked for anything here; but nothing is given out of a vdev that has failed.
+    // No device is used here, but a vdev that has failed would give no space.
     for leaf in root.leaves() {
         tree.set_state(leaf.guid, VdevState::Healthy, VdevAux::None).unwrap();
     }
@@ -60,7 +60,7 @@ fn want(psize: u64, copies: u8, txg: u64) -> Want {
 }
 
 impl Allocator {
-    /// A group's sync without space maps.
+    /// Syncs a txg without space maps.
     fn sync_in_memory(&self, txg: u64) {
         let mut state = self.state.lock();
         let _ = state.take(Txg(txg));
@@ -68,7 +68,7 @@ impl Allocator {
     }
 }
 
-/// Bytes that were freed and wait.
+/// Freed bytes that can't be used yet.
 fn waiting(alloc: &Allocator) -> u64 {
     alloc.totals().0.values().map(|c| c.deferred).sum()
 }
@@ -77,8 +77,8 @@ fn places(dvas: &[Option<Dva>; 3]) -> Vec<Dva> {
     dvas.iter().flatten().copied().collect()
 }
 
-/// Goal: over any run of allocations, frees and groups, no byte is given out while somebody has it or while the last two groups
-/// could need it, nothing is lost, and the sums are those of a model.
+/// Goal: whatever is allocated, freed and synced, no byte is given out while it is in use, or the
+/// last two txgs may need it. Nothing is lost, and the sums are those of a model.
 #[test]
 fn nothing_is_given_out_twice_or_lost() {
     let op = prop_oneof![
@@ -90,7 +90,7 @@ fn nothing_is_given_out_twice_or_lost() {
     proptest!(ProptestConfig::with_cases(40), |(ops in prop::collection::vec(op, 1..300))| {
         let alloc = allocator(&[(Class::Normal, 3), (Class::Normal, 2)]);
         let mut held: Vec<(u64, Vec<Dva>)> = Vec::new();
-        // Busy bytes by vdev and start: end, and the group that freed them, if any has.
+        // Busy bytes by vdev and start: their end, and the txg that freed them, if any.
         let mut busy: BTreeMap<(u32, u64), (u64, Option<u64>)> = BTreeMap::new();
         let mut txg = 4;
         for (what, n, copies) in ops {
@@ -98,7 +98,8 @@ fn nothing_is_given_out_twice_or_lost() {
                 0 => if let (waited, Ok(got)) = (waiting(&alloc), alloc.allocate(&want(n * 512, copies, txg))) {
                     let got = places(&got);
                     if waited > 0 && waiting(&alloc) == 0 {
-                        // There was no other room: what was freed before this group need not wait.
+                        // There was no other space, so what was freed before this txg need not
+                        // wait.
                         busy.retain(|_, (_, freed)| freed.is_none_or(|f| f == txg));
                     }
                     prop_assert_eq!(got.len(), copies.into());
@@ -142,13 +143,14 @@ fn nothing_is_given_out_twice_or_lost() {
         }
         prop_assert_eq!(alloc.totals().alloc(), 0);
         prop_assert_eq!(alloc.bad_frees(), 0);
-        // Everything can be had again, in one piece a metaslab.
+        // All space is available again, one range in each metaslab.
         let all: Vec<_> = (0..5).map(|_| alloc.allocate(&want(16 << 20, 1, txg + 3))).collect();
         prop_assert!(all.iter().all(Result::is_ok), "{:?}", all);
     });
 }
 
-/// Goal: the copies of a block go to different vdevs while there are such, and else to different metaslabs.
+/// Goal: the copies of a block go to different vdevs, or to different metaslabs if there are too
+/// few vdevs.
 #[test]
 fn copies_lie_apart() {
     let three = allocator(&[(Class::Normal, 2), (Class::Normal, 2), (Class::Normal, 2)]);
@@ -169,7 +171,7 @@ fn copies_lie_apart() {
     }
 }
 
-/// Goal: vdevs take turns by the megabyte, and the emptier one gets more.
+/// Goal: vdevs take turns by the megabyte, and an emptier one gets more.
 #[test]
 fn vdevs_take_turns() {
     let alloc = allocator(&[(Class::Normal, 8), (Class::Normal, 32)]);
@@ -181,8 +183,8 @@ fn vdevs_take_turns() {
     assert!(got[0] >= 4 << 20 && got[1] > 2 * got[0], "{got:?}");
 }
 
-/// Goal: metadata goes to the special class, dedup tables to the dedup class, log blocks to the log, data to the normal class,
-/// and what has no room there falls back to normal; log devices take nothing else.
+/// Goal: metadata, dedup tables, log blocks and data each go to their class. What finds no space
+/// there goes to the normal class. Log devices take nothing else.
 #[test]
 fn classes_are_kept_and_fall_back() {
     let alloc = allocator(&[(Class::Normal, 4), (Class::Special, 1), (Class::Dedup, 1), (Class::Log, 1)]);
@@ -205,7 +207,7 @@ fn classes_are_kept_and_fall_back() {
     assert_eq!(vdev(metadata), 1);
 }
 
-/// Goal: a large normal vdev lends one metaslab to log blocks, which data never gets.
+/// Goal: a large normal vdev lends one metaslab to log blocks, and data never gets it.
 #[test]
 fn a_metaslab_is_lent_to_logs() {
     let alloc = allocator(&[(Class::Normal, 65)]);
@@ -217,7 +219,8 @@ fn a_metaslab_is_lent_to_logs() {
     assert_eq!(alloc.totals().of(ClassKind::EmbeddedLog).space, 1 << MS_SHIFT);
 }
 
-/// Goal: the intent log takes nothing of the last of the room, which groups need; its own metaslab it may fill.
+/// Goal: the intent log takes none of the last space, which txgs need. It may fill its own
+/// metaslab.
 #[test]
 fn logs_leave_the_last_room_to_groups() {
     let log = Want { class: ClassHint::Log { devices: true }, kind: DmuType::INTENT_LOG, ..want(4096, 1, 4) };
@@ -235,8 +238,8 @@ fn logs_leave_the_last_room_to_groups() {
     lent.allocate(&log).unwrap();
 }
 
-/// Goal: frees of what is not allocated, outside a vdev, or across metaslabs, as a damaged pool may ask for, change nothing
-/// and are counted.
+/// Goal: frees of space that is not allocated, is outside a vdev or crosses metaslabs change
+/// nothing and are counted. A damaged pool may request them.
 #[test]
 fn bad_frees_are_refused() {
     let alloc = allocator(&[(Class::Normal, 4)]);
@@ -257,7 +260,7 @@ fn bad_frees_are_refused() {
     assert_eq!(alloc.totals().alloc(), 0);
 }
 
-/// Goal: blocks that an intent log holds are claimed once, and nobody else gets them.
+/// Goal: a block of an intent log is claimed once, and is not given out.
 #[test]
 fn claims_take_the_space() {
     let alloc = allocator(&[(Class::Normal, 2)]);
@@ -268,8 +271,8 @@ fn claims_take_the_space() {
     assert!(all.iter().flatten().flatten().all(|d| (d.vdev, d.offset) != (dva.vdev, dva.offset)));
 }
 
-/// Goal: when a pool is full but for what was freed in the last groups, that is used rather than nothing; what the group that syncs has freed is
-/// not.
+/// Goal: a pool that is full except for lately freed space uses that space. It does not use what
+/// the syncing txg has freed.
 #[test]
 fn a_full_pool_waits_for_nothing() {
     let alloc = allocator(&[(Class::Normal, 40)]);
@@ -277,7 +280,7 @@ fn a_full_pool_waits_for_nothing() {
     assert_eq!(all.len(), 40);
     let dvas: Vec<Dva> = all.iter().flat_map(places).collect();
     alloc.sync_in_memory(4);
-    // So much is free that it may wait.
+    // With so much free space, frees may wait.
     dvas[..20].iter().for_each(|d| alloc.free(d, Txg(4), Txg(5)));
     alloc.sync_in_memory(5);
     assert!(waiting(&alloc) > 0 || alloc.totals().alloc() == 20 << MS_SHIFT);
@@ -296,7 +299,8 @@ fn set_aside(alloc: &Allocator, id: u32) -> Aside<'_> {
     }
 }
 
-/// Goal: of a metaslab that is aside nothing is given out, and what is free there is neither what was allocated nor what was freed lately.
+/// Goal: nothing is allocated from a metaslab that is aside. Its free ranges contain neither
+/// allocated nor lately freed space.
 #[test]
 fn what_is_aside_is_left_alone() {
     let alloc = allocator(&[(Class::Normal, 8)]);
@@ -324,7 +328,8 @@ fn what_is_aside_is_left_alone() {
     }
 }
 
-/// Goal: who finds no room while a metaslab is aside gets it when that is given back, which is asked for, and none is set aside before that.
+/// Goal: an allocation that finds no space while a metaslab is aside requests it, and gets it when
+/// it is given back. No metaslab is set aside before that.
 #[test]
 fn who_needs_room_gets_what_is_aside() {
     let alloc = allocator(&[(Class::Normal, 2)]);
@@ -340,7 +345,7 @@ fn who_needs_room_gets_what_is_aside() {
         let next = s.spawn(|| set_aside(&alloc, id).free().len());
         drop(aside);
         assert_eq!(u64::from(id), places(&got.join().unwrap().unwrap())[0].offset.0 >> MS_SHIFT);
-        // Nor before the group has synced, and who is to stop does not wait for that.
+        // Nor before the txg has synced. A thread that must stop does not wait for that.
         assert!(matches!(alloc.set_aside(VdevId(0), id, &|| true), Ok(Chance::Later)));
         alloc.sync_in_memory(4);
         assert_eq!(next.join().unwrap(), 0);
@@ -356,7 +361,8 @@ fn who_needs_room_gets_what_is_aside() {
     });
 }
 
-/// Goal: a map that was read only to set the metaslab aside is forgotten, but never while something of it is not on disk.
+/// Goal: a map that was read only to set a metaslab aside is dropped, but never while a change of
+/// it is not on disk.
 #[test]
 fn what_is_not_on_disk_is_not_forgotten() {
     let alloc = allocator(&[(Class::Normal, 8)]);

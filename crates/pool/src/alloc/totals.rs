@@ -1,4 +1,4 @@
-//! How much room there is, by class.
+//! The space of each class.
 
 use super::group::{ClassKind, GroupId};
 use super::live::LiveMetaslab;
@@ -7,29 +7,29 @@ use crate::metaslab::fragmentation;
 use crate::space::{MAX_SLOP, MIN_SLOP, SLOP_SHIFT};
 use std::collections::BTreeMap;
 
-/// Room of one class.
+/// The space of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClassTotals {
     /// Bytes in metaslabs (`mc_space`).
     pub space: u64,
-    /// Bytes allocated, those included that were freed but can't be used yet (`mc_alloc`).
+    /// Allocated bytes, including freed bytes that can't be used yet (`mc_alloc`).
     pub alloc: u64,
-    /// Of these, the bytes that were freed (`mc_deferred`).
+    /// Freed bytes among them (`mc_deferred`).
     pub deferred: u64,
     /// The space in 512-byte units times the deflate ratio (`mc_dspace`).
     pub dspace: u64,
-    /// Whether blocks can be allocated.
+    /// True if blocks can be allocated.
     pub present: bool,
-    /// Fragmentation of what is free in percent, where it is known.
+    /// Fragmentation of the free space in percent. `None` if it is not known.
     pub fragmentation: Option<u64>,
 }
 
-/// Room by class.
+/// The space by class.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Totals(pub BTreeMap<ClassKind, ClassTotals>);
 
 impl Totals {
-    /// Of one class.
+    /// The space of one class.
     pub fn of(&self, class: ClassKind) -> ClassTotals {
         self.0.get(&class).copied().unwrap_or_default()
     }
@@ -39,7 +39,7 @@ impl Totals {
         self.sum(|c| c.space)
     }
 
-    /// ALLOC of `zpool list`.
+    /// ALLOC of `zpool list`: allocated bytes of these classes.
     pub fn alloc(&self) -> u64 {
         self.sum(|c| c.alloc)
     }
@@ -49,12 +49,14 @@ impl Totals {
         listed.fold(0, |n, (_, c)| n.saturating_add(of(c)))
     }
 
-    /// Deflated bytes of the normal class without what is lent to logs (`spa_update_dspace`: `spa_rdspace`).
+    /// Deflated bytes of the normal class, without what is lent to logs (`spa_update_dspace`:
+    /// `spa_rdspace`).
     pub fn rdspace(&self) -> u64 {
         self.of(ClassKind::Normal).dspace
     }
 
-    /// What is kept back, so that a full pool can still delete (`spa_get_slop_space`).
+    /// Deflated bytes that are kept back, so that a full pool can still delete
+    /// (`spa_get_slop_space`).
     pub fn slop(&self) -> u64 {
         let room = self.rdspace();
         let slop = (room >> SLOP_SHIFT).min(MAX_SLOP);
@@ -64,20 +66,21 @@ impl Totals {
 }
 
 impl State {
-    /// Allocated bytes of a class and all of its bytes.
+    /// The allocated bytes of a class, and all of its bytes.
     pub(super) fn class_space(&self, kind: ClassKind) -> (u64, u64) {
         let groups = self.classes[&kind].groups.iter().map(|g| &self.groups[g.0]);
         groups.fold((0, 0), |(alloc, space), g| (alloc + g.alloc, space + g.space))
     }
 
-    /// Whether there is so much room that what is freed can wait (`metaslab_sync_done`).
+    /// True if there is enough free space that freed space can wait (`metaslab_sync_done`).
     pub(super) fn may_defer(&self) -> bool {
         let totals = self.totals();
         let normal = totals.of(ClassKind::Normal);
         normal.space - normal.alloc.min(normal.space) > totals.slop()
     }
 
-    /// Whether half of what is kept back is gone, with what groups have taken that have not synced, and they need the rest.
+    /// True if half of the slop is used up, counting what unsynced txgs have taken. These txgs need
+    /// the rest.
     pub(super) fn is_scarce(&self) -> bool {
         let normal = &self.classes[&ClassKind::Normal].groups;
         let at = |place: &MetaslabKey| {
@@ -119,7 +122,8 @@ impl State {
     }
 }
 
-/// Fragmentation of several metaslabs, weighed by what is free (`metaslab_group_fragmentation`).
+/// Fragmentation of several metaslabs, weighted by their free space
+/// (`metaslab_group_fragmentation`).
 #[derive(Default)]
 struct Fragments {
     known: u64,

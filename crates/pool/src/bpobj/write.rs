@@ -1,11 +1,15 @@
 //! Writing lists of block pointers.
 //!
 //! # Theory
-//! A list is long-lived, and is mostly moved as a whole: so a list may have others as sub-lists, each an object, whose sums it
-//! includes. Small ones are copied instead, so that lists don't nest deeply. Freeing goes from the end, where entries can be cut off:
-//! first the list's own, then the last sub-list's, until as many are freed as the group may.
+//! A list lives long, and is mostly moved as a whole. So a list may have other lists as sub-lists.
+//! Each is an object, and the parent's sums include its sums. Small lists are copied instead, so
+//! that lists don't nest deeply.
 //!
-//! Most lists of a deadlist are empty. With the feature `empty_bpobj` they are all one object, which the feature counts.
+//! Entries are freed from the end, where they can be cut off. The list's own come first, then those
+//! of the last sub-list, up to the limit of the txg.
+//!
+//! Most lists of a deadlist are empty. With the feature `empty_bpobj` they all are one object,
+//! whose users the feature counts.
 
 use super::{Space, space_of};
 use crate::feature::known;
@@ -16,19 +20,20 @@ use ondisk::bpobj::{BPOBJ_ENTRY_SIZE, BpobjPhys};
 use ondisk::version::{SPA_VERSION_BPOBJ_ACCOUNT, SPA_VERSION_DEADLISTS};
 use ondisk::{Blkptr, Corrupt, DmuType, ObjNum, SPA_OLD_MAXBLOCKSIZE, mos};
 
-/// `empty_bpobj`: counts the lists that are the shared empty one.
+/// The feature `empty_bpobj`, which counts the users of the shared empty list.
 const EMPTY: &str = "com.delphix:empty_bpobj";
-/// `livelist`: lists count their freed entries.
+/// The feature `livelist`. If it is active, lists count their freed entries.
 const LIVELIST: &str = "com.delphix:livelist";
-/// Bytes of a header from which on it can have sub-lists (`BPOBJ_SIZE_V2`).
+/// Least bytes of a header with sub-lists (`BPOBJ_SIZE_V2`).
 const SIZE_WITH_SUBOBJS: usize = 48;
-/// Bytes of a header without sub-lists (`BPOBJ_SIZE_V1`), and without compressed and uncompressed bytes (`BPOBJ_SIZE_V0`).
+/// Bytes of a header without sub-lists (`BPOBJ_SIZE_V1`), and of one without compressed and
+/// uncompressed sums (`BPOBJ_SIZE_V0`).
 const SIZE_WITHOUT_SUBOBJS: usize = 32;
 const SIZE_WITHOUT_COMP: usize = 16;
 /// Deepest nesting of lists that is followed.
 const MAX_DEPTH: usize = 64;
 
-/// Deflated bytes that a block takes (`bp_get_dsize_sync`).
+/// The deflated bytes of a block (`bp_get_dsize_sync`).
 pub type Dsize<'a> = &'a dyn Fn(&Blkptr) -> u64;
 
 /// A list that is being changed: its object and header.
@@ -77,12 +82,12 @@ impl List {
         self.phys.uncomp = self.phys.uncomp.saturating_sub(space.uncomp);
     }
 
-    /// Whether all of an object is in one block.
+    /// True if an object has at most one block.
     fn is_small(dn: &Dnode) -> bool {
         dn.max_size() <= dn.block_size()
     }
 
-    /// Appends entries as they are stored.
+    /// Appends entries in their stored form.
     fn append_raw(&mut self, tx: &Tx, raw: &[u8]) -> Result<()> {
         self.dn.write_at(tx, self.phys.num_blkptrs * BPOBJ_ENTRY_SIZE, raw)?;
         self.phys.num_blkptrs += raw.len() as u64 / BPOBJ_ENTRY_SIZE;
@@ -102,7 +107,8 @@ impl List {
     }
 }
 
-/// An entry as it is stored: without what is not needed to free it, so that lists compress well (`bpobj_enqueue`).
+/// An entry in its stored form, without the fields that a free does not need, so that lists
+/// compress well (`bpobj_enqueue`).
 fn entry(bp: &Blkptr, freed: bool) -> [u8; BLKPTR_SIZE] {
     let raw = bp.encode();
     let mut out = [0; BLKPTR_SIZE];
@@ -125,10 +131,10 @@ fn entry(bp: &Blkptr, freed: bool) -> [u8; BLKPTR_SIZE] {
 }
 
 impl Mos {
-    /// A new list (`bpobj_alloc`).
+    /// Creates a list (`bpobj_alloc`).
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [changing](Error#changing).
     pub fn create_bpobj(&self, tx: &Tx) -> Result<ObjNum> {
         let livelists = match self.feature_refcount(known(LIVELIST)) {
             Err(Error::Missing { .. }) => false,
@@ -145,11 +151,12 @@ impl Mos {
         Ok(self.objset().create_object(tx, &spec)?.object())
     }
 
-    /// An empty list that must be replaced before anything is added: the shared one, if the pool has that feature
-    /// (`bpobj_alloc_empty`).
+    /// An empty list that must be replaced before anything is added (`bpobj_alloc_empty`).
+    ///
+    /// With the feature `empty_bpobj` this is the shared one.
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [counting features](Error#counting-features).
     pub fn create_empty_bpobj(&self, tx: &Tx) -> Result<ObjNum> {
         if !self.feature_enabled(EMPTY)? {
             return self.create_bpobj(tx);
@@ -166,15 +173,15 @@ impl Mos {
         Ok(shared)
     }
 
-    /// Whether this is the shared empty list.
+    /// True for the shared empty list.
     ///
     /// # Errors
-    /// As reading the directory fails.
+    /// The errors of [reading](Error#reading).
     pub fn is_empty_bpobj(&self, object: ObjNum) -> Result<bool> {
         Ok(self.dir(mos::EMPTY_BPOBJ)? == Some(object))
     }
 
-    /// One user of the shared empty list less; with the last it goes (`bpobj_decr_empty`).
+    /// Removes a user of the shared empty list. The last one destroys it (`bpobj_decr_empty`).
     fn release_empty_bpobj(&self, tx: &Tx) -> Result<()> {
         if self.feature_decr(tx, known(EMPTY))? == 0
             && let Some(shared) = self.dir(mos::EMPTY_BPOBJ)?
@@ -185,10 +192,12 @@ impl Mos {
         Ok(())
     }
 
-    /// Destroys a list and its sub-lists, not what they list; lets the shared empty one go (`bpobj_free`).
+    /// Destroys a list and its sub-lists, but not the blocks in them (`bpobj_free`). Of the shared
+    /// empty list, removes a user.
     ///
     /// # Errors
-    /// As changing the MOS fails; [`Error::Corrupt`] for lists that contain each other.
+    /// The errors of [counting features](Error#counting-features). [`Error::Object`] also if lists
+    /// contain each other.
     pub fn destroy_bpobj(&self, tx: &Tx, object: ObjNum) -> Result<()> {
         if self.is_empty_bpobj(object)? {
             return self.release_empty_bpobj(tx);
@@ -200,16 +209,19 @@ impl Mos {
             if list.phys.subobjs != 0 {
                 self.objset().free_object(tx, ObjNum(list.phys.subobjs))?;
             }
-            // A list that contains itself is gone when it is met again, and can't be opened.
+            // If lists contain each other, the second visit finds the object freed, and can't open
+            // it.
             self.objset().free_object(tx, object)?;
         }
         Ok(())
     }
 
-    /// Appends block pointers, which are not holes, to a list (`bpobj_enqueue`); `freed` marks them, in livelists.
+    /// Appends block pointers, none of them a hole, to a list (`bpobj_enqueue`).
+    ///
+    /// In a livelist, `freed` marks them as frees.
     ///
     /// # Errors
-    /// As changing the MOS fails; [`Error::Corrupt`] if it is no list.
+    /// The errors of [changing](Error#changing). [`Error::Corrupt`] also if the object is no list.
     pub fn bpobj_append(
         &self,
         tx: &Tx,
@@ -235,12 +247,14 @@ impl Mos {
         list.store(tx)
     }
 
-    /// Moves a whole list, which is no more then, into another (`bpobj_enqueue_subobj`): small ones are copied, large ones become a
-    /// sub-list.
+    /// Moves a whole list into another (`bpobj_enqueue_subobj`). The list itself is gone then.
+    ///
+    /// A small list is copied. A large one becomes a sub-list.
     ///
     /// # Errors
-    /// As changing the MOS fails; [`Error::Corrupt`] if one of them is no list; [`Error::Unsupported`] if `into` is of a pool too old
-    /// for sub-lists.
+    /// * The errors of [counting features](Error#counting-features). [`Error::Corrupt`] also if one
+    ///   of the objects is no list.
+    /// * [`Error::Unsupported`]: the pool was too old for sub-lists when `into` was created.
     pub fn bpobj_append_list(&self, tx: &Tx, into: ObjNum, sub: ObjNum) -> Result<()> {
         if self.is_empty_bpobj(sub)? {
             return self.release_empty_bpobj(tx);
@@ -279,12 +293,18 @@ impl Mos {
         to.store(tx)
     }
 
-    /// Takes up to `most` entries off a list, from its end, each handed to `each` with its mark (`bpobj_iterate`). Sub-lists that
-    /// become empty go. Returns how many were taken off, and whether none is left.
+    /// Takes up to `most` entries off the end of a list, and passes each to `each` with its mark
+    /// (`bpobj_iterate`).
+    ///
+    /// Sub-lists that become empty are destroyed. Returns how many entries were taken, and whether
+    /// none is left.
     ///
     /// # Errors
-    /// As changing the MOS or `each` fails: then what was handed out may still be on the list; [`Error::Corrupt`] for lists that
-    /// contain each other.
+    /// After an error, entries that `each` got may still be on the list.
+    ///
+    /// * The errors of [changing](Error#changing). [`Error::Corrupt`] also if lists contain each
+    ///   other.
+    /// * The errors of `each`.
     pub fn bpobj_take(
         &self,
         tx: &Tx,
@@ -336,7 +356,8 @@ impl Mos {
     }
 }
 
-/// Takes up to `most` of a list's own entries off its end; the header is the caller's to store, its sums to be reduced.
+/// Takes up to `most` of a list's own entries off its end. The caller reduces the sums and stores
+/// the header.
 fn take_own(
     tx: &Tx,
     list: &mut List,
@@ -345,7 +366,7 @@ fn take_own(
     each: &mut dyn FnMut(&Blkptr, bool) -> Result<()>,
 ) -> Result<(u64, Space)> {
     let bad = Error::corrupt(list.dn.object());
-    // A block at a time: what is read is bounded.
+    // One block at a time, so that the read is bounded.
     let per = (list.dn.block_size() / BPOBJ_ENTRY_SIZE).max(1);
     let first = (list.phys.num_blkptrs - 1) / per * per;
     let taken = (list.phys.num_blkptrs - first).min(most);
@@ -363,7 +384,7 @@ fn take_own(
     }
     list.phys.num_blkptrs = first;
     list.dn.free_range(tx, first * BPOBJ_ENTRY_SIZE, u64::MAX)?;
-    // What is marked freed counted against the sums.
+    // Entries that are marked as freed counted against the sums.
     space.used = space.used.wrapping_sub(undone.used);
     space.comp = space.comp.wrapping_sub(undone.comp);
     space.uncomp = space.uncomp.wrapping_sub(undone.uncomp);

@@ -1,12 +1,15 @@
 //! The table of cloned blocks of a pool that is written.
 //!
 //! # Theory
-//! A clone adds a reference to a block, in the group in which it is made; a free takes one away while there are any, and only then is the
-//! block free. Entries are the references beyond the first, by the place of the first copy. What a group's clones add counts
-//! from when that group syncs, before its frees ([`CloneTable::begin`]); what came of both is written once ([`CloneTable::sync`]).
+//! A clone adds a reference to a block in its txg. A free takes a reference away while there are
+//! any. Only after the last one does it free the block.
+//!
+//! An entry counts the references beyond the first, by the place of the first copy. The clones of a
+//! txg count when the txg begins to sync, before its frees ([`CloneTable::begin`]). The result of
+//! both is written once ([`CloneTable::sync`]).
 //!
 //! # Locks
-//! One mutex, held while an entry is looked up, in the MOS as the last group left it.
+//! One mutex, held while an entry is looked up in the MOS of the last txg.
 //!
 //! # See
 //! OpenZFS `module/zfs/brt.c`.
@@ -26,32 +29,33 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use zio::ReadOptions;
 
-/// Bytes that one count spans (`BRT_RANGESIZE`).
+/// Bytes that one count covers (`BRT_RANGESIZE`).
 const RANGE: u64 = 16 << 20;
-/// Bytes of the counts' blocks (`BRT_BLOCKSIZE`).
+/// Bytes of a block of counts (`BRT_BLOCKSIZE`).
 const COUNTS_BLOCK: u32 = 32 << 10;
-/// Bytes of the entries' blocks (`brt_zap_default_bs`, `brt_zap_default_ibs`: 2^12).
+/// Bytes of a block of entries (`brt_zap_default_bs`, `brt_zap_default_ibs`: 2^12).
 const ENTRIES_BLOCK: u32 = 1 << 12;
 const ENTRIES_SHIFT: u8 = 12;
-/// `block_cloning`: counts the vdevs that have a table.
+/// The feature `block_cloning`, which counts the vdevs that have a table.
 const FEATURE: &str = "com.fudosecurity:block_cloning";
 
-/// The table (`spa_brt_vdevs`).
+/// The tables of all vdevs (`spa_brt_vdevs`).
 #[derive(Debug)]
 pub struct CloneTable(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     vdevs: BTreeMap<VdevId, Vdev>,
-    /// Clones by the group that made them.
+    /// Clones by the txg that made them.
     pending: BTreeMap<Txg, Noted>,
-    /// The MOS as of the last group.
+    /// The MOS of the last txg.
     view: (Weak<Cache>, Blkptr),
-    /// A look-up failed: what it would have said is not known, so nothing more is freed or written.
+    /// The first failed lookup. Its answer is unknown, so nothing more is freed or written.
     failed: Option<Error>,
 }
 
-/// Clones by the place of the block's first copy: how many, and the deflated bytes of the block.
+/// Clones by the place of the block's first copy: their number, and the deflated bytes of the
+/// block.
 type Noted = BTreeMap<(VdevId, u64), (u64, u64)>;
 
 /// The table of a vdev.
@@ -61,9 +65,10 @@ struct Vdev {
     object: Option<ObjNum>,
     phys: BrtVdevPhys,
     counts: Vec<u16>,
-    /// Object of the entries in the MOS as the last group left it, if it had one.
+    /// The object of the entries in the MOS of the last txg, if there was one.
     known: Option<ObjNum>,
-    /// Entries as they are now, of those that this group has touched, and whether they are to be written; 0: none.
+    /// The current entries that this txg has used, and whether they must be written. A count of 0
+    /// means no entry.
     entries: BTreeMap<u64, (u64, bool)>,
     dirty: bool,
 }
@@ -93,7 +98,8 @@ impl Vdev {
         if phys.big_endian {
             return Err(Error::Unsupported { what: "cloned blocks counted big-endian" });
         }
-        // As many as cover the vdev's metaslabs; it may have grown since.
+        // As many counts as cover the vdev's metaslabs. The vdev may have grown since they were
+        // written.
         let size = top.space().div_ceil(phys.rangesize.max(1 << 20));
         let dn = mos.objset().dnode(brt.object)?;
         if phys.rangesize < 1 << 20 || phys.size > size || phys.size > dn.max_size() / 2 {
@@ -116,7 +122,8 @@ impl Vdev {
         })
     }
 
-    /// Counts `n` more references, of a block that takes `dsize` bytes, to the entry at `offset`, which has `have`.
+    /// Adds `n` references to the entry at `offset`, which has `have`. The block takes `dsize`
+    /// bytes.
     fn add(&mut self, offset: u64, have: u64, n: u64, dsize: u64) {
         self.phys.savedspace = self.phys.savedspace.saturating_add(dsize.saturating_mul(n));
         if have == 0 {
@@ -131,7 +138,7 @@ impl Vdev {
         self.dirty = true;
     }
 
-    /// Counts one reference less.
+    /// Removes one reference.
     fn take(&mut self, offset: u64, have: u64, dsize: u64) {
         self.phys.savedspace = self.phys.savedspace.saturating_sub(dsize);
         if have == 1 {
@@ -146,7 +153,7 @@ impl Vdev {
         self.dirty = true;
     }
 
-    /// Writes what the group has changed.
+    /// Writes the changes of the txg.
     fn sync(&mut self, tx: &Tx, mos: &Mos) -> Result<()> {
         let object = match self.object {
             Some(object) => object,
@@ -160,7 +167,7 @@ impl Vdev {
                 _ if !std::mem::take(dirty) => {}
                 0 if zap.lookup_words(&key)?.is_some() => zap.remove_words(tx, &key)?,
                 0 => {}
-                // The count is eight bytes, not one word: so OpenZFS writes it.
+                // The count is eight bytes and not one word, because OpenZFS writes it so.
                 n => zap.update_words(tx, &key, &Value::bytes(&n.to_le_bytes()))?,
             }
         }
@@ -198,19 +205,19 @@ impl Vdev {
     }
 }
 
-/// Place of a block's first copy.
+/// The place of a block's first copy.
 fn place(bp: &Blkptr) -> Option<(VdevId, u64)> {
     bp.stored()?.dvas[0].map(|d| (d.vdev, d.offset.0))
 }
 
 impl State {
-    /// Deflated bytes that a block takes.
+    /// The deflated bytes of a block.
     fn dsize(&self, bp: &Blkptr) -> u64 {
         let one = |d: &ondisk::Dva| self.vdevs.get(&d.vdev).map_or(0, |v| v.top.deflate(d.asize.0));
         bp.stored().map_or(0, |s| s.copies().map(one).sum())
     }
 
-    /// References beyond the first that a block has now, for the sync of a group.
+    /// The references of a block beyond the first, for the sync of a txg.
     fn count(&self, vdev: VdevId, offset: u64) -> Result<u64> {
         let Some(v) = self.vdevs.get(&vdev) else { return Ok(0) };
         if let Some((n, _)) = v.entries.get(&offset) {
@@ -237,11 +244,14 @@ impl State {
 }
 
 impl CloneTable {
-    /// The table of a pool, by its MOS as it was synced last; `vdevs` are those that have space.
+    /// Opens the table of a pool (`brt_load`).
+    ///
+    /// `mos` is the MOS that was synced last, and `vdevs` are those that have space.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] for counts that don't fit their vdev; [`Error::Unsupported`] for counts of the other
-    /// byte order.
+    /// * The errors of [reading](Error#reading). [`Error::Corrupt`] also if counts don't match
+    ///   their vdev.
+    /// * [`Error::Unsupported`]: the counts have the other byte order.
     pub fn open(mos: &Mos, vdevs: &[TopVdev]) -> Result<CloneTable> {
         let tables = mos.brt(vdevs.iter().map(|v| v.id.0 + 1).max().unwrap_or(0))?;
         let mut all = BTreeMap::new();
@@ -254,12 +264,12 @@ impl CloneTable {
         Ok(CloneTable(Mutex::new(State { vdevs: all, pending: BTreeMap::new(), view, failed: None })))
     }
 
-    /// Adds a vdev that is new.
+    /// Adds a new vdev.
     pub fn add_vdev(&self, top: &TopVdev) {
         self.0.lock().vdevs.entry(top.id).or_insert_with(|| Vdev::new(*top));
     }
 
-    /// Notes a clone of a block, made in the group `txg` (`brt_pending_add`).
+    /// Notes a clone of a block that `txg` makes (`brt_pending_add`).
     pub fn add(&self, txg: Txg, bp: &Blkptr) {
         let mut state = self.0.lock();
         let dsize = state.dsize(bp);
@@ -268,7 +278,7 @@ impl CloneTable {
         }
     }
 
-    /// Takes back a clone that was noted in the group `txg` (`brt_pending_remove`): true if it was.
+    /// Withdraws a clone that was noted in `txg` (`brt_pending_remove`). True if there was one.
     pub fn withdraw(&self, txg: Txg, bp: &Blkptr) -> bool {
         let mut state = self.0.lock();
         let noted = place(bp).and_then(|p| state.pending.get_mut(&txg)?.get_mut(&p));
@@ -279,15 +289,16 @@ impl CloneTable {
         })
     }
 
-    /// The vdevs that a pool has now.
+    /// Sets the current vdevs of the pool.
     pub fn set_vdevs(&self, vdevs: &[TopVdev]) {
         vdevs.iter().for_each(|top| self.add_vdev(top));
     }
 
-    /// The group `txg` begins to sync: its clones count, before anything is freed (`brt_pending_apply`).
+    /// Begins the sync of `txg`: counts its clones, before anything is freed (`brt_pending_apply`).
     ///
     /// # Errors
-    /// As looking up entries fails.
+    /// * The errors of [reading](Error#reading), for an entry.
+    /// * [`Error::Closed`]: the pool was closed.
     pub fn begin(&self, txg: Txg) -> Result<()> {
         let mut state = self.0.lock();
         for ((vdev, offset), (n, dsize)) in state.pending.remove(&txg).unwrap_or_default() {
@@ -299,11 +310,13 @@ impl CloneTable {
         Ok(())
     }
 
-    /// Writes what the group has changed since the last call (`brt_sync`); `mos` is the live one. Returns whether there was
-    /// anything.
+    /// Writes the changes of the txg since the last call (`brt_sync`). True if there were any.
+    ///
+    /// `mos` is the live MOS.
     ///
     /// # Errors
-    /// As changing the MOS fails, or as a look-up for a free failed.
+    /// * The errors of [counting features](Error#counting-features).
+    /// * The error of the first lookup that failed during a free.
     pub fn sync(&self, tx: &Tx, mos: &Mos) -> Result<bool> {
         let mut state = self.0.lock();
         if let Some(e) = &state.failed {
@@ -317,7 +330,7 @@ impl CloneTable {
         Ok(any)
     }
 
-    /// The group has synced, and `mos` with it.
+    /// Ends a txg, which has synced together with `mos`.
     pub fn sync_done(&self, mos: &Mos) {
         let mut state = self.0.lock();
         state.look_at(mos);
@@ -327,7 +340,7 @@ impl CloneTable {
         }
     }
 
-    /// What clones save, in deflated bytes (`brt_get_saved`).
+    /// The deflated bytes that clones save (`brt_get_saved`).
     pub fn saved(&self) -> u64 {
         self.0.lock().vdevs.values().fold(0, |n, v| n.saturating_add(v.phys.savedspace))
     }
@@ -346,7 +359,7 @@ impl zio::Clones for CloneTable {
                 }
                 true
             }
-            // It may be shared: it stays, and the group can't be synced.
+            // The block may be shared. So it stays allocated, and the txg can't be synced.
             Err(e) => {
                 state.fail(e);
                 true

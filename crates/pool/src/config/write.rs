@@ -4,25 +4,26 @@ use crate::{Mos, Result};
 use dmu::{NewObject, Tx};
 use ondisk::{DmuType, Nvlist, ObjNum, mos};
 
-/// Bytes of a packed nvlist's blocks (`SPA_CONFIG_BLOCKSIZE`).
+/// Bytes of a block of a packed nvlist (`SPA_CONFIG_BLOCKSIZE`).
 const BLOCK: usize = 1 << 14;
 
 impl Mos {
-    /// A new object for a packed nvlist.
+    /// Creates an object for a packed nvlist.
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [changing](crate::Error#changing).
     pub fn create_nvlist(&self, tx: &Tx) -> Result<ObjNum> {
         let spec = NewObject { block_size: BLOCK as u32, ..NewObject::new(DmuType::PACKED_NVLIST) };
         let spec = spec.with_bonus(DmuType::PACKED_NVLIST_SIZE, vec![0; 8]);
         Ok(self.objset().create_object(tx, &spec)?.object())
     }
 
-    /// Writes an nvlist into such an object, in whole blocks (`spa_sync_nvlist`). Nothing changes, and no group becomes dirty, if
-    /// it says that already.
+    /// Writes an nvlist into such an object, in whole blocks (`spa_sync_nvlist`).
+    ///
+    /// If the object holds it already, nothing changes, and the txg does not become dirty.
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [changing](crate::Error#changing).
     pub fn write_nvlist(&self, tx: &Tx, object: ObjNum, list: &Nvlist) -> Result<()> {
         let mut raw = list.encode_xdr();
         let size = raw.len() as u64;
@@ -43,10 +44,10 @@ impl Mos {
         Ok(())
     }
 
-    /// Writes the nvlist of a name in the directory; the first time makes its object.
+    /// Writes the nvlist that the MOS directory names `name`. The first write creates its object.
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [changing](crate::Error#changing).
     pub fn write_named_nvlist(&self, tx: &Tx, name: &str, list: &Nvlist) -> Result<()> {
         let object = match self.dir(name)? {
             Some(object) => object,
@@ -59,10 +60,10 @@ impl Mos {
         self.write_nvlist(tx, object, list)
     }
 
-    /// Writes the pool's configuration (`spa_sync_config_object`).
+    /// Writes the configuration of the pool (`spa_sync_config_object`).
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [changing](crate::Error#changing).
     pub fn write_config(&self, tx: &Tx, config: &Nvlist) -> Result<()> {
         self.write_named_nvlist(tx, mos::CONFIG, config)
     }

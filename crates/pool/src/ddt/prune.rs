@@ -1,8 +1,10 @@
-//! Forgetting blocks that nobody has shared for long.
+//! Pruning entries of blocks that were not shared for a long time.
 //!
 //! # Theory
-//! An entry with one reference costs room and look-ups and has saved nothing yet. Without it the block is an ordinary one: it is freed by its only reference, as the table does not know
-//! it any more, and the same contents, written again, are a new block. Only fast tables know when an entry came.
+//! An entry with one reference costs space and lookups, and has saved nothing yet. Without the
+//! entry, the block is an ordinary one. The table does not know it any more, so its only reference
+//! frees it. The same contents, written again, are a new block. Only fast tables record the age of
+//! an entry.
 //!
 //! # See
 //! OpenZFS `module/zfs/ddt.c` (`ddt_prune_unique_entries`, `prune_candidates_sync`).
@@ -13,22 +15,24 @@ use ondisk::ChecksumKind;
 use ondisk::ddt::{DdtKey, DdtPhysSlot};
 use zio::{IoFlags, ReadOptions};
 
-/// An entry that may be pruned: its table, its key, and when it came to its class, seconds since 1970.
+/// An entry that may be pruned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unshared {
     /// The table.
     pub checksum: ChecksumKind,
     /// The block.
     pub key: DdtKey,
-    /// When it came.
+    /// When it came to its class, in seconds since 1970.
     pub since: u64,
 }
 
 impl Mos {
-    /// Hands `each` the entries of fast tables that have one reference.
+    /// Calls `each` with the entries of fast tables that have one reference.
     ///
     /// # Errors
-    /// As reading or `each` fails.
+    /// * The errors of [reading](crate::Error#reading).
+    /// * [`crate::Error::Unpack`]: an entry does not decompress.
+    /// * The errors of `each`.
     pub fn unshared(&self, mut each: impl FnMut(Unshared) -> Result<()>) -> Result<()> {
         for ddt in self.ddts(&|_| 0)?.iter().filter(|ddt| ddt.is_flat()) {
             for class in ddt.classes.iter().filter(|class| class.class == UNIQUE) {
@@ -44,11 +48,14 @@ impl Mos {
 }
 
 impl DedupTables {
-    /// Forgets those of these entries that have one reference still and came before `cutoff`; how many that are. Their blocks stay. Called by the sync thread, before
-    /// the group writes its entries.
+    /// Removes those of `entries` that still have one reference and are older than `cutoff`
+    /// (`ddt_prune_unique_entries`). Returns their number.
+    ///
+    /// Their blocks stay. The sync thread calls this before the txg writes its entries.
     ///
     /// # Errors
-    /// As taking one out of the sums fails.
+    /// * The errors of [reading](crate::Error#reading), when an entry is subtracted from the sums.
+    /// * [`crate::Error::Closed`]: the pool was closed.
     pub fn prune(&self, entries: &[Unshared], cutoff: u64) -> Result<u64> {
         let mut state = self.state.lock();
         let mut pruned = 0;
@@ -56,10 +63,11 @@ impl DedupTables {
             if state.wanted.contains_key(&(entry.checksum, entry.key)) {
                 continue;
             }
-            // What can't be read stays: the group must neither fail nor wait for what it could do without.
+            // An entry that can't be read stays. Pruning is optional, so the txg must neither fail
+            // nor wait for it.
             let options = ReadOptions::sync().with(IoFlags::CAN_FAIL);
             let Ok(live) = state.load(entry.checksum, &entry.key, &options) else { continue };
-            // One that the group has changed is in use.
+            // An entry that the txg has changed is in use.
             let idle = !live.out && live.phys.slots().iter().all(|s| s.refcnt <= 1 && s.class_start < cutoff);
             if !idle || live.phys.slots().iter().all(|s| s.phys_birth.0 == 0) {
                 continue;

@@ -1,26 +1,39 @@
 //! The dedup tables of a pool that is written.
 //!
 //! # Theory
-//! A block that is written with dedup is looked up by its checksum and sizes; one that is there gets a reference instead of a place, and a free
-//! takes a reference away. What a group changes of an entry is kept in memory, and written when the group's datasets are
-//! ([`DedupTables::sync`]): an entry with more than one reference goes to the table's *duplicate* ZAP, with one to its *unique* ZAP, with
-//! none it goes, and its block is freed. Sums over all entries are kept by class; an entry that is being changed is taken out of its class's
-//! sums, and put back as it is then.
+//! A block that is written with dedup is looked up by its checksum and sizes. If the block exists,
+//! it gets a reference instead of a new place. A free takes a reference away.
 //!
-//! An old table (*legacy*) has in each entry a slot for each number of copies, each a block of its own; of one of `fast_dedup` the single slot
-//! is extended when more copies are wanted. Both are kept up; new tables are of the kind that OpenZFS would make, the latter if the feature
-//! is enabled. The logs of a fast table, which save writing into ZAPs, are folded into these by the first group and stay empty.
+//! The changes of a txg are kept in memory, and are written after the datasets of the txg
+//! ([`DedupTables::sync`]). The number of references determines where an entry goes:
+//!
+//! | references | place |
+//! |---|---|
+//! | more than one | the *duplicate* ZAP of the table |
+//! | one | the *unique* ZAP |
+//! | none | no ZAP; the block is freed |
+//!
+//! Each class has sums over its entries. An entry that changes is first subtracted from the sums of
+//! its class, and added again in its final state.
+//!
+//! An entry of a *legacy* table has a slot for each number of copies, and each slot is a block of
+//! its own. An entry of a *fast* table (feature `fast_dedup`) has one slot, which is extended when
+//! more copies are needed. This code writes both kinds. A new table is fast if the feature is
+//! enabled, as in OpenZFS.
+//!
+//! The logs of a fast table save writes to ZAPs. The first txg folds them into the ZAPs, and then
+//! they stay empty.
 //!
 //! # Locks
-//! One mutex, held while an entry is looked up, in the MOS as the last group left it; whoever writes or frees a block waits for
-//! that anyway.
+//! One mutex, held while an entry is looked up in the MOS of the last txg. A thread that writes or
+//! frees a block waits for that lookup anyway.
 //!
 //! # Crash
-//! A group's entries are in the same MOS as its blocks.
+//! The entries of a txg are in the same MOS as its blocks.
 //!
 //! # Absent
-//! `dedup_table_quota=auto` sets no limit. Entries of class ditto, which no release since 0.8 writes, are freed
-//! when they are touched, as OpenZFS does.
+//! `dedup_table_quota=auto` sets no limit. No release since 0.8 writes entries of class ditto. They
+//! are freed when they are used, as in OpenZFS.
 //!
 //! # See
 //! OpenZFS `module/zfs/ddt.c`, `ddt_zap.c`, `ddt_stats.c`.
@@ -45,22 +58,22 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use zio::{Found, IoFlags, ReadOptions, Space};
 
-/// Bytes of the ZAPs' blocks (`ddt_zap_default_bs`, `ddt_zap_default_ibs`: 2^15).
+/// Bytes of a block of the ZAPs (`ddt_zap_default_bs`, `ddt_zap_default_ibs`: 2^15).
 const BLOCK: u32 = 1 << 15;
 const BLOCK_SHIFT: u8 = 15;
-/// Classes, as indices of [`DDT_CLASS_NAMES`].
+/// The classes, as indices of [`DDT_CLASS_NAMES`].
 const DUPLICATE: usize = 1;
 pub(super) const UNIQUE: usize = 2;
 const CLASSES: usize = DDT_CLASS_NAMES.len();
-/// `fast_dedup`: counts the tables of that kind.
+/// The feature `fast_dedup`, which counts the fast tables.
 const FEATURE: &str = "com.klarasystems:fast_dedup";
-/// The pool's property that bounds the tables; all ones is `auto`.
+/// The pool property that limits the size of the tables. All ones mean `auto`.
 const QUOTA: &str = "dedup_table_quota";
 
-/// The tables (`spa_ddt`).
+/// The dedup tables of a pool (`spa_ddt`).
 pub struct DedupTables {
     pub(super) state: Mutex<State>,
-    /// Takes back places of a batch that failed.
+    /// Takes back the places of a batch that failed.
     space: Arc<dyn Space>,
 }
 
@@ -73,31 +86,31 @@ impl std::fmt::Debug for DedupTables {
 pub(super) struct State {
     tables: BTreeMap<ChecksumKind, Table>,
     pub(super) vdevs: BTreeMap<VdevId, TopVdev>,
-    /// The MOS as of the last group.
+    /// The MOS of the last txg.
     view: (Weak<Cache>, Blkptr),
-    /// Most bytes of all tables; `None` for no limit.
+    /// Most bytes of all tables. `None` for no limit.
     quota: Option<u64>,
-    /// Seconds since 1970: what fast tables say of when an entry was made.
+    /// The time of the txg in seconds since 1970, which fast tables record for new entries.
     pub(super) now: u64,
-    /// The groups that wrote blocks which got another reference since somebody asked.
+    /// The txgs that wrote the blocks which got another reference since the last request.
     joined: BTreeSet<Txg>,
-    /// Entries that clones of a group are about to refer to, which must not be pruned before.
+    /// Entries that clones of a txg will refer to, and which must not be pruned before.
     pub(super) wanted: HashMap<(ChecksumKind, DdtKey), Txg>,
-    /// A look-up failed, or an entry makes no sense: nothing more is freed or written.
+    /// The first failed lookup or bad entry. Nothing more is freed or written.
     failed: Option<Error>,
 }
 
 /// The table of a checksum.
 struct Table {
     checksum: ChecksumKind,
-    /// `DDT_FLAG_*`; 0 is a legacy table.
+    /// Its flags, `DDT_FLAG_*`. 0 for a legacy table.
     flags: u64,
-    /// The directory that names its objects; `None` before the first use.
+    /// The directory that names its objects. `None` before the first use.
     dir: Option<ObjNum>,
     classes: [Class; CLASSES],
-    /// Logs that are to be emptied.
+    /// Logs to be emptied.
     logs: Vec<ObjNum>,
-    /// What this group has looked up, and what is to be folded in from the logs.
+    /// The entries that this txg looked up, and those to be folded in from the logs.
     entries: BTreeMap<DdtKey, LiveEntry>,
 }
 
@@ -105,19 +118,19 @@ struct Table {
 #[derive(Default)]
 struct Class {
     object: Option<ObjNum>,
-    /// As the last group left it.
+    /// The object in the MOS of the last txg.
     known: Option<ObjNum>,
     histogram: DdtHistogram,
-    /// Bytes that it takes (`ddo_dspace`).
+    /// The bytes that it takes (`ddo_dspace`).
     dspace: u64,
 }
 
-/// An entry as it is now.
+/// An entry in its current state.
 pub(super) struct LiveEntry {
     pub(super) phys: DdtPhys,
     /// The class whose ZAP has it.
     stored: Option<usize>,
-    /// It is in no class's sums, and will be written.
+    /// True if it is in the sums of no class, and must be written.
     pub(super) out: bool,
 }
 
@@ -135,7 +148,7 @@ impl Table {
             (class.histogram, class.dspace) = (c.histogram, c.dspace);
         }
         let mut logs = ddt.logs;
-        // What the active log says is newer.
+        // The active log has the newer entries, so it comes last.
         logs.sort_by_key(|log| !log.is_flushing());
         for log in logs {
             table.logs.push(log.object);
@@ -160,7 +173,7 @@ fn dsize(vdevs: &BTreeMap<VdevId, TopVdev>, dva: &Dva) -> u64 {
     vdevs.get(&dva.vdev).map_or(dva.asize.0, |v| v.deflate(dva.asize.0))
 }
 
-/// An entry's share of the sums, and the bucket that it belongs to.
+/// The bucket of an entry, and its share of the sums.
 pub(super) fn share(
     vdevs: &BTreeMap<VdevId, TopVdev>,
     dir: Option<ObjNum>,
@@ -172,7 +185,7 @@ pub(super) fn share(
     Ok(stat.ref_blocks.checked_ilog2().map(|bucket| (bucket as usize, stat)))
 }
 
-/// The value of an entry as its ZAP has it (`ddt_zap_compress`).
+/// The value of an entry, as its ZAP stores it (`ddt_zap_compress`).
 fn pack(phys: &DdtPhys) -> Value {
     let raw = phys.encode();
     let mut packed = vec![0; raw.len()];
@@ -186,7 +199,7 @@ fn pack(phys: &DdtPhys) -> Value {
 }
 
 impl State {
-    /// The table for a block, made if there is none.
+    /// The table for a block, created if there is none.
     fn table(
         &mut self,
         mos: Option<&Mos>,
@@ -211,7 +224,7 @@ impl State {
         Mos::open(Objset::open(cache, 0, &self.view.1, options.clone())?)
     }
 
-    /// Brings an entry to memory; one that is not there has no copies.
+    /// Loads an entry into memory. An entry that doesn't exist has no copies.
     pub(super) fn load(
         &mut self,
         checksum: ChecksumKind,
@@ -244,7 +257,8 @@ impl State {
         Ok(table.entries.get_mut(key).expect("it was just put there"))
     }
 
-    /// As [`State::load`] by the sync of a group, to be changed: taken out of its class's sums.
+    /// As [`State::load`], for a change in the sync: subtracts the entry from the sums of its
+    /// class.
     pub(super) fn take(&mut self, checksum: ChecksumKind, key: &DdtKey) -> Result<&mut LiveEntry> {
         let now = self.now;
         self.load(checksum, key, &ReadOptions::sync())?;
@@ -321,7 +335,7 @@ impl State {
         Ok(())
     }
 
-    /// The slot that a block is in (`ddt_phys_select`); `None` if the table doesn't know it.
+    /// The slot of a block (`ddt_phys_select`). `None` if the table doesn't know the block.
     fn slot_of(&mut self, bp: &Blkptr, key: &DdtKey, options: &ReadOptions) -> Result<Option<usize>> {
         let Some(s) = bp.stored() else { return Ok(None) };
         let live = self.load(s.checksum, key, options)?;
@@ -334,7 +348,7 @@ impl State {
         Ok(None)
     }
 
-    /// True if the table doesn't know the block.
+    /// Removes a reference. True if the table doesn't know the block.
     fn release(&mut self, bp: &Blkptr) -> Result<bool> {
         let (Some(key), Some(s)) = (DdtKey::of(bp), bp.stored()) else { return Ok(true) };
         let bad = Error::corrupt(ObjNum(DIRECTORY_OBJECT));
@@ -347,10 +361,13 @@ impl State {
 }
 
 impl DedupTables {
-    /// The tables of a pool, by its MOS as it was synced last; `vdevs` are those that have space, which `space` gives out.
+    /// Opens the tables of a pool (`ddt_load`).
+    ///
+    /// `mos` is the MOS that was synced last. `vdevs` are those that have space, and `space`
+    /// allocates it.
     ///
     /// # Errors
-    /// As reading fails.
+    /// The errors of [reading](Error#reading).
     pub fn open(mos: &Mos, vdevs: &[TopVdev], space: Arc<dyn Space>) -> Result<DedupTables> {
         let vdevs: BTreeMap<VdevId, TopVdev> = vdevs.iter().map(|v| (v.id, *v)).collect();
         let tables = mos.ddts(&|dva| dsize(&vdevs, dva))?;
@@ -370,7 +387,7 @@ impl DedupTables {
         Ok(DedupTables { state: Mutex::new(state), space })
     }
 
-    /// A group begins to sync, at this time, with these vdevs.
+    /// Begins the sync of `txg` at the time `now`, with the current vdevs.
     pub fn begin(&self, txg: Txg, now: u64, vdevs: &[TopVdev]) {
         let mut state = self.state.lock();
         state.wanted.retain(|_, wanted| *wanted >= txg);
@@ -378,15 +395,19 @@ impl DedupTables {
         state.vdevs = vdevs.iter().map(|v| (v.id, *v)).collect();
     }
 
-    /// The groups that wrote blocks which were there, and got another reference from who writes the same since this was asked last.
+    /// The txgs that wrote the blocks which got another reference from equal writes since the last
+    /// call.
     pub fn take_joined(&self) -> BTreeSet<Txg> {
         std::mem::take(&mut self.state.lock().joined)
     }
 
-    /// Adds a reference to a block that is cloned (`ddt_addref`): false if the tables don't know it.
+    /// Adds a reference to a block that is cloned (`ddt_addref`). False if the tables don't know
+    /// the block.
     ///
     /// # Errors
-    /// As looking it up fails.
+    /// * The errors of [reading](Error#reading), for its entry.
+    /// * [`Error::Unpack`]: its entry does not decompress.
+    /// * [`Error::Closed`]: the pool was closed.
     pub fn add_ref(&self, bp: &Blkptr) -> Result<bool> {
         let mut state = self.state.lock();
         let (Some(key), Some(s)) = (DdtKey::of(bp), bp.stored()) else { return Ok(false) };
@@ -395,11 +416,14 @@ impl DedupTables {
         Ok(true)
     }
 
-    /// Writes what the group has changed since the last call (`ddt_sync`); `mos` is the live one. Returns the blocks that nobody refers
-    /// to any more, to be freed in this group, before the space maps are written.
+    /// Writes the changes of the txg since the last call (`ddt_sync`).
+    ///
+    /// `mos` is the live MOS. Returns the blocks without references. The caller frees them in this
+    /// txg, before it writes the space maps.
     ///
     /// # Errors
-    /// As changing the MOS fails, or as a look-up failed.
+    /// * The errors of [counting features](Error#counting-features).
+    /// * The error of the first lookup that failed, or of the first bad entry.
     pub fn sync(&self, tx: &Tx, mos: &Mos) -> Result<Vec<Blkptr>> {
         let mut state = self.state.lock();
         if let Some(e) = &state.failed {
@@ -415,22 +439,22 @@ impl DedupTables {
         Ok(dead)
     }
 
-    /// The group has synced, and `mos` with it.
+    /// Ends a txg, which has synced together with `mos`.
     pub fn sync_done(&self, mos: &Mos) {
         let mut state = self.state.lock();
         if let Err(e) = state.look_at(mos) {
             state.fail(e);
         }
         for table in state.tables.values_mut() {
-            // What a log had and nobody has written yet stays.
+            // Entries of a log that were not written yet stay.
             table.entries.retain(|_, e| e.out);
             table.classes.iter_mut().for_each(|c| c.known = c.object);
         }
-        // A table that has become empty may begin anew, of the other kind.
+        // A table without entries may become one of the other kind.
         state.tables.retain(|_, t| !t.entries.is_empty() || t.classes.iter().any(|c| c.object.is_some()));
     }
 
-    /// What sharing saves, in deflated bytes (`ddt_get_dedup_dspace`'s gain).
+    /// The deflated bytes that sharing saves (the gain of `ddt_get_dedup_dspace`).
     pub fn saved(&self) -> u64 {
         let state = self.state.lock();
         let mut all = DdtStat::default();
@@ -470,7 +494,7 @@ impl Table {
         self.sum_up(tx, mos, (dir, stats))
     }
 
-    /// The directory of its objects, made if there is none (`ddt_create_dir`).
+    /// The directory of its objects, created if there is none (`ddt_create_dir`).
     fn directory(&mut self, tx: &Tx, mos: &Mos) -> Result<ObjNum> {
         if let Some(dir) = self.dir {
             return Ok(dir);
@@ -484,7 +508,7 @@ impl Table {
         Ok(dir)
     }
 
-    /// Puts an entry where it belongs now (`ddt_sync_flush_entry`).
+    /// Puts an entry into the ZAP where it belongs now (`ddt_sync_flush_entry`).
     #[allow(clippy::too_many_arguments, reason = "they are what one entry's way needs")]
     fn put(
         &mut self,
@@ -506,7 +530,7 @@ impl Table {
             if ditto || slot.refcnt == 0 {
                 let mut bp = slot.blkptr(self.checksum, key).map_err(Error::corrupt(dir))?;
                 if let Body::Stored(s) = &mut bp.body {
-                    // It is to be freed for good.
+                    // The dedup flag is cleared, so that the block itself is freed.
                     s.dedup = false;
                 }
                 dead.push(bp);
@@ -539,11 +563,11 @@ impl Table {
         Ok(())
     }
 
-    /// Makes the ZAP of a class (`ddt_object_create`).
+    /// Creates the ZAP of a class (`ddt_object_create`).
     fn create(&mut self, tx: &Tx, mos: &Mos, (dir, stats): (ObjNum, ObjNum), class: usize) -> Result<ObjNum> {
         let spec =
             NewObject { block_size: BLOCK, indblkshift: BLOCK_SHIFT, ..NewObject::new(DmuType::DDT_ZAP) };
-        // Strong checksums are good enough as hashes.
+        // A strong checksum can serve as the hash.
         let strong = codec::checksum::is_strong(self.checksum);
         let flags = if strong { ZapFlags::PRE_HASHED_WORDS } else { ZapFlags::WORDS };
         let object = Zap::create(mos.objset(), tx, &spec, Normalization::NONE, flags)?.dnode().object();
@@ -554,7 +578,7 @@ impl Table {
         Ok(object)
     }
 
-    /// Writes the sums; a table without entries goes (`ddt_sync_update_stats`).
+    /// Writes the sums, and destroys a table without entries (`ddt_sync_update_stats`).
     fn sum_up(&mut self, tx: &Tx, mos: &Mos, (dir, stats): (ObjNum, ObjNum)) -> Result<()> {
         let mut entries = 0;
         for class in 0..CLASSES {
@@ -619,7 +643,7 @@ impl zio::Dedup for DedupTables {
     }
 
     fn has(&self, txg: Txg, bp: &Blkptr, options: &ReadOptions) -> bool {
-        // The caller has another way: what is damaged is not waited for.
+        // The caller has an alternative, so it does not wait for damaged entries.
         let options = &options.with(IoFlags::CAN_FAIL);
         let (Some(key), Some(s)) = (DdtKey::of(bp), bp.stored()) else { return false };
         let mut state = self.state.lock();
@@ -651,7 +675,7 @@ impl zio::Dedup for DedupTables {
         let mut state = self.state.lock();
         match state.release(bp) {
             Ok(free) => free,
-            // It may be shared: it stays, and the group can't be synced.
+            // The block may be shared. So it stays allocated, and the txg can't be synced.
             Err(e) => {
                 state.fail(e);
                 false

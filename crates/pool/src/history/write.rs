@@ -1,4 +1,4 @@
-//! Adding to the history.
+//! Writing the history.
 
 use super::{MAX_RECORD, WHAT};
 use crate::{Error, Mos, Result};
@@ -10,10 +10,12 @@ use ondisk::{Corrupt, DmuType, Nvlist, ObjNum, SPA_OLD_MAXBLOCKSIZE, mos};
 const RING: std::ops::RangeInclusive<u64> = 128 << 10..=1 << 30;
 
 impl Mos {
-    /// Makes the history of a new pool, whose normal class has `space` deflated bytes: a thousandth of that is its ring.
+    /// Creates the history of a new pool, whose normal class has `space` deflated bytes.
+    ///
+    /// The ring takes a thousandth of that, within limits.
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [changing](Error#changing).
     pub fn create_history(&self, tx: &Tx, space: u64) -> Result<ObjNum> {
         let phys_max_off = (space / 1000).clamp(*RING.start(), *RING.end());
         let phys = HistoryPhys { phys_max_off, ..HistoryPhys::default() };
@@ -26,12 +28,15 @@ impl Mos {
         Ok(object)
     }
 
-    /// Adds a record to the history; the oldest go where there is no room (`spa_history_log_sync`). The first record of a command
-    /// is that of the pool's creation, which stays for ever.
+    /// Adds a record to the history (`spa_history_log_sync`).
+    ///
+    /// The oldest records are dropped to make space. The first record of a command is that of the
+    /// pool's creation, which is never dropped.
     ///
     /// # Errors
-    /// As changing the MOS fails; [`Error::Missing`] without a history; [`Error::Corrupt`] for bad bounds or records, or a record
-    /// that is larger than the ring.
+    /// * The errors of [changing](Error#changing). [`Error::Corrupt`] also if the record is larger
+    ///   than the ring.
+    /// * [`Error::Missing`]: the pool has no history.
     pub fn log_history(&self, tx: &Tx, record: &Nvlist) -> Result<()> {
         let object = self.dir(mos::HISTORY)?.ok_or(Error::Missing { name: mos::HISTORY })?;
         let bad = Error::corrupt(object);
@@ -58,7 +63,7 @@ struct Ring {
 }
 
 impl Ring {
-    /// Forgets the oldest records until there is room for `len` bytes, and one more.
+    /// Drops the oldest records until there is space for `len` bytes and one more.
     fn make_room(&mut self, len: u64) -> Result<()> {
         let object = self.dn.object();
         let range = |value| Corrupt::Range { what: WHAT, field: "length", value };

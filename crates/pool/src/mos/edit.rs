@@ -1,4 +1,4 @@
-//! Changing the directory and the tables.
+//! Changes of the MOS directory and its ZAPs.
 
 use super::Mos;
 use crate::{Error, Result};
@@ -9,10 +9,10 @@ use ondisk::zap::ZapFlags;
 use ondisk::{Corrupt, DmuType, ObjNum, mos};
 
 impl Mos {
-    /// The books of a new pool: an empty directory in a live object set.
+    /// Creates the MOS of a new pool: an empty directory in a live object set.
     ///
     /// # Errors
-    /// As making the directory fails.
+    /// The errors of [changing](Error#changing).
     pub fn create(os: Objset, tx: &Tx) -> Result<Self> {
         let spec = NewObject::new(DmuType::OBJECT_DIRECTORY);
         let (none, flags) = (Normalization::NONE, ZapFlags::default());
@@ -20,34 +20,36 @@ impl Mos {
         Ok(Self { os, dir })
     }
 
-    /// A new table, empty.
+    /// Creates an empty ZAP.
     ///
     /// # Errors
-    /// As making the object fails.
+    /// The errors of [changing](Error#changing).
     pub fn create_zap(&self, tx: &Tx) -> Result<ObjNum> {
         self.create_zap_of(tx, DmuType::ZAP_METADATA)
     }
 
-    /// A new table of this type of object, empty.
+    /// Creates an empty ZAP in an object of this type.
     ///
     /// # Errors
-    /// As making the object fails.
+    /// The errors of [changing](Error#changing).
     pub fn create_zap_of(&self, tx: &Tx, kind: DmuType) -> Result<ObjNum> {
         Ok(Zap::create_kind(&self.os, tx, kind)?.dnode().object())
     }
 
-    /// Names an object in the directory; the name is new.
+    /// Adds an entry to the directory, which names an object.
     ///
     /// # Errors
-    /// As changing the directory fails.
+    /// The errors of [changing](Error#changing). [`Error::Object`] also if the directory has the
+    /// name.
     pub fn link(&self, tx: &Tx, name: &str, object: ObjNum) -> Result<()> {
         Ok(self.dir.add(tx, name.as_bytes(), &Value::integers(8, &[object.0]))?)
     }
 
-    /// Removes a name from the directory; the object stays.
+    /// Removes an entry of the directory. The object stays.
     ///
     /// # Errors
-    /// As changing the directory fails; it must have the name.
+    /// The errors of [changing](Error#changing). [`Error::Object`] also if the directory lacks the
+    /// name.
     pub fn unlink(&self, tx: &Tx, name: &str) -> Result<()> {
         Ok(self.dir.remove(tx, name.as_bytes())?)
     }
@@ -55,7 +57,7 @@ impl Mos {
     /// Sets an entry of the directory to words.
     ///
     /// # Errors
-    /// As changing the directory fails.
+    /// The errors of [changing](Error#changing).
     pub fn set_dir_words(&self, tx: &Tx, name: &str, words: &[u64]) -> Result<()> {
         Ok(self.dir.update(tx, name.as_bytes(), &Value::integers(8, words))?)
     }
@@ -63,49 +65,50 @@ impl Mos {
     /// Sets an entry of the directory to bytes.
     ///
     /// # Errors
-    /// As changing the directory fails.
+    /// The errors of [changing](Error#changing).
     pub fn set_dir_bytes(&self, tx: &Tx, name: &str, bytes: &[u8]) -> Result<()> {
         Ok(self.dir.update(tx, name.as_bytes(), &Value::bytes(bytes))?)
     }
 
-    /// Sets a number in a table.
+    /// Sets an entry of a ZAP to one word.
     ///
     /// # Errors
-    /// As changing it fails.
+    /// The errors of [changing](Error#changing).
     pub fn set_word(&self, tx: &Tx, zap: ObjNum, name: &str, word: u64) -> Result<()> {
         self.set_words(tx, zap, name, &[word])
     }
 
-    /// Sets words in a table.
+    /// Sets an entry of a ZAP to words.
     ///
     /// # Errors
-    /// As changing it fails.
+    /// The errors of [changing](Error#changing).
     pub fn set_words(&self, tx: &Tx, zap: ObjNum, name: &str, words: &[u64]) -> Result<()> {
         Ok(self.zap(zap)?.update(tx, name.as_bytes(), &Value::integers(8, words))?)
     }
 
-    /// Sets a string, which gets its NUL, in a table.
+    /// Sets an entry of a ZAP to a string, and appends its NUL.
     ///
     /// # Errors
-    /// As changing it fails.
+    /// The errors of [changing](Error#changing).
     pub fn set_string(&self, tx: &Tx, zap: ObjNum, name: &str, text: &str) -> Result<()> {
         let raw = [text.as_bytes(), &[0]].concat();
         Ok(self.zap(zap)?.update(tx, name.as_bytes(), &Value::bytes(&raw))?)
     }
 
-    /// Removes an entry of a table.
+    /// Removes an entry of a ZAP.
     ///
     /// # Errors
-    /// As changing it fails; it must have the entry.
+    /// The errors of [changing](Error#changing). [`Error::Object`] also if the ZAP lacks the entry.
     pub fn unset(&self, tx: &Tx, zap: ObjNum, name: &str) -> Result<()> {
         Ok(self.zap(zap)?.remove(tx, name.as_bytes())?)
     }
 
-    /// A new table of a vdev, which the map of all such tables lists; the first one makes the map
-    /// (`vdev_create_link_zap`).
+    /// Creates the ZAP of a vdev, and adds it to the map of all such ZAPs (`vdev_create_link_zap`).
+    ///
+    /// The first one creates the map.
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [changing](Error#changing).
     pub fn create_vdev_zap(&self, tx: &Tx) -> Result<ObjNum> {
         let map = match self.dir(mos::VDEV_ZAP_MAP)? {
             Some(map) => map,
@@ -120,10 +123,11 @@ impl Mos {
         Ok(zap)
     }
 
-    /// Destroys a vdev's table (`vdev_destroy_unlink_zap`).
+    /// Destroys the ZAP of a vdev (`vdev_destroy_unlink_zap`).
     ///
     /// # Errors
-    /// As changing the MOS fails; the map must have it.
+    /// * The errors of [changing](Error#changing). [`Error::Object`] also if the map lacks the ZAP.
+    /// * [`Error::Missing`]: the pool has no map of ZAPs.
     pub fn destroy_vdev_zap(&self, tx: &Tx, zap: ObjNum) -> Result<()> {
         let name = mos::VDEV_ZAP_MAP;
         let map = self.dir(name)?.ok_or(Error::Missing { name })?;
@@ -131,10 +135,10 @@ impl Mos {
         Ok(self.os.free_object(tx, zap)?)
     }
 
-    /// Writes words into an object that is an array of them, from word `at` on.
+    /// Writes words into an object that is an array of words, from index `at` on.
     ///
     /// # Errors
-    /// As changing the object fails.
+    /// The errors of [changing](Error#changing). [`Error::Corrupt`] also if the index is too high.
     pub fn write_words(&self, tx: &Tx, object: ObjNum, at: u64, words: &[u64]) -> Result<()> {
         let raw: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         let end = Corrupt::Range { what: "array", field: "index", value: at };

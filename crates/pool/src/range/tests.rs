@@ -2,7 +2,8 @@ use super::*;
 use proptest::prelude::*;
 
 proptest! {
-    /// The set agrees with one boolean a byte, whatever is added and removed, and so do its gaps.
+    /// Goal: the set and its gaps agree with one boolean for each byte, whatever is added and
+    /// removed.
     #[test]
     fn agrees_with_a_bitmap(ops in proptest::collection::vec((any::<bool>(), 0u64..64, 0u64..16), 0..80)) {
         let mut set = RangeSet::new();
@@ -33,7 +34,8 @@ proptest! {
     }
 }
 
-/// Goal: what is covered twice is there once, and what two sets share is what is in both.
+/// Goal: bytes that are covered twice count once, and the common part of two sets is what both
+/// contain.
 #[test]
 fn covered_and_common() {
     let mut set = RangeSet::new();

@@ -8,43 +8,43 @@ use dmu::{NewObject, Tx};
 use ondisk::spacemap::{EntryEncoder, MapType, SPACE_MAP_HISTOGRAM_SIZE, SpaceMapPhys};
 use ondisk::{Corrupt, DmuType, ObjNum};
 
-/// Bytes of a metaslab's map's blocks (`zfs_metaslab_sm_blksz_no_log`).
+/// Bytes of a block of a metaslab's map (`zfs_metaslab_sm_blksz_no_log`).
 pub const METASLAB_BLOCK_SIZE: u32 = 1 << 14;
-/// Bytes of a DTL's blocks (`zfs_vdev_dtl_sm_blksz`).
+/// Bytes of a block of a DTL (`zfs_vdev_dtl_sm_blksz`).
 pub const DTL_BLOCK_SIZE: u32 = 1 << 12;
-/// log2 of the bytes of a map's indirect blocks (`space_map_ibs`).
+/// log2 of the bytes of an indirect block of a map (`space_map_ibs`).
 const INDIRECT_SHIFT: u8 = 14;
-/// `spacemap_histogram`: counts maps whose header has one.
+/// The feature `spacemap_histogram`, which counts maps with a histogram in their header.
 const HISTOGRAM: &str = "com.delphix:spacemap_histogram";
-/// `spacemap_v2`: entries may have two words.
+/// The feature `spacemap_v2`: entries may have two words.
 const V2: &str = "com.delphix:spacemap_v2";
 
-/// What a group's sync pass writes maps with.
+/// The sync pass in which maps are written.
 #[derive(Debug, Clone, Copy)]
 pub struct Pass<'a> {
-    /// The group.
+    /// The transaction of its txg.
     pub tx: &'a Tx,
-    /// The pass, from 1.
+    /// The number of the pass, from 1.
     pub number: u32,
-    /// Entries may have two words (`spacemap_v2` is active).
+    /// True if entries may have two words (`spacemap_v2` is active).
     pub two_words: bool,
 }
 
 impl<'a> Pass<'a> {
-    /// A pass over a pool with these features.
+    /// A pass over a pool, with the features that the pool has.
     ///
     /// # Errors
-    /// As reading the features fails.
+    /// The errors of [reading](Error#reading).
     pub fn new(mos: &Mos, tx: &'a Tx, number: u32) -> Result<Self> {
         Ok(Pass { tx, number, two_words: mos.feature_enabled(V2)? })
     }
 }
 
 impl Mos {
-    /// A new, empty space map (`space_map_alloc`).
+    /// Creates an empty space map (`space_map_alloc`).
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// The errors of [counting features](Error#counting-features).
     pub fn create_space_map(&self, tx: &Tx, block_size: u32) -> Result<ObjNum> {
         let histogram = self.feature_enabled(HISTOGRAM)?;
         if histogram {
@@ -60,7 +60,8 @@ impl Mos {
     /// Destroys a space map (`space_map_free_obj`).
     ///
     /// # Errors
-    /// As changing the MOS fails; [`Error::Corrupt`] if it is none.
+    /// The errors of [counting features](Error#counting-features). [`Error::Corrupt`] also if the
+    /// object is no space map.
     pub fn destroy_space_map(&self, tx: &Tx, object: ObjNum) -> Result<()> {
         let dn = self.objset().dnode(object)?;
         if dn.kind() != DmuType::SPACE_MAP {
@@ -76,11 +77,12 @@ impl Mos {
 }
 
 impl SpaceMap {
-    /// Appends ranges, which must be whole units of the region (`space_map_write`). Nothing is durable, nor the header changed
-    /// in the object, before [`SpaceMap::store`].
+    /// Appends ranges, which must be whole units of the region (`space_map_write`).
+    ///
+    /// The header in the object changes only with [`SpaceMap::store`]. Before that, nothing counts.
     ///
     /// # Errors
-    /// As changing the object fails.
+    /// The errors of [changing](Error#changing).
     pub fn append(&mut self, pass: &Pass<'_>, kind: MapType, ranges: &RangeSet) -> Result<()> {
         if ranges.is_empty() {
             return Ok(());
@@ -98,11 +100,15 @@ impl SpaceMap {
         Ok(())
     }
 
-    /// Takes entries off its end, whole blocks of them, until `limit` ranges are taken or none is left
-    /// (`space_map_incremental_destroy`); `limit` becomes how many more might have been.
+    /// Takes whole blocks of entries off the end, until `limit` ranges are taken or none is left
+    /// (`space_map_incremental_destroy`).
+    ///
+    /// `limit` becomes the number of ranges that could still have been taken.
     ///
     /// # Errors
-    /// As reading, changing the object or `each` fails; [`Error::Corrupt`] for a bad entry.
+    /// * The errors of [changing](Error#changing). [`Error::Corrupt`] also if an entry leaves the
+    ///   region.
+    /// * The errors of `each`.
     pub fn take_last(
         &mut self,
         tx: &Tx,
@@ -128,10 +134,10 @@ impl SpaceMap {
         self.store(tx)
     }
 
-    /// Empties it (`space_map_truncate`).
+    /// Empties the map (`space_map_truncate`).
     ///
     /// # Errors
-    /// As changing the object fails.
+    /// The errors of [changing](Error#changing).
     pub fn truncate(&mut self, tx: &Tx) -> Result<()> {
         self.dnode.free_range(tx, 0, u64::MAX)?;
         (self.phys.length, self.phys.alloc) = (0, 0);
@@ -139,29 +145,33 @@ impl SpaceMap {
         Ok(())
     }
 
-    /// Sets the histogram of free segments, if its header has room for it.
+    /// Sets the histogram of free segments, if the header can hold one.
     pub fn set_histogram(&mut self, histogram: &[u64; SPACE_MAP_HISTOGRAM_SIZE]) {
         if self.phys.have_histogram {
             self.phys.histogram = *histogram;
         }
     }
 
-    /// Writes its header.
+    /// Writes the header.
     ///
     /// # Errors
-    /// As changing the object fails.
+    /// The errors of [changing](Error#changing).
     pub fn store(&mut self, tx: &Tx) -> Result<()> {
         self.phys.object = self.object().0;
         self.dnode.set_bonus(tx, DmuType::SPACE_MAP_HEADER, &self.phys.encode())?;
         Ok(())
     }
 
-    /// Whether so much less would do that it should be written anew; `segments` is how many ranges it would then list
+    /// True if a rewritten map would be so much smaller that a rewrite pays
     /// (`metaslab_should_condense`).
+    ///
+    /// `segments` is the number of ranges that it would then list.
     pub fn should_condense(&self, segments: u64, sector: u64) -> bool {
-        /// How many times the least size a map may have, in percent (`zfs_condense_pct`).
+        /// The size of the map in percent of the least possible size, from which on it is rewritten
+        /// (`zfs_metaslab_condense_pct`).
         const PERCENT: u64 = 200;
-        /// Blocks below which a map is left alone (`zfs_metaslab_condense_block_threshold`).
+        /// Least number of blocks of a map that is rewritten
+        /// (`zfs_metaslab_condense_block_threshold`).
         const BLOCKS: u64 = 4;
         let record = self.dnode.block_size().max(sector);
         self.phys.length > BLOCKS * record

@@ -216,7 +216,7 @@ fn rare_kinds() {
 }
 
 /// Goal: records with owners of domains that the file system does not know don't end a replay. The
-/// owner becomes nobody, as in OpenZFS on Linux.
+/// owner becomes `nobody`, as in OpenZFS on Linux.
 #[test]
 fn owners_of_domains() {
     const OF_DOMAIN: u64 = 1 << 32 | 500;

@@ -15,7 +15,7 @@ use poolhouse::vdev::Tree;
 use poolhouse::zio::{
     Bookmark, Dedup, Entropy, Found, NoSpace, ReadOptions, Space, Want, WritePolicy, WriteReq, Zio,
 };
-use poolhouse::{OpenOptions, Pool};
+use poolhouse::{Claim, OpenOptions, Pool};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -146,7 +146,9 @@ impl Visitor for Rewriter<'_> {
 /// with another, by kind.
 fn rewrite(name: &str) -> Option<BTreeMap<String, usize>> {
     let fixture = testkit::find(name)?;
-    let pool = Pool::open(fixture.images(), &OpenOptions::default()).unwrap();
+    // Tests of other processes read the same images.
+    let options = OpenOptions { claim: Claim::Share, ..OpenOptions::default() };
+    let pool = Pool::open(fixture.images(), &options).unwrap();
     for name in pool.dataset_names(true).unwrap().names {
         for key in
             [b"correct horse".to_vec(), fixture_file(&fixture, "raw.key"), fixture_file(&fixture, "hex.key")]

@@ -24,7 +24,6 @@ use zpl::NewFileSystem;
 use crate::commands::dataset::{error_of, tasks};
 use crate::replies::of_library;
 use crate::view::PoolFacts;
-use api::chain;
 use api::settings::pool::{self, When};
 use api::{Caller, CreatePool, Error, Layout, Reason, Refusal, Vdev};
 
@@ -283,7 +282,7 @@ pub(crate) fn of_create(error: &CreateError) -> Reason {
         CreateError::Shape { .. } | CreateError::NoData => Reason::InvalidConfig,
         CreateError::OldPool => Reason::BadValue { what: error.to_string() },
         CreateError::Ashift { .. } => Reason::BadAshift,
-        CreateError::Write(_) => Reason::Io { what: chain(error), info: Box::default() },
+        CreateError::Write(_) => crate::replies::of_engine(error),
     }
 }
 

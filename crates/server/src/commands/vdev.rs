@@ -19,7 +19,6 @@ use crate::commands::pool::{leaf, of_create, vdevs};
 use crate::commands::vdev::online_offline::of_life;
 use crate::pools::Imported;
 use crate::replies::of_dsl;
-use api::chain;
 use api::settings::pool::{self, Setting, When};
 use api::{Error, Layout, PoolChange, Reason, Settings};
 
@@ -144,7 +143,7 @@ pub(crate) fn of_checkpoint(error: &CheckpointError) -> Reason {
         CheckpointError::Exists => Reason::CheckpointExists,
         CheckpointError::Discarding => Reason::DiscardingCheckpoint,
         CheckpointError::Absent => Reason::NoCheckpoint,
-        CheckpointError::Books(_) => Reason::Io { what: chain(error), info: Box::default() },
+        CheckpointError::Books(_) => crate::replies::of_engine(error),
     }
 }
 
@@ -210,7 +209,7 @@ pub(crate) fn of_shape(error: &ShapeError) -> Reason {
         ShapeError::Unsupported { what } => Reason::NotSupported { what: (*what).to_owned() },
         ShapeError::Tree(vdev::VdevError::NoSuchGuid { .. }) => Reason::NoSuchDevice,
         ShapeError::Labels(_) | ShapeError::Books(_) | ShapeError::Tree(_) => {
-            Reason::Io { what: chain(error), info: Box::default() }
+            crate::replies::of_engine(error)
         }
     }
 }

@@ -5,8 +5,8 @@
 //! requests and writes answers. Each request has a thread of its own while the engine works on it,
 //! so a request about one pool never waits for another's.
 //!
-//! `crate::control::turns` limits the number of concurrent requests. Requests that make a pool with failed
-//! devices continue, and the end of the daemon, never wait for that.
+//! `crate::control::turns` limits the number of concurrent requests. Requests that make a pool with
+//! failed devices continue, and the end of the daemon, never wait for that.
 //!
 //! # Absent
 //! * What a method means: see [`api`].

@@ -15,8 +15,8 @@
 //! error, and the log a line. The next request tries again.
 //!
 //! # Locks
-//! Opening holds the mount's turn ([`MountedFs::turn`]), so that no property changes meanwhile. A thread
-//! that holds the turn must not wait for a request that opens it: see [`MountedFs::opened`].
+//! Opening holds the mount's turn ([`MountedFs::turn`]), so that no property changes meanwhile. A
+//! thread that holds the turn must not wait for a request that opens it: see [`MountedFs::opened`].
 
 use crate::mounts::look::{Look, NameNow, SnapDirNow, tree_of};
 use crate::mounts::{MountedFs, Mounts};

@@ -3,8 +3,8 @@
 //!
 //! # Theory
 //! The folder is a mount of the daemon's own. Each read of a file is answered with the present
-//! values, since the kernel caches nothing of it ([`FileTree::is_live`]). A node's number is a hash of
-//! its path, so the tree stores nothing. A collision of two 62-bit numbers is not expected.
+//! values, since the kernel caches nothing of it ([`FileTree::is_live`]). A node's number is a hash
+//! of its path, so the tree stores nothing. A collision of two 62-bit numbers is not expected.
 //!
 //! # Locks
 //! None of its own: it queries the pools, as any command does. Names are in memory. The contents of

@@ -38,17 +38,12 @@ pub use reclaim::reclaimed;
 pub use space::{space, unlinked};
 pub use status::status;
 
-use crate::replies::of_dsl;
-use api::chain;
-use api::{Error, LoadInfo, Reason};
+use crate::replies::{of_dsl, of_engine};
+use api::Error;
 
-/// The protocol's error for a failure of the engine. Damaged bytes are kept apart from devices that
-/// can't be read.
+/// The protocol's error for a failure of the engine.
 fn engine(about: &str, error: &(dyn std::error::Error + 'static)) -> Error {
-    let causes = std::iter::successors(Some(error), |e| e.source());
-    let corrupt = causes.into_iter().any(|e| e.is::<ondisk::Corrupt>());
-    let (what, info) = (chain(error), Box::<LoadInfo>::default());
-    Error::new(about, if corrupt { Reason::Corrupt { what, info } } else { Reason::Io { what, info } })
+    Error::new(about, of_engine(error))
 }
 
 /// The protocol's error for a dataset that can't be found or read.

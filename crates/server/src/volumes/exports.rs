@@ -147,20 +147,9 @@ fn offer(pools: &Pools, name: &str, read_only: bool) -> Option<Offer> {
     Some(Offer { name: name.to_owned(), volumes: Arc::clone(&pool.volumes), read_only })
 }
 
+/// The protocol's error for a failure to serve a volume.
 pub(crate) fn of_nbd(about: &str, error: &nbd::Error) -> Error {
-    let reason = match error {
-        nbd::Error::NoExport { .. } => Reason::BadType,
-        nbd::Error::Busy { .. } => Reason::Busy,
-        nbd::Error::Volume(zvol::Error::BadSize { block, .. }) => {
-            Reason::BadValue { what: PropError::NotMultiple(*block).to_string() }
-        }
-        nbd::Error::Volume(zvol::Error::Stopped { .. }) => Reason::Suspended,
-        nbd::Error::System { source, .. } => {
-            Reason::System { errno: source.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error()) }
-        }
-        _ => Reason::Io { what: chain(error), info: Box::default() },
-    };
-    Error::new(about, reason)
+    Error::new(about, crate::replies::of_nbd(error))
 }
 
 /// The server, which starts when it is first needed.

@@ -1,4 +1,4 @@
-//! What space a new vdev has.
+//! The space of a new vdev: its allocatable size, metaslab size and sector size.
 //!
 //! See OpenZFS `vdev_open`, `vdev_raidz_open`, `vdev_draid_open`, `vdev_metaslab_set_size`.
 
@@ -9,9 +9,9 @@ use ondisk::{Ashift, VdevConfig, VdevKind};
 #[cfg(test)]
 mod tests;
 
-/// Smallest metaslab: room for the largest block (`SPA_MAXBLOCKSHIFT`).
+/// Smallest metaslab: it has space for the largest block (`SPA_MAXBLOCKSHIFT`).
 const MIN_MS_SHIFT: u32 = 24;
-/// Largest metaslab that is chosen while there are few enough (`zfs_vdev_max_ms_shift`).
+/// Largest metaslab, unless there would be too many (`zfs_vdev_max_ms_shift`).
 pub static MAX_MS_SHIFT: Tunable = Tunable::new(
     "zfs_vdev_max_ms_shift",
     34,
@@ -19,13 +19,13 @@ pub static MAX_MS_SHIFT: Tunable = Tunable::new(
     Unit::Shift,
     "largest size of a metaslab of a new vdev",
 );
-/// Size of a metaslab where nothing speaks against it (`zfs_vdev_default_ms_shift`).
+/// Default size of a metaslab (`zfs_vdev_default_ms_shift`).
 pub static DEFAULT_MS_SHIFT: Tunable =
     Tunable::new("zfs_vdev_default_ms_shift", 29, 24..=40, Unit::Shift, "size of a metaslab of a new vdev");
 /// Fewest metaslabs of a vdev (`zfs_vdev_min_ms_count`).
 pub static MIN_MS_COUNT: Tunable =
     Tunable::new("zfs_vdev_min_ms_count", 16, 2..=1 << 17, Unit::Count, "fewest metaslabs of a new vdev");
-/// Metaslabs that a large vdev has (`zfs_vdev_default_ms_count`).
+/// Metaslabs of a large vdev (`zfs_vdev_default_ms_count`).
 pub static DEFAULT_MS_COUNT: Tunable = Tunable::new(
     "zfs_vdev_default_ms_count",
     200,
@@ -49,7 +49,7 @@ pub static MIN_AUTO: Tunable = Tunable::new(
     Unit::Shift,
     "smallest sector size chosen for a vdev",
 );
-/// Largest one that is chosen because a device likes it (`zfs_vdev_max_auto_ashift`).
+/// Largest shift that is chosen for a device's physical sector size (`zfs_vdev_max_auto_ashift`).
 pub static MAX_AUTO: Tunable = Tunable::new(
     "zfs_vdev_max_auto_ashift",
     14,
@@ -57,23 +57,23 @@ pub static MAX_AUTO: Tunable = Tunable::new(
     Unit::Shift,
     "largest sector size chosen because a device prefers it",
 );
-/// What files ask for at least, as a shift (`vdev_file_logical_ashift`).
+/// Logical sector size of files, as a shift (`vdev_file_logical_ashift`).
 pub static FILE_LOGICAL: Tunable =
     Tunable::new("vdev_file_logical_ashift", 9, 9..=16, Unit::Shift, "smallest sector size of a file vdev");
-/// What files like best, as a shift (`vdev_file_physical_ashift`).
+/// Physical sector size of files, as a shift (`vdev_file_physical_ashift`).
 pub static FILE_PHYSICAL: Tunable =
     Tunable::new("vdev_file_physical_ashift", 9, 9..=16, Unit::Shift, "preferred sector size of a file vdev");
-/// Rows of a draid are of this many bytes of each child (`VDEV_DRAID_ROWHEIGHT`).
+/// Bytes of each child in a row of a draid (`VDEV_DRAID_ROWHEIGHT`).
 const DRAID_ROW_HEIGHT: u64 = 16 << 20;
 /// Kept free at the end of each child of a draid (`VDEV_DRAID_REFLOW_RESERVE`).
 const DRAID_RESERVE: u64 = 2 * DRAID_ROW_HEIGHT;
 
-/// Allocatable bytes of a device of `size` bytes: what labels and boot area leave, in whole labels.
+/// Allocatable bytes of a device of `size` bytes: whole labels, without labels and boot area.
 pub(crate) fn leaf_asize(size: u64) -> u64 {
     (size - size % LABEL_SIZE).saturating_sub(LABEL_START_SIZE + LABEL_END_SIZE)
 }
 
-/// Allocatable bytes of a vdev; `leaf` says how many its leaves have.
+/// Allocatable bytes of a vdev; `leaf` gives those of a leaf.
 pub(crate) fn asize(vdev: &VdevConfig, leaf: &dyn Fn(&VdevConfig) -> u64) -> u64 {
     if vdev.kind.is_leaf() {
         return leaf(vdev);
@@ -92,7 +92,8 @@ pub(crate) fn asize(vdev: &VdevConfig, leaf: &dyn Fn(&VdevConfig) -> u64) -> u64
     space - space % LABEL_SIZE
 }
 
-/// log2 of the size of the metaslabs of a new vdev with so many allocatable bytes (`vdev_metaslab_set_size`).
+/// The metaslab size of a new vdev with `asize` allocatable bytes, as a shift
+/// (`vdev_metaslab_set_size`).
 pub(super) fn metaslab_shift(asize: u64) -> u64 {
     // As OpenZFS's highbit64: the number of bits that the value needs.
     let bits = |n: u64| u64::BITS - n.leading_zeros();
@@ -114,17 +115,17 @@ pub(super) fn metaslab_shift(asize: u64) -> u64 {
         _ if asize >> largest > limit => bits(asize / limit),
         _ => largest,
     };
-    // Whatever was asked for, there is a whole metaslab.
+    // Whatever the tunables say, the vdev has at least one whole metaslab.
     u64::from(shift.min(asize.checked_ilog2().unwrap_or(0)).max(MIN_MS_SHIFT))
 }
 
-/// The sector size that a device wants, as a shift: its physical one, if that is within `zfs_vdev_max_auto_ashift`.
+/// The sector size of a device as a shift: the physical one up to `zfs_vdev_max_auto_ashift`.
 pub(super) fn auto_ashift(logical: u32, physical: u32) -> Ashift {
     let of = |tunable: &Tunable| tunable.get().clamp(9, 16) as u8;
     let shift = |bytes: u32| bytes.max(512).ilog2() as u8;
     let logical = shift(logical);
     let physical = shift(physical).max(logical);
-    // What a device likes best is its own affair beyond the largest that is chosen.
+    // A larger physical sector size does not count.
     if logical < physical && physical <= of(&MAX_AUTO) {
         Ashift(physical.max(of(&MIN_AUTO)).min(of(&MAX_AUTO)).max(logical))
     } else {

@@ -1,4 +1,4 @@
-//! What a new pool shall be, and the config that follows from it.
+//! The description of a new pool, and the config that follows from it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,31 +20,31 @@ pub struct NewLeaf {
     pub path: PathBuf,
 }
 
-/// What holds a new top-level vdev together.
+/// The kind of a new top-level vdev.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VdevShape {
     /// One device.
     Single,
-    /// Copies on all.
+    /// Each device holds a copy.
     Mirror,
     /// Parity, 1 to 3.
     Raidz(u64),
-    /// Parity, 1 to 3, over groups of the children, with distributed spares.
+    /// Parity, 1 to 3, over redundancy groups of the children, with distributed spares.
     Draid(u64, DraidShape),
 }
 
 /// A new top-level vdev.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewVdev {
-    /// What holds it together.
+    /// Its kind.
     pub shape: VdevShape,
-    /// What its space is for, if not for everything.
+    /// The allocation class of its space, if it is not for normal data.
     pub bias: Option<AllocBias>,
     /// Its devices, in order.
     pub leaves: Vec<NewLeaf>,
 }
 
-/// The devices of a pool to be made, and how they are laid out.
+/// The devices of a new pool, and their layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPool {
     /// Its name.
@@ -53,47 +53,48 @@ pub struct NewPool {
     pub vdevs: Vec<NewVdev>,
     /// Sector size of all vdevs as a shift, 9 to 16; otherwise each device's own (`ashift`).
     pub ashift: Option<Ashift>,
-    /// Take devices although they seem to belong to a pool that is not exported (`-f`).
+    /// Take devices even if their labels name a pool that is not exported (`-f`).
     pub force: bool,
 }
 
-/// Why a pool can't be made, or devices can't be added to one. Nothing has been changed.
+/// Why a pool can't be created, or devices can't be added to one. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// A device can't be opened, or somebody holds it.
+    /// A device can't be opened, or another program has it open.
     #[error("cannot open '{path}'")]
     Open {
-        /// Which.
+        /// Path of the device.
         path: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: DeviceError,
     },
     /// A device has less than 64 MiB (`EOVERFLOW`).
     #[error("'{path}' is too small: {size} bytes, {SPA_MINDEVSIZE} are needed")]
     TooSmall {
-        /// Which.
+        /// Path of the device.
         path: String,
         /// Its size in bytes.
         size: u64,
     },
-    /// A device belongs to a pool, as its label says.
+    /// The label of a device names a pool.
     #[error("'{path}' is part of the pool '{pool}'")]
     InUse {
-        /// Which.
+        /// Path of the device.
         path: String,
         /// The pool.
         pool: String,
-        /// What state the pool was left in.
+        /// The state of the pool by the label.
         state: PoolState,
     },
     /// A device is named twice.
     #[error("'{path}' is named twice")]
     Twice {
-        /// Which.
+        /// Path of the device.
         path: String,
     },
-    /// The devices can't be laid out so: too few for the parity, a draid whose groups don't fit.
+    /// The devices can't have this layout: too few for the parity, or redundancy groups that don't
+    /// fit.
     #[error("a vdev of {children} devices cannot have this shape")]
     Shape {
         /// Devices of the vdev.
@@ -101,21 +102,21 @@ pub enum CreateError {
         /// The shape.
         shape: VdevShape,
     },
-    /// The sector size is not one of those that the format has, or less than a device's own (`EDOM`).
+    /// The format has no such sector size, or it is less than a device's own (`EDOM`).
     #[error("the ashift {} is not possible for '{path}'", ashift.0)]
     Ashift {
-        /// A device that it does not go with.
+        /// A device that this size does not fit.
         path: String,
-        /// The shift asked for.
+        /// The requested shift.
         ashift: Ashift,
     },
-    /// There is no vdev that data could be allocated from (`EINVAL`).
+    /// No vdev is for normal data (`EINVAL`).
     #[error("a pool needs a vdev that is for data")]
     NoData,
-    /// Pools of its version know no such vdevs (`ENOTSUP`).
+    /// Pools of this version have no such vdevs (`ENOTSUP`).
     #[error("pool must be upgraded to add these vdevs")]
     OldPool,
-    /// Writing the first group failed.
+    /// Writing the first transaction group failed.
     #[error("the pool could not be written")]
     Write(#[source] Arc<dyn std::error::Error + Send + Sync>),
 }
@@ -123,13 +124,15 @@ pub enum CreateError {
 /// Devices, opened and claimed, by guid.
 pub(crate) type Claimed = HashMap<Guid, Arc<dyn Device>>;
 
-/// Opens a device to own and write it, and says whether it is a disk or a file; tests hand in devices that they watch.
+/// Opens a device exclusively for writing, and gives its kind: disk or file. Tests pass devices
+/// that they watch.
 pub type Claimer<'a> = dyn Fn(&Path) -> device::Result<(Arc<dyn Device>, VdevKind)> + 'a;
 
 /// Opens image files and block devices of the system.
 ///
 /// # Errors
-/// As [`FileDevice::open`].
+/// * [`DeviceError::Busy`]: another program, or this one, has the device open.
+/// * Other errors of [`FileDevice::open`]: the path cannot be opened.
 pub fn claim_file(path: &Path) -> device::Result<(Arc<dyn Device>, VdevKind)> {
     let device = FileDevice::open(path, Mode::Write)?;
     let kind = if device.is_block() { VdevKind::Disk } else { VdevKind::File };
@@ -138,13 +141,13 @@ pub fn claim_file(path: &Path) -> device::Result<(Arc<dyn Device>, VdevKind)> {
 
 /// What new vdevs have in common.
 pub(crate) struct Terms<'a> {
-    /// Number of the first one.
+    /// Id of the first one.
     pub(crate) first: u64,
-    /// Sector size, if it is prescribed.
+    /// Sector size, if the caller prescribes one.
     pub(crate) ashift: Option<Ashift>,
-    /// Take what belongs to a pool that nobody uses now.
+    /// Take devices of pools that are not imported on this machine.
     pub(crate) force: bool,
-    /// The group in which they are added.
+    /// The transaction group in which they are added.
     pub(crate) txg: Txg,
     /// How devices are opened.
     pub(crate) claimer: &'a Claimer<'a>,
@@ -152,10 +155,10 @@ pub(crate) struct Terms<'a> {
     pub(crate) version: u64,
 }
 
-/// Opens and claims the devices of new vdevs, and says what they will be.
+/// Opens and claims the devices of new vdevs, and gives their configs.
 ///
 /// # Errors
-/// As [`CreateError`] says; nothing is changed, and nothing stays claimed.
+/// See [`CreateError`], without `Write`. Nothing is changed, and nothing stays claimed.
 pub(crate) fn claim(
     vdevs: &[NewVdev],
     terms: &Terms<'_>,
@@ -223,7 +226,7 @@ fn leaf_config(id: u64, guid: Guid, leaf: &NewLeaf, kind: VdevKind, txg: Txg) ->
     let mut config = VdevConfig::new(kind, guid);
     config.id = id;
     config.path = Some(leaf.path.as_os_str().as_bytes().to_vec());
-    // Only OpenZFS partitions disks for itself; what we are given we take as it is.
+    // OpenZFS partitions whole disks itself; Poolhouse takes each device as it is.
     config.whole_disk = (kind == VdevKind::Disk).then_some(false);
     config.create_txg = Some(txg);
     config
@@ -279,10 +282,14 @@ fn check_shape(vdev: &NewVdev) -> Result<(), CreateError> {
     if fits { Ok(()) } else { Err(CreateError::Shape { children: n, shape: vdev.shape }) }
 }
 
-/// Opens a device that shall be beside the tree, and says what it will be.
+/// Opens and claims a spare or cache device, and gives its config.
 ///
 /// # Errors
-/// As [`claim`].
+/// * [`CreateError::Open`]: the device can't be opened or claimed.
+/// * [`CreateError::TooSmall`]: it has less than 64 MiB.
+/// * [`CreateError::InUse`]: its label names a pool, without force.
+///
+/// Nothing stays claimed then.
 pub(crate) fn claim_aux(
     leaf: &NewLeaf,
     terms: &Terms<'_>,
@@ -297,7 +304,7 @@ pub(crate) fn claim_aux(
     Ok((device, config))
 }
 
-/// Bytes of the sectors that a device needs, and of those that it likes best; of files, as tunables have it.
+/// Bytes of a device's logical and physical sectors; those of files are tunables.
 fn sectors(device: &dyn Device, kind: VdevKind) -> (u32, u32) {
     let file = |tunable: &observe::Tunable| match kind {
         VdevKind::File => 1u32 << tunable.get().clamp(9, 16),
@@ -307,7 +314,7 @@ fn sectors(device: &dyn Device, kind: VdevKind) -> (u32, u32) {
     (logical, device.physical_sector().max(file(&FILE_PHYSICAL)))
 }
 
-/// Opens a device for itself alone, if it is large enough and nobody's.
+/// Opens a device exclusively, if it is large enough and belongs to no pool.
 fn open(file: &Path, terms: &Terms<'_>) -> Result<(Arc<dyn Device>, VdevKind), CreateError> {
     let path = || file.display().to_string();
     let (device, kind) =
@@ -316,8 +323,9 @@ fn open(file: &Path, terms: &Terms<'_>) -> Result<(Arc<dyn Device>, VdevKind), C
         return Err(CreateError::TooSmall { path: path(), size: device.size() });
     }
     if let Some(label) = Labels::read(&*device).newest() {
-        // Devices of a destroyed pool are free, and so are hot spares and cache devices, which don't know whose they are; others only
-        // by force. That the owner is not at work on this machine, the claim has shown; on another one, nobody can know.
+        // Devices of a destroyed pool are free. So are hot spares and cache devices, whose labels
+        // don't name a pool. Others are taken only by force. The claim has shown that no pool of
+        // this machine uses the device; another machine may, unknown to us.
         let free = matches!(label.state, PoolState::Destroyed | PoolState::Spare | PoolState::L2cache);
         if !free && !terms.force {
             let pool = label.name.clone().unwrap_or_default();

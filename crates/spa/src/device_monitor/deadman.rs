@@ -1,14 +1,24 @@
-//! Operations of devices that never end, and groups that take too long: told, and their devices given up if that is wanted.
+//! The deadman: reports I/O that hangs and txgs that take too long, and may fault their devices.
 //!
 //! # Theory
-//! A thread of its own looks from time to time at what is under way ([`Tree::find_hung`](vdev::Tree::find_hung)): whoever waits for a device that hangs can't. It reads no device and waits for no group.
-//! An operation is told when it has taken [`HANGS_MS`], and again every [`CHECK_MS`] as long as it lasts. When a group has taken [`SYNC_MS`] to be written, what has been under way for as long is told
-//! too, whatever [`HANGS_MS`] says, and so every [`CHECK_MS`] until the group is on disk. What a suspended pool waits for is known, so nothing is told of it.
-//! Where nothing hangs, the group itself is reported: its thread makes no progress. Status queries
-//! show both ([`PoolWriter::slow_group`]).
+//! A thread polls the operations under way ([`Tree::find_hung`](vdev::Tree::find_hung)), because a
+//! thread that waits for a hung device can't. It reads no device and waits for no txg.
 //!
-//! With [`FAILMODE`] 1 the device of what hangs is faulted as far as the pool can do without it, so that nobody else asks it; what hangs can't be called back, and whoever
-//! waits for it waits on. With 2 the process ends.
+//! | what | reported |
+//! |---|---|
+//! | an operation | after [`HANGS_MS`], then every [`CHECK_MS`] |
+//! | a txg whose sync takes [`SYNC_MS`] | then every [`CHECK_MS`] until it is on disk |
+//!
+//! Of a slow txg, the report names the operations that have been under way for [`SYNC_MS`],
+//! whatever [`HANGS_MS`] says. If there are none, it reports the txg itself: its thread makes no
+//! progress.
+//!
+//! Nothing is reported of a suspended pool: the cause is known. Status queries show both
+//! ([`PoolWriter::slow_group`]).
+//!
+//! With [`FAILMODE`] 1 the deadman faults the device of a hung operation, if the pool can do
+//! without it. Then no other thread uses the device. The hung operation can't be cancelled, and its
+//! thread waits on. With 2 the process ends.
 //!
 //! # See
 //! OpenZFS `spa_deadman`, `vdev_deadman`, `zio_deadman`.
@@ -23,9 +33,9 @@ use vdev::Hung;
 
 use crate::engine::{Engine, PoolWriter};
 
-/// 1: what hangs is looked for (`zfs_deadman_enabled`).
+/// 1: hung I/O is reported (`zfs_deadman_enabled`).
 pub static ENABLED: Tunable = Tunable::new("zfs_deadman_enabled", 1, 0..=1, Unit::Flag, "1: report hung I/O");
-/// How often what hangs is told, milliseconds (`zfs_deadman_checktime_ms`).
+/// Interval of the reports of a hung operation, milliseconds (`zfs_deadman_checktime_ms`).
 pub static CHECK_MS: Tunable = Tunable::new(
     "zfs_deadman_checktime_ms",
     60_000,
@@ -33,7 +43,7 @@ pub static CHECK_MS: Tunable = Tunable::new(
     Unit::Milliseconds,
     "time between two reports of the same hung I/O or transaction group",
 );
-/// From when on an operation hangs, milliseconds (`zfs_deadman_ziotime_ms`).
+/// Duration after which an operation counts as hung, milliseconds (`zfs_deadman_ziotime_ms`).
 pub static HANGS_MS: Tunable = Tunable::new(
     "zfs_deadman_ziotime_ms",
     300_000,
@@ -41,7 +51,7 @@ pub static HANGS_MS: Tunable = Tunable::new(
     Unit::Milliseconds,
     "time after which an I/O of a device counts as hung",
 );
-/// From when on a group hangs, milliseconds (`zfs_deadman_synctime_ms`).
+/// Duration after which the sync of a txg counts as hung, milliseconds (`zfs_deadman_synctime_ms`).
 pub static SYNC_MS: Tunable = Tunable::new(
     "zfs_deadman_synctime_ms",
     600_000,
@@ -49,7 +59,11 @@ pub static SYNC_MS: Tunable = Tunable::new(
     Unit::Milliseconds,
     "time after which a transaction group counts as hung",
 );
-/// 0: what hangs is only told (`zfs_deadman_failmode=wait`); 1: its device is given up too (`continue`); 2: the process ends (`panic`).
+/// What follows from hung I/O (`zfs_deadman_failmode`).
+///
+/// * 0, `wait`: only a report.
+/// * 1, `continue`: its device is faulted too.
+/// * 2, `panic`: the process ends.
 pub static FAILMODE: Tunable = Tunable::in_words(
     "zfs_deadman_failmode",
     0,
@@ -57,10 +71,10 @@ pub static FAILMODE: Tunable = Tunable::in_words(
     "wait: only report a hung I/O; continue: fault its device; panic: end the daemon",
 );
 
-/// Between two looks at most, so that what hangs is told soon, and numbers that are set count soon.
+/// Longest time between two polls, so that reports and changed tunables take effect soon.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The thread that looks.
+/// The thread that polls.
 #[derive(Debug, Default)]
 pub(crate) struct Deadman {
     stop: Mutex<bool>,
@@ -69,19 +83,19 @@ pub(crate) struct Deadman {
     group: Mutex<Option<Group>>,
 }
 
-/// A group that is being written.
+/// A txg whose sync is under way.
 #[derive(Debug)]
 struct Group {
     began: Instant,
-    /// When it was last told that it takes long.
+    /// When its slowness was last reported.
     told: Option<Instant>,
 }
 
-/// A group is being written until this is dropped.
+/// The sync of a txg is under way until this is dropped.
 pub(crate) struct Writing<'a>(&'a Deadman);
 
 impl Deadman {
-    /// Ends the thread, and waits for it, which waits for nothing.
+    /// Ends the thread, and waits for its end; the thread itself waits for nothing.
     pub(crate) fn stop(&self) {
         *self.stop.lock() = true;
         self.stopping.notify_all();
@@ -91,14 +105,14 @@ impl Deadman {
         }
     }
 
-    /// A group begins to be written.
+    /// The sync of a txg begins.
     pub(crate) fn writing(&self) -> Writing<'_> {
         *self.group.lock() = Some(Group { began: Instant::now(), told: None });
         Writing(self)
     }
 
-    /// How long the group that is written has taken, if that is longer than this and was not told
-    /// within the last `again`; it is told now.
+    /// The duration of the current sync, if it exceeds `longer` and was not reported within
+    /// `again`. Notes it as reported now.
     fn newly_slow(&self, longer: Duration, again: Duration) -> Option<Duration> {
         let mut group = self.group.lock();
         let group = group.as_mut()?;
@@ -112,7 +126,7 @@ impl Deadman {
         slow.then_some(took)
     }
 
-    /// How long the group that is written has taken; `None` if none is.
+    /// The duration of the current sync; `None` if there is none.
     fn took(&self) -> Option<Duration> {
         self.group.lock().as_ref().map(|group| group.began.elapsed())
     }
@@ -153,13 +167,13 @@ impl Engine {
         let mut hung = self.look_for_hung(ms(&HANGS_MS), again, give_up);
         if let Some(took) = self.deadman.newly_slow(ms(&SYNC_MS), again) {
             hung.extend(self.look_for_hung(ms(&SYNC_MS), Duration::ZERO, give_up));
-            // What hangs explains it.
+            // A hung operation explains the slow sync.
             if hung.is_empty() {
                 self.tree().report_slow_group(took);
             }
         }
         if FAILMODE.get() == 2 && !hung.is_empty() {
-            // The daemon's last words: what it logs may lie on the pool.
+            // The process's last words go to stderr: its log may lie on the pool.
             let words =
                 format!("I/O to pool '{name}' appears to be hung, and zfs_deadman_failmode is panic.\n");
             let _ = std::io::Write::write_all(&mut std::io::stderr(), words.as_bytes());
@@ -192,16 +206,16 @@ impl PoolWriter {
         *thread = Some(started.expect("the system has room for a thread"));
     }
 
-    /// How long the group that is written has taken, if that is longer than [`SYNC_MS`]. A
-    /// suspended pool waits for a known reason and is not slow. Waits for nothing.
+    /// The duration of the current sync, if it exceeds [`SYNC_MS`]. A suspended pool waits for a
+    /// known reason and is not slow. Does not wait.
     pub fn slow_group(&self) -> Option<Duration> {
         let engine = self.engine();
         let took = engine.deadman.took().filter(|took| *took >= ms(&SYNC_MS))?;
         (ENABLED.get() != 0 && engine.cache.zio().suspension().reason().is_none()).then_some(took)
     }
 
-    /// The operations that have been under way for longer than this, each of which is reported; with `give_up`, their devices are faulted as far as the pool can do
-    /// without them. Waits for nothing.
+    /// The operations under way for longer than this, each of which is reported (`vdev_deadman`).
+    /// With `give_up`, their devices are faulted if the pool can do without them. Does not wait.
     pub fn look_for_hung(&self, longer: Duration, give_up: bool) -> Vec<Hung> {
         self.engine().look_for_hung(longer, Duration::ZERO, give_up)
     }

@@ -1,16 +1,19 @@
-//! Devices with too many errors, and hot spares that take their places.
+//! Diagnosis: devices with too many errors, and the hot spares that replace them.
 //!
 //! # Theory
-//! A device with too many errors of its system is faulted, one that gives wrong bytes or is slow is degraded: it may be the best there is. One that the
-//! pool can't do without is degraded whatever it does. How many errors are too many is said by properties of the device, or of its top-level vdev, or by
-//! OpenZFS's defaults; the counting is `vdev`'s.
+//! A device with too many I/O errors is faulted. One with too many checksum errors or slow I/Os is
+//! degraded, as it may be the best there is. A device that the pool can't do without is only ever
+//! degraded. The limits are properties of the device or of its top-level vdev, or OpenZFS's
+//! defaults. `vdev` counts the errors.
 //!
-//! For a device that is faulted, degraded for its errors, removed or can't be opened any more, each hot spare of the pool is tried in its turn, as if
-//! somebody had asked for it: one that is in use, too small or another pool's is passed over, and asked again every few seconds, since it may have grown, or be there again. A device that was not well when the pool was imported
-//! summons none, as it may be there in a moment; if it comes and goes again, it does.
+//! A device needs a spare if it is faulted, degraded for errors, removed or can't be opened. The
+//! pool then tries each of its hot spares in turn, like `zpool replace`. It passes over a spare
+//! that is in use, too small or another pool's. It tries that spare again every few seconds, since
+//! it may have grown or be available again. A device that was unhealthy at import gets no spare, as
+//! it may appear in a moment. It does if it appears and then fails again.
 //!
 //! # Absent
-//! A spare that failed while it waited is found out when it is wanted.
+//! The failure of an idle spare is found only when the spare is needed.
 //!
 //! # See
 //! OpenZFS `cmd/zed/agents/zfs_diagnosis.c`, `zfs_retire.c`.
@@ -30,19 +33,20 @@ use crate::engine::{AttachTerms, Engine, Verdict};
 use crate::txg::TxgHandle;
 use crate::vdev_ops::replicas;
 
-/// The properties that limit a symptom: how many, and within how many seconds.
+/// The properties that limit a symptom: the number of errors, and the seconds within which they
+/// count.
 const LIMITS: [(Symptom, &str, &str); 3] = [
     (Symptom::Checksum, "checksum_n", "checksum_t"),
     (Symptom::Io, "io_n", "io_t"),
     (Symptom::Slow, "slow_io_n", "slow_io_t"),
 ];
 
-/// Whether a property of a vdev limits a symptom.
+/// Whether a vdev property is a limit for a symptom.
 pub(crate) fn is_limit(name: &str) -> bool {
     LIMITS.iter().any(|(_, count, time)| name == *count || name == *time)
 }
 
-/// A limit by what properties say; both must be set for slow operations, which have no limit otherwise.
+/// The limit that the properties set. Slow I/Os have a limit only if both properties are set.
 fn limit(what: Symptom, count: Option<u64>, seconds: Option<u64>) -> Limit {
     let usual = match what {
         Symptom::Slow if count.is_none() || seconds.is_none() => return Limit::NEVER,
@@ -52,21 +56,21 @@ fn limit(what: Symptom, count: Option<u64>, seconds: Option<u64>) -> Limit {
 }
 
 impl Engine {
-    /// Tells the tree how many errors are too many, by the properties of devices and their top-level vdevs. A property that can't be read is as one that
-    /// is not set.
+    /// Gives the tree its error limits, from the properties of devices and their top-level vdevs. A
+    /// property that can't be read counts as unset.
     pub(crate) fn load_limits(&self) {
         let config = self.config_now();
         let tree = self.tree();
         let number = |zap: Option<ObjNum>, name: &str| {
             let value = zap.and_then(|zap| self.mos.u64(zap, name).ok().flatten());
-            // `none` is kept as this, and is what a property is that nobody has set.
+            // `none` is stored as this value, which also stands for an unset property.
             value.filter(|n| *n != u64::MAX)
         };
         for top in config.vdev_tree.iter().flat_map(|root| &root.children) {
             for leaf in top.leaves() {
                 for (what, count, time) in LIMITS {
                     let of = |name: &str| number(leaf.leaf_zap, name).or_else(|| number(top.top_zap, name));
-                    // One that the tree doesn't have any more needs no limit.
+                    // A vdev that has left the tree needs no limit.
                     let _ = tree.set_limit(leaf.guid, what, limit(what, of(count), of(time)));
                 }
             }
@@ -80,14 +84,14 @@ impl Engine {
                 Symptom::Io => Verdict::Failing,
                 Symptom::Checksum | Symptom::Slow => Verdict::Poor,
             };
-            // It may be gone, or faulted, by now.
+            // The vdev may be gone or faulted by now.
             if self.tree().state_of(guid).is_ok_and(|(state, _)| state >= VdevState::Degraded) {
                 let _ = self.fault(txgs, guid, verdict);
             }
         }
     }
 
-    /// The devices that are faulted, removed or can't be opened, or are degraded for their errors.
+    /// The devices that are faulted, removed or can't be opened, or that are degraded for errors.
     pub(crate) fn not_well(&self) -> Vec<Guid> {
         let tree = self.tree();
         let ill = |leaf: &&VdevConfig| match tree.state_of(leaf.guid) {
@@ -98,7 +102,7 @@ impl Engine {
         tree.config().leaves().filter(ill).map(|leaf| leaf.guid).collect()
     }
 
-    /// Has hot spares take the places of devices that need one.
+    /// Lets hot spares take the places of the devices that need one.
     pub(crate) fn send_spares(self: &Arc<Self>, txgs: &TxgHandle, memory: &mut Memory) {
         let ill = self.not_well();
         memory.known.retain(|guid| ill.contains(guid));
@@ -110,14 +114,14 @@ impl Engine {
         }
     }
 
-    /// Whether there is a hot spare that stands in for nobody.
+    /// Whether a hot spare is free.
     fn has_free_spare(&self) -> bool {
         let config = self.config_now();
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
         self.aux.read().spares.iter().any(|spare| root.find(spare.config.guid).is_none())
     }
 
-    /// Whether nothing stands in for a device yet.
+    /// Whether a device has no spare yet.
     fn wants_spare(&self, guid: Guid) -> bool {
         let config = self.config_now();
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
@@ -131,7 +135,7 @@ impl Engine {
         })
     }
 
-    /// Tries the spares in their order, until one takes the place; whether one did.
+    /// Tries the spares in order until one takes the device's place; true if one did.
     fn send_spare(self: &Arc<Self>, txgs: &TxgHandle, guid: Guid) -> bool {
         let spares: Vec<VdevConfig> =
             self.aux.read().spares.iter().map(|spare| spare.config.clone()).collect();
@@ -141,7 +145,8 @@ impl Engine {
         };
         let claimer = self.claimer();
         for spare in spares.iter().filter(|spare| !in_use(spare)) {
-            // As `zed` does: what is spread over all devices is soonest whole again so. While something else goes on, it is resilvered.
+            // A distributed spare is rebuilt sequentially, as by `zed`: that is the fastest way
+            // back to redundancy. While another scan runs, it is resilvered.
             let distributed = spare.kind == VdevKind::DraidSpare;
             let Some(path) = spare.path.as_deref() else { continue };
             let new = NewLeaf { path: PathBuf::from(OsStr::from_bytes(path)) };
@@ -158,7 +163,8 @@ impl Engine {
             if distributed && joins(true) || joins(false) {
                 self.notice(spare.guid, "vdev_spare");
                 if !self.not_well().contains(&guid) {
-                    // Whoever cleared it, or has it back, found no spare to let go: nobody says so again.
+                    // The device was cleared or became available before the spare was attached, so
+                    // that path released no spare. Release it here.
                     self.unspare(&|leaf| leaf.guid == guid);
                     self.errands.end_replacements(&self.tree());
                 }

@@ -1,11 +1,13 @@
-//! Devices that come back by themselves, and others that are put in their places.
+//! Hotplug: devices that become available again, and new ones in their places.
 //!
 //! # Theory
-//! A device that was pulled, or could not be opened, is looked for where it should be. If it is there, by its label, it is taken in, and what it missed
-//! is brought up to date; a hot spare that stood in for it goes then. With `autoreplace=on`, what else is there may take its place, if it is free: as
-//! `zpool replace` without `-f` would take it, and never what another pool has.
+//! The monitor looks for a device that was removed or could not be opened at its path. If its label
+//! is there, the pool reopens it and resilvers what it missed. A hot spare that stood in for it is
+//! then released. With `autoreplace=on`, another free device there may take its place: one that
+//! `zpool replace` takes without `-f`, never one of another pool.
 //!
-//! A device that was faulted stays so until it is cleared, and one that was taken offline until it is brought online.
+//! A faulted device stays faulted until it is cleared, and an offline one until it is brought
+//! online.
 //!
 //! # See
 //! OpenZFS `cmd/zed/agents/zfs_mod.c`.
@@ -25,7 +27,8 @@ use crate::discovery::location::Identity;
 use crate::engine::{AttachTerms, Engine};
 use crate::txg::TxgHandle;
 
-/// Something at a path: another file there is another thing, even if it has the number of one that was removed.
+/// What is at a path. A new file there is another thing, even if it has the inode number of a
+/// removed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Thing {
     identity: Identity,
@@ -41,7 +44,8 @@ impl Thing {
 }
 
 impl Engine {
-    /// The devices that may come back: those that were pulled or could not be opened, and those that were given up since the system has them no more.
+    /// The devices that may become available again: removed ones, ones that could not be opened,
+    /// and those faulted because the system no longer has them.
     fn missing_devices(&self) -> Vec<VdevConfig> {
         let (config, tree) = (self.config_now(), self.tree());
         let gone = |leaf: &VdevConfig| {
@@ -60,12 +64,12 @@ impl Engine {
             .collect()
     }
 
-    /// Whether a device is missing, and so may come back, or may grow.
+    /// Whether the monitor polls for devices: one is missing, or may grow.
     pub(crate) fn is_looking(&self) -> bool {
         !self.missing_devices().is_empty() || self.is_on("autoexpand") || self.is_on("autotrim")
     }
 
-    /// Takes in what has come back, and what may take the place of what has not.
+    /// Reopens the devices that are available again, and replaces missing ones where it may.
     pub(crate) fn look_for_devices(self: &Arc<Self>, txgs: &TxgHandle, memory: &mut Memory) {
         let missing = self.missing_devices();
         if missing.is_empty() {
@@ -73,7 +77,7 @@ impl Engine {
             return;
         }
         for leaf in &missing {
-            // That it is still missing is no news.
+            // That the device is still missing is no news.
             let Ok(back) = self.reopen(txgs, Some(leaf.guid), true) else { continue };
             if !back.is_empty() {
                 self.notice(leaf.guid, "vdev_online");
@@ -84,7 +88,7 @@ impl Engine {
         }
     }
 
-    /// Puts what is at the path of a missing device in its place, unless that was tried.
+    /// Puts the device at the path of a missing one in its place, unless that was tried before.
     fn replace_by_itself(self: &Arc<Self>, txgs: &TxgHandle, leaf: &VdevConfig, memory: &mut Memory) {
         let Some(path) = leaf.path.as_deref().map(|path| PathBuf::from(OsStr::from_bytes(path))) else {
             return;

@@ -1,17 +1,17 @@
-//! One config out of the labels of a pool's members.
+//! One config from the labels of a pool's members.
 
 use ondisk::config::MAX_CHILDREN;
 use ondisk::{Nvlist, PoolConfig, Value};
 
 use crate::discovery::Member;
 
-/// Fields of the pool that are taken from the newest label as they are.
+/// Fields of the pool that are copied from the newest label.
 const POOL_FIELDS: [&str; 9] =
     ["version", "name", "comment", "compatibility", "state", "pool_guid", "hostid", "hostname", "errata"];
 /// Fields that only the newest label can know.
 const NEWEST_FIELDS: [&str; 4] = ["txg", "vdev_children", "hole_array", "features_for_read"];
 
-/// The config that the labels of these members, best first, make together; `None` when no label is of use.
+/// The config from the labels of these members, best first. `None` if no label is of use.
 pub(super) fn config(members: &[Member]) -> Option<PoolConfig> {
     let newest = members.iter().max_by_key(|m| (m.config.txg, std::cmp::Reverse(m.order)))?;
     let mut nv = Nvlist::new();
@@ -33,14 +33,14 @@ fn root(members: &[Member], newest: &PoolConfig) -> Option<Nvlist> {
             .iter()
             .filter_map(|m| Some((m.config.vdev_tree.as_ref()?.id, m.config.nvlist.list("vdev_tree")?)))
     };
-    // Old labels don't count the top-level vdevs; then there are as many as were seen.
+    // Old labels don't count the top-level vdevs; then the highest id found counts.
     let seen = trees().map(|(id, _)| id.saturating_add(1)).max()?;
     let count = newest.vdev_children.unwrap_or(seen).min(MAX_CHILDREN as u64);
     let mut children: Vec<Nvlist> = (0..count)
         .map(|id| placeholder(if newest.hole_array.contains(&id) { "hole" } else { "missing" }, id))
         .collect();
-    // Members come best first, so the newest tree of a place gets it; one beyond the count, or in the place of a hole, was
-    // removed after its label was written.
+    // Members come best first, so each place gets its newest tree. A tree beyond the count, or in
+    // the place of a hole, belongs to a vdev that was removed later.
     for (id, list) in trees() {
         let Some(slot) = usize::try_from(id).ok().and_then(|i| children.get_mut(i)) else { continue };
         if slot.string("type") == Some(b"missing") {

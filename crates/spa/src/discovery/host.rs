@@ -1,11 +1,11 @@
-//! Who this host is, as pools know it, and how much memory it gives.
+//! The host's identity as pools record it, and its memory.
 
 use std::path::{Path, PathBuf};
 
 #[cfg(test)]
 mod tests;
 
-/// The file that has the host's id where the module `spl` was not told it (`spl_hostid_path`).
+/// The file with the hostid, if the module `spl` has no parameter for it (`spl_hostid_path`).
 pub const HOSTID_FILE: &str = "/etc/hostid";
 
 /// The identity that pools record of the host that uses them.
@@ -18,8 +18,10 @@ pub struct Host {
 }
 
 impl Host {
-    /// The host that this process runs on: the hostid is the `spl` module's parameter if set, else the first four bytes of
-    /// [`HOSTID_FILE`], else 0. The C library's guess from an IP address is deliberately not asked.
+    /// The host of this process.
+    ///
+    /// The hostid is the `spl` module's parameter if set, else the first four bytes of
+    /// [`HOSTID_FILE`], else 0. The C library's guess from an IP address does not count.
     pub fn of_system() -> Host {
         Self::from_root(Path::new("/"))
     }
@@ -41,7 +43,8 @@ impl Host {
     }
 }
 
-/// What a pool's history says of who makes or imports it: the pool's version, this program's, and the system's (`spa_history_log_version`).
+/// The versions of the pool, this program and the system, for the pool's history
+/// (`spa_history_log_version`).
 pub(crate) fn versions(pool: u64, nodename: &str) -> String {
     versions_below(Path::new("/"), pool, nodename)
 }
@@ -59,12 +62,14 @@ fn versions_below(root: &Path, pool: u64, nodename: &str) -> String {
     )
 }
 
-/// Bytes of memory that this process may use: the machine's, or what its control group is limited to. 1 GiB where that can't be found out.
+/// Bytes of memory that this process may use: the machine's, or the limit of its control group. 1
+/// GiB if neither can be read.
 pub fn memory() -> u64 {
     memory_below(Path::new("/"))
 }
 
-/// Bytes of memory that this process could have without anybody suffering: of the machine, and of the control groups that it is in. `None` where that can't be found out.
+/// Bytes of memory that are free for this process, in the machine and in its control groups. `None`
+/// if they can't be read.
 pub fn memory_left() -> Option<u64> {
     memory_left_below(Path::new("/"))
 }
@@ -74,10 +79,10 @@ fn memory_left_below(root: &Path) -> Option<u64> {
     of_groups.chain(meminfo(root, "MemAvailable:")).min()
 }
 
-/// A control group that limits us.
+/// A control group that limits this process.
 struct Group {
     dir: PathBuf,
-    /// Its files' names: the limits, what is used, and what of that is given up when it is needed.
+    /// Names of its files: the limits, the use, and the reclaimable part of the use.
     limits: &'static [&'static str],
     used: &'static str,
     spare: &'static [&'static str],
@@ -89,7 +94,7 @@ impl Group {
         std::fs::read_to_string(self.dir.join(file)).ok()?.trim().parse().ok()
     }
 
-    /// Bytes of which it throttles or kills who uses more.
+    /// The limit in bytes, beyond which the system throttles or kills the process.
     fn limit(&self) -> Option<u64> {
         self.limits.iter().filter_map(|file| self.number(file)).min()
     }
@@ -104,7 +109,8 @@ impl Group {
     }
 }
 
-/// The groups that limit our memory: version 2 has one tree, and each group above ours limits us too; version 1 one for memory alone.
+/// The control groups that limit our memory. Version 2 has one tree, in which each group above ours
+/// limits us too; version 1 has one for memory alone.
 fn groups(root: &Path) -> Vec<Group> {
     let of_us = std::fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mut all = Vec::new();
@@ -131,7 +137,7 @@ fn groups(root: &Path) -> Vec<Group> {
     all
 }
 
-/// A size that the system tells, in bytes.
+/// A size from the system's `meminfo`, in bytes.
 fn meminfo(root: &Path, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(root.join("proc/meminfo")).ok()?;
     let kib = text.lines().find_map(|l| l.strip_prefix(name))?.trim().strip_suffix("kB")?.trim();

@@ -1,9 +1,10 @@
 //! Reading the labels and uberblocks of one device.
 //!
 //! # Theory
-//! Each of a device's four labels stands for itself: a copy counts when its checksum, bound to its own place on the device,
-//! verifies and its list makes sense. Copies may differ, since a config change rewrites two of them, flushes, and rewrites
-//! the others: the newest that is not newer than the pool's state is the right one.
+//! Each of a device's four labels stands alone. A copy is valid if its checksum, bound to its place
+//! on the device, verifies and its list makes sense. Copies may differ: a config change rewrites
+//! two of them, flushes, and rewrites the others. The newest one that is not newer than the pool's
+//! state is the right one.
 
 use device::Device;
 use ondisk::config::PoolState;
@@ -17,19 +18,19 @@ mod tests;
 /// The four labels of a device.
 #[derive(Debug)]
 pub struct Labels {
-    /// Bytes of the device.
+    /// Size of the device in bytes.
     pub size: u64,
     /// Each copy, or what is wrong with it.
     pub copies: [Result<PoolConfig, LabelError>; LABELS],
 }
 
 impl Labels {
-    /// Reads all four.
+    /// Reads all four labels.
     pub fn read(device: &dyn Device) -> Labels {
         Self::with(device, &vdev::label::Labels::new(device))
     }
 
-    /// Reads those of a leaf of a pool that is open, which its faults befall ([`vdev::inject`]).
+    /// Reads those of a leaf of an open pool, with the leaf's injected faults ([`vdev::inject`]).
     pub(crate) fn of(device: &dyn Device, leaf: Guid) -> Labels {
         Self::with(device, &vdev::label::Labels::of(device, leaf))
     }
@@ -43,31 +44,34 @@ impl Labels {
         self.copies.iter().flatten().count()
     }
 
-    /// The newest config whose txg is at most `max` (`vdev_label_read_config`). Labels without a txg, those of spares, of
-    /// cache devices and of devices half added, count as old as can be.
+    /// The newest config whose txg is at most `max` (`vdev_label_read_config`).
+    ///
+    /// Labels without a txg count as the oldest: those of spares, cache devices and devices that
+    /// are being added.
     pub fn best(&self, max: Txg) -> Option<&PoolConfig> {
-        // Of equals the first copy is taken.
+        // Of equals the first copy wins.
         self.copies.iter().flatten().filter(|c| c.txg <= max).rev().max_by_key(|c| c.txg)
     }
 
-    /// The newest config whatever its txg, leaving out those of devices whose addition never finished: these belong to no pool.
+    /// The newest config whatever its txg. Leaves out those of devices whose addition never
+    /// finished: these belong to no pool.
     pub fn newest(&self) -> Option<&PoolConfig> {
         let aux = |c: &PoolConfig| matches!(c.state, PoolState::Spare | PoolState::L2cache);
         self.best(Txg(u64::MAX)).filter(|c| aux(c) || c.txg != Txg(0))
     }
 }
 
-/// The guid that a device had before it took its mirror's place.
+/// The guid of a device before it took the place of its mirror.
 pub(crate) fn before_split(label: &PoolConfig) -> Option<Guid> {
     label.vdev_tree.as_ref().and_then(|top| top.orig_guid)
 }
 
-/// The pool that a label's was split off from (`split_guid`).
+/// The pool from which the pool of a label was split (`split_guid`).
 pub(crate) fn split_from(label: &PoolConfig) -> Option<Guid> {
     label.nvlist.u64("split_guid").map(Guid)
 }
 
-/// Whether the group that a label belongs to got as far as its uberblock, on this device.
+/// Whether the label's txg has its uberblock on this device.
 pub(crate) fn is_announced(device: &dyn Device, label: &PoolConfig) -> bool {
     let ashift = label.vdev_tree.as_ref().and_then(|top| top.ashift).unwrap_or_default();
     read_uberblocks(device, ashift).iter().any(|found| found.uberblock.txg >= label.txg)
@@ -78,7 +82,7 @@ fn read_config(labels: &vdev::label::Labels<'_>, label: usize) -> Result<PoolCon
     PoolConfig::from_nvlist(&nv).map_err(|source| LabelError::Corrupt { label, source })
 }
 
-/// An uberblock, and where it was found.
+/// An uberblock and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundUberblock {
     /// Number of the label.
@@ -89,7 +93,7 @@ pub struct FoundUberblock {
     pub uberblock: Uberblock,
 }
 
-/// Every uberblock of a device that verifies, by label and slot; labels that can't be read have none.
+/// Every valid uberblock of a device, by label and slot. Labels that can't be read have none.
 /// `ashift` is that of the device's top-level vdev.
 pub fn read_uberblocks(device: &dyn Device, ashift: Ashift) -> Vec<FoundUberblock> {
     let labels = vdev::label::Labels::new(device);

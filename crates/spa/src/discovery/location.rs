@@ -1,4 +1,4 @@
-//! Where a device is: a file or block device, or a partition inside one.
+//! The location of a device: a file or block device, or a partition in one.
 
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -19,9 +19,9 @@ use crate::discovery::probe;
 pub struct Partition {
     /// Its number in the table, from 1.
     pub number: u32,
-    /// First byte.
+    /// Offset of its first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Its size in bytes.
     pub size: u64,
 }
 
@@ -41,7 +41,7 @@ impl DeviceLocation {
     }
 }
 
-/// The path; a partition's number follows behind `#`.
+/// Writes the path; for a partition, then `#` and its number.
 impl std::fmt::Display for DeviceLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.partition {
@@ -51,7 +51,7 @@ impl std::fmt::Display for DeviceLocation {
     }
 }
 
-/// What a file is beyond its name: two names of one device have the same identity.
+/// The identity of a file: two names of one device have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Identity {
     File { dev: u64, ino: u64 },
@@ -59,12 +59,12 @@ pub(crate) enum Identity {
 }
 
 impl Identity {
-    /// Of what a path leads to, if that is a device.
+    /// The identity of the device at a path, if it is one.
     pub(crate) fn of_path(path: &Path) -> Option<Identity> {
         path.metadata().ok().as_ref().and_then(Identity::of)
     }
 
-    /// Of a regular file or block device; other kinds have none and are never opened.
+    /// The identity of a regular file or block device. Other kinds have none and are never opened.
     pub(crate) fn of(meta: &Metadata) -> Option<Identity> {
         if meta.file_type().is_block_device() {
             Some(Identity::Block { rdev: meta.rdev() })
@@ -76,8 +76,8 @@ impl Identity {
     }
 }
 
-/// Devices opened for one purpose: each file once, however often and under whatever name it is asked for, since a lock on
-/// a file excludes its own process too.
+/// Devices opened for one purpose: each file once, under whatever names it is opened. A lock on a
+/// file excludes its own process too.
 pub(crate) struct Openings {
     mode: Mode,
     layer: Layer,
@@ -104,7 +104,7 @@ impl Openings {
         self.open.lock().get(&identity).cloned()
     }
 
-    /// Lets go of what is at a place, unless another part of it is in use.
+    /// Closes what is at a place, unless another part of it is in use.
     pub(crate) fn release(&self, place: &DeviceLocation) {
         let Some(identity) = probe::one(&place.path, Identity::of_path).flatten() else { return };
         let mut open = self.open.lock();
@@ -119,7 +119,8 @@ impl Openings {
         let meta = probe::one(path, |path| path.metadata()).unwrap_or_else(|| Err(silent()));
         let meta = meta.map_err(|source| DeviceError::Open { device: name(), source })?;
         let identity = Identity::of(&meta).ok_or_else(|| DeviceError::NotADevice { device: name() })?;
-        // The lock is held across opening, which is rare, and quick or given up ([`ask`]); two threads must not open one file twice.
+        // The lock is held across opening, because two threads must not open one file twice.
+        // Opening is rare, and quick or given up ([`ask`](crate::ask)).
         let mut open = self.open.lock();
         if let Some(device) = open.get(&identity) {
             return Ok(device.clone());
@@ -140,11 +141,13 @@ impl Openings {
     }
 }
 
-/// Most records of a chain of logical partitions that are followed: Linux itself gives up long before.
+/// Longest chain of logical partitions that is followed: Linux's own limit is far lower.
 const MAX_LOGICAL: usize = 256;
 
-/// The partitions of an image or disk, from its GUID partition table; the backup table is used where the primary is damaged.
-/// Without such a table, from its master boot record. None when there is neither, or neither can be read.
+/// The partitions of an image or disk.
+///
+/// They come from its GUID partition table, or its backup if the primary is damaged. Without such a
+/// table, they come from the master boot record. Empty if there is neither, or neither can be read.
 pub fn partitions(device: &dyn Device) -> Vec<Partition> {
     for sector in gpt::SECTOR_SIZES {
         let places = [Some(gpt::primary_offset(sector)), gpt::backup_offset(sector, device.size())];
@@ -168,7 +171,8 @@ fn partition_table(device: &dyn Device, sector: u64, at: u64) -> Option<Vec<gpt:
     header.partitions(&entries).ok()
 }
 
-/// The partitions of a master boot record: up to four of its own, and the logical ones, which count from 5.
+/// The partitions of a master boot record: up to four primary ones, and the logical ones, numbered
+/// from 5.
 fn boot_record(device: &dyn Device) -> Vec<Partition> {
     let mut found = Vec::new();
     let mut extended = None;
@@ -188,7 +192,7 @@ fn boot_record(device: &dyn Device) -> Vec<Partition> {
         if let Some(e) = logical.filter(|e| !e.is_extended()) {
             found.push(Partition { number, offset: at + e.offset, size: e.size });
         }
-        // A chain that leads back leads in a circle.
+        // A chain that leads back would loop.
         next = link.zip(extended).map(|(l, e)| e.offset + l.offset).filter(|n| *n > at);
     }
     found.retain(|p| p.offset + p.size <= device.size());

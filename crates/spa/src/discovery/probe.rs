@@ -1,21 +1,26 @@
-//! Asking devices that may not answer.
+//! Reading devices that may hang.
 //!
 //! # Theory
-//! A call of the system to a device that hangs can't be taken back: whoever makes it hangs too, for as long as the device does. So devices that are only looked
-//! at, and those that are about to be opened, are asked by threads that can be left behind: each answer is waited for so long ([`PROBE_TIMEOUT`]), and a thread
-//! that is late is let be, until its call returns. What others answered is there meanwhile.
+//! A system call to a device that hangs can't be cancelled: the calling thread hangs as long as the
+//! device. So Poolhouse uses threads that it can leave behind to probe devices, and to open them.
+//! The caller waits [`PROBE_TIMEOUT`] for each answer. It abandons a thread that is late, which
+//! ends when its call returns. The other answers arrive meanwhile.
 //!
-//! As long as a call hangs, its path is remembered: whoever asks for it again waits a moment for that call to return, and adds no other to it. Once [`MAX_HANGING`] threads hang, or
-//! [`MAX_LOST`] of one search, a search that has left some behind asks nobody else, and what it has not asked counts as silent; one that has left nobody goes on, so that dead
-//! devices keep nobody from others. Where there can be no thread, whoever asks does so himself.
+//! While a call hangs, its path is remembered. The next probe of that path waits a moment for that
+//! call to return, and adds no other. A limit applies once [`MAX_HANGING`] threads hang, or
+//! [`MAX_LOST`] of one search. A search that has then left threads behind probes no more, and the
+//! rest counts as silent. A search that has left none goes on: dead devices elsewhere do not keep
+//! it from its own. If no thread can be started, the caller's thread makes the call.
 //!
-//! A question that is asked while another one is answered belongs to that one's patience, and needs no thread.
+//! A probe from within another probe shares the time limit of that one, and needs no thread.
 //!
 //! # Locks
-//! A crew's turn is held to take or end one question, and [`HANGING`] to look a path up; the first comes before the second. Nothing is asked under either.
+//! The lock of a [`Crew`] is held to take or end one probe. [`HANGING`] is held to look a path up,
+//! and comes after it. Nothing is read under either.
 //!
 //! # Absent
-//! Devices of a pool that is open are not asked through this: what to do about those is the pool's affair (`failmode`, suspension).
+//! Devices of an open pool are not read through this: the pool handles those itself (`failmode`,
+//! suspension).
 
 mod patient;
 
@@ -30,7 +35,8 @@ use std::time::{Duration, Instant};
 
 pub(crate) use patient::layer;
 
-/// Milliseconds that a device which is looked at may take to answer (`zfs_probe_timeout_ms`): a disk that sleeps takes about ten seconds to spin up.
+/// Milliseconds in which a probed device must answer (`zfs_probe_timeout_ms`). A sleeping disk
+/// takes about ten seconds to spin up.
 pub static PROBE_TIMEOUT: Tunable = Tunable::new(
     "zfs_probe_timeout_ms",
     15_000,
@@ -38,15 +44,15 @@ pub static PROBE_TIMEOUT: Tunable = Tunable::new(
     Unit::Milliseconds,
     "longest time that a search for pools or an import waits for a device",
 );
-/// How long a call that hung before is waited for.
+/// Wait for a call that hung before.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Most threads that ask for one search, but for those that hang.
+/// Most threads that probe for one search, without those that hang.
 const MAX_THREADS: usize = 16;
 /// Most threads of a process that hang.
 const MAX_HANGING: usize = 128;
 /// Most threads that one search leaves behind.
 const MAX_LOST: usize = 32;
-/// How often it is looked who is late.
+/// Interval of the check for late threads.
 const TURN: Duration = Duration::from_millis(50);
 
 /// The paths that threads hang on, and how many on each.
@@ -96,19 +102,19 @@ pub fn silent<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Vec<PathBuf> {
     paths.into_iter().filter(|path| hanging.contains_key(*path)).map(Path::to_owned).collect()
 }
 
-/// How long an answer is waited for.
+/// The time limit of a probe.
 fn patience() -> Duration {
     Duration::from_millis(PROBE_TIMEOUT.get())
 }
 
 thread_local! {
-    /// Whether this thread answers a question, and may be left behind.
+    /// Whether this thread runs a probe, and may be left behind.
     static ANSWERS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What threads ask, one path after another.
+/// The worker pool of one search, and its queue of paths.
 struct Crew<F> {
-    /// Where the answer belongs, and the path.
+    /// The index of the answer, and the path.
     asked: Vec<(usize, PathBuf)>,
     turn: Mutex<Turn>,
     question: F,
@@ -117,7 +123,7 @@ struct Crew<F> {
 #[derive(Default)]
 struct Turn {
     next: usize,
-    /// Since when those are asked that have not answered.
+    /// The start of each probe that has not ended.
     busy: BTreeMap<usize, Instant>,
 }
 
@@ -152,7 +158,7 @@ impl<F> Crew<F> {
         Some(at)
     }
 
-    /// Gives up those that take too long; how many there are.
+    /// Abandons the probes that take too long, and gives their number.
     fn give_up(&self, patience: Duration) -> usize {
         let mut turn = self.turn.lock();
         let late = |(at, since): (&usize, &Instant)| (since.elapsed() >= patience).then_some(*at);
@@ -165,7 +171,8 @@ impl<F> Crew<F> {
     }
 }
 
-/// Asks the same of each path, several at a time; `None` for each that does not answer in time ([`PROBE_TIMEOUT`]).
+/// Probes each path, several at a time. `None` for each that does not answer in time
+/// ([`PROBE_TIMEOUT`]).
 pub fn each<T, F>(paths: &[PathBuf], question: F) -> Vec<Option<T>>
 where
     T: Send + 'static,
@@ -218,7 +225,8 @@ where
     answers
 }
 
-/// Asks something of one path by a thread that can be left; `None` if it does not answer in time ([`PROBE_TIMEOUT`]).
+/// Probes one path on a thread that can be left behind. `None` if it does not answer in time
+/// ([`PROBE_TIMEOUT`]).
 pub fn one<T, F>(path: &Path, question: F) -> Option<T>
 where
     T: Send + 'static,

@@ -5,7 +5,8 @@ use ondisk::VdevKind;
 
 use crate::discovery::*;
 
-/// Goal: of every fixture the search finds exactly the one pool, under its name, with each leaf of its tree among the members.
+/// Goal: in every fixture the search finds exactly the one pool, by its name, with each leaf of its
+/// tree among the members.
 #[test]
 fn finds_every_fixture() {
     let names = testkit::names();
@@ -37,7 +38,8 @@ fn gone(fixture: &str) -> usize {
     if fixture == "removed-vdev" { 2 } else { 0 }
 }
 
-/// Goal: a folder is searched as the files in it, each device once whatever names lead to it, and what is no device is left alone.
+/// Goal: a folder stands for the files in it, each device once under whatever names; what is not a
+/// device is left alone.
 #[test]
 fn folders_and_links() {
     let copy = testkit::fixture_copy("mirror2");
@@ -93,8 +95,8 @@ fn newer_copy_wins() {
     assert_eq!(found.pools[0].members[0].place.path, twin, "equal labels: the earlier path");
 }
 
-/// Goal: a pool in a partition of a master boot record, plain or logical, is found in that partition and opens; zpool makes none
-/// there, but other systems' installers do.
+/// Goal: a pool in a partition of a master boot record, primary or logical, is found in that
+/// partition and opens. zpool makes none there, but other systems' installers do.
 #[test]
 fn boot_record_partitions() {
     let copy = testkit::fixture_copy("v1");

@@ -1,17 +1,20 @@
-//! The pool's checkpoint: its state at some moment, kept whole to go back to.
+//! The pool's checkpoint: a past state, kept whole to rewind to.
 //!
 //! # Theory
-//! A checkpoint is the uberblock of a group, kept in the MOS, and the promise that nothing which it reaches is written over: what is freed of that
-//! is put aside by the allocator until the checkpoint is let go. That must hold from the first free after that uberblock on, and so a checkpoint is
-//! taken, and let go, before anything else in its group.
+//! A checkpoint is the uberblock of a txg, kept in the MOS. Nothing that it reaches is overwritten:
+//! the allocator sets aside what is freed of it until the checkpoint is discarded. That must hold
+//! from the first free after that uberblock. So a checkpoint is taken, and discarded, before
+//! anything else in its txg.
 //!
 //! # Life
-//! It is there from [`PoolWriter::checkpoint`] to [`PoolWriter::discard_checkpoint`]. Then each group frees a part of what was put aside, until nothing is left: only
-//! then the feature is no longer in use, and another checkpoint may be taken. An import goes on with that.
+//! It exists from [`PoolWriter::checkpoint`] to [`PoolWriter::discard_checkpoint`]. Then each txg
+//! frees a part of what was set aside until nothing is left. Only then is the feature no longer
+//! active, and another checkpoint may be taken. An import continues the discarding.
 //!
 //! # Crash
-//! To go back to a checkpoint for writing, its uberblock is first written to all devices under a number beyond all others
-//! ([`Engine::go_back`]). Before that nothing else is written; after that there is no other way than on from there.
+//! To rewind to a checkpoint for writing, its uberblock is first written to all devices with a txg
+//! beyond all others ([`Engine::go_back`]). Before that nothing else is written; after that the
+//! pool can only go on from there.
 //!
 //! # See
 //! OpenZFS `module/zfs/spa_checkpoint.c`, `spa.c` (`spa_ld_checkpoint_rewind`).
@@ -29,9 +32,10 @@ use pool::Mos;
 use crate::engine::{Engine, PoolWriter, ShapeError, SyncError};
 use crate::txg::Stopped;
 
-/// `zpool_checkpoint`: in use from taking a checkpoint until nothing is left of it.
+/// `zpool_checkpoint`: active from taking a checkpoint until nothing is left of it.
 const FEATURE: &str = "com.delphix:zpool_checkpoint";
-/// Bytes of what a checkpoint held that one group may look at (`zfs_spa_discard_memory_limit`): it frees as many ranges as a quarter of their words.
+/// Bytes of a checkpoint's space map that one txg may process (`zfs_spa_discard_memory_limit`). It
+/// frees as many ranges as a quarter of their words.
 pub static DISCARD_MEMORY: Tunable = Tunable::new(
     "zfs_spa_discard_memory_limit",
     16 << 20,
@@ -40,7 +44,7 @@ pub static DISCARD_MEMORY: Tunable = Tunable::new(
     "most of a discarded checkpoint's space maps that one transaction group frees",
 );
 
-/// Why a checkpoint was not taken or let go; the pool is as it was.
+/// Why a checkpoint was not taken or discarded; the pool is as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// The pool has stopped.
@@ -52,21 +56,21 @@ pub enum CheckpointError {
     /// There is one (`ZFS_ERR_CHECKPOINT_EXISTS`).
     #[error("a checkpoint exists")]
     Exists,
-    /// The last one is not all gone yet (`ZFS_ERR_DISCARDING_CHECKPOINT`).
+    /// The last one is still being discarded (`ZFS_ERR_DISCARDING_CHECKPOINT`).
     #[error("a checkpoint is being discarded")]
     Discarding,
     /// There is none (`ZFS_ERR_NO_CHECKPOINT`).
     #[error("there is no checkpoint")]
     Absent,
-    /// The pool's books can't be read.
+    /// The pool metadata can't be read.
     #[error("the pool's books")]
     Books(#[from] pool::Error),
 }
 
-/// What the engine knows of the checkpoint.
+/// The engine's state of the checkpoint.
 pub(crate) struct Checkpoint {
     uberblock: Mutex<Option<Uberblock>>,
-    /// What one held is being freed.
+    /// A checkpoint is being discarded.
     going: AtomicBool,
 }
 
@@ -74,9 +78,9 @@ fn feature() -> &'static Feature {
     Feature::by_guid(FEATURE).expect("it is in the table")
 }
 
-/// The uberblock that the words of the MOS's entry mean.
+/// The uberblock in the words of the MOS's entry.
 pub(crate) fn decode(words: &[u64]) -> ondisk::Result<Uberblock> {
-    // Software before a field was added wrote fewer words.
+    // Software from before a field was added wrote fewer words.
     let mut raw = [0; ondisk::uberblock::UBERBLOCK_SIZE];
     for (to, word) in raw.chunks_exact_mut(8).zip(words) {
         to.copy_from_slice(&word.to_le_bytes());
@@ -85,7 +89,8 @@ pub(crate) fn decode(words: &[u64]) -> ondisk::Result<Uberblock> {
 }
 
 impl Checkpoint {
-    /// What a pool's books say. One that can't be understood is one all the same: what it holds stays held.
+    /// The checkpoint by the pool metadata. One that can't be decoded still counts: its space stays
+    /// set aside.
     pub(crate) fn of(mos: &Mos) -> pool::Result<Checkpoint> {
         let words = mos.checkpoint()?;
         let going = words.is_none() && mos.feature_refcount(feature())?.unwrap_or(0) > 0;
@@ -93,14 +98,14 @@ impl Checkpoint {
         Ok(Checkpoint { uberblock: Mutex::new(uberblock), going: AtomicBool::new(going) })
     }
 
-    /// Whether groups have to go on freeing what one held.
+    /// Whether txgs must go on with discarding.
     pub(crate) fn is_going(&self) -> bool {
         self.going.load(Ordering::Relaxed)
     }
 }
 
 impl Engine {
-    /// Refuses when there is a checkpoint, or what is left of one.
+    /// Refuses if there is a checkpoint, or one is being discarded.
     pub(crate) fn no_checkpoint(&self) -> Result<(), CheckpointError> {
         if self.mos.checkpoint()?.is_some() {
             return Err(CheckpointError::Exists);
@@ -111,7 +116,7 @@ impl Engine {
         Ok(())
     }
 
-    /// As [`Engine::no_checkpoint`], for changes of the pool's shape that one forbids.
+    /// Like [`Engine::no_checkpoint`], for changes of the vdev tree that a checkpoint forbids.
     pub(crate) fn shape_is_free(&self) -> Result<(), ShapeError> {
         self.no_checkpoint().map_err(|e| match e {
             CheckpointError::Exists => ShapeError::CheckpointExists,
@@ -144,7 +149,7 @@ impl Engine {
         Ok(event("spa discard checkpoint", "started discarding checkpointed state from the pool".to_owned()))
     }
 
-    /// Frees a part of what a checkpoint held that was let go.
+    /// Frees a part of the space of a discarded checkpoint.
     pub(crate) fn discard_checkpoint(&self, tx: &Tx) -> Result<(), SyncError> {
         if !self.checkpoint.is_going() {
             return Ok(());
@@ -160,7 +165,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes a checkpoint's uberblock, which has got a number beyond all others, the newest of all devices.
+    /// Writes a checkpoint's uberblock, with a txg beyond all others, as the newest of all devices.
     pub(crate) fn go_back(&self, to: &Uberblock) -> Result<(), SyncError> {
         let config = self.synced.read().config.clone();
         let tree = config.vdev_tree.as_ref().expect("an engine's config has a tree");
@@ -178,7 +183,11 @@ impl PoolWriter {
     /// Takes a checkpoint of the pool as it is now (`spa_checkpoint`).
     ///
     /// # Errors
-    /// [`CheckpointError`].
+    /// * [`CheckpointError::Stopped`]: the pool has stopped.
+    /// * [`CheckpointError::Feature`]: the feature `zpool_checkpoint` is not enabled.
+    /// * [`CheckpointError::Exists`]: the pool has a checkpoint.
+    /// * [`CheckpointError::Discarding`]: the last checkpoint is still being discarded.
+    /// * [`CheckpointError::Books`]: the pool metadata cannot be read.
     pub fn checkpoint(&self) -> Result<(), CheckpointError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();
@@ -186,7 +195,7 @@ impl PoolWriter {
             return Err(CheckpointError::Feature);
         }
         engine.no_checkpoint()?;
-        // What was done before the call is in it.
+        // The checkpoint contains all changes before the call.
         self.sync_all()?;
         Ok(self.change_early(Box::new(|engine, tx| {
             let taken = engine.take(tx);
@@ -194,10 +203,13 @@ impl PoolWriter {
         }))?)
     }
 
-    /// Lets the checkpoint go. What it held is freed by the groups that follow, which `wait` waits for (`spa_checkpoint_discard`).
+    /// Discards the checkpoint (`spa_checkpoint_discard`). The following txgs free its space; with
+    /// `wait`, the call waits for them.
     ///
     /// # Errors
-    /// [`CheckpointError`].
+    /// * [`CheckpointError::Stopped`]: the pool has stopped.
+    /// * [`CheckpointError::Absent`]: there is no checkpoint.
+    /// * [`CheckpointError::Books`]: the pool metadata cannot be read.
     pub fn discard_checkpoint(&self, wait: bool) -> Result<(), CheckpointError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();
@@ -221,12 +233,13 @@ impl PoolWriter {
         self.engine().checkpoint.uberblock.lock().clone()
     }
 
-    /// Whether what a checkpoint held is being freed.
+    /// Whether a checkpoint is being discarded.
     pub(crate) fn is_discarding(&self) -> bool {
         self.engine().checkpoint.is_going()
     }
 
-    /// Notes in the history that the pool went back to the checkpoint of that group, and writes its first group.
+    /// Records in the history that the pool was rewound to the checkpoint of that txg, and writes
+    /// its first txg.
     pub(crate) fn went_back(&self, to: Txg) -> Result<(), Stopped> {
         let text = format!("rewound state to txg={}", to.0);
         self.change_pool(Box::new(move |_, _| Ok(vec![event("checkpoint rewind", text)])))

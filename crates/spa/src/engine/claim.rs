@@ -1,15 +1,19 @@
-//! Claiming the logs of all datasets when a pool is opened for writing.
+//! Claiming the intent logs of all datasets when a pool is opened for writing.
 //!
 //! # Theory
-//! One pass over the datasets, by many threads, since it is waiting for metadata: a dataset's root block says whether it has a log, and then
-//! the chain is read. Whoever imports may want more of each dataset while it is at hand ([`Pass`]). What has nothing to claim is not touched. The places of all others are taken, and their headers changed, in the first
-//! group, before anybody can allocate anything: whoever opens the pool holds that group until this is done.
+//! Many threads go over the datasets once, because the work is waiting for metadata. A dataset's
+//! root block says whether it has a log; then the chain is read. The import may do more with each
+//! dataset in the same pass ([`Pass`]). Datasets with nothing to claim are not touched.
 //!
-//! A log whose end is hidden by a device that fails makes the import fail, since what was fsynced would be lost. Where log devices are missing and
-//! that was allowed, or the pool was rewound, all logs are given up, and what of them is allocated is freed.
+//! The first txg claims the blocks of all other logs, and changes their headers, before anything
+//! else can allocate. [`open`](crate::engine::open) holds that txg open until this is done.
+//!
+//! If a failing device hides the end of a log, the import fails, because fsynced data would be
+//! lost. If log devices are missing and the caller allows that, or the pool was rewound, all logs
+//! are dropped. Their allocated blocks are freed.
 //!
 //! # Absent
-//! Replay: that is for who opens the dataset.
+//! Replay: it happens when the dataset is opened.
 //!
 //! # See
 //! OpenZFS `spa_check_logs`, `spa_ld_claim_log_blocks`, `zil_claim`.
@@ -25,35 +29,38 @@ use zio::{ReadOptions, Space};
 use crate::engine::{Engine, PoolWriter, WriteRefusal};
 use crate::import::Pass;
 
-/// Which logs belong to what is given up.
+/// Which logs to drop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GiveUp {
     /// None.
     None,
-    /// Those that were not claimed when the checkpoint was taken that the pool goes back to: they may be written over.
+    /// Those not yet claimed at the checkpoint that the pool is rewound to: their blocks may be
+    /// overwritten.
     Unclaimed,
-    /// Those that were being written: of a pool that is split off. One that waits for its replay is in the way.
+    /// Those in use when the pool was split off. A log that waits for its replay prevents the
+    /// split.
     Written,
     /// All: of a pool that was rewound, or that lacks log devices (`SPA_LOG_CLEAR`).
     All,
 }
 
-/// What is to become of a log.
+/// The decision about a log.
 enum Fate {
     /// It is claimed.
     Claim(Box<Plan>),
-    /// It is given up; these blocks of it are allocated.
+    /// It is dropped; these blocks of it are allocated.
     Drop(Vec<Blkptr>),
 }
 
-/// The logs that the first group has to do with.
+/// The logs that the first txg changes.
 pub(crate) struct Logs(Vec<(Dataset, Fate)>);
 
 impl Logs {
-    /// Looks at all logs, and changes nothing. `synced` is the last group of the state that the pool is opened at.
+    /// Reads all logs, and changes nothing. `synced` is the last txg of the state that is opened.
     ///
     /// # Errors
-    /// [`WriteRefusal::Log`] for a log that nobody can tell the end of; as reading datasets fails.
+    /// * [`WriteRefusal::Log`]: a device hides the end of a log.
+    /// * Other variants of [`WriteRefusal`]: a dataset cannot be read.
     pub(crate) fn survey(dsl: &Dsl, synced: Txg, give_up: GiveUp, pass: &Pass) -> Result<Logs, WriteRefusal> {
         let found = Mutex::new(Vec::new());
         let options = ListOptions { threads: pass.threads, ..ListOptions::default() };
@@ -69,12 +76,12 @@ impl Logs {
             found.lock().push(result);
         })?;
         let mut logs = found.into_inner().into_iter().collect::<Result<Vec<_>, _>>()?;
-        // Of logs that want the same places, always the same one gets them.
+        // Sorted, so that of logs that want the same blocks always the same one gets them.
         logs.sort_by_key(|(dataset, _)| dataset.object());
         Ok(Logs(logs))
     }
 
-    /// The latest birth of a block that is to be claimed (`spa_claim_max_txg`).
+    /// The latest birth of a block to claim (`spa_claim_max_txg`).
     pub(crate) fn latest(&self) -> Txg {
         let plans = self.0.iter().filter_map(|(_, fate)| match fate {
             Fate::Claim(plan) => plan.births().max(),
@@ -83,10 +90,11 @@ impl Logs {
         plans.max().unwrap_or(Txg(0))
     }
 
-    /// Claims and drops in the group of `tx`, which must be the first.
+    /// Claims and drops logs in the txg of `tx`, which must be the first.
     ///
     /// # Errors
-    /// As opening datasets and reading space maps fails; nothing has been changed then.
+    /// * [`WriteRefusal`]: a dataset cannot be opened, or a space map cannot be read. Nothing has
+    ///   changed.
     pub(crate) fn settle(&self, live: &PoolWriter, tx: &Tx) -> Result<(), WriteRefusal> {
         let engine = live.engine();
         self.learn_what_is_free(engine)?;
@@ -100,7 +108,7 @@ impl Logs {
             let header = match fate {
                 Fate::Claim(plan) => plan.take(&mut taker).encode(),
                 Fate::Drop(blocks) => {
-                    // What was on log devices that the pool no longer has is gone with them.
+                    // Blocks on log devices that the pool no longer has are gone with them.
                     let tree = engine.tree();
                     let here = |bp: &&Blkptr| {
                         bp.stored().is_none_or(|s| s.copies().all(|dva| !is_hole(&tree, dva.vdev)))
@@ -117,7 +125,8 @@ impl Logs {
 }
 
 impl Logs {
-    /// Has the space maps read that say what of the logs is free: a log whose places nobody knows of must not be taken for one that ends there.
+    /// Loads the space maps of the logs' blocks. A log whose space is unknown must not look like
+    /// one that ends there.
     fn learn_what_is_free(&self, engine: &Engine) -> Result<(), pool::Error> {
         for (_, fate) in &self.0 {
             let Fate::Claim(plan) = fate else { continue };
@@ -134,9 +143,9 @@ fn is_hole(tree: &vdev::Tree, vdev: ondisk::VdevId) -> bool {
     tree.top_spec(vdev).map_or(true, |top| top.kind == ondisk::VdevKind::Hole)
 }
 
-/// What is to become of a dataset's log; `None` if it has none, or one that may stay as it is.
+/// The decision about a dataset's log; `None` if it has none, or the log may stay as it is.
 fn fate(dataset: &Dataset, synced: Txg, give_up: GiveUp) -> Result<Option<Fate>, WriteRefusal> {
-    // One that was received or destroyed in part has no log that means anything.
+    // A partly received or destroyed dataset has no valid log.
     if dataset.is_inconsistent() {
         return Ok(None);
     }
@@ -147,7 +156,7 @@ fn fate(dataset: &Dataset, synced: Txg, give_up: GiveUp) -> Result<Option<Fate>,
     match (claimed, give_up) {
         (true, GiveUp::Written) => Err(WriteRefusal::Unreplayed { dataset: dataset.name() }),
         (true, GiveUp::All) => Ok(Some(Fate::Drop(log.references()))),
-        // It waits for its replay; whether that can be had shows now.
+        // The log waits for its replay; whether that is readable shows now.
         (true, GiveUp::None | GiveUp::Unclaimed) if log.is_cut_short() => Err(lost()),
         (true, GiveUp::None | GiveUp::Unclaimed) => Ok(None),
         (false, GiveUp::All | GiveUp::Unclaimed | GiveUp::Written) => {
@@ -163,7 +172,7 @@ fn fate(dataset: &Dataset, synced: Txg, give_up: GiveUp) -> Result<Option<Fate>,
     }
 }
 
-/// Takes places in the first group.
+/// Claims blocks in the first txg.
 struct Taker<'a> {
     engine: &'a Engine,
     txg: Txg,
@@ -173,7 +182,7 @@ struct Taker<'a> {
 
 impl Claimant for Taker<'_> {
     fn take(&mut self, bp: &Blkptr) -> bool {
-        // Of a gang block its header must be read, which checking its data has done before.
+        // Finding a gang block's places reads its header; checking its data has read it before.
         let Ok(places) = self.engine.cache.zio().places(bp, &ReadOptions::demand()) else { return false };
         let allocator = &self.engine.allocator;
         for (n, (dva, _)) in places.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The pool's guid.
+//! Changing the pool's guid (`zpool reguid`).
 
 use dsl::sync::Event;
 use ondisk::{Guid, PoolConfig};
@@ -7,12 +7,18 @@ use crate::create::Claimed;
 use crate::engine::{PoolWriter, ShapeError, SyncError};
 
 impl PoolWriter {
-    /// Gives the pool another guid, so that a copy of its devices can be imported beside it (`spa_change_guid`). Without `guid`
-    /// it is a random one. That no other pool has it, the caller knows.
+    /// Changes the pool's guid, so that a copy of its devices can be imported beside it
+    /// (`spa_change_guid`).
+    ///
+    /// Without `guid` it is random. The caller ensures that no other pool has it.
     ///
     /// # Errors
-    /// [`ShapeError::CheckpointExists`], since that knows the old guid; [`ShapeError::Unhealthy`] when a device is missing: it would be left behind; [`ShapeError::Guid`] for 0 and for guids that
-    /// a vdev of the pool has.
+    /// * [`ShapeError::CheckpointExists`]: there is a checkpoint, which has the old guid.
+    /// * [`ShapeError::DiscardingCheckpoint`]: a checkpoint is being discarded.
+    /// * [`ShapeError::Books`]: the pool metadata cannot be read.
+    /// * [`ShapeError::Unhealthy`]: a device is missing, and would keep the old guid.
+    /// * [`ShapeError::Guid`]: the guid is 0 or that of a vdev of the pool.
+    /// * [`ShapeError::Stopped`]: the pool has stopped.
     pub fn reguid(&self, guid: Option<Guid>) -> Result<Guid, ShapeError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();

@@ -1,12 +1,14 @@
-//! The intent logs of the datasets that are changed.
+//! The intent logs of open datasets.
 //!
 //! # Life
-//! A log is here from [`PoolWriter::log`] until the group has synced in which its handle was dropped: until then it holds blocks, and its dataset is dirty, so
-//! that it stays the one live object set of that dataset. A log that has nothing left may go sooner; what it would have waited for is remembered, so
-//! that the next log of its dataset waits for it.
+//! A log is in the table from [`PoolWriter::log`] until the txg has synced in which its handle was
+//! dropped. Until then it holds blocks and its dataset is dirty, and so it must stay the one open
+//! object set of that dataset. A log with nothing left may go sooner. The txg that it would have
+//! waited for is remembered, so that the next log of its dataset waits for it.
 //!
 //! # Locks
-//! One mutex for the table, held for look-ups. A log that is synced may have to wait for its blocks, so it is not held then.
+//! One mutex for the table, held for look-ups. The sync of a log may wait for its blocks, so the
+//! mutex is not held then.
 
 use crate::engine::{Engine, PoolWriter, ShapeError};
 use crate::txg::{Stopped, TxgHandle};
@@ -23,11 +25,12 @@ use zil::{Groups, UseSaXattrs, Zilog};
 #[derive(Default)]
 pub(crate) struct Logs {
     open: Mutex<BTreeMap<u64, Arc<Zilog>>>,
-    /// The groups that have what was done under logs that were closed.
+    /// The txgs that contain the changes logged by closed logs.
     owed: Mutex<BTreeMap<u64, Txg>>,
 }
 
-/// The log of a dataset, for whoever changes it. Dropping it closes the log, which must come before the dataset's owner lets go of it.
+/// The intent log of an open dataset. Dropping it closes the log; it must be dropped before the
+/// dataset's owner is.
 #[derive(Debug)]
 pub struct LogHandle {
     log: Arc<Zilog>,
@@ -45,21 +48,22 @@ impl std::ops::Deref for LogHandle {
 
 impl Drop for LogHandle {
     fn drop(&mut self) {
-        // Nobody waits here for a pool that is suspended.
+        // This must not wait for a suspended pool.
         let ready = self.groups.0.check_suspended().map_err(stopped).and_then(|()| self.groups.hold());
         let Some(engine) = self.engine.upgrade() else { return };
         let id = self.log.objset().id();
-        // What was done under it came before this, and so is in no later group; nobody opens the next one before this one is closed.
+        // All changes under the log came before this, and so are in no later txg. The next log of
+        // the dataset opens only after this one is closed.
         let txg = ready.as_ref().map_or_else(|_| self.groups.0.open(), Tx::txg);
         engine.logs.owed.lock().insert(id, txg);
-        // A log that can't be closed is left as a crash would leave it; nobody may touch it again.
+        // A log that can't be closed is left as after a crash, and must not be used again.
         if ready.and_then(|tx| self.log.close(&tx)).is_err() {
             engine.logs.open.lock().remove(&id);
         }
     }
 }
 
-/// The groups as logs see them.
+/// The transaction groups, for logs.
 struct TxgGroups(TxgHandle);
 
 impl std::fmt::Debug for TxgGroups {
@@ -96,21 +100,21 @@ impl Logs {
         self.open.lock().values().cloned().collect()
     }
 
-    /// What the group of `tx` does to logs before anything of it is written.
+    /// Does what the txg of `tx` does to logs, before anything of it is written.
     pub(crate) fn sync(&self, tx: &Tx) -> zil::Result<()> {
         self.all().iter().try_for_each(|log| log.sync(tx))?;
         self.open.lock().retain(|_, log| !log.is_gone());
         Ok(())
     }
 
-    /// A group is on disk.
+    /// Forgets what was kept until the txg was on disk.
     pub(crate) fn clean(&self, synced: Txg) {
         self.all().iter().for_each(|log| log.clean(synced));
         self.owed.lock().retain(|_, txg| *txg > synced);
     }
 }
 
-/// The feature that records of extended attributes need, where it is enabled.
+/// The feature that records of extended attributes need, if it is enabled.
 fn sa_xattrs(engine: &Engine, head: &dsl::Owned) -> Option<UseSaXattrs> {
     let feature = Feature::by_name("zilsaxattr")?;
     let enabled = engine.mos.feature_refcount(feature).is_ok_and(|users| users.is_some());
@@ -125,12 +129,13 @@ fn sa_xattrs(engine: &Engine, head: &dsl::Owned) -> Option<UseSaXattrs> {
 }
 
 impl Engine {
-    /// Has the logs begin anew that have a block on a vdev: what is there goes with the groups that have what it says (`spa_reset_logs`).
+    /// Makes the logs with a block on a vdev start new chains (`spa_reset_logs`). The old blocks
+    /// are freed in the txgs that contain the logged changes.
     pub(crate) fn end_chains(&self, txgs: &TxgHandle, vdev: VdevId) -> Result<(), ShapeError> {
         let groups = TxgGroups(txgs.clone());
         for log in self.logs.all().iter().filter(|log| log.lies_on(vdev)) {
             let hold = groups.0.hold(0)?;
-            // Only an object set that can't be changed refuses, and has no log.
+            // Only a read-only object set refuses, and it has no log.
             let _ = log.begin_anew(&Tx::new(hold.txg(), Some(Box::new(hold))));
         }
         Ok(())
@@ -138,7 +143,7 @@ impl Engine {
 }
 
 impl PoolWriter {
-    /// The log of a dataset, for its owner, who drops it before he lets go of the dataset.
+    /// Opens the log of a dataset (`zil_open`). Its owner drops the log before the dataset.
     pub fn log(&self, head: &dsl::Owned) -> LogHandle {
         let engine = self.engine();
         let groups = || TxgGroups(self.txgs().handle());
@@ -167,27 +172,27 @@ impl PoolWriter {
         LogHandle { log, engine: Arc::downgrade(engine), groups: groups() }
     }
 
-    /// What the logs that are written here have done, by their datasets' objects.
+    /// The counters of the open logs, by dataset object.
     pub fn log_stats(&self) -> Vec<(u64, zil::Stats)> {
         self.engine().logs.open.lock().iter().map(|(object, log)| (*object, log.stats())).collect()
     }
 
-    /// What the log of one dataset has done, by the dataset's object; `None` if it has none here.
+    /// The counters of a dataset's log, by dataset object; `None` if no log is open.
     pub fn log_stats_of(&self, object: u64) -> Option<zil::Stats> {
         self.engine().logs.open.lock().get(&object).map(|log| log.stats())
     }
 
-    /// True if a dataset's log is one that is written here, or was and is not closed yet.
+    /// Whether a dataset's log is open, or was and is not closed yet.
     pub fn is_logged(&self, head: &dsl::Owned) -> bool {
         self.engine().logs.open.lock().contains_key(&head.object())
     }
 
-    /// Closes all logs: the pool is about to be let go.
+    /// Closes all logs before the pool is released.
     pub(crate) fn close_logs(&self) -> Result<(), Stopped> {
         let groups = TxgGroups(self.txgs().handle());
         for log in self.engine().logs.all() {
             let hold = groups.0.hold(0)?;
-            // Only an object set that can't be changed refuses, and has no log.
+            // Only a read-only object set refuses, and it has no log.
             let _ = log.close(&Tx::new(hold.txg(), Some(Box::new(hold))));
         }
         Ok(())

@@ -1,19 +1,23 @@
-//! Multihost protection: showing other hosts that the pool is in use.
+//! Multihost protection (MMP): showing other hosts that the pool is in use.
 //!
 //! # Theory
-//! A host that wants a pool with `multihost=on` watches it first, and leaves it alone while its uberblocks change ([`crate::import::mmp`]). So its owner
-//! writes the last uberblock again and again, into a slot of its own at the end of a random label's ring, with a new time or number. An owner that
-//! does not get that done for long enough must stop: by now another host may have taken the pool. Then the pool is suspended.
+//! Before a host imports a pool with `multihost=on`, it watches the pool, and leaves it alone if
+//! its uberblocks change ([`crate::import::mmp`]). So the owner writes the last uberblock again and
+//! again, with a new time or sequence number. It goes into a reserved slot at the end of a random
+//! label's ring. An owner whose writes fail for too long must stop, because another host may have
+//! taken the pool by then. The pool is suspended.
 //!
 //! # Life
-//! Two threads: one writes, which may take as long as a device likes; the other has the clock, asks for a write at each interval and
-//! suspends the pool if none succeeded for too long. While `multihost` is off both sleep.
+//! Two threads. One writes, which may take as long as the device does. The other is the timer: it
+//! requests a write at each interval, and suspends the pool if none succeeded for too long. While
+//! `multihost` is off both sleep.
 //!
 //! # Locks
-//! One mutex, held for a few instructions, never while anything is written.
+//! One mutex, held for a few instructions, never during a write.
 //!
 //! # Absent
-//! One write at a time: a device that hangs keeps the others from being tried, and so a pool is given up that might go on.
+//! Parallel writes: a hung device prevents writes to the others, and so a pool may be suspended
+//! that could go on.
 //!
 //! # See
 //! OpenZFS `module/zfs/mmp.c`.
@@ -37,35 +41,35 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Intervals without a write after which the pool is suspended (`zfs_multihost_fail_intervals`).
 const FAIL_INTERVALS: u16 = 10;
 
-/// What is written next, and what became of what was.
+/// The next write, and the results of earlier ones.
 #[derive(Debug)]
 struct State {
     on: bool,
     suspended: bool,
-    /// The last group's, with the time and number of the last write.
+    /// That of the last txg, with the time and sequence number of the last write.
     uberblock: Uberblock,
     seq: u16,
-    /// How long it takes between two writes, in the long run (`mmp_delay`).
+    /// Average time between two writes (`mmp_delay`).
     delay: Duration,
     last_write: Duration,
-    /// The writer is to write, or at it.
+    /// A write is requested or under way.
     asked: bool,
     closing: bool,
 }
 
-/// What shows that a pool is in use (`mmp_thread_t`). Times are since some moment.
+/// The state of the heartbeat (`mmp_thread_t`). Times are since a fixed moment.
 #[derive(Debug)]
 pub(crate) struct Heart {
     state: Mutex<State>,
     wake: Condvar,
 }
 
-/// What the clock has to do.
+/// What the timer must do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tick {
     /// Sleep until something changes.
     Idle,
-    /// Ask for a write.
+    /// Request a write.
     Write,
     /// Suspend the pool.
     Suspend,
@@ -86,7 +90,7 @@ impl Heart {
         Heart { state: Mutex::new(state), wake: Condvar::new() }
     }
 
-    /// Turns protection on or off; the fields of the uberblock that is written next.
+    /// Turns protection on or off, and gives the MMP fields of the next uberblock.
     pub(crate) fn fields(&self, on: bool, now: Duration) -> Mmp {
         let mut s = self.state.lock();
         if on && !s.on {
@@ -100,14 +104,14 @@ impl Heart {
         if on { fields(0, s.delay) } else { Mmp { delay_ns: 0, config: 0 } }
     }
 
-    /// A group has synced, which is as good as a write (`mmp_update_uberblock`).
+    /// Notes that a txg has synced, which counts as a write (`mmp_update_uberblock`).
     pub(crate) fn synced(&self, uberblock: &Uberblock, leaves: usize, now: Duration) {
         let mut s = self.state.lock();
         (s.uberblock, s.seq) = (uberblock.clone(), 1);
         s.written(leaves, now);
     }
 
-    /// What the clock has to do `now`.
+    /// What the timer must do `now`.
     pub(crate) fn tick(&self, suspended: bool, now: Duration) -> Tick {
         let mut s = self.state.lock();
         if s.suspended && !suspended {
@@ -123,11 +127,11 @@ impl Heart {
         Tick::Write
     }
 
-    /// What is to be written, at `time` by the calendar.
+    /// The uberblock to write at calendar time `time`.
     pub(crate) fn next(&self, time: u64) -> Uberblock {
         let mut s = self.state.lock();
         if s.uberblock.timestamp != time {
-            // Numbers tell writes of one second apart, and would otherwise wrap.
+            // Sequence numbers distinguish writes of one second, and would otherwise wrap.
             (s.uberblock.timestamp, s.seq) = (time, 1);
         }
         let mmp = Some(fields(s.seq, s.delay));
@@ -136,7 +140,7 @@ impl Heart {
         s.uberblock.clone()
     }
 
-    /// A write has ended.
+    /// Notes the end of a write.
     pub(crate) fn done(&self, good: bool, leaves: usize, now: Duration) {
         let mut s = self.state.lock();
         let delay = now.saturating_sub(s.last_write);
@@ -158,7 +162,8 @@ impl Heart {
 }
 
 impl State {
-    /// Notes a write that succeeded (`mmp_delay_update`): a sudden delay counts at once, and is forgotten slowly.
+    /// Notes a successful write (`mmp_delay_update`). A sudden delay counts at once, and decays
+    /// slowly.
     fn written(&mut self, leaves: usize, now: Duration) {
         let delay = now.saturating_sub(self.last_write);
         self.last_write = now;
@@ -172,16 +177,16 @@ impl State {
     }
 }
 
-/// Number, interval and limit, as uberblocks have them.
+/// The MMP fields of an uberblock: sequence number, interval and limit.
 fn fields(seq: u16, delay: Duration) -> Mmp {
     let (interval, fails) = (INTERVAL.as_millis() as u64, u64::from(FAIL_INTERVALS));
-    // All three are valid.
+    // All three fields are valid (the low bits).
     let config = 7 | interval << 8 | u64::from(seq) << 32 | fails << 48;
-    // Zero would say that protection is off.
+    // Zero means that protection is off.
     Mmp { delay_ns: (delay.as_nanos() as u64).max(1), config }
 }
 
-/// The threads of a pool's heart; dropping it stops them.
+/// The threads of a pool's heartbeat; dropping it stops them.
 pub(crate) struct Beating {
     engine: Arc<Engine>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -199,7 +204,7 @@ impl Beating {
         Beating { engine: engine.clone(), threads }
     }
 
-    /// Stops, once the write under way has ended: the pool is for others to have.
+    /// Stops the threads once the write under way has ended: other hosts may take the pool then.
     pub(crate) fn stop(&self) {
         self.engine.heart.state.lock().closing = true;
         self.engine.heart.wake.notify_all();
@@ -219,7 +224,7 @@ impl Drop for Beating {
 }
 
 impl Engine {
-    /// Time since some moment, as the heart has it.
+    /// Time since a fixed moment, for the heartbeat.
     pub(crate) fn uptime(&self) -> Duration {
         Instant::now().saturating_duration_since(self.began)
     }
@@ -265,7 +270,7 @@ impl Engine {
         }
     }
 
-    /// The leaves that may be written, with their sector sizes.
+    /// The writable leaves, with their sector sizes.
     fn beaten(&self) -> Vec<(Guid, Arc<dyn Device>, Ashift)> {
         let config = self.synced.read().config.clone();
         let tops = config.vdev_tree.iter().flat_map(|root| &root.children);
@@ -276,7 +281,7 @@ impl Engine {
         tops.flat_map(all).collect()
     }
 
-    /// Writes once, to a random label of a random leaf; false if that failed (`mmp_write_uberblock`).
+    /// Writes to a random label of a random leaf; false if that failed (`mmp_write_uberblock`).
     pub(crate) fn beat(&self) -> bool {
         let leaves = self.beaten();
         if leaves.is_empty() {
@@ -284,14 +289,15 @@ impl Engine {
         }
         let (guid, device, ashift) = &leaves[(self.world.random() % leaves.len() as u64) as usize];
         let shift = uberblock_shift(*ashift);
-        // The first of the slots that are kept for this; there is one.
+        // The first of the slots that are reserved for MMP; there is one.
         let slot = uberblock_count(shift) - MMP_BLOCKS_PER_LABEL;
         let label = self.world.random() as usize % LABELS;
         let uberblock = self.heart.next(self.world.now());
         if LabelWriter::of(&**device, *guid).uberblock(label, shift, slot, &uberblock).is_err() {
             return false;
         }
-        // Other hosts see what is on the device. That its flush failed is not ours alone to know.
+        // Other hosts read what is on the device, so a failed flush counts as a failure of the
+        // write too.
         let txg = Txg(uberblock.txg.0 + 1);
         self.tree().flush_leaf(*guid, txg).is_ok()
     }

@@ -1,17 +1,18 @@
 //! Opening an imported pool for writing.
 //!
 //! # Theory
-//! A pool that was loaded as for reading becomes one that is written: the same devices, which were opened for writing, the same cache,
-//! the MOS opened live, the allocator from its space maps. Whatever this engine does not keep up is refused by name before anything
-//! is written, since a pool that is written by half is lost.
+//! A pool loaded for reading becomes a writable one. It keeps the devices, which were opened for
+//! writing, and the cache. The MOS is opened live, and the allocator is made from its space maps. A
+//! partly maintained pool would be lost, so the open refuses by name whatever this engine does not
+//! maintain, before it writes anything.
 //!
-//! A pool may be opened without devices that it can do without: what they miss is remembered. And it may be opened at an older state, as far as
-//! [`crate::import`] finds one: then its first group gets a number beyond those of all uberblocks
-//! on its devices, so that
-//! nobody finds the states again that were given up.
+//! A pool may be opened without devices that it can do without; their DTLs record what they miss.
+//! It may also be opened at an older state that [`crate::import`] finds. Then its first txg gets a
+//! number beyond those of all uberblocks on its devices, so that no import finds the abandoned
+//! states again.
 //!
-//! The first group is on disk before the pool is handed out, with the configuration in all labels:
-//! whoever reads these finds a pool that is in use, and by whom.
+//! The first txg is on disk before the caller gets the pool, with the configuration in all labels.
+//! From then on the labels say that the pool is in use, and by which host.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,43 +35,45 @@ use crate::scan::Scan;
 use crate::txg::Stopped;
 use crate::{Host, Spa};
 
-/// Latest group that a pool is opened at: there is room for more groups after it than anybody will see.
+/// Latest txg at which a pool is opened; the txgs after it suffice for any lifetime.
 const LAST_TXG: u64 = 1 << 62;
 
 /// Why a pool that can be read can't be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteRefusal {
-    /// A feature is active that is not written.
+    /// An active feature is not supported for writing.
     #[error("the feature {guid} is active, and is not written")]
     Feature {
-        /// Which.
+        /// The feature's guid.
         guid: &'static str,
     },
     /// A raidz is growing, which moves its blocks.
     #[error("a raidz vdev is being expanded")]
     Expanding,
-    /// It was asked for without a claim of its devices.
+    /// The import did not claim the devices.
     #[error("a pool is written by who owns its devices")]
     Unclaimed,
-    /// The uberblock of the checkpoint could not be made the newest: which one is, nobody knows.
+    /// The uberblock of the checkpoint could not be made the newest. Which one is the newest is
+    /// unknown.
     #[error("the uberblock of the checkpoint")]
     GoBack(#[source] Box<crate::engine::SyncError>),
-    /// The first group could not be written.
+    /// The first transaction group could not be written.
     #[error("the first transaction group")]
     Stopped(#[from] Stopped),
-    /// A device failed where a dataset's intent log goes on: what was fsynced would be lost (`VDEV_AUX_BAD_LOG`).
+    /// A device failed within a dataset's intent log: fsynced data would be lost
+    /// (`VDEV_AUX_BAD_LOG`).
     #[error("the intent log of '{dataset}' cannot be read to its end")]
     Log {
-        /// Which.
+        /// The dataset's name.
         dataset: String,
     },
-    /// The pool was to be split while a log waits for its replay (`EBUSY`).
+    /// The pool cannot be split while a log waits for its replay (`EBUSY`).
     #[error("the intent log of '{dataset}' has not been replayed")]
     Unreplayed {
-        /// Which.
+        /// The dataset's name.
         dataset: String,
     },
-    /// It holds what can't be kept up, or its books can't be read.
+    /// The pool metadata can't be read, or contain what this software does not maintain.
     #[error("the pool's books")]
     Books(#[from] pool::Error),
     /// Its datasets can't be read.
@@ -79,10 +82,10 @@ pub enum WriteRefusal {
     /// Its MOS can't be read.
     #[error("the meta object set")]
     Mos(#[from] dmu::Error),
-    /// The root pointer means nothing.
+    /// The root block pointer is invalid.
     #[error("the uberblock")]
     Uberblock(#[from] Corrupt),
-    /// A log's header means nothing.
+    /// A log's header is invalid.
     #[error("an intent log")]
     BadLog(#[from] zil::Error),
 }
@@ -99,7 +102,8 @@ impl Entropy for Dice {
 }
 
 impl Parts {
-    /// What an engine is made of, whose pipeline gets what only writing needs. Who frees a block asks the pipeline for it: so the scan learns of each, of the first on.
+    /// The parts of an engine, with a pipeline that gets what writing needs. Every free goes
+    /// through the pipeline, so the scan learns of each from the first on.
     pub(crate) fn new(
         cache: Arc<Cache>,
         allocator: Arc<Allocator>,
@@ -118,10 +122,12 @@ impl Parts {
 }
 
 impl Spa {
-    /// Opens it for writing. Its devices were opened for that: [`crate::import::import_for_writing`].
+    /// Opens the pool for writing. [`crate::import::import_for_writing`] has opened its devices for
+    /// that.
     ///
     /// # Errors
-    /// [`WriteRefusal`]; nothing has been written then.
+    /// See [`WriteRefusal`]: its variants name the causes. Nothing has been written, except perhaps
+    /// with `GoBack` and `Stopped`.
     pub(crate) fn into_live(
         self,
         host: &Host,
@@ -132,10 +138,11 @@ impl Spa {
         self.opened(host, altroot, hands, options, None)
     }
 
-    /// Opens a pool that was just split off from another, and does this in its first group, which is written at once.
+    /// Opens a pool that was just split off from another one. `first` runs in its first txg, which
+    /// is written at once.
     ///
     /// # Errors
-    /// [`WriteRefusal`].
+    /// See [`WriteRefusal`]: its variants name the causes.
     pub(crate) fn split_off(
         self,
         host: &Host,
@@ -161,13 +168,13 @@ impl Spa {
         let allocator = Arc::new(Allocator::open(&self.mos, self.cache.zio().trees().clone(), &tops)?);
         let names = dsl::Options { pool_name: self.name.clone(), ..dsl::Options::default() };
         let reader = Dsl::open(self.mos.clone(), names)?;
-        // What is written from now on is newer than every uberblock that there is, also where the pool was rewound.
+        // Writes from now on must be newer than every existing uberblock, also after a rewind.
         let state = self.last_synced_txg();
         let (of, give_up) = match (self.uberblock().checkpoint_txg, self.log_dropped) {
             (Txg(0), false) => (state, GiveUp::None),
             (Txg(0), true) if begin.is_some() => (state, GiveUp::Written),
             (Txg(0), true) => (state, GiveUp::All),
-            // It has a new number already, if this was begun before.
+            // An interrupted rewind has given it its new txg already.
             (checkpoint, _) => (checkpoint, GiveUp::Unclaimed),
         };
         let logs = Logs::survey(&reader, of, give_up, &options.pass)?;
@@ -192,7 +199,7 @@ impl Spa {
         if last.0 > LAST_TXG {
             return Err(Corrupt::Range { what: "uberblock", field: "txg", value: last.0 }.into());
         }
-        // An uberblock of the MOS, not of a label: the pool goes back to its checkpoint.
+        // The uberblock is from the MOS, not from a label: the pool rewinds to its checkpoint.
         let mut uberblock = uberblock;
         let goes_back = (uberblock.checkpoint_txg.0 != 0 && last > state).then_some(uberblock.checkpoint_txg);
         if goes_back.is_some() {
@@ -212,19 +219,20 @@ impl Spa {
         }
         *engine.aside.lock() = self.aside;
         *engine.aux.write() = Aux { spares: self.spares.clone(), l2cache: self.l2cache.clone() };
-        // The first group writes it to all labels.
+        // The first txg writes it to all labels.
         engine.edit_config(|_| {});
         engine.scan.held.store(options.hold_scans, Ordering::Relaxed);
         let writer = PoolWriter::start(&self.name, last, Arc::new(engine));
         {
-            // Nobody allocates anything before the first group is let go, since nobody else knows of it.
+            // No other thread has the engine yet, so nothing else allocates before the first txg is
+            // released.
             let first = writer.tx(0)?;
             assert_eq!(first.txg(), Txg(last.0 + 1), "whoever opens the pool is the first to hold a group");
             logs.settle(&writer, &first)?;
         }
-        // Labels that say until the first group that the pool is exported, or another host's,
-        // invite others to take it. And until a newer uberblock is there, the next import would
-        // find the states that were given up (`spa_load_impl` syncs too).
+        // Until the first txg, the labels say that the pool is exported or another host's, and so
+        // another host may take it. Until there is a newer uberblock, the next import would find
+        // the abandoned states (`spa_load_impl` syncs too).
         match goes_back {
             Some(checkpoint) => writer.went_back(checkpoint)?,
             None => writer.sync_first(Txg(last.0 + 1))?,
@@ -236,7 +244,7 @@ impl Spa {
         Ok(Spa { loaded, mos, writer, aside: Asides::new(), ..self })
     }
 
-    /// Refuses what is not kept up.
+    /// Refuses what this engine does not maintain.
     fn check_writable(&self) -> Result<(), WriteRefusal> {
         let config = self.config();
         if config.vdev_tree.iter().flat_map(ondisk::VdevConfig::walk).any(|v| v.raidz_expanding) {

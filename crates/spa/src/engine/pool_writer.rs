@@ -1,4 +1,4 @@
-//! What changes a pool that is open for writing.
+//! The handle of a pool that is open for writing.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -16,14 +16,16 @@ use crate::initialize_trim::Keeper;
 use crate::sync::tasks::{Queued, Ticket};
 use crate::txg::{Bar, Hold, Stopped, TXG_DEFER_SIZE, TXG_SIZE, Tunables, Txgs};
 
-/// What changes a pool that is open for writing. Dropping it syncs what is open; the pool is then left as a crash would leave it, to be
-/// imported again; [`PoolWriter::export`] lets it go in order.
+/// A pool that is open for writing.
+///
+/// Dropping it syncs the open txg. The pool is then as after a crash, and can be imported again.
+/// [`PoolWriter::export`] releases it in order.
 pub struct PoolWriter {
-    /// Goes first: threads that work on devices end before the last group.
+    /// Dropped first: threads that work on devices end before the last txg.
     _keeper: Keeper,
     txgs: Txgs,
     engine: Arc<Engine>,
-    /// Beats until the last group has synced.
+    /// Multihost heartbeat until the last txg has synced.
     beating: OnceLock<Beating>,
 }
 
@@ -36,7 +38,7 @@ impl std::fmt::Debug for PoolWriter {
 /// Why an operation was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
-    /// It may not be done; nothing has changed.
+    /// The operation is refused; nothing has changed.
     #[error(transparent)]
     Refused(dsl::Error),
     /// The pool has stopped.
@@ -53,22 +55,23 @@ pub enum ClearError {
     /// The pool can't be changed.
     #[error(transparent)]
     Shape(#[from] crate::engine::ShapeError),
-    /// Another host has taken the pool meanwhile, or it can't be seen whether one has (`EREMOTEIO`).
+    /// Another host has taken the pool meanwhile, or its activity can't be checked (`EREMOTEIO`).
     #[error("the pool may be in use by another host")]
     Active(#[from] crate::SpaError),
 }
 
-/// Room and a group, of one transaction. The room goes first, before the group may sync.
+/// The reservation and the txg of one transaction. The reservation is dropped first, before the txg
+/// may sync.
 struct Granted {
     reservation: dsl::Reservation,
     hold: Hold,
 }
 
-/// Whether there is room for a change.
+/// Whether there is space for a change.
 enum Room {
-    /// There is.
+    /// There is space.
     For(Tx),
-    /// Perhaps, when a group has been written; as in [`Asked::Again`].
+    /// Perhaps after a txg has synced; see [`Asked::Again`].
     Later { full: bool },
 }
 
@@ -79,7 +82,7 @@ impl dmu::Hold for Granted {
     }
 }
 
-/// The paths of devices behind which there was no room for a write.
+/// The paths of devices whose file systems had no space for a write.
 pub(crate) fn without_room(tree: &vdev::Tree) -> Vec<String> {
     let path = |guid| Some(String::from_utf8_lossy(tree.config().find(guid)?.path.as_deref()?).into_owned());
     let mut paths: Vec<String> = tree.without_room().into_iter().filter_map(path).collect();
@@ -96,7 +99,7 @@ impl PoolWriter {
         PoolWriter { _keeper: Keeper(engine.clone()), txgs, engine, beating: OnceLock::new() }
     }
 
-    /// From now on the pool waits for devices that fail, since somebody may see to them.
+    /// From now on the pool waits for failing devices, because an administrator may fix them.
     pub(crate) fn attend(&self, name: &str) {
         let waker = Box::new(self.txgs.waker());
         self.engine.cache.zio().suspension().attend(name, Engine::failmode(&self.engine.mos), waker);
@@ -108,7 +111,7 @@ impl PoolWriter {
         self.start_errands(name);
     }
 
-    /// Goes by these limits of groups from now on.
+    /// Sets the tunables of transaction groups.
     pub fn set_tunables(&self, tunables: Tunables) {
         self.txgs.set_tunables(tunables);
     }
@@ -118,14 +121,14 @@ impl PoolWriter {
         self.engine.cache.zio().suspension().reason()
     }
 
-    /// Why the pool writes nothing any more and never will, if so: a transaction group could not be
-    /// written for another reason than its devices.
+    /// Why the pool will never write again, if so: a txg could not be written for a reason other
+    /// than its devices.
     pub fn broken(&self) -> Option<Stopped> {
         self.txgs.stopped().filter(Stopped::is_broken)
     }
 
-    /// Calls `tell` once the pool is [broken](PoolWriter::broken). The sync thread calls it: it must wait
-    /// for nothing.
+    /// Calls `tell` once the pool is [broken](PoolWriter::broken). The sync thread calls it, so it
+    /// must not wait.
     pub fn on_break(&self, tell: impl Fn(&Stopped) + Send + 'static) {
         self.txgs.on_stop(move |stopped| {
             if stopped.is_broken() {
@@ -134,8 +137,8 @@ impl PoolWriter {
         });
     }
 
-    /// Has this told whenever the pool is suspended: why, and behind which devices there was no
-    /// room. The thread that failed calls it: it must wait for nothing.
+    /// Calls `tell` whenever the pool is suspended, with the reason and the devices that had no
+    /// space. The thread that failed calls it, so it must not wait.
     pub fn on_suspend(&self, tell: impl Fn(Reason, Vec<String>) + Send + Sync + 'static) {
         let engine = Arc::downgrade(&self.engine);
         let witness = move |reason| {
@@ -145,18 +148,20 @@ impl PoolWriter {
         self.engine.cache.zio().suspension().on_suspend(Box::new(witness));
     }
 
-    /// What becomes of the pool when its devices fail (`spa_get_failmode`).
+    /// What the pool does if its devices fail (`spa_get_failmode`).
     pub fn failmode(&self) -> FailMode {
         self.engine.cache.zio().suspension().mode()
     }
 
-    /// Looks for devices that are gone ([`PoolWriter::reopen`]), forgets the errors of a vdev, or of all, and lets a suspended pool try again
-    /// (`zpool clear`, `zfs_ioc_clear`).
+    /// Reopens missing devices ([`PoolWriter::reopen`]), clears the errors of a vdev or of all, and
+    /// resumes a suspended pool (`zfs_ioc_clear`).
     ///
     /// A suspended pool with `multihost=on` is watched first: another host may have taken it.
     ///
     /// # Errors
-    /// [`ClearError`].
+    /// * [`ClearError::Vdev`]: there is no such vdev.
+    /// * [`ClearError::Shape`]: the vdev tree cannot be changed.
+    /// * [`ClearError::Active`]: another host may have taken the pool.
     pub fn clear(&self, guid: Option<Guid>) -> Result<(), ClearError> {
         self.forgive(guid)?;
         self.engine.reopen(&self.txgs().handle(), guid, true)?;
@@ -175,14 +180,15 @@ impl PoolWriter {
         given_up.iter().for_each(|device| zio.doubt(*device));
         self.engine.allocator.retry();
         zio.suspension().clear();
-        // One that is as it was is not well for being cleared.
+        // An unchanged device is not healthy just because its errors are cleared.
         given_up.iter().try_for_each(|device| self.engine.close_lost(Some(*device)))?;
         self.resume_works();
         let config = self.config();
         let within = guid.and_then(|guid| config.vdev_tree.as_ref()?.find(guid));
         self.engine
             .unspare(&|leaf| guid.is_none() || within.is_some_and(|vdev| vdev.find(leaf.guid).is_some()));
-        // What came back while the pool was suspended has missed groups, and nobody has been told. A pool that stops meanwhile has no use for it.
+        // A device that became available during the suspension has missed txgs, and rang no bell. A
+        // pool that stops meanwhile doesn't need this.
         let _ = self.engine.heal(&self.txgs().handle());
         self.engine.errands.end_replacements(&self.engine.tree());
         Ok(())
@@ -198,17 +204,17 @@ impl PoolWriter {
         &self.txgs
     }
 
-    /// The config as of the last group (`spa_config`).
+    /// The config as of the last txg (`spa_config`).
     pub fn config(&self) -> Arc<PoolConfig> {
         self.engine.synced.read().config.clone()
     }
 
-    /// The uberblock of the last group (`spa_ubsync`).
+    /// The uberblock of the last txg (`spa_ubsync`).
     pub fn uberblock(&self) -> Uberblock {
         self.engine.synced.read().uberblock.clone()
     }
 
-    /// The pool as of the last group.
+    /// The pool as of the last txg.
     pub(crate) fn synced(&self) -> Synced {
         self.engine.synced.read().clone()
     }
@@ -217,27 +223,34 @@ impl PoolWriter {
         &self.engine
     }
 
-    /// Runs `read` while no operation changes datasets, so that several things that it reads fit together
+    /// Runs `read` while no operation changes datasets, so that everything it reads fits together
     /// (`dsl_pool_config_enter`).
     pub fn read<R>(&self, read: impl FnOnce(&Dsl) -> R) -> R {
         let _config = self.engine.config.read();
         read(&self.engine.dsl)
     }
 
-    /// A transaction for a change that dirties about `bytes`; waits while too much is dirty (`dmu_tx_assign`).
+    /// Starts a transaction for a change that dirties about `bytes` (`dmu_tx_assign`). Waits while
+    /// too much is dirty.
     ///
     /// # Errors
-    /// [`Stopped`].
+    /// * [`Stopped`]: the pool has stopped.
     pub fn tx(&self, bytes: u64) -> Result<Tx, Stopped> {
         let hold = self.txgs.hold(bytes)?;
         Ok(Tx::new(hold.txg(), Some(Box::new(hold))))
     }
 
-    /// A transaction for a change to a dataset that has room for it (`dmu_tx_assign` with `dsl_dir_tempreserve_space`): asked for before
-    /// anything is changed. Waits while too much is dirty, and while what others have in flight may take the last of the room.
+    /// Starts a transaction for a change to a dataset that has space for it (`dmu_tx_assign` with
+    /// `dsl_dir_tempreserve_space`).
+    ///
+    /// Call it before the change. It waits while too much is dirty, and while changes in flight may
+    /// take the last of the space.
     ///
     /// # Errors
-    /// [`TaskError::Refused`] with [`dsl::error::Refusal::Quota`] or [`dsl::error::Refusal::NoSpace`]; [`Stopped`].
+    /// * [`TaskError::Refused`] with [`dsl::error::Refusal::Quota`]: a quota would be exceeded.
+    /// * [`TaskError::Refused`] with [`dsl::error::Refusal::NoSpace`]: the pool has no space.
+    /// * [`TaskError::Refused`] with another error: the dataset's space cannot be read.
+    /// * [`TaskError::Stopped`]: the pool has stopped.
     pub fn tx_for(&self, head: &dsl::Owned, need: Need) -> Result<Tx, TaskError> {
         let mut full_for = 0;
         loop {
@@ -251,16 +264,19 @@ impl PoolWriter {
             if full_for > 2 * TXG_DEFER_SIZE {
                 return Err(TaskError::Refused(self.engine.dsl.full(head.object())));
             }
-            // What is in flight in the open group comes to rest with it; what was freed needs groups to pass.
+            // Reservations of the open txg end with its sync; frees need further txgs.
             self.txgs.wait_synced(txg)?;
         }
     }
 
-    /// The same for what is not worth waiting for: `None` while the pool is suspended, writers are held up, or the last of the room may be
-    /// taken.
+    /// Like [`PoolWriter::tx_for`], but never waits. `None` while the pool is suspended, writers
+    /// are throttled, or the last of the space may be taken.
     ///
     /// # Errors
-    /// As [`PoolWriter::tx_for`].
+    /// * [`TaskError::Refused`] with [`dsl::error::Refusal::Quota`]: a quota would be exceeded.
+    /// * [`TaskError::Refused`] with [`dsl::error::Refusal::NoSpace`]: the pool has no space.
+    /// * [`TaskError::Refused`] with another error: the dataset's space cannot be read.
+    /// * [`TaskError::Stopped`]: the pool has stopped.
     pub fn try_tx_for(&self, head: &dsl::Owned, need: Need) -> Result<Option<Tx>, TaskError> {
         let Some(hold) = self.txgs.enter(need.bytes, false)? else { return Ok(None) };
         Ok(match self.make_room(hold, head, need)? {
@@ -269,7 +285,7 @@ impl PoolWriter {
         })
     }
 
-    /// Asks for room for a change that has its group.
+    /// Reserves space for a change that has its txg.
     fn make_room(&self, hold: Hold, head: &dsl::Owned, need: Need) -> Result<Room, TaskError> {
         let (txg, counts) = (hold.txg(), self.txgs.counts());
         match self.engine.dsl.reserve(head.object(), txg, need) {
@@ -289,25 +305,27 @@ impl PoolWriter {
         }
     }
 
-    /// Frees blocks of a log with the group of a transaction, in which nothing refers to them any more (`zio_free`).
+    /// Frees blocks of a log in the txg of a transaction that removes the last reference to them
+    /// (`zio_free`).
     pub fn free_log(&self, tx: &Tx, blocks: Vec<Blkptr>) {
         self.engine.log_frees[tx.txg().0 as usize % TXG_SIZE].lock().extend(blocks);
     }
 
-    /// Does an operation on datasets and waits until it is on disk (`dsl_sync_task`).
+    /// Runs an operation on datasets, and waits until it is on disk (`dsl_sync_task`).
     ///
     /// # Errors
-    /// [`TaskError::Refused`] with what its check said.
+    /// * [`TaskError::Refused`]: the check of the operation failed, for the reason inside.
+    /// * [`TaskError::Stopped`]: the pool has stopped.
     pub fn run(&self, task: Box<dyn SyncTask + Send>) -> Result<(), TaskError> {
         let done = self.run_all(vec![task])?;
         done.into_iter().next().expect("one result for one task").map_err(TaskError::Refused)
     }
 
-    /// Does operations in their order, all in one transaction group, each by itself: one that is refused leaves the others
-    /// alone. Waits until they are on disk.
+    /// Runs operations in order, all in one txg; one that is refused doesn't affect the others.
+    /// Waits until they are on disk.
     ///
     /// # Errors
-    /// [`Stopped`]: then none has happened, as far as the disk knows.
+    /// * [`Stopped`]: the pool has stopped, and none of them is on disk.
     pub fn run_all(&self, tasks: Vec<Box<dyn SyncTask + Send>>) -> Result<Vec<dsl::Result<()>>, Stopped> {
         self.txgs.check_suspended()?;
         let hold = self.txgs.hold(0)?;
@@ -331,7 +349,7 @@ impl PoolWriter {
                 self.txgs.wait_synced(txg)?;
                 match ticket.take() {
                     Some(result) => break result,
-                    // It waits for freed space, which the next group brings nearer.
+                    // The operation waits for freed space, which the next txg brings nearer.
                     None => txg = Txg(txg.0 + 1),
                 }
             });
@@ -339,10 +357,10 @@ impl PoolWriter {
         Ok(results)
     }
 
-    /// Enters a command, as it was given, in the pool's history with the next group (`zpool_log_history`).
+    /// Writes a command to the pool's history with the next txg (`zpool_log_history`).
     ///
     /// # Errors
-    /// [`Stopped`].
+    /// * [`Stopped`]: the pool has stopped.
     pub fn log_command(&self, line: &str, uid: u32) -> Result<(), Stopped> {
         self.txgs.check_suspended()?;
         let _hold = self.txgs.hold(0)?;
@@ -350,26 +368,29 @@ impl PoolWriter {
         Ok(())
     }
 
-    /// What the history was told of operations since the last call, and since the pool was opened: not the commands that somebody gave (`spa_history_log_notify`). Of more than
-    /// a thousand records the newest.
+    /// The history records of operations since the last call, or since the pool was opened
+    /// (`spa_history_log_notify`).
+    ///
+    /// Users' commands are not among them. Beyond a thousand records only the newest are kept.
     pub fn take_recorded(&self) -> Vec<Recorded> {
         std::mem::take(&mut *self.engine.recorded.lock()).into()
     }
 
-    /// Waits until everything that was changed before the call is on disk (`zpool sync`).
+    /// Waits until all changes before the call are on disk (`zpool sync`).
     ///
     /// # Errors
-    /// [`Stopped`].
+    /// * [`Stopped`]: the pool has stopped.
     pub fn sync_all(&self) -> Result<(), Stopped> {
         self.txgs.sync_all()
     }
 
-    /// As [`PoolWriter::sync_all`], and writes a group even if nothing has changed (`zpool sync -f`).
+    /// Like [`PoolWriter::sync_all`], but syncs a txg even if nothing has changed (`zpool sync
+    /// -f`).
     ///
     /// # Errors
-    /// [`Stopped`].
+    /// * [`Stopped`]: the pool has stopped.
     pub fn sync_anew(&self) -> Result<(), Stopped> {
-        // The configuration is written, as it is.
+        // Writes the config unchanged.
         self.engine.edit_config(|_| {});
         self.txgs.handle().touch();
         self.txgs.sync_all()
@@ -380,18 +401,19 @@ impl PoolWriter {
         self.txgs.wait_synced(txg)
     }
 
-    /// Lets the pool go in order: its labels say that nobody uses it, and nothing is written any more (`spa_export_common`).
+    /// Exports the pool: its labels say that it is not in use, and nothing is written any more
+    /// (`spa_export_common`).
     ///
     /// # Errors
-    /// [`Stopped`]: the pool then stays as its last group left it, and is still marked as in use.
+    /// * [`Stopped`]: the pool stays as its last txg left it, still marked as in use.
     pub fn export(&self) -> Result<(), Stopped> {
         self.leave(PoolState::Exported)
     }
 
-    /// Lets the pool go for good: its labels say that it is destroyed (`spa_destroy`).
+    /// Destroys the pool: its labels say so (`spa_destroy`).
     ///
     /// # Errors
-    /// As [`PoolWriter::export`].
+    /// * [`Stopped`]: the pool stays as its last txg left it, still marked as in use.
     pub fn destroy(&self) -> Result<(), Stopped> {
         self.leave(PoolState::Destroyed)
     }
@@ -413,7 +435,7 @@ impl PoolWriter {
 
     fn leave_now(&self, state: PoolState) -> Result<(), Stopped> {
         self.close_logs()?;
-        // A pool whose devices fail now stays, until somebody has seen to them.
+        // A pool whose devices fail now stays, until an administrator fixes them.
         self.txgs.wait_synced_unless_suspended(self.txgs.open())?;
         self.engine.edit_config(|config| config.state = state);
         let txg = self.txgs.close()?;

@@ -1,8 +1,8 @@
 //! Properties of the pool, and its features.
 //!
 //! # On disk
-//! `comment` and `compatibility` are in the config, and so in all labels; all others in a table of the MOS (`pool_props`), numbers as words and
-//! texts with their NUL. A text that is empty is absent.
+//! `comment` and `compatibility` are in the config, and so in all labels. All others are in a ZAP
+//! of the MOS (`pool_props`): numbers as words, strings with their NUL. An empty string is absent.
 //!
 //! # See
 //! OpenZFS `spa_sync_props`.
@@ -16,24 +16,24 @@ use ondisk::{Blkptr, DmuType, mos};
 use crate::damaged::HEAD_ERRLOG;
 use crate::engine::{Engine, PoolWriter, ShapeError, SyncError};
 
-/// A property of the pool, and what it is set to; names and values have been checked.
+/// A property of the pool, and its new value (`zpool_prop_t`). The caller has checked both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PoolProp {
-    /// A feature is enabled, and those that it depends on.
+    /// Enable a feature, and those that it depends on.
     Feature(&'static Feature),
     /// A number.
     Number(String, u64),
-    /// A text; an empty one unsets it.
+    /// A string; an empty one unsets the property.
     Text(String, String),
-    /// A newer version, with what it has (`zpool upgrade`).
+    /// A newer version, with its features (`zpool upgrade`).
     Version(u64),
 }
 
 impl PoolWriter {
-    /// Sets properties of the pool and enables features, all in one group (`spa_prop_set`).
+    /// Sets properties of the pool and enables features, all in one txg (`spa_prop_set`).
     ///
     /// # Errors
-    /// [`ShapeError`], when the pool has stopped.
+    /// * [`ShapeError::Stopped`]: the pool has stopped.
     pub fn set(&self, props: Vec<PoolProp>) -> Result<(), ShapeError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();
@@ -45,7 +45,7 @@ impl PoolWriter {
             };
             props.iter().map(set).collect()
         }))?;
-        // It may be one that has devices looked after.
+        // The property may be one that concerns the device monitor.
         engine.tree().bell().ring();
         Ok(())
     }
@@ -81,13 +81,13 @@ impl Engine {
         Ok(Event { what: "set", dataset: String::new(), object: 0, text })
     }
 
-    /// Takes the pool to a newer version, with all that this has (`spa_sync_upgrades`).
+    /// Upgrades the pool to a newer version, with its features (`spa_sync_upgrades`).
     fn upgrade(&self, tx: &Tx, to: u64) -> Result<Event, SyncError> {
         let txg = tx.txg();
         let books = |source| SyncError::Books { txg, source };
         let from = self.sync_mos.version();
         if from < to {
-            // From here on what is made is of the new version.
+            // New structures have the new version from here on.
             self.cache.zio().set_pool_version(to);
             let mut random = || self.world.random();
             let dsize = |bp: &Blkptr| self.dsize(bp);
@@ -119,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// The table of properties; the first property makes it.
+    /// The ZAP of properties; the first property creates it.
     fn props_table(&self, tx: &Tx) -> pool::Result<ondisk::ObjNum> {
         if let Some(table) = self.sync_mos.dir(mos::PROPS)? {
             return Ok(table);

@@ -9,24 +9,25 @@ use std::sync::Arc;
 
 use crate::engine::{Engine, PoolWriter, ShapeError, SyncError};
 
-/// Entries that one group prunes at most (`zfs_ddt_prunes_per_txg`).
+/// Most entries that one txg prunes (`zfs_ddt_prunes_per_txg`).
 const PRUNES_PER_TXG: usize = 50_000;
-/// Classes of age: that of number `n` is of `2^n` hours and more, below twice that; the last has no end (`HIST_BINS`).
+/// Age classes (`HIST_BINS`): class `n` has ages from `2^n` hours to below twice that; the last has
+/// no upper limit.
 const AGES: usize = 16;
 const HOUR: u64 = 3600;
 /// `fast_dedup`.
 const FEATURE: &str = "com.klarasystems:fast_dedup";
 
-/// What is pruned of the entries that have one reference.
+/// Which of the entries with one reference to prune.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prune {
-    /// Those that are so many seconds old (`ZPOOL_DDT_PRUNE_AGE`).
+    /// Those at least so many seconds old (`ZPOOL_DDT_PRUNE_AGE`).
     Older(u64),
-    /// About so many in a hundred, the oldest (`ZPOOL_DDT_PRUNE_PERCENTAGE`).
+    /// About so many percent, the oldest first (`ZPOOL_DDT_PRUNE_PERCENTAGE`).
     Percent(u64),
 }
 
-/// How old entries are.
+/// The ages of entries.
 #[derive(Debug, Default)]
 struct Ages {
     all: u64,
@@ -40,8 +41,11 @@ impl Ages {
         self.classes[class.min(AGES - 1)] += 1;
     }
 
-    /// From which age on entries are pruned to get about so many in a hundred: whole classes of age, the oldest first, until there are enough. Of the youngest class
-    /// those are left that are less than an hour old, unless all are wanted. (OpenZFS prunes all where a class is just enough, or where so many in a hundred are none.)
+    /// The age from which entries are pruned to get about `percent` of them.
+    ///
+    /// Whole age classes are pruned, oldest first, until there are enough. In the youngest class,
+    /// entries of less than an hour stay, unless all are wanted. (OpenZFS prunes all if a class has
+    /// exactly enough, or if that percentage is no entry.)
     fn oldest(&self, percent: u64) -> u64 {
         let mut target = self.all.saturating_mul(percent) / 100;
         if target == 0 {
@@ -74,10 +78,13 @@ impl Engine {
 }
 
 impl PoolWriter {
-    /// Forgets entries of the dedup tables that have one reference; how many. Their blocks stay where they are.
+    /// Removes entries with one reference from the dedup tables, and gives their number
+    /// (`ddt_prune_unique_entries`). Their blocks stay.
     ///
     /// # Errors
-    /// [`ShapeError::Unsupported`] without `fast_dedup`; [`ShapeError::Books`], [`ShapeError::Stopped`].
+    /// * [`ShapeError::Unsupported`]: the feature `fast_dedup` is not enabled.
+    /// * [`ShapeError::Books`]: the pool metadata cannot be read.
+    /// * [`ShapeError::Stopped`]: the pool has stopped.
     pub fn prune_ddt(&self, what: Prune) -> Result<u64, ShapeError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();
@@ -116,7 +123,7 @@ impl PoolWriter {
     fn prune_now(&self, batch: Vec<Unshared>, cutoff: u64) -> Result<u64, ShapeError> {
         let count = Arc::new(Mutex::new(0));
         let told = Arc::clone(&count);
-        // Before anything is written or freed that the group's own changes of entries would meet.
+        // It runs before the txg's own writes and frees, which change entries too.
         self.change_early(Box::new(move |engine, tx| {
             let pruned = engine.shared.dedup.prune(&batch, cutoff);
             *told.lock() = pruned.map_err(|source| SyncError::Books { txg: tx.txg(), source })?;
@@ -130,7 +137,8 @@ impl PoolWriter {
 mod tests {
     use super::*;
 
-    /// Goal: the oldest go first, whole classes of age, and of a class that is more than is wanted only what is older.
+    /// Goal: the oldest are pruned first, in whole age classes; of a class with more than is
+    /// wanted, only the older entries.
     #[test]
     fn the_oldest_go_first() {
         let mut ages = Ages::default();

@@ -1,4 +1,4 @@
-//! Hot spares and cache devices.
+//! Hot spares and cache devices of an imported pool.
 
 use device::{Layer, Mode};
 use ondisk::config::PoolState;
@@ -18,17 +18,20 @@ use crate::{DeviceLocation, Labels, SpaError};
 /// A hot spare or cache device of a pool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuxVdev {
-    /// Its config.
+    /// Its state: healthy, not openable, or, for a cache device, offline. The tree shows whether a
+    /// spare is in use.
     pub config: VdevConfig,
     /// Where it was found.
     pub place: Option<DeviceLocation>,
-    /// Its state: healthy, not openable, or, of a cache device, offline. That a spare is in use shows in the tree.
+    /// Its state: healthy, not openable, or, of a cache device, offline. That a spare is in use
+    /// shows in the tree.
     pub state: VdevState,
     /// Why it is in this state.
     pub aux: VdevAux,
 }
 
-/// The auxiliary devices that the MOS lists under `name`, an entry of its directory and of the list there.
+/// The auxiliary devices that the MOS lists under `name`, an entry of its directory and of the list
+/// there.
 pub(super) fn load(mos: &Mos, name: &'static str, found: &[Member]) -> Result<Vec<AuxVdev>, SpaError> {
     let what = if name == mos::SPARES { "hot spares" } else { "cache devices" };
     let nv = mos.named_nvlist(name).map_err(|source| SpaError::Mos { what, source })?;
@@ -39,18 +42,19 @@ pub(super) fn load(mos: &Mos, name: &'static str, found: &[Member]) -> Result<Ve
 fn one(list: &Nvlist, what: &'static str, found: &[Member]) -> Result<AuxVdev, SpaError> {
     let mut config = VdevConfig::from_nvlist(list).map_err(|source| SpaError::Corrupt { what, source })?;
     if config.kind == VdevKind::DraidSpare {
-        // It has no device of its own: it is space on the others.
+        // A distributed spare has no device of its own: it is space on the others.
         return Ok(AuxVdev { config, place: None, state: VdevState::Healthy, aux: VdevAux::None });
     }
     let mut member = found.iter().find(|m| m.guid() == config.guid).cloned();
     if member.is_none() {
-        // The search may have been narrower than the pool.
+        // The search may not have covered all of the pool's devices.
         let recorded = config.path.as_deref().map(path_of).filter(|p| p.is_absolute());
         let there =
             recorded.and_then(|p| probe::one(p, |p| discovery::probe(p, usize::MAX))).unwrap_or_default();
         member = there.into_iter().find(|m| m.guid() == config.guid);
         if member.is_none() {
-            // The power may have failed when it was about to step in: such labels count for nothing else.
+            // The power may have failed while the spare stepped in. Such labels count for nothing
+            // else.
             let begun = recorded.and_then(|p| probe::one(p, discovery::probe_void)).unwrap_or_default();
             member = begun.into_iter().find(|m| m.guid() == config.guid);
         }
@@ -60,7 +64,7 @@ fn one(list: &Nvlist, what: &'static str, found: &[Member]) -> Result<AuxVdev, S
         config.path = Some(place.to_string().into_bytes());
     }
     let (state, aux) = match &place {
-        // It was taken out of use, whether it is there or not.
+        // It was taken offline, whether its device is present or not.
         _ if config.offline => (VdevState::Offline, VdevAux::None),
         None => (VdevState::CantOpen, VdevAux::OpenFailed),
         Some(place) => look(place, &config),
@@ -68,21 +72,21 @@ fn one(list: &Nvlist, what: &'static str, found: &[Member]) -> Result<AuxVdev, S
     Ok(AuxVdev { config, place, state, aux })
 }
 
-/// Whether the device at a place is the auxiliary one, and answers.
+/// The state of the auxiliary device at a place, if it answers.
 pub(crate) fn look(place: &DeviceLocation, config: &VdevConfig) -> (VdevState, VdevAux) {
     let (at, own) = (place.clone(), config.clone());
     let checked = probe::one(&place.path, move |_| check(&at, &own));
     checked.unwrap_or((VdevState::CantOpen, VdevAux::OpenFailed))
 }
 
-/// Holds those that are there. One that somebody else has shows as one that cannot be opened.
+/// Claims those that are present. One that another program has in use shows as one that cannot be
+/// opened.
 pub(super) fn hold<'a>(all: impl Iterator<Item = &'a mut AuxVdev>, devices: &Devices) -> Asides {
     let mut asides = Asides::new();
     for one in all.filter(|one| one.state == VdevState::Healthy) {
         let Some(place) = &one.place else { continue };
         let held = match devices.opened(place) {
-            // A spare that is in use, or that labels made seem so; or another part of the same
-            // disk.
+            // A spare that is in use, or seems so by its labels; or another part of the same disk.
             Some(device) => Ok(aux_devices::adopt(&place.path, device)),
             None => aux_devices::hold(&place.path),
         };
@@ -101,13 +105,13 @@ fn path_of(raw: &[u8]) -> &std::path::Path {
     std::path::Path::new(std::ffi::OsStr::from_bytes(raw))
 }
 
-/// Whether the device at a place is still the auxiliary one (`vdev_validate_aux`).
+/// The state of the auxiliary device at a place, by its label (`vdev_validate_aux`).
 fn check(place: &DeviceLocation, config: &VdevConfig) -> (VdevState, VdevAux) {
     let Ok(device) = Openings::new(Mode::Peek, Layer::default()).open(place) else {
         return (VdevState::CantOpen, VdevAux::OpenFailed);
     };
     let labels = Labels::read(&*device);
-    // A spare in use has the label of the pool's own devices.
+    // A spare in use has a label of the pool.
     let known = labels.best(Txg(u64::MAX)).is_some_and(|l| {
         l.guid == Some(config.guid)
             && matches!(

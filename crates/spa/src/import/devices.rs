@@ -1,9 +1,10 @@
 //! From the leaves of a config to open devices.
 //!
 //! # Theory
-//! A leaf is found by its guid among the members of the search; where it isn't, the path that the config records is asked, since
-//! the search may have been narrower than the pool. A device is only taken when its label, read anew under its lock, says
-//! that it is the leaf. The recorded path comes from the disk, so what is there is looked at without a lock first.
+//! A leaf is found by its guid among the members of the search. Otherwise the path in the config is
+//! probed, since the search may not have covered it. A device is only used if its label, read again
+//! under the claim, says that it is the leaf. The recorded path comes from the disk, so what is
+//! there is first read without a claim.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -22,15 +23,16 @@ use crate::discovery::label::{Labels, before_split, is_announced, split_from};
 use crate::discovery::location::{DeviceLocation, Openings};
 use crate::discovery::probe;
 
-/// How far a config is believed, and so what labels are held against.
+/// How far a config is trusted, and so what labels are checked against.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Trust {
-    /// A config made from labels: a leaf's label must only say that it is the leaf, and not split off from the pool.
+    /// A config made from labels. A leaf's label must name the leaf, and must not say that it was
+    /// split off from the pool.
     Labels {
         /// The pool.
         pool: Guid,
     },
-    /// The config of the MOS: the label must name the pool, and not be newer than the uberblock.
+    /// The config of the MOS. The label must name the pool, and not be newer than the uberblock.
     Mos {
         /// The pool.
         pool: Guid,
@@ -43,7 +45,7 @@ pub(super) enum Trust {
 pub(super) struct Devices {
     openings: Openings,
     members: Mutex<Vec<Member>>,
-    /// Recorded paths that were asked, and whether there is anything that answers.
+    /// Recorded paths that were probed, and whether anything there answers.
     asked: Mutex<HashMap<Vec<u8>, bool>>,
     busy: Mutex<Option<DeviceError>>,
     /// Pools that were split off.
@@ -61,7 +63,8 @@ impl Devices {
         }
     }
 
-    /// The refusal of a device that somebody else holds, if one refused since this was last asked.
+    /// The refusal of a device that another program has in use, if there was one since the last
+    /// call.
     pub(super) fn take_busy(&self) -> Option<DeviceError> {
         self.busy.lock().take()
     }
@@ -70,7 +73,8 @@ impl Devices {
     fn of(&self, leaf: &VdevConfig, top_level: bool) -> Vec<Member> {
         let is = |m: &&Member| {
             m.guid() == leaf.guid
-                // A disk whose mirror was dissolved takes the mirror's guid before its label does.
+                // When a mirror is reduced to one disk, the disk takes the mirror's guid before its
+                // label does.
                 || (top_level && m.config.top_guid == Some(leaf.guid))
                 || leaf.orig_guid == Some(m.guid())
                 // Or the other way round: its label is newer than the state that is opened.
@@ -86,14 +90,14 @@ impl Devices {
         self.members.lock().iter().find(|m| m.guid() == guid).map(|m| m.place.clone())
     }
 
-    /// The device at a place, or the one that it is a part of, if this import has it open already:
-    /// a second claim would be refused.
+    /// The device at a place, or the one that it is a part of, if this import has it open already.
+    /// A second claim would be refused.
     pub(super) fn opened(&self, place: &DeviceLocation) -> Option<Arc<dyn Device>> {
         self.openings.opened(place)
     }
 
-    /// Finds out which pools have been split off from this one, before its devices are opened: a split is made for all of its devices by the first
-    /// that has the uberblock.
+    /// Finds the pools that were split off from this one, before its devices are opened. The first
+    /// device with the split's uberblock completes the split for all of them.
     pub(super) fn look_for_splits(&self, root: &VdevConfig, pool: Guid) {
         for leaf in root.leaves() {
             if !self.members.lock().iter().any(|m| m.guid() == leaf.guid) {
@@ -127,7 +131,8 @@ impl Devices {
                 Ok(device) => match self.check(&*device, leaf, top_level, trust) {
                     Ok(()) => return Ok(device),
                     Err(aux) => {
-                        // It is not ours to keep, and a disk that we held would exclude its own partitions.
+                        // The device is not ours to keep, and claiming a whole disk would exclude
+                        // its partitions.
                         why = aux;
                         drop(device);
                         self.openings.release(&m.place);
@@ -140,7 +145,8 @@ impl Devices {
         Err(why)
     }
 
-    /// Adds what is at the path that the config records to the members; says what a leaf without a device is to be called.
+    /// Adds the device at the recorded path to the members. Gives the state of a leaf without a
+    /// device.
     fn ask_recorded_path(&self, leaf: &VdevConfig) -> VdevAux {
         let Some(raw) = &leaf.path else { return VdevAux::OpenFailed };
         let path = Path::new(OsStr::from_bytes(raw));
@@ -159,12 +165,12 @@ impl Devices {
         if !there {
             return VdevAux::OpenFailed;
         }
-        // There is something, and it is not this device: its label is gone or another's.
+        // There is something else: the device's label is gone, or another's.
         let other = self.members.lock().iter().any(|m| m.place.path == path);
         if other { VdevAux::CorruptData } else { VdevAux::BadLabel }
     }
 
-    /// Holds a device's label against the config (`vdev_validate`).
+    /// Checks a device's label against the config (`vdev_validate`).
     fn check(
         &self,
         device: &dyn Device,
@@ -187,8 +193,8 @@ impl Devices {
         if is_leaf(label, leaf, top_level) { Ok(()) } else { Err(VdevAux::CorruptData) }
     }
 
-    /// Whether a device has gone from this pool to one that was split off: its newest labels say so, and the uberblock that they announce is there, on
-    /// it or on another that has gone with it ([`crate::engine`]).
+    /// Whether a device has left this pool with a split. Its newest labels must say so, and their
+    /// uberblock must be on it or on another device of the split (`vdev_ops::split`).
     fn is_split_off(&self, device: &dyn Device, labels: &Labels, pool: Guid) -> bool {
         let Some(label) = labels.newest().filter(|label| split_from(label) == Some(pool)) else {
             return false;
@@ -197,8 +203,8 @@ impl Devices {
     }
 }
 
-/// The device at a leaf's path that has its label still, made void when it left: a state of the pool from before that has it again. The config that names
-/// it is the pool's own.
+/// The device at a leaf's path that still has its label, made void when it left the pool. An older
+/// state of the pool still has the device. The config that names it is the pool's own.
 fn void_at_path(leaf: &VdevConfig) -> Vec<Member> {
     let Some(raw) = &leaf.path else { return Vec::new() };
     let path = Path::new(OsStr::from_bytes(raw));

@@ -1,4 +1,4 @@
-//! Features that stand in the way of an import.
+//! Features that prevent an import.
 
 use ondisk::feature::Feature;
 use ondisk::{PoolConfig, mos};
@@ -10,7 +10,7 @@ use crate::error::UnsupportedFeature;
 
 /// First pool version with feature flags (`SPA_VERSION_FEATURES`).
 pub(super) const SPA_VERSION_FEATURES: u64 = 5000;
-/// Last version before them (`SPA_VERSION_BEFORE_FEATURES`).
+/// Last version before feature flags (`SPA_VERSION_BEFORE_FEATURES`).
 const SPA_VERSION_BEFORE_FEATURES: u64 = 28;
 
 /// Whether a pool version can be read (`SPA_VERSION_IS_SUPPORTED`).
@@ -18,7 +18,7 @@ pub(super) fn version_supported(version: u64) -> bool {
     (1..=SPA_VERSION_BEFORE_FEATURES).contains(&version) || version == SPA_VERSION_FEATURES
 }
 
-/// Refuses a pool whose label names a feature, needed to read the MOS, that isn't known.
+/// Refuses a pool whose label names an unknown feature that is needed to read the MOS.
 pub(super) fn check_label(label: &PoolConfig) -> Result<(), SpaError> {
     let features: Vec<_> = label
         .features_for_read
@@ -33,7 +33,7 @@ pub(super) fn check_label(label: &PoolConfig) -> Result<(), SpaError> {
     }
 }
 
-/// Refuses a pool on which a feature is active that is needed to read and isn't known (`spa_features_check`).
+/// Refuses a pool with an active unknown feature that is needed to read it (`spa_features_check`).
 pub(super) fn check_mos(mos: &Mos, features: &Features) -> Result<(), SpaError> {
     let unknown: Vec<_> = features
         .for_read
@@ -48,8 +48,8 @@ pub(super) fn check_mos(mos: &Mos, features: &Features) -> Result<(), SpaError> 
     }
 }
 
-/// The features that this software can't write and that are active, which forbid a writable import (`ZPOOL_CONFIG_UNSUP_FEAT`
-/// with `ZPOOL_CONFIG_CAN_RDONLY`): those needed to write and unknown.
+/// The active, unknown features that are needed to write (`ZPOOL_CONFIG_UNSUP_FEAT` with
+/// `ZPOOL_CONFIG_CAN_RDONLY`). They prevent a writable import.
 pub(super) fn unknown_for_write(mos: &Mos, features: &Features) -> Vec<UnsupportedFeature> {
     features
         .for_write
@@ -63,7 +63,7 @@ fn readable(guid: &str) -> bool {
     Feature::by_guid(guid).is_some_and(Feature::can_read)
 }
 
-/// What the pool says of a feature. A courtesy for the message, so that failing to read it is no failure.
+/// The pool's description of a feature. It only improves the message, so a failed read is no error.
 fn description(mos: &Mos, guid: &str) -> String {
     let zap = mos.dir(mos::FEATURE_DESCRIPTIONS).ok().flatten();
     zap.and_then(|zap| mos.string(zap, guid).ok().flatten()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! One attempt at loading a pool, step by step.
+//! One attempt to load a pool, step by step.
 
 use std::sync::Arc;
 
@@ -22,9 +22,10 @@ use crate::import::uberblock::{Selected, leaves, select};
 use crate::import::{Claim, Clock, Options, aux, features, mmp};
 use crate::{Candidate, Errata, Failure, Host, Spa, SpaError};
 
-/// Top-level vdevs that hold the newest uberblocks (`SPA_SYNC_MIN_VDEVS`): so many must not come to light late.
+/// Most repeats of a load for devices that appear late. Fewer than the top-level vdevs that hold
+/// the newest uberblock (`SPA_SYNC_MIN_VDEVS`).
 const MAX_RELOADS: usize = 2;
-/// Top-level vdevs without which a pool can be opened to be read (`zfs_max_missing_tvds`).
+/// Missing top-level vdevs with which a pool can be opened for reading (`zfs_max_missing_tvds`).
 pub static MISSING_TOPS: Tunable = Tunable::new(
     "zfs_max_missing_tvds",
     0,
@@ -32,9 +33,10 @@ pub static MISSING_TOPS: Tunable = Tunable::new(
     Unit::Count,
     "most missing top-level vdevs with which a pool imports read-only",
 );
-/// Most ranges of groups that one device may have missed.
+/// Most txg ranges that one device may have missed.
 const MAX_DTL_RANGES: usize = 1 << 22;
-/// `com.datto:encryption` and `com.datto:bookmark_v2`: the first without the second is a known defect.
+/// `com.datto:encryption` and `com.datto:bookmark_v2`: the first without the second is a known
+/// defect.
 const ENCRYPTION: &str = "com.datto:encryption";
 const BOOKMARK_V2: &str = "com.datto:bookmark_v2";
 
@@ -43,11 +45,11 @@ const BOOKMARK_V2: &str = "com.datto:bookmark_v2";
 pub(super) enum Purpose {
     /// To import (`SPA_LOAD_IMPORT`).
     Import,
-    /// To see what could be imported (`SPA_LOAD_TRYIMPORT`).
+    /// To report what could be imported (`SPA_LOAD_TRYIMPORT`).
     Examine,
 }
 
-/// Everything that an attempt is made with.
+/// The inputs of an attempt.
 #[derive(Clone, Copy)]
 pub(super) struct Loader<'a> {
     pub(super) candidate: &'a Candidate,
@@ -57,14 +59,14 @@ pub(super) struct Loader<'a> {
     pub(super) purpose: Purpose,
 }
 
-/// What an attempt has come to so far; kept when it fails, for the report.
+/// The progress of an attempt; kept if it fails, for the report.
 #[derive(Default)]
 pub(super) struct Progress {
     /// The last tree that was opened.
     pub(super) tree: Option<Arc<Tree>>,
     /// The uberblock that was chosen.
     pub(super) uberblock: Option<Uberblock>,
-    /// The MOS's config, once it was read.
+    /// The MOS's config, once read.
     pub(super) config: Option<PoolConfig>,
 }
 
@@ -82,7 +84,7 @@ impl Progress {
     }
 }
 
-/// A tree, what it was built from, and the MOS read through it.
+/// A tree, its config, and the MOS read through it.
 struct Opened {
     config: PoolConfig,
     root: VdevConfig,
@@ -90,7 +92,7 @@ struct Opened {
     cache: Arc<Cache>,
     mos: Mos,
     uberblock: Uberblock,
-    /// Group of the newest uberblock on any device, be it too new.
+    /// Txg of the newest uberblock on any device, even if it is too new.
     newest: Txg,
 }
 
@@ -98,8 +100,9 @@ pub(super) fn in_mos(what: &'static str) -> impl Fn(pool::Error) -> SpaError {
     move |source| SpaError::Mos { what, source }
 }
 
-/// Forgets faults that were found out elsewhere or were for the time being: one that was made by hand to last says so (`vdev_alloc`).
-// As deep as the tree, whose depth was checked when it was decoded.
+/// Forgets faults that were detected elsewhere or are temporary. The config marks a fault that a
+/// user made permanent (`vdev_alloc`).
+// Recursion as deep as the tree, whose depth the decoder has checked.
 fn forgive(vdev: &mut VdevConfig) {
     if vdev.aux_state.as_deref() != Some("external") {
         vdev.faulted = false;
@@ -108,7 +111,7 @@ fn forgive(vdev: &mut VdevConfig) {
 }
 
 impl Loader<'_> {
-    /// The devices that attempts are made with: one set for all attempts of an import.
+    /// The devices for all attempts of an import.
     pub(super) fn devices(&self) -> Devices {
         Devices::new(&self.candidate.members, self.options.mode(), self.options.layer.clone())
     }
@@ -142,8 +145,8 @@ impl Loader<'_> {
     ) -> Result<Opened, SpaError> {
         let labels = &self.candidate.config;
         let mut root = labels.vdev_tree.clone().ok_or(SpaError::NoLabel)?;
-        // What no label describes may as well be a removed device; the MOS will tell. Until then it is neither well nor ill
-        // (`vdev_missing_open` pretends to succeed).
+        // A vdev that no label describes may be a removed one; the MOS decides. Until then it
+        // counts as a hole, neither healthy nor failed (`vdev_missing_open` pretends to succeed).
         for top in root.children.iter_mut().filter(|t| t.kind == VdevKind::Missing) {
             top.kind = VdevKind::Hole;
         }
@@ -160,7 +163,7 @@ impl Loader<'_> {
             Opened { newest: found.newest.max(opened.newest), ..opened }
         };
         for _ in 0..MAX_RELOADS {
-            // Devices that only the trusted config names may know of a newer state.
+            // Devices that only the trusted config names may have a newer state.
             let best = select(&leaves(&opened.tree, &opened.root), max, extreme);
             let newest = best.as_ref().map_or(opened.newest, |s| s.newest.max(opened.newest));
             opened.newest = newest;
@@ -174,7 +177,7 @@ impl Loader<'_> {
         Ok(opened)
     }
 
-    /// Builds a tree and opens its devices; the inner error is about the config.
+    /// Builds a tree and opens its devices. The inner error is about the config.
     fn open_tree(
         &self,
         root: &VdevConfig,
@@ -287,7 +290,8 @@ impl Loader<'_> {
         Ok(Opened { config, root, tree, cache, mos, uberblock, newest })
     }
 
-    /// Refuses a pool that another host had and did not export, unless forced (`zfs_force_import_required`).
+    /// Refuses a pool that another host did not export, unless forced
+    /// (`zfs_force_import_required`).
     fn check_owner(&self, config: &PoolConfig, ub: &Uberblock) -> Result<(), SpaError> {
         if self.purpose == Purpose::Examine
             || self.options.force
@@ -303,7 +307,8 @@ impl Loader<'_> {
         Err(SpaError::ForceRequired { hostname, hostid, timestamp: ub.timestamp })
     }
 
-    /// Puts into the trusted tree what its config lacks: where the devices were found, and what vdevs are reserved for.
+    /// Adds to the trusted tree what its config lacks: where the devices were found, and the
+    /// allocation classes.
     fn complete(&self, root: &mut VdevConfig, mos: &Mos, devices: &Devices) -> Result<(), SpaError> {
         for top in &mut root.children {
             if let Some(zap) = top.top_zap {
@@ -321,7 +326,8 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Refuses a pool without its log devices, unless that was asked for (`spa_check_for_missing_logs`).
+    /// Refuses a pool without its log devices, unless the options allow that
+    /// (`spa_check_for_missing_logs`).
     fn check_logs(&self, tree: &Tree) -> Result<(), SpaError> {
         if self.options.missing_log {
             return Ok(());
@@ -330,7 +336,7 @@ impl Loader<'_> {
         if logs.is_empty() { Ok(()) } else { Err(SpaError::MissingLogs { logs }) }
     }
 
-    /// The steps after the trusted tree stands.
+    /// The steps after the trusted tree.
     fn finish(&self, devices: &Devices, opened: Opened) -> Result<Spa, SpaError> {
         let Opened { config, root, tree, cache, mos, uberblock, newest } = opened;
         furnish(&cache, &tree, &root, &mos)?;
@@ -346,7 +352,8 @@ impl Loader<'_> {
             self.candidate.auxiliary.iter().chain(&self.candidate.members).cloned().collect();
         let defect = features.is_enabled(ENCRYPTION) && !features.is_enabled(BOOKMARK_V2);
         let errata = if defect { Some(Errata::Zol8308Encryption) } else { Errata::from_disk(config.errata) };
-        // Space of its logs may have been used again since the checkpoint; who crashed on the way back to it opens its uberblock too.
+        // The space of its logs may have been reused since the checkpoint. A crash during a rewind
+        // to the checkpoint leaves its uberblock too.
         let rewound = self.options.max_txg.is_some() || uberblock.checkpoint_txg.0 != 0;
         let name = self.options.name.as_ref().unwrap_or(&self.candidate.name).clone();
         let kept_name = if self.options.temporary { self.candidate.name.clone() } else { name.clone() };
@@ -410,8 +417,8 @@ fn checkpoint(mos: &Mos) -> Result<Option<Uberblock>, SpaError> {
     crate::engine::decode_checkpoint(&words).map(Some).map_err(|source| SpaError::Corrupt { what, source })
 }
 
-/// Gives the tree the mappings of removed devices, the last removed first, since a mapping lies only on devices that
-/// were removed after its own (`spa_remove_init`).
+/// Gives the tree the mappings of removed devices, last removed first (`spa_remove_init`). A
+/// mapping lies only on devices that were removed after its own.
 fn load_mappings(tree: &Tree, root: &VdevConfig, mos: &Mos) -> Result<(), SpaError> {
     let removed =
         |id: u64| root.children.get(usize::try_from(id).ok()?).filter(|top| top.kind == VdevKind::Indirect);
@@ -436,7 +443,8 @@ fn load_mappings(tree: &Tree, root: &VdevConfig, mos: &Mos) -> Result<(), SpaErr
     Ok(())
 }
 
-/// Gives a tree and a pipeline what only the MOS knows: the mappings of removed devices, and the salt of checksums.
+/// Gives a tree and a pipeline what only the MOS has: the mappings of removed devices, and the
+/// checksum salt.
 pub(crate) fn furnish(cache: &Cache, tree: &Tree, root: &VdevConfig, mos: &Mos) -> Result<(), SpaError> {
     load_mappings(tree, root, mos)?;
     if let Some(salt) = mos.dir_bytes(mos::CHECKSUM_SALT).map_err(in_mos("the checksum salt"))? {
@@ -450,19 +458,21 @@ pub(crate) fn furnish(cache: &Cache, tree: &Tree, root: &VdevConfig, mos: &Mos) 
     Ok(())
 }
 
-/// Tells each device what it has missed (`vdev_dtl_load`).
+/// Loads the DTL of each device (`vdev_dtl_load`).
 fn load_dtls(tree: &Tree, root: &VdevConfig, mos: &Mos) -> Result<(), SpaError> {
     for leaf in root.leaves() {
         let Some(object) = leaf.dtl else { continue };
         let ranges = read_dtl(mos, object).map_err(in_mos("a device's dirty time log"))?;
-        // The guid is the tree's own, from the same config.
+        // The guid is from the same config as the tree.
         tree.set_dtl(leaf.guid, TxgRanges::new(ranges)).map_err(SpaError::TrustedConfig)?;
     }
     Ok(())
 }
 
-/// The groups that a dirty time log names. It is written anew from memory each time, so that it only adds; a freed range would
-/// still be named, which costs a look at another copy and no more.
+/// The txgs that a dirty time log names.
+///
+/// The log is rewritten from memory each time, so it only adds ranges. A freed range would still be
+/// named, which costs only a read of another copy.
 fn read_dtl(mos: &Mos, object: ObjNum) -> pool::Result<Vec<(u64, u64)>> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     let absurd = Corrupt::Shape { what: "dirty time log", why: "it has absurdly many ranges" };

@@ -1,13 +1,18 @@
-//! Multihost protection: is another host writing to the pool right now?
+//! Multihost protection: is another host writing to the pool now?
 //!
 //! # Theory
-//! A host that has a pool with `multihost=on` writes uberblocks at short intervals, whether or not the pool changes. So a
-//! pool that might be in use is watched: if for long enough no newer uberblock appears, nobody has it. How long is enough
-//! follows from what the last owner wrote of its own interval: it gives its pool up when its writes fail for that long.
-//! There is no need to watch when the uberblock says that protection is off, when this host used the pool last, or when it
-//! was exported.
+//! A host with a `multihost=on` pool writes uberblocks at short intervals, whether or not the pool
+//! changes. So an import watches a pool that may be in use. If no newer uberblock appears for long
+//! enough, no host has it. The duration follows from the interval that the last owner recorded: an
+//! owner suspends its pool if its writes fail for that long.
 //!
-//! Time, sleep and chance come through [`Clock`], so that a test owns them.
+//! There is no need to watch if:
+//!
+//! * the uberblock says that protection is off;
+//! * this host used the pool last;
+//! * the pool was exported.
+//!
+//! Time, sleep and random numbers come through [`Clock`], so that tests control them.
 //!
 //! See OpenZFS `module/zfs/mmp.c`, `spa_activity_check`.
 
@@ -22,21 +27,21 @@ use crate::{Host, SpaError};
 #[cfg(test)]
 mod tests;
 
-/// Intervals without activity that are waited for (`zfs_multihost_import_intervals`).
+/// Intervals without activity to wait for (`zfs_multihost_import_intervals`).
 const IMPORT_INTERVALS: u64 = 20;
-/// The interval where the pool doesn't tell it (`zfs_multihost_interval`), in nanoseconds.
+/// The interval if the pool doesn't record one, nanoseconds (`zfs_multihost_interval`).
 const INTERVAL_NS: u64 = 1_000_000_000;
-/// By how much the owner's own limit is exceeded, in hundredths (`MMP_IMPORT_SAFETY_FACTOR`).
+/// Factor on the owner's own limit, in hundredths (`MMP_IMPORT_SAFETY_FACTOR`).
 const SAFETY_FACTOR: u64 = 200;
-/// Longest wait that is believed: a day. The fields allow four hours times 65535.
+/// Longest wait: a day. The fields could claim four hours times 65535.
 const LONGEST: Duration = Duration::from_secs(86400);
 
-/// The passing of time, as far as an import needs it.
+/// The clock of an import.
 pub trait Clock: Sync {
-    /// Time since some moment, which never goes back.
+    /// Time since a fixed moment; it never goes back.
     fn now(&self) -> Duration;
 
-    /// Waits; false when the wait was broken off and the import should be.
+    /// Waits; false if the wait was interrupted and the import should end.
     fn sleep(&self, time: Duration) -> bool;
 
     /// A random number below `below`.
@@ -60,20 +65,20 @@ impl Clock for SystemClock {
 
     fn random(&self, below: u32) -> u32 {
         use std::hash::{BuildHasher, Hasher};
-        // The keys of a hasher are random; that is chance enough to keep two hosts from marching in step.
+        // A hasher's keys are random, which suffices to keep two hosts out of step.
         let chance = std::hash::RandomState::new().build_hasher().finish();
         (chance % u64::from(below.max(1))) as u32
     }
 }
 
-/// What an uberblock shows of its writer's activity; the same twice means that nothing happened between.
+/// The activity that an uberblock shows. Equal values mean that nothing happened between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// The group.
+    /// The transaction group.
     pub txg: Txg,
     /// When it was synced, seconds of the epoch.
     pub timestamp: u64,
-    /// How many writes for activity's sake there were since; 0 if it isn't counted.
+    /// Number of MMP writes since then; 0 if they are not counted.
     pub seq: u16,
 }
 
@@ -83,8 +88,10 @@ impl Seen {
     }
 }
 
-/// Whether the pool must be watched before it is imported (`spa_activity_check_required`). `label` is the one that goes with
-/// the uberblock, `state` what the labels say, `before` what an earlier watch ended with.
+/// Whether the pool must be watched before an import (`spa_activity_check_required`).
+///
+/// `label` is the uberblock's label, `state` the state by the labels, `before` the result of an
+/// earlier watch.
 pub(crate) fn required(
     ub: &Uberblock,
     label: Option<&PoolConfig>,
@@ -95,7 +102,7 @@ pub(crate) fn required(
     if ub.mmp.is_some_and(|m| m.delay_ns == 0) {
         return false;
     }
-    // Without a sequence number two watches can't be told apart within a second.
+    // Without a sequence number, activity within a second doesn't show.
     if before.is_some_and(|b| b.seq != 0 && b == Seen::of(ub)) {
         return false;
     }
@@ -122,7 +129,7 @@ pub(crate) fn duration(ub: &Uberblock) -> Duration {
     Duration::from_nanos(ns).min(LONGEST)
 }
 
-/// Watches the pool through `look`, which reads the best uberblock and its label anew, once a second.
+/// Watches the pool: once a second, `look` reads the best uberblock and its label again.
 pub(crate) fn watch(
     ub: &Uberblock,
     clock: &dyn Clock,

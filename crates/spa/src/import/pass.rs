@@ -1,9 +1,9 @@
-//! The pass over all datasets that an import makes.
+//! The pass over all datasets during an import.
 
-/// How an import for writing passes over all datasets, which it does once, to find their logs.
+/// The options of the one pass over all datasets in which a writable import finds their logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pass {
-    /// Threads: reading is waiting (at least one).
+    /// Number of threads, at least one. Reading is mostly waiting.
     pub threads: usize,
 }
 

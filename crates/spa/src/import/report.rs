@@ -1,4 +1,4 @@
-//! What could be imported, and what is the matter with it: what `zpool import` lists.
+//! The report on a pool that could be imported, and its problems: the list of `zpool import`.
 
 use ondisk::config::PoolState;
 use ondisk::feature::FEATURES;
@@ -14,12 +14,12 @@ use crate::import::mmp::Seen;
 use crate::import::{AuxVdev, Claim, Clock, Options};
 use crate::{Candidate, Errata, Host, PoolStatus, SpaError};
 
-/// A pool as a search and a trial load found it (the config that `spa_tryimport` returns).
+/// The result of a search and a trial load (the config that `spa_tryimport` returns).
 #[derive(Debug)]
 pub struct Report {
-    /// The vdev tree with states; `None` when the labels make none.
+    /// The vdev tree with states; `None` if the labels make none.
     pub tree: Option<VdevInfo>,
-    /// The trusted config, as far as it was reached.
+    /// The trusted config, if it was reached.
     pub config: Option<PoolConfig>,
     /// Hot spares.
     pub spares: Vec<AuxVdev>,
@@ -35,12 +35,14 @@ pub struct Report {
     pub unknown_for_write: Vec<UnsupportedFeature>,
     /// A known defect.
     pub errata: Option<Errata>,
-    /// What the pool's uberblock showed of activity: hand it to the import.
+    /// The activity that the pool's uberblock showed; pass it to the import.
     pub seen: Option<Seen>,
 }
 
-/// Loads a candidate on trial, without locks, and reports what came of it (`spa_tryimport`). `options` gives the limits of time
-/// and activity; what concerns ownership and missing logs is not asked here. A device that hangs counts as one that can't be read ([`crate::discovery::probe`]).
+/// Loads a candidate on trial, without claims, and reports the result (`spa_tryimport`).
+///
+/// `options` gives the limits of time and activity. Ownership and missing logs don't matter here. A
+/// device that hangs counts as unreadable ([`crate::discovery::probe`]).
 pub fn examine(candidate: &Candidate, options: &Options, host: &Host, clock: &dyn Clock) -> Report {
     let layer = probe::layer(options.layer.clone());
     let options = Options { claim: Claim::Nothing, missing_log: true, layer, ..options.clone() };
@@ -87,7 +89,7 @@ pub fn examine(candidate: &Candidate, options: &Options, host: &Host, clock: &dy
     report
 }
 
-/// The most pressing of what is the matter (`check_status`).
+/// The most important problem (`check_status`).
 fn status(
     report: &Report,
     candidate: &Candidate,
@@ -157,7 +159,8 @@ fn status(
 }
 
 impl Report {
-    /// Whether a leaf or cache device has a problem; those that are being replaced don't count (`find_vdev_problem`).
+    /// Whether a leaf or cache device has a problem. Devices that are being replaced don't count
+    /// (`find_vdev_problem`).
     fn any_leaf(&self, problem: &dyn Fn(VdevState, VdevAux) -> bool) -> bool {
         fn below(v: &VdevInfo, problem: &dyn Fn(VdevState, VdevAux) -> bool) -> bool {
             if v.kind == VdevKind::Replacing {

@@ -1,9 +1,10 @@
-//! Going back to an older state, and the list of states that there are.
+//! Rewinding to an older state, and the list of states.
 //!
 //! # Theory
-//! Frees are held back for some groups, so that the states of the last few uberblocks are whole; older ones may have been
-//! overwritten in part. A plain rewind stays within the former, an extreme one doesn't. Each step back is a new load from the
-//! start with a lower limit; nothing is written, so a step that fails costs nothing but time.
+//! Freed blocks are not reused for some txgs, so the states of the last few uberblocks are whole.
+//! Older ones may be partly overwritten. A plain rewind stays within the former, an extreme one
+//! doesn't. Each step back is a new load with a lower limit. Nothing is written, so a failed step
+//! costs only time.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +19,11 @@ use crate::import::uberblock::{leaves, read_all};
 use crate::import::{Options, Rewind, verify};
 use crate::{Candidate, Failure, Spa, SpaError};
 
-/// Groups for which freed blocks stay as they are (`TXG_DEFER_SIZE`).
+/// Txgs for which freed blocks are not reused (`TXG_DEFER_SIZE`).
 const TXG_DEFER_SIZE: u64 = 2;
-/// First group of any pool (`TXG_INITIAL`).
+/// First txg of any pool (`TXG_INITIAL`).
 const TXG_INITIAL: u64 = 4;
-/// Most steps back: a ring of the smallest slots on each label, were all different.
+/// Most steps back: the slots of a ring of the smallest size on each label, if all differ.
 const MAX_STEPS: usize = 1024;
 
 /// Loads the newest state that can be opened within what the options allow (`spa_load_best`).
@@ -32,7 +33,7 @@ pub(super) fn best(loader: &Loader<'_>) -> Result<Spa, Box<Failure>> {
     let (devices, mut progress) = (loader.devices(), Progress::default());
     let loaded = loader.load(&devices, max, options.max_txg.is_some(), &mut progress);
     let error = match loaded {
-        // Whoever wants the best state that there is doesn't want one with holes.
+        // A caller that wants the best state doesn't want one with damaged metadata.
         Ok(spa) if options.rewind != Rewind::No => match whole(&spa, false) {
             Ok(_) => return Ok(spa),
             Err(error) => error,
@@ -53,15 +54,16 @@ pub(super) fn best(loader: &Loader<'_>) -> Result<Spa, Box<Failure>> {
         }
         let limit = Txg(at.0 - 1);
         let mut step = Progress::default();
-        // A label is often newer than the state that is gone back to, as export rewrites it last: it serves all the same.
-        // OpenZFS only takes it in an extreme rewind, and so fails where one group back would do.
+        // Export rewrites the labels last, so a label is often newer than the state of a rewind. It
+        // serves all the same. OpenZFS accepts it only in an extreme rewind, and so fails where one
+        // txg back would succeed.
         let found = loader
             .load(&devices, limit, true, &mut step)
             .and_then(|spa| Ok((whole(&spa, limit < safe)?, spa)));
         let Some((txg, timestamp)) = step.uberblock.map(|u| (u.txg, u.timestamp)) else { break };
         match found {
             Ok((_, mut spa)) if options.rewind != Rewind::No => {
-                // Records of the log belong to groups that are given up.
+                // Records of the log belong to abandoned txgs.
                 spa.log_dropped = true;
                 return Ok(spa);
             }
@@ -76,27 +78,28 @@ pub(super) fn best(loader: &Loader<'_>) -> Result<Spa, Box<Failure>> {
     Err(Box::new(failure))
 }
 
-/// Refuses a state whose metadata have holes; else the number of other blocks that can't be read.
+/// Refuses a state with damaged metadata; else gives the number of other unreadable blocks.
 fn whole(spa: &Spa, all: bool) -> Result<u64, SpaError> {
     let damage = verify::damage(spa, all)?;
     if damage.metadata == 0 { Ok(damage.data) } else { Err(SpaError::Damaged { blocks: damage.metadata }) }
 }
 
-/// A state that some uberblock of a pool leads to.
+/// A state that an uberblock of the pool leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TxgState {
-    /// The uberblock: its group, time, and the rest.
+    /// The uberblock: its txg, time and the rest.
     pub uberblock: Uberblock,
-    /// How many labels of how many devices hold it.
+    /// Number of labels that hold it, over all devices.
     pub copies: usize,
-    /// On how many devices.
+    /// Number of devices that hold it.
     pub devices: usize,
 }
 
-/// The states that a pool's uberblocks lead to, newest first; whether one can be opened shows when it is tried.
+/// The states of a pool's uberblocks, newest first. Only an attempt shows whether one can be
+/// opened.
 ///
 /// # Errors
-/// [`SpaError::Config`] when the labels make no valid config.
+/// * [`SpaError::Config`]: the labels make no valid config.
 pub fn list_txgs(candidate: &Candidate) -> Result<Vec<TxgState>, SpaError> {
     let root = candidate.config.vdev_tree.as_ref().ok_or(SpaError::NoLabel)?;
     let devices = Devices::new(&candidate.members, Mode::Peek, Layer::default());

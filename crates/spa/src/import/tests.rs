@@ -24,7 +24,7 @@ fn our_host() -> Host {
     Host { hostid: 0x00c0_ffee, hostname: "here".into() }
 }
 
-/// No test of these may wait.
+/// These tests must not wait.
 struct NoWait;
 
 impl Clock for NoWait {
@@ -51,7 +51,7 @@ fn try_import<P: AsRef<Path>>(images: &[P], options: &Options) -> Result<Spa, Bo
     import(&candidate(images), options, &their_host(), &NoWait)
 }
 
-/// Tests run beside each other on the same images.
+/// Tests run in parallel on the same images.
 fn sharing() -> Options {
     Options { claim: Claim::Share, ..Options::default() }
 }
@@ -60,7 +60,7 @@ fn load<P: AsRef<Path>>(images: &[P]) -> Spa {
     try_import(images, &sharing()).unwrap()
 }
 
-/// Of a fixture; what ztest wrote was never exported.
+/// Loads a fixture. ztest never exports its pools.
 fn load_fixture(fixture: &testkit::Fixture) -> Spa {
     let force = fixture.name() == "big-endian";
     try_import(fixture.images(), &Options { force, ..Options::default() }).unwrap()
@@ -103,7 +103,8 @@ fn imports_every_fixture() {
     }
 }
 
-/// Goal: a healthy pool of another host that exported it is reported as such; one that still had it needs force.
+/// Goal: a healthy pool that another host exported is reported as such; one not exported needs
+/// force.
 #[test]
 fn ownership() {
     let exported = candidate(&testkit::fixture("single-lz4"));
@@ -120,7 +121,8 @@ fn ownership() {
     assert!(import(&active, &Options { force: true, ..options }, &our_host(), &NoWait).is_ok());
 }
 
-/// Goal: allocation classes, log, cache and spare devices are recognised; the cache device is on a partition.
+/// Goal: allocation classes, log, cache and spare devices are recognised; the cache device is on a
+/// partition.
 #[test]
 fn classes_and_auxiliary_devices() {
     let spa = load(&testkit::fixture("stripe-classes"));
@@ -136,7 +138,7 @@ fn classes_and_auxiliary_devices() {
     assert_eq!((spare.state, spare.config.kind), (VdevState::Healthy, VdevKind::File));
 }
 
-/// Goal: the configuration of an imported pool says where its devices are, not where they were.
+/// Goal: the config of an imported pool has the devices' present paths, not the recorded ones.
 #[test]
 fn paths_follow_the_devices() {
     let images = testkit::fixture("mirror2");
@@ -146,7 +148,8 @@ fn paths_follow_the_devices() {
     assert_eq!(leaves, found);
 }
 
-/// Goal: a pool whose log device is gone is refused by the name of the device, and imports without it when told to.
+/// Goal: a pool with a missing log device is refused by the device's name, and imports without it
+/// if the options allow.
 #[test]
 fn missing_log() {
     let mut images = testkit::fixture("stripe-classes");
@@ -158,7 +161,7 @@ fn missing_log() {
     assert!(spa.log_dropped());
 }
 
-/// Goal: a missing device that others replace degrades the pool; one that nothing replaces makes it unavailable.
+/// Goal: a missing device with redundancy degrades the pool; one without makes it unavailable.
 #[test]
 fn missing_devices() {
     let images = testkit::fixture("raidz3-7");
@@ -175,7 +178,7 @@ fn missing_devices() {
     assert_eq!(stripe.status, PoolStatus::MissingDevNr);
 }
 
-/// Goal: what is the matter with old pools and with defects of none.
+/// Goal: reports name the problems of old pools, and of defective ones none.
 #[test]
 fn conditions() {
     let status =
@@ -185,7 +188,7 @@ fn conditions() {
     assert_eq!(status("longname"), PoolStatus::Ok);
 }
 
-/// Goal: the state of a checkpoint is opened when asked for, and there is an error where there is none.
+/// Goal: the state of a checkpoint is opened on request; without a checkpoint that is an error.
 #[test]
 fn checkpoint() {
     let rewind = Options { checkpoint: true, ..sharing() };
@@ -198,7 +201,8 @@ fn checkpoint() {
     assert!(matches!(failure.error, SpaError::NoCheckpoint));
 }
 
-/// Goal: the list of states begins with the one that an import opens, each on both devices and all labels of a mirror.
+/// Goal: the list of states begins with the one that an import opens, each on both devices and all
+/// labels of a mirror.
 #[test]
 fn lists_states() {
     let images = testkit::fixture("mirror2");
@@ -209,8 +213,8 @@ fn lists_states() {
     assert!(states.len() > 1);
 }
 
-/// Goal: one pool, one owner: while somebody has one of its devices the pool can't be imported, and its owner keeps out owners
-/// and readers alike; looking at it is always possible.
+/// Goal: one pool, one owner. While a program has a device in use, the pool can't be imported. Its
+/// owner keeps out owners and readers alike. An examination is always possible.
 #[test]
 fn devices_in_use() {
     let copy = testkit::fixture_copy("mirror2");
@@ -230,7 +234,7 @@ fn devices_in_use() {
     assert!(with(Claim::Own).is_ok());
 }
 
-/// Goal: a label with an unknown feature is refused by that feature's name, before the MOS is touched.
+/// Goal: a label with an unknown feature is refused by that feature's name, before the MOS is read.
 #[test]
 fn unknown_feature_in_the_label() {
     let copy = testkit::fixture_copy("longname");
@@ -267,7 +271,7 @@ fn recorded_path() {
     assert_eq!(report.tree.unwrap().state, VdevState::Healthy);
 }
 
-/// Goal: a pool without a trace of its newest label's device is described from what is left.
+/// Goal: a pool whose newest label's device is absent is described by the trusted config.
 #[test]
 fn config_of_the_report_is_the_trusted_one() {
     let images = testkit::fixture("mirror2");
@@ -276,8 +280,11 @@ fn config_of_the_report_is_the_trusted_one() {
     assert!(config.nvlist.has("com.delphix:has_per_vdev_zaps"), "only the MOS says so");
 }
 
-/// Goal: every block of every dataset of every fixture is found and verifies, through stripes, mirrors, parity, expanded and
-/// distributed parity, gang blocks and the mappings of removed devices; only what was broken beyond repair does not.
+/// Goal: every block of every dataset of every fixture is found and verifies; only what was damaged
+/// beyond repair does not.
+///
+/// The blocks lie on stripes, mirrors, raidz, expanded raidz and draid, in gang blocks and behind
+/// mappings of removed devices.
 #[test]
 fn every_block_verifies() {
     for fixture in testkit::names().iter().map(|n| testkit::load(n)) {

@@ -1,4 +1,4 @@
-//! Which uberblock is the pool's.
+//! Choosing the pool's uberblock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::discovery::label::{FoundUberblock, Labels, read_uberblocks};
 pub(super) struct Selected {
     /// The uberblock.
     pub(super) uberblock: Uberblock,
-    /// Group of the newest uberblock that there is, be it too new.
+    /// Txg of the newest uberblock on the devices, even if it is too new.
     pub(super) newest: Txg,
-    /// The label that goes with it, from the device that it was found on: the newest that is not newer.
+    /// Its label: on the device of the uberblock, the newest that is not newer than it.
     pub(super) label: Option<PoolConfig>,
 }
 
@@ -31,7 +31,7 @@ pub(super) fn leaves(tree: &Tree, root: &VdevConfig) -> Vec<(Guid, Arc<dyn Devic
     tree.devices().filter_map(|(guid, d)| Some((guid, d.clone(), *shifts.get(&guid)?))).collect()
 }
 
-/// All uberblocks of the devices, read by one thread a device as far as there are threads.
+/// All uberblocks of the devices, read by one thread for each device if threads can be started.
 pub(super) fn read_all(leaves: &[(Guid, Arc<dyn Device>, Ashift)]) -> Vec<(usize, Vec<FoundUberblock>)> {
     let all = Mutex::new(Vec::new());
     let threads = leaves.len().clamp(1, 8);
@@ -56,7 +56,8 @@ pub(super) fn read_all(leaves: &[(Guid, Arc<dyn Device>, Ashift)]) -> Vec<(usize
     all
 }
 
-/// The newest uberblock that is not newer than `max` (`vdev_uberblock_load`). `extreme` takes a newer label where none fits.
+/// The newest uberblock that is not newer than `max` (`vdev_uberblock_load`). `extreme` accepts a
+/// newer label if none fits.
 pub(super) fn select(
     leaves: &[(Guid, Arc<dyn Device>, Ashift)],
     max: Txg,
@@ -66,11 +67,11 @@ pub(super) fn select(
     let found = || all.iter().flat_map(|(n, us)| us.iter().map(move |u| (*n, &u.uberblock)));
     let latest = found().map(|(_, u)| u).max_by(|a, b| a.newer(b))?;
     let newest = found().map(|(_, u)| u.txg).max()?;
-    // Of equals the first is taken, so that the choice doesn't depend on the number of threads.
+    // Of equals the first one wins, so that the choice doesn't depend on the number of threads.
     let (n, best) = found()
         .filter(|(_, u)| u.txg <= max && u.txg != Txg(0))
         .reduce(|best, u| if u.1.newer(best.1).is_gt() { u } else { best })?;
-    // Going back across a step of a raidz expansion would read rows where they no longer are.
+    // A rewind across a step of a raidz expansion would read rows that have moved.
     if best.raidz_reflow != latest.raidz_reflow {
         return None;
     }

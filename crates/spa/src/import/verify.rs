@@ -1,4 +1,4 @@
-//! Is a state whole? Reading what the last groups wrote before a rewind settles on a state.
+//! Checking a state before a rewind chooses it: reading the blocks of the last txgs.
 //!
 //! See OpenZFS `spa_load_verify`.
 
@@ -13,7 +13,7 @@ use crate::import::load::in_mos;
 use crate::{Spa, SpaError};
 use dsl::traverse::{Visitor, leads_on, pool_roots, traverse};
 
-/// Groups before the last whose blocks are looked at too (`TXG_DEFER_SIZE` and one).
+/// Number of last txgs whose blocks are read (`TXG_DEFER_SIZE` and one).
 const LAST_GROUPS: u64 = 3;
 /// Threads that read.
 const THREADS: usize = 4;
@@ -27,7 +27,7 @@ pub(super) struct Damage {
     pub(super) data: u64,
 }
 
-/// 0: a rewind settles on a state of which nothing was read (`spa_load_verify_metadata`).
+/// 0: a rewind accepts a state without reading any block (`spa_load_verify_metadata`).
 pub static VERIFY_METADATA: Tunable = Tunable::new(
     "spa_load_verify_metadata",
     1,
@@ -35,7 +35,7 @@ pub static VERIFY_METADATA: Tunable = Tunable::new(
     Unit::Flag,
     "1: a rewind reads metadata blocks to verify a state",
 );
-/// 0: it settles on one of which only metadata was read (`spa_load_verify_data`).
+/// 0: a rewind reads only metadata (`spa_load_verify_data`).
 pub static VERIFY_DATA: Tunable = Tunable::new(
     "spa_load_verify_data",
     1,
@@ -52,7 +52,8 @@ struct Reader<'a> {
 
 impl Visitor for Reader<'_> {
     fn block(&self, bp: &Blkptr, bookmark: &Bookmark, dnode: Option<&DnodePhys>) {
-        // The traversal itself reads what leads to other blocks; failures come in through `failed`.
+        // The traversal itself reads the blocks that lead to others; their failures arrive through
+        // `failed`.
         let asked = bp.is_metadata() || VERIFY_DATA.get() != 0;
         if !asked
             || leads_on(bookmark, dnode)
@@ -70,14 +71,14 @@ impl Visitor for Reader<'_> {
     }
 }
 
-/// Reads every block that the last groups wrote, or all of the pool, and counts what fails.
+/// Reads every block of the last txgs, or all of the pool, and counts the failures.
 pub(super) fn damage(spa: &Spa, whole: bool) -> Result<Damage, SpaError> {
     let os = spa.mos().objset();
     let mut failed = None;
     let mut roots = pool_roots(os, |e| {
         failed.get_or_insert(e);
     });
-    // A state whose datasets can't all be found is not whole, and nothing else need be read.
+    // If not all datasets can be found the state is not whole, and reading on is useless.
     if let Some(e) = failed {
         return Err(in_mos("the datasets")(e.into()));
     }

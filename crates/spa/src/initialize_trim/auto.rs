@@ -1,11 +1,14 @@
-//! Automatic TRIM: what is freed is discarded a while later, without being asked (`autotrim=on`).
+//! Automatic TRIM: freed space is discarded a while later (`autotrim=on`).
 //!
 //! # Theory
-//! The allocator notes what may be used again. Every few seconds a part of the metaslabs is looked at, one in [`BATCH`], so that what is written and freed again and again
-//! is discarded once; of those with something worth it each is set aside, and what is still free is discarded on each device. As in OpenZFS devices that are
-//! replaced, or whose places spares have, are left alone, and those that `zpool trim` is at.
+//! The allocator records which space may be used again. Every few seconds a part of the metaslabs
+//! is checked, one in [`BATCH`]. So space that is reused again and again is discarded only once.
+//! Those with enough to discard are set aside one by one, and what is still free is discarded on
+//! each device. As in OpenZFS, it skips devices that are being replaced or have a spare, and those
+//! under `zpool trim`.
 //!
-//! What was noted is forgotten when the pool is let go, and where somebody waits for room just then: `zpool trim` finds it.
+//! The records are lost when the pool is released, and of a metaslab that an allocation waits for.
+//! `zpool trim` finds that space.
 //!
 //! # See
 //! OpenZFS `vdev_autotrim_thread`.
@@ -22,7 +25,7 @@ use crate::engine::{Engine, PoolWriter};
 use crate::initialize_trim::worker::{TRIM_MAX, TRIM_MIN, whole};
 use crate::initialize_trim::{Control, WorkKind};
 
-/// Rounds in which every metaslab comes once (`zfs_trim_txg_batch`).
+/// Rounds in which each metaslab is checked once (`zfs_trim_txg_batch`).
 pub static BATCH: Tunable = Tunable::new(
     "zfs_trim_txg_batch",
     32,
@@ -31,7 +34,7 @@ pub static BATCH: Tunable = Tunable::new(
     "number of rounds over which autotrim visits every metaslab",
 );
 
-/// A metaslab that has something to discard, and the devices that may lie below it.
+/// A metaslab with something to discard, and the devices that may lie below it.
 struct Due {
     top: VdevId,
     metaslab: u32,
@@ -39,7 +42,7 @@ struct Due {
 }
 
 impl Engine {
-    /// The metaslabs of a round; of each round if there is none.
+    /// The metaslabs of a round; those of all rounds if `None`.
     fn due(&self, round: Option<u64>) -> Vec<Due> {
         let (config, tree) = (self.config_now(), self.tree());
         let batch = BATCH.get().max(1);
@@ -61,7 +64,7 @@ impl Engine {
         out
     }
 
-    /// Has a thread discard what is due, if the pool wants that and no thread is at it.
+    /// Starts a thread that discards what is due, if the pool wants that and none is running.
     pub(crate) fn trim_by_itself(self: &Arc<Self>) {
         let on = self.is_on("autotrim");
         self.allocator.note_frees(on);
@@ -80,7 +83,7 @@ impl Engine {
         let (engine, control) = (Arc::clone(self), Arc::new(Control::default()));
         let mine = Arc::clone(&control);
         let name = format!("vdev_autotrim/{}", self.dsl.pool_name());
-        // Without a thread it is done in a later round.
+        // If no thread can be started, a later round does it.
         if let Ok(thread) = std::thread::Builder::new().name(name).spawn(move || engine.trim_due(due, &mine))
         {
             *auto = Some((thread, control));
@@ -102,7 +105,7 @@ impl Engine {
             if stop() {
                 return;
             }
-            // What can't be had now is still noted.
+            // A metaslab that can't be set aside now keeps its records.
             if let Ok(Chance::Aside(aside)) = self.allocator.set_aside(one.top, one.metaslab, &stop) {
                 let freed = aside.take_freed();
                 one.leaves.iter().for_each(|leaf| self.trim_freed_on(*leaf, &freed, &aside, &stop));
@@ -110,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// Discards what lies on one device. A device that refuses has counted that.
+    /// Discards what lies on one device. The device counts a discard that it refuses.
     fn trim_freed_on(&self, leaf: Guid, freed: &[(u64, u64)], aside: &Aside<'_>, stop: &dyn Fn() -> bool) {
         let tree = self.tree();
         let by_hand = || self.works.all.lock().get(&(leaf, WorkKind::Trim)).is_some_and(|work| work.runs());
@@ -119,7 +122,7 @@ impl Engine {
         }
         let mut runs = RangeSet::new();
         for (start, end) in freed {
-            // One that has left meanwhile has nothing to discard.
+            // A device that has left meanwhile has nothing to discard.
             if tree.translate(leaf, *start, *end, &mut |start, end| runs.cover(start, end)).is_err() {
                 return;
             }
@@ -140,7 +143,7 @@ impl Engine {
 }
 
 impl PoolWriter {
-    /// Discards at once what was freed since the last time, as it is done by and by with `autotrim=on`. Nothing where that is off.
+    /// Discards at once what was freed since the last time, if `autotrim=on`.
     pub fn trim_freed(&self) {
         let engine = self.engine();
         engine.trim_by_itself();

@@ -1,4 +1,4 @@
-//! What a leaf's ZAP says of its initialisation and TRIM.
+//! The state of initialize and TRIM in a leaf's ZAP.
 
 use dmu::Tx;
 use dsl::sync::Event;
@@ -20,7 +20,7 @@ impl WorkState {
     }
 }
 
-/// What a group writes of a work.
+/// What a txg writes of a work.
 struct Entry {
     key: Key,
     state: WorkState,
@@ -68,7 +68,7 @@ impl Work {
 }
 
 impl Engine {
-    /// Writes what has changed of the devices' works since the last group.
+    /// Writes what has changed of the devices' works since the last txg.
     pub(crate) fn sync_works(&self, tx: &Tx) -> Result<(), SyncError> {
         let entries: Vec<Entry> = {
             let mut all = self.works.all.lock();
@@ -81,7 +81,7 @@ impl Engine {
         let config = self.config_now();
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
         for entry in entries {
-            // One that has left the pool meanwhile takes what was known of it along.
+            // The work of a device that has left the pool meanwhile is forgotten with it.
             let Some(zap) = root.find(entry.key.0).and_then(|leaf| leaf.leaf_zap) else { continue };
             let put = self.put_work(tx, zap, &entry);
             put.map_err(|source| SyncError::Books { txg: tx.txg(), source })?;
@@ -110,7 +110,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads how the works stand of devices of which nothing is known yet.
+    /// Reads the works of devices of which nothing is known yet.
     pub(crate) fn load_works(&self) {
         let config = self.config_now();
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
@@ -121,7 +121,8 @@ impl Engine {
                 if self.works.all.lock().contains_key(&key) {
                     continue;
                 }
-                // What can't be read goes on when it can: at the next import, or when the pool is cleared.
+                // A work that can't be read is read at the next import, or when the pool is
+                // cleared.
                 if let Ok(Some(work)) = self.read_work(zap, key) {
                     self.works.all.lock().insert(key, work);
                 }

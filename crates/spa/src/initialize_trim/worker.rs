@@ -1,4 +1,4 @@
-//! The thread that goes through what is free on a device.
+//! The thread that goes through the free space of a device.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::initialize_trim::{Control, Key, WorkKind, WorkState, progress};
 use crate::txg::TxgHandle;
 
-/// What is written (`zfs_initialize_value`).
+/// The value that initialize writes (`zfs_initialize_value`).
 pub static VALUE: Tunable = Tunable::new(
     "zfs_initialize_value",
     0xdead_beef_dead_beee,
@@ -21,7 +21,8 @@ pub static VALUE: Tunable = Tunable::new(
     Unit::Pattern,
     "value that zpool initialize writes",
 );
-/// Bytes written at once (`zfs_initialize_chunk_size`): whole sectors, and at least one.
+/// Bytes that initialize writes at once (`zfs_initialize_chunk_size`): whole sectors, and at least
+/// one.
 pub static CHUNK: Tunable = Tunable::new(
     "zfs_initialize_chunk_size",
     1 << 20,
@@ -29,7 +30,8 @@ pub static CHUNK: Tunable = Tunable::new(
     Unit::Bytes,
     "size of one write of zpool initialize",
 );
-/// Most bytes discarded at once (`zfs_trim_extent_bytes_max`, there 128 MiB): who needs the room waits for one such discard.
+/// Most bytes discarded at once (`zfs_trim_extent_bytes_max`, there 128 MiB). An allocation may
+/// have to wait for one such discard.
 pub static TRIM_MAX: Tunable = Tunable::new(
     "zfs_trim_extent_bytes_max",
     32 << 20,
@@ -37,10 +39,10 @@ pub static TRIM_MAX: Tunable = Tunable::new(
     Unit::Bytes,
     "largest single TRIM",
 );
-/// Ranges that are too small to be worth a discard, bytes (`zfs_trim_extent_bytes_min`).
+/// Ranges below this size are not discarded, bytes (`zfs_trim_extent_bytes_min`).
 pub static TRIM_MIN: Tunable =
     Tunable::new("zfs_trim_extent_bytes_min", 32 << 10, 0..=1 << 30, Unit::Bytes, "smallest range to TRIM");
-/// Whether TRIM passes over metaslabs that were never written to (`zfs_trim_metaslab_skip`).
+/// Whether TRIM skips metaslabs that were never written to (`zfs_trim_metaslab_skip`).
 pub static TRIM_SKIP: Tunable = Tunable::new(
     "zfs_trim_metaslab_skip",
     0,
@@ -50,22 +52,23 @@ pub static TRIM_SKIP: Tunable = Tunable::new(
 );
 /// Most that is written at once, whatever [`CHUNK`] says.
 const CHUNK_MAX: u64 = 16 << 20;
-/// Time between two looks whether more may be discarded.
+/// Interval of the check whether more may be discarded.
 const DISCARD_LOOK: Duration = Duration::from_millis(10);
-/// Time until a metaslab is tried again whose map could not be read.
+/// Wait before a metaslab is tried again whose space map could not be read.
 const LATER: Duration = Duration::from_millis(500);
 
-/// How going through a metaslab, or all of them, ended.
+/// How the work on a metaslab, or on all of them, ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Done,
-    /// Somebody wants the metaslab; the rest is done later.
+    /// An allocation needs the metaslab; the rest is done later.
     GivenBack,
-    /// It can't be had just now.
+    /// The metaslab is not available now.
     Later,
-    /// The thread is to end.
+    /// The thread must end.
     Stopped,
-    /// The device takes no more, or the pool is suspended and perhaps another host's: what is active goes on when it is cleared.
+    /// The device is not writable, or the pool is suspended and may be another host's. An active
+    /// work resumes when the pool is cleared.
     Gone,
 }
 
@@ -76,26 +79,27 @@ struct Toil<'a> {
     control: &'a Control,
     top: VdevId,
     filler: Vec<u8>,
-    /// How it writes: it yields to foreground I/O.
+    /// The priority of writes: they yield to foreground I/O.
     request: Request,
     /// Bytes of a sector of the top-level vdev.
     sector: u64,
     rate: u64,
     partial: bool,
-    /// Where it goes on, in the space behind the labels.
+    /// The next byte to do, in the space behind the labels.
     next: u64,
-    /// When it was begun, and the bytes discarded since: what may be done in a second is an average. (OpenZFS takes that of each metaslab, so that one that
-    /// is discarded at once costs no time.)
+    /// When it began, and the bytes discarded since: the rate limit applies to the average.
+    /// (OpenZFS takes the average of each metaslab, so that one that is discarded at once costs no
+    /// time.)
     since: Instant,
     discarded: u64,
 }
 
-/// Bytes to write or discard at once: so many, in whole sectors, at least one.
+/// Bytes to write or discard at once: whole sectors, at least one.
 pub(crate) fn whole(bytes: u64, sector: u64) -> u64 {
     (bytes - bytes % sector).max(sector)
 }
 
-/// Goes on with a device's work until it is done or is to stop.
+/// Continues a device's work until it is done or must stop.
 pub(crate) fn toil(engine: &Arc<Engine>, txgs: &TxgHandle, key: Key, control: &Arc<Control>) {
     let tree = engine.tree();
     let Ok(top) = tree.top_of(key.0) else { return };
@@ -151,14 +155,15 @@ pub(crate) fn toil(engine: &Arc<Engine>, txgs: &TxgHandle, key: Key, control: &A
     txgs.touch();
 }
 
-/// It makes way for whoever asks for the device, and is nobody whom a scan makes way for; unless it is to stop, somebody wants the metaslab, or nothing goes on any more.
+/// The pace of its writes: they yield to foreground I/O, and scans don't yield to them. They don't
+/// yield if the thread must stop, an allocation waits for space, or the pool is suspended.
 fn pace(engine: &Arc<Engine>, control: &Arc<Control>) -> Pace {
     let (allocator, cache, control) =
         (Arc::clone(&engine.allocator), Arc::clone(&engine.cache), Arc::clone(control));
     let hurries = move || {
         control.is_stopped() || allocator.is_room_wanted() || cache.zio().suspension().reason().is_some()
     };
-    // Nobody asks how long it waited.
+    // Its waiting time is not reported.
     Pace::new(Arc::clone(&engine.clock), Arc::new(Counter::new()), hurries)
 }
 
@@ -169,7 +174,7 @@ pub(crate) fn path_of(engine: &Engine, leaf: Guid) -> String {
 }
 
 impl Toil<'_> {
-    /// Remembers how far it is, for the next group to write.
+    /// Records the progress for the next txg.
     fn note(&mut self, next: u64, done: u64, all: u64) {
         let mut works = self.engine.works.all.lock();
         if let Some(work) = works.get_mut(&self.key) {
@@ -178,7 +183,7 @@ impl Toil<'_> {
         }
     }
 
-    /// Remembers that a range is done.
+    /// Records that a range is done.
     fn advance(&mut self, next: u64, bytes: u64, failed: bool) {
         self.next = self.next.max(next);
         let mut works = self.engine.works.all.lock();
@@ -210,7 +215,7 @@ impl Toil<'_> {
                     End::Done => break,
                     End::GivenBack => {}
                     End::Later => {
-                        // With the next group it may be had.
+                        // The metaslab may be available after the next txg.
                         self.txgs.touch();
                         let mut stop = self.control.stop.lock();
                         if !*stop {
@@ -228,7 +233,7 @@ impl Toil<'_> {
         self.engine.cache.zio().suspension().reason().is_some()
     }
 
-    /// Whether all that a range covers of the device has been done.
+    /// Whether everything that a range covers of the device has been done.
     fn is_behind(&self, (start, end): (u64, u64)) -> bool {
         let mut behind = true;
         let mut look = |_: u64, end: u64| behind &= end <= self.next;
@@ -236,14 +241,14 @@ impl Toil<'_> {
         tree.translate(self.key.0, start, end, &mut look).is_ok() && behind && self.next > 0
     }
 
-    /// What of a metaslab is free, still to be done, and lies on this device.
+    /// The ranges of a metaslab that are free, not done yet, and on this device.
     fn left(&self, aside: &Aside<'_>) -> Result<Vec<(u64, u64)>, vdev::VdevError> {
         let tree = self.engine.tree();
         let mut left = RangeSet::new();
         for (start, end) in aside.free() {
             tree.translate(self.key.0, *start, *end, &mut |start, end| {
                 let start = start.max(self.next);
-                // What is on a device is there once.
+                // Each range of a device occurs once.
                 let fresh = start >= end || left.add(start, end);
                 assert!(fresh, "two addresses lead to one byte of the device {}", self.key.0.0);
             })?;
@@ -257,7 +262,7 @@ impl Toil<'_> {
         let aside = match engine.allocator.set_aside(self.top, id, &stop) {
             Ok(Chance::Aside(aside)) => aside,
             Ok(Chance::Later) | Err(_) => return End::Later,
-            // What can't be told is left alone.
+            // Space whose state is unknown is left alone.
             Ok(Chance::Never) => return End::Done,
         };
         let skip = self.partial || self.key.1 == WorkKind::Trim && TRIM_SKIP.get() != 0;
@@ -283,7 +288,8 @@ impl Toil<'_> {
                     Err(WipeError::Device { .. }) => true,
                     Err(WipeError::Gone { .. } | WipeError::Range { .. }) => return End::Gone,
                 };
-                // What failed because the device went away is done again when it is back.
+                // What failed because the device disappeared is repeated when it is available
+                // again.
                 if failed && !engine.tree().is_writable(self.key.0) {
                     return End::Gone;
                 }
@@ -305,14 +311,15 @@ impl Toil<'_> {
         }
     }
 
-    /// Whether it must stop here: for good, or since the metaslab is wanted. Waits while more was discarded than is allowed.
+    /// Whether it must stop here, finally or because an allocation needs the metaslab. Waits while
+    /// the rate limit is exceeded.
     fn pause(&self, aside: &Aside<'_>) -> Option<End> {
         loop {
             let mut stop = self.control.stop.lock();
             if *stop {
                 return Some(End::Stopped);
             }
-            // Who waits for his turn to discard learns here that the device has gone meanwhile.
+            // A thread that waits for its rate limit notices here that the device has disappeared.
             if self.is_suspended() || !self.engine.tree().is_writable(self.key.0) {
                 return Some(End::Gone);
             }

@@ -1,11 +1,13 @@
-//! A resilver that waits for the end of the one that goes on.
+//! A deferred resilver, which waits for the end of the current one.
 //!
 //! # Theory
-//! A device that comes back, or is attached, during a resilver has missed more than that covers. To begin anew would throw away what has been done, perhaps again and
-//! again; so, where `resilver_defer` is enabled, the new one waits, unless little has been done.
+//! A device that becomes available or is attached during a resilver has missed more than that
+//! covers. A restart would discard the work done, perhaps again and again. So with `resilver_defer`
+//! enabled the new resilver waits, unless little has been done.
 //!
 //! # On disk
-//! While one waits, the feature is active and its devices have `com.datto:resilver_defer` in the config, so that their DTLs are left alone.
+//! While one is deferred, the feature is active, and its devices have `com.datto:resilver_defer` in
+//! the config, so that their DTLs are left alone.
 //!
 //! # See
 //! OpenZFS `vdev_defer_resilver`, `vdev_clear_resilver_deferred`, `dsl_scan_sync`.
@@ -24,7 +26,8 @@ use crate::engine::{Engine, SyncError};
 use crate::scan::sync::{DEFER, event};
 use crate::vdev_ops::replicas;
 
-/// Percent of a resilver that must have been done for another to wait for its end (`zfs_resilver_defer_percent`).
+/// Percent of a resilver that must be done for another to be deferred
+/// (`zfs_resilver_defer_percent`).
 pub static DEFER_PERCENT: Tunable = Tunable::new(
     "zfs_resilver_defer_percent",
     10,
@@ -38,12 +41,13 @@ fn feature() -> &'static Feature {
 }
 
 impl Engine {
-    /// Whether a resilver waits, as the pool's books say.
+    /// Whether a resilver is deferred, by the pool metadata.
     pub(crate) fn is_deferred_on_disk(mos: &Mos) -> bool {
         mos.feature_refcount(feature()).is_ok_and(|count| count.unwrap_or(0) > 0)
     }
 
-    /// A resilver is wanted while one goes on: that is begun anew or waited for, if it doesn't cover what devices have missed.
+    /// Handles a request for a resilver while one is running. If that doesn't cover what devices
+    /// have missed, it is restarted, or the new one is deferred.
     pub(crate) fn want_another(&self, tx: &Tx, events: &mut Vec<Event>) -> Result<(), SyncError> {
         let Some((_, end)) = self.missing() else { return Ok(()) };
         let Some(stat) = self.scan.stat().filter(|s| end > s.phys.max_txg) else { return Ok(()) };
@@ -85,7 +89,8 @@ impl Engine {
         });
     }
 
-    /// Nobody waits any more, as a scan has ended or none goes on; whether one that waited is to begin.
+    /// Ends the deferral, as a scan has ended or none is running. True if a deferred resilver must
+    /// begin.
     pub(crate) fn undefer(&self, tx: &Tx, events: &mut Vec<Event>) -> Result<bool, SyncError> {
         let active = Self::is_deferred_on_disk(&self.sync_mos);
         if !self.scan.deferred.swap(false, Ordering::Relaxed) && !active {

@@ -1,8 +1,10 @@
-//! Looking at what waits, from one end of the devices to the other.
+//! Verifying the queued blocks, from one end of the devices to the other.
 //!
 //! # Theory
-//! Once it is begun, nothing is added until all has been looked at, or was freed: so each top-level vdev is passed over once, over as many slices as that takes. What was looked at goes from the
-//! queue, so that a slice may end anywhere. What could not be looked at as too many devices have gone stays, for when they are back.
+//! Once draining has begun, nothing is added until every queued block has been verified or freed.
+//! So each top-level vdev is passed over once, over as many slices as that takes. Verified blocks
+//! leave the queue, so a slice may end anywhere. Blocks that could not be verified because too many
+//! devices are absent stay until these are available again.
 //!
 //! # See
 //! OpenZFS `scan_io_queues_run`.
@@ -12,10 +14,12 @@ use crate::scan::queue::asize;
 use crate::scan::slice::{GATHER, GATHER_HURRIED, Slice};
 
 impl Slice<'_> {
-    /// Goes on looking at what waits, until the slice is over; whether nothing is left. It gets on, however slow.
+    /// Verifies queued blocks until the slice is over; true if none is left. It always makes
+    /// progress, however slow.
     pub(crate) fn drain(&mut self) -> bool {
         loop {
-            // At the end of what is looked at in one go reader and writer wait for each other. When the slice is over it stops before that.
+            // At the end of a batch reader and writer wait for each other. When the slice is over
+            // it stops before that.
             let most = if self.is_waited_for() { GATHER_HURRIED } else { u64::MAX };
             let items = self.queue.first(GATHER.0, most);
             if items.is_empty() {
@@ -38,9 +42,10 @@ impl Slice<'_> {
         }
     }
 
-    /// Counts what was found, and takes out what was looked at; whether that is any, and all of it.
+    /// Counts the results, and removes the verified blocks from the queue. Gives whether there were
+    /// any, and whether that was all.
     fn conclude(&mut self, looked: Vec<Looked>) -> bool {
-        // What fails while too many devices have gone says nothing.
+        // Failures while too many devices are absent mean nothing.
         let believed = looked.iter().all(|l| l.done.is_ok()) || self.engine.tree().is_whole();
         let mut seen = Vec::with_capacity(looked.len());
         for Looked { bp, entry, done } in looked {

@@ -1,14 +1,18 @@
-//! The error scrub: what the log of damaged blocks names is looked at again, and nothing else.
+//! The error scrub: it verifies the blocks in the error log, and nothing else.
 //!
 //! # Theory
-//! It goes through the log as it was when the scrub began, in slices as any scan. Each block is looked at once, wherever it is, for all datasets that have it; what is still damaged is entered
-//! in the log that scrubs fill, which takes the other's place in the end. So what is in order again is gone from the log, and what nobody has any more too.
+//! It goes through the log as it was when the scrub began, in slices like any scan. Each block is
+//! verified once, for all datasets that hold it. What is still damaged goes to the log that scrubs
+//! fill, which replaces the other in the end. So repaired blocks, and blocks that no dataset holds
+//! any more, leave the log.
 //!
 //! # On disk
-//! `error_scrub` in the MOS's directory ([`ErrorScrubPhys`]). Its cursor is always at the beginning: an import begins the log anew.
+//! `error_scrub` in the MOS's directory ([`ErrorScrubPhys`]). Its cursor is always at the
+//! beginning: an import starts the log again.
 //!
 //! # Life
-//! *Running* (perhaps *paused*), *finished* or *canceled*. A scrub or resilver that begins takes its record away, and ends it.
+//! *Running* (perhaps *paused*), *finished* or *canceled*. A scrub or resilver that begins ends it
+//! and removes its record.
 //!
 //! # See
 //! OpenZFS `dsl_errorscrub_sync`, `dsl_errorscrub_done`.
@@ -31,19 +35,19 @@ use crate::scan::sync::event;
 use crate::scan::{SCRUB_MS, ScanDone, ScanRefusal};
 use crate::sync::error_log::Turn;
 
-/// What changes of an error scrub.
+/// The state of an error scrub.
 #[derive(Debug)]
 pub(crate) struct ErrorScrub {
     pub(crate) phys: ErrorScrubPhys,
-    /// Since when it is paused; 0 if it isn't.
+    /// When it was paused; 0 if it is not.
     pub(crate) paused_at: u64,
-    /// What is left of the log; nothing if that has not been read.
+    /// The rest of the log; `None` if it has not been read.
     left: Option<VecDeque<ErrBookmark>>,
-    /// The next group has something to write of it.
+    /// The next txg must write the state.
     dirty: bool,
-    /// All has been looked at: the next group says so.
+    /// All blocks have been verified: the next txg ends it.
     over: bool,
-    /// The log can't be read: the next group ends it.
+    /// The log can't be read: the next txg ends it.
     unreadable: bool,
 }
 
@@ -65,7 +69,7 @@ impl ErrorScrub {
         self.phys.func == ScanFunc::ErrorScrub && self.phys.state == ScanState::ErrorScrubbing
     }
 
-    /// Whether something is to be looked at.
+    /// Whether there is something to verify.
     pub(crate) fn goes_on(&self) -> bool {
         self.is_running() && !self.phys.paused && !self.over
     }
@@ -76,7 +80,7 @@ impl ErrorScrub {
 }
 
 impl Engine {
-    /// What the pool's books say of error scrubs, when it is opened.
+    /// Loads the error scrub from the pool metadata, when the pool is opened.
     pub(crate) fn load_error_scrub(&self) {
         let words = self.mos.dir_words(mos::ERRORSCRUB).ok().flatten();
         let Some(Ok(phys)) = words.map(|w| ErrorScrubPhys::decode(&w)) else { return };
@@ -85,7 +89,7 @@ impl Engine {
         *scrub = ErrorScrub { phys, paused_at, ..ErrorScrub::default() };
     }
 
-    /// Begins one, or goes on with one that is paused.
+    /// Starts one, or resumes a paused one.
     pub(crate) fn start_error_scrub(
         &self,
         tx: &Tx,
@@ -117,7 +121,7 @@ impl Engine {
         Ok(Ok(ScanDone::Done))
     }
 
-    /// Pauses the one that runs.
+    /// Pauses the running one.
     pub(crate) fn pause_error_scrub(&self) -> Result<ScanDone, ScanRefusal> {
         let now = self.world.now();
         let mut scrub = self.scan.errors.lock();
@@ -129,7 +133,7 @@ impl Engine {
         Ok(ScanDone::Done)
     }
 
-    /// Ends the one that runs.
+    /// Ends the running one.
     pub(crate) fn end_error_scrub(&self, complete: bool, events: &mut Vec<Event>) {
         let now = self.world.now();
         let mut scrub = self.scan.errors.lock();
@@ -147,14 +151,14 @@ impl Engine {
         events.push(event(text, format!("errors={}", phys.errors)));
     }
 
-    /// Takes the record away, as another scan begins.
+    /// Removes the record, as another scan begins.
     pub(crate) fn forget_error_scrub(&self) {
         let mut scrub = self.scan.errors.lock();
         let dirty = scrub.dirty || scrub.phys != ErrorScrubPhys::NONE;
         *scrub = ErrorScrub { dirty, ..ErrorScrub::default() };
     }
 
-    /// Looks at some of what is left, before a group ([`Engine::scan_slice`]).
+    /// Verifies some of the rest, before a txg ([`Engine::scan_slice`]).
     pub(crate) fn error_slice(&self) {
         if !self.scan.errors.lock().goes_on() {
             return;
@@ -167,7 +171,7 @@ impl Engine {
             Some(left) => left,
             None => match self.mos.errlog(ErrLog::Last, true) {
                 Ok(log) => log.into(),
-                // Of a pool whose devices have gone it is tried again with the next group.
+                // If devices of the pool are absent, the next txg tries again.
                 Err(_) if !self.tree().is_whole() => return,
                 Err(_) => {
                     let mut scrub = self.scan.errors.lock();
@@ -196,9 +200,10 @@ impl Engine {
         (scrub.over, scrub.left, scrub.dirty) = (left.is_empty(), Some(left), true);
     }
 
-    /// Looks at the block of an entry; whether it is in order, or nobody has it. Nothing if that can't be told now, since too many devices have gone.
+    /// Verifies the block of an entry; true if it is good, or no dataset holds it. `None` if that
+    /// is unknown now, as too many devices are absent.
     fn look_again(&self, e: &ErrBookmark) -> Option<bool> {
-        // A block of a log, which is long gone.
+        // A log block, which was freed long ago.
         let Ok(level) = u8::try_from(e.level) else { return Some(true) };
         let search = Search::on_disk(&self.mos);
         let at = |objset| {
@@ -215,7 +220,8 @@ impl Engine {
             if !self.tree().is_whole() {
                 return None;
             }
-            // What is on the way to it is damaged, or only its object set knows it: nothing says that it is in order.
+            // The way to the block is damaged, or only its object set knows it: the block can't be
+            // verified.
             self.cache.zio().damage().note(&at(e.objset), ondisk::Txg(e.birth.unwrap_or(0)));
             return Some(false);
         };
@@ -228,7 +234,7 @@ impl Engine {
         }
     }
 
-    /// Writes what has changed since the last group.
+    /// Writes what has changed since the last txg.
     pub(crate) fn sync_error_scrub(&self, tx: &Tx, events: &mut Vec<Event>) -> Result<(), SyncError> {
         let (over, unreadable) = {
             let scrub = self.scan.errors.lock();
@@ -246,7 +252,7 @@ impl Engine {
         self.sync_mos.set_dir_words(tx, mos::ERRORSCRUB, &words).map_err(books)
     }
 
-    /// Whether the pool can have one: its log knows the births of blocks (`head_errlog`).
+    /// Whether the pool supports it: its log records the births of blocks (`head_errlog`).
     pub(crate) fn may_scrub_errors(&self) -> bool {
         self.mos.feature_enabled(HEAD_ERRLOG).unwrap_or(false)
     }

@@ -1,17 +1,23 @@
-//! Looking at what was gathered, in the order in which it lies on the devices.
+//! Verifying a batch of blocks in the order in which they lie on the devices.
 //!
 //! # Theory
-//! Each top-level vdev is a *lane* of its own. What lies there is taken in the order of its places, some megabytes at a time: they are read with all devices of the vdev at work
-//! ([`vdev::Ahead`]), and while they are looked at, with as many threads as there are, the next are read, and those after them: so many that all devices have some to read, also of a dRAID. What a resilver finds to be lacking is joined, too, and written while others are
-//! looked at ([`vdev::Tree::refill`]), so that the device that is written goes from its beginning to its end. Second copies, which lie elsewhere, wait until the lane has come
-//! to its end, or are many. Blocks that lead on are read before ([`Windows`]), and
-//! looked at with the others.
+//! Each top-level vdev is a *lane* of its own. Its blocks are taken in the order of their places,
+//! some megabytes at a time. All devices of the vdev read at once ([`vdev::Ahead`]). While threads
+//! verify one range, the next ones are read: so many that all devices have some to read, also of a
+//! dRAID.
 //!
-//! In memory are, for each lane, the bytes that are looked at, those that are written, and those under way: 8 MiB each, and of those under way twice as many, or, of a dRAID, 16 MiB for each device
-//! at most, as far as what waits may take as much memory. Parity and copies come to that, and gaps as [`vdev::Tree::fetch`] says.
+//! What a resilver finds missing is joined, and written while other blocks are verified
+//! ([`vdev::Tree::refill`]). So the written device goes from its beginning to its end. Second
+//! copies, which lie elsewhere, wait until the lane is at its end, or they are many. Indirect
+//! blocks are read before ([`Windows`]), and verified with the others.
+//!
+//! Memory holds for each lane the bytes being verified, being written and being read: 8 MiB each,
+//! and twice as many being read. For a dRAID, up to 16 MiB for each device are being read, as far
+//! as the queue may take as much memory. Parity, copies and gaps are added, as in
+//! [`vdev::Tree::fetch`].
 //!
 //! # Absent
-//! What waits ([`crate::scan::queue`]), and for how long.
+//! The queue of blocks ([`crate::scan::queue`]), and how long they wait.
 //!
 //! # See
 //! OpenZFS `scan_io_queues_run`, `scan_exec_io`.
@@ -28,18 +34,18 @@ use zio::{Bookmark, Lacking, Look, ReadOptions, Workers};
 use crate::scan::queue::Entry;
 use crate::scan::windows::Windows;
 
-/// Most bytes of blocks that are read ahead, for each vdev.
+/// Most bytes of blocks that are read ahead of each vdev.
 pub(crate) const AHEAD: u64 = 8 << 20;
 
-/// A block that is to be looked at.
+/// A block to verify.
 pub(crate) struct Item {
     pub(crate) bp: Blkptr,
     pub(crate) bookmark: Bookmark,
-    /// Where it waits.
+    /// Its entry in the queue.
     pub(crate) entry: Entry,
 }
 
-/// Where the copies of a block lie, as far as that is one place each.
+/// The places of a block's copies; gang copies have none.
 pub(crate) fn extents(bp: &Blkptr) -> impl Iterator<Item = Extent> {
     bp.stored().into_iter().flat_map(|s| {
         s.copies().filter(|dva| !dva.gang).map(|dva| Extent {
@@ -64,18 +70,18 @@ impl Item {
 /// Further copies that were read together.
 struct Aside {
     read: Arc<Fetched>,
-    /// They are all there.
+    /// All of them were read.
     whole: bool,
 }
 
-/// What a look at a block came to.
+/// The result of verifying a block.
 pub(crate) struct Looked {
     pub(crate) bp: Blkptr,
     pub(crate) entry: Entry,
     pub(crate) done: zio::Result<Mended>,
 }
 
-/// Who looks.
+/// The verifier of a batch.
 pub(crate) struct Issuer<'a> {
     pub(crate) cache: &'a Arc<Cache>,
     pub(crate) workers: &'a Workers,
@@ -84,16 +90,16 @@ pub(crate) struct Issuer<'a> {
     pub(crate) request: &'a Request,
     /// Most bytes that are read at a time.
     pub(crate) most: u64,
-    /// Most bytes of memory that what is read of a vdev may take.
+    /// Most bytes of memory for what is read of a vdev.
     pub(crate) memory: u64,
-    /// What is read already.
+    /// What has been read already.
     pub(crate) windows: &'a Windows,
-    /// Whether to stop where that is.
+    /// Whether to stop now.
     pub(crate) stops: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl Issuer<'_> {
-    /// Looks at all of them, or, if it is to stop, at some.
+    /// Verifies all of them, or some if it must stop.
     pub(crate) fn run(&self, items: Vec<Item>) -> Vec<Looked> {
         let mut lanes: BTreeMap<Option<VdevId>, Vec<Item>> = BTreeMap::new();
         for item in items {
@@ -122,7 +128,8 @@ impl Issuer<'_> {
         let depth = self.depth(&items);
         let chunks = self.chunks(items);
         std::thread::scope(|scope| {
-            // Nothing is kept between them, so that of each there is one chunk that it has done and the next has not taken.
+            // The channel has no buffer: at any time the reader has finished at most one chunk that
+            // the verifier has not taken.
             let (have_read, read) = sync_channel(0);
             let (have_looked, looked) = sync_channel(0);
             let reader = move || {
@@ -171,7 +178,7 @@ impl Issuer<'_> {
         AHEAD.min(self.most).max(1)
     }
 
-    /// How many chunks are read at once: two, or as many as it takes for all devices of a dRAID to have a share.
+    /// Number of chunks read at once: two, or as many as give each device of a dRAID a share.
     fn depth(&self, items: &[Item]) -> usize {
         let place = items.first().and_then(Item::place);
         let breadth = place.map_or(0, |(vdev, _)| self.cache.zio().tree().breadth_of(vdev));
@@ -180,7 +187,7 @@ impl Issuer<'_> {
             .max(2)
     }
 
-    /// What is read together, in order.
+    /// The chunks to read, in order.
     fn chunks(&self, items: Vec<Item>) -> Vec<Vec<Item>> {
         let most = self.together();
         let mut chunks: Vec<Vec<Item>> = Vec::new();
@@ -196,7 +203,8 @@ impl Issuer<'_> {
         chunks
     }
 
-    /// Further copies of all of them, if that is not much: of what leads on, they lie side by side far from the first. A resilver needs none, but where the first is wrong.
+    /// Reads further copies of all of them, if they are small: those of indirect blocks lie side by
+    /// side far from the first. A resilver needs them only if the first is wrong.
     fn aside(&self, items: &[Item]) -> Aside {
         if self.look == Look::Resilver {
             return Aside { read: Arc::default(), whole: true };
@@ -231,7 +239,7 @@ impl Issuer<'_> {
     }
 }
 
-/// A block that was looked at, with what is to be written of it.
+/// A verified block, and what to write of it.
 struct Seen {
     bp: Blkptr,
     entry: Entry,
@@ -250,10 +258,11 @@ impl Saw {
     }
 }
 
-/// What is to be written of a block: its number among all, on which tree, and how.
+/// What to write of a block: its index, its tree, and its layout.
 type ToFill = (usize, Arc<Tree>, Laid);
 
-/// Writes what devices lack: what lies where the lane is at once, other copies when they are many, or last, so that the devices that are written go on in order.
+/// Writes what devices lack. What lies in the lane is written at once; other copies when they are
+/// many, or last. So the written devices are written in order.
 struct Filling<'a> {
     request: &'a Request,
     done: Vec<Looked>,
@@ -304,7 +313,8 @@ impl<'a> Filling<'a> {
     }
 
     fn fill(&mut self, all: Vec<ToFill>) {
-        // As devices come and go the tree is another, and what was laid out on one means nothing to the next.
+        // When devices come and go the tree is replaced, and a layout on one tree is invalid on the
+        // next.
         let mut left = all.into_iter().peekable();
         while let Some((n, tree, laid)) = left.next() {
             let (mut blocks, mut together) = (vec![n], vec![laid]);

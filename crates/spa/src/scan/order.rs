@@ -1,9 +1,11 @@
-//! Which datasets a scan has still to visit.
+//! The datasets that a scan has still to visit.
 //!
 //! # Theory
-//! Of a dataset a scan visits what was born after the snapshot before it. Snapshots come in the order in which they were taken, heads after them. So when a snapshot is destroyed
-//! that was not visited yet, the one after it, which inherits its blocks, was not visited either; and an object number that was given to another dataset is told by
-//! when that was made. A snapshot of a head that had been visited holds only what was visited.
+//! Of a dataset a scan visits what was born after the snapshot before it. Snapshots come in the
+//! order of their creation, heads after them. So if a snapshot is destroyed before its visit, the
+//! next one, which inherits its blocks, has not been visited either. The creation txg shows whether
+//! an object number was reused for another dataset. A snapshot of a head that had been visited
+//! holds only visited blocks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -11,12 +13,12 @@ use ondisk::dsl::DslDatasetPhys;
 use ondisk::{Blkptr, DmuType, ObjNum, Txg};
 use pool::Mos;
 
-/// One dataset, as far as a scan is concerned.
+/// A dataset to visit.
 #[derive(Debug, Clone)]
 pub(crate) struct Visit {
     pub(crate) objset: u64,
     pub(crate) bp: Blkptr,
-    /// Blocks born up to this group are another's.
+    /// Blocks born up to this txg belong to an older snapshot.
     pub(crate) min: u64,
     pub(crate) prev: u64,
     next: u64,
@@ -39,10 +41,10 @@ impl Visit {
         }))
     }
 
-    /// The dataset of that number, if there is one.
+    /// The dataset of this object number, if there is one.
     ///
     /// # Errors
-    /// It can't be read, so that nobody knows.
+    /// * [`dmu::Error`]: it cannot be read, so its existence is unknown.
     pub(crate) fn load(mos: &Mos, objset: u64) -> dmu::Result<Option<Visit>> {
         match mos.objset().dnode(ObjNum(objset)) {
             Ok(dnode) => Visit::of(&dnode),
@@ -55,13 +57,13 @@ impl Visit {
         self.next == 0
     }
 
-    /// Where it stands in the order of visits.
+    /// Its place in the order of visits.
     fn turn(&self) -> (u64, u64) {
         let head = self.next == 0;
         (if head { u64::MAX } else { self.created }, self.objset)
     }
 
-    /// The group after which it has no more births, for the record on disk.
+    /// The txg after which it has no more births, for the record on disk.
     pub(crate) fn max(&self) -> u64 {
         if self.next == 0 { u64::MAX } else { self.created }
     }
@@ -88,7 +90,7 @@ pub(crate) fn datasets(mos: &Mos) -> Datasets {
     list
 }
 
-/// What was visited, and the group as of which.
+/// The visited datasets, and the txg of the visit.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Visited(BTreeMap<u64, u64>);
 
@@ -99,23 +101,24 @@ impl Visited {
 
     fn has(&self, visit: &Visit) -> bool {
         let done = |objset| self.0.get(objset).is_some_and(|txg| visit.created <= *txg);
-        // What a snapshot took over from a head that had been visited before it was taken.
+        // The snapshot's blocks were visited with its head, before it was taken.
         let inherited = self.0.get(&visit.next).is_some_and(|txg| *txg < visit.created);
         done(&visit.objset) || inherited
     }
 
-    /// What is left.
+    /// The datasets not yet visited.
     pub(crate) fn left(&self, all: &[Visit]) -> Vec<Visit> {
         all.iter().filter(|visit| !self.has(visit)).cloned().collect()
     }
 
-    /// What had been visited when a scan was to visit these, each from a group on: all but them, what is before them from that group on, and what follows.
+    /// The visited datasets of a scan whose queue held these, each from a txg on. That is all but
+    /// those, their predecessors from that txg on, and their successors.
     pub(crate) fn from_queue(all: &[Visit], queue: &[(u64, u64)], as_of: Txg) -> Visited {
         let by_number: HashMap<u64, &Visit> = all.iter().map(|visit| (visit.objset, visit)).collect();
         let mut left = BTreeSet::new();
         for (objset, min) in queue {
             let mut next = by_number.get(objset);
-            // As long as the list, should it go in circles.
+            // Bounded by the length of the list, in case it loops.
             for _ in 0..all.len() {
                 let Some(visit) = next else { break };
                 left.insert(visit.objset);
@@ -137,7 +140,8 @@ impl Visited {
     }
 }
 
-/// Of what is left, what the queue on disk must name: a successor is entered when its predecessor has been visited.
+/// The part of `left` that the queue on disk must name: a successor is entered when its predecessor
+/// has been visited.
 pub(crate) fn queue(left: &VecDeque<Visit>, current: u64) -> Vec<(u64, u64)> {
     let waiting: BTreeSet<u64> = left.iter().map(|visit| visit.objset).collect();
     let first =

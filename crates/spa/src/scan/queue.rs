@@ -1,16 +1,23 @@
-//! Blocks that are to be looked at, in the order of their places.
+//! The blocks that wait to be verified, in the order of their places.
 //!
 //! # Theory
-//! What was written in any order lies in any order, so that sorting helps as far as it reaches. So what a walk meets waits here, over as many slices as that takes, until there is no
-//! more room or the walk has come to its end, and is then looked at from one end of each top-level vdev to the other.
+//! Blocks written in any order lie in any order, so that sorting helps as far as it reaches. So the
+//! blocks that a walk finds wait here, over as many slices as needed. They wait until memory is
+//! full or the walk is at its end. Then they are verified from one end of each top-level vdev to
+//! the other.
 //!
-//! That is safe only while a block has its places. Who frees one tells the allocator, through [`Watched`], which takes it out of here before the allocator knows: so nothing that is here has
-//! a place that may be given to another. A block that is freed by its last reference only, as it is shared, stays until then.
+//! That is safe only while a block keeps its place. A free goes to the allocator through
+//! [`Watched`], which removes the block from the queue before the allocator knows. So no queued
+//! block has a place that may be reused. A shared block is freed only by its last reference, and
+//! stays until then.
 //!
-//! A block is what a look needs of its pointer, and its bookmark. One that several refer to is here once for each, since what is wrong with it is told of each.
+//! An entry is the needed part of the block pointer, and the bookmark. A block with several
+//! references has an entry for each, because damage is reported for each.
 //!
 //! # Locks
-//! One, for a few instructions, taken with none of this room's held but `walk` of [`crate::scan::Scan`], and none taken while it is. Who frees takes it only if there is something here.
+//! One, for a few instructions. It is taken with no other lock of this module held but `walk` of
+//! [`crate::scan::Scan`], and none is taken under it. A free takes it only if the queue is not
+//! empty.
 //!
 //! # See
 //! OpenZFS `scan_io_queue_insert_impl`, `dsl_scan_freed_dva`, `dsl_scan_should_clear`.
@@ -27,7 +34,8 @@ use zio::{Bookmark, NoSpace, Space, Want};
 
 use crate::scan::issue::Item;
 
-/// What part of the machine's memory the blocks of all scans may take that wait, as a divisor (`zfs_scan_mem_lim_fact`).
+/// Part of the machine's memory for the queued blocks of all scans, as a divisor
+/// (`zfs_scan_mem_lim_fact`).
 pub static SCAN_MEM_LIM_FACT: Tunable = Tunable::new(
     "zfs_scan_mem_lim_fact",
     20,
@@ -35,7 +43,8 @@ pub static SCAN_MEM_LIM_FACT: Tunable = Tunable::new(
     Unit::Divisor,
     "share of memory for the blocks that scrubs and resilvers have found and not yet issued",
 );
-/// Seconds after which all that waits is looked at, so that the scan's progress can be recorded (`zfs_scan_checkpoint_intval`).
+/// Seconds after which all queued blocks are verified, so that the scan's progress can be recorded
+/// (`zfs_scan_checkpoint_intval`).
 pub static SCAN_CHECKPOINT_INTVAL: Tunable = Tunable::new(
     "zfs_scan_checkpoint_intval",
     7200,
@@ -43,16 +52,16 @@ pub static SCAN_CHECKPOINT_INTVAL: Tunable = Tunable::new(
     Unit::Seconds,
     "longest time between two points from which a scrub or resilver can resume",
 );
-/// They may take so much however little memory there is (`zfs_scan_mem_lim_min`).
+/// Memory that the queue may take on any machine (`zfs_scan_mem_lim_min`).
 const MEM_LIM_MIN: u64 = 16 << 20;
-/// Bytes of memory that the blocks of all pools take which wait.
+/// Bytes of memory of the queued blocks of all pools.
 static OF_ALL_POOLS: AtomicU64 = AtomicU64::new(0);
-/// Bytes of memory that a block takes at most, in a map that is half full.
+/// Most bytes of memory of an entry, in a map that is half full.
 const BLOCK: u64 = 256;
-/// And if it has several copies.
+/// The same for a block with several copies.
 const LARGE: u64 = BLOCK + 16 + 8 * LARGE_WORDS as u64;
 
-/// A block that waits: its first copy's vdev and offset, and its number among those there.
+/// A queued block: its first copy's vdev and offset, and its number among those there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord)]
 pub(crate) struct Entry {
     vdev: VdevId,
@@ -60,7 +69,8 @@ pub(crate) struct Entry {
     n: u32,
 }
 
-/// The words of a pointer that matter where there is one copy: its place, properties, births and checksum. What only decrypting needs is not kept.
+/// The needed words of a pointer with one copy: its place, properties, births and checksum. What
+/// only decryption needs is not kept.
 const SMALL: [usize; SMALL_WORDS] = [0, 1, 6, 9, 10, 12, 13, 14, 15];
 const SMALL_WORDS: usize = 9;
 /// The same with the other copies, or salt and IV.
@@ -114,7 +124,7 @@ impl Packed {
     }
 }
 
-/// Space that the copies of a block take.
+/// Space of a block's copies.
 pub(crate) fn asize(bp: &Blkptr) -> u64 {
     let copies = bp.stored().into_iter().flat_map(|s| s.copies());
     copies.fold(0u64, |n, dva| n.saturating_add(dva.asize.0))
@@ -123,11 +133,11 @@ pub(crate) fn asize(bp: &Blkptr) -> u64 {
 #[derive(Debug, Default)]
 struct Places {
     by_vdev: BTreeMap<VdevId, BTreeMap<(u64, u32), Packed>>,
-    /// Bytes of memory that they take.
+    /// Bytes of memory that the blocks take.
     memory: u64,
-    /// Stored bytes of those that wait.
+    /// Stored bytes of the blocks.
     bytes: u64,
-    /// Space of those that were freed since somebody asked.
+    /// Space of those that were freed since [`Queue::take_freed`].
     freed: u64,
 }
 
@@ -146,16 +156,16 @@ impl Places {
     }
 }
 
-/// The blocks of a scan that wait to be looked at.
+/// The blocks of a scan that wait to be verified.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     places: Mutex<Places>,
-    /// How many they are; changed under the lock.
+    /// Number of blocks; changed under the lock.
     len: AtomicU64,
 }
 
 impl Queue {
-    /// Enters a block; false if it is there already, of this bookmark, or has no place.
+    /// Adds a block; false if it has no place, or is there already with this bookmark.
     pub(crate) fn add(&self, bp: &Blkptr, bookmark: &Bookmark) -> bool {
         let Some(s) = bp.stored() else { return false };
         let Some(first) = s.copies().next() else { return false };
@@ -180,7 +190,7 @@ impl Queue {
         true
     }
 
-    /// Whether a block is here, whoever refers to it.
+    /// Whether a block is queued, with any bookmark.
     pub(crate) fn holds(&self, bp: &Blkptr) -> bool {
         let Some(first) = bp.stored().and_then(|s| s.copies().next()) else { return false };
         let places = self.places.lock();
@@ -198,19 +208,21 @@ impl Queue {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Whether they take so much memory, or those of all pools together do and these more than a little: a machine whose pools are all scrubbed at once has no more memory for that.
+    /// Whether the blocks take so much memory, or those of all pools do and these more than the
+    /// minimum. A machine whose pools are all scrubbed at once has no more memory for that.
     pub(crate) fn takes(&self, memory: u64) -> bool {
         let own = self.size().0;
         own >= memory || own >= MEM_LIM_MIN && OF_ALL_POOLS.load(Ordering::Relaxed) >= memory
     }
 
-    /// Bytes of memory that they take, and stored bytes of the blocks.
+    /// Bytes of memory of the entries, and stored bytes of the blocks.
     pub(crate) fn size(&self) -> (u64, u64) {
         let places = self.places.lock();
         (places.memory, places.bytes)
     }
 
-    /// The first of each top-level vdev in their order, which stay here: about so many blocks, and so many of their bytes, but one of each at least.
+    /// The first of each top-level vdev in order, without removing them: about so many blocks and
+    /// bytes, but at least one of each.
     pub(crate) fn first(&self, blocks: usize, bytes: u64) -> Vec<Item> {
         let places = self.places.lock();
         let lanes = places.by_vdev.len().max(1);
@@ -231,14 +243,14 @@ impl Queue {
         out
     }
 
-    /// Takes out what was looked at.
+    /// Removes verified blocks.
     pub(crate) fn remove(&self, entries: &[Entry]) {
         let mut places = self.places.lock();
         let gone = entries.iter().filter(|entry| places.take(**entry).is_some()).count();
         self.len.fetch_sub(gone as u64, Ordering::Relaxed);
     }
 
-    /// Takes out all.
+    /// Removes all.
     pub(crate) fn clear(&self) {
         let mut places = self.places.lock();
         OF_ALL_POOLS.fetch_sub(places.memory, Ordering::Relaxed);
@@ -246,19 +258,20 @@ impl Queue {
         self.len.store(0, Ordering::Relaxed);
     }
 
-    /// Space of those that were freed since this was asked last.
+    /// Space of the blocks that were freed since the last call.
     pub(crate) fn take_freed(&self) -> u64 {
         std::mem::take(&mut self.places.lock().freed)
     }
 
-    /// A place is given up: what lies there is taken out, whoever refers to it.
+    /// Removes all blocks at a place that is freed, with any bookmark.
     fn forget(&self, dva: &Dva) {
         if self.is_empty() {
             return;
         }
         let mut places = self.places.lock();
         let Some(there) = places.by_vdev.get(&dva.vdev) else { return };
-        // One place, but in a pool whose blocks overlap. What a gang block takes elsewhere is given up by itself.
+        // One place, except in a pool whose blocks overlap. The members of a gang block are freed
+        // separately.
         let size = if dva.gang { 1 } else { dva.asize.0.max(1) };
         let end = dva.offset.0.saturating_add(size);
         let gone: Vec<Entry> = there
@@ -280,12 +293,12 @@ impl Drop for Queue {
     }
 }
 
-/// Bytes of memory that blocks may take that wait, of a machine that has so much.
+/// Bytes of memory for queued blocks, on a machine with so much memory.
 pub(crate) fn memory_limit(memory: u64) -> u64 {
     (memory / SCAN_MEM_LIM_FACT.get().max(1)).max(MEM_LIM_MIN)
 }
 
-/// An allocator that tells a queue of what is given up, before it is.
+/// An allocator that reports frees to a queue before it does them.
 pub(crate) struct Watched {
     pub(crate) space: Arc<dyn Space>,
     pub(crate) queue: Arc<Queue>,

@@ -1,34 +1,49 @@
-//! Sequential rebuild: a device gets all that it lacks in the order of its space, without anybody reading what refers to it.
+//! Sequential rebuild: a device gets all that it lacks in the order of its space, without reading
+//! block pointers.
 //!
 //! # Theory
-//! A resilver follows pointers, so that checksums tell what is right; on disks with heads much of its time is seeks, and a block of few kilobytes is an operation. Of a mirror
-//! or a dRAID what a device lacks can also be had as a *stretch* of space ([`vdev::Tree::read_stretch`]), whatever blocks lie there. So a rebuild goes
-//! through the metaslabs of one top-level vdev, in order, and copies what their maps say is allocated, from devices that have missed nothing. Whether it is right is told by the scrub that follows.
+//! A resilver follows pointers, so checksums show what is right. On disks with heads much of its
+//! time is seeks, and a block of few kilobytes is one operation. In a mirror or a dRAID, what a
+//! device lacks can also be read as a *stretch* of space ([`vdev::Tree::read_stretch`]), whatever
+//! blocks lie there. So a rebuild goes through the metaslabs of one top-level vdev in order. It
+//! copies what their space maps call allocated, from devices that have missed nothing. The scrub
+//! that follows verifies the result.
 //!
-//! As scans do, it works in *slices*, before the sync thread's group frees or writes anything ([`Engine::rebuild_slice`]). The maps of the last group say what was
-//! allocated then; nothing of that is freed or written over meanwhile, but for blocks of intent logs, which are allocated ahead, and repairs by readers: these are kept apart by
-//! a cordon ([`vdev::Cordon`]). What is allocated later is written to the new device as to all others. Stretches that are near one another are copied
-//! with what lies between them, which nobody uses: a seek costs more.
+//! Like a scan it works in *slices*, before the sync thread's txg frees or writes anything
+//! ([`Engine::rebuild_slice`]). The space maps of the last txg say what was allocated then. Nothing
+//! of that is freed or overwritten meanwhile, except by intent logs, whose blocks are allocated
+//! ahead, and by repairs of readers. A cordon keeps these apart ([`vdev::Cordon`]). What is
+//! allocated later is written to the new device as to all others. Stretches near one another are
+//! copied with the unused space between them: a seek costs more.
 //!
 //! # On disk
-//! `org.openzfs:vdev_rebuild` in the ZAP of the top-level vdev has the state and the place below which all is copied ([`RebuildPhys`]); each group writes what a slice
-//! before it did. While one is active, the feature `device_rebuild` is, and new devices have `rebuild_txg` in the config.
+//! `org.openzfs:vdev_rebuild` in the ZAP of the top-level vdev has the state, and the place below
+//! which all is copied ([`RebuildPhys`]). Each txg writes what a slice before it did. While a
+//! rebuild is active, the feature `device_rebuild` is active, and new devices have `rebuild_txg` in
+//! the config.
 //!
 //! # Life
-//! A rebuild is *active* from the group that takes its device in. It begins three groups later, when all blocks have been written that may have been laid out without the device.
-//! It is *complete* at the end of the space: then, if nothing went wrong, all that the vdev's devices missed is forgotten. It is *canceled* when no device is left that needs it or nobody has what
-//! it needs: with the group in which such a device is detached, or when a slice finds so. Another device that joins the same vdev so begins it anew. A device that missed more meanwhile, or was away, and whatever went wrong, is left to a resilver, which follows.
+//! A rebuild is *active* from the txg that adds its device. It begins three txgs later, when all
+//! blocks that may have been laid out without the device have been written.
 //!
-//! While one is active, no resilver begins, a scrub that went on is given up, and none begins.
+//! It is *complete* at the end of the space. If nothing went wrong then, the DTLs of the vdev's
+//! devices are cleared. It is *canceled* if no device needs it any more, or no device has what it
+//! needs. The txg that detaches such a device cancels it, or a slice that finds that. Another
+//! device that joins the same vdev in this way restarts it. A device that missed more or was absent
+//! meanwhile, and everything that went wrong, is left to the resilver that follows.
+//!
+//! While one is active, no resilver and no scrub begins, and a running scrub is canceled.
 //!
 //! # Locks
 //! `all`, and `ending` after it, are held for a few instructions.
 //!
 //! # Crash
-//! What was copied is flushed with its group, before the uberblock that says so; what was copied after it is copied again.
+//! What was copied is flushed with its txg, before the uberblock that records it. What was copied
+//! after that is copied again.
 //!
 //! # Absent
-//! What was freed in the last groups is not copied: who goes back to one of these finds it on the other devices.
+//! What was freed in the last txgs is not copied: after a rewind to one of these it is on the other
+//! devices.
 //!
 //! # See
 //! OpenZFS `module/zfs/vdev_rebuild.c`.
@@ -56,7 +71,7 @@ pub static REBUILD_MAX_SEGMENT: Tunable = Tunable::new(
     Unit::Bytes,
     "largest read of a device by a sequential resilver",
 );
-/// Bytes of each device that are read ahead of what is written (`zfs_rebuild_vdev_limit`).
+/// Bytes of each device that are read ahead of the writes (`zfs_rebuild_vdev_limit`).
 pub static REBUILD_VDEV_LIMIT: Tunable = Tunable::new(
     "zfs_rebuild_vdev_limit",
     64 << 20,
@@ -73,7 +88,7 @@ pub static REBUILD_SCRUB_ENABLED: Tunable = Tunable::new(
     "1: start a scrub after a sequential resilver",
 );
 
-/// The feature that is active meanwhile.
+/// The feature that is active during a rebuild.
 pub(crate) const DEVICE_REBUILD: &str = "org.openzfs:device_rebuild";
 
 /// How a rebuild ends.
@@ -83,11 +98,11 @@ enum End {
     Canceled,
 }
 
-/// What was done since this import began with it.
+/// The work since this import started or resumed it.
 #[derive(Debug, Clone, Copy)]
 struct Pass {
     since: Instant,
-    /// Milliseconds that others had taken before.
+    /// Milliseconds of the passes before.
     before_ms: u64,
     scanned: u64,
     issued: u64,
@@ -108,12 +123,12 @@ impl Pass {
 #[derive(Debug)]
 struct Rebuild {
     phys: RebuildPhys,
-    /// The first group before which something is copied.
+    /// The first txg before which something is copied.
     begins: Txg,
-    /// The next group has something to write of it.
+    /// The next txg must write the state.
     dirty: bool,
     end: Option<End>,
-    /// Devices that have been there since it was begun, or loaded.
+    /// Devices that have been present since it began, or was loaded.
     present: BTreeSet<Guid>,
     pass: Pass,
 }
@@ -122,27 +137,28 @@ struct Rebuild {
 #[derive(Debug, Default)]
 pub(crate) struct Rebuilds {
     all: Mutex<BTreeMap<VdevId, Rebuild>>,
-    /// As what those that ended in the group that syncs are told, until that is on disk; locked after `all`.
+    /// The reported states of those that ended in the syncing txg, until that is on disk; locked
+    /// after `all`.
     ending: Mutex<BTreeMap<VdevId, RebuildStat>>,
 }
 
 impl Rebuilds {
-    /// Whether there is one (`vdev_rebuild_active`).
+    /// Whether a rebuild is active (`vdev_rebuild_active`).
     pub(crate) fn any(&self) -> bool {
         !self.all.lock().is_empty()
     }
 
-    /// The same as it is told: one whose end is not on disk has not ended.
+    /// The same for status queries: a rebuild has ended only once its end is on disk.
     pub(crate) fn any_told(&self) -> bool {
         self.any() || !self.ending.lock().is_empty()
     }
 
-    /// What a group did is on disk: what ended in it is told from now on.
+    /// The txg is on disk: status queries now report what ended in it as ended.
     pub(crate) fn on_disk(&self) {
         self.ending.lock().clear();
     }
 
-    /// One ends in the group that syncs.
+    /// Notes that one ends in the syncing txg.
     fn end(&self, vdev: VdevId) {
         let mut all = self.all.lock();
         if let Some(rebuild) = all.remove(&vdev) {
@@ -151,18 +167,18 @@ impl Rebuilds {
     }
 }
 
-/// An active rebuild as people see it (`vdev_rebuild_stat_t`).
+/// The state of an active rebuild for status queries (`vdev_rebuild_stat_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RebuildStat {
-    /// What is on disk of it, or will be with the next group.
+    /// Its record on disk, or as the next txg writes it.
     pub phys: RebuildPhys,
-    /// Milliseconds since this import began with it.
+    /// Milliseconds since this import started or resumed it.
     pub pass_ms: u64,
-    /// Bytes of allocated space that were come to since then.
+    /// Bytes of allocated space that were passed since then.
     pub pass_scanned: u64,
-    /// Of these, bytes that were copied.
+    /// The part of these that was copied, in bytes.
     pub pass_issued: u64,
-    /// And those that no device lacked.
+    /// The part of these that no device lacked, in bytes.
     pub pass_skipped: u64,
 }
 
@@ -179,8 +195,8 @@ impl Rebuild {
 }
 
 impl Engine {
-    /// A device has left a top-level vdev: its rebuild ends with the group that syncs if nobody needs it any more. Others go on
-    /// (`vdev_rebuild_should_cancel`).
+    /// Ends the rebuild of a top-level vdev that a device has left, with the syncing txg, if no
+    /// device needs it any more. Others continue (`vdev_rebuild_should_cancel`).
     pub(crate) fn end_needless_rebuild(&self, vdev: VdevId) {
         if !self.tree().behind_in(vdev).is_empty() {
             return;
@@ -190,14 +206,14 @@ impl Engine {
         }
     }
 
-    /// Whether groups are to follow one another, since each does a slice.
+    /// Whether txgs must follow one another at once, since each runs a slice.
     pub(crate) fn is_rebuilding_now(&self) -> bool {
         self.rebuilds.any()
             && !self.scan.quiet.load(Ordering::Relaxed)
             && !self.scan.held.load(Ordering::Relaxed)
     }
 
-    /// Whether a device may be put beside `old` so.
+    /// Whether a device may be attached to `old` with a sequential rebuild.
     pub(crate) fn may_rebuild(
         &self,
         mos: &Mos,
@@ -222,7 +238,8 @@ impl Engine {
 }
 
 impl PoolWriter {
-    /// How the active rebuild of a top-level vdev stands; nothing if there is none. It is active until its end is on disk.
+    /// The state of a top-level vdev's active rebuild; `None` if there is none. It is active until
+    /// its end is on disk.
     pub fn rebuild_stat(&self, vdev: VdevId) -> Option<RebuildStat> {
         let rebuilds = &self.engine().rebuilds;
         let all = rebuilds.all.lock();

@@ -1,9 +1,12 @@
-//! What reads have found wrong on devices of blocks that could be read.
+//! Repair of what reads have found wrong on devices, in blocks that were readable from elsewhere.
 //!
 //! # Theory
-//! Who reads a block goes by a pointer that may be groups old, so that a place with something else in it may be another block's by now. So the pipeline only remembers a block of which it
-//! found something wrong on a device, be it a side of a mirror, a column, or a copy elsewhere ([`zio::Zio::unhealed`]). Before the next group, when nothing is freed, it is looked up where
-//! it was met, and all that differs is written again. What is not there any more is forgotten. Log blocks are in no tree, and left as they are.
+//! A reader follows a pointer that may be txgs old. So a place with other contents may be another
+//! block's by now. So the pipeline only records a block that is wrong on a device
+//! ([`zio::Zio::unhealed`]). The place may be a child of a mirror, a column, or another copy.
+//! Before the next txg, when nothing is freed, the block is looked up again at its bookmark, and
+//! what differs is rewritten. A block that is gone is forgotten. Log blocks are in no tree, and are
+//! not repaired.
 //!
 //! # See
 //! OpenZFS `vdev_mirror_io_done`, `vdev_raidz_io_done` (`ZIO_FLAG_SELF_HEAL`).
@@ -19,7 +22,7 @@ use crate::scan::SCRUB_MS;
 use crate::scan::slice::HURRIED;
 
 impl Engine {
-    /// Heals some of what reads have found since the last group. What is left makes a group of its own.
+    /// Repairs some of what reads have found since the last txg. What is left causes another txg.
     pub(crate) fn heal_slice(&self) {
         let zio = self.cache.zio();
         let mut met = zio.unhealed().pending();
@@ -35,7 +38,7 @@ impl Engine {
                 .iter()
                 .filter(|bp| bp.stored().is_some_and(|s| s.phys_birth == *birth))
             {
-                // No copy is right now: whoever reads it next is told so.
+                // No copy is good now: its next reader gets the error.
                 let _ = zio.heal(bp, bookmark, &options);
             }
             done += 1;

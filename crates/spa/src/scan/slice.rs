@@ -1,4 +1,4 @@
-//! One slice: what a scan does before a group.
+//! One slice: the work of a scan before a txg.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -21,22 +21,22 @@ use crate::scan::walk::{Counted, Position, Walk};
 use crate::scan::windows::{Row, Windows};
 use crate::scan::{SCAN_VDEV_LIMIT, ScanStat, covers};
 
-/// A slice while somebody waits for a group.
+/// Duration of a slice while a caller waits for a txg.
 pub(crate) const HURRIED: Duration = Duration::from_millis(25);
-/// Most blocks that are looked at in one go, and most bytes that wait of a scan that an import went on with.
+/// Most blocks verified in one batch, and most bytes queued, of a scan that an import resumed.
 pub(crate) const GATHER: (usize, u64) = (8192, 256 << 20);
-/// So many times what is read at a time waits of such a scan at most.
+/// Most bytes queued of such a scan, as a multiple of the bytes read at a time.
 const TIMES: u64 = 4;
-/// Most of their bytes while somebody waits for a group.
+/// Most bytes of a batch while a caller waits for a txg.
 pub(crate) const GATHER_HURRIED: u64 = 4 << 20;
-/// How often in succession it is tried to read what is needed to go on.
+/// Attempts in succession to read what the walk needs.
 const PATIENCE: u32 = 3;
-/// One part in so many of a slice's time, waited, is much.
+/// Waiting for more than this part of a slice's time is much.
 const MUCH: u128 = 4;
-/// Threads that look at blocks.
+/// Threads that verify blocks.
 const THREADS: usize = 8;
 
-/// What a slice found.
+/// The results of a slice.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     examined: u64,
@@ -45,16 +45,17 @@ pub(crate) struct Found {
     repaired: u64,
     errors: u64,
     behind: HashMap<Guid, TxgRanges>,
-    /// Those of them that are there and got not all, since a part of a distributed spare is on a device that is away.
+    /// Those of them that are present but incomplete, since a part of a distributed spare is on an
+    /// absent device.
     in_part: BTreeSet<Guid>,
     lost: TxgRanges,
 }
 
 /// Why a dataset is not visited.
 enum NotEntered {
-    /// There is no such dataset any more.
+    /// The dataset is gone.
     Gone,
-    /// It can't be read; that is to be tried again.
+    /// It can't be read; try again.
     Unreadable,
 }
 
@@ -64,34 +65,34 @@ pub(crate) struct Slice<'a> {
     phys: ScanPhys,
     pub(crate) look: Look,
     pub(crate) workers: &'a Workers,
-    /// What is to be looked at.
+    /// The blocks that wait to be verified.
     pub(crate) queue: &'a Queue,
     pub(crate) room: Room,
-    /// Blocks of the dataset born up to this group are another's.
+    /// Blocks of the dataset born up to this txg belong to an older snapshot.
     pub(crate) min: u64,
-    /// What was looked at before.
+    /// The walk's position at the start: everything before has been found.
     pub(crate) from: Position,
-    /// Where it stopped.
+    /// The position where it stopped.
     to: Position,
     since: Instant,
     long: Duration,
-    /// Bytes that are looked at together.
+    /// Bytes that are verified together.
     pub(crate) at_a_time: u64,
     pub(crate) windows: Windows,
     /// How it yields to foreground I/O.
     pub(crate) request: Request,
-    /// Nanoseconds that scans had waited for others before.
+    /// Nanoseconds that scans had yielded before.
     waited_ns: u64,
-    /// Blocks that it came to.
+    /// Blocks that it found.
     met: u64,
-    /// Most of them; 0 is no limit.
+    /// Most blocks to find; 0 is no limit.
     most: u64,
-    /// All that was gathered is looked at before it ends.
+    /// All queued blocks are verified before it ends.
     pub(crate) whole: bool,
     pub(crate) found: Found,
 }
 
-/// How much may wait to be looked at.
+/// The limits of the queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
     /// Bytes of memory.
@@ -101,7 +102,7 @@ pub(crate) struct Room {
     bytes: u64,
 }
 
-/// The class of what a scan reads and writes.
+/// The priority of a scan's I/O.
 fn priority(look: Look) -> Priority {
     match look {
         Look::Scrub => Priority::Scrub,
@@ -110,7 +111,8 @@ fn priority(look: Look) -> Priority {
 }
 
 impl Slice<'_> {
-    /// Stops here if the slice is over: `at` is the next block. It gets on, however slow: an indirect block stands where the first below it does.
+    /// Stops here if the slice is over: `at` is the next block. It always makes progress, however
+    /// slow: an indirect block has the position of the first block below it.
     pub(crate) fn rest(&mut self, at: Position) -> ControlFlow<()> {
         if at <= self.from || !self.is_over() && !self.is_full() {
             self.met += 1;
@@ -124,12 +126,12 @@ impl Slice<'_> {
         self.since.elapsed() >= self.long || self.most != 0 && self.met >= self.most || self.is_interrupted()
     }
 
-    /// Somebody waits, or nothing goes on any more.
+    /// A caller waits, or the scan must stop.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.engine.is_called_off(self.since)
     }
 
-    /// What the record says if it says where the walk is now.
+    /// The sums for a record of the walk's current position.
     fn counted(&self) -> Counted {
         Counted {
             examined: self.phys.examined.saturating_add(self.found.examined),
@@ -139,18 +141,18 @@ impl Slice<'_> {
         }
     }
 
-    /// Somebody waits for a group.
+    /// A caller waits for a txg.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.engine.scan.waiters.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether it waits for others much of the time: what is looked at together takes long then.
+    /// Whether it yields for much of the time: verifying a batch takes long then.
     pub(crate) fn makes_way(&self) -> bool {
         let waited = self.engine.scan.waited_ns.get().saturating_sub(self.waited_ns);
         u128::from(waited) > self.since.elapsed().as_nanos() / MUCH
     }
 
-    /// No more is to wait.
+    /// The queue is full.
     fn is_full(&self) -> bool {
         let (_, bytes) = self.queue.size();
         let hurried = self.room.bytes != u64::MAX && self.is_waited_for();
@@ -158,12 +160,12 @@ impl Slice<'_> {
         self.queue.takes(self.room.memory) || self.queue.len() >= self.room.blocks || bytes >= most
     }
 
-    /// Enters a block, which is looked at later.
+    /// Queues a block to be verified later.
     pub(crate) fn gather(&mut self, bp: &Blkptr, bookmark: &Bookmark) {
         let Some(s) = bp.stored() else { return };
         let bytes = asize(bp);
         let tree = self.engine.tree();
-        // The pieces of a gang block may be anywhere.
+        // The members of a gang block may be anywhere.
         let behind = || s.copies().any(|dva| dva.gang) || extents(bp).any(|copy| tree.lacks(&copy));
         let wanted = covers(&self.phys, s.phys_birth) && (self.look == Look::Scrub || behind());
         if !wanted {
@@ -174,15 +176,14 @@ impl Slice<'_> {
         }
     }
 
-    /// The contents of a block that others are below: looked at too, later, if it is `fresh`.
+    /// The contents of an indirect block; it is queued too if it is `fresh`.
     pub(crate) fn lead(&mut self, bp: &Blkptr, bm: &Bookmark, fresh: bool) -> ControlFlow<(), Option<Block>> {
         let zio = self.engine.cache.zio();
         let looked_at = self.look == Look::Scrub
             && bp.stored().is_some_and(|s| covers(&self.phys, s.phys_birth))
             && (fresh || self.queue.holds(bp));
         let read = {
-            // It is charged once, and what was fetched would show again what a repair has put
-            // right.
+            // The error counts once, and fetched contents would show again what a repair has fixed.
             let flags = if looked_at { IoFlags::SCRUBBED_NEXT } else { IoFlags::NONE };
             let window = self.windows.of(&zio.tree(), bp, &self.request);
             let request = match window {
@@ -206,7 +207,8 @@ impl Slice<'_> {
         }
     }
 
-    /// Reads blocks that lead on and are needed next, unless somebody waits; which is the first that is left to be read ahead later, of these numbers, if one is.
+    /// Reads indirect blocks that are needed next, unless a caller waits. Gives the number of the
+    /// first that is left for later, if there is one.
     pub(crate) fn look_ahead(
         &mut self,
         row: Row,
@@ -221,7 +223,7 @@ impl Slice<'_> {
         left
     }
 
-    /// Stops, to come back to `at`, if too many devices have gone: what fails then says nothing.
+    /// Stops, to return to `at`, if too many devices are absent: failures mean nothing then.
     fn check_devices(&mut self, at: Position) -> ControlFlow<()> {
         if self.engine.tree().is_whole() {
             return ControlFlow::Continue(());
@@ -230,7 +232,8 @@ impl Slice<'_> {
         ControlFlow::Break(())
     }
 
-    /// Whether what can't be read is gone without, after some tries. Of a pool whose devices have gone nothing is given up.
+    /// Whether to skip what can't be read, after some attempts. Nothing is skipped while devices of
+    /// the pool are absent.
     fn gives_up(&self, walk: &mut Walk) -> bool {
         if !self.engine.tree().is_whole() {
             return false;
@@ -258,20 +261,21 @@ impl Slice<'_> {
         }
     }
 
-    /// A block of which no copy is right.
+    /// Counts a block with no good copy.
     pub(crate) fn failed(&mut self, bp: &Blkptr) {
         self.found.errors += 1;
         let birth = bp.stored().map_or(bp.birth, |s| s.phys_birth).0;
         self.lose(birth, birth);
     }
 
-    /// Something that others are below can't be read or means nothing. What these are is not known, but that none is younger than this group.
+    /// Counts an indirect block that can't be read or is invalid. The blocks below are unknown, but
+    /// none is younger than this txg.
     pub(crate) fn unknown(&mut self, last: u64) {
         self.found.errors += 1;
         self.lose(0, last);
     }
 
-    /// No device is taken to be up to date with these groups, the last included.
+    /// Keeps these txgs, the last included, in the DTLs of all devices.
     fn lose(&mut self, first: u64, last: u64) {
         let lost = &mut self.found.lost;
         if !(lost.contains(first) && lost.contains(last)) || first != last {
@@ -281,13 +285,14 @@ impl Slice<'_> {
 }
 
 impl Engine {
-    /// What a scan does before a group: see the module's theory. The only caller is the sync thread.
+    /// The work of a scan before a txg: see the module's theory. The only caller is the sync
+    /// thread.
     pub(crate) fn scan_slice(&self, txg: Txg) {
         let scan = &self.scan;
         if self.cache.zio().suspension().reason().is_none()
             && let Some(stat) = scan.stat().filter(ScanStat::is_scanning)
         {
-            // Before the group changes what the record speaks of.
+            // Before the txg changes what the record refers to.
             self.load_walk(&mut scan.walk.lock(), &stat.phys, txg);
         }
         let idle = scan.quiet.load(Ordering::Relaxed)
@@ -335,12 +340,13 @@ impl Engine {
         let state = &mut *state;
         let Some(stat) = &mut state.stat else { return };
         let were_here = state.present.len();
-        // What another import found behind, this one does not know: it goes by the groups that devices have missed.
+        // This import doesn't know what another found behind: it uses the txgs that devices have
+        // missed.
         let got_all =
             |guid: &Guid| before.contains(guid) && after.contains(guid) && !found.in_part.contains(guid);
         state.present.retain(got_all);
         if state.present.len() < were_here {
-            // Behind all that the scan covers, as when it began.
+            // Devices are up to date beyond all that the scan covers, as when it began.
             self.tree().passed_by(&state.present, Txg(txg.0.max(stat.phys.max_txg)));
         }
         for (guid, groups) in found.behind {
@@ -361,7 +367,8 @@ impl Engine {
         (state.dirty, state.over) = (true, over);
     }
 
-    /// How much may wait: little of a scan that an import went on with, until that has been looked at, so that one after which the program ends again and again gets on.
+    /// The limits of the queue. They are small for a scan that an import resumed, until that has
+    /// been verified. So a scan makes progress even if the program ends again and again.
     fn room_to_wait(&self, young: bool) -> Room {
         let set = self.scan.queue_memory.load(Ordering::Relaxed);
         let memory = if set == 0 { queue::memory_limit(self.world.memory()) } else { set };
@@ -370,7 +377,8 @@ impl Engine {
         Room { memory, blocks, bytes }
     }
 
-    /// Walks until no more may wait or the walk is at its end, then looks at all that waits, and so on, until the slice is over; whether all has been visited and looked at.
+    /// Walks until the queue is full or the walk is at its end, then drains the queue, and so on,
+    /// until the slice is over. True if everything has been visited and verified.
     fn gather_and_drain(&self, walk: &mut Walk, slice: &mut Slice<'_>, as_of: Txg) -> bool {
         let looks_held = self.scan.looks_held.load(Ordering::Relaxed);
         let mut over = false;
@@ -395,7 +403,7 @@ impl Engine {
                 break;
             }
             slice.room = self.room_to_wait(false);
-            // What was read of it before may have been put right.
+            // What was read before may have been repaired.
             slice.windows = Windows::default();
         }
         if slice.queue.is_empty() {
@@ -405,19 +413,20 @@ impl Engine {
         over
     }
 
-    /// Bytes that a scan of all devices reads together.
+    /// Bytes that a scan reads together of all devices.
     fn bytes_at_a_time(&self) -> u64 {
         let set = self.scan.bytes.load(Ordering::Relaxed);
         let each = if set == 0 { SCAN_VDEV_LIMIT } else { set };
         each.saturating_mul(self.tree().devices().count() as u64).max(1)
     }
 
-    /// The devices that are there and take writes.
+    /// The devices that are present and writable.
     pub(crate) fn here(&self) -> BTreeSet<Guid> {
         self.tree().writable_devices().into_iter().collect()
     }
 
-    /// Goes on where the walk was, until the slice is over; whether all has been visited. `as_of` is the last group that is on disk.
+    /// Continues the walk until the slice is over; true if everything has been visited. `as_of` is
+    /// the last txg on disk.
     fn walk_on(&self, walk: &mut Walk, slice: &mut Slice<'_>, as_of: Txg) -> bool {
         loop {
             slice.from = walk.position;
@@ -463,7 +472,7 @@ impl Engine {
         }
     }
 
-    /// Asks for the datasets when the MOS has been visited; whether the walk may go on.
+    /// Lists the datasets when the MOS has been visited; whether the walk may continue.
     fn plan_datasets(&self, walk: &mut Walk, slice: &mut Slice<'_>) -> bool {
         let list = order::datasets(&self.mos);
         if list.cut_short {
@@ -475,7 +484,7 @@ impl Engine {
             }
         }
         walk.plan(&list.all);
-        // Listing them is no part of what a slice is for.
+        // Listing them does not count toward the slice's time.
         slice.since = Instant::now();
         true
     }
@@ -509,7 +518,7 @@ impl Engine {
         Ok(if young { ControlFlow::Continue(()) } else { slice.dataset(objset, &visit.bp) })
     }
 
-    /// The MOS as the last uberblock has it.
+    /// The root pointer of the MOS in the last uberblock.
     fn mos_root(&self) -> Blkptr {
         let root = Blkptr::decode(&self.synced.read().uberblock.rootbp);
         root.expect("the pool was opened by it, or wrote it")

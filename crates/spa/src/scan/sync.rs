@@ -1,4 +1,4 @@
-//! What a group writes of the scan, and what it does when one begins and ends.
+//! What a txg writes of the scan, and how one begins and ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use crate::sync::error_log::Turn;
 const CHECKPOINT: &str = "com.delphix:zpool_checkpoint";
 const CLONES: &str = "com.fudosecurity:block_cloning";
 pub(crate) const DEFER: &str = "com.datto:resilver_defer";
-/// The version of pools from which a scan's queue has a type of its own (`SPA_VERSION_DSL_SCRUB`).
+/// Pool version from which a scan's queue has a type of its own (`SPA_VERSION_DSL_SCRUB`).
 const DSL_SCRUB: u64 = 11;
 /// Object set of a bookmark whose dataset was destroyed (`ZB_DESTROYED_OBJSET`).
 const DESTROYED: u64 = u64::MAX;
@@ -47,9 +47,9 @@ impl ScanStat {
 }
 
 impl Engine {
-    /// What the pool's books say of scans, when it is opened.
+    /// Loads scans from the pool metadata, when the pool is opened.
     pub(crate) fn load_scan(&self) {
-        // What can't be read is not gone on with, and is written over by the next scan.
+        // A record that can't be read is not resumed, and the next scan overwrites it.
         self.load_error_scrub();
         self.scan.deferred.store(Self::is_deferred_on_disk(&self.mos), Ordering::Relaxed);
         let Ok(Some(phys)) = self.mos.scan() else { return };
@@ -59,7 +59,7 @@ impl Engine {
         state.present = present;
     }
 
-    /// Does what somebody asked for, in the group that syncs.
+    /// Executes a command in the syncing txg.
     pub(crate) fn obey(&self, tx: &Tx, command: ScanCommand) -> Result<Obeyed, SyncError> {
         let running = self.scan.stat().filter(ScanStat::is_scanning);
         let resilvers = running.is_some_and(|s| s.phys.func == ScanFunc::Resilver);
@@ -91,7 +91,7 @@ impl Engine {
                 Ok(ScanDone::Done)
             }
             ScanCommand::Resilver if self.rebuilds.any() => {
-                // It begins when nothing is rebuilt any more, if it is needed then.
+                // The resilver begins when no rebuild is active any more, if it is still needed.
                 self.scan.wanted.store(true, Ordering::SeqCst);
                 Ok(ScanDone::Done)
             }
@@ -131,7 +131,7 @@ impl Engine {
         state.notice(if pause { "scrub_paused" } else { "scrub_resume" }, self.world.wall());
     }
 
-    /// Ends what goes on and begins the resilver that is needed, if one is.
+    /// Ends the running scan and starts a resilver, if one is needed.
     pub(crate) fn restart_resilver(&self, tx: &Tx, events: &mut Vec<Event>) -> Result<(), SyncError> {
         let Some(missing) = self.missing() else { return Ok(()) };
         if self.scan.stat().is_some_and(|s| s.is_scanning()) {
@@ -180,7 +180,8 @@ impl Engine {
         let tree = self.tree();
         tree.devices().filter_map(|(guid, _)| tree.stats(guid).ok()).for_each(|s| s.scan_repaired.clear());
         let present = self.here();
-        // The scan is as old as this group, and ends behind it if somebody has missed some of this very group.
+        // Devices are up to date only beyond this txg. `max_txg` is later if a device has missed
+        // some of this very txg.
         tree.passed_by(&present, Txg(tx.txg().0.max(max_txg)));
         *self.scan.walk.lock() = Walk::from_the_beginning();
         self.scan.queue.clear();
@@ -202,13 +203,13 @@ impl Engine {
         Ok(())
     }
 
-    /// A scrub that goes on makes room for a rebuild.
+    /// Cancels a running scrub for a rebuild.
     pub(crate) fn give_up_scrub(&self, tx: &Tx, events: &mut Vec<Event>) -> Result<(), SyncError> {
         let scrubs = self.scan.stat().is_some_and(|s| s.is_scanning() && s.phys.func == ScanFunc::Scrub);
         if scrubs { self.end_scan(tx, false, "scan cancelled", events) } else { Ok(()) }
     }
 
-    /// Ends the scan that goes on (`dsl_scan_done`).
+    /// Ends the running scan (`dsl_scan_done`).
     fn end_scan(
         &self,
         tx: &Tx,
@@ -258,7 +259,7 @@ impl Engine {
         let checkpoint = ondisk::feature::Feature::by_guid(CHECKPOINT).expect("it is in the table");
         let held = self.sync_mos.feature_refcount(checkpoint).map_err(books)?.unwrap_or(0) > 0;
         let clones = ondisk::feature::Feature::by_guid(CLONES).expect("it is in the table");
-        // What was cloned behind the scan, an earlier import knew.
+        // An earlier import knew what was cloned behind the scan.
         let known = ours
             || phys.errors == 0 && self.sync_mos.feature_refcount(clones).map_err(books)?.unwrap_or(0) == 0;
         if complete && !held && !known && phys.errors == 0 && self.missing().is_some() {
@@ -277,7 +278,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Forgets of the devices' DTLs what the scan has covered (`vdev_dtl_reassess`).
+    /// Clears the devices' DTLs of what the scan has covered (`vdev_dtl_reassess`).
     fn forget_missed(
         &self,
         phys: &ScanPhys,
@@ -288,7 +289,7 @@ impl Engine {
         let tree = self.tree();
         for guid in tree.behind().into_iter().filter(|guid| present.contains(guid)) {
             let Ok(missed) = tree.dtl(guid) else { continue };
-            // One that was away during the scan has missed more than that covered.
+            // A device that was absent during the scan has missed more than that covered.
             let within = |(start, _): (u64, u64)| start > phys.min_txg || phys.min_txg == 0;
             if missed.iter().last().is_some_and(|(_, end)| end > phys.max_txg)
                 || !missed.iter().next().is_some_and(within)
@@ -297,12 +298,12 @@ impl Engine {
             }
             let failed = behind.get(&guid).into_iter().flat_map(TxgRanges::iter);
             let keep = TxgRanges::new(failed.chain(lost.iter()));
-            // It is in the tree that was just asked.
+            // The guid is from the same tree.
             let _ = tree.forget_missed(guid, Txg(phys.max_txg), &keep);
         }
     }
 
-    /// Writes what has changed of the scan since the last group.
+    /// Writes what has changed of the scan since the last txg.
     pub(crate) fn sync_scan(&self, tx: &Tx) -> Result<(), SyncError> {
         let mut events = Vec::new();
         self.scan.turning.store(true, Ordering::SeqCst);
@@ -327,18 +328,20 @@ impl Engine {
         self.put_scan(tx).map_err(|source| SyncError::Books { txg: tx.txg(), source })
     }
 
-    /// Whether that object of the MOS is a queue of datasets. Nothing else is changed or freed, whatever the record says.
+    /// Whether this object of the MOS is a queue of datasets. Nothing else is changed or freed,
+    /// whatever the record says.
     fn is_queue(&self, mos: &Mos, object: u64) -> bool {
         let old = self.synced.read().uberblock.version < DSL_SCRUB;
         let kind = if old { DmuType::ZAP_OTHER } else { DmuType::SCAN_QUEUE };
         mos.objset().dnode(ObjNum(object)).is_ok_and(|dnode| dnode.kind() == kind)
     }
 
-    /// Brings the walk up to date with what the group has done to datasets: what is on disk after it must say what is left after it.
+    /// Updates the walk for the datasets that the txg has changed: the record in this txg must say
+    /// what is left after it.
     fn replan(&self, walk: &mut Walk, state: &mut State) {
         let Some(stat) = state.stat.as_mut().filter(|s| s.is_scanning()) else { return };
         if !walk.loaded {
-            // Nobody has read the record yet, and the datasets that it names may be gone.
+            // The record has not been read yet, and the datasets that it names may be gone.
             *walk = Walk { young: true, ..Walk::from_the_beginning() };
         } else if walk.at != Some(0) {
             let list = order::datasets(&self.sync_mos);
@@ -348,7 +351,7 @@ impl Engine {
                 state.lost = TxgRanges::new([(0, u64::MAX)]);
             }
             walk.plan(&list.all);
-            // In the MOS nothing is planned yet.
+            // Within the MOS no datasets are planned yet.
             if let Some(recorded) = walk.recorded.as_mut().filter(|r| r.walk.at != Some(0)) {
                 recorded.walk.plan(&list.all);
             }
@@ -356,7 +359,8 @@ impl Engine {
         state.dirty = true;
     }
 
-    /// Writes how the scan stands as far as all that was met has been looked at: what waits is met again after an import (`SYNC_CACHED`).
+    /// Writes the scan's state as far as all found blocks have been verified (`SYNC_CACHED`).
+    /// Queued blocks are found again after an import.
     fn put_scan(&self, tx: &Tx) -> pool::Result<()> {
         let walk = &mut *self.scan.walk.lock();
         let (phys, sums, walk) = {
@@ -372,7 +376,7 @@ impl Engine {
                 Some(recorded) => (&recorded.walk, Some(recorded.counted)),
                 None => (&*walk, None),
             };
-            // Of a scan that this import has not gone on with yet, the record knows the place.
+            // For a scan that this import has not resumed yet, the record has the position.
             if stat.phys.state == ScanState::Scanning && known.loaded {
                 let at = known.at.unwrap_or(DESTROYED);
                 stat.phys.bookmark = [at, known.position.0, 0, known.position.1];
@@ -384,7 +388,7 @@ impl Engine {
             if let Some(counted) = counted {
                 (phys.examined, phys.skipped) = (counted.examined, counted.skipped);
                 phys.errors = counted.errors;
-                // What a resilver has written it writes again after an import; what a scrub has put right is right.
+                // After an import a resilver writes its blocks again; a scrub's repairs are done.
                 if phys.func == ScanFunc::Resilver {
                     phys.processed = counted.processed;
                 }
@@ -403,8 +407,9 @@ impl Engine {
             }
             self.put_queue(tx, ObjNum(phys.queue_obj), walk)?;
         }
-        // While blocks wait nothing is known that was not before, and a group with nothing else in it is not written. One before which a scan did not get on is: if devices
-        // have gone, that shows then.
+        // While blocks are queued the record doesn't change, and it does not cause a txg by itself.
+        // If the scan made no progress before a txg, the record is written: if devices are absent,
+        // that shows then.
         let put = self.scan.state.lock().put.replace((phys, sums));
         if put.is_some_and(|(before, then)| before == phys && then != sums) {
             return Ok(());
@@ -432,7 +437,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The datasets of a queue, each with the group from which on it is to be visited; nothing if that can't be told.
+    /// The datasets of a queue, each with the txg from which on it must be visited; `None` if it
+    /// can't be read.
     fn read_queue(&self, object: u64) -> Option<Vec<(u64, u64)>> {
         if !self.is_queue(&self.mos, object) {
             return None;
@@ -443,7 +449,8 @@ impl Engine {
         entries.map(|e| e.ok().and_then(pair)).collect()
     }
 
-    /// Finds the place of a scan that an import goes on with. If that can't be told for certain, it is the beginning.
+    /// Finds the position of a scan that an import resumes. If that is uncertain, it is the
+    /// beginning.
     pub(crate) fn load_walk(&self, walk: &mut Walk, phys: &ScanPhys, txg: Txg) {
         if walk.loaded {
             return;
@@ -451,7 +458,7 @@ impl Engine {
         let [objset, object, level, block] = phys.bookmark;
         *walk = Walk { young: true, ..Walk::from_the_beginning() };
         if objset == 0 {
-            // In the MOS a position may have become another: it is small.
+            // Positions in the MOS may have changed, and the MOS is small: visit it again.
             return;
         }
         let list = order::datasets(&self.mos);
@@ -472,7 +479,8 @@ impl Engine {
         walk.left = walk.visited.left(&all).into();
         let Some(current) = current else { return walk.choose() };
         (walk.at, walk.created, walk.min) = (Some(objset), current.created, current.min);
-        // Of another level, or in the blocks of dnodes, OpenZFS's position is within what is looked at again.
+        // At another level, or in blocks of dnodes, OpenZFS's position is within what is verified
+        // again.
         let exact = level == 0 && object != 0 && block != u64::MAX - 1;
         let again = phys.flags & DSF_VISIT_DS_AGAIN != 0 || object == 0 || (level as i64) < 0;
         walk.position = match (exact, level) {

@@ -1,9 +1,11 @@
 //! One dataset's blocks in order, from a position on.
 //!
 //! # Theory
-//! Positions are pairs of object and block at level 0, in rising order; the blocks of the meta dnode stand where their first object does, and spill blocks at the end of
-//! their object. What ends before the position has been looked at and is passed over; what begins before it and ends after is read only to get on. So between
-//! slices a pair of numbers is all that is kept.
+//! Positions are pairs of object and block at level 0, in rising order. Blocks of the meta dnode
+//! have the position of their first object, and spill blocks that of the end of their object. A
+//! block that ends before the position has been found, and is skipped. One that begins before it
+//! and ends after it is read only to find those below. So between slices only a pair of numbers is
+//! kept.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -22,37 +24,37 @@ use crate::scan::slice::Slice;
 use crate::scan::windows::Row;
 use dsl::traverse::leads_on;
 
-/// First block that was not looked at: object, and block at level 0.
+/// First block that was not found yet: object, and block at level 0.
 pub(crate) type Position = (u64, u64);
 
-/// Where a scan is.
+/// The position and plan of a scan.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Walk {
-    /// What the record on disk says is known.
+    /// The record on disk has been loaded.
     pub(crate) loaded: bool,
-    /// The dataset; 0 is the MOS, nothing is that one is to be chosen.
+    /// The dataset; 0 is the MOS, `None` means that the next must be chosen.
     pub(crate) at: Option<u64>,
-    /// When that was made.
+    /// Creation txg of the dataset.
     pub(crate) created: u64,
     pub(crate) position: Position,
-    /// Where its blocks began when it was last looked at.
+    /// Txg from which its blocks are visited, when it was last planned.
     pub(crate) min: u64,
     pub(crate) visited: Visited,
-    /// What is left, that where it is too.
+    /// The datasets that are left, including the current one.
     pub(crate) left: VecDeque<Visit>,
-    /// How often in succession what is needed to go on could not be read.
+    /// Failures in succession to read what the walk needs.
     pub(crate) failures: u32,
-    /// That some datasets can't be read has been counted.
+    /// Unreadable datasets have been counted.
     pub(crate) cut_short: bool,
-    /// An import went on with it, and has not looked at anything yet.
+    /// An import resumed it, and nothing has been verified since.
     pub(crate) young: bool,
-    /// What waits is being looked at, and nothing is added until none is left.
+    /// The queue is being drained, and nothing is added until it is empty.
     pub(crate) draining: bool,
-    /// How it stood when nothing waited; nothing if that is now.
+    /// The walk when the queue was last empty; `None` if it is empty now.
     pub(crate) recorded: Option<Box<Recorded>>,
 }
 
-/// What is known of a walk that has been looked at: after an import it goes on there.
+/// A walk whose blocks have all been verified: an import resumes there.
 #[derive(Debug, Clone)]
 pub(crate) struct Recorded {
     pub(crate) walk: Walk,
@@ -75,31 +77,33 @@ impl Walk {
         Walk { loaded: true, at: Some(0), ..Walk::default() }
     }
 
-    /// Nothing waits: if something does from now on, this is what is known.
+    /// Records the walk before the first block is queued.
     pub(crate) fn record(&mut self, counted: Counted) {
         self.recorded = None;
         let walk = self.clone();
         self.recorded = Some(Box::new(Recorded { walk, counted, since: Instant::now() }));
     }
 
-    /// Whether what waits has waited so long that it is to be looked at, so that something is known (`zfs_scan_checkpoint_intval`).
+    /// Whether the queue must be drained because of its age, so that progress can be recorded
+    /// (`zfs_scan_checkpoint_intval`).
     pub(crate) fn is_due(&self) -> bool {
         let longest = Duration::from_secs(SCAN_CHECKPOINT_INTVAL.get());
         self.recorded.as_ref().is_some_and(|r| r.since.elapsed() >= longest)
     }
 
-    /// All that waited has been looked at, or is gone.
+    /// All queued blocks have been verified, or are gone.
     pub(crate) fn drained(&mut self) {
         self.recorded = None;
         (self.young, self.draining) = (self.young && !self.draining, false);
     }
 
-    /// Goes on as these datasets are now.
+    /// Continues with the datasets as they are now.
     pub(crate) fn plan(&mut self, all: &[Visit]) {
         self.left = self.visited.left(all).into();
         let Some(at) = self.at.filter(|at| *at != 0) else { return };
         let here = all.iter().find(|v| v.objset == at && v.created == self.created);
-        // Of one of which a snapshot has been taken, the walk goes on in that. One that has more now than when it was begun is begun anew.
+        // If a snapshot of the current dataset has been taken, the walk continues in that. If it
+        // has more blocks than when its visit began, the visit restarts.
         let mut here = here;
         for _ in 0..all.len() {
             let Some(prev) = here.filter(|v| v.min > self.min).map(|v| v.prev) else { break };
@@ -128,7 +132,7 @@ struct Object<'a> {
 }
 
 impl Object<'_> {
-    /// Where the blocks below one begin, and where they end.
+    /// The positions at which the blocks below one begin, and end.
     fn span(&self, level: Level, blkid: BlkId) -> (Position, Position) {
         if blkid == dmu::SPILL_BLKID {
             return ((self.object.0, u64::MAX - 1), (self.object.0, u64::MAX));
@@ -145,8 +149,8 @@ impl Object<'_> {
 }
 
 impl Slice<'_> {
-    /// Looks at what the log of a head holds that was claimed and has not been replayed (`dsl_scan_zil`). What one that is in use holds is
-    /// soon free.
+    /// Verifies the claimed log of a head that has not been replayed (`dsl_scan_zil`). The blocks
+    /// of a log in use are soon freed.
     pub(crate) fn log(&mut self, os: &dmu::Objset) {
         match zil::Log::open(os, 0, 0) {
             Ok(None) => {}
@@ -204,7 +208,8 @@ impl Slice<'_> {
         }
     }
 
-    // As deep as the levels of two objects: a block below has a lower level, and only the meta dnode leads to objects.
+    // Recursion as deep as the levels of two objects: a block below has a lower level, and only the
+    // meta dnode leads to objects.
     fn child(&mut self, o: &Object<'_>, bp: &Blkptr, level: Level, blkid: BlkId) -> ControlFlow<()> {
         if bp.is_hole() || bp.birth.0 <= self.min {
             return ControlFlow::Continue(());
@@ -243,7 +248,7 @@ impl Slice<'_> {
         let below = |i: usize| BlkId(blkid.0.wrapping_shl(o.dnode.epbs()).wrapping_add(i as u64));
         let needed = |i: &usize| o.span(level, below(*i)).1 > from;
         let row = if level.0 > 0 { Row::Pointers } else { Row::Dnodes };
-        // From where on nothing is read ahead yet; data is not.
+        // The first pointer not read ahead yet; data is never read ahead.
         let mut next = if level.0 == 0 && o.object.0 != 0 { pointers } else { 0 };
         for i in 0..pointers {
             if i == next {
@@ -276,7 +281,7 @@ impl Slice<'_> {
         let min = self.min;
         let tops = found.iter().filter_map(|(_, dnode)| dnode.as_ref().ok()).flat_map(|d| &d.blkptrs);
         let tops = tops.filter(|bp| bp.level.0 > 0 && bp.birth.0 > min);
-        // What is not read ahead is read when it is met.
+        // What is not read ahead is read when it is found.
         let _ = self.look_ahead(Row::Objects, tops.cloned().enumerate());
         for (object, dnode) in found {
             match dnode {

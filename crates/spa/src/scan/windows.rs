@@ -1,17 +1,23 @@
-//! Reading what leads on before it is needed, block by block.
+//! Reading indirect blocks and dnodes before the walk needs them.
 //!
 //! # Theory
-//! A walk goes in the order of objects, and what it needs to get on lies in the order of the groups
-//! that wrote it. Two things keep each block from being a seek. What lies around a block is read
-//! with it ([`Windows::of`]): blocks of one group lie side by side. And where a block leads to many
-//! that are needed next, these are read in the order of their places, all devices at once
-//! ([`Windows::ahead`]): blocks of many groups lie in any order. What was read goes with the
-//! request for a block, as in [`crate::scan::issue`], and what could not be read so is read by itself.
+//! A walk goes in the order of objects, and the blocks that it needs lie in the order of the txgs
+//! that wrote them. Two methods avoid a seek for each block:
 //!
-//! In memory are 16 reads around a block, of 256 KiB each, and for each [`Row`] twice the 8 MiB that may be read ahead; of each as often as there are copies and parity on a vdev.
+//! * The surroundings of a block are read with it ([`Windows::of`]): blocks of one txg lie side by
+//!   side.
+//! * If a block leads to many that are needed next, these are read in the order of their places
+//!   ([`Windows::ahead`]). All devices read at once. Blocks of many txgs lie in any order.
+//!
+//! The fetched bytes go with the request for a block, as in [`crate::scan::issue`]; the rest is
+//! read singly.
+//!
+//! Memory holds 16 reads around a block, of 256 KiB each, and for each [`Row`] twice the 8 MiB of
+//! its read-ahead. Each is multiplied by the copies and parity of a vdev.
 //!
 //! # See
-//! OpenZFS `dsl_scan_prefetch`, which reads ahead through the cache, as many at once as devices have queues for.
+//! OpenZFS `dsl_scan_prefetch`, which prefetches through the cache, as many at once as devices have
+//! queues for.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -21,30 +27,31 @@ use vdev::{Extent, Fetched, Request, Tree};
 
 use crate::scan::issue::{AHEAD, extents};
 
-/// Bytes that are read where something is needed that leads on: what follows it is needed next, mostly.
+/// Bytes that are read around an indirect block: mostly the next bytes are needed next.
 const WINDOW: u64 = 256 << 10;
 /// Most of these reads that are kept.
 const WINDOWS: usize = 16;
-/// Most blocks that are read ahead without looking whether to stop.
+/// Most blocks that are read ahead between two checks whether to stop.
 const TOGETHER: usize = 64;
-/// A gap that is read over between blocks that are read ahead. A seek costs more, and few lie nearer to each other.
+/// Largest gap that is read too between blocks that are read ahead. A seek costs more, and few
+/// blocks are nearer to each other.
 const GAP: u64 = 512 << 10;
 
-/// Whose blocks are read ahead: those of one row make room for others of it.
+/// The kinds of blocks that are read ahead. New blocks of a row replace the old ones of that row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Row {
-    /// Blocks of dnodes, below one block of pointers.
+    /// Blocks of dnodes, below one indirect block.
     Dnodes,
-    /// What the objects of one block of dnodes begin with.
+    /// The first blocks of the objects in one block of dnodes.
     Objects,
-    /// Blocks of pointers, below one of them.
+    /// Indirect blocks, below another one.
     Pointers,
 }
 
-/// Blocks that were read ahead, by their places.
+/// Blocks that were read ahead, by place.
 type Ahead = BTreeMap<(VdevId, u64), Arc<Fetched>>;
 
-/// What lies around blocks that lead on, read a moment ago, and such blocks that are needed next.
+/// Recently read surroundings of indirect blocks, and indirect blocks that are needed next.
 #[derive(Default)]
 pub(crate) struct Windows {
     around: VecDeque<(Extent, Arc<Fetched>)>,
@@ -61,19 +68,19 @@ impl Windows {
         self.around.iter().find(|(e, _)| within(e)).map(|(_, fetched)| fetched)
     }
 
-    /// A read in which a block is, made if there is none.
+    /// A read that contains a block; it is made if there is none.
     pub(crate) fn of(&mut self, tree: &Tree, bp: &Blkptr, request: &Request) -> Option<Arc<Fetched>> {
         let of = extents(bp).next()?;
         let ahead = || self.ahead.values().find_map(|row| row.get(&(of.vdev, of.offset)));
         if let Some(fetched) = self.around(&of).or_else(ahead) {
             return Some(Arc::clone(fetched));
         }
-        // Blocks of one group lie side by side, in either order.
+        // Blocks of one txg lie side by side, in either order.
         let near = of.offset - of.offset % WINDOW;
         let start = near - near % tree.unit_of(of.vdev);
         let psize = Psize(WINDOW.max(of.offset - start + of.psize.0));
         let extent = Extent { offset: start, psize, ..of };
-        // Where no block can begin, or end, only this one is read.
+        // If the range doesn't begin and end at block boundaries, only this block is read.
         let extent = if tree.pieces_of(extent.vdev, start, psize, of.birth).is_ok() { extent } else { of };
         let fetched = Arc::new(tree.fetch(&[extent], false, request));
         if self.around.len() == WINDOWS {
@@ -83,8 +90,11 @@ impl Windows {
         Some(fetched)
     }
 
-    /// Reads blocks that are needed next and are not there, in the order of their places, as many as there is room for, or until it `stops`; those of this row that were read ahead before are gone.
-    /// Which is the first for which there is no room, of these numbers, if there is one.
+    /// Reads blocks that are needed next and are absent, in the order of their places, until memory
+    /// is full or it `stops`.
+    ///
+    /// The blocks of this row that were read ahead before are dropped. Gives the number of the
+    /// first block without memory, if there is one.
     pub(crate) fn ahead(
         &mut self,
         row: Row,
@@ -106,7 +116,7 @@ impl Windows {
         wanted.sort_unstable_by_key(|of| (of.vdev, of.offset));
         let there = self.ahead.entry(row).or_default();
         there.clear();
-        // One is read with what lies around it.
+        // A single block is read with its surroundings.
         if wanted.len() < 2 {
             return left;
         }

@@ -1,9 +1,9 @@
-//! Blocks that several refer to, as the engine keeps count of them: the dedup tables and the table of clones.
+//! Blocks with several references: the dedup tables and the block reference table.
 //!
 //! # Theory
-//! A block of either is freed by its last reference only: the pipeline asks both tables at each free. What a group changes in
-//! them is written to the MOS in the pass that changed it, before the space maps, since a block may be freed by it
-//! (`ddt_sync`, `brt_sync`).
+//! A block in either table is freed only with its last reference: the pipeline checks both tables
+//! at each free. A pass writes its changes of both to the MOS before the space maps, because they
+//! may free blocks (`ddt_sync`, `brt_sync`).
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ impl Shared {
     /// Opens a pool's tables, and gives them to its pipeline.
     ///
     /// # Errors
-    /// As reading them fails.
+    /// * [`pool::Error`]: a table cannot be read.
     pub(crate) fn open(mos: &Mos, parts: &Parts) -> pool::Result<Shared> {
         let vdevs = parts.allocator.vdevs();
         let dedup = Arc::new(DedupTables::open(mos, &vdevs, parts.allocator.clone())?);
-        // The first group prunes before it begins with what is shared.
+        // The first txg prunes before it begins with shared blocks.
         dedup.begin(Txg(0), parts.world.now(), &vdevs);
         let clones = Arc::new(CloneTable::open(mos, &vdevs)?);
         let zio = parts.cache.zio();
@@ -40,7 +40,7 @@ impl Shared {
 }
 
 impl Engine {
-    /// A group begins to sync: what it cloned counts, before it frees anything.
+    /// Begins the sync of a txg: its clones count before it frees anything.
     pub(crate) fn begin_shared(&self, txg: Txg) -> Result<(), SyncError> {
         let vdevs = self.allocator.vdevs();
         self.shared.dedup.begin(txg, self.world.now(), &vdevs);
@@ -57,7 +57,7 @@ impl Engine {
         self.shared.clones.begin(txg).map_err(books)
     }
 
-    /// Writes what the pass changed in the tables, and frees what nobody refers to any more.
+    /// Writes the pass's changes of the tables, and frees what has lost its last reference.
     pub(crate) fn sync_shared(&self, tx: &Tx) -> Result<(), SyncError> {
         let txg = tx.txg();
         let books = |source| SyncError::Books { txg, source };
@@ -67,7 +67,7 @@ impl Engine {
         dead.iter().try_for_each(|bp| self.free(txg, bp))
     }
 
-    /// The group has synced, and the MOS with it.
+    /// The txg has synced, and the MOS with it.
     pub(crate) fn shared_synced(&self) {
         self.shared.clones.sync_done(&self.sync_mos);
         self.shared.dedup.sync_done(&self.sync_mos);

@@ -1,17 +1,19 @@
-//! Dirty time logs: what each device has missed, kept with the pool.
+//! Dirty time logs (DTLs): what each device has missed, stored in the pool.
 //!
 //! # Theory
-//! The tree remembers which groups a device missed, and readers ask it last for blocks of these. When the pool is imported again this must still be
-//! known, so each group writes the logs that changed: a space map for each leaf, whose ranges are groups. Writing them may miss the
-//! device again, but only ever the same group, so that passes still end. What is held of a group ([`zio::Zio::write_held`]) is written after its passes: if a device misses it that wasn't known to miss
-//! the group, there is another pass.
+//! The tree records which txgs a device missed, and readers use it last for blocks of these. An
+//! import must know this too, so each txg writes the logs that changed: a space map for each leaf,
+//! whose ranges are txgs. Writing them may miss the device again, but only ever the same txg, so
+//! that passes still end. Deferred metadata writes ([`zio::Zio::write_held`]) follow the passes. If
+//! a device misses them that was not known to miss the txg, there is another pass.
 //!
 //! # Crash
-//! What a device misses after the last pass, when labels are written or devices flushed, is on disk with the next group. In between a crash may leave a
-//! device that lacks blocks and does not say so: their checksums tell, and redundancy repairs them.
+//! What a device misses after the last pass, in label writes or flushes, is recorded with the next
+//! txg. A crash in between may leave a device that lacks blocks without a record. Their checksums
+//! show that, and redundancy repairs them.
 //!
 //! # Absent
-//! Nothing here shrinks a log: that is what a scan does when it is done ([`crate::scan`]).
+//! Shrinking a log: a finished scan does that ([`crate::scan`]).
 //!
 //! # See
 //! OpenZFS `vdev_dtl_sync`, `vdev_dtl_load`.
@@ -28,17 +30,17 @@ use vdev::TxgRanges;
 
 use crate::engine::{Engine, SyncError};
 
-/// What the logs say on disk.
+/// The logs as they are on disk.
 pub(crate) type Written = HashMap<Guid, TxgRanges>;
 
-/// What the logs of a pool that was just loaded say: what the tree was told.
+/// The logs of a pool that was just loaded: the tree has them.
 pub(crate) fn loaded(config: &PoolConfig, tree: &vdev::Tree) -> Written {
     let leaves = config.vdev_tree.iter().flat_map(VdevConfig::leaves);
     leaves.filter_map(|leaf| Some((leaf.guid, tree.dtl(leaf.guid).ok()?))).collect()
 }
 
 impl Engine {
-    /// Writes the logs that changed. Says whether one is new, and so the config has changed.
+    /// Writes the logs that changed. True if one is new, and so the config has changed.
     pub(crate) fn write_dtls(&self, tx: &Tx, pass: u32) -> Result<bool, SyncError> {
         let txg = tx.txg();
         self.put_dtls(tx, pass).map_err(|source| SyncError::Books { txg, source })
@@ -85,8 +87,8 @@ impl Engine {
     }
 }
 
-/// Tells a leaf where its log is.
-// As deep as the tree, whose depth was checked when it was built.
+/// Records a leaf's log in the config.
+// Recursion as deep as the tree, whose depth was checked when it was built.
 fn name(vdev: &mut VdevConfig, leaf: Guid, object: ObjNum) {
     if vdev.guid == leaf {
         vdev.dtl = Some(object);

@@ -1,12 +1,14 @@
-//! The logs of damaged blocks, as groups change them.
+//! The logs of damaged blocks, as txgs change them.
 //!
 //! # Theory
-//! What reads have met since the last group ([`zio::Damage`]) is entered with the next one: while a scan goes on, in the log that this fills, otherwise in the
-//! other. A scan that looked at everything ends with its log taking the other's place, so that only what is still damaged is in it; one that did not leaves what was
-//! known before.
+//! Damage that reads have found since the last txg ([`zio::Damage`]) is logged with the next one.
+//! During a scan it goes to the log that the scan fills, otherwise to the other. When a complete
+//! scan ends, its log replaces the other, so that only what is still damaged stays. An incomplete
+//! scan keeps the earlier entries.
 //!
 //! # Absent
-//! OpenZFS forgets what was known before also when a scan is stopped, and when one ends that looked at new blocks only (`zpool scrub -C`): here these errors stay.
+//! OpenZFS also forgets the earlier entries when a scan is stopped, and when one ends that verified
+//! only new blocks (`zpool scrub -C`). Here these entries stay.
 //!
 //! # See
 //! OpenZFS `spa_errlog_sync`, `spa_errlog_rotate`, `spa_upgrade_errlog`.
@@ -19,26 +21,26 @@ use pool::errlog::ErrLog;
 use crate::damaged::{HEAD_ERRLOG, Search};
 use crate::engine::{Engine, PoolWriter};
 
-/// What becomes of what a scan has found when it is over.
+/// What to do with a scan's log at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// It is all there is.
+    /// It replaces the other log.
     Replace,
-    /// It comes to what was known.
+    /// It is added to the other log.
     Add,
 }
 
-/// What the next group does to the logs beside entering what was met.
+/// What the next txg does to the logs, beside adding new damage.
 #[derive(Debug, Default)]
 pub(crate) struct ErrorLogs {
     /// A scan has ended.
     turn: Mutex<Option<Turn>>,
-    /// Blocks that no dataset has any more (`spa_errlist_healed`).
+    /// Blocks that no dataset holds any more (`spa_errlist_healed`).
     gone: Mutex<Vec<ErrBookmark>>,
 }
 
 impl ErrorLogs {
-    /// A scan has ended. If several have, all that is known counts.
+    /// A scan has ended. If several have, all entries are kept.
     pub(crate) fn over(&self, turn: Turn) {
         let mut now = self.turn.lock();
         *now = Some(if *now == Some(Turn::Add) { Turn::Add } else { turn });
@@ -46,13 +48,15 @@ impl ErrorLogs {
 }
 
 impl PoolWriter {
-    /// Takes blocks that no dataset has any more out of the logs, with the next group (`spa_remove_error`).
+    /// Removes blocks that no dataset holds any more from the logs, with the next txg
+    /// (`spa_remove_error`).
     pub(crate) fn forget_errors(&self, gone: Vec<ErrBookmark>) {
         self.engine().errors.gone.lock().extend(gone);
         self.txgs().handle().touch();
     }
 
-    /// From now on a damaged block makes a group, so that the log soon tells of it, and so does one of which a copy is wrong, so that it is soon right.
+    /// From now on a damaged block causes a txg, so that it is soon logged. So does a block with a
+    /// wrong copy, so that it is soon repaired.
     pub(crate) fn keep_error_logs(&self) {
         let zio = self.engine().cache.zio();
         for list in [zio.damage(), zio.unhealed()] {
@@ -63,7 +67,8 @@ impl PoolWriter {
 }
 
 impl Engine {
-    /// Writes what was met since the last group. `scanning`: a scan went on when the group began.
+    /// Writes the damage found since the last txg. `scanning`: a scan was running when the txg
+    /// began.
     pub(crate) fn sync_errors(&self, tx: &Tx, scanning: bool) {
         let met = self.cache.zio().damage().pending();
         let turn = self.errors.turn.lock().take();
@@ -71,8 +76,8 @@ impl Engine {
         if met.is_empty() && turn.is_none() && gone.is_empty() {
             return;
         }
-        // A log that is damaged itself is no reason to wait: what was met stays in memory, and
-        // whoever asks for the log is told.
+        // A damaged log is no reason to wait: the entries stay in memory, and readers of the log
+        // get the error.
         let mos = self.check_dsl.mos();
         let write = || -> pool::Result<()> {
             let by_head = mos.feature_enabled(HEAD_ERRLOG)?;
@@ -100,8 +105,8 @@ impl Engine {
         }
     }
 
-    /// Gives the logs the form that they have with `head_errlog`, which has just been enabled (`spa_upgrade_errlog`). What is no block any more is left out, and so
-    /// is what can't be read.
+    /// Converts the logs for `head_errlog`, which has just been enabled (`spa_upgrade_errlog`).
+    /// Leaves out blocks that are gone, and entries that can't be read.
     pub(crate) fn upgrade_error_logs(&self, tx: &Tx) -> pool::Result<()> {
         let (mos, search) = (self.check_dsl.mos(), Search::on_disk(self.check_dsl.mos()));
         for log in [ErrLog::Last, ErrLog::Scrub] {

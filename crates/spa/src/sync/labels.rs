@@ -1,11 +1,16 @@
-//! Making a synced group the pool's state: labels and uberblocks.
+//! Making a synced txg the pool's state: labels and uberblocks.
 //!
 //! # Crash
-//! The order is OpenZFS's. Everything that the new uberblock reaches is made durable first. When the config changed, the even labels
-//! (0 and 2) of all devices are rewritten and flushed: whoever reads them before the new uberblock is there finds them too new and takes
-//! the odd ones, which still go with the old uberblock. Then the uberblock goes to all four labels, and is flushed: now the
-//! group exists. Then the odd labels follow. The slot of the ring follows from the group's number, so that the uberblocks of
-//! the last groups stay.
+//! The order is OpenZFS's:
+//!
+//! 1. Everything that the new uberblock reaches is made durable.
+//! 2. If the config changed, the even labels (0 and 2) of all devices are rewritten and flushed.
+//!    Until the new uberblock is there, an import finds them too new and takes the odd ones, which
+//!    still go with the old uberblock.
+//! 3. The uberblock is written to all four labels, and flushed. Now the txg exists.
+//! 4. The odd labels (1 and 3) are rewritten.
+//!
+//! The slot in the ring follows from the txg, so the uberblocks of the last txgs stay.
 //!
 //! # See
 //! OpenZFS `vdev_config_sync`, `uberblock_update`.
@@ -21,9 +26,10 @@ use zio::Reason;
 
 use crate::engine::{Engine, SyncError};
 
-/// Top-level vdevs that hold the uberblock of a group in which the config did not change (`SPA_SYNC_MIN_VDEVS`).
+/// Number of top-level vdevs that get the uberblock of a txg without config changes
+/// (`SPA_SYNC_MIN_VDEVS`).
 const MIN_VDEVS: usize = 3;
-/// Newest pool version, which every writer notes (`SPA_VERSION`).
+/// Newest pool version, which every writer records (`SPA_VERSION`).
 pub(crate) const SPA_VERSION: u64 = 5000;
 
 /// The sum of the guids of a tree, modulo 2^64 (`vdev_guid_sum`).
@@ -76,12 +82,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes something and makes it durable. When that fails the pool is suspended, and afterwards it is written again.
+    /// Writes something and makes it durable. If that fails, the pool is suspended, and later the
+    /// write is repeated.
     fn insist(&self, txg: Txg, write: impl Fn() -> Result<(), SyncError>) -> Result<(), SyncError> {
         let zio = self.cache.zio();
         let flush = || zio.flush_once(txg).map_err(|source| SyncError::Flush { txg, source });
         loop {
-            // Whoever could not show for too long that the pool is his must not change it.
+            // A host whose heartbeat has failed for too long must not change the pool.
             if !zio.suspension().pass() {
                 return Err(SyncError::LetGo { txg });
             }
@@ -104,12 +111,13 @@ impl Engine {
             .collect()
     }
 
-    /// What `work` makes of each device, all at once, in the order of the devices.
+    /// Runs `work` on each device, all at once; the results are in the order of the devices.
     fn on_each<T: Send, R: Send>(&self, devices: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
         self.cache.zio().workers().at_once(devices, work)
     }
 
-    /// Writes the labels of one parity of all devices. Each top-level vdev that holds data needs one device that took them.
+    /// Writes the labels of one parity of all devices. Each top-level vdev that holds data needs
+    /// one device that took them.
     fn write_labels(&self, config: &PoolConfig, txg: Txg, parity: usize) -> Result<(), SyncError> {
         let tree = config.vdev_tree.as_ref().expect("an engine's config has a tree");
         let each = tree.children.iter().map(|top| self.leaves(top)).collect::<Vec<_>>();
@@ -124,7 +132,7 @@ impl Engine {
             for ((leaf, _), done) in leaves.iter().zip(took.by_ref()) {
                 written += usize::from(done.is_some_and(|done| self.judge_labels(leaf.guid, &done)));
             }
-            // Without a log device the pool can live.
+            // The pool can live without a log device.
             let needed = !top.is_log && self.cache.zio().tree().holds_blocks(VdevId(top.id as u32));
             if written == 0 && needed {
                 return Err(SyncError::Labels { txg, what: "labels", written, wanted: leaves.len() });
@@ -133,14 +141,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Charges a device with its labels that were not written, and has it probed if there are any: one that works for the rest is used further. Says whether one was.
+    /// Counts a device's failed label writes as write errors, and probes it if there are any: a
+    /// device that otherwise works stays in use. True if a label was written.
     pub(crate) fn judge_labels(&self, leaf: Guid, done: &[bool]) -> bool {
         let bad = done.iter().filter(|good| !**good).count();
         self.cache.zio().tree().blame(leaf, bad as u64);
         bad < done.len()
     }
 
-    /// Writes the uberblock to all devices, or to those of a few vdevs; if none of these takes it, to all.
+    /// Writes the uberblock to all devices, or to those of a few vdevs; if none of these takes it,
+    /// to all.
     fn write_uberblock(&self, root: &VdevConfig, ub: &Uberblock, all: bool) -> Result<(), SyncError> {
         match self.put_uberblock(root, ub, all) {
             Err(_) if !all => self.put_uberblock(root, ub, true),

@@ -1,4 +1,4 @@
-//! The pool's own books as the engine keeps them: config, vdevs, history.
+//! The pool metadata that the engine maintains: config, vdevs, history.
 
 use std::sync::Arc;
 
@@ -22,16 +22,19 @@ use crate::engine::{Engine, Parts, RECORDED, Recorded, SyncError, Synced};
 const AVZ_V2: &str = "com.klarasystems:vdev_zaps_v2";
 /// `org.zfsonlinux:allocation_classes`: there are vdevs for special and dedup blocks.
 const ALLOCATION_CLASSES: &str = "org.zfsonlinux:allocation_classes";
-/// Says in the config that every vdev has its ZAP.
+/// The config entry that says that every vdev has its ZAP.
 const PER_VDEV_ZAPS: &str = "com.delphix:has_per_vdev_zaps";
 /// `org.openzfs:draid`.
 const DRAID: &str = "org.openzfs:draid";
 
-/// Gives new top-level vdevs their objects in the MOS and opens them to the allocator; the numbers go into the config. Returns
-/// the bytes that they add, as file systems see them (`vdev_construct_zaps`, `vdev_metaslab_init`).
+/// Creates the MOS objects of new top-level vdevs and opens these to the allocator
+/// (`vdev_construct_zaps`, `vdev_metaslab_init`).
+///
+/// The object numbers go into the config. Returns the bytes that the vdevs add, as file systems see
+/// them.
 ///
 /// # Errors
-/// As changing the MOS fails.
+/// * [`pool::Error`]: the MOS cannot be read or changed.
 pub(crate) fn add_vdevs(
     mos: &Mos,
     tx: &Tx,
@@ -66,7 +69,7 @@ pub(crate) fn add_vdevs(
             mos.feature_incr(tx, feature(DRAID))?;
         }
         give_leaf_zaps(mos, tx, top)?;
-        // The array's number is not known before the vdev is described.
+        // The array's object number is known only after the vdev is described.
         top.metaslab_array = Some(ObjNum(0));
         let block = tree
             .psize_to_asize(VdevId(top.id as u32), Psize(1 << 17), tx.txg())
@@ -91,10 +94,10 @@ fn give_leaf_zaps(mos: &Mos, tx: &Tx, vdev: &mut VdevConfig) -> pool::Result<()>
 }
 
 impl Engine {
-    /// An engine over a pool's books.
+    /// An engine over the pool metadata.
     ///
     /// # Errors
-    /// As reading the tables of shared blocks fails.
+    /// * [`pool::Error`]: the tables of shared blocks cannot be read.
     pub(crate) fn new(
         parts: Parts,
         mos: Mos,
@@ -119,7 +122,7 @@ impl Engine {
             dsl,
             synced: RwLock::new(loaded),
             config: RwLock::new(()),
-            // Whoever opens a pool brings all its labels up to date with its first group.
+            // The first txg after an open brings all labels up to date.
             changed_config: Mutex::new(crate::engine::ChangedConfig { next: Some(config), committing: None }),
             dtls: Mutex::new(dtls),
             tasks: Default::default(),
@@ -156,10 +159,10 @@ impl Engine {
         })
     }
 
-    /// Makes the datasets of a new pool.
+    /// Creates the datasets of a new pool.
     ///
     /// # Errors
-    /// As writing fails.
+    /// * [`dsl::Error`]: a dataset cannot be created.
     pub(crate) fn begin(&self, tx: &Tx, begin: &Beginning<'_>) -> dsl::Result<()> {
         let mut random = || self.world.random();
         let dsize = |bp: &Blkptr| self.dsize(bp);
@@ -169,26 +172,28 @@ impl Engine {
         s.finish().map(drop)
     }
 
-    /// Bytes of the pool's room that a block takes, deflated (`bp_get_dsize_sync`).
+    /// Bytes of the pool's space that a block takes, deflated (`bp_get_dsize_sync`).
     pub(crate) fn dsize(&self, bp: &Blkptr) -> u64 {
         let Some(s) = bp.stored() else { return 0 };
         s.copies().map(|d| (d.asize.0 >> 9).saturating_mul(self.deflate_ratio(d.vdev))).sum()
     }
 
-    /// Usable part of a vdev's space in 1/512: what of a 128 KiB block's space is data (`vdev_deflate_ratio`).
+    /// Usable part of a vdev's space in 1/512: the data part of a 128 KiB block's space
+    /// (`vdev_deflate_ratio`).
     fn deflate_ratio(&self, vdev: VdevId) -> u64 {
         if let Some(ratio) = self.ratios.lock().get(&vdev) {
             return *ratio;
         }
         let taken = self.tree().psize_to_asize(vdev, Psize(1 << 17), ondisk::Txg(0)).map_or(1 << 17, |a| a.0);
-        // A directory that can't be read now has been read when the pool was opened.
+        // The directory was readable when the pool was opened.
         let deflates = self.sync_mos.deflates().unwrap_or(true);
         let ratio = if deflates { pool::metaslab::deflate_ratio(taken) } else { 512 };
         self.ratios.lock().insert(vdev, ratio);
         ratio
     }
 
-    /// Writes the config to the MOS if it has changed, or if the labels must name other features (`spa_sync_config_object`).
+    /// Writes the config to the MOS if it has changed, or if the labels must name other features
+    /// (`spa_sync_config_object`).
     pub(crate) fn write_config(&self, tx: &Tx) -> Result<(), SyncError> {
         let txg = tx.txg();
         self.put_config(tx).map_err(|source| SyncError::Books { txg, source })
@@ -205,7 +210,7 @@ impl Engine {
             Arc::new(PoolConfig { features_for_read: features, txg: tx.txg(), ..PoolConfig::clone(&now) });
         let mut nv = config.to_mos(tx.txg());
         if self.sync_mos.dir(mos::VDEV_ZAP_MAP)?.is_none() {
-            // An imported pool's devices may have none yet, and OpenZFS gives them to it then.
+            // An imported pool's devices may have none yet; OpenZFS then creates them.
             nv.remove(PER_VDEV_ZAPS);
         }
         self.sync_mos.write_config(tx, &nv)?;
@@ -224,7 +229,7 @@ impl Engine {
         Ok(out)
     }
 
-    /// Adds what operations did to the pool's history (`spa_history_log_internal`).
+    /// Adds operations to the pool's history (`spa_history_log_internal`).
     pub(crate) fn log_events(&self, tx: &Tx, events: &[Event]) -> Result<(), SyncError> {
         let txg = tx.txg();
         let hostname = self.synced.read().config.hostname.clone().unwrap_or_default();
@@ -237,7 +242,7 @@ impl Engine {
         }
         let books = |source| SyncError::Books { txg, source };
         if self.sync_mos.dir(mos::HISTORY).map_err(books)?.is_none() {
-            // It was made before there were histories.
+            // The pool was made before there were histories.
             let room = self.allocator.totals().of(ClassKind::Normal).dspace;
             self.sync_mos.create_history(tx, room).map_err(books)?;
         }
@@ -251,13 +256,16 @@ impl Engine {
             .try_for_each(|record| self.sync_mos.log_history(tx, &record).map_err(books))
     }
 
-    /// Has the history tell with the next group with what programs the pool is made or imported from now on (`spa_history_log_version`).
+    /// Records the software versions in the history with the next txg, when the pool is created or
+    /// imported (`spa_history_log_version`).
     pub(crate) fn announce_versions(&self, what: &'static str, hostname: &str) {
         let text = crate::discovery::host::versions(self.synced.read().uberblock.version, hostname);
         self.announced.lock().push(Event { what, dataset: String::new(), object: 0, text });
     }
 
-    /// Keeps what the history is told of operations for whoever wants to know (`spa_history_log_notify`).
+    /// Keeps the history records of operations for
+    /// [`PoolWriter::take_recorded`](crate::engine::PoolWriter::take_recorded)
+    /// (`spa_history_log_notify`).
     fn record(&self, records: &[Nvlist]) {
         let at = self.world.wall();
         let mut recorded = self.recorded.lock();

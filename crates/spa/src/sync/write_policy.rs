@@ -10,7 +10,7 @@ use zio::{ClassHint, WritePolicy};
 
 use crate::engine::Engine;
 
-/// Features that say how the MOS is written.
+/// Features that decide how the MOS is written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MosFeatures {
     lz4: bool,

@@ -1,41 +1,39 @@
-//! For which program a thread works, and whether that one is being killed.
+//! The program that a thread works for, and whether that is being killed.
 //!
 //! # Theory
 //! A program that writes to a suspended pool waits for its answer in the kernel, and cannot die
-//! before that comes. All threads that could read a message of the kernel about it may wait too. So
-//! the thread that waits for the pool looks itself, now and then, whether its caller has been
-//! killed, and gives up then. A fatal signal is pending as `SIGKILL` for each thread of a program,
-//! whatever the signal was.
+//! before that comes. All threads that could read the kernel's message about it may wait too. So
+//! the thread that waits for the pool polls whether its caller has been killed, and then gives up.
+//! A fatal signal is pending as `SIGKILL` for each thread of a program, whatever the signal was.
 
 use std::cell::Cell;
 use std::time::Duration;
 
-/// How often a thread that waits looks.
+/// Interval at which a waiting thread polls.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
-/// The place of `SIGKILL` in a mask of signals.
+/// The bit of `SIGKILL` in a mask of signals.
 const SIGKILL: u64 = 1 << 8;
 
 thread_local! {
     static CALLER: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The program that asked is being killed, and waits for nothing but an answer.
+/// The calling program is being killed, and waits only for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the program that asked is being killed")]
 pub struct CallerKilled;
 
-/// From now on this thread works for that thread of a program, as the system numbers it; 0 for
-/// nobody.
+/// From now on this thread works for that thread of a program, by the system's number; 0 for none.
 pub fn work_for(thread: u32) {
     CALLER.set(thread);
 }
 
-/// Whether this thread works for anybody.
+/// Whether this thread works for a program.
 pub(super) fn is_known() -> bool {
     CALLER.get() != 0
 }
 
-/// Whether whom this thread works for is being killed.
+/// Whether the thread that this one works for is being killed.
 pub(super) fn is_killed() -> bool {
     let thread = CALLER.get();
     let status = (thread != 0).then(|| std::fs::read_to_string(format!("/proc/{thread}/status")));

@@ -1,30 +1,32 @@
-//! How changes got into their groups, and what stood in their way, by the names of OpenZFS's kstat `dmu_tx`.
+//! Counters of how changes got into their txgs, and of what delayed them: OpenZFS's kstat `dmu_tx`.
 //!
 //! # Theory
-//! Whoever joins a group takes a line of his own thread's when he is counted; what holds somebody up is counted where he waits anyway. Each thing that stood in the way
-//! is counted once for who asked, however often he was woken to look again; who asks again, since there was no room, is counted again.
+//! Joining a txg counts on a cache line of the thread's own; a delay counts where the thread waits
+//! anyway. Each kind of delay counts once for each call, however often the call is woken to check
+//! again. A caller that tries again because there was no space counts again.
 //!
 //! # Absent
-//! What never is in the way here, since memory holds no writer up but by what is dirty: whoever shows the kstat says so.
+//! Delays that never occur here, since dirty data is the only memory limit for writers. The code
+//! that shows the kstat says so.
 
 use std::sync::{Arc, LazyLock};
 
 use observe::{Counter, Sharded};
 
-/// What stood in the way of a change.
+/// What delayed a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bar {
-    /// Whether there is room for it could not be read (`dmu_tx_error`).
+    /// Whether there is space for it could not be read (`dmu_tx_error`).
     Error,
     /// The pool was suspended (`dmu_tx_suspended`).
     Suspended,
-    /// The group before still had holders (`dmu_tx_group`).
+    /// The txg before still had holders (`dmu_tx_group`).
     Group,
-    /// So much was dirty that writers are slowed down (`dmu_tx_dirty_delay`).
+    /// So much was dirty that writers are delayed (`dmu_tx_dirty_delay`).
     DirtyDelay,
-    /// So much was dirty that it had to wait for a group to be written (`dmu_tx_dirty_over_max`).
+    /// So much was dirty that it had to wait for the sync of a txg (`dmu_tx_dirty_over_max`).
     DirtyOverMax,
-    /// A quota, or the size of the pool, left no room, or none for sure (`dmu_tx_quota`).
+    /// A quota or the pool's size left no space, or none for sure (`dmu_tx_quota`).
     Quota,
 }
 
@@ -37,7 +39,7 @@ const BARS: [(Bar, &str); 6] = [
     (Bar::Quota, "dmu_tx_quota"),
 ];
 
-/// What is counted.
+/// The counters (`dmu_tx_stats_t`).
 #[derive(Debug, Default)]
 pub struct TxCounts {
     assigned: Sharded,
@@ -45,30 +47,30 @@ pub struct TxCounts {
 }
 
 impl TxCounts {
-    /// Those of all pools of this process.
+    /// The counters of all pools of this process.
     pub fn of_process() -> &'static Arc<TxCounts> {
         static ALL: LazyLock<Arc<TxCounts>> = LazyLock::new(Arc::default);
         &ALL
     }
 
-    /// By OpenZFS's names.
+    /// The counters by OpenZFS's names.
     pub fn named(&self) -> Vec<(&'static str, u64)> {
         let bars = BARS.iter().map(|(bar, name)| (*name, self.bars[*bar as usize].get()));
         [("dmu_tx_assigned", self.assigned.get())].into_iter().chain(bars).collect()
     }
 
-    /// A change has its group, and room (`dmu_tx_assigned`).
+    /// Counts a change that has its txg and space (`dmu_tx_assigned`).
     pub(crate) fn assigned(&self) {
         self.assigned.inc();
     }
 
-    /// Something stood in the way of one.
+    /// Counts a delay of a change.
     pub(crate) fn note(&self, bar: Bar) {
         self.bars[bar as usize].inc();
     }
 }
 
-/// One who asks for a group, for whom each thing is counted once.
+/// A call that asks for a txg; each kind of delay counts once for it.
 pub(super) struct Asker<'a> {
     counts: &'a TxCounts,
     met: [bool; BARS.len()],

@@ -1,4 +1,4 @@
-//! The newest groups: what each held, and how long each part of its life took.
+//! The newest txgs: what each held, and how long each stage took.
 //!
 //! See OpenZFS `spa_txg_history_t` of `spa_stats.c`.
 
@@ -9,7 +9,7 @@ use observe::{Tunable, Unit};
 use ondisk::Txg;
 use vdev::Moved;
 
-/// How many groups are remembered (`zfs_txg_history`).
+/// Number of txgs that are remembered (`zfs_txg_history`).
 pub static HISTORY: Tunable = Tunable::new(
     "zfs_txg_history",
     100,
@@ -18,7 +18,7 @@ pub static HISTORY: Tunable = Tunable::new(
     "number of transaction groups in the txgs kstat",
 );
 
-/// Where a group is in its life (`txg_state_t`).
+/// The stage of a txg's life (`txg_state_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// It takes holders.
@@ -27,37 +27,37 @@ pub enum Stage {
     Quiescing = 1,
     /// It waits for the one before to be on disk.
     Waiting = 2,
-    /// It is written.
+    /// Its sync is under way.
     Syncing = 3,
     /// It is on disk.
     Committed = 4,
 }
 
-/// One group.
+/// A txg in the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group {
-    /// Which.
+    /// Its number.
     pub txg: Txg,
-    /// Where it is.
+    /// Its stage.
     pub stage: Stage,
     /// When it opened.
     pub opened: Instant,
-    /// Bytes that were changed in it.
+    /// Bytes that were dirtied in it.
     pub dirty: u64,
-    /// What devices moved while it was written, for whomever.
+    /// The bytes that devices moved during its sync, for any purpose.
     pub moved: Moved,
-    /// How long it was in each stage before the one in which it is, by their numbers; 0 in those to come.
+    /// Durations of the stages before the current one, by their numbers; 0 for those to come.
     pub took: [Duration; 4],
-    /// Since when it is where it is.
+    /// When the current stage began.
     since: Instant,
 }
 
-/// The newest groups of a pool, the oldest first.
+/// The newest txgs of a pool, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct History(VecDeque<Group>);
 
 impl History {
-    /// A group opens.
+    /// Records the opening of a txg.
     pub(super) fn open(&mut self, txg: Txg) {
         let most = usize::try_from(HISTORY.get()).unwrap_or(usize::MAX);
         while !self.0.is_empty() && self.0.len() >= most {
@@ -77,7 +77,7 @@ impl History {
         }
     }
 
-    /// A group goes on; one that is not remembered any more does without.
+    /// Records a txg's next stage; ignores a txg that is no longer remembered.
     pub(super) fn enter(&mut self, txg: Txg, stage: Stage) {
         let now = Instant::now();
         if let Some(group) = self.find(txg) {
@@ -86,7 +86,7 @@ impl History {
         }
     }
 
-    /// What a group that is on disk held, and what devices moved meanwhile.
+    /// Records what a txg that is on disk held, and what devices moved during its sync.
     pub(super) fn committed(&mut self, txg: Txg, dirty: u64, moved: Moved) {
         self.enter(txg, Stage::Committed);
         if let Some(group) = self.find(txg) {

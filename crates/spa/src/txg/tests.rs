@@ -47,7 +47,7 @@ fn never() -> Tunables {
     Tunables { timeout: Duration::from_secs(1 << 30), ..Tunables::default() }
 }
 
-/// Groups sync in order, once each, and a waiter returns only after its own.
+/// Goal: txgs sync in order, once each, and a waiter returns only after its own.
 #[test]
 fn groups_sync_in_order() {
     let log = Arc::new(Log::default());
@@ -64,7 +64,7 @@ fn groups_sync_in_order() {
     assert_eq!(synced.first(), Some(&11));
 }
 
-/// A group is not synced while somebody holds it, and nobody enters the next one before.
+/// Goal: a txg is not synced while it has a holder, and no thread enters the next one before.
 #[test]
 fn a_holder_keeps_its_group_from_syncing() {
     let log = Arc::new(Log::default());
@@ -89,7 +89,7 @@ fn a_holder_keeps_its_group_from_syncing() {
     assert_eq!(log.synced.lock().first(), Some(&1));
 }
 
-/// What was changed before the groups are dropped is synced; an unchanged group is not.
+/// Goal: what was changed before the txgs are dropped is synced; an unchanged txg is not.
 #[test]
 fn dropping_syncs_what_is_open() {
     let log = Arc::new(Log::default());
@@ -102,8 +102,8 @@ fn dropping_syncs_what_is_open() {
     assert!(log.synced.lock().is_empty());
 }
 
-/// After a failed sync nobody waits for ever, and nothing later is synced; who asked for it hears
-/// the cause, once.
+/// Goal: after a failed sync no thread waits for ever, and nothing later is synced; the witness
+/// gets the cause, once.
 #[test]
 fn a_failure_stops_the_pool() {
     let log = Arc::new(Log::default());
@@ -123,7 +123,7 @@ fn a_failure_stops_the_pool() {
     assert_eq!(cause.to_string(), "no device is left");
 }
 
-/// Writers beyond the limit of dirty data wait for a group to sync, and then go on.
+/// Goal: writers beyond the limit of dirty data wait for a txg to sync, and then go on.
 #[test]
 fn dirty_data_is_bounded() {
     let log = Arc::new(Log::default());
@@ -147,7 +147,7 @@ fn dirty_data_is_bounded() {
     assert_eq!(txgs.dirty(), 0);
 }
 
-/// The delay starts at its threshold, grows with the dirty data, and has a limit.
+/// Goal: the delay starts at its threshold, grows with the dirty data, and has a limit.
 #[test]
 fn the_delay_grows() {
     let t = Tunables { dirty_max: 1000, ..Tunables::default() };
@@ -157,7 +157,7 @@ fn the_delay_grows() {
     assert_eq!(t.delay(2000).unwrap(), Duration::from_millis(100));
 }
 
-/// A group that leaves work is followed by another at once, without anybody asking.
+/// Goal: a txg that leaves work is followed by another at once, without a request.
 #[test]
 fn work_goes_on() {
     let log = Arc::new(Log::default());
@@ -177,11 +177,12 @@ fn until(what: impl Fn() -> bool) {
     }
 }
 
-/// What stands in the way of changes is counted, each thing once for each that meets it, and so is who got in.
+/// Goal: each kind of delay counts once for each change that it delays, and so does each change
+/// that got in.
 #[test]
 fn what_is_in_the_way_is_counted() {
     let log = Arc::new(Log::default());
-    // A group that closed because it is full would keep this thread, which holds it, out of the next.
+    // A txg that closed because it is full would keep this thread, which holds it, out of the next.
     let tunables =
         Tunables { dirty_max: 1000, sync_percent: 100, delay_min_percent: 50, delay_scale_ns: 0, ..never() };
     let txgs = Arc::new(Txgs::start("t", Txg(0), tunables, log.clone()));
@@ -190,10 +191,10 @@ fn what_is_in_the_way_is_counted() {
         std::thread::spawn(move || txgs.hold(bytes).map(|hold| hold.txg()))
     };
     let first = txgs.hold(600).unwrap();
-    // Slowed down, by nothing.
+    // Delayed by a delay of 0.
     drop(txgs.hold(1).unwrap());
     assert_eq!((log.counted("dmu_tx_dirty_delay"), log.counted("dmu_tx_dirty_over_max")), (1, 0));
-    // No more fits until the group is written, which has a holder.
+    // No more fits until the sync of the txg, which has a holder.
     let second = in_a_thread(500);
     until(|| log.counted("dmu_tx_dirty_over_max") == 1);
     until(|| txgs.open() == Txg(2));
@@ -204,9 +205,9 @@ fn what_is_in_the_way_is_counted() {
     assert_eq!(second.join().unwrap().unwrap(), Txg(2));
     assert_eq!(third.join().unwrap().unwrap(), Txg(2));
     assert_eq!((log.counted("dmu_tx_assigned"), log.counted("dmu_tx_dirty_over_max")), (4, 1));
-    // The other may have met it too when it was woken, and nobody twice.
+    // The other may have been delayed too when it was woken, but neither twice.
     assert!(log.counted("dmu_tx_group") <= 2);
-    // Who asks for room too counts for himself.
+    // A caller that also needs space counts for itself.
     drop(txgs.enter(1, true).unwrap().unwrap());
     assert_eq!(log.counted("dmu_tx_assigned"), 4);
     log.suspension.attend("t", zio::FailMode::Continue, Box::new(|| {}));
@@ -216,7 +217,7 @@ fn what_is_in_the_way_is_counted() {
     log.suspension.clear();
 }
 
-/// Goal: who is slowed down as much is dirty waits, for all who ask whether anybody does, and does no longer when he got in.
+/// Goal: the counter of waiting threads includes a delayed writer, until it gets in.
 #[test]
 fn who_is_slowed_down_waits() {
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -234,7 +235,7 @@ fn who_is_slowed_down_waits() {
     assert_eq!(waiting(), 0);
     let (since, seen) = (Instant::now(), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        // A tenth of a second each time, until somebody has looked meanwhile.
+        // A tenth of a second each time, until the other thread has checked meanwhile.
         scope.spawn(|| {
             while !seen.load(Ordering::Relaxed) && since.elapsed() < PATIENCE {
                 drop(txgs.hold(1).unwrap());

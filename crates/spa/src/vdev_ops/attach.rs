@@ -1,27 +1,39 @@
-//! A device that joins a mirror or takes another's place, and one that leaves.
+//! Attach, replace and detach: a device joins a mirror or takes another's place, or leaves.
 //!
 //! # Theory
-//! Both change one place of the tree. A new device is put beside an old one, below a mirror, or below a *replacing* or *spare* vdev, which is made if the
-//! old one has no such parent; it lacks every group that there was, and its dirty time log says so before anybody sees it: it is written at once, and read
-//! where nothing else is left. A device that leaves goes with its parent, if only one other is left below that; then the other takes the parent's
-//! place. A replacement is the first, and, when the new device lacks nothing any more, the second ([`PoolWriter::end_replacements`]).
+//! Both change one place of the tree. A new device is put beside an old one, below a mirror, a
+//! *replacing* or a *spare* vdev. That parent is created if the old device has none. The new device
+//! lacks every txg so far, and its dirty time log says so from the start. So it is written at once,
+//! and read only where no other device can be.
+//!
+//! A device that leaves takes its parent along if only one other is left below; the other then
+//! takes the parent's place. A replacement is an attach and, when the new device lacks nothing any
+//! more, a detach ([`PoolWriter::end_replacements`]).
 //!
 //! # On disk
-//! A vdev that takes a top-level place takes over what belongs to that: metaslabs, sizes, ZAP. One that takes its mirror's place takes its guid too, by
-//! which all devices know the top-level vdev, and `orig_guid` keeps its own. A hot spare that is in use stays on the list of spares, until it has the place for good, as the device is detached; a distributed
-//! one stays there even then, and is free again when another device has taken the place.
+//! A vdev that takes a top-level place takes over what belongs to that: metaslabs, sizes, ZAP. A
+//! vdev that takes its mirror's place also takes its guid, by which all devices know the top-level
+//! vdev; `orig_guid` keeps its own.
+//!
+//! A hot spare in use stays on the list of spares until it has the place for good, when the device
+//! is detached. A distributed spare stays listed even then, and is free again when another device
+//! has taken the place.
 //!
 //! # Crash
-//! A new device's labels say "group 0" before the group that takes it in, as those of vdevs that are added ([`crate::vdev_ops::pool_tasks`]); a hot spare stays one until that group. A spare that goes because its
-//! device is well or has been replaced goes in a later group; that it may go is said in the one that says why. The labels of one that has gone
-//! are made void after the group in which it went: until then the pool needs them, and if that is not reached, the pool's config says that it has no such
-//! device. (OpenZFS makes them void before.)
+//! * A new device's labels are those of a device that is being added (txg 0) until the txg that
+//!   adds it, as in [`crate::vdev_ops::pool_tasks`]. A hot spare stays one until that txg.
+//! * A spare whose device is healthy or replaced is detached in a later txg. The txg with the
+//!   reason also records that it may be detached.
+//! * The labels of a detached device are made void after the txg that detaches it. Until then the
+//!   pool needs them; if that txg is lost, the pool still has the device. (OpenZFS makes them void
+//!   before.)
 //!
 //! # Absent
-//! Raidz is not expanded.
+//! Raidz expansion.
 //!
 //! # See
-//! OpenZFS `spa_vdev_attach`, `vdev_add_parent`, `spa_vdev_detach`, `vdev_remove_parent`, `spa_vdev_resilver_done`.
+//! OpenZFS `spa_vdev_attach`, `vdev_add_parent`, `spa_vdev_detach`, `vdev_remove_parent`,
+//! `spa_vdev_resilver_done`.
 
 use std::sync::Arc;
 
@@ -43,35 +55,36 @@ use crate::vdev_ops::online_offline::Change;
 use crate::vdev_ops::replicas;
 use crate::{Labels, aux_devices};
 
-/// Groups that may be under way at once (`TXG_CONCURRENT_STATES`).
+/// Txgs that may be under way at once (`TXG_CONCURRENT_STATES`).
 pub(crate) const CONCURRENT: u64 = TXG_SIZE as u64 - 1;
 
-/// How a device is attached.
+/// The options of an attach.
 pub struct AttachTerms<'a> {
-    /// It takes the other's place.
+    /// It replaces the other device.
     pub replace: bool,
-    /// It gets what it lacks in the order of its space ([`crate::scan::rebuild`]), where that can be.
+    /// Rebuild it sequentially ([`crate::scan::rebuild`]), if its vdev allows that.
     pub sequential: bool,
-    /// Take a device that seems to belong to a pool which is not in use.
+    /// Take a device whose label names a pool that is not in use.
     pub force: bool,
-    /// Nobody has said that this device may be taken: take it only if nothing lies where labels go, or if its label says that it is the spare that is meant.
+    /// The pool itself chose the device. Take it only if it is blank where labels go, or if its
+    /// label says that it is the intended spare.
     pub unattended: bool,
     /// How devices are opened.
     pub claimer: &'a Claimer<'a>,
 }
 
-/// A side that is put beside another.
+/// A new child beside an existing vdev.
 struct Newcomer {
-    /// Beside this one.
+    /// The guid of the existing vdev.
     old: Guid,
-    /// What shall be above both.
+    /// The kind of their parent.
     kind: VdevKind,
     leaf: VdevConfig,
-    /// Guid of the vdev above both, if it must be made.
+    /// Guid of the parent, if it must be created.
     above: Guid,
     /// Device by guid.
     claimed: Claimed,
-    /// All of its labels say that it is the hot spare that it is: they need no beginning.
+    /// All of its labels say that it is the intended hot spare: they need no preparation.
     labelled: bool,
 }
 
@@ -92,7 +105,7 @@ fn hand_over(from: &mut VdevConfig, to: &mut VdevConfig) {
     to.removing = std::mem::take(&mut from.removing);
 }
 
-/// Puts a vdev of two sides in the place of a device (`vdev_add_parent`).
+/// Puts a vdev with two children in the place of a device (`vdev_add_parent`).
 fn put_above(old: &mut VdevConfig, kind: VdevKind, guid: Guid) {
     let mut above = VdevConfig::new(kind, guid);
     (above.id, above.create_txg) = (old.id, old.create_txg);
@@ -102,7 +115,8 @@ fn put_above(old: &mut VdevConfig, kind: VdevKind, guid: Guid) {
     old.children.push(above);
 }
 
-/// Puts the only child of a vdev in its place (`vdev_remove_parent`); `top` says whether that is a top-level one.
+/// Puts the only child of a vdev in its place (`vdev_remove_parent`); `top` says whether that is a
+/// top-level place.
 fn take_place(above: &mut VdevConfig, top: bool) {
     let mut last = above.children.pop().expect("a parent that goes has one child left");
     last.id = above.id;
@@ -114,7 +128,7 @@ fn take_place(above: &mut VdevConfig, top: bool) {
 }
 
 impl Newcomer {
-    /// Takes its place in a tree.
+    /// Adds the child to a tree.
     fn join(&self, root: &mut VdevConfig) {
         let parent = replicas::parent_of(root, self.old).expect("it was found there");
         let (above, made) = (parent.guid, parent.kind != self.kind);
@@ -138,7 +152,7 @@ impl Newcomer {
 }
 
 impl Engine {
-    /// What may be above both, if that is allowed.
+    /// The kind of the parent of both, if that is allowed.
     fn kind_above(
         &self,
         root: &VdevConfig,
@@ -164,7 +178,7 @@ impl Engine {
         }
     }
 
-    /// Takes a new side in, in the group that syncs.
+    /// Adds a new child, in the syncing txg.
     fn take_side(&self, tx: &Tx, mut new: Newcomer, how: Joins) -> Result<Change<()>, SyncError> {
         let txg = tx.txg();
         let config = self.config_now();
@@ -179,7 +193,7 @@ impl Engine {
             Err(e) => return Ok(Err(e)),
         }
         new.leaf.rebuild_txg = how.sequential.then_some(txg);
-        // Pools of old versions have none.
+        // Pools of old versions have no leaf ZAPs.
         if root.leaves().any(|leaf| leaf.leaf_zap.is_some()) {
             let zap = self.sync_mos.create_vdev_zap(tx).map_err(|source| SyncError::Books { txg, source })?;
             new.leaf.leaf_zap = Some(zap);
@@ -205,7 +219,7 @@ impl Engine {
         Ok(Ok(((), events)))
     }
 
-    /// Whether what goes on in the pool lets a side join so (`spa_vdev_attach`).
+    /// Whether the pool's scans and rebuilds allow a child to join in this way (`spa_vdev_attach`).
     fn may_join(&self, mos: &Mos, root: &VdevConfig, old: &VdevConfig, how: Joins) -> Result<(), LifeError> {
         match how.sequential {
             true => self.may_rebuild(mos, root, old.guid),
@@ -215,16 +229,16 @@ impl Engine {
     }
 }
 
-/// How a side joins.
+/// How a child joins.
 #[derive(Debug, Clone, Copy)]
 struct Joins {
-    /// It takes the other's place.
+    /// It replaces the other.
     replace: bool,
     /// It is rebuilt, rather than resilvered.
     sequential: bool,
 }
 
-/// A side that has gone.
+/// A child that has left.
 pub(crate) struct Gone {
     /// The config while it was there.
     config: Arc<PoolConfig>,
@@ -232,7 +246,7 @@ pub(crate) struct Gone {
     device: Option<Arc<dyn Device>>,
     /// It is the pool's hot spare again.
     spare: bool,
-    /// The last one that it has all blocks of.
+    /// The last uberblock of which it has all blocks.
     uberblock: Uberblock,
 }
 
@@ -253,7 +267,7 @@ impl Gone {
 }
 
 impl Engine {
-    /// A device that goes in the group that syncs, of which `config` is the last that has it.
+    /// A device that leaves in the syncing txg; `config` is the last config with it.
     pub(crate) fn gone(&self, config: &Arc<PoolConfig>, leaf: &VdevConfig, spare: bool) -> Gone {
         let tree = self.tree();
         let device = tree.devices().find(|(g, _)| *g == leaf.guid).map(|(_, device)| device.clone());
@@ -262,7 +276,8 @@ impl Engine {
         Gone { config: config.clone(), leaf: leaf.clone(), device, spare, uberblock }
     }
 
-    /// Lets a side go, in the group that syncs. With `from` only from this vdev, which is a replacement that is done.
+    /// Detaches a child, in the syncing txg. With `from`, only from this vdev, a finished
+    /// replacement.
     fn let_side_go(&self, tx: &Tx, guid: Guid, from: Option<Guid>) -> Result<Change<Gone>, SyncError> {
         let txg = tx.txg();
         let config = self.config_now();
@@ -287,7 +302,7 @@ impl Engine {
         let mut changed = root.clone();
         let kept = part(&mut changed, parent, &leaf);
         if let Some(new) = from.and_then(|from| replaced_with_spare(root, from)) {
-            // In the same group: a spare of which nobody knows that it may go stays for good.
+            // In the same txg: without this record, the spare would stay for good.
             replicas::edit(&mut changed, new, &mut |side| side.unspare = true);
         }
         let shape = |source| SyncError::Shape { txg, source };
@@ -302,7 +317,7 @@ impl Engine {
         Ok(Ok((gone, events)))
     }
 
-    /// Forgets what is kept of a side that has gone, and what has another name now.
+    /// Removes what is kept of a child that has left, and moves what has another guid now.
     fn forget_leaf(&self, tx: &Tx, leaf: &VdevConfig, kept: &Kept) -> Result<(), SyncError> {
         let mut dtls = self.dtls.lock();
         dtls.remove(&leaf.guid);
@@ -331,7 +346,7 @@ impl Engine {
     }
 }
 
-/// What else comes of a side that goes.
+/// Consequences of a detach.
 struct Kept {
     /// A device that took its parent's place, with its guid before and after.
     renamed: Option<(Guid, Guid)>,
@@ -339,7 +354,7 @@ struct Kept {
     no_spare_any_more: Option<Guid>,
 }
 
-/// Takes a side out of a tree.
+/// Removes a child from a tree.
 fn part(root: &mut VdevConfig, parent: &VdevConfig, leaf: &VdevConfig) -> Kept {
     let top = root.children.iter().any(|top| top.guid == parent.guid);
     let mut kept = Kept { renamed: None, no_spare_any_more: None };
@@ -352,14 +367,15 @@ fn part(root: &mut VdevConfig, parent: &VdevConfig, leaf: &VdevConfig) -> Kept {
         (0..).zip(&mut above.children).for_each(|(id, side)| side.id = id);
         let more = above.children.len() > 1;
         let last = above.children.last_mut().expect("what it had, another has");
-        // A distributed spare is no device that its draid could be without: it stays one, in use, for as long as it is in this place.
+        // A distributed spare cannot be an ordinary device of its own draid. It stays a spare in
+        // use while it has this place.
         let ordinary = last.is_spare && last.kind != VdevKind::DraidSpare;
         if above.kind == VdevKind::Spare && first && ordinary {
             (last.is_spare, last.unspare) = (false, more);
             kept.no_spare_any_more = Some(last.guid);
         }
         if let [last] = &mut above.children[..] {
-            // Whatever was said of spares has come about.
+            // The release of the spare has happened.
             last.unspare &= above.kind != VdevKind::Spare;
             kept.renamed = (top && last.kind.is_leaf()).then_some((last.guid, above.guid));
             take_place(above, top);
@@ -368,7 +384,7 @@ fn part(root: &mut VdevConfig, parent: &VdevConfig, leaf: &VdevConfig) -> Kept {
     kept
 }
 
-/// Gives a device its path back that it lost to one in its place, which goes.
+/// Restores the path of a device that lost it to one in its place, which leaves.
 fn not_old_any_more(above: &mut VdevConfig, going: &VdevConfig) {
     let Some(path) = &going.path else { return };
     let old: Vec<u8> = [path, &b"/old"[..]].concat();
@@ -378,7 +394,8 @@ fn not_old_any_more(above: &mut VdevConfig, going: &VdevConfig) {
     }
 }
 
-/// The next side that a replacement that is done lets go, and its parent (`vdev_resilver_done_hunt`).
+/// The next child that a finished replacement detaches, and its parent
+/// (`spa_vdev_resilver_done_hunt`).
 fn done_with(tree: &vdev::Tree, root: &VdevConfig) -> Option<(Guid, Guid)> {
     let whole = |side: &VdevConfig| replicas::outage(tree, side, &[]).is_empty();
     let free = |side: &VdevConfig| side.kind.is_leaf() && !replicas::is_required(tree, root, side.guid);
@@ -386,11 +403,11 @@ fn done_with(tree: &vdev::Tree, root: &VdevConfig) -> Option<(Guid, Guid)> {
         let (first, last) = (vdev.children.first()?, vdev.children.last()?);
         let goes = match vdev.kind {
             VdevKind::Replacing => (whole(last) && free(first)).then_some(first.guid),
-            // The device is back, or has been cleared: its spare has done its work.
+            // The device is available again, or has been cleared: its spare is no longer needed.
             VdevKind::Spare if first.unspare && whole(first) && free(last) => Some(last.guid),
             // One of several spares has taken the place for good.
             VdevKind::Spare if last.unspare && whole(last) && free(first) => Some(first.guid),
-            // Of several spares one is enough.
+            // Of several spares one suffices.
             VdevKind::Spare if vdev.children.len() > 2 => {
                 let second = &vdev.children[1];
                 let spares = second.is_spare && last.is_spare;
@@ -402,7 +419,8 @@ fn done_with(tree: &vdev::Tree, root: &VdevConfig) -> Option<(Guid, Guid)> {
     })
 }
 
-/// The new device of a replacement, if a hot spare stands in for the old one: that goes when the replacement is done.
+/// The new device of a replacement, if a hot spare stands in for the old one: the spare is released
+/// when the replacement is done.
 fn replaced_with_spare(root: &VdevConfig, replacing: Guid) -> Option<Guid> {
     let above = replicas::parent_of(root, replacing).filter(|above| above.kind == VdevKind::Spare)?;
     match &above.children[..] {
@@ -416,41 +434,52 @@ fn replaced_with_spare(root: &VdevConfig, replacing: Guid) -> Option<Guid> {
 }
 
 impl PoolWriter {
-    /// Attaches a device to another, or puts it in another's place (`spa_vdev_attach`). It is on disk when this returns; bringing the new device up to date
-    /// goes on. A device whose labels somebody has overwritten may be put in its own place.
+    /// Attaches a device to another, or replaces another with it (`spa_vdev_attach`).
+    ///
+    /// It is on disk when this returns; the resilver or rebuild continues. A device whose labels
+    /// were overwritten may be put in its own place.
     ///
     /// # Errors
-    /// [`LifeError`]; the pool is then as it was, though the device may have lost its old label, and one that was overwritten is offline.
+    /// See [`LifeError`], whose variants name the causes. The pool is then as it was, though the
+    /// device may have lost its old label, and an overwritten one is offline.
     pub fn attach(&self, old: Guid, new: &NewLeaf, terms: &AttachTerms<'_>) -> Result<(), LifeError> {
         self.engine().attach(&self.txgs().handle(), old, new, terms)
     }
 
-    /// Takes a device out of a mirror, or out of a replacement (`spa_vdev_detach`). Its labels are void when this returns.
+    /// Detaches a device from a mirror, or from a replacement (`spa_vdev_detach`). Its labels are
+    /// void when this returns.
     ///
     /// # Errors
-    /// [`LifeError::NotMirror`], [`LifeError::NoReplicas`]; [`ShapeError`].
+    /// * [`LifeError::NotMirror`]: the device is not the child of a mirror or a replacement.
+    /// * [`LifeError::NoReplicas`]: the device holds data that no other does.
+    /// * [`LifeError::Shape`]: the vdev tree cannot be changed; see [`ShapeError`].
     pub fn detach(&self, guid: Guid) -> Result<(), LifeError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();
         engine.shape_is_free()?;
         engine.part_with(&self.txgs().handle(), guid, None)?;
-        // Of other spares beside it nobody needs one any more.
+        // The place no longer needs other spares.
         engine.errands.end_replacements(&engine.tree());
         Ok(())
     }
 
-    /// Ends the replacements whose new device lacks nothing any more: the old one is detached (`spa_vdev_resilver_done`). It goes by itself when a resilver is
-    /// over; when this returns, it is done.
+    /// Ends the replacements whose new device lacks nothing any more: the old one is detached
+    /// (`spa_vdev_resilver_done`).
+    ///
+    /// The device monitor does that by itself after a resilver; when this returns, it is done.
     ///
     /// # Errors
-    /// As [`PoolWriter::detach`]; what was ended before stays so.
+    /// * [`LifeError::NoReplicas`]: a device holds data that no other does.
+    /// * [`LifeError::Shape`]: the vdev tree cannot be changed; see [`ShapeError`].
+    ///
+    /// Replacements that ended before the error stay ended.
     pub fn end_replacements(&self) -> Result<(), LifeError> {
         self.engine().end_replacements(&self.txgs().handle())
     }
 }
 
 impl Engine {
-    /// As [`PoolWriter::attach`].
+    /// See [`PoolWriter::attach`].
     pub(crate) fn attach(
         self: &Arc<Self>,
         txgs: &TxgHandle,
@@ -468,7 +497,7 @@ impl Engine {
         let _resilver = self.scan.comes();
         let mut config = PoolConfig::clone(&self.synced.read().config);
         newcomer.join(config.vdev_tree.as_mut().expect("an engine's config has a tree"));
-        // A spare stays one until the group that takes it in is there: labels that only begin are nobody's.
+        // A spare stays one until the txg that attaches it: labels of txg 0 belong to no pool.
         if !newcomer.labelled {
             begin_labels(&config, &newcomer.claimed, txgs.open()).map_err(ShapeError::from)?;
         }
@@ -528,7 +557,7 @@ impl Engine {
             claim_aux(new, &common, &mut || self.world.random()).map_err(ShapeError::from)?;
         let labels = Labels::read(&*device);
         let label = labels.newest().map(|l| (l.state, l.pool_guid, l.guid));
-        // Names of devices change: what is at the path may be a stranger's, of whatever kind.
+        // Names of devices change: the path may lead to a device with other data, of any kind.
         let known = match &spare {
             Some(spare) => is_spare(&*device, &labels, spare.guid, config.pool_guid),
             None => is_blank(&*device),
@@ -543,7 +572,7 @@ impl Engine {
         {
             return Err(LifeError::InUse);
         }
-        // Pools that share a spare know by its label that another has taken it.
+        // Pools that share a spare see by its label that another has taken it.
         if spare.is_some()
             && let Some((PoolState::Active | PoolState::Exported, Some(pool), _)) = label
             && Some(pool) != config.pool_guid
@@ -556,7 +585,8 @@ impl Engine {
         }
         let top = root.children.iter().find(|top| top.find(old).is_some());
         let vdev = top.and_then(|top| top.ashift).unwrap_or_default();
-        // What the pool's property or the command line asks for is of new top-level vdevs: here a device's own sectors alone must fit.
+        // The pool's `ashift` property and the command's option are for new top-level vdevs; here
+        // only the device's own sectors must fit.
         let new = Ashift(device.logical_sector().trailing_zeros().min(16) as u8);
         if new.0 > vdev.0 {
             return Err(LifeError::Ashift { new, vdev });
@@ -570,8 +600,8 @@ impl Engine {
         Ok(Newcomer { old, kind, leaf, above, claimed, labelled })
     }
 
-    /// Whether a device is to be replaced by what is at its own path, and that does not say any more that it is this device: the pool lets it go then, as far as it can do
-    /// without, or nobody could have it.
+    /// Whether a device is to be replaced by what is at its own path, and that no longer has its
+    /// label. The pool then releases the device if it can do without it, or the claim would fail.
     fn is_overwritten(&self, beside: &VdevConfig, new: &NewLeaf) -> bool {
         use std::os::unix::ffi::OsStrExt;
         let Some(path) = beside.path.as_deref() else { return false };
@@ -598,7 +628,8 @@ impl Engine {
         self.aux.read().spares.iter().find(|spare| same(&spare.config)).map(|spare| spare.config.clone())
     }
 
-    /// A distributed spare as the side of a device: it stands in for the devices of its own draid, over which it is spread.
+    /// A distributed spare as the replacement of a device: it can replace only devices of its own
+    /// draid, over which it is spread.
     fn distributed_side(
         &self,
         root: &VdevConfig,
@@ -612,8 +643,9 @@ impl Engine {
         Ok(VdevConfig { is_spare: true, create_txg: beside.create_txg, ashift: None, ..spare.clone() })
     }
 
-    /// Brings the new or returned side up to date: a resilver is asked for, when all groups have gone by whose blocks may have been laid out without it.
-    /// Gives up if the pool is suspended meanwhile: whoever clears it asks again.
+    /// Requests a resilver of the new or returned device, once all txgs are over whose blocks may
+    /// have been laid out without it. Gives up if the pool is suspended meanwhile: the clearing of
+    /// the pool requests it again.
     pub(crate) fn heal(&self, txgs: &TxgHandle) -> Result<(), ShapeError> {
         let _resilver = self.scan.comes();
         for _ in 1..CONCURRENT {
@@ -637,10 +669,10 @@ impl Engine {
         let done = self.decide(txgs, move |engine, tx| engine.let_side_go(tx, guid, from));
         self.restart_works(txgs);
         let gone = done?;
-        // It may be going because nothing can be written to it: that is no reason to keep it.
+        // The device may be leaving because it is not writable: that is no reason to keep it.
         let _ = gone.void_labels();
         if gone.spare {
-            // Somebody else may need it.
+            // Another place may need the spare.
             self.tree().bell().ring();
         }
         Ok(())

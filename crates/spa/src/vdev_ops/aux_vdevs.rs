@@ -1,15 +1,17 @@
-//! Hot spares and cache devices of a pool that is written.
+//! Hot spares and cache devices of a writable pool.
 //!
 //! # Theory
-//! They are no part of the tree: lists in the MOS name them, and their labels say no more than what they are, since pools may share a spare. So
-//! adding one writes its labels first and then the list; removing one writes the list, and leaves the labels.
+//! They are not part of the tree: lists in the MOS name them. Their labels give only their kind,
+//! since pools may share a spare. So adding one writes its labels first and then the list. Removing
+//! one writes the list, and leaves the labels.
 //!
-//! Each is claimed while it is on its list ([`crate::aux_devices`]), but for a cache device that is
-//! offline. What a cache device caches is the cache's to say ([`arc::CacheDevice`]). One that can't
-//! be claimed, or fails, costs nothing but its use.
+//! Each is claimed while it is on its list ([`crate::aux_devices`]), except an offline cache
+//! device. The contents of a cache device are the cache's ([`arc::CacheDevice`]). The pool works on
+//! without a device that can't be claimed, or that fails.
 //!
 //! # See
-//! OpenZFS `spa_validate_aux`, `spa_sync_aux_dev`, `vdev_aux_label_generate`, `vdev_draid_spare_create`.
+//! OpenZFS `spa_validate_aux`, `spa_sync_aux_dev`, `vdev_aux_label_generate`,
+//! `vdev_draid_spare_create`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -36,7 +38,7 @@ use crate::engine::{Engine, PoolWriter, ShapeError, SyncError};
 use crate::import::{AuxVdev, look};
 use crate::{DeviceLocation, Labels};
 
-/// The devices beside a pool's tree.
+/// The spares and cache devices of a pool.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Aux {
     /// Hot spares (`spa_spares`).
@@ -45,7 +47,7 @@ pub(crate) struct Aux {
     pub(crate) l2cache: Vec<AuxVdev>,
 }
 
-/// What a device beside the tree is for.
+/// The use of a spare or cache device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Spare,
@@ -82,8 +84,11 @@ impl Aux {
     }
 }
 
-/// Writes the labels of a device beside a tree, which end what it was before. They are durable when this returns, and at any moment one is right at each end of a device that
-/// had labels. The front is emptied too: what is there later, somebody else has put there.
+/// Writes the labels of a spare or cache device, which void its earlier ones.
+///
+/// They are durable when this returns. At any moment one label at each end is valid, if the device
+/// had labels. The front is emptied too: anything that is there later was put there by another
+/// program.
 fn label(
     device: &dyn Device,
     config: &VdevConfig,
@@ -119,7 +124,7 @@ pub(crate) fn label_spare(
     label(device, config, Role::Spare, version)
 }
 
-/// The distributed spares that the draid vdevs among these have.
+/// The distributed spares of the draid vdevs among these.
 fn distributed(tops: &[VdevConfig], random: &mut dyn FnMut() -> u64) -> Vec<AuxVdev> {
     let mut all = Vec::new();
     for top in tops {
@@ -137,7 +142,7 @@ fn distributed(tops: &[VdevConfig], random: &mut dyn FnMut() -> u64) -> Vec<AuxV
 }
 
 impl Engine {
-    /// Writes both lists as they shall be from this group on.
+    /// Writes both lists, as they are from this txg on.
     pub(crate) fn put_aux(&self, tx: &Tx, aux: &Aux) -> Result<(), SyncError> {
         let txg = tx.txg();
         for (name, list) in [(mos::SPARES, &aux.spares), (mos::L2CACHE, &aux.l2cache)] {
@@ -154,7 +159,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Uses a cache device from now on, if it is large enough for anything.
+    /// Uses a cache device from now on, if it is large enough.
     fn use_cache_device(&self, config: &VdevConfig, device: Arc<dyn Device>) {
         let ashift = config.ashift.unwrap_or(Ashift(9));
         let pool = self.synced.read().config.pool_guid.unwrap_or_default();
@@ -162,7 +167,8 @@ impl Engine {
         self.dsl.note_seconds();
     }
 
-    /// Tells the cache what datasets want to have on cache devices, if properties changed since that was done last.
+    /// Updates which datasets the cache keeps on cache devices, if properties have changed since
+    /// the last call.
     pub(crate) fn note_seconds(&self) {
         let now = self.sync_dsl.heads().generation();
         if self.cache.has_devices() && self.seconds_as_of.swap(now, Ordering::Relaxed) != now {
@@ -170,14 +176,14 @@ impl Engine {
         }
     }
 
-    /// Holds a device of one of the lists that was claimed just now.
+    /// Keeps the claim on a device of one of the lists.
     pub(crate) fn keep_aside(&self, config: &VdevConfig, device: Arc<dyn Device>) {
         let Some(path) = config.path.as_deref() else { return };
         let held = aux_devices::adopt(Path::new(OsStr::from_bytes(path)), device);
         self.aside.lock().insert(config.guid, held);
     }
 
-    /// Uses the cache devices that were found, and can be claimed. Others show as not openable.
+    /// Uses the cache devices that were found and can be claimed. Others show as not openable.
     pub(crate) fn use_cache_devices(&self) {
         let openings = Openings::new(Mode::Write, self.world.layer());
         for one in &mut self.aux.write().l2cache {
@@ -191,9 +197,13 @@ impl Engine {
         }
     }
 
-    /// Gives back their labels to hot spares that were in use, and out of reach when they were let go, or for which the power failed while they were labelled: they say still that they are a side of a
-    /// mirror that is no more, and who puts the pool together from labels alone, as `zpool import` of OpenZFS does, may take them for it. One that can't be written stays as it is, and so does what is
-    /// no spare any more.
+    /// Restores the labels of hot spares whose labels still name a mirror that no longer exists.
+    /// Such a spare was in use and unreachable when it was released, or the power failed during its
+    /// labelling.
+    ///
+    /// A program that assembles the pool from labels alone, like `zpool import` of OpenZFS, may
+    /// take the spare for a child of that mirror. A spare that is not writable, and a device that
+    /// is no longer a spare, stay as they are.
     pub(crate) fn relabel_spares(&self) {
         let config = self.config_now();
         let (own, version) = (config.pool_guid, config.version);
@@ -211,12 +221,12 @@ impl Engine {
                 continue;
             }
             let Ok(device) = openings.open(place) else { continue };
-            // Whatever becomes of it, it is a spare.
+            // If this fails, it is a spare all the same.
             let _ = label_spare(&*device, &one.config, version);
         }
     }
 
-    /// Lists the distributed spares of new draid vdevs, in the group that takes these in.
+    /// Lists the distributed spares of new draid vdevs, in the txg that adds these.
     pub(crate) fn list_distributed(&self, tx: &Tx, tops: &[VdevConfig]) -> Result<(), SyncError> {
         let new = distributed(tops, &mut || self.world.random());
         if new.is_empty() {
@@ -229,12 +239,12 @@ impl Engine {
 }
 
 impl PoolWriter {
-    /// The hot spares and cache devices as of the last group.
+    /// The hot spares and cache devices as of the last txg.
     pub(crate) fn aux(&self) -> Aux {
         self.engine().aux.read().clone()
     }
 
-    /// How many hot spares there are.
+    /// Number of hot spares.
     pub fn spare_count(&self) -> usize {
         self.engine().aux.read().spares.len()
     }
@@ -242,7 +252,12 @@ impl PoolWriter {
     /// Adds hot spares and cache devices (`spa_vdev_add`).
     ///
     /// # Errors
-    /// [`ShapeError`]; the pool is then as it was, though devices may have lost their old labels.
+    /// * [`ShapeError::Devices`]: a device cannot be used; see [`CreateError`].
+    /// * [`ShapeError::Labels`]: the labels of a device cannot be written.
+    /// * [`ShapeError::Books`]: the pool metadata cannot be read.
+    /// * [`ShapeError::Stopped`]: the pool has stopped.
+    ///
+    /// The pool is then as it was, though devices may have lost their old labels.
     pub fn add_aux(
         &self,
         spares: &[NewLeaf],
@@ -253,10 +268,10 @@ impl PoolWriter {
         self.add_aux_at(usize::MAX, spares, cache, force, claimer)
     }
 
-    /// The same, with the new spares at this place in the list of all, in whose order they are tried.
+    /// The same, with the new spares at index `at` of the list, in whose order they are tried.
     ///
     /// # Errors
-    /// As [`PoolWriter::add_aux`].
+    /// See [`PoolWriter::add_aux`].
     pub fn add_aux_at(
         &self,
         at: usize,
@@ -275,7 +290,7 @@ impl PoolWriter {
             return Err(CreateError::OldPool.into());
         }
         let common = Terms { first: 0, ashift: None, force, txg, claimer, version };
-        // A spare may be held already, by another pool of this process.
+        // Another pool of this process may have claimed the spare already.
         let shared = aux_devices::lending(claimer, engine.world.layer());
         let of_spares = Terms { claimer: &shared, ..common };
         let mut new = Vec::new();
@@ -284,7 +299,7 @@ impl PoolWriter {
         {
             let path = leaf.path.as_os_str().as_bytes();
             if aux.l2cache.iter().any(|a| a.config.path.as_deref() == Some(path)) {
-                // It is claimed already, by this pool itself.
+                // This pool itself has claimed the device already.
                 let (path, pool) = (leaf.path.display().to_string(), engine.dsl.pool_name().to_owned());
                 return Err(CreateError::InUse { path, pool, state: role.state() }.into());
             }
@@ -297,7 +312,7 @@ impl PoolWriter {
                     let (path, pool) = (leaf.path.display().to_string(), engine.dsl.pool_name().to_owned());
                     return Err(CreateError::InUse { path, pool, state: role.state() }.into());
                 }
-                // It may be the spare of another pool too: all know it by the same guid.
+                // It may be the spare of another pool too: all use the same guid for it.
                 Some((PoolState::Spare, Some(guid))) if role == Role::Spare => config.guid = guid,
                 _ => {}
             }
@@ -334,7 +349,8 @@ impl PoolWriter {
         self.engine().aux.read().l2cache.iter().any(|one| one.config.guid == guid)
     }
 
-    /// Takes a cache device out of use, until it is brought back, or until the next import too if it is `temporary`. Who calls this holds `shape`.
+    /// Takes a cache device offline until it is brought online, or until the next import if
+    /// `temporary`. The caller holds `shape`.
     pub(crate) fn cache_offline(&self, guid: Guid, temporary: bool) -> Result<(), ShapeError> {
         self.edit_cache(guid, |one| {
             one.config.offline = !temporary;
@@ -345,7 +361,8 @@ impl PoolWriter {
         Ok(())
     }
 
-    /// Brings a cache device back that is offline, was not there, or failed; its state then. What lay on it is found again. Who calls this holds `shape`.
+    /// Brings a cache device online that is offline, was absent or failed; gives its state then.
+    /// Its contents are found again. The caller holds `shape`.
     pub(crate) fn cache_online(&self, guid: Guid) -> Result<VdevState, ShapeError> {
         let engine = self.engine();
         let Some(mut one) = self.aux().l2cache.into_iter().find(|one| one.config.guid == guid) else {
@@ -383,7 +400,7 @@ impl PoolWriter {
         Ok(now.0)
     }
 
-    /// Changes what is listed of a cache device, in a group of its own.
+    /// Changes the list entry of a cache device, in a txg.
     fn edit_cache(&self, guid: Guid, with: impl FnOnce(&mut AuxVdev)) -> Result<(), ShapeError> {
         let mut aux = self.aux();
         let one = aux.l2cache.iter_mut().find(|one| one.config.guid == guid);
@@ -395,8 +412,10 @@ impl PoolWriter {
     /// Removes a hot spare or cache device (`spa_vdev_remove`).
     ///
     /// # Errors
-    /// [`ShapeError::Tree`] when the pool has none of this guid; [`ShapeError::Busy`] for a spare in use;
-    /// [`ShapeError::Unsupported`] for a distributed spare, and for vdevs of the tree.
+    /// * [`ShapeError::Tree`]: the pool has none of this guid.
+    /// * [`ShapeError::Busy`]: the spare is in use.
+    /// * [`ShapeError::Unsupported`]: it is a distributed spare, or a vdev of the tree.
+    /// * [`ShapeError::Stopped`]: the pool has stopped.
     pub fn remove_aux(&self, guid: Guid) -> Result<(), ShapeError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();
@@ -428,7 +447,7 @@ impl PoolWriter {
             Ok(vec![Event { what: "vdev remove", dataset: String::new(), object: 0, text }])
         }))?;
         engine.notice_gone(guid, was_at, "vdev_remove_aux");
-        // Of a spare nothing is known there.
+        // The cache doesn't know spares.
         let _ = engine.cache.remove_device(guid);
         engine.aside.lock().remove(&guid);
         Ok(())

@@ -1,20 +1,25 @@
 //! Vdevs that grow with their devices.
 //!
 //! # Theory
-//! A top-level vdev has so many metaslabs of one size. When all of its devices have become larger, there is room for more of them at its end: they are added in
-//! one group, which writes the new size to the config and to all labels. Those at the ends of the devices lie further behind from then on. A vdev takes
-//! in what it can as a whole: with `zpool online -e` of any of its devices, or by itself with `autoexpand=on`. The labels at the new end get the uberblocks of
-//! those at the front, of all groups that there are: who must go back has them at both ends.
+//! A top-level vdev has metaslabs of one size. When all of its devices have grown, more metaslabs
+//! fit at its end. One txg adds them, and writes the new size to the config and to all labels. The
+//! labels at the ends of the devices lie at the new ends from then on. A vdev grows as a whole:
+//! with `zpool online -e` of any of its devices, or by itself with `autoexpand=on`. The labels at
+//! the new end get copies of the uberblocks at the front, of all txgs: a rewind finds them at both
+//! ends.
 //!
 //! # Crash
-//! Until that group's uberblock is on the devices nothing refers to what is new. The labels at the front are those of the group before, and stay where they are;
-//! so are the uberblocks at the new end, which are durable with the group's own labels.
+//! Until that txg's uberblock is on the devices nothing references the new space. The labels at the
+//! front are those of the txg before, and stay where they are. The uberblocks at the new end are
+//! durable together with the txg's own labels.
 //!
 //! # Absent
-//! A partition is as large as its table says; tables are not changed. A device that has shrunk is not noticed before it is asked for what is gone.
+//! A partition is as large as its table says; tables are not changed. A device that has shrunk is
+//! noticed only when the missing part is accessed.
 //!
 //! # See
-//! OpenZFS `vdev_expand`, `vdev_metaslab_init`, `vdev_get_stats_ex` (`vs_esize`), `vdev_copy_uberblocks`.
+//! OpenZFS `vdev_expand`, `vdev_metaslab_init`, `vdev_get_stats_ex` (`vs_esize`),
+//! `vdev_copy_uberblocks`.
 
 use device::Device;
 use dmu::Tx;
@@ -31,7 +36,8 @@ use crate::txg::TxgHandle;
 use crate::vdev_ops::online_offline::Change;
 use crate::vdev_ops::replicas;
 
-/// What a top-level vdev would have if it took in what its devices have grown by, allocatable bytes: at least a metaslab more than it has.
+/// Allocatable bytes of a top-level vdev after growing with its devices. `None` if it would not
+/// gain a metaslab.
 pub(crate) fn grown(tree: &Tree, top: &VdevConfig) -> Option<u64> {
     if matches!(top.kind, VdevKind::Hole | VdevKind::Indirect | VdevKind::Missing) || top.raidz_expanding {
         return None;
@@ -39,7 +45,7 @@ pub(crate) fn grown(tree: &Tree, top: &VdevConfig) -> Option<u64> {
     let size = |leaf: &VdevConfig| {
         let device = tree.devices().find(|(guid, _)| *guid == leaf.guid);
         match leaf.kind {
-            // It has what the devices have that it is spread over.
+            // Its size follows from the devices that it is spread over.
             VdevKind::DraidSpare => u64::MAX,
             _ => device.map_or(0, |(_, device)| leaf_asize(device.size_now())),
         }
@@ -56,19 +62,20 @@ pub(crate) fn room_to_grow(tree: &Tree, top: &VdevConfig) -> u64 {
     more / metaslab * metaslab
 }
 
-/// Has the labels at the end of a device have the uberblocks of those in front, and says which of them took these: at an end that is new lies what somebody else has left there.
+/// Copies the uberblocks at the front of a device to the labels at its end, and gives which of
+/// these labels took them. A new end holds arbitrary data.
 pub(crate) fn copy_rings(top: &VdevConfig, leaf: &VdevConfig, device: &dyn Device) -> Vec<bool> {
     let labels = Labels::of(device, leaf.guid);
     let shift = uberblock_shift(top.ashift.unwrap_or_default());
     let found = |label| labels.ring(label, shift).ok().filter(|ring| !ring.is_empty());
-    // Where there is none in front, those behind may be all that the device has.
+    // If there is none at the front, those at the end may be all that the device has.
     let Some(ring) = found(0).or_else(|| found(1)) else { return vec![true; LABELS / 2] };
     let writer = LabelWriter::of(device, leaf.guid);
     (LABELS / 2..LABELS).map(|label| writer.ring(label, &ring).is_ok()).collect()
 }
 
 impl Engine {
-    /// Has the top-level vdev of a device grow, if it can.
+    /// Grows the top-level vdev of a device, if it can.
     pub(crate) fn grow_top_of(&self, txgs: &TxgHandle, guid: Guid) -> Result<(), LifeError> {
         let (config, tree) = (self.config_now(), self.tree());
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
@@ -79,7 +86,7 @@ impl Engine {
         }
     }
 
-    /// Has all vdevs grow that can, if the pool wants that (`autoexpand=on`).
+    /// Grows all vdevs that can, if the pool wants that (`autoexpand=on`).
     pub(crate) fn grow_by_itself(&self, txgs: &TxgHandle) {
         if !self.is_on("autoexpand") {
             return;
@@ -90,7 +97,7 @@ impl Engine {
         drop(tree);
         for top in larger {
             let _alone = self.shape.lock();
-            // A pool that has stopped has no use for room.
+            // A pool that has stopped needs no space.
             let _ = self.decide(txgs, move |engine, tx| engine.take_growth(tx, top));
         }
     }
@@ -101,7 +108,7 @@ impl Engine {
         props.get(prop).and_then(|value| value.first()).is_some_and(|on| on != 0)
     }
 
-    /// Takes in what the devices of a vdev have grown by, in the group that syncs.
+    /// Grows a vdev with its devices, in the syncing txg.
     fn take_growth(&self, tx: &Tx, guid: Guid) -> Result<Change<()>, SyncError> {
         let txg = tx.txg();
         let (config, tree) = (self.config_now(), self.tree());

@@ -1,15 +1,18 @@
-//! Log devices that are removed.
+//! Removing log devices.
 //!
 //! # Theory
-//! What lies on a log device is of use until the groups have synced whose changes it has. So nothing new is put there, the chains that have a block on it
-//! are ended, and after a few groups nothing lies there any more, once what was freed last need not be kept for older uberblocks. Then one group forgets
-//! the vdev. The numbers of other vdevs are in block pointers: a hole takes its place, unless it was the last.
+//! The blocks on a log device are needed until the txgs with their changes have synced. So the
+//! removal stops new allocations there, and ends the chains that have a block on it. After a few
+//! txgs nothing is left there, once the last frees need not be kept for older uberblocks. Then one
+//! txg removes the vdev. Block pointers hold the ids of other vdevs, so a hole takes its place
+//! unless it was the last.
 //!
-//! A log that was left behind and could not be replayed, of a file system whose key is not loaded, keeps its blocks: then the device stays.
+//! An unreplayed log of a file system whose key is not loaded keeps its blocks: then the device
+//! stays.
 //!
 //! # Crash
-//! Until that last group is on disk the device is the pool's, empty or not. Its labels are made void afterwards; if they are not, they belong to a vdev
-//! that the pool's configuration does not have.
+//! Until that last txg is on disk the device is the pool's, empty or not. Its labels are made void
+//! afterwards. If they are not, they belong to a vdev that the pool's config does not have.
 //!
 //! # See
 //! OpenZFS `spa_vdev_remove_log`, `vdev_remove_make_hole_and_free`.
@@ -25,16 +28,24 @@ use crate::txg::{TXG_SIZE, TxgHandle};
 use crate::vdev_ops::attach::Gone;
 use crate::vdev_ops::online_offline::Change;
 
-/// Groups after which nothing lies on a device from which nothing is allocated: those that are under way, and those for which freed space is kept
-/// (`TXG_CONCURRENT_STATES`, `TXG_DEFER_SIZE`), twice, since ending a chain frees its last block when its last record has synced.
+/// Txgs after which a device without new allocations is empty.
+///
+/// These are the txgs under way, and those for which freed space is kept (`TXG_CONCURRENT_STATES`,
+/// `TXG_DEFER_SIZE`). They count twice, since ending a chain frees its last block when its last
+/// record has synced.
 const GROUPS: usize = 2 * (TXG_SIZE + 2);
 
 impl PoolWriter {
-    /// Removes a top-level log vdev; when it returns, its devices are nobody's (`spa_vdev_remove_log`).
+    /// Removes a top-level log vdev; when it returns, its devices belong to no pool
+    /// (`spa_vdev_remove_log`).
     ///
     /// # Errors
-    /// [`ShapeError::Busy`] when a log lies there that was not replayed; [`ShapeError::Unsupported`] for any other vdev of the tree. The pool then
-    /// uses it as before.
+    /// * [`LifeError::Shape`] with [`ShapeError::Busy`]: an unreplayed log lies there.
+    /// * [`LifeError::Shape`] with [`ShapeError::Unsupported`]: it is another kind of vdev.
+    /// * [`LifeError::Shape`] with other variants: the vdev tree cannot be changed; see
+    ///   [`ShapeError`].
+    ///
+    /// The pool then uses the vdev as before.
     pub fn remove_log(&self, guid: Guid) -> Result<(), LifeError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();
@@ -55,14 +66,14 @@ impl PoolWriter {
             engine.allocator.set_allocating(vdev, true);
         }
         engine.restart_works(&txgs);
-        // It may be going because nothing can be written to it: that is no reason to keep it.
+        // The device may be leaving because it is not writable: that is no reason to keep it.
         done?.iter().for_each(|gone| drop(gone.void_labels()));
         Ok(())
     }
 }
 
 impl Engine {
-    /// Waits until nothing lies on a vdev, and has a group forget it.
+    /// Waits until a vdev is empty, and lets a txg remove it.
     fn empty(&self, txgs: &TxgHandle, guid: Guid, vdev: VdevId) -> Result<Vec<Gone>, LifeError> {
         for _ in 0..GROUPS {
             if self.allocator.is_unused(vdev) {
@@ -74,7 +85,7 @@ impl Engine {
         self.decide(txgs, move |engine, tx| engine.let_log_go(tx, guid, vdev))
     }
 
-    /// Takes a log vdev out of the tree, in the group that syncs.
+    /// Removes a log vdev from the tree, in the syncing txg.
     fn let_log_go(&self, tx: &Tx, guid: Guid, vdev: VdevId) -> Result<Change<Vec<Gone>>, SyncError> {
         let txg = tx.txg();
         if !self.allocator.remove_vdev(vdev) {
@@ -103,7 +114,7 @@ impl Engine {
         Ok(Ok((gone, vec![event])))
     }
 
-    /// Forgets what is kept of a top-level vdev that has gone.
+    /// Removes what is kept of a top-level vdev that has left.
     fn forget_top(&self, tx: &Tx, top: &VdevConfig) -> Result<(), SyncError> {
         self.ratios.lock().remove(&VdevId(top.id as u32));
         for leaf in top.leaves() {

@@ -1,16 +1,20 @@
-//! Devices that are taken out of use and brought back: offline, faulted by hand, online.
+//! Devices that are taken out of use and brought back: offline, faulted, online.
 //!
 //! # Theory
-//! A device that is offline or faulted stays in the tree, closed: nothing is read from it or written to it, and what it misses goes to its
-//! dirty time log. So it can come back at any time, and only what it missed must be brought up to date. Whether the pool can do without it is decided in
-//! the group that takes it out, by what its sisters have ([`replicas`](crate::vdev_ops::replicas)); who is faulted is not made up for by a device that is being replaced.
+//! An offline or faulted device stays in the tree, closed. Nothing is read from it or written to
+//! it. Its dirty time log records what it misses. So it can be brought back at any time, and only
+//! what it missed must be resilvered. The txg that takes it out decides whether the pool can do
+//! without it, from the DTLs of the others ([`replicas`](crate::vdev_ops::replicas)). A device that
+//! is being replaced does not count as redundancy for a faulted one.
 //!
 //! # On disk
-//! `offline` and `faulted` in the config, `aux_state` with a fault that shall outlast an import. What is temporary is known to this engine alone; a fault that is
-//! temporary is in the config without `aux_state`, by which an import knows that it is over.
+//! `offline` and `faulted` in the config, and `aux_state` with a fault that outlasts an import.
+//! Only this engine knows what is temporary. A temporary fault is in the config without
+//! `aux_state`, by which an import knows that it is over.
 //!
 //! # Crash
-//! The flags and the tree change in one group. The labels of the device itself stay as they were: it is found by its guid.
+//! The flags and the tree change in one txg. The labels of the device itself stay as they were: it
+//! is found by its guid.
 //!
 //! # Absent
 //! The last device of a log vdev stays: its logs are not moved elsewhere.
@@ -31,26 +35,26 @@ use crate::engine::{ChangedConfig, Engine, PoolWriter, ShapeError, SyncError};
 use crate::txg::TxgHandle;
 use crate::vdev_ops::replicas;
 
-/// What `aux_state` is of a device that was faulted by hand.
+/// `aux_state` of a device that a user faulted.
 const EXTERNAL: &str = "external";
-/// What it is of one that has too many errors.
+/// `aux_state` of a device with too many errors.
 const ERR_EXCEEDED: &str = "err_exceeded";
 
-/// What somebody says of a device, in [`PoolWriter::fault`].
+/// The verdict on a device, for [`PoolWriter::fault`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is taken out of use by hand, until that is cleared (`VDEV_AUX_EXTERNAL_PERSIST`).
+    /// A user faults it, until it is cleared (`VDEV_AUX_EXTERNAL_PERSIST`).
     ByHand,
-    /// The same, until the pool is imported again (`VDEV_AUX_EXTERNAL`).
+    /// A user faults it, until the next import (`VDEV_AUX_EXTERNAL`).
     ByHandForNow,
     /// It has too many errors to be used (`VDEV_STATE_FAULTED`, `VDEV_AUX_ERR_EXCEEDED`).
     Failing,
-    /// It has many errors, but is used (`VDEV_STATE_DEGRADED`, `VDEV_AUX_ERR_EXCEEDED`).
+    /// It has many errors, but stays in use (`VDEV_STATE_DEGRADED`, `VDEV_AUX_ERR_EXCEEDED`).
     Poor,
 }
 
 impl Verdict {
-    /// Why it then is in its state, and the word for that in the config.
+    /// The reason for its state, and the word for that in the config.
     fn aux(self) -> (VdevAux, Option<String>) {
         match self {
             Verdict::ByHand => (VdevAux::External, Some(EXTERNAL.to_owned())),
@@ -60,42 +64,42 @@ impl Verdict {
     }
 }
 
-/// Why a device is as it was.
+/// Why a device was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LifeError {
     /// The pool can't be changed.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// It is no device of its own (`ENOTSUP`).
+    /// The vdev is not a device of its own (`ENOTSUP`).
     #[error("the vdev {} is no device", guid.0)]
     NotLeaf {
-        /// Which.
+        /// Guid of the vdev.
         guid: Guid,
     },
-    /// Something can be read from it alone (`EBUSY`).
+    /// Some data can be read only from it (`EBUSY`).
     #[error("the device {} holds what no other does", guid.0)]
     NoReplicas {
-        /// Which.
+        /// Guid of the vdev.
         guid: Guid,
     },
-    /// It went with a pool that was split off (`EINVAL`).
+    /// The device has left with a split (`EINVAL`).
     #[error("the device {} was split off", guid.0)]
     SplitOff {
-        /// Which.
+        /// Guid of the vdev.
         guid: Guid,
     },
-    /// Nothing can be attached to it, or take its place, where it is (`ENOTSUP`).
+    /// Nothing can be attached to it or replace it at its place (`ENOTSUP`).
     #[error("the vdev {} can't have a side more", guid.0)]
     Target {
-        /// Which.
+        /// Guid of the vdev.
         guid: Guid,
     },
-    /// The new device has less room than it must have (`EOVERFLOW`).
+    /// The new device is too small (`EOVERFLOW`).
     #[error("the new device has {size} bytes, and {least} are needed")]
     TooSmall {
         /// Its allocatable bytes.
         size: u64,
-        /// What is needed.
+        /// The least size, in bytes.
         least: u64,
     },
     /// The new device has larger sectors than its vdev (`EDOM`).
@@ -109,36 +113,37 @@ pub enum LifeError {
     /// The new device is in use (`EBUSY`).
     #[error("the new device is in use")]
     InUse,
-    /// Only a hot spare can take the place of one that is in use.
+    /// The place of a hot spare in use can only be taken by another hot spare.
     #[error("the device {} can only be replaced by another hot spare", guid.0)]
     OnlySpare {
-        /// Which.
+        /// Guid of the vdev.
         guid: Guid,
     },
-    /// A resilver goes on, or is wanted: nothing is rebuilt beside it (`ZFS_ERR_RESILVER_IN_PROGRESS`).
+    /// A resilver is running or requested, which excludes a rebuild
+    /// (`ZFS_ERR_RESILVER_IN_PROGRESS`).
     #[error("a resilver is in progress")]
     Resilvering,
-    /// Something is rebuilt sequentially: no resilver begins beside that (`ZFS_ERR_REBUILD_IN_PROGRESS`).
+    /// A sequential rebuild is running, which excludes a resilver (`ZFS_ERR_REBUILD_IN_PROGRESS`).
     #[error("a sequential resilver is in progress")]
     Rebuilding,
     /// Its top-level vdev can't be rebuilt sequentially (`ENOTSUP`).
     #[error("what is beside {} can't be rebuilt sequentially", guid.0)]
     NotSequential {
-        /// Which.
+        /// Guid of the vdev.
         guid: Guid,
     },
     /// The feature `device_rebuild` is not enabled (`ENOTSUP`).
     #[error("the feature device_rebuild is not enabled")]
     RebuildDisabled,
-    /// Only sides of mirrors, and of what is replaced, are detached (`ENOTSUP`).
+    /// Only children of mirrors and of replacements can be detached (`ENOTSUP`).
     #[error("the vdev {} can't lose a side", guid.0)]
     NotMirror {
-        /// Which.
+        /// Guid of the vdev.
         guid: Guid,
     },
 }
 
-/// What a change comes to: a refusal leaves everything as it was.
+/// The result of a change; a refusal changes nothing.
 pub(crate) type Change<R> = Result<(R, Vec<Event>), LifeError>;
 
 /// A leaf that is a device of its own.
@@ -152,18 +157,18 @@ fn device_of(root: &VdevConfig, guid: Guid) -> Result<&VdevConfig, LifeError> {
 }
 
 impl Engine {
-    /// The config as the group that syncs has it so far.
+    /// The config so far in the syncing txg.
     pub(crate) fn config_now(&self) -> Arc<PoolConfig> {
         self.newest_config(&self.changed_config.lock())
     }
 
-    /// The same, for who changes it.
+    /// The same, for a caller that changes it.
     pub(crate) fn newest_config(&self, changed: &ChangedConfig) -> Arc<PoolConfig> {
         let coming = changed.next.clone().or_else(|| changed.committing.clone());
         coming.unwrap_or_else(|| self.synced.read().config.clone())
     }
 
-    /// Puts the tree of a configuration in place, after `before` has had its way with it.
+    /// Replaces the tree by that of a config; `before` may change it first.
     pub(crate) fn put_tree(
         &self,
         root: &VdevConfig,
@@ -177,19 +182,19 @@ impl Engine {
         Ok(tree)
     }
 
-    /// Whether a device was taken offline, for now or for good.
+    /// Whether a device is offline, temporarily or not.
     fn is_offline(&self, leaf: &VdevConfig) -> bool {
         leaf.offline || self.offline_for_now.lock().contains(&leaf.guid)
     }
 
-    /// Closes a device in the group that syncs.
+    /// Closes a device in the syncing txg.
     fn close(&self, tx: &Tx, guid: Guid, state: VdevState, aux: VdevAux) -> Result<(), SyncError> {
         let shape = |source| SyncError::Shape { txg: tx.txg(), source };
         let tree = self.tree();
         let open = tree.devices().any(|(leaf, _)| leaf == guid);
         tree.set_state(guid, state, aux).map_err(shape)?;
         if open {
-            // What it took in this group and in those that are open was not flushed.
+            // Its writes of this txg and of the open ones were not flushed.
             tree.leaves_out(guid, tx.txg()).map_err(shape)?;
         }
         let mut root = tree.config().clone();
@@ -216,7 +221,7 @@ impl Engine {
             for_now.remove(&guid)
         };
         drop(for_now);
-        // A fault goes before: it is what must be cleared first.
+        // A fault takes precedence: it must be cleared first.
         if tree.state_of(guid).is_ok_and(|(state, _)| state != VdevState::Faulted) {
             self.close(tx, guid, VdevState::Offline, VdevAux::None)?;
         }
@@ -227,7 +232,7 @@ impl Engine {
         let config = self.config_now();
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
         match device_of(root, guid) {
-            // What is said of it already is no better.
+            // The device's current state is no better.
             Ok(leaf) if verdict == Verdict::Poor && (leaf.faulted || leaf.degraded) => {
                 return Ok(Ok(((), Vec::new())));
             }
@@ -256,7 +261,7 @@ impl Engine {
         Ok(Ok(((), Vec::new())))
     }
 
-    /// Forgets that devices were faulted by hand, of a vdev or of all; which ones were.
+    /// Clears the faults that a user made, of a vdev or of all; gives the devices.
     fn forgive(&self, of: Option<Guid>) -> Vec<Guid> {
         let config = self.config_now();
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
@@ -270,7 +275,7 @@ impl Engine {
         for leaf in &faulted {
             let parent = replicas::parent_of(root, leaf.guid).filter(|above| above.kind == VdevKind::Spare);
             let spared = parent.is_some_and(|above| above.children[0].guid == leaf.guid);
-            // In one group: a spare of which nobody knows that it may go stays for good.
+            // In one txg: without this record, the spare would stay for good.
             self.edit_leaf(leaf.guid, |leaf| {
                 (leaf.faulted, leaf.degraded, leaf.aux_state) = (false, false, None);
                 leaf.unspare |= spared;
@@ -279,7 +284,7 @@ impl Engine {
             let now = match tree.state_of(leaf.guid) {
                 Ok((VdevState::Faulted, _)) if self.is_offline(leaf) => (VdevState::Offline, VdevAux::None),
                 Ok((VdevState::Faulted, _)) => (VdevState::CantOpen, VdevAux::OpenFailed),
-                // It was used all the time.
+                // The device was in use all the time.
                 Ok((VdevState::Degraded, _)) => (VdevState::Healthy, VdevAux::None),
                 Ok(_) | Err(_) => continue,
             };
@@ -320,7 +325,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// As [`PoolWriter::fault`].
+    /// See [`PoolWriter::fault`].
     pub(crate) fn fault(&self, txgs: &TxgHandle, guid: Guid, verdict: Verdict) -> Result<(), LifeError> {
         let _alone = self.shape.lock();
         self.decide(txgs, move |engine, tx| engine.take_fault(tx, guid, verdict))?;
@@ -328,7 +333,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Does a change that the group decides upon, and waits until it is on disk. Who calls this holds `shape`.
+    /// Runs a change that is checked in the txg, and waits until it is on disk. The caller holds
+    /// `shape`.
     pub(crate) fn decide<R: Send + 'static>(
         &self,
         txgs: &TxgHandle,
@@ -350,10 +356,13 @@ impl Engine {
 }
 
 impl PoolWriter {
-    /// Takes a device out of use until it is brought back, or only until the pool is imported again (`vdev_offline`). It is closed.
+    /// Takes a device offline until it is brought online, or until the next import if `temporary`
+    /// (`vdev_offline`). It is closed.
     ///
     /// # Errors
-    /// [`LifeError::NoReplicas`], [`LifeError::NotLeaf`]; [`ShapeError`].
+    /// * [`LifeError::NoReplicas`]: some data can be read only from the device.
+    /// * [`LifeError::NotLeaf`]: the vdev is not a device.
+    /// * [`LifeError::Shape`]: the vdev tree cannot be changed; see [`ShapeError`].
     pub fn offline(&self, guid: Guid, temporary: bool) -> Result<(), LifeError> {
         let _alone = self.engine().shape.lock();
         if self.is_cache(guid) {
@@ -363,19 +372,26 @@ impl PoolWriter {
             .decide(&self.txgs().handle(), move |engine, tx| engine.take_offline(tx, guid, temporary))
     }
 
-    /// Faults a device, or degrades it, until that is cleared or the pool is imported again (`vdev_fault`, `vdev_degrade`). One that the pool can't do without is
-    /// degraded instead of being faulted.
+    /// Faults or degrades a device, until it is cleared or the pool is imported again
+    /// (`vdev_fault`, `vdev_degrade`).
+    ///
+    /// If the pool can't do without it, it is degraded instead of faulted.
     ///
     /// # Errors
-    /// [`LifeError::NotLeaf`]; [`ShapeError`].
+    /// * [`LifeError::NotLeaf`]: the vdev is not a device.
+    /// * [`LifeError::Shape`]: the vdev tree cannot be changed; see [`ShapeError`].
     pub fn fault(&self, guid: Guid, verdict: Verdict) -> Result<(), LifeError> {
         self.engine().fault(&self.txgs().handle(), guid, verdict)
     }
 
-    /// Brings a device back that is offline or was not there; its state then (`vdev_online`). With `expand`, its vdev is to take in what it has grown by.
+    /// Brings a device online that is offline or was absent; gives its state then (`vdev_online`).
+    /// With `expand`, its vdev grows with its devices.
     ///
     /// # Errors
-    /// [`LifeError::NotLeaf`], [`LifeError::SplitOff`]; [`ShapeError`], the device may be back then.
+    /// * [`LifeError::NotLeaf`]: the vdev is not a device.
+    /// * [`LifeError::SplitOff`]: the device has left with a split.
+    /// * [`LifeError::Shape`]: the vdev tree cannot be changed; see [`ShapeError`]. The device may
+    ///   be online then.
     pub fn online(&self, guid: Guid, expand: bool) -> Result<VdevState, LifeError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();
@@ -412,7 +428,7 @@ impl PoolWriter {
         Ok(now)
     }
 
-    /// Forgets faults that were made by hand ([`PoolWriter::clear`]).
+    /// Clears faults that a user made ([`PoolWriter::clear`]).
     pub(crate) fn forgive(&self, of: Option<Guid>) -> Result<(), ShapeError> {
         let engine = self.engine();
         let config = self.config();

@@ -1,15 +1,17 @@
 //! Changes of the pool as a whole: its vdevs, its guid, its properties.
 //!
 //! # Theory
-//! Such a change is checked when it is asked for, by whoever asks, who then keeps every other one out ([`Engine::shape`]) until it is on disk:
-//! so what was checked still holds in the group that does it. The group does it in its first pass, after the datasets and before the config is
-//! written, so that config, tree, allocator and MOS change together.
+//! The calling thread checks such a change, and excludes all others ([`Engine::shape`]) until it is
+//! on disk. So the check still holds in the txg that makes the change. That happens in the first
+//! pass, after the datasets and before the config is written, so that config, tree, allocator and
+//! MOS change together.
 //!
 //! # Crash
-//! New devices have labels that say "half added, group 0" before anything refers to them. The group that takes them in writes the even labels
-//! of all devices, the uberblock, and the odd labels, as any group does whose config changed ([`crate::sync::labels`]). Blocks may lie on a new
-//! vdev in that very group: without its uberblock nobody refers to them. (OpenZFS takes two groups for it, since it allocates outside of
-//! the sync too.)
+//! New devices have labels of txg 0, of devices that are being added, before anything references
+//! them. The txg that adds them writes the even labels of all devices, the uberblock, and the odd
+//! labels. Any txg with a changed config does so ([`crate::sync::labels`]). Blocks may lie on a new
+//! vdev in that very txg: without its uberblock nothing references them. (OpenZFS takes two txgs
+//! for it, since it allocates outside of the sync too.)
 //!
 //! # See
 //! OpenZFS `spa_vdev_add`, `spa_change_guid`, `spa_prop_set`.
@@ -26,21 +28,22 @@ use crate::create::{Claimed, Claimer, CreateError, NewVdev, Terms, begin_labels,
 use crate::engine::{Engine, PoolWriter, SyncError};
 use crate::txg::{Stopped, TXG_SIZE, TxgHandle};
 
-/// Why the pool was not changed; it is as it was.
+/// Why the pool was not changed. It is as it was, except perhaps with `Stopped`.
 #[derive(Debug, thiserror::Error)]
 pub enum ShapeError {
-    /// The pool has stopped: what the disk knows of the change, nobody knows.
+    /// The pool has stopped. Whether the change is on disk is unknown.
     #[error(transparent)]
     Stopped(#[from] Stopped),
-    /// The devices can't be had, or not in this shape.
+    /// The devices can't be used, or not in this layout.
     #[error(transparent)]
     Devices(#[from] CreateError),
-    /// The new vdevs have other sector sizes than all that the pool has (`ZFS_ERR_ASHIFT_MISMATCH`).
+    /// The new vdevs have another sector size than all vdevs of the pool
+    /// (`ZFS_ERR_ASHIFT_MISMATCH`).
     #[error("a new vdev has the ashift {}, all others have {}", new.0, old.0)]
     AshiftMismatch {
-        /// The new one's.
+        /// That of the new vdev.
         new: Ashift,
-        /// All others'.
+        /// That of all others.
         old: Ashift,
     },
     /// The labels of a new device can't be written.
@@ -49,13 +52,13 @@ pub enum ShapeError {
     /// A device is missing or bad (`ENXIO`).
     #[error("a device is missing or bad")]
     Unhealthy,
-    /// It is in use (`EBUSY`).
+    /// The device is in use (`EBUSY`).
     #[error("the device {} is in use", guid.0)]
     Busy {
-        /// Which.
+        /// Guid of the vdev.
         guid: Guid,
     },
-    /// What would be left has no room (`ENOSPC`).
+    /// The rest of the pool has too little space (`ENOSPC`).
     #[error("the rest of the pool has no room")]
     NoRoom,
     /// There is a checkpoint (`ZFS_ERR_CHECKPOINT_EXISTS`).
@@ -64,42 +67,42 @@ pub enum ShapeError {
     /// A checkpoint is being discarded (`ZFS_ERR_DISCARDING_CHECKPOINT`).
     #[error("a checkpoint is being discarded")]
     DiscardingCheckpoint,
-    /// The guid is 0, or something has it (`EEXIST`).
+    /// The guid is 0, or in use (`EEXIST`).
     #[error("the guid {} is in use", guid.0)]
     Guid {
-        /// Which.
+        /// The guid.
         guid: Guid,
     },
-    /// This release does not do it.
+    /// This release does not support it.
     #[error("{what} is not in this release")]
     Unsupported {
-        /// What.
+        /// The unsupported operation.
         what: &'static str,
     },
-    /// The pool's books can't be read.
+    /// The pool metadata can't be read.
     #[error("the pool's books")]
     Books(#[from] pool::Error),
-    /// The changed tree means nothing.
+    /// The changed tree is invalid, or lacks the vdev.
     #[error("the tree of vdevs")]
     Tree(#[from] vdev::VdevError),
 }
 
-/// What is done in the group that syncs. An error stops the pool, as the group can't be taken back.
+/// A change in the syncing txg. An error stops the pool, as the txg can't be undone.
 pub(crate) type PoolTask = Box<dyn FnOnce(&Engine, &Tx) -> Result<Vec<Event>, SyncError> + Send>;
 
-/// A change in the queue of its group.
+/// A change in the queue of its txg.
 pub(crate) struct Queued {
     task: PoolTask,
     done: Arc<Mutex<bool>>,
 }
 
-/// How vdevs are added.
+/// The options of adding vdevs.
 pub struct AddTerms<'a> {
-    /// Sector size as a shift, if it is prescribed.
+    /// Sector size as a shift, if the caller prescribes one.
     pub ashift: Option<Ashift>,
-    /// Refuse a sector size other than that of all the pool's vdevs, where they have one.
+    /// Refuse a sector size other than the common one of the pool's vdevs, if they have one.
     pub check_ashift: bool,
-    /// Take devices that seem to belong to a pool which is not in use.
+    /// Take devices whose labels name a pool that is not in use.
     pub force: bool,
     /// How devices are opened.
     pub claimer: &'a Claimer<'a>,
@@ -111,18 +114,19 @@ impl Engine {
         self.cache.zio().tree()
     }
 
-    /// What a pool that is being opened is to do in its first group, before anybody else knows of it.
+    /// Queues a change for the first txg of a pool that is being opened, before any other thread
+    /// uses it.
     pub(crate) fn enter_first(&self, txg: Txg, task: PoolTask) {
         let queue = &self.pool_tasks[txg.0 as usize % TXG_SIZE];
         queue.lock().push(Queued { task, done: Arc::default() });
     }
 
-    /// Does what was asked of the pool as a whole in this group.
+    /// Runs this txg's changes of the pool as a whole.
     pub(crate) fn run_pool_tasks(&self, tx: &Tx) -> Result<(), SyncError> {
         self.run_tasks(tx, &self.pool_tasks)
     }
 
-    /// Does what must be done in this group before anything is freed.
+    /// Runs the changes of this txg that must precede all frees.
     pub(crate) fn run_early_tasks(&self, tx: &Tx) -> Result<(), SyncError> {
         self.run_tasks(tx, &self.early_tasks)
     }
@@ -140,7 +144,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Does a change in the open group, and waits until it is on disk.
+    /// Runs a change in the open txg, and waits until it is on disk.
     pub(crate) fn change_in(
         &self,
         txgs: &TxgHandle,
@@ -159,7 +163,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Changes the config that this group writes to the MOS and to all labels (`vdev_config_dirty`).
+    /// Changes the config that this txg writes to the MOS and to all labels (`vdev_config_dirty`).
     pub(crate) fn edit_config(&self, edit: impl FnOnce(&mut PoolConfig)) {
         let mut changed = self.changed_config.lock();
         let mut config = PoolConfig::clone(&self.newest_config(&changed));
@@ -167,7 +171,7 @@ impl Engine {
         changed.next = Some(Arc::new(config));
     }
 
-    /// Puts the tree of this configuration in the place of the one there is.
+    /// Replaces the tree by that of this config.
     pub(crate) fn reshape(&self, root: &VdevConfig, new: &Claimed) -> Result<Arc<Tree>, vdev::VdevError> {
         let _one = self.placing.lock();
         let tree = Arc::new(self.reshaped(root, new)?);
@@ -180,7 +184,7 @@ impl Engine {
         self.tree().reshape(root, &mut open)
     }
 
-    /// Takes vdevs in, in the group that syncs.
+    /// Adds vdevs, in the syncing txg.
     fn take_in(&self, tx: &Tx, tops: Vec<VdevConfig>, claimed: &Claimed) -> Result<(), SyncError> {
         let (txg, added) = (tx.txg(), tops.len());
         let mut root = None;
@@ -200,13 +204,14 @@ impl Engine {
     }
 }
 
-/// A group's number in a vdev and all below it: when they came to the pool (`vdev_crtxg`).
+/// Records the txg in which a vdev and all below it were added (`vdev_crtxg`).
 fn born(vdev: &mut VdevConfig, txg: Txg) {
     vdev.create_txg = Some(txg);
     vdev.children.iter_mut().for_each(|c| born(c, txg));
 }
 
-/// The sector size that all vdevs for ordinary blocks have, if it is one (`spa_min_ashift`, `spa_max_ashift`).
+/// The common sector size of all vdevs for normal data, if there is one (`spa_min_ashift`,
+/// `spa_max_ashift`).
 fn common_ashift(root: &VdevConfig) -> Option<Ashift> {
     let ordinary = root.children.iter().filter(|t| !t.is_log && t.alloc_bias.is_none());
     let mut shifts = ordinary.filter(|t| t.metaslab_array.is_some()).filter_map(|t| t.ashift);
@@ -215,12 +220,14 @@ fn common_ashift(root: &VdevConfig) -> Option<Ashift> {
 }
 
 impl PoolWriter {
-    /// Does a change of the pool as a whole, and waits until it is on disk. Who calls this holds `shape`.
+    /// Runs a change of the pool as a whole, and waits until it is on disk. The caller holds
+    /// `shape`.
     pub(crate) fn change_pool(&self, task: PoolTask) -> Result<(), Stopped> {
         self.engine().change_in(&self.txgs().handle(), &self.engine().pool_tasks, task)
     }
 
-    /// As [`PoolWriter::change_pool`], before anything else in its group (`dsl_early_sync_task`).
+    /// Like [`PoolWriter::change_pool`], but before anything else in its txg
+    /// (`dsl_early_sync_task`).
     pub(crate) fn change_early(&self, task: PoolTask) -> Result<(), Stopped> {
         self.engine().change_in(&self.txgs().handle(), &self.engine().early_tasks, task)
     }
@@ -228,7 +235,8 @@ impl PoolWriter {
     /// Adds top-level vdevs; when it returns, the pool allocates from them (`spa_vdev_add`).
     ///
     /// # Errors
-    /// [`ShapeError`]; the pool is then as it was, though a device that was to be added may have lost its old label.
+    /// See [`ShapeError`]: its variants name the causes. The pool is then as it was, though a new
+    /// device may have lost its old label.
     pub fn add(&self, vdevs: &[NewVdev], terms: &AddTerms<'_>) -> Result<(), ShapeError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();

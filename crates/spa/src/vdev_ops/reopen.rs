@@ -1,21 +1,26 @@
-//! Devices that come back.
+//! Reopening devices that become available again.
 //!
 //! # Theory
-//! A device that was pulled, or was not there when the pool was imported, is looked for again when somebody says so: where its path leads. It is
-//! the device if its label says that it is. What it missed is in its dirty time log, so that it is read last for these groups.
+//! A reopen looks for a device that was removed or was absent at import, at its path. It is the
+//! device if its label says so. Its dirty time log has what it missed, so it is read last for these
+//! txgs.
 //!
-//! One that is open, and reads, may be one of before all the same: a file on a FUSE or network
-//! mount that went and came back. It counts as open while its path leads to the same device or
-//! nowhere, or it takes writes. Otherwise what is at its path takes its place, if that has its
-//! labels and is as new. A copy at the path of a device that works is no reason to leave that.
+//! An open, readable device may still be an old handle: a file on a FUSE or network mount that went
+//! and came back. It counts as open while its path leads to the same device or nowhere, or while it
+//! is writable. Otherwise the device at its path replaces it, if that has its labels and is as new.
+//! A copy at the path of a working device does not replace it.
 //!
-//! One that is open, but tells that it is gone, or has no label any more that can be read, is closed then, as far as the pool can do without it: it shows as not to be opened, a spare takes its
-//! place, and it is looked for as any other that is missing. One that has labels is probed, and faulted if it doesn't work.
+//! An open device that reports that it is gone, or has no readable label any more, is closed if the
+//! pool can do without it. Then it shows as unopenable, a spare takes its place, and the monitor
+//! looks for it like any missing one. A device with labels is probed, and faulted if it doesn't
+//! work.
 //!
 //! # Locks
-//! A pool that is suspended has a sync thread that waits with half a group in hand, perhaps within a change of the tree's shape. So this takes
-//! `placing` alone, which is held only while one tree takes the place of another; and before it `reopening`, while devices are opened and read: who comes second finds in the tree what another has claimed
-//! for it, and would not find it otherwise.
+//! The sync thread of a suspended pool waits with a half-written txg, perhaps within a change of
+//! the vdev tree. So a reopen takes `placing` alone, which is held only while one tree replaces
+//! another. Before it comes `reopening`, held while devices are opened and read. A second reopen
+//! then finds in the tree what the first has claimed; without the lock it would not find the
+//! device.
 //!
 //! # Absent
 //! A device is looked for at its path and nowhere else.
@@ -41,17 +46,17 @@ use crate::txg::TxgHandle;
 use crate::vdev_ops::expand::copy_rings;
 use crate::vdev_ops::replicas;
 
-/// What a device does that was opened before.
+/// How an open device behaves.
 enum Answers {
-    /// It reads, and takes writes as far as is known.
+    /// It is readable, and writable as far as is known.
     Well,
-    /// It reads, and takes no writes.
+    /// It is readable and not writable.
     Stale,
     /// Its labels can't be read.
     Nothing,
 }
 
-/// The newest transaction group of which a device has an uberblock; 0 if it has none.
+/// The newest txg of which a device has an uberblock; 0 if it has none.
 fn newest_state(root: &VdevConfig, leaf: &VdevConfig, device: &dyn Device) -> Txg {
     let top = root.children.iter().find(|top| top.find(leaf.guid).is_some());
     let Some(ashift) = top.and_then(|top| top.ashift) else { return Txg(0) };
@@ -60,12 +65,12 @@ fn newest_state(root: &VdevConfig, leaf: &VdevConfig, device: &dyn Device) -> Tx
 }
 
 impl Engine {
-    /// The devices that are not to be had as they were opened, of a vdev or of all, as far as they are there now.
+    /// The devices, of a vdev or of all, whose handles don't work but that are at their paths now.
     fn found_again(&self, of: Option<Guid>) -> Devices {
         let tree = self.tree();
         let config = self.config_now();
         let root = config.vdev_tree.as_ref();
-        // Those that somebody took out of use stay so, and those that had too many errors.
+        // Devices that were taken out of use stay so, and those with too many errors.
         let kept_out = |leaf: &VdevConfig| match tree.state_of(leaf.guid) {
             Ok((VdevState::Offline, _)) => true,
             Ok((VdevState::Faulted, aux)) => {
@@ -77,7 +82,7 @@ impl Engine {
         self.found(of, &|leaf| !kept_out(leaf))
     }
 
-    /// A device that was taken out of use, if it is there.
+    /// A device that was taken out of use, if it is present.
     pub(crate) fn there_now(&self, guid: Guid) -> Devices {
         let _one = self.reopening.lock();
         self.found(Some(guid), &|_| true)
@@ -100,9 +105,9 @@ impl Engine {
             let open = tree.devices().find(|(guid, _)| *guid == leaf.guid).map(|(_, device)| device.clone());
             if let Some(device) = open {
                 match self.answers(&tree, leaf, &device) {
-                    // It is only cleared of its errors.
+                    // Only its errors are cleared.
                     Answers::Well => continue,
-                    // By the same name there may be another opening of it.
+                    // Its name may lead to another handle of it.
                     Answers::Stale => {
                         at_least = newest_state(root, leaf, &*device);
                         device.give_way();
@@ -113,9 +118,9 @@ impl Engine {
             }
             let top_level = root.children.iter().any(|top| top.guid == leaf.guid);
             let there = crate::import::reopen(leaf, top_level, root.guid, newest, self.world.layer());
-            // Opened anew it may be no better.
+            // A new handle may be no better.
             works |= there.as_deref().is_some_and(|device| takes_writes(root.guid, leaf.guid, device));
-            // An older copy lacks what no log says that it lacks.
+            // An older copy lacks blocks without a record of that.
             let there = there.filter(|device| {
                 let new = newest_state(root, leaf, &**device) >= at_least;
                 works && new && Labels::of(&**device, leaf.guid).valid() > 0
@@ -127,7 +132,7 @@ impl Engine {
         found
     }
 
-    /// What a device that is open does, as it was opened.
+    /// How an open device behaves through its handle.
     fn answers(&self, tree: &Tree, leaf: &VdevConfig, device: &Arc<dyn Device>) -> Answers {
         if Labels::of(&**device, leaf.guid).newest().is_none() {
             return Answers::Nothing;
@@ -136,14 +141,15 @@ impl Engine {
             let (path, device) = (Path::new(OsStr::from_bytes(path)), device.clone());
             probe::one(path, move |path| device.is_not_at(path)).unwrap_or(false)
         });
-        // It reads still, and takes nothing: a file on a mount that went and came back. One that
-        // takes writes stays, whatever is at its path: only that has all that was written to it.
+        // Readable and not writable: a file on a mount that went and came back. A writable one
+        // stays, whatever is at its path: only that has everything that was written to it.
         let given_up = tree.given_up().contains(&leaf.guid);
         let takes = || takes_writes(tree.config().guid, leaf.guid, &**device);
         if (moved || given_up) && !takes() { Answers::Stale } else { Answers::Well }
     }
 
-    /// As [`PoolWriter::reopen`]; which ones came back. With `unspare`, their hot spares go ([`Engine::unspare`]).
+    /// See [`PoolWriter::reopen`]; gives the devices that are available again. With `unspare`,
+    /// their hot spares are released ([`Engine::unspare`]).
     pub(crate) fn reopen(
         self: &Arc<Self>,
         txgs: &TxgHandle,
@@ -161,23 +167,26 @@ impl Engine {
             found
         };
         if unspare {
-            // Before anything on disk says that they are back: who finds them well when the pool is imported lets no spare go.
+            // Before anything on disk says that they are available: an import that finds them
+            // healthy releases no spare.
             self.unspare(&|leaf| found.contains_key(&leaf.guid));
         }
         if self.tree().state().0 >= VdevState::Degraded {
-            // Their labels are those of the group in which they went.
+            // Their labels are those of the txg in which they left.
             self.edit_config(|_| {});
-            // Of a suspended pool they wait until it is cleared: whoever stops them may wait for that too.
+            // In a suspended pool the works wait until it is cleared: a thread that stops them may
+            // wait for that too.
             if txgs.check_suspended().is_ok() {
                 self.restart_works(txgs);
-                // A pool that stops meanwhile has no use for a resilver.
+                // A pool that stops meanwhile needs no resilver.
                 let _ = self.heal(txgs);
             }
         }
         Ok(found.into_keys().collect())
     }
 
-    /// Closes the devices of a vdev, or of all, that are open and not to be had any more, if the pool can do without them; probes the others (`vdev_open`, `vdev_validate`).
+    /// Closes the open devices of a vdev, or of all, that are lost, if the pool can do without
+    /// them; probes the others (`vdev_open`, `vdev_validate`).
     pub(crate) fn close_lost(&self, of: Option<Guid>) -> Result<(), vdev::VdevError> {
         let (config, tree) = (self.config_now(), self.tree());
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
@@ -196,7 +205,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Puts the tree in place that has a device no more. What that took and was not flushed, it misses.
+    /// Replaces the tree by one without a device. It misses what it took and did not flush.
     fn close_one(&self, guid: Guid, why: VdevAux) -> Result<(), vdev::VdevError> {
         let _one = self.placing.lock();
         let tree = self.tree();
@@ -204,11 +213,12 @@ impl Engine {
         unsynced()?;
         tree.set_state(guid, VdevState::CantOpen, why)?;
         self.cache.zio().trees().set(Arc::new(tree.closed(guid)?));
-        // Meanwhile a group may have begun.
+        // A txg may have begun meanwhile.
         unsynced()
     }
 
-    /// Says of those of these devices for which a hot spare stands in that they are back: the spare goes as soon as they lack nothing (`vdev_unspare`).
+    /// Records that these devices are available again: hot spares that stand in for them are
+    /// released once they lack nothing (`vdev_unspare`).
     pub(crate) fn unspare(&self, back: &dyn Fn(&VdevConfig) -> bool) {
         let config = self.config_now();
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
@@ -230,13 +240,13 @@ impl Engine {
         });
     }
 
-    /// Puts the tree in place that has these devices open.
+    /// Replaces the tree by one with these devices open.
     pub(crate) fn put_opened(&self, found: &Devices) -> Result<(), vdev::VdevError> {
         let _one = self.placing.lock();
         let tree = Arc::new(self.tree().reopened(found)?);
         for top in &tree.config().children {
             for leaf in top.leaves() {
-                // Before anybody writes to it. If it doesn't take them, that is found out with its labels.
+                // Before any write to it. A failure shows when its labels are written.
                 match found.get(&leaf.guid) {
                     Some(device) if self.has_other_end(leaf, &**device) => copy_rings(top, leaf, &**device),
                     _ => continue,
@@ -248,7 +258,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the end of a device is not where it was, since it has grown while it was away: no label there is its own.
+    /// Whether a device has grown while it was absent, so that its end moved: no label there is its
+    /// own.
     fn has_other_end(&self, leaf: &VdevConfig, device: &dyn Device) -> bool {
         let pool = self.config_now().pool_guid;
         let labels = Labels::of(device, leaf.guid);
@@ -257,22 +268,25 @@ impl Engine {
     }
 }
 
-/// Why a device that is open is not to be had any more, if it isn't. One whose label is another's is left to whoever says what becomes of it.
+/// Why an open device is lost, if it is. A device with another's label is left to the code that
+/// decides about it.
 fn lost(pool: Guid, leaf: &VdevConfig, device: &dyn Device) -> Option<VdevAux> {
     if inject::is_gone(pool, leaf.guid) {
         return Some(VdevAux::OpenFailed);
     }
-    // The system says itself what has become of one that was pulled.
+    // The system itself reports a removed device.
     let readable = device.is_gone() || Labels::of(device, leaf.guid).valid() > 0;
     (!readable).then_some(VdevAux::BadLabel)
 }
 
 impl PoolWriter {
-    /// Looks for devices that are not to be had, of a vdev or of all, where they should be; how many came back. One that is open, and can't be had any more, is closed if the pool can do
-    /// without it (`vdev_reopen`).
+    /// Reopens the devices of a vdev, or of all, that are missing, and gives the number that are
+    /// available again (`vdev_reopen`).
+    ///
+    /// An open device that is lost is closed, if the pool can do without it.
     ///
     /// # Errors
-    /// [`vdev::VdevError`] never but for a defect.
+    /// * [`vdev::VdevError`]: only after a defect of this software.
     pub fn reopen(&self, of: Option<Guid>) -> Result<usize, vdev::VdevError> {
         let back = self.engine().reopen(&self.txgs().handle(), of, false)?.len();
         // A pool that has stopped keeps what it has.

@@ -1,9 +1,13 @@
-//! What a pool could not read if a device were gone.
+//! What a pool could not read without a device.
 //!
 //! # Theory
-//! A vdev is *out* for a group if what was written in it can't be read from it: a device for the groups that it missed, and for all when it is not there;
-//! a mirror for those for which all sides are out, a raidz for those for which more children are out than it has parity. A device is *required* when its
-//! top-level vdev would be out for some group without it.
+//! A vdev is *out* for a txg if data of that txg can't be read from it:
+//!
+//! * a device for the txgs that it missed, and for all while it is absent;
+//! * a mirror for those for which all children are out;
+//! * a raidz for those for which more children are out than it has parity.
+//!
+//! A device is *required* if its top-level vdev would be out for some txg without it.
 //!
 //! # See
 //! OpenZFS `vdev_dtl_reassess` (`DTL_OUTAGE`), `vdev_dtl_required`, `vdev_get_min_asize`.
@@ -14,8 +18,8 @@ use vdev::{Tree, TxgRanges, VdevState};
 /// Kept free at the end of each child of a draid (`VDEV_DRAID_REFLOW_RESERVE`).
 const DRAID_RESERVE: u64 = 32 << 20;
 
-/// The groups for which a vdev is out, with the devices `gone` as if they were not there.
-// As deep as the tree, whose depth was checked when it was built.
+/// The txgs for which a vdev is out, as if the devices in `gone` were absent.
+// Recursion as deep as the tree, whose depth was checked when it was built.
 pub(crate) fn outage(tree: &Tree, vdev: &VdevConfig, gone: &[Guid]) -> TxgRanges {
     let least = match vdev.kind {
         VdevKind::Hole | VdevKind::Indirect => return TxgRanges::default(),
@@ -32,13 +36,14 @@ pub(crate) fn outage(tree: &Tree, vdev: &VdevConfig, gone: &[Guid]) -> TxgRanges
     TxgRanges::in_at_least(least, &children)
 }
 
-/// Whether something can be read from this device alone (`vdev_dtl_required`).
+/// Whether some data can be read only from this device (`vdev_dtl_required`).
 pub(crate) fn is_required(tree: &Tree, root: &VdevConfig, leaf: Guid) -> bool {
     let top = root.children.iter().find(|top| top.find(leaf).is_some());
     top.is_none_or(|top| top.guid == leaf || !outage(tree, top, &[leaf]).is_empty())
 }
 
-/// The same for one that is to be faulted: devices that replace others, or are replaced, are not counted on, since they are the likeliest to fail too (`faulting` in `vdev_dtl_reassess`).
+/// The same for a device that is to be faulted. Devices that replace others, or are replaced, don't
+/// count, since they are the likeliest to fail too (`faulting` in `vdev_dtl_reassess`).
 pub(crate) fn is_required_when_faulting(tree: &Tree, root: &VdevConfig, leaf: Guid) -> bool {
     let Some(top) = root.children.iter().find(|top| top.find(leaf).is_some()) else { return true };
     let mut gone = vec![leaf];
@@ -53,13 +58,13 @@ pub(crate) fn can_spare(tree: &Tree, root: &VdevConfig, leaves: &[Guid]) -> bool
     root.children.iter().all(|top| outage(tree, top, leaves).is_empty())
 }
 
-/// The vdev that a vdev is a child of.
+/// The parent of a vdev.
 pub(crate) fn parent_of(root: &VdevConfig, guid: Guid) -> Option<&VdevConfig> {
     root.walk().find(|vdev| vdev.children.iter().any(|child| child.guid == guid))
 }
 
-/// Allocatable bytes that whatever takes the place of a vdev must have (`vdev_get_min_asize`).
-// As deep as the tree, whose depth was checked when it was built.
+/// Least allocatable bytes of a replacement for a vdev (`vdev_get_min_asize`).
+// Recursion as deep as the tree, whose depth was checked when it was built.
 pub(crate) fn min_asize(root: &VdevConfig, guid: Guid) -> u64 {
     let Some(parent) = parent_of(root, guid) else { return 0 };
     if parent.kind == VdevKind::Root {
@@ -78,8 +83,8 @@ pub(crate) fn min_asize(root: &VdevConfig, guid: Guid) -> u64 {
     }
 }
 
-/// Changes a vdev at or below another; says whether it was there.
-// As deep as the tree, whose depth was checked when it was built.
+/// Changes a vdev at or below another; true if it was there.
+// Recursion as deep as the tree, whose depth was checked when it was built.
 pub(crate) fn edit(vdev: &mut VdevConfig, guid: Guid, with: &mut dyn FnMut(&mut VdevConfig)) -> bool {
     if vdev.guid == guid {
         with(vdev);

@@ -1,23 +1,31 @@
-//! Splitting a device of each mirror off into a pool of its own.
+//! Splitting one device of each mirror off into a new pool.
 //!
 //! # Theory
-//! A device of a mirror holds everything that the pool held when its last group was synced. So the new pool is the old one as of that group, with another
-//! name, guid and config, over the devices that were split off; what its books say of the other devices goes with its first group, and so do the intent logs
-//! of the file systems that are in use. All this is done while the old pool's sync thread stands before anything else of its own next group: whoever goes
-//! on changing the old pool meanwhile changes later groups.
+//! A device of a mirror holds everything that the pool held at its last txg. So the new pool is the
+//! old one as of that txg, with another name, guid and config, over the devices that were split
+//! off. Its first txg removes the metadata of the other devices, and the intent logs of file
+//! systems in use. All this happens while the old pool's sync thread waits before anything else of
+//! its own next txg. Changes of the old pool meanwhile go to later txgs.
 //!
 //! # Crash
-//! The new pool's first group is written to its devices alone: labels 0 and 2, which say that they come from the old pool (`split_guid`), the uberblock,
-//! labels 1 and 3. Only then the old pool's group is written, without these devices. Until the uberblock is there they still belong to the
-//! old pool, whose last state they hold untouched under their odd labels; from then on an import of the old pool leaves them out
-//! (`VDEV_AUX_SPLIT_POOL`), even if its own group did not get that far, and its first group is what the last one should have been. The first uberblock on
-//! any device makes the split for all of them: those to which it did not get any more, a search gives to the new pool as well
-//! ([`crate::discovery`]), which finds all that it needs on them, since everything but uberblock and odd labels was flushed before. As long as there is none, there is
-//! no new pool. OpenZFS judges each device by itself, so that after a crash just there it gives those without uberblock to the pool that is imported first.
+//! The new pool's first txg is written to its devices alone: labels 0 and 2, the uberblock, labels
+//! 1 and 3. These labels say that the pool comes from the old one (`split_guid`). Only then the old
+//! pool's txg is written, without these devices.
+//!
+//! Until the uberblock is there the devices still belong to the old pool, whose last state they
+//! hold untouched under their odd labels. From then on an import of the old pool leaves them out
+//! (`VDEV_AUX_SPLIT_POOL`), even if its own txg was lost. Its first txg then does what the lost one
+//! should have done.
+//!
+//! The first uberblock on any device completes the split for all of them. A search assigns the
+//! devices without it to the new pool as well ([`crate::discovery`]). It finds all that it needs on
+//! them, since everything but uberblock and odd labels was flushed before. While there is no such
+//! uberblock, there is no new pool. OpenZFS decides for each device separately: after a crash at
+//! this point, a device without uberblock goes to the pool that is imported first.
 //!
 //! # Locks
-//! Blocks of intent logs are written at any time, also where the new pool is about to write. So the old tree is replaced first, and then whoever still
-//! uses it is waited for.
+//! Intent log blocks are written at any time, also to places that the new pool is about to write.
+//! So the old tree is replaced first, and then its remaining users are waited for.
 //!
 //! # See
 //! OpenZFS `spa_vdev_split_mirror`, `vdev_split`, `vdev_validate`.
@@ -40,9 +48,9 @@ use crate::engine::{Aux, Engine, PoolTask, PoolWriter, ShapeError, SyncError, Sy
 use crate::import::Hands;
 use crate::{Candidate, Host, Spa, SpaError};
 
-/// How long users of the old tree may take to be done with it.
+/// Most time for users of the old tree to finish.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Block by which a vdev's room is reckoned; here only its metaslabs are asked for.
+/// The block size for which a vdev's space is calculated; here only its metaslabs matter.
 const ANY_BLOCK: u64 = 1 << 17;
 
 /// Why a pool was not split; it is as it was.
@@ -54,16 +62,17 @@ pub enum SplitError {
     /// It has other vdevs than mirrors (`EINVAL`).
     #[error("the vdev {} is no mirror", guid.0)]
     NotMirror {
-        /// Which.
+        /// Guid of the vdev.
         guid: Guid,
     },
-    /// There must be one healthy device of each mirror (`EINVAL`).
+    /// The devices are not one healthy device of each mirror (`EINVAL`).
     #[error("the devices are not one of each mirror")]
     Devices,
-    /// A mirror would be left without a device that has everything, or log blocks are still being written (`EBUSY`).
+    /// A mirror would be left without a complete device, or log blocks are still being written
+    /// (`EBUSY`).
     #[error("the mirror {} can't spare the device", guid.0)]
     Busy {
-        /// Which.
+        /// Guid of the vdev.
         guid: Guid,
     },
     /// The state on the devices can't be read.
@@ -74,7 +83,7 @@ pub enum SplitError {
     Open(#[from] WriteRefusal),
 }
 
-/// How a pool is split.
+/// The options of a split.
 pub struct SplitTerms<'a> {
     /// Name of the new pool.
     pub name: &'a str,
@@ -92,17 +101,17 @@ pub struct SplitTerms<'a> {
     pub cache: arc::Room,
 }
 
-/// Both trees as they shall be, and what is between them.
+/// Both trees after the split, and what changes between them.
 struct Plan {
     /// The new pool's.
     new: VdevConfig,
     /// The old pool's.
     rest: VdevConfig,
-    /// What is split off, as the old pool has it.
+    /// What is split off, as in the old pool.
     gone: Vec<VdevConfig>,
     /// Devices that take their mirror's place: their old guid, and the new.
     promoted: Vec<(Guid, Guid)>,
-    /// Vdevs that the new pool does not have: other sides of the mirrors, and log devices.
+    /// Vdevs that the new pool does not have: other children of the mirrors, and log devices.
     others: Vec<VdevConfig>,
 }
 
@@ -120,13 +129,14 @@ fn as_top(leaf: &VdevConfig, top: &VdevConfig, guid: Guid) -> VdevConfig {
         removing: top.removing,
         top_zap: top.top_zap,
         create_txg: top.create_txg,
-        // Should this group get no further than its first labels, they still say which device of the mirror it was.
+        // If this txg gets no further than its first labels, they still say which device of the
+        // mirror it was.
         orig_guid: if guid == leaf.guid { leaf.orig_guid } else { Some(leaf.guid) },
         ..leaf.clone()
     }
 }
 
-/// What is where a top-level vdev was that others stand behind.
+/// The hole that keeps the ids of the top-level vdevs behind it.
 pub(crate) fn hole(id: u64) -> VdevConfig {
     VdevConfig { id, is_hole: true, ..VdevConfig::new(VdevKind::Hole, Guid(0)) }
 }
@@ -167,7 +177,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Parts a mirror.
+    /// Splits a mirror.
     fn mirror(&mut self, top: &VdevConfig, leaves: &[Guid], tree: &Tree) -> Result<(), SplitError> {
         let (out, kept): (Vec<_>, Vec<_>) =
             top.children.iter().cloned().partition(|side| leaves.contains(&side.guid));
@@ -184,11 +194,12 @@ impl Plan {
         Ok(())
     }
 
-    /// What is left of a mirror.
+    /// The rest of a mirror.
     fn leave(&mut self, top: &VdevConfig, gone: Vec<VdevConfig>, mut kept: Vec<VdevConfig>) {
         self.gone.extend(gone);
         if let [last] = &kept[..] {
-            // It keeps the mirror's guid, by which all devices know the top-level vdev (`vdev_remove_parent`).
+            // It keeps the mirror's guid, by which all devices know the top-level vdev
+            // (`vdev_remove_parent`).
             self.promoted.push((last.guid, top.guid));
             self.rest.children.push(as_top(last, top, top.guid));
         } else {
@@ -203,7 +214,8 @@ impl Plan {
         self.promoted.iter().filter_map(|(was, is)| Some((*is, device(*was)?))).collect()
     }
 
-    /// The tree of a pool some of whose devices turned out to have gone with a pool that was split off; nothing if there are none.
+    /// The tree of a pool without the devices that have left with a split; `None` if there are
+    /// none.
     fn without_gone(root: &VdevConfig, tree: &Tree) -> Option<Plan> {
         let gone =
             |leaf: &VdevConfig| tree.state_of(leaf.guid).is_ok_and(|(_, aux)| aux == VdevAux::SplitPool);
@@ -227,17 +239,17 @@ impl Plan {
     }
 }
 
-/// Whether a side of a mirror is a device that has everything.
+/// Whether a child of a mirror is a device that has everything.
 fn is_whole(side: &VdevConfig, tree: &Tree) -> bool {
-    // A side that is being replaced is no device.
+    // A child that is being replaced is no device.
     side.kind.is_leaf()
         && tree.state_of(side.guid).is_ok_and(|(state, _)| state == VdevState::Healthy)
         && tree.is_writable(side.guid)
         && tree.dtl(side.guid).is_ok_and(|missed| missed.is_empty())
 }
 
-/// What the first group of an import has to do when devices are gone with a pool that was split off, and the old pool's own group was lost
-/// (`spa_try_repair`).
+/// The work of an import's first txg if devices have left with a split, and the old pool's own txg
+/// was lost (`spa_try_repair`).
 pub(crate) fn finish(root: &VdevConfig, tree: &Tree) -> Option<PoolTask> {
     let plan = Plan::without_gone(root, tree)?;
     Some(Box::new(move |engine, tx| {
@@ -252,7 +264,7 @@ pub(crate) fn finish(root: &VdevConfig, tree: &Tree) -> Option<PoolTask> {
 }
 
 /// Destroys what the MOS keeps of a vdev, and of all below it.
-// As deep as the tree, whose depth was checked when it was built.
+// Recursion as deep as the tree, whose depth was checked when it was built.
 pub(crate) fn forget(mos: &Mos, tx: &Tx, vdev: &VdevConfig) -> pool::Result<()> {
     if let Some(zap) = vdev.leaf_zap {
         mos.destroy_vdev_zap(tx, zap)?;
@@ -276,7 +288,8 @@ pub(crate) fn forget(mos: &Mos, tx: &Tx, vdev: &VdevConfig) -> pool::Result<()> 
     Ok(())
 }
 
-/// What the new pool's first group does beside: nothing is left of what it does not have.
+/// The further work of the new pool's first txg: it removes everything of vdevs that the new pool
+/// does not have.
 fn cut_loose(others: Vec<VdevConfig>, from: String) -> PoolTask {
     Box::new(move |engine, tx| {
         let books = |source| SyncError::Books { txg: tx.txg(), source };
@@ -287,7 +300,7 @@ fn cut_loose(others: Vec<VdevConfig>, from: String) -> PoolTask {
     })
 }
 
-/// What the group of the old pool that parts with the devices is handed.
+/// The inputs for the old pool's txg that parts with the devices.
 struct Parting {
     plan: Plan,
     name: String,
@@ -299,7 +312,7 @@ struct Parting {
 }
 
 impl Parting {
-    /// The new pool as a reader sees it: the old one as of its last group, on the devices that are split off.
+    /// The new pool as a reader: the old one as of its last txg, on the devices that are split off.
     fn load(&self, synced: &Synced, from: &Tree) -> Result<Spa, SplitError> {
         let device = |guid: Guid| from.devices().find(|(g, _)| *g == guid).map(|(_, device)| device.clone());
         let mut open = |leaf: &VdevConfig| device(leaf.guid).ok_or(VdevAux::OpenFailed);
@@ -335,7 +348,7 @@ impl Parting {
             kept_name: self.name.clone(),
             candidate,
             loaded: Synced { config: Arc::new(config), ..synced.clone() },
-            // Nobody reads it before it is imported.
+            // There are no readers before it is imported.
             _ahead: None,
             cache,
             mos,
@@ -350,7 +363,7 @@ impl Parting {
         })
     }
 
-    /// Makes the new pool; its first group is on its devices.
+    /// Creates the new pool; its first txg is on its devices.
     fn make(&self, engine: &Engine, synced: &Synced, from: &Tree) -> Result<Spa, SplitError> {
         let spa = self.load(synced, from)?;
         let first = cut_loose(self.plan.others.clone(), engine.dsl.pool_name().to_owned());
@@ -360,7 +373,7 @@ impl Parting {
 }
 
 impl Engine {
-    /// Puts the rest of the old tree in its place, and gives the old one when nobody uses it any more.
+    /// Replaces the old tree by its rest, and gives the old one when its last user has finished.
     fn part(&self, plan: &Plan) -> Result<Arc<Tree>, SplitError> {
         let old = self.tree();
         self.reshape(&plan.rest, &plan.promoted_devices(&old)).map_err(ShapeError::from)?;
@@ -370,20 +383,20 @@ impl Engine {
                 self.join(old);
                 return Err(SplitError::Busy { guid: plan.rest.guid });
             }
-            // Whoever holds it is in the middle of one read or write: nobody tells when that ends.
+            // A user is in the middle of one read or write, whose end is not signalled.
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(old)
     }
 
-    /// Puts the old tree back: nothing has come of it. The labels of all its devices are written anew.
+    /// Puts the old tree back after a failure. The labels of all its devices are rewritten.
     fn join(&self, old: Arc<Tree>) {
         let _one = self.placing.lock();
         self.cache.zio().trees().set(old);
         self.edit_config(|_| {});
     }
 
-    /// Forgets the devices that are gone.
+    /// Removes the devices that have left.
     fn let_split(&self, tx: &Tx, plan: &Plan) -> Result<Vec<Event>, SyncError> {
         let txg = tx.txg();
         let gone = plan.gone.iter().try_for_each(|leaf| {
@@ -399,7 +412,7 @@ impl Engine {
         Ok(plan.gone.iter().map(event).collect())
     }
 
-    /// The group that parts with the devices.
+    /// Runs the txg that parts with the devices.
     fn split_now(
         &self,
         tx: &Tx,
@@ -410,7 +423,7 @@ impl Engine {
             Err(e) => return Ok((Err(e), Vec::new())),
         };
         let synced = self.synced.read().clone();
-        // What the sync thread reads waits for devices; here a failure is an answer.
+        // Reads of the sync thread wait for devices; here a failure must be returned.
         let made = std::thread::scope(|s| {
             s.spawn(|| parting.make(self, &synced, &old)).join().expect("a panic ends the program")
         });
@@ -425,15 +438,16 @@ impl Engine {
 }
 
 impl PoolWriter {
-    /// Splits a device of each mirror off into a new pool, which is given open for writing (`spa_vdev_split_mirror`).
+    /// Splits a device of each mirror off into a new pool, which is returned open for writing
+    /// (`spa_vdev_split_mirror`).
     ///
     /// # Errors
-    /// [`SplitError`]; the pool then is as it was.
+    /// See [`SplitError`]: its variants name the causes. The pool is then as it was.
     pub fn split(&self, terms: &SplitTerms<'_>) -> Result<Spa, SplitError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();
         engine.shape_is_free()?;
-        // What goes on on a device goes on in the pool that it is in afterwards.
+        // The works on a device continue in its pool after the split.
         engine.stop_works();
         let done = self.split_quietly(terms);
         self.resume_works();
@@ -445,7 +459,8 @@ impl PoolWriter {
         let config = self.config();
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
         let plan = Plan::of(root, terms, &engine.tree())?;
-        // Whatever an import left to the first group is done, and what was changed before the call is in the new pool.
+        // Completes what an import left to the first txg, and syncs all changes before the call
+        // into the new pool.
         let refresh: PoolTask = Box::new(|engine, _| {
             engine.edit_config(|_| {});
             Ok(Vec::new())

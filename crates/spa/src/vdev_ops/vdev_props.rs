@@ -1,11 +1,12 @@
 //! Properties of vdevs.
 //!
 //! # On disk
-//! They lie in the ZAP of the vdev under their names: the root's own, that of a top-level vdev, or a leaf's. Numbers are words, texts have
-//! their NUL. `allocating` is also in the config, as a vdev that takes no blocks (`non_allocating`).
+//! They are in the ZAP of the vdev under their names: the root's own, that of a top-level vdev, or
+//! a leaf's. Numbers are words, strings have their NUL. `allocating` is also in the config, as a
+//! vdev that takes no blocks (`non_allocating`).
 //!
 //! # Absent
-//! No device is asked to fail fast.
+//! `failfast` has no effect.
 //!
 //! # See
 //! OpenZFS `vdev_prop_set`, `vdev_props_set_sync`, `spa_vdev_noalloc`.
@@ -19,14 +20,14 @@ use crate::engine::{Engine, PoolWriter, ShapeError, SyncError};
 /// Whether a vdev takes new blocks.
 const ALLOCATING: &str = "allocating";
 
-/// What a property of a vdev is set to; names and values have been checked.
+/// The new value of a vdev property (`vdev_prop_t`). The caller has checked name and value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VdevValue {
     /// A number.
     Number(u64),
-    /// A text.
+    /// A string.
     Text(String),
-    /// A text that is removed: that of a property of the user's.
+    /// Removes a string: that of a user property.
     Gone,
 }
 
@@ -44,8 +45,12 @@ impl PoolWriter {
     /// Sets a property of a vdev (`vdev_prop_set`).
     ///
     /// # Errors
-    /// [`ShapeError::Tree`] when the pool has no such vdev, [`ShapeError::Unsupported`] for one without a ZAP; [`ShapeError::NoRoom`] when what
-    /// would be left to allocate from can't hold a pool's slop, or is nothing.
+    /// * [`ShapeError::Tree`]: the pool has no such vdev.
+    /// * [`ShapeError::Unsupported`]: the vdev has no ZAP, or `allocating` is set of a vdev that is
+    ///   not top-level.
+    /// * [`ShapeError::NoRoom`]: too little space would be left to allocate from for the pool's
+    ///   slop.
+    /// * [`ShapeError::Stopped`]: the pool has stopped.
     pub fn set_vdev(&self, guid: Guid, name: &str, value: VdevValue) -> Result<(), ShapeError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();
@@ -89,7 +94,8 @@ impl PoolWriter {
 }
 
 impl Engine {
-    /// Whether the rest of the pool has room for what is to come when a vdev takes no more (`spa_vdev_noalloc`).
+    /// Whether the rest of the pool has enough space when a vdev takes no new blocks
+    /// (`spa_vdev_noalloc`).
     fn can_do_without(&self, id: VdevId) -> bool {
         use pool::alloc::ClassKind;
         let others = self.allocator.vdevs().into_iter().filter(|top| top.id != id && !top.non_allocating);

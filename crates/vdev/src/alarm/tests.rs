@@ -9,7 +9,8 @@ fn at(secs: u64) -> Instant {
     *BEGAN.get_or_init(Instant::now) + Duration::from_secs(secs)
 }
 
-/// Goal: so many errors within the time are too many, once; errors that are too far apart are not.
+/// Goal: the limit is reached once by enough errors within the time, and not by errors that are too
+/// far apart.
 #[test]
 fn errors_within_a_time() {
     let mut s = series(3, 10);
@@ -21,18 +22,19 @@ fn errors_within_a_time() {
     assert!(!s.record(at(14), place(4)), "an alarm is raised once");
 }
 
-/// Goal: one bad place is one error, however often it is met within the time, and another one after that.
+/// Goal: one bad place counts as one error within the time, however often it is read. After that
+/// time it counts again.
 #[test]
 fn one_place_counts_once() {
     let mut s = series(2, 10);
     assert!((0..10).all(|n| !s.record(at(n), Some((4096, 512)))));
     assert!(s.record(at(10), Some((8192, 512))));
-    // What has no place is counted each time.
+    // An error without a place counts each time.
     let mut s = series(2, 10);
     assert!(!s.record(at(0), None) && s.record(at(1), None));
 }
 
-/// Goal: without a limit nothing is too much, and a limit of one is reached by the first.
+/// Goal: without a limit there is no alarm, and the first error reaches a limit of one.
 #[test]
 fn limits_at_the_ends() {
     let mut s = series(0, 10);
@@ -40,7 +42,7 @@ fn limits_at_the_ends() {
     assert!(series(1, 0).record(at(0), None));
 }
 
-/// Goal: a bell that rang before anybody waited is heard, once.
+/// Goal: a ring before the wait counts, once.
 #[test]
 fn a_bell_is_heard_afterwards() {
     let bell = Bell::default();

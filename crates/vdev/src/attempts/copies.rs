@@ -14,7 +14,7 @@ pub(crate) struct Copies<'t> {
     request: &'t Request,
     offset: u64,
     size: usize,
-    /// In the order in which they are asked.
+    /// In the order in which they are read.
     copies: Vec<Copy>,
     asked: usize,
     /// The leaf of the last candidate, with no verdict yet.
@@ -51,7 +51,7 @@ impl<'t> Copies<'t> {
         None
     }
 
-    /// The next candidate, if a device has it that did not miss the block.
+    /// The next candidate, from devices that did not miss the block.
     pub(crate) fn fresh(&mut self, failure: &mut Failure) -> Option<AlignedBuf> {
         self.copies.retain(|copy| !copy.stale);
         self.next(failure)

@@ -1,10 +1,13 @@
-//! Blocks on a mirror whose sides are raidz.
+//! Blocks on a mirror whose children are raidz.
 //!
 //! # Theory
-//! Each side holds the whole block, in columns of its own. So a side is a conversation of its own, all its
-//! reconstructions included, and the next one begins when it has nothing left; that also makes the charges
-//! right, since a side that was wrong has read all it has. A side that has lost fewer columns goes first, and among
-//! equals the place decides. Sides that are devices, if there are any, are the cheapest and go before all others.
+//! Each child holds the whole block, in columns of its own. So each child has its own sequence of
+//! candidates, all its reconstructions included. The next child begins when the one before has none
+//! left. That also makes the error counts right, since a child that was wrong has read all of its
+//! columns.
+//!
+//! Children that are devices are the cheapest and come first. Of the others, one that has lost
+//! fewer columns goes first; among equals the offset decides.
 
 use device::AlignedBuf;
 use ondisk::Txg;
@@ -15,12 +18,12 @@ use super::stripes::Stripes;
 use crate::request::Request;
 use crate::tree::{NodeId, Tree};
 
-/// Reads within this many bytes go to the same side (`vdev_mirror_shift`).
+/// Reads within this many bytes go to the same child (`vdev_mirror_shift`).
 const SHIFT: u32 = 21;
 
 /// The candidates of a block on a mirror of raidz.
 pub(crate) struct Sides<'t> {
-    /// The sides that are devices.
+    /// The children that are devices.
     copies: Copies<'t>,
     /// The others, each with what it could not read.
     stripes: Vec<(Stripes<'t>, Failure)>,
@@ -58,7 +61,8 @@ impl<'t> Sides<'t> {
             return Some(buf);
         }
         while let Some((stripes, own)) = self.stripes.get_mut(self.done) {
-            // A side counts anew when it reads all that it has, which must not forget the sides before it.
+            // A child sets its count anew when it reads all of its columns. The counts of the
+            // children before it must stay.
             failure.unread -= own.unread;
             let buf = stripes.next(own);
             failure.unread += own.unread;
@@ -73,7 +77,7 @@ impl<'t> Sides<'t> {
 
     pub(crate) fn settle(self, good: Option<&[u8]>) {
         self.copies.settle(good);
-        // A side that was never asked has no column to charge.
+        // A child that was not read has no column to count errors against.
         for (stripes, _) in self.stripes {
             stripes.settle(good);
         }

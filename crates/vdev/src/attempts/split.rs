@@ -1,12 +1,18 @@
 //! Blocks of a removed vdev.
 //!
 //! # Theory
-//! A split block's parts may each have several copies, and no part has a checksum of its own: only the whole says
-//! whether it is right. The first candidate takes the best copy of each part. After that every copy of every part
-//! is read, equal ones are taken once, and the combinations are tried: all of them when they are few, else as many
-//! chosen at random. The random sequence follows from the block's place, so that a run can be repeated.
+//! Each part of a split block may have several copies, and no part has a checksum of its own. Only
+//! the whole block shows whether it is right.
 //!
-//! See OpenZFS `vdev_indirect_reconstruct_io_done`.
+//! 1. The first candidate takes the best copy of each part.
+//! 2. Then every copy of every part is read, and equal copies are taken once.
+//! 3. The combinations are tried: all of them when they are few, otherwise random ones up to a
+//!    limit.
+//!
+//! The random sequence follows from the block's place, so that a run can be repeated.
+//!
+//! # See
+//! OpenZFS `vdev_indirect_reconstruct_io_done`.
 
 use device::AlignedBuf;
 use ondisk::{Psize, Txg, VdevId};
@@ -20,7 +26,8 @@ use crate::{Result, VdevError};
 
 /// Most combinations of copies that are tried (`zfs_reconstruct_indirect_combinations_max`).
 const COMBINATIONS_MAX: u64 = 4096;
-/// Most bytes of them: so many of the largest blocks would keep a reader busy for a minute over one.
+/// Most bytes of these combinations. So many of the largest blocks would keep a reader busy for a
+/// minute over one block.
 const COMBINED_BYTES_MAX: u64 = 8 << 30;
 
 /// The candidates of a block in parts.
@@ -37,7 +44,8 @@ pub(crate) struct Split<'t> {
 struct Part {
     segment: Segment,
     at: usize,
-    /// What each copy gave; a part that is itself in columns has no leaf to blame.
+    /// What each copy gave. A part that is itself in columns has no single leaf to count errors
+    /// against.
     reads: Vec<(AlignedBuf, Option<Copy>)>,
     /// The reads that differ from all before them.
     distinct: Vec<usize>,
@@ -81,7 +89,7 @@ impl<'t> Split<'t> {
                     if let Some(buf) = self.first(failure) {
                         return Some(buf);
                     }
-                    // A part of which no copy can be read leaves nothing to combine.
+                    // If no copy of a part can be read, there is nothing to combine.
                     self.stage = Stage::Done;
                 }
                 Stage::Every(_, 0) => {
@@ -128,8 +136,8 @@ impl<'t> Split<'t> {
         Some(buf)
     }
 
-    /// Reads every copy of every part, and gives the number of combinations of different ones; `None` when a
-    /// part has none.
+    /// Reads every copy of every part, and gives the number of combinations of different ones;
+    /// `None` when a part has none.
     fn read_all(&mut self, failure: &mut Failure) -> Option<u64> {
         let mut count: u64 = 1;
         for part in &mut self.parts {
@@ -146,7 +154,7 @@ impl<'t> Split<'t> {
                     }
                 }
             } else {
-                // Columns can't be judged without the block's checksum, so there is one guess.
+                // Without the block's checksum, columns can't be judged. So there is one guess.
                 let mut attempts =
                     self.tree.attempts(vdev, offset, Psize(size), self.birth, self.request).ok()?;
                 part.reads.extend(attempts.next().map(|buf| (buf, None)));
@@ -185,7 +193,8 @@ impl<'t> Split<'t> {
     }
 }
 
-/// The ways to read a block of a removed vdev: that of its only segment, or of its parts.
+/// The candidates of a block of a removed vdev: those of its only segment, or combinations of its
+/// parts.
 pub(crate) fn attempts<'t>(
     tree: &'t Tree,
     segments: Vec<Segment>,
@@ -203,9 +212,9 @@ pub(crate) fn attempts<'t>(
     Ok(Attempts::parts(Split::new(tree, segments, size, birth, request), psize))
 }
 
-/// Refuses a part that can't be where the mapping says.
+/// Checks that a part can be where the mapping says.
 fn check(tree: &Tree, (vdev, offset, size): (VdevId, u64, u64), birth: Txg, request: &Request) -> Result<()> {
-    // Making the conversation checks everything that there is to check; nothing is read yet.
+    // Creating the candidates makes all checks, and reads nothing yet.
     tree.attempts(vdev, offset, Psize(size), birth, request).map(drop).map_err(|e| match e {
         VdevError::Size { .. } => VdevError::Unmapped { vdev, offset, size },
         other => other,

@@ -1,11 +1,14 @@
 //! Blocks that lie in columns with parity.
 //!
 //! # Theory
-//! The first candidate reads the data columns straight into place and no parity. When a column can't be read,
-//! or its child has missed the block's group, just as much parity as replaces it is read. When a candidate was
-//! wrong, every column is read, stale ones too, and kept: then each set of suspects, from one to as many as there
-//! is parity, is taken for wrong and computed from the rest. The right bytes, once known, say which columns were
-//! wrong.
+//! 1. The first candidate reads the data columns straight into place and no parity. If a column
+//!    can't be read, or its child has missed the block's txg, just enough parity to replace it is
+//!    read.
+//! 2. When a candidate was wrong, every column is read and kept, stale ones too.
+//! 3. Then each set of suspects is taken for wrong and computed from the rest. The sets have one
+//!    member at first, then up to as many as there is parity.
+//!
+//! The right bytes, once known, show which columns were wrong.
 
 use device::AlignedBuf;
 use ondisk::Txg;
@@ -18,21 +21,24 @@ use crate::read::{Copy, Unread};
 use crate::request::Request;
 use crate::tree::{Layout, NodeId, Tree};
 
-/// Most candidates that sets of suspects may give, and most bytes of them: a vdev wide enough to have more
-/// would keep a reader busy for minutes over one block.
+/// Most candidates from sets of suspects, and most bytes of them. A wider vdev would otherwise keep
+/// a reader busy for minutes over one block.
 const MAX_COMBINATIONS: u64 = 100_000;
 const MAX_COMBINED_BYTES: u64 = 8 << 30;
-/// Most columns that are gone through for sets of suspects, those included that leave nothing to try: more than all sets of
-/// three of 255 children have. A raidz that was expanded often has so many suspects that looking at each set takes years.
+/// Most columns examined for sets of suspects, also for sets that leave nothing to try.
+///
+/// This is more than all sets of three of 255 children have. An expanded raidz often has so many
+/// suspects that examining each set would take years.
 const MAX_LOOKED: u64 = 1 << 30;
-/// Columns of one child are read together when no more than this lies between them: one long read is cheaper
-/// than two, and an expanded raidz has a block in many single sectors (`zfs_vdev_read_gap_limit`).
+/// Columns of one child are read together when at most this many bytes lie between them
+/// (`zfs_vdev_read_gap_limit`). One long read is cheaper than two, and an expanded raidz has a
+/// block in many single sectors.
 const GAP: u64 = 32 << 10;
 
 /// What is known of a column.
 #[derive(Debug, Default)]
 enum Known {
-    /// Not asked yet.
+    /// Not read yet.
     #[default]
     Unasked,
     /// Its bytes as a device gave them.
@@ -58,19 +64,19 @@ pub(crate) struct Stripes<'t> {
     tree: &'t Tree,
     request: &'t Request,
     children: &'t [NodeId],
-    /// What an expansion may have spread; `None` for a draid, which isn't expanded.
+    /// What an expansion may have spread; `None` for a dRAID, which can't be expanded.
     raidz: Option<&'t Raidz>,
     map: Map,
     size: usize,
     birth: Txg,
     known: Vec<Known>,
     stage: Stage,
-    /// Columns that each suspect would take with it.
+    /// For each suspect, the columns that it covers.
     suspects: Vec<Vec<usize>>,
     /// Most suspects in a set.
     spare_parity: usize,
     tried: u64,
-    /// Columns gone through for sets of suspects.
+    /// Columns examined for sets of suspects.
     looked: u64,
     rejected: bool,
 }
@@ -116,7 +122,7 @@ impl<'t> Stripes<'t> {
                     self.rejected = true;
                     self.read_all(failure);
                     self.suspects = self.find_suspects();
-                    // A row that has lost columns already has that much less parity to doubt others with.
+                    // A row that has lost columns has that much less parity left for suspects.
                     let lost = |row: &[Known]| row.iter().filter(|k| matches!(k, Known::Lost)).count();
                     let worst = self.known.chunks(self.map.width).map(lost).max().unwrap_or(0);
                     self.spare_parity = self.map.nparity.saturating_sub(worst);
@@ -169,7 +175,7 @@ impl<'t> Stripes<'t> {
         }
         let rows: std::collections::BTreeSet<usize> = failed.iter().map(|i| i / per_row).collect();
         let ok = rows.into_iter().all(|row| self.fill_row(row, &mut buf));
-        // What was lost to a stale device may be read after all, so nothing is settled for later stages.
+        // A later stage may still read what a stale device has, so nothing is recorded yet.
         for index in failed {
             self.known[index] = Known::Unasked;
         }
@@ -198,7 +204,7 @@ impl<'t> Stripes<'t> {
         true
     }
 
-    /// Reads all data columns into `buf`, and gives the numbers of those that could not be read.
+    /// Reads all data columns into `buf`; returns the numbers of those that could not be read.
     fn read_data(&self, buf: &mut [u8], failure: &mut Failure) -> Vec<usize> {
         let mut failed = Vec::new();
         let mut run: Vec<usize> = Vec::new();
@@ -224,7 +230,7 @@ impl<'t> Stripes<'t> {
         failed
     }
 
-    /// Reads neighbouring columns of one child at once.
+    /// Reads neighbouring columns of one child with one read.
     fn read_run(&self, run: &[usize], buf: &mut [u8], failed: &mut Vec<usize>, failure: &mut Failure) {
         let cols = &self.map.cols;
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
@@ -254,7 +260,8 @@ impl<'t> Stripes<'t> {
         }
     }
 
-    /// Reads a range of a child from its best copy; from one that missed the group only if `stale` allows.
+    /// Reads a range of a child from its best copy. Reads from a stale copy only if `stale` allows
+    /// it.
     fn read_child(
         &self,
         child: usize,
@@ -296,8 +303,8 @@ impl<'t> Stripes<'t> {
         }
     }
 
-    /// Asks for every column that has not been read. Errors noted so far are forgotten, so that the count is
-    /// of columns and not of tries.
+    /// Reads every column that has not been read. Forgets the failures noted so far, so that the
+    /// count is of columns and not of tries.
     fn read_all(&mut self, failure: &mut Failure) {
         self.known.resize_with(self.map.cols.len(), Known::default);
         failure.unread = self.known.iter().filter(|k| matches!(k, Known::Lost)).count() as u32;
@@ -308,7 +315,7 @@ impl<'t> Stripes<'t> {
         }
     }
 
-    /// The sets of columns that may have failed as one.
+    /// The sets of columns that may have failed together.
     fn find_suspects(&self) -> Vec<Vec<usize>> {
         let read = |i: &usize| matches!(self.known[*i], Known::Read(..));
         let all = || (0..self.map.cols.len()).filter(read);
@@ -324,14 +331,15 @@ impl<'t> Stripes<'t> {
         sets.into_iter().filter(|s: &Vec<usize>| !s.is_empty()).collect()
     }
 
-    /// The block when the columns of the suspects in `set` are taken for wrong; `None` when a row loses more
-    /// than its parity, or when the set changes nothing.
+    /// The block, when the columns of the suspects in `set` are taken for wrong. `None` when a row
+    /// loses more than its parity, or when the set changes nothing.
     fn rebuild(&self, set: &[usize]) -> Option<AlignedBuf> {
         let mut doubted = vec![false; self.map.cols.len()];
         for index in set.iter().flat_map(|s| &self.suspects[*s]) {
             doubted[*index] = true;
         }
-        // Parity alone under suspicion gives the same data as no suspicion, unless what was lost is computed from it.
+        // Suspecting parity alone gives the same data as no suspicion, unless lost columns are
+        // computed from it.
         let lost =
             |i: usize| !self.map.is_parity(i) && self.map.cols[i].size > 0 && self.known[i].bytes().is_none();
         let all = 0..doubted.len();
@@ -365,7 +373,8 @@ impl<'t> Stripes<'t> {
     }
 
     pub(crate) fn settle(self, good: Option<&[u8]>) {
-        // The first candidate was right, or nobody looked further: no device is under suspicion.
+        // The first candidate was right, or no further one was requested. So no device is under
+        // suspicion.
         if !self.rejected {
             return;
         }
@@ -381,7 +390,7 @@ impl<'t> Stripes<'t> {
             }
         };
         let Some(good) = good else {
-            // Which of them is wrong can't be known, so it is all of them.
+            // It can't be known which of them is wrong, so all count an error.
             (0..self.known.len()).for_each(|i| charge(wrong(i, None)));
             return;
         };
@@ -411,7 +420,8 @@ impl Known {
     }
 }
 
-/// Turns `set` into the next set of numbers below `n`: all sets of one, then of two, up to `most` members.
+/// Turns `set` into the next set of numbers below `n`: all sets of one, then of two, up to `most`
+/// members.
 fn advance(set: &mut Vec<usize>, n: usize, most: usize) -> bool {
     let k = set.len();
     // The last member that can still rise takes those behind it along.
@@ -430,7 +440,7 @@ fn advance(set: &mut Vec<usize>, n: usize, most: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// Every set of up to three of five comes up once, small sets first.
+    /// Goal: every set of up to three of five comes up once, small sets first.
     #[test]
     fn sets_are_complete() {
         let (mut set, mut all) = (Vec::new(), Vec::new());

@@ -1,5 +1,6 @@
-//! Reconstruction over devices in memory, with the bytes laid out by our own geometry: what is right is known,
-//! so every combination of losses can be tried. Pools of OpenZFS are read in `tests/`.
+//! Reconstruction over devices in memory, with the bytes laid out by our own geometry. The right
+//! bytes are known, so every combination of losses can be tried. Pools of OpenZFS are read in
+//! `tests/`.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ fn map(tree: &Tree, offset: u64, size: u64, birth: u64) -> Map {
     }
 }
 
-/// Puts a block where the geometry says, parity and all.
+/// Stores a block where the geometry says, parity included.
 fn store(tree: &Tree, devices: &[Arc<Faulty>], offset: u64, block: &[u8], birth: u64) {
     let map = map(tree, offset, block.len() as u64, birth);
     for row in map.rows() {
@@ -40,7 +41,7 @@ fn store(tree: &Tree, devices: &[Arc<Faulty>], offset: u64, block: &[u8], birth:
     }
 }
 
-/// Reads the block back as `zio` does, and says whether it came, after how many candidates.
+/// Reads the block back as `zio` does; returns whether it was right, and after how many candidates.
 fn read(tree: &Tree, offset: u64, block: &[u8], birth: u64) -> (bool, usize) {
     let psize = Psize(block.len() as u64);
     let mut attempts = tree.attempts(VdevId(0), offset, psize, Txg(birth), &READ).unwrap();
@@ -80,8 +81,9 @@ fn cases() -> Vec<(VdevConfig, u64, u64)> {
     ]
 }
 
-/// Whichever children are lost, up to as many as there is parity, a block of any size comes back; one more,
-/// and it doesn't. Whether they fail or lie; and exactly the liars are charged.
+/// Goal: a block of any size can be read whichever children are lost, up to as many as there is
+/// parity. With one more it can't. Lost children fail or return wrong bytes, and exactly those with
+/// wrong bytes count an error.
 #[test]
 fn every_loss_is_survived() {
     for (spec, offset, birth) in cases() {
@@ -108,7 +110,7 @@ fn every_loss_is_survived() {
                 assert!(lie || tries == 1);
                 for (d, sum) in sums(&tree).into_iter().enumerate() {
                     let cols = map.cols.iter().filter(|c| c.child == d && c.size > 0).count() as u64;
-                    // When the first candidate was right, nobody looked at the rest.
+                    // When the first candidate was right, the other columns were not read.
                     let charged = if lie && set >> d & 1 == 1 && tries > 1 { cols } else { 0 };
                     assert_eq!(sum, charged);
                 }
@@ -117,7 +119,7 @@ fn every_loss_is_survived() {
     }
 }
 
-/// With one loss more than parity, no candidate is the block, and the conversation ends.
+/// Goal: with one loss more than parity, no candidate is the block, and the candidates end.
 #[test]
 fn too_much_loss_ends() {
     for lie in [false, true] {
@@ -134,8 +136,8 @@ fn too_much_loss_ends() {
     }
 }
 
-/// A child that is stale for the block's group is left out at first and serves as a last resort; one that
-/// lies as well is found.
+/// Goal: a child that is stale for the block's txg is left out at first, and serves as a last
+/// resort. A child that also returns wrong bytes is found.
 #[test]
 fn stale_columns() {
     let (tree, devices) = open(&root(vec![raidz(1, 4, &[])]), 4);
@@ -145,14 +147,14 @@ fn stale_columns() {
     let ops = || tree.stats(Guid(102)).unwrap().read_ops.get();
     assert_eq!((read(&tree, 0, &block, 7), ops()), ((true, 1), 0));
     assert_eq!((read(&tree, 0, &block, 20), ops()), ((true, 1), 1));
-    // Another child lies, so that only the stale one's bytes, right by luck, help.
+    // Another child returns wrong bytes, so that only the stale one's bytes, right by luck, help.
     devices[1].inject(Fault::Corrupt { range: 0..devices[1].size() });
     assert!(read(&tree, 0, &block, 7).0);
     assert_eq!(sums(&tree), [0, 1, 0, 0]);
 }
 
-/// Damage that an expansion has since spread over all children is found: one child of the old width lied
-/// before its sectors were copied.
+/// Goal: damage that an expansion has since spread over all children is found. One child of the old
+/// width was wrong before its sectors were copied.
 #[test]
 fn damage_before_an_expansion() {
     let (tree, devices) = open(&root(vec![raidz(1, 4, &[10])]), 4);
@@ -168,7 +170,8 @@ fn damage_before_an_expansion() {
     assert!(read(&tree, 0x1200, &block, 5).0);
 }
 
-/// A distributed spare stands in for a lost child: its sectors are where the geometry puts them.
+/// Goal: a distributed spare stands in for a lost child: its sectors are where the geometry puts
+/// them.
 #[test]
 fn distributed_spare() {
     let mut spec = draid();
@@ -180,7 +183,7 @@ fn distributed_spare() {
     let (tree, devices) = open(&root(vec![spec.clone()]), 7);
     let block = pattern(8 * 512);
     store(&tree, &devices, 0, &block, 1);
-    // What the lost child held is copied to the spare's places; the child itself fails.
+    // The content of the lost child is copied to the spare's places; the child itself fails.
     let Layout::Draid(geometry) = &tree.node(tree.top(VdevId(0)).unwrap()).layout else { panic!() };
     for col in map(&tree, 0, block.len() as u64, 1).cols.iter().filter(|c| c.child == 2) {
         let mut bytes = vec![0; col.size];
@@ -189,7 +192,7 @@ fn distributed_spare() {
         devices[to].write_at(&bytes, LABEL_START_SIZE + col.offset).unwrap();
     }
     devices[2].inject(Fault::Error { op: Op::Read, range: 0..devices[2].size() });
-    // With it, two more may be lost.
+    // With the spare, two more may be lost.
     for d in [0, 5] {
         devices[d].inject(Fault::Error { op: Op::Read, range: 0..devices[d].size() });
     }
@@ -216,8 +219,8 @@ fn entry(src: u64, vdev: u32, dst: u64, size: u64) -> MappingEntry {
     MappingEntry { src: Offset(src), vdev: VdevId(vdev), dst: Offset(dst), size }
 }
 
-/// A block of a removed vdev is found through two mappings and in pieces, and each piece's good copy is picked
-/// when every copy of the whole is damaged somewhere.
+/// Goal: a block of a removed vdev is found through two mappings and in parts. When every copy of
+/// the whole is damaged somewhere, each part's good copy is picked.
 #[test]
 fn split_blocks_combine() {
     let mirror = VdevConfig { children: vec![leaf(0), leaf(1)], ..top(VdevKind::Mirror, 2) };
@@ -258,8 +261,9 @@ fn split_blocks_combine() {
     assert!(tree.set_indirect_mapping(VdevId(0), Vec::new()).is_err());
 }
 
-/// A mirror of two raidz1 of three gives its block back as long as one side has it, whichever devices fail or lie; the liars alone
-/// are charged. What `every_loss_is_survived` shows of one raidz holds for a side.
+/// Goal: a mirror of two raidz1 of three gives its block back as long as one child has it,
+/// whichever devices fail or are wrong. Only the wrong ones count errors. What
+/// `every_loss_is_survived` shows of one raidz holds for a child.
 #[test]
 fn a_mirror_of_raidz_survives_a_side() {
     let side = |n: u64| {
@@ -275,7 +279,7 @@ fn a_mirror_of_raidz_survives_a_side() {
     let alone = VdevConfig { ashift: spec.ashift, ..raidz(1, 3, &[]) };
     for (set, lie) in (0..1u32 << 6).flat_map(|s| [(s, false), (s, true)]) {
         let (tree, devices) = open(&root(vec![spec.clone()]), 6);
-        // Both sides are laid out as a raidz that is alone.
+        // Each child is laid out as a raidz by itself.
         for devices in devices.chunks(3) {
             store(&open(&root(vec![alone.clone()]), 3).0, devices, offset, &block, 1);
         }
@@ -301,12 +305,12 @@ fn a_mirror_of_raidz_survives_a_side() {
         }
     }
     let (tree, _) = open(&root(vec![spec]), 6);
-    // Five sectors, three of parity, no padding needed; and not where no sector begins.
+    // Five sectors, three of parity, no padding needed. Refused where no sector begins.
     let asize = tree.psize_to_asize(VdevId(0), Psize(block.len() as u64), Txg(1)).unwrap();
     assert_eq!(asize.0, 8 * 4096);
     let astray = tree.attempts(VdevId(0), 512, Psize(4096), Txg(1), &READ).map(drop);
     assert!(matches!(astray, Err(VdevError::Misaligned { .. })));
-    // Half of it must not be written.
+    // A write must not reach one half of it.
     let written = tree.lay_out(VdevId(0), 0x3000, &device::Block::zeroed(4096), Txg(1)).map(drop);
     assert!(matches!(written, Err(VdevError::RaidzSides { .. })));
 }

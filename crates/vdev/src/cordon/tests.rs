@@ -4,7 +4,8 @@ use super::*;
 
 const VDEV: VdevId = VdevId(3);
 
-/// Goal: who writes elsewhere waits for nobody, who writes there waits until it is open again, and who closes waits until he is done.
+/// Goal: a writer elsewhere does not wait, and a writer there waits until the range is open again.
+/// A thread that closes the range waits until the writer is done.
 #[test]
 fn places_are_kept_apart() {
     let cordon = Cordon::default();
@@ -16,7 +17,7 @@ fn places_are_kept_apart() {
         scope.spawn(|| {
             let pass = cordon.pass(vec![(VDEV, 0..1), (VDEV, 19..40)]);
             through.store(true, SeqCst);
-            // Not before this is over may the stretch be closed again.
+            // The range may not be closed again before this is over.
             std::thread::yield_now();
             written.store(true, SeqCst);
             drop(pass);

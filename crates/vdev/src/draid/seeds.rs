@@ -1,11 +1,14 @@
-//! The seeds of dRAID's permutations: part of the on-disk format, one for each number of children.
+//! The seeds of dRAID's permutations.
+//!
+//! They are part of the on-disk format, one for each number of children.
 
 /// Fewest children of a dRAID (`VDEV_DRAID_MIN_CHILDREN`).
 pub(super) const MIN_CHILDREN: usize = 2;
 /// Most children of a dRAID (`VDEV_DRAID_MAX_CHILDREN`).
 pub(super) const MAX_CHILDREN: usize = 255;
 
-/// Seed of the permutations and the sum that proves them right, for 2 to 255 children (`draid_maps`).
+/// Seed of the permutations and the sum that proves them right, for 2 to 255 children
+/// (`draid_maps`).
 #[rustfmt::skip]
 pub(super) const SEEDS: [(u64, u64); MAX_CHILDREN - MIN_CHILDREN + 1] = [
     (0x89ef_3dab_bcc7_de37, 0x0000_433d_433d),

@@ -15,7 +15,8 @@ fn draid(children: u64, nparity: u64, ndata: u64, nspares: u64, ngroups: u64) ->
     })
 }
 
-/// The permutations of every number of children have the sum that OpenZFS knows them by, and each is one.
+/// Goal: the permutations of every number of children have OpenZFS's sum, and each is a
+/// permutation.
 #[test]
 fn permutations_are_the_formats() {
     for children in MIN_CHILDREN..=MAX_CHILDREN {
@@ -27,14 +28,15 @@ fn permutations_are_the_formats() {
     }
 }
 
-/// No two sectors of the space share a place, none is where a distributed spare is, and all of a slice is used.
+/// Goal: no two sectors of the space share a place, none is where a distributed spare is, and all
+/// of a slice is used.
 #[test]
 fn space_and_spares_are_disjoint() {
     let d = draid(11, 2, 4, 2, 3).unwrap();
     let stripe = d.group_width() << d.ashift;
     let slice = d.group_size() * d.ngroups;
     let mut used: HashMap<(usize, u64), u64> = HashMap::new();
-    // Every 64th stripe of two slices: enough to meet each row and group.
+    // Every 64th stripe of two slices is enough to reach each row and group.
     for offset in (slice..3 * slice).step_by((stripe * 64) as usize) {
         let map = d.map(offset, d.ndata << d.ashift);
         for col in &map.cols {
@@ -46,7 +48,7 @@ fn space_and_spares_are_disjoint() {
     }
 }
 
-/// A block at the end of a group goes on in the next, and its data are in order.
+/// Goal: a block at the end of a group continues in the next, and its data are in order.
 #[test]
 fn blocks_cross_groups() {
     let d = draid(5, 1, 2, 1, 4).unwrap();
@@ -58,7 +60,7 @@ fn blocks_cross_groups() {
     assert_eq!(d.asize(5 << 12), 3 * stripe);
 }
 
-/// Shapes that mean nothing are errors.
+/// Goal: invalid shapes are errors.
 #[test]
 fn bad_shapes() {
     for (children, nparity, ndata, nspares, ngroups) in [

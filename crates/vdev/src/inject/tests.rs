@@ -4,7 +4,7 @@ fn leaf(guid: u64, on: Option<On>, wrong: Wrong) -> Fault {
     Fault { pool: Guid(1), target: Target::Leaf { leaf: Guid(guid), on, wrong }, often: ALWAYS }
 }
 
-/// Goal: a fault strikes the device and the kind of operation that it is meant for, until it is taken back.
+/// Goal: a fault strikes its device and its kind of operation, until it is cancelled.
 #[test]
 fn leaves() {
     let error = Wrong::Error(5);
@@ -30,7 +30,7 @@ fn leaves() {
     assert_eq!(strike(|| Guid(1), Guid(101), On::Write), None);
 }
 
-/// Goal: blocks of an object are spoiled by their place and copy, of one pool alone.
+/// Goal: a fault strikes blocks of an object by their place and copy, in one pool alone.
 #[test]
 fn data() {
     let blocks = Blocks { objset: 7, object: 9, level: 0, blkid: 2..4, copies: 0b10, how: Bad::Checksum };
@@ -48,7 +48,7 @@ fn data() {
     assert_eq!(ask(11, 3, 1), None);
 }
 
-/// Goal: what is to happen now and then does so.
+/// Goal: a fault with a probability strikes in that share of cases.
 #[test]
 fn now_and_then() {
     let rare = Fault { often: ALWAYS / 4, ..leaf(104, Some(On::Read), Wrong::Error(5)) };
@@ -58,7 +58,7 @@ fn now_and_then() {
     cancel(Some(id));
 }
 
-/// Goal: what was asked for of a pool that is gone is gone with it, and nothing else.
+/// Goal: the faults of a pool that is gone are cancelled, and no others.
 #[test]
 fn a_pool_that_is_gone() {
     let read = |pool| Fault { pool: Guid(pool), ..leaf(105, Some(On::Read), Wrong::Error(5)) };
@@ -70,7 +70,8 @@ fn a_pool_that_is_gone() {
     assert_eq!(cancel(Some(other)), 1);
 }
 
-/// Goal: blocks of the MOS are spoiled by their types, or all of them, at every level and of every object; those of other object sets are not.
+/// Goal: a fault strikes blocks of the MOS by their types, or all of them, at every level and of
+/// every object. Blocks of other object sets are spared.
 #[test]
 fn mos() {
     let asked = |pool, kind| {
@@ -91,8 +92,8 @@ fn mos() {
     ids.into_iter().for_each(|id| assert_eq!(cancel(Some(id)), 1));
 }
 
-/// Goal: a fault of a part of a device's labels strikes what begins in that part, by the kind of operation, and a probe if it meant that; the device's other
-/// operations it spares.
+/// Goal: a fault of a part of a device's labels strikes operations of its kind that begin in that
+/// part. It strikes probes if it names them, and spares the device's other operations.
 #[test]
 fn labels() {
     let wrong = Wrong::Error(5);
@@ -120,7 +121,8 @@ fn labels() {
     assert!(!ask(106, PHYS_OFFSET, On::Read, false));
 }
 
-/// Goal: writes of a pool whose writes are lost are, on every device, and nothing else is; that is over after so many groups, or so long, from the first on.
+/// Goal: during a spell every device of the pool loses writes, and nothing else is affected. The
+/// spell ends after so many txgs, or so long, from the first on.
 #[test]
 fn a_spell() {
     let asked =
@@ -143,7 +145,8 @@ fn a_spell() {
     assert!(!is_over(|| Guid(51), Txg(11)));
 }
 
-/// Goal: blocks that can't be decoded are read as they are, and found wrong in the way that was meant alone.
+/// Goal: blocks that can't be decoded are read as they are, and are wrong only in the way of their
+/// fault.
 #[test]
 fn undecodable() {
     let asked = |object, how| {

@@ -1,11 +1,11 @@
-//! A device as its labels are read and written: what is asked of it may come to what somebody asked for.
+//! A device as its labels are read and written: injected faults may change the outcome.
 
 use device::{Device, DeviceError, Op, Result};
 use ondisk::Guid;
 
 use crate::inject::{self, On, Wrong};
 
-/// A device, and the leaf that it is if a pool has it open.
+/// A device, and its leaf if a pool has it open.
 #[derive(Clone, Copy)]
 pub(crate) struct Face<'d> {
     device: &'d dyn Device,
@@ -14,27 +14,27 @@ pub(crate) struct Face<'d> {
 }
 
 impl<'d> Face<'d> {
-    /// One that no faults befall.
+    /// A device without injected faults.
     pub(crate) fn new(device: &'d dyn Device) -> Self {
         Face { device, leaf: None, probing: false }
     }
 
-    /// That of a leaf.
+    /// The device of a leaf, with its injected faults.
     pub(crate) fn of(device: &'d dyn Device, leaf: Guid) -> Self {
         Face { leaf: Some(leaf), ..Face::new(device) }
     }
 
-    /// The same, to find out whether the device works.
+    /// The same, for a probe.
     pub(crate) fn probing(self) -> Self {
         Face { probing: true, ..self }
     }
 
-    /// Bytes of the device.
+    /// Size of the device in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.device.size()
     }
 
-    /// Reads what begins `at` in the label at `start`.
+    /// Reads from byte `at` of the label at `start`.
     pub(crate) fn read(&self, buf: &mut [u8], start: u64, at: u64) -> Result<()> {
         match self.strike(at, On::Read) {
             Some(Wrong::Error(code)) => Err(self.error(code, Op::Read, start + at, buf.len())),
@@ -46,12 +46,12 @@ impl<'d> Face<'d> {
         }
     }
 
-    /// Makes durable what was written.
+    /// Makes all writes so far durable.
     pub(crate) fn flush(&self) -> Result<()> {
         self.device.flush()
     }
 
-    /// Writes what begins `at` in the label at `start`.
+    /// Writes to byte `at` of the label at `start`.
     pub(crate) fn write(&self, bytes: &[u8], start: u64, at: u64) -> Result<()> {
         match self.strike(at, On::Write) {
             Some(Wrong::Error(code)) => Err(self.error(code, Op::Write, start + at, bytes.len())),

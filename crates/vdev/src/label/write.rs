@@ -1,8 +1,9 @@
 //! Writing the labels of a device.
 //!
 //! # Crash
-//! Each part of a label has its own checksum, so a torn write makes that part unreadable and no other. Which labels are written when, with
-//! flushes between, is decided above: the even ones, then uberblocks, then the odd ones.
+//! Each part of a label has its own checksum, so a torn write makes that part unreadable and no
+//! other. A higher layer decides which labels are written when, with flushes between: the even
+//! ones, then uberblocks, then the odd ones.
 
 use codec::checksum::embedded::{Verifier, seal};
 use device::{AlignedBuf, Device, DeviceError};
@@ -17,7 +18,7 @@ use super::{Face, Ring};
 /// Why a part of a label could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum LabelWriteError {
-    /// The device has no room for labels.
+    /// The device is too small for labels.
     #[error("label {label}: the device has only {size} bytes")]
     TooSmall {
         /// Number of the label.
@@ -31,7 +32,7 @@ pub enum LabelWriteError {
         /// Bytes of the packed config.
         size: usize,
     },
-    /// The device did not take it.
+    /// The write or flush failed.
     #[error("label {label}: write")]
     Io {
         /// Number of the label.
@@ -50,12 +51,13 @@ pub struct LabelWriter<'d> {
 }
 
 impl<'d> LabelWriter<'d> {
-    /// Writes to `device`.
+    /// A writer of the labels of `device`.
     pub fn new(device: &'d dyn Device) -> Self {
         Self { face: Face::new(device) }
     }
 
-    /// Writes to the device of a leaf of a pool that is open, which its faults befall ([`crate::inject`]).
+    /// A writer of the labels of a leaf of an open pool. Its injected faults apply
+    /// ([`crate::inject`]).
     pub fn of(device: &'d dyn Device, leaf: Guid) -> Self {
         Self { face: Face::of(device, leaf) }
     }
@@ -63,7 +65,9 @@ impl<'d> LabelWriter<'d> {
     /// Writes the config of label 0 to 3 (`vdev_label_sync`).
     ///
     /// # Errors
-    /// Every [`LabelWriteError`].
+    /// * [`LabelWriteError::TooLarge`]: the packed config does not fit into a label.
+    /// * [`LabelWriteError::TooSmall`]: the device is too small for this label.
+    /// * [`LabelWriteError::Io`]: the write failed.
     pub fn config(&self, label: usize, config: &Nvlist) -> Result<()> {
         let packed = config.encode_xdr();
         let mut part = AlignedBuf::zeroed(PHYS_SIZE as usize);
@@ -74,11 +78,16 @@ impl<'d> LabelWriter<'d> {
         self.sealed(label, PHYS_OFFSET, part)
     }
 
-    /// Writes an uberblock into slot `slot` of the ring of label 0 to 3; `shift` is log2 of a slot's size
-    /// ([`ondisk::label::uberblock_shift`]) (`vdev_uberblock_sync`).
+    /// Writes an uberblock into slot `slot` of the ring of label 0 to 3 (`vdev_uberblock_sync`).
+    ///
+    /// `shift` is log2 of a slot's size ([`ondisk::label::uberblock_shift`]).
     ///
     /// # Errors
-    /// [`LabelWriteError::TooSmall`], [`LabelWriteError::Io`].
+    /// * [`LabelWriteError::TooSmall`]: the device is too small for this label.
+    /// * [`LabelWriteError::Io`]: the write failed.
+    ///
+    /// # Panics
+    /// If a slot of this size can't hold an uberblock.
     pub fn uberblock(&self, label: usize, shift: u8, slot: usize, uberblock: &Uberblock) -> Result<()> {
         let mut part = AlignedBuf::zeroed(1 << shift);
         let bytes = uberblock.encode();
@@ -86,10 +95,12 @@ impl<'d> LabelWriter<'d> {
         self.sealed(label, uberblock_offset(shift, slot), part)
     }
 
-    /// Writes the ring of label 0 to 3 as it is elsewhere, each uberblock sealed for its new place (`vdev_copy_uberblocks`).
+    /// Writes the ring of another label to label 0 to 3 (`vdev_copy_uberblocks`). Each uberblock
+    /// gets the checksum of its new place.
     ///
     /// # Errors
-    /// [`LabelWriteError::TooSmall`], [`LabelWriteError::Io`].
+    /// * [`LabelWriteError::TooSmall`]: the device is too small for this label.
+    /// * [`LabelWriteError::Io`]: the write failed.
     pub fn ring(&self, label: usize, ring: &Ring) -> Result<()> {
         let start = self.start(label)?;
         let mut bytes = AlignedBuf::zeroed(RING_SIZE as usize);
@@ -104,11 +115,12 @@ impl<'d> LabelWriter<'d> {
         self.put(label, RING_OFFSET, &bytes)
     }
 
-    /// Empties the ring and the boot environment of all labels of a new device, whatever was there before
+    /// Empties the ring and the boot environment of all labels of a new device, whatever they held
     /// (`vdev_label_init`).
     ///
     /// # Errors
-    /// [`LabelWriteError::TooSmall`], [`LabelWriteError::Io`].
+    /// * [`LabelWriteError::TooSmall`]: the device is too small for labels.
+    /// * [`LabelWriteError::Io`]: a write failed.
     pub fn clear_rings(&self) -> Result<()> {
         let ring = AlignedBuf::zeroed(RING_SIZE as usize);
         for label in 0..LABELS {
@@ -118,27 +130,32 @@ impl<'d> LabelWriter<'d> {
         Ok(())
     }
 
-    /// Empties what lies before the first label, where partition tables and marks of file systems are.
+    /// Empties the space before the first label, where partition tables and marks of file systems
+    /// are.
     ///
     /// # Errors
-    /// [`LabelWriteError::TooSmall`], [`LabelWriteError::Io`].
+    /// * [`LabelWriteError::TooSmall`]: the device is too small for labels.
+    /// * [`LabelWriteError::Io`]: the write failed.
     pub fn clear_front(&self) -> Result<()> {
         self.put(0, 0, &AlignedBuf::zeroed(PAD_SIZE as usize))
     }
 
-    /// Makes all durable that was written so far.
+    /// Makes all writes so far durable.
     ///
     /// # Errors
-    /// [`LabelWriteError::Io`], for label 0.
+    /// * [`LabelWriteError::Io`]: the flush failed. It names label 0.
     pub fn flush(&self) -> Result<()> {
         self.face.flush().map_err(|source| LabelWriteError::Io { label: 0, source })
     }
 
-    /// Makes the rings of all labels of a device void that leaves its pool: `last`, the pool's uberblock, stays in them without a group and without a checksum
-    /// of its own, so that nobody believes it, but who knows better can bring it back (`zhack label repair -u`).
+    /// Makes the rings of all labels of a device void that leaves its pool.
+    ///
+    /// `last` is the pool's uberblock. It stays in the rings without a txg and without a checksum
+    /// of its own, so it is not valid. `zhack label repair -u` can restore it.
     ///
     /// # Errors
-    /// [`LabelWriteError::TooSmall`], [`LabelWriteError::Io`].
+    /// * [`LabelWriteError::TooSmall`]: the device is too small for labels.
+    /// * [`LabelWriteError::Io`]: a write failed.
     pub fn void_rings(&self, last: &Uberblock) -> Result<()> {
         self.clear_rings()?;
         let void = Uberblock { txg: Txg(0), ..last.clone() }.encode();
@@ -150,10 +167,12 @@ impl<'d> LabelWriter<'d> {
         Ok(())
     }
 
-    /// Wipes what label 0 to 3 says, and its ring; the pads in front, where others keep something too, stay (`zpool labelclear`).
+    /// Wipes the config and ring of label 0 to 3 (`zpool labelclear`). The pads in front stay,
+    /// since other software may use them.
     ///
     /// # Errors
-    /// [`LabelWriteError::TooSmall`], [`LabelWriteError::Io`].
+    /// * [`LabelWriteError::TooSmall`]: the device is too small for this label.
+    /// * [`LabelWriteError::Io`]: the write failed.
     pub fn wipe(&self, label: usize) -> Result<()> {
         self.put(label, PHYS_OFFSET, &AlignedBuf::zeroed((LABEL_SIZE - PHYS_OFFSET) as usize))
     }

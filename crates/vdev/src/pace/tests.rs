@@ -10,15 +10,16 @@ use parking_lot::Condvar;
 use super::*;
 
 const MS: u64 = 1_000_000;
-/// A disk of today: bytes a second, and what a seek takes.
+/// A hard disk: bytes a second, and the time of a seek.
 const RATE: u64 = 200_000_000;
 const SEEK_NS: u64 = 8 * MS;
 const SIZE: u64 = 64 << 20;
-/// What a read of 8 KiB takes elsewhere on it, and one of 1 MiB.
+/// The time of a read of 8 KiB at another place, and of one of 1 MiB.
 const SMALL_READ_NS: u64 = SEEK_NS + (8 << 10) * 5;
 const LARGE_READ_NS: u64 = SEEK_NS + (1 << 20) * 5;
 
-/// Time on a stage: of all actors one acts at a time, in no time at all, until he waits. Then it is the turn, and the time, of the one who waits for the earliest.
+/// Simulated time. One actor acts at a time, in no time at all, until it waits. Then the actor that
+/// waits for the earliest time is next, and time moves there.
 #[derive(Default)]
 struct Stage {
     state: Mutex<Scene>,
@@ -28,7 +29,7 @@ struct Stage {
 #[derive(Default)]
 struct Scene {
     now_ns: u64,
-    /// Those who are on the stage, and those of them who wait: until when, and who came first.
+    /// The actors, and those that wait: until when, and in which order they came.
     actors: usize,
     waiting: BTreeMap<(u64, u64), ()>,
     came: u64,
@@ -44,13 +45,13 @@ impl Stage {
         }
     }
 
-    /// Has all of them act until they are done.
+    /// Runs all actors until they are done.
     fn play<'a>(&self, actors: Vec<Box<dyn FnOnce() + Send + 'a>>) {
         self.state.lock().actors = actors.len();
         std::thread::scope(|scope| {
             for (n, actor) in (0..).zip(actors) {
                 scope.spawn(move || {
-                    // In the order in which they were named.
+                    // They start in the order of this list.
                     self.sleep_until(n);
                     actor();
                     let scene = &mut *self.state.lock();
@@ -80,7 +81,7 @@ impl Clock for Stage {
     }
 }
 
-/// A leaf on a disk with a head.
+/// A leaf on a disk with a seek time.
 struct Leaf {
     stage: Arc<Stage>,
     disk: Spinning,
@@ -95,7 +96,7 @@ impl Leaf {
         Self { stage, disk, precedence: Precedence::default(), waited_ns: Arc::default() }
     }
 
-    /// Reads as much of it as one operation may have; how much.
+    /// Reads as much as one operation may have; returns how much.
     fn read(&self, pace: Option<&Pace>, offset: u64, len: u64) -> u64 {
         let read = |len| {
             self.disk.read_at(&mut vec![0; len as usize], offset).unwrap();
@@ -108,7 +109,8 @@ impl Leaf {
         Pace::new(self.stage.clone(), Arc::clone(&self.waited_ns), hurries)
     }
 
-    /// Reads 8 KiB here and there, with pauses of this time, or half of it more or less; how long each took, in order of length.
+    /// Reads 8 KiB at random places, with pauses of this time, give or take half of it. Returns how
+    /// long each read took, sorted.
     fn look_up(&self, times: u64, pause_ns: u64) -> Vec<u64> {
         let mut took: Vec<u64> = (0..times)
             .map(|n| {
@@ -122,7 +124,8 @@ impl Leaf {
         took
     }
 
-    /// Reads the second half from one end to the other in the background, again and again, until somebody says so; how many bytes.
+    /// Reads the second half from one end to the other in the background, again and again, until
+    /// `over`. Returns the bytes.
     fn scan(&self, scan: Scan, over: &AtomicBool) -> u64 {
         let pace = (scan == Scan::Paced).then(|| self.pace(|| false));
         let (mut at, mut bytes) = (0, 0);
@@ -134,16 +137,17 @@ impl Leaf {
     }
 }
 
-/// What is beside somebody who reads.
+/// The scan beside a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scan {
     None,
     Paced,
-    /// One that makes way for nobody.
+    /// One that never yields.
     Rude,
 }
 
-/// What somebody meets who reads, with a scan beside him or without: how long reads took, how long all of it, and what the scan read meanwhile.
+/// What a reader experiences, with a scan beside it or without. Returns how long reads took, how
+/// long all of it took, and what the scan read meanwhile.
 fn beside(times: u64, pause_ns: u64, scan: Scan) -> (Vec<u64>, u64, u64) {
     let leaf = Leaf::new(RATE, SEEK_NS);
     let over = AtomicBool::new(false);
@@ -173,7 +177,8 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
     sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
 }
 
-/// Goal: who reads without a pause takes as long as without a scan, mostly, and one operation of it longer at worst; the scan has its share of the disk meanwhile.
+/// Goal: most reads of a reader without pauses take as long as without a scan, and the worst one
+/// operation longer. The scan has its share of the disk meanwhile.
 #[test]
 fn who_reads_again_and_again_meets_it_now_and_then() {
     let (alone, _, _) = beside(2000, 0, Scan::None);
@@ -183,18 +188,18 @@ fn who_reads_again_and_again_meets_it_now_and_then() {
     assert!(percentile(&took, 100) <= SMALL_READ_NS + LARGE_READ_NS, "{took:?}");
     let share = scanned / (1 << 20) * LARGE_READ_NS * 100 / lasted;
     assert!((10..=15).contains(&share), "{share} %");
-    // So it would be if nobody made way.
+    // For comparison: a scan that does not yield.
     let (rude, _, _) = beside(2000, 0, Scan::Rude);
     assert!(percentile(&rude, 50) > 4 * SMALL_READ_NS);
 }
 
-/// Goal: who reads now and then waits for one operation at worst, and the scan has most of the disk.
+/// Goal: a reader with pauses waits for one operation at worst, and the scan has most of the disk.
 #[test]
 fn who_reads_now_and_then_waits_for_one_operation() {
     let (alone, _, _) = beside(300, 100 * MS, Scan::None);
     assert_eq!(percentile(&alone, 100), SMALL_READ_NS);
     let (took, lasted, scanned) = beside(300, 100 * MS, Scan::Paced);
-    // The longest that this disk does within 10 ms, or a little more.
+    // The longest operation that this disk does within 10 ms, or a little more.
     assert!(percentile(&took, 100) <= SMALL_READ_NS + LARGE_READ_NS + (1 << 20) * 5, "{took:?}");
     let share = scanned * 5 * 100 / lasted;
     assert!(share >= 60, "{share} %");
@@ -202,7 +207,8 @@ fn who_reads_now_and_then_waits_for_one_operation() {
     assert!(percentile(&rude, 50) > percentile(&took, 50));
 }
 
-/// Goal: while nobody reads nothing waits, and operations become longer where they are quick, until somebody comes.
+/// Goal: without a reader nothing waits, and operations become longer where they are quick, until a
+/// reader comes.
 #[test]
 fn alone_it_waits_for_nobody() {
     let leaf = Leaf::new(4_000_000_000, 0);
@@ -217,13 +223,13 @@ fn alone_it_waits_for_nobody() {
         }
     }
     assert_eq!(lens, [1, 1, 2, 4, 1, 2]);
-    // For a moment in the beginning, and for who came in between.
+    // For a moment at the start, and for the reader that came in between.
     assert_eq!(leaf.waited_ns.get(), WINDOW_NS.0 + (4 << 20) / 4);
-    // Where they are not, whoever comes would wait long.
+    // Where operations are not quick, a reader would wait long.
     let leaf = Leaf::new(RATE, 0);
     let pace = leaf.pace(|| false);
     leaf.stage.state.lock().actors = 1;
-    // The third and fourth are short, and so say nothing of longer ones.
+    // The third and fourth are short, and so say nothing about longer ones.
     let lens = [8, 8, 1, 1, 8, 8, 8].map(|most| leaf.read(Some(&pace), 0, most << 20) >> 20);
     assert_eq!(lens, [1, 2, 1, 1, 2, 2, 2]);
     assert_eq!(leaf.waited_ns.get(), 0);
@@ -235,7 +241,8 @@ fn stuck(leaf: &Leaf) -> One<'_> {
     One(&leaf.precedence.asked)
 }
 
-/// Goal: beside somebody who never goes away it gets on, in its share of the time; nobody's slowness has it wait for longer than its patience.
+/// Goal: beside an operation that never ends the background makes progress, in its share of the
+/// time. It never waits longer than its patience.
 #[test]
 fn it_gets_on_whatever_happens() {
     for (took, waits) in [(MS, 6 * MS), (30 * MS, 180 * MS), (2000 * MS, 200 * MS)] {
@@ -251,7 +258,7 @@ fn it_gets_on_whatever_happens() {
     }
 }
 
-/// Goal: beside somebody it does one operation at a time, however many there are.
+/// Goal: beside foreground I/O there is one background operation at a time, however many wait.
 #[test]
 fn one_at_a_time() {
     let leaf = &Leaf::new(RATE, SEEK_NS);
@@ -274,7 +281,7 @@ fn one_at_a_time() {
     assert!((least..least + 60 * STEP_NS).contains(&leaf.stage.now_ns()), "{}", leaf.stage.now_ns());
 }
 
-/// Goal: when somebody waits for it, it waits for nobody any more, and notices that soon.
+/// Goal: when a caller waits for it, the background yields no more, and notices that soon.
 #[test]
 fn it_hurries_when_it_is_waited_for() {
     let leaf = Leaf::new(RATE, SEEK_NS);
@@ -314,7 +321,7 @@ impl Clock for NoTime {
     fn sleep_until(&self, _: u64) {}
 }
 
-/// Goal: what is read and written of many blocks together takes its turn on each device, in parts.
+/// Goal: reads and writes of many blocks together take their turn on each device, in parts.
 #[test]
 fn every_device_is_asked_in_turn() {
     use crate::tests::{open, root, top};

@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The tables are the field's: every element but 0 is a power of 2, and the worked values of the polynomial
-/// 0x11d hold.
+/// Goal: the tables are the field's. Every element but 0 is a power of 2, and the worked values of
+/// the polynomial 0x11d hold.
 #[test]
 fn field() {
     assert_eq!((times2(0x80), mul(2, 0x80), mul(4, 0x80), mul(0x8e, 2)), (0x1d, 0x1d, 0x3a, 1));
@@ -13,7 +13,7 @@ fn field() {
     }
 }
 
-/// With every number of columns up to the format's limit, the hardest losses can be inverted.
+/// Goal: with every number of columns up to the format's limit, the hardest losses can be inverted.
 #[test]
 fn wide_rows_recover() {
     for n in [1, 2, 17, 100, 254] {
@@ -33,8 +33,8 @@ fn wide_rows_recover() {
 }
 
 proptest! {
-    /// Whatever columns are lost, data or parity, as many as there is parity: the data come back. One more,
-    /// and they don't.
+    /// Goal: whatever columns are lost, data or parity, up to as many as there is parity, the data
+    /// are recovered. With one more they are not.
     #[test]
     fn every_combination_recovers(
         nparity in 1..=3usize,
@@ -69,7 +69,7 @@ proptest! {
 }
 
 proptest! {
-    /// Goal: the quick way to make parity yields what the plain one does, whatever the columns' lengths.
+    /// Goal: the quick parity code gives the same as the plain one, whatever the columns' lengths.
     #[test]
     fn encoding_is_generation(
         seed in prop::collection::vec(any::<u8>(), 512..2048),

@@ -17,7 +17,7 @@ fn raidz(children: u64, nparity: u64, txgs: &[u64], expanding: bool) -> Result<R
     Raidz::new(&spec, Ashift(9))
 }
 
-/// The layout of a small block as OpenZFS draws it: columns, heights, the place of the short ones.
+/// Goal: a small block has OpenZFS's layout: columns, heights, and the place of the short columns.
 #[test]
 fn known_map() {
     let r = raidz(5, 1, &[], false).unwrap();
@@ -31,7 +31,8 @@ fn known_map() {
     assert_eq!([map.cols[0].child, map.cols[1].child], [(first + 1) % 5, first]);
 }
 
-/// Widths follow the birth: before the first expansion the original one, from each on one more.
+/// Goal: widths follow the birth: before the first expansion the original one, from each on one
+/// more.
 #[test]
 fn widths_by_birth() {
     let r = raidz(6, 2, &[100, 200], false).unwrap();
@@ -41,8 +42,8 @@ fn widths_by_birth() {
     assert_eq!([99, 100, 999].map(|t| r.logical_width(Txg(t))), [4, 5, 5]);
 }
 
-/// While an expansion copies, rows before its mark are at the new place, the others at the old; from the
-/// scratch area the first come just below the vdev's space.
+/// Goal: while an expansion copies, rows before its mark are at the new place, the others at the
+/// old. From the scratch area, the first rows come just below the vdev's space.
 #[test]
 fn reflow_in_progress() {
     let r = raidz(4, 1, &[], true).unwrap();
@@ -61,7 +62,7 @@ fn reflow_in_progress() {
     assert_eq!(place(0, scratch), [(0, low), (1, low), (2, low)]);
 }
 
-/// Configurations that mean nothing are errors.
+/// Goal: invalid configurations are errors.
 #[test]
 fn bad_configurations() {
     assert!(raidz(3, 0, &[], false).is_err());
@@ -76,8 +77,9 @@ fn bad_configurations() {
 }
 
 proptest! {
-    /// A block's columns cover it exactly once, lie within its allocation, share no sector, and put no two
-    /// sectors of a row on one child; for every width that a block can have been written with.
+    /// Goal: maps are sound, for every width that a block can have. A block's columns cover it
+    /// exactly once, lie within its allocation, and share no sector. No two sectors of a row are on
+    /// one child.
     #[test]
     fn maps_are_sound(
         nparity in 1..=3u64,
@@ -114,7 +116,8 @@ proptest! {
 }
 
 proptest! {
-    /// Goal: a block's columns and the sectors behind it are all the sectors that are its own, each once, and no others.
+    /// Goal: a block's columns and the sectors behind it are all of its own sectors, each once, and
+    /// no others.
     #[test]
     fn skipped_sectors_are_its_own(
         children in 2u64..12, nparity in 1u64..4, first in 0u64..5000, sectors in 1u64..300, far in any::<bool>(),

@@ -56,8 +56,8 @@ fn overlap(a: &Runs, b: &Runs) -> bool {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
-    /// Goal: whatever lies at which addresses, bytes of free addresses are no block's, bytes of two ranges are different ones, and a block lies in the bytes of its own
-    /// addresses.
+    /// Goal: bytes of free addresses belong to no block, bytes of two ranges differ, and a block
+    /// lies in the bytes of its own addresses.
     #[test]
     fn free_addresses_are_nobodys_bytes(
         start in 0u64..200_000,
@@ -90,7 +90,7 @@ proptest! {
     }
 }
 
-/// Goal: of a sector that is free in part nothing is touched, and of a vdev whose sectors are moving nothing at all.
+/// Goal: a sector that is free in part is left out, and a vdev whose sectors are moving is refused.
 #[test]
 fn what_is_not_whole_is_left_alone() {
     let (tree, _) = open(&root(vec![raidz(3, 1)]), 3);

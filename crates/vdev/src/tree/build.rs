@@ -1,4 +1,4 @@
-//! From configuration to tree, with every check that geometry relies on later.
+//! From configuration to tree, with every check that geometry later relies on.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn add(
         return Err(VdevError::Shape { guid: spec.guid, why: "more vdevs than a pool can have" });
     }
     let id = NodeId(tree.nodes.len() as u32);
-    // Only a top-level vdev's shift matters; the others inherit it.
+    // Only a top-level vdev's shift counts; the others inherit it.
     let ashift = match parent {
         Some(parent) if depth > 1 => tree.node(parent).ashift(),
         _ => spec.ashift.unwrap_or_default(),
@@ -64,7 +64,7 @@ fn add(
     };
     node.put_state(state, aux);
     tree.nodes.push(node);
-    // Holes have no guid of their own; any other that comes twice is a lie.
+    // Holes have no guid of their own. Any other guid that comes twice is invalid.
     if spec.guid != Guid(0) && tree.by_guid.insert(spec.guid, id).is_some() {
         return Err(VdevError::Shape { guid: spec.guid, why: "two vdevs have the same guid" });
     }
@@ -84,7 +84,7 @@ fn add(
     Ok(id)
 }
 
-/// What of a configuration is asked for later; its children are nodes of their own.
+/// What is needed later of a configuration; its children are nodes of their own.
 fn shallow(spec: &VdevConfig) -> VdevConfig {
     VdevConfig {
         kind: spec.kind,
@@ -128,14 +128,15 @@ fn check(spec: &VdevConfig, depth: usize) -> Result<()> {
     if grows && spec.children.is_empty() {
         return shape("a vdev that needs children has none");
     }
-    // Commands never make a mirror of raidz, but OpenZFS opens one, and ztest makes them.
+    // Commands never create a mirror of raidz, but OpenZFS opens one, and ztest creates them.
     let of_raidz = depth == 1 && spec.kind == VdevKind::Mirror;
     let below = |c: &VdevConfig| match c.kind {
         VdevKind::Disk | VdevKind::File | VdevKind::DraidSpare => true,
         VdevKind::Raidz => of_raidz || depth == 0,
         kind => kind::is_mirrored(kind),
     };
-    // A missing child of a raidz or mirror stands for a device that the label at hand doesn't describe.
+    // A missing child of a raidz or mirror stands for a device that the label at hand doesn't
+    // describe.
     if depth > 0 && !spec.children.iter().all(|c| below(c) || c.kind == VdevKind::Missing) {
         return shape("a child is of a kind that can't be there");
     }
@@ -153,18 +154,19 @@ fn check(spec: &VdevConfig, depth: usize) -> Result<()> {
     Ok(())
 }
 
-/// Smallest a child may be (`vdev_get_min_asize`); 0 where the configuration doesn't say.
+/// Smallest size of a child (`vdev_get_min_asize`); 0 where the configuration doesn't say.
 fn child_min_asize(spec: &VdevConfig, own: u64) -> u64 {
     let all = least_asize(spec).max(own);
     match spec.kind {
         VdevKind::Root => 0,
-        // The child that an expansion adds counts only once it is done.
+        // The child that an expansion adds counts only when the expansion has ended.
         VdevKind::Raidz => all.div_ceil(spec.children.len() as u64 + u64::from(spec.raidz_expanding)),
         _ => all,
     }
 }
 
-/// The space of a vdev that is in use: a part of a metaslab at its end is not, and what replaces a device may lack it.
+/// The space of a vdev that is in use. A part of a metaslab at its end is not in use, and a
+/// replacing device may lack it.
 fn least_asize(spec: &VdevConfig) -> u64 {
     let unit = spec.metaslab_shift.filter(|s| *s < 63).map_or(1, |s| 1u64 << s);
     let asize = spec.asize.unwrap_or(0);
@@ -225,7 +227,7 @@ fn open_leaf(spec: &VdevConfig, min_asize: u64, open: &mut Opener<'_>) -> Opened
     (Layout::Leaf(Some(device)), VdevState::Healthy, VdevAux::None)
 }
 
-/// Lets each distributed spare find its draid; one that has none stays unopened.
+/// Links each distributed spare to its dRAID. A spare without one stays unopened.
 fn link_spares(tree: &mut Tree) {
     for i in 0..tree.nodes.len() {
         let Some((guid, spare)) = tree.nodes[i].spec.draid_spare else { continue };

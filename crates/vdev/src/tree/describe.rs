@@ -1,4 +1,4 @@
-//! A picture of the tree for people and commands.
+//! A description of the tree for commands.
 
 use ondisk::Guid;
 
@@ -8,7 +8,8 @@ use crate::{AllocBias, Moved, StatsSnapshot, VdevAux, VdevKind, VdevState};
 /// A vdev and everything below it at one moment, as `zpool status` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VdevInfo {
-    /// The name that commands show: a path, or kind and number (`mirror-0`); the root's is its kind.
+    /// The name that commands show: a path, or kind and number (`mirror-0`). The root's is its
+    /// kind.
     pub name: String,
     /// Kind.
     pub kind: VdevKind,
@@ -22,9 +23,9 @@ pub struct VdevInfo {
     pub state: VdevState,
     /// Why it is in this state.
     pub aux: VdevAux,
-    /// A log device.
+    /// Whether it is a log device.
     pub is_log: bool,
-    /// What it is reserved for.
+    /// The class of blocks that it is reserved for.
     pub alloc_bias: Option<AllocBias>,
     /// Allocatable bytes of a top-level vdev, by its configuration.
     pub asize: u64,
@@ -32,7 +33,7 @@ pub struct VdevInfo {
     pub ashift: u8,
     /// Counters; those of a vdev above the leaves include the operations and bytes below it.
     pub stats: StatsSnapshot,
-    /// What is below.
+    /// The vdevs below it.
     pub children: Vec<VdevInfo>,
 }
 
@@ -42,7 +43,7 @@ impl Tree {
         self.picture(Self::ROOT)
     }
 
-    /// What all devices have moved so far.
+    /// What all devices have read and written so far.
     pub fn moved(&self) -> Moved {
         self.nodes().fold(Moved::default(), |all, node| Moved {
             reads: all.reads + node.stats.read_ops.get(),
@@ -52,7 +53,7 @@ impl Tree {
         })
     }
 
-    // As deep as the tree, which is bounded when it is built.
+    // As deep as the tree, whose depth was checked when it was built.
     fn picture(&self, id: NodeId) -> VdevInfo {
         let node = self.node(id);
         let spec = &node.spec;

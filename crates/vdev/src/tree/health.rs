@@ -1,4 +1,4 @@
-//! States: what a vdev's children make of it.
+//! States: those that follow from the states of children.
 
 use ondisk::Guid;
 
@@ -7,10 +7,11 @@ use crate::kind;
 use crate::{Result, VdevAux, VdevKind, VdevState};
 
 impl Tree {
-    /// Puts a vdev in a state and lets its parents follow (`vdev_set_state`).
+    /// Sets the state of a vdev; the states of its parents follow (`vdev_set_state`).
     ///
     /// # Errors
-    /// [`VdevError::NoSuchGuid`](crate::VdevError::NoSuchGuid).
+    /// * [`VdevError::NoSuchGuid`](crate::VdevError::NoSuchGuid): the pool has no vdev of this
+    ///   guid.
     pub fn set_state(&self, guid: Guid, state: VdevState, aux: VdevAux) -> Result<()> {
         let node = self.guid(guid)?;
         node.put_state(state, aux);
@@ -20,28 +21,29 @@ impl Tree {
         Ok(())
     }
 
-    /// State of a vdev.
+    /// The state of a vdev, and the reason.
     ///
     /// # Errors
-    /// [`VdevError::NoSuchGuid`](crate::VdevError::NoSuchGuid).
+    /// * [`VdevError::NoSuchGuid`](crate::VdevError::NoSuchGuid): the pool has no vdev of this
+    ///   guid.
     pub fn state_of(&self, guid: Guid) -> Result<(VdevState, VdevAux)> {
         let node = self.guid(guid)?;
         Ok((node.state(), node.aux()))
     }
 
-    /// Whether a device is there and takes writes (`vdev_writeable`).
+    /// Whether a device is open and takes writes (`vdev_writeable`).
     pub fn is_writable(&self, guid: Guid) -> bool {
         let is_leaf = |id: &NodeId| matches!(self.node(*id).layout, Layout::Leaf(Some(_)));
         self.by_guid.get(&guid).is_some_and(|id| is_leaf(id) && self.writable(*id))
     }
 
-    /// State of the whole pool, as far as its vdevs tell.
+    /// The state of the whole pool, as far as it follows from its vdevs.
     pub fn state(&self) -> (VdevState, VdevAux) {
         let root = self.node(Self::ROOT);
         (root.state(), root.aux())
     }
 
-    /// Gives all vdevs above the leaves the states that follow from their children's.
+    /// Sets the states of all vdevs above the leaves from their children's.
     pub(super) fn assess_all(&self) {
         // Children come after their parents in the arena, so that backwards is bottom-up.
         for i in (0..self.nodes.len()).rev() {
@@ -51,7 +53,7 @@ impl Tree {
         }
     }
 
-    /// Gives a vdev the state that follows from its children's (`vdev_propagate_state`).
+    /// Sets the state of a vdev from its children's (`vdev_propagate_state`).
     pub(crate) fn assess(&self, id: NodeId) {
         let node = self.node(id);
         let (mut faulted, mut degraded, mut corrupt) = (0, 0, false);
@@ -95,7 +97,7 @@ impl Tree {
         counts(node) && !node.readable()
     }
 
-    /// The state of a vdev that has lost more children than it can.
+    /// The state of a vdev that has lost too many children.
     fn lost(&self, id: NodeId, corrupt: bool) -> (VdevState, VdevAux) {
         let node = self.node(id);
         let offline = |c: &NodeId| self.node(*c).state() == VdevState::Offline;
@@ -107,7 +109,8 @@ impl Tree {
     }
 }
 
-/// A hole or a removed vdev can be neither well nor ill; a missing one counts as lost.
+/// Whether a vdev's state counts for its parent. A hole or a removed vdev does not; a missing one
+/// counts as lost.
 fn counts(node: &Node) -> bool {
     kind::is_concrete(node.kind) || node.kind == VdevKind::Missing
 }

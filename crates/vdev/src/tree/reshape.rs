@@ -1,12 +1,14 @@
-//! Another tree in the place of one that is in use.
+//! Replacing a tree that is in use.
 //!
 //! # Theory
-//! A tree never changes, so whoever works with one may go on with it while another takes its place. What both know under the same guid is
-//! one vdev: its device stays open, and its counters, states and what it has missed are shared. So nothing that the old tree's last
-//! users find out is lost, and neither tree claims a device twice.
+//! A tree never changes, so a thread that works with one may continue while another takes its
+//! place. A vdev that both trees have under the same guid is one vdev. Its device stays open. Its
+//! counters, its state and the txgs that it has missed are shared. So nothing that the last users
+//! of the old tree find out is lost, and neither tree claims a device twice.
 //!
 //! # Locks
-//! A cell's lock is held for handing out the tree, never while a device is opened or read.
+//! A cell's lock is held while the tree's reference is copied, never while a device is opened or
+//! read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,13 +35,15 @@ impl From<Arc<Tree>> for TreeCell {
 }
 
 impl TreeCell {
-    /// The tree as it is now. Who does several things that must fit together asks once.
+    /// The tree as it is now. A caller that does several things that must fit together calls this
+    /// once.
     pub fn get(&self) -> Arc<Tree> {
         self.0.read().clone()
     }
 
-    /// Puts a tree in the place of the one there was. It was made from that by [`Tree::reshape`], and nobody has put another
-    /// one there since: whoever changes a pool's shape does it alone.
+    /// Puts a tree in the place of the current one, from which [`Tree::reshape`] made it. The
+    /// caller makes sure that no other thread replaces the tree meanwhile: changes of a pool's
+    /// shape come one at a time.
     pub fn set(&self, tree: Arc<Tree>) {
         let mut now = self.0.write();
         tree.assess_all();
@@ -48,20 +52,29 @@ impl TreeCell {
 }
 
 impl Tree {
-    /// The tree of another configuration of the same pool. Vdevs that both have, by their guids, are shared; `open` is asked for
-    /// the devices of new leaves alone. States above the leaves follow when it is put in place.
+    /// The tree of another configuration of the same pool.
+    ///
+    /// Vdevs that both have, by their guids, are shared. `open` opens the devices of new leaves
+    /// alone. States above the leaves follow when the tree is put in place.
     ///
     /// # Errors
-    /// As [`Tree::open`]; the tree that is there stays as it was.
+    /// The current tree does not change.
+    ///
+    /// * [`VdevError::Config`](crate::VdevError::Config): a field of the configuration has an
+    ///   invalid value.
+    /// * [`VdevError::Shape`](crate::VdevError::Shape): the vdevs are nested in an invalid way, are
+    ///   too many, or share a guid.
     pub fn reshape(&self, root: &VdevConfig, open: &mut Opener<'_>) -> Result<Tree> {
         self.rebuilt(root, &Devices::new(), open)
     }
 
-    /// The same tree with other devices for some of its leaves, which are as if they had never failed: what is found at the path of a device
-    /// that was pulled (`vdev_reopen`). What they missed meanwhile stays known.
+    /// The same tree with other devices for some of its leaves (`vdev_reopen`).
+    ///
+    /// These leaves are as if they had never failed: a device that was pulled is at its path again.
+    /// What they missed meanwhile stays known.
     ///
     /// # Errors
-    /// As [`Tree::reshape`].
+    /// Those of [`Tree::reshape`].
     pub fn reopened(&self, devices: &Devices) -> Result<Tree> {
         let mut config = self.config.clone();
         let_in(&mut config, devices);
@@ -75,10 +88,11 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The same tree without the device of a leaf, which it has open no more (`vdev_close`). Whoever still works with the old tree may have it for a while.
+    /// The same tree without the device of a leaf, which is no longer open there (`vdev_close`). A
+    /// thread that still works with the old tree may use the device for a while.
     ///
     /// # Errors
-    /// As [`Tree::reshape`].
+    /// Those of [`Tree::reshape`].
     pub fn closed(&self, leaf: Guid) -> Result<Tree> {
         let mut config = self.config.clone();
         keep_out(&mut config, leaf);
@@ -114,7 +128,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// What a vdev of another configuration is in this tree. A device that takes its mirror's place takes its guid too, and says which one it had.
+    /// The vdev of this tree that a vdev of another configuration is. A device that takes its
+    /// mirror's place takes its guid too, and its configuration says which guid it had.
     fn same(&self, spec: &VdevConfig) -> Option<&Node> {
         let of = |guid: Guid| self.by_guid.get(&guid).map(|id| self.node(*id));
         of(spec.guid)
@@ -123,8 +138,8 @@ impl Tree {
     }
 }
 
-/// Forgets that these devices were kept out.
-// As deep as the tree, which is bounded when it is built.
+/// Clears in the configuration that these devices were kept out.
+// As deep as the tree, whose depth was checked when it was built.
 fn let_in(vdev: &mut VdevConfig, devices: &Devices) {
     if devices.contains_key(&vdev.guid) {
         (vdev.offline, vdev.faulted, vdev.degraded, vdev.removed) = (false, false, false, false);
@@ -132,8 +147,8 @@ fn let_in(vdev: &mut VdevConfig, devices: &Devices) {
     vdev.children.iter_mut().for_each(|child| let_in(child, devices));
 }
 
-/// Has a device not opened, as one that is offline.
-// As deep as the tree, which is bounded when it is built.
+/// Marks a device in the configuration as offline, so that it is not opened.
+// As deep as the tree, whose depth was checked when it was built.
 fn keep_out(vdev: &mut VdevConfig, leaf: Guid) {
     vdev.offline |= vdev.guid == leaf;
     vdev.children.iter_mut().for_each(|child| keep_out(child, leaf));

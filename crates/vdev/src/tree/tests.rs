@@ -1,4 +1,4 @@
-//! Configurations that mean harm.
+//! Hostile configurations.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn build(spec: &VdevConfig) -> Result<Tree, VdevError> {
     Tree::open(spec, &mut |_| Ok(Arc::new(MemDevice::new("m", SPA_MINDEVSIZE)) as Arc<dyn Device>))
 }
 
-/// Configurations that can't be are refused, each for its reason.
+/// Goal: impossible configurations are refused, each for its reason.
 #[test]
 fn bad_trees_are_refused() {
     let shape = |spec: &VdevConfig| matches!(build(spec), Err(VdevError::Shape { .. }));
@@ -60,7 +60,7 @@ fn bad_trees_are_refused() {
     assert_eq!(bad(|s| s.children = (0..300).map(leaf).collect()), "children");
 }
 
-/// What the configuration says about a leaf, and what its device is, give the state that OpenZFS gives.
+/// Goal: a leaf's configuration and its device give the state that OpenZFS gives.
 #[test]
 fn leaves_open_as_configured() {
     let state = |f: fn(&mut VdevConfig), opened: Result<u64, VdevAux>| {
@@ -86,7 +86,8 @@ fn leaves_open_as_configured() {
     assert_eq!(state(|s| s.asize = Some(SPA_MINDEVSIZE), ok), (CantOpen, VdevAux::BadLabel));
 }
 
-/// A lost log device degrades a pool; any other lost top-level vdev ends it; holes and removed vdevs don't count.
+/// Goal: a lost log device degrades a pool, and any other lost top-level vdev ends it. Holes and
+/// removed vdevs don't count.
 #[test]
 fn top_levels_make_the_pool() {
     let state = |lost: u64, log: bool| {
@@ -152,7 +153,8 @@ fn number(vdev: &mut VdevConfig, guid: u64) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever a configuration and an address say, the tree is built or refused, and a read ends.
+    /// Goal: whatever a configuration and an address say, the tree is built or refused, and a read
+    /// ends.
     #[test]
     fn nothing_panics(
         mut tops in proptest::collection::vec(any_top(), 1..6),
@@ -162,7 +164,7 @@ proptest! {
         (birth, reflow, in_scratch) in (0..40u64, any::<u64>(), any::<bool>()),
         entries in proptest::collection::vec((0..64u64, 0..5u32, 0..64u64, 1..64u64), 0..4),
     ) {
-        // Those that are refused alone are left out, so that most cases come to a read.
+        // Top-level vdevs that are refused are left out, so that most cases reach a read.
         tops.retain(|top| build(&root(vec![top.clone()])).is_ok());
         for (n, top) in tops.iter_mut().enumerate() {
             top.id = n as u64;

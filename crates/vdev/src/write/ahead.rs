@@ -1,14 +1,17 @@
-//! Reading what many blocks need, several lots at once.
+//! Reading the ranges of many blocks, several batches at once.
 //!
 //! # Theory
-//! Of each lot ([`Tree::fetch`]) some devices have more than others, and of a dRAID some have nothing. Were one lot read after the other, each device would wait for the slowest. So each has a thread
-//! of its own, which reads its share of one lot after the other, in their order: it is ahead of others by as many lots as are begun.
+//! In each batch ([`Tree::fetch`]) some devices have more than others, and some devices of a dRAID
+//! have nothing. If one batch were read after the other, each device would wait for the slowest. So
+//! each device has a thread of its own. It reads its share of one batch after the other, in order.
+//! It may be ahead of others by as many batches as have begun.
 //!
 //! # Life
-//! The caller begins lots and takes them in their order; how many are under way is his to limit, and memory with it. When he has enough, what no device has begun to read is not read any more.
+//! The caller begins batches and takes them in order. The caller limits how many are under way, and
+//! so the memory. When this is dropped, devices skip what they have not begun to read.
 //!
 //! # Locks
-//! None; what is asked for and what was read goes through channels.
+//! None. Requests and results go through channels.
 //!
 //! # See
 //! OpenZFS `scan_io_queues_run_one`, `zfs_scan_vdev_limit`.
@@ -25,10 +28,11 @@ use super::fetch::{Extent, Fetched, Runs, SMALL_GAP};
 use crate::request::Request;
 use crate::tree::{NodeId, Tree};
 
-/// What was read of a lot, by its number, from a device.
+/// What was read of a batch, by its number, from a device.
 type Done = (u64, Guid, Runs);
 
-/// What a device has of a lot. What was read of it, nothing if that is not done, is told when this is dropped.
+/// A device's share of a batch. When it is dropped it sends what was read, or nothing if the read
+/// did not take place.
 struct Share {
     lot: u64,
     tree: Arc<Tree>,
@@ -41,19 +45,19 @@ struct Share {
 impl Drop for Share {
     fn drop(&mut self) {
         let guid = self.tree.node(self.leaf).guid;
-        // Who doesn't want it any more is gone.
+        // If the receiver is gone, the result is not wanted.
         let _ = self.done.send((self.lot, guid, std::mem::take(&mut self.runs)));
     }
 }
 
-/// A lot under way, and how many devices have not read their shares.
+/// A batch under way, and how many devices have not read their shares.
 #[derive(Default)]
 struct Lot {
     left: usize,
     fetched: Fetched,
 }
 
-/// Lots that are read ahead. See the module.
+/// Batches that are read ahead; see the module.
 pub struct Ahead<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     devices: BTreeMap<Guid, Sender<Share>>,
@@ -72,7 +76,7 @@ impl<'scope, 'env> Ahead<'scope, 'env> {
         Self { scope, devices, lots, first: 0, done: channel(), over: Arc::default(), request }
     }
 
-    /// Begins to read a lot, as [`Tree::fetch`] does.
+    /// Begins to read a batch, as [`Tree::fetch`] does.
     pub fn begin(&mut self, tree: &Arc<Tree>, extents: &[Extent], missed: bool) {
         let wanted = tree.wanted(extents, missed);
         let number = self.first + self.lots.len() as u64;
@@ -81,7 +85,7 @@ impl<'scope, 'env> Ahead<'scope, 'env> {
             let (tree, done) = (Arc::clone(tree), self.done.0.clone());
             let guid = tree.node(leaf).guid;
             let share = Share { lot: number, tree, leaf, ranges, runs: Runs::new(), done };
-            // Its thread goes on until this ends.
+            // The device's thread runs until `self` is dropped.
             let _ = self.device(guid).send(share);
         }
     }
@@ -105,7 +109,8 @@ impl<'scope, 'env> Ahead<'scope, 'env> {
         })
     }
 
-    /// The first lot that is under way, if one is, when it has been read.
+    /// Waits until the first batch under way has been read, and returns it; `None` if there is
+    /// none.
     pub fn take(&mut self) -> Option<Fetched> {
         while self.lots.front()?.left > 0 {
             let (number, guid, runs) = self.done.1.recv().expect("this has a sender");

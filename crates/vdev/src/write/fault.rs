@@ -1,10 +1,14 @@
-//! Devices that fail: found out, and no longer asked.
+//! Devices that fail: how they are found, and no longer used.
 //!
 //! # Theory
-//! One failed write says little: a bad sector costs one copy of one block. So a device that failed is *probed*: a part of its labels that nobody
-//! needs is read and written back. Only a device that fails at this too is given up: it is *faulted*, so that nothing is read from it or
-//! written to it any more, and what it misses goes to its DTL. But one that the pool can't do without stays readable, and is only
-//! written no more; then its top-level vdev takes no new blocks, until the errors are cleared.
+//! One failed write says little: a bad sector costs one copy of one block. So a device that failed
+//! is *probed*: an unused part of its labels is read and written back. A device whose probe fails
+//! too is given up:
+//!
+//! * If the pool can do without it, it is *faulted*. It is no longer read or written, and the txgs
+//!   that it misses go to its DTL.
+//! * If the pool needs it, it stays readable, and is no longer written. Its top-level vdev then
+//!   takes no new blocks until the errors are cleared.
 //!
 //! # See
 //! OpenZFS `vdev_probe`, `spa_async_fault_vdev`, `vdev_clear`, `vdev_allocatable`.
@@ -21,7 +25,7 @@ use crate::tree::{Layout, NodeId, Tree};
 use crate::{Result, VdevAux, VdevState};
 
 impl Tree {
-    /// Probes a device that has just failed, and gives it up if it fails again.
+    /// Probes a device that has just failed, and gives it up if the probe fails.
     pub(crate) fn suspect(&self, id: NodeId) {
         let node = self.node(id);
         let Layout::Leaf(Some(device)) = &node.layout else { return };
@@ -30,8 +34,11 @@ impl Tree {
         }
     }
 
-    /// The same after a failed read, for which only a device that reads nothing is given up, if the pool can do without it: one that only writes no more may be the
-    /// one that has what others lack, and a write will find that out.
+    /// Probes a device after a failed read. Gives it up only if the device reads nothing and the
+    /// pool can do without it.
+    ///
+    /// A device that only takes no writes may have what others lack. A later write will find that
+    /// out.
     pub(crate) fn suspect_reader(&self, id: NodeId) {
         let node = self.node(id);
         let Layout::Leaf(Some(device)) = &node.layout else { return };
@@ -40,7 +47,7 @@ impl Tree {
         }
     }
 
-    /// Charges a device with so many writes that failed outside of its space, to its labels, and gives it up if it fails again.
+    /// Counts so many write errors against a device, for its labels, and probes it.
     pub fn blame(&self, guid: Guid, failed: u64) {
         if let Some(id) = self.by_guid.get(&guid).filter(|_| failed > 0) {
             self.node(*id).stats.write_errors.add(failed);
@@ -48,22 +55,25 @@ impl Tree {
         }
     }
 
-    /// Probes the device of a leaf, and gives it up if it doesn't work (`vdev_probe` in `vdev_open`).
+    /// Probes the device of a leaf, and gives it up if the probe fails (`vdev_probe` in
+    /// `vdev_open`).
     pub fn look_at(&self, guid: Guid) {
         if let Some(id) = self.by_guid.get(&guid) {
             self.suspect(*id);
         }
     }
 
-    /// Faults a device that somebody has found not to answer, as far as the pool can do without it.
+    /// Gives up a device that does not respond. If the pool needs it, it is only written no more.
     pub fn give_up(&self, guid: Guid) {
         if let Some(id) = self.by_guid.get(&guid).filter(|id| self.writable(**id)) {
             self.fault(*id, false);
         }
     }
 
-    /// Gives a device up, as far as the pool can do without it; says whether it can. One that was pulled is removed rather than faulted. One that is needed is
-    /// written no more.
+    /// Gives a device up; returns whether the pool can do without it.
+    ///
+    /// A device that was pulled is removed rather than faulted. A device that the pool needs is
+    /// only written no more.
     pub(crate) fn fault(&self, id: NodeId, pulled: bool) -> bool {
         if self.fault_spared(id, pulled) {
             return true;
@@ -76,7 +86,7 @@ impl Tree {
         false
     }
 
-    /// Gives a device up, if the pool can do without it; says whether it can.
+    /// Gives a device up if the pool can do without it; returns whether it can.
     fn fault_spared(&self, id: NodeId, pulled: bool) -> bool {
         let node = self.node(id);
         let before = (node.state(), node.aux());
@@ -99,21 +109,21 @@ impl Tree {
         node.readable() && !node.cant_write.load(Relaxed)
     }
 
-    /// The devices behind which there was no room for a write, since their errors were cleared
-    /// last.
+    /// The devices whose storage had no space for a write since their errors were last cleared.
     pub fn without_room(&self) -> Vec<Guid> {
         let full = self.by_guid.iter().filter(|(_, id)| self.node(**id).no_room.load(Relaxed));
         full.map(|(guid, _)| *guid).collect()
     }
 
-    /// The devices that are there and were given up.
+    /// The open devices that were given up.
     pub fn given_up(&self) -> Vec<Guid> {
         let ids =
             self.by_guid.iter().filter(|(_, id)| matches!(self.node(**id).layout, Layout::Leaf(Some(_))));
         ids.filter(|(_, id)| !self.writable(**id)).map(|(guid, _)| *guid).collect()
     }
 
-    /// Whether a top-level vdev takes new blocks (`vdev_allocatable`): its devices are there and take writes.
+    /// Whether a top-level vdev takes new blocks (`vdev_allocatable`): its devices are open and
+    /// take writes.
     pub fn takes_blocks(&self, vdev: VdevId) -> bool {
         self.holds_blocks(vdev) && self.top(vdev).is_ok_and(|id| self.writable(id))
     }
@@ -125,7 +135,8 @@ impl Tree {
             && tops.iter().all(|id| !self.node(*id).cant_write.load(Relaxed))
     }
 
-    /// Probes the devices of a top-level vdev, of which one failed. Says whether the vdev is still whole.
+    /// Probes the devices of a top-level vdev, of which one failed. Returns whether the vdev is
+    /// still whole.
     pub fn probe(&self, vdev: VdevId) -> bool {
         let Ok(top) = self.top(vdev) else { return false };
         for guid in self.leaves_of(vdev) {
@@ -136,11 +147,12 @@ impl Tree {
         self.writable(top)
     }
 
-    /// Forgets the errors of a vdev and of all below it, or of the whole pool: devices that were given up and are open are tried again
-    /// (`vdev_clear`).
+    /// Clears the errors of a vdev and of all below it, or of the whole pool (`vdev_clear`).
+    /// Devices that were given up and are open are used again.
     ///
     /// # Errors
-    /// [`VdevError::NoSuchGuid`](crate::VdevError::NoSuchGuid).
+    /// * [`VdevError::NoSuchGuid`](crate::VdevError::NoSuchGuid): the pool has no vdev of this
+    ///   guid.
     pub fn clear(&self, guid: Option<Guid>) -> Result<()> {
         let first = match guid {
             Some(guid) => *self.by_guid.get(&guid).ok_or(crate::VdevError::NoSuchGuid { guid })?,
@@ -169,12 +181,13 @@ impl Tree {
     }
 }
 
-/// Whether a device of a pool reads and takes a write, of what nobody needs (`vdev_probe`).
+/// Whether a device of a pool can be read and written, tested on an unused part of its labels
+/// (`vdev_probe`).
 pub fn takes_writes(pool: Guid, leaf: Guid, device: &dyn Device) -> bool {
     probe(pool, leaf, device, true)
 }
 
-/// Reads a part of a label, and writes it back if it is to; one that works is enough.
+/// Reads a part of a label, and with `writes` writes it back. One label that works is enough.
 fn probe(pool: Guid, guid: Guid, device: &dyn Device, writes: bool) -> bool {
     if matches!(inject::strike(|| pool, guid, On::Probe), Some(Wrong::Error(_))) {
         return false;
@@ -182,7 +195,7 @@ fn probe(pool: Guid, guid: Guid, device: &dyn Device, writes: bool) -> bool {
     let mut buf = AlignedBuf::zeroed(PAD_SIZE as usize);
     let face = Face::of(device, guid).probing();
     (0..LABELS).filter_map(|label| label_offset(device.size(), label)).any(|start| {
-        // Of a pool that is only read no more is asked than that it reads.
+        // A device of a pool that is only read needs only to be readable.
         let wrote = |done| matches!(done, Ok(()) | Err(DeviceError::ReadOnly { .. }));
         face.read(&mut buf, start, BOOT_ENV_OFFSET).is_ok()
             && (!writes || wrote(face.write(&buf, start, BOOT_ENV_OFFSET)))

@@ -1,16 +1,18 @@
-//! Reading what many blocks need of a vdev's devices at once, before they are looked at one by one.
+//! Reading what many blocks need of a vdev's devices at once, before the blocks are examined one by
+//! one.
 //!
 //! # Theory
-//! Who looks at all blocks of a pool meets them in the order of their places, where the pieces of
-//! neighbours lie side by side on each device. [`Tree::fetch`] joins them, and small gaps between
-//! them, into reads of megabytes, with all devices at work at once. What was read then goes with
-//! requests ([`Request::with_fetched`]), which are answered from there. So whoever examines or
-//! reconstructs a block knows nothing of it, and what could not be read so is read by itself, and
-//! its failure counted then. Memory is taken for twice what is asked for at most, in whole sectors,
-//! and for one read of each device.
+//! A walk over all blocks of a pool reaches them in the order of their places. The pieces of
+//! neighbours then lie side by side on each device. [`Tree::fetch`] joins them, and small gaps
+//! between them, into reads of megabytes, on all devices at once. The result goes with requests
+//! ([`Request::with_fetched`]), which are answered from it. So the code that examines or
+//! reconstructs a block needs no change. A range that could not be read this way is read by itself,
+//! and its failure counts then.
+//!
+//! Memory use is at most twice the requested bytes, in whole sectors, and one read of each device.
 //!
 //! # Locks
-//! None; what was fetched never changes.
+//! None. Fetched ranges never change.
 //!
 //! # See
 //! OpenZFS `scan_io_queues_run_one`, `vdev_queue_aggregate`.
@@ -24,21 +26,23 @@ use ondisk::{Guid, Psize, Txg, VdevId};
 use crate::request::Request;
 use crate::tree::{NodeId, Tree};
 
-/// Most bytes of a read (`zfs_vdev_aggregation_limit` and beyond: nobody waits behind it).
+/// Most bytes of a read. More than `zfs_vdev_aggregation_limit`, since no foreground read waits
+/// behind it.
 const READ_MAX: u64 = 4 << 20;
-/// A gap that is read over, however little is around it: less than a seek costs (`zfs_vdev_read_gap_limit` is smaller, as others may want the time).
+/// A gap that is always read over: reading it costs less than a seek. `zfs_vdev_read_gap_limit` is
+/// smaller, since other I/O may need the time.
 pub(super) const SMALL_GAP: u64 = 128 << 10;
 /// Largest gap that is read over.
 const LARGE_GAP: u64 = 1 << 20;
-/// At most one part in so many of a read is gaps, but for small ones.
+/// At most one part in so many of a read is gaps, small gaps apart.
 const WASTE: u64 = 5;
 
-/// Where a copy of a block lies.
+/// Where a copy of a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// The top-level vdev.
     pub vdev: VdevId,
-    /// Its place there.
+    /// Its offset on that vdev.
     pub offset: u64,
     /// Its stored size.
     pub psize: Psize,
@@ -46,25 +50,25 @@ pub struct Extent {
     pub birth: Txg,
 }
 
-/// Ranges of devices, read.
+/// Ranges of devices that have been read.
 #[derive(Debug, Default)]
 pub struct Fetched {
     /// By device, in the order of their places.
     pub(super) runs: BTreeMap<Guid, Runs>,
-    /// Where to look for what is not there.
+    /// Other ranges, searched next.
     others: Vec<Arc<Fetched>>,
 }
 
 impl Fetched {
-    /// The same, and with it others that were read before.
+    /// These ranges together with others that were read before.
     #[must_use]
     pub fn with(mut self, others: impl IntoIterator<Item = Arc<Fetched>>) -> Self {
         self.others.extend(others);
         self
     }
 
-    /// Answers a read of a leaf, if it has all of it.
-    // As deep as somebody has put them together: once.
+    /// Answers a read of a leaf, if it has all bytes of it.
+    // As deep as [`Fetched::with`] nested them: once.
     pub(crate) fn get(&self, device: Guid, offset: u64, buf: &mut [u8]) -> bool {
         self.find(device, offset, buf) || self.others.iter().any(|other| other.get(device, offset, buf))
     }
@@ -80,7 +84,8 @@ impl Fetched {
     }
 }
 
-/// What is kept of a read: all of it, or, where much of it is gaps, the ranges that were asked for, which come in order.
+/// What is kept of a read: all of it, or, if much of it is gaps, the requested ranges. These come
+/// in order.
 fn kept(start: u64, read: AlignedBuf, ranges: &[(u64, u64)]) -> Vec<(u64, AlignedBuf)> {
     let mut parts: Vec<(u64, u64)> = Vec::new();
     for (from, until) in ranges.iter().copied() {
@@ -101,7 +106,8 @@ fn kept(start: u64, read: AlignedBuf, ranges: &[(u64, u64)]) -> Vec<(u64, Aligne
     parts.into_iter().map(part).collect()
 }
 
-/// Joins ranges, which come in order, into the reads to be made: from where, to where, and of how many.
+/// Joins ranges, which come in order, into reads. Returns of each its start, its end, and its
+/// number of ranges.
 fn joined(ranges: &[(u64, u64)], small_gap: u64) -> Vec<(u64, u64, usize)> {
     let mut out: Vec<(u64, u64, usize)> = Vec::new();
     let mut waste = 0;
@@ -125,22 +131,25 @@ fn joined(ranges: &[(u64, u64)], small_gap: u64) -> Vec<(u64, u64, usize)> {
 
 /// Ranges of leaves, each from its first byte to before its second.
 pub(super) type Wanted = BTreeMap<NodeId, Vec<(u64, u64)>>;
-/// What was read of a device, in the order of places.
+/// What was read of a device, in the order of offsets.
 pub(super) type Runs = Vec<(u64, AlignedBuf)>;
 
 impl Tree {
-    /// Reads all pieces of these copies of blocks, each device in the order of its places and all devices at once; with `missed`, also of
-    /// devices that are known to have missed them. What can't be read is left out.
+    /// Reads all pieces of these copies of blocks, each device in the order of offsets and all
+    /// devices at once.
+    ///
+    /// With `missed`, devices that are known to have missed the blocks are read too. What can't be
+    /// read is left out.
     pub fn fetch(&self, extents: &[Extent], missed: bool, request: &Request) -> Fetched {
         self.fetch_over(extents, missed, SMALL_GAP, request)
     }
 
-    /// The same, and reads over gaps of so many bytes however little is around them.
+    /// Reads like [`Tree::fetch`], and always over gaps of up to `small_gap` bytes.
     pub fn fetch_over(&self, extents: &[Extent], missed: bool, small_gap: u64, request: &Request) -> Fetched {
         self.fetch_ranges(self.wanted(extents, missed), small_gap, request)
     }
 
-    /// Where all pieces of these copies lie.
+    /// Where all pieces of these copies are.
     pub(super) fn wanted(&self, extents: &[Extent], missed: bool) -> Wanted {
         let mut wanted = Wanted::new();
         for e in extents {
@@ -150,7 +159,8 @@ impl Tree {
                 let Ok(mut laid) = self.lay_out_as(vdev, offset, &Block::zeroed(len), e.birth, false) else {
                     continue;
                 };
-                // What a raidz leaves behind a block is read too, so that the next read, of what follows, goes on where this one ends.
+                // The sectors that a raidz leaves behind a block are read too. The next read, of
+                // what follows, then continues where this one ends.
                 self.pad(&mut laid, len, e.birth);
                 for piece in laid.pieces.iter().filter(|p| missed || !self.piece_missed(p, e.birth)) {
                     let range = (piece.offset, piece.offset + piece.range.len() as u64);
@@ -161,7 +171,7 @@ impl Tree {
         wanted
     }
 
-    /// Reads these ranges of a leaf in the order of their places.
+    /// Reads these ranges of a leaf in the order of offsets.
     pub(super) fn read_ranges(
         &self,
         leaf: NodeId,
@@ -182,7 +192,8 @@ impl Tree {
         runs
     }
 
-    /// Reads these ranges of leaves, those of each in the order of their places and all at once.
+    /// Reads these ranges of leaves: those of each leaf in the order of offsets, and all leaves at
+    /// once.
     pub(super) fn fetch_ranges(&self, wanted: Wanted, small_gap: u64, request: &Request) -> Fetched {
         let read = |leaf, ranges| (self.node(leaf).guid, self.read_ranges(leaf, ranges, small_gap, request));
         let read = &read;

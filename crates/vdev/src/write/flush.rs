@@ -11,10 +11,10 @@ use crate::report::Trouble;
 use crate::tree::{Layout, NodeId, Tree};
 use crate::write::turns::Flushed;
 
-/// Groups that may be open while one syncs (`TXG_CONCURRENT_STATES`, less that one).
+/// Txgs that may be open while one syncs (`TXG_CONCURRENT_STATES`, less that one).
 pub(crate) const OPEN_GROUPS: u64 = 2;
 
-/// A device could not make its writes durable, and the pool can't do without it.
+/// A device could not make its writes durable, and the pool needs it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("vdev {guid}: flush")]
 pub struct FlushError {
@@ -34,17 +34,19 @@ fn flushed(pool: Guid, guid: Guid, device: &dyn Device) -> device::Result<()> {
 }
 
 impl Tree {
-    /// Makes every write that has returned durable on all devices (`zio_flush`). A device that can't is faulted, since nobody
-    /// knows what it holds, and is behind from `txg` on.
+    /// Makes every write that has returned durable on all devices (`zio_flush`).
+    ///
+    /// A device that can't is faulted, since it is not known what it holds. It has missed `txg` and
+    /// later ones.
     ///
     /// # Errors
-    /// [`FlushError`] when the pool can't do without a device that failed.
+    /// * [`FlushError`]: the flush of a device failed, and the pool can't do without the device.
     pub fn flush(&self, txg: Txg) -> Result<(), FlushError> {
         let leaves: Vec<Guid> = self.devices().map(|(guid, _)| guid).collect();
         leaves.into_iter().try_for_each(|leaf| self.flush_leaf(leaf, txg))
     }
 
-    /// The leaves below a top-level vdev that have devices: what a write to it may have gone to.
+    /// The leaves with devices below a top-level vdev: those that a write to it may have reached.
     pub fn leaves_of(&self, vdev: VdevId) -> Vec<Guid> {
         let mut todo: Vec<NodeId> = self.top(vdev).into_iter().collect();
         let mut leaves = Vec::new();
@@ -58,23 +60,25 @@ impl Tree {
         leaves
     }
 
-    /// As [`Tree::flush`], for one device, together with all others who want that now: several devices may be flushed at once. One that is not readable is left alone.
+    /// Flushes one device, together with all other callers that wait for that now. Several devices
+    /// may be flushed at once. A device that is not readable is skipped.
     ///
     /// # Errors
-    /// As [`Tree::flush`].
+    /// * [`FlushError`]: the flush failed, and the pool can't do without the device.
     pub fn flush_leaf(&self, guid: Guid, txg: Txg) -> Result<(), FlushError> {
         let Some(id) = self.by_guid.get(&guid).copied() else { return Ok(()) };
         let node = self.node(id);
         let Layout::Leaf(Some(device)) = &node.layout else { return Ok(()) };
-        // Blocks of logs belong to groups that have not synced yet, and are flushed beside those of an older one.
+        // Blocks of logs belong to txgs that have not synced yet. They are flushed beside those of
+        // an older txg.
         let unsynced = txg.0.saturating_sub(OPEN_GROUPS)..=txg.0.saturating_add(OPEN_GROUPS);
         let miss = || unsynced.clone().for_each(|txg| node.miss(Txg(txg)));
         if !node.readable() {
-            // What it took before it was given up may not be on it for good.
+            // Writes from before the device was given up may not be durable.
             miss();
             return Ok(());
         }
-        // What others have asked for may have failed in the name of another group.
+        // A flush for other callers may have failed for another txg.
         match node.flushing.take(|| self.flush_device(id, &**device, &miss)) {
             Flushed::Durable => Ok(()),
             Flushed::Faulted => {
@@ -88,7 +92,7 @@ impl Tree {
         }
     }
 
-    /// Flushes the device of a leaf, and has what follows if it fails.
+    /// Flushes the device of a leaf; on failure counts the error and gives the device up.
     fn flush_device(&self, id: NodeId, device: &dyn Device, miss: &dyn Fn()) -> Flushed {
         let node = self.node(id);
         let lost = || DeviceError::Io {
@@ -117,7 +121,7 @@ impl Tree {
 }
 
 impl Tree {
-    /// Lets the parents of a vdev follow its state.
+    /// Sets the states of a vdev's parents from its state.
     pub(crate) fn assess_above(&self, id: NodeId) {
         let mut up = self.node(id).parent;
         while let Some(id) = up {

@@ -1,19 +1,26 @@
 //! Writing what devices are known to have missed, of many blocks together.
 //!
 //! # Theory
-//! Whoever goes through a pool for a device that has missed something knows the right bytes of one block after the other. Were each written by itself, the device would do thousands of
-//! small writes, one after the other. So [`Tree::lay_out_missed`] lays out what is missed of a block and writes nothing, and [`Tree::refill`] joins the pieces of many blocks into runs and
-//! writes them in the order of their places, all devices at once. A raidz leaves sectors between blocks that belong to the one before and hold nothing; they are
+//! A resilver or rebuild knows the right bytes of one block after the other. If each were written
+//! by itself, the device would do thousands of small writes in sequence. So
+//! [`Tree::lay_out_missed`] lays out what is missed of a block, and writes nothing.
+//! [`Tree::refill`] joins the pieces of many blocks into runs. It writes them in the order of
+//! offsets, all devices at once.
+//!
+//! A raidz leaves sectors between blocks that belong to the one before and hold nothing. They are
 //! filled with zeros, so that a run does not end there.
 //!
 //! # Life
-//! A piece that is refused is known by its block: that device is named in [`Mended::behind`], and the others of a run are tried by themselves.
+//! If a run is refused, its pieces are tried one by one. A piece that is refused is known by its
+//! block, and its device is named in [`Mended::behind`].
 //!
 //! # Locks
-//! None. Whoever calls keeps the blocks from being freed from when they were read until they are written.
+//! None. The caller keeps the blocks from being freed from when they are read until they are
+//! written.
 //!
 //! # See
-//! OpenZFS `vdev_queue_aggregate`, `vdev_raidz_io_start_write` (its optional writes of skipped sectors).
+//! OpenZFS `vdev_queue_aggregate`, `vdev_raidz_io_start_write` (its optional writes of skipped
+//! sectors).
 
 use device::Block;
 use ondisk::{Txg, VdevId};
@@ -24,11 +31,15 @@ use crate::request::Request;
 use crate::tree::{Layout, Tree};
 
 impl Tree {
-    /// What the devices that are known to have missed a block lack of it, and no others: laid out, not written. Who lacks it and is not there is named. `good` are its right bytes, `birth` its
-    /// physical birth.
+    /// Lays out what devices are known to have missed of a block, and nothing else. Writes nothing.
+    ///
+    /// Missing devices that lack the block are named in the result. `good` are its right bytes,
+    /// `birth` its physical birth.
     ///
     /// # Errors
-    /// As [`Tree::lay_out`].
+    /// * Those of [`Tree::lay_out`], for any part of the block.
+    /// * [`VdevError::Unmapped`](crate::VdevError::Unmapped): the vdev was removed, and its mapping
+    ///   does not lead to the block.
     pub fn lay_out_missed(
         &self,
         vdev: VdevId,
@@ -61,11 +72,12 @@ impl Tree {
             let part = Part { column: PADDING, bytes: &Block::zeroed(sector), range: 0..sector };
             self.place(laid, node.children[child], None, offset, &part, &mut { MAX_VISITS });
         }
-        // Nobody lacks what holds nothing.
+        // A piece that holds nothing can't be missed.
         laid.absent.truncate(absent);
     }
 
-    /// Writes what devices lack of these blocks, each device in the order of its places and all devices at once; what became of each, in their order.
+    /// Writes what devices lack of these blocks, each device in the order of offsets and all
+    /// devices at once. Returns the outcome of each block, in order.
     pub fn refill(&self, laid: &[Laid], request: &Request) -> Vec<Mended> {
         let mut done: Vec<Mended> = laid
             .iter()

@@ -1,4 +1,4 @@
-//! Writing again what is wrong of a block whose right bytes are known.
+//! Rewriting what is wrong of a block whose right bytes are known.
 
 use device::{AlignedBuf, Block};
 use ondisk::{Txg, VdevId};
@@ -10,18 +10,21 @@ use crate::tree::{Layout, Tree, device_offset};
 /// What a repair did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Repaired {
-    /// Pieces that were wrong or could not be read, and are right now.
+    /// Pieces that were wrong or could not be read, and are now right.
     pub healed: usize,
-    /// Pieces that are still wrong: their device refuses them.
+    /// Pieces that are still wrong: their device refused the write.
     pub failed: usize,
 }
 
 impl Tree {
-    /// Compares every piece of a block, parity too, with what it should be, and writes those that differ. `good` are the block's bytes and
-    /// `birth` its physical birth. Devices that are not there are left out.
+    /// Compares every piece of a block, parity too, with the right bytes, and rewrites those that
+    /// differ.
+    ///
+    /// `good` are the block's bytes and `birth` its physical birth. Missing devices are skipped.
     ///
     /// # Errors
-    /// As [`Tree::lay_out`]: a block of a removed vdev, or of one that is being expanded, is not repaired.
+    /// Those of [`Tree::lay_out`]. So a block of a removed vdev, or of one that is being expanded,
+    /// is not repaired.
     pub fn repair(
         &self,
         vdev: VdevId,
@@ -36,7 +39,7 @@ impl Tree {
             let want = &piece.bytes[piece.range.clone()];
             let node = self.node(piece.leaf);
             let Layout::Leaf(Some(device)) = &node.layout else { continue };
-            // Not counted: who was wrong has been charged when the block was read.
+            // Not counted: wrong bytes counted an error when the block was read.
             let mut have = AlignedBuf::zeroed(want.len());
             let read = device.read_at(&mut have, device_offset(piece.offset));
             if read.is_ok() && have[..] == *want {

@@ -1,4 +1,4 @@
-//! Runs: pieces of many blocks that touch on a device, written at once.
+//! Contiguous runs: pieces of many blocks that touch on a device, written at once.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::tree::{Layout, NodeId, Tree, device_offset};
 
 /// Most bytes in a run (`zfs_vdev_aggregation_limit`).
 const RUN_MAX: usize = 1 << 20;
-/// Most pieces in a run: the system takes no more buffers at once.
+/// Most pieces in a run: the system takes no more buffers in one call.
 const PIECES_MAX: usize = 1000;
 
 /// Pieces that follow one another on one device.
@@ -24,7 +24,7 @@ const PIECES_MAX: usize = 1000;
 pub struct Run {
     leaf: NodeId,
     offset: u64,
-    /// Each with the number of its block.
+    /// Each piece with the number of its block.
     pieces: Vec<(usize, Part)>,
     bytes: usize,
 }
@@ -46,7 +46,7 @@ impl Run {
         self.offset + self.bytes as u64
     }
 
-    /// Its device, and where it begins there.
+    /// Its device, and its offset there.
     pub(super) fn place(&self) -> (NodeId, u64) {
         (self.leaf, self.offset)
     }
@@ -55,7 +55,7 @@ impl Run {
         self.bytes
     }
 
-    /// Whether it holds nothing: nobody needs it written.
+    /// Whether it holds nothing, and need not be written.
     pub fn is_padding(&self) -> bool {
         self.pieces.iter().all(|(_, part)| part.column == PADDING)
     }
@@ -68,12 +68,14 @@ impl Run {
     }
 }
 
-/// The runs that write these blocks: those of one device in the order of its offsets, the devices in turns, so that threads that take
-/// one run after another are mostly on different devices. Blocks are known by their place in `laid` from here on.
+/// The runs that write these blocks. Blocks are known by their index in `laid` from here on.
+///
+/// The runs of one device come in the order of offsets. The devices alternate, so that threads that
+/// take one run after another are mostly on different devices.
 pub fn join(laid: &[Laid]) -> Vec<Run> {
     let mut all: Vec<(usize, &Piece)> =
         laid.iter().enumerate().flat_map(|(n, l)| l.pieces.iter().map(move |p| (n, p))).collect();
-    // Stable: should two blocks name one place, the later one stays.
+    // The sort is stable: should two blocks name one place, the later one stays.
     all.sort_by_key(|(_, p)| (p.leaf, p.offset));
     let mut runs: Vec<Run> = Vec::new();
     for (block, piece) in all {
@@ -95,7 +97,7 @@ pub fn join(laid: &[Laid]) -> Vec<Run> {
     rounds.into_iter().map(|(_, run)| run).collect()
 }
 
-/// The same runs, those of each device by themselves, in their order.
+/// The same runs grouped by device, each in order.
 pub fn by_device(runs: Vec<Run>) -> Vec<Vec<Run>> {
     let mut out: BTreeMap<NodeId, Vec<Run>> = BTreeMap::new();
     runs.into_iter().for_each(|run| out.entry(run.leaf).or_default().push(run));
@@ -103,8 +105,11 @@ pub fn by_device(runs: Vec<Run>) -> Vec<Vec<Run>> {
 }
 
 impl Tree {
-    /// Writes a run, counting the operation and its failure. When it fails as a whole its pieces are tried one by one, so
-    /// that one bad sector costs one block its copy, unless the device fails altogether and is given up. Yields those that were refused.
+    /// Writes a run, and counts the operation and its failure. Returns the pieces that were
+    /// refused.
+    ///
+    /// If the run fails, its pieces are tried one by one, so that one bad sector costs one block
+    /// its copy. If the device fails altogether, it is given up, and no piece is tried.
     pub fn issue(&self, run: &Run, request: &Request) -> Vec<Refused> {
         let refuse = |(block, part): &(usize, Part), source| Refused {
             block: *block,
@@ -114,7 +119,8 @@ impl Tree {
             len: part.range.len(),
             source,
         };
-        // Given up since the run was laid out: each further try might take a device's whole patience.
+        // Given up since the run was laid out. Each further try might wait for the device's whole
+        // timeout.
         if !self.writable(run.leaf) {
             return run.pieces.iter().map(|piece| refuse(piece, None)).collect();
         }
@@ -136,7 +142,8 @@ impl Tree {
         refused
     }
 
-    /// Writes to a leaf, counting the operation and its failure; in the background when it has its turn.
+    /// Writes to a leaf, and counts the operation and its failure. In the background, waits for its
+    /// turn.
     pub(super) fn write_leaf(
         &self,
         leaf: NodeId,

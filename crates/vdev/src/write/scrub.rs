@@ -1,20 +1,27 @@
-//! Looking at every piece of a block, whether anybody needs it or not, and putting right what is wrong.
+//! Examining every piece of a block, and repairing what is wrong.
 //!
 //! # Theory
-//! A read takes the first candidate that is right and so never sees a second copy, nor parity. [`Tree::examine`] reads each piece that the block has on a
-//! device: every side of a mirror, every column with its parity. What it read makes one guess at the block, which costs no more I/O. When the right bytes
-//! are known, from here or from elsewhere, [`Tree::mend`] lays them out again and compares: who returned something else is charged
-//! and gets the right bytes. A device that is known to have missed the block is not read, only written ([`Tree::lay_out_missed`]).
+//! A read takes the first candidate that is right, and so never sees a second copy, nor parity.
+//! [`Tree::examine`] reads each piece that the block has on a device: every child of a mirror,
+//! every column with its parity. These pieces make one guess at the block, at no further I/O.
+//!
+//! When the right bytes are known, from here or from elsewhere, [`Tree::mend`] lays them out again
+//! and compares. A device that returned something else counts a checksum error and is rewritten. A
+//! device that is known to have missed the block is not judged, only written
+//! ([`Tree::lay_out_missed`]).
 //!
 //! # Life
-//! A device that was not there, or refused, is still behind for the group in which the block was born. It is named in [`Mended::behind`], so that whoever went
-//! through the pool does not take it for whole.
+//! A device that was missing, or refused the write, still lacks the txg in which the block was
+//! born. It is named in [`Mended::behind`], so that the caller's walk does not count it as
+//! repaired.
 //!
 //! # Locks
-//! None. Whoever calls keeps the block from being freed meanwhile, since what is written would go over what took its place.
+//! None. The caller keeps the block from being freed meanwhile. Otherwise a repair could overwrite
+//! a newer block.
 //!
 //! # See
-//! OpenZFS `vdev_mirror_io_done`, `vdev_raidz_io_done_unrecoverable`, `ZIO_FLAG_SCRUB`, `ZIO_FLAG_RESILVER`.
+//! OpenZFS `vdev_mirror_io_done`, `vdev_raidz_io_done_unrecoverable`, `ZIO_FLAG_SCRUB`,
+//! `ZIO_FLAG_RESILVER`.
 
 use device::{AlignedBuf, Block};
 use ondisk::{Guid, Psize, Txg, VdevId};
@@ -25,7 +32,7 @@ use crate::request::Request;
 use crate::tree::{Layout, NodeId, Tree};
 use crate::{Result, VdevError};
 
-/// A part of a block that lies on one vdev, as its devices have it.
+/// A part of a block on one vdev, as its devices have it.
 struct Part {
     /// Where it begins in the block.
     at: usize,
@@ -33,7 +40,7 @@ struct Part {
     vdev: VdevId,
     offset: u64,
     laid: Laid,
-    /// What each piece holds; nothing where that could not be read.
+    /// What each piece holds; `None` where that could not be read.
     have: Vec<Option<AlignedBuf>>,
 }
 
@@ -43,27 +50,27 @@ pub struct Examined {
     psize: usize,
     birth: Txg,
     guess: Option<Block>,
-    /// A piece of the guess is of a device that missed the block.
+    /// A piece of the guess is from a device that missed the block.
     stale: bool,
 }
 
-/// What was done about one copy of a block.
+/// The outcome of a repair of one copy of a block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Mended {
-    /// Bytes that were wrong or missing, and are right now.
+    /// Bytes that were wrong or missing, and are now right.
     pub repaired: u64,
     /// Pieces that were read and were wrong.
     pub wrong: u64,
-    /// Pieces that a device which is there refused.
+    /// Pieces that an open device refused to write.
     pub refused: u64,
-    /// Part of it was not looked at, or could not be put right, for another reason than a device's.
+    /// Part of it was not examined, or not repaired, for another reason than a device's.
     pub incomplete: bool,
-    /// Devices that lack pieces still: they are not there, or refuse them.
+    /// Devices that still lack pieces: they are missing, or refused the write.
     pub behind: Vec<Guid>,
 }
 
 impl Mended {
-    /// Adds what was done about another copy.
+    /// Adds the outcome of another copy.
     pub fn add(&mut self, other: Mended) {
         self.repaired += other.repaired;
         self.wrong += other.wrong;
@@ -74,24 +81,26 @@ impl Mended {
 }
 
 impl Examined {
-    /// What the pieces make of the block, without reconstruction; nothing if one is missing.
+    /// The block that the pieces give, without reconstruction; `None` if one is missing.
     pub fn guess(&self) -> Option<&Block> {
         self.guess.as_ref()
     }
 
-    /// The same, if all of it is of devices that did not miss the block: what is to be believed when nothing tells whether it is right.
+    /// The same, if all pieces are from devices that did not miss the block. Where no checksum can
+    /// tell, only this guess is trusted.
     pub fn fresh_guess(&self) -> Option<&Block> {
         self.guess.as_ref().filter(|_| !self.stale)
     }
 }
 
 impl Tree {
-    /// Whether a piece's device missed the group, or who stands for it did.
+    /// Whether a piece's device missed the txg, or the spare that stands for it did.
     pub(super) fn piece_missed(&self, piece: &Piece, birth: Txg) -> bool {
         self.node(piece.leaf).missed(birth) || self.node(piece.account).missed(birth)
     }
 
-    /// Whether a device that is there has missed blocks of this group that lie on a vdev (`vdev_dtl_need_resilver`).
+    /// Whether an open device has missed blocks of this txg that lie on a vdev
+    /// (`vdev_dtl_need_resilver`).
     pub fn is_behind(&self, vdev: VdevId, birth: Txg) -> bool {
         if self.top(vdev).is_ok_and(|id| matches!(self.node(id).layout, Layout::Indirect(_))) {
             // Its blocks may be anywhere.
@@ -108,8 +117,12 @@ impl Tree {
         false
     }
 
-    /// Whether a device that is there lacks a part of a copy of a block (`vdev_raidz_need_resilver`, `vdev_draid_need_resilver`): where columns lie on some of a vdev's
-    /// devices, those count, and for a raidz those that have what the block leaves behind it. Where that is not told, all count.
+    /// Whether an open device lacks a part of a copy of a block (`vdev_raidz_need_resilver`,
+    /// `vdev_draid_need_resilver`).
+    ///
+    /// Where columns lie on some of a vdev's devices, only those count. For a raidz, the devices
+    /// with the sectors behind the block count too. Where the columns are not known, all devices
+    /// count.
     pub fn lacks(&self, copy: &Extent) -> bool {
         let birth = copy.birth;
         self.is_behind(copy.vdev, birth)
@@ -118,7 +131,8 @@ impl Tree {
             })
     }
 
-    /// Children of a raidz or dRAID on which a copy has something, and where; nothing where no copy can be, or nobody knows.
+    /// Children of a raidz or dRAID that hold a part of a copy, with the offsets. `None` where no
+    /// copy can be, or the columns are not known.
     fn columns_of(&self, copy: &Extent) -> Option<Vec<(NodeId, u64)>> {
         let (vdev, offset, psize, birth) = (copy.vdev, copy.offset, copy.psize.0, copy.birth);
         let top = self.top(vdev).ok()?;
@@ -144,8 +158,9 @@ impl Tree {
         }
     }
 
-    /// Whether a device below a vdev, or one that stands in for it at `offset`, is there and missed the group.
-    // As deep as the tree, but for distributed spares: in a configuration made to harm, one may lead to itself.
+    /// Whether a device below a vdev, or one that stands in for it at `offset`, is open and missed
+    /// the txg.
+    // As deep as the tree. But in a hostile configuration a distributed spare may lead to itself.
     fn lacks_there(&self, id: NodeId, offset: u64, birth: Txg, budget: &mut u32) -> bool {
         let node = self.node(id);
         if *budget == 0 || node.is_here() && node.missed(birth) {
@@ -161,7 +176,7 @@ impl Tree {
         node.children.iter().any(|child| self.lacks_there(*child, offset, birth, budget))
     }
 
-    /// The parts of a block on vdevs that are there: one, unless it was on a vdev that has been removed.
+    /// The parts of a block on existing vdevs: one, unless its vdev was removed.
     pub(super) fn parts_of(
         &self,
         vdev: VdevId,
@@ -183,10 +198,12 @@ impl Tree {
             .collect())
     }
 
-    /// Reads every piece of a block at `offset` of a top-level vdev, parity too. `birth` is its physical birth.
+    /// Reads every piece of a block at `offset` of a top-level vdev, parity too (`ZIO_FLAG_SCRUB`).
+    /// `birth` is its physical birth.
     ///
     /// # Errors
-    /// As [`Tree::lay_out`].
+    /// * Those of [`Tree::lay_out`], for any part of the block.
+    /// * [`VdevError::Unmapped`]: the vdev was removed, and its mapping does not lead to the block.
     pub fn examine(
         &self,
         vdev: VdevId,
@@ -228,7 +245,8 @@ impl Tree {
         Ok(Examined { parts, psize, birth, guess, stale })
     }
 
-    /// Puts the pieces that hold data together; those that missed the block count only if there is no other, and that is said.
+    /// Assembles the pieces that hold data. Those of devices that missed the block are used only if
+    /// there are no others; the flag says so.
     fn assemble(
         &self,
         laid: &Laid,
@@ -256,14 +274,17 @@ impl Tree {
         (covered == blank.len()).then_some((whole, stale))
     }
 
-    /// Compares what was examined with the right bytes, charges who returned something else, and writes that again. Unless it is `sure` that
-    /// these are right, as the block has no checksum, only what is known to be missing is written: who differs may be the one that is right.
+    /// Compares examined pieces with the right bytes, counts checksum errors, and rewrites what
+    /// differs.
+    ///
+    /// Unless `sure`, only what is known to be missing is written. A block without a checksum is
+    /// not sure: the piece that differs may be the right one.
     ///
     /// # Errors
-    /// As [`Tree::lay_out`].
+    /// Those of [`Tree::lay_out`], for any part of the block.
     ///
     /// # Panics
-    /// When `good` is not of the block's size.
+    /// If `good` is not of the block's size.
     pub fn mend(&self, examined: &Examined, good: &Block, sure: bool, request: &Request) -> Result<Mended> {
         assert_eq!(good.len(), examined.psize, "the right bytes have the block's size");
         let mut done = Mended::default();
@@ -284,7 +305,7 @@ impl Tree {
                         continue;
                     }
                     let at = crate::tree::device_offset(piece.offset);
-                    // Not for the alarm: while the pool is being repaired its devices stay in use.
+                    // Raises no alarm: while the pool is being repaired, its devices stay in use.
                     let lied = self.node(piece.leaf);
                     lied.stats.checksum_errors.inc();
                     lied.report(crate::Trouble::Checksum, Some((at, want.len() as u64)));

@@ -1,12 +1,17 @@
-//! Stretches of a vdev's space, put onto devices that lack them, without anybody knowing what blocks lie there.
+//! Copying ranges of a vdev's space to devices that lack them, without knowing the blocks there.
 //!
 //! # Theory
-//! On a mirror every byte lies at the same place of each side; on a dRAID a stripe has its parity in its own row, whatever block it is part of. So what a device lacks can
-//! be computed of any whole stripes, without checksums: from devices that have missed nothing at all ([`Tree::read_stretch`]), since what another has missed of a stretch that may hold blocks of any group
-//! nobody knows. A raidz can't be done so: which sectors are parity depends on where its blocks begin.
+//! On a mirror, every byte is at the same offset of each child. On a dRAID, a stripe has its parity
+//! in its own row, whatever block it is part of. So what a device lacks of whole stripes can be
+//! computed without checksums.
+//!
+//! The sources are devices that have missed nothing at all ([`Tree::read_stretch`]). A range may
+//! hold blocks of any txg, so it is not known what another device has missed of it.
+//!
+//! A raidz can't be copied this way: where its blocks begin decides which sectors are parity.
 //!
 //! # Locks
-//! None. Whoever calls keeps blocks in the stretch from being written meanwhile ([`crate::Cordon`]).
+//! None. The caller keeps blocks in the range from being written meanwhile ([`crate::Cordon`]).
 //!
 //! # See
 //! OpenZFS `vdev_rebuild_range`, `vdev_draid_rebuild_asize`, `vdev_mirror_rebuild_asize`.
@@ -22,21 +27,22 @@ use crate::request::Request;
 use crate::tree::{Layout, NodeId, Tree};
 use crate::{Attempts, Result, VdevError};
 
-/// The birth of what nobody knows the group of: who has missed any group may lack it (`TXG_UNKNOWN`). No block is born in this one.
+/// The birth of a range whose txgs are not known (`TXG_UNKNOWN`). A device that has missed any txg
+/// may lack it. No block is born in this txg.
 pub(crate) const TXG_UNKNOWN: Txg = Txg(0);
 
-/// Why a stretch was not read.
+/// Why a range was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum StretchError {
-    /// Nothing can be there.
+    /// No range can be there.
     #[error(transparent)]
     Place(#[from] VdevError),
-    /// Devices that have missed nothing don't have it, or don't give it.
+    /// The devices that have missed nothing don't have it, or could not be read.
     #[error("vdev {vdev}: nothing that is known to be whole has {size} bytes at {offset:#x}")]
     Unread {
         /// The top-level vdev.
         vdev: VdevId,
-        /// Where.
+        /// Its offset.
         offset: u64,
         /// Bytes of the vdev's space.
         size: u64,
@@ -47,7 +53,8 @@ pub enum StretchError {
 }
 
 impl Tree {
-    /// Whether what a device of this top-level vdev lacks can be had without knowing its blocks (`vdev_op_rebuild_asize`).
+    /// Whether a device of this top-level vdev can be filled without knowing its blocks
+    /// (`vdev_op_rebuild_asize`).
     pub fn is_sequential(&self, vdev: VdevId) -> bool {
         let Ok(top) = self.top(vdev) else { return false };
         match &self.node(top).layout {
@@ -57,8 +64,10 @@ impl Tree {
         }
     }
 
-    /// Of `size` bytes at `start` of such a vdev's space, how many are read at once, when each device is to be read by `segment` bytes at most: whole stripes, within
-    /// one group of a dRAID.
+    /// How many of `size` bytes at `start` of such a vdev's space are read at once: whole stripes,
+    /// within one group of a dRAID (`vdev_op_rebuild_asize`).
+    ///
+    /// Each device is read by `segment` bytes at most.
     pub fn stretch(&self, vdev: VdevId, start: u64, size: u64, segment: u64) -> u64 {
         let Ok(top) = self.top(vdev) else { return size };
         let node = self.node(top);
@@ -72,7 +81,7 @@ impl Tree {
         }
     }
 
-    /// The devices below a top-level vdev that are there, take writes and have missed groups.
+    /// The open devices below a top-level vdev that take writes and have missed txgs.
     pub fn behind_in(&self, vdev: VdevId) -> Vec<Guid> {
         let behind = self.behind();
         let mut below = Vec::new();
@@ -85,10 +94,12 @@ impl Tree {
         behind.into_iter().filter(|guid| below.contains(guid)).collect()
     }
 
-    /// What `size` bytes of such a vdev's space hold, as devices have it that have missed nothing.
+    /// Reads `size` bytes of such a vdev's space from devices that have missed nothing.
     ///
     /// # Errors
-    /// [`StretchError`].
+    /// * [`StretchError::Place`]: no range can be there; one of the errors of [`Tree::attempts`].
+    /// * [`StretchError::Unread`]: the devices that have missed nothing don't have it, or could not
+    ///   be read.
     pub fn read_stretch(
         &self,
         vdev: VdevId,
@@ -108,10 +119,11 @@ impl Tree {
         Err(StretchError::Unread { vdev, offset, size, source: attempts.let_be().io })
     }
 
-    /// Whether any device that is there lacks something of a stretch, and which ones are not there that have a part in it.
+    /// Whether any open device lacks something of a range, and which missing devices have a part of
+    /// it.
     ///
     /// # Errors
-    /// As [`Tree::lay_out`].
+    /// Those of [`Tree::lay_out`].
     pub fn lacks_of_stretch(&self, vdev: VdevId, offset: u64, size: u64) -> Result<(bool, Vec<Guid>)> {
         let laid = self.lay_out_stretch(vdev, offset, size)?;
         let mut away = Mended::default();
@@ -119,7 +131,7 @@ impl Tree {
         Ok((laid.pieces.iter().any(|piece| self.piece_missed(piece, TXG_UNKNOWN)), away.behind))
     }
 
-    /// Where the parts of a stretch lie.
+    /// Where the parts of a range are.
     fn lay_out_stretch(&self, vdev: VdevId, offset: u64, size: u64) -> Result<Laid> {
         let psize = match &self.node(self.top(vdev)?).layout {
             Layout::Draid(draid) => draid.psize(size),
@@ -131,23 +143,24 @@ impl Tree {
         self.lay_out_as(vdev, offset, &Block::zeroed(psize as usize), TXG_UNKNOWN, false)
     }
 
-    /// Reads what [`Tree::read_stretch`] needs of these stretches of a dRAID, given by place and
-    /// size, all devices at once; the requests for those are answered from it
-    /// ([`Request::with_fetched`]). Of other vdevs, which have all of a stretch on each device,
-    /// nothing is read.
+    /// Reads what [`Tree::read_stretch`] needs of these ranges of a dRAID, all devices at once.
+    /// Each range is an offset and a size.
+    ///
+    /// Requests with the result are answered from it ([`Request::with_fetched`]). For other vdevs,
+    /// which have all of a range on each device, nothing is read.
     pub fn fetch_stretches(&self, vdev: VdevId, stretches: &[(u64, u64)], request: &Request) -> Fetched {
         let mut wanted: BTreeMap<NodeId, Vec<(u64, u64)>> = BTreeMap::new();
         let is_draid = self.top(vdev).is_ok_and(|top| matches!(self.node(top).layout, Layout::Draid(_)));
         for (offset, size) in stretches.iter().filter(|_| is_draid) {
             let Ok(laid) = self.lay_out_stretch(vdev, *offset, *size) else { continue };
-            // Of each column the first copy that is whole.
+            // Of each column the first copy from a device that missed nothing.
             let mut columns: BTreeMap<usize, &Piece> = BTreeMap::new();
             for piece in laid.pieces.iter().filter(|piece| !self.piece_missed(piece, TXG_UNKNOWN)) {
                 columns.entry(piece.column).or_insert(piece);
             }
             let is_parity = |column: &usize| column % laid.width < laid.tolerated;
             let data = columns.keys().filter(|column| !is_parity(column)).count();
-            // A stretch is of one row.
+            // A range is within one row.
             let mut parity = (laid.width - laid.tolerated).saturating_sub(data);
             for (column, piece) in columns {
                 if is_parity(&column) {
@@ -163,10 +176,13 @@ impl Tree {
         self.fetch_ranges(wanted, SMALL_GAP, request)
     }
 
-    /// Writes what stretches hold, given by their places, to the devices that have missed anything: each in the order of its places, all devices at once. What became of each.
+    /// Writes ranges, given by their offsets, to the devices that have missed anything. Returns the
+    /// outcome of each.
+    ///
+    /// Each device is written in the order of offsets, all devices at once.
     ///
     /// # Errors
-    /// Of each, as [`Tree::lay_out`].
+    /// Of each range: those of [`Tree::lay_out_missed`].
     pub fn fill_stretches(
         &self,
         vdev: VdevId,

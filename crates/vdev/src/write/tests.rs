@@ -30,8 +30,8 @@ fn reads(tree: &Tree, len: usize) -> bool {
     good.is_some()
 }
 
-/// Goal: as many failing children as the vdev has redundancy cost the block nothing but that they are behind and charged; one more, and the
-/// error says where.
+/// Goal: as many failing children as the vdev has redundancy cost the block nothing; they have
+/// missed the txg and count errors. With one more, the error says where.
 #[test]
 fn redundancy_is_the_limit() {
     let shapes: [(u64, usize, usize); 4] = [(3, 2, 4096), (4, 1, 16_384), (6, 2, 40_960), (7, 3, 512 * 57)];
@@ -57,7 +57,8 @@ fn redundancy_is_the_limit() {
     }
 }
 
-/// Goal: a child that is not there counts as failed and is behind, but is not charged; one that comes back is asked last.
+/// Goal: a missing child counts as failed and has missed the txg, but counts no error. Once it is
+/// available again, it is read last.
 #[test]
 fn absent_children_are_behind() {
     let (tree, _) = open(&root(vec![top(VdevKind::Mirror, 2)]), 2);
@@ -95,7 +96,8 @@ fn runs_join_and_part() {
     assert_eq!(back, bytes(4096));
 }
 
-/// Goal: a device that can't flush is faulted and behind; the flush fails only when the pool can't do without it.
+/// Goal: a device that can't flush is faulted and has missed the txg. The flush fails only when the
+/// pool needs the device.
 #[test]
 fn failed_flushes_fault() {
     let (tree, devices) = open(&root(vec![top(VdevKind::Mirror, 2)]), 2);
@@ -106,7 +108,7 @@ fn failed_flushes_fault() {
     assert_eq!(tree.flush(Txg(9)).unwrap_err().guid, Guid(101));
 }
 
-/// Goal: sizes that are no whole sectors are filled up with zeros, and places where no block can be are refused.
+/// Goal: sizes that are not whole sectors are filled up with zeros, and invalid places are refused.
 #[test]
 fn odd_sizes_and_places() {
     let mut spec = top(VdevKind::Mirror, 1);
@@ -121,7 +123,8 @@ fn odd_sizes_and_places() {
     assert!(matches!(tree.write(VdevId(3), 0, &bytes(512), Txg(9), &WRITE), Err(WriteError::Place(_))));
 }
 
-/// Goal: where a raidz leaves sectors between neighbours, they are still one write of each device; what holds nothing is no part of the block, also where it can't be written, and is not written alone.
+/// Goal: where a raidz leaves sectors between neighbours, these are still one write of each device.
+/// The filling is no part of the block, also where its write fails, and is never written alone.
 #[test]
 fn skipped_sectors_are_written_over() {
     let (tree, devices) = open(&root(vec![raidz(3, 1)]), 3);
@@ -131,7 +134,8 @@ fn skipped_sectors_are_written_over() {
     let laid: Vec<_> = (0..9).map(lay).collect();
     let runs = join(&laid);
     assert_eq!((runs.len(), runs.iter().map(|run| run.bytes()).sum::<usize>()), (3, 9 * 4 * 512));
-    // Of a raidz2's six sectors two are skipped: one on a device that has nothing else of the block.
+    // Of a raidz2's six sectors two are skipped: one on a device that has nothing else of the
+    // block.
     let (wide, _) = open(&root(vec![raidz(5, 2)]), 5);
     let alone = join(&[wide.lay_out_padded(TOP, 0, &block, Txg(9)).unwrap()]);
     assert_eq!((alone.len(), alone.iter().filter(|run| run.is_padding()).count()), (5, 1));

@@ -1,10 +1,13 @@
-//! Flushes of one device, which many may want at once.
+//! Flushes of one device, shared by many callers.
 //!
 //! # Theory
-//! A flush makes durable whatever was written before it began. So who wants one while another is under way is served by the next, together with all
-//! who have come by then: however many wait, each waits for one flush at most besides the one under way. They are one after another, since a system
-//! tells of what it could not write once, and whoever asks later is told that all is well: what follows from a flush is over before the next begins,
-//! and everybody whom it served hears of it.
+//! A flush makes durable whatever was written before it began. So callers that come while one is
+//! under way are all served by the next. However many callers wait, each waits for one flush at
+//! most besides the one under way.
+//!
+//! Flushes run one after another. A system reports a failed write once, and later flushes succeed.
+//! So the consequences of a flush are complete before the next begins, and every caller that it
+//! served gets its result.
 //!
 //! # Locks
 //! The one mutex is not held while the device is flushed.
@@ -13,18 +16,18 @@ use parking_lot::{Condvar, Mutex};
 
 use super::flush::FlushError;
 
-/// What came of a flush.
+/// The outcome of a flush.
 #[derive(Debug, Clone)]
 pub(crate) enum Flushed {
     /// All is durable.
     Durable,
-    /// The device failed, and was faulted for it: the pool can do without.
+    /// The device failed and was faulted: the pool can do without it.
     Faulted,
     /// The device failed, and the pool can't do without it.
     Lost(FlushError),
 }
 
-/// See the module.
+/// The flushes of a device; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     state: Mutex<State>,
@@ -35,17 +38,18 @@ pub(crate) struct Turns {
 struct State {
     /// Flushes that have begun; one of them may be under way.
     begun: u64,
-    /// Whether one is.
+    /// Whether a flush is under way.
     busy: bool,
-    /// The last one that did not make everything durable, and what came of it.
+    /// The last flush that failed, and its outcome.
     bad: Option<(u64, Flushed)>,
-    /// Those who wait for the next.
+    /// The callers that wait for the next.
     #[cfg(test)]
     waiting: usize,
 }
 
 impl Turns {
-    /// Has everything flushed that was written before the call: by `flush`, or by somebody else's that begins after it.
+    /// Flushes everything that was written before the call: with `flush`, or by the flush of
+    /// another caller that begins later.
     pub(crate) fn take(&self, flush: impl FnOnce() -> Flushed) -> Flushed {
         let mut state = self.state.lock();
         let mine = state.begun + 1;
@@ -61,7 +65,7 @@ impl Turns {
             }
             let over = state.begun - u64::from(state.busy);
             if over >= mine {
-                // A later one that failed proves nothing for what this one served.
+                // A later failure says nothing about what this flush served.
                 return match &state.bad {
                     Some((at, bad)) if *at >= mine => bad.clone(),
                     _ => Flushed::Durable,

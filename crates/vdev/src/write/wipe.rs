@@ -1,7 +1,4 @@
-//! Writing and discarding what holds nothing, on one device.
-//!
-//! # See
-//! OpenZFS `vdev_initialize_write`, `vdev_trim_range`.
+//! Writing to and discarding free space of one device.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,19 +12,19 @@ use crate::inject::{self, On, Wrong};
 use crate::request::Request;
 use crate::tree::{Layout, NodeId, Tree, device_offset};
 
-/// Why a range of a device was not wiped.
+/// Why free space of a device was not written or discarded.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum WipeError {
-    /// The pool has no such device, it is not there, or takes no writes (`ENXIO`).
+    /// The pool has no such device, or it is not open, or takes no writes (`ENXIO`).
     #[error("the device {guid} takes no writes")]
     Gone {
-        /// Which.
+        /// The device.
         guid: Guid,
     },
     /// The range is not in the space between the device's labels.
     #[error("{offset:#x}+{len:#x} is not in the space of the device {guid}")]
     Range {
-        /// Which.
+        /// The device.
         guid: Guid,
         /// First byte of the device's space.
         offset: u64,
@@ -37,9 +34,9 @@ pub enum WipeError {
     /// The device failed.
     #[error("the device {guid}")]
     Device {
-        /// Which.
+        /// The device.
         guid: Guid,
-        /// How.
+        /// The cause.
         #[source]
         source: Arc<DeviceError>,
     },
@@ -53,7 +50,8 @@ impl Tree {
         self.devices().any(|(guid, device)| guid == leaf && device.can_trim())
     }
 
-    /// The same, or whether it could while it was open; of what was never open nobody knows it (`vdev_has_trim`).
+    /// Whether a device can be trimmed, or could while it was open. False for one that was never
+    /// open.
     pub fn could_trim(&self, leaf: Guid) -> bool {
         let node = self.by_guid.get(&leaf).map(|id| self.node(*id));
         node.is_some_and(|node| match &node.layout {
@@ -74,10 +72,13 @@ impl Tree {
         if inside { Ok((id, device)) } else { Err(WipeError::Range { guid, offset, len }) }
     }
 
-    /// Writes to a range of a device's space that holds nothing.
+    /// Writes to a range of free space of a device (`vdev_initialize_write`). A device that fails
+    /// is probed, and given up if the probe fails.
     ///
     /// # Errors
-    /// [`WipeError`]. A device that fails is probed, and given up if it fails again.
+    /// * [`WipeError::Gone`]: the pool has no such device, it is not open, or it takes no writes.
+    /// * [`WipeError::Range`]: the range is not in the space between the device's labels.
+    /// * [`WipeError::Device`]: the write failed.
     pub fn fill(&self, leaf: Guid, offset: u64, bytes: &[u8], request: &Request) -> Result<()> {
         let (id, _) = self.wiped(leaf, offset, bytes.len() as u64)?;
         self.write_leaf(id, offset, &[bytes], request).map_err(|source| {
@@ -86,10 +87,13 @@ impl Tree {
         })
     }
 
-    /// Discards a range of a device's space that holds nothing.
+    /// Discards a range of free space of a device (`vdev_trim_range`). A device that fails is
+    /// probed, and given up if the probe fails.
     ///
     /// # Errors
-    /// As [`Tree::fill`].
+    /// * [`WipeError::Gone`]: the pool has no such device, it is not open, or it takes no writes.
+    /// * [`WipeError::Range`]: the range is not in the space between the device's labels.
+    /// * [`WipeError::Device`]: the discard failed.
     pub fn discard(&self, leaf: Guid, offset: u64, len: u64) -> Result<()> {
         let (id, device) = self.wiped(leaf, offset, len)?;
         let stats = &self.node(id).stats;

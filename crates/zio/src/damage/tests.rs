@@ -6,8 +6,8 @@ fn block(n: u64) -> Bookmark {
     Bookmark { objset: 54, object: ObjNum(2), level: Level(0), blkid: BlkId(n) }
 }
 
-/// Goal: a block is remembered once, with its first birth; who keeps the log is called when there is something to keep, and once
-/// more for what was met while it wrote.
+/// Goal: a block is remembered once, with its first birth. The listener is called when the first
+/// block is entered, and again for blocks found while the log was written.
 #[test]
 fn each_block_once() {
     let damage = Damage::default();
@@ -32,7 +32,7 @@ fn each_block_once() {
     assert_eq!(calls.load(Ordering::Relaxed), 3);
 }
 
-/// Goal: what is remembered is bounded.
+/// Goal: the number of remembered blocks has a limit.
 #[test]
 fn bounded() {
     let damage = Damage::default();
@@ -40,7 +40,7 @@ fn bounded() {
     assert_eq!(damage.count(), MOST as u64);
 }
 
-/// Goal: the want of a key, and the end of a log, are no damage.
+/// Goal: a missing key, and the end of a log, are no damage.
 #[test]
 fn what_is_none() {
     let damage = Damage::default();
@@ -58,7 +58,8 @@ fn what_is_none() {
     assert_eq!(damage.count(), 1);
 }
 
-/// Goal: what was lost is told once for each time that it waits to be logged, with why, and what nobody comes for is counted.
+/// Goal: a loss is reported once for each time that the block waits to be logged, with the reason.
+/// Losses that are not taken are counted.
 #[test]
 fn losses_are_told() {
     let damage = Damage::default();

@@ -14,7 +14,7 @@ fn place(sector: u64, gang: bool) -> Dva {
     Dva { vdev: VdevId(0), offset: Offset(sector << 9), asize: Asize(512), gang }
 }
 
-/// A pointer to `psize` bytes at these copies, checked by nothing.
+/// A pointer to `psize` bytes at these copies, without a checksum.
 fn pointer(dvas: [Option<Dva>; 3], psize: u64) -> Blkptr {
     let stored = Stored {
         dvas,
@@ -32,7 +32,7 @@ fn pointer(dvas: [Option<Dva>; 3], psize: u64) -> Blkptr {
     Blkptr { kind, lsize: Lsize(psize), birth: BIRTH, body: Body::Stored(stored), ..Blkptr::HOLE }
 }
 
-/// A pipeline over one device, and the device, to write on.
+/// A pipeline over one device, and the device itself, to write to it.
 fn pipeline() -> (Zio, Arc<MemDevice>) {
     let device = Arc::new(MemDevice::new("d", 64 << 20));
     let mut root = VdevConfig::new(VdevKind::Root, Guid(1));
@@ -44,7 +44,7 @@ fn pipeline() -> (Zio, Arc<MemDevice>) {
     (Zio::new(Arc::new(tree)), device)
 }
 
-/// Writes a gang header, sealed for the place of the first copy, to this sector.
+/// Writes a gang header to this sector, with the checksum of the place of the first copy.
 fn write_header(device: &MemDevice, first: u64, sector: u64, children: &[Blkptr]) {
     let mut raw = vec![0; 512];
     for (to, bp) in raw.chunks_mut(BLKPTR_SIZE).zip(children) {
@@ -63,7 +63,8 @@ fn read(zio: &Zio, bp: &Blkptr) -> crate::Result<device::Block> {
     )
 }
 
-/// A header is sealed for the first copy's place; where that one is damaged, the second serves.
+/// Goal: a header has the checksum of the first copy's place. Where that copy is damaged, the
+/// second serves.
 #[test]
 fn the_second_copy_of_a_header_serves() {
     let (zio, device) = pipeline();
@@ -74,7 +75,8 @@ fn the_second_copy_of_a_header_serves() {
     assert_eq!(read(&zio, &bp).unwrap()[..], [5; 1024]);
 }
 
-/// A tree whose every piece has three copies that are one, and whose last level is damaged, would cost 3^12 headers.
+/// Goal: copies do not multiply. A tree whose every piece has three equal copies, and whose last
+/// level is damaged, would cost 3^12 headers.
 #[test]
 fn copies_do_not_multiply() {
     let (zio, device) = pipeline();
@@ -88,7 +90,7 @@ fn copies_do_not_multiply() {
     assert!(asked < 200_000, "{asked} reads");
 }
 
-/// A piece that is longer than what is left of its block is refused before it is read.
+/// Goal: a piece that is longer than the rest of its block is refused before it is read.
 #[test]
 fn pieces_fit_before_they_are_read() {
     let (zio, device) = pipeline();

@@ -1,4 +1,4 @@
-//! Who waits, who fails, and who goes on.
+//! Which threads wait, fail, or continue.
 
 use super::*;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ fn attended(mode: FailMode) -> (Arc<Suspension>, Arc<AtomicUsize>) {
     (suspension, told)
 }
 
-/// Goal: a pool that nobody attends is never suspended, and who would wait for it gives up at once.
+/// Goal: a pool without an attendant is never suspended, and a thread that would wait for it gives
+/// up at once.
 #[test]
 fn nobody_attends() {
     let suspension = Suspension::default();
@@ -25,7 +26,8 @@ fn nobody_attends() {
     assert_eq!((suspension.reason(), suspension.entry(), suspension.pass()), (None, Entry::Free, true));
 }
 
-/// Goal: who waits goes on when the pool is cleared, and gives up when it is let go; the listener hears of each.
+/// Goal: a sleeper continues when the pool is cleared, and gives up when the attendance ends. The
+/// listener is called for each.
 #[test]
 fn sleepers_wake() {
     for cleared in [true, false] {
@@ -48,7 +50,8 @@ fn sleepers_wake() {
     }
 }
 
-/// Goal: with `failmode=continue` changes are refused while the pool is suspended, and the mode can be changed meanwhile.
+/// Goal: with `failmode=continue` changes are refused while the pool is suspended, and the mode can
+/// be changed meanwhile.
 #[test]
 fn changes_are_refused() {
     let (suspension, _) = attended(FailMode::Continue);
@@ -62,7 +65,7 @@ fn changes_are_refused() {
     assert_eq!(suspension.entry(), Entry::Free);
 }
 
-/// Goal: with `failmode=panic` the process ends, with words that name the pool.
+/// Goal: with `failmode=panic` the process ends, with a message that names the pool.
 #[test]
 fn the_process_ends() {
     const CHILD: &str = "POOLHOUSE_TEST_SUSPEND_CHILD";

@@ -1,9 +1,15 @@
-//! Blocks that get their place before their group is written, so that a log can name them instead of holding their data.
+//! Blocks that get their place before their txg is written, so that a log can name them instead of
+//! copying their data.
 //!
 //! # Theory
-//! The group is open: its other blocks get their places when it syncs, and it takes this one as it is, if it has not been changed by then. Such a
-//! block is nothing that others could share or that could be a block of before: what the dedup table would have to know, what is a hole or fits into its pointer, and
-//! what has no room in one piece is none, and goes into the log.
+//! The txg is open. Its other blocks get their places when it syncs. It takes this block as it is,
+//! if it has not changed by then.
+//!
+//! These blocks can't be written early, and go into the log:
+//!
+//! * blocks for the dedup table;
+//! * holes, and blocks that fit into their pointer;
+//! * blocks without contiguous space.
 //!
 //! # See
 //! OpenZFS `dmu_sync`.
@@ -28,16 +34,18 @@ impl std::fmt::Debug for EarlyWrite {
 }
 
 impl EarlyWrite {
-    /// Where it will be.
+    /// The pointer to its place.
     pub fn pointer(&self) -> &Blkptr {
         &self.bp
     }
 }
 
 impl Zio {
-    /// Finds places for blocks of the group `txg`, which is open; `None` for those that can't be written early. [`Zio::write_logs`] writes them.
+    /// Finds places for blocks of the open txg `txg` (`dmu_sync`). `None` for those that can't be
+    /// written early. [`Zio::write_logs`] writes them.
     pub fn place_early(&self, txg: Txg, reqs: Vec<WriteReq>) -> Vec<Option<EarlyWrite>> {
-        // Blocks that are written again before their group syncs take room each time, which nobody has reserved.
+        // A block that is rewritten before its txg syncs takes space each time, which is not
+        // reserved.
         if self.suspension().reason().is_some() || self.space().is_scarce() {
             return reqs.iter().map(|_| None).collect();
         }
@@ -56,7 +64,7 @@ impl Zio {
         prepared.into_iter().map(place).collect()
     }
 
-    /// Gives the place of a block back that nobody has been told of.
+    /// Gives back the place of a block to which nothing refers.
     pub fn give_back_early(&self, txg: Txg, early: &EarlyWrite) {
         let copies = early.bp.stored().into_iter().flat_map(|s| s.copies());
         copies.for_each(|dva| self.space().unallocate(dva, txg));

@@ -5,16 +5,18 @@ use crate::{Bookmark, Error, ReadOptions, Result, Zio};
 use ondisk::gang::GANG_HEADER_SIZE;
 use ondisk::{BlkId, Blkptr, Corrupt, Dva, Level, ObjNum, Psize, Txg};
 
-/// Blocks are freed by their pointers alone; nobody knows any more whose they were.
+/// Blocks are freed by their pointers alone; their bookmarks are no longer known.
 const NOBODY: Bookmark = Bookmark { objset: 0, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
 
 impl Zio {
     /// Frees a block in `txg`, which is being synced (`zio_free_sync`): all its copies, and of a
-    /// gang block all pieces. One that the dedup table or the table of clones knows loses a
-    /// reference instead. Holes and embedded blocks take no space.
+    /// gang block all pieces.
+    ///
+    /// A block in the dedup table or the table of clones loses a reference instead. Holes and
+    /// embedded blocks take no space.
     ///
     /// # Errors
-    /// When a gang block's header can't be read; nothing of it is freed then.
+    /// A gang block can't be read; then nothing of it is freed. See [`Zio::places`].
     pub fn free(&self, txg: Txg, bp: &Blkptr) -> Result<()> {
         let Some(s) = bp.stored() else { return Ok(()) };
         if s.dedup && self.dedup().is_some_and(|table| !table.release(txg, bp)) {
@@ -32,18 +34,26 @@ impl Zio {
         Ok(())
     }
 
-    /// Whether a block that is there can be cloned (`brt_pending_add`): not one that was
-    /// deduplicated and of which the table knows nothing any more, since two tables would count its
-    /// references. That holds until the group, which the caller keeps open, has synced.
+    /// Whether a block can be cloned (`brt_pending_add`). The answer holds until the txg, which the
+    /// caller keeps open, has synced.
+    ///
+    /// A deduplicated block that the dedup table no longer has can't be: two tables would count its
+    /// references.
     pub fn can_clone(&self, txg: Txg, bp: &Blkptr, options: &ReadOptions) -> bool {
         let known = || self.dedup().is_some_and(|table| table.has(txg, bp, options));
         !bp.stored().is_some_and(|s| s.dedup) || known()
     }
 
-    /// Every place that a block takes, as it was allocated, and the group that wrote it: of a gang block its headers and all its pieces.
+    /// Every place that a block takes, as it was allocated, and the txg that wrote it. For a gang
+    /// block, its headers and all its pieces.
     ///
     /// # Errors
-    /// When a gang block's header can't be read.
+    /// A gang block can't be read:
+    ///
+    /// * [`Error::Place`]: its pointer names a place that no block can have.
+    /// * [`Error::Io`]: a header could not be read.
+    /// * [`Error::Checksum`]: a header has a wrong checksum.
+    /// * [`Error::Corrupt`]: the gang tree is invalid.
     pub fn places(&self, bp: &Blkptr, options: &ReadOptions) -> Result<Vec<(Dva, Txg)>> {
         let mut out = Vec::new();
         self.gather(bp, 0, &mut out, options)?;

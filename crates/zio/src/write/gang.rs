@@ -1,11 +1,13 @@
-//! Writing gang blocks: what does not fit in one piece.
+//! Writing gang blocks: blocks without contiguous space.
 //!
 //! # Theory
-//! A header of 512 bytes takes the block's place and points at up to three pieces, each a third of what is left, checksummed by itself
-//! and perhaps a gang in turn. The header has two copies where the block has one, since much hangs on it; its pieces have as many
-//! as the block. Each copy of the pointer counts the space of its header and of that copy of all pieces.
+//! A header of 512 bytes takes the block's place, and points at up to three pieces. Each piece is a
+//! third of what is left, has its own checksum, and may be a gang block in turn. Since much depends
+//! on a header, it has two copies where the block has one; its pieces have as many as the block.
+//! Each copy of the pointer counts the space of its header and of that copy of all pieces.
 //!
-//! Overwritten within its group, a gang keeps its shape: only bytes and checksums change.
+//! A gang block that is overwritten within its txg keeps its shape: only bytes and checksums
+//! change.
 
 use super::place::{Batch, Need};
 use crate::gang::MAX_DEPTH;
@@ -19,7 +21,7 @@ use ondisk::{
 };
 
 impl Zio {
-    /// Allocates a block in pieces, and gives the places of its header.
+    /// Allocates a block in pieces; returns the places of its header.
     pub(super) fn write_gang(
         &self,
         batch: &mut Batch,
@@ -66,7 +68,7 @@ impl Zio {
         Ok(dvas)
     }
 
-    /// Room for a header, in one copy more than the block has where that is one.
+    /// Space for a header, in two copies where the block has one.
     fn allocate_header(&self, want: &Want) -> Option<[Option<Dva>; 3]> {
         let psize = Psize(GANG_HEADER_SIZE as u64);
         let header =
@@ -76,7 +78,8 @@ impl Zio {
         space.allocate(&header).or_else(|_| fewer()).ok()
     }
 
-    /// The pointer to a piece at these places (`zio_write_gang_block`: no type, no compression, the block's checksum function).
+    /// The pointer to a piece at these places. As in `zio_write_gang_block` it has no type, no
+    /// compression, and the block's checksum function.
     fn piece(&self, need: &Need<'_>, dvas: [Option<Dva>; 3]) -> Result<Blkptr> {
         let order = ByteOrder::Little;
         let sum = self.checksummer().compute(need.checksum, order, need.bytes);
@@ -103,7 +106,7 @@ impl Zio {
         })
     }
 
-    /// Sends a header to its places. Its checksum is bound to the first of them.
+    /// Adds the writes of a header to its places. Its checksum is bound to the first of them.
     fn bind_header(
         &self,
         batch: &mut Batch,
@@ -118,7 +121,7 @@ impl Zio {
         let first = places[0].expect("an allocation has a first copy");
         let (vdev, offset) = (first.vdev.0.into(), first.offset.0);
         let verifier = Verifier::GangHeader { vdev, offset, birth: need.want.txg.0 };
-        // No MAC of its own, but the place of one.
+        // It has no MAC, but leaves the space of one.
         let mac = need.mac.then_some(&[0; 16]);
         embedded::seal(&verifier, &mut raw, mac)
             .map_err(|source| Error::Encode { bookmark: need.bookmark, source })?;
@@ -126,7 +129,8 @@ impl Zio {
         Ok(())
     }
 
-    /// Overwrites a gang block of this group, whose stored size is the same: its pieces stay where they are.
+    /// Overwrites a gang block of this txg with the same stored size. Its pieces stay where they
+    /// are.
     pub(super) fn rewrite_gang(&self, batch: &mut Batch, need: &Need<'_>, old: &Blkptr) -> Result<()> {
         let shape = |why| Error::Corrupt {
             bookmark: need.bookmark,

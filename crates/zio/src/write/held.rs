@@ -1,22 +1,29 @@
-//! Metadata that waits until its group is written.
+//! Deferred metadata writes: metadata that waits until its txg is written.
 //!
 //! # Theory
-//! A group writes its metadata in many small batches, one for each stage and pass, each block in two or three copies far from each other, and much of it once in every pass.
-//! Written as they come, these batches have a disk's head go to and fro: sixty seeks for a group that makes one file. So they are held, and written together, sorted by place, before
-//! the devices are flushed; of what a later pass writes over only the last is written. Readers of such a block get it from here.
+//! A txg writes its metadata in many small batches, one for each stage and pass. Each block has two
+//! or three copies far from each other, and much of it is written once in every pass. Without
+//! deferral, a disk would seek for each: sixty seeks for a txg that creates one file. So these
+//! blocks are held, and written together, sorted by offset, before the devices are flushed. Of a
+//! block that a later pass overwrites, only the last version is written. Readers of a held block
+//! get it from here.
 //!
-//! A block that has a single copy is not held, since it is placed anew where it can't be written: of one that is held, the places are known to others by then. It is written as
-//! soon as one copy is; what devices lack then is in their DTLs, and looked up before the next group as what readers find wrong is. When no copy arrives the pool is
-//! suspended, and what is left is written when that is over.
+//! A block with a single copy is not held. If its write fails it must be placed anew, but the
+//! places of a held block are already known to others. A held block counts as written as soon as
+//! one copy is. The DTLs record what devices then lack. The block is also recorded as unhealed, and
+//! examined before the next txg. If no copy is written, the pool is suspended, and the rest is
+//! written when it is cleared.
 //!
 //! # Locks
-//! `sweeping` is held across writes: what takes a place that a held block has, or had, must not be overtaken by it. The table's lock is held for a few instructions.
+//! `sweeping` is held across writes. A write to a place that a held block has, or had, must not be
+//! overtaken by the held block. The table's lock is held for a few instructions.
 //!
 //! # Crash
-//! Nothing refers to a block that is held but what is held or not written either: the uberblock comes after the flush.
+//! Only blocks that are held, or not written either, refer to a held block: the uberblock follows
+//! the flush.
 //!
 //! # See
-//! OpenZFS `vdev_queue_io_to_issue`, which sorts what is under way at one time.
+//! OpenZFS `vdev_queue_io_to_issue`, which sorts the I/O that is under way at one time.
 
 use super::place::Bound;
 use super::{Failed, Placed, Together};
@@ -43,18 +50,18 @@ struct Waiting {
 struct Table {
     /// In the order in which they came.
     blocks: BTreeMap<u64, Waiting>,
-    /// Where their copies go.
+    /// The places of their copies.
     places: HashMap<(VdevId, Offset), u64>,
     next: u64,
     bytes: u64,
 }
 
-/// See the module.
+/// The held blocks of a pool; see the module.
 #[derive(Default)]
 pub(crate) struct Held {
     on: AtomicBool,
     table: Mutex<Table>,
-    /// Blocks in it: who reads looks here first.
+    /// Number of blocks; a read checks it first.
     count: AtomicUsize,
     sweeping: Mutex<()>,
 }
@@ -74,7 +81,7 @@ impl Table {
         self.next += 1;
     }
 
-    /// Forgets the block that has a copy at a place.
+    /// Drops the block that has a copy at a place.
     fn forget(&mut self, at: (VdevId, Offset)) {
         if let Some(n) = self.places.get(&at).copied() {
             self.take(n);
@@ -103,7 +110,7 @@ impl Held {
         out
     }
 
-    /// What is held for a place, if it has so many bytes.
+    /// The held bytes for a place, if they have this size.
     pub(crate) fn at(&self, dva: &Dva, size: usize) -> Option<Block> {
         if self.is_empty() {
             return None;
@@ -113,7 +120,7 @@ impl Held {
         table.blocks.get(n).map(|waiting| waiting.bytes.clone()).filter(|bytes| bytes.len() == size)
     }
 
-    /// These places get something else, or are given back: nothing is written there of what is held.
+    /// Drops held blocks from these places, which get other contents or are given back.
     pub(super) fn forget(&self, places: impl IntoIterator<Item = (VdevId, Offset)>) {
         if self.is_empty() {
             return;
@@ -128,7 +135,8 @@ impl Held {
 }
 
 impl Placed {
-    /// Itself as it is held, if it may be: metadata with more than one copy, each in one piece, which no other block shares.
+    /// The block to hold, if it may be held: metadata with more than one copy, each contiguous,
+    /// which no other block shares.
     fn waiting(&self) -> Option<Waiting> {
         let sealed = self.sealed.as_ref()?;
         let s = self.pointer.stored()?;
@@ -140,12 +148,12 @@ impl Placed {
 }
 
 impl Zio {
-    /// From now on metadata waits for [`Zio::write_held`], which whoever syncs groups calls before the flush of each.
+    /// From now on metadata waits for [`Zio::write_held`]. The sync calls that before each flush.
     pub fn hold_writes(&self) {
         self.held.on.store(true, Ordering::Relaxed);
     }
 
-    /// Holds what may be held of what was placed; gives back what is to be written now.
+    /// Holds those placed blocks that may be held; returns those to write now.
     pub(super) fn hold(&self, bound: Vec<Bound>, placed: &[Placed]) -> Vec<Bound> {
         let mut now = Vec::new();
         if self.held.on.load(Ordering::Relaxed) {
@@ -169,7 +177,7 @@ impl Zio {
         now
     }
 
-    /// Writes what is held, if that is much.
+    /// Writes the held blocks, if there are many.
     pub(super) fn relieve(&self) -> Result<()> {
         let full = self.held.table.lock().bytes > HELD_MAX;
         if full { self.write_held() } else { Ok(()) }
@@ -180,11 +188,14 @@ impl Zio {
         self.held.is_empty()
     }
 
-    /// Writes all that is held, the blocks of each device in the order of their places. Where no copy of a block arrives the pool is suspended, and what is left is written
-    /// when that is over.
+    /// Writes all held blocks, those of each device in the order of offsets.
+    ///
+    /// If no copy of a block is written, the pool is suspended, and the rest is written when it is
+    /// cleared.
     ///
     /// # Errors
-    /// [`Error::Write`] when no device takes a block and nobody attends the pool, [`Error::Suspended`] when it may be another host's.
+    /// * [`Error::Write`]: no device takes a block, and the pool is not attended.
+    /// * [`Error::Suspended`]: the pool is suspended, and its attendance ended.
     pub fn write_held(&self) -> Result<()> {
         let held = &self.held;
         let _one = held.sweeping.lock();

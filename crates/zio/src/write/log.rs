@@ -1,4 +1,4 @@
-//! Blocks of intent logs: allocated ahead, since each is pointed at before it is written.
+//! Blocks of intent logs: allocated ahead, since another block points at each before it is written.
 
 use super::EarlyWrite;
 use super::place::Batch;
@@ -16,16 +16,19 @@ use std::sync::Arc;
 
 /// Unit in which the used part of a log block is checksummed and written (`ZIL_MIN_BLKSZ`).
 const ZIL_MIN_BLKSZ: usize = 4096;
-/// Where a log block says how much of it is used (`zc_nused`).
+/// Offset of the number of used bytes in a log block (`zc_nused`).
 const NUSED: usize = 136;
 
 impl Zio {
-    /// Takes space for a log block of `size` bytes of an object set (`zio_alloc_zil`), on a log device if `devices` and there is one. Its checksum
-    /// words, which bind it to its chain, are the caller's to set before anything points at it. In an encrypted object set, salt and IV are
-    /// chosen here.
+    /// Allocates a log block of `size` bytes of an object set (`zio_alloc_zil`), on a log device if
+    /// `devices` and there is one.
+    ///
+    /// The caller sets its checksum words, which bind it to its chain, before anything points at
+    /// it. In an encrypted object set, salt and IV are chosen here.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]: log blocks never gang. [`Error::Key`].
+    /// * [`Error::NoSpace`]: there is no contiguous space; log blocks are never gang blocks.
+    /// * [`Error::Key`]: the object set is encrypted, and its key is not loaded.
     pub fn allocate_log(
         &self,
         txg: Txg,
@@ -75,16 +78,24 @@ impl Zio {
         })
     }
 
-    /// Writes log blocks to the places of their pointers: encrypts their records and seals them. Each begins with the chain's header, whose fill
-    /// count and next pointer are set, and is as long as its pointer says; what is behind the fill count is not written, but for
-    /// what rounds it up. With them go blocks of `early`, which they name.
+    /// Writes log blocks to the places of their pointers: encrypts their records, and sets
+    /// checksums.
+    ///
+    /// Each block begins with the chain's header, whose fill count and next pointer are set, and is
+    /// as long as its pointer says. What follows the fill count, rounded up, is not written. The
+    /// blocks of `early`, which the log names, are written too.
     ///
     /// # Errors
-    /// [`Error::Suspended`], [`Error::Write`], [`Error::Key`], [`Error::Encode`] when the records make no sense: then none of them counts as
-    /// written.
+    /// None of the blocks then counts as written.
+    ///
+    /// * [`Error::Suspended`]: the pool is suspended.
+    /// * [`Error::Write`]: too many devices failed.
+    /// * [`Error::Key`]: the object set is encrypted, and its key is not loaded.
+    /// * [`Error::Encode`]: the records can't be encrypted or checksummed.
+    /// * [`Error::Corrupt`]: a block's fill count is larger than the block.
     ///
     /// # Panics
-    /// When a pointer does not point at a log block of this length.
+    /// If a pointer does not point at a log block of this length.
     pub fn write_logs(
         &self,
         objset: u64,
@@ -92,7 +103,7 @@ impl Zio {
         early: Vec<EarlyWrite>,
     ) -> Result<()> {
         let bookmark = log_bookmark(objset);
-        // The pool may be another host's.
+        // The pool may be in use by another host.
         if self.suspension().reason().is_some() {
             return Err(Error::Suspended { bookmark });
         }
@@ -103,14 +114,15 @@ impl Zio {
             let bytes = self.seal_log(&bp, objset, block)?;
             batch.bind(n, s.phys_birth, &s.dvas, &bytes);
         }
-        // Whoever logs has another way, which is to wait for the group: it is not the one to wait here.
+        // The caller has an alternative, which is to wait for the txg. So this write does not wait
+        // for a suspended pool.
         for (n, EarlyWrite { bp, bytes }) in early.into_iter().enumerate() {
             let s = bp.stored().expect("a block that is written early has a place");
             batch.bind(logs + n, s.phys_birth, &s.dvas, &bytes);
         }
         let places = batch.bound.iter().map(|b| self.place_of(&b.dva, b.bytes.len() as u64));
         let _pass = self.cordon().pass(places.collect());
-        // Blocks of a log are nothing that a group needs.
+        // No txg depends on log blocks, so only the others are kept for rewriting.
         match self
             .put(batch.bound, &self.workers(), Together::Batch, Priority::Log, |req| req >= logs)
             .into_iter()
@@ -142,7 +154,8 @@ impl Zio {
             false => None,
         };
         embedded::seal(&Verifier::Zilog2(Checksum(s.sum)), &mut block, mac.as_ref()).map_err(encode)?;
-        // The columns of a raidz depend on the size of the block, so there it is written whole (`zio_shrink`).
+        // The columns of a raidz depend on the size of the block, so there the whole block is
+        // written (`zio_shrink`).
         if s.copies().all(|dva| !self.tree().is_striped(dva.vdev)) {
             block.truncate(used.next_multiple_of(ZIL_MIN_BLKSZ));
         }
@@ -159,7 +172,7 @@ impl Zio {
     }
 }
 
-/// Log blocks have no place in an object.
+/// The bookmark of a log block, which is no block of an object.
 fn log_bookmark(objset: u64) -> Bookmark {
     Bookmark { objset, object: ObjNum(0), level: Level(0), blkid: 0.into() }
 }

@@ -8,17 +8,17 @@ use ondisk::blkptr::{Body, Stored};
 use ondisk::{Blkptr, ChecksumKind, CompressKind, Dva, Lsize, Psize, Txg};
 use std::collections::HashMap;
 
-/// Bytes on their way to one place.
+/// Bytes for one place.
 pub(super) struct Bound {
     /// Number of their request.
     pub(super) req: usize,
-    /// The group that the bytes are born in: a device that misses them is behind in it.
+    /// The txg in which the bytes are born: a device that misses them has missed it.
     pub(super) txg: Txg,
     pub(super) dva: Dva,
     pub(super) bytes: Block,
 }
 
-/// What makes two blocks the same to the dedup table (`ddt_key_t`).
+/// The properties by which the dedup table identifies equal blocks (`ddt_key_t`).
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     checksum: ChecksumKind,
@@ -29,33 +29,35 @@ struct Key {
     crypt: bool,
 }
 
-/// What a batch has taken and will write.
+/// What a batch has allocated and will write.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// Given out to it, with the number of the request, and not entered in the dedup table.
+    /// Allocated for it, with the number of the request, and not entered in the dedup table.
     allocated: Vec<(usize, Dva)>,
     pub(super) bound: Vec<Bound>,
-    /// Pointers that it entered in the dedup table, with the number of the request and the places that are new.
+    /// Pointers that it entered in the dedup table, with the number of the request and the new
+    /// places.
     entered: Vec<(usize, Blkptr, Vec<Dva>)>,
-    /// Given out to it and found bad. Given back when it is done, so that it does not get them again.
+    /// Allocated for it and found bad. Given back when the batch is done, so that it does not get
+    /// these places again.
     spoiled: Vec<Dva>,
     /// Contents of blocks that are in the table and not on the devices yet.
     unwritten: HashMap<Key, Block>,
 }
 
-/// A block in need of space.
+/// A block that needs space.
 pub(super) struct Need<'a> {
     pub(super) req: usize,
     pub(super) want: Want,
     pub(super) bookmark: Bookmark,
     pub(super) bytes: &'a Block,
     pub(super) checksum: ChecksumKind,
-    /// Half of the checksum of its gang header is a MAC's place.
+    /// Half of the checksum of its gang header is reserved for a MAC.
     pub(super) mac: bool,
 }
 
 impl Zio {
-    /// Finds a place for a block, and gives its pointer.
+    /// Finds a place for a block; returns its pointer.
     pub(super) fn place(&self, batch: &mut Batch, req: usize, sealed: &Sealed) -> Result<Blkptr> {
         let Sealed { bytes, mut pointer, want, bookmark, old, data, verify } = sealed.clone();
         let s = *pointer.stored().expect("a sealed block is one that is stored");
@@ -66,7 +68,7 @@ impl Zio {
                 put(&mut pointer, |s| s.dvas = dvas);
                 return Ok(pointer);
             }
-            // A gang whose header can't be read is left, and freed by whoever pointed at it.
+            // A gang block whose header can't be read is left. It is freed with the pointer to it.
             batch.unbind(req);
         }
         if s.dedup {
@@ -77,7 +79,7 @@ impl Zio {
         Ok(pointer)
     }
 
-    /// Takes the places of a block of this group.
+    /// Reuses the places of a block of this txg.
     fn overwrite(&self, batch: &mut Batch, need: &Need<'_>, old: &Blkptr) -> Result<[Option<Dva>; 3]> {
         let s = old.stored().expect("only a stored block has places");
         if old.is_gang() {
@@ -88,7 +90,7 @@ impl Zio {
         Ok(s.dvas)
     }
 
-    /// Allocates, in one piece or several, and binds the bytes to what was given.
+    /// Allocates, contiguously or as a gang, and adds the writes of the bytes.
     pub(super) fn allocate(&self, batch: &mut Batch, need: &Need<'_>) -> Result<[Option<Dva>; 3]> {
         match self.space().allocate(&need.want) {
             Ok(dvas) => {
@@ -113,7 +115,8 @@ impl Zio {
         let s = *pointer.stored().expect("a sealed block is one that is stored");
         let key = key(&pointer, &s);
         let table = self.dedup();
-        // Two batches with the same new block would both give it a place, and the table would forget one.
+        // Two batches with the same new block would both give it a place, and the table would lose
+        // one.
         let _one = self.sharing.lock();
         let found = table.as_ref().map_or(Found::Full, |t| t.find(txg, &pointer, need.want.copies));
         let (have, phys_birth) = match found {
@@ -126,7 +129,7 @@ impl Zio {
             put(&mut theirs, |s| (s.dvas, s.phys_birth) = (have, phys_birth));
             match batch.unwritten.get(&key) {
                 Some(other) => other != data,
-                // What can't be read is nothing to share.
+                // A block that can't be read can't be shared.
                 None => self
                     .read(&theirs, &need.bookmark, &ReadOptions::sync())
                     .map_or(true, |other| other != *data),
@@ -145,7 +148,7 @@ impl Zio {
             let before = batch.allocated.len();
             let need = Need { want: Want { copies: missing as u8, ..need.want }, ..*need };
             let more = self.allocate(batch, &need)?;
-            // From here on they are the table's to give back.
+            // From here on the table gives them back.
             new = batch.allocated.split_off(before).into_iter().map(|(_, dva)| dva).collect();
             let mut rest = more.into_iter().flatten();
             for free in dvas.iter_mut().filter(|d| d.is_none()) {
@@ -159,7 +162,7 @@ impl Zio {
         Ok(pointer)
     }
 
-    /// Gives everything back that a failed batch has taken.
+    /// Gives back everything that a failed batch has allocated.
     pub(super) fn undo(&self, txg: Txg, batch: &Batch) {
         let space = self.space();
         self.spoil(batch.allocated.iter().map(|(_, dva)| dva).chain(&batch.spoiled));
@@ -171,7 +174,7 @@ impl Zio {
         }
     }
 
-    /// Takes back what was done for some requests, rising numbers, which are to be placed anew elsewhere.
+    /// Undoes the placement of some requests, in rising order, which are to be placed elsewhere.
     pub(super) fn displace(&self, txg: Txg, batch: &mut Batch, reqs: &[usize]) {
         let gone = |req: usize| reqs.binary_search(&req).is_ok();
         batch.bound.retain(|b| !gone(b.req));
@@ -188,7 +191,7 @@ impl Zio {
         }
     }
 
-    /// Gives back the places that were found bad: the batch is done, or its devices have been seen to.
+    /// Gives back the places that were found bad: the batch is done, or the pool was cleared.
     pub(super) fn give_back_spoiled(&self, txg: Txg, batch: &mut Batch) {
         let space = self.space();
         self.spoil(&batch.spoiled);
@@ -197,22 +200,22 @@ impl Zio {
 }
 
 impl Batch {
-    /// Notes places that it was given.
+    /// Records places that were allocated for a request.
     pub(super) fn take(&mut self, req: usize, dvas: &[Option<Dva>; 3]) {
         self.allocated.extend(dvas.iter().flatten().map(|dva| (req, *dva)));
     }
 
-    /// Forgets what was to be written for a request.
+    /// Drops the writes of a request.
     fn unbind(&mut self, req: usize) {
         self.bound.retain(|b| b.req != req);
     }
 
-    /// Whether others may share what was written for any of these requests.
+    /// Whether other blocks may share what any of these requests wrote.
     pub(super) fn shares(&self, reqs: &[usize]) -> bool {
         self.entered.iter().any(|(req, ..)| reqs.binary_search(req).is_ok())
     }
 
-    /// Sends bytes to each of these places.
+    /// Adds a write of the bytes to each of these places.
     pub(super) fn bind(&mut self, req: usize, txg: Txg, dvas: &[Option<Dva>; 3], bytes: &Block) {
         let bound = |dva: &Dva| Bound { req, txg, dva: *dva, bytes: bytes.clone() };
         self.bound.extend(dvas.iter().flatten().map(bound));

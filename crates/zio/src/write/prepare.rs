@@ -12,14 +12,14 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use vdev::Tree;
 
-/// What preparing needs of the pool, the same for a whole batch.
+/// What this stage needs from the pool, the same for a whole batch.
 pub(super) struct Env {
     txg: Txg,
     checksummer: Arc<Checksummer>,
     keys: Option<Arc<dyn KeySource>>,
     entropy: Arc<dyn Entropy>,
     tree: Arc<Tree>,
-    /// Smallest allocation, and the divisor of all.
+    /// Smallest allocation, and the greatest common divisor of all.
     unit: (usize, usize),
     /// Most copies of a block.
     most_copies: u8,
@@ -27,38 +27,38 @@ pub(super) struct Env {
     flags: IoFlags,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 pub(super) enum Prepared {
     /// It takes no space: a hole, data in the pointer, or the old block.
     Done(Blkptr),
-    /// It wants a place.
+    /// It needs a place.
     Store(Box<Sealed>),
 }
 
-/// A block that lacks nothing but a place.
+/// A block that lacks only its place.
 #[derive(Clone)]
 pub(super) struct Sealed {
-    /// As stored, padding included.
+    /// Its stored bytes, with padding.
     pub(super) bytes: Block,
-    /// Without places.
+    /// Its pointer, without places.
     pub(super) pointer: Blkptr,
     pub(super) want: Want,
     pub(super) bookmark: Bookmark,
     /// The old block, whose places this one takes.
     pub(super) old: Option<Blkptr>,
-    /// As the object sees it, and whether to compare it with what the dedup table has.
+    /// Its contents, and whether to compare them with the block of the dedup table.
     pub(super) data: Sparse,
     pub(super) verify: bool,
 }
 
 thread_local! {
-    /// Where blocks are packed: how much room one needs is known when it is done.
+    /// Memory for compression: the compressed size is known only afterwards.
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    /// Zeros, but while a sparse block is spread here.
+    /// Zeros, except while a sparse block is spread here.
     static SHEET: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Does something with all bytes of a block, of which no copy is made but of what it holds.
+/// Calls `with` with all bytes of a block. Copies only the bytes that are not implied zeros.
 fn spread<R>(data: &Sparse, with: impl FnOnce(&[u8]) -> R) -> R {
     let head = data.head();
     if data.is_whole() {
@@ -122,7 +122,7 @@ impl Env {
         }
     }
 
-    /// A hole remembers its birth where something was before.
+    /// A hole records its birth if there was something before.
     fn hole(&self, req: &WriteReq) -> Blkptr {
         let was = req.old.is_some_and(|bp| bp.birth.0 != 0);
         if was && req.policy.hole_birth { self.pointer(req, Body::Hole) } else { Blkptr::HOLE }
@@ -141,7 +141,7 @@ impl Env {
         fits.then_some(s.psize.0 as usize)
     }
 
-    /// Bytes that a packed block takes (`zio_roundup_alloc_size`).
+    /// Bytes that a compressed block takes (`zio_roundup_alloc_size`).
     fn round(&self, packed: usize) -> usize {
         let (min, gcd) = self.unit;
         if packed > min { packed.next_multiple_of(gcd) } else { min }
@@ -149,7 +149,8 @@ impl Env {
 
     fn pack(&self, req: &WriteReq, old_size: Option<usize>) -> Packed {
         let (policy, lsize) = (&req.policy, req.data.len());
-        // Nothing of these two may be packed where there are keys: parts of them are read without.
+        // With keys, blocks of these two types must not be compressed: parts of them are read
+        // without keys.
         let bare = policy.encrypt && req.level.0 == 0 && has_fill(req.kind);
         let kind = match policy.compress {
             CompressKind::Off => return Packed::Plain,
@@ -175,7 +176,7 @@ impl Env {
         })
     }
 
-    /// What becomes of a block that was packed into these bytes.
+    /// The outcome for a block that was compressed into these bytes.
     fn packed(&self, req: &WriteReq, kind: CompressKind, bytes: &[u8], old_size: Option<usize>) -> Packed {
         let policy = &req.policy;
         let plain = !policy.dedup && !policy.encrypt && policy.embed;
@@ -187,7 +188,7 @@ impl Env {
             return Packed::Embedded(embedded);
         }
         let size = self.round(bytes.len());
-        // A little room that is left in the old place is better than another place.
+        // The old place with a little unused space is better than a new place.
         let size = old_size.map_or(size, |old| size.max(old));
         if size < req.data.len() {
             Packed::Bytes(kind, AlignedBuf::padded(bytes, size))
@@ -250,12 +251,14 @@ impl Env {
         Ok(Prepared::Store(Box::new(Sealed { bytes, pointer, want, bookmark, old, data: req.data, verify })))
     }
 
-    /// Encrypts or authenticates a block of an encrypted object set, as its kind wants (`zio_encrypt`).
+    /// Encrypts or authenticates a block of an encrypted object set, depending on its type
+    /// (`zio_encrypt`).
     fn guard(&self, req: &WriteReq, bytes: Block) -> Result<Guarded> {
         let bookmark = req.bookmark;
         let encode = |source| Error::Encode { bookmark, source };
         if req.level.0 > 0 {
-            // Over what the pointers below say, not over how this block is packed; it takes no key.
+            // The MAC covers what the pointers below say, not how this block is compressed. It
+            // needs no key.
             let mac = codec::crypt::indirect_mac(KeyVersion::V1, ByteOrder::Little, &req.data.whole());
             return Ok(Guarded { bytes, mac: Some(mac.map_err(encode)?), crypt_params: NO_PARAMS });
         }
@@ -264,8 +267,8 @@ impl Env {
             None => Err(KeyError::NotLoaded { objset: bookmark.objset }),
         };
         if req.kind == DmuType::OBJSET && matches!(keys, Err(KeyError::NotLoaded { .. })) {
-            // Its MACs stay right as long as only what they don't cover was changed, such as the log's header (`os_next_write_raw`): without
-            // keys nothing else can be.
+            // Its MACs stay right as long as only fields outside of them changed, such as the log's
+            // header (`os_next_write_raw`). Without keys nothing else can change.
             return Ok(Guarded { bytes, mac: None, crypt_params: NO_PARAMS });
         }
         let keys = keys.map_err(|source| Error::Key { bookmark, source })?;
@@ -293,7 +296,7 @@ impl Env {
         Ok(Guarded { bytes: buf.freeze(), mac: Some(mac), crypt_params })
     }
 
-    /// The old block, if it is the same but for its place and birth (`zio_nop_write`).
+    /// The old block, if it is equal except for place and birth (`zio_nop_write`).
     fn unchanged(&self, req: &WriteReq, new: &Stored) -> Option<Blkptr> {
         let (policy, old) = (&req.policy, req.old.as_ref()?);
         let s = old.stored()?;
@@ -308,7 +311,7 @@ impl Env {
             && old.kind == req.kind
             && old.order == ByteOrder::Little
             && s.copies().count() == usize::from(policy.copies);
-        // A block of a removed vdev takes the chance to move.
+        // A block of a removed vdev is written anew, so that it leaves that vdev.
         let concrete = || s.copies().all(|dva| self.tree.holds_blocks(dva.vdev));
         (may && same && concrete()).then_some(*old)
     }

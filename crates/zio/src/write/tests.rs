@@ -1,4 +1,4 @@
-//! What is written is read back the same, in the shape that OpenZFS would have given it.
+//! A written block reads back the same, in the form that OpenZFS would have stored it.
 
 use crate::{Bookmark, NoSpace, ReadOptions, Space, Want, Workers, WritePolicy, WriteReq, Zio};
 use device::{Block, Device, MemDevice, Sparse};
@@ -19,15 +19,15 @@ mod protected;
 mod remade;
 mod shared;
 
-/// Gives out space from the front, a top-level vdev for each copy, and remembers what comes back.
+/// Allocates space from the front, a top-level vdev for each copy, and records what is freed.
 pub(crate) struct Front {
     tree: Arc<Tree>,
     next: Mutex<Vec<u64>>,
     pub(crate) freed: Mutex<Vec<Dva>>,
     pub(crate) returned: Mutex<Vec<Dva>>,
-    /// Larger blocks find no room.
+    /// Larger blocks find no space.
     pub(crate) largest: u64,
-    /// Bytes that may still be given out.
+    /// Bytes that may still be allocated.
     pub(crate) left: Mutex<u64>,
 }
 
@@ -43,7 +43,7 @@ impl Front {
         }
     }
 
-    /// Bytes given out.
+    /// Bytes allocated.
     pub(crate) fn taken(&self) -> u64 {
         self.next.lock().iter().sum()
     }
@@ -99,7 +99,7 @@ pub(crate) fn pool(tops: u64, ashift: u8, largest: u64) -> (Zio, Arc<Front>) {
 pub(crate) const BOOKMARK: Bookmark =
     Bookmark { objset: 5, object: ObjNum(7), level: Level(0), blkid: BlkId(0) };
 
-/// How these tests read.
+/// The read options of these tests.
 pub(crate) static READ: ReadOptions = ReadOptions::demand();
 
 pub(crate) fn req(data: Block, policy: WritePolicy) -> WriteReq {
@@ -156,8 +156,8 @@ const CHECKSUMS: [ChecksumKind; 9] = [
     ChecksumKind::Blake3,
 ];
 
-/// Goal: whatever compressor, checksum, size and number of threads, a block reads as it was written, and its pointer survives
-/// encoding.
+/// Goal: with any compressor, checksum, size and number of threads, a block reads as it was
+/// written, and its pointer survives encoding.
 #[test]
 fn round_trips() {
     for threads in [1, 3] {
@@ -189,7 +189,8 @@ fn round_trips() {
     }
 }
 
-/// Goal: a block of which only the beginning is handed over is stored as if all its zeros had been, whatever compressor there is.
+/// Goal: a block of which only the beginning is given is stored as if all its zeros had been given,
+/// with any compressor.
 #[test]
 fn sparse_blocks() {
     for compress in COMPRESSORS {
@@ -216,7 +217,8 @@ fn sparse_blocks() {
     }
 }
 
-/// Goal: a block that fits is overwritten where it is; one that doesn't moves; zeros that follow something are a hole with a birth.
+/// Goal: a block that fits is overwritten where it is; one that doesn't is moved. Zeros that follow
+/// something are a hole with a birth.
 #[test]
 fn in_place() {
     let (zio, space) = pool(1, 12, u64::MAX);
@@ -260,7 +262,8 @@ fn embedded() {
     assert!(write(false, 1).stored().is_some());
 }
 
-/// Goal: an equal block under a strong checksum keeps the old pointer, and nothing is written or allocated.
+/// Goal: an equal block under a strong checksum keeps the old pointer, and nothing is written or
+/// allocated.
 #[test]
 fn nop_write() {
     let (zio, _) = pool(1, 9, u64::MAX);
@@ -276,8 +279,8 @@ fn nop_write() {
     }
 }
 
-/// Goal: a block that finds no room in one piece is written in pieces, gangs of gangs if need be, is read back, overwritten where it
-/// is, and gives back exactly what was allocated.
+/// Goal: a block without contiguous space is written as a gang, of gangs if needed. It is read
+/// back, overwritten in place, and frees exactly what was allocated.
 #[test]
 fn gangs() {
     for (largest, copies, encrypt) in
@@ -322,7 +325,8 @@ fn gangs() {
     }
 }
 
-/// Goal: a batch that finds no room at all, or whose device fails, gives back everything that it had taken.
+/// Goal: a batch that finds no space at all, or whose device fails, gives back everything that it
+/// had allocated.
 #[test]
 fn failures_leave_nothing_behind() {
     let (zio, space) = pool(2, 9, 1024);

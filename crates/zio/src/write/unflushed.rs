@@ -1,13 +1,17 @@
-//! Making writes durable, even by devices that fail at it.
+//! Making writes durable, even on devices whose flush fails.
 //!
 //! # Theory
-//! When a flush fails, nobody knows what of all that was written before is on the device, and asking it again proves nothing: systems forget what
-//! they could not write. A device that the pool can do without is faulted for it. But for one that it can't do without, there is only one
-//! way: to write everything again. So what was written is kept until a flush has succeeded, and there are flushes in between, lest that be much. The
-//! same goes for a device that was gone and is back: what it had taken before may be gone with its power.
+//! When a flush fails, it is not known which earlier writes are on the device. Another flush proves
+//! nothing, since systems forget what they could not write. A device that the pool can do without
+//! is then faulted. For a device that the pool needs, there is only one way: to write everything
+//! again. So written bytes are kept until a flush has succeeded, and flushes in between limit their
+//! amount.
+//!
+//! The same goes for a device that was missing and is available again: a loss of its power may have
+//! lost what it had taken.
 //!
 //! # See
-//! OpenZFS `zio_flush`, which believes the device.
+//! OpenZFS `zio_flush`, which trusts the device.
 
 use crate::{Reason, Zio};
 use device::{Block, DeviceError, Op};
@@ -19,41 +23,43 @@ use vdev::{FlushError, Priority, Request};
 /// Bytes that are kept before there is a flush.
 const KEEP_MAX: u64 = 64 << 20;
 
-/// What devices took and may not hold for good.
+/// What devices were given and may not hold durably.
 #[derive(Default)]
 pub(crate) struct Unflushed {
-    /// In the order in which it was written; nothing where the place has been given back since, and may be another's.
+    /// In the order in which it was written. `None` if the place has been given back since, and may
+    /// hold another block.
     blocks: VecDeque<(Txg, Dva, Option<Block>)>,
     bytes: u64,
-    /// How many were forgotten.
+    /// Number of blocks that were dropped from the front.
     gone: u64,
-    /// A flush that failed: all is to be written again before the next one counts, whatever became of the device's errors meanwhile. It stands until a
-    /// flush after that has succeeded, and nothing is forgotten before.
+    /// A flush that failed. Everything is to be written again before the next one counts, whatever
+    /// happened to the device's errors meanwhile. It stays, and nothing is dropped, until a flush
+    /// after the rewrite has succeeded.
     failed: Option<FlushError>,
-    /// How many failed: one that fails while another succeeds takes its worth.
+    /// Number of failed flushes. One that fails while another succeeds makes that one worthless.
     failures: u64,
-    /// The last one that did.
+    /// The last failed flush.
     last: Option<FlushError>,
 }
 
-/// A moment, by the flushes that have failed before it.
+/// A point in time: the number of flushes that failed before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlushMark(u64);
 
 impl Unflushed {
-    /// A place behind all that has been written: what a flush that begins now makes durable.
+    /// The end of all that has been written: a flush that begins now makes it durable.
     fn mark(&self) -> u64 {
         self.gone + self.blocks.len() as u64
     }
 
-    /// Notes that a flush failed, or proves nothing.
+    /// Records that a flush failed, or proves nothing.
     fn fail(&mut self, e: FlushError) {
         self.last = Some(e.clone());
         self.failed.get_or_insert(e);
         self.failures += 1;
     }
 
-    /// Forgets what was written before `mark`: who logs writes while others flush.
+    /// Drops what was written before `mark`. Logs may be written while others flush.
     fn forget(&mut self, mark: u64) {
         while self.gone < mark
             && let Some((.., bytes)) = self.blocks.pop_front()
@@ -65,14 +71,18 @@ impl Unflushed {
 }
 
 impl Zio {
-    /// Makes everything that was written durable. A device that fails at it is faulted; see [`vdev::Tree::flush`]. If the pool can't do without
-    /// it the pool is suspended, and what was written since the last flush is written again when that is over.
+    /// Makes everything that was written durable (`zio_flush`). A device whose flush fails is
+    /// faulted; see [`vdev::Tree::flush`].
+    ///
+    /// If the pool needs the device, the pool is suspended. Once it is cleared, everything since
+    /// the last flush is written again.
     ///
     /// # Errors
-    /// [`vdev::FlushError`] when the pool can't do without a device, and nobody attends the pool.
+    /// * [`vdev::FlushError`]: the flush of a device failed that the pool needs, and the pool is
+    ///   not attended.
     ///
     /// # Panics
-    /// When there is something that [`Zio::write_held`] has not written.
+    /// If there are deferred writes that [`Zio::write_held`] has not written.
     pub fn flush(&self, txg: Txg) -> Result<(), FlushError> {
         assert!(self.holds_nothing(), "all of a group is written before it is made durable");
         loop {
@@ -100,7 +110,8 @@ impl Zio {
         }
     }
 
-    /// A device that was given up is about to be tried again: what was written since the last flush is written once more before the next one counts.
+    /// Distrusts a device that was given up and is about to be used again. What was written since
+    /// the last flush is written once more before the next one counts.
     pub fn doubt(&self, guid: Guid) {
         let source = Arc::new(DeviceError::Io {
             op: Op::Flush,
@@ -112,24 +123,28 @@ impl Zio {
         self.unflushed.lock().fail(FlushError { guid, source });
     }
 
-    /// As [`Zio::flush`], without waiting: whoever wrote something that is not kept here writes it again if it fails.
+    /// Flushes like [`Zio::flush`], without waiting. On failure, the caller rewrites what it wrote
+    /// and is not kept here.
     ///
     /// # Errors
-    /// [`vdev::FlushError`] when the pool can't do without a device.
+    /// * [`vdev::FlushError`]: the flush of a device failed that the pool needs.
     pub fn flush_once(&self, txg: Txg) -> Result<(), FlushError> {
         self.flush_leaves(self.tree().devices().map(|(guid, _)| guid).collect(), txg)
     }
 
-    /// This moment, for who is going to write what a flush that fails must not lose ([`Zio::flush_vdevs`]).
+    /// The current point in time, for a caller about to write what a failed flush must not lose
+    /// ([`Zio::flush_vdevs`]).
     pub fn flush_mark(&self) -> FlushMark {
         FlushMark(self.unflushed.lock().failures)
     }
 
-    /// As [`Zio::flush`], for these top-level vdevs alone, and without waiting: what log blocks need that were written since `since`.
+    /// Flushes these top-level vdevs alone, without waiting. For log blocks that were written since
+    /// `since`.
     ///
     /// # Errors
-    /// As [`Zio::flush`]; also where any flush has failed since, whoever asked for it and whatever was done about it: blocks of logs are not written again, and
-    /// a device that failed, or was gone, may lack what it took before.
+    /// * [`vdev::FlushError`]: the flush of a device failed that the pool needs. Also if any flush
+    ///   has failed since `since`, by any caller, even if its blocks were rewritten. Log blocks are
+    ///   not rewritten, and a device that failed, or was missing, may lack what it took before.
     pub fn flush_vdevs(&self, vdevs: &[VdevId], txg: Txg, since: FlushMark) -> Result<(), FlushError> {
         self.flush_leaves(vdevs.iter().flat_map(|vdev| self.tree().leaves_of(*vdev)).collect(), txg)?;
         let unflushed = self.unflushed.lock();
@@ -152,9 +167,9 @@ impl Zio {
         flushed
     }
 
-    /// Keeps what was written until it is durable.
+    /// Keeps written bytes until they are durable.
     pub(super) fn keep(&self, blocks: Vec<(Txg, Dva, Block)>) {
-        // Where nobody waits, nothing is written twice.
+        // A pool without an attendant rewrites nothing.
         if !self.suspension().is_attended() {
             return;
         }
@@ -169,7 +184,7 @@ impl Zio {
             (full, unflushed.mark(), unflushed.failures)
         };
         if full {
-            // If it fails, all is kept, and the flush at the group's end sees to it.
+            // If it fails, everything is kept, and the flush at the txg's end handles it.
             if self.flush_once(txg).is_ok() {
                 let mut unflushed = self.unflushed.lock();
                 if unflushed.failures == failures {
@@ -179,7 +194,8 @@ impl Zio {
         }
     }
 
-    /// These places are about to be given back: what was written there must not be written again, over what somebody else has there then.
+    /// Drops kept bytes of these places, which are about to be given back. They must not overwrite
+    /// another block there later.
     pub(super) fn spoil<'d>(&self, dvas: impl IntoIterator<Item = &'d Dva>) {
         let places: HashSet<(VdevId, Offset)> = dvas.into_iter().map(|dva| (dva.vdev, dva.offset)).collect();
         if places.is_empty() {
@@ -193,7 +209,7 @@ impl Zio {
         }
     }
 
-    /// Writes what is kept again, in its order, until it succeeds. False: nobody attends the pool any more.
+    /// Writes the kept bytes again, in order, until that succeeds. False: the attendance ended.
     fn write_again(&self) -> bool {
         let blocks = self.unflushed.lock().blocks.clone();
         let request = Request::new(Priority::AsyncWrite);

@@ -6,14 +6,15 @@ fn hands() -> Hands {
     Hands::new(100 * K, 200 * K)
 }
 
-/// Makes way, and writes so much; what was given up for it.
+/// Frees space, and writes this many bytes. Returns what it evicted for them.
 fn write(h: &mut Hands, bytes: u64) -> Vec<(u64, u64)> {
     let gone = h.make_way(25 * K);
     h.hand += bytes;
     gone.iter().map(|range| (range.start, range.end)).collect()
 }
 
-/// On the first round nothing is given up; then what lies in front of the hand, and no more than is asked for; a write never passes the end.
+/// Goal: on the first round nothing is given up. Later, what is in front of the hand is, and no
+/// more than needed. A write never passes the end.
 #[test]
 fn the_hand_goes_round() {
     let mut h = hands();
@@ -32,7 +33,7 @@ fn the_hand_goes_round() {
     assert_eq!((h.hand, h.evict), (100 * K + 1, 125 * K));
 }
 
-/// What is alive is what was written and not given up, on either side of the end.
+/// Goal: what was written and not given up is valid, on either side of the end.
 #[test]
 fn what_is_given_up_is_not_alive() {
     let mut h = hands();
@@ -50,7 +51,8 @@ fn what_is_given_up_is_not_alive() {
     assert!(!h.holds(99 * K, 2 * K) && !h.holds(199 * K, 2 * K) && !h.holds(u64::MAX, 1));
 }
 
-/// A chain of log blocks leads from younger to older ones, or nowhere: also one that wraps round the end.
+/// Goal: a chain of log blocks leads from younger to older ones, or nowhere, also where it wraps
+/// round the end.
 #[test]
 fn a_chain_never_leads_in_a_circle() {
     let mut h = hands();
@@ -70,7 +72,7 @@ fn a_chain_never_leads_in_a_circle() {
     assert!(!h.valid(&LogPointer::default()));
 }
 
-/// Nothing that is come to lies on what was come to before, also not in part.
+/// Goal: nothing that is found overlaps what was found before.
 #[test]
 fn nothing_lies_on_another() {
     let mut h = hands();
@@ -83,7 +85,8 @@ fn nothing_lies_on_another() {
     assert!(h.older(100 * K, 8 * K, &mut bound) && !h.older(100 * K, 1, &mut bound));
 }
 
-/// A header that was written when a round had just begun leads to what lies behind the mark; one whose places are not on the device leads nowhere.
+/// Goal: a header that was written when a round had just begun leads to what is behind the mark. A
+/// header with positions that are not on the device leads nowhere.
 #[test]
 fn a_round_that_has_just_begun() {
     let mut h = hands();

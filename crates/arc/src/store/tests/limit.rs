@@ -1,4 +1,5 @@
-//! The cache gives way to others as far as it is to, takes what is free again, and answers no lack twice.
+//! The cache releases memory to others down to its bound, takes what is free again, and answers no
+//! lack twice.
 
 use super::*;
 use crate::store::limit::Memory;
@@ -8,7 +9,7 @@ use crate::tunables::ARC_META_BALANCE;
 const ALL: u64 = 20480 * ENTRY;
 
 impl Rig {
-    /// The machine has so many bytes more than it should leave to others.
+    /// Reports so many bytes more than the machine should leave to others.
     fn left(&self, available: i64) {
         let free = (ALL / 32).saturating_add_signed(available);
         self.store.adapt(Memory { all: ALL, free });
@@ -24,7 +25,7 @@ fn full() -> Rig {
     rig
 }
 
-/// Goal: what others lack is given back at once, but not below the lower bound; the kstats say so.
+/// Goal: what others lack is released at once, but not below the lower bound. The kstats show it.
 #[test]
 fn gives_way_down_to_its_floor() {
     let rig = full();
@@ -52,7 +53,7 @@ fn gives_way_down_to_its_floor() {
     rig.check();
 }
 
-/// Goal: it takes what is free, and no more than that, up to its upper bound.
+/// Goal: the cache takes what is free, and no more than that, up to its upper bound.
 #[test]
 fn takes_what_is_free() {
     let rig = full();
@@ -68,7 +69,8 @@ fn takes_what_is_free() {
     rig.check();
 }
 
-/// Goal: a lack that is still told though what it took was given back costs an eighth of it, not all of it again; a larger one is answered.
+/// Goal: a lack that is reported again, though as much was released, costs an eighth of it, not all
+/// again. A larger one is answered.
 #[test]
 fn no_lack_is_answered_twice() {
     let rig = full();
@@ -86,7 +88,8 @@ fn no_lack_is_answered_twice() {
     assert!(rig.store.max() < later - 40 * ENTRY, "{later} and {}", rig.store.max());
 }
 
-/// Goal: the upper bound goes before the lower, and what was set holds whatever the machine has said before.
+/// Goal: the upper bound takes precedence over the lower, and the settings hold whatever the
+/// machine reported before.
 #[test]
 fn bounds() {
     let rig = full();
@@ -103,7 +106,8 @@ fn bounds() {
     rig.check();
 }
 
-/// Goal: the more a ghost of metadata counts beside one of data (`zfs_arc_meta_balance`), the more of a full cache is metadata when ghosts of both are met.
+/// Goal: ghosts of metadata count more than those of data (`zfs_arc_meta_balance`). The more they
+/// count, the more of a full cache is metadata when ghosts of both are found.
 #[test]
 fn the_balance_steers_what_is_held() {
     let _set = crate::tunables::STEERING.lock();

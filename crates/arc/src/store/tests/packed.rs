@@ -1,4 +1,5 @@
-//! Blocks that are held packed: more of them have room, each hit has the right bytes, and all that is counted is what is there.
+//! Blocks that are held compressed: more of them fit, each hit has the right bytes, and the
+//! counters match the contents.
 
 use super::*;
 use crate::tunables::{COMPRESSED_ARC_ENABLED, DBUF_CACHE_SHIFT, STEERING};
@@ -6,7 +7,7 @@ use codec::compress::{ZstdLevel, compress};
 
 const LSIZE: usize = 8192;
 
-/// What the block of this number holds: half of it packs to nearly nothing.
+/// The contents of the block of this number: half of it compresses to nearly nothing.
 fn contents(n: u64) -> Block {
     let mut bytes = vec![0; LSIZE];
     let mut x = n + 1;
@@ -23,7 +24,7 @@ fn packed(n: u64) -> Block {
     Block::copy_of(&out[..len.next_multiple_of(512)])
 }
 
-/// What one takes in both forms, and packed alone.
+/// The memory of one block in both forms, and compressed alone.
 fn rooms() -> (u64, u64) {
     let packed = packed(1).len() as u64 + HELD_OVERHEAD;
     (packed + LSIZE as u64 + BOTH_OVERHEAD, packed)
@@ -37,7 +38,7 @@ pub(super) fn lz4(rig: &Rig, n: u64) -> Key {
     rig.store.key(&bp, 1, 0).unwrap()
 }
 
-/// Reads a block, and looks whether it is the right one; says whether it was there.
+/// Reads a block, and checks its bytes; returns whether it was there.
 pub(super) fn read(rig: &Rig, n: u64) -> bool {
     match rig.store.find_or_start(&lz4(rig, n), false, Arc::default, None) {
         Found::Block(block, _) => {
@@ -52,13 +53,14 @@ pub(super) fn read(rig: &Rig, n: u64) -> bool {
     }
 }
 
-/// Goal: a working set that is larger than the limit plain, and smaller packed, is all there from the second pass on; the sums are exact at every step, and what is hot is plain.
+/// Goal: a working set that is larger than the limit plain, and smaller compressed, is all there
+/// from the second pass on. The sums are exact at every step, and hot blocks are plain.
 #[test]
 fn more_has_room() {
     let _on = STEERING.lock();
     let (both, alone) = rooms();
     let blocks = 100;
-    // All of them packed, and a quarter of them plain.
+    // All of them compressed, and a quarter of them plain.
     let rig = Rig::new(alone * blocks + LSIZE as u64 * blocks / 4);
     assert!(rig.store.max() < blocks * (LSIZE as u64 + HELD_OVERHEAD), "too small for all plain ones");
     for n in 0..blocks {
@@ -91,7 +93,7 @@ fn more_has_room() {
     assert_eq!(rig.store.unpacked(), before);
 }
 
-/// Goal: while there is room for all of it plain, nothing is ever unpacked.
+/// Goal: while all blocks fit plain, nothing is ever decompressed.
 #[test]
 fn without_pressure_nothing_is_unpacked() {
     let _on = STEERING.lock();
@@ -109,7 +111,8 @@ fn without_pressure_nothing_is_unpacked() {
     rig.check();
 }
 
-/// Goal: with `zfs_compressed_arc_enabled=0`, and of blocks that packed too little, the plain form alone is held.
+/// Goal: the plain form alone is held with `zfs_compressed_arc_enabled=0`, and of blocks that
+/// compress too little.
 #[test]
 fn off_and_not_worth_it() {
     let _on = STEERING.lock();
@@ -128,7 +131,8 @@ fn off_and_not_worth_it() {
     rig.check();
 }
 
-/// Goal: what is under pressure in a cache of packed blocks is the plain forms first: those that are used stay plain, those of a scan go.
+/// Goal: under pressure, plain forms are released first: those of used blocks stay, those of a scan
+/// go.
 #[test]
 fn what_is_used_stays_plain() {
     let _on = STEERING.lock();
@@ -146,7 +150,8 @@ fn what_is_used_stays_plain() {
     rig.check();
 }
 
-/// Goal: a hand finds a block that is held packed, and nothing once that is gone; a packed form that memory has damaged is no block, and is read again.
+/// Goal: a hand finds a block that is held compressed, and nothing once that is gone. A compressed
+/// form that is damaged in memory is no block, and is read again.
 #[test]
 fn hands_and_damage() {
     let _on = STEERING.lock();
@@ -160,7 +165,7 @@ fn hands_and_damage() {
     let hand = kept.take().unwrap();
     DBUF_CACHE_SHIFT.set(63);
     let cold = |n: u64| {
-        // Marked by its use, it is passed over once.
+        // Marked by its use, it is skipped once.
         assert!(rig.store.inner.cool(u64::MAX) > 0);
         let bucket = rig.store.inner.bucket(&lz4(&rig, n)).lock();
         matches!(bucket.entries.get(&lz4(&rig, n)).unwrap().0.forms.get(), Form::Packed(_))
@@ -181,7 +186,8 @@ fn hands_and_damage() {
     rig.check();
 }
 
-/// Goal: whatever readers, forgetters and the thread that makes room do at the same time, each hit has the right bytes, and in the end all sums are right.
+/// Goal: with readers, droppers and the evict thread at the same time, each hit has the right
+/// bytes. In the end all sums are right.
 #[test]
 fn at_the_same_time() {
     let _on = STEERING.lock();

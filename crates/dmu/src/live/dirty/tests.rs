@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 proptest! {
-    /// A set of ranges holds what a set of numbers does, in the fewest ranges.
+    /// Goal: a set of ranges holds what a set of numbers does, in the fewest ranges.
     #[test]
     fn ranges_are_sets(ops in prop::collection::vec((0u64..100, 0u64..12), 0..40)) {
         let (mut ranges, mut model) = (Ranges::default(), BTreeSet::new());
@@ -24,7 +24,7 @@ proptest! {
     }
 }
 
-/// The last number there is can be the end of a range.
+/// Goal: the largest number can be the end of a range.
 #[test]
 fn ranges_reach_the_end() {
     let mut r = Ranges::default();
@@ -34,13 +34,13 @@ fn ranges_reach_the_end() {
     assert_eq!(r.iter().collect::<Vec<_>>(), [(0, u64::MAX)]);
 }
 
-/// A place that can be told from others.
+/// A place that differs from others by its birth.
 fn place(birth: u64) -> Blkptr {
     Blkptr { birth: Txg(birth), ..Blkptr::HOLE }
 }
 
-/// Goal: a block that was written early counts while it is the very block that was written, whatever is done to it then; every place that does not count is
-/// told once, to be freed.
+/// Goal: an early write counts as long as the object holds the very block that was written. Each
+/// place that does not count is reported once, to be freed.
 #[test]
 fn early_places_go_with_their_blocks() {
     let mut d = Dirty::new(Txg(9), None);
@@ -52,7 +52,8 @@ fn early_places_go_with_their_blocks() {
     }
     assert!(blocks.iter().all(|(blkid, _)| d.placed(*blkid) == Some(&place(blkid.0 + 10))));
     assert_eq!(d.superseded().count(), 0);
-    // Changed in place, written with the same bytes, cloned, freed, not written after all, placed anew.
+    // In turn: changed in place, written with the same bytes, cloned, freed, withdrawn, placed
+    // anew.
     d.written_mut(BlkId(0)).unwrap().make_mut()[0] = 1;
     d.put(BlkId(1), Block::copy_of(&[1; 512]));
     d.put_clone(BlkId(2), place(50));

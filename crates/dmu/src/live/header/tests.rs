@@ -5,7 +5,7 @@ use super::Header;
 use crate::NewObject;
 use ondisk::{BlkId, DmuType};
 
-/// A tree gets levels when a block needs them, and never loses any.
+/// Goal: a tree gets levels when a block needs them, and never loses any.
 #[test]
 fn levels_follow_the_last_block() {
     let mut h = Header::new(&NewObject::new(DmuType::PLAIN_FILE_CONTENTS));
@@ -16,7 +16,8 @@ fn levels_follow_the_last_block() {
     assert_eq!(h.maxblkid, BlkId(u64::MAX - 1));
 }
 
-/// A dnode read from a bad disk may say anything of indirect blocks that it doesn't have: it cannot grow, and nothing breaks.
+/// Goal: a dnode from a bad disk that claims absurd indirect blocks, which it does not have, can't
+/// grow. Nothing else breaks.
 #[test]
 fn absurd_indirect_blocks() {
     for shift in [0, 7, 9, 25, 255] {

@@ -1,4 +1,4 @@
-//! What is held of a block of dnodes says the same as all of it.
+//! A trimmed block of dnodes reads as the whole block does.
 
 use super::*;
 use device::{AlignedBuf, Block};
@@ -37,8 +37,8 @@ fn of(held: Sparse) -> DnodeBlock {
     DnodeBlock { held, locked: None }
 }
 
-/// Goal: each slot of a block that is trimmed is what it is of the whole block, also of a large dnode whose end is zeros that are not held, and of
-/// slots behind all that is.
+/// Goal: each slot reads the same in a trimmed block as in the whole block. This includes a large
+/// dnode that ends in zeros which are not held, and slots after everything that is held.
 #[test]
 fn trimmed_blocks_say_the_same() {
     let small = dnode(0, 64);
@@ -67,7 +67,8 @@ fn trimmed_blocks_say_the_same() {
     }
 }
 
-/// Goal: a dnode that says it goes beyond its block is as corrupt in a trimmed block as in a whole one.
+/// Goal: a dnode that claims slots beyond its block is as corrupt in a trimmed block as in a whole
+/// one.
 #[test]
 fn a_dnode_beyond_the_block_is_corrupt() {
     let mut buf = AlignedBuf::zeroed(4 * DNODE_MIN_SIZE);

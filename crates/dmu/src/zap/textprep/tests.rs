@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Flags, a name, and what `u8_textprep_str` of OpenZFS 2.3.2 makes of it.
+/// Flags, a name, and the form that `u8_textprep_str` of OpenZFS 2.3.2 gives it.
 #[rustfmt::skip]
 const VECTORS: &[(u64, &str, &str)] = &[
     (0x02, "a", "A"),
@@ -102,7 +102,8 @@ const VECTORS: &[(u64, &str, &str)] = &[
     (0x62, "\u{3304}\u{3099}", "\u{30a4}\u{30cb}\u{30f3}\u{30b0}\u{3099}"),
 ];
 
-/// Names get the form that OpenZFS gives them: its Unicode 5.0, its case mapping, its quirks.
+/// Goal: names get the form that OpenZFS gives them, with its Unicode 5.0, its case mapping and its
+/// quirks.
 #[test]
 fn vectors_of_openzfs() {
     for (flags, name, want) in VECTORS {
@@ -112,7 +113,7 @@ fn vectors_of_openzfs() {
     }
 }
 
-/// Only the flags that `zfs create` can set are accepted.
+/// Goal: only the flags that `zfs create` can set are accepted.
 #[test]
 fn impossible_flags_are_refused() {
     for flags in [0x01u64, 0x04, 0x30, 0x40, 0x70, 0x1_0000_0000] {
@@ -124,7 +125,8 @@ fn impossible_flags_are_refused() {
 }
 
 proptest! {
-    /// Any bytes are prepared without a panic, into at most a bounded multiple of their length; plain ASCII stays.
+    /// Goal: any bytes are prepared without a panic, into at most a fixed multiple of their length.
+    /// Plain ASCII stays.
     #[test]
     fn any_bytes(name in prop::collection::vec(any::<u8>(), 0..300), flags in prop::sample::select(vec![0x02u64, 0x10, 0x50, 0x22, 0x62])) {
         let norm = Normalization::from_disk(flags).unwrap();

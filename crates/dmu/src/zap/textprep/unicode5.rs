@@ -1,6 +1,7 @@
-//! Which characters Unicode 5.0 has.
+//! The characters of Unicode 5.0.
 
-/// First and last code points of the ranges assigned up to Unicode 5.0, from U+0080 on (`DerivedAge.txt`).
+/// First and last code points of the ranges that Unicode 5.0 assigns, from U+0080 on
+/// (`DerivedAge.txt`).
 #[rustfmt::skip]
 const RANGES: [(u32, u32); 440] = [
     (0x80, 0x36f), (0x374, 0x375), (0x37a, 0x37e), (0x384, 0x38a), (0x38c, 0x38c), (0x38e, 0x3a1),

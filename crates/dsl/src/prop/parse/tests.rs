@@ -2,7 +2,7 @@ use super::*;
 
 const FS: Context = Context { kind: Kind::Filesystem, creating: false, max_block: 1 << 20 };
 
-/// Numbers are read with the units that OpenZFS takes, and refused in its words.
+/// Goal: numbers are read with OpenZFS's units, and refused in its words.
 #[test]
 fn numbers() {
     for (text, n) in [
@@ -33,7 +33,7 @@ fn numbers() {
     }
 }
 
-/// Values become what is stored; what is wrong is said as OpenZFS says it.
+/// Goal: values get their stored form; wrong ones are refused in OpenZFS's words.
 #[test]
 fn settings() {
     let ok = |name: &str, text: &str| setting(name, text, FS).unwrap().value;

@@ -3,8 +3,9 @@ use proptest::prelude::*;
 
 const WHOLE: u64 = 1 << 20;
 
-/// Goal: whatever is taken and given back, what is handed out was free and is handed out once, the index by size and the
-/// histogram say what the ranges are, and a request fails only when no range is large enough.
+/// Goal: for any sequence of allocations and frees, a range that is given out was free, and is
+/// given out once. The index by size and the histogram match the ranges. A request fails only if no
+/// range is large enough.
 #[test]
 fn free_space_agrees_with_a_bitmap() {
     let op = prop_oneof![

@@ -193,7 +193,8 @@ pub(crate) fn import(
                 .map_err(|failure| of_open(&failure))
         };
         let spa = spa.map_err(|reason| match reason {
-            // What can't be opened to be written is missing to the engine; only here the difference matters.
+            // What can't be opened to be written is missing to the engine; only here the difference
+            // matters.
             Reason::MissingDevices(info) if !options.readonly => match spa::unwritable(candidate) {
                 Some((device, errno)) => {
                     Reason::NotWritable { device: device.display().to_string(), errno: errno.raw_os_error() }
@@ -226,8 +227,8 @@ pub(crate) fn import(
     Ok(outcome)
 }
 
-/// What is set for this import only. The rest of the properties is written to the pool; a read-only import passes it over, as
-/// OpenZFS does.
+/// What is set for this import only. The rest of the properties is written to the pool; a read-only
+/// import passes it over, as OpenZFS does.
 fn facts(request: &ImportRequest, name: &str) -> Result<PoolFacts, Error> {
     let bad = |property: &str| Error::new(name, Reason::BadProperty { property: property.to_owned() });
     let mut facts = PoolFacts { load_guid: RandomState::new().hash_one(name), ..PoolFacts::default() };

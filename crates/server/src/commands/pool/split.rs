@@ -13,7 +13,6 @@ use crate::commands::vdev::of_shape;
 use crate::pools::{Imported, Pools};
 use crate::replies::of_library;
 use crate::view::PoolFacts;
-use api::chain;
 use api::settings::pool::{self, Setting, When};
 use api::{Caller, Error, ExportRequest, Reason, Settings};
 
@@ -121,6 +120,6 @@ fn of_split(error: &SplitError) -> Reason {
             Reason::System { errno: rustix::io::Errno::INVAL.raw_os_error() }
         }
         SplitError::Busy { .. } | SplitError::Open(WriteRefusal::Unreplayed { .. }) => Reason::Busy,
-        SplitError::Load(_) | SplitError::Open(_) => Reason::Io { what: chain(error), info: Box::default() },
+        SplitError::Load(_) | SplitError::Open(_) => crate::replies::of_engine(error),
     }
 }

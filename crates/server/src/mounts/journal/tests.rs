@@ -17,8 +17,9 @@ fn note(dataset: &str, target: &str, device: &str, given: &[&str]) -> Note {
     Note { dataset: dataset.into(), target: target.into(), given, device: device.into(), ended: false }
 }
 
-/// Goal: those of the folder's mounts are left that exist, as the last line of each says. Each is
-/// told once. Earlier left mounts that were not told stay. A torn line costs nothing else.
+/// Goal: the journal reports the mounts of its folder that still exist, each once, as its last line
+/// describes it. Mounts of earlier daemons stay until they are reported. A torn line affects
+/// nothing else.
 #[test]
 fn left_and_told() {
     let dir = tempfile::tempdir().unwrap();

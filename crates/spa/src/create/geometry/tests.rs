@@ -2,7 +2,7 @@ use crate::create::geometry::*;
 use ondisk::{Guid, PoolConfig};
 use parking_lot::Mutex;
 
-/// What decides is shared by all of a process.
+/// The tunables belong to the whole process: one test at a time sets them.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn trusted(fixture: &testkit::Fixture) -> (PoolConfig, Vec<u64>) {
@@ -42,7 +42,8 @@ fn metaslab_sizes() {
     assert_eq!(metaslab_shift(4 << 50), 36);
 }
 
-/// Goal: whatever is asked for, a vdev has a metaslab at least, also where its size is a power of two.
+/// Goal: whatever the tunables say, a vdev has at least one metaslab, also if its size is a power
+/// of two.
 #[test]
 fn there_is_a_metaslab() {
     let _alone = ALONE.lock();
@@ -65,7 +66,8 @@ fn there_is_a_metaslab() {
     }
 }
 
-/// Goal: a disk of 4 KiB sectors that pretends to have 512-byte ones gets its real size; absurd ones don't.
+/// Goal: a disk of 4 KiB sectors that reports 512-byte ones gets its real size; absurd sizes are
+/// ignored.
 #[test]
 fn sector_sizes() {
     assert_eq!(auto_ashift(512, 512), Ashift(9));
@@ -75,7 +77,7 @@ fn sector_sizes() {
     assert_eq!(auto_ashift(512, 1 << 20), Ashift(9));
 }
 
-/// Goal: a vdev is as large as its smallest child lets it be.
+/// Goal: the smallest child limits the size of a vdev.
 #[test]
 fn the_smallest_child_counts() {
     let mut mirror = VdevConfig::new(VdevKind::Mirror, Guid(1));

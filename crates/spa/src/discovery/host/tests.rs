@@ -21,7 +21,8 @@ fn sources_of_the_hostid() {
     assert_eq!(Host::from_root(root.path()).hostid, 77);
 }
 
-/// Goal: a pool's history says with what it was made, in OpenZFS's words, also where the system says nothing of itself.
+/// Goal: a pool's history records what created it, in OpenZFS's words, also if the system gives no
+/// names.
 #[test]
 fn versions_of_all() {
     let root = tempfile::tempdir().unwrap();
@@ -38,7 +39,8 @@ fn versions_of_all() {
     assert_eq!(versions_below(root.path(), 28, "box"), told("6.1.0-4 #1 SMP Debian"));
 }
 
-/// Goal: memory is the machine's, or what the narrowest of the control groups above allows, in both versions of them.
+/// Goal: memory is the machine's, or the least that the control groups above allow, in both
+/// versions.
 #[test]
 fn memory_of_a_control_group() {
     let root = tempfile::tempdir().unwrap();
@@ -62,7 +64,8 @@ fn memory_of_a_control_group() {
     assert_eq!(memory(), 2 << 30);
 }
 
-/// Goal: what is left is what the machine has, or what the narrowest of the control groups above leaves, which counts what it can give up as left, in both versions of them; a group without a limit leaves all.
+/// Goal: free memory is the machine's, or the least that the control groups above have left, in
+/// both versions. Reclaimable memory counts as left, and a group without a limit leaves all.
 #[test]
 fn memory_left_in_a_control_group() {
     let root = tempfile::tempdir().unwrap();

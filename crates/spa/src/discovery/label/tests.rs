@@ -67,7 +67,8 @@ fn transcript(text: &str) -> (BTreeMap<usize, String>, Rings) {
     (configs, rings)
 }
 
-/// Goal: of every fixture's first device, each label's config and each uberblock of each ring is what zdb shows, and no more.
+/// Goal: of every fixture's first device, each label's config and each uberblock is what zdb shows,
+/// and no more.
 #[test]
 fn labels_are_as_zdb_shows_them() {
     let mut compared = 0;
@@ -108,7 +109,8 @@ fn real() -> MemDevice {
     to
 }
 
-/// Goal: a flipped bit anywhere in a label's config or uberblock makes that copy invalid and no other.
+/// Goal: a flipped bit anywhere in a label's config or uberblock makes that copy invalid and no
+/// other.
 #[test]
 fn damage_is_noticed() {
     let device = real();
@@ -126,7 +128,7 @@ fn damage_is_noticed() {
     assert_eq!(read_uberblocks(&device, Ashift(9)).len(), before - 1);
 }
 
-/// Goal: a label that was copied to another place on the device does not verify there.
+/// Goal: a label copied to another place on the device does not verify there.
 #[test]
 fn copied_labels_do_not_verify() {
     let device = real();

@@ -5,8 +5,8 @@ use crate::discovery::location::*;
 
 const SIZE: u64 = 512 << 20;
 
-/// A disk with the records that sfdisk wrote for partitions 1 and 2 and the logical ones 5 and 6: each the sector of a record
-/// and the bytes of its entries that are not zero.
+/// A disk with the records that sfdisk wrote for partitions 1 and 2 and the logical ones 5 and 6.
+/// Each entry is the sector of a record and those bytes of its entries that are not zero.
 fn divided() -> Arc<dyn Device> {
     let records = [
         (
@@ -28,7 +28,8 @@ fn divided() -> Arc<dyn Device> {
     Arc::new(disk)
 }
 
-/// Goal: the partitions of a real master boot record and its chain of logical ones are where sfdisk says.
+/// Goal: the partitions of a real master boot record and its chain of logical ones are where sfdisk
+/// says.
 #[test]
 fn boot_records() {
     let at =
@@ -37,7 +38,7 @@ fn boot_records() {
         [at(1, 2048, 131_072), at(2, 133_120, 262_144), at(5, 397_312, 131_072), at(6, 530_432, 262_144)];
     let disk = divided();
     assert_eq!(partitions(&*disk), all);
-    // What passes the end of the disk is left out.
+    // Partitions that pass the end of the disk are left out.
     let short = Region::new(disk.clone(), 0, 600_000 * 512, "short").unwrap();
     assert_eq!(partitions(&short), all[..3]);
     // A chain that leads to itself ends.

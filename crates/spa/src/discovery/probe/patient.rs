@@ -1,4 +1,4 @@
-//! A device that is read by a thread of its own, so that who reads it does not hang with it.
+//! A device that a thread of its own reads, so that a hung device does not hang its readers.
 
 use crate::discovery::probe::{HANGING, patience};
 use device::{Device, DeviceError, Layer, Op};
@@ -8,29 +8,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 
-/// One read: where, how much, and who waits for it.
+/// One read: the range, and the channel for its answer.
 struct Job {
     offset: u64,
     len: usize,
     answer: Sender<device::Result<Vec<u8>>>,
 }
 
-/// What the device's thread and those who wait for it share.
+/// What the device's thread and its readers share.
 #[derive(Default)]
 struct Shared {
     done: AtomicU64,
-    /// Somebody gave it up.
+    /// A reader gave the device up.
     silent: AtomicBool,
 }
 
-/// A device that is read, while it answers in time.
+/// A device that is readable while it answers in time.
 struct Patient {
     inner: Arc<dyn Device>,
     jobs: Sender<Job>,
     shared: Arc<Shared>,
 }
 
-/// What makes devices patient: for a look at a pool, which reads and nothing else.
+/// A layer that makes devices patient: for the examination of a pool, which only reads.
 pub(crate) fn layer(inner: Layer) -> Layer {
     Layer::new(move |device| {
         let device = inner.around(device);
@@ -39,7 +39,7 @@ pub(crate) fn layer(inner: Layer) -> Layer {
 }
 
 impl Patient {
-    /// `None` where there is no thread for it.
+    /// `None` if no thread can be started.
     fn new(inner: &Arc<dyn Device>) -> Option<Patient> {
         let (jobs, work) = channel::<Job>();
         let shared = Arc::<Shared>::default();
@@ -49,7 +49,7 @@ impl Patient {
                 let mut buf = vec![0; job.len];
                 let read = device.read_at(&mut buf, job.offset).map(|()| buf);
                 own.done.fetch_add(1, Ordering::SeqCst);
-                // Nobody may wait any more.
+                // The reader may have given up.
                 job.answer.send(read).unwrap_or_default();
             }
             if own.silent.load(Ordering::SeqCst) {
@@ -93,7 +93,7 @@ impl Device for Patient {
                 }
                 return Err(self.late(offset, len));
             }
-            // Others are in front of it.
+            // Other reads are in front of it.
             before = now;
         }
     }

@@ -1,4 +1,4 @@
-//! When a heart beats, and when it says that it is over.
+//! When a heartbeat is written, and when it gives up.
 
 use crate::engine::mmp::*;
 use ondisk::label::MMP_BLOCKS_PER_LABEL;
@@ -22,8 +22,8 @@ const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// Goal: an owner that gets no write done for ten intervals says that the pool is to be suspended, one that does goes on; after a
-/// suspension it has all of that time again.
+/// Goal: an owner whose writes fail for ten intervals requests suspension, one whose writes succeed
+/// goes on. After a suspension it has all of that time again.
 #[test]
 fn silence_suspends() {
     let heart = Heart::new(uberblock(9));
@@ -41,8 +41,8 @@ fn silence_suspends() {
     assert_eq!(heart.tick(false, secs(315)), Tick::Write);
 }
 
-/// Goal: writes of one second differ by their numbers, which begin anew with the second and with the group; each says how
-/// often there is one, and when the owner gives up.
+/// Goal: writes of one second differ by sequence numbers, which restart with the second and with
+/// the txg. Each write gives the interval, and when the owner gives up.
 #[test]
 fn writes_can_be_told_apart() {
     let heart = Heart::new(uberblock(9));

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::import::mmp::*;
 
-/// A clock that moves only when it is slept on.
+/// A clock that only sleeping advances.
 #[derive(Default)]
 struct Hand {
     ms: AtomicU64,
@@ -46,7 +46,8 @@ fn label(hostid: u64) -> PoolConfig {
 
 const ON: u64 = 10 << 48 | 1 << 32 | 500 << 8 | 7;
 
-/// Goal: a pool is watched only when it has protection, was not exported, and another host used it last.
+/// Goal: a pool is watched only when it has protection, was not exported, and another host used it
+/// last.
 #[test]
 fn when_to_watch() {
     let host = Host { hostid: 5, hostname: "me".into() };
@@ -61,7 +62,8 @@ fn when_to_watch() {
     assert!(ask(&old, 9, PoolState::Active, None), "the writer knew no protection");
 }
 
-/// Goal: the wait follows the owner's own interval and limit, and is bounded whatever the fields say.
+/// Goal: the wait follows the owner's own interval and limit, and is bounded whatever the fields
+/// say.
 #[test]
 fn how_long_to_watch() {
     let secs = |delay, config| duration(&uberblock(delay, config)).as_secs_f64();
@@ -76,7 +78,7 @@ fn how_long_to_watch() {
     assert_eq!(duration(&Uberblock { mmp: None, ..uberblock(1, 0) }).as_secs(), 20);
 }
 
-/// Goal: an uberblock that changes is another host at work; one that stays is none.
+/// Goal: an uberblock that changes shows an active host; one that stays shows none.
 #[test]
 fn watching() {
     let ub = uberblock(1, ON);

@@ -4,7 +4,8 @@ use codec::checksum::embedded::{Verifier, seal};
 
 use crate::import::tests::*;
 
-/// Overwrites the three copies of the block that a pool's newest uberblock points to, on a pool of one disk.
+/// Overwrites the three copies of the block that a pool's newest uberblock points to, on a pool of
+/// one disk.
 fn break_newest_mos(image: &Path) -> Txg {
     let spa = load(&[image]);
     let bp = ondisk::Blkptr::decode(&spa.uberblock().rootbp).unwrap();
@@ -15,7 +16,8 @@ fn break_newest_mos(image: &Path) -> Txg {
     spa.uberblock().txg
 }
 
-/// Goal: when the newest MOS can't be read the import fails, says that an older state can be had, and opens it when told to.
+/// Goal: if the newest MOS can't be read, the import fails, reports an older state, and opens it on
+/// request.
 #[test]
 fn rewind_past_a_broken_mos() {
     let copy = testkit::fixture_copy("checkpoint");
@@ -25,7 +27,7 @@ fn rewind_past_a_broken_mos() {
     assert_eq!(failure.used.unwrap().0, newest);
     let older = failure.rewind.expect("an older state");
     assert!(older.txg < newest);
-    // All attempts of the rewind are made under one claim, so that an owner is not in its own way.
+    // All attempts of the rewind share one claim, so that an owner does not refuse itself.
     let owner = Options { claim: Claim::Own, rewind: Rewind::Recover, ..Options::default() };
     let spa = try_import(copy.images(), &owner).unwrap();
     assert_eq!((spa.uberblock().txg, spa.log_dropped()), (older.txg, true));
@@ -36,7 +38,8 @@ fn rewind_past_a_broken_mos() {
     assert_eq!(status, PoolStatus::CorruptPool);
 }
 
-/// Goal: a label that names another pool or another device makes that device corrupt, not part of the pool.
+/// Goal: a label that names another pool or another device makes that device corrupt, not part of
+/// the pool.
 #[test]
 fn foreign_labels() {
     let copy = testkit::fixture_copy("mirror2");
@@ -48,7 +51,7 @@ fn foreign_labels() {
     assert_eq!(spa.tree().state().0, VdevState::Degraded);
 }
 
-/// Goal: whatever a label with a right checksum says, finding and opening the pool ends in a value.
+/// Goal: whatever a label with a valid checksum says, finding and opening the pool returns a value.
 #[test]
 fn hostile_labels_never_panic() {
     let copy = testkit::fixture_copy("raidz3-7");
@@ -76,7 +79,7 @@ fn hostile_labels_never_panic() {
             seal(&Verifier::Label { offset }, &mut bytes, None).unwrap();
             file.write_all_at(&bytes, offset).unwrap();
         }
-        // The damaged label alone, and with sound ones beside it.
+        // The damaged label alone, and together with intact ones.
         for images in [&copy.images()[..1], copy.images()] {
             for pool in discover(images).pools {
                 let options = Options { skip_mmp: true, force: true, ..sharing() };
@@ -86,7 +89,7 @@ fn hostile_labels_never_panic() {
     }
 }
 
-/// Goal: a rewind doesn't settle on a state whose metadata have holes, even if it can be opened.
+/// Goal: a rewind skips a state with damaged metadata, even if it can be opened.
 #[test]
 fn rewind_past_damaged_metadata() {
     let copy = testkit::fixture_copy("checkpoint");

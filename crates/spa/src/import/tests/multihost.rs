@@ -7,7 +7,7 @@ use fuzzing::labels::protect;
 
 use crate::import::tests::*;
 
-/// Time that passes by sleeping only; `then` happens after each sleep.
+/// A clock that only sleeping advances; `then` runs after each sleep.
 struct Hand<F: Fn(u64) + Sync> {
     secs: AtomicU64,
     then: F,
@@ -34,11 +34,11 @@ impl<F: Fn(u64) + Sync> Clock for Hand<F> {
     }
 }
 
-/// Interval 1 s, gives up after 5: to be watched for 10 s.
+/// Interval 1 s, limit 5 intervals: the import watches for 10 s.
 const ON: u64 = 5 << 48 | 1 << 32 | 1000 << 8 | 7;
 
-/// Goal: a protected pool in the state of a crash is watched for as long as its owner's limits say, and then imports;
-/// what the watch saw spares the next one.
+/// Goal: a protected pool in the state of a crash is watched as long as its owner's limits require,
+/// and then imports. The result of that watch spares the next one.
 #[test]
 fn quiet_pool() {
     let copy = testkit::fixture_copy("zil-freeze");
@@ -55,7 +55,8 @@ fn quiet_pool() {
     assert!(skipped.is_ok());
 }
 
-/// Goal: a pool whose uberblocks change while it is watched is another host's, whose name the error tells.
+/// Goal: a pool whose uberblocks change during the watch is another host's, whose name is in the
+/// error.
 #[test]
 fn busy_pool() {
     let copy = testkit::fixture_copy("zil-freeze");
@@ -74,7 +75,7 @@ fn busy_pool() {
     assert_eq!(clock.secs.load(Relaxed), 3);
 }
 
-/// Goal: a host without a hostid is refused a protected pool.
+/// Goal: a host without a hostid cannot import a protected pool.
 #[test]
 fn no_hostid() {
     let copy = testkit::fixture_copy("zil-freeze");

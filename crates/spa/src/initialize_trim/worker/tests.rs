@@ -1,6 +1,6 @@
 use crate::initialize_trim::worker::whole;
 
-/// Goal: whatever size is asked for, devices are told of whole sectors, and of one at least.
+/// Goal: whatever size is set, writes and discards are of whole sectors, at least one.
 #[test]
 fn whole_sectors() {
     for (bytes, sector, is) in [

@@ -48,7 +48,7 @@ fn mark(objset: u64, blkid: u64) -> Bookmark {
     Bookmark { objset, object: ObjNum(7), level: Level(0), blkid: BlkId(blkid) }
 }
 
-/// An allocator that remembers what was given up.
+/// An allocator that records frees.
 #[derive(Default)]
 struct Ledger(Mutex<Vec<Dva>>);
 
@@ -76,7 +76,8 @@ fn waiting(queue: &Queue) -> Vec<(Blkptr, Bookmark)> {
     queue.first(usize::MAX, u64::MAX).into_iter().map(|item| (item.bp, item.bookmark)).collect()
 }
 
-/// Goal: what is freed waits no longer, all of its copies and whoever refers to it, and nothing else goes; and the allocator is told of it.
+/// Goal: a freed block leaves the queue, with all of its copies and bookmarks, and no other does;
+/// and the allocator gets the free.
 #[test]
 fn what_is_freed_waits_no_longer() {
     let (queue, ledger, watched) = watched();
@@ -97,7 +98,7 @@ fn what_is_freed_waits_no_longer() {
     assert_eq!(waiting(&queue).iter().map(|w| w.1.blkid.0).collect::<Vec<_>>(), [4, 6, 9]);
 }
 
-/// Goal: a gang block goes with its header, and what its pieces take takes nobody else out.
+/// Goal: a gang block leaves with its header, and the space of its members removes no other block.
 #[test]
 fn a_gang_block_goes_with_its_header() {
     let (queue, _, watched) = watched();
@@ -108,7 +109,8 @@ fn a_gang_block_goes_with_its_header() {
     assert_eq!(waiting(&queue).iter().map(|w| w.1).collect::<Vec<_>>(), [mark(1, 1)]);
 }
 
-/// Goal: what waits comes out by itself in the order of its places, a share of each vdev, and stays until it is removed.
+/// Goal: the first blocks come sorted by place, a share of each vdev, and stay until they are
+/// removed.
 #[test]
 fn in_the_order_of_places() {
     let queue = Queue::default();
@@ -130,14 +132,15 @@ fn in_the_order_of_places() {
     assert!(queue.is_empty() && queue.first(9, 9).is_empty() && queue.size() == (0, 0));
 }
 
-/// Goal: the limit is a part of the machine's memory, and no less than there must be.
+/// Goal: the limit is a part of the machine's memory, and not below the minimum.
 #[test]
 fn a_part_of_the_memory() {
     assert_eq!(memory_limit(20 << 30), 1 << 30);
     assert_eq!(memory_limit(1 << 20), 16 << 20);
 }
 
-/// Goal: the queues of all pools together take no more than one may, but for the little that each may have.
+/// Goal: the queues of all pools together take no more than one may, except for the minimum of
+/// each.
 #[test]
 fn all_pools_share_the_memory() {
     let full = || {
@@ -157,7 +160,8 @@ fn all_pools_share_the_memory() {
 }
 
 proptest! {
-    /// Goal: what is taken out says all that a look needs: only salt and IV of a block with one copy may be gone, and what of the fill shares their word.
+    /// Goal: an entry keeps all that verifying needs. Only salt and IV of a block with one copy may
+    /// be lost, and the part of the fill that shares their word.
     #[test]
     fn a_block_is_kept(
         birth in 1u64..1 << 40, later in 0u64..9, copies in 1usize..4, crypt in any::<bool>(), big in any::<bool>(),

@@ -1,9 +1,11 @@
-//! What a rebuild does before a group: copying, in the order of the vdev's space.
+//! The slice of a rebuild before a txg: copying, in the order of the vdev's space.
 //!
 //! # Theory
-//! One thread reads stretches, and closes each before; another writes them and opens them again. So the devices that are read and those that are written work at the
-//! same time, each from one end to the other. Both take several stretches together, so that all devices which one lies on work at once. A stretch of a dRAID that lies on no device which lacks anything is
-//! passed over.
+//! One thread closes stretches to other writes, and reads them. Another writes them to the devices
+//! that lack them, and opens them again. So the devices that are read and those that are written
+//! work at the same time, each from one end to the other. Both take several stretches together, so
+//! that all devices of a stretch work at once. A stretch of a dRAID is skipped if it lies on no
+//! device that lacks anything.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,41 +21,42 @@ use vdev::{Closed, Priority, Request, StretchError};
 use crate::engine::Engine;
 use crate::scan::rebuild::{End, REBUILD_MAX_SEGMENT, REBUILD_VDEV_LIMIT};
 
-/// Unused space between stretches that is copied too: it takes less time than a seek.
+/// Unused space between stretches that is copied too: that takes less time than a seek.
 const GAP: u64 = 128 << 10;
-/// Where a stretch can't be read as a whole, it is read by so many bytes of each device.
+/// If a stretch can't be read as a whole, it is read in ranges of so many bytes of each device.
 const PIECE: u64 = 64 << 10;
 /// Most stretches that are read ahead.
 const AHEAD: u64 = 16;
-/// Most stretches that are read together, or written.
+/// Most stretches that are read or written together.
 const TOGETHER: usize = 8;
-/// Of more of the vdev's space none are read together.
+/// Most bytes of the vdev's space that are read together.
 const TOGETHER_BYTES: u64 = 32 << 20;
 
-/// What a slice of one vdev came to.
+/// The result of a slice of one vdev.
 #[derive(Debug, Default)]
 struct Copied {
-    /// All below is copied.
+    /// Everything below is copied.
     position: u64,
     scanned: u64,
     issued: u64,
     skipped: u64,
     rebuilt: u64,
     errors: u64,
-    /// Devices that did not get all: parts of a distributed spare lie on every device, also on one that is away.
+    /// Devices that did not get everything: parts of a distributed spare lie on every device, also
+    /// on an absent one.
     behind: BTreeSet<Guid>,
     end: Option<End>,
 }
 
-/// A stretch on its way from the thread that reads to the one that writes.
+/// A stretch on its way from the reading thread to the writing one.
 struct Stretch<'a> {
     end: u64,
     /// Bytes of it that are in use.
     used: u64,
     pieces: Vec<(u64, Block)>,
-    /// Pieces that could not be read.
+    /// Ranges that could not be read.
     failed: u64,
-    /// Devices that are not there and have a part in it.
+    /// Absent devices with a part in it.
     away: Vec<Guid>,
     closed: Option<Closed<'a>>,
 }
@@ -64,7 +67,7 @@ impl Stretch<'_> {
     }
 }
 
-/// How the thread that reads ended.
+/// How the reading thread ended.
 enum Came {
     End,
     Stop,
@@ -85,7 +88,7 @@ struct Lane<'a> {
     most: u64,
 }
 
-/// Ranges in order, those that are near each other joined.
+/// The ranges in order; those near each other are joined.
 fn joined(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut out: Vec<(u64, u64)> = Vec::new();
     for (start, end) in ranges.iter().copied() {
@@ -97,7 +100,7 @@ fn joined(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
     out
 }
 
-/// The parts of ranges that lie between two places.
+/// The parts of ranges between two places.
 fn within(ranges: &[(u64, u64)], start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
     let first = ranges.partition_point(|(_, e)| *e <= start);
     let those = ranges[first..].iter().take_while(move |(s, _)| *s < end);
@@ -132,7 +135,7 @@ impl<'a> Lane<'a> {
         copied
     }
 
-    /// Reads what is in use, from where it goes on.
+    /// Reads what is in use, from the rebuild's position on.
     fn read_on(&self, send: &SyncSender<Stretch<'a>>) -> Came {
         let engine = self.engine;
         let segment = REBUILD_MAX_SEGMENT.get();
@@ -143,7 +146,7 @@ impl<'a> Lane<'a> {
                 continue;
             }
             let Ok(used) = engine.allocator.allocated_on_disk(self.vdev, id) else {
-                // What is in use there nobody knows: it is passed over, and no device forgets what it lacks.
+                // What is in use there is unknown: it is skipped, and no device's DTL is cleared.
                 if !engine.tree().is_whole() {
                     return Came::Stop;
                 }
@@ -177,7 +180,7 @@ impl<'a> Lane<'a> {
         Came::End
     }
 
-    /// Reads stretches, given by place and size, and hands them on.
+    /// Reads stretches, given by place and size, and sends them on.
     fn read_batch(
         &self,
         batch: &mut Vec<(u64, u64)>,
@@ -191,7 +194,7 @@ impl<'a> Lane<'a> {
         for (at, len) in batch {
             let used = within(used, at, at + len).map(|(s, e)| e - s).sum();
             let mut stretch = Stretch::new(at + len, used, 0);
-            // What can't be laid out is found out by who reads it.
+            // Reading reports a stretch that can't be laid out.
             let (lacks, away) =
                 tree.lacks_of_stretch(self.vdev, at, len).unwrap_or_else(|_| (true, Vec::new()));
             if lacks {
@@ -208,13 +211,13 @@ impl<'a> Lane<'a> {
             if stretch.closed.is_some() {
                 self.read(at, &mut stretch, used, &request)?;
             }
-            // Who writes has ended only with this.
+            // The writing thread ends only when this sender does.
             let _ = send.send(stretch);
         }
         Ok(())
     }
 
-    /// Reads one stretch; if that can't be, the pieces of it that are in use.
+    /// Reads one stretch; if that fails, the ranges of it that are in use.
     fn read(
         &self,
         start: u64,
@@ -234,7 +237,7 @@ impl<'a> Lane<'a> {
                 let len = tree.stretch(self.vdev, at, end - at, PIECE).max(1);
                 match tree.read_stretch(self.vdev, at, len, request) {
                     Ok(block) => stretch.pieces.push((at, block)),
-                    // What fails because devices went says nothing.
+                    // Failures because of absent devices mean nothing.
                     Err(_) if !engine.tree().is_whole() => return Err(Came::Stop),
                     Err(StretchError::Unread { source: None, .. }) => return Err(Came::Nothing),
                     Err(_) => stretch.failed += 1,
@@ -277,7 +280,8 @@ impl<'a> Lane<'a> {
 }
 
 impl Engine {
-    /// Copies for a while what devices lack. The only caller is the sync thread, before its group changes anything.
+    /// Copies what devices lack, for a while. The only caller is the sync thread, before its txg
+    /// changes anything.
     pub(crate) fn rebuild_slice(&self, txg: Txg) {
         if !self.is_rebuilding_now() || self.cache.zio().suspension().reason().is_some() {
             return;

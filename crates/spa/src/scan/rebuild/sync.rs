@@ -1,4 +1,4 @@
-//! What a group writes of rebuilds, and what it does when one begins and ends.
+//! What a txg writes of rebuilds, and how one begins and ends.
 
 use dmu::Tx;
 use dsl::sync::Event;
@@ -17,28 +17,29 @@ fn feature() -> &'static Feature {
 }
 
 impl Engine {
-    /// A top-level vdev's guid and ZAP, as the group that syncs has it.
+    /// A top-level vdev's guid and ZAP, in the syncing txg.
     fn top_of_rebuild(&self, vdev: VdevId) -> Option<(Guid, ObjNum)> {
         let config = self.config_now();
         let top = config.vdev_tree.as_ref()?.children.get(vdev.0 as usize)?;
         Some((top.guid, top.top_zap?))
     }
 
-    /// What the pool's books say of rebuilds, when it is opened; `last` is its last group. Those that were active go on.
+    /// Loads rebuilds from the pool metadata, when the pool is opened at txg `last`. Active ones
+    /// are resumed.
     pub(crate) fn load_rebuilds(&self, last: Txg) {
         let config = self.config_now();
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
         for top in &root.children {
-            // What can't be read is not gone on with: a resilver sees to it (`vdev_rebuild_load`).
+            // A record that can't be read is not resumed: a resilver follows (`vdev_rebuild_load`).
             let phys = top.top_zap.and_then(|zap| self.mos.rebuild(zap).ok().flatten());
             let Some(phys) = phys.filter(|phys| phys.state == REBUILD_ACTIVE) else { continue };
             let vdev = VdevId(top.id as u32);
             let rebuild = Rebuild {
                 phys,
-                // By then the maps of an imported pool say all.
+                // By then the space maps of an imported pool are complete.
                 begins: Txg(last.0.saturating_add(2)),
                 dirty: false,
-                // It makes no sense, and can't be gone on with.
+                // The record makes no sense, and can't be resumed.
                 end: (!self.tree().is_sequential(vdev)).then_some(End::Canceled),
                 present: self.here(),
                 pass: Pass::begin(phys.scan_time_ms),
@@ -47,7 +48,8 @@ impl Engine {
         }
     }
 
-    /// The groups that devices of a vdev have missed, as a record has them (`vdev_resilver_needed`).
+    /// The txgs that devices of a vdev have missed, in the form of a record
+    /// (`vdev_resilver_needed`).
     fn missed_in(&self, vdev: VdevId) -> Option<(u64, u64)> {
         let tree = self.tree();
         let spans = tree.behind_in(vdev).into_iter().filter_map(|guid| {
@@ -57,7 +59,7 @@ impl Engine {
         spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// Begins the rebuild of the vdev that a device has just joined, or begins it anew (`vdev_rebuild`).
+    /// Starts or restarts the rebuild of the vdev that a device has just joined (`vdev_rebuild`).
     pub(crate) fn begin_rebuild(
         &self,
         tx: &Tx,
@@ -95,7 +97,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes what has changed of rebuilds since the last group, and ends those that are over.
+    /// Writes what has changed of rebuilds since the last txg, and ends those that are over.
     pub(crate) fn sync_rebuilds(&self, tx: &Tx, events: &mut Vec<Event>) -> Result<(), SyncError> {
         let changed: Vec<(VdevId, RebuildPhys, Option<End>)> = {
             let mut all = self.rebuilds.all.lock();
@@ -137,7 +139,7 @@ impl Engine {
                 let covered =
                     |missed: &TxgRanges| missed.iter().last().is_none_or(|(_, e)| e <= phys.max_txg);
                 if tree.dtl(guid).is_ok_and(|missed| covered(&missed)) {
-                    // It is in the tree that was just asked.
+                    // The guid is from the same tree.
                     let _ = tree.forget_missed(guid, Txg(phys.max_txg), &TxgRanges::default());
                 }
             }
@@ -159,7 +161,7 @@ impl Engine {
             return Ok(());
         }
         if self.missing().is_some() {
-            // Whatever a rebuild did not see to.
+            // Whatever the rebuild did not cover.
             self.scan.wanted.store(true, Ordering::SeqCst);
             return Ok(());
         }
@@ -169,7 +171,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Forgets what rebuilds that are over came to: a resilver is what there is to tell of from now on (`vdev_rebuild_clear_sync`).
+    /// Removes the records of rebuilds that are over: status queries report the resilver from now
+    /// on (`vdev_rebuild_clear_sync`).
     pub(crate) fn forget_rebuilds(&self, tx: &Tx) -> Result<(), SyncError> {
         let books = |source| SyncError::Books { txg: tx.txg(), source };
         let config = self.config_now();
@@ -191,7 +194,7 @@ fn told(vdev: VdevId, guid: Guid, what: &str) -> Event {
     Event { what: "rebuild", dataset: String::new(), object: 0, text }
 }
 
-// As deep as the tree, whose depth was checked when it was built.
+// Recursion as deep as the tree, whose depth was checked when it was built.
 fn forget_rebuild(vdev: &mut ondisk::VdevConfig) {
     vdev.rebuild_txg = None;
     vdev.children.iter_mut().for_each(forget_rebuild);

@@ -5,7 +5,8 @@ fn counted(examined: u64) -> Counted {
     Counted { examined, skipped: 1, processed: 2, errors: 3 }
 }
 
-/// Goal: what is recorded is the walk as it was when nothing waited, and nothing of what was recorded before; it is gone when nothing waits again.
+/// Goal: the record is the walk as it was when the queue was last empty; it is gone when the queue
+/// is empty again.
 #[test]
 fn what_is_recorded() {
     let mut walk = Walk { position: (5, 7), ..Walk::from_the_beginning() };
@@ -21,7 +22,7 @@ fn what_is_recorded() {
     assert!(walk.recorded.is_none() && walk.position == (6, 0));
 }
 
-/// Goal: a scan that an import goes on with is young until something was looked at.
+/// Goal: a scan that an import resumed is young until something was verified.
 #[test]
 fn young_until_it_has_looked() {
     let mut walk = Walk { young: true, ..Walk::from_the_beginning() };
@@ -32,7 +33,7 @@ fn young_until_it_has_looked() {
     assert!(!walk.young && !walk.draining);
 }
 
-/// Goal: what waits is looked at when it has waited for as long as is set, and only then.
+/// Goal: queued blocks are due when they have waited for the set time, and only then.
 #[test]
 fn what_waits_too_long() {
     let mut walk = Walk::from_the_beginning();

@@ -2,7 +2,7 @@ use super::*;
 use crate::label::Labels;
 use device::{FileDevice, MemDevice, Mode};
 
-/// Goal: every label and uberblock that OpenZFS wrote comes out the same, byte for byte, when it is written again.
+/// Goal: every label and uberblock of OpenZFS is the same, byte for byte, when it is rewritten.
 #[test]
 fn real_labels_are_rewritten_to_the_byte() {
     for name in ["single-lz4", "raidz3-7", "draid1", "whole-disk-gpt"] {
@@ -45,7 +45,8 @@ fn a_config_must_fit() {
     assert!(read(&device, 0, 256 << 10).iter().all(|b| *b == 0));
 }
 
-/// Goal: clearing rings leaves a device without uberblocks, and wiping without a label, but with what stands before it.
+/// Goal: cleared rings hold no uberblocks, and a wiped device has no label, but keeps what stands
+/// before it.
 #[test]
 fn cleared_and_wiped() {
     let device = MemDevice::new("d", 64 << 20);
@@ -63,7 +64,8 @@ fn cleared_and_wiped() {
     assert_eq!(read(&device, start + 1024, 512), [7; 512]);
 }
 
-/// Goal: a ring that is copied to labels elsewhere has there what verified where it was, byte for byte but for the checksums, which are of the place; and nothing else, whatever lay there.
+/// Goal: a ring that is copied elsewhere has there the slots that were valid, byte for byte, with
+/// the checksums of the new place. It has nothing else, whatever was there.
 #[test]
 fn a_ring_elsewhere() {
     let Some(fixture) = testkit::find("single-lz4") else { return };

@@ -1,4 +1,4 @@
-//! Trees that take one another's place.
+//! Trees that replace one another.
 
 use ondisk::{Guid, Psize, Txg, VdevId};
 
@@ -12,7 +12,8 @@ fn wider() -> VdevConfig {
     root(vec![mirror, VdevConfig { guid: Guid(102), ..beside }])
 }
 
-/// What both trees know stays one vdev: counters, states and missed groups go over, and no device is opened again.
+/// Goal: what both trees have stays one vdev: counters, states and missed txgs are shared, and no
+/// device is opened again.
 #[test]
 fn what_stays_is_shared() {
     let (old, devices) = open(&root(vec![top(VdevKind::Mirror, 2)]), 3);
@@ -29,7 +30,7 @@ fn what_stays_is_shared() {
     assert_eq!(new.stats(Guid(100)).unwrap().checksum_errors.get(), 1);
     assert!(new.dtl(Guid(101)).unwrap().contains(5));
     assert!(new.attempts(VdevId(1), 0, Psize(512), Txg(1), &READ).unwrap().next().is_some());
-    // What the old one's last users find out is known to the new one.
+    // The new tree sees what the last users of the old one find out.
     old.set_state(Guid(100), VdevState::Faulted, VdevAux::ErrExceeded).unwrap();
     let cell = TreeCell::from(std::sync::Arc::new(old));
     cell.set(std::sync::Arc::new(new));
@@ -37,7 +38,8 @@ fn what_stays_is_shared() {
     assert_eq!(cell.get().describe().children[0].children[0].state, VdevState::Faulted);
 }
 
-/// A device that could not be opened stays unopened, and a configuration that means nothing changes nothing.
+/// Goal: a device that could not be opened stays unopened, and an invalid configuration changes
+/// nothing.
 #[test]
 fn failures_change_nothing() {
     let mut spec = root(vec![top(VdevKind::Mirror, 2)]);

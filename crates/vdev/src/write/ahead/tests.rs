@@ -12,7 +12,8 @@ fn extent(offset: u64) -> Extent {
     Extent { vdev: VdevId(0), offset, psize: Psize(4096), birth: Txg(9) }
 }
 
-/// Goal: lots come in their order, each with what was asked for in it, also those of which no device has anything; what is not taken is not waited for.
+/// Goal: batches come in order, each with its ranges, also batches of which no device has anything.
+/// A batch that is not taken is not waited for.
 #[test]
 fn lots_come_in_order() {
     let (tree, devices) = open(&root(vec![top(VdevKind::Mirror, 2)]), 2);
@@ -39,6 +40,6 @@ fn lots_come_in_order() {
             }
         }
         assert!(ahead.take().is_some_and(|nothing| nothing.runs.is_empty()));
-        // One is left.
+        // One batch is left.
     });
 }

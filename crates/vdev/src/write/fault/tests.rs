@@ -1,4 +1,4 @@
-//! Which devices are given up, and what for.
+//! Which devices are given up, and why.
 
 use device::{Fault, Op};
 use ondisk::{Guid, Txg, VdevId};
@@ -9,8 +9,8 @@ use crate::{VdevAux, VdevKind, VdevState};
 const TOP: VdevId = VdevId(0);
 const DEAD: Fault = Fault::Error { op: Op::Write, range: 0..u64::MAX };
 
-/// Goal: a device of a mirror that fails altogether is faulted, is asked no more, and serves again once it is cleared; one with a bad
-/// sector is only charged.
+/// Goal: a device of a mirror that fails altogether is faulted, is not accessed any more, and
+/// serves again once it is cleared. A device with a bad sector only counts errors.
 #[test]
 fn a_dead_side_is_faulted() {
     let (tree, devices) = open(&root(vec![top(VdevKind::Mirror, 2)]), 2);
@@ -32,8 +32,8 @@ fn a_dead_side_is_faulted() {
     assert_eq!(tree.write(TOP, 3 << 20, &[1; 4096], Txg(12), &WRITE).unwrap().missed, 0);
 }
 
-/// Goal: a device that the pool can't do without stays readable when it fails to write, its vdev takes no more blocks, and a clear
-/// of it or of the pool makes it serve again.
+/// Goal: a device that the pool needs stays readable when its writes fail. Its vdev takes no more
+/// blocks. A clear of the device or of the pool makes it serve again.
 #[test]
 fn the_last_side_is_kept() {
     let tops = vec![top(VdevKind::Mirror, 1)];

@@ -5,7 +5,8 @@ use super::*;
 use crate::tests::{open, root, top};
 use crate::{Priority, VdevConfig, VdevKind};
 
-/// Goal: neighbours are one read, small gaps are read over and large ones only where much is around them, and a read has its largest size.
+/// Goal: neighbours are one read. Small gaps are always read over, large ones only where much is
+/// around them. A read has a largest size.
 #[test]
 fn ranges_are_joined() {
     let kib = |list: &[(u64, u64)]| list.iter().map(|(a, b)| (a << 10, b << 10)).collect::<Vec<_>>();
@@ -22,7 +23,8 @@ fn ranges_are_joined() {
     assert_eq!(joined(&kib(&[(0, 128), (0, 128), (0, 64)])), kib(&[(0, 128)]));
 }
 
-/// Goal: of a read that is gaps for the most part no more is kept than was asked for, and that is what lies there, also where blocks overlap.
+/// Goal: of a read that is mostly gaps, only the requested ranges are kept, with the right bytes,
+/// also where blocks overlap.
 #[test]
 fn gaps_are_not_kept() {
     let (tree, devices) = open(&root(vec![top(VdevKind::Mirror, 1)]), 1);
@@ -48,8 +50,8 @@ fn gaps_are_not_kept() {
     }
 }
 
-/// Goal: what was fetched answers reads within it of requests that have it, from every part of it,
-/// and no others.
+/// Goal: fetched ranges answer reads within them, of requests that carry them, from every part, and
+/// no others.
 #[test]
 fn requests_are_answered_from_it() {
     let mut bytes = AlignedBuf::zeroed(8);
@@ -71,7 +73,8 @@ fn requests_are_answered_from_it() {
     assert_eq!(read(&with, 3, 102), Some(*b"cd"));
 }
 
-/// Goal: where one read of a raidz ends the next goes on, though blocks leave sectors behind them that hold nothing.
+/// Goal: where one read of a raidz ends the next continues, though blocks leave unused sectors
+/// behind them.
 #[test]
 fn the_next_read_goes_on() {
     let spec = VdevConfig { nparity: Some(2), ..top(VdevKind::Raidz, 5) };

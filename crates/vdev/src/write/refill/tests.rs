@@ -16,7 +16,7 @@ fn turn(tree: &Tree, child: u64, state: VdevState) {
     tree.set_state(Guid(100 + child), state, VdevAux::None).unwrap();
 }
 
-/// Blocks one behind the other, of which the first child has missed all.
+/// Blocks one behind the other, all of which the first child has missed.
 fn missed(tree: &Tree, sizes: &[usize], asize: impl Fn(usize) -> u64) -> Vec<(u64, Block)> {
     turn(tree, 0, VdevState::Offline);
     let mut at = 8192;
@@ -35,7 +35,8 @@ fn writes(tree: &Tree) -> Vec<u64> {
     tree.devices().map(|(guid, _)| tree.stats(guid).unwrap().write_ops.get()).collect()
 }
 
-/// Goal: what a device lacks of neighbours is one write, though a raidz leaves sectors between them; nobody else is written, and the blocks can be read with it.
+/// Goal: what a device lacks of neighbours is one write, though a raidz leaves sectors between
+/// them. No other device is written, and the blocks can then be read from it.
 #[test]
 fn neighbours_are_one_write() {
     for (children, nparity, sizes) in
@@ -66,7 +67,7 @@ fn neighbours_are_one_write() {
         assert_eq!((made[0], made[1..].iter().sum::<u64>()), (1, 0));
         assert_eq!(done.iter().map(|d| d.repaired).sum::<u64>(), held);
         assert!(done.iter().all(|d| d.refused == 0 && d.behind.is_empty()));
-        // Every device is as one that missed nothing.
+        // Every device is as if it had missed nothing.
         let (whole, others) = open(&spec, children);
         for (at, block) in &blocks {
             whole.write_block(TOP, *at, block, TXG, &WRITE).unwrap();
@@ -82,7 +83,8 @@ fn neighbours_are_one_write() {
     }
 }
 
-/// Goal: a sector that can't be written costs its block, and that one only: it is said who lacks it, and the others are counted as written.
+/// Goal: a sector that can't be written costs its block, and no other. The result names the device,
+/// and the other blocks count as written.
 #[test]
 fn a_bad_sector_costs_its_block() {
     let (tree, devices) = open(&root(vec![top(VdevKind::Mirror, 2)]), 2);
@@ -98,7 +100,7 @@ fn a_bad_sector_costs_its_block() {
     assert_eq!(tree.stats(Guid(100)).unwrap().scan_repaired.get(), 7 * 4096);
 }
 
-/// Goal: who lacks a block and is not there is named, and nothing is laid out for him.
+/// Goal: a missing device that lacks a block is named, and nothing is laid out for it.
 #[test]
 fn who_is_not_there_is_named() {
     let (tree, _) = open(&root(vec![top(VdevKind::Mirror, 2)]), 2);

@@ -9,7 +9,7 @@ const TOP: VdevId = VdevId(0);
 const TXG: Txg = Txg(9);
 const SPARE: Guid = Guid(77);
 
-/// Five children, of which each group of columns has three, and the columns of one are spare.
+/// Five children: each group of columns has three, and the columns of one are spare.
 fn draid() -> VdevConfig {
     let shape = DraidShape { ndata: 2, nspares: 1, ngroups: 4 };
     VdevConfig { nparity: Some(1), draid: Some(shape), ..top(VdevKind::Draid, 5) }
@@ -33,7 +33,8 @@ fn miss(tree: &Tree, guid: Guid) {
     tree.set_dtl(guid, TxgRanges::new([(9, 10)])).unwrap();
 }
 
-/// Of blocks all over a vdev, how many a device that is there lacks a part of, and of how many; that is what is laid out for them, or said to be on a device that is away.
+/// Of blocks all over a vdev, how many an open device lacks a part of, and of how many. Agrees with
+/// what is laid out for them, or named as on a missing device.
 fn lacking(tree: &Tree, behind: Guid, places: impl Iterator<Item = u64>) -> (usize, usize) {
     let (mut lack, mut all) = (0, 0);
     for offset in places {
@@ -50,13 +51,14 @@ fn lacking(tree: &Tree, behind: Guid, places: impl Iterator<Item = u64>) -> (usi
     (lack, all)
 }
 
-/// Places in two slices of the dRAID, at the ends of groups too.
+/// Offsets in two slices of the dRAID, at the ends of groups too.
 fn in_groups() -> impl Iterator<Item = u64> {
     const GROUP: u64 = 48 << 20;
     (0..8).flat_map(|group| [0, 3, 4096, GROUP / 1536 - 1].map(|stripe| group * GROUP + stripe * 1536))
 }
 
-/// Goal: a copy is lacking where what is to be written of it is, and nowhere else: a small block of a raidz lies on few of its devices, one of a dRAID on those of its group.
+/// Goal: a copy is lacking where a part of it has to be written, and nowhere else. A small block of
+/// a raidz is on few of its devices, one of a dRAID on those of its group.
 #[test]
 fn who_has_no_part_lacks_none() {
     for (spec, share) in
@@ -77,7 +79,8 @@ fn who_has_no_part_lacks_none() {
     }
 }
 
-/// Goal: a distributed spare that is behind lacks what it holds for its child, and so does the device that stands in for it there; where that device is away, the spare lacks it still.
+/// Goal: a distributed spare that is behind lacks what it holds for its child, and so does the
+/// device that stands in for it there. While that device is missing, the spare still lacks it.
 #[test]
 fn what_a_distributed_spare_lacks() {
     let spec = root(vec![spared()]);
@@ -94,7 +97,7 @@ fn what_a_distributed_spare_lacks() {
     miss(&tree, SPARE);
     tree.set_state(Guid(100), VdevState::Offline, VdevAux::None).unwrap();
     assert_eq!(lacking(&tree, SPARE, in_groups()), (lack, all));
-    // Its own columns, and those of the third where it stands in.
+    // Its own columns, and those of the third child where it stands in.
     let tree = fresh();
     miss(&tree, Guid(100));
     let (with_spare, _) = lacking(&tree, Guid(0), in_groups());
@@ -104,7 +107,8 @@ fn what_a_distributed_spare_lacks() {
     assert!(with_spare > alone, "{with_spare}, {alone}");
 }
 
-/// Goal: who is not there lacks nothing that could be brought to him, and where nobody can tell where columns lie all devices of the vdev count.
+/// Goal: a missing device lacks nothing that could be written to it. Where columns are not known,
+/// all devices of the vdev count.
 #[test]
 fn who_is_away_and_who_can_not_tell() {
     let (tree, _) = open(&root(vec![draid()]), 5);

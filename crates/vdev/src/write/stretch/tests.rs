@@ -1,4 +1,4 @@
-//! Stretches of a dRAID whose devices have missed something.
+//! Ranges of a dRAID whose devices have missed something.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::tests::{READ, WRITE, open, root, top};
 use crate::{Tree, TxgRanges, VdevConfig, VdevKind};
 
 const TOP: VdevId = VdevId(0);
-/// One of four columns in a row and a half of those of a slice, each 16 MiB high.
+/// A group: one of four columns in a row, and a half of those of a slice, each 16 MiB high.
 const GROUP: u64 = 3 * (16 << 20);
 const SIZE: u64 = 3 * (256 << 10);
 
@@ -20,7 +20,9 @@ fn reads(tree: &Tree) -> Vec<u64> {
     tree.devices().map(|(guid, _)| tree.stats(guid).unwrap().read_ops.get()).collect()
 }
 
-/// Goal: what a device lacks of a dRAID is read of the others at once, from no more of them than it takes, and written to it alone; groups that have no part on it are known to lack nothing.
+/// Goal: what a device lacks of a dRAID is read from the others at once, and from no more of them
+/// than needed. It is written to that device alone. Groups without a part on it are known to lack
+/// nothing.
 #[test]
 fn a_draid_is_copied() {
     let draid = Some(DraidShape { ndata: 2, nspares: 1, ngroups: 4 });
@@ -59,7 +61,7 @@ fn a_draid_is_copied() {
     let wanted: Vec<(u64, u64)> = here.iter().map(|at| (*at, SIZE)).collect();
     let request = READ.with_fetched(Arc::new(tree.fetch_stretches(TOP, &wanted, &READ)));
     let fetched: Vec<u64> = reads(&tree).iter().zip(from).map(|(now, before)| now - before).collect();
-    // Two stretches of a group touch, of each of two devices.
+    // Two ranges of a group touch, on each of two devices.
     assert_eq!((fetched[one.0 as usize - 100], fetched.iter().sum::<u64>()), (0, 6), "{fetched:?}");
     let good: Vec<Block> =
         here.iter().map(|at| tree.read_stretch(TOP, *at, SIZE, &request).unwrap()).collect();
@@ -69,7 +71,7 @@ fn a_draid_is_copied() {
     let done = tree.fill_stretches(TOP, &stretches, &WRITE);
     assert!(done.iter().all(|done| done.as_ref().is_ok_and(|d| d.repaired == SIZE / 3 && d.refused == 0)));
     assert!(whole(&**device) == before);
-    // Who is away is named, and where nothing can lie is an error of that stretch alone.
+    // A missing device is named. An offset where no block can be is an error of that range alone.
     tree.set_state(Guid(100), crate::VdevState::Offline, crate::VdevAux::None).unwrap();
     let named = |at: u64| lacks(at).1 == [Guid(100)];
     let has = |at: u64| on(at).iter().all(|piece| piece.device != Guid(100)) && on(at).len() < 3;

@@ -1,4 +1,4 @@
-//! Flushes that are shared.
+//! Shared flushes.
 
 use super::{Flushed, Turns};
 use crate::write::flush::FlushError;
@@ -13,7 +13,8 @@ fn lost() -> Flushed {
     Flushed::Lost(FlushError { guid: Guid(1), source })
 }
 
-/// Holds a first flush while `others` more are asked for, and says what came of these and how many there were beside the first.
+/// Holds a first flush while `others` more callers come. Returns their outcomes, and how many
+/// flushes there were besides the first.
 fn beside_one(others: usize, next: fn() -> Flushed) -> (Vec<Flushed>, u32) {
     let (turns, flushes) = (&Turns::default(), &AtomicU32::new(0));
     let (go, held) = mpsc::channel::<()>();
@@ -44,7 +45,8 @@ fn beside_one(others: usize, next: fn() -> Flushed) -> (Vec<Flushed>, u32) {
     (came, flushes.load(SeqCst))
 }
 
-/// Goal: all who come while a flush is under way are served by one that begins after they came, and not by the one under way.
+/// Goal: all callers that come during a flush are served by one that begins after they came, and
+/// not by the one under way.
 #[test]
 fn one_serves_all_who_wait() {
     let (came, flushes) = beside_one(9, || Flushed::Durable);
@@ -52,7 +54,7 @@ fn one_serves_all_who_wait() {
     assert_eq!(flushes, 1);
 }
 
-/// Goal: a flush that fails fails for everybody whom it served.
+/// Goal: a flush that fails fails for every caller that it served.
 #[test]
 fn failure_is_everybodys() {
     let (came, flushes) = beside_one(9, lost);
@@ -62,7 +64,8 @@ fn failure_is_everybodys() {
     assert!(came.iter().all(|f| matches!(f, Flushed::Faulted)), "{came:?}");
 }
 
-/// Goal: who comes when none is under way is answered by his own flush, whatever came of others before.
+/// Goal: a caller that comes when none is under way gets the result of its own flush, whatever the
+/// outcomes before.
 #[test]
 fn alone() {
     let turns = Turns::default();

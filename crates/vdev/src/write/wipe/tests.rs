@@ -1,4 +1,4 @@
-//! Filling and discarding within bounds.
+//! Writes and discards within bounds.
 
 use device::{Device, Fault, Op};
 use ondisk::Guid;
@@ -11,7 +11,8 @@ use crate::{VdevKind, VdevState};
 const LEAF: Guid = Guid(100);
 const SPACE: u64 = SPA_MINDEVSIZE - LABEL_START_SIZE - LABEL_END_SIZE;
 
-/// Goal: the space between the labels is written and discarded to its last byte, and not one beyond.
+/// Goal: the space between the labels is written and discarded to its last byte, and not one byte
+/// beyond.
 #[test]
 fn labels_are_out_of_reach() {
     let (tree, devices) = open(&root(vec![top(VdevKind::Mirror, 2)]), 2);
@@ -30,7 +31,8 @@ fn labels_are_out_of_reach() {
     assert_eq!((stats.trim_ops, stats.trim_bytes, stats.write_bytes), (1, 1 << 20, 8192));
 }
 
-/// Goal: a range that fails is an error that names the device; one that fails altogether is given up, and asked no more.
+/// Goal: a failed range is an error that names the device. A device that fails altogether is given
+/// up, and not accessed any more.
 #[test]
 fn a_device_that_fails_is_given_up() {
     let (tree, devices) = open(&root(vec![top(VdevKind::Mirror, 2)]), 2);
@@ -45,12 +47,12 @@ fn a_device_that_fails_is_given_up() {
     assert!(matches!(tree.discard(Guid(9), 0, 512), Err(WipeError::Gone { .. })));
 }
 
-/// Goal: a fault that is asked for discards strikes them, and nothing else.
+/// Goal: an injected fault of discards strikes them, and nothing else.
 #[test]
 fn discards_fail_when_asked_for() {
     use crate::inject::{self, On, Target, Wrong};
     let (tree, _devices) = open(&root(vec![top(VdevKind::Mirror, 2)]), 2);
-    // No other test has a device of this number in its pool fail.
+    // No other test has a device of this number fail in its pool.
     let leaf = Guid(101);
     let target = Target::Leaf { leaf, on: Some(On::Free), wrong: Wrong::Error(5) };
     let fault = inject::Fault { pool: tree.root_guid(), target, often: inject::ALWAYS };

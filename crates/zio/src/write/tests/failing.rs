@@ -1,4 +1,4 @@
-//! Writes whose devices fail: elsewhere, later, or not at all.
+//! Writes whose devices fail: written elsewhere, later, or not at all.
 
 use super::{BOOKMARK, READ, noise, req};
 use crate::{FailMode, IoFlags, NoSpace, ReadOptions, Reason, Space, Want, WritePolicy, Zio};
@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use vdev::Tree;
 
-/// Gives out slots of 128 KiB of the vdevs that take blocks, in turns, the first free one of each.
+/// Allocates slots of 128 KiB from the vdevs that take blocks, in turns, the first free one of
+/// each.
 struct Slots {
     tree: Arc<Tree>,
     taken: Mutex<BTreeSet<(u32, u64)>>,
@@ -84,7 +85,7 @@ impl Bench {
         self.zio.suspension().attend("tank", FailMode::Wait, Box::new(|| ()));
     }
 
-    /// Waits until the pool is suspended, heals its devices and clears it.
+    /// Waits until the pool is suspended, repairs its devices and clears it.
     pub(super) fn rescue(&self) {
         self.rescue_into(None);
     }
@@ -95,7 +96,7 @@ impl Bench {
         }
     }
 
-    /// The same, but the first device fails in another way then.
+    /// The same, but then the first device fails in another way.
     fn rescue_into(&self, fault: Option<Fault>) {
         self.wait_suspended();
         self.devices.iter().for_each(|d| d.heal());
@@ -107,7 +108,8 @@ impl Bench {
 
 pub(super) const ALL: std::ops::Range<u64> = 0..u64::MAX;
 
-/// Goal: a block that hits a bad place goes to another one, and only it; the bad place is given back.
+/// Goal: a block that meets a bad place goes to another one, and no other block moves. The bad
+/// place is given back.
 #[test]
 fn bad_places_are_left() {
     let b = bench(1);
@@ -122,7 +124,7 @@ fn bad_places_are_left() {
     assert!(bps.iter().all(|bp| b.zio.read(bp, &BOOKMARK, &READ).unwrap() == noise(8192)));
 }
 
-/// Goal: when one of two vdevs dies, everything goes to the other.
+/// Goal: when one of two vdevs fails, everything goes to the other.
 #[test]
 fn dead_vdevs_are_left() {
     let b = bench(2);
@@ -140,8 +142,8 @@ fn dead_vdevs_are_left() {
     assert_eq!(b.zio.read(&bps[0], &BOOKMARK, &READ).unwrap(), noise(8192));
 }
 
-/// Goal: when nothing works the writer waits, and its blocks are written when the pool is cleared; unattended, it fails and gives
-/// everything back.
+/// Goal: when nothing works the writer waits, and its blocks are written when the pool is cleared.
+/// In a pool without an attendant it fails and gives everything back.
 #[test]
 fn writers_wait() {
     let b = bench(1);
@@ -159,7 +161,8 @@ fn writers_wait() {
     assert_eq!(b.space.taken.lock().len(), 3);
 }
 
-/// Goal: what a device had not made durable when its flush failed is written again: nobody knows what became of it.
+/// Goal: what a device had not made durable when its flush failed is written again, since its state
+/// is not known.
 #[test]
 fn failed_flushes_write_again() {
     let b = bench(1);
@@ -180,7 +183,8 @@ fn failed_flushes_write_again() {
     assert_eq!(b.zio.read(&bp, &BOOKMARK, &READ).unwrap(), noise(8192));
 }
 
-/// Goal: while what a failed flush left in doubt is written again, a flush of somebody else forgets none of it.
+/// Goal: while blocks are rewritten after a failed flush, a flush of another thread forgets none of
+/// them.
 #[test]
 fn doubted_blocks_are_not_forgotten() {
     let b = bench(1);
@@ -192,7 +196,8 @@ fn doubted_blocks_are_not_forgotten() {
         let flusher = s.spawn(|| b.zio.flush(Txg(4)));
         b.rescue_into(Some(Fault::Error { op: Op::Write, range: ALL }));
         b.wait_suspended();
-        // It is writing again now, and somebody writes so much that there is a flush, which succeeds.
+        // The rewrite is under way. Another thread writes so much that there is a flush, which
+        // succeeds.
         let mib = Block::zeroed(1 << 20);
         let dva =
             Dva { vdev: VdevId(0), offset: Offset(100 * SLOT), asize: Asize(mib.len() as u64), gang: false };
@@ -207,7 +212,8 @@ fn doubted_blocks_are_not_forgotten() {
     assert_eq!(b.zio.read(&bp, &BOOKMARK, &READ).unwrap(), noise(8192));
 }
 
-/// Goal: a device that misses a block which is written with a log is behind in the block's own group, whenever the log's block was allocated.
+/// Goal: a device that misses a block which is written with a log has missed the block's own txg,
+/// whenever the log's block was allocated.
 #[test]
 fn blocks_beside_a_log_are_missed_in_their_own_group() {
     let b = mirror();
@@ -227,8 +233,9 @@ fn blocks_beside_a_log_are_missed_in_their_own_group() {
     );
 }
 
-/// Goal: a read that a sync needs waits for a device that has gone, has a bad sector or has wrong bytes there; any other fails at once, and one that a sync can do
-/// without waits for what is gone only.
+/// Goal: a read that a sync needs waits for a device that is missing, has a bad sector or has wrong
+/// bytes there. Any other read fails at once. A read that a sync can do without waits only for
+/// missing devices.
 #[test]
 fn needed_reads_wait() {
     let b = bench(1);
@@ -237,7 +244,7 @@ fn needed_reads_wait() {
         b.zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)], &b.zio.workers()).unwrap()[0];
     b.devices[0].inject(Fault::Error { op: Op::Read, range: LABEL_START_SIZE..1 << 30 });
     assert!(b.zio.read(&bp, &BOOKMARK, &READ).is_err());
-    // Nothing but the block's place is bad.
+    // Only the block's place is bad.
     let place = LABEL_START_SIZE..LABEL_START_SIZE + SLOT;
     let (bad, wrong) =
         (Fault::Error { op: Op::Read, range: place.clone() }, Fault::Corrupt { range: place.clone() });
@@ -262,19 +269,20 @@ fn needed_reads_wait() {
         b.devices[0].heal();
         b.devices[0].inject(fault);
         assert!(b.zio.read(&bp, &BOOKMARK, dispensable).is_err());
-        // The flag says nothing alone, nor of a pointer that may be stale, or that no caller has
-        // asked for.
+        // The flag has no effect alone, nor with a pointer that may be stale, nor on a speculative
+        // read.
         for flag in [IoFlags::MAY_BE_STALE, IoFlags::SPECULATIVE] {
             assert!(b.zio.read(&bp, &BOOKMARK, &needed.with(flag)).is_err());
         }
         assert!(b.zio.read(&bp, &BOOKMARK, &READ.with(IoFlags::CAN_FAIL)).is_err());
-        // Where the chain of a log ends nothing can be read.
+        // The end of a log's chain can't be read.
         let log = Blkptr { kind: DmuType::INTENT_LOG, ..bp };
         assert!(b.zio.read(&log, &BOOKMARK, needed).is_err());
     }
 }
 
-/// Goal: what was logged on a device that was given up and came back is not said to be durable, until a group is, and what was logged before that never is.
+/// Goal: log writes to a device that was given up and is available again do not count as durable,
+/// until a txg is. Log writes from before never do.
 #[test]
 fn logs_do_not_believe_a_device_that_was_gone() {
     let bench = bench(1);
@@ -290,7 +298,8 @@ fn logs_do_not_believe_a_device_that_was_gone() {
     flush(amid).unwrap();
 }
 
-/// Goal: what was written to a place that has been given back is not written again, since the place may be another's.
+/// Goal: a block is not written again to a place that has been given back, since the place may hold
+/// another block.
 #[test]
 fn places_that_were_given_back_are_left_alone() {
     let b = bench(1);
@@ -302,6 +311,6 @@ fn places_that_were_given_back_are_left_alone() {
     b.zio.doubt(Guid(100));
     let before = b.devices[0].count();
     b.zio.flush(Txg(4)).unwrap();
-    // One block, and the flush.
+    // One write of the block, and the flush.
     assert_eq!(b.devices[0].count() - before, 2);
 }

@@ -1,4 +1,4 @@
-//! Reads that remember what they find wrong, and putting it right.
+//! Reads that record what they find wrong, and its repair.
 
 use super::{BOOKMARK, Front, READ, noise, req};
 use crate::{WritePolicy, Zio};
@@ -9,7 +9,7 @@ use ondisk::{Ashift, Blkptr, Guid, Txg, VdevConfig, VdevId, VdevKind};
 use std::sync::Arc;
 use vdev::Tree;
 
-/// Reads the block, and heals it if that is remembered; whether it was.
+/// Reads the block, and heals it if it was recorded; returns whether it was.
 fn reads(zio: &Zio, bp: &Blkptr, want: &Block) -> bool {
     assert_eq!(zio.read(bp, &BOOKMARK, &READ).unwrap(), *want);
     let met = zio.unhealed().pending();
@@ -21,7 +21,8 @@ fn reads(zio: &Zio, bp: &Blkptr, want: &Block) -> bool {
     !met.is_empty()
 }
 
-/// Goal: a read changes nothing, and remembers that a side of a mirror was wrong; healing writes that again, and nothing else.
+/// Goal: a read changes nothing, and records that a child of a mirror was wrong. Healing rewrites
+/// that, and nothing else.
 #[test]
 fn reads_heal() {
     let devices: Vec<_> = (0..2).map(|_| Arc::new(MemDevice::new("d", SPA_MINDEVSIZE))).collect();
@@ -51,7 +52,7 @@ fn reads_heal() {
     damage();
     assert!(zio.read(&bp, &BOOKMARK, &READ).is_err());
     devices[1].write_at(&noise(8192), at).unwrap();
-    // Which child is asked first is the mirror's choice, so both have a block that is only bad there.
+    // The mirror chooses which child is read first, so each has a block that is only bad there.
     let (first, second) = (&devices[0], &devices[1]);
     for (bad, good) in [(first, second), (second, first)] {
         good.write_at(&noise(8192), at).unwrap();
@@ -66,7 +67,7 @@ fn reads_heal() {
     assert!(healed >= 8192 && healed.is_multiple_of(8192));
 }
 
-/// A pool of one such top-level vdev, of so many devices.
+/// A pool of one such top-level vdev, with so many devices.
 fn pool(top: VdevConfig, leaves: u64) -> (Zio, Vec<Arc<MemDevice>>) {
     let devices: Vec<_> = (0..leaves).map(|_| Arc::new(MemDevice::new("d", SPA_MINDEVSIZE))).collect();
     let leaf = |id| VdevConfig { id, ..VdevConfig::new(VdevKind::File, Guid(100 + id)) };
@@ -80,14 +81,16 @@ fn pool(top: VdevConfig, leaves: u64) -> (Zio, Vec<Arc<MemDevice>>) {
     (zio, devices)
 }
 
-/// The front of a device's space, where the only block lies.
+/// The front of a device's space, where the only block is.
 fn front(device: &MemDevice) -> Vec<u8> {
     let mut bytes = vec![0; 256 << 10];
     device.read_at(&mut bytes, LABEL_START_SIZE).unwrap();
     bytes
 }
 
-/// Goal: a column of a raidz or a distributed one that a read finds wrong is right on the device when it is healed, as all of the block is, and so many bytes are counted as repaired; a column that a read does not ask for is left as it is.
+/// Goal: a column of a raidz or dRAID that a read finds wrong is right on the device after healing,
+/// like the whole block. The bytes count as repaired. A column that the read did not need stays as
+/// it was until then.
 #[test]
 fn reads_heal_columns() {
     let raidz = VdevConfig { nparity: Some(1), ..VdevConfig::new(VdevKind::Raidz, Guid(10)) };

@@ -1,4 +1,4 @@
-//! Metadata that waits for the rest of its group.
+//! Metadata that waits for the rest of its txg.
 
 use super::failing::{ALL, Bench, SLOT, bench};
 use super::{BOOKMARK, READ, noise, req, text};
@@ -33,7 +33,8 @@ fn write(b: &Bench, reqs: Vec<WriteReq>) -> Vec<Blkptr> {
     b.zio.write_batch(Txg(4), reqs, &b.zio.workers()).unwrap()
 }
 
-/// Goal: metadata in two copies is read as it was written last while it waits, and then written once, as it is last, in the order of its places; what has one copy, and file data, doesn't wait.
+/// Goal: metadata in two copies reads as last written while it waits. It is then written once, in
+/// its last version, in the order of offsets. Metadata with one copy, and file data, don't wait.
 #[test]
 fn what_waits_is_read() {
     let b = holding(1);
@@ -56,7 +57,7 @@ fn what_waits_is_read() {
     assert_eq!(writes(&b, 0), 7);
 }
 
-/// Goal: a place that gets something else at once, or is given back, gets nothing of what waited for it.
+/// Goal: a place that gets other contents at once, or is given back, gets none of the held bytes.
 #[test]
 fn what_is_gone_is_not_written() {
     let b = holding(1);
@@ -66,7 +67,7 @@ fn what_is_gone_is_not_written() {
     assert_eq!((new.stored().unwrap().dvas, writes(&b, 0)), (old.stored().unwrap().dvas, 2));
     b.zio.write_held().unwrap();
     assert_eq!((writes(&b, 0), b.zio.read(&new, &BOOKMARK, &READ).unwrap()), (2, text(4096)));
-    // Nobody attends the pool, so that the batch fails, and gives back what waits too.
+    // The pool has no attendant, so the batch fails, and also gives back what waits.
     b.devices[0].inject(Fault::Error { op: Op::Write, range: LABEL_START_SIZE..u64::MAX });
     let plain = req(noise(4096), WritePolicy::PLAIN);
     b.zio.write_batch(Txg(4), vec![metadata(noise(4096)), plain], &b.zio.workers()).unwrap_err();
@@ -76,7 +77,7 @@ fn what_is_gone_is_not_written() {
     assert_eq!(writes(&b, 0), before);
 }
 
-/// Goal: no more than 16 MiB is held, and what is written over doesn't count.
+/// Goal: no more than 16 MiB is held, and overwritten blocks don't count.
 #[test]
 fn much_is_written_at_once() {
     let b = holding(4);
@@ -95,7 +96,8 @@ fn much_is_written_at_once() {
     b.zio.flush(Txg(4)).unwrap();
 }
 
-/// Goal: of a block one copy of which can't be written the other counts, and it is looked up before the next group; a block without any waits for its devices.
+/// Goal: if one copy of a block can't be written the other counts, and the block is examined before
+/// the next txg. A block without any copy waits for its devices.
 #[test]
 fn places_that_fail() {
     let b = holding(2);
@@ -120,7 +122,7 @@ fn places_that_fail() {
     assert_eq!(b.zio.read(&bp, &BOOKMARK, &READ).unwrap(), text(4096));
 }
 
-/// Goal: with nobody to attend the pool, what can't be written is an error.
+/// Goal: in a pool without an attendant, a block that can't be written is an error.
 #[test]
 fn nobody_waits() {
     let b = holding(1);

@@ -26,7 +26,7 @@ impl KeySource for Keys {
     }
 }
 
-/// Bytes that rise with each request.
+/// Bytes that rise with each call.
 #[derive(Default)]
 pub(crate) struct Counter(AtomicU8);
 
@@ -43,7 +43,7 @@ pub(super) fn encrypted_pool() -> Zio {
     zio
 }
 
-/// A block of dnodes, one of them in use, with a bonus that is secret.
+/// A block of dnodes, one of them in use, with a secret bonus.
 pub(super) fn dnodes() -> Block {
     let mut raw = AlignedBuf::zeroed(16_384);
     raw[512..512 + 16].copy_from_slice(&[
@@ -76,8 +76,8 @@ fn objset() -> Block {
     raw.freeze()
 }
 
-/// Goal: every kind of protected block is read back by its keys, carries what its kind should, and without keys or with a changed byte is
-/// refused.
+/// Goal: every kind of protected block is read back with its keys, and has the fields of its kind.
+/// Without keys, or with a changed byte, it is refused.
 #[test]
 fn every_kind() {
     let zio = encrypted_pool();
@@ -125,7 +125,8 @@ fn every_kind() {
     assert!(matches!(zio.write_batch(Txg(4), vec![locked], &zio.workers()), Err(Error::Key { .. })));
 }
 
-/// Goal: each block has an initialisation vector of its own under one salt; blocks for the dedup table have what their contents say.
+/// Goal: each block has its own initialisation vector under one salt. Blocks for the dedup table
+/// have one that follows from their contents.
 #[test]
 fn salts_and_vectors() {
     let zio = encrypted_pool();
@@ -172,7 +173,8 @@ fn log_blocks() {
     }
 }
 
-/// Goal: a pool that is suspended, and may be another host's, gets no log block until it is cleared.
+/// Goal: a suspended pool, which may be in use by another host, gets no log block until it is
+/// cleared.
 #[test]
 fn suspended_pools_get_no_log_blocks() {
     let zio = encrypted_pool();

@@ -1,4 +1,4 @@
-//! The stored form of blocks, made again of what memory holds of them.
+//! The stored form of blocks, restored from memory.
 
 use super::protected::{dnodes, encrypted_pool};
 use super::{BOOKMARK, CHECKSUMS, COMPRESSORS, READ, noise, req, text};
@@ -8,7 +8,7 @@ use device::Block;
 use ondisk::blkptr::Body;
 use ondisk::{Blkptr, ByteOrder, CompressKind, DmuType, Txg};
 
-/// Half of it packs, so that a slow level of zstd finds more than a fast one.
+/// Half of it can be compressed, so that a slow zstd level finds more than a fast one.
 fn mixed(len: usize) -> Block {
     let (text, noise) = (text(len), noise(len));
     let pieces = text.chunks(64).zip(noise.chunks(64)).enumerate();
@@ -16,7 +16,7 @@ fn mixed(len: usize) -> Block {
     Block::copy_of(&bytes)
 }
 
-/// Blocks in every way in which they are stored, with what was asked for.
+/// Blocks in every form in which they are stored, with their requests.
 fn all(zio: &Zio) -> Vec<(Blkptr, WriteReq)> {
     let mut reqs = Vec::new();
     let levels = [1, 3, 9, 103].map(|n| ZstdLevel::from_disk(n).unwrap());
@@ -43,14 +43,15 @@ fn all(zio: &Zio) -> Vec<(Blkptr, WriteReq)> {
     pointers.into_iter().zip(reqs).collect()
 }
 
-/// Bytes as they lie on the devices, padded to this.
+/// The bytes on the devices, padded to this.
 fn stored(zio: &Zio, bp: &Blkptr, room: usize) -> Vec<u8> {
     let mut raw = zio.read_raw(bp, &BOOKMARK, &READ).unwrap().to_vec();
     raw.resize(room, 0);
     raw
 }
 
-/// Goal: whatever compressor, level, checksum and key, what memory holds of a block, plain or packed, gives its stored form again, padded to any sector.
+/// Goal: with any compressor, level, checksum and key, memory's form of a block, plain or
+/// compressed, gives its stored form again, padded to any sector.
 #[test]
 fn every_way() {
     let zio = encrypted_pool();
@@ -74,7 +75,8 @@ fn every_way() {
     assert!(packed > 30 && secret > 20, "{packed} {secret}");
 }
 
-/// Goal: without the key, with another salt, vector or level, of other contents, or into too little room, nothing is made, rather than something else.
+/// Goal: nothing is returned, rather than wrong bytes, without the key, with another salt, vector
+/// or level, of other contents, or with too little space.
 #[test]
 fn nothing_else() {
     let zio = encrypted_pool();
@@ -106,14 +108,14 @@ fn nothing_else() {
             }
         }
         let mut changed = plain.to_vec();
-        // The first dnode of a block is free, and so is much of it; this is in the second.
+        // The first dnode of a block is free, and so is much of it; this one is in the second.
         changed[512 + 1] ^= 1;
         assert!(made(&bp, objset, level, &Block::copy_of(&changed), None, psize).is_none(), "{bp:?}");
         assert!(made(&bp, objset, level, plain, packed, psize - 512).is_none());
         let foreign = Blkptr { order: ByteOrder::Big, ..bp };
         assert!(remaker.of_plain(&foreign, objset, level, plain, psize).is_none());
     }
-    // A level that packs in another way.
+    // A level that compresses in another way.
     let policy = WritePolicy { compress: CompressKind::Zstd, encrypt: true, ..WritePolicy::PLAIN };
     let bp = zio.write_batch(Txg(5), vec![req(mixed(131_072), policy)], &zio.workers()).unwrap()[0];
     let psize = bp.stored().unwrap().psize.0 as usize;

@@ -1,4 +1,4 @@
-//! Blocks that the dedup table or the table of clones knows.
+//! Blocks in the dedup table or the table of clones.
 
 use super::{BOOKMARK, READ, pool, req, text};
 use crate::{Clones, Dedup, Found, ReadOptions, WritePolicy, Zio};
@@ -62,8 +62,8 @@ fn write(zio: &Zio, txg: u64, data: &[Block], policy: WritePolicy) -> Vec<Blkptr
 const POLICY: WritePolicy =
     WritePolicy { dedup: true, verify: true, checksum: ChecksumKind::Sha256, ..WritePolicy::PLAIN };
 
-/// Goal: equal blocks share their places, within a batch and later, and keep the birth of those; more copies are added to what is
-/// there; blocks that the table dropped are freed.
+/// Goal: equal blocks share their places, within a batch and later, and keep the birth of those.
+/// More copies are added to the existing ones. Blocks that the table dropped are freed.
 #[test]
 fn equal_blocks_share() {
     let (zio, space) = pool(3, 12, u64::MAX);
@@ -83,14 +83,15 @@ fn equal_blocks_share() {
     assert_eq!(space.freed.lock().len(), 3);
 }
 
-/// Goal: a block that only looks like one of the table is written by itself, and so is one that the table has no room for.
+/// Goal: a block whose checksum collides with another's is written by itself, and so is one for
+/// which the table has no space.
 #[test]
 fn collisions_and_quota() {
     let (zio, _) = pool(1, 12, u64::MAX);
     let table = Arc::new(Table::default());
     zio.set_dedup(table.clone());
     let (a, b) = (write(&zio, 4, &[text(16_384)], POLICY)[0], write(&zio, 4, &[text(8192)], POLICY)[0]);
-    // The table takes the one for the other.
+    // The table takes one for the other.
     table.entries.lock().insert(a.stored().unwrap().sum, (b, 1));
     let c = write(&zio, 5, &[text(16_384)], POLICY)[0];
     assert!(!c.stored().unwrap().dedup && zio.read(&c, &BOOKMARK, &READ).unwrap() == text(16_384));
@@ -99,7 +100,7 @@ fn collisions_and_quota() {
     assert!(!d.stored().unwrap().dedup);
 }
 
-/// Goal: a batch that fails takes its entries back, with the places that they got.
+/// Goal: a batch that fails revokes its entries, with the places that they got.
 #[test]
 fn failed_entries_are_revoked() {
     let (zio, space) = pool(1, 9, u64::MAX);

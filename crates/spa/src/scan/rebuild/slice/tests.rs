@@ -1,6 +1,7 @@
 use crate::scan::rebuild::slice::*;
 
-/// Goal: what is near is copied together, what is far is not, and nothing in use is left out or counted twice.
+/// Goal: near ranges are copied together, distant ones are not, and nothing in use is left out or
+/// counted twice.
 #[test]
 fn ranges_are_joined() {
     let used = [(0, 4096), (8192, 12288), (12288 + GAP, 12288 + GAP + 512), (GAP * 4, GAP * 5)];
