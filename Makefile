@@ -1,6 +1,6 @@
 # `make demo` and `make test` are enough to try Poolhouse. The other targets are for contributors;
 # see docs/internals/testing.md.
-.PHONY: demo check test flaky fixtures oracle bench bench-peers fuzz crash soak judge suites clients zts install lint book
+.PHONY: demo check pages test flaky fixtures oracle bench bench-peers fuzz crash soak judge suites clients zts install lint book
 
 # Opens a bundled pool, mounts it and shows what to try next. Ctrl-C cleans up.
 demo:
@@ -27,6 +27,12 @@ FLAKY_ROUNDS ?= 10
 flaky:
 	@scripts/needs.sh rust cc mount
 	@scripts/test.sh --rounds $(FLAKY_ROUNDS) --jobs $$((2 * $$(nproc)))
+
+# The links between pages, and the tables of results against their data.
+pages:
+	@scripts/needs.sh python3
+	@scripts/check-links.py
+	@scripts/results.py --check
 
 # Runs the tests with the whole set of fixtures: make fixtures FIXTURES=DIR
 fixtures:

@@ -15,8 +15,14 @@ fn corrupt(error: &dyn Error) -> Reason {
 
 /// Whether a failure is one of damaged data, and not of a device.
 fn is_corrupt(error: &(dyn Error + 'static)) -> bool {
-    std::iter::successors(Some(error), |error| error.source())
-        .any(|error| error.is::<ondisk::Corrupt>() || error.is::<codec::Error>())
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<ondisk::Corrupt>() || error.is::<codec::Error>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// The reason for a failed read or write below the datasets: damaged data is kept apart from

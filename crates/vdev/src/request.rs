@@ -7,8 +7,11 @@
 //! * whether it yields to foreground I/O ([`Pace`]);
 //! * which ranges were fetched before ([`Fetched`]).
 //!
-//! It is passed down to the leaf by reference. A leaf takes no operation without it: there is no
-//! default class. Threads that work for a request get the same reference.
+//! It is passed down to the leaf by reference. A leaf is neither read nor written without it: there
+//! is no default class. Threads that work for a request get the same reference.
+//!
+//! # Absent
+//! Flushes and discards have no request. They do not yield, and have counters of their own.
 //!
 //! # See
 //! OpenZFS `zio_priority_t`, `io_priority` of `zio_t`.

@@ -200,16 +200,9 @@ fn pack(phys: &DdtPhys) -> Value {
 
 impl State {
     /// The table for a block, created if there is none.
-    fn table(
-        &mut self,
-        mos: Option<&Mos>,
-        checksum: ChecksumKind,
-        options: &ReadOptions,
-    ) -> Result<&mut Table> {
+    fn table(&mut self, checksum: ChecksumKind, options: &ReadOptions) -> Result<&mut Table> {
         if !self.tables.contains_key(&checksum) {
-            let opened = mos.is_none().then(|| self.view(options)).transpose()?;
-            let mos = mos.or(opened.as_ref()).expect("it was just opened");
-            let fast = mos.feature_enabled(FEATURE)?;
+            let fast = self.view(options)?.feature_enabled(FEATURE)?;
             let table = match fast {
                 true => Table::new(checksum, DDT_FLAG_FLAT | DDT_FLAG_LOG, None),
                 false => Table::new(checksum, 0, Some(ObjNum(DIRECTORY_OBJECT))),
@@ -231,7 +224,7 @@ impl State {
         key: &DdtKey,
         options: &ReadOptions,
     ) -> Result<&mut LiveEntry> {
-        let table = self.table(None, checksum, options)?;
+        let table = self.table(checksum, options)?;
         if !table.entries.contains_key(key) {
             let flat = table.is_flat();
             let known: Vec<_> =

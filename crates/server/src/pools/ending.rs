@@ -124,6 +124,10 @@ impl Pools {
             let before = Arc::clone(&before);
             let work = move || {
                 let done = all.end(&pools, &own, &*before);
+                // Nothing waits for this thread from then on. If it held the pools last, it would
+                // unmount the device that reports `sync(2)` while the process exits. The kernel
+                // would wait for an answer of this process, and each `sync` on the machine with it.
+                drop((pools, before));
                 all.over(&own, done);
             };
             let thread = std::thread::Builder::new().name(format!("end-{name}"));
