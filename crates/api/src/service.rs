@@ -362,8 +362,9 @@ methods! {
     ///
     /// # Errors
     /// * [`Reason::BadType`]: a dataset is not a volume, or a snapshot of one.
-    /// * [`Reason::BadValue`]: the address is malformed, or has offers with other certificates.
-    /// * [`Reason::System`]: the server, the socket or the certificates can't be set up.
+    /// * [`Reason::BadValue`]: the address is malformed, or has offers with other certificates; or
+    ///   the certificates can't be used.
+    /// * [`Reason::System`]: the server or the socket can't be set up.
     offer(request: OfferRequest => &OfferRequest) -> Vec<Offered>;
     /// Stops offering volumes.
     ///

@@ -5,7 +5,16 @@
 //! joins the lists. A program shows and sets tunables by their names. These are the names of
 //! OpenZFS's module parameters, where OpenZFS has them.
 
-use observe::{OutOfRange, Tunable};
+use observe::{OutOfRange, Tunable, Unit};
+
+/// How many events of pools a program keeps that reports them.
+pub static ZEVENT_LEN_MAX: Tunable = Tunable::new(
+    "zfs_zevent_len_max",
+    512,
+    1..=1 << 20,
+    Unit::Count,
+    "number of events that the daemon keeps",
+);
 
 /// All tunables, in no order.
 pub fn all() -> impl Iterator<Item = &'static Tunable> {
@@ -17,7 +26,7 @@ pub fn all() -> impl Iterator<Item = &'static Tunable> {
         zil::tunables::ALL,
         spa::tunables::ALL,
     ];
-    lists.into_iter().flatten().copied()
+    lists.into_iter().flatten().copied().chain([&ZEVENT_LEN_MAX])
 }
 
 /// The tunable of this name.

@@ -28,6 +28,7 @@ use crate::pools::halts::Halt;
 use api::{Event, EventPage, EventQuery, EventValue, Nameless};
 use ondisk::Nvlist;
 use parking_lot::Mutex;
+use poolhouse::tunables::ZEVENT_LEN_MAX;
 use spa::Spa;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -36,14 +37,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vdev::{Report, Trouble, VdevInfo, VdevState};
 use zio::Why;
 
-/// The number of events to keep (`zfs_zevent_len_max`).
-pub(crate) static LEN_MAX: observe::Tunable = observe::Tunable::new(
-    "zfs_zevent_len_max",
-    512,
-    1..=1 << 20,
-    observe::Unit::Count,
-    "number of events that the daemon keeps",
-);
 /// `ECKSUM` and `EIO`, by the kernel module's numbers.
 const ECKSUM: u64 = 52;
 const EIO: u64 = 5;
@@ -236,7 +229,7 @@ impl Events {
         details.extend(more);
         details.push(("time".to_owned(), EventValue::Numbers(vec![time.0, time.1.into()])));
         details.push(("eid".to_owned(), EventValue::Number(eid)));
-        let most = usize::try_from(LEN_MAX.get()).unwrap_or(usize::MAX).max(1);
+        let most = usize::try_from(ZEVENT_LEN_MAX.get()).unwrap_or(usize::MAX).max(1);
         while ring.kept.len() >= most {
             ring.kept.pop_front();
         }

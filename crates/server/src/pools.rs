@@ -17,6 +17,7 @@ mod asking;
 mod ending;
 mod export;
 pub(crate) mod halts;
+mod keys;
 mod mounting;
 
 pub(crate) use mounting::threads_for;
@@ -32,7 +33,7 @@ use crate::mounts::changelist;
 use crate::mounts::journal::Journal;
 use crate::mounts::{MountedFs, Mounts};
 use crate::query::Looks;
-use crate::replies::{of_dsl, of_fuse, of_key};
+use crate::replies::of_fuse;
 use crate::sync_all::Syncs;
 use crate::telemetry::tunables::Tunables;
 use crate::view::PoolFacts;
@@ -40,15 +41,15 @@ use crate::volumes::attach::Attachments;
 use crate::volumes::exports::{Doors, split_resize};
 use api::plan::Plan;
 use api::{
-    Caller, Changed, DatasetChange, Error, ExportRequest, KeyMaterial, LoadKeyRequest, Mount, MountFailure,
-    MountRequest, PoolChange, Reason,
+    Caller, Changed, DatasetChange, Error, ExportRequest, Mount, MountFailure, MountRequest, PoolChange,
+    Reason,
 };
 use dsl::Name;
 use dsl::ops::destroy::DestroyHead;
 use fuse::{Detach, Nesting};
 use halts::Halts;
 use mounting::{Folder, Mounted, Watched, folders_of, remove_folders, restore_all, unmount_all};
-use ondisk::{Guid, ObjNum, Psize, Txg, VdevId, VdevKind};
+use ondisk::{Guid, Psize, Txg, VdevId, VdevKind};
 use parking_lot::{Mutex, RwLock};
 use poolhouse::Pool;
 use spa::Host;
@@ -451,7 +452,7 @@ impl Pools {
         let run = || live.run_all(planned.tasks).map_err(|_| Error::new(about, Reason::Suspended));
         let mut lost = Vec::new();
         let results = imported.mounts.run(caller, &imported.pool, change, &mut lost, run);
-        let results = results.map_err(|error| export::with_user(self, &imported, error));
+        let results = results.map_err(|error| export::with_user(caller, self, &imported, error));
         let mut errors: Vec<Error> = Vec::new();
         let results = match results {
             Err(error) if !lost.is_empty() => {
@@ -462,7 +463,7 @@ impl Pools {
         };
         for (about, result) in planned.about.iter().zip(results) {
             if let Err(e) = result {
-                errors.push(export::with_user(self, &imported, error_of(about, &e)));
+                errors.push(export::with_user(caller, self, &imported, error_of(about, &e)));
             }
         }
         if errors.is_empty() && !limits.is_empty() {
@@ -674,61 +675,6 @@ impl Pools {
     /// The mounts, pool by pool, in the order of mounting.
     pub fn mounts(&self) -> Vec<Mount> {
         self.all().iter().flat_map(|pool| pool.mounts.list()).map(|live| live.describe()).collect()
-    }
-
-    /// Loads the key of an encryption root, or checks it (`spa_keystore_load_wkey`).
-    ///
-    /// # Errors
-    /// See [`api::Service::load_key`].
-    pub fn load_key(&self, request: &LoadKeyRequest) -> Result<(), Error> {
-        let about = request.dataset.as_str();
-        let pool = self.pool_of(about)?;
-        let dsl = pool.pool.dsl();
-        let dir = dsl.dir(about).map_err(|error| Error::new(about, of_dsl(&error)))?;
-        let bytes = match &request.key {
-            KeyMaterial::Passphrase(bytes) | KeyMaterial::Hex(bytes) | KeyMaterial::Raw(bytes) => bytes,
-        };
-        dsl.keys().load(&dir, bytes, request.noop).map_err(|error| Error::new(about, of_key(&error)))
-    }
-
-    /// Unloads a key, unless a mount, a volume or a visit needs it (`spa_keystore_unload_wkey`).
-    ///
-    /// # Errors
-    /// See [`api::Service::unload_key`].
-    pub fn unload_key(&self, dataset: &str) -> Result<(), Error> {
-        let pool = self.pool_of(dataset)?;
-        let fail = |error: dsl::Error| Error::new(dataset, of_dsl(&error));
-        let root = pool.pool.dsl().dir(dataset).map_err(fail)?;
-        for live in pool.mounts.served() {
-            let name = live.name();
-            // A snapshot has the key of its head.
-            let head = name.split('@').next().unwrap_or(&name);
-            let dir = pool.pool.dsl().dir(head).map_err(fail)?;
-            let needs = dir.encryption_root().map_err(fail)?;
-            if needs.is_some_and(|needed| needed.object() == root.object()) {
-                return Err(Error::new(dataset, Reason::Busy));
-            }
-        }
-        for object in pool.volumes.objects() {
-            let needs = pool.pool.dsl().by_object(ObjNum(object)).and_then(|d| d.dir().encryption_root());
-            if needs.map_err(fail)?.is_some_and(|needed| needed.object() == root.object()) {
-                return Err(Error::new(dataset, Reason::Busy));
-            }
-        }
-        for (object, who) in self.visits.users(pool.pool.name()) {
-            let needs = pool.pool.dsl().by_object(ObjNum(object)).and_then(|d| d.dir().encryption_root());
-            if needs.map_err(fail)?.is_some_and(|needed| needed.object() == root.object()) {
-                return Err(Error::new(dataset, Reason::HeldOpen { by: who }));
-            }
-        }
-        // Earlier writes may still need the key on their way to the disk.
-        if let Some(live) = pool.pool.spa().writer() {
-            live.sync_all().map_err(|_| Error::new(dataset, Reason::Suspended))?;
-        }
-        match pool.pool.unload_key(dataset) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(Error::new(dataset, crate::replies::of_library(&error))),
-        }
     }
 }
 

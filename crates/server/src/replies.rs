@@ -1,4 +1,7 @@
-//! The reply for each failure of the engine. No other module decides that.
+//! The replies for failures of the engine.
+//!
+//! Failures of one kind of command have their replies beside it: `of_create`, `of_split`,
+//! `of_shape`, `of_checkpoint`. Those of reads go by [`of_engine`], wherever they happen.
 
 use std::error::Error;
 
@@ -13,12 +16,52 @@ fn corrupt(error: &dyn Error) -> Reason {
     Reason::Corrupt { what: chain(error), info: Box::default() }
 }
 
-/// Whether a failure is one of damaged data, and not of a device.
+/// Whether this is damaged data, and not a failure of a device. `None`: the error does not say it
+/// itself, and its cause may.
+fn is_damage(error: &(dyn Error + 'static)) -> Option<bool> {
+    let of_zio = |error: &zio::Error| {
+        use zio::Error::{Checksum, Corrupt, Decode, Place};
+        matches!(error, Place { .. } | Checksum { .. } | Decode { .. } | Corrupt { .. })
+    };
+    let of_dmu = |error: &dmu::Error| match error {
+        dmu::Error::Read(error) => Some(of_zio(error)),
+        dmu::Error::Corrupt { .. } | dmu::Error::Misplaced { .. } => Some(true),
+        _ => None,
+    };
+    // An error that is transparent hides the one in it from the chain of causes.
+    if let Some(error) = error.downcast_ref::<zio::Error>() {
+        Some(of_zio(error))
+    } else if let Some(error) = error.downcast_ref::<dmu::Error>() {
+        of_dmu(error)
+    } else if let Some(pool::Error::Object(error)) = error.downcast_ref() {
+        of_dmu(error)
+    } else if let Some(dsl::Error::Object(error) | dsl::Error::Pool(pool::Error::Object(error))) =
+        error.downcast_ref()
+    {
+        of_dmu(error)
+    } else if let Some(zpl::Error::Dmu(error)) = error.downcast_ref() {
+        of_dmu(error)
+    } else if let Some(zvol::Error::Dmu(error)) = error.downcast_ref() {
+        of_dmu(error)
+    } else if let Some(error) = error.downcast_ref::<poolhouse::Error>() {
+        match error {
+            poolhouse::Error::Object(error) | poolhouse::Error::Pool(pool::Error::Object(error)) => {
+                of_dmu(error)
+            }
+            poolhouse::Error::Volume(error) => is_damage(error),
+            _ => None,
+        }
+    } else {
+        error.is::<ondisk::Corrupt>().then_some(true)
+    }
+}
+
+/// Whether a failure is one of damaged data.
 fn is_corrupt(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        if error.is::<ondisk::Corrupt>() || error.is::<codec::Error>() {
-            return true;
+        if let Some(damage) = is_damage(error) {
+            return damage;
         }
         cause = error.source();
     }
@@ -182,12 +225,12 @@ pub(crate) fn of_nbd(error: &nbd::Error) -> Reason {
             Reason::System { errno: source.raw_os_error().unwrap_or(Errno::IO.raw_os_error()) }
         }
         nbd::Error::Open { .. } => of_engine(error),
-        // Requests of a client, which gets these answers itself.
+        nbd::Error::Tls(_) => Reason::BadValue { what: chain(error) },
+        // Requests of a client: the client gets the answer, and no command does.
         nbd::Error::PastEnd { .. }
         | nbd::Error::BadRequest { .. }
         | nbd::Error::TooLong { .. }
-        | nbd::Error::NotFast
-        | nbd::Error::Tls(_) => Reason::Daemon { what: chain(error) },
+        | nbd::Error::NotFast => Reason::Daemon { what: chain(error) },
     }
 }
 
@@ -289,6 +332,16 @@ mod tests {
         let of = |error: zio::Error| of_dsl(&dsl::Error::Object(dmu::Error::Read(error)));
         assert!(matches!(of(damaged()), Reason::Corrupt { .. }));
         assert!(matches!(of(unread()), Reason::Io { .. }));
+        let lost = dmu::Error::Misplaced {
+            objset: 54,
+            object: ondisk::ObjNum(3),
+            level: ondisk::Level(1),
+            blkid: ondisk::BlkId(0),
+        };
+        assert!(matches!(of_dsl(&dsl::Error::Object(lost)), Reason::Corrupt { .. }));
+        let pool = |error: zio::Error| of_library(&poolhouse::Error::Pool(dmu::Error::Read(error).into()));
+        assert!(matches!(pool(damaged()), Reason::Corrupt { .. }));
+        assert!(matches!(pool(unread()), Reason::Io { .. }));
         let file = |error: zio::Error| of_zpl(&zpl::Error::Dmu(dmu::Error::Read(error)));
         assert!(matches!(file(damaged()), Reason::Corrupt { .. }));
         assert!(matches!(file(unread()), Reason::Io { .. }));

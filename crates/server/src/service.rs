@@ -284,9 +284,9 @@ impl Service for LocalService {
         Ok(())
     }
 
-    fn unload_key(&self, _: &Caller, dataset: &str) -> Result<(), Error> {
+    fn unload_key(&self, caller: &Caller, dataset: &str) -> Result<(), Error> {
         let taken = self.pools.devices_before_unloading(dataset);
-        let unloaded = self.pools.unload_key(dataset);
+        let unloaded = self.pools.unload_key(caller, dataset);
         if unloaded.is_err() {
             self.pools.devices_back(taken);
         }

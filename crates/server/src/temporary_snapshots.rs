@@ -50,7 +50,7 @@ impl Leases {
         pools: &Pools,
         request: &DiffRequest,
     ) -> Result<DiffPart, Error> {
-        self.drop_old(caller, pools, &request.to);
+        self.drop_old(pools, &request.to);
         let imported = pools.pool_of(&request.from)?;
         let mut request = request.clone();
         if !request.to.contains('@') && imported.pool.spa().writer().is_some() {
@@ -79,9 +79,11 @@ impl Leases {
     }
 
     /// Destroys expired snapshots, except the one of the present request.
-    fn drop_old(&self, caller: &Caller, pools: &Pools, asked: &str) {
+    ///
+    /// Other users may have made them, so the daemon destroys them, and not the present caller.
+    fn drop_old(&self, pools: &Pools, asked: &str) {
         let now = Instant::now();
-        self.drop_if(caller, pools, |name, until| *until < now && name != asked);
+        self.drop_if(&Caller::this_process(), pools, |name, until| *until < now && name != asked);
     }
 
     fn drop_if(&self, caller: &Caller, pools: &Pools, which: impl Fn(&str, &Instant) -> bool) {

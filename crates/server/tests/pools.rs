@@ -222,9 +222,9 @@ fn encrypted_file_systems_wait_for_their_key() {
     stand.mount_one(&root).unwrap();
     let mount = stand.pools.mounts().into_iter().find(|mount| mount.dataset == root).unwrap();
     assert!(fs::read_dir(&mount.mountpoint).unwrap().count() > 0);
-    assert_eq!(stand.pools.unload_key(&root).unwrap_err().reason, Reason::Busy);
+    assert_eq!(stand.pools.unload_key(&Caller::this_process(), &root).unwrap_err().reason, Reason::Busy);
     stand.unmount(&root, false).unwrap();
-    stand.pools.unload_key(&root).unwrap();
+    stand.pools.unload_key(&Caller::this_process(), &root).unwrap();
     assert_eq!(stand.mount_one(&root), Err(Reason::KeyNotLoaded));
 }
 

@@ -16,7 +16,7 @@ use crate::replies::of_dsl;
 use api::files::wire::{ASK_MAX, Answer, Ask, Refusal, receive, send};
 use api::files::{Change, Engine, Fault, Files, Kernel, Kind, Opened, Opening, PART_MAX};
 use api::plan::Plan;
-use api::{Error, Peer, Reason, chain};
+use api::{Caller, Error, Peer, Reason, chain};
 use dsl::LongHold;
 use dsl::keys::KeyStatus;
 use fuse::dataset::Stale;
@@ -570,7 +570,8 @@ impl Drop for Loaded {
             return;
         }
         if let Some(key) = keys.remove(&place)
-            && let Err(error) = self.pools.unload_key(&key.root)
+            // The end of a visit has no request: the daemon itself loaded the key for it.
+            && let Err(error) = self.pools.unload_key(&Caller::this_process(), &key.root)
         {
             // Something else needs the key now.
             tracing::info!(root = key.root, %error, "its key stays loaded");

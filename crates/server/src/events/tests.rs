@@ -39,7 +39,7 @@ fn forgotten_are_counted() {
     let events = Events::default();
     post(&events, "first");
     let teller = events.tell(&EventQuery::default(), &[]).teller;
-    (0..LEN_MAX.default() as usize + 10).for_each(|_| post(&events, "more"));
+    (0..poolhouse::tunables::ZEVENT_LEN_MAX.default() as usize + 10).for_each(|_| post(&events, "more"));
     let (classes, dropped) = told(&events, &EventQuery { after: 1, teller, clear: false });
-    assert_eq!((classes.len(), dropped), (LEN_MAX.default() as usize, 10));
+    assert_eq!((classes.len(), dropped), (poolhouse::tunables::ZEVENT_LEN_MAX.default() as usize, 10));
 }

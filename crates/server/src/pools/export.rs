@@ -255,9 +255,10 @@ fn lingers(imported: &Imported) -> Option<Error> {
     lingering.first().map(|live| Error::new(live.name(), Reason::HeldOpen { by: live.kept_by() }))
 }
 
-/// Adds the users of a busy dataset to the refusal of a change, if they are known.
-pub(super) fn with_user(pools: &Pools, imported: &Imported, error: Error) -> Error {
-    if !matches!(error.reason, Reason::Busy | Reason::Refused { why: Refusal::Busy }) {
+/// Adds the users of a busy dataset to the refusal of a change, if they are known. Callers who do
+/// not own the daemon do not learn of them.
+pub(super) fn with_user(caller: &Caller, pools: &Pools, imported: &Imported, error: Error) -> Error {
+    if !caller.owns() || !matches!(error.reason, Reason::Busy | Reason::Refused { why: Refusal::Busy }) {
         return error;
     }
     let lingering = imported.mounts.lingering();

@@ -160,7 +160,9 @@ impl Pools {
                     report.total -= 1;
                 }
                 Fate::Failed(error) => {
-                    let error = crate::pools::export::with_user(self, pool, error);
+                    // Only callers who own the daemon mount.
+                    let own = Caller::this_process();
+                    let error = crate::pools::export::with_user(&own, self, pool, error);
                     report.failures.push(MountFailure { name: plan.name.clone(), error });
                 }
                 // The failure of its parent is reported.
@@ -342,12 +344,12 @@ impl Pools {
             ..MountReport::default()
         };
         if request.unload_keys {
-            self.unload_keys(&chosen, &mut report);
+            self.unload_keys(caller, &chosen, &mut report);
         }
         Ok(report)
     }
 
-    fn unload_keys(&self, chosen: &[Mounted], report: &mut MountReport) {
+    fn unload_keys(&self, caller: &Caller, chosen: &[Mounted], report: &mut MountReport) {
         let mut roots = BTreeSet::new();
         for (pool, live) in chosen {
             let name = live.name();
@@ -364,7 +366,7 @@ impl Pools {
             }
         }
         for name in roots {
-            if let Err(error) = self.unload_key(&name) {
+            if let Err(error) = self.unload_key(caller, &name) {
                 report.failures.push(MountFailure { name, error });
             }
         }

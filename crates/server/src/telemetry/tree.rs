@@ -86,7 +86,7 @@ impl<S: Counters> StatTree<S> {
         for name in self.service.kstat_names() {
             put(path_of(&name), Thing::Kstat(name));
         }
-        for tunable in self.service.tunables(&reader()).unwrap_or_default() {
+        for tunable in self.service.tunables(&of_the_tree()).unwrap_or_default() {
             put(format!("{PARAMETERS}/{}", tunable.name), Thing::Parameter(tunable));
         }
         for name in spl::NAMES {
@@ -136,11 +136,12 @@ impl<S: Counters> StatTree<S> {
     }
 }
 
-/// The caller for the contents of a file.
+/// The caller for reads and writes of files.
 ///
-/// The kernel gives no identity when it reads for its cache, and it has checked the file's mode. So
-/// the daemon answers its own request.
-fn reader() -> Caller {
+/// The kernel gives no identity when it reads for its cache. It checks the modes of files
+/// (`default_permissions`), and only the daemon's user may write. So the daemon sends its own
+/// requests.
+fn of_the_tree() -> Caller {
     Caller::this_process()
 }
 
@@ -191,7 +192,7 @@ impl<S: Counters + Send + Sync> FileTree for StatTree<S> {
             }
             Thing::Parameter(tunable) => format!("{}\n", tunable.told(tunable.value)),
             Thing::Spl(name) => {
-                let all = self.service.spl(&reader()).map_err(|_| Errno::IO)?;
+                let all = self.service.spl(&of_the_tree()).map_err(|_| Errno::IO)?;
                 let found = all.into_iter().find(|p| p.name == name).ok_or(Errno::NOENT)?;
                 format!("{}\n", found.value)
             }
@@ -261,7 +262,7 @@ impl<S: Counters + Send + Sync> FileTree for StatTree<S> {
         let Thing::Parameter(tunable) = self.find(node)?.1 else { return Err(Errno::ACCESS) };
         let text = std::str::from_utf8(data).map_err(|_| Errno::INVAL)?.trim();
         let value = if tunable.words.is_empty() { number(text) } else { tunable.word(text) };
-        let set = self.service.set_tunable(&reader(), &tunable.name, &value.ok_or(Errno::INVAL)?);
+        let set = self.service.set_tunable(&of_the_tree(), &tunable.name, &value.ok_or(Errno::INVAL)?);
         set.map_err(|_| Errno::INVAL)
     }
 

@@ -26,7 +26,6 @@ use spa::txg::{
     self, DELAY_MIN_DIRTY_PERCENT, DELAY_SCALE, DIRTY_DATA_MAX, DIRTY_DATA_SYNC_PERCENT, TXG_TIMEOUT,
 };
 
-use crate::events::LEN_MAX;
 use crate::pools::{Imported, MOUNT_TP_NTHR};
 use api::{self, Error, Reason};
 
@@ -57,7 +56,7 @@ static WITHOUT_EFFECT: [Tunable; 6] = [
 
 /// All statics, in no particular order.
 fn statics() -> impl Iterator<Item = &'static Tunable> {
-    poolhouse::tunables::all().chain([&LEN_MAX, &MOUNT_TP_NTHR]).chain(&WITHOUT_EFFECT)
+    poolhouse::tunables::all().chain([&MOUNT_TP_NTHR]).chain(&WITHOUT_EFFECT)
 }
 
 fn refused(name: &str, error: &OutOfRange) -> Error {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use dsl::Dsl;
 use zpl::{FileSystem, SpaceKind};
 
-use crate::view::{dataset as trouble, engine};
-use api::{Error, Prop, Reason, Source, SpaceClass, SpaceEntry};
+use crate::view::dataset as trouble;
+use api::{Error, Prop, Source, SpaceClass, SpaceEntry};
 
 /// The tables of a class: bytes used, byte quota, objects used, object quota.
 fn tables(class: SpaceClass) -> [SpaceKind; 4] {
@@ -77,10 +77,7 @@ pub fn unlinked(dsl: &Dsl, dataset: &str) -> Result<u64, Error> {
 }
 
 fn of_zpl(dataset: &str, e: &zpl::Error) -> Error {
-    match e {
-        zpl::Error::NotFileSystem => Error::new(dataset, Reason::BadType),
-        e => engine(dataset, e),
-    }
+    Error::new(dataset, crate::replies::of_zpl(e))
 }
 
 /// The class, the column of [`tables`] and the owner in a name such as `userused@1000`

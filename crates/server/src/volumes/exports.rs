@@ -183,8 +183,9 @@ impl Pools {
     /// # Errors
     /// * [`Reason::NoSuchPool`], [`Reason::NoSuchDataset`]: there is no such volume.
     /// * [`Reason::BadType`]: the dataset is not a volume or a snapshot of one.
-    /// * [`Reason::BadValue`]: the address is malformed, or has offers with other certificates.
-    /// * [`Reason::System`]: the server, the socket or the certificates can't be set up.
+    /// * [`Reason::BadValue`]: the address is malformed, or has offers with other certificates; or
+    ///   the certificates can't be used.
+    /// * [`Reason::System`]: the server or the socket can't be set up.
     /// * [`Reason::Io`], [`Reason::Corrupt`]: the volume can't be read.
     pub fn offer(self: &Arc<Self>, request: &OfferRequest) -> Result<Vec<Offered>, Error> {
         for name in &request.datasets {

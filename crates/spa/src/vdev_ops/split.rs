@@ -423,11 +423,9 @@ impl Engine {
             Err(e) => return Ok((Err(e), Vec::new())),
         };
         let synced = self.synced.read().clone();
-        // Reads of the sync thread wait for devices; here a failure must be returned.
-        let made = std::thread::scope(|s| {
-            s.spawn(|| parting.make(self, &synced, &old)).join().expect("a panic ends the program")
-        });
-        match made {
+        // The new pool is opened with options of its own: a device of it that fails is an error of
+        // the split, and not one that the sync waits for.
+        match parting.make(self, &synced, &old) {
             Ok(spa) => Ok((Ok(spa), self.let_split(tx, &parting.plan)?)),
             Err(e) => {
                 self.join(old);

@@ -1,0 +1,66 @@
+//! Wrapping keys of imported pools.
+
+use api::{Caller, Error, KeyMaterial, LoadKeyRequest, Reason};
+use ondisk::ObjNum;
+
+use crate::pools::Pools;
+use crate::replies::{of_dsl, of_key};
+
+impl Pools {
+    /// Loads the key of an encryption root, or checks it (`spa_keystore_load_wkey`).
+    ///
+    /// # Errors
+    /// See [`api::Service::load_key`].
+    pub fn load_key(&self, request: &LoadKeyRequest) -> Result<(), Error> {
+        let about = request.dataset.as_str();
+        let pool = self.pool_of(about)?;
+        let dsl = pool.pool.dsl();
+        let dir = dsl.dir(about).map_err(|error| Error::new(about, of_dsl(&error)))?;
+        let bytes = match &request.key {
+            KeyMaterial::Passphrase(bytes) | KeyMaterial::Hex(bytes) | KeyMaterial::Raw(bytes) => bytes,
+        };
+        dsl.keys().load(&dir, bytes, request.noop).map_err(|error| Error::new(about, of_key(&error)))
+    }
+
+    /// Unloads a key, unless a mount, a volume or a visit needs it (`spa_keystore_unload_wkey`).
+    ///
+    /// # Errors
+    /// See [`api::Service::unload_key`].
+    pub fn unload_key(&self, caller: &Caller, dataset: &str) -> Result<(), Error> {
+        let pool = self.pool_of(dataset)?;
+        let fail = |error: dsl::Error| Error::new(dataset, of_dsl(&error));
+        let root = pool.pool.dsl().dir(dataset).map_err(fail)?;
+        for live in pool.mounts.served() {
+            let name = live.name();
+            // A snapshot has the key of its head.
+            let head = name.split('@').next().unwrap_or(&name);
+            let dir = pool.pool.dsl().dir(head).map_err(fail)?;
+            let needs = dir.encryption_root().map_err(fail)?;
+            if needs.is_some_and(|needed| needed.object() == root.object()) {
+                return Err(Error::new(dataset, Reason::Busy));
+            }
+        }
+        for object in pool.volumes.objects() {
+            let needs = pool.pool.dsl().by_object(ObjNum(object)).and_then(|d| d.dir().encryption_root());
+            if needs.map_err(fail)?.is_some_and(|needed| needed.object() == root.object()) {
+                return Err(Error::new(dataset, Reason::Busy));
+            }
+        }
+        for (object, who) in self.visits.users(pool.pool.name()) {
+            let needs = pool.pool.dsl().by_object(ObjNum(object)).and_then(|d| d.dir().encryption_root());
+            if needs.map_err(fail)?.is_some_and(|needed| needed.object() == root.object()) {
+                // Other users do not learn who uses files of the pool.
+                let reason = if caller.owns() { Reason::HeldOpen { by: who } } else { Reason::Busy };
+                return Err(Error::new(dataset, reason));
+            }
+        }
+        // Earlier writes may still need the key on their way to the disk.
+        if let Some(live) = pool.pool.spa().writer() {
+            live.sync_all().map_err(|_| Error::new(dataset, Reason::Suspended))?;
+        }
+        match pool.pool.unload_key(dataset) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Error::new(dataset, crate::replies::of_library(&error))),
+        }
+    }
+}
