@@ -182,7 +182,7 @@ impl Plan {
             },
             xattrs: !off(Prop::Xattr)?,
             sizes: Self::sizes_of(&dataset, unit, name_max)?,
-            policy: poolhouse::policy_of(&dataset)?,
+            policy: Policy::of(&dataset)?,
             cache: arc::Policy {
                 keep: arc::Which::of_number(number(Prop::Primarycache, 2)?),
                 ahead: arc::Which::of_number(number(Prop::Prefetch, 2)?),

@@ -73,6 +73,19 @@ pub struct Need {
     pub netfree: bool,
 }
 
+impl Need {
+    /// A change that takes space, and dirties at most `bytes`.
+    pub fn growing(bytes: u64) -> Need {
+        Need { bytes, netfree: false }
+    }
+
+    /// A change that frees more space than it takes, and dirties at most `bytes`
+    /// (`dmu_tx_mark_netfree`).
+    pub fn netfree(bytes: u64) -> Need {
+        Need { bytes, netfree: true }
+    }
+}
+
 /// The answer to a writer.
 #[derive(Debug)]
 pub enum Asked {

@@ -79,3 +79,15 @@ impl From<spa::import::OpenFailure> for Error {
         }
     }
 }
+
+impl From<spa::HeadError> for Error {
+    fn from(failure: spa::HeadError) -> Self {
+        match failure {
+            spa::HeadError::ReadOnly => Error::ReadOnly,
+            spa::HeadError::Dataset(why) => Error::Dataset(why),
+            spa::HeadError::Log(why) => Error::Log(why),
+            spa::HeadError::Object(why) => Error::Object(why),
+            spa::HeadError::Stopped(why) => Error::Stopped(why),
+        }
+    }
+}

@@ -1,11 +1,10 @@
 //! Files that are open for writing.
 
-use crate::policy::policy_of;
 use crate::{Dataset, Result};
 use ondisk::ObjNum;
 use std::io;
 use std::sync::Arc;
-use zpl::{FileSystem, FileType, Kind, NewFile, Policies};
+use zpl::{FileSystem, FileType, Kind, NewFile, Policies, Policy};
 
 /// Permissions of a new file, and of a new directory.
 const MODES: (u32, u32) = (0o644, 0o755);
@@ -96,7 +95,7 @@ impl Dataset {
         if let Some(fs) = open.get(&object).and_then(std::sync::Weak::upgrade) {
             return Ok(fs);
         }
-        let policies = Policies::new(policy_of(self.dsl())?);
+        let policies = Policies::new(Policy::of(self.dsl())?);
         let fs = Arc::new(self.pool().open_for_writing(self.dsl(), policies)?);
         open.retain(|_, fs| fs.strong_count() > 0);
         open.insert(object, Arc::downgrade(&fs));

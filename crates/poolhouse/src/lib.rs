@@ -84,7 +84,6 @@ mod dataset;
 mod error;
 mod file;
 mod files;
-mod policy;
 mod pool;
 pub mod tunables;
 mod writing;
@@ -94,7 +93,6 @@ pub use dataset::Dataset;
 pub use error::Error;
 pub use file::{File, ReadDir};
 pub use files::FileWriter;
-pub use policy::policy_of;
 pub use pool::{DatasetNames, OpenOptions, Pool, default_cache_bytes};
 pub use writing::Replay;
 

@@ -9,6 +9,8 @@
 //! | [`patient`], [`ward`] | devices that fail, hang or return wrong data |
 //! | [`clock`] | modelled disks that take time, without real waiting |
 //!
+//! [`HookedSource`] gives a test's file system its transactions.
+//!
 //! # Absent
 //! * Pools that OpenZFS wrote: `testkit` has them.
 //! * Errors: each failure is a panic.
@@ -17,7 +19,10 @@
 
 pub mod clock;
 pub mod patient;
+mod source;
 pub mod ward;
+
+pub use source::HookedSource;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`Log`] | walks a chain, plans its claim ([`Log::plan`]), replays it ([`Log::replay`]) |
 //! | [`Zilog`] | writes a chain |
+//! | [`TxSource`] | gives changes of a dataset their transactions, and its log |
 //!
 //! # Absent
 //! Keys: without them the records of an encrypted log show only their headers. A claim needs no
@@ -30,6 +31,7 @@ mod log;
 mod replay;
 mod stats;
 pub mod tunables;
+mod tx_source;
 mod zilog;
 
 pub use bytes::Bytes;
@@ -39,6 +41,7 @@ pub use groups::{Groups, Missing, Source};
 pub use log::{Blocks, Claim, End, Log, LogBlock, LogRecord};
 pub use replay::{Ended, ReplayError, Replayed, Replayer, may_pass};
 pub use stats::{LogBlocks, Stats};
+pub use tx_source::{TxError, TxSource};
 pub use zilog::{EarlyPolicy, LogPolicy, SyncMode, UseSaXattrs, Zilog};
 
 /// A result of this crate.

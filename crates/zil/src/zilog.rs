@@ -129,6 +129,16 @@ pub struct LogPolicy {
 }
 
 impl LogPolicy {
+    /// The policy by the values of the properties `sync` and `logbias`, as they are stored.
+    pub fn from_properties(sync: u64, logbias: u64) -> LogPolicy {
+        let sync = match sync {
+            1 => SyncMode::Always,
+            2 => SyncMode::Disabled,
+            _ => SyncMode::Standard,
+        };
+        LogPolicy { sync, throughput: logbias == 1 }
+    }
+
     fn pack(self) -> u8 {
         self.sync as u8 | u8::from(self.throughput) << 4
     }

@@ -8,6 +8,7 @@ use ondisk::fuid::Fuid;
 use ondisk::sa::Attr as Sa;
 use ondisk::znode::{Pflags, Znode};
 use ondisk::{Corrupt, ObjNum};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A time, as stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -30,6 +31,14 @@ impl Time {
     /// Nanoseconds since 1970.
     pub fn as_nanos(self) -> i128 {
         i128::from(self.secs) * 1_000_000_000 + i128::from(self.nanos)
+    }
+}
+
+impl From<SystemTime> for Time {
+    /// A time before 1970 becomes 0.
+    fn from(time: SystemTime) -> Self {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Time { secs: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The file system: its master node, and the state that all files share (`zfsvfs_t`).
 
 use crate::fuid::Domains;
-use crate::write::{Policies, Quotas, Txs, Writer};
+use crate::write::{Policies, Quotas, Writer, Writing};
 use crate::{Error, FileType, Node, Result, SpaceKind};
 use dmu::sa::Sa;
 use dmu::zap::{Normalization, Zap};
@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use zil::TxSource;
 
 /// The master node's object (`MASTER_NODE_OBJ`).
 const MASTER_NODE: ObjNum = ObjNum(1);
@@ -104,11 +105,11 @@ impl FileSystem {
     /// # Errors
     /// * All errors of [`FileSystem::open`].
     /// * [`Error::Corrupt`]: also if there is no list of unlinked files.
-    pub fn open_live(os: &Objset, txs: Arc<dyn Txs>, policies: Policies) -> Result<FileSystem> {
-        Self::open_with(os, Some((txs, policies)))
+    pub fn open_live(os: &Objset, txs: Arc<dyn TxSource>, policies: Policies) -> Result<FileSystem> {
+        Self::open_with(os, Some(Writing { txs, policies, replaying: false }))
     }
 
-    fn open_with(os: &Objset, write: Option<(Arc<dyn Txs>, Policies)>) -> Result<FileSystem> {
+    pub(crate) fn open_with(os: &Objset, write: Option<Writing>) -> Result<FileSystem> {
         if os.kind() != ObjsetKind::Zfs {
             return Err(Error::NotFileSystem);
         }
@@ -141,11 +142,11 @@ impl FileSystem {
         };
         let unlinked = object("DELETE_QUEUE")?;
         let writer = match write {
-            Some((txs, policies)) => {
+            Some(write) => {
                 let none = Corrupt::Shape { what: "master node", why: "it has no list of unlinked files" };
                 let queue = unlinked.ok_or(Error::Corrupt { object: MASTER_NODE, source: none })?;
                 let quotas = Quotas::load(os, &master)?;
-                Some(Writer::new(txs, policies, Zap::open(&os.dnode(queue)?)?, quotas))
+                Some(Writer::new(write, Zap::open(&os.dnode(queue)?)?, quotas))
             }
             None => None,
         };

@@ -46,8 +46,8 @@ pub use ondisk::znode::Pflags;
 pub use path::Paths;
 pub use space::{Space, SpaceKind};
 pub use write::{
-    AclInherit, AclMode, Atime, CloneRange, Kind, NewFile, Orphans, Policies, Policy, Purpose, Rename,
-    SetAttr, SetXattr, Txs, replay,
+    AclInherit, AclMode, Atime, CloneRange, Kind, NewFile, Orphans, Policies, Policy, Rename, SetAttr,
+    SetXattr, replay,
 };
 
 pub use zil::{LogPolicy, SyncMode, Zilog};

@@ -1,8 +1,8 @@
 //! Changing a file system.
 //!
 //! # Theory
-//! A writable file system lies on a live object set, and gets its transactions from the caller
-//! ([`Txs`]). An operation works in this order:
+//! A writable file system lies on a live object set, and gets its transactions from a
+//! [`zil::TxSource`]. An operation works in this order:
 //!
 //! 1. It takes its locks.
 //! 2. It reads everything that it will change, so that an unreadable block fails the operation
@@ -54,6 +54,7 @@ mod make;
 mod names;
 mod nfs4;
 mod old;
+mod policy;
 mod posix;
 mod project;
 mod quota;
@@ -72,12 +73,14 @@ pub use atime::Atime;
 pub use clone::CloneRange;
 use dmu::Tx;
 use dmu::zap::Zap;
+use dsl::Need;
 use locks::Locks;
 pub use make::{Kind, NewFile};
 pub use nfs4::{AclInherit, AclMode};
 pub(crate) use old::znode;
 use ondisk::{ObjNum, Txg};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
+pub use policy::{Policies, Policy};
 pub(crate) use quota::Quotas;
 pub use remove::Orphans;
 pub use rename::Rename;
@@ -87,134 +90,22 @@ pub use setxattr::SetXattr;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use zil::{LogPolicy, Zilog};
+use zil::TxSource;
 
-/// What a change does to free space.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// The change takes space.
-    Grow,
-    /// The change frees more space than it takes, and may use the space that is reserved for such
-    /// changes (`dmu_tx_mark_netfree`).
-    Free,
-}
-
-/// What a writable file system needs from its pool and its surroundings.
-pub trait Txs: Send + Sync {
-    /// A transaction for a change that dirties about `bytes`; waits while too much is dirty
-    /// (`dmu_tx_assign`).
-    ///
-    /// # Errors
-    /// * [`Error::Stopped`]: the pool accepts no more changes.
-    /// * [`Error::NoSpace`]: the pool has no free space.
-    /// * [`Error::Quota`]: a quota is exceeded.
-    fn tx(&self, bytes: u64, purpose: Purpose) -> Result<Tx>;
-
-    /// As [`Txs::tx`], but returns `None` instead of waiting.
-    ///
-    /// # Errors
-    /// As [`Txs::tx`].
-    fn try_tx(&self, bytes: u64, purpose: Purpose) -> Result<Option<Tx>> {
-        self.tx(bytes, purpose).map(Some)
-    }
-
-    /// Waits until a transaction group is on disk (`txg_wait_synced`).
-    ///
-    /// # Errors
-    /// * [`Error::Stopped`]: the pool stopped before the txg was on disk.
-    fn wait(&self, txg: Txg) -> Result<()>;
-
-    /// The current time, for the timestamps of files.
-    fn now(&self) -> Time;
-
-    /// Notes that the dataset uses a feature from now on (`dsl_dataset_activate_feature`).
-    fn begin_feature(&self, feature: &'static str);
-
-    /// True if files of the dataset may share blocks (the feature `block_cloning`).
-    fn may_clone(&self) -> bool {
-        false
-    }
-
-    /// The dataset's intent log; without one, commits wait for txgs.
-    fn log(&self) -> Option<&Zilog> {
-        None
-    }
-
-    /// True if quotas of users, groups and projects are enforced.
-    fn holds_quotas(&self) -> bool {
-        true
-    }
-
-    /// True if an operation may take several transactions, and wait for their txgs.
-    fn takes_several(&self) -> bool {
-        true
-    }
-}
-
-/// The dataset properties that steer changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Policy {
-    /// Largest block of a file in bytes, a power of two (`recordsize`).
-    pub recordsize: u32,
-    /// Extended attributes are stored as a system attribute where they fit (`xattr=sa`).
-    pub xattr_sa: bool,
-    /// POSIX ACLs apply: new files inherit from their directory (`acltype=posix`).
-    pub posix_acl: bool,
-    /// Slots of a new file's dnode (`dnodesize`). More than one needs the feature `large_dnode`.
-    pub slots: u8,
-    /// Longest name in bytes: 255, or 1023 with `longname=on`.
-    pub name_max: usize,
-    /// When reading changes the access time (`atime`, `relatime`).
-    pub atime: Atime,
-    /// When changes are durable, and where they are logged (`sync`, `logbias`).
-    pub log: LogPolicy,
-    /// What a new mode does to an NFSv4 ACL that says more than a mode (`aclmode`).
-    pub acl_mode: AclMode,
-    /// What a new file inherits from its directory's NFSv4 ACL (`aclinherit`).
-    pub acl_inherit: AclInherit,
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Policy {
-            recordsize: 128 << 10,
-            xattr_sa: true,
-            posix_acl: false,
-            slots: 1,
-            name_max: 255,
-            atime: Atime::Relative,
-            log: LogPolicy::default(),
-            acl_mode: AclMode::Discard,
-            acl_inherit: AclInherit::Restricted,
-        }
-    }
-}
-
-/// The current [`Policy`], which may change while the file system is in use; clones share it.
-#[derive(Debug, Clone, Default)]
-pub struct Policies(Arc<RwLock<Policy>>);
-
-impl Policies {
-    /// Starts with this policy.
-    pub fn new(policy: Policy) -> Self {
-        Policies(Arc::new(RwLock::new(policy)))
-    }
-
-    /// The current policy.
-    pub fn get(&self) -> Policy {
-        *self.0.read()
-    }
-
-    /// Replaces the policy.
-    pub fn set(&self, policy: Policy) {
-        *self.0.write() = policy;
-    }
+/// How a file system is opened for changes.
+pub(crate) struct Writing {
+    pub(crate) txs: Arc<dyn TxSource>,
+    pub(crate) policies: Policies,
+    /// See [`Writer::replaying`].
+    pub(crate) replaying: bool,
 }
 
 /// The state of a writable file system.
 pub(crate) struct Writer {
-    txs: Arc<dyn Txs>,
+    txs: Arc<dyn TxSource>,
     policies: Policies,
+    /// True while a log is replayed: quotas were checked before, and all transactions are one.
+    replaying: bool,
     locks: Locks,
     /// Held while a directory moves to another parent.
     moves: Mutex<()>,
@@ -237,10 +128,11 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(txs: Arc<dyn Txs>, policies: Policies, queue: Zap, quotas: Quotas) -> Writer {
+    pub(crate) fn new(open: Writing, queue: Zap, quotas: Quotas) -> Writer {
         Writer {
-            txs,
-            policies,
+            txs: open.txs,
+            policies: open.policies,
+            replaying: open.replaying,
             locks: Locks::default(),
             moves: Mutex::default(),
             queue,
@@ -252,14 +144,19 @@ impl Writer {
     }
 
     /// A transaction for a change that its caller logs, or that no commit ever waits for.
-    fn logged_tx(&self, bytes: u64, purpose: Purpose) -> Result<Tx> {
-        let tx = self.txs.tx(bytes, purpose)?;
+    fn logged_tx(&self, need: Need) -> Result<Tx> {
+        let tx = self.txs.tx(need)?;
         self.newest.fetch_max(tx.txg().0, Ordering::Relaxed);
         Ok(tx)
     }
 
     fn policy(&self) -> Policy {
         self.policies.get()
+    }
+
+    /// The timestamp of a change made now.
+    fn now(&self) -> Time {
+        self.txs.now().into()
     }
 }
 
@@ -290,7 +187,7 @@ impl FileSystem {
         let Some(w) = self.writer_if_any() else { return Ok(()) };
         match w.newest.load(Ordering::Relaxed) {
             0 => Ok(()),
-            txg => w.txs.wait(Txg(txg)),
+            txg => Ok(w.txs.wait(Txg(txg))?),
         }
     }
 
@@ -299,7 +196,7 @@ impl FileSystem {
     /// # Errors
     /// * [`Error::ReadOnly`]: the file system is not open for changes.
     pub fn now(&self) -> Result<Time> {
-        Ok(self.writer()?.txs.now())
+        Ok(self.writer()?.now())
     }
 
     /// A file's current attributes.

@@ -52,3 +52,13 @@ pub enum Error {
         source: Arc<dyn std::error::Error + Send + Sync>,
     },
 }
+
+impl From<zil::TxError> for Error {
+    fn from(e: zil::TxError) -> Self {
+        match e {
+            zil::TxError::NoSpace => Error::NoSpace,
+            zil::TxError::Quota => Error::Quota,
+            zil::TxError::Stopped { source } => Error::Stopped { source },
+        }
+    }
+}

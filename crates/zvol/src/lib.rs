@@ -4,7 +4,7 @@
 //! A volume is one object. Object 1 holds the bytes, in blocks of `volblocksize`. Object 2 is a ZAP
 //! whose entry `size` is the volume's length. A block that was never written is a hole, and reads
 //! as zeros. A writable volume ([`Volume::open_live`]) lies on a live object set, and gets its
-//! transactions from the caller ([`Txs`]).
+//! transactions from a [`zil::TxSource`].
 //!
 //! # Absent
 //! Which clients may use the volume: the front ends decide that.
@@ -18,7 +18,6 @@ mod write;
 
 pub use error::Error;
 pub use replay::replay;
-pub use write::Txs;
 
 use dmu::zap::Zap;
 use dmu::{Dnode, Extent, Objset};
@@ -27,6 +26,7 @@ use ondisk::{Corrupt, DmuType, ObjNum};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use write::Writer;
+use zil::TxSource;
 
 /// Object of the data (`ZVOL_OBJ`).
 const ZVOL_OBJ: ObjNum = ObjNum(1);
@@ -65,7 +65,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Volume::open`].
-    pub fn open_live(os: &Objset, txs: Arc<dyn Txs>) -> Result<Volume> {
+    pub fn open_live(os: &Objset, txs: Arc<dyn TxSource>) -> Result<Volume> {
         Self::open_with(os, Some(Writer::new(txs)))
     }
 

@@ -4,12 +4,13 @@
 //! A volume's records are writes, frees and clones of blocks. Each changes the one data object, in
 //! the txg of its transaction.
 
-use crate::{Error, Result, Txs, Volume, ZVOL_OBJ};
+use crate::{Error, Result, Volume, ZVOL_OBJ};
 use dmu::{Objset, Tx};
+use dsl::Need;
 use ondisk::zil::{RecordBody, RecordHeader, Write, ZilHeader};
 use ondisk::{BlkId, Corrupt};
 use std::sync::Arc;
-use zil::{Log, ReplayError, Replayed, Replayer};
+use zil::{Log, ReplayError, Replayed, Replayer, TxSource};
 
 const WHAT: &str = "intent log record";
 
@@ -29,7 +30,7 @@ const WHAT: &str = "intent log record";
 pub fn replay(
     os: &Objset,
     log: &Log,
-    txs: Arc<dyn Txs>,
+    txs: Arc<dyn TxSource>,
 ) -> std::result::Result<Replayed<Error>, ReplayError<Error>> {
     let volume = Volume::open(os).map_err(|source| ReplayError::Open { source })?;
     log.replay(&Replay { volume, txs }, &mut |tx: &Tx, header: &ZilHeader| {
@@ -39,7 +40,7 @@ pub fn replay(
 
 struct Replay {
     volume: Volume,
-    txs: Arc<dyn Txs>,
+    txs: Arc<dyn TxSource>,
 }
 
 fn bad(field: &'static str, value: u64) -> Error {
@@ -80,7 +81,7 @@ impl Replayer for Replay {
 
     fn tx(&self, bytes: u64) -> Result<Tx> {
         // The first execution of the operation reserved the space.
-        self.txs.tx(bytes.max(self.volume.block_size()), true)
+        Ok(self.txs.tx(Need::netfree(bytes.max(self.volume.block_size())))?)
     }
 
     fn apply(&self, tx: &Tx, _: &RecordHeader, body: &RecordBody) -> Result<()> {

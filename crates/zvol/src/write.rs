@@ -19,11 +19,12 @@
 use crate::{Error, Result, SIZE, Volume, ZVOL_OBJ};
 use dmu::zap::Value;
 use dmu::{DirtyBlock, RangeLocks, Tx};
+use dsl::Need;
 use ondisk::zil::{RecordBody, TxKind};
 use ondisk::{BlkId, ObjNum, Txg};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use zil::{Bytes, Missing, Source, SyncMode, Zilog};
+use zil::{Bytes, Missing, Source, SyncMode, TxSource};
 
 /// Most bytes that one transaction writes.
 const WRITE_MAX: u64 = 1 << 20;
@@ -32,34 +33,9 @@ const META_BYTES: u64 = 1024;
 /// The largest volume, because offsets of files and devices are signed.
 const SIZE_MAX: u64 = i64::MAX as u64;
 
-/// What a writable volume needs from its pool.
-pub trait Txs: Send + Sync {
-    /// A transaction for a change that dirties about `bytes`; waits while too much is dirty.
-    ///
-    /// A `netfree` change frees more space than it takes, and may use the space that is reserved
-    /// for such changes (`dmu_tx_mark_netfree`).
-    ///
-    /// # Errors
-    /// * [`Error::Stopped`]: the pool accepts no more changes.
-    /// * [`Error::NoSpace`]: the pool has no free space.
-    /// * [`Error::Quota`]: a quota is exceeded.
-    fn tx(&self, bytes: u64, netfree: bool) -> Result<Tx>;
-
-    /// Waits until a transaction group is on disk (`txg_wait_synced`).
-    ///
-    /// # Errors
-    /// * [`Error::Stopped`]: the pool stopped before the txg was on disk.
-    fn wait(&self, txg: Txg) -> Result<()>;
-
-    /// The volume's intent log; without one, flushes wait for txgs.
-    fn log(&self) -> Option<&Zilog> {
-        None
-    }
-}
-
 /// The state of a writable volume.
 pub(crate) struct Writer {
-    txs: Arc<dyn Txs>,
+    txs: Arc<dyn TxSource>,
     pub(crate) ranges: RangeLocks,
     /// The newest txg that changed this volume.
     newest: AtomicU64,
@@ -72,12 +48,12 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(txs: Arc<dyn Txs>) -> Writer {
+    pub(crate) fn new(txs: Arc<dyn TxSource>) -> Writer {
         Writer { txs, ranges: RangeLocks::default(), newest: AtomicU64::new(0) }
     }
 
-    pub(crate) fn tx(&self, bytes: u64, netfree: bool) -> Result<Tx> {
-        let tx = self.txs.tx(bytes, netfree)?;
+    fn tx(&self, need: Need) -> Result<Tx> {
+        let tx = self.txs.tx(need)?;
         self.newest.fetch_max(tx.txg().0, Ordering::Relaxed);
         Ok(tx)
     }
@@ -124,7 +100,7 @@ impl Volume {
             // Later pieces begin at block boundaries.
             let most = WRITE_MAX.max(self.block_size());
             let n = (most - at % most).min(len - done);
-            let tx = w.tx(self.touched(at, n) + META_BYTES, false)?;
+            let tx = w.tx(Need::growing(self.touched(at, n) + META_BYTES))?;
             let piece = &data[done as usize..(done + n) as usize];
             self.dnode().write_at(&tx, at, piece)?;
             if let Some(log) = w.txs.log() {
@@ -163,7 +139,7 @@ impl Volume {
             // piece, not for all the txgs.
             let range = w.ranges.lock(piece.offset, piece.offset + piece.len, true);
             self.check(piece.offset, piece.len)?;
-            let tx = w.tx(2 * self.block_size() + META_BYTES, true)?;
+            let tx = w.tx(Need::netfree(2 * self.block_size() + META_BYTES))?;
             self.dnode().free_range(&tx, piece.offset, piece.len)?;
             if let Some(log) = w.txs.log() {
                 let body = RecordBody::Truncate { foid: ZVOL_OBJ.0, offset: piece.offset, length: piece.len };
@@ -185,7 +161,7 @@ impl Volume {
     fn free_much(&self, w: &Writer, offset: u64, len: u64) -> Result<()> {
         let mut pieces = self.dnode().pieces(offset, len)?;
         while let Some(piece) = pieces.next_piece()?.filter(|piece| !piece.last) {
-            let tx = w.tx(2 * self.block_size() + META_BYTES, true)?;
+            let tx = w.tx(Need::netfree(2 * self.block_size() + META_BYTES))?;
             self.dnode().free_range(&tx, piece.offset, piece.len)?;
             if let Some(log) = w.txs.log() {
                 log.unlogged(&tx);
@@ -214,7 +190,7 @@ impl Volume {
         if size == before {
             return Ok(());
         }
-        let tx = w.tx(META_BYTES, size < before)?;
+        let tx = w.tx(Need { bytes: META_BYTES, netfree: size < before })?;
         self.0.props.update(&tx, SIZE, &Value::from(size))?;
         if size > before {
             // An earlier shrinking may not have freed everything past the end.
@@ -228,7 +204,7 @@ impl Volume {
         if size < before {
             // Blocks past the end may be freed in any number of txgs.
             self.free_much(w, size, u64::MAX)?;
-            let tx = w.tx(META_BYTES, true)?;
+            let tx = w.tx(Need::netfree(META_BYTES))?;
             self.dnode().free_range(&tx, size, u64::MAX)?;
             if let Some(log) = w.txs.log() {
                 log.unlogged(&tx);
@@ -252,7 +228,7 @@ impl Volume {
         }
         match w.newest.load(Ordering::Relaxed) {
             0 => Ok(()),
-            txg => w.txs.wait(Txg(txg)),
+            txg => Ok(w.txs.wait(Txg(txg))?),
         }
     }
 }

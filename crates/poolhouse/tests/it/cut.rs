@@ -2,19 +2,21 @@
 
 use poolhouse::device::{Device, Fault, Faulty};
 use poolhouse::dsl::ops::create::Create;
-use poolhouse::dsl::{self, Need};
+use poolhouse::ondisk::ObjNum;
 use poolhouse::ondisk::config::AllocBias;
 use poolhouse::ondisk::feature::{FEATURES, Feature};
 use poolhouse::ondisk::label::{LABEL_SIZE, LABEL_START_SIZE};
-use poolhouse::ondisk::{ObjNum, Txg};
+use poolhouse::spa::OpenHead;
 use poolhouse::spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
-use poolhouse::zpl::{self, FileSystem, Kind, NewFile, NewFileSystem, Policies, Purpose, Time, Txs};
-use poolhouse::{Error, OpenOptions, Pool, dmu, zil};
+use poolhouse::zpl::{self, FileSystem, Kind, NewFile, NewFileSystem, Policies};
+use poolhouse::{Error, OpenOptions, Pool, zil};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, UNIX_EPOCH};
+use testpools::HookedSource;
 
 /// Size of each device in bytes.
 const SIZE: u64 = 4 << 30;
@@ -225,36 +227,6 @@ fn much(fs: &FileSystem) {
     }
 }
 
-/// Creates transactions, and records the most dirty data so far.
-struct Watched {
-    pool: Pool,
-    owned: dsl::Owned,
-    most: AtomicU64,
-}
-
-impl Txs for Watched {
-    fn tx(&self, bytes: u64, purpose: Purpose) -> zpl::Result<dmu::Tx> {
-        let live = self.pool.spa().writer().unwrap();
-        let tx = live.tx_for(&self.owned, Need { bytes, netfree: purpose == Purpose::Free }).unwrap();
-        self.most.fetch_max(live.txgs().dirty(), Relaxed);
-        Ok(tx)
-    }
-
-    fn wait(&self, txg: Txg) -> zpl::Result<()> {
-        self.pool.spa().writer().unwrap().txgs().wait_synced(txg).unwrap();
-        Ok(())
-    }
-
-    fn now(&self) -> Time {
-        Time { secs: 1_800_000_000, nanos: 0 }
-    }
-
-    fn begin_feature(&self, feature: &'static str) {
-        let live = self.pool.spa().writer().unwrap();
-        live.dsl().heads().begin_feature(self.owned.object(), feature);
-    }
-}
-
 /// Goal: a replay of more data than the dirty limit is throttled like any writer. The dirty data
 /// stays below the limit, and everything is replayed.
 #[test]
@@ -262,16 +234,19 @@ fn a_large_replay_is_held_up() {
     const DIRTY_MAX: u64 = 64 << 20;
     let left = crashed(&much);
     let pool = Pool::with_spa(testpools::import_with_memory(left.path(), 10 * DIRTY_MAX), None).unwrap();
-    let owned = {
-        let dataset = pool.dataset("tank/fs").unwrap();
-        pool.spa().writer().unwrap().dsl().heads().own(dataset.dsl()).unwrap()
-    };
-    let os = owned.objset().clone();
-    let log = zil::Log::open(&os, pool.spa().last_synced_txg().0, 0).unwrap().unwrap();
-    let watched = Arc::new(Watched { pool, owned, most: AtomicU64::new(0) });
+    let head = OpenHead::open(pool.spa(), pool.dataset("tank/fs").unwrap().dsl()).unwrap();
+    let os = head.objset().clone();
+    let log = head.pending_log().unwrap().unwrap();
+    let most = Arc::new(AtomicU64::new(0));
+    let seen = most.clone();
+    let watched =
+        HookedSource::new(head, || UNIX_EPOCH + Duration::from_secs(1_800_000_000)).after(move |head, _| {
+            seen.fetch_max(head.live().txgs().dirty(), Relaxed);
+        });
+    let watched = Arc::new(watched);
     let done = zpl::replay(&os, &log, watched.clone(), &Policies::default()).unwrap();
     assert!(done.ended.is_none(), "{:?}", done.ended);
-    let most = watched.most.load(Relaxed);
+    let most = most.load(Relaxed);
     // The dirty data came near the limit, so the throttle was needed.
     assert!((DIRTY_MAX / 2..=DIRTY_MAX).contains(&most), "{most} bytes were dirty");
     let fs = FileSystem::open(&os).unwrap();

@@ -8,13 +8,16 @@ use poolhouse::dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use poolhouse::dsl::ops::rollback::Rollback;
 use poolhouse::ondisk::Txg;
 use poolhouse::ondisk::zil::{ZIL_REPLAY_NEEDED, ZilHeader};
-use poolhouse::zpl::{self, Policies, Purpose, Time, Txs};
-use poolhouse::{OpenOptions, Pool, dmu, dsl, zil};
+use poolhouse::spa::OpenHead;
+use poolhouse::zpl::{self, Policies};
+use poolhouse::{OpenOptions, Pool};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, UNIX_EPOCH};
 use testkit::Fixture;
+use testpools::HookedSource;
 
 fn open(dir: &Path, write: bool) -> Pool {
     let options = OpenOptions { write, force: true, ..OpenOptions::default() };
@@ -144,42 +147,18 @@ fn crashed() {
     check("zil-crash", &|_, _, _| false);
 }
 
-/// A source of transactions that syncs everything and then copies the devices, every `step`
-/// transactions. Each copy is the state after a power failure there.
-struct Stops {
-    pool: Pool,
-    owned: dsl::Owned,
-    dir: PathBuf,
-    copies: Mutex<Vec<PathBuf>>,
-    step: usize,
-    asked: AtomicUsize,
-}
-
-impl Txs for Stops {
-    fn tx(&self, bytes: u64, purpose: Purpose) -> zpl::Result<dmu::Tx> {
-        let live = self.pool.spa().writer().unwrap();
-        let n = self.asked.fetch_add(1, Relaxed);
-        if n.is_multiple_of(self.step) {
-            live.sync_all().unwrap();
-            self.copies.lock().unwrap().push(clone_images(&self.dir, &format!("at-{n}")));
+/// A source of transactions that syncs everything and then copies the devices in `dir`, every
+/// `step` transactions. Each copy in `copies` is the state after a power failure there.
+fn stops(head: OpenHead, dir: PathBuf, step: usize, copies: Arc<Mutex<Vec<PathBuf>>>) -> HookedSource {
+    let asked = AtomicUsize::new(0);
+    let clock = || UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    HookedSource::new(head, clock).before(move |head| {
+        let n = asked.fetch_add(1, Relaxed);
+        if n.is_multiple_of(step) {
+            head.live().sync_all().unwrap();
+            copies.lock().unwrap().push(clone_images(&dir, &format!("at-{n}")));
         }
-        let need = dsl::Need { bytes, netfree: purpose == Purpose::Free };
-        Ok(live.tx_for(&self.owned, need).unwrap())
-    }
-
-    fn wait(&self, txg: Txg) -> zpl::Result<()> {
-        self.pool.spa().writer().unwrap().txgs().wait_synced(txg).unwrap();
-        Ok(())
-    }
-
-    fn now(&self) -> Time {
-        Time { secs: 1_800_000_000, nanos: 0 }
-    }
-
-    fn begin_feature(&self, feature: &'static str) {
-        let live = self.pool.spa().writer().unwrap();
-        live.dsl().heads().begin_feature(self.owned.object(), feature);
-    }
+    })
 }
 
 /// Copies the images of a directory to a new directory below it.
@@ -203,16 +182,15 @@ fn stopped_anywhere() {
         let copy = fixture.copy();
         let pool = open(copy.dir(), true);
         load_keys(&pool);
-        let owned =
-            pool.spa().writer().unwrap().dsl().heads().own(pool.dataset(name).unwrap().dsl()).unwrap();
-        let os = owned.objset().clone();
-        let log = zil::Log::open(&os, pool.spa().last_synced_txg().0, 0).unwrap().unwrap();
-        let (asked, copies) = (AtomicUsize::new(0), Mutex::default());
-        let stops = Arc::new(Stops { pool, owned, dir: copy.dir().to_owned(), copies, step, asked });
-        let done = zpl::replay(&os, &log, stops.clone(), &Policies::default()).unwrap();
+        let head = OpenHead::open(pool.spa(), pool.dataset(name).unwrap().dsl()).unwrap();
+        let os = head.objset().clone();
+        let log = head.pending_log().unwrap().unwrap();
+        let copies = Arc::default();
+        let stops = stops(head, copy.dir().to_owned(), step, Arc::clone(&copies));
+        let done = zpl::replay(&os, &log, Arc::new(stops), &Policies::default()).unwrap();
         assert!(done.ended.is_none() && done.records > 20, "{name}: {} records", done.records);
-        let copies = std::mem::take(&mut *stops.copies.lock().unwrap());
-        drop(stops);
+        drop(pool);
+        let copies = std::mem::take(&mut *copies.lock().unwrap());
         let mut left = Vec::new();
         for dir in &copies {
             let pool = open(dir, true);

@@ -5,9 +5,10 @@
 //! after it was last read, or it was not read for a day. So a file that is read often costs one
 //! change a day. While the pool is suspended or writers are throttled, reading updates nothing.
 
+use super::Writer;
 use super::data::ATTR_BYTES;
-use super::{Purpose, Writer};
 use crate::{Attr, FileSystem, Result, Time};
+use dsl::Need;
 use ondisk::ObjNum;
 use ondisk::sa::Attr as Sa;
 use std::sync::atomic::Ordering;
@@ -50,12 +51,12 @@ impl FileSystem {
             return Ok(());
         }
         // No commit covers an access time, and no read waits for a transaction.
-        let Some(tx) = w.txs.try_tx(ATTR_BYTES, Purpose::Grow)? else { return Ok(()) };
+        let Some(tx) = w.txs.try_tx(Need::growing(ATTR_BYTES))? else { return Ok(()) };
         w.newest.fetch_max(tx.txg().0, Ordering::Relaxed);
         self.update(w, object, &tx, |node, c| {
             // Another reader may have updated it meanwhile. A removed file needs no times.
             if node.attr().nlink > 0 && wanted(w, rule, node.attr()) {
-                c.time(Sa::Atime, w.txs.now());
+                c.time(Sa::Atime, w.now());
             }
             Ok(())
         })
@@ -63,5 +64,5 @@ impl FileSystem {
 }
 
 fn wanted(w: &Writer, rule: Atime, a: &Attr) -> bool {
-    rule == Atime::Always || worth(a, w.txs.now())
+    rule == Atime::Always || worth(a, w.now())
 }

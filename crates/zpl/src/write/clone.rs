@@ -6,11 +6,12 @@
 //! changed in a txg that is not on disk have no address to share yet. A large request waits for
 //! that txg. A small one fails, and the caller copies, which is faster.
 
+use super::Writer;
 use super::data::{ATTR_BYTES, SIZE_MAX};
 use super::quota::Payers;
 use super::update::Changes;
-use super::{Purpose, Writer};
 use crate::{Error, FileSystem, FileType, Node, Result};
+use dsl::Need;
 use ondisk::sa::Attr as Sa;
 use ondisk::znode::Pflags;
 use ondisk::{BlkId, ObjNum, Txg};
@@ -188,7 +189,7 @@ impl FileSystem {
             let blocks = n.div_ceil(*block);
             let mut piece = || -> Result<()> {
                 self.check_bytes(w, Payers::from(target.attr()))?;
-                let tx = w.logged_tx(ATTR_BYTES + n, Purpose::Grow)?;
+                let tx = w.logged_tx(Need::growing(ATTR_BYTES + n))?;
                 if std::mem::take(&mut grow) {
                     let size = u32::try_from(*block).expect("a block is at most 16 MiB");
                     target.dn.set_block_size(&tx, size)?;
@@ -197,7 +198,7 @@ impl FileSystem {
                 // If this fails, at most the size of an only block has changed, which has no
                 // visible effect.
                 let bps = target.dn.clone_blocks(&tx, BlkId(first), &source.dn, BlkId(from), blocks)?;
-                let (at, now) = (range.to + done, w.txs.now());
+                let (at, now) = (range.to + done, w.now());
                 let end = at + n;
                 let change = |node: &Node, c: &mut Changes| {
                     let a = node.attr();

@@ -1,11 +1,12 @@
 //! The contents of files: writing, extending, truncating, punching holes (`zfs_write`,
 //! `zfs_freesp`).
 
+use super::Writer;
 use super::quota::Payers;
 use super::update::Changes;
-use super::{Purpose, Writer};
 use crate::{Error, FileSystem, FileType, Node, Result};
 use dmu::Tx;
+use dsl::Need;
 use ondisk::ObjNum;
 use ondisk::sa::Attr as Sa;
 use ondisk::znode::Pflags;
@@ -119,7 +120,7 @@ impl FileSystem {
             let n = (WRITE_MAX - (at % WRITE_MAX as u64) as usize).min(data.len() - done);
             let piece = &data[done..done + n];
             self.check_bytes(w, Payers::from(node.attr()))?;
-            let tx = w.logged_tx(n as u64 + ATTR_BYTES, Purpose::Grow)?;
+            let tx = w.logged_tx(Need::growing(n as u64 + ATTR_BYTES))?;
             w.or_unlogged(&tx, self.write_piece(w, node, &tx, (at, piece), grow.take(), kill))?;
             done += n;
         }
@@ -139,7 +140,7 @@ impl FileSystem {
             self.grow_block(node, tx, size)?;
         }
         node.dn.write_at(tx, at, piece)?;
-        let (end, now) = (at + piece.len() as u64, w.txs.now());
+        let (end, now) = (at + piece.len() as u64, w.now());
         let change = |node: &Node, c: &mut Changes| {
             let a = node.attr();
             if end > a.size {
@@ -196,18 +197,18 @@ impl FileSystem {
         let recordsize = u64::from(w.policy().recordsize);
         let grow = grown(node.dn.block_size(), a.size, size, recordsize);
         let bytes = ATTR_BYTES + node.dn.block_size().max(grow.unwrap_or(0));
-        let purpose = if size < a.size { Purpose::Free } else { Purpose::Grow };
+        let need = Need { bytes, netfree: size < a.size };
         if size < a.size {
             self.free_much(w, &node, size, u64::MAX)?;
         }
-        let (was, tx) = (a.size, w.logged_tx(bytes, purpose)?);
+        let (was, tx) = (a.size, w.logged_tx(need)?);
         let cut = || {
             if size < was {
                 node.dn.free_range(&tx, size, u64::MAX)?;
             } else if let Some(grow) = grow {
                 self.grow_block(&node, &tx, grow)?;
             }
-            let now = w.txs.now();
+            let now = w.now();
             let change = |node: &Node, c: &mut Changes| {
                 let a = node.attr();
                 c.word(Sa::Size, size);
@@ -268,10 +269,10 @@ impl FileSystem {
             return Ok(());
         }
         self.free_much(w, &node, offset, len)?;
-        let tx = w.logged_tx(ATTR_BYTES + 2 * node.dn.block_size(), Purpose::Free)?;
+        let tx = w.logged_tx(Need::netfree(ATTR_BYTES + 2 * node.dn.block_size()))?;
         let cut = || {
             node.dn.free_range(&tx, offset, len)?;
-            let now = w.txs.now();
+            let now = w.now();
             let change = |node: &Node, c: &mut Changes| {
                 c.modified(node.attr(), now);
                 Ok(())

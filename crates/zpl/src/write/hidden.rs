@@ -1,8 +1,9 @@
 //! The owner of a hidden directory of extended attributes follows the file's (`zfs_setattr_dir`).
 
+use super::Writer;
 use super::data::ATTR_BYTES;
-use super::{Purpose, Writer};
 use crate::{Attr, DirCookie, Error, FileSystem, Node, Result};
+use dsl::Need;
 use ondisk::ObjNum;
 use ondisk::sa::Attr as Sa;
 
@@ -37,7 +38,7 @@ impl FileSystem {
             return Ok(());
         }
         // The record of the file covers this change too, but not the added space for a project.
-        let tx = w.logged_tx(2 * ATTR_BYTES, Purpose::Grow)?;
+        let tx = w.logged_tx(Need::growing(2 * ATTR_BYTES))?;
         let with = (|node: &Node| node.attr().pflags.0, a.ctime);
         if a.projid != like.projid && self.add_project(w, &tx, node.object(), like.projid, with)? {
             w.unlogged(&tx);

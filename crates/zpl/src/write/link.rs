@@ -1,10 +1,10 @@
 //! Hard links (`zfs_link`).
 
-use super::Purpose;
 use super::make::MAKE_BYTES;
 use super::rename::check_project;
 use super::undo::whole;
 use crate::{Attr, Error, FileSystem, FileType, Result};
+use dsl::Need;
 use ondisk::ObjNum;
 use ondisk::sa::Attr as Sa;
 use ondisk::znode::Pflags;
@@ -48,8 +48,8 @@ impl FileSystem {
             return Err(Error::Exists { dir });
         }
         let unnamed = w.is_unnamed(file);
-        let held_tx = w.logged_tx(MAKE_BYTES, Purpose::Grow)?;
-        let now = w.txs.now();
+        let held_tx = w.logged_tx(Need::growing(MAKE_BYTES))?;
+        let now = w.now();
         let (tx, parent) = (&held_tx, &parent);
         let done = whole(|undo| {
             self.update(w, file, tx, |node, c| {

@@ -14,12 +14,13 @@
 //! names. So such a change never follows the removal of its file, and never shows an attribute
 //! without its value.
 
+use super::Writer;
 use super::make::Kind;
 use super::replay::{FLAG_BITS, PROJID};
 use super::setattr::SetAttr;
-use super::{Purpose, Writer};
 use crate::{Attr, Error, FileSystem, FileType, Node, Result, Time};
 use dmu::{DirtyBlock, Dnode, Tx};
+use dsl::Need;
 use ondisk::zil::{Create, FileId, RecordBody, Rename, Setattr, TxKind, Whiteout, Write, Xvattr};
 use ondisk::znode::Pflags;
 use ondisk::{BlkId, Blkptr, ObjNum, Txg};
@@ -102,8 +103,8 @@ impl Writer {
     }
 
     /// A transaction for a change without a record: commits wait for its txg.
-    pub(super) fn tx(&self, bytes: u64, purpose: Purpose) -> Result<Tx> {
-        let tx = self.logged_tx(bytes, purpose)?;
+    pub(super) fn tx(&self, need: Need) -> Result<Tx> {
+        let tx = self.logged_tx(need)?;
         self.unlogged(&tx);
         Ok(tx)
     }

@@ -8,10 +8,11 @@ use super::nfs4::{AUTO_INHERIT, HAS_INHERITABLE, Heir, NewAcl};
 use super::quota::Payers;
 use super::replay::Given;
 use super::update::{AV_MODIFIED, NO_EXECS_DENIED, time_bytes};
-use super::{Purpose, Writer, nfs4, trivial};
+use super::{Writer, nfs4, trivial};
 use crate::{Attr, Error, FileSystem, FileType, Node, Result};
 use dmu::zap::Zap;
 use dmu::{Dnode, NewObject, Tx};
+use dsl::Need;
 use ondisk::objset::ObjsetFlags;
 use ondisk::sa::Attr as Sa;
 use ondisk::zap::ZapFlags;
@@ -186,7 +187,7 @@ impl FileSystem {
         let new = &NewFile { permissions, ..new.clone() };
         let birth = Birth::new(new, &parent);
         self.check_one_more(w, birth.payers())?;
-        let tx = w.logged_tx(MAKE_BYTES, Purpose::Grow)?;
+        let tx = w.logged_tx(Need::growing(MAKE_BYTES))?;
         let born = self.make(w, &tx, &birth)?;
         let kind = new.kind.file_type();
         let named = || {
@@ -263,7 +264,7 @@ impl FileSystem {
         }
 
         let word = |n: u64| n.to_le_bytes();
-        let now = time_bytes(b.given.map_or_else(|| w.txs.now(), |g| g.time));
+        let now = time_bytes(b.given.map_or_else(|| w.now(), |g| g.time));
         let target: &[u8] = if let Kind::Symlink(t) = &new.kind { t } else { b"" };
         let size = if directory { 2 } else { target.len() as u64 };
         let words = [

@@ -132,7 +132,7 @@ impl FileSystem {
         entries: i64,
         subdirs: i64,
     ) -> Result<()> {
-        let now = w.txs.now();
+        let now = w.now();
         self.update(w, dir, tx, |node, c: &mut Changes| {
             let a = node.attr();
             c.word(Sa::Size, a.size.saturating_add_signed(entries));

@@ -12,15 +12,16 @@
 //! version 3 of the file system, and version 1 from then on.
 
 use super::data::ATTR_BYTES;
+use super::remove;
 use super::trivial::stored;
 use super::update::Value;
-use super::{Purpose, remove};
 use crate::fs::{ZPL_VERSION, ZPL_VERSION_SA};
 use crate::node::Store;
 use crate::{Error, FileSystem, FileType, Node, Result};
 use dmu::sa::Sa;
 use dmu::zap::Value as Entry;
 use dmu::{Dnode, NewObject, Tx};
+use dsl::Need;
 use ondisk::acl::{Ace, AclPhys, AclVersion, aces};
 use ondisk::objset::ObjsetFlags;
 use ondisk::sa::Attr;
@@ -246,7 +247,7 @@ impl FileSystem {
         if version <= self.version() {
             return Ok(());
         }
-        let tx = w.tx(16 * ATTR_BYTES, Purpose::Grow)?;
+        let tx = w.tx(Need::growing(16 * ATTR_BYTES))?;
         let made = if version >= ZPL_VERSION_SA && !self.uses_sa() {
             let (sa, number) = Sa::create(self.objset(), &tx)?;
             self.master().update(&tx, b"SA_ATTRS", &Entry::from(number.0))?;

@@ -13,11 +13,12 @@
 //! The set of tables is locked while a handle is copied and while a table is created. No
 //! transaction is taken while it is locked.
 
+use super::Writer;
 use super::data::ATTR_BYTES;
-use super::{Purpose, Writer};
 use crate::{Attr, Error, FileSystem, Fuid, Result, SpaceKind};
 use dmu::zap::{Value, Zap};
 use dmu::{DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, Objset};
+use dsl::Need;
 use ondisk::objset::ObjsetFlags;
 use ondisk::{DmuType, ObjNum};
 use parking_lot::RwLock;
@@ -87,7 +88,8 @@ impl FileSystem {
     }
 
     fn check(&self, w: &Writer, payers: Payers, table: usize) -> Result<()> {
-        if !w.txs.holds_quotas() {
+        // The first execution of a replayed operation checked the quotas.
+        if w.replaying {
             return Ok(());
         }
         for (class, id) in payers.0.into_iter().enumerate() {
@@ -132,7 +134,7 @@ impl FileSystem {
         if self.version() < ZPL_VERSION_USERSPACE || self.objset().phys().flags.0 & needed != needed {
             return Err(Error::NotCounted);
         }
-        let tx = w.tx(ATTR_BYTES + TABLE_BYTES, Purpose::Free)?;
+        let tx = w.tx(Need::netfree(ATTR_BYTES + TABLE_BYTES))?;
         let name = format!("{:x}", id.0).into_bytes();
         let mut tables = w.quotas.0.write();
         let limits = match &tables[table][class] {

@@ -1,12 +1,13 @@
 //! Removing names and files (`zfs_remove`, `zfs_rmdir`, `zfs_rmnode`).
 
+use super::Writer;
 use super::undo::{Undo, whole};
 use super::update::Changes;
-use super::{Purpose, Writer};
 use crate::node::Store;
 use crate::{DirEntry, Error, FileSystem, FileType, Node, Result};
 use dmu::Tx;
 use dmu::zap::{Value, Zap};
+use dsl::Need;
 use ondisk::ObjNum;
 use ondisk::acl::AclPhys;
 use ondisk::sa::Attr as Sa;
@@ -76,7 +77,7 @@ impl FileSystem {
             }
             let child = self.node(object)?;
             may(&child)?;
-            let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
+            let tx = w.logged_tx(Need::netfree(REMOVE_BYTES))?;
             let gone = self.remove_logged(w, &tx, &parent, &e, &child);
             return Ok((object, w.or_unlogged(&tx, gone)?));
         }
@@ -152,7 +153,7 @@ impl FileSystem {
         node: &'a Node,
         undo: &mut Undo<'a>,
     ) -> Result<bool> {
-        let (object, before, now) = (node.object(), *node.attr(), w.txs.now());
+        let (object, before, now) = (node.object(), *node.attr(), w.now());
         // A directory loses both of its own links at once.
         let left = if before.kind == FileType::Directory { 0 } else { before.nlink.saturating_sub(1) };
         if left == 0 {
@@ -242,14 +243,14 @@ impl FileSystem {
             // The file was freed before a crash that kept the list, or never existed. Only the
             // entry is left.
             Err(Error::NoFile { .. }) => {
-                let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
+                let tx = w.logged_tx(Need::netfree(REMOVE_BYTES))?;
                 return w.dequeue(&tx, object);
             }
             Err(e) => return Err(e),
         };
         if node.attr().nlink != 0 {
             // The list names a file that has names: the names count.
-            let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
+            let tx = w.logged_tx(Need::netfree(REMOVE_BYTES))?;
             return w.dequeue(&tx, object);
         }
         let hidden = node.attr().kind == FileType::Directory && node.attr().pflags.has(Pflags::XATTR);
@@ -262,7 +263,7 @@ impl FileSystem {
         let whole = held.whole();
         self.free_much(w, &node, 0, u64::MAX)?;
         {
-            let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
+            let tx = w.logged_tx(Need::netfree(REMOVE_BYTES))?;
             // Only this file leads to its hidden directory, so the directory must be in the list
             // before the file is freed.
             if let Some(dir) = &xattrs {
@@ -298,12 +299,13 @@ impl FileSystem {
     /// It also reads the indirect blocks of the rest, without a transaction, which would delay
     /// other threads.
     pub(super) fn free_much(&self, w: &Writer, node: &Node, offset: u64, len: u64) -> Result<()> {
-        if !w.txs.takes_several() {
+        // All transactions of a replayed record are one.
+        if w.replaying {
             return Ok(());
         }
         let mut pieces = node.dn.pieces(offset, len)?;
         while let Some(piece) = pieces.next_piece()?.filter(|piece| !piece.last) {
-            let tx = w.tx(REMOVE_BYTES, Purpose::Free)?;
+            let tx = w.tx(Need::netfree(REMOVE_BYTES))?;
             node.dn.free_range(&tx, piece.offset, piece.len)?;
             let txg = tx.txg();
             drop(tx);
@@ -337,7 +339,7 @@ impl FileSystem {
         while let Some(entry) = zap.entries().next().transpose()? {
             let e = dir.lookup_entry(entry.name(), false)?;
             let child = self.node(e.object)?;
-            let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
+            let tx = w.logged_tx(Need::netfree(REMOVE_BYTES))?;
             let gone = self.remove_link(w, &tx, dir, &e, &child)?;
             drop(tx);
             // Attributes have no attributes of their own, so this recursion ends here.

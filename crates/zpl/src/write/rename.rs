@@ -1,13 +1,14 @@
 //! Renaming (`zfs_rename`).
 
+use super::Writer;
 use super::log::Renamed;
 use super::make::{Birth, Kind, MAKE_BYTES, NewFile};
 use super::quota::Payers;
 use super::undo::{Undo, whole};
 use super::update::AV_MODIFIED;
-use super::{Purpose, Writer};
 use crate::{Attr, DirEntry, Error, FileSystem, FileType, Node, Result};
 use dmu::Tx;
+use dsl::Need;
 use ondisk::sa::Attr as Sa;
 use ondisk::zil::TxKind;
 use ondisk::znode::Pflags;
@@ -166,7 +167,7 @@ impl FileSystem {
             if how == Rename::Exchange {
                 return Err(Error::NoEntry { dir: m.to.object() });
             }
-            let tx = w.logged_tx(3 * MAKE_BYTES, Purpose::Grow)?;
+            let tx = w.logged_tx(Need::growing(3 * MAKE_BYTES))?;
             let done = self.rename_new(w, &tx, &m, new_name, how);
             return w.or_unlogged(&tx, done).map(|()| None);
         };
@@ -186,7 +187,7 @@ impl FileSystem {
             (true, true) => self.require_empty(target)?,
             (false, false) => {}
         }
-        let tx = w.logged_tx(3 * MAKE_BYTES, Purpose::Grow)?;
+        let tx = w.logged_tx(Need::growing(3 * MAKE_BYTES))?;
         let done = self.rename_over(w, &tx, &m, (old, target), new_name, how);
         w.or_unlogged(&tx, done)
     }
@@ -328,7 +329,7 @@ impl FileSystem {
     }
 
     fn moved(&self, w: &Writer, tx: &Tx, object: ObjNum, dir: ObjNum) -> Result<()> {
-        let now = w.txs.now();
+        let now = w.now();
         self.update(w, object, tx, |node, c| {
             let a = node.attr();
             c.word(Sa::Parent, dir.0);
@@ -346,7 +347,7 @@ impl FileSystem {
         if !one_entry || e.name == new_name || !self.folds_names() {
             return Ok(None);
         }
-        let tx = &w.logged_tx(2 * MAKE_BYTES, Purpose::Grow)?;
+        let tx = &w.logged_tx(Need::growing(2 * MAKE_BYTES))?;
         let done = whole(|undo| {
             self.remove_entry(w, &m.from, tx, &e.name, typed(node), undo)?;
             self.enter(w, &m.to, tx, new_name, typed(node), undo)?;
@@ -363,7 +364,7 @@ impl FileSystem {
         if is_dir(target) {
             self.check_not_below(target.object(), &m.from)?;
         }
-        let tx = &w.logged_tx(2 * MAKE_BYTES, Purpose::Grow)?;
+        let tx = &w.logged_tx(Need::growing(2 * MAKE_BYTES))?;
         let done = whole(|undo| {
             self.exchange_name(&m.from, tx, &e.name, (typed(source), typed(target)), undo)?;
             self.exchange_name(&m.to, tx, &old.name, (typed(target), typed(source)), undo)?;

@@ -20,16 +20,18 @@ mod names;
 
 pub(super) use attr::{FLAG_BITS, PROJID};
 
-use super::{Policies, Policy, Purpose, Txs, Writer};
+use super::{Policies, Policy, Writer, Writing};
 use crate::{Error, FileSystem, Node, Result, Time};
 use dmu::{Objset, Tx};
+use dsl::Need;
 use ondisk::sa::Attr as Sa;
 use ondisk::zil::{RecordBody, RecordHeader, TxKind, ZilHeader};
 use ondisk::{Corrupt, ObjNum, Txg};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
-use zil::{Log, ReplayError, Replayed, Replayer};
+use std::time::SystemTime;
+use zil::{Log, ReplayError, Replayed, Replayer, TxError, TxSource, Zilog};
 
 /// The subject of errors about records.
 const WHAT: &str = "intent log record";
@@ -56,12 +58,13 @@ const NOBODY: u32 = u32::MAX;
 pub fn replay(
     os: &Objset,
     log: &Log,
-    txs: Arc<dyn Txs>,
+    txs: Arc<dyn TxSource>,
     policies: &Policies,
 ) -> std::result::Result<Replayed<Error>, ReplayError<Error>> {
     let one = Arc::new(OneTx { inner: txs, open: Mutex::new(None) });
     let policy = Policy { posix_acl: false, name_max: NAME_MAX, ..policies.get() };
-    let fs = FileSystem::open_live(os, one.clone(), Policies::new(policy));
+    let write = Writing { txs: one.clone(), policies: Policies::new(policy), replaying: true };
+    let fs = FileSystem::open_with(os, Some(write));
     let fs = fs.map_err(|source| ReplayError::Open { source })?;
     let by = Replay { fs, one, grown: log.grown_later() };
     log.replay(&by, &mut |tx: &Tx, header: &ZilHeader| {
@@ -71,36 +74,39 @@ pub fn replay(
 
 /// Hands out shares of one transaction.
 struct OneTx {
-    inner: Arc<dyn Txs>,
+    inner: Arc<dyn TxSource>,
     /// The transaction of the record that is being replayed.
     open: Mutex<Option<Tx>>,
 }
 
-impl Txs for OneTx {
-    fn tx(&self, _: u64, _: Purpose) -> Result<Tx> {
+impl TxSource for OneTx {
+    fn tx(&self, _: Need) -> std::result::Result<Tx, TxError> {
         Ok(self.open.lock().as_ref().expect("records are applied under a transaction").share())
     }
 
-    fn wait(&self, txg: Txg) -> Result<()> {
+    fn try_tx(&self, need: Need) -> std::result::Result<Option<Tx>, TxError> {
+        self.tx(need).map(Some)
+    }
+
+    fn wait(&self, txg: Txg) -> std::result::Result<(), TxError> {
         self.inner.wait(txg)
     }
 
-    fn now(&self) -> Time {
+    fn log(&self) -> Option<&Zilog> {
+        None
+    }
+
+    fn now(&self) -> SystemTime {
         self.inner.now()
-    }
-
-    fn holds_quotas(&self) -> bool {
-        // The first execution of the operation checked them.
-        false
-    }
-
-    fn takes_several(&self) -> bool {
-        // All transactions here are one.
-        false
     }
 
     fn begin_feature(&self, feature: &'static str) {
         self.inner.begin_feature(feature);
+    }
+
+    fn may_clone(&self) -> bool {
+        // A record of a clone names its blocks, and is applied without a source file.
+        false
     }
 }
 
@@ -117,7 +123,7 @@ impl Replayer for Replay {
     fn tx(&self, bytes: u64) -> Result<Tx> {
         // The first execution reserved the space, and a full file system must not lose what was
         // fsynced.
-        self.one.inner.tx(bytes, Purpose::Free)
+        Ok(self.one.inner.tx(Need::netfree(bytes))?)
     }
 
     fn apply(&self, tx: &Tx, header: &RecordHeader, body: &RecordBody) -> Result<()> {
@@ -178,7 +184,7 @@ impl FileSystem {
             let (index, _) = known.iter().find(|(_, name)| name.as_bytes() == domain.as_slice())?;
             Some(u64::from(index) << 32 | id & u64::from(u32::MAX))
         };
-        let tx = w.tx(0, Purpose::Grow)?;
+        let tx = w.tx(Need::growing(0))?;
         self.update(w, object, &tx, |_, c| {
             for (attr, id) in [Sa::Uid, Sa::Gid].into_iter().zip(ids) {
                 if let Some(local) = local(id) {

@@ -3,9 +3,10 @@
 use super::data::ATTR_BYTES;
 use super::quota::Payers;
 use super::update::{Changes, NO_EXECS_DENIED};
-use super::{AclMode, Purpose, Writer, nfs4};
+use super::{AclMode, Writer, nfs4};
 use crate::node::Store;
 use crate::{Attr, Error, FileSystem, FileType, Node, Result, Time};
+use dsl::Need;
 use ondisk::ObjNum;
 use ondisk::objset::ObjsetFlags;
 use ondisk::sa::Attr as Sa;
@@ -74,8 +75,8 @@ impl FileSystem {
         }
         let rest = SetAttr { size: None, kill: set.kill && set.size.is_none(), ..*set };
         if rest != SetAttr::default() {
-            let tx = w.logged_tx(ATTR_BYTES, Purpose::Grow)?;
-            let now = w.txs.now();
+            let tx = w.logged_tx(Need::growing(ATTR_BYTES))?;
+            let now = w.now();
             let all = || {
                 let new = |node: &Node, c: &mut Changes| {
                     change(w, node, c, &rest)?;
@@ -103,8 +104,8 @@ impl FileSystem {
     /// Sets the nine permission bits. The caller has locked the file.
     pub(super) fn set_permissions(&self, w: &Writer, node: &Node, permissions: u32) -> Result<()> {
         let permissions = Some(node.attr().mode & 0o7000 | permissions & 0o777);
-        let tx = w.logged_tx(ATTR_BYTES, Purpose::Grow)?;
-        let now = w.txs.now();
+        let tx = w.logged_tx(Need::growing(ATTR_BYTES))?;
+        let now = w.now();
         let set = SetAttr { permissions, ..SetAttr::default() };
         let new = |node: &Node, c: &mut Changes| {
             change(w, node, c, &set)?;
@@ -143,8 +144,8 @@ impl FileSystem {
         self.check_one_more(w, Payers::new(None, None, new))?;
         // A file gets space for its project when it is created. A file from before projects were
         // counted has none.
-        let tx = w.logged_tx(2 * ATTR_BYTES, Purpose::Grow)?;
-        let now = w.txs.now();
+        let tx = w.logged_tx(Need::growing(2 * ATTR_BYTES))?;
+        let now = w.now();
         let flags = |a: &Attr| a.pflags.0 & !Pflags::FS_FLAGS | wanted.0 | Pflags::ARCHIVE;
         let change = |node: &Node, c: &mut Changes| {
             let a = node.attr();

@@ -8,15 +8,16 @@
 //! # Locks
 //! The file's names, for a file of any type. A hidden directory is reached only through its file.
 
+use super::Writer;
 use super::log::Hidden;
 use super::make::{Birth, Kind, MAKE_BYTES, NewFile};
 use super::posix::{self, ACCESS, DEFAULT};
 use super::quota::Payers;
 use super::update::Changes;
-use super::{Purpose, Writer};
 use crate::xattr::bare;
 use crate::{Error, FileSystem, FileType, Node, Result, XATTR_SIZE_MAX};
 use dmu::Tx;
+use dsl::Need;
 use ondisk::ObjNum;
 use ondisk::nvlist::{Nvlist, Value};
 use ondisk::sa::Attr as Sa;
@@ -155,7 +156,7 @@ impl FileSystem {
         packed: Vec<u8>,
         changes: [Option<Change<'_>>; 2],
     ) -> Result<()> {
-        let tx = w.logged_tx(MAKE_BYTES + packed.len() as u64, Purpose::Grow)?;
+        let tx = w.logged_tx(Need::growing(MAKE_BYTES + packed.len() as u64))?;
         let list = |node: &Node, c: &mut Changes| self.own_list(w, node, c, packed);
         let changed = self.update_and(w, node.object(), &tx, list, |a| {
             changes.into_iter().flatten().for_each(|(name, value)| w.log_sa_xattr(&tx, a, name, value));
@@ -169,7 +170,7 @@ impl FileSystem {
 
     pub(super) fn own_list(&self, w: &Writer, node: &Node, c: &mut Changes, packed: Vec<u8>) -> Result<()> {
         c.bytes(Sa::Dxattr, packed);
-        c.changed(node.attr(), w.txs.now());
+        c.changed(node.attr(), w.now());
         Ok(())
     }
 
@@ -178,7 +179,7 @@ impl FileSystem {
         let a = node.attr();
         let bytes = 4 * MAKE_BYTES + (value.len() as u64).next_multiple_of(512);
         self.check_one_more(w, Payers::from(a))?;
-        let tx = w.logged_tx(bytes, Purpose::Grow)?;
+        let tx = w.logged_tx(Need::growing(bytes))?;
         let put = self.put_hidden_now(w, &tx, node, name, value);
         w.or_unlogged(&tx, put)
     }
@@ -215,7 +216,7 @@ impl FileSystem {
             file.dn.set_block_size(tx, size)?;
         }
         file.dn.write_at(tx, 0, value)?;
-        let now = w.txs.now();
+        let now = w.now();
         self.update(w, file.object(), tx, |file, c| {
             c.word(Sa::Size, value.len() as u64);
             c.modified(file.attr(), now);
@@ -250,10 +251,10 @@ impl FileSystem {
         for stored in std::iter::once(name).chain(bare(name)) {
             let Some(e) = self.find(&dir, stored)? else { continue };
             let file = self.node(e.object)?;
-            let tx = w.logged_tx(2 * MAKE_BYTES, Purpose::Free)?;
+            let tx = w.logged_tx(Need::netfree(2 * MAKE_BYTES))?;
             let all = || {
                 let gone = self.remove_link(w, &tx, &dir, &e, &file)?;
-                let now = w.txs.now();
+                let now = w.now();
                 let changed = |node: &Node, c: &mut Changes| {
                     c.changed(node.attr(), now);
                     Ok(gone)

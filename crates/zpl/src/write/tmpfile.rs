@@ -5,10 +5,11 @@
 //! may give it a first name, which removes it from the list. A file that lost its last name can't
 //! get a new one.
 
+use super::Writer;
 use super::make::{Birth, Kind, MAKE_BYTES, NewFile};
-use super::{Purpose, Writer};
 use crate::{Attr, FileSystem, Result};
 use dmu::Tx;
+use dsl::Need;
 use ondisk::ObjNum;
 
 impl FileSystem {
@@ -31,7 +32,7 @@ impl FileSystem {
         let birth = Birth { unnamed: true, ..Birth::new(new, &parent) };
         self.check_one_more(w, birth.payers())?;
         // A file without a name needs no record: commits wait for the txg that names it.
-        let tx = w.logged_tx(2 * MAKE_BYTES, Purpose::Grow)?;
+        let tx = w.logged_tx(Need::growing(2 * MAKE_BYTES))?;
         let object = self.make(w, &tx, &birth)?.object();
         if let Err(e) = w.enqueue(&tx, object) {
             self.objset().free_object(&tx, object)?;

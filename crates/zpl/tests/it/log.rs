@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use zpl::{
     CloneRange, FileSystem, Kind, LogPolicy, NewFile, NewFileSystem, Policy, Rename, SetAttr, SetXattr,
-    SyncMode, Time, Txs,
+    SyncMode, Time,
 };
 
 /// The state that a crash would leave now. No txg is written meanwhile.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use zpl::{
     AclInherit, AclMode, DirCookie, Error, FileSystem, FileType, Fuid, Kind, NewFile, NewFileSystem, Pflags,
-    Policy, SetAttr, SetXattr, SpaceKind, Txs,
+    Policy, SetAttr, SetXattr, SpaceKind,
 };
 
 fn file() -> NewFile {

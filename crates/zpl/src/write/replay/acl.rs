@@ -8,7 +8,8 @@
 use super::{WHAT, bad};
 use crate::write::Writer;
 use crate::write::update::NO_EXECS_DENIED;
-use crate::{Error, FileSystem, Node, Purpose, Result};
+use crate::{Error, FileSystem, Node, Result};
+use dsl::Need;
 use ondisk::acl::{ACE_EVERYONE, ACE_GROUP, ACE_IDENTIFIER_GROUP, ACE_OWNER};
 use ondisk::sa::Attr as Sa;
 use ondisk::zil::AclLog;
@@ -119,8 +120,8 @@ impl FileSystem {
         let (permissions, denied) = mode(&all, node.attr().uid.0);
         let inherited = all.iter().any(|e| e.flags & INHERIT != 0);
         let guids = all.iter().any(|e| !e.guids.is_empty());
-        let tx = w.tx(0, Purpose::Grow)?;
-        let now = w.txs.now();
+        let tx = w.tx(Need::growing(0))?;
+        let now = w.now();
         self.update(w, object, &tx, |node, c| {
             let a = node.attr();
             let mut flags = a.pflags.0 & !(WIDE | HOLDS | Pflags::ACL_TRIVIAL | NO_EXECS_DENIED);

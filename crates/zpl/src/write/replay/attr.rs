@@ -2,7 +2,8 @@
 
 use super::{bad, id, time};
 use crate::write::{SetAttr, Writer};
-use crate::{Error, FileSystem, Node, Purpose, Result};
+use crate::{Error, FileSystem, Node, Result};
+use dsl::Need;
 use ondisk::ObjNum;
 use ondisk::nvlist::Value;
 use ondisk::sa::Attr as Sa;
@@ -70,7 +71,7 @@ impl FileSystem {
         let wanted = u64::from(x.bitmap.first().copied().unwrap_or(0));
         let word = x.scanstamp.first_chunk::<8>().map_or(0, |raw| u64::from_le_bytes(*raw));
         let project = || u32::try_from(word).map_err(|_| bad(object.0, "project", word));
-        let tx = w.tx(0, Purpose::Grow)?;
+        let tx = w.tx(Need::growing(0))?;
         // A znode has no space for a project, and gets none if it stays a znode.
         let wanted = if self.node(object)?.takes_own() { wanted } else { wanted & !PROJID };
         if wanted & PROJID != 0 && word != 0 {
@@ -121,7 +122,7 @@ impl FileSystem {
             None => drop(list.remove(name)),
         }
         let packed = list.encode_xdr();
-        let tx = w.tx(0, Purpose::Grow)?;
+        let tx = w.tx(Need::growing(0))?;
         self.update(w, node.object(), &tx, |node, c| self.own_list(w, node, c, packed))
     }
 }

@@ -3,8 +3,9 @@
 use super::{WHAT, bad};
 use crate::write::Writer;
 use crate::write::data::grown;
-use crate::{Error, FileSystem, FileType, Node, Purpose, Result};
+use crate::{Error, FileSystem, FileType, Node, Result};
 use dmu::Tx;
+use dsl::Need;
 use ondisk::sa::Attr as Sa;
 use ondisk::zil::{ClonedRange, Write};
 use ondisk::{BlkId, Corrupt, ObjNum};
@@ -38,7 +39,7 @@ impl FileSystem {
         if data_end < end || (r.blkptr.is_none() && data_end != end) || data_end > SIZE_MAX {
             return Err(bad(r.foid, "length", r.length));
         }
-        let tx = w.tx(0, Purpose::Grow)?;
+        let tx = w.tx(Need::growing(0))?;
         let used = if grown { data_end } else { end.max(node.attr().size).min(data_end) };
         self.replay_grow(w, &node, &tx, used)?;
         let node = self.node(node.object())?;
@@ -57,7 +58,7 @@ impl FileSystem {
     }
 
     fn replay_modified(&self, w: &Writer, object: ObjNum, tx: &Tx, end: u64) -> Result<()> {
-        let now = w.txs.now();
+        let now = w.now();
         self.update(w, object, tx, |node, c| {
             let a = node.attr();
             if end > a.size {
@@ -73,7 +74,7 @@ impl FileSystem {
         Self::regular(node)?;
         let end = r.offset.checked_add(r.length).filter(|end| *end <= SIZE_MAX);
         let end = end.ok_or_else(|| bad(r.foid, "length", r.length))?;
-        let tx = w.tx(0, Purpose::Grow)?;
+        let tx = w.tx(Need::growing(0))?;
         self.update(w, node.object(), &tx, |node, c| {
             if end > node.attr().size {
                 c.word(Sa::Size, end);
@@ -104,7 +105,7 @@ impl FileSystem {
             let source = Corrupt::Shape { what: WHAT, why: "a clone is not of whole blocks" };
             return Err(Error::Corrupt { object: node.object(), source });
         }
-        let tx = w.tx(0, Purpose::Grow)?;
+        let tx = w.tx(Need::growing(0))?;
         if node.dn.block_size() < r.blksz {
             self.grow_block(&node, &tx, r.blksz.min(ondisk::SPA_MAXBLOCKSIZE))?;
         }

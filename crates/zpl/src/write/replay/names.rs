@@ -4,6 +4,7 @@ use super::{Given, SLOTS_MAX, bad, id, time};
 use crate::write::make::{Birth, Kind, NewFile};
 use crate::write::{Rename, Writer};
 use crate::{Error, FileSystem, FileType, Result};
+use dsl::Need;
 use ondisk::ObjNum;
 use ondisk::sa::Attr as Sa;
 use ondisk::zil::{Create, FileId, Rename as RenameRecord, TxKind, Whiteout};
@@ -64,7 +65,7 @@ impl FileSystem {
         if self.find(&parent, name)?.is_some() {
             return Err(Error::Exists { dir });
         }
-        let tx = w.tx(0, crate::Purpose::Grow)?;
+        let tx = w.tx(Need::growing(0))?;
         let birth = Birth { given: Some(given), ..Birth::new(new, &parent) };
         let born = self.make(w, &tx, &birth)?;
         if let Err(e) = self.enter_name(w, &parent, &tx, name, (born.object(), new.kind.file_type())) {
@@ -82,7 +83,7 @@ impl FileSystem {
         }
         let new = new_file(c, Kind::Directory);
         let given = Given::new(c.foid, c.gen_, c.crtime)?;
-        let tx = w.tx(0, crate::Purpose::Grow)?;
+        let tx = w.tx(Need::growing(0))?;
         let birth = Birth { xattr: true, given: Some(&given), ..Birth::new(&new, &owner) };
         let born = self.make(w, &tx, &birth)?;
         self.update(w, owner.object(), &tx, |_, changes| {

@@ -2,28 +2,28 @@
 
 #![allow(dead_code)]
 
-use dsl::{Need, Owned, Refusal};
-use ondisk::Txg;
 use ondisk::feature::{FEATURES, Feature};
 use spa::create::{Beginning, Claimer, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
-use spa::engine::{LogHandle, PoolWriter, SystemWorld, TaskError};
+use spa::engine::{PoolWriter, SystemWorld};
 use spa::import::{Hands, Options, SystemClock, import_for_writing};
-use spa::{Host, Spa};
+use spa::{Host, OpenHead, Spa};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use zpl::{Error, FileSystem, NewFileSystem, Policies, Policy, Purpose, Time, Txs, Zilog};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use testpools::HookedSource;
+use zil::TxSource;
+use zpl::{FileSystem, NewFileSystem, Policies, Policy, Zilog};
 
 /// A clock for all pools together, which advances by a second with each reading.
-static CLOCK: AtomicI64 = AtomicI64::new(2_000_000_000);
+static CLOCK: AtomicU64 = AtomicU64::new(2_000_000_000);
 
 /// The pool as a file system sees it.
 pub struct Pool {
-    log: LogHandle,
-    owned: Owned,
-    spa: Spa,
+    source: Arc<HookedSource>,
     /// Runs in the next transaction before any of its changes.
-    meddle: Mutex<Option<Meddle>>,
+    meddle: Arc<Mutex<Option<Meddle>>>,
+    spa: Arc<Spa>,
 }
 
 type Meddle = Box<dyn FnOnce(&dmu::Objset, &dmu::Tx) + Send>;
@@ -33,45 +33,19 @@ impl Pool {
         self.spa.writer().unwrap()
     }
 
+    pub fn log(&self) -> Option<&Zilog> {
+        self.source.log()
+    }
+
     /// Runs `how` at the start of the next transaction. Its operation then finds a changed state.
     pub fn meddle(&self, how: impl FnOnce(&dmu::Objset, &dmu::Tx) + Send + 'static) {
         *self.meddle.lock().unwrap() = Some(Box::new(how));
     }
 }
 
-impl Txs for Pool {
-    fn tx(&self, bytes: u64, purpose: Purpose) -> zpl::Result<dmu::Tx> {
-        let need = Need { bytes, netfree: purpose == Purpose::Free };
-        let tx = self.live().tx_for(&self.owned, need).map_err(|e| match e {
-            TaskError::Refused(dsl::Error::Refused { why: Refusal::NoSpace, .. }) => Error::NoSpace,
-            TaskError::Refused(dsl::Error::Refused { why: Refusal::Quota, .. }) => Error::Quota,
-            e => Error::Stopped { source: Arc::new(e) },
-        })?;
-        if let Some(meddle) = self.meddle.lock().unwrap().take() {
-            meddle(self.owned.objset(), &tx);
-        }
-        Ok(tx)
-    }
-
-    fn wait(&self, txg: Txg) -> zpl::Result<()> {
-        self.live().txgs().wait_synced(txg).map_err(|e| Error::Stopped { source: Arc::new(e) })
-    }
-
-    fn now(&self) -> Time {
-        Time { secs: CLOCK.fetch_add(1, Ordering::Relaxed), nanos: 5 }
-    }
-
-    fn log(&self) -> Option<&Zilog> {
-        Some(&self.log)
-    }
-
-    fn begin_feature(&self, feature: &'static str) {
-        self.live().dsl().heads().begin_feature(self.owned.object(), feature);
-    }
-
-    fn may_clone(&self) -> bool {
-        self.live().dsl().may_clone(self.owned.object(), self.owned.object()).unwrap()
-    }
+fn tick() -> SystemTime {
+    let secs = CLOCK.fetch_add(1, Ordering::Relaxed);
+    UNIX_EPOCH + Duration::new(secs, 5)
 }
 
 /// A pool with its root file system open for changes.
@@ -138,12 +112,20 @@ impl Rig {
     }
 
     fn open(dir: Arc<tempfile::TempDir>, spa: Spa, policy: Policy) -> Rig {
-        let live = spa.writer().unwrap();
-        let owned = live.dsl().heads().own(&live.dsl().dataset("tank").unwrap()).unwrap();
-        let os = owned.objset().clone();
-        let log = live.log(&owned);
-        let pool = Arc::new(Pool { log, owned, spa, meddle: Mutex::default() });
-        let fs = FileSystem::open_live(&os, pool.clone(), Policies::new(policy)).unwrap();
+        let spa = Arc::new(spa);
+        let root = spa.writer().unwrap().dsl().dataset("tank").unwrap();
+        let head = OpenHead::open(&spa, &root).unwrap();
+        head.begin_log().unwrap();
+        let os = head.objset().clone();
+        let meddle: Arc<Mutex<Option<Meddle>>> = Arc::default();
+        let next = meddle.clone();
+        let source = Arc::new(HookedSource::new(head, tick).after(move |head, tx| {
+            if let Some(meddle) = next.lock().unwrap().take() {
+                meddle(head.objset(), tx);
+            }
+        }));
+        let fs = FileSystem::open_live(&os, source.clone(), Policies::new(policy)).unwrap();
+        let pool = Arc::new(Pool { source, meddle, spa });
         Rig { fs, pool, dir }
     }
 
@@ -154,9 +136,9 @@ impl Rig {
     /// Replays the log that a crash left, and returns the number of records. All of them must
     /// apply.
     pub fn replay(&self) -> u64 {
-        let os = self.pool.owned.objset();
+        let os = self.pool.source.head().objset();
         let log = zil::Log::open(os, self.pool.spa.last_synced_txg().0, 0).unwrap().expect("there is a log");
-        let done = zpl::replay(os, &log, self.pool.clone(), &Policies::default()).unwrap();
+        let done = zpl::replay(os, &log, self.pool.source.clone(), &Policies::default()).unwrap();
         assert!(done.ended.is_none(), "{:?}", done.ended);
         done.records
     }
@@ -174,8 +156,8 @@ impl Rig {
     pub fn export(self) -> Arc<tempfile::TempDir> {
         let Rig { fs, pool, dir } = self;
         drop(fs);
-        let Pool { owned, spa, .. } = Arc::into_inner(pool).expect("nobody else has the pool");
-        drop(owned);
+        let Pool { source, spa, .. } = Arc::into_inner(pool).expect("nobody else has the pool");
+        drop(Arc::into_inner(source).expect("nobody else has the file system"));
         spa.writer().unwrap().export().unwrap();
         drop(spa);
         dir
