@@ -2,7 +2,7 @@
 //! it.
 //!
 //! # Theory
-//! A section is a table of rows ([`rows`]). Each row has a label and values that are computed from
+//! A section is a table of rows (`rows`). Each row has a label and values that are computed from
 //! the counters of one kstat. Parameters are listed unchanged.
 //!
 //! The command gets all data from the daemon before it prints anything, so that a report doesn't

@@ -1,7 +1,7 @@
 //! `poolhouse arcstat`: the cache's activity line by line, as OpenZFS's `arcstat` prints it.
 //!
 //! # Theory
-//! A column ([`columns`]) is computed from counters by name, in the current reading and in the one
+//! A column (`columns`) is computed from counters by name, in the current reading and in the one
 //! of the line before. A counter that the daemon lacks ends the program with its name.
 //!
 //! As in OpenZFS, the columns of the L2ARC exist only if it holds something.

@@ -9,7 +9,7 @@
 //!
 //! A self-signed certificate is accepted if the user named it as trusted. rustls requires a
 //! certificate to be signed by another one; OpenSSL, and so OpenZFS, does not. It must be that very
-//! certificate, valid now and for the requested host: see [`trust`].
+//! certificate, valid now and for the requested host: see `trust`.
 
 mod trust;
 

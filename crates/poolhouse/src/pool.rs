@@ -79,7 +79,7 @@ impl Pool {
         Self::import(candidate, options, &Host::of_system())
     }
 
-    /// Imports a pool that [`spa::scan`] found (`spa_import`).
+    /// Imports a pool that [`spa::discover`] found (`spa_import`).
     ///
     /// # Errors
     /// * [`Error::Import`]: the pool can't be imported; see [`spa::Failure`].

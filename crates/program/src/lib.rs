@@ -4,7 +4,7 @@
 //! Commands (`cli`) and the daemon (`server`) share the protocol between them (`api`) and don't
 //! link each other. The program links both, so that a command can start its own file as the
 //! daemon, and answers itself where none runs. It is also where the command is that measures the
-//! daemon's code in its own process ([`bench`]).
+//! daemon's code in its own process ([`mod@bench`]).
 
 pub mod bench;
 

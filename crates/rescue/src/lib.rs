@@ -9,11 +9,11 @@
 //! * continue after unreadable data. Each failure is a line with path and offset, and the exit code
 //!   shows that there was one.
 //!
-//! The exception is a pool that the daemon holds: the daemon provides its files ([`held`]).
+//! The exception is a pool that the daemon holds: the daemon provides its files (`held`).
 //! Everything else is the same. Both are [`api::files::Files`].
 //!
 //! What is copied may be hostile: the pool decides names and links. So the destination is only
-//! entered through open folders, never by path, and no link in it is followed ([`dest`]).
+//! entered through open folders, never by path, and no link in it is followed (`dest`).
 //!
 //! # Absent
 //! OpenZFS has no such commands: the grammar is our own, and close to `ls` and `cp`.

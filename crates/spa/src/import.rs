@@ -20,7 +20,7 @@
 //!
 //! Claims last as long as the pool, and a failed import leaves none behind. Hot spares and cache
 //! devices are claimed too, even by a read-only pool. Pools of one process share their claim of a
-//! spare ([`crate::aux_devices`]).
+//! spare (`crate::aux_devices`).
 //!
 //! # Absent
 //! OpenZFS reads the metadata of the last txgs at every import and refuses a pool if some are

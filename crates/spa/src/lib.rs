@@ -14,9 +14,9 @@
 //! | `device_monitor` | reacts to faulty, missing and returning devices |
 //!
 //! # Theory
-//! A pool is found by its labels, never by recorded paths. [`scan()`] reads the labels of the given
-//! devices and groups them by pool. From then on each device is known by its guid. So renamed,
-//! moved and partitioned devices are found.
+//! A pool is found by its labels, never by recorded paths. [`discover()`] reads the labels of the
+//! given devices and groups them by pool. From then on each device is known by its guid. So
+//! renamed, moved and partitioned devices are found.
 //!
 //! The labels' description of the tree suffices to read one thing: the pool's own config in the
 //! MOS. That config is trusted, and the tree is built again from it. [`import()`] takes these

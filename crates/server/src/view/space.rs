@@ -22,9 +22,10 @@ fn tables(class: SpaceClass) -> [SpaceKind; 4] {
 /// (`zfs_userspace_many`).
 ///
 /// # Errors
-/// * [`Reason::NoSuchDataset`], [`Reason::InvalidName`]: there is no such dataset.
-/// * [`Reason::BadType`]: it is not a file system.
-/// * [`Reason::Io`], [`Reason::Corrupt`]: it can't be read. Without its key, that is an I/O error.
+/// * [`api::Reason::NoSuchDataset`], [`api::Reason::InvalidName`]: there is no such dataset.
+/// * [`api::Reason::BadType`]: it is not a file system.
+/// * [`api::Reason::Io`], [`api::Reason::Corrupt`]: it can't be read. Without its key, that is an
+///   I/O error.
 pub fn space(dsl: &Dsl, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<SpaceEntry>, Error> {
     let d = dsl.dataset(dataset).map_err(|e| trouble(dataset, &e))?;
     let Some(objset) = d.objset().map_err(|e| trouble(dataset, &e))? else { return Ok(Vec::new()) };

@@ -85,7 +85,7 @@ impl Tape {
 
     /// Wraps an image, so that this tape records it.
     ///
-    /// [`image`] must have named the image. An image that is opened again is the same device on the
+    /// `image` must have named the image. An image that is opened again is the same device on the
     /// tape.
     ///
     /// # Panics

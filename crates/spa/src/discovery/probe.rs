@@ -7,15 +7,15 @@
 //! ends when its call returns. The other answers arrive meanwhile.
 //!
 //! While a call hangs, its path is remembered. The next probe of that path waits a moment for that
-//! call to return, and adds no other. A limit applies once [`MAX_HANGING`] threads hang, or
-//! [`MAX_LOST`] of one search. A search that has then left threads behind probes no more, and the
+//! call to return, and adds no other. A limit applies once `MAX_HANGING` threads hang, or
+//! `MAX_LOST` of one search. A search that has then left threads behind probes no more, and the
 //! rest counts as silent. A search that has left none goes on: dead devices elsewhere do not keep
 //! it from its own. If no thread can be started, the caller's thread makes the call.
 //!
 //! A probe from within another probe shares the time limit of that one, and needs no thread.
 //!
 //! # Locks
-//! The lock of a [`Crew`] is held to take or end one probe. [`HANGING`] is held to look a path up,
+//! The lock of a `Crew` is held to take or end one probe. `HANGING` is held to look a path up,
 //! and comes after it. Nothing is read under either.
 //!
 //! # Absent

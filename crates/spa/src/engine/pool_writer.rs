@@ -247,8 +247,8 @@ impl PoolWriter {
     /// take the last of the space.
     ///
     /// # Errors
-    /// * [`TaskError::Refused`] with [`dsl::error::Refusal::Quota`]: a quota would be exceeded.
-    /// * [`TaskError::Refused`] with [`dsl::error::Refusal::NoSpace`]: the pool has no space.
+    /// * [`TaskError::Refused`] with [`dsl::Refusal::Quota`]: a quota would be exceeded.
+    /// * [`TaskError::Refused`] with [`dsl::Refusal::NoSpace`]: the pool has no space.
     /// * [`TaskError::Refused`] with another error: the dataset's space cannot be read.
     /// * [`TaskError::Stopped`]: the pool has stopped.
     pub fn tx_for(&self, head: &dsl::Owned, need: Need) -> Result<Tx, TaskError> {
@@ -273,8 +273,8 @@ impl PoolWriter {
     /// are throttled, or the last of the space may be taken.
     ///
     /// # Errors
-    /// * [`TaskError::Refused`] with [`dsl::error::Refusal::Quota`]: a quota would be exceeded.
-    /// * [`TaskError::Refused`] with [`dsl::error::Refusal::NoSpace`]: the pool has no space.
+    /// * [`TaskError::Refused`] with [`dsl::Refusal::Quota`]: a quota would be exceeded.
+    /// * [`TaskError::Refused`] with [`dsl::Refusal::NoSpace`]: the pool has no space.
     /// * [`TaskError::Refused`] with another error: the dataset's space cannot be read.
     /// * [`TaskError::Stopped`]: the pool has stopped.
     pub fn try_tx_for(&self, head: &dsl::Owned, need: Need) -> Result<Option<Tx>, TaskError> {

@@ -62,7 +62,7 @@ pub(crate) const CONCURRENT: u64 = TXG_SIZE as u64 - 1;
 pub struct AttachTerms<'a> {
     /// It replaces the other device.
     pub replace: bool,
-    /// Rebuild it sequentially ([`crate::scan::rebuild`]), if its vdev allows that.
+    /// Rebuild it sequentially (`crate::scan::rebuild`), if its vdev allows that.
     pub sequential: bool,
     /// Take a device whose label names a pool that is not in use.
     pub force: bool,

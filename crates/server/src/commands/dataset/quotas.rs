@@ -32,7 +32,7 @@ pub enum Own {
 /// Splits a change: returns it without the properties that the file system stores, and those.
 ///
 /// # Errors
-/// * [`Reason::BadValue`](api::Reason::BadValue): a value is not valid, in OpenZFS's words.
+/// * [`api::Reason::BadValue`]: a value is not valid, in OpenZFS's words.
 pub fn split(change: &DatasetChange) -> Result<(DatasetChange, Vec<Own>), Error> {
     let mut change = change.clone();
     let mut limits = Vec::new();
