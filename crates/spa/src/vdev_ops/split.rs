@@ -423,8 +423,8 @@ impl Engine {
             Err(e) => return Ok((Err(e), Vec::new())),
         };
         let synced = self.synced.read().clone();
-        // The new pool is opened with options of its own: a device of it that fails is an error of
-        // the split, and not one that the sync waits for.
+        // The new pool is opened with options of its own. So a device of it that fails is an error
+        // of the split, and the sync does not wait for it.
         match parting.make(self, &synced, &old) {
             Ok(spa) => Ok((Ok(spa), self.let_split(tx, &parting.plan)?)),
             Err(e) => {

@@ -16,8 +16,9 @@ const PARAGRAPH_WORDS: usize = 100;
 /// Most lines of a function.
 const FUNCTION_LINES: usize = 70;
 
-/// Words and phrases that pages and comments do not use, since the field has a term for what they
-/// mean, or since they hide who acts.
+/// Words and phrases that pages and comments do not use.
+///
+/// The field has a term for what they mean, or they hide who acts.
 const BANNED: [&str; 28] = [
     "whoever",
     "nobody",
