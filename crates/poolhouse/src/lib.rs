@@ -33,7 +33,7 @@
 //! # }
 //! ```
 //!
-//! This example creates a pool, fills it and changes it. `examples/tour.rs` has more.
+//! This example creates a pool, fills it and changes it. `examples/create.rs` has more.
 //!
 //! ```
 //! use poolhouse::Pool;

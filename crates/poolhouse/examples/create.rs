@@ -2,7 +2,7 @@
 //! volume. It needs no mount, no daemon and no root.
 //!
 //! ```text
-//! cargo run -p poolhouse --example tour -- /tmp/tour.img
+//! cargo run -p poolhouse --example create -- /tmp/tour.img
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example tells what it found")]
@@ -14,7 +14,7 @@ use std::path::Path;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let Some(image) = std::env::args_os().nth(1) else {
-        return Err("usage: tour IMAGE, a file that is made and must not be there".into());
+        return Err("usage: create IMAGE, a file that is made and must not be there".into());
     };
     let image = Path::new(&image);
     std::fs::File::create_new(image)?.set_len(256 << 20)?;
