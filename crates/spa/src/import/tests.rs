@@ -63,7 +63,7 @@ fn load<P: AsRef<Path>>(images: &[P]) -> Spa {
 /// Loads a fixture. ztest never exports its pools.
 fn load_fixture(fixture: &testkit::Fixture) -> Spa {
     let force = fixture.name() == "big-endian";
-    try_import(fixture.images(), &Options { force, ..Options::default() }).unwrap()
+    try_import(fixture.images(), &Options { force, ..sharing() }).unwrap()
 }
 
 /// The value of a field of the first uberblock in a transcript of `zdb -u`.
