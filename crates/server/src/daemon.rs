@@ -31,7 +31,7 @@ use api::{Caller, Error, Reason, Service};
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -537,9 +537,19 @@ fn say_ready(notes: &[String]) -> Result<(), DaemonError> {
         tracing::debug!(%error, "nobody waits for the daemon");
     }
     let null = std::fs::File::options().write(true).open("/dev/null").map_err(cannot("open /dev/null"))?;
-    rustix::stdio::dup2_stdout(&null)
-        .and_then(|()| rustix::stdio::dup2_stderr(&null))
-        .map_err(|e| cannot("let the pipe go")(e.into()))
+    // Standard error is the log by now, unless the log can't be opened. Then it still is the pipe,
+    // which the command waits for.
+    let pipe = same_file(&out, std::io::stderr()).map_err(cannot("look at standard error"))?;
+    let released = rustix::stdio::dup2_stdout(&null).and_then(|()| match pipe {
+        true => rustix::stdio::dup2_stderr(&null),
+        false => Ok(()),
+    });
+    released.map_err(|e| cannot("release the pipe")(e.into()))
+}
+
+fn same_file(one: impl AsFd, other: impl AsFd) -> std::io::Result<bool> {
+    let (one, other) = (rustix::fs::fstat(one)?, rustix::fs::fstat(other)?);
+    Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
 /// Removes what a dead daemon of this folder left: devices over its volumes, then mounts.

@@ -16,6 +16,7 @@ mod common;
 mod counted;
 #[path = "common/daemon.rs"]
 mod daemon;
+mod daemon_log;
 mod damage;
 mod damaged;
 mod diff;
