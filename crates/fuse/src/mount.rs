@@ -33,8 +33,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How often [`Mount::unmount`] tries to unmount a busy mount.
+/// How often [`Mount::unmount`] tries to unmount a mount that a process uses.
 const TRIES: u32 = 10;
+/// How often it tries if no process is seen to use the mount. On a busy machine, a program that
+/// inspects all mounts may hold each of them that long.
+const TRIES_UNUSED: u32 = 200;
 /// How often it checks after an unmount whether the mount is over, before the mount lingers.
 const LOOKS: u32 = 100;
 /// The pause between two such tries or checks.
@@ -460,16 +463,28 @@ impl Mount {
     /// Removes it from the tree of mounts.
     ///
     /// Programs that inspect all mounts hold each of them for a moment: `df` does, and a starting
-    /// daemon. So a busy mount is retried.
+    /// daemon. So a busy mount is retried. It is retried longer if neither a process nor another
+    /// mount is seen to use it.
     fn detach(&self, place: &MountPoint, how: Detach) -> Result<(), Error> {
         let (at, path) = (place.by_number(), &place.path);
-        for _ in 1..TRIES {
+        for tried in 1..TRIES_UNUSED {
             match system::detach_at(&at, path, how) {
-                Err(error) if error.is_busy() && how == Detach::Normal => std::thread::sleep(PAUSE),
+                Err(error) if error.is_busy() && how == Detach::Normal => {
+                    if tried == TRIES && self.is_used(path) {
+                        return Err(error);
+                    }
+                    std::thread::sleep(PAUSE);
+                }
                 done => return done,
             }
         }
         system::detach_at(&at, path, how)
+    }
+
+    /// Whether a process uses it, or another mount lies in it.
+    fn is_used(&self, path: &Path) -> bool {
+        let below = |mount: &system::Mounted| mount.target != path && mount.target.starts_with(path);
+        !self.users().is_empty() || system::table().map_or(true, |table| table.iter().any(below))
     }
 
     /// As [`Mount::place`], but with the reserve of open files if this process has no others left.

@@ -555,7 +555,8 @@ fn same_file(one: impl AsFd, other: impl AsFd) -> std::io::Result<bool> {
 /// Removes what a dead daemon of this folder left: devices over its volumes, then mounts.
 ///
 /// The user's usual daemon does so for all of the user's folders, since some of them will never
-/// have another daemon.
+/// have another daemon. The daemon of a named folder leaves the mounts of other folders alone.
+/// Their next daemon mounts again what it finds.
 fn remove_orphans(place: &RunDir, tree: Option<&Path>) {
     let (done, wait) = std::sync::mpsc::channel();
     let (place, tree) = (place.clone(), tree.map(Path::to_owned));
@@ -565,8 +566,7 @@ fn remove_orphans(place: &RunDir, tree: Option<&Path>) {
             Ok(ours) => {
                 let noted = crate::mounts::journal::remember(place.dir(), &ours);
                 // Without the journal it is unknown which mounts are this folder's.
-                let usual = choice::is_usual(&place) || RunDir::named().as_ref() == Some(&place);
-                let all = noted.is_err() || usual;
+                let all = noted.is_err() || choice::is_usual(&place);
                 let own = noted.unwrap_or_else(|error| {
                     tracing::warn!(%error, "what a dead daemon had mounted does not come back by itself");
                     Vec::new()
@@ -599,6 +599,11 @@ fn detach_dead(mounts: Vec<fuse::system::Mounted>) {
     let targets: Vec<PathBuf> = mounts.into_iter().map(|mount| mount.target).collect();
     let dead = spa::ask_each(&targets, fuse::system::is_orphan);
     for (target, _) in targets.iter().zip(dead).filter(|(_, dead)| *dead == Some(true)) {
+        // Meanwhile a daemon may have unmounted its own mount, and mounted another one there.
+        let again = spa::ask_each(std::slice::from_ref(target), fuse::system::is_orphan);
+        if again != [Some(true)] {
+            continue;
+        }
         tracing::warn!(target = %target.display(), "unmounting what a dead daemon left");
         if let Err(error) = fuse::system::detach(target, fuse::Detach::Lazy) {
             tracing::warn!(%error, "it stays");

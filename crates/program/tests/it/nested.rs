@@ -713,7 +713,7 @@ fn rolled_back_with_what_lies_in_it() {
             "{told}"
         );
         assert!(told.contains(&by), "{told}");
-        assert_eq!(mounted(), all);
+        assert_eq!(mounted(), all, "{told}");
         assert_eq!(fs::read_to_string(nest.at("a/file")).expect("contents"), "now");
         drop(used);
         nest.good("zfs rollback tank/a@s");
