@@ -155,6 +155,7 @@ pub fn run(args: &[String], out: &mut Out, err: &mut Out, clock: &Clock) -> i32 
 }
 
 fn dispatch(cx: &mut Ctx<'_>) -> Run<i32> {
+    target::set_tunables(cx)?;
     if cx.opts.has('E') {
         return match &cx.opts.operands.clone()[..] {
             [words] => block::embedded(cx, words),

@@ -39,7 +39,6 @@ pub fn run(cx: &mut Ctx<'_>, target: &str) -> Run<i32> {
     let target = target.strip_suffix('/').unwrap_or(target);
     let end = target.find(['/', '@', '#']).unwrap_or(target.len());
     let (pool_name, rest) = target.split_at(end);
-    set_tunables(cx)?;
     let opened = open(cx, pool_name, target)?;
     let operands: Vec<String> = cx.opts.operands[1..].to_vec();
     if cx.opts.has('R') {
@@ -103,7 +102,7 @@ fn bookmark(cx: &mut Ctx<'_>, opened: &Opened, target: &str, rest: &str, name: &
 }
 
 /// Sets the tunables of `-o`.
-fn set_tunables(cx: &mut Ctx<'_>) -> Run {
+pub fn set_tunables(cx: &mut Ctx<'_>) -> Run {
     for (name, value) in cx.opts.tunables.clone() {
         if name == CACHE_TUNABLE {
             cx.cache_bytes = value.max(CACHE_LEAST);

@@ -619,6 +619,10 @@ fn settings_and_names() {
     args[1] = "zfs_nonsense=1".into();
     let ran = zdb(&args);
     assert!(ran.code == 1 && ran.err.starts_with("zfs_nonsense: "), "{}", ran.err);
+    for other in [["-l", "/no/such/label"], ["-E", "0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0"]] {
+        let ran = zdb(&[&["-o", "zfs_nonsense=1"][..], &other].concat());
+        assert!(ran.code == 1 && ran.err.starts_with("zfs_nonsense: "), "{}", ran.err);
+    }
     let id = field(&root, ", ID ", ",");
     let by = |option: &str| on(&f, option, &[&format!("xmirror2/{id}"), "1"]).out;
     assert_eq!(by("-NNNN"), by("-dddd"));
