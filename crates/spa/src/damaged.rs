@@ -12,7 +12,7 @@
 //! known in which the block was found.
 //!
 //! A block that no dataset holds any more is no damage: the next txg removes it from the logs
-//! ([`Holders::Nobody`]). An entry stays if damage on the way to its block leaves the answer open.
+//! ([`Holders::None`]). An entry stays if damage on the way to its block leaves the answer open.
 //!
 //! # See
 //! OpenZFS `spa_get_errlog`, `check_filesystem`, `spa_approx_errlog_size`.
@@ -44,7 +44,7 @@ pub(crate) enum Holders {
     /// These datasets; the first is the one in which it was found, if that is known.
     These(Vec<u64>),
     /// The block is freed, or will be.
-    Nobody,
+    None,
 }
 
 /// What a search for holders needs.
@@ -148,7 +148,7 @@ impl<'a> Search<'a> {
         // Only the object set knows its blocks of dnodes, and the MOS has no snapshots.
         let known = e.birth.filter(|birth| *birth != 0 && e.objset != 0 && e.object != 0);
         let Some(birth) = known.map(Txg) else { return Ok(Holders::These(vec![e.objset])) };
-        let Some(head) = self.head_of(e.objset)? else { return Ok(Holders::Nobody) };
+        let Some(head) = self.head_of(e.objset)? else { return Ok(Holders::None) };
         let (mut found, doubt) = (Vec::new(), Cell::new(false));
         let mut seen = BTreeSet::new();
         let mut queue = VecDeque::from([self.oldest(head, birth.0)?]);
@@ -160,7 +160,7 @@ impl<'a> Search<'a> {
         Ok(match (found.is_empty(), doubt.get()) {
             (false, _) => Holders::These(found),
             (true, true) => Holders::These(vec![e.objset]),
-            (true, false) => Holders::Nobody,
+            (true, false) => Holders::None,
         })
     }
 
@@ -320,8 +320,8 @@ impl Spa {
             // If the holders can't be found, the dataset in which the block was found.
             match search.holders(e).unwrap_or_else(|_| Holders::These(vec![e.objset])) {
                 Holders::These(datasets) => objects.extend(datasets.into_iter().map(|ds| (ds, e.object))),
-                Holders::Nobody if i < logged => gone.push(*e),
-                Holders::Nobody => {}
+                Holders::None if i < logged => gone.push(*e),
+                Holders::None => {}
             }
         }
         if let Some(live) = self.writer().filter(|_| !gone.is_empty()) {

@@ -88,7 +88,7 @@ pub use state::{VdevAux, VdevState};
 pub use stats::{Moved, SLOW_MS, StatsSnapshot, VdevStats};
 pub use tree::{Devices, Opener, Tree, TreeCell, VdevInfo};
 pub use write::{
-    Ahead, Examined, Extent, Fetched, FlushError, Laid, Mended, PieceAt, Refused, Repaired, Run,
+    Ahead, Examined, Extent, Fetched, FlushError, Laid, PieceAt, Refused, RepairOutcome, Repaired, Run,
     StretchError, WipeError, WriteError, Written, by_device, join, takes_writes,
 };
 

@@ -60,7 +60,7 @@ pub use flush::FlushError;
 pub(crate) use flush::OPEN_GROUPS;
 pub use repair::Repaired;
 pub use run::{Run, by_device, join};
-pub use scrub::{Examined, Mended};
+pub use scrub::{Examined, RepairOutcome};
 pub use stretch::StretchError;
 pub(crate) use stretch::TXG_UNKNOWN;
 pub use wipe::WipeError;

@@ -341,7 +341,7 @@ impl LeakCheck {
 
 /// The members of a gang block, from the first header that can be read.
 fn pieces(zio: &Zio, bp: &Blkptr, s: &Stored) -> Option<Vec<Blkptr>> {
-    let nobody = Bookmark { objset: 0, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
+    let no_bookmark = Bookmark { objset: 0, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
     let options = ReadOptions::demand();
-    s.copies().filter(|d| d.gang).find_map(|d| zio.gang_pieces(bp, s, d, &nobody, &options).ok())
+    s.copies().filter(|d| d.gang).find_map(|d| zio.gang_pieces(bp, s, d, &no_bookmark, &options).ok())
 }

@@ -22,7 +22,7 @@ use device::Block;
 use ondisk::blkptr::{Body, Stored};
 use ondisk::gang::{GANG_HEADER_SIZE, decode_gang_header};
 use ondisk::{Blkptr, ChecksumKind, Corrupt, DmuType, Dva, Psize, SPA_MINBLOCKSHIFT, Txg};
-use vdev::{Examined, Laid, Mended, Tree, VdevError};
+use vdev::{Examined, Laid, RepairOutcome, Tree, VdevError};
 
 use crate::gang::MAX_DEPTH;
 use crate::read::has_mac;
@@ -68,7 +68,7 @@ struct Looking<'a> {
     bookmark: &'a Bookmark,
     how: How,
     options: &'a ReadOptions,
-    done: Mended,
+    done: RepairOutcome,
     /// The vdevs at the start.
     tree: Arc<Tree>,
     /// What a resilver is to write.
@@ -84,7 +84,7 @@ pub struct Lacking {
     /// The tree for which it was laid out.
     pub tree: Arc<Tree>,
     /// The rest of the outcome.
-    pub known: Mended,
+    pub known: RepairOutcome,
 }
 
 impl Zio {
@@ -106,7 +106,7 @@ impl Zio {
         bp: &Blkptr,
         bookmark: &Bookmark,
         options: &ReadOptions,
-    ) -> Result<(Option<Block>, Mended)> {
+    ) -> Result<(Option<Block>, RepairOutcome)> {
         let looked = self.look_as(bp, bookmark, How::Scrub, options)?;
         Ok(looked.map_or_else(Default::default, |(raw, looking)| (Some(raw), looking.done)))
     }
@@ -144,7 +144,7 @@ impl Zio {
     ) -> Result<Option<(Block, Looking<'a>)>> {
         let Body::Stored(s) = &bp.body else { return Ok(None) };
         let headers_left = 3 * ((s.psize.0 >> SPA_MINBLOCKSHIFT) + u64::from(MAX_DEPTH));
-        let (done, lacking, tree) = (Mended::default(), Vec::new(), self.tree());
+        let (done, lacking, tree) = (RepairOutcome::default(), Vec::new(), self.tree());
         let mut looking = Looking { zio: self, bookmark, how, options, done, tree, lacking, headers_left };
         let looked = self.pretended(bp, s, bookmark, options).map_or_else(|| looking.stored(bp, s, 0), Err);
         let raw = looked.inspect_err(|e| self.damage().judge(bp, bookmark, e))?;
@@ -272,9 +272,10 @@ impl Looking<'_> {
             None => self.any_of(place, verify)?,
         };
         for examined in &examined {
-            let mended = examined.as_ref().ok().and_then(|e| tree.mend(e, &good, place.sure, request).ok());
-            match mended {
-                Some(mended) => self.done.add(mended),
+            let outcome =
+                examined.as_ref().ok().and_then(|e| tree.repair_examined(e, &good, place.sure, request).ok());
+            match outcome {
+                Some(outcome) => self.done.add(outcome),
                 None => self.done.incomplete = true,
             }
         }

@@ -7,13 +7,13 @@ use api::{FakeService, InProcess};
 use console::Clock;
 
 /// A service that refuses every request.
-struct Nobody;
+struct RefusesAll;
 
-impl FakeService for Nobody {}
+impl FakeService for RefusesAll {}
 
 /// The exit code of a verb that gets an option of no grammar.
 fn with_nonsense(command: &str, verb: &str) -> i32 {
-    let connect = Box::new(|| Ok(std::rc::Rc::new(InProcess::new(&Nobody)) as std::rc::Rc<_>));
+    let connect = Box::new(|| Ok(std::rc::Rc::new(InProcess::new(&RefusesAll)) as std::rc::Rc<_>));
     let sink = || Out::new(Box::new(io::sink()));
     let mut cx = Cx::new(sink(), sink(), Clock::system(), Box::new(Stdin), connect);
     let words = [verb.to_owned(), "--no-such-option".to_owned()];

@@ -144,7 +144,7 @@ const OF_SCAN: [Told<Pool>; 5] = [
     size("poolhouse_scan_repaired", "What it has written anew", |p| {
         p.scan.as_ref().map_or(0, |scan| scan.processed)
     }),
-    gauge("poolhouse_scan_errors", "Blocks that it could not mend", |p| {
+    gauge("poolhouse_scan_errors", "Blocks that it could not repair", |p| {
         p.scan.as_ref().map_or(0, |scan| scan.errors)
     }),
 ];

@@ -50,7 +50,7 @@ impl Slice<'_> {
         let mut seen = Vec::with_capacity(looked.len());
         for Looked { bp, entry, done } in looked {
             match done {
-                Ok(done) => self.mended(bp.stored().map_or(bp.birth, |s| s.phys_birth), done),
+                Ok(done) => self.note_repair(bp.stored().map_or(bp.birth, |s| s.phys_birth), done),
                 Err(_) if believed => self.failed(&bp),
                 Err(_) => continue,
             }

@@ -212,7 +212,7 @@ impl Engine {
         };
         let datasets = match search.holders(e) {
             Ok(Holders::These(datasets)) => datasets,
-            Ok(Holders::Nobody) => return Some(true),
+            Ok(Holders::None) => return Some(true),
             Err(_) => Vec::new(),
         };
         let found = datasets.iter().find_map(|objset| Some((*objset, search.pointer(*objset, e)?)));

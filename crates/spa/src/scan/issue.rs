@@ -28,7 +28,7 @@ use std::sync::mpsc::sync_channel;
 
 use arc::Cache;
 use ondisk::{Blkptr, VdevId};
-use vdev::{Ahead, Extent, Fetched, Laid, Mended, Request, Tree};
+use vdev::{Ahead, Extent, Fetched, Laid, RepairOutcome, Request, Tree};
 use zio::{Bookmark, Lacking, Look, ReadOptions, Workers};
 
 use crate::scan::queue::Entry;
@@ -78,7 +78,7 @@ struct Aside {
 pub(crate) struct Looked {
     pub(crate) bp: Blkptr,
     pub(crate) entry: Entry,
-    pub(crate) done: zio::Result<Mended>,
+    pub(crate) done: zio::Result<RepairOutcome>,
 }
 
 /// The verifier of a batch.
@@ -248,13 +248,13 @@ struct Seen {
 }
 
 enum Saw {
-    Done(Mended),
+    Done(RepairOutcome),
     Lacking(Lacking),
 }
 
 impl Saw {
     fn of(lacking: Option<Lacking>) -> Saw {
-        lacking.map_or_else(|| Saw::Done(Mended::default()), Saw::Lacking)
+        lacking.map_or_else(|| Saw::Done(RepairOutcome::default()), Saw::Lacking)
     }
 }
 
@@ -322,9 +322,9 @@ impl<'a> Filling<'a> {
                 blocks.push(n);
                 together.push(laid);
             }
-            for (n, mended) in blocks.into_iter().zip(tree.refill(&together, self.request)) {
+            for (n, outcome) in blocks.into_iter().zip(tree.refill(&together, self.request)) {
                 if let Ok(done) = &mut self.done[n].done {
-                    done.add(mended);
+                    done.add(outcome);
                 }
             }
         }

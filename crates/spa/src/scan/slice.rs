@@ -242,7 +242,7 @@ impl Slice<'_> {
         walk.failures >= PATIENCE
     }
 
-    pub(crate) fn mended(&mut self, birth: Txg, done: vdev::Mended) {
+    pub(crate) fn note_repair(&mut self, birth: Txg, done: vdev::RepairOutcome) {
         self.found.repaired += done.repaired;
         if done.refused > 0 || done.incomplete {
             self.found.errors += 1;

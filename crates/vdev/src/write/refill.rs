@@ -12,7 +12,7 @@
 //!
 //! # Life
 //! If a run is refused, its pieces are tried one by one. A piece that is refused is known by its
-//! block, and its device is named in [`Mended::behind`].
+//! block, and its device is named in [`RepairOutcome::behind`].
 //!
 //! # Locks
 //! None. The caller keeps the blocks from being freed from when they are read until they are
@@ -25,7 +25,7 @@
 use device::Block;
 use ondisk::{Txg, VdevId};
 
-use super::{Laid, MAX_VISITS, Mended, PADDING, Part, Refused, Run, join};
+use super::{Laid, MAX_VISITS, PADDING, Part, Refused, RepairOutcome, Run, join};
 use crate::Result;
 use crate::request::Request;
 use crate::tree::{Layout, Tree};
@@ -46,8 +46,8 @@ impl Tree {
         offset: u64,
         good: &Block,
         birth: Txg,
-    ) -> Result<(Vec<Laid>, Mended)> {
-        let (mut all, mut done) = (Vec::new(), Mended::default());
+    ) -> Result<(Vec<Laid>, RepairOutcome)> {
+        let (mut all, mut done) = (Vec::new(), RepairOutcome::default());
         for (at, vdev, offset, len) in self.parts_of(vdev, offset, good.len())? {
             let mut laid = match len == good.len() {
                 true => self.lay_out(vdev, offset, good, birth)?,
@@ -78,13 +78,13 @@ impl Tree {
 
     /// Writes what devices lack of these blocks, each device in the order of offsets and all
     /// devices at once. Returns the outcome of each block, in order.
-    pub fn refill(&self, laid: &[Laid], request: &Request) -> Vec<Mended> {
-        let mut done: Vec<Mended> = laid
+    pub fn refill(&self, laid: &[Laid], request: &Request) -> Vec<RepairOutcome> {
+        let mut done: Vec<RepairOutcome> = laid
             .iter()
             .map(|l| {
                 let held = l.pieces.iter().filter(|piece| piece.column != PADDING);
                 let repaired = held.map(|piece| piece.range.len() as u64).sum();
-                Mended { repaired, ..Mended::default() }
+                RepairOutcome { repaired, ..RepairOutcome::default() }
             })
             .collect();
         let mut runs = join(laid);

@@ -5,14 +5,14 @@
 //! [`Tree::examine`] reads each piece that the block has on a device: every child of a mirror,
 //! every column with its parity. These pieces make one guess at the block, at no further I/O.
 //!
-//! When the right bytes are known, from here or from elsewhere, [`Tree::mend`] lays them out again
-//! and compares. A device that returned something else counts a checksum error and is rewritten. A
-//! device that is known to have missed the block is not judged, only written
+//! When the right bytes are known, from here or from elsewhere, [`Tree::repair_examined`] lays them
+//! out again and compares. A device that returned something else counts a checksum error and is
+//! rewritten. A device that is known to have missed the block is not judged, only written
 //! ([`Tree::lay_out_missed`]).
 //!
 //! # Life
 //! A device that was missing, or refused the write, still lacks the txg in which the block was
-//! born. It is named in [`Mended::behind`], so that the caller's walk does not count it as
+//! born. It is named in [`RepairOutcome::behind`], so that the caller's walk does not count it as
 //! repaired.
 //!
 //! # Locks
@@ -56,7 +56,7 @@ pub struct Examined {
 
 /// The outcome of a repair of one copy of a block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Mended {
+pub struct RepairOutcome {
     /// Bytes that were wrong or missing, and are now right.
     pub repaired: u64,
     /// Pieces that were read and were wrong.
@@ -69,9 +69,9 @@ pub struct Mended {
     pub behind: Vec<Guid>,
 }
 
-impl Mended {
+impl RepairOutcome {
     /// Adds the outcome of another copy.
-    pub fn add(&mut self, other: Mended) {
+    pub fn add(&mut self, other: RepairOutcome) {
         self.repaired += other.repaired;
         self.wrong += other.wrong;
         self.refused += other.refused;
@@ -285,9 +285,15 @@ impl Tree {
     ///
     /// # Panics
     /// If `good` is not of the block's size.
-    pub fn mend(&self, examined: &Examined, good: &Block, sure: bool, request: &Request) -> Result<Mended> {
+    pub fn repair_examined(
+        &self,
+        examined: &Examined,
+        good: &Block,
+        sure: bool,
+        request: &Request,
+    ) -> Result<RepairOutcome> {
         assert_eq!(good.len(), examined.psize, "the right bytes have the block's size");
-        let mut done = Mended::default();
+        let mut done = RepairOutcome::default();
         for part in &examined.parts {
             let laid =
                 self.lay_part(part.vdev, part.offset, &good[part.at..part.at + part.len], examined.birth)?;
@@ -322,7 +328,7 @@ impl Tree {
         self.lay_out(vdev, offset, &Block::copy_of(good), birth)
     }
 
-    pub(super) fn put_right(&self, piece: &Piece, want: &[u8], done: &mut Mended, request: &Request) {
+    pub(super) fn put_right(&self, piece: &Piece, want: &[u8], done: &mut RepairOutcome, request: &Request) {
         let node = self.node(piece.leaf);
         match self.write_leaf(piece.leaf, piece.offset, &[want], request) {
             Ok(()) => {
@@ -339,7 +345,7 @@ impl Tree {
         }
     }
 
-    pub(super) fn name_absent(&self, laid: &Laid, done: &mut Mended) {
+    pub(super) fn name_absent(&self, laid: &Laid, done: &mut RepairOutcome) {
         let guid = |id: &NodeId| self.node(*id).guid;
         done.behind.extend(laid.absent.iter().map(|(id, _)| guid(id)));
     }

@@ -22,7 +22,7 @@ use device::Block;
 use ondisk::{Guid, Psize, SPA_MAXBLOCKSIZE, Txg, VdevId};
 
 use super::fetch::SMALL_GAP;
-use super::{Fetched, Laid, Mended, Piece};
+use super::{Fetched, Laid, Piece, RepairOutcome};
 use crate::request::Request;
 use crate::tree::{Layout, NodeId, Tree};
 use crate::{Attempts, Result, VdevError};
@@ -126,7 +126,7 @@ impl Tree {
     /// Those of [`Tree::lay_out`].
     pub fn lacks_of_stretch(&self, vdev: VdevId, offset: u64, size: u64) -> Result<(bool, Vec<Guid>)> {
         let laid = self.lay_out_stretch(vdev, offset, size)?;
-        let mut away = Mended::default();
+        let mut away = RepairOutcome::default();
         self.name_absent(&laid, &mut away);
         Ok((laid.pieces.iter().any(|piece| self.piece_missed(piece, TXG_UNKNOWN)), away.behind))
     }
@@ -188,7 +188,7 @@ impl Tree {
         vdev: VdevId,
         stretches: &[(u64, &Block)],
         request: &Request,
-    ) -> Vec<Result<Mended>> {
+    ) -> Vec<Result<RepairOutcome>> {
         let mut all = Vec::new();
         let mut known = Vec::with_capacity(stretches.len());
         for (offset, good) in stretches {
@@ -200,7 +200,7 @@ impl Tree {
         }
         let filled = self.refill(&all, request);
         let mut from = 0;
-        let each = |known: Result<(usize, Mended)>| {
+        let each = |known: Result<(usize, RepairOutcome)>| {
             let (until, mut done) = known?;
             filled[from..until].iter().for_each(|more| done.add(more.clone()));
             from = until;

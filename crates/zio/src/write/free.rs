@@ -6,7 +6,7 @@ use ondisk::gang::GANG_HEADER_SIZE;
 use ondisk::{BlkId, Blkptr, Corrupt, Dva, Level, ObjNum, Psize, Txg};
 
 /// Blocks are freed by their pointers alone; their bookmarks are no longer known.
-const NOBODY: Bookmark = Bookmark { objset: 0, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
+const NO_BOOKMARK: Bookmark = Bookmark { objset: 0, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
 
 impl Zio {
     /// Frees a block in `txg`, which is being synced (`zio_free_sync`): all its copies, and of a
@@ -68,8 +68,10 @@ impl Zio {
         options: &ReadOptions,
     ) -> Result<()> {
         let Some(s) = bp.stored() else { return Ok(()) };
-        let corrupt =
-            |why| Error::Corrupt { bookmark: NOBODY, source: Corrupt::Shape { what: "gang block", why } };
+        let corrupt = |why| Error::Corrupt {
+            bookmark: NO_BOOKMARK,
+            source: Corrupt::Shape { what: "gang block", why },
+        };
         if depth > MAX_DEPTH {
             return Err(corrupt("its tree is too deep"));
         }
@@ -78,14 +80,15 @@ impl Zio {
             if dva.gang {
                 let header = Psize(GANG_HEADER_SIZE as u64);
                 let asize = self.tree().psize_to_asize(dva.vdev, header, s.phys_birth);
-                place.asize = asize.map_err(|source| Error::Place { bookmark: NOBODY, dva: *dva, source })?;
+                place.asize =
+                    asize.map_err(|source| Error::Place { bookmark: NO_BOOKMARK, dva: *dva, source })?;
                 place.gang = false;
             }
             out.push((place, s.phys_birth));
         }
         if bp.is_gang() {
-            let pieces = |dva: &Dva| self.gang_pieces(bp, s, dva, &NOBODY, options);
-            let pieces = self.any_copy(bp, s, &NOBODY, options, pieces)?;
+            let pieces = |dva: &Dva| self.gang_pieces(bp, s, dva, &NO_BOOKMARK, options);
+            let pieces = self.any_copy(bp, s, &NO_BOOKMARK, options, pieces)?;
             let mut rest = s.psize.0;
             for piece in &pieces {
                 let size = piece.stored().map_or(0, |p| p.psize.0);

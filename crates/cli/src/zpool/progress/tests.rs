@@ -30,9 +30,9 @@ impl Write for Sink {
     }
 }
 
-struct Nobody;
+struct NoSecrets;
 
-impl Secrets for Nobody {
+impl Secrets for NoSecrets {
     fn interactive(&self) -> bool {
         false
     }
@@ -49,7 +49,7 @@ fn said(pool: &Pool) -> String {
     let (out, err) = (Sink::default(), Sink::default());
     let sinks = (Out::new(Box::new(out.clone())), Out::new(Box::new(err)));
     let connect = Box::new(|| panic!("nobody is asked"));
-    scan(&mut Cx::new(sinks.0, sinks.1, Clock::fixed(|| NOW), Box::new(Nobody), connect), pool);
+    scan(&mut Cx::new(sinks.0, sinks.1, Clock::fixed(|| NOW), Box::new(NoSecrets), connect), pool);
     String::from_utf8(out.0.take()).unwrap()
 }
 
