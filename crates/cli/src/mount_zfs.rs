@@ -26,69 +26,103 @@ fn is_for_others(option: &str) -> bool {
     ) || ["x-", "X-", "comment=", "mntpoint="].iter().any(|begin| option.starts_with(begin))
 }
 
-/// Runs the helper. Returns the exit code.
-pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String]) -> i32 {
-    let (mut fake, mut verbose, mut options) = (false, false, Vec::<String>::new());
-    let mut g = Getopt::new(args, "sfnvho:", &[]);
-    for found in g.by_ref() {
-        match found {
-            Found::Is(Opt::Short('f'), _) => fake = true,
-            Found::Is(Opt::Short('v'), _) => verbose = true,
-            Found::Is(Opt::Short('o'), arg) => options.extend(arg.split(',').map(str::to_owned)),
-            Found::Is(Opt::Short('s' | 'n'), _) => {}
-            Found::Is(..) | Found::Invalid(_) | Found::Missing(_) => {
-                if let Found::Invalid(c) = found {
-                    writeln!(err, "Invalid option '{c}'");
+/// What the command line requests.
+struct Wanted {
+    name: String,
+    target: String,
+    fake: bool,
+    verbose: bool,
+    /// `zfs mount` runs the helper.
+    by_zfs: bool,
+    remount: bool,
+    /// The options for the file system.
+    options: Vec<String>,
+}
+
+impl Wanted {
+    /// Reads the command line. `None` if it is wrong; the reason is printed.
+    fn read(err: &mut Out, args: &[String]) -> Option<Self> {
+        let (mut fake, mut verbose, mut options) = (false, false, Vec::<String>::new());
+        let mut g = Getopt::new(args, "sfnvho:", &[]);
+        for found in g.by_ref() {
+            match found {
+                Found::Is(Opt::Short('f'), _) => fake = true,
+                Found::Is(Opt::Short('v'), _) => verbose = true,
+                Found::Is(Opt::Short('o'), arg) => options.extend(arg.split(',').map(str::to_owned)),
+                Found::Is(Opt::Short('s' | 'n'), _) => {}
+                Found::Is(..) | Found::Invalid(_) | Found::Missing(_) => {
+                    if let Found::Invalid(c) = found {
+                        writeln!(err, "Invalid option '{c}'");
+                    }
+                    err.put("Usage: mount.zfs [-sfnvh] [-o options] <dataset> <mountpoint>\n");
+                    return None;
                 }
-                err.put("Usage: mount.zfs [-sfnvh] [-o options] <dataset> <mountpoint>\n");
-                return USAGE;
             }
         }
+        let operands = g.operands();
+        let [name, target] = &operands[..] else {
+            err.put(match operands.len() {
+                0 => "missing dataset argument\n",
+                1 => "missing mountpoint argument\n",
+                _ => "too many arguments\n",
+            });
+            return None;
+        };
+        let by_zfs = options.iter().any(|option| option == "zfsutil");
+        let remount = options.iter().any(|option| option == "remount");
+        options.retain(|option| !is_for_others(option));
+        Some(Self { name: name.clone(), target: target.clone(), fake, verbose, by_zfs, remount, options })
     }
-    let operands = g.operands();
-    let [name, target] = &operands[..] else {
-        err.put(match operands.len() {
-            0 => "missing dataset argument\n",
-            1 => "missing mountpoint argument\n",
-            _ => "too many arguments\n",
-        });
-        return USAGE;
-    };
-    let by_zfs = options.iter().any(|option| option == "zfsutil");
-    let remount = options.iter().any(|option| option == "remount");
-    options.retain(|option| !is_for_others(option));
-    let query = DatasetQuery {
-        root: Some(name.clone()),
-        depth: Some(0),
-        kinds: vec![K::Filesystem, K::Snapshot],
-        props: PropSelect::Named(vec!["mountpoint".to_owned()]),
-        ..DatasetQuery::default()
-    };
-    let found = service.datasets(&query).ok().and_then(|list| list.datasets.into_iter().next());
-    let place = found.as_ref().and_then(|d| match d.kind {
-        // A snapshot has no mountpoint of its own.
-        K::Snapshot if d.head == K::Filesystem => Some("legacy".to_owned()),
-        _ => d.prop("mountpoint").map(|p| p.value(false).to_owned()),
-    });
-    let Some(place) = place else {
+
+    /// The dataset's mountpoint. `None` if there is no such file system or snapshot.
+    fn mountpoint(&self, service: &dyn Requests) -> Option<String> {
+        let query = DatasetQuery {
+            root: Some(self.name.clone()),
+            depth: Some(0),
+            kinds: vec![K::Filesystem, K::Snapshot],
+            props: PropSelect::Named(vec!["mountpoint".to_owned()]),
+            ..DatasetQuery::default()
+        };
+        let found = service.datasets(&query).ok()?.datasets.into_iter().next()?;
+        match found.kind {
+            // A snapshot has no mountpoint of its own.
+            K::Snapshot if found.head == K::Filesystem => Some("legacy".to_owned()),
+            _ => found.prop("mountpoint").map(|p| p.value(false).to_owned()),
+        }
+    }
+
+    /// Whether mount(8) and `zfs mount` leave this dataset to each other. The reason is printed.
+    fn is_for_another_command(&self, err: &mut Out, legacy: bool) -> bool {
+        let (name, target) = (&self.name, &self.target);
+        if self.by_zfs && legacy {
+            writeln!(
+                err,
+                "filesystem '{name}' cannot be mounted using 'zfs mount'.\nUse 'zfs set mountpoint={target}' or 'mount -t zfs {name} {target}'.\n\
+                 See zfs(8) for more information."
+            );
+            return true;
+        }
+        if !(self.by_zfs || self.remount || self.fake || legacy) {
+            writeln!(
+                err,
+                "filesystem '{name}' cannot be mounted using 'mount'.\nUse 'zfs set mountpoint=legacy' or 'zfs mount {name}'.\n\
+                 See zfs(8) for more information."
+            );
+            return true;
+        }
+        false
+    }
+}
+
+/// Runs the helper. Returns the exit code.
+pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String]) -> i32 {
+    let Some(wanted) = Wanted::read(err, args) else { return USAGE };
+    let (name, target) = (&wanted.name, &wanted.target);
+    let Some(mountpoint) = wanted.mountpoint(service) else {
         writeln!(err, "filesystem '{name}' cannot be mounted, unable to open the dataset");
         return USAGE;
     };
-    let legacy = place == "legacy";
-    if by_zfs && legacy {
-        writeln!(
-            err,
-            "filesystem '{name}' cannot be mounted using 'zfs mount'.\nUse 'zfs set mountpoint={target}' or 'mount -t zfs {name} {target}'.\n\
-             See zfs(8) for more information."
-        );
-        return USAGE;
-    }
-    if !(by_zfs || remount || fake || legacy) {
-        writeln!(
-            err,
-            "filesystem '{name}' cannot be mounted using 'mount'.\nUse 'zfs set mountpoint=legacy' or 'zfs mount {name}'.\n\
-             See zfs(8) for more information."
-        );
+    if wanted.is_for_another_command(err, mountpoint == "legacy") {
         return USAGE;
     }
     // The daemon has another working directory.
@@ -96,24 +130,24 @@ pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String]
         writeln!(err, "mount point '{target}' does not exist");
         return SYSERR;
     };
-    if verbose {
+    if wanted.verbose {
         writeln!(
             out,
             "mount.zfs:\n  dataset:    \"{name}\"\n  mountpoint: \"{}\"\n  options:    \"{}\"",
             at.display(),
-            options.join(",")
+            wanted.options.join(",")
         );
     }
-    if fake {
+    if wanted.fake {
         return 0;
     }
     let request = MountRequest {
         datasets: vec![name.clone()],
         explicit: true,
-        options,
+        options: wanted.options.clone(),
         // A mount by mount(8) covers what the folder held.
         overlay: true,
-        at: Some(at.display().to_string()).filter(|_| !remount),
+        at: Some(at.display().to_string()).filter(|_| !wanted.remount),
         ..MountRequest::default()
     };
     let failed = match service.mount(&request) {
@@ -127,11 +161,8 @@ pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, args: &[String]
             BUSY
         }
         Some(reason) => {
-            writeln!(
-                err,
-                "filesystem '{name}' can not be mounted: {}",
-                words::reason(&reason, &Clock::system())
-            );
+            let why = words::reason(&reason, &Clock::system());
+            writeln!(err, "filesystem '{name}' can not be mounted: {why}");
             USAGE
         }
     }

@@ -4,6 +4,9 @@ use api::{DeviceRefusal, LoadInfo, MmpState, Reason, Refusal, RewindInfo, Unmoun
 
 use crate::Clock;
 
+#[cfg(test)]
+mod tests;
+
 /// Why a pool can't be exported or destroyed: one of its datasets, and what uses that.
 pub fn pool_is_busy(dataset: &str, by: &str) -> String {
     format!("pool is busy: '{dataset}' is in use by {by}")
@@ -12,18 +15,7 @@ pub fn pool_is_busy(dataset: &str, by: &str) -> String {
 /// The text that follows `cannot VERB 'NAME': `.
 pub fn reason(reason: &Reason, clock: &Clock) -> String {
     match reason {
-        Reason::NoSuchPool => "no such pool".into(),
-        Reason::NoSuchDataset => "dataset does not exist".into(),
-        Reason::NoSuchImport => "no such pool available".into(),
-        Reason::InvalidName => "invalid name".into(),
-        Reason::BadType => "operation not applicable to datasets of this type".into(),
         Reason::BadProperty { property } => format!("invalid property '{property}'"),
-        Reason::Permission => "permission denied".into(),
-        Reason::DelegationOff => "delegated administration is disabled on pool".into(),
-        Reason::PoolExists => "a pool with that name already exists".into(),
-        Reason::Busy => "pool or dataset is busy".into(),
-        Reason::DevicesInUse => "one or more devices are already in use\n".into(),
-        Reason::Unsupported(_) => "unsupported version or feature".into(),
         Reason::UsedElsewhere { hostname, hostid, timestamp } => format!(
             "pool was previously in use from another system.\nLast accessed by {} (hostid={hostid:x}) at {}\n\
              The pool can be imported, use 'zpool import -f' to import the pool.",
@@ -31,11 +23,6 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
             clock.ctime(*timestamp),
         ),
         Reason::Active(info) => active(info),
-        Reason::MissingDevices(_) => "one or more devices is currently unavailable".into(),
-        Reason::NoCheckpoint => "checkpoint does not exist".into(),
-        Reason::CheckpointExists => "checkpoint exists".into(),
-        Reason::DiscardingCheckpoint => "currently discarding checkpoint".into(),
-        Reason::InvalidConfig => "invalid vdev configuration".into(),
         Reason::ReadonlyOnly { why } => {
             format!("this release can't write it: {why}\nThe pool can be imported using '-o readonly=on'.")
         }
@@ -43,33 +30,11 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
             "cannot write {device}: {}\nThe pool can be imported using '-o readonly=on'.",
             errno(*number)
         ),
-        Reason::PoolReadonly => "pool is read-only".into(),
         Reason::Corrupt { what, .. } | Reason::Io { what, .. } if !what.is_empty() => {
             format!("I/O error: {what}")
         }
         Reason::Corrupt { .. } | Reason::Io { .. } => "I/O error".into(),
-        Reason::LegacyMountpoint => "legacy mountpoint".into(),
-        Reason::NoMountpoint => "no mountpoint set".into(),
-        Reason::CanmountOff => "'canmount' property is set to 'off'".into(),
-        Reason::Zoned => "dataset is exported to a local zone".into(),
-        Reason::KeyNotLoaded => "encryption key not loaded".into(),
-        Reason::KeyLoaded => "Key already loaded".into(),
-        Reason::WrongKey => "Incorrect key provided".into(),
-        Reason::BadKey => "Invalid key".into(),
-        Reason::NotEncrypted => "dataset is not encrypted".into(),
         Reason::NotEncryptionRoot { root } => format!("Keys must be loaded for encryption root ({root})"),
-        Reason::PartiallyReceived => {
-            "Contains partially-completed state from \"zfs receive -s\", which can be resumed with \
-                                      \"zfs send -t\""
-                .into()
-        }
-        Reason::Redacted => {
-            "Dataset is not complete, was created by receiving a redacted zfs send stream.".into()
-        }
-        Reason::AlreadyMounted => "filesystem already mounted".into(),
-        Reason::NotMounted => "not currently mounted".into(),
-        Reason::NotOffered => "not exported".into(),
-        Reason::NotAttached => "not attached".into(),
         Reason::HeldOpen { by } => format!("dataset is busy: in use by {by}"),
         Reason::InTheWay { dataset, by, why } => {
             let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
@@ -84,12 +49,9 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
             format!("{at} can't be made again ({}){by}", errno(*number))
         }
         Reason::AlreadyAttached { at } => format!("already attached, as {at}"),
-        Reason::MountpointNotEmpty => "directory is not empty".into(),
         Reason::MountpointNotMade { errno: number } => {
             format!("failed to create mountpoint: {}", errno(*number))
         }
-        Reason::NobodyElse => "allow_other takes the line 'user_allow_other' in /etc/fuse.conf".into(),
-        Reason::NotAMountpoint => "not a mountpoint".into(),
         Reason::BadMountOption { option } => format!("invalid mount option '{option}'"),
         Reason::Device { why } => device(*why).into(),
         Reason::System { errno: number } | Reason::DeviceOpen { errno: number } => errno(*number),
@@ -98,16 +60,7 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         Reason::Several { errors } => {
             errors.first().map_or_else(|| "unknown error".into(), |e| self::reason(&e.reason, clock))
         }
-        Reason::DeviceTooSmall => "one or more devices is less than the minimum size (64M)".into(),
-        Reason::DeviceTwice => {
-            "one or more vdevs refer to the same device, or one of\nthe devices is part of an active md or lvm device".into()
-        }
         Reason::DeviceOfPool { pool, .. } => format!("one or more devices are part of the pool '{pool}'"),
-        Reason::BadAshift => "block size out of range or does not match".into(),
-        Reason::AshiftMismatch => "adding devices with different physical sector sizes is not allowed".into(),
-        Reason::NoSuchDevice => "no such device in pool".into(),
-        Reason::BadGuid => "invalid guid".into(),
-        Reason::Suspended => "pool I/O is currently suspended".into(),
         Reason::Nameless { files } => {
             let mut text =
                 "files that it is kept in have been removed, and are gone once it is exported:".to_owned();
@@ -116,19 +69,74 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
             }
             text + "\nUse 'zpool replace', or copy them while nothing is written; 'zpool export -f' gives them up."
         }
-        Reason::TooMuch => {
-            "the answer would take more memory or time than the daemon gives to other users; \
-             ask for fewer datasets or properties at once"
-                .into()
-        }
-        Reason::Silent => "its devices do not answer".into(),
-        Reason::NoSuchMethod => "the daemon is of another version".into(),
         Reason::BadRequest { what }
         | Reason::Daemon { what }
         | Reason::Program { what }
         | Reason::NotInEffect { what, .. } => what.clone(),
         Reason::NotSupported { what } => format!("{what} is not in this release"),
+        one_text => fixed(one_text).unwrap_or("unknown error").to_owned(),
     }
+}
+
+/// The text of a reason that has only one, whatever it is about. A test holds that none without
+/// fields is missing.
+fn fixed(reason: &Reason) -> Option<&'static str> {
+    Some(match reason {
+        Reason::NoSuchPool => "no such pool",
+        Reason::NoSuchDataset => "dataset does not exist",
+        Reason::NoSuchImport => "no such pool available",
+        Reason::InvalidName => "invalid name",
+        Reason::BadType => "operation not applicable to datasets of this type",
+        Reason::Permission => "permission denied",
+        Reason::DelegationOff => "delegated administration is disabled on pool",
+        Reason::PoolExists => "a pool with that name already exists",
+        Reason::Busy => "pool or dataset is busy",
+        Reason::DevicesInUse => "one or more devices are already in use\n",
+        Reason::Unsupported(_) => "unsupported version or feature",
+        Reason::MissingDevices(_) => "one or more devices is currently unavailable",
+        Reason::NoCheckpoint => "checkpoint does not exist",
+        Reason::CheckpointExists => "checkpoint exists",
+        Reason::DiscardingCheckpoint => "currently discarding checkpoint",
+        Reason::InvalidConfig => "invalid vdev configuration",
+        Reason::PoolReadonly => "pool is read-only",
+        Reason::LegacyMountpoint => "legacy mountpoint",
+        Reason::NoMountpoint => "no mountpoint set",
+        Reason::CanmountOff => "'canmount' property is set to 'off'",
+        Reason::Zoned => "dataset is exported to a local zone",
+        Reason::KeyNotLoaded => "encryption key not loaded",
+        Reason::KeyLoaded => "Key already loaded",
+        Reason::WrongKey => "Incorrect key provided",
+        Reason::BadKey => "Invalid key",
+        Reason::NotEncrypted => "dataset is not encrypted",
+        Reason::PartiallyReceived => {
+            "Contains partially-completed state from \"zfs receive -s\", which can be resumed with \
+                                      \"zfs send -t\""
+        }
+        Reason::Redacted => "Dataset is not complete, was created by receiving a redacted zfs send stream.",
+        Reason::AlreadyMounted => "filesystem already mounted",
+        Reason::NotMounted => "not currently mounted",
+        Reason::NotOffered => "not exported",
+        Reason::NotAttached => "not attached",
+        Reason::MountpointNotEmpty => "directory is not empty",
+        Reason::NobodyElse => "allow_other takes the line 'user_allow_other' in /etc/fuse.conf",
+        Reason::NotAMountpoint => "not a mountpoint",
+        Reason::DeviceTooSmall => "one or more devices is less than the minimum size (64M)",
+        Reason::DeviceTwice => {
+            "one or more vdevs refer to the same device, or one of\nthe devices is part of an active md or lvm device"
+        }
+        Reason::BadAshift => "block size out of range or does not match",
+        Reason::AshiftMismatch => "adding devices with different physical sector sizes is not allowed",
+        Reason::NoSuchDevice => "no such device in pool",
+        Reason::BadGuid => "invalid guid",
+        Reason::Suspended => "pool I/O is currently suspended",
+        Reason::TooMuch => {
+            "the answer would take more memory or time than the daemon gives to other users; \
+             ask for fewer datasets or properties at once"
+        }
+        Reason::Silent => "its devices do not answer",
+        Reason::NoSuchMethod => "the daemon is of another version",
+        _ => return None,
+    })
 }
 
 /// Why an operation is refused (`zfs_standard_error`, and libzfs's texts for single operations).

@@ -514,9 +514,7 @@ impl VdevConfig {
             metaslab_shift: nv.u64("metaslab_shift"),
             nparity: parity(nv, kind, children.len())?,
             draid: draid(nv, kind, children.len())?,
-            draid_spare: (kind == VdevKind::DraidSpare)
-                .then(|| Some((Guid(nv.u64("top_guid")?), nv.u64("spareid")?)))
-                .flatten(),
+            draid_spare: draid_spare(nv, kind),
             raidz_expanding: flag(nv, "raidz_expanding"),
             raidz_expand_txgs: nv.u64s("raidz_expand_txgs").unwrap_or(&[]).iter().copied().map(Txg).collect(),
             is_log: flag(nv, "is_log"),
@@ -538,12 +536,7 @@ impl VdevConfig {
             aux_state: text(nv, "aux_state"),
             expansion_time: nv.u64("expansion_time"),
             orig_guid: nv.u64("orig_guid").map(Guid),
-            alloc_bias: match nv.string("alloc_bias") {
-                Some(b"log") => Some(AllocBias::Log),
-                Some(b"special") => Some(AllocBias::Special),
-                Some(b"dedup") => Some(AllocBias::Dedup),
-                _ => None,
-            },
+            alloc_bias: alloc_bias(nv),
             indirect_object: obj("com.delphix:indirect_object"),
             indirect_births: obj("com.delphix:indirect_births"),
             prev_indirect_vdev: nv.u64("com.delphix:prev_indirect_vdev").filter(|v| *v != u64::MAX),
@@ -600,6 +593,21 @@ fn parity(nv: &Nvlist, kind: VdevKind, children: usize) -> Result<Option<u64>> {
         (VdevKind::Raidz | VdevKind::Draid, p) => Ok(p),
         _ => Ok(None),
     }
+}
+
+/// The class of blocks that a top-level vdev is for.
+fn alloc_bias(nv: &Nvlist) -> Option<AllocBias> {
+    match nv.string("alloc_bias")? {
+        b"log" => Some(AllocBias::Log),
+        b"special" => Some(AllocBias::Special),
+        b"dedup" => Some(AllocBias::Dedup),
+        _ => None,
+    }
+}
+
+/// Of a distributed spare: the guid of its draid vdev, and its number there.
+fn draid_spare(nv: &Nvlist, kind: VdevKind) -> Option<(Guid, u64)> {
+    (kind == VdevKind::DraidSpare).then(|| Some((Guid(nv.u64("top_guid")?), nv.u64("spareid")?)))?
 }
 
 fn draid(nv: &Nvlist, kind: VdevKind, children: usize) -> Result<Option<DraidShape>> {

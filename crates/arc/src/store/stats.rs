@@ -80,22 +80,17 @@ impl Store {
 
     /// All counters by OpenZFS's names.
     pub fn named(&self) -> Vec<(&'static str, u64)> {
-        let (inner, hits) = (&*self.inner, self.inner.hits());
-        let c = &inner.counters;
-        let bytes = |list: usize| inner.sums[list].bytes.load(Relaxed);
-        let count = |list: usize| inner.sums[list].count.load(Relaxed);
-        let held = (0..4).map(count).sum::<u64>();
-        let (data, metadata) = (bytes(0) + bytes(2), bytes(1) + bytes(3));
-        let packed = &inner.packed;
-        let overhead = packed.overhead.load(Relaxed);
-        // Other threads change these meanwhile.
-        let compressed = (data + metadata).saturating_sub(overhead);
-        let unpacked = packed.lsize.load(Relaxed).saturating_sub(packed.bytes.load(Relaxed));
-        let headers = held * HELD_OVERHEAD
-            + packed.both_count.load(Relaxed) * BOTH_OVERHEAD
-            + inner.l2.recipes.load(Relaxed) * RECIPE_OVERHEAD
-            + (4..8).map(count).sum::<u64>() * GHOST_OVERHEAD;
-        let (meta, pd, pm) = inner.balance.shares();
+        let mut out = self.named_accesses();
+        out.extend(self.named_evictions());
+        out.extend(self.named_sizes());
+        out.extend(self.named_limits());
+        out.extend(self.second_named());
+        out
+    }
+
+    /// Accesses and prefetches, by where they found their block.
+    fn named_accesses(&self) -> Vec<(&'static str, u64)> {
+        let (c, hits) = (&self.inner.counters, self.inner.hits());
         let [iohit_data, iohit_metadata] = [0, 1].map(|n| c.iohits[n].get());
         let [miss_data, miss_metadata] = [0, 1].map(|n| c.misses[n].get());
         let [ahead_data, ahead_metadata] = [0, 1].map(|n| &c.ahead[n]);
@@ -103,7 +98,7 @@ impl Store {
             |of: fn(&super::AheadCounters) -> &Counter| of(ahead_data).get() + of(ahead_metadata).get();
         let (ahead_hits, ahead_iohits) = (ahead(|a| &a.hits), ahead(|a| &a.iohits));
         let ahead_misses = ahead(|a| &a.misses);
-        let mut out = vec![
+        vec![
             ("hits", hits.kinds[0] + hits.kinds[1] + ahead_hits),
             ("iohits", iohit_data + iohit_metadata + ahead_iohits),
             ("misses", miss_data + miss_metadata + ahead_misses),
@@ -128,6 +123,13 @@ impl Store {
             ("mru_ghost_hits", c.ghost_hits[0].get()),
             ("mfu_hits", hits.states[1]),
             ("mfu_ghost_hits", c.ghost_hits[1].get()),
+        ]
+    }
+
+    /// Evictions, and why some were not possible.
+    fn named_evictions(&self) -> Vec<(&'static str, u64)> {
+        let c = &self.inner.counters;
+        vec![
             ("deleted", c.deleted.get()),
             ("mutex_miss", c.mutex_miss.get()),
             ("evict_l2_cached", c.evicted.l2_cached.get()),
@@ -136,8 +138,29 @@ impl Store {
             ("evict_l2_eligible_mfu", c.evicted.l2_eligible[1].get()),
             ("evict_l2_ineligible", c.evicted.l2_ineligible.get()),
             ("evict_not_enough", c.evict_not_enough.get()),
+        ]
+    }
+
+    /// Blocks and bytes in the cache, and the shares that the balance aims for.
+    fn named_sizes(&self) -> Vec<(&'static str, u64)> {
+        let inner = &*self.inner;
+        let bytes = |list: usize| inner.sums[list].bytes.load(Relaxed);
+        let count = |list: usize| inner.sums[list].count.load(Relaxed);
+        let held = (0..4).map(count).sum::<u64>();
+        let (data, metadata) = (bytes(0) + bytes(2), bytes(1) + bytes(3));
+        let packed = &inner.packed;
+        let overhead = packed.overhead.load(Relaxed);
+        // Other threads change these meanwhile.
+        let compressed = (data + metadata).saturating_sub(overhead);
+        let unpacked = packed.lsize.load(Relaxed).saturating_sub(packed.bytes.load(Relaxed));
+        let headers = held * HELD_OVERHEAD
+            + packed.both_count.load(Relaxed) * BOTH_OVERHEAD
+            + inner.l2.recipes.load(Relaxed) * RECIPE_OVERHEAD
+            + (4..8).map(count).sum::<u64>() * GHOST_OVERHEAD;
+        let (meta, pd, pm) = inner.balance.shares();
+        let mut out = vec![
             ("hash_elements", inner.elements()),
-            ("hash_elements_max", c.elements_max.load(Relaxed)),
+            ("hash_elements_max", inner.counters.elements_max.load(Relaxed)),
             ("meta", meta),
             ("pd", pd),
             ("pm", pm),
@@ -159,8 +182,6 @@ impl Store {
         let evictable =
             ["mru_evictable_data", "mru_evictable_metadata", "mfu_evictable_data", "mfu_evictable_metadata"];
         out.extend(evictable.iter().enumerate().map(|(list, name)| (*name, bytes(list))));
-        out.extend(self.named_limits());
-        out.extend(self.second_named());
         out
     }
 

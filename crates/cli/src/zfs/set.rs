@@ -172,58 +172,80 @@ pub fn inherit(cx: &mut Cx, args: &[String]) -> Outcome {
     })
 }
 
+/// What `zfs upgrade -v` prints.
+const FILESYSTEM_VERSIONS: &str = "The following filesystem versions are supported:\n\nVER  DESCRIPTION\n\
+     ---  --------------------------------------------------------\n 1   Initial ZFS filesystem version\n \
+     2   Enhanced directory entries\n 3   Case insensitive and filesystem user identifier (FUID)\n \
+     4   userquota, groupquota properties\n 5   System attributes\n\n\
+     For more information on a particular version, including supported releases,\nsee the ZFS Administration Guide.\n\n";
+
+/// The options and operands of `zfs upgrade`.
+#[derive(Default)]
+struct Upgrade {
+    all: bool,
+    recursive: bool,
+    show: bool,
+    version: Option<u64>,
+    names: Vec<String>,
+}
+
+impl Upgrade {
+    fn read(args: &[String]) -> Result<Self, Stop> {
+        let mut o = Self::default();
+        let mut g = Getopt::new(args, "rvV:a", &[]);
+        for found in g.by_ref() {
+            match found {
+                Found::Is(Opt::Short('r'), _) => o.recursive = true,
+                Found::Is(Opt::Short('v'), _) => o.show = true,
+                Found::Is(Opt::Short('a'), _) => o.all = true,
+                Found::Is(_, arg) => match (arg.as_str(), arg.parse::<u64>()) {
+                    ("current", _) => o.version = Some(ZPL_VERSION),
+                    (_, Ok(n)) if (1..=ZPL_VERSION).contains(&n) => o.version = Some(n),
+                    _ => return Err(Stop::usage(format!("invalid version {arg}\n"))),
+                },
+                Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
+            }
+        }
+        o.names = g.operands();
+        if (o.lists() && (o.recursive || o.version.is_some()))
+            || (o.show && (o.recursive || o.all || o.version.is_some() || !o.names.is_empty()))
+            || (o.all && !o.names.is_empty())
+        {
+            return Err(Stop::usage(""));
+        }
+        Ok(o)
+    }
+
+    /// Whether it upgrades nothing, and lists the file systems of older versions.
+    fn lists(&self) -> bool {
+        !self.all && self.names.is_empty()
+    }
+}
+
 /// `zfs upgrade [-v]`, `zfs upgrade [-r] [-V version] <-a | filesystem ...>` (`zfs_do_upgrade`).
 ///
 /// # Errors
 /// See [`Outcome`].
 pub fn upgrade(cx: &mut Cx, args: &[String]) -> Outcome {
-    let (mut all, mut recursive, mut show, mut version) = (false, false, false, None);
-    let mut g = Getopt::new(args, "rvV:a", &[]);
-    for found in g.by_ref() {
-        match found {
-            Found::Is(Opt::Short('r'), _) => recursive = true,
-            Found::Is(Opt::Short('v'), _) => show = true,
-            Found::Is(Opt::Short('a'), _) => all = true,
-            Found::Is(_, arg) => match (arg.as_str(), arg.parse::<u64>()) {
-                ("current", _) => version = Some(ZPL_VERSION),
-                (_, Ok(n)) if (1..=ZPL_VERSION).contains(&n) => version = Some(n),
-                _ => return Err(Stop::usage(format!("invalid version {arg}\n"))),
-            },
-            Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
-        }
-    }
-    let names = g.operands();
-    let none = !all && names.is_empty();
-    if (none && (recursive || version.is_some()))
-        || (show && (recursive || all || version.is_some() || !names.is_empty()))
-        || (all && !names.is_empty())
-    {
-        return Err(Stop::usage(""));
-    }
-    if show {
-        cx.out.put(
-            "The following filesystem versions are supported:\n\nVER  DESCRIPTION\n\
-             ---  --------------------------------------------------------\n 1   Initial ZFS filesystem version\n \
-             2   Enhanced directory entries\n 3   Case insensitive and filesystem user identifier (FUID)\n \
-             4   userquota, groupquota properties\n 5   System attributes\n\n\
-             For more information on a particular version, including supported releases,\nsee the ZFS Administration Guide.\n\n",
-        );
+    let options = Upgrade::read(args)?;
+    if options.show {
+        cx.out.put(FILESYSTEM_VERSIONS);
         return Ok(0);
     }
     let how = Gather {
         kinds: vec![K::Filesystem],
-        recurse: recursive || names.is_empty(),
+        recurse: options.recursive || options.names.is_empty(),
         paths: true,
         props: PropSelect::Named(vec!["version".into()]),
         ..Gather::default()
     };
-    let gathered = gather(cx, &names, &how)?;
+    let gathered = gather(cx, &options.names, &how)?;
     let (failed, found) = (gathered.failed(), gathered.found);
-    if none {
+    if options.lists() {
         list(cx, &found);
         return Ok(i32::from(failed));
     }
-    let wanted = version.unwrap_or(ZPL_VERSION);
+    let wanted = options.version.unwrap_or(ZPL_VERSION);
     let (mut upgraded, mut same, mut bad) = (0u64, 0u64, failed);
     for d in &found {
         match d.number("version").unwrap_or(ZPL_VERSION) {

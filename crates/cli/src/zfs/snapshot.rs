@@ -87,6 +87,30 @@ fn none_made(cx: &mut Cx, several: bool) -> Outcome {
     Ok(1)
 }
 
+/// Snapshots and bookmarks of `head` that are younger than `target`: snapshots, then bookmarks,
+/// each from the oldest.
+fn younger_than(cx: &mut Cx, target: &Dataset, head: &str) -> Result<Vec<Dataset>, Stop> {
+    let mut younger = below(cx, head, Some(1), &[K::Snapshot, K::Bookmark], &["clones"])?;
+    younger.retain(|d| head_of(&d.name) == head && d.createtxg > target.createtxg);
+    younger.sort_by_key(|d| (d.kind == K::Bookmark, d.createtxg));
+    Ok(younger)
+}
+
+/// Says that a rollback needs `-r`, because it would destroy these.
+fn refuse_younger(cx: &mut Cx, name: &str, younger: &[Dataset]) {
+    writeln!(
+        cx.err,
+        "cannot rollback to '{name}': more recent snapshots or bookmarks exist\nuse '-r' to force deletion of the following \
+         snapshots and bookmarks:"
+    );
+    for d in younger.iter().take(YOUNGER_MAX) {
+        writeln!(cx.err, "{}", d.name);
+    }
+    if younger.len() >= YOUNGER_MAX {
+        writeln!(cx.err, "Output limited to {YOUNGER_MAX} snapshots/bookmarks");
+    }
+}
+
 /// `zfs rollback [-rRf] <snapshot>` (`zfs_do_rollback`).
 ///
 /// # Errors
@@ -110,22 +134,9 @@ pub fn rollback(cx: &mut Cx, args: &[String]) -> Outcome {
     };
     let target = open(cx, name, &[K::Snapshot], &[])?;
     let head = head_of(name);
-    let mut younger = below(cx, head, Some(1), &[K::Snapshot, K::Bookmark], &["clones"])?;
-    younger.retain(|d| head_of(&d.name) == head && d.createtxg > target.createtxg);
-    // Snapshots, then bookmarks, each from the oldest.
-    younger.sort_by_key(|d| (d.kind == K::Bookmark, d.createtxg));
+    let younger = younger_than(cx, &target, head)?;
     if !younger.is_empty() && !recursive {
-        writeln!(
-            cx.err,
-            "cannot rollback to '{name}': more recent snapshots or bookmarks exist\nuse '-r' to force deletion of the following \
-             snapshots and bookmarks:"
-        );
-        for d in younger.iter().take(YOUNGER_MAX) {
-            writeln!(cx.err, "{}", d.name);
-        }
-        if younger.len() >= YOUNGER_MAX {
-            writeln!(cx.err, "Output limited to {YOUNGER_MAX} snapshots/bookmarks");
-        }
+        refuse_younger(cx, name, &younger);
         return Ok(1);
     }
     let mut destroy: Vec<String> = Vec::new();

@@ -1,6 +1,6 @@
 //! `zfs clone`, `promote` and `rename`.
 
-use api::{DatasetChange, DatasetKind as K, Reason, Refusal, Settings};
+use api::{DatasetChange, DatasetKind as K, Error, Reason, Refusal, Settings};
 
 use super::create::{above, check_name, parent};
 use super::open::{HEADS, ask, exists, head_of, open, parse_prop, report};
@@ -83,6 +83,31 @@ pub fn promote(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(0)
 }
 
+/// Why a head can't move from this name to that one.
+fn place_fault(from: &str, to: &str) -> Option<&'static str> {
+    if from.split('/').next() != to.split('/').next() {
+        return Some("datasets must be within same pool");
+    }
+    to.strip_prefix(from)
+        .is_some_and(|rest| rest.starts_with('/'))
+        .then_some("New dataset name cannot be a descendant of current dataset name")
+}
+
+fn complain_of_rename(cx: &mut Cx, from: &str, to: &str, e: &Error) {
+    if let Some(why) = above(to, &e.reason) {
+        writeln!(cx.err, "cannot create '{to}': {why}");
+    } else if e.about.starts_with('/') {
+        cx.complain(&format!("cannot unmount '{}'", e.about), e);
+    } else if e.reason == (Reason::Refused { why: Refusal::Key }) {
+        writeln!(
+            cx.err,
+            "cannot rename '{from}': cannot move encrypted child outside of its encryption root"
+        );
+    } else {
+        cx.complain(&format!("cannot rename '{from}'"), e);
+    }
+}
+
 /// `zfs rename [-f] [-p | -u | -r] <filesystem|volume|snapshot> <filesystem|volume|snapshot>`
 /// (`zfs_do_rename`).
 ///
@@ -132,13 +157,8 @@ pub fn rename(cx: &mut Cx, args: &[String]) -> Outcome {
         return Ok(1);
     }
     check_name(cx, &format!("cannot create '{to}'"), to)?;
-    let pool = |name: &str| name.split('/').next().unwrap_or(name).to_owned();
-    if pool(from) != pool(to) {
-        writeln!(cx.err, "{what}: datasets must be within same pool");
-        return Ok(1);
-    }
-    if to.strip_prefix(from.as_str()).is_some_and(|rest| rest.starts_with('/')) {
-        writeln!(cx.err, "{what}: New dataset name cannot be a descendant of current dataset name");
+    if let Some(fault) = place_fault(from, to) {
+        writeln!(cx.err, "{what}: {fault}");
         return Ok(1);
     }
     let change = DatasetChange::Rename { from: from.clone(), to: to.clone(), parents, keep_mounted, force };
@@ -149,22 +169,7 @@ pub fn rename(cx: &mut Cx, args: &[String]) -> Outcome {
             Ok(report(cx, changed, "renamed"))
         }
         Err(e) => {
-            if let Some(why) = above(to, &e.reason) {
-                writeln!(cx.err, "cannot create '{to}': {why}");
-            } else if e.about.starts_with('/') {
-                cx.complain(&format!("cannot unmount '{}'", e.about), &e);
-            } else {
-                let what = format!("cannot rename '{from}'");
-                match &e.reason {
-                    Reason::Refused { why: Refusal::Key } => {
-                        writeln!(
-                            cx.err,
-                            "{what}: cannot move encrypted child outside of its encryption root"
-                        );
-                    }
-                    _ => cx.complain(&what, &e),
-                }
-            }
+            complain_of_rename(cx, from, to, &e);
             Ok(1)
         }
     }

@@ -80,6 +80,51 @@ pub fn status(cx: &mut Cx, pool: &Pool, look: &Look) {
     }
 }
 
+/// Shows what is wrong with a vdev: it is missing, failed, or has another block size.
+fn fault(cx: &mut Cx, v: &Vdev, spare: bool) {
+    let s = &v.stat;
+    if v.not_present {
+        write!(cx.out, "  was {}", v.path.as_deref().unwrap_or_default());
+    } else if s.aux != VdevAux::None {
+        cx.out.put("  ");
+        let text = aux_text(v);
+        cx.colored(Some(Color::Red), &text);
+    } else if v.children.is_empty()
+        && !spare
+        && (cx.env)("ZPOOL_STATUS_NON_NATIVE_ASHIFT_IGNORE").is_none()
+        && s.configured_ashift < s.physical_ashift
+        && s.physical_ashift < 64
+    {
+        write!(
+            cx.out,
+            "  block size: {}B configured, {}B native",
+            1u64 << s.configured_ashift,
+            1u64 << s.physical_ashift
+        );
+    }
+}
+
+/// Shows what happens to a vdev now: removal, scrub, resilver.
+fn activity(cx: &mut Cx, v: &Vdev, pool: &Pool, rebuild: Option<&RebuildStat>) {
+    let s = &v.stat;
+    if s.removing {
+        cx.out.put("  (removing)");
+    } else if s.noalloc {
+        cx.out.put("  (non-allocating)");
+    }
+    let leaf = v.children.is_empty() && s.state == VdevState::Healthy;
+    if let Some(scan) = pool.scan.as_ref().filter(|p| leaf && p.state == ScanState::Scanning) {
+        if s.scan_processed != 0 {
+            cx.out.put(if scan.func == ScanFunc::Resilver { "  (resilvering)" } else { "  (repairing)" });
+        } else if s.resilver_deferred {
+            cx.out.put("  (awaiting resilver)");
+        }
+    }
+    if leaf && rebuild.is_some_and(|r| r.state == RebuildState::Active && r.bytes_rebuilt != 0) {
+        cx.out.put("  (resilvering)");
+    }
+}
+
 /// Shows the row of a vdev, and those of its children (`print_status_config`).
 #[allow(clippy::too_many_arguments, reason = "one recursion, whose arguments all vary")]
 fn vdev(
@@ -107,41 +152,8 @@ fn vdev(
     if !spare {
         counters(cx, v, look);
     }
-    if v.not_present {
-        write!(cx.out, "  was {}", v.path.as_deref().unwrap_or_default());
-    } else if s.aux != VdevAux::None {
-        cx.out.put("  ");
-        let text = aux_text(v);
-        cx.colored(Some(Color::Red), &text);
-    } else if v.children.is_empty()
-        && !spare
-        && (cx.env)("ZPOOL_STATUS_NON_NATIVE_ASHIFT_IGNORE").is_none()
-        && s.configured_ashift < s.physical_ashift
-        && s.physical_ashift < 64
-    {
-        write!(
-            cx.out,
-            "  block size: {}B configured, {}B native",
-            1u64 << s.configured_ashift,
-            1u64 << s.physical_ashift
-        );
-    }
-    if s.removing {
-        cx.out.put("  (removing)");
-    } else if s.noalloc {
-        cx.out.put("  (non-allocating)");
-    }
-    let leaf = v.children.is_empty() && s.state == VdevState::Healthy;
-    if let Some(scan) = pool.scan.as_ref().filter(|p| leaf && p.state == ScanState::Scanning) {
-        if s.scan_processed != 0 {
-            cx.out.put(if scan.func == ScanFunc::Resilver { "  (resilvering)" } else { "  (repairing)" });
-        } else if s.resilver_deferred {
-            cx.out.put("  (awaiting resilver)");
-        }
-    }
-    if leaf && rebuild.is_some_and(|r| r.state == RebuildState::Active && r.bytes_rebuilt != 0) {
-        cx.out.put("  (resilvering)");
-    }
+    fault(cx, v, spare);
+    activity(cx, v, pool, rebuild);
     if let Some(answers) = cx.scripts.clone() {
         answers.row(cx, v, false);
     }

@@ -30,28 +30,10 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     if all {
         names = service.pool_names().map_err(|e| cx.fail("cannot list pools", &e))?;
     }
-    let (known, mut failed) = (service.pool_names().map_err(|e| cx.fail("cannot list pools", &e))?, false);
-    names.retain(|name| {
-        let fault = names::pool_name_fault(name, false)
-            .or_else(|| (!known.contains(name)).then(|| "no such pool".into()));
-        if let Some(fault) = &fault {
-            writeln!(cx.err, "cannot open '{name}': {fault}");
-            failed = true;
-        }
-        fault.is_none()
-    });
+    let mut failed = !retain_known(cx, &*service, &mut names)?;
     names.sort();
     names.dedup();
-    for name in &names {
-        // The history must be written before the export. A read-only or suspended pool can't record
-        // it.
-        match service.change_pool(name, &PoolChange::Log { command: cx.command.clone() }) {
-            Ok(()) => {}
-            // Without permission, the export itself reports that.
-            Err(e) if matches!(e.reason, Reason::PoolReadonly | Reason::Suspended | Reason::Permission) => {}
-            Err(e) => cx.complain(&format!("the history of '{name}' lacks this command"), &e),
-        }
-    }
+    names.iter().for_each(|name| record(cx, &*service, name));
     if force || hardforce {
         names.iter().for_each(|name| warn_of_nameless(cx, &*service, name));
     }
@@ -67,15 +49,13 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             threads: cx.mount_threads(),
             patient,
         };
-        let tried: Vec<_> = match cx.another {
+        let requests: Vec<ExportRequest> = names.iter().map(request).collect();
+        let done: Vec<_> = match cx.another {
             // In parallel, each export waits for the devices of its own pool only.
-            Some(another) if names.len() > 1 => {
-                let requests: Vec<ExportRequest> = names.iter().map(request).collect();
-                let done = at_once(&requests, another);
-                names.iter().zip(done).collect()
-            }
-            _ => names.iter().map(|name| (name, service.export(&request(name)))).collect(),
+            Some(another) if names.len() > 1 => at_once(&requests, another),
+            _ => requests.iter().map(|request| service.export(request)).collect(),
         };
+        let tried: Vec<_> = names.iter().zip(done).collect();
         let gone = tried.iter().filter(|(_, done)| done.is_ok()).count();
         let failures: Vec<_> =
             tried.into_iter().filter_map(|(name, done)| Some((name.clone(), done.err()?))).collect();
@@ -91,6 +71,34 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             return Ok(i32::from(failed));
         }
         names = again.into_iter().map(|(name, _)| name).collect();
+    }
+}
+
+/// Keeps the names of imported pools, and complains about the others. Returns whether there are no
+/// others.
+fn retain_known(cx: &mut Cx, service: &dyn Requests, names: &mut Vec<String>) -> Result<bool, Stop> {
+    let known = service.pool_names().map_err(|e| cx.fail("cannot list pools", &e))?;
+    let all = names.len();
+    names.retain(|name| {
+        let fault = names::pool_name_fault(name, false)
+            .or_else(|| (!known.contains(name)).then(|| "no such pool".into()));
+        if let Some(fault) = &fault {
+            writeln!(cx.err, "cannot open '{name}': {fault}");
+        }
+        fault.is_none()
+    });
+    Ok(names.len() == all)
+}
+
+/// Writes the command into the pool's history.
+///
+/// That must happen before the export. A read-only or suspended pool can't record it.
+fn record(cx: &mut Cx, service: &dyn Requests, name: &str) {
+    match service.change_pool(name, &PoolChange::Log { command: cx.command.clone() }) {
+        Ok(()) => {}
+        // Without permission, the export itself reports that.
+        Err(e) if matches!(e.reason, Reason::PoolReadonly | Reason::Suspended | Reason::Permission) => {}
+        Err(e) => cx.complain(&format!("the history of '{name}' lacks this command"), &e),
     }
 }
 

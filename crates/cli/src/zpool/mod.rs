@@ -47,7 +47,7 @@ use api::{Pool, PoolQuery};
 use change::open;
 pub(crate) use usage::COMMANDS;
 
-use crate::cx::{Cx, Stop};
+use crate::cx::{Cx, Outcome, Stop};
 use crate::props::{self, Edit, PropDesc};
 use crate::{names, version};
 use console::numbers;
@@ -87,7 +87,25 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         (verb.as_str(), &args[1..])
     };
     let mut shown = UsageProps::None;
-    let outcome = match verb {
+    let outcome = command(cx, verb, rest, &mut shown);
+    match outcome {
+        Ok(code) | Err(Stop::Fail(code)) => {
+            cx.end(code);
+            code
+        }
+        Err(Stop::Usage(message)) => {
+            cx.out.flush();
+            cx.err.put(&message);
+            let command = usage::COMMANDS.iter().flatten().find(|c| c.0 == verb);
+            usage(cx, command.map(|c| c.1), shown, false);
+            2
+        }
+    }
+}
+
+/// Runs a command. Sets `shown` to the properties that its usage text lists.
+fn command(cx: &mut Cx, verb: &str, rest: &[String], shown: &mut UsageProps) -> Outcome {
+    match verb {
         "create" => create::run(cx, rest),
         "destroy" => change::destroy(cx, rest),
         "add" => add::run(cx, rest),
@@ -99,7 +117,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "detach" => device_life::detach(cx, rest),
         "split" => split::run(cx, rest),
         "set" => {
-            shown = UsageProps::Pool;
+            *shown = UsageProps::Pool;
             change::set(cx, rest)
         }
         "upgrade" => upgrade::run(cx, rest),
@@ -113,11 +131,11 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "import" => import::run(cx, rest),
         "export" => export::run(cx, rest),
         "list" => {
-            shown = UsageProps::Pool;
+            *shown = UsageProps::Pool;
             list::run(cx, rest)
         }
         "status" => status::run(cx, rest),
-        "get" => get::run(cx, rest, &mut shown),
+        "get" => get::run(cx, rest, shown),
         "iostat" => iostat::run(cx, rest),
         "initialize" => leaf_work::initialize(cx, rest),
         "trim" => leaf_work::trim(cx, rest),
@@ -129,19 +147,6 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "history" => history::run(cx, rest),
         "version" => version::run(cx, "zpool version", rest),
         other => absent::run(cx, other),
-    };
-    match outcome {
-        Ok(code) | Err(Stop::Fail(code)) => {
-            cx.end(code);
-            code
-        }
-        Err(Stop::Usage(message)) => {
-            cx.out.flush();
-            cx.err.put(&message);
-            let command = usage::COMMANDS.iter().flatten().find(|c| c.0 == verb);
-            usage(cx, command.map(|c| c.1), shown, false);
-            2
-        }
     }
 }
 

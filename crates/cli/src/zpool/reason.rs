@@ -122,7 +122,7 @@ fn slow_group(pool: &str, seconds: u64) -> (String, String) {
     (status, action)
 }
 
-/// The texts without variable parts.
+/// The texts without variable parts: about devices here, the others in the functions below.
 fn fixed(reason: S) -> (&'static str, &'static str) {
     match reason {
         S::MissingDevReplicated => (
@@ -160,6 +160,24 @@ fn fixed(reason: S) -> (&'static str, &'static str) {
              functioning in a\n\tdegraded state.\n",
             "Online the device using zpool online' or replace the device with\n\t'zpool replace'.\n",
         ),
+        S::FaultedDevReplicated => (
+            "One or more devices are faulted in response to persistent errors.\n\tSufficient replicas exist for the pool to \
+             continue functioning in a\n\tdegraded state.\n",
+            "Replace the faulted device, or use 'zpool clear' to mark the device\n\trepaired.\n",
+        ),
+        S::FaultedDevNotReplicated => (
+            "One or more devices are faulted in response to persistent errors.  There are insufficient replicas for the pool \
+             to\n\tcontinue functioning.\n",
+            "Destroy and re-create the pool from a backup source.  Manually marking the device\n\trepaired using 'zpool clear' \
+             may allow some data to be recovered.\n",
+        ),
+        other => fixed_contents(other),
+    }
+}
+
+/// The texts about resilvering, damaged contents, and failed I/O.
+fn fixed_contents(reason: S) -> (&'static str, &'static str) {
+    match reason {
         S::Resilvering | S::Rebuilding => (
             "One or more devices is currently being resilvered.  The pool will\n\tcontinue to function, possibly in a degraded \
              state.\n",
@@ -178,17 +196,6 @@ fn fixed(reason: S) -> (&'static str, &'static str) {
             "An intent log record could not be read.\n\tWaiting for administrator intervention to fix the faulted pool.\n",
             "Either restore the affected device(s) and run 'zpool online',\n\tor ignore the intent log records by running 'zpool \
              clear'.\n",
-        ),
-        S::FaultedDevReplicated => (
-            "One or more devices are faulted in response to persistent errors.\n\tSufficient replicas exist for the pool to \
-             continue functioning in a\n\tdegraded state.\n",
-            "Replace the faulted device, or use 'zpool clear' to mark the device\n\trepaired.\n",
-        ),
-        S::FaultedDevNotReplicated => (
-            "One or more devices are faulted in response to persistent errors.  There are insufficient replicas for the pool \
-             to\n\tcontinue functioning.\n",
-            "Destroy and re-create the pool from a backup source.  Manually marking the device\n\trepaired using 'zpool clear' \
-             may allow some data to be recovered.\n",
         ),
         S::IoFailureMmp => (
             "The pool is suspended because multihost writes failed or were delayed;\n\tanother system could import the pool \

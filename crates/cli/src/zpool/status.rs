@@ -32,8 +32,19 @@ pub(super) struct Status {
     pub key_guid: bool,
 }
 
-/// `zpool status [-dDegiLpPstvx] [-j ...] [-T d|u] [pool] [interval [count]]` (`zpool_do_status`).
-pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
+/// What `zpool status` shows, of which pools, and how often.
+struct Command {
+    st: Status,
+    stamp: Stamp,
+    scripts: Option<Scripts>,
+    names: Vec<String>,
+    /// Seconds from one round to the next; 0 is one round only.
+    every: f64,
+    /// Number of rounds; 0 is without end.
+    rounds: u64,
+}
+
+fn read(cx: &mut Cx, args: &[String]) -> Result<Command, Stop> {
     let mut st = Status::default();
     let mut stamp = Stamp::None;
     let mut scripts = None;
@@ -64,13 +75,18 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         }
     }
     let mut names = g.operands();
-    let (every, mut rounds) = interval(&mut names)?;
+    let (every, rounds) = interval(&mut names)?;
     if st.flat && !st.json {
         return Err(Stop::usage("'--json-flat-vdevs' only works with '-j' option\n"));
     }
     list::need_json(st.json, st.as_int, st.key_guid)?;
     st.look.flags = st.look.flags.with_env(cx);
+    Ok(Command { st, stamp, scripts, names, every, rounds })
+}
 
+/// `zpool status [-dDegiLpPstvx] [-j ...] [-T d|u] [pool] [interval [count]]` (`zpool_do_status`).
+pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
+    let Command { st, stamp, scripts, names, every, mut rounds } = read(cx, args)?;
     let mut first = true;
     let query = PoolQuery { errors: st.verbose, dedup_cached: st.dedup > 1, ..PoolQuery::default() };
     loop {

@@ -82,88 +82,96 @@ fn every_type_survives_xdr() {
     assert_eq!(Nvlist::decode(&nv.encode_xdr()).unwrap(), nv);
 }
 
-/// The native image of `nv`, as a machine of this byte order would write it.
-fn native(nv: &Nvlist, big: bool) -> Vec<u8> {
-    struct W(Vec<u8>, bool);
-    impl W {
-        fn int(&mut self, v: u64, n: usize) {
-            let le = v.to_le_bytes();
-            let mut b = le[..n].to_vec();
-            if self.1 {
-                b.reverse();
+/// Writes native images: the bytes so far, and whether the machine is big-endian.
+struct NativeWriter(Vec<u8>, bool);
+
+impl NativeWriter {
+    fn int(&mut self, v: u64, n: usize) {
+        let le = v.to_le_bytes();
+        let mut b = le[..n].to_vec();
+        if self.1 {
+            b.reverse();
+        }
+        self.0.extend(b);
+    }
+
+    fn pad(&mut self) {
+        let n = self.0.len().next_multiple_of(8);
+        self.0.resize(n, 0);
+    }
+
+    fn ints(&mut self, vs: impl IntoIterator<Item = u64>, n: usize) {
+        vs.into_iter().for_each(|v| self.int(v, n));
+    }
+
+    fn list_head(&mut self, l: &Nvlist) {
+        self.int(0, 4);
+        self.int(l.flags.into(), 4);
+        self.0.extend([0xdd; 16]);
+    }
+
+    fn value(&mut self, v: &Value) {
+        match v {
+            Value::Boolean => {}
+            Value::Byte(x) | Value::Uint8(x) => self.int((*x).into(), 1),
+            Value::Int8(x) => self.int(*x as u64, 1),
+            Value::Int16(x) => self.int(*x as u64, 2),
+            Value::Uint16(x) => self.int((*x).into(), 2),
+            Value::Int32(x) => self.int(*x as u64, 4),
+            Value::Uint32(x) => self.int((*x).into(), 4),
+            Value::Int64(x) | Value::Hrtime(x) => self.int(*x as u64, 8),
+            Value::Uint64(x) => self.int(*x, 8),
+            Value::Double(x) => self.int(x.to_bits(), 8),
+            Value::BooleanValue(x) => self.int((*x).into(), 4),
+            Value::String(s) => self.0.extend(s.iter().chain(&[0])),
+            Value::ByteArray(a) | Value::Uint8Array(a) => self.0.extend(a),
+            Value::Int8Array(a) => self.ints(a.iter().map(|x| *x as u64), 1),
+            Value::Int16Array(a) => self.ints(a.iter().map(|x| *x as u64), 2),
+            Value::Uint16Array(a) => self.ints(a.iter().map(|x| (*x).into()), 2),
+            Value::Int32Array(a) => self.ints(a.iter().map(|x| *x as u64), 4),
+            Value::Uint32Array(a) => self.ints(a.iter().map(|x| (*x).into()), 4),
+            Value::BooleanArray(a) => self.ints(a.iter().map(|x| (*x).into()), 4),
+            Value::Int64Array(a) => self.ints(a.iter().map(|x| *x as u64), 8),
+            Value::Uint64Array(a) => self.ints(a.iter().copied(), 8),
+            Value::StringArray(a) => {
+                self.0.resize(self.0.len() + 8 * a.len(), 0xee);
+                a.iter().for_each(|s| self.0.extend(s.iter().chain(&[0])));
             }
-            self.0.extend(b);
-        }
-        fn pad(&mut self) {
-            let n = self.0.len().next_multiple_of(8);
-            self.0.resize(n, 0);
-        }
-        fn ints(&mut self, vs: impl IntoIterator<Item = u64>, n: usize) {
-            vs.into_iter().for_each(|v| self.int(v, n));
-        }
-        fn list_head(&mut self, l: &Nvlist) {
-            self.int(0, 4);
-            self.int(l.flags.into(), 4);
-            self.0.extend([0xdd; 16]);
-        }
-        fn value(&mut self, v: &Value) {
-            match v {
-                Value::Boolean => {}
-                Value::Byte(x) | Value::Uint8(x) => self.int((*x).into(), 1),
-                Value::Int8(x) => self.int(*x as u64, 1),
-                Value::Int16(x) => self.int(*x as u64, 2),
-                Value::Uint16(x) => self.int((*x).into(), 2),
-                Value::Int32(x) => self.int(*x as u64, 4),
-                Value::Uint32(x) => self.int((*x).into(), 4),
-                Value::Int64(x) | Value::Hrtime(x) => self.int(*x as u64, 8),
-                Value::Uint64(x) => self.int(*x, 8),
-                Value::Double(x) => self.int(x.to_bits(), 8),
-                Value::BooleanValue(x) => self.int((*x).into(), 4),
-                Value::String(s) => self.0.extend(s.iter().chain(&[0])),
-                Value::ByteArray(a) | Value::Uint8Array(a) => self.0.extend(a),
-                Value::Int8Array(a) => self.ints(a.iter().map(|x| *x as u64), 1),
-                Value::Int16Array(a) => self.ints(a.iter().map(|x| *x as u64), 2),
-                Value::Uint16Array(a) => self.ints(a.iter().map(|x| (*x).into()), 2),
-                Value::Int32Array(a) => self.ints(a.iter().map(|x| *x as u64), 4),
-                Value::Uint32Array(a) => self.ints(a.iter().map(|x| (*x).into()), 4),
-                Value::BooleanArray(a) => self.ints(a.iter().map(|x| (*x).into()), 4),
-                Value::Int64Array(a) => self.ints(a.iter().map(|x| *x as u64), 8),
-                Value::Uint64Array(a) => self.ints(a.iter().copied(), 8),
-                Value::StringArray(a) => {
-                    self.0.resize(self.0.len() + 8 * a.len(), 0xee);
-                    a.iter().for_each(|s| self.0.extend(s.iter().chain(&[0])));
-                }
-                Value::List(l) => self.list_head(l),
-                Value::ListArray(a) => {
-                    self.0.resize(self.0.len() + 8 * a.len(), 0xee);
-                    a.iter().for_each(|l| self.list_head(l));
-                }
+            Value::List(l) => self.list_head(l),
+            Value::ListArray(a) => {
+                self.0.resize(self.0.len() + 8 * a.len(), 0xee);
+                a.iter().for_each(|l| self.list_head(l));
             }
-        }
-        fn pairs(&mut self, l: &Nvlist) {
-            for (name, v) in l.iter() {
-                let mut p = W(Vec::new(), self.1);
-                p.int(0, 4);
-                p.int(name.len() as u64 + 1, 2);
-                p.int(0, 2);
-                p.int(v.count() as u64, 4);
-                p.int(v.kind() as u64, 4);
-                p.0.extend(name.iter().chain(&[0]));
-                p.pad();
-                p.value(v);
-                p.pad();
-                self.int(p.0.len() as u64, 4);
-                self.0.extend(&p.0[4..]);
-                match v {
-                    Value::List(l) => self.pairs(l),
-                    Value::ListArray(a) => a.iter().for_each(|l| self.pairs(l)),
-                    _ => {}
-                }
-            }
-            self.int(0, 4);
         }
     }
-    let mut w = W(vec![0, u8::from(!big), 0, 0], big);
+
+    fn pairs(&mut self, l: &Nvlist) {
+        for (name, v) in l.iter() {
+            let mut p = NativeWriter(Vec::new(), self.1);
+            p.int(0, 4);
+            p.int(name.len() as u64 + 1, 2);
+            p.int(0, 2);
+            p.int(v.count() as u64, 4);
+            p.int(v.kind() as u64, 4);
+            p.0.extend(name.iter().chain(&[0]));
+            p.pad();
+            p.value(v);
+            p.pad();
+            self.int(p.0.len() as u64, 4);
+            self.0.extend(&p.0[4..]);
+            match v {
+                Value::List(l) => self.pairs(l),
+                Value::ListArray(a) => a.iter().for_each(|l| self.pairs(l)),
+                _ => {}
+            }
+        }
+        self.int(0, 4);
+    }
+}
+
+/// The native image of `nv`, as a machine of this byte order would write it.
+fn native(nv: &Nvlist, big: bool) -> Vec<u8> {
+    let mut w = NativeWriter(vec![0, u8::from(!big), 0, 0], big);
     w.int(0, 4);
     w.int(nv.flags.into(), 4);
     w.pairs(nv);

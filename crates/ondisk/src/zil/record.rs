@@ -512,20 +512,7 @@ impl Record {
 
     fn body(kind: TxKind, raw: &[u8], foreign: bool) -> Result<RecordBody> {
         use TxKind as T;
-        // Fixed words after the common header, then the tail.
-        let fixed = |n: usize| -> Result<(Vec<u64>, Tail)> {
-            let need = 32 + n * 8;
-            if raw.len() < need {
-                return Err(Corrupt::Truncated { what: WHAT, need, have: raw.len() });
-            }
-            let w = (0..n).map(|i| le64(raw, 32 + i * 8)).collect();
-            let mut bytes = raw[need..].to_vec();
-            let order = if foreign { ByteOrder::Big } else { ByteOrder::Little };
-            if foreign {
-                swap64(&mut bytes);
-            }
-            Ok((w, Tail { bytes, at: 0, order }))
-        };
+        let fixed = |n: usize| split_fixed(raw, n, foreign);
         Ok(match kind {
             T::Commit => RecordBody::Commit,
             T::Create | T::Mkdir | T::Mkxattr | T::Symlink | T::CreateAttr | T::MkdirAttr => {
@@ -562,17 +549,8 @@ impl Record {
                 RecordBody::Setattr(setattr(&w, t)?)
             }
             T::AclV0 => {
-                let (w, mut t) = fixed(2)?;
-                // Entries of version 0 have 12 bytes each. The record is padded to whole words.
-                let bytes = w[1].checked_mul(12).ok_or(Corrupt::Range {
-                    what: WHAT,
-                    field: "ACL entries",
-                    value: w[1],
-                })?;
-                let n = usize::try_from(bytes).unwrap_or(usize::MAX);
-                let aces = t.take(n)?.to_vec();
-                let acl = AclLog { count: w[1], flags: 0, aces, fuids: Vec::new(), domains: Vec::new() };
-                RecordBody::Acl { foid: w[0], acl }
+                let (w, t) = fixed(2)?;
+                RecordBody::Acl { foid: w[0], acl: acl_v0(w[1], t)? }
             }
             T::Acl => {
                 let (w, mut t) = fixed(6)?;
@@ -587,25 +565,43 @@ impl Record {
             }
             T::CloneRange => {
                 let (w, _) = fixed(5)?;
-                let room = (raw.len() - 72) / 128;
-                if w[4] > room as u64 {
-                    return Err(Corrupt::Range { what: WHAT, field: "block pointers", value: w[4] });
-                }
-                let blkptrs = raw[72..]
-                    .chunks_exact(128)
-                    .take(w[4] as usize)
-                    .map(Blkptr::decode)
-                    .collect::<Result<_>>()?;
-                RecordBody::CloneRange(ClonedRange {
-                    foid: w[0],
-                    offset: w[1],
-                    length: w[2],
-                    blksz: w[3],
-                    blkptrs,
-                })
+                RecordBody::CloneRange(cloned_range(&w, &raw[72..])?)
             }
         })
     }
+}
+
+/// Splits a record after its header: the first `n` words, and the rest in its writer's byte order.
+fn split_fixed(raw: &[u8], n: usize, foreign: bool) -> Result<(Vec<u64>, Tail)> {
+    let need = 32 + n * 8;
+    if raw.len() < need {
+        return Err(Corrupt::Truncated { what: WHAT, need, have: raw.len() });
+    }
+    let words = (0..n).map(|i| le64(raw, 32 + i * 8)).collect();
+    let mut bytes = raw[need..].to_vec();
+    let order = if foreign { ByteOrder::Big } else { ByteOrder::Little };
+    if foreign {
+        swap64(&mut bytes);
+    }
+    Ok((words, Tail { bytes, at: 0, order }))
+}
+
+/// An ACL of version 0: entries of 12 bytes each. The record is padded to whole words.
+fn acl_v0(count: u64, mut tail: Tail) -> Result<AclLog> {
+    let range = Corrupt::Range { what: WHAT, field: "ACL entries", value: count };
+    let bytes = count.checked_mul(12).ok_or(range)?;
+    let aces = tail.take(usize::try_from(bytes).unwrap_or(usize::MAX))?.to_vec();
+    Ok(AclLog { count, flags: 0, aces, fuids: Vec::new(), domains: Vec::new() })
+}
+
+/// The words of a `TX_CLONE_RANGE` record, and the block pointers that follow them.
+fn cloned_range(w: &[u64], rest: &[u8]) -> Result<ClonedRange> {
+    if w[4] > (rest.len() / BLKPTR_SIZE) as u64 {
+        return Err(Corrupt::Range { what: WHAT, field: "block pointers", value: w[4] });
+    }
+    let blkptrs =
+        rest.chunks_exact(BLKPTR_SIZE).take(w[4] as usize).map(Blkptr::decode).collect::<Result<_>>()?;
+    Ok(ClonedRange { foid: w[0], offset: w[1], length: w[2], blksz: w[3], blkptrs })
 }
 
 fn create(kind: TxKind, w: &[u64], mut t: Tail) -> Result<Create> {

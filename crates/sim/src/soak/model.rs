@@ -15,6 +15,24 @@ pub(super) const OBJECTS: u64 = 4;
 /// The most bytes of an object.
 const MOST_BYTES: u64 = 400_000;
 const POOL: &str = "soak";
+/// Property values that steps set.
+const SETTINGS: [(&str, &str); 15] = [
+    ("compression", "off"),
+    ("compression", "lz4"),
+    ("compression", "zstd"),
+    ("checksum", "sha256"),
+    ("checksum", "fletcher4"),
+    ("checksum", "blake3"),
+    ("compression", "gzip-1"),
+    ("compression", "zle"),
+    ("dedup", "on"),
+    ("dedup", "verify"),
+    ("dedup", "off"),
+    ("special_small_blocks", "16K"),
+    ("copies", "2"),
+    ("copies", "1"),
+    ("poolhouse:soak", "yes"),
+];
 
 /// The contents of a dataset: its objects.
 pub type Contents = BTreeMap<u64, Vec<u8>>;
@@ -167,25 +185,64 @@ impl Model {
         if self.faults != Faults::None && dice.below(4) == 0 {
             return self.slots.choose(dice, self.faults, self.checkpoint.is_some()).map(Op::Device);
         }
-        let kind = dice.below(108);
-        if kind < 12 {
-            self.made += 1;
-            let (room, made) = (self.heads.len() < MOST_HEADS, self.made);
-            let encrypted = dice.below(4) == 0;
-            return room.then(|| match encrypted {
-                true => Op::CreateEncrypted(format!("{POOL}/e{made}")),
-                false => Op::Create(format!("{POOL}/fs{made}")),
-            });
+        match dice.below(108) {
+            0..12 => self.choose_new_head(dice),
+            kind @ 99..103 => self.choose_for_pool(kind),
+            kind @ 54..80 => self.choose_for_snapshots(kind, dice),
+            kind => self.choose_for_head(kind, dice),
         }
+    }
+
+    fn choose_new_head(&mut self, dice: &mut SplitMix) -> Option<Op> {
+        self.made += 1;
+        let (room, made) = (self.heads.len() < MOST_HEADS, self.made);
+        let encrypted = dice.below(4) == 0;
+        room.then(|| match encrypted {
+            true => Op::CreateEncrypted(format!("{POOL}/e{made}")),
+            false => Op::Create(format!("{POOL}/fs{made}")),
+        })
+    }
+
+    /// A step for the whole pool.
+    fn choose_for_pool(&self, kind: u64) -> Option<Op> {
         match (kind, &self.checkpoint) {
-            (99, _) => return Some(Op::Reimport),
+            (99, _) => Some(Op::Reimport),
             // DTLs describe the newest state only, so a checkpoint needs healthy devices.
-            (100, None) => return self.slots.are_well().then_some(Op::Checkpoint),
-            (100..102, Some(_)) => return Some(Op::Discard),
-            (102, Some(_)) => return Some(Op::Rewind),
-            (100..103, _) => return None,
-            _ => {}
+            (100, None) => self.slots.are_well().then_some(Op::Checkpoint),
+            (100..102, Some(_)) => Some(Op::Discard),
+            (102, Some(_)) => Some(Op::Rewind),
+            _ => None,
         }
+    }
+
+    /// A step that makes, destroys or clones a snapshot.
+    fn choose_for_snapshots(&mut self, kind: u64, dice: &mut SplitMix) -> Option<Op> {
+        let name = self.any(dice)?;
+        let head = &self.heads[&name];
+        if kind < 66 {
+            self.made += 1;
+            let snap = format!("s{}", self.made);
+            // One dataset, or all in one transaction group.
+            let all = dice.below(4) == 0;
+            let of: Vec<String> =
+                self.heads.keys().filter(|n| all && *n != POOL || **n == name).cloned().collect();
+            let room = of.iter().all(|n| self.heads[n].snapshots.len() < MOST_SNAPSHOTS);
+            return room.then(|| Op::Snapshot(of.iter().map(|n| format!("{n}@{snap}")).collect()));
+        }
+        let at = dice.below(head.snapshots.len().max(1) as u64) as usize;
+        let (snap, _) = head.snapshots.get(at)?;
+        let full = format!("{name}@{snap}");
+        if kind < 74 {
+            return self.clones(&name, snap).is_empty().then_some(Op::DestroySnapshot(full));
+        }
+        self.made += 1;
+        // A clone must be below its origin's encryption root.
+        (self.heads.len() < MOST_HEADS && !head.encrypted)
+            .then(|| Op::Clone(full, format!("{POOL}/c{}", self.made)))
+    }
+
+    /// A step for one head.
+    fn choose_for_head(&mut self, kind: u64, dice: &mut SplitMix) -> Option<Op> {
         let name = self.any(dice)?;
         let head = &self.heads[&name];
         match kind {
@@ -199,30 +256,6 @@ impl Model {
             50..54 => {
                 let object = *head.contents.keys().next()?;
                 Some(Op::Remove(name, object))
-            }
-            54..66 => {
-                self.made += 1;
-                let snap = format!("s{}", self.made);
-                // One dataset, or all in one transaction group.
-                let all = dice.below(4) == 0;
-                let of: Vec<String> =
-                    self.heads.keys().filter(|n| all && *n != POOL || **n == name).cloned().collect();
-                let room = of.iter().all(|n| self.heads[n].snapshots.len() < MOST_SNAPSHOTS);
-                room.then(|| Op::Snapshot(of.iter().map(|n| format!("{n}@{snap}")).collect()))
-            }
-            66..74 => {
-                let at = dice.below(head.snapshots.len().max(1) as u64) as usize;
-                let (snap, _) = head.snapshots.get(at)?;
-                self.clones(&name, snap).is_empty().then(|| Op::DestroySnapshot(format!("{name}@{snap}")))
-            }
-            74..80 => {
-                let at = dice.below(head.snapshots.len().max(1) as u64) as usize;
-                let (snap, _) = head.snapshots.get(at)?;
-                self.made += 1;
-                let origin = format!("{name}@{snap}");
-                // A clone must be below its origin's encryption root.
-                (self.heads.len() < MOST_HEADS && !head.encrypted)
-                    .then(|| Op::Clone(origin, format!("{POOL}/c{}", self.made)))
             }
             80..84 => {
                 let (origin, snap) = head.origin.clone()?;
@@ -246,23 +279,6 @@ impl Model {
                 (from != to).then_some(Op::Share(name, from, to))
             }
             _ => {
-                const SETTINGS: [(&str, &str); 15] = [
-                    ("compression", "off"),
-                    ("compression", "lz4"),
-                    ("compression", "zstd"),
-                    ("checksum", "sha256"),
-                    ("checksum", "fletcher4"),
-                    ("checksum", "blake3"),
-                    ("compression", "gzip-1"),
-                    ("compression", "zle"),
-                    ("dedup", "on"),
-                    ("dedup", "verify"),
-                    ("dedup", "off"),
-                    ("special_small_blocks", "16K"),
-                    ("copies", "2"),
-                    ("copies", "1"),
-                    ("poolhouse:soak", "yes"),
-                ];
                 let (prop, value) = SETTINGS[dice.below(SETTINGS.len() as u64) as usize];
                 Some(Op::Set(name, prop, value))
             }

@@ -104,6 +104,13 @@ fn file_system() -> NewFileSystem {
     NewFileSystem::new((1_700_000_000, 0))
 }
 
+/// The encryption of a new encryption root.
+fn new_crypt() -> NewCrypt {
+    let key = Arc::new(WrappingKey::from_raw(KEY));
+    let key = NewKey { format: KeyFormat::Raw, location: Some("prompt".into()), key, salt: 0, iterations: 0 };
+    NewCrypt { suite: Some(CryptoSuite::Aes256Gcm), off: false, key: Some(key) }
+}
+
 impl Life {
     fn of(dir: &Path, terms: Terms, workers: usize) -> Life {
         let model = Model::new(terms.shape, terms.faults);
@@ -239,30 +246,34 @@ impl Life {
         Ok(self.live()?.run(Box::new(task))?)
     }
 
+    /// Changes a head in a transaction that may write `len` bytes, and waits until it is on disk.
+    fn change(
+        &self,
+        head: &str,
+        len: u64,
+        change: impl FnOnce(&dsl::Owned, &dmu::Tx) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let live = self.live()?;
+        let owned = live.dsl().heads().own(&live.dsl().dataset(head)?)?;
+        let tx = live.tx(len)?;
+        change(&owned, &tx)?;
+        let txg = tx.txg();
+        drop(tx);
+        Ok(live.txgs().wait_synced(txg)?)
+    }
+
     fn perform(&mut self, op: &Op) -> Result<(), Failure> {
         match op.clone() {
             Op::Create(name) => {
                 let (contents, props) = (Arc::new(file_system()), Vec::new());
                 self.run(Create { name, contents, props, crypt: None, enforce_limits: false })
             }
-            Op::Write { head, object, offset, len, seed } => {
-                let live = self.live()?;
-                let owned = live.dsl().heads().own(&live.dsl().dataset(&head)?)?;
-                let tx = live.tx(len)?;
-                self::object(&owned, &tx, object)?.write_at(&tx, offset, &model::bytes(seed, len))?;
-                let txg = tx.txg();
-                drop(tx);
-                Ok(live.txgs().wait_synced(txg)?)
-            }
-            Op::Remove(head, object) => {
-                let live = self.live()?;
-                let owned = live.dsl().heads().own(&live.dsl().dataset(&head)?)?;
-                let tx = live.tx(1)?;
-                owned.objset().free_object(&tx, ObjNum(FIRST + object))?;
-                let txg = tx.txg();
-                drop(tx);
-                Ok(live.txgs().wait_synced(txg)?)
-            }
+            Op::Write { head, object, offset, len, seed } => self.change(&head, len, |owned, tx| {
+                self::object(owned, tx, object)?.write_at(tx, offset, &model::bytes(seed, len))?;
+                Ok(())
+            }),
+            Op::Remove(head, object) => self
+                .change(&head, 1, |owned, tx| Ok(owned.objset().free_object(tx, ObjNum(FIRST + object))?)),
             Op::Snapshot(names) => self.run(Snapshot { names, ..Snapshot::default() }),
             Op::DestroySnapshot(name) => self.run(DestroySnapshots { names: vec![name], defer: false }),
             Op::Clone(origin, name) => {
@@ -279,31 +290,17 @@ impl Life {
             }
             Op::CreateEncrypted(name) => {
                 let (contents, props) = (Arc::new(file_system()), Vec::new());
-                let key = Arc::new(WrappingKey::from_raw(KEY));
-                let key = NewKey {
-                    format: KeyFormat::Raw,
-                    location: Some("prompt".into()),
-                    key,
-                    salt: 0,
-                    iterations: 0,
-                };
-                let crypt =
-                    Some(NewCrypt { suite: Some(CryptoSuite::Aes256Gcm), off: false, key: Some(key) });
+                let crypt = Some(new_crypt());
                 self.run(Create { name, contents, props, crypt, enforce_limits: false })
             }
-            Op::Share(head, from, to) => {
-                let live = self.live()?;
-                let owned = live.dsl().heads().own(&live.dsl().dataset(&head)?)?;
-                let tx = live.tx(1 << 17)?;
+            Op::Share(head, from, to) => self.change(&head, 1 << 17, |owned, tx| {
                 let source = owned.objset().dnode(ObjNum(FIRST + from))?;
-                let target = object(&owned, &tx, to)?;
-                target.free_range(&tx, 0, u64::MAX)?;
+                let target = object(owned, tx, to)?;
+                target.free_range(tx, 0, u64::MAX)?;
                 let blocks = source.max_size().div_ceil(source.block_size());
-                target.clone_blocks(&tx, BlkId(0), &source, BlkId(0), blocks)?;
-                let txg = tx.txg();
-                drop(tx);
-                Ok(live.txgs().wait_synced(txg)?)
-            }
+                target.clone_blocks(tx, BlkId(0), &source, BlkId(0), blocks)?;
+                Ok(())
+            }),
             Op::Reimport => {
                 self.export()?;
                 self.check()?;
