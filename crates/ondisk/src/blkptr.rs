@@ -182,8 +182,10 @@ impl Blkptr {
     ///
     /// # Errors
     /// * [`Corrupt::Truncated`]: `raw` has fewer than 128 bytes.
-    /// * [`Corrupt::Range`]: OpenZFS 2.3 has no such type, compressor, checksum or embedded type; a
-    ///   size is above 16 MiB; or the embedded data is larger than [`EMBEDDED_PAYLOAD`].
+    /// * [`Corrupt::Range`]: a number is impossible:
+    ///   * OpenZFS 2.3 has no such type, compressor, checksum or embedded type
+    ///   * a size is above 16 MiB
+    ///   * the embedded data is larger than [`EMBEDDED_PAYLOAD`]
     /// * [`Corrupt::Shape`]: a later copy exists without a first copy.
     pub fn decode(raw: &[u8]) -> Result<Blkptr> {
         if raw.len() < BLKPTR_SIZE {

@@ -346,8 +346,9 @@ impl PoolConfig {
     /// Decodes the config in a label or in the MOS.
     ///
     /// # Errors
-    /// * [`Corrupt::Shape`]: the config has no `state` or no `version`, or it has no `name` or
-    ///   `pool_guid` and is not that of a spare or cache device.
+    /// * [`Corrupt::Shape`]: the config has no `state` or no `version`.
+    /// * [`Corrupt::Shape`]: the config has no `name` or no `pool_guid`, and is not that of a spare
+    ///   or cache device.
     /// * [`Corrupt::Range`]: `state` is unknown, or `vdev_children` or `hole_array` counts more
     ///   than [`MAX_CHILDREN`].
     /// * [`Corrupt::Shape`] and [`Corrupt::Range`]: `vdev_tree` has a fault that

@@ -107,7 +107,8 @@ impl DnodePhys {
     /// * [`Corrupt::Truncated`]: `raw` has fewer than 512 bytes, or is shorter than the dnode's
     ///   slots.
     /// * [`Corrupt::Range`]: a type, the levels, the indirect block size, the number of pointers or
-    ///   the data block size is impossible; or the bonus does not fit into the slots.
+    ///   the data block size is impossible.
+    /// * [`Corrupt::Range`]: the bonus does not fit into the slots.
     /// * [`Corrupt::Range`] and [`Corrupt::Shape`]: a block pointer has a fault that
     ///   [`Blkptr::decode`] lists.
     pub fn decode(raw: &[u8]) -> Result<Option<DnodePhys>> {

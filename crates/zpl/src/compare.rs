@@ -24,8 +24,8 @@ pub struct Differences {
     /// Those of `files` whose numbers mean other files in the other state, or none. All files
     /// without a name in the other state are included.
     pub gone: Vec<ObjNum>,
-    /// Directory and name pairs: names of the current state that mean something else in the other
-    /// state, or nothing, and names that only the other state has.
+    /// Directory and name pairs. They are the names of the current state that mean something else
+    /// in the other state, or nothing. Names that only the other state has are included.
     pub names: Vec<(ObjNum, Vec<u8>)>,
 }
 

@@ -73,9 +73,11 @@ fn malformed(what: &'static str) -> impl Fn(&'static str) -> Error {
 /// The result is the same for encrypted and for plain bonuses.
 ///
 /// * Secret: the whole bonus space of each dnode whose bonus has an encrypted type.
-/// * Authenticated: the 64 bytes of the core in the block's own byte order, without flags and used
-///   space that aren't portable; the portable parts of the pointers; other bonuses; all of a free
-///   slot.
+/// * Authenticated, in the block's own byte order:
+///   * the 64 bytes of the core, without flags and used space that aren't portable
+///   * the portable parts of the pointers
+///   * other bonuses
+///   * all of a free slot
 ///
 /// # Errors
 /// * [`Error::Protected`]: the block is impossible:

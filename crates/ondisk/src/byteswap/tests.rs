@@ -57,8 +57,8 @@ fn leaves() {
     assert_eq!(h[..8], ZBT_HEADER.to_le_bytes());
 }
 
-/// Goal: a block of dnodes is swapped by its parts: block pointers as words, the bonus by its type,
-/// a large dnode with all its slots at once. An unallocated slot becomes zeros.
+/// Goal: a block of dnodes is swapped by its parts. Block pointers are swapped as words, a bonus by
+/// its type, and a large dnode with all its slots at once. An unallocated slot becomes zeros.
 #[test]
 fn dnode_blocks() {
     let mut b = vec![0u8; 2048];

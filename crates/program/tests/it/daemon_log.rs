@@ -3,7 +3,7 @@
 use crate::daemon::{command, image, said};
 
 /// Goal: a daemon that a command starts in the background keeps its messages in the file `log` of
-/// its folder, also those after it has reported that it is ready.
+/// its folder. That includes those after it has reported that it is ready.
 #[test]
 fn messages_are_kept() {
     let dir = tempfile::tempdir().expect("a folder");

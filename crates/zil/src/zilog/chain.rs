@@ -96,10 +96,11 @@ impl Chain {
     /// With nothing in flight it begins at once. Otherwise it waits a while, in which other commits
     /// may join.
     ///
-    /// Parallel writes help only if the devices work in parallel. So the wait has two parts: a
-    /// share of the best write time (`zfs_commit_timeout_pct`), and the recent write time minus the
-    /// best one, which a write spent behind others. Devices without a queue then have ten writes in
-    /// flight. Devices that write one after another have two, one of them queued.
+    /// Parallel writes help only if the devices work in parallel. So the wait has two parts. One is
+    /// a share of the best write time (`zfs_commit_timeout_pct`). The other is the recent write
+    /// time minus the best one, which a write spent behind others. Devices without a queue then
+    /// have ten writes in flight. Devices that write one after another have two, one of them
+    /// queued.
     pub(super) fn due(&self, now: Instant) -> Result<(), Option<Duration>> {
         let flying = self.flights.iter().filter(|f| f.landed.is_none()).count();
         let Some(last) = self.last_issue.filter(|_| flying > 0) else { return Ok(()) };

@@ -59,7 +59,8 @@ impl Zilog {
         self.early.is_some() && (self.policy().throughput || without())
     }
 
-    /// The block in which the data of a write begins, and how many bytes of the write it covers;
+    /// The block in which the data of a write begins, and how many bytes of the write it covers.
+    ///
     /// `None` if the data is to be copied. Without a block, only that many bytes are copied.
     pub(super) fn early_block(
         &self,

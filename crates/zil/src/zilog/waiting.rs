@@ -57,8 +57,8 @@ impl Waiting {
         chain.waiting.leader = None;
     }
 
-    /// Removes and returns the threads to wake: those that wait for takes up to `done`, the leader,
-    /// and without a leader one thread whose take is after `taken`.
+    /// Removes and returns the threads to wake: those that wait for takes up to `done`, and the
+    /// leader. Without a leader, one thread whose take is after `taken`.
     pub(super) fn woken(&mut self, done: u64, taken: u64) -> Vec<Thread> {
         let mut woken: Vec<Thread> =
             self.threads.extract_if(.., |(take, _)| *take <= done).map(|(_, thread)| thread).collect();

@@ -1,9 +1,9 @@
 //! Access times.
 //!
 //! # Theory
-//! With `relatime`, reading a file updates its access time in two cases only: the file was changed
-//! after it was last read, or it was not read for a day. So a file that is read often costs one
-//! change a day. While the pool is suspended or writers are throttled, reading updates nothing.
+//! With `relatime`, reading a file updates its access time in two cases only. Either the file was
+//! changed after it was last read, or it was not read for a day. So a file that is read often costs
+//! one change a day. While the pool is suspended or writers are throttled, reading updates nothing.
 
 use super::Writer;
 use super::data::ATTR_BYTES;

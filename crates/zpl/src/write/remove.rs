@@ -142,9 +142,9 @@ impl FileSystem {
         }
     }
 
-    /// Removes a link of a file whose name is being removed; true if that was the last, and the
-    /// file is in the list of unlinked files now (`zfs_drop_nlink`).
+    /// Removes a link of a file whose name is being removed (`zfs_drop_nlink`).
     ///
+    /// Returns whether that was the last. The file is then in the list of unlinked files.
     /// `node` is current, because the caller has locked the file's names.
     pub(super) fn drop_link<'a>(
         &'a self,

@@ -112,7 +112,7 @@ impl Scene {
 
 type Act = dyn Fn(&Scene) -> zpl::Result<()>;
 
-/// Goal: an operation on names that fails on an unreadable block has no effect: names and numbers
+/// Goal: an operation on names that fails on an unreadable block has no effect. Names and numbers
 /// of links stay as they were, and the operation works later.
 #[test]
 fn half_of_an_operation_is_nothing() {

@@ -247,7 +247,7 @@ fn put_acl(rig: &Rig, object: ObjNum, entries: &[Ace]) {
     node.dnode().set_bonus(&tx, DmuType::ZNODE, &bonus).unwrap();
 }
 
-/// Goal: an ACL that does not fit into a znode lies in an object of its own, with the type and
+/// Goal: an ACL that does not fit into a znode lies in an object of its own. That has the type and
 /// bonus that OpenZFS gives it.
 ///
 /// The object is freed when the ACL is small again, when another ACL replaces it, when system

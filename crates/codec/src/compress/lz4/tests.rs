@@ -34,8 +34,8 @@ proptest! {
         prop_assert_eq!(unpack_block(&compress(&data), &mut out[..data.len() - 1]), None);
     }
 
-    /// Goal: on broken streams, this decoder agrees with another one: a stream that both accept has
-    /// the same content, and this decoder accepts all that the other accepts.
+    /// Goal: on broken streams, this decoder agrees with another one. It accepts all that the other
+    /// accepts, and finds the same content.
     #[test]
     fn agrees_on_broken_streams(data in texture(), at in any::<prop::sample::Index>(), bit in 0u8..8, room in 0usize..100) {
         let mut packed = compress(&data);
