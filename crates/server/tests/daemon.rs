@@ -17,6 +17,7 @@ mod nbd_client;
 use api::client::Socket;
 use api::run_dir::RunDir;
 use api::*;
+use nbd_client::Client as Nbd;
 use server::daemon::{self, DaemonService};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -266,6 +267,45 @@ fn a_slow_request_blocks_no_other() {
     });
 }
 
+/// A new dataset with one property. A volume is sparse.
+fn new_dataset(name: &str, kind: DatasetKind, prop: (&str, &str)) -> DatasetChange {
+    DatasetChange::Create {
+        name: name.into(),
+        kind,
+        props: vec![(prop.0.into(), prop.1.into())],
+        sparse: kind == DatasetKind::Volume,
+        parents: false,
+        key: None,
+        mount: false,
+    }
+}
+
+/// Whether each file system is mounted.
+fn mounted(stand: &Stand) -> Vec<bool> {
+    let props = PropSelect::Named(vec!["mounted".into(), "mountpoint".into()]);
+    let query = DatasetQuery { kinds: vec![DatasetKind::Filesystem], props, ..DatasetQuery::default() };
+    let DatasetList { datasets, failures } = stand.client().datasets(&query).unwrap();
+    assert!(failures.is_empty(), "{failures:?}");
+    assert!(datasets.iter().any(|dataset| dataset.name == "xmirror2/made"));
+    datasets.iter().map(|dataset| dataset.number("mounted") == Some(1)).collect()
+}
+
+/// The files of the fixture are in its mount below this directory.
+fn files_are_there(stand: &Stand, altroot: &Path) {
+    let mounts = stand.client().mounts().unwrap();
+    let mount = mounts.iter().find(|mount| mount.dataset == "xmirror2").unwrap();
+    assert!(Path::new(&mount.mountpoint).starts_with(altroot));
+    let below: Vec<_> = mounts.iter().map(|mount| Path::new(&mount.mountpoint)).collect();
+    let manifests = testkit::load("mirror2").manifests();
+    let manifest = manifests.iter().find(|m| m.dataset == "xmirror2" && m.variant.is_none()).unwrap();
+    for entry in manifest.entries().iter().filter(|entry| entry.sha256.is_some()) {
+        let path = Path::new(&mount.mountpoint).join(std::ffi::OsStr::from_bytes(&entry.path));
+        if below.iter().filter(|mount| path.starts_with(mount)).count() == 1 {
+            assert_eq!(std::fs::read(&path).unwrap().len() as u64, entry.size);
+        }
+    }
+}
+
 /// Goal: the daemon imports, mounts and exports real pools.
 ///
 /// * Scans find them, and invalid imports are refused.
@@ -298,15 +338,7 @@ fn real_pools_come_and_go() {
     // The dataset is created here. The imports that follow find it again.
     let at = ("altroot", altroot.to_str().unwrap());
     assert_eq!(import(&[at]).unwrap().name, "xmirror2");
-    let made = DatasetChange::Create {
-        name: "xmirror2/made".into(),
-        kind: DatasetKind::Filesystem,
-        props: vec![("mountpoint".into(), "/made".into())],
-        sparse: false,
-        parents: false,
-        key: None,
-        mount: false,
-    };
+    let made = new_dataset("xmirror2/made", DatasetKind::Filesystem, ("mountpoint", "/made"));
     stand.client().change(&made).unwrap();
     stand.client().export(&ExportRequest { name: "xmirror2".into(), ..ExportRequest::default() }).unwrap();
     stand.wait_for_the_end();
@@ -319,33 +351,13 @@ fn real_pools_come_and_go() {
     assert_eq!(stand.client().pool_names().unwrap(), ["xmirror2"]);
     let pool = stand.client().pool("xmirror2", &PoolQuery { props: true, ..PoolQuery::default() }).unwrap();
     assert_eq!((pool.guid, pool.state), (guid, PoolState::Active));
-
-    let props = PropSelect::Named(vec!["mounted".into(), "mountpoint".into()]);
-    let query = DatasetQuery { kinds: vec![DatasetKind::Filesystem], props, ..DatasetQuery::default() };
-    let mounted = |stand: &Stand| -> Vec<bool> {
-        let DatasetList { datasets, failures } = stand.client().datasets(&query).unwrap();
-        assert!(failures.is_empty(), "{failures:?}");
-        assert!(datasets.iter().any(|dataset| dataset.name == "xmirror2/made"));
-        datasets.iter().map(|dataset| dataset.number("mounted") == Some(1)).collect()
-    };
     assert!(mounted(&stand).iter().all(|is| !is));
     if std::fs::File::options().read(true).write(true).open("/dev/fuse").is_ok() {
         let report = stand.client().mount(&MountRequest::default()).unwrap();
         assert!(report.failures.is_empty(), "{:?}", report.failures);
         assert!(mounted(&stand).iter().all(|is| *is));
-        let mounts = stand.client().mounts().unwrap();
-        assert_eq!(mounts.len() as u64, report.mounted);
-        let mount = mounts.iter().find(|mount| mount.dataset == "xmirror2").unwrap();
-        assert!(Path::new(&mount.mountpoint).starts_with(&altroot));
-        let below: Vec<_> = mounts.iter().map(|mount| Path::new(&mount.mountpoint)).collect();
-        let manifests = testkit::load("mirror2").manifests();
-        let manifest = manifests.iter().find(|m| m.dataset == "xmirror2" && m.variant.is_none()).unwrap();
-        for entry in manifest.entries().iter().filter(|entry| entry.sha256.is_some()) {
-            let path = Path::new(&mount.mountpoint).join(std::ffi::OsStr::from_bytes(&entry.path));
-            if below.iter().filter(|mount| path.starts_with(mount)).count() == 1 {
-                assert_eq!(std::fs::read(&path).unwrap().len() as u64, entry.size);
-            }
-        }
+        assert_eq!(stand.client().mounts().unwrap().len() as u64, report.mounted);
+        files_are_there(&stand, &altroot);
     } else {
         println!("no mount in this test: /dev/fuse can't be opened here");
     }
@@ -435,15 +447,46 @@ fn strangers_are_refused() {
     std::fs::set_permissions(stand.place().dir(), std::fs::Permissions::from_mode(0o700)).unwrap();
 }
 
+const BLOCK: u64 = 4096;
+/// Blocks of a quarter of the volume.
+const BLOCKS: u64 = 512;
+
+/// Writes blocks of quarter `n` of a volume, with a flush now and then, until the daemon ends.
+///
+/// Keeps the last values sent in `sent`, and those of the last flush in `flushed`. Reports each
+/// flush.
+fn write_and_flush(
+    mut c: Nbd,
+    n: usize,
+    round: u8,
+    flushed: &mut [u8],
+    sent: &mut [u8],
+    tell: &std::sync::mpsc::Sender<()>,
+) {
+    for turn in 0.. {
+        let at = (turn * 7919 + n) % BLOCKS as usize;
+        sent[at] = sent[at].wrapping_add(round) | 1;
+        let offset = (n as u64 * BLOCKS + at as u64) * BLOCK;
+        let done = c.try_ask(nbd::abi::cmd::WRITE, offset, &[sent[at]; BLOCK as usize]);
+        if done.is_err() {
+            return;
+        }
+        if turn % 5 == 4 {
+            if c.try_ask(nbd::abi::cmd::FLUSH, 0, b"").is_err() {
+                return;
+            }
+            flushed.copy_from_slice(sent);
+            tell.send(()).unwrap();
+        }
+    }
+}
+
 /// Goal: flushed writes survive a kill of the daemon, three times in a row.
 ///
 /// Four clients each write to a quarter of a volume and flush now and then. The next daemon shows
 /// all flushed data. A later write may be there, or not. It may also be there in part: its record
 /// can lie in two log blocks, of which a crash leaves the first (`zil_lwb_commit`).
 fn what_was_flushed_outlives_the_daemon() {
-    use nbd_client::Client as Nbd;
-    const BLOCK: u64 = 4096;
-    const BLOCKS: u64 = 512;
     let mut stand = Stand::new();
     stand.real = true;
     let image = stand.dir.path().join("d0.img");
@@ -453,15 +496,8 @@ fn what_was_flushed_outlives_the_daemon() {
     let root_props = vec![("mountpoint".to_owned(), "none".to_owned())];
     let pool = CreatePool { name: "tank".into(), layout, root_props, ..CreatePool::default() };
     stand.client().create_pool(&pool).unwrap();
-    let made = DatasetChange::Create {
-        name: "tank/v".into(),
-        kind: DatasetKind::Volume,
-        props: vec![("volsize".into(), (4 * BLOCKS * BLOCK).to_string())],
-        sparse: true,
-        parents: false,
-        mount: false,
-        key: None,
-    };
+    let size = (4 * BLOCKS * BLOCK).to_string();
+    let made = new_dataset("tank/v", DatasetKind::Volume, ("volsize", &size));
     stand.client().change(&made).unwrap();
     let socket = stand.place().volumes();
     // The last value of each block before a completed flush, and the last value of all.
@@ -472,25 +508,8 @@ fn what_was_flushed_outlives_the_daemon() {
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             for (n, (flushed, sent)) in quarters.enumerate() {
-                let (mut c, tell) = (Nbd::of(&socket, "tank/v"), tell.clone());
-                scope.spawn(move || {
-                    for turn in 0.. {
-                        let at = (turn * 7919 + n) % BLOCKS as usize;
-                        sent[at] = sent[at].wrapping_add(round) | 1;
-                        let offset = (n as u64 * BLOCKS + at as u64) * BLOCK;
-                        let done = c.try_ask(nbd::abi::cmd::WRITE, offset, &[sent[at]; BLOCK as usize]);
-                        if done.is_err() {
-                            return;
-                        }
-                        if turn % 5 == 4 {
-                            if c.try_ask(nbd::abi::cmd::FLUSH, 0, b"").is_err() {
-                                return;
-                            }
-                            flushed.copy_from_slice(sent);
-                            tell.send(()).unwrap();
-                        }
-                    }
-                });
+                let (c, tell) = (Nbd::of(&socket, "tank/v"), tell.clone());
+                scope.spawn(move || write_and_flush(c, n, round, flushed, sent, &tell));
             }
             told.iter().take(400).for_each(drop);
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();

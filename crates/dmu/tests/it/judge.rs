@@ -159,6 +159,41 @@ fn fill_file_system(os: &Objset, txg: Txg) -> [ObjNum; 3] {
     [big.dnode().object(), small.dnode().object(), file.object()]
 }
 
+/// Syncs the file system, then the MOS with its new root and with another ZAP. Returns the root of
+/// the MOS.
+fn sync_group(mos: &Objset, os: &Objset, dataset: ObjNum, tx: &Tx, step: u64) -> Blkptr {
+    let bp = os.sync(tx, 1, &mut Sink, &os.cache().zio().workers()).unwrap();
+    let ds = mos.dnode(dataset).unwrap();
+    let mut bonus = ds.bonus().to_vec();
+    bonus[128..256].copy_from_slice(&bp.encode());
+    ds.set_bonus(tx, ds.bonus_kind(), &bonus).unwrap();
+    let words = NewObject { block_size: 4096, ..NewObject::new(DmuType::ZAP_METADATA) };
+    let words = Zap::create(mos, tx, &words, Normalization::NONE, ZapFlags::WORDS).unwrap();
+    for n in 0..2000 {
+        words.add_words(tx, &[n, step], &Value::integers(8, &[n; 3])).unwrap();
+    }
+    mos.sync(tx, 1, &mut Sink, &mos.cache().zio().workers()).unwrap();
+    words.update_words(tx, &[1, step], &Value::from(1)).unwrap();
+    mos.sync(tx, 2, &mut Sink, &mos.cache().zio().workers()).unwrap()
+}
+
+/// Runs `zdb` on the devices in `dir`. It must succeed if and only if `sound`. Returns its output
+/// and its messages.
+fn run_zdb(tools: &Path, dir: &Path, args: &[&str], sound: bool) -> (String, String) {
+    let out = Command::new(tools.join("sbin/zdb"))
+        .env("LD_LIBRARY_PATH", tools.join("lib/x86_64-linux-gnu"))
+        .args(["-e", "-p"])
+        .arg(dir)
+        .args(args)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let wrong = String::from_utf8_lossy(&out.stderr).into_owned();
+    let end = &text[text.len().saturating_sub(3000)..];
+    assert!(out.status.success() == sound, "zdb {args:?}: {wrong}\n{end}");
+    (text, wrong)
+}
+
 /// Goal: after two transaction groups that change a file system and the MOS, `zdb` finds all blocks
 /// and counts right. It lists the new contents.
 #[test]
@@ -196,41 +231,12 @@ fn zdb_reads_what_we_wrote() {
                 os.dnode(file).unwrap().free_range(&tx, 1 << 39, u64::MAX).unwrap();
             }
         }
-        let bp = os.sync(&tx, 1, &mut Sink, &os.cache().zio().workers()).unwrap();
-        let ds = mos.dnode(ObjNum(id)).unwrap();
-        let mut bonus = ds.bonus().to_vec();
-        bonus[128..256].copy_from_slice(&bp.encode());
-        ds.set_bonus(&tx, ds.bonus_kind(), &bonus).unwrap();
-        let words = NewObject { block_size: 4096, ..NewObject::new(DmuType::ZAP_METADATA) };
-        let words = Zap::create(&mos, &tx, &words, Normalization::NONE, ZapFlags::WORDS).unwrap();
-        for n in 0..2000 {
-            words.add_words(&tx, &[n, step], &Value::integers(8, &[n; 3])).unwrap();
-        }
-        mos.sync(&tx, 1, &mut Sink, &mos.cache().zio().workers()).unwrap();
-        words.update_words(&tx, &[1, step], &Value::from(1)).unwrap();
-        last = (txg, mos.sync(&tx, 2, &mut Sink, &mos.cache().zio().workers()).unwrap());
+        last = (txg, sync_group(&mos, &os, ObjNum(id), &tx, step));
     }
     drop((mos, os, cache));
     let (txg, root) = last;
     put_uberblock(&image, &root, txg, &ub);
-    let zdb = |args: &[&str], sound: bool| {
-        let tools = Path::new(&tools);
-        let out = Command::new(tools.join("sbin/zdb"))
-            .env("LD_LIBRARY_PATH", tools.join("lib/x86_64-linux-gnu"))
-            .args(["-e", "-p"])
-            .arg(copy.dir())
-            .args(args)
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&out.stdout).into_owned();
-        let wrong = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert!(
-            out.status.success() == sound,
-            "zdb {args:?}: {wrong}\n{}",
-            &text[text.len().saturating_sub(3000)..]
-        );
-        (text, wrong)
-    };
+    let zdb = |args: &[&str], sound: bool| run_zdb(Path::new(&tools), copy.dir(), args, sound);
     let pool = fx.pool();
     let (text, _) = zdb(&["-u", pool], true);
     assert!(text.contains(&format!("txg = {txg}")), "{text}");

@@ -4,7 +4,7 @@ use crate::rig;
 
 use crate::rig::{Rig, tx};
 use dmu::zap::{Normalization, Zap};
-use dmu::{Dnode, Error, NewObject, Objset, SyncSink};
+use dmu::{Dnode, Error, NewObject, Objset, SyncSink, Tx};
 use ondisk::dnode::DnodePhys;
 use ondisk::objset::{ObjsetFlags, ObjsetKind};
 use ondisk::zap::ZapFlags;
@@ -123,14 +123,15 @@ fn new(block: u32, slots: u8, bonus: usize) -> (NewObject, Thing) {
     (spec.with_bonus(DmuType::SA, bonus), thing)
 }
 
+/// Whether no object of the model has one of these dnode slots.
+fn slots_free(model: &Model, object: u64, slots: u64) -> bool {
+    object % 32 + slots <= 32
+        && !model.iter().any(|(o, th)| *o < object + slots && object < o + u64::from(th.slots))
+}
+
 /// Applies an operation to the object set and the model.
 fn apply(os: &Objset, model: &mut Model, op: &Op, txg: u64) {
     let t = tx(txg);
-    let pick = |model: &Model, which: usize| model.keys().nth(which % model.len().max(1)).copied();
-    let slots_free = |model: &Model, object: u64, slots: u64| {
-        object % 32 + slots <= 32
-            && !model.iter().any(|(o, th)| *o < object + slots && object < o + u64::from(th.slots))
-    };
     match *op {
         Op::Create { block, slots, bonus } => {
             let (spec, thing) = new(block, slots, bonus);
@@ -149,48 +150,53 @@ fn apply(os: &Objset, model: &mut Model, op: &Op, txg: u64) {
                 Err(e) => panic!("{e}"),
             }
         }
-        _ => {}
+        Op::Free { which }
+        | Op::Write { which, .. }
+        | Op::Punch { which, .. }
+        | Op::Truncate { which, .. }
+        | Op::Bonus { which, .. }
+        | Op::Spill { which, .. }
+        | Op::Grow { which, .. } => {
+            let chosen = model.keys().nth(which % model.len().max(1)).copied();
+            if let Some(object) = chosen {
+                change(os, model, object, op, &t);
+            }
+        }
+        Op::NextTxg | Op::Sync => {}
     }
-    let (Op::Free { which }
-    | Op::Write { which, .. }
-    | Op::Punch { which, .. }
-    | Op::Truncate { which, .. }
-    | Op::Bonus { which, .. }
-    | Op::Spill { which, .. }
-    | Op::Grow { which, .. }) = *op
-    else {
-        return;
-    };
-    let Some(object) = pick(model, which) else { return };
+}
+
+/// Applies an operation on this object of the model.
+fn change(os: &Objset, model: &mut Model, object: u64, op: &Op, t: &Tx) {
     let dn = os.dnode(ObjNum(object)).unwrap();
     let thing = model.get_mut(&object).unwrap();
     match *op {
         Op::Free { .. } => {
-            os.free_object(&t, ObjNum(object)).unwrap();
+            os.free_object(t, ObjNum(object)).unwrap();
             model.remove(&object);
         }
         Op::Write { offset, len, byte, .. } => {
             let data: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_mul(byte)).collect();
-            dn.write_at(&t, offset, &data).unwrap();
+            dn.write_at(t, offset, &data).unwrap();
             thing.write(offset, &data);
         }
         Op::Punch { offset, len, .. } => {
-            dn.free_range(&t, offset, len).unwrap();
+            dn.free_range(t, offset, len).unwrap();
             thing.free(offset, offset + len);
         }
         Op::Truncate { offset, .. } => {
-            dn.free_range(&t, offset, u64::MAX).unwrap();
+            dn.free_range(t, offset, u64::MAX).unwrap();
             thing.free(offset, u64::MAX);
         }
         Op::Bonus { len, .. } => {
             thing.bonus = vec![len as u8; len];
-            dn.set_bonus(&t, DmuType::SA, &thing.bonus).unwrap();
+            dn.set_bonus(t, DmuType::SA, &thing.bonus).unwrap();
         }
         Op::Spill { sectors, .. } => {
             thing.spill = (sectors > 0).then(|| vec![sectors as u8; sectors * 512]);
-            dn.set_spill(&t, thing.spill.as_deref()).unwrap();
+            dn.set_spill(t, thing.spill.as_deref()).unwrap();
         }
-        Op::Grow { block, .. } => match dn.set_block_size(&t, block) {
+        Op::Grow { block, .. } => match dn.set_block_size(t, block) {
             Ok(()) => {
                 thing.block = block.into();
                 // The block stays, even if only zeros are left of it.

@@ -5,7 +5,7 @@ use crate::common;
 use crate::common::open;
 use dsl::keys::{KeyError, KeyFormat, KeyStatus, Malformed};
 use dsl::prop::text::{LITERAL, NICE};
-use dsl::{Dataset, Dsl, Kind, ListOptions, Options, Prop, Source};
+use dsl::{Dataset, Dsl, Kind, ListOptions, Options, Prop, Property, Source};
 use pool::space::PoolSpace;
 use std::collections::BTreeMap;
 
@@ -115,6 +115,34 @@ impl Drift<'_> {
     }
 }
 
+/// The properties in the output of `zfs get`, by dataset: name, value and source.
+fn listed(text: &str) -> BTreeMap<&str, Vec<(&str, &str, &str)>> {
+    let mut all: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+    for line in text.lines() {
+        let w: Vec<&str> = line.split('\t').collect();
+        if let [dataset, property, value, source] = w[..]
+            && !is_of_the_moment(property, source)
+        {
+            all.entry(dataset).or_default().push((property, value, source));
+        }
+    }
+    all
+}
+
+/// The properties of all datasets, snapshots and bookmarks, by full name.
+fn properties(dsl: &Dsl) -> BTreeMap<String, Vec<Property>> {
+    let mut all = BTreeMap::new();
+    for d in everything(dsl) {
+        if !d.is_snapshot() {
+            for b in d.bookmarks().unwrap() {
+                all.insert(format!("{}#{}", d.name(), b.name), b.properties(dsl, &d.name()).unwrap());
+            }
+        }
+        all.insert(d.name(), d.properties().unwrap());
+    }
+    all
+}
+
 /// Goal: every property of every dataset, snapshot and bookmark has the name, value, source and
 /// order of `zfs get -p all`.
 #[test]
@@ -123,25 +151,9 @@ fn zfs_get_all() {
     let mut wrong = Vec::new();
     for (name, f, dsl) in pools() {
         let text = f.output("zfs-get.txt").unwrap();
-        let mut want: BTreeMap<&str, Vec<(&str, &str, &str)>> = BTreeMap::new();
-        for line in text.lines() {
-            let w: Vec<&str> = line.split('\t').collect();
-            if let [dataset, property, value, source] = w.as_slice()
-                && !is_of_the_moment(property, source)
-            {
-                want.entry(dataset).or_default().push((property, value, source));
-            }
-        }
-        let mut got = BTreeMap::new();
+        let want = listed(&text);
         load_keys(&f, &dsl);
-        for d in everything(&dsl) {
-            if !d.is_snapshot() {
-                for b in d.bookmarks().unwrap() {
-                    got.insert(format!("{}#{}", d.name(), b.name), b.properties(&dsl, &d.name()).unwrap());
-                }
-            }
-            got.insert(d.name(), d.properties().unwrap());
-        }
+        let got = properties(&dsl);
         let names: Vec<&str> = want.keys().copied().collect();
         assert_eq!(got.keys().map(String::as_str).collect::<Vec<_>>(), names, "{name}");
         let number = |of: &str| of.parse::<i64>().unwrap();

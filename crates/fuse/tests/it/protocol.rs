@@ -115,68 +115,82 @@ fn reads_files_whole_and_in_pieces() {
     assert_eq!(refused.raw_os_error(), Some(Errno::ROFS.raw_os_error()));
 }
 
+/// The entries of `Many`.
+const COUNT: u64 = 100_000;
+
+/// A directory of `COUNT` files, whose names are their numbers.
+struct Many;
+
+impl FileTree for Many {
+    fn root(&self) -> fuse::tree::Node {
+        fuse::tree::Node(ROOT)
+    }
+
+    fn lookup(&self, _: fuse::tree::Node, name: &[u8]) -> Result<fuse::tree::Attr, Errno> {
+        let number: u64 = std::str::from_utf8(name).ok().and_then(|n| n.parse().ok()).ok_or(Errno::NOENT)?;
+        self.attr(fuse::tree::Node(number + 1000))
+    }
+
+    fn attr(&self, node: fuse::tree::Node) -> Result<fuse::tree::Attr, Errno> {
+        let mut attr = Memory::new().attr(self.root())?;
+        if node != self.root() {
+            attr = fuse::tree::Attr { node, ino: node.0, mode: 0o100_644, size: node.0, ..attr };
+        }
+        Ok(attr)
+    }
+
+    fn readdir(
+        &self,
+        _: fuse::tree::Node,
+        cookie: u64,
+        limit: usize,
+    ) -> Result<Vec<fuse::tree::Entry>, Errno> {
+        let end = (cookie + limit as u64).min(COUNT);
+        Ok((cookie..end)
+            .map(|at| fuse::tree::Entry {
+                name: format!("{at}").into_bytes(),
+                node: Some(fuse::tree::Node(at + 1000)),
+                ino: at + 1000,
+                kind: 8,
+                cookie: at + 1,
+            })
+            .collect())
+    }
+
+    fn readlink(&self, _: fuse::tree::Node) -> Result<Vec<u8>, Errno> {
+        Err(Errno::INVAL)
+    }
+
+    fn read(&self, _: fuse::tree::Node, _: u64, _: &mut [u8]) -> Result<usize, Errno> {
+        Ok(0)
+    }
+
+    fn xattr(&self, _: fuse::tree::Node, _: &[u8]) -> Result<Vec<u8>, Errno> {
+        Err(Errno::NODATA)
+    }
+
+    fn xattr_names(&self, _: fuse::tree::Node) -> Result<Vec<Vec<u8>>, Errno> {
+        Ok(Vec::new())
+    }
+
+    fn statfs(&self, _: fuse::tree::Node) -> Result<fuse::tree::Statfs, Errno> {
+        Memory::new().statfs(fuse::tree::Node(34))
+    }
+
+    fn seek(&self, _: fuse::tree::Node, _: u64, _: fuse::tree::Seek) -> Result<u64, Errno> {
+        Err(Errno::NXIO)
+    }
+
+    fn flags(&self, _: fuse::tree::Node) -> Result<Flags, Errno> {
+        Ok(Flags::default())
+    }
+}
+
 /// Goal: a directory of 100,000 entries is listed completely and once, with and without attributes.
 #[test]
 fn lists_a_hundred_thousand_entries() {
     if !can_mount() {
         return;
-    }
-    struct Many;
-    const COUNT: u64 = 100_000;
-    impl FileTree for Many {
-        fn root(&self) -> fuse::tree::Node {
-            fuse::tree::Node(ROOT)
-        }
-        fn lookup(&self, _: fuse::tree::Node, name: &[u8]) -> Result<fuse::tree::Attr, Errno> {
-            let number: u64 =
-                std::str::from_utf8(name).ok().and_then(|n| n.parse().ok()).ok_or(Errno::NOENT)?;
-            self.attr(fuse::tree::Node(number + 1000))
-        }
-        fn attr(&self, node: fuse::tree::Node) -> Result<fuse::tree::Attr, Errno> {
-            let mut attr = Memory::new().attr(self.root())?;
-            if node != self.root() {
-                attr = fuse::tree::Attr { node, ino: node.0, mode: 0o100_644, size: node.0, ..attr };
-            }
-            Ok(attr)
-        }
-        fn readdir(
-            &self,
-            _: fuse::tree::Node,
-            cookie: u64,
-            limit: usize,
-        ) -> Result<Vec<fuse::tree::Entry>, Errno> {
-            let end = (cookie + limit as u64).min(COUNT);
-            Ok((cookie..end)
-                .map(|at| fuse::tree::Entry {
-                    name: format!("{at}").into_bytes(),
-                    node: Some(fuse::tree::Node(at + 1000)),
-                    ino: at + 1000,
-                    kind: 8,
-                    cookie: at + 1,
-                })
-                .collect())
-        }
-        fn readlink(&self, _: fuse::tree::Node) -> Result<Vec<u8>, Errno> {
-            Err(Errno::INVAL)
-        }
-        fn read(&self, _: fuse::tree::Node, _: u64, _: &mut [u8]) -> Result<usize, Errno> {
-            Ok(0)
-        }
-        fn xattr(&self, _: fuse::tree::Node, _: &[u8]) -> Result<Vec<u8>, Errno> {
-            Err(Errno::NODATA)
-        }
-        fn xattr_names(&self, _: fuse::tree::Node) -> Result<Vec<Vec<u8>>, Errno> {
-            Ok(Vec::new())
-        }
-        fn statfs(&self, _: fuse::tree::Node) -> Result<fuse::tree::Statfs, Errno> {
-            Memory::new().statfs(fuse::tree::Node(34))
-        }
-        fn seek(&self, _: fuse::tree::Node, _: u64, _: fuse::tree::Seek) -> Result<u64, Errno> {
-            Err(Errno::NXIO)
-        }
-        fn flags(&self, _: fuse::tree::Node) -> Result<Flags, Errno> {
-            Ok(Flags::default())
-        }
     }
     let stand = Stand::new(Many);
     for _round in 0..2 {

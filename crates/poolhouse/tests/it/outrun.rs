@@ -37,6 +37,15 @@ fn file(fs: &FileSystem, writer: u64) -> ObjNum {
     fs.create(fs.root(), name.as_bytes(), &NewFile::new(Kind::Regular, 0o600)).unwrap().object
 }
 
+/// Reads all that a writer wrote.
+fn check(fs: &FileSystem, writer: u64, object: ObjNum) {
+    for n in 0..EACH {
+        let mut bytes = vec![0; MB as usize];
+        fs.read(object, n * MB, &mut bytes).unwrap();
+        assert!(bytes == piece(writer, n), "megabyte {n} of writer {writer}");
+    }
+}
+
 /// Goal: writers on a stalled device stop when the dirty data reaches its limit, and not before.
 /// Readers go on.
 ///
@@ -106,11 +115,5 @@ fn writers_wait_for_their_device() {
     assert_eq!(written.load(Relaxed), WRITERS * EACH * MB);
     let grown = status("VmHWM").saturating_sub(before);
     assert!(grown < WRITERS * EACH * MB / 2, "the process grew by {grown} bytes");
-    for (writer, object) in files.iter().enumerate() {
-        for n in 0..EACH {
-            let mut bytes = vec![0; MB as usize];
-            fs.read(*object, n * MB, &mut bytes).unwrap();
-            assert!(bytes == piece(writer as u64, n), "megabyte {n} of writer {writer}");
-        }
-    }
+    files.iter().enumerate().for_each(|(writer, object)| check(&fs, writer as u64, *object));
 }

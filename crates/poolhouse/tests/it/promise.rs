@@ -12,6 +12,7 @@ use poolhouse::zpl::{
     CloneRange, FileSystem, Kind, LogPolicy, NewFile, NewFileSystem, Policies, Policy, Rename, SetAttr,
     SetXattr, SyncMode, Time,
 };
+use poolhouse::zvol::Volume;
 use poolhouse::{OpenOptions, Pool};
 use std::path::Path;
 use std::sync::Arc;
@@ -131,6 +132,35 @@ fn told(fs: &FileSystem, dir: ObjNum, path: &str, out: &mut Vec<String>) {
     out.sort();
 }
 
+/// What `told` says of a whole file system.
+fn tree(fs: &FileSystem) -> Vec<String> {
+    let mut said = Vec::new();
+    told(fs, fs.root(), "", &mut said);
+    said
+}
+
+/// Makes the first change of a volume durable.
+fn begin(volume: &Volume) {
+    volume.flush().unwrap();
+    volume.write_at(b"begin", 0).unwrap();
+    volume.flush().unwrap();
+}
+
+fn bytes_of(volume: &Volume) -> Vec<u8> {
+    let mut bytes = vec![0; volume.size() as usize];
+    volume.read_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+/// Keeps a copy of the images in the directory that `KEEP` names, if it does, with the expected
+/// contents. OpenZFS's kernel module can replay that copy.
+fn keep(images: &Path, want: &[Vec<String>]) {
+    let Some(keep) = std::env::var_os("KEEP") else { return };
+    let keep = Path::new(&keep);
+    std::process::Command::new("cp").arg("-r").arg(images).arg(keep).status().unwrap();
+    std::fs::write(keep.join("told"), want.concat().join("\n")).unwrap();
+}
+
 /// Goal: after a crash, an import and a replay, each dataset is as it was when its last commit
 /// returned.
 ///
@@ -148,9 +178,7 @@ fn promises_are_kept() {
     make(&pool, "tank/volume", Arc::new(NewVolume { size: 8 << 20, block: 16 << 10 }), false, 0);
     make(&pool, "tank/wide", Arc::new(NewVolume { size: 8 << 20, block: 128 << 10 }), false, 0);
     let volume = pool.open_volume(pool.dataset("tank/volume").unwrap().dsl()).unwrap();
-    volume.flush().unwrap();
-    volume.write_at(b"begin", 0).unwrap();
-    volume.flush().unwrap();
+    begin(&volume);
     let names = ["tank/plain", "tank/secret", "tank/always"];
     let mut want = Vec::new();
     let mut open = Vec::new();
@@ -163,59 +191,43 @@ fn promises_are_kept() {
         if sync == SyncMode::Standard {
             fs.fsync(last).unwrap();
         }
-        let mut said = Vec::new();
-        told(&fs, fs.root(), "", &mut said);
-        want.push(said);
+        want.push(tree(&fs));
         open.push(fs);
     }
     let wide = pool.open_volume(pool.dataset("tank/wide").unwrap().dsl()).unwrap();
-    wide.flush().unwrap();
-    wide.write_at(b"begin", 0).unwrap();
-    wide.flush().unwrap();
+    begin(&wide);
     wide.write_at(&testpools::noise(4, 1 << 20), 200_000).unwrap();
     wide.flush().unwrap();
     wide.punch(700_000, 300_000).unwrap();
     wide.write_at(&testpools::noise(5, 1 << 20), 600_000).unwrap();
     wide.flush().unwrap();
-    let mut wide_bytes = vec![0; wide.size() as usize];
-    wide.read_at(&mut wide_bytes, 0).unwrap();
+    let wide_bytes = bytes_of(&wide);
     wide.write_at(&testpools::noise(6, 1 << 20), 0).unwrap();
 
     volume.write_at(&testpools::noise(3, 100_000), 50_001).unwrap();
     volume.punch(60_000, 30_000).unwrap();
     volume.write_at(b"small", 70_000).unwrap();
     volume.flush().unwrap();
-    let mut bytes = vec![0; volume.size() as usize];
-    volume.read_at(&mut bytes, 0).unwrap();
+    let bytes = bytes_of(&volume);
     volume.write_at(b"not flushed", 0).unwrap();
 
     let left = crash(&pool, dir.path());
-    if let Some(keep) = std::env::var_os("KEEP") {
-        // OpenZFS's kernel module can replay this copy.
-        let keep = Path::new(&keep);
-        std::process::Command::new("cp").arg("-r").arg(left.path()).arg(keep).status().unwrap();
-        std::fs::write(keep.join("told"), want.concat().join("\n")).unwrap();
-    }
+    keep(left.path(), &want);
     testpools::judge(left.path(), "tank");
     let options = OpenOptions { write: true, force: true, ..OpenOptions::default() };
     let again = Pool::open(&[left.path()], &options).unwrap();
     again.load_key("tank/secret", &KEY).unwrap();
     for (name, want) in names.iter().zip(&want) {
         let fs = again.open_for_writing(again.dataset(name).unwrap().dsl(), Policies::default()).unwrap();
-        let mut said = Vec::new();
-        told(&fs, fs.root(), "", &mut said);
-        assert_eq!(&said, want, "{name}");
+        assert_eq!(&tree(&fs), want, "{name}");
         // The log works after the replay as before.
         let more = file(&fs, fs.root(), "more");
         fs.fsync(more).unwrap();
     }
     let copy = again.open_volume(again.dataset("tank/volume").unwrap().dsl()).unwrap();
-    let mut found = vec![0; copy.size() as usize];
-    copy.read_at(&mut found, 0).unwrap();
-    assert!(found == bytes, "the volume is another");
+    assert!(bytes_of(&copy) == bytes, "the volume is another");
     let wide = again.open_volume(again.dataset("tank/wide").unwrap().dsl()).unwrap();
-    wide.read_at(&mut found, 0).unwrap();
-    assert!(found == wide_bytes, "the other volume is another");
+    assert!(bytes_of(&wide) == wide_bytes, "the other volume is another");
     drop((copy, wide));
     again.export().unwrap();
     testpools::judge(left.path(), "tank");

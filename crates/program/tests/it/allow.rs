@@ -239,7 +239,25 @@ fn enforced() {
     s.good(0, "zfs create -o mountpoint=none tank/home");
     s.good(0, "zfs create -o canmount=off tank/home/b");
     s.good(0, "zfs snapshot tank/home@root");
-    // Any user may run queries, and nothing else.
+    for step in [
+        queries_are_all_without_grants,
+        messages_name_what_was_denied,
+        grants_have_a_place,
+        limits_bind_users,
+        groups_and_sets,
+        creators_get_grants,
+        missing_parents_need_grants,
+        use_of_others_needs_a_grant,
+        datasets_belong_to_their_creator,
+        grants_are_passed_on,
+        delegation_can_be_off,
+    ] {
+        step(&s);
+    }
+}
+
+/// Any user may run queries, and nothing else.
+fn queries_are_all_without_grants(s: &Stand) {
     assert_eq!(s.good(ANN, "zfs list -H -o name -r tank/home"), "tank/home\ntank/home/b\n");
     assert_eq!(s.good(ANN, "zpool list -H -o name,health"), "tank\tONLINE\n");
     for line in [
@@ -270,7 +288,10 @@ fn enforced() {
         let ran = s.ran(ANN, line);
         assert!(ran.code == 1 || ran.code == 255, "{line}: {}", ran.out);
     }
-    // The message names what was denied, for every request, and nothing else.
+}
+
+/// The message names what was denied, for every request, and nothing else.
+fn messages_name_what_was_denied(s: &Stand) {
     s.good(0, "zfs create -s -V 16M tank/home/v");
     for (line, told) in [
         ("zfs mount tank/home/b", "cannot mount 'tank/home/b': permission denied\n"),
@@ -287,7 +308,10 @@ fn enforced() {
         assert_eq!((s.ran(ANN, line).err.as_str(), line), (told, line));
     }
     s.good(0, "zfs destroy tank/home/v");
-    // A permission for this dataset, for its descendants, and for snapshots, which are descendants.
+}
+
+/// A permission for this dataset, for its descendants, and for snapshots, which are descendants.
+fn grants_have_a_place(s: &Stand) {
     s.good(0, &format!("zfs allow -l -u {ANN} snapshot,hold,bookmark tank/home"));
     s.good(ANN, "zfs snapshot tank/home@ann");
     s.bad(ANN, "zfs snapshot tank/home/b@ann");
@@ -303,7 +327,10 @@ fn enforced() {
     s.good(0, &format!("zfs allow -d -u {ANN} destroy,mount tank/home"));
     s.good(ANN, "zfs destroy tank/home@ann");
     s.good(ANN, "zfs destroy tank/home#mark");
-    // Limits bind other users, whatever permissions they have, and not root.
+}
+
+/// Limits bind other users, whatever permissions they have, and not root.
+fn limits_bind_users(s: &Stand) {
     s.good(0, "zfs create -o canmount=off tank/home/few");
     s.good(0, "zfs set snapshot_limit=1 tank/home/few");
     s.good(0, &format!("zfs allow -u {ANN} snapshot,snapshot_limit tank/home/few"));
@@ -316,7 +343,10 @@ fn enforced() {
     );
     s.good(0, "zfs snapshot tank/home/few@2");
     s.good(0, "zfs destroy -r tank/home/few");
-    // Grants by group and by set, and for properties.
+}
+
+/// Grants by group and by set, and for properties.
+fn groups_and_sets(s: &Stand) {
     s.good(0, "zfs allow -s @edit compression,userprop tank");
     s.good(0, &format!("zfs allow -g {BOB} @edit tank/home"));
     s.good(BOB, "zfs set compress=off tank/home/b");
@@ -324,8 +354,11 @@ fn enforced() {
     s.good(BOB, "zfs inherit compression tank/home/b");
     s.bad(BOB, "zfs set atime=off tank/home/b");
     s.bad(ANN, "zfs set compression=off tank/home/b");
-    // Create: with properties, and with the create-time grants. The new dataset is not mounted, nor
-    // could it be unmounted.
+}
+
+/// Create: with properties, and with the create-time grants. The new dataset is not mounted, nor
+/// could it be unmounted.
+fn creators_get_grants(s: &Stand) {
     s.good(0, &format!("zfs allow -u {ANN} create tank/home"));
     s.good(0, "zfs allow -c snapshot,canmount,mountpoint,destroy,mount tank/home");
     s.bad(ANN, "zfs create -o atime=off tank/home/ann");
@@ -340,8 +373,11 @@ fn enforced() {
     s.bad(BOB, "zfs snapshot tank/home/ann@bob");
     s.bad(ANN, "zfs mount tank/home/ann");
     s.good(ANN, "zfs destroy -r tank/home/ann");
-    // Create with missing parents: this needs the permission on the existing dataset and on each
-    // that is created.
+}
+
+/// Create with missing parents: this needs the permission on the existing dataset and on each
+/// that is created.
+fn missing_parents_need_grants(s: &Stand) {
     s.ran(ANN, "zfs create -p -o mountpoint=none tank/home/x/y/z");
     assert_eq!(
         s.good(ANN, "zfs list -H -o name -r tank/home/x"),
@@ -355,7 +391,10 @@ fn enforced() {
     assert_eq!(s.good(ANN, "zfs list -H -o name tank/only/a"), "tank/only/a\n");
     s.good(0, "zfs destroy -r tank/only");
     s.good(0, "zfs destroy -r tank/home/x");
-    // The use of other users is reported where that is granted, and not below.
+}
+
+/// The use of other users is reported where that is granted, and not below.
+fn use_of_others_needs_a_grant(s: &Stand) {
     let of_bob = format!("userused@{BOB}");
     s.good(0, &format!("zfs allow -l -u {ANN} userused tank/home"));
     assert_eq!(
@@ -368,7 +407,10 @@ fn enforced() {
     s.good(0, &format!("zfs allow -u {ANN} userused tank/home"));
     let told = s.good(ANN, &format!("zfs get -r -H -o name,value {of_bob} tank/home"));
     assert!(told.contains("tank/home/b\t0B\n"), "{told}");
-    // The new dataset belongs to its creator, also if another user mounts it.
+}
+
+/// The new dataset belongs to its creator, also if another user mounts it.
+fn datasets_belong_to_their_creator(s: &Stand) {
     let own = s.dir.path().join("own");
     s.ran(ANN, &format!("zfs create -o mountpoint={} tank/home/own", own.display()));
     s.good(0, "zfs mount tank/home/own");
@@ -378,8 +420,10 @@ fn enforced() {
     s.good(0, &format!("zfs create -o mountpoint={} tank/home/live", s.dir.path().join("live").display()));
     s.bad(ANN, "zfs destroy tank/home/live");
     assert_eq!(s.good(0, "zfs get -H -o value mounted tank/home/live"), "yes\n");
-    // Delegation: a user can grant permissions that it has, except `allow` itself, and remove only
-    // its own.
+}
+
+/// A user can grant permissions that it has, except `allow` itself, and remove only its own.
+fn grants_are_passed_on(s: &Stand) {
     s.good(0, &format!("zfs allow -u {ANN} allow tank/home"));
     s.good(ANN, &format!("zfs allow -u {BOB} snapshot tank/home"));
     s.bad(ANN, &format!("zfs allow -u {BOB} rollback tank/home"));
@@ -395,7 +439,10 @@ fn enforced() {
             .any(|l| l.contains("zfs snapshot tank/home@bob") && l.contains(&format!("[user {BOB}"))),
         "{history}"
     );
-    // With `delegation=off` on the pool, no grant applies.
+}
+
+/// With `delegation=off` on the pool, no grant applies.
+fn delegation_can_be_off(s: &Stand) {
     s.good(0, "zpool set delegation=off tank");
     let off = s.ran(BOB, "zfs snapshot tank/home@off");
     assert_eq!(

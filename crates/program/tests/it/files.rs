@@ -78,6 +78,34 @@ fn names(dir: &Path) -> Vec<String> {
     all
 }
 
+/// `.zfs/snapshot` shows snapshots that commands create and destroy. Root can also create, rename
+/// and destroy them there.
+fn the_snapshot_folder(stand: &Stand) {
+    for round in ["one", "two"] {
+        stand.good("zfs snapshot tank/a@again");
+        assert_eq!(names(&stand.at("a/.zfs/snapshot")), ["again", "before"]);
+        assert_eq!(stand.at("a/.zfs/snapshot/again/two").exists(), round == "two");
+        stand.good("zfs destroy tank/a@again");
+        assert_eq!(names(&stand.at("a/.zfs/snapshot")), ["before"]);
+        fs::write(stand.at("a/two"), round).unwrap();
+    }
+    let snap = |name: &str| stand.at("a/.zfs/snapshot").join(name);
+    if rustix::process::geteuid().is_root() {
+        fs::create_dir(snap("made")).unwrap();
+        assert_eq!(fs::create_dir(snap("made")).unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(snap("made/two")).unwrap(), b"two");
+        fs::rename(snap("made"), snap("other")).unwrap();
+        assert_eq!(names(&stand.at("a/.zfs/snapshot")), ["before", "other"]);
+        assert_eq!(stand.good("zfs list -Ht snapshot -o name tank/a"), "tank/a@before\ntank/a@other\n");
+        assert!(
+            fs::rename(snap("other"), snap("before")).is_err() && fs::create_dir(snap("no@name")).is_err()
+        );
+        assert!(fs::File::create(snap("file")).is_err());
+        fs::remove_dir(snap("other")).unwrap();
+        assert_eq!(names(&stand.at("a/.zfs/snapshot")), ["before"]);
+    }
+}
+
 /// Goal: file systems of a new pool are mounted for writing, one inside the other. Written data is
 /// in snapshots, survives an export, and shows in properties and `zfs` commands.
 #[test]
@@ -103,29 +131,7 @@ fn written_through_mounts() {
         fs::write(stand.at("a/.zfs/snapshot/before/x"), b"").unwrap_err().kind(),
         std::io::ErrorKind::ReadOnlyFilesystem
     );
-    for round in ["one", "two"] {
-        stand.good("zfs snapshot tank/a@again");
-        assert_eq!(names(&stand.at("a/.zfs/snapshot")), ["again", "before"]);
-        assert_eq!(stand.at("a/.zfs/snapshot/again/two").exists(), round == "two");
-        stand.good("zfs destroy tank/a@again");
-        assert_eq!(names(&stand.at("a/.zfs/snapshot")), ["before"]);
-        fs::write(stand.at("a/two"), round).unwrap();
-    }
-    let snap = |name: &str| stand.at("a/.zfs/snapshot").join(name);
-    if rustix::process::geteuid().is_root() {
-        fs::create_dir(snap("made")).unwrap();
-        assert_eq!(fs::create_dir(snap("made")).unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
-        assert_eq!(fs::read(snap("made/two")).unwrap(), b"two");
-        fs::rename(snap("made"), snap("other")).unwrap();
-        assert_eq!(names(&stand.at("a/.zfs/snapshot")), ["before", "other"]);
-        assert_eq!(stand.good("zfs list -Ht snapshot -o name tank/a"), "tank/a@before\ntank/a@other\n");
-        assert!(
-            fs::rename(snap("other"), snap("before")).is_err() && fs::create_dir(snap("no@name")).is_err()
-        );
-        assert!(fs::File::create(snap("file")).is_err());
-        fs::remove_dir(snap("other")).unwrap();
-        assert_eq!(names(&stand.at("a/.zfs/snapshot")), ["before"]);
-    }
+    the_snapshot_folder(&stand);
     stand.good("zfs rollback tank/a@before");
     assert!(fs::read(stand.at("a/big")).unwrap() == data);
     stand.good("zfs set recordsize=4k tank/a");
@@ -274,13 +280,27 @@ fn folders_of_mounts() {
     assert!(!stand.at("b").exists());
 }
 
+/// Makes a tree with a file of these bytes, holes, links, an owner and a mode.
+fn make_tree(tree: &Path, data: &[u8]) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::create_dir_all(tree.join("sub/deep")).unwrap();
+    fs::write(tree.join("sub/big"), data).unwrap();
+    fs::write(tree.join("over"), b"new").unwrap();
+    fs::hard_link(tree.join("over"), tree.join("sub/deep/hard")).unwrap();
+    std::os::unix::fs::symlink("sub/big", tree.join("link")).unwrap();
+    fs::File::create(tree.join("sparse")).unwrap().set_len(100 << 20).unwrap();
+    fs::set_permissions(tree.join("sub/big"), fs::Permissions::from_mode(0o4711)).unwrap();
+    std::os::unix::fs::chown(tree.join("sub/big"), Some(7), Some(8)).unwrap();
+    fs::set_permissions(tree.join("sub/big"), fs::Permissions::from_mode(0o4711)).unwrap();
+}
+
 /// Goal: `poolhouse cp` copies a tree into a pool that is not mounted, with holes, links,
 /// attributes and times, and replaces existing files.
 ///
 /// A copy out of the pool, and a mount, show the same tree.
 #[test]
 fn copied_into_a_pool() {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::fs::MetadataExt;
     if !can_mount() || !rustix::process::geteuid().is_root() {
         return;
     }
@@ -290,16 +310,8 @@ fn copied_into_a_pool() {
     fs::create_dir(stand.at("a/kept")).unwrap();
     stand.good("zpool export tank");
     let tree = stand.dir.path().join("tree");
-    fs::create_dir_all(tree.join("sub/deep")).unwrap();
     let data: Vec<u8> = (0..3_000_000_u32).map(|i| (i >> 3) as u8 ^ (i >> 11) as u8).collect();
-    fs::write(tree.join("sub/big"), &data).unwrap();
-    fs::write(tree.join("over"), b"new").unwrap();
-    fs::hard_link(tree.join("over"), tree.join("sub/deep/hard")).unwrap();
-    std::os::unix::fs::symlink("sub/big", tree.join("link")).unwrap();
-    fs::File::create(tree.join("sparse")).unwrap().set_len(100 << 20).unwrap();
-    fs::set_permissions(tree.join("sub/big"), fs::Permissions::from_mode(0o4711)).unwrap();
-    std::os::unix::fs::chown(tree.join("sub/big"), Some(7), Some(8)).unwrap();
-    fs::set_permissions(tree.join("sub/big"), fs::Permissions::from_mode(0o4711)).unwrap();
+    make_tree(&tree, &data);
     let device = stand.dir.path().join("dev");
     let cp = |words: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_poolhouse"));

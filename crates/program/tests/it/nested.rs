@@ -3,6 +3,7 @@
 //!
 //! The tests print a message and do nothing if mounting is not possible.
 
+use std::fmt::{Debug, Display};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -13,7 +14,7 @@ use std::process::{Command, Stdio};
 
 use crate::daemon;
 use crate::daemon::{Daemon, image, said};
-use rustix::fs::inotify;
+use rustix::fs::{self as sys, FallocateFlags, IFlags, RenameFlags, SeekFrom, XattrFlags, inotify};
 
 /// A daemon with a pool `tank` on `mnt`, and with the file systems `a`, `a/b` and `other` in its
 /// mount.
@@ -183,164 +184,221 @@ p = mmap.mmap(f.fileno(), 8192, flags=mmap.MAP_PRIVATE); p[0:4] = b'mine'
 print(os.pread(g.fileno(), 4, 0), p[0:4])
 "#;
 
-/// The results of many kinds of operations of a program in a directory, one line each.
-fn deeds(dir: &Path) -> Vec<String> {
-    use rustix::fs::{self as sys, FallocateFlags, IFlags, RenameFlags, SeekFrom, XattrFlags};
-    let mut said = Vec::new();
-    let path = |name: &str| dir.join(name);
-    let open = |name: &str| {
+/// Operations of a program in a directory, and their results, one line each.
+struct Deeds {
+    dir: PathBuf,
+    said: Vec<String>,
+}
+
+impl Deeds {
+    fn say(&mut self, what: impl Display, done: impl Debug) {
+        self.said.push(format!("{what}: {done:?}"));
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    fn open(&self, name: &str) -> fs::File {
         fs::File::options()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .open(path(name))
+            .open(self.path(name))
             .expect("a file")
-    };
-    macro_rules! say {
-        ($what:expr, $done:expr) => {
-            said.push(format!("{}: {:?}", $what, $done))
-        };
     }
-    // Holes.
-    let holes = open("holes");
-    for (what, flags, from, len) in [
-        ("allocate", FallocateFlags::empty(), 0, 1 << 20),
-        ("keep", FallocateFlags::KEEP_SIZE, 0, 2 << 20),
-        ("zero", FallocateFlags::ZERO_RANGE, 0, 1 << 20),
-        ("collapse", FallocateFlags::COLLAPSE_RANGE, 0, 1 << 17),
-        ("insert", FallocateFlags::INSERT_RANGE, 0, 1 << 17),
-    ] {
-        say!(what, (sys::fallocate(&holes, flags, from, len), holes.metadata().map(|m| m.len()).ok()));
+
+    /// Holes. Returns the file that has them.
+    fn holes(&mut self) -> fs::File {
+        let holes = self.open("holes");
+        for (what, flags, from, len) in [
+            ("allocate", FallocateFlags::empty(), 0, 1 << 20),
+            ("keep", FallocateFlags::KEEP_SIZE, 0, 2 << 20),
+            ("zero", FallocateFlags::ZERO_RANGE, 0, 1 << 20),
+            ("collapse", FallocateFlags::COLLAPSE_RANGE, 0, 1 << 17),
+            ("insert", FallocateFlags::INSERT_RANGE, 0, 1 << 17),
+        ] {
+            self.say(
+                what,
+                (sys::fallocate(&holes, flags, from, len), holes.metadata().map(|m| m.len()).ok()),
+            );
+        }
+        holes.write_all_at(&[7; 1 << 20], 0).and_then(|()| holes.sync_all()).expect("it can be written");
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        self.say("punch", sys::fallocate(&holes, punch, 1 << 18, 1 << 18));
+        holes.sync_all().expect("it syncs");
+        for at in [0, 1 << 18, 1 << 19, 1 << 20, 2 << 20] {
+            self.say(at, (sys::seek(&holes, SeekFrom::Data(at)), sys::seek(&holes, SeekFrom::Hole(at))));
+        }
+        let mut bytes = vec![1; 1 << 20];
+        holes.read_exact_at(&mut bytes, 0).expect("it can be read");
+        self.say("zeros", bytes.iter().filter(|byte| **byte == 0).count());
+        holes
     }
-    holes.write_all_at(&[7; 1 << 20], 0).and_then(|()| holes.sync_all()).expect("it can be written");
-    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    say!("punch", sys::fallocate(&holes, punch, 1 << 18, 1 << 18));
-    holes.sync_all().expect("it syncs");
-    for at in [0, 1 << 18, 1 << 19, 1 << 20, 2 << 20] {
-        say!(at, (sys::seek(&holes, SeekFrom::Data(at)), sys::seek(&holes, SeekFrom::Hole(at))));
+
+    /// Copies, clones and flags.
+    fn copies(&mut self, holes: &fs::File) {
+        let copy = self.open("copy");
+        let (mut from, mut to) = (5, 3);
+        self.say("copy", sys::copy_file_range(holes, Some(&mut from), &copy, Some(&mut to), 100_000));
+        self.say("copied", (from, to, copy.metadata().map(|m| m.len()).ok()));
+        self.say("clone", sys::ioctl_ficlone(&copy, holes));
+        self.say("flags", sys::ioctl_getflags(&copy));
+        self.say("append", sys::ioctl_setflags(&copy, IFlags::APPEND));
+        self.say(
+            "appends",
+            (sys::ioctl_getflags(&copy), copy.write_all_at(b"x", 0).map_err(|e| e.raw_os_error())),
+        );
+        self.say("plain", sys::ioctl_setflags(&copy, IFlags::empty()));
     }
-    let mut bytes = vec![1; 1 << 20];
-    holes.read_exact_at(&mut bytes, 0).expect("it can be read");
-    say!("zeros", bytes.iter().filter(|byte| **byte == 0).count());
-    // Copies, clones and flags.
-    let copy = open("copy");
-    let (mut from, mut to) = (5, 3);
-    say!("copy", sys::copy_file_range(&holes, Some(&mut from), &copy, Some(&mut to), 100_000));
-    say!("copied", (from, to, copy.metadata().map(|m| m.len()).ok()));
-    say!("clone", sys::ioctl_ficlone(&copy, &holes));
-    say!("flags", sys::ioctl_getflags(&copy));
-    say!("append", sys::ioctl_setflags(&copy, IFlags::APPEND));
-    say!("appends", (sys::ioctl_getflags(&copy), copy.write_all_at(b"x", 0).map_err(|e| e.raw_os_error())));
-    say!("plain", sys::ioctl_setflags(&copy, IFlags::empty()));
-    // Extended attributes and ACLs: version 2, then owner, user 1, group, mask, others.
-    let acl: Vec<u8> =
-        [(1_u16, 6_u16, u32::MAX), (2, 5, 1), (4, 4, u32::MAX), (0x10, 5, u32::MAX), (0x20, 0, u32::MAX)]
-            .into_iter()
-            .flat_map(|(tag, may, id)| {
-                [&tag.to_le_bytes()[..], &may.to_le_bytes(), &id.to_le_bytes()].concat()
-            })
-            .collect();
-    let acl = [&2_u32.to_le_bytes()[..], &acl].concat();
-    fs::create_dir(path("acl")).expect("a folder");
-    for (name, value) in [
-        ("user.a", &b"value"[..]),
-        ("user.large", &[9; 40_000]),
-        ("trusted.a", b"value"),
-        ("security.a", b"value"),
-        ("system.nfs4_acl", b"value"),
-        ("system.nfs4_acl_xdr", b"value"),
-        ("system.posix_acl_access", &acl),
-        ("system.posix_acl_default", &acl),
-        ("system.posix_acl_default", b"none"),
-        ("none", b"value"),
-    ] {
-        let mut got = vec![0; 65_536];
-        for at in ["acl", "copy"] {
-            let set = sys::setxattr(path(at), name, value, XattrFlags::empty());
-            let len = sys::getxattr(path(at), name, &mut got[..]);
-            say!(format!("{at} {name}"), (set, len.map(|len| &got[..len] == value)));
+
+    /// Extended attributes and ACLs.
+    fn attributes(&mut self) {
+        // An ACL: version 2, then owner, user 1, group, mask, others.
+        let acl: Vec<u8> =
+            [(1_u16, 6_u16, u32::MAX), (2, 5, 1), (4, 4, u32::MAX), (0x10, 5, u32::MAX), (0x20, 0, u32::MAX)]
+                .into_iter()
+                .flat_map(|(tag, may, id)| {
+                    [&tag.to_le_bytes()[..], &may.to_le_bytes(), &id.to_le_bytes()].concat()
+                })
+                .collect();
+        let acl = [&2_u32.to_le_bytes()[..], &acl].concat();
+        fs::create_dir(self.path("acl")).expect("a folder");
+        for (name, value) in [
+            ("user.a", &b"value"[..]),
+            ("user.large", &[9; 40_000]),
+            ("trusted.a", b"value"),
+            ("security.a", b"value"),
+            ("system.nfs4_acl", b"value"),
+            ("system.nfs4_acl_xdr", b"value"),
+            ("system.posix_acl_access", &acl),
+            ("system.posix_acl_default", &acl),
+            ("system.posix_acl_default", b"none"),
+            ("none", b"value"),
+        ] {
+            let mut got = vec![0; 65_536];
+            for at in ["acl", "copy"] {
+                let set = sys::setxattr(self.path(at), name, value, XattrFlags::empty());
+                let len = sys::getxattr(self.path(at), name, &mut got[..]);
+                self.say(format!("{at} {name}"), (set, len.map(|len| &got[..len] == value)));
+            }
+        }
+        fs::write(self.path("acl/heir"), "").expect("a file");
+        let mut got = vec![0; 1024];
+        self.say(
+            "heir",
+            sys::getxattr(self.path("acl/heir"), "system.posix_acl_access", &mut got[..])
+                .map(|len| got[..len].to_vec()),
+        );
+        self.say("mode", fs::metadata(self.path("acl/heir")).map(|m| m.mode()).ok());
+        let len = sys::listxattr(self.path("copy"), &mut got[..]).expect("names");
+        self.say("names", String::from_utf8_lossy(&got[..len]));
+        self.say("remove", sys::removexattr(self.path("copy"), "user.a"));
+    }
+
+    fn files_without_names(&mut self) {
+        let flags = sys::OFlags::TMPFILE | sys::OFlags::RDWR | sys::OFlags::CLOEXEC;
+        let nameless = sys::open(&self.dir, flags, sys::Mode::from_raw_mode(0o640)).map(fs::File::from);
+        let linked = nameless.as_ref().map(|file| {
+            let number = format!("/proc/self/fd/{}", file.as_raw_fd());
+            file.write_all_at(b"named", 0).expect("it can be written");
+            sys::linkat(sys::CWD, number, sys::CWD, self.path("named"), sys::AtFlags::SYMLINK_FOLLOW)
+        });
+        self.say("named", (linked, fs::read(self.path("named")).ok()));
+    }
+
+    /// Files with a name and no contents.
+    fn special_files(&mut self) {
+        for (what, kind, device) in
+            [("fifo", sys::FileType::Fifo, 0), ("null", sys::FileType::CharacterDevice, sys::makedev(1, 3))]
+        {
+            let made = sys::mknodat(sys::CWD, self.path(what), kind, sys::Mode::from_raw_mode(0o600), device);
+            let opened = fs::File::options()
+                .read(true)
+                .write(true)
+                .open(self.path(what))
+                .map_err(|e| e.raw_os_error());
+            self.say(
+                what,
+                (
+                    made,
+                    opened.map(|mut file| file.write(b"x").ok()),
+                    fs::metadata(self.path(what)).map(|m| m.rdev()).ok(),
+                ),
+            );
+        }
+        let socket = UnixListener::bind(self.path("socket")).expect("a socket");
+        self.say("socket", UnixStream::connect(self.path("socket")).is_ok());
+        // A child process that another test has just forked has a copy of the listener until it
+        // executes its program.
+        rustix::net::shutdown(&socket, rustix::net::Shutdown::Both).expect("it listens");
+        drop(socket);
+        self.say("nobody", UnixStream::connect(self.path("socket")).map_err(|e| e.raw_os_error()).err());
+    }
+
+    fn renames(&mut self) {
+        for (what, how) in [
+            ("exchange", RenameFlags::EXCHANGE),
+            ("keep", RenameFlags::NOREPLACE),
+            ("whiteout", RenameFlags::WHITEOUT),
+        ] {
+            fs::write(self.path("one"), "one")
+                .and_then(|()| fs::write(self.path("two"), "two"))
+                .expect("files");
+            let moved = sys::renameat_with(sys::CWD, self.path("one"), sys::CWD, self.path("two"), how);
+            let kind = fs::symlink_metadata(self.path("one")).map(|m| m.mode()).ok();
+            self.say(what, (moved, kind, fs::read(self.path("two")).ok()));
+            let _ = fs::remove_file(self.path("one"));
         }
     }
-    fs::write(path("acl/heir"), "").expect("a file");
-    let mut got = vec![0; 1024];
-    say!(
-        "heir",
-        sys::getxattr(path("acl/heir"), "system.posix_acl_access", &mut got[..])
-            .map(|len| got[..len].to_vec())
-    );
-    say!("mode", fs::metadata(path("acl/heir")).map(|m| m.mode()).ok());
-    let len = sys::listxattr(path("copy"), &mut got[..]).expect("names");
-    say!("names", String::from_utf8_lossy(&got[..len]));
-    say!("remove", sys::removexattr(path("copy"), "user.a"));
-    // Files without names.
-    let flags = sys::OFlags::TMPFILE | sys::OFlags::RDWR | sys::OFlags::CLOEXEC;
-    let nameless = sys::open(dir, flags, sys::Mode::from_raw_mode(0o640)).map(fs::File::from);
-    let linked = nameless.as_ref().map(|file| {
-        let number = format!("/proc/self/fd/{}", file.as_raw_fd());
-        file.write_all_at(b"named", 0).expect("it can be written");
-        sys::linkat(sys::CWD, number, sys::CWD, path("named"), sys::AtFlags::SYMLINK_FOLLOW)
-    });
-    say!("named", (linked, fs::read(path("named")).ok()));
-    // Files with a name and no contents.
-    for (what, kind, device) in
-        [("fifo", sys::FileType::Fifo, 0), ("null", sys::FileType::CharacterDevice, sys::makedev(1, 3))]
-    {
-        let made = sys::mknodat(sys::CWD, path(what), kind, sys::Mode::from_raw_mode(0o600), device);
-        let opened =
-            fs::File::options().read(true).write(true).open(path(what)).map_err(|e| e.raw_os_error());
-        say!(
-            what,
-            (
-                made,
-                opened.map(|mut file| file.write(b"x").ok()),
-                fs::metadata(path(what)).map(|m| m.rdev()).ok()
-            )
-        );
+
+    fn programs(&mut self) {
+        testkit::copy_program("/bin/true", self.path("true"));
+        self.say("runs", Command::new(self.path("true")).status().map(|s| s.code()).ok());
+        fs::write(self.path("script"), "#!/bin/sh\necho $1\n").expect("a file");
+        fs::set_permissions(self.path("script"), fs::Permissions::from_mode(0o4755)).expect("a mode");
+        self.say("script", Command::new(self.path("script")).arg("word").output().map(|o| o.stdout).ok());
     }
-    let socket = UnixListener::bind(path("socket")).expect("a socket");
-    say!("socket", UnixStream::connect(path("socket")).is_ok());
-    // A child process that another test has just forked has a copy of the listener until it
-    // executes its program.
-    rustix::net::shutdown(&socket, rustix::net::Shutdown::Both).expect("it listens");
-    drop(socket);
-    say!("nobody", UnixStream::connect(path("socket")).map_err(|e| e.raw_os_error()).err());
-    // Names.
-    for (what, how) in [
-        ("exchange", RenameFlags::EXCHANGE),
-        ("keep", RenameFlags::NOREPLACE),
-        ("whiteout", RenameFlags::WHITEOUT),
-    ] {
-        fs::write(path("one"), "one").and_then(|()| fs::write(path("two"), "two")).expect("files");
-        let moved = sys::renameat_with(sys::CWD, path("one"), sys::CWD, path("two"), how);
-        let kind = fs::symlink_metadata(path("one")).map(|m| m.mode()).ok();
-        say!(what, (moved, kind, fs::read(path("two")).ok()));
-        let _ = fs::remove_file(path("one"));
+
+    fn watches(&mut self) {
+        let watch =
+            inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).expect("inotify");
+        let kinds = inotify::WatchFlags::CREATE | inotify::WatchFlags::DELETE | inotify::WatchFlags::MOVE;
+        inotify::add_watch(&watch, &self.dir, kinds).expect("a watch");
+        fs::write(self.path("seen"), "")
+            .and_then(|()| fs::rename(self.path("seen"), self.path("moved")))
+            .expect("a file");
+        fs::remove_file(self.path("moved")).expect("it goes");
+        let mut space = [std::mem::MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&watch, &mut space);
+        while let Ok(event) = events.next() {
+            self.say("event", (event.events(), event.file_name()));
+        }
     }
-    // Programs.
-    testkit::copy_program("/bin/true", path("true"));
-    say!("runs", Command::new(path("true")).status().map(|s| s.code()).ok());
-    fs::write(path("script"), "#!/bin/sh\necho $1\n").expect("a file");
-    fs::set_permissions(path("script"), fs::Permissions::from_mode(0o4755)).expect("a mode");
-    say!("script", Command::new(path("script")).arg("word").output().map(|o| o.stdout).ok());
-    // Watches.
-    let watch =
-        inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).expect("inotify");
-    let kinds = inotify::WatchFlags::CREATE | inotify::WatchFlags::DELETE | inotify::WatchFlags::MOVE;
-    inotify::add_watch(&watch, dir, kinds).expect("a watch");
-    fs::write(path("seen"), "").and_then(|()| fs::rename(path("seen"), path("moved"))).expect("a file");
-    fs::remove_file(path("moved")).expect("it goes");
-    let mut space = [std::mem::MaybeUninit::uninit(); 4096];
-    let mut events = inotify::Reader::new(&watch, &mut space);
-    while let Ok(event) = events.next() {
-        say!("event", (event.events(), event.file_name()));
+
+    fn locks_and_maps(&mut self) {
+        let python = Command::new("python3").args(["-c", LOCKS_AND_MAPS]).current_dir(&self.dir).output();
+        match python {
+            Ok(ran) => self.said.extend(lines_of(&ran).lines().map(str::to_owned)),
+            Err(_) => eprintln!("without locks of processes, and maps: there is no python3 here"),
+        }
     }
-    let python = Command::new("python3").args(["-c", LOCKS_AND_MAPS]).current_dir(dir).output();
-    match python {
-        Ok(ran) => said.extend(lines_of(&ran).lines().map(str::to_owned)),
-        Err(_) => eprintln!("without locks of processes, and maps: there is no python3 here"),
-    }
-    said
+}
+
+/// The results of many kinds of operations of a program in a directory, one line each.
+fn deeds(dir: &Path) -> Vec<String> {
+    let mut all = Deeds { dir: dir.to_owned(), said: Vec::new() };
+    let holes = all.holes();
+    all.copies(&holes);
+    all.attributes();
+    all.files_without_names();
+    all.special_files();
+    all.renames();
+    all.programs();
+    all.watches();
+    all.locks_and_maps();
+    all.said
 }
 
 fn lines_of(ran: &std::process::Output) -> String {
@@ -514,17 +572,43 @@ fn users_are_named() {
     }
 }
 
+/// `a/b` can't be unmounted, and the message names this program.
+fn refused_by(nest: &Nest, name: &str, pid: u32) {
+    let told = nest.bad("zfs unmount tank/a/b");
+    let at = nest.at("a/b");
+    let expected =
+        format!("cannot unmount '{}': dataset is busy: in use by {name} (pid {pid})\n", at.display());
+    assert_eq!(told, expected);
+}
+
+/// Messages name a program in the file system, and one that was started from it.
+fn programs_are_named(nest: &Nest) {
+    let at = nest.at("a/b");
+    testkit::copy_program("/bin/cat", at.join("meow"));
+    for (name, mut command) in [("cat", Command::new("cat")), ("meow", Command::new(at.join("meow")))] {
+        let dir = if name == "cat" { &*at } else { Path::new("/") };
+        let mut child =
+            command.current_dir(dir).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cat");
+        // The program runs, under its own name.
+        child.stdin.as_mut().expect("a pipe").write_all(b"x").expect("a pipe");
+        child.stdout.as_mut().expect("a pipe").read_exact(&mut [0]).expect("a pipe");
+        refused_by(nest, name, child.id());
+        let by = format!("in use by {name} (pid {})\n", child.id());
+        for line in ["zpool export tank", "zfs destroy tank/a/b", "zfs rename tank/a tank/z"] {
+            let told = nest.bad(line);
+            assert!(told.ends_with(&by), "{line}: {told}");
+        }
+        drop(child.stdin.take());
+        child.wait().expect("it ends");
+    }
+}
+
 fn names_users(nest: &Nest) {
     let busy = |line: &str| nest.bad(line);
     let at = nest.at("a/b");
     // A user's daemon nests in any case.
     let nested = nest.mounts().len() == 1;
-    let told_of = |name: &str, pid: u32| {
-        let told = busy("zfs unmount tank/a/b");
-        let expected =
-            format!("cannot unmount '{}': dataset is busy: in use by {name} (pid {pid})\n", at.display());
-        assert_eq!(told, expected);
-    };
+    let told_of = |name: &str, pid: u32| refused_by(nest, name, pid);
     let me = fs::read_to_string("/proc/self/comm").expect("a name").trim().to_owned();
     let file = fs::File::create(at.join("file")).expect("a file");
     told_of(&me, std::process::id());
@@ -540,23 +624,7 @@ fn names_users(nest: &Nest) {
     let socket = UnixListener::bind(at.join("socket")).expect("a socket");
     told_of(&me, std::process::id());
     drop(socket);
-    testkit::copy_program("/bin/cat", at.join("meow"));
-    for (name, mut command) in [("cat", Command::new("cat")), ("meow", Command::new(at.join("meow")))] {
-        let dir = if name == "cat" { &*at } else { Path::new("/") };
-        let mut child =
-            command.current_dir(dir).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cat");
-        // The program runs, under its own name.
-        child.stdin.as_mut().expect("a pipe").write_all(b"x").expect("a pipe");
-        child.stdout.as_mut().expect("a pipe").read_exact(&mut [0]).expect("a pipe");
-        told_of(name, child.id());
-        let by = format!("in use by {name} (pid {})\n", child.id());
-        for line in ["zpool export tank", "zfs destroy tank/a/b", "zfs rename tank/a tank/z"] {
-            let told = busy(line);
-            assert!(told.ends_with(&by), "{line}: {told}");
-        }
-        drop(child.stdin.take());
-        child.wait().expect("it ends");
-    }
+    programs_are_named(nest);
     if nested && is_root() {
         let out = nest.dir.path().join("out");
         fs::create_dir(&out).and_then(|()| fs::create_dir(at.join("sub"))).expect("folders");

@@ -117,6 +117,17 @@ impl Machine {
         assert_eq!(ran.status.code(), Some(1), "{line}: {}", said(&ran));
         said(&ran)
     }
+
+    /// Runs a line as Ann, whose change only the kernel could apply to a mounted file system. The
+    /// message must name the file system that it concerns.
+    fn stale(&self, line: &str, expected: &str) {
+        let ran = self.ran(ANN, line);
+        let told = said(&ran);
+        let first = format!("cannot mount '{expected}");
+        assert_eq!(ran.status.code(), Some(255), "{line}: {told}");
+        assert!(told.starts_with(&first) && told.matches("cannot mount").count() == 1, "{line}: {told}");
+        assert!(told.ends_with("property may be set but unable to remount filesystem\n"), "{line}: {told}");
+    }
 }
 
 impl Drop for Machine {
@@ -404,7 +415,7 @@ fn an_image_that_cant_be_written() {
 #[test]
 fn nested() {
     let Some(machine) = Machine::new() else { return };
-    let (good, bad) = (|line: &str| machine.good(line), |line: &str| machine.bad(line));
+    let good = |line: &str| machine.good(line);
     let at = machine.home().display().to_string();
     let mnt = format!("{at}/mnt");
     good(&format!("truncate -s 256M {at}/d0"));
@@ -415,7 +426,25 @@ fn nested() {
     assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), mounted.split_whitespace().collect::<Vec<_>>());
     assert_eq!(good("poolhouse zfs list -H -o mounted own/a own/a/b own/other"), "yes\n".repeat(3));
     assert_eq!(good("cut -d' ' -f3 /proc/self/mounts | grep -c '^fuse.poolhouse$'"), "1\n");
-    // Each has a file with the same inode number.
+    own_numbers(&machine, &mnt);
+    own_sizes(&machine, &mnt);
+    borders(&machine, &mnt);
+    own_readonly(&machine, &mnt);
+    own_snapshots(&machine, &mnt);
+    in_use(&machine, &mnt);
+    over_a_directory(&machine, &mnt);
+    // All are unmounted at once, and mounted again.
+    good("poolhouse zfs unmount own");
+    assert_eq!(good(&format!("poolhouse zfs mount; ls {mnt} | wc -l")), "0\n");
+    good(&format!("poolhouse zfs mount -a && test -e {mnt}/a/b/file"));
+    good(&format!("poolhouse zpool export own && poolhouse zpool import -d {at} own"));
+    assert_eq!(good(&format!("cat {mnt}/other/file {mnt}/a/b/moved")), format!("{mnt}/other\n{mnt}/a\n"));
+    good("poolhouse zfs destroy -r own/a && poolhouse zpool export own");
+}
+
+/// Each has a file with the same inode number.
+fn own_numbers(machine: &Machine, mnt: &str) {
+    let good = |line: &str| machine.good(line);
     good(&format!("for d in {mnt} {mnt}/a {mnt}/a/b {mnt}/other; do echo $d >$d/file; done"));
     let numbers = good(&format!(
         "stat -c %i {mnt} {mnt}/a {mnt}/a/b {mnt}/other {mnt}/file {mnt}/a/file {mnt}/a/b/file {mnt}/other/file"
@@ -433,12 +462,20 @@ fn nested() {
         2
     );
     assert_eq!(good(&format!("cat {mnt}/a/b/../file")), format!("{mnt}/a\n"));
-    // It has its own size.
+}
+
+/// It has its own size.
+fn own_sizes(machine: &Machine, mnt: &str) {
+    let good = |line: &str| machine.good(line);
     good("poolhouse zfs set quota=8M own/a/b");
     assert!(machine.bad_or(&format!("head -c 20M /dev/urandom >{mnt}/a/b/big")).contains("quota exceeded"));
     good(&format!("rm {mnt}/a/b/big && test $(df -k --output=size {mnt}/a/b | tail -1) -le 8192"));
     good(&format!("test $(df -k --output=size {mnt}/a | tail -1) -gt 8192"));
     good("poolhouse zfs set quota=none own/a/b && poolhouse zpool sync own");
+}
+
+fn borders(machine: &Machine, mnt: &str) {
+    let (good, bad) = (|line: &str| machine.good(line), |line: &str| machine.bad(line));
     // Files can't be linked or renamed across file systems; `mv` copies.
     assert!(bad(&format!("ln {mnt}/a/file {mnt}/a/b/link")).contains("Invalid cross-device link"));
     good(&format!("mv {mnt}/a/file {mnt}/a/b/moved && cp --reflink=auto {mnt}/a/b/moved {mnt}/a/file"));
@@ -447,13 +484,21 @@ fn nested() {
     for line in [format!("rmdir {mnt}/other"), format!("mv -T {mnt}/a/b {mnt}/a/c")] {
         assert!(bad(&line).contains("Device or resource busy"), "{line}");
     }
-    // A read-only property takes effect at once, and other file systems stay writable.
+}
+
+/// A read-only property takes effect at once, and other file systems stay writable.
+fn own_readonly(machine: &Machine, mnt: &str) {
+    let (good, bad) = (|line: &str| machine.good(line), |line: &str| machine.bad(line));
     good("poolhouse zfs set readonly=on own/a");
     for line in ["touch {}/new", "rm {}/file", "mkdir {}/d", "chmod 700 {}/file", "truncate -s 1 {}/file"] {
         assert!(bad(&line.replace("{}", &format!("{mnt}/a"))).contains("Read-only file system"), "{line}");
     }
     good(&format!("touch {mnt}/new && poolhouse zfs set readonly=off own/a && touch {mnt}/a/new"));
-    // Each has its own snapshots.
+}
+
+/// Each has its own snapshots. A clone, and other names.
+fn own_snapshots(machine: &Machine, mnt: &str) {
+    let good = |line: &str| machine.good(line);
     good("poolhouse zfs snapshot -r own@s && poolhouse zfs set snapdir=visible own/a/b");
     good(&format!("echo later >{mnt}/a/b/file"));
     assert_eq!(good(&format!("cat {mnt}/a/b/.zfs/snapshot/s/file")), format!("{mnt}/a/b\n"));
@@ -466,7 +511,11 @@ fn nested() {
     good(&format!("poolhouse zfs set mountpoint={mnt}/a/b/far own/other && test -e {mnt}/a/b/far/file"));
     assert_eq!(good(&format!("ls -A {mnt}/a/b/far")), "file\n");
     good("poolhouse zfs inherit mountpoint own/other");
-    // Errors for file systems in use.
+}
+
+/// Errors for file systems in use.
+fn in_use(machine: &Machine, mnt: &str) {
+    let (good, bad) = (|line: &str| machine.good(line), |line: &str| machine.bad(line));
     for line in [format!("exec 9<{mnt}/a/b/file"), format!("cd {mnt}/a/b"), format!("cd {mnt}/a/b/.zfs")] {
         let told = bad(&format!("{line}; poolhouse zfs unmount own/a/b"));
         let expected = format!("cannot unmount '{mnt}/a/b': dataset is busy: in use by sh (pid ");
@@ -476,21 +525,18 @@ fn nested() {
         assert!(good(&format!("cat {mnt}/a/b/file")).contains("/a/b"));
     }
     assert!(bad(&format!("poolhouse zfs unmount {mnt}")).contains("busy"), "others are in it");
-    // The directory below the mount point is visible after an unmount, and is not mistaken for the
-    // file system.
+}
+
+/// The directory below the mount point is visible after an unmount, and is not mistaken for the
+/// file system.
+fn over_a_directory(machine: &Machine, mnt: &str) {
+    let (good, bad) = (|line: &str| machine.good(line), |line: &str| machine.bad(line));
     good(&format!("poolhouse zfs unmount {mnt}/a/b && test ! -e {mnt}/a/b/file && touch {mnt}/a/b/under"));
     assert_eq!(good("poolhouse zfs list -H -o mounted own/a/b"), "no\n");
     good("poolhouse zfs set overlay=off own/a/b");
     assert!(bad("poolhouse zfs mount own/a/b").contains("directory is not empty"));
     good(&format!("poolhouse zfs mount -O own/a/b && test ! -e {mnt}/a/b/under && test -e {mnt}/a/b/file"));
     good("poolhouse zfs inherit overlay own/a/b");
-    // All are unmounted at once, and mounted again.
-    good("poolhouse zfs unmount own");
-    assert_eq!(good(&format!("poolhouse zfs mount; ls {mnt} | wc -l")), "0\n");
-    good(&format!("poolhouse zfs mount -a && test -e {mnt}/a/b/file"));
-    good(&format!("poolhouse zpool export own && poolhouse zpool import -d {at} own"));
-    assert_eq!(good(&format!("cat {mnt}/other/file {mnt}/a/b/moved")), format!("{mnt}/other\n{mnt}/a\n"));
-    good("poolhouse zfs destroy -r own/a && poolhouse zpool export own");
 }
 
 /// Goal: nested file systems of a daemon that was killed are mounted again with their pool as
@@ -591,21 +637,19 @@ fn nested_and_opened_late() {
 #[test]
 fn nested_against_its_will() {
     let Some(machine) = Machine::new() else { return };
-    let (good, bad) = (|line: &str| machine.good(line), |line: &str| machine.bad(line));
-    let bad_or = |line: &str| machine.bad_or(line);
+    let good = |line: &str| machine.good(line);
     let at = machine.home().display().to_string();
     good(&format!("truncate -s 256M {at}/d0"));
     good(&format!("poolhouse zpool create -m {at}/mnt own {at}/d0"));
-    // A change that only the kernel could apply to a mounted file system is reported, with the file
-    // system that it concerns.
-    let stale = |line: &str, expected: &str| {
-        let ran = machine.ran(ANN, line);
-        let told = said(&ran);
-        let first = format!("cannot mount '{expected}");
-        assert_eq!(ran.status.code(), Some(255), "{line}: {told}");
-        assert!(told.starts_with(&first) && told.matches("cannot mount").count() == 1, "{line}: {told}");
-        assert!(told.ends_with("property may be set but unable to remount filesystem\n"), "{line}: {told}");
-    };
+    lacks_of_the_outer_mount(&machine, &at);
+    changes_that_need_the_kernel(&machine, &at);
+    readonly_by_the_daemon(&machine, &at);
+    inherited_properties(&machine, &at);
+    good("poolhouse zpool export own");
+}
+
+fn lacks_of_the_outer_mount(machine: &Machine, at: &str) {
+    let (good, bad) = (|line: &str| machine.good(line), |line: &str| machine.bad(line));
     for prop in ["exec=off", "acltype=posix"] {
         good(&format!("poolhouse zfs create -o canmount=noauto -o {prop} own/x"));
         let told = bad("poolhouse zfs mount own/x");
@@ -623,21 +667,32 @@ fn nested_against_its_will() {
     good(&format!("ls {at}/mnt/x && poolhouse zpool export own && poolhouse zpool import -d {at} own"));
     assert!(bad("poolhouse zfs mount own/x").contains("acltype=posix takes effect only if"));
     good("poolhouse zfs destroy own/x");
+}
+
+fn changes_that_need_the_kernel(machine: &Machine, at: &str) {
+    let (good, bad) = (|line: &str| machine.good(line), |line: &str| machine.bad(line));
     good("poolhouse zfs create own/ro && poolhouse zfs create -o readonly=off own/rw");
     good("poolhouse zfs unmount own && poolhouse zfs set readonly=on own");
     good("poolhouse zfs mount own && poolhouse zfs mount own/ro");
     let told = bad("poolhouse zfs mount own/rw");
     assert!(told.contains("readonly=off takes effect only if"), "{told}");
-    stale("poolhouse zfs set readonly=off own", "own': readonly=off takes effect when it is mounted again");
-    stale(
+    machine.stale(
+        "poolhouse zfs set readonly=off own",
+        "own': readonly=off takes effect when it is mounted again",
+    );
+    machine.stale(
         "poolhouse zfs set acltype=posix own/ro",
         &format!("own/ro': acltype=posix takes effect only if {at}/mnt says"),
     );
     good("poolhouse zfs inherit acltype own/ro && poolhouse zfs set acltype=posix own");
     good("poolhouse zfs inherit acltype own && poolhouse zfs unmount own");
     good("poolhouse zfs set exec=off acltype=posix own && poolhouse zfs mount own");
-    // The daemon enforces read-only itself, since the kernel is not notified. Nested file systems
-    // keep their own property.
+}
+
+/// The daemon enforces read-only itself, since the kernel is not notified. Nested file systems keep
+/// their own property.
+fn readonly_by_the_daemon(machine: &Machine, at: &str) {
+    let (good, bad) = (|line: &str| machine.good(line), |line: &str| machine.bad(line));
     let readonly = || good("poolhouse zfs get -H -o value,source readonly own own/ro own/rw");
     good(&format!("poolhouse zfs mount -a && touch {at}/mnt/new {at}/mnt/ro/new {at}/mnt/rw/new"));
     good("poolhouse zfs set readonly=on own");
@@ -660,7 +715,12 @@ fn nested_against_its_will() {
     assert!(bad(&format!("touch {at}/mnt/other")).contains("Read-only file system"));
     assert_eq!(good(&format!("tr -d '\\0' <{at}/mnt/new")), "onetwo");
     good("poolhouse zfs set readonly=off own");
-    // File systems that inherit it are mounted with their pool, before their first use.
+}
+
+/// File systems that inherit it are mounted with their pool, before their first use.
+fn inherited_properties(machine: &Machine, at: &str) {
+    let good = |line: &str| machine.good(line);
+    let readonly = || good("poolhouse zfs get -H -o value,source readonly own own/ro own/rw");
     good(
         "poolhouse zfs set readonly=on own && poolhouse zfs inherit readonly own/rw && poolhouse zpool export own",
     );
@@ -668,25 +728,24 @@ fn nested_against_its_will() {
     assert_eq!(readonly(), "on\tlocal\non\tinherited from own\non\tinherited from own\n");
     good("poolhouse zfs unmount own && poolhouse zfs set readonly=off own && poolhouse zfs mount -a");
     good("poolhouse zfs create own/same && poolhouse zfs create -o acltype=off own/less");
-    stale(
+    machine.stale(
         "poolhouse zfs set exec=on own/same",
         &format!("own/same': exec=on takes effect only if {at}/mnt says"),
     );
     good("poolhouse zfs inherit exec own/same");
     good(&format!("touch {at}/mnt/less/file && cat {at}/mnt/less/file && mkdir {at}/mnt/less/d"));
-    stale("poolhouse zfs set exec=on own", "own': exec=on takes effect when it is mounted again");
+    machine.stale("poolhouse zfs set exec=on own", "own': exec=on takes effect when it is mounted again");
     good("poolhouse zfs set atime=off own && poolhouse zfs set setuid=off own && poolhouse zfs unmount own");
     good("poolhouse zfs mount -a");
-    stale(
+    machine.stale(
         "poolhouse zfs set exec=off own/less",
         &format!("own/less': exec=off takes effect only if {at}/mnt says"),
     );
     good("poolhouse zfs inherit exec own/less");
-    stale("poolhouse zfs set exec=off own", "own': exec=off takes effect when it is mounted again");
+    machine.stale("poolhouse zfs set exec=off own", "own': exec=off takes effect when it is mounted again");
     good(
         "poolhouse zfs set readonly=on own && poolhouse zfs set readonly=off own && poolhouse zfs unmount own",
     );
     good(&format!("poolhouse zfs mount -a && cp /bin/true {at}/mnt/less/true"));
-    assert!(bad_or(&format!("{at}/mnt/less/true")).contains("ermission denied"));
-    good("poolhouse zpool export own");
+    assert!(machine.bad_or(&format!("{at}/mnt/less/true")).contains("ermission denied"));
 }

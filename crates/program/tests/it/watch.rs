@@ -256,6 +256,12 @@ fn events_tell_what_was_done() {
     for class in ["pool_export", "config_sync", "pool_import", "pool_destroy"] {
         at += kinds[at..].iter().position(|k| *k == class).unwrap_or_else(|| panic!("{class} in {kinds:?}"));
     }
+}
+
+/// Goal: `zpool events` refuses invalid names and options.
+#[test]
+fn events_refuse() {
+    let house: Rc<dyn Requests> = Rc::new(LocalService::new().in_process());
     for (line, words) in [
         ("zpool events 1x", "invalid pool name '1x'\nusage:\n\tevents [-vHf [pool] | -c]\n"),
         ("zpool events -c tank", "invalid options combined with -c\nusage:\n\tevents [-vHf [pool] | -c]\n"),

@@ -105,88 +105,87 @@ fn judge(dir: &Path) {
 /// Goal: after each operation on datasets, the pool's metadata agrees with its blocks.
 #[test]
 fn operations_leave_a_sound_pool() {
-    for steps in 0..=6 {
+    for steps in 0..=OPERATIONS.len() {
         let dir = tempfile::tempdir().unwrap();
         let spa = new_pool(&dir.path().join("d0.img"));
         let live = spa.writer().unwrap();
-        operate(live, steps);
+        // An import tells the datasets how much space there is. Any figure will do here.
+        live.dsl().set_space(PoolSpace { rdspace: 200 << 20, dspace: 200 << 20, ..PoolSpace::default() });
+        OPERATIONS[..steps].iter().for_each(|operation| operation(live));
         live.export().unwrap();
         drop(spa);
         judge(dir.path());
     }
 }
 
-/// Runs the first `steps` operations.
-fn operate(live: &PoolWriter, steps: usize) {
-    let mut step = 0;
-    let mut next = || {
-        step += 1;
-        step <= steps
+/// The operations, in their order.
+const OPERATIONS: [fn(&PoolWriter); 6] =
+    [create_heads, snapshot_and_write, destroy_snapshot, clone_and_promote, set_and_roll_back, destroy_heads];
+
+fn ok(live: &PoolWriter, task: Box<dyn SyncTask + Send>) {
+    live.run(task).unwrap();
+}
+
+fn create_heads(live: &PoolWriter) {
+    live.run_all(vec![
+        fs("tank/a"),
+        fs("tank/b"),
+        make("tank/vol", NewVolume { size: 1 << 20, block: 1 << 14 }),
+    ])
+    .unwrap()
+    .into_iter()
+    .for_each(|r| r.unwrap());
+    write(live, "tank/a", 0, 300, 1);
+    write(live, "tank/b", 0, 100, 2);
+}
+
+fn snapshot_and_write(live: &PoolWriter) {
+    ok(live, snap(&["tank/a@1", "tank/b@1"]));
+    write(live, "tank/a", 50, 100, 3);
+    ok(live, Box::new(CreateBookmarks { pairs: vec![("tank/a#m".into(), "tank/a@1".into())] }));
+    ok(live, snap(&["tank/a@2"]));
+    write(live, "tank/a", 100, 100, 4);
+    ok(live, snap(&["tank/a@3"]));
+    write(live, "tank/a", 0, 20, 5);
+}
+
+fn destroy_snapshot(live: &PoolWriter) {
+    ok(live, Box::new(DestroySnapshots { names: vec!["tank/a@2".into()], defer: false }));
+}
+
+fn clone_and_promote(live: &PoolWriter) {
+    let clone = |name: &str, origin: &str| {
+        Box::new(Clone { name: name.into(), origin: origin.into(), props: Vec::new(), enforce_limits: true })
     };
-    // An import tells the datasets how much space there is. Any figure will do here.
-    live.dsl().set_space(PoolSpace { rdspace: 200 << 20, dspace: 200 << 20, ..PoolSpace::default() });
-    let ok = |task: Box<dyn SyncTask + Send>| live.run(task).unwrap();
-    if next() {
-        live.run_all(vec![
-            fs("tank/a"),
-            fs("tank/b"),
-            make("tank/vol", NewVolume { size: 1 << 20, block: 1 << 14 }),
-        ])
-        .unwrap()
-        .into_iter()
-        .for_each(|r| r.unwrap());
-        write(live, "tank/a", 0, 300, 1);
-        write(live, "tank/b", 0, 100, 2);
-    }
-    if next() {
-        ok(snap(&["tank/a@1", "tank/b@1"]));
-        write(live, "tank/a", 50, 100, 3);
-        ok(Box::new(CreateBookmarks { pairs: vec![("tank/a#m".into(), "tank/a@1".into())] }));
-        ok(snap(&["tank/a@2"]));
-        write(live, "tank/a", 100, 100, 4);
-        ok(snap(&["tank/a@3"]));
-        write(live, "tank/a", 0, 20, 5);
-    }
-    if next() {
-        ok(Box::new(DestroySnapshots { names: vec!["tank/a@2".into()], defer: false }));
-    }
-    if next() {
-        let clone = |name: &str, origin: &str| {
-            Box::new(Clone {
-                name: name.into(),
-                origin: origin.into(),
-                props: Vec::new(),
-                enforce_limits: true,
-            })
-        };
-        ok(clone("tank/c", "tank/a@3"));
-        write(live, "tank/c", 10, 50, 6);
-        ok(snap(&["tank/c@own"]));
-        write(live, "tank/c", 20, 50, 7);
-        ok(Box::new(Promote { name: "tank/c".into(), enforce_limits: true }));
-        ok(Box::new(Rename { old: "tank/c".into(), new: "tank/b/c".into(), enforce_limits: true }));
-    }
-    if next() {
-        let context = Context { kind: Kind::Filesystem, creating: false, max_block: 1 << 20 };
-        let props = vec![
-            setting("reservation", "10M", context).unwrap(),
-            setting("refreservation", "5M", context).unwrap(),
-            setting("filesystem_limit", "10", context).unwrap(),
-        ];
-        ok(Box::new(SetProps { name: "tank/b".into(), props, source: SetAs::Local }));
-        write(live, "tank/b", 30, 100, 8);
-        ok(snap(&["tank/b@2"]));
-        write(live, "tank/b", 60, 100, 9);
-        ok(Box::new(Rollback { name: "tank/b".into(), to: Some("tank/b@2".into()) }));
-        live.sync_all().unwrap();
-    }
-    if next() {
-        ok(Box::new(DestroyHead { name: "tank/a".into() }));
-        ok(Box::new(DestroyHead { name: "tank/vol".into() }));
-        ok(Box::new(DestroySnapshots { names: vec!["tank/b@1".into()], defer: false }));
-        live.sync_all().unwrap();
-        ok(fs("tank/z"));
-    }
+    ok(live, clone("tank/c", "tank/a@3"));
+    write(live, "tank/c", 10, 50, 6);
+    ok(live, snap(&["tank/c@own"]));
+    write(live, "tank/c", 20, 50, 7);
+    ok(live, Box::new(Promote { name: "tank/c".into(), enforce_limits: true }));
+    ok(live, Box::new(Rename { old: "tank/c".into(), new: "tank/b/c".into(), enforce_limits: true }));
+}
+
+fn set_and_roll_back(live: &PoolWriter) {
+    let context = Context { kind: Kind::Filesystem, creating: false, max_block: 1 << 20 };
+    let props = vec![
+        setting("reservation", "10M", context).unwrap(),
+        setting("refreservation", "5M", context).unwrap(),
+        setting("filesystem_limit", "10", context).unwrap(),
+    ];
+    ok(live, Box::new(SetProps { name: "tank/b".into(), props, source: SetAs::Local }));
+    write(live, "tank/b", 30, 100, 8);
+    ok(live, snap(&["tank/b@2"]));
+    write(live, "tank/b", 60, 100, 9);
+    ok(live, Box::new(Rollback { name: "tank/b".into(), to: Some("tank/b@2".into()) }));
+    live.sync_all().unwrap();
+}
+
+fn destroy_heads(live: &PoolWriter) {
+    ok(live, Box::new(DestroyHead { name: "tank/a".into() }));
+    ok(live, Box::new(DestroyHead { name: "tank/vol".into() }));
+    ok(live, Box::new(DestroySnapshots { names: vec!["tank/b@1".into()], defer: false }));
+    live.sync_all().unwrap();
+    ok(live, fs("tank/z"));
 }
 
 /// Goal: many operations run in one transaction group, and each takes effect.
