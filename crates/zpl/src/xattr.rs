@@ -39,6 +39,14 @@ fn is_nameless(name: &[u8]) -> bool {
     name.is_empty() || NAMESPACES.contains(&name)
 }
 
+/// Where an attribute is stored.
+enum Stored {
+    /// In the system attribute: its value.
+    Own(Vec<u8>),
+    /// In the hidden directory: its file.
+    Hidden(Box<Node>),
+}
+
 impl Node {
     /// The attributes that are stored as a system attribute.
     pub(crate) fn sa_xattrs(&self) -> Result<Option<Nvlist>> {
@@ -109,18 +117,37 @@ impl Node {
         self.value_in(self.sa_xattrs()?.as_ref(), self.xattr_dir()?.as_ref(), name)
     }
 
+    /// Whether the file has an extended attribute of this name, even one too long to be read.
+    pub(crate) fn has_xattr(&self, name: &[u8]) -> Result<bool> {
+        if is_nameless(name) {
+            return Err(Error::BadName);
+        }
+        match self.stored_in(self.sa_xattrs()?.as_ref(), self.xattr_dir()?.as_ref(), name) {
+            Ok(_) => Ok(true),
+            Err(Error::NoXattr { .. }) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
     fn value_in(&self, list: Option<&Nvlist>, dir: Option<&Node>, name: &[u8]) -> Result<Vec<u8>> {
+        match self.stored_in(list, dir, name)? {
+            Stored::Own(value) => Ok(value),
+            Stored::Hidden(file) => self.xattr_file(&file),
+        }
+    }
+
+    fn stored_in(&self, list: Option<&Nvlist>, dir: Option<&Node>, name: &[u8]) -> Result<Stored> {
         // With its namespace first, then as another port would have stored it.
         for stored in std::iter::once(name).chain(bare(name)) {
             if shown(stored).as_deref() != Some(name) {
                 continue;
             }
             if let Some(v) = list.and_then(|l| l.bytes(stored)) {
-                return Ok(v.to_vec());
+                return Ok(Stored::Own(v.to_vec()));
             }
             if let Some(dir) = dir {
                 match dir.lookup_entry(stored, false) {
-                    Ok(e) => return self.xattr_file(&self.fs.node(e.object)?),
+                    Ok(e) => return Ok(Stored::Hidden(Box::new(self.fs.node(e.object)?))),
                     Err(Error::NoEntry { .. } | Error::NameTooLong { .. } | Error::NotUtf8) => {}
                     Err(e) => return Err(e),
                 }

@@ -54,7 +54,7 @@ impl FileSystem {
     /// # Errors
     /// * [`Error::XattrExists`]: the attribute exists, with [`SetXattr::Create`].
     /// * [`Error::NoXattr`]: the attribute does not exist, with [`SetXattr::Replace`].
-    /// * [`Error::XattrTooLarge`]: the old or the new value is longer than [`XATTR_SIZE_MAX`].
+    /// * [`Error::XattrTooLarge`]: the new value is longer than [`XATTR_SIZE_MAX`].
     /// * [`Error::NameTooLong`]: the name is empty or longer than 255 bytes.
     /// * [`Error::BadName`]: nothing follows the name's namespace.
     /// * [`Error::NotUtf8`]: the hidden directory accepts only UTF-8, and the name is not.
@@ -80,11 +80,7 @@ impl FileSystem {
         let _names = held.names();
         let node = self.node(object)?;
         may_change(&node)?;
-        let there = match node.xattr(name) {
-            Ok(_) => true,
-            Err(Error::NoXattr { .. }) => false,
-            Err(e) => return Err(e),
-        };
+        let there = node.has_xattr(name)?;
         match how {
             SetXattr::Create if there => return Err(Error::XattrExists { object }),
             SetXattr::Replace if !there => return Err(Error::NoXattr { object }),
@@ -106,7 +102,6 @@ impl FileSystem {
     ///
     /// # Errors
     /// * [`Error::NoXattr`]: the attribute does not exist.
-    /// * [`Error::XattrTooLarge`]: the stored value is longer than [`XATTR_SIZE_MAX`].
     /// * [`Error::BadName`]: nothing follows the name's namespace.
     /// * [`Error::NotPermitted`]: the file is immutable or append-only.
     /// * [`Error::NotDirectory`], [`Error::IsDirectory`]: an object of the attributes has the wrong
@@ -123,7 +118,9 @@ impl FileSystem {
         let _names = held.names();
         let node = self.node(object)?;
         may_change(&node)?;
-        node.xattr(name)?;
+        if !node.has_xattr(name)? {
+            return Err(Error::NoXattr { object });
+        }
         self.unset(w, &node, name)
     }
 

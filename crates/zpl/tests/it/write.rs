@@ -130,3 +130,31 @@ fn files_are_freed_with_their_hidden_directories() {
     assert_eq!(fs.unlinked().unwrap(), [g]);
     assert!(fs.node(hidden).is_ok());
 }
+
+/// Goal: an attribute longer than Linux's limit, as another system can write one, can't be read. It
+/// can be replaced and removed.
+#[test]
+fn an_attribute_that_is_too_long() {
+    let rig = Rig::with(&NewFileSystem::new((0, 0)), Policy { xattr_sa: false, ..Policy::default() });
+    let (fs, root) = (rig.fs.clone(), rig.fs.root());
+    let f = make(&fs, root, "f", &file());
+    let value = || fs.node(f).unwrap().xattr(b"user.a");
+    let lengthen = || {
+        fs.set_xattr(f, b"user.a", b"value", SetXattr::Either).unwrap();
+        let hidden = fs.attr(f).unwrap().xattr_dir.unwrap();
+        let stored = fs.read_dir(hidden, DirCookie(2)).unwrap().next().unwrap().unwrap();
+        fs.write(stored.object, 0, &pattern(70_000, 1), false).unwrap();
+        assert!(matches!(value(), Err(Error::XattrTooLarge { size: 70_000, .. })));
+    };
+    lengthen();
+    let exists = fs.set_xattr(f, b"user.a", b"new", SetXattr::Create);
+    assert!(matches!(exists, Err(Error::XattrExists { .. })), "{exists:?}");
+    fs.set_xattr(f, b"user.a", b"new", SetXattr::Replace).unwrap();
+    assert_eq!(value().unwrap(), b"new");
+    lengthen();
+    fs.remove_xattr(f, b"user.a").unwrap();
+    assert!(matches!(value(), Err(Error::NoXattr { .. })));
+    assert!(matches!(fs.remove_xattr(f, b"user.a"), Err(Error::NoXattr { .. })));
+    drop(fs);
+    rig::judge(rig.export().path());
+}
