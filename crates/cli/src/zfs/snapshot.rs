@@ -235,11 +235,11 @@ pub fn bookmark(cx: &mut Cx, args: &[String]) -> Outcome {
 /// See [`Outcome`].
 pub fn hold(cx: &mut Cx, args: &[String], holding: bool) -> Outcome {
     let mut recursive = false;
-    let mut g = Getopt::new(args, if holding { "rt" } else { "r" }, &[]);
+    // OpenZFS also accepts `-t` for holds, which once made them temporary, and ignores it.
+    let mut g = Getopt::new(args, "r", &[]);
     for found in g.by_ref() {
         match found {
-            Found::Is(Opt::Short('r'), _) => recursive = true,
-            Found::Is(..) => {}
+            Found::Is(..) => recursive = true,
             Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
         }
     }

@@ -5,6 +5,7 @@ use api::{Error, Pool, PoolChange, PoolQuery, Reason};
 use ondisk::feature::{FEATURES, Feature};
 
 use super::create::allowed;
+use super::device_life;
 use crate::cx::{Cx, Outcome, Stop};
 use crate::names;
 use console::getopt::{Found, Getopt, Long, Opt};
@@ -299,14 +300,14 @@ pub fn prefetch(cx: &mut Cx, args: &[String]) -> Outcome {
 
 /// `zpool clear [-nF] <pool> [device]` (`zpool_do_clear`).
 pub fn clear(cx: &mut Cx, args: &[String]) -> Outcome {
-    let (mut rewind, mut dry_run, mut extreme) = (false, false, false);
+    let (mut rewind, mut dry_run, mut extreme, mut power) = (false, false, false, false);
     let mut g = Getopt::new(args, "FnX", CLEAR);
     for found in g.by_ref() {
         match found {
             Found::Is(Opt::Short('F'), _) => rewind = true,
             Found::Is(Opt::Short('n'), _) => dry_run = true,
             Found::Is(Opt::Short(_), _) => extreme = true,
-            Found::Is(Opt::Named(_), _) => {}
+            Found::Is(Opt::Named(_), _) => power = true,
             Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
         }
     }
@@ -321,6 +322,9 @@ pub fn clear(cx: &mut Cx, args: &[String]) -> Outcome {
         return Err(Stop::usage("-n or -X only meaningful with -F\n"));
     }
     super::open(cx, name, PoolQuery::default())?;
+    if power {
+        return device_life::no_power(cx);
+    }
     let what = match &device {
         Some(device) => format!("cannot clear errors for {device}"),
         None => format!("cannot clear errors for {name}"),

@@ -78,7 +78,7 @@ fn open(cx: &mut Cx, name: &str) -> Result<Pool, Stop> {
 }
 
 /// Reports that Poolhouse can't switch the power of slots.
-fn no_power(cx: &mut Cx) -> Outcome {
+pub(super) fn no_power(cx: &mut Cx) -> Outcome {
     cx.err.put("Power control not supported\n");
     Ok(1)
 }
@@ -119,10 +119,9 @@ pub fn offline(cx: &mut Cx, args: &[String]) -> Outcome {
                     Err(e) => words::reason(&e.reason, &cx.clock),
                 }
             }
-            // OpenZFS faults a device by its guid, and prints nothing if it has none.
-            Err(_) if fault => {
-                code = 1;
-                continue;
+            // OpenZFS says nothing here.
+            Err(why) if fault && matches!(target, Target::Cache(_)) => {
+                format!("{why}; use 'zpool offline' without -f")
             }
             Err(why) => why.to_owned(),
         };

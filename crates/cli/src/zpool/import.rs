@@ -169,7 +169,7 @@ fn none_found(cx: &mut Cx, found: &Found) {
 fn read(cx: &mut Cx, args: &[String]) -> Result<Import, Stop> {
     let mut im = Import::default();
     let r = &mut im.request;
-    let mut g = Getopt::new(args, ":aCc:d:DEfFlmnNo:R:stT:VX", LONG);
+    let mut g = Getopt::new(args, ":ac:d:DfFlmnNo:R:stT:VX", LONG);
     for found in g.by_ref() {
         match found {
             Arg::Is(Opt::Short(c), arg) => match c {
@@ -200,10 +200,9 @@ fn read(cx: &mut Cx, args: &[String]) -> Result<Import, Stop> {
                     Some(txg) => r.rewind.txg = Some(txg),
                     None => return Err(Stop::usage("invalid txg value\n")),
                 },
-                'X' => im.extreme = true,
-                // `-C`, `-E` and `-V` are undocumented in OpenZFS too. They are accepted, and have
-                // no effect.
-                _ => {}
+                // Undocumented in OpenZFS: imports without a look at what the labels say.
+                'V' => return Err(Stop::usage("-V (verbatim import) is not in this release of Poolhouse\n")),
+                _ => im.extreme = true,
             },
             Arg::Is(Opt::Named(_), _) => r.rewind.to_checkpoint = true,
             Arg::Missing(c) => return Err(Stop::missing(c)),

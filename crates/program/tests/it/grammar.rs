@@ -15,6 +15,14 @@ fn ran(line: &str) -> Ran {
 fn usage_errors() {
     for (line, message, usage) in [
         ("zpool import -Z", "invalid option 'Z'\n", "\timport [-d dir] [-D]\n"),
+        ("zpool import -C", "invalid option 'C'\n", "\timport [-d dir] [-D]\n"),
+        ("zpool import -E", "invalid option 'E'\n", "\timport [-d dir] [-D]\n"),
+        (
+            "zpool import -V x",
+            "-V (verbatim import) is not in this release of Poolhouse\n",
+            "\timport [-d dir] [-D]\n",
+        ),
+        ("zfs hold -t keep a@s", "invalid option 't'\n", "\thold [-r] <tag>"),
         ("zpool import -d", "missing argument for 'd' option\n", "\timport [-d dir] [-D]\n"),
         ("zpool import -n x", "-n or -X only meaningful with -F\n", "\timport [-d dir] [-D]\n"),
         ("zpool import -c a -d b", "-c is incompatible with -d\n", "\timport [-d dir] [-D]\n"),

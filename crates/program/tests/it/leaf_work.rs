@@ -106,7 +106,7 @@ fn initialize() {
 }
 
 /// Goal: a cache device goes offline and online and is shown so. It can be neither faulted nor
-/// expanded.
+/// expanded, and the messages say why.
 #[test]
 fn cache_device() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -118,7 +118,17 @@ fn cache_device() {
         line.split_whitespace().nth(1).unwrap_or_default().to_owned()
     };
     assert_eq!(state(), "ONLINE");
-    same("-f", &said(&house, dir, "zpool offline -f t /p/k"), "rc 1\n");
+    same(
+        "-f",
+        &said(&house, dir, "zpool offline -f t /p/k"),
+        "cannot fault /p/k: device is in use as a cache; use 'zpool offline' without -f\nrc 1\n",
+    );
+    same(
+        "-f of nothing",
+        &said(&house, dir, "zpool offline -f t /p/x"),
+        "cannot fault /p/x: no such device in pool\nrc 1\n",
+    );
+    same("power", &said(&house, dir, "zpool clear --power t"), "Power control not supported\nrc 1\n");
     assert_eq!(state(), "ONLINE");
     same("offline", &said(&house, dir, "zpool offline t /p/k"), "rc 0\n");
     assert_eq!(state(), "OFFLINE");
