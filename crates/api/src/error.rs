@@ -423,7 +423,26 @@ pub enum Refusal {
     Key,
 }
 
-/// The message of an error, followed by those of its causes.
+/// A message without the numbers that Rust adds to the texts of system errors.
+///
+/// They stand at the end of each text, as in `Permission denied (os error 13)`.
+pub fn plain(message: &str) -> String {
+    const NUMBER: &str = " (os error ";
+    let (mut kept, mut rest) = (String::new(), message);
+    while let Some((text, after)) = rest.split_once(NUMBER) {
+        kept.push_str(text);
+        rest = match after.split_once(')') {
+            Some((number, rest)) if number.parse::<i32>().is_ok() => rest,
+            _ => {
+                kept.push_str(NUMBER);
+                after
+            }
+        };
+    }
+    kept + rest
+}
+
+/// The message of an error, followed by those of its causes, as [`plain`] text.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let mut source = error.source();
@@ -435,5 +454,5 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         }
         source = cause.source();
     }
-    words
+    plain(&words)
 }

@@ -74,7 +74,7 @@ pub use dataset::{
     SpaceEntry,
 };
 pub use diff::{DiffPart, DiffRequest, FileAt, FileChange, Text};
-pub use error::{DeviceRefusal, Error, Reason, Refusal, Unmounts, chain};
+pub use error::{DeviceRefusal, Error, Reason, Refusal, Unmounts, chain, plain};
 pub use event::{Event, EventPage, EventQuery, EventValue};
 pub use exports::{AttachRequest, DetachRequest, ExportList, OfferRequest, Offered, WithdrawRequest};
 pub use import::{

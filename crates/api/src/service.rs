@@ -456,10 +456,7 @@ impl<T: Transport> Client<T> {
     fn call<R: DeserializeOwned>(&self, method: &str, args: serde_json::Value) -> Result<R, Error> {
         let daemon = |what: String| Error::new(method, Reason::Daemon { what });
         let body = args.to_string().into_bytes();
-        let answer = self.transport.post(method, &body).map_err(|e| {
-            let source = std::error::Error::source(&e).map(|s| format!(": {s}")).unwrap_or_default();
-            daemon(format!("{e}{source}"))
-        })?;
+        let answer = self.transport.post(method, &body).map_err(|e| daemon(crate::chain(&e)))?;
         match serde_json::from_slice::<Reply<R>>(&answer).map_err(|e| daemon(e.to_string()))? {
             Reply::Ok(answer) => Ok(answer),
             Reply::Error(error) => Err(error),

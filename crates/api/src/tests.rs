@@ -122,3 +122,18 @@ fn keys_are_not_printed() {
     assert!(!format!("{r:?}").contains("115"));
     assert!(!format!("{r:?}").contains("secret"));
 }
+
+/// Goal: messages have the texts of system errors without their numbers.
+#[test]
+fn messages_have_no_error_numbers() {
+    for (message, expected) in [
+        ("a: Permission denied (os error 13)", "a: Permission denied"),
+        ("no (os error 2): later (os error -5)", "no: later"),
+        ("the file 'x (os error y)'", "the file 'x (os error y)'"),
+        ("the file 'x (os error 2'", "the file 'x (os error 2'"),
+    ] {
+        assert_eq!(plain(message), expected);
+    }
+    let missing = std::io::Error::from_raw_os_error(2);
+    assert_eq!(chain(&std::io::Error::other(missing)), "No such file or directory");
+}

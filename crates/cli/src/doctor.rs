@@ -417,10 +417,7 @@ fn apart(stream: &UnixStream, daemon: &Daemon) -> Option<String> {
 ///
 /// The first is the reason if there is no folder. The last is set if a daemon answers.
 fn daemons_folder() -> (Result<String, String>, Vec<String>, Option<UnixStream>) {
-    let words = |error: RunDirError| {
-        let source = std::error::Error::source(&error).map(|s| format!(": {s}")).unwrap_or_default();
-        format!("{error}{source}")
-    };
+    let words = |error: RunDirError| api::chain(&error);
     if let Some(place) = RunDir::named() {
         let dir = place.dir().display().to_string();
         return match place.connect() {

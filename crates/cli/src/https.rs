@@ -129,7 +129,7 @@ impl Certificates {
 }
 
 fn naming(path: &Path, error: &dyn std::fmt::Display) -> io::Error {
-    io::Error::other(format!("{}: {error}", path.display()))
+    io::Error::other(api::plain(&format!("{}: {error}", path.display())))
 }
 
 fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {

@@ -471,7 +471,7 @@ fn of_data(service: &dyn Requests, asked: &Asked, dnode: bool) -> Said<InjectReq
         return bad("range cannot be specified when type is 'dnode'");
     }
     let how = wrong(asked)?;
-    let gone = |e: std::io::Error| (format!("cannot open '{file}': {e}"), 1);
+    let gone = |e: std::io::Error| (format!("cannot open '{file}': {}", words::io(&e)), 1);
     let path = std::fs::canonicalize(&file).map_err(gone)?;
     let found = std::fs::metadata(&path).map_err(gone)?;
     let mounts = service.mounts().map_err(|e| (format!("{}: no mounts", e.about), 1))?;

@@ -174,19 +174,12 @@ pub fn refusal(why: Refusal) -> &'static str {
 
 /// The system's text for an I/O error.
 pub fn io(error: &std::io::Error) -> String {
-    match error.raw_os_error() {
-        Some(number) => errno(number),
-        None => error.to_string(),
-    }
+    api::plain(&error.to_string())
 }
 
 /// The system's text for an error number (`strerror`).
 pub fn errno(errno: i32) -> String {
-    let text = std::io::Error::from_raw_os_error(errno).to_string();
-    match text.find(" (os error") {
-        Some(at) => text[..at].to_owned(),
-        None => text,
-    }
+    io(&std::io::Error::from_raw_os_error(errno))
 }
 
 fn active(info: &LoadInfo) -> String {

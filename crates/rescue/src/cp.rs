@@ -21,6 +21,7 @@ use super::progress::Progress;
 use super::target::{self, Error, Target};
 use super::{Chain, Io, held, into};
 use api::files::{Engine, Fault, Files, Gap, Item, Kind, Meta, PART_MAX};
+use console::words;
 use poolhouse::ondisk::ObjNum;
 use poolhouse::zpl::{DirCookie, FileType};
 use rustix::io::Errno;
@@ -317,7 +318,7 @@ impl<'a> Copy<'a> {
         self.whole = false;
         let at = self.at.join(OsStr::from_bytes(below));
         let err = &mut self.io.err;
-        let why = std::io::Error::from(errno);
+        let why = words::errno(errno.raw_os_error());
         self.progress.suspend(|| writeln!(err, "poolhouse cp: cannot write {}: {why}", at.display()));
     }
 

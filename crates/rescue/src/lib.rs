@@ -112,18 +112,6 @@ struct Chain<'a>(&'a (dyn std::error::Error + 'a));
 
 impl std::fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut said = self.0.to_string();
-        f.write_str(&said)?;
-        let mut next = self.0.source();
-        while let Some(e) = next {
-            let text = e.to_string();
-            // Transparent errors have the text of their source.
-            if !said.ends_with(&text) {
-                write!(f, ": {text}")?;
-            }
-            said = text;
-            next = e.source();
-        }
-        Ok(())
+        f.write_str(&api::chain(self.0))
     }
 }

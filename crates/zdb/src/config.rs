@@ -1,6 +1,7 @@
 //! `zdb -C`: the configuration of pools.
 
 use super::{Ctx, Run, Stop, text};
+use console::words;
 use ondisk::config::ConfigFor;
 use ondisk::{Nvlist, PoolConfig, Txg, Value};
 use pool::Mos;
@@ -20,9 +21,7 @@ pub fn cachefile(cx: &mut Ctx<'_>) -> Run<i32> {
     let raw = match std::fs::read(&path) {
         Ok(raw) => raw,
         Err(e) => {
-            let text = e.to_string();
-            let why = text.split(" (os error").next().unwrap_or(&text).to_owned();
-            writeln!(cx.out, "cannot open '{path}': {why}");
+            writeln!(cx.out, "cannot open '{path}': {}", words::io(&e));
             return Err(Stop::Exit(1));
         }
     };

@@ -9,6 +9,7 @@
 
 use super::uberblock;
 use super::{Ctx, Run};
+use console::words;
 use device::{Device, DeviceError, FileDevice, Mode, Region};
 use ondisk::label::{
     LABEL_SIZE, LABELS, MMP_BLOCKS_PER_LABEL, PHYS_OFFSET, PHYS_SIZE, RING_OFFSET, label_offset,
@@ -142,8 +143,7 @@ fn reason(e: &DeviceError) -> String {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(e);
     while let Some(e) = source {
         if let Some(io) = e.downcast_ref::<std::io::Error>() {
-            let text = io.to_string();
-            return text.split(" (os error").next().unwrap_or(&text).to_owned();
+            return words::io(io);
         }
         source = e.source();
     }

@@ -116,7 +116,7 @@ impl Visit {
                 io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => {
                     "the daemon ended it: the pool is exported, or the daemon stops".to_owned()
                 }
-                _ => format!("the daemon that holds the pool: {error}"),
+                _ => format!("the daemon that holds the pool: {}", crate::chain(&error)),
             };
             Fault { kind: Kind::Gone, text }
         })?;

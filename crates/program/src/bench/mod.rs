@@ -92,7 +92,7 @@ pub fn run(words: &[String], out: &mut Out, err: &mut Out) -> i32 {
     match done {
         Ok(()) => 0,
         Err(error) => {
-            writeln!(err, "cannot measure: {error:#}");
+            writeln!(err, "cannot measure: {}", api::plain(&format!("{error:#}")));
             1
         }
     }

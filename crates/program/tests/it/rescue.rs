@@ -288,7 +288,7 @@ fn unreadable_devices() {
     let at = dir.path().display();
     let (code, out, err) = run(dir.path(), &format!("ls -d {at}/nothing"));
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
-    assert_eq!(err, format!("poolhouse ls: {at}/nothing: No such file or directory (os error 2)\n"));
+    assert_eq!(err, format!("poolhouse ls: {at}/nothing: No such file or directory\n"));
     let (code, _, err) = run(dir.path(), "ls -d /dev/null");
     assert!(code == 1 && err.starts_with("poolhouse ls: /dev/null: it is no file"), "{err}");
     let Some(user) = Ordinary::new(dir.path()) else { return };
@@ -298,7 +298,7 @@ fn unreadable_devices() {
     for named in ["images/d0", "images"] {
         let (code, _, err) = user.run(&format!("ls -d {at}/{named}"));
         assert_eq!(code, 1, "{err}");
-        assert_eq!(err, format!("poolhouse ls: {at}/images/d0: Permission denied (os error 13)\n"));
+        assert_eq!(err, format!("poolhouse ls: {at}/images/d0: Permission denied\n"));
     }
 }
 

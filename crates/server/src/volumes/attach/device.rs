@@ -40,7 +40,7 @@ pub(crate) struct Device {
 pub(crate) fn losetup(args: &[&str], path: &Path) -> Result<String, Reason> {
     let ran = Command::new("losetup").args(args).arg(path).output();
     let failed = |what: String| Reason::Program { what };
-    let ran = ran.map_err(|error| failed(format!("losetup: {error}")))?;
+    let ran = ran.map_err(|error| failed(format!("losetup: {}", api::chain(&error))))?;
     if !ran.status.success() {
         return Err(failed(String::from_utf8_lossy(&ran.stderr).trim().to_owned()));
     }
