@@ -3,6 +3,7 @@
 use crate::cx::{Cx, Outcome, Stop};
 use crate::json;
 use console::getopt::{Found, Getopt, Long, Opt};
+use console::words;
 
 /// The OpenZFS release whose format, grammar and output this program has.
 ///
@@ -63,11 +64,18 @@ pub fn man(cx: &mut Cx, command: &str, sections: &[&str], topic: Option<&String>
         Some(t) => format!("{command}-{t}"),
     };
     cx.out.flush();
-    match std::process::Command::new("man").arg(page).status() {
+    let code = match std::process::Command::new("man").arg(page).status() {
         Ok(status) => status.code().unwrap_or(1),
         Err(e) => {
-            write!(cx.err, "couldn't run man program: {e}");
+            writeln!(cx.err, "couldn't run man program: {}", words::io(&e));
             255
         }
+    };
+    if code != 0 {
+        writeln!(
+            cx.err,
+            "'{command} --help' lists the commands; 'poolhouse man FOLDER' writes the manual pages"
+        );
     }
+    code
 }

@@ -36,8 +36,12 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     doctor            say what this machine lacks, and how to get it
     completion        print completions for a shell: bash, zsh or fish
 
-poolhouse COMMAND --help says more.
+poolhouse help COMMAND says more.
 ";
+
+/// The commands that `USAGE` lists.
+const COMMANDS: &str = "zpool zfs zdb zinject ls cp export unexport exports attach detach man bench serve get set \
+                        arcstat arc_summary metrics doctor completion";
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
@@ -53,12 +57,45 @@ fn main() -> ExitCode {
         _ if words.is_empty() => String::new(),
         _ => words.remove(0).to_string_lossy().into_owned(),
     };
+    if command == "help" && !words.is_empty() {
+        return help(&words);
+    }
     if command == "serve" {
         return ExitCode::from(server::daemon::main(words, server::service::shared(cli::sysfs::facts())));
     }
     let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     // Exit codes are 0, 1 and 2.
-    ExitCode::from(run(&command, &words).clamp(0, 255) as u8)
+    ExitCode::from(run(&command, &words, out(), err()).clamp(0, 255) as u8)
+}
+
+/// Prints the help of the command that the first word names. For `zpool` and `zfs`, another word
+/// names the manual page of a verb.
+fn help(words: &[OsString]) -> ExitCode {
+    let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+    let command = words[0].as_str();
+    if !COMMANDS.split_whitespace().any(|known| known == command) {
+        return ExitCode::from(run(command, &[], out(), err()) as u8);
+    }
+    match (command, words.len()) {
+        ("zpool" | "zfs", 2) => {
+            let words = ["help".to_owned(), words[1].clone()];
+            ExitCode::from(run(command, &words, out(), err()).clamp(0, 255) as u8)
+        }
+        (_, 2..) => {
+            err().put("too many arguments\nusage: poolhouse help [COMMAND]\n");
+            ExitCode::from(2)
+        }
+        ("serve", _) => {
+            let option = [OsString::from("--help")];
+            ExitCode::from(server::daemon::main(option, server::service::shared(cli::sysfs::facts())))
+        }
+        _ => {
+            let option = if command == "zinject" { "-h" } else { "--help" };
+            // Some of OpenZFS's commands take a request for help as an error.
+            run(command, &[option.to_owned()], out(), out());
+            ExitCode::SUCCESS
+        }
+    }
 }
 
 fn out() -> Out {
@@ -71,8 +108,7 @@ fn err() -> Out {
     if std::io::stderr().is_terminal() { Out::terminal(sink) } else { Out::new(sink) }
 }
 
-fn run(command: &str, words: &[String]) -> i32 {
-    let (mut out, mut err) = (out(), err());
+fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
     let code = match command {
         "zpool" | "zfs" | "export" | "unexport" | "exports" | "attach" | "detach" => {
             return openzfs(command, words, out, err);

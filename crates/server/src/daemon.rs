@@ -28,7 +28,7 @@ use crate::telemetry::logging;
 use api::run_dir::{RunDir, RunDirError, choice};
 use api::start::{FAILED, NOTE, READY};
 use api::{Caller, Error, Reason, Service};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -145,10 +145,12 @@ pub enum DaemonError {
     #[error(transparent)]
     RunDir(#[from] RunDirError),
     /// Another daemon runs already.
-    #[error("a daemon runs already at {}", place.socket().display())]
+    #[error("a daemon runs already at {}{}", place.socket().display(), beside(*pid))]
     Running {
         /// The folder of the other daemon.
         place: RunDir,
+        /// Its process, if it answers.
+        pid: Option<rustix::process::Pid>,
     },
     /// Statistics and parameters can't be mounted.
     #[error("cannot mount kstats and tunables on {}", at.display())]
@@ -203,6 +205,15 @@ pub enum DaemonError {
         #[source]
         source: std::io::Error,
     },
+}
+
+/// Who serves already, and what the user can do.
+fn beside(pid: Option<rustix::process::Pid>) -> String {
+    let (who, end) = match pid {
+        Some(pid) => (format!(" (pid {pid})"), format!("end it with 'kill {pid}'")),
+        None => (String::new(), "end it".to_owned()),
+    };
+    format!("{who}. Commands use it. To start another one, {end}, or choose another folder with --run-dir.")
 }
 
 /// Why a tunable is not set.
@@ -406,6 +417,19 @@ Holds imported pools and their mounts, in the foreground, until it gets SIGTERM.
 const WITH_VALUE: [&str; 7] =
     ["--run-dir", "--tree", "--stop-timeout", "--metrics", "--event-dir", "--event-timeout", "--tunable"];
 
+/// What is wrong with a word of the command line, if it is.
+fn misuse(word: &OsStr, value: Option<&OsStr>) -> String {
+    let name = word.display();
+    match value {
+        Some(value) => format!("invalid value '{}' of option '{name}'", value.display()),
+        None if WITH_VALUE.iter().any(|option| word == *option) => {
+            format!("missing value of option '{name}'")
+        }
+        None if word.as_encoded_bytes().starts_with(b"-") => format!("invalid option '{name}'"),
+        None => format!("too many arguments: '{name}'"),
+    }
+}
+
 /// Runs `poolhouse serve` with its options (`USAGE`) and returns the exit code.
 ///
 /// A command that starts a daemon passes `--background`. With that, the daemon detaches from the
@@ -420,6 +444,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, service: Arc<dyn DaemonSer
         let address = value.as_ref().and_then(|value| value.to_str()?.parse().ok());
         let pair = value.as_ref().and_then(|value| value.to_str()?.split_once('='));
         let pair = pair.and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
+        let misuse = misuse(&arg, value.as_deref());
         match (arg.to_str(), value) {
             (Some("--help" | "-h"), _) => {
                 // The reader of the output may be gone.
@@ -449,7 +474,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, service: Arc<dyn DaemonSer
                 run_dir = Some(std::path::absolute(&dir).unwrap_or_else(|_| dir.into()));
             }
             _ => {
-                say(USAGE);
+                say(&format!("{misuse}\n{USAGE}"));
                 return 2;
             }
         }
@@ -505,14 +530,19 @@ fn say(line: &str) {
     writeln!(std::io::stderr(), "{line}").unwrap_or_default();
 }
 
+/// The error for another daemon in this folder.
+fn running(place: RunDir) -> DaemonError {
+    let stream = place.connect().ok().flatten();
+    let pid = stream.and_then(|stream| rustix::net::sockopt::socket_peercred(stream).ok());
+    DaemonError::Running { place, pid: pid.map(|peer| peer.pid) }
+}
+
 fn begin(place: &RunDir) -> Result<Held, DaemonError> {
     let (_turn, other) = choice::take_turn(place)?;
     if let Some(place) = other {
-        return Err(DaemonError::Running { place });
+        return Err(running(place));
     }
-    let Some(lock) = place.lock_daemon()? else {
-        return Err(DaemonError::Running { place: place.clone() });
-    };
+    let Some(lock) = place.lock_daemon()? else { return Err(running(place.clone())) };
     let socket = place.socket();
     // While this process has the lock, no daemon listens on the socket.
     match std::fs::remove_file(&socket) {

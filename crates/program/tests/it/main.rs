@@ -23,6 +23,7 @@ mod diff;
 mod elsewhere;
 mod files;
 mod grammar;
+mod help;
 mod imports;
 mod injected;
 mod json;

@@ -592,8 +592,13 @@ fn told() {
     UnixStream::connect(dir.path().join("run/control.sock")).expect("it serves");
     let second = start().wait_with_output().expect("it ends");
     assert!(!second.status.success());
-    assert!(said(&second).contains("cannot serve: a daemon runs already at"), "{}", said(&second));
-    let pid = child.id().to_string();
+    let (pid, at) = (child.id().to_string(), dir.path().join("run/control.sock"));
+    let running = format!(
+        "cannot serve: a daemon runs already at {} (pid {pid}). Commands use it. To start another one, \
+         end it with 'kill {pid}', or choose another folder with --run-dir.\n",
+        at.display()
+    );
+    assert!(said(&second).ends_with(&running), "{}", said(&second));
     assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().expect("kill").success());
     assert_eq!(hear(), "STOPPING=1");
     assert!(child.wait_with_output().expect("it ends").status.success());
