@@ -116,7 +116,7 @@ pub fn run(cx: &mut Cx, args: &[String], take_back: bool) -> Outcome {
     let operands = g.operands();
     if let Err(wrong) = line.read(&operands) {
         return match wrong {
-            Wrong::Usage => Err(Stop::usage("")),
+            Wrong::Usage => Err(Stop::usage("-h is not allowed with other options or operands\n")),
             Wrong::Asked => Ok(usage(cx, take_back, None, true)),
             Wrong::Because(why) => Ok(usage(cx, take_back, Some(why), false)),
         };

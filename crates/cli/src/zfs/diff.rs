@@ -43,7 +43,9 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         _ => return Err(Stop::usage("too many arguments\n")),
     };
     let first = if from.starts_with('@') { to } else { Some(from) };
-    let Some(first) = first else { return Err(Stop::usage("")) };
+    let Some(first) = first else {
+        return Err(Stop::usage("a snapshot without a dataset needs another name after it\n"));
+    };
     open(cx, head_of(first), &[K::Filesystem], &[])?;
     let (from, to) = states(cx, from, to)?;
     look.mountpoint = mountpoint(cx, head_of(&to))?;

@@ -23,7 +23,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     }
     let names = g.operands();
     if names.is_empty() {
-        return Err(Stop::usage(""));
+        return Err(Stop::usage("missing snapshot argument\n"));
     }
     let (mut holds, mut names_width, mut any, mut failed) = (Vec::<Hold>::new(), 0, false, false);
     let service = cx.service()?;

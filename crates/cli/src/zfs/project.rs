@@ -59,7 +59,7 @@ struct Ask {
 /// See [`Outcome`].
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     if args.is_empty() {
-        return Err(Stop::usage(""));
+        return Err(Stop::usage("missing file or directory target(s)\n"));
     }
     let (ask, targets) = read(args)?;
     let mut code = 0;

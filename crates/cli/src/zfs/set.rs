@@ -207,11 +207,14 @@ impl Upgrade {
             }
         }
         o.names = g.operands();
-        if (o.lists() && (o.recursive || o.version.is_some()))
-            || (o.show && (o.recursive || o.all || o.version.is_some() || !o.names.is_empty()))
-            || (o.all && !o.names.is_empty())
-        {
-            return Err(Stop::usage(""));
+        if o.show && (o.recursive || o.all || o.version.is_some() || !o.names.is_empty()) {
+            return Err(Stop::usage("-v is not allowed with other options or operands\n"));
+        }
+        if o.lists() && (o.recursive || o.version.is_some()) {
+            return Err(Stop::usage("missing filesystem argument (specify -a for all)\n"));
+        }
+        if o.all && !o.names.is_empty() {
+            return Err(Stop::usage("too many arguments\n"));
         }
         Ok(o)
     }

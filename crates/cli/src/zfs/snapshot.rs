@@ -32,7 +32,9 @@ pub fn snapshot(cx: &mut Cx, args: &[String]) -> Outcome {
     let several = recursive || operands.len() > 1;
     let mut all: Vec<String> = Vec::new();
     for word in &operands {
-        let Some((head, snap)) = word.split_once('@') else { return Err(Stop::usage("")) };
+        let Some((head, snap)) = word.split_once('@') else {
+            return Err(Stop::usage(format!("'{word}' is not the name of a snapshot: it has no '@'\n")));
+        };
         open(cx, head, &HEADS, &[]).map_err(|_| Stop::usage(""))?;
         if recursive {
             let heads = below(cx, head, None, &HEADS, &["inconsistent"])?;
@@ -244,9 +246,9 @@ pub fn hold(cx: &mut Cx, args: &[String], holding: bool) -> Outcome {
         }
     }
     let operands = g.operands();
-    let [tag, words @ ..] = &operands[..] else { return Err(Stop::usage("")) };
+    let [tag, words @ ..] = &operands[..] else { return Err(Stop::usage("missing tag argument\n")) };
     if words.is_empty() {
-        return Err(Stop::usage(""));
+        return Err(Stop::usage("missing snapshot argument\n"));
     }
     if holding && tag.starts_with('.') {
         return Err(Stop::usage("tag may not start with '.'\n"));

@@ -82,7 +82,7 @@ struct Space {
 /// See [`Outcome`].
 pub fn run(cx: &mut Cx, verb: &str, args: &[String]) -> Outcome {
     if args.is_empty() {
-        return Err(Stop::usage(""));
+        return Err(Stop::usage("missing dataset name\n"));
     }
     let project = verb == "projectspace";
     let mut s = Space { numeric: project, ..Space::default() };

@@ -2,6 +2,7 @@
 
 use api::{Pool, PoolChange, PoolQuery, Reason, Settings};
 
+use super::device_life::not_ashift;
 use super::devices::{self, Lenience};
 use super::settings::{self, Of};
 use crate::cx::{Cx, Outcome, Stop};
@@ -43,7 +44,7 @@ impl Add {
                     None => return Err(Stop::usage("missing '=' for -o option\n")),
                     Some(("ashift", value)) => settings::add(cx, &mut props, Of::Pool, "ashift", value)
                         .map_err(|_| Stop::usage(""))?,
-                    Some(_) => return Err(Stop::usage("")),
+                    Some((name, _)) => return Err(not_ashift(name)),
                 },
                 Found::Is(Opt::Named("in-use"), _) => let_pass.in_use = true,
                 Found::Is(Opt::Named("replication"), _) => let_pass.replication = true,

@@ -244,6 +244,11 @@ pub fn replace(cx: &mut Cx, args: &[String]) -> Outcome {
     join(cx, args, true)
 }
 
+/// The error for a property that `-o` does not set on new devices.
+pub(super) fn not_ashift(name: &str) -> Stop {
+    Stop::usage(format!("invalid property '{name}': -o sets only ashift\n"))
+}
+
 fn join(cx: &mut Cx, args: &[String], replace: bool) -> Outcome {
     let (mut force, mut sequential, mut wait) = (false, false, false);
     let mut props = Settings::new();
@@ -258,7 +263,7 @@ fn join(cx: &mut Cx, args: &[String], replace: bool) -> Outcome {
                 Some(("ashift", value)) => {
                     settings::add(cx, &mut props, Of::Pool, "ashift", value).map_err(|_| Stop::usage(""))?
                 }
-                Some(_) => return Err(Stop::usage("")),
+                Some((name, _)) => return Err(not_ashift(name)),
             },
             Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
         }

@@ -261,7 +261,7 @@ impl Stamp {
         match arg.chars().next() {
             Some('u') => Ok(Self::Unix),
             Some('d') => Ok(Self::Date),
-            _ => Err(Stop::usage("")),
+            _ => Err(Stop::usage(format!("invalid format of times '{arg}': it is 'u' or 'd'\n"))),
         }
     }
 

@@ -47,7 +47,27 @@ fn usage_errors() {
         ("zfs unmount", "missing filesystem argument\n", "\tunmount [-fu] <-a | filesystem|mountpoint>\n"),
         ("zfs load-key", "Missing dataset argument or -a option\n", "\tload-key [-rn]"),
         ("zfs projectspace -n x", "invalid option 'n'\n", "\tprojectspace [-Hp]"),
-        ("zfs holds", "", "\tholds [-rHp] <snapshot> ...\n"),
+        ("zfs holds", "missing snapshot argument\n", "\tholds [-rHp] <snapshot> ...\n"),
+        ("zfs hold", "missing tag argument\n", "\thold [-r] <tag>"),
+        ("zfs release keep", "missing snapshot argument\n", "\trelease [-r] <tag>"),
+        ("zfs snapshot a", "'a' is not the name of a snapshot: it has no '@'\n", "\tsnapshot [-r]"),
+        ("zfs upgrade -r", "missing filesystem argument (specify -a for all)\n", "\tupgrade [-v]\n"),
+        ("zfs upgrade -v a", "-v is not allowed with other options or operands\n", "\tupgrade [-v]\n"),
+        ("zfs upgrade -a a", "too many arguments\n", "\tupgrade [-v]\n"),
+        ("zfs userspace", "missing dataset name\n", "\tuserspace [-Hinp]"),
+        ("zfs project", "missing file or directory target(s)\n", "\tproject [-d|-r]"),
+        ("zfs diff @a", "a snapshot without a dataset needs another name after it\n", "\tdiff [-FHth]"),
+        ("zpool status -T x", "invalid format of times 'x': it is 'u' or 'd'\n", "\tstatus [-"),
+        (
+            "zpool add -o comment=x t d",
+            "invalid property 'comment': -o sets only ashift\n",
+            "\tadd [-afgLnP]",
+        ),
+        (
+            "zpool attach -o comment=x t a b",
+            "invalid property 'comment': -o sets only ashift\n",
+            "\tattach [-fsw]",
+        ),
     ] {
         let r = ran(line);
         assert_eq!((r.code, r.out.as_str()), (2, ""), "{line}");
@@ -135,6 +155,8 @@ fn version() {
 
 /// Goal: each verb refuses unknown options and missing operands with the message, usage and exit
 /// code of OpenZFS 2.3.2. Its output was recorded line by line.
+///
+/// Where OpenZFS gives no reason, Poolhouse may give one in a line.
 #[test]
 fn each_verb_is_used_as_openzfs_is() {
     for case in include_str!("../data/usage.txt").lines() {
@@ -144,7 +166,9 @@ fn each_verb_is_used_as_openzfs_is() {
         let r = ran(line);
         assert_eq!((r.code, r.out.as_str()), (2, ""), "{line}");
         let verb = line.split(' ').nth(1).expect("a verb");
-        let told = format!("{words}usage:\n\t{verb}");
-        assert!(r.err.starts_with(&told), "{line}: {:?}, and not {told:?}", r.err);
+        let (reason, rest) = r.err.split_at(r.err.find("usage:\n").expect("a usage text"));
+        let own = words.is_empty() && reason.lines().count() == 1;
+        assert!(reason == words || own, "{line}: {reason:?}, and not {words:?}");
+        assert!(rest.starts_with(&format!("usage:\n\t{verb}")), "{line}: {rest:?}");
     }
 }

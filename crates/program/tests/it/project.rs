@@ -60,7 +60,7 @@ fn projects_are_shown_checked_set_and_cleared() {
         ("-p 4294967295 pr", "invalid project ID\n"),
         ("-0 pr", "'-0' is only valid together with '-c'\n"),
         ("-cs pr", "cannot specify '-C' '-c' '-s' together\n"),
-        ("", ""),
+        ("", "missing file or directory target(s)\n"),
         ("-r", "missing file or directory target(s)\n"),
     ] {
         let ran = stand.ran(&format!("zfs project {line}"));
