@@ -209,6 +209,11 @@ pub fn run(out: &mut Out, err: &mut Out, args: &[String]) -> i32 {
             return 0;
         }
         _ => {
+            match args {
+                [] => err.put("missing shell\n"),
+                [shell] => writeln!(err, "unknown shell '{shell}'"),
+                _ => err.put("too many arguments\n"),
+            }
             err.put(USAGE);
             return 2;
         }

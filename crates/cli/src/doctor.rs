@@ -480,6 +480,7 @@ pub fn run(out: &mut Out, err: &mut Out, args: &[String], daemon: &Daemon) -> i3
         if asked {
             out.put(usage)
         } else {
+            err.put("too many arguments\n");
             err.put(usage)
         }
         return if asked { 0 } else { 2 };

@@ -285,6 +285,10 @@ pub fn run(words: &[String], out: &mut Out, err: &mut Out) -> i32 {
             return 0;
         }
         _ => {
+            match words {
+                [option] => writeln!(err, "invalid option '{option}'"),
+                _ => err.put("too many arguments\n"),
+            }
             err.put(USAGE);
             return 2;
         }

@@ -26,6 +26,11 @@ pub fn run(out: &mut Out, err: &mut Out, service: &dyn Requests, verb: &str, arg
             return 0;
         }
         _ => {
+            match args {
+                [] => err.put("missing argument\n"),
+                [what] if what == "tunable" => err.put("missing NAME=VALUE argument\n"),
+                [what, ..] => writeln!(err, "cannot {verb} '{what}': no such kind of value"),
+            }
             err.put(USAGE);
             return 2;
         }
@@ -55,6 +60,7 @@ pub fn metrics(
             return 0;
         }
         _ => {
+            err.put("too many arguments\n");
             err.put(USAGE);
             return 2;
         }

@@ -74,6 +74,11 @@ impl<'a> Getopt<'a> {
         self.operands
     }
 
+    /// The word that was read last: that of an option, or its argument.
+    pub fn word(&self) -> &'a str {
+        self.next.checked_sub(1).and_then(|at| self.args.get(at)).map_or("", String::as_str)
+    }
+
     fn takes_arg(&self, c: char) -> Option<bool> {
         if c == ':' {
             return None;

@@ -156,10 +156,15 @@ impl Args {
     pub fn parse(command: Command, words: &[String]) -> Result<Args, Usage> {
         let mut args = Args::default();
         let mut getopt = Getopt::new(words, command.letters(), LONG);
-        for found in getopt.by_ref() {
+        while let Some(found) = getopt.next() {
             match found {
                 Found::Is(opt, value) => args.set(command, opt, value)?,
-                Found::Invalid('\0') => return Err(Usage::Bad("invalid option".into())),
+                Found::Invalid('\0') => {
+                    return Err(Usage::Bad(format!("invalid option '{}'", getopt.word())));
+                }
+                Found::Missing('\0') => {
+                    return Err(Usage::Bad(format!("missing argument for '{}' option", getopt.word())));
+                }
                 Found::Invalid(c) => return Err(Usage::Bad(format!("invalid option '{c}'"))),
                 Found::Missing(c) => return Err(Usage::Bad(format!("missing argument for '{c}' option"))),
             }

@@ -29,6 +29,7 @@ pub use tree::{POOL, Shape, make, names};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::str::FromStr;
 
 use cli::json::{Json, Object};
 use cli::manual::BENCH;
@@ -76,18 +77,19 @@ struct Plan {
 pub fn run(words: &[String], out: &mut Out, err: &mut Out) -> i32 {
     let done = match words.split_first() {
         Some((word, rest)) if word == "mount" => match read(rest) {
-            Some(plan) => bench(&plan, out),
-            None => return usage(err),
+            Ok(plan) => bench(&plan, out),
+            Err(why) => return usage(err, &why),
         },
         Some((word, rest)) if word == "mount-once" => match Case::from_words(rest) {
             Some((case, dir)) => once(&dir, &case).map(|took| out.put(&took.to_words())),
-            None => return usage(err),
+            None => return usage(err, "invalid case"),
         },
         Some((word, _)) if word == "--help" || word == "-h" => {
             out.put(&help());
             return 0;
         }
-        _ => return usage(err),
+        Some((word, _)) => return usage(err, &format!("unknown benchmark '{word}'")),
+        None => return usage(err, "missing benchmark"),
     };
     match done {
         Ok(()) => 0,
@@ -98,12 +100,20 @@ pub fn run(words: &[String], out: &mut Out, err: &mut Out) -> i32 {
     }
 }
 
-fn usage(err: &mut Out) -> i32 {
+fn usage(err: &mut Out, why: &str) -> i32 {
+    writeln!(err, "{why}");
     err.put(&help());
     2
 }
 
-fn read(words: &[String]) -> Option<Plan> {
+/// The number that an option has as its argument, which must not be below `least`.
+fn number<N: FromStr + PartialOrd + From<u8>>(option: char, arg: &str, least: u8) -> Result<N, String> {
+    let number = arg.parse().ok().filter(|n| *n >= N::from(least));
+    number.ok_or_else(|| format!("invalid value '{arg}' of option '-{option}'"))
+}
+
+/// Reads the command line. The error says what is wrong with it.
+fn read(words: &[String]) -> Result<Plan, String> {
     let mut plan = Plan {
         shape: Shape::default(),
         json: false,
@@ -120,22 +130,26 @@ fn read(words: &[String]) -> Option<Plan> {
         match found {
             Found::Is(Opt::Short('j'), _) => plan.json = true,
             Found::Is(Opt::Short('S'), _) => plan.serial = false,
-            Found::Is(Opt::Short('i'), arg) => plan.idle_s = arg.parse().ok()?,
-            Found::Is(Opt::Short('g'), arg) => plan.shape.groups = arg.parse().ok().filter(|n| *n > 0)?,
+            Found::Is(Opt::Short('i'), arg) => plan.idle_s = number('i', &arg, 0)?,
+            Found::Is(Opt::Short('g'), arg) => plan.shape.groups = number('g', &arg, 1)?,
             Found::Is(Opt::Short('l'), arg) => {
-                plan.latencies_ms = arg.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
+                plan.latencies_ms = arg.split(',').map(|ms| number('l', ms, 0)).collect::<Result<_, _>>()?;
             }
-            Found::Is(Opt::Short('n'), arg) => plan.rounds = arg.parse().ok().filter(|n| *n > 0)?,
-            Found::Is(Opt::Short('q'), arg) => plan.in_flight = arg.parse().ok().filter(|n| *n > 0)?,
-            Found::Is(Opt::Short('t'), arg) => plan.threads = arg.parse().ok().filter(|n| *n > 0)?,
-            _ => return None,
+            Found::Is(Opt::Short('n'), arg) => plan.rounds = number('n', &arg, 1)?,
+            Found::Is(Opt::Short('q'), arg) => plan.in_flight = number('q', &arg, 1)?,
+            Found::Is(_, arg) => plan.threads = number('t', &arg, 1)?,
+            Found::Invalid(c) => return Err(format!("invalid option '{c}'")),
+            Found::Missing(c) => return Err(format!("missing argument for '{c}' option")),
         }
     }
     let mut operands = getopt.operands().into_iter();
     if let Some(dir) = operands.next() {
         plan.dir = PathBuf::from(dir);
     }
-    operands.next().is_none().then_some(plan)
+    match operands.next() {
+        None => Ok(plan),
+        Some(_) => Err("too many arguments".to_owned()),
+    }
 }
 
 /// The measurements of one case.

@@ -59,3 +59,31 @@ fn help_without_man() {
                 'zpool --help' lists the commands; 'poolhouse man FOLDER' writes the manual pages\n";
     assert_eq!((ran.status.code(), said(&ran).as_str()), (Some(255), told));
 }
+
+/// Goal: the program's own commands say what is wrong with a command line, before their usage text.
+#[test]
+fn usage_errors_have_reasons() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (line, why) in [
+        ("ls --nope", "poolhouse ls: invalid option '--nope'\n"),
+        ("ls --find", "poolhouse ls: missing argument for '--find' option\n"),
+        ("get", "missing argument\n"),
+        ("get nope", "cannot get 'nope': no such kind of value\n"),
+        ("set tunable", "missing NAME=VALUE argument\n"),
+        ("metrics x", "too many arguments\n"),
+        ("doctor x", "too many arguments\n"),
+        ("completion", "missing shell\n"),
+        ("completion tcsh", "unknown shell 'tcsh'\n"),
+        ("man --nope", "invalid option '--nope'\n"),
+        ("man a b", "too many arguments\n"),
+        ("bench", "missing benchmark\n"),
+        ("bench nope", "unknown benchmark 'nope'\n"),
+        ("bench mount -Z", "invalid option 'Z'\n"),
+        ("bench mount -g 0", "invalid value '0' of option '-g'\n"),
+        ("bench mount a b", "too many arguments\n"),
+    ] {
+        let ran = command(dir.path(), line).output().expect("poolhouse");
+        assert_eq!(ran.status.code(), Some(2), "{line}");
+        assert!(said(&ran).starts_with(&format!("{why}usage: poolhouse ")), "{line}: {}", said(&ran));
+    }
+}
