@@ -23,8 +23,8 @@ mod mounting;
 pub(crate) use mounting::threads_for;
 pub use mounting::{MOUNT_TP_NTHR, mount_threads};
 
+use crate::commands::dataset::quotas;
 use crate::commands::dataset::tasks::plan;
-use crate::commands::dataset::{error_of, quotas};
 use crate::commands::pool::cachefile::Memory;
 use crate::commands::pool::split::{Split, split};
 use crate::commands::pool::{leave, log};
@@ -33,7 +33,7 @@ use crate::mounts::changelist;
 use crate::mounts::journal::Journal;
 use crate::mounts::{MountedFs, Mounts};
 use crate::query::Looks;
-use crate::replies::of_fuse;
+use crate::replies::{error_of, of_checkpoint, of_fuse, of_shape};
 use crate::sync_all::Syncs;
 use crate::telemetry::tunables::Tunables;
 use crate::view::PoolFacts;
@@ -381,13 +381,13 @@ impl Pools {
                 if props.kept.is_empty() {
                     return Ok(());
                 }
-                live.set(props.kept).map_err(|e| Error::new(name, crate::commands::vdev::of_shape(&e)))
+                live.set(props.kept).map_err(|e| Error::new(name, of_shape(&e)))
             }
             PoolChange::SetVdev { guid, property, value } => {
                 let value = crate::commands::vdev::properties::check(property, value)
                     .map_err(|what| Error::new(name, Reason::BadValue { what }))?;
                 let done = live.set_vdev(Guid(*guid), property, value);
-                done.map_err(|e| Error::new(name, crate::commands::vdev::of_shape(&e)))
+                done.map_err(|e| Error::new(name, of_shape(&e)))
             }
             PoolChange::Reguid { guid } => {
                 let taken = |g: u64| self.present().iter().any(|other| other.pool.spa().guid().0 == g);
@@ -395,11 +395,11 @@ impl Pools {
                     return Err(Error::new(name, Reason::BadGuid));
                 }
                 let done = live.reguid(guid.map(Guid));
-                done.map(drop).map_err(|e| Error::new(name, crate::commands::vdev::of_shape(&e)))
+                done.map(drop).map_err(|e| Error::new(name, of_shape(&e)))
             }
             PoolChange::Reopen => {
                 let done = live.reopen(None);
-                done.map(drop).map_err(|e| Error::new(name, crate::commands::vdev::of_shape(&e.into())))
+                done.map(drop).map_err(|e| Error::new(name, of_shape(&e.into())))
             }
             PoolChange::Add { .. } | PoolChange::Remove { .. } | PoolChange::Clear { .. } => {
                 crate::commands::vdev::change(imported, live, change)
@@ -421,14 +421,12 @@ impl Pools {
             }
             PoolChange::Upgrade { version } => {
                 let done = live.set(vec![PoolProp::Version(*version)]);
-                done.map_err(|e| Error::new(name, crate::commands::vdev::of_shape(&e)))
+                done.map_err(|e| Error::new(name, of_shape(&e)))
             }
-            PoolChange::Checkpoint => {
-                live.checkpoint().map_err(|e| Error::new(name, crate::commands::vdev::of_checkpoint(&e)))
+            PoolChange::Checkpoint => live.checkpoint().map_err(|e| Error::new(name, of_checkpoint(&e))),
+            PoolChange::DiscardCheckpoint { wait } => {
+                live.discard_checkpoint(*wait).map_err(|e| Error::new(name, of_checkpoint(&e)))
             }
-            PoolChange::DiscardCheckpoint { wait } => live
-                .discard_checkpoint(*wait)
-                .map_err(|e| Error::new(name, crate::commands::vdev::of_checkpoint(&e))),
             PoolChange::Log { command } => {
                 log(caller, live, command).map_err(|reason| Error::new(name, reason))
             }

@@ -1,12 +1,17 @@
 //! The replies for failures of the engine.
 //!
-//! Failures of one kind of command have their replies beside it: `of_create`, `of_split`,
-//! `of_shape`, `of_checkpoint`. Those of reads go by [`of_engine`], wherever they happen.
+//! Each error of the layers below has one function here. It lists all variants, so a new variant
+//! does not compile until it has a reply. Damaged data becomes [`Reason::Corrupt`], and a device
+//! that fails becomes [`Reason::Io`]: [`of_engine`] tells them apart by the chain of causes.
 
 use std::error::Error;
 
-use api::{Host, LoadInfo, MmpState, Reason, RewindInfo, chain};
+use api::{DeviceRefusal, Host, LoadInfo, MmpState, PoolState, Reason, Refusal, RewindInfo, chain};
 use rustix::io::Errno;
+use spa::create::CreateError;
+use spa::engine::{
+    CheckpointError, ClearError, LifeError, ScanRefusal, ShapeError, SplitError, WorkRefusal, WriteRefusal,
+};
 
 fn io(error: &dyn Error) -> Reason {
     Reason::Io { what: chain(error), info: Box::default() }
@@ -16,41 +21,68 @@ fn corrupt(error: &dyn Error) -> Reason {
     Reason::Corrupt { what: chain(error), info: Box::default() }
 }
 
+/// Whether a failed read of a block is damaged data.
+fn of_block(error: &zio::Error) -> bool {
+    use zio::Error;
+    match error {
+        Error::Place { .. } | Error::Checksum { .. } | Error::Decode { .. } | Error::Corrupt { .. } => true,
+        Error::Io { .. }
+        | Error::Key { .. }
+        | Error::Encode { .. }
+        | Error::NoSpace { .. }
+        | Error::Write { .. }
+        | Error::Suspended { .. }
+        | Error::Redacted { .. } => false,
+    }
+}
+
+/// The same for an object. `None`: the error does not say it itself, and its cause may.
+fn of_object(error: &dmu::Error) -> Option<bool> {
+    use dmu::Error;
+    match error {
+        Error::Read(error) => Some(of_block(error)),
+        Error::Corrupt { .. } | Error::Misplaced { .. } => Some(true),
+        Error::NoSuchObject { .. }
+        | Error::Fixed { .. }
+        | Error::ObjectExists { .. }
+        | Error::NoObjects { .. }
+        | Error::BlockSize { .. }
+        | Error::Unsynced { .. }
+        | Error::CloneShape { .. }
+        | Error::BonusLength { .. }
+        | Error::EntryExists { .. }
+        | Error::NoEntry { .. }
+        | Error::EntryName { .. }
+        | Error::EntryValue { .. }
+        | Error::ZapFull { .. }
+        | Error::Attributes { .. } => None,
+    }
+}
+
 /// Whether this is damaged data, and not a failure of a device. `None`: the error does not say it
 /// itself, and its cause may.
 fn is_damage(error: &(dyn Error + 'static)) -> Option<bool> {
-    let of_zio = |error: &zio::Error| {
-        use zio::Error::{Checksum, Corrupt, Decode, Place};
-        matches!(error, Place { .. } | Checksum { .. } | Decode { .. } | Corrupt { .. })
-    };
-    let of_dmu = |error: &dmu::Error| match error {
-        dmu::Error::Read(error) => Some(of_zio(error)),
-        dmu::Error::Corrupt { .. } | dmu::Error::Misplaced { .. } => Some(true),
-        _ => None,
-    };
     // An error that is transparent hides the one in it from the chain of causes.
     if let Some(error) = error.downcast_ref::<zio::Error>() {
-        Some(of_zio(error))
+        Some(of_block(error))
     } else if let Some(error) = error.downcast_ref::<dmu::Error>() {
-        of_dmu(error)
+        of_object(error)
     } else if let Some(pool::Error::Object(error)) = error.downcast_ref() {
-        of_dmu(error)
+        of_object(error)
     } else if let Some(dsl::Error::Object(error) | dsl::Error::Pool(pool::Error::Object(error))) =
         error.downcast_ref()
     {
-        of_dmu(error)
+        of_object(error)
     } else if let Some(zpl::Error::Dmu(error)) = error.downcast_ref() {
-        of_dmu(error)
+        of_object(error)
     } else if let Some(zvol::Error::Dmu(error)) = error.downcast_ref() {
-        of_dmu(error)
-    } else if let Some(error) = error.downcast_ref::<poolhouse::Error>() {
-        match error {
-            poolhouse::Error::Object(error) | poolhouse::Error::Pool(pool::Error::Object(error)) => {
-                of_dmu(error)
-            }
-            poolhouse::Error::Volume(error) => is_damage(error),
-            _ => None,
-        }
+        of_object(error)
+    } else if let Some(poolhouse::Error::Object(error)) = error.downcast_ref() {
+        of_object(error)
+    } else if let Some(poolhouse::Error::Pool(pool::Error::Object(error))) = error.downcast_ref() {
+        of_object(error)
+    } else if let Some(poolhouse::Error::Volume(error)) = error.downcast_ref() {
+        is_damage(error)
     } else {
         error.is::<ondisk::Corrupt>().then_some(true)
     }
@@ -83,18 +115,73 @@ pub(crate) fn of_dsl(error: &dsl::Error) -> Reason {
         dsl::Error::BadName { .. } => Reason::InvalidName,
         dsl::Error::NoSuchProperty { property, .. } => Reason::BadProperty { property: property.clone() },
         dsl::Error::BadProperty { why, .. } => Reason::BadValue { what: why.to_string() },
-        dsl::Error::Refused { why, .. } => {
-            Reason::Refused { why: crate::commands::dataset::tasks::refusal(*why) }
-        }
+        dsl::Error::Refused { why, .. } => Reason::Refused { why: refusal(*why) },
         dsl::Error::Several(errors) => match errors.first() {
             Some(first) => of_dsl(first),
             None => io(error),
         },
         dsl::Error::Key { why: dsl::KeyRefusal::NotLoaded, .. } => {
-            Reason::Refused { why: api::Refusal::ParentKeyNotLoaded }
+            Reason::Refused { why: Refusal::ParentKeyNotLoaded }
         }
         dsl::Error::Key { why, .. } => Reason::BadValue { what: why.to_string() },
         dsl::Error::Contents { .. } => of_engine(error),
+    }
+}
+
+/// The protocol's value for an engine's refusal.
+fn refusal(why: dsl::Refusal) -> Refusal {
+    use dsl::Refusal as R;
+    match why {
+        R::Exists => Refusal::Exists,
+        R::NoParent => Refusal::NoParent,
+        R::WrongParent => Refusal::WrongParent,
+        R::Busy => Refusal::Busy,
+        R::HasSnapshots => Refusal::HasSnapshots,
+        R::HasChildren => Refusal::HasChildren,
+        R::HasClones => Refusal::HasClones,
+        R::Held => Refusal::Held,
+        R::NoSpace => Refusal::NoSpace,
+        R::Quota => Refusal::Quota,
+        R::Inconsistent => Refusal::Inconsistent,
+        R::Again => Refusal::Again,
+        R::ReadOnly => Refusal::ReadOnly,
+        R::NotSnapshot => Refusal::NotSnapshot,
+        R::NotHead => Refusal::NotHead,
+        R::NotClone => Refusal::NotClone,
+        R::CrossDevice => Refusal::CrossDevice,
+        R::Recursive => Refusal::Recursive,
+        R::Root => Refusal::Root,
+        R::NameTooLong => Refusal::NameTooLong,
+        R::TooDeep => Refusal::TooDeep,
+        R::SnapshotConflict => Refusal::SnapshotConflict,
+        R::NotLatest => Refusal::NotLatest,
+        R::NoSnapshot => Refusal::NoSnapshot,
+        R::TagExists => Refusal::TagExists,
+        R::NoTag => Refusal::NoTag,
+        R::TagTooLong => Refusal::TagTooLong,
+        R::Feature(_) => Refusal::Feature,
+        R::NotBefore => Refusal::NotBefore,
+        R::BadGrant => Refusal::BadGrant,
+    }
+}
+
+/// The subject and the reason of a failed operation.
+pub(crate) fn error_of(about: &str, error: &dsl::Error) -> api::Error {
+    let name = match error {
+        dsl::Error::Refused { name, .. }
+        | dsl::Error::NoSuchDataset { name }
+        | dsl::Error::BadName { name, .. }
+        | dsl::Error::BadProperty { name, .. }
+        | dsl::Error::Key { name, .. }
+        | dsl::Error::Contents { name, .. } => name,
+        _ => about,
+    };
+    match error {
+        dsl::Error::Several(errors) => {
+            let errors = errors.iter().map(|e| error_of(about, e)).collect();
+            api::Error::new(about, Reason::Several { errors })
+        }
+        _ => api::Error::new(name, of_dsl(error)),
     }
 }
 
@@ -151,8 +238,10 @@ pub(crate) fn of_fuse(error: &fuse::Error) -> Reason {
     if let Some(advice) = error.advice() {
         return Reason::Daemon { what: format!("{}; {advice}", chain(error)) };
     }
+    if error.is_busy() {
+        return Reason::Busy;
+    }
     match error {
-        _ if error.is_busy() => Reason::Busy,
         fuse::Error::Device { source }
         | fuse::Error::Descriptors { source }
         | fuse::Error::Mount { source, .. }
@@ -193,7 +282,7 @@ pub(crate) fn of_library(error: &poolhouse::Error) -> Reason {
     match error {
         Error::NoPool { .. } | Error::NoSuchPool { .. } | Error::SeveralPools { .. } => Reason::NoSuchImport,
         Error::Import(failure) => of_spa(failure),
-        Error::Create(error) => crate::commands::pool::of_create(error),
+        Error::Create(error) => of_create(error),
         Error::Refused(why) => Reason::ReadonlyOnly { why: chain(why) },
         Error::Stopped(_) => Reason::Suspended,
         Error::Pool(_) | Error::Object(_) | Error::Volume(_) | Error::Log(_) => of_engine(error),
@@ -212,6 +301,137 @@ pub(crate) fn of_open(failure: &spa::import::OpenFailure) -> Reason {
         spa::import::OpenFailure::Import(failure) => of_spa(failure),
         spa::import::OpenFailure::Refused(why) => Reason::ReadonlyOnly { why: chain(why) },
     }
+}
+
+/// The reason why devices could not become vdevs of a pool.
+pub(crate) fn of_create(error: &CreateError) -> Reason {
+    match error {
+        CreateError::Open { source, .. } => match device_errno(source) {
+            Some(errno) => Reason::DeviceOpen { errno },
+            None => Reason::DeviceTwice,
+        },
+        CreateError::TooSmall { .. } => Reason::DeviceTooSmall,
+        CreateError::InUse { pool, .. } => {
+            Reason::DeviceOfPool { pool: pool.clone(), state: PoolState::PotentiallyActive }
+        }
+        CreateError::Twice { .. } => Reason::DeviceTwice,
+        CreateError::Shape { .. } | CreateError::NoData => Reason::InvalidConfig,
+        CreateError::OldPool => Reason::BadValue { what: error.to_string() },
+        CreateError::Ashift { .. } => Reason::BadAshift,
+        CreateError::Write(_) => of_engine(error),
+    }
+}
+
+/// The system's error number in the causes of an error, if it is there.
+fn device_errno(error: &(dyn Error + 'static)) -> Option<i32> {
+    let causes = std::iter::successors(Some(error), |e| (**e).source());
+    causes.into_iter().find_map(|e| e.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error))
+}
+
+/// The reason for a refused change of a pool.
+pub(crate) fn of_shape(error: &ShapeError) -> Reason {
+    match error {
+        ShapeError::Stopped(_) => Reason::Suspended,
+        ShapeError::Devices(e) => of_create(e),
+        ShapeError::AshiftMismatch { .. } => Reason::AshiftMismatch,
+        ShapeError::Unhealthy => Reason::MissingDevices(Box::default()),
+        ShapeError::Busy { .. } => Reason::Busy,
+        ShapeError::NoRoom => Reason::Refused { why: Refusal::NoSpace },
+        ShapeError::CheckpointExists => Reason::CheckpointExists,
+        ShapeError::DiscardingCheckpoint => Reason::DiscardingCheckpoint,
+        ShapeError::Guid { .. } => Reason::BadGuid,
+        ShapeError::Unsupported { what } => Reason::NotSupported { what: (*what).to_owned() },
+        ShapeError::Tree(vdev::VdevError::NoSuchGuid { .. }) => Reason::NoSuchDevice,
+        ShapeError::Labels(_) | ShapeError::Books(_) | ShapeError::Tree(_) => of_engine(error),
+    }
+}
+
+/// Why a device was not changed.
+///
+/// Most failures become [`Reason::Device`] with the [`DeviceRefusal`] of the same name. Those of
+/// the vdev tree become what [`of_shape`] gives for them.
+pub(crate) fn of_life(error: &LifeError) -> Reason {
+    let device = |why| Reason::Device { why };
+    match error {
+        LifeError::Shape(ShapeError::Devices(e)) => match of_create(e) {
+            // Another pool or process uses the device.
+            Reason::DeviceTwice => device(DeviceRefusal::InUse),
+            Reason::DeviceTooSmall => device(DeviceRefusal::TooSmall),
+            reason => reason,
+        },
+        LifeError::Shape(e) => of_shape(e),
+        LifeError::NotLeaf { .. } => device(DeviceRefusal::NotLeaf),
+        LifeError::NoReplicas { .. } => device(DeviceRefusal::NoReplicas),
+        LifeError::SplitOff { .. } => device(DeviceRefusal::SplitOff),
+        LifeError::Target { .. } => device(DeviceRefusal::Target),
+        LifeError::TooSmall { .. } => device(DeviceRefusal::TooSmall),
+        LifeError::Ashift { .. } => device(DeviceRefusal::Ashift),
+        LifeError::InUse => device(DeviceRefusal::InUse),
+        LifeError::OnlySpare { .. } => device(DeviceRefusal::OnlySpare),
+        LifeError::NotMirror { .. } => device(DeviceRefusal::NotMirror),
+        LifeError::Resilvering => device(DeviceRefusal::Resilvering),
+        LifeError::Rebuilding => device(DeviceRefusal::Rebuilding),
+        LifeError::NotSequential { .. } => device(DeviceRefusal::NotSequential),
+        LifeError::RebuildDisabled => device(DeviceRefusal::RebuildDisabled),
+    }
+}
+
+/// The reason for a refused operation on a checkpoint.
+pub(crate) fn of_checkpoint(error: &CheckpointError) -> Reason {
+    match error {
+        CheckpointError::Stopped(_) => Reason::Suspended,
+        CheckpointError::Feature => Reason::System { errno: Errno::NOTSUP.raw_os_error() },
+        CheckpointError::Exists => Reason::CheckpointExists,
+        CheckpointError::Discarding => Reason::DiscardingCheckpoint,
+        CheckpointError::Absent => Reason::NoCheckpoint,
+        CheckpointError::Books(_) => of_engine(error),
+    }
+}
+
+/// The reason for a refused split.
+pub(crate) fn of_split(error: &SplitError) -> Reason {
+    match error {
+        SplitError::Shape(e) => of_shape(e),
+        SplitError::NotMirror { .. } | SplitError::Devices => {
+            Reason::System { errno: Errno::INVAL.raw_os_error() }
+        }
+        SplitError::Busy { .. } | SplitError::Open(WriteRefusal::Unreplayed { .. }) => Reason::Busy,
+        SplitError::Load(_) | SplitError::Open(_) => of_engine(error),
+    }
+}
+
+/// The reason why errors of a pool were not cleared.
+pub(crate) fn of_clear(error: ClearError) -> Reason {
+    match error {
+        ClearError::Vdev(error) => of_shape(&error.into()),
+        ClearError::Shape(error) => of_shape(&error),
+        ClearError::Active(_) => Reason::System { errno: Errno::REMOTEIO.raw_os_error() },
+    }
+}
+
+/// The reason for a refused scrub or resilver.
+pub(crate) fn of_scan(error: &ScanRefusal) -> Reason {
+    let system = |errno: Errno| Reason::System { errno: errno.raw_os_error() };
+    match error {
+        ScanRefusal::Idle => system(Errno::NOENT),
+        ScanRefusal::Busy => system(Errno::BUSY),
+        ScanRefusal::Unsupported { .. } => system(Errno::NOTSUP),
+        ScanRefusal::Stopped(_) => Reason::Suspended,
+    }
+}
+
+/// The reason why a device is neither initialized nor trimmed (`spa_vdev_initialize_impl`,
+/// `spa_vdev_trim_impl`).
+pub(crate) fn of_work(why: WorkRefusal) -> Reason {
+    let errno = match why {
+        WorkRefusal::NoDevice => Errno::NODEV,
+        WorkRefusal::NotLeaf => Errno::INVAL,
+        WorkRefusal::NotWritable => Errno::ROFS,
+        WorkRefusal::Unsupported => Errno::OPNOTSUPP,
+        WorkRefusal::Busy => Errno::BUSY,
+        WorkRefusal::Idle => Errno::SRCH,
+    };
+    Reason::System { errno: errno.raw_os_error() }
 }
 
 /// The reason for a failure to serve a volume.
@@ -294,7 +514,7 @@ fn load_info(failure: &spa::Failure) -> LoadInfo {
             info.mmp_host = Host { name: hostname.clone(), id: *hostid };
         }
         SpaError::NoHostid => info.mmp = MmpState::NoHostid,
-        SpaError::MissingLogs { logs } => info.missing_devices = crate::view::missing(logs),
+        SpaError::MissingLogs { logs } => info.missing_devices = crate::view::candidate::missing(logs),
         _ => {}
     }
     info.rewind = failure.rewind.map(|state| RewindInfo {

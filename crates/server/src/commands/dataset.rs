@@ -16,28 +16,5 @@ pub(crate) mod volume;
 
 use dsl::SyncTask;
 
-use crate::replies::of_dsl;
-use api::{Error, Reason};
-
 /// An operation that waits to run (`dsl_sync_task_t`).
 pub type Task = Box<dyn SyncTask + Send>;
-
-/// The subject and the reason of a failed operation.
-pub(crate) fn error_of(about: &str, error: &dsl::Error) -> Error {
-    let name = match error {
-        dsl::Error::Refused { name, .. }
-        | dsl::Error::NoSuchDataset { name }
-        | dsl::Error::BadName { name, .. }
-        | dsl::Error::BadProperty { name, .. }
-        | dsl::Error::Key { name, .. }
-        | dsl::Error::Contents { name, .. } => name,
-        _ => about,
-    };
-    match error {
-        dsl::Error::Several(errors) => {
-            let errors = errors.iter().map(|e| error_of(about, e)).collect();
-            Error::new(about, Reason::Several { errors })
-        }
-        _ => Error::new(name, of_dsl(error)),
-    }
-}

@@ -16,13 +16,13 @@ use ondisk::feature::Feature;
 use ondisk::version::SPA_VERSION_FEATURES;
 use poolhouse::Pool;
 use spa::Host;
-use spa::create::{self, Beginning, CreateError, NewLeaf, NewPool, NewVdev, VdevShape, claim_file, create};
+use spa::create::{self, Beginning, NewLeaf, NewPool, NewVdev, VdevShape, claim_file, create};
 use spa::engine::{PoolProp, PoolWriter, TaskError};
 use spa::import::Hands;
 use zpl::NewFileSystem;
 
-use crate::commands::dataset::{error_of, tasks};
-use crate::replies::of_library;
+use crate::commands::dataset::tasks;
+use crate::replies::{error_of, of_create, of_library, of_shape};
 use crate::view::PoolFacts;
 use api::settings::pool::{self, When};
 use api::{Caller, CreatePool, Error, Layout, Reason, Refusal, Vdev};
@@ -129,7 +129,7 @@ fn furnish(
 ) -> Result<(), Error> {
     let set = if props.is_empty() { Ok(()) } else { live.set(props) };
     let done = set
-        .map_err(|e| Error::new(name, crate::commands::vdev::of_shape(&e)))
+        .map_err(|e| Error::new(name, of_shape(&e)))
         .and_then(|()| crate::commands::vdev::add_aux(live, name, &request.layout, 0, request.force))
         .and_then(|()| limit_space(live, name, space));
     if done.is_err() {
@@ -266,28 +266,4 @@ fn draid(v: &Vdev, children: u64) -> DraidShape {
         a
     };
     DraidShape { ndata: v.draid_ndata, nspares: v.draid_nspares, ngroups: disks / gcd(group, disks) }
-}
-
-pub(crate) fn of_create(error: &CreateError) -> Reason {
-    match error {
-        CreateError::Open { source, .. } => match device_errno(source) {
-            Some(errno) => Reason::DeviceOpen { errno },
-            None => Reason::DeviceTwice,
-        },
-        CreateError::TooSmall { .. } => Reason::DeviceTooSmall,
-        CreateError::InUse { pool, .. } => {
-            Reason::DeviceOfPool { pool: pool.clone(), state: api::PoolState::PotentiallyActive }
-        }
-        CreateError::Twice { .. } => Reason::DeviceTwice,
-        CreateError::Shape { .. } | CreateError::NoData => Reason::InvalidConfig,
-        CreateError::OldPool => Reason::BadValue { what: error.to_string() },
-        CreateError::Ashift { .. } => Reason::BadAshift,
-        CreateError::Write(_) => crate::replies::of_engine(error),
-    }
-}
-
-/// The system's error number in the causes of an error, if it is there.
-fn device_errno(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
-    let causes = std::iter::successors(Some(error), |e| e.source());
-    causes.into_iter().find_map(|e| e.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error))
 }

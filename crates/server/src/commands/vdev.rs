@@ -12,13 +12,12 @@ use ondisk::version::SPA_VERSION_FEATURES;
 use ondisk::{Ashift, Guid};
 use spa::Host;
 use spa::create::{NewLeaf, claim_file};
-use spa::engine::{AddTerms, CheckpointError, ClearError, PoolProp, PoolWriter, ShapeError};
+use spa::engine::{AddTerms, PoolProp, PoolWriter, ShapeError};
 use vdev::VdevInfo;
 
-use crate::commands::pool::{leaf, of_create, vdevs};
-use crate::commands::vdev::online_offline::of_life;
+use crate::commands::pool::{leaf, vdevs};
 use crate::pools::Imported;
-use crate::replies::of_dsl;
+use crate::replies::{of_clear, of_dsl, of_life, of_shape};
 use api::settings::pool::{self, Setting, When};
 use api::{Error, Layout, PoolChange, Reason, Settings};
 
@@ -123,27 +122,9 @@ pub(crate) fn change(imported: &Imported, live: &PoolWriter, change: &PoolChange
         }
         PoolChange::Clear { device } => {
             let guid = device.as_ref().map(|device| find(imported, device)).transpose()?;
-            live.clear(guid).map_err(|e| match e {
-                ClearError::Vdev(e) => failed(e.into()),
-                ClearError::Shape(e) => failed(e),
-                ClearError::Active(_) => {
-                    Error::new(name, Reason::System { errno: rustix::io::Errno::REMOTEIO.raw_os_error() })
-                }
-            })
+            live.clear(guid).map_err(|e| Error::new(name, of_clear(e)))
         }
         _ => Err(Error::new(name, Reason::BadRequest { what: "not a change of devices".to_owned() })),
-    }
-}
-
-/// The reason for a refused operation on a checkpoint.
-pub(crate) fn of_checkpoint(error: &CheckpointError) -> Reason {
-    match error {
-        CheckpointError::Stopped(_) => Reason::Suspended,
-        CheckpointError::Feature => Reason::System { errno: rustix::io::Errno::NOTSUP.raw_os_error() },
-        CheckpointError::Exists => Reason::CheckpointExists,
-        CheckpointError::Discarding => Reason::DiscardingCheckpoint,
-        CheckpointError::Absent => Reason::NoCheckpoint,
-        CheckpointError::Books(_) => crate::replies::of_engine(error),
     }
 }
 
@@ -192,24 +173,4 @@ pub(crate) fn find(imported: &Imported, device: &str) -> Result<Guid, Error> {
         todo.extend(&v.children);
     }
     Err(Error::new(imported.pool.name(), Reason::NoSuchDevice))
-}
-
-/// The reason for a refused change of a pool.
-pub(crate) fn of_shape(error: &ShapeError) -> Reason {
-    match error {
-        ShapeError::Stopped(_) => Reason::Suspended,
-        ShapeError::Devices(e) => of_create(e),
-        ShapeError::AshiftMismatch { .. } => Reason::AshiftMismatch,
-        ShapeError::Unhealthy => Reason::MissingDevices(Box::default()),
-        ShapeError::Busy { .. } => Reason::Busy,
-        ShapeError::NoRoom => Reason::Refused { why: api::Refusal::NoSpace },
-        ShapeError::CheckpointExists => Reason::CheckpointExists,
-        ShapeError::DiscardingCheckpoint => Reason::DiscardingCheckpoint,
-        ShapeError::Guid { .. } => Reason::BadGuid,
-        ShapeError::Unsupported { what } => Reason::NotSupported { what: (*what).to_owned() },
-        ShapeError::Tree(vdev::VdevError::NoSuchGuid { .. }) => Reason::NoSuchDevice,
-        ShapeError::Labels(_) | ShapeError::Books(_) | ShapeError::Tree(_) => {
-            crate::replies::of_engine(error)
-        }
-    }
 }

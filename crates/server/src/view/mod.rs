@@ -8,7 +8,7 @@
 //! # Absent
 //! Mounts, sockets, and permissions. The caller says whether a file system is mounted.
 
-mod candidate;
+pub(crate) mod candidate;
 mod damage;
 mod datasets;
 mod ddt;
@@ -26,7 +26,6 @@ mod vdev_props;
 mod vdevs;
 
 pub use candidate::candidate;
-pub(crate) use candidate::missing;
 pub use datasets::{MountedAs, datasets, grants, holds, key_error};
 pub use ddt::prefetch;
 pub use diff::{Compared, compared, diff};

@@ -22,7 +22,7 @@ use zpl::{CaseSensitivity, NewFileSystem};
 
 use crate::commands::dataset::{Task, keys, volume};
 use crate::replies::of_dsl;
-use api::{Caller, DatasetChange, DatasetKind, Error, KeyMaterial, Reason, Refusal, Settings};
+use api::{Caller, DatasetChange, DatasetKind, Error, KeyMaterial, Reason, Settings};
 
 /// The newest version of file systems (`ZPL_VERSION`).
 pub(crate) const ZPL_VERSION: u64 = 5;
@@ -411,41 +411,4 @@ fn above(dsl: &Dsl, name: &str) -> Result<Option<dsl::Dataset>, Error> {
 /// * [`Reason::BadValue`]: it is not a size, in OpenZFS's words.
 pub fn size(name: &str, text: &str) -> Result<u64, Error> {
     number(text).map_err(|why| bad_value(name, &why))
-}
-
-/// The protocol's value for an engine's refusal.
-pub(crate) fn refusal(why: dsl::Refusal) -> Refusal {
-    use dsl::Refusal as R;
-    match why {
-        R::Exists => Refusal::Exists,
-        R::NoParent => Refusal::NoParent,
-        R::WrongParent => Refusal::WrongParent,
-        R::Busy => Refusal::Busy,
-        R::HasSnapshots => Refusal::HasSnapshots,
-        R::HasChildren => Refusal::HasChildren,
-        R::HasClones => Refusal::HasClones,
-        R::Held => Refusal::Held,
-        R::NoSpace => Refusal::NoSpace,
-        R::Quota => Refusal::Quota,
-        R::Inconsistent => Refusal::Inconsistent,
-        R::Again => Refusal::Again,
-        R::ReadOnly => Refusal::ReadOnly,
-        R::NotSnapshot => Refusal::NotSnapshot,
-        R::NotHead => Refusal::NotHead,
-        R::NotClone => Refusal::NotClone,
-        R::CrossDevice => Refusal::CrossDevice,
-        R::Recursive => Refusal::Recursive,
-        R::Root => Refusal::Root,
-        R::NameTooLong => Refusal::NameTooLong,
-        R::TooDeep => Refusal::TooDeep,
-        R::SnapshotConflict => Refusal::SnapshotConflict,
-        R::NotLatest => Refusal::NotLatest,
-        R::NoSnapshot => Refusal::NoSnapshot,
-        R::TagExists => Refusal::TagExists,
-        R::NoTag => Refusal::NoTag,
-        R::TagTooLong => Refusal::TagTooLong,
-        R::Feature(_) => Refusal::Feature,
-        R::NotBefore => Refusal::NotBefore,
-        R::BadGrant => Refusal::BadGrant,
-    }
 }

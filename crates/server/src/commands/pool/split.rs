@@ -6,12 +6,11 @@ use dsl::Name;
 use ondisk::Guid;
 use poolhouse::Pool;
 use spa::Host;
-use spa::engine::{PoolProp, PoolWriter, SplitError, SplitTerms, WriteRefusal};
+use spa::engine::{PoolProp, PoolWriter, SplitTerms};
 use spa::import::Hands;
 
-use crate::commands::vdev::of_shape;
 use crate::pools::{Imported, Pools};
-use crate::replies::of_library;
+use crate::replies::{of_library, of_shape, of_split};
 use crate::view::PoolFacts;
 use api::settings::pool::{self, Setting, When};
 use api::{Caller, Error, ExportRequest, Reason, Settings};
@@ -110,16 +109,4 @@ fn props(how: &Split<'_>, version: u64, host: &Host) -> Result<(Vec<PoolProp>, P
         }
     }
     Ok((kept, facts))
-}
-
-/// The reason for a refused split.
-fn of_split(error: &SplitError) -> Reason {
-    match error {
-        SplitError::Shape(e) => of_shape(e),
-        SplitError::NotMirror { .. } | SplitError::Devices => {
-            Reason::System { errno: rustix::io::Errno::INVAL.raw_os_error() }
-        }
-        SplitError::Busy { .. } | SplitError::Open(WriteRefusal::Unreplayed { .. }) => Reason::Busy,
-        SplitError::Load(_) | SplitError::Open(_) => crate::replies::of_engine(error),
-    }
 }

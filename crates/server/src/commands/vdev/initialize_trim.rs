@@ -5,20 +5,8 @@ use rustix::io::Errno;
 use spa::engine::{PoolWriter, Prune, ShapeError, WorkCommand, WorkKind, WorkRefusal};
 
 use crate::pools::Imported;
+use crate::replies::{of_shape, of_work};
 use api::{self, Error, PoolChange, Reason};
-
-/// The system's error number for a refusal of a device (`spa_vdev_initialize_impl`,
-/// `spa_vdev_trim_impl`).
-fn errno(why: WorkRefusal) -> Errno {
-    match why {
-        WorkRefusal::NoDevice => Errno::NODEV,
-        WorkRefusal::NotLeaf => Errno::INVAL,
-        WorkRefusal::NotWritable => Errno::ROFS,
-        WorkRefusal::Unsupported => Errno::OPNOTSUPP,
-        WorkRefusal::Busy => Errno::BUSY,
-        WorkRefusal::Idle => Errno::SRCH,
-    }
-}
 
 /// Starts or stops the work on all devices that don't refuse it (`spa_vdev_initialize`,
 /// `spa_vdev_trim`).
@@ -47,9 +35,7 @@ pub(crate) fn work(imported: &Imported, live: &PoolWriter, change: &PoolChange) 
     };
     let guids: Vec<Guid> = devices.iter().copied().map(Guid).collect();
     let refused = live.work(&guids, kind, command).map_err(|_| Error::new(name, Reason::Suspended))?;
-    let error = |(at, why): (usize, WorkRefusal)| {
-        Error::new(devices[at].to_string(), Reason::System { errno: errno(why).raw_os_error() })
-    };
+    let error = |(at, why): (usize, WorkRefusal)| Error::new(devices[at].to_string(), of_work(why));
     let errors: Vec<Error> = refused.into_iter().map(error).collect();
     if errors.is_empty() { Ok(()) } else { Err(Error::new(name, Reason::Several { errors })) }
 }
@@ -59,7 +45,7 @@ pub(crate) fn work(imported: &Imported, live: &PoolWriter, change: &PoolChange) 
 /// # Errors
 /// * [`Reason::BadRequest`]: not exactly one amount is given, or it is not a percentage.
 /// * [`Reason::System`] (`ENOTSUP`): the feature `fast_dedup` is not enabled.
-/// * All others: see [`crate::commands::vdev::of_shape`].
+/// * All others: see [`of_shape`].
 pub(crate) fn prune(
     name: &str,
     live: &PoolWriter,
@@ -73,7 +59,7 @@ pub(crate) fn prune(
     };
     let done = live.prune_ddt(what).map_err(|e| match e {
         ShapeError::Unsupported { .. } => Reason::System { errno: Errno::NOTSUP.raw_os_error() },
-        e => crate::commands::vdev::of_shape(&e),
+        e => of_shape(&e),
     });
     done.map(drop).map_err(|reason| Error::new(name, reason))
 }

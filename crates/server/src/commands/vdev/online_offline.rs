@@ -2,12 +2,12 @@
 
 use ondisk::Guid;
 use spa::create::claim_file;
-use spa::engine::{AttachTerms, LifeError, PoolWriter, ShapeError, Verdict};
+use spa::engine::{AttachTerms, PoolWriter, Verdict};
 
 use crate::commands::pool::stand_in;
-use crate::commands::vdev::of_shape;
 use crate::pools::Imported;
-use api::{DeviceRefusal, Error, PoolChange, Reason};
+use crate::replies::of_life;
+use api::{Error, PoolChange, Reason};
 
 /// Makes such a change (`vdev_offline`, `vdev_fault`, `vdev_online`, `spa_vdev_attach`,
 /// `spa_vdev_detach`).
@@ -48,34 +48,4 @@ pub(crate) fn change(imported: &Imported, live: &PoolWriter, change: &PoolChange
 /// See [`of_life`].
 pub(crate) fn judge(pool: &str, live: &PoolWriter, device: Guid, verdict: Verdict) -> Result<(), Error> {
     live.fault(device, verdict).map_err(|e| Error::new(pool, of_life(&e)))
-}
-
-/// Why a device was not changed.
-///
-/// Most failures become [`Reason::Device`] with the [`DeviceRefusal`] of the same name. Those of
-/// the vdev tree become what [`of_shape`] gives for them.
-pub(crate) fn of_life(error: &LifeError) -> Reason {
-    let device = |why| Reason::Device { why };
-    match error {
-        LifeError::Shape(ShapeError::Devices(e)) => match crate::commands::pool::of_create(e) {
-            // Another pool or process uses the device.
-            Reason::DeviceTwice => device(DeviceRefusal::InUse),
-            Reason::DeviceTooSmall => device(DeviceRefusal::TooSmall),
-            reason => reason,
-        },
-        LifeError::Shape(e) => of_shape(e),
-        LifeError::NotLeaf { .. } => device(DeviceRefusal::NotLeaf),
-        LifeError::NoReplicas { .. } => device(DeviceRefusal::NoReplicas),
-        LifeError::SplitOff { .. } => device(DeviceRefusal::SplitOff),
-        LifeError::Target { .. } => device(DeviceRefusal::Target),
-        LifeError::TooSmall { .. } => device(DeviceRefusal::TooSmall),
-        LifeError::Ashift { .. } => device(DeviceRefusal::Ashift),
-        LifeError::InUse => device(DeviceRefusal::InUse),
-        LifeError::OnlySpare { .. } => device(DeviceRefusal::OnlySpare),
-        LifeError::NotMirror { .. } => device(DeviceRefusal::NotMirror),
-        LifeError::Resilvering => device(DeviceRefusal::Resilvering),
-        LifeError::Rebuilding => device(DeviceRefusal::Rebuilding),
-        LifeError::NotSequential { .. } => device(DeviceRefusal::NotSequential),
-        LifeError::RebuildDisabled => device(DeviceRefusal::RebuildDisabled),
-    }
 }
