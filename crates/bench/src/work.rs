@@ -131,7 +131,7 @@ impl Work {
 fn mount8115(dir: &Path) -> Result<(Value, Took)> {
     let room = tempfile::tempdir_in(dir)?;
     program::bench::make(room.path(), program::bench::Shape::default())?;
-    let threads = server::pools::mount_threads();
+    let threads = server::mounts::threads::mount_threads();
     let case = program::bench::Case { latency_us: 0, in_flight: threads, threads, idle_s: 0 };
     let took = program::bench::once(room.path(), &case)?;
     let done: serde_json::Map<_, _> = took

@@ -23,8 +23,8 @@
 pub(crate) mod zedlets;
 
 use crate::events::zedlets::Zedlets;
-use crate::pools::Imported;
 use crate::pools::halts::Halt;
+use crate::pools::imported::Imported;
 use api::{Event, EventPage, EventQuery, EventValue, Nameless};
 use ondisk::Nvlist;
 use parking_lot::Mutex;

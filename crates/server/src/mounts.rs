@@ -18,6 +18,7 @@ pub(crate) mod changelist;
 pub mod forest;
 pub(crate) mod journal;
 pub(crate) mod restore;
+pub mod threads;
 
 mod busy;
 mod follow;

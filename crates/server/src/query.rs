@@ -11,12 +11,13 @@
 //! # See
 //! OpenZFS issues 5345 and 10223: `zpool list` hangs for all pools because of one.
 
-use crate::pools::Imported;
+pub(crate) mod known;
+
+use crate::pools::imported::Imported;
 use crate::view;
 use api::{Error, Pool, PoolQuery, Reason};
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -28,15 +29,6 @@ const LATE: Duration = Duration::from_secs(60);
 const SUSPENDED: Duration = Duration::from_secs(2);
 /// How often a waiting query checks whether the pool has been suspended.
 const TURN: Duration = Duration::from_millis(500);
-
-/// The status queries of a pool.
-#[derive(Default)]
-pub(crate) struct Looks {
-    /// The number of overdue queries.
-    late: Arc<AtomicUsize>,
-    /// The last known status.
-    told: Mutex<Option<Pool>>,
-}
 
 const RUNNING: u8 = 0;
 const DONE: u8 = 1;
@@ -70,7 +62,7 @@ fn begin<T: Send + 'static>(
     imported: &Arc<Imported>,
     look: impl FnOnce(&Arc<Imported>) -> T + Send + 'static,
 ) -> Option<Look<T>> {
-    let late = Arc::clone(&imported.looks.late);
+    let late = Arc::clone(&imported.known.late);
     if late.load(Ordering::Relaxed) > 0 {
         return None;
     }
@@ -112,10 +104,10 @@ impl<T> Look<T> {
             if since.elapsed() < patience {
                 continue;
             }
-            imported.looks.late.fetch_add(1, Ordering::Relaxed);
+            imported.known.late.fetch_add(1, Ordering::Relaxed);
             if self.stage.compare_exchange(RUNNING, GIVEN_UP, Ordering::SeqCst, Ordering::SeqCst).is_err() {
                 // The query ended just now.
-                imported.looks.late.fetch_sub(1, Ordering::Relaxed);
+                imported.known.late.fetch_sub(1, Ordering::Relaxed);
                 return self.answer.recv().ok();
             }
             tracing::warn!(
@@ -153,7 +145,7 @@ pub(crate) fn each<T: Send + 'static>(
 /// * [`Reason::Silent`], [`Reason::Suspended`]: the pool does not answer, and no status is known.
 /// * [`Reason::Io`], [`Reason::Corrupt`]: its metadata can't be read.
 pub(crate) fn pool(imported: &Arc<Imported>, query: PoolQuery) -> Result<Pool, Error> {
-    let known = imported.looks.told.lock().is_some();
+    let known = imported.known.told.lock().is_some();
     let patience = if known { SOON } else { LATE };
     look_at(imported, query, patience, !known)
 }
@@ -187,12 +179,12 @@ fn look_at(
         Some(Ok(pool)) => {
             // The list of damaged files may be long.
             let told = Pool { errors: Vec::new(), ..pool.clone() };
-            *imported.looks.told.lock() = Some(told);
+            *imported.known.told.lock() = Some(told);
             pool
         }
         Some(Err(error)) if !is_suspended(imported) => return Err(error),
         failed => {
-            let Some(mut pool) = imported.looks.told.lock().clone() else {
+            let Some(mut pool) = imported.known.told.lock().clone() else {
                 return Err(failed.and_then(Result::err).unwrap_or_else(|| silent(imported)));
             };
             view::refresh(imported.pool.spa(), &mut pool);

@@ -6,7 +6,7 @@
 //! where nothing is imported.
 
 use crate::commands::pool::{self, create_pool};
-use crate::control::grants;
+use crate::control::{files, grants};
 use crate::daemon;
 use crate::events::zedlets::{Terms, ZedletError, Zedlets};
 use crate::events::{Context, Events};
@@ -101,16 +101,16 @@ impl LocalService {
 
 impl Service for LocalService {
     fn pool_names(&self, _: &Caller) -> Result<Vec<String>, Error> {
-        Ok(self.pools.present().iter().map(|pool| pool.pool.name().to_owned()).collect())
+        Ok(self.pools.table().present().iter().map(|pool| pool.pool.name().to_owned()).collect())
     }
 
     fn pool(&self, caller: &Caller, name: &str, query: &PoolQuery) -> Result<Pool, Error> {
-        let pool = self.pools.pool_or_going(name)?;
+        let pool = self.pools.table().pool_or_going(name)?;
         // Names of damaged files are shown only to the owners.
         let errors = query.errors && caller.owns();
         let mut told = query::pool(&pool, PoolQuery { errors, ..*query })?;
         let others: Vec<_> =
-            self.pools.present().into_iter().filter(|other| other.pool.name() != name).collect();
+            self.pools.table().present().into_iter().filter(|other| other.pool.name() != name).collect();
         query::shared_spares(&mut told, &others);
         self.events.nameless(&pool, &told.nameless);
         Ok(Pool { errors_withheld: query.errors && !errors, ..told })
@@ -119,7 +119,7 @@ impl Service for LocalService {
     fn history(&self, caller: &Caller, name: &str, from: &u64) -> Result<HistoryPage, Error> {
         // Command lines are written with the next transaction group. The answer must have those of
         // completed commands.
-        let pool = self.pools.pool(name)?;
+        let pool = self.pools.table().pool(name)?;
         let spa = pool.pool.spa();
         if *from == 0 && spa.writer().is_some() {
             self.pools.change_pool(caller, name, &PoolChange::Sync, &(self.host)())?;
@@ -128,13 +128,13 @@ impl Service for LocalService {
     }
 
     fn datasets(&self, caller: &Caller, query: &DatasetQuery) -> Result<DatasetList, Error> {
-        let query = &grants::visible(&self.pools, caller, &query.distinct()?);
+        let query = &grants::visible(self.pools.table(), caller, &query.distinct()?);
         if let Some(root) = &query.root {
-            let mut list = Self::datasets_of(&*self.pools.pool_of(root)?, query, caller.budget())?;
-            grants::hide(&self.pools, caller, query, &mut list);
+            let mut list = Self::datasets_of(&*self.pools.table().pool_of(root)?, query, caller.budget())?;
+            grants::hide(self.pools.table(), caller, query, &mut list);
             return Ok(list);
         }
-        let (mut all, pools) = (DatasetList::default(), self.pools.all());
+        let (mut all, pools) = (DatasetList::default(), self.pools.table().all());
         let (asked, budget) = (query.clone(), Arc::clone(caller.budget()));
         let lists = query::each(&pools, move |pool| Self::datasets_of(pool, &asked, &budget));
         for (pool, list) in pools.iter().zip(lists) {
@@ -152,12 +152,12 @@ impl Service for LocalService {
     }
 
     fn space(&self, _: &Caller, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<SpaceEntry>, Error> {
-        let pool = self.pools.pool_of(dataset)?;
+        let pool = self.pools.table().pool_of(dataset)?;
         pool.pool.spa().read(|| view::space(pool.pool.dsl(), dataset, classes))
     }
 
     fn holds(&self, _: &Caller, snapshot: &str) -> Result<Vec<Hold>, Error> {
-        let pool = self.pools.pool_of(snapshot)?;
+        let pool = self.pools.table().pool_of(snapshot)?;
         pool.pool.spa().read(|| view::holds(pool.pool.dsl(), snapshot))
     }
 
@@ -166,7 +166,7 @@ impl Service for LocalService {
     }
 
     fn unlinked(&self, _: &Caller, dataset: &str) -> Result<u64, Error> {
-        let pool = self.pools.pool_of(dataset)?;
+        let pool = self.pools.table().pool_of(dataset)?;
         pool.pool.spa().read(|| view::unlinked(pool.pool.dsl(), dataset))
     }
 
@@ -179,22 +179,23 @@ impl Service for LocalService {
     }
 
     fn events(&self, _: &Caller, query: &EventQuery) -> Result<EventPage, Error> {
-        Ok(self.events.tell(query, &self.pools.present()))
+        Ok(self.events.tell(query, &self.pools.table().present()))
     }
 
     fn prefetch(&self, _: &Caller, pool: &str) -> Result<u64, Error> {
-        let pool = self.pools.pool(pool)?;
+        let pool = self.pools.table().pool(pool)?;
         pool.pool.spa().read(|| view::prefetch(pool.pool.spa()))
     }
 
     fn grants(&self, _: &Caller, dataset: &str) -> Result<Vec<Granted>, Error> {
-        let pool = self.pools.pool_of(dataset)?;
+        let pool = self.pools.table().pool_of(dataset)?;
         pool.pool.spa().read(|| view::grants(pool.pool.dsl(), dataset))
     }
 
     fn scan(&self, _: &Caller, request: &ScanRequest) -> Result<Found, Error> {
         // An imported pool can't be imported again.
-        let here: Vec<Guid> = self.pools.present().iter().map(|pool| pool.pool.spa().guid()).collect();
+        let here: Vec<Guid> =
+            self.pools.table().present().iter().map(|pool| pool.pool.spa().guid()).collect();
         let pool::import::Found { mut pools, mut lost, mut silent } = pool::import::find(request)?;
         pools.retain(|candidate| !here.contains(&candidate.guid));
         lost.retain(|one| !here.contains(&Guid(one.guid)));
@@ -211,8 +212,8 @@ impl Service for LocalService {
         let host = (self.host)();
         let how = pool::import::How { host: &host, clock: &*self.clock, layer: &self.layer };
         let outcome = pool::import::import(caller, &self.pools, &how, request)?;
-        self.pools.devices_after(&outcome.name);
-        if let Ok(imported) = self.pools.pool(&outcome.name) {
+        self.pools.attachments.devices_after(self.pools.table(), &outcome.name);
+        if let Ok(imported) = self.pools.table().pool(&outcome.name) {
             self.events.ask(&imported, Context::Import);
             self.events.post(&imported, "config_sync", Context::None);
             self.events.post(&imported, "pool_import", Context::None);
@@ -222,7 +223,7 @@ impl Service for LocalService {
 
     fn export(&self, caller: &Caller, request: &ExportRequest) -> Result<(), Error> {
         self.leases.end(caller, &self.pools, &request.name);
-        let guid = self.pools.pool(&request.name).map(|pool| pool.pool.spa().guid().0);
+        let guid = self.pools.table().pool(&request.name).map(|pool| pool.pool.spa().guid().0);
         self.pools.export(caller, request)?;
         self.events.gone(&request.name, guid?, false);
         Ok(())
@@ -230,7 +231,7 @@ impl Service for LocalService {
 
     fn logs(&self, _: &Caller) -> Result<Vec<LogStats>, Error> {
         let mut out = Vec::new();
-        for pool in self.pools.all() {
+        for pool in self.pools.table().all() {
             let logs = pool.pool.spa().writer().map(|live| live.log_stats()).unwrap_or_default();
             for (object, stats) in logs {
                 // A log without a dataset is about to disappear too.
@@ -255,11 +256,11 @@ impl Service for LocalService {
     }
 
     fn set_tunable(&self, _: &Caller, name: &str, value: &u64) -> Result<(), Error> {
-        self.pools.tunables.set(name, *value, &self.pools.present())
+        self.pools.tunables.set(name, *value, &self.pools.table().present())
     }
 
     fn inject(&self, _: &Caller, request: &InjectRequest) -> Result<Vec<Injected>, Error> {
-        crate::commands::pool::inject::ask(&self.pools, request)
+        crate::commands::pool::inject::ask(self.pools.table(), request)
     }
 
     fn mounts(&self, _: &Caller) -> Result<Vec<Mount>, Error> {
@@ -280,21 +281,21 @@ impl Service for LocalService {
 
     fn load_key(&self, _: &Caller, request: &LoadKeyRequest) -> Result<(), Error> {
         self.pools.load_key(request)?;
-        self.pools.devices_after(&request.dataset);
+        self.pools.attachments.devices_after(self.pools.table(), &request.dataset);
         Ok(())
     }
 
     fn unload_key(&self, caller: &Caller, dataset: &str) -> Result<(), Error> {
-        let taken = self.pools.devices_before_unloading(dataset);
+        let taken = self.pools.attachments.devices_before_unloading(dataset);
         let unloaded = self.pools.unload_key(caller, dataset);
         if unloaded.is_err() {
-            self.pools.devices_back(taken);
+            self.pools.attachments.devices_back(self.pools.table(), taken);
         }
         unloaded
     }
 
     fn reclaimed(&self, _: &Caller, first: &str, last: &str) -> Result<u64, Error> {
-        let pool = self.pools.pool_of(first)?;
+        let pool = self.pools.table().pool_of(first)?;
         pool.pool.spa().read(|| view::reclaimed(pool.pool.dsl(), first, last))
     }
 
@@ -307,7 +308,7 @@ impl Service for LocalService {
             facts.load_guid = RandomState::new().hash_one(name);
             Ok((pool, facts, ()))
         })?;
-        let imported = self.pools.pool(name)?;
+        let imported = self.pools.table().pool(name)?;
         self.events.post(&imported, "pool_create", Context::Create);
         self.events.ask(&imported, Context::Create);
         self.events.post(&imported, "config_sync", Context::None);
@@ -315,7 +316,7 @@ impl Service for LocalService {
     }
 
     fn change_pool(&self, caller: &Caller, name: &str, change: &PoolChange) -> Result<(), Error> {
-        let guid = self.pools.pool_or_going(name).map(|pool| pool.pool.spa().guid().0);
+        let guid = self.pools.table().pool_or_going(name).map(|pool| pool.pool.spa().guid().0);
         self.pools.change_pool(caller, name, change, &(self.host)())?;
         let what = match change {
             PoolChange::Destroy { .. } => {
@@ -328,7 +329,7 @@ impl Service for LocalService {
             | PoolChange::Log { .. }
             | PoolChange::PruneDdt { .. } => return Ok(()),
             PoolChange::Work { .. } | PoolChange::Scan { .. } => {
-                self.events.ask(&*self.pools.pool_or_going(name)?, Context::None);
+                self.events.ask(&*self.pools.table().pool_or_going(name)?, Context::None);
                 return Ok(());
             }
             PoolChange::Add { .. } => Some("vdev_add"),
@@ -348,7 +349,7 @@ impl Service for LocalService {
             | PoolChange::DiscardCheckpoint { .. }
             | PoolChange::Reopen => None,
         };
-        let imported = self.pools.pool_or_going(name)?;
+        let imported = self.pools.table().pool_or_going(name)?;
         self.events.ask(&imported, Context::None);
         what.iter().for_each(|what| self.events.post(&imported, what, Context::None));
         if !matches!(change, PoolChange::Clear { .. }) {
@@ -358,13 +359,13 @@ impl Service for LocalService {
     }
 
     fn change(&self, caller: &Caller, change: &DatasetChange) -> Result<Changed, Error> {
-        let taken = self.pools.devices_before(change);
+        let taken = self.pools.attachments.devices_before(change);
         let changed = self.pools.change(caller, change);
         // Also after a failure: then the volumes still exist.
-        self.pools.devices_back(taken);
-        self.pools.devices_after(change.subject());
+        self.pools.attachments.devices_back(self.pools.table(), taken);
+        self.pools.attachments.devices_after(self.pools.table(), change.subject());
         let changed = changed?;
-        if let Ok(imported) = self.pools.pool_of(change.subject()) {
+        if let Ok(imported) = self.pools.table().pool_of(change.subject()) {
             self.events.ask(&imported, Context::None);
         }
         if !caller.owns() {
@@ -374,23 +375,23 @@ impl Service for LocalService {
     }
 
     fn offer(&self, _: &Caller, request: &OfferRequest) -> Result<Vec<Offered>, Error> {
-        self.pools.offer(request)
+        self.pools.doors.offer(self.pools.table(), request)
     }
 
     fn withdraw(&self, _: &Caller, request: &WithdrawRequest) -> Result<(), Error> {
-        self.pools.withdraw(request)
+        self.pools.doors.withdraw(request)
     }
 
     fn exports(&self, _: &Caller) -> Result<ExportList, Error> {
-        Ok(self.pools.exports())
+        Ok(self.pools.doors.exports(self.pools.table()))
     }
 
     fn attach(&self, _: &Caller, request: &AttachRequest) -> Result<String, Error> {
-        self.pools.attach(&request.dataset, request.read_only)
+        self.pools.attachments.attach(self.pools.table(), &request.dataset, request.read_only)
     }
 
     fn detach(&self, _: &Caller, request: &DetachRequest) -> Result<(), Error> {
-        self.pools.detach(&request.dataset, request.force)
+        self.pools.attachments.detach(self.pools.table(), &request.dataset, request.force)
     }
 }
 
@@ -423,11 +424,11 @@ impl daemon::DaemonService for LocalService {
     }
 
     fn is_empty(&self) -> bool {
-        self.pools.is_empty()
+        self.pools.table().is_empty()
     }
 
     fn allows(&self, caller: &Caller, method: &str, body: &[u8]) -> Result<(), Error> {
-        grants::authorize(&self.pools, &self.tickets, caller, method, body)
+        grants::authorize(self.pools.table(), &self.tickets, caller, method, body)
     }
 
     fn remember_in(&self, cachefile: &std::path::Path) {
@@ -437,10 +438,10 @@ impl daemon::DaemonService for LocalService {
     fn open_doors(&self, place: &RunDir) {
         self.pools.tunables.watch_memory();
         self.pools.journal_in(place.dir());
-        self.pools.open_door(&place.volumes());
-        self.pools.open_files(&place.files());
-        self.pools.attach_in(&place.attached());
-        crate::sync_all::begin(&self.pools);
+        self.pools.doors.open(self.pools.table(), &place.volumes());
+        files::open(self.pools.table(), &self.pools.visits, &place.files());
+        self.pools.attachments.attach_in(&place.attached());
+        self.pools.syncs.begin(self.pools.table());
     }
 
     fn attach_every(&self) {
@@ -451,7 +452,7 @@ impl daemon::DaemonService for LocalService {
         let zedlets = Zedlets::start(terms)?;
         self.events.run(Arc::clone(&zedlets));
         let (events, pools) = (Arc::clone(&self.events), Arc::clone(&self.pools));
-        zedlets.gather(move || events.gather(&pools.present()))
+        zedlets.gather(move || events.gather(&pools.table().present()))
     }
 
     fn close(&self, patience: Duration) -> Vec<Error> {

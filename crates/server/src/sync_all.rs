@@ -17,7 +17,7 @@
 //! # Locks
 //! No lock is held while pools sync.
 
-use crate::pools::Pools;
+use crate::pools::table::PoolTable;
 use fuse::Hearing;
 use fuse::tree::{Attr, Entry, FileTree, Flags, Node, Seek, Statfs, Time};
 use ondisk::Guid;
@@ -46,6 +46,27 @@ pub(crate) struct Syncs {
 }
 
 impl Syncs {
+    /// Starts to set up the notification, if that is possible.
+    pub(crate) fn begin(&self, pools: &Arc<PoolTable>) {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        if groups.lines().any(may_be_frozen) {
+            tracing::info!("sync(2) is not heard: the daemon is in a user's session, which may be frozen");
+            return;
+        }
+        let all = Arc::new(All {
+            pools: Arc::downgrade(pools),
+            heard: AtomicU64::new(0),
+            turns: Turns::new(PATIENCE),
+        });
+        match std::thread::Builder::new().name("sync".to_owned()).spawn(move || listen(&all)) {
+            Ok(thread) => *self.coming.lock() = Some(thread),
+            Err(error) => tracing::debug!(%error, "sync(2) is not heard"),
+        }
+    }
+
     /// Waits until the set-up of the notification has ended.
     pub(crate) fn wait(&self) {
         let Some(coming) = self.coming.lock().take() else { return };
@@ -53,24 +74,6 @@ impl Syncs {
             Ok(hearing) => *self.here.lock() = hearing,
             Err(_) => tracing::error!("the thread that listens for sync(2) panicked"),
         }
-    }
-}
-
-/// Starts to set up the notification, if that is possible.
-pub(crate) fn begin(pools: &Arc<Pools>) {
-    if !rustix::process::geteuid().is_root() {
-        return;
-    }
-    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    if groups.lines().any(may_be_frozen) {
-        tracing::info!("sync(2) is not heard: the daemon is in a user's session, which may be frozen");
-        return;
-    }
-    let all =
-        Arc::new(All { pools: Arc::downgrade(pools), heard: AtomicU64::new(0), turns: Turns::new(PATIENCE) });
-    match std::thread::Builder::new().name("sync".to_owned()).spawn(move || listen(&all)) {
-        Ok(thread) => *pools.syncs.coming.lock() = Some(thread),
-        Err(error) => tracing::debug!(%error, "sync(2) is not heard"),
     }
 }
 
@@ -114,7 +117,7 @@ fn make(all: &Arc<All>) -> Result<Hearing, String> {
 
 /// All pools, as an empty folder that can be synced.
 struct All {
-    pools: Weak<Pools>,
+    pools: Weak<PoolTable>,
     /// The number of notifications.
     heard: AtomicU64,
     turns: Arc<Turns>,

@@ -51,7 +51,7 @@ impl Leases {
         request: &DiffRequest,
     ) -> Result<DiffPart, Error> {
         self.drop_old(pools, &request.to);
-        let imported = pools.pool_of(&request.from)?;
+        let imported = pools.table().pool_of(&request.from)?;
         let mut request = request.clone();
         if !request.to.contains('@') && imported.pool.spa().writer().is_some() {
             request.to = self.snapshot(caller, pools, &request.to)?;

@@ -121,7 +121,7 @@ fn mounts_a_whole_pool_and_exports_it() {
     let listed = std::process::Command::new("ls").arg("-lR").arg(&root.mountpoint).output().unwrap();
     assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
     stand.export(false).unwrap();
-    assert!(stand.pools.is_empty());
+    assert!(stand.pools.table().is_empty());
     assert_eq!(in_table(stand.dir.path()), 0);
 }
 
@@ -167,7 +167,7 @@ fn busy_file_systems_hold_on() {
     };
     busy_by(stand.unmount(&mount.mountpoint, false), "/sub', mounted at ");
     busy_by(stand.export(false), "this daemon, which has ");
-    assert!(!stand.pools.is_empty());
+    assert!(!stand.pools.table().is_empty());
     // The children were unmounted by then. The pool is as usable as before.
     assert!(stand.mounted().len() <= count);
     stand.mount_all();
@@ -350,7 +350,7 @@ fn ends_while_a_pool_comes() {
     });
     assert!(matches!(imported.unwrap_err().reason, Reason::Daemon { .. }));
     assert!(ending.into_inner().unwrap().join().unwrap().is_empty());
-    assert!(pools.is_empty());
+    assert!(pools.table().is_empty());
     let found = spa::discover(copy.images());
     assert_eq!(found.pools[0].state, poolhouse::ondisk::config::PoolState::Exported);
 }

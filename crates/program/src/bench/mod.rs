@@ -122,7 +122,7 @@ fn read(words: &[String]) -> Result<Plan, String> {
         in_flight: 64,
         idle_s: IDLE_S,
         serial: true,
-        threads: server::pools::mount_threads(),
+        threads: server::mounts::threads::mount_threads(),
         dir: std::env::temp_dir(),
     };
     let mut getopt = Getopt::new(words, ":g:i:jl:n:q:St:", &[]);

@@ -6,26 +6,24 @@ pub(crate) mod inject;
 pub(crate) mod scan;
 pub(crate) mod split;
 
-use std::path::PathBuf;
-
 use dsl::ops::props::{SetAs, SetProps, needed_feature, needed_version};
 use dsl::{Prop, PropError, PropList, Setting};
 use ondisk::Ashift;
-use ondisk::config::{AllocBias, DraidShape};
 use ondisk::feature::Feature;
 use ondisk::version::SPA_VERSION_FEATURES;
 use poolhouse::Pool;
 use spa::Host;
-use spa::create::{self, Beginning, NewLeaf, NewPool, NewVdev, VdevShape, claim_file, create};
+use spa::create::{self, Beginning, NewPool, claim_file, create};
 use spa::engine::{PoolProp, PoolWriter, TaskError};
 use spa::import::Hands;
 use zpl::NewFileSystem;
 
 use crate::commands::dataset::tasks;
+use crate::commands::vdev::layout::{add_aux, vdevs};
 use crate::replies::{error_of, of_create, of_library, of_shape};
 use crate::view::PoolFacts;
 use api::settings::pool::{self, When};
-use api::{Caller, CreatePool, Error, Layout, Reason, Refusal, Vdev};
+use api::{Caller, CreatePool, Error, Reason, Refusal};
 
 /// Creates a pool (`spa_create`).
 ///
@@ -130,7 +128,7 @@ fn furnish(
     let set = if props.is_empty() { Ok(()) } else { live.set(props) };
     let done = set
         .map_err(|e| Error::new(name, of_shape(&e)))
-        .and_then(|()| crate::commands::vdev::add_aux(live, name, &request.layout, 0, request.force))
+        .and_then(|()| add_aux(live, name, &request.layout, 0, request.force))
         .and_then(|()| limit_space(live, name, space));
     if done.is_err() {
         // This frees its devices.
@@ -206,64 +204,4 @@ fn root_props(name: &str, request: &CreatePool) -> Result<PropList, Error> {
     let max_block = if large { ondisk::SPA_MAXBLOCKSIZE } else { ondisk::SPA_OLD_MAXBLOCKSIZE };
     let context = dsl::prop::parse::Context { kind: dsl::Kind::Filesystem, creating: true, max_block };
     tasks::settings_in(name, context, &request.root_props)
-}
-
-/// A device of a new vdev. A distributed spare can't be one: it is part of a draid already, and can
-/// only replace another device ([`stand_in`]).
-///
-/// # Errors
-/// * [`Reason::InvalidConfig`]: it is a distributed spare, or has no path.
-pub(crate) fn leaf(name: &str, v: &Vdev) -> Result<NewLeaf, Error> {
-    if v.kind == "dspare" {
-        return Err(Error::new(name, Reason::InvalidConfig));
-    }
-    stand_in(name, v)
-}
-
-/// A device to attach to another, or to replace it.
-///
-/// # Errors
-/// * [`Reason::InvalidConfig`]: it has no path.
-pub(crate) fn stand_in(name: &str, v: &Vdev) -> Result<NewLeaf, Error> {
-    let path = v.path.clone().ok_or_else(|| Error::new(name, Reason::InvalidConfig))?;
-    Ok(NewLeaf { path: PathBuf::from(path) })
-}
-
-pub(crate) fn vdevs(name: &str, layout: &Layout) -> Result<Vec<NewVdev>, Error> {
-    let leaf = |v: &Vdev| leaf(name, v);
-    let top = |v: &Vdev| -> Result<NewVdev, Error> {
-        let children = v.children.len() as u64;
-        let shape = match v.kind.as_str() {
-            "mirror" => VdevShape::Mirror,
-            "raidz" => VdevShape::Raidz(v.nparity),
-            "draid" => VdevShape::Draid(v.nparity, draid(v, children)),
-            _ => VdevShape::Single,
-        };
-        let bias = match (v.is_log, v.alloc_bias.as_deref()) {
-            (true, _) => Some(AllocBias::Log),
-            (false, Some("special")) => Some(AllocBias::Special),
-            (false, Some("dedup")) => Some(AllocBias::Dedup),
-            (false, _) => None,
-        };
-        let leaves = if v.children.is_empty() {
-            vec![leaf(v)?]
-        } else {
-            v.children.iter().map(leaf).collect::<Result<_, _>>()?
-        };
-        Ok(NewVdev { shape, bias, leaves })
-    };
-    layout.tops.iter().map(top).collect()
-}
-
-/// The shape of a draid. It has as many groups as are needed until rows of groups and rows of
-/// devices end together.
-fn draid(v: &Vdev, children: u64) -> DraidShape {
-    let (group, disks) = (v.draid_ndata + v.nparity, children.saturating_sub(v.draid_nspares).max(1));
-    let gcd = |mut a: u64, mut b: u64| {
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
-    DraidShape { ndata: v.draid_ndata, nspares: v.draid_nspares, ngroups: disks / gcd(group, disks) }
 }

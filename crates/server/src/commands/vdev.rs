@@ -5,21 +5,22 @@
 //! engine decides whether a change is allowed.
 
 pub(crate) mod initialize_trim;
+pub(crate) mod layout;
 pub(crate) mod online_offline;
 pub(crate) mod properties;
 
 use ondisk::version::SPA_VERSION_FEATURES;
 use ondisk::{Ashift, Guid};
 use spa::Host;
-use spa::create::{NewLeaf, claim_file};
+use spa::create::claim_file;
 use spa::engine::{AddTerms, PoolProp, PoolWriter, ShapeError};
 use vdev::VdevInfo;
 
-use crate::commands::pool::{leaf, vdevs};
-use crate::pools::Imported;
+use crate::commands::vdev::layout::{add_aux, vdevs};
+use crate::pools::imported::Imported;
 use crate::replies::{of_clear, of_dsl, of_life, of_shape};
 use api::settings::pool::{self, Setting, When};
-use api::{Error, Layout, PoolChange, Reason, Settings};
+use api::{Error, PoolChange, Reason, Settings};
 
 /// Valid properties for an imported pool.
 pub(crate) struct Props {
@@ -126,27 +127,6 @@ pub(crate) fn change(imported: &Imported, live: &PoolWriter, change: &PoolChange
         }
         _ => Err(Error::new(name, Reason::BadRequest { what: "not a change of devices".to_owned() })),
     }
-}
-
-/// Adds the hot spares and cache devices of a layout. `at` is the spares' position in the list of
-/// all.
-///
-/// # Errors
-/// * [`Reason::InvalidConfig`]: a device has no path, or is a distributed spare.
-/// * All others: see [`of_shape`].
-pub(crate) fn add_aux(
-    live: &PoolWriter,
-    name: &str,
-    layout: &Layout,
-    at: usize,
-    force: bool,
-) -> Result<(), Error> {
-    if layout.spares.is_empty() && layout.cache.is_empty() {
-        return Ok(());
-    }
-    let leaves = |list: &[api::Vdev]| list.iter().map(|v| leaf(name, v)).collect::<Result<Vec<NewLeaf>, _>>();
-    let (spares, cache) = (leaves(&layout.spares)?, leaves(&layout.cache)?);
-    live.add_aux_at(at, &spares, &cache, force, &claim_file).map_err(|e| Error::new(name, of_shape(&e)))
 }
 
 /// Finds a device by its path, the last part of that, its guid, or its displayed name

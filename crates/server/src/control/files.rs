@@ -9,9 +9,13 @@
 //! The table is held for look-ups, never while a dataset is opened or read. The lock of the keys is
 //! held while a key is loaded or unloaded. It comes before the table.
 
+pub(crate) mod visits;
+
 use crate::control::peer::of_stream;
 use crate::mounts::MountedFs;
-use crate::pools::{Imported, Pools};
+use crate::pools::imported::Imported;
+use crate::pools::keys::unload;
+use crate::pools::table::PoolTable;
 use crate::replies::of_dsl;
 use api::files::wire::{ASK_MAX, Answer, Ask, Refusal, receive, send};
 use api::files::{Change, Engine, Fault, Files, Kernel, Kind, Opened, Opening, PART_MAX};
@@ -21,183 +25,54 @@ use dsl::LongHold;
 use dsl::keys::KeyStatus;
 use fuse::dataset::Stale;
 use ondisk::ObjNum;
-use parking_lot::{Condvar, Mutex};
-use std::collections::BTreeMap;
 use std::io::Read;
-use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use visits::{Key, Seat, Visits};
 use zpl::{DirCookie, FileSystem};
 
-/// Most visits at a time.
-const MOST: usize = 32;
 /// How long a command may take for its first request.
 const OPENING: Duration = Duration::from_secs(10);
 /// Most connections at a time, with those that have not sent a request yet.
-const CONNECTIONS_MAX: usize = 2 * MOST;
-/// How long visits may take to end after they were told to.
-const ENDING: Duration = Duration::from_secs(20);
+const CONNECTIONS_MAX: usize = 2 * visits::MOST;
 /// The pause and the number of attempts for a dataset that is in use for a moment, such as by a new
 /// mount.
 const TRIES: (Duration, u32) = (Duration::from_millis(50), 40);
 
-/// The visits of a daemon.
-#[derive(Default)]
-pub(crate) struct Visits {
-    table: Mutex<Table>,
-    /// Keys that visits have loaded, by pool and object of the encryption root.
-    keys: Mutex<BTreeMap<(String, u64), Key>>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Table {
-    listener: Option<(Arc<UnixListener>, PathBuf)>,
-    /// Set when all pools are closed.
-    closed: bool,
-    last: u64,
-    each: BTreeMap<u64, Entry>,
-}
-
-struct Entry {
-    pool: String,
-    /// The object number of the dataset, once it is known.
-    dataset: Option<u64>,
-    /// The command and its process.
-    user: String,
-    stream: UnixStream,
-}
-
-struct Key {
-    root: String,
-    /// The number of visits that need the key.
-    users: usize,
-}
-
-/// A visit's entry in the table.
-struct Seat {
-    pools: Arc<Pools>,
-    number: u64,
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let visits = self.pools.visits();
-        visits.table.lock().each.remove(&self.number);
-        visits.changed.notify_all();
+/// Serves the files of all pools to this user, at a socket.
+pub(crate) fn open(pools: &Arc<PoolTable>, visits: &Arc<Visits>, socket: &Path) {
+    if let Err(error) = listen(pools, visits, socket) {
+        tracing::warn!(%error, "`poolhouse ls` and `cp` can't use the pools of this daemon");
     }
 }
 
-impl Visits {
-    /// The objects of a pool's datasets that visits have open, with the commands.
-    pub(crate) fn users(&self, pool: &str) -> Vec<(u64, String)> {
-        let table = self.table.lock();
-        let of_pool = table.each.values().filter(|entry| entry.pool == pool);
-        of_pool.filter_map(|entry| Some((entry.dataset?, entry.user.clone()))).collect()
+fn listen(pools: &Arc<PoolTable>, visits: &Arc<Visits>, socket: &Path) -> std::io::Result<()> {
+    // The socket of a dead daemon.
+    match std::fs::remove_file(socket) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
     }
-
-    /// The error for a busy pool: a visit that has not ended by itself within `patience`.
-    pub(crate) fn in_use(&self, imported: &Imported, patience: Duration) -> Option<Error> {
-        let pool = imported.pool.name();
-        if self.wait(pool, patience) {
-            return None;
-        }
-        let of_pool = |entry: &&Entry| entry.pool == pool;
-        let (dataset, by) = {
-            let table = self.table.lock();
-            let entry = table.each.values().find(of_pool)?;
-            (entry.dataset, entry.user.clone())
-        };
-        let name = dataset.and_then(|object| imported.pool.dsl().by_object(ObjNum(object)).ok());
-        let about = name.map_or_else(|| pool.to_owned(), |dataset| dataset.name());
-        Some(Error::new(about, Reason::HeldOpen { by }))
-    }
-
-    /// Waits for a pool's visits to end by themselves. Returns whether they did.
-    fn wait(&self, pool: &str, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
-        let mut table = self.table.lock();
-        while table.each.values().any(|entry| entry.pool == pool) {
-            if self.changed.wait_until(&mut table, until).timed_out() {
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Ends a pool's visits without waiting.
-    pub(crate) fn send_away(&self, pool: &str) {
-        for entry in self.table.lock().each.values().filter(|entry| entry.pool == pool) {
-            // A visit whose command is gone has ended already.
-            entry.stream.shutdown(Shutdown::Both).unwrap_or_default();
-        }
-    }
-
-    /// Ends a pool's visits. Returns whether all have ended.
-    pub(crate) fn end(&self, pool: &str) -> bool {
-        self.send_away(pool);
-        self.wait(pool, ENDING)
-    }
-
-    fn enter(pools: &Arc<Pools>, stream: UnixStream, pool: &str, user: &str) -> Result<Seat, Error> {
-        let mut table = pools.visits().table.lock();
-        if table.closed {
-            return Err(Error::new(pool, Reason::Daemon { what: "the daemon is ending".to_owned() }));
-        }
-        if table.each.len() >= MOST {
-            let what = format!("{MOST} commands use files of its pools; try again later");
-            return Err(Error::new(pool, Reason::Daemon { what }));
-        }
-        table.last += 1;
-        let number = table.last;
-        let entry = Entry { pool: pool.to_owned(), dataset: None, user: user.to_owned(), stream };
-        table.each.insert(number, entry);
-        Ok(Seat { pools: Arc::clone(pools), number })
-    }
-
-    /// Accepts no more visits.
-    pub(crate) fn close(&self) {
-        let mut table = self.table.lock();
-        table.closed = true;
-        if let Some((listener, socket)) = table.listener.take() {
-            // This wakes up the thread that waits for connections.
-            rustix::net::shutdown(&*listener, rustix::net::Shutdown::Both).unwrap_or_default();
-            if let Err(error) = std::fs::remove_file(socket) {
-                tracing::debug!(%error, "the socket of files stays");
-            }
-        }
-    }
+    let listener = Arc::new(UnixListener::bind(socket)?);
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+    visits.listens(Arc::clone(&listener), socket);
+    let (pools, visits) = (Arc::downgrade(pools), Arc::downgrade(visits));
+    let welcome = move || welcome(&listener, &pools, &visits);
+    std::thread::Builder::new().name("visits".to_owned()).spawn(welcome)?;
+    Ok(())
 }
 
-impl Pools {
-    /// Serves the files of all pools to this user, at a socket.
-    pub(crate) fn open_files(self: &Arc<Self>, socket: &Path) {
-        if let Err(error) = self.listen_for_visits(socket) {
-            tracing::warn!(%error, "`poolhouse ls` and `cp` can't use the pools of this daemon");
-        }
-    }
-
-    fn listen_for_visits(self: &Arc<Self>, socket: &Path) -> std::io::Result<()> {
-        // The socket of a dead daemon.
-        match std::fs::remove_file(socket) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let listener = Arc::new(UnixListener::bind(socket)?);
-        std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
-        self.visits().table.lock().listener = Some((Arc::clone(&listener), socket.to_owned()));
-        let pools = Arc::downgrade(self);
-        let welcome = move || welcome(&listener, &pools);
-        std::thread::Builder::new().name("visits".to_owned()).spawn(welcome)?;
-        Ok(())
-    }
+/// What a visit uses of the daemon.
+#[derive(Clone)]
+struct Daemon {
+    pools: Arc<PoolTable>,
+    visits: Arc<Visits>,
 }
 
 /// Accepts connections until the socket is closed.
-fn welcome(listener: &UnixListener, pools: &Weak<Pools>) {
+fn welcome(listener: &UnixListener, pools: &Weak<PoolTable>, visits: &Weak<Visits>) {
     // Each connection holds a reference, so the count is the number of connections.
     let here = Arc::new(());
     loop {
@@ -214,11 +89,12 @@ fn welcome(listener: &UnixListener, pools: &Weak<Pools>) {
                 continue;
             }
         };
-        let Some(pools) = pools.upgrade() else { return };
+        let (Some(pools), Some(visits)) = (pools.upgrade(), visits.upgrade()) else { return };
+        let daemon = Daemon { pools, visits };
         let one = Arc::clone(&here);
         let serve = move || {
             let _one = one;
-            if let Err(error) = serve(&pools, stream) {
+            if let Err(error) = serve(&daemon, stream) {
                 tracing::debug!(%error, "a visit ended badly");
             }
         };
@@ -230,7 +106,7 @@ fn welcome(listener: &UnixListener, pools: &Weak<Pools>) {
 }
 
 /// Serves one connection to its end.
-fn serve(pools: &Arc<Pools>, mut stream: UnixStream) -> std::io::Result<()> {
+fn serve(daemon: &Daemon, mut stream: UnixStream) -> std::io::Result<()> {
     let peer = of_stream(&stream)?;
     if !peer.owns(Peer::own().uid) {
         tracing::info!(uid = peer.uid, "a visitor is turned away");
@@ -241,7 +117,7 @@ fn serve(pools: &Arc<Pools>, mut stream: UnixStream) -> std::io::Result<()> {
     let Some(Ask::Open(opening)) = receive(&mut first, ASK_MAX, &mut bytes)? else { return Ok(()) };
     stream.set_read_timeout(None)?;
     let user = visitor(&opening.command, peer.pid);
-    let (mut open, opened) = match Open::new(pools, &stream, &opening, &user) {
+    let (mut open, opened) = match Open::new(daemon, &stream, &opening, &user) {
         Ok(opened) => opened,
         Err(refusal) => return send(&mut stream, &Answer::Denied(refusal), &[]),
     };
@@ -404,7 +280,7 @@ fn is_taken(error: &poolhouse::Error) -> bool {
 
 impl Open {
     fn new(
-        pools: &Arc<Pools>,
+        daemon: &Daemon,
         stream: &UnixStream,
         opening: &Opening,
         user: &str,
@@ -412,18 +288,16 @@ impl Open {
         let name = opening.dataset.as_str();
         let parsed = dsl::Name::parse(name).map_err(|_| denied(name, Reason::InvalidName))?;
         let again = stream.try_clone().map_err(|error| library(name, &error))?;
-        let seat = Visits::enter(pools, again, parsed.pool(), user).map_err(Refusal::Api)?;
-        let imported = pools.pool_of(name).map_err(Refusal::Api)?;
+        let seat = daemon.visits.enter(again, parsed.pool(), user).map_err(Refusal::Api)?;
+        let imported = daemon.pools.pool_of(name).map_err(Refusal::Api)?;
         let of_dsl = |error: dsl::Error| denied(name, of_dsl(&error));
         let dataset = imported.pool.spa().read(|| imported.pool.dsl().dataset(name)).map_err(of_dsl)?;
-        if let Some(entry) = pools.visits().table.lock().each.get_mut(&seat.number) {
-            entry.dataset = Some(dataset.object().0);
-        }
+        daemon.visits.set_dataset(seat.number, Some(dataset.object().0));
         let live = imported.pool.spa().writer();
         if live.is_some_and(|live| live.suspended().is_some()) {
             return Err(denied(name, Reason::Suspended));
         }
-        let keys = load_keys((pools, seat.number), &imported, &dataset, opening)?;
+        let keys = load_keys((daemon, seat.number), &imported, &dataset, opening)?;
         check_key(&dataset)?;
         if opening.write && live.is_none() {
             return Err(denied(name, Reason::PoolReadonly));
@@ -549,7 +423,7 @@ fn check_key(dataset: &dsl::Dataset) -> Result<(), Refusal> {
 
 /// A key that visits have loaded. The last of them unloads it.
 struct Loaded {
-    pools: Arc<Pools>,
+    daemon: Daemon,
     /// The visit. It has closed its dataset when this is dropped.
     visit: u64,
     pool: String,
@@ -558,11 +432,9 @@ struct Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        let visits = self.pools.visits();
+        let Daemon { pools, visits } = &self.daemon;
         let mut keys = visits.keys.lock();
-        if let Some(entry) = visits.table.lock().each.get_mut(&self.visit) {
-            entry.dataset = None;
-        }
+        visits.set_dataset(self.visit, None);
         let place = (self.pool.clone(), self.root);
         let Some(key) = keys.get_mut(&place) else { return };
         key.users -= 1;
@@ -571,7 +443,7 @@ impl Drop for Loaded {
         }
         if let Some(key) = keys.remove(&place)
             // The end of a visit has no request: the daemon itself loaded the key for it.
-            && let Err(error) = self.pools.unload_key(&Caller::this_process(), &key.root)
+            && let Err(error) = unload(&Caller::this_process(), pools, visits, &key.root)
         {
             // Something else needs the key now.
             tracing::info!(root = key.root, %error, "its key stays loaded");
@@ -582,7 +454,7 @@ impl Drop for Loaded {
 /// Loads the keys that a command gave, as long as visits need them. A key that is loaded already is
 /// checked.
 fn load_keys(
-    (pools, visit): (&Arc<Pools>, u64),
+    (daemon, visit): (&Daemon, u64),
     imported: &Imported,
     dataset: &dsl::Dataset,
     opening: &Opening,
@@ -600,7 +472,7 @@ fn load_keys(
         let of_key = |error: dsl::keys::KeyError| library(dir.name(), &error);
         let place = (imported.pool.name().to_owned(), dir.object().0);
         // Held while the key is loaded, so that no other visit unloads it in between.
-        let mut all = pools.visits().keys.lock();
+        let mut all = daemon.visits.keys.lock();
         let is_there = dsl.keys().status(&dir).map_err(of_dsl)? == KeyStatus::Available;
         dsl.keys().load(&dir, &material.0, is_there).map_err(of_key)?;
         match all.get_mut(&place) {
@@ -612,7 +484,7 @@ fn load_keys(
                 all.insert(place.clone(), Key { root, users: 1 });
             }
         }
-        loaded.push(Loaded { pools: Arc::clone(pools), visit, pool: place.0, root: place.1 });
+        loaded.push(Loaded { daemon: daemon.clone(), visit, pool: place.0, root: place.1 });
     }
     Ok(loaded)
 }

@@ -21,7 +21,8 @@
 //! kernel reports, and those of its user in `/etc/group`.
 
 use crate::mounts::plans;
-use crate::pools::{Imported, Pools};
+use crate::pools::imported::Imported;
+use crate::pools::table::PoolTable;
 use crate::replies::of_dsl;
 use crate::view::space::{Limited, limited};
 use api::accounts;
@@ -87,7 +88,7 @@ fn pool_of(dataset: &str) -> String {
 ///   not exist.
 /// * [`Reason::Io`], [`Reason::Corrupt`]: the subject can't be read.
 pub fn authorize(
-    pools: &Pools,
+    pools: &PoolTable,
     tickets: &Tickets,
     caller: &Caller,
     method: &str,
@@ -188,7 +189,7 @@ fn subject(method: &str, body: &[u8]) -> String {
 }
 
 /// Checks whether the caller may make this change.
-fn check_change(pools: &Pools, caller: &Caller, change: &DatasetChange) -> Result<(), Error> {
+fn check_change(pools: &PoolTable, caller: &Caller, change: &DatasetChange) -> Result<(), Error> {
     if change.subject().is_empty() {
         return Err(Error::new("change", Reason::Permission));
     }
@@ -316,7 +317,7 @@ fn above(name: &str) -> &str {
 }
 
 /// The origin of a clone.
-fn origin_of(pools: &Pools, name: &str) -> Result<Option<String>, Error> {
+fn origin_of(pools: &PoolTable, name: &str) -> Result<Option<String>, Error> {
     let imported = pools.pool_of(name)?;
     let fail = |e: &dsl::Error| Error::new(name, of_dsl(e));
     imported.pool.spa().read(|| {
@@ -334,7 +335,7 @@ fn origin_of(pools: &Pools, name: &str) -> Result<Option<String>, Error> {
 /// To grant permissions, a user needs them and `allow`, and can't grant `allow` itself. To revoke,
 /// a user needs `allow`, and can revoke only its own.
 fn check_allow(
-    pools: &Pools,
+    pools: &PoolTable,
     caller: &Caller,
     name: &str,
     grants: &deleg::Grants,
@@ -362,7 +363,7 @@ fn asker(caller: &Caller) -> Asker {
 }
 
 /// Checks that all needs are granted. A request without needs does nothing, and is refused.
-fn check(pools: &Pools, caller: &Caller, needs: &[Need<'_>]) -> Result<(), Error> {
+fn check(pools: &PoolTable, caller: &Caller, needs: &[Need<'_>]) -> Result<(), Error> {
     if needs.is_empty() {
         return Err(Error::new("", Reason::Permission));
     }
@@ -433,7 +434,7 @@ fn own(asker: &Asker, property: &str) -> bool {
 
 /// The query without the properties that the caller may not read. The use and quotas of other users
 /// need a permission (`zfs_secpolicy_userspace_one`).
-pub(crate) fn visible(pools: &Pools, caller: &Caller, query: &DatasetQuery) -> DatasetQuery {
+pub(crate) fn visible(pools: &PoolTable, caller: &Caller, query: &DatasetQuery) -> DatasetQuery {
     let mut query = query.clone();
     if caller.owns() {
         return query;
@@ -452,7 +453,7 @@ pub(crate) fn visible(pools: &Pools, caller: &Caller, query: &DatasetQuery) -> D
 
 /// Removes properties from an answer that the caller may read at the query's root, but not at a
 /// dataset below.
-pub(crate) fn hide(pools: &Pools, caller: &Caller, query: &DatasetQuery, list: &mut DatasetList) {
+pub(crate) fn hide(pools: &PoolTable, caller: &Caller, query: &DatasetQuery, list: &mut DatasetList) {
     if caller.owns() {
         return;
     }

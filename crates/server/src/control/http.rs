@@ -16,7 +16,7 @@ mod answer;
 
 use crate::control::peer::{may, of_cred};
 use crate::control::turns::{Callers, Crowd, Seat};
-use crate::daemon::DaemonService;
+use crate::daemon::service::DaemonService;
 use answer::{Paced, Text, answer};
 use api::{Answer, Budget, Caller, Error, METHODS, Peer, PoolChange, Reason, clipped, dispatch};
 use http_body_util::BodyExt;

@@ -1,6 +1,6 @@
 //! The file systems that follow another's `mountpoint` (`changelist_gather`).
 
-use crate::pools::{Imported, within};
+use crate::pools::imported::Imported;
 use crate::replies::of_dsl;
 use api::{DatasetChange, Error};
 use dsl::prop::{Prop, Source};
@@ -52,4 +52,9 @@ pub(crate) fn of(imported: &Imported, change: &DatasetChange) -> Result<Vec<Stri
 
 fn is_place(prop: &str) -> bool {
     ["mountpoint", "canmount"].contains(&prop)
+}
+
+/// Whether `name` is the dataset `root`, or below it.
+pub(crate) fn within(root: &str, name: &str) -> bool {
+    name.strip_prefix(root).is_some_and(|tail| tail.is_empty() || tail.starts_with('/'))
 }

@@ -1,8 +1,9 @@
 //! The mounts of a dead daemon, restored with all others of their pools.
 
-use crate::mounts::journal::Note;
+use crate::mounts::journal::{Journal, Note};
 use crate::mounts::plans;
-use crate::pools::{Imported, Pools};
+use crate::pools::imported::Imported;
+use crate::pools::table::PoolTable;
 use api::MountRequest;
 use api::plan::{CanMount, Plan, Where};
 use std::collections::BTreeMap;
@@ -12,24 +13,22 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct Left(BTreeMap<String, Note>);
 
-impl Pools {
+impl Left {
     /// Takes the notes of the pools that a request covers completely. Each is returned once.
-    pub(crate) fn left_for(&self, request: &MountRequest) -> Left {
+    pub(crate) fn of(request: &MountRequest, table: &PoolTable, journal: &Journal) -> Self {
         let pools: Vec<String> = if request.datasets.is_empty() {
-            self.all().iter().map(|pool| pool.pool.name().to_owned()).collect()
+            table.all().iter().map(|pool| pool.pool.name().to_owned()).collect()
         } else if request.recursive {
             request.datasets.iter().filter(|name| !name.contains(['/', '@'])).cloned().collect()
         } else {
-            return Left::default();
+            return Self::default();
         };
-        let notes = pools.iter().flat_map(|pool| self.journal.take(pool));
-        Left(notes.map(|note| (note.dataset.clone(), note)).collect())
+        let notes = pools.iter().flat_map(|pool| journal.take(pool));
+        Self(notes.map(|note| (note.dataset.clone(), note)).collect())
     }
-}
 
-impl Left {
     /// Adds left mounts of snapshots to the list of what to mount.
-    pub(crate) fn add_snapshots(&self, pools: &Pools, chosen: &mut Vec<(Arc<Imported>, Plan)>) {
+    pub(crate) fn add_snapshots(&self, pools: &PoolTable, chosen: &mut Vec<(Arc<Imported>, Plan)>) {
         for name in self.0.keys().filter(|name| name.contains('@')) {
             let Ok(pool) = pools.pool_of(name) else { continue };
             // A missing one is reported later, with all that are missing.
@@ -41,14 +40,14 @@ impl Left {
     }
 
     /// Changes a plan to the left mount. Returns whether it is mounted only for that reason.
-    pub(crate) fn apply(&mut self, pools: &Pools, plan: &mut Plan, mounted: bool) -> bool {
+    pub(crate) fn apply(&mut self, journal: &Journal, plan: &mut Plan, mounted: bool) -> bool {
         let Some(note) = self.0.remove(&plan.name) else { return false };
         if mounted {
             return false;
         }
         if plan.locked {
             // It is mounted later, with its key.
-            pools.journal.leave(&note);
+            journal.leave(&note);
             return false;
         }
         let target = note.target.display();

@@ -1,7 +1,8 @@
 //! Queries about pools that return no lists.
 
 use crate::commands::dataset::{quotas, tasks};
-use crate::pools::{Pools, data_room};
+use crate::pools::Pools;
+use crate::pools::datasets::data_room;
 use crate::replies::of_dsl;
 use api::{DatasetChange, Error, ObjectPath, Settings};
 use ondisk::ObjNum;
@@ -13,7 +14,7 @@ impl Pools {
     /// # Errors
     /// See [`api::Service::draft`].
     pub fn draft(&self, change: &DatasetChange) -> Result<Settings, Error> {
-        let imported = self.pool_of(change.subject())?;
+        let imported = self.table.pool_of(change.subject())?;
         let (kept, _) = quotas::split(change)?;
         let room = |blocks, block| data_room(&imported.pool, blocks, block);
         let drafted = imported.pool.spa().read(|| tasks::draft(imported.pool.dsl(), &room, &kept))?;
@@ -28,7 +29,7 @@ impl Pools {
     /// # Errors
     /// See [`api::Service::object_path`].
     pub fn object_path(&self, pool: &str, objset: ObjNum, object: ObjNum) -> Result<ObjectPath, Error> {
-        let imported = self.pool(pool)?;
+        let imported = self.table.pool(pool)?;
         // A number that is not a dataset's may belong to anything.
         let Ok(dataset) = imported.pool.dsl().by_object(objset) else { return Ok(ObjectPath::default()) };
         let name = dataset.name();

@@ -19,8 +19,10 @@
 //! [`State`] is held for reading and counting, never while something is unmounted or written.
 
 use crate::commands::pool::leave;
-use crate::pools::mounting::{Mounted, threads_for, unmount_all};
-use crate::pools::{Imported, Pools};
+use crate::mounts::threads::threads_for;
+use crate::pools::Pools;
+use crate::pools::imported::{Imported, Mounted};
+use crate::pools::unmounting::unmount_all;
 use api::{Caller, Error, Reason};
 use fuse::Detach;
 use parking_lot::{Condvar, Mutex};
@@ -29,7 +31,6 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -109,10 +110,10 @@ impl Pools {
         before: impl Fn(&Pools, &str) + Send + Sync + 'static,
     ) -> Vec<Error> {
         // Present connections end with their volumes, and all others with the server.
-        self.closing.store(true, Ordering::SeqCst);
-        let server = self.close_doors();
-        self.visits().close();
-        let pools = self.present();
+        self.table.close();
+        let server = self.doors.close();
+        self.visits.close();
+        let pools = self.table.present();
         let stages = pools.iter().map(|pool| (pool.pool.name().to_owned(), Stage::Working)).collect();
         let guids: Vec<_> = pools.iter().map(|pool| pool.pool.spa().guid()).collect();
         let pools = pools.into_iter().map(|pool| (pool.pool.name().to_owned(), pool)).collect();
@@ -142,7 +143,7 @@ impl Pools {
         std::mem::forget(std::mem::take(&mut *ending.pools.lock()));
         guids.into_iter().for_each(vdev::inject::forget);
         drop(server);
-        self.table.write().clear();
+        self.table.clear();
         left
     }
 
@@ -150,7 +151,7 @@ impl Pools {
     fn wait_for_coming(&self, patience: Duration) -> Vec<Error> {
         let since = Instant::now();
         loop {
-            let coming = self.coming();
+            let coming = self.table.coming();
             if coming.is_empty() || since.elapsed() >= patience {
                 return coming.into_iter().map(|name| Error::new(name, Reason::Silent)).collect();
             }
@@ -167,15 +168,14 @@ impl Ending {
     /// Exports a pool and closes its devices.
     fn end(&self, pools: &Pools, name: &str, before: &dyn Fn(&Pools, &str)) -> Result<(), Reason> {
         // An export may be running already.
-        let is_going = || matches!(pools.table.read().get(name), Some(crate::pools::State::Going(_)));
-        while is_going() {
+        while pools.table.is_going(name) {
             std::thread::sleep(LOOK);
         }
-        if let Ok(imported) = pools.pool(name) {
+        if let Ok(imported) = pools.table.pool(name) {
             before(pools, name);
             self.let_go(pools, &imported)?;
         }
-        pools.table.write().remove(name);
+        pools.table.remove(name);
         let gone = self.pools.lock().remove(name);
         drop(gone);
         Ok(())
@@ -184,10 +184,10 @@ impl Ending {
     /// Exports a pool.
     fn let_go(&self, pools: &Pools, imported: &Arc<Imported>) -> Result<(), Reason> {
         let name = imported.pool.name();
-        if !pools.visits().end(name) {
+        if !pools.visits.end(name) {
             tracing::error!(pool = name, "commands that use its files don't end");
         }
-        if !pools.take_volumes(imported) {
+        if !pools.attachments.take_volumes(imported) {
             tracing::error!(pool = name, "clients of its volumes don't let go");
         }
         self.unmount(imported);

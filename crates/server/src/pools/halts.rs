@@ -1,7 +1,7 @@
 //! Pools that stop writing: suspended or broken.
 
-use crate::pools::Imported;
 use parking_lot::Mutex;
+use poolhouse::Pool;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -33,9 +33,9 @@ impl Halts {
 }
 
 /// Logs when a pool stops writing, and why, and keeps that for an event.
-pub(super) fn watch(imported: &Imported) {
-    let Some(live) = imported.pool.spa().writer() else { return };
-    let (name, halts) = (imported.pool.name().to_owned(), imported.halts.clone());
+pub(super) fn watch(pool: &Pool, all: &Halts) {
+    let Some(live) = pool.spa().writer() else { return };
+    let (name, halts) = (pool.name().to_owned(), all.clone());
     live.on_suspend(move |reason, full| {
         halts.put(None);
         match full.is_empty() {
@@ -48,7 +48,7 @@ pub(super) fn watch(imported: &Imported) {
             ),
         }
     });
-    let (name, halts) = (imported.pool.name().to_owned(), imported.halts.clone());
+    let (name, halts) = (pool.name().to_owned(), all.clone());
     live.on_break(move |stopped| {
         let cause = api::chain(stopped);
         tracing::error!(pool = name, cause, "broken: it writes nothing until it is imported again");

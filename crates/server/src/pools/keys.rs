@@ -3,7 +3,9 @@
 use api::{Caller, Error, KeyMaterial, LoadKeyRequest, Reason};
 use ondisk::ObjNum;
 
+use crate::control::files::visits::Visits;
 use crate::pools::Pools;
+use crate::pools::table::PoolTable;
 use crate::replies::{of_dsl, of_key};
 
 impl Pools {
@@ -13,7 +15,7 @@ impl Pools {
     /// See [`api::Service::load_key`].
     pub fn load_key(&self, request: &LoadKeyRequest) -> Result<(), Error> {
         let about = request.dataset.as_str();
-        let pool = self.pool_of(about)?;
+        let pool = self.table.pool_of(about)?;
         let dsl = pool.pool.dsl();
         let dir = dsl.dir(about).map_err(|error| Error::new(about, of_dsl(&error)))?;
         let bytes = match &request.key {
@@ -27,40 +29,53 @@ impl Pools {
     /// # Errors
     /// See [`api::Service::unload_key`].
     pub fn unload_key(&self, caller: &Caller, dataset: &str) -> Result<(), Error> {
-        let pool = self.pool_of(dataset)?;
-        let fail = |error: dsl::Error| Error::new(dataset, of_dsl(&error));
-        let root = pool.pool.dsl().dir(dataset).map_err(fail)?;
-        for live in pool.mounts.served() {
-            let name = live.name();
-            // A snapshot has the key of its head.
-            let head = name.split('@').next().unwrap_or(&name);
-            let dir = pool.pool.dsl().dir(head).map_err(fail)?;
-            let needs = dir.encryption_root().map_err(fail)?;
-            if needs.is_some_and(|needed| needed.object() == root.object()) {
-                return Err(Error::new(dataset, Reason::Busy));
-            }
+        unload(caller, &self.table, &self.visits, dataset)
+    }
+}
+
+/// Unloads a key, unless a mount, a volume or a visit needs it.
+///
+/// # Errors
+/// See [`api::Service::unload_key`].
+pub(crate) fn unload(
+    caller: &Caller,
+    pools: &PoolTable,
+    visits: &Visits,
+    dataset: &str,
+) -> Result<(), Error> {
+    let pool = pools.pool_of(dataset)?;
+    let fail = |error: dsl::Error| Error::new(dataset, of_dsl(&error));
+    let root = pool.pool.dsl().dir(dataset).map_err(fail)?;
+    for live in pool.mounts.served() {
+        let name = live.name();
+        // A snapshot has the key of its head.
+        let head = name.split('@').next().unwrap_or(&name);
+        let dir = pool.pool.dsl().dir(head).map_err(fail)?;
+        let needs = dir.encryption_root().map_err(fail)?;
+        if needs.is_some_and(|needed| needed.object() == root.object()) {
+            return Err(Error::new(dataset, Reason::Busy));
         }
-        for object in pool.volumes.objects() {
-            let needs = pool.pool.dsl().by_object(ObjNum(object)).and_then(|d| d.dir().encryption_root());
-            if needs.map_err(fail)?.is_some_and(|needed| needed.object() == root.object()) {
-                return Err(Error::new(dataset, Reason::Busy));
-            }
+    }
+    for object in pool.volumes.objects() {
+        let needs = pool.pool.dsl().by_object(ObjNum(object)).and_then(|d| d.dir().encryption_root());
+        if needs.map_err(fail)?.is_some_and(|needed| needed.object() == root.object()) {
+            return Err(Error::new(dataset, Reason::Busy));
         }
-        for (object, who) in self.visits.users(pool.pool.name()) {
-            let needs = pool.pool.dsl().by_object(ObjNum(object)).and_then(|d| d.dir().encryption_root());
-            if needs.map_err(fail)?.is_some_and(|needed| needed.object() == root.object()) {
-                // Other users do not learn who uses files of the pool.
-                let reason = if caller.owns() { Reason::HeldOpen { by: who } } else { Reason::Busy };
-                return Err(Error::new(dataset, reason));
-            }
+    }
+    for (object, who) in visits.users(pool.pool.name()) {
+        let needs = pool.pool.dsl().by_object(ObjNum(object)).and_then(|d| d.dir().encryption_root());
+        if needs.map_err(fail)?.is_some_and(|needed| needed.object() == root.object()) {
+            // Other users do not learn who uses files of the pool.
+            let reason = if caller.owns() { Reason::HeldOpen { by: who } } else { Reason::Busy };
+            return Err(Error::new(dataset, reason));
         }
-        // Earlier writes may still need the key on their way to the disk.
-        if let Some(live) = pool.pool.spa().writer() {
-            live.sync_all().map_err(|_| Error::new(dataset, Reason::Suspended))?;
-        }
-        match pool.pool.unload_key(dataset) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(Error::new(dataset, crate::replies::of_library(&error))),
-        }
+    }
+    // Earlier writes may still need the key on their way to the disk.
+    if let Some(live) = pool.pool.spa().writer() {
+        live.sync_all().map_err(|_| Error::new(dataset, Reason::Suspended))?;
+    }
+    match pool.pool.unload_key(dataset) {
+        Ok(()) => Ok(()),
+        Err(error) => Err(Error::new(dataset, crate::replies::of_library(&error))),
     }
 }

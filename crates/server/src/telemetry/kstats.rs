@@ -19,7 +19,8 @@
 //! # Absent
 //! Times of reads and of creation: those in the header are 0.
 
-use crate::pools::{Imported, Pools};
+use crate::pools::Pools;
+use crate::pools::imported::Imported;
 use api::{Kstat, KstatValue};
 use observe::HistogramSnapshot;
 use ondisk::ObjNum;
@@ -36,7 +37,7 @@ pub type Name = (Option<String>, String);
 pub(crate) fn names(pools: &Pools) -> Vec<Name> {
     let mut out: Vec<Name> =
         ["arcstats", "arc_sublists", "zfetchstats", "dmu_tx"].map(|n| (None, n.to_owned())).into();
-    for pool in pools.present() {
+    for pool in pools.table().present() {
         let of = |name: &str| (Some(pool.pool.name().to_owned()), name.to_owned());
         out.extend(["state", "guid", "iostats"].map(of));
         out.extend(pool.pool.spa().writer().into_iter().flat_map(|_| [COMMITS, SCANS, "txgs"].map(of)));
@@ -56,10 +57,10 @@ pub(crate) fn one(pools: &Pools, pool: Option<&str>, name: &str) -> Option<Kstat
         (None, "arc_sublists") => sublists(pools.tunables.store()),
         (None, "zfetchstats") => prefetches(pools.tunables.store()),
         (None, "dmu_tx") => changes(),
-        (None, "zil") => logs(&pools.present()),
+        (None, "zil") => logs(&pools.table().present()),
         (None, _) => return None,
         (Some(of), _) => {
-            let imported = pools.pool_or_going(of).ok()?;
+            let imported = pools.table().pool_or_going(of).ok()?;
             let text = |text: String| {
                 Some(Kstat { pool: Some(of.into()), name: name.into(), values: Vec::new(), text: Some(text) })
             };

@@ -26,7 +26,8 @@ use spa::txg::{
     self, DELAY_MIN_DIRTY_PERCENT, DELAY_SCALE, DIRTY_DATA_MAX, DIRTY_DATA_SYNC_PERCENT, TXG_TIMEOUT,
 };
 
-use crate::pools::{Imported, MOUNT_TP_NTHR};
+use crate::mounts::threads::MOUNT_TP_NTHR;
+use crate::pools::imported::Imported;
 use api::{self, Error, Reason};
 
 /// Parameters that are passed to pools and the cache.

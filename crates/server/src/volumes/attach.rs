@@ -25,14 +25,14 @@
 //! # Absent
 //! ublk, and the kernel's own NBD client: neither could be tried.
 
-mod device;
+pub(crate) mod device;
 mod every;
 
-use device::{Device, link_of};
+use device::{Device, Taken, link_of};
 pub(crate) use device::{detach_dead, losetup};
-pub(crate) use every::Taken;
 
-use crate::pools::{Imported, Pools};
+use crate::pools::imported::Imported;
+use crate::pools::table::PoolTable;
 use crate::replies::of_fuse;
 use api::{Error, Reason};
 use fuse::tree::{Allocate, Attr, Entry, FileTree, Flags, Node, Seek, SetAttr, Statfs, Time};
@@ -279,7 +279,7 @@ impl Files {
     }
 
     fn attach(&self, imported: &Imported, name: &str, read_only: bool) -> Result<PathBuf, Reason> {
-        let about = |error: nbd::Error| crate::volumes::exports::of_nbd(name, &error).reason;
+        let about = |error: nbd::Error| crate::replies::of_nbd(&error);
         let dataset = imported.pool.dsl().dataset(name).map_err(|e| crate::replies::of_dsl(&e))?;
         let object = dataset.object().0;
         let lease = imported.volumes.open(name).map_err(about)?;
@@ -373,10 +373,10 @@ impl Files {
     }
 }
 
-impl Pools {
+impl Attachments {
     /// Sets the folder where the files of attached volumes are mounted.
     pub(crate) fn attach_in(&self, folder: &Path) {
-        *self.attachments.folder.lock() = Some(folder.to_owned());
+        *self.folder.lock() = Some(folder.to_owned());
     }
 
     /// Makes a volume a block device and returns its path.
@@ -389,25 +389,25 @@ impl Pools {
     /// * [`Reason::Program`]: `losetup` failed, with its error output.
     /// * [`Reason::System`]: a folder, mount or link can't be created.
     /// * [`Reason::Io`], [`Reason::Corrupt`]: the volume can't be opened.
-    pub fn attach(&self, name: &str, read_only: bool) -> Result<String, Error> {
+    pub(crate) fn attach(&self, pools: &PoolTable, name: &str, read_only: bool) -> Result<String, Error> {
         let fail = |reason| Error::new(name, reason);
-        let imported = self.pool_of(name)?;
+        let imported = pools.pool_of(name)?;
         if !rustix::process::geteuid().is_root() {
             let what = "only root's daemon makes block devices; a user's own serves volumes over NBD: see poolhouse exports";
             return Err(fail(Reason::BadValue { what: what.to_owned() }));
         }
-        let folder = self.attachments.folder.lock().clone();
+        let folder = self.folder.lock().clone();
         let folder = folder
             .ok_or_else(|| fail(Reason::NotSupported { what: "attaching without a daemon".to_owned() }))?;
         let files = {
             let pool = imported.pool.name();
-            let gate = Arc::clone(self.attachments.gates.lock().entry(pool.to_owned()).or_default());
+            let gate = Arc::clone(self.gates.lock().entry(pool.to_owned()).or_default());
             let _one_at_a_time = gate.lock();
-            match self.attachments.of(pool) {
+            match self.of(pool) {
                 Some(files) => files,
                 None => {
                     let files = Arc::new(Files::mount(&imported, &folder).map_err(fail)?);
-                    self.attachments.pools.lock().insert(pool.to_owned(), Arc::clone(&files));
+                    self.pools.lock().insert(pool.to_owned(), Arc::clone(&files));
                     files
                 }
             }
@@ -424,9 +424,9 @@ impl Pools {
     /// * [`Reason::HeldOpen`]: the device is in use, and `force` is not set.
     /// * [`Reason::System`]: the device can't be opened, flushed or released.
     /// * [`Reason::Program`]: `losetup` failed, with its error output.
-    pub fn detach(&self, name: &str, force: bool) -> Result<(), Error> {
-        let imported = self.pool_of(name)?;
-        let files = self.attachments.of(imported.pool.name());
+    pub(crate) fn detach(&self, pools: &PoolTable, name: &str, force: bool) -> Result<(), Error> {
+        let imported = pools.pool_of(name)?;
+        let files = self.of(imported.pool.name());
         let files = files.ok_or_else(|| Error::new(name, Reason::NotAttached))?;
         files.detach(name, force).map_err(|reason| Error::new(name, reason))
     }
@@ -436,7 +436,7 @@ impl Pools {
     /// A volume whose block device is in use always does. One with NBD clients does unless `force`
     /// disconnects them.
     pub(crate) fn volume_in_use(&self, imported: &Imported, force: bool) -> Option<Error> {
-        let files = self.attachments.of(imported.pool.name());
+        let files = self.of(imported.pool.name());
         if let Some((name, by)) = files.as_ref().and_then(|files| files.used()) {
             return Some(Error::new(name, Reason::HeldOpen { by }));
         }
@@ -449,7 +449,7 @@ impl Pools {
 
     /// The users of a volume, as text: programs that have its block device open, or NBD clients.
     pub(crate) fn users_of_volume(&self, imported: &Imported, name: &str) -> Option<String> {
-        let files = self.attachments.of(imported.pool.name());
+        let files = self.of(imported.pool.name());
         let programs = files.and_then(|files| files.users_of(name));
         programs.or_else(|| {
             let user = imported.volumes.users().into_iter().find(|user| user.name == name)?;
@@ -463,7 +463,7 @@ impl Pools {
     ///
     /// # Errors
     /// A volume is still in use. The error has the devices that were detached, for
-    /// [`Pools::devices_back`] when the pool is available again.
+    /// [`Attachments::devices_back`] when the pool is available again.
     pub(crate) fn release_volumes(&self, imported: &Imported, force: bool) -> Result<Taken, Taken> {
         if self.volume_in_use(imported, force).is_some() {
             return Err(Taken::new());
@@ -484,20 +484,20 @@ impl Pools {
 
     /// Renames the devices of a renamed dataset and of those below it.
     pub(crate) fn devices_renamed(&self, pool: &str, from: &str, to: &str) {
-        if let Some(files) = self.attachments.of(pool) {
+        if let Some(files) = self.of(pool) {
             files.renamed(from, to);
         }
     }
 
     /// The number of attached volumes of a pool.
     fn attached(&self, pool: &str) -> usize {
-        self.attachments.of(pool).map_or(0, |files| files.names().len())
+        self.of(pool).map_or(0, |files| files.names().len())
     }
 
     /// Detaches all unused block devices of a pool; with `force` also those in use. Returns the
     /// detached ones.
     fn detach_all(&self, pool: &str, force: bool) -> Taken {
-        let Some(files) = self.attachments.of(pool) else { return Taken::new() };
+        let Some(files) = self.of(pool) else { return Taken::new() };
         let mut taken = files.all();
         taken.retain(|(name, _)| match files.detach(name, force) {
             Ok(()) => true,
@@ -509,7 +509,7 @@ impl Pools {
         if !files.names().is_empty() {
             return taken;
         }
-        self.attachments.pools.lock().remove(pool);
+        self.pools.lock().remove(pool);
         let how = if force { Detach::Lazy } else { Detach::Normal };
         if let Err(error) = files.mount.unmount(how) {
             tracing::warn!(%error, "the files of its volumes stay mounted");
@@ -521,7 +521,7 @@ impl Pools {
 
     /// Makes the kernel notice the new size of a volume.
     pub(crate) fn resized(&self, pool: &str, object: u64) {
-        let Some(files) = self.attachments.of(pool) else { return };
+        let Some(files) = self.of(pool) else { return };
         let path = files.devices.lock().values().find(|d| d.object == object).map(|d| d.path.clone());
         let file = files.mount.target().join(object.to_string());
         // Forces the kernel to query the size again.

@@ -16,7 +16,8 @@
 //! The table of offers is held for look-ups and inserts, and while a socket is created.
 
 use crate::commands::dataset::tasks;
-use crate::pools::{Imported, Pools};
+use crate::pools::imported::Imported;
+use crate::pools::table::PoolTable;
 use crate::replies::of_dsl;
 use api::chain;
 use api::{DatasetChange, Error, ExportList, OfferRequest, Offered, Reason, WithdrawRequest};
@@ -105,7 +106,7 @@ fn encoded(name: &str) -> String {
 }
 
 /// All volumes of all pools.
-struct Everything(Weak<Pools>);
+struct Everything(Weak<PoolTable>);
 
 impl Exports for Everything {
     fn find(&self, name: &str) -> Option<Offer> {
@@ -120,7 +121,7 @@ impl Exports for Everything {
 
 /// What is offered at one address.
 struct Chosen {
-    pools: Weak<Pools>,
+    pools: Weak<PoolTable>,
     names: Arc<Names>,
 }
 
@@ -142,7 +143,7 @@ impl Exports for Chosen {
     }
 }
 
-fn offer(pools: &Pools, name: &str, read_only: bool) -> Option<Offer> {
+fn offer(pools: &PoolTable, name: &str, read_only: bool) -> Option<Offer> {
     let pool = pools.pool_of(name).ok()?;
     Some(Offer { name: name.to_owned(), volumes: Arc::clone(&pool.volumes), read_only })
 }
@@ -160,11 +161,11 @@ fn server(table: &mut Table) -> Result<&Server, nbd::Error> {
     Ok(table.server.as_ref().expect("it was started"))
 }
 
-impl Pools {
+impl Doors {
     /// Serves all volumes to this user on a socket of the daemon.
-    pub(crate) fn open_door(self: &Arc<Self>, socket: &Path) {
-        let mut table = self.doors.0.lock();
-        let exports = Arc::new(Everything(Arc::downgrade(self)));
+    pub(crate) fn open(&self, pools: &Arc<PoolTable>, socket: &Path) {
+        let mut table = self.0.lock();
+        let exports = Arc::new(Everything(Arc::downgrade(pools)));
         match server(&mut table).and_then(|server| server.listen_unix(socket, exports, None)) {
             Ok(listener) => table.own = Some(listener),
             Err(error) => tracing::warn!(error = chain(&error), "volumes are not served"),
@@ -172,8 +173,8 @@ impl Pools {
     }
 
     /// Accepts no more clients of volumes. Dropping the result disconnects the present ones.
-    pub(crate) fn close_doors(&self) -> Option<Server> {
-        let Table { own, offers, server } = std::mem::take(&mut *self.doors.0.lock());
+    pub(crate) fn close(&self) -> Option<Server> {
+        let Table { own, offers, server } = std::mem::take(&mut *self.0.lock());
         drop((own, offers));
         server
     }
@@ -187,9 +188,13 @@ impl Pools {
     ///   the certificates can't be used.
     /// * [`Reason::System`]: the server or the socket can't be set up.
     /// * [`Reason::Io`], [`Reason::Corrupt`]: the volume can't be read.
-    pub fn offer(self: &Arc<Self>, request: &OfferRequest) -> Result<Vec<Offered>, Error> {
+    pub(crate) fn offer(
+        &self,
+        pools: &Arc<PoolTable>,
+        request: &OfferRequest,
+    ) -> Result<Vec<Offered>, Error> {
         for name in &request.datasets {
-            let pool = self.pool_of(name)?;
+            let pool = pools.pool_of(name)?;
             let dataset = pool.pool.spa().read(|| pool.pool.dsl().dataset(name));
             dataset.map_err(|error| Error::new(name, of_dsl(&error)))?;
             pool.volumes.about(name).map_err(|error| of_nbd(name, &error))?;
@@ -199,7 +204,7 @@ impl Pools {
             .ok_or_else(|| bad("neither the path of a socket nor an IP address and port"))?;
         let tls = request.tls.as_deref().map(Path::new).map(Tls::from_dir).transpose();
         let tls = tls.map_err(|error| of_nbd(&request.listen, &error))?;
-        let mut table = self.doors.0.lock();
+        let mut table = self.0.lock();
         let new: BTreeMap<_, _> =
             request.datasets.iter().map(|name| (name.clone(), request.read_only)).collect();
         let place = match table.offers.get(&place) {
@@ -211,7 +216,7 @@ impl Pools {
             Some(_) => return Err(bad("something is offered there with other certificates, or without any")),
             None => {
                 let names = Arc::new(Names::new(new));
-                let exports = Arc::new(Chosen { pools: Arc::downgrade(self), names: Arc::clone(&names) });
+                let exports = Arc::new(Chosen { pools: Arc::downgrade(pools), names: Arc::clone(&names) });
                 let server = server(&mut table).map_err(|error| of_nbd(&request.listen, &error))?;
                 let listener = match &place {
                     ListenAddress::Unix(path) => server.listen_unix(path, exports, tls.clone()),
@@ -238,7 +243,7 @@ impl Pools {
     /// # Errors
     /// * [`Reason::BadValue`]: the address is malformed.
     /// * [`Reason::NotOffered`]: a volume is not offered there. Then nothing is withdrawn.
-    pub fn withdraw(&self, request: &WithdrawRequest) -> Result<(), Error> {
+    pub(crate) fn withdraw(&self, request: &WithdrawRequest) -> Result<(), Error> {
         let place = match &request.listen {
             None => None,
             Some(text) => {
@@ -247,22 +252,22 @@ impl Pools {
             }
         };
         let offered = |name: &String| {
-            let table = self.doors.0.lock();
+            let table = self.0.lock();
             let mut places = table.offers.iter().filter(|(at, _)| place.as_ref().is_none_or(|p| p == *at));
             places.any(|(_, door)| door.names.lock().contains_key(name))
         };
         if let Some(name) = request.datasets.iter().find(|name| !offered(name)) {
             return Err(Error::new(name, Reason::NotOffered));
         }
-        self.doors.forget(place.as_ref(), |name| {
+        self.forget(place.as_ref(), |name| {
             request.datasets.is_empty() || request.datasets.iter().any(|n| n == name)
         });
         Ok(())
     }
 
     /// The sockets, the offers, and the volumes in use.
-    pub fn exports(&self) -> ExportList {
-        let table = self.doors.0.lock();
+    pub(crate) fn exports(&self, pools: &PoolTable) -> ExportList {
+        let table = self.0.lock();
         let socket = table.own.as_ref().map(|own| own.place().to_owned());
         let mut offered = Vec::new();
         for (place, door) in &table.offers {
@@ -273,13 +278,13 @@ impl Pools {
             }));
         }
         drop(table);
-        let pools = self.all();
+        let pools = pools.all();
         let users = pools.iter().flat_map(|pool| pool.volumes.users());
         ExportList { socket, offered, used: users.map(|u| (u.name, u.connections as u64)).collect() }
     }
 
     /// Adapts offers and open volumes to a change that was made.
-    pub(crate) fn follow_exports(&self, imported: &Imported, change: &DatasetChange) {
+    pub(crate) fn follow(&self, imported: &Imported, change: &DatasetChange) {
         match change {
             DatasetChange::Set { .. } | DatasetChange::Inherit { .. } => imported.volumes.follow(),
             DatasetChange::Destroy { names, .. } => {
@@ -287,11 +292,11 @@ impl Pools {
                     let found = imported.pool.dsl().dataset(name);
                     matches!(found, Err(dsl::Error::NoSuchDataset { .. }))
                 };
-                self.doors.forget(None, |name| names.iter().any(|n| n == name) && gone(name));
+                self.forget(None, |name| names.iter().any(|n| n == name) && gone(name));
             }
             DatasetChange::Rename { from, to, .. } => {
                 imported.volumes.follow();
-                self.doors.rename(from, to);
+                self.rename(from, to);
             }
             _ => {}
         }
@@ -299,11 +304,9 @@ impl Pools {
 
     /// Withdraws all offers of a pool.
     pub(crate) fn forget_offers(&self, pool: &str) {
-        self.doors.forget(None, |name| Name::parse(name).is_ok_and(|name| name.pool() == pool));
+        self.forget(None, |name| Name::parse(name).is_ok_and(|name| name.pool() == pool));
     }
-}
 
-impl Doors {
     /// Withdraws offers, and closes addresses where nothing is offered any more.
     fn forget(&self, place: Option<&ListenAddress>, which: impl Fn(&str) -> bool) {
         self.0.lock().offers.retain(|at, door| {

@@ -29,7 +29,7 @@ use std::time::Duration;
 use ondisk::{Guid, Nvlist, Value};
 use parking_lot::{Mutex, RwLock};
 
-use crate::pools::Imported;
+use crate::pools::imported::Imported;
 use crate::view::PoolFacts;
 
 /// The default cache file (`ZPOOL_CACHE`).

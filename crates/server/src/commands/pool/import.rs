@@ -1,6 +1,7 @@
 //! From devices to an imported pool.
 
-use crate::pools::{Pools, threads_for};
+use crate::mounts::threads::threads_for;
+use crate::pools::Pools;
 use crate::replies::{of_library, of_open, of_spa};
 use crate::view;
 use crate::view::PoolFacts;

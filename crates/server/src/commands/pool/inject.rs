@@ -4,7 +4,7 @@
 //! # See
 //! [`vdev::inject`].
 
-use crate::pools::Pools;
+use crate::pools::table::PoolTable;
 use api::{Ailment, DataFault, DeviceFault, Error, InjectRequest, Injected, Reason, Spell};
 use ondisk::dnode::DNODE_MIN_SIZE;
 use ondisk::{DmuType, Guid, ObjNum};
@@ -65,7 +65,7 @@ pub(crate) fn pass(pool: &str, import: bool, closing: &AtomicBool) {
 /// * [`Reason::PoolReadonly`]: the fault needs a writable pool.
 /// * [`Reason::Suspended`]: dirty blocks can't be written.
 /// * [`Reason::Device`] and others for a verdict: the device can't be taken out of use.
-pub(crate) fn ask(pools: &Pools, request: &InjectRequest) -> Result<Vec<Injected>, Error> {
+pub(crate) fn ask(pools: &PoolTable, request: &InjectRequest) -> Result<Vec<Injected>, Error> {
     let fault = match request {
         InjectRequest::List => return Ok(list(pools)),
         InjectRequest::Cancel { id } => {
@@ -144,7 +144,7 @@ fn way_of(how: DataFault) -> Bad {
 }
 
 /// A fault of a device.
-fn of_device(pools: &Pools, request: &InjectRequest) -> Result<Fault, Error> {
+fn of_device(pools: &PoolTable, request: &InjectRequest) -> Result<Fault, Error> {
     let InjectRequest::Device { pool, device, label, on, wrong, often } = request else {
         unreachable!("a request of a device is asked");
     };
@@ -173,7 +173,7 @@ fn of_device(pools: &Pools, request: &InjectRequest) -> Result<Fault, Error> {
 }
 
 /// A fault of a file's blocks, or of the block that holds its dnode.
-fn of_data(pools: &Pools, request: &InjectRequest) -> Result<Fault, Error> {
+fn of_data(pools: &PoolTable, request: &InjectRequest) -> Result<Fault, Error> {
     let InjectRequest::Data { dataset, object, dnode, level, range, copies, how, often } = request else {
         unreachable!("a request of data is asked");
     };
@@ -257,7 +257,7 @@ fn told(fault: &Fault) -> Ailment {
 }
 
 /// All injected faults, in order.
-fn list(pools: &Pools) -> Vec<Injected> {
+fn list(pools: &PoolTable) -> Vec<Injected> {
     let all = pools.all();
     let pool_name = |guid: Guid| {
         let pool = all.iter().find(|p| p.pool.spa().guid() == guid);

@@ -9,11 +9,11 @@ use spa::Host;
 use spa::engine::{PoolProp, PoolWriter, SplitTerms};
 use spa::import::Hands;
 
-use crate::pools::{Imported, Pools};
+use crate::pools::imported::Imported;
 use crate::replies::{of_library, of_shape, of_split};
 use crate::view::PoolFacts;
 use api::settings::pool::{self, Setting, When};
-use api::{Caller, Error, ExportRequest, Reason, Settings};
+use api::{Error, Reason, Settings};
 
 /// How to split a pool.
 pub(crate) struct Split<'a> {
@@ -23,64 +23,75 @@ pub(crate) struct Split<'a> {
     pub(crate) devices: &'a [u64],
     /// Properties of the new pool.
     pub(crate) props: &'a Settings,
-    /// Leave the new pool imported.
-    pub(crate) import: bool,
 }
 
-/// Splits devices off into a new pool (`spa_vdev_split_mirror`).
+/// A new pool that is about to be split off.
+pub(crate) struct SplitOff {
+    /// Its guid.
+    pub(crate) guid: Guid,
+    /// Properties that it stores.
+    kept: Vec<PoolProp>,
+    facts: PoolFacts,
+    hands: Hands,
+}
+
+/// Checks the name and the properties of the new pool. Writes nothing.
 ///
 /// # Errors
-/// They are about the old pool, unless the new one can't be exported.
+/// They are about the old pool.
 ///
-/// * [`Reason::InvalidName`], [`Reason::PoolExists`]: the new pool can't have this name.
-/// * [`Reason::BadValue`]: a property of the new pool is not valid.
-/// * All others: see [`of_split`], and [`Pools::export`] for the new pool.
-pub(crate) fn split(
-    caller: &Caller,
-    pools: &Pools,
-    imported: &Imported,
-    live: &PoolWriter,
-    host: &Host,
-    how: &Split<'_>,
-) -> Result<(), Error> {
-    let old = imported.pool.name();
-    let about = |reason: Reason| Error::new(old, reason);
+/// * [`Reason::InvalidName`]: the new pool can't have this name.
+/// * [`Reason::BadValue`], [`Reason::BadProperty`]: a property of the new pool is not valid.
+pub(crate) fn prepare(imported: &Imported, host: &Host, how: &Split<'_>) -> Result<SplitOff, Error> {
+    let about = |reason: Reason| Error::new(imported.pool.name(), reason);
     if !Name::parse(how.name).is_ok_and(|parsed| parsed.pool() == how.name) {
         return Err(about(Reason::InvalidName));
     }
     let version = imported.pool.spa().version();
     let (kept, facts) = props(how, version, host).map_err(about)?;
-    let Hands { workers, world } = Hands::of_system(how.name);
-    let guid = Guid(world.random().max(1));
+    let hands = Hands::of_system(how.name);
+    let guid = Guid(hands.world.random().max(1));
+    Ok(SplitOff { guid, kept, facts, hands })
+}
+
+/// Splits devices off into a new pool, and opens it (`spa_vdev_split_mirror`). `old` is the name of
+/// the pool that loses them.
+///
+/// # Errors
+/// * [`Reason::Suspended`]: the new pool accepts no writes.
+/// * All others: see [`of_split`], and [`of_shape`] for the properties.
+pub(crate) fn open(
+    old: &str,
+    live: &PoolWriter,
+    host: &Host,
+    how: &Split<'_>,
+    new: SplitOff,
+    cache: arc::Room,
+) -> Result<(Pool, PoolFacts, ()), Error> {
+    let about = |reason: Reason| Error::new(old, reason);
+    let SplitOff { guid, kept, facts, hands } = new;
     let devices: Vec<Guid> = how.devices.iter().copied().map(Guid).collect();
-    let open = || {
-        let terms = SplitTerms {
-            name: how.name,
-            guid,
-            leaves: &devices,
-            altroot: facts.altroot.clone(),
-            host,
-            workers,
-            cache: pools.tunables.room(),
-        };
-        let spa = live.split(&terms).map_err(|e| about(of_split(&e)))?;
-        let writer = spa.writer().expect("a pool that was split off is open for writing");
-        if !kept.is_empty()
-            && let Err(e) = writer.set(kept)
-        {
-            // The new pool exists all the same, and can be imported.
-            writer.export().map_err(|_| Error::new(how.name, Reason::Suspended))?;
-            return Err(about(of_shape(&e)));
-        }
-        let altroot = facts.altroot.clone();
-        let pool = Pool::with_spa(spa, altroot).map_err(|e| about(of_library(&e)))?;
-        Ok((pool, facts, ()))
+    let terms = SplitTerms {
+        name: how.name,
+        guid,
+        leaves: &devices,
+        altroot: facts.altroot.clone(),
+        host,
+        workers: hands.workers,
+        cache,
     };
-    pools.import(how.name, guid, open).map_err(|e| Error { about: old.to_owned(), ..e })?;
-    if how.import {
-        return Ok(());
+    let spa = live.split(&terms).map_err(|e| about(of_split(&e)))?;
+    let writer = spa.writer().expect("a pool that was split off is open for writing");
+    if !kept.is_empty()
+        && let Err(e) = writer.set(kept)
+    {
+        // The new pool exists all the same, and can be imported.
+        writer.export().map_err(|_| Error::new(how.name, Reason::Suspended))?;
+        return Err(about(of_shape(&e)));
     }
-    pools.export(caller, &ExportRequest { name: how.name.to_owned(), ..ExportRequest::default() })
+    let altroot = facts.altroot.clone();
+    let pool = Pool::with_spa(spa, altroot).map_err(|e| about(of_library(&e)))?;
+    Ok((pool, facts, ()))
 }
 
 /// The properties that the new pool stores, and those that apply until its export.

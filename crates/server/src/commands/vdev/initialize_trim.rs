@@ -4,7 +4,7 @@ use ondisk::Guid;
 use rustix::io::Errno;
 use spa::engine::{PoolWriter, Prune, ShapeError, WorkCommand, WorkKind, WorkRefusal};
 
-use crate::pools::Imported;
+use crate::pools::imported::Imported;
 use crate::replies::{of_shape, of_work};
 use api::{self, Error, PoolChange, Reason};
 

@@ -4,8 +4,8 @@ use ondisk::Guid;
 use spa::create::claim_file;
 use spa::engine::{AttachTerms, PoolWriter, Verdict};
 
-use crate::commands::pool::stand_in;
-use crate::pools::Imported;
+use crate::commands::vdev::layout::stand_in;
+use crate::pools::imported::Imported;
 use crate::replies::of_life;
 use api::{Error, PoolChange, Reason};
 

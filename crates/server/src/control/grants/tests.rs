@@ -93,6 +93,6 @@ fn changing() {
 fn nothing() {
     let change = DatasetChange::Set { name: "t".into(), props: Settings::new(), keep_mounted: false };
     let stranger = Caller::of_connection(Peer { uid: 7, gid: 7, pid: None }, 0, Budget::of(1 << 20));
-    let done = check_change(&Pools::default(), &stranger, &change);
+    let done = check_change(&PoolTable::default(), &stranger, &change);
     assert!(done.is_err_and(|e| e.reason == Reason::Permission));
 }

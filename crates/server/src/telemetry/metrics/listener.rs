@@ -8,7 +8,7 @@
 //! that holds connections, and sends or reads nothing, keeps no other client out.
 
 use crate::control::http::alone;
-use crate::daemon::DaemonService;
+use crate::daemon::service::DaemonService;
 use crate::telemetry::metrics::{CONTENT_TYPE, page};
 use api::InProcess;
 use http_body_util::Full;

@@ -33,6 +33,9 @@ pub(crate) struct Device {
     file: PathBuf,
 }
 
+/// Detached devices: the names of their volumes, and whether they were read-only.
+pub(crate) type Taken = Vec<(String, bool)>;
+
 /// Runs `losetup`, and returns its output.
 ///
 /// # Errors

@@ -14,8 +14,9 @@
 //! # Absent
 //! Snapshots (`snapdev=visible`): they are attached only by name.
 
-use crate::pools::Pools;
+use crate::pools::table::PoolTable;
 use crate::volumes::attach::Attachments;
+use crate::volumes::attach::device::Taken;
 use api::DatasetChange;
 use dsl::prop::{Prop, Value};
 use std::sync::atomic::Ordering;
@@ -34,15 +35,12 @@ impl Attachments {
     }
 }
 
-/// Detached devices: the names of their volumes, and whether they were read-only.
-pub(crate) type Taken = Vec<(String, bool)>;
-
 /// Whether `name` is the dataset `root`, or below it.
 fn below(root: &str, name: &str) -> bool {
     name.strip_prefix(root).is_some_and(|tail| tail.is_empty() || tail.starts_with('/'))
 }
 
-impl Pools {
+impl Attachments {
     /// Detaches the unused devices of volumes that a change is about to remove or replace.
     pub(crate) fn devices_before(&self, change: &DatasetChange) -> Taken {
         let goes = |name: &str| match change {
@@ -63,7 +61,7 @@ impl Pools {
     /// Detaches the unused devices of some volumes of a pool.
     fn devices_go(&self, about: &str, goes: &dyn Fn(&str) -> bool) -> Taken {
         let pool = about.split(['/', '@', '#']).next().unwrap_or(about);
-        let Some(files) = self.attachments.of(pool) else { return Vec::new() };
+        let Some(files) = self.of(pool) else { return Vec::new() };
         let mut taken = Vec::new();
         for (name, read_only) in files.all().into_iter().filter(|(name, _)| goes(name)) {
             match files.detach(&name, false) {
@@ -75,23 +73,23 @@ impl Pools {
     }
 
     /// Attaches those of the volumes again that still exist.
-    pub(crate) fn devices_back(&self, taken: Taken) {
+    pub(crate) fn devices_back(&self, pools: &PoolTable, taken: Taken) {
         for (name, read_only) in taken {
-            let there = self.pool_of(&name).is_ok_and(|pool| pool.pool.dsl().dataset(&name).is_ok());
-            if there && let Err(error) = self.attach(&name, read_only) {
+            let there = pools.pool_of(&name).is_ok_and(|pool| pool.pool.dsl().dataset(&name).is_ok());
+            if there && let Err(error) = self.attach(pools, &name, read_only) {
                 tracing::warn!(volume = name, %error, "it has no device any more");
             }
         }
     }
 
     /// Attaches the volumes of a pool that have no device, if every volume is to have one.
-    pub(crate) fn devices_after(&self, pool: &str) {
-        if !self.attachments.wants_every() {
+    pub(crate) fn devices_after(&self, pools: &PoolTable, pool: &str) {
+        if !self.wants_every() {
             return;
         }
         let pool = pool.split(['/', '@', '#']).next().unwrap_or(pool);
-        let Ok(imported) = self.pool(pool) else { return };
-        let attached = self.attachments.of(pool).map(|files| files.names()).unwrap_or_default();
+        let Ok(imported) = pools.pool(pool) else { return };
+        let attached = self.of(pool).map(|files| files.names()).unwrap_or_default();
         let listing = match imported.pool.dsl().list_sorted(None, &dsl::ListOptions::default()) {
             Ok(listing) => listing,
             Err(error) => {
@@ -110,7 +108,7 @@ impl Pools {
             if mode == Some(Value::Number(HIDDEN)) {
                 continue;
             }
-            if let Err(error) = self.attach(&name, false) {
+            if let Err(error) = self.attach(pools, &name, false) {
                 tracing::warn!(volume = name, %error, "it gets no device");
             }
         }
