@@ -8,8 +8,9 @@
 //! # See
 //! OpenZFS `zdb_read_block`, `zdb_embedded_block`.
 
-use super::target::Opened;
-use super::{Ctx, Run, Stop, text};
+use super::ctx::{Ctx, Run, Stop};
+use super::opened::Opened;
+use super::text;
 use codec::compress::decompress;
 use device::AlignedBuf;
 use ondisk::blkptr::{BLKPTR_SIZE, Body};

@@ -1,8 +1,9 @@
 //! `zdb -b` and `-c`: counts every block, verifies checksums, and looks for leaks.
 
-use super::target::Opened;
+use super::bplists;
+use super::ctx::{Ctx, Run};
+use super::opened::Opened;
 use super::text::{blkptr, histogram};
-use super::{Ctx, Run, bplists};
 use dsl::traverse::{pool_roots, traverse};
 use ondisk::blkptr::DVAS_PER_BP;
 use ondisk::{Blkptr, DmuType, Dva, VdevKind, mos};

@@ -1,9 +1,9 @@
 //! Lists of block pointers (deadlists, livelists, bpobjs), and bookmarks.
 
+use super::ctx::{Ctx, Run};
 use super::mosrefs::MosRefs;
-use super::target::Opened;
+use super::opened::Opened;
 use super::text::compact;
-use super::{Ctx, Run};
 use dsl::Dataset;
 use ondisk::bookmark::{RedactBlock, RedactionListPhys};
 use ondisk::{Blkptr, DmuType, ObjNum, mos};

@@ -1,8 +1,8 @@
 //! `zdb -T`: the block reference table.
 
-use super::target::Opened;
+use super::ctx::{Ctx, Run};
+use super::opened::Opened;
 use super::text::histogram;
-use super::{Ctx, Run};
 use pool::brt::{saved, used};
 
 /// Shows the table (`dump_brt`).

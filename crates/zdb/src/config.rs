@@ -1,6 +1,7 @@
 //! `zdb -C`: the configuration of pools.
 
-use super::{Ctx, Run, Stop, text};
+use super::ctx::{Ctx, Run, Stop};
+use super::text;
 use console::words;
 use ondisk::config::ConfigFor;
 use ondisk::{Nvlist, PoolConfig, Txg, Value};

@@ -1,8 +1,8 @@
 //! `zdb -D`: dedup tables.
 
-use super::target::Opened;
-use super::text::blkptr;
-use super::{Ctx, Run};
+use super::ctx::{Ctx, Run};
+use super::opened::Opened;
+use super::text::{blkptr, fill};
 use ondisk::ObjNum;
 use ondisk::ddt::{
     DDL_FLAG_CHECKPOINT, DDL_FLAG_FLUSHING, DDT_FLAG_FLAT, DDT_FLAG_LOG, DdtKey, DdtLogHeader, DdtPhys,
@@ -82,7 +82,7 @@ fn zap(cx: &mut Ctx<'_>, pool: &Opened, ddt: &Ddt, class: &DdtClass) -> Run {
     let verbosity = cx.opts.count('D');
     let name = ddt.class_name(class.class);
     let dn = pool.spa.mos().objset().dnode(class.object)?;
-    let filled: u64 = dn.phys().blkptrs.iter().fold(0, |n, bp| n.wrapping_add(super::objset::fill(bp)));
+    let filled: u64 = dn.phys().blkptrs.iter().fold(0, |n, bp| n.wrapping_add(fill(bp)));
     let dspace = (class.dspace.saturating_add(256) >> 9) << 9;
     let mspace = filled.wrapping_mul(dn.block_size());
     writeln!(cx.out, "{name}: dspace={dspace}; mspace={mspace}; entries={}", class.entries);

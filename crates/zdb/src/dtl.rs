@@ -7,9 +7,9 @@
 //! * *missing*: the txgs that too many children lack for the vdev's redundancy;
 //! * *outage*: as *missing*, where a device that can't be read lacks all txgs.
 
-use super::target::Opened;
+use super::ctx::{Ctx, Run};
+use super::opened::Opened;
 use super::text::lossy;
-use super::{Ctx, Run};
 use ondisk::spacemap::MapType;
 use ondisk::{Guid, VdevConfig, VdevKind};
 use pool::range::RangeSet;

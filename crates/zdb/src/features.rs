@@ -1,7 +1,7 @@
 //! Checks the reference counts of features.
 
-use super::target::Opened;
-use super::{Ctx, Run};
+use super::ctx::{Ctx, Run};
+use super::opened::Opened;
 use dsl::Dataset;
 use ondisk::bookmark::ZBM_FLAG_HAS_FBN;
 use ondisk::dnode::DnodeFlags;

@@ -1,8 +1,8 @@
 //! `zdb -h`: the pool's history.
 
-use super::target::Opened;
+use super::ctx::{Ctx, Run};
+use super::opened::Opened;
 use super::text::{lossy, nvlist};
-use super::{Ctx, Run};
 use ondisk::{Nvlist, Value};
 use pool::history::LEGACY_EVENTS;
 

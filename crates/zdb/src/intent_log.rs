@@ -1,8 +1,8 @@
 //! `zdb -i`: the intent log of an object set.
 
-use super::objset::View;
+use super::ctx::{Ctx, Run};
 use super::text::{blkptr, lossy};
-use super::{Ctx, Run};
+use super::view::View;
 use ondisk::zil::{RecordBody, TxKind};
 use ondisk::{BlkId, Blkptr, ObjNum};
 use zil::{Claim, End, Log, LogRecord};

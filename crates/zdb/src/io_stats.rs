@@ -1,7 +1,7 @@
 //! `zdb -s`: the I/O statistics of the devices (`show_pool_stats`).
 
-use super::target::Opened;
-use super::{Ctx, Run};
+use super::ctx::{Ctx, Run};
+use super::opened::Opened;
 use console::Out;
 use console::numbers;
 use pool::metaslab::Class;

@@ -7,8 +7,8 @@
 //! This command is for damaged devices, so it trusts nothing. It shows a label with a wrong
 //! checksum as far as that decodes. An uberblock needs only its magic number.
 
+use super::ctx::{Ctx, Run};
 use super::uberblock;
-use super::{Ctx, Run};
 use console::words;
 use device::{Device, DeviceError, FileDevice, Mode, Region};
 use ondisk::label::{

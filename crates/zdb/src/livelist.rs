@@ -14,9 +14,9 @@
 //! # See
 //! OpenZFS `livelist_metaslab_validate`.
 
-use super::target::Opened;
+use super::ctx::{Ctx, Run};
+use super::opened::Opened;
 use super::text::compact;
-use super::{Ctx, Run};
 use ondisk::spacemap::MapType;
 use ondisk::{Blkptr, ObjNum, mos};
 use pool::Mos;

@@ -3,11 +3,11 @@
 //! # See
 //! OpenZFS `dump_path`, `zdb_copy_object`.
 
+use super::ctx::{Ctx, Run, Stop};
 use super::object::{self, Header};
-use super::objset::{self, View};
+use super::opened::Opened;
 use super::path::OBJ_MASK;
-use super::target::Opened;
-use super::{Ctx, Run, Stop};
+use super::view::{self, View};
 use dmu::zap::Zap;
 use dmu::{Dnode, Objset};
 use dsl::Dataset;
@@ -86,7 +86,7 @@ fn find(cx: &mut Ctx<'_>, os: &Objset, dataset: &str, path: &str) -> Run<Dnode> 
 }
 
 fn open<'a>(cx: &mut Ctx<'_>, pool: &'a Opened, ds: &'a Dataset) -> Run<View<'a>> {
-    let Some(view) = objset::view(cx, pool, ds, true)? else {
+    let Some(view) = view::open(cx, pool, ds, true)? else {
         return Err(cx.fatal(format!("can't open '{}': No such file or directory", ds.name())));
     };
     if view.locked {

@@ -1,8 +1,8 @@
 //! `zdb -m`: metaslabs, their space maps, and the space map logs.
 
-use super::target::Opened;
+use super::ctx::{Ctx, Run};
+use super::opened::Opened;
 use super::text::histogram;
-use super::{Ctx, Run};
 use ondisk::spacemap::{MapType, SPACE_MAP_HISTOGRAM_SIZE};
 use ondisk::{ObjNum, VdevConfig, mos};
 use pool::metaslab::{Class, LogChanges, Metaslab, TopVdev};
@@ -28,8 +28,8 @@ struct Shown<'a> {
 /// `chosen` is the number of a vdev, then numbers of its metaslabs.
 ///
 /// # Errors
-/// * [`Stop::Exit`](super::Stop::Exit): the pool has no vdev of the chosen number.
-/// * [`Stop::Failed`](super::Stop::Failed): an object can't be read.
+/// * [`Stop::Exit`](super::ctx::Stop::Exit): the pool has no vdev of the chosen number.
+/// * [`Stop::Failed`](super::ctx::Stop::Failed): an object can't be read.
 pub fn show(cx: &mut Ctx<'_>, pool: &Opened, chosen: &[u64]) -> Run {
     let features = pool.spa.features();
     let tops = pool.spa.top_vdevs()?;

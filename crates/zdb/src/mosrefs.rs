@@ -1,8 +1,8 @@
 //! Finds leaked objects of the MOS: those that nothing refers to.
 
-use super::target::Opened;
+use super::ctx::{Ctx, Run};
+use super::opened::Opened;
 use super::text::type_name;
-use super::{Ctx, Run};
 use dsl::{Dataset, Dir};
 use ondisk::mos::{self, DIRECTORY_OBJECT};
 use ondisk::{ObjNum, VdevConfig};

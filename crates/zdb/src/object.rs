@@ -1,9 +1,10 @@
 //! Shows one object: its row, its contents by type, its blocks.
 
-use super::objset::{View, fill};
+use super::ctx::{Ctx, Run};
 use super::ranges::Range;
-use super::text::{compact, type_name};
-use super::{Ctx, Run, viewer};
+use super::text::{self, compact, fill, type_name};
+use super::view::View;
+use super::viewer;
 use dmu::{Dnode, Extent};
 
 use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE, Body};
@@ -157,8 +158,7 @@ fn indirect(cx: &mut Ctx<'_>, view: &View<'_>, dn: &Dnode) -> Run {
         let offset = blkid.0.wrapping_shl(phys.span_shift(level)).wrapping_mul(dn.block_size());
         let indent = usize::from(top.0 - level.0);
         let after = usize::from(level.0) + 1;
-        let text =
-            if cx.opts.count('b') >= 6 { super::text::blkptr(&bp) } else { compact(&bp, all_copies, false) };
+        let text = if cx.opts.count('b') >= 6 { text::blkptr(&bp) } else { compact(&bp, all_copies, false) };
         let header = if cx.opts.has('Z') { zstd_header(cx, zio, &bp, &bookmark) } else { String::new() };
         writeln!(cx.out, "{offset:16x} {:indent$}L{:x}{:after$}{text}{header}", "", level.0, "");
         if level.0 == 0 || bp.is_hole() {

@@ -1,46 +1,20 @@
 //! `zdb -d`: shows an object set, its row, and its objects.
 
+use super::ctx::{Ctx, Run};
 use super::mosrefs::MosRefs;
 use super::object::{self, Header};
+use super::opened::Opened;
 use super::ranges::Range;
-use super::target::Opened;
-use super::znode::Files;
-use super::{Ctx, Run, bplists, intent_log, text};
-use dmu::{DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, Dnode, Objset};
-use dsl::{Dataset, Prop, Value};
-use ondisk::blkptr::Body;
+use super::text::fill;
+use super::view::{self, View};
+use super::{bplists, intent_log, text};
+use dmu::{DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, Dnode};
+use dsl::Dataset;
+use ondisk::ObjNum;
 use ondisk::objset::ObjsetKind;
-use ondisk::{Blkptr, ObjNum};
 
 /// The creation txg that the MOS shows (`TXG_INITIAL`).
 const TXG_INITIAL: u64 = 4;
-
-/// An object set to show.
-pub struct View<'a> {
-    /// The pool.
-    pub pool: &'a Opened,
-    /// The object set.
-    pub os: Objset,
-    /// The dataset; `None` for the MOS.
-    pub ds: Option<&'a Dataset>,
-    /// Whether the dataset is encrypted and its key not loaded.
-    pub locked: bool,
-    /// The name of the compression that objects inherit.
-    pub compression: String,
-    /// The means to show files; `None` if the object set has none, or they are not wanted.
-    pub files: Option<Files>,
-    /// Number of objects without a known path.
-    pub leaked: u64,
-}
-
-/// The fill count of a pointer: objects or blocks below it (`BP_GET_FILL`).
-pub fn fill(bp: &Blkptr) -> u64 {
-    match &bp.body {
-        Body::Stored(s) => s.fill,
-        Body::Embedded(_) | Body::Redacted => 1,
-        Body::Hole => 0,
-    }
-}
 
 /// Shows the MOS (`dump_objset`).
 pub fn mos(cx: &mut Ctx<'_>, pool: &Opened, objects: &[Range], refs: Option<&mut MosRefs>) -> Run {
@@ -55,19 +29,6 @@ pub fn mos(cx: &mut Ctx<'_>, pool: &Opened, objects: &[Range], refs: Option<&mut
     body(cx, &mut view, objects, refs)
 }
 
-/// Opens a dataset to show its objects; `None` if it was never written.
-///
-/// `files` says whether files will be shown too.
-pub fn view<'a>(cx: &mut Ctx<'_>, pool: &'a Opened, ds: &'a Dataset, files: bool) -> Run<Option<View<'a>>> {
-    let Some(os) = ds.objset()? else { return Ok(None) };
-    let encrypted = ds.dir().crypto_object()?.is_some();
-    let locked = encrypted && pool.dsl.keys().key(ds.object().0).is_none();
-    let files =
-        if os.kind() == ObjsetKind::Zfs && files { cx.part(|_| Ok(Some(Files::load(&os)?)))? } else { None };
-    let compression = compression(pool, ds)?;
-    Ok(Some(View { pool, os, ds: Some(ds), locked, compression, files, leaked: 0 }))
-}
-
 /// Shows a dataset (`dump_objset`).
 pub fn dataset(
     cx: &mut Ctx<'_>,
@@ -77,7 +38,7 @@ pub fn dataset(
     refs: Option<&mut MosRefs>,
 ) -> Run {
     let files = cx.opts.count('d') >= 4;
-    let Some(mut view) = view(cx, pool, ds, files)? else {
+    let Some(mut view) = view::open(cx, pool, ds, files)? else {
         // The dataset was never written: it has a name, and lists of blocks.
         let used = cx.num(ds.phys().referenced_bytes);
         let (name, id, txg) = (ds.name(), ds.object().0, ds.phys().creation_txg.0);
@@ -97,25 +58,6 @@ pub fn dataset(
     let phys = ds.phys();
     line(cx, &ds.name(), kind, &view, phys.creation_txg.0, phys.referenced_bytes);
     body(cx, &mut view, objects, refs)
-}
-
-/// The compression of a dataset's blocks, as zdb names it. Snapshots write none.
-fn compression(pool: &Opened, ds: &Dataset) -> Run<String> {
-    if ds.is_snapshot() {
-        return Ok("inherit".into());
-    }
-    let value = ds.property(Prop::Compression)?.map(|p| p.value);
-    let Some(Value::Number(n)) = value else { return Ok("inherit".into()) };
-    let name = Prop::Compression.desc().index_name(n).unwrap_or("inherit");
-    Ok(match name {
-        "on" if pool.spa.features().is_active("org.illumos:lz4_compress") => "lz4",
-        "on" => "lzjb",
-        "off" => "uncompressed",
-        // OpenZFS's number for the default level differs from the property's.
-        "zstd" => "zstd-unknown",
-        other => other,
-    }
-    .into())
 }
 
 fn line(cx: &mut Ctx<'_>, name: &str, kind: &str, view: &View<'_>, txg: u64, used: u64) {

@@ -1,7 +1,7 @@
 //! Finds the path of a file by its object: up from parent to parent.
 
-use super::znode::Files;
-use super::{Run, Stop};
+use super::ctx::{Run, Stop};
+use super::files::Files;
 use dmu::Objset;
 use dmu::zap::{Key, Zap};
 use ondisk::ObjNum;

@@ -138,6 +138,15 @@ fn redacted_psize(bp: &Blkptr) -> u64 {
     (le64(&bp.encode(), 48) >> 25 & 0x7f) + 1
 }
 
+/// The fill count of a pointer: objects or blocks below it (`BP_GET_FILL`).
+pub fn fill(bp: &Blkptr) -> u64 {
+    match &bp.body {
+        Body::Stored(s) => s.fill,
+        Body::Embedded(_) | Body::Redacted => 1,
+        Body::Hole => 0,
+    }
+}
+
 /// A block pointer in short, with its first copy or all (`snprintf_blkptr_compact`).
 pub fn compact(bp: &Blkptr, all_copies: bool, freed: bool) -> String {
     match &bp.body {

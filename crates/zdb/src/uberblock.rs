@@ -1,6 +1,7 @@
 //! `zdb -u`: uberblocks.
 
-use super::{Ctx, text};
+use super::ctx::Ctx;
+use super::text;
 use ondisk::uberblock::MMP_MAGIC;
 use ondisk::{Blkptr, Uberblock};
 

@@ -1,8 +1,9 @@
 //! Shows the contents of an object by its type, and its bonus by the bonus type.
 
-use super::objset::View;
+use super::ctx::{Ctx, Run};
 use super::text::{self, compact};
-use super::{Ctx, Run, zap, znode};
+use super::view::View;
+use super::{zap, znode};
 use dmu::Dnode;
 use dmu::zap::Zap;
 use ondisk::blkptr::BLKPTR_SIZE;

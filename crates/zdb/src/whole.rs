@@ -1,11 +1,11 @@
 //! A whole pool, in the order of OpenZFS's `dump_zpool`.
 
+use super::ctx::{Ctx, Run};
 use super::features::{Users, verify_spacemaps};
 use super::mosrefs::{self, MosRefs};
-use super::target::{Opened, load_key};
+use super::opened::{Opened, load_key};
 use super::{
-    Ctx, Run, blocks, bplists, brt, config, ddt, dtl, history, io_stats, livelist, metaslabs, objset,
-    uberblock,
+    blocks, bplists, brt, config, ddt, dtl, history, io_stats, livelist, metaslabs, objset, text, uberblock,
 };
 use dsl::{Dataset, Dir};
 use ondisk::{Uberblock, mos};
@@ -20,7 +20,7 @@ pub fn run(cx: &mut Ctx<'_>, pool: &Opened, chosen: &[u64]) -> Run<i32> {
     }
     if o.count('C') > 1 && !o.has('e') {
         cx.out.put("\nCached configuration:\n");
-        super::text::nvlist(cx.out, &pool.spa.config().nvlist, 8);
+        text::nvlist(cx.out, &pool.spa.config().nvlist, 8);
     }
     if o.has('C') {
         cx.part(|cx| config::of_mos(cx, pool.spa.mos()))?;

@@ -1,7 +1,7 @@
 //! ZAPs: their statistics, and their entries.
 
+use super::ctx::{Ctx, Run};
 use super::text::histogram;
-use super::{Ctx, Run};
 use dmu::zap::{Key, Value, Zap};
 use ondisk::{crypto_key, mos};
 
