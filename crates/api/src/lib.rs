@@ -37,6 +37,7 @@
 //! * An async runtime: the client reads and writes its socket itself.
 //! * How the daemon answers, and which callers it refuses: see `server`.
 //! * What a terminal shows: see `cli`.
+//! * Mount rules: see `mount_rules`.
 
 pub mod accounts;
 mod budget;
@@ -52,7 +53,6 @@ pub mod files;
 mod import;
 mod inject;
 mod log;
-pub mod plan;
 mod pool;
 mod prop;
 mod request;

@@ -27,7 +27,7 @@ use super::progress::Progress;
 use super::target::{self, Error, Target};
 use super::{Chain, Io};
 use api::files::{Engine, Fault, Files, Kind as FaultKind, PART_MAX};
-use api::plan::Plan;
+use mount_rules::Plan;
 use poolhouse::ondisk::ObjNum;
 use poolhouse::spa::Host;
 use poolhouse::zpl::{FileType, Kind, NewFile, Policies, SetAttr, Time};

@@ -19,8 +19,8 @@
 use super::held::Held;
 use super::target::Error;
 use super::{Chain, Io};
-use api::plan::{CanMount, Plan, Where};
 use api::{DatasetKind, DatasetQuery, PropSelect};
+use mount_rules::{CanMount, Plan, Where};
 use poolhouse::Pool;
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;

@@ -12,7 +12,7 @@
 //! | [`service`] | the methods of the control protocol |
 //! | [`commands`] | what requests change: pools, vdevs, datasets |
 //! | [`pools`] | the imported pools |
-//! | [`mounts`] | their mounts, planned by properties ([`api::plan`]) and made in parallel |
+//! | [`mounts`] | their mounts, planned by properties ([`mount_rules`]) and made in parallel |
 //! | [`volumes`] | volumes over NBD, and as block devices of this machine |
 //! | [`view`] | what a pool looks like |
 //! | `events` | events, and the user's programs at them (`events::zedlets`) |

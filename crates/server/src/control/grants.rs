@@ -26,7 +26,6 @@ use crate::pools::table::PoolTable;
 use crate::replies::of_dsl;
 use crate::view::space::{Limited, limited};
 use api::accounts;
-use api::plan::Where;
 use api::{
     Caller, DatasetChange, DatasetList, DatasetQuery, DiffRequest, Error, MountFailure, PoolChange,
     PropSelect, Reason, Settings, SpaceClass,
@@ -34,6 +33,7 @@ use api::{
 use dsl::deleg::{self, Asker};
 use dsl::prop::is_user_property;
 use dsl::{Prop, Value};
+use mount_rules::Where;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use std::collections::BTreeSet;

@@ -2,10 +2,10 @@
 
 use crate::mounts::{MountedFs, Mounts, to_be_written};
 use crate::replies::{of_dsl, of_fuse};
-use api::plan::Plan;
 use api::{Error, Reason};
 use fuse::dataset::Stale;
 use fuse::tree::FileTree;
+use mount_rules::Plan;
 use poolhouse::Pool;
 use rustix::io::Errno;
 

@@ -1,9 +1,9 @@
 //! The mount plans of many datasets at once.
 
 use crate::replies::of_dsl;
-use api::plan::Plan;
 use api::{Error, MountFailure, Reason};
 use dsl::Dsl;
+use mount_rules::Plan;
 use parking_lot::Mutex;
 
 /// The result of a pass over datasets.

@@ -5,7 +5,7 @@ use crate::mounts::plans;
 use crate::pools::imported::Imported;
 use crate::pools::table::PoolTable;
 use api::MountRequest;
-use api::plan::{CanMount, Plan, Where};
+use mount_rules::{CanMount, Plan, Where};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

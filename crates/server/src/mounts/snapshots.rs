@@ -1,11 +1,11 @@
 //! The snapshots of a mounted head, as `.zfs/snapshot` shows and changes them (`zfs_ctldir.c`).
 
 use crate::mounts::look::{Look, NameNow, SnapDirNow};
-use api::plan::SnapDir;
 use dsl::ops::destroy::DestroySnapshots;
 use dsl::ops::rename::RenameSnapshot;
 use dsl::{Refusal, SyncTask};
 use fuse::ctldir::{Named, Snapshot, Snapshots};
+use mount_rules::SnapDir;
 use ondisk::{ObjNum, Txg};
 use rustix::io::Errno;
 use spa::Spa;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 ///
 /// The last five are for development and are not shipped. `testkit`, `fuzzing` and `testpools` may
 /// be dev-dependencies of any crate.
-const ORDER: [&str; 30] = [
+const ORDER: [&str; 31] = [
     "ondisk",
     "codec",
     "observe",
@@ -27,10 +27,11 @@ const ORDER: [&str; 30] = [
     "verify",
     "zpl",
     "zvol",
+    "api",
     "poolhouse",
     "fuse",
     "nbd",
-    "api",
+    "mount-rules",
     "console",
     "zdb",
     "rescue",

@@ -1,6 +1,13 @@
-//! The mount plan of a file system, from its properties.
+//! The mount plan of a file system, from its properties and mount options.
+//!
+//! # Theory
+//! The daemon mounts a file system by its plan. `poolhouse cp` reads and writes it as if it were
+//! mounted so. The rules are in a crate below both.
+//!
+//! # Absent
+//! Mounting itself, and the order of several mounts.
 
-use crate::Reason;
+use api::Reason;
 use dsl::prop::{Kind, Prop, Value};
 use fuse::tree::Statfs;
 use std::path::PathBuf;
