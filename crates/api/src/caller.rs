@@ -6,7 +6,7 @@
 //! each check behind it. There is no caller by default, and none is stored beside the arguments:
 //! work that continues in another thread takes its caller along.
 
-use super::Budget;
+use super::{Budget, Error, Reason};
 use std::sync::Arc;
 
 /// The process at the other end of a connection (`SO_PEERCRED`).
@@ -77,6 +77,14 @@ impl Caller {
     /// Whether it is root, or the daemon's own user.
     pub fn owns(&self) -> bool {
         self.peer.owns(self.owner)
+    }
+
+    /// Refuses a request about `about` that is the owners' alone.
+    ///
+    /// # Errors
+    /// * [`Reason::Permission`]: the caller is neither root nor the daemon's own user.
+    pub fn must_own(&self, about: &str) -> Result<(), Error> {
+        if self.owns() { Ok(()) } else { Err(Error::new(about, Reason::Permission)) }
     }
 
     /// Whether it may have file systems mounted and unmounted.

@@ -255,20 +255,20 @@ impl Service for LocalService {
         Ok(crate::telemetry::spl::parameters(&(self.host)()))
     }
 
-    fn set_tunable(&self, _: &Caller, name: &str, value: &u64) -> Result<(), Error> {
-        self.pools.tunables.set(name, *value, &self.pools.table().present())
+    fn set_tunable(&self, caller: &Caller, name: &str, value: &u64) -> Result<(), Error> {
+        self.pools.tunables.set(caller, name, *value, &self.pools.table().present())
     }
 
-    fn inject(&self, _: &Caller, request: &InjectRequest) -> Result<Vec<Injected>, Error> {
-        crate::commands::pool::inject::ask(self.pools.table(), request)
+    fn inject(&self, caller: &Caller, request: &InjectRequest) -> Result<Vec<Injected>, Error> {
+        crate::commands::pool::inject::ask(caller, self.pools.table(), request)
     }
 
     fn mounts(&self, _: &Caller) -> Result<Vec<Mount>, Error> {
         Ok(self.pools.mounts())
     }
 
-    fn mount(&self, _: &Caller, request: &MountRequest) -> Result<MountReport, Error> {
-        self.pools.mount(request)
+    fn mount(&self, caller: &Caller, request: &MountRequest) -> Result<MountReport, Error> {
+        self.pools.mount(caller, request)
     }
 
     fn mount_progress(&self, _: &Caller, watch: &u64) -> Result<Option<MountProgress>, Error> {
@@ -279,8 +279,8 @@ impl Service for LocalService {
         self.pools.unmount(caller, request)
     }
 
-    fn load_key(&self, _: &Caller, request: &LoadKeyRequest) -> Result<(), Error> {
-        self.pools.load_key(request)?;
+    fn load_key(&self, caller: &Caller, request: &LoadKeyRequest) -> Result<(), Error> {
+        self.pools.load_key(caller, request)?;
         self.pools.attachments.devices_after(self.pools.table(), &request.dataset);
         Ok(())
     }
@@ -374,24 +374,24 @@ impl Service for LocalService {
         Ok(changed)
     }
 
-    fn offer(&self, _: &Caller, request: &OfferRequest) -> Result<Vec<Offered>, Error> {
-        self.pools.doors.offer(self.pools.table(), request)
+    fn offer(&self, caller: &Caller, request: &OfferRequest) -> Result<Vec<Offered>, Error> {
+        self.pools.doors.offer(caller, self.pools.table(), request)
     }
 
-    fn withdraw(&self, _: &Caller, request: &WithdrawRequest) -> Result<(), Error> {
-        self.pools.doors.withdraw(request)
+    fn withdraw(&self, caller: &Caller, request: &WithdrawRequest) -> Result<(), Error> {
+        self.pools.doors.withdraw(caller, request)
     }
 
     fn exports(&self, _: &Caller) -> Result<ExportList, Error> {
         Ok(self.pools.doors.exports(self.pools.table()))
     }
 
-    fn attach(&self, _: &Caller, request: &AttachRequest) -> Result<String, Error> {
-        self.pools.attachments.attach(self.pools.table(), &request.dataset, request.read_only)
+    fn attach(&self, caller: &Caller, request: &AttachRequest) -> Result<String, Error> {
+        self.pools.attachments.attach(caller, self.pools.table(), &request.dataset, request.read_only)
     }
 
-    fn detach(&self, _: &Caller, request: &DetachRequest) -> Result<(), Error> {
-        self.pools.attachments.detach(self.pools.table(), &request.dataset, request.force)
+    fn detach(&self, caller: &Caller, request: &DetachRequest) -> Result<(), Error> {
+        self.pools.attachments.detach(caller, self.pools.table(), &request.dataset, request.force)
     }
 }
 

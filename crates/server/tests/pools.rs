@@ -47,7 +47,7 @@ impl Stand {
     }
 
     fn mount_all(&self) -> MountReport {
-        self.pools.mount(&MountRequest::default()).unwrap()
+        self.pools.mount(&Caller::this_process(), &MountRequest::default()).unwrap()
     }
 
     fn mounted(&self) -> BTreeSet<String> {
@@ -62,7 +62,7 @@ impl Stand {
     fn mount_one(&self, dataset: &str) -> Result<(), Reason> {
         let request =
             MountRequest { datasets: vec![dataset.to_owned()], explicit: true, ..MountRequest::default() };
-        let report = self.pools.mount(&request).map_err(|error| error.reason)?;
+        let report = self.pools.mount(&Caller::this_process(), &request).map_err(|error| error.reason)?;
         report.failures.into_iter().next().map_or(Ok(()), |failure| Err(failure.error.reason))
     }
 
@@ -211,7 +211,7 @@ fn encrypted_file_systems_wait_for_their_key() {
         let key = KeyMaterial::Passphrase(key.to_vec());
         stand
             .pools
-            .load_key(&LoadKeyRequest { dataset: root.clone(), key, noop })
+            .load_key(&Caller::this_process(), &LoadKeyRequest { dataset: root.clone(), key, noop })
             .map_err(|error| error.reason)
     };
     assert_eq!(load(b"wrong horse", false), Err(Reason::WrongKey));
@@ -235,7 +235,10 @@ fn heeds_the_properties() {
     let Some(stand) = Stand::new("single-lz4") else { return };
     let nothing = || MountRequest { datasets: vec![stand.pool.clone()], ..MountRequest::default() };
     let bad = MountRequest { options: vec!["sync".into()], ..nothing() };
-    assert!(matches!(stand.pools.mount(&bad).unwrap_err().reason, Reason::BadMountOption { .. }));
+    assert!(matches!(
+        stand.pools.mount(&Caller::this_process(), &bad).unwrap_err().reason,
+        Reason::BadMountOption { .. }
+    ));
     assert_eq!(stand.mount_one("none/such"), Err(Reason::NoSuchDataset));
     assert_eq!(stand.mount_one("a b@c@d"), Err(Reason::InvalidName));
     let root = stand.path("/elsewhere/deep");
@@ -244,7 +247,7 @@ fn heeds_the_properties() {
         explicit: true,
         ..nothing()
     };
-    let report = stand.pools.mount(&request).unwrap();
+    let report = stand.pools.mount(&Caller::this_process(), &request).unwrap();
     assert!(report.failures.is_empty(), "{report:?}");
     let mount = stand.pools.mounts().remove(0);
     assert_eq!(Path::new(&mount.mountpoint), root);
@@ -308,7 +311,7 @@ fn a_pool_that_fails_keeps_no_other_from_being_mounted() {
     devices.lock().iter().for_each(|device| device.inject(Fault::Gone));
     for names in [vec![], vec![sick.to_owned(), stand.pool.clone()]] {
         let request = MountRequest { datasets: names, recursive: true, ..MountRequest::default() };
-        let report = stand.pools.mount(&request).unwrap();
+        let report = stand.pools.mount(&Caller::this_process(), &request).unwrap();
         let failed: Vec<&str> = report.failures.iter().map(|failure| failure.name.as_str()).collect();
         assert_eq!(failed, [sick]);
         assert!(report.mounted > 0 && stand.mounted().contains(&stand.pool), "{report:?}");
@@ -322,7 +325,10 @@ fn a_pool_that_fails_keeps_no_other_from_being_mounted() {
         );
     }
     let alone = MountRequest { datasets: vec![sick.into()], recursive: true, ..MountRequest::default() };
-    assert_eq!(stand.pools.mount(&alone).map_err(|error| error.about), Err(sick.to_owned()));
+    assert_eq!(
+        stand.pools.mount(&Caller::this_process(), &alone).map_err(|error| error.about),
+        Err(sick.to_owned())
+    );
 }
 
 /// Goal: an import that completes while all pools are closed is exported again, and the close waits

@@ -132,7 +132,7 @@ impl Pools {
         if let Some(left) = crate::control::grants::left_unmounted(caller, &imported, &request.datasets) {
             changed.unmounted.extend(left);
         } else if !request.datasets.is_empty() {
-            changed.unmounted.extend(self.mount(&request)?.failures);
+            changed.unmounted.extend(self.mount(caller, &request)?.failures);
         }
         match errors.len() {
             0 => Ok(changed),

@@ -13,7 +13,7 @@ impl Pools {
     ///
     /// # Errors
     /// See [`api::Service::load_key`].
-    pub fn load_key(&self, request: &LoadKeyRequest) -> Result<(), Error> {
+    pub fn load_key(&self, caller: &Caller, request: &LoadKeyRequest) -> Result<(), Error> {
         let about = request.dataset.as_str();
         let pool = self.table.pool_of(about)?;
         let dsl = pool.pool.dsl();
@@ -21,7 +21,9 @@ impl Pools {
         let bytes = match &request.key {
             KeyMaterial::Passphrase(bytes) | KeyMaterial::Hex(bytes) | KeyMaterial::Raw(bytes) => bytes,
         };
-        dsl.keys().load(&dir, bytes, request.noop).map_err(|error| Error::new(about, of_key(&error)))
+        dsl.keys().load(&dir, bytes, request.noop).map_err(|error| Error::new(about, of_key(&error)))?;
+        tracing::debug!(dataset = about, uid = caller.peer().uid, noop = request.noop, "its key fits");
+        Ok(())
     }
 
     /// Unloads a key, unless a mount, a volume or a visit needs it (`spa_keystore_unload_wkey`).

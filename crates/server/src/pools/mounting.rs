@@ -50,8 +50,13 @@ impl Pools {
     /// Mounts file systems (`zfs_foreach_mountpoint`).
     ///
     /// # Errors
-    /// See [`api::Service::mount`].
-    pub fn mount(&self, request: &MountRequest) -> Result<MountReport, Error> {
+    /// * [`Reason::Permission`]: the caller may not mount.
+    /// * All others: see [`api::Service::mount`].
+    pub fn mount(&self, caller: &Caller, request: &MountRequest) -> Result<MountReport, Error> {
+        if !caller.mounts() {
+            let about = request.datasets.first().map_or("mount", String::as_str);
+            return Err(Error::new(about, Reason::Permission));
+        }
         let threads = threads_for(request.threads);
         let watch = self.watched.begin(request.watch);
         let mut report = MountReport::default();
@@ -87,9 +92,7 @@ impl Pools {
                     report.total -= 1;
                 }
                 Fate::Failed(error) => {
-                    // Only callers who own the daemon mount.
-                    let own = Caller::this_process();
-                    let error = with_user(&own, &self.visits, &self.attachments, pool, error);
+                    let error = with_user(caller, &self.visits, &self.attachments, pool, error);
                     report.failures.push(MountFailure { name: plan.name.clone(), error });
                 }
                 // The failure of its parent is reported.

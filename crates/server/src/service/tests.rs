@@ -58,3 +58,26 @@ fn callers_on_one_thread() {
     let export = ExportRequest { name: "tank".into(), ..ExportRequest::default() };
     service.export(&caller(owner), &export).expect("it goes");
 }
+
+/// Goal: what is the owners' alone is refused to others where it is done, not only at the socket.
+#[test]
+fn strangers_change_nothing() {
+    let service = LocalService::new();
+    let stranger = caller(Peer::own().uid + 7);
+    let volume = || "tank/vol".to_owned();
+    let offer = OfferRequest { datasets: vec![volume()], ..OfferRequest::default() };
+    let attach = AttachRequest { dataset: volume(), ..AttachRequest::default() };
+    let detach = DetachRequest { dataset: volume(), ..DetachRequest::default() };
+    let results = [
+        service.mount(&stranger, &MountRequest::default()).map(drop),
+        service.offer(&stranger, &offer).map(drop),
+        service.withdraw(&stranger, &WithdrawRequest::default()),
+        service.attach(&stranger, &attach).map(drop),
+        service.detach(&stranger, &detach),
+        service.set_tunable(&stranger, "zfs_txg_timeout", &5),
+        service.inject(&stranger, &InjectRequest::List).map(drop),
+    ];
+    for result in results {
+        assert_eq!(result.map_err(|error| error.reason), Err(Reason::Permission));
+    }
+}

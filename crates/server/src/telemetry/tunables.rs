@@ -28,7 +28,7 @@ use spa::txg::{
 
 use crate::mounts::threads::MOUNT_TP_NTHR;
 use crate::pools::imported::Imported;
-use api::{self, Error, Reason};
+use api::{self, Caller, Error, Reason};
 
 /// Parameters that are passed to pools and the cache.
 const GIVEN: [&Parameter; 11] = [
@@ -131,9 +131,17 @@ impl Tunables {
     /// Sets one tunable, and passes it to these pools.
     ///
     /// # Errors
+    /// * [`Reason::Permission`]: the caller does not own the daemon.
     /// * [`Reason::BadProperty`]: there is no such tunable.
     /// * [`Reason::BadValue`]: the value is out of range.
-    pub(crate) fn set(&self, name: &str, value: u64, pools: &[Arc<Imported>]) -> Result<(), Error> {
+    pub(crate) fn set(
+        &self,
+        caller: &Caller,
+        name: &str,
+        value: u64,
+        pools: &[Arc<Imported>],
+    ) -> Result<(), Error> {
+        caller.must_own(name)?;
         if let Some(one) = statics().find(|one| one.parameter().name == name) {
             one.assign(value).map_err(|error| refused(name, &error))?;
             if name.starts_with("zfs_arc_") {

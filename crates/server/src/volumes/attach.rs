@@ -34,7 +34,7 @@ pub(crate) use device::{detach_dead, losetup};
 use crate::pools::imported::Imported;
 use crate::pools::table::PoolTable;
 use crate::replies::of_fuse;
-use api::{Error, Reason};
+use api::{Caller, Error, Reason};
 use fuse::tree::{Allocate, Attr, Entry, FileTree, Flags, Node, Seek, SetAttr, Statfs, Time};
 use fuse::{Detach, Mount, Options};
 use nbd::{Code, Disk, Extent, Lease};
@@ -382,6 +382,22 @@ impl Attachments {
     /// Makes a volume a block device and returns its path.
     ///
     /// # Errors
+    /// * [`Reason::Permission`]: the caller does not own the daemon.
+    /// * All others: see [`Attachments::attach_again`].
+    pub(crate) fn attach(
+        &self,
+        caller: &Caller,
+        pools: &PoolTable,
+        name: &str,
+        read_only: bool,
+    ) -> Result<String, Error> {
+        caller.must_own(name)?;
+        self.attach_again(pools, name, read_only)
+    }
+
+    /// The same on the daemon's own behalf: for a volume that is to have a device.
+    ///
+    /// # Errors
     /// * [`Reason::NoSuchPool`], [`Reason::NoSuchDataset`]: there is no such volume.
     /// * [`Reason::BadValue`]: the daemon is not root's.
     /// * [`Reason::NotSupported`]: there is no daemon.
@@ -389,7 +405,7 @@ impl Attachments {
     /// * [`Reason::Program`]: `losetup` failed, with its error output.
     /// * [`Reason::System`]: a folder, mount or link can't be created.
     /// * [`Reason::Io`], [`Reason::Corrupt`]: the volume can't be opened.
-    pub(crate) fn attach(&self, pools: &PoolTable, name: &str, read_only: bool) -> Result<String, Error> {
+    fn attach_again(&self, pools: &PoolTable, name: &str, read_only: bool) -> Result<String, Error> {
         let fail = |reason| Error::new(name, reason);
         let imported = pools.pool_of(name)?;
         if !rustix::process::geteuid().is_root() {
@@ -419,12 +435,20 @@ impl Attachments {
     /// Detaches a volume's block device; with `force` even one that is in use.
     ///
     /// # Errors
+    /// * [`Reason::Permission`]: the caller does not own the daemon.
     /// * [`Reason::NoSuchPool`]: the pool is not imported.
     /// * [`Reason::NotAttached`]: the volume has no device.
     /// * [`Reason::HeldOpen`]: the device is in use, and `force` is not set.
     /// * [`Reason::System`]: the device can't be opened, flushed or released.
     /// * [`Reason::Program`]: `losetup` failed, with its error output.
-    pub(crate) fn detach(&self, pools: &PoolTable, name: &str, force: bool) -> Result<(), Error> {
+    pub(crate) fn detach(
+        &self,
+        caller: &Caller,
+        pools: &PoolTable,
+        name: &str,
+        force: bool,
+    ) -> Result<(), Error> {
+        caller.must_own(name)?;
         let imported = pools.pool_of(name)?;
         let files = self.of(imported.pool.name());
         let files = files.ok_or_else(|| Error::new(name, Reason::NotAttached))?;

@@ -20,7 +20,7 @@ use crate::pools::imported::Imported;
 use crate::pools::table::PoolTable;
 use crate::replies::of_dsl;
 use api::chain;
-use api::{DatasetChange, Error, ExportList, OfferRequest, Offered, Reason, WithdrawRequest};
+use api::{Caller, DatasetChange, Error, ExportList, OfferRequest, Offered, Reason, WithdrawRequest};
 use dsl::{Kind, Name, Prop, PropError, Tail};
 use nbd::{Exports, Listener, Listing, Offer, Server, Tls};
 use parking_lot::Mutex;
@@ -182,6 +182,7 @@ impl Doors {
     /// Offers volumes at an address.
     ///
     /// # Errors
+    /// * [`Reason::Permission`]: the caller does not own the daemon.
     /// * [`Reason::NoSuchPool`], [`Reason::NoSuchDataset`]: there is no such volume.
     /// * [`Reason::BadType`]: the dataset is not a volume or a snapshot of one.
     /// * [`Reason::BadValue`]: the address is malformed, or has offers with other certificates; or
@@ -190,9 +191,11 @@ impl Doors {
     /// * [`Reason::Io`], [`Reason::Corrupt`]: the volume can't be read.
     pub(crate) fn offer(
         &self,
+        caller: &Caller,
         pools: &Arc<PoolTable>,
         request: &OfferRequest,
     ) -> Result<Vec<Offered>, Error> {
+        caller.must_own(&request.listen)?;
         for name in &request.datasets {
             let pool = pools.pool_of(name)?;
             let dataset = pool.pool.spa().read(|| pool.pool.dsl().dataset(name));
@@ -241,9 +244,11 @@ impl Doors {
     /// Stops offering volumes. Present connections continue.
     ///
     /// # Errors
+    /// * [`Reason::Permission`]: the caller does not own the daemon.
     /// * [`Reason::BadValue`]: the address is malformed.
     /// * [`Reason::NotOffered`]: a volume is not offered there. Then nothing is withdrawn.
-    pub(crate) fn withdraw(&self, request: &WithdrawRequest) -> Result<(), Error> {
+    pub(crate) fn withdraw(&self, caller: &Caller, request: &WithdrawRequest) -> Result<(), Error> {
+        caller.must_own("withdraw")?;
         let place = match &request.listen {
             None => None,
             Some(text) => {

@@ -5,7 +5,7 @@
 //! [`vdev::inject`].
 
 use crate::pools::table::PoolTable;
-use api::{Ailment, DataFault, DeviceFault, Error, InjectRequest, Injected, Reason, Spell};
+use api::{Ailment, Caller, DataFault, DeviceFault, Error, InjectRequest, Injected, Reason, Spell};
 use ondisk::dnode::DNODE_MIN_SIZE;
 use ondisk::{DmuType, Guid, ObjNum};
 use parking_lot::Mutex;
@@ -59,13 +59,19 @@ pub(crate) fn pass(pool: &str, import: bool, closing: &AtomicBool) {
 /// Injects or removes faults. Returns the present faults, or only the new one (`zio_inject_fault`).
 ///
 /// # Errors
+/// * [`Reason::Permission`]: the caller does not own the daemon.
 /// * [`Reason::NoSuchPool`], [`Reason::NoSuchDataset`], [`Reason::NoSuchDevice`]: the subject does
 ///   not exist.
 /// * [`Reason::BadValue`]: a word, level or type is not valid, or there are too many faults.
 /// * [`Reason::PoolReadonly`]: the fault needs a writable pool.
 /// * [`Reason::Suspended`]: dirty blocks can't be written.
 /// * [`Reason::Device`] and others for a verdict: the device can't be taken out of use.
-pub(crate) fn ask(pools: &PoolTable, request: &InjectRequest) -> Result<Vec<Injected>, Error> {
+pub(crate) fn ask(
+    caller: &Caller,
+    pools: &PoolTable,
+    request: &InjectRequest,
+) -> Result<Vec<Injected>, Error> {
+    caller.must_own("inject")?;
     let fault = match request {
         InjectRequest::List => return Ok(list(pools)),
         InjectRequest::Cancel { id } => {

@@ -9,9 +9,10 @@ fn set_and_given_back() {
         let listed = tunables.list().into_iter().find(|t| t.name == given.name).unwrap();
         assert_eq!(listed.value, listed.default, "{}", given.name);
         assert!(given.range.contains(&listed.default), "{}", given.name);
-        assert!(tunables.set(given.name, *given.range.start(), &[]).is_ok());
+        assert!(tunables.set(&Caller::this_process(), given.name, *given.range.start(), &[]).is_ok());
         assert!(
-            *given.range.end() == u64::MAX || tunables.set(given.name, *given.range.end() + 1, &[]).is_err()
+            *given.range.end() == u64::MAX
+                || tunables.set(&Caller::this_process(), given.name, *given.range.end() + 1, &[]).is_err()
         );
     }
     for given in &GIVEN {
@@ -19,11 +20,14 @@ fn set_and_given_back() {
             tunables.list().iter().any(|t| (t.name.as_str(), t.value) == (given.name, *given.range.start()))
         );
     }
-    assert!(tunables.set("zfs_arc_max", 0, &[]).is_ok());
+    assert!(tunables.set(&Caller::this_process(), "zfs_arc_max", 0, &[]).is_ok());
     let arc = tunables.list().into_iter().find(|t| t.name == "zfs_arc_max").unwrap();
     assert_eq!(arc.value, arc.default);
-    assert!(tunables.set("zfs_txg_timeout", 0, &[]).is_err());
-    assert!(matches!(tunables.set("zfs_nonsense", 1, &[]).unwrap_err().reason, Reason::BadProperty { .. }));
+    assert!(tunables.set(&Caller::this_process(), "zfs_txg_timeout", 0, &[]).is_err());
+    assert!(matches!(
+        tunables.set(&Caller::this_process(), "zfs_nonsense", 1, &[]).unwrap_err().reason,
+        Reason::BadProperty { .. }
+    ));
 }
 
 /// Goal: each static is listed with its default, which is in its range. Values outside are refused.
@@ -34,14 +38,22 @@ fn statics_are_listed() {
         let Parameter { name, range, .. } = one.parameter();
         assert!(range.contains(&one.default()), "{name}");
         assert!(tunables.list().iter().any(|t| t.name == *name && t.default == one.default()));
-        assert!(*range.end() == u64::MAX || tunables.set(name, range.end() + 1, &[]).is_err());
+        assert!(
+            *range.end() == u64::MAX
+                || tunables.set(&Caller::this_process(), name, range.end() + 1, &[]).is_err()
+        );
     }
     for name in ["zfs_vdev_default_ms_count", "zfs_vdev_min_ms_count", "zfs_vdev_ms_count_limit"] {
-        assert!(tunables.set(name, 1, &[]).is_err(), "{name}: it would be a vdev without metaslabs");
+        assert!(
+            tunables.set(&Caller::this_process(), name, 1, &[]).is_err(),
+            "{name}: it would be a vdev without metaslabs"
+        );
     }
-    tunables.set("zfs_vdev_ms_count_limit", 1 << 18, &[]).unwrap();
+    tunables.set(&Caller::this_process(), "zfs_vdev_ms_count_limit", 1 << 18, &[]).unwrap();
     assert_eq!(spa::tunables::MS_COUNT_LIMIT.get(), 1 << 18);
-    tunables.set("zfs_vdev_ms_count_limit", spa::tunables::MS_COUNT_LIMIT.default(), &[]).unwrap();
+    tunables
+        .set(&Caller::this_process(), "zfs_vdev_ms_count_limit", spa::tunables::MS_COUNT_LIMIT.default(), &[])
+        .unwrap();
     let names: Vec<String> = tunables.list().into_iter().map(|t| t.name).collect();
     assert!(names.is_sorted());
 }
@@ -54,13 +66,13 @@ fn bounds_of_the_cache() {
     let (min, max) = tunables.store().bounds();
     assert_eq!(max, poolhouse::default_cache_bytes());
     assert_eq!(min, default("zfs_arc_min").min(max));
-    assert!(tunables.set("zfs_arc_min", ARC_LEAST - 1, &[]).is_err());
-    tunables.set("zfs_arc_max", 256 << 20, &[]).unwrap();
-    tunables.set("zfs_arc_min", 100 << 20, &[]).unwrap();
+    assert!(tunables.set(&Caller::this_process(), "zfs_arc_min", ARC_LEAST - 1, &[]).is_err());
+    tunables.set(&Caller::this_process(), "zfs_arc_max", 256 << 20, &[]).unwrap();
+    tunables.set(&Caller::this_process(), "zfs_arc_min", 100 << 20, &[]).unwrap();
     assert_eq!(tunables.store().bounds(), (100 << 20, 256 << 20));
-    tunables.set("zfs_arc_max", 64 << 20, &[]).unwrap();
+    tunables.set(&Caller::this_process(), "zfs_arc_max", 64 << 20, &[]).unwrap();
     assert_eq!(tunables.store().bounds(), (64 << 20, 64 << 20));
-    tunables.set("zfs_arc_max", 256 << 20, &[]).unwrap();
+    tunables.set(&Caller::this_process(), "zfs_arc_max", 256 << 20, &[]).unwrap();
     // The case that other programs lack more memory than there is.
     tunables.store().adapt(arc::Memory { all: 1 << 40, free: 0 });
     let told: BTreeMap<_, _> = crate::telemetry::kstats::arc(tunables.store()).into_iter().collect();
@@ -74,7 +86,7 @@ fn bounds_of_the_cache() {
     assert_eq!(number("arc_no_grow"), 1);
     assert!(number("memory_all_bytes") > 0 && number("arc_sys_free") == number("memory_all_bytes") / 32);
     assert_eq!(number("memory_available_bytes"), number("memory_free_bytes") - number("arc_sys_free"));
-    tunables.set("zfs_arc_min", 0, &[]).unwrap();
+    tunables.set(&Caller::this_process(), "zfs_arc_min", 0, &[]).unwrap();
     assert_eq!(tunables.store().bounds().0, default("zfs_arc_min").min(256 << 20));
 }
 

@@ -76,7 +76,7 @@ impl Attachments {
     pub(crate) fn devices_back(&self, pools: &PoolTable, taken: Taken) {
         for (name, read_only) in taken {
             let there = pools.pool_of(&name).is_ok_and(|pool| pool.pool.dsl().dataset(&name).is_ok());
-            if there && let Err(error) = self.attach(pools, &name, read_only) {
+            if there && let Err(error) = self.attach_again(pools, &name, read_only) {
                 tracing::warn!(volume = name, %error, "it has no device any more");
             }
         }
@@ -108,7 +108,7 @@ impl Attachments {
             if mode == Some(Value::Number(HIDDEN)) {
                 continue;
             }
-            if let Err(error) = self.attach(pools, &name, false) {
+            if let Err(error) = self.attach_again(pools, &name, false) {
                 tracing::warn!(volume = name, %error, "it gets no device");
             }
         }
