@@ -1,11 +1,11 @@
 //! The cache in front of the block pipeline of one pool.
 
-use crate::ahead::{Crew, Run};
 use crate::header::Key;
+use crate::l2_read::SecondaryCaches;
 use crate::policy::{Policies, Policy};
+use crate::prefetch::{PrefetchWorkers, Run};
 use crate::recipe::Recipe;
-use crate::second::Seconds;
-use crate::store::{Flight, Found, Hand, Stats, Store, Stored};
+use crate::store::{BlockRef, Found, PendingRead, Stats, Store, Stored};
 use codec::compress::ZstdLevel;
 use device::{Block, Sparse};
 use ondisk::{Blkptr, DmuType, Txg};
@@ -15,26 +15,26 @@ use zio::{Bookmark, IoFlags, ReadOptions, Workers, WriteReq, Zio};
 
 /// The memory that the cache of a pool may use.
 #[derive(Clone)]
-pub enum Room {
+pub enum CacheMemory {
     /// So many bytes, for each cache that is created.
     Own(u64),
     /// The memory that pools share.
     Shared(Arc<Store>),
 }
 
-impl From<u64> for Room {
+impl From<u64> for CacheMemory {
     fn from(max: u64) -> Self {
         Self::Own(max)
     }
 }
 
-impl From<Arc<Store>> for Room {
+impl From<Arc<Store>> for CacheMemory {
     fn from(store: Arc<Store>) -> Self {
         Self::Shared(store)
     }
 }
 
-impl PartialEq for Room {
+impl PartialEq for CacheMemory {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Own(a), Self::Own(b)) => a == b,
@@ -44,9 +44,9 @@ impl PartialEq for Room {
     }
 }
 
-impl Eq for Room {}
+impl Eq for CacheMemory {}
 
-impl std::fmt::Debug for Room {
+impl std::fmt::Debug for CacheMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Own(bytes) => write!(f, "Own({bytes})"),
@@ -62,29 +62,29 @@ pub struct Cache {
     /// The pool's number in the store.
     pub(crate) pool: u32,
     /// What may be on cache devices of each object set, where that is not everything.
-    pub(crate) second: Seconds,
-    crew: Crew,
+    pub(crate) second: SecondaryCaches,
+    prefetcher: PrefetchWorkers,
     policies: Policies,
     /// An object of the crate above, one for each pool.
     beside: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
-/// Blocks are read ahead while this lives ([`Cache::begin_reading_ahead`]).
+/// Blocks are read ahead while this lives ([`Cache::begin_prefetch`]).
 ///
 /// When it has been dropped, the reads under way have ended, and hold no device any more.
-pub struct ReadingAhead(Arc<Cache>);
+pub struct PrefetchGuard(Arc<Cache>);
 
-impl Drop for ReadingAhead {
+impl Drop for PrefetchGuard {
     fn drop(&mut self) {
-        self.0.crew.close();
+        self.0.prefetcher.close();
     }
 }
 
 /// Where a read found its block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Came {
+pub enum BlockOrigin {
     /// In memory, read ahead, and this is its first use.
-    Foreseen,
+    Prefetched,
     /// It was being read ahead.
     Late,
     /// It had to be read, or another reader was reading it.
@@ -93,10 +93,10 @@ pub enum Came {
 
 /// Removes the flight from the table however its read ends, so that no reader waits for one that is
 /// over.
-struct Landing<'a> {
+struct PendingReadGuard<'a> {
     store: &'a Store,
     key: Key,
-    flight: Arc<Flight>,
+    flight: Arc<PendingRead>,
     ahead: bool,
     kept: bool,
     result: Option<zio::Result<Sparse>>,
@@ -104,7 +104,7 @@ struct Landing<'a> {
     recipe: Recipe,
 }
 
-impl Drop for Landing<'_> {
+impl Drop for PendingReadGuard<'_> {
     fn drop(&mut self) {
         let bookmark = Bookmark { objset: 0, object: 0.into(), level: 0.into(), blkid: 0.into() };
         let why = "the thread that read it died";
@@ -129,16 +129,16 @@ impl Drop for Landing<'_> {
 
 /// What a reader wants besides the block.
 #[derive(Clone, Copy, Default)]
-pub struct Ask<'a> {
-    /// Called with a [`Hand`] if the block is read again and again.
-    pub keep: Option<&'a dyn Fn(Hand)>,
+pub struct ReadHooks<'a> {
+    /// Called with a [`BlockRef`] if the block is read again and again.
+    pub keep: Option<&'a dyn Fn(BlockRef)>,
     /// Called with where the block comes from, before a wait for it. Not called for a block that
     /// was in memory and had been used before.
-    pub told: Option<&'a dyn Fn(Came)>,
+    pub told: Option<&'a dyn Fn(BlockOrigin)>,
 }
 
-impl Ask<'_> {
-    fn tell(&self, came: Came) {
+impl ReadHooks<'_> {
+    fn tell(&self, came: BlockOrigin) {
         if let Some(told) = self.told {
             told(came);
         }
@@ -146,7 +146,7 @@ impl Ask<'_> {
 }
 
 /// Which reader read a block.
-enum By {
+enum ReadBy {
     Me,
     Another,
     /// A speculative reader.
@@ -155,20 +155,20 @@ enum By {
 
 impl Cache {
     /// A cache in this memory in front of `zio`. A number is the limit in bytes (`zfs_arc_max`).
-    pub fn new(zio: Zio, room: impl Into<Room>) -> Cache {
+    pub fn new(zio: Zio, room: impl Into<CacheMemory>) -> Cache {
         let store = match room.into() {
-            Room::Own(max) => Store::new(max),
-            Room::Shared(store) => store,
+            CacheMemory::Own(max) => Store::new(max),
+            CacheMemory::Shared(store) => store,
         };
         let pool = store.new_pool();
-        let crew = Crew::new(pool, store.zfetch().clone());
+        let prefetcher = PrefetchWorkers::new(pool, store.zfetch().clone());
         Cache {
             zio,
             store,
             pool,
-            crew,
+            prefetcher,
             policies: Policies::default(),
-            second: Seconds::default(),
+            second: SecondaryCaches::default(),
             beside: OnceLock::new(),
         }
     }
@@ -192,9 +192,9 @@ impl Cache {
     /// Begins to read blocks ahead, until the returned value is dropped. Before this call nothing
     /// is read ahead.
     #[must_use]
-    pub fn begin_reading_ahead(self: &Arc<Self>) -> ReadingAhead {
-        self.crew.begin(self.devices());
-        ReadingAhead(self.clone())
+    pub fn begin_prefetch(self: &Arc<Self>) -> PrefetchGuard {
+        self.prefetcher.begin(self.devices());
+        PrefetchGuard(self.clone())
     }
 
     fn devices(&self) -> u64 {
@@ -209,18 +209,18 @@ impl Cache {
 
     /// Whether blocks are read ahead.
     pub fn reads_ahead(&self) -> bool {
-        self.crew.is_begun()
+        self.prefetcher.is_begun()
     }
 
     /// Queues blocks to be read ahead, after the reads that callers wait for (`dmu_zfetch_run`).
     /// Returns false if too much is queued.
     pub fn read_ahead(&self, run: Run) -> bool {
-        if !self.crew.is_begun() {
+        if !self.prefetcher.is_begun() {
             return false;
         }
         // There may be more devices by now.
-        self.crew.begin(self.devices());
-        self.crew.push(run)
+        self.prefetcher.begin(self.devices());
+        self.prefetcher.push(run)
     }
 
     /// Reads a block ahead, unless it is cached, being read, or memory is short.
@@ -229,7 +229,7 @@ impl Cache {
             && self.store.may_read_ahead(&key)
         {
             let mut mine = None;
-            let start = || mine.insert(Flight::new(true)).clone();
+            let start = || mine.insert(PendingRead::new(true)).clone();
             if let Found::Nothing = self.store.find_or_start(&key, true, start, None) {
                 let flight = mine.expect("it was just entered");
                 // A failure is ignored: the reader that needs the block meets it again.
@@ -261,12 +261,12 @@ impl Cache {
     /// # Errors
     /// Those of [`Zio::read`]. Failures are not cached.
     pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> zio::Result<Block> {
-        self.read_asking(bp, bookmark, Ask::default(), options)
+        self.read_asking(bp, bookmark, ReadHooks::default(), options)
     }
 
-    /// The block of a [`Hand`], if the cache still holds it. Counts as a hit.
-    pub fn at_hand(&self, hand: &Hand) -> Option<Block> {
-        self.store.at_hand(hand)
+    /// The block of a [`BlockRef`], if the cache still holds it. Counts as a hit.
+    pub fn by_ref(&self, hand: &BlockRef) -> Option<Block> {
+        self.store.by_ref(hand)
     }
 
     /// Reads a block like [`Cache::read`], and reports what `ask` wants.
@@ -277,7 +277,7 @@ impl Cache {
         &self,
         bp: &Blkptr,
         bookmark: &Bookmark,
-        ask: Ask<'_>,
+        ask: ReadHooks<'_>,
         options: &ReadOptions,
     ) -> zio::Result<Block> {
         let sparse = self.read_sparse_asking(bp, bookmark, ask, options)?;
@@ -304,7 +304,7 @@ impl Cache {
         bookmark: &Bookmark,
         options: &ReadOptions,
     ) -> zio::Result<Sparse> {
-        self.read_sparse_asking(bp, bookmark, Ask::default(), options)
+        self.read_sparse_asking(bp, bookmark, ReadHooks::default(), options)
     }
 
     /// Reads a block like [`Cache::read_sparse`], and reports what `ask` wants.
@@ -315,7 +315,7 @@ impl Cache {
         &self,
         bp: &Blkptr,
         bookmark: &Bookmark,
-        ask: Ask<'_>,
+        ask: ReadHooks<'_>,
         options: &ReadOptions,
     ) -> zio::Result<Sparse> {
         let Some(key) = self.key(bp, bookmark.objset) else {
@@ -324,10 +324,10 @@ impl Cache {
         loop {
             match self.read_once(bp, bookmark, key, ask, options) {
                 // The failure of a speculative read is no result for other readers.
-                (By::Guesser, Err(_)) if !options.has(IoFlags::SPECULATIVE) => {}
+                (ReadBy::Guesser, Err(_)) if !options.has(IoFlags::SPECULATIVE) => {}
                 // A reader that must succeed waits for devices itself, and does not take another
                 // reader's failure.
-                (By::Another, Err(zio::Error::Io { .. } | zio::Error::Checksum { .. }))
+                (ReadBy::Another, Err(zio::Error::Io { .. } | zio::Error::Checksum { .. }))
                     if options.has(IoFlags::MUST_SUCCEED) => {}
                 (_, result) => return result,
             }
@@ -340,22 +340,22 @@ impl Cache {
         bp: &Blkptr,
         bookmark: &Bookmark,
         key: Key,
-        ask: Ask<'_>,
+        ask: ReadHooks<'_>,
         options: &ReadOptions,
-    ) -> (By, zio::Result<Sparse>) {
+    ) -> (ReadBy, zio::Result<Sparse>) {
         let ahead = options.has(IoFlags::SPECULATIVE);
         let mut mine = None;
-        let start = || mine.insert(Flight::new(ahead)).clone();
+        let start = || mine.insert(PendingRead::new(ahead)).clone();
         match self.store.find_or_start(&key, ahead, start, ask.keep) {
-            Found::Block(block, foreseen) => {
-                if foreseen {
-                    ask.tell(Came::Foreseen);
+            Found::Block(block, prefetched) => {
+                if prefetched {
+                    ask.tell(BlockOrigin::Prefetched);
                 }
-                (By::Another, Ok(block))
+                (ReadBy::Another, Ok(block))
             }
-            Found::Flight(other, foreseen) => {
-                ask.tell(if foreseen { Came::Late } else { Came::Missed });
-                let by = if other.guessed { By::Guesser } else { By::Another };
+            Found::PendingRead(other, prefetched) => {
+                ask.tell(if prefetched { BlockOrigin::Late } else { BlockOrigin::Missed });
+                let by = if other.guessed { ReadBy::Guesser } else { ReadBy::Another };
                 let mut done = other.done.lock();
                 loop {
                     match done.as_ref() {
@@ -365,10 +365,10 @@ impl Cache {
                 }
             }
             Found::Nothing => {
-                ask.tell(Came::Missed);
+                ask.tell(BlockOrigin::Missed);
                 let flight = mine.expect("it was just entered");
-                let _demand = (!ahead).then(|| self.crew.demand());
-                (By::Me, self.fly(bp, bookmark, key, flight, options))
+                let _demand = (!ahead).then(|| self.prefetcher.demand());
+                (ReadBy::Me, self.fly(bp, bookmark, key, flight, options))
             }
         }
     }
@@ -379,14 +379,15 @@ impl Cache {
         bp: &Blkptr,
         bookmark: &Bookmark,
         key: Key,
-        flight: Arc<Flight>,
+        flight: Arc<PendingRead>,
         options: &ReadOptions,
     ) -> zio::Result<Sparse> {
         let ahead = options.has(IoFlags::SPECULATIVE);
         let kept = self.policies.keeps(bookmark.objset, key.kind() == 1);
         let (store, recipe) = (&*self.store, Recipe::of(bp, None));
-        let mut landing = Landing { store, key, flight, ahead, kept, result: None, packed: None, recipe };
-        let opened = self.second_read(bp, bookmark, &key);
+        let mut landing =
+            PendingReadGuard { store, key, flight, ahead, kept, result: None, packed: None, recipe };
+        let opened = self.l2_read(bp, bookmark, &key);
         let opened = opened.unwrap_or_else(|| self.zio.read_packed(bp, bookmark, options));
         let result = opened.map(|zio::Opened { block, packed }| {
             landing.recipe = Recipe::of(bp, Recipe::level_of(bp, packed.as_ref()));
@@ -442,7 +443,7 @@ impl Cache {
     /// Those of [`Zio::free`].
     pub fn free(&self, txg: Txg, bp: &Blkptr, objset: Option<u64>) -> zio::Result<()> {
         self.let_go(bp, objset.unwrap_or_default());
-        self.forget_second(bp);
+        self.forget_l2(bp);
         self.zio.free(txg, bp)
     }
 

@@ -45,8 +45,8 @@
 //! OpenZFS `arc.c`, "Level 2 ARC".
 
 mod disk;
-mod hands;
 pub(crate) mod index;
+mod write_hand;
 
 pub use disk::{CacheDevice, CacheDeviceStats};
 pub(crate) use disk::{Disk, HeaderRead, Writer};

@@ -20,9 +20,9 @@
 //! Eviction has a thread of its own. Only threads that find no free memory at all wait for it
 //! (`pressure`). The limit is never passed, and follows the memory of the machine (`store::limit`).
 //!
-//! A thread that reads the same places again and again keeps a [`Hand`] for each. It leads to the
-//! block without the table, through the header alone, and to nothing once the block is evicted or
-//! dropped.
+//! A thread that reads the same places again and again keeps a [`BlockRef`] for each. It leads to
+//! the block without the table, through the header alone, and to nothing once the block is evicted
+//! or dropped.
 //!
 //! A block that is being read is in the table as a *flight*. A second reader waits for the first
 //! instead of reading again. A hit returns a reference, never a copy.
@@ -49,25 +49,25 @@
 //! # See
 //! OpenZFS `arc.c`, `multilist.c`.
 
-mod ahead;
 mod balance;
 mod cache;
 mod forms;
 mod header;
 mod l2;
+mod l2_read;
 mod multilist;
 mod policy;
+mod prefetch;
 mod pressure;
 mod recipe;
-mod second;
 mod store;
 mod sync;
 pub mod tunables;
 
-pub use ahead::{Foreseen, Run, Zfetch};
-pub use cache::{Ask, Cache, Came, ReadingAhead, Room};
+pub use cache::{BlockOrigin, Cache, CacheMemory, PrefetchGuard, ReadHooks};
 pub use l2::{CacheDevice, CacheDeviceStats};
-pub use multilist::Evenness;
-pub use policy::{Policy, Which};
-pub use second::Second;
-pub use store::{Hand, Memory, Stats, Store, Sublists};
+pub use l2_read::SecondaryCache;
+pub use multilist::SublistSpread;
+pub use policy::{CacheType, Policy};
+pub use prefetch::{PrefetchTarget, Run, Zfetch};
+pub use store::{BlockRef, Memory, Stats, Store, Sublists};

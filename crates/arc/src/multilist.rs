@@ -45,7 +45,7 @@ pub(crate) struct Multilist<T> {
 
 /// How evenly the sublists of a list are filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Evenness {
+pub struct SublistSpread {
     /// Sublists that are filled.
     pub sublists: u64,
     /// References in the fullest.
@@ -56,7 +56,7 @@ pub struct Evenness {
     pub all: u64,
 }
 
-impl Evenness {
+impl SublistSpread {
     /// The mean of the sublists as a percentage of the fullest: 100 if all hold the same number.
     pub fn percent(&self) -> u64 {
         if self.most == 0 { 100 } else { self.all * 100 / (self.most * self.sublists.max(1)) }
@@ -161,16 +161,16 @@ impl<T> Multilist<T> {
     }
 
     /// How evenly the sublists are filled.
-    pub(crate) fn evenness(&self) -> Evenness {
+    pub(crate) fn evenness(&self) -> SublistSpread {
         let lens = self.sublists[..self.sublists()].iter().map(|s| s.lock().len as u64);
-        let none = Evenness { sublists: 0, most: 0, least: u64::MAX, all: 0 };
-        let all = lens.fold(none, |e, len| Evenness {
+        let none = SublistSpread { sublists: 0, most: 0, least: u64::MAX, all: 0 };
+        let all = lens.fold(none, |e, len| SublistSpread {
             sublists: e.sublists + 1,
             most: e.most.max(len),
             least: e.least.min(len),
             all: e.all + len,
         });
-        Evenness { least: all.least.min(all.most), ..all }
+        SublistSpread { least: all.least.min(all.most), ..all }
     }
 }
 

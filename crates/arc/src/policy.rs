@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Which blocks of an object set, by type (`zfs_cache_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Which {
+pub enum CacheType {
     /// None of them.
     None,
     /// Metadata: indirect blocks, and blocks of the objects that make up the file system.
@@ -16,21 +16,21 @@ pub enum Which {
     All,
 }
 
-impl Which {
+impl CacheType {
     /// From a property's number, as in OpenZFS (`ZFS_CACHE_ALL`, `ZFS_PREFETCH_ALL`).
-    pub fn of_number(number: u64) -> Which {
+    pub fn of_number(number: u64) -> CacheType {
         match number {
-            0 => Which::None,
-            1 => Which::Metadata,
-            _ => Which::All,
+            0 => CacheType::None,
+            1 => CacheType::Metadata,
+            _ => CacheType::All,
         }
     }
 
     fn has(self, metadata: bool) -> bool {
         match self {
-            Which::None => false,
-            Which::Metadata => metadata,
-            Which::All => true,
+            CacheType::None => false,
+            CacheType::Metadata => metadata,
+            CacheType::All => true,
         }
     }
 }
@@ -39,9 +39,9 @@ impl Which {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Policy {
     /// Blocks that are kept (`primarycache`).
-    pub keep: Which,
+    pub keep: CacheType,
     /// Blocks that are read ahead (`prefetch`).
-    pub ahead: Which,
+    pub ahead: CacheType,
 }
 
 /// The policies of object sets, where they differ from the default.

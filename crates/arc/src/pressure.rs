@@ -42,7 +42,7 @@ struct State {
 
 /// The outcome of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum Reserved {
     /// Reserved without waiting.
     Yes,
     /// Reserved after waiting.
@@ -129,25 +129,25 @@ impl Pressure {
     /// `wake` is called, without a lock, when the evict thread is needed and has not been woken. It
     /// starts that thread, and returns whether there is one. If there is none, `wake` has evicted
     /// itself.
-    pub(crate) fn take(&self, bytes: u64, wake: impl Fn() -> bool) -> Taken {
+    pub(crate) fn take(&self, bytes: u64, wake: impl Fn() -> bool) -> Reserved {
         if bytes > self.max() {
-            return Taken::No;
+            return Reserved::No;
         }
         if self.take_if_free(bytes, &wake) {
-            return Taken::Yes;
+            return Reserved::Yes;
         }
         if !wake() {
-            return if self.try_take(bytes) { Taken::Waited } else { Taken::No };
+            return if self.try_take(bytes) { Reserved::Waited } else { Reserved::No };
         }
         let mut s = self.state.lock();
         let patience = s.rounds + 2;
         s.waiters += 1;
         let taken = loop {
             if self.try_take(bytes) {
-                break Taken::Waited;
+                break Reserved::Waited;
             }
             if s.closing || s.rounds >= patience {
-                break Taken::No;
+                break Reserved::No;
             }
             self.told.store(true, Ordering::SeqCst);
             self.work.notify_one();

@@ -2,22 +2,22 @@
 
 mod evict;
 mod feed;
+mod l2_devices;
 mod limit;
 mod packed;
 mod rebuild;
-mod second;
 mod stats;
 
 pub use limit::Memory;
 pub use stats::{Stats, Sublists};
 
-use crate::ahead::Zfetch;
 use crate::balance::{Balance, Sizes};
 use crate::forms::{Form, Held};
 use crate::header::{BOTH_OVERHEAD, Entry, GHOST_OVERHEAD, HELD_OVERHEAD, Header, Key, Same, State};
 use crate::l2::L2;
 use crate::multilist::Multilist;
-use crate::pressure::{Pressure, Taken};
+use crate::prefetch::Zfetch;
+use crate::pressure::{Pressure, Reserved};
 use crate::recipe::{RECIPE_OVERHEAD, Recipe, Recipes};
 use crate::tunables::{ARC_NUM_SUBLISTS, ARC_OVERFLOW_SHIFT};
 use device::{Block, Sparse};
@@ -51,22 +51,22 @@ enum Evictor {
 
 /// A read under way, with which other readers of the same block wait.
 #[derive(Default)]
-pub(crate) struct Flight {
+pub(crate) struct PendingRead {
     /// The read is speculative.
     pub(crate) guessed: bool,
     pub(crate) done: Mutex<Option<zio::Result<Sparse>>>,
     pub(crate) landed: Condvar,
 }
 
-impl Flight {
-    pub(crate) fn new(guessed: bool) -> Arc<Flight> {
-        Arc::new(Flight { guessed, ..Flight::default() })
+impl PendingRead {
+    pub(crate) fn new(guessed: bool) -> Arc<PendingRead> {
+        Arc::new(PendingRead { guessed, ..PendingRead::default() })
     }
 }
 
-pub(crate) struct Flying {
+pub(crate) struct PendingEntry {
     key: Key,
-    flight: Arc<Flight>,
+    flight: Arc<PendingRead>,
     forget: bool,
     /// It is read ahead, and no reader waits for it yet.
     ahead: bool,
@@ -76,7 +76,7 @@ pub(crate) struct Flying {
 #[derive(Default)]
 struct Bucket {
     entries: HashSet<Entry, BuildHasherDefault<Same>>,
-    flights: Vec<Flying>,
+    flights: Vec<PendingEntry>,
     hits: Hits,
     /// Recipes of the blocks here that need one.
     recipes: Recipes,
@@ -118,7 +118,7 @@ struct Counters {
     misses: [Sharded; 2],
     iohits: [Sharded; 2],
     /// Hits without a bucket: all of blocks that were used again.
-    at_hand: [Sharded; 2],
+    by_ref: [Sharded; 2],
     /// Reads ahead, of data and metadata.
     ahead: [AheadCounters; 2],
     /// Blocks that were read ahead and then used, or needed while they were read.
@@ -184,9 +184,9 @@ struct Inner {
 /// It leads to the block only for the object set for which it was read. It keeps the header in
 /// memory, never the block.
 #[derive(Clone)]
-pub struct Hand(Arc<Header>);
+pub struct BlockRef(Arc<Header>);
 
-impl Hand {
+impl BlockRef {
     /// Bytes of the block.
     #[allow(clippy::len_without_is_empty, reason = "a size, not a count")]
     pub fn len(&self) -> usize {
@@ -194,16 +194,16 @@ impl Hand {
     }
 }
 
-impl std::fmt::Debug for Hand {
+impl std::fmt::Debug for BlockRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Hand({:?})", self.0.key)
+        write!(f, "BlockRef({:?})", self.0.key)
     }
 }
 
 /// What the table has of a block. The flag says whether it was read ahead and is now used first.
 pub(crate) enum Found {
     Block(Sparse, bool),
-    Flight(Arc<Flight>, bool),
+    PendingRead(Arc<PendingRead>, bool),
     Nothing,
 }
 
@@ -293,23 +293,23 @@ impl Store {
         let counters = &self.inner.counters;
         let taken = self.inner.pressure.take(bytes, || self.wake());
         match taken {
-            Taken::Yes => {}
-            Taken::Waited => counters.waited.inc(),
-            Taken::No => counters.refused.inc(),
+            Reserved::Yes => {}
+            Reserved::Waited => counters.waited.inc(),
+            Reserved::No => counters.refused.inc(),
         }
-        taken != Taken::No
+        taken != Reserved::No
     }
 
     /// The block, or the flight that will bring it; otherwise `flight` is entered.
     ///
     /// A read with `ahead` does not count as a use. For a block that is used again and again,
-    /// `keep` is called with a [`Hand`].
+    /// `keep` is called with a [`BlockRef`].
     pub(crate) fn find_or_start(
         &self,
         key: &Key,
         ahead: bool,
-        flight: impl FnOnce() -> Arc<Flight>,
-        keep: Option<&dyn Fn(Hand)>,
+        flight: impl FnOnce() -> Arc<PendingRead>,
+        keep: Option<&dyn Fn(BlockRef)>,
     ) -> Found {
         let inner = &*self.inner;
         let (kind, c) = (key.kind(), &inner.counters);
@@ -317,10 +317,10 @@ impl Store {
         if let Some(Entry(header)) = bucket.entries.get(key)
             && let Some(held) = self.hold(header)
         {
-            let foreseen = !ahead && header.is_ahead();
+            let prefetched = !ahead && header.is_ahead();
             let again = if ahead { None } else { Some(inner.touch(header)) };
             let hand = keep.filter(|_| again.is_some() && header.state() == State::Mfu);
-            let hand = hand.map(|keep| (keep, Hand(header.clone())));
+            let hand = hand.map(|keep| (keep, BlockRef(header.clone())));
             match again {
                 Some(again) => {
                     bucket.hits.kinds[kind] += 1;
@@ -337,22 +337,22 @@ impl Store {
             if let Some((keep, hand)) = hand.filter(|_| block.is_whole()) {
                 keep(hand);
             }
-            return Found::Block(block, foreseen);
+            return Found::Block(block, prefetched);
         }
         if let Some(flying) = bucket.flights.iter_mut().find(|f| f.key == *key) {
-            let foreseen = flying.ahead && !ahead;
+            let prefetched = flying.ahead && !ahead;
             flying.ahead &= ahead;
             if ahead {
                 c.ahead[kind].iohits.inc();
             } else {
                 c.iohits[kind].inc();
             }
-            if foreseen {
+            if prefetched {
                 c.ahead_joined.inc();
             }
-            return Found::Flight(flying.flight.clone(), foreseen);
+            return Found::PendingRead(flying.flight.clone(), prefetched);
         }
-        bucket.flights.push(Flying { key: *key, flight: flight(), forget: false, ahead });
+        bucket.flights.push(PendingEntry { key: *key, flight: flight(), forget: false, ahead });
         drop(bucket);
         if ahead {
             c.ahead[kind].misses.inc();
@@ -372,7 +372,7 @@ impl Store {
     }
 
     /// The block of a hand, if it is still held. Takes only the lock of its forms.
-    pub(crate) fn at_hand(&self, Hand(header): &Hand) -> Option<Block> {
+    pub(crate) fn by_ref(&self, BlockRef(header): &BlockRef) -> Option<Block> {
         let block = match header.forms.get() {
             Form::Plain(head) => head,
             Form::Packed(packed) => self.open_packed(header, &packed)?.into_head(),
@@ -382,7 +382,7 @@ impl Store {
             return None;
         }
         header.mark();
-        self.inner.counters.at_hand[header.key.kind()].inc();
+        self.inner.counters.by_ref[header.key.kind()].inc();
         Some(block)
     }
 

@@ -75,7 +75,7 @@ mod forms;
 
 use forms::{Form, Forms};
 use multilist::Multilist;
-use pressure::{Pressure, Taken};
+use pressure::{Pressure, Reserved};
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::sync::{Arc, Mutex};
 use shuttle::thread;
@@ -164,7 +164,7 @@ fn nobody_waits_for_ever() {
                     thread::spawn(move || {
                         for n in 0..3 {
                             let bytes = 1 + (user + n) % 3;
-                            if pressure.take(bytes, || true) != Taken::No {
+                            if pressure.take(bytes, || true) != Reserved::No {
                                 assert!(pressure.size() <= 8);
                                 *held.lock().unwrap() += bytes;
                             }
@@ -190,8 +190,8 @@ fn who_can_get_none_goes_without() {
     shuttle::check_random(
         || {
             let pressure = Arc::new(Pressure::new(4, 2));
-            assert_eq!(pressure.take(4, || true), Taken::Yes);
-            assert_eq!(pressure.take(5, || true), Taken::No, "more than the limit");
+            assert_eq!(pressure.take(4, || true), Reserved::Yes);
+            assert_eq!(pressure.take(5, || true), Reserved::No, "more than the limit");
             let evictor = {
                 let pressure = pressure.clone();
                 // This evictor frees nothing.
@@ -203,7 +203,7 @@ fn who_can_get_none_goes_without() {
             };
             let user = {
                 let pressure = pressure.clone();
-                thread::spawn(move || assert_eq!(pressure.take(1, || true), Taken::No))
+                thread::spawn(move || assert_eq!(pressure.take(1, || true), Reserved::No))
             };
             let closer = {
                 let pressure = pressure.clone();

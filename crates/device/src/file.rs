@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{FallocateFlags, OFlags};
 
-use crate::ahead::{self, Ahead};
+use crate::writeback::{self, Writeback};
 use crate::{Device, DeviceError, Op, Result, check_range, discard};
 
 use claim::Claim;
@@ -60,7 +60,7 @@ pub struct FileDevice {
     block: bool,
     writable: bool,
     /// Starts the writeback of large writes; `None` if the file can't be opened a second time.
-    ahead: OnceLock<Option<Ahead>>,
+    ahead: OnceLock<Option<Writeback>>,
     /// True until the device has reported that it can't be trimmed.
     trims: AtomicBool,
     /// Held while an image is written. Its file system admits one writer at a time, and threads
@@ -137,13 +137,13 @@ impl FileDevice {
 
     /// Starts the writeback of the last write if it is large.
     fn go_on(&self, offset: u64, len: u64) {
-        if len < ahead::WORTH {
+        if len < writeback::WORTH {
             return;
         }
         let open = || {
             // The same file, although its name may belong to another file now.
             let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-            OpenOptions::new().write(true).open(path).ok().map(Ahead::new)
+            OpenOptions::new().write(true).open(path).ok().map(Writeback::new)
         };
         if let Some(ahead) = self.ahead.get_or_init(open) {
             ahead.wrote(offset, len);

@@ -25,7 +25,6 @@
 //! # Absent
 //! This crate has no redundancy, labels, checksums, retries or caches.
 
-mod ahead;
 mod buf;
 mod discard;
 mod error;
@@ -39,6 +38,7 @@ mod recording;
 mod region;
 mod slow;
 mod spinning;
+mod writeback;
 
 pub use buf::{AlignedBuf, Block, Sparse};
 pub use error::{DeviceError, Op};

@@ -11,8 +11,8 @@
 //! number are always the current ones.
 
 use crate::live::node::LiveDnode;
-use crate::met::Met;
 use crate::tree::{BlockTree, Blocked};
+use crate::visited::Visited;
 use crate::{Error, Result};
 use device::Block;
 use ondisk::dnode::{DnodeFlags, DnodePhys};
@@ -240,7 +240,7 @@ impl Dnode {
     /// # Errors
     /// The errors of [reading](Error#reading), for indirect blocks.
     pub fn next_data_block(&self, from: BlkId) -> Result<Option<BlkId>> {
-        self.next_block(from, Extent::Data, &mut Met::default()).map_err(|b| b.error)
+        self.next_block(from, Extent::Data, &mut Visited::default()).map_err(|b| b.error)
     }
 
     /// The next block that is, or is not, a hole. A hole may lie after the last block.
@@ -248,10 +248,10 @@ impl Dnode {
         &self,
         from: BlkId,
         want: Extent,
-        met: &mut Met,
+        visited: &mut Visited,
     ) -> std::result::Result<Option<BlkId>, Blocked> {
         let options = &self.options;
-        let Some(live) = &self.live else { return self.head.next_block(from, want, met, options) };
+        let Some(live) = &self.live else { return self.head.next_block(from, want, visited, options) };
         let mut at = from;
         loop {
             if at > live.max_blkid() {
@@ -263,7 +263,7 @@ impl Dnode {
                 Some(_) => {}
                 None => {
                     let Some(tree) = live.synced() else { continue };
-                    let found = tree.next_block(at, want, &mut Met::default(), options)?;
+                    let found = tree.next_block(at, want, &mut Visited::default(), options)?;
                     // A tree does not cover what is after its last block. There are only holes.
                     let found = found
                         .or((want == Extent::Hole)
@@ -280,10 +280,10 @@ impl Dnode {
 
     /// The first `count` blocks of an object that is written from front to back, such as a log.
     ///
-    /// The iterator ends with an error at a hole, and at a block that it has met before. So it is
-    /// bounded, whatever length the object claims.
+    /// The iterator ends with an error at a hole, and at a block that it has visited before. So it
+    /// is bounded, whatever length the object claims.
     pub fn log_blocks(&self, count: u64) -> LogBlocks {
-        LogBlocks { dn: self.clone(), next: 0, count, met: Met::default(), l1: None }
+        LogBlocks { dn: self.clone(), next: 0, count, visited: Visited::default(), l1: None }
     }
 
     /// The first byte from `offset` on that lies in `want` (`dnode_next_offset`).
@@ -293,7 +293,7 @@ impl Dnode {
     /// # Errors
     /// The errors of [reading](Error#reading), for indirect blocks.
     pub fn next_offset(&self, offset: u64, want: Extent) -> Result<Option<u64>> {
-        self.next_offset_in(offset, want, &mut Met::default()).map_err(|b| b.error)
+        self.next_offset_in(offset, want, &mut Visited::default()).map_err(|b| b.error)
     }
 
     /// As [`Dnode::next_offset`], for a walk that has visited some of the tree before.
@@ -301,7 +301,7 @@ impl Dnode {
         &self,
         offset: u64,
         want: Extent,
-        met: &mut Met,
+        visited: &mut Visited,
     ) -> std::result::Result<Option<u64>, Blocked> {
         let size = self.block_size();
         let from = BlkId(offset / size);
@@ -309,7 +309,7 @@ impl Dnode {
         if offset >= end {
             return Ok((want == Extent::Hole).then_some(offset));
         }
-        Ok(match (self.next_block(from, want, met)?, want) {
+        Ok(match (self.next_block(from, want, visited)?, want) {
             (Some(b), _) => Some(offset.max(b.0.saturating_mul(size))),
             (None, Extent::Hole) => Some(end),
             (None, Extent::Data) => None,
@@ -323,7 +323,7 @@ pub struct LogBlocks {
     dn: Dnode,
     next: u64,
     count: u64,
-    met: Met,
+    visited: Visited,
     l1: Option<BlkId>,
 }
 
@@ -332,10 +332,10 @@ impl LogBlocks {
         let dn = &self.dn;
         let l1 = BlkId(blkid.0 >> dn.phys().epbs());
         if dn.nlevels() > 1 && self.l1 != Some(l1) {
-            self.met.note(&dn.bp(Level(1), l1)?, Level(1), l1).map_err(|e| dn.corrupt(e))?;
+            self.visited.note(&dn.bp(Level(1), l1)?, Level(1), l1).map_err(|e| dn.corrupt(e))?;
             self.l1 = Some(l1);
         }
-        self.met.note(&dn.bp(Level(0), blkid)?, Level(0), blkid).map_err(|e| dn.corrupt(e))?;
+        self.visited.note(&dn.bp(Level(0), blkid)?, Level(0), blkid).map_err(|e| dn.corrupt(e))?;
         let hole = Corrupt::Shape { what: "log", why: "a hole is within its length" };
         dn.block(blkid)?.ok_or_else(|| dn.corrupt(hole))
     }

@@ -22,20 +22,20 @@
 //! This crate knows no dataset names, no keys and no file system. It reports blocks that are born
 //! or freed to the caller of a sync ([`SyncSink`]).
 
+mod block_refs;
 mod change;
 mod dnode;
 mod early;
 mod error;
-mod hands;
+mod free_chunks;
 mod live;
-mod met;
 mod objset;
-mod pieces;
 mod range;
 pub mod sa;
 mod sync;
 mod tree;
 mod tx;
+mod visited;
 mod walk;
 pub mod zap;
 pub mod zfetch;
@@ -44,8 +44,8 @@ pub use change::NewObject;
 pub use dnode::{Dnode, Extent, LogBlocks, SPILL_BLKID};
 pub use early::DirtyBlock;
 pub use error::Error;
+pub use free_chunks::{FreeChunk, FreeChunks};
 pub use objset::{Change, Changes, Objects, Objset};
-pub use pieces::{Piece, Pieces};
 pub use range::{RangeGuard, RangeLocks};
 pub use sync::SyncSink;
 pub use tx::{Hold, Tx};

@@ -7,8 +7,8 @@ pub use changes::{Change, Changes};
 
 use crate::live::LiveObjset;
 use crate::live::header::Header;
-use crate::met::Met;
 use crate::tree::BlockTree;
+use crate::visited::Visited;
 use crate::{
     DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, DN_MAX_OBJECT, Dnode, Error, Extent,
     NewObject, Result, Tx,
@@ -258,7 +258,7 @@ impl Objset {
     pub fn objects(&self, first: ObjNum) -> Objects {
         let faults_left = self.cache().zio().walk_limit();
         let next = first.0.max(1);
-        Objects { os: self.clone(), next, met: Met::default(), undecrypted: false, faults_left }
+        Objects { os: self.clone(), next, visited: Visited::default(), undecrypted: false, faults_left }
     }
 
     /// As [`Objset::objects`], but accepts objects whose bonus can't be decrypted for lack of the
@@ -350,7 +350,7 @@ pub(crate) fn slots_of_block(
 pub struct Objects {
     os: Objset,
     next: u64,
-    met: Met,
+    visited: Visited,
     undecrypted: bool,
     faults_left: u64,
 }
@@ -363,8 +363,8 @@ impl Objects {
         let why = "a block of dnodes lies in its pointer";
         let embedded =
             matches!(bp.body, Body::Embedded(_)).then_some(Corrupt::Shape { what: "object set", why });
-        let met = embedded.map_or_else(|| self.met.note(&bp, Level(0), blkid), Err);
-        met.map_err(|e| meta.corrupt(e))
+        let visited = embedded.map_or_else(|| self.visited.note(&bp, Level(0), blkid), Err);
+        visited.map_err(|e| meta.corrupt(e))
     }
 
     /// The next object in the blocks of dnodes, and the object number after it.
@@ -376,7 +376,7 @@ impl Objects {
                 return Ok(None);
             }
             let from = BlkId(self.next / per);
-            let blkid = match meta.next_block(from, Extent::Data, &mut self.met, &self.os.options) {
+            let blkid = match meta.next_block(from, Extent::Data, &mut self.visited, &self.os.options) {
                 Ok(Some(blkid)) => blkid,
                 Ok(None) => return Ok(None),
                 Err(blocked) => {
@@ -430,7 +430,7 @@ impl Objects {
         loop {
             let start = self.next;
             // A block that was visited before may have been freed and used again.
-            self.met = Met::default();
+            self.visited = Visited::default();
             let synced = self.step()?;
             let end = synced.as_ref().map_or(ObjNum(DN_MAX_OBJECT), |(d, _)| d.object());
             let new = {

@@ -32,14 +32,15 @@
 //! pool must be suspended.
 
 mod accounting;
+mod block_tree;
 mod dnodes;
-mod weave;
 
 use crate::live::LiveObjset;
 use crate::live::dirty::Dirty;
 use crate::live::node::LiveDnode;
 use crate::tree::BlockTree;
 use crate::{DN_MAX_OBJECT, Objset, Result, Tx};
+use block_tree::SyncTree;
 use device::{Block, Sparse};
 use ondisk::blkptr::Body;
 use ondisk::dnode::{DnodeFlags, DnodePhys};
@@ -47,7 +48,6 @@ use ondisk::objset::ObjsetPhys;
 use ondisk::version::{SPA_VERSION_DNODE_BYTES, SPA_VERSION_USERSPACE};
 use ondisk::{BlkId, Blkptr, DmuType, Level, ObjNum, Txg};
 use std::sync::Arc;
-use weave::Weave;
 use zio::{Bookmark, ReadOptions, Workers, WritePolicy, WriteReq};
 
 /// First pass that rewrites in place (`zfs_sync_pass_rewrite`).
@@ -160,8 +160,8 @@ impl Sync<'_> {
     /// Writes the blocks of these objects.
     fn objects(&mut self, dns: Vec<Arc<LiveDnode>>) -> Result<Vec<Synced>> {
         let mut all = Vec::with_capacity(dns.len());
-        let mut weaves = Vec::new();
-        let mut weave_of = Vec::new();
+        let mut trees = Vec::new();
+        let mut tree_of = Vec::new();
         for dn in dns {
             let old = dn.synced();
             let Some(dirty) = dn.start_sync(self.txg) else { continue };
@@ -171,7 +171,7 @@ impl Sync<'_> {
                 home.cache.free(self.txg, bp, Some(home.id))?;
             }
             if let Some(gone) = old.as_ref().filter(|_| dirty.wipe) {
-                Weave::new(home.clone(), dn.object, gone.phys.clone(), dirty.clone()).kill_all(self)?;
+                SyncTree::new(home.clone(), dn.object, gone.phys.clone(), dirty.clone()).kill_all(self)?;
             }
             let base = old.clone().filter(|_| !dirty.wipe);
             if let Some(header) = &dirty.header {
@@ -184,80 +184,80 @@ impl Sync<'_> {
                 {
                     self.kill(&gone, &mut phys.used_bytes);
                 }
-                let mut weave = Weave::new(home, dn.object, phys, dirty.clone());
-                weave.free_ranges(&dirty.freed, self)?;
-                weave.grow(header.nlevels);
-                weave_of.push(all.len());
-                weaves.push(weave);
+                let mut sync_tree = SyncTree::new(home, dn.object, phys, dirty.clone());
+                sync_tree.free_ranges(&dirty.freed, self)?;
+                sync_tree.grow(header.nlevels);
+                tree_of.push(all.len());
+                trees.push(sync_tree);
             }
             all.push(Synced { dn, old, dirty, new: None });
         }
-        self.weave(&mut weaves)?;
-        if weaves.iter().any(|w| w.phys.extra_slots > 0) {
+        self.sync_tree(&mut trees)?;
+        if trees.iter().any(|w| w.phys.extra_slots > 0) {
             self.out.large_dnode();
         }
-        for (i, weave) in weave_of.into_iter().zip(weaves) {
-            all[i].new = Some(weave.finish());
+        for (i, sync_tree) in tree_of.into_iter().zip(trees) {
+            all[i].new = Some(sync_tree.finish());
         }
         Ok(all)
     }
 
     /// Writes the changed blocks of all trees, level by level.
-    fn weave(&mut self, weaves: &mut [Weave]) -> Result<()> {
+    fn sync_tree(&mut self, trees: &mut [SyncTree]) -> Result<()> {
         let mut batch = Batch::default();
-        for at in 0..weaves.len() {
-            let dirty = weaves[at].dirty.clone();
-            let kind = weaves[at].phys.kind;
+        for at in 0..trees.len() {
+            let dirty = trees[at].dirty.clone();
+            let kind = trees[at].phys.kind;
             for (blkid, block) in &dirty.blocks {
-                let weave = &mut weaves[at];
+                let sync_tree = &mut trees[at];
                 if let Some(bp) = dirty.placed(*blkid) {
-                    let old = weave.pointer(Level(0), *blkid)?;
-                    self.replace(&old, bp, false, &mut weave.phys.used_bytes);
-                    weave.set_pointer(Level(0), *blkid, *bp)?;
-                    self.live.home.cache.insert(bp, &weave.bookmark(Level(0), *blkid), block);
+                    let old = sync_tree.pointer(Level(0), *blkid)?;
+                    self.replace(&old, bp, false, &mut sync_tree.phys.used_bytes);
+                    sync_tree.set_pointer(Level(0), *blkid, *bp)?;
+                    self.live.home.cache.insert(bp, &sync_tree.bookmark(Level(0), *blkid), block);
                     continue;
                 }
                 let fill = if kind == DmuType::DNODE { dnodes::fill(block) } else { 1 };
-                let old = weave.pointer(Level(0), *blkid)?;
+                let old = sync_tree.pointer(Level(0), *blkid)?;
                 if fill == 0 {
-                    self.kill(&old, &mut weave.phys.used_bytes);
+                    self.kill(&old, &mut sync_tree.phys.used_bytes);
                     let hole = self.hole(&old);
-                    weave.set_pointer(Level(0), *blkid, hole)?;
+                    sync_tree.set_pointer(Level(0), *blkid, hole)?;
                     continue;
                 }
-                let req = self.request(weave, kind, Level(0), *blkid, (block.clone(), fill, old));
-                self.push(&mut batch, weaves, at, req)?;
+                let req = self.request(sync_tree, kind, Level(0), *blkid, (block.clone(), fill, old));
+                self.push(&mut batch, trees, at, req)?;
             }
             for (blkid, bp) in &dirty.clones {
-                self.link(&mut weaves[at], *blkid, bp)?;
+                self.link(&mut trees[at], *blkid, bp)?;
             }
             if let Some(Some(block)) = &dirty.spill {
-                let old = weaves[at].phys.spill.unwrap_or(Blkptr::HOLE);
-                let kind = weaves[at].phys.bonus_kind;
+                let old = trees[at].phys.spill.unwrap_or(Blkptr::HOLE);
+                let kind = trees[at].phys.bonus_kind;
                 let what = (block.clone(), 1, old);
-                let req = self.request(&weaves[at], kind, Level(0), crate::SPILL_BLKID, what);
-                self.push(&mut batch, weaves, at, req)?;
+                let req = self.request(&trees[at], kind, Level(0), crate::SPILL_BLKID, what);
+                self.push(&mut batch, trees, at, req)?;
             }
         }
-        self.flush(&mut batch, weaves)?;
-        let top = weaves.iter().map(|w| w.phys.nlevels).max().unwrap_or(1);
+        self.flush(&mut batch, trees)?;
+        let top = trees.iter().map(|w| w.phys.nlevels).max().unwrap_or(1);
         for level in (1..top).map(Level) {
-            for at in 0..weaves.len() {
-                for blkid in weaves[at].changed(level) {
-                    let weave = &mut weaves[at];
-                    let Some(what) = weave.take_indirect(level, blkid, self)? else { continue };
-                    let req = self.request(weave, weave.phys.kind, level, blkid, what);
-                    self.push(&mut batch, weaves, at, req)?;
+            for at in 0..trees.len() {
+                for blkid in trees[at].changed(level) {
+                    let sync_tree = &mut trees[at];
+                    let Some(what) = sync_tree.take_indirect(level, blkid, self)? else { continue };
+                    let req = self.request(sync_tree, sync_tree.phys.kind, level, blkid, what);
+                    self.push(&mut batch, trees, at, req)?;
                 }
             }
-            self.flush(&mut batch, weaves)?;
+            self.flush(&mut batch, trees)?;
         }
         Ok(())
     }
 
     fn request(
         &self,
-        weave: &Weave,
+        sync_tree: &SyncTree,
         kind: DmuType,
         level: Level,
         blkid: BlkId,
@@ -267,9 +267,9 @@ impl Sync<'_> {
             data: data.into(),
             kind,
             level,
-            bookmark: weave.bookmark(level, blkid),
+            bookmark: sync_tree.bookmark(level, blkid),
             fill,
-            policy: self.out.policy(kind, level, &weave.phys),
+            policy: self.out.policy(kind, level, &sync_tree.phys),
             old: (old.birth.0 != 0).then_some(old),
             in_place: self.may_rewrite(&old),
         }
@@ -279,15 +279,15 @@ impl Sync<'_> {
         self.pass >= PASS_REWRITE && old.birth == self.txg && old.stored().is_some()
     }
 
-    fn push(&mut self, batch: &mut Batch, weaves: &mut [Weave], at: usize, req: WriteReq) -> Result<()> {
+    fn push(&mut self, batch: &mut Batch, trees: &mut [SyncTree], at: usize, req: WriteReq) -> Result<()> {
         batch.bytes += req.data.len();
         batch.at.push(at);
         batch.reqs.push(req);
-        if batch.bytes >= BATCH_BYTES { self.flush(batch, weaves) } else { Ok(()) }
+        if batch.bytes >= BATCH_BYTES { self.flush(batch, trees) } else { Ok(()) }
     }
 
     /// Writes a batch, and stores the new pointers.
-    fn flush(&mut self, batch: &mut Batch, weaves: &mut [Weave]) -> Result<()> {
+    fn flush(&mut self, batch: &mut Batch, trees: &mut [SyncTree]) -> Result<()> {
         if batch.reqs.is_empty() {
             return Ok(());
         }
@@ -295,13 +295,13 @@ impl Sync<'_> {
         let places: Vec<_> = reqs.iter().map(|r| (r.bookmark, r.old, r.in_place)).collect();
         let bps = self.live.home.cache.write_batch(self.txg, reqs, self.workers)?;
         for ((at, (bm, old, in_place)), bp) in at.into_iter().zip(places).zip(bps) {
-            let weave = &mut weaves[at];
+            let sync_tree = &mut trees[at];
             let before = old.unwrap_or(Blkptr::HOLE);
-            self.replace(&before, &bp, in_place, &mut weave.phys.used_bytes);
+            self.replace(&before, &bp, in_place, &mut sync_tree.phys.used_bytes);
             if bm.blkid == crate::SPILL_BLKID && bm.level == Level(0) {
-                weave.phys.spill = Some(bp);
+                sync_tree.phys.spill = Some(bp);
             } else {
-                weave.set_pointer(bm.level, bm.blkid, bp)?;
+                sync_tree.set_pointer(bm.level, bm.blkid, bp)?;
             }
         }
         Ok(())
@@ -310,11 +310,11 @@ impl Sync<'_> {
     /// Makes a block of another object a block of this object (`dbuf_sync_leaf` of a clone).
     ///
     /// Its logical birth is now. Its place and physical birth stay the same.
-    fn link(&mut self, weave: &mut Weave, blkid: BlkId, bp: &Blkptr) -> Result<()> {
-        let old = weave.pointer(Level(0), blkid)?;
+    fn link(&mut self, sync_tree: &mut SyncTree, blkid: BlkId, bp: &Blkptr) -> Result<()> {
+        let old = sync_tree.pointer(Level(0), blkid)?;
         let new = Blkptr { birth: self.txg, ..*bp };
-        self.replace(&old, &new, false, &mut weave.phys.used_bytes);
-        weave.set_pointer(Level(0), blkid, new)
+        self.replace(&old, &new, false, &mut sync_tree.phys.used_bytes);
+        sync_tree.set_pointer(Level(0), blkid, new)
     }
 
     /// Notes that `new` replaces `old`.
@@ -369,7 +369,7 @@ impl Sync<'_> {
             kind: DmuType::OBJSET,
             level: Level(0),
             bookmark,
-            fill: phys.meta_dnode.blkptrs.iter().map(weave::fill_of).sum(),
+            fill: phys.meta_dnode.blkptrs.iter().map(block_tree::fill_of).sum(),
             policy: self.out.policy(DmuType::OBJSET, Level(0), &phys.meta_dnode),
             old: (old.birth.0 != 0).then_some(*old),
             in_place: self.may_rewrite(old),

@@ -1,11 +1,11 @@
 //! The block tree of one object, as the pointers of a dnode define it. A tree never changes.
 
+use crate::block_refs::BlockRefs;
 use crate::dnode::{Extent, SPILL_BLKID};
-use crate::hands::Hands;
-use crate::met::{Met, MetSince};
 use crate::objset::Home;
+use crate::visited::{Visited, VisitedSince};
 use crate::{Error, Result, zfetch};
-use arc::{Ask, Came, Foreseen, Hand};
+use arc::{BlockOrigin, BlockRef, PrefetchTarget, ReadHooks};
 use arc_swap::ArcSwapOption;
 use device::{Block, Sparse};
 use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE, Body};
@@ -52,17 +52,17 @@ pub(crate) struct BlockTree {
     /// memory.
     windows: OnceLock<Box<[ArcSwapOption<Window>; WINDOWS]>>,
     /// The blocks that the dnode itself points to, if there is no indirect block.
-    hands: Hands,
+    refs: BlockRefs,
 }
 
 /// An indirect block of level 1, and references to the blocks below it.
 struct Window {
     blkid: BlkId,
     block: Sparse,
-    hands: Hands,
+    refs: BlockRefs,
 }
 
-impl Foreseen for BlockTree {
+impl PrefetchTarget for BlockTree {
     fn read_ahead(&self, level: u8, blkid: u64) {
         let (level, blkid) = (Level(level), BlkId(blkid));
         // An error is left to the reader that needs the block.
@@ -77,7 +77,7 @@ impl Foreseen for BlockTree {
 
 impl BlockTree {
     pub(crate) fn new(home: Home, object: ObjNum, phys: DnodePhys) -> BlockTree {
-        BlockTree { home, object, phys, windows: OnceLock::new(), hands: Hands::default() }
+        BlockTree { home, object, phys, windows: OnceLock::new(), refs: BlockRefs::default() }
     }
 
     pub(crate) fn corrupt(&self, source: Corrupt) -> Error {
@@ -138,7 +138,7 @@ impl BlockTree {
             bp = self.entry(&block, Level(at), below)?;
             if at == 0 {
                 let windows = self.windows.get_or_init(Box::default);
-                let window = Window { blkid: this, block, hands: Hands::default() };
+                let window = Window { blkid: this, block, refs: BlockRefs::default() };
                 windows[this.0 as usize % WINDOWS].store(Some(Arc::new(window)));
             }
         }
@@ -158,15 +158,15 @@ impl BlockTree {
     fn read_at_hand(&self, blkid: BlkId, options: &ReadOptions) -> Result<Option<Option<Block>>> {
         if self.phys.nlevels <= 1 {
             let bp = || self.bp(Level(0), blkid, options);
-            return self.read_by(&self.hands, (blkid, blkid.0), bp, options).map(Some);
+            return self.read_by(&self.refs, (blkid, blkid.0), bp, options).map(Some);
         }
         let index = blkid.0 & ((1 << self.phys.epbs()) - 1);
         let read = |window: &Window| {
-            if window.hands.are_stale() {
+            if window.refs.are_stale() {
                 return Ok(None);
             }
             let bp = || self.entry(&window.block, Level(0), blkid);
-            self.read_by(&window.hands, (blkid, index), bp, options).map(Some)
+            self.read_by(&window.refs, (blkid, index), bp, options).map(Some)
         };
         let Some(found) = self.in_window(blkid, read) else { return Ok(None) };
         if matches!(found, Ok(None)) {
@@ -181,26 +181,26 @@ impl BlockTree {
 
     fn read_by(
         &self,
-        hands: &Hands,
+        refs: &BlockRefs,
         (blkid, index): (BlkId, u64),
         bp: impl FnOnce() -> Result<Blkptr>,
         options: &ReadOptions,
     ) -> Result<Option<Block>> {
-        if let Some(block) = hands.find(index, &self.home.cache) {
+        if let Some(block) = refs.find(index, &self.home.cache) {
             return Ok(Some(block));
         }
         let bp = bp()?;
         if bp.is_hole() {
             return Ok(None);
         }
-        let keep = |hand: Hand| {
+        let keep = |hand: BlockRef| {
             // A block of the wrong size must be refused at each read.
             if hand.len() as u64 == self.block_size() {
-                hands.keep(index, hand);
+                refs.keep(index, hand);
             }
         };
         let note = |came| self.note(blkid, came);
-        let ask = Ask { keep: Some(&keep), told: Some(&note) };
+        let ask = ReadHooks { keep: Some(&keep), told: Some(&note) };
         let block = self.home.cache.read_asking(&bp, &self.bookmark(Level(0), blkid), ask, options)?;
         self.check_size(block.len(), blkid)?;
         Ok(Some(block))
@@ -260,9 +260,11 @@ impl BlockTree {
     /// The errors of [reading](Error#reading), for indirect blocks.
     pub(crate) fn check_above(&self, first: BlkId, last: BlkId, options: &ReadOptions) -> Result<()> {
         let top = Level(self.phys.nlevels - 1);
-        let mut met = Met::default();
+        let mut visited = Visited::default();
         let mut roots = (0..).map(BlkId).zip(&self.phys.blkptrs);
-        roots.try_for_each(|(blkid, bp)| self.check_below(bp, (top, blkid), (first, last), &mut met, options))
+        roots.try_for_each(|(blkid, bp)| {
+            self.check_below(bp, (top, blkid), (first, last), &mut visited, options)
+        })
     }
 
     // The recursion is as deep as the dnode has levels.
@@ -271,7 +273,7 @@ impl BlockTree {
         bp: &Blkptr,
         (level, blkid): (Level, BlkId),
         range: (BlkId, BlkId),
-        met: &mut Met,
+        visited: &mut Visited,
         options: &ReadOptions,
     ) -> Result<()> {
         let shift = self.phys.span_shift(level);
@@ -280,21 +282,21 @@ impl BlockTree {
         if level.0 == 0 || to < range.0.0 || matches!(bp.body, Body::Hole | Body::Redacted) {
             return Ok(());
         }
-        met.note(bp, level, blkid).map_err(|source| self.corrupt(source))?;
+        visited.note(bp, level, blkid).map_err(|source| self.corrupt(source))?;
         let bp = self.check_place(*bp, level, blkid)?;
         let block = self.read_indirect(&bp, level, blkid, options)?;
         let (below, span) = (Level(level.0 - 1), self.phys.span_shift(Level(level.0 - 1)));
         let (first, last) = (range.0.0.max(from), range.1.0.min(to));
         for child in (first.checked_shr(span).unwrap_or(0)..=last.checked_shr(span).unwrap_or(0)).map(BlkId) {
             let bp = self.entry(&block, below, child)?;
-            self.check_below(&bp, (below, child), range, met, options)?;
+            self.check_below(&bp, (below, child), range, visited, options)?;
         }
         Ok(())
     }
 
     /// The indirect blocks of level 1 above a range of data blocks, at most `most`.
     ///
-    /// `range` is the first and the last data block. `met` belongs to the whole walk.
+    /// `range` is the first and the last data block. `visited` belongs to the whole walk.
     ///
     /// # Errors
     /// The errors of [reading](Error#reading), for indirect blocks.
@@ -302,13 +304,13 @@ impl BlockTree {
         &self,
         range: (BlkId, BlkId),
         most: usize,
-        met: &mut MetSince,
+        visited: &mut VisitedSince,
         options: &ReadOptions,
     ) -> Result<Leaves> {
         let top = Level(self.phys.nlevels - 1);
         let mut out = Leaves { found: Vec::new(), most, behind: None };
         for (blkid, bp) in (0..).map(BlkId).zip(&self.phys.blkptrs) {
-            self.leaves_below(bp, (top, blkid), range, met, &mut out, options)?;
+            self.leaves_below(bp, (top, blkid), range, visited, &mut out, options)?;
         }
         Ok(out)
     }
@@ -319,7 +321,7 @@ impl BlockTree {
         bp: &Blkptr,
         (level, blkid): (Level, BlkId),
         range: (BlkId, BlkId),
-        met: &mut MetSince,
+        visited: &mut VisitedSince,
         out: &mut Leaves,
         options: &ReadOptions,
     ) -> Result<()> {
@@ -334,7 +336,7 @@ impl BlockTree {
             out.behind = Some(BlkId(from));
             return Ok(());
         }
-        met.note(bp, level, blkid).map_err(|source| self.corrupt(source))?;
+        visited.note(bp, level, blkid).map_err(|source| self.corrupt(source))?;
         let bp = self.check_place(*bp, level, blkid)?;
         if level.0 == 1 {
             out.found.push((blkid, bp));
@@ -349,7 +351,7 @@ impl BlockTree {
                 break;
             }
             let bp = self.entry(&block, below, child)?;
-            self.leaves_below(&bp, (below, child), range, met, out, options)?;
+            self.leaves_below(&bp, (below, child), range, visited, out, options)?;
         }
         Ok(())
     }
@@ -396,14 +398,14 @@ impl BlockTree {
             return Ok(None);
         }
         let note = |came| self.note(blkid, came);
-        let ask = Ask { told: Some(&note), ..Ask::default() };
+        let ask = ReadHooks { told: Some(&note), ..ReadHooks::default() };
         let block = self.home.cache.read_asking(&bp, &self.bookmark(Level(0), blkid), ask, options)?;
         self.check_size(block.len(), blkid)?;
         Ok(Some(block))
     }
 
     /// Notes how a read got a data block.
-    fn note(&self, blkid: BlkId, came: Came) {
+    fn note(&self, blkid: BlkId, came: BlockOrigin) {
         zfetch::note(self, blkid.0, came);
     }
 
@@ -426,7 +428,7 @@ impl BlockTree {
             return Ok(None);
         }
         let note = |came| self.note(blkid, came);
-        let ask = Ask { told: Some(&note), ..Ask::default() };
+        let ask = ReadHooks { told: Some(&note), ..ReadHooks::default() };
         let block = self.home.cache.read_sparse_asking(&bp, &self.bookmark(Level(0), blkid), ask, options)?;
         self.check_size(block.len(), blkid)?;
         Ok(Some(block))
@@ -472,7 +474,7 @@ impl BlockTree {
         &self,
         from: BlkId,
         want: Extent,
-        met: &mut Met,
+        visited: &mut Visited,
         options: &ReadOptions,
     ) -> std::result::Result<Option<BlkId>, Blocked> {
         let phys = &self.phys;
@@ -487,7 +489,7 @@ impl BlockTree {
                 .check_place(*bp, top, BlkId(i as u64))
                 .map_err(|e| self.blocked(top, BlkId(i as u64), e))?;
             if let Some(found) =
-                self.search(&bp, (top, BlkId(i as u64)), BlkId(from.0.max(first)), want, met, options)?
+                self.search(&bp, (top, BlkId(i as u64)), BlkId(from.0.max(first)), want, visited, options)?
             {
                 return Ok(Some(found).filter(|f| *f <= self.phys.maxblkid || want == Extent::Hole));
             }
@@ -504,7 +506,7 @@ impl BlockTree {
         (level, blkid): (Level, BlkId),
         from: BlkId,
         want: Extent,
-        met: &mut Met,
+        visited: &mut Visited,
         options: &ReadOptions,
     ) -> std::result::Result<Option<BlkId>, Blocked> {
         if bp.is_hole() {
@@ -517,7 +519,7 @@ impl BlockTree {
         let below = Level(level.0 - 1);
         let shift = self.phys.span_shift(below);
         let blocked = |error| self.blocked(level, blkid, error);
-        met.note(bp, level, blkid).map_err(|e| blocked(self.corrupt(e)))?;
+        visited.note(bp, level, blkid).map_err(|e| blocked(self.corrupt(e)))?;
         let block = self.read_indirect(bp, level, blkid, options).map_err(blocked)?;
         // No block number is so high, so nothing is there.
         let Some(base) = first_below(blkid.0, epbs) else { return Ok(None) };
@@ -531,7 +533,7 @@ impl BlockTree {
             let child_bp =
                 self.entry(&block, below, BlkId(child)).map_err(|e| self.blocked(below, BlkId(child), e))?;
             let child_from = BlkId(from.0.max(first));
-            let found = self.search(&child_bp, (below, BlkId(child)), child_from, want, met, options)?;
+            let found = self.search(&child_bp, (below, BlkId(child)), child_from, want, visited, options)?;
             if let Some(found) = found {
                 return Ok(Some(found));
             }

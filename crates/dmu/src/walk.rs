@@ -11,7 +11,7 @@
 //! indirect blocks that lead to one another could claim exabytes of data. Data blocks may well be
 //! at many places. Only the size of the object limits how often.
 
-use crate::met::Met;
+use crate::visited::Visited;
 use crate::{Dnode, Error, Extent};
 use ondisk::BlkId;
 
@@ -19,7 +19,7 @@ use ondisk::BlkId;
 #[derive(Debug)]
 pub struct Walk {
     dn: Dnode,
-    met: Met,
+    visited: Visited,
 }
 
 /// Bytes that can't be found: an indirect block above them can't be read, or is at another place of
@@ -37,7 +37,7 @@ pub struct Damage {
 impl Dnode {
     /// Begins a walk through its contents.
     pub fn walk(&self) -> Walk {
-        Walk { dn: self.clone(), met: Met::default() }
+        Walk { dn: self.clone(), visited: Visited::default() }
     }
 }
 
@@ -48,7 +48,7 @@ impl Walk {
     /// * [`Damage`]: the bytes that can't be found before the next wanted byte. From `offset` to
     ///   the damage, no byte is wanted.
     pub fn next_offset(&mut self, offset: u64, want: Extent) -> Result<Option<u64>, Box<Damage>> {
-        self.dn.next_offset_in(offset, want, &mut self.met).map_err(|blocked| {
+        self.dn.next_offset_in(offset, want, &mut self.visited).map_err(|blocked| {
             let size = self.dn.block_size();
             let bytes = |blkid: Option<BlkId>| blkid.map_or(u64::MAX, |b| b.0.saturating_mul(size));
             let (from, to) = (bytes(blocked.from), bytes(blocked.behind));

@@ -34,7 +34,7 @@
 //! Streams of writes, and reads that a caller knows in advance.
 
 use crate::tree::BlockTree;
-use arc::{Came, Run, Zfetch as Counters};
+use arc::{BlockOrigin, Run, Zfetch as Counters};
 use observe::{Tunable, Unit};
 use ondisk::ObjNum;
 use parking_lot::Mutex;
@@ -134,7 +134,7 @@ pub(crate) struct Shape {
 
 /// Blocks to prefetch: `count` of them from `next` on, in steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct PrefetchRange {
     pub(crate) level: u8,
     pub(crate) next: u64,
     pub(crate) step: i64,
@@ -173,7 +173,7 @@ pub(crate) struct Streams {
 }
 
 /// The place of a read, relative to a stream.
-enum Seen {
+enum StreamMatch {
     /// So many steps past the expected block, and among the requested ones or near them.
     On(u64),
     /// Further ahead.
@@ -202,30 +202,41 @@ impl Stream {
         })
     }
 
-    fn see(&self, blkid: u64, block: u64) -> Seen {
+    fn see(&self, blkid: u64, block: u64) -> StreamMatch {
         let reorder = ZFETCH_MAX_REORDER.get() / block + 1;
         let delta = i128::from(blkid) - i128::from(self.next);
         let step = i128::from(self.step);
         if delta.unsigned_abs() > u128::from(reorder) * u128::from(self.step.unsigned_abs()).min(64)
             && delta.unsigned_abs() > u128::from(self.asked) * u128::from(self.step.unsigned_abs())
         {
-            return Seen::Elsewhere;
+            return StreamMatch::Elsewhere;
         }
         if delta % step != 0 {
-            return Seen::Elsewhere;
+            return StreamMatch::Elsewhere;
         }
-        let Ok(steps) = u64::try_from(delta / step) else { return Seen::Behind };
+        let Ok(steps) = u64::try_from(delta / step) else { return StreamMatch::Behind };
         // Skipped blocks may be a share of the blocks that were read. Two neighbours among the
         // requested blocks show that the blocks before them were in memory.
         let hole = (self.read + steps) >> ZFETCH_HOLE_SHIFT.get().min(63);
         let before = blkid.checked_add_signed(-self.step);
         let resumed = steps < self.asked && self.peeked.is_some() && self.peeked == before;
-        if steps == 0 || resumed || self.skipped + steps <= hole { Seen::On(steps) } else { Seen::Ahead }
+        if steps == 0 || resumed || self.skipped + steps <= hole {
+            StreamMatch::On(steps)
+        } else {
+            StreamMatch::Ahead
+        }
     }
 
     /// Moves past the block that is `steps` on, and returns what to prefetch then. `late` means
     /// that its reader had to wait.
-    fn advance(&mut self, steps: u64, late: bool, shape: Shape, fetch: Fetch, now: u64) -> Vec<Wish> {
+    fn advance(
+        &mut self,
+        steps: u64,
+        late: bool,
+        shape: Shape,
+        fetch: Fetch,
+        now: u64,
+    ) -> Vec<PrefetchRange> {
         let expected = steps < self.asked;
         let resumed = self.peeked.take().is_some() && steps > 0;
         let passed = if resumed { 0 } else { steps };
@@ -262,7 +273,7 @@ impl Stream {
         }
     }
 
-    fn wishes(&mut self, shape: Shape, fetch: Fetch) -> Vec<Wish> {
+    fn wishes(&mut self, shape: Shape, fetch: Fetch) -> Vec<PrefetchRange> {
         let mut out = Vec::new();
         let left = self.left(shape.last);
         let at = |n: u64| self.next.wrapping_add_signed(self.step.wrapping_mul(n as i64));
@@ -272,7 +283,12 @@ impl Stream {
             0
         };
         if want > self.asked {
-            out.push(Wish { level: 0, next: at(self.asked), step: self.step, count: want - self.asked });
+            out.push(PrefetchRange {
+                level: 0,
+                next: at(self.asked),
+                step: self.step,
+                count: want - self.asked,
+            });
         }
         let asked = self.asked.max(want);
         // Only indirect blocks for data that is read from front to back are prefetched. In large
@@ -285,7 +301,7 @@ impl Stream {
                 let first = (at(from) + (1 << epbs) - 1) >> epbs;
                 let end = (at(to) + (1 << epbs) - 1) >> epbs;
                 if first < end {
-                    out.push(Wish { level: 1, next: first, step: 1, count: end - first });
+                    out.push(PrefetchRange { level: 1, next: first, step: 1, count: end - first });
                 }
                 self.asked_above = to;
             }
@@ -318,18 +334,18 @@ impl Streams {
     pub(crate) fn note(
         &mut self,
         blkid: u64,
-        came: Came,
+        came: BlockOrigin,
         shape: Shape,
         fetch: Fetch,
         now: u64,
         counters: &Counters,
-    ) -> Vec<Wish> {
-        let late = !matches!(came, Came::Foreseen);
+    ) -> Vec<PrefetchRange> {
+        let late = !matches!(came, BlockOrigin::Prefetched);
         let reap = ZFETCH_MAX_SEC_REAP.get();
         let mut near = None;
         for (i, stream) in self.streams.iter_mut().enumerate() {
             match stream.see(blkid, shape.block) {
-                Seen::On(steps) => {
+                StreamMatch::On(steps) => {
                     let regular = steps < stream.asked.max(1) && stream.step == 1;
                     if regular {
                         counters.hits.inc()
@@ -342,16 +358,16 @@ impl Streams {
                     }
                     return wishes;
                 }
-                Seen::Ahead => {
+                StreamMatch::Ahead => {
                     near = Some(&counters.future);
-                    if came != Came::Missed {
+                    if came != BlockOrigin::Missed {
                         // The block was requested, and belongs to no other stream.
                         stream.peeked = Some(blkid);
                         counters.future.inc();
                         return Vec::new();
                     }
                 }
-                Seen::Behind if now <= stream.used.saturating_add(reap) => {
+                StreamMatch::Behind if now <= stream.used.saturating_add(reap) => {
                     // Another reader of the stream is ahead of this one. So the block was not
                     // skipped after all.
                     stream.skipped = stream.skipped.saturating_sub(1);
@@ -359,7 +375,7 @@ impl Streams {
                     counters.past.inc();
                     return Vec::new();
                 }
-                Seen::Behind | Seen::Elsewhere => {}
+                StreamMatch::Behind | StreamMatch::Elsewhere => {}
             }
         }
         near.unwrap_or(&counters.misses).inc();
@@ -367,7 +383,14 @@ impl Streams {
     }
 
     /// Handles a read that belongs to no stream. A stream may begin with it.
-    fn begin(&mut self, blkid: u64, shape: Shape, fetch: Fetch, now: u64, counters: &Counters) -> Vec<Wish> {
+    fn begin(
+        &mut self,
+        blkid: u64,
+        shape: Shape,
+        fetch: Fetch,
+        now: u64,
+        counters: &Counters,
+    ) -> Vec<PrefetchRange> {
         let size = shape.last.saturating_add(1).saturating_mul(shape.block);
         // The streams of a small object should not overlap.
         let most = (size / ZFETCH_MAX_DISTANCE.get().max(1)).clamp(1, ZFETCH_MAX_STREAMS.get().max(1));
@@ -476,7 +499,7 @@ impl Default for Zfetch {
 
 /// Notes how a read got a data block of this tree, and requests the blocks that may come next
 /// (`dmu_zfetch_run`).
-pub(crate) fn note(tree: &BlockTree, blkid: u64, came: Came) {
+pub(crate) fn note(tree: &BlockTree, blkid: u64, came: BlockOrigin) {
     let cache = &tree.home.cache;
     // Small objects are left out, because most of them are read once.
     if tree.phys.maxblkid.0 < 2 || PREFETCH_DISABLE.get() != 0 || !cache.reads_ahead() {
@@ -488,7 +511,7 @@ pub(crate) fn note(tree: &BlockTree, blkid: u64, came: Came) {
 }
 
 impl Zfetch {
-    fn note(&self, tree: &BlockTree, blkid: u64, came: Came, data: bool) {
+    fn note(&self, tree: &BlockTree, blkid: u64, came: BlockOrigin, data: bool) {
         let (phys, cache) = (&tree.phys, &tree.home.cache);
         let counters = cache.store().zfetch();
         let shape = Shape {
@@ -513,7 +536,7 @@ impl Zfetch {
         }
         let of = object.ahead_of(tree);
         drop(objects);
-        for Wish { level, next, step, count } in wishes {
+        for PrefetchRange { level, next, step, count } in wishes {
             let bytes = if level == 0 { shape.block } else { 1 << phys.indblkshift };
             // If too many prefetches wait, the cache drops this one. The reader then reads the
             // block itself.

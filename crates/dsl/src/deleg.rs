@@ -72,7 +72,7 @@ pub type Grants = BTreeMap<String, BTreeSet<String>>;
 
 /// The user whose permissions are checked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Asker {
+pub struct Credentials {
     /// The user.
     pub uid: u32,
     /// The user's groups.
@@ -152,7 +152,7 @@ impl Dataset {
     /// # Errors
     /// * [Reading](Error#reading): the grants can't be read.
     /// * [`Error::Corrupt`]: a name in the grants is not text.
-    pub fn is_granted(&self, permission: &str, asker: &Asker) -> Result<bool> {
+    pub fn is_granted(&self, permission: &str, asker: &Credentials) -> Result<bool> {
         self.find_grant(if self.is_snapshot() { 'd' } else { 'l' }, false, permission, asker)
     }
 
@@ -160,11 +160,11 @@ impl Dataset {
     ///
     /// # Errors
     /// Those of [`Dataset::is_granted`].
-    pub fn is_granted_below(&self, permission: &str, asker: &Asker) -> Result<bool> {
+    pub fn is_granted_below(&self, permission: &str, asker: &Credentials) -> Result<bool> {
         self.find_grant('d', true, permission, asker)
     }
 
-    fn find_grant(&self, reach: char, making: bool, permission: &str, asker: &Asker) -> Result<bool> {
+    fn find_grant(&self, reach: char, making: bool, permission: &str, asker: &Credentials) -> Result<bool> {
         let mut reach = reach;
         let mut sets = BTreeSet::new();
         for dir in self.dir().chain() {
@@ -185,7 +185,7 @@ fn grants_here(
     grants: &Grants,
     (reach, making): (char, bool),
     permission: &str,
-    asker: &Asker,
+    asker: &Credentials,
     sets: &mut BTreeSet<String>,
 ) -> bool {
     let mut whoms = vec![format!("u{reach}${}", asker.uid), format!("e{reach}$")];

@@ -6,8 +6,8 @@ use crate::heads::Heads;
 use crate::keys::Keys;
 use crate::name::{Name, Tail};
 
+use crate::reservation::TempReserve;
 use crate::reverse::Reversed;
-use crate::room::Room;
 use crate::{Error, Result};
 use ondisk::dsl::{DslDatasetPhys, DslDirPhys};
 use ondisk::{Corrupt, ObjNum, Txg, mos};
@@ -43,7 +43,7 @@ struct Inner {
     heads: Arc<Heads>,
     /// The present space: a live pool changes it.
     space: RwLock<PoolSpace>,
-    room: Arc<Room>,
+    reserve: Arc<TempReserve>,
     reversed: Reversed,
 }
 
@@ -69,7 +69,7 @@ impl Dsl {
             keys: Arc::default(),
             heads: Arc::default(),
             space,
-            room: Arc::default(),
+            reserve: Arc::default(),
             reversed: Reversed::default(),
         };
         Ok(Dsl { inner: Arc::new(inner), mos })
@@ -107,8 +107,8 @@ impl Dsl {
     }
 
     /// The space that writers have in flight.
-    pub(crate) fn room(&self) -> &Arc<Room> {
-        &self.inner.room
+    pub(crate) fn temp_reserve(&self) -> &Arc<TempReserve> {
+        &self.inner.reserve
     }
 
     /// The root directory's object.

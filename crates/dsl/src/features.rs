@@ -6,7 +6,7 @@
 //! entry of its guid in its own ZAP, with the value 0.
 
 use crate::Result;
-use crate::lists::{DropEntry, words};
+use crate::mos_objects::{DropEntry, words};
 use crate::sync::Syncing;
 use dmu::zap::{Value, Zap};
 use ondisk::feature::{FEATURES, Feature};

@@ -25,7 +25,7 @@
 //!
 //! The answer is a transaction, or [`Refusal::Quota`] (`EDQUOT`), or [`Refusal::NoSpace`]
 //! (`ENOSPC`). After a refusal nothing has changed. Every change that may take space must request
-//! it. Otherwise a full pool stops in its sync. `room.rs` has the theory.
+//! it. Otherwise a full pool stops in its sync. `reservation.rs` has the theory.
 //!
 //! # Locks
 //! Handles are immutable. Only loaded keys change, behind their own lock ([`keys`]).
@@ -35,7 +35,7 @@
 //! know.
 
 mod account;
-mod books;
+mod bonus_cache;
 mod dataset;
 pub mod deleg;
 mod dir;
@@ -44,16 +44,16 @@ mod error;
 mod features;
 mod heads;
 pub mod keys;
-mod kin;
-mod list;
-mod lists;
+mod links;
+mod listing;
+mod mos_objects;
 mod name;
 pub mod ops;
 mod policy;
 pub mod prop;
+mod reservation;
 mod resume;
 mod reverse;
-mod room;
 mod space;
 pub mod sync;
 pub mod traverse;
@@ -64,12 +64,12 @@ pub use dir::Dir;
 pub use dsl::{Dsl, Options};
 pub use error::{Error, KeyRefusal, NameError, PropError, Refusal};
 pub use heads::{Heads, LongHold, Owned};
-pub use list::{ListOptions, Listed, Listing};
+pub use listing::{ListOptions, Listed, Listing};
 pub use name::{Name, Tail, ZFS_MAX_DATASET_NAME_LEN, is_hidden};
 pub use ops::create::Contents;
 pub use ops::props::{PropList, Setting};
 pub use prop::{Kind, Prop, Property, Source, Value};
-pub use room::{Asked, Need, Reservation};
+pub use reservation::{Need, Reservation, ReserveOutcome};
 pub use sync::{Env, Event, SyncTask, Syncing, TaskNeed};
 
 /// A result of this crate.

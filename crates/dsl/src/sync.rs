@@ -11,7 +11,7 @@
 //! change is made, and an operation appears entirely or not at all.
 //!
 //! One txg takes thousands of tasks. A [`Syncing`] therefore keeps the directories and datasets
-//! that they touch (`books.rs`). It reads and writes each once, and looks up each component
+//! that they touch (`bonus_cache.rs`). It reads and writes each once, and looks up each component
 //! of a name once.
 //!
 //! # Life
@@ -27,7 +27,7 @@
 //! # Locks
 //! None: the caller keeps readers of the datasets out.
 
-use crate::books::Books;
+use crate::bonus_cache::BonusCache;
 use crate::error::Refusal;
 use crate::ops::key::KeyUsers;
 use crate::{Dsl, Error, Result};
@@ -129,7 +129,7 @@ pub struct Syncing<'a> {
     check: &'a Dsl,
     pub(crate) tx: &'a Tx,
     pub(crate) env: Env<'a>,
-    pub(crate) books: Books,
+    pub(crate) bonuses: BonusCache,
     /// Directories by path.
     names: HashMap<String, u64>,
     /// Kinds of heads, by dataset.
@@ -157,7 +157,7 @@ impl<'a> Syncing<'a> {
             check: dsl,
             tx,
             env,
-            books: Books::default(),
+            bonuses: BonusCache::default(),
             names: HashMap::new(),
             kinds: HashMap::new(),
             keys: None,
@@ -216,7 +216,7 @@ impl<'a> Syncing<'a> {
     pub fn finish(mut self) -> Result<Vec<Event>> {
         self.flush()?;
         self.dsl.heads().end_writes();
-        self.dsl.room().settle(self.tx.txg());
+        self.dsl.temp_reserve().settle(self.tx.txg());
         Ok(self.events)
     }
 
@@ -390,13 +390,13 @@ impl<'a> Syncing<'a> {
     /// The present state of a directory.
     pub(crate) fn dir(&mut self, object: u64) -> Result<DslDirPhys> {
         let mos = self.mos();
-        self.books.dir(mos, object).map(|b| b.phys)
+        self.bonuses.dir(mos, object).map(|b| b.phys)
     }
 
     /// A directory, to be changed.
     pub(crate) fn dir_mut(&mut self, object: u64) -> Result<&mut DslDirPhys> {
         let mos = self.mos();
-        let book = self.books.dir(mos, object)?;
+        let book = self.bonuses.dir(mos, object)?;
         book.dirty = true;
         Ok(&mut book.phys)
     }
@@ -404,13 +404,13 @@ impl<'a> Syncing<'a> {
     /// The present state of a dataset.
     pub(crate) fn ds(&mut self, object: u64) -> Result<DslDatasetPhys> {
         let mos = self.mos();
-        self.books.dataset(mos, object).map(|b| b.phys)
+        self.bonuses.dataset(mos, object).map(|b| b.phys)
     }
 
     /// A dataset, to be changed.
     pub(crate) fn ds_mut(&mut self, object: u64) -> Result<&mut DslDatasetPhys> {
         let mos = self.mos();
-        let book = self.books.dataset(mos, object)?;
+        let book = self.bonuses.dataset(mos, object)?;
         book.dirty = true;
         Ok(&mut book.phys)
     }
@@ -418,6 +418,6 @@ impl<'a> Syncing<'a> {
     /// Writes the changed directories and datasets to the MOS.
     pub(crate) fn flush(&mut self) -> Result<()> {
         let mos = self.mos();
-        self.books.flush(mos, self.tx)
+        self.bonuses.flush(mos, self.tx)
     }
 }

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use reborn::Eras;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
-use zpl::{Differences, DirCookie, Error, FileSystem, XATTR_LIST_MAX};
+use zpl::{DirCookie, Error, FileSystem, RollbackDiff, XATTR_LIST_MAX};
 
 const POSIX_ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
@@ -156,7 +156,7 @@ impl Dataset {
     ///
     /// # Panics
     /// If [`Dataset::may_roll_back`] is false.
-    pub fn rolled_back(&self, by: &Differences) -> Vec<Stale> {
+    pub fn rolled_back(&self, by: &RollbackDiff) -> Vec<Stale> {
         // The node numbers that the kernel has, from before the new era.
         let files = by.files.iter().map(|file| Stale::File(self.eras.node(*file)));
         let names = by.names.iter().map(|(dir, name)| Stale::Name(self.eras.node(*dir), name.clone()));

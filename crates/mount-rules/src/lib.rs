@@ -191,8 +191,8 @@ impl Plan {
             sizes: Self::sizes_of(&dataset, unit, name_max)?,
             policy: Policy::of(&dataset)?,
             cache: arc::Policy {
-                keep: arc::Which::of_number(number(Prop::Primarycache, 2)?),
-                ahead: arc::Which::of_number(number(Prop::Prefetch, 2)?),
+                keep: arc::CacheType::of_number(number(Prop::Primarycache, 2)?),
+                ahead: arc::CacheType::of_number(number(Prop::Prefetch, 2)?),
             },
             options,
             given: Vec::new(),

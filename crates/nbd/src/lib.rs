@@ -9,7 +9,7 @@
 //! covers all.
 //!
 //! One thread serves the sockets. Work that may block runs on a worker pool for each ZFS pool
-//! ([`Crew`]).
+//! ([`Workers`]).
 //!
 //! # Absent
 //! Extended headers, with lengths of more than 32 bits. The daemon decides which volumes are
@@ -21,7 +21,6 @@
 pub mod abi;
 pub mod command;
 mod connection;
-mod crew;
 mod disk;
 mod error;
 pub mod option;
@@ -29,8 +28,8 @@ mod reply;
 mod server;
 mod tls;
 mod volumes;
+mod workers;
 
-pub use crew::Crew;
 pub use disk::Disk;
 pub use dmu::Extent;
 pub use error::{Code, Error, Result};
@@ -38,3 +37,4 @@ pub use reply::Reply;
 pub use server::{Exports, Listener, Listing, Offer, Server};
 pub use tls::{Tls, TlsError};
 pub use volumes::{Lease, User, Volumes};
+pub use workers::Workers;

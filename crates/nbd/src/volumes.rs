@@ -20,10 +20,10 @@
 //! OpenZFS `zvol_open`, `zvol_release`; the properties `volmode` and `snapdev`.
 
 use crate::connection::Shared;
-use crate::crew::Crew;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::option::About;
+use crate::workers::Workers;
 use dmu::Extent;
 use dsl::{Kind, LongHold, Prop, Value};
 use ondisk::ObjNum;
@@ -48,7 +48,7 @@ const SNAPDEV_VISIBLE: u64 = 1;
 /// The volumes of one pool.
 pub struct Volumes {
     pool: Pool,
-    crew: Crew,
+    crew: Workers,
     shared: Arc<Shared>,
     table: Mutex<Table>,
     changed: Condvar,
@@ -102,7 +102,7 @@ pub struct User {
 impl Volumes {
     /// The volumes of a pool. None is opened yet.
     pub fn new(pool: Pool) -> Arc<Volumes> {
-        let crew = Crew::new(&format!("nbd-{}", pool.name()), HANDS);
+        let crew = Workers::new(&format!("nbd-{}", pool.name()), HANDS);
         Arc::new(Volumes {
             pool,
             crew,
@@ -113,7 +113,7 @@ impl Volumes {
     }
 
     /// The workers for jobs that may block.
-    pub(crate) fn crew(&self) -> &Crew {
+    pub(crate) fn crew(&self) -> &Workers {
         &self.crew
     }
 

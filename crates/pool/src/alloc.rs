@@ -51,18 +51,18 @@
 //! # See
 //! OpenZFS `module/zfs/metaslab.c`, `module/zfs/space_map.c`.
 
-mod aside;
+mod disabled;
 mod free_space;
 mod group;
 mod live;
 mod load;
 mod open;
-mod side;
 mod state;
 mod sync;
 mod totals;
+mod vdev_maps;
 
-pub use aside::{Aside, Chance, MetaslabFigures};
+pub use disabled::{DisableOutcome, DisabledMetaslab, MetaslabFigures};
 pub use group::ClassKind;
 pub use totals::{ClassTotals, Totals};
 
@@ -86,7 +86,7 @@ pub struct Allocator {
     state: observe::Mutex<State>,
     /// Held while a map is read.
     loading: Mutex<()>,
-    /// Signals that a metaslab is no longer set aside, or that no allocation is starving any more.
+    /// Signals that a metaslab is enabled again, or that no allocation is starving any more.
     given_back: Condvar,
 }
 
@@ -240,7 +240,7 @@ impl Space for Allocator {
                 let mut state = self.state.lock();
                 let done = state.allocate(&tree, want);
                 match state.wanted.take() {
-                    None if done.is_err() && state.aside.any() && !state::is_log(want) => None,
+                    None if done.is_err() && state.disabled.any() && !state::is_log(want) => None,
                     None => return done,
                     Some(place) => Some(place),
                 }

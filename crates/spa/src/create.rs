@@ -55,7 +55,7 @@ pub struct Setting<'a> {
     /// Threads that compress, checksum and write.
     pub workers: Arc<Workers>,
     /// The memory limits of its block cache (`zfs_arc_max`).
-    pub cache: arc::Room,
+    pub cache: arc::CacheMemory,
     /// Alternate root, put before its mountpoints.
     pub altroot: Option<String>,
 }
@@ -123,7 +123,7 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
         kept_name: new.name.clone(),
         candidate,
         loaded: live.synced(),
-        _ahead: Some(live.engine().cache.begin_reading_ahead()),
+        _ahead: Some(live.engine().cache.begin_prefetch()),
         cache: live.engine().cache.clone(),
         mos: live.engine().mos.clone(),
         spares: Vec::new(),

@@ -10,8 +10,8 @@
 //!
 //! All of these change the vdev tree. Such a change excludes other changes until it is on disk, and
 //! so waits for transaction groups. The sync thread must not wait for these, nor a thread that has
-//! just had an I/O error. So these threads ring the tree's bell ([`vdev::Bell`]), and the monitor
-//! does the work.
+//! just had an I/O error. So these threads ring the tree's bell ([`vdev::AlarmQueue`]), and the
+//! monitor does the work.
 //!
 //! Devices that become available again or grow ring no bell. While a device is missing, the monitor
 //! looks for it every few seconds, and tries again the spares that could not step in. With

@@ -187,7 +187,7 @@ impl OpenHead {
     /// Applies the current properties to the cache.
     fn follow_cache(&self) {
         let object = self.owned.object();
-        let which = |prop| self.live().dsl().number_for(ObjNum(object), prop).map(arc::Which::of_number);
+        let which = |prop| self.live().dsl().number_for(ObjNum(object), prop).map(arc::CacheType::of_number);
         // A property that can't be read leaves the policy as it was. This costs only time.
         if let (Ok(keep), Ok(ahead)) = (which(Prop::Primarycache), which(Prop::Prefetch)) {
             self.spa.cache().set_policy(object, arc::Policy { keep, ahead });

@@ -114,7 +114,7 @@ pub struct Options {
     /// `ZFS_IMPORT_TEMP_NAME`).
     pub temporary: bool,
     /// The memory limits of its block cache (`zfs_arc_max`).
-    pub cache: arc::Room,
+    pub cache: arc::CacheMemory,
     /// Prefetch blocks for sequential readers.
     pub read_ahead: bool,
     /// The activity that an earlier [`Report`] saw: if it is unchanged, the pool is not watched
@@ -143,7 +143,7 @@ impl Default for Options {
             max_txg: None,
             name: None,
             temporary: false,
-            cache: arc::Room::Own(256 << 20),
+            cache: arc::CacheMemory::Own(256 << 20),
             read_ahead: true,
             seen: None,
             layer: Layer::default(),

@@ -361,8 +361,8 @@ impl Scan {
     }
 
     /// Duration of a slice without waiting callers.
-    pub(crate) fn long(&self, look: zio::Look) -> std::time::Duration {
-        let (which, default) = if look == zio::Look::Scrub { (0, SCRUB_MS) } else { (1, RESILVER_MS) };
+    pub(crate) fn long(&self, look: zio::ExamineKind) -> std::time::Duration {
+        let (which, default) = if look == zio::ExamineKind::Scrub { (0, SCRUB_MS) } else { (1, RESILVER_MS) };
         std::time::Duration::from_millis(match self.slice_ms[which].load(Ordering::Relaxed) {
             0 => SLICE_MS,
             // The tunable is the least duration.
@@ -463,7 +463,7 @@ impl Engine {
             waiters.load(Ordering::Relaxed) > 0
                 || quiet.load(Ordering::Relaxed)
                 || since.elapsed() >= long.saturating_add(LATE)
-                || zio.cordon().is_awaited()
+                || zio.closed_ranges().is_awaited()
                 || zio.suspension().reason().is_some()
         };
         Pace::new(Arc::clone(&self.clock), Arc::clone(&scan.waited_ns), hurries)

@@ -28,7 +28,7 @@ pub struct Spa {
     /// The state as it was loaded; a writer has a newer one.
     pub(crate) loaded: Synced,
     /// The prefetch threads would keep the devices for a moment longer.
-    pub(crate) _ahead: Option<arc::ReadingAhead>,
+    pub(crate) _ahead: Option<arc::PrefetchGuard>,
     pub(crate) cache: Arc<arc::Cache>,
     pub(crate) mos: Mos,
     pub(crate) spares: Vec<AuxVdev>,

@@ -9,9 +9,9 @@
 //! * If sisters have errors of the same kind at the same time, there is no alarm. The cause is then
 //!   something that they share (a cable, a controller, memory), not one of them.
 //!
-//! What follows from an alarm is not decided here. The alarm is stored in the tree's [`Bell`]. The
-//! thread that may change the pool waits at the bell. The bell also rings when a device changes its
-//! state.
+//! What follows from an alarm is not decided here. The alarm is stored in the tree's
+//! [`AlarmQueue`]. The thread that may change the pool waits at the bell. The bell also rings when
+//! a device changes its state.
 //!
 //! # Locks
 //! Each leaf's count has a lock of its own, taken when something failed. The bell's lock is taken
@@ -104,16 +104,16 @@ impl Series {
 
 /// The errors that a leaf counts.
 #[derive(Debug)]
-pub(crate) struct Tally(Mutex<[Series; 3]>);
+pub(crate) struct ErrorRates(Mutex<[Series; 3]>);
 
-impl Default for Tally {
+impl Default for ErrorRates {
     fn default() -> Self {
         let limits = [Limit::DEFAULT, Limit::DEFAULT, Limit::NEVER];
         Self(Mutex::new(limits.map(|limit| Series { limit, seen: VecDeque::new(), fired: false })))
     }
 }
 
-impl Tally {
+impl ErrorRates {
     /// Counts one error; returns whether it reached the limit.
     pub(crate) fn record(&self, what: Symptom, now: Instant, place: Option<(u64, u64)>) -> bool {
         self.0.lock()[what as usize].record(now, place)
@@ -147,18 +147,18 @@ impl Tally {
 
 /// Where the thread that watches a pool's devices waits for alarms.
 #[derive(Debug, Default)]
-pub struct Bell {
-    rung: Mutex<Rung>,
+pub struct AlarmQueue {
+    rung: Mutex<AlarmState>,
     ringing: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Rung {
+struct AlarmState {
     rings: bool,
     alarms: Vec<(Guid, Symptom)>,
 }
 
-impl Bell {
+impl AlarmQueue {
     /// Wakes the thread that waits.
     pub fn ring(&self) {
         self.rung.lock().rings = true;
@@ -209,7 +209,7 @@ impl Node {
 
 impl Tree {
     /// The bell of the pool's devices. All trees of a pool share it.
-    pub fn bell(&self) -> &Arc<Bell> {
+    pub fn bell(&self) -> &Arc<AlarmQueue> {
         &self.bell
     }
 

@@ -1,7 +1,7 @@
 //! Reading a block: candidates go up, the verdict comes down.
 
 mod copies;
-mod sides;
+mod mirror_children;
 mod split;
 mod stripes;
 
@@ -13,7 +13,7 @@ use crate::tree::{Layout, MAX_ASIZE, NodeId, Tree};
 use crate::{Result, VdevError};
 
 use copies::Copies;
-use sides::Sides;
+use mirror_children::MirrorChildren;
 use split::Split;
 use stripes::Stripes;
 
@@ -24,17 +24,17 @@ use stripes::Stripes;
 /// [`settle`](Self::settle); otherwise no checksum error is counted against devices that returned
 /// wrong bytes.
 pub struct Attempts<'t> {
-    way: Way<'t>,
+    way: Method<'t>,
     psize: usize,
     failure: Failure,
 }
 
 /// How the block lies on its vdev.
-enum Way<'t> {
+enum Method<'t> {
     Copies(Copies<'t>),
     Stripes(Box<Stripes<'t>>),
     Split(Box<Split<'t>>),
-    Sides(Sides<'t>),
+    MirrorChildren(MirrorChildren<'t>),
 }
 
 /// Why there were no further candidates.
@@ -80,22 +80,22 @@ impl<'t> Attempts<'t> {
         let aligned = offset.is_multiple_of(sector as u64);
         let misaligned = VdevError::Misaligned { vdev, offset };
         let way = match &node.layout {
-            Layout::Mirrored if tree.raidz_sides(node).next().is_some() => {
+            Layout::Mirrored if tree.raidz_children(node).next().is_some() => {
                 if !aligned {
                     return Err(misaligned);
                 }
-                Way::Sides(Sides::new(tree, top, offset, psize, birth, request))
+                Method::MirrorChildren(MirrorChildren::new(tree, top, offset, psize, birth, request))
             }
             Layout::Leaf(_) | Layout::Mirrored | Layout::DraidSpare { .. } => {
-                Way::Copies(Copies::new(tree, top, offset, psize, birth, request))
+                Method::Copies(Copies::new(tree, top, offset, psize, birth, request))
             }
             Layout::Raidz(raidz) if aligned => {
                 let map = raidz.map(offset, size as u64, birth);
-                Way::Stripes(Box::new(Stripes::new((tree, request), top, Some(raidz), map, size, birth)))
+                Method::Stripes(Box::new(Stripes::new((tree, request), top, Some(raidz), map, size, birth)))
             }
             Layout::Draid(draid) if draid.aligned(offset) => {
                 let map = draid.map(offset, size as u64);
-                Way::Stripes(Box::new(Stripes::new((tree, request), top, None, map, size, birth)))
+                Method::Stripes(Box::new(Stripes::new((tree, request), top, None, map, size, birth)))
             }
             Layout::Raidz(_) | Layout::Draid(_) => return Err(misaligned),
             Layout::Indirect(_) => {
@@ -108,16 +108,16 @@ impl<'t> Attempts<'t> {
     }
 
     fn parts(split: Split<'t>, psize: usize) -> Self {
-        Self { way: Way::Split(Box::new(split)), psize, failure: Failure::default() }
+        Self { way: Method::Split(Box::new(split)), psize, failure: Failure::default() }
     }
 
     /// A candidate from devices that did not miss the block; `None` if others would be needed.
     /// Valid only before the first candidate, and no candidate may follow.
     pub(crate) fn fresh(&mut self) -> Option<AlignedBuf> {
         let mut buf = match &mut self.way {
-            Way::Copies(copies) => copies.fresh(&mut self.failure),
-            Way::Stripes(stripes) => stripes.cheap(&mut self.failure),
-            Way::Split(_) | Way::Sides(_) => None,
+            Method::Copies(copies) => copies.fresh(&mut self.failure),
+            Method::Stripes(stripes) => stripes.cheap(&mut self.failure),
+            Method::Split(_) | Method::MirrorChildren(_) => None,
         }?;
         buf.truncate(self.psize);
         Some(buf)
@@ -133,10 +133,10 @@ impl<'t> Attempts<'t> {
     pub fn settle(self, good: Option<&[u8]>) {
         assert!(good.is_none_or(|g| g.len() == self.psize), "the right bytes have the block's size");
         match self.way {
-            Way::Copies(copies) => copies.settle(good),
-            Way::Stripes(stripes) => stripes.settle(good),
-            Way::Split(split) => split.settle(good),
-            Way::Sides(sides) => sides.settle(good),
+            Method::Copies(copies) => copies.settle(good),
+            Method::Stripes(stripes) => stripes.settle(good),
+            Method::Split(split) => split.settle(good),
+            Method::MirrorChildren(children) => children.settle(good),
         }
     }
 
@@ -164,10 +164,10 @@ impl Iterator for Attempts<'_> {
 
     fn next(&mut self) -> Option<AlignedBuf> {
         let mut buf = match &mut self.way {
-            Way::Copies(copies) => copies.next(&mut self.failure),
-            Way::Stripes(stripes) => stripes.next(&mut self.failure),
-            Way::Split(split) => split.next(&mut self.failure),
-            Way::Sides(sides) => sides.next(&mut self.failure),
+            Method::Copies(copies) => copies.next(&mut self.failure),
+            Method::Stripes(stripes) => stripes.next(&mut self.failure),
+            Method::Split(split) => split.next(&mut self.failure),
+            Method::MirrorChildren(children) => children.next(&mut self.failure),
         }?;
         buf.truncate(self.psize);
         Some(buf)

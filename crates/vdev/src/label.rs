@@ -16,10 +16,10 @@
 //! # See
 //! OpenZFS `vdev_label.c` (`vdev_label_read_config`, `vdev_uberblock_load`).
 
-mod face;
+mod label_io;
 mod write;
 
-pub(crate) use face::Face;
+pub(crate) use label_io::LabelIo;
 pub use write::{LabelWriteError, LabelWriter};
 
 use codec::checksum::embedded::Verifier;
@@ -91,18 +91,18 @@ impl Ring {
 
 /// The four labels of a device (`vdev_label_t`).
 pub struct Labels<'d> {
-    face: Face<'d>,
+    face: LabelIo<'d>,
 }
 
 impl<'d> Labels<'d> {
     /// The labels of `device`; nothing is read yet.
     pub fn new(device: &'d dyn Device) -> Self {
-        Self { face: Face::new(device) }
+        Self { face: LabelIo::new(device) }
     }
 
     /// The labels of a leaf of an open pool. Its injected faults apply ([`crate::inject`]).
     pub fn of(device: &'d dyn Device, leaf: Guid) -> Self {
-        Self { face: Face::of(device, leaf) }
+        Self { face: LabelIo::of(device, leaf) }
     }
 
     /// The configuration in label 0 to 3, if its checksum matches (`vdev_phys_t`).

@@ -50,8 +50,8 @@
 
 mod alarm;
 mod attempts;
+mod closed_ranges;
 mod columns;
-mod cordon;
 mod draid;
 mod dtl;
 mod error;
@@ -72,9 +72,9 @@ mod translate;
 mod tree;
 mod write;
 
-pub use alarm::{Bell, Limit, Symptom};
+pub use alarm::{AlarmQueue, Limit, Symptom};
 pub use attempts::{Attempts, Failure};
-pub use cordon::{Closed, Cordon, Pass, VdevRange};
+pub use closed_ranges::{ClosedRange, ClosedRanges, VdevRange, WriterPass};
 pub use dtl::TxgRanges;
 pub use error::VdevError;
 pub use hung::Hung;
@@ -88,7 +88,7 @@ pub use state::{VdevAux, VdevState};
 pub use stats::{Moved, SLOW_MS, StatsSnapshot, VdevStats};
 pub use tree::{Devices, Opener, Tree, TreeCell, VdevInfo};
 pub use write::{
-    Ahead, Examined, Extent, Fetched, FlushError, Laid, PieceAt, Refused, RepairOutcome, Repaired, Run,
+    BatchReader, Examined, Extent, Fetched, FlushError, Laid, PieceAt, Refused, RepairOutcome, Repaired, Run,
     StretchError, WipeError, WriteError, Written, by_device, join, takes_writes,
 };
 

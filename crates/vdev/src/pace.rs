@@ -59,9 +59,9 @@ const QUICK_NS: u64 = 10_000_000;
 
 /// How requests of the background yield; clones share it.
 #[derive(Clone)]
-pub struct Pace(Arc<Manner>);
+pub struct Pace(Arc<Rules>);
 
-struct Manner {
+struct Rules {
     clock: Arc<dyn Clock>,
     hurries: Box<dyn Fn() -> bool + Send + Sync>,
     waited_ns: Arc<Counter>,
@@ -83,14 +83,14 @@ impl Pace {
         waited_ns: Arc<Counter>,
         hurries: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(Manner { clock, waited_ns, hurries: Box::new(hurries) }))
+        Self(Arc::new(Rules { clock, waited_ns, hurries: Box::new(hurries) }))
     }
 }
 
 /// Operations of the foreground on a leaf; on a cache line of its own, since all threads write it.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Asked {
+struct ForegroundOps {
     begun: AtomicU64,
     ended: AtomicU64,
 }
@@ -98,7 +98,7 @@ struct Asked {
 /// The operations of a leaf, and which of them go first.
 #[derive(Debug, Default)]
 pub(crate) struct Precedence {
-    asked: Asked,
+    asked: ForegroundOps,
     background: Mutex<State>,
 }
 
@@ -115,15 +115,15 @@ struct State {
 }
 
 /// An operation of the foreground, until this is dropped.
-struct One<'a>(&'a Asked);
+struct ForegroundOp<'a>(&'a ForegroundOps);
 
-impl Drop for One<'_> {
+impl Drop for ForegroundOp<'_> {
     fn drop(&mut self) {
         self.0.ended.fetch_add(1, Relaxed);
     }
 }
 
-impl Asked {
+impl ForegroundOps {
     /// How many have begun, and whether all of these have ended.
     fn look(&self) -> (u64, bool) {
         // In this order: an operation that begins in between is seen.
@@ -135,7 +135,7 @@ impl Asked {
 
 impl State {
     /// Whether no foreground operation is in the way, and none was since that was last known.
-    fn is_clear(&self, asked: &Asked) -> bool {
+    fn is_clear(&self, asked: &ForegroundOps) -> bool {
         let (begun, ended) = asked.look();
         ended && self.clear == Some(begun)
     }
@@ -156,7 +156,7 @@ impl Precedence {
     pub(crate) fn run_part<T>(&self, pace: Option<&Pace>, bytes: u64, work: impl FnOnce(u64) -> T) -> T {
         let Some(Pace(manner)) = pace else {
             self.asked.begun.fetch_add(1, Relaxed);
-            let _one = One(&self.asked);
+            let _one = ForegroundOp(&self.asked);
             return work(bytes);
         };
         self.wait(manner);
@@ -188,7 +188,7 @@ impl Precedence {
     }
 
     /// Waits for the turn of the background.
-    fn wait(&self, manner: &Manner) {
+    fn wait(&self, manner: &Rules) {
         let clock = &manner.clock;
         // Since when there is no operation under way, and how many had begun by then.
         let mut still: Option<(u64, u64)> = None;

@@ -87,12 +87,12 @@ pub struct Report {
     /// The system's error (`errno`), if it failed with one.
     pub errno: Option<i32>,
     /// The vdev's error counts by then, this one included.
-    pub charged: Charged,
+    pub charged: ErrorCounts,
 }
 
 /// Error counts of a vdev at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Charged {
+pub struct ErrorCounts {
     /// Reads that failed.
     pub reads: u64,
     /// Writes that failed.
@@ -103,7 +103,7 @@ pub struct Charged {
     pub slow: u64,
 }
 
-impl Charged {
+impl ErrorCounts {
     fn of(stats: &VdevStats) -> Self {
         Self {
             reads: stats.read_errors.get(),
@@ -154,7 +154,7 @@ impl Kept {
 
 impl Reports {
     fn note(&self, what: Trouble, range: Option<(u64, u64)>, errno: Option<i32>, stats: &VdevStats) -> bool {
-        let (at, charged) = (Instant::now(), Charged::of(stats));
+        let (at, charged) = (Instant::now(), ErrorCounts::of(stats));
         let kept = &mut *self.0.lock();
         if !kept.allows(what, at) {
             return false;

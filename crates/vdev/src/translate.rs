@@ -27,14 +27,14 @@ use crate::tree::{Layout, NodeId, Tree};
 use crate::{Result, VdevError};
 
 /// The path from a top-level vdev to a device.
-struct Way {
+struct LeafPath {
     top: VdevId,
     /// From the top-level vdev down: each vdev, and which of its children is next.
     steps: Vec<(NodeId, usize)>,
 }
 
 impl Tree {
-    fn way(&self, leaf: Guid) -> Result<Way> {
+    fn way(&self, leaf: Guid) -> Result<LeafPath> {
         let none = VdevError::NoSuchGuid { guid: leaf };
         let mut at = *self.by_guid.get(&leaf).ok_or(none.clone())?;
         if !matches!(self.node(at).layout, Layout::Leaf(_)) {
@@ -46,7 +46,7 @@ impl Tree {
             let place = self.node(up).children.iter().position(|c| *c == at).ok_or(none.clone())?;
             if up == Self::ROOT {
                 steps.reverse();
-                return Ok(Way { top: VdevId(place as u32), steps });
+                return Ok(LeafPath { top: VdevId(place as u32), steps });
             }
             steps.push((up, place));
             at = up;

@@ -16,7 +16,7 @@ use ondisk::label::LABEL_START_SIZE;
 use ondisk::{Ashift, Asize, Guid, Psize, Txg, VdevId};
 use parking_lot::RwLock;
 
-use crate::alarm::{Bell, Symptom, Tally};
+use crate::alarm::{AlarmQueue, ErrorRates, Symptom};
 use crate::draid::Draid;
 use crate::hung::{Underway, nanos};
 use crate::indirect::Indirect;
@@ -25,7 +25,7 @@ use crate::pace::Precedence;
 use crate::raidz::Raidz;
 use crate::report::{Reports, Trouble};
 use crate::request::Request;
-use crate::write::turns::Turns;
+use crate::write::shared_flush::SharedFlush;
 use crate::{
     Attempts, Reflow, Result, TxgRanges, VdevAux, VdevConfig, VdevError, VdevKind, VdevState, VdevStats,
 };
@@ -70,7 +70,7 @@ pub(crate) struct Node {
     /// The configuration, without its children.
     pub(crate) spec: VdevConfig,
     vitals: Arc<Vitals>,
-    bell: Arc<Bell>,
+    bell: Arc<AlarmQueue>,
 }
 
 /// What changes in place of a vdev. It stays when the tree is replaced.
@@ -78,7 +78,7 @@ pub(crate) struct Node {
 pub(crate) struct Vitals {
     pub(crate) stats: VdevStats,
     pub(crate) reports: Reports,
-    pub(crate) tally: Tally,
+    pub(crate) tally: ErrorRates,
     pub(crate) underway: Underway,
     state: AtomicU8,
     aux: AtomicU8,
@@ -96,7 +96,7 @@ pub(crate) struct Vitals {
     /// Whether its device supported TRIM when it was given up.
     pub(crate) could_trim: AtomicBool,
     /// Turns of flushing it.
-    pub(crate) flushing: Turns,
+    pub(crate) flushing: SharedFlush,
     /// The order of operations on its device.
     pub(crate) precedence: Precedence,
     /// Device operations under way, and where the last one ended. A mirror chooses by these.
@@ -173,7 +173,7 @@ pub struct Tree {
     config: VdevConfig,
     /// So many top-level vdevs may be lost, and the others can still be read.
     lacking: usize,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) bell: Arc<AlarmQueue>,
 }
 
 impl std::fmt::Debug for Tree {
@@ -308,8 +308,8 @@ impl Tree {
             Layout::Raidz(raidz) => Ok(Asize(raidz.asize(psize.0, txg))),
             Layout::Draid(draid) => Ok(Asize(draid.asize(psize.0))),
             Layout::Mirrored => {
-                let sides = self.raidz_sides(node).map(|(_, raidz)| raidz.asize(psize.0, txg));
-                Ok(Asize(sides.fold(plain(), u64::max)))
+                let raidz = self.raidz_children(node).map(|(_, raidz)| raidz.asize(psize.0, txg));
+                Ok(Asize(raidz.fold(plain(), u64::max)))
             }
             Layout::Leaf(_) | Layout::DraidSpare { .. } | Layout::Indirect(_) => Ok(Asize(plain())),
             Layout::Absent | Layout::Root => Err(VdevError::Absent { vdev }),
@@ -317,7 +317,10 @@ impl Tree {
     }
 
     /// The children of a mirror that are raidz. Only pools of ztest have any.
-    pub(crate) fn raidz_sides<'a>(&'a self, mirror: &'a Node) -> impl Iterator<Item = (NodeId, &'a Raidz)> {
+    pub(crate) fn raidz_children<'a>(
+        &'a self,
+        mirror: &'a Node,
+    ) -> impl Iterator<Item = (NodeId, &'a Raidz)> {
         mirror.children.iter().filter_map(|id| match &self.node(*id).layout {
             Layout::Raidz(raidz) => Some((*id, raidz)),
             _ => None,

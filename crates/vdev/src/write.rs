@@ -24,7 +24,7 @@
 //! OpenZFS `vdev_mirror_io_start`, `vdev_raidz_io_start_write`, `vdev_draid_map_alloc_write`,
 //! `vdev_stat_update`.
 
-mod ahead;
+mod batch_reader;
 mod fault;
 mod fetch;
 mod flush;
@@ -32,8 +32,8 @@ mod refill;
 mod repair;
 mod run;
 mod scrub;
+pub(crate) mod shared_flush;
 mod stretch;
-pub(crate) mod turns;
 mod wipe;
 
 use std::ops::Range;
@@ -53,7 +53,7 @@ const MAX_VISITS: u32 = 1024;
 /// The column of bytes that are only written to join runs.
 const PADDING: usize = usize::MAX;
 
-pub use ahead::Ahead;
+pub use batch_reader::BatchReader;
 pub use fault::takes_writes;
 pub use fetch::{Extent, Fetched};
 pub use flush::FlushError;
@@ -254,7 +254,7 @@ impl Tree {
         let mut laid =
             Laid { vdev, offset, txg, tolerated: 0, width: 1, pieces: Vec::new(), absent: Vec::new() };
         match &node.layout {
-            Layout::Mirrored if self.raidz_sides(node).next().is_some() => {
+            Layout::Mirrored if self.raidz_children(node).next().is_some() => {
                 return Err(VdevError::RaidzSides { vdev });
             }
             Layout::Leaf(_) | Layout::Mirrored | Layout::DraidSpare { .. } => {

@@ -186,7 +186,7 @@ impl Plan {
 
     /// Allocates all blocks, and returns the new header of the log (`zil_claim`).
     pub fn take(&self, by: &mut dyn Claimant) -> ZilHeader {
-        let mut taking = Taking { first_txg: self.first_txg, taken: HashSet::new(), by };
+        let mut taking = ClaimInProgress { first_txg: self.first_txg, taken: HashSet::new(), by };
         let (mut blk_seq, mut lr_seq, mut blocks, mut records) = (0, 0, 0u64, 0u64);
         'chain: for link in &self.links {
             if !taking.block(&link.bp) {
@@ -214,14 +214,14 @@ impl Plan {
 }
 
 /// A claim in progress.
-struct Taking<'a> {
+struct ClaimInProgress<'a> {
     first_txg: Txg,
     /// Blocks that this claim has allocated, by their first copy: a record may name one again.
     taken: HashSet<(VdevId, Offset)>,
     by: &'a mut dyn Claimant,
 }
 
-impl Taking<'_> {
+impl ClaimInProgress<'_> {
     fn block(&mut self, bp: &Blkptr) -> bool {
         let Some(place) = bp.stored().filter(|_| bp.birth >= self.first_txg).and_then(first) else {
             return true;

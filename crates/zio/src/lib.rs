@@ -45,7 +45,7 @@ pub use keys::{Entropy, KeyError, KeySource};
 pub use options::{IoFlags, ReadOptions};
 pub use policy::{WritePolicy, WriteReq};
 pub use read::{Opened, Zio};
-pub use scrub::{Lacking, Look};
+pub use scrub::{ExamineKind, MissingPieces};
 pub use space::{ClassHint, NoSpace, Space, Want};
 pub use stored::Remaker;
 pub use suspend::{Entry, FailMode, Reason, Suspended, Suspension};

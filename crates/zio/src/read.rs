@@ -2,7 +2,7 @@
 
 use crate::keys::KeyCell;
 use crate::suspend::Reason;
-use crate::write::{Held, Unflushed};
+use crate::write::{DeferredWrites, Unflushed};
 use crate::{
     Bookmark, Clones, Damage, Dedup, Entropy, Error, IoFlags, KeySource, ReadOptions, Remaker, Result, Space,
     Suspension, Workers,
@@ -44,8 +44,8 @@ pub struct Zio {
     /// What devices were given and may not hold durably yet.
     pub(crate) unflushed: Mutex<Unflushed>,
     /// Metadata that is written with the rest of its txg.
-    pub(crate) held: Held,
-    pub(crate) cordon: vdev::Cordon,
+    pub(crate) held: DeferredWrites,
+    pub(crate) closed_ranges: vdev::ClosedRanges,
     /// The pool's version.
     version: AtomicU64,
 }
@@ -105,8 +105,8 @@ impl Zio {
             damage: Damage::default(),
             unhealed: Damage::default(),
             unflushed: Mutex::default(),
-            held: Held::default(),
-            cordon: vdev::Cordon::default(),
+            held: DeferredWrites::default(),
+            closed_ranges: vdev::ClosedRanges::default(),
             version: AtomicU64::new(SPA_VERSION_FEATURES),
         }
     }
@@ -134,8 +134,8 @@ impl Zio {
 
     /// Keeps a thread that copies space between devices apart from writers of log blocks and
     /// repairs there.
-    pub fn cordon(&self) -> &vdev::Cordon {
-        &self.cordon
+    pub fn closed_ranges(&self) -> &vdev::ClosedRanges {
+        &self.closed_ranges
     }
 
     /// The blocks that were found damaged and are not in the log yet.

@@ -30,7 +30,7 @@ use crate::{Bookmark, Error, ReadOptions, Result, Zio};
 
 /// How a block is examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum ExamineKind {
     /// Every piece is read and compared (`ZIO_FLAG_SCRUB`).
     Scrub,
     /// What devices have missed is found, and written together with other blocks
@@ -40,10 +40,10 @@ pub enum Look {
 
 /// What is done with the findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
-    /// [`Look::Scrub`].
+enum RepairMode {
+    /// [`ExamineKind::Scrub`].
     Scrub,
-    /// [`Look::Resilver`].
+    /// [`ExamineKind::Resilver`].
     Resilver,
     /// Copies that a read found wrong are rewritten; the read counted the errors
     /// (`ZIO_FLAG_SELF_HEAL`).
@@ -63,10 +63,10 @@ struct BlockCopies<'a> {
 }
 
 /// The examination of one block, with all parts of a gang block.
-struct Looking<'a> {
+struct Examination<'a> {
     zio: &'a Zio,
     bookmark: &'a Bookmark,
-    how: How,
+    how: RepairMode,
     options: &'a ReadOptions,
     done: RepairOutcome,
     /// The vdevs at the start.
@@ -78,7 +78,7 @@ struct Looking<'a> {
 
 /// What devices lack of a block.
 #[derive(Debug)]
-pub struct Lacking {
+pub struct MissingPieces {
     /// To be written with [`Tree::refill`] of this tree and no other.
     pub laid: Vec<Laid>,
     /// The tree for which it was laid out.
@@ -107,7 +107,7 @@ impl Zio {
         bookmark: &Bookmark,
         options: &ReadOptions,
     ) -> Result<(Option<Block>, RepairOutcome)> {
-        let looked = self.look_as(bp, bookmark, How::Scrub, options)?;
+        let looked = self.look_as(bp, bookmark, RepairMode::Scrub, options)?;
         Ok(looked.map_or_else(Default::default, |(raw, looking)| (Some(raw), looking.done)))
     }
 
@@ -117,7 +117,7 @@ impl Zio {
     /// # Errors
     /// Those of [`Zio::look`].
     pub fn heal(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<()> {
-        self.look_as(bp, bookmark, How::Heal, options).map(drop)
+        self.look_as(bp, bookmark, RepairMode::Heal, options).map(drop)
     }
 
     /// Finds what devices are known to have missed of a block (`ZIO_FLAG_RESILVER`). Writes
@@ -130,22 +130,27 @@ impl Zio {
         bp: &Blkptr,
         bookmark: &Bookmark,
         options: &ReadOptions,
-    ) -> Result<Option<Lacking>> {
-        let looked = self.look_as(bp, bookmark, How::Resilver, options)?;
-        Ok(looked.map(|(_, Looking { tree, lacking: laid, done: known, .. })| Lacking { laid, tree, known }))
+    ) -> Result<Option<MissingPieces>> {
+        let looked = self.look_as(bp, bookmark, RepairMode::Resilver, options)?;
+        Ok(looked.map(|(_, Examination { tree, lacking: laid, done: known, .. })| MissingPieces {
+            laid,
+            tree,
+            known,
+        }))
     }
 
     fn look_as<'a>(
         &'a self,
         bp: &Blkptr,
         bookmark: &'a Bookmark,
-        how: How,
+        how: RepairMode,
         options: &'a ReadOptions,
-    ) -> Result<Option<(Block, Looking<'a>)>> {
+    ) -> Result<Option<(Block, Examination<'a>)>> {
         let Body::Stored(s) = &bp.body else { return Ok(None) };
         let headers_left = 3 * ((s.psize.0 >> SPA_MINBLOCKSHIFT) + u64::from(MAX_DEPTH));
         let (done, lacking, tree) = (RepairOutcome::default(), Vec::new(), self.tree());
-        let mut looking = Looking { zio: self, bookmark, how, options, done, tree, lacking, headers_left };
+        let mut looking =
+            Examination { zio: self, bookmark, how, options, done, tree, lacking, headers_left };
         let looked = self.pretended(bp, s, bookmark, options).map_or_else(|| looking.stored(bp, s, 0), Err);
         let raw = looked.inspect_err(|e| self.damage().judge(bp, bookmark, e))?;
         Ok(Some((raw, looking)))
@@ -184,7 +189,7 @@ impl Zio {
     }
 }
 
-impl Looking<'_> {
+impl Examination<'_> {
     fn corrupt(&self, source: Corrupt) -> Error {
         Error::Corrupt { bookmark: *self.bookmark, source }
     }
@@ -236,7 +241,7 @@ impl Looking<'_> {
     fn at(&mut self, place: &BlockCopies<'_>, verify: &dyn Fn(&[u8]) -> codec::Result<()>) -> Result<Block> {
         let (tree, request) = (Arc::clone(&self.tree), &self.options.request);
         let psize = Psize(place.size as u64);
-        if self.how == How::Resilver {
+        if self.how == RepairMode::Resilver {
             let good = self.any_of(place, verify)?;
             for dva in place.dvas.iter().filter(|dva| tree.is_behind(dva.vdev, place.birth)) {
                 match tree.lay_out_missed(dva.vdev, dva.offset.0, &good, place.birth) {
@@ -249,7 +254,7 @@ impl Looking<'_> {
             }
             return Ok(good);
         }
-        if self.how == How::Heal {
+        if self.how == RepairMode::Heal {
             let good = self.any_of(place, verify)?;
             for dva in place.dvas.iter().filter(|_| place.sure) {
                 // A piece that can't be written stays as it was.
@@ -309,7 +314,7 @@ impl Looking<'_> {
                 }
             }
             // The read that recorded the block for healing has counted the errors.
-            let uncharged = place.speculative || self.how == How::Heal;
+            let uncharged = place.speculative || self.how == RepairMode::Heal;
             let failed = if uncharged { attempts.let_be() } else { attempts.give_up() };
             let error = match wrong {
                 Some(source) => Error::Checksum { bookmark, dva, source },

@@ -31,14 +31,14 @@ struct Queue {
 }
 
 #[derive(Default)]
-struct Hall {
+struct SharedQueue {
     queue: Mutex<Queue>,
     wake: Condvar,
 }
 
 /// Threads that share lists of work (`taskq_t`).
 pub struct Workers {
-    hall: Arc<Hall>,
+    shared: Arc<SharedQueue>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -89,15 +89,15 @@ impl Workers {
     /// # Panics
     /// If the system can't start a thread.
     pub fn new(name: &str, count: usize) -> Workers {
-        let hall = Arc::new(Hall::default());
+        let shared = Arc::new(SharedQueue::default());
         let threads = (1..count)
             .map(|n| {
-                let hall = Arc::clone(&hall);
+                let shared = Arc::clone(&shared);
                 let thread = std::thread::Builder::new().name(format!("{name}-{n}"));
-                thread.spawn(move || serve(&hall)).expect("the system has room for a few threads")
+                thread.spawn(move || serve(&shared)).expect("the system has room for a few threads")
             })
             .collect();
-        Workers { hall, threads }
+        Workers { shared, threads }
     }
 
     /// A pool of the caller's thread alone. For one of several threads that already share something
@@ -135,13 +135,13 @@ impl Workers {
             work: RwLock::new(Some(work)),
         });
         {
-            let mut queue = self.hall.queue.lock();
+            let mut queue = self.shared.queue.lock();
             for _ in 0..self.threads.len().min(count - 1) {
                 let task = Arc::clone(&task);
                 queue.invitations.push_back(Box::new(move || task.help()));
             }
         }
-        self.hall.wake.notify_all();
+        self.shared.wake.notify_all();
         task.help();
         let mut done = task.done.lock();
         while *done < count {
@@ -188,14 +188,14 @@ impl Workers {
     }
 }
 
-fn serve(hall: &Hall) {
+fn serve(shared: &SharedQueue) {
     loop {
-        let mut queue = hall.queue.lock();
+        let mut queue = shared.queue.lock();
         let help = loop {
             match queue.invitations.pop_front() {
                 Some(help) => break help,
                 None if queue.closed => return,
-                None => hall.wake.wait(&mut queue),
+                None => shared.wake.wait(&mut queue),
             }
         };
         drop(queue);
@@ -205,8 +205,8 @@ fn serve(hall: &Hall) {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.hall.queue.lock().closed = true;
-        self.hall.wake.notify_all();
+        self.shared.queue.lock().closed = true;
+        self.shared.wake.notify_all();
         for thread in self.threads.drain(..) {
             // A thread that panicked has reported that already.
             let _ = thread.join();

@@ -20,10 +20,10 @@
 //! OpenZFS `zio.c`: `zio_write_compress`, `zio_encrypt`, `zio_checksum_generate`, `zio_nop_write`,
 //! `zio_ddt_write`, `zio_dva_allocate`, `zio_write_gang_block`.
 
+mod deferred;
 mod early;
 mod free;
 mod gang;
-mod held;
 mod log;
 mod place;
 mod prepare;
@@ -37,8 +37,8 @@ use prepare::{Env, Prepared, Sealed};
 use std::sync::Arc;
 use vdev::{Laid, Run, Tree};
 
+pub(crate) use deferred::DeferredWrites;
 pub use early::EarlyWrite;
-pub(crate) use held::Held;
 pub use unflushed::FlushMark;
 pub(crate) use unflushed::Unflushed;
 
@@ -78,7 +78,7 @@ impl From<Placed> for Written {
 
 /// Which threads write the runs of a batch.
 #[derive(Debug, Clone, Copy)]
-enum Together {
+enum IssueThreads {
     /// The workers, in the order of offsets on all devices. A device may get several runs at a
     /// time.
     Batch,
@@ -187,7 +187,7 @@ impl Zio {
         let mut tries = 0;
         loop {
             let bound = self.hold(std::mem::take(&mut batch.bound), &placed);
-            let failed = self.put(bound, workers, Together::Batch, Priority::AsyncWrite, |_| true);
+            let failed = self.put(bound, workers, IssueThreads::Batch, Priority::AsyncWrite, |_| true);
             let Some(first) = failed.first() else {
                 self.relieve()?;
                 return Ok(placed.into_iter().map(Written::from).collect());
@@ -238,7 +238,7 @@ impl Zio {
         &self,
         bound: Vec<Bound>,
         workers: &Workers,
-        together: Together,
+        together: IssueThreads,
         priority: Priority,
         keep: impl Fn(usize) -> bool,
     ) -> Vec<Failed> {
@@ -263,8 +263,8 @@ impl Zio {
         let request = Request::new(priority);
         let issue = move |run: Run| tree.issue(&run, &request);
         let mut refused = match together {
-            Together::Batch => workers.map(runs, issue),
-            Together::Devices => {
+            IssueThreads::Batch => workers.map(runs, issue),
+            IssueThreads::Devices => {
                 let each = |runs: Vec<Run>| runs.into_iter().flat_map(&issue).collect();
                 workers.at_once(vdev::by_device(runs), each)
             }

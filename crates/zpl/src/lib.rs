@@ -19,7 +19,6 @@
 
 mod acl;
 mod attr;
-mod compare;
 mod create;
 mod dir;
 mod error;
@@ -27,13 +26,13 @@ mod fs;
 mod fuid;
 mod node;
 mod path;
+mod rollback_diff;
 mod space;
 mod write;
 mod xattr;
 
 pub use acl::Acl;
 pub use attr::{Attr, Time};
-pub use compare::{Differences, compare};
 pub use create::NewFileSystem;
 pub use dir::{DirCookie, DirEntry, ReadDir};
 pub use error::Error;
@@ -44,6 +43,7 @@ pub use ondisk::dirent::FileType;
 pub use ondisk::fuid::Fuid;
 pub use ondisk::znode::Pflags;
 pub use path::Paths;
+pub use rollback_diff::{RollbackDiff, compare};
 pub use space::{Space, SpaceKind};
 pub use write::{
     AclInherit, AclMode, Atime, CloneRange, Kind, NewFile, Orphans, Policies, Policy, Rename, SetAttr,

@@ -1,7 +1,7 @@
 //! One cache device.
 
-use super::hands::Hands;
 use super::index::List;
+use super::write_hand::WriteHand;
 use crate::tunables::L2ARC_REBUILD_BLOCKS_MIN_L2SIZE;
 use codec::checksum::embedded::{self, Verifier};
 use codec::checksum::fletcher4;
@@ -95,7 +95,7 @@ pub(crate) struct Disk {
 
 /// State of the writer of a device.
 pub(crate) struct Writer {
-    pub(crate) hands: Hands,
+    pub(crate) write_hand: WriteHand,
     /// Entries of each log block; 0 if nothing is logged.
     pub(crate) log_entries: usize,
     /// The entries of the next log block.
@@ -121,7 +121,7 @@ impl Disk {
         let blocks = usize::try_from((end - start) / SPA_MAXBLOCKSIZE).unwrap_or(usize::MAX);
         let worth = end >= L2ARC_REBUILD_BLOCKS_MIN_L2SIZE.get();
         let writer = Writer {
-            hands: Hands::new(start, end),
+            write_hand: WriteHand::new(start, end),
             log_entries: if worth { blocks.min(L2ARC_LOG_BLK_MAX_ENTRIES) } else { 0 },
             log: Vec::new(),
             logs: VecDeque::new(),
@@ -265,8 +265,8 @@ impl Disk {
         let same = header.pool == self.pool_guid()
             && header.vdev == self.guid
             && header.log_entries == writer.log_entries as u64
-            && header.end == writer.hands.end
-            && (writer.hands.start..=writer.hands.end).contains(&header.evict);
+            && header.end == writer.write_hand.end
+            && (writer.write_hand.start..=writer.write_hand.end).contains(&header.evict);
         if same { HeaderRead::Ours(Box::new(header)) } else { HeaderRead::Unsupported }
     }
 
@@ -276,10 +276,10 @@ impl Disk {
             pool: self.pool_guid(),
             vdev: self.guid,
             log_entries: writer.log_entries as u64,
-            evict: writer.hands.evict,
-            first: writer.hands.first,
-            start: writer.hands.start,
-            end: writer.hands.end,
+            evict: writer.write_hand.evict,
+            first: writer.write_hand.first,
+            start: writer.write_hand.start,
+            end: writer.write_hand.end,
             newest: writer.newest,
             log_asize: writer.logs.iter().map(|l| l.asize).sum(),
             log_count: writer.logs.len() as u64,
@@ -295,9 +295,11 @@ impl Disk {
     /// Continues from the writer's state in a header.
     pub(crate) fn resume(&self, writer: &mut Writer, header: &DevHeader) -> bool {
         let newest = &header.newest[0];
-        let logged = newest.daddr.saturating_add(newest.asize).max(writer.hands.start);
-        let Some(hands) = writer.hands.resumed(logged, header.evict, header.first) else { return false };
-        (writer.hands, writer.newest, writer.trim) = (hands, header.newest, header.trim);
+        let logged = newest.daddr.saturating_add(newest.asize).max(writer.write_hand.start);
+        let Some(write_hand) = writer.write_hand.resumed(logged, header.evict, header.first) else {
+            return false;
+        };
+        (writer.write_hand, writer.newest, writer.trim) = (write_hand, header.newest, header.trim);
         true
     }
 
@@ -317,7 +319,7 @@ impl Disk {
     /// Writes the full log block at the hand (`l2arc_log_blk_commit`); returns its size there.
     pub(crate) fn commit_log(&self, writer: &mut Writer) -> Result<u64, Failed> {
         let entries = std::mem::take(&mut writer.log);
-        let payload_start = entries.first().map_or(writer.hands.hand, |e| e.daddr);
+        let payload_start = entries.first().map_or(writer.write_hand.hand, |e| e.daddr);
         let payload_asize = entries.iter().map(|e| self.round(e.psize.0)).sum();
         let plain = LogBlock { prev: writer.newest[1], entries }.encode();
         let mut scratch = vec![0; L2ARC_LOG_BLK_SIZE];
@@ -329,14 +331,14 @@ impl Disk {
             None => AlignedBuf::copy_of(&plain),
         };
         let pointer = LogPointer {
-            daddr: writer.hands.hand,
+            daddr: writer.write_hand.hand,
             payload_asize,
             payload_start,
             asize: bytes.len() as u64,
             packed: packed.is_some(),
             sum: fletcher4(ByteOrder::Little, &bytes).0,
         };
-        writer.hands.hand += pointer.asize;
+        writer.write_hand.hand += pointer.asize;
         self.write(&[&bytes], pointer.daddr)?;
         writer.newest = [pointer, writer.newest[0]];
         writer.logs.push_back(pointer);
@@ -347,7 +349,7 @@ impl Disk {
     /// Drops the log blocks that were given up, or of which some entries were.
     pub(crate) fn drop_logs(&self, writer: &mut Writer) -> u64 {
         let mut gone = 0;
-        while let Some(oldest) = writer.logs.front().filter(|l| !writer.hands.valid(l)) {
+        while let Some(oldest) = writer.logs.front().filter(|l| !writer.write_hand.valid(l)) {
             gone += oldest.asize;
             self.alloc.fetch_sub(oldest.asize, Ordering::Relaxed);
             writer.logs.pop_front();

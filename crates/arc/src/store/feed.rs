@@ -34,7 +34,7 @@ const CHUNKS: usize = 4;
 
 /// The outcome of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fed {
+pub(crate) struct FeedOutcome {
     /// Bytes for which way was made.
     pub(crate) wanted: u64,
     /// Bytes that were written.
@@ -42,7 +42,7 @@ pub(crate) struct Fed {
 }
 
 /// A block on its way to a device.
-struct Going {
+struct PendingWrite {
     header: Arc<Header>,
     entry: LogEntry,
     /// Its bytes there, with padding.
@@ -85,7 +85,7 @@ struct Round<'a> {
     writer: &'a mut Writer,
     target: u64,
     wrote: u64,
-    run: Vec<Going>,
+    run: Vec<PendingWrite>,
     run_bytes: u64,
     /// There is no more space, or the device failed.
     over: bool,
@@ -100,24 +100,24 @@ fn write_size(disk: &Disk, writer: &Writer, warm: bool) -> u64 {
         // The most entries there can be, with one sector for each block.
         entries => (size >> SPA_MINBLOCKSHIFT).div_ceil(entries).saturating_mul(L2ARC_LOG_BLK_SIZE as u64),
     };
-    let most = (writer.hands.end - writer.hands.start) / 4;
+    let most = (writer.write_hand.end - writer.write_hand.start) / 4;
     // At most a quarter of the device, so that rounding up stays within it.
     disk.round(size.saturating_add(logs).min(most))
 }
 
 impl Inner {
     /// A round of feeding a device.
-    pub(super) fn feed(&self, disk: &Arc<Disk>) -> Fed {
+    pub(super) fn feed(&self, disk: &Arc<Disk>) -> FeedOutcome {
         let l2 = &self.l2;
         l2.counters.feeds.inc();
         let mut writer = disk.writer.lock();
         if !disk.takes_blocks() {
-            return Fed { wanted: 0, wrote: 0 };
+            return FeedOutcome { wanted: 0, wrote: 0 };
         }
         let warm = l2.warm.load(Ordering::Relaxed);
         let target = write_size(disk, &writer, warm);
-        let before = writer.hands;
-        for range in writer.hands.make_way(target) {
+        let before = writer.write_hand;
+        for range in writer.write_hand.make_way(target) {
             self.pressure.give(l2.index.evict(disk, range) * PLACE_OVERHEAD);
         }
         let logs = writer.logs.len();
@@ -144,12 +144,12 @@ impl Inner {
         }
         round.write();
         let wrote = round.wrote;
-        let news = writer.hands != before || disk.is_stale();
+        let news = writer.write_hand != before || disk.is_stale();
         if news && disk.write_header(&writer).is_err() {
             disk.suspect();
         }
         disk.busy.store(false, Ordering::Relaxed);
-        Fed { wanted: target, wrote }
+        FeedOutcome { wanted: target, wrote }
     }
 
     /// Whether places take as much memory as they may (`l2arc_hdr_limit_reached`).
@@ -279,7 +279,7 @@ impl Round<'_> {
         let entry = LogEntry {
             dva,
             birth: Txg(key.birth()),
-            daddr: self.writer.hands.hand + self.run_bytes,
+            daddr: self.writer.write_hand.hand + self.run_bytes,
             lsize: pointer.lsize,
             psize: ondisk::Psize(psize),
             compress: key.compress(),
@@ -289,7 +289,7 @@ impl Round<'_> {
             prefetch: header.is_ahead(),
             again: state == State::Mfu,
         };
-        self.run.push(Going { header, entry, bytes });
+        self.run.push(PendingWrite { header, entry, bytes });
         self.run_bytes += asize;
         let full =
             self.writer.log_entries > 0 && self.writer.log.len() + self.run.len() >= self.writer.log_entries;
@@ -306,8 +306,8 @@ impl Round<'_> {
             return;
         }
         let counters = &self.inner.l2.counters;
-        let daddr = self.writer.hands.hand;
-        self.writer.hands.hand += bytes;
+        let daddr = self.writer.write_hand.hand;
+        self.writer.write_hand.hand += bytes;
         self.wrote += bytes;
         counters.writes_sent.inc();
         let bufs: Vec<&[u8]> = run.iter().map(|going| &going.bytes[..]).collect();
@@ -316,7 +316,7 @@ impl Round<'_> {
             Ok(()) => counters.writes_done.inc(),
             Err(_) => counters.writes_error.inc(),
         }
-        for Going { header, entry, .. } in run {
+        for PendingWrite { header, entry, .. } in run {
             let place = L2Address {
                 disk: self.disk.clone(),
                 daddr: entry.daddr,

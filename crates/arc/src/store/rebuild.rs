@@ -106,10 +106,10 @@ impl Inner {
         let [mut at, mut next] = writer.newest;
         let mut bound = u64::MAX;
         while !at.is_none()
-            && writer.hands.valid(&at)
+            && writer.write_hand.valid(&at)
             && disk.is_aligned(at.daddr)
             && disk.is_aligned(at.asize)
-            && writer.hands.older(at.daddr, at.asize, &mut bound)
+            && writer.write_hand.older(at.daddr, at.asize, &mut bound)
         {
             if !disk.is_there() || self.l2.is_closing() {
                 return Err(Cut::Gone);
@@ -144,10 +144,10 @@ impl Inner {
             sizes
                 && e.birth.0 > 0
                 && disk.is_aligned(e.daddr)
-                && writer.hands.named_by(log, e.daddr, disk.round(e.psize.0))
+                && writer.write_hand.named_by(log, e.daddr, disk.round(e.psize.0))
         };
         for e in block.entries.iter().rev().filter(sane) {
-            if !writer.hands.older(e.daddr, disk.round(e.psize.0), bound) {
+            if !writer.write_hand.older(e.daddr, disk.round(e.psize.0), bound) {
                 continue;
             }
             if !self.room_for_place() {

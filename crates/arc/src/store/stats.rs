@@ -3,7 +3,7 @@
 use super::{Inner, Store};
 use crate::header::{BOTH_OVERHEAD, GHOST_OVERHEAD, HELD_OVERHEAD, State};
 use crate::l2::index::PLACE_OVERHEAD;
-use crate::multilist::Evenness;
+use crate::multilist::SublistSpread;
 use crate::recipe::RECIPE_OVERHEAD;
 use observe::Counter;
 use std::sync::atomic::AtomicU64;
@@ -16,8 +16,8 @@ pub struct Stats {
     pub hits: u64,
     /// Reads that did not (`misses`).
     pub misses: u64,
-    /// Hits without the table ([`crate::Hand`]); `hits` includes them.
-    pub at_hand: u64,
+    /// Hits without the table ([`crate::BlockRef`]); `hits` includes them.
+    pub by_ref: u64,
     /// Bytes held (`size`).
     pub size: u64,
     /// Bytes that may be held (`c_max`).
@@ -30,7 +30,7 @@ pub struct Sublists {
     /// The list, as its sizes are named in `arcstats`.
     pub list: &'static str,
     /// How evenly they are filled.
-    pub evenness: Evenness,
+    pub evenness: SublistSpread,
 }
 
 /// The lists, in the order of their numbers.
@@ -56,9 +56,9 @@ impl Inner {
                 sum.states[n] += hits.states[n];
             }
         }
-        for (kind, at_hand) in self.counters.at_hand.iter().enumerate() {
-            sum.kinds[kind] += at_hand.get();
-            sum.states[1] += at_hand.get();
+        for (kind, by_ref) in self.counters.by_ref.iter().enumerate() {
+            sum.kinds[kind] += by_ref.get();
+            sum.states[1] += by_ref.get();
         }
         sum
     }
@@ -72,7 +72,7 @@ impl Store {
         Stats {
             hits: hits.kinds[0] + hits.kinds[1] + sum(&inner.counters.iohits),
             misses: sum(&inner.counters.misses),
-            at_hand: sum(&inner.counters.at_hand),
+            by_ref: sum(&inner.counters.by_ref),
             size: inner.pressure.size(),
             c_max: inner.most(),
         }

@@ -56,7 +56,7 @@ impl Rig {
     fn read(&self, n: u64) -> bool {
         match self.find(n) {
             Found::Block(..) => true,
-            Found::Flight(..) => panic!("nobody else reads"),
+            Found::PendingRead(..) => panic!("nobody else reads"),
             Found::Nothing => {
                 self.store.land(&self.key(n), Some(&Block::zeroed(4096).into()), None, false);
                 false
@@ -258,10 +258,10 @@ fn sparse() {
 fn flights() {
     let rig = Rig::new(1 << 20);
     rig.store.insert(&rig.key_of(9, 1), &Block::zeroed(4096).into(), None);
-    let first = Arc::<Flight>::default();
+    let first = Arc::<PendingRead>::default();
     let found = rig.store.find_or_start(&rig.key(1), false, || first.clone(), None);
     assert!(matches!(found, Found::Nothing));
-    let Found::Flight(joined, false) = rig.find(1) else { panic!("did not join") };
+    let Found::PendingRead(joined, false) = rig.find(1) else { panic!("did not join") };
     assert!(Arc::ptr_eq(&first, &joined));
     rig.store.purge(0);
     rig.store.land(&rig.key(1), Some(&Block::zeroed(4096).into()), None, false);
@@ -404,32 +404,32 @@ fn hands_hold_nothing() {
     };
     let (forgotten, evicted, purged) = (hand(1), hand(2), hand(3));
     let before = rig.store.stats();
-    assert!(rig.store.at_hand(&forgotten).is_some_and(|b| b.len() == forgotten.len()));
+    assert!(rig.store.by_ref(&forgotten).is_some_and(|b| b.len() == forgotten.len()));
     let after = rig.store.stats();
-    assert_eq!((after.hits, after.at_hand), (before.hits + 1, before.at_hand + 1));
+    assert_eq!((after.hits, after.by_ref), (before.hits + 1, before.by_ref + 1));
     rig.store.forget(&rig.key(1));
-    assert!(rig.store.at_hand(&forgotten).is_none());
+    assert!(rig.store.by_ref(&forgotten).is_none());
     assert!(!rig.read(1), "forgotten");
-    assert!(rig.store.at_hand(&forgotten).is_none(), "another header has it now");
+    assert!(rig.store.by_ref(&forgotten).is_none(), "another header has it now");
     rig.store.set_max(0);
     rig.settle();
-    assert!(rig.store.at_hand(&evicted).is_none());
+    assert!(rig.store.by_ref(&evicted).is_none());
     rig.store.set_max(64 * ENTRY);
     rig.read(3);
     rig.store.purge(0);
-    assert!(rig.store.at_hand(&purged).is_none());
-    assert_eq!(rig.store.stats().at_hand, after.at_hand);
+    assert!(rig.store.by_ref(&purged).is_none());
+    assert_eq!(rig.store.stats().by_ref, after.by_ref);
     rig.check();
 }
 
 /// Reads a block ahead; returns whether a device was needed.
 fn ahead(rig: &Rig, n: u64) -> bool {
-    match rig.store.find_or_start(&rig.key(n), true, || Flight::new(true), None) {
+    match rig.store.find_or_start(&rig.key(n), true, || PendingRead::new(true), None) {
         Found::Nothing => {
             rig.store.land(&rig.key(n), Some(&Block::zeroed(4096).into()), None, true);
             true
         }
-        Found::Block(..) | Found::Flight(..) => false,
+        Found::Block(..) | Found::PendingRead(..) => false,
     }
 }
 
@@ -449,10 +449,10 @@ fn read_ahead() {
     assert_eq!((rig.named("prefetch_data_misses"), rig.named("prefetch_data_hits")), (1, 1));
     assert_eq!((rig.named("demand_data_misses"), rig.named("demand_data_hits")), (0, 2));
     // A block that a reader waits for while it is read ahead is used when it comes.
-    let flight = || Flight::new(true);
+    let flight = || PendingRead::new(true);
     assert!(matches!(rig.store.find_or_start(&rig.key(2), true, flight, None), Found::Nothing));
-    assert!(matches!(rig.find(2), Found::Flight(_, true)));
-    assert!(matches!(rig.find(2), Found::Flight(_, false)), "told once");
+    assert!(matches!(rig.find(2), Found::PendingRead(_, true)));
+    assert!(matches!(rig.find(2), Found::PendingRead(_, false)), "told once");
     rig.store.land(&rig.key(2), Some(&Block::zeroed(4096).into()), None, true);
     assert!(matches!(rig.find(2), Found::Block(_, false)));
     assert_eq!(rig.named("demand_iohit_predictive_prefetch"), 1);
@@ -474,7 +474,7 @@ fn ahead_in_its_place() {
     assert_eq!(rig.store.inner.ahead.load(Ordering::Relaxed), 0);
     // Completely full, as when the eviction is too slow.
     let left = rig.store.max() - rig.store.stats().size;
-    assert!(rig.store.inner.pressure.take(left, || false) == Taken::Yes);
+    assert!(rig.store.inner.pressure.take(left, || false) == Reserved::Yes);
     assert!(!may(200) && rig.named("prefetch_data_misses") == 16);
     assert!(rig.store.zfetch().throttled.get() >= 2);
     rig.store.inner.pressure.give(left);

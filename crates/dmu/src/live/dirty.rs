@@ -71,7 +71,7 @@ pub(crate) struct Dirty {
 }
 
 /// The location of a block, as far as the changes of one txg tell.
-pub(crate) enum Whereabouts {
+pub(crate) enum BlockLocation {
     /// In memory.
     Here(Block),
     /// At the place of another object's block.
@@ -161,12 +161,12 @@ impl Dirty {
         self.superseded.iter()
     }
 
-    pub(crate) fn block(&self, blkid: BlkId) -> Whereabouts {
+    pub(crate) fn block(&self, blkid: BlkId) -> BlockLocation {
         match self.blocks.get(&blkid) {
-            Some(b) => Whereabouts::Here(b.clone()),
-            None if self.clones.contains_key(&blkid) => Whereabouts::There(self.clones[&blkid]),
-            None if self.wipe || self.freed.has(blkid.0) => Whereabouts::Hole,
-            None => Whereabouts::Before,
+            Some(b) => BlockLocation::Here(b.clone()),
+            None if self.clones.contains_key(&blkid) => BlockLocation::There(self.clones[&blkid]),
+            None if self.wipe || self.freed.has(blkid.0) => BlockLocation::Hole,
+            None => BlockLocation::Before,
         }
     }
 

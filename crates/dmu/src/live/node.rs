@@ -2,7 +2,7 @@
 //! group.
 
 use crate::live::LiveObjset;
-use crate::live::dirty::{Dirty, Whereabouts};
+use crate::live::dirty::{BlockLocation, Dirty};
 use crate::live::header::Header;
 use crate::tree::BlockTree;
 use crate::{Error, Result, Tx};
@@ -73,10 +73,10 @@ impl State {
     fn find(&self, blkid: BlkId) -> BlockSource {
         for d in self.changes() {
             match d.block(blkid) {
-                Whereabouts::Here(b) => return BlockSource::Known(Some(b)),
-                Whereabouts::There(bp) => return BlockSource::Cloned(bp),
-                Whereabouts::Hole => return BlockSource::Known(None),
-                Whereabouts::Before => {}
+                BlockLocation::Here(b) => return BlockSource::Known(Some(b)),
+                BlockLocation::There(bp) => return BlockSource::Cloned(bp),
+                BlockLocation::Hole => return BlockSource::Known(None),
+                BlockLocation::Before => {}
             }
         }
         self.tree.clone().map_or(BlockSource::Known(None), BlockSource::BlockTree)
@@ -178,7 +178,7 @@ impl LiveDnode {
 
     /// Reads the indirect blocks that a sync needs to replace this block.
     ///
-    /// A sync that met damage could only suspend the pool, so the writer looks for it first.
+    /// A sync that finds damage could only suspend the pool, so the writer looks for it first.
     ///
     /// # Errors
     /// The errors of [reading](Error#reading), for indirect blocks.

@@ -15,7 +15,7 @@
 //! OpenZFS `dmu_diff`.
 
 use super::Objset;
-use crate::met::Met;
+use crate::visited::Visited;
 use crate::{DN_MAX_OBJECT, Dnode, Result};
 use ondisk::dnode::DNODE_SHIFT;
 use ondisk::{BlkId, Level, ObjNum, Txg};
@@ -37,7 +37,7 @@ pub struct Changes {
     since: Txg,
     /// Blocks still to visit, by level: the next one, and the one after the last.
     todo: Vec<(Level, u64, u64)>,
-    met: Met,
+    visited: Visited,
     /// Changes that were found and not yet returned, the last first.
     found: Vec<Change>,
     /// A run of free numbers that may continue.
@@ -56,7 +56,7 @@ impl Objset {
         let top = Level(meta.nlevels().saturating_sub(1));
         let todo = vec![(top, 0, meta.phys().blkptrs.len() as u64)];
         let (os, next) = (self.clone(), first.0.max(1));
-        Changes { os, meta, since, todo, met: Met::default(), found: Vec::new(), free: None, next }
+        Changes { os, meta, since, todo, visited: Visited::default(), found: Vec::new(), free: None, next }
     }
 }
 
@@ -126,7 +126,7 @@ impl Changes {
             self.enter(Change::Free(ObjNum(first), ObjNum(last)));
             return Ok(true);
         }
-        self.met.note(&bp, level, blkid).map_err(|e| self.meta.corrupt(e))?;
+        self.visited.note(&bp, level, blkid).map_err(|e| self.meta.corrupt(e))?;
         if level.0 > 0 {
             let fan = 1u64 << self.meta.phys().epbs();
             let child = blkid.0.saturating_mul(fan);

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::live::dirty::Dirty;
 use crate::live::header::Header;
-use crate::sync::weave::Weave;
+use crate::sync::block_tree::SyncTree;
 use crate::sync::{Sync, Synced};
 use crate::tree::BlockTree;
 use device::AlignedBuf;
@@ -58,11 +58,11 @@ impl Sync<'_> {
         }
         let mut phys = meta.phys.clone();
         phys.maxblkid = header.maxblkid;
-        let mut weave = Weave::new(self.live.home.clone(), ObjNum(0), phys, Arc::new(dirty));
-        weave.grow(header.nlevels);
-        let mut weaves = [weave];
-        self.weave(&mut weaves)?;
-        let [weave] = weaves;
-        Ok(weave.finish())
+        let mut sync_tree = SyncTree::new(self.live.home.clone(), ObjNum(0), phys, Arc::new(dirty));
+        sync_tree.grow(header.nlevels);
+        let mut trees = [sync_tree];
+        self.sync_tree(&mut trees)?;
+        let [sync_tree] = trees;
+        Ok(sync_tree.finish())
     }
 }

@@ -22,8 +22,8 @@ struct Reader {
 
 impl Reader {
     fn read(&mut self, blkid: u64) {
-        let came = if self.there.remove(&blkid) { Came::Foreseen } else { Came::Missed };
-        self.missed += u64::from(came == Came::Missed);
+        let came = if self.there.remove(&blkid) { BlockOrigin::Prefetched } else { BlockOrigin::Missed };
+        self.missed += u64::from(came == BlockOrigin::Missed);
         for wish in self.streams.note(blkid, came, SHAPE, FETCH, self.now, &self.counters) {
             for n in 0..wish.count {
                 let at = wish.next.wrapping_add_signed(wish.step * n as i64);
@@ -119,11 +119,11 @@ fn how_far() {
     let mut streams = Streams::default();
     let metadata = Fetch { data: false, roomy: true };
     let wishes =
-        (0..600).flat_map(|b| streams.note(b, Came::Missed, SHAPE, metadata, 0, &Counters::default()));
-    let wishes: Vec<Wish> = wishes.collect();
+        (0..600).flat_map(|b| streams.note(b, BlockOrigin::Missed, SHAPE, metadata, 0, &Counters::default()));
+    let wishes: Vec<PrefetchRange> = wishes.collect();
     assert!(!wishes.is_empty() && wishes.iter().all(|w| w.level == 1));
     let mut streams = Streams::default();
-    (0..600).for_each(|b| drop(streams.note(b, Came::Late, SHAPE, FETCH, 0, &Counters::default())));
+    (0..600).for_each(|b| drop(streams.note(b, BlockOrigin::Late, SHAPE, FETCH, 0, &Counters::default())));
     assert_eq!(streams.streams[0].asked, (64 << 20) / SHAPE.block, "64 MiB");
 }
 
@@ -135,7 +135,7 @@ fn only_so_many() {
     let counters = Counters::default();
     let read = |objects: &mut Objects, name, blkid, ms| {
         let object = object_of(objects, name, ms);
-        let _ = object.streams.note(blkid, Came::Missed, SHAPE, FETCH, ms / 1000, &counters);
+        let _ = object.streams.note(blkid, BlockOrigin::Missed, SHAPE, FETCH, ms / 1000, &counters);
     };
     let stream = (7, ObjNum(8));
     for n in 0..1000 {

@@ -1,7 +1,7 @@
 //! Prefetch for sequential readers: what the devices read, and when.
 
 use crate::rig::{Rig, tx};
-use arc::{Policy, Which};
+use arc::{CacheType, Policy};
 use device::{Device, MemDevice};
 use dmu::{Dnode, NewObject, Objset};
 use ondisk::objset::ObjsetKind;
@@ -82,7 +82,7 @@ struct Pool {
     gate: Arc<Gate>,
     os: Objset,
     objects: Vec<ObjNum>,
-    _ahead: arc::ReadingAhead,
+    _ahead: arc::PrefetchGuard,
 }
 
 /// Creates `objects` objects of 64 blocks, none of which is cached.
@@ -100,7 +100,7 @@ fn pool(objects: u64) -> Pool {
             dn.write_at(&tx(1), b * BLOCK, &content(*object, b)).unwrap();
         }
     }
-    let ahead = rig.cache.begin_reading_ahead();
+    let ahead = rig.cache.begin_prefetch();
     let os = rig.sync(&os, 1);
     Pool { rig, gate, os, objects, _ahead: ahead }
 }
@@ -201,8 +201,8 @@ fn many_at_a_time() {
 /// nothing.
 #[test]
 fn as_datasets_want_it() {
-    let none = Policy { ahead: Which::None, ..Policy::default() };
-    let metadata = Policy { ahead: Which::Metadata, ..Policy::default() };
+    let none = Policy { ahead: CacheType::None, ..Policy::default() };
+    let metadata = Policy { ahead: CacheType::Metadata, ..Policy::default() };
     for policy in [none, metadata] {
         let pool = pool(1);
         pool.rig.cache.set_policy(5, policy);
@@ -212,7 +212,7 @@ fn as_datasets_want_it() {
         assert_eq!(pool.named("prefetch_data_misses"), 0);
     }
     let pool = pool(1);
-    pool.rig.cache.set_policy(5, Policy { keep: Which::Metadata, ..Policy::default() });
+    pool.rig.cache.set_policy(5, Policy { keep: CacheType::Metadata, ..Policy::default() });
     let dn = pool.dnode(0);
     (0..2).for_each(|_| (0..8).for_each(|b| pool.read(&dn, b)));
     assert_eq!((pool.reads(), pool.named("data_size")), (16, 0), "each time from the device");
@@ -264,7 +264,7 @@ fn nothing_is_kept() {
 /// the dataset limits prefetch to metadata.
 #[test]
 fn of_dnodes() {
-    for ahead in [Which::All, Which::Metadata, Which::None] {
+    for ahead in [CacheType::All, CacheType::Metadata, CacheType::None] {
         let (inner, state) = (MemDevice::new("d", 1 << 40), Mutex::default());
         let rig = Rig::over(Arc::new(Gate { inner, state, changed: Condvar::new() }));
         let os = rig.create(ObjsetKind::Other, 0);
@@ -272,7 +272,7 @@ fn of_dnodes() {
         for _ in 0..1000 {
             os.create_object(&tx(1), &spec).unwrap();
         }
-        let _ahead = rig.cache.begin_reading_ahead();
+        let _ahead = rig.cache.begin_prefetch();
         rig.cache.set_policy(5, Policy { ahead, ..Policy::default() });
         let os = rig.sync(&os, 1);
         let settled = || {
@@ -283,6 +283,6 @@ fn of_dnodes() {
         assert_eq!(os.objects(ObjNum(1)).map(Result::unwrap).inspect(|_| settled()).count(), 1000);
         let named = rig.cache.store().named();
         let read = named.iter().find(|(n, _)| *n == "prefetch_metadata_misses").unwrap().1;
-        assert_eq!(read > 0, ahead != Which::None, "{ahead:?}: {read}");
+        assert_eq!(read > 0, ahead != CacheType::None, "{ahead:?}: {read}");
     }
 }

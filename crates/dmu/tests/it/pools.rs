@@ -88,7 +88,7 @@ fn data_and_holes() {
 /// Goal: repeated reads of a block bypass the cache's table and return the same bytes. After the
 /// cache evicts the blocks, they are read again.
 #[test]
-fn at_hand() {
+fn by_ref() {
     let mos = mos(&testkit::fixture("single-lz4")[0], Ashift(9));
     let objects = mos.objects(ObjNum(1)).map(|d| d.unwrap());
     let several = |d: &dmu::Dnode| d.nlevels() > 1 && d.next_data_block(BlkId(1)).is_ok_and(|b| b.is_some());
@@ -108,9 +108,9 @@ fn at_hand() {
         // A use counts as another one only after a while.
         let began = std::time::Instant::now();
         loop {
-            let before = stats().at_hand;
+            let before = stats().by_ref;
             assert!(read() == first);
-            if stats().at_hand == before + there {
+            if stats().by_ref == before + there {
                 break;
             }
             assert!(began.elapsed() < Duration::from_secs(60), "{there} blocks of {}", dnode.object());
@@ -119,6 +119,6 @@ fn at_hand() {
         mos.cache().purge();
         let (before, last) = (stats(), read());
         assert!(last == first);
-        assert_eq!((stats().at_hand, stats().misses > before.misses), (before.at_hand, there > 0));
+        assert_eq!((stats().by_ref, stats().misses > before.misses), (before.by_ref, there > 0));
     }
 }

@@ -8,7 +8,7 @@ fn grants(list: &[(&str, &[&str])]) -> Grants {
 }
 
 fn may(list: &[(&str, &[&str])], reach: char, permission: &str) -> bool {
-    let asker = Asker { uid: 1000, groups: vec![100, 200] };
+    let asker = Credentials { uid: 1000, groups: vec![100, 200] };
     grants_here(&grants(list), (reach, false), permission, &asker, &mut BTreeSet::new())
 }
 
@@ -23,7 +23,7 @@ fn whom() {
     assert!(!may(&[("gd$201", &["snapshot"])], 'd', "snapshot"));
     assert!(may(&[("el$", &["snapshot"])], 'l', "snapshot"));
     assert!(!may(&[("c-$", &["snapshot"])], 'l', "snapshot"));
-    let asker = Asker::default();
+    let asker = Credentials::default();
     let making = |list| grants_here(&grants(list), ('d', true), "hold", &asker, &mut BTreeSet::new());
     assert!(making(&[("c-$", &["hold"])]));
     assert!(making(&[("C-$", &["@a"]), ("s-$@a", &["hold"])]));
@@ -41,7 +41,7 @@ fn sets() {
     assert!(!may(&[("s-$@a", &["hold"])], 'l', "hold"));
     // A set that is granted here is defined further up.
     let mut given = BTreeSet::new();
-    let asker = Asker { uid: 1000, groups: Vec::new() };
+    let asker = Credentials { uid: 1000, groups: Vec::new() };
     assert!(!grants_here(&grants(&[("Ul$1000", &["@a"])]), ('l', false), "hold", &asker, &mut given));
     assert!(grants_here(&grants(&[("s-$@a", &["hold"])]), ('d', false), "hold", &asker, &mut given));
 }

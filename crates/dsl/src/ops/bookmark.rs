@@ -13,7 +13,7 @@
 
 use crate::account::Delta;
 use crate::error::Refusal;
-use crate::lists::{DropEntry, upper, words};
+use crate::mos_objects::{DropEntry, upper, words};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail};
 use ondisk::bookmark::{

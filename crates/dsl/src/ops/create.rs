@@ -1,8 +1,8 @@
 //! New file systems and volumes.
 
 use crate::error::Refusal;
-use crate::kin::Climb;
-use crate::lists::{DropEntry, upper, words};
+use crate::links::ParentWalk;
+use crate::mos_objects::{DropEntry, upper, words};
 use crate::ops::props::PropList;
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Kind, Result};
@@ -162,7 +162,7 @@ impl Syncing<'_> {
             flags: breakdown(self.version()),
             ..DslDirPhys::default()
         };
-        self.books.add_dir(object, phys);
+        self.bonuses.add_dir(object, phys);
         Ok(object)
     }
 
@@ -189,7 +189,7 @@ impl Syncing<'_> {
             Some(origin) => self.clone_from(object, dir, origin, &mut phys)?,
         }
         phys.flags |= accurate(self.version());
-        self.books.add_dataset(object, phys);
+        self.bonuses.add_dataset(object, phys);
         if let Some(origin) = origin {
             for (f, value) in self.dataset_features(origin)? {
                 self.activate(object, f, &value)?;
@@ -253,13 +253,13 @@ impl Syncing<'_> {
 
     /// Adds a number to a ZAP that is a set of numbers (`zap_add_int`).
     pub(crate) fn zap_add_int(&mut self, zap: u64, n: u64) -> Result<()> {
-        self.zap(zap)?.add(self.tx, crate::lists::int_key(n).as_bytes(), &words(&[n]))?;
+        self.zap(zap)?.add(self.tx, crate::mos_objects::int_key(n).as_bytes(), &words(&[n]))?;
         Ok(())
     }
 
     /// Removes a number from a set; true if it was there (`zap_remove_int`).
     pub(crate) fn zap_remove_int(&mut self, zap: u64, n: u64) -> Result<bool> {
-        self.zap(zap)?.drop_entry(self.tx, crate::lists::int_key(n).as_bytes())
+        self.zap(zap)?.drop_entry(self.tx, crate::mos_objects::int_key(n).as_bytes())
     }
 
     /// Sets the counts of a leaf to 0, if any dataset has a limit (`dsl_dataset_create_sync`).
@@ -316,7 +316,7 @@ impl Syncing<'_> {
         name: &str,
     ) -> Result<()> {
         let limit = if field == mos::DD_SNAPSHOT_COUNT { "snapshot_limit" } else { "filesystem_limit" };
-        let (mut at, mut climb) = (dir, Climb::from(dir));
+        let (mut at, mut parents) = (dir, ParentWalk::from(dir));
         while at != 0 && at != until && more > 0 {
             // A directory without a count has no limit, and nothing above has one.
             let Some(count) = self.field_u64(at, field)? else { return Ok(()) };
@@ -324,7 +324,7 @@ impl Syncing<'_> {
             if count.saturating_add(more) > most {
                 return Syncing::refuse(name, Refusal::Quota);
             }
-            at = climb.parent(self, at)?;
+            at = parents.parent(self, at)?;
         }
         Ok(())
     }
@@ -332,12 +332,12 @@ impl Syncing<'_> {
     /// Counts datasets or snapshots, here and above, as far as counts exist
     /// (`dsl_fs_ss_count_adjust`).
     pub(crate) fn adjust_counts(&mut self, dir: u64, by: i64, field: &'static str) -> Result<()> {
-        let (mut at, mut climb) = (dir, Climb::from(dir));
+        let (mut at, mut parents) = (dir, ParentWalk::from(dir));
         while at != 0 && by != 0 {
             let Some(mut count) = self.field_u64(at, field)? else { return Ok(()) };
             crate::account::adjust(at, "DSL directory", &mut count, by)?;
             self.zap(at)?.update(self.tx, field.as_bytes(), &words(&[count]))?;
-            at = climb.parent(self, at)?;
+            at = parents.parent(self, at)?;
         }
         Ok(())
     }

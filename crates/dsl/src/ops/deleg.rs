@@ -2,8 +2,8 @@
 
 use crate::deleg::{Grants, is_permission, is_set, is_whom};
 use crate::error::Refusal;
-use crate::kin::Climb;
-use crate::lists::{DropEntry, words};
+use crate::links::ParentWalk;
+use crate::mos_objects::{DropEntry, words};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Result};
 use ondisk::version::SPA_VERSION_DELEGATED_PERMS;
@@ -87,8 +87,8 @@ impl<T: SyncTask> SyncTask for MadeBy<T> {
     fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         self.task.sync(s)?;
         let dir = s.hold_dir(&self.name)?;
-        let mut climb = Climb::from(dir);
-        let mut above = climb.parent(s, dir)?;
+        let mut parents = ParentWalk::from(dir);
+        let mut above = parents.parent(s, dir)?;
         while above != 0 {
             let p = s.dir(above)?;
             for (makers, maker) in [("c-$", 'u'), ("C-$", 'U')] {
@@ -97,7 +97,7 @@ impl<T: SyncTask> SyncTask for MadeBy<T> {
                     s.grant(dir, &format!("{maker}l${}", self.uid), granted.iter().map(String::as_str))?;
                 }
             }
-            above = climb.parent(s, above)?;
+            above = parents.parent(s, above)?;
         }
         Ok(())
     }

@@ -13,8 +13,8 @@
 
 use crate::account::Delta;
 use crate::error::Refusal;
-use crate::kin::Visited;
-use crate::lists::{DropEntry, words};
+use crate::links::SeenObjects;
+use crate::mos_objects::{DropEntry, words};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail};
 use ondisk::dsl::{DS_FLAG_DEFER_DESTROY, DdUsed, DslDatasetPhys};
@@ -317,7 +317,7 @@ impl Syncing<'_> {
     fn clones_after(&mut self, dir: u64, txg: u64) -> Result<Vec<u64>> {
         let mut out = Vec::new();
         let mut stack = vec![dir];
-        let mut visited = Visited::default();
+        let mut visited = SeenObjects::default();
         while let Some(dir) = stack.pop() {
             visited.once(dir, "DSL directory")?;
             for head in self.clone_heads(dir)? {
@@ -364,7 +364,7 @@ impl Syncing<'_> {
                 self.mos().objset().free_object(self.tx, ObjNum(object))?;
             }
         }
-        self.books.forget_dataset(snap);
+        self.bonuses.forget_dataset(snap);
         self.free_zapified(snap)
     }
 
@@ -449,7 +449,7 @@ impl Syncing<'_> {
         self.mos().objset().free_object(self.tx, ObjNum(p.snapnames_zapobj))?;
         self.drop_bookmarks(head)?;
         self.clear_bootfs(head)?;
-        self.books.forget_dataset(head);
+        self.bonuses.forget_dataset(head);
         self.free_zapified(head)?;
         self.destroy_dir(dir, name)?;
         self.drop_errors(head)?;
@@ -487,7 +487,7 @@ impl Syncing<'_> {
                 self.mos().objset().free_object(self.tx, ObjNum(object))?;
             }
         }
-        self.books.forget_dir(dir);
+        self.bonuses.forget_dir(dir);
         self.forget_names();
         self.free_zapified(dir)
     }

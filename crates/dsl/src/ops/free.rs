@@ -18,7 +18,7 @@
 //! happened.
 
 use crate::account::Delta;
-use crate::lists::{DropEntry, words};
+use crate::mos_objects::{DropEntry, words};
 use crate::sync::Syncing;
 use crate::{Error, Result};
 use device::Block;

@@ -1,7 +1,7 @@
 //! Holds: a snapshot with a hold is not destroyed.
 
 use crate::error::Refusal;
-use crate::lists::{DropEntry, words};
+use crate::mos_objects::{DropEntry, words};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail};
 use ondisk::dsl::DS_FLAG_DEFER_DESTROY;

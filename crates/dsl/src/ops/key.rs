@@ -12,8 +12,8 @@
 
 use crate::error::{KeyRefusal, PropError};
 use crate::keys::{KeyFormat, WrappingKey, read_wrapped};
-use crate::kin::Climb;
-use crate::lists::{DropEntry, words};
+use crate::links::ParentWalk;
+use crate::mos_objects::{DropEntry, words};
 use crate::ops::create::Create;
 use crate::ops::props::{SetAs, Setting};
 use crate::prop::{Prop, Value};
@@ -436,10 +436,10 @@ impl Syncing<'_> {
             Error::Corrupt { object: ObjNum(object), source }
         };
         let mut at = owner.ok_or_else(none)?;
-        let mut climb = Climb::from(at);
+        let mut parents = ParentWalk::from(at);
         while at != 0 {
             match self.crypto_object(at)? {
-                Some(same) if same == object => at = climb.parent(self, at)?,
+                Some(same) if same == object => at = parents.parent(self, at)?,
                 other => return Ok(other),
             }
         }

@@ -1,6 +1,6 @@
 //! The datasets of a new pool.
 
-use crate::lists::words;
+use crate::mos_objects::words;
 use crate::ops::create::Contents;
 use crate::ops::key::NewCrypt;
 use crate::ops::props::PropList;

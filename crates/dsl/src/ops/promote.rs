@@ -7,7 +7,7 @@
 
 use crate::account::Delta;
 use crate::error::Refusal;
-use crate::lists::{DropEntry, words};
+use crate::mos_objects::{DropEntry, words};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail, ZFS_MAX_DATASET_NAME_LEN};
 use ondisk::dsl::{DD_FLAG_USED_BREAKDOWN, DS_FLAG_NOPROMOTE, DdUsed};

@@ -11,8 +11,8 @@
 
 use crate::account::Delta;
 use crate::error::{PropError, Refusal};
-use crate::kin::Climb;
-use crate::lists::{DropEntry, words};
+use crate::links::ParentWalk;
+use crate::mos_objects::{DropEntry, words};
 use crate::ops::create::{ZVOL_OBJ, ZVOL_ZAP_OBJ};
 use crate::policy::{Redundant, Settings, checksum_of, compress_of, dedup_of};
 use crate::prop::value::PropZap;
@@ -146,7 +146,7 @@ impl Syncing<'_> {
             Prop::SpecialSmallBlocks,
         ];
         let mut found = [None; 6];
-        let (mut at, mut climb) = (dir, Climb::from(dir));
+        let (mut at, mut parents) = (dir, ParentWalk::from(dir));
         while at != 0 && found.iter().any(Option::is_none) {
             let zap = self.prop_zap(at)?;
             if !zap.is_empty() {
@@ -154,7 +154,7 @@ impl Syncing<'_> {
                     *slot = zap.number(prop.name(), prop.desc());
                 }
             }
-            at = climb.parent(self, at)?;
+            at = parents.parent(self, at)?;
         }
         let value = |i: usize| found[i].unwrap_or(wanted[i].desc().default);
         let (compress, zstd) = compress_of(value(1), lz4);

@@ -2,8 +2,8 @@
 
 use crate::account::Delta;
 use crate::error::Refusal;
-use crate::kin::{Climb, Visited};
-use crate::lists::{DropEntry, words};
+use crate::links::{ParentWalk, SeenObjects};
+use crate::mos_objects::{DropEntry, words};
 use crate::ops::create::{check_new_place, max_nesting};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail, ZFS_MAX_DATASET_NAME_LEN};
@@ -203,7 +203,7 @@ impl Syncing<'_> {
     /// A directory and everything below it, with full names.
     pub(crate) fn below(&mut self, dir: u64, name: &str) -> Result<Vec<(String, u64)>> {
         let mut out = vec![(name.to_owned(), dir)];
-        let mut visited = Visited::default();
+        let mut visited = SeenObjects::default();
         let mut next = 0;
         while next < out.len() {
             let (name, dir) = out[next].clone();
@@ -233,9 +233,9 @@ impl Syncing<'_> {
 
     /// The lowest directory that is at or above both.
     pub(crate) fn common_ancestor(&mut self, a: u64, b: u64) -> Result<u64> {
-        let (mut at, mut climb) = (a, Climb::from(a));
+        let (mut at, mut parents) = (a, ParentWalk::from(a));
         while !self.is_above(at, b)? {
-            at = climb.parent(self, at)?;
+            at = parents.parent(self, at)?;
         }
         Ok(at)
     }
@@ -252,11 +252,11 @@ impl Syncing<'_> {
 
     /// How much the used bytes of an ancestor would change (`would_change`).
     fn would_change(&mut self, dir: u64, delta: i64, ancestor: u64) -> Result<i64> {
-        let (mut at, mut delta, mut climb) = (dir, delta, Climb::from(dir));
+        let (mut at, mut delta, mut parents) = (dir, delta, ParentWalk::from(dir));
         while at != ancestor {
             let d = self.dir(at)?;
             delta = crate::account::past(d.reserved, d.used_bytes, delta);
-            at = climb.parent(self, at)?;
+            at = parents.parent(self, at)?;
         }
         Ok(delta)
     }

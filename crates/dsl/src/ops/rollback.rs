@@ -2,7 +2,7 @@
 
 use crate::account::Delta;
 use crate::error::Refusal;
-use crate::lists::DropEntry;
+use crate::mos_objects::DropEntry;
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Name, Result, Tail};
 use ondisk::ObjNum;

@@ -1,7 +1,7 @@
 //! Snapshots: many at once, or none.
 
 use crate::error::Refusal;
-use crate::lists::{DropEntry, words};
+use crate::mos_objects::{DropEntry, words};
 use crate::ops::props::PropList;
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail};
@@ -168,7 +168,7 @@ impl Syncing<'_> {
         let spec = dmu::NewObject::new(DmuType::DSL_DATASET)
             .with_bonus(DmuType::DSL_DATASET, phys.encode().to_vec());
         let snap = self.mos().objset().create_object(self.tx, &spec)?.object().0;
-        self.books.add_dataset(snap, phys);
+        self.bonuses.add_dataset(snap, phys);
         for (f, value) in self.dataset_features(head)? {
             self.activate(snap, f, &value)?;
         }

@@ -9,7 +9,7 @@
 //! An upgrade past one of them walks all datasets in one txg, as OpenZFS does. Deadlists stay as
 //! they are. A head's plain list becomes that of its next snapshot, and the head gets one by birth.
 
-use crate::kin::Visited;
+use crate::links::SeenObjects;
 use crate::sync::Syncing;
 use crate::{Error, Result};
 use ondisk::version::{SPA_VERSION_DIR_CLONES, SPA_VERSION_ORIGIN};
@@ -50,7 +50,7 @@ impl Syncing<'_> {
     /// The heads of all datasets except the pool's own, parents first.
     fn all_heads(&mut self, root: u64) -> Result<Vec<u64>> {
         let mut heads = Vec::new();
-        let mut visited = Visited::default();
+        let mut visited = SeenObjects::default();
         let mut left = vec![root];
         while let Some(dir) = left.pop() {
             visited.once(dir, "DSL directory")?;
@@ -71,7 +71,7 @@ impl Syncing<'_> {
     fn follow_origin(&mut self, head: u64, origin: u64) -> Result<()> {
         let mut first = head;
         let mut at = self.ds(head)?;
-        let mut visited = Visited::default();
+        let mut visited = SeenObjects::default();
         let before = loop {
             let before = at.prev_snap_obj;
             if before == 0 {

@@ -510,11 +510,11 @@ impl Dsl {
         }
         // Other operations report properties that can't be read.
         let second = match self.number_for(dataset, Prop::Secondarycache) {
-            Ok(0) => arc::Second::None,
-            Ok(1) => arc::Second::Metadata,
-            Ok(_) | Err(_) => arc::Second::All,
+            Ok(0) => arc::SecondaryCache::None,
+            Ok(1) => arc::SecondaryCache::Metadata,
+            Ok(_) | Err(_) => arc::SecondaryCache::All,
         };
-        cache.set_second(dataset.0, second);
+        cache.set_secondary_cache(dataset.0, second);
     }
 
     /// The same for all live datasets, after properties changed or a cache device was added.

@@ -155,7 +155,7 @@ fn snapshots_and_clones() {
 /// removed by word or whole. Invalid grants are refused.
 #[test]
 fn grants() {
-    use dsl::deleg::{Asker, Grants};
+    use dsl::deleg::{Credentials, Grants};
     use dsl::ops::deleg::{MadeBy, SetGrants};
     let mut w = World::open("single-lz4");
     let list = |list: &[(&str, &[&str])]| -> Grants {
@@ -195,7 +195,8 @@ fn grants() {
     assert!(out[0].is_ok(), "{out:?}");
     let made = w.dsl.dataset(&name).unwrap();
     assert_eq!(made.dir().grants().unwrap(), list(&[("ul$9", &["destroy"]), ("Ul$9", &["@x"])]));
-    let may = |uid, permission| made.is_granted(permission, &Asker { uid, groups: Vec::new() }).unwrap();
+    let may =
+        |uid, permission| made.is_granted(permission, &Credentials { uid, groups: Vec::new() }).unwrap();
     assert!(may(9, "destroy") && may(9, "mount") && !may(9, "snapshot") && !may(7, "snapshot"));
     let out = w.run(&mut [&mut set(list(&[("ul$7", &["hold"]), ("c-$", &["destroy"]), ("C-$", &[])]), true)]);
     assert!(out[0].is_ok(), "{out:?}");

@@ -64,9 +64,9 @@ pub(super) struct State {
     /// Metaslabs whose maps could not be read since the last txg.
     pub(super) resting: BTreeSet<MetaslabKey>,
     /// The maps of whole vdevs.
-    pub(super) side: super::side::Side,
-    /// Metaslabs that are set aside.
-    pub(super) aside: super::aside::AsideBook,
+    pub(super) side: super::vdev_maps::VdevMaps,
+    /// Metaslabs that are disabled.
+    pub(super) disabled: super::disabled::DisabledMetaslabs,
     /// True if space that becomes free is recorded.
     pub(super) notes_frees: bool,
 }
@@ -91,7 +91,7 @@ impl State {
             wanted: None,
             resting: BTreeSet::new(),
             side: Default::default(),
-            aside: Default::default(),
+            disabled: Default::default(),
             notes_frees: false,
         }
     }
@@ -253,9 +253,9 @@ impl State {
     }
 
     /// True if only freed space that is not reusable yet is left. Metaslabs that are to be loaded
-    /// or are aside come first.
+    /// or are disabled come first.
     fn may_release(&self, want: &Want) -> bool {
-        self.wanted.is_none() && !is_log(want) && !self.aside.any()
+        self.wanted.is_none() && !is_log(want) && !self.disabled.any()
     }
 
     /// Makes all space usable that was freed before the syncing txg. True if there was any.
@@ -379,12 +379,12 @@ impl State {
         };
         let copy = others.iter().flatten().filter(|d| d.vdev == vdev).count().min(2);
         loop {
-            let (metaslabs, aside) = (&mut self.vdevs.get_mut(&vdev)?.metaslabs, &self.aside);
+            let (metaslabs, disabled) = (&mut self.vdevs.get_mut(&vdev)?.metaslabs, &self.disabled);
             let g = &mut self.groups[group.0];
             if let Some(id) = g.active(copy).filter(|id| !metaslabs[*id as usize].may_hold(asize)) {
                 g.passivate(id, &mut metaslabs[id as usize]);
             }
-            let idle = |id: u32| !aside.holds((vdev, id)) && (try_hard || !taken(id));
+            let idle = |id: u32| !disabled.holds((vdev, id)) && (try_hard || !taken(id));
             let serves = |id: u32| metaslabs[id as usize].may_hold(asize) && idle(id);
             let id = g.choose(copy, try_hard, serves)?;
             if metaslabs[id as usize].free.is_none() {
@@ -438,7 +438,7 @@ impl State {
 
     pub(super) fn claim(&mut self, vdev: VdevId, start: u64, size: u64, txg: Txg) -> bool {
         let Some(place) = self.find(vdev, start, size) else { return false };
-        assert!(!self.aside.holds(place), "an import claims before anybody cleans up");
+        assert!(!self.disabled.holds(place), "an import claims before anybody cleans up");
         let ms = self.metaslab(place);
         if !ms.free.as_mut().is_some_and(|f| f.remove(start, start + size)) {
             return false;
@@ -477,7 +477,7 @@ impl State {
     pub(super) fn finish(&mut self, txg: Txg) {
         assert!(self.dirty[slot(txg)].is_empty(), "everything that the group changed is on the space maps");
         self.wake();
-        self.aside.eat();
+        self.disabled.eat();
         let (defer, note) = (self.may_defer(), self.notes_frees);
         for place in std::mem::take(&mut self.pending) {
             let ms = self.metaslab(place);

@@ -292,17 +292,17 @@ fn a_full_pool_waits_for_nothing() {
     assert_eq!((alloc.totals().alloc(), alloc.bad_frees()), (39 << MS_SHIFT, 0));
 }
 
-fn set_aside(alloc: &Allocator, id: u32) -> Aside<'_> {
-    match alloc.set_aside(VdevId(0), id, &|| false).unwrap() {
-        Chance::Aside(aside) => aside,
+fn disable_metaslab(alloc: &Allocator, id: u32) -> DisabledMetaslab<'_> {
+    match alloc.disable_metaslab(VdevId(0), id, &|| false).unwrap() {
+        DisableOutcome::Disabled(disabled) => disabled,
         other => panic!("{other:?}"),
     }
 }
 
-/// Goal: nothing is allocated from a metaslab that is aside. Its free ranges contain neither
+/// Goal: nothing is allocated from a disabled metaslab. Its free ranges contain neither
 /// allocated nor lately freed space.
 #[test]
-fn what_is_aside_is_left_alone() {
+fn disabled_space_is_left_alone() {
     let alloc = allocator(&[(Class::Normal, 8)]);
     let first = places(&alloc.allocate(&want(1 << 20, 1, 4)).unwrap())[0];
     let other = places(&alloc.allocate(&want(1 << 20, 1, 4)).unwrap())[0];
@@ -312,65 +312,65 @@ fn what_is_aside_is_left_alone() {
     let range = |d: &Dva| (d.offset.0, d.offset.0 + d.asize.0);
     assert_eq!(id(&first), id(&other));
     for txg in 5..9 {
-        let aside = set_aside(&alloc, id(&first));
-        let touches = |(start, end)| aside.free().iter().any(|(s, e)| *s < end && start < *e);
+        let disabled = disable_metaslab(&alloc, id(&first));
+        let touches = |(start, end)| disabled.free().iter().any(|(s, e)| *s < end && start < *e);
         assert!(!touches(range(&first)));
         assert_eq!(touches(range(&other)), txg == 8, "{txg}");
         for _ in 0..64 {
             let got = places(&alloc.allocate(&want(1 << 17, 1, txg)).unwrap())[0];
             assert_ne!(id(&got), id(&first));
         }
-        drop(aside);
+        drop(disabled);
         alloc.sync_in_memory(txg);
     }
     for (vdev, id) in [(0, 8), (1, 0)] {
-        assert!(matches!(alloc.set_aside(VdevId(vdev), id, &|| false), Ok(Chance::Never)));
+        assert!(matches!(alloc.disable_metaslab(VdevId(vdev), id, &|| false), Ok(DisableOutcome::Never)));
     }
 }
 
-/// Goal: an allocation that finds no space while a metaslab is aside requests it, and gets it when
-/// it is given back. No metaslab is set aside before that.
+/// Goal: an allocation that finds no space while a metaslab is disabled requests it, and gets it
+/// when it is given back. No metaslab is disabled before that.
 #[test]
-fn who_needs_room_gets_what_is_aside() {
+fn an_allocation_gets_disabled_space() {
     let alloc = allocator(&[(Class::Normal, 2)]);
     let half = places(&alloc.allocate(&want(16 << 20, 1, 4)).unwrap())[0];
     let id = 1 - (half.offset.0 >> MS_SHIFT) as u32;
-    let aside = set_aside(&alloc, id);
-    assert!(!aside.is_wanted());
+    let disabled = disable_metaslab(&alloc, id);
+    assert!(!disabled.is_wanted());
     std::thread::scope(|s| {
         let got = s.spawn(|| alloc.allocate(&want(16 << 20, 1, 4)));
-        while !aside.is_wanted() {
+        while !disabled.is_wanted() {
             std::thread::yield_now();
         }
-        let next = s.spawn(|| set_aside(&alloc, id).free().len());
-        drop(aside);
+        let next = s.spawn(|| disable_metaslab(&alloc, id).free().len());
+        drop(disabled);
         assert_eq!(u64::from(id), places(&got.join().unwrap().unwrap())[0].offset.0 >> MS_SHIFT);
         // Nor before the txg has synced. A thread that must stop does not wait for that.
-        assert!(matches!(alloc.set_aside(VdevId(0), id, &|| true), Ok(Chance::Later)));
+        assert!(matches!(alloc.disable_metaslab(VdevId(0), id, &|| true), Ok(DisableOutcome::Later)));
         alloc.sync_in_memory(4);
         assert_eq!(next.join().unwrap(), 0);
     });
-    let aside = set_aside(&alloc, id);
+    let disabled = disable_metaslab(&alloc, id);
     std::thread::scope(|s| {
         let none = s.spawn(|| alloc.allocate(&want(512, 1, 4)));
-        while !aside.is_wanted() {
+        while !disabled.is_wanted() {
             std::thread::yield_now();
         }
-        drop(aside);
+        drop(disabled);
         assert!(none.join().unwrap().is_err());
     });
 }
 
-/// Goal: a map that was read only to set a metaslab aside is dropped, but never while a change of
+/// Goal: a map that was read only to disable a metaslab is dropped, but never while a change of
 /// it is not on disk.
 #[test]
 fn what_is_not_on_disk_is_not_forgotten() {
     let alloc = allocator(&[(Class::Normal, 8)]);
     let loaded = |id: u32| alloc.state.lock().metaslab((VdevId(0), id)).free.is_some();
-    drop(set_aside(&alloc, 7));
+    drop(disable_metaslab(&alloc, 7));
     assert!(!loaded(7));
     let got = places(&alloc.allocate(&want(512, 1, 4)).unwrap())[0];
     let id = (got.offset.0 >> MS_SHIFT) as u32;
-    drop(set_aside(&alloc, id));
+    drop(disable_metaslab(&alloc, id));
     assert!(loaded(id));
 }

@@ -2,7 +2,7 @@
 //! both finds.
 
 use poolhouse::ondisk::ObjNum;
-use poolhouse::zpl::{Attr, Differences, DirCookie, FileSystem, FileType, compare};
+use poolhouse::zpl::{Attr, DirCookie, FileSystem, FileType, RollbackDiff, compare};
 use poolhouse::{OpenOptions, Pool};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ fn whole(fs: &FileSystem) -> Whole {
 }
 
 /// Checks the differences that were found. Returns the number of changed files and names.
-fn judge(now: &Whole, then: &Whole, found: &Differences) -> (usize, usize) {
+fn judge(now: &Whole, then: &Whole, found: &RollbackDiff) -> (usize, usize) {
     let files: BTreeSet<_> = found.files.iter().copied().collect();
     let gone: BTreeSet<_> = found.gone.iter().copied().collect();
     let names: BTreeSet<_> = found.names.iter().cloned().collect();

@@ -41,7 +41,7 @@ pub fn create_pool(
     caller: &Caller,
     request: &CreatePool,
     host: &Host,
-    cache: arc::Room,
+    cache: arc::CacheMemory,
 ) -> Result<(Pool, PoolFacts), Error> {
     let name = request.name.as_str();
     let bad = |what: String| Error::new(name, Reason::BadValue { what });

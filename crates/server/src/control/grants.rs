@@ -30,7 +30,7 @@ use api::{
     Caller, DatasetChange, DatasetList, DatasetQuery, DiffRequest, Error, MountFailure, PoolChange,
     PropSelect, Reason, Settings, SpaceClass,
 };
-use dsl::deleg::{self, Asker};
+use dsl::deleg::{self, Credentials};
 use dsl::prop::is_user_property;
 use dsl::{Prop, Value};
 use mount_rules::Where;
@@ -357,9 +357,9 @@ fn check_allow(
 }
 
 /// The caller's user and groups, as grants name them.
-fn asker(caller: &Caller) -> Asker {
+fn asker(caller: &Caller) -> Credentials {
     let peer = caller.peer();
-    Asker { uid: peer.uid, groups: accounts::groups_of(peer.uid, peer.gid) }
+    Credentials { uid: peer.uid, groups: accounts::groups_of(peer.uid, peer.gid) }
 }
 
 /// Checks that all needs are granted. A request without needs does nothing, and is refused.
@@ -386,7 +386,7 @@ fn granted(
     at: &At<'_>,
     name: &str,
     permission: &str,
-    asker: &Asker,
+    asker: &Credentials,
 ) -> Result<(), Error> {
     let fail = |e: &dsl::Error| Error::new(name, of_dsl(e));
     let props = imported.pool.spa().mos().pool_props().map_err(|e| fail(&e.into()))?;
@@ -423,7 +423,7 @@ fn granted(
 }
 
 /// Whether a property shows the use of the caller alone, or of no user.
-fn own(asker: &Asker, property: &str) -> bool {
+fn own(asker: &Credentials, property: &str) -> bool {
     match limited(property) {
         None => true,
         Some(Limited::By(_, id)) if property.starts_with("user") => id == asker.uid,

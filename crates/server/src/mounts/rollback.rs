@@ -35,7 +35,7 @@ use poolhouse::Pool;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
-use zpl::{Differences, FileSystem, Orphans};
+use zpl::{FileSystem, Orphans, RollbackDiff};
 
 /// The pause and the number of attempts while another thread holds the head for a moment.
 const PATIENCE: (Duration, u32) = (Duration::from_millis(20), 500);
@@ -324,7 +324,7 @@ impl MountedFs {
 /// # Errors
 /// * [`Unmounts::Unreadable`]: one of them can't be read.
 /// * [`Unmounts::Differences`]: there are too many.
-fn differences(pool: &Pool, head: &str, snapshot: &str) -> Result<Differences, Unmounts> {
+fn differences(pool: &Pool, head: &str, snapshot: &str) -> Result<RollbackDiff, Unmounts> {
     let open = |name| to_be_read(&pool.dsl().dataset(name).map_err(|error| of_dsl(&error))?);
     let unreadable = |error: &dyn std::fmt::Debug| {
         tracing::warn!(dataset = head, ?error, "to be unmounted for its rollback");
@@ -333,7 +333,7 @@ fn differences(pool: &Pool, head: &str, snapshot: &str) -> Result<Differences, U
     let (now, then) = match (open(head), open(snapshot)) {
         (Ok(now), Ok(then)) => (now, then),
         // The rollback itself reports the error.
-        (_, Err(Reason::NoSuchDataset)) => return Ok(Differences::default()),
+        (_, Err(Reason::NoSuchDataset)) => return Ok(RollbackDiff::default()),
         (Err(error), _) | (_, Err(error)) => return unreadable(&error),
     };
     match zpl::compare(&now, &then, MOST) {

@@ -99,7 +99,7 @@ impl Tunables {
     }
 
     /// The same memory, for a pool that is opened.
-    pub(crate) fn room(&self) -> arc::Room {
+    pub(crate) fn room(&self) -> arc::CacheMemory {
         Arc::clone(&self.store).into()
     }
 

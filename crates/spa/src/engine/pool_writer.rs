@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use dmu::Tx;
 use dsl::sync::SyncTask;
-use dsl::{Asked, Dsl, Need};
+use dsl::{Dsl, Need, ReserveOutcome};
 use ondisk::config::PoolState;
 use ondisk::{Blkptr, Guid, PoolConfig, Txg, Uberblock};
 use zio::{FailMode, Reason};
@@ -71,7 +71,7 @@ struct Granted {
 enum Room {
     /// There is space.
     For(Tx),
-    /// Perhaps after a txg has synced; see [`Asked::Again`].
+    /// Perhaps after a txg has synced; see [`ReserveOutcome::Again`].
     Later { full: bool },
 }
 
@@ -289,11 +289,11 @@ impl PoolWriter {
     fn make_room(&self, hold: Hold, head: &dsl::Owned, need: Need) -> Result<Room, TaskError> {
         let (txg, counts) = (hold.txg(), self.txgs.counts());
         match self.engine.dsl.reserve(head.object(), txg, need) {
-            Ok(Asked::Granted(reservation)) => {
+            Ok(ReserveOutcome::Granted(reservation)) => {
                 counts.assigned();
                 Ok(Room::For(Tx::new(txg, Some(Box::new(Granted { reservation, hold })))))
             }
-            Ok(Asked::Again { full }) => {
+            Ok(ReserveOutcome::Again { full }) => {
                 counts.note(Bar::Quota);
                 Ok(Room::Later { full })
             }

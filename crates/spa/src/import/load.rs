@@ -374,7 +374,7 @@ impl Loader<'_> {
             checkpoint: checkpoint(&mos)?,
             log_dropped: rewound || !missing_logs(&tree).is_empty(),
             loaded: Synced { uberblock, config: Arc::new(config), features: Arc::new(features) },
-            _ahead: self.options.read_ahead.then(|| cache.begin_reading_ahead()),
+            _ahead: self.options.read_ahead.then(|| cache.begin_prefetch()),
             cache,
             mos,
             newest,

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use observe::{Tunable, Unit};
 use ondisk::{Guid, VdevId, VdevKind};
-use pool::alloc::{Aside, Chance};
+use pool::alloc::{DisableOutcome, DisabledMetaslab};
 use pool::range::RangeSet;
 
 use crate::engine::{Engine, PoolWriter};
@@ -106,7 +106,9 @@ impl Engine {
                 return;
             }
             // A metaslab that can't be set aside now keeps its records.
-            if let Ok(Chance::Aside(aside)) = self.allocator.set_aside(one.top, one.metaslab, &stop) {
+            if let Ok(DisableOutcome::Disabled(aside)) =
+                self.allocator.disable_metaslab(one.top, one.metaslab, &stop)
+            {
                 let freed = aside.take_freed();
                 one.leaves.iter().for_each(|leaf| self.trim_freed_on(*leaf, &freed, &aside, &stop));
             }
@@ -114,7 +116,13 @@ impl Engine {
     }
 
     /// Discards what lies on one device. The device counts a discard that it refuses.
-    fn trim_freed_on(&self, leaf: Guid, freed: &[(u64, u64)], aside: &Aside<'_>, stop: &dyn Fn() -> bool) {
+    fn trim_freed_on(
+        &self,
+        leaf: Guid,
+        freed: &[(u64, u64)],
+        aside: &DisabledMetaslab<'_>,
+        stop: &dyn Fn() -> bool,
+    ) {
         let tree = self.tree();
         let by_hand = || self.works.all.lock().get(&(leaf, WorkKind::Trim)).is_some_and(|work| work.runs());
         if !tree.is_writable(leaf) || !tree.can_trim(leaf) || by_hand() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use observe::{Counter, Tunable, Unit};
 use ondisk::{Guid, VdevId};
-use pool::alloc::{Aside, Chance};
+use pool::alloc::{DisableOutcome, DisabledMetaslab};
 use pool::range::RangeSet;
 use vdev::{Pace, Priority, Request, WipeError};
 
@@ -242,7 +242,7 @@ impl Toil<'_> {
     }
 
     /// The ranges of a metaslab that are free, not done yet, and on this device.
-    fn left(&self, aside: &Aside<'_>) -> Result<Vec<(u64, u64)>, vdev::VdevError> {
+    fn left(&self, aside: &DisabledMetaslab<'_>) -> Result<Vec<(u64, u64)>, vdev::VdevError> {
         let tree = self.engine.tree();
         let mut left = RangeSet::new();
         for (start, end) in aside.free() {
@@ -259,11 +259,11 @@ impl Toil<'_> {
     fn metaslab(&mut self, id: u32) -> End {
         let engine = self.engine;
         let stop = || self.control.is_stopped() || self.is_suspended();
-        let aside = match engine.allocator.set_aside(self.top, id, &stop) {
-            Ok(Chance::Aside(aside)) => aside,
-            Ok(Chance::Later) | Err(_) => return End::Later,
+        let aside = match engine.allocator.disable_metaslab(self.top, id, &stop) {
+            Ok(DisableOutcome::Disabled(aside)) => aside,
+            Ok(DisableOutcome::Later) | Err(_) => return End::Later,
             // Space whose state is unknown is left alone.
-            Ok(Chance::Never) => return End::Done,
+            Ok(DisableOutcome::Never) => return End::Done,
         };
         let skip = self.partial || self.key.1 == WorkKind::Trim && TRIM_SKIP.get() != 0;
         if skip && aside.never_used() {
@@ -313,7 +313,7 @@ impl Toil<'_> {
 
     /// Whether it must stop here, finally or because an allocation needs the metaslab. Waits while
     /// the rate limit is exceeded.
-    fn pause(&self, aside: &Aside<'_>) -> Option<End> {
+    fn pause(&self, aside: &DisabledMetaslab<'_>) -> Option<End> {
         loop {
             let mut stop = self.control.stop.lock();
             if *stop {

@@ -2,9 +2,9 @@
 //!
 //! # Theory
 //! Each top-level vdev is a *lane* of its own. Its blocks are taken in the order of their places,
-//! some megabytes at a time. All devices of the vdev read at once ([`vdev::Ahead`]). While threads
-//! verify one range, the next ones are read: so many that all devices have some to read, also of a
-//! dRAID.
+//! some megabytes at a time. All devices of the vdev read at once ([`vdev::BatchReader`]). While
+//! threads verify one range, the next ones are read: so many that all devices have some to read,
+//! also of a dRAID.
 //!
 //! What a resilver finds missing is joined, and written while other blocks are verified
 //! ([`vdev::Tree::refill`]). So the written device goes from its beginning to its end. Second
@@ -28,8 +28,8 @@ use std::sync::mpsc::sync_channel;
 
 use arc::Cache;
 use ondisk::{Blkptr, VdevId};
-use vdev::{Ahead, Extent, Fetched, Laid, RepairOutcome, Request, Tree};
-use zio::{Bookmark, Lacking, Look, ReadOptions, Workers};
+use vdev::{BatchReader, Extent, Fetched, Laid, RepairOutcome, Request, Tree};
+use zio::{Bookmark, ExamineKind, MissingPieces, ReadOptions, Workers};
 
 use crate::scan::queue::Entry;
 use crate::scan::windows::Windows;
@@ -85,7 +85,7 @@ pub(crate) struct Looked {
 pub(crate) struct Issuer<'a> {
     pub(crate) cache: &'a Arc<Cache>,
     pub(crate) workers: &'a Workers,
-    pub(crate) look: Look,
+    pub(crate) look: ExamineKind,
     /// How it yields to foreground I/O.
     pub(crate) request: &'a Request,
     /// Most bytes that are read at a time.
@@ -134,7 +134,7 @@ impl Issuer<'_> {
             let (have_looked, looked) = sync_channel(0);
             let reader = move || {
                 std::thread::scope(|scope| {
-                    let mut ahead = Ahead::new(scope, self.request.clone());
+                    let mut ahead = BatchReader::new(scope, self.request.clone());
                     let (mut chunks, mut under_way, mut got_on) =
                         (chunks.into_iter(), VecDeque::new(), false);
                     loop {
@@ -206,7 +206,7 @@ impl Issuer<'_> {
     /// Reads further copies of all of them, if they are small: those of indirect blocks lie side by
     /// side far from the first. A resilver needs them only if the first is wrong.
     fn aside(&self, items: &[Item]) -> Aside {
-        if self.look == Look::Resilver {
+        if self.look == ExamineKind::Resilver {
             return Aside { read: Arc::default(), whole: true };
         }
         let mut extents: Vec<Extent> = items.iter().flat_map(|item| extents(&item.bp).skip(1)).collect();
@@ -218,11 +218,11 @@ impl Issuer<'_> {
         Aside { read, whole }
     }
 
-    fn begin(&self, ahead: &mut Ahead<'_, '_>, items: &[Item], aside: &Aside) {
+    fn begin(&self, ahead: &mut BatchReader<'_, '_>, items: &[Item], aside: &Aside) {
         let copies = if aside.whole { 1 } else { usize::MAX };
         let extents = items.iter().flat_map(|item| extents(&item.bp).take(copies));
         let extents: Vec<Extent> = extents.filter(|e| self.windows.around(e).is_none()).collect();
-        ahead.begin(&self.cache.zio().tree(), &extents, self.look == Look::Scrub);
+        ahead.begin(&self.cache.zio().tree(), &extents, self.look == ExamineKind::Scrub);
     }
 
     fn chunk(&self, items: Vec<Item>, fetched: Arc<Fetched>) -> Vec<Seen> {
@@ -231,8 +231,10 @@ impl Issuer<'_> {
         self.workers.map(items, move |item: Item| {
             let (zio, place) = (cache.zio(), item.place());
             let saw = match how {
-                Look::Scrub => zio.look(&item.bp, &item.bookmark, &options).map(|(_, done)| Saw::Done(done)),
-                Look::Resilver => zio.lacking(&item.bp, &item.bookmark, &options).map(Saw::of),
+                ExamineKind::Scrub => {
+                    zio.look(&item.bp, &item.bookmark, &options).map(|(_, done)| Saw::Done(done))
+                }
+                ExamineKind::Resilver => zio.lacking(&item.bp, &item.bookmark, &options).map(Saw::of),
             };
             Seen { bp: item.bp, entry: item.entry, place, saw }
         })
@@ -249,12 +251,12 @@ struct Seen {
 
 enum Saw {
     Done(RepairOutcome),
-    Lacking(Lacking),
+    MissingPieces(MissingPieces),
 }
 
 impl Saw {
-    fn of(lacking: Option<Lacking>) -> Saw {
-        lacking.map_or_else(|| Saw::Done(RepairOutcome::default()), Saw::Lacking)
+    fn of(lacking: Option<MissingPieces>) -> Saw {
+        lacking.map_or_else(|| Saw::Done(RepairOutcome::default()), Saw::MissingPieces)
     }
 }
 
@@ -279,8 +281,8 @@ impl<'a> Filling<'a> {
         let mut here: Vec<ToFill> = Vec::new();
         for Seen { bp, entry, place, saw } in chunk {
             let n = self.done.len();
-            let Lacking { laid, tree, known } = match saw {
-                Ok(Saw::Lacking(lacking)) => lacking,
+            let MissingPieces { laid, tree, known } = match saw {
+                Ok(Saw::MissingPieces(lacking)) => lacking,
                 Ok(Saw::Done(done)) => {
                     self.done.push(Looked { bp, entry, done: Ok(done) });
                     continue;

@@ -12,7 +12,7 @@
 //! Like a scan it works in *slices*, before the sync thread's txg frees or writes anything
 //! ([`Engine::rebuild_slice`]). The space maps of the last txg say what was allocated then. Nothing
 //! of that is freed or overwritten meanwhile, except by intent logs, whose blocks are allocated
-//! ahead, and by repairs of readers. A cordon keeps these apart ([`vdev::Cordon`]). What is
+//! ahead, and by repairs of readers. A cordon keeps these apart ([`vdev::ClosedRanges`]). What is
 //! allocated later is written to the new device as to all others. Stretches near one another are
 //! copied with the unused space between them: a seek costs more.
 //!

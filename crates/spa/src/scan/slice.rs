@@ -9,7 +9,7 @@ use device::Block;
 use ondisk::scan::{DSF_SCRUB_PAUSED, ScanFunc, ScanPhys};
 use ondisk::{Blkptr, Guid, Txg};
 use vdev::{Priority, Request, TxgRanges};
-use zio::{Bookmark, IoFlags, Look, ReadOptions, Workers};
+use zio::{Bookmark, ExamineKind, IoFlags, ReadOptions, Workers};
 
 use crate::engine::Engine;
 use crate::scan::issue::extents;
@@ -63,7 +63,7 @@ enum NotEntered {
 pub(crate) struct Slice<'a> {
     pub(crate) engine: &'a Engine,
     phys: ScanPhys,
-    pub(crate) look: Look,
+    pub(crate) look: ExamineKind,
     pub(crate) workers: &'a Workers,
     /// The blocks that wait to be verified.
     pub(crate) queue: &'a Queue,
@@ -103,10 +103,10 @@ pub(crate) struct Room {
 }
 
 /// The priority of a scan's I/O.
-fn priority(look: Look) -> Priority {
+fn priority(look: ExamineKind) -> Priority {
     match look {
-        Look::Scrub => Priority::Scrub,
-        Look::Resilver => Priority::Resilver,
+        ExamineKind::Scrub => Priority::Scrub,
+        ExamineKind::Resilver => Priority::Resilver,
     }
 }
 
@@ -167,7 +167,7 @@ impl Slice<'_> {
         let tree = self.engine.tree();
         // The members of a gang block may be anywhere.
         let behind = || s.copies().any(|dva| dva.gang) || extents(bp).any(|copy| tree.lacks(&copy));
-        let wanted = covers(&self.phys, s.phys_birth) && (self.look == Look::Scrub || behind());
+        let wanted = covers(&self.phys, s.phys_birth) && (self.look == ExamineKind::Scrub || behind());
         if !wanted {
             self.found.skipped = self.found.skipped.saturating_add(bytes);
         }
@@ -179,7 +179,7 @@ impl Slice<'_> {
     /// The contents of an indirect block; it is queued too if it is `fresh`.
     pub(crate) fn lead(&mut self, bp: &Blkptr, bm: &Bookmark, fresh: bool) -> ControlFlow<(), Option<Block>> {
         let zio = self.engine.cache.zio();
-        let looked_at = self.look == Look::Scrub
+        let looked_at = self.look == ExamineKind::Scrub
             && bp.stored().is_some_and(|s| covers(&self.phys, s.phys_birth))
             && (fresh || self.queue.holds(bp));
         let read = {
@@ -307,7 +307,7 @@ impl Engine {
         if phys.flags & DSF_SCRUB_PAUSED != 0 {
             return;
         }
-        let look = if phys.func == ScanFunc::Resilver { Look::Resilver } else { Look::Scrub };
+        let look = if phys.func == ScanFunc::Resilver { ExamineKind::Resilver } else { ExamineKind::Scrub };
         let workers = Workers::new("scan", THREADS);
         let most = scan.slice_blocks.load(Ordering::Relaxed);
         let mut walk = scan.walk.lock();

@@ -98,7 +98,7 @@ pub struct SplitTerms<'a> {
     /// Threads that compress, checksum and write.
     pub workers: Arc<Workers>,
     /// The memory of its block cache.
-    pub cache: arc::Room,
+    pub cache: arc::CacheMemory,
 }
 
 /// Both trees after the split, and what changes between them.
@@ -308,7 +308,7 @@ struct Parting {
     altroot: Option<String>,
     host: Host,
     workers: Arc<Workers>,
-    cache: arc::Room,
+    cache: arc::CacheMemory,
 }
 
 impl Parting {

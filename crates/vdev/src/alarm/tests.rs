@@ -45,7 +45,7 @@ fn limits_at_the_ends() {
 /// Goal: a ring before the wait counts, once.
 #[test]
 fn a_bell_is_heard_afterwards() {
-    let bell = Bell::default();
+    let bell = AlarmQueue::default();
     bell.alarm(Guid(7), Symptom::Io);
     bell.alarm(Guid(7), Symptom::Io);
     assert!(bell.wait(None));

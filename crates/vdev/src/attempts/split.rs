@@ -145,7 +145,7 @@ impl<'t> Split<'t> {
             let top = self.tree.top(vdev).ok()?;
             let node = self.tree.node(top);
             let whole = matches!(node.layout, Layout::Leaf(_) | Layout::Mirrored);
-            if whole && self.tree.raidz_sides(node).next().is_none() {
+            if whole && self.tree.raidz_children(node).next().is_none() {
                 for copy in self.tree.copies(top, offset, self.birth) {
                     let mut buf = AlignedBuf::zeroed(size as usize);
                     match self.tree.read_leaf(copy.leaf, offset, &mut buf, self.request) {

@@ -13,7 +13,7 @@ use ondisk::label::{
 };
 use ondisk::{Guid, Nvlist, Txg, Uberblock};
 
-use super::{Face, Ring};
+use super::{LabelIo, Ring};
 
 /// Why a part of a label could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -47,19 +47,19 @@ type Result<T> = std::result::Result<T, LabelWriteError>;
 
 /// Writes labels of a device.
 pub struct LabelWriter<'d> {
-    face: Face<'d>,
+    face: LabelIo<'d>,
 }
 
 impl<'d> LabelWriter<'d> {
     /// A writer of the labels of `device`.
     pub fn new(device: &'d dyn Device) -> Self {
-        Self { face: Face::new(device) }
+        Self { face: LabelIo::new(device) }
     }
 
     /// A writer of the labels of a leaf of an open pool. Its injected faults apply
     /// ([`crate::inject`]).
     pub fn of(device: &'d dyn Device, leaf: Guid) -> Self {
-        Self { face: Face::of(device, leaf) }
+        Self { face: LabelIo::of(device, leaf) }
     }
 
     /// Writes the config of label 0 to 3 (`vdev_label_sync`).

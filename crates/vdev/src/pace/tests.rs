@@ -236,9 +236,9 @@ fn alone_it_waits_for_nobody() {
 }
 
 /// An operation of the foreground that doesn't end until this is dropped.
-fn stuck(leaf: &Leaf) -> One<'_> {
+fn stuck(leaf: &Leaf) -> ForegroundOp<'_> {
     leaf.precedence.asked.begun.fetch_add(1, Relaxed);
-    One(&leaf.precedence.asked)
+    ForegroundOp(&leaf.precedence.asked)
 }
 
 /// Goal: beside an operation that never ends the background makes progress, in its share of the

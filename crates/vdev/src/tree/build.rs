@@ -8,7 +8,7 @@ use ondisk::label::{LABEL_END_SIZE, LABEL_SIZE, LABEL_START_SIZE, SPA_MINDEVSIZE
 use ondisk::{Ashift, Guid};
 
 use super::{Layout, MAX_ASIZE, Node, NodeId, Opener, Tree};
-use crate::alarm::Bell;
+use crate::alarm::AlarmQueue;
 use crate::kind;
 use crate::{Result, VdevAux, VdevConfig, VdevError, VdevKind, VdevState};
 
@@ -21,7 +21,7 @@ const ASHIFT_MAX: u8 = 16;
 /// Smallest sector shift (`ASHIFT_MIN`).
 const ASHIFT_MIN: u8 = 9;
 
-pub(super) fn build(root: &VdevConfig, bell: Arc<Bell>, open: &mut Opener<'_>) -> Result<Tree> {
+pub(super) fn build(root: &VdevConfig, bell: Arc<AlarmQueue>, open: &mut Opener<'_>) -> Result<Tree> {
     if root.kind != VdevKind::Root {
         return Err(VdevError::Shape { guid: root.guid, why: "the top of a tree is not a root" });
     }

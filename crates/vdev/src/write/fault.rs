@@ -20,7 +20,7 @@ use ondisk::label::{BOOT_ENV_OFFSET, LABELS, PAD_SIZE, label_offset};
 use ondisk::{Guid, VdevId};
 
 use crate::inject::{self, On, Wrong};
-use crate::label::Face;
+use crate::label::LabelIo;
 use crate::tree::{Layout, NodeId, Tree};
 use crate::{Result, VdevAux, VdevState};
 
@@ -193,7 +193,7 @@ fn probe(pool: Guid, guid: Guid, device: &dyn Device, writes: bool) -> bool {
         return false;
     }
     let mut buf = AlignedBuf::zeroed(PAD_SIZE as usize);
-    let face = Face::of(device, guid).probing();
+    let face = LabelIo::of(device, guid).probing();
     (0..LABELS).filter_map(|label| label_offset(device.size(), label)).any(|start| {
         // A device of a pool that is only read needs only to be readable.
         let wrote = |done| matches!(done, Ok(()) | Err(DeviceError::ReadOnly { .. }));

@@ -9,7 +9,7 @@ use ondisk::{Guid, Txg, VdevId};
 use crate::inject::{self, On, Wrong};
 use crate::report::Trouble;
 use crate::tree::{Layout, NodeId, Tree};
-use crate::write::turns::Flushed;
+use crate::write::shared_flush::FlushOutcome;
 
 /// Txgs that may be open while one syncs (`TXG_CONCURRENT_STATES`, less that one).
 pub(crate) const OPEN_GROUPS: u64 = 2;
@@ -80,12 +80,12 @@ impl Tree {
         }
         // A flush for other callers may have failed for another txg.
         match node.flushing.take(|| self.flush_device(id, &**device, &miss)) {
-            Flushed::Durable => Ok(()),
-            Flushed::Faulted => {
+            FlushOutcome::Durable => Ok(()),
+            FlushOutcome::Faulted => {
                 miss();
                 Ok(())
             }
-            Flushed::Lost(e) => {
+            FlushOutcome::Lost(e) => {
                 miss();
                 Err(e)
             }
@@ -93,7 +93,7 @@ impl Tree {
     }
 
     /// Flushes the device of a leaf; on failure counts the error and gives the device up.
-    fn flush_device(&self, id: NodeId, device: &dyn Device, miss: &dyn Fn()) -> Flushed {
+    fn flush_device(&self, id: NodeId, device: &dyn Device, miss: &dyn Fn()) -> FlushOutcome {
         let node = self.node(id);
         let lost = || DeviceError::Io {
             op: Op::Flush,
@@ -108,15 +108,15 @@ impl Tree {
             .run(None, || flushed(self.root_guid(), node.guid, device))
             .and_then(|()| if node.lost_writes.load(Relaxed) { Err(lost()) } else { Ok(()) });
         drop(begun);
-        let Err(source) = done else { return Flushed::Durable };
+        let Err(source) = done else { return FlushOutcome::Durable };
         node.stats.write_errors.inc();
         self.failed(id, Trouble::Flush, None, Some(&source));
         miss();
         if self.fault(id, device.is_gone()) {
-            return Flushed::Faulted;
+            return FlushOutcome::Faulted;
         }
         node.lost_writes.store(true, Relaxed);
-        Flushed::Lost(FlushError { guid: node.guid, source: Arc::new(source) })
+        FlushOutcome::Lost(FlushError { guid: node.guid, source: Arc::new(source) })
     }
 }
 

@@ -11,7 +11,8 @@
 //! A raidz can't be copied this way: where its blocks begin decides which sectors are parity.
 //!
 //! # Locks
-//! None. The caller keeps blocks in the range from being written meanwhile ([`crate::Cordon`]).
+//! None. The caller keeps blocks in the range from being written meanwhile
+//! ([`crate::ClosedRanges`]).
 //!
 //! # See
 //! OpenZFS `vdev_rebuild_range`, `vdev_draid_rebuild_asize`, `vdev_mirror_rebuild_asize`.
@@ -59,7 +60,7 @@ impl Tree {
         let Ok(top) = self.top(vdev) else { return false };
         match &self.node(top).layout {
             Layout::Leaf(_) | Layout::Draid(_) => true,
-            Layout::Mirrored => self.raidz_sides(self.node(top)).next().is_none(),
+            Layout::Mirrored => self.raidz_children(self.node(top)).next().is_none(),
             _ => false,
         }
     }

@@ -12,21 +12,21 @@ use ondisk::{Blkptr, ObjNum, Txg};
 use zio::EarlyWrite;
 
 /// An input of a batch.
-pub(super) enum Gathered {
+pub(super) enum BatchInput {
     /// A record.
     Piece(Piece),
     /// Data that this block holds.
     Block { object: u64, offset: u64, length: u64, block: DirtyBlock },
 }
 
-impl Gathered {
+impl BatchInput {
     /// Turns the input back into the record that it was made from. Its data is fetched again later.
     pub(super) fn into_itx(self) -> Itx {
         match self {
-            Gathered::Block { object, offset, length, block } => {
+            BatchInput::Block { object, offset, length, block } => {
                 Itx { txg: block.txg(), body: Body::Data { object, offset, length } }
             }
-            Gathered::Piece(Piece { txg, what }) => {
+            BatchInput::Piece(Piece { txg, what }) => {
                 let body = match what {
                     What::Whole(raw) => Body::Whole(raw),
                     What::Clones(raw) => Body::Clones(raw),
@@ -42,9 +42,9 @@ impl Gathered {
 
 /// Blocks that were allocated for a flight.
 #[derive(Default)]
-pub(super) struct Boarding(Vec<(DirtyBlock, Blkptr)>);
+pub(super) struct EarlyBlocks(Vec<(DirtyBlock, Blkptr)>);
 
-impl Boarding {
+impl EarlyBlocks {
     /// Undoes the allocations after a failed flight: the blocks' txgs write them like all others.
     pub(super) fn displace(&mut self) {
         self.0.drain(..).for_each(|(block, bp)| block.displace(&bp));
@@ -83,16 +83,20 @@ impl Zilog {
 
     /// Makes records of a batch in the txg of `tx`: allocates blocks of that txg, and copies the
     /// data of other txgs.
-    pub(super) fn board(&self, tx: &Tx, gathered: Vec<Gathered>) -> (Vec<Piece>, Boarding, Vec<EarlyWrite>) {
+    pub(super) fn board(
+        &self,
+        tx: &Tx,
+        gathered: Vec<BatchInput>,
+    ) -> (Vec<Piece>, EarlyBlocks, Vec<EarlyWrite>) {
         let mut placed = self.place(tx, &gathered).into_iter();
-        let (mut pieces, mut boarding, mut writes) = (Vec::new(), Boarding::default(), Vec::new());
+        let (mut pieces, mut boarding, mut writes) = (Vec::new(), EarlyBlocks::default(), Vec::new());
         for one in gathered {
             let (object, offset, length, block) = match one {
-                Gathered::Piece(piece) => {
+                BatchInput::Piece(piece) => {
                     pieces.push(piece);
                     continue;
                 }
-                Gathered::Block { object, offset, length, block } => (object, offset, length, block),
+                BatchInput::Block { object, offset, length, block } => (object, offset, length, block),
             };
             let mut named = block.placed().copied().filter(|_| block.txg() == tx.txg());
             let mut fresh = None;
@@ -128,12 +132,12 @@ impl Zilog {
 
     /// Allocates space for the blocks that have none, in their order; `None` for a block without a
     /// new allocation.
-    fn place(&self, tx: &Tx, gathered: &[Gathered]) -> Vec<Option<EarlyWrite>> {
+    fn place(&self, tx: &Tx, gathered: &[BatchInput]) -> Vec<Option<EarlyWrite>> {
         let Some(policy) = &self.early else { return Vec::new() };
         let (mut at, mut reqs) = (Vec::new(), Vec::new());
         let blocks = gathered.iter().filter_map(|g| match g {
-            Gathered::Block { block, .. } => Some(block),
-            Gathered::Piece(_) => None,
+            BatchInput::Block { block, .. } => Some(block),
+            BatchInput::Piece(_) => None,
         });
         for block in blocks {
             let wants = block.txg() == tx.txg() && block.placed().is_none();

@@ -1,7 +1,7 @@
 //! Taking records, filling blocks, and writing them.
 
 use super::chain::{BlockState, Chain, ChainBlock, MIN_BLOCK, seq_of};
-use super::early::{Boarding, Gathered};
+use super::early::{BatchInput, EarlyBlocks};
 use super::fill::{Draft, Laid, Piece, What, lay_out};
 use super::pending::{Body, Itx};
 use super::{Carry, Zilog};
@@ -38,7 +38,7 @@ struct Flight<'a> {
     id: u64,
     txg: Txg,
     seqs: std::ops::RangeInclusive<u64>,
-    early: Boarding,
+    early: EarlyBlocks,
     well: bool,
 }
 
@@ -120,7 +120,7 @@ impl Zilog {
 
     /// Makes records of a take, with their data or the blocks that have it. It stops after one
     /// batch, or at data that can't be read.
-    fn gather(&self, carry: &mut Carry, source: &dyn Source) -> Vec<Gathered> {
+    fn gather(&self, carry: &mut Carry, source: &dyn Source) -> Vec<BatchInput> {
         let (synced, open) = (self.groups.synced(), self.groups.open());
         let (mut out, mut room) = (Vec::new(), BATCH);
         while room > 0
@@ -145,7 +145,7 @@ impl Zilog {
                     }
                     if let Some((Some(block), length)) = block {
                         room = room.saturating_sub(now / EARLY_SHARE);
-                        out.push(Gathered::Block { object, offset, length, block });
+                        out.push(BatchInput::Block { object, offset, length, block });
                         continue;
                     }
                     let len = usize::try_from(now).expect("a batch fits into memory");
@@ -171,7 +171,7 @@ impl Zilog {
                 What::Data { bytes, .. } => LR_WRITE_SIZE + bytes.len(),
             };
             room = room.saturating_sub(taken as u64);
-            out.push(Gathered::Piece(Piece { txg, what }));
+            out.push(BatchInput::Piece(Piece { txg, what }));
         }
         out
     }
@@ -233,9 +233,9 @@ impl Zilog {
 
     /// Puts back a record whose txg is no longer open, if such a record may be logged only while
     /// its txg is open. Everything after it is put back too, because it may rely on it.
-    fn put_back_late(&self, carry: &mut Carry, gathered: &mut Vec<Gathered>, now: Txg) {
-        let late = |g: &Gathered| match g {
-            Gathered::Piece(Piece { txg, what: What::Clones(_) }) if *txg != now => Some(*txg),
+    fn put_back_late(&self, carry: &mut Carry, gathered: &mut Vec<BatchInput>, now: Txg) {
+        let late = |g: &BatchInput| match g {
+            BatchInput::Piece(Piece { txg, what: What::Clones(_) }) if *txg != now => Some(*txg),
             _ => None,
         };
         let Some((at, txg)) = gathered.iter().enumerate().find_map(|(at, g)| Some((at, late(g)?))) else {
@@ -248,7 +248,7 @@ impl Zilog {
     }
 
     /// Fills blocks from `first` on.
-    fn fill(&self, carry: &mut Carry, first: Blkptr, mut gathered: Vec<Gathered>) -> Result<Filled<'_>> {
+    fn fill(&self, carry: &mut Carry, first: Blkptr, mut gathered: Vec<BatchInput>) -> Result<Filled<'_>> {
         let tx = self.groups.hold()?;
         self.put_back_late(carry, &mut gathered, tx.txg());
         if gathered.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::EarlyWrite;
 use super::place::Batch;
-use super::{Failed, Together};
+use super::{Failed, IssueThreads};
 use crate::{Bookmark, ClassHint, Error, IoFlags, KeyError, Priority, Result, Want, Zio};
 use codec::checksum::Checksum;
 use codec::checksum::embedded::{self, Verifier};
@@ -121,10 +121,10 @@ impl Zio {
             batch.bind(logs + n, s.phys_birth, &s.dvas, &bytes);
         }
         let places = batch.bound.iter().map(|b| self.place_of(&b.dva, b.bytes.len() as u64));
-        let _pass = self.cordon().pass(places.collect());
+        let _pass = self.closed_ranges().pass(places.collect());
         // No txg depends on log blocks, so only the others are kept for rewriting.
         match self
-            .put(batch.bound, &self.workers(), Together::Batch, Priority::Log, |req| req >= logs)
+            .put(batch.bound, &self.workers(), IssueThreads::Batch, Priority::Log, |req| req >= logs)
             .into_iter()
             .next()
         {

@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use vdev::Tree;
 
+mod deferred;
 mod failing;
 mod healing;
-mod held;
 mod protected;
 mod remade;
 mod shared;

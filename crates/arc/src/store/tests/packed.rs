@@ -45,7 +45,7 @@ pub(super) fn read(rig: &Rig, n: u64) -> bool {
             assert!(block.whole() == contents(n), "block {n}");
             true
         }
-        Found::Flight(..) => panic!("nobody else reads"),
+        Found::PendingRead(..) => panic!("nobody else reads"),
         Found::Nothing => {
             rig.store.land(&lz4(rig, n), Some(&contents(n).into()), Some(&packed(n)), false);
             false
@@ -172,12 +172,12 @@ fn hands_and_damage() {
     };
     assert!(cold(1));
     rig.check();
-    assert!(rig.store.at_hand(&hand).is_some_and(|block| block == contents(1)));
+    assert!(rig.store.by_ref(&hand).is_some_and(|block| block == contents(1)));
     assert_eq!(rig.named("overhead_size"), LSIZE as u64, "it is plain again");
     rig.check();
     assert!(cold(1));
     rig.store.forget(&lz4(&rig, 1));
-    assert!(rig.store.at_hand(&hand).is_none());
+    assert!(rig.store.by_ref(&hand).is_none());
     rig.store.insert(&lz4(&rig, 2), &contents(2).into(), Some(&Block::copy_of(&[0xff; 512])));
     assert!(cold(2));
     assert!(!read(&rig, 2), "it was forgotten");
@@ -201,7 +201,7 @@ fn at_the_same_time() {
                     let n = (step * (thread + 7)) % 60;
                     match rig.store.find_or_start(&lz4(rig, n), false, Arc::default, None) {
                         Found::Block(block, _) => assert!(block.whole() == contents(n)),
-                        Found::Flight(..) => {}
+                        Found::PendingRead(..) => {}
                         Found::Nothing => {
                             let (block, packed) = (contents(n).into(), packed(n));
                             rig.store.land(&lz4(rig, n), Some(&block), Some(&packed), false);

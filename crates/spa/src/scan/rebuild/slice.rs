@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use device::Block;
 use ondisk::scan::RebuildPhys;
 use ondisk::{Guid, Txg, VdevId};
-use vdev::{Closed, Priority, Request, StretchError};
+use vdev::{ClosedRange, Priority, Request, StretchError};
 
 use crate::engine::Engine;
 use crate::scan::rebuild::{End, REBUILD_MAX_SEGMENT, REBUILD_VDEV_LIMIT};
@@ -58,7 +58,7 @@ struct Stretch<'a> {
     failed: u64,
     /// Absent devices with a part in it.
     away: Vec<Guid>,
-    closed: Option<Closed<'a>>,
+    closed: Option<ClosedRange<'a>>,
 }
 
 impl Stretch<'_> {
@@ -198,7 +198,7 @@ impl<'a> Lane<'a> {
             let (lacks, away) =
                 tree.lacks_of_stretch(self.vdev, at, len).unwrap_or_else(|_| (true, Vec::new()));
             if lacks {
-                stretch.closed = Some(self.engine.cache.zio().cordon().close(self.vdev, at..at + len));
+                stretch.closed = Some(self.engine.cache.zio().closed_ranges().close(self.vdev, at..at + len));
                 lacked.push((at, len));
             } else {
                 stretch.away = away;
@@ -294,7 +294,7 @@ impl Engine {
         if due.is_empty() {
             return;
         }
-        let long = self.scan.long(zio::Look::Resilver);
+        let long = self.scan.long(zio::ExamineKind::Resilver);
         let most = self.scan.slice_blocks.load(Ordering::Relaxed);
         let before = self.here();
         let since = Instant::now();
