@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
 /// How long a daemon with nothing imported waits for the next command.
@@ -248,13 +248,7 @@ pub fn run(options: &Options, service: Arc<dyn DaemonService>) -> Result<(), Dae
     }
     place.prepare()?;
     if options.background {
-        match rustix::process::setsid() {
-            // The leader of a process group has its own session, or a shell's job control, already.
-            Ok(_) | Err(rustix::io::Errno::PERM) => {}
-            Err(errno) => return Err(cannot("leave the terminal")(errno.into())),
-        }
-        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-        inherited::take_back_nice();
+        leave_terminal()?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -267,11 +261,7 @@ pub fn run(options: &Options, service: Arc<dyn DaemonService>) -> Result<(), Dae
     logging::start(options.background.then(|| place.log()));
     inherited::raise_limits();
     fuse::reserve::keep();
-    for (name, value) in &options.tunables {
-        let failed = |e: Error| DaemonError::Tunable { name: name.clone(), value: *value, reason: e.reason };
-        // The user who starts the daemon sets these on its command line.
-        service.set_tunable(&Caller::this_process(), name, value).map_err(failed)?;
-    }
+    set_tunables(options, &*service)?;
     let held = match begin(place) {
         Err(DaemonError::Running { .. }) if options.background => {
             // Two commands started a daemon, and the other one serves both.
@@ -283,15 +273,7 @@ pub fn run(options: &Options, service: Arc<dyn DaemonService>) -> Result<(), Dae
         tracing::warn!("{note}");
     }
     remove_orphans(place, options.tree.as_deref());
-    if place.is_shared() {
-        service.remember_in(Path::new(crate::commands::pool::cachefile::USUAL));
-    }
-    if options.others {
-        service.let_others_in();
-    }
-    if options.nest {
-        service.nest_always();
-    }
+    set_defaults(options, &*service);
     // Before anything is served, so that a folder that can't be used is reported before clients
     // depend on the daemon.
     let tree = match &options.tree {
@@ -322,6 +304,40 @@ pub fn run(options: &Options, service: Arc<dyn DaemonService>) -> Result<(), Dae
         tracing::warn!(%error, "kstats and tunables stay mounted, dead");
     }
     result
+}
+
+/// Leaves the session, the umask and the priority of the command that started this process.
+fn leave_terminal() -> Result<(), DaemonError> {
+    match rustix::process::setsid() {
+        // The leader of a process group has its own session, or a shell's job control, already.
+        Ok(_) | Err(rustix::io::Errno::PERM) => {}
+        Err(errno) => return Err(cannot("leave the terminal")(errno.into())),
+    }
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    inherited::take_back_nice();
+    Ok(())
+}
+
+fn set_tunables(options: &Options, service: &dyn DaemonService) -> Result<(), DaemonError> {
+    for (name, value) in &options.tunables {
+        let failed = |e: Error| DaemonError::Tunable { name: name.clone(), value: *value, reason: e.reason };
+        // The user who starts the daemon sets these on its command line.
+        service.set_tunable(&Caller::this_process(), name, value).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Sets what applies to all pools that are imported later.
+fn set_defaults(options: &Options, service: &dyn DaemonService) {
+    if options.place.is_shared() {
+        service.remember_in(Path::new(crate::commands::pool::cachefile::USUAL));
+    }
+    if options.others {
+        service.let_others_in();
+    }
+    if options.nest {
+        service.nest_always();
+    }
 }
 
 /// Catches the signals of limits on file sizes and CPU time, which would end this process. A write
@@ -391,13 +407,26 @@ fn misuse(word: &OsStr, value: Option<&OsStr>) -> String {
     }
 }
 
-/// Runs `poolhouse serve` with its options (`USAGE`) and returns the exit code.
-///
-/// A command that starts a daemon passes `--background`. With that, the daemon detaches from the
-/// terminal and ends when nothing is imported.
-pub fn main(args: impl IntoIterator<Item = OsString>, service: Arc<dyn DaemonService>) -> u8 {
-    let mut options = Options::at(RunDir::at(Path::new("")));
-    let (mut shared, mut limit, mut run_dir) = (false, None, None);
+/// The parsed command line of `serve`.
+struct Arguments {
+    /// The options, with an empty folder.
+    options: Options,
+    /// Whether other users may make requests.
+    shared: bool,
+    /// How long a program may run at an event.
+    limit: Option<Duration>,
+    /// The named folder.
+    run_dir: Option<PathBuf>,
+}
+
+/// The command line is wrong, for this reason.
+struct BadUsage(String);
+
+/// Parses the command line of `serve`. `None` if it asks for help.
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Option<Arguments>, BadUsage> {
+    let options = Options::at(RunDir::at(Path::new("")));
+    let mut parsed = Arguments { options, shared: false, limit: None, run_dir: None };
+    let options = &mut parsed.options;
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         let value = if WITH_VALUE.iter().any(|option| arg == *option) { args.next() } else { None };
@@ -407,13 +436,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>, service: Arc<dyn DaemonSer
         let pair = pair.and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
         let misuse = misuse(&arg, value.as_deref());
         match (arg.to_str(), value) {
-            (Some("--help" | "-h"), _) => {
-                // The reader of the output may be gone.
-                writeln!(std::io::stdout(), "{USAGE}").unwrap_or_default();
-                return 0;
-            }
+            (Some("--help" | "-h"), _) => return Ok(None),
             (Some("--background"), _) => options.background = true,
-            (Some("--shared"), _) => shared = true,
+            (Some("--shared"), _) => parsed.shared = true,
             (Some("--allow-other"), _) => options.others = true,
             (Some("--nest"), _) => options.nest = true,
             (Some("--attach"), _) => options.attach = true,
@@ -428,18 +453,35 @@ pub fn main(args: impl IntoIterator<Item = OsString>, service: Arc<dyn DaemonSer
                 options.events = Some(Terms::of(&dir));
             }
             (Some("--event-timeout"), Some(_)) if seconds.is_some_and(|seconds| seconds > 0) => {
-                limit = seconds.map(Duration::from_secs);
+                parsed.limit = seconds.map(Duration::from_secs);
             }
             (Some("--tunable"), Some(_)) if pair.is_some() => options.tunables.extend(pair),
             (Some("--run-dir"), Some(dir)) => {
-                run_dir = Some(std::path::absolute(&dir).unwrap_or_else(|_| dir.into()));
+                parsed.run_dir = Some(std::path::absolute(&dir).unwrap_or_else(|_| dir.into()));
             }
-            _ => {
-                say(&format!("{misuse}\n{USAGE}"));
-                return 2;
-            }
+            _ => return Err(BadUsage(misuse)),
         }
     }
+    Ok(Some(parsed))
+}
+
+/// Runs `poolhouse serve` with its options (`USAGE`) and returns the exit code.
+///
+/// A command that starts a daemon passes `--background`. With that, the daemon detaches from the
+/// terminal and ends when nothing is imported.
+pub fn main(args: impl IntoIterator<Item = OsString>, service: Arc<dyn DaemonService>) -> u8 {
+    let Arguments { mut options, shared, limit, run_dir } = match parse(args) {
+        Ok(Some(parsed)) => parsed,
+        Ok(None) => {
+            // The reader of the output may be gone.
+            writeln!(std::io::stdout(), "{USAGE}").unwrap_or_default();
+            return 0;
+        }
+        Err(BadUsage(misuse)) => {
+            say(&format!("{misuse}\n{USAGE}"));
+            return 2;
+        }
+    };
     let chosen = match run_dir {
         // A named folder that is the usual one stays as open as that, as root's is.
         Some(dir) => Ok((choice::at(&dir), Vec::new())),
@@ -666,20 +708,7 @@ async fn serve(
                     drop(stream);
                     fuse::reserve::refill();
                 }
-                Ok((stream, _)) => {
-                    // Busy from here on: the caller's request must not reach a daemon that has
-                    // begun to end.
-                    let heard = Busy::new(&activity);
-                    let activity = Arc::clone(&activity);
-                    let service = Arc::<dyn DaemonService>::clone(service);
-                    let busy = move || Busy::new(&activity);
-                    let (stop, callers) = (Arc::clone(&stop), Arc::clone(&callers));
-                    tokio::spawn(async move {
-                        http::connection(stream, service, stop, &callers, busy).await;
-                        fuse::reserve::refill();
-                        drop(heard);
-                    });
-                }
+                Ok((stream, _)) => hear(stream, service, &activity, &stop, &callers),
                 Err(error) if !short && lacks_descriptors(&error) && fuse::reserve::lend() => {
                     tracing::warn!(%error, "the reserve of open files is used for a caller");
                     short = true;
@@ -700,6 +729,37 @@ async fn serve(
     }
     service_manager::tell("STOPPING=1");
     fuse::reserve::give_up();
+    finish(options, service, &mut term, &mut int).await
+}
+
+/// Serves a connection.
+fn hear(
+    stream: tokio::net::UnixStream,
+    service: &Arc<dyn DaemonService>,
+    activity: &Arc<Activity>,
+    stop: &Arc<Notify>,
+    callers: &Arc<Callers>,
+) {
+    // Busy from here on: the caller's request must not reach a daemon that has begun to end.
+    let heard = Busy::new(activity);
+    let activity = Arc::clone(activity);
+    let service = Arc::<dyn DaemonService>::clone(service);
+    let busy = move || Busy::new(&activity);
+    let (stop, callers) = (Arc::clone(stop), Arc::clone(callers));
+    tokio::spawn(async move {
+        http::connection(stream, service, stop, &callers, busy).await;
+        fuse::reserve::refill();
+        drop(heard);
+    });
+}
+
+/// Ends what the daemon serves. A second signal ends the process at once.
+async fn finish(
+    options: &Options,
+    service: &Arc<dyn DaemonService>,
+    term: &mut Signal,
+    int: &mut Signal,
+) -> Result<(), DaemonError> {
     let place = options.place.clone();
     let service = Arc::clone(service);
     // Hanging requests may hold all other threads.

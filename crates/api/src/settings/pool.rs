@@ -157,16 +157,18 @@ pub fn check(name: &str, value: &str, when: When, current: u64, hostid: u32) -> 
         "comment" => Ok(Setting::Text(name.to_owned(), value.to_owned())),
         "tname" if when == When::Create => Ok(Setting::TemporaryName(value.to_owned())),
         "tname" => Err(format!("property '{name}' can only be set at creation time")),
-        _ if dsl::prop::is_user_property(name) => {
-            if name.len() >= NAME_MAX {
-                Err(format!("property name '{name}' is too long"))
-            } else if value.len() >= VALUE_MAX {
-                Err(format!("property value '{value}' is too long"))
-            } else {
-                Ok(Setting::Text(name.to_owned(), value.to_owned()))
-            }
-        }
+        _ if dsl::prop::is_user_property(name) => check_user_property(name, value),
         _ => Err(format!("invalid property '{name}'")),
+    }
+}
+
+fn check_user_property(name: &str, value: &str) -> Result<Setting, String> {
+    if name.len() >= NAME_MAX {
+        Err(format!("property name '{name}' is too long"))
+    } else if value.len() >= VALUE_MAX {
+        Err(format!("property value '{value}' is too long"))
+    } else {
+        Ok(Setting::Text(name.to_owned(), value.to_owned()))
     }
 }
 

@@ -44,54 +44,17 @@ pub fn create_pool(
     cache: arc::CacheMemory,
 ) -> Result<(Pool, PoolFacts), Error> {
     let name = request.name.as_str();
-    let bad = |what: String| Error::new(name, Reason::BadValue { what });
-    let mut features: Vec<&'static Feature> = Vec::new();
-    let (mut ashift, mut facts) = (None, PoolFacts::default());
-    let mut kept = Vec::new();
-    let mut version = SPA_VERSION_FEATURES;
-    for (property, value) in &request.props {
-        match pool::check(property, value, When::Create, 1, host.hostid).map_err(bad)? {
-            pool::Setting::Feature(feature) => features.push(feature),
-            pool::Setting::NoFeature(_) => {}
-            pool::Setting::Number(of, number) => {
-                if of == "ashift" && number != 0 {
-                    ashift = Some(Ashift(u8::try_from(number).expect("checked to be 16 at most")));
-                }
-                kept.push(PoolProp::Number(of.to_owned(), number));
-            }
-            pool::Setting::Text(of, text) => kept.push(PoolProp::Text(of, text)),
-            pool::Setting::AltRoot(path) => {
-                facts.altroot = Some(path.trim_end_matches('/').to_owned()).filter(|p| !p.is_empty());
-            }
-            pool::Setting::CacheFile(file) => facts.cachefile = file,
-            pool::Setting::Version(number) => version = number,
-            // The request has a field for it.
-            pool::Setting::TemporaryName(_) => {}
-            pool::Setting::ReadOnly(_) | pool::Setting::BootFs(_) => {
-                return Err(absent(name, &format!("setting the property '{property}' of a pool")));
-            }
-        }
-    }
-    // Requested features need a version that has them.
-    let version = if features.is_empty() { version } else { SPA_VERSION_FEATURES };
+    let NewProps { features, version, ashift, kept, facts } = new_props(request, host)?;
     let new =
         NewPool { name: name.to_owned(), vdevs: vdevs(name, &request.layout)?, ashift, force: request.force };
     let props = root_props(name, request)?;
-    if let Some(set) = props.iter().find(|set| needed_version(set).is_some_and(|needed| version < needed)) {
-        let (property, why) = (set.name.clone(), PropError::Feature);
-        return Err(error_of(name, &dsl::Error::BadProperty { name: name.to_owned(), property, why }));
-    }
-    let lacks =
-        |set: &&Setting| needed_feature(set).is_some_and(|f| features.iter().all(|has| has.name != f));
-    if let Some(set) = props.iter().find(lacks) {
-        let (property, why) = (set.name.clone(), PropError::Feature);
-        return Err(error_of(name, &dsl::Error::BadProperty { name: name.to_owned(), property, why }));
-    }
+    check_needs(name, &props, version, &features)?;
     let crypt = crate::commands::dataset::keys::new_crypt(name, request.key.as_ref(), &request.root_props)?;
     // The root dataset has no parent whose key it could inherit. This check comes before any device
     // is touched.
     if crypt.as_ref().is_some_and(|crypt| crypt.suite.is_some() && crypt.key.is_none()) {
-        return Err(bad(dsl::KeyRefusal::NoFormat.to_string()));
+        let what = dsl::KeyRefusal::NoFormat.to_string();
+        return Err(Error::new(name, Reason::BadValue { what }));
     }
     let zpl = tasks::version_of(name, &props, version)?;
     // Quotas and reservations are checked against the new pool's space.
@@ -115,6 +78,78 @@ pub fn create_pool(
     }
     let pool = Pool::with_spa(spa, None).map_err(|e| Error::new(name, of_library(&e)))?;
     Ok((pool, facts))
+}
+
+/// The properties of a new pool.
+struct NewProps {
+    features: Vec<&'static Feature>,
+    version: u64,
+    ashift: Option<Ashift>,
+    /// Those that the pool stores.
+    kept: Vec<PoolProp>,
+    facts: PoolFacts,
+}
+
+/// Sorts the properties that a new pool is requested with.
+///
+/// # Errors
+/// * [`Reason::BadValue`]: a property is unknown or can't have this value, in OpenZFS's words.
+/// * [`Reason::NotSupported`]: this release can't set a property of the pool at its creation.
+fn new_props(request: &CreatePool, host: &Host) -> Result<NewProps, Error> {
+    let name = request.name.as_str();
+    let mut new = NewProps {
+        features: Vec::new(),
+        version: SPA_VERSION_FEATURES,
+        ashift: None,
+        kept: Vec::new(),
+        facts: PoolFacts::default(),
+    };
+    for (property, value) in &request.props {
+        let checked = pool::check(property, value, When::Create, 1, host.hostid);
+        match checked.map_err(|what| Error::new(name, Reason::BadValue { what }))? {
+            pool::Setting::Feature(feature) => new.features.push(feature),
+            pool::Setting::NoFeature(_) => {}
+            pool::Setting::Number(of, number) => {
+                if of == "ashift" && number != 0 {
+                    new.ashift = Some(Ashift(u8::try_from(number).expect("checked to be 16 at most")));
+                }
+                new.kept.push(PoolProp::Number(of.to_owned(), number));
+            }
+            pool::Setting::Text(of, text) => new.kept.push(PoolProp::Text(of, text)),
+            pool::Setting::AltRoot(path) => {
+                new.facts.altroot = Some(path.trim_end_matches('/').to_owned()).filter(|p| !p.is_empty());
+            }
+            pool::Setting::CacheFile(file) => new.facts.cachefile = file,
+            pool::Setting::Version(number) => new.version = number,
+            // The request has a field for it.
+            pool::Setting::TemporaryName(_) => {}
+            pool::Setting::ReadOnly(_) | pool::Setting::BootFs(_) => {
+                return Err(absent(name, &format!("setting the property '{property}' of a pool")));
+            }
+        }
+    }
+    if !new.features.is_empty() {
+        // Requested features need a version that has them.
+        new.version = SPA_VERSION_FEATURES;
+    }
+    Ok(new)
+}
+
+/// Checks that a new pool has what the properties of its root file system need.
+///
+/// # Errors
+/// * [`Reason::BadValue`]: a property needs a newer version, or a feature that is not enabled.
+fn check_needs(name: &str, props: &[Setting], version: u64, features: &[&Feature]) -> Result<(), Error> {
+    let too_new = |set: &&Setting| needed_version(set).is_some_and(|needed| version < needed);
+    let lacks =
+        |set: &&Setting| needed_feature(set).is_some_and(|f| features.iter().all(|has| has.name != f));
+    match props.iter().find(too_new).or_else(|| props.iter().find(lacks)) {
+        Some(set) => {
+            let (property, why) = (set.name.clone(), PropError::Feature);
+            Err(error_of(name, &dsl::Error::BadProperty { name: name.to_owned(), property, why }))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Sets what a new pool gets after its creation. If that fails, the pool is destroyed.

@@ -188,22 +188,7 @@ fn answer(engine: &mut Engine, ask: Ask, bytes: &[u8], data: &mut Vec<u8>) -> Re
             Answer::Done
         }
         Ask::Next { at, data } => engine.next(at, data).map_or_else(Answer::Gap, Answer::At),
-        Ask::Read { at, len } => {
-            if !(1..=PART_MAX).contains(&len) {
-                return Err(bad("a read of no such length"));
-            }
-            data.resize(len, 0);
-            match engine.read(at, data) {
-                Ok(n) => {
-                    data.truncate(n);
-                    Answer::Bytes
-                }
-                Err(gap) => {
-                    data.clear();
-                    Answer::Gap(gap)
-                }
-            }
-        }
+        Ask::Read { at, len } => return read(engine, at, len, data),
         Ask::Lookup { folder, name } => object(Some(engine.lookup(ObjNum(folder), &name.0)?)),
         Ask::Remove { folder, name } => object(engine.remove(ObjNum(folder), &name.0)?),
         Ask::Link { file, folder, name } => {
@@ -235,6 +220,24 @@ fn answer(engine: &mut Engine, ask: Ask, bytes: &[u8], data: &mut Vec<u8>) -> Re
             Answer::Done
         }
     })
+}
+
+/// Reads a range of the file that a visit has begun.
+fn read(engine: &mut Engine, at: u64, len: usize, data: &mut Vec<u8>) -> Result<Answer, Fault> {
+    if !(1..=PART_MAX).contains(&len) {
+        return Err(bad("a read of no such length"));
+    }
+    data.resize(len, 0);
+    match engine.read(at, data) {
+        Ok(n) => {
+            data.truncate(n);
+            Ok(Answer::Bytes)
+        }
+        Err(gap) => {
+            data.clear();
+            Ok(Answer::Gap(gap))
+        }
+    }
 }
 
 fn bad(what: &str) -> Fault {

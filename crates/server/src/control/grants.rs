@@ -78,6 +78,45 @@ fn pool_of(dataset: &str) -> String {
     dataset.split(['/', '@', '#']).next().unwrap_or(dataset).to_owned()
 }
 
+// The parts of requests' bodies that permissions depend on.
+
+#[derive(Deserialize)]
+struct Change {
+    change: DatasetChange,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    name: String,
+    change: PoolChange,
+}
+
+#[derive(Deserialize)]
+struct Key {
+    request: KeyRequest,
+}
+
+#[derive(Deserialize)]
+struct KeyRequest {
+    dataset: String,
+}
+
+#[derive(Deserialize)]
+struct OneDataset {
+    dataset: String,
+}
+
+#[derive(Deserialize)]
+struct Diff {
+    request: DiffRequest,
+}
+
+#[derive(Deserialize)]
+struct Space {
+    dataset: String,
+    classes: Vec<SpaceClass>,
+}
+
 /// Checks whether a caller that does not own the daemon may make this request (`zfs_secpolicy_*`).
 ///
 /// # Errors
@@ -94,36 +133,6 @@ pub fn authorize(
     method: &str,
     body: &[u8],
 ) -> Result<(), Error> {
-    #[derive(Deserialize)]
-    struct Change {
-        change: DatasetChange,
-    }
-    #[derive(Deserialize)]
-    struct Line {
-        name: String,
-        change: PoolChange,
-    }
-    #[derive(Deserialize)]
-    struct Key {
-        request: KeyRequest,
-    }
-    #[derive(Deserialize)]
-    struct KeyRequest {
-        dataset: String,
-    }
-    #[derive(Deserialize)]
-    struct OneDataset {
-        dataset: String,
-    }
-    #[derive(Deserialize)]
-    struct Diff {
-        request: DiffRequest,
-    }
-    #[derive(Deserialize)]
-    struct Space {
-        dataset: String,
-        classes: Vec<SpaceClass>,
-    }
     let denied = || Error::new(subject(method, body), Reason::Permission);
     // A request that does not parse is only refused here. The owner would get the parser's message.
     let load_key = |dataset: &str| check(pools, caller, &[(At::Here(dataset), "load-key".to_owned())]);
@@ -156,19 +165,22 @@ pub fn authorize(
         }
         "space" => {
             let asked: Space = serde_json::from_slice(body).map_err(|_| denied())?;
-            let class = |class: &SpaceClass| match class {
-                SpaceClass::User => "user",
-                SpaceClass::Group => "group",
-                SpaceClass::Project => "project",
-            };
-            let tables = ["used", "quota", "objused", "objquota"];
-            let each = asked.classes.iter().flat_map(|c| tables.map(|table| format!("{}{table}", class(c))));
-            let needs: Vec<Need<'_>> =
-                each.map(|permission| (At::Here(&asked.dataset), permission)).collect();
-            check(pools, caller, &needs)
+            check(pools, caller, &tables(&asked))
         }
         _ => Err(denied()),
     }
+}
+
+/// The permissions to read tables of space: the use and the quotas of users, groups or projects.
+fn tables(asked: &Space) -> Vec<Need<'_>> {
+    let class = |class: &SpaceClass| match class {
+        SpaceClass::User => "user",
+        SpaceClass::Group => "group",
+        SpaceClass::Project => "project",
+    };
+    let tables = ["used", "quota", "objused", "objquota"];
+    let each = asked.classes.iter().flat_map(|c| tables.map(|table| format!("{}{table}", class(c))));
+    each.map(|permission| (At::Here(&asked.dataset), permission)).collect()
 }
 
 /// The pool, volume or dataset that a request is about, or else its method.

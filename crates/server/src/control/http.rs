@@ -17,7 +17,7 @@ mod answer;
 use crate::control::peer::{may, of_cred};
 use crate::control::turns::{Callers, Crowd, Seat};
 use crate::daemon::service::DaemonService;
-use answer::{Paced, Text, answer};
+use answer::{Paced, Sending, Text, answer};
 use api::{Answer, Budget, Caller, Error, METHODS, Peer, PoolChange, Reason, clipped, dispatch};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Incoming};
@@ -109,23 +109,31 @@ async fn turn_away(stream: &UnixStream, crowd: Crowd) {
     }
 }
 
+/// The method that a request names. Text from an unknown client must not reach a log or an answer,
+/// so only the name of a known method is passed on.
+fn method_of(request: &Request<Incoming>) -> Result<&'static str, Error> {
+    let path = request.uri().path();
+    let asked = path.strip_prefix("/v1/");
+    let known = |asked| METHODS.iter().chain(&[SHUTDOWN]).find(|name| **name == asked);
+    let Some(method) = asked.and_then(known).copied() else {
+        return Err(Error::new(clipped(asked.unwrap_or(path)), Reason::NoSuchMethod));
+    };
+    if !matches!(*request.method(), Method::POST | Method::GET) {
+        return Err(Error::new(method, Reason::BadRequest { what: "neither POST nor GET".to_owned() }));
+    }
+    Ok(method)
+}
+
 async fn respond(
     request: Request<Incoming>,
     (peer, owner, seat): (Peer, u32, &Seat),
     service: Arc<dyn DaemonService>,
     stop: &Notify,
 ) -> Response<Text> {
-    // From here on the method is a known one. Text from an unknown client must not reach a log or
-    // an answer.
-    let path = request.uri().path();
-    let asked = path.strip_prefix("/v1/");
-    let known = |asked| METHODS.iter().chain(&[SHUTDOWN]).find(|name| **name == asked);
-    let Some(method) = asked.and_then(known).copied() else {
-        return refuse(&clipped(asked.unwrap_or(path)), Reason::NoSuchMethod);
+    let method = match method_of(&request) {
+        Ok(method) => method,
+        Err(error) => return refuse(&error.about, error.reason),
     };
-    if !matches!(*request.method(), Method::POST | Method::GET) {
-        return refuse(method, Reason::BadRequest { what: "neither POST nor GET".to_owned() });
-    }
     let open = may(peer, owner, method);
     if !open && owner != 0 {
         tracing::info!(uid = peer.uid, method, "refused");
@@ -151,24 +159,11 @@ async fn respond(
         return refuse(method, Reason::Daemon { what: "too many other requests don't end".to_owned() });
     }
     let caller = Caller::of_connection(peer, owner, seat.budget());
-    let (mut sending, receiving) = answer(Arc::clone(caller.budget()));
+    let (sending, receiving) = answer(Arc::clone(caller.budget()));
     let make = move || {
         let _turn = turn;
         let allowed = if open { Ok(()) } else { service.allows(&caller, method, &body) };
-        let made = match allowed {
-            Ok(()) => dispatch(&*service, &caller, method, &body, &mut sending),
-            Err(error) => {
-                tracing::info!(uid = peer.uid, method, "refused");
-                sending.begin(error.http_status());
-                sending.write_all(&body_of(&error))
-            }
-        };
-        match made {
-            Ok(()) => sending.end(),
-            Err(error) => {
-                tracing::debug!(uid = peer.uid, method, %error, "the caller does not take its answer")
-            }
-        }
+        send(&*service, &caller, (method, &body), allowed, sending);
     };
     if urgent {
         // Without a thread there is no answer.
@@ -185,6 +180,29 @@ async fn respond(
                 Reason::Daemon { what: "the request died; the daemon's log says where".to_owned() },
             )
         }
+    }
+}
+
+/// Sends the answer to a request that is allowed, or else why it is not.
+fn send(
+    service: &dyn DaemonService,
+    caller: &Caller,
+    (method, body): (&str, &[u8]),
+    allowed: Result<(), Error>,
+    mut sending: Sending,
+) {
+    let uid = caller.peer().uid;
+    let made = match allowed {
+        Ok(()) => dispatch(service, caller, method, body, &mut sending),
+        Err(error) => {
+            tracing::info!(uid, method, "refused");
+            sending.begin(error.http_status());
+            sending.write_all(&body_of(&error))
+        }
+    };
+    match made {
+        Ok(()) => sending.end(),
+        Err(error) => tracing::debug!(uid, method, %error, "the caller does not take its answer"),
     }
 }
 

@@ -6,10 +6,10 @@ use crate::commands::vdev::{self, initialize_trim, online_offline, properties};
 use crate::pools::Pools;
 use crate::pools::imported::Imported;
 use crate::replies::{of_checkpoint, of_shape};
-use api::{Caller, Error, ExportRequest, PoolChange, Reason};
+use api::{Caller, Error, ExportRequest, PoolChange, Reason, Settings};
 use ondisk::Guid;
 use spa::Host;
-use spa::engine::PoolProp;
+use spa::engine::{PoolProp, PoolWriter};
 use std::sync::Arc;
 
 impl Pools {
@@ -70,34 +70,14 @@ impl Pools {
             PoolChange::Destroy { .. } => Ok(()),
             PoolChange::SyncAnew => live.sync_anew().map_err(|_| Error::new(name, Reason::Suspended)),
             PoolChange::Sync => live.sync_all().map_err(|_| Error::new(name, Reason::Suspended)),
-            PoolChange::Set { props } => {
-                let props = vdev::props(imported, props, host)?;
-                if let Some(file) = props.cachefile {
-                    let before = self.memory.file_of(&imported.facts.read());
-                    imported.facts.write().cachefile = file;
-                    if let Some(before) = before {
-                        self.memory.write(&before, &self.table.present(), None);
-                    }
-                }
-                if props.kept.is_empty() {
-                    return Ok(());
-                }
-                live.set(props.kept).map_err(|e| Error::new(name, of_shape(&e)))
-            }
+            PoolChange::Set { props } => self.set_props(imported, live, props, host),
             PoolChange::SetVdev { guid, property, value } => {
                 let value = properties::check(property, value)
                     .map_err(|what| Error::new(name, Reason::BadValue { what }))?;
                 let done = live.set_vdev(Guid(*guid), property, value);
                 done.map_err(|e| Error::new(name, of_shape(&e)))
             }
-            PoolChange::Reguid { guid } => {
-                let taken = |g: u64| self.table.present().iter().any(|other| other.pool.spa().guid().0 == g);
-                if guid.is_some_and(taken) {
-                    return Err(Error::new(name, Reason::BadGuid));
-                }
-                let done = live.reguid(guid.map(Guid));
-                done.map(drop).map_err(|e| Error::new(name, of_shape(&e)))
-            }
+            PoolChange::Reguid { guid } => self.reguid(name, live, *guid),
             PoolChange::Reopen => {
                 let done = live.reopen(None);
                 done.map(drop).map_err(|e| Error::new(name, of_shape(&e.into())))
@@ -128,6 +108,44 @@ impl Pools {
                 log(caller, live, command).map_err(|reason| Error::new(name, reason))
             }
         }
+    }
+
+    /// Sets properties of a pool (`spa_prop_set`).
+    ///
+    /// # Errors
+    /// See [`vdev::props`] and [`of_shape`].
+    fn set_props(
+        &self,
+        imported: &Imported,
+        live: &PoolWriter,
+        props: &Settings,
+        host: &Host,
+    ) -> Result<(), Error> {
+        let props = vdev::props(imported, props, host)?;
+        if let Some(file) = props.cachefile {
+            let before = self.memory.file_of(&imported.facts.read());
+            imported.facts.write().cachefile = file;
+            if let Some(before) = before {
+                self.memory.write(&before, &self.table.present(), None);
+            }
+        }
+        if props.kept.is_empty() {
+            return Ok(());
+        }
+        live.set(props.kept).map_err(|e| Error::new(imported.pool.name(), of_shape(&e)))
+    }
+
+    /// Gives a pool another guid, or a random one (`spa_change_guid`).
+    ///
+    /// # Errors
+    /// * [`Reason::BadGuid`]: another imported pool has it.
+    /// * All others: see [`of_shape`].
+    fn reguid(&self, name: &str, live: &PoolWriter, guid: Option<u64>) -> Result<(), Error> {
+        let taken = |g: u64| self.table.present().iter().any(|other| other.pool.spa().guid().0 == g);
+        if guid.is_some_and(taken) {
+            return Err(Error::new(name, Reason::BadGuid));
+        }
+        live.reguid(guid.map(Guid)).map(drop).map_err(|e| Error::new(name, of_shape(&e)))
     }
 
     /// Splits devices off into a new pool, which is exported again unless it is to stay

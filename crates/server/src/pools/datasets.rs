@@ -2,6 +2,7 @@
 
 use crate::commands::dataset::quotas;
 use crate::commands::dataset::tasks::plan;
+use crate::control::grants::{left_unmounted, may_unmount};
 use crate::mounts::MountedFs;
 use crate::mounts::changelist::{self, within};
 use crate::mounts::threads::threads_for;
@@ -17,7 +18,7 @@ use fuse::Detach;
 use mount_rules::Plan;
 use ondisk::{Psize, Txg, VdevId, VdevKind};
 use poolhouse::Pool;
-use spa::engine::TaskError;
+use spa::engine::{PoolWriter, TaskError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,61 +39,29 @@ impl Pools {
         let (moved, folders) = self.make_way(caller, &imported, change, &followers)?;
         let run = || live.run_all(planned.tasks).map_err(|_| Error::new(about, Reason::Suspended));
         let mut lost = Vec::new();
-        let results = imported.mounts.run(caller, &imported.pool, change, &mut lost, run);
-        let results =
-            results.map_err(|error| with_user(caller, &self.visits, &self.attachments, &imported, error));
-        let mut errors: Vec<Error> = Vec::new();
-        let results = match results {
+        let busy = |error| with_user(caller, &self.visits, &self.attachments, &imported, error);
+        let results = match imported.mounts.run(caller, &imported.pool, change, &mut lost, run).map_err(busy)
+        {
             Err(error) if !lost.is_empty() => {
                 let errors = std::iter::once(error).chain(lost.into_iter().map(|lost| lost.error)).collect();
                 return Err(Error::new(about, Reason::Several { errors }));
             }
             results => results?,
         };
-        for (about, result) in planned.about.iter().zip(results) {
-            if let Err(e) = result {
-                errors.push(with_user(
-                    caller,
-                    &self.visits,
-                    &self.attachments,
-                    &imported,
-                    error_of(about, &e),
-                ));
-            }
-        }
+        let failed = |(about, result): (&String, Result<_, _>)| Some(busy(error_of(about, &result.err()?)));
+        let mut errors: Vec<Error> = planned.about.iter().zip(results).filter_map(failed).collect();
         if errors.is_empty() && !limits.is_empty() {
-            let mounted = imported.mounts.served().into_iter().find(|live| live.name() == about);
-            let set = |open| quotas::set(&imported.pool, about, open, limits);
-            let set = mounted.map_or_else(|| set(None), |live| live.with_files(set));
-            if set.is_err() && matches!(change, DatasetChange::Create { .. } | DatasetChange::Clone { .. }) {
-                // It is created with all of its properties, or not at all.
-                match live.run(Box::new(DestroyHead { name: about.to_owned() })) {
-                    Ok(()) => {}
-                    Err(TaskError::Refused(e)) => errors.push(error_of(about, &e)),
-                    Err(TaskError::Stopped(_)) => errors.push(Error::new(about, Reason::Suspended)),
-                }
+            errors = set_limits(&imported, live, change, limits);
+        }
+        if errors.is_empty() {
+            self.tell_names(&imported, change);
+            if let Some(resize) = resize {
+                errors.extend(resize.run(&imported, about).err());
+                self.attachments.resized(imported.pool.name(), resize.object);
             }
-            errors.extend(set.err());
-        }
-        if let (DatasetChange::Rename { from, to, .. }, true) = (change, errors.is_empty()) {
-            imported.mounts.renamed(from, to);
-            self.attachments.devices_renamed(imported.pool.name(), from, to);
-        }
-        if let (DatasetChange::RenameSnapshot { dataset, from, to, .. }, true) = (change, errors.is_empty()) {
-            let [from, to] = [from, to].map(|snap| format!("{dataset}@{snap}"));
-            self.attachments.devices_renamed(imported.pool.name(), &from, &to);
-        }
-        if errors.is_empty()
-            && let Some(resize) = resize
-        {
-            errors.extend(resize.run(&imported, about).err());
-            self.attachments.resized(imported.pool.name(), resize.object);
         }
         self.doors.follow(&imported, change);
-        let stale = self.follow(&imported, change);
-        // If one of many can't be destroyed, the others still are.
-        let alone = !matches!(change, DatasetChange::Destroy { .. });
-        let mut changed = Changed { failures: stale, unmounted: lost };
+        let mut changed = Changed { failures: self.follow(&imported, change), unmounted: lost };
         let failed = !errors.is_empty();
         // What remains is mounted again at its place.
         let gone = |name: &str| {
@@ -100,53 +69,52 @@ impl Pools {
             matches!(found, Err(dsl::Error::NoSuchDataset { .. }))
         };
         remove_folders(folders.into_iter().filter(|(name, _)| !failed || gone(name)).collect());
-        let moved: Vec<String> = match change {
-            DatasetChange::Rename { from, to, .. } if !failed => {
-                let named = |old: &String| old.strip_prefix(from.as_str()).map(|tail| format!("{to}{tail}"));
-                moved.iter().filter_map(named).collect()
-            }
-            _ => moved,
+        let request = match failed {
+            true => MountRequest { datasets: moved.clone(), before: moved, ..MountRequest::default() },
+            false => to_mount(change, moved, followers, planned.made),
         };
-        let before = moved.clone();
-        let wanted: Vec<String> = match change {
-            DatasetChange::Create { mount: true, .. } | DatasetChange::Clone { .. } if !failed => {
-                planned.made
+        changed.unmounted.extend(self.mount_after(caller, &imported, request)?);
+        outcome(change, errors, changed)
+    }
+
+    /// Tells the mounts and the block devices of volumes the new names.
+    fn tell_names(&self, imported: &Imported, change: &DatasetChange) {
+        let pool = imported.pool.name();
+        match change {
+            DatasetChange::Rename { from, to, .. } => {
+                imported.mounts.renamed(from, to);
+                self.attachments.devices_renamed(pool, from, to);
             }
-            // A new mountpoint mounts the file system, whether it was mounted before or not.
-            DatasetChange::Set { name, props, keep_mounted: false }
-                if !failed && props.iter().any(|(p, _)| p == "mountpoint") =>
-            {
-                with(moved, name, followers)
+            DatasetChange::RenameSnapshot { dataset, from, to, .. } => {
+                let [from, to] = [from, to].map(|snap| format!("{dataset}@{snap}"));
+                self.attachments.devices_renamed(pool, &from, &to);
             }
-            DatasetChange::Inherit { name, prop, .. } if !failed && prop == "mountpoint" => {
-                with(moved, name, followers)
-            }
-            _ => moved,
-        };
-        let is_file_system = |name: &String| {
+            _ => {}
+        }
+    }
+
+    /// Mounts the file systems among these datasets after a change. Returns those that stay
+    /// unmounted.
+    ///
+    /// # Errors
+    /// See [`api::Service::mount`].
+    fn mount_after(
+        &self,
+        caller: &Caller,
+        imported: &Imported,
+        mut request: MountRequest,
+    ) -> Result<Vec<MountFailure>, Error> {
+        request.datasets.retain(|name| {
             let kind = imported.pool.dsl().dataset(name).and_then(|dataset| dataset.head_kind());
             matches!(kind, Ok(Some(dsl::Kind::Filesystem)))
-        };
-        let wanted: Vec<String> = wanted.into_iter().filter(is_file_system).collect();
-        let request = MountRequest { datasets: wanted, before, ..MountRequest::default() };
-        if let Some(left) = crate::control::grants::left_unmounted(caller, &imported, &request.datasets) {
-            changed.unmounted.extend(left);
-        } else if !request.datasets.is_empty() {
-            changed.unmounted.extend(self.mount(caller, &request)?.failures);
+        });
+        if let Some(left) = left_unmounted(caller, imported, &request.datasets) {
+            return Ok(left);
         }
-        match errors.len() {
-            0 => Ok(changed),
-            1 if alone => Err(errors.remove(0)),
-            _ if alone => Err(Error::new(about, Reason::Several { errors })),
-            _ => {
-                changed.failures = errors
-                    .into_iter()
-                    .flat_map(each)
-                    .map(|error| MountFailure { name: error.about.clone(), error })
-                    .collect();
-                Ok(changed)
-            }
+        if request.datasets.is_empty() {
+            return Ok(Vec::new());
         }
+        Ok(self.mount(caller, &request)?.failures)
     }
 
     /// Makes mounted file systems follow their properties. Returns those that could not.
@@ -250,7 +218,7 @@ impl Pools {
         let mounted: Vec<Mounted> =
             imported.mounted().into_iter().filter(|(_, live)| chosen(&live.name())).collect();
         let names: Vec<String> = mounted.iter().map(|(_, live)| live.name()).collect();
-        crate::control::grants::may_unmount(caller, &names)?;
+        may_unmount(caller, &names)?;
         // A visit's open files would prevent mounting again.
         for (object, by) in self.visits.users(imported.pool.name()) {
             if let Some((_, live)) = mounted.iter().find(|(_, live)| live.object() == object) {
@@ -264,6 +232,76 @@ impl Pools {
             return Err(failure.error);
         }
         Ok((names, folders_of(&mounted)))
+    }
+}
+
+/// Sets the quotas of users that a change has. A dataset that it created is destroyed again if that
+/// fails: it is created with all of its properties, or not at all.
+fn set_limits(
+    imported: &Imported,
+    live: &PoolWriter,
+    change: &DatasetChange,
+    limits: &[quotas::Own],
+) -> Vec<Error> {
+    let about = change.subject();
+    let mounted = imported.mounts.served().into_iter().find(|live| live.name() == about);
+    let set = |open| quotas::set(&imported.pool, about, open, limits);
+    let set = mounted.map_or_else(|| set(None), |live| live.with_files(set));
+    let mut errors = Vec::new();
+    if set.is_err() && matches!(change, DatasetChange::Create { .. } | DatasetChange::Clone { .. }) {
+        match live.run(Box::new(DestroyHead { name: about.to_owned() })) {
+            Ok(()) => {}
+            Err(TaskError::Refused(e)) => errors.push(error_of(about, &e)),
+            Err(TaskError::Stopped(_)) => errors.push(Error::new(about, Reason::Suspended)),
+        }
+    }
+    errors.extend(set.err());
+    errors
+}
+
+/// What to mount after a change that was made: what was unmounted for it (`moved`), and what it
+/// creates (`made`) or gives a place.
+fn to_mount(
+    change: &DatasetChange,
+    moved: Vec<String>,
+    followers: Vec<String>,
+    made: Vec<String>,
+) -> MountRequest {
+    let moved: Vec<String> = match change {
+        DatasetChange::Rename { from, to, .. } => {
+            let named = |old: &String| old.strip_prefix(from.as_str()).map(|tail| format!("{to}{tail}"));
+            moved.iter().filter_map(named).collect()
+        }
+        _ => moved,
+    };
+    let before = moved.clone();
+    let datasets = match change {
+        DatasetChange::Create { mount: true, .. } | DatasetChange::Clone { .. } => made,
+        // A new mountpoint mounts the file system, whether it was mounted before or not.
+        DatasetChange::Set { name, props, keep_mounted: false }
+            if props.iter().any(|(p, _)| p == "mountpoint") =>
+        {
+            with(moved, name, followers)
+        }
+        DatasetChange::Inherit { name, prop, .. } if prop == "mountpoint" => with(moved, name, followers),
+        _ => moved,
+    };
+    MountRequest { datasets, before, ..MountRequest::default() }
+}
+
+/// The reply to a change with these errors. If one of many datasets can't be destroyed, the others
+/// still are, and the change succeeds.
+fn outcome(change: &DatasetChange, mut errors: Vec<Error>, changed: Changed) -> Result<Changed, Error> {
+    let alone = !matches!(change, DatasetChange::Destroy { .. });
+    match errors.len() {
+        0 => Ok(changed),
+        1 if alone => Err(errors.remove(0)),
+        _ if alone => Err(Error::new(change.subject(), Reason::Several { errors })),
+        _ => {
+            let failure = |error: Error| MountFailure { name: error.about.clone(), error };
+            let failures = errors.into_iter().flat_map(each).map(failure).collect();
+            Ok(Changed { failures, ..changed })
+        }
     }
 }
 

@@ -61,6 +61,39 @@ impl Stored {
     }
 }
 
+fn fact(name: &str, text: String, n: u64) -> Prop {
+    Prop::number(name, text, n, Source::None)
+}
+
+fn count(name: &str, n: u64) -> Prop {
+    fact(name, nicenum(n), n)
+}
+
+fn percent(name: &str, n: Option<u64>) -> Prop {
+    match n {
+        Some(n) => fact(name, format!("{n}%"), n),
+        None => Prop::new(name, "-", Source::None),
+    }
+}
+
+/// A ratio of `n` per cent.
+fn ratio_of(name: &str, n: u64) -> Prop {
+    Prop { exact: Some(ratio(n, true)), ..fact(name, ratio(n, false), n) }
+}
+
+/// A size, or a dash for 0.
+fn or_dash(name: &str, n: u64) -> Prop {
+    if n == 0 { Prop::new(name, "-", Source::None) } else { fact(name, nicebytes(n), n) }
+}
+
+/// A text that is set on the pool, or its default.
+fn kept(name: &str, text: &Option<String>, default: &str) -> Prop {
+    match text {
+        Some(text) => Prop::new(name, text, Source::Local),
+        None => Prop::new(name, default, Source::Default),
+    }
+}
+
 /// The properties of a pool, in OpenZFS's order: native, the user's, features, unsupported features
 /// (`spa_prop_get`).
 ///
@@ -77,30 +110,8 @@ pub fn properties(
     let mos = spa.mos();
     let stored = Stored(mos.pool_props()?);
     let (size, alloc, fragmentation) = space(tree);
-    let fact = |name: &str, text: String, n: u64| Prop::number(name, text, n, Source::None);
-    let count = |name: &str, n: u64| fact(name, nicenum(n), n);
-    let percent = |name: &str, n: Option<u64>| match n {
-        Some(n) => fact(name, format!("{n}%"), n),
-        None => Prop::new(name, "-", Source::None),
-    };
-    let ratio_of = |name: &str, n: u64| {
-        let mut p = fact(name, ratio(n, false), n);
-        p.exact = Some(ratio(n, true));
-        p
-    };
-    let or_dash = |name: &str, n: u64| {
-        if n == 0 { Prop::new(name, "-", Source::None) } else { fact(name, nicebytes(n), n) }
-    };
     // These two are in the config, and so in the labels.
     let config = spa.config();
-    let kept = |name: &str, text: &Option<String>, default: &str| match text {
-        Some(text) => Prop::new(name, text, Source::Local),
-        None => Prop::new(name, default, Source::Default),
-    };
-    let optional = |name: &str, text: &Option<String>| match text {
-        Some(text) => Prop::new(name, text, Source::Local),
-        None => Prop::new(name, "-", Source::Default),
-    };
     let capacity = (u128::from(alloc) * 100).checked_div(u128::from(size)).unwrap_or(0);
     let (saved, used) = clones(spa, tree)?;
     let dedup =
@@ -110,14 +121,14 @@ pub fn properties(
     let mut out = vec![
         count("size", size),
         percent("capacity", Some(narrow(capacity))),
-        optional("altroot", &facts.altroot),
+        kept("altroot", &facts.altroot, "-"),
         Prop::new("health", health(pool), Source::None),
         fact("guid", pool.guid.to_string(), pool.guid),
         version(pool.version),
         bootfs(spa, &stored),
         stored.word("delegation", &ON_OFF, 1),
         stored.word("autoreplace", &ON_OFF, 0),
-        optional("cachefile", &facts.cachefile),
+        kept("cachefile", &facts.cachefile, "-"),
         stored.word("failmode", &["wait", "continue", "panic"], 0),
         stored.word("listsnapshots", &ON_OFF, 0),
         stored.word("autoexpand", &ON_OFF, 0),

@@ -78,15 +78,7 @@ pub type Room<'a> = &'a dyn Fn(u64, u64) -> u64;
 /// * [`Reason::BadKey`]: a key is malformed.
 /// * [`Reason::Io`], [`Reason::Corrupt`]: a dataset can't be read.
 pub fn plan(caller: &Caller, dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned, Error> {
-    // Names with it belong to the engine, and are never listed (`%recv`).
-    if let DatasetChange::Create { name, .. }
-    | DatasetChange::Clone { name, .. }
-    | DatasetChange::Rename { to: name, .. } = change
-        && name.contains('%')
-    {
-        let errno = rustix::io::Errno::INVAL.raw_os_error();
-        return Err(Error::new(name, Reason::System { errno }));
-    }
+    check_name(change)?;
     match change {
         DatasetChange::Create { name, kind, props, sparse, parents, key, .. } => {
             let mut planned = if *parents { ancestors(caller, dsl, room, name)? } else { Planned::new() };
@@ -96,23 +88,7 @@ pub fn plan(caller: &Caller, dsl: &Dsl, room: Room<'_>, change: &DatasetChange) 
             Ok(planned)
         }
         DatasetChange::Clone { origin, name, props, parents } => {
-            let head = origin.split('@').next().unwrap_or(origin);
-            let kind = kind_of(dsl, head)?;
-            let mut planned = if *parents { ancestors(caller, dsl, room, name)? } else { Planned::new() };
-            keys::check_clone(name, props)?;
-            let mut props = settings(dsl, name, kind, true, props)?;
-            if kind == Kind::Volume {
-                volume::reserve(dsl, origin, &mut props, room)?;
-            }
-            let task = dsl::ops::clone::Clone {
-                name: name.clone(),
-                origin: origin.clone(),
-                props,
-                enforce_limits: enforce_limits(caller),
-            };
-            planned.push(name, made_by(caller, name, task));
-            planned.made.push(name.clone());
-            Ok(planned)
+            clone(caller, dsl, room, (origin, name, props), *parents)
         }
         DatasetChange::Destroy { names, defer, .. } => Ok(destroy(names, *defer)),
         DatasetChange::DestroyBookmarks { names } => {
@@ -155,29 +131,89 @@ pub fn plan(caller: &Caller, dsl: &Dsl, room: Room<'_>, change: &DatasetChange) 
         DatasetChange::Release { snapshots, tag } => {
             Ok(Planned::one(change.subject(), ReleaseSnapshots { holds: pairs(snapshots, tag) }))
         }
-        DatasetChange::Set { name, props, .. } => {
-            let kind = kind_of(dsl, name)?;
-            let mut props = settings(dsl, name, kind, false, props)?;
-            if kind == Kind::Volume {
-                volume::reserve(dsl, name, &mut props, room)?;
-            }
-            Ok(Planned::one(name, SetProps { name: name.clone(), props, source: SetAs::Local }))
-        }
+        DatasetChange::Set { name, props, .. } => set(dsl, room, name, props),
         DatasetChange::Inherit { name, prop, received } => {
             let task = InheritProp { name: name.clone(), property: prop.clone(), received: *received };
             Ok(Planned::one(name, task))
         }
-        DatasetChange::ChangeKey { name, key, props } => {
-            keys::check_change(name, props)?;
-            settings(dsl, name, kind_of(dsl, name)?, true, props)?;
-            let key = key.as_ref().map(|key| keys::new_key(name, key, props)).transpose()?;
-            Ok(Planned::one(name, ChangeKey { name: name.clone(), key }))
-        }
+        DatasetChange::ChangeKey { name, key, props } => change_key(dsl, name, key.as_ref(), props),
         DatasetChange::Allow { name, grants, remove } => {
             let (grants, remove) = (grants.clone(), *remove);
             Ok(Planned::one(name, SetGrants { name: name.clone(), grants, remove }))
         }
     }
+}
+
+/// Refuses new names with `%`: they belong to the engine, and are never listed (`%recv`).
+///
+/// # Errors
+/// * [`Reason::System`] (`EINVAL`): the name contains `%`.
+fn check_name(change: &DatasetChange) -> Result<(), Error> {
+    match change {
+        DatasetChange::Create { name, .. }
+        | DatasetChange::Clone { name, .. }
+        | DatasetChange::Rename { to: name, .. }
+            if name.contains('%') =>
+        {
+            let errno = rustix::io::Errno::INVAL.raw_os_error();
+            Err(Error::new(name, Reason::System { errno }))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The operations that clone the snapshot `origin` as `name`; with `parents` also those that create
+/// its missing parents.
+///
+/// # Errors
+/// See [`plan`].
+fn clone(
+    caller: &Caller,
+    dsl: &Dsl,
+    room: Room<'_>,
+    (origin, name, props): (&str, &str, &Settings),
+    parents: bool,
+) -> Result<Planned, Error> {
+    let kind = kind_of(dsl, origin.split('@').next().unwrap_or(origin))?;
+    let mut planned = if parents { ancestors(caller, dsl, room, name)? } else { Planned::new() };
+    keys::check_clone(name, props)?;
+    let mut props = settings(dsl, name, kind, true, props)?;
+    if kind == Kind::Volume {
+        volume::reserve(dsl, origin, &mut props, room)?;
+    }
+    let task = dsl::ops::clone::Clone {
+        name: name.to_owned(),
+        origin: origin.to_owned(),
+        props,
+        enforce_limits: enforce_limits(caller),
+    };
+    planned.push(name, made_by(caller, name, task));
+    planned.made.push(name.to_owned());
+    Ok(planned)
+}
+
+/// The operation that sets properties of a dataset. A volume's reservation follows its size.
+///
+/// # Errors
+/// See [`plan`].
+fn set(dsl: &Dsl, room: Room<'_>, name: &str, props: &Settings) -> Result<Planned, Error> {
+    let kind = kind_of(dsl, name)?;
+    let mut props = settings(dsl, name, kind, false, props)?;
+    if kind == Kind::Volume {
+        volume::reserve(dsl, name, &mut props, room)?;
+    }
+    Ok(Planned::one(name, SetProps { name: name.to_owned(), props, source: SetAs::Local }))
+}
+
+/// The operation that gives an encryption root another key, or its parent's.
+///
+/// # Errors
+/// See [`plan`].
+fn change_key(dsl: &Dsl, name: &str, key: Option<&KeyMaterial>, props: &Settings) -> Result<Planned, Error> {
+    keys::check_change(name, props)?;
+    settings(dsl, name, kind_of(dsl, name)?, true, props)?;
+    let key = key.map(|key| keys::new_key(name, key, props)).transpose()?;
+    Ok(Planned::one(name, ChangeKey { name: name.to_owned(), key }))
 }
 
 /// The task for a dataset that is created for the caller.

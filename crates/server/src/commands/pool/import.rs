@@ -157,7 +157,6 @@ pub(crate) fn import(
     how: &How<'_>,
     request: &ImportRequest,
 ) -> Result<ImportOutcome, Error> {
-    let How { host, clock, layer } = *how;
     let none = || Error::new(request.guid.to_string(), Reason::NoSuchImport);
     let scan = ScanRequest { guid: Some(request.guid), name: None, ..request.scan.clone() };
     let found = find(&scan)?;
@@ -171,61 +170,73 @@ pub(crate) fn import(
     }
     let facts = facts(request, name)?;
     let options = Options {
-        layer: layer.clone(),
+        layer: how.layer.clone(),
         pass: Pass { threads: threads_for(request.threads) },
         cache: pools.tunables.room(),
         hold_scans: pools.tunables.hold_scans(),
         ..options(request, &facts)
     };
-    let altroot = facts.altroot.clone();
-    // The newest state must be read before anything is written.
-    let newest = match options.rewind {
-        Rewind::No => None,
-        Rewind::Recover | Rewind::Extreme => list_txgs(candidate).ok(),
-    };
-    let newest = newest.and_then(|states| Some(states.first()?.uberblock.timestamp));
-    let open = || {
-        let altroot = altroot.clone();
-        let spa = if options.readonly {
-            spa::import(candidate, &options, host, clock).map_err(|failure| of_spa(&failure))
-        } else {
-            let hands = Hands::of_system(name);
-            import_for_writing(candidate, &options, altroot, host, clock, hands)
-                .map_err(|failure| of_open(&failure))
-        };
-        let spa = spa.map_err(|reason| match reason {
-            // What can't be opened to be written is missing to the engine; only here the difference
-            // matters.
-            Reason::MissingDevices(info) if !options.readonly => match spa::unwritable(candidate) {
-                Some((device, errno)) => {
-                    Reason::NotWritable { device: device.display().to_string(), errno: errno.raw_os_error() }
-                }
-                None => Reason::MissingDevices(info),
-            },
-            reason => reason,
-        });
-        let spa = spa.map_err(|reason| Error::new(name, reason))?;
-        let rewind = (options.rewind != Rewind::No).then(|| went_back(&spa, newest));
-        Ok((spa, ImportOutcome { name: name.to_owned(), rewind, ..ImportOutcome::default() }))
-    };
     if request.rewind.dry_run {
-        return open().map(|(_, outcome)| outcome);
+        return open(candidate, name, &options, &facts, how).map(|(_, outcome)| outcome);
     }
     // Properties of this import alone are in the facts. The others are written to a writable pool.
     let alone = |name: &str| matches!(name, "readonly" | "altroot" | "cachefile");
     let props: Vec<_> = request.props.iter().filter(|(p, _)| !alone(p)).cloned().collect();
     let set = !facts.readonly && !props.is_empty();
     let outcome = pools.import(name, candidate.guid, || {
-        let (spa, outcome) = open()?;
+        let (spa, outcome) = open(candidate, name, &options, &facts, how)?;
         let altroot = facts.altroot.clone();
         let pool = Pool::with_spa(spa, altroot).map_err(|error| Error::new(name, of_library(&error)))?;
         Ok((pool, facts, outcome))
     })?;
-    if set && let Err(error) = pools.change_pool(caller, name, &PoolChange::Set { props }, host) {
+    if set && let Err(error) = pools.change_pool(caller, name, &PoolChange::Set { props }, how.host) {
         pools.export(caller, &ExportRequest { name: name.to_owned(), ..ExportRequest::default() })?;
         return Err(error);
     }
     Ok(outcome)
+}
+
+/// Opens a pool under a name, and says what the reply reports of that.
+///
+/// # Errors
+/// * [`Reason::NotWritable`]: a device can be read but not written.
+/// * All others: see [`of_spa`] and [`of_open`].
+fn open(
+    candidate: &spa::Candidate,
+    name: &str,
+    options: &Options,
+    facts: &PoolFacts,
+    how: &How<'_>,
+) -> Result<(Spa, ImportOutcome), Error> {
+    let How { host, clock, .. } = *how;
+    // The newest state must be read before anything is written.
+    let newest = match options.rewind {
+        Rewind::No => None,
+        Rewind::Recover | Rewind::Extreme => list_txgs(candidate).ok(),
+    };
+    let newest = newest.and_then(|states| Some(states.first()?.uberblock.timestamp));
+    let spa = if options.readonly {
+        spa::import(candidate, options, host, clock).map_err(|failure| of_spa(&failure))
+    } else {
+        let hands = Hands::of_system(name);
+        let altroot = facts.altroot.clone();
+        import_for_writing(candidate, options, altroot, host, clock, hands)
+            .map_err(|failure| of_open(&failure))
+    };
+    let spa = spa.map_err(|reason| match reason {
+        // What can't be opened to be written is missing to the engine; only here the difference
+        // matters.
+        Reason::MissingDevices(info) if !options.readonly => match spa::unwritable(candidate) {
+            Some((device, errno)) => {
+                Reason::NotWritable { device: device.display().to_string(), errno: errno.raw_os_error() }
+            }
+            None => Reason::MissingDevices(info),
+        },
+        reason => reason,
+    });
+    let spa = spa.map_err(|reason| Error::new(name, reason))?;
+    let rewind = (options.rewind != Rewind::No).then(|| went_back(&spa, newest));
+    Ok((spa, ImportOutcome { name: name.to_owned(), rewind, ..ImportOutcome::default() }))
 }
 
 /// What is set for this import only. The rest of the properties is written to the pool; a read-only
