@@ -16,7 +16,8 @@
 //! | the same, ending in ` !` | a property that is stored and has no effect |
 //!
 //! The pages of `concepts.txt` belong to section 7. For properties and features they hold only the
-//! meaning. The values that may be set come from the tables that the commands use.
+//! meaning. The values that may be set come from the tables that the commands use. The properties of
+//! datasets have their meaning in that table too ([`dsl::prop::PROPS`]).
 
 use std::io;
 use std::path::Path;
@@ -24,6 +25,7 @@ use std::path::Path;
 use crate::props::{self, Edit, PropDesc};
 use crate::{zfs, zpool};
 use console::Out;
+use dsl::prop::PROPS;
 use ondisk::feature::Feature;
 
 /// How `poolhouse bench` is called, in one line. The program has the command.
@@ -113,6 +115,9 @@ fn concepts(into: &mut Vec<Page>) {
             "vdevprops" => props::VDEV,
             _ => &[],
         };
+        if page.name == "zfsprops" {
+            page.options.extend(dataset_properties());
+        }
         for (name, means) in &mut page.options {
             if let Some(kept) = means.strip_suffix(" !") {
                 *means = format!("{kept} {KEPT}");
@@ -125,6 +130,14 @@ fn concepts(into: &mut Vec<Page>) {
         }
         into.push(page);
     }
+}
+
+/// The visible properties of datasets, each with its meaning.
+fn dataset_properties() -> impl Iterator<Item = (String, String)> {
+    PROPS.iter().filter(|row| row.visible).map(|row| {
+        let kept = if row.effective { "" } else { " !" };
+        (row.name.to_owned(), format!("{}{kept}", row.help))
+    })
 }
 
 /// A property with the values that it may be set to, and its meaning.

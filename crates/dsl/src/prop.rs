@@ -1,8 +1,9 @@
 //! Native properties: their names, their values, and how values are stored and printed.
 //!
 //! # Theory
-//! [`PROPS`] is a table of facts. [`text`] prints values as `zfs get` does. [`value`] finds the
-//! values of a dataset and their sources.
+//! [`PROPS`] is a table of facts, and the only one: parsing, printing, the commands' columns and
+//! usage texts, shell completions and the manual page read it. [`text`] prints values as `zfs get`
+//! does. [`value`] finds the values of a dataset and their sources.
 
 pub mod parse;
 mod share;
@@ -95,6 +96,12 @@ pub struct PropDesc {
     pub visible: bool,
     /// Whether its column is aligned right (`zfs_prop_align_right`).
     pub right_align: bool,
+    /// Whether its column is as wide as its widest value, even without `-p` (`zfs_prop_width`).
+    pub flex: bool,
+    /// Its meaning, in the manual page `zfsprops`; empty if it is not visible.
+    pub help: &'static str,
+    /// Whether it has an effect; otherwise it is stored and shown.
+    pub effective: bool,
 }
 
 impl PropDesc {
@@ -119,7 +126,20 @@ impl PropDesc {
             index: &[],
             visible: true,
             right_align: true,
+            flex: false,
+            help: "",
+            effective: true,
         }
+    }
+
+    const fn with_help(mut self, help: &'static str) -> Self {
+        self.help = help;
+        self
+    }
+
+    const fn without_effect(mut self) -> Self {
+        self.effective = false;
+        self
     }
 
     #[allow(clippy::too_many_arguments)] // a row of the table
@@ -137,6 +157,38 @@ impl PropDesc {
         d
     }
 
+    /// A number that is not a quantity: all of its digits are printed.
+    #[allow(clippy::too_many_arguments)] // a row of the table
+    const fn id(
+        id: Prop,
+        name: &'static str,
+        attr: PropAttr,
+        types: u8,
+        column: &'static str,
+        values: &'static str,
+        default: u64,
+    ) -> Self {
+        let mut d = Self::number(id, name, attr, types, column, values, default);
+        d.flex = true;
+        d
+    }
+
+    /// Seconds since 1970.
+    #[allow(clippy::too_many_arguments)] // a row of the table
+    const fn date(
+        id: Prop,
+        name: &'static str,
+        attr: PropAttr,
+        types: u8,
+        column: &'static str,
+        values: &'static str,
+        default: u64,
+    ) -> Self {
+        let mut d = Self::id(id, name, attr, types, column, values, default);
+        d.right_align = false;
+        d
+    }
+
     #[allow(clippy::too_many_arguments)] // a row of the table
     const fn index(
         id: Prop,
@@ -151,7 +203,7 @@ impl PropDesc {
         let mut d = Self::number(id, name, attr, types, column, values, default);
         d.kind = PropKind::Index;
         d.index = index;
-        d.right_align = false;
+        (d.right_align, d.flex) = (false, true);
         d
     }
 
@@ -168,7 +220,7 @@ impl PropDesc {
         let mut d = Self::base(id, name, attr, types, column, values);
         d.kind = PropKind::String;
         d.default_str = default;
-        d.right_align = false;
+        (d.right_align, d.flex) = (false, true);
         d
     }
 
@@ -187,8 +239,26 @@ impl PropDesc {
             d.kind = PropKind::String;
         }
         d.visible = false;
-        d.right_align = number;
+        (d.right_align, d.flex) = (number, !number);
         d
+    }
+
+    const fn hidden_id(
+        id: Prop,
+        name: &'static str,
+        attr: PropAttr,
+        types: u8,
+        column: &'static str,
+        values: &'static str,
+    ) -> Self {
+        let mut d = Self::hidden(id, name, attr, types, column, values, true);
+        d.flex = true;
+        d
+    }
+
+    /// Whether it is a number that is not a quantity, such as a guid.
+    pub(crate) fn is_id(&self) -> bool {
+        self.kind == PropKind::Number && self.right_align && self.flex
     }
 
     /// Whether it is computed or fixed at creation (`zfs_prop_readonly`).

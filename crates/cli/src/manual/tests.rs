@@ -58,7 +58,8 @@ fn each_property_and_feature_is_told() {
     assert_eq!(told("zpool-features"), ondisk::feature::FEATURES.iter().map(|f| f.name).collect::<Vec<_>>());
 }
 
-/// Goal: docs/reference has each command, and each property that commands show.
+/// Goal: docs/reference has each command, and each property that commands show. Those of datasets
+/// have one row each, in the order of their table.
 #[test]
 fn the_reference_has_each_command_and_property() {
     let page = |name: &str| {
@@ -72,7 +73,13 @@ fn the_reference_has_each_command_and_property() {
         }
     }
     let text = page("properties.md");
-    for desc in [props::DATASET, props::POOL, props::VDEV].into_iter().flatten().filter(|desc| !desc.hidden) {
+    let datasets = text.split("\n## ").find(|part| part.starts_with("Datasets\n")).expect("its section");
+    let table = datasets.split("\n### ").next().unwrap_or_default();
+    let rows: Vec<&str> =
+        table.lines().filter_map(|row| row.strip_prefix("| `")?.split('`').next()).collect();
+    let named = |desc: &&props::PropDesc| !desc.hidden || desc.name == "name";
+    assert_eq!(rows, props::DATASET.iter().filter(named).map(|desc| desc.name).collect::<Vec<_>>());
+    for desc in [props::POOL, props::VDEV].into_iter().flatten().filter(|desc| !desc.hidden) {
         assert!(text.contains(&format!("`{}`", desc.name)), "properties.md: {}", desc.name);
     }
 }

@@ -8,7 +8,6 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::getprint::GetTable;
 use crate::json::{self, Object};
 use crate::proplist::{self, Column, Table};
-use crate::props;
 use console::getopt::{Found, Getopt, Opt};
 
 #[derive(Default)]
@@ -113,9 +112,7 @@ fn one(cx: &mut Cx, d: &Dataset, columns: &[Column], get: &mut Get) -> Object {
             None if c.of_all => continue,
             None => {
                 if let Ok(desc) = &c.what
-                    && !props::DATASET
-                        .iter()
-                        .any(|p| p.name == desc.name && p.types.contains(['f', 'v', 's']))
+                    && ![K::Filesystem, K::Volume, K::Snapshot].into_iter().any(|kind| desc.applies(kind))
                 {
                     writeln!(cx.err, "No such property '{name}'");
                     continue;

@@ -36,7 +36,9 @@ pub fn add(cx: &mut Cx, list: &mut Settings, of: Of, name: &str, value: &str) ->
     let normal = match of {
         Of::Pool => pool(cx, list, name, value)?,
         Of::Filesystem => {
-            let native = props::find(props::DATASET, name).filter(|d| d.types.contains('f')).map(|d| d.name);
+            let native = props::find(props::DATASET, name)
+                .filter(|d| d.applies(api::DatasetKind::Filesystem))
+                .map(|d| d.name);
             let other = (props::is_user(name) || props::is_userquota(name)).then_some(name);
             match native.or(other) {
                 Some(normal) => normal.to_owned(),

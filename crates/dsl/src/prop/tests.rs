@@ -1,5 +1,7 @@
+use super::parse::{Context, setting};
 use super::text::{LITERAL, NICE, nicebytes, nicenum, ratio, time};
 use super::*;
+use crate::error::PropError;
 
 /// Goal: each property is found by its name and column head, and knows its place in the order.
 #[test]
@@ -60,4 +62,53 @@ fn user_properties() {
     assert!(is_user_property("com.example:color"));
     assert!(!is_user_property("compression"));
     assert!(!is_user_property("com.Example:color"));
+}
+
+/// A value that users may set, and how it is printed: the names of an index, or a sample.
+fn samples(d: &PropDesc) -> Vec<(&'static str, &'static str)> {
+    match (d.id, d.kind) {
+        (_, PropKind::Index) => {
+            let shown = |number| d.index_name(number).expect("the number has a name");
+            d.index.iter().map(|&(name, number)| (name, shown(number))).collect()
+        }
+        (Prop::Pbkdf2Iters, _) => vec![("350000", "350000")],
+        (Prop::FilesystemLimit | Prop::SnapshotLimit, _) => vec![("none", "none"), ("12", "12")],
+        (_, PropKind::Number) => vec![("128K", "131072")],
+        (Prop::Mountpoint, _) => vec![("/a", "/a"), ("legacy", "legacy")],
+        (Prop::Sharenfs | Prop::Sharesmb, _) => vec![("off", "off")],
+        (_, PropKind::String) => vec![("none", "none")],
+    }
+}
+
+/// Goal: every row of the table can be parsed and printed: what users may set is stored, and shown
+/// under the first of its names. Everything else is refused as read-only.
+#[test]
+fn each_property_is_parsed_and_printed() {
+    for d in PROPS {
+        let kinds = [Kind::Filesystem, Kind::Volume];
+        let Some(kind) = kinds.into_iter().find(|kind| d.is_valid_for(*kind)) else { continue };
+        let context = Context { kind, creating: true, max_block: 16 << 20 };
+        if d.is_readonly() && !d.is_setonce() {
+            let refused = setting(d.name, "1", context);
+            assert!(matches!(refused, Err(PropError::ReadOnly(name)) if name == d.name), "{}", d.name);
+            continue;
+        }
+        for (text, shown) in samples(d) {
+            let set = setting(d.name, text, context).unwrap_or_else(|e| panic!("{}={text}: {e}", d.name));
+            assert_eq!(set.name, d.name);
+            let source = Source::Local;
+            let found = Property { name: set.name, prop: Some(d.id), value: set.value, source };
+            assert_eq!(found.text(&LITERAL), shown, "{}={text}", d.name);
+        }
+    }
+}
+
+/// Goal: every visible row says what the property means, and which values it has.
+#[test]
+fn each_property_is_explained() {
+    for d in PROPS {
+        assert_eq!(d.help.ends_with('.'), d.visible, "{}: its meaning", d.name);
+        assert_eq!(!d.values.is_empty(), d.visible, "{}: its values", d.name);
+        assert!(d.effective || d.visible, "{}", d.name);
+    }
 }

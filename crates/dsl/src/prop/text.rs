@@ -111,12 +111,7 @@ impl Property {
             {
                 "none".to_owned()
             }
-            Prop::Guid
-            | Prop::KeyGuid
-            | Prop::IvsetGuid
-            | Prop::Createtxg
-            | Prop::Objsetid
-            | Prop::Pbkdf2Iters => n.to_string(),
+            _ if desc.is_id() => n.to_string(),
             _ if desc.kind == PropKind::Index => {
                 desc.index_name(n).map_or_else(|| n.to_string(), str::to_owned)
             }
