@@ -7,11 +7,11 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::wrapper::Wrapper;
 use crate::{Device, DeviceError, Op, Result};
 
 /// A kind of failure of a [`Faulty`] device (`zinject_type_t`).
@@ -153,7 +153,11 @@ fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-impl Device for Faulty {
+impl Wrapper for Faulty {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.gate(Op::Read, offset, buf.len() as u64)?;
         self.inner.read_at(buf, offset)?;
@@ -199,43 +203,7 @@ impl Device for Faulty {
         self.inner.trim(offset, len)
     }
 
-    fn can_trim(&self) -> bool {
-        self.inner.can_trim()
-    }
-
     fn is_gone(&self) -> bool {
         self.state.lock().faults.contains(&Fault::Pulled) || self.inner.is_gone()
-    }
-
-    fn is_not_at(&self, path: &Path) -> bool {
-        self.inner.is_not_at(path)
-    }
-
-    fn give_way(&self) {
-        self.inner.give_way();
-    }
-
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn size_now(&self) -> u64 {
-        self.inner.size_now()
-    }
-
-    fn grow(&self) {
-        self.inner.grow();
-    }
-
-    fn logical_sector(&self) -> u32 {
-        self.inner.logical_sector()
-    }
-
-    fn physical_sector(&self) -> u32 {
-        self.inner.physical_sector()
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
     }
 }

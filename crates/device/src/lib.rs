@@ -4,6 +4,7 @@
 //! A [`Device`] is an array of bytes of known size. Many threads at once can read, write, flush and
 //! trim it. It can be an image file, a disk, a partition in an image, memory, or a device that
 //! fails on purpose. The layers above see the same trait, so a test can bring its own hardware.
+//! Devices around other devices implement [`Wrapper`](wrapper::Wrapper).
 //!
 //! A read or write is done as a whole, or it is an error; no operation is short. A write is durable
 //! after the success of a flush that began after it. Buffers are [`AlignedBuf`]s, aligned for
@@ -38,6 +39,7 @@ mod recording;
 mod region;
 mod slow;
 mod spinning;
+pub mod wrapper;
 mod writeback;
 
 pub use buf::{AlignedBuf, Block, Sparse};

@@ -1,10 +1,10 @@
 //! A device that records all writes, for the crash test.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::wrapper::Wrapper;
 use crate::{Device, Op, Result, check_range};
 
 /// An operation on a [`Recording`] device, in the order of the requests.
@@ -54,9 +54,9 @@ impl Recording {
     }
 }
 
-impl Device for Recording {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.inner.read_at(buf, offset)
+impl Wrapper for Recording {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
@@ -78,45 +78,5 @@ impl Device for Recording {
     fn trim(&self, offset: u64, len: u64) -> Result<()> {
         self.log.lock().push(Event::Trim { offset, len });
         self.inner.trim(offset, len)
-    }
-
-    fn can_trim(&self) -> bool {
-        self.inner.can_trim()
-    }
-
-    fn is_gone(&self) -> bool {
-        self.inner.is_gone()
-    }
-
-    fn is_not_at(&self, path: &Path) -> bool {
-        self.inner.is_not_at(path)
-    }
-
-    fn give_way(&self) {
-        self.inner.give_way();
-    }
-
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn size_now(&self) -> u64 {
-        self.inner.size_now()
-    }
-
-    fn grow(&self) {
-        self.inner.grow();
-    }
-
-    fn logical_sector(&self) -> u32 {
-        self.inner.logical_sector()
-    }
-
-    fn physical_sector(&self) -> u32 {
-        self.inner.physical_sector()
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
     }
 }

@@ -1,8 +1,8 @@
 //! A part of another device.
 
-use std::path::Path;
 use std::sync::Arc;
 
+use crate::wrapper::Wrapper;
 use crate::{Device, DeviceError, Op, Result, check_range};
 
 /// A contiguous part of another device, such as a partition in a disk image.
@@ -37,7 +37,11 @@ impl Region {
     }
 }
 
-impl Device for Region {
+impl Wrapper for Region {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         check_range(self, Op::Read, offset, buf.len() as u64)?;
         self.inner.read_at(buf, self.start + offset).map_err(|e| self.named(e))
@@ -53,46 +57,21 @@ impl Device for Region {
         self.inner.write_vectored_at(bufs, self.start + offset).map_err(|e| self.named(e))
     }
 
-    fn flush(&self) -> Result<()> {
-        self.inner.flush()
-    }
-
     fn trim(&self, offset: u64, len: u64) -> Result<()> {
         check_range(self, Op::Trim, offset, len)?;
         self.inner.trim(self.start + offset, len).map_err(|e| self.named(e))
-    }
-
-    fn can_trim(&self) -> bool {
-        self.inner.can_trim()
-    }
-
-    fn is_gone(&self) -> bool {
-        self.inner.is_gone()
-    }
-
-    fn is_not_at(&self, path: &Path) -> bool {
-        self.inner.is_not_at(path)
-    }
-
-    fn give_way(&self) {
-        self.inner.give_way();
-    }
-
-    fn nameless(&self) -> Option<i32> {
-        self.inner.nameless()
     }
 
     fn size(&self) -> u64 {
         self.size
     }
 
-    fn logical_sector(&self) -> u32 {
-        self.inner.logical_sector()
+    /// A region does not grow with its device.
+    fn size_now(&self) -> u64 {
+        self.size
     }
 
-    fn physical_sector(&self) -> u32 {
-        self.inner.physical_sector()
-    }
+    fn grow(&self) {}
 
     fn name(&self) -> &str {
         &self.name

@@ -1,11 +1,11 @@
 //! A device with a latency.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::wrapper::Wrapper;
 use crate::{Device, Result};
 
 /// The time of a [`Slow`] device. The caller passes it, so that a test need not wait.
@@ -86,7 +86,11 @@ impl Slow {
     }
 }
 
-impl Device for Slow {
+impl Wrapper for Slow {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.wait(|| self.inner.read_at(buf, offset))
     }
@@ -105,45 +109,5 @@ impl Device for Slow {
 
     fn trim(&self, offset: u64, len: u64) -> Result<()> {
         self.wait_to_write(|| self.inner.trim(offset, len))
-    }
-
-    fn can_trim(&self) -> bool {
-        self.inner.can_trim()
-    }
-
-    fn is_gone(&self) -> bool {
-        self.inner.is_gone()
-    }
-
-    fn is_not_at(&self, path: &Path) -> bool {
-        self.inner.is_not_at(path)
-    }
-
-    fn give_way(&self) {
-        self.inner.give_way();
-    }
-
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn size_now(&self) -> u64 {
-        self.inner.size_now()
-    }
-
-    fn grow(&self) {
-        self.inner.grow();
-    }
-
-    fn logical_sector(&self) -> u32 {
-        self.inner.logical_sector()
-    }
-
-    fn physical_sector(&self) -> u32 {
-        self.inner.physical_sector()
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
     }
 }

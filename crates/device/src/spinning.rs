@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::wrapper::Wrapper;
 use crate::{Clock, Device, Result};
 
 /// Position of the head, and the time until which it is busy.
@@ -77,7 +78,11 @@ impl Spinning {
     }
 }
 
-impl Device for Spinning {
+impl Wrapper for Spinning {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.wait(offset, buf.len() as u64, false, || self.inner.read_at(buf, offset))
     }
@@ -96,29 +101,5 @@ impl Device for Spinning {
         let out = self.inner.flush();
         self.clock.sleep_until(free);
         out
-    }
-
-    fn trim(&self, offset: u64, len: u64) -> Result<()> {
-        self.inner.trim(offset, len)
-    }
-
-    fn can_trim(&self) -> bool {
-        self.inner.can_trim()
-    }
-
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn logical_sector(&self) -> u32 {
-        self.inner.logical_sector()
-    }
-
-    fn physical_sector(&self) -> u32 {
-        self.inner.physical_sector()
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
     }
 }

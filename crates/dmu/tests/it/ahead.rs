@@ -2,6 +2,7 @@
 
 use crate::rig::{Rig, tx};
 use arc::{CacheType, Policy};
+use device::wrapper::Wrapper;
 use device::{Device, MemDevice};
 use dmu::{Dnode, NewObject, Objset};
 use ondisk::objset::ObjsetKind;
@@ -29,7 +30,11 @@ struct State {
     opens_at: Option<usize>,
 }
 
-impl Device for Gate {
+impl Wrapper for Gate {
+    fn inner(&self) -> &dyn Device {
+        &self.inner
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> device::Result<()> {
         if buf.len() as u64 == BLOCK {
             let mut s = self.state.lock();
@@ -46,34 +51,6 @@ impl Device for Gate {
             s.waiting -= 1;
         }
         self.inner.read_at(buf, offset)
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> device::Result<()> {
-        self.inner.write_at(buf, offset)
-    }
-
-    fn flush(&self) -> device::Result<()> {
-        self.inner.flush()
-    }
-
-    fn trim(&self, offset: u64, len: u64) -> device::Result<()> {
-        self.inner.trim(offset, len)
-    }
-
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn logical_sector(&self) -> u32 {
-        self.inner.logical_sector()
-    }
-
-    fn physical_sector(&self) -> u32 {
-        self.inner.physical_sector()
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
     }
 }
 

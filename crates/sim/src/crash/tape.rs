@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use device::wrapper::Wrapper;
 use device::{Device, Layer, MemDevice};
 use parking_lot::Mutex;
 
@@ -35,9 +36,9 @@ struct Taped {
     inner: Arc<dyn Device>,
 }
 
-impl Device for Taped {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> device::Result<()> {
-        self.inner.read_at(buf, offset)
+impl Wrapper for Taped {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> device::Result<()> {
@@ -56,8 +57,8 @@ impl Device for Taped {
         Ok(())
     }
 
-    fn size(&self) -> u64 {
-        self.inner.size()
+    fn can_trim(&self) -> bool {
+        true
     }
 
     fn logical_sector(&self) -> u32 {
@@ -66,10 +67,6 @@ impl Device for Taped {
 
     fn physical_sector(&self) -> u32 {
         SECTOR as u32
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
     }
 }
 

@@ -162,7 +162,11 @@ impl Door {
     }
 }
 
-impl Device for Door {
+impl device::wrapper::Wrapper for Door {
+    fn inner(&self) -> &dyn Device {
+        &self.disk
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> device::Result<()> {
         let mut kept = self.state.lock();
         if std::thread::current().name() == Some(READER) {
@@ -185,34 +189,6 @@ impl Device for Door {
     fn write_vectored_at(&self, bufs: &[&[u8]], offset: u64) -> device::Result<()> {
         let bytes = bufs.iter().map(|buf| buf.len()).sum();
         self.write(bytes, || self.disk.write_vectored_at(bufs, offset))
-    }
-
-    fn flush(&self) -> device::Result<()> {
-        self.disk.flush()
-    }
-
-    fn trim(&self, offset: u64, len: u64) -> device::Result<()> {
-        self.disk.trim(offset, len)
-    }
-
-    fn can_trim(&self) -> bool {
-        self.disk.can_trim()
-    }
-
-    fn size(&self) -> u64 {
-        self.disk.size()
-    }
-
-    fn logical_sector(&self) -> u32 {
-        self.disk.logical_sector()
-    }
-
-    fn physical_sector(&self) -> u32 {
-        self.disk.physical_sector()
-    }
-
-    fn name(&self) -> &str {
-        self.disk.name()
     }
 }
 
