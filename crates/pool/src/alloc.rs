@@ -64,6 +64,7 @@ mod vdev_maps;
 
 pub use disabled::{DisableOutcome, DisabledMetaslab, MetaslabFigures};
 pub use group::ClassKind;
+pub use live::TXG_DEFER_SIZE;
 pub use totals::{ClassTotals, Totals};
 
 use crate::Mos;

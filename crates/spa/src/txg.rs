@@ -72,6 +72,7 @@ use counts::Asker;
 pub use counts::{Bar, TxCounts};
 use history::History;
 pub use history::{Group, HISTORY, Stage};
+pub use pool::alloc::TXG_DEFER_SIZE;
 pub use tunables::{
     DELAY_MIN_DIRTY_PERCENT, DELAY_SCALE, DIRTY_DATA_MAX, DIRTY_DATA_SYNC_PERCENT, TXG_TIMEOUT, Tunables,
 };
@@ -79,8 +80,6 @@ pub use tunables::{
 /// Txgs that must be distinguished at a time: three that exist, and the last synced one
 /// (`TXG_SIZE`).
 pub const TXG_SIZE: usize = 4;
-/// Txgs before a freed block may be allocated again (`TXG_DEFER_SIZE`).
-pub const TXG_DEFER_SIZE: u64 = 2;
 
 /// The sync of a txg (`spa_sync`).
 pub trait Engine: Send + Sync + 'static {

@@ -32,9 +32,9 @@ use crate::{Result, VdevConfig, VdevError};
 use seeds::{MAX_CHILDREN, MIN_CHILDREN, SEEDS};
 
 /// Height of a row, in bytes (`VDEV_DRAID_ROWHEIGHT`).
-const ROW_HEIGHT: u64 = 16 << 20;
+pub const ROW_HEIGHT: u64 = 16 << 20;
 /// Bytes of each child kept for a later expansion (`VDEV_DRAID_REFLOW_RESERVE`).
-const REFLOW_RESERVE: u64 = 2 * ROW_HEIGHT;
+pub const REFLOW_RESERVE: u64 = 2 * ROW_HEIGHT;
 /// First half of the generator's seed (`VDEV_DRAID_SEED`).
 const SEED: u64 = 0xd_7a1d_5eed;
 

@@ -75,6 +75,7 @@ mod write;
 pub use alarm::{AlarmQueue, Limit, Symptom};
 pub use attempts::{Attempts, Failure};
 pub use closed_ranges::{ClosedRange, ClosedRanges, VdevRange, WriterPass};
+pub use draid::{REFLOW_RESERVE as DRAID_RESERVE, ROW_HEIGHT as DRAID_ROW_HEIGHT};
 pub use dtl::TxgRanges;
 pub use error::VdevError;
 pub use hung::Hung;

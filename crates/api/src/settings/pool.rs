@@ -1,6 +1,7 @@
 //! Properties of pools (`zpool_valid_proplist`).
 
 use super::compat;
+use dsl::prop::parse::ZFS_MAXPROPLEN;
 use ondisk::feature::{FEATURES, Feature};
 use std::path::Path;
 
@@ -45,8 +46,6 @@ pub enum Setting {
 
 /// The longest comment in bytes (`ZPROP_MAX_COMMENT`).
 const COMMENT_MAX: usize = 32;
-/// The longest value in bytes (`ZFS_MAXPROPLEN`).
-const VALUE_MAX: usize = 8192;
 /// The longest name in bytes (`ZAP_MAXNAMELEN`).
 const NAME_MAX: usize = 256;
 /// The only version with features (`SPA_VERSION_FEATURES`).
@@ -165,7 +164,7 @@ pub fn check(name: &str, value: &str, when: When, current: u64, hostid: u32) -> 
 fn check_user_property(name: &str, value: &str) -> Result<Setting, String> {
     if name.len() >= NAME_MAX {
         Err(format!("property name '{name}' is too long"))
-    } else if value.len() >= VALUE_MAX {
+    } else if value.len() >= ZFS_MAXPROPLEN {
         Err(format!("property value '{value}' is too long"))
     } else {
         Ok(Setting::Text(name.to_owned(), value.to_owned()))

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use api::{Dataset, DatasetKind as K, DatasetList, DatasetQuery, PropSelect, Reason, Source};
+use dsl::prop::parse::ZFS_MAXPROPLEN;
 
 use crate::cx::{Cx, Stop};
 use crate::json::Object;
@@ -325,11 +326,10 @@ pub fn value(cx: &Cx, d: &Dataset, name: &str, exact: bool) -> Option<(String, S
     Some((text, p.source.clone()))
 }
 
-/// Cuts a value at OpenZFS's limit (`ZFS_MAXPROPLEN`, minus the final NUL). The list of a
-/// snapshot's clones may exceed it.
+/// Cuts a value at OpenZFS's limit, which includes a final NUL. The list of a snapshot's clones may
+/// exceed it.
 fn cut(value: &str) -> &str {
-    const MOST: usize = 8191;
-    &value[..value.floor_char_boundary(MOST)]
+    &value[..value.floor_char_boundary(ZFS_MAXPROPLEN - 1)]
 }
 
 /// Adds the first pairs of a dataset's JSON object (`fill_dataset_info`).

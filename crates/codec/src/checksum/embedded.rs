@@ -20,13 +20,10 @@
 use super::fletcher::{Fletcher2, Fletcher4};
 use super::{Checksum, is_strong};
 use crate::{Error, Result};
+pub use ondisk::label::{ECK_SIZE, ZEC_MAGIC};
 use ondisk::{ByteOrder, ChecksumKind, Corrupt};
 use sha2::{Digest, Sha256};
 
-/// Magic number of the trailer.
-pub const ZEC_MAGIC: u64 = 0x0210_da7a_b10c_7a11;
-/// Bytes of the trailer (`sizeof (zio_eck_t)`).
-pub const ECK_SIZE: usize = 40;
 /// Offset of the trailer in a `zilog2` block, after the chain's pad, pointer and fill count
 /// (`zc_eck`).
 pub const ZIL_CHAIN_ECK: usize = 144;

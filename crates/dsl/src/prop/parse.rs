@@ -7,7 +7,7 @@ use crate::ops::props::Setting;
 use ondisk::{SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, SPA_OLD_MAXBLOCKSIZE};
 
 /// Longest value of a property, its NUL included (`ZFS_MAXPROPLEN`).
-const ZFS_MAXPROPLEN: usize = 8192;
+pub const ZFS_MAXPROPLEN: usize = 8192;
 /// Longest name of a property, its NUL included (`ZAP_MAXNAMELEN`).
 const ZAP_MAXNAMELEN: usize = 256;
 

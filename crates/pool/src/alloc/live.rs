@@ -25,7 +25,9 @@ use ondisk::{ObjNum, Txg, VdevId};
 /// Transaction groups that can be open, quiescing, syncing and done at once (`TXG_SIZE`).
 pub(super) const TXG_SIZE: usize = 4;
 /// Txgs for which freed space is not used again (`TXG_DEFER_SIZE`).
-pub(super) const TXG_DEFER_SIZE: usize = 2;
+pub const TXG_DEFER_SIZE: u64 = 2;
+/// The number of slots of [`LiveMetaslab::defer`].
+const DEFER_SLOTS: usize = TXG_DEFER_SIZE as usize;
 
 /// The slot of a txg.
 pub(super) fn slot(txg: Txg) -> usize {
@@ -71,7 +73,7 @@ pub(super) struct LiveMetaslab {
     pub(super) allocating: [RangeSet; TXG_SIZE],
     pub(super) freeing: [RangeSet; TXG_SIZE],
     pub(super) freed: RangeSet,
-    pub(super) defer: [RangeSet; TXG_DEFER_SIZE],
+    pub(super) defer: [RangeSet; DEFER_SLOTS],
     /// Recorded space that became usable since the last request (`ms_trim`). Parts of it may have
     /// been allocated since.
     pub(super) freed_lately: RangeSet,
@@ -270,7 +272,7 @@ impl LiveMetaslab {
     pub(super) fn done(&mut self, txg: Txg, defer: bool, note: bool) {
         debug_assert!(self.allocating[slot(txg)].is_empty() && self.freeing[slot(txg)].is_empty());
         let freed = std::mem::take(&mut self.freed);
-        let old = std::mem::take(&mut self.defer[txg.0 as usize % TXG_DEFER_SIZE]);
+        let old = std::mem::take(&mut self.defer[txg.0 as usize % DEFER_SLOTS]);
         let now = if defer { None } else { Some(&freed) };
         if note {
             let usable = [Some(&old), now].into_iter().flatten();
@@ -282,7 +284,7 @@ impl LiveMetaslab {
             }
         }
         if defer {
-            self.defer[txg.0 as usize % TXG_DEFER_SIZE] = freed;
+            self.defer[txg.0 as usize % DEFER_SLOTS] = freed;
         }
         if self.folded {
             self.unflushed = Default::default();

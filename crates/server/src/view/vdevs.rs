@@ -14,7 +14,7 @@ use pool::metaslab::{Class, TopVdev, VdevSpace};
 use spa::engine::{WorkKind, WorkStat};
 use spa::import::AuxVdev;
 use spa::{DeviceLocation, Spa};
-use vdev::{VdevAux, VdevInfo, VdevState};
+use vdev::{DRAID_RESERVE, VdevAux, VdevInfo, VdevState};
 
 use crate::view::states;
 use api::{LeafWork, RebuildStat, RebuildState, Vdev, VdevStat, WorkState};
@@ -24,10 +24,6 @@ const LABEL: u64 = 256 << 10;
 /// The bytes of labels and boot area at both ends of a device (`VDEV_LABEL_START_SIZE`,
 /// `VDEV_LABEL_END_SIZE`).
 pub const LABELS: u64 = 4 * LABEL + (7 << 19);
-
-/// The bytes that a dRAID reserves on each child for a later expansion
-/// (`VDEV_DRAID_REFLOW_RESERVE`).
-const DRAID_RESERVE: u64 = 32 << 20;
 
 /// All facts for showing the vdevs of a pool.
 pub struct VdevFacts<'a> {

@@ -5,6 +5,7 @@
 use observe::{Tunable, Unit};
 use ondisk::label::{LABEL_END_SIZE, LABEL_SIZE, LABEL_START_SIZE};
 use ondisk::{Ashift, VdevConfig, VdevKind};
+use vdev::{DRAID_RESERVE, DRAID_ROW_HEIGHT};
 
 #[cfg(test)]
 mod tests;
@@ -63,10 +64,6 @@ pub static FILE_LOGICAL: Tunable =
 /// Physical sector size of files, as a shift (`vdev_file_physical_ashift`).
 pub static FILE_PHYSICAL: Tunable =
     Tunable::new("vdev_file_physical_ashift", 9, 9..=16, Unit::Shift, "preferred sector size of a file vdev");
-/// Bytes of each child in a row of a draid (`VDEV_DRAID_ROWHEIGHT`).
-const DRAID_ROW_HEIGHT: u64 = 16 << 20;
-/// Kept free at the end of each child of a draid (`VDEV_DRAID_REFLOW_RESERVE`).
-const DRAID_RESERVE: u64 = 2 * DRAID_ROW_HEIGHT;
 
 /// Allocatable bytes of a device of `size` bytes: whole labels, without labels and boot area.
 pub(crate) fn leaf_asize(size: u64) -> u64 {

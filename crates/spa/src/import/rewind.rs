@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use device::{Layer, Mode};
 use ondisk::{Txg, Uberblock};
+use pool::alloc::TXG_DEFER_SIZE;
 use vdev::Tree;
 
 use crate::error::RewindInfo;
@@ -19,8 +20,6 @@ use crate::import::uberblock::{leaves, read_all};
 use crate::import::{Options, Rewind, verify};
 use crate::{Candidate, Failure, Spa, SpaError};
 
-/// Txgs for which freed blocks are not reused (`TXG_DEFER_SIZE`).
-const TXG_DEFER_SIZE: u64 = 2;
 /// First txg of any pool (`TXG_INITIAL`).
 const TXG_INITIAL: u64 = 4;
 /// Most steps back: the slots of a ring of the smallest size on each label, if all differ.

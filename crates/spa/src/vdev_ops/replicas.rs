@@ -13,10 +13,7 @@
 //! OpenZFS `vdev_dtl_reassess` (`DTL_OUTAGE`), `vdev_dtl_required`, `vdev_get_min_asize`.
 
 use ondisk::{Guid, VdevConfig, VdevKind};
-use vdev::{Tree, TxgRanges, VdevState};
-
-/// Kept free at the end of each child of a draid (`VDEV_DRAID_REFLOW_RESERVE`).
-const DRAID_RESERVE: u64 = 32 << 20;
+use vdev::{DRAID_RESERVE, Tree, TxgRanges, VdevState};
 
 /// The txgs for which a vdev is out, as if the devices in `gone` were absent.
 // Recursion as deep as the tree, whose depth was checked when it was built.
