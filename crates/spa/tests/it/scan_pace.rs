@@ -179,16 +179,16 @@ impl device::wrapper::Wrapper for Door {
             kept.longest = kept.longest.max(buf.len() as u64);
         }
         drop(kept);
-        self.disk.read_at(buf, offset)
+        self.inner().read_at(buf, offset)
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> device::Result<()> {
-        self.write(buf.len(), || self.disk.write_at(buf, offset))
+        self.write(buf.len(), || self.inner().write_at(buf, offset))
     }
 
     fn write_vectored_at(&self, bufs: &[&[u8]], offset: u64) -> device::Result<()> {
         let bytes = bufs.iter().map(|buf| buf.len()).sum();
-        self.write(bytes, || self.disk.write_vectored_at(bufs, offset))
+        self.write(bytes, || self.inner().write_vectored_at(bufs, offset))
     }
 }
 
