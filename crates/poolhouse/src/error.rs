@@ -26,7 +26,7 @@ pub enum Error {
     Import(#[from] Box<spa::Failure>),
     /// The pool can't be opened for writing.
     #[error(transparent)]
-    Refused(spa::engine::WriteRefusal),
+    Refused(spa::import::WriteRefusal),
     /// The pool can't be created.
     #[error(transparent)]
     Create(#[from] spa::create::CreateError),

@@ -84,7 +84,7 @@ impl Pool {
     /// # Errors
     /// * [`Error::Import`]: the pool can't be imported; see [`spa::Failure`].
     /// * [`Error::Refused`]: the pool can't be opened for writing; see
-    ///   [`spa::engine::WriteRefusal`].
+    ///   [`spa::import::WriteRefusal`].
     /// * [`Error::Pool`], [`Error::Dataset`]: see [`Pool::with_spa`].
     pub fn import(candidate: &Candidate, options: &OpenOptions, host: &Host) -> Result<Pool> {
         let how = options.import();

@@ -308,7 +308,7 @@ fn losses(spa: &Spa) -> Vec<Found> {
 /// (`spa_event_notify`).
 fn notices(spa: &Spa) -> Vec<Found> {
     let Some(live) = spa.writer() else { return Vec::new() };
-    let (scans, works) = (live.take_scan_notices(), live.take_work_notices());
+    let (scans, works) = (live.scans().take_notices(), live.initialize_trim().take_notices());
     if scans.is_empty() && works.is_empty() {
         return Vec::new();
     }

@@ -9,9 +9,9 @@ use std::error::Error;
 use api::{DeviceRefusal, Host, LoadInfo, MmpState, PoolState, Reason, Refusal, RewindInfo, chain};
 use rustix::io::Errno;
 use spa::create::CreateError;
-use spa::engine::{
-    CheckpointError, ClearError, LifeError, ScanRefusal, ShapeError, SplitError, WorkRefusal, WriteRefusal,
-};
+use spa::engine::{CheckpointError, ClearError, LifeError, ScanRefusal, ShapeError, WorkRefusal};
+use spa::import::WriteRefusal;
+use spa::{SplitError, Unfit};
 
 fn io(error: &dyn Error) -> Reason {
     Reason::Io { what: chain(error), info: Box::default() }
@@ -392,11 +392,13 @@ pub(crate) fn of_checkpoint(error: &CheckpointError) -> Reason {
 pub(crate) fn of_split(error: &SplitError) -> Reason {
     match error {
         SplitError::Shape(e) => of_shape(e),
-        SplitError::NotMirror { .. } | SplitError::Devices => {
+        SplitError::Unfit(Unfit::NotMirror { .. } | Unfit::Devices) => {
             Reason::System { errno: Errno::INVAL.raw_os_error() }
         }
-        SplitError::Busy { .. } | SplitError::Open(WriteRefusal::Unreplayed { .. }) => Reason::Busy,
-        SplitError::Load(_) | SplitError::Open(_) => of_engine(error),
+        SplitError::Unfit(Unfit::Busy { .. }) | SplitError::Open(WriteRefusal::Unreplayed { .. }) => {
+            Reason::Busy
+        }
+        SplitError::Unfit(Unfit::Tree(_)) | SplitError::Load(_) | SplitError::Open(_) => of_engine(error),
     }
 }
 

@@ -232,7 +232,7 @@ impl Service for LocalService {
     fn logs(&self, _: &Caller) -> Result<Vec<LogStats>, Error> {
         let mut out = Vec::new();
         for pool in self.pools.table().all() {
-            let logs = pool.pool.spa().writer().map(|live| live.log_stats()).unwrap_or_default();
+            let logs = pool.pool.spa().writer().map(|live| live.logs().stats()).unwrap_or_default();
             for (object, stats) in logs {
                 // A log without a dataset is about to disappear too.
                 let Ok(dataset) = pool.pool.dsl().by_object(ObjNum(object)) else { continue };

@@ -26,9 +26,12 @@ use device::{Device, DeviceError, FileDevice, Layer, Mode};
 use ondisk::{Guid, VdevKind};
 use parking_lot::Mutex;
 
-use crate::create::Claimer;
 use crate::discovery::location::Identity;
 use crate::discovery::probe;
+
+/// Opens a device exclusively for writing, and gives its kind: disk or file. Tests pass devices
+/// that they watch.
+pub type Claimer<'a> = dyn Fn(&Path) -> device::Result<(Arc<dyn Device>, VdevKind)> + 'a;
 
 /// The devices that this process has claimed.
 static HELD: Mutex<BTreeMap<Identity, Weak<Aside>>> = Mutex::new(BTreeMap::new());

@@ -14,35 +14,34 @@
 //! # See
 //! OpenZFS `spa_create`, `vdev_create`, `vdev_label_init`, `dsl_pool_create`.
 
-pub(crate) mod geometry;
-mod spec;
-
-pub(crate) use geometry::{asize, leaf_asize};
-pub(crate) use spec::{Claimed, Terms, claim, claim_aux};
-pub use spec::{Claimer, CreateError, NewLeaf, NewPool, NewVdev, VdevShape, claim_file};
+pub use crate::new_vdevs::{
+    Claimer, CreateError, NewLeaf, NewPool, NewVdev, TXG_INITIAL, VdevShape, claim_file,
+};
 
 use std::sync::Arc;
 
 use arc::Cache;
 use dmu::{Objset, Tx};
 use dsl::ops::key::NewCrypt;
+use dsl::sync::{Env, Syncing};
 use dsl::{Contents, Dsl, PropList};
 use ondisk::feature::Feature;
-use ondisk::label::LABELS;
 use ondisk::version::{SPA_VERSION_FEATURES, SPA_VERSION_RAIDZ_DEFLATE, SPA_VERSION_ZPOOL_HISTORY};
-use ondisk::{ByteOrder, Guid, PoolConfig, Txg, Uberblock, VdevConfig, VdevKind, mos};
+use ondisk::{Blkptr, ByteOrder, Guid, PoolConfig, Txg, Uberblock, VdevConfig, VdevKind, mos};
 use pool::Mos;
 use pool::alloc::Allocator;
 use vdev::Tree;
-use vdev::label::LabelWriter;
 use zio::{ReadOptions, Workers, Zio};
 
 use crate::aux_devices::Asides;
-use crate::engine::{Engine, Parts, PoolWriter, Synced, World};
+use crate::engine::parts::{Parts, Pipeline};
+use crate::engine::{PoolWriter, World};
+use crate::new_vdevs::{Claimed, Terms, begin_labels, claim};
+use crate::pool_core::PoolCore;
+use crate::pool_core::state::Synced;
+use crate::sync::labels::SPA_VERSION;
+use crate::vdev_ops::vdev_objects::add_vdevs;
 use crate::{Candidate, Host, Spa};
-
-/// The transaction group that creates a pool (`TXG_INITIAL`).
-pub const TXG_INITIAL: Txg = Txg(4);
 
 /// The environment in which a pool is created.
 pub struct Setting<'a> {
@@ -101,11 +100,11 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
     };
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| CreateError::Write(e.into());
     begin_labels(&config, &claimed, TXG_INITIAL).map_err(|e| failed(e.into()))?;
-    let parts = parts(&config, &claimed, setting).map_err(failed)?;
-    let engine = books(parts, config, begin, setting.altroot.clone()).map_err(failed)?;
-    engine.announce_versions("create", &setting.host.hostname);
+    let pipeline = pipeline(&config, &claimed, setting).map_err(failed)?;
+    let parts = fill(pipeline, config, begin, setting.altroot.clone()).map_err(failed)?;
+    parts.core.announce_versions("create", &setting.host.hostname);
     let name = begin.temporary_name.unwrap_or(&new.name);
-    let live = PoolWriter::start(name, Txg(TXG_INITIAL.0 - 1), Arc::new(engine));
+    let live = PoolWriter::start(name, Txg(TXG_INITIAL.0 - 1), parts);
     live.sync_first(TXG_INITIAL).map_err(|e| CreateError::Write(Arc::new(e)))?;
     live.attend(name);
     let config = live.config();
@@ -123,9 +122,9 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
         kept_name: new.name.clone(),
         candidate,
         loaded: live.synced(),
-        _ahead: Some(live.engine().cache.begin_prefetch()),
-        cache: live.engine().cache.clone(),
-        mos: live.engine().mos.clone(),
+        _ahead: Some(live.parts().core.cache.begin_prefetch()),
+        cache: live.parts().core.cache.clone(),
+        mos: live.parts().core.mos.clone(),
         spares: Vec::new(),
         l2cache: Vec::new(),
         aside: Asides::new(),
@@ -137,26 +136,9 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
     })
 }
 
-/// Writes labels of devices that join a pool in `txg`, and empty uberblock rings
-/// (`vdev_label_init`).
-pub(crate) fn begin_labels(
-    config: &PoolConfig,
-    claimed: &Claimed,
-    txg: Txg,
-) -> Result<(), vdev::label::LabelWriteError> {
-    for (guid, device) in claimed {
-        let mut label = config.to_label(*guid, Txg(0)).expect("every claimed device is in the config");
-        label.set("create_txg", ondisk::Value::Uint64(txg.0));
-        let writer = LabelWriter::new(&**device);
-        writer.clear_rings()?;
-        (0..LABELS).try_for_each(|l| writer.config(l, &label))?;
-    }
-    Ok(())
-}
-
 type Anything = Box<dyn std::error::Error + Send + Sync>;
 
-fn parts(config: &PoolConfig, claimed: &Claimed, setting: &Setting<'_>) -> Result<Parts, Anything> {
+fn pipeline(config: &PoolConfig, claimed: &Claimed, setting: &Setting<'_>) -> Result<Pipeline, Anything> {
     let root = config.vdev_tree.as_ref().expect("it was just made");
     let mut open = |leaf: &VdevConfig| Ok(claimed[&leaf.guid].clone());
     let tree = Arc::new(Tree::open(root, &mut open)?);
@@ -167,19 +149,19 @@ fn parts(config: &PoolConfig, claimed: &Claimed, setting: &Setting<'_>) -> Resul
     salt.chunks_exact_mut(8).for_each(|c| c.copy_from_slice(&setting.world.random().to_le_bytes()));
     zio.set_salt(&salt);
     let cache = Arc::new(Cache::new(zio, setting.cache.clone()));
-    Ok(Parts::new(cache, allocator, setting.workers.clone(), setting.world.clone(), salt))
+    Ok(Pipeline::new(cache, allocator, setting.workers.clone(), setting.world.clone(), salt))
 }
 
 /// Makes the MOS of a new pool.
-fn books(
-    parts: Parts,
+fn fill(
+    pipeline: Pipeline,
     mut config: PoolConfig,
     begin: &Beginning<'_>,
     altroot: Option<String>,
-) -> Result<Engine, Anything> {
+) -> Result<Parts, Anything> {
     let tx = Tx::new(TXG_INITIAL, None);
     let os = Objset::create_live(
-        parts.cache.clone(),
+        pipeline.cache.clone(),
         0,
         ondisk::objset::ObjsetKind::Meta,
         ondisk::objset::ObjsetFlags(0),
@@ -187,7 +169,7 @@ fn books(
         ReadOptions::demand(),
     );
     let mos = Mos::create(os, &tx)?;
-    Dsl::create_root_dir(&mos, &tx, parts.world.now())?;
+    Dsl::create_root_dir(&mos, &tx, pipeline.world.now())?;
     if config.version >= SPA_VERSION_FEATURES {
         mos.create_features(&tx)?;
         for feature in begin.features {
@@ -198,11 +180,11 @@ fn books(
     if config.version >= SPA_VERSION_RAIDZ_DEFLATE {
         mos.set_dir_words(&tx, mos::DEFLATE, &[1])?;
     }
-    mos.set_dir_bytes(&tx, mos::CHECKSUM_SALT, &parts.salt)?;
+    mos.set_dir_bytes(&tx, mos::CHECKSUM_SALT, &pipeline.salt)?;
     let deferred = mos.create_bpobj(&tx)?;
     mos.link(&tx, mos::SYNC_BPOBJ, deferred)?;
     let root = config.vdev_tree.as_mut().expect("it was just made");
-    let room = crate::engine::add_vdevs(&mos, &tx, &parts.tree, &parts.allocator, root)?;
+    let room = add_vdevs(&mos, &tx, &pipeline.tree, &pipeline.allocator, root)?;
     if config.version >= SPA_VERSION_ZPOOL_HISTORY {
         mos.create_history(&tx, room)?;
     }
@@ -210,14 +192,24 @@ fn books(
     let name = begin.temporary_name.map_or(own, str::to_owned);
     let options = dsl::Options { pool_name: name, altroot, ..dsl::Options::default() };
     let dsl = Dsl::open(mos.clone(), options)?;
-    parts.cache.zio().set_keys(dsl.keys().clone());
+    pipeline.cache.zio().set_keys(dsl.keys().clone());
     let features = Arc::new(mos.features()?);
     let loaded = Synced { uberblock: nothing(config.version), config: Arc::new(config), features };
-    let engine = Engine::new(parts, mos, dsl, deferred, loaded)?;
-    engine.begin(&tx, begin)?;
-    let made = engine.synced.read().config.clone();
-    engine.list_distributed(&tx, &made.vdev_tree.as_ref().expect("it was just made").children)?;
-    Ok(engine)
+    let parts = Parts::new(pipeline, mos, dsl, deferred, loaded)?;
+    create_datasets(&parts.core, &tx, begin)?;
+    let made = parts.core.synced.read().config.clone();
+    parts.core.list_distributed(&tx, &made.vdev_tree.as_ref().expect("it was just made").children)?;
+    Ok(parts)
+}
+
+/// Creates the datasets of a new pool.
+fn create_datasets(core: &PoolCore, tx: &Tx, begin: &Beginning<'_>) -> dsl::Result<()> {
+    let mut random = || core.world.random();
+    let dsize = |bp: &Blkptr| core.dsize(bp);
+    let env = Env { now: core.world.now(), random: &mut random, dsize: &dsize };
+    let mut s = Syncing::new(&core.dsl, tx, env);
+    s.create_pool_datasets(begin.contents, begin.props, begin.crypt)?;
+    s.finish().map(drop)
 }
 
 /// The uberblock of a pool before its first txg.
@@ -228,8 +220,8 @@ fn nothing(version: u64) -> Uberblock {
         txg: Txg(TXG_INITIAL.0 - 1),
         guid_sum: 0,
         timestamp: 0,
-        rootbp: ondisk::Blkptr::HOLE.encode(),
-        software_version: crate::engine::SPA_VERSION,
+        rootbp: Blkptr::HOLE.encode(),
+        software_version: SPA_VERSION,
         mmp: None,
         checkpoint_txg: Txg(0),
         raidz_reflow: ondisk::uberblock::RaidzReflow::default(),

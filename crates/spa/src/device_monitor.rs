@@ -25,9 +25,9 @@
 //! # See
 //! OpenZFS `spa_async_thread` (`SPA_ASYNC_RESILVER_DONE`), and the agents of `zed`.
 
-pub(crate) mod blank_check;
 pub(crate) mod deadman;
 pub(crate) mod diagnosis;
+pub(crate) mod heartbeat;
 pub(crate) mod hotplug;
 
 use std::collections::HashSet;
@@ -40,23 +40,24 @@ use std::time::Duration;
 use device::Device;
 use ondisk::{Guid, VdevKind};
 use parking_lot::Mutex;
-use vdev::Tree;
 
-use crate::create::claim_file;
-use crate::engine::{Engine, PoolWriter};
-use crate::txg::TxgHandle;
+use crate::initialize_trim::InitializeTrim;
+use crate::new_vdevs::claim_file;
+use crate::pool_core::PoolCore;
+use crate::vdev_ops::{Vdevs, error_limits};
 
 /// Interval of the search for missing devices.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// The monitor's thread and its state.
-#[derive(Debug, Default)]
-pub(crate) struct Errands {
-    replacements: AtomicBool,
+/// The monitor of an open pool's devices.
+pub struct DeviceMonitor {
+    core: Arc<PoolCore>,
+    vdevs: Arc<Vdevs>,
+    works: Arc<InitializeTrim>,
     stop: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Held while the tasks run.
-    pub(crate) memory: Mutex<Memory>,
+    memory: Mutex<Memory>,
 }
 
 /// What the monitor remembers from one turn to the next.
@@ -70,94 +71,87 @@ pub(crate) struct Memory {
     pub(crate) spare_is_due: bool,
 }
 
-impl Errands {
-    /// Requests the detaching of replaced devices whose resilver is done. Does not wait.
-    pub(crate) fn end_replacements(&self, tree: &Tree) {
-        self.replacements.store(true, Relaxed);
-        tree.bell().ring();
+impl DeviceMonitor {
+    pub(crate) fn new(core: Arc<PoolCore>, vdevs: Arc<Vdevs>, works: Arc<InitializeTrim>) -> DeviceMonitor {
+        let (stop, thread, memory) = (AtomicBool::default(), Mutex::default(), Mutex::default());
+        DeviceMonitor { core, vdevs, works, stop, thread, memory }
+    }
+
+    /// Opens the devices that the pool uses without a command.
+    pub(crate) fn claimer(&self) -> impl Fn(&Path) -> device::Result<(Arc<dyn Device>, VdevKind)> {
+        let layer = self.core.world.layer();
+        move |path| claim_file(path).map(|(device, kind)| (layer.around(device), kind))
+    }
+
+    fn run(&self) {
+        // All trees share one bell. Holding a tree would keep detached devices open.
+        let bell = Arc::clone(self.core.tree().bell());
+        let mut wait = None;
+        loop {
+            let rang = bell.wait(wait);
+            if self.stop.load(Relaxed) {
+                return;
+            }
+            self.run_once(rang);
+            wait = (self.is_looking() || self.memory.lock().spare_is_due).then_some(LOOK);
+        }
+    }
+
+    /// Does what is due. What can't be done now stays due: the bell rings again.
+    fn run_once(&self, rang: bool) {
+        let mut memory = self.memory.lock();
+        if self.core.txgs().check_suspended().is_err() {
+            // `clear` rings the bell.
+            return;
+        }
+        self.judge();
+        self.look_for_devices(&mut memory);
+        self.vdevs.grow_by_itself();
+        self.works.trim_by_itself();
+        let asks_again = memory.spare_is_due;
+        if rang || asks_again {
+            self.send_spares(&mut memory);
+        }
+        if self.core.replacements_end.swap(false, Relaxed) {
+            // What is refused now is tried next time; a stopped pool doesn't need it.
+            let _ = self.vdevs.end_replacements();
+        }
+    }
+
+    /// Starts the thread, and wakes it at once: a replacement may have finished before the last
+    /// export.
+    pub(crate) fn start(self: &Arc<Self>, name: &str) {
+        let mut thread = self.thread.lock();
+        if thread.is_some() {
+            return;
+        }
+        self.stop.store(false, Relaxed);
+        error_limits::load(&self.core);
+        self.memory.lock().known = self.not_well().into_iter().collect();
+        let me = Arc::clone(self);
+        let started = std::thread::Builder::new().name(format!("monitor {name}")).spawn(move || me.run());
+        *thread = Some(started.expect("the system has room for a thread"));
+        self.core.request_end_of_replacements();
     }
 
     /// Ends the thread, and waits for it.
-    pub(crate) fn stop(&self, tree: &Tree) {
+    pub(crate) fn stop(&self) {
         self.stop.store(true, Relaxed);
-        tree.bell().ring();
+        self.core.tree().bell().ring();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             thread.join().expect("a panic ends the program");
         }
     }
-}
-
-impl Engine {
-    /// Opens the devices that the pool uses without a command.
-    pub(crate) fn claimer(&self) -> impl Fn(&Path) -> device::Result<(Arc<dyn Device>, VdevKind)> {
-        let layer = self.world.layer();
-        move |path| claim_file(path).map(|(device, kind)| (layer.around(device), kind))
-    }
-
-    fn run_errands(self: &Arc<Self>, txgs: &TxgHandle) {
-        // All trees share one bell. Holding a tree would keep detached devices open.
-        let bell = Arc::clone(self.tree().bell());
-        let mut wait = None;
-        loop {
-            let rang = bell.wait(wait);
-            if self.errands.stop.load(Relaxed) {
-                return;
-            }
-            self.run_errand(txgs, rang);
-            wait = (self.is_looking() || self.errands.memory.lock().spare_is_due).then_some(LOOK);
-        }
-    }
-
-    /// Does what is due. What can't be done now stays due: the bell rings again.
-    fn run_errand(self: &Arc<Self>, txgs: &TxgHandle, rang: bool) {
-        let mut memory = self.errands.memory.lock();
-        if txgs.check_suspended().is_err() {
-            // `clear` rings the bell.
-            return;
-        }
-        self.judge(txgs);
-        self.look_for_devices(txgs, &mut memory);
-        self.grow_by_itself(txgs);
-        self.trim_by_itself();
-        let asks_again = memory.spare_is_due;
-        if rang || asks_again {
-            self.send_spares(txgs, &mut memory);
-        }
-        if self.errands.replacements.swap(false, Relaxed) {
-            // What is refused now is tried next time; a stopped pool doesn't need it.
-            let _ = self.end_replacements(txgs);
-        }
-    }
-}
-
-impl PoolWriter {
-    /// Starts the thread, and wakes it at once: a replacement may have finished before the last
-    /// export.
-    pub(crate) fn start_errands(&self, name: &str) {
-        let engine = self.engine();
-        let mut thread = engine.errands.thread.lock();
-        if thread.is_some() {
-            return;
-        }
-        engine.errands.stop.store(false, Relaxed);
-        engine.load_limits();
-        engine.errands.memory.lock().known = engine.not_well().into_iter().collect();
-        let (engine, txgs) = (Arc::clone(engine), self.txgs().handle());
-        let run = move || engine.run_errands(&txgs);
-        let started = std::thread::Builder::new().name(format!("errands {name}")).spawn(run);
-        *thread = Some(started.expect("the system has room for a thread"));
-        self.engine().errands.end_replacements(&self.engine().tree());
-    }
 
     /// Whether the monitor polls every few seconds for changes that ring no bell.
-    pub fn looks_for_devices(&self) -> bool {
-        self.engine().is_looking() || self.engine().errands.memory.lock().spare_is_due
+    pub fn is_polling(&self) -> bool {
+        self.is_looking() || self.memory.lock().spare_is_due
     }
 
     /// Runs the monitor's tasks now. Its thread runs them after events, and every few seconds while
     /// a device is missing.
-    pub fn see_to_devices(&self) {
-        self.engine().run_errand(&self.txgs().handle(), true);
+    pub fn run_now(&self) {
+        self.run_once(true);
     }
 }

@@ -116,7 +116,7 @@ impl OpenHead {
         if log.is_pending() {
             return Ok(Some(log));
         }
-        if !self.live().is_logged(&self.owned) {
+        if !self.live().logs().is_open(&self.owned) {
             self.destroy_log(log.references())?;
         }
         Ok(None)
@@ -154,7 +154,7 @@ impl OpenHead {
         if self.spa.version() < SPA_VERSION_SLIM_ZIL {
             return Ok(());
         }
-        let log = self.log.get_or_init(|| self.live().log(&self.owned));
+        let log = self.log.get_or_init(|| self.live().logs().open(&self.owned));
         if volume {
             log.set_policy(self.log_policy()?);
         }

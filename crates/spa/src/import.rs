@@ -30,25 +30,26 @@
 //! # See
 //! OpenZFS `module/zfs/spa.c`: `spa_load_impl`, `spa_load_best`, `spa_import`, `spa_tryimport`.
 
-mod aux;
-mod devices;
+pub(crate) mod aux;
+mod claim_logs;
+pub(crate) mod devices;
 mod features;
-mod load;
+pub(crate) mod load;
 pub mod mmp;
+pub(crate) mod open_for_writing;
 mod pass;
 mod report;
 mod rewind;
-mod uberblock;
+pub(crate) mod uberblock;
 mod verify;
 
 #[cfg(test)]
 mod tests;
 
 pub use aux::AuxVdev;
-pub(crate) use aux::look;
 pub use load::MISSING_TOPS;
-pub(crate) use load::furnish;
 pub use mmp::{Clock, Seen, SystemClock};
+pub use open_for_writing::WriteRefusal;
 pub use pass::Pass;
 pub use report::{Report, examine};
 pub use rewind::{TxgState, list_txgs};
@@ -60,7 +61,7 @@ use vdev::VdevAux;
 
 use std::sync::Arc;
 
-use crate::engine::{SystemWorld, World, WriteRefusal};
+use crate::pool_core::world::{SystemWorld, World};
 use crate::{Candidate, Failure, Host, Spa, SpaError};
 
 /// What to do if the newest state can't be opened.
@@ -246,33 +247,4 @@ pub fn import(
     let options = &Options { readonly: true, ..options.clone() };
     let purpose = load::Purpose::Import;
     rewind::best(&load::Loader { candidate, options, host, clock, purpose })
-}
-
-/// Opens the device of a leaf of a pool that we own, if it is at its path and not in use.
-pub(crate) fn reopen(
-    leaf: &ondisk::VdevConfig,
-    top_level: bool,
-    pool: ondisk::Guid,
-    newest: Txg,
-    layer: Layer,
-) -> Option<Arc<dyn device::Device>> {
-    let trust = devices::Trust::Mos { pool, newest };
-    devices::Devices::new(&[], Mode::Write, layer).open(leaf, top_level, trust).ok()
-}
-
-/// Whether a suspended pool is still ours (`spa_mmp_remote_host_activity`). No other host may have
-/// written to it since `last`, nor write while it is watched.
-pub(crate) fn check_still_ours(
-    tree: &vdev::Tree,
-    root: &ondisk::VdevConfig,
-    last: &ondisk::Uberblock,
-) -> Result<(), SpaError> {
-    let devices = uberblock::leaves(tree, root);
-    let look = || uberblock::select(&devices, Txg(u64::MAX), true).map(|s| (s.uberblock, s.label));
-    let (now, label) = look().ok_or(SpaError::NoUberblock)?;
-    if now.newer(last).is_gt() {
-        let hostid = label.as_ref().and_then(|l| l.hostid);
-        return Err(SpaError::Active { hostname: label.and_then(|l| l.hostname), hostid });
-    }
-    mmp::watch(&now, &SystemClock, look)
 }

@@ -3,7 +3,7 @@
 //! # Theory
 //! Both go through the metaslabs of the device's top-level vdev. They set one aside after another
 //! ([`pool::alloc::Aside`]), and write or discard the free part that lies on this device. Each
-//! device and kind has a thread ([`worker::toil`]). It waits for no transaction group while it has
+//! device and kind has a thread ([`worker::run`]). It waits for no transaction group while it has
 //! a metaslab aside, since the sync may need that metaslab. Initialize writes yield to foreground
 //! I/O, as scans do ([`vdev::Pace`]), and scans don't yield to them. Discards do neither.
 //!
@@ -50,8 +50,8 @@ use ondisk::{Guid, VdevConfig, VdevId, VdevKind};
 use parking_lot::{Condvar, Mutex};
 use vdev::{Tree, VdevState};
 
-use crate::engine::{Engine, PoolWriter};
-use crate::txg::{Stopped, TxgHandle};
+use crate::pool_core::PoolCore;
+use crate::txg::Stopped;
 
 /// The work on the free space of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -194,9 +194,15 @@ impl Work {
 
 type Key = (Guid, WorkKind);
 
+/// Initialize and TRIM of a pool's devices.
+pub struct InitializeTrim {
+    core: Arc<PoolCore>,
+    works: Works,
+}
+
 /// The works of a pool's devices.
 #[derive(Debug, Default)]
-pub(crate) struct LeafWorks {
+struct Works {
     commands: Mutex<()>,
     all: Mutex<BTreeMap<Key, Work>>,
     notices: Mutex<Vec<WorkNotice>>,
@@ -206,26 +212,11 @@ pub(crate) struct LeafWorks {
     round: AtomicU64,
 }
 
-/// Stops all threads when dropped.
-pub(crate) struct Keeper(pub(crate) Arc<Engine>);
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        self.0.scan.be_quiet(true);
-        self.0.deadman.stop();
-        // No administrator will fix the devices now: a task that waits for a suspended pool gives
-        // up.
-        self.0.cache.zio().suspension().let_go();
-        self.0.errands.stop(&self.0.tree());
-        self.0.stop_works();
-    }
-}
-
 /// The progress of a device's work at `next`: bytes done and in all
 /// (`vdev_initialize_calculate_progress`).
-fn progress(engine: &Engine, tree: &Tree, top: VdevId, leaf: Guid, next: u64) -> (u64, u64) {
+fn progress(core: &PoolCore, tree: &Tree, top: VdevId, leaf: Guid, next: u64) -> (u64, u64) {
     let (mut done, mut all) = (0u64, 0u64);
-    for ms in engine.allocator.metaslab_figures(top) {
+    for ms in core.allocator.metaslab_figures(top) {
         let free = (ms.size - ms.allocated) / tree.spread(top).max(1);
         let (mut first, mut last) = (u64::MAX, 0);
         let mut span = |start: u64, end: u64| (first, last) = (first.min(start), last.max(end));
@@ -239,16 +230,20 @@ fn progress(engine: &Engine, tree: &Tree, top: VdevId, leaf: Guid, next: u64) ->
     (done, all)
 }
 
-impl Engine {
+impl InitializeTrim {
+    pub(crate) fn new(core: Arc<PoolCore>) -> InitializeTrim {
+        InitializeTrim { core, works: Works::default() }
+    }
+
     /// A device by its guid, if work on it is possible.
     fn worked(&self, guid: Guid) -> Result<(VdevConfig, VdevId), WorkRefusal> {
-        let config = self.config_now();
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let config = self.core.config_now();
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
         let leaf = root.find(guid).ok_or(WorkRefusal::NoDevice)?;
         if !matches!(leaf.kind, VdevKind::Disk | VdevKind::File) || leaf.leaf_zap.is_none() {
             return Err(WorkRefusal::NotLeaf);
         }
-        let tree = self.tree();
+        let tree = self.core.tree();
         let top = tree.top_of(guid).map_err(|_| WorkRefusal::NotLeaf)?;
         if !tree.holds_blocks(top) {
             return Err(WorkRefusal::NotLeaf);
@@ -270,7 +265,7 @@ impl Engine {
             return false;
         }
         if from != WorkState::Suspended {
-            work.stat.action_time = self.world.now();
+            work.stat.action_time = self.core.world.now();
         }
         work.stat.state = to;
         work.dirty = true;
@@ -300,8 +295,8 @@ impl Engine {
     /// Cancels the work of a faulted device, whatever its thread is doing.
     fn cancel_if_faulted(&self, key: Key) {
         let active = self.works.all.lock().get(&key).is_some_and(|work| work.stat.state == WorkState::Active);
-        if active && self.tree().state_of(key.0).is_ok_and(|(state, _)| state == VdevState::Faulted) {
-            self.change_work(key, &worker::path_of(self, key.0), WorkState::Canceled);
+        if active && self.core.tree().state_of(key.0).is_ok_and(|(state, _)| state == VdevState::Faulted) {
+            self.change_work(key, &worker::path_of(&self.core, key.0), WorkState::Canceled);
         }
     }
 
@@ -314,12 +309,12 @@ impl Engine {
 
     /// Records an event of a device.
     pub(crate) fn notice(&self, leaf: Guid, what: &'static str) {
-        self.put_notice(WorkNotice { leaf, path: None, what, at: self.world.wall() });
+        self.put_notice(WorkNotice { leaf, path: None, what, at: self.core.world.wall() });
     }
 
     /// Records that a device has left the pool.
     pub(crate) fn notice_gone(&self, guid: Guid, path: Option<Vec<u8>>, what: &'static str) {
-        self.put_notice(WorkNotice { leaf: guid, path, what, at: self.world.wall() });
+        self.put_notice(WorkNotice { leaf: guid, path, what, at: self.core.world.wall() });
     }
 
     fn put_notice(&self, notice: WorkNotice) {
@@ -330,15 +325,15 @@ impl Engine {
     }
 
     /// Starts a thread for an active work. The caller holds `commands`.
-    fn start_work(self: &Arc<Self>, key: Key, txgs: &TxgHandle) {
+    fn start_work(self: &Arc<Self>, key: Key) {
         let control = Arc::new(Control::default());
-        let (engine, txgs, mine) = (Arc::clone(self), txgs.clone(), Arc::clone(&control));
+        let (me, mine) = (Arc::clone(self), Arc::clone(&control));
         let name = match key.1 {
             WorkKind::Initialize => "vdev_initialize",
             WorkKind::Trim => "vdev_trim",
         };
-        let builder = std::thread::Builder::new().name(format!("{name}/{}", self.dsl.pool_name()));
-        let thread = builder.spawn(move || worker::toil(&engine, &txgs, key, &mine));
+        let builder = std::thread::Builder::new().name(format!("{name}/{}", self.core.dsl.pool_name()));
+        let thread = builder.spawn(move || worker::run(&me, key, &mine));
         let thread = thread.expect("a process that imports a pool can start a thread");
         self.works.all.lock().entry(key).or_default().thread = Some((thread, control));
     }
@@ -363,11 +358,12 @@ impl Engine {
         self.stop_trimming();
     }
 
-    /// Resumes active works that have no thread (`vdev_initialize_restart`, `vdev_trim_restart`).
-    pub(crate) fn restart_works(self: &Arc<Self>, txgs: &TxgHandle) {
+    /// Resumes active works that have no thread. They were active when the pool was released, or
+    /// when their device disappeared (`vdev_initialize_restart`, `vdev_trim_restart`).
+    pub(crate) fn restart_works(self: &Arc<Self>) {
         let _one = self.works.commands.lock();
         // The pool may be another host's by now.
-        if self.cache.zio().suspension().reason().is_some() {
+        if self.core.cache.zio().suspension().reason().is_some() {
             return;
         }
         self.load_works();
@@ -381,7 +377,7 @@ impl Engine {
         };
         for key in idle {
             if self.worked(key.0).is_ok() {
-                self.start_work(key, txgs);
+                self.start_work(key);
             }
         }
     }
@@ -389,14 +385,13 @@ impl Engine {
     /// Applies a command to a device; gives the work whose thread must end.
     fn command(
         self: &Arc<Self>,
-        txgs: &TxgHandle,
         (guid, kind): Key,
         command: WorkCommand,
     ) -> Result<Option<Key>, WorkRefusal> {
         let (leaf, _) = self.worked(guid)?;
         let trim = kind == WorkKind::Trim;
         let secure = matches!(command, WorkCommand::Start { secure: true, .. });
-        if trim && (secure || !self.tree().can_trim(guid)) {
+        if trim && (secure || !self.core.tree().can_trim(guid)) {
             return Err(WorkRefusal::Unsupported);
         }
         let path = String::from_utf8_lossy(leaf.path.as_deref().unwrap_or(b"-")).into_owned();
@@ -412,7 +407,7 @@ impl Engine {
                 self.join_works(&[key]);
                 self.prepare(key, state, rate);
                 self.change_work(key, &path, WorkState::Active);
-                self.start_work(key, txgs);
+                self.start_work(key);
                 Ok(None)
             }
             WorkCommand::Undo => {
@@ -447,7 +442,7 @@ impl Engine {
     }
 }
 
-impl PoolWriter {
+impl InitializeTrim {
     /// Starts, stops or resets initialize or TRIM of devices (`spa_vdev_initialize`,
     /// `spa_vdev_trim`).
     ///
@@ -457,43 +452,37 @@ impl PoolWriter {
     /// # Errors
     /// * [`Stopped`]: the pool has stopped.
     pub fn work(
-        &self,
+        self: &Arc<Self>,
         devices: &[Guid],
         kind: WorkKind,
         command: WorkCommand,
     ) -> Result<Vec<(usize, WorkRefusal)>, Stopped> {
-        self.txgs().check_suspended()?;
-        let engine = self.engine();
-        let txgs = self.txgs().handle();
+        self.core.txgs().check_suspended()?;
+        let txgs = self.core.txgs();
         let mut refused = Vec::new();
         {
-            let _one = engine.works.commands.lock();
+            let _one = self.works.commands.lock();
             let mut ended = Vec::new();
             for (at, guid) in devices.iter().enumerate() {
-                match engine.command(&txgs, (*guid, kind), command) {
+                match self.command((*guid, kind), command) {
                     Ok(end) => ended.extend(end),
                     Err(why) => refused.push((at, why)),
                 }
             }
-            engine.join_works(&ended);
+            self.join_works(&ended);
         }
-        txgs.touch();
-        self.sync_all()?;
+        self.core.txgs().touch();
+        txgs.sync_all()?;
         Ok(refused)
     }
 
     /// The state and progress of a device's work; the default if nothing is known.
-    pub fn work_stat(&self, leaf: Guid, kind: WorkKind) -> WorkStat {
-        self.engine().works.all.lock().get(&(leaf, kind)).map(|work| work.stat).unwrap_or_default()
+    pub fn stat(&self, leaf: Guid, kind: WorkKind) -> WorkStat {
+        self.works.all.lock().get(&(leaf, kind)).map(|work| work.stat).unwrap_or_default()
     }
 
     /// The events since the last call.
-    pub fn take_work_notices(&self) -> Vec<WorkNotice> {
-        std::mem::take(&mut *self.engine().works.notices.lock())
-    }
-
-    /// Resumes works that were active when the pool was released, or when their device disappeared.
-    pub(crate) fn resume_works(&self) {
-        self.engine().restart_works(&self.txgs().handle());
+    pub fn take_notices(&self) -> Vec<WorkNotice> {
+        std::mem::take(&mut *self.works.notices.lock())
     }
 }

@@ -2,16 +2,22 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`discovery`] | finds pools by their labels |
 //! | [`import`](mod@import) | opens a pool that was found |
 //! | [`create`] | creates a pool |
-//! | [`engine`] | a pool that is open for writing, and its operations |
-//! | [`txg`] | the transaction groups and the sync thread |
+//! | `split` | splits a pool of mirrors |
+//! | [`engine`] | puts the parts of a pool that is open for writing together |
 //! | `sync` | the contents of a transaction group: what the sync thread writes |
-//! | `vdev_ops` | attach, add, remove, replace, split, online and offline of vdevs |
+//! | `device_monitor` | reacts to faulty, missing and returning devices |
+//! | `vdev_ops` | attach, add, remove, replace, online and offline of vdevs |
 //! | `scan` | scrub, resilver, sequential rebuild |
 //! | `initialize_trim` | initialize and TRIM |
-//! | `device_monitor` | reacts to faulty, missing and returning devices |
+//! | `checkpoint`, `intent_logs`, `error_log` | the checkpoint, and logs |
+//! | `pool_core` | what these parts share: cache, allocator, MOS, datasets, config |
+//! | [`txg`] | the transaction groups and the sync thread |
+//! | [`discovery`] | finds pools by their labels |
+//!
+//! A module uses those below it in this table. No cycle of imports has more than two files (the
+//! test `modules` of the crate `testkit`).
 //!
 //! # Theory
 //! A pool is found by its labels, never by recorded paths. [`discover()`] reads the labels of the
@@ -27,19 +33,26 @@
 //! `lib/libzfs/libzfs_status.c`.
 
 mod aux_devices;
+mod checkpoint;
 pub mod create;
 mod damaged;
+mod damaged_objects;
 mod device_monitor;
 pub mod discovery;
 pub mod engine;
 pub mod error;
-mod events;
+mod error_log;
 mod head;
 pub mod import;
 mod initialize_trim;
+mod intent_logs;
+mod multihost;
+mod new_vdevs;
+mod pool_core;
 mod scan;
 mod spa;
 pub mod space;
+mod split;
 pub mod status;
 mod sync;
 pub mod tunables;
@@ -56,5 +69,7 @@ pub use error::{Failure, RewindInfo, SpaError, UnsupportedFeature};
 pub use head::{HeadError, OpenHead};
 pub use import::{Clock, Options, Report, Rewind, SystemClock, examine, import, list_txgs};
 pub use spa::Spa;
+pub use split::{SplitError, SplitTerms};
 pub use status::{Errata, PoolStatus};
 pub use unwritable::unwritable;
+pub use vdev_ops::split::Unfit;

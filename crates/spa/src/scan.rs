@@ -8,7 +8,7 @@
 //!
 //! That is safe only while the block is not freed: its place may be reused, and a repair would
 //! overwrite the new block. So a scan works in *slices*. The sync thread runs each slice before its
-//! txg frees or writes anything ([`Engine::scan_slice`]). A slice walks what the last uberblock
+//! txg frees or writes anything ([`Scans::scan_slice`]). A slice walks what the last uberblock
 //! reaches. Only the sync thread frees any of that, and the walk does not find what only open txgs
 //! know.
 //!
@@ -79,7 +79,6 @@ mod sync;
 mod walk;
 mod windows;
 
-use crate::txg::TxgHandle;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -93,7 +92,7 @@ use vdev::{Pace, TxgRanges};
 
 pub use queue::{SCAN_CHECKPOINT_INTVAL, SCAN_MEM_LIM_FACT};
 
-use crate::engine::{Engine, PoolWriter};
+use crate::pool_core::PoolCore;
 use crate::txg::Stopped;
 pub use defer::DEFER_PERCENT;
 
@@ -215,6 +214,13 @@ struct State {
     /// Devices that have been present since it began, or was loaded.
     present: BTreeSet<Guid>,
     notices: Vec<ScanNotice>,
+}
+
+/// The scans of an open pool: scrub, resilver, sequential rebuild.
+pub struct Scans {
+    pub(crate) core: Arc<PoolCore>,
+    pub(crate) scan: Scan,
+    pub(crate) rebuilds: rebuild::Rebuilds,
 }
 
 /// The scan of a pool.
@@ -431,7 +437,11 @@ impl State {
     }
 }
 
-impl Engine {
+impl Scans {
+    pub(crate) fn new(core: Arc<PoolCore>, scan: Scan) -> Scans {
+        Scans { core, scan, rebuilds: rebuild::Rebuilds::default() }
+    }
+
     /// Whether txgs must follow one another at once for scans.
     pub(crate) fn is_scanning_now(&self) -> bool {
         self.scan.is_busy(self.rebuilds.any())
@@ -443,7 +453,7 @@ impl Engine {
         let scan = &self.scan;
         scan.quiet.load(Ordering::Relaxed)
             || since.elapsed() >= slice::HURRIED && scan.waiters.load(Ordering::Relaxed) > 0
-            || self.cache.zio().suspension().reason().is_some()
+            || self.core.cache.zio().suspension().reason().is_some()
     }
 
     /// The pace of I/O in a slice that began at `since` and takes `long`: it yields to foreground
@@ -457,7 +467,7 @@ impl Engine {
     pub(crate) fn pace(&self, since: Instant, long: Duration) -> Pace {
         let scan = &self.scan;
         let (cache, waiters, quiet) =
-            (Arc::clone(&self.cache), Arc::clone(&scan.waiters), Arc::clone(&scan.quiet));
+            (Arc::clone(&self.core.cache), Arc::clone(&scan.waiters), Arc::clone(&scan.quiet));
         let hurries = move || {
             let zio = cache.zio();
             waiters.load(Ordering::Relaxed) > 0
@@ -466,13 +476,13 @@ impl Engine {
                 || zio.closed_ranges().is_awaited()
                 || zio.suspension().reason().is_some()
         };
-        Pace::new(Arc::clone(&self.clock), Arc::clone(&scan.waited_ns), hurries)
+        Pace::new(Arc::clone(&self.core.clock), Arc::clone(&scan.waited_ns), hurries)
     }
 
     /// The txgs, from the first to before the second, that present devices have missed
     /// (`vdev_resilver_needed`).
     pub(crate) fn missing(&self) -> Option<(u64, u64)> {
-        let tree = self.tree();
+        let tree = self.core.tree();
         let spans = tree.behind().into_iter().filter_map(|guid| {
             let missed = tree.dtl(guid).ok()?;
             let first = missed.iter().next()?.0;
@@ -480,17 +490,9 @@ impl Engine {
         });
         spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
-
-    /// See [`PoolWriter::request_resilver`].
-    pub(crate) fn request_resilver(&self, txgs: &TxgHandle) {
-        if self.missing().is_some() {
-            self.scan.wanted.store(true, Ordering::Relaxed);
-            txgs.kick();
-        }
-    }
 }
 
-impl PoolWriter {
+impl Scans {
     /// Requests a resilver because present devices have missed txgs
     /// (`spa_async_request(SPA_ASYNC_RESILVER)`).
     ///
@@ -498,53 +500,57 @@ impl PoolWriter {
     /// completes first. Does nothing if no device has missed anything. It does not wait, and takes
     /// no lock that is held while a txg syncs, so a change of the vdev tree may call it.
     pub fn request_resilver(&self) {
-        self.engine().request_resilver(&self.txgs().handle());
+        if self.missing().is_some() {
+            self.scan.wanted.store(true, Ordering::Relaxed);
+            self.core.txgs().kick();
+        }
     }
 
-    /// Starts, pauses or stops a scan; the result is on disk when this returns (`dsl_scan`,
-    /// `spa_scrub_pause_resume`, `spa_scan_stop`).
+    /// Refuses a command that the pool does not support. `Some` if there is nothing to do.
+    ///
+    /// # Errors
+    /// * [`ScanRefusal::Unsupported`]: a required feature is not enabled.
+    pub(crate) fn check(&self, command: ScanCommand) -> Result<Option<ScanDone>, ScanRefusal> {
+        if command == ScanCommand::Resilver {
+            if !self.core.mos.feature_enabled("com.datto:resilver_defer").unwrap_or(false) {
+                return Err(ScanRefusal::Unsupported { feature: "resilver_defer" });
+            }
+            if self.missing().is_none() {
+                return Ok(Some(ScanDone::Nothing));
+            }
+        }
+        if command == ScanCommand::ErrorScrub && !self.may_scrub_errors() {
+            return Err(ScanRefusal::Unsupported { feature: "head_errlog" });
+        }
+        Ok(None)
+    }
+
+    /// Starts, pauses or stops a scan; the result is on disk when this returns. The caller has
+    /// [checked](Scans::check) the command.
     ///
     /// # Errors
     /// * [`ScanRefusal::Idle`]: there is nothing to pause or stop.
     /// * [`ScanRefusal::Busy`]: a scan is running.
-    /// * [`ScanRefusal::Unsupported`]: a required feature is not enabled.
     /// * [`ScanRefusal::Stopped`]: the pool has stopped.
-    pub fn scan(&self, command: ScanCommand) -> Result<ScanDone, ScanRefusal> {
-        let engine = self.engine();
-        if command == ScanCommand::Resilver {
-            if !engine.mos.feature_enabled("com.datto:resilver_defer").unwrap_or(false) {
-                return Err(ScanRefusal::Unsupported { feature: "resilver_defer" });
-            }
-            if engine.missing().is_none() {
-                return Ok(ScanDone::Nothing);
-            }
-        }
-        if command == ScanCommand::ErrorScrub && !engine.may_scrub_errors() {
-            return Err(ScanRefusal::Unsupported { feature: "head_errlog" });
-        }
-        if !matches!(command, ScanCommand::Pause | ScanCommand::Stop) && self.suspended().is_none() {
-            // As in OpenZFS, devices that are available again take part. A device that can't be
-            // reopened counts as absent.
-            let _ = self.reopen(None);
-        }
+    pub(crate) fn run(self: &Arc<Self>, command: ScanCommand) -> Result<ScanDone, ScanRefusal> {
         let said = Arc::new(Mutex::new(None));
-        let answer = Arc::clone(&said);
-        self.change_pool(Box::new(move |engine, tx| {
-            let (result, events) = engine.obey(tx, command)?;
+        let (me, answer) = (Arc::clone(self), Arc::clone(&said));
+        self.core.change_pool(Box::new(move |_, tx| {
+            let (result, events) = me.obey(tx, command)?;
             *answer.lock() = Some(result);
             Ok(events)
         }))?;
         // A slice has memory from now on.
-        self.txgs().handle().kick();
+        self.core.txgs().kick();
         said.lock().take().expect("a synced group has done its tasks")
     }
 
     /// Whether a resilver is requested that has not begun, or may be requested once a device is
     /// attached or reopened.
     ///
-    /// A caller checks this before [`PoolWriter::scan_stat`], so that it misses none in between.
+    /// A caller checks this before [`Scans::stat`], so that it misses none in between.
     pub fn awaits_resilver(&self) -> bool {
-        self.engine().scan.is_awaited()
+        self.scan.is_awaited()
     }
 
     /// Waits until no scrub, resilver or rebuild is running or requested, except paused ones, and
@@ -552,15 +558,15 @@ impl PoolWriter {
     ///
     /// # Errors
     /// * [`Stopped`]: the pool has stopped.
-    pub fn wait_for_scans(&self) -> Result<(), Stopped> {
-        let scan = &self.engine().scan;
+    pub fn wait(&self) -> Result<(), Stopped> {
+        let scan = &self.scan;
         let mut state = scan.state.lock();
         loop {
             let runs = state.told().is_some_and(|s| s.is_scanning() && s.phys.flags & DSF_SCRUB_PAUSED == 0);
-            if !runs && !scan.is_awaited() && !self.engine().rebuilds.any_told() {
+            if !runs && !scan.is_awaited() && !self.rebuilds.any_told() {
                 return Ok(());
             }
-            if let Some(stopped) = self.txgs().stopped() {
+            if let Some(stopped) = self.core.txgs().stopped() {
                 return Err(stopped);
             }
             // A pool that stops does not signal this condition.
@@ -570,87 +576,86 @@ impl PoolWriter {
 
     /// The state of the last or current scan; `None` if there never was one. A scan runs until its
     /// end is on disk.
-    pub fn scan_stat(&self) -> Option<ScanStat> {
-        self.engine().scan.state.lock().told()
+    pub fn stat(&self) -> Option<ScanStat> {
+        self.scan.state.lock().told()
     }
 
     /// The state of the last or current error scrub, and when it was paused (0 if it is not).
     /// `None` if there was none since the last scan.
     pub fn error_scrub_stat(&self) -> Option<(ErrorScrubPhys, u64)> {
-        let scrub = self.engine().scan.errors.lock();
+        let scrub = self.scan.errors.lock();
         (scrub.phys.func == ScanFunc::ErrorScrub).then_some((scrub.phys, scrub.paused_at))
     }
 
     /// Nanoseconds that scans and rebuilds have yielded to foreground I/O since the import, over
     /// all devices.
-    pub fn scans_waited_ns(&self) -> u64 {
-        self.engine().scan.waited_ns.get()
+    pub fn waited_ns(&self) -> u64 {
+        self.scan.waited_ns.get()
     }
 
     /// The events of scans since the last call.
-    pub fn take_scan_notices(&self) -> Vec<ScanNotice> {
-        std::mem::take(&mut self.engine().scan.state.lock().notices)
+    pub fn take_notices(&self) -> Vec<ScanNotice> {
+        std::mem::take(&mut self.scan.state.lock().notices)
     }
 
     /// Suspends scans, or resumes them (`zfs_scan_suspend_progress`).
-    pub fn hold_scans(&self, hold: bool) {
-        let scan = &self.engine().scan;
-        let rebuilds = &self.engine().rebuilds;
+    pub fn hold(&self, hold: bool) {
+        let scan = &self.scan;
+        let rebuilds = &self.rebuilds;
         let goes_on = || scan.goes_on() || scan.errors.lock().goes_on() || rebuilds.any();
         if scan.held.swap(hold, Ordering::Relaxed) && !hold && goes_on() {
-            self.txgs().handle().kick();
+            self.core.txgs().kick();
         }
     }
 
     /// Sets the milliseconds of a slice without waiting callers (`zfs_scrub_min_time_ms`,
     /// `zfs_resilver_min_time_ms`).
-    pub fn set_scan_slices(&self, scrub: u64, resilver: u64) {
-        let [a, b] = &self.engine().scan.slice_ms;
+    pub fn set_slices(&self, scrub: u64, resilver: u64) {
+        let [a, b] = &self.scan.slice_ms;
         a.store(scrub, Ordering::Relaxed);
         b.store(resilver, Ordering::Relaxed);
     }
 
     /// Sets the bytes of each device that a scan reads at a time (`zfs_scan_vdev_limit`), at least
     /// a block; 0 is the default.
-    pub fn limit_scan_bytes(&self, bytes: u64) {
-        self.engine().scan.bytes.store(bytes, Ordering::Relaxed);
+    pub fn limit_bytes(&self, bytes: u64) {
+        self.scan.bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Sets the most blocks of a slice, so that a test can check the state between any two; 0 is no
     /// limit.
-    pub fn limit_scan_slices(&self, blocks: u64) {
-        self.engine().scan.slice_blocks.store(blocks, Ordering::Relaxed);
+    pub fn limit_slices(&self, blocks: u64) {
+        self.scan.slice_blocks.store(blocks, Ordering::Relaxed);
     }
 
     /// Sets the bytes of memory for the queue; 0 is the default, a part of the machine's memory
     /// (`zfs_scan_mem_lim_fact`).
-    pub fn limit_scan_queue(&self, bytes: u64) {
-        self.engine().scan.queue_memory.store(bytes, Ordering::Relaxed);
+    pub fn limit_queue(&self, bytes: u64) {
+        self.scan.queue_memory.store(bytes, Ordering::Relaxed);
     }
 
     /// Makes scans queue blocks without verifying them, or verify again, so that a test can check
     /// what happens to queued blocks.
-    pub fn hold_scan_looks(&self, hold: bool) {
-        let scan = &self.engine().scan;
+    pub fn hold_looks(&self, hold: bool) {
+        let scan = &self.scan;
         if scan.looks_held.swap(hold, Ordering::Relaxed) && !hold {
             scan.stands_still.store(false, Ordering::Relaxed);
-            self.txgs().handle().kick();
+            self.core.txgs().kick();
         }
     }
 
     /// Resumes what was scanning when the pool was released, and starts a resilver that is needed.
-    pub(crate) fn resume_scan(&self) {
-        let engine = self.engine();
-        let stat = engine.scan.stat();
+    pub(crate) fn resume(&self) {
+        let stat = self.scan.stat();
         let resilvering = stat.filter(|s| s.is_scanning() && s.phys.func == ScanFunc::Resilver);
         let beyond = |s: ScanStat, (_, end): (u64, u64)| end > s.phys.max_txg;
-        let needed = engine.missing().is_some_and(|m| resilvering.is_none_or(|s| beyond(s, m)));
+        let needed = self.missing().is_some_and(|m| resilvering.is_none_or(|s| beyond(s, m)));
         // When the rebuild ends, it checks whether a resilver is needed.
-        if needed && !engine.rebuilds.any() {
-            engine.scan.wanted.store(true, Ordering::Relaxed);
+        if needed && !self.rebuilds.any() {
+            self.scan.wanted.store(true, Ordering::Relaxed);
         }
-        if engine.is_scanning_now() || engine.is_rebuilding_now() {
-            self.txgs().handle().kick();
+        if self.is_scanning_now() || self.is_rebuilding_now() {
+            self.core.txgs().kick();
         }
     }
 }

@@ -14,8 +14,10 @@ use pool::config::Features;
 use vdev::Tree;
 
 use crate::aux_devices::Asides;
-use crate::engine::{PoolWriter, Synced};
+use crate::engine::PoolWriter;
 use crate::import::AuxVdev;
+use crate::pool_core::state::Synced;
+use crate::vdev_ops::replicas;
 use crate::{Candidate, Errata};
 
 /// An imported pool: what the crates above use (`spa_t`). Its devices stay locked as long as it
@@ -123,14 +125,14 @@ impl Spa {
     /// The paths of its devices whose file systems had no space for a write since errors were last
     /// cleared.
     pub fn without_room(&self) -> Vec<String> {
-        crate::engine::without_room(&self.tree())
+        crate::vdev_ops::reopen::without_room(&self.tree())
     }
 
     /// Whether everything can be read without these devices.
     pub fn can_spare(&self, devices: &[Guid]) -> bool {
         let config = self.config();
         let root = config.vdev_tree.as_ref().expect("a pool that was loaded has a tree");
-        crate::engine::can_spare(&self.tree(), root, devices)
+        replicas::can_spare(&self.tree(), root, devices)
     }
 
     /// The cache through which all blocks are read; the pipeline is below it.
@@ -150,7 +152,7 @@ impl Spa {
 
     /// Hot spares (`spa_spares`).
     pub fn spares(&self) -> Vec<AuxVdev> {
-        self.writer.as_ref().map_or_else(|| self.spares.clone(), |live| live.aux().spares)
+        self.writer.as_ref().map_or_else(|| self.spares.clone(), |live| live.vdevs().aux().spares)
     }
 
     /// Bytes that a top-level vdev could grow by, since its devices have grown (`vs_esize`).
@@ -160,13 +162,13 @@ impl Spa {
 
     /// Cache devices (`spa_l2cache`).
     pub fn l2cache(&self) -> Vec<AuxVdev> {
-        self.writer.as_ref().map_or_else(|| self.l2cache.clone(), |live| live.aux().l2cache)
+        self.writer.as_ref().map_or_else(|| self.l2cache.clone(), |live| live.vdevs().aux().l2cache)
     }
 
     /// The uberblock of the pool's checkpoint, if it has one (`spa_checkpoint_txg`).
     pub fn checkpoint(&self) -> Option<Uberblock> {
         match &self.writer {
-            Some(live) => live.checkpointed(),
+            Some(live) => live.checkpoints().uberblock(),
             None => self.checkpoint.clone(),
         }
     }
@@ -174,7 +176,7 @@ impl Spa {
     /// Whether a checkpoint is being discarded (`CS_CHECKPOINT_DISCARDING`).
     pub fn is_discarding_checkpoint(&self) -> bool {
         match &self.writer {
-            Some(live) => live.is_discarding(),
+            Some(live) => live.checkpoints().is_going(),
             None => self.checkpoint.is_none() && self.features().is_active("com.delphix:zpool_checkpoint"),
         }
     }

@@ -2,10 +2,6 @@
 
 use observe::Tunable;
 
-pub use crate::create::geometry::{
-    DEFAULT_MS_COUNT, DEFAULT_MS_SHIFT, FILE_LOGICAL, FILE_PHYSICAL, MAX_AUTO, MAX_MS_SHIFT, MIN_AUTO,
-    MIN_MS_COUNT, MS_COUNT_LIMIT,
-};
 pub use crate::discovery::probe::PROBE_TIMEOUT;
 pub use crate::engine::{
     CHUNK, DISCARD_MEMORY, FREE_BUDGET, TRIM_BATCH, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE,
@@ -16,6 +12,10 @@ pub use crate::engine::{
 pub use crate::engine::{DEFER_PERCENT, SCAN_CHECKPOINT_INTVAL, SCAN_MEM_LIM_FACT};
 pub use crate::engine::{REBUILD_MAX_SEGMENT, REBUILD_SCRUB_ENABLED, REBUILD_VDEV_LIMIT};
 pub use crate::import::{MISSING_TOPS, VERIFY_DATA, VERIFY_METADATA};
+pub use crate::new_vdevs::geometry::{
+    DEFAULT_MS_COUNT, DEFAULT_MS_SHIFT, FILE_LOGICAL, FILE_PHYSICAL, MAX_AUTO, MAX_MS_SHIFT, MIN_AUTO,
+    MIN_MS_COUNT, MS_COUNT_LIMIT,
+};
 pub use crate::txg::HISTORY;
 
 /// All tunables of this crate.

@@ -12,7 +12,8 @@
 //! | *syncing* | being written |
 //!
 //! This module is only the mechanism: which txg a holder joins, when a txg closes, and the order of
-//! waits. What the sync of a txg does is up to [`Engine`], so this module is tested without a pool.
+//! waits. What the sync of a txg does is up to [`SyncTxg`]. So this module is tested without a
+//! pool.
 //!
 //! # Life
 //! The quiescer closes the open txg in three cases:
@@ -42,7 +43,7 @@
 //! unchanged, since the uberblock was not written.
 //!
 //! # Locks
-//! One mutex, held for a few instructions; the engine is called without it.
+//! One mutex, held for a few instructions; the sync is called without it.
 //!
 //! # See
 //! OpenZFS `module/zfs/txg.c`, `dsl_pool.c` (`dsl_pool_need_dirty_delay`), `dmu_tx.c`
@@ -82,7 +83,7 @@ pub use tunables::{
 pub const TXG_SIZE: usize = 4;
 
 /// The sync of a txg (`spa_sync`).
-pub trait Engine: Send + Sync + 'static {
+pub trait SyncTxg: Send + Sync + 'static {
     /// Writes everything that belongs to `txg`; on return it is durable. The only caller is the
     /// sync thread, and txgs come in order.
     ///
@@ -184,6 +185,20 @@ impl State {
     fn slot(&mut self, txg: Txg) -> &mut Slot {
         &mut self.slots[txg.0 as usize % TXG_SIZE]
     }
+
+    /// Adds a holder to the open txg. True if it is the first that changes something.
+    fn admit(&mut self, bytes: u64) -> bool {
+        self.dirty += bytes;
+        let slot = self.slot(self.open);
+        slot.holders += 1;
+        slot.dirty += bytes;
+        let first = !slot.changed;
+        if first {
+            slot.changed = true;
+            slot.opened = Some(Instant::now());
+        }
+        first
+    }
 }
 
 /// The lock's site in the lock statistics.
@@ -201,9 +216,9 @@ struct Shared {
     suspension: Arc<Suspension>,
     /// See [`Txgs::on_stop`].
     witness: Mutex<Option<Witness>>,
-    /// See [`Engine::waiters`].
+    /// See [`SyncTxg::waiters`].
     waiters: Arc<AtomicU64>,
-    /// See [`Engine::counts`].
+    /// See [`SyncTxg::counts`].
     counts: Arc<TxCounts>,
 }
 
@@ -269,7 +284,7 @@ impl Drop for Hold {
 impl Txgs {
     /// Starts the two threads, with names for `pool` (`txg_sync_start`). `last` is the last synced
     /// txg; the next one opens at once.
-    pub fn start(pool: &str, last: Txg, tunables: Tunables, engine: Arc<dyn Engine>) -> Txgs {
+    pub fn start(pool: &str, last: Txg, tunables: Tunables, sync: Arc<dyn SyncTxg>) -> Txgs {
         let mut history = History::default();
         history.open(Txg(last.0 + 1));
         let state = State {
@@ -291,10 +306,10 @@ impl Txgs {
             state: observe::Mutex::new(&STATE, state),
             work: Condvar::new(),
             done: Condvar::new(),
-            suspension: engine.suspension(),
+            suspension: sync.suspension(),
             witness: Mutex::default(),
-            waiters: engine.waiters(),
-            counts: engine.counts(),
+            waiters: sync.waiters(),
+            counts: sync.counts(),
         });
         let thread = |name: &str, body: Box<dyn FnOnce() + Send>| {
             let builder = std::thread::Builder::new().name(format!("{name}/{pool}"));
@@ -303,7 +318,7 @@ impl Txgs {
         let (a, b) = (shared.clone(), shared.clone());
         let threads = vec![
             thread("txg_quiesce", Box::new(move || a.quiesce_loop())),
-            thread("txg_sync", Box::new(move || b.sync_loop(&*engine))),
+            thread("txg_sync", Box::new(move || b.sync_loop(&*sync))),
         ];
         Txgs { shared, threads }
     }
@@ -460,6 +475,16 @@ impl Txgs {
 pub(crate) struct TxgHandle(Arc<Shared>);
 
 impl TxgHandle {
+    /// See [`Txgs::sync_all`].
+    pub(crate) fn sync_all(&self) -> Result<(), Stopped> {
+        self.wait_synced(self.open())
+    }
+
+    /// See [`Txgs::stopped`].
+    pub(crate) fn stopped(&self) -> Option<Stopped> {
+        self.0.state.lock().stopped.clone()
+    }
+
     /// See [`Txgs::hold`].
     pub(crate) fn hold(&self, bytes: u64) -> Result<Hold, Stopped> {
         self.0.hold(bytes)
@@ -608,13 +633,7 @@ impl Shared {
             shared.done.wait_for(&mut s, pause);
         }
         let txg = s.open;
-        s.dirty += bytes;
-        let slot = s.slot(txg);
-        slot.holders += 1;
-        slot.dirty += bytes;
-        if !slot.changed {
-            slot.changed = true;
-            slot.opened = Some(Instant::now());
+        if s.admit(bytes) {
             shared.work.notify_all();
         }
         drop(s);
@@ -705,7 +724,7 @@ impl Shared {
         }
     }
 
-    fn sync_loop(&self, engine: &dyn Engine) {
+    fn sync_loop(&self, sync: &dyn SyncTxg) {
         let mut s = self.state.lock();
         loop {
             let Some(txg) = s.quiesced.filter(|_| s.stopped.is_none()) else {
@@ -722,12 +741,12 @@ impl Shared {
             s.history.enter(txg, Stage::Syncing);
             self.work.notify_all();
             drop(s);
-            let before = engine.moved();
-            // A panic of the engine is a broken invariant: no thread may wait for the txg then.
+            let before = sync.moved();
+            // A panic of the sync is a broken invariant: no thread may wait for the txg then.
             let guard = StopOnPanic(self);
-            let result = engine.sync(txg);
+            let result = sync.sync(txg);
             std::mem::forget(guard);
-            let moved = engine.moved().since(&before);
+            let moved = sync.moved().since(&before);
             s = self.state.lock();
             s.syncing = None;
             match result {

@@ -134,7 +134,7 @@ impl Patient {
 
     /// Adds a hot spare.
     pub fn spare(&self, name: &str) {
-        self.live().add_aux(&[self.leaf(name)], &[], false, &claim_file).unwrap();
+        self.live().vdevs().add_aux(&[self.leaf(name)], &[], false, &claim_file).unwrap();
     }
 
     /// Sets a numeric property of the pool.
@@ -179,7 +179,7 @@ impl Patient {
     /// Waits until all devices are up to date.
     pub fn healed(&self) {
         self.until("healed", |p| {
-            !p.live().scan_stat().is_some_and(|s| s.is_scanning()) && p.spa.tree().behind().is_empty()
+            !p.live().scans().stat().is_some_and(|s| s.is_scanning()) && p.spa.tree().behind().is_empty()
         });
     }
 }

@@ -62,10 +62,10 @@ pub(super) fn scrub(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     let live = spa.writer().context("it was imported for writing")?;
     let (since, cpu) = (Instant::now(), process_cpu());
     live.scan(ScanCommand::Scrub).map_err(|e| anyhow::anyhow!("scrub it: {e:?}"))?;
-    live.wait_for_scans()?;
+    live.scans().wait()?;
     live.sync_all()?;
     let (wall_s, cpu_s) = (since.elapsed().as_secs_f64(), process_cpu() - cpu);
-    let phys = live.scan_stat().context("a pool knows its last scrub")?.phys;
+    let phys = live.scans().stat().context("a pool knows its last scrub")?.phys;
     ensure!(phys.func == ScanFunc::Scrub && phys.state == ScanState::Finished, "the scrub did not end");
     ensure!(
         phys.errors == 0 && phys.examined >= bytes,

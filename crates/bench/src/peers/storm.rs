@@ -49,7 +49,7 @@ pub(super) fn storm(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     objects.sort_by_key(Dnode::object);
     let objects = Objects(objects);
     stage.sync()?;
-    let log = stage.live().log(&stage.owned);
+    let log = stage.live().logs().open(&stage.owned);
     let blocks = (mb << 20) / bs;
     let run = |threads: usize, time: Duration| {
         together(threads, time, |id, stop| {

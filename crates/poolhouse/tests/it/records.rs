@@ -131,7 +131,7 @@ fn crashed_with(records: &dyn Fn(u64, Blkptr) -> Vec<(TxKind, RecordBody)>) -> t
     let (name, props) = (FS.to_owned(), Vec::new());
     live.run(Box::new(CreateDataset { name, contents, props, crypt: None, enforce_limits: false })).unwrap();
     let owned = testpools::own(live, FS);
-    let log = live.log(&owned);
+    let log = live.logs().open(&owned);
     // The first commit waits for its txg to sync, and begins a chain.
     log_all(&log, &live.tx(0).unwrap(), &[]);
     log_all_alone(&log, live);

@@ -103,12 +103,12 @@ pub(crate) fn change(imported: &Imported, live: &PoolWriter, change: &PoolChange
         PoolChange::Add { layout, ashift, check_ashift, force } => {
             let tops = vdevs(name, layout)?;
             // These spares come before the distributed ones of the same request.
-            let at = live.spare_count();
+            let at = live.vdevs().spare_count();
             let shift = ashift.and_then(|n| u8::try_from(n).ok()).map(Ashift);
             let terms =
                 AddTerms { ashift: shift, check_ashift: *check_ashift, force: *force, claimer: &claim_file };
             if !tops.is_empty() {
-                live.add(&tops, &terms).map_err(failed)?;
+                live.vdevs().add(&tops, &terms).map_err(failed)?;
             }
             add_aux(live, name, layout, at, *force)
         }
@@ -117,9 +117,9 @@ pub(crate) fn change(imported: &Imported, live: &PoolWriter, change: &PoolChange
             let config = live.config();
             let mut tops = config.vdev_tree.iter().flat_map(|root| &root.children);
             if tops.any(|top| top.guid == guid && top.is_log) {
-                return live.remove_log(guid).map_err(|e| Error::new(name, of_life(&e)));
+                return live.vdevs().remove_log(guid).map_err(|e| Error::new(name, of_life(&e)));
             }
-            live.remove_aux(guid).map_err(failed)
+            live.vdevs().remove_aux(guid).map_err(failed)
         }
         PoolChange::Clear { device } => {
             let guid = device.as_ref().map(|device| find(imported, device)).transpose()?;

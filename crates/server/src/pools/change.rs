@@ -74,12 +74,12 @@ impl Pools {
             PoolChange::SetVdev { guid, property, value } => {
                 let value = properties::check(property, value)
                     .map_err(|what| Error::new(name, Reason::BadValue { what }))?;
-                let done = live.set_vdev(Guid(*guid), property, value);
+                let done = live.vdevs().set_vdev(Guid(*guid), property, value);
                 done.map_err(|e| Error::new(name, of_shape(&e)))
             }
             PoolChange::Reguid { guid } => self.reguid(name, live, *guid),
             PoolChange::Reopen => {
-                let done = live.reopen(None);
+                let done = live.vdevs().reopen(None);
                 done.map(drop).map_err(|e| Error::new(name, of_shape(&e.into())))
             }
             PoolChange::Add { .. } | PoolChange::Remove { .. } | PoolChange::Clear { .. } => {
@@ -100,9 +100,11 @@ impl Pools {
                 let done = live.set(vec![PoolProp::Version(*version)]);
                 done.map_err(|e| Error::new(name, of_shape(&e)))
             }
-            PoolChange::Checkpoint => live.checkpoint().map_err(|e| Error::new(name, of_checkpoint(&e))),
+            PoolChange::Checkpoint => {
+                live.checkpoints().take().map_err(|e| Error::new(name, of_checkpoint(&e)))
+            }
             PoolChange::DiscardCheckpoint { wait } => {
-                live.discard_checkpoint(*wait).map_err(|e| Error::new(name, of_checkpoint(&e)))
+                live.checkpoints().discard(*wait).map_err(|e| Error::new(name, of_checkpoint(&e)))
             }
             PoolChange::Log { command } => {
                 log(caller, live, command).map_err(|reason| Error::new(name, reason))

@@ -192,7 +192,8 @@ impl Pools {
         if imported.pool.spa().writer().is_some_and(|live| live.broken().is_some()) {
             return Some(imported);
         }
-        let is_slow = || imported.pool.spa().writer().is_some_and(|live| live.slow_group().is_some());
+        let is_slow =
+            || imported.pool.spa().writer().is_some_and(|live| live.deadman().slow_group().is_some());
         if !is_slow() {
             return None;
         }

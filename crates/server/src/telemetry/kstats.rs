@@ -41,7 +41,7 @@ pub(crate) fn names(pools: &Pools) -> Vec<Name> {
         let of = |name: &str| (Some(pool.pool.name().to_owned()), name.to_owned());
         out.extend(["state", "guid", "iostats"].map(of));
         out.extend(pool.pool.spa().writer().into_iter().flat_map(|_| [COMMITS, SCANS, "txgs"].map(of)));
-        let logs = pool.pool.spa().writer().map(|live| live.log_stats()).unwrap_or_default();
+        let logs = pool.pool.spa().writer().map(|live| live.logs().stats()).unwrap_or_default();
         out.extend(logs.iter().flat_map(|(object, _)| {
             [of(&format!("objset-0x{object:x}")), of(&format!("{COMMITS}-0x{object:x}"))]
         }));
@@ -70,7 +70,7 @@ pub(crate) fn one(pools: &Pools, pool: Option<&str>, name: &str) -> Option<Kstat
                 "txgs" => return text(groups(&imported.pool.spa().writer()?.txgs().groups())),
                 "iostats" => trims(imported.pool.spa()),
                 SCANS => scans(imported.pool.spa())?,
-                COMMITS => commits(&imported.pool.spa().writer()?.log_stats()),
+                COMMITS => commits(&imported.pool.spa().writer()?.logs().stats()),
                 _ if name.starts_with(COMMITS) => commits_of(&imported, name)?,
                 _ => objset(&imported, name)?,
             }
@@ -168,13 +168,13 @@ fn trims(spa: &Spa) -> Values {
 const SCANS: &str = "scans";
 
 fn scans(spa: &Spa) -> Option<Values> {
-    Some(numbers([("waited_ns", spa.writer()?.scans_waited_ns())]))
+    Some(numbers([("waited_ns", spa.writer()?.scans().waited_ns())]))
 }
 
 /// The statistics of a dataset's intent log. The dataset's name comes from the pool's metadata.
 fn objset(imported: &Imported, name: &str) -> Option<Values> {
     let object = u64::from_str_radix(name.strip_prefix("objset-0x")?, 16).ok()?;
-    let counters = imported.pool.spa().writer()?.log_stats_of(object)?;
+    let counters = imported.pool.spa().writer()?.logs().stats_of(object)?;
     // A log without a dataset is about to disappear too.
     let dataset = imported.pool.dsl().by_object(ObjNum(object)).ok()?;
     let mut values = vec![("dataset_name".to_owned(), KstatValue::Text(dataset.name()))];
@@ -200,13 +200,13 @@ fn commits(logs: &[(u64, zil::Stats)]) -> Values {
 
 fn commits_of(imported: &Imported, name: &str) -> Option<Values> {
     let object = u64::from_str_radix(name.strip_prefix(COMMITS)?.strip_prefix("-0x")?, 16).ok()?;
-    Some(times(&imported.pool.spa().writer()?.log_stats_of(object)?.commit_ns))
+    Some(times(&imported.pool.spa().writer()?.logs().stats_of(object)?.commit_ns))
 }
 
 /// The statistics of the logs of all pools, in total.
 fn logs(pools: &[Arc<Imported>]) -> Values {
     let writers = pools.iter().filter_map(|pool| pool.pool.spa().writer());
-    let all: Vec<(u64, zil::Stats)> = writers.flat_map(|live| live.log_stats()).collect();
+    let all: Vec<(u64, zil::Stats)> = writers.flat_map(|live| live.logs().stats()).collect();
     numbers(zil::Stats::sum(all.iter().map(|(_, counters)| counters)).named())
 }
 

@@ -177,9 +177,9 @@ impl Tunables {
             let spa = pool.pool.spa();
             if let Some(live) = spa.writer() {
                 live.set_tunables(of_groups);
-                live.set_scan_slices(value("zfs_scrub_min_time_ms"), value("zfs_resilver_min_time_ms"));
-                live.limit_scan_bytes(value("zfs_scan_vdev_limit"));
-                live.hold_scans(value("zfs_scan_suspend_progress") != 0);
+                live.scans().set_slices(value("zfs_scrub_min_time_ms"), value("zfs_resilver_min_time_ms"));
+                live.scans().limit_bytes(value("zfs_scan_vdev_limit"));
+                live.scans().hold(value("zfs_scan_suspend_progress") != 0);
             }
         }
     }

@@ -45,7 +45,7 @@ fn build(
     mountpoints: &Mountpoints,
 ) -> pool::Result<Pool> {
     // This comes before reading the scans, so that a resilver that begins meanwhile appears there.
-    let resilver_wanted = spa.writer().is_some_and(|live| live.awaits_resilver());
+    let resilver_wanted = spa.writer().is_some_and(|live| live.scans().awaits_resilver());
     // The tree comes first. A vdev that has joined it by then is in the configuration that is read
     // next, or is not on disk yet.
     let (vdevs, config) = (spa.tree(), spa.config());
@@ -137,7 +137,7 @@ fn broken(live: &PoolWriter) -> Option<String> {
 
 /// For how many seconds a transaction group has been syncing, if that is too long.
 fn slow_group(live: &PoolWriter) -> Option<u64> {
-    live.slow_group().map(|took| took.as_secs())
+    live.deadman().slow_group().map(|took| took.as_secs())
 }
 
 fn scan(spa: &Spa) -> pool::Result<Option<ScanStat>> {
@@ -149,7 +149,7 @@ fn scan(spa: &Spa) -> pool::Result<Option<ScanStat>> {
 /// The last scan of the error log, combined with another scan.
 fn with_error_scrub(spa: &Spa, scan: ScanStat) -> pool::Result<ScanStat> {
     let (phys, paused_at) = match spa.writer() {
-        Some(live) => match live.error_scrub_stat() {
+        Some(live) => match live.scans().error_scrub_stat() {
             Some(now) => now,
             None => return Ok(scan),
         },
@@ -172,7 +172,7 @@ fn with_error_scrub(spa: &Spa, scan: ScanStat) -> pool::Result<ScanStat> {
 }
 
 fn scan_or_none(spa: &Spa) -> pool::Result<Option<ScanStat>> {
-    let running = spa.writer().and_then(PoolWriter::scan_stat);
+    let running = spa.writer().and_then(|writer| writer.scans().stat());
     let Some(s) = running.map_or_else(|| spa.mos().scan(), |now| Ok(Some(now.phys)))? else {
         return Ok(None);
     };

@@ -123,8 +123,9 @@ impl<'a> VdevFacts<'a> {
         if let (Some(zap), true) = (config.leaf_zap, self.works && shape.children.is_empty()) {
             match self.spa.writer() {
                 Some(live) => {
-                    v.stat.initialize = work_of(live.work_stat(config.guid, WorkKind::Initialize));
-                    v.stat.trim = work_of(live.work_stat(config.guid, WorkKind::Trim));
+                    v.stat.initialize =
+                        work_of(live.initialize_trim().stat(config.guid, WorkKind::Initialize));
+                    v.stat.trim = work_of(live.initialize_trim().stat(config.guid, WorkKind::Trim));
                 }
                 None => {
                     v.stat.initialize = self.work(zap, "com.delphix:vdev_initialize")?;
@@ -153,7 +154,7 @@ impl<'a> VdevFacts<'a> {
             Class::Normal => {}
         }
         if let Some(zap) = top.top_zap {
-            let active = self.spa.writer().and_then(|live| live.rebuild_stat(top.id));
+            let active = self.spa.writer().and_then(|live| live.scans().rebuild_stat(top.id));
             let phys = match active {
                 Some(active) => Some(active.phys),
                 None => self.spa.mos().rebuild(zap)?,

@@ -268,7 +268,7 @@ impl Telling {
             let claimer = |path: &std::path::Path| t.claim(path);
             let terms =
                 AttachTerms { replace, sequential, force: false, unattended: false, claimer: &claimer };
-            t.live().attach(t.guid(old), &t.leaf(new), &terms).expect(FINE);
+            t.live().vdevs().attach(t.guid(old), &t.leaf(new), &terms).expect(FINE);
         });
     }
 
@@ -281,7 +281,9 @@ impl Telling {
     }
 
     fn detach(&mut self, device: usize, shape: &str) {
-        self.step(format!("detach d{device}"), shape, |t| t.live().detach(t.guid(device)).expect(FINE));
+        self.step(format!("detach d{device}"), shape, |t| {
+            t.live().vdevs().detach(t.guid(device)).expect(FINE)
+        });
     }
 
     /// Waits until no background work is left.
@@ -289,7 +291,7 @@ impl Telling {
         let last = self.last();
         let what = format!("wait after {}", self.steps.last().map_or("", |step| &*step.what));
         self.step(what, &last, |t| {
-            t.live().wait_for_scans().expect(FINE);
+            t.live().scans().wait().expect(FINE);
             until(&t.spa, &last).expect(FINE);
         });
     }
@@ -297,7 +299,7 @@ impl Telling {
     /// Faults a device, so that a spare is activated.
     fn fault(&mut self, device: usize, shape: &str) {
         self.step(format!("fault d{device}"), shape, |t| {
-            t.live().fault(t.guid(device), Verdict::ByHand).expect(FINE);
+            t.live().vdevs().fault(t.guid(device), Verdict::ByHand).expect(FINE);
             until(&t.spa, shape).expect(FINE);
         });
     }
@@ -314,11 +316,11 @@ impl Telling {
                 let leaves = vec![t.leaf(log)];
                 let vdev = NewVdev { shape: VdevShape::Single, bias: Some(AllocBias::Log), leaves };
                 let terms = AddTerms { ashift: None, check_ashift: false, force: false, claimer: &claimer };
-                t.live().add(&[vdev], &terms).expect(FINE);
+                t.live().vdevs().add(&[vdev], &terms).expect(FINE);
                 return;
             }
             let leaves = |of: &[usize]| of.iter().map(|d| t.leaf(*d)).collect::<Vec<_>>();
-            t.live().add_aux(&leaves(spares), &leaves(cache), false, &claimer).expect(FINE);
+            t.live().vdevs().add_aux(&leaves(spares), &leaves(cache), false, &claimer).expect(FINE);
         });
     }
 
@@ -326,8 +328,8 @@ impl Telling {
         self.step(format!("remove d{device}"), shape, |t| {
             let guid = t.guid(device);
             match log {
-                true => t.live().remove_log(guid).expect(FINE),
-                false => t.live().remove_aux(guid).expect(FINE),
+                true => t.live().vdevs().remove_log(guid).expect(FINE),
+                false => t.live().vdevs().remove_aux(guid).expect(FINE),
             }
         });
     }
@@ -336,11 +338,11 @@ impl Telling {
     fn outage(&mut self, device: usize, temporary: bool, name: &str) {
         let last = self.last();
         self.step(format!("offline d{device}, temporary {temporary}"), &last, |t| {
-            t.live().offline(t.guid(device), temporary).expect(FINE);
+            t.live().vdevs().offline(t.guid(device), temporary).expect(FINE);
         });
         self.write(name);
         self.step(format!("online d{device}"), &last, |t| {
-            t.live().online(t.guid(device), false).expect(FINE);
+            t.live().vdevs().online(t.guid(device), false).expect(FINE);
         });
     }
 
@@ -460,7 +462,7 @@ fn until(spa: &Spa, wanted: &str) -> Result<(), String> {
             return Ok(());
         }
         live.sync_anew().map_err(|e| e.to_string())?;
-        live.see_to_devices();
+        live.monitor().run_now();
     }
     Err(format!("it comes to {}, and never to {wanted}", shape(spa)))
 }
@@ -486,7 +488,7 @@ pub fn live(tale: Tale, seed: u64) -> Life {
     let vdevs = vdevs.collect();
     let claimer = |path: &std::path::Path| claim_file(path).map(|(device, kind)| (tape.around(device), kind));
     let spa = begin_on(vdevs, Staged::new(&tape, seed), &claimer);
-    spa.writer().expect("a new pool is open for writing").limit_scan_slices(SLICE);
+    spa.writer().expect("a new pool is open for writing").scans().limit_slices(SLICE);
     let seen = Seen::from([(POOL.to_owned(), Vec::new())]);
     let dice = AtomicU64::new(seed);
     let mut told = Telling { tape: tape.clone(), dir: path, spa, dice, seen, steps: Vec::new() };

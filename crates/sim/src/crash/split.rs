@@ -12,8 +12,9 @@ use std::sync::atomic::AtomicU64;
 use dsl::ops::create::Create;
 use ondisk::{Guid, VdevConfig};
 use spa::Spa;
+use spa::SplitTerms;
 use spa::create::VdevShape;
-use spa::engine::{PoolWriter, SplitTerms};
+use spa::engine::PoolWriter;
 use spa::import::{Hands, Options, SystemClock, import_for_writing};
 use zpl::NewFileSystem;
 

@@ -175,7 +175,7 @@ pub(super) fn import(dir: &Path) -> Result<Pool, Failure> {
 pub(super) fn finish(pool: &Pool) -> Result<Option<ScanStat>, Failure> {
     loop {
         live(pool)?.sync_all()?;
-        match live(pool)?.scan_stat() {
+        match live(pool)?.scans().stat() {
             Some(stat) if stat.is_scanning() => {}
             stat => return Ok(stat),
         }

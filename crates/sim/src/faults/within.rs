@@ -257,7 +257,7 @@ impl Base {
         drop(injected);
         // A device with many errors may have been replaced by a spare by now. The next scrub writes
         // what the spare lacks.
-        live(&pool)?.see_to_devices();
+        live(&pool)?.monitor().run_now();
         expect_clean(&pool, &fs, "the scrub in between", None)?;
         if has(Fault::Gone) {
             drop(fs);

@@ -64,13 +64,13 @@ impl Life {
             }
             DeviceOp::Plug(device) => {
                 self.unhide(device)?;
-                self.live()?.see_to_devices();
+                self.live()?.monitor().run_now();
                 Ok(self.live()?.clear(Some(self.known(device)?))?)
             }
             DeviceOp::Offline(device, temporary) => {
-                Ok(self.live()?.offline(self.known(device)?, *temporary)?)
+                Ok(self.live()?.vdevs().offline(self.known(device)?, *temporary)?)
             }
-            DeviceOp::Online(device) => match self.live()?.online(self.known(device)?, false)? {
+            DeviceOp::Online(device) => match self.live()?.vdevs().online(self.known(device)?, false)? {
                 VdevState::Healthy | VdevState::Degraded => Ok(()),
                 state => Err(format!("{device} is brought online, and {state:?}").into()),
             },
@@ -204,7 +204,7 @@ impl Life {
         let terms = AttachTerms { replace, sequential, force: true, unattended: false, claimer: &claimer };
         let (live, leaf) = (self.live()?, NewLeaf { path });
         for _ in 0..ROUNDS {
-            match live.attach(self.known(device)?, &leaf, &terms) {
+            match live.vdevs().attach(self.known(device)?, &leaf, &terms) {
                 // A resilver can't start during a rebuild, nor a rebuild during a resilver. A
                 // distributed spare that has just become active causes a rebuild.
                 Err(LifeError::Rebuilding | LifeError::Resilvering) => live.sync_anew()?,
@@ -226,9 +226,9 @@ impl Life {
         let spares = self.model.spares();
         let stands_in = |leaf: &&VdevConfig| file_name(leaf).is_some_and(|name| spares.contains(&name));
         if let Some(spare) = replaced.and_then(|vdev| vdev.leaves().find(stands_in)) {
-            live.detach(spare.guid)?;
+            live.vdevs().detach(spare.guid)?;
         }
-        live.detach(guid)?;
+        live.vdevs().detach(guid)?;
         self.recall_spares()
     }
 
@@ -240,7 +240,7 @@ impl Life {
         let is_spare = |vdev: &&VdevConfig| file_name(vdev).is_some_and(|name| spares.contains(&name));
         let ordinary = root.walk().filter(|vdev| vdev.kind != VdevKind::Spare);
         for side in ordinary.flat_map(|vdev| &vdev.children).filter(is_spare) {
-            live.detach(side.guid)?;
+            live.vdevs().detach(side.guid)?;
         }
         let known: Vec<String> = self
             .spa
@@ -254,7 +254,7 @@ impl Life {
             let rack = &self.rack;
             let claimer =
                 |path: &std::path::Path| claim_file(path).map(|(image, kind)| (rack.around(image), kind));
-            live.add_aux(&[NewLeaf { path: self.dir.join(name) }], &[], true, &claimer)?;
+            live.vdevs().add_aux(&[NewLeaf { path: self.dir.join(name) }], &[], true, &claimer)?;
         }
         Ok(())
     }
@@ -272,9 +272,9 @@ impl Life {
         let devices: Vec<String> = self.model.slots().all().map(|slot| slot.device.clone()).collect();
         devices.iter().try_for_each(|device| self.unhide(device))?;
         let live = self.live()?;
-        live.see_to_devices();
+        live.monitor().run_now();
         for device in &devices {
-            live.online(self.known(device)?, false).map_err(|e| format!("{device}: {e}"))?;
+            live.vdevs().online(self.known(device)?, false).map_err(|e| format!("{device}: {e}"))?;
         }
         live.clear(None)?;
         self.heal()?;
@@ -304,8 +304,8 @@ impl Life {
         let spa = self.spa.as_ref().ok_or("the pool is not imported")?;
         for _ in 0..ROUNDS {
             live.sync_anew()?;
-            live.see_to_devices();
-            if live.scan_stat().is_some_and(|s| s.is_scanning() && s.phys.func == ScanFunc::Resilver) {
+            live.monitor().run_now();
+            if live.scans().stat().is_some_and(|s| s.is_scanning() && s.phys.func == ScanFunc::Resilver) {
                 continue;
             }
             if self.has_too_many_errors()? {
@@ -315,7 +315,7 @@ impl Life {
                 return Ok(());
             }
         }
-        let (behind, tree, scan) = (spa.tree().behind(), self.words()?, live.scan_stat());
+        let (behind, tree, scan) = (spa.tree().behind(), self.words()?, live.scans().stat());
         Err(format!("it never heals: {tree}; {behind:?} lack something; {scan:?}").into())
     }
 
@@ -421,7 +421,7 @@ impl Life {
 fn finish(live: &PoolWriter) -> Result<ondisk::scan::ScanPhys, Failure> {
     loop {
         live.sync_anew()?;
-        match live.scan_stat() {
+        match live.scans().stat() {
             Some(stat) if stat.is_scanning() => {}
             stat => return Ok(stat.ok_or("there was no scan")?.phys),
         }

@@ -161,8 +161,8 @@ impl Life {
         let spa = create(&new, &begin, &setting)?;
         let spares: Vec<NewLeaf> = rest.collect();
         let live = spa.writer().ok_or("the pool is not open for writing")?;
-        live.add_aux(&spares, &[], true, &claimer)?;
-        live.limit_scan_slices(SLICE);
+        live.vdevs().add_aux(&spares, &[], true, &claimer)?;
+        live.scans().limit_slices(SLICE);
         life.spa = Some(spa);
         Ok(life)
     }
@@ -221,7 +221,7 @@ impl Life {
         let spa = import_for_writing(candidate, &options, None, &host(), &SystemClock, hands)
             .map_err(|e| chain(&e))?;
         if let Some(live) = spa.writer() {
-            live.limit_scan_slices(SLICE);
+            live.scans().limit_slices(SLICE);
         }
         unlock(self.spa.insert(spa).writer().ok_or("the pool is not open for writing")?.dsl())
     }
@@ -307,11 +307,11 @@ impl Life {
                 self.import()
             }
             // A killed actor may have done it already.
-            Op::Checkpoint => match self.live()?.checkpoint() {
+            Op::Checkpoint => match self.live()?.checkpoints().take() {
                 Err(CheckpointError::Exists) => Ok(()),
                 done => Ok(done?),
             },
-            Op::Discard => match self.live()?.discard_checkpoint(true) {
+            Op::Discard => match self.live()?.checkpoints().discard(true) {
                 Err(CheckpointError::Absent) => Ok(()),
                 done => Ok(done?),
             },
@@ -491,7 +491,7 @@ mod tests {
         let spoiled = std::fs::OpenOptions::new().write(true).open(dir.path().join(image(1))).unwrap();
         spoiled.write_all_at(&vec![7; 100 << 20], ondisk::label::LABEL_START_SIZE).unwrap();
         // So that the resilver still runs when the errors are cleared.
-        life.live().unwrap().limit_scan_slices(2);
+        life.live().unwrap().scans().limit_slices(2);
         meet(&mut life, Op::Device(DeviceOp::Replace(image(2), image(6), false)));
         let tree = life.spa.as_ref().unwrap().tree();
         let few = Limit { count: 3, within: Duration::from_secs(600) };
@@ -527,11 +527,11 @@ mod tests {
             claimer: &claimer,
         };
         let live = life.live().unwrap();
-        live.attach(guid_of(&life, 1), &leaf, &terms).unwrap();
-        live.detach(guid_of(&life, 1)).unwrap();
-        assert_eq!(live.spare_count(), 0);
+        live.vdevs().attach(guid_of(&life, 1), &leaf, &terms).unwrap();
+        live.vdevs().detach(guid_of(&life, 1)).unwrap();
+        assert_eq!(live.vdevs().spare_count(), 0);
         meet(&mut life, Op::Device(DeviceOp::Detach(image(1), false)));
-        assert_eq!(life.live().unwrap().spare_count(), 1);
+        assert_eq!(life.live().unwrap().vdevs().spare_count(), 1);
         meet(&mut life, Op::Device(DeviceOp::Settle));
         life.export().unwrap();
         life.check().unwrap();

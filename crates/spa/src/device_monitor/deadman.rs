@@ -31,7 +31,7 @@ use observe::{Tunable, Unit};
 use parking_lot::{Condvar, Mutex};
 use vdev::Hung;
 
-use crate::engine::{Engine, PoolWriter};
+use crate::pool_core::PoolCore;
 
 /// 1: hung I/O is reported (`zfs_deadman_enabled`).
 pub static ENABLED: Tunable = Tunable::new("zfs_deadman_enabled", 1, 0..=1, Unit::Flag, "1: report hung I/O");
@@ -75,8 +75,8 @@ pub static FAILMODE: Tunable = Tunable::in_words(
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The thread that polls.
-#[derive(Debug, Default)]
-pub(crate) struct Deadman {
+pub struct Deadman {
+    core: Arc<PoolCore>,
     stop: Mutex<bool>,
     stopping: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -95,6 +95,11 @@ struct Group {
 pub(crate) struct Writing<'a>(&'a Deadman);
 
 impl Deadman {
+    pub(crate) fn new(core: Arc<PoolCore>) -> Deadman {
+        let (stop, stopping) = (Mutex::default(), Condvar::default());
+        Deadman { core, stop, stopping, thread: Mutex::default(), group: Mutex::default() }
+    }
+
     /// Ends the thread, and waits for its end; the thread itself waits for nothing.
     pub(crate) fn stop(&self) {
         *self.stop.lock() = true;
@@ -142,14 +147,14 @@ fn ms(tunable: &Tunable) -> Duration {
     Duration::from_millis(tunable.get().max(1))
 }
 
-impl Engine {
+impl Deadman {
     fn watch_for_hung(&self, name: &str) {
         loop {
             {
-                let mut stop = self.deadman.stop.lock();
+                let mut stop = self.stop.lock();
                 if !*stop {
                     let pause = LOOK.min(ms(&CHECK_MS)).min(ms(&HANGS_MS)).min(ms(&SYNC_MS));
-                    self.deadman.stopping.wait_for(&mut stop, pause);
+                    self.stopping.wait_for(&mut stop, pause);
                 }
                 if *stop {
                     return;
@@ -160,16 +165,16 @@ impl Engine {
     }
 
     fn look_at_deadman(&self, name: &str) {
-        if ENABLED.get() == 0 || self.cache.zio().suspension().reason().is_some() {
+        if ENABLED.get() == 0 || self.core.cache.zio().suspension().reason().is_some() {
             return;
         }
         let (again, give_up) = (ms(&CHECK_MS), FAILMODE.get() == 1);
-        let mut hung = self.look_for_hung(ms(&HANGS_MS), again, give_up);
-        if let Some(took) = self.deadman.newly_slow(ms(&SYNC_MS), again) {
-            hung.extend(self.look_for_hung(ms(&SYNC_MS), Duration::ZERO, give_up));
+        let mut hung = self.find_hung(ms(&HANGS_MS), again, give_up);
+        if let Some(took) = self.newly_slow(ms(&SYNC_MS), again) {
+            hung.extend(self.find_hung(ms(&SYNC_MS), Duration::ZERO, give_up));
             // A hung operation explains the slow sync.
             if hung.is_empty() {
-                self.tree().report_slow_group(took);
+                self.core.tree().report_slow_group(took);
             }
         }
         if FAILMODE.get() == 2 && !hung.is_empty() {
@@ -181,8 +186,8 @@ impl Engine {
         }
     }
 
-    fn look_for_hung(&self, longer: Duration, again: Duration, give_up: bool) -> Vec<Hung> {
-        let tree = self.tree();
+    fn find_hung(&self, longer: Duration, again: Duration, give_up: bool) -> Vec<Hung> {
+        let tree = self.core.tree();
         let hung = tree.find_hung(longer, again);
         if give_up {
             hung.iter().for_each(|hung| tree.give_up(hung.leaf));
@@ -191,17 +196,17 @@ impl Engine {
     }
 }
 
-impl PoolWriter {
+impl Deadman {
     /// Starts the thread.
-    pub(crate) fn start_deadman(&self, name: &str) {
-        let mut thread = self.engine().deadman.thread.lock();
+    pub(crate) fn start(self: &Arc<Self>, name: &str) {
+        let mut thread = self.thread.lock();
         if thread.is_some() {
             return;
         }
-        *self.engine().deadman.stop.lock() = false;
-        let engine = Arc::clone(self.engine());
+        *self.stop.lock() = false;
+        let me = Arc::clone(self);
         let pool = name.to_owned();
-        let run = move || engine.watch_for_hung(&pool);
+        let run = move || me.watch_for_hung(&pool);
         let started = std::thread::Builder::new().name(format!("deadman {name}")).spawn(run);
         *thread = Some(started.expect("the system has room for a thread"));
     }
@@ -209,14 +214,13 @@ impl PoolWriter {
     /// The duration of the current sync, if it exceeds [`SYNC_MS`]. A suspended pool waits for a
     /// known reason and is not slow. Does not wait.
     pub fn slow_group(&self) -> Option<Duration> {
-        let engine = self.engine();
-        let took = engine.deadman.took().filter(|took| *took >= ms(&SYNC_MS))?;
-        (ENABLED.get() != 0 && engine.cache.zio().suspension().reason().is_none()).then_some(took)
+        let took = self.took().filter(|took| *took >= ms(&SYNC_MS))?;
+        (ENABLED.get() != 0 && self.core.cache.zio().suspension().reason().is_none()).then_some(took)
     }
 
     /// The operations under way for longer than this, each of which is reported (`vdev_deadman`).
     /// With `give_up`, their devices are faulted if the pool can do without them. Does not wait.
     pub fn look_for_hung(&self, longer: Duration, give_up: bool) -> Vec<Hung> {
-        self.engine().look_for_hung(longer, Duration::ZERO, give_up)
+        self.find_hung(longer, Duration::ZERO, give_up)
     }
 }

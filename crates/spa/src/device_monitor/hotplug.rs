@@ -16,16 +16,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use ondisk::{VdevConfig, VdevKind};
 use vdev::VdevState;
 
-use crate::create::NewLeaf;
-use crate::device_monitor::Memory;
+use crate::device_monitor::{DeviceMonitor, Memory};
 use crate::discovery::location::Identity;
-use crate::engine::{AttachTerms, Engine};
-use crate::txg::TxgHandle;
+use crate::new_vdevs::NewLeaf;
+use crate::vdev_ops::attach::AttachTerms;
 
 /// What is at a path. A new file there is another thing, even if it has the inode number of a
 /// removed one.
@@ -43,11 +41,11 @@ impl Thing {
     }
 }
 
-impl Engine {
+impl DeviceMonitor {
     /// The devices that may become available again: removed ones, ones that could not be opened,
     /// and those faulted because the system no longer has them.
     fn missing_devices(&self) -> Vec<VdevConfig> {
-        let (config, tree) = (self.config_now(), self.tree());
+        let (config, tree) = (self.core.config_now(), self.core.tree());
         let gone = |leaf: &VdevConfig| {
             tree.devices().find(|(guid, _)| *guid == leaf.guid).is_some_and(|(_, d)| d.is_gone())
         };
@@ -66,11 +64,11 @@ impl Engine {
 
     /// Whether the monitor polls for devices: one is missing, or may grow.
     pub(crate) fn is_looking(&self) -> bool {
-        !self.missing_devices().is_empty() || self.is_on("autoexpand") || self.is_on("autotrim")
+        !self.missing_devices().is_empty() || self.core.is_on("autoexpand") || self.core.is_on("autotrim")
     }
 
     /// Reopens the devices that are available again, and replaces missing ones where it may.
-    pub(crate) fn look_for_devices(self: &Arc<Self>, txgs: &TxgHandle, memory: &mut Memory) {
+    pub(crate) fn look_for_devices(&self, memory: &mut Memory) {
         let missing = self.missing_devices();
         if missing.is_empty() {
             memory.refused.clear();
@@ -78,18 +76,18 @@ impl Engine {
         }
         for leaf in &missing {
             // That the device is still missing is no news.
-            let Ok(back) = self.reopen(txgs, Some(leaf.guid), true) else { continue };
+            let Ok(back) = self.vdevs.open_again(Some(leaf.guid), true) else { continue };
             if !back.is_empty() {
-                self.notice(leaf.guid, "vdev_online");
-                self.errands.end_replacements(&self.tree());
-            } else if self.is_on("autoreplace") {
-                self.replace_by_itself(txgs, leaf, memory);
+                self.works.notice(leaf.guid, "vdev_online");
+                self.core.request_end_of_replacements();
+            } else if self.core.is_on("autoreplace") {
+                self.replace_by_itself(leaf, memory);
             }
         }
     }
 
     /// Puts the device at the path of a missing one in its place, unless that was tried before.
-    fn replace_by_itself(self: &Arc<Self>, txgs: &TxgHandle, leaf: &VdevConfig, memory: &mut Memory) {
+    fn replace_by_itself(&self, leaf: &VdevConfig, memory: &mut Memory) {
         let Some(path) = leaf.path.as_deref().map(|path| PathBuf::from(OsStr::from_bytes(path))) else {
             return;
         };
@@ -107,8 +105,8 @@ impl Engine {
             unattended: true,
             claimer: &claimer,
         };
-        match self.attach(txgs, leaf.guid, &NewLeaf { path }, &terms) {
-            Ok(()) => self.notice(leaf.guid, "vdev_autoreplace"),
+        match self.vdevs.attach(leaf.guid, &NewLeaf { path }, &terms) {
+            Ok(()) => self.works.notice(leaf.guid, "vdev_autoreplace"),
             Err(_) => {
                 memory.refused.insert((leaf.guid, there));
             }

@@ -3,8 +3,10 @@
 use dsl::sync::Event;
 use ondisk::{Guid, PoolConfig};
 
-use crate::create::Claimed;
-use crate::engine::{PoolWriter, ShapeError, SyncError};
+use crate::checkpoint;
+use crate::engine::PoolWriter;
+use crate::new_vdevs::Claimed;
+use crate::pool_core::errors::{ShapeError, SyncError};
 
 impl PoolWriter {
     /// Changes the pool's guid, so that a copy of its devices can be imported beside it
@@ -20,33 +22,33 @@ impl PoolWriter {
     /// * [`ShapeError::Guid`]: the guid is 0 or that of a vdev of the pool.
     /// * [`ShapeError::Stopped`]: the pool has stopped.
     pub fn reguid(&self, guid: Option<Guid>) -> Result<Guid, ShapeError> {
-        let engine = self.engine();
-        let _alone = engine.shape.lock();
-        engine.shape_is_free()?;
-        if engine.tree().state().0 != vdev::VdevState::Healthy {
+        let core = &self.parts().core;
+        let _alone = core.shape.lock();
+        checkpoint::shape_is_free(&core.mos)?;
+        if core.tree().state().0 != vdev::VdevState::Healthy {
             return Err(ShapeError::Unhealthy);
         }
         let config = self.config();
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
         let free = |g: &Guid| g.0 != 0 && root.find(*g).is_none();
-        let mut random = || Guid(engine.world.random());
+        let mut random = || Guid(core.world.random());
         let new = match guid {
             Some(g) => Some(g).filter(free).ok_or(ShapeError::Guid { guid: g })?,
             None => std::iter::repeat_with(&mut random).find(free).expect("most numbers are free"),
         };
         let old = root.guid;
-        self.change_pool(Box::new(move |engine, tx| {
+        core.change_pool(Box::new(move |core, tx| {
             let mut root = None;
-            engine.edit_config(|config: &mut PoolConfig| {
+            core.edit_config(|config: &mut PoolConfig| {
                 config.pool_guid = Some(new);
-                let tree = config.vdev_tree.as_mut().expect("an engine's config has a tree");
+                let tree = config.vdev_tree.as_mut().expect("a pool's config has a tree");
                 tree.guid = new;
                 root = Some(tree.clone());
             });
             let root = root.expect("it was just set");
             let none = Claimed::new();
-            engine.reshape(&root, &none).map_err(|source| SyncError::Shape { txg: tx.txg(), source })?;
-            engine.cache.set_pool_guid(new);
+            core.reshape(&root, &none).map_err(|source| SyncError::Shape { txg: tx.txg(), source })?;
+            core.cache.set_pool_guid(new);
             let text = format!("old={} new={}", old.0, new.0);
             Ok(vec![Event { what: "guid change", dataset: String::new(), object: 0, text }])
         }))?;

@@ -10,11 +10,20 @@ use ondisk::config::PoolState;
 use ondisk::{Blkptr, Guid, PoolConfig, Txg, Uberblock};
 use zio::{FailMode, Reason};
 
-use crate::engine::mmp::Beating;
-use crate::engine::{Engine, Recorded, Synced};
-use crate::initialize_trim::Keeper;
+use crate::checkpoint::Checkpoints;
+use crate::device_monitor::DeviceMonitor;
+use crate::device_monitor::deadman::Deadman;
+use crate::device_monitor::heartbeat::Beating;
+use crate::engine::parts::Parts;
+use crate::initialize_trim::InitializeTrim;
+use crate::intent_logs::IntentLogs;
+use crate::pool_core::PoolCore;
+use crate::pool_core::errors::ShapeError;
+use crate::pool_core::state::{Command, Recorded, Synced};
+use crate::scan::{ScanCommand, ScanDone, ScanRefusal, Scans};
 use crate::sync::tasks::{Queued, Ticket};
 use crate::txg::{Bar, Hold, Stopped, TXG_DEFER_SIZE, TXG_SIZE, Tunables, Txgs};
+use crate::vdev_ops::Vdevs;
 
 /// A pool that is open for writing.
 ///
@@ -24,14 +33,14 @@ pub struct PoolWriter {
     /// Dropped first: threads that work on devices end before the last txg.
     _keeper: Keeper,
     txgs: Txgs,
-    engine: Arc<Engine>,
+    parts: Parts,
     /// Multihost heartbeat until the last txg has synced.
     beating: OnceLock<Beating>,
 }
 
 impl std::fmt::Debug for PoolWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "PoolWriter({}, {:?})", self.engine.dsl.pool_name(), self.txgs)
+        write!(f, "PoolWriter({}, {:?})", self.parts.core.dsl.pool_name(), self.txgs)
     }
 }
 
@@ -54,7 +63,7 @@ pub enum ClearError {
     Vdev(#[from] vdev::VdevError),
     /// The pool can't be changed.
     #[error(transparent)]
-    Shape(#[from] crate::engine::ShapeError),
+    Shape(#[from] ShapeError),
     /// Another host has taken the pool meanwhile, or its activity can't be checked (`EREMOTEIO`).
     #[error("the pool may be in use by another host")]
     Active(#[from] crate::SpaError),
@@ -82,33 +91,63 @@ impl dmu::Hold for Granted {
     }
 }
 
-/// The paths of devices whose file systems had no space for a write.
-pub(crate) fn without_room(tree: &vdev::Tree) -> Vec<String> {
-    let path = |guid| Some(String::from_utf8_lossy(tree.config().find(guid)?.path.as_deref()?).into_owned());
-    let mut paths: Vec<String> = tree.without_room().into_iter().filter_map(path).collect();
-    paths.sort();
-    paths
+/// Stops the threads that work on devices when it is dropped.
+struct Keeper {
+    core: Arc<PoolCore>,
+    scans: Arc<Scans>,
+    works: Arc<InitializeTrim>,
+    monitor: Arc<DeviceMonitor>,
+    deadman: Arc<Deadman>,
+}
+
+impl Keeper {
+    fn of(parts: &Parts) -> Keeper {
+        let Parts { core, scans, works, monitor, deadman, .. } = parts;
+        Keeper {
+            core: core.clone(),
+            scans: scans.clone(),
+            works: works.clone(),
+            monitor: monitor.clone(),
+            deadman: deadman.clone(),
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.scans.scan.be_quiet(true);
+        self.deadman.stop();
+        // No administrator will fix the devices now: a task that waits for a suspended pool gives
+        // up.
+        self.core.cache.zio().suspension().let_go();
+        self.monitor.stop();
+        self.works.stop_works();
+    }
 }
 
 impl PoolWriter {
-    pub(crate) fn start(name: &str, last: Txg, engine: Arc<Engine>) -> PoolWriter {
-        engine.update_space(&engine.mos);
-        engine.load_scan();
-        engine.load_rebuilds(last);
-        let txgs = Txgs::start(name, last, Tunables::for_memory(engine.world.memory()), engine.clone());
-        PoolWriter { _keeper: Keeper(engine.clone()), txgs, engine, beating: OnceLock::new() }
+    pub(crate) fn start(name: &str, last: Txg, parts: Parts) -> PoolWriter {
+        let core = &parts.core;
+        parts.sync.update_space(&core.mos);
+        parts.scans.load_scan();
+        parts.scans.load_rebuilds(last);
+        let tunables = Tunables::for_memory(core.world.memory());
+        let txgs = Txgs::start(name, last, tunables, parts.sync.clone());
+        core.set_txgs(txgs.handle());
+        PoolWriter { _keeper: Keeper::of(&parts), txgs, parts, beating: OnceLock::new() }
     }
 
     /// From now on the pool waits for failing devices, because an administrator may fix them.
     pub(crate) fn attend(&self, name: &str) {
         let waker = Box::new(self.txgs.waker());
-        self.engine.cache.zio().suspension().attend(name, Engine::failmode(&self.engine.mos), waker);
-        self.beating.get_or_init(|| Beating::start(name, &self.engine));
+        let core = &self.parts.core;
+        core.cache.zio().suspension().attend(name, PoolCore::failmode(&core.mos), waker);
+        self.beating.get_or_init(|| Beating::start(name, core));
         self.keep_error_logs();
-        self.resume_works();
-        self.resume_scan();
-        self.start_deadman(name);
-        self.start_errands(name);
+        self.parts.works.restart_works();
+        self.parts.scans.resume();
+        self.parts.deadman.start(name);
+        self.parts.monitor.start(name);
     }
 
     /// Sets the tunables of transaction groups.
@@ -118,7 +157,7 @@ impl PoolWriter {
 
     /// Why the pool is suspended, if it is (`spa_suspended`).
     pub fn suspended(&self) -> Option<Reason> {
-        self.engine.cache.zio().suspension().reason()
+        self.parts.core.cache.zio().suspension().reason()
     }
 
     /// Why the pool will never write again, if so: a txg could not be written for a reason other
@@ -140,17 +179,17 @@ impl PoolWriter {
     /// Calls `tell` whenever the pool is suspended, with the reason and the devices that had no
     /// space. The thread that failed calls it, so it must not wait.
     pub fn on_suspend(&self, tell: impl Fn(Reason, Vec<String>) + Send + Sync + 'static) {
-        let engine = Arc::downgrade(&self.engine);
+        let core = Arc::downgrade(&self.parts.core);
         let witness = move |reason| {
-            let full = engine.upgrade().map(|engine| without_room(&engine.tree()));
+            let full = core.upgrade().map(|core| crate::vdev_ops::reopen::without_room(&core.tree()));
             tell(reason, full.unwrap_or_default());
         };
-        self.engine.cache.zio().suspension().on_suspend(Box::new(witness));
+        self.parts.core.cache.zio().suspension().on_suspend(Box::new(witness));
     }
 
     /// What the pool does if its devices fail (`spa_get_failmode`).
     pub fn failmode(&self) -> FailMode {
-        self.engine.cache.zio().suspension().mode()
+        self.parts.core.cache.zio().suspension().mode()
     }
 
     /// Reopens missing devices ([`PoolWriter::reopen`]), clears the errors of a vdev or of all, and
@@ -163,40 +202,40 @@ impl PoolWriter {
     /// * [`ClearError::Shape`]: the vdev tree cannot be changed.
     /// * [`ClearError::Active`]: another host may have taken the pool.
     pub fn clear(&self, guid: Option<Guid>) -> Result<(), ClearError> {
-        self.forgive(guid)?;
-        self.engine.reopen(&self.txgs().handle(), guid, true)?;
-        let zio = self.engine.cache.zio();
+        let Parts { core, vdevs, works, .. } = &self.parts;
+        vdevs.clear_faults(guid)?;
+        vdevs.open_again(guid, true)?;
+        let zio = core.cache.zio();
         if zio.suspension().reason().is_some()
-            && let Some(last) = self.engine.heart.last()
+            && let Some(last) = core.heart.last()
         {
             let tree = zio.tree();
             let config = self.config();
-            let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+            let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
             tree.clear(None)?;
-            crate::import::check_still_ours(&tree, root, &last)?;
+            crate::import::uberblock::check_still_ours(&tree, root, &last)?;
         }
         let given_up = zio.tree().given_up();
         zio.tree().clear(guid)?;
         given_up.iter().for_each(|device| zio.doubt(*device));
-        self.engine.allocator.retry();
+        core.allocator.retry();
         zio.suspension().clear();
         // An unchanged device is not healthy just because its errors are cleared.
-        given_up.iter().try_for_each(|device| self.engine.close_lost(Some(*device)))?;
-        self.resume_works();
+        given_up.iter().try_for_each(|device| vdevs.close_lost(Some(*device)))?;
+        works.restart_works();
         let config = self.config();
         let within = guid.and_then(|guid| config.vdev_tree.as_ref()?.find(guid));
-        self.engine
-            .unspare(&|leaf| guid.is_none() || within.is_some_and(|vdev| vdev.find(leaf.guid).is_some()));
+        vdevs.unspare(&|leaf| guid.is_none() || within.is_some_and(|vdev| vdev.find(leaf.guid).is_some()));
         // A device that became available during the suspension has missed txgs, and rang no bell. A
         // pool that stops meanwhile doesn't need this.
-        let _ = self.engine.heal(&self.txgs().handle());
-        self.engine.errands.end_replacements(&self.engine.tree());
+        let _ = vdevs.heal();
+        core.request_end_of_replacements();
         Ok(())
     }
 
     /// The datasets.
     pub fn dsl(&self) -> &Dsl {
-        &self.engine.dsl
+        &self.parts.core.dsl
     }
 
     /// The transaction groups.
@@ -206,28 +245,101 @@ impl PoolWriter {
 
     /// The config as of the last txg (`spa_config`).
     pub fn config(&self) -> Arc<PoolConfig> {
-        self.engine.synced.read().config.clone()
+        self.parts.core.synced.read().config.clone()
     }
 
     /// The uberblock of the last txg (`spa_ubsync`).
     pub fn uberblock(&self) -> Uberblock {
-        self.engine.synced.read().uberblock.clone()
+        self.parts.core.synced.read().uberblock.clone()
     }
 
     /// The pool as of the last txg.
     pub(crate) fn synced(&self) -> Synced {
-        self.engine.synced.read().clone()
+        self.parts.core.synced.read().clone()
     }
 
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// The operations on its vdevs.
+    pub fn vdevs(&self) -> &Arc<Vdevs> {
+        &self.parts.vdevs
+    }
+
+    /// Scrub, resilver and sequential rebuild.
+    pub fn scans(&self) -> &Arc<Scans> {
+        &self.parts.scans
+    }
+
+    /// Initialize and TRIM.
+    pub fn initialize_trim(&self) -> &Arc<InitializeTrim> {
+        &self.parts.works
+    }
+
+    /// The checkpoint.
+    pub fn checkpoints(&self) -> &Arc<Checkpoints> {
+        &self.parts.checkpoints
+    }
+
+    /// The intent logs of open datasets.
+    pub fn logs(&self) -> &Arc<IntentLogs> {
+        &self.parts.logs
+    }
+
+    /// The monitor of its devices.
+    pub fn monitor(&self) -> &Arc<DeviceMonitor> {
+        &self.parts.monitor
+    }
+
+    /// The watch for operations that hang.
+    pub fn deadman(&self) -> &Arc<Deadman> {
+        &self.parts.deadman
+    }
+
+    /// Starts, pauses or stops a scan; the result is on disk when this returns (`dsl_scan`,
+    /// `spa_scrub_pause_resume`, `spa_scan_stop`).
+    ///
+    /// # Errors
+    /// * [`ScanRefusal::Idle`]: there is nothing to pause or stop.
+    /// * [`ScanRefusal::Busy`]: a scan is running.
+    /// * [`ScanRefusal::Unsupported`]: a required feature is not enabled.
+    /// * [`ScanRefusal::Stopped`]: the pool has stopped.
+    pub fn scan(&self, command: ScanCommand) -> Result<ScanDone, ScanRefusal> {
+        let scans = &self.parts.scans;
+        if let Some(done) = scans.check(command)? {
+            return Ok(done);
+        }
+        if !matches!(command, ScanCommand::Pause | ScanCommand::Stop) && self.suspended().is_none() {
+            // As in OpenZFS, devices that are available again take part. A device that can't be
+            // reopened counts as absent.
+            let _ = self.parts.vdevs.reopen(None);
+        }
+        scans.run(command)
+    }
+
+    /// Removes blocks that no dataset holds any more from the logs, with the next txg
+    /// (`spa_remove_error`).
+    pub(crate) fn forget_errors(&self, gone: Vec<ondisk::scan::ErrBookmark>) {
+        self.parts.core.error_logs.forget(gone);
+        self.txgs.handle().touch();
+    }
+
+    /// From now on a damaged block causes a txg, so that it is soon logged. So does a block with a
+    /// wrong copy, so that it is soon repaired.
+    fn keep_error_logs(&self) {
+        let zio = self.parts.core.cache.zio();
+        for list in [zio.damage(), zio.unhealed()] {
+            let handle = self.txgs.handle();
+            list.listen(move || handle.touch());
+        }
     }
 
     /// Runs `read` while no operation changes datasets, so that everything it reads fits together
     /// (`dsl_pool_config_enter`).
     pub fn read<R>(&self, read: impl FnOnce(&Dsl) -> R) -> R {
-        let _config = self.engine.config.read();
-        read(&self.engine.dsl)
+        let _config = self.parts.core.datasets.read();
+        read(&self.parts.core.dsl)
     }
 
     /// Starts a transaction for a change that dirties about `bytes` (`dmu_tx_assign`). Waits while
@@ -262,7 +374,7 @@ impl PoolWriter {
             };
             full_for += u64::from(full);
             if full_for > 2 * TXG_DEFER_SIZE {
-                return Err(TaskError::Refused(self.engine.dsl.full(head.object())));
+                return Err(TaskError::Refused(self.parts.core.dsl.full(head.object())));
             }
             // Reservations of the open txg end with its sync; frees need further txgs.
             self.txgs.wait_synced(txg)?;
@@ -288,7 +400,7 @@ impl PoolWriter {
     /// Reserves space for a change that has its txg.
     fn make_room(&self, hold: Hold, head: &dsl::Owned, need: Need) -> Result<Room, TaskError> {
         let (txg, counts) = (hold.txg(), self.txgs.counts());
-        match self.engine.dsl.reserve(head.object(), txg, need) {
+        match self.parts.core.dsl.reserve(head.object(), txg, need) {
             Ok(ReserveOutcome::Granted(reservation)) => {
                 counts.assigned();
                 Ok(Room::For(Tx::new(txg, Some(Box::new(Granted { reservation, hold })))))
@@ -308,7 +420,7 @@ impl PoolWriter {
     /// Frees blocks of a log in the txg of a transaction that removes the last reference to them
     /// (`zio_free`).
     pub fn free_log(&self, tx: &Tx, blocks: Vec<Blkptr>) {
-        self.engine.log_frees[tx.txg().0 as usize % TXG_SIZE].lock().extend(blocks);
+        self.parts.sync.log_frees[tx.txg().0 as usize % TXG_SIZE].lock().extend(blocks);
     }
 
     /// Runs an operation on datasets, and waits until it is on disk (`dsl_sync_task`).
@@ -330,10 +442,10 @@ impl PoolWriter {
         self.txgs.check_suspended()?;
         let hold = self.txgs.hold(0)?;
         let mut txg = hold.txg();
-        let batch = self.engine.batches.fetch_add(1, Ordering::Relaxed);
+        let batch = self.parts.sync.batches.fetch_add(1, Ordering::Relaxed);
         let mut patience = 2 * TXG_DEFER_SIZE;
         let tickets: Vec<Ticket> = {
-            let mut queue = self.engine.tasks[txg.0 as usize % TXG_SIZE].lock();
+            let mut queue = self.parts.sync.tasks[txg.0 as usize % TXG_SIZE].lock();
             let enter = |task| {
                 let ticket = Ticket::default();
                 let patience = std::mem::take(&mut patience);
@@ -364,7 +476,7 @@ impl PoolWriter {
     pub fn log_command(&self, line: &str, uid: u32) -> Result<(), Stopped> {
         self.txgs.check_suspended()?;
         let _hold = self.txgs.hold(0)?;
-        self.engine.commands.lock().push(crate::engine::Command { line: line.to_owned(), uid });
+        self.parts.core.history.commands.lock().push(Command { line: line.to_owned(), uid });
         Ok(())
     }
 
@@ -373,7 +485,7 @@ impl PoolWriter {
     ///
     /// Users' commands are not among them. Beyond a thousand records only the newest are kept.
     pub fn take_recorded(&self) -> Vec<Recorded> {
-        std::mem::take(&mut *self.engine.recorded.lock()).into()
+        std::mem::take(&mut *self.parts.core.history.recorded.lock()).into()
     }
 
     /// Waits until all changes before the call are on disk (`zpool sync`).
@@ -391,7 +503,7 @@ impl PoolWriter {
     /// * [`Stopped`]: the pool has stopped.
     pub fn sync_anew(&self) -> Result<(), Stopped> {
         // Writes the config unchanged.
-        self.engine.edit_config(|_| {});
+        self.parts.core.edit_config(|_| {});
         self.txgs.handle().touch();
         self.txgs.sync_all()
     }
@@ -420,24 +532,25 @@ impl PoolWriter {
 
     fn leave(&self, state: PoolState) -> Result<(), Stopped> {
         self.txgs.check_suspended()?;
-        self.engine.errands.stop(&self.engine.tree());
-        self.engine.stop_works();
-        self.engine.scan.be_quiet(true);
+        let Parts { core, monitor, works, scans, .. } = &self.parts;
+        monitor.stop();
+        works.stop_works();
+        scans.scan.be_quiet(true);
         let left = self.leave_now(state);
         if left.is_err() && self.txgs.stopped().is_none() {
-            self.engine.scan.be_quiet(false);
-            self.resume_works();
-            self.resume_scan();
-            self.start_errands(self.engine.dsl.pool_name());
+            scans.scan.be_quiet(false);
+            works.restart_works();
+            scans.resume();
+            monitor.start(core.dsl.pool_name());
         }
         left
     }
 
     fn leave_now(&self, state: PoolState) -> Result<(), Stopped> {
-        self.close_logs()?;
+        self.parts.logs.close_all()?;
         // A pool whose devices fail now stays, until an administrator fixes them.
         self.txgs.wait_synced_unless_suspended(self.txgs.open())?;
-        self.engine.edit_config(|config| config.state = state);
+        self.parts.core.edit_config(|config| config.state = state);
         let txg = self.txgs.close()?;
         self.txgs.wait_synced(txg)?;
         if let Some(beating) = self.beating.get() {

@@ -14,7 +14,10 @@ use ondisk::version::{SPA_VERSION_FEATURES, SPA_VERSION_RAIDZ_DEFLATE};
 use ondisk::{Blkptr, DmuType, mos};
 
 use crate::damaged::HEAD_ERRLOG;
-use crate::engine::{Engine, PoolWriter, ShapeError, SyncError};
+use crate::engine::PoolWriter;
+use crate::error_log;
+use crate::pool_core::PoolCore;
+use crate::pool_core::errors::{ShapeError, SyncError};
 
 /// A property of the pool, and its new value (`zpool_prop_t`). The caller has checked both.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,97 +38,95 @@ impl PoolWriter {
     /// # Errors
     /// * [`ShapeError::Stopped`]: the pool has stopped.
     pub fn set(&self, props: Vec<PoolProp>) -> Result<(), ShapeError> {
-        let engine = self.engine();
-        let _alone = engine.shape.lock();
-        self.change_pool(Box::new(move |engine, tx| {
+        let core = &self.parts().core;
+        let _alone = core.shape.lock();
+        core.change_pool(Box::new(move |core, tx| {
             let txg = tx.txg();
             let set = |p: &PoolProp| match p {
-                PoolProp::Version(version) => engine.upgrade(tx, *version),
-                p => engine.set_prop(tx, p).map_err(|source| SyncError::Books { txg, source }),
+                PoolProp::Version(version) => upgrade(core, tx, *version),
+                p => set_prop(core, tx, p).map_err(|source| SyncError::Books { txg, source }),
             };
             props.iter().map(set).collect()
         }))?;
         // The property may be one that concerns the device monitor.
-        engine.tree().bell().ring();
+        core.tree().bell().ring();
         Ok(())
     }
 }
 
-impl Engine {
-    fn set_prop(&self, tx: &Tx, prop: &PoolProp) -> pool::Result<Event> {
-        let text = match prop {
-            PoolProp::Feature(feature) => {
-                let new = feature.guid == HEAD_ERRLOG && !self.sync_mos.feature_enabled(HEAD_ERRLOG)?;
-                self.sync_mos.feature_enable(tx, feature)?;
-                if new {
-                    self.upgrade_error_logs(tx)?;
-                }
-                format!("feature@{}=enabled", feature.name)
+fn set_prop(core: &PoolCore, tx: &Tx, prop: &PoolProp) -> pool::Result<Event> {
+    let text = match prop {
+        PoolProp::Feature(feature) => {
+            let new = feature.guid == HEAD_ERRLOG && !core.sync_mos.feature_enabled(HEAD_ERRLOG)?;
+            core.sync_mos.feature_enable(tx, feature)?;
+            if new {
+                error_log::upgrade(tx, core.check_dsl.mos(), &core.sync_mos)?;
             }
-            PoolProp::Number(name, number) => {
-                let table = self.props_table(tx)?;
-                self.sync_mos.set_word(tx, table, name, *number)?;
-                format!("{name}={}", *number as i64)
-            }
-            PoolProp::Text(name, value) => {
-                let kept = Some(value.clone()).filter(|v| !v.is_empty());
-                match name.as_str() {
-                    "comment" => self.edit_config(|config| config.comment = kept),
-                    "compatibility" => self.edit_config(|config| config.compatibility = kept),
-                    _ => self.set_text(tx, name, kept.as_deref())?,
-                }
-                format!("{name}={value}")
-            }
-            PoolProp::Version(_) => unreachable!("versions are set by an upgrade"),
-        };
-        Ok(Event { what: "set", dataset: String::new(), object: 0, text })
-    }
-
-    /// Upgrades the pool to a newer version, with its features (`spa_sync_upgrades`).
-    fn upgrade(&self, tx: &Tx, to: u64) -> Result<Event, SyncError> {
-        let txg = tx.txg();
-        let books = |source| SyncError::Books { txg, source };
-        let from = self.sync_mos.version();
-        if from < to {
-            // New structures have the new version from here on.
-            self.cache.zio().set_pool_version(to);
-            let mut random = || self.world.random();
-            let dsize = |bp: &Blkptr| self.dsize(bp);
-            let env = Env { now: self.world.now(), random: &mut random, dsize: &dsize };
-            {
-                let _config = self.config.write();
-                let mut s = Syncing::new(&self.sync_dsl, tx, env);
-                let done = s.upgrade(from, to).and_then(|()| s.finish());
-                done.map_err(|source| SyncError::Datasets { txg, source })?;
-            }
-            if from < SPA_VERSION_RAIDZ_DEFLATE && SPA_VERSION_RAIDZ_DEFLATE <= to {
-                self.sync_mos.set_dir_words(tx, mos::DEFLATE, &[1]).map_err(books)?;
-                self.ratios.lock().clear();
-            }
-            if to >= SPA_VERSION_FEATURES {
-                self.sync_mos.create_features(tx).map_err(books)?;
-            }
-            self.edit_config(|config| config.version = to);
+            format!("feature@{}=enabled", feature.name)
         }
-        Ok(Event { what: "set", dataset: String::new(), object: 0, text: format!("version={to}") })
-    }
-
-    fn set_text(&self, tx: &Tx, name: &str, value: Option<&str>) -> pool::Result<()> {
-        let table = self.props_table(tx)?;
-        match value {
-            Some(value) => self.sync_mos.set_string(tx, table, name, value),
-            None if self.sync_mos.pool_props()?.contains_key(name) => self.sync_mos.unset(tx, table, name),
-            None => Ok(()),
+        PoolProp::Number(name, number) => {
+            let table = props_table(core, tx)?;
+            core.sync_mos.set_word(tx, table, name, *number)?;
+            format!("{name}={}", *number as i64)
         }
-    }
-
-    /// The ZAP of properties; the first property creates it.
-    fn props_table(&self, tx: &Tx) -> pool::Result<ondisk::ObjNum> {
-        if let Some(table) = self.sync_mos.dir(mos::PROPS)? {
-            return Ok(table);
+        PoolProp::Text(name, value) => {
+            let kept = Some(value.clone()).filter(|v| !v.is_empty());
+            match name.as_str() {
+                "comment" => core.edit_config(|config| config.comment = kept),
+                "compatibility" => core.edit_config(|config| config.compatibility = kept),
+                _ => set_text(core, tx, name, kept.as_deref())?,
+            }
+            format!("{name}={value}")
         }
-        let table = self.sync_mos.create_zap_of(tx, DmuType::POOL_PROPS)?;
-        self.sync_mos.link(tx, mos::PROPS, table)?;
-        Ok(table)
+        PoolProp::Version(_) => unreachable!("versions are set by an upgrade"),
+    };
+    Ok(Event { what: "set", dataset: String::new(), object: 0, text })
+}
+
+/// Upgrades the pool to a newer version, with its features (`spa_sync_upgrades`).
+fn upgrade(core: &PoolCore, tx: &Tx, to: u64) -> Result<Event, SyncError> {
+    let txg = tx.txg();
+    let books = |source| SyncError::Books { txg, source };
+    let from = core.sync_mos.version();
+    if from < to {
+        // New structures have the new version from here on.
+        core.cache.zio().set_pool_version(to);
+        let mut random = || core.world.random();
+        let dsize = |bp: &Blkptr| core.dsize(bp);
+        let env = Env { now: core.world.now(), random: &mut random, dsize: &dsize };
+        {
+            let _config = core.datasets.write();
+            let mut s = Syncing::new(&core.sync_dsl, tx, env);
+            let done = s.upgrade(from, to).and_then(|()| s.finish());
+            done.map_err(|source| SyncError::Datasets { txg, source })?;
+        }
+        if from < SPA_VERSION_RAIDZ_DEFLATE && SPA_VERSION_RAIDZ_DEFLATE <= to {
+            core.sync_mos.set_dir_words(tx, mos::DEFLATE, &[1]).map_err(books)?;
+            core.ratios.lock().clear();
+        }
+        if to >= SPA_VERSION_FEATURES {
+            core.sync_mos.create_features(tx).map_err(books)?;
+        }
+        core.edit_config(|config| config.version = to);
     }
+    Ok(Event { what: "set", dataset: String::new(), object: 0, text: format!("version={to}") })
+}
+
+fn set_text(core: &PoolCore, tx: &Tx, name: &str, value: Option<&str>) -> pool::Result<()> {
+    let table = props_table(core, tx)?;
+    match value {
+        Some(value) => core.sync_mos.set_string(tx, table, name, value),
+        None if core.sync_mos.pool_props()?.contains_key(name) => core.sync_mos.unset(tx, table, name),
+        None => Ok(()),
+    }
+}
+
+/// The ZAP of properties; the first property creates it.
+fn props_table(core: &PoolCore, tx: &Tx) -> pool::Result<ondisk::ObjNum> {
+    if let Some(table) = core.sync_mos.dir(mos::PROPS)? {
+        return Ok(table);
+    }
+    let table = core.sync_mos.create_zap_of(tx, DmuType::POOL_PROPS)?;
+    core.sync_mos.link(tx, mos::PROPS, table)?;
+    Ok(table)
 }

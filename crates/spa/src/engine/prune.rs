@@ -7,7 +7,9 @@ use parking_lot::Mutex;
 use pool::ddt::Unshared;
 use std::sync::Arc;
 
-use crate::engine::{Engine, PoolWriter, ShapeError, SyncError};
+use crate::engine::PoolWriter;
+use crate::pool_core::PoolCore;
+use crate::pool_core::errors::{ShapeError, SyncError};
 
 /// Most entries that one txg prunes (`zfs_ddt_prunes_per_txg`).
 const PRUNES_PER_TXG: usize = 50_000;
@@ -61,19 +63,20 @@ impl Ages {
     }
 }
 
-impl Engine {
-    fn unshared(&self, each: &mut dyn FnMut(Unshared) -> Result<(), ShapeError>) -> Result<(), ShapeError> {
-        let mut stopped = None;
-        let walked = self.mos.unshared(|entry| {
-            each(entry).map_err(|e| {
-                stopped = Some(e);
-                pool::Error::Closed
-            })
-        });
-        match stopped {
-            Some(e) => Err(e),
-            None => Ok(walked?),
-        }
+fn unshared(
+    core: &PoolCore,
+    each: &mut dyn FnMut(Unshared) -> Result<(), ShapeError>,
+) -> Result<(), ShapeError> {
+    let mut stopped = None;
+    let walked = core.mos.unshared(|entry| {
+        each(entry).map_err(|e| {
+            stopped = Some(e);
+            pool::Error::Closed
+        })
+    });
+    match stopped {
+        Some(e) => Err(e),
+        None => Ok(walked?),
     }
 }
 
@@ -86,17 +89,17 @@ impl PoolWriter {
     /// * [`ShapeError::Books`]: the pool metadata cannot be read.
     /// * [`ShapeError::Stopped`]: the pool has stopped.
     pub fn prune_ddt(&self, what: Prune) -> Result<u64, ShapeError> {
-        let engine = self.engine();
-        let _alone = engine.shape.lock();
-        if !engine.mos.feature_enabled(FEATURE)? {
+        let core = &self.parts().core;
+        let _alone = core.shape.lock();
+        if !core.mos.feature_enabled(FEATURE)? {
             return Err(ShapeError::Unsupported { what: "pruning tables without fast_dedup" });
         }
-        let now = engine.world.now();
+        let now = core.world.now();
         let age = match what {
             Prune::Older(seconds) => seconds,
             Prune::Percent(percent) => {
                 let mut ages = Ages::default();
-                engine.unshared(&mut |entry| {
+                unshared(core, &mut |entry| {
                     ages.count(now.saturating_sub(entry.since));
                     Ok(())
                 })?;
@@ -105,7 +108,7 @@ impl PoolWriter {
         };
         let cutoff = now.saturating_sub(age);
         let (mut batch, mut pruned) = (Vec::new(), 0);
-        engine.unshared(&mut |entry| {
+        unshared(core, &mut |entry| {
             if entry.since < cutoff {
                 batch.push(entry);
             }
@@ -124,8 +127,9 @@ impl PoolWriter {
         let count = Arc::new(Mutex::new(0));
         let told = Arc::clone(&count);
         // It runs before the txg's own writes and frees, which change entries too.
-        self.change_early(Box::new(move |engine, tx| {
-            let pruned = engine.shared.dedup.prune(&batch, cutoff);
+        let dedup = Arc::clone(&self.parts().sync.shared.dedup);
+        self.parts().core.change_early(Box::new(move |_, tx| {
+            let pruned = dedup.prune(&batch, cutoff);
             *told.lock() = pruned.map_err(|source| SyncError::Books { txg: tx.txg(), source })?;
             Ok(Vec::new())
         }))?;

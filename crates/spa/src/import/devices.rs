@@ -226,3 +226,15 @@ pub(super) fn top_level_leaves(root: &VdevConfig) -> HashSet<Guid> {
         .map(|c| c.guid)
         .collect()
 }
+
+/// Opens the device of a leaf of a pool that we own, if it is at its path and not in use.
+pub(crate) fn reopen(
+    leaf: &VdevConfig,
+    top_level: bool,
+    pool: Guid,
+    newest: Txg,
+    layer: Layer,
+) -> Option<Arc<dyn Device>> {
+    let trust = Trust::Mos { pool, newest };
+    Devices::new(&[], Mode::Write, layer).open(leaf, top_level, trust).ok()
+}

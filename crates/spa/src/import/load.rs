@@ -16,10 +16,10 @@ use vdev::{Reflow, Tree, TxgRanges, VdevInfo, VdevState};
 use zio::{ReadOptions, Zio};
 
 use crate::aux_devices::Asides;
-use crate::engine::Synced;
 use crate::import::devices::{Devices, Trust, top_level_leaves};
 use crate::import::uberblock::{Selected, leaves, select};
 use crate::import::{Claim, Clock, Options, aux, features, mmp};
+use crate::pool_core::state::Synced;
 use crate::{Candidate, Errata, Failure, Host, Spa, SpaError};
 
 /// Most repeats of a load for devices that appear late. Fewer than the top-level vdevs that hold
@@ -414,7 +414,7 @@ fn missing_logs(tree: &Tree) -> Vec<VdevInfo> {
 fn checkpoint(mos: &Mos) -> Result<Option<Uberblock>, SpaError> {
     let what = "the checkpoint's uberblock";
     let Some(words) = mos.checkpoint().map_err(in_mos(what))? else { return Ok(None) };
-    crate::engine::decode_checkpoint(&words).map(Some).map_err(|source| SpaError::Corrupt { what, source })
+    crate::checkpoint::decode(&words).map(Some).map_err(|source| SpaError::Corrupt { what, source })
 }
 
 /// Gives the tree the mappings of removed devices, last removed first (`spa_remove_init`). A

@@ -8,7 +8,9 @@ use ondisk::{Ashift, Guid, PoolConfig, Txg, Uberblock, VdevConfig};
 use parking_lot::Mutex;
 use vdev::Tree;
 
+use crate::SpaError;
 use crate::discovery::label::{FoundUberblock, Labels, read_uberblocks};
+use crate::import::mmp;
 
 /// The best uberblock of a set of devices.
 #[derive(Debug, Clone)]
@@ -78,4 +80,17 @@ pub(super) fn select(
     let labels = Labels::read(&*leaves[n].1);
     let label = labels.best(best.txg).or_else(|| extreme.then(|| labels.best(Txg(u64::MAX))).flatten());
     Some(Selected { uberblock: best.clone(), newest, label: label.cloned() })
+}
+
+/// Whether a suspended pool is still ours (`spa_mmp_remote_host_activity`). No other host may have
+/// written to it since `last`, nor write while it is watched.
+pub(crate) fn check_still_ours(tree: &Tree, root: &VdevConfig, last: &Uberblock) -> Result<(), SpaError> {
+    let devices = leaves(tree, root);
+    let look = || select(&devices, Txg(u64::MAX), true).map(|s| (s.uberblock, s.label));
+    let (now, label) = look().ok_or(SpaError::NoUberblock)?;
+    if now.newer(last).is_gt() {
+        let hostid = label.as_ref().and_then(|l| l.hostid);
+        return Err(SpaError::Active { hostname: label.and_then(|l| l.hostname), hostid });
+    }
+    mmp::watch(&now, &mmp::SystemClock, look)
 }

@@ -21,9 +21,8 @@ use ondisk::{Guid, VdevId, VdevKind};
 use pool::alloc::{DisableOutcome, DisabledMetaslab};
 use pool::range::RangeSet;
 
-use crate::engine::{Engine, PoolWriter};
 use crate::initialize_trim::worker::{TRIM_MAX, TRIM_MIN, whole};
-use crate::initialize_trim::{Control, WorkKind};
+use crate::initialize_trim::{Control, InitializeTrim, WorkKind};
 
 /// Rounds in which each metaslab is checked once (`zfs_trim_txg_batch`).
 pub static BATCH: Tunable = Tunable::new(
@@ -41,10 +40,10 @@ struct Due {
     leaves: Vec<Guid>,
 }
 
-impl Engine {
+impl InitializeTrim {
     /// The metaslabs of a round; those of all rounds if `None`.
     fn due(&self, round: Option<u64>) -> Vec<Due> {
-        let (config, tree) = (self.config_now(), self.tree());
+        let (config, tree) = (self.core.config_now(), self.core.tree());
         let batch = BATCH.get().max(1);
         let now = |id: &u32| round.is_none_or(|round| u64::from(*id) % batch == round % batch);
         let mut out = Vec::new();
@@ -57,7 +56,7 @@ impl Engine {
             let fit = |kind| matches!(kind, VdevKind::Disk | VdevKind::File);
             let leaves: Vec<Guid> =
                 below.iter().filter(|leaf| fit(leaf.kind)).map(|leaf| leaf.guid).collect();
-            for metaslab in self.allocator.freed_lately(id, TRIM_MIN.get()).into_iter().filter(now) {
+            for metaslab in self.core.allocator.freed_lately(id, TRIM_MIN.get()).into_iter().filter(now) {
                 out.push(Due { top: id, metaslab, leaves: leaves.clone() });
             }
         }
@@ -66,9 +65,9 @@ impl Engine {
 
     /// Starts a thread that discards what is due, if the pool wants that and none is running.
     pub(crate) fn trim_by_itself(self: &Arc<Self>) {
-        let on = self.is_on("autotrim");
-        self.allocator.note_frees(on);
-        if !on || self.cache.zio().suspension().reason().is_some() {
+        let on = self.core.is_on("autotrim");
+        self.core.allocator.note_frees(on);
+        if !on || self.core.cache.zio().suspension().reason().is_some() {
             return;
         }
         let _one = self.works.commands.lock();
@@ -80,12 +79,11 @@ impl Engine {
         if due.is_empty() {
             return;
         }
-        let (engine, control) = (Arc::clone(self), Arc::new(Control::default()));
+        let (me, control) = (Arc::clone(self), Arc::new(Control::default()));
         let mine = Arc::clone(&control);
-        let name = format!("vdev_autotrim/{}", self.dsl.pool_name());
+        let name = format!("vdev_autotrim/{}", self.core.dsl.pool_name());
         // If no thread can be started, a later round does it.
-        if let Ok(thread) = std::thread::Builder::new().name(name).spawn(move || engine.trim_due(due, &mine))
-        {
+        if let Ok(thread) = std::thread::Builder::new().name(name).spawn(move || me.trim_due(due, &mine)) {
             *auto = Some((thread, control));
         }
     }
@@ -100,14 +98,14 @@ impl Engine {
     }
 
     fn trim_due(&self, due: Vec<Due>, control: &Control) {
-        let stop = || control.is_stopped() || self.cache.zio().suspension().reason().is_some();
+        let stop = || control.is_stopped() || self.core.cache.zio().suspension().reason().is_some();
         for one in due {
             if stop() {
                 return;
             }
             // A metaslab that can't be set aside now keeps its records.
             if let Ok(DisableOutcome::Disabled(aside)) =
-                self.allocator.disable_metaslab(one.top, one.metaslab, &stop)
+                self.core.allocator.disable_metaslab(one.top, one.metaslab, &stop)
             {
                 let freed = aside.take_freed();
                 one.leaves.iter().for_each(|leaf| self.trim_freed_on(*leaf, &freed, &aside, &stop));
@@ -123,7 +121,7 @@ impl Engine {
         aside: &DisabledMetaslab<'_>,
         stop: &dyn Fn() -> bool,
     ) {
-        let tree = self.tree();
+        let tree = self.core.tree();
         let by_hand = || self.works.all.lock().get(&(leaf, WorkKind::Trim)).is_some_and(|work| work.runs());
         if !tree.is_writable(leaf) || !tree.can_trim(leaf) || by_hand() {
             return;
@@ -150,15 +148,14 @@ impl Engine {
     }
 }
 
-impl PoolWriter {
+impl InitializeTrim {
     /// Discards at once what was freed since the last time, if `autotrim=on`.
-    pub fn trim_freed(&self) {
-        let engine = self.engine();
-        engine.trim_by_itself();
-        let thread = engine.works.auto.lock().take();
+    pub fn trim_freed(self: &Arc<Self>) {
+        self.trim_by_itself();
+        let thread = self.works.auto.lock().take();
         if let Some((thread, _)) = thread {
             thread.join().expect("a panic ends the program");
         }
-        engine.trim_due(engine.due(None), &Control::default());
+        self.trim_due(self.due(None), &Control::default());
     }
 }

@@ -5,8 +5,8 @@ use dsl::sync::Event;
 use ondisk::label::LABEL_START_SIZE;
 use ondisk::{Guid, ObjNum, mos};
 
-use crate::engine::{Engine, SyncError};
-use crate::initialize_trim::{Key, Work, WorkKind, WorkStat, WorkState, progress};
+use crate::initialize_trim::{InitializeTrim, Key, Work, WorkKind, WorkStat, WorkState, progress};
+use crate::pool_core::errors::SyncError;
 
 impl WorkState {
     fn from_disk(n: u64) -> WorkState {
@@ -67,7 +67,7 @@ impl Work {
     }
 }
 
-impl Engine {
+impl InitializeTrim {
     /// Writes what has changed of the devices' works since the last txg.
     pub(crate) fn sync_works(&self, tx: &Tx) -> Result<(), SyncError> {
         let entries: Vec<Entry> = {
@@ -78,8 +78,8 @@ impl Engine {
         if entries.is_empty() {
             return Ok(());
         }
-        let config = self.config_now();
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let config = self.core.config_now();
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
         for entry in entries {
             // The work of a device that has left the pool meanwhile is forgotten with it.
             let Some(zap) = root.find(entry.key.0).and_then(|leaf| leaf.leaf_zap) else { continue };
@@ -90,7 +90,7 @@ impl Engine {
                 .into_iter()
                 .map(|(what, text)| Event { what, dataset: String::new(), object: 0, text })
                 .collect();
-            self.log_events(tx, &events)?;
+            self.core.log_events(tx, &events)?;
         }
         Ok(())
     }
@@ -100,11 +100,11 @@ impl Engine {
             return entry
                 .words
                 .iter()
-                .try_for_each(|(name, word)| self.sync_mos.set_word(tx, zap, name, *word));
+                .try_for_each(|(name, word)| self.core.sync_mos.set_word(tx, zap, name, *word));
         }
         for name in names(entry.key.1) {
-            if self.sync_mos.value(zap, name)?.is_some() {
-                self.sync_mos.unset(tx, zap, name)?;
+            if self.core.sync_mos.value(zap, name)?.is_some() {
+                self.core.sync_mos.unset(tx, zap, name)?;
             }
         }
         Ok(())
@@ -112,8 +112,8 @@ impl Engine {
 
     /// Reads the works of devices of which nothing is known yet.
     pub(crate) fn load_works(&self) {
-        let config = self.config_now();
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let config = self.core.config_now();
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
         for leaf in root.leaves() {
             let Some(zap) = leaf.leaf_zap else { continue };
             for kind in [WorkKind::Initialize, WorkKind::Trim] {
@@ -131,7 +131,7 @@ impl Engine {
     }
 
     fn read_work(&self, zap: ObjNum, (leaf, kind): (Guid, WorkKind)) -> pool::Result<Option<Work>> {
-        let read = |name: &str| self.mos.u64(zap, name);
+        let read = |name: &str| self.core.mos.u64(zap, name);
         let [state, time, offset] = names(kind);
         let Some(state) = read(state)?.map(WorkState::from_disk) else { return Ok(None) };
         let next = read(offset)?.unwrap_or(0).saturating_sub(LABEL_START_SIZE);
@@ -141,9 +141,9 @@ impl Engine {
             work.partial = read(mos::VDEV_LEAF_TRIM_PARTIAL)?.unwrap_or(0) != 0;
             work.secure = read(mos::VDEV_LEAF_TRIM_SECURE)?.unwrap_or(0) != 0;
         }
-        let tree = self.tree();
+        let tree = self.core.tree();
         let top = tree.top_of(leaf);
-        let (done, estimate) = top.map_or((0, 0), |top| progress(self, &tree, top, leaf, next));
+        let (done, estimate) = top.map_or((0, 0), |top| progress(&self.core, &tree, top, leaf, next));
         work.stat = WorkStat { state, action_time: read(time)?.unwrap_or(0), done, estimate, errors: 0 };
         Ok(Some(work))
     }

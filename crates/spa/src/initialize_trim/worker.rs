@@ -9,9 +9,8 @@ use pool::alloc::{DisableOutcome, DisabledMetaslab};
 use pool::range::RangeSet;
 use vdev::{Pace, Priority, Request, WipeError};
 
-use crate::engine::Engine;
-use crate::initialize_trim::{Control, Key, WorkKind, WorkState, progress};
-use crate::txg::TxgHandle;
+use crate::initialize_trim::{Control, InitializeTrim, Key, WorkKind, WorkState, progress};
+use crate::pool_core::PoolCore;
 
 /// The value that initialize writes (`zfs_initialize_value`).
 pub static VALUE: Tunable = Tunable::new(
@@ -72,9 +71,8 @@ enum End {
     Gone,
 }
 
-struct Toil<'a> {
-    engine: &'a Engine,
-    txgs: &'a TxgHandle,
+struct Worker<'a> {
+    works: &'a InitializeTrim,
     key: Key,
     control: &'a Control,
     top: VdevId,
@@ -100,17 +98,17 @@ pub(crate) fn whole(bytes: u64, sector: u64) -> u64 {
 }
 
 /// Continues a device's work until it is done or must stop.
-pub(crate) fn toil(engine: &Arc<Engine>, txgs: &TxgHandle, key: Key, control: &Arc<Control>) {
-    let tree = engine.tree();
+pub(crate) fn run(works: &InitializeTrim, key: Key, control: &Arc<Control>) {
+    let tree = works.core.tree();
     let Ok(top) = tree.top_of(key.0) else { return };
     let (next, rate, partial) = {
-        let all = engine.works.all.lock();
+        let all = works.works.all.lock();
         let Some(work) = all.get(&key) else { return };
         (work.next, work.rate, work.partial)
     };
-    let (done, all) = progress(engine, &tree, top, key.0, next);
+    let (done, all) = progress(&works.core, &tree, top, key.0, next);
     drop(tree);
-    let config = engine.config_now();
+    let config = works.core.config_now();
     let vdev = config.vdev_tree.as_ref().and_then(|root| root.children.get(top.0 as usize));
     let ashift = vdev.and_then(|vdev| vdev.ashift).unwrap_or_default();
     let sector = 1 << ashift.0.clamp(9, 16);
@@ -122,61 +120,48 @@ pub(crate) fn toil(engine: &Arc<Engine>, txgs: &TxgHandle, key: Key, control: &A
         }
         WorkKind::Trim => Vec::new(),
     };
-    let request = Request::paced(Priority::Initialize, pace(engine, control));
-    let mut toil = Toil {
-        engine,
-        txgs,
-        key,
-        control,
-        top,
-        filler,
-        request,
-        sector,
-        rate,
-        partial,
-        next,
-        since,
-        discarded,
-    };
-    toil.note(next, done, all);
-    let end = toil.metaslabs();
-    let tree = engine.tree();
-    let path = path_of(engine, key.0);
+    let request = Request::paced(Priority::Initialize, pace(&works.core, control));
+    let mut worker =
+        Worker { works, key, control, top, filler, request, sector, rate, partial, next, since, discarded };
+    worker.note(next, done, all);
+    let end = worker.metaslabs();
+    let tree = works.core.tree();
+    let path = path_of(&works.core, key.0);
     match end {
         End::Done if tree.is_writable(key.0) => {
-            toil.note(toil.next, all, all);
-            engine.change_work(key, &path, WorkState::Complete);
+            worker.note(worker.next, all, all);
+            works.change_work(key, &path, WorkState::Complete);
         }
         End::Done | End::Gone => {
-            engine.cancel_if_faulted(key);
+            works.cancel_if_faulted(key);
         }
         End::Stopped | End::GivenBack | End::Later => {}
     }
-    txgs.touch();
+    works.core.txgs().touch();
 }
 
 /// The pace of its writes: they yield to foreground I/O, and scans don't yield to them. They don't
 /// yield if the thread must stop, an allocation waits for space, or the pool is suspended.
-fn pace(engine: &Arc<Engine>, control: &Arc<Control>) -> Pace {
+fn pace(core: &PoolCore, control: &Arc<Control>) -> Pace {
     let (allocator, cache, control) =
-        (Arc::clone(&engine.allocator), Arc::clone(&engine.cache), Arc::clone(control));
+        (Arc::clone(&core.allocator), Arc::clone(&core.cache), Arc::clone(control));
     let hurries = move || {
         control.is_stopped() || allocator.is_room_wanted() || cache.zio().suspension().reason().is_some()
     };
     // Its waiting time is not reported.
-    Pace::new(Arc::clone(&engine.clock), Arc::new(Counter::new()), hurries)
+    Pace::new(Arc::clone(&core.clock), Arc::new(Counter::new()), hurries)
 }
 
-pub(crate) fn path_of(engine: &Engine, leaf: Guid) -> String {
-    let config = engine.config_now();
+pub(crate) fn path_of(core: &PoolCore, leaf: Guid) -> String {
+    let config = core.config_now();
     let leaf = config.vdev_tree.as_ref().and_then(|root| root.find(leaf)).and_then(|v| v.path.clone());
     leaf.map_or_else(|| "-".to_owned(), |path| String::from_utf8_lossy(&path).into_owned())
 }
 
-impl Toil<'_> {
+impl Worker<'_> {
     /// Records the progress for the next txg.
     fn note(&mut self, next: u64, done: u64, all: u64) {
-        let mut works = self.engine.works.all.lock();
+        let mut works = self.works.works.all.lock();
         if let Some(work) = works.get_mut(&self.key) {
             (work.next, work.stat.done, work.stat.estimate) = (next, done.min(all), all);
             work.dirty = true;
@@ -186,7 +171,7 @@ impl Toil<'_> {
     /// Records that a range is done.
     fn advance(&mut self, next: u64, bytes: u64, failed: bool) {
         self.next = self.next.max(next);
-        let mut works = self.engine.works.all.lock();
+        let mut works = self.works.works.all.lock();
         if let Some(work) = works.get_mut(&self.key) {
             work.next = self.next;
             work.stat.done = (work.stat.done + bytes).min(work.stat.estimate);
@@ -194,12 +179,12 @@ impl Toil<'_> {
             work.dirty = true;
         }
         drop(works);
-        self.txgs.touch();
+        self.works.core.txgs().touch();
     }
 
     fn metaslabs(&mut self) -> End {
-        let count = self.engine.allocator.metaslab_figures(self.top).len();
-        for (id, figures) in (0..).zip(self.engine.allocator.metaslab_figures(self.top)).take(count) {
+        let count = self.works.core.allocator.metaslab_figures(self.top).len();
+        for (id, figures) in (0..).zip(self.works.core.allocator.metaslab_figures(self.top)).take(count) {
             let range = (figures.start, figures.start + figures.size);
             if self.is_behind(range) {
                 continue;
@@ -216,7 +201,7 @@ impl Toil<'_> {
                     End::GivenBack => {}
                     End::Later => {
                         // The metaslab may be available after the next txg.
-                        self.txgs.touch();
+                        self.works.core.txgs().touch();
                         let mut stop = self.control.stop.lock();
                         if !*stop {
                             self.control.stopped.wait_for(&mut stop, LATER);
@@ -230,20 +215,20 @@ impl Toil<'_> {
     }
 
     fn is_suspended(&self) -> bool {
-        self.engine.cache.zio().suspension().reason().is_some()
+        self.works.core.cache.zio().suspension().reason().is_some()
     }
 
     /// Whether everything that a range covers of the device has been done.
     fn is_behind(&self, (start, end): (u64, u64)) -> bool {
         let mut behind = true;
         let mut look = |_: u64, end: u64| behind &= end <= self.next;
-        let tree = self.engine.tree();
+        let tree = self.works.core.tree();
         tree.translate(self.key.0, start, end, &mut look).is_ok() && behind && self.next > 0
     }
 
     /// The ranges of a metaslab that are free, not done yet, and on this device.
     fn left(&self, aside: &DisabledMetaslab<'_>) -> Result<Vec<(u64, u64)>, vdev::VdevError> {
-        let tree = self.engine.tree();
+        let tree = self.works.core.tree();
         let mut left = RangeSet::new();
         for (start, end) in aside.free() {
             tree.translate(self.key.0, *start, *end, &mut |start, end| {
@@ -257,9 +242,9 @@ impl Toil<'_> {
     }
 
     fn metaslab(&mut self, id: u32) -> End {
-        let engine = self.engine;
+        let core = &self.works.core;
         let stop = || self.control.is_stopped() || self.is_suspended();
-        let aside = match engine.allocator.disable_metaslab(self.top, id, &stop) {
+        let aside = match core.allocator.disable_metaslab(self.top, id, &stop) {
             Ok(DisableOutcome::Disabled(aside)) => aside,
             Ok(DisableOutcome::Later) | Err(_) => return End::Later,
             // Space whose state is unknown is left alone.
@@ -290,7 +275,7 @@ impl Toil<'_> {
                 };
                 // What failed because the device disappeared is repeated when it is available
                 // again.
-                if failed && !engine.tree().is_writable(self.key.0) {
+                if failed && !core.tree().is_writable(self.key.0) {
                     return End::Gone;
                 }
                 at += len;
@@ -301,7 +286,7 @@ impl Toil<'_> {
     }
 
     fn wipe(&mut self, at: u64, len: u64) -> Result<(), WipeError> {
-        let tree = self.engine.tree();
+        let tree = self.works.core.tree();
         match self.key.1 {
             WorkKind::Initialize => tree.fill(self.key.0, at, &self.filler[..len as usize], &self.request),
             WorkKind::Trim => {
@@ -320,7 +305,7 @@ impl Toil<'_> {
                 return Some(End::Stopped);
             }
             // A thread that waits for its rate limit notices here that the device has disappeared.
-            if self.is_suspended() || !self.engine.tree().is_writable(self.key.0) {
+            if self.is_suspended() || !self.works.core.tree().is_writable(self.key.0) {
                 return Some(End::Gone);
             }
             if aside.is_wanted() {

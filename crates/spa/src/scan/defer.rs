@@ -22,7 +22,8 @@ use ondisk::feature::Feature;
 use ondisk::{Guid, VdevConfig};
 use pool::Mos;
 
-use crate::engine::{Engine, SyncError};
+use crate::pool_core::errors::SyncError;
+use crate::scan::Scans;
 use crate::scan::sync::{DEFER, event};
 use crate::vdev_ops::replicas;
 
@@ -40,7 +41,7 @@ fn feature() -> &'static Feature {
     Feature::by_guid(DEFER).expect("it is in the table")
 }
 
-impl Engine {
+impl Scans {
     /// Whether a resilver is deferred, by the pool metadata.
     pub(crate) fn is_deferred_on_disk(mos: &Mos) -> bool {
         mos.feature_refcount(feature()).is_ok_and(|count| count.unwrap_or(0) > 0)
@@ -51,7 +52,7 @@ impl Engine {
     pub(crate) fn want_another(&self, tx: &Tx, events: &mut Vec<Event>) -> Result<(), SyncError> {
         let Some((_, end)) = self.missing() else { return Ok(()) };
         let Some(stat) = self.scan.stat().filter(|s| end > s.phys.max_txg) else { return Ok(()) };
-        if !self.sync_mos.feature_enabled(DEFER).unwrap_or(false) {
+        if !self.core.sync_mos.feature_enabled(DEFER).unwrap_or(false) {
             return self.restart_resilver(tx, events);
         }
         self.scan.deferred.store(true, Ordering::Relaxed);
@@ -60,10 +61,10 @@ impl Engine {
             return self.restart_resilver(tx, events);
         }
         let books = |source| SyncError::Books { txg: tx.txg(), source };
-        if !Self::is_deferred_on_disk(&self.sync_mos) {
-            self.sync_mos.feature_incr(tx, feature()).map_err(books)?;
+        if !Self::is_deferred_on_disk(&self.core.sync_mos) {
+            self.core.sync_mos.feature_incr(tx, feature()).map_err(books)?;
         }
-        let tree = self.tree();
+        let tree = self.core.tree();
         let beyond = |guid: &Guid| {
             let last = tree.dtl(*guid).ok().and_then(|missed| missed.iter().last());
             last.is_some_and(|(_, end)| end > stat.phys.max_txg)
@@ -74,15 +75,15 @@ impl Engine {
     }
 
     fn mark_deferred(&self, waits: impl Fn(&VdevConfig) -> bool) {
-        let config = self.config_now();
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let config = self.core.config_now();
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
         let wrong: Vec<Guid> =
             root.leaves().filter(|leaf| leaf.resilver_defer != waits(leaf)).map(|leaf| leaf.guid).collect();
         if wrong.is_empty() {
             return;
         }
-        self.edit_config(|config| {
-            let root = config.vdev_tree.as_mut().expect("an engine's config has a tree");
+        self.core.edit_config(|config| {
+            let root = config.vdev_tree.as_mut().expect("a pool's config has a tree");
             for guid in wrong {
                 replicas::edit(root, guid, &mut |leaf| leaf.resilver_defer = !leaf.resilver_defer);
             }
@@ -92,13 +93,13 @@ impl Engine {
     /// Ends the deferral, as a scan has ended or none is running. True if a deferred resilver must
     /// begin.
     pub(crate) fn undefer(&self, tx: &Tx, events: &mut Vec<Event>) -> Result<bool, SyncError> {
-        let active = Self::is_deferred_on_disk(&self.sync_mos);
+        let active = Self::is_deferred_on_disk(&self.core.sync_mos);
         if !self.scan.deferred.swap(false, Ordering::Relaxed) && !active {
             return Ok(false);
         }
         if active {
             let books = |source| SyncError::Books { txg: tx.txg(), source };
-            self.sync_mos.feature_decr(tx, feature()).map_err(books)?;
+            self.core.sync_mos.feature_decr(tx, feature()).map_err(books)?;
         }
         self.mark_deferred(|_| false);
         let begins = self.missing().is_some();

@@ -27,7 +27,7 @@ impl Slice<'_> {
             }
             let whole = self.whole;
             let stops = || !whole && self.is_over();
-            let (cache, workers) = (&self.engine.cache, self.workers);
+            let (cache, workers) = (&self.scans.core.cache, self.workers);
             let (look, most, windows) = (self.look, self.at_a_time, &self.windows);
             let memory = self.room.memory;
             let request = &self.request;
@@ -46,7 +46,7 @@ impl Slice<'_> {
     /// any, and whether that was all.
     fn conclude(&mut self, looked: Vec<Looked>) -> bool {
         // Failures while too many devices are absent mean nothing.
-        let believed = looked.iter().all(|l| l.done.is_ok()) || self.engine.tree().is_whole();
+        let believed = looked.iter().all(|l| l.done.is_ok()) || self.scans.core.tree().is_whole();
         let mut seen = Vec::with_capacity(looked.len());
         for Looked { bp, entry, done } in looked {
             match done {

@@ -29,11 +29,12 @@ use pool::errlog::ErrLog;
 use zio::{Bookmark, Priority, ReadOptions, Request};
 
 use crate::damaged::{HEAD_ERRLOG, Holders, Search};
-use crate::engine::{Engine, SyncError};
+use crate::error_log::Turn;
+use crate::pool_core::errors::SyncError;
+use crate::scan::Scans;
 use crate::scan::slice::HURRIED;
 use crate::scan::sync::event;
 use crate::scan::{SCRUB_MS, ScanDone, ScanRefusal};
-use crate::sync::error_log::Turn;
 
 /// The state of an error scrub.
 #[derive(Debug)]
@@ -79,13 +80,13 @@ impl ErrorScrub {
     }
 }
 
-impl Engine {
+impl Scans {
     /// Loads the error scrub from the pool metadata, when the pool is opened.
     pub(crate) fn load_error_scrub(&self) {
-        let words = self.mos.dir_words(mos::ERRORSCRUB).ok().flatten();
+        let words = self.core.mos.dir_words(mos::ERRORSCRUB).ok().flatten();
         let Some(Ok(phys)) = words.map(|w| ErrorScrubPhys::decode(&w)) else { return };
         let mut scrub = self.scan.errors.lock();
-        let paused_at = if phys.paused { self.world.now() } else { 0 };
+        let paused_at = if phys.paused { self.core.world.now() } else { 0 };
         *scrub = ErrorScrub { phys, paused_at, ..ErrorScrub::default() };
     }
 
@@ -95,18 +96,18 @@ impl Engine {
         tx: &Tx,
         events: &mut Vec<Event>,
     ) -> Result<Result<ScanDone, ScanRefusal>, SyncError> {
-        let now = self.world.now();
+        let now = self.core.world.now();
         let mut scrub = self.scan.errors.lock();
         if scrub.is_running() && scrub.phys.paused {
             (scrub.phys.paused, scrub.paused_at, scrub.dirty) = (false, 0, true);
-            self.scan.state.lock().notice("errorscrub_resume", self.world.wall());
+            self.scan.state.lock().notice("errorscrub_resume", self.core.world.wall());
             return Ok(Ok(ScanDone::Resumed));
         }
         if scrub.is_running() || self.scan.stat().is_some_and(|s| s.is_scanning()) {
             return Ok(Err(ScanRefusal::Busy));
         }
         let by_head = |source| SyncError::Books { txg: tx.txg(), source };
-        let to_examine = self.sync_mos.errlog_count(ErrLog::Last, true).map_err(by_head)?;
+        let to_examine = self.core.sync_mos.errlog_count(ErrLog::Last, true).map_err(by_head)?;
         let phys = ErrorScrubPhys {
             func: ScanFunc::ErrorScrub,
             state: ScanState::ErrorScrubbing,
@@ -115,7 +116,7 @@ impl Engine {
             ..ErrorScrubPhys::NONE
         };
         *scrub = ErrorScrub { phys, dirty: true, ..ErrorScrub::default() };
-        self.scan.state.lock().notice("errorscrub_start", self.world.wall());
+        self.scan.state.lock().notice("errorscrub_start", self.core.world.wall());
         let number = ScanFunc::ErrorScrub.to_disk();
         events.push(event("error scrub setup", format!("func={number} mintxg=0 maxtxg={}", tx.txg())));
         Ok(Ok(ScanDone::Done))
@@ -123,19 +124,19 @@ impl Engine {
 
     /// Pauses the running one.
     pub(crate) fn pause_error_scrub(&self) -> Result<ScanDone, ScanRefusal> {
-        let now = self.world.now();
+        let now = self.core.world.now();
         let mut scrub = self.scan.errors.lock();
         if scrub.phys.paused {
             return Err(ScanRefusal::Busy);
         }
         (scrub.phys.paused, scrub.paused_at, scrub.dirty) = (true, now, true);
-        self.scan.state.lock().notice("errorscrub_paused", self.world.wall());
+        self.scan.state.lock().notice("errorscrub_paused", self.core.world.wall());
         Ok(ScanDone::Done)
     }
 
     /// Ends the running one.
     pub(crate) fn end_error_scrub(&self, complete: bool, events: &mut Vec<Event>) {
-        let now = self.world.now();
+        let now = self.core.world.now();
         let mut scrub = self.scan.errors.lock();
         if !scrub.is_running() {
             return;
@@ -146,8 +147,8 @@ impl Engine {
         };
         let phys = ErrorScrubPhys { state, end_time: now, paused: false, ..scrub.phys };
         *scrub = ErrorScrub { phys, dirty: true, ..ErrorScrub::default() };
-        self.errors.over(turn);
-        self.scan.state.lock().notice(what, self.world.wall());
+        self.core.error_logs.over(turn);
+        self.scan.state.lock().notice(what, self.core.world.wall());
         events.push(event(text, format!("errors={}", phys.errors)));
     }
 
@@ -158,7 +159,7 @@ impl Engine {
         *scrub = ErrorScrub { dirty, ..ErrorScrub::default() };
     }
 
-    /// Verifies some of the rest, before a txg ([`Engine::scan_slice`]).
+    /// Verifies some of the rest, before a txg ([`Scans::scan_slice`]).
     pub(crate) fn error_slice(&self) {
         if !self.scan.errors.lock().goes_on() {
             return;
@@ -169,10 +170,10 @@ impl Engine {
         let most = self.scan.slice_blocks.load(Ordering::Relaxed);
         let mut left = match self.scan.errors.lock().left.take() {
             Some(left) => left,
-            None => match self.mos.errlog(ErrLog::Last, true) {
+            None => match self.core.mos.errlog(ErrLog::Last, true) {
                 Ok(log) => log.into(),
                 // If devices of the pool are absent, the next txg tries again.
-                Err(_) if !self.tree().is_whole() => return,
+                Err(_) if !self.core.tree().is_whole() => return,
                 Err(_) => {
                     let mut scrub = self.scan.errors.lock();
                     (scrub.over, scrub.unreadable, scrub.dirty) = (true, true, true);
@@ -205,7 +206,7 @@ impl Engine {
     fn look_again(&self, e: &ErrBookmark) -> Option<bool> {
         // A log block, which was freed long ago.
         let Ok(level) = u8::try_from(e.level) else { return Some(true) };
-        let search = Search::on_disk(&self.mos);
+        let search = Search::on_disk(&self.core.mos);
         let at = |objset| {
             let (object, blkid) = (ObjNum(e.object), BlkId(e.blkid));
             Bookmark { objset, object, level: Level(level), blkid }
@@ -217,19 +218,19 @@ impl Engine {
         };
         let found = datasets.iter().find_map(|objset| Some((*objset, search.pointer(*objset, e)?)));
         let Some((objset, bp)) = found else {
-            if !self.tree().is_whole() {
+            if !self.core.tree().is_whole() {
                 return None;
             }
             // The way to the block is damaged, or only its object set knows it: the block can't be
             // verified.
-            self.cache.zio().damage().note(&at(e.objset), ondisk::Txg(e.birth.unwrap_or(0)));
+            self.core.cache.zio().damage().note(&at(e.objset), ondisk::Txg(e.birth.unwrap_or(0)));
             return Some(false);
         };
         // Unlike other scans it does not yield to foreground I/O.
         let options = ReadOptions::new(Request::new(Priority::Scrub));
-        match self.cache.zio().look(&bp, &at(objset), &options) {
+        match self.core.cache.zio().look(&bp, &at(objset), &options) {
             Ok(_) => Some(true),
-            Err(_) if !self.tree().is_whole() => None,
+            Err(_) if !self.core.tree().is_whole() => None,
             Err(_) => Some(false),
         }
     }
@@ -249,11 +250,11 @@ impl Engine {
         }
         let words = scrub.phys.encode();
         let books = |source| SyncError::Books { txg: tx.txg(), source };
-        self.sync_mos.set_dir_words(tx, mos::ERRORSCRUB, &words).map_err(books)
+        self.core.sync_mos.set_dir_words(tx, mos::ERRORSCRUB, &words).map_err(books)
     }
 
     /// Whether the pool supports it: its log records the births of blocks (`head_errlog`).
     pub(crate) fn may_scrub_errors(&self) -> bool {
-        self.mos.feature_enabled(HEAD_ERRLOG).unwrap_or(false)
+        self.core.mos.feature_enabled(HEAD_ERRLOG).unwrap_or(false)
     }
 }

@@ -32,10 +32,7 @@ use vdev::{BatchReader, Extent, Fetched, Laid, RepairOutcome, Request, Tree};
 use zio::{Bookmark, ExamineKind, MissingPieces, ReadOptions, Workers};
 
 use crate::scan::queue::Entry;
-use crate::scan::windows::Windows;
-
-/// Most bytes of blocks that are read ahead of each vdev.
-pub(crate) const AHEAD: u64 = 8 << 20;
+use crate::scan::windows::{AHEAD, Windows, extents};
 
 /// A block to verify.
 pub(crate) struct Item {
@@ -43,18 +40,6 @@ pub(crate) struct Item {
     pub(crate) bookmark: Bookmark,
     /// Its entry in the queue.
     pub(crate) entry: Entry,
-}
-
-/// The places of a block's copies; gang copies have none.
-pub(crate) fn extents(bp: &Blkptr) -> impl Iterator<Item = Extent> {
-    bp.stored().into_iter().flat_map(|s| {
-        s.copies().filter(|dva| !dva.gang).map(|dva| Extent {
-            vdev: dva.vdev,
-            offset: dva.offset.0,
-            psize: s.psize,
-            birth: s.phys_birth,
-        })
-    })
 }
 
 impl Item {

@@ -10,7 +10,7 @@
 //! that follows verifies the result.
 //!
 //! Like a scan it works in *slices*, before the sync thread's txg frees or writes anything
-//! ([`Engine::rebuild_slice`]). The space maps of the last txg say what was allocated then. Nothing
+//! ([`Scans::rebuild_slice`]). The space maps of the last txg say what was allocated then. Nothing
 //! of that is freed or overwritten meanwhile, except by intent logs, whose blocks are allocated
 //! ahead, and by repairs of readers. A cordon keeps these apart ([`vdev::ClosedRanges`]). What is
 //! allocated later is written to the new device as to all others. Stretches near one another are
@@ -61,7 +61,8 @@ use ondisk::{Guid, Txg, VdevId, VdevKind};
 use parking_lot::Mutex;
 use pool::Mos;
 
-use crate::engine::{Engine, LifeError, PoolWriter};
+use crate::pool_core::errors::LifeError;
+use crate::scan::Scans;
 
 /// Bytes of each device that are read at once (`zfs_rebuild_max_segment`).
 pub static REBUILD_MAX_SEGMENT: Tunable = Tunable::new(
@@ -194,11 +195,11 @@ impl Rebuild {
     }
 }
 
-impl Engine {
+impl Scans {
     /// Ends the rebuild of a top-level vdev that a device has left, with the syncing txg, if no
     /// device needs it any more. Others continue (`vdev_rebuild_should_cancel`).
     pub(crate) fn end_needless_rebuild(&self, vdev: VdevId) {
-        if !self.tree().behind_in(vdev).is_empty() {
+        if !self.core.tree().behind_in(vdev).is_empty() {
             return;
         }
         if let Some(rebuild) = self.rebuilds.all.lock().get_mut(&vdev) {
@@ -231,17 +232,17 @@ impl Engine {
         let fits = |top: &&ondisk::VdevConfig| {
             let alone = matches!(top.kind, VdevKind::Disk | VdevKind::File);
             let kind = alone || matches!(top.kind, VdevKind::Mirror | VdevKind::Draid);
-            kind && top.top_zap.is_some() && self.tree().is_sequential(VdevId(top.id as u32))
+            kind && top.top_zap.is_some() && self.core.tree().is_sequential(VdevId(top.id as u32))
         };
         top.filter(fits).map(drop).ok_or(LifeError::NotSequential { guid: old })
     }
 }
 
-impl PoolWriter {
+impl Scans {
     /// The state of a top-level vdev's active rebuild; `None` if there is none. It is active until
     /// its end is on disk.
     pub fn rebuild_stat(&self, vdev: VdevId) -> Option<RebuildStat> {
-        let rebuilds = &self.engine().rebuilds;
+        let rebuilds = &self.rebuilds;
         let all = rebuilds.all.lock();
         let ending = rebuilds.ending.lock().get(&vdev).copied();
         ending.or_else(|| all.get(&vdev).map(Rebuild::stat))

@@ -17,20 +17,20 @@ use std::time::{Duration, Instant};
 use zio::{Priority, ReadOptions, Request};
 
 use crate::damaged::Search;
-use crate::engine::Engine;
 use crate::scan::SCRUB_MS;
+use crate::scan::Scans;
 use crate::scan::slice::HURRIED;
 
-impl Engine {
+impl Scans {
     /// Repairs some of what reads have found since the last txg. What is left causes another txg.
     pub(crate) fn heal_slice(&self) {
-        let zio = self.cache.zio();
+        let zio = self.core.cache.zio();
         let mut met = zio.unhealed().pending();
         if met.is_empty() {
             return;
         }
         let options = ReadOptions::new(Request::new(Priority::AsyncWrite));
-        let (since, search) = (Instant::now(), Search::on_disk(&self.mos));
+        let (since, search) = (Instant::now(), Search::on_disk(&self.core.mos));
         let mut done = 0;
         for (bookmark, birth) in &met {
             for bp in search

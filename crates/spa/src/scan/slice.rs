@@ -11,13 +11,13 @@ use ondisk::{Blkptr, Guid, Txg};
 use vdev::{Priority, Request, TxgRanges};
 use zio::{Bookmark, ExamineKind, IoFlags, ReadOptions, Workers};
 
-use crate::engine::Engine;
-use crate::scan::issue::extents;
+use crate::scan::Scans;
 use crate::scan::order;
 use crate::scan::order::Visit;
 use crate::scan::queue;
 use crate::scan::queue::{Queue, asize};
 use crate::scan::walk::{Counted, Position, Walk};
+use crate::scan::windows::extents;
 use crate::scan::windows::{Row, Windows};
 use crate::scan::{SCAN_VDEV_LIMIT, ScanStat, covers};
 
@@ -61,7 +61,7 @@ enum NotEntered {
 
 /// A slice under way.
 pub(crate) struct Slice<'a> {
-    pub(crate) engine: &'a Engine,
+    pub(crate) scans: &'a Scans,
     phys: ScanPhys,
     pub(crate) look: ExamineKind,
     pub(crate) workers: &'a Workers,
@@ -128,7 +128,7 @@ impl Slice<'_> {
 
     /// A caller waits, or the scan must stop.
     pub(crate) fn is_interrupted(&self) -> bool {
-        self.engine.is_called_off(self.since)
+        self.scans.is_called_off(self.since)
     }
 
     /// The sums for a record of the walk's current position.
@@ -143,12 +143,12 @@ impl Slice<'_> {
 
     /// A caller waits for a txg.
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.engine.scan.waiters.load(Ordering::Relaxed) > 0
+        self.scans.scan.waiters.load(Ordering::Relaxed) > 0
     }
 
     /// Whether it yields for much of the time: verifying a batch takes long then.
     pub(crate) fn makes_way(&self) -> bool {
-        let waited = self.engine.scan.waited_ns.get().saturating_sub(self.waited_ns);
+        let waited = self.scans.scan.waited_ns.get().saturating_sub(self.waited_ns);
         u128::from(waited) > self.since.elapsed().as_nanos() / MUCH
     }
 
@@ -164,7 +164,7 @@ impl Slice<'_> {
     pub(crate) fn gather(&mut self, bp: &Blkptr, bookmark: &Bookmark) {
         let Some(s) = bp.stored() else { return };
         let bytes = asize(bp);
-        let tree = self.engine.tree();
+        let tree = self.scans.core.tree();
         // The members of a gang block may be anywhere.
         let behind = || s.copies().any(|dva| dva.gang) || extents(bp).any(|copy| tree.lacks(&copy));
         let wanted = covers(&self.phys, s.phys_birth) && (self.look == ExamineKind::Scrub || behind());
@@ -178,7 +178,7 @@ impl Slice<'_> {
 
     /// The contents of an indirect block; it is queued too if it is `fresh`.
     pub(crate) fn lead(&mut self, bp: &Blkptr, bm: &Bookmark, fresh: bool) -> ControlFlow<(), Option<Block>> {
-        let zio = self.engine.cache.zio();
+        let zio = self.scans.core.cache.zio();
         let looked_at = self.look == ExamineKind::Scrub
             && bp.stored().is_some_and(|s| covers(&self.phys, s.phys_birth))
             && (fresh || self.queue.holds(bp));
@@ -218,14 +218,14 @@ impl Slice<'_> {
             return None;
         }
         let mut windows = std::mem::take(&mut self.windows);
-        let left = windows.ahead(row, &self.engine.tree(), blocks, || self.is_over(), &self.request);
+        let left = windows.ahead(row, &self.scans.core.tree(), blocks, || self.is_over(), &self.request);
         self.windows = windows;
         left
     }
 
     /// Stops, to return to `at`, if too many devices are absent: failures mean nothing then.
     fn check_devices(&mut self, at: Position) -> ControlFlow<()> {
-        if self.engine.tree().is_whole() {
+        if self.scans.core.tree().is_whole() {
             return ControlFlow::Continue(());
         }
         self.to = at;
@@ -235,7 +235,7 @@ impl Slice<'_> {
     /// Whether to skip what can't be read, after some attempts. Nothing is skipped while devices of
     /// the pool are absent.
     fn gives_up(&self, walk: &mut Walk) -> bool {
-        if !self.engine.tree().is_whole() {
+        if !self.scans.core.tree().is_whole() {
             return false;
         }
         walk.failures += 1;
@@ -284,12 +284,12 @@ impl Slice<'_> {
     }
 }
 
-impl Engine {
+impl Scans {
     /// The work of a scan before a txg: see the module's theory. The only caller is the sync
     /// thread.
     pub(crate) fn scan_slice(&self, txg: Txg) {
         let scan = &self.scan;
-        if self.cache.zio().suspension().reason().is_none()
+        if self.core.cache.zio().suspension().reason().is_none()
             && let Some(stat) = scan.stat().filter(ScanStat::is_scanning)
         {
             // Before the txg changes what the record refers to.
@@ -297,7 +297,7 @@ impl Engine {
         }
         let idle = scan.quiet.load(Ordering::Relaxed)
             || scan.held.load(Ordering::Relaxed)
-            || self.cache.zio().suspension().reason().is_some();
+            || self.core.cache.zio().suspension().reason().is_some();
         if !idle {
             self.heal_slice();
             self.error_slice();
@@ -312,7 +312,7 @@ impl Engine {
         let most = scan.slice_blocks.load(Ordering::Relaxed);
         let mut walk = scan.walk.lock();
         let mut slice = Slice {
-            engine: self,
+            scans: self,
             phys,
             look,
             workers: &workers,
@@ -336,18 +336,23 @@ impl Engine {
         let over = self.gather_and_drain(&mut walk, &mut slice, Txg(txg.0.saturating_sub(1)));
         let after = self.here();
         let found = std::mem::take(&mut slice.found);
-        let mut state = scan.state.lock();
+        drop(slice);
+        self.note_slice(txg, found, walk.min, &|guid| before.contains(guid) && after.contains(guid), over);
+    }
+
+    /// Adds what a slice found to the state. `present`: whether a device was there all the time.
+    fn note_slice(&self, txg: Txg, found: Found, walk_min: u64, present: &dyn Fn(&Guid) -> bool, over: bool) {
+        let mut state = self.scan.state.lock();
         let state = &mut *state;
         let Some(stat) = &mut state.stat else { return };
         let were_here = state.present.len();
         // This import doesn't know what another found behind: it uses the txgs that devices have
         // missed.
-        let got_all =
-            |guid: &Guid| before.contains(guid) && after.contains(guid) && !found.in_part.contains(guid);
+        let got_all = |guid: &Guid| present(guid) && !found.in_part.contains(guid);
         state.present.retain(got_all);
         if state.present.len() < were_here {
             // Devices are up to date beyond all that the scan covers, as when it began.
-            self.tree().passed_by(&state.present, Txg(txg.0.max(stat.phys.max_txg)));
+            self.core.tree().passed_by(&state.present, Txg(txg.0.max(stat.phys.max_txg)));
         }
         for (guid, groups) in found.behind {
             let all = state.behind.remove(&guid).unwrap_or_default();
@@ -363,7 +368,7 @@ impl Engine {
         add(&mut phys.skipped, found.skipped);
         add(&mut phys.processed, found.repaired);
         add(&mut phys.errors, found.errors);
-        phys.cur_min_txg = walk.min.max(phys.min_txg);
+        phys.cur_min_txg = walk_min.max(phys.min_txg);
         (state.dirty, state.over) = (true, over);
     }
 
@@ -371,7 +376,7 @@ impl Engine {
     /// been verified. So a scan makes progress even if the program ends again and again.
     fn room_to_wait(&self, young: bool) -> Room {
         let set = self.scan.queue_memory.load(Ordering::Relaxed);
-        let memory = if set == 0 { queue::memory_limit(self.world.memory()) } else { set };
+        let memory = if set == 0 { queue::memory_limit(self.core.world.memory()) } else { set };
         let little = || self.bytes_at_a_time().saturating_mul(TIMES).min(GATHER.1);
         let (blocks, bytes) = if young { (GATHER.0 as u64, little()) } else { (u64::MAX, u64::MAX) };
         Room { memory, blocks, bytes }
@@ -417,12 +422,12 @@ impl Engine {
     fn bytes_at_a_time(&self) -> u64 {
         let set = self.scan.bytes.load(Ordering::Relaxed);
         let each = if set == 0 { SCAN_VDEV_LIMIT } else { set };
-        each.saturating_mul(self.tree().devices().count() as u64).max(1)
+        each.saturating_mul(self.core.tree().devices().count() as u64).max(1)
     }
 
     /// The devices that are present and writable.
     pub(crate) fn here(&self) -> BTreeSet<Guid> {
-        self.tree().writable_devices().into_iter().collect()
+        self.core.tree().writable_devices().into_iter().collect()
     }
 
     /// Continues the walk until the slice is over; true if everything has been visited. `as_of` is
@@ -474,7 +479,7 @@ impl Engine {
 
     /// Lists the datasets when the MOS has been visited; whether the walk may continue.
     fn plan_datasets(&self, walk: &mut Walk, slice: &mut Slice<'_>) -> bool {
-        let list = order::datasets(&self.mos);
+        let list = order::datasets(&self.core.mos);
         if list.cut_short {
             if !slice.gives_up(walk) {
                 return false;
@@ -496,7 +501,7 @@ impl Engine {
         slice: &mut Slice<'_>,
         objset: u64,
     ) -> Result<ControlFlow<()>, NotEntered> {
-        let visit = match Visit::load(&self.mos, objset) {
+        let visit = match Visit::load(&self.core.mos, objset) {
             Ok(Some(visit)) if visit.created == walk.created => visit,
             Ok(_) => return Err(NotEntered::Gone),
             Err(_) if slice.gives_up(walk) => {
@@ -507,7 +512,7 @@ impl Engine {
         };
         slice.min = visit.min.max(slice.phys.min_txg);
         if visit.is_head() && walk.position == (0, 0) && !visit.bp.is_hole() {
-            match dmu::Objset::open(self.cache.clone(), objset, &visit.bp, ReadOptions::demand()) {
+            match dmu::Objset::open(self.core.cache.clone(), objset, &visit.bp, ReadOptions::demand()) {
                 Ok(os) => slice.log(&os),
                 Err(_) if slice.check_devices((0, 0)).is_break() => return Ok(ControlFlow::Break(())),
                 // Its log can't be found.
@@ -520,7 +525,7 @@ impl Engine {
 
     /// The root pointer of the MOS in the last uberblock.
     fn mos_root(&self) -> Blkptr {
-        let root = Blkptr::decode(&self.synced.read().uberblock.rootbp);
+        let root = Blkptr::decode(&self.core.synced.read().uberblock.rootbp);
         root.expect("the pool was opened by it, or wrote it")
     }
 }

@@ -10,12 +10,13 @@ use pool::Mos;
 use std::sync::atomic::Ordering;
 use vdev::TxgRanges;
 
-use crate::engine::{Engine, SyncError};
+use crate::error_log::Turn;
+use crate::pool_core::errors::SyncError;
+use crate::scan::Scans;
 use crate::scan::order;
 use crate::scan::order::Visited;
 use crate::scan::walk::Walk;
 use crate::scan::{ScanCommand, ScanDone, ScanRefusal, ScanStat, State};
-use crate::sync::error_log::Turn;
 
 const CHECKPOINT: &str = "com.delphix:zpool_checkpoint";
 const CLONES: &str = "com.fudosecurity:block_cloning";
@@ -46,16 +47,16 @@ impl ScanStat {
     }
 }
 
-impl Engine {
+impl Scans {
     /// Loads scans from the pool metadata, when the pool is opened.
     pub(crate) fn load_scan(&self) {
         // A record that can't be read is not resumed, and the next scan overwrites it.
         self.load_error_scrub();
-        self.scan.deferred.store(Self::is_deferred_on_disk(&self.mos), Ordering::Relaxed);
-        let Ok(Some(phys)) = self.mos.scan() else { return };
+        self.scan.deferred.store(Self::is_deferred_on_disk(&self.core.mos), Ordering::Relaxed);
+        let Ok(Some(phys)) = self.core.mos.scan() else { return };
         let present = self.here();
         let mut state = self.scan.state.lock();
-        state.stat = Some(ScanStat::of(phys, self.world.now()));
+        state.stat = Some(ScanStat::of(phys, self.core.world.now()));
         state.present = present;
     }
 
@@ -81,7 +82,7 @@ impl Engine {
             ScanCommand::Scrub | ScanCommand::ScrubOn if running.is_some() => Err(ScanRefusal::Busy),
             ScanCommand::Scrub | ScanCommand::ScrubOn if self.rebuilds.any() => Err(ScanRefusal::Busy),
             ScanCommand::ScrubOn => {
-                let last = self.sync_mos.last_scrubbed_txg();
+                let last = self.core.sync_mos.last_scrubbed_txg();
                 let last = last.map_err(|source| SyncError::Books { txg: tx.txg(), source })?.unwrap_or(0);
                 self.begin_scan(tx, ScanFunc::Scrub, (last, tx.txg().0), &mut events)?;
                 Ok(ScanDone::Done)
@@ -115,7 +116,7 @@ impl Engine {
     }
 
     fn pause(&self, pause: bool) {
-        let now = self.world.now();
+        let now = self.core.world.now();
         let mut state = self.scan.state.lock();
         let state = &mut *state;
         let Some(stat) = &mut state.stat else { return };
@@ -128,7 +129,7 @@ impl Engine {
             stat.paused_at = 0;
         }
         state.dirty = true;
-        state.notice(if pause { "scrub_paused" } else { "scrub_resume" }, self.world.wall());
+        state.notice(if pause { "scrub_paused" } else { "scrub_resume" }, self.core.world.wall());
     }
 
     /// Ends the running scan and starts a resilver, if one is needed.
@@ -147,16 +148,16 @@ impl Engine {
         (min_txg, max_txg): (u64, u64),
         events: &mut Vec<Event>,
     ) -> Result<(), SyncError> {
-        let now = self.world.now();
+        let now = self.core.world.now();
         self.end_error_scrub(false, events);
         self.forget_error_scrub();
         if func == ScanFunc::Resilver {
             self.forget_rebuilds(tx)?;
         }
         let books = |source| SyncError::Books { txg: tx.txg(), source };
-        let old = self.synced.read().uberblock.version < DSL_SCRUB;
+        let old = self.core.synced.read().uberblock.version < DSL_SCRUB;
         let kind = if old { DmuType::ZAP_OTHER } else { DmuType::SCAN_QUEUE };
-        let queue_obj = self.sync_mos.create_zap_of(tx, kind).map_err(books)?.0;
+        let queue_obj = self.core.sync_mos.create_zap_of(tx, kind).map_err(books)?.0;
         let phys = ScanPhys {
             func,
             state: ScanState::Scanning,
@@ -167,7 +168,7 @@ impl Engine {
             cur_max_txg: max_txg,
             start_time: now,
             end_time: 0,
-            to_examine: self.allocator.totals().alloc(),
+            to_examine: self.core.allocator.totals().alloc(),
             examined: 0,
             skipped: 0,
             processed: 0,
@@ -177,7 +178,7 @@ impl Engine {
             bookmark: [0; 4],
             flags: 0,
         };
-        let tree = self.tree();
+        let tree = self.core.tree();
         tree.devices().filter_map(|(guid, _)| tree.stats(guid).ok()).for_each(|s| s.scan_repaired.clear());
         let present = self.here();
         // Devices are up to date only beyond this txg. `max_txg` is later if a device has missed
@@ -197,7 +198,7 @@ impl Engine {
             ..State::default()
         };
         let scrub = func == ScanFunc::Scrub;
-        state.notice(if scrub { "scrub_start" } else { "resilver_start" }, self.world.wall());
+        state.notice(if scrub { "scrub_start" } else { "resilver_start" }, self.core.world.wall());
         let number = if scrub { 1 } else { 2 };
         events.push(event("scan setup", format!("func={number} mintxg={min_txg} maxtxg={max_txg}")));
         Ok(())
@@ -218,7 +219,7 @@ impl Engine {
         events: &mut Vec<Event>,
     ) -> Result<(), SyncError> {
         let books = |source| SyncError::Books { txg: tx.txg(), source };
-        let now = self.world.now();
+        let now = self.core.world.now();
         let (phys, ours, behind, lost, present, moved) = {
             let mut state = self.scan.state.lock();
             let state = &mut *state;
@@ -233,9 +234,9 @@ impl Engine {
             let phys = ScanPhys { queue_obj: queue, ..stat.phys };
             (state.dirty, state.over) = (true, false);
             match (scrub, complete) {
-                (true, true) => state.notice("scrub_finish", self.world.wall()),
-                (true, false) => state.notice("scrub_abort", self.world.wall()),
-                (false, true) => state.notice("resilver_finish", self.world.wall()),
+                (true, true) => state.notice("scrub_finish", self.core.world.wall()),
+                (true, false) => state.notice("scrub_abort", self.core.world.wall()),
+                (false, true) => state.notice("resilver_finish", self.core.world.wall()),
                 (false, false) => {}
             }
             let (behind, lost) = (std::mem::take(&mut state.behind), std::mem::take(&mut state.lost));
@@ -245,29 +246,30 @@ impl Engine {
         };
         *self.scan.walk.lock() = Walk { loaded: true, ..Walk::default() };
         self.scan.queue.clear();
-        if phys.queue_obj != 0 && self.is_queue(&self.sync_mos, phys.queue_obj) {
-            let freed = self.sync_mos.objset().free_object(tx, ObjNum(phys.queue_obj));
+        if phys.queue_obj != 0 && self.is_queue(&self.core.sync_mos, phys.queue_obj) {
+            let freed = self.core.sync_mos.objset().free_object(tx, ObjNum(phys.queue_obj));
             freed.map_err(|source| SyncError::Mos { txg: tx.txg(), source })?;
         }
         events.push(event(what, format!("errors={}", phys.errors)));
         let all = phys.func == ScanFunc::Resilver || phys.min_txg == 0;
-        self.errors.over(if complete && all { Turn::Replace } else { Turn::Add });
+        self.core.error_logs.over(if complete && all { Turn::Replace } else { Turn::Add });
         if complete && phys.func == ScanFunc::Scrub {
             let words = [phys.max_txg];
-            self.sync_mos.set_dir_words(tx, mos::LAST_SCRUBBED_TXG, &words).map_err(books)?;
+            self.core.sync_mos.set_dir_words(tx, mos::LAST_SCRUBBED_TXG, &words).map_err(books)?;
         }
         let checkpoint = ondisk::feature::Feature::by_guid(CHECKPOINT).expect("it is in the table");
-        let held = self.sync_mos.feature_refcount(checkpoint).map_err(books)?.unwrap_or(0) > 0;
+        let held = self.core.sync_mos.feature_refcount(checkpoint).map_err(books)?.unwrap_or(0) > 0;
         let clones = ondisk::feature::Feature::by_guid(CLONES).expect("it is in the table");
         // An earlier import knew what was cloned behind the scan.
         let known = ours
-            || phys.errors == 0 && self.sync_mos.feature_refcount(clones).map_err(books)?.unwrap_or(0) == 0;
+            || phys.errors == 0
+                && self.core.sync_mos.feature_refcount(clones).map_err(books)?.unwrap_or(0) == 0;
         if complete && !held && !known && phys.errors == 0 && self.missing().is_some() {
             self.scan.wanted.store(true, Ordering::Relaxed);
         }
         if complete && !held && known {
             self.forget_missed(&phys, &behind, &lost, &present);
-            self.errands.end_replacements(&self.tree());
+            self.core.request_end_of_replacements();
             if moved && self.missing().is_some() {
                 self.scan.wanted.store(true, Ordering::Relaxed);
             }
@@ -286,7 +288,7 @@ impl Engine {
         lost: &TxgRanges,
         present: &BTreeSet<ondisk::Guid>,
     ) {
-        let tree = self.tree();
+        let tree = self.core.tree();
         for guid in tree.behind().into_iter().filter(|guid| present.contains(guid)) {
             let Ok(missed) = tree.dtl(guid) else { continue };
             // A device that was absent during the scan has missed more than that covered.
@@ -324,14 +326,14 @@ impl Engine {
         }
         self.sync_error_scrub(tx, &mut events)?;
         self.scan.turned();
-        self.log_events(tx, &events)?;
+        self.core.log_events(tx, &events)?;
         self.put_scan(tx).map_err(|source| SyncError::Books { txg: tx.txg(), source })
     }
 
     /// Whether this object of the MOS is a queue of datasets. Nothing else is changed or freed,
     /// whatever the record says.
     fn is_queue(&self, mos: &Mos, object: u64) -> bool {
-        let old = self.synced.read().uberblock.version < DSL_SCRUB;
+        let old = self.core.synced.read().uberblock.version < DSL_SCRUB;
         let kind = if old { DmuType::ZAP_OTHER } else { DmuType::SCAN_QUEUE };
         mos.objset().dnode(ObjNum(object)).is_ok_and(|dnode| dnode.kind() == kind)
     }
@@ -344,7 +346,7 @@ impl Engine {
             // The record has not been read yet, and the datasets that it names may be gone.
             *walk = Walk { young: true, ..Walk::from_the_beginning() };
         } else if walk.at != Some(0) {
-            let list = order::datasets(&self.sync_mos);
+            let list = order::datasets(&self.core.sync_mos);
             if list.cut_short && !std::mem::replace(&mut walk.cut_short, true) {
                 let recorded = walk.recorded.as_mut().map(|r| &mut r.counted.errors);
                 recorded.into_iter().chain([&mut stat.phys.errors]).for_each(|n| *n = n.saturating_add(1));
@@ -397,10 +399,10 @@ impl Engine {
         };
         let mut phys = phys;
         if phys.state == ScanState::Scanning && walk.loaded {
-            if !self.is_queue(&self.sync_mos, phys.queue_obj) {
-                let old = self.synced.read().uberblock.version < DSL_SCRUB;
+            if !self.is_queue(&self.core.sync_mos, phys.queue_obj) {
+                let old = self.core.synced.read().uberblock.version < DSL_SCRUB;
                 let kind = if old { DmuType::ZAP_OTHER } else { DmuType::SCAN_QUEUE };
-                phys.queue_obj = self.sync_mos.create_zap_of(tx, kind)?.0;
+                phys.queue_obj = self.core.sync_mos.create_zap_of(tx, kind)?.0;
                 if let Some(stat) = &mut self.scan.state.lock().stat {
                     stat.phys.queue_obj = phys.queue_obj;
                 }
@@ -414,12 +416,17 @@ impl Engine {
         if put.is_some_and(|(before, then)| before == phys && then != sums) {
             return Ok(());
         }
-        self.sync_mos.set_dir_words(tx, mos::SCAN, &phys.encode())
+        self.core.sync_mos.set_dir_words(tx, mos::SCAN, &phys.encode())
     }
 
     fn put_queue(&self, tx: &Tx, zap: ObjNum, walk: &Walk) -> pool::Result<()> {
-        let old: BTreeMap<String, Option<u64>> =
-            self.sync_mos.entries(zap)?.flatten().map(|e| (e.name_lossy(), e.value.iter().next())).collect();
+        let old: BTreeMap<String, Option<u64>> = self
+            .core
+            .sync_mos
+            .entries(zap)?
+            .flatten()
+            .map(|e| (e.name_lossy(), e.value.iter().next()))
+            .collect();
         // OpenZFS enters the first datasets itself when it has visited the MOS.
         let list = if walk.at == Some(0) {
             Vec::new()
@@ -429,10 +436,10 @@ impl Engine {
         let new: BTreeMap<String, u64> =
             list.into_iter().map(|(objset, min)| (format!("{objset:x}"), min)).collect();
         for name in old.keys().filter(|name| !new.contains_key(*name)) {
-            self.sync_mos.unset(tx, zap, name)?;
+            self.core.sync_mos.unset(tx, zap, name)?;
         }
         for (name, min) in new.iter().filter(|(name, min)| old.get(*name) != Some(&Some(**min))) {
-            self.sync_mos.set_word(tx, zap, name, *min)?;
+            self.core.sync_mos.set_word(tx, zap, name, *min)?;
         }
         Ok(())
     }
@@ -440,10 +447,10 @@ impl Engine {
     /// The datasets of a queue, each with the txg from which on it must be visited; `None` if it
     /// can't be read.
     fn read_queue(&self, object: u64) -> Option<Vec<(u64, u64)>> {
-        if !self.is_queue(&self.mos, object) {
+        if !self.is_queue(&self.core.mos, object) {
             return None;
         }
-        let entries = self.mos.entries(ObjNum(object)).ok()?;
+        let entries = self.core.mos.entries(ObjNum(object)).ok()?;
         let pair =
             |e: pool::Entry| Some((u64::from_str_radix(&e.name_lossy(), 16).ok()?, e.value.iter().next()?));
         entries.map(|e| e.ok().and_then(pair)).collect()
@@ -461,7 +468,7 @@ impl Engine {
             // Positions in the MOS may have changed, and the MOS is small: visit it again.
             return;
         }
-        let list = order::datasets(&self.mos);
+        let list = order::datasets(&self.core.mos);
         let (false, Some(mut queue)) = (list.cut_short, self.read_queue(phys.queue_obj)) else { return };
         let all = list.all;
         let named = |objset: u64| all.iter().find(|v| v.objset == objset);

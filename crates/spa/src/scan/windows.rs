@@ -25,7 +25,20 @@ use std::sync::Arc;
 use ondisk::{Blkptr, Psize, VdevId};
 use vdev::{Extent, Fetched, Request, Tree};
 
-use crate::scan::issue::{AHEAD, extents};
+/// Most bytes of blocks that are read ahead of each vdev.
+pub(crate) const AHEAD: u64 = 8 << 20;
+
+/// The places of a block's copies; gang copies have none.
+pub(crate) fn extents(bp: &Blkptr) -> impl Iterator<Item = Extent> {
+    bp.stored().into_iter().flat_map(|s| {
+        s.copies().filter(|dva| !dva.gang).map(|dva| Extent {
+            vdev: dva.vdev,
+            offset: dva.offset.0,
+            psize: s.psize,
+            birth: s.phys_birth,
+        })
+    })
+}
 
 /// Bytes that are read around an indirect block: mostly the next bytes are needed next.
 const WINDOW: u64 = 256 << 10;

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use dmu::Tx;
 use ondisk::Txg;
-use pool::Mos;
 use pool::brt::CloneTable;
 use pool::ddt::DedupTables;
 
-use crate::engine::{Engine, Parts, SyncError};
+use crate::pool_core::PoolCore;
+use crate::pool_core::errors::SyncError;
+use crate::sync::PoolSync;
 
 /// The tables of shared blocks.
 pub(crate) struct Shared {
@@ -26,29 +27,29 @@ impl Shared {
     ///
     /// # Errors
     /// * [`pool::Error`]: a table cannot be read.
-    pub(crate) fn open(mos: &Mos, parts: &Parts) -> pool::Result<Shared> {
-        let vdevs = parts.allocator.vdevs();
-        let dedup = Arc::new(DedupTables::open(mos, &vdevs, parts.allocator.clone())?);
+    pub(crate) fn open(core: &PoolCore) -> pool::Result<Shared> {
+        let vdevs = core.allocator.vdevs();
+        let dedup = Arc::new(DedupTables::open(&core.mos, &vdevs, core.allocator.clone())?);
         // The first txg prunes before it begins with shared blocks.
-        dedup.begin(Txg(0), parts.world.now(), &vdevs);
-        let clones = Arc::new(CloneTable::open(mos, &vdevs)?);
-        let zio = parts.cache.zio();
+        dedup.begin(Txg(0), core.world.now(), &vdevs);
+        let clones = Arc::new(CloneTable::open(&core.mos, &vdevs)?);
+        let zio = core.cache.zio();
         zio.set_dedup(dedup.clone());
         zio.set_clones(clones.clone());
         Ok(Shared { dedup, clones })
     }
 }
 
-impl Engine {
+impl PoolSync {
     /// Begins the sync of a txg: its clones count before it frees anything.
     pub(crate) fn begin_shared(&self, txg: Txg) -> Result<(), SyncError> {
-        let vdevs = self.allocator.vdevs();
-        self.shared.dedup.begin(txg, self.world.now(), &vdevs);
+        let vdevs = self.core.allocator.vdevs();
+        self.shared.dedup.begin(txg, self.core.world.now(), &vdevs);
         self.shared.clones.set_vdevs(&vdevs);
         let books = |source| SyncError::Books { txg, source };
         let claimed = std::mem::take(&mut *self.claimed.lock());
-        for bp in claimed.into_iter().chain(self.dsl.heads().clones(txg)) {
-            self.scan.moved(bp.stored().map_or(bp.birth, |s| s.phys_birth));
+        for bp in claimed.into_iter().chain(self.core.dsl.heads().clones(txg)) {
+            self.scans.scan.moved(bp.stored().map_or(bp.birth, |s| s.phys_birth));
             let deduped = bp.stored().is_some_and(|s| s.dedup);
             if !deduped || !self.shared.dedup.add_ref(&bp).map_err(books)? {
                 self.shared.clones.add(txg, &bp);
@@ -61,16 +62,16 @@ impl Engine {
     pub(crate) fn sync_shared(&self, tx: &Tx) -> Result<(), SyncError> {
         let txg = tx.txg();
         let books = |source| SyncError::Books { txg, source };
-        self.shared.dedup.take_joined().into_iter().for_each(|birth| self.scan.moved(birth));
-        self.shared.clones.sync(tx, &self.sync_mos).map_err(books)?;
-        let dead = self.shared.dedup.sync(tx, &self.sync_mos).map_err(books)?;
-        dead.iter().try_for_each(|bp| self.free(txg, bp))
+        self.shared.dedup.take_joined().into_iter().for_each(|birth| self.scans.scan.moved(birth));
+        self.shared.clones.sync(tx, &self.core.sync_mos).map_err(books)?;
+        let dead = self.shared.dedup.sync(tx, &self.core.sync_mos).map_err(books)?;
+        dead.iter().try_for_each(|bp| self.core.free(txg, bp))
     }
 
     /// The txg has synced, and the MOS with it.
     pub(crate) fn shared_synced(&self) {
-        self.shared.clones.sync_done(&self.sync_mos);
-        self.shared.dedup.sync_done(&self.sync_mos);
+        self.shared.clones.sync_done(&self.core.sync_mos);
+        self.shared.dedup.sync_done(&self.core.sync_mos);
     }
 
     /// Deflated bytes that sharing saves.

@@ -18,7 +18,6 @@
 //! # See
 //! OpenZFS `vdev_dtl_sync`, `vdev_dtl_load`.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use dmu::Tx;
@@ -26,20 +25,11 @@ use ondisk::spacemap::MapType;
 use ondisk::{Guid, ObjNum, PoolConfig, VdevConfig};
 use pool::range::RangeSet;
 use pool::spacemap::{DTL_BLOCK_SIZE, Pass, SpaceMap};
-use vdev::TxgRanges;
 
-use crate::engine::{Engine, SyncError};
+use crate::pool_core::errors::SyncError;
+use crate::sync::PoolSync;
 
-/// The logs as they are on disk.
-pub(crate) type Written = HashMap<Guid, TxgRanges>;
-
-/// The logs of a pool that was just loaded: the tree has them.
-pub(crate) fn loaded(config: &PoolConfig, tree: &vdev::Tree) -> Written {
-    let leaves = config.vdev_tree.iter().flat_map(VdevConfig::leaves);
-    leaves.filter_map(|leaf| Some((leaf.guid, tree.dtl(leaf.guid).ok()?))).collect()
-}
-
-impl Engine {
+impl PoolSync {
     /// Writes the logs that changed. True if one is new, and so the config has changed.
     pub(crate) fn write_dtls(&self, tx: &Tx, pass: u32) -> Result<bool, SyncError> {
         let txg = tx.txg();
@@ -47,10 +37,10 @@ impl Engine {
     }
 
     fn put_dtls(&self, tx: &Tx, pass: u32) -> pool::Result<bool> {
-        let tree = self.tree();
-        let mut changed = self.changed_config.lock();
-        let now = self.newest_config(&changed);
-        let mut written = self.dtls.lock();
+        let tree = self.core.tree();
+        let mut changed = self.core.changed_config.lock();
+        let now = self.core.newest_config(&changed);
+        let mut written = self.core.dtls.lock();
         let mut new: Vec<(Guid, ObjNum)> = Vec::new();
         for leaf in now.vdev_tree.iter().flat_map(VdevConfig::leaves) {
             let Ok(missed) = tree.dtl(leaf.guid) else { continue };
@@ -60,7 +50,7 @@ impl Engine {
             let object = match leaf.dtl {
                 Some(object) => object,
                 None => {
-                    let object = self.sync_mos.create_space_map(tx, DTL_BLOCK_SIZE)?;
+                    let object = self.core.sync_mos.create_space_map(tx, DTL_BLOCK_SIZE)?;
                     new.push((leaf.guid, object));
                     object
                 }
@@ -70,9 +60,9 @@ impl Engine {
                 let fresh = ranges.add(start, end);
                 assert!(fresh, "ranges of groups don't overlap");
             }
-            let mut map = SpaceMap::open(&self.sync_mos, object, 0, u64::MAX, 0)?;
+            let mut map = SpaceMap::open(&self.core.sync_mos, object, 0, u64::MAX, 0)?;
             map.truncate(tx)?;
-            map.append(&Pass::new(&self.sync_mos, tx, pass)?, MapType::Alloc, &ranges)?;
+            map.append(&Pass::new(&self.core.sync_mos, tx, pass)?, MapType::Alloc, &ranges)?;
             map.store(tx)?;
             written.insert(leaf.guid, missed);
         }
@@ -80,7 +70,7 @@ impl Engine {
             return Ok(false);
         }
         let mut config = PoolConfig::clone(&now);
-        let root = config.vdev_tree.as_mut().expect("an engine's config has a tree");
+        let root = config.vdev_tree.as_mut().expect("a pool's config has a tree");
         new.iter().for_each(|(guid, object)| name(root, *guid, *object));
         changed.next = Some(Arc::new(config));
         Ok(true)

@@ -8,7 +8,7 @@ use ondisk::feature::Feature;
 use ondisk::{ChecksumKind, CompressKind};
 use zio::{ClassHint, WritePolicy};
 
-use crate::engine::Engine;
+use crate::sync::PoolSync;
 
 /// Features that decide how the MOS is written.
 #[derive(Debug, Clone, Copy)]
@@ -18,11 +18,11 @@ pub(crate) struct MosFeatures {
     pub(crate) hole_birth: bool,
 }
 
-impl Engine {
+impl PoolSync {
     pub(crate) fn mos_features(&self) -> pool::Result<MosFeatures> {
         let active = |guid| {
             let feature = Feature::by_guid(guid).expect("it is in the table");
-            Ok::<_, pool::Error>(self.sync_mos.feature_refcount(feature)?.is_some_and(|n| n > 0))
+            Ok::<_, pool::Error>(self.core.sync_mos.feature_refcount(feature)?.is_some_and(|n| n > 0))
         };
         Ok(MosFeatures {
             lz4: active("org.illumos:lz4_compress")?,

@@ -21,7 +21,7 @@ impl Log {
 #[error("no device is left")]
 struct NoDevice;
 
-impl Engine for Log {
+impl SyncTxg for Log {
     fn sync(&self, txg: Txg) -> Result<After, Arc<dyn std::error::Error + Send + Sync>> {
         if self.fail_at.load(Ordering::Relaxed) == txg.0 {
             return Err(Arc::new(NoDevice));

@@ -68,7 +68,7 @@ impl Default for Tunables {
 }
 
 impl Tunables {
-    /// Tunables for an engine that may use so many bytes of memory: a tenth of them dirty, at most
+    /// Tunables for a pool that may use so many bytes of memory: a tenth of them dirty, at most
     /// 4 GiB (`arc_init`).
     pub fn for_memory(bytes: u64) -> Tunables {
         let dirty_max = (bytes / 10).clamp(64 << 20, 4 << 30);

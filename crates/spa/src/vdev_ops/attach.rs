@@ -8,7 +8,7 @@
 //!
 //! A device that leaves takes its parent along if only one other is left below; the other then
 //! takes the parent's place. A replacement is an attach and, when the new device lacks nothing any
-//! more, a detach ([`PoolWriter::end_replacements`]).
+//! more, a detach ([`Vdevs::end_replacements`]).
 //!
 //! # On disk
 //! A vdev that takes a top-level place takes over what belongs to that: metaslabs, sizes, ZAP. A
@@ -47,12 +47,14 @@ use pool::Mos;
 use vdev::TxgRanges;
 use vdev::label::{LabelWriteError, LabelWriter};
 
-use crate::create::{Claimed, Claimer, NewLeaf, TXG_INITIAL, Terms, begin_labels, claim_aux, leaf_asize};
-use crate::device_monitor::blank_check::{is_blank, is_spare, says_spare};
-use crate::engine::{Engine, LifeError, PoolWriter, ShapeError, SyncError};
-use crate::txg::{TXG_SIZE, TxgHandle};
-use crate::vdev_ops::online_offline::Change;
-use crate::vdev_ops::replicas;
+use crate::new_vdevs::geometry::leaf_asize;
+use crate::new_vdevs::{Claimed, Claimer, NewLeaf, TXG_INITIAL, Terms, begin_labels, claim_aux};
+use crate::pool_core::errors::{LifeError, ShapeError, SyncError};
+use crate::pool_core::pool_tasks::Change;
+use crate::txg::TXG_SIZE;
+use crate::vdev_ops::Vdevs;
+use crate::vdev_ops::blank_check::{is_blank, is_spare, says_spare};
+use crate::vdev_ops::{error_limits, replicas};
 use crate::{Labels, aux_devices};
 
 /// Txgs that may be under way at once (`TXG_CONCURRENT_STATES`).
@@ -151,7 +153,7 @@ impl Newcomer {
     }
 }
 
-impl Engine {
+impl Vdevs {
     /// The kind of the parent of both, if that is allowed.
     fn kind_above(
         &self,
@@ -181,13 +183,13 @@ impl Engine {
     /// Adds a new child, in the syncing txg.
     fn take_side(&self, tx: &Tx, mut new: Newcomer, how: Joins) -> Result<Change<()>, SyncError> {
         let txg = tx.txg();
-        let config = self.config_now();
-        let mut root = config.vdev_tree.clone().expect("an engine's config has a tree");
+        let config = self.core.config_now();
+        let mut root = config.vdev_tree.clone().expect("a pool's config has a tree");
         let Some(old) = root.find(new.old).cloned() else {
             let missing = vdev::VdevError::NoSuchGuid { guid: new.old };
             return Ok(Err(LifeError::Shape(missing.into())));
         };
-        let allowed = self.may_join(&self.sync_mos, &root, &old, how);
+        let allowed = self.may_join(&self.core.sync_mos, &root, &old, how);
         match allowed.and_then(|()| self.kind_above(&root, &old, how.replace, new.leaf.is_spare)) {
             Ok(kind) => new.kind = kind,
             Err(e) => return Ok(Err(e)),
@@ -195,19 +197,21 @@ impl Engine {
         new.leaf.rebuild_txg = how.sequential.then_some(txg);
         // Pools of old versions have no leaf ZAPs.
         if root.leaves().any(|leaf| leaf.leaf_zap.is_some()) {
-            let zap = self.sync_mos.create_vdev_zap(tx).map_err(|source| SyncError::Books { txg, source })?;
+            let zap =
+                self.core.sync_mos.create_vdev_zap(tx).map_err(|source| SyncError::Books { txg, source })?;
             new.leaf.leaf_zap = Some(zap);
         }
         new.join(&mut root);
         let all = TxgRanges::new([(TXG_INITIAL.0, txg.0.saturating_add(CONCURRENT))]);
         let guid = new.leaf.guid;
-        self.put_tree(&root, &new.claimed, |tree| tree.set_dtl(guid, all))
+        self.core
+            .put_tree(&root, &new.claimed, |tree| tree.set_dtl(guid, all))
             .map_err(|source| SyncError::Shape { txg, source })?;
         let top = root.children.iter().find(|top| top.find(guid).is_some()).map(|top| VdevId(top.id as u32));
-        self.edit_config(|config| config.vdev_tree = Some(root));
+        self.core.edit_config(|config| config.vdev_tree = Some(root));
         let mut events = Vec::new();
         if let Some(top) = top.filter(|_| how.sequential) {
-            self.begin_rebuild(tx, top, &mut events)?;
+            self.scans.begin_rebuild(tx, top, &mut events)?;
         }
         let (verb, word) = match (how.replace, new.leaf.is_spare) {
             (true, true) => ("spare in", "for"),
@@ -222,8 +226,8 @@ impl Engine {
     /// Whether the pool's scans and rebuilds allow a child to join in this way (`spa_vdev_attach`).
     fn may_join(&self, mos: &Mos, root: &VdevConfig, old: &VdevConfig, how: Joins) -> Result<(), LifeError> {
         match how.sequential {
-            true => self.may_rebuild(mos, root, old.guid),
-            false if self.rebuilds.any() => Err(LifeError::Rebuilding),
+            true => self.scans.may_rebuild(mos, root, old.guid),
+            false if self.scans.rebuilds.any() => Err(LifeError::Rebuilding),
             false => Ok(()),
         }
     }
@@ -266,13 +270,13 @@ impl Gone {
     }
 }
 
-impl Engine {
+impl Vdevs {
     /// A device that leaves in the syncing txg; `config` is the last config with it.
     pub(crate) fn gone(&self, config: &Arc<PoolConfig>, leaf: &VdevConfig, spare: bool) -> Gone {
-        let tree = self.tree();
+        let tree = self.core.tree();
         let device = tree.devices().find(|(g, _)| *g == leaf.guid).map(|(_, device)| device.clone());
         let device = device.filter(|_| tree.is_writable(leaf.guid));
-        let uberblock = self.synced.read().uberblock.clone();
+        let uberblock = self.core.synced.read().uberblock.clone();
         Gone { config: config.clone(), leaf: leaf.clone(), device, spare, uberblock }
     }
 
@@ -280,8 +284,8 @@ impl Engine {
     /// replacement.
     fn let_side_go(&self, tx: &Tx, guid: Guid, from: Option<Guid>) -> Result<Change<Gone>, SyncError> {
         let txg = tx.txg();
-        let config = self.config_now();
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let config = self.core.config_now();
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
         let missing = || LifeError::Shape(vdev::VdevError::NoSuchGuid { guid }.into());
         let Some(leaf) = root.find(guid).cloned() else { return Ok(Err(missing())) };
         let Some(parent) = replicas::parent_of(root, guid) else { return Ok(Err(missing())) };
@@ -294,7 +298,7 @@ impl Engine {
         if !matches!(parent.kind, VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare) {
             return Ok(Err(LifeError::NotMirror { guid }));
         }
-        let tree = self.tree();
+        let tree = self.core.tree();
         if replicas::is_required(&tree, root, guid) {
             return Ok(Err(LifeError::NoReplicas { guid }));
         }
@@ -306,12 +310,12 @@ impl Engine {
             replicas::edit(&mut changed, new, &mut |side| side.unspare = true);
         }
         let shape = |source| SyncError::Shape { txg, source };
-        self.put_tree(&changed, &Claimed::new(), |_| Ok(())).map_err(shape)?;
-        self.edit_config(|config| config.vdev_tree = Some(changed));
+        self.core.put_tree(&changed, &Claimed::new(), |_| Ok(())).map_err(shape)?;
+        self.core.edit_config(|config| config.vdev_tree = Some(changed));
         self.forget_leaf(tx, &leaf, &kept)?;
-        self.notice_gone(guid, leaf.path.clone(), "vdev_remove");
+        self.works.notice_gone(guid, leaf.path.clone(), "vdev_remove");
         let top = root.children.iter().find(|top| top.find(guid).is_some());
-        top.into_iter().for_each(|top| self.end_needless_rebuild(VdevId(top.id as u32)));
+        top.into_iter().for_each(|top| self.scans.end_needless_rebuild(VdevId(top.id as u32)));
         let text = format!("vdev={}", path_of(&leaf));
         let events = vec![Event { what: "detach", dataset: String::new(), object: 0, text }];
         Ok(Ok((gone, events)))
@@ -319,7 +323,7 @@ impl Engine {
 
     /// Removes what is kept of a child that has left, and moves what has another guid now.
     fn forget_leaf(&self, tx: &Tx, leaf: &VdevConfig, kept: &Kept) -> Result<(), SyncError> {
-        let mut dtls = self.dtls.lock();
+        let mut dtls = self.core.dtls.lock();
         dtls.remove(&leaf.guid);
         if let Some((was, is)) = kept.renamed
             && let Some(missed) = dtls.remove(&was)
@@ -336,12 +340,12 @@ impl Engine {
         }
         drop(for_now);
         if let Some(spare) = kept.no_spare_any_more {
-            let mut aux = self.aux.read().clone();
+            let mut aux = self.core.aux.read().clone();
             aux.spares.retain(|a| a.config.guid != spare);
-            self.put_aux(tx, &aux)?;
+            self.core.put_aux(tx, &aux)?;
             self.aside.lock().remove(&spare);
         }
-        crate::vdev_ops::split::forget(&self.sync_mos, tx, leaf)
+        crate::vdev_ops::vdev_objects::forget(&self.core.sync_mos, tx, leaf)
             .map_err(|source| SyncError::Books { txg: tx.txg(), source })
     }
 }
@@ -433,7 +437,25 @@ fn replaced_with_spare(root: &VdevConfig, replacing: Guid) -> Option<Guid> {
     }
 }
 
-impl PoolWriter {
+impl Vdevs {
+    /// Detaches a device from a mirror, or from a replacement (`spa_vdev_detach`). Its labels are
+    /// void when this returns.
+    ///
+    /// # Errors
+    /// * [`LifeError::NotMirror`]: the device is not the child of a mirror or a replacement.
+    /// * [`LifeError::NoReplicas`]: the device holds data that no other does.
+    /// * [`LifeError::Shape`]: the vdev tree cannot be changed; see [`ShapeError`].
+    pub fn detach(self: &Arc<Self>, guid: Guid) -> Result<(), LifeError> {
+        let _alone = self.core.shape.lock();
+        self.shape_is_free()?;
+        self.part_with(guid, None)?;
+        // The place no longer needs other spares.
+        self.core.request_end_of_replacements();
+        Ok(())
+    }
+}
+
+impl Vdevs {
     /// Attaches a device to another, or replaces another with it (`spa_vdev_attach`).
     ///
     /// It is on disk when this returns; the resilver or rebuild continues. A device whose labels
@@ -442,85 +464,46 @@ impl PoolWriter {
     /// # Errors
     /// See [`LifeError`], whose variants name the causes. The pool is then as it was, though the
     /// device may have lost its old label, and an overwritten one is offline.
-    pub fn attach(&self, old: Guid, new: &NewLeaf, terms: &AttachTerms<'_>) -> Result<(), LifeError> {
-        self.engine().attach(&self.txgs().handle(), old, new, terms)
-    }
-
-    /// Detaches a device from a mirror, or from a replacement (`spa_vdev_detach`). Its labels are
-    /// void when this returns.
-    ///
-    /// # Errors
-    /// * [`LifeError::NotMirror`]: the device is not the child of a mirror or a replacement.
-    /// * [`LifeError::NoReplicas`]: the device holds data that no other does.
-    /// * [`LifeError::Shape`]: the vdev tree cannot be changed; see [`ShapeError`].
-    pub fn detach(&self, guid: Guid) -> Result<(), LifeError> {
-        let engine = self.engine();
-        let _alone = engine.shape.lock();
-        engine.shape_is_free()?;
-        engine.part_with(&self.txgs().handle(), guid, None)?;
-        // The place no longer needs other spares.
-        engine.errands.end_replacements(&engine.tree());
-        Ok(())
-    }
-
-    /// Ends the replacements whose new device lacks nothing any more: the old one is detached
-    /// (`spa_vdev_resilver_done`).
-    ///
-    /// The device monitor does that by itself after a resilver; when this returns, it is done.
-    ///
-    /// # Errors
-    /// * [`LifeError::NoReplicas`]: a device holds data that no other does.
-    /// * [`LifeError::Shape`]: the vdev tree cannot be changed; see [`ShapeError`].
-    ///
-    /// Replacements that ended before the error stay ended.
-    pub fn end_replacements(&self) -> Result<(), LifeError> {
-        self.engine().end_replacements(&self.txgs().handle())
-    }
-}
-
-impl Engine {
-    /// See [`PoolWriter::attach`].
-    pub(crate) fn attach(
+    pub fn attach(
         self: &Arc<Self>,
-        txgs: &TxgHandle,
         old: Guid,
         new: &NewLeaf,
         terms: &AttachTerms<'_>,
     ) -> Result<(), LifeError> {
-        let _alone = self.shape.lock();
+        let _alone = self.core.shape.lock();
         self.shape_is_free()?;
-        let newcomer = self.newcomer(txgs, old, new, terms)?;
+        let newcomer = self.newcomer(old, new, terms)?;
         if newcomer.leaf.is_spare {
             let claimed = newcomer.claimed.values().next();
             claimed.into_iter().for_each(|device| self.keep_aside(&newcomer.leaf, device.clone()));
         }
-        let _resilver = self.scan.comes();
-        let mut config = PoolConfig::clone(&self.synced.read().config);
-        newcomer.join(config.vdev_tree.as_mut().expect("an engine's config has a tree"));
+        let _resilver = self.scans.scan.comes();
+        let mut config = PoolConfig::clone(&self.core.synced.read().config);
+        newcomer.join(config.vdev_tree.as_mut().expect("a pool's config has a tree"));
         // A spare stays one until the txg that attaches it: labels of txg 0 belong to no pool.
         if !newcomer.labelled {
-            begin_labels(&config, &newcomer.claimed, txgs.open()).map_err(ShapeError::from)?;
+            begin_labels(&config, &newcomer.claimed, self.core.txgs().open()).map_err(ShapeError::from)?;
         }
         let how = Joins { replace: terms.replace, sequential: terms.sequential };
-        self.decide(txgs, move |engine, tx| engine.take_side(tx, newcomer, how))?;
-        self.load_limits();
+        let me = Arc::clone(self);
+        self.core.decide(move |_, tx| me.take_side(tx, newcomer, how))?;
+        error_limits::load(&self.core);
         if how.sequential {
-            txgs.kick();
+            self.core.txgs().kick();
             return Ok(());
         }
-        Ok(self.heal(txgs)?)
+        Ok(self.heal()?)
     }
 
     /// Checks and claims a device.
     fn newcomer(
-        &self,
-        txgs: &TxgHandle,
+        self: &Arc<Self>,
         old: Guid,
         new: &NewLeaf,
         terms: &AttachTerms<'_>,
     ) -> Result<Newcomer, LifeError> {
-        let config = self.synced.read().config.clone();
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let config = self.core.synced.read().config.clone();
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
         let missing = || LifeError::Shape(vdev::VdevError::NoSuchGuid { guid: old }.into());
         let beside = root.find(old).ok_or_else(missing)?;
         if matches!(beside.kind, VdevKind::Raidz) && !terms.replace {
@@ -530,67 +513,34 @@ impl Engine {
             return Err(LifeError::Target { guid: old });
         }
         let how = Joins { replace: terms.replace, sequential: terms.sequential };
-        self.may_join(&self.mos, root, beside, how)?;
+        self.may_join(&self.core.mos, root, beside, how)?;
         let spare = self.spare_at(new);
         let kind = self.kind_above(root, beside, terms.replace, spare.is_some())?;
         if spare.as_ref().is_some_and(|spare| root.find(spare.guid).is_some()) {
             return Err(LifeError::InUse);
         }
-        let above = Guid(self.world.random().max(1));
+        let above = Guid(self.core.world.random().max(1));
         if let Some(spare) = spare.as_ref().filter(|spare| spare.kind == VdevKind::DraidSpare) {
             let leaf = self.distributed_side(root, beside, spare)?;
             return Ok(Newcomer { old, kind, leaf, above, claimed: Claimed::new(), labelled: true });
         }
-        let shared = aux_devices::lending(terms.claimer, self.world.layer());
+        let shared = aux_devices::lending(terms.claimer, self.core.world.layer());
         let common = Terms {
             first: 0,
             ashift: None,
             force: terms.force || spare.is_some(),
-            txg: txgs.open(),
+            txg: self.core.txgs().open(),
             claimer: if spare.is_some() { &shared } else { terms.claimer },
             version: config.version,
         };
         if terms.replace && !terms.unattended && self.is_overwritten(beside, new) {
-            self.decide(txgs, move |engine, tx| engine.take_offline(tx, old, true))?;
+            let me = Arc::clone(self);
+            self.core.decide(move |_, tx| me.take_offline(tx, old, true))?;
         }
         let (device, mut leaf) =
-            claim_aux(new, &common, &mut || self.world.random()).map_err(ShapeError::from)?;
-        let labels = Labels::read(&*device);
-        let label = labels.newest().map(|l| (l.state, l.pool_guid, l.guid));
-        // Names of devices change: the path may lead to a device with other data, of any kind.
-        let known = match &spare {
-            Some(spare) => is_spare(&*device, &labels, spare.guid, config.pool_guid),
-            None => is_blank(&*device),
-        };
-        if terms.unattended && !known {
-            return Err(LifeError::InUse);
-        }
-        let labelled = spare.as_ref().is_some_and(|spare| says_spare(&labels, spare.guid));
-        if let Some((_, Some(pool), Some(guid))) = label
-            && Some(pool) == config.pool_guid
-            && root.find(guid).is_some()
-        {
-            return Err(LifeError::InUse);
-        }
-        // Pools that share a spare see by its label that another has taken it.
-        if spare.is_some()
-            && let Some((PoolState::Active | PoolState::Exported, Some(pool), _)) = label
-            && Some(pool) != config.pool_guid
-        {
-            return Err(LifeError::InUse);
-        }
-        let (size, least) = (leaf_asize(device.size()), replicas::min_asize(root, old));
-        if size < least {
-            return Err(LifeError::TooSmall { size, least });
-        }
-        let top = root.children.iter().find(|top| top.find(old).is_some());
-        let vdev = top.and_then(|top| top.ashift).unwrap_or_default();
-        // The pool's `ashift` property and the command's option are for new top-level vdevs; here
-        // only the device's own sectors must fit.
-        let new = Ashift(device.logical_sector().trailing_zeros().min(16) as u8);
-        if new.0 > vdev.0 {
-            return Err(LifeError::Ashift { new, vdev });
-        }
+            claim_aux(new, &common, &mut || self.core.world.random()).map_err(ShapeError::from)?;
+        let labelled = is_free(&*device, &config, root, spare.as_ref(), terms.unattended)?;
+        fits(&*device, root, old)?;
         leaf.ashift = None;
         leaf.create_txg = beside.create_txg;
         if let Some(spare) = spare {
@@ -610,7 +560,7 @@ impl Engine {
         if here.is_none() || crate::discovery::location::Identity::of_path(own) != here {
             return false;
         }
-        let tree = self.tree();
+        let tree = self.core.tree();
         let device = tree.devices().find(|(guid, _)| *guid == beside.guid).map(|(_, device)| device);
         device.is_some_and(|device| Labels::read(&**device).newest().is_none())
     }
@@ -625,7 +575,7 @@ impl Engine {
                 p == new.path || here.is_some() && crate::discovery::location::Identity::of_path(p) == here
             })
         };
-        self.aux.read().spares.iter().find(|spare| same(&spare.config)).map(|spare| spare.config.clone())
+        self.core.aux.read().spares.iter().find(|spare| same(&spare.config)).map(|spare| spare.config.clone())
     }
 
     /// A distributed spare as the replacement of a device: it can replace only devices of its own
@@ -646,48 +596,105 @@ impl Engine {
     /// Requests a resilver of the new or returned device, once all txgs are over whose blocks may
     /// have been laid out without it. Gives up if the pool is suspended meanwhile: the clearing of
     /// the pool requests it again.
-    pub(crate) fn heal(&self, txgs: &TxgHandle) -> Result<(), ShapeError> {
-        let _resilver = self.scan.comes();
+    pub(crate) fn heal(&self) -> Result<(), ShapeError> {
+        let _resilver = self.scans.scan.comes();
         for _ in 1..CONCURRENT {
-            if let Err(e) = txgs.wait_synced_unless_suspended(txgs.open()) {
-                return if txgs.check_suspended().is_err() { Ok(()) } else { Err(e.into()) };
+            if let Err(e) = self.core.txgs().wait_synced_unless_suspended(self.core.txgs().open()) {
+                return if self.core.txgs().check_suspended().is_err() { Ok(()) } else { Err(e.into()) };
             }
         }
-        self.request_resilver(txgs);
+        self.scans.request_resilver();
         Ok(())
     }
 }
 
-impl Engine {
-    fn part_with(
-        self: &Arc<Self>,
-        txgs: &TxgHandle,
-        guid: Guid,
-        from: Option<Guid>,
-    ) -> Result<(), LifeError> {
-        self.stop_works();
-        let done = self.decide(txgs, move |engine, tx| engine.let_side_go(tx, guid, from));
-        self.restart_works(txgs);
+impl Vdevs {
+    fn part_with(self: &Arc<Self>, guid: Guid, from: Option<Guid>) -> Result<(), LifeError> {
+        self.works.stop_works();
+        let me = Arc::clone(self);
+        let done = self.core.decide(move |_, tx| me.let_side_go(tx, guid, from));
+        self.works.restart_works();
         let gone = done?;
         // The device may be leaving because it is not writable: that is no reason to keep it.
         let _ = gone.void_labels();
         if gone.spare {
             // Another place may need the spare.
-            self.tree().bell().ring();
+            self.core.tree().bell().ring();
         }
         Ok(())
     }
 
-    pub(crate) fn end_replacements(self: &Arc<Self>, txgs: &TxgHandle) -> Result<(), LifeError> {
-        let _alone = self.shape.lock();
+    /// Ends the replacements whose new device lacks nothing any more: the old one is detached
+    /// (`spa_vdev_resilver_done`).
+    ///
+    /// The device monitor does that by itself after a resilver; when this returns, it is done.
+    ///
+    /// # Errors
+    /// * [`LifeError::NoReplicas`]: a device holds data that no other does.
+    /// * [`LifeError::Shape`]: the vdev tree cannot be changed; see [`ShapeError`].
+    ///
+    /// Replacements that ended before the error stay ended.
+    pub fn end_replacements(self: &Arc<Self>) -> Result<(), LifeError> {
+        let _alone = self.core.shape.lock();
         loop {
             if self.shape_is_free().is_err() {
                 return Ok(());
             }
-            let config = self.synced.read().config.clone();
-            let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
-            let Some((guid, from)) = done_with(&self.tree(), root) else { return Ok(()) };
-            self.part_with(txgs, guid, Some(from))?;
+            let config = self.core.synced.read().config.clone();
+            let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+            let Some((guid, from)) = done_with(&self.core.tree(), root) else { return Ok(()) };
+            self.part_with(guid, Some(from))?;
         }
     }
+}
+
+/// Refuses a device that is in use. Otherwise whether its labels name it as this spare.
+fn is_free(
+    device: &dyn Device,
+    config: &PoolConfig,
+    root: &VdevConfig,
+    spare: Option<&VdevConfig>,
+    unattended: bool,
+) -> Result<bool, LifeError> {
+    let labels = Labels::read(device);
+    let label = labels.newest().map(|l| (l.state, l.pool_guid, l.guid));
+    // Names of devices change: the path may lead to a device with other data, of any kind.
+    let known = match spare {
+        Some(spare) => is_spare(device, &labels, spare.guid, config.pool_guid),
+        None => is_blank(device),
+    };
+    if unattended && !known {
+        return Err(LifeError::InUse);
+    }
+    if let Some((_, Some(pool), Some(guid))) = label
+        && Some(pool) == config.pool_guid
+        && root.find(guid).is_some()
+    {
+        return Err(LifeError::InUse);
+    }
+    // Pools that share a spare see by its label that another has taken it.
+    if spare.is_some()
+        && let Some((PoolState::Active | PoolState::Exported, Some(pool), _)) = label
+        && Some(pool) != config.pool_guid
+    {
+        return Err(LifeError::InUse);
+    }
+    Ok(spare.is_some_and(|spare| says_spare(&labels, spare.guid)))
+}
+
+/// Refuses a device that is too small to take this place, or whose sectors are too large.
+fn fits(device: &dyn Device, root: &VdevConfig, old: Guid) -> Result<(), LifeError> {
+    let (size, least) = (leaf_asize(device.size()), replicas::min_asize(root, old));
+    if size < least {
+        return Err(LifeError::TooSmall { size, least });
+    }
+    let top = root.children.iter().find(|top| top.find(old).is_some());
+    let vdev = top.and_then(|top| top.ashift).unwrap_or_default();
+    // The pool's `ashift` property and the command's option are for new top-level vdevs; here only
+    // the device's own sectors must fit.
+    let new = Ashift(device.logical_sector().trailing_zeros().min(16) as u8);
+    if new.0 > vdev.0 {
+        return Err(LifeError::Ashift { new, vdev });
+    }
+    Ok(())
 }

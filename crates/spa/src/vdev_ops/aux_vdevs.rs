@@ -21,68 +21,23 @@ use std::sync::atomic::Ordering;
 
 use arc::CacheDevice;
 use device::{Device, Mode};
-use dmu::Tx;
 use dsl::sync::Event;
 use ondisk::config::PoolState;
 use ondisk::label::LABELS;
 use ondisk::version::{SPA_VERSION_L2CACHE, SPA_VERSION_RAIDZ2};
-use ondisk::{Ashift, Guid, Nvlist, Value, VdevConfig, VdevKind, mos};
+use ondisk::{Ashift, Guid, Nvlist, Value, VdevConfig, VdevKind};
 use vdev::label::LabelWriter;
 use vdev::{VdevAux, VdevState};
 
 use crate::aux_devices;
-use crate::create::{Claimer, CreateError, NewLeaf, Terms, claim_aux};
-use crate::device_monitor::blank_check::{is_spare, says_spare};
 use crate::discovery::location::Openings;
-use crate::engine::{Engine, PoolWriter, ShapeError, SyncError};
-use crate::import::{AuxVdev, look};
+use crate::import::aux::{AuxVdev, look};
+use crate::new_vdevs::{Claimer, CreateError, NewLeaf, Terms, claim_aux};
+use crate::pool_core::errors::ShapeError;
+use crate::pool_core::state::{AuxLists, Role};
+use crate::vdev_ops::Vdevs;
+use crate::vdev_ops::blank_check::{is_spare, says_spare};
 use crate::{DeviceLocation, Labels};
-
-/// The spares and cache devices of a pool.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Aux {
-    /// Hot spares (`spa_spares`).
-    pub(crate) spares: Vec<AuxVdev>,
-    /// Cache devices (`spa_l2cache`).
-    pub(crate) l2cache: Vec<AuxVdev>,
-}
-
-/// The use of a spare or cache device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Spare,
-    Cache,
-}
-
-impl Role {
-    fn state(self) -> PoolState {
-        match self {
-            Role::Spare => PoolState::Spare,
-            Role::Cache => PoolState::L2cache,
-        }
-    }
-
-    /// OpenZFS's word for it in the history.
-    fn word(self) -> &'static str {
-        match self {
-            Role::Spare => "spare",
-            Role::Cache => "l2cache",
-        }
-    }
-}
-
-impl Aux {
-    fn list(&mut self, role: Role) -> &mut Vec<AuxVdev> {
-        match role {
-            Role::Spare => &mut self.spares,
-            Role::Cache => &mut self.l2cache,
-        }
-    }
-
-    fn all(&self) -> impl Iterator<Item = &AuxVdev> {
-        self.spares.iter().chain(&self.l2cache)
-    }
-}
 
 /// Writes the labels of a spare or cache device, which void its earlier ones.
 ///
@@ -124,55 +79,21 @@ pub(crate) fn label_spare(
     label(device, config, Role::Spare, version)
 }
 
-/// The distributed spares of the draid vdevs among these.
-fn distributed(tops: &[VdevConfig], random: &mut dyn FnMut() -> u64) -> Vec<AuxVdev> {
-    let mut all = Vec::new();
-    for top in tops {
-        let (Some(draid), VdevKind::Draid) = (top.draid, top.kind) else { continue };
-        for n in 0..draid.nspares {
-            let mut config = VdevConfig::new(VdevKind::DraidSpare, Guid(random().max(1)));
-            config.path = Some(format!("draid{}-{}-{n}", top.nparity.unwrap_or(1), top.id).into_bytes());
-            config.draid_spare = Some((top.guid, n));
-            (config.is_spare, config.whole_disk) = (true, Some(true));
-            (config.ashift, config.create_txg) = (top.ashift, top.create_txg);
-            all.push(AuxVdev { config, place: None, state: VdevState::Healthy, aux: VdevAux::None });
-        }
-    }
-    all
-}
-
-impl Engine {
-    /// Writes both lists, as they are from this txg on.
-    pub(crate) fn put_aux(&self, tx: &Tx, aux: &Aux) -> Result<(), SyncError> {
-        let txg = tx.txg();
-        for (name, list) in [(mos::SPARES, &aux.spares), (mos::L2CACHE, &aux.l2cache)] {
-            if list.is_empty() && self.sync_mos.dir(name).is_ok_and(|d| d.is_none()) {
-                continue;
-            }
-            let mut nv = Nvlist::new();
-            nv.set(name, Value::ListArray(list.iter().map(|a| a.config.to_aux_nvlist()).collect()));
-            self.sync_mos
-                .write_named_nvlist(tx, name, &nv)
-                .map_err(|source| SyncError::Books { txg, source })?;
-        }
-        *self.aux.write() = aux.clone();
-        Ok(())
-    }
-
+impl Vdevs {
     /// Uses a cache device from now on, if it is large enough.
     fn use_cache_device(&self, config: &VdevConfig, device: Arc<dyn Device>) {
         let ashift = config.ashift.unwrap_or(Ashift(9));
-        let pool = self.synced.read().config.pool_guid.unwrap_or_default();
-        let _ = self.cache.add_device(CacheDevice { pool, guid: config.guid, ashift, device });
-        self.dsl.note_seconds();
+        let pool = self.core.synced.read().config.pool_guid.unwrap_or_default();
+        let _ = self.core.cache.add_device(CacheDevice { pool, guid: config.guid, ashift, device });
+        self.core.dsl.note_seconds();
     }
 
     /// Updates which datasets the cache keeps on cache devices, if properties have changed since
     /// the last call.
-    pub(crate) fn note_seconds(&self) {
-        let now = self.sync_dsl.heads().generation();
-        if self.cache.has_devices() && self.seconds_as_of.swap(now, Ordering::Relaxed) != now {
-            self.sync_dsl.note_seconds();
+    pub(crate) fn update_cache_devices(&self) {
+        let now = self.core.sync_dsl.heads().generation();
+        if self.core.cache.has_devices() && self.cache_as_of.swap(now, Ordering::Relaxed) != now {
+            self.core.sync_dsl.note_seconds();
         }
     }
 
@@ -185,8 +106,8 @@ impl Engine {
 
     /// Uses the cache devices that were found and can be claimed. Others show as not openable.
     pub(crate) fn use_cache_devices(&self) {
-        let openings = Openings::new(Mode::Write, self.world.layer());
-        for one in &mut self.aux.write().l2cache {
+        let openings = Openings::new(Mode::Write, self.core.world.layer());
+        for one in &mut self.core.aux.write().l2cache {
             let Some(place) = one.place.as_ref().filter(|_| one.state == VdevState::Healthy) else {
                 continue;
             };
@@ -205,14 +126,14 @@ impl Engine {
     /// take the spare for a child of that mirror. A spare that is not writable, and a device that
     /// is no longer a spare, stay as they are.
     pub(crate) fn relabel_spares(&self) {
-        let config = self.config_now();
+        let config = self.core.config_now();
         let (own, version) = (config.pool_guid, config.version);
         let used = |guid: Guid| config.vdev_tree.as_ref().is_some_and(|root| root.find(guid).is_some());
-        let openings = Openings::new(Mode::Write, self.world.layer());
-        for one in self.aux.read().spares.iter().filter(|one| one.state == VdevState::Healthy) {
+        let openings = Openings::new(Mode::Write, self.core.world.layer());
+        for one in self.core.aux.read().spares.iter().filter(|one| one.state == VdevState::Healthy) {
             let (guid, place) = (one.config.guid, one.place.as_ref());
             let Some(place) = place.filter(|_| !used(guid)) else { continue };
-            let peek = Openings::new(Mode::Peek, self.world.layer());
+            let peek = Openings::new(Mode::Peek, self.core.world.layer());
             let stale = |device: Arc<dyn Device>| {
                 let labels = Labels::read(&*device);
                 !says_spare(&labels, guid) && is_spare(&*device, &labels, guid, own)
@@ -225,28 +146,17 @@ impl Engine {
             let _ = label_spare(&*device, &one.config, version);
         }
     }
-
-    /// Lists the distributed spares of new draid vdevs, in the txg that adds these.
-    pub(crate) fn list_distributed(&self, tx: &Tx, tops: &[VdevConfig]) -> Result<(), SyncError> {
-        let new = distributed(tops, &mut || self.world.random());
-        if new.is_empty() {
-            return Ok(());
-        }
-        let mut aux = self.aux.read().clone();
-        aux.spares.extend(new);
-        self.put_aux(tx, &aux)
-    }
 }
 
-impl PoolWriter {
+impl Vdevs {
     /// The hot spares and cache devices as of the last txg.
-    pub(crate) fn aux(&self) -> Aux {
-        self.engine().aux.read().clone()
+    pub(crate) fn aux(&self) -> AuxLists {
+        self.core.aux.read().clone()
     }
 
     /// Number of hot spares.
     pub fn spare_count(&self) -> usize {
-        self.engine().aux.read().spares.len()
+        self.core.aux.read().spares.len()
     }
 
     /// Adds hot spares and cache devices (`spa_vdev_add`).
@@ -271,7 +181,7 @@ impl PoolWriter {
     /// The same, with the new spares at index `at` of the list, in whose order they are tried.
     ///
     /// # Errors
-    /// See [`PoolWriter::add_aux`].
+    /// See [`Vdevs::add_aux`].
     pub fn add_aux_at(
         &self,
         at: usize,
@@ -280,19 +190,47 @@ impl PoolWriter {
         force: bool,
         claimer: &Claimer<'_>,
     ) -> Result<(), ShapeError> {
-        let engine = self.engine();
-        let _alone = engine.shape.lock();
+        let _alone = self.core.shape.lock();
         let mut aux = self.aux();
-        let txg = self.txgs().open();
-        let version = engine.mos.version();
-        let old = |list: &[NewLeaf], since| !list.is_empty() && version < since;
+        let txg = self.core.txgs().open();
+        let version = self.core.mos.version();
+        let common = Terms { first: 0, ashift: None, force, txg, claimer, version };
+        let new = self.claim_aux_all(spares, cache, &common, &aux)?;
+        let mut to_use = Vec::new();
+        let behind = aux.spares.split_off(at.min(aux.spares.len()));
+        for (role, device, config) in new {
+            label(&*device, &config, role, version)?;
+            to_use.push((role, config.clone(), device));
+            let path = config.path.as_deref().map(|p| DeviceLocation::whole(std::ffi::OsStr::from_bytes(p)));
+            let added = AuxVdev { config, place: path, state: VdevState::Healthy, aux: VdevAux::None };
+            aux.list(role).push(added);
+        }
+        aux.spares.extend(behind);
+        self.core.change_pool(Box::new(move |core, tx| core.put_aux(tx, &aux).map(|()| Vec::new())))?;
+        for (role, config, device) in to_use {
+            self.keep_aside(&config, device.clone());
+            if role == Role::Cache {
+                self.use_cache_device(&config, device);
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims new hot spares and cache devices, unless this pool or another has them.
+    fn claim_aux_all(
+        &self,
+        spares: &[NewLeaf],
+        cache: &[NewLeaf],
+        common: &Terms<'_>,
+        aux: &AuxLists,
+    ) -> Result<Vec<(Role, Arc<dyn Device>, VdevConfig)>, ShapeError> {
+        let old = |list: &[NewLeaf], since| !list.is_empty() && common.version < since;
         if old(spares, SPA_VERSION_RAIDZ2) || old(cache, SPA_VERSION_L2CACHE) {
             return Err(CreateError::OldPool.into());
         }
-        let common = Terms { first: 0, ashift: None, force, txg, claimer, version };
         // Another pool of this process may have claimed the spare already.
-        let shared = aux_devices::lending(claimer, engine.world.layer());
-        let of_spares = Terms { claimer: &shared, ..common };
+        let shared = aux_devices::lending(common.claimer, self.core.world.layer());
+        let of_spares = Terms { claimer: &shared, ..*common };
         let mut new = Vec::new();
         for (role, leaf) in
             spares.iter().map(|l| (Role::Spare, l)).chain(cache.iter().map(|l| (Role::Cache, l)))
@@ -300,16 +238,17 @@ impl PoolWriter {
             let path = leaf.path.as_os_str().as_bytes();
             if aux.l2cache.iter().any(|a| a.config.path.as_deref() == Some(path)) {
                 // This pool itself has claimed the device already.
-                let (path, pool) = (leaf.path.display().to_string(), engine.dsl.pool_name().to_owned());
+                let (path, pool) = (leaf.path.display().to_string(), self.core.dsl.pool_name().to_owned());
                 return Err(CreateError::InUse { path, pool, state: role.state() }.into());
             }
-            let terms = if role == Role::Spare { &of_spares } else { &common };
-            let (device, mut config) = claim_aux(leaf, terms, &mut || engine.world.random())?;
+            let terms = if role == Role::Spare { &of_spares } else { common };
+            let (device, mut config) = claim_aux(leaf, terms, &mut || self.core.world.random())?;
             let old = Labels::read(&*device).newest().map(|l| (l.state, l.guid));
             let mine = |g: Option<Guid>| aux.all().any(|a| Some(a.config.guid) == g);
             match old {
                 Some((PoolState::Spare | PoolState::L2cache, guid)) if mine(guid) => {
-                    let (path, pool) = (leaf.path.display().to_string(), engine.dsl.pool_name().to_owned());
+                    let (path, pool) =
+                        (leaf.path.display().to_string(), self.core.dsl.pool_name().to_owned());
                     return Err(CreateError::InUse { path, pool, state: role.state() }.into());
                 }
                 // It may be the spare of another pool too: all use the same guid for it.
@@ -324,29 +263,12 @@ impl PoolWriter {
                 return Err(CreateError::Twice { path }.into());
             }
         }
-        let mut to_use = Vec::new();
-        let behind = aux.spares.split_off(at.min(aux.spares.len()));
-        for (role, device, config) in new {
-            label(&*device, &config, role, self.engine().mos.version())?;
-            to_use.push((role, config.clone(), device));
-            let path = config.path.as_deref().map(|p| DeviceLocation::whole(std::ffi::OsStr::from_bytes(p)));
-            let added = AuxVdev { config, place: path, state: VdevState::Healthy, aux: VdevAux::None };
-            aux.list(role).push(added);
-        }
-        aux.spares.extend(behind);
-        self.change_pool(Box::new(move |engine, tx| engine.put_aux(tx, &aux).map(|()| Vec::new())))?;
-        for (role, config, device) in to_use {
-            engine.keep_aside(&config, device.clone());
-            if role == Role::Cache {
-                engine.use_cache_device(&config, device);
-            }
-        }
-        Ok(())
+        Ok(new)
     }
 
     /// Whether it is a cache device of the pool.
     pub(crate) fn is_cache(&self, guid: Guid) -> bool {
-        self.engine().aux.read().l2cache.iter().any(|one| one.config.guid == guid)
+        self.core.aux.read().l2cache.iter().any(|one| one.config.guid == guid)
     }
 
     /// Takes a cache device offline until it is brought online, or until the next import if
@@ -356,23 +278,22 @@ impl PoolWriter {
             one.config.offline = !temporary;
             (one.state, one.aux) = (VdevState::Offline, VdevAux::None);
         })?;
-        let _ = self.engine().cache.remove_device(guid);
-        self.engine().aside.lock().remove(&guid);
+        let _ = self.core.cache.remove_device(guid);
+        self.aside.lock().remove(&guid);
         Ok(())
     }
 
     /// Brings a cache device online that is offline, was absent or failed; gives its state then.
     /// Its contents are found again. The caller holds `shape`.
     pub(crate) fn cache_online(&self, guid: Guid) -> Result<VdevState, ShapeError> {
-        let engine = self.engine();
         let Some(mut one) = self.aux().l2cache.into_iter().find(|one| one.config.guid == guid) else {
             return Err(vdev::VdevError::NoSuchGuid { guid }.into());
         };
-        if engine.cache.device_stats(guid).is_some_and(|stats| !stats.failed) {
+        if self.core.cache.device_stats(guid).is_some_and(|stats| !stats.failed) {
             return Ok(VdevState::Healthy);
         }
-        let _ = engine.cache.remove_device(guid);
-        engine.aside.lock().remove(&guid);
+        let _ = self.core.cache.remove_device(guid);
+        self.aside.lock().remove(&guid);
         let recorded =
             || one.config.path.as_deref().map(|p| DeviceLocation::whole(std::ffi::OsStr::from_bytes(p)));
         let place = one.place.clone().or_else(recorded);
@@ -381,7 +302,7 @@ impl PoolWriter {
         if let Some(place) = &place {
             now = look(place, &one.config);
             if now.0 == VdevState::Healthy {
-                device = Openings::new(Mode::Write, engine.world.layer()).open(place).ok();
+                device = Openings::new(Mode::Write, self.core.world.layer()).open(place).ok();
             }
         }
         if now.0 == VdevState::Healthy && device.is_none() {
@@ -394,8 +315,8 @@ impl PoolWriter {
             (one.state, one.aux, one.place) = (now.0, now.1, place);
         })?;
         if let Some(device) = device {
-            engine.keep_aside(&config, device.clone());
-            engine.use_cache_device(&config, device);
+            self.keep_aside(&config, device.clone());
+            self.use_cache_device(&config, device);
         }
         Ok(now.0)
     }
@@ -405,7 +326,7 @@ impl PoolWriter {
         let mut aux = self.aux();
         let one = aux.l2cache.iter_mut().find(|one| one.config.guid == guid);
         with(one.ok_or(vdev::VdevError::NoSuchGuid { guid })?);
-        self.change_pool(Box::new(move |engine, tx| engine.put_aux(tx, &aux).map(|()| Vec::new())))?;
+        self.core.change_pool(Box::new(move |core, tx| core.put_aux(tx, &aux).map(|()| Vec::new())))?;
         Ok(())
     }
 
@@ -417,10 +338,9 @@ impl PoolWriter {
     /// * [`ShapeError::Unsupported`]: it is a distributed spare, or a vdev of the tree.
     /// * [`ShapeError::Stopped`]: the pool has stopped.
     pub fn remove_aux(&self, guid: Guid) -> Result<(), ShapeError> {
-        let engine = self.engine();
-        let _alone = engine.shape.lock();
+        let _alone = self.core.shape.lock();
         let mut aux = self.aux();
-        let config = self.config();
+        let config = self.core.synced.read().config.clone();
         let in_tree = config.vdev_tree.as_ref().is_some_and(|root| root.find(guid).is_some());
         let found = [Role::Spare, Role::Cache].into_iter().find_map(|role| {
             let at = aux.list(role).iter().position(|a| a.config.guid == guid)?;
@@ -440,16 +360,16 @@ impl PoolWriter {
         }
         let gone = aux.list(role).remove(at).config;
         let was_at = gone.path.clone();
-        self.change_pool(Box::new(move |engine, tx| {
-            engine.put_aux(tx, &aux)?;
+        self.core.change_pool(Box::new(move |core, tx| {
+            core.put_aux(tx, &aux)?;
             let path = String::from_utf8_lossy(gone.path.as_deref().unwrap_or(b"-")).into_owned();
-            let text = format!("{} vdev ({}) {path}", engine.dsl.pool_name(), role.word());
+            let text = format!("{} vdev ({}) {path}", core.dsl.pool_name(), role.word());
             Ok(vec![Event { what: "vdev remove", dataset: String::new(), object: 0, text }])
         }))?;
-        engine.notice_gone(guid, was_at, "vdev_remove_aux");
+        self.works.notice_gone(guid, was_at, "vdev_remove_aux");
         // The cache doesn't know spares.
-        let _ = engine.cache.remove_device(guid);
-        engine.aside.lock().remove(&guid);
+        let _ = self.core.cache.remove_device(guid);
+        self.aside.lock().remove(&guid);
         Ok(())
     }
 }

@@ -21,6 +21,8 @@
 //! OpenZFS `vdev_expand`, `vdev_metaslab_init`, `vdev_get_stats_ex` (`vs_esize`),
 //! `vdev_copy_uberblocks`.
 
+use std::sync::Arc;
+
 use device::Device;
 use dmu::Tx;
 use dsl::sync::Event;
@@ -30,10 +32,11 @@ use pool::metaslab::TopVdev;
 use vdev::Tree;
 use vdev::label::{LabelWriter, Labels};
 
-use crate::create::{Claimed, asize, leaf_asize};
-use crate::engine::{Engine, LifeError, SyncError};
-use crate::txg::TxgHandle;
-use crate::vdev_ops::online_offline::Change;
+use crate::new_vdevs::Claimed;
+use crate::new_vdevs::geometry::{asize, leaf_asize};
+use crate::pool_core::errors::{LifeError, SyncError};
+use crate::pool_core::pool_tasks::Change;
+use crate::vdev_ops::Vdevs;
 use crate::vdev_ops::replicas;
 
 /// Allocatable bytes of a top-level vdev after growing with its devices. `None` if it would not
@@ -74,48 +77,46 @@ pub(crate) fn copy_rings(top: &VdevConfig, leaf: &VdevConfig, device: &dyn Devic
     (LABELS / 2..LABELS).map(|label| writer.ring(label, &ring).is_ok()).collect()
 }
 
-impl Engine {
+impl Vdevs {
     /// Grows the top-level vdev of a device, if it can.
-    pub(crate) fn grow_top_of(&self, txgs: &TxgHandle, guid: Guid) -> Result<(), LifeError> {
-        let (config, tree) = (self.config_now(), self.tree());
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+    pub(crate) fn grow_top_of(self: &Arc<Self>, guid: Guid) -> Result<(), LifeError> {
+        let (config, tree) = (self.core.config_now(), self.core.tree());
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
         let top = root.children.iter().find(|top| top.find(guid).is_some());
         match top.filter(|top| grown(&tree, top).is_some()).map(|top| top.guid) {
-            Some(top) => self.decide(txgs, move |engine, tx| engine.take_growth(tx, top)),
+            Some(top) => {
+                let me = Arc::clone(self);
+                self.core.decide(move |_, tx| me.take_growth(tx, top))
+            }
             None => Ok(()),
         }
     }
 
     /// Grows all vdevs that can, if the pool wants that (`autoexpand=on`).
-    pub(crate) fn grow_by_itself(&self, txgs: &TxgHandle) {
-        if !self.is_on("autoexpand") {
+    pub(crate) fn grow_by_itself(self: &Arc<Self>) {
+        if !self.core.is_on("autoexpand") {
             return;
         }
-        let (config, tree) = (self.config_now(), self.tree());
+        let (config, tree) = (self.core.config_now(), self.core.tree());
         let tops = config.vdev_tree.iter().flat_map(|root| &root.children);
         let larger: Vec<Guid> = tops.filter(|top| grown(&tree, top).is_some()).map(|top| top.guid).collect();
         drop(tree);
         for top in larger {
-            let _alone = self.shape.lock();
+            let _alone = self.core.shape.lock();
             // A pool that has stopped needs no space.
-            let _ = self.decide(txgs, move |engine, tx| engine.take_growth(tx, top));
+            let me = Arc::clone(self);
+            let _ = self.core.decide(move |_, tx| me.take_growth(tx, top));
         }
-    }
-
-    /// Whether a property of the pool is on.
-    pub(crate) fn is_on(&self, prop: &str) -> bool {
-        let props = self.mos.pool_props().unwrap_or_default();
-        props.get(prop).and_then(|value| value.first()).is_some_and(|on| on != 0)
     }
 
     /// Grows a vdev with its devices, in the syncing txg.
     fn take_growth(&self, tx: &Tx, guid: Guid) -> Result<Change<()>, SyncError> {
         let txg = tx.txg();
-        let (config, tree) = (self.config_now(), self.tree());
-        let mut root = config.vdev_tree.clone().expect("an engine's config has a tree");
+        let (config, tree) = (self.core.config_now(), self.core.tree());
+        let mut root = config.vdev_tree.clone().expect("a pool's config has a tree");
         let top = root.children.iter().find(|top| top.guid == guid);
         let Some(now) = top.and_then(|top| grown(&tree, top)) else { return Ok(Ok(((), Vec::new()))) };
-        let before = self.allocator.totals().size();
+        let before = self.core.allocator.totals().size();
         replicas::edit(&mut root, guid, &mut |top| top.asize = Some(now));
         let top = root.children.iter().find(|top| top.guid == guid).cloned().expect("it was just there");
         for leaf in top.leaves() {
@@ -123,7 +124,7 @@ impl Engine {
                 let before = device.size();
                 device.grow();
                 if device.size() > before && tree.is_writable(leaf.guid) {
-                    self.judge_labels(leaf.guid, &copy_rings(&top, leaf, &**device));
+                    self.core.judge_labels(leaf.guid, &copy_rings(&top, leaf, &**device));
                 }
             }
         }
@@ -131,15 +132,16 @@ impl Engine {
         // The tree keeps closed what is closed.
         let mut shown = tree.config().clone();
         replicas::edit(&mut shown, guid, &mut |top| top.asize = Some(now));
-        let tree = self.put_tree(&shown, &Claimed::new(), |_| Ok(())).map_err(shape)?;
+        let tree = self.core.put_tree(&shown, &Claimed::new(), |_| Ok(())).map_err(shape)?;
         let block = tree.psize_to_asize(VdevId(top.id as u32), Psize(1 << 17), txg).map_err(shape)?;
-        let described = TopVdev::from_config(&self.sync_mos, &top, block.0);
+        let described = TopVdev::from_config(&self.core.sync_mos, &top, block.0);
         if let Some(described) = described.map_err(|source| SyncError::Books { txg, source })? {
-            self.allocator.grow_vdev(&described);
+            self.core.allocator.grow_vdev(&described);
         }
-        self.edit_config(|config| config.vdev_tree = Some(root));
-        let size = self.allocator.totals().size();
-        let text = format!("pool '{}' size: {size}(+{})", self.dsl.pool_name(), size.saturating_sub(before));
+        self.core.edit_config(|config| config.vdev_tree = Some(root));
+        let size = self.core.allocator.totals().size();
+        let text =
+            format!("pool '{}' size: {size}(+{})", self.core.dsl.pool_name(), size.saturating_sub(before));
         Ok(Ok(((), vec![Event { what: "vdev online", dataset: String::new(), object: 0, text }])))
     }
 }

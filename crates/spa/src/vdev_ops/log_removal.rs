@@ -17,16 +17,20 @@
 //! # See
 //! OpenZFS `spa_vdev_remove_log`, `vdev_remove_make_hole_and_free`.
 
+use std::sync::Arc;
+
 use dmu::Tx;
 use dsl::sync::Event;
 use ondisk::version::SPA_VERSION_HOLES;
 use ondisk::{Guid, VdevConfig, VdevId};
 
-use crate::create::{Claimed, CreateError};
-use crate::engine::{Engine, LifeError, PoolWriter, ShapeError, SyncError};
-use crate::txg::{TXG_SIZE, TxgHandle};
+use crate::new_vdevs::{Claimed, CreateError};
+use crate::pool_core::errors::{LifeError, ShapeError, SyncError};
+use crate::pool_core::pool_tasks::Change;
+use crate::txg::TXG_SIZE;
+use crate::vdev_ops::Vdevs;
 use crate::vdev_ops::attach::Gone;
-use crate::vdev_ops::online_offline::Change;
+use crate::vdev_ops::replicas;
 
 /// Txgs after which a device without new allocations is empty.
 ///
@@ -35,7 +39,7 @@ use crate::vdev_ops::online_offline::Change;
 /// record has synced.
 const GROUPS: usize = 2 * (TXG_SIZE + 2);
 
-impl PoolWriter {
+impl Vdevs {
     /// Removes a top-level log vdev; when it returns, its devices belong to no pool
     /// (`spa_vdev_remove_log`).
     ///
@@ -46,82 +50,83 @@ impl PoolWriter {
     ///   [`ShapeError`].
     ///
     /// The pool then uses the vdev as before.
-    pub fn remove_log(&self, guid: Guid) -> Result<(), LifeError> {
-        let engine = self.engine();
-        let _alone = engine.shape.lock();
-        engine.shape_is_free()?;
-        if engine.mos.version() < SPA_VERSION_HOLES {
+    pub fn remove_log(self: &Arc<Self>, guid: Guid) -> Result<(), LifeError> {
+        let _alone = self.core.shape.lock();
+        self.shape_is_free()?;
+        if self.core.mos.version() < SPA_VERSION_HOLES {
             return Err(ShapeError::from(CreateError::OldPool).into());
         }
-        let config = engine.config_now();
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let config = self.core.config_now();
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
         let Some(top) = root.children.iter().find(|top| top.guid == guid && top.is_log) else {
             return Err(ShapeError::Unsupported { what: "removing a vdev that holds data" }.into());
         };
-        let (vdev, txgs) = (VdevId(top.id as u32), self.txgs().handle());
-        engine.stop_works();
-        engine.allocator.set_allocating(vdev, false);
-        let done = engine.empty(&txgs, guid, vdev);
+        let vdev = VdevId(top.id as u32);
+        self.works.stop_works();
+        self.core.allocator.set_allocating(vdev, false);
+        let done = self.empty(guid, vdev);
         if done.is_err() {
-            engine.allocator.set_allocating(vdev, true);
+            self.core.allocator.set_allocating(vdev, true);
         }
-        engine.restart_works(&txgs);
+        self.works.restart_works();
         // The device may be leaving because it is not writable: that is no reason to keep it.
         done?.iter().for_each(|gone| drop(gone.void_labels()));
         Ok(())
     }
 }
 
-impl Engine {
+impl Vdevs {
     /// Waits until a vdev is empty, and lets a txg remove it.
-    fn empty(&self, txgs: &TxgHandle, guid: Guid, vdev: VdevId) -> Result<Vec<Gone>, LifeError> {
+    fn empty(self: &Arc<Self>, guid: Guid, vdev: VdevId) -> Result<Vec<Gone>, LifeError> {
         for _ in 0..GROUPS {
-            if self.allocator.is_unused(vdev) {
+            if self.core.allocator.is_unused(vdev) {
                 break;
             }
-            self.end_chains(txgs, vdev)?;
-            txgs.wait_synced(txgs.open()).map_err(ShapeError::from)?;
+            self.logs.end_chains(vdev)?;
+            self.core.txgs().wait_synced(self.core.txgs().open()).map_err(ShapeError::from)?;
         }
-        self.decide(txgs, move |engine, tx| engine.let_log_go(tx, guid, vdev))
+        let me = Arc::clone(self);
+        self.core.decide(move |_, tx| me.let_log_go(tx, guid, vdev))
     }
 
     /// Removes a log vdev from the tree, in the syncing txg.
     fn let_log_go(&self, tx: &Tx, guid: Guid, vdev: VdevId) -> Result<Change<Vec<Gone>>, SyncError> {
         let txg = tx.txg();
-        if !self.allocator.remove_vdev(vdev) {
+        if !self.core.allocator.remove_vdev(vdev) {
             return Ok(Err(ShapeError::Busy { guid }.into()));
         }
-        let config = self.config_now();
-        let mut root = config.vdev_tree.clone().expect("an engine's config has a tree");
+        let config = self.core.config_now();
+        let mut root = config.vdev_tree.clone().expect("a pool's config has a tree");
         let at = root.children.iter().position(|top| top.guid == guid).expect("who removes it is alone");
         let top = root.children[at].clone();
         let gone = top.leaves().map(|leaf| self.gone(&config, leaf, false)).collect();
         match at + 1 == root.children.len() {
             true => drop(root.children.pop()),
-            false => root.children[at] = crate::vdev_ops::split::hole(top.id),
+            false => root.children[at] = replicas::hole(top.id),
         }
-        self.put_tree(&root, &Claimed::new(), |_| Ok(()))
+        self.core
+            .put_tree(&root, &Claimed::new(), |_| Ok(()))
             .map_err(|source| SyncError::Shape { txg, source })?;
-        self.edit_config(|config| config.vdev_tree = Some(root));
+        self.core.edit_config(|config| config.vdev_tree = Some(root));
         self.forget_top(tx, &top)?;
-        self.notice_gone(guid, top.path.clone(), "vdev_remove_dev");
+        self.works.notice_gone(guid, top.path.clone(), "vdev_remove_dev");
         let path = match &top.path {
             Some(path) => String::from_utf8_lossy(path).into_owned(),
             None => "-".to_owned(),
         };
-        let text = format!("{} vdev {} (log) {path}", self.dsl.pool_name(), top.id);
+        let text = format!("{} vdev {} (log) {path}", self.core.dsl.pool_name(), top.id);
         let event = Event { what: "vdev remove", dataset: String::new(), object: 0, text };
         Ok(Ok((gone, vec![event])))
     }
 
     /// Removes what is kept of a top-level vdev that has left.
     fn forget_top(&self, tx: &Tx, top: &VdevConfig) -> Result<(), SyncError> {
-        self.ratios.lock().remove(&VdevId(top.id as u32));
+        self.core.ratios.lock().remove(&VdevId(top.id as u32));
         for leaf in top.leaves() {
-            self.dtls.lock().remove(&leaf.guid);
+            self.core.dtls.lock().remove(&leaf.guid);
             self.offline_for_now.lock().remove(&leaf.guid);
         }
-        crate::vdev_ops::split::forget(&self.sync_mos, tx, top)
+        crate::vdev_ops::vdev_objects::forget(&self.core.sync_mos, tx, top)
             .map_err(|source| SyncError::Books { txg: tx.txg(), source })
     }
 }

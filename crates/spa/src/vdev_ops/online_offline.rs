@@ -25,14 +25,13 @@
 use std::sync::Arc;
 
 use dmu::Tx;
-use dsl::sync::Event;
-use ondisk::{Guid, PoolConfig, VdevConfig, VdevKind};
-use parking_lot::Mutex;
+use ondisk::{Guid, VdevConfig, VdevKind};
 use vdev::{Devices, Tree, VdevAux, VdevState};
 
-use crate::create::Claimed;
-use crate::engine::{ChangedConfig, Engine, PoolWriter, ShapeError, SyncError};
-use crate::txg::TxgHandle;
+use crate::new_vdevs::Claimed;
+use crate::pool_core::errors::{LifeError, ShapeError, SyncError};
+use crate::pool_core::pool_tasks::Change;
+use crate::vdev_ops::Vdevs;
 use crate::vdev_ops::replicas;
 
 /// `aux_state` of a device that a user faulted.
@@ -40,7 +39,7 @@ const EXTERNAL: &str = "external";
 /// `aux_state` of a device with too many errors.
 const ERR_EXCEEDED: &str = "err_exceeded";
 
-/// The verdict on a device, for [`PoolWriter::fault`].
+/// The verdict on a device, for [`Vdevs::fault`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// A user faults it, until it is cleared (`VDEV_AUX_EXTERNAL_PERSIST`).
@@ -64,88 +63,6 @@ impl Verdict {
     }
 }
 
-/// Why a device was not changed.
-#[derive(Debug, thiserror::Error)]
-pub enum LifeError {
-    /// The pool can't be changed.
-    #[error(transparent)]
-    Shape(#[from] ShapeError),
-    /// The vdev is not a device of its own (`ENOTSUP`).
-    #[error("the vdev {} is no device", guid.0)]
-    NotLeaf {
-        /// Guid of the vdev.
-        guid: Guid,
-    },
-    /// Some data can be read only from it (`EBUSY`).
-    #[error("the device {} holds what no other does", guid.0)]
-    NoReplicas {
-        /// Guid of the vdev.
-        guid: Guid,
-    },
-    /// The device has left with a split (`EINVAL`).
-    #[error("the device {} was split off", guid.0)]
-    SplitOff {
-        /// Guid of the vdev.
-        guid: Guid,
-    },
-    /// Nothing can be attached to it or replace it at its place (`ENOTSUP`).
-    #[error("the vdev {} can't have a side more", guid.0)]
-    Target {
-        /// Guid of the vdev.
-        guid: Guid,
-    },
-    /// The new device is too small (`EOVERFLOW`).
-    #[error("the new device has {size} bytes, and {least} are needed")]
-    TooSmall {
-        /// Its allocatable bytes.
-        size: u64,
-        /// The least size, in bytes.
-        least: u64,
-    },
-    /// The new device has larger sectors than its vdev (`EDOM`).
-    #[error("the new device has an ashift of {}, its vdev one of {}", new.0, vdev.0)]
-    Ashift {
-        /// The device's.
-        new: ondisk::Ashift,
-        /// The vdev's.
-        vdev: ondisk::Ashift,
-    },
-    /// The new device is in use (`EBUSY`).
-    #[error("the new device is in use")]
-    InUse,
-    /// The place of a hot spare in use can only be taken by another hot spare.
-    #[error("the device {} can only be replaced by another hot spare", guid.0)]
-    OnlySpare {
-        /// Guid of the vdev.
-        guid: Guid,
-    },
-    /// A resilver is running or requested, which excludes a rebuild
-    /// (`ZFS_ERR_RESILVER_IN_PROGRESS`).
-    #[error("a resilver is in progress")]
-    Resilvering,
-    /// A sequential rebuild is running, which excludes a resilver (`ZFS_ERR_REBUILD_IN_PROGRESS`).
-    #[error("a sequential resilver is in progress")]
-    Rebuilding,
-    /// Its top-level vdev can't be rebuilt sequentially (`ENOTSUP`).
-    #[error("what is beside {} can't be rebuilt sequentially", guid.0)]
-    NotSequential {
-        /// Guid of the vdev.
-        guid: Guid,
-    },
-    /// The feature `device_rebuild` is not enabled (`ENOTSUP`).
-    #[error("the feature device_rebuild is not enabled")]
-    RebuildDisabled,
-    /// Only children of mirrors and of replacements can be detached (`ENOTSUP`).
-    #[error("the vdev {} can't lose a side", guid.0)]
-    NotMirror {
-        /// Guid of the vdev.
-        guid: Guid,
-    },
-}
-
-/// The result of a change; a refusal changes nothing.
-pub(crate) type Change<R> = Result<(R, Vec<Event>), LifeError>;
-
 /// A leaf that is a device of its own.
 fn device_of(root: &VdevConfig, guid: Guid) -> Result<&VdevConfig, LifeError> {
     let missing = || LifeError::Shape(vdev::VdevError::NoSuchGuid { guid }.into());
@@ -156,32 +73,7 @@ fn device_of(root: &VdevConfig, guid: Guid) -> Result<&VdevConfig, LifeError> {
     }
 }
 
-impl Engine {
-    /// The config so far in the syncing txg.
-    pub(crate) fn config_now(&self) -> Arc<PoolConfig> {
-        self.newest_config(&self.changed_config.lock())
-    }
-
-    /// The same, for a caller that changes it.
-    pub(crate) fn newest_config(&self, changed: &ChangedConfig) -> Arc<PoolConfig> {
-        let coming = changed.next.clone().or_else(|| changed.committing.clone());
-        coming.unwrap_or_else(|| self.synced.read().config.clone())
-    }
-
-    /// Replaces the tree by that of a config; `before` may change it first.
-    pub(crate) fn put_tree(
-        &self,
-        root: &VdevConfig,
-        new: &Claimed,
-        before: impl FnOnce(&Tree) -> Result<(), vdev::VdevError>,
-    ) -> Result<Arc<Tree>, vdev::VdevError> {
-        let _one = self.placing.lock();
-        let tree = Arc::new(self.reshaped(root, new)?);
-        before(&tree)?;
-        self.cache.zio().trees().set(Arc::clone(&tree));
-        Ok(tree)
-    }
-
+impl Vdevs {
     /// Whether a device is offline, temporarily or not.
     fn is_offline(&self, leaf: &VdevConfig) -> bool {
         leaf.offline || self.offline_for_now.lock().contains(&leaf.guid)
@@ -190,7 +82,7 @@ impl Engine {
     /// Closes a device in the syncing txg.
     fn close(&self, tx: &Tx, guid: Guid, state: VdevState, aux: VdevAux) -> Result<(), SyncError> {
         let shape = |source| SyncError::Shape { txg: tx.txg(), source };
-        let tree = self.tree();
+        let tree = self.core.tree();
         let open = tree.devices().any(|(leaf, _)| leaf == guid);
         tree.set_state(guid, state, aux).map_err(shape)?;
         if open {
@@ -199,17 +91,17 @@ impl Engine {
         }
         let mut root = tree.config().clone();
         replicas::edit(&mut root, guid, &mut |leaf| leaf.offline = true);
-        self.put_tree(&root, &Claimed::new(), |_| Ok(())).map(drop).map_err(shape)
+        self.core.put_tree(&root, &Claimed::new(), |_| Ok(())).map(drop).map_err(shape)
     }
 
     pub(crate) fn take_offline(&self, tx: &Tx, guid: Guid, temporary: bool) -> Result<Change<()>, SyncError> {
-        let config = self.config_now();
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let config = self.core.config_now();
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
         let leaf = match device_of(root, guid) {
             Ok(leaf) => leaf,
             Err(e) => return Ok(Err(e)),
         };
-        let tree = self.tree();
+        let tree = self.core.tree();
         if !self.is_offline(leaf) && replicas::is_required(&tree, root, guid) {
             return Ok(Err(LifeError::NoReplicas { guid }));
         }
@@ -229,8 +121,8 @@ impl Engine {
     }
 
     fn take_fault(&self, tx: &Tx, guid: Guid, verdict: Verdict) -> Result<Change<()>, SyncError> {
-        let config = self.config_now();
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let config = self.core.config_now();
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
         match device_of(root, guid) {
             // The device's current state is no better.
             Ok(leaf) if verdict == Verdict::Poor && (leaf.faulted || leaf.degraded) => {
@@ -240,7 +132,7 @@ impl Engine {
             Err(e) => return Ok(Err(e)),
         }
         let (why, aux) = verdict.aux();
-        let tree = self.tree();
+        let tree = self.core.tree();
         if verdict == Verdict::Poor || replicas::is_required_when_faulting(&tree, root, guid) {
             // What only it holds must stay readable.
             self.edit_leaf(guid, |leaf| {
@@ -263,8 +155,8 @@ impl Engine {
 
     /// Clears the faults that a user made, of a vdev or of all; gives the devices.
     fn forgive(&self, of: Option<Guid>) -> Vec<Guid> {
-        let config = self.config_now();
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let config = self.core.config_now();
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
         let within = of.map_or(Some(root), |guid| root.find(guid));
         let faulted: Vec<VdevConfig> = within
             .into_iter()
@@ -280,7 +172,7 @@ impl Engine {
                 (leaf.faulted, leaf.degraded, leaf.aux_state) = (false, false, None);
                 leaf.unspare |= spared;
             });
-            let tree = self.tree();
+            let tree = self.core.tree();
             let now = match tree.state_of(leaf.guid) {
                 Ok((VdevState::Faulted, _)) if self.is_offline(leaf) => (VdevState::Offline, VdevAux::None),
                 Ok((VdevState::Faulted, _)) => (VdevState::CantOpen, VdevAux::OpenFailed),
@@ -294,15 +186,15 @@ impl Engine {
     }
 
     fn edit_leaf(&self, guid: Guid, mut with: impl FnMut(&mut VdevConfig)) {
-        self.edit_config(|config| {
-            let root = config.vdev_tree.as_mut().expect("an engine's config has a tree");
+        self.core.edit_config(|config| {
+            let root = config.vdev_tree.as_mut().expect("a pool's config has a tree");
             replicas::edit(root, guid, &mut with);
         });
     }
 
     fn take_online(&self, tx: &Tx, guid: Guid, found: &Devices) -> Result<Change<bool>, SyncError> {
-        let config = self.config_now();
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let config = self.core.config_now();
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
         let leaf = match device_of(root, guid) {
             Ok(leaf) => leaf,
             Err(e) => return Ok(Err(e)),
@@ -311,12 +203,12 @@ impl Engine {
         self.edit_leaf(guid, |leaf| (leaf.offline, leaf.removed) = (false, false));
         self.offline_for_now.lock().remove(&guid);
         let shape = |source| SyncError::Shape { txg: tx.txg(), source };
-        let (state, _) = self.tree().state_of(guid).map_err(shape)?;
+        let (state, _) = self.core.tree().state_of(guid).map_err(shape)?;
         if matches!(state, VdevState::Faulted | VdevState::Degraded | VdevState::Healthy) {
             return Ok(Ok((was, Vec::new())));
         }
         if found.is_empty() {
-            self.tree().set_state(guid, VdevState::CantOpen, VdevAux::OpenFailed).map_err(shape)?;
+            self.core.tree().set_state(guid, VdevState::CantOpen, VdevAux::OpenFailed).map_err(shape)?;
         } else {
             self.put_opened(found).map_err(shape)?;
         }
@@ -324,38 +216,7 @@ impl Engine {
     }
 }
 
-impl Engine {
-    /// See [`PoolWriter::fault`].
-    pub(crate) fn fault(&self, txgs: &TxgHandle, guid: Guid, verdict: Verdict) -> Result<(), LifeError> {
-        let _alone = self.shape.lock();
-        self.decide(txgs, move |engine, tx| engine.take_fault(tx, guid, verdict))?;
-        self.cancel_works_if_faulted(guid);
-        Ok(())
-    }
-
-    /// Runs a change that is checked in the txg, and waits until it is on disk. The caller holds
-    /// `shape`.
-    pub(crate) fn decide<R: Send + 'static>(
-        &self,
-        txgs: &TxgHandle,
-        change: impl FnOnce(&Engine, &Tx) -> Result<Change<R>, SyncError> + Send + 'static,
-    ) -> Result<R, LifeError> {
-        let result = Arc::new(Mutex::new(None));
-        let slot = result.clone();
-        let task = Box::new(move |engine: &Engine, tx: &Tx| {
-            let (came, events) = match change(engine, tx)? {
-                Ok((value, events)) => (Ok(value), events),
-                Err(refusal) => (Err(refusal), Vec::new()),
-            };
-            *slot.lock() = Some(came);
-            Ok(events)
-        });
-        self.change_in(txgs, &self.pool_tasks, task).map_err(ShapeError::from)?;
-        result.lock().take().expect("the group has done it")
-    }
-}
-
-impl PoolWriter {
+impl Vdevs {
     /// Takes a device offline until it is brought online, or until the next import if `temporary`
     /// (`vdev_offline`). It is closed.
     ///
@@ -363,13 +224,13 @@ impl PoolWriter {
     /// * [`LifeError::NoReplicas`]: some data can be read only from the device.
     /// * [`LifeError::NotLeaf`]: the vdev is not a device.
     /// * [`LifeError::Shape`]: the vdev tree cannot be changed; see [`ShapeError`].
-    pub fn offline(&self, guid: Guid, temporary: bool) -> Result<(), LifeError> {
-        let _alone = self.engine().shape.lock();
+    pub fn offline(self: &Arc<Self>, guid: Guid, temporary: bool) -> Result<(), LifeError> {
+        let _alone = self.core.shape.lock();
         if self.is_cache(guid) {
             return Ok(self.cache_offline(guid, temporary)?);
         }
-        self.engine()
-            .decide(&self.txgs().handle(), move |engine, tx| engine.take_offline(tx, guid, temporary))
+        let me = Arc::clone(self);
+        self.core.decide(move |_, tx| me.take_offline(tx, guid, temporary))
     }
 
     /// Faults or degrades a device, until it is cleared or the pool is imported again
@@ -380,8 +241,12 @@ impl PoolWriter {
     /// # Errors
     /// * [`LifeError::NotLeaf`]: the vdev is not a device.
     /// * [`LifeError::Shape`]: the vdev tree cannot be changed; see [`ShapeError`].
-    pub fn fault(&self, guid: Guid, verdict: Verdict) -> Result<(), LifeError> {
-        self.engine().fault(&self.txgs().handle(), guid, verdict)
+    pub fn fault(self: &Arc<Self>, guid: Guid, verdict: Verdict) -> Result<(), LifeError> {
+        let _alone = self.core.shape.lock();
+        let me = Arc::clone(self);
+        self.core.decide(move |_, tx| me.take_fault(tx, guid, verdict))?;
+        self.works.cancel_works_if_faulted(guid);
+        Ok(())
     }
 
     /// Brings a device online that is offline or was absent; gives its state then (`vdev_online`).
@@ -392,17 +257,16 @@ impl PoolWriter {
     /// * [`LifeError::SplitOff`]: the device has left with a split.
     /// * [`LifeError::Shape`]: the vdev tree cannot be changed; see [`ShapeError`]. The device may
     ///   be online then.
-    pub fn online(&self, guid: Guid, expand: bool) -> Result<VdevState, LifeError> {
-        let engine = self.engine();
-        let _alone = engine.shape.lock();
+    pub fn online(self: &Arc<Self>, guid: Guid, expand: bool) -> Result<VdevState, LifeError> {
+        let _alone = self.core.shape.lock();
         if self.is_cache(guid) {
             if expand {
                 return Err(ShapeError::Unsupported { what: "expanding a cache device" }.into());
             }
             return Ok(self.cache_online(guid)?);
         }
-        let _resilver = engine.scan.comes();
-        let tree = engine.tree();
+        let _resilver = self.scans.scan.comes();
+        let tree = self.core.tree();
         let state_of = |tree: &Tree| tree.state_of(guid).map_err(|e| LifeError::Shape(e.into()));
         let (before, aux) = state_of(&tree)?;
         if aux == VdevAux::SplitPool {
@@ -410,40 +274,39 @@ impl PoolWriter {
         }
         let found = match before {
             VdevState::Healthy | VdevState::Degraded => Devices::new(),
-            _ => engine.there_now(guid),
+            _ => self.there_now(guid),
         };
-        let changed =
-            engine.decide(&self.txgs().handle(), move |engine, tx| engine.take_online(tx, guid, &found))?;
+        let me = Arc::clone(self);
+        let changed = self.core.decide(move |_, tx| me.take_online(tx, guid, &found))?;
         if before >= VdevState::Degraded {
-            engine.close_lost(Some(guid)).map_err(ShapeError::from)?;
+            self.close_lost(Some(guid)).map_err(ShapeError::from)?;
         }
-        let (now, _) = state_of(&engine.tree())?;
+        let (now, _) = state_of(&self.core.tree())?;
         if changed && now >= VdevState::Degraded {
-            self.resume_works();
-            engine.heal(&self.txgs().handle())?;
+            self.works.restart_works();
+            self.heal()?;
         }
         if expand {
-            engine.grow_top_of(&self.txgs().handle(), guid)?;
+            self.grow_top_of(guid)?;
         }
         Ok(now)
     }
 
-    /// Clears faults that a user made ([`PoolWriter::clear`]).
-    pub(crate) fn forgive(&self, of: Option<Guid>) -> Result<(), ShapeError> {
-        let engine = self.engine();
-        let config = self.config();
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+    /// Clears faults that a user made ([`crate::engine::PoolWriter::clear`]).
+    pub(crate) fn clear_faults(self: &Arc<Self>, of: Option<Guid>) -> Result<(), ShapeError> {
+        let config = self.core.synced.read().config.clone();
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
         if !root.leaves().any(|leaf| leaf.faulted || leaf.degraded) {
             return Ok(());
         }
-        if self.suspended().is_some() {
-            engine.forgive(of);
+        if self.core.cache.zio().suspension().reason().is_some() {
+            self.forgive(of);
             return Ok(());
         }
-        let forgive = move |engine: &Engine, _: &Tx| {
-            engine.forgive(of);
+        let me = Arc::clone(self);
+        Ok(self.core.change_pool(Box::new(move |_, _| {
+            me.forgive(of);
             Ok(Vec::new())
-        };
-        Ok(self.change_pool(Box::new(forgive))?)
+        }))?)
     }
 }

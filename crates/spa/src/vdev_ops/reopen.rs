@@ -41,8 +41,7 @@ use vdev::{Devices, Tree, VdevAux, VdevState, inject, takes_writes};
 use crate::Labels;
 use crate::discovery::label::read_uberblocks;
 use crate::discovery::probe;
-use crate::engine::{Engine, PoolWriter};
-use crate::txg::TxgHandle;
+use crate::vdev_ops::Vdevs;
 use crate::vdev_ops::expand::copy_rings;
 use crate::vdev_ops::replicas;
 
@@ -64,11 +63,11 @@ fn newest_state(root: &VdevConfig, leaf: &VdevConfig, device: &dyn Device) -> Tx
     all.iter().map(|found| found.uberblock.txg).max().unwrap_or(Txg(0))
 }
 
-impl Engine {
+impl Vdevs {
     /// The devices, of a vdev or of all, whose handles don't work but that are at their paths now.
     fn found_again(&self, of: Option<Guid>) -> Devices {
-        let tree = self.tree();
-        let config = self.config_now();
+        let tree = self.core.tree();
+        let config = self.core.config_now();
         let root = config.vdev_tree.as_ref();
         // Devices that were taken out of use stay so, and those with too many errors.
         let kept_out = |leaf: &VdevConfig| match tree.state_of(leaf.guid) {
@@ -89,10 +88,10 @@ impl Engine {
     }
 
     fn found(&self, of: Option<Guid>, wanted: &dyn Fn(&VdevConfig) -> bool) -> Devices {
-        let tree = self.tree();
+        let tree = self.core.tree();
         let root = tree.config();
         let within = of.map_or(Some(root), |guid| root.find(guid));
-        let newest = self.synced.read().uberblock.txg;
+        let newest = self.core.synced.read().uberblock.txg;
         let mut found = Devices::new();
         for leaf in within.into_iter().flat_map(VdevConfig::leaves) {
             if !matches!(leaf.kind, VdevKind::Disk | VdevKind::File) || !wanted(leaf) {
@@ -117,7 +116,8 @@ impl Engine {
                 }
             }
             let top_level = root.children.iter().any(|top| top.guid == leaf.guid);
-            let there = crate::import::reopen(leaf, top_level, root.guid, newest, self.world.layer());
+            let there =
+                crate::import::devices::reopen(leaf, top_level, root.guid, newest, self.core.world.layer());
             // A new handle may be no better.
             works |= there.as_deref().is_some_and(|device| takes_writes(root.guid, leaf.guid, device));
             // An older copy lacks blocks without a record of that.
@@ -148,15 +148,14 @@ impl Engine {
         if (moved || given_up) && !takes() { Answers::Stale } else { Answers::Well }
     }
 
-    /// See [`PoolWriter::reopen`]; gives the devices that are available again. With `unspare`,
-    /// their hot spares are released ([`Engine::unspare`]).
-    pub(crate) fn reopen(
+    /// See [`Vdevs::reopen`]; gives the devices that are available again. With `unspare`,
+    /// their hot spares are released ([`Vdevs::unspare`]).
+    pub(crate) fn open_again(
         self: &Arc<Self>,
-        txgs: &TxgHandle,
         of: Option<Guid>,
         unspare: bool,
     ) -> Result<Vec<Guid>, vdev::VdevError> {
-        let _resilver = self.scan.comes();
+        let _resilver = self.scans.scan.comes();
         let found = {
             let _one = self.reopening.lock();
             let found = self.found_again(of);
@@ -171,15 +170,15 @@ impl Engine {
             // healthy releases no spare.
             self.unspare(&|leaf| found.contains_key(&leaf.guid));
         }
-        if self.tree().state().0 >= VdevState::Degraded {
+        if self.core.tree().state().0 >= VdevState::Degraded {
             // Their labels are those of the txg in which they left.
-            self.edit_config(|_| {});
+            self.core.edit_config(|_| {});
             // In a suspended pool the works wait until it is cleared: a thread that stops them may
             // wait for that too.
-            if txgs.check_suspended().is_ok() {
-                self.restart_works(txgs);
+            if self.core.txgs().check_suspended().is_ok() {
+                self.works.restart_works();
                 // A pool that stops meanwhile needs no resilver.
-                let _ = self.heal(txgs);
+                let _ = self.heal();
             }
         }
         Ok(found.into_keys().collect())
@@ -188,8 +187,8 @@ impl Engine {
     /// Closes the open devices of a vdev, or of all, that are lost, if the pool can do without
     /// them; probes the others (`vdev_open`, `vdev_validate`).
     pub(crate) fn close_lost(&self, of: Option<Guid>) -> Result<(), vdev::VdevError> {
-        let (config, tree) = (self.config_now(), self.tree());
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let (config, tree) = (self.core.config_now(), self.core.tree());
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
         let within = of.map_or(Some(tree.config()), |guid| tree.config().find(guid));
         for leaf in within.into_iter().flat_map(VdevConfig::leaves) {
             let open = tree.devices().find(|(guid, _)| *guid == leaf.guid).map(|(_, device)| device.clone());
@@ -207,12 +206,12 @@ impl Engine {
 
     /// Replaces the tree by one without a device. It misses what it took and did not flush.
     fn close_one(&self, guid: Guid, why: VdevAux) -> Result<(), vdev::VdevError> {
-        let _one = self.placing.lock();
-        let tree = self.tree();
-        let unsynced = || tree.leaves_out(guid, Txg(self.synced.read().uberblock.txg.0 + 1));
+        let _one = self.core.placing.lock();
+        let tree = self.core.tree();
+        let unsynced = || tree.leaves_out(guid, Txg(self.core.synced.read().uberblock.txg.0 + 1));
         unsynced()?;
         tree.set_state(guid, VdevState::CantOpen, why)?;
-        self.cache.zio().trees().set(Arc::new(tree.closed(guid)?));
+        self.core.cache.zio().trees().set(Arc::new(tree.closed(guid)?));
         // A txg may have begun meanwhile.
         unsynced()
     }
@@ -220,9 +219,9 @@ impl Engine {
     /// Records that these devices are available again: hot spares that stand in for them are
     /// released once they lack nothing (`vdev_unspare`).
     pub(crate) fn unspare(&self, back: &dyn Fn(&VdevConfig) -> bool) {
-        let config = self.config_now();
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
-        let tree = self.tree();
+        let config = self.core.config_now();
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let tree = self.core.tree();
         let firsts =
             root.walk().filter(|vdev| vdev.kind == VdevKind::Spare).filter_map(|vdev| vdev.children.first());
         let works =
@@ -232,8 +231,8 @@ impl Engine {
         if back.is_empty() {
             return;
         }
-        self.edit_config(|config| {
-            let root = config.vdev_tree.as_mut().expect("an engine's config has a tree");
+        self.core.edit_config(|config| {
+            let root = config.vdev_tree.as_mut().expect("a pool's config has a tree");
             for guid in &back {
                 replicas::edit(root, *guid, &mut |leaf| leaf.unspare = true);
             }
@@ -242,8 +241,8 @@ impl Engine {
 
     /// Replaces the tree by one with these devices open.
     pub(crate) fn put_opened(&self, found: &Devices) -> Result<(), vdev::VdevError> {
-        let _one = self.placing.lock();
-        let tree = Arc::new(self.tree().reopened(found)?);
+        let _one = self.core.placing.lock();
+        let tree = Arc::new(self.core.tree().reopened(found)?);
         for top in &tree.config().children {
             for leaf in top.leaves() {
                 // Before any write to it. A failure shows when its labels are written.
@@ -253,15 +252,15 @@ impl Engine {
                 };
             }
         }
-        self.cache.zio().trees().set(tree);
-        found.keys().for_each(|device| self.cache.zio().doubt(*device));
+        self.core.cache.zio().trees().set(tree);
+        found.keys().for_each(|device| self.core.cache.zio().doubt(*device));
         Ok(())
     }
 
     /// Whether a device has grown while it was absent, so that its end moved: no label there is its
     /// own.
     fn has_other_end(&self, leaf: &VdevConfig, device: &dyn Device) -> bool {
-        let pool = self.config_now().pool_guid;
+        let pool = self.core.config_now().pool_guid;
         let labels = Labels::of(device, leaf.guid);
         let own = |label: &PoolConfig| label.pool_guid == pool && label.guid == Some(leaf.guid);
         !labels.copies[LABELS / 2..].iter().flatten().any(own)
@@ -279,7 +278,7 @@ fn lost(pool: Guid, leaf: &VdevConfig, device: &dyn Device) -> Option<VdevAux> {
     (!readable).then_some(VdevAux::BadLabel)
 }
 
-impl PoolWriter {
+impl Vdevs {
     /// Reopens the devices of a vdev, or of all, that are missing, and gives the number that are
     /// available again (`vdev_reopen`).
     ///
@@ -287,12 +286,20 @@ impl PoolWriter {
     ///
     /// # Errors
     /// * [`vdev::VdevError`]: only after a defect of this software.
-    pub fn reopen(&self, of: Option<Guid>) -> Result<usize, vdev::VdevError> {
-        let back = self.engine().reopen(&self.txgs().handle(), of, false)?.len();
+    pub fn reopen(self: &Arc<Self>, of: Option<Guid>) -> Result<usize, vdev::VdevError> {
+        let back = self.open_again(of, false)?.len();
         // A pool that has stopped keeps what it has.
-        if self.txgs().check_suspended().is_ok() {
-            self.engine().close_lost(of)?;
+        if self.core.txgs().check_suspended().is_ok() {
+            self.close_lost(of)?;
         }
         Ok(back)
     }
+}
+
+/// The paths of devices whose file systems had no space for a write.
+pub(crate) fn without_room(tree: &vdev::Tree) -> Vec<String> {
+    let path = |guid| Some(String::from_utf8_lossy(tree.config().find(guid)?.path.as_deref()?).into_owned());
+    let mut paths: Vec<String> = tree.without_room().into_iter().filter_map(path).collect();
+    paths.sort();
+    paths
 }

@@ -89,3 +89,8 @@ pub(crate) fn edit(vdev: &mut VdevConfig, guid: Guid, with: &mut dyn FnMut(&mut 
     }
     vdev.children.iter_mut().any(|child| edit(child, guid, with))
 }
+
+/// The hole that keeps the ids of the top-level vdevs behind it.
+pub(crate) fn hole(id: u64) -> VdevConfig {
+    VdevConfig { id, is_hole: true, ..VdevConfig::new(VdevKind::Hole, Guid(0)) }
+}

@@ -15,7 +15,9 @@ use dmu::Tx;
 use dsl::sync::Event;
 use ondisk::{Guid, ObjNum, VdevConfig, VdevId};
 
-use crate::engine::{Engine, PoolWriter, ShapeError, SyncError};
+use crate::pool_core::PoolCore;
+use crate::pool_core::errors::{ShapeError, SyncError};
+use crate::vdev_ops::{Vdevs, error_limits};
 
 /// Whether a vdev takes new blocks.
 const ALLOCATING: &str = "allocating";
@@ -41,7 +43,7 @@ fn set_non_allocating(root: &mut VdevConfig, guid: Guid, passive: bool) {
     }
 }
 
-impl PoolWriter {
+impl Vdevs {
     /// Sets a property of a vdev (`vdev_prop_set`).
     ///
     /// # Errors
@@ -52,10 +54,9 @@ impl PoolWriter {
     ///   slop.
     /// * [`ShapeError::Stopped`]: the pool has stopped.
     pub fn set_vdev(&self, guid: Guid, name: &str, value: VdevValue) -> Result<(), ShapeError> {
-        let engine = self.engine();
-        let _alone = engine.shape.lock();
-        let config = self.config();
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let _alone = self.core.shape.lock();
+        let config = self.core.synced.read().config.clone();
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
         let vdev = root.find(guid).ok_or(vdev::VdevError::NoSuchGuid { guid })?;
         let zap =
             zap_of(vdev).ok_or(ShapeError::Unsupported { what: "a property of a vdev without a ZAP" })?;
@@ -65,70 +66,71 @@ impl PoolWriter {
                 let top =
                     top.ok_or(ShapeError::Unsupported { what: "'allocating' of what is no top-level vdev" })?;
                 let id = VdevId(top.id as u32);
-                if *n == 0 && !engine.can_do_without(id) {
+                if *n == 0 && !self.can_do_without(id) {
                     return Err(ShapeError::NoRoom);
                 }
                 Some((id, *n != 0))
             }
             _ => None,
         };
-        let limits = crate::device_monitor::diagnosis::is_limit(name);
+        let limits = error_limits::is_limit(name);
         let name = name.to_owned();
-        self.change_pool(Box::new(move |engine, tx| {
+        self.core.change_pool(Box::new(move |core, tx| {
             let txg = tx.txg();
             if let Some((id, on)) = allocating {
-                engine.allocator.set_allocating(id, on);
-                engine.edit_config(|config| {
-                    let root = config.vdev_tree.as_mut().expect("an engine's config has a tree");
+                core.allocator.set_allocating(id, on);
+                core.edit_config(|config| {
+                    let root = config.vdev_tree.as_mut().expect("a pool's config has a tree");
                     set_non_allocating(root, guid, !on);
                 });
             }
-            let set = engine.store_vdev_prop(tx, zap, guid, &name, &value);
+            let set = store(core, tx, zap, guid, &name, &value);
             set.map(|event| vec![event]).map_err(|source| SyncError::Books { txg, source })
         }))?;
         if limits {
-            engine.load_limits();
+            error_limits::load(&self.core);
         }
         Ok(())
     }
 }
 
-impl Engine {
+impl Vdevs {
     /// Whether the rest of the pool has enough space when a vdev takes no new blocks
     /// (`spa_vdev_noalloc`).
     fn can_do_without(&self, id: VdevId) -> bool {
         use pool::alloc::ClassKind;
-        let others = self.allocator.vdevs().into_iter().filter(|top| top.id != id && !top.non_allocating);
+        let others =
+            self.core.allocator.vdevs().into_iter().filter(|top| top.id != id && !top.non_allocating);
         let normal = others.filter(|top| top.class == pool::metaslab::Class::Normal).count() > 0;
-        let totals = self.allocator.totals().of(ClassKind::Normal);
+        let totals = self.core.allocator.totals().of(ClassKind::Normal);
         normal && totals.space > totals.alloc
     }
+}
 
-    fn store_vdev_prop(
-        &self,
-        tx: &Tx,
-        zap: ObjNum,
-        guid: Guid,
-        name: &str,
-        value: &VdevValue,
-    ) -> pool::Result<Event> {
-        let shown = match value {
-            VdevValue::Number(n) => {
-                self.sync_mos.set_word(tx, zap, name, *n)?;
-                (*n as i64).to_string()
+fn store(
+    core: &PoolCore,
+    tx: &Tx,
+    zap: ObjNum,
+    guid: Guid,
+    name: &str,
+    value: &VdevValue,
+) -> pool::Result<Event> {
+    let shown = match value {
+        VdevValue::Number(n) => {
+            core.sync_mos.set_word(tx, zap, name, *n)?;
+            (*n as i64).to_string()
+        }
+        VdevValue::Text(text) => {
+            core.sync_mos.set_string(tx, zap, name, text)?;
+            text.clone()
+        }
+        VdevValue::Gone => {
+            if core.sync_mos.value(zap, name)?.is_some() {
+                core.sync_mos.unset(tx, zap, name)?;
             }
-            VdevValue::Text(text) => {
-                self.sync_mos.set_string(tx, zap, name, text)?;
-                text.clone()
-            }
-            VdevValue::Gone => {
-                if self.sync_mos.value(zap, name)?.is_some() {
-                    self.sync_mos.unset(tx, zap, name)?;
-                }
-                String::new()
-            }
-        };
-        let text = format!("vdev_guid={}: {name}={shown}", guid.0);
-        Ok(Event { what: "vdev set", dataset: String::new(), object: 0, text })
-    }
+            String::new()
+        }
+    };
+    let text = format!("vdev_guid={}: {name}={shown}", guid.0);
+    Ok(Event { what: "vdev set", dataset: String::new(), object: 0, text })
 }

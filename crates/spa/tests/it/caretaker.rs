@@ -30,11 +30,11 @@ fn reads_that_fail() {
     let owned = own(p.live(), "tank");
     let mut few = vec![0; 128 << 10];
     owned.objset().dnode(files[0].1).unwrap().read_at(0, &mut few).unwrap();
-    p.live().see_to_devices();
+    p.live().monitor().run_now();
     assert_eq!(p.state("a").0, VdevState::Healthy);
     drop(owned);
     p.check(&files);
-    p.live().see_to_devices();
+    p.live().monitor().run_now();
     assert_eq!(p.state("a"), (VdevState::Faulted, VdevAux::ErrExceeded));
     let late = p.write(3);
     if let Some(config) = ask(p.dir.path(), "tank", &["-C"]) {
@@ -42,7 +42,7 @@ fn reads_that_fail() {
     }
     inject::forget(p.spa.guid());
     // Only `zpool clear` makes a faulted device healthy again.
-    p.live().see_to_devices();
+    p.live().monitor().run_now();
     assert_eq!(p.state("a").0, VdevState::Faulted);
     p.live().clear(None).unwrap();
     assert_eq!(p.state("a"), (VdevState::Healthy, VdevAux::None));
@@ -61,7 +61,7 @@ fn wrong_bytes() {
         let p = p.again(|_| ());
         sick.iter().for_each(|name| p.ails(name, Some(On::Read), Wrong::Corrupt));
         p.check(&files);
-        p.live().see_to_devices();
+        p.live().monitor().run_now();
         let now = p.state("a");
         match sick.len() {
             1 => assert_eq!(now, (VdevState::Degraded, VdevAux::ErrExceeded)),
@@ -80,18 +80,18 @@ fn limits_are_properties() {
     let p = patient(VdevShape::Raidz(1), &["a", "b", "c"]);
     let files = [p.write(1)];
     let p = p.again(|_| ());
-    p.live().set_vdev(tops(&p), "checksum_n", VdevValue::Number(100_000)).unwrap();
+    p.live().vdevs().set_vdev(tops(&p), "checksum_n", VdevValue::Number(100_000)).unwrap();
     p.ails("a", Some(On::Read), Wrong::Corrupt);
     p.check(&files);
-    p.live().see_to_devices();
+    p.live().monitor().run_now();
     assert_eq!(p.state("a").0, VdevState::Healthy, "as many as the top-level vdev allows");
     // The limit survives an import, and the leaf's own limit overrides it.
     let p = p.again(|_| ());
-    p.live().set_vdev(p.guid("a"), "checksum_n", few).unwrap();
-    p.live().set_vdev(p.guid("a"), "checksum_t", VdevValue::Number(u64::MAX)).unwrap();
+    p.live().vdevs().set_vdev(p.guid("a"), "checksum_n", few).unwrap();
+    p.live().vdevs().set_vdev(p.guid("a"), "checksum_t", VdevValue::Number(u64::MAX)).unwrap();
     p.ails("a", Some(On::Read), Wrong::Corrupt);
     p.check(&files);
-    p.live().see_to_devices();
+    p.live().monitor().run_now();
     assert_eq!(p.state("a").0, VdevState::Degraded);
 }
 
@@ -111,7 +111,7 @@ fn slow_devices() {
     let read = |p: &Patient| {
         p.spa.cache().purge();
         p.check(&files);
-        p.live().see_to_devices();
+        p.live().monitor().run_now();
     };
     p.ails("b", Some(On::Read), slow);
     read(&p);
@@ -119,10 +119,10 @@ fn slow_devices() {
     assert!(count(&p) >= 5, "{}", count(&p));
     assert_eq!(p.state("b").0, VdevState::Healthy, "nobody has said how many are too many");
     let top = p.spa.config().vdev_tree.as_ref().unwrap().children[0].guid;
-    p.live().set_vdev(p.guid("b"), "slow_io_n", VdevValue::Number(5)).unwrap();
+    p.live().vdevs().set_vdev(p.guid("b"), "slow_io_n", VdevValue::Number(5)).unwrap();
     read(&p);
     assert_eq!(p.state("b").0, VdevState::Healthy, "nobody has said within what time");
-    p.live().set_vdev(top, "slow_io_t", VdevValue::Number(600)).unwrap();
+    p.live().vdevs().set_vdev(top, "slow_io_t", VdevValue::Number(600)).unwrap();
     read(&p);
     assert_eq!(p.state("b"), (VdevState::Degraded, VdevAux::ErrExceeded));
     assert_eq!((p.state("a").0, p.state("c").0), (VdevState::Healthy, VdevState::Healthy));
@@ -151,7 +151,7 @@ fn the_last_device_is_kept() {
     (1..20).for_each(|block| assert!(dn.read_at(block * (128 << 10), &mut bytes).is_err()));
     drop((dn, owned));
     inject::forget(p.spa.guid());
-    p.live().see_to_devices();
+    p.live().monitor().run_now();
     assert_eq!(p.state("a"), (VdevState::Degraded, VdevAux::ErrExceeded));
     p.live().clear(None).unwrap();
     assert_eq!(p.state("a").0, VdevState::Healthy);
@@ -190,7 +190,7 @@ fn spares_are_tried_in_turn() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);
     let small = p.path("small");
     std::fs::File::create(&small).unwrap().set_len(80 << 20).unwrap();
-    p.live().add_aux(&[NewLeaf { path: small }, p.leaf("s")], &[], false, &claim_file).unwrap();
+    p.live().vdevs().add_aux(&[NewLeaf { path: small }, p.leaf("s")], &[], false, &claim_file).unwrap();
     let first = p.write(1);
     p.dies("a");
     let second = p.write(2);
@@ -203,7 +203,7 @@ fn spares_are_tried_in_turn() {
         unattended: false,
         claimer: &claim_file,
     };
-    p.live().attach(p.guid("a"), &p.leaf("new"), &terms).unwrap();
+    p.live().vdevs().attach(p.guid("a"), &p.leaf("new"), &terms).unwrap();
     p.until_shape("mirror(new b)");
     p.dies("b");
     let third = p.write(3);
@@ -219,13 +219,13 @@ fn spares_are_tried_in_turn() {
 fn by_hand() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);
     let first = p.write(1);
-    p.live().offline(p.guid("a"), false).unwrap();
+    p.live().vdevs().offline(p.guid("a"), false).unwrap();
     p.spare("s");
-    p.live().see_to_devices();
+    p.live().monitor().run_now();
     assert_eq!(p.shape(), "mirror(a b)");
-    p.live().online(p.guid("a"), false).unwrap();
+    p.live().vdevs().online(p.guid("a"), false).unwrap();
     p.healed();
-    p.live().fault(p.guid("a"), Verdict::ByHand).unwrap();
+    p.live().vdevs().fault(p.guid("a"), Verdict::ByHand).unwrap();
     p.until_shape("mirror(spare(a s) b)");
     p.healed();
     p.live().clear(Some(p.guid("a"))).unwrap();
@@ -244,10 +244,10 @@ fn a_device_comes_back() {
     let p = p.again(|dir| hide(dir, "a"));
     assert_eq!(p.state("a").0, VdevState::CantOpen);
     let second = p.write(2);
-    p.live().see_to_devices();
+    p.live().monitor().run_now();
     assert_eq!(p.shape(), "mirror(a b)");
     unhide(p.dir.path(), "a");
-    p.live().see_to_devices();
+    p.live().monitor().run_now();
     assert_eq!(p.state("a").0, VdevState::Healthy);
     p.healed();
     let written = p.spa.tree().stats(p.guid("a")).unwrap().scan_repaired.get();
@@ -268,12 +268,12 @@ fn another_device_takes_the_place() {
         std::fs::remove_file(dir.join("a")).unwrap();
         image(dir, "a");
     });
-    p.live().see_to_devices();
+    p.live().monitor().run_now();
     assert_eq!((p.shape().as_str(), p.state("a").0), ("mirror(a b)", VdevState::CantOpen));
     // A disk of another pool.
     std::fs::copy(other.path("x"), p.path("a")).unwrap();
     p.set("autoreplace", 1);
-    p.live().see_to_devices();
+    p.live().monitor().run_now();
     assert_eq!(p.shape(), "mirror(a b)");
     assert!(
         std::fs::read(p.path("a")).unwrap() == std::fs::read(other.path("x")).unwrap(),
@@ -281,7 +281,7 @@ fn another_device_takes_the_place() {
     );
     std::fs::remove_file(p.path("a")).unwrap();
     image(p.dir.path(), "a");
-    p.live().see_to_devices();
+    p.live().monitor().run_now();
     p.until("replaced", |p| p.shape() == "mirror(a b)" && p.state("a").0 == VdevState::Healthy);
     p.healed();
     let second = p.write(2);
@@ -337,13 +337,13 @@ fn what_is_not_blank_is_left_alone() {
             mark(made, at, bytes);
         });
         let before = std::fs::read(p.path("a")).unwrap();
-        p.live().see_to_devices();
+        p.live().monitor().run_now();
         assert_eq!((p.shape().as_str(), p.state("a").0), ("mirror(a b)", VdevState::CantOpen), "{what}");
         assert!(std::fs::read(p.path("a")).unwrap() == before, "{what} is as it was");
         std::fs::remove_file(p.path("a")).unwrap();
     }
     image(p.dir.path(), "a");
-    p.live().see_to_devices();
+    p.live().monitor().run_now();
     p.until("replaced", |p| p.shape() == "mirror(a b)" && p.state("a").0 == VdevState::Healthy);
     p.healed();
     p.check(&[first]);
@@ -369,12 +369,12 @@ fn what_is_no_spare_is_left_alone() {
     other.live().export().unwrap();
     let strange = |what: &str| {
         let before = std::fs::read(p.path("s")).unwrap();
-        p.live().see_to_devices();
+        p.live().monitor().run_now();
         assert_eq!(p.shape(), "mirror(a b)", "{what}");
         assert!(std::fs::read(p.path("s")).unwrap() == before, "{what} is as it was");
     };
     put(&p, "s", |made| assert!(std::fs::copy(other.path("x"), made).unwrap() > 0));
-    p.live().fault(p.guid("a"), Verdict::ByHand).unwrap();
+    p.live().vdevs().fault(p.guid("a"), Verdict::ByHand).unwrap();
     strange("another pool's device");
     put(&p, "s", |made| assert!(std::fs::copy(other.path("y"), made).unwrap() > 0));
     strange("another pool's spare");
@@ -395,7 +395,7 @@ fn what_is_no_spare_is_left_alone() {
     spoiled(0, &vec![7; 1 << 20]);
     strange("something at the front");
     put(&p, "s", |made| std::fs::write(made, &spare).unwrap());
-    p.live().see_to_devices();
+    p.live().monitor().run_now();
     p.until_shape("mirror(spare(a s) b)");
     p.healed();
     p.check(&[first]);
@@ -408,7 +408,7 @@ fn what_is_no_spare_is_not_labelled() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);
     p.spare("s");
     let first = p.write(1);
-    p.live().fault(p.guid("a"), Verdict::ByHand).unwrap();
+    p.live().vdevs().fault(p.guid("a"), Verdict::ByHand).unwrap();
     p.until_shape("mirror(spare(a s) b)");
     p.healed();
     let used = std::fs::read(p.path("s")).unwrap();
@@ -421,8 +421,8 @@ fn what_is_no_spare_is_not_labelled() {
     let before = p.path("s");
     let front = std::fs::read(&before).unwrap()[..300 << 10].to_vec();
     assert!(front.iter().all(|byte| *byte == 7), "it is as it was");
-    p.live().fault(p.guid("a"), Verdict::ByHand).unwrap();
-    p.live().see_to_devices();
+    p.live().vdevs().fault(p.guid("a"), Verdict::ByHand).unwrap();
+    p.live().monitor().run_now();
     assert_eq!(p.shape(), "mirror(a b)");
     p.check(&[first]);
 }
@@ -447,7 +447,7 @@ fn a_spare_that_was_being_labelled() {
         with(&LabelWriter::new(&*device));
     };
     mark(&p.path("s"), 0, &vec![0; LABEL_SIZE as usize]);
-    p.live().fault(p.guid("a"), Verdict::ByHand).unwrap();
+    p.live().vdevs().fault(p.guid("a"), Verdict::ByHand).unwrap();
     p.until_shape("mirror(spare(a s) b)");
     p.healed();
     let (config, guid) = (p.live().config(), p.guid("s"));
@@ -471,17 +471,17 @@ fn spares_are_asked_again() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);
     let small = p.path("s");
     std::fs::File::create(&small).unwrap().set_len(80 << 20).unwrap();
-    p.live().add_aux(&[NewLeaf { path: small.clone() }], &[], false, &claim_file).unwrap();
+    p.live().vdevs().add_aux(&[NewLeaf { path: small.clone() }], &[], false, &claim_file).unwrap();
     let first = p.write(1);
-    p.live().fault(p.guid("a"), Verdict::ByHand).unwrap();
-    p.live().see_to_devices();
+    p.live().vdevs().fault(p.guid("a"), Verdict::ByHand).unwrap();
+    p.live().monitor().run_now();
     assert_eq!(p.shape(), "mirror(a b)");
-    assert!(p.live().looks_for_devices(), "somebody looks again");
+    assert!(p.live().monitor().is_polling(), "somebody looks again");
     std::fs::OpenOptions::new().write(true).open(&small).unwrap().set_len(128 << 20).unwrap();
-    p.live().see_to_devices();
+    p.live().monitor().run_now();
     p.until_shape("mirror(spare(a s) b)");
     p.healed();
-    assert!(!p.live().looks_for_devices(), "nothing is wanted");
+    assert!(!p.live().monitor().is_polling(), "nothing is wanted");
     p.check(&[first]);
 }
 
@@ -492,11 +492,11 @@ fn a_spare_that_is_free_again_is_called() {
     let p = patient(VdevShape::Raidz(2), &["a", "b", "c", "d"]);
     p.spare("s");
     let first = p.write(1);
-    p.live().fault(p.guid("a"), Verdict::ByHand).unwrap();
+    p.live().vdevs().fault(p.guid("a"), Verdict::ByHand).unwrap();
     p.until_shape("raidz(spare(a s) b c d)");
     p.healed();
-    p.live().fault(p.guid("b"), Verdict::ByHand).unwrap();
-    p.live().see_to_devices();
+    p.live().vdevs().fault(p.guid("b"), Verdict::ByHand).unwrap();
+    p.live().monitor().run_now();
     assert_eq!(p.shape(), "raidz(spare(a s) b c d)");
     p.live().clear(Some(p.guid("a"))).unwrap();
     p.until_shape("raidz(a spare(b s) c d)");
@@ -566,16 +566,16 @@ fn a_spare_comes_too_late() {
     p.spare("s");
     let first = p.write(1);
     way.armed.store(true, Relaxed);
-    p.live().fault(p.guid("a"), Verdict::Poor).unwrap();
+    p.live().vdevs().fault(p.guid("a"), Verdict::Poor).unwrap();
     way.is(1);
     p.live().clear(None).unwrap();
     assert_eq!((p.state("a").0, p.shape().as_str()), (VdevState::Healthy, "mirror(a b)"));
     way.set(2);
     // Waits until the spare is attached.
-    p.live().see_to_devices();
+    p.live().monitor().run_now();
     p.until_shape("mirror(a b)");
     p.healed();
-    assert_eq!(p.live().spare_count(), 1);
+    assert_eq!(p.live().vdevs().spare_count(), 1);
     let p = p.again(|_| ());
     p.check(&[first]);
 }
@@ -611,12 +611,12 @@ fn changes_of_the_config_are_kept() {
             }
         });
         for _ in 0..20 {
-            p.live().offline(p.guid("a"), false).unwrap();
+            p.live().vdevs().offline(p.guid("a"), false).unwrap();
             let offline =
                 |p: &Patient| p.spa.config().vdev_tree.as_ref().unwrap().leaves().any(|leaf| leaf.offline);
             p.live().sync_all().unwrap();
             assert!(offline(&p));
-            p.live().online(p.guid("a"), false).unwrap();
+            p.live().vdevs().online(p.guid("a"), false).unwrap();
             p.live().sync_all().unwrap();
             assert!(!offline(&p));
         }

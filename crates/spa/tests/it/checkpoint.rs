@@ -48,8 +48,8 @@ fn a_checkpoint_holds_what_is_freed() {
         let live = spa.writer().unwrap();
         live.run(testpools::file_system("tank/a", Vec::new())).unwrap();
         let files = fill(live, 0..8);
-        live.checkpoint().unwrap();
-        assert!(matches!(live.checkpoint(), Err(CheckpointError::Exists)));
+        live.checkpoints().take().unwrap();
+        assert!(matches!(live.checkpoints().take(), Err(CheckpointError::Exists)));
         assert!(matches!(live.reguid(None), Err(ShapeError::CheckpointExists)));
         destroy(live, &files[..4]);
         let held = live.dsl().space().checkpoint;
@@ -73,12 +73,12 @@ fn a_checkpoint_holds_what_is_freed() {
 
         let spa = import(dir.path()).unwrap();
         let live = spa.writer().unwrap();
-        live.discard_checkpoint(true).unwrap();
+        live.checkpoints().discard(true).unwrap();
         assert_eq!(live.dsl().space().checkpoint, 0);
-        assert!(matches!(live.discard_checkpoint(false), Err(CheckpointError::Absent)));
+        assert!(matches!(live.checkpoints().discard(false), Err(CheckpointError::Absent)));
         assert!(!spa.is_discarding_checkpoint() && spa.checkpoint().is_none());
-        live.checkpoint().unwrap();
-        live.discard_checkpoint(false).unwrap();
+        live.checkpoints().take().unwrap();
+        live.checkpoints().discard(false).unwrap();
         close(spa);
         judge(dir.path(), "tank");
     }
@@ -96,7 +96,7 @@ fn a_pool_goes_back() {
     live.run(testpools::file_system("tank/a", Vec::new())).unwrap();
     let files = fill(live, 0..8);
     let then = live.uberblock().txg;
-    live.checkpoint().unwrap();
+    live.checkpoints().take().unwrap();
     assert!(spa.checkpoint().unwrap().txg >= then);
     destroy(live, &files);
     live.run(testpools::file_system("tank/later", Vec::new())).unwrap();
@@ -136,7 +136,7 @@ fn a_checkpoint_of_openzfs() {
     close(spa);
     judge(dir, "checkpoint");
     let spa = import(dir).unwrap();
-    spa.writer().unwrap().discard_checkpoint(true).unwrap();
+    spa.writer().unwrap().checkpoints().discard(true).unwrap();
     close(spa);
     judge(dir, "checkpoint");
 

@@ -153,6 +153,16 @@ impl World for Standing {
     }
 }
 
+/// Clones the first MiB of an object into a new one.
+fn clone_whole(live: &PoolWriter, owned: &dsl::Owned, source: ObjNum) -> dmu::Result<()> {
+    let tx = live.tx_for(owned, dsl::Need { bytes: 1 << 17, netfree: false }).unwrap();
+    let spec =
+        dmu::NewObject { block_size: 1 << 17, ..dmu::NewObject::new(ondisk::DmuType::PLAIN_FILE_CONTENTS) };
+    let dn = owned.objset().create_object(&tx, &spec).unwrap();
+    let source = owned.objset().dnode(source).unwrap();
+    dn.clone_blocks(&tx, ondisk::BlkId(0), &source, ondisk::BlkId(0), 8).map(drop)
+}
+
 /// Goal: pruning removes the entries of unshared blocks of the requested age, and no others.
 ///
 /// The blocks keep their contents, and the free of their only reference frees them. When the same
@@ -187,14 +197,7 @@ fn what_is_not_shared_is_pruned() {
     // A clone of a pruned block would be counted in two tables, so it is refused and the caller
     // must copy. A block with an entry can be cloned.
     for (source, is_cloned) in [(old, false), (new, true)] {
-        let tx = live.tx_for(&owned, dsl::Need { bytes: 1 << 17, netfree: false }).unwrap();
-        let spec = dmu::NewObject {
-            block_size: 1 << 17,
-            ..dmu::NewObject::new(ondisk::DmuType::PLAIN_FILE_CONTENTS)
-        };
-        let dn = owned.objset().create_object(&tx, &spec).unwrap();
-        let source = owned.objset().dnode(source).unwrap();
-        let done = dn.clone_blocks(&tx, ondisk::BlkId(0), &source, ondisk::BlkId(0), 8);
+        let done = clone_whole(live, &owned, source);
         assert_eq!(done.is_ok(), is_cloned, "{done:?}");
         assert!(is_cloned || matches!(done, Err(dmu::Error::CloneShape { .. })), "{done:?}");
     }

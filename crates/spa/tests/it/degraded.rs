@@ -197,11 +197,11 @@ fn a_device_is_plugged_in() {
     std::fs::rename(&images[0], &hidden).unwrap();
     let spa = import(dir.path()).unwrap();
     let (missed, txg) = write(&spa, 1);
-    assert_eq!(live(&spa).reopen(None).unwrap(), 0);
+    assert_eq!(live(&spa).vdevs().reopen(None).unwrap(), 0);
     std::fs::File::create(&images[0]).unwrap().set_len(96 << 20).unwrap();
-    assert_eq!(live(&spa).reopen(None).unwrap(), 0);
+    assert_eq!(live(&spa).vdevs().reopen(None).unwrap(), 0);
     assert_eq!(leaf(&spa, 0).1, VdevState::CantOpen);
-    live(&spa).hold_scans(true);
+    live(&spa).scans().hold(true);
     std::fs::rename(&hidden, &images[0]).unwrap();
     live(&spa).clear(None).unwrap();
     assert_eq!((leaf(&spa, 0).1, spa.tree().state().0), (VdevState::Healthy, VdevState::Healthy));
@@ -209,7 +209,7 @@ fn a_device_is_plugged_in() {
     let (both, later) = write(&spa, 2);
     assert!(!spa.tree().dtl(leaf(&spa, 0).0).unwrap().contains(later.0));
     check(&spa, &[(1, missed), (2, both)]);
-    assert_eq!(live(&spa).reopen(None).unwrap(), 0, "it is there");
+    assert_eq!(live(&spa).vdevs().reopen(None).unwrap(), 0, "it is there");
     export(spa);
     judge(dir.path(), "tank");
     let spa = import(dir.path()).unwrap();

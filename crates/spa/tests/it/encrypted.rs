@@ -33,6 +33,50 @@ fn load(live: &PoolWriter, name: &str, key: [u8; 32]) -> Result<(), KeyError> {
     live.dsl().keys().load(&live.dsl().dir(name).unwrap(), &key, false)
 }
 
+/// Writes and removes files, takes a snapshot, and changes a file in its clone `tank/e/c`.
+fn fill_and_clone(live: &PoolWriter, bytes: &[u8]) -> Vec<ObjNum> {
+    let mut files: Vec<ObjNum> = Vec::new();
+    for name in ["tank/e", "tank/e/f"] {
+        let owned = own(live, name);
+        for _ in 0..3 {
+            files.push(write_file(live, &owned, bytes).unwrap());
+            live.sync_all().unwrap();
+        }
+        remove_file(live, &owned, files[files.len() - 2]).unwrap();
+    }
+    live.run(Box::new(Snapshot { names: vec!["tank/e@s".into()], props: Vec::new(), enforce_limits: false }))
+        .unwrap();
+    let clone = CloneOf {
+        name: "tank/e/c".into(),
+        origin: "tank/e@s".into(),
+        props: Vec::new(),
+        enforce_limits: false,
+    };
+    live.run(Box::new(clone)).unwrap();
+    {
+        let owned = own(live, "tank/e/c");
+        assert_eq!(read_file(&owned, files[0], MIB), bytes);
+        let tx = live.tx_for(&owned, dsl::Need { bytes: 1 << 17, netfree: false }).unwrap();
+        owned.objset().dnode(files[0]).unwrap().write_at(&tx, 100, b"changed").unwrap();
+    }
+    files
+}
+
+/// Loads the old key, sets the new one, and adds a file under it.
+fn change_key_and_file(live: &PoolWriter, (old, new): ([u8; 32], [u8; 32]), file: ObjNum, bytes: &[u8]) {
+    let locked = live.dsl().heads().own(&live.dsl().dataset("tank/e").unwrap());
+    assert!(matches!(locked, Err(Error::Key { why: KeyRefusal::NotLoaded, .. })), "{locked:?}");
+    assert!(matches!(load(live, "tank/e", new), Err(KeyError::Wrong { .. })));
+    load(live, "tank/e", old).unwrap();
+    let change = ChangeKey { name: "tank/e".into(), key: Some(new_key(new)) };
+    live.run(Box::new(change)).unwrap();
+    {
+        let owned = own(live, "tank/e/f");
+        assert_eq!(read_file(&owned, file, MIB), bytes);
+        write_file(live, &owned, &noise(99, MIB)).unwrap();
+    }
+}
+
 /// Goal: encrypted datasets work with each suite, with a key of their own or an inherited one, with
 /// and without deduplication.
 ///
@@ -53,34 +97,7 @@ fn a_life_of_encrypted_datasets() {
         live.run(encrypted("tank/e", Some(suite), Some(old), n == 1)).unwrap();
         live.run(encrypted("tank/e/f", None, None, n == 1)).unwrap();
         let bytes = noise(n as u64, MIB);
-        let mut files: Vec<ObjNum> = Vec::new();
-        for name in ["tank/e", "tank/e/f"] {
-            let owned = own(live, name);
-            for _ in 0..3 {
-                files.push(write_file(live, &owned, &bytes).unwrap());
-                live.sync_all().unwrap();
-            }
-            remove_file(live, &owned, files[files.len() - 2]).unwrap();
-        }
-        live.run(Box::new(Snapshot {
-            names: vec!["tank/e@s".into()],
-            props: Vec::new(),
-            enforce_limits: false,
-        }))
-        .unwrap();
-        let clone = CloneOf {
-            name: "tank/e/c".into(),
-            origin: "tank/e@s".into(),
-            props: Vec::new(),
-            enforce_limits: false,
-        };
-        live.run(Box::new(clone)).unwrap();
-        {
-            let owned = own(live, "tank/e/c");
-            assert_eq!(read_file(&owned, files[0], MIB), bytes);
-            let tx = live.tx_for(&owned, dsl::Need { bytes: 1 << 17, netfree: false }).unwrap();
-            owned.objset().dnode(files[0]).unwrap().write_at(&tx, 100, b"changed").unwrap();
-        }
+        let files = fill_and_clone(live, &bytes);
         let busy = live.dsl().keys().unload(&live.dsl().dir("tank/e").unwrap());
         assert!(matches!(busy, Err(KeyError::Busy { .. })), "{busy:?}");
         live.export().unwrap();
@@ -91,17 +108,7 @@ fn a_life_of_encrypted_datasets() {
         }
         let spa = import(dir.path()).unwrap();
         let live = spa.writer().unwrap();
-        let locked = live.dsl().heads().own(&live.dsl().dataset("tank/e").unwrap());
-        assert!(matches!(locked, Err(Error::Key { why: KeyRefusal::NotLoaded, .. })), "{locked:?}");
-        assert!(matches!(load(live, "tank/e", new), Err(KeyError::Wrong { .. })));
-        load(live, "tank/e", old).unwrap();
-        let change = ChangeKey { name: "tank/e".into(), key: Some(new_key(new)) };
-        live.run(Box::new(change)).unwrap();
-        {
-            let owned = own(live, "tank/e/f");
-            assert_eq!(read_file(&owned, files[3], MIB), bytes);
-            write_file(live, &owned, &noise(99, MIB)).unwrap();
-        }
+        change_key_and_file(live, (old, new), files[3], &bytes);
         live.sync_all().unwrap();
         live.dsl().keys().unload(&live.dsl().dir("tank/e").unwrap()).unwrap();
         live.export().unwrap();

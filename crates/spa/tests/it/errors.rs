@@ -93,8 +93,9 @@ fn listed(spa: &Spa) -> Vec<(u64, u64)> {
 fn scan(spa: &Spa, command: ScanCommand) {
     assert_eq!(live(spa).scan(command).unwrap(), ScanDone::Done);
     let going = || {
-        let errors = live(spa).error_scrub_stat().is_some_and(|(s, _)| s.state == ScanState::ErrorScrubbing);
-        errors || live(spa).scan_stat().is_some_and(|s| s.is_scanning())
+        let errors =
+            live(spa).scans().error_scrub_stat().is_some_and(|(s, _)| s.state == ScanState::ErrorScrubbing);
+        errors || live(spa).scans().stat().is_some_and(|s| s.is_scanning())
     };
     while going() {
         live(spa).sync_all().unwrap();
@@ -136,7 +137,7 @@ fn an_error_lasts_as_long_as_its_block() {
         assert_eq!((log[0].objset, log[0].object, log[0].level, log[0].blkid), (ds, bad.0, 0, 3));
         assert_eq!(log[0].birth.is_some(), by_head);
         scan(&spa, ScanCommand::Scrub);
-        assert_eq!(live(&spa).scan_stat().unwrap().phys.errors, 1);
+        assert_eq!(live(&spa).scans().stat().unwrap().phys.errors, 1);
         let spa = again(spa, dir.path());
         assert_eq!((listed(&spa), spa.error_count()), (expected, 1));
         flip(&image, at);
@@ -156,7 +157,7 @@ fn a_stopped_scrub_forgets_nothing() {
     flip(&image, place(&spa, bad, 0));
     assert!(!read(&spa, bad, 0));
     live(&spa).sync_all().unwrap();
-    live(&spa).hold_scans(true);
+    live(&spa).scans().hold(true);
     live(&spa).scan(ScanCommand::Scrub).unwrap();
     flip(&image, place(&spa, bad, 5));
     assert!(!read(&spa, bad, 5));
@@ -255,7 +256,7 @@ fn an_error_scrub() {
     assert!(!read(&spa, bad, 0) && !read(&spa, bad, 5));
     live(&spa).sync_all().unwrap();
     flip(&image, one);
-    live(&spa).hold_scans(true);
+    live(&spa).scans().hold(true);
     assert_eq!(live(&spa).scan(ScanCommand::ErrorScrub).unwrap(), ScanDone::Done);
     assert!(
         live(&spa).scan(ScanCommand::Scrub).is_err() && live(&spa).scan(ScanCommand::ErrorScrub).is_err()
@@ -263,30 +264,30 @@ fn an_error_scrub() {
     live(&spa).scan(ScanCommand::Pause).unwrap();
     assert!(live(&spa).scan(ScanCommand::Pause).is_err());
     let spa = again(spa, dir.path());
-    let (phys, paused_at) = live(&spa).error_scrub_stat().unwrap();
+    let (phys, paused_at) = live(&spa).scans().error_scrub_stat().unwrap();
     assert_eq!((phys.func, phys.state, phys.paused), (ScanFunc::ErrorScrub, ScanState::ErrorScrubbing, true));
     assert!(paused_at > 0 && phys.to_examine == 2);
-    live(&spa).limit_scan_slices(1);
+    live(&spa).scans().limit_slices(1);
     assert_eq!(live(&spa).scan(ScanCommand::ErrorScrub).unwrap(), ScanDone::Resumed);
-    while live(&spa).error_scrub_stat().unwrap().0.state == ScanState::ErrorScrubbing {
+    while live(&spa).scans().error_scrub_stat().unwrap().0.state == ScanState::ErrorScrubbing {
         live(&spa).sync_all().unwrap();
     }
-    let (phys, _) = live(&spa).error_scrub_stat().unwrap();
+    let (phys, _) = live(&spa).scans().error_scrub_stat().unwrap();
     assert_eq!((phys.state, phys.examined, phys.to_examine, phys.errors), (ScanState::Finished, 2, 0, 1));
     assert_eq!(spa.error_count(), 1);
-    assert!(live(&spa).scan_stat().is_none(), "it is no scrub");
-    live(&spa).hold_scans(true);
+    assert!(live(&spa).scans().stat().is_none(), "it is no scrub");
+    live(&spa).scans().hold(true);
     assert_eq!(live(&spa).scan(ScanCommand::ErrorScrub).unwrap(), ScanDone::Done);
     live(&spa).scan(ScanCommand::Stop).unwrap();
-    assert_eq!(live(&spa).error_scrub_stat().unwrap().0.state, ScanState::Canceled);
+    assert_eq!(live(&spa).scans().error_scrub_stat().unwrap().0.state, ScanState::Canceled);
     assert_eq!(spa.error_count(), 1, "what was not looked at is not forgotten");
-    live(&spa).hold_scans(false);
+    live(&spa).scans().hold(false);
     flip(&image, other);
     scan(&spa, ScanCommand::ErrorScrub);
     assert_eq!((listed(&spa), spa.error_count()), (vec![], 0));
     scan(&spa, ScanCommand::Scrub);
-    assert!(live(&spa).error_scrub_stat().is_none(), "a scrub takes its record away");
-    let events: Vec<&str> = live(&spa).take_scan_notices().iter().map(|n| n.what).collect();
+    assert!(live(&spa).scans().error_scrub_stat().is_none(), "a scrub takes its record away");
+    let events: Vec<&str> = live(&spa).scans().take_notices().iter().map(|n| n.what).collect();
     for what in ["errorscrub_resume", "errorscrub_start", "errorscrub_finish", "errorscrub_abort"] {
         assert!(events.contains(&what), "{what}: {events:?}");
     }

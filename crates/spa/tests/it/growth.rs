@@ -20,7 +20,7 @@ fn vdevs_grow() {
         let first = p.write(1);
         let before = top(&p).asize.unwrap();
         longer(&p, "a", 512 << 20);
-        p.live().online(p.guid("a"), true).unwrap();
+        p.live().vdevs().online(p.guid("a"), true).unwrap();
         assert_eq!(
             (top(&p).asize.unwrap(), p.spa.room_to_grow(&top(&p))),
             (before, 0),
@@ -30,7 +30,7 @@ fn vdevs_grow() {
         let room = p.spa.room_to_grow(&top(&p));
         assert!(room > before, "{room}");
         p.live().take_recorded();
-        p.live().online(p.guid("a"), true).unwrap();
+        p.live().vdevs().online(p.guid("a"), true).unwrap();
         // The history records it as OpenZFS does.
         let recorded = p.live().take_recorded();
         let told = recorded.iter().find(|one| one.record.string("internal_name") == Some(b"vdev online"));
@@ -47,7 +47,7 @@ fn vdevs_grow() {
         p.check(&[first]);
         p.check(&files);
         names.iter().for_each(|name| longer(&p, name, 1 << 30));
-        p.live().see_to_devices();
+        p.live().monitor().run_now();
         assert_eq!(top(&p).asize, Some(after));
         p.set("autoexpand", 1);
         p.until("larger", |p| top(p).asize > Some(after));
@@ -75,14 +75,14 @@ fn uberblocks_at_a_new_end() {
             std::os::unix::fs::FileExt::write_all_at(&file, &[7; 1 << 20], 511 << 20).unwrap();
         };
         if away {
-            p.live().offline(p.guid("a"), true).unwrap();
+            p.live().vdevs().offline(p.guid("a"), true).unwrap();
             p.write(2);
         }
         let before = p.spa.last_synced_txg();
         let ashift = p.spa.config().vdev_tree.as_ref().unwrap().children[0].ashift.unwrap();
         names.iter().for_each(|name| longer(name));
         for name in names {
-            p.live().online(p.guid(name), true).unwrap();
+            p.live().vdevs().online(p.guid(name), true).unwrap();
         }
         let second = p.write(3);
         // No pool writes to the devices at this moment.

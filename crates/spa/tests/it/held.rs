@@ -41,7 +41,7 @@ fn replace(p: &Patient, old: Guid, new: &Path) {
         unattended: false,
         claimer: &claim_file,
     };
-    p.live().attach(old, &NewLeaf { path: new.to_owned() }, &terms).unwrap();
+    p.live().vdevs().attach(old, &NewLeaf { path: new.to_owned() }, &terms).unwrap();
 }
 
 /// Goal: each device of a pool is claimed from the moment that it joins until it leaves or the pool
@@ -58,7 +58,7 @@ fn every_device_is_held() {
     let log = single("log", Some(AllocBias::Log));
     let spa = pool_of(vec![mirror, log, single("special", Some(AllocBias::Special))], &features);
     let all = ["a", "b", "log", "special", "s", "l"];
-    live(&spa).add_aux(&[leaf(d, "s")], &[leaf(d, "l")], false, &claim_file).unwrap();
+    live(&spa).vdevs().add_aux(&[leaf(d, "s")], &[leaf(d, "l")], false, &claim_file).unwrap();
     assert_eq!(held(d, &all), [true; 6], "added");
     let guids = [spa.spares()[0].config.guid, spa.l2cache()[0].config.guid];
     live(&spa).export().unwrap();
@@ -74,11 +74,11 @@ fn every_device_is_held() {
     assert_eq!(held(d, &all), [true; 6], "imported");
     let (spares, cache) = (spa.spares(), spa.l2cache());
     assert_eq!([spares[0].state, cache[0].state], [VdevState::Healthy; 2]);
-    live(&spa).offline(guids[1], true).unwrap();
+    live(&spa).vdevs().offline(guids[1], true).unwrap();
     assert!(!is_held(&d.join("l")), "a cache device that is offline");
-    live(&spa).online(guids[1], false).unwrap();
+    live(&spa).vdevs().online(guids[1], false).unwrap();
     assert!(is_held(&d.join("l")), "online again");
-    guids.into_iter().for_each(|guid| live(&spa).remove_aux(guid).unwrap());
+    guids.into_iter().for_each(|guid| live(&spa).vdevs().remove_aux(guid).unwrap());
     assert_eq!(held(d, &all), [true, true, true, true, false, false], "removed");
     live(&spa).export().unwrap();
     drop(spa);
@@ -97,11 +97,11 @@ fn a_spare_stays_held() {
     assert!(is_held(&s), "in use");
     let p = p.again(|_| {});
     assert!(is_held(&s), "in use since the import");
-    p.live().detach(p.guid("s")).unwrap();
+    p.live().vdevs().detach(p.guid("s")).unwrap();
     assert!(is_held(&s), "a spare again");
     replace(&p, p.guid("a"), &s);
     p.healed();
-    p.live().detach(p.guid("a")).unwrap();
+    p.live().vdevs().detach(p.guid("a")).unwrap();
     assert_eq!((p.shape().as_str(), is_held(&s), is_held(&p.path("a"))), ("mirror(s b)", true, false));
     p.check(&[first]);
 }
@@ -114,8 +114,8 @@ fn a_shared_spare_is_held_once() {
     let dir = tempfile::tempdir().unwrap();
     let shared = [leaf(dir.path(), "s")];
     let s = shared[0].path.clone();
-    one.live().add_aux(&shared, &[], false, &claim_file).unwrap();
-    two.live().add_aux(&shared, &[], false, &claim_file).unwrap();
+    one.live().vdevs().add_aux(&shared, &[], false, &claim_file).unwrap();
+    two.live().vdevs().add_aux(&shared, &[], false, &claim_file).unwrap();
     assert_eq!(one.spa.spares()[0].config.guid, two.spa.spares()[0].config.guid);
     replace(&one, one.guid("a"), &s);
     let terms = AttachTerms {
@@ -125,9 +125,9 @@ fn a_shared_spare_is_held_once() {
         unattended: false,
         claimer: &claim_file,
     };
-    assert!(two.live().attach(two.guid("a"), &shared[0], &terms).is_err(), "the other has it");
+    assert!(two.live().vdevs().attach(two.guid("a"), &shared[0], &terms).is_err(), "the other has it");
     one.healed();
-    one.live().detach(one.spa.spares()[0].config.guid).unwrap();
+    one.live().vdevs().detach(one.spa.spares()[0].config.guid).unwrap();
     replace(&two, two.guid("a"), &s);
     two.healed();
     let one = one.again(|_| {});
@@ -180,7 +180,7 @@ fn block_devices_are_held() {
     let all = || loops.0.iter().map(|device| alone(device)).collect::<Vec<_>>();
     let spa = new_pool(VdevShape::Single, std::slice::from_ref(data));
     let leaf = |path: &PathBuf| [NewLeaf { path: path.clone() }];
-    live(&spa).add_aux(&leaf(spare), &leaf(cache), false, &claim_file).unwrap();
+    live(&spa).vdevs().add_aux(&leaf(spare), &leaf(cache), false, &claim_file).unwrap();
     assert_eq!(all(), [false; 3], "added");
     live(&spa).export().unwrap();
     drop(spa);
@@ -200,8 +200,8 @@ fn block_devices_are_held() {
         };
         assert_eq!(all(), [false; 3], "imported, readonly={readonly}");
         if let Some(live) = spa.writer() {
-            live.remove_aux(spa.spares()[0].config.guid).unwrap();
-            live.remove_aux(spa.l2cache()[0].config.guid).unwrap();
+            live.vdevs().remove_aux(spa.spares()[0].config.guid).unwrap();
+            live.vdevs().remove_aux(spa.l2cache()[0].config.guid).unwrap();
             assert_eq!(all(), [false, true, true], "removed");
             live.export().unwrap();
         }
@@ -300,8 +300,8 @@ fn a_memory_is_no_pool() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);
     let (b, old) = (p.guid("b"), p.spa.guid());
     let first = p.write(1);
-    p.live().offline(b, false).unwrap();
-    p.live().detach(b).unwrap();
+    p.live().vdevs().offline(b, false).unwrap();
+    p.live().vdevs().detach(b).unwrap();
     let new = p.live().reguid(None).unwrap();
     p.live().export().unwrap();
     let dir = Arc::clone(&p.dir);
@@ -398,7 +398,7 @@ fn a_copy_is_not_taken_for_a_device() {
         files.push(p.write(2));
         std::fs::rename(p.path("a"), p.path("kept")).unwrap();
         std::fs::rename(p.path("copy"), p.path("a")).unwrap();
-        p.live().reopen(None).unwrap();
+        p.live().vdevs().reopen(None).unwrap();
         p.live().clear(None).unwrap();
         files.push(p.write(3));
         assert_eq!(p.state("a").0, VdevState::Healthy, "{shape:?}");

@@ -267,20 +267,20 @@ fn a_device_is_lost() {
         let asked = Asked::target(&ward, target);
         let second = ward.dirty(2);
         if by_reopen {
-            assert_eq!(live(&ward.spa).reopen(None).unwrap(), 0);
+            assert_eq!(live(&ward.spa).vdevs().reopen(None).unwrap(), 0);
         } else {
-            assert_eq!(live(&ward.spa).online(ill, false).unwrap(), state);
+            assert_eq!(live(&ward.spa).vdevs().online(ill, false).unwrap(), state);
         }
         let now = || ward.spa.tree().state_of(ill).unwrap();
         assert_eq!(now(), (state, aux), "{what}");
         let other = Asked::target(&ward, label(needed, Part::Nvlist));
-        live(&ward.spa).reopen(None).unwrap();
+        live(&ward.spa).vdevs().reopen(None).unwrap();
         drop(other);
         assert_eq!(ward.states(), [state, VdevState::Healthy], "{what}");
         let (third, suspended) = ward.write(3);
         assert!(!suspended);
-        live(&ward.spa).see_to_devices();
-        live(&ward.spa).reopen(None).unwrap();
+        live(&ward.spa).monitor().run_now();
+        live(&ward.spa).vdevs().reopen(None).unwrap();
         assert_eq!(now().0, state, "{what}: it is as it was");
         if state == VdevState::Faulted {
             live(&ward.spa).clear(None).unwrap();
@@ -291,14 +291,14 @@ fn a_device_is_lost() {
         drop(ward.patients.remove(0));
         match state {
             VdevState::Faulted => live(&ward.spa).clear(None).unwrap(),
-            _ => live(&ward.spa).see_to_devices(),
+            _ => live(&ward.spa).monitor().run_now(),
         }
         assert_eq!(ward.states(), [VdevState::Healthy; 2], "{what}");
-        live(&ward.spa).wait_for_scans().unwrap();
+        live(&ward.spa).scans().wait().unwrap();
         assert!(ward.spa.tree().behind().is_empty());
         live(&ward.spa).scan(ScanCommand::Scrub).unwrap();
-        live(&ward.spa).wait_for_scans().unwrap();
-        let scrub = live(&ward.spa).scan_stat().unwrap().phys;
+        live(&ward.spa).scans().wait().unwrap();
+        let scrub = live(&ward.spa).scans().stat().unwrap().phys;
         assert_eq!((scrub.errors, scrub.processed), (0, 0), "{what}");
         ward.discharge(&[(1, first), (2, second), (3, third)]);
     }

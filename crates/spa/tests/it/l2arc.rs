@@ -56,7 +56,7 @@ impl Bench {
         let image = std::fs::File::create(bench.image()).unwrap();
         image.set_len(cache_device as u64).unwrap();
         let leaf = NewLeaf { path: bench.image() };
-        live(bench.spa()).add_aux(&[], &[leaf], false, &claim_file).unwrap();
+        live(bench.spa()).vdevs().add_aux(&[], &[leaf], false, &claim_file).unwrap();
         bench.guid = bench.spa().l2cache()[0].config.guid;
         bench
     }
@@ -188,7 +188,7 @@ fn a_cache_device_that_vanishes_costs_a_read() {
     assert!(bench.counter("l2_io_error") > 0);
     bench.feed();
     assert_eq!(bench.read(file, FILE), bytes);
-    assert!(live(bench.spa()).remove_aux(bench.guid).is_ok());
+    assert!(live(bench.spa()).vdevs().remove_aux(bench.guid).is_ok());
     assert!(bench.spa().cache().device_stats(bench.guid).is_none());
     assert_eq!(bench.read(file, FILE), bytes);
 }
@@ -304,7 +304,7 @@ fn it_is_the_pools_own() {
     let file = bench.write(&bytes);
     bench.read_and_feed(file, FILE);
     let again = NewLeaf { path: bench.image() };
-    let refused = live(bench.spa()).add_aux(&[], &[again], true, &claim_file).unwrap_err();
+    let refused = live(bench.spa()).vdevs().add_aux(&[], &[again], true, &claim_file).unwrap_err();
     assert!(matches!(refused, ShapeError::Devices(CreateError::InUse { .. })), "{refused:?}");
     live(bench.spa()).reguid(None).unwrap();
     bench.feed();
@@ -404,7 +404,7 @@ fn all_at_once() {
             })
             .collect();
         readers.into_iter().for_each(|r| r.join().unwrap());
-        live(bench.spa()).remove_aux(bench.guid).unwrap();
+        live(bench.spa()).vdevs().remove_aux(bench.guid).unwrap();
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     let left = ["l2_asize", "l2_size", "l2_hdr_size", "l2_log_blk_count", "l2_log_blk_asize"];
@@ -634,7 +634,7 @@ fn zstd_and_secrets_go_there_too() {
             assert!(bench.counter("l2_hits") - hits > 50, "{what}");
             assert_eq!((bench.counter("l2_cksum_bad"), bench.counter("l2_io_error")), (0, 0), "{what}");
         }
-        live(bench.spa()).remove_aux(bench.guid).unwrap();
+        live(bench.spa()).vdevs().remove_aux(bench.guid).unwrap();
         bench.spa().cache().purge();
         assert_eq!(bench.spa().cache().store().stats().size, 0, "{what}: what was taken is given back");
     }
@@ -654,20 +654,20 @@ fn it_goes_offline_and_comes_back() {
     bench.read_and_feed(file, FILE);
     let logs = bench.counter("l2_log_blk_count");
     for temporary in [false, true] {
-        live(bench.spa()).offline(bench.guid, temporary).unwrap();
+        live(bench.spa()).vdevs().offline(bench.guid, temporary).unwrap();
         assert_eq!(state(&bench), VdevState::Offline);
         assert!(bench.spa().cache().device_stats(bench.guid).is_none());
         let hits = bench.counter("l2_hits");
         assert!(bench.read(file, FILE) == bytes);
         assert_eq!((bench.feed(), bench.counter("l2_hits"), bench.counter("l2_size")), (0, hits, 0));
         // A second request is no error.
-        live(bench.spa()).offline(bench.guid, temporary).unwrap();
+        live(bench.spa()).vdevs().offline(bench.guid, temporary).unwrap();
         let told = bench.export_and_ask();
         assert!(told.is_none_or(|text| log_blocks(&text) == logs));
         bench.import();
         let now = if temporary { VdevState::Healthy } else { VdevState::Offline };
         assert_eq!(state(&bench), now);
-        assert_eq!(live(bench.spa()).online(bench.guid, false).unwrap(), VdevState::Healthy);
+        assert_eq!(live(bench.spa()).vdevs().online(bench.guid, false).unwrap(), VdevState::Healthy);
         assert_eq!(state(&bench), VdevState::Healthy);
         bench.await_rebuilt();
         assert_eq!((bench.counter("l2_rebuild_success"), bench.counter("l2_rebuild_log_blks")), (1, logs));
@@ -675,11 +675,11 @@ fn it_goes_offline_and_comes_back() {
         assert!(bench.read(file, FILE) == bytes);
         assert!(bench.pool_reads() - pool < (FILE / 8) as u64);
     }
-    assert!(live(bench.spa()).online(bench.guid, true).is_err(), "it does not grow");
-    live(bench.spa()).offline(bench.guid, false).unwrap();
+    assert!(live(bench.spa()).vdevs().online(bench.guid, true).is_err(), "it does not grow");
+    live(bench.spa()).vdevs().offline(bench.guid, false).unwrap();
     std::fs::rename(bench.image(), bench.path().join("elsewhere")).unwrap();
-    assert_eq!(live(bench.spa()).online(bench.guid, false).unwrap(), VdevState::CantOpen);
+    assert_eq!(live(bench.spa()).vdevs().online(bench.guid, false).unwrap(), VdevState::CantOpen);
     assert_eq!(state(&bench), VdevState::CantOpen);
     std::fs::rename(bench.path().join("elsewhere"), bench.image()).unwrap();
-    assert_eq!(live(bench.spa()).online(bench.guid, false).unwrap(), VdevState::Healthy);
+    assert_eq!(live(bench.spa()).vdevs().online(bench.guid, false).unwrap(), VdevState::Healthy);
 }

@@ -32,7 +32,7 @@ fn what_is_left_can_be_read() {
     live.sync_all().unwrap();
     drop(owned);
     let terms = AddTerms { ashift: None, check_ashift: false, force: false, claimer: &claim_file };
-    live.add(&[single(&images[1])], &terms).unwrap();
+    live.vdevs().add(&[single(&images[1])], &terms).unwrap();
     live.export().unwrap();
     drop(spa);
     let away = d.join("away");

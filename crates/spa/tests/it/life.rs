@@ -89,7 +89,7 @@ fn shape(spa: &Spa) -> String {
 fn join(spa: &Spa, dir: &Path, old: &str, path: &Path, replace: bool) -> Result<(), LifeError> {
     let terms =
         AttachTerms { replace, sequential: false, force: false, unattended: false, claimer: &claim_file };
-    live(spa).attach(guid(spa, dir, old), &NewLeaf { path: path.to_owned() }, &terms)
+    live(spa).vdevs().attach(guid(spa, dir, old), &NewLeaf { path: path.to_owned() }, &terms)
 }
 
 fn attach(spa: &Spa, dir: &Path, old: &str, new: &str) {
@@ -98,12 +98,12 @@ fn attach(spa: &Spa, dir: &Path, old: &str, new: &str) {
 
 /// Waits until every device has all that it missed, and replaced devices are detached.
 fn healed(spa: &Spa) {
-    live(spa).hold_scans(false);
+    live(spa).scans().hold(false);
     for _ in 0..100_000 {
         live(spa).sync_all().unwrap();
-        let scans = live(spa).scan_stat().is_some_and(|s| s.is_scanning());
+        let scans = live(spa).scans().stat().is_some_and(|s| s.is_scanning());
         if !scans && spa.tree().behind().is_empty() {
-            live(spa).end_replacements().unwrap();
+            live(spa).vdevs().end_replacements().unwrap();
             return;
         }
     }
@@ -120,11 +120,11 @@ fn offline_and_back() {
     let d = dir.path();
     let spa = new_pool(d, VdevShape::Mirror, &["a", "b"]);
     let first = write(&spa, 1);
-    live(&spa).offline(guid(&spa, d, "a"), false).unwrap();
-    live(&spa).offline(guid(&spa, d, "a"), false).unwrap();
+    live(&spa).vdevs().offline(guid(&spa, d, "a"), false).unwrap();
+    live(&spa).vdevs().offline(guid(&spa, d, "a"), false).unwrap();
     assert_eq!(state(&spa, d, "a"), VdevState::Offline);
     assert_eq!(spa.tree().state().0, VdevState::Degraded);
-    let refused = live(&spa).offline(guid(&spa, d, "b"), false);
+    let refused = live(&spa).vdevs().offline(guid(&spa, d, "b"), false);
     assert!(matches!(refused, Err(LifeError::NoReplicas { .. })));
     // The device is closed, so others can claim it.
     drop(device::FileDevice::open(&d.join("a"), device::Mode::Write).unwrap());
@@ -135,17 +135,17 @@ fn offline_and_back() {
     let spa = again(d, spa);
     assert_eq!(state(&spa, d, "a"), VdevState::Offline);
     let third = write(&spa, 3);
-    live(&spa).hold_scans(true);
-    assert_eq!(live(&spa).online(guid(&spa, d, "a"), false).unwrap(), VdevState::Healthy);
+    live(&spa).scans().hold(true);
+    assert_eq!(live(&spa).vdevs().online(guid(&spa, d, "a"), false).unwrap(), VdevState::Healthy);
     check(&spa, &[first, second, third]);
     assert_eq!(spa.tree().stats(guid(&spa, d, "a")).unwrap().checksum_errors.get(), 0);
     let missed = spa.tree().dtl(guid(&spa, d, "a")).unwrap();
     assert!(!missed.is_empty());
-    let refused = live(&spa).offline(guid(&spa, d, "b"), false);
+    let refused = live(&spa).vdevs().offline(guid(&spa, d, "b"), false);
     assert!(matches!(refused, Err(LifeError::NoReplicas { .. })), "what it lacks, only the other has");
     let spa = again(d, spa);
     healed(&spa);
-    live(&spa).offline(guid(&spa, d, "b"), true).unwrap();
+    live(&spa).vdevs().offline(guid(&spa, d, "b"), true).unwrap();
     check(&spa, &[first, second, third]);
     let spa = again(d, spa);
     assert_eq!(state(&spa, d, "b"), VdevState::Healthy, "it was for the time being");
@@ -162,10 +162,10 @@ fn a_replacement_is_not_counted_on() {
     let d = dir.path();
     let spa = new_pool(d, VdevShape::Raidz(2), &["a", "b", "c", "e", "f"]);
     let first = write(&spa, 1);
-    live(&spa).hold_scans(true);
+    live(&spa).scans().hold(true);
     join(&spa, d, "f", &image(d, "n"), true).unwrap();
-    live(&spa).offline(guid(&spa, d, "n"), true).unwrap();
-    let fault = |name: &str| live(&spa).fault(guid(&spa, d, name), Verdict::ByHandForNow).unwrap();
+    live(&spa).vdevs().offline(guid(&spa, d, "n"), true).unwrap();
+    let fault = |name: &str| live(&spa).vdevs().fault(guid(&spa, d, name), Verdict::ByHandForNow).unwrap();
     let states = || ["a", "b"].map(|name| state(&spa, d, name));
     fault("a");
     fault("b");
@@ -176,10 +176,10 @@ fn a_replacement_is_not_counted_on() {
     assert_eq!(state(&spa, d, "f"), VdevState::Faulted);
     let second = write(&spa, 2);
     check(&spa, &[first, second]);
-    live(&spa).online(guid(&spa, d, "n"), false).unwrap();
-    live(&spa).hold_scans(false);
-    live(&spa).wait_for_scans().unwrap();
-    live(&spa).end_replacements().unwrap();
+    live(&spa).vdevs().online(guid(&spa, d, "n"), false).unwrap();
+    live(&spa).scans().hold(false);
+    live(&spa).scans().wait().unwrap();
+    live(&spa).vdevs().end_replacements().unwrap();
     assert_eq!(shape(&spa), "raidz(a b c e n)");
     fault("a");
     fault("b");
@@ -200,10 +200,11 @@ fn faults_by_hand() {
     let first = write(&spa, 1);
     for temporary in [false, true] {
         live(&spa)
+            .vdevs()
             .fault(guid(&spa, d, "a"), if temporary { Verdict::ByHandForNow } else { Verdict::ByHand })
             .unwrap();
         assert_eq!(state(&spa, d, "a"), VdevState::Faulted);
-        assert_eq!(live(&spa).online(guid(&spa, d, "a"), false).unwrap(), VdevState::Faulted);
+        assert_eq!(live(&spa).vdevs().online(guid(&spa, d, "a"), false).unwrap(), VdevState::Faulted);
         spa = again(d, spa);
         let expected = if temporary { VdevState::Healthy } else { VdevState::Faulted };
         assert_eq!(state(&spa, d, "a"), expected);
@@ -211,12 +212,12 @@ fn faults_by_hand() {
         assert_eq!(state(&spa, d, "a"), VdevState::Healthy);
     }
     healed(&spa);
-    live(&spa).offline(guid(&spa, d, "a"), false).unwrap();
-    live(&spa).fault(guid(&spa, d, "a"), Verdict::ByHand).unwrap();
+    live(&spa).vdevs().offline(guid(&spa, d, "a"), false).unwrap();
+    live(&spa).vdevs().fault(guid(&spa, d, "a"), Verdict::ByHand).unwrap();
     assert_eq!(state(&spa, d, "a"), VdevState::Faulted);
     live(&spa).clear(None).unwrap();
     assert_eq!(state(&spa, d, "a"), VdevState::Offline);
-    live(&spa).fault(guid(&spa, d, "b"), Verdict::ByHand).unwrap();
+    live(&spa).vdevs().fault(guid(&spa, d, "b"), Verdict::ByHand).unwrap();
     assert_eq!(state(&spa, d, "b"), VdevState::Degraded, "the pool can't do without it");
     check(&spa, &[first]);
 }
@@ -230,9 +231,9 @@ fn verdicts() {
     let mut spa = new_pool(d, VdevShape::Raidz(2), &["a", "b", "c", "d"]);
     let first = write(&spa, 1);
     for cleared in [true, false] {
-        live(&spa).fault(guid(&spa, d, "a"), Verdict::Poor).unwrap();
-        live(&spa).fault(guid(&spa, d, "b"), Verdict::Failing).unwrap();
-        live(&spa).fault(guid(&spa, d, "b"), Verdict::Poor).unwrap();
+        live(&spa).vdevs().fault(guid(&spa, d, "a"), Verdict::Poor).unwrap();
+        live(&spa).vdevs().fault(guid(&spa, d, "b"), Verdict::Failing).unwrap();
+        live(&spa).vdevs().fault(guid(&spa, d, "b"), Verdict::Poor).unwrap();
         for (name, expected) in [("a", VdevState::Degraded), ("b", VdevState::Faulted)] {
             let told = spa.tree().state_of(guid(&spa, d, name)).unwrap();
             assert_eq!(told, (expected, VdevAux::ErrExceeded), "{name}");
@@ -259,19 +260,19 @@ fn a_resilver_waits() {
     let d = dir.path();
     let spa = new_pool(d, VdevShape::Single, &["a"]);
     let files: Vec<(u64, ObjNum)> = (1..5).map(|seed| write(&spa, seed)).collect();
-    live(&spa).limit_scan_slices(2);
-    live(&spa).hold_scans(true);
+    live(&spa).scans().limit_slices(2);
+    live(&spa).scans().hold(true);
     attach(&spa, d, "a", "b");
     // A few slices at a time, each with a txg, so that the progress does not depend on time.
     let much = |s: spa::engine::ScanStat| s.issued * 4 > s.phys.to_examine;
-    while !live(&spa).scan_stat().is_some_and(much) {
-        live(&spa).hold_scans(false);
+    while !live(&spa).scans().stat().is_some_and(much) {
+        live(&spa).scans().hold(false);
         live(&spa).sync_all().unwrap();
-        live(&spa).hold_scans(true);
+        live(&spa).scans().hold(true);
         live(&spa).sync_all().unwrap();
     }
-    assert!(live(&spa).scan_stat().unwrap().is_scanning(), "it is to be found at work");
-    let begun = live(&spa).scan_stat().unwrap().phys.max_txg;
+    assert!(live(&spa).scans().stat().unwrap().is_scanning(), "it is to be found at work");
+    let begun = live(&spa).scans().stat().unwrap().phys.max_txg;
     attach(&spa, d, "a", "c");
     live(&spa).sync_all().unwrap();
     let active = |spa: &Spa| spa.features().is_active("com.datto:resilver_defer");
@@ -280,7 +281,7 @@ fn a_resilver_waits() {
         let root = config.vdev_tree.as_ref().unwrap();
         root.leaves().filter(|leaf| leaf.resilver_defer).map(|leaf| leaf.guid).collect::<Vec<_>>()
     };
-    assert_eq!(live(&spa).scan_stat().unwrap().phys.max_txg, begun, "it goes on");
+    assert_eq!(live(&spa).scans().stat().unwrap().phys.max_txg, begun, "it goes on");
     assert!(active(&spa));
     assert_eq!(waits(&spa), vec![guid(&spa, d, "c")]);
     export(spa);
@@ -291,7 +292,7 @@ fn a_resilver_waits() {
     let spa = again(d, spa);
     check(&spa, &files);
     for name in ["a", "b"] {
-        live(&spa).detach(guid(&spa, d, name)).unwrap();
+        live(&spa).vdevs().detach(guid(&spa, d, name)).unwrap();
     }
     check(&spa, &files);
 }
@@ -306,8 +307,9 @@ fn a_resilver_is_awaited() {
     let d = dir.path();
     let spa = new_pool(d, VdevShape::Single, &["a"]);
     let first = write(&spa, 1);
-    live(&spa).hold_scans(true);
-    let there = || live(&spa).awaits_resilver() || live(&spa).scan_stat().is_some_and(|s| s.is_scanning());
+    live(&spa).scans().hold(true);
+    let there =
+        || live(&spa).scans().awaits_resilver() || live(&spa).scans().stat().is_some_and(|s| s.is_scanning());
     let watched = |change: &(dyn Fn() + Sync)| {
         let lacks = || !spa.tree().behind().is_empty();
         std::thread::scope(|scope| {
@@ -322,15 +324,15 @@ fn a_resilver_is_awaited() {
                 looks += 1;
             }
         });
-        live(&spa).hold_scans(false);
+        live(&spa).scans().hold(false);
         healed(&spa);
-        live(&spa).hold_scans(true);
+        live(&spa).scans().hold(true);
     };
     watched(&|| attach(&spa, d, "a", "b"));
-    live(&spa).offline(guid(&spa, d, "b"), false).unwrap();
+    live(&spa).vdevs().offline(guid(&spa, d, "b"), false).unwrap();
     let second = write(&spa, 2);
     let b = guid(&spa, d, "b");
-    watched(&|| assert_eq!(live(&spa).online(b, false).unwrap(), VdevState::Healthy));
+    watched(&|| assert_eq!(live(&spa).vdevs().online(b, false).unwrap(), VdevState::Healthy));
     check(&spa, &[first, second]);
 }
 
@@ -352,24 +354,24 @@ fn passed_by_while_away() {
         let spa = pool_of(tops, &features);
         let mut files = vec![write(&spa, 1)];
         let away = guid(&spa, d, "m");
-        live(&spa).offline(away, true).unwrap();
+        live(&spa).vdevs().offline(away, true).unwrap();
         // These txgs write nothing to the log.
         files.extend((2..6).map(|seed| write(&spa, seed)));
         let missed = spa.tree().dtl(away).unwrap();
-        live(&spa).hold_scans(true);
+        live(&spa).scans().hold(true);
         attach(&spa, d, "a", "c");
         live(&spa).sync_all().unwrap();
-        let begun = live(&spa).scan_stat().unwrap().phys.max_txg;
+        let begun = live(&spa).scans().stat().unwrap().phys.max_txg;
         assert!(missed.iter().last().unwrap().1 < begun, "{missed:?} is all that it missed until {begun}");
         let spa = if imported {
             again(d, spa)
         } else {
-            live(&spa).online(away, false).unwrap();
+            live(&spa).vdevs().online(away, false).unwrap();
             spa
         };
         assert_eq!(state(&spa, d, "m"), VdevState::Healthy);
         healed(&spa);
-        assert!(live(&spa).scan_stat().unwrap().phys.max_txg > begun, "one that has seen it");
+        assert!(live(&spa).scans().stat().unwrap().phys.max_txg > begun, "one that has seen it");
         check(&spa, &files);
         export(spa);
         judge(d, "tank");
@@ -385,33 +387,33 @@ fn passed_by_amid_a_group() {
         let d = dir.path();
         let spa = new_pool(d, VdevShape::Mirror, &["a", "b", "c"]);
         let mut files = vec![write(&spa, 1)];
-        live(&spa).hold_scans(true);
-        live(&spa).offline(guid(&spa, d, "c"), true).unwrap();
+        live(&spa).scans().hold(true);
+        live(&spa).vdevs().offline(guid(&spa, d, "c"), true).unwrap();
         // The limit keeps it from being faulted for the refused writes.
         let limit = VdevValue::Number(1 << 20);
-        live(&spa).set_vdev(guid(&spa, d, "b"), "io_n", limit).unwrap();
+        live(&spa).vdevs().set_vdev(guid(&spa, d, "b"), "io_n", limit).unwrap();
         let target = Target::Leaf { leaf: guid(&spa, d, "b"), on: Some(On::Write), wrong: Wrong::Error(5) };
         inject::add(Fault { pool: spa.guid(), target, often: ALWAYS }).unwrap();
         files.push(write(&spa, 2));
         // The resilver begins in the next txg, of which it misses some data too.
         let object = write_file(live(&spa), &own(live(&spa), "tank"), &noise(3, LEN)).unwrap();
         files.push((3, object));
-        live(&spa).request_resilver();
+        live(&spa).scans().request_resilver();
         live(&spa).sync_all().unwrap();
-        let begun = live(&spa).scan_stat().unwrap().phys;
+        let begun = live(&spa).scans().stat().unwrap().phys;
         assert_eq!((begun.func, begun.state), (ScanFunc::Resilver, ScanState::Scanning));
         inject::forget(spa.guid());
         let spa = if imported {
             again(d, spa)
         } else {
-            live(&spa).online(guid(&spa, d, "c"), false).unwrap();
+            live(&spa).vdevs().online(guid(&spa, d, "c"), false).unwrap();
             spa
         };
         healed(&spa);
-        assert!(live(&spa).scan_stat().unwrap().phys.max_txg > begun.max_txg, "one that has seen it");
+        assert!(live(&spa).scans().stat().unwrap().phys.max_txg > begun.max_txg, "one that has seen it");
         live(&spa).scan(ScanCommand::Scrub).unwrap();
-        live(&spa).wait_for_scans().unwrap();
-        assert_eq!(live(&spa).scan_stat().unwrap().phys.processed, 0, "nobody lacks anything");
+        live(&spa).scans().wait().unwrap();
+        assert_eq!(live(&spa).scans().stat().unwrap().phys.processed, 0, "nobody lacks anything");
         check(&spa, &files);
         export(spa);
         judge(d, "tank");
@@ -428,13 +430,13 @@ fn attach_and_detach() {
     let d = dir.path();
     let spa = new_pool(d, VdevShape::Single, &["a"]);
     let first = write(&spa, 1);
-    live(&spa).hold_scans(true);
+    live(&spa).scans().hold(true);
     attach(&spa, d, "a", "b");
     assert_eq!(shape(&spa), "mirror(a b)");
     let second = write(&spa, 2);
     check(&spa, &[first, second]);
     assert_eq!(spa.tree().stats(guid(&spa, d, "b")).unwrap().checksum_errors.get(), 0);
-    let refused = live(&spa).detach(guid(&spa, d, "a"));
+    let refused = live(&spa).vdevs().detach(guid(&spa, d, "a"));
     assert!(matches!(refused, Err(LifeError::NoReplicas { .. })));
     let spa = again(d, spa);
     check(&spa, &[first, second]);
@@ -442,19 +444,19 @@ fn attach_and_detach() {
     assert_eq!(spa.tree().stats(guid(&spa, d, "b")).unwrap().checksum_errors.get(), 0);
     attach(&spa, d, "b", "c");
     assert_eq!(shape(&spa), "mirror(a b c)");
-    live(&spa).detach(guid(&spa, d, "a")).unwrap();
+    live(&spa).vdevs().detach(guid(&spa, d, "a")).unwrap();
     assert_eq!(shape(&spa), "mirror(b c)");
     let third = write(&spa, 3);
     let spa = again(d, spa);
     check(&spa, &[first, second, third]);
-    live(&spa).detach(guid(&spa, d, "c")).unwrap();
+    live(&spa).vdevs().detach(guid(&spa, d, "c")).unwrap();
     assert_eq!(shape(&spa), "b");
     let fourth = write(&spa, 4);
-    live(&spa).hold_scans(true);
+    live(&spa).scans().hold(true);
     attach(&spa, d, "b", "e");
-    let refused = live(&spa).detach(guid(&spa, d, "b"));
+    let refused = live(&spa).vdevs().detach(guid(&spa, d, "b"));
     assert!(matches!(refused, Err(LifeError::NoReplicas { .. })));
-    live(&spa).detach(guid(&spa, d, "e")).unwrap();
+    live(&spa).vdevs().detach(guid(&spa, d, "e")).unwrap();
     let spa = again(d, spa);
     check(&spa, &[first, second, third, fourth]);
     export(spa);
@@ -473,7 +475,7 @@ fn a_detached_side_can_be_brought_back() {
     let spa = new_pool(d, VdevShape::Mirror, &["a", "b"]);
     let first = write(&spa, 1);
     let last = live(&spa).uberblock();
-    live(&spa).detach(guid(&spa, d, "b")).unwrap();
+    live(&spa).vdevs().detach(guid(&spa, d, "b")).unwrap();
     export(spa);
     std::fs::remove_file(d.join("a")).unwrap();
     assert!(spa::discover(&[d]).pools.is_empty());
@@ -511,7 +513,7 @@ fn going_back_has_the_detached_side_again() {
     let spa = new_pool(d, VdevShape::Mirror, &["a", "b"]);
     let first = write(&spa, 1);
     let before = live(&spa).uberblock().txg;
-    live(&spa).detach(guid(&spa, d, "a")).unwrap();
+    live(&spa).vdevs().detach(guid(&spa, d, "a")).unwrap();
     assert_eq!(shape(&spa), "b");
     export(spa);
     let spa = import_as(d, Options { max_txg: Some(before), rewind: Rewind::Extreme, ..Options::default() })
@@ -532,12 +534,12 @@ fn replace() {
         let d = dir.path();
         let spa = new_pool(d, kind, names);
         let first = write(&spa, 1);
-        live(&spa).hold_scans(true);
+        live(&spa).scans().hold(true);
         join(&spa, d, "a", &image(d, "n"), true).unwrap();
         assert!(shape(&spa).contains("(replacing(a n) b"), "{}", shape(&spa));
         let second = write(&spa, 2);
         check(&spa, &[first, second]);
-        live(&spa).end_replacements().unwrap();
+        live(&spa).vdevs().end_replacements().unwrap();
         assert!(shape(&spa).contains("(replacing(a n) b"), "the new one lacks much");
         let spa = again(d, spa);
         check(&spa, &[first, second]);
@@ -547,7 +549,7 @@ fn replace() {
         let spa = again(d, spa);
         check(&spa, &[first, second, third]);
         // In place: the device at the same path is a new one.
-        live(&spa).offline(guid(&spa, d, "b"), false).unwrap();
+        live(&spa).vdevs().offline(guid(&spa, d, "b"), false).unwrap();
         let refused = join(&spa, d, "b", &d.join("b"), true);
         assert!(
             matches!(&refused, Err(LifeError::InUse | LifeError::Shape(ShapeError::Devices(_)))),
@@ -555,10 +557,10 @@ fn replace() {
         );
         std::fs::remove_file(d.join("b")).unwrap();
         let before = guid(&spa, d, "b");
-        live(&spa).hold_scans(true);
+        live(&spa).scans().hold(true);
         join(&spa, d, "b", &image(d, "b"), true).unwrap();
         assert!(shape(&spa).contains("(n replacing(b/old b)"), "{}", shape(&spa));
-        live(&spa).detach(guid(&spa, d, "b")).unwrap();
+        live(&spa).vdevs().detach(guid(&spa, d, "b")).unwrap();
         assert!(shape(&spa).contains("(n b"), "{}", shape(&spa));
         assert_eq!(guid(&spa, d, "b"), before);
         join(&spa, d, "b", &image(d, "b"), true).unwrap();
@@ -581,23 +583,23 @@ fn spares_by_hand() {
     let spa = new_pool(d, VdevShape::Raidz(1), &["a", "b", "c"]);
     let first = write(&spa, 1);
     let spare = NewLeaf { path: image(d, "s") };
-    live(&spa).add_aux(&[spare], &[], false, &claim_file).unwrap();
+    live(&spa).vdevs().add_aux(&[spare], &[], false, &claim_file).unwrap();
     join(&spa, d, "a", &d.join("s"), true).unwrap();
     assert_eq!(shape(&spa), "raidz(spare(a s) b c)");
     let second = write(&spa, 2);
-    let aux = live(&spa).remove_aux(guid(&spa, d, "s"));
+    let aux = live(&spa).vdevs().remove_aux(guid(&spa, d, "s"));
     assert!(matches!(aux, Err(ShapeError::Busy { .. })));
     assert!(matches!(join(&spa, d, "b", &d.join("s"), true), Err(LifeError::InUse)));
     let spa = again(d, spa);
     check(&spa, &[first, second]);
     assert_eq!(spa.spares().len(), 1);
-    live(&spa).detach(guid(&spa, d, "s")).unwrap();
+    live(&spa).vdevs().detach(guid(&spa, d, "s")).unwrap();
     assert_eq!(shape(&spa), "raidz(a b c)");
     let spa = again(d, spa);
     assert_eq!((spa.spares().len(), spa.spares()[0].state), (1, VdevState::Healthy));
     join(&spa, d, "a", &d.join("s"), true).unwrap();
     healed(&spa);
-    live(&spa).detach(guid(&spa, d, "a")).unwrap();
+    live(&spa).vdevs().detach(guid(&spa, d, "a")).unwrap();
     assert_eq!(shape(&spa), "raidz(s b c)");
     assert!(spa.spares().is_empty());
     let spa = again(d, spa);
@@ -614,16 +616,16 @@ fn of_two_spares_one_stays() {
     let spa = new_pool(d, VdevShape::Raidz(1), &["a", "b", "c"]);
     let first = write(&spa, 1);
     let spares = ["s", "t"].map(|name| NewLeaf { path: image(d, name) });
-    live(&spa).add_aux(&spares, &[], false, &claim_file).unwrap();
-    live(&spa).hold_scans(true);
+    live(&spa).vdevs().add_aux(&spares, &[], false, &claim_file).unwrap();
+    live(&spa).scans().hold(true);
     join(&spa, d, "a", &d.join("s"), true).unwrap();
     join(&spa, d, "s", &d.join("t"), true).unwrap();
     assert_eq!(shape(&spa), "raidz(spare(a s t) b c)");
-    live(&spa).detach(guid(&spa, d, "a")).unwrap();
+    live(&spa).vdevs().detach(guid(&spa, d, "a")).unwrap();
     assert_eq!(spa.spares().len(), 1);
-    live(&spa).hold_scans(false);
-    live(&spa).wait_for_scans().unwrap();
-    live(&spa).end_replacements().unwrap();
+    live(&spa).scans().hold(false);
+    live(&spa).scans().wait().unwrap();
+    live(&spa).vdevs().end_replacements().unwrap();
     assert_eq!(shape(&spa), "raidz(t b c)");
     let spa = again(d, spa);
     check(&spa, &[first]);
@@ -640,12 +642,12 @@ fn a_spare_that_was_away() {
     let d = dir.path();
     let spa = new_pool(d, VdevShape::Mirror, &["a", "b"]);
     let first = write(&spa, 1);
-    live(&spa).add_aux(&[NewLeaf { path: image(d, "s") }], &[], false, &claim_file).unwrap();
+    live(&spa).vdevs().add_aux(&[NewLeaf { path: image(d, "s") }], &[], false, &claim_file).unwrap();
     join(&spa, d, "a", &d.join("s"), true).unwrap();
     healed(&spa);
     let used = std::fs::read(d.join("s")).unwrap();
     for side in ["s", "a"] {
-        live(&spa).detach(guid(&spa, d, side)).unwrap();
+        live(&spa).vdevs().detach(guid(&spa, d, side)).unwrap();
     }
     join(&spa, d, "b", &image(d, "n"), false).unwrap();
     healed(&spa);
@@ -678,11 +680,11 @@ fn refusals() {
         unattended: false,
         claimer: &claim_file,
     };
-    let grown = live(&spa).attach(raidz, &new, &terms);
+    let grown = live(&spa).vdevs().attach(raidz, &new, &terms);
     assert!(matches!(grown, Err(LifeError::Shape(ShapeError::Unsupported { .. }))));
     assert!(matches!(join(&spa, d, "a", &new.path, false), Err(LifeError::Target { .. })));
-    assert!(matches!(live(&spa).detach(guid(&spa, d, "a")), Err(LifeError::NotMirror { .. })));
-    assert!(matches!(live(&spa).offline(raidz, false), Err(LifeError::NotLeaf { .. })));
+    assert!(matches!(live(&spa).vdevs().detach(guid(&spa, d, "a")), Err(LifeError::NotMirror { .. })));
+    assert!(matches!(live(&spa).vdevs().offline(raidz, false), Err(LifeError::NotLeaf { .. })));
     let small = d.join("small");
     std::fs::File::create(&small).unwrap().set_len(100 << 20).unwrap();
     assert!(matches!(join(&spa, d, "a", &small, true), Err(LifeError::TooSmall { .. })));
@@ -692,12 +694,12 @@ fn refusals() {
     };
     let terms =
         AttachTerms { replace: true, sequential: false, force: false, unattended: false, claimer: &large };
-    let wide = live(&spa).attach(guid(&spa, d, "a"), &new, &terms);
+    let wide = live(&spa).vdevs().attach(guid(&spa, d, "a"), &new, &terms);
     assert!(matches!(wide, Err(LifeError::Ashift { .. })));
-    live(&spa).checkpoint().unwrap();
+    live(&spa).checkpoints().take().unwrap();
     let kept = join(&spa, d, "a", &new.path, true);
     assert!(matches!(kept, Err(LifeError::Shape(ShapeError::CheckpointExists))));
-    live(&spa).discard_checkpoint(true).unwrap();
+    live(&spa).checkpoints().discard(true).unwrap();
     let first = write(&spa, 1);
     check(&spa, &[first]);
     export(spa);

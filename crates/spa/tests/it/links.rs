@@ -221,6 +221,21 @@ impl Model<'_> {
         self.live.dsl().dir(name).unwrap().object().0
     }
 
+    /// Promotes a clone. The key of its encryption root moves with it.
+    fn promote(&mut self, clone: &str) -> Option<Error> {
+        let before = self.live.dsl().dataset(clone).unwrap().origin().unwrap().unwrap();
+        let of = before.dir().object().0;
+        println!("promote {clone}");
+        let refused = run(self.live, promote(clone));
+        if refused.is_none()
+            && self.root_of(clone) == Some(self.object(clone))
+            && let Some(key) = self.keys.remove(&of)
+        {
+            self.keys.insert(self.object(clone), key);
+        }
+        refused
+    }
+
     /// Runs one operation. Returns the reason if it was refused.
     fn step(&mut self) -> Option<Error> {
         let datasets = all(self.live);
@@ -259,17 +274,7 @@ impl Model<'_> {
             }
             6..=8 => {
                 let clone = self.pick(&clones)?;
-                let before = self.live.dsl().dataset(&clone).unwrap().origin().unwrap().unwrap();
-                let of = before.dir().object().0;
-                println!("promote {clone}");
-                let refused = run(live, promote(&clone));
-                if refused.is_none()
-                    && self.root_of(&clone) == Some(self.object(&clone))
-                    && let Some(key) = self.keys.remove(&of)
-                {
-                    self.keys.insert(self.object(&clone), key);
-                }
-                refused
+                self.promote(&clone)
             }
             9 => {
                 let old = self.pick(&below)?;

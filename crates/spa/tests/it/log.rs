@@ -79,7 +79,7 @@ fn chain(shape: VdevShape, count: usize, log_devices: usize) {
     let spa = pool_of(vdevs, &features);
     let live = spa.writer().unwrap();
     let owned = own(live, "tank");
-    let log = live.log(&owned);
+    let log = live.logs().open(&owned);
     // The first commit waits for its txg, because there is no chain yet.
     let first = log_file(live, &owned, &log, 0, b"first");
     log.commit(Some(first), &Files(&owned)).unwrap();
@@ -154,7 +154,7 @@ fn a_life_of_logs() {
     let live = spa.writer().unwrap();
     live.run(testpools::file_system("tank/fs", Vec::new())).unwrap();
     let mut owned = own(live, "tank/fs");
-    let mut log = live.log(&owned);
+    let mut log = live.logs().open(&owned);
     let snapshot = |name: &str| {
         let task = Snapshot { names: vec![name.into()], props: Vec::new(), enforce_limits: false };
         live.run(Box::new(task)).unwrap();
@@ -184,7 +184,7 @@ fn a_life_of_logs() {
                 live.sync_all().unwrap();
             }
             owned = own(live, "tank/fs");
-            log = live.log(&owned);
+            log = live.logs().open(&owned);
         }
     }
     let object = log_file(live, &owned, &log, 99, b"for nothing");
@@ -196,7 +196,7 @@ fn a_life_of_logs() {
     judge(crash(live, dir.path()).path(), "tank");
     for name in ["tank/clone", "tank/fs"] {
         let owned = own(live, name);
-        let log = live.log(&owned);
+        let log = live.logs().open(&owned);
         let object = log_file(live, &owned, &log, 1, b"the last");
         log.commit(Some(object), &Files(&owned)).unwrap();
         let object = log_file(live, &owned, &log, 2, b"the very last");
@@ -246,7 +246,7 @@ fn broken_logs_promise_nothing() {
     let (dir, spa, patient) = with_faulty_log();
     let live = spa.writer().unwrap();
     let owned = own(live, "tank");
-    let log = live.log(&owned);
+    let log = live.logs().open(&owned);
     let commit = |n: u64| {
         let object = log_file(live, &owned, &log, n, b"bytes");
         let txg = live.txgs().open();
@@ -284,7 +284,7 @@ fn many_commit_at_once() {
     let (dir, spa, patient) = with_faulty_log();
     let live = spa.writer().unwrap();
     let owned = own(live, "tank");
-    let log = live.log(&owned);
+    let log = live.logs().open(&owned);
     let first = log_file(live, &owned, &log, 0, b"first");
     log.commit(Some(first), &Files(&owned)).unwrap();
     let done = AtomicBool::new(false);
@@ -346,7 +346,7 @@ fn a_new_log_owes_what_the_old_one_did() {
     let live = spa.writer().unwrap();
     let owned = own(live, "tank");
     for chain in [false, true] {
-        let log = live.log(&owned);
+        let log = live.logs().open(&owned);
         if chain {
             let first = log_file(live, &owned, &log, 0, b"first");
             log.commit(Some(first), &Files(&owned)).unwrap();
@@ -354,7 +354,7 @@ fn a_new_log_owes_what_the_old_one_did() {
         let object = log_file(live, &owned, &log, 1, b"bytes");
         let txg = live.txgs().open();
         drop(log);
-        let log = live.log(&owned);
+        let log = live.logs().open(&owned);
         log.commit(Some(object), &Files(&owned)).unwrap();
         assert!(live.txgs().synced() >= txg || log.stats().block_count > 0, "nothing kept the promise");
     }
@@ -432,7 +432,7 @@ fn logs_move_off_a_failed_device() {
     let (dir, spa, patient) = with_faulty_log();
     let live = spa.writer().unwrap();
     let owned = own(live, "tank");
-    let log = live.log(&owned);
+    let log = live.logs().open(&owned);
     let commit = |n: u64| {
         let object = log_file(live, &owned, &log, n, b"bytes");
         let txg = live.txgs().open();
@@ -482,7 +482,7 @@ fn log_vdevs_are_removed() {
     let spa = pool_of(vec![single(0), log_vdev(&images[1..3]), single(3)], &features);
     let live = spa.writer().unwrap();
     let owned = own(live, "tank");
-    let log = live.log(&owned);
+    let log = live.logs().open(&owned);
     let commit = |n: u64| {
         let object = log_file(live, &owned, &log, n, &noise(n, 5000));
         log.commit(Some(object), &Files(&owned)).unwrap();
@@ -490,7 +490,10 @@ fn log_vdevs_are_removed() {
     let guid = |at: usize| live.config().vdev_tree.as_ref().unwrap().children[at].guid;
     (0..20).for_each(commit);
     let log_top = guid(1);
-    assert!(matches!(live.remove_log(guid(0)), Err(LifeError::Shape(ShapeError::Unsupported { .. }))));
+    assert!(matches!(
+        live.vdevs().remove_log(guid(0)),
+        Err(LifeError::Shape(ShapeError::Unsupported { .. }))
+    ));
 
     // A thread commits all the time, since the log's last block stays there without further
     // commits.
@@ -503,7 +506,7 @@ fn log_vdevs_are_removed() {
                 n += 1;
             }
         });
-        let done = live.remove_log(log_top);
+        let done = live.vdevs().remove_log(log_top);
         stop.store(true, Ordering::Relaxed);
         done.unwrap();
     });
@@ -517,12 +520,12 @@ fn log_vdevs_are_removed() {
     // The devices are released: an added log vdev takes them without force. It comes after the
     // hole, and its removal leaves no hole.
     let terms = AddTerms { ashift: None, check_ashift: true, force: false, claimer: &claim_file };
-    live.add(&[log_vdev(&images[1..3])], &terms).unwrap();
+    live.vdevs().add(&[log_vdev(&images[1..3])], &terms).unwrap();
     assert_eq!(tops(live)[3], Mirror);
     (9001..9010).for_each(commit);
     let blocks = log.stats().block_count;
     assert!(blocks > 0);
-    live.remove_log(guid(3)).unwrap();
+    live.vdevs().remove_log(guid(3)).unwrap();
     assert_eq!(tops(live).len(), 3);
     judge(crash(live, dir.path()).path(), "tank");
     drop(log);

@@ -60,7 +60,7 @@ fn guid(spa: &Spa, path: &Path) -> Guid {
 
 fn join(spa: &Spa, old: &Path, new: &Path, replace: bool, sequential: bool) -> Result<(), LifeError> {
     let terms = AttachTerms { replace, sequential, force: false, unattended: false, claimer: &claim_file };
-    live(spa).attach(guid(spa, old), &NewLeaf { path: new.to_owned() }, &terms)
+    live(spa).vdevs().attach(guid(spa, old), &NewLeaf { path: new.to_owned() }, &terms)
 }
 
 fn new_image(dir: &Path, name: &str) -> PathBuf {
@@ -77,33 +77,33 @@ fn books(spa: &Spa) -> RebuildPhys {
 }
 
 fn active(spa: &Spa) -> bool {
-    live(spa).rebuild_stat(VdevId(0)).is_some()
+    live(spa).scans().rebuild_stat(VdevId(0)).is_some()
 }
 
 /// Waits for the end of the rebuild and of the scrub that follows it, which must find nothing.
 fn finished(spa: &Spa) {
-    live(spa).hold_scans(false);
-    live(spa).limit_scan_slices(0);
-    live(spa).wait_for_scans().unwrap();
+    live(spa).scans().hold(false);
+    live(spa).scans().limit_slices(0);
+    live(spa).scans().wait().unwrap();
     assert_eq!((books(spa).state, books(spa).errors), (REBUILD_COMPLETE, 0));
     assert!(spa.tree().behind().is_empty());
-    let scrub = live(spa).scan_stat().unwrap().phys;
+    let scrub = live(spa).scans().stat().unwrap().phys;
     assert_eq!((scrub.func, scrub.state), (ScanFunc::Scrub, ScanState::Finished));
     assert_eq!((scrub.errors, scrub.processed), (0, 0), "the scrub found something to put right");
 }
 
 /// Lets txgs pass, each after a slice of a few ranges.
 fn some_slices(spa: &Spa) {
-    live(spa).limit_scan_slices(3);
-    live(spa).hold_scans(false);
-    let from = live(spa).rebuild_stat(VdevId(0)).unwrap().phys.last_offset;
+    live(spa).scans().limit_slices(3);
+    live(spa).scans().hold(false);
+    let from = live(spa).scans().rebuild_stat(VdevId(0)).unwrap().phys.last_offset;
     for _ in 0..20 {
         live(spa).sync_all().unwrap();
-        if live(spa).rebuild_stat(VdevId(0)).unwrap().phys.last_offset > from {
+        if live(spa).scans().rebuild_stat(VdevId(0)).unwrap().phys.last_offset > from {
             break;
         }
     }
-    live(spa).hold_scans(true);
+    live(spa).scans().hold(true);
     live(spa).sync_all().unwrap();
     assert!(books(spa).last_offset > from && books(spa).state == REBUILD_ACTIVE);
 }
@@ -121,7 +121,7 @@ fn a_mirror_is_rebuilt() {
     let mut files = write(&spa, 0..24);
     thin(&spa, &mut files);
     let new = new_image(dir.path(), "new");
-    live(&spa).hold_scans(true);
+    live(&spa).scans().hold(true);
     join(&spa, &paths[0], &new, false, true).unwrap();
     assert!(active(&spa) && books(&spa).state == REBUILD_ACTIVE && books(&spa).last_offset == 0);
     assert!(matches!(live(&spa).scan(ScanCommand::Scrub), Err(ScanRefusal::Busy)));
@@ -141,7 +141,7 @@ fn a_mirror_is_rebuilt() {
     files.extend(write(&spa, 200..203));
     finished(&spa);
     for path in &paths {
-        live(&spa).detach(guid(&spa, path)).unwrap();
+        live(&spa).vdevs().detach(guid(&spa, path)).unwrap();
         std::fs::remove_file(path).unwrap();
     }
     check(&spa, &files);
@@ -163,7 +163,7 @@ fn a_device_is_replaced() {
         let new = new_image(dir.path(), "new");
         join(&spa, &paths[0], &new, true, true).unwrap();
         finished(&spa);
-        live(&spa).end_replacements().unwrap();
+        live(&spa).vdevs().end_replacements().unwrap();
         let leaves = spa.config().vdev_tree.as_ref().unwrap().leaves().count();
         assert_eq!(leaves, count);
         std::fs::remove_file(&paths[0]).unwrap();
@@ -190,7 +190,7 @@ fn refusals_and_an_end() {
     let spa = new_pool(VdevShape::Mirror, &paths);
     let files = write(&spa, 0..6);
     let (new, other) = (new_image(dir.path(), "new"), new_image(dir.path(), "other"));
-    live(&spa).hold_scans(true);
+    live(&spa).scans().hold(true);
     join(&spa, &paths[0], &new, false, true).unwrap();
     let refused = join(&spa, &paths[0], &other, false, false);
     assert!(matches!(refused, Err(LifeError::Rebuilding)), "{refused:?}");
@@ -198,19 +198,19 @@ fn refusals_and_an_end() {
     // Another attach restarts the rebuild.
     join(&spa, &paths[0], &other, false, true).unwrap();
     assert_eq!(books(&spa).last_offset, 0);
-    live(&spa).detach(guid(&spa, &other)).unwrap();
-    live(&spa).offline(guid(&spa, &new), false).unwrap();
-    live(&spa).hold_scans(false);
-    live(&spa).wait_for_scans().unwrap();
+    live(&spa).vdevs().detach(guid(&spa, &other)).unwrap();
+    live(&spa).vdevs().offline(guid(&spa, &new), false).unwrap();
+    live(&spa).scans().hold(false);
+    live(&spa).scans().wait().unwrap();
     assert_eq!(books(&spa).state, REBUILD_CANCELED);
-    live(&spa).hold_scans(true);
-    assert_eq!(live(&spa).online(guid(&spa, &new), false).unwrap(), VdevState::Healthy);
+    live(&spa).scans().hold(true);
+    assert_eq!(live(&spa).vdevs().online(guid(&spa, &new), false).unwrap(), VdevState::Healthy);
     let refused = join(&spa, &paths[0], &new_image(dir.path(), "more"), false, true);
     assert!(matches!(refused, Err(LifeError::Resilvering)), "{refused:?}");
-    live(&spa).hold_scans(false);
-    live(&spa).limit_scan_slices(0);
-    live(&spa).wait_for_scans().unwrap();
-    let resilver = live(&spa).scan_stat().unwrap().phys;
+    live(&spa).scans().hold(false);
+    live(&spa).scans().limit_slices(0);
+    live(&spa).scans().wait().unwrap();
+    let resilver = live(&spa).scans().stat().unwrap().phys;
     assert_eq!((resilver.func, resilver.state), (ScanFunc::Resilver, ScanState::Finished));
     assert!(spa.tree().behind().is_empty());
     assert_eq!(books(&spa), RebuildPhys::default(), "a resilver is what is told of");
@@ -230,8 +230,8 @@ fn a_draid_is_rebuilt() {
     let spa = new_pool(shape, &paths);
     let mut files = write(&spa, 0..16);
     thin(&spa, &mut files);
-    live(&spa).offline(guid(&spa, &paths[1]), false).unwrap();
-    live(&spa).hold_scans(true);
+    live(&spa).vdevs().offline(guid(&spa, &paths[1]), false).unwrap();
+    live(&spa).scans().hold(true);
     join(&spa, &paths[1], Path::new("draid1-0-0"), true, true).unwrap();
     some_slices(&spa);
     thin(&spa, &mut files);
@@ -239,14 +239,14 @@ fn a_draid_is_rebuilt() {
     finished(&spa);
     check(&spa, &files);
     // With the spare's data, another device may go offline.
-    live(&spa).offline(guid(&spa, &paths[3]), true).unwrap();
+    live(&spa).vdevs().offline(guid(&spa, &paths[3]), true).unwrap();
     check(&spa, &files);
-    live(&spa).online(guid(&spa, &paths[3]), false).unwrap();
-    live(&spa).wait_for_scans().unwrap();
+    live(&spa).vdevs().online(guid(&spa, &paths[3]), false).unwrap();
+    live(&spa).scans().wait().unwrap();
     let new = new_image(dir.path(), "new");
     join(&spa, &paths[1], &new, true, true).unwrap();
     finished(&spa);
-    live(&spa).end_replacements().unwrap();
+    live(&spa).vdevs().end_replacements().unwrap();
     assert_eq!(spa.config().vdev_tree.as_ref().unwrap().leaves().count(), 5);
     std::fs::remove_file(&paths[1]).unwrap();
     live(&spa).export().unwrap();
@@ -279,33 +279,33 @@ fn filled_without(away: usize, sequential: bool) -> bool {
     let shape = VdevShape::Draid(2, DraidShape { ndata: 2, nspares: 1, ngroups: 5 });
     let spa = new_pool(shape, &paths);
     let files = write(&spa, 0..8);
-    live(&spa).offline(guid(&spa, &paths[away]), false).unwrap();
-    live(&spa).offline(guid(&spa, &paths[1]), false).unwrap();
-    live(&spa).hold_scans(true);
+    live(&spa).vdevs().offline(guid(&spa, &paths[away]), false).unwrap();
+    live(&spa).vdevs().offline(guid(&spa, &paths[1]), false).unwrap();
+    live(&spa).scans().hold(true);
     join(&spa, &paths[1], Path::new("draid2-0-0"), true, sequential).unwrap();
     // Only a part is done before the export. The import continues from the recorded state alone.
-    live(&spa).limit_scan_slices(3);
-    live(&spa).hold_scans(false);
-    let done = || match live(&spa).rebuild_stat(VdevId(0)) {
+    live(&spa).scans().limit_slices(3);
+    live(&spa).scans().hold(false);
+    let done = || match live(&spa).scans().rebuild_stat(VdevId(0)) {
         Some(rebuild) => rebuild.phys.bytes_issued,
-        None => live(&spa).scan_stat().map_or(0, |stat| stat.phys.examined),
+        None => live(&spa).scans().stat().map_or(0, |stat| stat.phys.examined),
     };
     while done() == 0 {
         live(&spa).sync_all().unwrap();
     }
-    live(&spa).hold_scans(true);
+    live(&spa).scans().hold(true);
     live(&spa).export().unwrap();
     drop(spa);
     let spa = import(dir.path()).unwrap();
-    live(&spa).wait_for_scans().unwrap();
+    live(&spa).scans().wait().unwrap();
     let spare = guid(&spa, Path::new("draid2-0-0"));
     let lacks = !spa.tree().dtl(spare).unwrap().is_empty();
-    live(&spa).online(guid(&spa, &paths[away]), false).unwrap();
-    live(&spa).wait_for_scans().unwrap();
+    live(&spa).vdevs().online(guid(&spa, &paths[away]), false).unwrap();
+    live(&spa).scans().wait().unwrap();
     assert!(spa.tree().behind().is_empty(), "{:?}", spa.tree().dtl(spare));
     live(&spa).scan(ScanCommand::Scrub).unwrap();
-    live(&spa).wait_for_scans().unwrap();
-    let scrub = live(&spa).scan_stat().unwrap().phys;
+    live(&spa).scans().wait().unwrap();
+    let scrub = live(&spa).scans().stat().unwrap().phys;
     assert_eq!((scrub.errors, scrub.processed), (0, 0), "without {away}, sequential: {sequential}");
     check(&spa, &files);
     live(&spa).export().unwrap();
@@ -331,9 +331,9 @@ fn a_distributed_spare_for_good() {
         let mut files = write(&spa, 0..8);
         let named = Path::new("draid1-0-0");
         join(&spa, &paths[1], named, true, sequential).unwrap();
-        live(&spa).wait_for_scans().unwrap();
+        live(&spa).scans().wait().unwrap();
         let spare = guid(&spa, named);
-        live(&spa).detach(guid(&spa, &paths[1])).unwrap();
+        live(&spa).vdevs().detach(guid(&spa, &paths[1])).unwrap();
         let place = |spa: &Spa| spa.config().vdev_tree.as_ref().unwrap().children[0].children[1].clone();
         let listed = |spa: &Spa| spa.spares().iter().map(|one| one.config.guid).collect::<Vec<_>>();
         assert_eq!((place(&spa).guid, place(&spa).is_spare, listed(&spa)), (spare, true, vec![spare]));
@@ -357,12 +357,12 @@ fn a_distributed_spare_for_good() {
         check(&spa, &files);
         files.extend(write(&spa, 12..14));
         std::fs::rename(&hidden, &paths[3]).unwrap();
-        live(&spa).reopen(None).unwrap();
-        live(&spa).wait_for_scans().unwrap();
+        live(&spa).vdevs().reopen(None).unwrap();
+        live(&spa).scans().wait().unwrap();
         let new = new_image(dir.path(), "new");
         join(&spa, named, &new, true, sequential).unwrap();
-        live(&spa).wait_for_scans().unwrap();
-        live(&spa).end_replacements().unwrap();
+        live(&spa).scans().wait().unwrap();
+        live(&spa).vdevs().end_replacements().unwrap();
         assert_eq!(
             (place(&spa).path, place(&spa).is_spare),
             (Some(new.display().to_string().into_bytes()), false)
@@ -370,8 +370,8 @@ fn a_distributed_spare_for_good() {
         assert_eq!(listed(&spa), [spare]);
         // The spare is free.
         join(&spa, &paths[4], named, true, sequential).unwrap();
-        live(&spa).wait_for_scans().unwrap();
-        live(&spa).detach(spare).unwrap();
+        live(&spa).scans().wait().unwrap();
+        live(&spa).vdevs().detach(spare).unwrap();
         check(&spa, &files);
         assert_eq!((listed(&spa), spa.error_count()), (vec![spare], 0));
         live(&spa).export().unwrap();

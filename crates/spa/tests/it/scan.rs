@@ -34,7 +34,7 @@ fn check(spa: &Spa, files: &[(u64, ObjNum)]) {
 fn finish(spa: &Spa) -> ScanStat {
     loop {
         live(spa).sync_all().unwrap();
-        let stat = live(spa).scan_stat().unwrap();
+        let stat = live(spa).scans().stat().unwrap();
         if !stat.is_scanning() {
             return stat;
         }
@@ -158,23 +158,23 @@ fn a_scrub_goes_on_after_an_import() {
     let images: Vec<PathBuf> = images(dir.path(), 2, SIZE);
     let mut spa = new_pool(VdevShape::Mirror, &images);
     let files: Vec<(u64, ObjNum)> = (1..6).map(|seed| (seed, write(&spa, seed))).collect();
-    live(&spa).set_scan_slices(1, 1);
+    live(&spa).scans().set_slices(1, 1);
     ruin(&images[0], SPACE.0, SPACE.1);
-    live(&spa).hold_scans(true);
+    live(&spa).scans().hold(true);
     live(&spa).scan(ScanCommand::Scrub).unwrap();
     live(&spa).scan(ScanCommand::Pause).unwrap();
-    live(&spa).hold_scans(false);
+    live(&spa).scans().hold(false);
     let mut imports = 0;
     let stat = loop {
         live(&spa).export().unwrap();
         drop(spa);
         spa = import(dir.path()).unwrap();
         imports += 1;
-        let stat = live(&spa).scan_stat().unwrap();
+        let stat = live(&spa).scans().stat().unwrap();
         if !stat.is_scanning() {
             break stat;
         }
-        live(&spa).set_scan_slices(1, 1);
+        live(&spa).scans().set_slices(1, 1);
         if stat.phys.flags != 0 {
             assert_eq!(live(&spa).scan(ScanCommand::Scrub).unwrap(), ScanDone::Resumed);
         }

@@ -58,7 +58,7 @@ fn reimport(spa: Spa, dir: &Path) -> Spa {
     live(&spa).export().unwrap();
     drop(spa);
     let spa = import(dir).unwrap();
-    live(&spa).limit_scan_slices(1);
+    live(&spa).scans().limit_slices(1);
     spa
 }
 
@@ -77,7 +77,7 @@ fn import_without(dir: &Path, image: &Path, run: impl FnOnce(&Spa)) {
 /// Runs one slice and its txg. Returns the state of the scan.
 fn step(spa: &Spa) -> ScanStat {
     live(spa).sync_all().unwrap();
-    live(spa).scan_stat().unwrap()
+    live(spa).scans().stat().unwrap()
 }
 
 /// Creates datasets with a history, some of it shared. Returns the files that stay.
@@ -115,11 +115,11 @@ fn datasets_come_and_go_between_slices() {
         let images: Vec<PathBuf> = images(dir.path(), 2, SIZE);
         let mut spa = new_pool(VdevShape::Mirror, &images);
         let files = history(&spa);
-        live(&spa).hold_scans(true);
-        live(&spa).limit_scan_slices(1);
+        live(&spa).scans().hold(true);
+        live(&spa).scans().limit_slices(1);
         assert_eq!(live(&spa).scan(ScanCommand::Scrub).unwrap(), ScanDone::Done);
         ruin(&images[0]);
-        live(&spa).hold_scans(false);
+        live(&spa).scans().hold(false);
         let mut slices = 0u64;
         let mut doomed = vec!["tank/b@2", "tank/a@3", "tank/b@1", "tank/c@1", "tank/d@1", "tank/a@1"];
         let stat = loop {
@@ -149,7 +149,7 @@ fn datasets_come_and_go_between_slices() {
         // is degraded.
         assert!(slices > 10, "{slices}");
         assert_eq!((stat.phys.state, stat.phys.errors), (ScanState::Finished, 0));
-        live(&spa).limit_scan_slices(0);
+        live(&spa).scans().limit_slices(0);
         assert_eq!(live(&spa).scan(ScanCommand::Scrub).unwrap(), ScanDone::Done);
         let again = loop {
             let stat = step(&spa);
@@ -172,11 +172,11 @@ fn a_rollback_between_slices() {
     let images: Vec<PathBuf> = images(dir.path(), 2, SIZE);
     let spa = new_pool(VdevShape::Mirror, &images);
     let files = history(&spa);
-    live(&spa).hold_scans(true);
-    live(&spa).limit_scan_slices(1);
+    live(&spa).scans().hold(true);
+    live(&spa).scans().limit_slices(1);
     live(&spa).scan(ScanCommand::Scrub).unwrap();
     ruin(&images[0]);
-    live(&spa).hold_scans(false);
+    live(&spa).scans().hold(false);
     let mut slices = 0u64;
     while step(&spa).is_scanning() {
         slices += 1;
@@ -185,7 +185,7 @@ fn a_rollback_between_slices() {
             live(&spa).run(Box::new(Rollback { name: "tank/c".into(), to: None })).unwrap();
         }
     }
-    assert_eq!(live(&spa).scan_stat().unwrap().phys.errors, 0);
+    assert_eq!(live(&spa).scans().stat().unwrap().phys.errors, 0);
     live(&spa).export().unwrap();
     drop(spa);
     judge(dir.path(), "tank");
@@ -200,27 +200,27 @@ fn a_device_is_whole_when_it_is_said_to_be() {
     for one_in in [2, 9, 40] {
         let ward = ward(VdevShape::Mirror, 2);
         let first = ward.write(1).0;
-        live(&ward.spa).hold_scans(true);
-        live(&ward.spa).limit_scan_slices(16);
+        live(&ward.spa).scans().hold(true);
+        live(&ward.spa).scans().limit_slices(16);
         ward.patients[0].inject(Fault::Gone);
         let second = ward.write(2).0;
         let third = ward.write(3).0;
         ward.rescue();
         assert!(!ward.spa.tree().behind().is_empty());
-        live(&ward.spa).request_resilver();
+        live(&ward.spa).scans().request_resilver();
         ward.sync(|| ward.rescue());
         ward.patients[1].inject(Fault::Rate { op: Op::Read, one_in });
-        live(&ward.spa).hold_scans(false);
+        live(&ward.spa).scans().hold(false);
         for n in 0.. {
             assert!(n < 1000, "no end of the resilver");
             ward.sync(|| ward.rescue());
-            if live(&ward.spa).scan_stat().is_some_and(|s| !s.is_scanning()) {
+            if live(&ward.spa).scans().stat().is_some_and(|s| !s.is_scanning()) {
                 break;
             }
         }
-        live(&ward.spa).hold_scans(true);
+        live(&ward.spa).scans().hold(true);
         ward.patients.iter().for_each(|p| p.heal());
-        let stat = live(&ward.spa).scan_stat().unwrap();
+        let stat = live(&ward.spa).scans().stat().unwrap();
         let lacks = !ward.spa.tree().behind().is_empty();
         assert!(stat.phys.errors > 0 || !lacks, "{stat:?}");
         live(&ward.spa).export().unwrap();
@@ -262,8 +262,8 @@ fn deduplicated_behind_the_scan() {
     let path = images[1].as_os_str().as_encoded_bytes();
     let mut leaves = config.vdev_tree.as_ref().unwrap().leaves();
     let second = leaves.find(|leaf| leaf.path.as_deref() == Some(path)).unwrap().guid;
-    live(&spa).hold_scans(true);
-    live(&spa).offline(second, false).unwrap();
+    live(&spa).scans().hold(true);
+    live(&spa).vdevs().offline(second, false).unwrap();
     // So long that no slice visits a whole file.
     let long = |seed| noise(seed, 40 << 17);
     let put = |name: &str, seed| {
@@ -272,9 +272,9 @@ fn deduplicated_behind_the_scan() {
         object
     };
     let files = [("tank/a", 1, put("tank/a", 1)), ("tank/b", 2, put("tank/b", 2))];
-    live(&spa).online(second, false).unwrap();
-    live(&spa).limit_scan_slices(1);
-    live(&spa).hold_scans(false);
+    live(&spa).vdevs().online(second, false).unwrap();
+    live(&spa).scans().limit_slices(1);
+    live(&spa).scans().hold(false);
     let at = |stat: ScanStat| stat.phys.bookmark[0];
     let first = loop {
         let stat = step(&spa);
@@ -290,10 +290,10 @@ fn deduplicated_behind_the_scan() {
     let shared = put(behind, ahead.1);
     testpools::remove_file(live(&spa), &own(live(&spa), ahead.0), ahead.2).unwrap();
     live(&spa).sync_all().unwrap();
-    let [objset, _, _, block] = live(&spa).scan_stat().unwrap().phys.bookmark;
+    let [objset, _, _, block] = live(&spa).scans().stat().unwrap().phys.bookmark;
     assert!(objset == a + b - first && block < 30, "the scan has been there: {block}");
-    live(&spa).limit_scan_slices(0);
-    while live(&spa).scan_stat().unwrap().is_scanning() || !spa.tree().behind().is_empty() {
+    live(&spa).scans().limit_slices(0);
+    while live(&spa).scans().stat().unwrap().is_scanning() || !spa.tree().behind().is_empty() {
         live(&spa).sync_all().unwrap();
     }
     live(&spa).export().unwrap();

@@ -96,8 +96,8 @@ fn scattered(data: Data) -> Disks {
         live.sync_all().unwrap();
     }
     // No thread waits for a txg, so slices may take their maximum time.
-    live.set_scan_slices(600_000, 600_000);
-    live.limit_scan_queue(data.memory);
+    live.scans().set_slices(600_000, 600_000);
+    live.scans().limit_queue(data.memory);
     Disks { disks, spa, dir }
 }
 
@@ -108,9 +108,9 @@ impl Disks {
     }
 
     fn finish(&self, func: ScanFunc) {
-        live(&self.spa).hold_scans(false);
-        live(&self.spa).wait_for_scans().unwrap();
-        let stat = live(&self.spa).scan_stat().unwrap();
+        live(&self.spa).scans().hold(false);
+        live(&self.spa).scans().wait().unwrap();
+        let stat = live(&self.spa).scans().stat().unwrap();
         assert_eq!((stat.phys.func, stat.phys.state, stat.phys.errors), (func, ScanState::Finished, 0));
         // Every block that the walk found was examined, except blocks of the pool's own that were
         // freed meanwhile.
@@ -128,7 +128,7 @@ fn busy_with(bytes: u64, effort: Effort) -> u64 {
 /// Runs a scrub of such data. Returns the lower percentage of the two disks.
 fn scrubbed(data: Data) -> u64 {
     let pool = scattered(data);
-    live(&pool.spa).hold_scans(true);
+    live(&pool.spa).scans().hold(true);
     live(&pool.spa).scan(ScanCommand::Scrub).unwrap();
     pool.efforts();
     pool.finish(ScanFunc::Scrub);
@@ -153,11 +153,11 @@ fn resilvered(data: Data) -> (u64, u64) {
         Ok((disk as Arc<dyn Device>, kind))
     };
     let live = live(&pool.spa);
-    live.hold_scans(true);
+    live.scans().hold(true);
     let leaf = pool.spa.tree().describe().children[0].children[1].guid;
     let terms =
         AttachTerms { replace: false, sequential: false, force: false, unattended: false, claimer: &claimer };
-    live.attach(leaf, &NewLeaf { path }, &terms).unwrap();
+    live.vdevs().attach(leaf, &NewLeaf { path }, &terms).unwrap();
     live.sync_all().unwrap();
     pool.efforts();
     pool.finish(ScanFunc::Resilver);

@@ -270,8 +270,8 @@ impl Pool {
     }
 
     fn finish(&self, func: ScanFunc) {
-        self.live().wait_for_scans().unwrap();
-        let stat = self.live().scan_stat().unwrap();
+        self.live().scans().wait().unwrap();
+        let stat = self.live().scans().stat().unwrap();
         assert_eq!((stat.phys.func, stat.phys.state, stat.phys.errors), (func, ScanState::Finished, 0));
     }
 
@@ -279,11 +279,11 @@ impl Pool {
     fn work(&self, work: impl FnOnce()) -> Work {
         let efforts = || self.doors.iter().map(|door| door.disk.take_efforts()).collect();
         let _: Vec<_> = efforts();
-        let (from, waited, txg) = (self.time.now_ns(), self.live().scans_waited_ns(), self.synced());
+        let (from, waited, txg) = (self.time.now_ns(), self.live().scans().waited_ns(), self.synced());
         work();
         Work {
             took_ns: self.time.now_ns() - from,
-            waited_ns: self.live().scans_waited_ns() - waited,
+            waited_ns: self.live().scans().waited_ns() - waited,
             groups: self.synced() - txg,
             efforts: efforts(),
         }
@@ -299,7 +299,7 @@ impl Pool {
         let claimer = |path: &Path| claim(path, &self.time, &new);
         let (replace, sequential, force, unattended) = (false, true, false, false);
         let terms = AttachTerms { replace, sequential, force, unattended, claimer: &claimer };
-        self.live().attach(leaf, &NewLeaf { path }, &terms).unwrap();
+        self.live().vdevs().attach(leaf, &NewLeaf { path }, &terms).unwrap();
         new.into_inner()
     }
 
@@ -309,7 +309,7 @@ impl Pool {
         fills.hold_after(quota);
         let leaves: Vec<_> = self.spa.tree().devices().map(|(guid, _)| guid).collect();
         let start = WorkCommand::Start { rate: 0, secure: false };
-        assert_eq!(self.live().work(&leaves, WorkKind::Initialize, start).unwrap(), []);
+        assert_eq!(self.live().initialize_trim().work(&leaves, WorkKind::Initialize, start).unwrap(), []);
         fills
     }
 
@@ -414,12 +414,12 @@ fn a_scrub_gets_on_beside_readers() {
         }
         // Time passed only while disks were busy or scans yielded.
         assert!(work.waited_ns + work.busy_ns() >= work.took_ns, "{work:?}");
-        let repaired = pool.live().scan_stat().unwrap().phys.processed;
+        let repaired = pool.live().scans().stat().unwrap().phys.processed;
         assert!((2 * 512..=2 * (128 << 10)).contains(&repaired), "{repaired}");
     });
     pool.live().scan(ScanCommand::Scrub).unwrap();
     pool.finish(ScanFunc::Scrub);
-    assert_eq!(pool.live().scan_stat().unwrap().phys.processed, 0);
+    assert_eq!(pool.live().scans().stat().unwrap().phys.processed, 0);
     pool.end();
 }
 
@@ -442,9 +442,9 @@ fn an_idle_pool_is_scrubbed_at_once() {
 #[test]
 fn nobody_waits_because_it_makes_way() {
     let pool = pool();
-    pool.live().limit_scan_slices(1);
+    pool.live().scans().limit_slices(1);
     // No slice is late before the test gives up.
-    pool.live().set_scan_slices(600_000, 600_000);
+    pool.live().scans().set_slices(600_000, 600_000);
     pool.while_read(|owned| {
         pool.live().scan(ScanCommand::Scrub).unwrap();
         pool.turn.stands.store(true, SeqCst);
@@ -452,7 +452,7 @@ fn nobody_waits_because_it_makes_way() {
             pool.turn.is_asked();
             write_file(pool.live(), owned, &noise(seed, 4096)).unwrap();
             pool.live().sync_all().unwrap();
-            assert!(pool.live().scan_stat().unwrap().is_scanning());
+            assert!(pool.live().scans().stat().unwrap().is_scanning());
         }
         pool.turn.is_asked();
         pool.live().scan(ScanCommand::Stop).unwrap();
@@ -467,9 +467,9 @@ fn nobody_waits_because_it_makes_way() {
 #[test]
 fn a_late_slice_makes_way_for_nobody() {
     let pool = pool();
-    pool.live().limit_scan_slices(1);
+    pool.live().scans().limit_slices(1);
     // Each slice is late five seconds after its beginning.
-    pool.live().set_scan_slices(1, 1);
+    pool.live().scans().set_slices(1, 1);
     pool.while_read(|_| {
         let _goes_on = GoesOn(&pool.turn);
         pool.live().scan(ScanCommand::Scrub).unwrap();
@@ -480,7 +480,7 @@ fn a_late_slice_makes_way_for_nobody() {
             assert!(since.elapsed() < PATIENCE, "a late slice waits for its turn");
             std::thread::yield_now();
         }
-        assert!(pool.live().scan_stat().unwrap().is_scanning());
+        assert!(pool.live().scans().stat().unwrap().is_scanning());
         pool.live().scan(ScanCommand::Stop).unwrap();
     });
     pool.end();
@@ -501,7 +501,7 @@ impl Drop for GoesOn<'_> {
 fn what_a_rebuild_writes_makes_way() {
     REBUILD_SCRUB_ENABLED.set(0);
     let mut pool = pool();
-    pool.live().hold_scans(true);
+    pool.live().scans().hold(true);
     let new = pool.rebuild_onto_another();
     pool.doors.extend(new);
     let door = &pool.doors[2..];
@@ -521,8 +521,8 @@ fn what_a_rebuild_writes_makes_way() {
             std::thread::yield_now();
         }
         let work = pool.work(|| {
-            pool.live().hold_scans(false);
-            pool.live().wait_for_scans().unwrap();
+            pool.live().scans().hold(false);
+            pool.live().scans().wait().unwrap();
         });
         println!("written: {work:?}");
         assert!(pool.spa.tree().behind().is_empty());
@@ -547,7 +547,7 @@ fn a_rebuild_gets_on_beside_readers() {
     pool.while_read(|_| {
         let work = pool.work(|| {
             new = pool.rebuild_onto_another();
-            pool.live().wait_for_scans().unwrap();
+            pool.live().scans().wait().unwrap();
         });
         println!("rebuilt: {work:?}");
         assert!(pool.spa.tree().behind().is_empty());

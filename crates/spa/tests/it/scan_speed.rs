@@ -82,8 +82,8 @@ impl Disks {
         self.efforts();
         self.clock.run(&self.alone);
         let begun = self.clock.now_ns();
-        live(&self.spa).hold_scans(false);
-        live(&self.spa).wait_for_scans().unwrap();
+        live(&self.spa).scans().hold(false);
+        live(&self.spa).scans().wait().unwrap();
         let took = self.clock.now_ns() - begun;
         self.clock.stop();
         took
@@ -95,7 +95,7 @@ impl Disks {
     }
 
     fn finished(&self, func: ScanFunc) {
-        let stat = live(&self.spa).scan_stat().unwrap();
+        let stat = live(&self.spa).scans().stat().unwrap();
         assert_eq!((stat.phys.func, stat.phys.state, stat.phys.errors), (func, ScanState::Finished, 0));
     }
 
@@ -118,8 +118,8 @@ fn a_scrub_is_sequential() {
         let pool = disks(shape, count, SIZE);
         pool.fill(0..files);
         // No thread waits for a txg, so slices may take their maximum time.
-        live(&pool.spa).set_scan_slices(600_000, 600_000);
-        live(&pool.spa).hold_scans(true);
+        live(&pool.spa).scans().set_slices(600_000, 600_000);
+        live(&pool.spa).scans().hold(true);
         live(&pool.spa).scan(ScanCommand::Scrub).unwrap();
         let took = pool.time();
         pool.finished(ScanFunc::Scrub);
@@ -160,8 +160,8 @@ fn small_files_in_no_order() {
         }
     }
     live.sync_all().unwrap();
-    live.set_scan_slices(600_000, 600_000);
-    live.hold_scans(true);
+    live.scans().set_slices(600_000, 600_000);
+    live.scans().hold(true);
     live.scan(ScanCommand::Scrub).unwrap();
     let took = pool.time();
     pool.finished(ScanFunc::Scrub);
@@ -179,8 +179,8 @@ fn a_draid_is_scrubbed() {
         let shape = VdevShape::Draid(1, DraidShape { ndata: 2, nspares: 1, ngroups });
         let pool = disks(shape, count, SIZE);
         pool.fill(0..FILES);
-        live(&pool.spa).set_scan_slices(600_000, 600_000);
-        live(&pool.spa).hold_scans(true);
+        live(&pool.spa).scans().set_slices(600_000, 600_000);
+        live(&pool.spa).scans().hold(true);
         live(&pool.spa).scan(ScanCommand::Scrub).unwrap();
         let took = pool.time();
         pool.finished(ScanFunc::Scrub);
@@ -226,12 +226,12 @@ fn resilver(filled: &Filled) {
         Ok((disk as Arc<dyn Device>, kind))
     };
     let live = live(&pool.spa);
-    live.set_scan_slices(600_000, 600_000);
-    live.hold_scans(true);
+    live.scans().set_slices(600_000, 600_000);
+    live.scans().hold(true);
     let leaf = pool.spa.tree().describe().children[0].children[1].guid;
     let replace = shape != VdevShape::Mirror;
     let terms = AttachTerms { replace, sequential, force: false, unattended: false, claimer: &claimer };
-    live.attach(leaf, &NewLeaf { path }, &terms).unwrap();
+    live.vdevs().attach(leaf, &NewLeaf { path }, &terms).unwrap();
     live.sync_all().unwrap();
     pool.disks.push(new.into_inner().unwrap());
     // The scrub after a sequential resilver is another scan.

@@ -91,26 +91,26 @@ fn gather(spa: &Spa) -> ScanStat {
     let mut before = None;
     for _ in 0..1000 {
         live(spa).sync_anew().unwrap();
-        let stat = live(spa).scan_stat().unwrap();
+        let stat = live(spa).scans().stat().unwrap();
         let met = Some(stat.phys.examined).filter(|_| stat.is_scanning() && waits(stat));
         if met.is_some() && met == before {
             return stat;
         }
         before = met;
     }
-    panic!("it has not met everything: {:?}", live(spa).scan_stat());
+    panic!("it has not met everything: {:?}", live(spa).scans().stat());
 }
 
 /// Lets txgs pass until no scan is active.
 fn finish(spa: &Spa) -> ScanStat {
     for _ in 0..10_000 {
         live(spa).sync_all().unwrap();
-        let stat = live(spa).scan_stat().unwrap();
+        let stat = live(spa).scans().stat().unwrap();
         if !stat.is_scanning() {
             return stat;
         }
     }
-    panic!("no end: {:?}", live(spa).scan_stat());
+    panic!("no end: {:?}", live(spa).scans().stat());
 }
 
 /// The recorded scan state of a pool that is not imported.
@@ -122,7 +122,7 @@ fn recorded(dir: &Path) -> ScanPhys {
 }
 
 fn begin_scrub(spa: &Spa) {
-    live(spa).hold_scan_looks(true);
+    live(spa).scans().hold_looks(true);
     assert_eq!(live(spa).scan(ScanCommand::Scrub).unwrap(), ScanDone::Done);
 }
 
@@ -225,8 +225,8 @@ fn freed_and_given_to_others() {
     assert_eq!(met.issued, 0);
     ruin(&images[0]);
     history.replace(&spa);
-    let skipped = live(&spa).scan_stat().unwrap().phys.skipped;
-    live(&spa).hold_scan_looks(false);
+    let skipped = live(&spa).scans().stat().unwrap().phys.skipped;
+    live(&spa).scans().hold_looks(false);
     let stat = finish(&spa);
     assert_eq!((stat.phys.func, stat.phys.state), (ScanFunc::Scrub, ScanState::Finished));
     assert_eq!((stat.phys.errors, stat.issued + stat.phys.skipped), (0, stat.phys.examined), "{stat:?}");
@@ -249,18 +249,18 @@ fn freed_while_a_resilver_waits() {
     let config = spa.config();
     let mut leaves = config.vdev_tree.as_ref().unwrap().leaves();
     let second = leaves.find(|leaf| leaf.path.as_deref() == Some(path)).unwrap().guid;
-    live(&spa).hold_scans(true);
-    live(&spa).hold_scan_looks(true);
-    live(&spa).offline(second, false).unwrap();
+    live(&spa).scans().hold(true);
+    live(&spa).scans().hold_looks(true);
+    live(&spa).vdevs().offline(second, false).unwrap();
     let mut history = history(&spa);
-    live(&spa).online(second, false).unwrap();
-    live(&spa).hold_scans(false);
+    live(&spa).vdevs().online(second, false).unwrap();
+    live(&spa).scans().hold(false);
     let met = gather(&spa);
     assert_eq!((met.phys.func, met.issued), (ScanFunc::Resilver, 0));
     history.replace(&spa);
-    live(&spa).hold_scan_looks(false);
-    live(&spa).wait_for_scans().unwrap();
-    let stat = live(&spa).scan_stat().unwrap();
+    live(&spa).scans().hold_looks(false);
+    live(&spa).scans().wait().unwrap();
+    let stat = live(&spa).scans().stat().unwrap();
     assert_eq!((stat.phys.func, stat.phys.state), (ScanFunc::Resilver, ScanState::Finished));
     assert_eq!(stat.phys.errors, 0, "{stat:?}");
     assert!(spa.tree().behind().is_empty());
@@ -295,12 +295,12 @@ fn ended_while_blocks_wait() {
             assert!(ends > 1 || phys.examined == 0, "nothing had been looked at: {phys:?}");
             // The scan continues at once.
             spa = import(dir.path()).unwrap();
-            let stat = live(&spa).scan_stat().unwrap();
+            let stat = live(&spa).scans().stat().unwrap();
             if !stat.is_scanning() {
                 break stat;
             }
-            live(&spa).set_scan_slices(1, 1);
-            live(&spa).limit_scan_bytes(1 << 17);
+            live(&spa).scans().set_slices(1, 1);
+            live(&spa).scans().limit_bytes(1 << 17);
             live(&spa).sync_all().unwrap();
         };
         assert_eq!((stat.phys.state, stat.phys.errors), (ScanState::Finished, 0), "{stat:?}");
@@ -325,17 +325,17 @@ fn paused_and_stopped_while_blocks_wait() {
     gather(&spa);
     ruin(&images[0]);
     assert_eq!(live(&spa).scan(ScanCommand::Stop).unwrap(), ScanDone::Done);
-    live(&spa).hold_scan_looks(false);
+    live(&spa).scans().hold_looks(false);
     let stopped = finish(&spa);
     assert_eq!((stopped.phys.state, stopped.issued), (ScanState::Canceled, 0));
     begin_scrub(&spa);
     let met = gather(&spa);
     assert_eq!(live(&spa).scan(ScanCommand::Pause).unwrap(), ScanDone::Done);
-    live(&spa).hold_scan_looks(false);
+    live(&spa).scans().hold_looks(false);
     for _ in 0..3 {
         live(&spa).sync_anew().unwrap();
     }
-    let paused = live(&spa).scan_stat().unwrap();
+    let paused = live(&spa).scans().stat().unwrap();
     assert_eq!((paused.issued, paused.phys.examined), (0, met.phys.examined));
     assert_eq!(live(&spa).scan(ScanCommand::Scrub).unwrap(), ScanDone::Resumed);
     let stat = finish(&spa);
@@ -366,12 +366,12 @@ fn datasets_come_and_go_while_blocks_wait() {
         let mut destroyed = vec!["tank/b@s", "tank/a@s"];
         let mut doomed = doomed.into_iter();
         let stat = loop {
-            live(&spa).set_scan_slices(1, 1);
-            live(&spa).limit_scan_queue(waiting * WAITING);
+            live(&spa).scans().set_slices(1, 1);
+            live(&spa).scans().limit_queue(waiting * WAITING);
             // The scan collects blocks for some txgs, and then examines them in every other txg.
-            live(&spa).hold_scan_looks(steps < 6 || steps.is_multiple_of(2));
+            live(&spa).scans().hold_looks(steps < 6 || steps.is_multiple_of(2));
             live(&spa).sync_all().unwrap();
-            let stat = live(&spa).scan_stat().unwrap();
+            let stat = live(&spa).scans().stat().unwrap();
             steps += 1;
             assert!(steps < 10_000, "no end: {stat:?}");
             if !stat.is_scanning() {
@@ -403,8 +403,8 @@ fn datasets_come_and_go_while_blocks_wait() {
             }
         };
         assert_eq!((stat.phys.state, stat.phys.errors), (ScanState::Finished, 0), "{stat:?}");
-        live(&spa).limit_scan_queue(0);
-        live(&spa).hold_scan_looks(false);
+        live(&spa).scans().limit_queue(0);
+        live(&spa).scans().hold_looks(false);
         assert_eq!(live(&spa).scan(ScanCommand::Scrub).unwrap(), ScanDone::Done);
         let again = finish(&spa);
         assert_eq!((again.phys.processed, again.phys.errors), (0, 0), "{ends}, {waiting}");

@@ -68,18 +68,19 @@ fn vdevs_are_added() {
     fill(live, "before", 4 << 20);
     let room = |live: &PoolWriter| live.dsl().space().rdspace;
     let before = room(live);
-    live.add(&[vdev(d, VdevShape::Mirror, None, &["m0", "m1"]), single(d, "b")], &terms()).unwrap();
+    live.vdevs().add(&[vdev(d, VdevShape::Mirror, None, &["m0", "m1"]), single(d, "b")], &terms()).unwrap();
     assert!(room(live) > 2 * before, "the new room is there");
     fill(live, "middle", 16 << 20);
-    live.add(
-        &[
-            vdev(d, VdevShape::Mirror, Some(AllocBias::Special), &["s0", "s1"]),
-            vdev(d, VdevShape::Single, Some(AllocBias::Log), &["l"]),
-            vdev(d, VdevShape::Raidz(1), None, &["r0", "r1", "r2"]),
-        ],
-        &terms(),
-    )
-    .unwrap();
+    live.vdevs()
+        .add(
+            &[
+                vdev(d, VdevShape::Mirror, Some(AllocBias::Special), &["s0", "s1"]),
+                vdev(d, VdevShape::Single, Some(AllocBias::Log), &["l"]),
+                vdev(d, VdevShape::Raidz(1), None, &["r0", "r1", "r2"]),
+            ],
+            &terms(),
+        )
+        .unwrap();
     fill(live, "after", 16 << 20);
     let tops = live.config().vdev_tree.as_ref().unwrap().children.len();
     assert_eq!(tops, 6);
@@ -89,7 +90,7 @@ fn vdevs_are_added() {
     let spa = import(d).unwrap();
     let live = spa.writer().unwrap();
     fill(live, "again", 1 << 20);
-    live.add(&[single(d, "c")], &terms()).unwrap();
+    live.vdevs().add(&[single(d, "c")], &terms()).unwrap();
     fill(live, "last", 1 << 20);
     live.export().unwrap();
     drop(spa);
@@ -108,11 +109,11 @@ fn refused_additions() {
     let spa = new_pool(vec![single(d, "a")]);
     let live = spa.writer().unwrap();
     let other = AddTerms { ashift: Some(Ashift(12)), ..terms() };
-    let odd = live.add(&[single(d, "b")], &other).unwrap_err();
+    let odd = live.vdevs().add(&[single(d, "b")], &other).unwrap_err();
     assert!(matches!(odd, ShapeError::AshiftMismatch { new: Ashift(12), old: Ashift(9) }), "{odd}");
-    live.add(&[single(d, "b")], &AddTerms { check_ashift: false, ..other }).unwrap();
+    live.vdevs().add(&[single(d, "b")], &AddTerms { check_ashift: false, ..other }).unwrap();
     let twice = NewVdev { leaves: vec![NewLeaf { path: d.join("a") }], ..single(d, "c") };
-    assert!(matches!(live.add(&[twice], &terms()), Err(ShapeError::Devices(_))));
+    assert!(matches!(live.vdevs().add(&[twice], &terms()), Err(ShapeError::Devices(_))));
     fill(live, "x", 1 << 20);
     live.export().unwrap();
     drop(spa);
@@ -127,7 +128,7 @@ fn added_and_left() {
     let d = dir.path();
     let spa = new_pool(vec![single(d, "a")]);
     let live = spa.writer().unwrap();
-    live.add(&[single(d, "b")], &terms()).unwrap();
+    live.vdevs().add(&[single(d, "b")], &terms()).unwrap();
     fill(live, "x", 8 << 20);
     drop(spa);
     let spa = import(d).unwrap();
@@ -148,9 +149,9 @@ fn spares_and_cache() {
     let draid = VdevShape::Draid(1, DraidShape { ndata: 2, nspares: 1, ngroups: 4 });
     let spa = new_pool(vec![vdev(d, draid, None, &["a", "b", "c", "e", "f"])]);
     let live = spa.writer().unwrap();
-    live.add_aux(&[leaf("s0"), leaf("s1")], &[leaf("l0")], false, &claim_file).unwrap();
+    live.vdevs().add_aux(&[leaf("s0"), leaf("s1")], &[leaf("l0")], false, &claim_file).unwrap();
     let again = NewLeaf { path: d.join("s0") };
-    assert!(matches!(live.add_aux(&[again], &[], false, &claim_file), Err(ShapeError::Devices(_))));
+    assert!(matches!(live.vdevs().add_aux(&[again], &[], false, &claim_file), Err(ShapeError::Devices(_))));
     fill(live, "x", 1 << 20);
     live.export().unwrap();
     drop(spa);
@@ -174,10 +175,10 @@ fn spares_and_cache() {
     drop(found);
     let spa = import(d).unwrap();
     let live = spa.writer().unwrap();
-    live.remove_aux(spare).unwrap();
-    live.remove_aux(cache).unwrap();
-    assert!(matches!(live.remove_aux(virtual_one), Err(ShapeError::Unsupported { .. })));
-    assert!(matches!(live.remove_aux(cache), Err(ShapeError::Tree(_))));
+    live.vdevs().remove_aux(spare).unwrap();
+    live.vdevs().remove_aux(cache).unwrap();
+    assert!(matches!(live.vdevs().remove_aux(virtual_one), Err(ShapeError::Unsupported { .. })));
+    assert!(matches!(live.vdevs().remove_aux(cache), Err(ShapeError::Tree(_))));
     live.export().unwrap();
     drop(spa);
     judge(d, "tank");

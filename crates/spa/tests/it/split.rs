@@ -8,8 +8,9 @@ use ondisk::feature::{FEATURES, Feature};
 use ondisk::{Guid, ObjNum};
 use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape};
-use spa::engine::{LogHandle, PoolWriter, ShapeError, SplitError, SplitTerms};
+use spa::engine::{LogHandle, PoolWriter, ShapeError};
 use spa::import::{Hands, Options, SystemClock, import_for_writing};
+use spa::{SplitError, SplitTerms, Unfit};
 use testpools::{ask, host, import_as, judge, noise, own, pool_of, read_file, write_file};
 use zil::{Bytes, Missing, Source};
 
@@ -138,7 +139,7 @@ fn a_mirror_of_two() {
     let spa = new_pool(vec![mirror(d, &["a", "b"])]);
     let first = write(&spa, 1);
     let owned = own(live(&spa), "tank");
-    let log = live(&spa).log(&owned);
+    let log = live(&spa).logs().open(&owned);
     commit(live(&spa), &owned, &log);
     let half = split(&spa, d, &["b"]);
     commit(live(&spa), &owned, &log);
@@ -183,10 +184,10 @@ fn mirrors_with_a_log() {
     let special = vdev(d, VdevShape::Mirror, Some(AllocBias::Special), &["s", "t"]);
     let spa = new_pool(vec![mirror(d, &["a", "b", "c"]), log, mirror(d, &["e", "f"]), special]);
     let spare = vdev(d, VdevShape::Single, None, &["h"]).leaves;
-    live(&spa).add_aux(&spare, &[], false, &spa::create::claim_file).unwrap();
+    live(&spa).vdevs().add_aux(&spare, &[], false, &spa::create::claim_file).unwrap();
     let first = write(&spa, 1);
     let owned = own(live(&spa), "tank");
-    let log = live(&spa).log(&owned);
+    let log = live(&spa).logs().open(&owned);
     commit(live(&spa), &owned, &log);
     let half = split(&spa, d, &["b", "f", "s"]);
     commit(live(&spa), &owned, &log);
@@ -220,18 +221,21 @@ fn refusals() {
     let d = dir.path();
     let spa = new_pool(vec![mirror(d, &["a", "b"]), vdev(d, VdevShape::Single, None, &["x"])]);
     let some = guids(&spa, d, &["a"]);
-    assert!(matches!(try_split(&spa, &some), Err(SplitError::NotMirror { .. })));
+    assert!(matches!(try_split(&spa, &some), Err(SplitError::Unfit(Unfit::NotMirror { .. }))));
     export(spa);
     let d = &d.join("mirrors");
     std::fs::create_dir(d).unwrap();
     let spa = new_pool(vec![mirror(d, &["a", "b"]), mirror(d, &["c", "e"])]);
     for names in [&["a"][..], &["a", "b", "c"], &[]] {
-        assert!(matches!(try_split(&spa, &guids(&spa, d, names)), Err(SplitError::Devices)), "{names:?}");
+        assert!(
+            matches!(try_split(&spa, &guids(&spa, d, names)), Err(SplitError::Unfit(Unfit::Devices))),
+            "{names:?}"
+        );
     }
     let good = guids(&spa, d, &["a", "c"]);
-    live(&spa).checkpoint().unwrap();
+    live(&spa).checkpoints().take().unwrap();
     assert!(matches!(try_split(&spa, &good), Err(SplitError::Shape(ShapeError::CheckpointExists))));
-    live(&spa).discard_checkpoint(true).unwrap();
+    live(&spa).checkpoints().discard(true).unwrap();
     let first = write(&spa, 1);
     check(&spa, &[first]);
     export(spa);

@@ -270,13 +270,13 @@ fn what_hangs_is_found() {
     let ward = ward(VdevShape::Mirror, 2);
     let first = ward.write(1).0;
     let live = live(&ward.spa);
-    assert!(live.look_for_hung(std::time::Duration::ZERO, true).is_empty());
+    assert!(live.deadman().look_for_hung(std::time::Duration::ZERO, true).is_empty());
     ward.patients[0].inject(Fault::Stalled);
     let second = ward.dirty(2);
     std::thread::scope(|s| {
         let syncer = s.spawn(|| live.sync_all());
         let found = loop {
-            let found = live.look_for_hung(std::time::Duration::ZERO, false);
+            let found = live.deadman().look_for_hung(std::time::Duration::ZERO, false);
             if let Some(hung) = found.first().filter(|_| ward.patients[0].waiting() > 0) {
                 break *hung;
             }
@@ -285,10 +285,10 @@ fn what_hangs_is_found() {
         let leaf = ward.spa.tree().describe().children[0].children[0].guid;
         assert_eq!((found.leaf, found.op), (leaf, device::Op::Write));
         assert!(found.offset >= 4 << 20 && found.size > 0);
-        assert!(live.look_for_hung(std::time::Duration::from_secs(3600), true).is_empty());
+        assert!(live.deadman().look_for_hung(std::time::Duration::from_secs(3600), true).is_empty());
         assert_eq!(ward.states()[0], VdevState::Healthy);
         assert!(live.read(|dsl| dsl.list_sorted(None, &dsl::ListOptions::default()).is_ok()));
-        live.look_for_hung(std::time::Duration::ZERO, true);
+        live.deadman().look_for_hung(std::time::Duration::ZERO, true);
         assert_eq!(ward.states(), [VdevState::Faulted, VdevState::Healthy]);
         ward.patients[0].heal();
         syncer.join().unwrap().unwrap();
@@ -340,19 +340,19 @@ fn a_scan_ends_on_disk() {
     let ward = ward(VdevShape::Single, 1);
     let live = live(&ward.spa);
     let first = ward.write(1).0;
-    live.hold_scans(true);
+    live.scans().hold(true);
     live.scan(spa::engine::ScanCommand::Scrub).unwrap();
-    let scrubs = || live.scan_stat().is_some_and(|s| s.is_scanning());
+    let scrubs = || live.scans().stat().is_some_and(|s| s.is_scanning());
     assert!(scrubs());
-    live.take_scan_notices();
+    live.scans().take_notices();
     ward.patients[0].inject(Fault::Error { op: Op::Write, range: 0..u64::MAX });
     std::thread::scope(|s| {
-        let waiter = s.spawn(|| live.wait_for_scans());
-        live.hold_scans(false);
+        let waiter = s.spawn(|| live.scans().wait());
+        live.scans().hold(false);
         let began = std::time::Instant::now();
         let mut ends = false;
         while !ends && began.elapsed().as_secs() < 120 {
-            ends = live.take_scan_notices().iter().any(|n| n.what == "scrub_finish");
+            ends = live.scans().take_notices().iter().any(|n| n.what == "scrub_finish");
             std::thread::yield_now();
         }
         while live.suspended().is_none() && began.elapsed().as_secs() < 120 {

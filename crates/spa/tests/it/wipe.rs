@@ -25,7 +25,7 @@ fn leaves(live: &PoolWriter) -> Vec<Guid> {
 
 fn wait(live: &PoolWriter, kind: WorkKind) {
     for leaf in leaves(live) {
-        while live.work_stat(leaf, kind).state == WorkState::Active {
+        while live.initialize_trim().stat(leaf, kind).state == WorkState::Active {
             std::thread::yield_now();
         }
     }
@@ -63,13 +63,16 @@ fn what_is_free_is_initialized() {
     live.sync_all().unwrap();
     let all = leaves(live);
     assert_eq!(
-        live.work(&all, WorkKind::Initialize, WorkCommand::Suspend).unwrap(),
+        live.initialize_trim().work(&all, WorkKind::Initialize, WorkCommand::Suspend).unwrap(),
         [(0, WorkRefusal::Idle)]
     );
-    assert_eq!(live.work(&[Guid(1)], WorkKind::Initialize, START).unwrap(), [(0, WorkRefusal::NoDevice)]);
-    assert_eq!(live.work(&all, WorkKind::Initialize, START).unwrap(), []);
+    assert_eq!(
+        live.initialize_trim().work(&[Guid(1)], WorkKind::Initialize, START).unwrap(),
+        [(0, WorkRefusal::NoDevice)]
+    );
+    assert_eq!(live.initialize_trim().work(&all, WorkKind::Initialize, START).unwrap(), []);
     wait(live, WorkKind::Initialize);
-    let stat = live.work_stat(all[0], WorkKind::Initialize);
+    let stat = live.initialize_trim().stat(all[0], WorkKind::Initialize);
     assert_eq!((stat.state, stat.done, stat.errors), (WorkState::Complete, stat.estimate, 0));
     assert!(stat.action_time > 0 && stat.estimate > 100 << 20);
     live.sync_all().unwrap();
@@ -83,19 +86,19 @@ fn what_is_free_is_initialized() {
     }
     let spa = import(dir.path()).unwrap();
     let live = spa.writer().unwrap();
-    assert_eq!(live.work_stat(all[0], WorkKind::Initialize).state, WorkState::Complete);
+    assert_eq!(live.initialize_trim().stat(all[0], WorkKind::Initialize).state, WorkState::Complete);
     let owned = own(live, "tank/a");
     assert_eq!(read_file(&owned, object, bytes.len()), bytes);
     remove_file(live, &owned, object).unwrap();
     (0..4).for_each(|_| live.sync_all().unwrap());
     // The initialization has already reached the end.
-    live.work(&all, WorkKind::Initialize, START).unwrap();
+    live.initialize_trim().work(&all, WorkKind::Initialize, START).unwrap();
     wait(live, WorkKind::Initialize);
     let before = filled(&images[0]) * 8;
     assert!(before <= written, "{before} after {written}");
-    live.work(&all, WorkKind::Initialize, WorkCommand::Undo).unwrap();
-    assert_eq!(live.work_stat(all[0], WorkKind::Initialize).state, WorkState::None);
-    live.work(&all, WorkKind::Initialize, START).unwrap();
+    live.initialize_trim().work(&all, WorkKind::Initialize, WorkCommand::Undo).unwrap();
+    assert_eq!(live.initialize_trim().stat(all[0], WorkKind::Initialize).state, WorkState::None);
+    live.initialize_trim().work(&all, WorkKind::Initialize, START).unwrap();
     wait(live, WorkKind::Initialize);
     live.sync_all().unwrap();
     assert!(filled(&images[0]) * 8 > written + (9 << 20));
@@ -133,13 +136,13 @@ fn what_was_freed_is_discarded() {
                 remove_file(live, &owned, files.remove(n).1).unwrap();
             }
             (0..4).for_each(|_| live.sync_all().unwrap());
-            live.trim_freed();
+            live.initialize_trim().trim_freed();
             (full, used())
         };
         let (full, left) = round(&mut files, 0);
         assert!(left >= full, "{shape:?}: nobody asked for it");
         set(1);
-        live.trim_freed();
+        live.initialize_trim().trim_freed();
         assert!(used() >= left, "{shape:?}: what was freed before is for `zpool trim`");
         let (full, left) = round(&mut files, 1000);
         // On a dRAID, one device is the spare in this range.
@@ -151,7 +154,7 @@ fn what_was_freed_is_discarded() {
         std::thread::scope(|s| {
             s.spawn(|| {
                 while !over.load(Relaxed) {
-                    live.trim_freed();
+                    live.initialize_trim().trim_freed();
                 }
             });
             for n in 2000..2120 {
@@ -191,7 +194,7 @@ fn autotrim_needs_no_command() {
     (0..4).for_each(|_| live.sync_all().unwrap());
     // Each iteration stands for a wake-up of that thread.
     let woken = (0..100_000).find(|_| {
-        live.see_to_devices();
+        live.monitor().run_now();
         std::thread::yield_now();
         blocks(&images[0]) + (18 << 20) < full
     });
@@ -227,13 +230,13 @@ fn what_is_free_is_trimmed() {
         }
         (0..4).for_each(|_| live.sync_all().unwrap());
         let all = leaves(live);
-        assert_eq!(live.work(&all, WorkKind::Initialize, START).unwrap(), []);
+        assert_eq!(live.initialize_trim().work(&all, WorkKind::Initialize, START).unwrap(), []);
         wait(live, WorkKind::Initialize);
         let full: Vec<u64> = images.iter().map(|i| blocks(i)).collect();
         // On a dRAID, some space is reserved and some is spare.
         let least = if matches!(shape, VdevShape::Draid(..)) { 40 } else { 120 };
         assert!(full.iter().all(|b| *b > least << 20), "{shape:?}: {full:?}");
-        assert_eq!(live.work(&all, WorkKind::Trim, START).unwrap(), []);
+        assert_eq!(live.initialize_trim().work(&all, WorkKind::Trim, START).unwrap(), []);
         wait(live, WorkKind::Trim);
         let bare: Vec<u64> = images.iter().map(|i| blocks(i)).collect();
         // 20 MiB with parity, and little more.
@@ -275,11 +278,11 @@ fn writers_lose_nothing() {
             s.spawn(|| {
                 while !over.load(Relaxed) {
                     for kind in [WorkKind::Initialize, WorkKind::Trim] {
-                        if live.work_stat(all[0], kind).state != WorkState::Active {
+                        if live.initialize_trim().stat(all[0], kind).state != WorkState::Active {
                             if kind == WorkKind::Initialize {
-                                live.work(&all, kind, WorkCommand::Undo).unwrap();
+                                live.initialize_trim().work(&all, kind, WorkCommand::Undo).unwrap();
                             }
-                            live.work(&all, kind, START).unwrap();
+                            live.initialize_trim().work(&all, kind, START).unwrap();
                         }
                     }
                 }

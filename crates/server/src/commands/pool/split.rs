@@ -6,7 +6,8 @@ use dsl::Name;
 use ondisk::Guid;
 use poolhouse::Pool;
 use spa::Host;
-use spa::engine::{PoolProp, PoolWriter, SplitTerms};
+use spa::SplitTerms;
+use spa::engine::{PoolProp, PoolWriter};
 use spa::import::Hands;
 
 use crate::pools::imported::Imported;
@@ -66,7 +67,7 @@ pub(crate) fn open(
     host: &Host,
     how: &Split<'_>,
     new: SplitOff,
-    cache: arc::Room,
+    cache: arc::CacheMemory,
 ) -> Result<(Pool, PoolFacts, ()), Error> {
     let about = |reason: Reason| Error::new(old, reason);
     let SplitOff { guid, kept, facts, hands } = new;

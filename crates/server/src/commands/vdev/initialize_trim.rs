@@ -34,7 +34,10 @@ pub(crate) fn work(imported: &Imported, live: &PoolWriter, change: &PoolChange) 
         }
     };
     let guids: Vec<Guid> = devices.iter().copied().map(Guid).collect();
-    let refused = live.work(&guids, kind, command).map_err(|_| Error::new(name, Reason::Suspended))?;
+    let refused = live
+        .initialize_trim()
+        .work(&guids, kind, command)
+        .map_err(|_| Error::new(name, Reason::Suspended))?;
     let error = |(at, why): (usize, WorkRefusal)| Error::new(devices[at].to_string(), of_work(why));
     let errors: Vec<Error> = refused.into_iter().map(error).collect();
     if errors.is_empty() { Ok(()) } else { Err(Error::new(name, Reason::Several { errors })) }

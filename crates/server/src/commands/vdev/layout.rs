@@ -89,5 +89,7 @@ pub(crate) fn add_aux(
     }
     let leaves = |list: &[Vdev]| list.iter().map(|v| leaf(name, v)).collect::<Result<Vec<NewLeaf>, _>>();
     let (spares, cache) = (leaves(&layout.spares)?, leaves(&layout.cache)?);
-    live.add_aux_at(at, &spares, &cache, force, &claim_file).map_err(|e| Error::new(name, of_shape(&e)))
+    live.vdevs()
+        .add_aux_at(at, &spares, &cache, force, &claim_file)
+        .map_err(|e| Error::new(name, of_shape(&e)))
 }

@@ -18,12 +18,14 @@ use api::{Error, PoolChange, Reason};
 pub(crate) fn change(imported: &Imported, live: &PoolWriter, change: &PoolChange) -> Result<(), Error> {
     let name = imported.pool.name();
     let done = match change {
-        PoolChange::Offline { guid, temporary, fault: false } => live.offline(Guid(*guid), *temporary),
+        PoolChange::Offline { guid, temporary, fault: false } => {
+            live.vdevs().offline(Guid(*guid), *temporary)
+        }
         PoolChange::Offline { guid, temporary, fault: true } => {
             let verdict = if *temporary { Verdict::ByHandForNow } else { Verdict::ByHand };
-            live.fault(Guid(*guid), verdict)
+            live.vdevs().fault(Guid(*guid), verdict)
         }
-        PoolChange::Online { guid, expand } => live.online(Guid(*guid), *expand).map(drop),
+        PoolChange::Online { guid, expand } => live.vdevs().online(Guid(*guid), *expand).map(drop),
         PoolChange::Attach { guid, new, replace, sequential, force } => {
             let terms = AttachTerms {
                 replace: *replace,
@@ -32,9 +34,9 @@ pub(crate) fn change(imported: &Imported, live: &PoolWriter, change: &PoolChange
                 unattended: false,
                 claimer: &claim_file,
             };
-            live.attach(Guid(*guid), &stand_in(name, new)?, &terms)
+            live.vdevs().attach(Guid(*guid), &stand_in(name, new)?, &terms)
         }
-        PoolChange::Detach { guid } => live.detach(Guid(*guid)),
+        PoolChange::Detach { guid } => live.vdevs().detach(Guid(*guid)),
         _ => {
             return Err(Error::new(name, Reason::BadRequest { what: "not a change of a device".to_owned() }));
         }
@@ -47,5 +49,5 @@ pub(crate) fn change(imported: &Imported, live: &PoolWriter, change: &PoolChange
 /// # Errors
 /// See [`of_life`].
 pub(crate) fn judge(pool: &str, live: &PoolWriter, device: Guid, verdict: Verdict) -> Result<(), Error> {
-    live.fault(device, verdict).map_err(|e| Error::new(pool, of_life(&e)))
+    live.vdevs().fault(device, verdict).map_err(|e| Error::new(pool, of_life(&e)))
 }

@@ -218,9 +218,9 @@ impl Visit<'_> {
     fn settle(&self, spa: &Spa) -> Result<String, String> {
         let live = spa.writer().expect("it was imported for writing");
         for _ in 0..4 {
-            live.see_to_devices();
-            live.wait_for_scans().map_err(told("waiting"))?;
-            live.end_replacements().map_err(told("replacements do not end"))?;
+            live.monitor().run_now();
+            live.scans().wait().map_err(told("waiting"))?;
+            live.vdevs().end_replacements().map_err(told("replacements do not end"))?;
             live.sync_anew().map_err(told("a group"))?;
         }
         Ok(shape(spa))
@@ -239,10 +239,10 @@ impl Visit<'_> {
         let Some(leaf) = top.and_then(|top| top.leaves().next()) else { return Ok(()) };
         let (free, spare) = (shape(spa), super::words(&spare.config));
         let name = file_name(leaf).unwrap_or_default();
-        live.fault(leaf.guid, Verdict::ByHandForNow).map_err(told("a fault"))?;
+        live.vdevs().fault(leaf.guid, Verdict::ByHandForNow).map_err(told("a fault"))?;
         let stood = free.replacen(&name, &format!("spare({name} {spare})"), 1);
         until(spa, &stood)?;
-        live.wait_for_scans().map_err(told("waiting"))?;
+        live.scans().wait().map_err(told("waiting"))?;
         live.clear(None).map_err(told("clearing"))?;
         until(spa, &free)
     }
@@ -280,12 +280,12 @@ fn heal(spa: &Spa) -> Result<(), String> {
     for leaf in config.vdev_tree.iter().flat_map(VdevConfig::leaves) {
         if matches!(leaf.kind, VdevKind::File | VdevKind::Disk) {
             // An active spare may be released meanwhile, so this may fail.
-            let _ = live.online(leaf.guid, false);
+            let _ = live.vdevs().online(leaf.guid, false);
         }
     }
     for _ in 0..super::GROUPS {
-        live.wait_for_scans().map_err(told("waiting"))?;
-        live.see_to_devices();
+        live.scans().wait().map_err(told("waiting"))?;
+        live.monitor().run_now();
         let stands_in = |vdev: &VdevConfig| matches!(vdev.kind, VdevKind::Spare | VdevKind::Replacing);
         let root = spa.config().vdev_tree.clone().expect("a pool has a tree");
         if spa.tree().behind().is_empty() && !root.walk().any(stands_in) {
@@ -305,8 +305,8 @@ fn heal(spa: &Spa) -> Result<(), String> {
 fn scrub(spa: &Spa) -> Result<(), String> {
     let live = spa.writer().expect("it was imported for writing");
     live.scan(ScanCommand::Scrub).map_err(told("a scrub"))?;
-    live.wait_for_scans().map_err(told("waiting"))?;
-    let phys = live.scan_stat().ok_or("there was no scrub")?.phys;
+    live.scans().wait().map_err(told("waiting"))?;
+    let phys = live.scans().stat().ok_or("there was no scrub")?.phys;
     let right = (phys.func, phys.state) == (ScanFunc::Scrub, ScanState::Finished);
     match right && (phys.errors, phys.processed) == (0, 0) {
         true => Ok(()),

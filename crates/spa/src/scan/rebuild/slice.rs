@@ -18,7 +18,7 @@ use ondisk::scan::RebuildPhys;
 use ondisk::{Guid, Txg, VdevId};
 use vdev::{ClosedRange, Priority, Request, StretchError};
 
-use crate::engine::Engine;
+use crate::scan::Scans;
 use crate::scan::rebuild::{End, REBUILD_MAX_SEGMENT, REBUILD_VDEV_LIMIT};
 
 /// Unused space between stretches that is copied too: that takes less time than a seek.
@@ -77,7 +77,7 @@ enum Came {
 
 /// Copies one vdev.
 struct Lane<'a> {
-    engine: &'a Engine,
+    scans: &'a Scans,
     vdev: VdevId,
     from: u64,
     since: Instant,
@@ -110,12 +110,12 @@ fn within(ranges: &[(u64, u64)], start: u64, end: u64) -> impl Iterator<Item = (
 impl<'a> Lane<'a> {
     fn stops(&self, done: u64) -> bool {
         let over = self.since.elapsed() >= self.long || self.most != 0 && done >= self.most;
-        over || self.engine.is_called_off(self.since)
+        over || self.scans.is_called_off(self.since)
     }
 
     fn run(&self) -> Copied {
         let mut copied = Copied { position: self.from, ..Copied::default() };
-        if self.engine.tree().behind_in(self.vdev).is_empty() {
+        if self.scans.core.tree().behind_in(self.vdev).is_empty() {
             copied.end = Some(End::Canceled);
             return copied;
         }
@@ -137,17 +137,17 @@ impl<'a> Lane<'a> {
 
     /// Reads what is in use, from the rebuild's position on.
     fn read_on(&self, send: &SyncSender<Stretch<'a>>) -> Came {
-        let engine = self.engine;
+        let scans = self.scans;
         let segment = REBUILD_MAX_SEGMENT.get();
         let mut done = 0;
-        for (id, ms) in (0..).zip(engine.allocator.metaslab_figures(self.vdev)) {
+        for (id, ms) in (0..).zip(scans.core.allocator.metaslab_figures(self.vdev)) {
             let until = ms.start + ms.size;
             if until <= self.from {
                 continue;
             }
-            let Ok(used) = engine.allocator.allocated_on_disk(self.vdev, id) else {
+            let Ok(used) = scans.core.allocator.allocated_on_disk(self.vdev, id) else {
                 // What is in use there is unknown: it is skipped, and no device's DTL is cleared.
-                if !engine.tree().is_whole() {
+                if !scans.core.tree().is_whole() {
                     return Came::Stop;
                 }
                 let _ = send.send(Stretch::new(until, 0, 1));
@@ -162,7 +162,7 @@ impl<'a> Lane<'a> {
                     if done > 0 && self.stops(done) {
                         return self.read_batch(&mut batch, &used, send).err().unwrap_or(Came::Stop);
                     }
-                    let len = engine.tree().stretch(self.vdev, at, end - at, segment).max(1);
+                    let len = scans.core.tree().stretch(self.vdev, at, end - at, segment).max(1);
                     batch.push((at, len));
                     (at, done) = (at + len, done + 1);
                     let bytes: u64 = batch.iter().map(|(_, len)| len).sum();
@@ -188,7 +188,7 @@ impl<'a> Lane<'a> {
         send: &SyncSender<Stretch<'a>>,
     ) -> Result<(), Came> {
         let batch = std::mem::take(batch);
-        let tree = self.engine.tree();
+        let tree = self.scans.core.tree();
         let mut stretches = Vec::with_capacity(batch.len());
         let mut lacked = Vec::new();
         for (at, len) in batch {
@@ -198,7 +198,8 @@ impl<'a> Lane<'a> {
             let (lacks, away) =
                 tree.lacks_of_stretch(self.vdev, at, len).unwrap_or_else(|_| (true, Vec::new()));
             if lacks {
-                stretch.closed = Some(self.engine.cache.zio().closed_ranges().close(self.vdev, at..at + len));
+                stretch.closed =
+                    Some(self.scans.core.cache.zio().closed_ranges().close(self.vdev, at..at + len));
                 lacked.push((at, len));
             } else {
                 stretch.away = away;
@@ -225,8 +226,8 @@ impl<'a> Lane<'a> {
         used: &[(u64, u64)],
         request: &Request,
     ) -> Result<(), Came> {
-        let (engine, end) = (self.engine, stretch.end);
-        let tree = engine.tree();
+        let (scans, end) = (self.scans, stretch.end);
+        let tree = scans.core.tree();
         if let Ok(block) = tree.read_stretch(self.vdev, start, end - start, request) {
             stretch.pieces.push((start, block));
             return Ok(());
@@ -238,7 +239,7 @@ impl<'a> Lane<'a> {
                 match tree.read_stretch(self.vdev, at, len, request) {
                     Ok(block) => stretch.pieces.push((at, block)),
                     // Failures because of absent devices mean nothing.
-                    Err(_) if !engine.tree().is_whole() => return Err(Came::Stop),
+                    Err(_) if !scans.core.tree().is_whole() => return Err(Came::Stop),
                     Err(StretchError::Unread { source: None, .. }) => return Err(Came::Nothing),
                     Err(_) => stretch.failed += 1,
                 }
@@ -254,7 +255,7 @@ impl<'a> Lane<'a> {
                 std::iter::once(first).chain(take.try_iter().take(TOGETHER - 1)).collect();
             let pieces = batch.iter().flat_map(|stretch| &stretch.pieces);
             let pieces: Vec<(u64, &Block)> = pieces.map(|(at, block)| (*at, block)).collect();
-            let filled = self.engine.tree().fill_stretches(self.vdev, &pieces, self.request);
+            let filled = self.scans.core.tree().fill_stretches(self.vdev, &pieces, self.request);
             let mut filled = filled.into_iter();
             for stretch in &batch {
                 let mut lacked = stretch.failed > 0;
@@ -279,11 +280,11 @@ impl<'a> Lane<'a> {
     }
 }
 
-impl Engine {
+impl Scans {
     /// Copies what devices lack, for a while. The only caller is the sync thread, before its txg
     /// changes anything.
     pub(crate) fn rebuild_slice(&self, txg: Txg) {
-        if !self.is_rebuilding_now() || self.cache.zio().suspension().reason().is_some() {
+        if !self.is_rebuilding_now() || self.core.cache.zio().suspension().reason().is_some() {
             return;
         }
         let due: Vec<(VdevId, RebuildPhys)> = {
@@ -301,7 +302,7 @@ impl Engine {
         let request = &Request::paced(Priority::Rebuild, self.pace(since, long));
         let copied: Vec<(VdevId, Copied)> = std::thread::scope(|scope| {
             let lane = |(vdev, phys): (VdevId, RebuildPhys)| {
-                let lane = Lane { engine: self, vdev, from: phys.last_offset, since, long, request, most };
+                let lane = Lane { scans: self, vdev, from: phys.last_offset, since, long, request, most };
                 let thread = std::thread::Builder::new().name("rebuild".into());
                 let thread = thread.spawn_scoped(scope, move || lane.run());
                 (vdev, thread.expect("the system has room for a thread"))
@@ -321,7 +322,7 @@ impl Engine {
                 |guid: &Guid| before.contains(guid) && after.contains(guid) && !copied.behind.contains(guid);
             r.present.retain(got_all);
             if r.present.len() < were_here {
-                self.tree().passed_by(&r.present, txg);
+                self.core.tree().passed_by(&r.present, txg);
             }
             let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
             r.phys.last_offset = copied.position;

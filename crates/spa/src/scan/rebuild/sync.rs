@@ -8,7 +8,8 @@ use ondisk::{Guid, ObjNum, Txg, VdevId, mos};
 use std::sync::atomic::Ordering;
 use vdev::TxgRanges;
 
-use crate::engine::{Engine, SyncError};
+use crate::pool_core::errors::SyncError;
+use crate::scan::Scans;
 use crate::scan::rebuild::{DEVICE_REBUILD, End, Pass, REBUILD_SCRUB_ENABLED, Rebuild};
 use crate::vdev_ops::attach::CONCURRENT;
 
@@ -16,10 +17,10 @@ fn feature() -> &'static Feature {
     Feature::by_guid(DEVICE_REBUILD).expect("it is in the table")
 }
 
-impl Engine {
+impl Scans {
     /// A top-level vdev's guid and ZAP, in the syncing txg.
     fn top_of_rebuild(&self, vdev: VdevId) -> Option<(Guid, ObjNum)> {
-        let config = self.config_now();
+        let config = self.core.config_now();
         let top = config.vdev_tree.as_ref()?.children.get(vdev.0 as usize)?;
         Some((top.guid, top.top_zap?))
     }
@@ -27,11 +28,11 @@ impl Engine {
     /// Loads rebuilds from the pool metadata, when the pool is opened at txg `last`. Active ones
     /// are resumed.
     pub(crate) fn load_rebuilds(&self, last: Txg) {
-        let config = self.config_now();
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let config = self.core.config_now();
+        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
         for top in &root.children {
             // A record that can't be read is not resumed: a resilver follows (`vdev_rebuild_load`).
-            let phys = top.top_zap.and_then(|zap| self.mos.rebuild(zap).ok().flatten());
+            let phys = top.top_zap.and_then(|zap| self.core.mos.rebuild(zap).ok().flatten());
             let Some(phys) = phys.filter(|phys| phys.state == REBUILD_ACTIVE) else { continue };
             let vdev = VdevId(top.id as u32);
             let rebuild = Rebuild {
@@ -40,7 +41,7 @@ impl Engine {
                 begins: Txg(last.0.saturating_add(2)),
                 dirty: false,
                 // The record makes no sense, and can't be resumed.
-                end: (!self.tree().is_sequential(vdev)).then_some(End::Canceled),
+                end: (!self.core.tree().is_sequential(vdev)).then_some(End::Canceled),
                 present: self.here(),
                 pass: Pass::begin(phys.scan_time_ms),
             };
@@ -51,7 +52,7 @@ impl Engine {
     /// The txgs that devices of a vdev have missed, in the form of a record
     /// (`vdev_resilver_needed`).
     fn missed_in(&self, vdev: VdevId) -> Option<(u64, u64)> {
-        let tree = self.tree();
+        let tree = self.core.tree();
         let spans = tree.behind_in(vdev).into_iter().filter_map(|guid| {
             let missed = tree.dtl(guid).ok()?;
             Some((missed.iter().next()?.0.saturating_sub(1), missed.iter().last()?.1))
@@ -70,12 +71,12 @@ impl Engine {
         let Some((guid, zap)) = self.top_of_rebuild(vdev) else { return Ok(()) };
         let Some((min_txg, max_txg)) = self.missed_in(vdev) else { return Ok(()) };
         self.give_up_scrub(tx, events)?;
-        let used = self.allocator.metaslab_figures(vdev).into_iter().map(|ms| ms.allocated);
+        let used = self.core.allocator.metaslab_figures(vdev).into_iter().map(|ms| ms.allocated);
         let phys = RebuildPhys {
             state: REBUILD_ACTIVE,
             min_txg,
             max_txg,
-            start_time: self.world.now(),
+            start_time: self.core.world.now(),
             bytes_est: used.fold(0, u64::saturating_add),
             ..RebuildPhys::default()
         };
@@ -88,10 +89,10 @@ impl Engine {
             pass: Pass::begin(0),
         };
         let anew = self.rebuilds.all.lock().insert(vdev, rebuild).is_some();
-        self.sync_mos.set_words(tx, zap, mos::VDEV_TOP_REBUILD_PHYS, &phys.encode()).map_err(books)?;
+        self.core.sync_mos.set_words(tx, zap, mos::VDEV_TOP_REBUILD_PHYS, &phys.encode()).map_err(books)?;
         if !anew {
-            self.sync_mos.feature_incr(tx, feature()).map_err(books)?;
-            self.scan.notice_rebuild("resilver_start", guid, self.world.wall());
+            self.core.sync_mos.feature_incr(tx, feature()).map_err(books)?;
+            self.scan.notice_rebuild("resilver_start", guid, self.core.world.wall());
         }
         events.push(told(vdev, guid, if anew { "reset" } else { "started" }));
         Ok(())
@@ -120,7 +121,7 @@ impl Engine {
 
     fn put_rebuild(&self, tx: &Tx, vdev: VdevId, phys: &RebuildPhys) -> Result<(), SyncError> {
         let Some((_, zap)) = self.top_of_rebuild(vdev) else { return Ok(()) };
-        let put = self.sync_mos.set_words(tx, zap, mos::VDEV_TOP_REBUILD_PHYS, &phys.encode());
+        let put = self.core.sync_mos.set_words(tx, zap, mos::VDEV_TOP_REBUILD_PHYS, &phys.encode());
         put.map_err(|source| SyncError::Books { txg: tx.txg(), source })
     }
 
@@ -132,9 +133,9 @@ impl Engine {
         };
         let complete = end == End::Complete;
         phys.state = if complete { REBUILD_COMPLETE } else { REBUILD_CANCELED };
-        phys.end_time = self.world.now();
+        phys.end_time = self.core.world.now();
         if complete && phys.errors == 0 {
-            let tree = self.tree();
+            let tree = self.core.tree();
             for guid in tree.behind_in(vdev).into_iter().filter(|guid| present.contains(guid)) {
                 let covered =
                     |missed: &TxgRanges| missed.iter().last().is_none_or(|(_, e)| e <= phys.max_txg);
@@ -145,18 +146,18 @@ impl Engine {
             }
         }
         self.put_rebuild(tx, vdev, &phys)?;
-        let decr = self.sync_mos.feature_decr(tx, feature());
+        let decr = self.core.sync_mos.feature_decr(tx, feature());
         decr.map_err(|source| SyncError::Books { txg: tx.txg(), source })?;
         self.rebuilds.end(vdev);
-        self.edit_config(|config| {
+        self.core.edit_config(|config| {
             let top = config.vdev_tree.as_mut().and_then(|root| root.children.get_mut(vdev.0 as usize));
             top.into_iter().for_each(forget_rebuild);
         });
         if let Some((guid, _)) = self.top_of_rebuild(vdev) {
             events.push(told(vdev, guid, if complete { "complete" } else { "canceled" }));
-            self.scan.notice_rebuild("resilver_finish", guid, self.world.wall());
+            self.scan.notice_rebuild("resilver_finish", guid, self.core.world.wall());
         }
-        self.errands.end_replacements(&self.tree());
+        self.core.request_end_of_replacements();
         if self.rebuilds.any() {
             return Ok(());
         }
@@ -175,14 +176,14 @@ impl Engine {
     /// on (`vdev_rebuild_clear_sync`).
     pub(crate) fn forget_rebuilds(&self, tx: &Tx) -> Result<(), SyncError> {
         let books = |source| SyncError::Books { txg: tx.txg(), source };
-        let config = self.config_now();
+        let config = self.core.config_now();
         for top in config.vdev_tree.iter().flat_map(|root| &root.children) {
             let active = self.rebuilds.all.lock().contains_key(&VdevId(top.id as u32));
             let Some(zap) = top.top_zap.filter(|_| !active) else { continue };
-            let known = self.sync_mos.rebuild(zap).ok().flatten();
+            let known = self.core.sync_mos.rebuild(zap).ok().flatten();
             if known.is_some_and(|phys| phys != RebuildPhys::default()) {
                 let none = RebuildPhys::default().encode();
-                self.sync_mos.set_words(tx, zap, mos::VDEV_TOP_REBUILD_PHYS, &none).map_err(books)?;
+                self.core.sync_mos.set_words(tx, zap, mos::VDEV_TOP_REBUILD_PHYS, &none).map_err(books)?;
             }
         }
         Ok(())

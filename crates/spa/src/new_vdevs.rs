@@ -1,4 +1,6 @@
-//! The description of a new pool, and the config that follows from it.
+//! New vdevs: their description, the claims on their devices, and the config that follows from it.
+
+pub(crate) mod geometry;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,12 +8,17 @@ use std::sync::Arc;
 
 use device::{Device, DeviceError, FileDevice, Mode};
 use ondisk::config::{AllocBias, DraidShape, PoolState};
-use ondisk::label::SPA_MINDEVSIZE;
+use ondisk::label::{LABELS, SPA_MINDEVSIZE};
 use ondisk::version::{SPA_VERSION_FEATURES, SPA_VERSION_RAIDZ2, SPA_VERSION_RAIDZ3, SPA_VERSION_SLOGS};
-use ondisk::{Ashift, Guid, Txg, VdevConfig, VdevKind};
+use ondisk::{Ashift, Guid, PoolConfig, Txg, VdevConfig, VdevKind};
+use vdev::label::LabelWriter;
 
 use crate::Labels;
-use crate::create::geometry::{FILE_LOGICAL, FILE_PHYSICAL, asize, auto_ashift, leaf_asize, metaslab_shift};
+pub use crate::aux_devices::Claimer;
+use geometry::{FILE_LOGICAL, FILE_PHYSICAL, asize, auto_ashift, leaf_asize, metaslab_shift};
+
+/// The transaction group that creates a pool (`TXG_INITIAL`).
+pub const TXG_INITIAL: Txg = Txg(4);
 
 /// A device of a new vdev.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,10 +130,6 @@ pub enum CreateError {
 
 /// Devices, opened and claimed, by guid.
 pub(crate) type Claimed = HashMap<Guid, Arc<dyn Device>>;
-
-/// Opens a device exclusively for writing, and gives its kind: disk or file. Tests pass devices
-/// that they watch.
-pub type Claimer<'a> = dyn Fn(&Path) -> device::Result<(Arc<dyn Device>, VdevKind)> + 'a;
 
 /// Opens image files and block devices of the system.
 ///
@@ -333,4 +336,21 @@ fn open(file: &Path, terms: &Terms<'_>) -> Result<(Arc<dyn Device>, VdevKind), C
         }
     }
     Ok((device, kind))
+}
+
+/// Writes labels of devices that join a pool in `txg`, and empty uberblock rings
+/// (`vdev_label_init`).
+pub(crate) fn begin_labels(
+    config: &PoolConfig,
+    claimed: &Claimed,
+    txg: Txg,
+) -> Result<(), vdev::label::LabelWriteError> {
+    for (guid, device) in claimed {
+        let mut label = config.to_label(*guid, Txg(0)).expect("every claimed device is in the config");
+        label.set("create_txg", ondisk::Value::Uint64(txg.0));
+        let writer = LabelWriter::new(&**device);
+        writer.clear_rings()?;
+        (0..LABELS).try_for_each(|l| writer.config(l, &label))?;
+    }
+    Ok(())
 }

@@ -7,18 +7,19 @@
 //! anything else in its txg.
 //!
 //! # Life
-//! It exists from [`PoolWriter::checkpoint`] to [`PoolWriter::discard_checkpoint`]. Then each txg
+//! It exists from [`Checkpoints::take`] to [`Checkpoints::discard`]. Then each txg
 //! frees a part of what was set aside until nothing is left. Only then is the feature no longer
 //! active, and another checkpoint may be taken. An import continues the discarding.
 //!
 //! # Crash
 //! To rewind to a checkpoint for writing, its uberblock is first written to all devices with a txg
-//! beyond all others ([`Engine::go_back`]). Before that nothing else is written; after that the
+//! beyond all others ([`go_back`]). Before that nothing else is written; after that the
 //! pool can only go on from there.
 //!
 //! # See
 //! OpenZFS `module/zfs/spa_checkpoint.c`, `spa.c` (`spa_ld_checkpoint_rewind`).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dmu::Tx;
@@ -29,7 +30,8 @@ use ondisk::{Txg, Uberblock, bytes, mos};
 use parking_lot::Mutex;
 use pool::Mos;
 
-use crate::engine::{Engine, PoolWriter, ShapeError, SyncError};
+use crate::pool_core::PoolCore;
+use crate::pool_core::errors::{ShapeError, SyncError};
 use crate::txg::Stopped;
 
 /// `zpool_checkpoint`: active from taking a checkpoint until nothing is left of it.
@@ -67,8 +69,41 @@ pub enum CheckpointError {
     Books(#[from] pool::Error),
 }
 
-/// The engine's state of the checkpoint.
-pub(crate) struct Checkpoint {
+/// Refuses if there is a checkpoint, or one is being discarded.
+pub(crate) fn no_checkpoint(mos: &Mos) -> Result<(), CheckpointError> {
+    if mos.checkpoint()?.is_some() {
+        return Err(CheckpointError::Exists);
+    }
+    if mos.feature_refcount(feature())?.unwrap_or(0) > 0 {
+        return Err(CheckpointError::Discarding);
+    }
+    Ok(())
+}
+
+/// Like [`no_checkpoint`], for changes of the vdev tree that a checkpoint forbids.
+pub(crate) fn shape_is_free(mos: &Mos) -> Result<(), ShapeError> {
+    no_checkpoint(mos).map_err(|e| match e {
+        CheckpointError::Exists => ShapeError::CheckpointExists,
+        CheckpointError::Books(e) => ShapeError::Books(e),
+        CheckpointError::Stopped(e) => ShapeError::Stopped(e),
+        CheckpointError::Discarding | CheckpointError::Absent | CheckpointError::Feature => {
+            ShapeError::DiscardingCheckpoint
+        }
+    })
+}
+
+/// Writes a checkpoint's uberblock, with a txg beyond all others, as the newest of all devices.
+pub(crate) fn go_back(core: &PoolCore, to: &Uberblock) -> Result<(), SyncError> {
+    let config = core.synced.read().config.clone();
+    let tree = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+    core.put_uberblock(tree, to, true)?;
+    let txg = to.txg;
+    core.cache.zio().flush_once(txg).map_err(|source| SyncError::Flush { txg, source })
+}
+
+/// The checkpoint of an open pool.
+pub struct Checkpoints {
+    core: Arc<PoolCore>,
     uberblock: Mutex<Option<Uberblock>>,
     /// A checkpoint is being discarded.
     going: AtomicBool,
@@ -88,14 +123,15 @@ pub(crate) fn decode(words: &[u64]) -> ondisk::Result<Uberblock> {
     Uberblock::decode(&raw)
 }
 
-impl Checkpoint {
+impl Checkpoints {
     /// The checkpoint by the pool metadata. One that can't be decoded still counts: its space stays
     /// set aside.
-    pub(crate) fn of(mos: &Mos) -> pool::Result<Checkpoint> {
+    pub(crate) fn open(core: Arc<PoolCore>) -> pool::Result<Checkpoints> {
+        let mos = &core.mos;
         let words = mos.checkpoint()?;
         let going = words.is_none() && mos.feature_refcount(feature())?.unwrap_or(0) > 0;
         let uberblock = words.and_then(|w| decode(&w).ok());
-        Ok(Checkpoint { uberblock: Mutex::new(uberblock), going: AtomicBool::new(going) })
+        Ok(Checkpoints { uberblock: Mutex::new(uberblock), going: AtomicBool::new(going), core })
     }
 
     /// Whether txgs must go on with discarding.
@@ -104,74 +140,47 @@ impl Checkpoint {
     }
 }
 
-impl Engine {
-    /// Refuses if there is a checkpoint, or one is being discarded.
-    pub(crate) fn no_checkpoint(&self) -> Result<(), CheckpointError> {
-        if self.mos.checkpoint()?.is_some() {
-            return Err(CheckpointError::Exists);
-        }
-        if self.mos.feature_refcount(feature())?.unwrap_or(0) > 0 {
-            return Err(CheckpointError::Discarding);
-        }
-        Ok(())
-    }
-
-    /// Like [`Engine::no_checkpoint`], for changes of the vdev tree that a checkpoint forbids.
-    pub(crate) fn shape_is_free(&self) -> Result<(), ShapeError> {
-        self.no_checkpoint().map_err(|e| match e {
-            CheckpointError::Exists => ShapeError::CheckpointExists,
-            CheckpointError::Books(e) => ShapeError::Books(e),
-            CheckpointError::Stopped(e) => ShapeError::Stopped(e),
-            CheckpointError::Discarding | CheckpointError::Absent | CheckpointError::Feature => {
-                ShapeError::DiscardingCheckpoint
-            }
-        })
-    }
-
-    fn take(&self, tx: &Tx) -> pool::Result<Event> {
-        let at = self.synced.read().uberblock.clone();
+impl Checkpoints {
+    fn record(&self, tx: &Tx) -> pool::Result<Event> {
+        let at = self.core.synced.read().uberblock.clone();
         let at = Uberblock { checkpoint_txg: at.txg, ..at };
-        self.allocator.set_checkpoint(Some(at.txg));
+        self.core.allocator.set_checkpoint(Some(at.txg));
         let raw = at.encode();
         let words: Vec<u64> = (0..raw.len() / 8).map(|i| bytes::le64(&raw, i * 8)).collect();
-        self.sync_mos.set_dir_words(tx, mos::ZPOOL_CHECKPOINT, &words)?;
-        self.sync_mos.feature_incr(tx, feature())?;
+        self.core.sync_mos.set_dir_words(tx, mos::ZPOOL_CHECKPOINT, &words)?;
+        self.core.sync_mos.feature_incr(tx, feature())?;
         let text = format!("checkpointed uberblock txg={}", at.txg.0);
-        *self.checkpoint.uberblock.lock() = Some(at);
+        *self.uberblock.lock() = Some(at);
         Ok(event("spa checkpoint", text))
     }
 
-    fn let_go(&self, tx: &Tx) -> pool::Result<Event> {
-        self.sync_mos.unlink(tx, mos::ZPOOL_CHECKPOINT)?;
-        self.allocator.set_checkpoint(None);
-        *self.checkpoint.uberblock.lock() = None;
-        self.checkpoint.going.store(true, Ordering::Relaxed);
+    fn release(&self, tx: &Tx) -> pool::Result<Event> {
+        self.core.sync_mos.unlink(tx, mos::ZPOOL_CHECKPOINT)?;
+        self.core.allocator.set_checkpoint(None);
+        *self.uberblock.lock() = None;
+        self.going.store(true, Ordering::Relaxed);
         Ok(event("spa discard checkpoint", "started discarding checkpointed state from the pool".to_owned()))
     }
 
     /// Frees a part of the space of a discarded checkpoint.
-    pub(crate) fn discard_checkpoint(&self, tx: &Tx) -> Result<(), SyncError> {
-        if !self.checkpoint.is_going() {
+    pub(crate) fn sync(&self, tx: &Tx) -> Result<(), SyncError> {
+        if !self.is_going() {
             return Ok(());
         }
         let txg = tx.txg();
         let books = |source| SyncError::Books { txg, source };
-        if self.allocator.discard(tx, &self.sync_mos, (DISCARD_MEMORY.get() / 32).max(1)).map_err(books)? {
-            self.sync_mos.feature_decr(tx, feature()).map_err(books)?;
-            self.checkpoint.going.store(false, Ordering::Relaxed);
+        if self
+            .core
+            .allocator
+            .discard(tx, &self.core.sync_mos, (DISCARD_MEMORY.get() / 32).max(1))
+            .map_err(books)?
+        {
+            self.core.sync_mos.feature_decr(tx, feature()).map_err(books)?;
+            self.going.store(false, Ordering::Relaxed);
             let text = "finished discarding checkpointed state from the pool".to_owned();
-            self.log_events(tx, &[event("spa discard checkpoint", text)])?;
+            self.core.log_events(tx, &[event("spa discard checkpoint", text)])?;
         }
         Ok(())
-    }
-
-    /// Writes a checkpoint's uberblock, with a txg beyond all others, as the newest of all devices.
-    pub(crate) fn go_back(&self, to: &Uberblock) -> Result<(), SyncError> {
-        let config = self.synced.read().config.clone();
-        let tree = config.vdev_tree.as_ref().expect("an engine's config has a tree");
-        self.put_uberblock(tree, to, true)?;
-        let txg = to.txg;
-        self.cache.zio().flush_once(txg).map_err(|source| SyncError::Flush { txg, source })
     }
 }
 
@@ -179,7 +188,7 @@ fn event(what: &'static str, text: String) -> Event {
     Event { what, dataset: String::new(), object: 0, text }
 }
 
-impl PoolWriter {
+impl Checkpoints {
     /// Takes a checkpoint of the pool as it is now (`spa_checkpoint`).
     ///
     /// # Errors
@@ -188,17 +197,17 @@ impl PoolWriter {
     /// * [`CheckpointError::Exists`]: the pool has a checkpoint.
     /// * [`CheckpointError::Discarding`]: the last checkpoint is still being discarded.
     /// * [`CheckpointError::Books`]: the pool metadata cannot be read.
-    pub fn checkpoint(&self) -> Result<(), CheckpointError> {
-        let engine = self.engine();
-        let _alone = engine.shape.lock();
-        if !engine.mos.feature_enabled(FEATURE)? {
+    pub fn take(self: &Arc<Self>) -> Result<(), CheckpointError> {
+        let _alone = self.core.shape.lock();
+        if !self.core.mos.feature_enabled(FEATURE)? {
             return Err(CheckpointError::Feature);
         }
-        engine.no_checkpoint()?;
+        no_checkpoint(&self.core.mos)?;
         // The checkpoint contains all changes before the call.
-        self.sync_all()?;
-        Ok(self.change_early(Box::new(|engine, tx| {
-            let taken = engine.take(tx);
+        self.core.txgs().sync_all()?;
+        let me = Arc::clone(self);
+        Ok(self.core.change_early(Box::new(move |_, tx| {
+            let taken = me.record(tx);
             taken.map(|e| vec![e]).map_err(|source| SyncError::Books { txg: tx.txg(), source })
         }))?)
     }
@@ -210,38 +219,33 @@ impl PoolWriter {
     /// * [`CheckpointError::Stopped`]: the pool has stopped.
     /// * [`CheckpointError::Absent`]: there is no checkpoint.
     /// * [`CheckpointError::Books`]: the pool metadata cannot be read.
-    pub fn discard_checkpoint(&self, wait: bool) -> Result<(), CheckpointError> {
-        let engine = self.engine();
-        let _alone = engine.shape.lock();
-        match engine.no_checkpoint() {
+    pub fn discard(self: &Arc<Self>, wait: bool) -> Result<(), CheckpointError> {
+        let _alone = self.core.shape.lock();
+        match no_checkpoint(&self.core.mos) {
             Ok(()) => return Err(CheckpointError::Absent),
             Err(CheckpointError::Exists) => {}
             Err(e) => return Err(e),
         }
-        self.change_early(Box::new(|engine, tx| {
-            let gone = engine.let_go(tx);
+        let me = Arc::clone(self);
+        self.core.change_early(Box::new(move |_, tx| {
+            let gone = me.release(tx);
             gone.map(|e| vec![e]).map_err(|source| SyncError::Books { txg: tx.txg(), source })
         }))?;
-        while wait && self.is_discarding() {
-            self.sync_all()?;
+        while wait && self.is_going() {
+            self.core.txgs().sync_all()?;
         }
         Ok(())
     }
 
     /// The uberblock of the checkpoint, if there is one.
-    pub(crate) fn checkpointed(&self) -> Option<Uberblock> {
-        self.engine().checkpoint.uberblock.lock().clone()
-    }
-
-    /// Whether a checkpoint is being discarded.
-    pub(crate) fn is_discarding(&self) -> bool {
-        self.engine().checkpoint.is_going()
+    pub(crate) fn uberblock(&self) -> Option<Uberblock> {
+        self.uberblock.lock().clone()
     }
 
     /// Records in the history that the pool was rewound to the checkpoint of that txg, and writes
     /// its first txg.
-    pub(crate) fn went_back(&self, to: Txg) -> Result<(), Stopped> {
+    pub(crate) fn note_rewind(&self, to: Txg) -> Result<(), Stopped> {
         let text = format!("rewound state to txg={}", to.0);
-        self.change_pool(Box::new(move |_, _| Ok(vec![event("checkpoint rewind", text)])))
+        self.core.change_pool(Box::new(move |_, _| Ok(vec![event("checkpoint rewind", text)])))
     }
 }

@@ -22,29 +22,21 @@
 //! # See
 //! OpenZFS `module/zfs/mmp.c`.
 
-use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use device::Device;
-use ondisk::label::{LABELS, MMP_BLOCKS_PER_LABEL, uberblock_count, uberblock_shift};
+use ondisk::Uberblock;
 use ondisk::uberblock::Mmp;
-use ondisk::{Ashift, Guid, Txg, Uberblock, VdevConfig};
 use parking_lot::{Condvar, Mutex};
-use vdev::label::LabelWriter;
-use zio::Reason;
-
-use crate::engine::Engine;
 
 /// Time between the writes of one leaf (`zfs_multihost_interval`).
-const INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 /// Intervals without a write after which the pool is suspended (`zfs_multihost_fail_intervals`).
 const FAIL_INTERVALS: u16 = 10;
 
 /// The next write, and the results of earlier ones.
 #[derive(Debug)]
-struct State {
-    on: bool,
+pub(crate) struct State {
+    pub(crate) on: bool,
     suspended: bool,
     /// That of the last txg, with the time and sequence number of the last write.
     uberblock: Uberblock,
@@ -53,15 +45,15 @@ struct State {
     delay: Duration,
     last_write: Duration,
     /// A write is requested or under way.
-    asked: bool,
-    closing: bool,
+    pub(crate) asked: bool,
+    pub(crate) closing: bool,
 }
 
 /// The state of the heartbeat (`mmp_thread_t`). Times are since a fixed moment.
 #[derive(Debug)]
 pub(crate) struct Heart {
-    state: Mutex<State>,
-    wake: Condvar,
+    pub(crate) state: Mutex<State>,
+    pub(crate) wake: Condvar,
 }
 
 /// What the timer must do.
@@ -184,123 +176,6 @@ fn fields(seq: u16, delay: Duration) -> Mmp {
     let config = 7 | interval << 8 | u64::from(seq) << 32 | fails << 48;
     // Zero means that protection is off.
     Mmp { delay_ns: (delay.as_nanos() as u64).max(1), config }
-}
-
-/// The threads of a pool's heartbeat; dropping it stops them.
-pub(crate) struct Beating {
-    engine: Arc<Engine>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-impl Beating {
-    pub(crate) fn start(pool: &str, engine: &Arc<Engine>) -> Beating {
-        let thread = |name: &str, body: fn(&Engine)| {
-            let engine = engine.clone();
-            let builder = std::thread::Builder::new().name(format!("{name}/{pool}"));
-            builder.spawn(move || body(&engine)).expect("a process that imports a pool can start a thread")
-        };
-        let threads =
-            Mutex::new(vec![thread("mmp", Engine::keep_time), thread("mmp_write", Engine::write_beats)]);
-        Beating { engine: engine.clone(), threads }
-    }
-
-    /// Stops the threads once the write under way has ended: other hosts may take the pool then.
-    pub(crate) fn stop(&self) {
-        self.engine.heart.state.lock().closing = true;
-        self.engine.heart.wake.notify_all();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
-            if thread.join().is_err() && !std::thread::panicking() {
-                panic!("a thread that shows the pool to be in use has panicked");
-            }
-        }
-    }
-}
-
-impl Drop for Beating {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-impl Engine {
-    /// Time since a fixed moment, for the heartbeat.
-    pub(crate) fn uptime(&self) -> Duration {
-        Instant::now().saturating_duration_since(self.began)
-    }
-
-    fn keep_time(&self) {
-        loop {
-            let suspension = self.cache.zio().suspension();
-            let tick = self.heart.tick(suspension.reason().is_some(), self.uptime());
-            if tick == Tick::Suspend {
-                suspension.suspend(Reason::Mmp);
-            }
-            let leaves = self.beaten().len().max(1) as u32;
-            let mut s = self.heart.state.lock();
-            if s.closing {
-                return;
-            }
-            if tick == Tick::Write && !s.asked {
-                s.asked = true;
-                self.heart.wake.notify_all();
-            }
-            match s.on {
-                true => drop(self.heart.wake.wait_for(&mut s, INTERVAL / leaves)),
-                false => self.heart.wake.wait(&mut s),
-            }
-        }
-    }
-
-    fn write_beats(&self) {
-        let mut s = self.heart.state.lock();
-        loop {
-            if s.closing {
-                return;
-            }
-            if !s.asked {
-                self.heart.wake.wait(&mut s);
-                continue;
-            }
-            drop(s);
-            let good = self.beat();
-            self.heart.done(good, self.beaten().len(), self.uptime());
-            s = self.heart.state.lock();
-            s.asked = false;
-        }
-    }
-
-    /// The writable leaves, with their sector sizes.
-    fn beaten(&self) -> Vec<(Guid, Arc<dyn Device>, Ashift)> {
-        let config = self.synced.read().config.clone();
-        let tops = config.vdev_tree.iter().flat_map(|root| &root.children);
-        let all = |top: &VdevConfig| {
-            let shift = top.ashift.unwrap_or_default();
-            self.leaves(top).into_iter().map(|(leaf, device)| (leaf.guid, device, shift)).collect::<Vec<_>>()
-        };
-        tops.flat_map(all).collect()
-    }
-
-    /// Writes to a random label of a random leaf; false if that failed (`mmp_write_uberblock`).
-    pub(crate) fn beat(&self) -> bool {
-        let leaves = self.beaten();
-        if leaves.is_empty() {
-            return false;
-        }
-        let (guid, device, ashift) = &leaves[(self.world.random() % leaves.len() as u64) as usize];
-        let shift = uberblock_shift(*ashift);
-        // The first of the slots that are reserved for MMP; there is one.
-        let slot = uberblock_count(shift) - MMP_BLOCKS_PER_LABEL;
-        let label = self.world.random() as usize % LABELS;
-        let uberblock = self.heart.next(self.world.now());
-        if LabelWriter::of(&**device, *guid).uberblock(label, shift, slot, &uberblock).is_err() {
-            return false;
-        }
-        // Other hosts read what is on the device, so a failed flush counts as a failure of the
-        // write too.
-        let txg = Txg(uberblock.txg.0 + 1);
-        self.tree().flush_leaf(*guid, txg).is_ok()
-    }
 }
 
 #[cfg(test)]

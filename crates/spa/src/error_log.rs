@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use pool::errlog::ErrLog;
 
 use crate::damaged::{HEAD_ERRLOG, Search};
-use crate::engine::{Engine, PoolWriter};
+use pool::Mos;
 
 /// What to do with a scan's log at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,38 +47,24 @@ impl ErrorLogs {
     }
 }
 
-impl PoolWriter {
-    /// Removes blocks that no dataset holds any more from the logs, with the next txg
+impl ErrorLogs {
+    /// With the next txg, removes blocks that no dataset holds any more from the logs
     /// (`spa_remove_error`).
-    pub(crate) fn forget_errors(&self, gone: Vec<ErrBookmark>) {
-        self.engine().errors.gone.lock().extend(gone);
-        self.txgs().handle().touch();
+    pub(crate) fn forget(&self, gone: Vec<ErrBookmark>) {
+        self.gone.lock().extend(gone);
     }
 
-    /// From now on a damaged block causes a txg, so that it is soon logged. So does a block with a
-    /// wrong copy, so that it is soon repaired.
-    pub(crate) fn keep_error_logs(&self) {
-        let zio = self.engine().cache.zio();
-        for list in [zio.damage(), zio.unhealed()] {
-            let handle = self.txgs().handle();
-            list.listen(move || handle.touch());
-        }
-    }
-}
-
-impl Engine {
     /// Writes the damage found since the last txg. `scanning`: a scan was running when the txg
     /// began.
-    pub(crate) fn sync_errors(&self, tx: &Tx, scanning: bool) {
-        let met = self.cache.zio().damage().pending();
-        let turn = self.errors.turn.lock().take();
-        let gone = std::mem::take(&mut *self.errors.gone.lock());
+    pub(crate) fn sync(&self, tx: &Tx, damage: &zio::Damage, mos: &Mos, scanning: bool) {
+        let met = damage.pending();
+        let turn = self.turn.lock().take();
+        let gone = std::mem::take(&mut *self.gone.lock());
         if met.is_empty() && turn.is_none() && gone.is_empty() {
             return;
         }
         // A damaged log is no reason to wait: the entries stay in memory, and readers of the log
         // get the error.
-        let mos = self.check_dsl.mos();
         let write = || -> pool::Result<()> {
             let by_head = mos.feature_enabled(HEAD_ERRLOG)?;
             for log in [ErrLog::Last, ErrLog::Scrub] {
@@ -97,23 +83,23 @@ impl Engine {
         };
         let written = write();
         if written.is_ok() {
-            self.cache.zio().damage().seen_to(&met);
+            damage.seen_to(&met);
         } else {
-            self.errors.gone.lock().extend(gone);
-            let mut now = self.errors.turn.lock();
+            self.gone.lock().extend(gone);
+            let mut now = self.turn.lock();
             *now = now.or(turn);
         }
     }
+}
 
-    /// Converts the logs for `head_errlog`, which has just been enabled (`spa_upgrade_errlog`).
-    /// Leaves out blocks that are gone, and entries that can't be read.
-    pub(crate) fn upgrade_error_logs(&self, tx: &Tx) -> pool::Result<()> {
-        let (mos, search) = (self.check_dsl.mos(), Search::on_disk(self.check_dsl.mos()));
-        for log in [ErrLog::Last, ErrLog::Scrub] {
-            let old = mos.errlog(log, false).unwrap_or_default();
-            let new: Vec<ErrBookmark> = old.iter().filter_map(|e| search.with_birth(e)).collect();
-            self.sync_mos.errlog_upgrade(tx, log, &new)?;
-        }
-        Ok(())
+/// Converts the logs for `head_errlog`, which has just been enabled (`spa_upgrade_errlog`).
+/// Leaves out blocks that are gone, and entries that can't be read.
+pub(crate) fn upgrade(tx: &Tx, check: &Mos, sync: &Mos) -> pool::Result<()> {
+    let search = Search::on_disk(check);
+    for log in [ErrLog::Last, ErrLog::Scrub] {
+        let old = check.errlog(log, false).unwrap_or_default();
+        let new: Vec<ErrBookmark> = old.iter().filter_map(|e| search.with_birth(e)).collect();
+        sync.errlog_upgrade(tx, log, &new)?;
     }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-use crate::create::geometry::*;
+use crate::new_vdevs::geometry::*;
 use ondisk::{Guid, PoolConfig};
 use parking_lot::Mutex;
 

@@ -17,7 +17,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arc::Cache;
 use dmu::Objset;
 use dsl::Dsl;
 use ondisk::config::PoolState;
@@ -25,13 +24,16 @@ use ondisk::feature::Feature;
 use ondisk::{Blkptr, Corrupt, ObjNum, PoolConfig, Txg, mos};
 use pool::Mos;
 use pool::alloc::Allocator;
-use zio::{Entropy, ReadOptions, Workers};
+use zio::ReadOptions;
 
 use crate::aux_devices::Asides;
-use crate::engine::claim::{GiveUp, Logs};
-use crate::engine::{Aux, Engine, Parts, PoolTask, PoolWriter, Synced, World};
+use crate::checkpoint;
+use crate::engine::PoolWriter;
+use crate::engine::parts::{Parts, Pipeline};
+use crate::import::claim_logs::{GiveUp, Logs};
 use crate::import::{Hands, Options};
-use crate::scan::Scan;
+use crate::pool_core::errors::SyncError;
+use crate::pool_core::state::{AuxLists, PoolTask, Synced};
 use crate::txg::Stopped;
 use crate::{Host, Spa};
 
@@ -56,7 +58,7 @@ pub enum WriteRefusal {
     /// The uberblock of the checkpoint could not be made the newest. Which one is the newest is
     /// unknown.
     #[error("the uberblock of the checkpoint")]
-    GoBack(#[source] Box<crate::engine::SyncError>),
+    GoBack(#[source] Box<SyncError>),
     /// The first transaction group could not be written.
     #[error("the first transaction group")]
     Stopped(#[from] Stopped),
@@ -88,37 +90,6 @@ pub enum WriteRefusal {
     /// A log's header is invalid.
     #[error("an intent log")]
     BadLog(#[from] zil::Error),
-}
-
-/// Random bytes for salts and initialisation vectors.
-struct Dice(Arc<dyn World>);
-
-impl Entropy for Dice {
-    fn fill(&self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            chunk.copy_from_slice(&self.0.random().to_le_bytes()[..chunk.len()]);
-        }
-    }
-}
-
-impl Parts {
-    /// The parts of an engine, with a pipeline that gets what writing needs. Every free goes
-    /// through the pipeline, so the scan learns of each from the first on.
-    pub(crate) fn new(
-        cache: Arc<Cache>,
-        allocator: Arc<Allocator>,
-        workers: Arc<Workers>,
-        world: Arc<dyn World>,
-        salt: [u8; 32],
-    ) -> Parts {
-        let (zio, scan) = (cache.zio(), Scan::default());
-        zio.set_workers(workers);
-        zio.set_space(Arc::new(scan.watched(allocator.clone())));
-        zio.hold_writes();
-        zio.set_entropy(Arc::new(Dice(world.clone())));
-        let tree = zio.tree();
-        Parts { tree, cache, allocator, world, salt, scan }
-    }
 }
 
 impl Spa {
@@ -170,16 +141,10 @@ impl Spa {
         let reader = Dsl::open(self.mos.clone(), names)?;
         // Writes from now on must be newer than every existing uberblock, also after a rewind.
         let state = self.last_synced_txg();
-        let (of, give_up) = match (self.uberblock().checkpoint_txg, self.log_dropped) {
-            (Txg(0), false) => (state, GiveUp::None),
-            (Txg(0), true) if begin.is_some() => (state, GiveUp::Written),
-            (Txg(0), true) => (state, GiveUp::All),
-            // An interrupted rewind has given it its new txg already.
-            (checkpoint, _) => (checkpoint, GiveUp::Unclaimed),
-        };
+        let (of, give_up) = self.logs_to_drop(begin.is_some());
         let logs = Logs::survey(&reader, of, give_up, &options.pass)?;
         let mut last = self.newest.max(state).max(logs.latest());
-        let parts = Parts::new(self.cache.clone(), allocator, workers, world, [0; 32]);
+        let pipeline = Pipeline::new(self.cache.clone(), allocator, workers, world, [0; 32]);
         let Synced { uberblock, config, features } = self.loaded;
         let root = Blkptr::decode(&uberblock.rootbp)?;
         let mos = Mos::open(Objset::open_live(self.cache.clone(), 0, &root, ReadOptions::demand())?)?;
@@ -188,14 +153,8 @@ impl Spa {
         let of_dsl = dsl::Options { pool_name: self.name.clone(), space, altroot };
         let dsl = Dsl::open(mos.clone(), of_dsl)?;
         self.cache.zio().set_keys(dsl.keys().clone());
-        let config = PoolConfig {
-            name: Some(self.kept_name.clone()),
-            state: PoolState::Active,
-            hostid: Some(host.hostid.into()).filter(|h| *h != 0),
-            hostname: Some(host.hostname.clone()),
-            ..PoolConfig::clone(&config)
-        };
-        let now = parts.world.now();
+        let config = in_use(&config, &self.kept_name, host);
+        let now = pipeline.world.now();
         if last.0 > LAST_TXG {
             return Err(Corrupt::Range { what: "uberblock", field: "txg", value: last.0 }.into());
         }
@@ -207,41 +166,41 @@ impl Spa {
             (uberblock.txg, uberblock.timestamp) = (last, now);
         }
         let loaded = Synced { uberblock, config: Arc::new(config), features };
-        let engine = Engine::new(parts, mos.clone(), dsl, deferred, loaded.clone())?;
-        engine.announce_versions("import", &host.hostname);
+        let parts = Parts::new(pipeline, mos.clone(), dsl, deferred, loaded.clone())?;
+        let core = &parts.core;
+        core.announce_versions("import", &host.hostname);
         let root = loaded.config.vdev_tree.as_ref().expect("a pool that was loaded has a tree");
         let begin = begin.or_else(|| crate::vdev_ops::split::finish(root, &self.cache.zio().tree()));
         if let Some(begin) = begin {
-            engine.enter_first(Txg(last.0 + 1), begin);
+            core.enter_first(Txg(last.0 + 1), begin);
         }
         if goes_back.is_some() {
-            engine.go_back(&loaded.uberblock).map_err(|e| WriteRefusal::GoBack(Box::new(e)))?;
+            checkpoint::go_back(core, &loaded.uberblock).map_err(|e| WriteRefusal::GoBack(Box::new(e)))?;
         }
-        *engine.aside.lock() = self.aside;
-        *engine.aux.write() = Aux { spares: self.spares.clone(), l2cache: self.l2cache.clone() };
+        *parts.vdevs.aside.lock() = self.aside;
+        *core.aux.write() = AuxLists { spares: self.spares.clone(), l2cache: self.l2cache.clone() };
         // The first txg writes it to all labels.
-        engine.edit_config(|_| {});
-        engine.scan.held.store(options.hold_scans, Ordering::Relaxed);
-        let writer = PoolWriter::start(&self.name, last, Arc::new(engine));
-        {
-            // No other thread has the engine yet, so nothing else allocates before the first txg is
-            // released.
-            let first = writer.tx(0)?;
-            assert_eq!(first.txg(), Txg(last.0 + 1), "whoever opens the pool is the first to hold a group");
-            logs.settle(&writer, &first)?;
-        }
-        // Until the first txg, the labels say that the pool is exported or another host's, and so
-        // another host may take it. Until there is a newer uberblock, the next import would find
-        // the abandoned states (`spa_load_impl` syncs too).
-        match goes_back {
-            Some(checkpoint) => writer.went_back(checkpoint)?,
-            None => writer.sync_first(Txg(last.0 + 1))?,
-        }
+        core.edit_config(|_| {});
+        parts.scans.scan.held.store(options.hold_scans, Ordering::Relaxed);
+        let writer = PoolWriter::start(&self.name, last, parts);
+        sync_first(&writer, Txg(last.0 + 1), &logs, goes_back)?;
         writer.attend(&self.name);
-        writer.engine().use_cache_devices();
-        writer.engine().relabel_spares();
+        writer.vdevs().use_cache_devices();
+        writer.vdevs().relabel_spares();
         let writer = Some(writer);
         Ok(Spa { loaded, mos, writer, aside: Asides::new(), ..self })
+    }
+
+    /// The txg as of which intent logs are read, and which of them to drop.
+    fn logs_to_drop(&self, splits_off: bool) -> (Txg, GiveUp) {
+        let state = self.last_synced_txg();
+        match (self.uberblock().checkpoint_txg, self.log_dropped) {
+            (Txg(0), false) => (state, GiveUp::None),
+            (Txg(0), true) if splits_off => (state, GiveUp::Written),
+            (Txg(0), true) => (state, GiveUp::All),
+            // An interrupted rewind has given it its new txg already.
+            (checkpoint, _) => (checkpoint, GiveUp::Unclaimed),
+        }
     }
 
     /// Refuses what this engine does not maintain.
@@ -261,4 +220,38 @@ impl Spa {
         }
         Ok(())
     }
+}
+
+/// The config of a pool that this host uses from now on.
+fn in_use(config: &PoolConfig, name: &str, host: &Host) -> PoolConfig {
+    PoolConfig {
+        name: Some(name.to_owned()),
+        state: PoolState::Active,
+        hostid: Some(host.hostid.into()).filter(|h| *h != 0),
+        hostname: Some(host.hostname.clone()),
+        ..PoolConfig::clone(config)
+    }
+}
+
+/// Writes the first txg. It claims the intent logs before anything else allocates.
+fn sync_first(
+    writer: &PoolWriter,
+    txg: Txg,
+    logs: &Logs,
+    goes_back: Option<Txg>,
+) -> Result<(), WriteRefusal> {
+    {
+        // No other thread has the pool yet, so nothing else allocates before this txg is released.
+        let first = writer.tx(0)?;
+        assert_eq!(first.txg(), txg, "the code that opens the pool is the first to hold a group");
+        logs.settle(writer, &first)?;
+    }
+    // Until the first txg, the labels say that the pool is exported or another host's, and so
+    // another host may take it. Until there is a newer uberblock, the next import would find the
+    // abandoned states (`spa_load_impl` syncs too).
+    match goes_back {
+        Some(checkpoint) => writer.checkpoints().note_rewind(checkpoint)?,
+        None => writer.sync_first(txg)?,
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! When a heartbeat is written, and when it gives up.
 
-use crate::engine::mmp::*;
+use crate::multihost::*;
 use ondisk::label::MMP_BLOCKS_PER_LABEL;
 
 fn uberblock(txg: u64) -> Uberblock {

@@ -6,7 +6,7 @@
 //! dataset in the same pass ([`Pass`]). Datasets with nothing to claim are not touched.
 //!
 //! The first txg claims the blocks of all other logs, and changes their headers, before anything
-//! else can allocate. [`open`](crate::engine::open) holds that txg open until this is done.
+//! else can allocate. [`super::open_for_writing`] holds that txg open until this is done.
 //!
 //! If a failing device hides the end of a log, the import fails, because fsynced data would be
 //! lost. If log devices are missing and the caller allows that, or the pool was rewound, all logs
@@ -26,8 +26,10 @@ use parking_lot::Mutex;
 use zil::{Claimant, Log, Plan};
 use zio::{ReadOptions, Space};
 
-use crate::engine::{Engine, PoolWriter, WriteRefusal};
+use crate::engine::PoolWriter;
 use crate::import::Pass;
+use crate::import::open_for_writing::WriteRefusal;
+use crate::pool_core::PoolCore;
 
 /// Which logs to drop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,20 +98,20 @@ impl Logs {
     /// * [`WriteRefusal`]: a dataset cannot be opened, or a space map cannot be read. Nothing has
     ///   changed.
     pub(crate) fn settle(&self, live: &PoolWriter, tx: &Tx) -> Result<(), WriteRefusal> {
-        let engine = live.engine();
-        self.learn_what_is_free(engine)?;
+        let core = &*live.parts().core;
+        self.learn_what_is_free(core)?;
         let own = |(dataset, _): &(Dataset, Fate)| {
             let dsl = live.dsl();
             dsl.heads().own_locked(&dsl.dataset(&dataset.name())?)
         };
         let heads = self.0.iter().map(own).collect::<dsl::Result<Vec<_>>>()?;
-        let mut taker = Taker { engine, txg: tx.txg(), shared: Vec::new() };
+        let mut taker = Taker { core, txg: tx.txg(), shared: Vec::new() };
         for (owned, (_, fate)) in heads.iter().zip(&self.0) {
             let header = match fate {
                 Fate::Claim(plan) => plan.take(&mut taker).encode(),
                 Fate::Drop(blocks) => {
                     // Blocks on log devices that the pool no longer has are gone with them.
-                    let tree = engine.tree();
+                    let tree = core.tree();
                     let here = |bp: &&Blkptr| {
                         bp.stored().is_none_or(|s| s.copies().all(|dva| !is_hole(&tree, dva.vdev)))
                     };
@@ -119,7 +121,7 @@ impl Logs {
             };
             owned.objset().set_zil_header(tx, header).map_err(dsl::Error::from)?;
         }
-        engine.claimed.lock().append(&mut taker.shared);
+        live.parts().sync.claimed.lock().append(&mut taker.shared);
         Ok(())
     }
 }
@@ -127,12 +129,12 @@ impl Logs {
 impl Logs {
     /// Loads the space maps of the logs' blocks. A log whose space is unknown must not look like
     /// one that ends there.
-    fn learn_what_is_free(&self, engine: &Engine) -> Result<(), pool::Error> {
+    fn learn_what_is_free(&self, core: &PoolCore) -> Result<(), pool::Error> {
         for (_, fate) in &self.0 {
             let Fate::Claim(plan) = fate else { continue };
             for bp in plan.blocks() {
-                let Ok(places) = engine.cache.zio().places(bp, &ReadOptions::demand()) else { continue };
-                places.iter().try_for_each(|(dva, _)| engine.allocator.is_allocated(dva).map(drop))?;
+                let Ok(places) = core.cache.zio().places(bp, &ReadOptions::demand()) else { continue };
+                places.iter().try_for_each(|(dva, _)| core.allocator.is_allocated(dva).map(drop))?;
             }
         }
         Ok(())
@@ -174,7 +176,7 @@ fn fate(dataset: &Dataset, synced: Txg, give_up: GiveUp) -> Result<Option<Fate>,
 
 /// Claims blocks in the first txg.
 struct Taker<'a> {
-    engine: &'a Engine,
+    core: &'a PoolCore,
     txg: Txg,
     /// Blocks that gain a reference.
     shared: Vec<Blkptr>,
@@ -183,8 +185,8 @@ struct Taker<'a> {
 impl Claimant for Taker<'_> {
     fn take(&mut self, bp: &Blkptr) -> bool {
         // Finding a gang block's places reads its header; checking its data has read it before.
-        let Ok(places) = self.engine.cache.zio().places(bp, &ReadOptions::demand()) else { return false };
-        let allocator = &self.engine.allocator;
+        let Ok(places) = self.core.cache.zio().places(bp, &ReadOptions::demand()) else { return false };
+        let allocator = &self.core.allocator;
         for (n, (dva, _)) in places.iter().enumerate() {
             if !allocator.claim(dva, self.txg).is_ok_and(|free| free) {
                 places[..n].iter().for_each(|(taken, _)| allocator.unallocate(taken, self.txg));
@@ -195,7 +197,7 @@ impl Claimant for Taker<'_> {
     }
 
     fn share(&mut self, bps: &[Blkptr]) -> bool {
-        let allocator = &self.engine.allocator;
+        let allocator = &self.core.allocator;
         let is_allocated = |dva: &ondisk::Dva| allocator.is_allocated(dva).is_ok_and(|allocated| allocated);
         let held = |bp: &Blkptr| bp.stored().is_some_and(|s| s.copies().all(is_allocated));
         let all = bps.iter().all(held);

@@ -1,7 +1,7 @@
 //! The intent logs of open datasets.
 //!
 //! # Life
-//! A log is in the table from [`PoolWriter::log`] until the txg has synced in which its handle was
+//! A log is in the table from [`IntentLogs::open`] until the txg has synced in which its handle was
 //! dropped. Until then it holds blocks and its dataset is dirty, and so it must stay the one open
 //! object set of that dataset. A log with nothing left may go sooner. The txg that it would have
 //! waited for is remembered, so that the next log of its dataset waits for it.
@@ -10,7 +10,8 @@
 //! One mutex for the table, held for look-ups. The sync of a log may wait for its blocks, so the
 //! mutex is not held then.
 
-use crate::engine::{Engine, PoolWriter, ShapeError};
+use crate::pool_core::PoolCore;
+use crate::pool_core::errors::ShapeError;
 use crate::txg::{Stopped, TxgHandle};
 use dmu::Tx;
 use ondisk::feature::Feature;
@@ -21,9 +22,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use zil::{Groups, UseSaXattrs, Zilog};
 
-/// The logs, by dataset.
-#[derive(Default)]
-pub(crate) struct Logs {
+/// The intent logs of a pool's open datasets.
+pub struct IntentLogs {
+    core: Arc<PoolCore>,
+    /// The logs, by dataset.
     open: Mutex<BTreeMap<u64, Arc<Zilog>>>,
     /// The txgs that contain the changes logged by closed logs.
     owed: Mutex<BTreeMap<u64, Txg>>,
@@ -34,7 +36,7 @@ pub(crate) struct Logs {
 #[derive(Debug)]
 pub struct LogHandle {
     log: Arc<Zilog>,
-    engine: std::sync::Weak<Engine>,
+    logs: std::sync::Weak<IntentLogs>,
     groups: TxgGroups,
 }
 
@@ -50,15 +52,15 @@ impl Drop for LogHandle {
     fn drop(&mut self) {
         // This must not wait for a suspended pool.
         let ready = self.groups.0.check_suspended().map_err(stopped).and_then(|()| self.groups.hold());
-        let Some(engine) = self.engine.upgrade() else { return };
+        let Some(logs) = self.logs.upgrade() else { return };
         let id = self.log.objset().id();
         // All changes under the log came before this, and so are in no later txg. The next log of
         // the dataset opens only after this one is closed.
         let txg = ready.as_ref().map_or_else(|_| self.groups.0.open(), Tx::txg);
-        engine.logs.owed.lock().insert(id, txg);
+        logs.owed.lock().insert(id, txg);
         // A log that can't be closed is left as after a crash, and must not be used again.
         if ready.and_then(|tx| self.log.close(&tx)).is_err() {
-            engine.logs.open.lock().remove(&id);
+            logs.open.lock().remove(&id);
         }
     }
 }
@@ -95,7 +97,11 @@ impl Groups for TxgGroups {
     }
 }
 
-impl Logs {
+impl IntentLogs {
+    pub(crate) fn new(core: Arc<PoolCore>) -> IntentLogs {
+        IntentLogs { core, open: Mutex::default(), owed: Mutex::default() }
+    }
+
     fn all(&self) -> Vec<Arc<Zilog>> {
         self.open.lock().values().cloned().collect()
     }
@@ -115,25 +121,25 @@ impl Logs {
 }
 
 /// The feature that records of extended attributes need, if it is enabled.
-fn sa_xattrs(engine: &Engine, head: &dsl::Owned) -> Option<UseSaXattrs> {
+fn sa_xattrs(core: &PoolCore, head: &dsl::Owned) -> Option<UseSaXattrs> {
     let feature = Feature::by_name("zilsaxattr")?;
-    let enabled = engine.mos.feature_refcount(feature).is_ok_and(|users| users.is_some());
+    let enabled = core.mos.feature_refcount(feature).is_ok_and(|users| users.is_some());
     if !enabled || head.objset().kind() != ObjsetKind::Zfs {
         return None;
     }
-    let (heads, object) = (engine.dsl.heads().clone(), head.object());
+    let (heads, object) = (core.dsl.heads().clone(), head.object());
     Some(Arc::new(move |uses| match uses {
         true => heads.begin_feature(object, feature.name),
         false => heads.end_feature(object, feature.name),
     }))
 }
 
-impl Engine {
+impl IntentLogs {
     /// Makes the logs with a block on a vdev start new chains (`spa_reset_logs`). The old blocks
     /// are freed in the txgs that contain the logged changes.
-    pub(crate) fn end_chains(&self, txgs: &TxgHandle, vdev: VdevId) -> Result<(), ShapeError> {
-        let groups = TxgGroups(txgs.clone());
-        for log in self.logs.all().iter().filter(|log| log.lies_on(vdev)) {
+    pub(crate) fn end_chains(&self, vdev: VdevId) -> Result<(), ShapeError> {
+        let groups = TxgGroups(self.core.txgs().clone());
+        for log in self.all().iter().filter(|log| log.lies_on(vdev)) {
             let hold = groups.0.hold(0)?;
             // Only a read-only object set refuses, and it has no log.
             let _ = log.begin_anew(&Tx::new(hold.txg(), Some(Box::new(hold))));
@@ -142,26 +148,25 @@ impl Engine {
     }
 }
 
-impl PoolWriter {
+impl IntentLogs {
     /// Opens the log of a dataset (`zil_open`). Its owner drops the log before the dataset.
-    pub fn log(&self, head: &dsl::Owned) -> LogHandle {
-        let engine = self.engine();
-        let groups = || TxgGroups(self.txgs().handle());
-        let mut all = engine.logs.open.lock();
+    pub fn open(self: &Arc<Self>, head: &dsl::Owned) -> LogHandle {
+        let groups = || TxgGroups(self.core.txgs().clone());
+        let mut all = self.open.lock();
         let log = match all.get(&head.object()).filter(|log| !log.is_gone()) {
             Some(log) => {
                 log.reopen();
                 log.clone()
             }
             None => {
-                let world = engine.world.clone();
+                let world = self.core.world.clone();
                 let random = Arc::new(move || world.random());
                 let os = head.objset().clone();
-                let log = Zilog::new(os, Arc::new(groups()), random, sa_xattrs(engine, head));
-                let (heads, object) = (engine.dsl.heads().clone(), head.object());
+                let log = Zilog::new(os, Arc::new(groups()), random, sa_xattrs(&self.core, head));
+                let (heads, object) = (self.core.dsl.heads().clone(), head.object());
                 let policy = Arc::new(move |kind, dnode: &DnodePhys| heads.write_policy(object, kind, dnode));
                 let log = Arc::new(log.with_early_writes(policy));
-                if let Some(txg) = engine.logs.owed.lock().remove(&head.object()) {
+                if let Some(txg) = self.owed.lock().remove(&head.object()) {
                     log.owe(txg);
                 }
                 all.insert(head.object(), log.clone());
@@ -169,28 +174,28 @@ impl PoolWriter {
             }
         };
         drop(all);
-        LogHandle { log, engine: Arc::downgrade(engine), groups: groups() }
+        LogHandle { log, logs: Arc::downgrade(self), groups: groups() }
     }
 
     /// The counters of the open logs, by dataset object.
-    pub fn log_stats(&self) -> Vec<(u64, zil::Stats)> {
-        self.engine().logs.open.lock().iter().map(|(object, log)| (*object, log.stats())).collect()
+    pub fn stats(&self) -> Vec<(u64, zil::Stats)> {
+        self.open.lock().iter().map(|(object, log)| (*object, log.stats())).collect()
     }
 
     /// The counters of a dataset's log, by dataset object; `None` if no log is open.
-    pub fn log_stats_of(&self, object: u64) -> Option<zil::Stats> {
-        self.engine().logs.open.lock().get(&object).map(|log| log.stats())
+    pub fn stats_of(&self, object: u64) -> Option<zil::Stats> {
+        self.open.lock().get(&object).map(|log| log.stats())
     }
 
     /// Whether a dataset's log is open, or was and is not closed yet.
-    pub fn is_logged(&self, head: &dsl::Owned) -> bool {
-        self.engine().logs.open.lock().contains_key(&head.object())
+    pub fn is_open(&self, head: &dsl::Owned) -> bool {
+        self.open.lock().contains_key(&head.object())
     }
 
     /// Closes all logs before the pool is released.
-    pub(crate) fn close_logs(&self) -> Result<(), Stopped> {
-        let groups = TxgGroups(self.txgs().handle());
-        for log in self.engine().logs.all() {
+    pub(crate) fn close_all(&self) -> Result<(), Stopped> {
+        let groups = TxgGroups(self.core.txgs().clone());
+        for log in self.all() {
             let hold = groups.0.hold(0)?;
             // Only a read-only object set refuses, and it has no log.
             let _ = log.close(&Tx::new(hold.txg(), Some(Box::new(hold))));
