@@ -16,8 +16,8 @@
 //! | the same, ending in ` !` | a property that is stored and has no effect |
 //!
 //! The pages of `concepts.txt` belong to section 7. For properties and features they hold only the
-//! meaning. The values that may be set come from the tables that the commands use. The properties of
-//! datasets have their meaning in that table too ([`dsl::prop::PROPS`]).
+//! meaning. The values that may be set come from the tables that the commands use. The table of the
+//! properties of datasets has their meaning too ([`dsl::prop::PROPS`]).
 
 use std::io;
 use std::path::Path;

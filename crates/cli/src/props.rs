@@ -1,8 +1,9 @@
 //! What commands need to know about properties to show them: names, headers, widths, and the kinds
 //! of dataset that have them.
 //!
-//! The values come from the engine. Those of datasets have their table there ([`dsl::prop::PROPS`]).
-//! The other tables are the display side of `zpool_prop.c`, in the order of its enumerations.
+//! The values come from the engine. The properties of datasets have their table there
+//! ([`dsl::prop::PROPS`]). The other tables are the display side of `zpool_prop.c`, in the order of
+//! its enumerations.
 
 use Edit::{Inherited, Once, OnceOwn, Own, ReadOnly};
 use Kind::{Index, Number, Text};

@@ -14,6 +14,7 @@
 //! `include/sys/fs/zfs.h`.
 
 use crate::{Ashift, Corrupt, Guid, Nvlist, ObjNum, Result, Txg, Value};
+use strum::{EnumString, FromRepr, IntoStaticStr};
 
 mod encode;
 #[cfg(test)]
@@ -35,7 +36,7 @@ const MAX_DRAID_SPARES: u64 = 100;
 const MAX_VDEVS: usize = 65536;
 
 /// State of a pool as labels record it (`pool_state_t`, `POOL_STATE_*`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, FromRepr)]
 #[repr(u64)]
 pub enum PoolState {
     /// A host uses the pool, or used it until the host stopped.
@@ -62,18 +63,7 @@ impl PoolState {
     /// # Errors
     /// * [`Corrupt::Range`]: no state has this number.
     pub fn from_disk(v: u64) -> Result<Self> {
-        use PoolState::*;
-        Ok(match v {
-            0 => Active,
-            1 => Exported,
-            2 => Destroyed,
-            3 => Spare,
-            4 => L2cache,
-            5 => Uninitialized,
-            6 => Unavail,
-            7 => PotentiallyActive,
-            value => return Err(Corrupt::Range { what: WHAT, field: "state", value }),
-        })
+        Self::from_repr(v).ok_or(Corrupt::Range { what: WHAT, field: "state", value: v })
     }
 }
 
@@ -122,7 +112,8 @@ pub struct PoolConfig {
 }
 
 /// Kind of a vdev (`vdev_ops_t`, `VDEV_TYPE_*`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum VdevKind {
     /// The root of the tree.
     Root,
@@ -137,6 +128,7 @@ pub enum VdevKind {
     /// Parity over groups of the children, with distributed spare space.
     Draid,
     /// A distributed spare of a draid vdev.
+    #[strum(serialize = "dspare")]
     DraidSpare,
     /// A block device.
     Disk,
@@ -153,21 +145,7 @@ pub enum VdevKind {
 impl VdevKind {
     /// The name in configs (`vdev_op_type`).
     pub fn name(self) -> &'static str {
-        use VdevKind::*;
-        match self {
-            Root => "root",
-            Mirror => "mirror",
-            Replacing => "replacing",
-            Spare => "spare",
-            Raidz => "raidz",
-            Draid => "draid",
-            DraidSpare => "dspare",
-            Disk => "disk",
-            File => "file",
-            Missing => "missing",
-            Hole => "hole",
-            Indirect => "indirect",
-        }
+        self.into()
     }
 
     /// The kind with this name in configs.
@@ -175,11 +153,8 @@ impl VdevKind {
     /// # Errors
     /// * [`Corrupt::Shape`]: no kind has this name.
     pub fn from_name(name: &[u8]) -> Result<Self> {
-        use VdevKind::*;
-        [Root, Mirror, Replacing, Spare, Raidz, Draid, DraidSpare, Disk, File, Missing, Hole, Indirect]
-            .into_iter()
-            .find(|k| k.name().as_bytes() == name)
-            .ok_or(Corrupt::Shape { what: WHAT, why: "a vdev's type is unknown" })
+        let kind = std::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
+        kind.ok_or(Corrupt::Shape { what: WHAT, why: "a vdev's type is unknown" })
     }
 
     /// True if the vdev has no children (`vdev_op_leaf`).

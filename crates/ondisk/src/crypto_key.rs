@@ -6,6 +6,7 @@
 //! `keylocation`.
 
 use crate::{Corrupt, Result};
+use strum::{FromRepr, IntoStaticStr};
 
 /// Name of the key object in a DSL directory's ZAP (`DD_FIELD_CRYPTO_KEY_OBJ`).
 pub const FIELD: &str = "com.datto:crypto_key_obj";
@@ -38,20 +39,26 @@ pub const MASTER_KEY_MAX_LEN: usize = 32;
 pub const HMAC_KEY_LEN: usize = 64;
 
 /// Encryption algorithm of a dataset (`enum zio_encrypt`, `ZIO_CRYPT_*`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, FromRepr, IntoStaticStr)]
 #[repr(u8)]
 pub enum CryptoSuite {
     /// AES-128 in CCM.
+    #[strum(serialize = "aes-128-ccm")]
     Aes128Ccm = 3,
     /// AES-192 in CCM.
+    #[strum(serialize = "aes-192-ccm")]
     Aes192Ccm = 4,
     /// AES-256 in CCM.
+    #[strum(serialize = "aes-256-ccm")]
     Aes256Ccm = 5,
     /// AES-128 in GCM.
+    #[strum(serialize = "aes-128-gcm")]
     Aes128Gcm = 6,
     /// AES-192 in GCM.
+    #[strum(serialize = "aes-192-gcm")]
     Aes192Gcm = 7,
     /// AES-256 in GCM, the default.
+    #[strum(serialize = "aes-256-gcm")]
     Aes256Gcm = 8,
 }
 
@@ -61,15 +68,8 @@ impl CryptoSuite {
     /// # Errors
     /// * [`Corrupt::Range`]: no suite has this number.
     pub fn from_disk(v: u64) -> Result<Self> {
-        Ok(match v {
-            3 => Self::Aes128Ccm,
-            4 => Self::Aes192Ccm,
-            5 => Self::Aes256Ccm,
-            6 => Self::Aes128Gcm,
-            7 => Self::Aes192Gcm,
-            8 => Self::Aes256Gcm,
-            _ => return Err(Corrupt::Range { what: "crypto key", field: "suite", value: v }),
-        })
+        let suite = u8::try_from(v).ok().and_then(Self::from_repr);
+        suite.ok_or(Corrupt::Range { what: "crypto key", field: "suite", value: v })
     }
 
     /// Bytes of a key of this suite (`ci_keylen` in `zio_crypt_table`).
@@ -83,13 +83,6 @@ impl CryptoSuite {
 
     /// The name that the `encryption` property shows (`ci_name` in `zio_crypt_table`).
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Aes128Ccm => "aes-128-ccm",
-            Self::Aes192Ccm => "aes-192-ccm",
-            Self::Aes256Ccm => "aes-256-ccm",
-            Self::Aes128Gcm => "aes-128-gcm",
-            Self::Aes192Gcm => "aes-192-gcm",
-            Self::Aes256Gcm => "aes-256-gcm",
-        }
+        self.into()
     }
 }

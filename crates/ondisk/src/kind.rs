@@ -1,9 +1,11 @@
 //! The enumerations in block pointers and dnodes: object types, checksums, compressors.
 
 use crate::{Corrupt, Result};
+use strum::{FromRepr, IntoStaticStr};
 
 /// Checksum function of a block (`enum zio_checksum`, `ZIO_CHECKSUM_*`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, FromRepr, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[repr(u8)]
 pub enum ChecksumKind {
     /// The parent's function; never in a block pointer on disk.
@@ -44,52 +46,18 @@ impl ChecksumKind {
     /// # Errors
     /// * [`Corrupt::Range`]: OpenZFS 2.3 has no function with this number.
     pub fn from_disk(v: u8) -> Result<Self> {
-        use ChecksumKind::*;
-        Ok(match v {
-            0 => Inherit,
-            1 => On,
-            2 => Off,
-            3 => Label,
-            4 => GangHeader,
-            5 => Zilog,
-            6 => Fletcher2,
-            7 => Fletcher4,
-            8 => Sha256,
-            9 => Zilog2,
-            10 => Noparity,
-            11 => Sha512,
-            12 => Skein,
-            13 => Edonr,
-            14 => Blake3,
-            _ => return Err(Corrupt::Range { what: "block pointer", field: "checksum", value: v.into() }),
-        })
+        Self::from_repr(v).ok_or(Corrupt::Range { what: "block pointer", field: "checksum", value: v.into() })
     }
 
     /// The name that properties and `zdb` use (`ci_name` in `zio_checksum_table`).
     pub fn name(self) -> &'static str {
-        use ChecksumKind::*;
-        match self {
-            Inherit => "inherit",
-            On => "on",
-            Off => "off",
-            Label => "label",
-            GangHeader => "gang_header",
-            Zilog => "zilog",
-            Fletcher2 => "fletcher2",
-            Fletcher4 => "fletcher4",
-            Sha256 => "sha256",
-            Zilog2 => "zilog2",
-            Noparity => "noparity",
-            Sha512 => "sha512",
-            Skein => "skein",
-            Edonr => "edonr",
-            Blake3 => "blake3",
-        }
+        self.into()
     }
 }
 
 /// Compressor of a block (`enum zio_compress`, `ZIO_COMPRESS_*`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, FromRepr, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[repr(u8)]
 pub enum CompressKind {
     /// The parent's compressor; never in a block pointer on disk.
@@ -97,28 +65,38 @@ pub enum CompressKind {
     /// The default compressor; never in a block pointer on disk.
     On = 1,
     /// No compression.
+    #[strum(serialize = "uncompressed")]
     Off = 2,
     /// LZJB.
     Lzjb = 3,
     /// All zeros, stored as a hole.
     Empty = 4,
     /// gzip, level 1.
+    #[strum(serialize = "gzip-1")]
     Gzip1 = 5,
     /// gzip, level 2.
+    #[strum(serialize = "gzip-2")]
     Gzip2 = 6,
     /// gzip, level 3.
+    #[strum(serialize = "gzip-3")]
     Gzip3 = 7,
     /// gzip, level 4.
+    #[strum(serialize = "gzip-4")]
     Gzip4 = 8,
     /// gzip, level 5.
+    #[strum(serialize = "gzip-5")]
     Gzip5 = 9,
     /// gzip, level 6.
+    #[strum(serialize = "gzip-6")]
     Gzip6 = 10,
     /// gzip, level 7.
+    #[strum(serialize = "gzip-7")]
     Gzip7 = 11,
     /// gzip, level 8.
+    #[strum(serialize = "gzip-8")]
     Gzip8 = 12,
     /// gzip, level 9.
+    #[strum(serialize = "gzip-9")]
     Gzip9 = 13,
     /// Zero-length encoding: runs of zeros are replaced by their length.
     Zle = 14,
@@ -134,57 +112,22 @@ impl CompressKind {
     /// # Errors
     /// * [`Corrupt::Range`]: OpenZFS 2.3 has no compressor with this number.
     pub fn from_disk(v: u8) -> Result<Self> {
-        use CompressKind::*;
-        Ok(match v {
-            0 => Inherit,
-            1 => On,
-            2 => Off,
-            3 => Lzjb,
-            4 => Empty,
-            5 => Gzip1,
-            6 => Gzip2,
-            7 => Gzip3,
-            8 => Gzip4,
-            9 => Gzip5,
-            10 => Gzip6,
-            11 => Gzip7,
-            12 => Gzip8,
-            13 => Gzip9,
-            14 => Zle,
-            15 => Lz4,
-            16 => Zstd,
-            _ => return Err(Corrupt::Range { what: "block pointer", field: "compression", value: v.into() }),
+        Self::from_repr(v).ok_or(Corrupt::Range {
+            what: "block pointer",
+            field: "compression",
+            value: v.into(),
         })
     }
 
     /// The name that properties and `zdb` use (`ci_name` in `zio_compress_table`).
     pub fn name(self) -> &'static str {
-        use CompressKind::*;
-        match self {
-            Inherit => "inherit",
-            On => "on",
-            Off => "uncompressed",
-            Lzjb => "lzjb",
-            Empty => "empty",
-            Gzip1 => "gzip-1",
-            Gzip2 => "gzip-2",
-            Gzip3 => "gzip-3",
-            Gzip4 => "gzip-4",
-            Gzip5 => "gzip-5",
-            Gzip6 => "gzip-6",
-            Gzip7 => "gzip-7",
-            Gzip8 => "gzip-8",
-            Gzip9 => "gzip-9",
-            Zle => "zle",
-            Lz4 => "lz4",
-            Zstd => "zstd",
-        }
+        self.into()
     }
 }
 
 /// How a block is converted from one byte order to the other (`dmu_object_byteswap_t`,
 /// `DMU_BSWAP_*`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, FromRepr)]
 #[repr(u8)]
 pub enum ByteSwap {
     /// Bytes: nothing to swap.
@@ -410,18 +353,7 @@ impl DmuType {
         if self.0 & NEW_TYPE == 0 {
             return TYPES[usize::from(self.0)].0;
         }
-        match self.0 & 0x1f {
-            0 => B::Uint8,
-            1 => B::Uint16,
-            2 => B::Uint32,
-            3 => B::Uint64,
-            4 => B::Zap,
-            5 => B::Dnode,
-            6 => B::Objset,
-            7 => B::Znode,
-            8 => B::OldAcl,
-            _ => B::Acl,
-        }
+        ByteSwap::from_repr(self.0 & 0x1f).expect("it was checked when it was decoded")
     }
 
     /// True if the level-0 blocks of this type are metadata too (`DMU_OT_IS_METADATA`).
@@ -459,3 +391,6 @@ impl DmuType {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

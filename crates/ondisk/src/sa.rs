@@ -26,6 +26,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use strum::FromRepr;
+
 use crate::bytes::swap64;
 use crate::byteswap::{swap16, swap32};
 use crate::{ByteOrder, Corrupt, Result, acl};
@@ -43,7 +45,8 @@ const MAX_ATTRS: usize = 1024;
 pub struct AttrNum(pub u16);
 
 /// How the words of an attribute are swapped (`sa_bswap_type_t`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRepr)]
+#[repr(u8)]
 pub enum AttrSwap {
     /// 64-bit words (`SA_UINT64_ARRAY`).
     Uint64,
@@ -90,14 +93,12 @@ impl AttrReg {
     /// # Errors
     /// * [`Corrupt::Range`]: the byte swap is unknown, or the number is 1024 or more.
     pub fn from_disk(v: u64) -> Result<Self> {
-        let swap = match (v >> 16) & 0xff {
-            0 => AttrSwap::Uint64,
-            1 => AttrSwap::Uint32,
-            2 => AttrSwap::Uint16,
-            3 => AttrSwap::Uint8,
-            4 => AttrSwap::Acl,
-            s => return Err(Corrupt::Range { what: WHAT, field: "byte swap", value: s }),
-        };
+        let byte = (v >> 16) as u8;
+        let swap = AttrSwap::from_repr(byte).ok_or(Corrupt::Range {
+            what: WHAT,
+            field: "byte swap",
+            value: byte.into(),
+        })?;
         let num = v as u16;
         if usize::from(num) >= MAX_ATTRS {
             return Err(Corrupt::Range { what: WHAT, field: "attribute number", value: num.into() });

@@ -2,33 +2,36 @@
 
 use crate::words::words_from;
 use crate::{Corrupt, Result};
+use strum::FromRepr;
 
 /// Purpose of a scan (`pool_scan_func_t`, `POOL_SCAN_*`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, FromRepr)]
+#[repr(u64)]
 pub enum ScanFunc {
     /// No scan has run yet.
-    None,
+    None = 0,
     /// Scrub: a read of all blocks.
-    Scrub,
+    Scrub = 1,
     /// Resilver: the reconstruction of a device.
-    Resilver,
+    Resilver = 2,
     /// Error scrub: a read of the blocks in the error log.
-    ErrorScrub,
+    ErrorScrub = 3,
 }
 
 /// State of a scan (`dsl_scan_state_t`, `DSS_*`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, FromRepr)]
+#[repr(u64)]
 pub enum ScanState {
     /// No scan has run yet.
-    None,
+    None = 0,
     /// In progress or paused.
-    Scanning,
+    Scanning = 1,
     /// Finished.
-    Finished,
+    Finished = 2,
     /// Cancelled.
-    Canceled,
+    Canceled = 3,
     /// An error scrub is in progress.
-    ErrorScrubbing,
+    ErrorScrubbing = 4,
 }
 
 impl ScanFunc {
@@ -37,36 +40,19 @@ impl ScanFunc {
     /// # Errors
     /// * [`Corrupt::Range`]: no purpose has this number.
     pub fn from_disk(v: u64) -> Result<Self> {
-        Ok(match v {
-            0 => Self::None,
-            1 => Self::Scrub,
-            2 => Self::Resilver,
-            3 => Self::ErrorScrub,
-            _ => return Err(Corrupt::Range { what: "scan", field: "function", value: v }),
-        })
+        Self::from_repr(v).ok_or(Corrupt::Range { what: "scan", field: "function", value: v })
     }
 
     /// Encodes the on-disk number.
     pub fn to_disk(self) -> u64 {
-        match self {
-            Self::None => 0,
-            Self::Scrub => 1,
-            Self::Resilver => 2,
-            Self::ErrorScrub => 3,
-        }
+        self as u64
     }
 }
 
 impl ScanState {
     /// Encodes the on-disk number.
     pub fn to_disk(self) -> u64 {
-        match self {
-            Self::None => 0,
-            Self::Scanning => 1,
-            Self::Finished => 2,
-            Self::Canceled => 3,
-            Self::ErrorScrubbing => 4,
-        }
+        self as u64
     }
 
     /// Decodes an on-disk number.
@@ -74,14 +60,7 @@ impl ScanState {
     /// # Errors
     /// * [`Corrupt::Range`]: no state has this number.
     pub fn from_disk(v: u64) -> Result<Self> {
-        Ok(match v {
-            0 => Self::None,
-            1 => Self::Scanning,
-            2 => Self::Finished,
-            3 => Self::Canceled,
-            4 => Self::ErrorScrubbing,
-            _ => return Err(Corrupt::Range { what: "scan", field: "state", value: v }),
-        })
+        Self::from_repr(v).ok_or(Corrupt::Range { what: "scan", field: "state", value: v })
     }
 }
 

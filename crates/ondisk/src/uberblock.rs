@@ -22,6 +22,8 @@
 
 use std::cmp::Ordering;
 
+use strum::FromRepr;
+
 use crate::{ByteOrder, Corrupt, Result, Txg, bytes};
 
 #[cfg(test)]
@@ -106,7 +108,7 @@ pub struct RaidzReflow {
 }
 
 /// State of the scratch area of a raidz expansion (`raidz_reflow_scratch_state_t`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, FromRepr)]
 #[repr(u16)]
 pub enum ScratchState {
     /// The scratch area is not in use (`RRSS_SCRATCH_NOT_IN_USE`).
@@ -125,14 +127,12 @@ pub enum ScratchState {
 
 impl RaidzReflow {
     fn from_disk(v: u64) -> Result<Self> {
-        let scratch = match v >> 55 {
-            0 => ScratchState::NotInUse,
-            1 => ScratchState::Valid,
-            2 => ScratchState::InvalidSynced,
-            3 => ScratchState::InvalidSyncedOnImport,
-            4 => ScratchState::InvalidSyncedReflow,
-            value => return Err(Corrupt::Range { what: "uberblock", field: "raidz reflow state", value }),
-        };
+        let state = (v >> 55) as u16;
+        let scratch = ScratchState::from_repr(state).ok_or(Corrupt::Range {
+            what: "uberblock",
+            field: "raidz reflow state",
+            value: state.into(),
+        })?;
         let sectors = v & ((1 << 55) - 1);
         Ok(Self { scratch, offset: sectors << crate::SPA_MINBLOCKSHIFT })
     }

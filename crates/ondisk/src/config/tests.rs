@@ -109,3 +109,29 @@ fn labels_are_rewritten_to_the_byte() {
     }
     assert!(seen >= 3, "only {seen} labels were found");
 }
+
+/// Goal: each kind of vdev has OpenZFS's name, and is found by it.
+#[test]
+fn vdev_kinds_have_names() {
+    use VdevKind::*;
+    let names = [
+        (Root, "root"),
+        (Mirror, "mirror"),
+        (Replacing, "replacing"),
+        (Spare, "spare"),
+        (Raidz, "raidz"),
+        (Draid, "draid"),
+        (DraidSpare, "dspare"),
+        (Disk, "disk"),
+        (File, "file"),
+        (Missing, "missing"),
+        (Hole, "hole"),
+        (Indirect, "indirect"),
+    ];
+    for (kind, name) in names {
+        assert_eq!((kind.name(), VdevKind::from_name(name.as_bytes())), (name, Ok(kind)));
+    }
+    assert!(VdevKind::from_name(b"l2cache").is_err() && VdevKind::from_name(b"\xff").is_err());
+    assert!(PoolState::from_disk(8).is_err());
+    assert_eq!(PoolState::from_disk(7), Ok(PoolState::PotentiallyActive));
+}
