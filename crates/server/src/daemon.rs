@@ -19,6 +19,7 @@
 //! Its pools are no longer imported: nothing on disk records an import. Mounts that no property
 //! describes are recorded in the folder, and are restored with their pool (`journal.rs`).
 
+mod orphans;
 pub(crate) mod service;
 
 pub use service::DaemonService;
@@ -49,9 +50,6 @@ use tokio::sync::Notify;
 const LINGER: Duration = Duration::from_secs(2);
 /// How long the end of the daemon waits for a pool that makes no progress.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long the search for dead mounts may take. A hanging mount of another daemon would block it
-/// for ever.
-const CLEANING: Duration = Duration::from_secs(5);
 
 /// The options of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -272,7 +270,7 @@ pub fn run(options: &Options, service: Arc<dyn DaemonService>) -> Result<(), Dae
     for note in &options.notes {
         tracing::warn!("{note}");
     }
-    remove_orphans(place, options.tree.as_deref());
+    orphans::remove(place, options.tree.as_deref());
     set_defaults(options, &*service);
     // Before anything is served, so that a folder that can't be used is reported before clients
     // depend on the daemon.
@@ -583,65 +581,6 @@ fn say_ready(notes: &[String]) -> Result<(), DaemonError> {
 fn same_file(one: impl AsFd, other: impl AsFd) -> std::io::Result<bool> {
     let (one, other) = (rustix::fs::fstat(one)?, rustix::fs::fstat(other)?);
     Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
-}
-
-/// Removes what a dead daemon of this folder left: devices over its volumes, then mounts.
-///
-/// The user's usual daemon does so for all of the user's folders, since some of them will never
-/// have another daemon. The daemon of a named folder leaves the mounts of other folders alone.
-/// Their next daemon mounts again what it finds.
-fn remove_orphans(place: &RunDir, tree: Option<&Path>) {
-    let (done, wait) = std::sync::mpsc::channel();
-    let (place, tree) = (place.clone(), tree.map(Path::to_owned));
-    let clean = move || {
-        crate::volumes::attach::detach_dead(&place.attached());
-        match fuse::system::ours() {
-            Ok(ours) => {
-                let noted = crate::mounts::journal::remember(place.dir(), &ours);
-                // Without the journal it is unknown which mounts are this folder's.
-                let all = noted.is_err() || choice::is_usual(&place);
-                let own = noted.unwrap_or_else(|error| {
-                    tracing::warn!(%error, "what a dead daemon had mounted does not come back by itself");
-                    Vec::new()
-                });
-                let of_folder = |mount: &fuse::system::Mounted| {
-                    own.contains(mount)
-                        || mount.target.starts_with(place.dir())
-                        || tree.as_ref().is_some_and(|tree| *tree == mount.target)
-                };
-                let (own, others): (Vec<_>, Vec<_>) = ours.into_iter().partition(of_folder);
-                detach_dead(own);
-                if all {
-                    detach_dead(others);
-                }
-            }
-            Err(error) => tracing::warn!(%error, "dead mounts can't be found"),
-        }
-        // The receiver may have given up.
-        done.send(()).unwrap_or_default();
-    };
-    let cleaner = std::thread::Builder::new().name("cleaner".to_owned()).spawn(clean);
-    if cleaner.is_err() || wait.recv_timeout(CLEANING).is_err() {
-        tracing::warn!("a mount does not answer; dead mounts may be left");
-    }
-}
-
-/// Removes those of these mounts that no process serves. Each has a thread of its own for the
-/// query, since the server of a mount may hang.
-fn detach_dead(mounts: Vec<fuse::system::Mounted>) {
-    let targets: Vec<PathBuf> = mounts.into_iter().map(|mount| mount.target).collect();
-    let dead = spa::ask_each(&targets, fuse::system::is_orphan);
-    for (target, _) in targets.iter().zip(dead).filter(|(_, dead)| *dead == Some(true)) {
-        // Meanwhile a daemon may have unmounted its own mount, and mounted another one there.
-        let again = spa::ask_each(std::slice::from_ref(target), fuse::system::is_orphan);
-        if again != [Some(true)] {
-            continue;
-        }
-        tracing::warn!(target = %target.display(), "unmounting what a dead daemon left");
-        if let Err(error) = fuse::system::detach(target, fuse::Detach::Lazy) {
-            tracing::warn!(%error, "it stays");
-        }
-    }
 }
 
 /// The requests in progress.

@@ -5,7 +5,6 @@ use api::{Error, Pool, PoolChange, PoolQuery, Reason};
 use ondisk::feature::{FEATURES, Feature};
 
 use super::create::allowed;
-use super::device_life;
 use crate::cx::{Cx, Outcome, Stop};
 use crate::names;
 use console::getopt::{Found, Getopt, Long, Opt};
@@ -323,7 +322,7 @@ pub fn clear(cx: &mut Cx, args: &[String]) -> Outcome {
     }
     super::open(cx, name, PoolQuery::default())?;
     if power {
-        return device_life::no_power(cx);
+        return no_power(cx);
     }
     let what = match &device {
         Some(device) => format!("cannot clear errors for {device}"),
@@ -338,6 +337,12 @@ pub fn clear(cx: &mut Cx, args: &[String]) -> Outcome {
         return Err(Stop::Fail(1));
     }
     ask(cx, name, &PoolChange::Clear { device }, &what)
+}
+
+/// Reports that Poolhouse can't switch the power of slots.
+pub(super) fn no_power(cx: &mut Cx) -> Outcome {
+    cx.err.put("Power control not supported\n");
+    Ok(1)
 }
 
 /// Queries one pool by name.

@@ -4,7 +4,7 @@ use api::{DeviceRefusal, Pool, PoolChange, PoolQuery, Reason, Settings, Vdev, Vd
 
 use super::devices::{self, Lenience};
 use super::settings::{self, Of};
-use super::{get, wait};
+use super::{change, get, wait};
 use crate::cx::{Cx, Outcome, Stop};
 use console::getopt::{Found, Getopt, Long, Opt};
 use console::words;
@@ -77,12 +77,6 @@ fn open(cx: &mut Cx, name: &str) -> Result<Pool, Stop> {
     opened
 }
 
-/// Reports that Poolhouse can't switch the power of slots.
-pub(super) fn no_power(cx: &mut Cx) -> Outcome {
-    cx.err.put("Power control not supported\n");
-    Ok(1)
-}
-
 /// `zpool offline [--power] | [[-f] [-t]] <pool> <device> ...` (`zpool_do_offline`).
 pub fn offline(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut fault, mut temporary, mut power) = (false, false, false);
@@ -105,7 +99,7 @@ pub fn offline(cx: &mut Cx, args: &[String]) -> Outcome {
     let (name, devices) = operands(&words, "missing pool name\n", "missing device name\n")?;
     let pool = open(cx, name)?;
     if power {
-        return no_power(cx);
+        return change::no_power(cx);
     }
     let mut code = 0;
     for device in devices {
@@ -150,7 +144,7 @@ pub fn online(cx: &mut Cx, args: &[String]) -> Outcome {
     let (name, devices) = operands(&words, "missing pool name\n", "missing device name\n")?;
     let pool = open(cx, name)?;
     if power {
-        return no_power(cx);
+        return change::no_power(cx);
     }
     let mut code = 0;
     for device in devices {
