@@ -17,10 +17,12 @@ use crate::{Ashift, Corrupt, Guid, Nvlist, ObjNum, Result, Txg, Value};
 use strum::{EnumString, FromRepr, IntoStaticStr};
 
 mod encode;
+mod rooted;
 #[cfg(test)]
 mod tests;
 
 pub use encode::ConfigFor;
+pub use rooted::RootedConfig;
 
 const WHAT: &str = "pool config";
 /// Most children of a vdev, and most top-level vdevs of a pool, that the decoder accepts.

@@ -52,7 +52,7 @@ pub mod znode;
 
 pub use blkptr::{Blkptr, Dva};
 pub use bytes::ByteOrder;
-pub use config::{PoolConfig, PoolState, VdevConfig, VdevKind};
+pub use config::{PoolConfig, PoolState, RootedConfig, VdevConfig, VdevKind};
 pub use dnode::DnodePhys;
 pub use error::Corrupt;
 pub use kind::{ChecksumKind, CompressKind, DmuType};

@@ -95,7 +95,7 @@ pub(crate) fn shape_is_free(mos: &Mos) -> Result<(), ShapeError> {
 /// Writes a checkpoint's uberblock, with a txg beyond all others, as the newest of all devices.
 pub(crate) fn go_back(core: &PoolCore, to: &Uberblock) -> Result<(), SyncError> {
     let config = core.synced.read().config.clone();
-    let tree = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+    let tree = config.root();
     core.put_uberblock(tree, to, true)?;
     let txg = to.txg;
     core.cache.zio().flush_once(txg).map_err(|source| SyncError::Flush { txg, source })

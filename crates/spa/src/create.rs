@@ -27,7 +27,7 @@ use dsl::sync::{Env, Syncing};
 use dsl::{Contents, Dsl, PropList};
 use ondisk::feature::Feature;
 use ondisk::version::{SPA_VERSION_FEATURES, SPA_VERSION_RAIDZ_DEFLATE, SPA_VERSION_ZPOOL_HISTORY};
-use ondisk::{Blkptr, ByteOrder, Guid, PoolConfig, Txg, Uberblock, VdevConfig, VdevKind, mos};
+use ondisk::{Blkptr, ByteOrder, Guid, PoolConfig, RootedConfig, Txg, Uberblock, VdevConfig, VdevKind, mos};
 use pool::Mos;
 use pool::alloc::Allocator;
 use vdev::Tree;
@@ -194,11 +194,13 @@ fn fill(
     let dsl = Dsl::open(mos.clone(), options)?;
     pipeline.cache.zio().set_keys(dsl.keys().clone());
     let features = Arc::new(mos.features()?);
-    let loaded = Synced { uberblock: nothing(config.version), config: Arc::new(config), features };
+    let uberblock = nothing(config.version);
+    let config = Arc::new(RootedConfig::try_from(config)?);
+    let loaded = Synced { uberblock, config, features };
     let parts = Parts::new(pipeline, mos, dsl, deferred, loaded)?;
     create_datasets(&parts.core, &tx, begin)?;
     let made = parts.core.synced.read().config.clone();
-    parts.core.list_distributed(&tx, &made.vdev_tree.as_ref().expect("it was just made").children)?;
+    parts.core.list_distributed(&tx, &made.root().children)?;
     Ok(parts)
 }
 

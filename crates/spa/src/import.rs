@@ -126,7 +126,7 @@ pub struct Options {
     /// The pass over all datasets when the pool is opened for writing.
     pub pass: Pass,
     /// Unfinished scans and rebuilds stay suspended from the start, as after
-    /// [`PoolWriter::hold_scans`](crate::engine::PoolWriter::hold_scans)
+    /// [`Scans::hold`](crate::engine::Scans::hold)
     /// (`zfs_scan_suspend_progress`).
     pub hold_scans: bool,
 }

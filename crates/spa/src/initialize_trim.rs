@@ -238,7 +238,7 @@ impl InitializeTrim {
     /// A device by its guid, if work on it is possible.
     fn worked(&self, guid: Guid) -> Result<(VdevConfig, VdevId), WorkRefusal> {
         let config = self.core.config_now();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         let leaf = root.find(guid).ok_or(WorkRefusal::NoDevice)?;
         if !matches!(leaf.kind, VdevKind::Disk | VdevKind::File) || leaf.leaf_zap.is_none() {
             return Err(WorkRefusal::NotLeaf);

@@ -114,7 +114,7 @@ impl PoolCore {
     ) -> PoolCore {
         let config = loaded.config.clone();
         let tree = cache.zio().tree();
-        let leaves = config.vdev_tree.iter().flat_map(ondisk::VdevConfig::leaves);
+        let leaves = config.root().leaves();
         let dtls = leaves.filter_map(|leaf| Some((leaf.guid, tree.dtl(leaf.guid).ok()?))).collect();
         let sync = ReadOptions::sync();
         let check = sync.with(IoFlags::CAN_FAIL);

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use ondisk::{Guid, PoolConfig, Txg, Uberblock};
+use ondisk::{Guid, RootedConfig, Txg, Uberblock};
 use pool::Mos;
 use pool::config::Features;
 use vdev::Tree;
@@ -93,7 +93,7 @@ impl Spa {
 
     /// The trusted config from the MOS, with the paths at which the devices were found
     /// (`spa_config`).
-    pub fn config(&self) -> Arc<PoolConfig> {
+    pub fn config(&self) -> Arc<RootedConfig> {
         self.synced().config
     }
 
@@ -131,7 +131,7 @@ impl Spa {
     /// Whether everything can be read without these devices.
     pub fn can_spare(&self, devices: &[Guid]) -> bool {
         let config = self.config();
-        let root = config.vdev_tree.as_ref().expect("a pool that was loaded has a tree");
+        let root = config.root();
         replicas::can_spare(&self.tree(), root, devices)
     }
 

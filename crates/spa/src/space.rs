@@ -16,7 +16,7 @@ impl Spa {
     /// * [`pool::Error`]: a vdev's ZAP cannot be read.
     pub fn top_vdevs(&self) -> pool::Result<Vec<TopVdev>> {
         let config = self.config();
-        let root = config.vdev_tree.iter().flat_map(|root| &root.children);
+        let root = config.root().children.iter();
         let tops = root.filter_map(|config| {
             // A raidz counts with its first width, even if it was expanded.
             let id = VdevId(u32::try_from(config.id).ok()?);

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use arc::Cache;
 use dmu::{Objset, Tx};
 use dsl::sync::Event;
-use ondisk::{Blkptr, Guid, Nvlist, PoolConfig, Txg, Value, VdevConfig};
+use ondisk::{Blkptr, Guid, Nvlist, RootedConfig, Txg, Value, VdevConfig};
 use parking_lot::Mutex;
 use pool::Mos;
 use vdev::{Tree, VdevAux};
@@ -127,18 +127,15 @@ impl Parting {
         crate::import::load::furnish(&cache, &tree, &self.plan.new, &mos)?;
         let mut split = Nvlist::new();
         split.set("split_guid", Value::Uint64(synced.config.pool_guid.unwrap_or_default().0));
-        let config = PoolConfig {
-            name: Some(self.name.clone()),
-            pool_guid: Some(self.guid),
-            vdev_tree: Some(self.plan.new.clone()),
-            split: Some(split),
-            ..PoolConfig::clone(&synced.config)
-        };
+        let mut config = RootedConfig::clone(&synced.config);
+        (config.name, config.pool_guid) = (Some(self.name.clone()), Some(self.guid));
+        config.split = Some(split);
+        config.set_root(self.plan.new.clone());
         let candidate = Candidate {
             guid: self.guid,
             name: self.name.clone(),
             state: config.state,
-            config: config.clone(),
+            config: config.clone().into_config(),
             members: Vec::new(),
             auxiliary: Arc::default(),
             superseded_by: None,
@@ -214,7 +211,7 @@ impl PoolWriter {
     fn split_quietly(&self, terms: &SplitTerms<'_>) -> Result<Spa, SplitError> {
         let core = &self.parts().core;
         let config = self.config();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         let plan = Plan::of(root, terms.guid, terms.leaves, &core.tree())?;
         // Completes what an import left to the first txg, and syncs all changes before the call
         // into the new pool.

@@ -57,12 +57,13 @@ use std::time::{Duration, Instant};
 
 use observe::Site;
 use ondisk::Txg;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use vdev::Moved;
 use zio::{Entry, Suspended, Suspension};
 
 mod caller;
 mod counts;
+mod handle;
 mod history;
 #[cfg(test)]
 mod tests;
@@ -71,6 +72,7 @@ mod tunables;
 pub use caller::{CallerKilled, work_for};
 use counts::Asker;
 pub use counts::{Bar, TxCounts};
+pub(crate) use handle::TxgHandle;
 use history::History;
 pub use history::{Group, HISTORY, Stage};
 pub use pool::alloc::TXG_DEFER_SIZE;
@@ -470,77 +472,6 @@ impl Txgs {
     }
 }
 
-/// The transaction groups, for users that must not keep their threads running.
-#[derive(Clone)]
-pub(crate) struct TxgHandle(Arc<Shared>);
-
-impl TxgHandle {
-    /// See [`Txgs::sync_all`].
-    pub(crate) fn sync_all(&self) -> Result<(), Stopped> {
-        self.wait_synced(self.open())
-    }
-
-    /// See [`Txgs::stopped`].
-    pub(crate) fn stopped(&self) -> Option<Stopped> {
-        self.0.state.lock().stopped.clone()
-    }
-
-    /// See [`Txgs::hold`].
-    pub(crate) fn hold(&self, bytes: u64) -> Result<Hold, Stopped> {
-        self.0.hold(bytes)
-    }
-
-    /// See [`Txgs::wait_synced`].
-    pub(crate) fn wait_synced(&self, txg: Txg) -> Result<(), Stopped> {
-        self.0.wait_synced(txg)
-    }
-
-    /// See [`Txgs::wait_synced_unless_suspended`].
-    pub(crate) fn wait_synced_unless_suspended(&self, txg: Txg) -> Result<(), Stopped> {
-        self.0.wait(txg, || self.check_suspended())
-    }
-
-    /// See [`Txgs::open`].
-    pub(crate) fn open(&self) -> Txg {
-        self.0.state.lock().open
-    }
-
-    /// See [`Txgs::synced`].
-    pub(crate) fn synced(&self) -> Txg {
-        self.0.state.lock().synced
-    }
-
-    /// Lets the open txg sync by age though it has no holder, because there is something for it to
-    /// write. Does not wait.
-    pub(crate) fn touch(&self) {
-        let mut s = self.0.state.lock();
-        let txg = s.open;
-        if s.closing || s.last.is_some_and(|last| txg > last) || s.slot(txg).changed {
-            return;
-        }
-        s.slot(txg).changed = true;
-        s.slot(txg).opened = Some(Instant::now());
-        self.0.work.notify_all();
-    }
-
-    /// Lets the open txg sync at once, even if it is empty. Does not wait.
-    pub(crate) fn kick(&self) {
-        let mut s = self.0.state.lock();
-        if !s.closing && s.last.is_none() {
-            s.wanted = s.wanted.max(s.open);
-            self.0.work.notify_all();
-        }
-    }
-
-    /// See [`Txgs::check_suspended`].
-    pub(crate) fn check_suspended(&self) -> Result<(), Stopped> {
-        match self.0.suspension.reason() {
-            None => Ok(()),
-            Some(reason) => Err(Stopped { source: Some(Arc::new(Suspended { reason })) }),
-        }
-    }
-}
-
 impl Drop for Txgs {
     fn drop(&mut self) {
         {
@@ -568,6 +499,19 @@ impl Shared {
     }
 
     /// See [`Txgs::enter`].
+    /// Waits a moment for a change, unless the program that this thread works for is being killed.
+    fn wait_unless_killed<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+    ) -> Result<MutexGuard<'a, State>, Stopped> {
+        self.done.wait_for(&mut state, caller::LOOK);
+        drop(state);
+        if caller::is_killed() {
+            return Err(Stopped { source: Some(Arc::new(CallerKilled)) });
+        }
+        Ok(self.state.lock())
+    }
+
     fn enter(self: &Arc<Self>, bytes: u64, patient: bool) -> Result<Option<Hold>, Stopped> {
         let shared = self;
         let mut asker = Asker::new(&shared.counts);
@@ -589,12 +533,7 @@ impl Shared {
                 Entry::Refused(why) => return Err(Stopped { source: Some(Arc::new(why)) }),
                 Entry::Wait if !patient => return Ok(None),
                 Entry::Wait if caller::is_known() => {
-                    shared.done.wait_for(&mut s, caller::LOOK);
-                    drop(s);
-                    if caller::is_killed() {
-                        return Err(Stopped { source: Some(Arc::new(CallerKilled)) });
-                    }
-                    s = shared.state.lock();
+                    s = shared.wait_unless_killed(s)?;
                     continue;
                 }
                 Entry::Wait => {
@@ -656,12 +595,7 @@ impl Shared {
             }
             goes_on()?;
             if self.suspension.reason().is_some() && caller::is_known() {
-                self.done.wait_for(&mut s, caller::LOOK);
-                drop(s);
-                if caller::is_killed() {
-                    return Err(Stopped { source: Some(Arc::new(CallerKilled)) });
-                }
-                s = self.state.lock();
+                s = self.wait_unless_killed(s)?;
                 continue;
             }
             self.done.wait(&mut s);

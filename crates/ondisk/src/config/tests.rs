@@ -135,3 +135,20 @@ fn vdev_kinds_have_names() {
     assert!(PoolState::from_disk(8).is_err());
     assert_eq!(PoolState::from_disk(7), Ok(PoolState::PotentiallyActive));
 }
+
+/// Goal: a config without a vdev tree, as labels of spares have it, is refused where a pool's is
+/// needed. With a tree, both are read and changed.
+#[test]
+fn rooted_configs_have_a_tree() {
+    let mut config = PoolConfig::new("t", 5000);
+    assert!(matches!(RootedConfig::try_from(config.clone()), Err(Corrupt::Shape { .. })));
+    config.vdev_tree = Some(VdevConfig::new(VdevKind::Root, Guid(1)));
+    let mut rooted = RootedConfig::try_from(config.clone()).unwrap();
+    rooted.comment = Some("c".to_owned());
+    rooted.root_mut().children.push(VdevConfig::new(VdevKind::Disk, Guid(2)));
+    assert_eq!((rooted.root().children.len(), rooted.version), (1, 5000));
+    rooted.set_root(VdevConfig::new(VdevKind::Root, Guid(3)));
+    config.comment = Some("c".to_owned());
+    config.vdev_tree = Some(VdevConfig::new(VdevKind::Root, Guid(3)));
+    assert_eq!(rooted.into_config(), config);
+}

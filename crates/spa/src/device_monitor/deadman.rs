@@ -14,7 +14,7 @@
 //! progress.
 //!
 //! Nothing is reported of a suspended pool: the cause is known. Status queries show both
-//! ([`PoolWriter::slow_group`]).
+//! ([`Deadman::slow_group`]).
 //!
 //! With [`FAILMODE`] 1 the deadman faults the device of a hung operation, if the pool can do
 //! without it. Then no other thread uses the device. The hung operation can't be cancelled, and its

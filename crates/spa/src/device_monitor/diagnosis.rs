@@ -72,14 +72,14 @@ impl DeviceMonitor {
     /// Whether a hot spare is free.
     fn has_free_spare(&self) -> bool {
         let config = self.core.config_now();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         self.core.aux.read().spares.iter().any(|spare| root.find(spare.config.guid).is_none())
     }
 
     /// Whether a device has no spare yet.
     fn wants_spare(&self, guid: Guid) -> bool {
         let config = self.core.config_now();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         let tree = self.core.tree();
         let works = |side: &VdevConfig| {
             side.guid != guid && tree.state_of(side.guid).is_ok_and(|(state, _)| state >= VdevState::Degraded)
@@ -95,9 +95,7 @@ impl DeviceMonitor {
         let spares: Vec<VdevConfig> =
             self.core.aux.read().spares.iter().map(|spare| spare.config.clone()).collect();
         let config = self.core.config_now();
-        let in_use = |spare: &VdevConfig| {
-            config.vdev_tree.as_ref().is_some_and(|root| root.find(spare.guid).is_some())
-        };
+        let in_use = |spare: &VdevConfig| config.root().find(spare.guid).is_some();
         let claimer = self.claimer();
         for spare in spares.iter().filter(|spare| !in_use(spare)) {
             // A distributed spare is rebuilt sequentially, as by `zed`: that is the fastest way

@@ -96,7 +96,7 @@ fn write_beats(core: &PoolCore) {
 /// The writable leaves, with their sector sizes.
 fn beaten(core: &PoolCore) -> Vec<(Guid, Arc<dyn Device>, Ashift)> {
     let config = core.synced.read().config.clone();
-    let tops = config.vdev_tree.iter().flat_map(|root| &root.children);
+    let tops = config.root().children.iter();
     let all = |top: &VdevConfig| {
         let shift = top.ashift.unwrap_or_default();
         core.leaves(top).into_iter().map(|(leaf, device)| (leaf.guid, device, shift)).collect::<Vec<_>>()

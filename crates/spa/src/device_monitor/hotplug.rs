@@ -54,7 +54,7 @@ impl DeviceMonitor {
             Ok((VdevState::Faulted, _)) => !leaf.faulted && gone(leaf),
             Ok(_) | Err(_) => false,
         };
-        let leaves = config.vdev_tree.iter().flat_map(VdevConfig::leaves);
+        let leaves = config.root().leaves();
         leaves
             .filter(|leaf| matches!(leaf.kind, VdevKind::Disk | VdevKind::File))
             .filter(missing)

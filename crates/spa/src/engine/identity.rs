@@ -1,7 +1,7 @@
 //! Changing the pool's guid (`zpool reguid`).
 
 use dsl::sync::Event;
-use ondisk::{Guid, PoolConfig};
+use ondisk::{Guid, RootedConfig};
 
 use crate::checkpoint;
 use crate::engine::PoolWriter;
@@ -29,7 +29,7 @@ impl PoolWriter {
             return Err(ShapeError::Unhealthy);
         }
         let config = self.config();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         let free = |g: &Guid| g.0 != 0 && root.find(*g).is_none();
         let mut random = || Guid(core.world.random());
         let new = match guid {
@@ -39,9 +39,9 @@ impl PoolWriter {
         let old = root.guid;
         core.change_pool(Box::new(move |core, tx| {
             let mut root = None;
-            core.edit_config(|config: &mut PoolConfig| {
+            core.edit_config(|config: &mut RootedConfig| {
                 config.pool_guid = Some(new);
-                let tree = config.vdev_tree.as_mut().expect("a pool's config has a tree");
+                let tree = config.root_mut();
                 tree.guid = new;
                 root = Some(tree.clone());
             });

@@ -7,7 +7,7 @@ use dmu::Tx;
 use dsl::sync::SyncTask;
 use dsl::{Dsl, Need, ReserveOutcome};
 use ondisk::config::PoolState;
-use ondisk::{Blkptr, Guid, PoolConfig, Txg, Uberblock};
+use ondisk::{Blkptr, Guid, RootedConfig, Txg, Uberblock};
 use zio::{FailMode, Reason};
 
 use crate::checkpoint::Checkpoints;
@@ -192,7 +192,7 @@ impl PoolWriter {
         self.parts.core.cache.zio().suspension().mode()
     }
 
-    /// Reopens missing devices ([`PoolWriter::reopen`]), clears the errors of a vdev or of all, and
+    /// Reopens missing devices ([`Vdevs::reopen`]), clears the errors of a vdev or of all, and
     /// resumes a suspended pool (`zfs_ioc_clear`).
     ///
     /// A suspended pool with `multihost=on` is watched first: another host may have taken it.
@@ -211,7 +211,7 @@ impl PoolWriter {
         {
             let tree = zio.tree();
             let config = self.config();
-            let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+            let root = config.root();
             tree.clear(None)?;
             crate::import::uberblock::check_still_ours(&tree, root, &last)?;
         }
@@ -224,7 +224,7 @@ impl PoolWriter {
         given_up.iter().try_for_each(|device| vdevs.close_lost(Some(*device)))?;
         works.restart_works();
         let config = self.config();
-        let within = guid.and_then(|guid| config.vdev_tree.as_ref()?.find(guid));
+        let within = guid.and_then(|guid| config.root().find(guid));
         vdevs.unspare(&|leaf| guid.is_none() || within.is_some_and(|vdev| vdev.find(leaf.guid).is_some()));
         // A device that became available during the suspension has missed txgs, and rang no bell. A
         // pool that stops meanwhile doesn't need this.
@@ -244,7 +244,7 @@ impl PoolWriter {
     }
 
     /// The config as of the last txg (`spa_config`).
-    pub fn config(&self) -> Arc<PoolConfig> {
+    pub fn config(&self) -> Arc<RootedConfig> {
         self.parts.core.synced.read().config.clone()
     }
 

@@ -8,7 +8,10 @@ use observe::{Tunable, Unit};
 use ondisk::config::{AllocBias, PoolState};
 use ondisk::spacemap::MapType;
 use ondisk::uberblock::ScratchState;
-use ondisk::{Blkptr, Corrupt, Guid, ObjNum, PoolConfig, Txg, Uberblock, VdevConfig, VdevId, VdevKind, mos};
+use ondisk::{
+    Blkptr, Corrupt, Guid, ObjNum, PoolConfig, RootedConfig, Txg, Uberblock, VdevConfig, VdevId, VdevKind,
+    mos,
+};
 use pool::Mos;
 use pool::config::Features;
 use pool::spacemap::{MapStep, SpaceMap};
@@ -373,7 +376,7 @@ impl Loader<'_> {
             aside,
             checkpoint: checkpoint(&mos)?,
             log_dropped: rewound || !missing_logs(&tree).is_empty(),
-            loaded: Synced { uberblock, config: Arc::new(config), features: Arc::new(features) },
+            loaded: Synced { uberblock, config: Arc::new(rooted(config)?), features: Arc::new(features) },
             _ahead: self.options.read_ahead.then(|| cache.begin_prefetch()),
             cache,
             mos,
@@ -491,4 +494,10 @@ fn read_dtl(mos: &Mos, object: ObjNum) -> pool::Result<Vec<(u64, u64)>> {
         Ok(())
     })?;
     Ok(ranges)
+}
+
+/// The config of a pool, which must have a vdev tree.
+fn rooted(config: PoolConfig) -> Result<RootedConfig, SpaError> {
+    let what = "the pool's config";
+    RootedConfig::try_from(config).map_err(|source| SpaError::Corrupt { what, source })
 }

@@ -21,7 +21,7 @@ use dmu::Objset;
 use dsl::Dsl;
 use ondisk::config::PoolState;
 use ondisk::feature::Feature;
-use ondisk::{Blkptr, Corrupt, ObjNum, PoolConfig, Txg, mos};
+use ondisk::{Blkptr, Corrupt, ObjNum, RootedConfig, Txg, mos};
 use pool::Mos;
 use pool::alloc::Allocator;
 use zio::ReadOptions;
@@ -169,7 +169,7 @@ impl Spa {
         let parts = Parts::new(pipeline, mos.clone(), dsl, deferred, loaded.clone())?;
         let core = &parts.core;
         core.announce_versions("import", &host.hostname);
-        let root = loaded.config.vdev_tree.as_ref().expect("a pool that was loaded has a tree");
+        let root = loaded.config.root();
         let begin = begin.or_else(|| crate::vdev_ops::split::finish(root, &self.cache.zio().tree()));
         if let Some(begin) = begin {
             core.enter_first(Txg(last.0 + 1), begin);
@@ -206,7 +206,7 @@ impl Spa {
     /// Refuses what this engine does not maintain.
     fn check_writable(&self) -> Result<(), WriteRefusal> {
         let config = self.config();
-        if config.vdev_tree.iter().flat_map(ondisk::VdevConfig::walk).any(|v| v.raidz_expanding) {
+        if config.root().walk().any(|v| v.raidz_expanding) {
             return Err(WriteRefusal::Expanding);
         }
         let features = self.features();
@@ -223,14 +223,13 @@ impl Spa {
 }
 
 /// The config of a pool that this host uses from now on.
-fn in_use(config: &PoolConfig, name: &str, host: &Host) -> PoolConfig {
-    PoolConfig {
-        name: Some(name.to_owned()),
-        state: PoolState::Active,
-        hostid: Some(host.hostid.into()).filter(|h| *h != 0),
-        hostname: Some(host.hostname.clone()),
-        ..PoolConfig::clone(config)
-    }
+fn in_use(config: &RootedConfig, name: &str, host: &Host) -> RootedConfig {
+    let mut config = config.clone();
+    config.name = Some(name.to_owned());
+    config.state = PoolState::Active;
+    config.hostid = Some(host.hostid.into()).filter(|h| *h != 0);
+    config.hostname = Some(host.hostname.clone());
+    config
 }
 
 /// Writes the first txg. It claims the intent logs before anything else allocates.

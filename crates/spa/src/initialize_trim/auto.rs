@@ -47,7 +47,7 @@ impl InitializeTrim {
         let batch = BATCH.get().max(1);
         let now = |id: &u32| round.is_none_or(|round| u64::from(*id) % batch == round % batch);
         let mut out = Vec::new();
-        for top in config.vdev_tree.iter().flat_map(|root| &root.children) {
+        for top in &config.root().children {
             let id = VdevId(top.id as u32);
             if !tree.holds_blocks(id) {
                 continue;

@@ -79,7 +79,7 @@ impl InitializeTrim {
             return Ok(());
         }
         let config = self.core.config_now();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         for entry in entries {
             // The work of a device that has left the pool meanwhile is forgotten with it.
             let Some(zap) = root.find(entry.key.0).and_then(|leaf| leaf.leaf_zap) else { continue };
@@ -113,7 +113,7 @@ impl InitializeTrim {
     /// Reads the works of devices of which nothing is known yet.
     pub(crate) fn load_works(&self) {
         let config = self.core.config_now();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         for leaf in root.leaves() {
             let Some(zap) = leaf.leaf_zap else { continue };
             for kind in [WorkKind::Initialize, WorkKind::Trim] {

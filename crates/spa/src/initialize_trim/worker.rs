@@ -109,7 +109,7 @@ pub(crate) fn run(works: &InitializeTrim, key: Key, control: &Arc<Control>) {
     let (done, all) = progress(&works.core, &tree, top, key.0, next);
     drop(tree);
     let config = works.core.config_now();
-    let vdev = config.vdev_tree.as_ref().and_then(|root| root.children.get(top.0 as usize));
+    let vdev = config.root().children.get(top.0 as usize);
     let ashift = vdev.and_then(|vdev| vdev.ashift).unwrap_or_default();
     let sector = 1 << ashift.0.clamp(9, 16);
     let (since, discarded) = (Instant::now(), 0);
@@ -154,7 +154,7 @@ fn pace(core: &PoolCore, control: &Arc<Control>) -> Pace {
 
 pub(crate) fn path_of(core: &PoolCore, leaf: Guid) -> String {
     let config = core.config_now();
-    let leaf = config.vdev_tree.as_ref().and_then(|root| root.find(leaf)).and_then(|v| v.path.clone());
+    let leaf = config.root().find(leaf).and_then(|v| v.path.clone());
     leaf.map_or_else(|| "-".to_owned(), |path| String::from_utf8_lossy(&path).into_owned())
 }
 

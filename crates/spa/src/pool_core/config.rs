@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use ondisk::{PoolConfig, VdevConfig};
+use ondisk::{RootedConfig, VdevConfig};
 use vdev::Tree;
 
 use crate::new_vdevs::Claimed;
@@ -16,20 +16,20 @@ use crate::pool_core::state::ChangedConfig;
 
 impl PoolCore {
     /// The config so far in the syncing txg.
-    pub(crate) fn config_now(&self) -> Arc<PoolConfig> {
+    pub(crate) fn config_now(&self) -> Arc<RootedConfig> {
         self.newest_config(&self.changed_config.lock())
     }
 
     /// The same, for a caller that changes it.
-    pub(crate) fn newest_config(&self, changed: &ChangedConfig) -> Arc<PoolConfig> {
+    pub(crate) fn newest_config(&self, changed: &ChangedConfig) -> Arc<RootedConfig> {
         let coming = changed.next.clone().or_else(|| changed.committing.clone());
         coming.unwrap_or_else(|| self.synced.read().config.clone())
     }
 
     /// Changes the config that this txg writes to the MOS and to all labels (`vdev_config_dirty`).
-    pub(crate) fn edit_config(&self, edit: impl FnOnce(&mut PoolConfig)) {
+    pub(crate) fn edit_config(&self, edit: impl FnOnce(&mut RootedConfig)) {
         let mut changed = self.changed_config.lock();
-        let mut config = PoolConfig::clone(&self.newest_config(&changed));
+        let mut config = RootedConfig::clone(&self.newest_config(&changed));
         edit(&mut config);
         changed.next = Some(Arc::new(config));
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use dmu::Tx;
 use dsl::sync::Event;
 use ondisk::config::PoolState;
-use ondisk::{Nvlist, PoolConfig, Uberblock};
+use ondisk::{Nvlist, RootedConfig, Uberblock};
 use parking_lot::Mutex;
 use pool::config::Features;
 
@@ -20,7 +20,7 @@ use crate::txg::TXG_SIZE;
 #[derive(Debug, Clone)]
 pub(crate) struct Synced {
     pub(crate) uberblock: Uberblock,
-    pub(crate) config: Arc<PoolConfig>,
+    pub(crate) config: Arc<RootedConfig>,
     pub(crate) features: Arc<Features>,
 }
 
@@ -28,10 +28,10 @@ pub(crate) struct Synced {
 #[derive(Debug, Default)]
 pub(crate) struct ChangedConfig {
     /// What the next txg writes.
-    pub(crate) next: Option<Arc<PoolConfig>>,
+    pub(crate) next: Option<Arc<RootedConfig>>,
     /// What the txg that is being committed writes. A change of the config meanwhile begins with
     /// this, or these changes would be lost.
-    pub(crate) committing: Option<Arc<PoolConfig>>,
+    pub(crate) committing: Option<Arc<RootedConfig>>,
 }
 
 /// The spares and cache devices of a pool.

@@ -76,14 +76,14 @@ impl Scans {
 
     fn mark_deferred(&self, waits: impl Fn(&VdevConfig) -> bool) {
         let config = self.core.config_now();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         let wrong: Vec<Guid> =
             root.leaves().filter(|leaf| leaf.resilver_defer != waits(leaf)).map(|leaf| leaf.guid).collect();
         if wrong.is_empty() {
             return;
         }
         self.core.edit_config(|config| {
-            let root = config.vdev_tree.as_mut().expect("a pool's config has a tree");
+            let root = config.root_mut();
             for guid in wrong {
                 replicas::edit(root, guid, &mut |leaf| leaf.resilver_defer = !leaf.resilver_defer);
             }

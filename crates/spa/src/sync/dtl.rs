@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use dmu::Tx;
 use ondisk::spacemap::MapType;
-use ondisk::{Guid, ObjNum, PoolConfig, VdevConfig};
+use ondisk::{Guid, ObjNum, RootedConfig, VdevConfig};
 use pool::range::RangeSet;
 use pool::spacemap::{DTL_BLOCK_SIZE, Pass, SpaceMap};
 
@@ -42,7 +42,7 @@ impl PoolSync {
         let now = self.core.newest_config(&changed);
         let mut written = self.core.dtls.lock();
         let mut new: Vec<(Guid, ObjNum)> = Vec::new();
-        for leaf in now.vdev_tree.iter().flat_map(VdevConfig::leaves) {
+        for leaf in now.root().leaves() {
             let Ok(missed) = tree.dtl(leaf.guid) else { continue };
             if written.get(&leaf.guid).map_or(missed.is_empty(), |w| *w == missed) {
                 continue;
@@ -69,8 +69,8 @@ impl PoolSync {
         if new.is_empty() {
             return Ok(false);
         }
-        let mut config = PoolConfig::clone(&now);
-        let root = config.vdev_tree.as_mut().expect("a pool's config has a tree");
+        let mut config = RootedConfig::clone(&now);
+        let root = config.root_mut();
         new.iter().for_each(|(guid, object)| name(root, *guid, *object));
         changed.next = Some(Arc::new(config));
         Ok(true)

@@ -18,7 +18,7 @@
 use std::sync::Arc;
 
 use ondisk::label::LABELS;
-use ondisk::{Blkptr, ByteOrder, PoolConfig, Txg, Uberblock, VdevConfig, VdevId, VdevKind};
+use ondisk::{Blkptr, ByteOrder, RootedConfig, Txg, Uberblock, VdevConfig, VdevId, VdevKind};
 use vdev::label::LabelWriter;
 use zio::Reason;
 
@@ -49,7 +49,7 @@ impl PoolSync {
         };
         let config = changed.clone().unwrap_or_else(|| self.core.synced.read().config.clone());
         let before = self.core.synced.read().uberblock.clone();
-        let tree = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let tree = config.root();
         let uberblock = Uberblock {
             order: ByteOrder::Little,
             version: config.version,
@@ -99,8 +99,8 @@ impl PoolSync {
 
     /// Writes the labels of one parity of all devices. Each top-level vdev that holds data needs
     /// one device that took them.
-    fn write_labels(&self, config: &PoolConfig, txg: Txg, parity: usize) -> Result<(), SyncError> {
-        let tree = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+    fn write_labels(&self, config: &RootedConfig, txg: Txg, parity: usize) -> Result<(), SyncError> {
+        let tree = config.root();
         let each = tree.children.iter().map(|top| self.core.leaves(top)).collect::<Vec<_>>();
         let took = self.core.on_each(each.iter().flatten().collect(), |(leaf, device)| {
             let label = config.to_label(leaf.guid, txg)?;

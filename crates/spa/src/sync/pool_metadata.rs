@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dmu::Tx;
 use ondisk::feature::FEATURES;
-use ondisk::{PoolConfig, mos};
+use ondisk::{RootedConfig, mos};
 
 use crate::pool_core::errors::SyncError;
 use crate::sync::PoolSync;
@@ -27,8 +27,9 @@ impl PoolSync {
         if changed.next.is_none() && now.features_for_read == features {
             return Ok(());
         }
-        let config =
-            Arc::new(PoolConfig { features_for_read: features, txg: tx.txg(), ..PoolConfig::clone(&now) });
+        let mut config = RootedConfig::clone(&now);
+        (config.features_for_read, config.txg) = (features, tx.txg());
+        let config = Arc::new(config);
         let mut nv = config.to_mos(tx.txg());
         if self.core.sync_mos.dir(mos::VDEV_ZAP_MAP)?.is_none() {
             // An imported pool's devices may have none yet; OpenZFS then creates them.

@@ -11,7 +11,7 @@
 //! OpenZFS `spa_vdev_add`.
 
 use dmu::Tx;
-use ondisk::{Ashift, PoolConfig, Txg, VdevConfig};
+use ondisk::{Ashift, RootedConfig, Txg, VdevConfig};
 
 use crate::new_vdevs::{Claimed, Claimer, NewVdev, Terms, begin_labels, claim};
 use crate::pool_core::PoolCore;
@@ -36,7 +36,7 @@ fn take_in(core: &PoolCore, tx: &Tx, tops: Vec<VdevConfig>, claimed: &Claimed) -
     let (txg, added) = (tx.txg(), tops.len());
     let mut root = None;
     core.edit_config(|config| {
-        let tree = config.vdev_tree.as_mut().expect("a pool's config has a tree");
+        let tree = config.root_mut();
         tree.children.extend(tops);
         root = Some(tree.clone());
     });
@@ -46,7 +46,7 @@ fn take_in(core: &PoolCore, tx: &Tx, tops: Vec<VdevConfig>, claimed: &Claimed) -
         .map_err(|source| SyncError::Books { txg, source })?;
     let first = root.children.len() - added;
     core.list_distributed(tx, &root.children[first..])?;
-    core.edit_config(|config| config.vdev_tree = Some(root));
+    core.edit_config(|config| config.set_root(root));
     Ok(())
 }
 
@@ -73,8 +73,8 @@ impl Vdevs {
     /// device may have lost its old label.
     pub fn add(&self, vdevs: &[NewVdev], terms: &AddTerms<'_>) -> Result<(), ShapeError> {
         let _alone = self.core.shape.lock();
-        let mut config = PoolConfig::clone(&self.core.synced.read().config.clone());
-        let root = config.vdev_tree.as_mut().expect("a pool's config has a tree");
+        let mut config = RootedConfig::clone(&self.core.synced.read().config);
+        let root = config.root_mut();
         let txg = self.core.txgs().open();
         let common = Terms {
             first: root.children.len() as u64,

@@ -42,7 +42,7 @@ use dmu::Tx;
 use dsl::sync::Event;
 use ondisk::config::PoolState;
 use ondisk::label::LABELS;
-use ondisk::{Ashift, Guid, PoolConfig, Txg, Uberblock, Value, VdevConfig, VdevId, VdevKind};
+use ondisk::{Ashift, Guid, PoolConfig, RootedConfig, Txg, Uberblock, Value, VdevConfig, VdevId, VdevKind};
 use pool::Mos;
 use vdev::TxgRanges;
 use vdev::label::{LabelWriteError, LabelWriter};
@@ -184,7 +184,7 @@ impl Vdevs {
     fn take_side(&self, tx: &Tx, mut new: Newcomer, how: Joins) -> Result<Change<()>, SyncError> {
         let txg = tx.txg();
         let config = self.core.config_now();
-        let mut root = config.vdev_tree.clone().expect("a pool's config has a tree");
+        let mut root = config.root().clone();
         let Some(old) = root.find(new.old).cloned() else {
             let missing = vdev::VdevError::NoSuchGuid { guid: new.old };
             return Ok(Err(LifeError::Shape(missing.into())));
@@ -208,7 +208,7 @@ impl Vdevs {
             .put_tree(&root, &new.claimed, |tree| tree.set_dtl(guid, all))
             .map_err(|source| SyncError::Shape { txg, source })?;
         let top = root.children.iter().find(|top| top.find(guid).is_some()).map(|top| VdevId(top.id as u32));
-        self.core.edit_config(|config| config.vdev_tree = Some(root));
+        self.core.edit_config(|config| config.set_root(root));
         let mut events = Vec::new();
         if let Some(top) = top.filter(|_| how.sequential) {
             self.scans.begin_rebuild(tx, top, &mut events)?;
@@ -245,7 +245,7 @@ struct Joins {
 /// A child that has left.
 pub(crate) struct Gone {
     /// The config while it was there.
-    config: Arc<PoolConfig>,
+    config: Arc<RootedConfig>,
     leaf: VdevConfig,
     device: Option<Arc<dyn Device>>,
     /// It is the pool's hot spare again.
@@ -272,7 +272,7 @@ impl Gone {
 
 impl Vdevs {
     /// A device that leaves in the syncing txg; `config` is the last config with it.
-    pub(crate) fn gone(&self, config: &Arc<PoolConfig>, leaf: &VdevConfig, spare: bool) -> Gone {
+    pub(crate) fn gone(&self, config: &Arc<RootedConfig>, leaf: &VdevConfig, spare: bool) -> Gone {
         let tree = self.core.tree();
         let device = tree.devices().find(|(g, _)| *g == leaf.guid).map(|(_, device)| device.clone());
         let device = device.filter(|_| tree.is_writable(leaf.guid));
@@ -285,7 +285,7 @@ impl Vdevs {
     fn let_side_go(&self, tx: &Tx, guid: Guid, from: Option<Guid>) -> Result<Change<Gone>, SyncError> {
         let txg = tx.txg();
         let config = self.core.config_now();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         let missing = || LifeError::Shape(vdev::VdevError::NoSuchGuid { guid }.into());
         let Some(leaf) = root.find(guid).cloned() else { return Ok(Err(missing())) };
         let Some(parent) = replicas::parent_of(root, guid) else { return Ok(Err(missing())) };
@@ -311,7 +311,7 @@ impl Vdevs {
         }
         let shape = |source| SyncError::Shape { txg, source };
         self.core.put_tree(&changed, &Claimed::new(), |_| Ok(())).map_err(shape)?;
-        self.core.edit_config(|config| config.vdev_tree = Some(changed));
+        self.core.edit_config(|config| config.set_root(changed));
         self.forget_leaf(tx, &leaf, &kept)?;
         self.works.notice_gone(guid, leaf.path.clone(), "vdev_remove");
         let top = root.children.iter().find(|top| top.find(guid).is_some());
@@ -478,8 +478,8 @@ impl Vdevs {
             claimed.into_iter().for_each(|device| self.keep_aside(&newcomer.leaf, device.clone()));
         }
         let _resilver = self.scans.scan.comes();
-        let mut config = PoolConfig::clone(&self.core.synced.read().config);
-        newcomer.join(config.vdev_tree.as_mut().expect("a pool's config has a tree"));
+        let mut config = RootedConfig::clone(&self.core.synced.read().config);
+        newcomer.join(config.root_mut());
         // A spare stays one until the txg that attaches it: labels of txg 0 belong to no pool.
         if !newcomer.labelled {
             begin_labels(&config, &newcomer.claimed, self.core.txgs().open()).map_err(ShapeError::from)?;
@@ -503,7 +503,7 @@ impl Vdevs {
         terms: &AttachTerms<'_>,
     ) -> Result<Newcomer, LifeError> {
         let config = self.core.synced.read().config.clone();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         let missing = || LifeError::Shape(vdev::VdevError::NoSuchGuid { guid: old }.into());
         let beside = root.find(old).ok_or_else(missing)?;
         if matches!(beside.kind, VdevKind::Raidz) && !terms.replace {
@@ -641,7 +641,7 @@ impl Vdevs {
                 return Ok(());
             }
             let config = self.core.synced.read().config.clone();
-            let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+            let root = config.root();
             let Some((guid, from)) = done_with(&self.core.tree(), root) else { return Ok(()) };
             self.part_with(guid, Some(from))?;
         }

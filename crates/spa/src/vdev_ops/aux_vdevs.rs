@@ -39,6 +39,9 @@ use crate::vdev_ops::Vdevs;
 use crate::vdev_ops::blank_check::{is_spare, says_spare};
 use crate::{DeviceLocation, Labels};
 
+/// A claimed device and its use.
+type NewAux = (Role, Arc<dyn Device>, VdevConfig);
+
 /// Writes the labels of a spare or cache device, which void its earlier ones.
 ///
 /// They are durable when this returns. At any moment one label at each end is valid, if the device
@@ -128,7 +131,7 @@ impl Vdevs {
     pub(crate) fn relabel_spares(&self) {
         let config = self.core.config_now();
         let (own, version) = (config.pool_guid, config.version);
-        let used = |guid: Guid| config.vdev_tree.as_ref().is_some_and(|root| root.find(guid).is_some());
+        let used = |guid: Guid| config.root().find(guid).is_some();
         let openings = Openings::new(Mode::Write, self.core.world.layer());
         for one in self.core.aux.read().spares.iter().filter(|one| one.state == VdevState::Healthy) {
             let (guid, place) = (one.config.guid, one.place.as_ref());
@@ -223,7 +226,7 @@ impl Vdevs {
         cache: &[NewLeaf],
         common: &Terms<'_>,
         aux: &AuxLists,
-    ) -> Result<Vec<(Role, Arc<dyn Device>, VdevConfig)>, ShapeError> {
+    ) -> Result<Vec<NewAux>, ShapeError> {
         let old = |list: &[NewLeaf], since| !list.is_empty() && common.version < since;
         if old(spares, SPA_VERSION_RAIDZ2) || old(cache, SPA_VERSION_L2CACHE) {
             return Err(CreateError::OldPool.into());
@@ -341,7 +344,7 @@ impl Vdevs {
         let _alone = self.core.shape.lock();
         let mut aux = self.aux();
         let config = self.core.synced.read().config.clone();
-        let in_tree = config.vdev_tree.as_ref().is_some_and(|root| root.find(guid).is_some());
+        let in_tree = config.root().find(guid).is_some();
         let found = [Role::Spare, Role::Cache].into_iter().find_map(|role| {
             let at = aux.list(role).iter().position(|a| a.config.guid == guid)?;
             Some((role, at))

@@ -43,7 +43,7 @@ pub(crate) fn load(core: &PoolCore) {
         // `none` is stored as this value, which also stands for an unset property.
         value.filter(|n| *n != u64::MAX)
     };
-    for top in config.vdev_tree.iter().flat_map(|root| &root.children) {
+    for top in &config.root().children {
         for leaf in top.leaves() {
             for (what, count, time) in LIMITS {
                 let of = |name: &str| number(leaf.leaf_zap, name).or_else(|| number(top.top_zap, name));

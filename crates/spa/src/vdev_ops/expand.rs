@@ -81,7 +81,7 @@ impl Vdevs {
     /// Grows the top-level vdev of a device, if it can.
     pub(crate) fn grow_top_of(self: &Arc<Self>, guid: Guid) -> Result<(), LifeError> {
         let (config, tree) = (self.core.config_now(), self.core.tree());
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         let top = root.children.iter().find(|top| top.find(guid).is_some());
         match top.filter(|top| grown(&tree, top).is_some()).map(|top| top.guid) {
             Some(top) => {
@@ -98,7 +98,7 @@ impl Vdevs {
             return;
         }
         let (config, tree) = (self.core.config_now(), self.core.tree());
-        let tops = config.vdev_tree.iter().flat_map(|root| &root.children);
+        let tops = config.root().children.iter();
         let larger: Vec<Guid> = tops.filter(|top| grown(&tree, top).is_some()).map(|top| top.guid).collect();
         drop(tree);
         for top in larger {
@@ -113,7 +113,7 @@ impl Vdevs {
     fn take_growth(&self, tx: &Tx, guid: Guid) -> Result<Change<()>, SyncError> {
         let txg = tx.txg();
         let (config, tree) = (self.core.config_now(), self.core.tree());
-        let mut root = config.vdev_tree.clone().expect("a pool's config has a tree");
+        let mut root = config.root().clone();
         let top = root.children.iter().find(|top| top.guid == guid);
         let Some(now) = top.and_then(|top| grown(&tree, top)) else { return Ok(Ok(((), Vec::new()))) };
         let before = self.core.allocator.totals().size();
@@ -138,7 +138,7 @@ impl Vdevs {
         if let Some(described) = described.map_err(|source| SyncError::Books { txg, source })? {
             self.core.allocator.grow_vdev(&described);
         }
-        self.core.edit_config(|config| config.vdev_tree = Some(root));
+        self.core.edit_config(|config| config.set_root(root));
         let size = self.core.allocator.totals().size();
         let text =
             format!("pool '{}' size: {size}(+{})", self.core.dsl.pool_name(), size.saturating_sub(before));

@@ -57,7 +57,7 @@ impl Vdevs {
             return Err(ShapeError::from(CreateError::OldPool).into());
         }
         let config = self.core.config_now();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         let Some(top) = root.children.iter().find(|top| top.guid == guid && top.is_log) else {
             return Err(ShapeError::Unsupported { what: "removing a vdev that holds data" }.into());
         };
@@ -96,7 +96,7 @@ impl Vdevs {
             return Ok(Err(ShapeError::Busy { guid }.into()));
         }
         let config = self.core.config_now();
-        let mut root = config.vdev_tree.clone().expect("a pool's config has a tree");
+        let mut root = config.root().clone();
         let at = root.children.iter().position(|top| top.guid == guid).expect("who removes it is alone");
         let top = root.children[at].clone();
         let gone = top.leaves().map(|leaf| self.gone(&config, leaf, false)).collect();
@@ -107,7 +107,7 @@ impl Vdevs {
         self.core
             .put_tree(&root, &Claimed::new(), |_| Ok(()))
             .map_err(|source| SyncError::Shape { txg, source })?;
-        self.core.edit_config(|config| config.vdev_tree = Some(root));
+        self.core.edit_config(|config| config.set_root(root));
         self.forget_top(tx, &top)?;
         self.works.notice_gone(guid, top.path.clone(), "vdev_remove_dev");
         let path = match &top.path {

@@ -96,7 +96,7 @@ impl Vdevs {
 
     pub(crate) fn take_offline(&self, tx: &Tx, guid: Guid, temporary: bool) -> Result<Change<()>, SyncError> {
         let config = self.core.config_now();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         let leaf = match device_of(root, guid) {
             Ok(leaf) => leaf,
             Err(e) => return Ok(Err(e)),
@@ -122,7 +122,7 @@ impl Vdevs {
 
     fn take_fault(&self, tx: &Tx, guid: Guid, verdict: Verdict) -> Result<Change<()>, SyncError> {
         let config = self.core.config_now();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         match device_of(root, guid) {
             // The device's current state is no better.
             Ok(leaf) if verdict == Verdict::Poor && (leaf.faulted || leaf.degraded) => {
@@ -156,7 +156,7 @@ impl Vdevs {
     /// Clears the faults that a user made, of a vdev or of all; gives the devices.
     fn forgive(&self, of: Option<Guid>) -> Vec<Guid> {
         let config = self.core.config_now();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         let within = of.map_or(Some(root), |guid| root.find(guid));
         let faulted: Vec<VdevConfig> = within
             .into_iter()
@@ -187,14 +187,14 @@ impl Vdevs {
 
     fn edit_leaf(&self, guid: Guid, mut with: impl FnMut(&mut VdevConfig)) {
         self.core.edit_config(|config| {
-            let root = config.vdev_tree.as_mut().expect("a pool's config has a tree");
+            let root = config.root_mut();
             replicas::edit(root, guid, &mut with);
         });
     }
 
     fn take_online(&self, tx: &Tx, guid: Guid, found: &Devices) -> Result<Change<bool>, SyncError> {
         let config = self.core.config_now();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         let leaf = match device_of(root, guid) {
             Ok(leaf) => leaf,
             Err(e) => return Ok(Err(e)),
@@ -295,7 +295,7 @@ impl Vdevs {
     /// Clears faults that a user made ([`crate::engine::PoolWriter::clear`]).
     pub(crate) fn clear_faults(self: &Arc<Self>, of: Option<Guid>) -> Result<(), ShapeError> {
         let config = self.core.synced.read().config.clone();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         if !root.leaves().any(|leaf| leaf.faulted || leaf.degraded) {
             return Ok(());
         }

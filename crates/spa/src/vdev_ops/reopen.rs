@@ -68,12 +68,12 @@ impl Vdevs {
     fn found_again(&self, of: Option<Guid>) -> Devices {
         let tree = self.core.tree();
         let config = self.core.config_now();
-        let root = config.vdev_tree.as_ref();
+        let root = config.root();
         // Devices that were taken out of use stay so, and those with too many errors.
         let kept_out = |leaf: &VdevConfig| match tree.state_of(leaf.guid) {
             Ok((VdevState::Offline, _)) => true,
             Ok((VdevState::Faulted, aux)) => {
-                let kept = root.and_then(|root| root.find(leaf.guid)).is_some_and(|leaf| leaf.faulted);
+                let kept = root.find(leaf.guid).is_some_and(|leaf| leaf.faulted);
                 aux == VdevAux::External || kept
             }
             _ => false,
@@ -188,7 +188,7 @@ impl Vdevs {
     /// them; probes the others (`vdev_open`, `vdev_validate`).
     pub(crate) fn close_lost(&self, of: Option<Guid>) -> Result<(), vdev::VdevError> {
         let (config, tree) = (self.core.config_now(), self.core.tree());
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         let within = of.map_or(Some(tree.config()), |guid| tree.config().find(guid));
         for leaf in within.into_iter().flat_map(VdevConfig::leaves) {
             let open = tree.devices().find(|(guid, _)| *guid == leaf.guid).map(|(_, device)| device.clone());
@@ -220,7 +220,7 @@ impl Vdevs {
     /// released once they lack nothing (`vdev_unspare`).
     pub(crate) fn unspare(&self, back: &dyn Fn(&VdevConfig) -> bool) {
         let config = self.core.config_now();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         let tree = self.core.tree();
         let firsts =
             root.walk().filter(|vdev| vdev.kind == VdevKind::Spare).filter_map(|vdev| vdev.children.first());
@@ -232,7 +232,7 @@ impl Vdevs {
             return;
         }
         self.core.edit_config(|config| {
-            let root = config.vdev_tree.as_mut().expect("a pool's config has a tree");
+            let root = config.root_mut();
             for guid in &back {
                 replicas::edit(root, *guid, &mut |leaf| leaf.unspare = true);
             }

@@ -237,7 +237,7 @@ pub(crate) fn release(core: &PoolCore, tx: &Tx, plan: &Plan) -> Result<Vec<Event
         forget(&core.sync_mos, tx, leaf)
     });
     gone.map_err(|source| SyncError::Books { txg, source })?;
-    core.edit_config(|config| config.vdev_tree = Some(plan.rest.clone()));
+    core.edit_config(|config| config.set_root(plan.rest.clone()));
     let event = |leaf: &VdevConfig| {
         let path = String::from_utf8_lossy(leaf.path.as_deref().unwrap_or(b"-")).into_owned();
         Event { what: "detach", dataset: String::new(), object: 0, text: format!("vdev={path}") }

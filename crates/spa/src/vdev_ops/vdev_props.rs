@@ -56,7 +56,7 @@ impl Vdevs {
     pub fn set_vdev(&self, guid: Guid, name: &str, value: VdevValue) -> Result<(), ShapeError> {
         let _alone = self.core.shape.lock();
         let config = self.core.synced.read().config.clone();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         let vdev = root.find(guid).ok_or(vdev::VdevError::NoSuchGuid { guid })?;
         let zap =
             zap_of(vdev).ok_or(ShapeError::Unsupported { what: "a property of a vdev without a ZAP" })?;
@@ -80,7 +80,7 @@ impl Vdevs {
             if let Some((id, on)) = allocating {
                 core.allocator.set_allocating(id, on);
                 core.edit_config(|config| {
-                    let root = config.vdev_tree.as_mut().expect("a pool's config has a tree");
+                    let root = config.root_mut();
                     set_non_allocating(root, guid, !on);
                 });
             }

@@ -221,6 +221,17 @@ impl Model<'_> {
         self.live.dsl().dir(name).unwrap().object().0
     }
 
+    /// Creates a dataset, half of the time as an encryption root.
+    fn create(&mut self, new: &str) -> Option<Error> {
+        let key = (self.dice(2) == 0).then(|| self.key());
+        println!("create {new} {key:?}");
+        let refused = run(self.live, create(new.to_owned(), key));
+        if let (None, Some(key)) = (&refused, key) {
+            self.keys.insert(self.object(new), key);
+        }
+        refused
+    }
+
     /// Promotes a clone. The key of its encryption root moves with it.
     fn promote(&mut self, clone: &str) -> Option<Error> {
         let before = self.live.dsl().dataset(clone).unwrap().origin().unwrap().unwrap();
@@ -250,13 +261,7 @@ impl Model<'_> {
         match self.dice(if heads.len() < 16 { 12 } else { 14 }) {
             0 => {
                 let new = format!("{any}/{}", self.new_name());
-                let key = (self.dice(2) == 0).then(|| self.key());
-                println!("create {new} {key:?}");
-                let refused = run(live, create(new.clone(), key));
-                if let (None, Some(key)) = (&refused, key) {
-                    self.keys.insert(self.object(&new), key);
-                }
-                refused
+                self.create(&new)
             }
             1 | 2 => {
                 let snap = format!("{any}@{}", self.new_name());

@@ -21,7 +21,7 @@ impl Scans {
     /// A top-level vdev's guid and ZAP, in the syncing txg.
     fn top_of_rebuild(&self, vdev: VdevId) -> Option<(Guid, ObjNum)> {
         let config = self.core.config_now();
-        let top = config.vdev_tree.as_ref()?.children.get(vdev.0 as usize)?;
+        let top = config.root().children.get(vdev.0 as usize)?;
         Some((top.guid, top.top_zap?))
     }
 
@@ -29,7 +29,7 @@ impl Scans {
     /// are resumed.
     pub(crate) fn load_rebuilds(&self, last: Txg) {
         let config = self.core.config_now();
-        let root = config.vdev_tree.as_ref().expect("a pool's config has a tree");
+        let root = config.root();
         for top in &root.children {
             // A record that can't be read is not resumed: a resilver follows (`vdev_rebuild_load`).
             let phys = top.top_zap.and_then(|zap| self.core.mos.rebuild(zap).ok().flatten());
@@ -150,7 +150,7 @@ impl Scans {
         decr.map_err(|source| SyncError::Books { txg: tx.txg(), source })?;
         self.rebuilds.end(vdev);
         self.core.edit_config(|config| {
-            let top = config.vdev_tree.as_mut().and_then(|root| root.children.get_mut(vdev.0 as usize));
+            let top = config.root_mut().children.get_mut(vdev.0 as usize);
             top.into_iter().for_each(forget_rebuild);
         });
         if let Some((guid, _)) = self.top_of_rebuild(vdev) {
@@ -177,7 +177,7 @@ impl Scans {
     pub(crate) fn forget_rebuilds(&self, tx: &Tx) -> Result<(), SyncError> {
         let books = |source| SyncError::Books { txg: tx.txg(), source };
         let config = self.core.config_now();
-        for top in config.vdev_tree.iter().flat_map(|root| &root.children) {
+        for top in &config.root().children {
             let active = self.rebuilds.all.lock().contains_key(&VdevId(top.id as u32));
             let Some(zap) = top.top_zap.filter(|_| !active) else { continue };
             let known = self.core.sync_mos.rebuild(zap).ok().flatten();
