@@ -213,6 +213,8 @@ fn a_stale_member_comes_back() {
     let (dir, pool) = (copy.dir().display(), fixture.pool());
     let import = format!("zpool import -N -d {dir} {pool}");
     good(&import, &house);
+    // The import resumes a TRIM that the fixture's pool had not finished.
+    good(&format!("zpool wait -t trim {pool}"), &house);
     let text = good(&format!("zpool status {pool}"), &house);
     let told = String::from_utf8(fixture.file("outputs/zpool-status.txt")).expect("a text");
     let without_names = |text: &str| {
