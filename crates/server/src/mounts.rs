@@ -385,7 +385,7 @@ impl Mounts {
             table.by_object.insert(object, State::Coming(name.clone()));
         }
         let mounted = match &before {
-            Some(before) => self.mount_again(pool, plan, before, (target, how.cover)),
+            Some(before) => self.mount_again(pool, plan, before, &name, (target, how)),
             None => self.mount_at(pool, plan, &name, (target, how)),
         };
         let mut table = self.table.lock();
@@ -430,23 +430,33 @@ impl Mounts {
         }
     }
 
-    /// Gives a lingering file system a place again.
+    /// Gives a lingering file system a place again. Mounts it anew if it ends meanwhile.
     fn mount_again(
         &self,
         pool: &Pool,
         plan: &Plan,
         before: &MountedFs,
-        (target, cover): (&Path, bool),
+        name: &NameNow,
+        (target, how): (&Path, How),
     ) -> Result<Made, Reason> {
         let read_only = before.is_read_only() || plan.options.read_only;
         let options = self.options(pool, plan, None, read_only)?;
-        let spot = self.place(plan, target, (cover, None))?;
-        let mount = before.mount.again(&spot.path, &options).map_err(|error| {
-            spot.undo();
-            let (dataset, users) = (&plan.name, before.mount.users());
-            tracing::warn!(dataset, %error, ?users, "not mounted: others have it mounted elsewhere");
-            Reason::Busy
-        })?;
+        let spot = self.place(plan, target, (how.cover, None))?;
+        let mount = match before.mount.again(&spot.path, &options) {
+            Ok(mount) => mount,
+            Err(_) if before.mount.is_over() => {
+                spot.undo();
+                // A list of mounts may keep `before`.
+                drop(before.hold.lock().take());
+                return self.mount_at(pool, plan, name, (target, how));
+            }
+            Err(error) => {
+                spot.undo();
+                let (dataset, users) = (&plan.name, before.mount.users());
+                tracing::warn!(dataset, %error, ?users, "not mounted: others have it mounted elsewhere");
+                return Err(Reason::Busy);
+            }
+        };
         Ok(Made {
             mount,
             policies: before.policies.clone(),
