@@ -3,10 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 use super::wire::{ANSWER_MAX, ASK_MAX, Answer, Ask, Set, receive, send};
-use super::{Bytes, PART_MAX};
+use super::{Bytes, Opened, Opening, PART_MAX, Visit};
+use crate::run_dir::RunDir;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::ErrorKind;
+use std::os::unix::net::UnixListener;
+use std::sync::mpsc;
+use std::time::Duration;
 
 /// Goal: names of any bytes pass through JSON.
 #[test]
@@ -139,4 +143,30 @@ fn mutated_messages() {
         let survived = std::panic::catch_unwind(|| frames(&input));
         assert!(survived.is_ok(), "panicked in round {round}");
     }
+}
+
+/// Goal: the end of a visit waits until the daemon has closed the dataset.
+#[test]
+fn a_visit_ends_when_its_dataset_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = RunDir::at(dir.path());
+    let listener = UnixListener::bind(place.files()).unwrap();
+    let (ended, end) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut bytes = Vec::new();
+            let first = receive::<Ask>(&mut stream, ASK_MAX, &mut bytes).unwrap();
+            assert!(matches!(first, Some(Ask::Open(_))));
+            send(&mut stream, &Answer::Opened(Opened { volume: None, total: 0 }), &[]).unwrap();
+            assert!(receive::<Ask>(&mut stream, ASK_MAX, &mut bytes).unwrap().is_none());
+            // The dataset is still open.
+            assert!(end.recv_timeout(Duration::from_millis(100)).is_err());
+            drop(stream);
+            end.recv().unwrap();
+        });
+        let (visit, _) = Visit::open(&place, &Opening::default()).unwrap();
+        drop(visit);
+        ended.send(()).unwrap();
+    });
 }

@@ -3,12 +3,20 @@
 use super::wire::{ANSWER_MAX, Answer, Ask, Refusal, receive, send};
 use super::{Bytes, Fault, Files, Gap, Kind, Meta, Opened, Opening, PART_MAX, Page};
 use ondisk::ObjNum;
-use std::io;
+use std::io::{self, Read};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use zpl::{DirCookie, NewFile, SetAttr};
 
+/// How long the end of a visit waits for the daemon.
+const CLOSING: Duration = Duration::from_secs(5);
+
 /// A connection to the daemon that holds a pool, for one dataset of it.
+///
+/// When it is dropped, it waits until the daemon has closed the dataset. So the next command does
+/// not find the dataset busy.
 pub struct Visit {
     stream: UnixStream,
     bytes: Vec<u8>,
@@ -152,6 +160,15 @@ impl Visit {
             Answer::Meta(meta) => Ok(meta),
             _ => Err(senseless()),
         }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        let Ok(()) = self.stream.shutdown(Shutdown::Write) else { return };
+        let Ok(()) = self.stream.set_read_timeout(Some(CLOSING)) else { return };
+        // The daemon closes the connection last. An answer that is under way is dropped.
+        while matches!(self.stream.read(&mut [0; 4096]), Ok(1..)) {}
     }
 }
 
