@@ -632,7 +632,8 @@ impl Shared {
             let room = s.quiescing.is_none() && s.quiesced.is_none();
             match if room { self.due(&mut s) } else { Err(None) } {
                 Ok(()) => {}
-                Err(_) if s.closing && room && (s.stopped.is_some() || s.wanted < s.open) => return,
+                // Behind a txg that could not be written, a quiesced one waits for ever.
+                Err(_) if s.closing && (s.stopped.is_some() || room && s.wanted < s.open) => return,
                 Err(Some(left)) => {
                     self.work.wait_for(&mut s, left);
                     continue;

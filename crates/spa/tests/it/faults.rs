@@ -10,6 +10,7 @@ use dmu::Objset;
 use ondisk::label::LABEL_START_SIZE;
 use ondisk::{BlkId, DmuType, Level, ObjNum};
 use spa::create::VdevShape;
+use spa::engine::CheckpointError;
 use testpools::ward::{LEN, live, no_flushes, ward};
 use testpools::{import, judge, noise, own, read_file, write_file};
 use vdev::VdevState;
@@ -101,6 +102,39 @@ fn a_suspended_pool_can_be_let_go() {
     live(&spa).export().unwrap();
     drop(spa);
     judge(ward.dir.path(), "tank");
+}
+
+/// Goal: an abandoned pool ends and releases its devices, even if a change waits in a txg that is
+/// never written.
+#[test]
+fn a_change_that_waits_keeps_no_device() {
+    let ward = ward(VdevShape::Single, 1);
+    ward.dirty(1);
+    let device = &ward.patients[0];
+    device.inject(Fault::Stalled);
+    {
+        let live = live(&ward.spa);
+        let syncing = live.txgs().open();
+        std::thread::scope(|s| {
+            let syncer = s.spawn(|| live.sync_all());
+            while device.waiting() == 0 {
+                std::thread::yield_now();
+            }
+            let change = s.spawn(|| live.checkpoints().take());
+            // The change is in the next txg, which has been closed for it and waits for this one.
+            while live.txgs().open().0 < syncing.0 + 2 {
+                std::thread::yield_now();
+            }
+            live.txgs().abandon();
+            device.heal();
+            device.inject(Fault::Gone);
+            assert!(syncer.join().unwrap().is_err());
+            assert!(matches!(change.join().unwrap(), Err(CheckpointError::Stopped(_))));
+        });
+    }
+    let held = std::sync::Arc::downgrade(device);
+    drop((ward.spa, ward.patients));
+    assert!(held.upgrade().is_none());
 }
 
 /// Goal: an export does not wait for devices that fail during it. The pool stays imported, and
