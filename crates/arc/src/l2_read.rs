@@ -4,6 +4,7 @@ use crate::Cache;
 use crate::header::Key;
 use crate::l2::index::Name;
 use crate::l2::{CacheDevice, CacheDeviceStats};
+use crate::policy::CacheType;
 use crate::tunables::L2ARC_NORW;
 use ondisk::{Blkptr, Guid};
 use parking_lot::RwLock;
@@ -11,32 +12,20 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use zio::Bookmark;
 
-/// What of an object set may be written to cache devices (`secondarycache`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SecondaryCache {
-    /// Everything.
-    #[default]
-    All,
-    /// Nothing.
-    None,
-    /// Metadata.
-    Metadata,
-}
-
 /// The settings of object sets that are not everything. Most pools have none, and then no lock is
 /// taken.
 #[derive(Default)]
 pub(crate) struct SecondaryCaches {
     any: AtomicBool,
-    of: RwLock<HashMap<u64, SecondaryCache>>,
+    of: RwLock<HashMap<u64, CacheType>>,
 }
 
 impl SecondaryCaches {
-    fn set(&self, objset: u64, second: SecondaryCache) {
+    fn set(&self, objset: u64, second: CacheType) {
         let mut of = self.of.write();
         match second {
-            SecondaryCache::All => of.remove(&objset),
-            SecondaryCache::None | SecondaryCache::Metadata => of.insert(objset, second),
+            CacheType::All => of.remove(&objset),
+            CacheType::None | CacheType::Metadata => of.insert(objset, second),
         };
         self.any.store(!of.is_empty(), Ordering::Release);
     }
@@ -46,18 +35,14 @@ impl SecondaryCaches {
         if !self.any.load(Ordering::Acquire) {
             return true;
         }
-        match self.of.read().get(&objset) {
-            None | Some(SecondaryCache::All) => true,
-            Some(SecondaryCache::None) => false,
-            Some(SecondaryCache::Metadata) => key.kind() == 1,
-        }
+        self.of.read().get(&objset).is_none_or(|second| second.has(key.kind() == 1))
     }
 }
 
 impl Cache {
-    /// Sets what of an object set may be written to cache devices, from now on. Blocks in memory
-    /// keep their setting.
-    pub fn set_secondary_cache(&self, objset: u64, second: SecondaryCache) {
+    /// Sets what of an object set may be written to cache devices (`secondarycache`), from now on.
+    /// Blocks in memory keep their setting.
+    pub fn set_secondary_cache(&self, objset: u64, second: CacheType) {
         self.second.set(objset, second);
     }
 

@@ -66,7 +66,6 @@ pub mod tunables;
 
 pub use cache::{BlockOrigin, Cache, CacheMemory, PrefetchGuard, ReadHooks};
 pub use l2::{CacheDevice, CacheDeviceStats};
-pub use l2_read::SecondaryCache;
 pub use multilist::SublistSpread;
 pub use policy::{CacheType, Policy};
 pub use prefetch::{PrefetchTarget, Run, Zfetch};

@@ -26,7 +26,8 @@ impl CacheType {
         }
     }
 
-    fn has(self, metadata: bool) -> bool {
+    /// Whether a block is among them.
+    pub(crate) fn has(self, metadata: bool) -> bool {
         match self {
             CacheType::None => false,
             CacheType::Metadata => metadata,

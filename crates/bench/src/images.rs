@@ -5,7 +5,7 @@ use poolhouse::device::{Device, Slow, SystemClock};
 use poolhouse::ondisk::feature::{FEATURES, Feature};
 use poolhouse::ondisk::{Ashift, VdevKind};
 use poolhouse::spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
-use poolhouse::spa::import::Hands;
+use poolhouse::spa::import::Resources;
 use poolhouse::spa::{Host, Spa};
 use poolhouse::zpl::NewFileSystem;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ impl Images {
             temporary_name: None,
             version: 5000,
         };
-        let Hands { workers, world } = Hands::of_system(POOL);
+        let Resources { workers, world } = Resources::of_system(POOL);
         let host = Host::of_system();
         let cache = geometry.cache_bytes.into();
         let delay_ns = u64::try_from(geometry.delay.as_nanos())?;

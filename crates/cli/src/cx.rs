@@ -138,11 +138,26 @@ impl Cx {
         self.made = true;
     }
 
-    /// Ends a command.
-    ///
+    /// Ends a command, and returns its exit code. If the command line was wrong, prints the message
+    /// and calls `usage`.
+    pub fn finish(&mut self, outcome: Outcome, usage: impl FnOnce(&mut Self)) -> i32 {
+        match outcome {
+            Ok(code) | Err(Stop::Fail(code)) => {
+                self.record(code);
+                code
+            }
+            Err(Stop::Usage(message)) => {
+                self.out.flush();
+                self.err.put(&message);
+                usage(self);
+                2
+            }
+        }
+    }
+
     /// Adds the command line to the pool's history if the command changed a pool and succeeded, or
     /// if its change is complete ([`Cx::made`]).
-    pub fn end(&mut self, code: i32) {
+    fn record(&mut self, code: i32) {
         let made = std::mem::take(&mut self.made);
         let Some(pool) = self.touched.take().filter(|_| code == 0 || made) else { return };
         let change = PoolChange::Log { command: std::mem::take(&mut self.command) };

@@ -74,7 +74,7 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         | Reason::Program { what }
         | Reason::NotInEffect { what, .. } => what.clone(),
         Reason::NotSupported { what } => format!("{what} is not in this release"),
-        one_text => fixed(one_text).unwrap_or("unknown error").to_owned(),
+        one_text => fixed(one_text).map_or_else(|| format!("{one_text:?}"), str::to_owned),
     }
 }
 

@@ -142,116 +142,51 @@ impl PropDesc {
         self
     }
 
-    #[allow(clippy::too_many_arguments)] // a row of the table
-    const fn number(
-        id: Prop,
-        name: &'static str,
-        attr: PropAttr,
-        types: u8,
-        column: &'static str,
-        values: &'static str,
-        default: u64,
-    ) -> Self {
-        let mut d = Self::base(id, name, attr, types, column, values);
-        d.default = default;
-        d
+    const fn number(mut self, default: u64) -> Self {
+        self.default = default;
+        self
     }
 
     /// A number that is not a quantity: all of its digits are printed.
-    #[allow(clippy::too_many_arguments)] // a row of the table
-    const fn id(
-        id: Prop,
-        name: &'static str,
-        attr: PropAttr,
-        types: u8,
-        column: &'static str,
-        values: &'static str,
-        default: u64,
-    ) -> Self {
-        let mut d = Self::number(id, name, attr, types, column, values, default);
-        d.flex = true;
-        d
+    const fn id(mut self, default: u64) -> Self {
+        self.default = default;
+        self.flex = true;
+        self
     }
 
     /// Seconds since 1970.
-    #[allow(clippy::too_many_arguments)] // a row of the table
-    const fn date(
-        id: Prop,
-        name: &'static str,
-        attr: PropAttr,
-        types: u8,
-        column: &'static str,
-        values: &'static str,
-        default: u64,
-    ) -> Self {
-        let mut d = Self::id(id, name, attr, types, column, values, default);
+    const fn date(self, default: u64) -> Self {
+        let mut d = self.id(default);
         d.right_align = false;
         d
     }
 
-    #[allow(clippy::too_many_arguments)] // a row of the table
-    const fn index(
-        id: Prop,
-        name: &'static str,
-        attr: PropAttr,
-        types: u8,
-        column: &'static str,
-        values: &'static str,
-        default: u64,
-        index: Index,
-    ) -> Self {
-        let mut d = Self::number(id, name, attr, types, column, values, default);
-        d.kind = PropKind::Index;
-        d.index = index;
-        (d.right_align, d.flex) = (false, true);
-        d
+    const fn index(mut self, default: u64, index: Index) -> Self {
+        self.kind = PropKind::Index;
+        self.default = default;
+        self.index = index;
+        (self.right_align, self.flex) = (false, true);
+        self
     }
 
-    #[allow(clippy::too_many_arguments)] // a row of the table
-    const fn string(
-        id: Prop,
-        name: &'static str,
-        attr: PropAttr,
-        types: u8,
-        column: &'static str,
-        values: &'static str,
-        default: Option<&'static str>,
-    ) -> Self {
-        let mut d = Self::base(id, name, attr, types, column, values);
-        d.kind = PropKind::String;
-        d.default_str = default;
-        (d.right_align, d.flex) = (false, true);
-        d
+    const fn string(mut self, default: Option<&'static str>) -> Self {
+        self.kind = PropKind::String;
+        self.default_str = default;
+        (self.right_align, self.flex) = (false, true);
+        self
     }
 
-    #[allow(clippy::too_many_arguments)] // a row of the table
-    const fn hidden(
-        id: Prop,
-        name: &'static str,
-        attr: PropAttr,
-        types: u8,
-        column: &'static str,
-        values: &'static str,
-        number: bool,
-    ) -> Self {
-        let mut d = Self::base(id, name, attr, types, column, values);
+    const fn hidden(mut self, number: bool) -> Self {
         if !number {
-            d.kind = PropKind::String;
+            self.kind = PropKind::String;
         }
-        d.visible = false;
-        (d.right_align, d.flex) = (number, !number);
-        d
+        self.visible = false;
+        (self.right_align, self.flex) = (number, !number);
+        self
     }
 
-    const fn hidden_id(
-        id: Prop,
-        name: &'static str,
-        attr: PropAttr,
-        types: u8,
-        column: &'static str,
-        values: &'static str,
-    ) -> Self {
-        let mut d = Self::hidden(id, name, attr, types, column, values, true);
+    const fn hidden_id(self) -> Self {
+        let mut d = self.hidden(true);
         d.flex = true;
         d
     }

@@ -13,7 +13,7 @@ use ondisk::{SPA_MAXBLOCKSIZE, SPA_OLD_MAXBLOCKSIZE};
 use spa::Host;
 use spa::create::{self, Beginning, NewLeaf, NewPool, NewVdev, VdevShape, claim_file};
 use spa::engine::TaskError;
-use spa::import::Hands;
+use spa::import::Resources;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -49,7 +49,7 @@ impl Pool {
             crypt: None,
             temporary_name: None,
         };
-        let Hands { workers, world } = Hands::of_system(name);
+        let Resources { workers, world } = Resources::of_system(name);
         let setting = create::Setting {
             host: &Host::of_system(),
             world,

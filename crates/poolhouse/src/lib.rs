@@ -96,7 +96,7 @@ pub use files::FileWriter;
 pub use pool::{DatasetNames, OpenOptions, Pool, default_cache_bytes};
 pub use writing::Replay;
 
-pub use ::pool as books;
+pub use ::pool as mos;
 pub use {arc, device, dmu, dsl, ondisk, spa, vdev, zil, zio, zpl, zvol};
 
 /// A result of this library.

@@ -4,7 +4,7 @@ use crate::{Dataset, Error, Result};
 use dsl::Dsl;
 use ondisk::Txg;
 use parking_lot::Mutex;
-use spa::import::{Claim, Hands, Options, Rewind, SystemClock, import_for_writing};
+use spa::import::{Claim, Options, Resources, Rewind, SystemClock, import_for_writing};
 use spa::{Candidate, Discovery, Host, Spa};
 use std::collections::HashMap;
 use std::path::Path;
@@ -93,8 +93,8 @@ impl Pool {
             let spa = spa::import::import(candidate, &how, host, &SystemClock)?;
             return Self::with_spa(spa, altroot);
         }
-        let hands = Hands::of_system(&candidate.name);
-        let spa = import_for_writing(candidate, &how, altroot, host, &SystemClock, hands)?;
+        let resources = Resources::of_system(&candidate.name);
+        let spa = import_for_writing(candidate, &how, altroot, host, &SystemClock, resources)?;
         Self::with_spa(spa, None)
     }
 

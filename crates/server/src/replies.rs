@@ -201,6 +201,7 @@ pub(crate) fn of_zpl(error: &zpl::Error) -> Reason {
         zpl::Error::NoSpace => Reason::System { errno: Errno::NOSPC.raw_os_error() },
         zpl::Error::Quota => Reason::System { errno: Errno::DQUOT.raw_os_error() },
         zpl::Error::Stopped { .. } => Reason::Daemon { what: chain(error) },
+        // The daemon itself walks only what a file system refers to: what that lacks is damaged.
         zpl::Error::Corrupt { .. }
         | zpl::Error::NoEntry { .. }
         | zpl::Error::NoFile { .. }
@@ -342,7 +343,7 @@ pub(crate) fn of_shape(error: &ShapeError) -> Reason {
         ShapeError::Guid { .. } => Reason::BadGuid,
         ShapeError::Unsupported { what } => Reason::NotSupported { what: (*what).to_owned() },
         ShapeError::Tree(vdev::VdevError::NoSuchGuid { .. }) => Reason::NoSuchDevice,
-        ShapeError::Labels(_) | ShapeError::Books(_) | ShapeError::Tree(_) => of_engine(error),
+        ShapeError::Labels(_) | ShapeError::Metadata(_) | ShapeError::Tree(_) => of_engine(error),
     }
 }
 
@@ -384,7 +385,7 @@ pub(crate) fn of_checkpoint(error: &CheckpointError) -> Reason {
         CheckpointError::Exists => Reason::CheckpointExists,
         CheckpointError::Discarding => Reason::DiscardingCheckpoint,
         CheckpointError::Absent => Reason::NoCheckpoint,
-        CheckpointError::Books(_) => of_engine(error),
+        CheckpointError::Metadata(_) => of_engine(error),
     }
 }
 

@@ -42,7 +42,7 @@ pub fn image(path: &Path) -> bool {
 
 /// Walks everything that an open pool shows.
 pub fn walk(pool: &Pool) {
-    books(pool);
+    metadata(pool);
     let mut left = MAX_NODES;
     for name in pool.dataset_names(true).unwrap_or_default().names.iter().take(MAX_DATASETS) {
         if let Ok(dataset) = pool.dataset(name) {
@@ -51,7 +51,7 @@ pub fn walk(pool: &Pool) {
     }
 }
 
-fn books(pool: &Pool) {
+fn metadata(pool: &Pool) {
     let mos = pool.spa().mos();
     let _ = format!("{:?}", pool.spa().tree().describe());
     if let Ok(Some(history)) = mos.history() {

@@ -65,8 +65,8 @@ pub enum CheckpointError {
     #[error("there is no checkpoint")]
     Absent,
     /// The pool metadata can't be read.
-    #[error("the pool's books")]
-    Books(#[from] pool::Error),
+    #[error("the pool's metadata")]
+    Metadata(#[from] pool::Error),
 }
 
 /// Refuses if there is a checkpoint, or one is being discarded.
@@ -84,7 +84,7 @@ pub(crate) fn no_checkpoint(mos: &Mos) -> Result<(), CheckpointError> {
 pub(crate) fn shape_is_free(mos: &Mos) -> Result<(), ShapeError> {
     no_checkpoint(mos).map_err(|e| match e {
         CheckpointError::Exists => ShapeError::CheckpointExists,
-        CheckpointError::Books(e) => ShapeError::Books(e),
+        CheckpointError::Metadata(e) => ShapeError::Metadata(e),
         CheckpointError::Stopped(e) => ShapeError::Stopped(e),
         CheckpointError::Discarding | CheckpointError::Absent | CheckpointError::Feature => {
             ShapeError::DiscardingCheckpoint
@@ -168,14 +168,14 @@ impl Checkpoints {
             return Ok(());
         }
         let txg = tx.txg();
-        let books = |source| SyncError::Books { txg, source };
+        let metadata = |source| SyncError::Metadata { txg, source };
         if self
             .core
             .allocator
             .discard(tx, &self.core.sync_mos, (DISCARD_MEMORY.get() / 32).max(1))
-            .map_err(books)?
+            .map_err(metadata)?
         {
-            self.core.sync_mos.feature_decr(tx, feature()).map_err(books)?;
+            self.core.sync_mos.feature_decr(tx, feature()).map_err(metadata)?;
             self.going.store(false, Ordering::Relaxed);
             let text = "finished discarding checkpointed state from the pool".to_owned();
             self.core.log_events(tx, &[event("spa discard checkpoint", text)])?;
@@ -196,7 +196,7 @@ impl Checkpoints {
     /// * [`CheckpointError::Feature`]: the feature `zpool_checkpoint` is not enabled.
     /// * [`CheckpointError::Exists`]: the pool has a checkpoint.
     /// * [`CheckpointError::Discarding`]: the last checkpoint is still being discarded.
-    /// * [`CheckpointError::Books`]: the pool metadata cannot be read.
+    /// * [`CheckpointError::Metadata`]: the pool metadata cannot be read.
     pub fn take(self: &Arc<Self>) -> Result<(), CheckpointError> {
         let _alone = self.core.shape.lock();
         if !self.core.mos.feature_enabled(FEATURE)? {
@@ -208,7 +208,7 @@ impl Checkpoints {
         let me = Arc::clone(self);
         Ok(self.core.change_early(Box::new(move |_, tx| {
             let taken = me.record(tx);
-            taken.map(|e| vec![e]).map_err(|source| SyncError::Books { txg: tx.txg(), source })
+            taken.map(|e| vec![e]).map_err(|source| SyncError::Metadata { txg: tx.txg(), source })
         }))?)
     }
 
@@ -218,7 +218,7 @@ impl Checkpoints {
     /// # Errors
     /// * [`CheckpointError::Stopped`]: the pool has stopped.
     /// * [`CheckpointError::Absent`]: there is no checkpoint.
-    /// * [`CheckpointError::Books`]: the pool metadata cannot be read.
+    /// * [`CheckpointError::Metadata`]: the pool metadata cannot be read.
     pub fn discard(self: &Arc<Self>, wait: bool) -> Result<(), CheckpointError> {
         let _alone = self.core.shape.lock();
         match no_checkpoint(&self.core.mos) {
@@ -229,7 +229,7 @@ impl Checkpoints {
         let me = Arc::clone(self);
         self.core.change_early(Box::new(move |_, tx| {
             let gone = me.release(tx);
-            gone.map(|e| vec![e]).map_err(|source| SyncError::Books { txg: tx.txg(), source })
+            gone.map(|e| vec![e]).map_err(|source| SyncError::Metadata { txg: tx.txg(), source })
         }))?;
         while wait && self.is_going() {
             self.core.txgs().sync_all()?;

@@ -177,20 +177,20 @@ pub enum OpenFailure {
 }
 
 /// The resources that writing needs.
-pub struct Hands {
+pub struct Resources {
     /// Threads that compress, checksum and write.
     pub workers: Arc<zio::Workers>,
     /// Clock and random numbers.
     pub world: Arc<dyn World>,
 }
 
-impl Hands {
+impl Resources {
     /// Resources of this machine for a pool of this name: a thread for each processor, the system's
     /// clock and random numbers.
-    pub fn of_system(pool: &str) -> Hands {
+    pub fn of_system(pool: &str) -> Resources {
         let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let workers = Arc::new(zio::Workers::new(&format!("zio-{pool}"), threads));
-        Hands { workers, world: Arc::new(SystemWorld) }
+        Resources { workers, world: Arc::new(SystemWorld) }
     }
 }
 
@@ -209,7 +209,7 @@ pub fn import_for_writing(
     altroot: Option<String>,
     host: &Host,
     clock: &dyn Clock,
-    hands: Hands,
+    resources: Resources,
 ) -> Result<Spa, OpenFailure> {
     if options.readonly || options.claim != Claim::Own {
         return Err(WriteRefusal::Unclaimed.into());
@@ -231,7 +231,7 @@ pub fn import_for_writing(
         let (tree, used) = (Some(spa.tree().describe()), Some((ub.txg, ub.timestamp)));
         return Err(OpenFailure::Import(Box::new(Failure { error, tree, used, rewind: None })));
     }
-    Ok(spa.into_live(host, altroot, hands, options)?)
+    Ok(spa.into_live(host, altroot, resources, options)?)
 }
 
 /// Imports a pool for reading, whatever `options.readonly` says (`spa_import`).

@@ -44,7 +44,7 @@ use zio::{ReadOptions, Workers, Zio};
 use crate::checkpoint;
 use crate::engine::PoolWriter;
 use crate::engine::parts::Parts;
-use crate::import::Hands;
+use crate::import::Resources;
 use crate::import::open_for_writing::WriteRefusal;
 use crate::pool_core::PoolCore;
 use crate::pool_core::errors::{ShapeError, SyncError};
@@ -92,8 +92,8 @@ pub struct SplitTerms<'a> {
 /// does not have.
 fn cut_loose(others: Vec<VdevConfig>, from: String) -> PoolTask {
     Box::new(move |core, tx| {
-        let books = |source| SyncError::Books { txg: tx.txg(), source };
-        others.iter().try_for_each(|vdev| forget(&core.sync_mos, tx, vdev)).map_err(books)?;
+        let metadata = |source| SyncError::Metadata { txg: tx.txg(), source };
+        others.iter().try_for_each(|vdev| forget(&core.sync_mos, tx, vdev)).map_err(metadata)?;
         core.put_aux(tx, &AuxLists::default())?;
         let text = format!("from pool {from}");
         Ok(vec![Event { what: "split", dataset: String::new(), object: 0, text }])
@@ -164,8 +164,8 @@ impl Parting {
     fn make(&self, core: &PoolCore, synced: &Synced, from: &Tree) -> Result<Spa, SplitError> {
         let spa = self.load(synced, from)?;
         let first = cut_loose(self.plan.others.clone(), core.dsl.pool_name().to_owned());
-        let hands = Hands { workers: self.workers.clone(), world: core.world.clone() };
-        Ok(spa.split_off(&self.host, self.altroot.clone(), hands, first)?)
+        let resources = Resources { workers: self.workers.clone(), world: core.world.clone() };
+        Ok(spa.split_off(&self.host, self.altroot.clone(), resources, first)?)
     }
 }
 

@@ -259,8 +259,8 @@ impl PoolSync {
             self.core
                 .allocator
                 .sync(&tx, &self.core.sync_mos, pass)
-                .map_err(|source| SyncError::Books { txg, source })?;
-            let features = self.mos_features().map_err(|source| SyncError::Books { txg, source })?;
+                .map_err(|source| SyncError::Metadata { txg, source })?;
+            let features = self.mos_features().map_err(|source| SyncError::Metadata { txg, source })?;
             let policy = self.mos_policy(features);
             let mut sink = MosSink { core: &self.core, policy, delta: Delta::default(), dead: Vec::new() };
             let root = os.sync(&tx, pass, &mut sink, &self.core.cache.zio().workers());
@@ -365,10 +365,10 @@ impl PoolSync {
     }
 
     /// Passes the pool's space to the datasets (`spa_update_dspace`).
-    pub(crate) fn update_space(&self, books: &Mos) {
+    pub(crate) fn update_space(&self, mos: &Mos) {
         let totals = self.core.allocator.totals();
         let room = totals.rdspace();
-        let deferred = books.bpobj(self.deferred).map_or(0, |list| list.bytes);
+        let deferred = mos.bpobj(self.deferred).map_or(0, |list| list.bytes);
         self.core.dsl.set_space(PoolSpace {
             rdspace: room,
             dspace: room.saturating_add(self.shared_saved()),
@@ -388,7 +388,7 @@ impl PoolSync {
         }
         let dsize = |bp: &Blkptr| self.core.dsize(bp);
         let list = self.core.sync_mos.bpobj_append(tx, self.deferred, dead, false, &dsize);
-        list.map_err(|source| SyncError::Books { txg, source })
+        list.map_err(|source| SyncError::Metadata { txg, source })
     }
 
     /// Frees what the last txg deferred (`spa_sync_deferred_frees`).
@@ -403,7 +403,7 @@ impl PoolSync {
         self.core
             .sync_mos
             .bpobj_take(tx, self.deferred, u64::MAX, &dsize, &mut each)
-            .map_err(|source| SyncError::Books { txg, source })?;
+            .map_err(|source| SyncError::Metadata { txg, source })?;
         list.iter().try_for_each(|bp| self.core.free(txg, bp))
     }
 
@@ -411,8 +411,10 @@ impl PoolSync {
     /// (`dsl_scan_obsolete_block_cb`).
     fn note_obsolete(&self, tx: &Tx) -> Result<(), SyncError> {
         let txg = tx.txg();
-        let books = |source| SyncError::Books { txg, source };
-        let Some(list) = self.core.sync_mos.dir(mos::OBSOLETE_BPOBJ).map_err(books)? else { return Ok(()) };
+        let metadata = |source| SyncError::Metadata { txg, source };
+        let Some(list) = self.core.sync_mos.dir(mos::OBSOLETE_BPOBJ).map_err(metadata)? else {
+            return Ok(());
+        };
         let dsize = |bp: &Blkptr| self.core.dsize(bp);
         let mut each = |bp: &Blkptr, _| {
             let copies = bp.stored().into_iter().flat_map(|s| s.copies());
@@ -423,12 +425,12 @@ impl PoolSync {
             .core
             .sync_mos
             .bpobj_take(tx, list, FREE_BUDGET.get().max(1), &dsize, &mut each)
-            .map_err(books)?;
+            .map_err(metadata)?;
         if done {
-            self.core.sync_mos.unlink(tx, mos::OBSOLETE_BPOBJ).map_err(books)?;
-            self.core.sync_mos.destroy_bpobj(tx, list).map_err(books)?;
+            self.core.sync_mos.unlink(tx, mos::OBSOLETE_BPOBJ).map_err(metadata)?;
+            self.core.sync_mos.destroy_bpobj(tx, list).map_err(metadata)?;
             let feature = Feature::by_guid(OBSOLETE_COUNTS).expect("it is in the table");
-            self.core.sync_mos.feature_decr(tx, feature).map_err(books)?;
+            self.core.sync_mos.feature_decr(tx, feature).map_err(metadata)?;
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ use spa::Host;
 use spa::Spa;
 use spa::create::{Beginning, Claimer, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
 use spa::engine::{PoolWriter, SystemWorld, TaskError, World};
-use spa::import::{Hands, OpenFailure, Options, SystemClock, import_for_writing};
+use spa::import::{OpenFailure, Options, Resources, SystemClock, import_for_writing};
 
 /// The contents of a new file system: only a master node.
 pub struct Empty;
@@ -79,8 +79,9 @@ impl World for Memory {
 pub fn import_with_memory(dir: &Path, bytes: u64) -> Spa {
     let scan = spa::discover(&[dir]);
     let options = Options { readonly: false, force: true, ..Options::default() };
-    let hands = Hands { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(Memory(bytes)) };
-    import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands).unwrap()
+    let resources =
+        Resources { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(Memory(bytes)) };
+    import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, resources).unwrap()
 }
 
 /// Creates `count` images of `size` bytes each.
@@ -98,8 +99,8 @@ pub fn host() -> Host {
     Host { hostid: 0x1234, hostname: "here".into() }
 }
 
-fn hands() -> Hands {
-    Hands { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(SystemWorld) }
+fn resources() -> Resources {
+    Resources { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(SystemWorld) }
 }
 
 /// A new pool of one vdev on images, with all features that Poolhouse can write.
@@ -177,7 +178,7 @@ pub fn import(dir: &Path) -> Result<Spa, OpenFailure> {
 pub fn import_as(dir: &Path, options: Options) -> Result<Spa, OpenFailure> {
     let scan = spa::discover(&[dir]);
     let options = Options { readonly: false, force: true, ..options };
-    import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands())
+    import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, resources())
 }
 
 /// A task that creates an empty file system.
@@ -209,9 +210,8 @@ pub fn read_all(dir: &Path) -> u64 {
     let scan = spa::discover(&[dir]);
     let imported = spa::import::import(&scan.pools[0], &Options::default(), &host(), &SystemClock).unwrap();
     let options = dsl::Options { pool_name: imported.name().to_owned(), ..dsl::Options::default() };
-    let books = dsl::Dsl::open(imported.mos().clone(), options).unwrap();
-    let listed =
-        books.list_sorted(None, &dsl::ListOptions { snapshots: true, ..Default::default() }).unwrap();
+    let dsl = dsl::Dsl::open(imported.mos().clone(), options).unwrap();
+    let listed = dsl.list_sorted(None, &dsl::ListOptions { snapshots: true, ..Default::default() }).unwrap();
     assert!(listed.failures.is_empty());
     let heads = listed.datasets.iter().filter_map(|d| d.objset().unwrap());
     let mut contents = 0;

@@ -186,12 +186,12 @@ impl LeakCheck {
     pub fn load(spa: &Spa) -> pool::Result<Option<LeakCheck>> {
         /// The state of a removal under way (`DSS_SCANNING`).
         const SCANNING: u64 = 1;
-        let books = spa.mos();
-        if books.removing()?.is_some_and(|r| r.state == SCANNING) {
+        let mos = spa.mos();
+        if mos.removing()?.is_some_and(|r| r.state == SCANNING) {
             return Ok(None);
         }
         let tops = spa.top_vdevs()?;
-        let logs = LogChanges::read(books, &tops)?;
+        let logs = LogChanges::read(mos, &tops)?;
         let mut claims = LeakCheck {
             vdevs: HashMap::new(),
             mappings: HashMap::new(),
@@ -202,7 +202,7 @@ impl LeakCheck {
         };
         for top in &tops {
             let mut allocated = RangeSet::new();
-            books.metaslabs(top, &logs, |ms| {
+            mos.metaslabs(top, &logs, |ms| {
                 claims.unflushed += ms.unflushed;
                 for (start, end) in ms.allocated.iter() {
                     let fresh = allocated.add(start, end);
@@ -218,7 +218,7 @@ impl LeakCheck {
         for vdev in tree.map_or(&[][..], |t| &t.children) {
             let removed = vdev.kind == VdevKind::Indirect;
             if let Some(object) = vdev.indirect_object.filter(|o| removed && o.0 != 0) {
-                let mapping = books.indirect_mapping(object)?;
+                let mapping = mos.indirect_mapping(object)?;
                 claims.mappings.insert(VdevId(vdev.id as u32), mapping.entries);
             }
         }
@@ -231,10 +231,10 @@ impl LeakCheck {
         top: &TopVdev,
         allocated: &mut RangeSet,
     ) -> pool::Result<()> {
-        let books = spa.mos();
+        let mos = spa.mos();
         let Some(zap) = top.top_zap else { return Ok(()) };
-        let Some(object) = books.u64(zap, mos::VDEV_TOP_POOL_CHECKPOINT_SM)? else { return Ok(()) };
-        SpaceMap::open(books, ObjNum(object), 0, top.asize, top.ashift.0)?.walk(|step| {
+        let Some(object) = mos.u64(zap, mos::VDEV_TOP_POOL_CHECKPOINT_SM)? else { return Ok(()) };
+        SpaceMap::open(mos, ObjNum(object), 0, top.asize, top.ashift.0)?.walk(|step| {
             if let MapStep::Range(r) = step {
                 if r.kind == MapType::Free && allocated.remove(r.start, r.end) {
                     self.checkpoint += r.end - r.start;

@@ -135,26 +135,26 @@ fn load(cx: &mut Ctx<'_>, pool: &Opened) -> Run<Option<LeakCheck>> {
 
 /// Whether blocks of destroyed datasets still wait to be freed.
 fn destroying(pool: &Opened) -> Run<bool> {
-    let books = pool.spa.mos();
-    if let Some(tree) = books.dir(mos::BPTREE_OBJ)?
-        && bplists::bptree_len(books, tree)? > 0
+    let mos = pool.spa.mos();
+    if let Some(tree) = mos.dir(mos::BPTREE_OBJ)?
+        && bplists::bptree_len(mos, tree)? > 0
     {
         return Ok(true);
     }
-    match books.dir(mos::DELETED_CLONES)? {
-        Some(clones) => Ok(books.zap(clones)?.count()? > 0),
+    match mos.dir(mos::DELETED_CLONES)? {
+        Some(clones) => Ok(mos.zap(clones)?.count()? > 0),
         None => Ok(false),
     }
 }
 
 /// The facts about shared blocks that the count needs.
 fn known(pool: &Opened) -> Run<Known> {
-    let books = pool.spa.mos();
+    let mos = pool.spa.mos();
     let mut known = Known::default();
     let tops = pool.spa.top_vdevs()?;
     known.ms_shift = tops.iter().map(|t| (t.id, t.ms_shift)).collect();
-    for b in books.brt(pool.spa.tree().top_count())? {
-        for e in books.brt_entries(&b)? {
+    for b in mos.brt(pool.spa.tree().top_count())? {
+        for e in mos.brt_entries(&b)? {
             let e = e?;
             known.cloned.insert((b.vdev, ondisk::Offset(e.offset)), e.refcnt);
         }
@@ -166,7 +166,7 @@ fn known(pool: &Opened) -> Run<Known> {
     };
     for ddt in pool.spa.ddts(&tops)?.iter().filter(|d| d.is_flat()) {
         for class in &ddt.classes {
-            for e in books.ddt_entries(ddt, class)? {
+            for e in mos.ddt_entries(ddt, class)? {
                 let e = e?;
                 for slot in e.phys.slots() {
                     add(slot.dvas(&e.key)?);
@@ -184,14 +184,14 @@ fn known(pool: &Opened) -> Run<Known> {
 
 /// Counts the blocks that wait to be freed (`count_block_cb`).
 fn waiting(pool: &Opened, census: &BlockStats<'_>) -> Run {
-    let books = pool.spa.mos();
+    let mos = pool.spa.mos();
     let mut count = |bp: &Blkptr, _freed: bool| {
         census.count(bp, CountedAs::DeferredFree);
         Ok(())
     };
     for name in [mos::SYNC_BPOBJ, mos::FREE_BPOBJ] {
-        if let Some(object) = books.dir(name)? {
-            books.walk_bpobj(object, &mut count)?;
+        if let Some(object) = mos.dir(name)? {
+            mos.walk_bpobj(object, &mut count)?;
         }
     }
     Ok(())

@@ -15,19 +15,19 @@ const MAX_DEPTH: usize = 64;
 
 /// Shows the lists of a dataset, and adds its objects to `refs`.
 pub fn of_dataset(cx: &mut Ctx<'_>, pool: &Opened, ds: &Dataset, mut refs: Option<&mut MosRefs>) -> Run {
-    let books = pool.spa.mos();
+    let mos = pool.spa.mos();
     let deadlist = ObjNum(ds.phys().deadlist_obj);
     if deadlist.0 != 0 {
-        deadlist_of(cx, books, deadlist, "Deadlist", refs.as_deref_mut())?;
+        deadlist_of(cx, mos, deadlist, "Deadlist", refs.as_deref_mut())?;
     }
     if !ds.is_snapshot()
         && let Some(livelist) = ds.dir().field(mos::DD_LIVELIST)?
     {
-        deadlist_of(cx, books, ObjNum(livelist), "Livelist", refs.as_deref_mut())?;
+        deadlist_of(cx, mos, ObjNum(livelist), "Livelist", refs.as_deref_mut())?;
     }
     if let Some(remap) = ds.field_u64(mos::DS_REMAP_DEADLIST)? {
         cx.out.put("ds_remap_deadlist:\n");
-        deadlist_of(cx, books, ObjNum(remap), "Deadlist", refs.as_deref_mut())?;
+        deadlist_of(cx, mos, ObjNum(remap), "Deadlist", refs.as_deref_mut())?;
     }
     if let Some(refs) = refs {
         refs.dataset(ds)?;
@@ -38,21 +38,21 @@ pub fn of_dataset(cx: &mut Ctx<'_>, pool: &Opened, ds: &Dataset, mut refs: Optio
 /// Shows a deadlist of either format (`dump_blkptr_list`).
 pub fn deadlist_of(
     cx: &mut Ctx<'_>,
-    books: &Mos,
+    mos: &Mos,
     object: ObjNum,
     name: &str,
     refs: Option<&mut MosRefs>,
 ) -> Run {
-    let list = books.deadlist(object)?;
-    let old = books.objset().dnode(object)?.kind() == DmuType::BPOBJ;
-    let lists = list.lists(books)?;
+    let list = mos.deadlist(object)?;
+    let old = mos.objset().dnode(object)?.kind() == DmuType::BPOBJ;
+    let lists = list.lists(mos)?;
     if let Some(refs) = refs {
         if old {
-            refs.bpobj(books, object)?;
+            refs.bpobj(mos, object)?;
         } else {
             refs.add(object.0);
             for sub in lists.values() {
-                refs.bpobj(books, *sub)?;
+                refs.bpobj(mos, *sub)?;
             }
         }
     }
@@ -61,7 +61,7 @@ pub fn deadlist_of(
         return Ok(());
     }
     if old {
-        return bpobj(cx, books, object, "old-format deadlist");
+        return bpobj(cx, mos, object, "old-format deadlist");
     }
     let [used, comp, uncomp, entries] =
         [list.total.used, list.total.comp, list.total.uncomp, lists.len() as u64].map(|n| cx.num(n));
@@ -73,7 +73,7 @@ pub fn deadlist_of(
     for (mintxg, sub) in lists {
         let name = format!("mintxg {mintxg} -> obj {}", sub.0);
         if verbosity >= 5 {
-            bpobj(cx, books, sub, &name)?;
+            bpobj(cx, mos, sub, &name)?;
         } else {
             writeln!(cx.out, "{name}");
         }
@@ -82,8 +82,8 @@ pub fn deadlist_of(
 }
 
 /// Shows a bpobj with its sub-lists (`dump_full_bpobj`).
-pub fn bpobj(cx: &mut Ctx<'_>, books: &Mos, object: ObjNum, name: &str) -> Run {
-    with_sublists(cx, books, object, (name, 0), &mut BTreeSet::new())
+pub fn bpobj(cx: &mut Ctx<'_>, mos: &Mos, object: ObjNum, name: &str) -> Run {
+    with_sublists(cx, mos, object, (name, 0), &mut BTreeSet::new())
 }
 
 /// Shows a bpobj at a depth.
@@ -91,7 +91,7 @@ pub fn bpobj(cx: &mut Ctx<'_>, books: &Mos, object: ObjNum, name: &str) -> Run {
 /// A list that was shown is skipped, so that lists which contain each other end.
 fn with_sublists(
     cx: &mut Ctx<'_>,
-    books: &Mos,
+    mos: &Mos,
     object: ObjNum,
     (name, depth): (&str, usize),
     shown: &mut BTreeSet<ObjNum>,
@@ -100,9 +100,9 @@ fn with_sublists(
     if verbosity < 3 || depth > MAX_DEPTH || !shown.insert(object) {
         return Ok(());
     }
-    let phys = books.bpobj(object)?;
+    let phys = mos.bpobj(object)?;
     // The length of the bonus says which fields the header has.
-    let size = books.objset().dnode(object)?.bonus().len();
+    let size = mos.objset().dnode(object)?.bonus().len();
     let freed = if size > 48 { format!(", {} freed", phys.num_freed) } else { String::new() };
     let (width, bytes) = (depth * 8, cx.num(phys.bytes));
     if size > 32 && phys.subobjs != 0 {
@@ -112,8 +112,8 @@ fn with_sublists(
             "    {name:>width$}: object {}, {} local blkptrs{freed}, {} subobjs in object {}, {bytes} ({comp}/{uncomp} comp)",
             object.0, phys.num_blkptrs, phys.num_subobjs, phys.subobjs
         );
-        for sub in books.bpobj_subobjs(object, &phys)? {
-            with_sublists(cx, books, sub, ("subobj", depth + 1), shown)?;
+        for sub in mos.bpobj_subobjs(object, &phys)? {
+            with_sublists(cx, mos, sub, ("subobj", depth + 1), shown)?;
         }
     } else {
         writeln!(
@@ -126,7 +126,7 @@ fn with_sublists(
         return Ok(());
     }
     let all_copies = verbosity > 5;
-    books.walk_bpobj(object, &mut |bp: &Blkptr, freed| {
+    mos.walk_bpobj(object, &mut |bp: &Blkptr, freed| {
         writeln!(cx.out, "\t{}", compact(bp, all_copies, freed));
         Ok(())
     })?;
@@ -189,20 +189,20 @@ fn redaction(cx: &mut Ctx<'_>, ds: &Dataset, object: ObjNum, list: bool) -> Run 
 }
 
 /// Shows how many destroyed datasets wait to be freed, and their bytes (`dump_bptree`).
-pub fn bptree(cx: &mut Ctx<'_>, books: &Mos, object: ObjNum, name: &str) -> Run {
-    let bytes = cx.num(bptree_word(books, object, 2)?);
-    writeln!(cx.out, "\n    {name}: {} datasets, {bytes}", bptree_len(books, object)?);
+pub fn bptree(cx: &mut Ctx<'_>, mos: &Mos, object: ObjNum, name: &str) -> Run {
+    let bytes = cx.num(bptree_word(mos, object, 2)?);
+    writeln!(cx.out, "\n    {name}: {} datasets, {bytes}", bptree_len(mos, object)?);
     Ok(())
 }
 
 /// The number of destroyed datasets that wait to be freed.
-pub fn bptree_len(books: &Mos, object: ObjNum) -> Run<u64> {
-    Ok(bptree_word(books, object, 1)?.wrapping_sub(bptree_word(books, object, 0)?))
+pub fn bptree_len(mos: &Mos, object: ObjNum) -> Run<u64> {
+    Ok(bptree_word(mos, object, 1)?.wrapping_sub(bptree_word(mos, object, 0)?))
 }
 
 /// A word of the header of the tree of destroyed datasets: begin, end, bytes (`bptree_phys_t`).
-fn bptree_word(books: &Mos, object: ObjNum, i: usize) -> Run<u64> {
-    let dn = books.objset().dnode(object)?;
+fn bptree_word(mos: &Mos, object: ObjNum, i: usize) -> Run<u64> {
+    let dn = mos.objset().dnode(object)?;
     let have = dn.bonus().len();
     let word = dn.bonus().get(i * 8..i * 8 + 8).map(|b| ondisk::bytes::le64(b, 0));
     let short = ondisk::Corrupt::Truncated { what: "bptree", need: 40, have };

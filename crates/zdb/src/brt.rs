@@ -16,9 +16,9 @@ pub fn show(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
         cx.out.put("BRT: empty\n");
         return Ok(());
     }
-    let books = pool.spa.mos();
+    let mos = pool.spa.mos();
     let vdevs = pool.spa.tree().top_count();
-    let tables = books.brt(vdevs)?;
+    let tables = mos.brt(vdevs)?;
     let (all_used, all_saved) = (used(&tables), saved(&tables));
     let sum = u128::from(all_used) + u128::from(all_saved);
     let ratio = (sum * 100).checked_div(all_used.into()).unwrap_or(100);
@@ -53,7 +53,7 @@ pub fn show(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
     }
     for t in &tables {
         let mut counts = [0u64; 65];
-        for e in books.brt_entries(t)? {
+        for e in mos.brt_entries(t)? {
             let e = e?;
             // Bits are numbered from one; zero has none.
             counts[(u64::BITS - e.refcnt.leading_zeros()) as usize] += 1;

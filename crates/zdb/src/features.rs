@@ -93,10 +93,10 @@ impl Users {
     ///
     /// Returns the exit code: 1 if one differs.
     pub fn verify_removal(&self, cx: &mut Ctx<'_>, pool: &Opened) -> Run<i32> {
-        let books = pool.spa.mos();
+        let mos = pool.spa.mos();
         let (mut indirect, mut counts, mut precise, mut maps, mut condensing) =
             (0u64, 0u64, 0u64, 0u64, 0u64);
-        if let Some(c) = books.condensing()?.filter(|c| c.next_mapping_object != 0) {
+        if let Some(c) = mos.condensing()?.filter(|c| c.next_mapping_object != 0) {
             writeln!(
                 cx.out,
                 "Condensing indirect vdev {}: new mapping object {}, prev obsolete sm {}",
@@ -109,14 +109,14 @@ impl Users {
         for vdev in tree.map_or(&[][..], |t| &t.children) {
             if let Some(object) = vdev.indirect_object.filter(|o| o.0 != 0) {
                 indirect += 1;
-                counts += u64::from(books.indirect_mapping(object)?.phys.counts_object != 0);
+                counts += u64::from(mos.indirect_mapping(object)?.phys.counts_object != 0);
             }
             let Some(zap) = vdev.top_zap.filter(|z| z.0 != 0) else { continue };
-            let yes = books.u64(zap, mos::VDEV_TOP_OBSOLETE_COUNTS_ARE_PRECISE)?;
+            let yes = mos.u64(zap, mos::VDEV_TOP_OBSOLETE_COUNTS_ARE_PRECISE)?;
             precise += u64::from(yes.is_some_and(|v| v != 0));
-            maps += u64::from(books.u64(zap, mos::VDEV_TOP_INDIRECT_OBSOLETE_SM)?.is_some());
+            maps += u64::from(mos.u64(zap, mos::VDEV_TOP_INDIRECT_OBSOLETE_SM)?.is_some());
         }
-        let bpobj = u64::from(books.dir(mos::OBSOLETE_BPOBJ)?.is_some());
+        let bpobj = u64::from(mos.dir(mos::OBSOLETE_BPOBJ)?.is_some());
         let refcount = |guid| pool.spa.features().refcount(guid).unwrap_or(0);
         let removal = refcount("com.delphix:device_removal");
         let obsolete = refcount("com.delphix:obsolete_counts");
@@ -155,10 +155,10 @@ impl Users {
 pub fn verify_spacemaps(cx: &mut Ctx<'_>, pool: &Opened) -> Run<i32> {
     /// Size of a space map's header with a histogram, in bytes (`space_map_phys_t`).
     const PHYS_SIZE: usize = 320;
-    let books = pool.spa.mos();
+    let mos = pool.spa.mos();
     let expected = pool.spa.features().refcount("com.delphix:spacemap_histogram").unwrap_or(0);
     let has = |object: u64| -> Run<u64> {
-        Ok(u64::from(books.objset().dnode(ObjNum(object))?.bonus().len() == PHYS_SIZE))
+        Ok(u64::from(mos.objset().dnode(ObjNum(object))?.bonus().len() == PHYS_SIZE))
     };
     let mut found = 0;
     let config = pool.spa.config();
@@ -169,21 +169,21 @@ pub fn verify_spacemaps(cx: &mut Ctx<'_>, pool: &Opened) -> Run<i32> {
         }
     }
     for top in pool.spa.top_vdevs()? {
-        for object in books.metaslab_objects(&top)?.into_iter().filter(|o| *o != 0) {
+        for object in mos.metaslab_objects(&top)?.into_iter().filter(|o| *o != 0) {
             found += has(object)?;
         }
     }
     for vdev in tree.map_or(&[][..], |t| &t.children) {
         let Some(zap) = vdev.top_zap.filter(|z| z.0 != 0) else { continue };
-        if let Some(object) = books.u64(zap, mos::VDEV_TOP_INDIRECT_OBSOLETE_SM)? {
+        if let Some(object) = mos.u64(zap, mos::VDEV_TOP_INDIRECT_OBSOLETE_SM)? {
             found += has(object)?;
         }
-        found += u64::from(books.u64(zap, mos::VDEV_TOP_POOL_CHECKPOINT_SM)?.is_some());
+        found += u64::from(mos.u64(zap, mos::VDEV_TOP_POOL_CHECKPOINT_SM)?.is_some());
     }
-    if let Some(c) = books.condensing()?.filter(|c| c.prev_obsolete_sm_object != 0) {
+    if let Some(c) = mos.condensing()?.filter(|c| c.prev_obsolete_sm_object != 0) {
         found += has(c.prev_obsolete_sm_object)?;
     }
-    found += books.log_spacemaps()?.len() as u64;
+    found += mos.log_spacemaps()?.len() as u64;
     if found == expected {
         return Ok(0);
     }

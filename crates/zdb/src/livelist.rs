@@ -30,26 +30,26 @@ type Leftover = BTreeMap<(u32, u64), (u64, u64)>;
 
 /// Checks all livelists and space maps, and prints the errors (`livelist_metaslab_validate`).
 pub fn validate(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
-    let books = pool.spa.mos();
+    let mos = pool.spa.mos();
     cx.out.put("Verifying deleted livelist entries\n");
     let mut left = Leftover::new();
-    if let Some(clones) = books.dir(mos::DELETED_CLONES)? {
-        for entry in books.entries(clones)? {
+    if let Some(clones) = mos.dir(mos::DELETED_CLONES)? {
+        for entry in mos.entries(clones)? {
             let Some(list) = entry?.value.first() else { continue };
-            for sub in books.deadlist(ObjNum(list))?.lists(books)?.into_values() {
-                sublist(cx, books, sub, &mut left)?;
+            for sub in mos.deadlist(ObjNum(list))?.lists(mos)?.into_values() {
+                sublist(cx, mos, sub, &mut left)?;
             }
         }
     }
     cx.out.put("Verifying metaslab entries\n");
     let logs = Logs::read(pool)?;
     for top in pool.spa.top_vdevs()? {
-        let objects = books.metaslab_objects(&top)?;
-        let unflushed = books.unflushed_txgs(&top)?;
+        let objects = mos.metaslab_objects(&top)?;
+        let unflushed = mos.unflushed_txgs(&top)?;
         for (id, object) in objects.into_iter().enumerate() {
             let unflushed = unflushed.get(id).copied().unwrap_or(0);
             let one = One { top: &top, id: id as u64, object, unflushed };
-            cx.part(|cx| metaslab(cx, books, &one, &logs, &mut left))?;
+            cx.part(|cx| metaslab(cx, mos, &one, &logs, &mut left))?;
         }
     }
     if !left.is_empty() {
@@ -65,9 +65,9 @@ pub fn validate(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
 /// Checks one sub-list of a livelist (`sublivelist_verify_func`).
 ///
 /// A sub-list holds all entries of its blocks, so it can be checked alone.
-fn sublist(cx: &mut Ctx<'_>, books: &Mos, object: ObjNum, left: &mut Leftover) -> Run {
+fn sublist(cx: &mut Ctx<'_>, mos: &Mos, object: ObjNum, left: &mut Leftover) -> Run {
     let mut blocks: BTreeMap<(u32, u64, u64), (Blkptr, i64)> = BTreeMap::new();
-    books.walk_bpobj(object, &mut |bp, freed| {
+    mos.walk_bpobj(object, &mut |bp, freed| {
         if let Some(first) = bp.stored().and_then(|s| s.copies().next()) {
             let key = (first.vdev.0, first.offset.0, bp.birth.0);
             blocks.entry(key).or_insert((*bp, 0)).1 += if freed { -1 } else { 1 };
@@ -93,10 +93,10 @@ struct Logs(BTreeMap<(u32, u64), Vec<(u64, MapRange)>>);
 
 impl Logs {
     fn read(pool: &Opened) -> Run<Self> {
-        let (books, tops) = (pool.spa.mos(), pool.spa.top_vdevs()?);
+        let (mos, tops) = (pool.spa.mos(), pool.spa.top_vdevs()?);
         let mut all = BTreeMap::new();
-        for (txg, object) in books.log_spacemaps()? {
-            SpaceMap::open(books, object, 0, u64::MAX >> 1, 9)?.walk(|step| {
+        for (txg, object) in mos.log_spacemaps()? {
+            SpaceMap::open(mos, object, 0, u64::MAX >> 1, 9)?.walk(|step| {
                 if let MapStep::Range(r) = step
                     && let Some(top) = tops.iter().find(|t| Some(t.id.0) == r.vdev)
                 {
@@ -118,12 +118,12 @@ struct One<'a> {
     unflushed: u64,
 }
 
-fn metaslab(cx: &mut Ctx<'_>, books: &Mos, one: &One<'_>, logs: &Logs, left: &mut Leftover) -> Run {
+fn metaslab(cx: &mut Ctx<'_>, mos: &Mos, one: &One<'_>, logs: &Logs, left: &mut Leftover) -> Run {
     let (start, size) = one.top.metaslab(one.id);
     let live = mine(cx, one, left);
     let mut allocated = RangeSet::new();
     if one.object != 0 {
-        SpaceMap::open(books, ObjNum(one.object), start, size, one.top.ashift.0)?.walk(|step| {
+        SpaceMap::open(mos, ObjNum(one.object), start, size, one.top.ashift.0)?.walk(|step| {
             if let MapStep::Range(r) = step {
                 apply(cx, one, &mut allocated, &live, r.txg, &r);
             }

@@ -103,15 +103,15 @@ fn header(cx: &mut Ctx<'_>, pool: &Opened, vdev: &VdevConfig, top: Option<&TopVd
 
 /// Shows the mapping of a removed vdev (`print_vdev_indirect`).
 fn indirect(cx: &mut Ctx<'_>, pool: &Opened, vdev: &VdevConfig) -> Run {
-    let books = pool.spa.mos();
+    let mos = pool.spa.mos();
     let Some(object) = vdev.indirect_object.filter(|o| o.0 != 0) else { return Ok(()) };
     let births_object = vdev.indirect_births.unwrap_or_default();
-    let births = books.indirect_births(births_object)?;
+    let births = mos.indirect_births(births_object)?;
     writeln!(cx.out, "indirect births obj {}:\n    vib_count = {}", births_object.0, births.len());
     for b in births {
         writeln!(cx.out, "\toffset {:x} -> txg {}", b.offset.0, b.phys_birth.0);
     }
-    let mapping = books.indirect_mapping(object)?;
+    let mapping = mos.indirect_mapping(object)?;
     let p = &mapping.phys;
     writeln!(cx.out, "\nindirect mapping obj {}:", object.0);
     writeln!(cx.out, "    vim_max_offset = {:#x}", p.max_offset);
@@ -120,7 +120,7 @@ fn indirect(cx: &mut Ctx<'_>, pool: &Opened, vdev: &VdevConfig) -> Run {
     if cx.opts.count('d') <= 5 && cx.opts.count('m') <= 3 {
         return Ok(());
     }
-    let counts = books.obsolete_counts(p)?;
+    let counts = mos.obsolete_counts(p)?;
     for (i, e) in mapping.entries.iter().enumerate() {
         let obsolete = counts.get(i).copied().unwrap_or(0);
         writeln!(
@@ -132,11 +132,11 @@ fn indirect(cx: &mut Ctx<'_>, pool: &Opened, vdev: &VdevConfig) -> Run {
     cx.out.put("\n");
     let zap = vdev.top_zap.filter(|z| z.0 != 0);
     if let Some(zap) = zap
-        && let Some(obsolete) = books.u64(zap, mos::VDEV_TOP_INDIRECT_OBSOLETE_SM)?
+        && let Some(obsolete) = mos.u64(zap, mos::VDEV_TOP_INDIRECT_OBSOLETE_SM)?
     {
         writeln!(cx.out, "obsolete space map object {obsolete}:");
         let size = vdev.asize.unwrap_or(u64::MAX >> 1);
-        let map = SpaceMap::open(books, ObjNum(obsolete), 0, size, vdev.ashift.map_or(9, |a| a.0))?;
+        let map = SpaceMap::open(mos, ObjNum(obsolete), 0, size, vdev.ashift.map_or(9, |a| a.0))?;
         space_map(cx, &map)?;
         cx.out.put("\n");
     }
@@ -144,19 +144,19 @@ fn indirect(cx: &mut Ctx<'_>, pool: &Opened, vdev: &VdevConfig) -> Run {
 }
 
 fn one(cx: &mut Ctx<'_>, shown: &Shown<'_>, top: &TopVdev, id: u64) -> Run {
-    let books = shown.pool.spa.mos();
+    let mos = shown.pool.spa.mos();
     let (start, size) = top.metaslab(id);
-    let object = books.metaslab_objects(top)?.get(id as usize).copied().unwrap_or(0);
+    let object = mos.metaslab_objects(top)?.get(id as usize).copied().unwrap_or(0);
     let map = match object {
         0 => None,
-        o => Some(SpaceMap::open(books, ObjNum(o), start, size, top.ashift.0)?),
+        o => Some(SpaceMap::open(mos, ObjNum(o), start, size, top.ashift.0)?),
     };
     let alloc = map.as_ref().map_or(0, |m| m.phys().alloc);
     let free = cx.num(size.wrapping_sub(alloc as u64));
     writeln!(cx.out, "\tmetaslab {id:6}   offset {start:12x}   spacemap {object:6}   free    {free:>5}");
-    let unflushed = books.unflushed_txgs(top)?.get(id as usize).copied().unwrap_or(0);
+    let unflushed = mos.unflushed_txgs(top)?.get(id as usize).copied().unwrap_or(0);
     if let Some(changes) = &shown.changes {
-        let ms = books.load_metaslab(top, id, object, Some(unflushed).filter(|t| *t != 0), changes)?;
+        let ms = mos.load_metaslab(top, id, object, Some(unflushed).filter(|t| *t != 0), changes)?;
         loaded(cx, &ms);
     }
     if let Some(map) = &map {
@@ -239,24 +239,24 @@ pub fn logs(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
     if !pool.spa.features().is_active("com.delphix:log_spacemap") {
         return Ok(());
     }
-    let books = pool.spa.mos();
-    let logs = books.log_spacemaps()?;
+    let mos = pool.spa.mos();
+    let logs = mos.log_spacemaps()?;
     cx.out.put("\nLog Space Maps in Pool:\n");
     for (txg, object) in &logs {
         writeln!(cx.out, "Log Spacemap object {} txg {txg}", object.0);
-        let map = SpaceMap::open(books, *object, 0, u64::MAX >> 1, 9)?;
+        let map = SpaceMap::open(mos, *object, 0, u64::MAX >> 1, 9)?;
         space_map(cx, &map)?;
     }
     cx.out.put("\n");
     let tops = pool.spa.top_vdevs()?;
-    let unflushed = tops.iter().map(|t| books.unflushed_txgs(t)).collect::<pool::Result<Vec<_>>>()?;
+    let unflushed = tops.iter().map(|t| mos.unflushed_txgs(t)).collect::<pool::Result<Vec<_>>>()?;
     cx.out.put("Log Space Map Obsolete Entry Statistics:\n");
     let (mut valid_total, mut total) = (0u64, 0u64);
     let (mut valid, mut entries, mut last) = (0u64, 0u64, 0);
     for (txg, object) in &logs {
         (valid, entries) = (0, 0);
         last = *txg;
-        SpaceMap::open(books, *object, 0, u64::MAX >> 1, 9)?.walk(|step| {
+        SpaceMap::open(mos, *object, 0, u64::MAX >> 1, 9)?.walk(|step| {
             let MapStep::Range(r) = step else { return Ok(()) };
             entries += 1;
             let at = tops.iter().position(|t| Some(t.id.0) == r.vdev);
@@ -280,7 +280,7 @@ pub fn logs(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
 
 /// `zdb -M`: shows the fragmentation of each vdev and of the normal class (`dump_metaslab_groups`).
 pub fn groups(cx: &mut Ctx<'_>, pool: &Opened, special: bool) -> Run {
-    let books = pool.spa.mos();
+    let mos = pool.spa.mos();
     let (mut sum, mut weight) = (0u128, 0u128);
     let mut all = [0u64; 64];
     let mut unknown = false;
@@ -288,14 +288,14 @@ pub fn groups(cx: &mut Ctx<'_>, pool: &Opened, special: bool) -> Run {
         if top.class != Class::Normal && !(special && top.class == Class::Special) {
             continue;
         }
-        let space = books.vdev_space(&top)?;
+        let space = mos.vdev_space(&top)?;
         let mut buckets = [0u64; 64];
-        for (m, object) in books.metaslab_objects(&top)?.into_iter().enumerate() {
+        for (m, object) in mos.metaslab_objects(&top)?.into_iter().enumerate() {
             if object == 0 {
                 continue;
             }
             let (start, size) = top.metaslab(m as u64);
-            let map = SpaceMap::open(books, ObjNum(object), start, size, top.ashift.0)?;
+            let map = SpaceMap::open(mos, ObjNum(object), start, size, top.ashift.0)?;
             for (i, n) in map.phys().histogram.iter().enumerate() {
                 let bucket = (i + usize::from(top.ashift.0)).min(63);
                 buckets[bucket] = buckets[bucket].saturating_add(*n);

@@ -22,31 +22,31 @@ impl MosRefs {
     }
 
     /// Adds a bpobj with its sub-lists. Many datasets may share the empty one.
-    pub fn bpobj(&mut self, books: &Mos, object: ObjNum) -> Run {
+    pub fn bpobj(&mut self, mos: &Mos, object: ObjNum) -> Run {
         let mut queue = vec![object];
         while let Some(object) = queue.pop() {
             if object.0 == 0 || !self.0.insert(object.0) {
                 continue;
             }
-            let phys = books.bpobj(object)?;
+            let phys = mos.bpobj(object)?;
             self.add(phys.subobjs);
-            queue.extend(books.bpobj_subobjs(object, &phys)?);
+            queue.extend(mos.bpobj_subobjs(object, &phys)?);
         }
         Ok(())
     }
 
     /// Adds a deadlist with its sub-lists.
-    fn deadlist(&mut self, books: &Mos, object: u64) -> Run {
+    fn deadlist(&mut self, mos: &Mos, object: u64) -> Run {
         if object == 0 {
             return Ok(());
         }
-        let list = books.deadlist(ObjNum(object))?;
-        let lists = list.lists(books)?;
-        if lists.is_empty() && books.objset().dnode(ObjNum(object))?.kind() == ondisk::DmuType::BPOBJ {
-            return self.bpobj(books, ObjNum(object));
+        let list = mos.deadlist(ObjNum(object))?;
+        let lists = list.lists(mos)?;
+        if lists.is_empty() && mos.objset().dnode(ObjNum(object))?.kind() == ondisk::DmuType::BPOBJ {
+            return self.bpobj(mos, ObjNum(object));
         }
         self.add(object);
-        lists.values().try_for_each(|l| self.bpobj(books, *l))
+        lists.values().try_for_each(|l| self.bpobj(mos, *l))
     }
 
     /// Adds the references of a dataset, without its deadlists (`count_ds_mos_objects`).
@@ -71,7 +71,7 @@ impl MosRefs {
         Ok(())
     }
 
-    fn vdev(&mut self, books: &Mos, vdev: &VdevConfig) -> Run {
+    fn vdev(&mut self, mos: &Mos, vdev: &VdevConfig) -> Run {
         let objects = [
             vdev.dtl,
             vdev.metaslab_array,
@@ -83,7 +83,7 @@ impl MosRefs {
         ];
         objects.into_iter().flatten().for_each(|o| self.add(o.0));
         if let Some(mapping) = vdev.indirect_object.filter(|o| o.0 != 0) {
-            self.add(books.indirect_mapping(mapping)?.phys.counts_object);
+            self.add(mos.indirect_mapping(mapping)?.phys.counts_object);
         }
         if let Some(zap) = vdev.top_zap.filter(|o| o.0 != 0) {
             for name in [
@@ -91,14 +91,14 @@ impl MosRefs {
                 mos::VDEV_TOP_POOL_CHECKPOINT_SM,
                 mos::VDEV_TOP_INDIRECT_OBSOLETE_SM,
             ] {
-                self.add(books.u64(zap, name)?.unwrap_or(0));
+                self.add(mos.u64(zap, name)?.unwrap_or(0));
             }
         }
-        vdev.children.iter().try_for_each(|c| self.vdev(books, c))
+        vdev.children.iter().try_for_each(|c| self.vdev(mos, c))
     }
 
     fn whole_pool(&mut self, pool: &Opened) -> Run {
-        let books = pool.spa.mos();
+        let mos = pool.spa.mos();
         self.add(DIRECTORY_OBJECT);
         for name in [
             mos::PROPS,
@@ -120,38 +120,38 @@ impl MosRefs {
             mos::LOG_SPACEMAP_ZAP,
             mos::DELETED_CLONES,
         ] {
-            self.add(books.dir(name)?.map_or(0, |o| o.0));
+            self.add(mos.dir(name)?.map_or(0, |o| o.0));
         }
         if pool.spa.features().is_enabled("com.delphix:head_errlog") {
             for log in [mos::ERRLOG_LAST, mos::ERRLOG_SCRUB] {
-                let Some(object) = books.dir(log)? else { continue };
-                for e in books.entries(object)? {
+                let Some(object) = mos.dir(log)? else { continue };
+                for e in mos.entries(object)? {
                     self.add(e?.value.first().unwrap_or(0));
                 }
             }
         }
         for name in [mos::SYNC_BPOBJ, mos::FREE_BPOBJ, mos::OBSOLETE_BPOBJ] {
-            if let Some(object) = books.dir(name)? {
-                self.bpobj(books, object)?;
+            if let Some(object) = mos.dir(name)? {
+                self.bpobj(mos, object)?;
             }
         }
-        self.add(books.scan()?.map_or(0, |s| s.queue_obj));
-        books.log_spacemaps()?.values().for_each(|o| self.add(o.0));
-        if let Some(c) = books.condensing()? {
+        self.add(mos.scan()?.map_or(0, |s| s.queue_obj));
+        mos.log_spacemaps()?.values().for_each(|o| self.add(o.0));
+        if let Some(c) = mos.condensing()? {
             self.add(c.next_mapping_object);
             self.add(c.prev_obsolete_sm_object);
             if c.next_mapping_object != 0 {
-                self.add(books.indirect_mapping(ObjNum(c.next_mapping_object))?.phys.counts_object);
+                self.add(mos.indirect_mapping(ObjNum(c.next_mapping_object))?.phys.counts_object);
             }
         }
-        if let Some(zap) = books.dir(mos::DELETED_CLONES)? {
-            for e in books.entries(zap)? {
-                self.deadlist(books, e?.value.first().unwrap_or(0))?;
+        if let Some(zap) = mos.dir(mos::DELETED_CLONES)? {
+            for e in mos.entries(zap)? {
+                self.deadlist(mos, e?.value.first().unwrap_or(0))?;
             }
         }
         self.hidden(pool)?;
         if let Some(tree) = &pool.spa.config().vdev_tree {
-            self.vdev(books, tree)?;
+            self.vdev(mos, tree)?;
             for top in &tree.children {
                 self.metaslabs(pool, top)?;
             }
@@ -161,17 +161,17 @@ impl MosRefs {
 
     /// Adds the hidden datasets: `$MOS`, `$FREE`, `$LEAK` and `$ORIGIN`.
     fn hidden(&mut self, pool: &Opened) -> Run {
-        let books = pool.spa.mos();
+        let mos = pool.spa.mos();
         let root = pool.dsl.root()?;
         for name in ["$MOS", "$FREE", "$LEAK", "$ORIGIN"] {
             let Some(dir) = root.child(name)? else { continue };
             self.dir(&dir)?;
             let Some(head) = dir.head()? else { continue };
             self.dataset(&head)?;
-            self.deadlist(books, head.phys().deadlist_obj)?;
+            self.deadlist(mos, head.phys().deadlist_obj)?;
             for snap in head.snapshots()? {
                 self.dataset(&snap)?;
-                self.deadlist(books, snap.phys().deadlist_obj)?;
+                self.deadlist(mos, snap.phys().deadlist_obj)?;
             }
         }
         Ok(())
@@ -187,7 +187,7 @@ impl MosRefs {
 
     /// Adds the dedup tables and the block reference tables.
     fn tables(&mut self, pool: &Opened) -> Run {
-        let books = pool.spa.mos();
+        let mos = pool.spa.mos();
         for ddt in pool.spa.ddts(&pool.spa.top_vdevs()?)? {
             ddt.classes.iter().for_each(|c| self.add(c.object.0));
             ddt.logs.iter().for_each(|l| self.add(l.object.0));
@@ -195,7 +195,7 @@ impl MosRefs {
                 self.add(ddt.dir.0);
             }
         }
-        for b in books.brt(pool.spa.tree().top_count())? {
+        for b in mos.brt(pool.spa.tree().top_count())? {
             self.add(b.object.0);
             self.add(b.phys.mos_entries);
         }

@@ -94,20 +94,20 @@ fn datasets(cx: &mut Ctx<'_>, pool: &Opened) -> Run<i32> {
 
 /// Shows the lists of blocks that wait to be freed.
 fn lists(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
-    let books = pool.spa.mos();
+    let mos = pool.spa.mos();
     for (name, title) in [
         (mos::SYNC_BPOBJ, "Deferred frees"),
         (mos::FREE_BPOBJ, "Pool snapshot frees"),
         (mos::OBSOLETE_BPOBJ, "Pool obsolete blocks"),
     ] {
-        if let Some(object) = books.dir(name)? {
-            bplists::bpobj(cx, books, object, title)?;
+        if let Some(object) = mos.dir(name)? {
+            bplists::bpobj(cx, mos, object, title)?;
         }
     }
-    if let Some(tree) = books.dir(mos::BPTREE_OBJ)?
+    if let Some(tree) = mos.dir(mos::BPTREE_OBJ)?
         && pool.spa.features().is_active("com.delphix:async_destroy")
     {
-        bplists::bptree(cx, books, tree, "Pool dataset frees")?;
+        bplists::bptree(cx, mos, tree, "Pool dataset frees")?;
     }
     Ok(())
 }
@@ -146,11 +146,11 @@ fn origin(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
     }
     let Some(dir) = pool.dsl.root()?.child("$ORIGIN")? else { return Ok(()) };
     let Some(head) = dir.head()? else { return Ok(()) };
-    let books = pool.spa.mos();
+    let mos = pool.spa.mos();
     for ds in std::iter::once(head.clone()).chain(head.snapshots()?) {
         let object = ds.phys().deadlist_obj;
         if object != 0 {
-            bplists::deadlist_of(cx, books, ondisk::ObjNum(object), "Deadlist", None)?;
+            bplists::deadlist_of(cx, mos, ondisk::ObjNum(object), "Deadlist", None)?;
         }
     }
     Ok(())

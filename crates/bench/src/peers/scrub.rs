@@ -8,7 +8,7 @@ use crate::measure::process_cpu;
 use anyhow::{Context, Result, ensure};
 use poolhouse::ondisk::scan::{ScanFunc, ScanState};
 use poolhouse::spa::engine::ScanCommand;
-use poolhouse::spa::import::{Hands, Options, SystemClock, import_for_writing};
+use poolhouse::spa::import::{Options, Resources, SystemClock, import_for_writing};
 use poolhouse::spa::{Host, discover};
 use std::path::Path;
 use std::time::Instant;
@@ -56,7 +56,7 @@ pub(super) fn scrub(dir: &Path, knobs: &Knobs) -> Result<Answer> {
         None,
         &Host::of_system(),
         &SystemClock,
-        Hands::of_system(POOL),
+        Resources::of_system(POOL),
     )
     .map_err(|e| anyhow::anyhow!("import it: {e:?}"))?;
     let live = spa.writer().context("it was imported for writing")?;

@@ -87,19 +87,10 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "version" => version::run(cx, "zfs version", rest),
         other => other_verb(cx, other),
     };
-    match outcome {
-        Ok(code) | Err(Stop::Fail(code)) => {
-            cx.end(code);
-            code
-        }
-        Err(Stop::Usage(message)) => {
-            cx.out.flush();
-            cx.err.put(&message);
-            let command = usage::COMMANDS.iter().flatten().find(|c| c.0 == verb);
-            usage(cx, command.copied(), false);
-            2
-        }
-    }
+    cx.finish(outcome, |cx| {
+        let command = usage::COMMANDS.iter().flatten().find(|c| c.0 == verb);
+        usage(cx, command.copied(), false);
+    })
 }
 
 /// Reports a command of OpenZFS that this release lacks, or an unknown one.

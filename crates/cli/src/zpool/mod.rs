@@ -88,19 +88,10 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
     };
     let mut shown = UsageProps::None;
     let outcome = command(cx, verb, rest, &mut shown);
-    match outcome {
-        Ok(code) | Err(Stop::Fail(code)) => {
-            cx.end(code);
-            code
-        }
-        Err(Stop::Usage(message)) => {
-            cx.out.flush();
-            cx.err.put(&message);
-            let command = usage::COMMANDS.iter().flatten().find(|c| c.0 == verb);
-            usage(cx, command.map(|c| c.1), shown, false);
-            2
-        }
-    }
+    cx.finish(outcome, |cx| {
+        let command = usage::COMMANDS.iter().flatten().find(|c| c.0 == verb);
+        usage(cx, command.map(|c| c.1), shown, false);
+    })
 }
 
 /// Runs a command. Sets `shown` to the properties that its usage text lists.

@@ -145,7 +145,10 @@ macro_rules! props {
 
         /// All native properties, hidden ones included, in order.
         pub const PROPS: &[PropDesc] = &[
-            $(PropDesc::$ctor(Prop::$id, $name, PropAttr::$attr, $types, $column, $values, $($arg),*).with_help($help)$(.$effect())?,)*
+            $(PropDesc::base(Prop::$id, $name, PropAttr::$attr, $types, $column, $values)
+                .$ctor($($arg),*)
+                .with_help($help)
+                $(.$effect())?,)*
         ];
     };
 }

@@ -509,11 +509,8 @@ impl Dsl {
             return;
         }
         // Other operations report properties that can't be read.
-        let second = match self.number_for(dataset, Prop::Secondarycache) {
-            Ok(0) => arc::SecondaryCache::None,
-            Ok(1) => arc::SecondaryCache::Metadata,
-            Ok(_) | Err(_) => arc::SecondaryCache::All,
-        };
+        let second = self.number_for(dataset, Prop::Secondarycache);
+        let second = second.map_or(arc::CacheType::All, arc::CacheType::of_number);
         cache.set_secondary_cache(dataset.0, second);
     }
 

@@ -28,8 +28,8 @@ const POOLS: &[&str] = &[
 ];
 
 /// The allocated ranges of each metaslab, by its space map and the logs.
-fn maps(books: &Mos, vdevs: &[TopVdev]) -> BTreeMap<(u32, u64), RangeSet> {
-    let logs = LogChanges::read(books, vdevs).unwrap();
+fn maps(mos: &Mos, vdevs: &[TopVdev]) -> BTreeMap<(u32, u64), RangeSet> {
+    let logs = LogChanges::read(mos, vdevs).unwrap();
     let mut out = BTreeMap::new();
     for vd in vdevs {
         let each = |ms: pool::metaslab::Metaslab| {
@@ -38,7 +38,7 @@ fn maps(books: &Mos, vdevs: &[TopVdev]) -> BTreeMap<(u32, u64), RangeSet> {
             out.insert((vd.id.0, ms.id), ms.allocated);
             Ok(())
         };
-        books.metaslabs(vd, &logs, each).unwrap();
+        mos.metaslabs(vd, &logs, each).unwrap();
     }
     out
 }
@@ -132,15 +132,15 @@ fn maps_say_what_was_allocated_and_freed() {
 }
 
 /// Checks that the histogram of each loaded space map is consistent with its free space.
-fn histograms_are_right(books: &Mos, vdevs: &[TopVdev], name: &str) {
+fn histograms_are_right(mos: &Mos, vdevs: &[TopVdev], name: &str) {
     let mut with = 0;
     for vd in vdevs {
-        for (id, object) in books.metaslab_objects(vd).unwrap().into_iter().enumerate() {
+        for (id, object) in mos.metaslab_objects(vd).unwrap().into_iter().enumerate() {
             if object == 0 {
                 continue;
             }
             let none = LogChanges::default();
-            let ms = books.load_metaslab(vd, id as u64, object, None, &none).unwrap();
+            let ms = mos.load_metaslab(vd, id as u64, object, None, &none).unwrap();
             let Some(phys) = ms.phys.as_ref().filter(|p| p.have_histogram) else { continue };
             let count: u64 = phys.histogram.iter().sum();
             let least: u64 =

@@ -38,9 +38,9 @@ fn block(offset: u64) -> Blkptr {
 }
 
 /// The entries by offset, and the sums, of the table of vdev 0.
-fn table(books: &Mos) -> Option<(BTreeMap<u64, u64>, [u64; 3])> {
-    let brt = books.brt(1).unwrap().pop()?;
-    let entries = books.brt_entries(&brt).unwrap().map(|e| e.unwrap()).map(|e| (e.offset, e.refcnt));
+fn table(mos: &Mos) -> Option<(BTreeMap<u64, u64>, [u64; 3])> {
+    let brt = mos.brt(1).unwrap().pop()?;
+    let entries = mos.brt_entries(&brt).unwrap().map(|e| e.unwrap()).map(|e| (e.offset, e.refcnt));
     Some((entries.collect(), [brt.phys.totalcount, brt.phys.usedspace, brt.phys.savedspace]))
 }
 

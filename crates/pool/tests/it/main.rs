@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail and speak as tests do")]
 
 mod allocate;
-mod books;
 mod clones;
 mod common;
 mod errlog;
 mod hostile;
 mod lists;
 mod load;
+mod mos;
 mod sync;

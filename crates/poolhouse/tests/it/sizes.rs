@@ -7,7 +7,7 @@ use poolhouse::ondisk::feature::{FEATURES, Feature};
 use poolhouse::ondisk::{Ashift, ObjNum};
 use poolhouse::spa::Host;
 use poolhouse::spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
-use poolhouse::spa::import::Hands;
+use poolhouse::spa::import::Resources;
 use poolhouse::zpl::{FileType, Kind, NewFile, NewFileSystem, Policies, Policy};
 use poolhouse::{Claim, Dataset, OpenOptions, Pool};
 use std::path::Path;
@@ -29,7 +29,7 @@ fn new_pool(image: &Path) -> Pool {
         temporary_name: None,
         version: 5000,
     };
-    let Hands { workers, world } = Hands::of_system("tank");
+    let Resources { workers, world } = Resources::of_system("tank");
     let (host, cache) = (Host { hostid: 1, hostname: "here".into() }, (64u64 << 20).into());
     let setting = Setting { host: &host, world, claimer: &claim_file, workers, cache, altroot: None };
     Pool::with_spa(create(&new, &begin, &setting).unwrap(), None).unwrap()

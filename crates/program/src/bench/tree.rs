@@ -11,7 +11,7 @@ use poolhouse::Pool;
 use poolhouse::zpl::{Kind, NewFile, NewFileSystem, Policies};
 use spa::Host;
 use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
-use spa::import::Hands;
+use spa::import::Resources;
 
 /// The pool's name.
 pub const POOL: &str = "bench8115";
@@ -123,7 +123,7 @@ fn new_pool(path: &Path) -> Result<Pool> {
         temporary_name: None,
         version: 5000,
     };
-    let Hands { workers, world } = Hands::of_system(POOL);
+    let Resources { workers, world } = Resources::of_system(POOL);
     let setting = Setting {
         host: &Host::of_system(),
         world,

@@ -15,7 +15,7 @@ use poolhouse::Pool;
 use spa::Host;
 use spa::create::{self, Beginning, NewPool, claim_file, create};
 use spa::engine::{PoolProp, PoolWriter, TaskError};
-use spa::import::Hands;
+use spa::import::Resources;
 use zpl::NewFileSystem;
 
 use crate::commands::dataset::tasks;
@@ -69,7 +69,7 @@ pub fn create_pool(
         crypt: crypt.as_ref(),
         temporary_name: request.temporary_name.as_deref(),
     };
-    let Hands { workers, world } = Hands::of_system(name);
+    let Resources { workers, world } = Resources::of_system(name);
     let setting =
         create::Setting { host, world, claimer: &claim_file, workers, cache, altroot: facts.altroot.clone() };
     let spa = create(&new, &begin, &setting).map_err(|e| Error::new(name, of_create(&e)))?;

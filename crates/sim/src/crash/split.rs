@@ -15,7 +15,7 @@ use spa::Spa;
 use spa::SplitTerms;
 use spa::create::VdevShape;
 use spa::engine::PoolWriter;
-use spa::import::{Hands, Options, SystemClock, import_for_writing};
+use spa::import::{Options, Resources, SystemClock, import_for_writing};
 use zpl::NewFileSystem;
 
 use super::work::{POOL, SIZE, begin_with, host, next, read, write};
@@ -97,8 +97,8 @@ fn import(dir: &Path, name: &str) -> Result<Option<Spa>, String> {
     let scan = spa::discover(&[dir]);
     let Some(found) = scan.pools.iter().find(|pool| pool.name == name) else { return Ok(None) };
     let options = Options { readonly: false, force: true, cache: (32u64 << 20).into(), ..Options::default() };
-    let hands = Hands::of_system(name);
-    let spa = import_for_writing(found, &options, None, &host(), &SystemClock, hands);
+    let resources = Resources::of_system(name);
+    let spa = import_for_writing(found, &options, None, &host(), &SystemClock, resources);
     spa.map(Some).map_err(|e| format!("{name} cannot be imported: {}", chain(&e)))
 }
 

@@ -25,7 +25,7 @@ use ondisk::feature::{FEATURES, Feature};
 use ondisk::{BlkId, DmuType, ObjNum};
 use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, claim_file, create};
 use spa::engine::{CheckpointError, PoolWriter, REBUILD_MAX_SEGMENT, World};
-use spa::import::{Hands, Options, SystemClock, import, import_for_writing};
+use spa::import::{Options, Resources, SystemClock, import, import_for_writing};
 use spa::{Host, Spa};
 use zpl::NewFileSystem;
 
@@ -147,7 +147,7 @@ impl Life {
             temporary_name: None,
             version: 5000,
         };
-        let Hands { workers: threads, world } = life.hands(seed);
+        let Resources { workers: threads, world } = life.resources(seed);
         let rack = &life.rack;
         let claimer = |path: &Path| claim_file(path).map(|(image, kind)| (rack.around(image), kind));
         let setting = Setting {
@@ -199,8 +199,8 @@ impl Life {
         Options { force: true, cache: (64u64 << 20).into(), layer: self.rack.layer(), ..Options::default() }
     }
 
-    fn hands(&self, seed: u64) -> Hands {
-        Hands {
+    fn resources(&self, seed: u64) -> Resources {
+        Resources {
             workers: Arc::new(zio::Workers::new("zio", self.workers)),
             world: Arc::new(Seeded { state: AtomicU64::new(seed), rack: Arc::clone(&self.rack) }),
         }
@@ -217,8 +217,8 @@ impl Life {
         let options = Options { readonly: false, checkpoint, ..self.options() };
         // Each import needs another random sequence, as guids of an earlier sequence are in use.
         let imports = SplitMix(candidate.config.txg.0).roll();
-        let hands = self.hands(self.seed ^ self.steps.rotate_left(32) ^ imports);
-        let spa = import_for_writing(candidate, &options, None, &host(), &SystemClock, hands)
+        let resources = self.resources(self.seed ^ self.steps.rotate_left(32) ^ imports);
+        let spa = import_for_writing(candidate, &options, None, &host(), &SystemClock, resources)
             .map_err(|e| chain(&e))?;
         if let Some(live) = spa.writer() {
             live.scans().limit_slices(SLICE);

@@ -46,7 +46,7 @@ fn dedup_tables() {
 
 /// Goal: the same for cloned blocks, unreplayed logs, volumes and gang blocks.
 #[test]
-fn other_books() {
+fn clones_logs_volumes_and_gangs() {
     for name in ["block-clone", "zil-freeze", "zvols", "gang"] {
         survives(name);
     }

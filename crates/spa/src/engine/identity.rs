@@ -17,7 +17,7 @@ impl PoolWriter {
     /// # Errors
     /// * [`ShapeError::CheckpointExists`]: there is a checkpoint, which has the old guid.
     /// * [`ShapeError::DiscardingCheckpoint`]: a checkpoint is being discarded.
-    /// * [`ShapeError::Books`]: the pool metadata cannot be read.
+    /// * [`ShapeError::Metadata`]: the pool metadata cannot be read.
     /// * [`ShapeError::Unhealthy`]: a device is missing, and would keep the old guid.
     /// * [`ShapeError::Guid`]: the guid is 0 or that of a vdev of the pool.
     /// * [`ShapeError::Stopped`]: the pool has stopped.

@@ -44,7 +44,7 @@ impl PoolWriter {
             let txg = tx.txg();
             let set = |p: &PoolProp| match p {
                 PoolProp::Version(version) => upgrade(core, tx, *version),
-                p => set_prop(core, tx, p).map_err(|source| SyncError::Books { txg, source }),
+                p => set_prop(core, tx, p).map_err(|source| SyncError::Metadata { txg, source }),
             };
             props.iter().map(set).collect()
         }))?;
@@ -86,7 +86,7 @@ fn set_prop(core: &PoolCore, tx: &Tx, prop: &PoolProp) -> pool::Result<Event> {
 /// Upgrades the pool to a newer version, with its features (`spa_sync_upgrades`).
 fn upgrade(core: &PoolCore, tx: &Tx, to: u64) -> Result<Event, SyncError> {
     let txg = tx.txg();
-    let books = |source| SyncError::Books { txg, source };
+    let metadata = |source| SyncError::Metadata { txg, source };
     let from = core.sync_mos.version();
     if from < to {
         // New structures have the new version from here on.
@@ -101,11 +101,11 @@ fn upgrade(core: &PoolCore, tx: &Tx, to: u64) -> Result<Event, SyncError> {
             done.map_err(|source| SyncError::Datasets { txg, source })?;
         }
         if from < SPA_VERSION_RAIDZ_DEFLATE && SPA_VERSION_RAIDZ_DEFLATE <= to {
-            core.sync_mos.set_dir_words(tx, mos::DEFLATE, &[1]).map_err(books)?;
+            core.sync_mos.set_dir_words(tx, mos::DEFLATE, &[1]).map_err(metadata)?;
             core.ratios.lock().clear();
         }
         if to >= SPA_VERSION_FEATURES {
-            core.sync_mos.create_features(tx).map_err(books)?;
+            core.sync_mos.create_features(tx).map_err(metadata)?;
         }
         core.edit_config(|config| config.version = to);
     }

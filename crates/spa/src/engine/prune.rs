@@ -86,7 +86,7 @@ impl PoolWriter {
     ///
     /// # Errors
     /// * [`ShapeError::Unsupported`]: the feature `fast_dedup` is not enabled.
-    /// * [`ShapeError::Books`]: the pool metadata cannot be read.
+    /// * [`ShapeError::Metadata`]: the pool metadata cannot be read.
     /// * [`ShapeError::Stopped`]: the pool has stopped.
     pub fn prune_ddt(&self, what: Prune) -> Result<u64, ShapeError> {
         let core = &self.parts().core;
@@ -130,7 +130,7 @@ impl PoolWriter {
         let dedup = Arc::clone(&self.parts().sync.shared.dedup);
         self.parts().core.change_early(Box::new(move |_, tx| {
             let pruned = dedup.prune(&batch, cutoff);
-            *told.lock() = pruned.map_err(|source| SyncError::Books { txg: tx.txg(), source })?;
+            *told.lock() = pruned.map_err(|source| SyncError::Metadata { txg: tx.txg(), source })?;
             Ok(Vec::new())
         }))?;
         Ok(*count.lock())

@@ -31,7 +31,7 @@ use crate::checkpoint;
 use crate::engine::PoolWriter;
 use crate::engine::parts::{Parts, Pipeline};
 use crate::import::claim_logs::{GiveUp, Logs};
-use crate::import::{Hands, Options};
+use crate::import::{Options, Resources};
 use crate::pool_core::errors::SyncError;
 use crate::pool_core::state::{AuxLists, PoolTask, Synced};
 use crate::txg::Stopped;
@@ -76,8 +76,8 @@ pub enum WriteRefusal {
         dataset: String,
     },
     /// The pool metadata can't be read, or contain what this software does not maintain.
-    #[error("the pool's books")]
-    Books(#[from] pool::Error),
+    #[error("the pool's metadata")]
+    Metadata(#[from] pool::Error),
     /// Its datasets can't be read.
     #[error("the pool's datasets")]
     Datasets(#[from] dsl::Error),
@@ -103,10 +103,10 @@ impl Spa {
         self,
         host: &Host,
         altroot: Option<String>,
-        hands: Hands,
+        resources: Resources,
         options: &Options,
     ) -> Result<Spa, WriteRefusal> {
-        self.opened(host, altroot, hands, options, None)
+        self.opened(host, altroot, resources, options, None)
     }
 
     /// Opens a pool that was just split off from another one. `first` runs in its first txg, which
@@ -118,21 +118,21 @@ impl Spa {
         self,
         host: &Host,
         altroot: Option<String>,
-        hands: Hands,
+        resources: Resources,
         first: PoolTask,
     ) -> Result<Spa, WriteRefusal> {
-        self.opened(host, altroot, hands, &Options::default(), Some(first))
+        self.opened(host, altroot, resources, &Options::default(), Some(first))
     }
 
     fn opened(
         self,
         host: &Host,
         altroot: Option<String>,
-        hands: Hands,
+        resources: Resources,
         options: &Options,
         begin: Option<PoolTask>,
     ) -> Result<Spa, WriteRefusal> {
-        let Hands { workers, world } = hands;
+        let Resources { workers, world } = resources;
         self.check_writable()?;
         let tops = self.top_vdevs()?;
         let space = self.space()?;

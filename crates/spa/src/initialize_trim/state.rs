@@ -84,7 +84,7 @@ impl InitializeTrim {
             // The work of a device that has left the pool meanwhile is forgotten with it.
             let Some(zap) = root.find(entry.key.0).and_then(|leaf| leaf.leaf_zap) else { continue };
             let put = self.put_work(tx, zap, &entry);
-            put.map_err(|source| SyncError::Books { txg: tx.txg(), source })?;
+            put.map_err(|source| SyncError::Metadata { txg: tx.txg(), source })?;
             let events: Vec<Event> = entry
                 .told
                 .into_iter()

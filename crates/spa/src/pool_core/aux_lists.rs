@@ -38,7 +38,7 @@ impl PoolCore {
             nv.set(name, Value::ListArray(list.iter().map(|a| a.config.to_aux_nvlist()).collect()));
             self.sync_mos
                 .write_named_nvlist(tx, name, &nv)
-                .map_err(|source| SyncError::Books { txg, source })?;
+                .map_err(|source| SyncError::Metadata { txg, source })?;
         }
         *self.aux.write() = aux.clone();
         Ok(())

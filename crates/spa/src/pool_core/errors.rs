@@ -31,8 +31,8 @@ pub enum SyncError {
         source: zil::Error,
     },
     /// The pool metadata could not be read or written.
-    #[error("transaction group {txg}: the pool's books")]
-    Books {
+    #[error("transaction group {txg}: the pool's metadata")]
+    Metadata {
         /// The transaction group.
         txg: Txg,
         /// The cause.
@@ -162,8 +162,8 @@ pub enum ShapeError {
         what: &'static str,
     },
     /// The pool metadata can't be read.
-    #[error("the pool's books")]
-    Books(#[from] pool::Error),
+    #[error("the pool's metadata")]
+    Metadata(#[from] pool::Error),
     /// The changed tree is invalid, or lacks the vdev.
     #[error("the tree of vdevs")]
     Tree(#[from] vdev::VdevError),

@@ -56,11 +56,11 @@ impl PoolCore {
         if self.sync_mos.version() < SPA_VERSION_ZPOOL_HISTORY || nothing {
             return Ok(());
         }
-        let books = |source| SyncError::Books { txg, source };
-        if self.sync_mos.dir(mos::HISTORY).map_err(books)?.is_none() {
+        let metadata = |source| SyncError::Metadata { txg, source };
+        if self.sync_mos.dir(mos::HISTORY).map_err(metadata)?.is_none() {
             // The pool was made before there were histories.
             let room = self.allocator.totals().of(ClassKind::Normal).dspace;
-            self.sync_mos.create_history(tx, room).map_err(books)?;
+            self.sync_mos.create_history(tx, room).map_err(metadata)?;
         }
         let events: Vec<Nvlist> =
             announced.iter().chain(events).map(|e| internal(e, txg, now, &hostname)).collect();
@@ -69,7 +69,7 @@ impl PoolCore {
         events
             .into_iter()
             .chain(commands)
-            .try_for_each(|record| self.sync_mos.log_history(tx, &record).map_err(books))
+            .try_for_each(|record| self.sync_mos.log_history(tx, &record).map_err(metadata))
     }
 
     /// Records the software versions in the history with the next txg, when the pool is created or

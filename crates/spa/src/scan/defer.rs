@@ -60,9 +60,9 @@ impl Scans {
         if stat.issued < whole / 100 * DEFER_PERCENT.get() {
             return self.restart_resilver(tx, events);
         }
-        let books = |source| SyncError::Books { txg: tx.txg(), source };
+        let metadata = |source| SyncError::Metadata { txg: tx.txg(), source };
         if !Self::is_deferred_on_disk(&self.core.sync_mos) {
-            self.core.sync_mos.feature_incr(tx, feature()).map_err(books)?;
+            self.core.sync_mos.feature_incr(tx, feature()).map_err(metadata)?;
         }
         let tree = self.core.tree();
         let beyond = |guid: &Guid| {
@@ -98,8 +98,8 @@ impl Scans {
             return Ok(false);
         }
         if active {
-            let books = |source| SyncError::Books { txg: tx.txg(), source };
-            self.core.sync_mos.feature_decr(tx, feature()).map_err(books)?;
+            let metadata = |source| SyncError::Metadata { txg: tx.txg(), source };
+            self.core.sync_mos.feature_decr(tx, feature()).map_err(metadata)?;
         }
         self.mark_deferred(|_| false);
         let begins = self.missing().is_some();

@@ -106,7 +106,7 @@ impl Scans {
         if scrub.is_running() || self.scan.stat().is_some_and(|s| s.is_scanning()) {
             return Ok(Err(ScanRefusal::Busy));
         }
-        let by_head = |source| SyncError::Books { txg: tx.txg(), source };
+        let by_head = |source| SyncError::Metadata { txg: tx.txg(), source };
         let to_examine = self.core.sync_mos.errlog_count(ErrLog::Last, true).map_err(by_head)?;
         let phys = ErrorScrubPhys {
             func: ScanFunc::ErrorScrub,
@@ -249,8 +249,8 @@ impl Scans {
             return Ok(());
         }
         let words = scrub.phys.encode();
-        let books = |source| SyncError::Books { txg: tx.txg(), source };
-        self.core.sync_mos.set_dir_words(tx, mos::ERRORSCRUB, &words).map_err(books)
+        let metadata = |source| SyncError::Metadata { txg: tx.txg(), source };
+        self.core.sync_mos.set_dir_words(tx, mos::ERRORSCRUB, &words).map_err(metadata)
     }
 
     /// Whether the pool supports it: its log records the births of blocks (`head_errlog`).

@@ -83,7 +83,7 @@ impl Scans {
             ScanCommand::Scrub | ScanCommand::ScrubOn if self.rebuilds.any() => Err(ScanRefusal::Busy),
             ScanCommand::ScrubOn => {
                 let last = self.core.sync_mos.last_scrubbed_txg();
-                let last = last.map_err(|source| SyncError::Books { txg: tx.txg(), source })?.unwrap_or(0);
+                let last = last.map_err(|source| SyncError::Metadata { txg: tx.txg(), source })?.unwrap_or(0);
                 self.begin_scan(tx, ScanFunc::Scrub, (last, tx.txg().0), &mut events)?;
                 Ok(ScanDone::Done)
             }
@@ -154,10 +154,10 @@ impl Scans {
         if func == ScanFunc::Resilver {
             self.forget_rebuilds(tx)?;
         }
-        let books = |source| SyncError::Books { txg: tx.txg(), source };
+        let metadata = |source| SyncError::Metadata { txg: tx.txg(), source };
         let old = self.core.synced.read().uberblock.version < DSL_SCRUB;
         let kind = if old { DmuType::ZAP_OTHER } else { DmuType::SCAN_QUEUE };
-        let queue_obj = self.core.sync_mos.create_zap_of(tx, kind).map_err(books)?.0;
+        let queue_obj = self.core.sync_mos.create_zap_of(tx, kind).map_err(metadata)?.0;
         let phys = ScanPhys {
             func,
             state: ScanState::Scanning,
@@ -218,7 +218,7 @@ impl Scans {
         what: &'static str,
         events: &mut Vec<Event>,
     ) -> Result<(), SyncError> {
-        let books = |source| SyncError::Books { txg: tx.txg(), source };
+        let metadata = |source| SyncError::Metadata { txg: tx.txg(), source };
         let now = self.core.world.now();
         let (phys, ours, behind, lost, present, moved) = {
             let mut state = self.scan.state.lock();
@@ -255,15 +255,15 @@ impl Scans {
         self.core.error_logs.over(if complete && all { Turn::Replace } else { Turn::Add });
         if complete && phys.func == ScanFunc::Scrub {
             let words = [phys.max_txg];
-            self.core.sync_mos.set_dir_words(tx, mos::LAST_SCRUBBED_TXG, &words).map_err(books)?;
+            self.core.sync_mos.set_dir_words(tx, mos::LAST_SCRUBBED_TXG, &words).map_err(metadata)?;
         }
         let checkpoint = ondisk::feature::Feature::by_guid(CHECKPOINT).expect("it is in the table");
-        let held = self.core.sync_mos.feature_refcount(checkpoint).map_err(books)?.unwrap_or(0) > 0;
+        let held = self.core.sync_mos.feature_refcount(checkpoint).map_err(metadata)?.unwrap_or(0) > 0;
         let clones = ondisk::feature::Feature::by_guid(CLONES).expect("it is in the table");
         // An earlier import knew what was cloned behind the scan.
         let known = ours
             || phys.errors == 0
-                && self.core.sync_mos.feature_refcount(clones).map_err(books)?.unwrap_or(0) == 0;
+                && self.core.sync_mos.feature_refcount(clones).map_err(metadata)?.unwrap_or(0) == 0;
         if complete && !held && !known && phys.errors == 0 && self.missing().is_some() {
             self.scan.wanted.store(true, Ordering::Relaxed);
         }
@@ -327,7 +327,7 @@ impl Scans {
         self.sync_error_scrub(tx, &mut events)?;
         self.scan.turned();
         self.core.log_events(tx, &events)?;
-        self.put_scan(tx).map_err(|source| SyncError::Books { txg: tx.txg(), source })
+        self.put_scan(tx).map_err(|source| SyncError::Metadata { txg: tx.txg(), source })
     }
 
     /// Whether this object of the MOS is a queue of datasets. Nothing else is changed or freed,

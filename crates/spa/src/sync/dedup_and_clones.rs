@@ -46,25 +46,25 @@ impl PoolSync {
         let vdevs = self.core.allocator.vdevs();
         self.shared.dedup.begin(txg, self.core.world.now(), &vdevs);
         self.shared.clones.set_vdevs(&vdevs);
-        let books = |source| SyncError::Books { txg, source };
+        let metadata = |source| SyncError::Metadata { txg, source };
         let claimed = std::mem::take(&mut *self.claimed.lock());
         for bp in claimed.into_iter().chain(self.core.dsl.heads().clones(txg)) {
             self.scans.scan.moved(bp.stored().map_or(bp.birth, |s| s.phys_birth));
             let deduped = bp.stored().is_some_and(|s| s.dedup);
-            if !deduped || !self.shared.dedup.add_ref(&bp).map_err(books)? {
+            if !deduped || !self.shared.dedup.add_ref(&bp).map_err(metadata)? {
                 self.shared.clones.add(txg, &bp);
             }
         }
-        self.shared.clones.begin(txg).map_err(books)
+        self.shared.clones.begin(txg).map_err(metadata)
     }
 
     /// Writes the pass's changes of the tables, and frees what has lost its last reference.
     pub(crate) fn sync_shared(&self, tx: &Tx) -> Result<(), SyncError> {
         let txg = tx.txg();
-        let books = |source| SyncError::Books { txg, source };
+        let metadata = |source| SyncError::Metadata { txg, source };
         self.shared.dedup.take_joined().into_iter().for_each(|birth| self.scans.scan.moved(birth));
-        self.shared.clones.sync(tx, &self.core.sync_mos).map_err(books)?;
-        let dead = self.shared.dedup.sync(tx, &self.core.sync_mos).map_err(books)?;
+        self.shared.clones.sync(tx, &self.core.sync_mos).map_err(metadata)?;
+        let dead = self.shared.dedup.sync(tx, &self.core.sync_mos).map_err(metadata)?;
         dead.iter().try_for_each(|bp| self.core.free(txg, bp))
     }
 

@@ -33,7 +33,7 @@ impl PoolSync {
     /// Writes the logs that changed. True if one is new, and so the config has changed.
     pub(crate) fn write_dtls(&self, tx: &Tx, pass: u32) -> Result<bool, SyncError> {
         let txg = tx.txg();
-        self.put_dtls(tx, pass).map_err(|source| SyncError::Books { txg, source })
+        self.put_dtls(tx, pass).map_err(|source| SyncError::Metadata { txg, source })
     }
 
     fn put_dtls(&self, tx: &Tx, pass: u32) -> pool::Result<bool> {

@@ -37,7 +37,7 @@ pub(crate) fn guid_sum(root: &VdevConfig) -> u64 {
 impl PoolSync {
     /// Makes `root` the pool's state as of `txg`.
     pub(crate) fn commit(&self, txg: Txg, root: &Blkptr) -> Result<(), SyncError> {
-        let features = self.core.sync_mos.features().map_err(|source| SyncError::Books { txg, source })?;
+        let features = self.core.sync_mos.features().map_err(|source| SyncError::Metadata { txg, source })?;
         let zio = self.core.cache.zio();
         zio.suspension().set_mode(PoolCore::failmode(&self.core.sync_mos));
         let mmp = self.core.heart.fields(self.core.multihost(), self.core.uptime());

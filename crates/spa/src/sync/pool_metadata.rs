@@ -17,7 +17,7 @@ impl PoolSync {
     /// (`spa_sync_config_object`).
     pub(crate) fn write_config(&self, tx: &Tx) -> Result<(), SyncError> {
         let txg = tx.txg();
-        self.put_config(tx).map_err(|source| SyncError::Books { txg, source })
+        self.put_config(tx).map_err(|source| SyncError::Metadata { txg, source })
     }
 
     fn put_config(&self, tx: &Tx) -> pool::Result<()> {

@@ -43,7 +43,7 @@ fn take_in(core: &PoolCore, tx: &Tx, tops: Vec<VdevConfig>, claimed: &Claimed) -
     let mut root = root.expect("it was just set");
     let tree = core.reshape(&root, claimed).map_err(|source| SyncError::Shape { txg, source })?;
     add_vdevs(&core.sync_mos, tx, &tree, &core.allocator, &mut root)
-        .map_err(|source| SyncError::Books { txg, source })?;
+        .map_err(|source| SyncError::Metadata { txg, source })?;
     let first = root.children.len() - added;
     core.list_distributed(tx, &root.children[first..])?;
     core.edit_config(|config| config.set_root(root));

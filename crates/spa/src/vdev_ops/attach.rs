@@ -197,8 +197,11 @@ impl Vdevs {
         new.leaf.rebuild_txg = how.sequential.then_some(txg);
         // Pools of old versions have no leaf ZAPs.
         if root.leaves().any(|leaf| leaf.leaf_zap.is_some()) {
-            let zap =
-                self.core.sync_mos.create_vdev_zap(tx).map_err(|source| SyncError::Books { txg, source })?;
+            let zap = self
+                .core
+                .sync_mos
+                .create_vdev_zap(tx)
+                .map_err(|source| SyncError::Metadata { txg, source })?;
             new.leaf.leaf_zap = Some(zap);
         }
         new.join(&mut root);
@@ -346,7 +349,7 @@ impl Vdevs {
             self.aside.lock().remove(&spare);
         }
         crate::vdev_ops::vdev_objects::forget(&self.core.sync_mos, tx, leaf)
-            .map_err(|source| SyncError::Books { txg: tx.txg(), source })
+            .map_err(|source| SyncError::Metadata { txg: tx.txg(), source })
     }
 }
 

@@ -167,7 +167,7 @@ impl Vdevs {
     /// # Errors
     /// * [`ShapeError::Devices`]: a device cannot be used; see [`CreateError`].
     /// * [`ShapeError::Labels`]: the labels of a device cannot be written.
-    /// * [`ShapeError::Books`]: the pool metadata cannot be read.
+    /// * [`ShapeError::Metadata`]: the pool metadata cannot be read.
     /// * [`ShapeError::Stopped`]: the pool has stopped.
     ///
     /// The pool is then as it was, though devices may have lost their old labels.

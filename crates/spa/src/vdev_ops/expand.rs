@@ -135,7 +135,7 @@ impl Vdevs {
         let tree = self.core.put_tree(&shown, &Claimed::new(), |_| Ok(())).map_err(shape)?;
         let block = tree.psize_to_asize(VdevId(top.id as u32), Psize(1 << 17), txg).map_err(shape)?;
         let described = TopVdev::from_config(&self.core.sync_mos, &top, block.0);
-        if let Some(described) = described.map_err(|source| SyncError::Books { txg, source })? {
+        if let Some(described) = described.map_err(|source| SyncError::Metadata { txg, source })? {
             self.core.allocator.grow_vdev(&described);
         }
         self.core.edit_config(|config| config.set_root(root));

@@ -127,6 +127,6 @@ impl Vdevs {
             self.offline_for_now.lock().remove(&leaf.guid);
         }
         crate::vdev_ops::vdev_objects::forget(&self.core.sync_mos, tx, top)
-            .map_err(|source| SyncError::Books { txg: tx.txg(), source })
+            .map_err(|source| SyncError::Metadata { txg: tx.txg(), source })
     }
 }

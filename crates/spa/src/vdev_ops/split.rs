@@ -236,7 +236,7 @@ pub(crate) fn release(core: &PoolCore, tx: &Tx, plan: &Plan) -> Result<Vec<Event
         core.dtls.lock().remove(&leaf.guid);
         forget(&core.sync_mos, tx, leaf)
     });
-    gone.map_err(|source| SyncError::Books { txg, source })?;
+    gone.map_err(|source| SyncError::Metadata { txg, source })?;
     core.edit_config(|config| config.set_root(plan.rest.clone()));
     let event = |leaf: &VdevConfig| {
         let path = String::from_utf8_lossy(leaf.path.as_deref().unwrap_or(b"-")).into_owned();

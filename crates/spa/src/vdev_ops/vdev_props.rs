@@ -85,7 +85,7 @@ impl Vdevs {
                 });
             }
             let set = store(core, tx, zap, guid, &name, &value);
-            set.map(|event| vec![event]).map_err(|source| SyncError::Books { txg, source })
+            set.map(|event| vec![event]).map_err(|source| SyncError::Metadata { txg, source })
         }))?;
         if limits {
             error_limits::load(&self.core);

@@ -191,10 +191,10 @@ fn block_devices_are_held() {
         let spa = match readonly {
             true => spa::import(&found.pools[0], &options, &testpools::host(), &spa::SystemClock).unwrap(),
             false => {
-                let hands = spa::import::Hands::of_system("tank");
+                let resources = spa::import::Resources::of_system("tank");
                 let host = testpools::host();
                 let clock = spa::SystemClock;
-                spa::import::import_for_writing(&found.pools[0], &options, None, &host, &clock, hands)
+                spa::import::import_for_writing(&found.pools[0], &options, None, &host, &clock, resources)
                     .unwrap()
             }
         };

@@ -48,12 +48,12 @@ fn what_is_left_can_be_read() {
     let spa = read().unwrap();
     assert_eq!((spa.tree().state().0, spa.tree().lost_tops()), (VdevState::Degraded, 1));
     let options = dsl::Options { pool_name: "tank".to_owned(), ..dsl::Options::default() };
-    let books = dsl::Dsl::open(spa.mos().clone(), options).unwrap();
-    let os = books.dataset("tank/a").unwrap().objset().unwrap().unwrap();
+    let dsl = dsl::Dsl::open(spa.mos().clone(), options).unwrap();
+    let os = dsl.dataset("tank/a").unwrap().objset().unwrap().unwrap();
     let mut left = vec![0; bytes.len()];
     os.dnode(object).unwrap().read_at(0, &mut left).unwrap();
     assert!(left == bytes);
-    drop((os, books, spa));
+    drop((os, dsl, spa));
     MISSING_TOPS.set(0);
     assert!(read().is_err_and(|failure| lost(&failure.error)));
     std::fs::rename(&elsewhere, &images[1]).unwrap();

@@ -70,7 +70,7 @@ fn new_image(dir: &Path, name: &str) -> PathBuf {
 }
 
 /// The recorded state of the rebuild.
-fn books(spa: &Spa) -> RebuildPhys {
+fn progress(spa: &Spa) -> RebuildPhys {
     let config = spa.config();
     let zap = config.vdev_tree.as_ref().unwrap().children[0].top_zap.unwrap();
     spa.mos().rebuild(zap).unwrap().unwrap()
@@ -85,7 +85,7 @@ fn finished(spa: &Spa) {
     live(spa).scans().hold(false);
     live(spa).scans().limit_slices(0);
     live(spa).scans().wait().unwrap();
-    assert_eq!((books(spa).state, books(spa).errors), (REBUILD_COMPLETE, 0));
+    assert_eq!((progress(spa).state, progress(spa).errors), (REBUILD_COMPLETE, 0));
     assert!(spa.tree().behind().is_empty());
     let scrub = live(spa).scans().stat().unwrap().phys;
     assert_eq!((scrub.func, scrub.state), (ScanFunc::Scrub, ScanState::Finished));
@@ -105,7 +105,7 @@ fn some_slices(spa: &Spa) {
     }
     live(spa).scans().hold(true);
     live(spa).sync_all().unwrap();
-    assert!(books(spa).last_offset > from && books(spa).state == REBUILD_ACTIVE);
+    assert!(progress(spa).last_offset > from && progress(spa).state == REBUILD_ACTIVE);
 }
 
 /// Goal: a child of a mirror is rebuilt while files come and go and logs are written, and over an
@@ -123,7 +123,7 @@ fn a_mirror_is_rebuilt() {
     let new = new_image(dir.path(), "new");
     live(&spa).scans().hold(true);
     join(&spa, &paths[0], &new, false, true).unwrap();
-    assert!(active(&spa) && books(&spa).state == REBUILD_ACTIVE && books(&spa).last_offset == 0);
+    assert!(active(&spa) && progress(&spa).state == REBUILD_ACTIVE && progress(&spa).last_offset == 0);
     assert!(matches!(live(&spa).scan(ScanCommand::Scrub), Err(ScanRefusal::Busy)));
     some_slices(&spa);
     thin(&spa, &mut files);
@@ -197,12 +197,12 @@ fn refusals_and_an_end() {
     some_slices(&spa);
     // Another attach restarts the rebuild.
     join(&spa, &paths[0], &other, false, true).unwrap();
-    assert_eq!(books(&spa).last_offset, 0);
+    assert_eq!(progress(&spa).last_offset, 0);
     live(&spa).vdevs().detach(guid(&spa, &other)).unwrap();
     live(&spa).vdevs().offline(guid(&spa, &new), false).unwrap();
     live(&spa).scans().hold(false);
     live(&spa).scans().wait().unwrap();
-    assert_eq!(books(&spa).state, REBUILD_CANCELED);
+    assert_eq!(progress(&spa).state, REBUILD_CANCELED);
     live(&spa).scans().hold(true);
     assert_eq!(live(&spa).vdevs().online(guid(&spa, &new), false).unwrap(), VdevState::Healthy);
     let refused = join(&spa, &paths[0], &new_image(dir.path(), "more"), false, true);
@@ -213,7 +213,7 @@ fn refusals_and_an_end() {
     let resilver = live(&spa).scans().stat().unwrap().phys;
     assert_eq!((resilver.func, resilver.state), (ScanFunc::Resilver, ScanState::Finished));
     assert!(spa.tree().behind().is_empty());
-    assert_eq!(books(&spa), RebuildPhys::default(), "a resilver is what is told of");
+    assert_eq!(progress(&spa), RebuildPhys::default(), "a resilver is what is told of");
     check(&spa, &files);
     live(&spa).export().unwrap();
     drop(spa);

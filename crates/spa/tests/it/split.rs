@@ -9,7 +9,7 @@ use ondisk::{Guid, ObjNum};
 use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape};
 use spa::engine::{LogHandle, PoolWriter, ShapeError};
-use spa::import::{Hands, Options, SystemClock, import_for_writing};
+use spa::import::{Options, Resources, SystemClock, import_for_writing};
 use spa::{SplitError, SplitTerms, Unfit};
 use testpools::{ask, host, import_as, judge, noise, own, pool_of, read_file, write_file};
 use zil::{Bytes, Missing, Source};
@@ -111,7 +111,7 @@ fn named(dir: &Path, name: &str) -> Spa {
     let pools = spa::discover(&[dir]).pools;
     let found = pools.iter().find(|pool| pool.name == name).unwrap();
     let options = Options { readonly: false, force: true, ..Options::default() };
-    import_for_writing(found, &options, None, &host(), &SystemClock, Hands::of_system(name)).unwrap()
+    import_for_writing(found, &options, None, &host(), &SystemClock, Resources::of_system(name)).unwrap()
 }
 
 /// The output of `zdb -l` for a device.

@@ -47,7 +47,7 @@ impl FixtureService {
             ..Options::default()
         };
         let spa = spa::import(&scan.pools[0], &options, &Host::of_system(), &SystemClock)?;
-        let space = spa.space().expect("the pool's books can be read");
+        let space = spa.space().expect("the pool's metadata can be read");
         let options = dsl::Options { pool_name: spa.name().to_owned(), space, altroot: None };
         let dsl = Dsl::open(spa.mos().clone(), options).expect("the datasets can be read");
         spa.cache().zio().set_keys(dsl.keys().clone());

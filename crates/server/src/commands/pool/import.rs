@@ -15,7 +15,7 @@ use ondisk::config::PoolState;
 use ondisk::{Guid, Nvlist, Txg, VdevConfig};
 use poolhouse::{OpenOptions, Pool};
 use spa::discovery::DEFAULT_SEARCH_PATHS;
-use spa::import::{Claim, Clock, Hands, Options, Pass, Rewind, Seen, import_for_writing, list_txgs};
+use spa::import::{Claim, Clock, Options, Pass, Resources, Rewind, Seen, import_for_writing, list_txgs};
 use spa::{Host, Spa};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -218,9 +218,9 @@ fn open(
     let spa = if options.readonly {
         spa::import(candidate, options, host, clock).map_err(|failure| of_spa(&failure))
     } else {
-        let hands = Hands::of_system(name);
+        let resources = Resources::of_system(name);
         let altroot = facts.altroot.clone();
-        import_for_writing(candidate, options, altroot, host, clock, hands)
+        import_for_writing(candidate, options, altroot, host, clock, resources)
             .map_err(|failure| of_open(&failure))
     };
     let spa = spa.map_err(|reason| match reason {

@@ -8,7 +8,7 @@ use poolhouse::Pool;
 use spa::Host;
 use spa::SplitTerms;
 use spa::engine::{PoolProp, PoolWriter};
-use spa::import::Hands;
+use spa::import::Resources;
 
 use crate::pools::imported::Imported;
 use crate::replies::{of_library, of_shape, of_split};
@@ -33,7 +33,7 @@ pub(crate) struct SplitOff {
     /// Properties that it stores.
     kept: Vec<PoolProp>,
     facts: PoolFacts,
-    hands: Hands,
+    resources: Resources,
 }
 
 /// Checks the name and the properties of the new pool. Writes nothing.
@@ -50,9 +50,9 @@ pub(crate) fn prepare(imported: &Imported, host: &Host, how: &Split<'_>) -> Resu
     }
     let version = imported.pool.spa().version();
     let (kept, facts) = props(how, version, host).map_err(about)?;
-    let hands = Hands::of_system(how.name);
-    let guid = Guid(hands.world.random().max(1));
-    Ok(SplitOff { guid, kept, facts, hands })
+    let resources = Resources::of_system(how.name);
+    let guid = Guid(resources.world.random().max(1));
+    Ok(SplitOff { guid, kept, facts, resources })
 }
 
 /// Splits devices off into a new pool, and opens it (`spa_vdev_split_mirror`). `old` is the name of
@@ -70,7 +70,7 @@ pub(crate) fn open(
     cache: arc::CacheMemory,
 ) -> Result<(Pool, PoolFacts, ()), Error> {
     let about = |reason: Reason| Error::new(old, reason);
-    let SplitOff { guid, kept, facts, hands } = new;
+    let SplitOff { guid, kept, facts, resources } = new;
     let devices: Vec<Guid> = how.devices.iter().copied().map(Guid).collect();
     let terms = SplitTerms {
         name: how.name,
@@ -78,7 +78,7 @@ pub(crate) fn open(
         leaves: &devices,
         altroot: facts.altroot.clone(),
         host,
-        workers: hands.workers,
+        workers: resources.workers,
         cache,
     };
     let spa = live.split(&terms).map_err(|e| about(of_split(&e)))?;

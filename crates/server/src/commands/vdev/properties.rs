@@ -1,13 +1,12 @@
 //! Properties of vdevs, as users set them (`vdev_prop_t`).
 
+use dsl::prop::parse::ZFS_MAXPROPLEN;
 use spa::engine::VdevValue;
 
 use api::settings::pool::nice_number;
 
 /// The longest name of a user property (`ZAP_MAXNAMELEN`).
 const NAME_MAX: usize = 256;
-/// The longest text (`ZFS_MAXPROPLEN`).
-const TEXT_MAX: usize = 4096;
 /// Properties that can't be set.
 const READ_ONLY: &str = "name capacity state guid asize psize ashift size free allocated expandsize fragmentation bootsize parity devid \
     physpath encpath fru parent children numchildren read_errors write_errors checksum_errors initialize_errors null_ops read_ops write_ops \
@@ -26,7 +25,7 @@ fn is_user(name: &str) -> bool {
 /// In OpenZFS's words: the property is unknown or read-only, or can't have this value.
 pub fn check(name: &str, value: &str) -> Result<VdevValue, String> {
     match name {
-        "comment" if value.len() >= TEXT_MAX => Err(format!("'{name}' is too long")),
+        "comment" if value.len() >= ZFS_MAXPROPLEN => Err(format!("'{name}' is too long")),
         "comment" => Ok(VdevValue::Text(value.to_owned())),
         "allocating" | "failfast" => match value {
             "on" => Ok(VdevValue::Number(1)),
@@ -42,7 +41,7 @@ pub fn check(name: &str, value: &str) -> Result<VdevValue, String> {
         _ if READ_ONLY.split_whitespace().any(|n| n == name) => Err(format!("'{name}' is readonly")),
         _ if !is_user(name) => Err(format!("invalid property: '{name}'")),
         _ if name.len() >= NAME_MAX => Err(format!("property name '{name}' is too long")),
-        _ if value.len() >= TEXT_MAX => Err(format!("property value '{value}' is too long")),
+        _ if value.len() >= ZFS_MAXPROPLEN => Err(format!("property value '{value}' is too long")),
         _ if value.is_empty() => Ok(VdevValue::Gone),
         _ => Ok(VdevValue::Text(value.to_owned())),
     }

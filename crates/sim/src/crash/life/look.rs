@@ -11,7 +11,7 @@ use poolhouse::{OpenOptions, Pool};
 use spa::Spa;
 use spa::create::claim_file;
 use spa::engine::{ScanCommand, Verdict};
-use spa::import::{Hands, Options, SystemClock, import_for_writing};
+use spa::import::{Options, Resources, SystemClock, import_for_writing};
 use vdev::VdevState;
 
 use super::{Life, SIZE, Staged, shape, until};
@@ -209,8 +209,8 @@ impl Visit<'_> {
             layer: tape.layer(),
             ..Options::default()
         };
-        let hands = Hands { workers: Arc::new(zio::Workers::new("zio", 1)), world };
-        import_for_writing(found, &options, None, &host(), &SystemClock, hands)
+        let resources = Resources { workers: Arc::new(zio::Workers::new("zio", 1)), world };
+        import_for_writing(found, &options, None, &host(), &SystemClock, resources)
             .map_err(told("it is not imported"))
     }
 

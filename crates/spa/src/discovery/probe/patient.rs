@@ -1,6 +1,7 @@
 //! A device that a thread of its own reads, so that a hung device does not hang its readers.
 
 use crate::discovery::probe::{HANGING, patience};
+use device::wrapper::Wrapper;
 use device::{Device, DeviceError, Layer, Op};
 use std::io;
 use std::path::PathBuf;
@@ -62,11 +63,21 @@ impl Patient {
 
     fn late(&self, offset: u64, len: usize) -> DeviceError {
         let source = io::ErrorKind::TimedOut.into();
-        DeviceError::Io { op: Op::Read, device: self.name().to_owned(), offset, len: len as u64, source }
+        DeviceError::Io {
+            op: Op::Read,
+            device: self.inner.name().to_owned(),
+            offset,
+            len: len as u64,
+            source,
+        }
     }
 }
 
-impl Device for Patient {
+impl Wrapper for Patient {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> device::Result<()> {
         let len = buf.len();
         if self.shared.silent.load(Ordering::SeqCst) {
@@ -89,7 +100,7 @@ impl Device for Patient {
             let now = self.shared.done.load(Ordering::SeqCst);
             if now == before {
                 if !self.shared.silent.swap(true, Ordering::SeqCst) {
-                    HANGING.begins(&PathBuf::from(self.name()));
+                    HANGING.begins(&PathBuf::from(self.inner.name()));
                 }
                 return Err(self.late(offset, len));
             }
@@ -99,7 +110,7 @@ impl Device for Patient {
     }
 
     fn write_at(&self, _: &[u8], _: u64) -> device::Result<()> {
-        Err(DeviceError::ReadOnly { op: Op::Write, device: self.name().to_owned() })
+        Err(DeviceError::ReadOnly { op: Op::Write, device: self.inner.name().to_owned() })
     }
 
     fn flush(&self) -> device::Result<()> {
@@ -107,26 +118,10 @@ impl Device for Patient {
     }
 
     fn trim(&self, _: u64, _: u64) -> device::Result<()> {
-        Err(DeviceError::ReadOnly { op: Op::Trim, device: self.name().to_owned() })
+        Err(DeviceError::ReadOnly { op: Op::Trim, device: self.inner.name().to_owned() })
     }
 
     fn can_trim(&self) -> bool {
         false
-    }
-
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn logical_sector(&self) -> u32 {
-        self.inner.logical_sector()
-    }
-
-    fn physical_sector(&self) -> u32 {
-        self.inner.physical_sector()
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
     }
 }

@@ -67,7 +67,7 @@ impl Scans {
         vdev: VdevId,
         events: &mut Vec<Event>,
     ) -> Result<(), SyncError> {
-        let books = |source| SyncError::Books { txg: tx.txg(), source };
+        let metadata = |source| SyncError::Metadata { txg: tx.txg(), source };
         let Some((guid, zap)) = self.top_of_rebuild(vdev) else { return Ok(()) };
         let Some((min_txg, max_txg)) = self.missed_in(vdev) else { return Ok(()) };
         self.give_up_scrub(tx, events)?;
@@ -89,9 +89,12 @@ impl Scans {
             pass: Pass::begin(0),
         };
         let anew = self.rebuilds.all.lock().insert(vdev, rebuild).is_some();
-        self.core.sync_mos.set_words(tx, zap, mos::VDEV_TOP_REBUILD_PHYS, &phys.encode()).map_err(books)?;
+        self.core
+            .sync_mos
+            .set_words(tx, zap, mos::VDEV_TOP_REBUILD_PHYS, &phys.encode())
+            .map_err(metadata)?;
         if !anew {
-            self.core.sync_mos.feature_incr(tx, feature()).map_err(books)?;
+            self.core.sync_mos.feature_incr(tx, feature()).map_err(metadata)?;
             self.scan.notice_rebuild("resilver_start", guid, self.core.world.wall());
         }
         events.push(told(vdev, guid, if anew { "reset" } else { "started" }));
@@ -122,7 +125,7 @@ impl Scans {
     fn put_rebuild(&self, tx: &Tx, vdev: VdevId, phys: &RebuildPhys) -> Result<(), SyncError> {
         let Some((_, zap)) = self.top_of_rebuild(vdev) else { return Ok(()) };
         let put = self.core.sync_mos.set_words(tx, zap, mos::VDEV_TOP_REBUILD_PHYS, &phys.encode());
-        put.map_err(|source| SyncError::Books { txg: tx.txg(), source })
+        put.map_err(|source| SyncError::Metadata { txg: tx.txg(), source })
     }
 
     fn end_rebuild(&self, tx: &Tx, vdev: VdevId, end: End, events: &mut Vec<Event>) -> Result<(), SyncError> {
@@ -147,7 +150,7 @@ impl Scans {
         }
         self.put_rebuild(tx, vdev, &phys)?;
         let decr = self.core.sync_mos.feature_decr(tx, feature());
-        decr.map_err(|source| SyncError::Books { txg: tx.txg(), source })?;
+        decr.map_err(|source| SyncError::Metadata { txg: tx.txg(), source })?;
         self.rebuilds.end(vdev);
         self.core.edit_config(|config| {
             let top = config.root_mut().children.get_mut(vdev.0 as usize);
@@ -175,7 +178,7 @@ impl Scans {
     /// Removes the records of rebuilds that are over: status queries report the resilver from now
     /// on (`vdev_rebuild_clear_sync`).
     pub(crate) fn forget_rebuilds(&self, tx: &Tx) -> Result<(), SyncError> {
-        let books = |source| SyncError::Books { txg: tx.txg(), source };
+        let metadata = |source| SyncError::Metadata { txg: tx.txg(), source };
         let config = self.core.config_now();
         for top in &config.root().children {
             let active = self.rebuilds.all.lock().contains_key(&VdevId(top.id as u32));
@@ -183,7 +186,7 @@ impl Scans {
             let known = self.core.sync_mos.rebuild(zap).ok().flatten();
             if known.is_some_and(|phys| phys != RebuildPhys::default()) {
                 let none = RebuildPhys::default().encode();
-                self.core.sync_mos.set_words(tx, zap, mos::VDEV_TOP_REBUILD_PHYS, &none).map_err(books)?;
+                self.core.sync_mos.set_words(tx, zap, mos::VDEV_TOP_REBUILD_PHYS, &none).map_err(metadata)?;
             }
         }
         Ok(())

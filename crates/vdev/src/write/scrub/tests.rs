@@ -44,7 +44,7 @@ fn lacking(tree: &Tree, behind: Guid, places: impl Iterator<Item = u64>) -> (usi
             let (laid, known) = tree.lay_out_missed(TOP, offset, &block, TXG).unwrap();
             let expected = laid.iter().any(|l| l.bytes() > 0) || known.behind.contains(&behind);
             assert_eq!(tree.lacks(&copy), expected, "{size} at {offset:#x}");
-            assert!(!tree.lacks(&Extent { birth: Txg(8), ..copy }), "nobody missed that group");
+            assert!(!tree.lacks(&Extent { birth: Txg(8), ..copy }), "no device lacks anything of that group");
             (lack, all) = (lack + usize::from(expected), all + 1);
         }
     }

@@ -5,7 +5,7 @@
 use ondisk::feature::{FEATURES, Feature};
 use spa::create::{Beginning, Claimer, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
 use spa::engine::{PoolWriter, SystemWorld};
-use spa::import::{Hands, Options, SystemClock, import_for_writing};
+use spa::import::{Options, Resources, SystemClock, import_for_writing};
 use spa::{Host, OpenHead, Spa};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -174,8 +174,10 @@ impl Rig {
     pub fn import(dir: Arc<tempfile::TempDir>, policy: Policy) -> Rig {
         let scan = spa::discover(&[dir.path()]);
         let options = Options { readonly: false, ..Options::default() };
-        let hands = Hands { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(SystemWorld) };
-        let spa = import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands).unwrap();
+        let resources =
+            Resources { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(SystemWorld) };
+        let spa =
+            import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, resources).unwrap();
         Self::open(dir, spa, policy)
     }
 }
