@@ -36,6 +36,8 @@ pub(crate) struct Pressure {
 struct State {
     /// Rounds that have ended.
     rounds: u64,
+    /// A round is under way.
+    running: bool,
     waiters: usize,
     closing: bool,
 }
@@ -188,14 +190,25 @@ impl Pressure {
             self.work.wait(&mut s);
         }
         self.told.store(false, Ordering::SeqCst);
-        !s.closing
+        s.running = !s.closing;
+        s.running
     }
 
     /// Records the end of a round.
     pub(crate) fn end_round(&self) {
         let mut s = self.state.lock();
         s.rounds += 1;
+        s.running = false;
         self.room.notify_all();
+    }
+
+    /// Waits until no round is under way or about to begin. There must be an evict thread.
+    #[cfg(test)]
+    pub(crate) fn await_rest(&self) {
+        let mut s = self.state.lock();
+        while s.running || self.told.load(Ordering::SeqCst) {
+            self.room.wait(&mut s);
+        }
     }
 
     /// Waits until a round that begins from now on has ended, or there will be none. There must be

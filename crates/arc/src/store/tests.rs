@@ -78,9 +78,12 @@ impl Rig {
         self.store.inner.pressure.await_round();
     }
 
-    /// Checks that the counters match the contents.
+    /// Checks that the counters match the contents, once nothing is being evicted.
     fn check(&self) {
         let inner = &self.store.inner;
+        if matches!(*self.store.thread.lock(), Evictor::Runs(_)) {
+            inner.pressure.await_rest();
+        }
         let mut sums = [(0, 0); State::LISTS];
         let (mut compressed, mut uncompressed, mut overhead, mut both) = (0, 0, 0, 0);
         for bucket in &inner.buckets {
