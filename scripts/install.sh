@@ -15,7 +15,7 @@ share=$prefix/share
 
 install -D -m 755 "$program" "$dest$prefix/bin/poolhouse"
 mkdir -p "$dest$prefix/sbin"
-for name in zpool zfs zdb mount.zfs; do ln -sfn ../bin/poolhouse "$dest$prefix/sbin/$name"; done
+for name in zpool zfs zdb zstream mount.zfs; do ln -sfn ../bin/poolhouse "$dest$prefix/sbin/$name"; done
 # mount(8) looks for its helpers only in /sbin.
 if [ "$prefix" != /usr ] && [ ! -e "$dest/sbin/mount.zfs" ]; then
   mkdir -p "$dest/sbin"

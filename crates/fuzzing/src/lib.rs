@@ -21,6 +21,7 @@ pub mod labels;
 pub mod mutate;
 pub mod nbd;
 pub mod seeds;
+pub mod stream;
 
 /// A target: its name, and the function that gets the bytes.
 pub type Target = (&'static str, fn(&[u8]));
@@ -61,6 +62,7 @@ pub const DECODERS: &[Target] = &[
     ("gzip", decoders::gzip),
     ("lz4", decoders::lz4),
     ("zstd", decoders::zstd),
+    ("stream", stream::stream),
     ("nbd_option", nbd::option),
     ("nbd_requests", nbd::requests),
 ];

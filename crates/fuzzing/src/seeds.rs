@@ -58,6 +58,7 @@ fn of_image(target: &str, image: &Path) -> Vec<Vec<u8>> {
 /// from clients, requests as clients send them.
 pub fn of(target: &str) -> Vec<Vec<u8>> {
     match target {
+        "stream" => return crate::stream::streams(),
         "nbd_option" => return crate::nbd::options(),
         "nbd_requests" => return crate::nbd::conversations(),
         _ => {}

@@ -40,6 +40,7 @@ pub mod mos;
 pub mod num;
 pub mod nvlist;
 pub mod objset;
+pub mod replay;
 pub mod sa;
 pub mod scan;
 pub mod spacemap;

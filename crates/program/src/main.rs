@@ -21,9 +21,11 @@ const USAGE: &str = "\
 usage: poolhouse COMMAND [ARGUMENT ...]
 
     zpool, zfs, zdb   OpenZFS's commands; links of these names to this program are the same
+    zstream           show what stored send streams consist of
     zinject           let devices and blocks fail on purpose, to see what follows
     ls                list pools, datasets and files, with no mount
     cp                copy files out of a pool and into one, with no mount
+    stream            verify stored send streams, with no pool
     export, unexport  offer volumes over NBD at an address, or no longer; exports lists what is offered and used
     attach, detach    make a volume a block device, /dev/zvol/POOL/VOLUME, or take that away
     man               write the manual pages below a folder
@@ -40,7 +42,7 @@ poolhouse help COMMAND says more.
 ";
 
 /// The commands that `USAGE` lists.
-const COMMANDS: &str = "zpool zfs zdb zinject ls cp export unexport exports attach detach man bench serve get set \
+const COMMANDS: &str = "zpool zfs zdb zstream zinject ls cp stream export unexport exports attach detach man bench serve get set \
                         arcstat arc_summary metrics doctor completion";
 
 fn main() -> ExitCode {
@@ -51,8 +53,8 @@ fn main() -> ExitCode {
     // Under the program's own name, the first word is the command.
     let command = match called.as_deref() {
         Some(
-            name @ ("zpool" | "zfs" | "zdb" | "zinject" | "mount.zfs" | "zfs_ids_to_path" | "arcstat"
-            | "arc_summary"),
+            name @ ("zpool" | "zfs" | "zdb" | "zstream" | "zstreamdump" | "zinject" | "mount.zfs"
+            | "zfs_ids_to_path" | "arcstat" | "arc_summary"),
         ) => name.to_owned(),
         _ if words.is_empty() => String::new(),
         _ => words.remove(0).to_string_lossy().into_owned(),
@@ -114,6 +116,7 @@ fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
             return openzfs(command, words, out, err);
         }
         "zdb" => return zdb::run(words, &mut out, &mut err, &Clock::system()),
+        "zstream" | "zstreamdump" | "stream" => streams(command, words, &mut out, &mut err),
         "ls" | "cp" => {
             let terminal = std::io::stderr().is_terminal();
             let service = Box::new(server::service::connect());
@@ -173,6 +176,17 @@ fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
         }
     };
     if out.flush() { code } else { 1 }
+}
+
+/// Runs a command about stored streams. `zstreamdump` is an old name of `zstream dump`.
+fn streams(command: &str, words: &[String], out: &mut Out, err: &mut Out) -> i32 {
+    let (input, terminal) = (Box::new(std::io::stdin().lock()), std::io::stdin().is_terminal());
+    let mut io = zstream::Io { out, err, input, terminal };
+    match command {
+        "stream" => zstream::files::run(&mut io, words),
+        "zstreamdump" => zstream::run(&mut io, &[&["dump".to_owned()], words].concat()),
+        _ => zstream::run(&mut io, words),
+    }
 }
 
 /// Runs `zpool`, `zfs` or a command about exports against the service that holds this user's pools.

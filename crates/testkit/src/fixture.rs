@@ -226,6 +226,30 @@ impl Fixture {
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// The file `streams/NAME` (stored with or without `.zst`): a send stream, or what `zstream`
+    /// printed of it. `None` if the fixture has no such file.
+    ///
+    /// # Panics
+    /// The file can't be unpacked.
+    pub fn stream(&self, name: &str) -> Option<Vec<u8>> {
+        unpack::read_plain_or_zst(&self.dir.join("streams").join(name))
+    }
+
+    /// The names of the send streams, sorted, without `.zsend`.
+    ///
+    /// # Panics
+    /// The folder can't be read.
+    pub fn streams(&self) -> Vec<String> {
+        let names = unpack::file_names(&self.dir.join("streams"));
+        let mut streams: Vec<String> = names
+            .iter()
+            .filter_map(|n| n.trim_end_matches(".zst").strip_suffix(".zsend"))
+            .map(str::to_owned)
+            .collect();
+        streams.sort();
+        streams
+    }
+
     /// The names of the transcripts, without `.zst`, sorted.
     pub fn outputs(&self) -> Vec<String> {
         let folder = unpack::folder(&self.name, &self.dir, "outputs");

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 ///
 /// The last five are for development and are not shipped. `testkit`, `fuzzing` and `testpools` may
 /// be dev-dependencies of any crate.
-const ORDER: [&str; 31] = [
+const ORDER: [&str; 33] = [
     "ondisk",
     "codec",
     "observe",
@@ -27,6 +27,7 @@ const ORDER: [&str; 31] = [
     "verify",
     "zpl",
     "zvol",
+    "stream",
     "api",
     "poolhouse",
     "fuse",
@@ -34,6 +35,7 @@ const ORDER: [&str; 31] = [
     "mount-rules",
     "console",
     "zdb",
+    "zstream",
     "rescue",
     "server",
     "cli",
@@ -218,7 +220,7 @@ fn commands_link_no_async_runtime() {
     for runtime in runtimes {
         assert!(way("server", runtime).is_some(), "the daemon has {runtime}, or this test sees nothing");
     }
-    let ways = ["api", "console", "zdb", "rescue", "cli"]
+    let ways = ["api", "console", "zdb", "zstream", "rescue", "cli"]
         .iter()
         .flat_map(|name| runtimes.map(|runtime| way(name, runtime)));
     assert_none("async runtimes", &ways.flatten().map(|way| way.join(" uses ")).collect::<Vec<_>>());

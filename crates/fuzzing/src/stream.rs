@@ -1,0 +1,86 @@
+//! Send streams, and the tokens of interrupted ones.
+
+use ondisk::replay::{BACKUP_MAGIC, Begin, Free, Record, Write, WriteEmbedded};
+use ondisk::{ByteOrder, Nvlist, Value};
+use stream::{Reader, Writer};
+
+/// A stream, whatever its checksums are: its records and lists, and their order.
+pub fn stream(data: &[u8]) {
+    let _ = stream::check::check(data, |one| drop(format!("{one:?}")));
+    let mut reader = Reader::unchecked(data);
+    while let Ok(Some(packet)) = reader.next_packet() {
+        let _ = format!("{:?}", packet.record);
+        if matches!(packet.record, Record::Begin(_))
+            && let Ok(list) = Nvlist::decode(packet.payload)
+        {
+            let _ = list.tabbed().to_string();
+        }
+    }
+    if let Ok(text) = std::str::from_utf8(data) {
+        let _ = stream::token::decode(text);
+    }
+}
+
+/// Streams as senders write them: in both byte orders, alone and as a package.
+pub fn streams() -> Vec<Vec<u8>> {
+    let token = b"1-d3e607288-b8-789c636064000310a500c4ec50360710e72765a52697303004409460caa7a515a79630c001489e0d49\
+                  3ea9b224b518483be8d660d55f929f5e9a99c2c0b073b5deeeebeceaba1a48f29c60f9bcc4dc540686e2d4bc14dde2a26\
+                  4fdb4628744a85d0012ac16b0";
+    [ByteOrder::Little, ByteOrder::Big].map(package).into_iter().chain([token.to_vec()]).collect()
+}
+
+fn package(order: ByteOrder) -> Vec<u8> {
+    let mut to_name = [0; 256];
+    to_name[..6].copy_from_slice(b"tank@a");
+    let begin = Begin {
+        magic: BACKUP_MAGIC,
+        version_info: 2,
+        creation_time: 1,
+        objset_type: 2,
+        flags: 0,
+        to_guid: 7,
+        from_guid: 0,
+        to_name,
+    };
+    let mut list = Nvlist::new();
+    list.set("tosnap", Value::String(b"a".to_vec()));
+    list.set("fss", Value::List(Nvlist::new()));
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, order);
+    let block = Write {
+        object: 3,
+        kind: 19,
+        offset: 0,
+        logical_size: 512,
+        to_guid: 7,
+        checksum_type: 7,
+        flags: 0,
+        compression: 0,
+        key_checksum: [0; 4],
+        key_prop: 0,
+        compressed_size: 0,
+        crypt: ondisk::replay::Crypt::default(),
+    };
+    let embedded = WriteEmbedded {
+        object: 3,
+        offset: 512,
+        length: 512,
+        to_guid: 7,
+        compression: 15,
+        embedded_type: 0,
+        logical_size: 512,
+        physical_size: 20,
+    };
+    let written = writer
+        .begin(&begin, &list.encode_xdr())
+        .and_then(|()| writer.end(0))
+        .and_then(|()| writer.begin(&Begin { version_info: 1, ..begin }, &[]))
+        .and_then(|()| writer.write(&Record::Write(block), &[5; 512]))
+        .and_then(|()| writer.write(&Record::WriteEmbedded(embedded), &[6; 24]))
+        .and_then(|()| {
+            writer.write(&Record::Free(Free { object: 3, offset: 1024, length: 9, to_guid: 7 }), &[])
+        })
+        .and_then(|()| writer.end(7));
+    written.expect("a Vec takes all");
+    bytes
+}

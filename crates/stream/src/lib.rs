@@ -1,0 +1,29 @@
+//! Send streams: how they are read and checked.
+//!
+//! # Theory
+//! [`Reader`] takes a stream apart into [`Packet`]s: a record and its payload. It verifies the
+//! checksum of each record before it believes a length in it. So a damaged stream ends in an
+//! [`Error`] that names the record and its place, and no length of a stranger's makes it take more
+//! memory than the largest block or list.
+//!
+//! [`Writer`] is the other side: it adds the checksums.
+//!
+//! [`check`] reads a whole file of streams, and holds that they follow one another: what
+//! `zfs receive` would refuse for its form alone. [`token`] decodes what `zfs send -t` takes.
+//!
+//! # Absent
+//! `zfs send` and `zfs receive`: this release has neither. Streams that refer to earlier blocks
+//! (`zfs send -D`) can be read, and not resolved.
+//!
+//! # See
+//! OpenZFS `cmd/zstream`, `module/zfs/dmu_recv.c`. The records: [`ondisk::replay`].
+
+pub mod check;
+mod error;
+mod reader;
+pub mod token;
+mod writer;
+
+pub use error::{Error, Result};
+pub use reader::{Packet, Reader};
+pub use writer::Writer;

@@ -1,0 +1,59 @@
+//! Records with their checksums, as senders write them.
+
+use std::io::{self, Write};
+
+use codec::checksum::Fletcher4;
+use ondisk::ByteOrder;
+use ondisk::replay::{Begin, CHECKSUM_AT, End, Record, store_checksum};
+
+/// Writes a stream.
+#[derive(Debug)]
+pub struct Writer<W> {
+    sink: W,
+    order: ByteOrder,
+    sum: Fletcher4,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes a stream as a machine of this byte order does.
+    pub fn new(sink: W, order: ByteOrder) -> Self {
+        Self { sink, order, sum: Fletcher4::new(order) }
+    }
+
+    /// Begins a stream. `list` is what follows, for example the packed list of a package.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn begin(&mut self, begin: &Begin, list: &[u8]) -> io::Result<()> {
+        self.sum = Fletcher4::new(self.order);
+        self.write(&Record::Begin(*begin), list)
+    }
+
+    /// Writes a record that neither begins nor ends a stream, with its payload.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn write(&mut self, record: &Record, payload: &[u8]) -> io::Result<()> {
+        let begins = matches!(record, Record::Begin(_));
+        let mut raw = record.encode(if begins { payload.len() as u32 } else { 0 }, self.order);
+        self.sum.append(&raw[..CHECKSUM_AT]);
+        if !begins {
+            store_checksum(&mut raw, self.order, &self.sum.finish().0);
+        }
+        self.sum.append(&raw[CHECKSUM_AT..]);
+        self.sum.append(payload);
+        self.sink.write_all(&raw)?;
+        self.sink.write_all(payload)
+    }
+
+    /// Ends a stream.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn end(&mut self, to_guid: u64) -> io::Result<()> {
+        let checksum = self.sum.finish().0;
+        self.write(&Record::End(End { checksum, to_guid }), &[])?;
+        self.sum = Fletcher4::new(self.order);
+        Ok(())
+    }
+}
