@@ -122,19 +122,17 @@ impl<R: Read> Reader<R> {
         Ok(order)
     }
 
-    /// Reads the payload, a part at a time: a length without bytes behind it takes no memory.
+    /// Reads the payload. A length without bytes behind it takes little memory.
     fn read_payload(&mut self, size: usize) -> Result<()> {
-        const PART: usize = 1 << 20;
+        const AT_ONCE: usize = 1 << 20;
         self.payload.clear();
-        while self.payload.len() < size {
-            let from = self.payload.len();
-            let mut payload = std::mem::take(&mut self.payload);
-            payload.resize(size.min(from + PART), 0);
-            let read = self.fill(&mut payload[from..]);
-            self.payload = payload;
-            if read? < self.payload.len() - from {
-                return Err(Error::Truncated { record: self.number, at: self.at });
-            }
+        self.payload.reserve(size.min(AT_ONCE));
+        let (record, at) = (self.number, self.at);
+        let read = (&mut self.source).take(size as u64).read_to_end(&mut self.payload);
+        match read {
+            Ok(have) if have < size => return Err(Error::Truncated { record, at }),
+            Ok(_) => {}
+            Err(source) => return Err(Error::Io { record, at, source }),
         }
         if let Some(sum) = &mut self.sum {
             sum.append(&self.payload);
