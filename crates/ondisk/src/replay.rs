@@ -68,6 +68,24 @@ pub mod features {
     pub const LONGNAME: u64 = 1 << 28;
     /// Micro ZAPs may be larger than 128 KiB.
     pub const LARGE_MICROZAP: u64 = 1 << 29;
+
+    /// All that OpenZFS 2.4 knows (`DMU_BACKUP_FEATURE_MASK`), and the two of deduplicated streams.
+    pub const KNOWN: u64 = DEDUP
+        | DEDUPPROPS
+        | SA_SPILL
+        | EMBED_DATA
+        | LZ4
+        | LARGE_BLOCKS
+        | RESUMING
+        | REDACTED
+        | COMPRESSED
+        | LARGE_DNODE
+        | RAW
+        | ZSTD
+        | HOLDS
+        | SWITCH_TO_LARGE_BLOCKS
+        | LONGNAME
+        | LARGE_MICROZAP;
 }
 
 /// Bits of [`Begin::flags`] (`DRR_FLAG_*`).
@@ -169,30 +187,73 @@ impl Field for Crypt {
     }
 }
 
-/// Declares the fields of a type of record, with their places.
+/// Declares the types of records: their numbers (`drr_type`), their fields, and where these are.
 macro_rules! layout {
-    ($($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $field:ident: $ty:ty = $at:literal,)* })*) => {$(
-        $(#[$doc])*
+    ($($(#[$doc:meta])* $name:ident = $number:literal {
+        $($(#[$about:meta])* $field:ident: $ty:ty = $at:literal,)*
+    })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+            pub struct $name {
+                $($(#[$about])* pub $field: $ty,)*
+            }
+        )*
+
+        /// A record of a stream.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub struct $name {
-            $($(#[$about])* pub $field: $ty,)*
+        #[allow(clippy::large_enum_variant, reason = "one record exists at a time")]
+        #[allow(missing_docs, reason = "the fields' types say what they are")]
+        pub enum Record {
+            $($name($name),)*
         }
 
-        impl $name {
-            fn decode(raw: &[u8; RECORD_SIZE], order: ByteOrder) -> Self {
-                Self { $($field: Field::get(raw, $at, order),)* }
+        impl Record {
+            /// Decodes a record of this byte order.
+            ///
+            /// # Errors
+            /// * [`Corrupt::Range`]: its type is unknown.
+            pub fn decode(raw: &[u8; RECORD_SIZE], order: ByteOrder) -> Result<Self> {
+                match u32::get(raw, 0, order) {
+                    $($number => Ok(Self::$name($name { $($field: Field::get(raw, $at, order),)* })),)*
+                    value => Err(Corrupt::Range { what: WHAT, field: "type", value: value.into() }),
+                }
             }
 
-            fn encode(&self, raw: &mut [u8; RECORD_SIZE], order: ByteOrder) {
-                $(self.$field.put(raw, $at, order);)*
+            /// Encodes a record, without its checksum. `list` is the length of the list behind a
+            /// BEGIN.
+            pub fn encode(&self, list: u32, order: ByteOrder) -> [u8; RECORD_SIZE] {
+                let mut raw = [0; RECORD_SIZE];
+                self.number().put(&mut raw, 0, order);
+                list.put(&mut raw, 4, order);
+                match self {
+                    $(Self::$name(r) => {
+                        $(r.$field.put(&mut raw, $at, order);)*
+                    })*
+                }
+                raw
+            }
+
+            /// The number of its type (`drr_type`).
+            pub fn number(&self) -> u32 {
+                match self {
+                    $(Self::$name(_) => $number,)*
+                }
+            }
+
+            /// The guid of the snapshot that it belongs to (`drr_toguid`).
+            pub fn to_guid(&self) -> u64 {
+                match self {
+                    $(Self::$name(r) => r.to_guid,)*
+                }
             }
         }
-    )*};
+    };
 }
 
 layout! {
     /// The begin of a stream (`drr_begin`).
-    Begin {
+    Begin = 0 {
         /// [`BACKUP_MAGIC`].
         magic: u64 = 8,
         /// [`HeaderType`] and [`features`] (`drr_versioninfo`).
@@ -212,7 +273,7 @@ layout! {
     }
 
     /// The end of a stream (`drr_end`).
-    End {
+    End = 5 {
         /// Fletcher-4 of all before this record, or zeros at the end of a package.
         checksum: [u64; 4] = 8,
         /// Guid of the snapshot.
@@ -220,7 +281,7 @@ layout! {
     }
 
     /// An object, with its bonus as payload (`drr_object`).
-    Object {
+    Object = 1 {
         /// Number of the object.
         object: u64 = 8,
         /// Type of the object (`dmu_object_type_t`).
@@ -254,7 +315,7 @@ layout! {
     }
 
     /// A range of objects that do not exist (`drr_freeobjects`).
-    FreeObjects {
+    FreeObjects = 2 {
         /// The first of them.
         first: u64 = 8,
         /// How many.
@@ -264,7 +325,7 @@ layout! {
     }
 
     /// A block, with its contents as payload (`drr_write`).
-    Write {
+    Write = 3 {
         /// Number of the object.
         object: u64 = 8,
         /// Type of the object.
@@ -292,7 +353,7 @@ layout! {
     }
 
     /// A hole (`drr_free`).
-    Free {
+    Free = 4 {
         /// Number of the object.
         object: u64 = 8,
         /// Where the hole begins, in bytes.
@@ -304,7 +365,7 @@ layout! {
     }
 
     /// A block that an earlier record had (`drr_write_byref`).
-    WriteByRef {
+    WriteByRef = 6 {
         /// Number of the object.
         object: u64 = 8,
         /// Where the block begins in the object, in bytes.
@@ -330,7 +391,7 @@ layout! {
     }
 
     /// The spill block of an object, as payload (`drr_spill`).
-    Spill {
+    Spill = 7 {
         /// Number of the object.
         object: u64 = 8,
         /// Size of its contents.
@@ -350,7 +411,7 @@ layout! {
     }
 
     /// A block that is embedded in its pointer (`drr_write_embedded`).
-    WriteEmbedded {
+    WriteEmbedded = 8 {
         /// Number of the object.
         object: u64 = 8,
         /// Where the block begins in the object, in bytes.
@@ -370,7 +431,7 @@ layout! {
     }
 
     /// A range of dnodes as the sender's pool has them, in raw streams (`drr_object_range`).
-    ObjectRange {
+    ObjectRange = 9 {
         /// The first object.
         first: u64 = 8,
         /// Number of units of 512 bytes.
@@ -384,7 +445,7 @@ layout! {
     }
 
     /// A range that is left out on purpose (`drr_redact`).
-    Redact {
+    Redact = 10 {
         /// Number of the object.
         object: u64 = 8,
         /// Where the range begins, in bytes.
@@ -429,104 +490,9 @@ impl Begin {
     }
 }
 
-/// A record of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(clippy::large_enum_variant, reason = "one record exists at a time")]
-#[allow(missing_docs, reason = "the fields' types say what they are")]
-pub enum Record {
-    Begin(Begin),
-    Object(Object),
-    FreeObjects(FreeObjects),
-    Write(Write),
-    Free(Free),
-    End(End),
-    WriteByRef(WriteByRef),
-    Spill(Spill),
-    WriteEmbedded(WriteEmbedded),
-    ObjectRange(ObjectRange),
-    Redact(Redact),
-}
-
 impl Record {
     /// Number of types (`DRR_NUMTYPES`).
     pub const TYPES: u32 = 11;
-
-    /// Decodes a record of this byte order.
-    ///
-    /// # Errors
-    /// * [`Corrupt::Range`]: its type is unknown.
-    pub fn decode(raw: &[u8; RECORD_SIZE], order: ByteOrder) -> Result<Self> {
-        Ok(match u32::get(raw, 0, order) {
-            0 => Self::Begin(Begin::decode(raw, order)),
-            1 => Self::Object(Object::decode(raw, order)),
-            2 => Self::FreeObjects(FreeObjects::decode(raw, order)),
-            3 => Self::Write(Write::decode(raw, order)),
-            4 => Self::Free(Free::decode(raw, order)),
-            5 => Self::End(End::decode(raw, order)),
-            6 => Self::WriteByRef(WriteByRef::decode(raw, order)),
-            7 => Self::Spill(Spill::decode(raw, order)),
-            8 => Self::WriteEmbedded(WriteEmbedded::decode(raw, order)),
-            9 => Self::ObjectRange(ObjectRange::decode(raw, order)),
-            10 => Self::Redact(Redact::decode(raw, order)),
-            value => return Err(Corrupt::Range { what: WHAT, field: "type", value: value.into() }),
-        })
-    }
-
-    /// Encodes a record, without its checksum. `list` is the length of the list behind a BEGIN.
-    pub fn encode(&self, list: u32, order: ByteOrder) -> [u8; RECORD_SIZE] {
-        let mut raw = [0; RECORD_SIZE];
-        self.number().put(&mut raw, 0, order);
-        list.put(&mut raw, 4, order);
-        match self {
-            Self::Begin(r) => r.encode(&mut raw, order),
-            Self::Object(r) => r.encode(&mut raw, order),
-            Self::FreeObjects(r) => r.encode(&mut raw, order),
-            Self::Write(r) => r.encode(&mut raw, order),
-            Self::Free(r) => r.encode(&mut raw, order),
-            Self::End(r) => r.encode(&mut raw, order),
-            Self::WriteByRef(r) => r.encode(&mut raw, order),
-            Self::Spill(r) => r.encode(&mut raw, order),
-            Self::WriteEmbedded(r) => r.encode(&mut raw, order),
-            Self::ObjectRange(r) => r.encode(&mut raw, order),
-            Self::Redact(r) => r.encode(&mut raw, order),
-        }
-        raw
-    }
-
-    /// The number of its type (`drr_type`).
-    pub fn number(&self) -> u32 {
-        match self {
-            Self::Begin(_) => 0,
-            Self::Object(_) => 1,
-            Self::FreeObjects(_) => 2,
-            Self::Write(_) => 3,
-            Self::Free(_) => 4,
-            Self::End(_) => 5,
-            Self::WriteByRef(_) => 6,
-            Self::Spill(_) => 7,
-            Self::WriteEmbedded(_) => 8,
-            Self::ObjectRange(_) => 9,
-            Self::Redact(_) => 10,
-        }
-    }
-
-    /// The guid of the snapshot that it belongs to (`drr_toguid`); `None` for a BEGIN, which begins
-    /// one.
-    pub fn to_guid(&self) -> Option<u64> {
-        Some(match self {
-            Self::Begin(_) => return None,
-            Self::Object(r) => r.to_guid,
-            Self::FreeObjects(r) => r.to_guid,
-            Self::Write(r) => r.to_guid,
-            Self::Free(r) => r.to_guid,
-            Self::End(r) => r.to_guid,
-            Self::WriteByRef(r) => r.to_guid,
-            Self::Spill(r) => r.to_guid,
-            Self::WriteEmbedded(r) => r.to_guid,
-            Self::ObjectRange(r) => r.to_guid,
-            Self::Redact(r) => r.to_guid,
-        })
-    }
 
     /// Length of the payload behind the record. `list` is the length in its head, which counts for
     /// a BEGIN.

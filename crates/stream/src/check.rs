@@ -7,25 +7,6 @@ use ondisk::replay::{Begin, HeaderType, RECORD_SIZE, Record, features};
 
 use crate::{Error, Packet, Reader, Result};
 
-/// The features that OpenZFS 2.4 knows (`DMU_BACKUP_FEATURE_MASK`), and the two of deduplicated
-/// streams.
-const KNOWN: u64 = features::DEDUP
-    | features::DEDUPPROPS
-    | features::SA_SPILL
-    | features::EMBED_DATA
-    | features::LZ4
-    | features::LARGE_BLOCKS
-    | features::RESUMING
-    | features::REDACTED
-    | features::COMPRESSED
-    | features::LARGE_DNODE
-    | features::RAW
-    | features::ZSTD
-    | features::HOLDS
-    | features::SWITCH_TO_LARGE_BLOCKS
-    | features::LONGNAME
-    | features::LARGE_MICROZAP;
-
 /// A stream that has been read to its end, and is as its sender wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
@@ -114,7 +95,7 @@ impl State {
                 if open.head {
                     return Err(wrong("a package's head has data".to_owned()));
                 }
-                if record.to_guid() != Some(open.begin.to_guid) {
+                if record.to_guid() != open.begin.to_guid {
                     return Err(wrong("it belongs to another snapshot than its stream".to_owned()));
                 }
                 self.open = Some(open);
@@ -134,7 +115,7 @@ impl State {
         if head && std::mem::replace(&mut self.packaged, true) {
             return Err(wrong("a package begins inside another one".to_owned()));
         }
-        let unknown = begin.features() & !KNOWN;
+        let unknown = begin.features() & !features::KNOWN;
         if unknown != 0 {
             return Err(wrong(format!("it has features that this release does not know: {unknown:#x}")));
         }

@@ -2,9 +2,9 @@
 //!
 //! # Theory
 //! [`Reader`] takes a stream apart into [`Packet`]s: a record and its payload. It verifies the
-//! checksum of each record before it believes a length in it. So a damaged stream ends in an
-//! [`Error`] that names the record and its place, and no length of a stranger's makes it take more
-//! memory than the largest block or list.
+//! checksum of a record before it uses the record. BEGIN has no checksum, and those of old senders
+//! are 0. So every length has a limit as well, the largest block or list, and takes memory only as
+//! its bytes arrive. A damaged stream ends in an [`Error`] that names the record and its place.
 //!
 //! [`Writer`] is the other side: it adds the checksums.
 //!

@@ -52,11 +52,6 @@ impl<R: Read> Reader<R> {
         Self { checked: false, ..Self::new(source) }
     }
 
-    /// The sender's byte order; `None` before the first record.
-    pub fn order(&self) -> Option<ByteOrder> {
-        self.order
-    }
-
     /// Bytes read so far, whole records and payloads.
     pub fn position(&self) -> u64 {
         self.at
@@ -156,4 +151,4 @@ impl<R: Read> Reader<R> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

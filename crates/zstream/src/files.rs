@@ -106,16 +106,11 @@ fn verify(io: &mut Io<'_>, file: &str, quiet: bool, must_follow: bool, made: &mu
         }
         made.insert(one.to_guid);
     });
-    if let Err(error) = &read {
-        let mut text = error.to_string();
-        let mut source = std::error::Error::source(error);
-        while let Some(cause) = source {
-            text += &format!(": {cause}");
-            source = cause.source();
-        }
-        writeln!(err, "{file}: {text}");
+    let whole = read.is_ok();
+    if let Err(error) = read {
+        writeln!(io.err, "{file}: {:#}", anyhow::Error::new(error));
     }
-    read.is_ok() && follows
+    whole && follows
 }
 
 fn name(one: &Checked) -> String {

@@ -213,7 +213,7 @@ fn refusals_and_an_end() {
     let resilver = live(&spa).scans().stat().unwrap().phys;
     assert_eq!((resilver.func, resilver.state), (ScanFunc::Resilver, ScanState::Finished));
     assert!(spa.tree().behind().is_empty());
-    assert_eq!(progress(&spa), RebuildPhys::default(), "a resilver is what is told of");
+    assert_eq!(progress(&spa), RebuildPhys::default(), "the resilver is reported, not the rebuild");
     check(&spa, &files);
     live(&spa).export().unwrap();
     drop(spa);

@@ -1,5 +1,12 @@
-use super::*;
+use ondisk::ByteOrder;
+use ondisk::replay::CHECKSUM_AT;
 use testkit::find;
+
+use super::*;
+use crate::reader::tests::small;
+
+/// Length of the list behind the BEGIN of a small stream.
+const LIST: usize = 64;
 
 fn checked(bytes: &[u8]) -> Result<Vec<Checked>> {
     let mut all = Vec::new();
@@ -22,21 +29,35 @@ fn real_streams() {
     }
 }
 
-/// Goal: a stream whose tail is missing, doubled or another's is refused, wherever it is cut.
+/// Goal: a stream whose tail is missing, doubled or another's is refused, and so is one with a
+/// changed byte, wherever that is.
 #[test]
 fn spoiled_streams() {
-    let Some(pool) = find("send-src") else { return };
-    let bytes = pool.stream("incr-a-b.zsend").unwrap();
-    assert_eq!(checked(&[&bytes[..], &bytes].concat()).unwrap().len(), 2);
-    let end = bytes.len() - RECORD_SIZE;
-    assert!(matches!(checked(&bytes[..end]), Err(Error::Truncated { .. })));
-    let two_ends = [&bytes[..], &bytes[end..]].concat();
-    assert!(matches!(checked(&two_ends), Err(Error::Checksum { .. } | Error::Order { .. })));
-    let two_begins = [&bytes[..RECORD_SIZE], &bytes].concat();
-    assert!(matches!(checked(&two_begins), Err(Error::Order { .. })));
-    for at in (RECORD_SIZE..bytes.len()).step_by(bytes.len() / 50) {
-        let mut spoiled = bytes.clone();
-        spoiled[at] ^= 0x40;
-        assert!(checked(&spoiled).is_err(), "byte {at}");
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        let bytes = small(order);
+        assert_eq!(checked(&[&bytes[..], &bytes].concat()).unwrap().len(), 2);
+        let end = bytes.len() - RECORD_SIZE;
+        assert!(matches!(checked(&bytes[..end]), Err(Error::Truncated { .. })));
+        let two_ends = [&bytes[..], &bytes[end..]].concat();
+        assert!(matches!(checked(&two_ends), Err(Error::Checksum { .. })));
+        let two_begins = [&bytes[..RECORD_SIZE + LIST], &bytes].concat();
+        assert!(matches!(checked(&two_begins), Err(Error::Order { .. })));
+        for at in 0..bytes.len() {
+            let mut spoiled = bytes.clone();
+            spoiled[at] ^= 0x40;
+            assert!(checked(&spoiled).is_err(), "byte {at}");
+        }
     }
+}
+
+/// Goal: records without checksums, as old senders write them, still have to agree with the sum of
+/// the whole stream.
+#[test]
+fn without_sums_in_records() {
+    let mut bytes = small(ByteOrder::Little);
+    let end = bytes.len() - RECORD_SIZE;
+    for record in [RECORD_SIZE + LIST, end] {
+        bytes[record + CHECKSUM_AT..record + RECORD_SIZE].fill(0);
+    }
+    assert!(matches!(checked(&bytes), Err(Error::Order { why, .. }) if why.contains("whole stream")));
 }
