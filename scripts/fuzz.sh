@@ -26,20 +26,18 @@ fi
 rm -f "$built"
 unset CARGO_ENCODED_RUSTFLAGS
 cargo build -q --workspace --example seeds
-"${CARGO_TARGET_DIR:-target}/debug/examples/seeds" fuzz/corpus
-
-targets=("$@")
-[ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(sed -n 's/^name = "\(.*\)"$/\1/p' fuzz/Cargo.toml | tail -n +2)
+mapfile -t targets < <("${CARGO_TARGET_DIR:-target}/debug/examples/seeds" fuzz/corpus)
+[ $# -eq 0 ] || targets=("$@")
 each=$((seconds * jobs / ${#targets[@]}))
 [ "$each" -ge 1 ] || each=1
 # Each target runs on one core.
 [ "$each" -le "$seconds" ] || each=$seconds
 
-fuzz_one() { # TARGET SECONDS BINARY
+fuzz_one() { # TARGET SECONDS PROGRAM
   mkdir -p "fuzz/corpus/$1" "fuzz/artifacts/$1"
   local log
   log=$(mktemp)
-  if "$3" "fuzz/corpus/$1" -artifact_prefix="fuzz/artifacts/$1/" -max_total_time="$2" -timeout=60 -rss_limit_mb=2048 \
+  if FUZZ_TARGET=$1 "$3" "fuzz/corpus/$1" -artifact_prefix="fuzz/artifacts/$1/" -max_total_time="$2" -timeout=60 -rss_limit_mb=2048 \
     -max_len=131072 -len_control=0 -print_final_stats=1 -verbosity=1 >"$log" 2>&1; then
     echo "$1: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") executions in $2 s, nothing found"
     rm -f "$log"
@@ -52,5 +50,5 @@ fuzz_one() { # TARGET SECONDS BINARY
 }
 export -f fuzz_one
 status=0
-printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -I{} bash -c 'fuzz_one "$@"' _ {} "$each" "$out/$triple/release/{}" || status=1
+printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -I{} bash -c 'fuzz_one "$@"' _ {} "$each" "$out/$triple/release/any" || status=1
 exit $status

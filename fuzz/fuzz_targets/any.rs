@@ -1,0 +1,16 @@
+//! All fuzz targets in one program, since linking one takes longer than the first minute of fuzzing
+//! it. The environment variable FUZZ_TARGET names the one to run.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use fuzzing::{DECODERS, Target};
+
+static TARGET: LazyLock<fn(&[u8])> = LazyLock::new(|| {
+    let name = std::env::var("FUZZ_TARGET").unwrap_or_default();
+    let pool: Target = ("open_pool", sim::open::pool);
+    let found = DECODERS.iter().chain([&pool]).find(|(of, _)| *of == name);
+    found.unwrap_or_else(|| panic!("FUZZ_TARGET names no fuzz target: '{name}'")).1
+});
+
+libfuzzer_sys::fuzz_target!(init: { LazyLock::force(&TARGET); }, |data: &[u8]| TARGET(data));
