@@ -16,7 +16,8 @@
 use crate::files::{Denied, Opened, Opening, Visit};
 use crate::run_dir::{RunDir, RunDirError, choice};
 use crate::start::start;
-use crate::{ANSWER_MAX, Caller, Client, Service, Transport, TransportError, dispatch};
+use crate::streams::Incoming;
+use crate::{ANSWER_MAX, Caller, Client, SendRequest, Service, Transport, TransportError, dispatch};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -118,13 +119,26 @@ fn of_place(error: RunDirError) -> TransportError {
 /// * [`Denied::Socket`]: no daemon runs, its folder can't be used, or its socket failed.
 /// * All others: see [`Visit::open`].
 pub fn visit(opening: &Opening) -> Result<(Visit, Opened), Denied> {
+    Visit::open(&daemons_place()?, opening)
+}
+
+/// Asks the daemon that commands use for a send stream.
+///
+/// # Errors
+/// * [`Denied::Socket`]: no daemon runs, its folder can't be used, or its socket failed.
+/// * All others: see [`Incoming::open`].
+pub fn stream(request: &SendRequest) -> Result<Incoming, Denied> {
+    Incoming::open(&daemons_place()?, request)
+}
+
+/// The folder of the daemon that commands use.
+fn daemons_place() -> Result<RunDir, Denied> {
     let no_daemon = |source: std::io::Error| Denied::Socket { socket: "the daemon's socket".into(), source };
-    let place = match connect(RunDir::named().as_ref(), false) {
-        Ok(Some((_, place))) => place,
-        Ok(None) => return Err(no_daemon(ErrorKind::NotFound.into())),
-        Err(error) => return Err(no_daemon(std::io::Error::other(crate::chain(&error)))),
-    };
-    Visit::open(&place, opening)
+    match connect(RunDir::named().as_ref(), false) {
+        Ok(Some((_, place))) => Ok(place),
+        Ok(None) => Err(no_daemon(ErrorKind::NotFound.into())),
+        Err(error) => Err(no_daemon(std::io::Error::other(crate::chain(&error)))),
+    }
 }
 
 /// Adds the socket's name to a failure, since it shows whose daemon it is.

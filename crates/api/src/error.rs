@@ -181,6 +181,9 @@ pub enum Reason {
     PartiallyReceived,
     /// The dataset was received redacted.
     Redacted,
+    /// It has large micro ZAPs, which a stream has only with large blocks
+    /// (`ZFS_ERR_STREAM_LARGE_MICROZAP`).
+    LargeMicrozap,
     /// The file system is mounted.
     AlreadyMounted,
     /// The file system is not mounted.

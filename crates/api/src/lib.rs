@@ -61,6 +61,7 @@ mod service;
 pub mod settings;
 pub mod start;
 mod stats;
+pub mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -99,3 +100,4 @@ pub use service::{
     dispatch,
 };
 pub use stats::{Kstat, KstatValue, SplParameter, Tunable};
+pub use streams::SendRequest;

@@ -8,8 +8,8 @@ use super::{
     DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted,
     HistoryPage, Hold, ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest,
     LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool,
-    PoolChange, PoolQuery, Reason, ScanRequest, Settings, SpaceClass, SpaceEntry, SplParameter, Tunable,
-    UnmountRequest, WithdrawRequest,
+    PoolChange, PoolQuery, Reason, ScanRequest, SendRequest, Settings, SpaceClass, SpaceEntry, SplParameter,
+    Tunable, UnmountRequest, WithdrawRequest,
 };
 
 /// A reply's body.
@@ -180,6 +180,15 @@ methods! {
     /// * All others: the temporary snapshot of a live file system can't be created or destroyed.
     ///   See [`Service::change`].
     diff(request: DiffRequest => &DiffRequest) -> DiffPart;
+    /// About how many bytes a send stream will have (`ZFS_IOC_SEND_SPACE`).
+    ///
+    /// # Errors
+    /// * [`Reason::Refused`] with [`Refusal::NotBefore`](super::Refusal::NotBefore): the origin is
+    ///   not an earlier state of the dataset.
+    /// * [`Reason::LargeMicrozap`]: it needs large blocks.
+    /// * [`Reason::KeyNotLoaded`]: its key is needed to walk its blocks.
+    /// * Others: see [`Service`].
+    send_size(request: SendRequest => &SendRequest) -> u64;
     /// The number of files that were removed from a file system and are not freed yet
     /// (`ZFS_WAIT_DELETEQ`).
     ///

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use api::{Error, PoolChange, Reason, Requests};
+use api::files::Denied;
+use api::streams::Parts;
+use api::{Error, PoolChange, Reason, Requests, SendRequest};
 
 use crate::terminal::{self, Secrets};
 use console::{Clock, Out};
@@ -34,6 +36,8 @@ pub struct Cx {
     ///
     /// Commands use the user's own daemon, and then not root's.
     pub overshadowed: Option<fn() -> Option<[std::path::PathBuf; 2]>>,
+    /// Asks the daemon for a send stream.
+    pub stream: fn(&SendRequest) -> Result<Box<dyn Parts>, Denied>,
     /// Waits this many seconds between two rounds of output.
     pub sleep: fn(f64),
     /// Reads a secret from the caller's terminal or standard input.
@@ -107,6 +111,7 @@ impl Cx {
             watcher: None,
             another: None,
             overshadowed: None,
+            stream: |request| Ok(Box::new(api::client::stream(request)?)),
             sleep: |s| std::thread::sleep(std::time::Duration::from_secs_f64(s)),
             secret,
             command: String::new(),

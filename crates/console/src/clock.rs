@@ -69,6 +69,11 @@ impl Clock {
         })
     }
 
+    /// Formats as `19:28:00` (`zfs send -v`).
+    pub fn time(&self, t: u64) -> String {
+        self.format(t, |z| format!("{:02}:{:02}:{:02}", z.hour(), z.minute(), z.second()))
+    }
+
     fn format(&self, t: u64, f: impl Fn(&Zoned) -> String) -> String {
         // The disk format stores a time before 1970 as a negative number, and C prints it as one.
         match Timestamp::from_second(t as i64).ok() {
@@ -113,6 +118,7 @@ mod tests {
         assert_eq!(c.hold(1_775_010_125), "Wed Apr  1 02:22 2026");
         assert_eq!(c.changed(1_775_010_125), "Wed Apr  1  2:22:05 2026");
         assert_eq!(c.history(1_795_288_133), "2026-11-21.19:08:53");
+        assert_eq!(c.time(1_775_010_125), "02:22:05");
         assert_eq!(c.ctime(u64::MAX), "Wed Dec 31 23:59:59 1969");
         assert_eq!(c.ctime(i64::MAX as u64), i64::MAX.to_string());
     }

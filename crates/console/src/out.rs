@@ -25,6 +25,16 @@ impl Out {
         Self { terminal: true, ..Self::new(sink) }
     }
 
+    /// Whether it is a terminal.
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Whether a write has failed.
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
     /// Writes formatted text; `write!` and `writeln!` call this.
     pub fn write_fmt(&mut self, args: fmt::Arguments<'_>) {
         if self.terminal {

@@ -129,6 +129,10 @@ fn fixed(reason: &Reason) -> Option<&'static str> {
         Reason::NoSuchDevice => "no such device in pool",
         Reason::BadGuid => "invalid guid",
         Reason::Suspended => "pool I/O is currently suspended",
+        Reason::LargeMicrozap => {
+            "source snapshot contains large microzaps, need -L (--large-block) or -w (--raw) to \
+             generate stream"
+        }
         Reason::TooMuch => {
             "the answer would take more memory or time than the daemon gives to other users; \
              ask for fewer datasets or properties at once"

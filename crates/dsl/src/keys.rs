@@ -21,6 +21,7 @@ use crate::dir::Dir;
 use crate::{Dsl, Error, Result};
 pub use codec::crypt::WrappingKey;
 use codec::crypt::{CryptoSuite, DataKeys, KeyVersion, WrappedKeys};
+use ondisk::nvlist::{Nvlist, Value};
 use ondisk::{Corrupt, Guid, ObjNum, crypto_key as ck};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
@@ -307,6 +308,54 @@ impl Keys {
 impl zio::KeySource for Keys {
     fn keys(&self, objset: u64) -> std::result::Result<Arc<DataKeys>, zio::KeyError> {
         self.key(objset).ok_or(zio::KeyError::NotLoaded { objset })
+    }
+}
+
+impl Dataset {
+    /// What the receiver of a raw stream needs besides the blocks: the wrapped keys, and the shape
+    /// of the dnodes (`dsl_crypto_populate_key_nvlist`). `from` is the set of initialisation
+    /// vectors of the stream's origin, or 0. `None` if the dataset is not encrypted, or its keys
+    /// are of the version that no receiver accepts.
+    ///
+    /// # Errors
+    /// * [Reading](Error#reading): the key object or the object set can't be read.
+    /// * [`Error::Corrupt`]: the key object is malformed.
+    pub fn raw_keys(&self, from: u64) -> Result<Option<Nvlist>> {
+        let (dsl, dir) = (self.dsl(), self.dir());
+        let (Some(object), Some(os)) = (dir.crypto_object()?, self.objset()?) else { return Ok(None) };
+        let (root, wrapped) = read_wrapped(dsl, object)?;
+        let root = dsl.dir_by_object(ObjNum(root))?.crypto_object()?.unwrap_or(object);
+        if wrapped.version != KeyVersion::V1 {
+            return Ok(None);
+        }
+        let of_root = |name| Ok::<_, Error>(dsl.mos().u64(root, name)?.unwrap_or(0));
+        let meta = os.phys().meta_dnode.clone();
+        let mut list = Nvlist::new();
+        list.set(ck::SUITE, Value::Uint64(wrapped.suite as u64));
+        list.set(ck::GUID, Value::Uint64(wrapped.guid.0));
+        list.set(ck::VERSION, Value::Uint64(wrapped.version as u64));
+        list.set(ck::MASTER_KEY, Value::Uint8Array(wrapped.master.to_vec()));
+        list.set(ck::HMAC_KEY, Value::Uint8Array(wrapped.hmac.to_vec()));
+        list.set(ck::IV, Value::Uint8Array(wrapped.iv.to_vec()));
+        list.set(ck::MAC, Value::Uint8Array(wrapped.mac.to_vec()));
+        list.set("portable_mac", Value::Uint8Array(os.phys().portable_mac.to_vec()));
+        for (name, number) in [
+            ("keyformat", of_root("keyformat")?),
+            ("pbkdf2iters", of_root("pbkdf2iters")?),
+            ("pbkdf2salt", of_root("pbkdf2salt")?),
+            ("mdn_checksum", meta.checksum.into()),
+            ("mdn_compress", meta.compress.into()),
+            ("mdn_nlevels", meta.nlevels.into()),
+            ("mdn_blksz", meta.datablksz.into()),
+            ("mdn_indblkshift", meta.indblkshift.into()),
+            ("mdn_nblkptr", meta.blkptrs.len() as u64),
+            ("mdn_maxblkid", meta.maxblkid.0),
+            ("to_ivset_guid", self.field_u64(ondisk::mos::DS_IVSET_GUID)?.unwrap_or(0)),
+            ("from_ivset_guid", from),
+        ] {
+            list.set(name, Value::Uint64(number));
+        }
+        Ok(Some(list))
     }
 }
 

@@ -13,51 +13,9 @@ use crate::Result;
 use crate::dataset::Dataset;
 use codec::compress::zlib6;
 use ondisk::mos;
+use ondisk::nvlist::{Nvlist, Value};
 use pool::string_of;
 use std::fmt::Write;
-
-/// Type numbers of nvlist values (`data_type_t`).
-const BOOLEAN: i32 = 1;
-const UINT64: i32 = 8;
-const STRING: i32 = 9;
-const UINT64_ARRAY: i32 = 16;
-
-/// An nvlist in the native encoding.
-struct Native(Vec<u8>);
-
-impl Native {
-    fn new() -> Self {
-        // Encoding 0 (native), byte order 1 (little), then version 0 and the flag for unique names.
-        Self(vec![0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0])
-    }
-
-    fn pair(&mut self, name: &str, kind: i32, count: i32, value: &[u8]) {
-        let name_size = name.len() + 1;
-        let head = (16 + name_size).next_multiple_of(8);
-        let size = head + value.len().next_multiple_of(8);
-        let out = &mut self.0;
-        let start = out.len();
-        out.extend((size as i32).to_le_bytes());
-        out.extend((name_size as i16).to_le_bytes());
-        out.extend([0, 0]);
-        out.extend(count.to_le_bytes());
-        out.extend(kind.to_le_bytes());
-        out.extend(name.as_bytes());
-        out.resize(start + head, 0);
-        out.extend(value);
-        out.resize(start + size, 0);
-    }
-
-    fn words(&mut self, name: &str, words: &[u64]) {
-        let raw: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        self.pair(name, UINT64_ARRAY, words.len() as i32, &raw);
-    }
-
-    fn finish(mut self) -> Vec<u8> {
-        self.0.extend([0; 4]);
-        self.0
-    }
-}
 
 impl Dataset {
     /// The token of an interrupted receive into this dataset, if there was one
@@ -86,7 +44,7 @@ impl Dataset {
         if self.field(mos::DS_RESUME_TOGUID)?.is_none() {
             return Ok(None);
         }
-        let mut nv = Native::new();
+        let mut list = Nvlist::new();
         for (name, field) in [
             ("fromguid", mos::DS_RESUME_FROMGUID),
             ("object", mos::DS_RESUME_OBJECT),
@@ -95,13 +53,11 @@ impl Dataset {
             ("toguid", mos::DS_RESUME_TOGUID),
         ] {
             if let Some(n) = self.field_u64(field)? {
-                nv.pair(name, UINT64, 1, &n.to_le_bytes());
+                list.set(name, Value::Uint64(n));
             }
         }
         if let Some(name) = self.field(mos::DS_RESUME_TONAME)?.as_ref().and_then(string_of) {
-            let mut raw = name.into_bytes();
-            raw.push(0);
-            nv.pair("toname", STRING, 1, &raw);
+            list.set("toname", Value::String(name.into_bytes()));
         }
         for (name, field) in [
             ("largeblockok", mos::DS_RESUME_LARGEBLOCK),
@@ -110,7 +66,7 @@ impl Dataset {
             ("rawok", mos::DS_RESUME_RAWOK),
         ] {
             if self.field(field)?.is_some() {
-                nv.pair(name, BOOLEAN, 0, &[]);
+                list.set(name, Value::Boolean);
             }
         }
         for (name, field) in [
@@ -118,10 +74,10 @@ impl Dataset {
             ("book_redact_snaps", mos::DS_RESUME_REDACT_BOOKMARK_SNAPS),
         ] {
             if let Some(v) = self.field(field)? {
-                nv.words(name, &v.iter().collect::<Vec<_>>());
+                list.set(name, Value::Uint64Array(v.iter().collect()));
             }
         }
-        Ok(token(&nv.finish()))
+        Ok(token(&list.encode_native()))
     }
 }
 

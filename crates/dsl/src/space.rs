@@ -134,7 +134,7 @@ impl Dataset {
         if !self.is_after(snapshot)? {
             return Ok(None);
         }
-        Ok(self.written_since(&as_bookmark(snapshot.phys()))?.map(|s| s.used))
+        Ok(self.written_since(&snapshot.as_bookmark())?.map(|s| s.used))
     }
 
     /// Whether `snapshot` is in the past of this dataset (`dsl_dataset_is_before`).
@@ -158,6 +158,40 @@ impl Dataset {
                 return Err(Error::Corrupt { object, source });
             }
             at = next;
+        }
+    }
+}
+
+impl Dataset {
+    /// This snapshot as a bookmark of it, without the figures of freed blocks.
+    pub fn as_bookmark(&self) -> BookmarkPhys {
+        as_bookmark(self.phys())
+    }
+
+    /// Whether a snapshot or bookmark of the head `of`, made in `txg`, is in the past of this
+    /// dataset (`dsl_dataset_is_before`). Looks at origins only, not at each snapshot between.
+    ///
+    /// # Errors
+    /// * [Reading](Error#reading): an origin can't be read.
+    pub fn is_after_txg(&self, of: &Dataset, txg: ondisk::Txg) -> Result<bool> {
+        let mut later = self.clone();
+        loop {
+            if later.is_snapshot() && txg >= later.phys().creation_txg {
+                return Ok(false);
+            }
+            if later.dir().object() == of.dir().object() {
+                return Ok(true);
+            }
+            let Some(origin) = later.origin()? else { return Ok(false) };
+            if origin.phys().creation_txg == txg && origin.dir().object() == of.dir().object() {
+                return Ok(true);
+            }
+            // Origins go back in time, so this ends. A chain that does not is damage, and in no
+            // past.
+            if later.is_snapshot() && origin.phys().creation_txg >= later.phys().creation_txg {
+                return Ok(false);
+            }
+            later = origin;
         }
     }
 }

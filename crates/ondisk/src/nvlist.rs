@@ -308,6 +308,12 @@ impl Nvlist {
         xdr::encode(self)
     }
 
+    /// Encodes the list as a little-endian machine has it in memory, header included (`nvlist_pack`
+    /// with `NV_ENCODE_NATIVE`).
+    pub fn encode_native(&self) -> Vec<u8> {
+        native::encode(self)
+    }
+
     /// Flags of the list: [`UNIQUE_NAME`] or [`UNIQUE_NAME_TYPE`] (`nvl_nvflag`).
     pub fn flags(&self) -> u32 {
         self.flags

@@ -2,6 +2,8 @@
 
 use crate::{Error, File, Pool, ReadDir, Result};
 use dmu::Objset;
+use std::io::Write;
+use stream::{Forms, Origin};
 use zpl::FileSystem;
 use zvol::Volume;
 
@@ -74,6 +76,14 @@ impl Dataset {
     /// See [`Pool::open_volume`].
     pub fn volume_for_writing(&self) -> Result<Volume> {
         self.pool.open_volume(&self.ds)
+    }
+
+    /// Writes a send stream of the dataset, which must not change meanwhile (`zfs send`).
+    ///
+    /// # Errors
+    /// * [`Error::Send`]: the dataset can't be read, or the stream not written.
+    pub fn send(&self, origin: Option<&Origin>, forms: Forms, sink: impl Write) -> Result<()> {
+        Ok(stream::send(&self.ds, origin, forms, sink)?)
     }
 
     /// Opens the file at `path`, and follows symbolic links.

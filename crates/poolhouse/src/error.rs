@@ -54,6 +54,9 @@ pub enum Error {
     /// The volume can't be read or changed.
     #[error(transparent)]
     Volume(#[from] zvol::Error),
+    /// The dataset can't be sent.
+    #[error(transparent)]
+    Send(#[from] stream::SendError),
     /// The intent log of a file system could not be replayed. The log is kept.
     #[error(transparent)]
     ReplayFiles(#[from] zil::ReplayError<zpl::Error>),

@@ -97,7 +97,7 @@ pub use pool::{DatasetNames, OpenOptions, Pool, default_cache_bytes};
 pub use writing::Replay;
 
 pub use ::pool as mos;
-pub use {arc, device, dmu, dsl, ondisk, spa, vdev, zil, zio, zpl, zvol};
+pub use {arc, device, dmu, dsl, ondisk, spa, stream, vdev, zil, zio, zpl, zvol};
 
 /// A result of this library.
 pub type Result<T> = std::result::Result<T, Error>;

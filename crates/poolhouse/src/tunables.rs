@@ -23,6 +23,7 @@ pub fn all() -> impl Iterator<Item = &'static Tunable> {
         arc::tunables::ALL,
         dmu::zfetch::TUNABLES,
         dsl::TUNABLES,
+        stream::send::TUNABLES,
         zil::tunables::ALL,
         spa::tunables::ALL,
     ];

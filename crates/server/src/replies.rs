@@ -277,6 +277,28 @@ pub(crate) fn of_key(error: &dsl::keys::KeyError) -> Reason {
     }
 }
 
+/// The reason for a failure to send.
+pub(crate) fn of_send(error: &stream::SendError) -> Reason {
+    use stream::SendError;
+    let read = |error: &zio::Error| match error {
+        zio::Error::Key { .. } => Some(Reason::KeyNotLoaded),
+        zio::Error::Suspended { .. } => Some(Reason::Suspended),
+        _ => None,
+    };
+    let known = match error {
+        SendError::Dataset(error) => Some(of_dsl(error)),
+        SendError::NotEarlier => Some(Reason::Refused { why: Refusal::NotBefore }),
+        SendError::Empty(_) => Some(Reason::BadType),
+        SendError::LargeMicrozap => Some(Reason::LargeMicrozap),
+        SendError::Redacted => Some(Reason::Redacted),
+        SendError::OldKeys => Some(Reason::NotSupported { what: error.to_string() }),
+        SendError::Walk(dmu::Error::Read(source)) | SendError::Block { source, .. } => read(source),
+        SendError::Walk(_) => None,
+        SendError::Write(error) => error.raw_os_error().map(|errno| Reason::System { errno }),
+    };
+    known.unwrap_or_else(|| of_engine(error))
+}
+
 /// The reason for a failure of the library.
 pub(crate) fn of_library(error: &poolhouse::Error) -> Reason {
     use poolhouse::Error;
@@ -291,6 +313,7 @@ pub(crate) fn of_library(error: &poolhouse::Error) -> Reason {
         Error::Dataset(error) => of_dsl(error),
         Error::Key(error) => of_key(error),
         Error::File(error) => of_zpl(error),
+        Error::Send(error) => of_send(error),
         Error::Empty { .. } => Reason::BadType,
         Error::ReadOnly => Reason::PoolReadonly,
     }

@@ -21,8 +21,8 @@ use api::{
     DetachRequest, DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found,
     Granted, HistoryPage, Hold, ImportOutcome, ImportRequest, InProcess, InjectRequest, Injected, Kstat,
     LoadKeyRequest, LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest,
-    Offered, Pool, PoolChange, PoolQuery, Reason, Requests, ScanRequest, Service, Settings, SpaceClass,
-    SpaceEntry, SplParameter, Tunable, UnmountRequest, WithdrawRequest,
+    Offered, Pool, PoolChange, PoolQuery, Reason, Requests, ScanRequest, SendRequest, Service, Settings,
+    SpaceClass, SpaceEntry, SplParameter, Tunable, UnmountRequest, WithdrawRequest,
 };
 use device::Layer;
 use ondisk::{Guid, ObjNum};
@@ -163,6 +163,11 @@ impl Service for LocalService {
 
     fn diff(&self, caller: &Caller, request: &DiffRequest) -> Result<DiffPart, Error> {
         self.leases.diff(caller, &self.pools, request)
+    }
+
+    fn send_size(&self, _: &Caller, request: &SendRequest) -> Result<u64, Error> {
+        let pool = self.pools.table().pool_of(&request.dataset)?;
+        view::send_size(&pool, request)
     }
 
     fn unlinked(&self, _: &Caller, dataset: &str) -> Result<u64, Error> {

@@ -1,4 +1,4 @@
-//! Send streams: how they are read and checked.
+//! Send streams: how they are made, read and checked.
 //!
 //! # Theory
 //! [`Reader`] takes a stream apart into [`Packet`]s: a record and its payload. It verifies the
@@ -6,13 +6,14 @@
 //! are 0. So every length has a limit as well, the largest block or list, and takes memory only as
 //! its bytes arrive. A damaged stream ends in an [`Error`] that names the record and its place.
 //!
-//! [`Writer`] is the other side: it adds the checksums.
+//! [`Writer`] is the other side: it adds the checksums. [`send()`] makes the stream of a snapshot.
 //!
 //! [`check`] reads a whole file of streams, and holds that they follow one another: what
 //! `zfs receive` would refuse for its form alone. [`token`] decodes what `zfs send -t` takes.
 //!
 //! # Absent
-//! `zfs send` and `zfs receive`: this release has neither. Streams that refer to earlier blocks
+//! `zfs receive`. Redacted and resumed streams, and packages (`zfs send --redact`, `-t`, `-R`), can
+//! be read and not made. Streams that refer to earlier blocks
 //! (`zfs send -D`) can be read, and not resolved.
 //!
 //! # See
@@ -21,9 +22,11 @@
 pub mod check;
 mod error;
 mod reader;
+pub mod send;
 pub mod token;
 mod writer;
 
 pub use error::{Error, Result};
 pub use reader::{Packet, Reader};
+pub use send::{Forms, Origin, SendError, estimate, send};
 pub use writer::Writer;

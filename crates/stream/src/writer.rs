@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use codec::Checksum;
 use codec::checksum::Fletcher4;
 use ondisk::ByteOrder;
 use ondisk::replay::{Begin, CHECKSUM_AT, End, Record, store_checksum};
@@ -34,6 +35,20 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Those of the sink.
     pub fn write(&mut self, record: &Record, payload: &[u8]) -> io::Result<()> {
+        self.write_summed(record, payload, None)
+    }
+
+    /// Writes a record like [`Writer::write`]. `sum` is Fletcher-4 of the payload in the stream's
+    /// byte order, if it is known. Then the payload is not summed again.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn write_summed(
+        &mut self,
+        record: &Record,
+        payload: &[u8],
+        sum: Option<&Checksum>,
+    ) -> io::Result<()> {
         let begins = matches!(record, Record::Begin(_));
         let mut raw = record.encode(if begins { payload.len() as u32 } else { 0 }, self.order);
         self.sum.append(&raw[..CHECKSUM_AT]);
@@ -41,7 +56,10 @@ impl<W: Write> Writer<W> {
             store_checksum(&mut raw, self.order, &self.sum.finish().0);
         }
         self.sum.append(&raw[CHECKSUM_AT..]);
-        self.sum.append(payload);
+        match sum {
+            Some(sum) => self.sum.append_summed(sum, payload.len()),
+            None => self.sum.append(payload),
+        }
         self.sink.write_all(&raw)?;
         self.sink.write_all(payload)
     }

@@ -91,6 +91,7 @@ pub struct Opened {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
     Open(Opening),
+    Send(crate::SendRequest),
     Resolve {
         path: Bytes,
         follow: bool,

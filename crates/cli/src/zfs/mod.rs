@@ -14,6 +14,7 @@ mod mounting;
 mod newkey;
 mod open;
 mod project;
+mod send;
 mod set;
 mod share;
 mod snapshot;
@@ -79,6 +80,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "unload-key" => keys::run(cx, rest, false),
         "userspace" | "groupspace" | "projectspace" => space::run(cx, verb, rest),
         "diff" => diff::run(cx, rest),
+        "send" => send::run(cx, rest),
         "project" => project::run(cx, rest),
         "wait" => wait::run(cx, rest),
         "holds" => holds::run(cx, rest),

@@ -171,6 +171,97 @@ fn c_string(data: &[u8]) -> Result<(Vec<u8>, &[u8])> {
     Ok((data[..end].to_vec(), &data[end + 1..]))
 }
 
+/// Encodes a list as a little-endian machine does, header included.
+pub(super) fn encode(list: &Nvlist) -> Vec<u8> {
+    // The encoding (native), and the byte order (little).
+    let mut out = vec![0, 1, 0, 0];
+    out.extend([0; 4]);
+    out.extend(list.flags.to_le_bytes());
+    put_pairs(&mut out, list);
+    out
+}
+
+fn put_pairs(out: &mut Vec<u8>, list: &Nvlist) {
+    for (name, value) in &list.pairs {
+        let start = out.len();
+        out.extend([0; 4]);
+        out.extend(((name.len() + 1) as u16).to_le_bytes());
+        out.extend([0; 2]);
+        out.extend((value.count() as u32).to_le_bytes());
+        out.extend((value.kind() as u32).to_le_bytes());
+        out.extend(name);
+        out.push(0);
+        pad(out, start);
+        put_value(out, value);
+        pad(out, start);
+        let size = (out.len() - start) as u32;
+        out[start..start + 4].copy_from_slice(&size.to_le_bytes());
+        match value {
+            Value::List(inner) => put_pairs(out, inner),
+            Value::ListArray(inner) => inner.iter().for_each(|list| put_pairs(out, list)),
+            _ => {}
+        }
+    }
+    out.extend([0; 4]);
+}
+
+/// Pads a pair that begins at `start` to eight bytes.
+fn pad(out: &mut Vec<u8>, start: usize) {
+    out.resize(start + (out.len() - start).next_multiple_of(8), 0);
+}
+
+/// The part of a value that is in its pair: all of it, or of a list its head.
+fn put_value(out: &mut Vec<u8>, value: &Value) {
+    let head = |out: &mut Vec<u8>, list: &Nvlist| {
+        out.extend([0; 4]);
+        out.extend(list.flags.to_le_bytes());
+        out.extend([0; LIST_HEAD - 8]);
+    };
+    macro_rules! words {
+        ($v:expr) => {
+            $v.iter().for_each(|n| out.extend(n.to_le_bytes()))
+        };
+    }
+    match value {
+        Value::Boolean => {}
+        Value::Byte(n) | Value::Uint8(n) => out.push(*n),
+        Value::Int8(n) => words!([n]),
+        Value::Int16(n) => words!([n]),
+        Value::Uint16(n) => words!([n]),
+        Value::Int32(n) => words!([n]),
+        Value::Uint32(n) => words!([n]),
+        Value::Int64(n) | Value::Hrtime(n) => words!([n]),
+        Value::Uint64(n) => words!([n]),
+        Value::Double(n) => words!([n]),
+        Value::BooleanValue(b) => out.extend(u32::from(*b).to_le_bytes()),
+        Value::String(s) => {
+            out.extend(s);
+            out.push(0);
+        }
+        Value::ByteArray(v) | Value::Uint8Array(v) => out.extend(v),
+        Value::Int8Array(v) => words!(v),
+        Value::Int16Array(v) => words!(v),
+        Value::Uint16Array(v) => words!(v),
+        Value::Int32Array(v) => words!(v),
+        Value::Uint32Array(v) => words!(v),
+        Value::Int64Array(v) => words!(v),
+        Value::Uint64Array(v) => words!(v),
+        Value::BooleanArray(v) => v.iter().for_each(|b| out.extend(u32::from(*b).to_le_bytes())),
+        Value::StringArray(v) => {
+            out.extend(vec![0; 8 * v.len()]);
+            for s in v {
+                out.extend(s);
+                out.push(0);
+            }
+        }
+        Value::List(list) => head(out, list),
+        Value::ListArray(v) => {
+            out.extend(vec![0; 8 * v.len()]);
+            v.iter().for_each(|list| head(out, list));
+        }
+    }
+}
+
 pub(super) fn decode(body: &[u8], order: ByteOrder) -> Result<Nvlist> {
     let mut r = Reader { buf: body, at: 0, order };
     let head = r.take(8)?;

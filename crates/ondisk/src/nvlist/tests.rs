@@ -80,6 +80,7 @@ fn every_type() -> Nvlist {
 fn every_type_survives_xdr() {
     let nv = every_type();
     assert_eq!(Nvlist::decode(&nv.encode_xdr()).unwrap(), nv);
+    assert_eq!(Nvlist::decode(&nv.encode_native()).unwrap(), nv);
 }
 
 /// Writes native images: the bytes so far, and whether the machine is big-endian.
@@ -243,6 +244,8 @@ proptest! {
         }
         if let Ok(nv) = Nvlist::decode(&packed) {
             let again = Nvlist::decode(&nv.encode_xdr()).unwrap();
+            prop_assert_eq!(again.encode_xdr(), nv.encode_xdr());
+            let again = Nvlist::decode(&nv.encode_native()).unwrap();
             prop_assert_eq!(again.encode_xdr(), nv.encode_xdr());
             let _ = nv.to_string();
             let _ = crate::PoolConfig::from_nvlist(&nv);

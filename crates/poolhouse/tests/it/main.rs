@@ -14,5 +14,6 @@ mod promise;
 mod records;
 mod replay;
 mod rewrite;
+mod send;
 mod sizes;
 mod volume;

@@ -41,6 +41,7 @@ mod rescue;
 mod rescue_nested;
 mod rollback;
 mod scan;
+mod send;
 mod service;
 mod sick;
 mod split;

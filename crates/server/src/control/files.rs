@@ -1,4 +1,5 @@
 //! The daemon's side of visits ([`api::files`]): its socket, and the table of the present visits.
+//! Sends ([`api::streams`]) are visits too.
 //!
 //! # Life
 //! Each visit has a thread. It has an entry in the table of [`Visits`] from before it looks for its
@@ -9,6 +10,7 @@
 //! The table is held for look-ups, never while a dataset is opened or read. The lock of the keys is
 //! held while a key is loaded or unloaded. It comes before the table.
 
+mod sending;
 pub(crate) mod visits;
 
 use crate::control::peer::of_stream;
@@ -114,8 +116,13 @@ fn serve(daemon: &Daemon, mut stream: UnixStream) -> std::io::Result<()> {
     }
     let mut bytes = Vec::new();
     let mut first = Until { stream: &stream, end: Instant::now() + OPENING };
-    let Some(Ask::Open(opening)) = receive(&mut first, ASK_MAX, &mut bytes)? else { return Ok(()) };
+    let asked = receive(&mut first, ASK_MAX, &mut bytes)?;
     stream.set_read_timeout(None)?;
+    let opening = match asked {
+        Some(Ask::Open(opening)) => opening,
+        Some(Ask::Send(request)) => return sending::serve(daemon, stream, &request, peer.pid),
+        _ => return Ok(()),
+    };
     let user = visitor(&opening.command, peer.pid);
     let (mut open, opened) = match Open::new(daemon, &stream, &opening, &user) {
         Ok(opened) => opened,
@@ -167,7 +174,7 @@ fn clipped(word: &str) -> String {
 fn answer(engine: &mut Engine, ask: Ask, bytes: &[u8], data: &mut Vec<u8>) -> Result<Answer, Fault> {
     let object = |object: Option<ObjNum>| Answer::Object(object.map(|object| object.0));
     Ok(match ask {
-        Ask::Open(_) => return Err(bad("a dataset is open")),
+        Ask::Open(_) | Ask::Send(_) => return Err(bad("a dataset is open")),
         Ask::Resolve { path, follow } => Answer::Meta(engine.resolve(&path.0, follow)?),
         Ask::Meta { object } => Answer::Meta(engine.meta(ObjNum(object))?),
         Ask::Page { folder, from } => Answer::Page(engine.page(ObjNum(folder), DirCookie(from))?),

@@ -28,7 +28,7 @@ use crate::view::space::{Limited, limited};
 use api::accounts;
 use api::{
     Caller, DatasetChange, DatasetList, DatasetQuery, DiffRequest, Error, MountFailure, PoolChange,
-    PropSelect, Reason, Settings, SpaceClass,
+    PropSelect, Reason, SendRequest, Settings, SpaceClass,
 };
 use dsl::deleg::{self, Credentials};
 use dsl::prop::is_user_property;
@@ -112,6 +112,11 @@ struct Diff {
 }
 
 #[derive(Deserialize)]
+struct Send {
+    request: SendRequest,
+}
+
+#[derive(Deserialize)]
 struct Space {
     dataset: String,
     classes: Vec<SpaceClass>,
@@ -162,6 +167,10 @@ pub fn authorize(
         "diff" => {
             let asked: Diff = serde_json::from_slice(body).map_err(|_| denied())?;
             check(pools, caller, &[here(&asked.request.from, "diff"), here(&asked.request.to, "diff")])
+        }
+        "send_size" => {
+            let asked: Send = serde_json::from_slice(body).map_err(|_| denied())?;
+            check(pools, caller, &[here(&asked.request.dataset, "send")])
         }
         "space" => {
             let asked: Space = serde_json::from_slice(body).map_err(|_| denied())?;

@@ -19,6 +19,7 @@ mod nameless;
 mod pool;
 mod props;
 mod reclaim;
+mod send;
 pub(crate) mod space;
 mod states;
 mod status;
@@ -34,6 +35,7 @@ pub use nameless::nameless;
 pub use pool::{pool, refresh};
 pub use props::PoolFacts;
 pub use reclaim::reclaimed;
+pub use send::{Sendable, send_size};
 pub use space::{space, unlinked};
 pub use status::status;
 

@@ -107,6 +107,10 @@ impl Drop for Daemon {
             let _ = Command::new("kill").args(["-s", signal, &pid]).status();
         }
         let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = fs::read(self.dir.join("log")).unwrap_or_default();
+            eprintln!("the daemon's log:\n{}", String::from_utf8_lossy(&log));
+        }
     }
 }
 

@@ -1,0 +1,240 @@
+//! `zfs send`.
+
+use std::time::{Duration, Instant};
+
+use api::files::Denied;
+use api::{DatasetKind as K, Error, Reason, Refusal, SendRequest};
+
+use super::open::open;
+use crate::cx::{Cx, Outcome, Stop};
+use console::getopt::{Found, Getopt, Long, Opt};
+use console::{numbers, words};
+
+/// How often progress is shown.
+const PROGRESS: Duration = Duration::from_secs(1);
+
+const fn long(name: &'static str, letter: char, arg: bool) -> Long {
+    Long { name, val: Opt::Short(letter), arg }
+}
+
+const LONG: [Long; 18] = [
+    long("replicate", 'R', false),
+    long("skip-missing", 's', false),
+    long("redact", 'd', true),
+    long("props", 'p', false),
+    long("parsable", 'P', false),
+    long("dedup", 'D', false),
+    long("proctitle", 'V', false),
+    long("verbose", 'v', false),
+    long("dryrun", 'n', false),
+    long("large-block", 'L', false),
+    long("embed", 'e', false),
+    long("resume", 't', true),
+    long("compressed", 'c', false),
+    long("raw", 'w', false),
+    long("backup", 'b', false),
+    long("holds", 'h', false),
+    long("saved", 'S', false),
+    long("exclude", 'X', true),
+];
+
+/// The options of a send.
+#[derive(Default)]
+struct Options {
+    from: Option<String>,
+    parsable: bool,
+    progress: bool,
+    dry: bool,
+    forms: SendRequest,
+}
+
+/// `zfs send [-DLPcenvw] [-i snapshot|bookmark] <filesystem|volume|snapshot>` (`zfs_do_send`).
+///
+/// # Errors
+/// See [`Outcome`].
+pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
+    let mut options = Options::default();
+    let mut g = Getopt::new(args, "i:I:RsDpVvnPLeht:cwbd:SX:", &LONG);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(Opt::Short('i'), from) if options.from.is_none() => options.from = Some(from),
+            Found::Is(Opt::Short('i'), _) => return Err(Stop::usage("")),
+            Found::Is(Opt::Short('P'), _) => options.parsable = true,
+            Found::Is(Opt::Short('v'), _) => options.progress = true,
+            Found::Is(Opt::Short('n'), _) => options.dry = true,
+            Found::Is(Opt::Short('L'), _) => options.forms.large_blocks = true,
+            Found::Is(Opt::Short('e'), _) => options.forms.embedded = true,
+            Found::Is(Opt::Short('c'), _) => options.forms.compressed = true,
+            Found::Is(Opt::Short('w'), _) => options.forms.raw = true,
+            Found::Is(Opt::Short('D'), _) => cx.err.put(
+                "WARNING: deduplicated send is no longer supported.  A regular,\n\
+                 non-deduplicated stream will be generated.\n\n",
+            ),
+            Found::Is(Opt::Short(letter), _) => {
+                let option = if letter == 'd' { "--redact".to_owned() } else { format!("-{letter}") };
+                return absent(cx, &option);
+            }
+            Found::Is(Opt::Named(_), _) => unreachable!("each long option has a letter"),
+            Found::Invalid(c) => return Err(Stop::invalid(c)),
+            Found::Missing(c) => return Err(Stop::missing(c)),
+        }
+    }
+    let operands = g.operands();
+    match &operands[..] {
+        [] => Err(Stop::usage("missing snapshot argument\n")),
+        [name] => one(cx, options, name),
+        _ => Err(Stop::usage("too many arguments\n")),
+    }
+}
+
+/// Reports an option of OpenZFS that this release lacks.
+fn absent(cx: &mut Cx, option: &str) -> Outcome {
+    writeln!(
+        cx.err,
+        "zfs send {option}: not in this release of Poolhouse; docs/reference lists the options that it has"
+    );
+    Ok(1)
+}
+
+/// Sends one snapshot (`zfs_send_one`).
+fn one(cx: &mut Cx, mut options: Options, name: &str) -> Outcome {
+    if !options.dry && cx.out.is_terminal() {
+        cx.err.put("Error: Stream can not be written to a terminal.\nYou must redirect standard output.\n");
+        return Ok(1);
+    }
+    let mut from = options.from.take();
+    if let Some(word) = from.as_mut().filter(|word| !word.contains(['@', '#'])) {
+        cx.err.put(
+            "Warning: incremental source didn't specify type, assuming snapshot. \
+             Use '@' or '#' prefix to avoid ambiguity.\n",
+        );
+        word.insert(0, '@');
+    }
+    if let Some(word) = from.as_mut().filter(|word| word.starts_with(['@', '#'])) {
+        word.insert_str(0, name.split('@').next().unwrap_or(name));
+    }
+    open(cx, name, &[K::Filesystem, K::Volume, K::Snapshot], &[])?;
+    if let Some(from) = from.as_deref().filter(|from| from.contains('@')) {
+        open(cx, from, &[K::Snapshot], &[])?;
+    }
+    let request = SendRequest { dataset: name.to_owned(), from, ..std::mem::take(&mut options.forms) };
+    if options.progress || options.parsable {
+        estimate(cx, &options, &request)?;
+    }
+    if options.dry { Ok(0) } else { send(cx, &options, &request) }
+}
+
+/// Shows how large the stream will be (`estimate_size`).
+fn estimate(cx: &mut Cx, options: &Options, request: &SendRequest) -> Result<(), Stop> {
+    let size = cx.service()?.send_size(request).map_err(|e| failed(cx, request, &e))?;
+    let name = &request.dataset;
+    let what = match (&request.from, options.parsable) {
+        (Some(from), true) => format!("incremental\t{from}\t{name}\t{size}\nsize\t{size}\n"),
+        (None, true) => format!("full\t{name}\t{size}\nsize\t{size}\n"),
+        (from, false) => {
+            let begin = match from {
+                Some(from) => format!("send from {from} to {name}"),
+                None => format!("full send of {name}"),
+            };
+            let part = match size {
+                0 => String::new(),
+                size => format!(" estimated size is {}", numbers::bytes(size)),
+            };
+            format!("{begin}{part}\ntotal estimated size is {}\n", numbers::num(size))
+        }
+    };
+    let to = if options.dry { &mut cx.out } else { &mut cx.err };
+    to.put(&what);
+    Ok(())
+}
+
+/// Copies the stream to standard output.
+fn send(cx: &mut Cx, options: &Options, request: &SendRequest) -> Outcome {
+    let mut stream = (cx.stream)(request).map_err(|denied| refused(cx, request, denied))?;
+    if options.progress && !options.parsable {
+        writeln!(cx.err, "TIME        SENT   SNAPSHOT {}", request.dataset);
+    }
+    let (mut sent, mut shown) = (0, Instant::now());
+    loop {
+        let part = match stream.next() {
+            Ok(Some(part)) => part,
+            Ok(None) => break,
+            Err(denied) => {
+                cx.out.flush();
+                return Err(refused(cx, request, denied));
+            }
+        };
+        sent += part.len() as u64;
+        cx.out.put_raw(part);
+        if cx.out.has_failed() {
+            return Err(broken(cx, request));
+        }
+        if options.progress && shown.elapsed() >= PROGRESS {
+            shown = Instant::now();
+            progress(cx, options, &request.dataset, sent);
+        }
+    }
+    if cx.out.flush() { Ok(0) } else { Err(broken(cx, request)) }
+}
+
+/// Shows how much was sent (`send_progress_thread`).
+fn progress(cx: &mut Cx, options: &Options, name: &str, sent: u64) {
+    let time = cx.clock.time(cx.clock.now());
+    if options.parsable {
+        writeln!(cx.err, "{time}\t{sent}\t{name}");
+    } else {
+        writeln!(cx.err, "{time}   {:>5}   {name}", numbers::bytes(sent));
+    }
+}
+
+/// Reports that standard output takes no more.
+fn broken(cx: &mut Cx, request: &SendRequest) -> Stop {
+    let why = words::errno(rustix::io::Errno::PIPE.raw_os_error());
+    writeln!(cx.err, "warning: cannot send '{}': {why}", request.dataset);
+    Stop::Fail(1)
+}
+
+/// Reports why the daemon sends no stream, or only a part.
+fn refused(cx: &mut Cx, request: &SendRequest, denied: Denied) -> Stop {
+    match denied {
+        Denied::Api(error) => failed(cx, request, &error),
+        Denied::NoKey { .. } => {
+            let reason = Reason::KeyNotLoaded;
+            failed(cx, request, &Error::new(&request.dataset, reason))
+        }
+        Denied::Theirs => {
+            writeln!(
+                cx.err,
+                "warning: cannot send '{}': the daemon is another user's, and in this release only its owner \
+                 can send",
+                request.dataset
+            );
+            Stop::Fail(1)
+        }
+        denied => {
+            let why = api::chain(&denied);
+            writeln!(cx.err, "warning: cannot send '{}': {why}", request.dataset);
+            Stop::Fail(1)
+        }
+    }
+}
+
+/// Reports an error with libzfs's text (`zfs_send_one_cb_impl`).
+fn failed(cx: &mut Cx, request: &SendRequest, error: &Error) -> Stop {
+    let SendRequest { dataset, from, .. } = request;
+    let why = match &error.reason {
+        Reason::Refused { why: Refusal::NotBefore } => "not an earlier snapshot from the same fs".to_owned(),
+        Reason::NoSuchDataset if from.as_deref() == Some(&error.about) => {
+            format!("incremental source ({}) does not exist", error.about)
+        }
+        Reason::KeyNotLoaded => "dataset key must be loaded".to_owned(),
+        Reason::BadType => {
+            "a file system or volume of a pool that is open for writing may change meanwhile; \
+             send a snapshot of it"
+                .to_owned()
+        }
+        reason => words::reason(reason, &cx.clock),
+    };
+    writeln!(cx.err, "warning: cannot send '{dataset}': {why}");
+    Stop::Fail(1)
+}

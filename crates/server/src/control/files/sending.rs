@@ -1,0 +1,105 @@
+//! The daemon's side of `zfs send` ([`api::streams`]).
+
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+
+use api::files::PART_MAX;
+use api::files::wire::{Answer, Refusal, send};
+use api::{Error, Reason, SendRequest};
+use dsl::LongHold;
+use stream::SendError;
+
+use super::{Daemon, Seat, check_key, denied, library, visitor};
+use crate::replies::of_send;
+use crate::view::Sendable;
+
+/// Serves one send to its end.
+pub(super) fn serve(
+    daemon: &Daemon,
+    mut stream: UnixStream,
+    request: &SendRequest,
+    process: Option<u32>,
+) -> io::Result<()> {
+    let sent = Sending::new(daemon, &stream, request, process).and_then(|sending| sending.run(&stream));
+    let answer = match sent {
+        Ok(()) => Answer::Done,
+        Err(refusal) => Answer::Denied(refusal),
+    };
+    send(&mut stream, &answer, &[])
+}
+
+/// A dataset that is being sent. It is let go before the entry in the table is removed.
+struct Sending {
+    what: Sendable,
+    #[allow(dead_code, reason = "keeps snapshots by living")]
+    holds: Vec<LongHold>,
+    #[allow(dead_code, reason = "is in the table by living")]
+    seat: Seat,
+}
+
+impl Sending {
+    fn new(
+        daemon: &Daemon,
+        stream: &UnixStream,
+        request: &SendRequest,
+        process: Option<u32>,
+    ) -> Result<Self, Refusal> {
+        let name = request.dataset.as_str();
+        let parsed = dsl::Name::parse(name).map_err(|_| denied(name, Reason::InvalidName))?;
+        let again = stream.try_clone().map_err(|error| library(name, &error))?;
+        let user = visitor("send", process);
+        let seat = daemon.visits.enter(again, parsed.pool(), &user).map_err(Refusal::Api)?;
+        let imported = daemon.pools.pool_of(name).map_err(Refusal::Api)?;
+        let (what, holds) = imported.pool.spa().read(|| {
+            let what = Sendable::find(&imported, request).map_err(Refusal::Api)?;
+            let live = imported.pool.spa().writer();
+            let hold = |of: &dsl::Dataset| live.map(|live| live.dsl().heads().long_hold(of.object().0));
+            let holds = [Some(&what.dataset), what.from.as_ref()].into_iter().flatten().filter_map(hold);
+            let holds = holds.collect();
+            Ok::<_, Refusal>((what, holds))
+        })?;
+        daemon.visits.set_dataset(seat.number, Some(what.dataset.object().0));
+        if !request.raw {
+            check_key(&what.dataset)?;
+        }
+        Ok(Self { what, holds, seat })
+    }
+
+    fn run(&self, stream: &UnixStream) -> Result<(), Refusal> {
+        let what = &self.what;
+        let mut parts = Outgoing { stream, part: Vec::with_capacity(PART_MAX) };
+        let sent = stream::send(&what.dataset, what.origin.as_ref(), what.forms, &mut parts);
+        // What was read before a failure is good.
+        let flushed = parts.flush().map_err(SendError::Write);
+        sent.and(flushed).map_err(|error| {
+            tracing::warn!(dataset = what.dataset.name(), error = api::chain(&error), "not sent whole");
+            Refusal::Api(Error::new(what.dataset.name(), of_send(&error)))
+        })
+    }
+}
+
+/// Collects parts of a stream for the command.
+struct Outgoing<'a> {
+    stream: &'a UnixStream,
+    part: Vec<u8>,
+}
+
+impl Write for Outgoing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = PART_MAX - self.part.len();
+        let taken = bytes.len().min(room);
+        self.part.extend_from_slice(&bytes[..taken]);
+        if taken == room {
+            self.flush()?;
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if !self.part.is_empty() {
+            send(&mut self.stream, &Answer::Bytes, &self.part)?;
+            self.part.clear();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! What a request for a send stream names.
+
+use api::{Error, Reason, SendRequest};
+use stream::{Forms, Origin, SendError};
+
+use crate::pools::imported::Imported;
+use crate::replies::{error_of, of_send};
+
+/// A dataset to be sent.
+pub struct Sendable {
+    /// The dataset.
+    pub dataset: dsl::Dataset,
+    /// What the stream builds on.
+    pub origin: Option<Origin>,
+    /// The snapshot that is the origin. A bookmark has none.
+    pub from: Option<dsl::Dataset>,
+    /// What the stream may contain.
+    pub forms: Forms,
+}
+
+impl Sendable {
+    /// Finds what a request names.
+    ///
+    /// # Errors
+    /// * [`Reason::NoSuchDataset`], [`Reason::InvalidName`]: the dataset or its origin does not
+    ///   exist.
+    /// * [`Reason::BadType`]: it is the head of a pool that is open for writing, and may change.
+    /// * [`Reason::Refused`]: the origin is not an earlier state of the dataset.
+    /// * [`Reason::Io`], [`Reason::Corrupt`]: they can't be read.
+    pub fn find(imported: &Imported, request: &SendRequest) -> Result<Self, Error> {
+        let name = request.dataset.as_str();
+        let open = |name: &str| imported.pool.dsl().dataset(name).map_err(|error| error_of(name, &error));
+        let dataset = open(name)?;
+        if !dataset.is_snapshot() && imported.pool.spa().writer().is_some() {
+            return Err(Error::new(name, Reason::BadType));
+        }
+        let failed = |error: SendError| Error::new(name, of_send(&error));
+        let (origin, from) = match request.from.as_deref().map(|from| (from, from.split_once('#'))) {
+            None => (None, None),
+            Some((from, Some((head, mark)))) => {
+                let head = open(head)?;
+                let found = head.bookmark(mark).map_err(|error| error_of(from, &error))?;
+                let found = found.ok_or_else(|| Error::new(from, Reason::NoSuchDataset))?;
+                (Some(Origin::of_bookmark(&dataset, &head, &found.phys).map_err(failed)?), None)
+            }
+            Some((from, None)) => {
+                let from = open(from)?;
+                (Some(Origin::of_snapshot(&dataset, &from).map_err(failed)?), Some(from))
+            }
+        };
+        let SendRequest { large_blocks, embedded, compressed, raw, .. } = *request;
+        Ok(Self { dataset, origin, from, forms: Forms { large_blocks, embedded, compressed, raw } })
+    }
+}
+
+/// About how many bytes a stream will have.
+///
+/// # Errors
+/// Those of [`Sendable::find`], and:
+/// * [`Reason::LargeMicrozap`], [`Reason::KeyNotLoaded`] and others: the block tree has to be
+///   walked, and can't be.
+pub fn send_size(imported: &Imported, request: &SendRequest) -> Result<u64, Error> {
+    let found = imported.pool.spa().read(|| Sendable::find(imported, request))?;
+    let size = stream::estimate(&found.dataset, found.origin.as_ref(), found.forms);
+    size.map_err(|error| Error::new(&request.dataset, of_send(&error)))
+}

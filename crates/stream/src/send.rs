@@ -1,0 +1,510 @@
+//! Sending: the records that describe a snapshot, whole or since another one.
+//!
+//! # Theory
+//! Three stages work at the same time:
+//!
+//! | stage | module | threads | work |
+//! |---|---|---|---|
+//! | walk | `walk` | 1 | finds what changed since the origin, in the order of objects and offsets |
+//! | read | `read_ahead` | [`READERS`] | reads the blocks of changes |
+//! | write | `records` | the caller's | turns changes into records |
+//!
+//! A block that the cache has is taken from there. Others are read past the cache, since a send
+//! uses each once. Blocks that travel as they are stored keep the checksum that the read verified:
+//! a stream's checksum is Fletcher-4, and so is that of most blocks, so their bytes are not summed
+//! again.
+//!
+//! # See
+//! OpenZFS `dmu_send.c`.
+
+mod read_ahead;
+mod records;
+mod walk;
+
+use std::io::{self, Write};
+
+use codec::Checksum;
+use device::Block;
+use dmu::Objset;
+use dsl::prop::Value;
+use dsl::{Dataset, Prop};
+use observe::{Tunable, Unit};
+use ondisk::blkptr::BLKPTR_SIZE;
+use ondisk::bookmark::BookmarkPhys;
+use ondisk::feature::Feature;
+use ondisk::nvlist::{self, Nvlist};
+use ondisk::objset::ObjsetKind;
+use ondisk::replay::{BACKUP_MAGIC, Begin, RECORD_SIZE, features, flags};
+use ondisk::{BlkId, Blkptr, ByteOrder, ChecksumKind, CompressKind, Level, ObjNum, SPA_MAXBLOCKSIZE, Txg};
+use zio::Bookmark;
+
+use crate::Writer;
+use read_ahead::Queue;
+use records::{OLD_MAX_BLOCK, Payload, Records, embeds, sends_compressed};
+use walk::{Change, Start, Walk};
+
+/// Threads that read blocks for one stream.
+const READERS: usize = 8;
+/// The words of a block that can't be read (`zfs_send_corrupt_data`): "zfs badd bloc".
+const BAD_BLOCK: u64 = 0x2f5_badd_b10c;
+
+/// Bytes of blocks that may be read ahead of a stream (`zfs_send_queue_length`).
+pub static SEND_QUEUE_LENGTH: Tunable = Tunable::new(
+    "zfs_send_queue_length",
+    16 << 20,
+    1 << 20..=1 << 30,
+    Unit::Bytes,
+    "blocks that are read ahead of a send stream",
+);
+/// Whether a block that can't be read ends a stream (`zfs_send_corrupt_data`).
+pub static SEND_CORRUPT_DATA: Tunable = Tunable::new(
+    "zfs_send_corrupt_data",
+    0,
+    0..=1,
+    Unit::Flag,
+    "1: send a pattern in place of blocks that can't be read",
+);
+
+/// All tunables of streams.
+pub const TUNABLES: &[&Tunable] = &[&SEND_QUEUE_LENGTH, &SEND_CORRUPT_DATA];
+
+/// The forms that blocks may have in a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Forms {
+    /// Blocks may be larger than 128 KiB (`-L`).
+    pub large_blocks: bool,
+    /// Small blocks may be embedded as in the pool (`-e`).
+    pub embedded: bool,
+    /// Blocks are compressed as in the pool (`-c`).
+    pub compressed: bool,
+    /// Blocks are encrypted as in the pool, and no key is needed (`-w`). For a dataset that is not
+    /// encrypted, all the others.
+    pub raw: bool,
+}
+
+/// What a stream builds on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// The snapshot, as a bookmark.
+    mark: BookmarkPhys,
+    /// Whether it is a snapshot of another dataset, so that the stream creates a clone.
+    clone: bool,
+}
+
+impl Origin {
+    /// A snapshot in the past of `dataset`.
+    ///
+    /// # Errors
+    /// * [`SendError::NotEarlier`]: it is not in its past.
+    /// * [`SendError::Redacted`]: it is redacted.
+    /// * [`SendError::Dataset`]: an origin can't be read.
+    pub fn of_snapshot(dataset: &Dataset, snapshot: &Dataset) -> Result<Self, SendError> {
+        if is_redacted(snapshot)? {
+            return Err(SendError::Redacted);
+        }
+        let ivset_guid = snapshot.field_u64(ondisk::mos::DS_IVSET_GUID)?.unwrap_or(0);
+        Self::at(dataset, snapshot, BookmarkPhys { ivset_guid, ..snapshot.as_bookmark() })
+    }
+
+    /// A bookmark of the head `of`.
+    ///
+    /// # Errors
+    /// Those of [`Origin::of_snapshot`].
+    pub fn of_bookmark(dataset: &Dataset, of: &Dataset, bookmark: &BookmarkPhys) -> Result<Self, SendError> {
+        if bookmark.redaction_obj != 0 {
+            return Err(SendError::Redacted);
+        }
+        Self::at(dataset, of, *bookmark)
+    }
+
+    fn at(dataset: &Dataset, of: &Dataset, mark: BookmarkPhys) -> Result<Self, SendError> {
+        if !dataset.is_after_txg(of, Txg(mark.creation_txg))? {
+            return Err(SendError::NotEarlier);
+        }
+        Ok(Self { mark, clone: dataset.dir().object() != of.dir().object() })
+    }
+}
+
+/// Why a snapshot was not sent, or not whole.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// The dataset can't be read, or its key is not loaded.
+    #[error(transparent)]
+    Dataset(#[from] dsl::Error),
+    /// The origin is not in the past of what is sent (`EXDEV`).
+    #[error("not an earlier snapshot from the same fs")]
+    NotEarlier,
+    /// The dataset or its origin is redacted.
+    #[error("streams of redacted datasets, and those that build on them, are not in this release")]
+    Redacted,
+    /// The dataset is encrypted in a way that no raw stream has (errata 3 and 4).
+    #[error("it was encrypted by an old version, in a form that raw streams can't have")]
+    OldKeys,
+    /// It has no contents.
+    #[error("{0} has no contents")]
+    Empty(String),
+    /// It has micro ZAPs above 128 KiB, which streams have only with `-L`
+    /// (`ZFS_ERR_STREAM_LARGE_MICROZAP`).
+    #[error(
+        "source snapshot contains large microzaps, need -L (--large-block) or -w (--raw) to generate stream"
+    )]
+    LargeMicrozap,
+    /// Metadata of the snapshot can't be read.
+    #[error(transparent)]
+    Walk(dmu::Error),
+    /// A block can't be read.
+    #[error("object {object}, offset {offset}")]
+    Block {
+        /// The object.
+        object: ObjNum,
+        /// Where the block begins in the object, in bytes.
+        offset: u64,
+        /// Why.
+        source: zio::Error,
+    },
+    /// The stream can't be written.
+    #[error("the stream can't be written")]
+    Write(#[source] io::Error),
+}
+
+/// Writes the stream of a snapshot, or of a head that does not change meanwhile (`dmu_send`).
+///
+/// # Errors
+/// The stream ends where the error occurs, without an END.
+///
+/// * [`SendError::Dataset`]: the dataset can't be opened; for an encrypted one, perhaps for want of
+///   its key.
+/// * [`SendError::Redacted`]: the dataset is redacted.
+/// * [`SendError::OldKeys`]: with [`Forms::raw`], its keys are of an old version.
+/// * [`SendError::Empty`]: it is the head of a dataset without contents.
+/// * [`SendError::LargeMicrozap`]: [`Forms::large_blocks`] is needed.
+/// * [`SendError::Walk`]: metadata can't be read or are corrupt.
+/// * [`SendError::Block`]: a block can't be read, and [`SEND_CORRUPT_DATA`] is 0.
+/// * [`SendError::Write`]: the error of the sink.
+pub fn send<W: Write>(
+    dataset: &Dataset,
+    origin: Option<&Origin>,
+    forms: Forms,
+    sink: W,
+) -> Result<(), SendError> {
+    stream(dataset, origin, forms, sink, None)
+}
+
+/// [`send`], or with `zeros` the same with zeros for each block.
+fn stream<W: Write>(
+    dataset: &Dataset,
+    origin: Option<&Origin>,
+    forms: Forms,
+    sink: W,
+    zeros: Option<&Block>,
+) -> Result<(), SendError> {
+    if is_redacted(dataset)? {
+        return Err(SendError::Redacted);
+    }
+    let os = dataset.objset()?.ok_or_else(|| SendError::Empty(dataset.name()))?;
+    let features = features_of(dataset, &os, forms)?;
+    let begin = begin(dataset, &os, origin, features);
+    let list = list(dataset, origin, features)?;
+    let mut writer = Writer::new(sink, ByteOrder::Little);
+    writer.begin(&begin, &list).map_err(SendError::Write)?;
+    let meta = os.phys().meta_dnode.clone();
+    let slots = (u64::from(meta.datablksz) >> ondisk::dnode::DNODE_SHIFT).max(1);
+    let mut records = Records {
+        writer: &mut writer,
+        to_guid: begin.to_guid,
+        features,
+        since: Txg(origin.map_or(0, |o| o.mark.creation_txg)),
+        objects: meta.maxblkid.0.saturating_add(1).saturating_mul(slots),
+        held: None,
+    };
+    body(&Blocks { os: &os, features, zeros }, &mut records)?;
+    records.flush().and_then(|()| writer.end(begin.to_guid)).map_err(SendError::Write)
+}
+
+/// About how many bytes a stream will have (`dmu_send_estimate_fast`).
+///
+/// It follows from the space that was written since the origin, as if all blocks had the dataset's
+/// block size. Without that figure the block tree is walked, and the size is exact.
+///
+/// # Errors
+/// Those of [`send`], except for blocks of data.
+pub fn estimate(dataset: &Dataset, origin: Option<&Origin>, forms: Forms) -> Result<u64, SendError> {
+    let phys = dataset.phys();
+    let written = match origin {
+        None => Some((phys.compressed_bytes, phys.uncompressed_bytes)),
+        Some(origin) => dataset.written_since(&origin.mark)?.map(|s| (s.comp, s.uncomp)),
+    };
+    let Some((compressed, uncompressed)) = written else {
+        let mut size = Counter(0);
+        let zeros = Block::zeroed(SPA_MAXBLOCKSIZE as usize);
+        stream(dataset, origin, forms, &mut size, Some(&zeros))?;
+        return Ok(size.0);
+    };
+    let blocks = uncompressed / block_size(dataset)?.max(1);
+    let data = if forms.compressed || forms.raw { compressed } else { uncompressed };
+    let records = RECORD_SIZE as u64;
+    Ok(data
+        .saturating_sub(blocks.saturating_mul(BLKPTR_SIZE as u64))
+        .saturating_add(blocks.saturating_add(2).saturating_mul(records)))
+}
+
+/// The size that most blocks of a dataset have: `recordsize` or `volblocksize`.
+fn block_size(dataset: &Dataset) -> Result<u64, SendError> {
+    if let Some((_, size)) = dataset.volume()? {
+        return Ok(size);
+    }
+    let recordsize = Prop::by_name("recordsize").expect("it is in the table");
+    // A snapshot has the property only through its head.
+    let head = dataset.dir().head()?;
+    match head.map(|head| head.property(recordsize)).transpose()?.flatten().map(|p| p.value) {
+        Some(Value::Number(size)) => Ok(size),
+        _ => Ok(OLD_MAX_BLOCK.into()),
+    }
+}
+
+/// Counts what is written to it.
+struct Counter(u64);
+
+impl Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes the records between BEGIN and END.
+fn body<W: Write>(blocks: &Blocks<'_>, records: &mut Records<'_, W>) -> Result<(), SendError> {
+    let queue = Queue::new(SEND_QUEUE_LENGTH.get() as usize);
+    let (os, since) = (blocks.os, records.since);
+    let walk = || {
+        let mut emit = |change: Change| {
+            let needs_block = blocks.reads(&change);
+            queue.push(change, needs_block)
+        };
+        let done = Walk {
+            cache: os.cache(),
+            objset: os.id(),
+            since,
+            start: Start { object: ObjNum(0), blkid: BlkId(0) },
+            raw: blocks.features & features::RAW != 0,
+            options: os.options().clone(),
+            steps: os.cache().zio().walk_limit(),
+            emit: &mut emit,
+        }
+        .run(&os.phys().meta_dnode);
+        queue.end(done);
+    };
+    let read = || queue.serve(|change| blocks.read(change));
+    std::thread::scope(|scope| {
+        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let mut begun = thread("send-walk").spawn_scoped(scope, walk).map(drop);
+        for n in 0..READERS {
+            let reader = thread("send-read").spawn_scoped(scope, read).map(drop);
+            // Fewer threads do the same work, only slower.
+            if n == 0 {
+                begun = begun.and(reader);
+            }
+        }
+        let written = begun.map_err(SendError::Write).and_then(|()| write_all(&queue, records));
+        queue.cancel();
+        written
+    })
+}
+
+/// Writes the records of all changes.
+fn write_all<W: Write>(queue: &Queue, records: &mut Records<'_, W>) -> Result<(), SendError> {
+    loop {
+        let batch = queue.next().map_err(SendError::Walk)?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        for (change, block) in batch {
+            let payload = block.map(|block| block.or_else(|e| stand_in(&change, e))).transpose()?;
+            records.change(&change, payload.as_ref()).map_err(SendError::Write)?;
+        }
+    }
+}
+
+/// What is sent in place of a block that can't be read.
+fn stand_in(change: &Change, source: zio::Error) -> Result<Payload, SendError> {
+    let (object, offset, size) = match change {
+        Change::Data { object, blkid, size, .. } => {
+            (*object, blkid.0.saturating_mul((*size).into()), *size as usize)
+        }
+        Change::Spill { object, bp } => (*object, 0, bp.lsize.0 as usize),
+        _ => unreachable!("only these have blocks"),
+    };
+    if SEND_CORRUPT_DATA.get() == 0 {
+        return Err(SendError::Block { object, offset, source });
+    }
+    let bytes: Vec<u8> = BAD_BLOCK.to_le_bytes().into_iter().cycle().take(size).collect();
+    Ok(Payload::whole(Block::copy_of(&bytes), None))
+}
+
+/// Reads blocks in the form that the stream has them.
+struct Blocks<'a> {
+    os: &'a Objset,
+    features: u64,
+    /// Stands for the content of each block, if only sizes count.
+    zeros: Option<&'a Block>,
+}
+
+impl Blocks<'_> {
+    /// Whether the record of a change has the content of a block.
+    fn reads(&self, change: &Change) -> bool {
+        match change {
+            Change::Data { bp, .. } => embeds(bp, self.features).is_none(),
+            Change::Spill { .. } => true,
+            _ => false,
+        }
+    }
+
+    fn read(&self, change: &Change) -> zio::Result<Payload> {
+        let (object, blkid, bp, compressed) = match change {
+            Change::Data { object, blkid, size, bp, .. } => {
+                (*object, *blkid, bp, sends_compressed(bp, *size, self.features))
+            }
+            Change::Spill { object, bp } => (*object, dmu::SPILL_BLKID, bp, false),
+            _ => unreachable!("only these have blocks"),
+        };
+        let at = Bookmark { objset: self.os.id(), object, level: Level(0), blkid };
+        let (cache, options) = (self.os.cache(), self.os.options());
+        let zio = cache.zio();
+        let raw = self.features & features::RAW != 0;
+        if let Some(zeros) = self.zeros {
+            let sent = if compressed || raw { bp.stored().map_or(0, |s| s.psize.0) } else { bp.lsize.0 };
+            return Ok(Payload { block: zeros.clone(), len: sent as usize, sum: Some(Checksum::default()) });
+        }
+        if raw {
+            return Ok(Payload::whole(zio.read_raw(bp, &at, options)?, None));
+        }
+        let block = match compressed {
+            // What was decrypted and is still compressed.
+            true if bp.is_encrypted() => {
+                let opened = zio.read_packed(bp, &at, options)?;
+                return Ok(Payload::whole(opened.packed.unwrap_or(opened.block), None));
+            }
+            true => zio.read_raw(bp, &at, options)?,
+            false if cache.holds(bp, at.objset) => cache.read(bp, &at, options)?,
+            false => zio.read(bp, &at, options)?,
+        };
+        let as_stored = compressed || is_stored_plain(bp);
+        Ok(Payload::whole(block, if as_stored { stored_sum(bp) } else { None }))
+    }
+}
+
+/// Whether a block's contents are what its devices hold.
+fn is_stored_plain(bp: &Blkptr) -> bool {
+    bp.stored().is_some_and(|s| s.compress == CompressKind::Off) && bp.order == ByteOrder::Little
+}
+
+/// Fletcher-4 of a block's stored bytes, if its pointer has that.
+fn stored_sum(bp: &Blkptr) -> Option<Checksum> {
+    let stored = bp.stored()?;
+    // Half of an encrypted or authenticated block's checksum is its MAC.
+    let ok = stored.checksum == ChecksumKind::Fletcher4 && !stored.crypt && !bp.is_gang();
+    ok.then_some(Checksum(stored.sum))
+}
+
+/// Whether some of a dataset's blocks were left out when it was received.
+fn is_redacted(dataset: &Dataset) -> Result<bool, SendError> {
+    let feature = Feature::by_name("redacted_datasets").expect("the name is in the table");
+    Ok(dataset.field(feature.guid)?.is_some())
+}
+
+/// The features of a stream (`setup_featureflags`).
+fn features_of(dataset: &Dataset, os: &Objset, forms: Forms) -> Result<u64, SendError> {
+    let uses = |name: &str| -> Result<bool, SendError> {
+        let feature = Feature::by_name(name).expect("the name is in the table");
+        Ok(dataset.field(feature.guid)?.is_some())
+    };
+    let pool_uses = |name: &str| -> Result<bool, SendError> {
+        let feature = Feature::by_name(name).expect("the name is in the table");
+        match dataset.dsl().mos().feature_refcount(feature) {
+            // Pools of the old versions have no features.
+            Err(pool::Error::Missing { .. }) => Ok(false),
+            users => Ok(users.map_err(dsl::Error::from)?.is_some_and(|n| n > 0)),
+        }
+    };
+    let encrypted = dataset.dir().encryption_root()?.is_some();
+    let forms = match forms.raw {
+        true => Forms { large_blocks: true, embedded: true, compressed: true, raw: true },
+        false => forms,
+    };
+    let mut out = 0;
+    let mut set = |on: bool, feature: u64| out |= if on { feature } else { 0 };
+    let sa = os.kind() == ObjsetKind::Zfs && dataset.master_node("VERSION")?.is_some_and(|v| v >= 5);
+    set(sa, features::SA_SPILL);
+    let large = forms.large_blocks && uses("large_blocks")?;
+    set(large, features::LARGE_BLOCKS);
+    let embedded = forms.embedded && !encrypted && pool_uses("embedded_data")?;
+    set(embedded, features::EMBED_DATA);
+    set(forms.compressed, features::COMPRESSED);
+    set(forms.raw && encrypted, features::RAW);
+    set((embedded || forms.compressed) && pool_uses("lz4_compress")?, features::LZ4);
+    set(forms.compressed && uses("zstd_compress")?, features::ZSTD);
+    set(uses("large_dnode")?, features::LARGE_DNODE);
+    set(uses("longname")?, features::LONGNAME);
+    let microzap = uses("large_microzap")?;
+    set(microzap, features::LARGE_MICROZAP);
+    if microzap && !large {
+        return Err(SendError::LargeMicrozap);
+    }
+    Ok(out)
+}
+
+/// What follows the record that begins a stream, packed: nothing, or the keys of a raw stream.
+fn list(dataset: &Dataset, origin: Option<&Origin>, features: u64) -> Result<Vec<u8>, SendError> {
+    if features & features::RAW == 0 {
+        return Ok(Vec::new());
+    }
+    let keys = dataset.raw_keys(origin.map_or(0, |o| o.mark.ivset_guid))?.ok_or(SendError::OldKeys)?;
+    let mut list = Nvlist::new();
+    list.set("crypt_keydata", nvlist::Value::List(keys));
+    Ok(list.encode_native())
+}
+
+/// The record that begins a stream (`create_begin_record`).
+fn begin(dataset: &Dataset, os: &Objset, origin: Option<&Origin>, features: u64) -> Begin {
+    /// The header type of one stream (`DMU_SUBSTREAM`).
+    const SUBSTREAM: u64 = 1;
+    let phys = dataset.phys();
+    let mut bits = flags::FREERECORDS | flags::SPILL_BLOCK;
+    if origin.is_some_and(|o| o.clone) {
+        bits |= flags::CLONE;
+    }
+    if phys.flags & ondisk::dsl::DS_FLAG_CI_DATASET != 0 {
+        bits |= flags::CI_DATA;
+    }
+    let mut name = dataset.name();
+    if !dataset.is_snapshot() {
+        name.push_str("@--head--");
+    }
+    let mut to_name = [0; 256];
+    // The last byte stays 0.
+    let fits = name.len().min(to_name.len() - 1);
+    to_name[..fits].copy_from_slice(&name.as_bytes()[..fits]);
+    Begin {
+        magic: BACKUP_MAGIC,
+        version_info: features << 2 | SUBSTREAM,
+        creation_time: phys.creation_time,
+        objset_type: match os.kind() {
+            ObjsetKind::None => 0,
+            ObjsetKind::Meta => 1,
+            ObjsetKind::Zfs => 2,
+            ObjsetKind::Zvol => 3,
+            ObjsetKind::Other => 4,
+        },
+        flags: bits,
+        to_guid: phys.guid,
+        from_guid: origin.map_or(0, |o| o.mark.guid),
+        to_name,
+    }
+}
+
+#[cfg(test)]
+mod tests;

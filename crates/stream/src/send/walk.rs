@@ -1,0 +1,253 @@
+//! The changes of a snapshot since another, in the order of a stream.
+//!
+//! # Theory
+//! The block tree is visited depth first: block of dnodes by block of dnodes, object by object,
+//! block by block. What is born at or before the origin's txg is skipped, with all below it.
+//!
+//! A hole has a birth too, and is skipped like a block. Pools without the feature `hole_birth` have
+//! holes without a birth, and any of these may be newer than the origin. So they are all changes
+//! (`send_holes_without_birth_time`).
+//!
+//! # See
+//! OpenZFS `traverse_visitbp`, `send_cb`.
+
+use std::ops::ControlFlow;
+
+use arc::Cache;
+use device::Block;
+use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE, Body};
+use ondisk::dnode::{DNODE_MIN_SIZE, DNODE_SHIFT, DnodePhys};
+use ondisk::{BlkId, Blkptr, Corrupt, DmuType, Level, ObjNum, Txg};
+use zio::{Bookmark, ReadOptions};
+
+/// What differs from the origin.
+#[derive(Debug, Clone)]
+pub(super) enum Change {
+    /// A block of dnodes, which only raw streams mention.
+    Dnodes { first: u64, slots: u64, bp: Blkptr },
+    /// An object, and the bytes of its dnode.
+    Object { object: ObjNum, dnode: Box<DnodePhys>, slots: Block, at: usize },
+    /// Numbers without an object.
+    NoObjects { first: u64, count: u64 },
+    /// A hole, in bytes.
+    Hole { object: ObjNum, offset: u64, length: u64 },
+    /// Blocks that were left out of the stream from which the dataset was received.
+    Redacted { object: ObjNum, offset: u64, length: u64 },
+    /// A block of data.
+    Data { object: ObjNum, blkid: BlkId, size: u32, kind: DmuType, bp: Blkptr },
+    /// A spill block.
+    Spill { object: ObjNum, bp: Blkptr },
+}
+
+/// Where a stream continues: nothing before this byte of this object is visited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Start {
+    pub(super) object: ObjNum,
+    pub(super) blkid: BlkId,
+}
+
+/// Why the walk ended early: a failure, or `None` if the receiver of the changes wants no more.
+pub(super) type Stop = Option<dmu::Error>;
+
+type Step = ControlFlow<Stop>;
+
+/// A walk over one object set.
+pub(super) struct Walk<'a> {
+    pub(super) cache: &'a Cache,
+    pub(super) objset: u64,
+    /// The txg of the origin.
+    pub(super) since: Txg,
+    pub(super) start: Start,
+    /// Whether dnodes stay encrypted.
+    pub(super) raw: bool,
+    pub(super) options: ReadOptions,
+    /// Reads left before the walk must be going in circles.
+    pub(super) steps: u64,
+    /// Gets each change, and whether to go on.
+    pub(super) emit: &'a mut dyn FnMut(Change) -> bool,
+}
+
+/// One object whose blocks are visited.
+struct Tree<'a> {
+    object: ObjNum,
+    dnode: &'a DnodePhys,
+}
+
+/// The object whose data are the dnodes (`DMU_META_DNODE_OBJECT`).
+const META_DNODE: ObjNum = ObjNum(0);
+
+impl Walk<'_> {
+    /// Visits all objects.
+    pub(super) fn run(&mut self, meta: &DnodePhys) -> Result<(), Stop> {
+        match self.object(META_DNODE, meta) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(stop) => Err(stop),
+        }
+    }
+
+    fn emit(&mut self, change: Change) -> Step {
+        if (self.emit)(change) { ControlFlow::Continue(()) } else { ControlFlow::Break(None) }
+    }
+
+    fn object(&mut self, object: ObjNum, dnode: &DnodePhys) -> Step {
+        let tree = Tree { object, dnode };
+        for (i, bp) in dnode.blkptrs.iter().enumerate() {
+            self.below(&tree, bp, Level(dnode.nlevels - 1), BlkId(i as u64))?;
+        }
+        if let Some(bp) = dnode.spill.filter(|bp| !bp.is_hole() && bp.birth > self.since) {
+            self.emit(Change::Spill { object, bp })?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Visits a pointer and what is below it.
+    fn below(&mut self, tree: &Tree<'_>, bp: &Blkptr, level: Level, blkid: BlkId) -> Step {
+        let born = bp.birth > self.since || (bp.is_hole() && bp.birth == Txg(0));
+        if !born || self.is_before_start(tree, level, blkid) {
+            return ControlFlow::Continue(());
+        }
+        let at = Bookmark { objset: self.objset, object: tree.object, level, blkid };
+        if bp.is_hole() {
+            return self.hole(tree, level, blkid);
+        }
+        if bp.level != level {
+            let (objset, object) = (self.objset, tree.object);
+            return ControlFlow::Break(Some(dmu::Error::Misplaced { objset, object, level, blkid }));
+        }
+        let protected = bp.stored().is_none_or(|stored| stored.crypt);
+        if self.raw && !protected {
+            return ControlFlow::Break(Some(self.corrupt(&at, "a block without the mark of encryption")));
+        }
+        if level.0 > 0 {
+            let block = self.read(bp, &at)?;
+            return self.indirect(tree, &block, &at);
+        }
+        if tree.object == META_DNODE {
+            return self.dnodes(bp, &at);
+        }
+        let (object, size, kind) = (tree.object, tree.dnode.datablksz, tree.dnode.kind);
+        // A block behind the last one would break the order of the stream.
+        if blkid > tree.dnode.maxblkid && !kind.is_metadata() {
+            return ControlFlow::Break(Some(self.corrupt(&at, "a block behind the object's last one")));
+        }
+        if bp.lsize.0 != u64::from(size) {
+            return ControlFlow::Break(Some(self.corrupt(&at, "a block is not of the object's block size")));
+        }
+        let offset = blkid.0.saturating_mul(size.into());
+        match bp.body {
+            Body::Redacted => self.emit(Change::Redacted { object, offset, length: size.into() }),
+            _ => self.emit(Change::Data { object, blkid, size, kind, bp: *bp }),
+        }
+    }
+
+    fn indirect(&mut self, tree: &Tree<'_>, block: &Block, at: &Bookmark) -> Step {
+        if block.len() != 1 << tree.dnode.indblkshift {
+            return ControlFlow::Break(Some(self.corrupt(at, "an indirect block of the wrong size")));
+        }
+        let below = Level(at.level.0 - 1);
+        for (i, raw) in block.chunks_exact(BLKPTR_SIZE).enumerate() {
+            let Some(first) = at.blkid.0.checked_mul((block.len() >> BLKPTR_SHIFT) as u64) else { break };
+            let bp = Blkptr::decode(raw).map_err(|source| self.wrong(tree.object, source));
+            match bp {
+                Ok(bp) => self.below(tree, &bp, below, BlkId(first.saturating_add(i as u64)))?,
+                Err(e) => return ControlFlow::Break(Some(e)),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn dnodes(&mut self, bp: &Blkptr, at: &Bookmark) -> Step {
+        let block = self.read(bp, at)?;
+        let slots = (block.len() >> DNODE_SHIFT) as u64;
+        let Some(first) = at.blkid.0.checked_mul(slots) else { return ControlFlow::Continue(()) };
+        if self.raw {
+            self.emit(Change::Dnodes { first, slots, bp: *bp })?;
+        }
+        let mut slot = 0;
+        while slot < slots {
+            let object = ObjNum(first + slot);
+            let at = slot as usize * DNODE_MIN_SIZE;
+            let dnode = match DnodePhys::decode(&block[at..]) {
+                Ok(dnode) => dnode,
+                Err(source) => return ControlFlow::Break(Some(self.wrong(object, source))),
+            };
+            slot += dnode.as_ref().map_or(1, |d| d.num_slots() as u64);
+            // What was sent before the stream was interrupted is in the same block at most.
+            if object < self.start.object || object == META_DNODE {
+                continue;
+            }
+            match dnode {
+                None => self.emit(Change::NoObjects { first: object.0, count: 1 })?,
+                Some(dnode) => {
+                    let dnode = Box::new(dnode);
+                    self.emit(Change::Object { object, dnode: dnode.clone(), slots: block.clone(), at })?;
+                    // Old receivers lose a spill block that no record mentions.
+                    if let Some(bp) = dnode.spill.filter(|bp| !bp.is_hole() && bp.birth <= self.since) {
+                        self.emit(Change::Spill { object, bp })?;
+                    }
+                    self.object(object, &dnode)?;
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn hole(&mut self, tree: &Tree<'_>, level: Level, blkid: BlkId) -> Step {
+        let span = span(tree.dnode, level);
+        let range = blkid.0.checked_mul(span).map(|from| (from, from.checked_add(span)));
+        let Some((from, to)) = range else { return ControlFlow::Continue(()) };
+        let size = u64::from(tree.dnode.datablksz);
+        if tree.object == META_DNODE {
+            let per = size >> DNODE_SHIFT;
+            let first = from.saturating_mul(per);
+            let count = to.unwrap_or(u64::MAX).saturating_mul(per) - first;
+            return self.emit(Change::NoObjects { first, count });
+        }
+        let metadata = tree.dnode.kind.is_metadata();
+        if from > tree.dnode.maxblkid.0 && !metadata {
+            return ControlFlow::Continue(());
+        }
+        // No block can be where bytes have no number: it can't have been anything but a hole.
+        let Some(offset) = from.checked_mul(size) else { return ControlFlow::Continue(()) };
+        let end = to.and_then(|to| to.checked_mul(size)).unwrap_or(u64::MAX);
+        self.emit(Change::Hole { object: tree.object, offset, length: end - offset })
+    }
+
+    /// Whether all below a pointer comes before [`Walk::start`] (`zbookmark_subtree_completed`).
+    fn is_before_start(&self, tree: &Tree<'_>, level: Level, blkid: BlkId) -> bool {
+        let last = blkid.0.checked_add(1).and_then(|next| next.checked_mul(span(tree.dnode, level)));
+        let Some(end) = last else { return false };
+        if tree.object == META_DNODE {
+            let per = u64::from(tree.dnode.datablksz) >> DNODE_SHIFT;
+            return end.checked_mul(per).is_some_and(|end| end <= self.start.object.0);
+        }
+        tree.object == self.start.object && end <= self.start.blkid.0
+    }
+
+    fn read(&mut self, bp: &Blkptr, at: &Bookmark) -> ControlFlow<Stop, Block> {
+        let Some(left) = self.steps.checked_sub(1) else {
+            let why = "the block tree has more blocks than the pool has sectors";
+            return ControlFlow::Break(Some(self.corrupt(at, why)));
+        };
+        self.steps = left;
+        // The cache has dnodes decrypted.
+        let read = match self.raw && bp.is_encrypted() {
+            true => self.cache.zio().read_undecrypted(bp, at, &self.options),
+            false => self.cache.read(bp, at, &self.options),
+        };
+        read.map_or_else(|e| ControlFlow::Break(Some(e.into())), ControlFlow::Continue)
+    }
+
+    fn corrupt(&self, at: &Bookmark, why: &'static str) -> dmu::Error {
+        self.wrong(at.object, Corrupt::Shape { what: "block tree", why })
+    }
+
+    fn wrong(&self, object: ObjNum, source: Corrupt) -> dmu::Error {
+        dmu::Error::Corrupt { objset: self.objset, object, source }
+    }
+}
+
+/// How many data blocks are below a pointer (`bp_span_in_blocks`).
+fn span(dnode: &DnodePhys, level: Level) -> u64 {
+    1u64.checked_shl(dnode.span_shift(level)).unwrap_or(u64::MAX)
+}
