@@ -37,7 +37,8 @@ use std::thread::sleep;
 use std::time::Duration;
 use zpl::{FileSystem, Orphans, RollbackDiff};
 
-/// The pause and the number of attempts while another thread holds the head for a moment.
+/// The pause and the number of attempts while another thread holds the head for a moment, or the
+/// kernel unmounts.
 const PATIENCE: (Duration, u32) = (Duration::from_millis(20), 500);
 
 /// Most different files and names that the kernel is notified of: about a hundred megabytes.
@@ -105,7 +106,8 @@ impl Mounts {
                 // This comes before the rollback: a later path look-up may make the kernel unmount
                 // one.
                 let own = self.list().into_iter().filter(|one| !one.mount.is_nested() && one.is_below(&live));
-                let own: Vec<_> = own.filter(|one| one.is_attached()).collect();
+                let own = own.filter(|one| one.is_attached());
+                let own: Vec<_> = own.map(|one| (one.mount.is_at(one.target()), one)).collect();
                 match live.mount.suspended(|| live.exchange(pool, &shown, (head, to), work)) {
                     Exchange::Done(done, stale) => {
                         live.mount.tell(&stale);
@@ -144,9 +146,16 @@ impl Mounts {
         }
     }
 
-    /// Mounts again what the kernel unmounted because its mountpoint disappeared.
-    fn mount_lost(&self, pool: &Pool, own: &[Arc<MountedFs>], lost: &mut Vec<MountFailure>) {
-        for live in own.iter().filter(|live| !live.is_attached()) {
+    /// Mounts again what the kernel unmounted because its mountpoint disappeared. `own` are the
+    /// mounts in the file system, each with whether its path led to it.
+    fn mount_lost(&self, pool: &Pool, own: &[(bool, Arc<MountedFs>)], lost: &mut Vec<MountFailure>) {
+        for (led, live) in own {
+            if *led {
+                until_settled(live);
+            }
+            if live.is_attached() {
+                continue;
+            }
             if let Err(error) = self.restore(pool, live, true) {
                 tracing::warn!(dataset = live.name(), %error, "unmounted: its mountpoint was rolled back");
                 lost.push(live.lost(error.reason, None));
@@ -192,6 +201,20 @@ impl Mounts {
         again(0, lost);
         done
     }
+}
+
+/// Waits until the kernel has unmounted a file system whose path no longer leads to it.
+///
+/// While it does, the table of mounts may still have the mount.
+fn until_settled(live: &MountedFs) {
+    let (pause, tries) = PATIENCE;
+    for _ in 0..tries {
+        if live.mount.is_at(live.target()) || !live.is_attached() {
+            return;
+        }
+        sleep(pause);
+    }
+    tracing::warn!(dataset = live.name(), "another mount hides it since a rollback");
 }
 
 /// The result of a rollback under a mount.
