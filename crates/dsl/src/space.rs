@@ -182,7 +182,11 @@ impl Dataset {
             if later.dir().object() == of.dir().object() {
                 return Ok(true);
             }
-            let Some(origin) = later.origin()? else { return Ok(false) };
+            // Not `later.origin()`: of a snapshot, the head's origin counts.
+            let origin = match later.dir().phys().origin_obj {
+                0 => return Ok(false),
+                origin => self.dsl().by_object(ObjNum(origin))?,
+            };
             if origin.phys().creation_txg == txg && origin.dir().object() == of.dir().object() {
                 return Ok(true);
             }

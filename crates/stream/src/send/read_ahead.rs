@@ -38,12 +38,12 @@ struct State {
     slots: VecDeque<Slot>,
     /// How many slots were taken from the front so far.
     taken: u64,
-    /// The first slot that no reader has looked at, counted like `taken`.
+    /// The first slot that may still wait for a reader, counted like `taken`.
     unread: u64,
     bytes: usize,
     /// The walk is over, and why, if it failed.
     end: Option<Option<dmu::Error>>,
-    /// Nobody takes changes any more.
+    /// The writer takes no more changes.
     cancelled: bool,
 }
 
@@ -69,7 +69,7 @@ impl Queue {
     }
 
     /// Adds a change. `needs_block` says whether its block is to be read. Waits for room. False if
-    /// nobody wants it any more.
+    /// the other stages have ended.
     pub(super) fn push(&self, change: Change, needs_block: bool) -> bool {
         let mut state = self.state.lock();
         while state.bytes >= self.limit && !state.cancelled {
@@ -123,7 +123,7 @@ impl Queue {
         }
     }
 
-    /// Some changes whose blocks nobody reads yet, with their numbers.
+    /// Some changes whose blocks no reader has, with their numbers.
     fn take_unread(&self) -> Option<Vec<(u64, Change)>> {
         let mut state = self.state.lock();
         loop {

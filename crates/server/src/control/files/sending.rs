@@ -28,7 +28,7 @@ pub(super) fn serve(
     send(&mut stream, &answer, &[])
 }
 
-/// A dataset that is being sent. It is let go before the entry in the table is removed.
+/// A dataset that is being sent. It is released before the entry in the table is removed.
 struct Sending {
     what: Sendable,
     #[allow(dead_code, reason = "keeps snapshots by living")]
