@@ -25,12 +25,12 @@ impl Out {
         Self { terminal: true, ..Self::new(sink) }
     }
 
-    /// Whether it is a terminal.
+    /// Whether the sink is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.terminal
     }
 
-    /// Whether a write has failed.
+    /// Whether a write has failed. A sink with a buffer may report this late.
     pub fn has_failed(&self) -> bool {
         self.failed
     }

@@ -2,9 +2,11 @@
 
 use ondisk::replay::{BACKUP_MAGIC, Begin, Free, Record, Write, WriteEmbedded};
 use ondisk::{ByteOrder, Nvlist, Value};
+use stream::rewrite::{Change, rewrite};
 use stream::{Reader, Writer};
 
-/// A stream, whatever its checksums are: its records and lists, and their order.
+/// A stream, whatever its checksums are: its records and lists, their order, and what is written
+/// anew of it.
 pub fn stream(data: &[u8]) {
     let _ = stream::check::check(data, |one| drop(format!("{one:?}")));
     let mut reader = Reader::unchecked(data);
@@ -15,6 +17,10 @@ pub fn stream(data: &[u8]) {
         {
             let _ = list.tabbed().to_string();
         }
+    }
+    let mut again = Vec::new();
+    if rewrite(data, &mut again, |_| Ok::<_, stream::Error>(Change::Keep)).is_ok() {
+        stream::check::check(&again[..], drop).expect("what is written anew is whole");
     }
     if let Ok(text) = std::str::from_utf8(data) {
         let _ = stream::token::decode(text);

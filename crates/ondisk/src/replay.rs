@@ -226,12 +226,18 @@ macro_rules! layout {
                 let mut raw = [0; RECORD_SIZE];
                 self.number().put(&mut raw, 0, order);
                 list.put(&mut raw, 4, order);
+                self.store(&mut raw, order);
+                raw
+            }
+
+            /// Stores the fields in the bytes of a record of the same type. What lies between the
+            /// fields stays: type, length, padding and checksum.
+            pub fn store(&self, raw: &mut [u8; RECORD_SIZE], order: ByteOrder) {
                 match self {
                     $(Self::$name(r) => {
-                        $(r.$field.put(&mut raw, $at, order);)*
+                        $(r.$field.put(raw, $at, order);)*
                     })*
                 }
-                raw
             }
 
             /// The number of its type (`drr_type`).
@@ -467,6 +473,9 @@ pub const OBJECT_SPILL: u8 = 1 << 2;
 pub const SPILL_UNMODIFIED: u8 = 1 << 2;
 
 impl Begin {
+    /// Where [`Begin::version_info`] has the features, in bits.
+    pub const FEATURES_SHIFT: u32 = 2;
+
     /// What this begins.
     ///
     /// # Errors
@@ -481,7 +490,7 @@ impl Begin {
 
     /// The stream's [`features`] (`DMU_GET_FEATUREFLAGS`).
     pub fn features(&self) -> u64 {
-        (self.version_info >> 2) & ((1 << 56) - 1)
+        (self.version_info >> Self::FEATURES_SHIFT) & ((1 << 56) - 1)
     }
 
     /// Name of the snapshot at its sender.

@@ -21,7 +21,7 @@ const USAGE: &str = "\
 usage: poolhouse COMMAND [ARGUMENT ...]
 
     zpool, zfs, zdb   OpenZFS's commands; links of these names to this program are the same
-    zstream           show what stored send streams consist of
+    zstream           show what stored send streams consist of, and change them
     zinject           let devices and blocks fail on purpose, to see what follows
     ls                list pools, datasets and files, with no mount
     cp                copy files out of a pool and into one, with no mount

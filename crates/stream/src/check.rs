@@ -36,11 +36,7 @@ pub fn check(source: impl Read, mut each: impl FnMut(Checked)) -> Result<()> {
     let mut state = State::default();
     loop {
         let at = reader.position();
-        let Some(packet) = reader.next_packet()? else {
-            let whole = state.open.is_none() && !state.packaged;
-            return whole.then_some(()).ok_or(Error::Truncated { record: state.records, at });
-        };
-        state.records = packet.number + 1;
+        let Some(packet) = reader.next_packet()? else { return state.finish(at) };
         if let Some(checked) = state.take(&packet)? {
             each(checked);
         }
@@ -58,7 +54,7 @@ struct Open {
 
 /// How far the streams have been checked.
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     open: Option<Open>,
     /// Whether a package has begun, whose END is still to come.
     packaged: bool,
@@ -67,7 +63,11 @@ struct State {
 
 impl State {
     /// Takes the next record. Returns the stream that it ends.
-    fn take(&mut self, packet: &Packet<'_>) -> Result<Option<Checked>> {
+    ///
+    /// # Errors
+    /// * [`Error::Order`], [`Error::Record`]: it can't follow the records before it.
+    pub(crate) fn take(&mut self, packet: &Packet<'_>) -> Result<Option<Checked>> {
+        self.records = packet.number + 1;
         let wrong = |why: String| Error::Order { record: packet.number, at: packet.at, why };
         match (&packet.record, self.open.take()) {
             (Record::Begin(begin), None) => self.begin(begin, packet).map(|()| None),
@@ -102,6 +102,15 @@ impl State {
                 Ok(None)
             }
         }
+    }
+
+    /// Takes the end of the input, at this byte.
+    ///
+    /// # Errors
+    /// * [`Error::Truncated`]: a stream or package has no end.
+    pub(crate) fn finish(&self, at: u64) -> Result<()> {
+        let whole = self.open.is_none() && !self.packaged;
+        whole.then_some(()).ok_or(Error::Truncated { record: self.records, at })
     }
 
     fn begin(&mut self, begin: &Begin, packet: &Packet<'_>) -> Result<()> {

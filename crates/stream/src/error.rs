@@ -1,4 +1,4 @@
-//! Why a stream can't be read.
+//! Why a stream can't be read or rewritten.
 
 use codec::Checksum;
 use ondisk::Corrupt;
@@ -6,7 +6,8 @@ use ondisk::Corrupt;
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a stream can't be read. `record` counts from 0, and `at` is where it begins, in bytes.
+/// Why a stream can't be read or rewritten. `record` counts from 0, and `at` is where it begins, in
+/// bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file or pipe can't be read.
@@ -15,6 +16,16 @@ pub enum Error {
         /// The record.
         record: u64,
         /// Where it begins.
+        at: u64,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// What becomes of a record can't be written.
+    #[error("what becomes of record {record} at byte {at} can't be written")]
+    Write {
+        /// The record.
+        record: u64,
+        /// Where it begins in the input.
         at: u64,
         /// The system's error.
         source: std::io::Error,

@@ -1,4 +1,4 @@
-//! Send streams: how they are made, read and checked.
+//! Send streams: how they are made, read, checked and rewritten.
 //!
 //! # Theory
 //! [`Reader`] takes a stream apart into [`Packet`]s: a record and its payload. It verifies the
@@ -9,12 +9,13 @@
 //! [`Writer`] is the other side: it adds the checksums. [`send()`] makes the stream of a snapshot.
 //!
 //! [`check`] reads a whole file of streams, and holds that they follow one another: what
-//! `zfs receive` would refuse for its form alone. [`token`] decodes what `zfs send -t` takes.
+//! `zfs receive` would refuse for its form alone. [`rewrite`] holds the same, and writes a stream
+//! anew with some records changed. [`token`] decodes what `zfs send -t` takes.
 //!
 //! # Absent
 //! `zfs receive`. Redacted and resumed streams, and packages (`zfs send --redact`, `-t`, `-R`), can
-//! be read and not made. Streams that refer to earlier blocks
-//! (`zfs send -D`) can be read, and not resolved.
+//! be read and not made. Streams that refer to earlier blocks (`zfs send -D`) can be read. `zstream
+//! redup` resolves them, this crate does not.
 //!
 //! # See
 //! OpenZFS `cmd/zstream`, `module/zfs/dmu_recv.c`. The records: [`ondisk::replay`].
@@ -22,6 +23,7 @@
 pub mod check;
 mod error;
 mod reader;
+pub mod rewrite;
 pub mod send;
 pub mod token;
 mod writer;

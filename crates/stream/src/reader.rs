@@ -14,6 +14,10 @@ use crate::{Error, Result};
 pub struct Packet<'a> {
     /// The record.
     pub record: Record,
+    /// The bytes of the record.
+    pub raw: &'a [u8; RECORD_SIZE],
+    /// The sender's byte order.
+    pub order: ByteOrder,
     /// What follows it.
     pub payload: &'a [u8],
     /// Number of the record, from 0.
@@ -27,6 +31,15 @@ pub struct Packet<'a> {
     pub before: Option<Checksum>,
 }
 
+impl Packet<'_> {
+    /// The bytes of the record with other fields. These must be of the same type.
+    pub fn with(&self, fields: &Record) -> Box<[u8; RECORD_SIZE]> {
+        let mut raw = Box::new(*self.raw);
+        fields.store(&mut raw, self.order);
+        raw
+    }
+}
+
 /// Reads a stream, or several behind one another.
 #[derive(Debug)]
 pub struct Reader<R> {
@@ -38,13 +51,23 @@ pub struct Reader<R> {
     checked: bool,
     number: u64,
     at: u64,
+    raw: [u8; RECORD_SIZE],
     payload: Vec<u8>,
 }
 
 impl<R: Read> Reader<R> {
     /// Reads a stream, and verifies its checksums.
     pub fn new(source: R) -> Self {
-        Self { source, order: None, sum: None, checked: true, number: 0, at: 0, payload: Vec::new() }
+        Self {
+            source,
+            order: None,
+            sum: None,
+            checked: true,
+            number: 0,
+            at: 0,
+            raw: [0; RECORD_SIZE],
+            payload: Vec::new(),
+        }
     }
 
     /// Reads a stream whatever its checksums are (`zstream dump -C`).
@@ -104,7 +127,8 @@ impl<R: Read> Reader<R> {
         if matches!(record, Record::End(_)) {
             self.sum = None;
         }
-        Ok(Some(Packet { record, payload: &self.payload, number, at, stored, before }))
+        self.raw = raw;
+        Ok(Some(Packet { record, raw: &self.raw, order, payload: &self.payload, number, at, stored, before }))
     }
 
     fn order_of(&mut self, raw: &[u8; RECORD_SIZE]) -> Result<ByteOrder> {

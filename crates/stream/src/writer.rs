@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use codec::Checksum;
 use codec::checksum::Fletcher4;
 use ondisk::ByteOrder;
-use ondisk::replay::{Begin, CHECKSUM_AT, End, Record, store_checksum};
+use ondisk::replay::{Begin, CHECKSUM_AT, End, RECORD_SIZE, Record, store_checksum};
 
 /// Writes a stream.
 #[derive(Debug)]
@@ -50,7 +50,39 @@ impl<W: Write> Writer<W> {
         sum: Option<&Checksum>,
     ) -> io::Result<()> {
         let begins = matches!(record, Record::Begin(_));
-        let mut raw = record.encode(if begins { payload.len() as u32 } else { 0 }, self.order);
+        let raw = record.encode(if begins { payload.len() as u32 } else { 0 }, self.order);
+        self.put(raw, begins, payload, sum)
+    }
+
+    /// Writes a record of another stream, with the checksums of this one. All other bytes stay.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn copy(&mut self, raw: &[u8; RECORD_SIZE], payload: &[u8]) -> io::Result<()> {
+        let mut raw = *raw;
+        match Record::decode(&raw, self.order) {
+            Ok(Record::Begin(_)) => {
+                self.sum = Fletcher4::new(self.order);
+                self.put(raw, true, payload, None)
+            }
+            Ok(Record::End(end)) => {
+                let checksum = self.sum.finish().0;
+                Record::End(End { checksum, ..end }).store(&mut raw, self.order);
+                self.put(raw, false, payload, None)?;
+                self.sum = Fletcher4::new(self.order);
+                Ok(())
+            }
+            _ => self.put(raw, false, payload, None),
+        }
+    }
+
+    fn put(
+        &mut self,
+        mut raw: [u8; RECORD_SIZE],
+        begins: bool,
+        payload: &[u8],
+        sum: Option<&Checksum>,
+    ) -> io::Result<()> {
         self.sum.append(&raw[..CHECKSUM_AT]);
         if !begins {
             store_checksum(&mut raw, self.order, &self.sum.finish().0);

@@ -50,7 +50,7 @@ pub(crate) fn run(io: &mut Io<'_>, args: &[String]) -> i32 {
             Found::Is(..) => (options.records, options.checksums, options.data) = (true, true, true),
             Found::Invalid(c) | Found::Missing(c) => {
                 writeln!(io.err, "invalid option '{c}'");
-                return usage(io);
+                return usage(io, "dump");
             }
         }
     }
@@ -145,7 +145,7 @@ fn failed(io: &mut Io<'_>, error: &Error) -> Option<i32> {
             writeln!(io.out, "Aborting.");
             Some(1)
         }
-        Error::Io { source, .. } => {
+        Error::Io { source, .. } | Error::Write { source, .. } => {
             writeln!(io.err, "{error}: {}", console::words::io(source));
             Some(1)
         }

@@ -1,5 +1,11 @@
 //! The commands, on streams that OpenZFS's kernel module made, and on damaged ones.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail and speak as tests do")]
+
+mod judge;
+mod made;
+mod verbs;
+
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::rc::Rc;
@@ -34,6 +40,12 @@ struct Ran {
 type Command = fn(&mut Io<'_>, &[String]) -> i32;
 
 fn run(command: Command, args: &[&str], input: &[u8]) -> Ran {
+    let (code, out, err) = run_bytes(command, args, input);
+    Ran { code, out: String::from_utf8_lossy(&out).into_owned(), err }
+}
+
+/// The exit code of a command, the bytes that it wrote, and its messages.
+fn run_bytes(command: Command, args: &[&str], input: &[u8]) -> (i32, Vec<u8>, String) {
     let (out, err) = (Sink::default(), Sink::default());
     let args: Vec<String> = args.iter().map(|s| (*s).to_owned()).collect();
     let code = command(
@@ -45,8 +57,7 @@ fn run(command: Command, args: &[&str], input: &[u8]) -> Ran {
         },
         &args,
     );
-    let text = |sink: Sink| String::from_utf8_lossy(&sink.0.take()).into_owned();
-    Ran { code, out: text(out), err: text(err) }
+    (code, out.0.take(), String::from_utf8_lossy(&err.0.take()).into_owned())
 }
 
 fn streams() -> Option<Fixture> {
@@ -103,7 +114,7 @@ fn tokens() {
     assert_eq!(ran.err, "Unable to parse resume token: resume token is corrupt (invalid format)\n");
 }
 
-/// Goal: wrong command lines and verbs that are missing are named, and change nothing.
+/// Goal: wrong command lines are named, and change nothing.
 #[test]
 fn wrong_lines() {
     for args in [&[][..], &["x"], &["dump", "-x"], &["token"]] {
@@ -111,7 +122,6 @@ fn wrong_lines() {
         assert_eq!(ran.code, 1, "{args:?}");
         assert!(ran.err.contains("usage: zstream command args ..."), "{args:?}: {}", ran.err);
     }
-    assert!(run(zstream::run, &["redup"], &[]).err.starts_with("zstream redup: not in this release"));
     let ran = run(zstream::run, &["dump", "/nonexistent/stream"], &[]);
     assert_eq!(ran.err, "Error while opening file '/nonexistent/stream': No such file or directory\n");
     let ran = run(zstream::run, &["dump"], &[0; 400]);
