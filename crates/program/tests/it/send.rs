@@ -91,6 +91,35 @@ fn a_chain_of_snapshots() {
     assert!(sender.dump(&from_mark).contains("toname = single-lz4/snaps@two"));
 }
 
+/// Goal: a clone's snapshot is an increment of the clone's origin, also of an origin's origin. Of
+/// another file system's snapshot it is not.
+#[test]
+fn clones_build_on_their_origins() {
+    let sender = Sender::of("single-lz4", "");
+    for line in [
+        "zfs clone single-lz4/snaps@two single-lz4/c1",
+        "zfs snapshot single-lz4/c1@s",
+        "zfs clone single-lz4/c1@s single-lz4/c2",
+        "zfs snapshot single-lz4/c2@s",
+    ] {
+        sender.daemon.good(line);
+    }
+    let base = sender.stream("zfs send single-lz4/snaps@one");
+    for (from, to) in [("snaps@two", "c1@s"), ("c1@s", "c2@s"), ("snaps@one", "c2@s")] {
+        let stream = sender.stream(&format!("zfs send -i single-lz4/{from} single-lz4/{to}"));
+        let told = sender.dump(&stream);
+        // `DRR_FLAG_CLONE`, `DRR_FLAG_FREERECORDS` and `DRR_FLAG_SPILL_BLOCK`.
+        assert!(told.contains("flags = 0xd\n"), "{from} {to}: {told}");
+        if from == "snaps@one" {
+            sender.verify(&[&base, &stream]);
+        }
+    }
+    for (from, to) in [("snaps@three", "c1@s"), ("c1@s", "snaps@three"), ("c2@s", "c1@s")] {
+        let told = sender.bad(&format!("zfs send -i single-lz4/{from} single-lz4/{to}")).1;
+        assert!(told.ends_with("not an earlier snapshot from the same fs\n"), "{from} {to}: {told}");
+    }
+}
+
 /// Goal: pools of other byte order, old versions, and read-only ones can be sent; of the last also
 /// file systems themselves.
 #[test]
