@@ -80,7 +80,7 @@ fn a_chain_of_snapshots() {
         assert!(told.starts_with("full\tsingle-lz4/snaps@one\t"), "{told}");
         // What is compressed in the pool, and not in the stream, is not estimated.
         let ratio = full.len() as f64 / size(&told);
-        assert!(forms != "" || (0.5..2.0).contains(&ratio), "{told}, and it has {}", full.len());
+        assert!(!forms.is_empty() || (0.5..2.0).contains(&ratio), "{told}, and it has {}", full.len());
         let told = sender.daemon.good(&format!("zfs send -nP {forms} -i @one single-lz4/snaps@two"));
         assert!(told.starts_with("incremental\tsingle-lz4/snaps@one\tsingle-lz4/snaps@two\t"), "{told}");
     }
