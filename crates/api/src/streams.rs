@@ -36,6 +36,9 @@ pub struct SendRequest {
     pub compressed: bool,
     /// Blocks are encrypted as in the pool (`-w`).
     pub raw: bool,
+    /// Where it continues an interrupted stream: an object, an offset in it, and the bytes that
+    /// were received before (`-t`).
+    pub resume: Option<(u64, u64, u64)>,
 }
 
 /// Parts of a stream, in order.

@@ -3,7 +3,6 @@
 use crate::{Error, File, Pool, ReadDir, Result};
 use dmu::Objset;
 use std::io::Write;
-use stream::{Forms, Origin};
 use zpl::FileSystem;
 use zvol::Volume;
 
@@ -82,8 +81,8 @@ impl Dataset {
     ///
     /// # Errors
     /// * [`Error::Send`]: the dataset can't be read, or the stream not written.
-    pub fn send(&self, origin: Option<&Origin>, forms: Forms, sink: impl Write) -> Result<()> {
-        Ok(stream::send(&self.ds, origin, forms, sink)?)
+    pub fn send(&self, options: &stream::Options, sink: impl Write) -> Result<()> {
+        Ok(stream::send(&self.ds, options, sink)?)
     }
 
     /// Opens the file at `path`, and follows symbolic links.

@@ -13,8 +13,8 @@
 //! anew with some records changed. [`token`] decodes what `zfs send -t` takes.
 //!
 //! # Absent
-//! `zfs receive`. Redacted and resumed streams, and packages (`zfs send --redact`, `-t`, `-R`), can
-//! be read and not made. Streams that refer to earlier blocks (`zfs send -D`) can be read. `zstream
+//! `zfs receive`. Redacted streams and packages (`zfs send --redact`, `-R`) can be read and not
+//! made. Streams that refer to earlier blocks (`zfs send -D`) can be read. `zstream
 //! redup` resolves them, this crate does not.
 //!
 //! # See
@@ -30,5 +30,5 @@ mod writer;
 
 pub use error::{Error, Result};
 pub use reader::{Packet, Reader};
-pub use send::{Forms, Origin, SendError, estimate, send};
+pub use send::{Forms, Options, Origin, Resume, SendError, estimate, send};
 pub use writer::Writer;

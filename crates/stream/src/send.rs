@@ -82,6 +82,28 @@ pub struct Forms {
     pub raw: bool,
 }
 
+/// What a stream is to contain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// What it builds on. Without an origin, it has everything.
+    pub origin: Option<Origin>,
+    /// The forms that blocks may have.
+    pub forms: Forms,
+    /// Where it continues an interrupted stream (`-t`).
+    pub resume: Option<Resume>,
+}
+
+/// Where a stream continues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resume {
+    /// The object.
+    pub object: ObjNum,
+    /// The offset in the object, in bytes.
+    pub offset: u64,
+    /// Bytes that were received before, which its estimated size lacks.
+    pub bytes: u64,
+}
+
 /// What a stream builds on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
@@ -181,20 +203,14 @@ pub enum SendError {
 /// * [`SendError::Walk`]: metadata can't be read or are corrupt.
 /// * [`SendError::Block`]: a block can't be read, and [`SEND_CORRUPT_DATA`] is 0.
 /// * [`SendError::Write`]: the error of the sink.
-pub fn send<W: Write>(
-    dataset: &Dataset,
-    origin: Option<&Origin>,
-    forms: Forms,
-    sink: W,
-) -> Result<(), SendError> {
-    stream(dataset, origin, forms, sink, None)
+pub fn send<W: Write>(dataset: &Dataset, options: &Options, sink: W) -> Result<(), SendError> {
+    stream(dataset, options, sink, None)
 }
 
 /// [`send`], or with `zeros` the same with zeros for each block.
 fn stream<W: Write>(
     dataset: &Dataset,
-    origin: Option<&Origin>,
-    forms: Forms,
+    options: &Options,
     sink: W,
     zeros: Option<&Block>,
 ) -> Result<(), SendError> {
@@ -202,9 +218,14 @@ fn stream<W: Write>(
         return Err(SendError::Redacted);
     }
     let os = dataset.objset()?.ok_or_else(|| SendError::Empty(dataset.name()))?;
-    let features = features_of(dataset, &os, forms)?;
+    // A receive that was interrupted before the first object begins anew.
+    let begun = options.resume.filter(|resume| (resume.object.0, resume.offset) != (0, 0));
+    let options = &Options { resume: begun, ..*options };
+    let origin = options.origin.as_ref();
+    let features = features_of(dataset, &os, options)?;
     let begin = begin(dataset, &os, origin, features);
-    let list = list(dataset, origin, features)?;
+    let list = list(dataset, options, features)?;
+    let start = start(&os, options.resume)?;
     let mut writer = Writer::new(sink, ByteOrder::Little);
     writer.begin(&begin, &list).map_err(SendError::Write)?;
     let meta = os.phys().meta_dnode.clone();
@@ -217,7 +238,7 @@ fn stream<W: Write>(
         objects: meta.maxblkid.0.saturating_add(1).saturating_mul(slots),
         held: None,
     };
-    body(&Blocks { os: &os, features, zeros }, &mut records)?;
+    body(&Blocks { os: &os, features, zeros }, start, &mut records)?;
     records.flush().and_then(|()| writer.end(begin.to_guid)).map_err(SendError::Write)
 }
 
@@ -228,24 +249,26 @@ fn stream<W: Write>(
 ///
 /// # Errors
 /// Those of [`send`], except for blocks of data.
-pub fn estimate(dataset: &Dataset, origin: Option<&Origin>, forms: Forms) -> Result<u64, SendError> {
+pub fn estimate(dataset: &Dataset, options: &Options) -> Result<u64, SendError> {
     let phys = dataset.phys();
-    let written = match origin {
+    let written = match &options.origin {
         None => Some((phys.compressed_bytes, phys.uncompressed_bytes)),
         Some(origin) => dataset.written_since(&origin.mark)?.map(|s| (s.comp, s.uncomp)),
     };
     let Some((compressed, uncompressed)) = written else {
         let mut size = Counter(0);
         let zeros = Block::zeroed(SPA_MAXBLOCKSIZE as usize);
-        stream(dataset, origin, forms, &mut size, Some(&zeros))?;
+        stream(dataset, options, &mut size, Some(&zeros))?;
         return Ok(size.0);
     };
+    let forms = options.forms;
     let blocks = uncompressed / block_size(dataset)?.max(1);
     let data = if forms.compressed || forms.raw { compressed } else { uncompressed };
     let records = RECORD_SIZE as u64;
     Ok(data
         .saturating_sub(blocks.saturating_mul(BLKPTR_SIZE as u64))
-        .saturating_add(blocks.saturating_add(2).saturating_mul(records)))
+        .saturating_add(blocks.saturating_add(2).saturating_mul(records))
+        .saturating_sub(options.resume.map_or(0, |resume| resume.bytes)))
 }
 
 /// The size that most blocks of a dataset have: `recordsize` or `volblocksize`.
@@ -277,7 +300,7 @@ impl Write for Counter {
 }
 
 /// Writes the records between BEGIN and END.
-fn body<W: Write>(blocks: &Blocks<'_>, records: &mut Records<'_, W>) -> Result<(), SendError> {
+fn body<W: Write>(blocks: &Blocks<'_>, start: Start, records: &mut Records<'_, W>) -> Result<(), SendError> {
     let queue = Queue::new(SEND_QUEUE_LENGTH.get() as usize);
     let (os, since) = (blocks.os, records.since);
     let walk = || {
@@ -289,7 +312,7 @@ fn body<W: Write>(blocks: &Blocks<'_>, records: &mut Records<'_, W>) -> Result<(
             cache: os.cache(),
             objset: os.id(),
             since,
-            start: Start { object: ObjNum(0), blkid: BlkId(0) },
+            start,
             raw: blocks.features & features::RAW != 0,
             options: os.options().clone(),
             steps: os.cache().zio().walk_limit(),
@@ -417,7 +440,8 @@ fn is_redacted(dataset: &Dataset) -> Result<bool, SendError> {
 }
 
 /// The features of a stream (`setup_featureflags`).
-fn features_of(dataset: &Dataset, os: &Objset, forms: Forms) -> Result<u64, SendError> {
+fn features_of(dataset: &Dataset, os: &Objset, options: &Options) -> Result<u64, SendError> {
+    let forms = options.forms;
     let uses = |name: &str| -> Result<bool, SendError> {
         let feature = Feature::by_name(name).expect("the name is in the table");
         Ok(dataset.field(feature.guid)?.is_some())
@@ -447,6 +471,7 @@ fn features_of(dataset: &Dataset, os: &Objset, forms: Forms) -> Result<u64, Send
     set(forms.raw && encrypted, features::RAW);
     set((embedded || forms.compressed) && pool_uses("lz4_compress")?, features::LZ4);
     set(forms.compressed && uses("zstd_compress")?, features::ZSTD);
+    set(options.resume.is_some(), features::RESUMING);
     set(uses("large_dnode")?, features::LARGE_DNODE);
     set(uses("longname")?, features::LONGNAME);
     let microzap = uses("large_microzap")?;
@@ -457,15 +482,27 @@ fn features_of(dataset: &Dataset, os: &Objset, forms: Forms) -> Result<u64, Send
     Ok(out)
 }
 
-/// What follows the record that begins a stream, packed: nothing, or the keys of a raw stream.
-fn list(dataset: &Dataset, origin: Option<&Origin>, features: u64) -> Result<Vec<u8>, SendError> {
-    if features & features::RAW == 0 {
-        return Ok(Vec::new());
-    }
-    let keys = dataset.raw_keys(origin.map_or(0, |o| o.mark.ivset_guid))?.ok_or(SendError::OldKeys)?;
+/// What follows the record that begins a stream, packed: where it continues, and the keys of a raw
+/// stream.
+fn list(dataset: &Dataset, options: &Options, features: u64) -> Result<Vec<u8>, SendError> {
     let mut list = Nvlist::new();
-    list.set("crypt_keydata", nvlist::Value::List(keys));
-    Ok(list.encode_native())
+    if let Some(resume) = options.resume {
+        list.set("resume_object", nvlist::Value::Uint64(resume.object.0));
+        list.set("resume_offset", nvlist::Value::Uint64(resume.offset));
+    }
+    if features & features::RAW != 0 {
+        let vectors = options.origin.map_or(0, |origin| origin.mark.ivset_guid);
+        let keys = dataset.raw_keys(vectors)?.ok_or(SendError::OldKeys)?;
+        list.set("crypt_keydata", nvlist::Value::List(keys));
+    }
+    Ok(if list.is_empty() { Vec::new() } else { list.encode_native() })
+}
+
+/// Where the walk begins.
+fn start(os: &Objset, resume: Option<Resume>) -> Result<Start, SendError> {
+    let Some(resume) = resume else { return Ok(Start::default()) };
+    let object = os.dnode_undecrypted(resume.object).map_err(SendError::Walk)?;
+    Ok(Start { object: resume.object, blkid: BlkId(resume.offset / object.block_size().max(1)) })
 }
 
 /// The record that begins a stream (`create_begin_record`).

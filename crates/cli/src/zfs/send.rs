@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use api::files::Denied;
 use api::{DatasetKind as K, Error, Reason, Refusal, SendRequest};
 
-use super::open::open;
+use super::open::{below, exists, open};
 use crate::cx::{Cx, Outcome, Stop};
 use console::getopt::{Found, Getopt, Long, Opt};
 use console::{numbers, words};
@@ -42,13 +42,15 @@ const LONG: [Long; 18] = [
 #[derive(Default)]
 struct Options {
     from: Option<String>,
+    token: Option<String>,
     parsable: bool,
     progress: bool,
     dry: bool,
     forms: SendRequest,
 }
 
-/// `zfs send [-DLPcenvw] [-i snapshot|bookmark] <filesystem|volume|snapshot>` (`zfs_do_send`).
+/// `zfs send [-DLPcenvw] [-i snapshot|bookmark] <filesystem|volume|snapshot>`, `zfs send [-nvPe] -t
+/// <token>` (`zfs_do_send`).
 ///
 /// # Errors
 /// See [`Outcome`].
@@ -66,6 +68,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             Found::Is(Opt::Short('e'), _) => options.forms.embedded = true,
             Found::Is(Opt::Short('c'), _) => options.forms.compressed = true,
             Found::Is(Opt::Short('w'), _) => options.forms.raw = true,
+            Found::Is(Opt::Short('t'), token) => options.token = Some(token),
             Found::Is(Opt::Short('D'), _) => cx.err.put(
                 "WARNING: deduplicated send is no longer supported.  A regular,\n\
                  non-deduplicated stream will be generated.\n\n",
@@ -80,9 +83,11 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         }
     }
     let operands = g.operands();
-    match &operands[..] {
-        [] => Err(Stop::usage("missing snapshot argument\n")),
-        [name] => one(cx, options, name),
+    match (&operands[..], options.token.take()) {
+        (_, Some(_)) if options.from.is_some() => Err(Stop::usage("invalid flags combined with -t\n")),
+        ([], Some(token)) => resume(cx, options, &token),
+        ([], None) => Err(Stop::usage("missing snapshot argument\n")),
+        ([name], None) => one(cx, options, name),
         _ => Err(Stop::usage("too many arguments\n")),
     }
 }
@@ -118,10 +123,82 @@ fn one(cx: &mut Cx, mut options: Options, name: &str) -> Outcome {
         open(cx, from, &[K::Snapshot], &[])?;
     }
     let request = SendRequest { dataset: name.to_owned(), from, ..std::mem::take(&mut options.forms) };
+    perform(cx, &options, &request)
+}
+
+/// Sends the rest of an interrupted stream (`zfs_send_resume`).
+fn resume(cx: &mut Cx, mut options: Options, token: &str) -> Outcome {
+    check_output(cx, &options)?;
+    let failed = |cx: &mut Cx, why: &dyn std::fmt::Display| {
+        writeln!(cx.err, "cannot resume send: {why}");
+        Err(Stop::Fail(1))
+    };
+    let list = match stream::token::decode(token) {
+        Ok(list) => list,
+        Err(error) => return failed(cx, &error),
+    };
     if options.progress || options.parsable {
-        estimate(cx, &options, &request)?;
+        let to = if options.dry { &mut cx.out } else { &mut cx.err };
+        writeln!(to, "resume token contents:\n{}", list.tabbed());
     }
-    if options.dry { Ok(0) } else { send(cx, &options, &request) }
+    let number = |name| list.u64(name);
+    let fields = (list.str("toname"), number("object"), number("offset"), number("bytes"), number("toguid"));
+    let (Some(to), Some(object), Some(offset), Some(bytes), Some(guid)) = fields else {
+        return failed(cx, &"resume token is corrupt");
+    };
+    if list.has("redact_snaps") || list.has("book_redact_snaps") {
+        return absent(cx, "-t of a redacted stream");
+    }
+    let Some(name) = with_guid(cx, to, guid, &[K::Snapshot])? else {
+        return match exists(cx, to, &[K::Snapshot])? {
+            true => failed(cx, &format!("'{to}' is no longer the same snapshot used in the initial send")),
+            false => failed(cx, &format!("'{to}' used in the initial send no longer exists")),
+        };
+    };
+    let from = match number("fromguid").filter(|guid| *guid != 0) {
+        None => None,
+        Some(guid) => match with_guid(cx, to, guid, &[K::Snapshot, K::Bookmark])? {
+            None => return failed(cx, &format!("incremental source {guid:#x} no longer exists")),
+            from => from,
+        },
+    };
+    let forms = std::mem::take(&mut options.forms);
+    let request = SendRequest {
+        dataset: name,
+        from,
+        large_blocks: forms.large_blocks || list.has("largeblockok"),
+        embedded: forms.embedded || list.has("embedok"),
+        compressed: forms.compressed || list.has("compressok"),
+        raw: forms.raw || list.has("rawok"),
+        resume: Some((object, offset, bytes)),
+    };
+    perform(cx, &options, &request)
+}
+
+/// The name of a pool's snapshot or bookmark with this guid (`guid_to_name`). `near` is where it was
+/// before.
+fn with_guid(cx: &mut Cx, near: &str, guid: u64, kinds: &[K]) -> Result<Option<String>, Stop> {
+    let pool = &near[..near.find(['/', '@', '#']).unwrap_or(near.len())];
+    if !exists(cx, pool, &[K::Filesystem])? {
+        return Ok(None);
+    }
+    let mut found: Vec<String> = Vec::new();
+    for dataset in below(cx, pool, None, kinds, &["guid"])? {
+        if dataset.number("guid") == Some(guid) {
+            found.push(dataset.name);
+        }
+    }
+    // After a receive in the same pool, two have the guid.
+    let same = |name: &String| super::open::head_of(name) == super::open::head_of(near);
+    Ok(found.iter().find(|name| same(name)).or(found.first()).cloned())
+}
+
+/// Shows the size of a stream if that is wanted, and sends it unless this is a dry run.
+fn perform(cx: &mut Cx, options: &Options, request: &SendRequest) -> Outcome {
+    if options.progress || options.parsable {
+        estimate(cx, options, request)?;
+    }
+    if options.dry { Ok(0) } else { send(cx, options, request) }
 }
 
 /// Shows how large the stream will be (`estimate_size`).

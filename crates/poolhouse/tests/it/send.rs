@@ -4,8 +4,9 @@
 //! The streams are only in the whole set of fixtures.
 
 use crate::common::words;
+use poolhouse::ondisk::ObjNum;
 use poolhouse::ondisk::replay::{End, Record};
-use poolhouse::stream::{Forms, Origin, Reader};
+use poolhouse::stream::{Forms, Options, Origin, Reader, Resume};
 use poolhouse::{OpenOptions, Pool};
 use testkit::find;
 
@@ -51,12 +52,22 @@ fn streams_are_those_of_openzfs() {
     ];
     for (name, dataset, from, forms) in cases {
         let want = fixture.stream(&format!("{name}.zsend")).unwrap();
-        let from = from.map(|from| origin(&pool, dataset, from));
-        let mut have = Vec::new();
-        let sent = pool.dataset(dataset).unwrap().send(from.as_ref(), forms, &mut have);
-        sent.unwrap_or_else(|e| panic!("{name}: {}", words(&e)));
-        compare(name, &records(name, &have), &records(name, &want));
+        let origin = from.map(|from| origin(&pool, dataset, from));
+        let options = Options { origin, forms, resume: None };
+        compare(name, &records(name, &send(&pool, dataset, &options)), &records(name, &want));
     }
+    // The token of the fixture says so.
+    let resume = Resume { object: ObjNum(0x50), offset: 0, bytes: 0x7c_2d40 };
+    let options = Options { resume: Some(resume), ..Options::default() };
+    let rest = records("resumed-rest", &send(&pool, "send-src/fs@a", &options));
+    compare("resumed-rest", &rest, &records("resumed-rest", &fixture.stream("resumed-rest.zsend").unwrap()));
+}
+
+fn send(pool: &Pool, dataset: &str, options: &Options) -> Vec<u8> {
+    let mut stream = Vec::new();
+    let sent = pool.dataset(dataset).unwrap().send(options, &mut stream);
+    sent.unwrap_or_else(|e| panic!("{dataset}: {}", words(&e)));
+    stream
 }
 
 /// The records of a stream with their payloads, and without what follows from the bytes of others.

@@ -197,6 +197,33 @@ fn refusals() {
     encrypted.verify(&[&first, &second]);
 }
 
+/// A token of OpenZFS: the stream of `send-src/fs@a` was interrupted at object 0x50.
+const TOKEN: &str = concat!(
+    "1-d3e607288-b8-789c636064000310a500c4ec50360710e72765a52697303004409460caa7a515a",
+    "79630c001489e0d493ea9b224b518483be8d660d55f929f5e9a99c2c0b073b5deeeebeceaba1a48f",
+    "29c60f9bcc4dc540686e2d4bc14dde2a264fdb4628744a85d0012ac16b0",
+);
+
+/// Goal: a token continues a stream as OpenZFS does. What it can't continue is named.
+#[test]
+fn tokens() {
+    let other = Sender::of("single-lz4", "");
+    let gone = other.bad(&format!("zfs send -t {TOKEN}")).1;
+    assert_eq!(gone, "cannot resume send: 'send-src/fs@a' used in the initial send no longer exists\n");
+    let spoiled = other.bad(&format!("zfs send -t {}", TOKEN.replace('7', "8"))).1;
+    assert!(spoiled.starts_with("cannot resume send: resume token is corrupt ("), "{spoiled}");
+    let (code, both) = other.bad(&format!("zfs send -t {TOKEN} -i @one"));
+    assert!(code == 2 && both.starts_with("invalid flags combined with -t\n"), "{both}");
+    // The pool is only in the whole set of fixtures.
+    let Some(fixture) = testkit::find("send-src") else { return };
+    let sender = Sender::of("send-src", "");
+    let rest = sender.stream(&format!("zfs send -t {TOKEN}"));
+    assert!(rest == fixture.stream("resumed-rest.zsend").expect("a stream"));
+    let told = sender.daemon.good(&format!("zfs send -nv -t {TOKEN}"));
+    let want = String::from_utf8(fixture.stream("resume-token-decoded.txt").expect("a text")).expect("UTF-8");
+    assert_eq!(told, want);
+}
+
 /// Goal: while a snapshot is sent, it can't be destroyed, and its pool not be exported, with the
 /// command's name. Both can as soon as the command has died.
 #[test]

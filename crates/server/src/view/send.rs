@@ -1,7 +1,8 @@
 //! What a request for a send stream names.
 
 use api::{Error, Reason, SendRequest};
-use stream::{Forms, Origin, SendError};
+use ondisk::ObjNum;
+use stream::{Forms, Options, Origin, Resume, SendError};
 
 use crate::pools::imported::Imported;
 use crate::replies::{error_of, of_send};
@@ -10,12 +11,10 @@ use crate::replies::{error_of, of_send};
 pub struct Sendable {
     /// The dataset.
     pub dataset: dsl::Dataset,
-    /// What the stream builds on.
-    pub origin: Option<Origin>,
     /// The snapshot that is the origin. A bookmark has none.
     pub from: Option<dsl::Dataset>,
-    /// What the stream may contain.
-    pub forms: Forms,
+    /// What the stream is to contain.
+    pub options: Options,
 }
 
 impl Sendable {
@@ -49,7 +48,12 @@ impl Sendable {
             }
         };
         let SendRequest { large_blocks, embedded, compressed, raw, .. } = *request;
-        Ok(Self { dataset, origin, from, forms: Forms { large_blocks, embedded, compressed, raw } })
+        let forms = Forms { large_blocks, embedded, compressed, raw };
+        let resume = request.resume.map(|(object, offset, bytes)| {
+            let object = ObjNum(object);
+            Resume { object, offset, bytes }
+        });
+        Ok(Self { dataset, from, options: Options { origin, forms, resume } })
     }
 }
 
@@ -61,6 +65,6 @@ impl Sendable {
 ///   walked, and can't be.
 pub fn send_size(imported: &Imported, request: &SendRequest) -> Result<u64, Error> {
     let found = imported.pool.spa().read(|| Sendable::find(imported, request))?;
-    let size = stream::estimate(&found.dataset, found.origin.as_ref(), found.forms);
+    let size = stream::estimate(&found.dataset, &found.options);
     size.map_err(|error| Error::new(&request.dataset, of_send(&error)))
 }

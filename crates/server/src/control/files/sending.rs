@@ -68,7 +68,7 @@ impl Sending {
     fn run(&self, stream: &UnixStream) -> Result<(), Refusal> {
         let what = &self.what;
         let mut parts = Outgoing { stream, part: Vec::with_capacity(PART_MAX) };
-        let sent = stream::send(&what.dataset, what.origin.as_ref(), what.forms, &mut parts);
+        let sent = stream::send(&what.dataset, &what.options, &mut parts);
         // What was read before a failure is good.
         let flushed = parts.flush().map_err(SendError::Write);
         sent.and(flushed).map_err(|error| {
