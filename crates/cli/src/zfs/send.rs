@@ -101,12 +101,18 @@ fn absent(cx: &mut Cx, option: &str) -> Outcome {
     Ok(1)
 }
 
+/// Refuses a terminal as the place for a stream.
+fn check_output(cx: &mut Cx, options: &Options) -> Result<(), Stop> {
+    if options.dry || !cx.out.is_terminal() {
+        return Ok(());
+    }
+    cx.err.put("Error: Stream can not be written to a terminal.\nYou must redirect standard output.\n");
+    Err(Stop::Fail(1))
+}
+
 /// Sends one snapshot (`zfs_send_one`).
 fn one(cx: &mut Cx, mut options: Options, name: &str) -> Outcome {
-    if !options.dry && cx.out.is_terminal() {
-        cx.err.put("Error: Stream can not be written to a terminal.\nYou must redirect standard output.\n");
-        return Ok(1);
-    }
+    check_output(cx, &options)?;
     let mut from = options.from.take();
     if let Some(word) = from.as_mut().filter(|word| !word.contains(['@', '#'])) {
         cx.err.put(
@@ -139,7 +145,7 @@ fn resume(cx: &mut Cx, mut options: Options, token: &str) -> Outcome {
     };
     if options.progress || options.parsable {
         let to = if options.dry { &mut cx.out } else { &mut cx.err };
-        writeln!(to, "resume token contents:\n{}", list.tabbed());
+        write!(to, "resume token contents:\n{}", list.tabbed());
     }
     let number = |name| list.u64(name);
     let fields = (list.str("toname"), number("object"), number("offset"), number("bytes"), number("toguid"));
@@ -175,8 +181,8 @@ fn resume(cx: &mut Cx, mut options: Options, token: &str) -> Outcome {
     perform(cx, &options, &request)
 }
 
-/// The name of a pool's snapshot or bookmark with this guid (`guid_to_name`). `near` is where it was
-/// before.
+/// The name of a pool's snapshot or bookmark with this guid (`guid_to_name`). `near` is its former
+/// name.
 fn with_guid(cx: &mut Cx, near: &str, guid: u64, kinds: &[K]) -> Result<Option<String>, Stop> {
     let pool = &near[..near.find(['/', '@', '#']).unwrap_or(near.len())];
     if !exists(cx, pool, &[K::Filesystem])? {
