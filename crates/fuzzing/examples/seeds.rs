@@ -26,6 +26,7 @@ fn main() -> std::io::Result<()> {
 }
 
 /// Creates the directory of a target.
+#[allow(clippy::print_stdout, reason = "the names of the targets are its output")]
 fn directory(to: &Path, target: &str) -> std::io::Result<PathBuf> {
     println!("{target}");
     let dir = to.join(target);

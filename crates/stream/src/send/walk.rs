@@ -17,7 +17,7 @@ use arc::Cache;
 use device::Block;
 use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE, Body};
 use ondisk::dnode::{DNODE_MIN_SIZE, DNODE_SHIFT, DnodePhys};
-use ondisk::{BlkId, Blkptr, Corrupt, DmuType, Level, ObjNum, Txg};
+use ondisk::{BlkId, Blkptr, ByteOrder, Corrupt, DmuType, Level, ObjNum, Txg};
 use zio::{Bookmark, ReadOptions};
 
 /// What differs from the origin.
@@ -117,6 +117,10 @@ impl Walk<'_> {
         let protected = bp.stored().is_none_or(|stored| stored.crypt);
         if self.raw && !protected {
             return ControlFlow::Break(Some(self.corrupt(&at, "a block without the mark of encryption")));
+        }
+        if self.raw && bp.order == ByteOrder::Big {
+            let why = "raw streams of pools of the other byte order are not in this release";
+            return ControlFlow::Break(Some(self.corrupt(&at, why)));
         }
         if level.0 > 0 {
             let block = self.read(bp, &at)?;
