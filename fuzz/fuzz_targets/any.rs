@@ -1,5 +1,5 @@
-//! All fuzz targets in one program, since linking one takes longer than the first minute of fuzzing
-//! it. The environment variable FUZZ_TARGET names the one to run.
+//! All fuzz targets, as one program to build. The environment variable FUZZ_TARGET names the one to
+//! run.
 #![no_main]
 
 use std::sync::LazyLock;

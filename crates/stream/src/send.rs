@@ -527,7 +527,7 @@ fn begin(dataset: &Dataset, os: &Objset, origin: Option<&Origin>, features: u64)
     to_name[..fits].copy_from_slice(&name.as_bytes()[..fits]);
     Begin {
         magic: BACKUP_MAGIC,
-        version_info: features << 2 | SUBSTREAM,
+        version_info: features << Begin::FEATURES_SHIFT | SUBSTREAM,
         creation_time: phys.creation_time,
         objset_type: match os.kind() {
             ObjsetKind::None => 0,
