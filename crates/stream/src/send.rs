@@ -201,7 +201,8 @@ pub enum SendError {
 /// * [`SendError::Empty`]: it is the head of a dataset without contents.
 /// * [`SendError::LargeMicrozap`]: [`Forms::large_blocks`] is needed.
 /// * [`SendError::Walk`]: metadata can't be read or are corrupt.
-/// * [`SendError::Block`]: a block can't be read, and [`SEND_CORRUPT_DATA`] is 0.
+/// * [`SendError::Block`]: a block can't be read, and [`SEND_CORRUPT_DATA`] is 0, or the stream is
+///   raw.
 /// * [`SendError::Write`]: the error of the sink.
 pub fn send<W: Write>(dataset: &Dataset, options: &Options, sink: W) -> Result<(), SendError> {
     stream(dataset, options, sink, None)
@@ -340,20 +341,21 @@ fn body<W: Write>(blocks: &Blocks<'_>, start: Start, records: &mut Records<'_, W
 
 /// Writes the records of all changes.
 fn write_all<W: Write>(queue: &Queue, records: &mut Records<'_, W>) -> Result<(), SendError> {
+    let features = records.features;
     loop {
         let batch = queue.next().map_err(SendError::Walk)?;
         if batch.is_empty() {
             return Ok(());
         }
         for (change, block) in batch {
-            let payload = block.map(|block| block.or_else(|e| stand_in(&change, e))).transpose()?;
+            let payload = block.map(|block| block.or_else(|e| stand_in(&change, features, e))).transpose()?;
             records.change(&change, payload.as_ref()).map_err(SendError::Write)?;
         }
     }
 }
 
-/// What is sent in place of a block that can't be read.
-fn stand_in(change: &Change, source: zio::Error) -> Result<Payload, SendError> {
+/// What is sent in place of a block that can't be read. Nothing can stand for an encrypted block.
+fn stand_in(change: &Change, features: u64, source: zio::Error) -> Result<Payload, SendError> {
     let (object, offset, size) = match change {
         Change::Data { object, blkid, size, .. } => {
             (*object, blkid.0.saturating_mul((*size).into()), *size as usize)
@@ -361,11 +363,11 @@ fn stand_in(change: &Change, source: zio::Error) -> Result<Payload, SendError> {
         Change::Spill { object, bp } => (*object, 0, bp.lsize.0 as usize),
         _ => unreachable!("only these have blocks"),
     };
-    if SEND_CORRUPT_DATA.get() == 0 {
+    if SEND_CORRUPT_DATA.get() == 0 || features & features::RAW != 0 {
         return Err(SendError::Block { object, offset, source });
     }
     let bytes: Vec<u8> = BAD_BLOCK.to_le_bytes().into_iter().cycle().take(size).collect();
-    Ok(Payload::whole(Block::copy_of(&bytes), None))
+    Ok(Payload { stands_in: true, ..Payload::whole(Block::copy_of(&bytes), None) })
 }
 
 /// Reads blocks in the form that the stream has them.
@@ -400,7 +402,8 @@ impl Blocks<'_> {
         let raw = self.features & features::RAW != 0;
         if let Some(zeros) = self.zeros {
             let sent = if compressed || raw { bp.stored().map_or(0, |s| s.psize.0) } else { bp.lsize.0 };
-            return Ok(Payload { block: zeros.clone(), len: sent as usize, sum: Some(Checksum::default()) });
+            let whole = Payload::whole(zeros.clone(), Some(Checksum::default()));
+            return Ok(Payload { len: sent as usize, ..whole });
         }
         if raw {
             return Ok(Payload::whole(zio.read_raw(bp, &at, options)?, None));

@@ -38,12 +38,14 @@ pub(super) struct Payload {
     pub(super) len: usize,
     /// Fletcher-4 of these bytes, where the pool has it already.
     pub(super) sum: Option<Checksum>,
+    /// It stands for a block that can't be read, and is plain whatever the form of that block.
+    pub(super) stands_in: bool,
 }
 
 impl Payload {
     /// A whole block.
     pub(super) fn whole(block: Block, sum: Option<Checksum>) -> Self {
-        Self { len: block.len(), block, sum }
+        Self { len: block.len(), block, sum, stands_in: false }
     }
 
     fn bytes(&self) -> &[u8] {
@@ -196,7 +198,10 @@ impl<W: Write> Records<'_, W> {
             }
             return Ok(());
         }
-        let record = self.whole_write(at, bp);
+        let record = match payload.stands_in {
+            true => self.plain_write(at, at.offset(), at.size as usize),
+            false => self.whole_write(at, bp),
+        };
         self.write(&Record::Write(record), payload.bytes(), payload.sum.as_ref())
     }
 

@@ -3,8 +3,9 @@ use super::records::{OLD_MAX_BLOCK, Payload, Records};
 use super::walk::{Change, Stop};
 use crate::{Reader, Writer};
 use device::Block;
+use ondisk::blkptr::{Body, CryptParams, Stored};
 use ondisk::replay::{Free, FreeObjects, Record, features};
-use ondisk::{BlkId, Blkptr, ByteOrder, DmuType, Lsize, ObjNum, Txg};
+use ondisk::{BlkId, Blkptr, ByteOrder, ChecksumKind, CompressKind, DmuType, Lsize, ObjNum, Psize, Txg};
 
 const GUID: u64 = 7;
 
@@ -95,6 +96,35 @@ fn large_blocks_are_split() {
     assert_eq!(offsets(&have), [(0, part), (part, part), (2 * part, part)]);
     let have = records(&[(change, payload())], features::LARGE_BLOCKS);
     assert_eq!(offsets(&have), [(0, 3 * part)]);
+}
+
+/// Goal: what stands for an unreadable block is plain, though the block is compressed in the pool
+/// and in the stream.
+#[test]
+fn a_stand_in_is_plain() {
+    let stored = Stored {
+        dvas: [None; 3],
+        psize: Psize(512),
+        compress: CompressKind::Lz4,
+        checksum: ChecksumKind::Fletcher4,
+        sum: [1; 4],
+        phys_birth: Txg(1),
+        fill: 1,
+        dedup: false,
+        crypt: false,
+        crypt_params: CryptParams { salt: [0; 8], iv: [0; 12] },
+    };
+    let Change::Data { object, blkid, size, kind, bp } = data(1, 4096) else { panic!("a block of data") };
+    let bp = Blkptr { body: Body::Stored(stored), birth: Txg(1), kind, ..bp };
+    let change = Change::Data { object, blkid, size, kind, bp };
+    let whole = |len| Payload::whole(Block::zeroed(len), None);
+    let form = |payload: Payload| match records(&[(change.clone(), Some(payload))], features::COMPRESSED)[..]
+    {
+        [Record::Write(write)] => (write.compression, write.logical_size, write.compressed_size),
+        ref other => panic!("{other:?}"),
+    };
+    assert_eq!(form(whole(512)), (CompressKind::Lz4 as u8, 4096, 512));
+    assert_eq!(form(Payload { stands_in: true, ..whole(4096) }), (0, 4096, 0));
 }
 
 /// Goal: whatever order blocks are read in, changes come out in theirs, each with its own block.
