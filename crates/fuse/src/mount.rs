@@ -34,7 +34,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How often [`Mount::unmount`] tries to unmount a mount that a process uses.
-const TRIES: u32 = 10;
+const TRIES: u32 = 40;
 /// How often it tries if no process is seen to use the mount. On a busy machine, a program that
 /// inspects all mounts may hold each of them that long.
 const TRIES_UNUSED: u32 = 200;

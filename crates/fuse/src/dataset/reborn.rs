@@ -69,7 +69,12 @@ impl Eras {
     }
 
     /// Begins an era after a rollback: from now on the object numbers in `gone` mean other files.
+    ///
+    /// Without any, no era is needed.
     pub(super) fn begin(&self, gone: &[ObjNum]) {
+        if gone.is_empty() {
+            return;
+        }
         let mut table = self.table.write();
         table.last += 1;
         let era = table.last;
@@ -94,6 +99,8 @@ mod tests {
         assert_eq!(nodes(&[2, 3, 4]), [2, era(1) | 3, 4]);
         eras.begin(&[ObjNum(4)]);
         assert_eq!(nodes(&[2, 3, 4]), [2, era(1) | 3, era(2) | 4]);
+        // Nothing is gone, so no era is used up.
+        eras.begin(&[]);
         eras.begin(&[ObjNum(3)]);
         assert_eq!(nodes(&[2, 3, 4]), [2, era(3) | 3, era(2) | 4]);
         assert_eq!(parts(Node(era(2) | 3)), (ObjNum(3), 2));
