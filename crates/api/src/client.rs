@@ -16,9 +16,12 @@
 use crate::files::{Denied, Opened, Opening, Visit};
 use crate::run_dir::{RunDir, RunDirError, choice};
 use crate::start::start;
-use crate::streams::Incoming;
-use crate::{ANSWER_MAX, Caller, Client, SendRequest, Service, Transport, TransportError, dispatch};
+use crate::streams::{Incoming, Received, deliver};
+use crate::{
+    ANSWER_MAX, Caller, Client, ReceiveRequest, SendRequest, Service, Transport, TransportError, dispatch,
+};
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
@@ -129,6 +132,15 @@ pub fn visit(opening: &Opening) -> Result<(Visit, Opened), Denied> {
 /// * All others: see [`Incoming::open`].
 pub fn stream(request: &SendRequest) -> Result<Incoming, Denied> {
     Incoming::open(&daemons_place()?, request)
+}
+
+/// Has the daemon that commands use receive a stream.
+///
+/// # Errors
+/// * [`Denied::Socket`]: no daemon runs, its folder can't be used, or its socket failed.
+/// * All others: see [`deliver`].
+pub fn receive(request: &ReceiveRequest, begin: &[u8], rest: BorrowedFd<'_>) -> Result<Received, Denied> {
+    deliver(&daemons_place()?, request, begin, rest)
 }
 
 /// The folder of the daemon that commands use.

@@ -54,7 +54,7 @@ impl Error {
     }
 }
 
-/// Why a rollback has to unmount a file system.
+/// Why a rollback or receive has to unmount a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unmounts {
@@ -66,6 +66,8 @@ pub enum Unmounts {
     Often,
     /// It is mounted, and can't be opened.
     Closed,
+    /// A received stream replaces all of it.
+    Replaced,
 }
 
 /// Why a request failed (`zfs_error_t`).
@@ -197,7 +199,7 @@ pub enum Reason {
         /// Which programs and mounts, as text.
         by: String,
     },
-    /// A rollback has to unmount a file system that is in use.
+    /// A rollback or receive has to unmount a file system that is in use.
     InTheWay {
         /// The file system.
         dataset: String,
@@ -313,6 +315,18 @@ pub enum Reason {
     /// The answer exceeds the memory or time that this caller may take (`budget`), or the request
     /// has too many parts.
     TooMuch,
+    /// The stream can't be received.
+    Stream {
+        /// What is wrong with it.
+        fault: StreamFault,
+        /// The record and its place, or the feature, as text.
+        what: String,
+    },
+    /// The receive failed, and what came is kept (`zfs receive -s`).
+    Kept {
+        /// Why it failed.
+        reason: Box<Reason>,
+    },
     /// The pool is suspended.
     Suspended,
     /// The pool's devices don't answer.
@@ -322,6 +336,20 @@ pub enum Reason {
         /// What.
         what: String,
     },
+}
+
+/// What is wrong with a received stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamFault {
+    /// It ends too early (`ZFS_ERR_STREAM_TRUNCATED`).
+    Truncated,
+    /// A checksum is wrong (`ECKSUM`).
+    Checksum,
+    /// A record makes no sense (`EINVAL`).
+    Invalid,
+    /// The pool or this release lacks a feature that it needs (`ENOTSUP`).
+    Feature,
 }
 
 /// Why a change of devices was refused.
@@ -418,6 +446,14 @@ pub enum Refusal {
     Feature,
     /// The snapshot is not an earlier state of the dataset.
     NotBefore,
+    /// The latest snapshot is not the source of the received stream.
+    NotSource,
+    /// The dataset has changed since its latest snapshot.
+    Modified,
+    /// The received stream lacks the large blocks of earlier ones.
+    LargeBlocks,
+    /// The rest of a stream would replace an existing dataset.
+    ResumeExists,
     /// The permission can't be granted.
     BadGrant,
     /// The key of the parent dataset is not loaded.

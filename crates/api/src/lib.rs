@@ -75,7 +75,7 @@ pub use dataset::{
     SpaceEntry,
 };
 pub use diff::{DiffPart, DiffRequest, FileAt, FileChange, Text};
-pub use error::{DeviceRefusal, Error, Reason, Refusal, Unmounts, chain, plain};
+pub use error::{DeviceRefusal, Error, Reason, Refusal, StreamFault, Unmounts, chain, plain};
 pub use event::{Event, EventPage, EventQuery, EventValue};
 pub use exports::{AttachRequest, DetachRequest, ExportList, OfferRequest, Offered, WithdrawRequest};
 pub use import::{
@@ -100,4 +100,4 @@ pub use service::{
     dispatch,
 };
 pub use stats::{Kstat, KstatValue, SplParameter, Tunable};
-pub use streams::SendRequest;
+pub use streams::{ReceiveRequest, SendRequest};

@@ -189,6 +189,12 @@ methods! {
     /// * [`Reason::KeyNotLoaded`]: its key is needed to walk its blocks.
     /// * Others: see [`Service`].
     send_size(request: SendRequest => &SendRequest) -> u64;
+    /// Destroys what was received in part (`zfs receive -A`).
+    ///
+    /// # Errors
+    /// * [`Reason::NoSuchDataset`]: the dataset does not exist, or has nothing of that kind.
+    /// * [`Reason::Refused`]: it is in use.
+    receive_abort(dataset: String => &str) -> ();
     /// The number of files that were removed from a file system and are not freed yet
     /// (`ZFS_WAIT_DELETEQ`).
     ///

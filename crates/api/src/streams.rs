@@ -1,24 +1,35 @@
-//! Send streams of a daemon's pools: `zfs send`.
+//! Send streams of a daemon's pools: `zfs send` and `zfs receive`.
 //!
 //! # Theory
 //! A stream travels over the socket of the daemon that also serves files (`files.sock`). The
 //! command asks once ([`SendRequest`]). The daemon answers with parts of the stream, and at last
 //! with its end, or with the error that ended it. So a command learns why a stream is not whole.
 //!
+//! To receive one, the command reads its BEGIN and decides on the names, as libzfs does. Then it
+//! gives the daemon the bytes of BEGIN, and the file descriptor that the rest comes from
+//! ([`deliver`]). The daemon reads that itself, as the kernel module does.
+//!
 //! # Life
-//! The snapshot is busy while it is sent. A send ends with its command, with `zpool export -f`, and
-//! with the daemon.
+//! The snapshot is busy while it is sent. A send or receive ends with its command, with `zpool
+//! export -f`, and with the daemon.
 //!
 //! # Absent
-//! Other users: the socket is the owner's alone, so that `zfs allow` of `send` has no effect yet.
+//! Other users: the socket is the owner's alone, so that `zfs allow` of `send` and `receive` has no
+//! effect yet.
 
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::Denied;
-use crate::files::wire::{ANSWER_MAX, Answer, Ask, receive, send};
+use crate::MountFailure;
+use crate::files::wire::{ANSWER_MAX, Answer, Ask, receive, send, send_with};
+use crate::files::{Denied, PART_MAX};
 use crate::run_dir::RunDir;
+
+/// Most bytes of a BEGIN with its list, for a stream that a daemon receives.
+pub const BEGIN_MAX: usize = PART_MAX;
 
 /// What a stream is to contain (`zfs send`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -39,6 +50,32 @@ pub struct SendRequest {
     /// Where it continues an interrupted stream: an object, an offset in it, and the bytes that
     /// were received before (`-t`).
     pub resume: Option<(u64, u64, u64)>,
+}
+
+/// Where a stream is received (`zfs receive`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReceiveRequest {
+    /// The full name of the new snapshot.
+    pub target: String,
+    /// The full name of the snapshot of which the new dataset becomes a clone.
+    pub origin: Option<String>,
+    /// Changes since the latest snapshot may be discarded, and a dataset replaced (`-F`).
+    pub force: bool,
+    /// What came before a failure is kept (`-s`).
+    pub resumable: bool,
+    /// A new file system is not mounted, nor is one that a whole stream replaced (`-u`).
+    pub unmounted: bool,
+}
+
+/// A stream that was received.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Received {
+    /// Its bytes, with BEGIN and END.
+    pub bytes: u64,
+    /// File systems that should be mounted now and are not.
+    pub unmounted: Vec<MountFailure>,
 }
 
 /// Parts of a stream, in order.
@@ -65,12 +102,8 @@ impl Incoming {
     /// * [`Denied::Theirs`]: the socket belongs to another user's daemon.
     /// * [`Denied::Socket`]: the socket can't be used.
     pub fn open(place: &RunDir, request: &SendRequest) -> Result<Self, Denied> {
-        let socket = place.files();
-        let failed = |source: std::io::Error| match source.kind() {
-            std::io::ErrorKind::PermissionDenied => Denied::Theirs,
-            _ => Denied::Socket { socket: socket.clone(), source },
-        };
-        let mut stream = UnixStream::connect(&socket).map_err(failed)?;
+        let failed = |source| failure(place, source);
+        let mut stream = UnixStream::connect(place.files()).map_err(failed)?;
         send(&mut stream, &Ask::Send(request.clone()), &[]).map_err(failed)?;
         Ok(Self { stream, place: place.clone(), bytes: Vec::new() })
     }
@@ -89,3 +122,44 @@ impl Parts for Incoming {
         }
     }
 }
+
+/// A failure of the daemon's socket.
+fn failure(place: &RunDir, source: io::Error) -> Denied {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => Denied::Theirs,
+        _ => Denied::Socket { socket: place.files(), source },
+    }
+}
+
+/// Has the daemon in a folder receive a stream, and waits for the end.
+///
+/// `begin` has the bytes of BEGIN and its list, at most [`BEGIN_MAX`]. The daemon reads what
+/// follows from `rest`, up to the end of the stream.
+///
+/// # Errors
+/// * [`Denied::Theirs`]: the socket belongs to another user's daemon.
+/// * [`Denied::Socket`]: the socket can't be used, `begin` is too long, or the daemon disappeared.
+/// * All others: the daemon did not receive the stream. See [`Denied`].
+pub fn deliver(
+    place: &RunDir,
+    request: &ReceiveRequest,
+    begin: &[u8],
+    rest: BorrowedFd<'_>,
+) -> Result<Received, Denied> {
+    let failed = |source| failure(place, source);
+    if begin.len() > BEGIN_MAX {
+        return Err(failed(io::ErrorKind::InvalidInput.into()));
+    }
+    let mut stream = UnixStream::connect(place.files()).map_err(failed)?;
+    send_with(&mut stream, &Ask::Receive(request.clone()), begin, rest).map_err(failed)?;
+    let gone = || io::Error::from(io::ErrorKind::ConnectionReset);
+    let answer = receive(&mut stream, ANSWER_MAX, &mut Vec::new()).map_err(failed)?;
+    match answer.ok_or_else(|| failed(gone()))? {
+        Answer::Received(received) => Ok(received),
+        Answer::Denied(refusal) => Err(refusal.into()),
+        _ => Err(failed(io::ErrorKind::InvalidData.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -405,11 +405,13 @@ impl Cache {
     /// # Errors
     /// Those of [`Zio::write_batch`].
     pub fn write_batch(&self, txg: Txg, reqs: Vec<WriteReq>, workers: &Workers) -> zio::Result<Vec<Blkptr>> {
-        let told = |r: &WriteReq| (r.bookmark, r.data.clone(), r.policy.zstd);
-        let blocks: Vec<(Bookmark, Sparse, ZstdLevel)> = reqs.iter().map(told).collect();
+        // A block that arrived compressed is not cached: its contents are not known here.
+        let told = |r: &WriteReq| r.compressed.is_none().then(|| (r.bookmark, r.data.clone(), r.policy.zstd));
+        let blocks: Vec<Option<(Bookmark, Sparse, ZstdLevel)>> = reqs.iter().map(told).collect();
         let written = self.zio.write_batch_packed(txg, reqs, workers)?;
-        let kept = written.into_iter().zip(blocks).map(|(written, (bookmark, block, level))| {
+        let kept = written.into_iter().zip(blocks).map(|(written, block)| {
             let zio::Written { pointer, packed } = written;
+            let Some((bookmark, block, level)) = block else { return pointer };
             let recipe = Some(Recipe::of(&pointer, Some(level)));
             self.keep(&pointer, &bookmark, &block, Stored { packed: packed.as_ref(), recipe });
             pointer

@@ -1,17 +1,23 @@
 //! The context of a command: its output, its service, its clock.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
 use std::rc::Rc;
 
 use api::files::Denied;
-use api::streams::Parts;
-use api::{Error, PoolChange, Reason, Requests, SendRequest};
+use api::streams::{Parts, Received};
+use api::{Error, PoolChange, Reason, ReceiveRequest, Requests, SendRequest};
 
 use crate::terminal::{self, Secrets};
 use console::{Clock, Out};
 
 /// Connects to the service that holds the pools.
 pub type Connect = Box<dyn Fn() -> Result<Rc<dyn Requests>, Error>>;
+
+/// Has the daemon receive a stream: the request, the bytes of BEGIN, and where the rest comes from.
+pub type Deliver = Box<dyn Fn(&ReceiveRequest, &[u8], &File) -> Result<Received, Denied>>;
 
 /// The context of a command.
 pub struct Cx {
@@ -38,6 +44,10 @@ pub struct Cx {
     pub overshadowed: Option<fn() -> Option<[std::path::PathBuf; 2]>>,
     /// Asks the daemon for a send stream.
     pub stream: fn(&SendRequest) -> Result<Box<dyn Parts>, Denied>,
+    /// Has the daemon receive a stream.
+    pub deliver: Deliver,
+    /// Standard input without a buffer, for a stream that the daemon reads on.
+    pub input: Box<dyn Fn() -> io::Result<File>>,
     /// Waits this many seconds between two rounds of output.
     pub sleep: fn(f64),
     /// Reads a secret from the caller's terminal or standard input.
@@ -112,6 +122,8 @@ impl Cx {
             another: None,
             overshadowed: None,
             stream: |request| Ok(Box::new(api::client::stream(request)?)),
+            deliver: Box::new(|request, begin, rest| api::client::receive(request, begin, rest.as_fd())),
+            input: Box::new(|| Ok(io::stdin().as_fd().try_clone_to_owned()?.into())),
             sleep: |s| std::thread::sleep(std::time::Duration::from_secs_f64(s)),
             secret,
             command: String::new(),

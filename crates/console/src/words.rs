@@ -36,14 +36,7 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         Reason::Corrupt { .. } | Reason::Io { .. } => "I/O error".into(),
         Reason::NotEncryptionRoot { root } => format!("Keys must be loaded for encryption root ({root})"),
         Reason::HeldOpen { by } => format!("dataset is busy: in use by {by}"),
-        Reason::InTheWay { dataset, by, why } => {
-            let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
-            format!(
-                "dataset is busy: {}, so that the rollback has to unmount '{dataset}', which is in use{by}; \
-                 end that, and try again",
-                unmounts(*why)
-            )
-        }
+        Reason::InTheWay { dataset, by, why } => in_the_way("rollback", dataset, by.as_deref(), *why),
         Reason::MountpointLost { at, errno: number, by } => {
             let by = by.as_ref().map(|by| format!("; it was in use by {by}")).unwrap_or_default();
             format!("{at} can't be made again ({}){by}", errno(*number))
@@ -73,9 +66,21 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         | Reason::Daemon { what }
         | Reason::Program { what }
         | Reason::NotInEffect { what, .. } => what.clone(),
+        Reason::Stream { what, .. } => format!("invalid backup stream: {what}"),
+        Reason::Kept { reason } => self::reason(reason, clock),
         Reason::NotSupported { what } => format!("{what} is not in this release"),
         one_text => fixed(one_text).map_or_else(|| format!("{one_text:?}"), str::to_owned),
     }
+}
+
+/// The text for `work`, a rollback or receive, that has to unmount a file system that is in use.
+pub fn in_the_way(work: &str, dataset: &str, by: Option<&str>, why: Unmounts) -> String {
+    let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+    format!(
+        "dataset is busy: {}, so that the {work} has to unmount '{dataset}', which is in use{by}; \
+         end that, and try again",
+        unmounts(why)
+    )
 }
 
 /// The text of a reason that has only one, whatever it is about. A test holds that none without
@@ -169,6 +174,12 @@ pub fn refusal(why: Refusal) -> &'static str {
         Refusal::NoTag => "no such tag on this dataset",
         Refusal::TagTooLong => "tag too long",
         Refusal::Feature => "pool must be upgraded to set this property or value",
+        Refusal::NotSource => "most recent snapshot does not\nmatch incremental source",
+        Refusal::Modified => "destination has been modified\nsince most recent snapshot",
+        Refusal::LargeBlocks => {
+            "incremental send stream requires -L (--large-block), to match previous receive."
+        }
+        Refusal::ResumeExists => "Resuming recv on existing dataset without force",
         Refusal::BadGrant => "operation not applicable to datasets of this type",
         Refusal::NotBefore => "not an earlier snapshot from the same fs",
         Refusal::ParentKeyNotLoaded => "encryption root's key is not loaded or provided",
@@ -271,6 +282,7 @@ fn unmounts(why: Unmounts) -> &'static str {
         Unmounts::Unreadable => "what differs can't be read",
         Unmounts::Often => "it was rolled back 255 times since it was mounted",
         Unmounts::Closed => "its files can't be opened",
+        Unmounts::Replaced => "the stream replaces all of it",
     }
 }
 

@@ -1,5 +1,6 @@
 //! Changes of objects.
 
+use crate::live::dirty::PackedBlock;
 use crate::live::header::Header;
 use crate::live::node::LiveDnode;
 use crate::{DN_MAX_OBJECT, Dnode, Error, Objset, Result, Tx};
@@ -181,6 +182,12 @@ impl Objset {
     }
 }
 
+/// Whether blocks are stored compressed with this.
+fn is_compressor(kind: CompressKind) -> bool {
+    use CompressKind as C;
+    !matches!(kind, C::Off | C::Empty | C::On | C::Inherit)
+}
+
 impl Dnode {
     /// Writes `data` from byte `offset` on (`dmu_write`).
     ///
@@ -226,6 +233,33 @@ impl Dnode {
             if d.put(blkid, block) {
                 tx.count(len);
             }
+            Ok(())
+        })?
+    }
+
+    /// Makes `block`, which is compressed already, the block `blkid` (`dmu_assign_arcbuf_by_dnode`
+    /// of a compressed buffer). It is stored as it is, whatever the dataset's compression.
+    ///
+    /// The caller vouches that it decompresses to one block. Otherwise the block can't be read.
+    ///
+    /// # Errors
+    /// * The errors of [changing](Error#changing). Only the pointer to the old block is read.
+    /// * [`Error::PackedShape`] (`EINVAL`): `block` is empty, larger than a block of the object, or
+    ///   not compressed with a compressor that stores blocks.
+    pub fn write_packed(&self, tx: &Tx, blkid: BlkId, block: PackedBlock) -> Result<()> {
+        let live = self.to_change()?;
+        let len = block.bytes.len() as u64;
+        let fits = (1..=live.block_size()).contains(&len) && is_compressor(block.compress);
+        if !fits || self.kind() == DmuType::DNODE || self.kind() == DmuType::OBJSET {
+            let (objset, object) = (self.objset_id(), self.object());
+            return Err(Error::PackedShape { objset, object, len });
+        }
+        live.check_path(blkid, self.options())?;
+        live.change(tx, |d| {
+            let h = d.header.as_mut().expect("a changed object is not free");
+            h.reach(blkid).map_err(|e| self.corrupt(e))?;
+            d.put_packed(blkid, block);
+            tx.count(len);
             Ok(())
         })?
     }
@@ -295,15 +329,19 @@ impl Dnode {
     ///
     /// * The errors of [changing](Error#changing).
     /// * [`Error::CloneShape`] (`EINVAL`): a pointer has another block size, is redacted, or is not
-    ///   to data of a file or volume.
+    ///   to data of a file or volume. An embedded block may be of any object.
     pub fn clone_pointers(&self, tx: &Tx, first: BlkId, bps: &[Blkptr]) -> Result<()> {
         let live = self.to_change()?;
         let size = live.block_size();
-        let fits = |bp: &Blkptr| {
-            bp.is_hole() || bp.lsize.0 == size && !bp.is_metadata() && bp.body != Body::Redacted
+        let metadata = self.kind().is_metadata();
+        let fits = |bp: &Blkptr| match bp.body {
+            Body::Hole => !metadata,
+            Body::Redacted => false,
+            Body::Embedded(_) => bp.lsize.0 == size,
+            Body::Stored(_) => bp.lsize.0 == size && !bp.is_metadata() && !metadata,
         };
         let last = first.0.checked_add(bps.len() as u64);
-        if self.kind().is_metadata() || last.is_none() || !bps.iter().all(fits) {
+        if last.is_none() || !bps.iter().all(fits) {
             return Err(Error::CloneShape { objset: self.objset_id(), object: self.object() });
         }
         self.put_clones(live, tx, first, bps)

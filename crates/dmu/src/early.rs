@@ -83,6 +83,7 @@ impl DirtyBlock {
         let (objset, object) = (self.dn.os.home.id, self.dn.object);
         Some(WriteReq {
             data: self.block.clone().into(),
+            compressed: None,
             kind,
             level: Level(0),
             bookmark: Bookmark { objset, object, level: Level(0), blkid: self.blkid },

@@ -114,6 +114,17 @@ pub enum Error {
         /// The object.
         object: ObjNum,
     },
+    /// A compressed block is empty or larger than a block of the object, or its compressor stores
+    /// no blocks (`EINVAL`).
+    #[error("object set {objset}, object {object}: a compressed block of {len} bytes does not fit")]
+    PackedShape {
+        /// Dataset object of the object set.
+        objset: u64,
+        /// The object.
+        object: ObjNum,
+        /// The size of the compressed block.
+        len: u64,
+    },
     /// The bonus does not fit into the dnode.
     #[error("object set {objset}, object {object}: a bonus of {len} bytes does not fit, {room} do")]
     BonusLength {

@@ -45,9 +45,10 @@ pub use dnode::{Dnode, Extent, LogBlocks, SPILL_BLKID};
 pub use early::DirtyBlock;
 pub use error::Error;
 pub use free_chunks::{FreeChunk, FreeChunks};
+pub use live::dirty::PackedBlock;
 pub use objset::{Change, Changes, Objects, Objset};
 pub use range::{RangeGuard, RangeLocks};
-pub use sync::SyncSink;
+pub use sync::{SyncSink, check_owner, generation};
 pub use tx::{Hold, Tx};
 pub use walk::{Damage, Walk};
 

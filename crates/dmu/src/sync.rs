@@ -36,10 +36,11 @@ mod block_tree;
 mod dnodes;
 
 use crate::live::LiveObjset;
-use crate::live::dirty::Dirty;
+use crate::live::dirty::{Dirty, PackedBlock};
 use crate::live::node::LiveDnode;
 use crate::tree::BlockTree;
 use crate::{DN_MAX_OBJECT, Objset, Result, Tx};
+pub use accounting::{check_owner, generation};
 use block_tree::SyncTree;
 use device::{Block, Sparse};
 use ondisk::blkptr::Body;
@@ -48,7 +49,7 @@ use ondisk::objset::ObjsetPhys;
 use ondisk::version::{SPA_VERSION_DNODE_BYTES, SPA_VERSION_USERSPACE};
 use ondisk::{BlkId, Blkptr, DmuType, Level, ObjNum, Txg};
 use std::sync::Arc;
-use zio::{Bookmark, ReadOptions, Workers, WritePolicy, WriteReq};
+use zio::{Bookmark, Compressed, ReadOptions, Workers, WritePolicy, WriteReq};
 
 /// First pass that rewrites in place (`zfs_sync_pass_rewrite`).
 const PASS_REWRITE: u32 = 2;
@@ -208,7 +209,12 @@ impl Sync<'_> {
         for at in 0..trees.len() {
             let dirty = trees[at].dirty.clone();
             let kind = trees[at].phys.kind;
+            // In the order of the file, so that what arrived compressed lies beside the rest.
+            let mut packed = dirty.packed.iter().peekable();
             for (blkid, block) in &dirty.blocks {
+                while let Some((blkid, block)) = packed.next_if(|(packed, _)| *packed < blkid) {
+                    self.push_packed(&mut batch, trees, at, (*blkid, block))?;
+                }
                 let sync_tree = &mut trees[at];
                 if let Some(bp) = dirty.placed(*blkid) {
                     let old = sync_tree.pointer(Level(0), *blkid)?;
@@ -227,6 +233,9 @@ impl Sync<'_> {
                 }
                 let req = self.request(sync_tree, kind, Level(0), *blkid, (block.clone(), fill, old));
                 self.push(&mut batch, trees, at, req)?;
+            }
+            for (blkid, block) in packed {
+                self.push_packed(&mut batch, trees, at, (*blkid, block))?;
             }
             for (blkid, bp) in &dirty.clones {
                 self.link(&mut trees[at], *blkid, bp)?;
@@ -265,6 +274,7 @@ impl Sync<'_> {
     ) -> WriteReq {
         WriteReq {
             data: data.into(),
+            compressed: None,
             kind,
             level,
             bookmark: sync_tree.bookmark(level, blkid),
@@ -273,6 +283,22 @@ impl Sync<'_> {
             old: (old.birth.0 != 0).then_some(old),
             in_place: self.may_rewrite(&old),
         }
+    }
+
+    /// Adds a block that arrived compressed to a batch.
+    fn push_packed(
+        &mut self,
+        batch: &mut Batch,
+        trees: &mut [SyncTree],
+        at: usize,
+        (blkid, block): (BlkId, &PackedBlock),
+    ) -> Result<()> {
+        let tree = &mut trees[at];
+        let old = tree.pointer(Level(0), blkid)?;
+        let lsize = tree.phys.datablksz.into();
+        let plain = self.request(tree, tree.phys.kind, Level(0), blkid, (block.bytes.clone(), 1, old));
+        let compressed = Some(Compressed { kind: block.compress, lsize });
+        self.push(batch, trees, at, WriteReq { compressed, ..plain })
     }
 
     fn may_rewrite(&self, old: &Blkptr) -> bool {
@@ -366,6 +392,7 @@ impl Sync<'_> {
         };
         let req = WriteReq {
             data: Block::copy_of(&raw).into(),
+            compressed: None,
             kind: DmuType::OBJSET,
             level: Level(0),
             bookmark,

@@ -206,7 +206,7 @@ impl Dataset {
     pub(crate) fn open_live(&self) -> Result<Option<Objset>> {
         // The handle's block pointer may be of a much earlier txg.
         let phys = self.dsl().dataset_phys(self.0.object)?;
-        if phys.bp.is_hole() || self.is_inconsistent() {
+        if phys.bp.is_hole() {
             return Ok(None);
         }
         self.dsl().keys().admit(self)?;

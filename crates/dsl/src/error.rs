@@ -210,9 +210,24 @@ pub enum Refusal {
     /// The snapshot is not in the past of the dataset (`EXDEV`).
     #[error("not an earlier snapshot from the same filesystem")]
     NotBefore,
+    /// The latest snapshot is not the source of the received stream (`ENODEV`).
+    #[error("most recent snapshot does not match incremental source")]
+    NotSource,
+    /// The dataset has changed since its latest snapshot (`ETXTBSY`).
+    #[error("destination has been modified since most recent snapshot")]
+    Modified,
+    /// The stream lacks the large blocks of earlier ones (`ZFS_ERR_STREAM_LARGE_BLOCK_MISMATCH`).
+    #[error("incremental send stream requires -L (--large-block), to match previous receive")]
+    LargeBlocks,
+    /// The rest of a stream would replace an existing dataset (`ZFS_ERR_RESUME_EXISTS`).
+    #[error("Resuming recv on existing dataset without force")]
+    ResumeExists,
     /// The permission can't be granted, or the grantee is malformed (`EINVAL`).
     #[error("operation not applicable to datasets of this type")]
     BadGrant,
+    /// A stream can't be received here, whatever it contains (`EINVAL`).
+    #[error("the stream cannot be received here: {0}")]
+    Stream(&'static str),
 }
 
 /// Why a property can't have a value, in OpenZFS's words.

@@ -68,6 +68,19 @@ struct Head {
     begun: BTreeSet<&'static str>,
     /// Features that it no longer uses, unless it has begun to again.
     ended: BTreeSet<&'static str>,
+    /// How far a receive that can be resumed has come, by txg.
+    resume: BTreeMap<Txg, ResumePoint>,
+}
+
+/// How far a receive has come (`ds_resume_object` and others).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ResumePoint {
+    /// The object of the last record.
+    pub object: u64,
+    /// The offset of the last record in it.
+    pub offset: u64,
+    /// The bytes of the stream up to the end of that record, without its BEGIN.
+    pub bytes: u64,
 }
 
 /// A live dataset that only its owner may write to (`dsl_dataset_own`).
@@ -159,6 +172,28 @@ impl Heads {
     /// # Errors
     /// Those of [`Heads::own`], except for keys.
     pub fn own_locked(self: &Arc<Self>, ds: &Dataset) -> Result<Owned> {
+        if ds.is_inconsistent() {
+            return Err(Error::Refused { name: ds.name(), why: Refusal::Inconsistent });
+        }
+        self.own_any(ds)
+    }
+
+    /// Opens a dataset that is being received (`dsl_dataset_own_obj_force`).
+    ///
+    /// # Errors
+    /// Those of [`Heads::own`], and:
+    /// * [`Error::Refused`] with [`Refusal::Busy`]: it is not incomplete.
+    pub fn own_receiving(self: &Arc<Self>, ds: &Dataset) -> Result<Owned> {
+        if !ds.is_inconsistent() {
+            return Err(Error::Refused { name: ds.name(), why: Refusal::Busy });
+        }
+        if ds.dsl().keys().status(ds.dir())? == KeyStatus::Unavailable {
+            return Err(Error::Key { name: ds.name(), why: KeyRefusal::NotLoaded });
+        }
+        self.own_any(ds)
+    }
+
+    fn own_any(self: &Arc<Self>, ds: &Dataset) -> Result<Owned> {
         let refuse = |why| Err(Error::Refused { name: ds.name(), why });
         if ds.is_snapshot() {
             return refuse(Refusal::ReadOnly);
@@ -237,6 +272,14 @@ impl Heads {
         (generation == now).then(|| settings.policy(kind, Level(0), Own::of(dnode)))
     }
 
+    /// Notes how far the receive into a head has come in the txg of `tx`, which has written all
+    /// records up to there.
+    pub fn set_resume_point(&self, object: u64, tx: &dmu::Tx, point: ResumePoint) {
+        if let Some(head) = self.state.lock().live.get_mut(&object) {
+            head.resume.insert(tx.txg(), point);
+        }
+    }
+
     /// The object set of a head with changes of this txg; the head stays until
     /// [`Heads::end_writes`].
     fn begin_write(&self, object: u64, txg: Txg) -> Option<Objset> {
@@ -310,7 +353,8 @@ const TXG_SIZE: u64 = 4;
 
 impl Head {
     fn new(os: Objset) -> Head {
-        Head { os, owned: false, settings: None, begun: BTreeSet::new(), ended: BTreeSet::new() }
+        let (settings, begun, ended, resume) = Default::default();
+        Head { os, owned: false, settings, begun, ended, resume }
     }
 }
 
@@ -383,10 +427,14 @@ impl<'a> Syncing<'a> {
         if let Some(e) = failed {
             return Err(dmu::Error::from(e).into());
         }
-        let mut ended = BTreeSet::new();
+        let (mut ended, mut resume) = (BTreeSet::new(), None);
         if let Some(head) = heads.state.lock().live.get_mut(&object) {
             begun.append(&mut head.begun);
             ended.append(&mut head.ended);
+            resume = head.resume.remove(&self.tx.txg());
+        }
+        if let Some(point) = resume {
+            self.store_resume_point(object, point)?;
         }
         self.enter(object, root, &sums)?;
         for (b, (_, d)) in marks.iter().zip(freed).filter(|(_, (_, d))| *d != Delta::default()) {

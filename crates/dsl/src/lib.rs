@@ -63,7 +63,7 @@ pub use dataset::{Bookmark, Dataset, Hold, SnapshotEntry};
 pub use dir::Dir;
 pub use dsl::{Dsl, Options};
 pub use error::{Error, KeyRefusal, NameError, PropError, Refusal};
-pub use heads::{Heads, LongHold, Owned};
+pub use heads::{Heads, LongHold, Owned, ResumePoint};
 pub use listing::{ListOptions, Listed, Listing};
 pub use name::{Name, Tail, ZFS_MAX_DATASET_NAME_LEN, is_hidden};
 pub use ops::create::Contents;

@@ -11,6 +11,7 @@ pub mod key;
 pub mod pool;
 pub mod promote;
 pub mod props;
+pub mod receive;
 pub mod rename;
 pub mod rollback;
 pub mod snapshot;

@@ -23,6 +23,17 @@ use zpl::{CaseSensitivity, NewFileSystem};
 const VOLUME_BLOCK: u32 = 16 << 10;
 
 impl Pool {
+    /// Receives a send stream, from its BEGIN up to its END (`zfs receive`). Returns its length.
+    ///
+    /// # Errors
+    /// * [`Error::Receive`]: the stream or the dataset does not allow it.
+    pub fn receive(&self, source: impl std::io::Read, options: &stream::ReceiveOptions) -> Result<u64> {
+        let receiving = stream::Receiving::new(self.spa(), source, options)?;
+        let bytes = receiving.bytes();
+        receiving.finish()?;
+        Ok(bytes)
+    }
+
     /// Creates a pool with all features that Poolhouse can write (`spa_create`).
     ///
     /// Each item of `layout` is a top-level vdev: one device, or a mirror of several. A device is

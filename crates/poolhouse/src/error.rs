@@ -57,6 +57,9 @@ pub enum Error {
     /// The dataset can't be sent.
     #[error(transparent)]
     Send(#[from] stream::SendError),
+    /// A stream can't be received.
+    #[error(transparent)]
+    Receive(#[from] stream::ReceiveError),
     /// The intent log of a file system could not be replayed. The log is kept.
     #[error(transparent)]
     ReplayFiles(#[from] zil::ReplayError<zpl::Error>),

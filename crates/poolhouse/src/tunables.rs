@@ -24,6 +24,7 @@ pub fn all() -> impl Iterator<Item = &'static Tunable> {
         dmu::zfetch::TUNABLES,
         dsl::TUNABLES,
         stream::send::TUNABLES,
+        stream::receive::TUNABLES,
         zil::tunables::ALL,
         spa::tunables::ALL,
     ];

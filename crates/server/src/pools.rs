@@ -27,6 +27,7 @@ pub(crate) mod imported;
 pub(crate) mod keys;
 mod mounting;
 mod progress;
+mod receiving;
 pub(crate) mod table;
 mod unmounting;
 

@@ -6,7 +6,9 @@
 
 use std::error::Error;
 
-use api::{DeviceRefusal, Host, LoadInfo, MmpState, PoolState, Reason, Refusal, RewindInfo, chain};
+use api::{
+    DeviceRefusal, Host, LoadInfo, MmpState, PoolState, Reason, Refusal, RewindInfo, StreamFault, chain,
+};
 use rustix::io::Errno;
 use spa::create::CreateError;
 use spa::engine::{CheckpointError, ClearError, LifeError, ScanRefusal, ShapeError, WorkRefusal};
@@ -49,6 +51,7 @@ fn of_object(error: &dmu::Error) -> Option<bool> {
         | Error::BlockSize { .. }
         | Error::Unsynced { .. }
         | Error::CloneShape { .. }
+        | Error::PackedShape { .. }
         | Error::BonusLength { .. }
         | Error::EntryExists { .. }
         | Error::NoEntry { .. }
@@ -115,6 +118,9 @@ pub(crate) fn of_dsl(error: &dsl::Error) -> Reason {
         dsl::Error::BadName { .. } => Reason::InvalidName,
         dsl::Error::NoSuchProperty { property, .. } => Reason::BadProperty { property: property.clone() },
         dsl::Error::BadProperty { why, .. } => Reason::BadValue { what: why.to_string() },
+        dsl::Error::Refused { why: dsl::Refusal::Stream(what), .. } => {
+            Reason::Stream { fault: StreamFault::Invalid, what: (*what).to_owned() }
+        }
         dsl::Error::Refused { why, .. } => Reason::Refused { why: refusal(*why) },
         dsl::Error::Several(errors) => match errors.first() {
             Some(first) => of_dsl(first),
@@ -161,6 +167,11 @@ fn refusal(why: dsl::Refusal) -> Refusal {
         R::TagTooLong => Refusal::TagTooLong,
         R::Feature(_) => Refusal::Feature,
         R::NotBefore => Refusal::NotBefore,
+        // Where its text counts, `of_dsl` keeps it.
+        R::NotSource | R::Stream(_) => Refusal::NotSource,
+        R::Modified => Refusal::Modified,
+        R::LargeBlocks => Refusal::LargeBlocks,
+        R::ResumeExists => Refusal::ResumeExists,
         R::BadGrant => Refusal::BadGrant,
     }
 }
@@ -299,6 +310,38 @@ pub(crate) fn of_send(error: &stream::SendError) -> Reason {
     known.unwrap_or_else(|| of_engine(error))
 }
 
+/// The reason for a failure to receive.
+pub(crate) fn of_receive(error: &stream::ReceiveError) -> Reason {
+    use stream::ReceiveError;
+    match error {
+        ReceiveError::Stream(error) => of_stream(error),
+        ReceiveError::Record { .. } => Reason::Stream { fault: StreamFault::Invalid, what: chain(error) },
+        ReceiveError::Feature(what) => {
+            Reason::Stream { fault: StreamFault::Feature, what: (*what).to_owned() }
+        }
+        ReceiveError::Refused(error) => of_dsl(error),
+        ReceiveError::Pool(source) => of_engine(source.as_ref()),
+        ReceiveError::Resumable { source } => Reason::Kept { reason: Box::new(of_receive(source)) },
+    }
+}
+
+/// The reason why a stream can't be used.
+fn of_stream(error: &stream::Error) -> Reason {
+    use stream::Error;
+    let fault = match error {
+        Error::Io { source, .. } | Error::Write { source, .. } => {
+            return match source.raw_os_error() {
+                Some(errno) => Reason::System { errno },
+                None => Reason::Daemon { what: chain(error) },
+            };
+        }
+        Error::Empty { .. } | Error::Truncated { .. } => StreamFault::Truncated,
+        Error::Checksum { .. } => StreamFault::Checksum,
+        Error::Magic { .. } | Error::Record { .. } | Error::Order { .. } => StreamFault::Invalid,
+    };
+    Reason::Stream { fault, what: chain(error) }
+}
+
 /// The reason for a failure of the library.
 pub(crate) fn of_library(error: &poolhouse::Error) -> Reason {
     use poolhouse::Error;
@@ -314,6 +357,7 @@ pub(crate) fn of_library(error: &poolhouse::Error) -> Reason {
         Error::Key(error) => of_key(error),
         Error::File(error) => of_zpl(error),
         Error::Send(error) => of_send(error),
+        Error::Receive(error) => of_receive(error),
         Error::Empty { .. } => Reason::BadType,
         Error::ReadOnly => Reason::PoolReadonly,
     }

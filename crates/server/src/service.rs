@@ -21,14 +21,15 @@ use api::{
     DetachRequest, DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found,
     Granted, HistoryPage, Hold, ImportOutcome, ImportRequest, InProcess, InjectRequest, Injected, Kstat,
     LoadKeyRequest, LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest,
-    Offered, Pool, PoolChange, PoolQuery, Reason, Requests, ScanRequest, SendRequest, Service, Settings,
-    SpaceClass, SpaceEntry, SplParameter, Tunable, UnmountRequest, WithdrawRequest,
+    Offered, Pool, PoolChange, PoolQuery, Reason, ReceiveRequest, Requests, ScanRequest, SendRequest,
+    Service, Settings, SpaceClass, SpaceEntry, SplParameter, Tunable, UnmountRequest, WithdrawRequest,
 };
 use device::Layer;
 use ondisk::{Guid, ObjNum};
 use spa::Host;
 use spa::import::{Clock, SystemClock};
 use std::hash::{BuildHasher, RandomState};
+use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -168,6 +169,14 @@ impl Service for LocalService {
     fn send_size(&self, _: &Caller, request: &SendRequest) -> Result<u64, Error> {
         let pool = self.pools.table().pool_of(&request.dataset)?;
         view::send_size(&pool, request)
+    }
+
+    fn receive_abort(&self, caller: &Caller, dataset: &str) -> Result<(), Error> {
+        self.pools.receive_abort(dataset)?;
+        if !caller.owns() {
+            self.tickets.give(caller, dataset);
+        }
+        Ok(())
     }
 
     fn unlinked(&self, _: &Caller, dataset: &str) -> Result<u64, Error> {
@@ -444,7 +453,20 @@ impl daemon::DaemonService for LocalService {
         self.pools.tunables.watch_memory();
         self.pools.journal_in(place.dir());
         self.pools.doors.open(self.pools.table(), &place.volumes());
-        files::open(self.pools.table(), &self.pools.visits, &place.files());
+        // The threads of visits keep neither the pools nor the events.
+        let (pools, events) = (Arc::downgrade(&self.pools), Arc::downgrade(&self.events));
+        let receive = move |caller: &Caller, request: &ReceiveRequest, begin: &[u8], rest: &mut dyn Read| {
+            let (Some(pools), Some(events)) = (pools.upgrade(), events.upgrade()) else {
+                let what = "the daemon is ending".to_owned();
+                return Err(Error::new(&request.target, Reason::Daemon { what }));
+            };
+            let received = pools.receive(caller, request, begin, rest)?;
+            if let Ok(imported) = pools.table().pool_of(&request.target) {
+                events.ask(&imported, Context::None);
+            }
+            Ok(received)
+        };
+        files::open(self.pools.table(), &self.pools.visits, &place.files(), receive);
         self.pools.attachments.attach_in(&place.attached());
         self.pools.syncs.begin(self.pools.table());
     }

@@ -12,8 +12,10 @@
 //! `zfs receive` would refuse for its form alone. [`rewrite`] holds the same, and writes a stream
 //! anew with some records changed. [`token`] decodes what `zfs send -t` takes.
 //!
+//! [`receive`] is what [`send()`] is for: a stream becomes a snapshot.
+//!
 //! # Absent
-//! `zfs receive`. Redacted streams and packages (`zfs send --redact`, `-R`) can be read and not
+//! Redacted streams and packages (`zfs send --redact`, `-R`) can be read and not
 //! made. Streams that refer to earlier blocks (`zfs send -D`) can be read. `zstream
 //! redup` resolves them, this crate does not.
 //!
@@ -23,6 +25,7 @@
 pub mod check;
 mod error;
 mod reader;
+pub mod receive;
 pub mod rewrite;
 pub mod send;
 pub mod token;
@@ -30,5 +33,6 @@ mod writer;
 
 pub use error::{Error, Result};
 pub use reader::{Packet, Reader};
+pub use receive::{ReceiveError, ReceiveOptions, Receiving, abort};
 pub use send::{Forms, Options, Origin, Resume, SendError, estimate, send};
 pub use writer::Writer;

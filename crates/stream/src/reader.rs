@@ -131,6 +131,11 @@ impl<R: Read> Reader<R> {
         Ok(Some(Packet { record, raw: &self.raw, order, payload: &self.payload, number, at, stored, before }))
     }
 
+    /// The payload of the last packet, which is then gone from here.
+    pub(crate) fn take_payload(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.payload)
+    }
+
     fn order_of(&mut self, raw: &[u8; RECORD_SIZE]) -> Result<ByteOrder> {
         if let Some(order) = self.order {
             return Ok(order);

@@ -101,6 +101,7 @@ fn main() {
     let blocks: Vec<Block> = (0..64).map(block).collect();
     let req = |n: u64| WriteReq {
         data: blocks[n as usize % blocks.len()].clone().into(),
+        compressed: None,
         kind: DmuType::PLAIN_FILE_CONTENTS,
         level: Level(0),
         bookmark: Bookmark { objset: 5, object: ObjNum(1), level: Level(0), blkid: BlkId(n) },

@@ -53,11 +53,25 @@ impl WritePolicy {
     };
 }
 
+/// How the bytes of a block are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compressed {
+    /// The compressor, not `Off`, `Empty`, `On` or `Inherit`.
+    pub kind: CompressKind,
+    /// The size of the contents, not less than that of the compressed bytes.
+    pub lsize: u64,
+}
+
 /// A block to be written.
 #[derive(Debug, Clone)]
 pub struct WriteReq {
     /// Its bytes, in the native byte order; their number is its logical size.
+    ///
+    /// Of a block that is compressed already, its compressed bytes.
     pub data: Sparse,
+    /// How `data` is compressed already. Such a block is stored as it is
+    /// (`ZIO_FLAG_RAW_COMPRESS`).
+    pub compressed: Option<Compressed>,
     /// Type of its object; of a spill block, the type of the bonus.
     pub kind: DmuType,
     /// Its level.
@@ -73,4 +87,11 @@ pub struct WriteReq {
     /// Whether the old block may be overwritten if it was born in this txg and the new one fits.
     /// That lets a sync converge (`pass >= zfs_sync_pass_rewrite`).
     pub in_place: bool,
+}
+
+impl WriteReq {
+    /// The size of its contents.
+    pub fn lsize(&self) -> u64 {
+        self.compressed.map_or(self.data.len() as u64, |compressed| compressed.lsize)
+    }
 }

@@ -3,9 +3,13 @@
 //! Data travels as raw bytes, since JSON would only make it longer.
 
 use super::{Fault, Gap, Meta, PART_MAX, Page};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
 
 /// Most bytes of the JSON of a request: a path of 64 KiB in any bytes, and its frame.
 pub const ASK_MAX: usize = 512 << 10;
@@ -92,6 +96,8 @@ pub struct Opened {
 pub enum Ask {
     Open(Opening),
     Send(crate::SendRequest),
+    /// The bytes of BEGIN follow as raw bytes, and with the message travels a file descriptor.
+    Receive(crate::ReceiveRequest),
     Resolve {
         path: Bytes,
         follow: bool,
@@ -169,6 +175,7 @@ pub enum Ask {
 pub enum Answer {
     Done,
     Opened(Opened),
+    Received(crate::streams::Received),
     Meta(Meta),
     Page(Page),
     Object(Option<u64>),
@@ -298,13 +305,43 @@ fn nonsense(what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Er
 /// * `InvalidData`: `message` or `bytes` is too long for a length of 32 bits.
 /// * All others: the connection can't be written to.
 pub fn send<T: Serialize>(to: &mut impl Write, message: &T, bytes: &[u8]) -> io::Result<()> {
+    to.write_all(&head_of(message, bytes)?)?;
+    to.write_all(bytes)
+}
+
+/// The lengths and the JSON of a message.
+fn head_of<T: Serialize>(message: &T, bytes: &[u8]) -> io::Result<Vec<u8>> {
     let json = serde_json::to_vec(message)?;
     let length = |n: usize| u32::try_from(n).map_err(|_| nonsense("a message is too long"));
     let mut head = Vec::with_capacity(8 + json.len());
     head.extend(length(json.len())?.to_le_bytes());
     head.extend(length(bytes.len())?.to_le_bytes());
     head.extend(json);
-    to.write_all(&head)?;
+    Ok(head)
+}
+
+/// Sends one message together with a file descriptor (`SCM_RIGHTS`).
+///
+/// # Errors
+/// Those of [`send`].
+pub fn send_with<T: Serialize>(
+    to: &mut UnixStream,
+    message: &T,
+    bytes: &[u8],
+    descriptor: BorrowedFd<'_>,
+) -> io::Result<()> {
+    let head = head_of(message, bytes)?;
+    let descriptors = [descriptor];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(nonsense("the control message is too long"));
+    }
+    // The descriptor travels with the first byte. The others may need several writes.
+    let sent = rustix::io::retry_on_intr(|| {
+        sendmsg(&*to, &[IoSlice::new(&head)], &mut control, SendFlags::NOSIGNAL)
+    })?;
+    to.write_all(&head[sent..])?;
     to.write_all(bytes)
 }
 

@@ -14,6 +14,7 @@ mod mounting;
 mod newkey;
 mod open;
 mod project;
+mod receive;
 mod send;
 mod set;
 mod share;
@@ -81,6 +82,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "userspace" | "groupspace" | "projectspace" => space::run(cx, verb, rest),
         "diff" => diff::run(cx, rest),
         "send" => send::run(cx, rest),
+        "receive" => receive::run(cx, rest),
         "project" => project::run(cx, rest),
         "wait" => wait::run(cx, rest),
         "holds" => holds::run(cx, rest),

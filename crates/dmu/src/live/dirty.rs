@@ -2,7 +2,7 @@
 
 use crate::live::header::Header;
 use device::Block;
-use ondisk::{BlkId, Blkptr, Txg};
+use ondisk::{BlkId, Blkptr, CompressKind, Txg};
 use std::collections::BTreeMap;
 
 /// A set of block numbers, as ranges that neither overlap nor touch. Each goes from its first to
@@ -46,6 +46,15 @@ impl Ranges {
     }
 }
 
+/// A data block that is compressed already, as another pool stored it.
+#[derive(Debug, Clone)]
+pub struct PackedBlock {
+    /// Its compressed bytes, not more than its contents.
+    pub bytes: Block,
+    /// How they are compressed: with a real compressor.
+    pub compress: CompressKind,
+}
+
 /// The changes of one transaction group to one object.
 #[derive(Debug)]
 pub(crate) struct Dirty {
@@ -59,7 +68,10 @@ pub(crate) struct Dirty {
     /// Written data blocks. They are ordered, so that a range of them is dropped without visiting
     /// the others.
     pub(crate) blocks: BTreeMap<BlkId, Block>,
-    /// Clones of blocks of other objects, as those were when they were cloned. None is in `blocks`.
+    /// Written data blocks that arrived compressed. None is in `blocks`.
+    pub(crate) packed: BTreeMap<BlkId, PackedBlock>,
+    /// Clones of blocks of other objects, as those were when they were cloned. None is in `blocks`
+    /// or `packed`.
     pub(crate) clones: BTreeMap<BlkId, Blkptr>,
     /// The spill block, if it was written (`Some(Some)`) or removed (`Some(None)`).
     pub(crate) spill: Option<Option<Block>>,
@@ -74,6 +86,8 @@ pub(crate) struct Dirty {
 pub(crate) enum BlockLocation {
     /// In memory.
     Here(Block),
+    /// In memory, compressed.
+    Packed(PackedBlock),
     /// At the place of another object's block.
     There(Blkptr),
     /// Nowhere: the block reads as zeros.
@@ -84,21 +98,32 @@ pub(crate) enum BlockLocation {
 
 impl Dirty {
     pub(crate) fn new(txg: Txg, header: Option<Header>) -> Dirty {
-        let (freed, blocks, clones, early) = Default::default();
-        Dirty { txg, wipe: false, header, freed, blocks, clones, spill: None, early, superseded: Vec::new() }
+        let (freed, blocks, packed, clones, early) = Default::default();
+        let (wipe, spill, superseded) = (false, None, Vec::new());
+        Dirty { txg, wipe, header, freed, blocks, packed, clones, spill, early, superseded }
     }
 
     /// True if no block is written or freed.
     pub(crate) fn keeps_space(&self) -> bool {
-        let Dirty { freed, blocks, clones, spill, .. } = self;
-        freed.0.is_empty() && blocks.is_empty() && clones.is_empty() && spill.is_none()
+        let Dirty { freed, blocks, packed, clones, spill, .. } = self;
+        let written = !(blocks.is_empty() && packed.is_empty() && clones.is_empty());
+        freed.0.is_empty() && !written && spill.is_none()
     }
 
     /// Writes a block. True if it was not written before.
     pub(crate) fn put(&mut self, blkid: BlkId, block: Block) -> bool {
         self.clones.remove(&blkid);
+        self.packed.remove(&blkid);
         self.supersede(blkid);
         self.blocks.insert(blkid, block).is_none()
+    }
+
+    /// Writes a block that is compressed already.
+    pub(crate) fn put_packed(&mut self, blkid: BlkId, block: PackedBlock) {
+        self.supersede(blkid);
+        self.clones.remove(&blkid);
+        self.blocks.remove(&blkid);
+        self.packed.insert(blkid, block);
     }
 
     /// A block that was written, to be changed.
@@ -117,19 +142,23 @@ impl Dirty {
     pub(crate) fn put_clone(&mut self, blkid: BlkId, bp: Blkptr) {
         self.supersede(blkid);
         self.blocks.remove(&blkid);
+        self.packed.remove(&blkid);
         self.clones.insert(blkid, bp);
     }
 
     /// True if a block was written or cloned.
     pub(crate) fn has(&self, blkid: BlkId) -> bool {
-        self.blocks.contains_key(&blkid) || self.clones.contains_key(&blkid)
+        self.blocks.contains_key(&blkid)
+            || self.packed.contains_key(&blkid)
+            || self.clones.contains_key(&blkid)
     }
 
     /// The first block from `from` on that was written or cloned.
     pub(crate) fn next(&self, from: BlkId) -> Option<BlkId> {
         let written = self.blocks.range(from..).next().map(|(b, _)| *b);
+        let packed = self.packed.range(from..).next().map(|(b, _)| *b);
         let cloned = self.clones.range(from..).next().map(|(b, _)| *b);
-        written.into_iter().chain(cloned).min()
+        [written, packed, cloned].into_iter().flatten().min()
     }
 
     /// Notes that a block was written early to this place. False if it is no longer the block that
@@ -164,6 +193,7 @@ impl Dirty {
     pub(crate) fn block(&self, blkid: BlkId) -> BlockLocation {
         match self.blocks.get(&blkid) {
             Some(b) => BlockLocation::Here(b.clone()),
+            None if self.packed.contains_key(&blkid) => BlockLocation::Packed(self.packed[&blkid].clone()),
             None if self.clones.contains_key(&blkid) => BlockLocation::There(self.clones[&blkid]),
             None if self.wipe || self.freed.has(blkid.0) => BlockLocation::Hole,
             None => BlockLocation::Before,
@@ -181,6 +211,10 @@ impl Dirty {
         for b in gone {
             self.clones.remove(&b);
         }
+        let gone: Vec<BlkId> = self.packed.range(first..=last).map(|(b, _)| *b).collect();
+        for b in gone {
+            self.packed.remove(&b);
+        }
         self.freed.insert(first.0, last.0);
     }
 
@@ -191,6 +225,7 @@ impl Dirty {
         self.freed = Ranges::default();
         self.superseded.extend(std::mem::take(&mut self.early).into_values().map(|(_, bp)| bp));
         self.blocks.clear();
+        self.packed.clear();
         self.clones.clear();
         self.spill = None;
     }

@@ -2,7 +2,7 @@
 //! group.
 
 use crate::live::LiveObjset;
-use crate::live::dirty::{BlockLocation, Dirty};
+use crate::live::dirty::{BlockLocation, Dirty, PackedBlock};
 use crate::live::header::Header;
 use crate::tree::BlockTree;
 use crate::{Error, Result, Tx};
@@ -48,6 +48,7 @@ struct State {
 /// Where a block is found.
 enum BlockSource {
     Known(Option<Block>),
+    Packed(PackedBlock),
     Cloned(Blkptr),
     BlockTree(Arc<BlockTree>),
 }
@@ -74,6 +75,7 @@ impl State {
         for d in self.changes() {
             match d.block(blkid) {
                 BlockLocation::Here(b) => return BlockSource::Known(Some(b)),
+                BlockLocation::Packed(packed) => return BlockSource::Packed(packed),
                 BlockLocation::There(bp) => return BlockSource::Cloned(bp),
                 BlockLocation::Hole => return BlockSource::Known(None),
                 BlockLocation::Before => {}
@@ -167,6 +169,7 @@ impl LiveDnode {
     fn fetch(&self, blkid: BlkId, place: BlockSource, options: &ReadOptions) -> Result<Option<Block>> {
         match place {
             BlockSource::Known(block) => Ok(block),
+            BlockSource::Packed(packed) => self.unpack(&packed).map(Some),
             BlockSource::BlockTree(tree) => tree.block(blkid, options),
             BlockSource::Cloned(bp) => {
                 let (objset, object) = (self.os.home.id, self.object);
@@ -174,6 +177,15 @@ impl LiveDnode {
                 Ok(Some(self.os.home.cache.read(&bp, &bookmark, options)?))
             }
         }
+    }
+
+    /// Decompresses a block.
+    fn unpack(&self, packed: &PackedBlock) -> Result<Block> {
+        let mut buf = AlignedBuf::zeroed(self.block_size() as usize);
+        let why = "a block can't be decompressed";
+        codec::compress::decompress(packed.compress, &packed.bytes, &mut buf)
+            .map_err(|_| self.corrupt(Corrupt::Shape { what: "data block", why }))?;
+        Ok(buf.freeze())
     }
 
     /// Reads the indirect blocks that a sync needs to replace this block.

@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 /// (`SA_UID_OFFSET` and so on).
 ///
 /// The layouts of all files begin alike.
+const SA_GEN: usize = 16;
 const SA_UID: usize = 24;
 const SA_GID: usize = 32;
 const SA_FLAGS: usize = 48;
@@ -69,6 +70,39 @@ impl Owner {
             }
             _ => Ok(None),
         }
+    }
+}
+
+/// Whether accounting can read the owners of a file from its bonus, or from a spill block in its
+/// place.
+///
+/// What arrives from outside is checked with this before it becomes an object, because a sync can't
+/// refuse it.
+///
+/// # Errors
+/// * [`Corrupt`]: the owners can't be read.
+pub fn check_owner(kind: DmuType, bonus: &[u8]) -> ondisk::Result<()> {
+    if bonus.is_empty() { Ok(()) } else { Owner::of(kind, bonus).map(drop) }
+}
+
+/// The generation of a file with this bonus, which tells a file from a later one of the same number
+/// (`zfi_generation`). `None` for an object that is no file.
+///
+/// # Errors
+/// * [`Corrupt`]: it can't be read.
+pub fn generation(kind: DmuType, bonus: &[u8]) -> ondisk::Result<Option<u64>> {
+    let le = ByteOrder::Little;
+    match (kind, Owner::of(kind, bonus)?) {
+        (DmuType::ZNODE, Some(_)) => {
+            let at = Znode::place(Attr::Gen).expect("a znode has a place for its generation");
+            le.u64("znode", bonus, at.start).map(Some)
+        }
+        (_, Some(_)) if le.u32("system attributes", bonus, 0)? != 0 => {
+            let order = if le.u32("system attributes", bonus, 0)? == SA_MAGIC { le } else { ByteOrder::Big };
+            let header = usize::from(order.u16("system attributes", bonus, 4)? >> 10) * 8;
+            order.u64("system attributes", bonus, header + SA_GEN).map(Some)
+        }
+        _ => Ok(None),
     }
 }
 

@@ -379,7 +379,7 @@ impl Syncing<'_> {
     }
 
     /// Whether a head is the last clone of a snapshot that is marked for destruction.
-    fn takes_origin_along(&mut self, p: &DslDatasetPhys) -> Result<bool> {
+    pub(crate) fn takes_origin_along(&mut self, p: &DslDatasetPhys) -> Result<bool> {
         let origin = self.dir(p.dir_obj)?.origin_obj;
         if p.prev_snap_obj == 0 || self.origin_txg(origin)? == 0 {
             return Ok(false);

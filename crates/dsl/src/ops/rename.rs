@@ -281,7 +281,7 @@ impl Syncing<'_> {
         all.reverse();
         let mut counts = std::collections::HashMap::new();
         for (name, dir) in all {
-            let hidden = name.rsplit('/').next().is_some_and(|n| n.starts_with(['$', '%']));
+            let hidden = name.rsplit('/').next().is_some_and(|n| n.starts_with('$'));
             let d = self.dir(dir)?;
             let map = if d.head_dataset_obj == 0 { 0 } else { self.ds(d.head_dataset_obj)?.snapnames_zapobj };
             let (below, mut snaps) = counts.remove(&dir).unwrap_or((0, 0));

@@ -11,6 +11,7 @@ mod log_devices;
 mod oracle;
 mod outrun;
 mod promise;
+mod receive;
 mod records;
 mod replay;
 mod rewrite;

@@ -114,6 +114,7 @@ impl Visitor for Rewriter<'_> {
         let fill = bp.stored().map_or(1, |s| s.fill);
         let (kind, level, bookmark) = (bp.kind, bp.level, *bookmark);
         let req = WriteReq {
+            compressed: None,
             data: data.clone().into(),
             kind,
             level,

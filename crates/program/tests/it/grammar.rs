@@ -130,11 +130,9 @@ fn missing_names() {
 /// Goal: a command of OpenZFS that this release lacks is recognized, and reported as missing.
 #[test]
 fn commands_of_later_releases() {
-    for line in ["zfs redact a b c", "zfs recv a"] {
-        let r = ran(line);
-        assert_eq!((r.code, r.out.as_str()), (1, ""), "{line}");
-        assert!(r.err.contains(": not in this release of Poolhouse"), "{line}: {}", r.err);
-    }
+    let r = ran("zfs redact a b c");
+    assert_eq!((r.code, r.out.as_str()), (1, ""));
+    assert!(r.err.contains(": not in this release of Poolhouse"), "{}", r.err);
 }
 
 /// Goal: the version has the two lines that tools test for.

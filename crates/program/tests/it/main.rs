@@ -36,6 +36,7 @@ mod paper;
 mod project;
 mod properties;
 mod rebuild;
+mod receive;
 mod refusals;
 mod rescue;
 mod rescue_nested;

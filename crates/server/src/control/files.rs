@@ -1,5 +1,5 @@
 //! The daemon's side of visits ([`api::files`]): its socket, and the table of the present visits.
-//! Sends ([`api::streams`]) are visits too.
+//! Sends and receives ([`api::streams`]) are visits too.
 //!
 //! # Life
 //! Each visit has a thread. It has an entry in the table of [`Visits`] from before it looks for its
@@ -10,6 +10,7 @@
 //! The table is held for look-ups, never while a dataset is opened or read. The lock of the keys is
 //! held while a key is loaded or unloaded. It comes before the table.
 
+mod receiving;
 mod sending;
 pub(crate) mod visits;
 
@@ -21,13 +22,18 @@ use crate::pools::table::PoolTable;
 use crate::replies::of_dsl;
 use api::files::wire::{ASK_MAX, Answer, Ask, Refusal, receive, send};
 use api::files::{Change, Engine, Fault, Files, Kernel, Kind, Opened, Opening, PART_MAX};
-use api::{Caller, Error, Peer, Reason, chain};
+use api::streams::Received;
+use api::{Caller, Error, Peer, Reason, ReceiveRequest, chain};
 use dsl::LongHold;
 use dsl::keys::KeyStatus;
 use fuse::dataset::Stale;
 use mount_rules::Plan;
 use ondisk::ObjNum;
-use std::io::Read;
+use receiving::Receive;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::io::{IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -45,13 +51,28 @@ const CONNECTIONS_MAX: usize = 2 * visits::MOST;
 const TRIES: (Duration, u32) = (Duration::from_millis(50), 40);
 
 /// Serves the files of all pools to this user, at a socket.
-pub(crate) fn open(pools: &Arc<PoolTable>, visits: &Arc<Visits>, socket: &Path) {
-    if let Err(error) = listen(pools, visits, socket) {
+///
+/// `receive` receives a stream into a pool.
+pub(crate) fn open(
+    pools: &Arc<PoolTable>,
+    visits: &Arc<Visits>,
+    socket: &Path,
+    receive: impl Fn(&Caller, &ReceiveRequest, &[u8], &mut dyn Read) -> Result<Received, Error>
+    + Send
+    + Sync
+    + 'static,
+) {
+    if let Err(error) = listen(pools, visits, socket, Arc::new(receive)) {
         tracing::warn!(%error, "`poolhouse ls` and `cp` can't use the pools of this daemon");
     }
 }
 
-fn listen(pools: &Arc<PoolTable>, visits: &Arc<Visits>, socket: &Path) -> std::io::Result<()> {
+fn listen(
+    pools: &Arc<PoolTable>,
+    visits: &Arc<Visits>,
+    socket: &Path,
+    receive: Arc<Receive>,
+) -> std::io::Result<()> {
     // The socket of a dead daemon.
     match std::fs::remove_file(socket) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
@@ -61,7 +82,7 @@ fn listen(pools: &Arc<PoolTable>, visits: &Arc<Visits>, socket: &Path) -> std::i
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
     visits.listens(Arc::clone(&listener), socket);
     let (pools, visits) = (Arc::downgrade(pools), Arc::downgrade(visits));
-    let welcome = move || welcome(&listener, &pools, &visits);
+    let welcome = move || welcome(&listener, &pools, &visits, &receive);
     std::thread::Builder::new().name("visits".to_owned()).spawn(welcome)?;
     Ok(())
 }
@@ -71,10 +92,11 @@ fn listen(pools: &Arc<PoolTable>, visits: &Arc<Visits>, socket: &Path) -> std::i
 struct Daemon {
     pools: Arc<PoolTable>,
     visits: Arc<Visits>,
+    receive: Arc<Receive>,
 }
 
 /// Accepts connections until the socket is closed.
-fn welcome(listener: &UnixListener, pools: &Weak<PoolTable>, visits: &Weak<Visits>) {
+fn welcome(listener: &UnixListener, pools: &Weak<PoolTable>, visits: &Weak<Visits>, receive: &Arc<Receive>) {
     // Each connection holds a reference, so the count is the number of connections.
     let here = Arc::new(());
     loop {
@@ -92,7 +114,7 @@ fn welcome(listener: &UnixListener, pools: &Weak<PoolTable>, visits: &Weak<Visit
             }
         };
         let (Some(pools), Some(visits)) = (pools.upgrade(), visits.upgrade()) else { return };
-        let daemon = Daemon { pools, visits };
+        let daemon = Daemon { pools, visits, receive: Arc::clone(receive) };
         let one = Arc::clone(&here);
         let serve = move || {
             let _one = one;
@@ -115,12 +137,18 @@ fn serve(daemon: &Daemon, mut stream: UnixStream) -> std::io::Result<()> {
         return Ok(());
     }
     let mut bytes = Vec::new();
-    let mut first = Until { stream: &stream, end: Instant::now() + OPENING };
+    let until = Until { stream: &stream, end: Instant::now() + OPENING };
+    let mut first = First { until, descriptor: None };
     let asked = receive(&mut first, ASK_MAX, &mut bytes)?;
+    let descriptor = first.descriptor.take();
     stream.set_read_timeout(None)?;
     let opening = match asked {
         Some(Ask::Open(opening)) => opening,
         Some(Ask::Send(request)) => return sending::serve(daemon, stream, &request, peer.pid),
+        Some(Ask::Receive(request)) => {
+            let Some(rest) = descriptor else { return Ok(()) };
+            return receiving::serve(daemon, stream, &request, (&bytes, rest), peer);
+        }
         _ => return Ok(()),
     };
     let user = visitor(&opening.command, peer.pid);
@@ -145,14 +173,46 @@ pub(crate) struct Until<'a> {
     pub(crate) end: Instant,
 }
 
-impl Read for Until<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+impl Until<'_> {
+    /// Limits the next read of the stream to the time that is left.
+    fn limit(&self) -> std::io::Result<()> {
         let left = self.end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(std::io::ErrorKind::TimedOut.into());
         }
-        self.stream.set_read_timeout(Some(left))?;
+        self.stream.set_read_timeout(Some(left))
+    }
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        self.limit()?;
         self.stream.read(buf)
+    }
+}
+
+/// A connection's first request, which may come with a file descriptor.
+struct First<'a> {
+    until: Until<'a>,
+    /// The first descriptor that came. Others are closed.
+    descriptor: Option<OwnedFd>,
+}
+
+impl Read for First<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        self.until.limit()?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(buf)];
+        let got = recvmsg(self.until.stream, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                for descriptor in descriptors {
+                    self.descriptor.get_or_insert(descriptor);
+                }
+            }
+        }
+        Ok(got.bytes)
     }
 }
 
@@ -174,7 +234,7 @@ fn clipped(word: &str) -> String {
 fn answer(engine: &mut Engine, ask: Ask, bytes: &[u8], data: &mut Vec<u8>) -> Result<Answer, Fault> {
     let object = |object: Option<ObjNum>| Answer::Object(object.map(|object| object.0));
     Ok(match ask {
-        Ask::Open(_) | Ask::Send(_) => return Err(bad("a dataset is open")),
+        Ask::Open(_) | Ask::Send(_) | Ask::Receive(_) => return Err(bad("a dataset is open")),
         Ask::Resolve { path, follow } => Answer::Meta(engine.resolve(&path.0, follow)?),
         Ask::Meta { object } => Answer::Meta(engine.meta(ObjNum(object))?),
         Ask::Page { folder, from } => Answer::Page(engine.page(ObjNum(folder), DirCookie(from))?),
@@ -442,7 +502,7 @@ struct Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        let Daemon { pools, visits } = &self.daemon;
+        let Daemon { pools, visits, .. } = &self.daemon;
         let mut keys = visits.keys.lock();
         visits.set_dataset(self.visit, None);
         let place = (self.pool.clone(), self.root);

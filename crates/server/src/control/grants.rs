@@ -164,6 +164,11 @@ pub fn authorize(
             let asked: OneDataset = serde_json::from_slice(body).map_err(|_| denied())?;
             load_key(&asked.dataset)
         }
+        // OpenZFS destroys what was received in part as any other dataset.
+        "receive_abort" => {
+            let asked: OneDataset = serde_json::from_slice(body).map_err(|_| denied())?;
+            check(pools, caller, &destroyed(&asked.dataset))
+        }
         "diff" => {
             let asked: Diff = serde_json::from_slice(body).map_err(|_| denied())?;
             check(pools, caller, &[here(&asked.request.from, "diff"), here(&asked.request.to, "diff")])

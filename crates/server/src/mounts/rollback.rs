@@ -1,5 +1,5 @@
 //! The rollback of a file system while it is mounted and has open files (`zfs_suspend_fs`,
-//! `zfs_resume_fs`).
+//! `zfs_resume_fs`). A received stream takes the same way.
 //!
 //! # Theory
 //! 1. The mount is suspended: the kernel's requests wait.
@@ -15,6 +15,10 @@
 //! If the differences can't be found ([`Unmounts`]), the file system is unmounted for the rollback.
 //! So are all file systems of the pool that are mounted in it. Then all are mounted again at their
 //! old places. If a program uses one of them, the rollback is refused with the program's name.
+//!
+//! An incremental stream is a rollback to the snapshot that it builds on, and then a change from
+//! that to the new one. The second differences are found afterwards, when the new snapshot is
+//! there. If they can't be, the file system is unmounted by force, and mounted again.
 //!
 //! A mountpoint that disappears with the rollback is created again. If that fails, the caller
 //! learns which file systems are no longer mounted.
@@ -50,6 +54,47 @@ const NAMED_MAX: usize = 4;
 /// The results of a rollback's operations.
 type Results<E> = Result<Vec<Result<(), E>>, Error>;
 
+/// How the contents of a file system change.
+#[derive(Clone, Copy)]
+enum Swap<'a> {
+    /// Back to its snapshot (`zfs rollback`).
+    Back {
+        /// The snapshot.
+        to: &'a str,
+    },
+    /// Back to a snapshot, and on to a new one (`zfs receive`).
+    On {
+        /// The snapshot, if it is known.
+        from: Option<&'a str>,
+        /// The new one, which appears meanwhile.
+        to: &'a str,
+    },
+}
+
+impl Swap<'_> {
+    /// The differences that can be found before the change.
+    ///
+    /// # Errors
+    /// As [`differences`].
+    fn before(self, pool: &Pool, head: &str) -> Result<RollbackDiff, Unmounts> {
+        match self {
+            Self::Back { to } | Self::On { from: Some(to), .. } => differences(pool, head, to),
+            Self::On { from: None, .. } => Err(Unmounts::Unreadable),
+        }
+    }
+
+    /// The differences that can be found only after the change.
+    ///
+    /// # Errors
+    /// As [`differences`].
+    fn after(self, pool: &Pool) -> Result<RollbackDiff, Unmounts> {
+        match self {
+            Self::On { from: Some(from), to } => differences(pool, from, to),
+            Self::Back { .. } | Self::On { from: None, .. } => Ok(RollbackDiff::default()),
+        }
+    }
+}
+
 impl Mounts {
     /// Changes datasets. For a rollback, it also adapts the mounts.
     ///
@@ -71,24 +116,64 @@ impl Mounts {
         work: impl FnOnce() -> Results<E>,
     ) -> Results<E> {
         match change {
-            DatasetChange::Rollback { snapshot, .. } => self.roll_back(caller, pool, snapshot, lost, work),
+            DatasetChange::Rollback { snapshot, .. } => {
+                let head = snapshot.split('@').next().unwrap_or(snapshot);
+                self.exchange(caller, pool, (head, Swap::Back { to: snapshot }), lost, work)
+            }
             _ => work(),
         }
     }
 
-    /// Rolls back the file system of a snapshot with `work`. It may be mounted.
+    /// Gives a file system that exists the contents of a received stream, with `finish`. It may be
+    /// mounted, and stays so.
+    ///
+    /// `from` is its snapshot that the stream builds on, and `to` the new one. `lost` receives the
+    /// file systems that are no longer mounted.
     ///
     /// # Errors
-    /// As [`Mounts::run`].
-    fn roll_back<E>(
+    /// Those of `finish`, and those of [`Mounts::run`].
+    pub(crate) fn received(
         &self,
         caller: &Caller,
         pool: &Pool,
-        to: &str,
+        (head, from, to): (&str, Option<&str>, &str),
+        lost: &mut Vec<MountFailure>,
+        finish: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let work = || finish().map(|()| vec![Ok::<(), ()>(())]);
+        self.exchange(caller, pool, (head, Swap::On { from, to }), lost, work).map(drop)
+    }
+
+    /// Runs `work` while a file system that it replaces, and those mounted in it, are unmounted.
+    /// With `again`, they are mounted again at their old places.
+    ///
+    /// # Errors
+    /// Those of `work`, and [`Reason::InTheWay`]: one of them is in use.
+    pub(crate) fn replaced<R>(
+        &self,
+        caller: &Caller,
+        pool: &Pool,
+        (head, again): (&str, bool),
+        lost: &mut Vec<MountFailure>,
+        work: impl FnOnce() -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let live = self.served().into_iter().find(|live| live.name() == head);
+        let Some(live) = live else { return work() };
+        self.unmounted(caller, pool, (&live, Unmounts::Replaced, again), lost, work)
+    }
+
+    /// Exchanges the contents of a file system with `work`. It may be mounted.
+    ///
+    /// # Errors
+    /// As [`Mounts::run`].
+    fn exchange<E>(
+        &self,
+        caller: &Caller,
+        pool: &Pool,
+        (head, swap): (&str, Swap<'_>),
         lost: &mut Vec<MountFailure>,
         work: impl FnOnce() -> Results<E>,
     ) -> Results<E> {
-        let head = to.split('@').next().unwrap_or(to);
         let live = self.served().into_iter().find(|live| live.name() == head);
         let Some(live) = live else { return work() };
         let (turn, shown) = live.opened();
@@ -96,7 +181,7 @@ impl Mounts {
             drop(turn);
             // A file system that can't be opened is held only by its mount.
             return match live.is_closed() {
-                true => self.unmounted(caller, pool, (&live, Unmounts::Closed), lost, work),
+                true => self.unmounted(caller, pool, (&live, Unmounts::Closed, true), lost, work),
                 false => work(),
             };
         };
@@ -108,11 +193,16 @@ impl Mounts {
                 let own = self.list().into_iter().filter(|one| !one.mount.is_nested() && one.is_below(&live));
                 let own = own.filter(|one| one.is_attached());
                 let own: Vec<_> = own.map(|one| (one.mount.is_at(one.target()), one)).collect();
-                match live.mount.suspended(|| live.exchange(pool, &shown, (head, to), work)) {
+                match live.mount.suspended(|| live.exchange(pool, &shown, (head, swap), work)) {
                     Exchange::Done(done, stale) => {
                         live.mount.tell(&stale);
                         self.settle(caller, &live, lost);
                         self.mount_lost(pool, &own, lost);
+                        return done;
+                    }
+                    Exchange::Unnotified(done) => {
+                        drop((turn, shown));
+                        self.renew(pool, &live, lost);
                         return done;
                     }
                     Exchange::Unknown(work, why) => (work, why),
@@ -120,7 +210,25 @@ impl Mounts {
             }
         };
         drop((turn, shown));
-        self.unmounted(caller, pool, (&live, why), lost, work)
+        self.unmounted(caller, pool, (&live, why, true), lost, work)
+    }
+
+    /// Mounts a file system again after the kernel could not be notified of its new contents, and
+    /// those mounted in it. Programs lose their open files.
+    fn renew(&self, pool: &Pool, live: &Arc<MountedFs>, lost: &mut Vec<MountFailure>) {
+        let below = self.list().into_iter().filter(|one| one.is_below(live));
+        let all: Vec<_> = std::iter::once(Arc::clone(live)).chain(below).collect();
+        for one in all.iter().rev() {
+            if let Err(error) = self.unmount(one, Detach::Force) {
+                tracing::error!(dataset = one.name(), %error, "it may show old contents");
+            }
+        }
+        for one in &all {
+            if let Err(error) = self.restore(pool, one, one.object != live.object) {
+                tracing::error!(dataset = one.name(), %error, "it is not mounted again");
+                lost.push(one.lost(error.reason, None));
+            }
+        }
     }
 
     /// Moves the nested file systems back to their mountpoints after a rollback. A mountpoint may
@@ -163,15 +271,16 @@ impl Mounts {
         }
     }
 
-    /// Rolls back while the file system, and the pool's file systems mounted in it, are unmounted.
-    fn unmounted<E>(
+    /// Runs `work` while the file system, and the pool's file systems mounted in it, are unmounted.
+    /// After a success they are mounted again if the flag says so.
+    fn unmounted<R>(
         &self,
         caller: &Caller,
         pool: &Pool,
-        (live, why): (&Arc<MountedFs>, Unmounts),
+        (live, why, mounts): (&Arc<MountedFs>, Unmounts, bool),
         lost: &mut Vec<MountFailure>,
-        work: impl FnOnce() -> Results<E>,
-    ) -> Results<E> {
+        work: impl FnOnce() -> Result<R, Error>,
+    ) -> Result<R, Error> {
         let below = self.list().into_iter().filter(|one| one.is_below(live));
         let all: Vec<_> = std::iter::once(Arc::clone(live)).chain(below).collect();
         if all.len() > 1 {
@@ -198,7 +307,9 @@ impl Mounts {
             });
         }
         let done = work();
-        again(0, lost);
+        if mounts || done.is_err() {
+            again(0, lost);
+        }
         done
     }
 }
@@ -221,6 +332,8 @@ fn until_settled(live: &MountedFs) {
 enum Exchange<E, W> {
     /// The results of the operations, and what the kernel must be notified of.
     Done(Results<E>, Vec<Stale>),
+    /// The results of the operations. The kernel can't be notified of all differences.
+    Unnotified(Results<E>),
     /// Nothing was done, since the differences can't be found, for this reason.
     Unknown(W, Unmounts),
 }
@@ -258,7 +371,7 @@ impl MountedFs {
         &self,
         pool: &Pool,
         shown: &Shown,
-        (head, to): (&str, &str),
+        (head, swap): (&str, Swap<'_>),
         work: W,
     ) -> Exchange<E, W> {
         let refused = |reason| Exchange::Done(Err(Error::new(head, reason)), Vec::new());
@@ -277,7 +390,7 @@ impl MountedFs {
             let again = self.resumed(pool, shown, writable, Some(&users));
             return refused(again.err().unwrap_or(Reason::Suspended));
         }
-        let by = match differences(pool, head, to) {
+        let mut by = match swap.before(pool, head) {
             Ok(by) => by,
             Err(why) => {
                 return match self.resumed(pool, shown, writable, Some(&users)) {
@@ -289,10 +402,21 @@ impl MountedFs {
         let done = work();
         // Snapshots that are destroyed first may be gone already.
         let rolled = done.as_ref().is_ok_and(|results| results.last().is_some_and(Result::is_ok));
+        let mut all_known = true;
+        if rolled {
+            match swap.after(pool) {
+                Ok(more) => {
+                    by.files.extend(more.files);
+                    by.gone.extend(more.gone);
+                    by.names.extend(more.names);
+                }
+                Err(_) => all_known = false,
+            }
+        }
         let stale = if rolled { shown.rolled_back(&by) } else { Vec::new() };
         let again = self.resumed(pool, shown, writable, (!rolled).then_some(&users));
         let done = done.and_then(|done| again.map(|()| done).map_err(|reason| Error::new(head, reason)));
-        Exchange::Done(done, stale)
+        if all_known { Exchange::Done(done, stale) } else { Exchange::Unnotified(done) }
     }
 
     /// Continues with its file system. If nothing was changed, `users` have removed files open.

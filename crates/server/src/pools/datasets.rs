@@ -98,7 +98,7 @@ impl Pools {
     ///
     /// # Errors
     /// See [`api::Service::mount`].
-    fn mount_after(
+    pub(super) fn mount_after(
         &self,
         caller: &Caller,
         imported: &Imported,

@@ -19,9 +19,10 @@
 //! OpenZFS `spa_check_logs`, `spa_ld_claim_log_blocks`, `zil_claim`.
 
 use dmu::Tx;
+use dsl::ops::receive::ReceiveAbort;
 use dsl::{Dataset, Dsl, ListOptions, Listed};
 use ondisk::objset::ZIL_HEADER;
-use ondisk::{Blkptr, Txg};
+use ondisk::{Blkptr, Txg, mos};
 use parking_lot::Mutex;
 use zil::{Claimant, Log, Plan};
 use zio::{ReadOptions, Space};
@@ -55,7 +56,11 @@ enum Fate {
 }
 
 /// The logs that the first txg changes.
-pub(crate) struct Logs(Vec<(Dataset, Fate)>);
+pub(crate) struct Logs {
+    logs: Vec<(Dataset, Fate)>,
+    /// The datasets of receives that broke off and can't be resumed.
+    incomplete: Vec<(String, u64)>,
+}
 
 impl Logs {
     /// Reads all logs, and changes nothing. `synced` is the last txg of the state that is opened.
@@ -64,11 +69,21 @@ impl Logs {
     /// * [`WriteRefusal::Log`]: a device hides the end of a log.
     /// * Other variants of [`WriteRefusal`]: a dataset cannot be read.
     pub(crate) fn survey(dsl: &Dsl, synced: Txg, give_up: GiveUp, pass: &Pass) -> Result<Logs, WriteRefusal> {
-        let found = Mutex::new(Vec::new());
-        let options = ListOptions { threads: pass.threads, ..ListOptions::default() };
+        let (found, incomplete) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+        // Receives have hidden datasets.
+        let options = ListOptions { threads: pass.threads, hidden: true, ..ListOptions::default() };
         dsl.list(None, &options, &|listed| {
             let result = match listed {
                 Listed::Failed { error, .. } => Err(WriteRefusal::from(error)),
+                // The pool's own directories have no logs.
+                Listed::Dataset(dataset) if dataset.name().contains('$') => return,
+                Listed::Dataset(dataset) if dataset.is_inconsistent() => {
+                    // What can't be read stays.
+                    if let Ok(None) = dataset.field(mos::DS_RESUME_TOGUID) {
+                        incomplete.lock().push((dataset.name(), dataset.object().0));
+                    }
+                    return;
+                }
                 Listed::Dataset(dataset) => match fate(&dataset, synced, give_up) {
                     Ok(None) => return,
                     Ok(Some(fate)) => Ok((dataset, fate)),
@@ -80,12 +95,32 @@ impl Logs {
         let mut logs = found.into_inner().into_iter().collect::<Result<Vec<_>, _>>()?;
         // Sorted, so that of logs that want the same blocks always the same one gets them.
         logs.sort_by_key(|(dataset, _)| dataset.object());
-        Ok(Logs(logs))
+        let mut incomplete = incomplete.into_inner();
+        // A dataset is destroyed before the one above it.
+        incomplete.sort_by(|a, b| b.cmp(a));
+        Ok(Logs { logs, incomplete })
+    }
+
+    /// Destroys what is left of receives that broke off and can't be resumed
+    /// (`dsl_destroy_inconsistent`).
+    ///
+    /// What can't be destroyed stays, and is tried again when the pool is next opened.
+    ///
+    /// # Errors
+    /// * [`WriteRefusal`]: the pool has stopped.
+    pub(crate) fn destroy_incomplete(&self, live: &PoolWriter) -> Result<(), WriteRefusal> {
+        if self.incomplete.is_empty() {
+            return Ok(());
+        }
+        let task = |(_, object): &(_, u64)| Box::new(ReceiveAbort { object: *object, hold: None }) as Box<_>;
+        // One that is refused has clones or damage, and does no harm.
+        live.run_all(self.incomplete.iter().map(task).collect())?;
+        Ok(())
     }
 
     /// The latest birth of a block to claim (`spa_claim_max_txg`).
     pub(crate) fn latest(&self) -> Txg {
-        let plans = self.0.iter().filter_map(|(_, fate)| match fate {
+        let plans = self.logs.iter().filter_map(|(_, fate)| match fate {
             Fate::Claim(plan) => plan.births().max(),
             Fate::Drop(_) => None,
         });
@@ -104,9 +139,9 @@ impl Logs {
             let dsl = live.dsl();
             dsl.heads().own_locked(&dsl.dataset(&dataset.name())?)
         };
-        let heads = self.0.iter().map(own).collect::<dsl::Result<Vec<_>>>()?;
+        let heads = self.logs.iter().map(own).collect::<dsl::Result<Vec<_>>>()?;
         let mut taker = Taker { core, txg: tx.txg(), shared: Vec::new() };
-        for (owned, (_, fate)) in heads.iter().zip(&self.0) {
+        for (owned, (_, fate)) in heads.iter().zip(&self.logs) {
             let header = match fate {
                 Fate::Claim(plan) => plan.take(&mut taker).encode(),
                 Fate::Drop(blocks) => {
@@ -130,7 +165,7 @@ impl Logs {
     /// Loads the space maps of the logs' blocks. A log whose space is unknown must not look like
     /// one that ends there.
     fn learn_what_is_free(&self, core: &PoolCore) -> Result<(), pool::Error> {
-        for (_, fate) in &self.0 {
+        for (_, fate) in &self.logs {
             let Fate::Claim(plan) = fate else { continue };
             for bp in plan.blocks() {
                 let Ok(places) = core.cache.zio().places(bp, &ReadOptions::demand()) else { continue };
@@ -147,10 +182,6 @@ fn is_hole(tree: &vdev::Tree, vdev: ondisk::VdevId) -> bool {
 
 /// The decision about a dataset's log; `None` if it has none, or the log may stay as it is.
 fn fate(dataset: &Dataset, synced: Txg, give_up: GiveUp) -> Result<Option<Fate>, WriteRefusal> {
-    // A partly received or destroyed dataset has no valid log.
-    if dataset.is_inconsistent() {
-        return Ok(None);
-    }
     let Some(os) = dataset.objset()? else { return Ok(None) };
     let Some(log) = Log::open(&os, synced.0, 0)? else { return Ok(None) };
     let lost = || WriteRefusal::Log { dataset: dataset.name() };

@@ -185,6 +185,7 @@ impl Spa {
         let writer = PoolWriter::start(&self.name, last, parts);
         sync_first(&writer, Txg(last.0 + 1), &logs, goes_back)?;
         writer.attend(&self.name);
+        logs.destroy_incomplete(&writer)?;
         writer.vdevs().use_cache_devices();
         writer.vdevs().relabel_spares();
         let writer = Some(writer);

@@ -1,6 +1,8 @@
 //! The first stage of a write: everything that needs no place.
 
-use crate::{Bookmark, Entropy, Error, IoFlags, KeyError, KeySource, Result, Want, WriteReq, Zio};
+use crate::{
+    Bookmark, Compressed, Entropy, Error, IoFlags, KeyError, KeySource, Result, Want, WriteReq, Zio,
+};
 use codec::checksum::Checksummer;
 use codec::compress;
 use codec::crypt::{IV_LEN, KeyVersion, MAC_LEN};
@@ -102,6 +104,11 @@ impl Env {
     pub(super) fn prepare(&self, mut req: WriteReq) -> Result<Prepared> {
         req.policy.copies = req.policy.copies.min(self.most_copies);
         let old_size = self.rewritable(&req);
+        if let Some(Compressed { kind, lsize }) = req.compressed {
+            let size = self.round(req.data.len()).min(lsize as usize);
+            let bytes = AlignedBuf::padded(&req.data.whole(), size).freeze();
+            return self.seal(req, kind, bytes, None);
+        }
         let (kind, bytes) = match self.pack(&req, old_size) {
             Packed::Zeros => return Ok(Prepared::Done(self.hole(&req))),
             Packed::Embedded(e) => return Ok(Prepared::Done(self.pointer(&req, Body::Embedded(e)))),
@@ -115,7 +122,7 @@ impl Env {
         Blkptr {
             kind: req.kind,
             level: req.level,
-            lsize: Lsize(req.data.len() as u64),
+            lsize: Lsize(req.lsize()),
             birth: self.txg,
             order: ByteOrder::Little,
             body,
@@ -248,7 +255,8 @@ impl Env {
         };
         let old = req.old.filter(|_| old_size == Some(bytes.len()));
         let verify = policy.verify;
-        Ok(Prepared::Store(Box::new(Sealed { bytes, pointer, want, bookmark, old, data: req.data, verify })))
+        let data = if verify { plain(req) } else { req.data };
+        Ok(Prepared::Store(Box::new(Sealed { bytes, pointer, want, bookmark, old, data, verify })))
     }
 
     /// Encrypts or authenticates a block of an encrypted object set, depending on its type
@@ -307,13 +315,24 @@ impl Env {
             && s.compress == new.compress
             && s.psize == new.psize
             && s.dedup == new.dedup
-            && old.lsize.0 == req.data.len() as u64
+            && old.lsize.0 == req.lsize()
             && old.kind == req.kind
             && old.order == ByteOrder::Little
             && s.copies().count() == usize::from(policy.copies);
         // A block of a removed vdev is written anew, so that it leaves that vdev.
         let concrete = || s.copies().all(|dva| self.tree.holds_blocks(dva.vdev));
         (may && same && concrete()).then_some(*old)
+    }
+}
+
+/// The contents of a block. Compressed bytes that don't decompress stay as they are: they equal no
+/// other block.
+fn plain(req: WriteReq) -> Sparse {
+    let Some(Compressed { kind, lsize }) = req.compressed else { return req.data };
+    let mut buf = AlignedBuf::zeroed(lsize as usize);
+    match compress::decompress(kind, &req.data.whole(), &mut buf) {
+        Ok(()) => buf.freeze().into(),
+        Err(_) => req.data,
     }
 }
 

@@ -105,6 +105,7 @@ pub(crate) static READ: ReadOptions = ReadOptions::demand();
 pub(crate) fn req(data: Block, policy: WritePolicy) -> WriteReq {
     WriteReq {
         data: data.into(),
+        compressed: None,
         kind: DmuType::PLAIN_FILE_CONTENTS,
         level: Level(0),
         bookmark: BOOKMARK,

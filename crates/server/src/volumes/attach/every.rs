@@ -53,6 +53,11 @@ impl Attachments {
         self.devices_go(change.subject(), &goes)
     }
 
+    /// Detaches the unused device of a volume whose contents a received stream is about to replace.
+    pub(crate) fn devices_before_receive(&self, volume: &str) -> Taken {
+        self.devices_go(volume, &|name| name == volume)
+    }
+
     /// Detaches the unused devices of volumes whose key is about to be unloaded.
     pub(crate) fn devices_before_unloading(&self, root: &str) -> Taken {
         self.devices_go(root, &|name| below(root, name))

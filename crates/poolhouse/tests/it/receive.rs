@@ -1,0 +1,389 @@
+//! Streams that the library receives: OpenZFS's own, and those of this library.
+//!
+//! A received snapshot is sent again, and its stream must be the one that came. At the end `zdb` of
+//! OpenZFS checks the pool, where it is installed.
+
+use crate::common::{self, words};
+use crate::send::{compare, records};
+use poolhouse::ondisk::replay::Record;
+use poolhouse::stream::rewrite::{Change, rewrite};
+use poolhouse::stream::{Forms, Options, Origin, Packet, ReceiveError, ReceiveOptions};
+use poolhouse::{Error, OpenOptions, Pool};
+use std::collections::BTreeSet;
+use std::path::Path;
+use testkit::{Manifest, find};
+
+const PLAIN: Forms = Forms { large_blocks: false, embedded: false, compressed: false, raw: false };
+
+fn create(dir: &Path, name: &str) -> Pool {
+    let image = dir.join(name);
+    std::fs::File::create(&image).unwrap().set_len(512 << 20).unwrap();
+    Pool::create(name, &[&[&image]]).unwrap()
+}
+
+fn into(name: &str) -> ReceiveOptions {
+    ReceiveOptions { name: name.to_owned(), ..ReceiveOptions::default() }
+}
+
+fn receive(pool: &Pool, stream: &[u8], options: &ReceiveOptions) {
+    let bytes = pool.receive(stream, options).unwrap_or_else(|e| panic!("{}: {}", options.name, words(&e)));
+    assert_eq!(bytes, stream.len() as u64, "{}", options.name);
+}
+
+/// The stream of a snapshot.
+fn send(pool: &Pool, name: &str, from: Option<&str>, forms: Forms) -> Vec<u8> {
+    let to = pool.dataset(name).unwrap();
+    let origin = from.map(|from| {
+        let from = pool.dataset(from).unwrap();
+        Origin::of_snapshot(to.dsl(), from.dsl()).unwrap()
+    });
+    let mut stream = Vec::new();
+    to.send(&Options { origin, forms, resume: None }, &mut stream)
+        .unwrap_or_else(|e| panic!("{}", words(&e)));
+    stream
+}
+
+/// The records after BEGIN, which has the name of the sender's snapshot. Without the checksums of
+/// blocks in their pool, where they may be compressed in another way.
+fn after_begin(name: &str, stream: &[u8]) -> Vec<(Record, Vec<u8>)> {
+    let mut all = records(name, stream).split_off(1);
+    for (record, _) in &mut all {
+        if let Record::Write(write) = record {
+            (write.key_checksum, write.key_prop, write.checksum_type) = Default::default();
+        }
+    }
+    all
+}
+
+/// Checks that a received snapshot has the files that the kernel module showed of the sent one.
+fn check_files(pool: &Pool, name: &str, manifest: &Manifest) {
+    let fs = pool.dataset(name).unwrap().filesystem().unwrap();
+    let (paths, wrong) = common::compare(&fs, manifest, &BTreeSet::new(), true);
+    // Its blocks may be compressed in another way.
+    let wrong: Vec<_> = wrong.into_iter().filter(|(_, what)| !what.starts_with("blocks is")).collect();
+    assert!(paths > 10 && wrong.is_empty(), "{name}: {paths} paths, {wrong:?}");
+}
+
+/// Goal: the kernel module's streams, whole and incremental, become snapshots that have the same
+/// streams.
+#[test]
+fn streams_of_openzfs() {
+    let Some(fixture) = find("send-src") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let pool = create(dir.path(), "r");
+    let lec = Forms { large_blocks: true, embedded: true, compressed: true, raw: false };
+    let le = Forms { compressed: false, ..lec };
+    // Streams without large blocks are cut from larger blocks, so that they can't come back.
+    for (stream, to, from, forms) in [
+        ("full-a", "fs@a", None, None),
+        ("incr-a-b", "fs@b", Some("fs@a"), None),
+        ("compressed-c", "compressed/fs@c", None, None),
+        ("large-embed-a", "large/fs@a", None, Some(le)),
+        ("plain-of-enc", "enc@e2", None, None),
+        ("vol-full", "tree/vol@r1", None, Some(PLAIN)),
+    ] {
+        let bytes = fixture.stream(&format!("{stream}.zsend")).unwrap();
+        let name = format!("r/{to}");
+        let above = name.rsplit_once('/').unwrap().0;
+        if pool.dataset(above).is_err() {
+            pool.create_filesystem(above).unwrap();
+        }
+        receive(&pool, &bytes, &into(&name));
+        let sent = to.trim_start_matches("compressed/").trim_start_matches("large/");
+        if let Some(manifest) = fixture.manifest(&format!("send-src/{sent}")) {
+            check_files(&pool, &name, &manifest);
+        }
+        if let Some(forms) = forms {
+            let have = send(&pool, &name, from, forms);
+            compare(&name, &after_begin(&name, &have), &after_begin(stream, &bytes));
+        }
+    }
+    pool.export().unwrap();
+    testpools::judge(dir.path(), "r");
+}
+
+/// Goal: streams that don't fit are refused by name, and nothing of them stays.
+#[test]
+fn what_does_not_fit() {
+    let Some(fixture) = find("send-src") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let pool = create(dir.path(), "r");
+    let full = fixture.stream("full-a.zsend").unwrap();
+    let incremental = fixture.stream("incr-a-b.zsend").unwrap();
+    let fails = |stream: &[u8], options: &ReceiveOptions| match pool.receive(stream, options) {
+        Err(Error::Receive(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    let refused = |stream: &[u8], options: &ReceiveOptions| match fails(stream, options) {
+        ReceiveError::Refused(poolhouse::dsl::Error::Refused { why, .. }) => why,
+        other => panic!("{other:?}"),
+    };
+    use poolhouse::dsl::Refusal as R;
+    assert!(matches!(fails(&incremental, &into("r/fs@b")), ReceiveError::Refused(_)));
+    receive(&pool, &full, &into("r/fs@a"));
+    assert_eq!(refused(&full, &into("r/fs@other")), R::Exists);
+    assert_eq!(refused(&full, &into("r/no/fs@a")), R::NoParent);
+    // A damaged stream, and one that ends.
+    let cut = &incremental[..incremental.len() / 2];
+    assert!(matches!(fails(cut, &into("r/fs@b")), ReceiveError::Stream(_)));
+    let mut spoiled = incremental.clone();
+    let middle = spoiled.len() / 2;
+    spoiled[middle] ^= 1;
+    assert!(matches!(fails(&spoiled, &into("r/fs@b")), ReceiveError::Stream(_)));
+    assert!(pool.dataset("r/fs/%recv").is_err());
+    receive(&pool, &incremental, &into("r/fs@b"));
+    assert_eq!(refused(&incremental, &into("r/fs@c")), R::Modified);
+    // The raw stream of a part.
+    let raw = fixture.stream("raw-enc-e1.zsend").unwrap();
+    assert!(matches!(fails(&raw, &into("r/raw@e1")), ReceiveError::Feature("raw streams")));
+    assert!(pool.dataset("r/raw").is_err());
+    pool.export().unwrap();
+    testpools::judge(dir.path(), "r");
+}
+
+/// Goal: a receive that breaks off anywhere goes on where its token says, and ends as an unbroken
+/// one. The token is the kernel module's.
+#[test]
+fn interrupted_and_resumed() {
+    let (Some(fixture), Some(partial)) = (find("send-src"), find("send-partial")) else { return };
+    drop(partial);
+    let dir = tempfile::tempdir().unwrap();
+    let pool = create(dir.path(), "r");
+    let copy = fixture.copy();
+    let source = Pool::open(copy.images(), &OpenOptions::default()).unwrap();
+    let full = fixture.stream("full-a.zsend").unwrap();
+    let options = ReceiveOptions { resumable: true, ..into("r/fs@a") };
+    let mut rest = full[..full.len() / 3].to_vec();
+    for round in 0.. {
+        match pool.receive(&rest[..], &options) {
+            Ok(_) => break,
+            Err(Error::Receive(ReceiveError::Resumable { .. })) => {}
+            Err(e) => panic!("round {round}: {}", words(&e)),
+        }
+        let token = pool.dataset("r/fs").unwrap().dsl().resume_token().unwrap().unwrap();
+        let list = poolhouse::stream::token::decode(&token).unwrap();
+        let number = |name| list.u64(name).unwrap();
+        let object = poolhouse::ondisk::ObjNum(number("object"));
+        let resume = poolhouse::stream::Resume { object, offset: number("offset"), bytes: number("bytes") };
+        rest.clear();
+        let to = source.dataset("send-src/fs@a").unwrap();
+        to.send(&Options { resume: Some(resume), ..Options::default() }, &mut rest).unwrap();
+        if round < 4 {
+            rest.truncate(rest.len() / 2);
+        }
+    }
+    check_files(&pool, "r/fs@a", &fixture.manifest("send-src/fs@a").unwrap());
+    assert_eq!(pool.dataset("r/fs").unwrap().dsl().resume_token().unwrap(), None);
+    pool.export().unwrap();
+    testpools::judge(dir.path(), "r");
+}
+
+/// Goal: in each form, full and incremental streams become snapshots that are sent as the first
+/// ones were: block by block, also the compressed and embedded ones.
+#[test]
+fn each_form() {
+    let Some(fixture) = find("send-src") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let pool = create(dir.path(), "r");
+    let copy = fixture.copy();
+    let source = Pool::open(copy.images(), &OpenOptions::default()).unwrap();
+    source.load_key("send-src/enc", b"correct horse").unwrap();
+    let large = Forms { large_blocks: true, ..PLAIN };
+    for (n, forms) in [
+        large,
+        Forms { embedded: true, ..large },
+        Forms { compressed: true, ..large },
+        Forms { embedded: true, compressed: true, ..large },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let above = format!("r/form{n}");
+        pool.create_filesystem(&above).unwrap();
+        for (dataset, snapshots) in
+            [("fs", ["a", "b", "c"].as_slice()), ("enc", &["e1", "e2"]), ("tree/vol", &["r1"])]
+        {
+            if dataset == "enc" && forms.embedded {
+                continue;
+            }
+            let tail = dataset.rsplit('/').next().unwrap();
+            let mut from: Option<&str> = None;
+            for snapshot in snapshots {
+                let at =
+                    |head: &str| (format!("{head}@{snapshot}"), from.map(|from| format!("{head}@{from}")));
+                let (name, before) = at(&format!("send-src/{dataset}"));
+                let stream = send(&source, &name, before.as_deref(), forms);
+                let (received, before) = at(&format!("{above}/{tail}"));
+                receive(&pool, &stream, &into(&received));
+                let have = send(&pool, &received, before.as_deref(), forms);
+                // The large blocks of `enc` are all holes, which the stream cuts.
+                if dataset != "enc" {
+                    compare(&received, &after_begin(&received, &have), &after_begin(&name, &stream));
+                }
+                if let Some(manifest) = fixture.manifest(&name) {
+                    check_files(&pool, &received, &manifest);
+                }
+                from = Some(snapshot);
+            }
+        }
+    }
+    // A clone, and the same as a full stream onto another snapshot.
+    let parent = send(&source, "send-src/tree/k1@r1", None, large);
+    receive(&pool, &parent, &into("r/k1@r1"));
+    let clone = send(&source, "send-src/tree/k1clone@r2", Some("send-src/tree/k1@r1"), large);
+    let options = ReceiveOptions { origin: Some("r/k1@r1".to_owned()), ..into("r/clone@r2") };
+    receive(&pool, &clone, &options);
+    let full = send(&source, "send-src/tree/k1clone@r2", None, large);
+    let options = ReceiveOptions { origin: Some("r/form0/fs@c".to_owned()), ..into("r/other@r2") };
+    receive(&pool, &full, &options);
+    for name in ["r/clone@r2", "r/other@r2"] {
+        check_files(&pool, name, &fixture.manifest("send-src/tree/k1clone@r2").unwrap());
+        assert!(pool.dataset(name.split('@').next().unwrap()).unwrap().dsl().origin().unwrap().is_some());
+    }
+    pool.export().unwrap();
+    testpools::judge(dir.path(), "r");
+}
+
+/// Goal: a dataset that has changed takes an increment only by force, which undoes the change and
+/// destroys later snapshots.
+#[test]
+fn by_force() {
+    let Some(fixture) = find("send-src") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let pool = create(dir.path(), "r");
+    let full = fixture.stream("full-a.zsend").unwrap();
+    let incremental = fixture.stream("incr-a-b.zsend").unwrap();
+    receive(&pool, &full, &into("r/fs@a"));
+    pool.dataset("r/fs").unwrap().create_file("/mine").unwrap().sync().unwrap();
+    pool.snapshot("r/fs@mine").unwrap();
+    let refused = pool.receive(&incremental[..], &into("r/fs@b")).unwrap_err();
+    assert!(words(&refused).contains("has been modified"), "{}", words(&refused));
+    let force = |name: &str| ReceiveOptions { force: true, ..into(name) };
+    receive(&pool, &incremental, &force("r/fs@b"));
+    check_files(&pool, "r/fs@b", &fixture.manifest("send-src/fs@b").unwrap());
+    let snapshots = pool.dataset("r/fs").unwrap().snapshots().unwrap();
+    assert_eq!(snapshots.iter().map(|s| s.name()).collect::<Vec<_>>(), ["r/fs@a", "r/fs@b"]);
+    // A full stream replaces everything.
+    let other = fixture.stream("plain-of-enc.zsend").unwrap();
+    receive(&pool, &other, &force("r/fs@e2"));
+    check_files(&pool, "r/fs@e2", &fixture.manifest("send-src/enc@e2").unwrap());
+    assert!(pool.dataset("r/fs@a").is_err());
+    pool.export().unwrap();
+    testpools::judge(dir.path(), "r");
+}
+
+/// A stream whose reader copies the pool's image when a part of it was read.
+struct Snapping<'a> {
+    stream: &'a [u8],
+    left: usize,
+    pool: &'a Pool,
+    image: &'a Path,
+    copy: &'a Path,
+}
+
+impl std::io::Read for Snapping<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let n = buf.len().min(self.left).min(self.stream.len());
+        if n == 0 && self.left == 0 {
+            self.left = usize::MAX;
+            self.pool.spa().writer().unwrap().sync_all().unwrap();
+            std::fs::copy(self.image, self.copy)?;
+            return self.read(buf);
+        }
+        buf[..n].copy_from_slice(&self.stream[..n]);
+        self.stream = &self.stream[n..];
+        self.left -= n;
+        Ok(n)
+    }
+}
+
+/// Goal: after a crash in the middle of a receive, nothing of it is left, or what can be resumed.
+#[test]
+fn a_crash_in_the_middle() {
+    let Some(fixture) = find("send-src") else { return };
+    for resumable in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = create(dir.path(), "r");
+        let full = fixture.stream("full-a.zsend").unwrap();
+        let incremental = fixture.stream("incr-a-b.zsend").unwrap();
+        let crash = tempfile::tempdir().unwrap();
+        let (image, copy) = (dir.path().join("r"), crash.path().join("r"));
+        let snap = |stream: &[u8], name: &str| {
+            let left = stream.len() / 2;
+            let source = Snapping { stream, left, pool: &pool, image: &image, copy: &copy };
+            pool.receive(source, &ReceiveOptions { resumable, ..into(name) }).unwrap();
+            let options = OpenOptions { write: true, force: true, ..OpenOptions::default() };
+            let after = Pool::open(&[&copy], &options).unwrap();
+            let hidden = format!("{}/%recv", name.split('@').next().unwrap());
+            let there = [name.split('@').next().unwrap(), &hidden].map(|name| after.dataset(name).is_ok());
+            let token = after.dataset("r/fs").ok().and_then(|fs| fs.dsl().resume_token().unwrap());
+            assert!(after.dataset(name).is_err());
+            assert_eq!(token.is_some(), resumable);
+            after.export().unwrap();
+            testpools::judge(crash.path(), "r");
+            there
+        };
+        assert_eq!(snap(&full, "r/fs@a"), [resumable, false]);
+        assert_eq!(snap(&incremental, "r/fs@b"), [true, resumable]);
+        pool.export().unwrap();
+    }
+}
+
+/// A small file system with directories, holes, a file of several blocks and one that was removed.
+fn small(pool: &Pool) {
+    let fs = pool.create_filesystem("s/fs").unwrap();
+    fs.create_dir("/d").unwrap();
+    for n in 0..8 {
+        let mut file = fs.create_file(format!("/d/{n}")).unwrap();
+        std::io::Write::write_all(&mut file, &testpools::noise(n, 3000 * n as usize)).unwrap();
+        file.sync().unwrap();
+    }
+    let file = fs.create_file("/holes").unwrap();
+    file.write_at(&testpools::noise(9, 300 << 10), 1 << 20).unwrap();
+    file.sync().unwrap();
+}
+
+/// Goal: streams in which one field of a record is wrong, and the checksums right, are received or
+/// refused. No process ends, no transaction group fails, and `zdb` finds the pool sound.
+#[test]
+fn malformed_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pool, source) = (create(dir.path(), "r"), create(dir.path(), "s"));
+    small(&source);
+    source.snapshot("s/fs@1").unwrap();
+    let all = Forms { large_blocks: true, embedded: true, compressed: true, raw: false };
+    let stream = send(&source, "s/fs@1", None, all);
+    let (count, mut random) = (records("small", &stream).len() as u64, 0x9e37_79b9_7f4a_7c15_u64);
+    let mut next = |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    let mut refused = 0;
+    for n in 0..400 {
+        let (record, at, bit) = (1 + next(count - 1), 8 + next(80) as usize, next(8));
+        let (value, replaces) = (next(256) as u8, next(2) == 0);
+        let mut spoiled = Vec::new();
+        let spoil = |packet: &Packet<'_>| -> Result<Change, poolhouse::stream::Error> {
+            let mut raw = Box::new(*packet.raw);
+            raw[at] = if replaces { value } else { raw[at] ^ 1 << bit };
+            // A length that does not fit its payload would only spoil what follows.
+            let size = Record::decode(&raw, packet.order).and_then(|record| record.payload_size(0));
+            let fits = packet.number == record && size.is_ok_and(|size| size == packet.payload.len());
+            Ok(if fits { Change::Replace { raw, payload: None } } else { Change::Keep })
+        };
+        rewrite(&stream[..], &mut spoiled, spoil).unwrap();
+        let options = ReceiveOptions { resumable: n % 3 == 0, ..into(&format!("r/n{n}@1")) };
+        match pool.receive(&spoiled[..], &options) {
+            Ok(_) => {}
+            Err(Error::Receive(ReceiveError::Pool(e))) => panic!("{n}: {}", words(&*e)),
+            Err(Error::Receive(_)) => refused += 1,
+            Err(e) => panic!("{n}: {}", words(&e)),
+        }
+        assert!(pool.spa().writer().unwrap().suspended().is_none(), "{n}");
+    }
+    assert!((50..350).contains(&refused), "{refused} of 400 refused");
+    pool.export().unwrap();
+    testpools::judge(dir.path(), "r");
+}

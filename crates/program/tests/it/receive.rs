@@ -1,0 +1,167 @@
+//! `zfs receive`, with a daemon: what becomes visible, what is kept, and what ends a receive. The
+//! tests do nothing if mounting is not possible.
+//!
+//! That what is received is what was sent is a test of the library (`poolhouse::it receive`).
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::daemon::{Daemon, command, said, tank};
+
+/// A pool with a file system whose snapshot is in a file.
+struct Receiver {
+    daemon: Daemon,
+    dir: tempfile::TempDir,
+}
+
+impl Receiver {
+    fn new() -> Option<Self> {
+        let (dir, daemon) = tank()?;
+        // A look at a received file must not change its file system.
+        daemon.good("zfs set atime=off tank");
+        let new = Self { daemon, dir };
+        let noise = testpools::noise(7, 3 << 20);
+        fs::write(new.path("home/noise"), noise).expect("a file");
+        fs::write(new.path("home/text"), "first").expect("a file");
+        new.daemon.good("zfs snapshot tank/home@1");
+        new.stream("zfs send tank/home@1", "full");
+        Some(new)
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.dir.path().join("mnt").join(name)
+    }
+
+    /// Stores the stream of a command in a file.
+    fn stream(&self, line: &str, name: &str) {
+        let ran = self.daemon.ran(line);
+        assert!(ran.status.success(), "{line}: {}", said(&ran));
+        fs::write(self.dir.path().join(name), ran.stdout).expect("a file");
+    }
+
+    /// Runs a command that reads a file. Returns its exit code and what it says.
+    fn from(&self, name: &str, line: &str) -> (i32, String) {
+        let file = File::open(self.dir.path().join(name)).expect("a stream");
+        let ran = command(self.dir.path(), line).stdin(file).output().expect("it runs");
+        (ran.status.code().expect("no signal"), said(&ran))
+    }
+
+    /// Begins a receive that has only a part of its stream yet.
+    fn begin(&self, name: &str, part: usize, line: &str) -> Child {
+        let bytes = fs::read(self.dir.path().join(name)).expect("a stream");
+        let mut child = command(self.dir.path(), line)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it runs");
+        child.stdin.as_mut().expect("a pipe").write_all(&bytes[..part]).expect("it reads");
+        child
+    }
+
+    /// Waits until a command's answer satisfies a condition.
+    fn until(&self, line: &str, done: impl Fn(&str) -> bool) {
+        let since = Instant::now();
+        loop {
+            let told = said(&self.daemon.ran(line));
+            if done(&told) {
+                return;
+            }
+            assert!(since.elapsed() < Duration::from_secs(60), "{line}: {told}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Goal: a new file system is mounted. An increment shows at once below the mount, and an open file
+/// continues.
+#[test]
+fn what_was_received_is_there() {
+    let Some(receiver) = Receiver::new() else { return };
+    assert_eq!(receiver.from("full", "zfs receive tank/got"), (0, String::new()));
+    assert_eq!(text(&receiver.path("got/text")), "first");
+    let mut open = File::open(receiver.path("got/text")).expect("a file");
+    fs::write(receiver.path("home/text"), "second").expect("a file");
+    fs::remove_file(receiver.path("home/noise")).expect("a file");
+    receiver.daemon.good("zfs snapshot tank/home@2");
+    receiver.stream("zfs send -i @1 tank/home@2", "increment");
+    let (code, told) = receiver.from("increment", "zfs receive -v tank/got");
+    assert_eq!(code, 0, "{told}");
+    assert!(
+        told.starts_with("receiving incremental stream of tank/home@2 into tank/got@2\nreceived "),
+        "{told}"
+    );
+    assert_eq!(text(&receiver.path("got/text")), "second");
+    assert!(!receiver.path("got/noise").exists());
+    let mut now = String::new();
+    open.rewind().and_then(|()| open.read_to_string(&mut now)).expect("it is still there");
+    assert_eq!(now, "second");
+    assert_eq!(text(&receiver.path("got/.zfs/snapshot/1/text")), "first");
+    // Once more: it is there already, and is left out.
+    assert_eq!(receiver.from("increment", "zfs receive tank/got"), (0, String::new()));
+    // A change is in the way, unless it may be undone.
+    fs::write(receiver.path("got/mine"), "mine").expect("a file");
+    fs::write(receiver.path("home/text"), "third").expect("a file");
+    receiver.daemon.good("zfs snapshot tank/home@3");
+    receiver.stream("zfs send -i @2 tank/home@3", "third");
+    let (code, told) = receiver.from("third", "zfs receive tank/got");
+    let modified = "cannot receive incremental stream: destination tank/got has been modified\n\
+                    since most recent snapshot\n";
+    assert_eq!((code, told.as_str()), (1, modified));
+    assert_eq!(receiver.from("third", "zfs receive -F tank/got"), (0, String::new()));
+    assert_eq!(text(&receiver.path("got/text")), "third");
+    assert!(!receiver.path("got/mine").exists());
+}
+
+/// Goal: a stream that breaks off leaves nothing, or with `-s` what a token continues.
+#[test]
+fn a_stream_that_breaks_off() {
+    let Some(receiver) = Receiver::new() else { return };
+    let full = fs::read(receiver.dir.path().join("full")).expect("a stream");
+    fs::write(receiver.dir.path().join("half"), &full[..full.len() / 2]).expect("a file");
+    let incomplete = "cannot receive new filesystem stream: incomplete stream\n".to_owned();
+    assert_eq!(receiver.from("half", "zfs receive tank/got"), (1, incomplete));
+    assert!(!receiver.daemon.ran("zfs list tank/got").status.success());
+    let (code, told) = receiver.from("half", "zfs receive -s tank/got");
+    assert_eq!(code, 1, "{told}");
+    assert!(told.contains("Partially received snapshot is saved.\n"), "{told}");
+    let token = receiver.daemon.good("zfs get -H -o value receive_resume_token tank/got");
+    receiver.stream(&format!("zfs send -t {}", token.trim()), "rest");
+    assert_eq!(receiver.from("rest", "zfs receive -s tank/got"), (0, String::new()));
+    assert_eq!(text(&receiver.path("got/text")), "first");
+    assert_eq!(receiver.daemon.good("zfs get -H -o value receive_resume_token tank/got"), "-\n");
+    // What is not to be continued is given up.
+    let (code, told) = receiver.from("half", "zfs receive -s tank/other");
+    assert_eq!(code, 1, "{told}");
+    assert_eq!(receiver.daemon.good("zfs receive -A tank/other"), "");
+    assert!(!receiver.daemon.ran("zfs list tank/other").status.success());
+}
+
+/// Goal: a receive ends with its command, also while its sender sends nothing. Meanwhile the
+/// dataset and the pool are busy.
+#[test]
+fn a_receive_ends_with_its_command() {
+    let Some(receiver) = Receiver::new() else { return };
+    let mut child = receiver.begin("full", 1 << 20, "zfs receive tank/got");
+    receiver.until("zfs list -H -o name -r tank", |told| told.contains("tank/got\n"));
+    let (code, told) = receiver.from("full", "zfs receive tank/got");
+    assert_eq!(code, 1, "{told}");
+    assert!(!receiver.daemon.ran("zpool export tank").status.success());
+    assert!(!receiver.daemon.ran("zfs destroy tank/got").status.success());
+    assert!(!receiver.daemon.ran("zfs mount tank/got").status.success());
+    child.kill().and_then(|()| child.wait()).expect("a child");
+    receiver.until("zfs list -H -o name -r tank", |told| !told.contains("tank/got\n"));
+    assert_eq!(receiver.from("full", "zfs receive tank/got"), (0, String::new()));
+    // A forced export ends a receive, too.
+    let mut child = receiver.begin("full", 1 << 20, "zfs receive tank/other");
+    receiver.until("zfs list -H -o name -r tank", |told| told.contains("tank/other\n"));
+    receiver.daemon.good("zpool export -f tank");
+    assert!(!child.wait().expect("a child").success());
+}

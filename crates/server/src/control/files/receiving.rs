@@ -1,0 +1,177 @@
+//! The daemon's side of `zfs receive` ([`api::streams`]).
+//!
+//! # Theory
+//! The command sends the bytes of BEGIN, and the descriptor that the rest of the stream comes from.
+//! The daemon reads that descriptor itself. It waits for it and for the command's connection at the
+//! same time. So a receive ends as soon as its command is gone, even if the sender sends nothing.
+//!
+//! Nothing behind the stream's END is read. The next command on the same pipe or file finds the
+//! next stream there, as with the kernel module. So of a pipe, each read takes what the engine
+//! needs and no more. A regular file is read in large blocks, and set back at the end.
+//!
+//! # Absent
+//! Who else reads the same pipe meanwhile. Then a read may wait although the pipe was readable, and
+//! the end of the command is noticed late.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use api::files::wire::{Answer, Refusal, send};
+use api::streams::Received;
+use api::{Budget, Caller, Error, Peer, Reason, ReceiveRequest};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use super::visits::Visits;
+use super::{Daemon, denied, library, visitor};
+
+/// Receives a stream for a caller: the bytes of BEGIN, and what follows.
+pub(super) type Receive =
+    dyn Fn(&Caller, &ReceiveRequest, &[u8], &mut dyn Read) -> Result<Received, Error> + Send + Sync;
+
+/// Bytes of a block of a regular file.
+const BLOCK: usize = 1 << 20;
+
+/// Serves one receive to its end. `stream` has the bytes of BEGIN, and the descriptor of the rest.
+pub(super) fn serve(
+    daemon: &Daemon,
+    mut connection: UnixStream,
+    request: &ReceiveRequest,
+    (begin, rest): (&[u8], OwnedFd),
+    peer: Peer,
+) -> io::Result<()> {
+    let (visits, receive) = (&daemon.visits, &*daemon.receive);
+    let answer = match run((visits, receive), &connection, request, (begin, rest), peer) {
+        Ok(received) => Answer::Received(received),
+        Err(refusal) => Answer::Denied(refusal),
+    };
+    send(&mut connection, &answer, &[])
+}
+
+/// Receives a stream, as a visit in the table.
+fn run(
+    (visits, receive): (&Arc<Visits>, &Receive),
+    connection: &UnixStream,
+    request: &ReceiveRequest,
+    (begin, rest): (&[u8], OwnedFd),
+    peer: Peer,
+) -> Result<Received, Refusal> {
+    let name = request.target.as_str();
+    let parsed = dsl::Name::parse(name).map_err(|_| denied(name, Reason::InvalidName))?;
+    let again = connection.try_clone().map_err(|error| library(name, &error))?;
+    let user = visitor("receive", peer.pid);
+    // It stays in the table until everything of the receive has ended.
+    let _seat = visits.enter(again, parsed.pool(), &user).map_err(Refusal::Api)?;
+    let mut rest = Rest::new(rest, connection).map_err(|error| library(name, &error))?;
+    // Only the owners get here, so the receive has the owners' budget.
+    let caller = Caller::of_connection(peer, Peer::own().uid, Budget::of_owner());
+    tracing::debug!(snapshot = name, user, "a receive begins");
+    receive(&caller, request, begin, &mut rest).map_err(|error| {
+        tracing::warn!(snapshot = name, %error, "not received");
+        Refusal::Api(error)
+    })
+}
+
+/// The rest of a stream, as long as its command is there.
+struct Rest<'a> {
+    source: File,
+    command: &'a UnixStream,
+    /// What was read of a regular file and not used yet. Absent for others.
+    block: Option<Block>,
+}
+
+/// A block of a regular file.
+struct Block {
+    bytes: Vec<u8>,
+    /// The used part of `bytes`.
+    used: usize,
+}
+
+impl<'a> Rest<'a> {
+    /// Reads from a descriptor while `command` is connected.
+    ///
+    /// # Errors
+    /// The error of querying the descriptor.
+    fn new(source: OwnedFd, command: &'a UnixStream) -> io::Result<Self> {
+        let source = File::from(source);
+        let block = source.metadata()?.is_file().then(|| Block { bytes: Vec::new(), used: 0 });
+        Ok(Self { source, command, block })
+    }
+
+    /// Waits until the descriptor can be read.
+    ///
+    /// # Errors
+    /// * `ConnectionAborted`: the command is gone, or `zpool export -f` ends its visit.
+    /// * Others: the error of waiting.
+    fn wait(&self) -> io::Result<()> {
+        let mut each = [
+            PollFd::from_borrowed_fd(self.source.as_fd(), PollFlags::IN),
+            // The command sends nothing more, so any event is its end.
+            PollFd::from_borrowed_fd(self.command.as_fd(), PollFlags::IN | PollFlags::RDHUP),
+        ];
+        loop {
+            match poll(&mut each, None) {
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            }
+            if !each[1].revents().is_empty() {
+                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the command has ended"));
+            }
+            if !each[0].revents().is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads once, at most `buf`.
+    fn once(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            self.wait()?;
+            match self.source.read(buf) {
+                // The descriptor does not wait, and another reader was faster.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
+    }
+}
+
+impl Read for Rest<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let Some(mut block) = self.block.take() else { return self.once(buf) };
+        if block.used == block.bytes.len() {
+            block.bytes.resize(BLOCK, 0);
+            block.used = 0;
+            let read = self.once(&mut block.bytes);
+            block.bytes.truncate(*read.as_ref().unwrap_or(&0));
+            if let Err(error) = read {
+                self.block = Some(block);
+                return Err(error);
+            }
+        }
+        let left = &block.bytes[block.used..];
+        let taken = left.len().min(buf.len());
+        buf[..taken].copy_from_slice(&left[..taken]);
+        block.used += taken;
+        self.block = Some(block);
+        Ok(taken)
+    }
+}
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        let unused = self.block.as_ref().map_or(0, |block| block.bytes.len() - block.used);
+        let Some(back) = i64::try_from(unused).ok().filter(|back| *back > 0) else { return };
+        if let Err(error) = self.source.seek(SeekFrom::Current(-back)) {
+            tracing::debug!(%error, "the file of a stream stays behind its end");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

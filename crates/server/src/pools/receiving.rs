@@ -1,0 +1,226 @@
+//! Received streams, and what follows: mounts and block devices of volumes.
+//!
+//! # Theory
+//! The engine receives a stream into a hidden dataset first. A file system that exists is served
+//! with its old contents meanwhile, and is suspended only for the last step. A whole stream that
+//! replaces a file system is different: as with libzfs, the file system is unmounted for all of it.
+//! So a file system that is in use is refused before anything is read.
+//!
+//! # See
+//! OpenZFS `zfs_receive_one`, `zfs_ioc_recv_impl`.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use api::streams::Received;
+use api::{Caller, Error, MountFailure, MountRequest, Reason, ReceiveRequest, StreamFault};
+use ondisk::bytes::{ByteOrder, le64};
+use ondisk::replay::{BACKUP_MAGIC, Begin, RECORD_SIZE, Record, flags};
+use rustix::io::Errno;
+use stream::{ReceiveError, ReceiveOptions, Receiving};
+
+use crate::pools::Pools;
+use crate::pools::holders::with_user;
+use crate::pools::imported::Imported;
+use crate::replies::{error_of, of_dsl, of_receive};
+
+impl Pools {
+    /// Receives a stream, and mounts what is new. `begin` are the bytes of its BEGIN, and `rest` is
+    /// what follows.
+    ///
+    /// # Errors
+    /// * [`Reason::Stream`]: the stream is damaged, or can't be received here.
+    /// * [`Reason::Refused`]: the engine refuses the target. [`api::Refusal::NotSource`] and the
+    ///   three after it are about streams.
+    /// * [`Reason::Kept`]: one of the others, and what came is kept.
+    /// * [`Reason::InTheWay`], [`Reason::HeldOpen`], [`Reason::Busy`]: the file system is in use.
+    /// * [`Reason::System`]: the stream can't be read, or a name contains `%` (`EINVAL`).
+    /// * [`Reason::Several`]: the receive failed, and file systems are no longer mounted.
+    /// * All others: see [`api::Service`].
+    pub(crate) fn receive(
+        &self,
+        caller: &Caller,
+        request: &ReceiveRequest,
+        begin: &[u8],
+        rest: &mut dyn Read,
+    ) -> Result<Received, Error> {
+        let target = request.target.as_str();
+        let head = head_of(target)?;
+        let imported = self.table.pool_of(head)?;
+        imported.writer(head)?;
+        let state = imported.pool.spa().read(|| State::of(&imported, head, &first(target, begin)?))?;
+        let replaces = state.object.filter(|_| state.whole || request.origin.is_some());
+        if let Some(by) = replaces.and_then(|object| self.visitor_of(&imported, object)) {
+            return Err(Error::new(head, Reason::HeldOpen { by }));
+        }
+        let mut lost = Vec::new();
+        let mut receive = || self.fill(caller, &imported, request, (begin, rest), &state);
+        let done = match replaces {
+            Some(_) => {
+                let again = !request.unmounted;
+                imported.mounts.replaced(caller, &imported.pool, (head, again), &mut lost, receive)
+            }
+            None => receive(),
+        };
+        self.attachments.devices_after(&self.table, head);
+        let busy = |error| with_user(caller, &self.visits, &self.attachments, &imported, error);
+        let done = match done.map_err(busy) {
+            Err(error) if !lost.is_empty() => {
+                let errors = std::iter::once(error).chain(lost.into_iter().map(|lost| lost.error));
+                return Err(Error::new(target, Reason::Several { errors: errors.collect() }));
+            }
+            done => done?,
+        };
+        lost.extend(done.lost);
+        if (done.is_new || state.partial) && !request.unmounted {
+            let request = MountRequest { datasets: vec![head.to_owned()], ..MountRequest::default() };
+            match self.mount_after(caller, &imported, request) {
+                Ok(failures) => lost.extend(failures),
+                Err(error) => lost.push(MountFailure { name: head.to_owned(), error }),
+            }
+        }
+        Ok(Received { bytes: done.bytes, unmounted: lost })
+    }
+
+    /// The visit that has a dataset open.
+    fn visitor_of(&self, imported: &Imported, object: u64) -> Option<String> {
+        let users = self.visits.users(imported.pool.name());
+        users.into_iter().find(|(used, _)| *used == object).map(|(_, by)| by)
+    }
+
+    /// Receives a stream whose target is not mounted, or keeps its mount.
+    fn fill(
+        &self,
+        caller: &Caller,
+        imported: &Arc<Imported>,
+        request: &ReceiveRequest,
+        (begin, rest): (&[u8], &mut dyn Read),
+        state: &State,
+    ) -> Result<Done, Error> {
+        let target = request.target.as_str();
+        let head = head_of(target)?;
+        let options = ReceiveOptions {
+            name: target.to_owned(),
+            origin: request.origin.clone(),
+            force: request.force,
+            resumable: request.resumable,
+            enforce_limits: !caller.owns(),
+        };
+        let failed = |error: ReceiveError| error_about(head, &error);
+        let receiving = Receiving::new(imported.pool.spa(), begin.chain(rest), &options).map_err(failed)?;
+        let (is_new, bytes) = (receiving.is_new(), receiving.bytes());
+        let mut lost = Vec::new();
+        let finish = || receiving.finish().map_err(failed);
+        if is_new {
+            finish()?;
+            return Ok(Done { is_new, bytes, lost });
+        }
+        let taken = self.attachments.devices_before_receive(head);
+        let from = state.from.as_deref();
+        let done = imported.mounts.received(caller, &imported.pool, (head, from, target), &mut lost, finish);
+        // Also after a failure: then the volume is as before.
+        self.attachments.devices_back(&self.table, taken);
+        match done {
+            Err(error) if !lost.is_empty() => {
+                let errors = std::iter::once(error).chain(lost.into_iter().map(|lost| lost.error));
+                Err(Error::new(target, Reason::Several { errors: errors.collect() }))
+            }
+            done => done.map(|()| Done { is_new, bytes, lost }),
+        }
+    }
+
+    /// Destroys what was received in part.
+    ///
+    /// # Errors
+    /// See [`api::Service::receive_abort`].
+    pub(crate) fn receive_abort(&self, dataset: &str) -> Result<(), Error> {
+        let imported = self.table.pool_of(dataset)?;
+        imported.writer(dataset)?;
+        stream::receive::abort(imported.pool.spa(), dataset).map_err(|error| error_about(dataset, &error))
+    }
+}
+
+/// A stream that was received.
+struct Done {
+    /// The dataset did not exist before.
+    is_new: bool,
+    bytes: u64,
+    /// File systems that are no longer mounted.
+    lost: Vec<MountFailure>,
+}
+
+/// What a stream meets.
+struct State {
+    /// The stream needs no snapshot of the target.
+    whole: bool,
+    /// The object of the target, if it exists and is whole.
+    object: Option<u64>,
+    /// The target was received in part, so it is new for its users.
+    partial: bool,
+    /// The target's snapshot on which the stream builds.
+    from: Option<String>,
+}
+
+impl State {
+    /// What a stream with this BEGIN meets at a file system or volume.
+    ///
+    /// # Errors
+    /// * [`Reason::Io`], [`Reason::Corrupt`]: the target can't be read.
+    fn of(imported: &Imported, head: &str, begin: &Begin) -> Result<Self, Error> {
+        let whole = begin.from_guid == 0 || begin.flags & flags::CLONE != 0;
+        let failed = |error: dsl::Error| Error::new(head, of_dsl(&error));
+        let dataset = match imported.pool.dsl().dataset(head) {
+            Ok(dataset) => dataset,
+            Err(dsl::Error::NoSuchDataset { .. }) => {
+                return Ok(Self { whole, object: None, partial: false, from: None });
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let partial = dataset.is_inconsistent();
+        let mut from = None;
+        if !whole && !partial {
+            let all = dataset.snapshots().map_err(failed)?;
+            from = all.iter().find(|one| one.phys().guid == begin.from_guid).map(dsl::Dataset::name);
+        }
+        let object = (!partial).then_some(dataset.object().0);
+        Ok(Self { whole, object, partial, from })
+    }
+}
+
+/// The fields of BEGIN. The engine verifies them again.
+fn first(about: &str, bytes: &[u8]) -> Result<Begin, Error> {
+    let fault = || {
+        let what = "it does not begin as streams do".to_owned();
+        Error::new(about, Reason::Stream { fault: StreamFault::Invalid, what })
+    };
+    let raw: &[u8; RECORD_SIZE] = bytes.first_chunk().ok_or_else(fault)?;
+    let order = ByteOrder::by_magic(le64(raw, 8), BACKUP_MAGIC).ok_or_else(fault)?;
+    match Record::decode(raw, order) {
+        Ok(Record::Begin(begin)) => Ok(begin),
+        _ => Err(fault()),
+    }
+}
+
+/// The file system or volume of a snapshot that is to be received.
+///
+/// # Errors
+/// * [`Reason::InvalidName`]: it is not a snapshot's name.
+/// * [`Reason::System`] (`EINVAL`): the name contains `%`.
+fn head_of(target: &str) -> Result<&str, Error> {
+    if target.contains('%') {
+        return Err(Error::new(target, Reason::System { errno: Errno::INVAL.raw_os_error() }));
+    }
+    let (head, _) = target.split_once('@').ok_or_else(|| Error::new(target, Reason::InvalidName))?;
+    Ok(head)
+}
+
+/// The subject and the reason of a failed receive.
+fn error_about(about: &str, error: &ReceiveError) -> Error {
+    match error {
+        ReceiveError::Refused(error) => error_of(about, error),
+        error => Error::new(about, of_receive(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests;
