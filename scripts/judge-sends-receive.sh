@@ -13,28 +13,9 @@ zpool import -N -o readonly=on -d "$work/devices" send-src
 zfs load-key -L prompt send-src/enc <"$from/passphrase"
 truncate -s 700M "$work/received.img"
 zpool create -m none -O acltype=posix -O xattr=sa received "$work/received.img"
-failed=0
+# shellcheck source=scripts/judge-streams-lib.sh
+. "$from/lib.sh"
 
-contents() { # of the file system at $1. Some files are sparse and huge.
-  (cd "$1" && find . -printf '%p %y %m %U %G %s %n %T@ %l\n' | sort
-    find . -type f -size -40M -print0 | sort -z | xargs -0 -r md5sum
-    find . -print0 | sort -z | xargs -0 -r getfattr -hd -m - -e hex
-    find . ! -type l -print0 | sort -z | xargs -0 -r getfacl -np) 2>/dev/null
-}
-same() { # SENT RECEIVED
-  mount -t zfs -o ro "$1" "$work/a"
-  mount -t zfs -o ro "$2" "$work/b"
-  contents "$work/a" >"$work/sent"
-  contents "$work/b" >"$work/have"
-  umount "$work/a" "$work/b"
-  if cmp -s "$work/sent" "$work/have" && [ "$(zfs get -Hpo value guid "$1")" = "$(zfs get -Hpo value guid "$2")" ]; then
-    echo "$1: the same as $2, $(wc -l <"$work/sent") lines"
-  else
-    echo "$1: differs from $2"
-    diff "$work/sent" "$work/have" | head -n 20
-    failed=1
-  fi
-}
 receive() { # NAME: its streams, in their order
   local stream
   for stream in "$from/$1".*; do

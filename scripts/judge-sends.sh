@@ -52,4 +52,5 @@ send clone.1 -i send-src/tree/k1@r1 send-src/tree/k1clone@r2
 zpool export send-src
 cp "$devices"/*.img "$streams/"
 cp scripts/judge-sends-receive.sh "$streams/receive.sh"
+cp scripts/judge-streams-lib.sh "$streams/lib.sh"
 $KERNEL "$streams" "$streams/receive.sh"
