@@ -194,7 +194,7 @@ impl SyncTask for ReceiveBegin {
     }
 
     fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
-        let ci = what_flags(&self.what.begin);
+        let ci = dataset_flags(&self.what.begin);
         let name = self.what.name.clone();
         let (ds, full, hidden) = match s.find_dir(&name)? {
             Some(dir) => {
@@ -213,12 +213,7 @@ impl SyncTask for ReceiveBegin {
                 (self.create(s, dir, origin, ci)?, name, false)
             }
         };
-        for (bit, feature) in [(features::LARGE_MICROZAP, "large_microzap"), (features::LONGNAME, "longname")]
-        {
-            if self.what.has(bit) {
-                s.activate_new(ds, feature)?;
-            }
-        }
+        self.what.activate_features(s, ds)?;
         if self.resumable {
             self.store_resume_fields(s, ds)?;
         }
@@ -230,7 +225,7 @@ impl SyncTask for ReceiveBegin {
 }
 
 /// The flags of a new dataset for a stream.
-fn what_flags(begin: &Begin) -> u64 {
+fn dataset_flags(begin: &Begin) -> u64 {
     if begin.flags & flags::CI_DATA == 0 { 0 } else { DS_FLAG_CI_DATASET }
 }
 
@@ -388,7 +383,7 @@ impl Contents for Empty {
         &self,
         _: &Objset,
         _: &dmu::Tx,
-    ) -> std::result::Result<(), std::sync::Arc<dyn std::error::Error + Send + Sync>> {
+    ) -> std::result::Result<(), Arc<dyn std::error::Error + Send + Sync>> {
         Ok(())
     }
 }

@@ -11,14 +11,17 @@
 //! # See
 //! OpenZFS `receive_object`, `receive_handle_existing_object`, `flush_write_batch_impl`.
 
+use std::sync::Arc;
+
 use device::{AlignedBuf, Block};
 use dmu::{DN_MAX_OBJECT, Dnode, NewObject, Objset, PackedBlock, Tx};
 use dsl::keys::KeyStatus;
 use dsl::{Need, Owned, ResumePoint};
 use ondisk::blkptr::{Body, Embedded};
 use ondisk::dnode::DnodePhys;
-use ondisk::replay::{FreeObjects, OBJECT_SPILL, Object, Record, SPILL_UNMODIFIED, features, flags};
-use ondisk::replay::{Spill, Write, WriteEmbedded};
+use ondisk::replay::{
+    FreeObjects, OBJECT_SPILL, Object, Record, SPILL_UNMODIFIED, Spill, Write, WriteEmbedded, features, flags,
+};
 use ondisk::{
     BlkId, Blkptr, ByteOrder, ChecksumKind, CompressKind, DmuType, Level, Lsize, ObjNum, SPA_MAXBLOCKSIZE,
     SPA_OLD_MAXBLOCKSIZE, byteswap, mos,
@@ -66,8 +69,8 @@ fn require(sound: bool, why: &'static str) -> Result<(), Wrong> {
 
 /// The object set that a stream goes into.
 pub(super) struct Target {
-    spa: std::sync::Arc<Spa>,
-    owned: std::sync::Arc<Owned>,
+    spa: Arc<Spa>,
+    owned: Arc<Owned>,
     os: Objset,
     /// [`features`] of the stream.
     features: u64,
