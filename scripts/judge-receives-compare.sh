@@ -23,6 +23,21 @@ for form in '' -L -e -c -Lec; do
   same send-src/fs@c "ours/fs$form@c"
 done
 for snapshot in e1 e2; do same "send-src/enc@$snapshot" "ours/enc@$snapshot"; done
+# Before its key is loaded, and after that with accounting by user, which the module completes.
+zfs send -w -i @e1 send-src/enc@e2 | zfs receive -u ours/raw || failed=1
+for fs in raw raws rawrest; do
+  zfs load-key -L prompt "ours/$fs" <"$from/passphrase" || failed=1
+  same send-src/enc@e1 "ours/$fs@e1"
+done
+for fs in raw raws; do same send-src/enc@e2 "ours/$fs@e2"; done
+zfs send -w -i @e1 send-src/enc@e2 | zfs receive -u ours/rawrest || failed=1
+same send-src/enc@e2 ours/rawrest@e2
+for fs in raws rawrest; do
+  mount -t zfs -o zfsutil "ours/$fs" "$work/b" || failed=1
+  echo more >"$work/b/more" || failed=1
+  zfs userspace "ours/$fs" || failed=1
+  umount "$work/b"
+done
 same send-src/tree/k1@r1 ours/k1@r1
 same send-src/tree/k1clone@r2 ours/clone@r2
 same send-src/fs@a ours/resumed@a

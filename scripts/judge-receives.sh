@@ -43,6 +43,12 @@ for form in '' -L -e -c -Lec; do
 done
 receive enc send-src/enc@e1
 receive enc -i @e1 send-src/enc@e2
+# Raw streams, which need no key. Of the first one, the kernel module receives the increment.
+receive raw -w send-src/enc@e1
+receive raws -w send-src/enc@e1
+receive raws -w -i @e1 send-src/enc@e2
+zfs send -w send-src/enc@e1 | head -c 900000 | zfs receive -u -s ours/rawrest 2>/dev/null || true
+zfs send -w -t "$(zfs get -H -o value receive_resume_token ours/rawrest)" | zfs receive -u -s ours/rawrest
 receive k1 send-src/tree/k1@r1
 zfs send -i send-src/tree/k1@r1 send-src/tree/k1clone@r2 | zfs receive -u -o origin=ours/k1@r1 ours/clone
 # A stream that breaks off, and goes on. And one that the kernel module is to continue.

@@ -350,6 +350,8 @@ pub enum StreamFault {
     Invalid,
     /// The pool or this release lacks a feature that it needs (`ENOTSUP`).
     Feature,
+    /// It is raw, and does not fit the encryption of its target.
+    Encryption,
 }
 
 /// Why a change of devices was refused.

@@ -405,8 +405,10 @@ impl Cache {
     /// # Errors
     /// Those of [`Zio::write_batch`].
     pub fn write_batch(&self, txg: Txg, reqs: Vec<WriteReq>, workers: &Workers) -> zio::Result<Vec<Blkptr>> {
-        // A block that arrived compressed is not cached: its contents are not known here.
-        let told = |r: &WriteReq| r.compressed.is_none().then(|| (r.bookmark, r.data.clone(), r.policy.zstd));
+        // A block that arrived compressed or encrypted is not cached: its contents are not known
+        // here.
+        let is_known = |r: &WriteReq| r.compressed.is_none() && r.encrypted.is_none();
+        let told = |r: &WriteReq| is_known(r).then(|| (r.bookmark, r.data.clone(), r.policy.zstd));
         let blocks: Vec<Option<(Bookmark, Sparse, ZstdLevel)>> = reqs.iter().map(told).collect();
         let written = self.zio.write_batch_packed(txg, reqs, workers)?;
         let kept = written.into_iter().zip(blocks).map(|(written, block)| {

@@ -1,6 +1,6 @@
 //! Changes of objects.
 
-use crate::live::dirty::PackedBlock;
+use crate::live::dirty::{PackedBlock, SpillBlock};
 use crate::live::header::Header;
 use crate::live::node::LiveDnode;
 use crate::{DN_MAX_OBJECT, Dnode, Error, Objset, Result, Tx};
@@ -188,6 +188,16 @@ fn is_compressor(kind: CompressKind) -> bool {
     !matches!(kind, C::Off | C::Empty | C::On | C::Inherit)
 }
 
+/// Whether the bytes of a block can be those of contents of this size.
+fn is_sound(block: &PackedBlock, size: u64) -> bool {
+    let len = block.bytes.len() as u64;
+    match block.encrypted {
+        Some(_) if block.compress == CompressKind::Off => len == size,
+        Some(_) => is_compressor(block.compress) && len > 0 && len <= size && len.is_multiple_of(512),
+        None => is_compressor(block.compress) && len > 0 && len <= size,
+    }
+}
+
 impl Dnode {
     /// Writes `data` from byte `offset` on (`dmu_write`).
     ///
@@ -237,20 +247,24 @@ impl Dnode {
         })?
     }
 
-    /// Makes `block`, which is compressed already, the block `blkid` (`dmu_assign_arcbuf_by_dnode`
-    /// of a compressed buffer). It is stored as it is, whatever the dataset's compression.
+    /// Makes `block`, which is compressed or encrypted already, the block `blkid`
+    /// (`dmu_assign_arcbuf_by_dnode` of such a buffer). It is stored as it is, whatever the
+    /// dataset's compression.
     ///
-    /// The caller vouches that it decompresses to one block. Otherwise the block can't be read.
+    /// The caller vouches that it is one block. Otherwise the block can't be read.
     ///
     /// # Errors
     /// * The errors of [changing](Error#changing). Only the pointer to the old block is read.
     /// * [`Error::PackedShape`] (`EINVAL`): `block` is empty, larger than a block of the object, or
-    ///   not compressed with a compressor that stores blocks.
+    ///   not compressed with a compressor that stores blocks. Or it is encrypted and is not whole
+    ///   sectors.
     pub fn write_packed(&self, tx: &Tx, blkid: BlkId, block: PackedBlock) -> Result<()> {
         let live = self.to_change()?;
         let len = block.bytes.len() as u64;
-        let fits = (1..=live.block_size()).contains(&len) && is_compressor(block.compress);
-        if !fits || self.kind() == DmuType::DNODE || self.kind() == DmuType::OBJSET {
+        if !is_sound(&block, live.block_size())
+            || self.kind() == DmuType::DNODE
+            || self.kind() == DmuType::OBJSET
+        {
             let (objset, object) = (self.objset_id(), self.object());
             return Err(Error::PackedShape { objset, object, len });
         }
@@ -452,22 +466,40 @@ impl Dnode {
     /// # Panics
     /// If the block is not whole sectors.
     pub fn set_spill(&self, tx: &Tx, spill: Option<&[u8]>) -> Result<()> {
+        let len = spill.map_or(0, <[u8]>::len);
+        assert!(spill.is_none() || len > 0 && len.is_multiple_of(512), "a spill block is whole sectors");
+        self.put_spill(tx, spill.map(|spill| SpillBlock::Plain(Block::copy_of(spill))), len as u64)
+    }
+
+    fn put_spill(&self, tx: &Tx, spill: Option<SpillBlock>, len: u64) -> Result<()> {
         let (objset, object) = (self.objset_id(), self.object());
         self.to_change()?.change(tx, |d| {
             let h = d.header.as_mut().expect("a changed object is not free");
             let had = std::mem::replace(&mut h.has_spill, spill.is_some());
-            let (room, len) = (h.bonus_room(), h.bonus.len());
-            if room.is_none_or(|room| len > room) {
+            let (room, bonus) = (h.bonus_room(), h.bonus.len());
+            if room.is_none_or(|room| bonus > room) {
                 h.has_spill = had;
-                return Err(Error::BonusLength { objset, object, len, room: room.unwrap_or(0) });
+                return Err(Error::BonusLength { objset, object, len: bonus, room: room.unwrap_or(0) });
             }
-            if let Some(s) = spill {
-                assert!(!s.is_empty() && s.len().is_multiple_of(512), "a spill block is whole sectors");
-                tx.count(s.len() as u64);
-            }
-            d.spill = Some(spill.map(Block::copy_of));
+            tx.count(len);
+            d.spill = Some(spill);
             Ok(())
         })?
+    }
+
+    /// Makes `block`, whose contents have `size` bytes, the spill block, as another pool stored it.
+    ///
+    /// # Errors
+    /// * [`Error::Fixed`]: the object set is not open for changes.
+    /// * [`Error::NoSuchObject`]: the object was freed.
+    /// * [`Error::BonusLength`]: the bonus leaves no space for the pointer to the spill block.
+    /// * [`Error::PackedShape`] (`EINVAL`): see [`Dnode::write_packed`].
+    pub fn set_packed_spill(&self, tx: &Tx, block: PackedBlock, size: u64) -> Result<()> {
+        let (objset, object, len) = (self.objset_id(), self.object(), block.bytes.len() as u64);
+        if !is_sound(&block, size) || !size.is_multiple_of(512) {
+            return Err(Error::PackedShape { objset, object, len });
+        }
+        self.put_spill(tx, Some(SpillBlock::Packed(block, size)), len)
     }
 
     /// Sets the size of data blocks of an object with at most one block

@@ -84,6 +84,7 @@ impl DirtyBlock {
         Some(WriteReq {
             data: self.block.clone().into(),
             compressed: None,
+            encrypted: None,
             kind,
             level: Level(0),
             bookmark: Bookmark { objset, object, level: Level(0), blkid: self.blkid },

@@ -114,8 +114,14 @@ pub enum Error {
         /// The object.
         object: ObjNum,
     },
-    /// A compressed block is empty or larger than a block of the object, or its compressor stores
-    /// no blocks (`EINVAL`).
+    /// The object set has dnodes, in a tree of another shape than the raw stream says (`EINVAL`).
+    #[error("object set {objset}: its dnodes are in a tree of another shape than the stream's")]
+    RawShape {
+        /// Dataset object of the object set.
+        objset: u64,
+    },
+    /// A compressed or encrypted block is empty or larger than a block of the object, or its
+    /// compressor stores no blocks (`EINVAL`).
     #[error("object set {objset}, object {object}: a compressed block of {len} bytes does not fit")]
     PackedShape {
         /// Dataset object of the object set.

@@ -46,6 +46,7 @@ pub use early::DirtyBlock;
 pub use error::Error;
 pub use free_chunks::{FreeChunk, FreeChunks};
 pub use live::dirty::PackedBlock;
+pub use live::raw::{RawObject, RawObjset};
 pub use objset::{Change, Changes, Objects, Objset};
 pub use range::{RangeGuard, RangeLocks};
 pub use sync::{SyncSink, check_owner, generation};

@@ -36,6 +36,7 @@
 pub(crate) mod dirty;
 pub(crate) mod header;
 pub(crate) mod node;
+pub(crate) mod raw;
 pub(crate) mod slots;
 
 use crate::objset::{Home, read_dnode};
@@ -48,6 +49,7 @@ use ondisk::objset::ObjsetPhys;
 use ondisk::zil::ZIL_HEADER_SIZE;
 use ondisk::{Blkptr, ObjNum, Txg};
 use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard, RwLock};
+use raw::Raw;
 use slots::Slots;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,6 +76,8 @@ pub(crate) struct LiveObjset {
     dirty: [Mutex<DirtySet>; TXG_SIZE],
     pub(crate) slots: Mutex<Slots>,
     zil_header: Mutex<ZilHeaders>,
+    /// What arrives encrypted.
+    pub(crate) raw: Raw,
     /// True if something was cloned since the object set was opened.
     cloned: AtomicBool,
     /// Held while a pass of a txg is written, until readers can use its trees.
@@ -119,6 +123,7 @@ impl LiveObjset {
             dirty: Default::default(),
             slots: Mutex::default(),
             zil_header,
+            raw: Raw::default(),
             cloned: AtomicBool::new(false),
             pass: ReentrantMutex::new(()),
         })
@@ -213,6 +218,26 @@ impl LiveObjset {
     pub(crate) fn change_root(&self, tx: &Tx, f: impl FnOnce(&mut ObjsetPhys)) {
         f(Arc::make_mut(&mut self.root.write().phys));
         self.dirty_set(tx.txg()).lock().root = true;
+    }
+
+    /// Changes the dnode of the dnodes. Only called while no txg writes the object set.
+    ///
+    /// # Errors
+    /// The errors of `f`.
+    pub(crate) fn change_meta<E>(
+        &self,
+        tx: &Tx,
+        f: impl FnOnce(&mut ObjsetPhys) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let mut root = self.root.write();
+        let mut phys = ObjsetPhys::clone(&root.phys);
+        f(&mut phys)?;
+        root.meta = Arc::new(BlockTree::new(self.home.clone(), ObjNum(0), phys.meta_dnode.clone()));
+        root.phys = Arc::new(phys);
+        root.generation += 1;
+        drop(root);
+        self.dirty_set(tx.txg()).lock().root = true;
+        Ok(())
     }
 
     /// Sets the header of the intent log in the txg of `tx`.

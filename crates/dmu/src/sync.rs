@@ -36,7 +36,7 @@ mod block_tree;
 mod dnodes;
 
 use crate::live::LiveObjset;
-use crate::live::dirty::{Dirty, PackedBlock};
+use crate::live::dirty::{Dirty, PackedBlock, SpillBlock};
 use crate::live::node::LiveDnode;
 use crate::tree::BlockTree;
 use crate::{DN_MAX_OBJECT, Objset, Result, Tx};
@@ -145,6 +145,7 @@ impl Sync<'_> {
         phys.zil_header = self.live.zil_header_of(self.txg);
         let bp = self.root_block(&root.bp, &phys)?;
         self.live.zil_header_synced(self.txg);
+        self.live.raw.synced(self.txg);
         self.live.install(bp, |phys| accept(phys, &meta, &special));
         for s in synced.iter().chain(&special) {
             let tree = |phys: &DnodePhys| {
@@ -180,7 +181,7 @@ impl Sync<'_> {
                 let mut phys = header.over(before);
                 phys.flags.0 = phys.flags.0 & !ACCOUNTED | before.map_or(0, |b| b.flags.0 & ACCOUNTED);
                 phys.nlevels = before.map_or(1, |b| b.nlevels);
-                if dirty.spill == Some(None)
+                if matches!(dirty.spill, Some(None))
                     && let Some(gone) = before.and_then(|b| b.spill)
                 {
                     self.kill(&gone, &mut phys.used_bytes);
@@ -231,7 +232,10 @@ impl Sync<'_> {
                     sync_tree.set_pointer(Level(0), *blkid, hole)?;
                     continue;
                 }
-                let req = self.request(sync_tree, kind, Level(0), *blkid, (block.clone(), fill, old));
+                let mut req = self.request(sync_tree, kind, Level(0), *blkid, (block.clone(), fill, old));
+                if kind == DmuType::DNODE {
+                    req.encrypted = self.live.raw.block_of_dnodes(self.txg, *blkid, &old);
+                }
                 self.push(&mut batch, trees, at, req)?;
             }
             for (blkid, block) in packed {
@@ -243,8 +247,15 @@ impl Sync<'_> {
             if let Some(Some(block)) = &dirty.spill {
                 let old = trees[at].phys.spill.unwrap_or(Blkptr::HOLE);
                 let kind = trees[at].phys.bonus_kind;
-                let what = (block.clone(), 1, old);
-                let req = self.request(&trees[at], kind, Level(0), crate::SPILL_BLKID, what);
+                let req = match block {
+                    SpillBlock::Plain(block) => {
+                        let what = (block.clone(), 1, old);
+                        self.request(&trees[at], kind, Level(0), crate::SPILL_BLKID, what)
+                    }
+                    SpillBlock::Packed(block, size) => {
+                        self.packed_request(&trees[at], kind, (crate::SPILL_BLKID, *size), block, old)
+                    }
+                };
                 self.push(&mut batch, trees, at, req)?;
             }
         }
@@ -275,6 +286,7 @@ impl Sync<'_> {
         WriteReq {
             data: data.into(),
             compressed: None,
+            encrypted: None,
             kind,
             level,
             bookmark: sync_tree.bookmark(level, blkid),
@@ -295,10 +307,23 @@ impl Sync<'_> {
     ) -> Result<()> {
         let tree = &mut trees[at];
         let old = tree.pointer(Level(0), blkid)?;
-        let lsize = tree.phys.datablksz.into();
-        let plain = self.request(tree, tree.phys.kind, Level(0), blkid, (block.bytes.clone(), 1, old));
+        let (kind, size) = (tree.phys.kind, tree.phys.datablksz.into());
+        let req = self.packed_request(&trees[at], kind, (blkid, size), block, old);
+        self.push(batch, trees, at, req)
+    }
+
+    /// The request for a block of this size that is compressed or encrypted already.
+    fn packed_request(
+        &self,
+        tree: &SyncTree,
+        kind: DmuType,
+        (blkid, lsize): (BlkId, u64),
+        block: &PackedBlock,
+        old: Blkptr,
+    ) -> WriteReq {
+        let plain = self.request(tree, kind, Level(0), blkid, (block.bytes.clone(), 1, old));
         let compressed = Some(Compressed { kind: block.compress, lsize });
-        self.push(batch, trees, at, WriteReq { compressed, ..plain })
+        WriteReq { compressed, encrypted: block.encrypted, ..plain }
     }
 
     fn may_rewrite(&self, old: &Blkptr) -> bool {
@@ -393,6 +418,7 @@ impl Sync<'_> {
         let req = WriteReq {
             data: Block::copy_of(&raw).into(),
             compressed: None,
+            encrypted: None,
             kind: DmuType::OBJSET,
             level: Level(0),
             bookmark,

@@ -228,6 +228,10 @@ pub enum Refusal {
     /// A stream can't be received here, whatever it contains (`EINVAL`).
     #[error("the stream cannot be received here: {0}")]
     Stream(&'static str),
+    /// A raw stream does not fit the encryption of its target, in OpenZFS's words (`EACCES`,
+    /// `EINVAL`, `ZFS_ERR_FROM_IVSET_GUID_MISSING`, `ZFS_ERR_FROM_IVSET_GUID_MISMATCH`).
+    #[error("{0}")]
+    RawStream(&'static str),
 }
 
 /// Why a property can't have a value, in OpenZFS's words.

@@ -187,7 +187,8 @@ impl Heads {
         if !ds.is_inconsistent() {
             return Err(Error::Refused { name: ds.name(), why: Refusal::Busy });
         }
-        if ds.dsl().keys().status(ds.dir())? == KeyStatus::Unavailable {
+        let keys = ds.dsl().keys();
+        if !keys.is_raw(ds.object().0) && keys.status(ds.dir())? == KeyStatus::Unavailable {
             return Err(Error::Key { name: ds.name(), why: KeyRefusal::NotLoaded });
         }
         self.own_any(ds)

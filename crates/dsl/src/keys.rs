@@ -21,10 +21,11 @@ use crate::dir::Dir;
 use crate::{Dsl, Error, Result};
 pub use codec::crypt::WrappingKey;
 use codec::crypt::{CryptoSuite, DataKeys, KeyVersion, WrappedKeys};
+use ondisk::dnode::{DN_MAX_LEVELS, DNODE_BLOCK_SIZE};
 use ondisk::nvlist::{Nvlist, Value};
 use ondisk::{Corrupt, Guid, ObjNum, crypto_key as ck};
 use parking_lot::RwLock;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Whether the key of a dataset is loaded (`zfs_keystatus_t`).
@@ -127,6 +128,11 @@ pub enum Malformed {
     PassphraseLong,
 }
 
+/// Numbers of compressors and checksums that need no feature (`ZIO_COMPRESS_LEGACY_FUNCTIONS`,
+/// `ZIO_CHECKSUM_LEGACY_FUNCTIONS`).
+const COMPRESS_LEGACY_FUNCTIONS: u64 = 15;
+const CHECKSUM_LEGACY_FUNCTIONS: u64 = 10;
+
 /// Loaded keys of a pool, shared with the block pipeline (`spa_keystore_t`).
 #[derive(Debug, Default)]
 pub struct Keys(RwLock<State>);
@@ -137,6 +143,8 @@ struct State {
     roots: HashMap<u64, Arc<WrappingKey>>,
     /// Datasets whose object set was opened.
     admitted: BTreeMap<u64, Admitted>,
+    /// Object sets that arrive encrypted. They are used as if no key were loaded.
+    raw: HashSet<u64>,
 }
 
 #[derive(Debug)]
@@ -146,12 +154,32 @@ struct Admitted {
     open: Option<Arc<DataKeys>>,
 }
 
+/// The use of an object set without its keys, although they may be loaded.
+#[derive(Debug)]
+pub struct RawUse {
+    keys: Arc<Keys>,
+    objset: u64,
+}
+
+impl Drop for RawUse {
+    fn drop(&mut self) {
+        let mut state = self.keys.0.write();
+        state.raw.remove(&self.objset);
+        // The next user reads the keys that are on disk now.
+        state.admitted.remove(&self.objset);
+    }
+}
+
 impl Keys {
     /// The data keys of an object set (`spa_keystore_lookup_key`).
     ///
     /// `None` if it is not encrypted, not admitted, or its key is not loaded.
     pub fn key(&self, objset: u64) -> Option<Arc<DataKeys>> {
-        self.0.read().admitted.get(&objset)?.open.clone()
+        let state = self.0.read();
+        if state.raw.contains(&objset) {
+            return None;
+        }
+        state.admitted.get(&objset)?.open.clone()
     }
 
     /// The loaded wrapping key of an encryption root.
@@ -193,6 +221,17 @@ impl Keys {
         }
     }
 
+    /// Uses an object set as if no key were loaded, while the result lives: it is received raw.
+    pub(crate) fn receive_raw(self: &Arc<Self>, objset: u64) -> RawUse {
+        self.0.write().raw.insert(objset);
+        RawUse { keys: Arc::clone(self), objset }
+    }
+
+    /// Whether an object set is being received raw.
+    pub fn is_raw(&self, objset: u64) -> bool {
+        self.0.read().raw.contains(&objset)
+    }
+
     /// Whether the key of a directory's datasets is loaded (`dsl_dataset_get_keystatus`).
     ///
     /// # Errors
@@ -211,7 +250,8 @@ impl Keys {
     /// * [`Error::Corrupt`]: the key object is malformed, or the root's key does not open it.
     pub(crate) fn admit(&self, dataset: &Dataset) -> Result<()> {
         let objset = dataset.object().0;
-        if self.0.read().admitted.contains_key(&objset) {
+        let is_known = |state: &State| state.admitted.contains_key(&objset) || state.raw.contains(&objset);
+        if is_known(&self.0.read()) {
             return Ok(());
         }
         let Some(object) = dataset.dir().crypto_object()? else { return Ok(()) };
@@ -308,6 +348,83 @@ impl Keys {
 impl zio::KeySource for Keys {
     fn keys(&self, objset: u64) -> std::result::Result<Arc<DataKeys>, zio::KeyError> {
         self.key(objset).ok_or(zio::KeyError::NotLoaded { objset })
+    }
+}
+
+/// What a raw stream says about its dataset: the wrapped keys, and the shape of the dnodes.
+#[derive(Debug, Clone)]
+pub struct RawKeys {
+    pub(crate) wrapped: WrappedKeys,
+    pub(crate) format: KeyFormat,
+    pub(crate) salt: u64,
+    pub(crate) iterations: u64,
+    /// The object set.
+    pub objset: dmu::RawObjset,
+    /// The set of initialisation vectors of the snapshot that the stream builds on, or 0.
+    pub(crate) from_ivset: u64,
+    /// That of the new snapshot, or 0.
+    pub(crate) to_ivset: u64,
+}
+
+impl RawKeys {
+    /// Reads the list `crypt_keydata` of a stream (`dsl_crypto_recv_raw_key_check`,
+    /// `dsl_crypto_recv_raw_objset_check`).
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(list: &Nvlist) -> std::result::Result<Self, &'static str> {
+        fn bytes<const N: usize>(list: &Nvlist, name: &str) -> std::result::Result<[u8; N], &'static str> {
+            let bytes = list.bytes(name).and_then(|bytes| bytes.try_into().ok());
+            bytes.ok_or("its keys lack a field, or one has another length")
+        }
+        let number = |name| list.u64(name).ok_or("its keys lack a number");
+        let small =
+            |name, end: u64| number(name).map(|n| u8::try_from(n).ok().filter(|n| u64::from(*n) < end));
+        let suite =
+            CryptoSuite::from_disk(number(ck::SUITE)?).map_err(|_| "it has an unknown encryption suite")?;
+        let version = KeyVersion::from_disk(number(ck::VERSION)?).ok();
+        if version != Some(KeyVersion::V1) {
+            return Err("its keys are of an unknown version");
+        }
+        let format = match number("keyformat")? {
+            1 => KeyFormat::Raw,
+            2 => KeyFormat::Hex,
+            3 => KeyFormat::Passphrase,
+            _ => return Err("its key has an unknown format"),
+        };
+        let (salt, iterations) = (number("pbkdf2salt")?, number("pbkdf2iters")?);
+        let derived = format == KeyFormat::Passphrase;
+        if derived != (salt != 0) || derived != (iterations != 0) {
+            return Err("its key's format and parameters contradict each other");
+        }
+        let shape = "the blocks of dnodes have an impossible form";
+        if number("mdn_blksz")? != DNODE_BLOCK_SIZE as u64 || number("mdn_nblkptr")? != 3 {
+            return Err(shape);
+        }
+        Ok(Self {
+            wrapped: WrappedKeys {
+                suite,
+                version: KeyVersion::V1,
+                guid: Guid(number(ck::GUID)?),
+                iv: bytes(list, ck::IV)?,
+                mac: bytes(list, ck::MAC)?,
+                master: bytes(list, ck::MASTER_KEY)?,
+                hmac: bytes(list, ck::HMAC_KEY)?,
+            },
+            format,
+            salt,
+            iterations,
+            objset: dmu::RawObjset {
+                portable_mac: bytes(list, "portable_mac")?,
+                compress: small("mdn_compress", COMPRESS_LEGACY_FUNCTIONS)?.ok_or(shape)?,
+                checksum: small("mdn_checksum", CHECKSUM_LEGACY_FUNCTIONS)?.ok_or(shape)?,
+                levels: small("mdn_nlevels", u64::from(DN_MAX_LEVELS) + 1)?.ok_or(shape)?,
+                indirect_shift: small("mdn_indblkshift", 64)?.ok_or(shape)?,
+                max_block: number("mdn_maxblkid")?,
+            },
+            from_ivset: list.u64("from_ivset_guid").unwrap_or(0),
+            to_ivset: list.u64("to_ivset_guid").unwrap_or(0),
+        })
     }
 }
 

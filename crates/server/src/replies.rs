@@ -52,6 +52,7 @@ fn of_object(error: &dmu::Error) -> Option<bool> {
         | Error::Unsynced { .. }
         | Error::CloneShape { .. }
         | Error::PackedShape { .. }
+        | Error::RawShape { .. }
         | Error::BonusLength { .. }
         | Error::EntryExists { .. }
         | Error::NoEntry { .. }
@@ -121,6 +122,9 @@ pub(crate) fn of_dsl(error: &dsl::Error) -> Reason {
         dsl::Error::Refused { why: dsl::Refusal::Stream(what), .. } => {
             Reason::Stream { fault: StreamFault::Invalid, what: (*what).to_owned() }
         }
+        dsl::Error::Refused { why: dsl::Refusal::RawStream(what), .. } => {
+            Reason::Stream { fault: StreamFault::Encryption, what: (*what).to_owned() }
+        }
         dsl::Error::Refused { why, .. } => Reason::Refused { why: refusal(*why) },
         dsl::Error::Several(errors) => match errors.first() {
             Some(first) => of_dsl(first),
@@ -168,7 +172,7 @@ fn refusal(why: dsl::Refusal) -> Refusal {
         R::Feature(_) => Refusal::Feature,
         R::NotBefore => Refusal::NotBefore,
         // Where its text counts, `of_dsl` keeps it.
-        R::NotSource | R::Stream(_) => Refusal::NotSource,
+        R::NotSource | R::Stream(_) | R::RawStream(_) => Refusal::NotSource,
         R::Modified => Refusal::Modified,
         R::LargeBlocks => Refusal::LargeBlocks,
         R::ResumeExists => Refusal::ResumeExists,

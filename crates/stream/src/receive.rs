@@ -7,7 +7,7 @@
 //! open.
 //!
 //! Writes take the usual path, and wait where other writers wait. A block that arrives
-//! compressed is stored as it is.
+//! compressed is stored as it is. So is all of a raw stream, which needs no key (`raw`).
 //!
 //! # Life
 //! [`Receiving::new`] makes the dataset or the hidden clone that the stream goes into
@@ -19,24 +19,27 @@
 //! resumed.
 //!
 //! # Absent
-//! Raw and redacted streams, healing (`zfs receive -c`), and properties of a package.
+//! Redacted streams, healing (`zfs receive -c`), and properties of a package.
 //!
 //! # See
 //! OpenZFS `dmu_recv.c`.
 
 mod apply;
 mod queue;
+mod raw;
 
 use std::io::Read;
 use std::sync::Arc;
 
+use dsl::keys::{RawKeys, RawUse};
 use dsl::ops::receive::{
-    PlaceSlot, RECEIVING, ReceiveAbort, ReceiveBegin, ReceiveEnd, ReceiveResume, Received,
+    DISABLE_IVSET_GUID_CHECK, PlaceSlot, RECEIVING, ReceiveAbort, ReceiveBegin, ReceiveEnd, ReceiveResume,
+    Received,
 };
 use dsl::{Dataset, LongHold, Owned, SyncTask};
 use observe::{Tunable, Unit};
 use ondisk::nvlist::Nvlist;
-use ondisk::replay::{Begin, HeaderType, RECORD_SIZE, Record, features};
+use ondisk::replay::{Begin, HeaderType, RECORD_SIZE, Record, features, flags};
 use ondisk::{ObjNum, mos};
 use spa::Spa;
 use spa::engine::{PoolWriter, TaskError};
@@ -66,7 +69,7 @@ pub static RECV_WRITE_BATCH_SIZE: Tunable = Tunable::new(
 );
 
 /// All tunables of receives.
-pub const TUNABLES: &[&Tunable] = &[&RECV_QUEUE_LENGTH, &RECV_WRITE_BATCH_SIZE];
+pub const TUNABLES: &[&Tunable] = &[&RECV_QUEUE_LENGTH, &RECV_WRITE_BATCH_SIZE, &DISABLE_IVSET_GUID_CHECK];
 
 /// The features of streams that this release can receive.
 const SUPPORTED: u64 = features::SA_SPILL
@@ -79,7 +82,8 @@ const SUPPORTED: u64 = features::SA_SPILL
     | features::ZSTD
     | features::SWITCH_TO_LARGE_BLOCKS
     | features::LONGNAME
-    | features::LARGE_MICROZAP;
+    | features::LARGE_MICROZAP
+    | features::RAW;
 
 /// Where a stream goes, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -183,6 +187,8 @@ struct Place {
     hold: Option<LongHold>,
     /// The dataset exists apart from what is received.
     hidden: bool,
+    /// No key is used for it, since the stream is raw. Released after its owner.
+    raw: Option<RawUse>,
     resumable: bool,
     /// What was received is worth keeping.
     keep: bool,
@@ -235,7 +241,6 @@ impl Start {
         let Ok(list) = list else { return wrong("the list behind it is malformed") };
         let beyond = begin.features() & !SUPPORTED;
         for (feature, what) in [
-            (features::RAW, "raw streams"),
             (features::REDACTED, "redacted streams"),
             (features::DEDUP | features::DEDUPPROPS, "deduplicated streams"),
         ] {
@@ -250,6 +255,22 @@ impl Start {
             return Err(ReceiveError::Feature("redacted streams"));
         }
         Ok(Self { begin, list })
+    }
+
+    /// The keys of a raw stream.
+    fn raw_keys(&self) -> Result<Option<RawKeys>, ReceiveError> {
+        let wrong = |why| ReceiveError::Record { record: 0, at: 0, why };
+        if self.begin.features() & features::RAW == 0 {
+            return Ok(None);
+        }
+        if self.begin.features() & features::EMBED_DATA != 0 {
+            return Err(wrong("raw streams have no embedded blocks"));
+        }
+        if self.begin.flags & flags::SPILL_BLOCK == 0 {
+            return Err(wrong("a raw stream must say which objects have spill blocks"));
+        }
+        let list = self.list.list("crypt_keydata").ok_or_else(|| wrong("it is raw and has no keys"))?;
+        RawKeys::parse(list).map(Some).map_err(wrong)
     }
 
     /// Where a stream that continues another one begins: the object and the offset.
@@ -288,7 +309,8 @@ impl Receiving {
             }
         };
         let ReceiveOptions { force, enforce_limits, .. } = *options;
-        let what = Received { name, snapshot, begin: start.begin, force, enforce_limits };
+        let raw = start.raw_keys()?;
+        let what = Received { name, snapshot, begin: start.begin, force, enforce_limits, raw };
         let mut place = begin(spa, &what, &start, options)?;
         let failed = |mut place: Place, started: bool, error| {
             place.keep |= started;
@@ -352,7 +374,9 @@ fn begin(
 ) -> Result<Place, ReceiveError> {
     let live = writer(spa)?;
     let resumes = start.resumes_at()?;
-    check_key(spa, what, options)?;
+    if what.raw.is_none() {
+        check_key(spa, what, options)?;
+    }
     let slot = PlaceSlot::default();
     let place = Arc::clone(&slot);
     match resumes {
@@ -363,10 +387,11 @@ fn begin(
         }
     }
     let found = slot.lock().take().expect("the task leaves the dataset there");
-    let (object, hidden, hold) = (found.object, found.hidden, Some(found.hold));
+    let dsl::ops::receive::Place { object, hidden, hold, raw } = found;
+    let hold = Some(hold);
     let (keep, spa) = (resumes.is_some(), Arc::clone(spa));
     // From here on it is destroyed after a failure.
-    let mut place = Place { spa, object, hold, hidden, resumable: keep, keep, owned: None };
+    let mut place = Place { spa, object, hold, hidden, raw, resumable: keep, keep, owned: None };
     let dataset = place.dataset()?;
     place.resumable = dataset.field(mos::DS_RESUME_TOGUID)?.is_some();
     place.owned = Some(Arc::new(live.dsl().heads().own_receiving(&dataset)?));

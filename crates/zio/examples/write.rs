@@ -102,6 +102,7 @@ fn main() {
     let req = |n: u64| WriteReq {
         data: blocks[n as usize % blocks.len()].clone().into(),
         compressed: None,
+        encrypted: None,
         kind: DmuType::PLAIN_FILE_CONTENTS,
         level: Level(0),
         bookmark: Bookmark { objset: 5, object: ObjNum(1), level: Level(0), blkid: BlkId(n) },

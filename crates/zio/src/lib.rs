@@ -43,7 +43,7 @@ pub use dedup::{Clones, Dedup, Found};
 pub use error::Error;
 pub use keys::{Entropy, KeyError, KeySource};
 pub use options::{IoFlags, ReadOptions};
-pub use policy::{Compressed, WritePolicy, WriteReq};
+pub use policy::{Compressed, Encrypted, WritePolicy, WriteReq};
 pub use read::{Opened, Zio};
 pub use scrub::{ExamineKind, MissingPieces};
 pub use space::{ClassHint, NoSpace, Space, Want};

@@ -2,7 +2,9 @@
 
 use crate::{Bookmark, ClassHint};
 use codec::compress::ZstdLevel;
+use codec::crypt::MAC_LEN;
 use device::Sparse;
+use ondisk::blkptr::CryptParams;
 use ondisk::{Blkptr, ChecksumKind, CompressKind, DmuType, Level};
 
 /// How a block is to be stored (`zio_prop_t`).
@@ -62,6 +64,15 @@ pub struct Compressed {
     pub lsize: u64,
 }
 
+/// How the bytes of a block of an encrypted object set are protected already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Encrypted {
+    /// Salt and IV, which are zeros if the block's type is only authenticated.
+    pub params: CryptParams,
+    /// The MAC.
+    pub mac: [u8; MAC_LEN],
+}
+
 /// A block to be written.
 #[derive(Debug, Clone)]
 pub struct WriteReq {
@@ -72,6 +83,10 @@ pub struct WriteReq {
     /// How `data` is compressed already. Such a block is stored as it is
     /// (`ZIO_FLAG_RAW_COMPRESS`).
     pub compressed: Option<Compressed>,
+    /// How `data` is encrypted or authenticated already. Such a block is stored as it is, and no
+    /// key is needed (`ZIO_FLAG_RAW_ENCRYPT`). Of a block of dnodes, only the bonuses are
+    /// ciphertext.
+    pub encrypted: Option<Encrypted>,
     /// Type of its object; of a spill block, the type of the bonus.
     pub kind: DmuType,
     /// Its level.

@@ -4,6 +4,7 @@ use crate::live::header::Header;
 use device::Block;
 use ondisk::{BlkId, Blkptr, CompressKind, Txg};
 use std::collections::BTreeMap;
+use zio::Encrypted;
 
 /// A set of block numbers, as ranges that neither overlap nor touch. Each goes from its first to
 /// its last number.
@@ -46,13 +47,24 @@ impl Ranges {
     }
 }
 
-/// A data block that is compressed already, as another pool stored it.
+/// A data block that is compressed already, or encrypted, as another pool stored it.
 #[derive(Debug, Clone)]
 pub struct PackedBlock {
-    /// Its compressed bytes, not more than its contents.
+    /// Its stored bytes, not more than its contents.
     pub bytes: Block,
-    /// How they are compressed: with a real compressor.
+    /// How they are compressed. `Off` only if they are encrypted.
     pub compress: CompressKind,
+    /// How they are encrypted or authenticated, if their object set is received raw.
+    pub encrypted: Option<Encrypted>,
+}
+
+/// A spill block that was written.
+#[derive(Debug, Clone)]
+pub(crate) enum SpillBlock {
+    /// Its contents.
+    Plain(Block),
+    /// A block of this size, as another pool stored it.
+    Packed(PackedBlock, u64),
 }
 
 /// The changes of one transaction group to one object.
@@ -74,7 +86,7 @@ pub(crate) struct Dirty {
     /// or `packed`.
     pub(crate) clones: BTreeMap<BlkId, Blkptr>,
     /// The spill block, if it was written (`Some(Some)`) or removed (`Some(None)`).
-    pub(crate) spill: Option<Option<Block>>,
+    pub(crate) spill: Option<Option<SpillBlock>>,
     /// The blocks of `blocks` that were written early, with their places. The block is held here,
     /// so that it is not changed in place.
     early: BTreeMap<BlkId, (Block, Blkptr)>,

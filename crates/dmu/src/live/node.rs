@@ -2,7 +2,7 @@
 //! group.
 
 use crate::live::LiveObjset;
-use crate::live::dirty::{BlockLocation, Dirty, PackedBlock};
+use crate::live::dirty::{BlockLocation, Dirty, PackedBlock, SpillBlock};
 use crate::live::header::Header;
 use crate::tree::BlockTree;
 use crate::{Error, Result, Tx};
@@ -169,7 +169,7 @@ impl LiveDnode {
     fn fetch(&self, blkid: BlkId, place: BlockSource, options: &ReadOptions) -> Result<Option<Block>> {
         match place {
             BlockSource::Known(block) => Ok(block),
-            BlockSource::Packed(packed) => self.unpack(&packed).map(Some),
+            BlockSource::Packed(packed) => self.unpack(&packed, self.block_size() as usize).map(Some),
             BlockSource::BlockTree(tree) => tree.block(blkid, options),
             BlockSource::Cloned(bp) => {
                 let (objset, object) = (self.os.home.id, self.object);
@@ -179,10 +179,14 @@ impl LiveDnode {
         }
     }
 
-    /// Decompresses a block.
-    fn unpack(&self, packed: &PackedBlock) -> Result<Block> {
-        let mut buf = AlignedBuf::zeroed(self.block_size() as usize);
+    /// Decompresses a block. Nothing reads an encrypted one before its txg is synced.
+    fn unpack(&self, packed: &PackedBlock, size: usize) -> Result<Block> {
+        let mut buf = AlignedBuf::zeroed(size);
         let why = "a block can't be decompressed";
+        if packed.encrypted.is_some() {
+            let why = "a block that arrived encrypted is not written yet";
+            return Err(self.corrupt(Corrupt::Shape { what: "data block", why }));
+        }
         codec::compress::decompress(packed.compress, &packed.bytes, &mut buf)
             .map_err(|_| self.corrupt(Corrupt::Shape { what: "data block", why }))?;
         Ok(buf.freeze())
@@ -258,7 +262,11 @@ impl LiveDnode {
             let s = self.state.read();
             for d in s.changes() {
                 match &d.spill {
-                    Some(spill) => return Ok(spill.clone()),
+                    Some(None) => return Ok(None),
+                    Some(Some(SpillBlock::Plain(block))) => return Ok(Some(block.clone())),
+                    Some(Some(SpillBlock::Packed(block, size))) => {
+                        return self.unpack(block, *size as usize).map(Some);
+                    }
                     None if d.wipe => return Ok(None),
                     None => {}
                 }

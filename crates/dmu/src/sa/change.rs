@@ -13,7 +13,7 @@
 //! attributes of one object.
 
 use super::Sa;
-use crate::live::dirty::Dirty;
+use crate::live::dirty::{Dirty, SpillBlock};
 use crate::zap::{Normalization, Value, Zap};
 use crate::{Dnode, Error, NewObject, Objset, Result, Tx};
 use device::Block;
@@ -251,7 +251,7 @@ impl Sa {
             h.has_spill = spill.is_some();
             if spill != before {
                 tx.count(spill.as_ref().map_or(0, |b| b.len() as u64));
-                d.spill = Some(spill);
+                d.spill = Some(spill.map(SpillBlock::Plain));
             }
         })
     }

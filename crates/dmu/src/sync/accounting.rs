@@ -6,6 +6,7 @@
 //! owner's number in hexadecimal, with the prefix `obj-` for the count of objects. Flags in the
 //! dnode say whether an object is counted. A counted object stays counted.
 
+use crate::live::dirty::SpillBlock;
 use crate::sync::{Sync, Synced};
 use crate::zap::{Normalization, Zap};
 use crate::{
@@ -139,7 +140,8 @@ impl Sync<'_> {
         let phys = self.live.phys();
         let has = |flag| phys.flags.0 & flag != 0;
         // If only the root changes, no table is read. The key of the object set may not be loaded.
-        if phys.kind != ObjsetKind::Zfs || synced.is_empty() {
+        // The owners of what arrives raw are encrypted.
+        if phys.kind != ObjsetKind::Zfs || synced.is_empty() || self.live.raw.is_raw() {
             return Ok(());
         }
         let mut new_flags = 0;
@@ -190,7 +192,9 @@ impl Sync<'_> {
         let spilled = new.bonus_kind == DmuType::SA && new.bonus.is_empty();
         let spill = match &s.dirty.spill {
             _ if !spilled => None,
-            Some(spill) => spill.clone(),
+            Some(Some(SpillBlock::Plain(block))) => Some(block.clone()),
+            // Of a raw stream, nothing is counted.
+            Some(_) => None,
             None => s.old.as_ref().filter(|_| !s.dirty.wipe).map_or(Ok(None), |t| t.spill(&self.options))?,
         };
         self.owner(s, new.bonus_kind, spill.as_deref().unwrap_or(&new.bonus))

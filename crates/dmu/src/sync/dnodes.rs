@@ -7,7 +7,8 @@ use crate::sync::block_tree::SyncTree;
 use crate::sync::{Sync, Synced};
 use crate::tree::BlockTree;
 use device::AlignedBuf;
-use ondisk::dnode::{DNODE_MIN_SIZE, DNODE_SHIFT, DnodePhys};
+use ondisk::blkptr::BLKPTR_SIZE;
+use ondisk::dnode::{DNODE_CORE_SIZE, DNODE_MIN_SIZE, DNODE_SHIFT, DnodePhys};
 use ondisk::version::SPA_VERSION_DNODE_BYTES;
 use ondisk::{BlkId, ObjNum};
 use std::sync::Arc;
@@ -24,6 +25,24 @@ pub(crate) fn fill(block: &[u8]) -> u64 {
     n
 }
 
+/// Puts a dnode into its slots whose bonus is ciphertext, as is all of the space behind it.
+fn put_raw(slots: &mut [u8], encoded: &[u8], s: &Synced, new: &DnodePhys) {
+    let spill = if new.spill.is_some() { BLKPTR_SIZE } else { 0 };
+    let bonus = DNODE_CORE_SIZE + new.blkptrs.len() * BLKPTR_SIZE..slots.len() - spill;
+    let arrived = s.dirty.header.as_ref().and_then(|header| header.encrypted_bonus.as_deref());
+    let kept = s.old.is_some() && !s.dirty.wipe && arrived.is_none();
+    slots[..bonus.start].copy_from_slice(&encoded[..bonus.start]);
+    slots[bonus.end..].copy_from_slice(&encoded[bonus.end..]);
+    if !kept {
+        slots[bonus.clone()].copy_from_slice(&encoded[bonus.clone()]);
+    }
+    if let Some(bytes) = arrived {
+        // A spill block that the object did not announce takes the end.
+        let bytes = &bytes[..bytes.len().min(bonus.len())];
+        slots[bonus][..bytes.len()].copy_from_slice(bytes);
+    }
+}
+
 impl Sync<'_> {
     /// Writes the changed blocks of dnodes, and returns the new meta dnode.
     pub(super) fn dnode_blocks(&mut self, meta: &Arc<BlockTree>, synced: &[Synced]) -> Result<DnodePhys> {
@@ -37,7 +56,12 @@ impl Sync<'_> {
         let mut dirty = Dirty::new(self.txg, None);
         for same in synced.chunk_by(|a, b| a.dn.object.0 / per == b.dn.object.0 / per) {
             let blkid = BlkId(same[0].dn.object.0 / per);
-            let old = if blkid <= meta.phys.maxblkid { meta.block(blkid, &self.options)? } else { None };
+            let raw = self.live.raw.is_raw();
+            let old = match blkid <= meta.phys.maxblkid {
+                true if raw => meta.block_undecrypted(blkid, &self.options)?,
+                true => meta.block(blkid, &self.options)?,
+                false => None,
+            };
             let mut buf = old.map_or_else(|| AlignedBuf::zeroed(size), |b| b.thaw());
             let at = |s: &Synced| (s.dn.object.0 % per) as usize * DNODE_MIN_SIZE;
             // First all dnodes that go: a new one may lie across several of them.
@@ -49,8 +73,9 @@ impl Sync<'_> {
             }
             for s in same {
                 if let Some(new) = &s.new {
-                    let raw = if sectors { new.encode_sectors() } else { new.encode() };
-                    buf[at(s)..at(s) + raw.len()].copy_from_slice(&raw);
+                    let encoded = if sectors { new.encode_sectors() } else { new.encode() };
+                    let slots = &mut buf[at(s)..at(s) + encoded.len()];
+                    if raw { put_raw(slots, &encoded, s, new) } else { slots.copy_from_slice(&encoded) }
                 }
             }
             header.reach(blkid).map_err(|e| meta.corrupt(e))?;

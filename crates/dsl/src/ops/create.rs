@@ -282,14 +282,16 @@ impl Syncing<'_> {
             Kind::Volume => ObjsetKind::Zvol,
             Kind::Snapshot | Kind::Bookmark => return Syncing::refuse(name, Refusal::NotHead),
         };
-        let counts = self.version() >= SPA_VERSION_USERSPACE;
+        // Nothing can be counted without the key, which such a dataset need not have.
+        let raw = self.dsl.keys().is_raw(ds);
+        let counts = self.version() >= SPA_VERSION_USERSPACE && !raw;
         let mut flags = if counts { ObjsetFlags::USERACCOUNTING_COMPLETE } else { 0 };
         let mut begun = Vec::new();
         for (feature, flag) in [
             ("userobj_accounting", ObjsetFlags::USEROBJACCOUNTING_COMPLETE),
             ("project_quota", ObjsetFlags::PROJECTQUOTA_COMPLETE),
         ] {
-            if self.feature_enabled(feature)? {
+            if !raw && self.feature_enabled(feature)? {
                 flags |= flag;
                 begun.push(feature);
             }

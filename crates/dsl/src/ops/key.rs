@@ -10,8 +10,8 @@
 //! The user's key and its location (`keylocation`), except that the latter is stored: the commands
 //! fetch the key.
 
-use crate::error::{KeyRefusal, PropError};
-use crate::keys::{KeyFormat, WrappingKey, read_wrapped};
+use crate::error::{KeyRefusal, PropError, Refusal};
+use crate::keys::{KeyFormat, RawKeys, WrappingKey, read_wrapped};
 use crate::links::ParentWalk;
 use crate::mos_objects::{DropEntry, words};
 use crate::ops::create::Create;
@@ -290,6 +290,37 @@ impl Syncing<'_> {
         }
         self.dsl.keys().enter(ds, to.root, wrapped, Arc::new(data));
         Ok(())
+    }
+
+    /// Stores the keys of a raw stream as those of its dataset, which becomes an encryption root if
+    /// it has no keys yet (`dsl_crypto_recv_raw_key_sync`).
+    pub(crate) fn receive_key(&mut self, dir: u64, ds: u64, raw: &RawKeys) -> Result<()> {
+        let wrapper = |root| Wrapper { root, format: raw.format, salt: raw.salt, iterations: raw.iterations };
+        if let Some(object) = self.crypto_object(dir)? {
+            let root = self.key_root(object)?;
+            self.put_key(object, &wrapper(root), &raw.wrapped)?;
+            self.dsl.keys().rewrapped(ds, root, raw.wrapped);
+            return Ok(());
+        }
+        let object = self.zap_create(DmuType::ZAP_METADATA)?;
+        self.put_key(object, &wrapper(dir), &raw.wrapped)?;
+        for (field, n) in [(ck::REFCOUNT, 1), (ck::VERSION, KeyVersion::V1.to_disk())] {
+            self.zap(object)?.update(self.tx, field.as_bytes(), &words(&[n]))?;
+        }
+        self.zapify(dir, DmuType::DSL_DIR)?;
+        self.zap(dir)?.add(self.tx, ck::FIELD.as_bytes(), &words(&[object]))?;
+        self.activate_new(ds, "encryption")?;
+        let value = Value::Text("prompt".to_owned());
+        self.store_prop(dir, &Setting { name: Prop::Keylocation.name().to_owned(), value }, SetAs::Local)
+    }
+
+    /// Refuses a raw stream with other keys than its dataset has.
+    pub(crate) fn check_received_key(&self, dir: u64, name: &str, raw: &RawKeys) -> Result<()> {
+        let Some(object) = self.crypto_object(dir)? else { return Ok(()) };
+        if self.mos().u64(ObjNum(object), ck::GUID)? == Some(raw.wrapped.guid.0) {
+            return Ok(());
+        }
+        Self::refuse(name, Refusal::RawStream("encryption key does not match existing key"))
     }
 
     /// Stores where the user has a new key.

@@ -19,12 +19,14 @@
 
 use crate::error::Refusal;
 use crate::heads::{LongHold, ResumePoint};
+use crate::keys::{RawKeys, RawUse};
 use crate::mos_objects::{DropEntry, words};
 use crate::ops::create::check_new_name;
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Contents, Error, Kind, Name, Result, Tail};
 use dmu::Objset;
 use dmu::zap::Value;
+use observe::{Tunable, Unit};
 use ondisk::dsl::{DS_FLAG_CI_DATASET, DS_FLAG_INCONSISTENT, DslDatasetPhys};
 use ondisk::objset::ObjsetKind;
 use ondisk::replay::{Begin, features, flags};
@@ -35,11 +37,27 @@ use std::sync::Arc;
 /// The hidden child of an existing dataset that a stream goes into (`recv_clone_name`).
 pub const RECEIVING: &str = "%recv";
 
+/// Receives raw streams without comparing their sets of initialisation vectors
+/// (`zfs_disable_ivset_guid_check`).
+pub static DISABLE_IVSET_GUID_CHECK: Tunable = Tunable::new(
+    "zfs_disable_ivset_guid_check",
+    0,
+    0..=1,
+    Unit::Flag,
+    "receive raw streams of old versions, whose snapshots have no set of initialisation vectors",
+);
+
+const IVSET_MISSING: &str = "IV set guid missing. See errata 4 at \
+                             https://openzfs.github.io/openzfs-docs/msg/ZFS-8000-ER.";
+const IVSET_MISMATCH: &str = "IV set guid mismatch. See the 'zfs receive' man page section\n \
+                              discussing the limitations of raw encrypted send streams.";
+
 /// How much one transaction may exceed a quota: `DMU_MAX_ACCESS` and `spa_asize_inflation`.
 const REFQUOTA_SLACK: u64 = (64 << 20) * 24;
 
 /// Features of streams that the pool must have enabled, and their names there.
-const NEEDS: [(u64, &str); 8] = [
+const NEEDS: [(u64, &str); 9] = [
+    (features::RAW, "encryption"),
     (features::LZ4, "lz4_compress"),
     (features::ZSTD, "zstd_compress"),
     (features::EMBED_DATA, "embedded_data"),
@@ -78,6 +96,8 @@ pub struct Received {
     pub force: bool,
     /// Enforce limits of counts; an administrator is exempt.
     pub enforce_limits: bool,
+    /// The keys of a raw stream.
+    pub raw: Option<RawKeys>,
 }
 
 impl Received {
@@ -118,6 +138,24 @@ impl Received {
         Ok(())
     }
 
+    /// Refuses a raw stream that does not continue what a snapshot has, as far as its encryption
+    /// tells.
+    fn check_raw(&self, s: &mut Syncing<'_>, dir: u64, from: Option<u64>) -> Result<()> {
+        let Some(raw) = &self.raw else { return Ok(()) };
+        let refuse = |why| Syncing::refuse(&self.name, Refusal::RawStream(why));
+        if !s.is_encrypted(dir)? {
+            return refuse("cannot perform raw receive on top of existing unencrypted dataset");
+        }
+        s.check_received_key(dir, &self.name, raw)?;
+        let Some(from) = from.filter(|_| DISABLE_IVSET_GUID_CHECK.get() == 0) else { return Ok(()) };
+        match s.field_u64(from, mos::DS_IVSET_GUID)?.unwrap_or(0) {
+            0 => refuse(IVSET_MISSING),
+            _ if raw.from_ivset == 0 => refuse(IVSET_MISSING),
+            ivset if ivset != raw.from_ivset => refuse(IVSET_MISMATCH),
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses a stream with embedded blocks for an encrypted dataset.
     fn check_embedded(&self, s: &Syncing<'_>, dir: u64) -> Result<()> {
         if self.has(features::EMBED_DATA) && s.is_encrypted(dir)? {
@@ -145,6 +183,8 @@ pub struct Place {
     pub hidden: bool,
     /// Keeps it from being destroyed.
     pub hold: LongHold,
+    /// It is used without its keys, since the stream is raw.
+    pub raw: Option<RawUse>,
 }
 
 /// Where a task leaves the dataset that it made or found.
@@ -195,12 +235,13 @@ impl SyncTask for ReceiveBegin {
 
     fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         let ci = dataset_flags(&self.what.begin);
+        let mut raw = None;
         let name = self.what.name.clone();
         let (ds, full, hidden) = match s.find_dir(&name)? {
             Some(dir) => {
                 let from = self.find_from(s, dir)?;
                 let child = s.create_dir(Some(dir), RECEIVING)?;
-                (self.create(s, child, from, ci)?, format!("{name}/{RECEIVING}"), true)
+                (self.create(s, (child, &mut raw), from, ci)?, format!("{name}/{RECEIVING}"), true)
             }
             None => {
                 let (above, tail) = name.rsplit_once('/').expect("the check found a dataset above");
@@ -210,7 +251,7 @@ impl SyncTask for ReceiveBegin {
                     None => None,
                 };
                 let dir = s.create_dir(Some(parent), tail)?;
-                (self.create(s, dir, origin, ci)?, name, false)
+                (self.create(s, (dir, &mut raw), origin, ci)?, name, false)
             }
         };
         self.what.activate_features(s, ds)?;
@@ -219,7 +260,7 @@ impl SyncTask for ReceiveBegin {
         }
         s.ds_mut(ds)?.flags |= DS_FLAG_INCONSISTENT;
         s.log("receive", &full, ds, String::new());
-        s.hold_place(&self.place, ds, hidden);
+        s.hold_place(&self.place, ds, hidden, raw);
         Ok(())
     }
 }
@@ -231,11 +272,19 @@ fn dataset_flags(begin: &Begin) -> u64 {
 
 impl ReceiveBegin {
     /// Makes the dataset that the stream goes into.
-    fn create(&self, s: &mut Syncing<'_>, dir: u64, origin: Option<u64>, flags: u64) -> Result<u64> {
+    fn create(
+        &self,
+        s: &mut Syncing<'_>,
+        (dir, raw): (u64, &mut Option<RawUse>),
+        origin: Option<u64>,
+        flags: u64,
+    ) -> Result<u64> {
         let ds = s.create_dataset(dir, origin, flags)?;
-        match origin {
-            Some(origin) => s.clone_key(dir, origin)?,
-            None => s.create_key(dir, ds, &self.what.name, None)?,
+        *raw = self.what.raw.is_some().then(|| s.dsl.keys().receive_raw(ds));
+        match (origin, &self.what.raw) {
+            (Some(origin), _) => s.clone_key(dir, origin)?,
+            (None, Some(keys)) => s.receive_key(dir, ds, keys)?,
+            (None, None) => s.create_key(dir, ds, &self.what.name, None)?,
         }
         s.create_counts(dir)?;
         match origin {
@@ -276,6 +325,7 @@ impl ReceiveBegin {
                 let why = "an encrypted dataset can't be replaced by a full stream";
                 return Syncing::refuse(name, Refusal::Stream(why));
             }
+            what.check_raw(s, dir, None)?;
             let above = s.dir(dir)?.parent_obj;
             return s.check_new_key(above, name, None);
         }
@@ -285,6 +335,7 @@ impl ReceiveBegin {
         if !what.force && (s.is_modified_since(head, from)? || s.ds(head)?.prev_snap_obj != from) {
             return Syncing::refuse(name, Refusal::Modified);
         }
+        what.check_raw(s, dir, Some(from))?;
         s.check_source(from, what, true)
     }
 
@@ -331,6 +382,9 @@ impl ReceiveBegin {
             return Syncing::refuse(name, Refusal::WrongParent);
         }
         let Some(origin) = &self.origin else {
+            if what.raw.is_some() {
+                return Ok(());
+            }
             s.check_new_key(parent, name, None)?;
             return what.check_embedded(s, parent);
         };
@@ -340,7 +394,9 @@ impl ReceiveBegin {
             return Syncing::refuse(name, Refusal::NotSource);
         }
         what.check_embedded(s, p.dir_obj)?;
-        s.check_source(snap, what, what.begin.from_guid != 0)
+        let incremental = what.begin.from_guid != 0;
+        what.check_raw(s, p.dir_obj, incremental.then_some(snap))?;
+        s.check_source(snap, what, incremental)
     }
 
     fn store_resume_fields(&self, s: &mut Syncing<'_>, ds: u64) -> Result<()> {
@@ -430,13 +486,19 @@ impl SyncTask for ReceiveResume {
             return refuse(Refusal::Stream("it continues at another place than where the receive broke off"));
         }
         what.check_embedded(s, p.dir_obj)?;
+        if s.field_u64(ds, mos::DS_RESUME_RAWOK)?.is_some() != what.raw.is_some() {
+            return refuse(Refusal::Stream("it does not continue what was received here"));
+        }
+        let from = (what.begin.from_guid != 0).then_some(p.prev_snap_obj);
+        what.check_raw(s, p.dir_obj, from)?;
         s.check_source(ds, what, true)
     }
 
     fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         let (ds, hidden) = s.receiving(&self.what.name)?;
         self.what.activate_features(s, ds)?;
-        s.hold_place(&self.place, ds, hidden);
+        let raw = self.what.raw.is_some().then(|| s.dsl.keys().receive_raw(ds));
+        s.hold_place(&self.place, ds, hidden, raw);
         let full = if hidden { format!("{}/{RECEIVING}", self.what.name) } else { self.what.name.clone() };
         s.log("resume receive", &full, ds, String::new());
         Ok(())
@@ -485,6 +547,9 @@ impl SyncTask for ReceiveEnd {
             s.check_destroy_snapshot(snap, &name, false)?;
             (later, snap) = (p.creation_txg.0, p.prev_snap_obj);
         }
+        if let Some(raw) = &what.raw {
+            s.check_received_key(dir, &what.name, raw)?;
+        }
         let own = origin == 0 || Some(origin) == s.dsl.origin_snapshot()? || s.ds(origin)?.dir_obj == dir;
         if !own {
             return Syncing::refuse(&what.name, Refusal::NotSource);
@@ -502,6 +567,11 @@ impl SyncTask for ReceiveEnd {
         let head = if hidden {
             s.sync_head(head, 1)?;
             s.destroy_snapshots_after(ds, head)?;
+            if let Some(raw) = &what.raw {
+                // Only now: the keys are those of the dataset, too.
+                let child = s.ds(ds)?.dir_obj;
+                s.receive_key(child, head, raw)?;
+            }
             s.swap_with_clone(ds, head)?;
             head
         } else {
@@ -512,6 +582,9 @@ impl SyncTask for ReceiveEnd {
         p.creation_time = what.begin.creation_time;
         p.guid = what.begin.to_guid;
         p.flags &= !DS_FLAG_INCONSISTENT;
+        if let Some(raw) = what.raw.as_ref().filter(|raw| raw.to_ivset != 0) {
+            s.set_ivset(snap, raw.to_ivset)?;
+        }
         s.ds_mut(head)?.flags &= !DS_FLAG_INCONSISTENT;
         if hidden { s.destroy_head(ds, &full) } else { s.drop_resume_fields(ds) }
     }
@@ -560,9 +633,9 @@ impl SyncTask for ReceiveAbort {
 
 impl Syncing<'_> {
     /// Leaves the dataset that a stream goes into to the caller, and keeps it there.
-    fn hold_place(&self, slot: &PlaceSlot, object: u64, hidden: bool) {
+    fn hold_place(&self, slot: &PlaceSlot, object: u64, hidden: bool, raw: Option<RawUse>) {
         let hold = self.dsl.heads().long_hold(object);
-        *slot.lock() = Some(Place { object, hidden, hold });
+        *slot.lock() = Some(Place { object, hidden, hold, raw });
     }
 
     /// The full name of a head, by its object.

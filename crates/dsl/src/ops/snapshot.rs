@@ -230,9 +230,13 @@ impl Syncing<'_> {
             return Ok(());
         }
         let guid = self.fsid();
+        self.set_ivset(snap, guid)
+    }
+
+    /// Says which set of initialisation vectors a snapshot of an encrypted dataset has.
+    pub(crate) fn set_ivset(&mut self, snap: u64, guid: u64) -> Result<()> {
         self.zapify(snap, DmuType::DSL_DATASET)?;
-        let value = words(&[guid]);
-        self.zap(snap)?.add(self.tx, mos::DS_IVSET_GUID.as_bytes(), &value)?;
+        self.zap(snap)?.update(self.tx, mos::DS_IVSET_GUID.as_bytes(), &words(&[guid]))?;
         Ok(())
     }
 

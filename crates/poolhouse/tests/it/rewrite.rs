@@ -115,6 +115,7 @@ impl Visitor for Rewriter<'_> {
         let (kind, level, bookmark) = (bp.kind, bp.level, *bookmark);
         let req = WriteReq {
             compressed: None,
+            encrypted: None,
             data: data.clone().into(),
             kind,
             level,

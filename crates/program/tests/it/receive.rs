@@ -80,6 +80,54 @@ fn text(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
+/// Goal: a raw stream needs no key. The received file system is mounted once its key is loaded, and
+/// goes on with an increment while it is mounted.
+#[test]
+fn a_raw_stream_is_mounted_with_its_key() {
+    let Some(receiver) = Receiver::new() else { return };
+    let daemon = &receiver.daemon;
+    fs::write(receiver.dir.path().join("key"), "correct horse").expect("a file");
+    let key = format!("file://{}/key", receiver.dir.path().display());
+    daemon.good(&format!(
+        "zfs create -o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000 -o keylocation={key} tank/enc"
+    ));
+    let noise = testpools::noise(11, 1 << 20);
+    fs::write(receiver.path("enc/noise"), &noise).expect("a file");
+    daemon.good("zfs snapshot tank/enc@1");
+    receiver.stream("zfs send -w tank/enc@1", "raw");
+    assert_eq!(receiver.from("raw", "zfs receive tank/got"), (0, String::new()));
+    let told = daemon.good("zfs get -H -o value keystatus,mounted,keylocation,encryptionroot tank/got");
+    assert_eq!(told, "unavailable\nno\nprompt\ntank/got\n");
+    assert_eq!(receiver.from("raw", "zfs receive tank/other"), (0, String::new()));
+    daemon.good(&format!("zfs load-key -L {key} tank/got"));
+    daemon.good("zfs mount tank/got");
+    assert_eq!(fs::read(receiver.path("got/noise")).expect("a file"), noise);
+    // The next snapshot goes into one that is mounted, and into one that is locked.
+    fs::write(receiver.path("enc/text"), "second").expect("a file");
+    fs::remove_file(receiver.path("enc/noise")).expect("a file");
+    daemon.good("zfs snapshot tank/enc@2");
+    receiver.stream("zfs send -w -i @1 tank/enc@2", "increment");
+    for name in ["tank/got", "tank/other"] {
+        assert_eq!(receiver.from("increment", &format!("zfs receive {name}")), (0, String::new()), "{name}");
+    }
+    assert_eq!(text(&receiver.path("got/text")), "second");
+    assert!(!receiver.path("got/noise").exists());
+    daemon.good(&format!("zfs load-key -L {key} tank/other"));
+    daemon.good("zfs mount tank/other");
+    assert_eq!(text(&receiver.path("other/text")), "second");
+    // It takes writes like any other, and a new key.
+    fs::write(receiver.path("other/text"), "mine").expect("a file");
+    daemon.good("zfs snapshot tank/other@mine");
+    let (code, told) = receiver.from("increment", "zfs receive tank/home");
+    assert_eq!((code, told.lines().count()), (1, 2), "{told}");
+    // What is not encrypted takes no raw stream, and an encrypted one no other.
+    daemon.good("zfs create tank/plain");
+    let (code, told) = receiver.from("raw", "zfs receive -F tank/plain");
+    let words = "cannot receive new filesystem stream: cannot perform raw receive on top of existing \
+                 unencrypted dataset\n";
+    assert_eq!((code, told.as_str()), (1, words));
+}
+
 /// Goal: a new file system is mounted. An increment shows at once below the mount, and an open file
 /// continues.
 #[test]

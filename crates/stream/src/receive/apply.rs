@@ -30,6 +30,7 @@ use spa::Spa;
 use spa::engine::PoolWriter;
 
 use super::queue::Item;
+use super::raw::{self, Raw};
 use super::{Place, ReceiveError, Received, writer};
 
 /// What a record dirties beside its payload: blocks of dnodes, indirect blocks.
@@ -38,7 +39,7 @@ const BESIDE: u64 = 32 << 10;
 const FREED_AT_ONCE: usize = 64;
 
 /// Why a record is not written.
-enum Wrong {
+pub(super) enum Wrong {
     /// It makes no sense.
     Record(&'static str),
     /// It needs a transaction of its own, for this many bytes. Nothing was done.
@@ -63,7 +64,7 @@ fn wrong<T>(why: &'static str) -> Result<T, Wrong> {
     Err(Wrong::Record(why))
 }
 
-fn require(sound: bool, why: &'static str) -> Result<(), Wrong> {
+pub(super) fn require(sound: bool, why: &'static str) -> Result<(), Wrong> {
     if sound { Ok(()) } else { wrong(why) }
 }
 
@@ -71,9 +72,9 @@ fn require(sound: bool, why: &'static str) -> Result<(), Wrong> {
 pub(super) struct Target {
     spa: Arc<Spa>,
     owned: Arc<Owned>,
-    os: Objset,
+    pub(super) os: Objset,
     /// [`features`] of the stream.
-    features: u64,
+    pub(super) features: u64,
     /// OBJECT says whether an object has a spill block.
     spill: bool,
     /// The stream is full.
@@ -89,6 +90,8 @@ pub(super) struct Target {
     point: Option<ResumePoint>,
     /// Embedded blocks can't be encrypted.
     encrypted: bool,
+    /// The stream is raw.
+    pub(super) raw: Option<Raw>,
     /// What the transaction has beside what records usually need.
     spare: u64,
 }
@@ -102,7 +105,7 @@ impl Target {
         let before = field(mos::DS_RESUME_BYTES)?;
         let full = what.begin.from_guid == 0;
         let encrypted = live.dsl().keys().status(dataset.dir())? != KeyStatus::None;
-        Ok(Self {
+        let target = Self {
             spa: place.spa.clone(),
             os: owned.objset().clone(),
             owned,
@@ -115,8 +118,14 @@ impl Target {
             highest: field(mos::DS_RESUME_OBJECT)?,
             point: None,
             encrypted,
+            raw: place.raw.as_ref().map(|_| Raw::default()),
             spare: 0,
-        })
+        };
+        if let Some(keys) = &what.raw {
+            let tx = target.live()?.tx_for(&target.owned, Need::growing(BESIDE))?;
+            target.os.receive_raw(&tx, &keys.objset)?;
+        }
+        Ok(target)
     }
 
     fn live(&self) -> Result<&PoolWriter, ReceiveError> {
@@ -178,7 +187,7 @@ impl Target {
             Record::Object(r) => (r.object, 0, u64::MAX),
             _ => return Ok(()),
         };
-        match self.os.dnode(ObjNum(object)) {
+        match self.os.dnode_undecrypted(ObjNum(object)) {
             Ok(dnode) => self.free_pieces(&dnode, offset, len),
             Err(dmu::Error::NoSuchObject { .. }) => Ok(()),
             Err(error) => Err(error.into()),
@@ -207,7 +216,7 @@ impl Target {
     }
 
     /// Refuses to free a large object in a transaction beside others.
-    fn check_freed(&self, dnode: &Dnode) -> Result<(), Wrong> {
+    pub(super) fn check_freed(&self, dnode: &Dnode) -> Result<(), Wrong> {
         if dnode.nlevels() > 1 { self.check_spare(BESIDE) } else { Ok(()) }
     }
 
@@ -238,14 +247,14 @@ impl Target {
                 let size = dnode.block_size();
                 let to_the_end = r.length == u64::MAX;
                 if !r.offset.is_multiple_of(size) || !(to_the_end || r.length.is_multiple_of(size)) {
+                    require(self.raw.is_none(), "it frees a part of an encrypted block")?;
                     self.check_spare(2 * size)?;
                 }
                 self.check_freed(&dnode)?;
-                dnode.free_range(tx, r.offset, r.length)?;
-                return Ok(());
+                return self.free_blocks(tx, &dnode, r);
             }
             Record::Spill(r) => return self.spill_block(tx, r, item),
-            Record::ObjectRange(_) => return wrong("only raw streams have such a record"),
+            Record::ObjectRange(r) => return self.raw_range(r),
             Record::Redact(_) => return wrong("only redacted streams have such a record"),
             Record::WriteByRef(_) => return wrong("only deduplicated streams have such a record"),
             Record::Begin(_) | Record::End(_) | Record::FreeObjects(_) => return wrong("it is out of place"),
@@ -256,54 +265,75 @@ impl Target {
     }
 
     /// The object of a record, if there is one.
-    fn find(&mut self, object: u64) -> Result<Option<Dnode>, Wrong> {
+    pub(super) fn find(&mut self, object: u64) -> Result<Option<Dnode>, Wrong> {
         require((1..DN_MAX_OBJECT).contains(&object), "it has an impossible object number")?;
         self.highest = self.highest.max(object);
-        match self.os.dnode(ObjNum(object)) {
+        match self.os.dnode_undecrypted(ObjNum(object)) {
             Ok(dnode) => Ok(Some(dnode)),
             Err(dmu::Error::NoSuchObject { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn existing(&mut self, object: u64) -> Result<Dnode, Wrong> {
+    pub(super) fn existing(&mut self, object: u64) -> Result<Dnode, Wrong> {
         self.find(object)?.ok_or(Wrong::Record("its object does not exist"))
     }
 
     fn object(&mut self, tx: &Tx, r: &Object, item: &Item) -> Result<(), Wrong> {
+        if self.raw.is_some() {
+            return self.raw_object(tx, r, item);
+        }
         let new = self.new_object(r, item)?;
         let (checksum, compress) = forms(r)?;
-        let object = ObjNum(r.object);
-        let keeps = match self.find(r.object)? {
-            Some(old) if is_alike(&old, &new) => {
-                self.change(tx, &old, r, &new)?;
-                true
-            }
-            Some(old) => {
-                self.check_freed(&old)?;
-                self.os.free_object(tx, object)?;
-                false
-            }
-            None => false,
-        };
-        if !keeps {
-            for slot in 1..u64::from(new.slots) {
-                // An object whose dnode the new one covers.
-                if let Some(covered) = self.find(r.object + slot)? {
-                    self.check_freed(&covered)?;
-                    self.os.free_object(tx, ObjNum(r.object + slot))?;
-                }
-            }
-            self.highest = self.highest.max(r.object);
-            self.os.claim_object(tx, object, &new)?;
+        match self.find(r.object)? {
+            Some(old) if is_alike(&old, &new) => self.change(tx, &old, r, &new)?,
+            old => self.claim(tx, old.as_ref(), ObjNum(r.object), &new)?,
         }
         let dnode = self.existing(r.object)?;
         dnode.set_checksum(tx, checksum)?;
         Ok(dnode.set_compress(tx, compress)?)
     }
 
+    /// Makes a new object, in place of another one and of those that its dnode covers.
+    pub(super) fn claim(
+        &mut self,
+        tx: &Tx,
+        old: Option<&Dnode>,
+        object: ObjNum,
+        new: &NewObject,
+    ) -> Result<(), Wrong> {
+        if let Some(old) = old {
+            self.check_freed(old)?;
+            self.os.free_object(tx, object)?;
+        }
+        for covered in (1..u64::from(new.slots)).map(|slot| object.0 + slot) {
+            if let Some(dnode) = self.find(covered)? {
+                self.check_freed(&dnode)?;
+                self.os.free_object(tx, ObjNum(covered))?;
+            }
+        }
+        self.highest = self.highest.max(object.0);
+        self.os.claim_object(tx, object, new)?;
+        Ok(())
+    }
+
     /// What an OBJECT says.
     fn new_object(&self, r: &Object, item: &Item) -> Result<NewObject, Wrong> {
+        let (kind, bonus_kind, slots) = self.kinds(r)?;
+        let raw = [u64::from(r.raw_bonus_len), r.levels.into(), r.indirect_shift.into()];
+        require(raw == [0; 3] && r.block_pointers == 0, "it has fields of raw streams")?;
+        let spills = r.flags & OBJECT_SPILL != 0;
+        let mut bonus = item.payload.get(..r.bonus_len as usize).unwrap_or_default().to_vec();
+        swap(item.order, bonus_kind, &mut bonus)?;
+        check_owner(bonus_kind, &bonus)?;
+        let least = (1 + usize::from(spills)) * ondisk::blkptr::BLKPTR_SIZE;
+        let fits = bonus.len() + least <= DnodePhys::tail_len(slots.into());
+        require(fits, "its bonus does not fit into its dnode")?;
+        Ok(NewObject { kind, block_size: r.block_size, indblkshift: 0, bonus_kind, bonus, slots })
+    }
+
+    /// The types and the slots that an OBJECT says, which are possible.
+    pub(super) fn kinds(&self, r: &Object) -> Result<(DmuType, DmuType, u8), Wrong> {
         let kind = |n: u32| u8::try_from(n).ok().and_then(|n| DmuType::from_disk(n).ok());
         let kinds = kind(r.kind).zip(kind(r.bonus_type));
         let (kind, bonus_kind) = kinds.ok_or(Wrong::Record("it has an unknown type"))?;
@@ -315,17 +345,9 @@ impl Target {
         let slots = r.dn_slots.max(1);
         let most = if self.features & features::LARGE_DNODE == 0 { 1 } else { 32 };
         require(slots <= most, "its dnode is too large")?;
-        let raw = [u64::from(r.raw_bonus_len), r.levels.into(), r.indirect_shift.into()];
-        require(raw == [0; 3] && r.block_pointers == 0, "it has fields of raw streams")?;
         let spills = r.flags & OBJECT_SPILL != 0;
         require(r.flags & !OBJECT_SPILL == 0 && (self.spill || !spills), "it has unknown flags")?;
-        let mut bonus = item.payload.get(..r.bonus_len as usize).unwrap_or_default().to_vec();
-        swap(item.order, bonus_kind, &mut bonus)?;
-        check_owner(bonus_kind, &bonus)?;
-        let least = (1 + usize::from(spills)) * ondisk::blkptr::BLKPTR_SIZE;
-        let fits = bonus.len() + least <= DnodePhys::tail_len(slots.into());
-        require(fits, "its bonus does not fit into its dnode")?;
-        Ok(NewObject { kind, block_size: r.block_size, indblkshift: 0, bonus_kind, bonus, slots })
+        Ok((kind, bonus_kind, slots))
     }
 
     /// Whether a block can have this size here.
@@ -374,6 +396,9 @@ impl Target {
         let dnode = self.existing(r.object)?;
         self.last = at;
         let size = dnode.block_size();
+        if self.raw.is_some() {
+            return raw::data(tx, &dnode, r, item);
+        }
         let end = r.offset.checked_add(r.logical_size).filter(|end| *end <= i64::MAX as u64);
         require(end.is_some(), "its offset is impossible")?;
         let compress = self.compressor(r.compression)?;
@@ -392,7 +417,7 @@ impl Target {
         if compress != CompressKind::Off {
             require(!kind.is_metadata(), "its kind of block is never sent compressed")?;
             let bytes = Block::copy_of(&item.payload);
-            return Ok(dnode.write_packed(tx, blkid, PackedBlock { bytes, compress })?);
+            return Ok(dnode.write_packed(tx, blkid, PackedBlock { bytes, compress, encrypted: None })?);
         }
         Ok(dnode.write_block(tx, blkid, native(item.order, kind, &item.payload)?)?)
     }
@@ -458,8 +483,11 @@ impl Target {
         if self.spill && r.flags & SPILL_UNMODIFIED != 0 {
             return Ok(());
         }
-        require(r.compression == 0 && item.payload.len() as u64 == r.length, "it has fields of raw streams")?;
         let dnode = self.existing(r.object)?;
+        if self.raw.is_some() {
+            return raw::spill(tx, &dnode, r, item);
+        }
+        require(r.compression == 0 && item.payload.len() as u64 == r.length, "it has fields of raw streams")?;
         self.set_spill(tx, &dnode, &native(item.order, dnode.bonus_kind(), &item.payload)?)
     }
 
@@ -481,7 +509,7 @@ impl Target {
         while next < end.min(DN_MAX_OBJECT) {
             let in_range =
                 |dnode: &dmu::Result<Dnode>| !matches!(dnode, Ok(dnode) if dnode.object().0 >= end);
-            let found = self.os.objects(ObjNum(next)).take_while(in_range).take(FREED_AT_ONCE);
+            let found = self.os.objects_undecrypted(ObjNum(next)).take_while(in_range).take(FREED_AT_ONCE);
             let found = found.collect::<dmu::Result<Vec<Dnode>>>()?;
             for large in found.iter().filter(|dnode| dnode.nlevels() > 1) {
                 self.free_pieces(large, 0, u64::MAX)?;

@@ -1,7 +1,8 @@
 //! The first stage of a write: everything that needs no place.
 
 use crate::{
-    Bookmark, Compressed, Entropy, Error, IoFlags, KeyError, KeySource, Result, Want, WriteReq, Zio,
+    Bookmark, Compressed, Encrypted, Entropy, Error, IoFlags, KeyError, KeySource, Result, Want, WriteReq,
+    Zio,
 };
 use codec::checksum::Checksummer;
 use codec::compress;
@@ -105,8 +106,14 @@ impl Env {
         req.policy.copies = req.policy.copies.min(self.most_copies);
         let old_size = self.rewritable(&req);
         if let Some(Compressed { kind, lsize }) = req.compressed {
-            let size = self.round(req.data.len()).min(lsize as usize);
-            let bytes = AlignedBuf::padded(&req.data.whole(), size).freeze();
+            // A MAC covers the ciphertext without anything behind it.
+            let bytes = match req.encrypted {
+                Some(_) => req.data.whole(),
+                None => {
+                    let size = self.round(req.data.len()).min(lsize as usize);
+                    AlignedBuf::padded(&req.data.whole(), size).freeze()
+                }
+            };
             return self.seal(req, kind, bytes, None);
         }
         let (kind, bytes) = match self.pack(&req, old_size) {
@@ -269,6 +276,9 @@ impl Env {
             // needs no key.
             let mac = codec::crypt::indirect_mac(KeyVersion::V1, ByteOrder::Little, &req.data.whole());
             return Ok(Guarded { bytes, mac: Some(mac.map_err(encode)?), crypt_params: NO_PARAMS });
+        }
+        if let Some(Encrypted { params, mac }) = req.encrypted {
+            return Ok(Guarded { bytes, mac: Some(mac), crypt_params: params });
         }
         let keys = match &self.keys {
             Some(source) => source.keys(bookmark.objset),

@@ -106,6 +106,7 @@ pub(crate) fn req(data: Block, policy: WritePolicy) -> WriteReq {
     WriteReq {
         data: data.into(),
         compressed: None,
+        encrypted: None,
         kind: DmuType::PLAIN_FILE_CONTENTS,
         level: Level(0),
         bookmark: BOOKMARK,

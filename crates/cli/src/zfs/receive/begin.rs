@@ -61,7 +61,6 @@ impl Head {
         let lacks = |feature: u64| begin.features() & feature != 0;
         let what = match begin.header_type() {
             Ok(HeaderType::Compound) => Some("of packages of `zfs send -R` and `-p`"),
-            _ if lacks(features::RAW) => Some("of raw streams"),
             _ if lacks(features::REDACTED) => Some("of redacted streams"),
             _ => None,
         };

@@ -102,6 +102,7 @@ fn why(cx: &Cx, plan: &Plan, reason: &Reason) -> String {
         Reason::Stream { fault: StreamFault::Feature, what } => {
             format!("{upgrade}\nIt needs {what}, which the pool or this release of Poolhouse lacks.")
         }
+        Reason::Stream { fault: StreamFault::Encryption, what } => what.clone(),
         Reason::Stream { what, .. } => format!("{INVALID}\n{what}"),
         Reason::Busy => busy(plan),
         Reason::InTheWay { dataset, by, why } => words::in_the_way("receive", dataset, by.as_deref(), *why),

@@ -356,11 +356,6 @@ fn beginnings() {
              docs/reference lists the options that it has\n",
         ),
         (
-            featured(full, features::RAW),
-            "zfs receive of raw streams: not in this release of Poolhouse; docs/reference lists the options \
-             that it has\n",
-        ),
-        (
             featured(full, features::REDACTED),
             "zfs receive of redacted streams: not in this release of Poolhouse; docs/reference lists the \
              options that it has\n",
