@@ -287,7 +287,7 @@ fn writers_lose_nothing() {
                     }
                 }
             });
-            for n in 0..400u64 {
+            for n in 0..200u64 {
                 let draw = noise(n + 7, 4);
                 let size = [4 << 10, 100 << 10, 1 << 20, 3 << 20][usize::from(draw[0] % 4)];
                 match write_file(live, &owned, &noise(n, size)) {
