@@ -116,6 +116,8 @@ pub struct DatasetQuery {
     pub props: PropSelect,
     /// Also fill in received values.
     pub received: bool,
+    /// Return values as they are stored: without the options of mounts and the alternate root.
+    pub stored: bool,
 }
 
 /// Most properties that one query may name: all native ones, and quotas of some hundred users, are

@@ -16,6 +16,9 @@ use console::{Clock, Out};
 /// Connects to the service that holds the pools.
 pub type Connect = Box<dyn Fn() -> Result<Rc<dyn Requests>, Error>>;
 
+/// Asks the daemon for a send stream.
+pub type Fetch = Box<dyn Fn(&SendRequest) -> Result<Box<dyn Parts>, Denied>>;
+
 /// Has the daemon receive a stream: the request, the bytes of BEGIN, and where the rest comes from.
 pub type Deliver = Box<dyn Fn(&ReceiveRequest, &[u8], &File) -> Result<Received, Denied>>;
 
@@ -43,7 +46,7 @@ pub struct Cx {
     /// Commands use the user's own daemon, and then not root's.
     pub overshadowed: Option<fn() -> Option<[std::path::PathBuf; 2]>>,
     /// Asks the daemon for a send stream.
-    pub stream: fn(&SendRequest) -> Result<Box<dyn Parts>, Denied>,
+    pub stream: Fetch,
     /// Has the daemon receive a stream.
     pub deliver: Deliver,
     /// Standard input without a buffer, for a stream that the daemon reads on.
@@ -121,7 +124,7 @@ impl Cx {
             watcher: None,
             another: None,
             overshadowed: None,
-            stream: |request| Ok(Box::new(api::client::stream(request)?)),
+            stream: Box::new(|request| Ok(Box::new(api::client::stream(request)?))),
             deliver: Box::new(|request, begin, rest| api::client::receive(request, begin, rest.as_fd())),
             input: Box::new(|| Ok(io::stdin().as_fd().try_clone_to_owned()?.into())),
             sleep: |s| std::thread::sleep(std::time::Duration::from_secs_f64(s)),

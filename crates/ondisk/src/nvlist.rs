@@ -269,6 +269,13 @@ pub struct Nvlist {
     pairs: Vec<(Vec<u8>, Value)>,
 }
 
+impl FromIterator<(Vec<u8>, Value)> for Nvlist {
+    /// A list of these pairs, whose names must be unique.
+    fn from_iter<I: IntoIterator<Item = (Vec<u8>, Value)>>(pairs: I) -> Self {
+        Self { flags: UNIQUE_NAME, pairs: pairs.into_iter().collect() }
+    }
+}
+
 impl Nvlist {
     /// An empty list with unique names (`nvlist_alloc`).
     pub fn new() -> Self {

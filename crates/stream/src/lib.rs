@@ -15,9 +15,9 @@
 //! [`receive`] is what [`send()`] is for: a stream becomes a snapshot.
 //!
 //! # Absent
-//! Redacted streams and packages (`zfs send --redact`, `-R`) can be read and not
-//! made. Streams that refer to earlier blocks (`zfs send -D`) can be read. `zstream
-//! redup` resolves them, this crate does not.
+//! Redacted streams can be read and not made (`zfs send --redact`). Streams that refer to earlier
+//! blocks (`zfs send -D`) can be read. `zstream redup` resolves them, this crate does not. Packages
+//! of several streams (`zfs send -R`) are the work of the commands.
 //!
 //! # See
 //! OpenZFS `cmd/zstream`, `module/zfs/dmu_recv.c`. The records: [`ondisk::replay`].

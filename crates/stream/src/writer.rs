@@ -96,6 +96,24 @@ impl<W: Write> Writer<W> {
         self.sink.write_all(payload)
     }
 
+    /// Ends the head of a package (`send_conclusion_record`). Unlike other records, it has no
+    /// checksum of its own.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn end_head(&mut self) -> io::Result<()> {
+        let checksum = self.sum.finish().0;
+        self.sink.write_all(&Record::End(End { checksum, to_guid: 0 }).encode(0, self.order))
+    }
+
+    /// Ends a package (`send_conclusion_record`). The record has no checksum at all.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn end_package(&mut self) -> io::Result<()> {
+        self.sink.write_all(&Record::End(End { checksum: [0; 4], to_guid: 0 }).encode(0, self.order))
+    }
+
     /// Ends a stream.
     ///
     /// # Errors

@@ -138,6 +138,7 @@ pub fn gather(cx: &mut Cx, args: &[String], g: &Gather) -> Result<Gathered, Stop
         listsnapshots: g.listsnapshots,
         props: g.props.clone(),
         received: g.received,
+        stored: false,
     };
     let mut out = Gathered::default();
     if args.is_empty() {

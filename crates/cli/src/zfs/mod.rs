@@ -13,6 +13,7 @@ mod mount;
 mod mounting;
 mod newkey;
 mod open;
+mod package;
 mod project;
 mod receive;
 mod send;

@@ -7,8 +7,13 @@ use api::{DatasetKind as K, Error, Reason, Refusal, SendRequest};
 
 use super::open::{below, exists, open};
 use crate::cx::{Cx, Outcome, Stop};
+use crate::names;
 use console::getopt::{Found, Getopt, Long, Opt};
 use console::{numbers, words};
+
+mod package;
+#[cfg(test)]
+mod tests;
 
 /// How often progress is shown.
 const PROGRESS: Duration = Duration::from_secs(1);
@@ -46,11 +51,53 @@ struct Options {
     parsable: bool,
     progress: bool,
     dry: bool,
+    /// A whole tree (`-R`).
+    replicate: bool,
+    /// Also the snapshots between (`-I`).
+    all: bool,
+    /// Leave out datasets without the snapshot (`-s`).
+    skip_missing: bool,
+    /// With properties (`-p`).
+    props: bool,
+    /// With received properties only (`-b`).
+    backup: bool,
+    /// With holds (`-h`).
+    holds: bool,
+    /// Datasets that are left out with all below them (`-X`).
+    excluded: Vec<String>,
     forms: SendRequest,
 }
 
-/// `zfs send [-DLPcenvw] [-i snapshot|bookmark] <filesystem|volume|snapshot>`, `zfs send [-nvPe] -t
-/// <token>` (`zfs_do_send`).
+impl Options {
+    fn is_verbose(&self) -> bool {
+        self.progress || self.parsable
+    }
+
+    /// Whether one snapshot is sent as a package.
+    fn is_package(&self) -> bool {
+        self.props || self.holds || self.backup
+    }
+
+    /// Whether a snapshot is left out (`zfs_do_send_exclude`).
+    fn excludes(&self, name: &str) -> bool {
+        let under = |excluded: &String| name.strip_prefix(excluded.as_str());
+        self.excluded.iter().filter_map(under).any(|tail| tail.is_empty() || tail.starts_with(['/', '@']))
+    }
+
+    /// Shows text about the stream where the stream does not go.
+    fn show(&self, cx: &mut Cx, text: &str) {
+        let to = if self.dry { &mut cx.out } else { &mut cx.err };
+        to.put(text);
+    }
+}
+
+/// Runs `zfs send` (`zfs_do_send`).
+///
+/// ```text
+/// zfs send [-DLPbcehnpsvw] [-R [-X dataset[,dataset]...]] [-[i|I] snapshot] <snapshot>
+/// zfs send [-DLPcenvw] [-i snapshot|bookmark] <filesystem|volume|snapshot>
+/// zfs send [-nvPe] -t <token>
+/// ```
 ///
 /// # Errors
 /// See [`Outcome`].
@@ -59,8 +106,17 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut g = Getopt::new(args, "i:I:RsDpVvnPLeht:cwbd:SX:", &LONG);
     for found in g.by_ref() {
         match found {
-            Found::Is(Opt::Short('i'), from) if options.from.is_none() => options.from = Some(from),
-            Found::Is(Opt::Short('i'), _) => return Err(Stop::usage("")),
+            Found::Is(Opt::Short('i' | 'I'), _) if options.from.is_some() => return Err(Stop::usage("")),
+            Found::Is(Opt::Short(letter @ ('i' | 'I')), from) => {
+                options.from = Some(from);
+                options.all |= letter == 'I';
+            }
+            Found::Is(Opt::Short('R'), _) => options.replicate = true,
+            Found::Is(Opt::Short('s'), _) => options.skip_missing = true,
+            Found::Is(Opt::Short('p'), _) => options.props = true,
+            Found::Is(Opt::Short('b'), _) => options.backup = true,
+            Found::Is(Opt::Short('h'), _) => options.holds = true,
+            Found::Is(Opt::Short('X'), list) => exclude(&mut options, &list)?,
             Found::Is(Opt::Short('P'), _) => options.parsable = true,
             Found::Is(Opt::Short('v'), _) => options.progress = true,
             Found::Is(Opt::Short('n'), _) => options.dry = true,
@@ -82,14 +138,44 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             Found::Missing(c) => return Err(Stop::missing(c)),
         }
     }
-    let operands = g.operands();
-    match (&operands[..], options.token.take()) {
-        (_, Some(_)) if options.from.is_some() => Err(Stop::usage("invalid flags combined with -t\n")),
+    chosen(cx, options, &g.operands())
+}
+
+/// Sends what the options and operands name.
+fn chosen(cx: &mut Cx, mut options: Options, operands: &[String]) -> Outcome {
+    if !options.excluded.is_empty() && !options.replicate {
+        cx.err.put("Cannot specify dataset exclusion (-X) on a non-recursive send.\n");
+        return Ok(1);
+    }
+    let with_token = options.from.is_some() || options.replicate || options.is_package();
+    match (operands, options.token.take()) {
+        (_, Some(_)) if with_token => Err(Stop::usage("invalid flags combined with -t\n")),
         ([], Some(token)) => resume(cx, options, &token),
         ([], None) => Err(Stop::usage("missing snapshot argument\n")),
-        ([name], None) => one(cx, options, name),
+        ([name], None) => {
+            check_output(cx, &options)?;
+            if options.skip_missing && !options.replicate {
+                let text = "skip-missing flag can only be used in conjunction with replicate\n";
+                return Err(Stop::usage(text));
+            }
+            match options.replicate || options.all {
+                true => package::run(cx, options, name),
+                false => one(cx, options, name),
+            }
+        }
         _ => Err(Stop::usage("too many arguments\n")),
     }
+}
+
+/// Adds to the datasets that are left out.
+fn exclude(options: &mut Options, list: &str) -> Result<(), Stop> {
+    for name in list.split(',') {
+        if names::dataset_name_fault(name, true, false).is_some() || !name.contains('/') {
+            return Err(Stop::usage(format!("-X {name}: not a valid non-root dataset name.\n")));
+        }
+        options.excluded.push(name.to_owned());
+    }
+    Ok(())
 }
 
 /// Reports an option of OpenZFS that this release lacks.
@@ -112,7 +198,6 @@ fn check_output(cx: &mut Cx, options: &Options) -> Result<(), Stop> {
 
 /// Sends one snapshot (`zfs_send_one`).
 fn one(cx: &mut Cx, mut options: Options, name: &str) -> Outcome {
-    check_output(cx, &options)?;
     let mut from = options.from.take();
     if let Some(word) = from.as_mut().filter(|word| !word.contains(['@', '#'])) {
         cx.err.put(
@@ -128,8 +213,16 @@ fn one(cx: &mut Cx, mut options: Options, name: &str) -> Outcome {
     if let Some(from) = from.as_deref().filter(|from| from.contains('@')) {
         open(cx, from, &[K::Snapshot], &[])?;
     }
-    let request = SendRequest { dataset: name.to_owned(), from, ..std::mem::take(&mut options.forms) };
-    perform(cx, &options, &request)
+    let request = SendRequest { dataset: name.to_owned(), from, ..options.forms.clone() };
+    if !options.is_package() {
+        return perform(cx, &options, &request);
+    }
+    package::begin_one(cx, &options, name)?;
+    let code = perform(cx, &options, &request)?;
+    if !options.dry {
+        package::finish(cx, name)?;
+    }
+    Ok(code)
 }
 
 /// Sends the rest of an interrupted stream (`zfs_send_resume`).
@@ -201,7 +294,7 @@ fn with_guid(cx: &mut Cx, near: &str, guid: u64, kinds: &[K]) -> Result<Option<S
 
 /// Shows the size of a stream if that is wanted, and sends it unless this is a dry run.
 fn perform(cx: &mut Cx, options: &Options, request: &SendRequest) -> Outcome {
-    if options.progress || options.parsable {
+    if options.is_verbose() {
         estimate(cx, options, request)?;
     }
     if options.dry { Ok(0) } else { send(cx, options, request) }
@@ -226,8 +319,7 @@ fn estimate(cx: &mut Cx, options: &Options, request: &SendRequest) -> Result<(),
             format!("{begin}{part}\ntotal estimated size is {}\n", numbers::num(size))
         }
     };
-    let to = if options.dry { &mut cx.out } else { &mut cx.err };
-    to.put(&what);
+    options.show(cx, &what);
     Ok(())
 }
 
@@ -250,14 +342,14 @@ fn send(cx: &mut Cx, options: &Options, request: &SendRequest) -> Outcome {
         sent += part.len() as u64;
         cx.out.put_raw(part);
         if cx.out.has_failed() {
-            return Err(broken(cx, request));
+            return Err(broken(cx, &request.dataset));
         }
         if options.progress && shown.elapsed() >= PROGRESS {
             shown = Instant::now();
             progress(cx, options, &request.dataset, sent);
         }
     }
-    if cx.out.flush() { Ok(0) } else { Err(broken(cx, request)) }
+    if cx.out.flush() { Ok(0) } else { Err(broken(cx, &request.dataset)) }
 }
 
 /// Shows how much was sent (`send_progress_thread`).
@@ -271,9 +363,9 @@ fn progress(cx: &mut Cx, options: &Options, name: &str, sent: u64) {
 }
 
 /// Reports that standard output takes no more.
-fn broken(cx: &mut Cx, request: &SendRequest) -> Stop {
+fn broken(cx: &mut Cx, name: &str) -> Stop {
     let why = words::errno(rustix::io::Errno::PIPE.raw_os_error());
-    writeln!(cx.err, "warning: cannot send '{}': {why}", request.dataset);
+    writeln!(cx.err, "warning: cannot send '{name}': {why}");
     Stop::Fail(1)
 }
 

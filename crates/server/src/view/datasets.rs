@@ -219,6 +219,9 @@ impl<'a> Asked<'a> {
             Some(overruled) => convert(&overruled),
             None => convert(p),
         };
+        if self.query.stored && p.prop == Some(Native::Mountpoint) {
+            self.unplaced(&mut out);
+        }
         if p.prop == Some(Native::Mounted) {
             let mounted = (self.mounted)(d).is_some();
             (out.text, out.number) = ((if mounted { "yes" } else { "no" }).into(), Some(u64::from(mounted)));
@@ -233,8 +236,19 @@ impl<'a> Asked<'a> {
         Ok(out)
     }
 
+    /// A mountpoint without the alternate root.
+    fn unplaced(&self, out: &mut Prop) {
+        let Some(root) = self.dsl.altroot().filter(|root| *root != "/") else { return };
+        if let Some(stored) = out.text.strip_prefix(root) {
+            out.text = if stored.is_empty() { "/".to_owned() } else { stored.to_owned() };
+        }
+    }
+
     /// The value of a property that mount options override (`get_numeric_property`).
     fn overruled(&self, d: &dsl::Dataset, p: &Property) -> Option<Property> {
+        if self.query.stored {
+            return None;
+        }
         let (prop, Value::Number(n)) = (p.prop.filter(|p| MOUNT_OPTIONS.contains(p))?, &p.value) else {
             return None;
         };
