@@ -23,10 +23,10 @@ use std::os::unix::net::UnixStream;
 
 use serde::{Deserialize, Serialize};
 
-use crate::MountFailure;
 use crate::files::wire::{ANSWER_MAX, Answer, Ask, receive, send, send_with};
 use crate::files::{Denied, PART_MAX};
 use crate::run_dir::RunDir;
+use crate::{MountFailure, Settings};
 
 /// Most bytes of a BEGIN with its list, for a stream that a daemon receives.
 pub const BEGIN_MAX: usize = PART_MAX;
@@ -66,6 +66,14 @@ pub struct ReceiveRequest {
     pub resumable: bool,
     /// A new file system is not mounted, nor is one that a whole stream replaced (`-u`).
     pub unmounted: bool,
+    /// The properties that came with a package. They replace all that were received before.
+    pub received: Option<Settings>,
+    /// Properties that are set locally (`-o`).
+    pub local: Settings,
+    /// Properties whose inherited values hold, whatever was received (`-x`).
+    pub inherited: Vec<String>,
+    /// The properties of the snapshot that came with a package.
+    pub snapshot: Settings,
 }
 
 /// A stream that was received.
@@ -76,6 +84,8 @@ pub struct Received {
     pub bytes: u64,
     /// File systems that should be mounted now and are not.
     pub unmounted: Vec<MountFailure>,
+    /// Properties that could not be set, with the reasons.
+    pub failures: Vec<MountFailure>,
 }
 
 /// Parts of a stream, in order.

@@ -12,7 +12,7 @@ pub mod text;
 pub mod value;
 
 pub use table::{PROPS, Prop};
-pub use value::{Property, Source, Value};
+pub use value::{OwnValues, Property, Source, Value};
 
 /// The kind of a dataset, as a bit (`zfs_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -299,6 +299,20 @@ impl Receiving {
         source: impl Read,
         options: &ReceiveOptions,
     ) -> Result<Receiving, ReceiveError> {
+        Self::with(spa, source, options, &mut |_| ())
+    }
+
+    /// Receives a stream like [`Receiving::new`]. `begun` is called before any data is stored, so
+    /// that the dataset can get its properties. Its argument says whether the dataset is new.
+    ///
+    /// # Errors
+    /// Those of [`Receiving::new`].
+    pub fn with(
+        spa: &Arc<Spa>,
+        source: impl Read,
+        options: &ReceiveOptions,
+        begun: &mut dyn FnMut(bool),
+    ) -> Result<Receiving, ReceiveError> {
         let (mut reader, mut state) = (Reader::new(source), State::default());
         let start = Start::read(&mut reader, &mut state)?;
         let (name, snapshot) = match dsl::Name::parse(&options.name)? {
@@ -318,6 +332,7 @@ impl Receiving {
             drop(place);
             if kept { ReceiveError::Resumable { source: Box::new(error) } } else { error }
         };
+        begun(!place.hidden);
         let target = match Target::new(&place, &what) {
             Ok(target) => target,
             Err(error) => return Err(failed(place, false, error)),

@@ -37,7 +37,7 @@ fn a_stream_is_delivered() {
         File::options().read(true).write(true).create_new(true).open(dir.path().join("s")).unwrap();
     rest.write_all(b"head and rest").unwrap();
     rest.seek(io::SeekFrom::Start(9)).unwrap();
-    let expected = Received { bytes: 13, unmounted: Vec::new() };
+    let expected = Received { bytes: 13, ..Received::default() };
     let answers = expected.clone();
     let asked = request.clone();
     let daemon = std::thread::spawn(move || {

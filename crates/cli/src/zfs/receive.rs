@@ -5,8 +5,8 @@
 //! origin, and whether the target may be overwritten (`plan`). Then it gives standard input to the
 //! daemon, which reads the rest. So the command copies nothing.
 //!
-//! # Absent
-//! Packages, and options about properties.
+//! A package is several streams behind one another. The command reads its head and the BEGIN of
+//! each stream, and the daemon reads each stream up to its END (`package`).
 //!
 //! # See
 //! OpenZFS `zfs_do_receive`, `zfs_receive_impl`, `zfs_receive_one`.
@@ -16,21 +16,26 @@ use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::time::Instant;
 
-use api::{DatasetKind as K, MountReport, Reason, ReceiveRequest, Refusal, Settings};
+use api::{DatasetChange, DatasetKind as K, MountReport, Reason, ReceiveRequest, Refusal};
 use ondisk::replay::Record;
 use stream::Reader;
 
 use super::mount_failures;
-use super::open::{HEADS, below, exists, head_of, open, parse_prop};
+use super::open::{HEADS, below, exists, head_of, open};
 use crate::cx::{Cx, Outcome, Stop};
 use begin::Head;
 use console::getopt::{Found, Getopt, Opt};
 use console::numbers;
+use package::Inside;
 use plan::Plan;
+use props::{Given, Wanted};
 
 mod begin;
 mod failures;
+mod package;
 mod plan;
+mod props;
+mod replicate;
 
 /// What libzfs says before it knows more.
 const CANNOT: &str = "cannot receive";
@@ -48,14 +53,18 @@ struct Options {
     /// The target gets the last part of the sent name (`-e`).
     tail: bool,
     abort: bool,
+    /// Holds of a package are left out (`-h`).
+    skip_holds: bool,
     origin: Option<String>,
+    /// Properties (`-o`, `-x`).
+    given: Given,
 }
 
 /// Runs `zfs receive` (`zfs_do_receive`).
 ///
 /// ```text
-/// zfs receive [-vnsFu] [-o origin=<snapshot>] <filesystem|volume|snapshot>
-/// zfs receive [-vnsFu] [-o origin=<snapshot>] [-d | -e] <filesystem>
+/// zfs receive [-vnsFhu] [-o property=value] ... [-x property] ... <filesystem|volume|snapshot>
+/// zfs receive [-vnsFhu] [-o property=value] ... [-x property] ... [-d | -e] <filesystem>
 /// zfs receive -A <filesystem|volume>
 /// ```
 ///
@@ -63,13 +72,11 @@ struct Options {
 /// See [`Outcome`].
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut options = Options::default();
-    let mut props = Settings::new();
+    let mut given = Given::default();
     let mut g = Getopt::new(args, ":o:x:dehMnuvFsAc", &[]);
     for found in g.by_ref() {
         match found {
-            Found::Is(Opt::Short('o'), arg) => {
-                parse_prop(cx, &mut props, &arg).map_err(|_| Stop::usage(""))?
-            }
+            Found::Is(Opt::Short(letter @ ('o' | 'x')), arg) => given.add(&arg, letter == 'x')?,
             Found::Is(Opt::Short('d'), _) if options.tail => return Err(exclusive()),
             Found::Is(Opt::Short('e'), _) if options.prefix => return Err(exclusive()),
             Found::Is(Opt::Short('d'), _) => options.prefix = true,
@@ -80,6 +87,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             Found::Is(Opt::Short('s'), _) => options.resumable = true,
             Found::Is(Opt::Short('F'), _) => options.force = true,
             Found::Is(Opt::Short('A'), _) => options.abort = true,
+            Found::Is(Opt::Short('h'), _) => options.skip_holds = true,
             Found::Is(Opt::Short(letter), _) => return absent(cx, &format!("-{letter}")),
             Found::Is(Opt::Named(_), _) => unreachable!("there are no long options"),
             Found::Invalid(c) => return Err(Stop::invalid(c)),
@@ -95,12 +103,8 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     if options.abort {
         return abort(cx, &options, name);
     }
-    for (property, value) in props {
-        if property != "origin" {
-            return absent(cx, &format!("-o {property}"));
-        }
-        options.origin = Some(value);
-    }
+    options.origin = given.take("origin");
+    options.given = given;
     let Ok(input) = (cx.input)() else {
         return Err(refuse(cx, CANNOT, "failed to read from stream"));
     };
@@ -152,57 +156,102 @@ fn abort(cx: &mut Cx, options: &Options, name: &str) -> Outcome {
     }
 }
 
-/// Receives a stream from standard input (`zfs_receive`).
+/// Receives a stream or a package from standard input (`zfs_receive`).
 fn receive(cx: &mut Cx, options: &Options, name: &str, input: &File) -> Outcome {
-    if (options.prefix || options.tail) && !exists(cx, name, &[K::Filesystem, K::Volume, K::Snapshot])? {
-        return Err(refuse(cx, CANNOT, format_args!("specified fs ({name}) does not exist")));
-    }
-    if let Some(origin) = &options.origin
-        && !exists(cx, origin, &[K::Filesystem, K::Volume, K::Snapshot])?
-    {
-        return Err(refuse(cx, CANNOT, format_args!("specified origin fs ({origin}) does not exist")));
-    }
-    let mut head = Head::read(cx, input)?;
-    let begun = Instant::now();
-    let plan = Plan::of(cx, options, name, &head)?;
-    if options.verbose {
-        let verb = if options.dry { "would receive" } else { "receiving" };
-        let kind = if head.begin.from_guid == 0 { "full" } else { "incremental" };
-        writeln!(cx.out, "{verb} {kind} stream of {} into {}", head.name, plan.snapshot);
-        cx.out.flush();
-    }
-    if !head.is_volume() && !head.is_filesystem() {
-        let why = format!("invalid record type: 0x{}", head.begin.objset_type);
-        return Err(refuse(cx, plan.what, why));
-    }
-    let whole = head.read_list(cx, &plan, input)?;
-    if options.dry {
-        if !whole {
-            return Err(refuse(cx, CANNOT, "failed to read from stream"));
+    let mut session = Session { options, arg: name, input, top: None, mounts: false };
+    // The END of a package alone ends without a message.
+    Ok(session.stream(cx, None)?.unwrap_or(1))
+}
+
+/// The receives of one command.
+#[derive(Debug)]
+struct Session<'a> {
+    options: &'a Options,
+    /// The target as it was given.
+    arg: &'a str,
+    input: &'a File,
+    /// The first dataset that was received (`top_zfs`).
+    top: Option<String>,
+    /// A package brought a file system.
+    mounts: bool,
+}
+
+impl Session<'_> {
+    /// Receives the next stream (`zfs_receive_impl`). `None`: there is the END of a package.
+    fn stream(&mut self, cx: &mut Cx, inside: Option<&Inside>) -> Result<Option<i32>, Stop> {
+        let (options, name) = (self.options, self.arg);
+        let datasets = [K::Filesystem, K::Volume, K::Snapshot];
+        options.given.check(cx)?;
+        if (options.prefix || options.tail) && !exists(cx, name, &datasets)? {
+            return Err(refuse(cx, CANNOT, format_args!("specified fs ({name}) does not exist")));
         }
-        return skip(cx, &head, input);
+        if let Some(origin) = options.origin.as_ref().filter(|_| inside.is_none())
+            && !exists(cx, origin, &datasets)?
+        {
+            return Err(refuse(cx, CANNOT, format_args!("specified origin fs ({origin}) does not exist")));
+        }
+        let Some(head) = Head::read(cx, self.input)? else { return Ok(None) };
+        match (head.is_package(), inside) {
+            (false, _) => self.one(cx, head, inside).map(Some),
+            (true, None) => package::receive(cx, self, &head).map(Some),
+            (true, Some(_)) => Err(refuse(cx, CANNOT, "invalid stream (a package in a package)")),
+        }
     }
-    if !whole {
-        return Err(refuse(cx, plan.what, "incomplete stream"));
+
+    /// Receives one stream whose BEGIN was read (`zfs_receive_one`).
+    fn one(&mut self, cx: &mut Cx, mut head: Head, inside: Option<&Inside>) -> Outcome {
+        let (options, begun) = (self.options, Instant::now());
+        let plan = Plan::of(cx, options, self.arg, &head, inside)?;
+        if options.verbose {
+            let verb = if options.dry { "would receive" } else { "receiving" };
+            let kind = if head.begin.from_guid == 0 { "full" } else { "incremental" };
+            writeln!(cx.out, "{verb} {kind} stream of {} into {}", head.name, plan.snapshot);
+            cx.out.flush();
+        }
+        if self.top.is_none() {
+            self.top = Some(plan.head().to_owned());
+        }
+        if !head.is_volume() && !head.is_filesystem() {
+            let why = format!("invalid record type: 0x{}", head.begin.objset_type);
+            return Err(refuse(cx, plan.what, why));
+        }
+        let top = self.top.as_deref() == Some(plan.head());
+        let wanted = Wanted::of(cx, &options.given, (&head, &plan), inside, top)?;
+        let whole = head.read_list(cx, &plan, self.input)?;
+        if options.dry {
+            if !whole {
+                return Err(refuse(cx, CANNOT, "failed to read from stream"));
+            }
+            return skip(cx, &head, self.input);
+        }
+        if !whole {
+            return Err(refuse(cx, plan.what, "incomplete stream"));
+        }
+        self.mounts |= inside.is_some() && head.is_filesystem();
+        deliver(cx, options, (&plan, inside, wanted), &head, (self.input, begun))
     }
-    deliver(cx, options, &plan, &head, input, begun)
 }
 
 /// Has the daemon receive the rest of the stream.
 fn deliver(
     cx: &mut Cx,
     options: &Options,
-    plan: &Plan,
+    (plan, inside, wanted): (&Plan, Option<&Inside>, Wanted),
     head: &Head,
-    input: &File,
-    begun: Instant,
+    (input, begun): (&File, Instant),
 ) -> Outcome {
+    let Wanted { received, local, inherited, snapshot } = wanted;
     let request = ReceiveRequest {
         target: plan.snapshot.clone(),
         origin: plan.origin.clone(),
         force: options.force,
         resumable: options.resumable,
-        unmounted: options.unmounted,
+        // What a package brought is mounted at its end.
+        unmounted: options.unmounted || inside.is_some(),
+        received,
+        local,
+        inherited,
+        snapshot,
     };
     let received = match (cx.deliver)(&request, &head.bytes, input) {
         Ok(received) => received,
@@ -218,6 +267,16 @@ fn deliver(
     };
     let whole = received.unmounted.is_empty();
     cx.made(&plan.snapshot);
+    for failure in &received.failures {
+        // A dataset may exceed its quota until its last snapshot.
+        let last = inside.is_none_or(|inside| plan.snapshot.ends_with(&format!("@{}", inside.last)));
+        if last || failure.name != "refquota" {
+            let what = format!("cannot receive {} property on {}", failure.name, plan.head());
+            cx.complain(&what, &failure.error);
+        }
+    }
+    let holds = inside.map(|inside| inside.holds(head.begin.to_guid)).unwrap_or_default();
+    hold(cx, &plan.snapshot, holds)?;
     mount_failures(cx, "mount", &MountReport { failures: received.unmounted, ..MountReport::default() });
     if whole && options.verbose {
         let seconds = begun.elapsed().as_secs_f64().max(1e-9);
@@ -226,6 +285,17 @@ fn deliver(
         writeln!(cx.out, "received {bytes} stream in {seconds:.2} seconds ({speed}/sec)");
     }
     Ok(i32::from(!whole))
+}
+
+/// Places the holds of a package. OpenZFS does not report those that fail.
+fn hold(cx: &mut Cx, snapshot: &str, tags: Vec<String>) -> Result<(), Stop> {
+    let service = cx.service()?;
+    for tag in tags {
+        let change = DatasetChange::Hold { snapshots: vec![snapshot.to_owned()], tag };
+        // It may be there already.
+        let _ = service.change(&change);
+    }
+    Ok(())
 }
 
 /// Whether the target has the stream's snapshot already.

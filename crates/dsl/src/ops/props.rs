@@ -8,6 +8,8 @@
 //! |---|---|
 //! | with `$inherit` | 0, where an inherited value hides a received one |
 //! | with `$recvd` | a received value |
+//!
+//! `$hasrecvd` is there once properties were received.
 
 use crate::account::Delta;
 use crate::error::{PropError, Refusal};
@@ -26,6 +28,9 @@ use ondisk::version::{
     SPA_VERSION_REFQUOTA, SPA_VERSION_SNAP_PROPS, SPA_VERSION_ZLE_COMPRESSION,
 };
 use ondisk::{DmuType, ObjNum};
+
+/// Says that properties were received (`ZPROP_HAS_RECVD`).
+const HAS_RECEIVED: &[u8] = b"$hasrecvd";
 
 /// A checked property and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,6 +186,9 @@ impl Syncing<'_> {
     /// Stores a value on a directory (`dsl_prop_set_sync_impl`).
     pub(crate) fn store_prop(&mut self, dir: u64, set: &Setting, source: SetAs) -> Result<()> {
         let object = self.dir(dir)?.props_zapobj;
+        if source == SetAs::Received {
+            self.zap(object)?.update(self.tx, HAS_RECEIVED, &words(&[0]))?;
+        }
         self.store_in(object, set, source)?;
         self.dsl.heads().properties_changed();
         Ok(())
@@ -202,7 +210,7 @@ impl Syncing<'_> {
     }
 
     /// Stores a value on a snapshot.
-    pub(crate) fn store_snapshot_prop(&mut self, snap: u64, set: &Setting) -> Result<()> {
+    pub(crate) fn store_snapshot_prop(&mut self, snap: u64, set: &Setting, source: SetAs) -> Result<()> {
         let object = match self.ds(snap)?.props_obj {
             0 => {
                 let o = self.zap_create(DmuType::DSL_PROPS)?;
@@ -211,7 +219,7 @@ impl Syncing<'_> {
             }
             o => o,
         };
-        self.store_in(object, set, SetAs::Local)
+        self.store_in(object, set, source)
     }
 
     /// Removes the local value of a directory (`dsl_prop_set_sync_impl` with other sources).
@@ -225,7 +233,7 @@ impl Syncing<'_> {
         let hiding = format!("{name}$inherit");
         if received {
             zap.drop_entry(self.tx, hiding.as_bytes())?;
-        } else if zap.lookup(b"$hasrecvd")?.is_some() {
+        } else if zap.lookup(HAS_RECEIVED)?.is_some() {
             zap.update(self.tx, hiding.as_bytes(), &words(&[0]))?;
         }
         self.dsl.heads().properties_changed();
@@ -542,7 +550,7 @@ impl SyncTask for SetProps {
         if self.name.contains('@') {
             let (_, snap) = s.hold_snapshot(&self.name)?;
             for set in &self.props {
-                s.store_snapshot_prop(snap, set)?;
+                s.store_snapshot_prop(snap, set, self.source)?;
                 s.log("set", &self.name, snap, format!("{}={}", set.name, text(&set.value)));
             }
             return Ok(());
@@ -604,6 +612,37 @@ impl SyncTask for InheritProp {
         let dir = s.ds(head)?.dir_obj;
         let before = s.refreservation(head)?;
         s.unset_prop(dir, &self.property, self.received)?;
+        s.follow_prop(dir, Prop::by_name(&self.property), before)?;
+        s.log("inherit", &self.name, head, self.property.clone());
+        Ok(())
+    }
+}
+
+/// Removes the received value of a property (`clear_received_props`). A local one stays.
+#[derive(Debug, Clone)]
+pub struct DropReceived {
+    /// The full name of a file system or volume.
+    pub name: String,
+    /// The property.
+    pub property: String,
+}
+
+impl SyncTask for DropReceived {
+    fn need(&self) -> TaskNeed {
+        TaskNeed::reserved(2)
+    }
+
+    fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        s.hold_head(&self.name).map(|_| ())
+    }
+
+    fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        let head = s.hold_head(&self.name)?;
+        let dir = s.ds(head)?.dir_obj;
+        let before = s.refreservation(head)?;
+        let object = s.dir(dir)?.props_zapobj;
+        s.zap(object)?.drop_entry(s.tx, format!("{}$recvd", self.property).as_bytes())?;
+        s.dsl.heads().properties_changed();
         s.follow_prop(dir, Prop::by_name(&self.property), before)?;
         s.log("inherit", &self.name, head, self.property.clone());
         Ok(())

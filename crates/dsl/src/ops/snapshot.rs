@@ -2,7 +2,7 @@
 
 use crate::error::Refusal;
 use crate::mos_objects::{DropEntry, words};
-use crate::ops::props::PropList;
+use crate::ops::props::{PropList, SetAs};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail};
 use ondisk::dsl::{DS_FLAG_INCONSISTENT, DdUsed, DslDatasetPhys};
@@ -67,7 +67,7 @@ impl SyncTask for Snapshot {
             s.sync_head(head, 1)?;
             let snap = s.snapshot_head(head, name)?;
             for set in &self.props {
-                s.store_snapshot_prop(snap, set)?;
+                s.store_snapshot_prop(snap, set, SetAs::Local)?;
             }
             s.log("snapshot", full, snap, String::new());
         }

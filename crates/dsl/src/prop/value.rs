@@ -70,6 +70,17 @@ enum Suffix {
     Recvd,
 }
 
+/// The values of a property that are stored at one directory.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OwnValues {
+    /// The local value.
+    pub local: Option<Value>,
+    /// The received value.
+    pub received: Option<Value>,
+    /// The inherited value holds instead of the received one.
+    pub hidden: bool,
+}
+
 /// The properties of one ZAP.
 #[derive(Debug, Default)]
 pub(crate) struct PropZap {
@@ -319,6 +330,27 @@ impl Dataset {
         };
         let plain = |z: &PropZap| z.get(name, Suffix::Recvd).map(value_of);
         Ok(plain(&zap))
+    }
+
+    /// What a directory itself has of a property, so that it can be put back.
+    ///
+    /// # Errors
+    /// * [Reading](Error#reading): the property ZAP can't be read.
+    pub fn own_values(&self, name: &str) -> Result<OwnValues> {
+        let zap = self.dir().props()?;
+        let value = |suffix| zap.get(name, suffix).map(value_of);
+        let hidden = zap.get(name, Suffix::Inherit).is_some();
+        Ok(OwnValues { local: value(Suffix::Local), received: value(Suffix::Recvd), hidden })
+    }
+
+    /// The names of properties that have a received value.
+    ///
+    /// # Errors
+    /// * [Reading](Error#reading): the property ZAP can't be read.
+    pub fn received_names(&self) -> Result<Vec<String>> {
+        let zap = self.dir().props()?;
+        let names = zap.order.iter().filter(|name| zap.get(name, Suffix::Recvd).is_some());
+        Ok(names.cloned().collect())
     }
 
     /// The effective number of a property that has a default.

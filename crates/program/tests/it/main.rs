@@ -32,6 +32,7 @@ mod mounted;
 mod mounting;
 mod nameless;
 mod nested;
+mod packages;
 mod paper;
 mod project;
 mod properties;

@@ -1,7 +1,7 @@
 //! Changes of datasets, and what follows: mounts, offers and block devices of volumes.
 
 use crate::commands::dataset::quotas;
-use crate::commands::dataset::tasks::plan;
+use crate::commands::dataset::tasks::{Planned, Room, plan};
 use crate::control::grants::{left_unmounted, may_unmount};
 use crate::mounts::MountedFs;
 use crate::mounts::changelist::{self, within};
@@ -22,19 +22,35 @@ use spa::engine::{PoolWriter, TaskError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Decides on the operations for a change.
+pub(super) type PlanOf<'a> = dyn Fn(&dsl::Dsl, Room<'_>, &DatasetChange) -> Result<Planned, Error> + 'a;
+
 impl Pools {
     /// Changes datasets, and adapts their mounts.
     ///
     /// # Errors
     /// See [`api::Service::change`].
     pub fn change(&self, caller: &Caller, change: &DatasetChange) -> Result<Changed, Error> {
+        self.change_by(caller, change, &|dsl, room, change| plan(caller, dsl, room, change))
+    }
+
+    /// Changes datasets by other operations than those of the request, and adapts their mounts.
+    ///
+    /// # Errors
+    /// See [`api::Service::change`].
+    pub(super) fn change_by(
+        &self,
+        caller: &Caller,
+        change: &DatasetChange,
+        plan: &PlanOf<'_>,
+    ) -> Result<Changed, Error> {
         let about = change.subject();
         let imported = self.table.pool_of(about)?;
         let live = imported.writer(about)?;
         let (change, limits) = &quotas::split(change)?;
         let room = |blocks, block| data_room(&imported.pool, blocks, block);
         let (change, resize) = &imported.pool.spa().read(|| split_resize(&imported, &room, change))?;
-        let planned = imported.pool.spa().read(|| plan(caller, imported.pool.dsl(), &room, change))?;
+        let planned = imported.pool.spa().read(|| plan(imported.pool.dsl(), &room, change))?;
         let followers = imported.pool.spa().read(|| changelist::of(&imported, change))?;
         let (moved, folders) = self.make_way(caller, &imported, change, &followers)?;
         let run = || live.run_all(planned.tasks).map_err(|_| Error::new(about, Reason::Suspended));

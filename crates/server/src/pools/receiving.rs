@@ -23,6 +23,9 @@ use crate::pools::Pools;
 use crate::pools::holders::with_user;
 use crate::pools::imported::Imported;
 use crate::replies::{error_of, of_dsl, of_receive};
+use properties::Properties;
+
+mod properties;
 
 impl Pools {
     /// Receives a stream, and mounts what is new. `begin` are the bytes of its BEGIN, and `rest` is
@@ -53,8 +56,13 @@ impl Pools {
         if let Some(by) = replaces.and_then(|object| self.visitor_of(&imported, object)) {
             return Err(Error::new(head, Reason::HeldOpen { by }));
         }
+        let dsl = imported.pool.dsl();
+        let mut props = imported.pool.spa().read(|| Properties::of(dsl, head, state.kind, request))?;
+        if state.object.is_some() {
+            props.begin(self, caller, dsl, head);
+        }
         let mut lost = Vec::new();
-        let mut receive = || self.fill(caller, &imported, request, (begin, rest), &state);
+        let mut receive = || self.fill(caller, &imported, request, (begin, rest), (&state, &mut props));
         let done = match replaces {
             Some(_) => {
                 let again = !request.unmounted;
@@ -64,6 +72,11 @@ impl Pools {
         };
         self.attachments.devices_after(&self.table, head);
         let busy = |error| with_user(caller, &self.visits, &self.attachments, &imported, error);
+        match &done {
+            Ok(_) => props.finish(self, caller, dsl, (head, target)),
+            Err(_) if state.object.is_some() => props.put_back(self, caller, dsl, head),
+            Err(_) => {}
+        }
         let done = match done.map_err(busy) {
             Err(error) if !lost.is_empty() => {
                 let errors = std::iter::once(error).chain(lost.into_iter().map(|lost| lost.error));
@@ -79,7 +92,7 @@ impl Pools {
                 Err(error) => lost.push(MountFailure { name: head.to_owned(), error }),
             }
         }
-        Ok(Received { bytes: done.bytes, unmounted: lost })
+        Ok(Received { bytes: done.bytes, unmounted: lost, failures: props.failures })
     }
 
     /// The visit that has a dataset open.
@@ -95,7 +108,7 @@ impl Pools {
         imported: &Arc<Imported>,
         request: &ReceiveRequest,
         (begin, rest): (&[u8], &mut dyn Read),
-        state: &State,
+        (state, props): (&State, &mut Properties),
     ) -> Result<Done, Error> {
         let target = request.target.as_str();
         let head = head_of(target)?;
@@ -107,7 +120,14 @@ impl Pools {
             enforce_limits: !caller.owns(),
         };
         let failed = |error: ReceiveError| error_about(head, &error);
-        let receiving = Receiving::new(imported.pool.spa(), begin.chain(rest), &options).map_err(failed)?;
+        let live = imported.writer(head)?;
+        let mut begun = |is_new: bool| {
+            if is_new {
+                props.begin_new(live, head);
+            }
+        };
+        let receiving = Receiving::with(imported.pool.spa(), begin.chain(rest), &options, &mut begun);
+        let receiving = receiving.map_err(failed)?;
         let (is_new, bytes) = (receiving.is_new(), receiving.bytes());
         let mut lost = Vec::new();
         let finish = || receiving.finish().map_err(failed);
@@ -149,10 +169,15 @@ struct Done {
     lost: Vec<MountFailure>,
 }
 
+/// The type of a volume's object set (`DMU_OST_ZVOL`).
+const VOLUME: u32 = 3;
+
 /// What a stream meets.
 struct State {
     /// The stream needs no snapshot of the target.
     whole: bool,
+    /// What the stream holds.
+    kind: dsl::Kind,
     /// The object of the target, if it exists and is whole.
     object: Option<u64>,
     /// The target was received in part, so it is new for its users.
@@ -168,11 +193,12 @@ impl State {
     /// * [`Reason::Io`], [`Reason::Corrupt`]: the target can't be read.
     fn of(imported: &Imported, head: &str, begin: &Begin) -> Result<Self, Error> {
         let whole = begin.from_guid == 0 || begin.flags & flags::CLONE != 0;
+        let kind = if begin.objset_type == VOLUME { dsl::Kind::Volume } else { dsl::Kind::Filesystem };
         let failed = |error: dsl::Error| Error::new(head, of_dsl(&error));
         let dataset = match imported.pool.dsl().dataset(head) {
             Ok(dataset) => dataset,
             Err(dsl::Error::NoSuchDataset { .. }) => {
-                return Ok(Self { whole, object: None, partial: false, from: None });
+                return Ok(Self { whole, kind, object: None, partial: false, from: None });
             }
             Err(error) => return Err(failed(error)),
         };
@@ -183,7 +209,7 @@ impl State {
             from = all.iter().find(|one| one.phys().guid == begin.from_guid).map(dsl::Dataset::name);
         }
         let object = (!partial).then_some(dataset.object().0);
-        Ok(Self { whole, object, partial, from })
+        Ok(Self { whole, kind, object, partial, from })
     }
 }
 

@@ -33,12 +33,12 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Reads and checks BEGIN (`zfs_receive_impl`).
+    /// Reads and checks BEGIN (`zfs_receive_impl`). `None`: it is the END of a package.
     ///
     /// # Errors
     /// * [`Stop::Fail`]: it can't be read, it is no stream, or no release receives it. That is
-    ///   reported, but for the END of a package.
-    pub(super) fn read(cx: &mut Cx, mut input: &File) -> Result<Self, Stop> {
+    ///   reported.
+    pub(super) fn read(cx: &mut Cx, mut input: &File) -> Result<Option<Self>, Stop> {
         let mut raw = [0; RECORD_SIZE];
         if input.read_exact(&mut raw).is_err() {
             return Err(refuse(cx, CANNOT, "failed to read from stream"));
@@ -46,8 +46,7 @@ impl Head {
         let order = ByteOrder::by_magic(le64(&raw, 8), BACKUP_MAGIC);
         let begin = match Record::decode(&raw, order.unwrap_or(ByteOrder::Little)) {
             Ok(Record::Begin(begin)) => Some(begin),
-            // The last record of a package ends without a message.
-            Ok(Record::End(_)) => return Err(Stop::Fail(1)),
+            Ok(Record::End(_)) => return Ok(None),
             _ => None,
         };
         let (Some(begin), Some(order)) = (begin, order) else {
@@ -59,16 +58,12 @@ impl Head {
             return Err(refuse(cx, CANNOT, "invalid stream (bad snapshot name)"));
         }
         let lacks = |feature: u64| begin.features() & feature != 0;
-        let what = match begin.header_type() {
-            Ok(HeaderType::Compound) => Some("of packages of `zfs send -R` and `-p`"),
-            _ if lacks(features::REDACTED) => Some("of redacted streams"),
-            _ => None,
-        };
+        let what = lacks(features::REDACTED).then_some("of redacted streams");
         if let Some(what) = what {
             return Err(Stop::Fail(absent(cx, what)?));
         }
         let list = list_length(&raw, order) as usize;
-        Ok(Self { begin, name, bytes: raw.into(), list })
+        Ok(Some(Self { begin, name, bytes: raw.into(), list }))
     }
 
     /// Reads the list behind BEGIN. Returns whether it was whole.
@@ -95,6 +90,11 @@ impl Head {
     /// Whether the stream has this feature.
     pub(super) fn has(&self, feature: u64) -> bool {
         self.begin.features() & feature != 0
+    }
+
+    /// Whether it begins a package.
+    pub(super) fn is_package(&self) -> bool {
+        matches!(self.begin.header_type(), Ok(HeaderType::Compound))
     }
 
     /// Whether it is a file system's.

@@ -4,6 +4,7 @@ use api::{Dataset, DatasetChange, DatasetKind as K, Settings};
 use ondisk::replay::{features, flags};
 
 use super::begin::Head;
+use super::package::Inside;
 use super::{CANNOT, Options, refuse};
 use crate::cx::{Cx, Stop};
 use crate::names;
@@ -39,8 +40,15 @@ impl Plan {
     ///
     /// # Errors
     /// * [`Stop::Fail`]: it can't, or the service can't be reached. That is reported.
-    pub(super) fn of(cx: &mut Cx, options: &Options, arg: &str, head: &Head) -> Result<Self, Stop> {
-        let snapshot = match target(options.prefix, options.tail, arg, head) {
+    pub(super) fn of(
+        cx: &mut Cx,
+        options: &Options,
+        arg: &str,
+        head: &Head,
+        inside: Option<&Inside>,
+    ) -> Result<Self, Stop> {
+        let top = inside.map_or(head.sent(), |inside| &inside.sent);
+        let snapshot = match target(options.prefix, options.tail, arg, (&head.name, top)) {
             Ok(snapshot) => snapshot,
             Err(why) => return Err(refuse(cx, CANNOT, why)),
         };
@@ -54,8 +62,10 @@ impl Plan {
             (false, false) => INCREMENT,
         };
         let mut plan = Self { snapshot, origin, what, is_new: false, has_token: false };
-        if (options.prefix || options.tail)
-            && (!whole || resuming)
+        let below_top = head.name.strip_prefix(top).is_some_and(|tail| tail.starts_with('/'));
+        if whole && !resuming {
+            plan.near_parent(cx, head, inside)?;
+        } else if (options.prefix || options.tail || below_top)
             && !exists(cx, plan.head(), &DATASETS)?
             && let Some(found) = with_guid(cx, &plan.snapshot, head.begin.from_guid)?
         {
@@ -68,6 +78,21 @@ impl Plan {
             plan.anew(cx, options, arg, whole && !resuming)?;
         }
         Ok(plan)
+    }
+
+    /// Moves a new dataset whose parent does not exist below the dataset that has the parent's
+    /// snapshot.
+    fn near_parent(&mut self, cx: &mut Cx, head: &Head, inside: Option<&Inside>) -> Result<(), Stop> {
+        let Some((parent, own)) = self.snapshot.rsplit_once('/') else { return Ok(()) };
+        let listed = inside.and_then(|inside| inside.listed(head.begin.to_guid));
+        let guid = listed.map_or(0, |(member, _)| member.parent_from);
+        if guid == 0 || exists(cx, parent, &DATASETS)? {
+            return Ok(());
+        }
+        if let Some(found) = with_guid(cx, parent, guid)? {
+            self.snapshot = format!("{}/{own}", head_of(&found));
+        }
+        Ok(())
     }
 
     /// The name of the file system or volume.
@@ -139,22 +164,25 @@ impl Plan {
 ///
 /// # Errors
 /// The text of the refusal.
-fn target(prefix: bool, tail: bool, arg: &str, head: &Head) -> Result<String, &'static str> {
-    let (sent, full) = (head.sent(), head.name.as_str());
+fn target(prefix: bool, tail: bool, arg: &str, (full, top): (&str, &str)) -> Result<String, &'static str> {
     let is_snapshot = arg.contains('@');
+    // The streams of a package have names below that of its first dataset.
+    let behind = |at: usize| full.get(at..).ok_or("invalid name");
     let added = match (prefix, tail, is_snapshot) {
         (_, true, true) => return Err("invalid argument - snapshot not allowed with -e"),
         (true, _, true) => return Err("invalid argument - snapshot not allowed with -d"),
-        (_, true, false) => match sent.rfind('/') {
-            Some(at) => full[at..].to_owned(),
+        (_, true, false) => match top.rfind('/') {
+            Some(at) => behind(at)?.to_owned(),
             None => format!("/{full}"),
         },
-        (true, false, false) => full[full.find('/').unwrap_or(sent.len())..].to_owned(),
-        (false, false, false) => full[sent.len()..].to_owned(),
+        (true, false, false) => behind(full.find('/').or(full.find('@')).unwrap_or(full.len()))?.to_owned(),
+        (false, false, false) => behind(top.len())?.to_owned(),
         (false, false, true) => String::new(),
     };
     let target = format!("{arg}{added}");
-    let valid = names::dataset_name_fault(&target, true, false).is_none() && target.contains('@');
+    let valid = full.starts_with(top)
+        && names::dataset_name_fault(&target, true, false).is_none()
+        && target.contains('@');
     if valid { Ok(target) } else { Err("invalid name") }
 }
 

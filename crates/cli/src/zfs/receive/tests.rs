@@ -20,6 +20,8 @@ use super::*;
 use crate::terminal::Stdin;
 use console::{Clock, Out};
 
+mod packages;
+
 #[derive(Clone, Default)]
 struct Sink(Rc<RefCell<Vec<u8>>>);
 
@@ -67,13 +69,52 @@ impl FakeService for Pools {
     }
 
     fn change(&self, _: &Caller, change: &DatasetChange) -> Result<Changed, Error> {
-        let DatasetChange::Create { name, .. } = change else { panic!("{change:?}") };
-        self.asked.borrow_mut().push(format!("create {name}"));
-        if name.ends_with("bad") {
-            return Err(Error::new(name, Reason::Refused { why: Refusal::Quota }));
+        let mut asked = self.asked.borrow_mut();
+        let mut datasets = self.datasets.borrow_mut();
+        match change {
+            DatasetChange::Create { name, .. } => {
+                asked.push(format!("create {name}"));
+                if name.ends_with("bad") {
+                    return Err(Error::new(name, Reason::Refused { why: Refusal::Quota }));
+                }
+                datasets.push(dataset(name, 0));
+            }
+            DatasetChange::Hold { snapshots, tag } => asked.push(format!("hold {} {tag}", snapshots[0])),
+            DatasetChange::Destroy { names, .. } => {
+                asked.push(format!("destroy {}", names[0]));
+                datasets.retain(|one| one.name != names[0]);
+            }
+            DatasetChange::Rename { from, to, .. } => {
+                asked.push(format!("rename {from} to {to}"));
+                let renamed = |name: &str| name.replacen(from.as_str(), to, 1);
+                for one in datasets.iter_mut() {
+                    if one.name.starts_with(from.as_str()) {
+                        one.name = renamed(&one.name);
+                    }
+                    for origin in one.props.iter_mut().filter(|prop| prop.name == "origin") {
+                        origin.text = renamed(&origin.text);
+                    }
+                }
+            }
+            DatasetChange::RenameSnapshot { dataset, from, to, .. } => {
+                asked.push(format!("rename {dataset}@{from} to {to}"));
+                let name = format!("{dataset}@{from}");
+                for one in datasets.iter_mut().filter(|one| one.name == name) {
+                    one.name = format!("{dataset}@{to}");
+                }
+            }
+            DatasetChange::Promote { name } => {
+                asked.push(format!("promote {name}"));
+                return Err(Error::new(name, Reason::Permission));
+            }
+            change => panic!("{change:?}"),
         }
-        self.datasets.borrow_mut().push(dataset(name, 0));
         Ok(Changed::default())
+    }
+
+    fn mount(&self, _: &Caller, request: &api::MountRequest) -> Result<api::MountReport, Error> {
+        self.asked.borrow_mut().push(format!("mount {}", request.datasets.join(" ")));
+        Ok(api::MountReport::default())
     }
 
     fn change_pool(&self, _: &Caller, name: &str, change: &api::PoolChange) -> Result<(), Error> {
@@ -166,8 +207,10 @@ struct Ran {
     code: i32,
     out: String,
     err: String,
-    /// The request to receive.
+    /// The last request to receive.
     request: Option<ReceiveRequest>,
+    /// All requests to receive.
+    requests: Vec<ReceiveRequest>,
     /// What was left of standard input.
     left: usize,
     asked: Vec<String>,
@@ -180,31 +223,61 @@ fn ran_with(
     stream: &[u8],
     answer: impl Fn() -> Result<Received, Denied> + 'static,
 ) -> Ran {
+    run(pools, line, stream, move |_, _| answer())
+}
+
+/// The same, for a daemon that reads each stream to its END before it answers.
+fn ran_streams(
+    pools: Pools,
+    line: &str,
+    stream: &[u8],
+    answer: impl Fn(&ReceiveRequest) -> Result<Received, Denied> + 'static,
+) -> Ran {
+    let ends = move |input: &mut std::fs::File, request: &ReceiveRequest| {
+        io::Read::read_exact(input, &mut [0; 312]).unwrap();
+        answer(request)
+    };
+    run(pools, line, stream, ends)
+}
+
+fn run(
+    pools: Pools,
+    line: &str,
+    stream: &[u8],
+    answer: impl Fn(&mut std::fs::File, &ReceiveRequest) -> Result<Received, Denied> + 'static,
+) -> Ran {
     let mut input = tempfile::tempfile().unwrap();
     input.write_all(stream).unwrap();
     input.rewind().unwrap();
     let (out, err) = (Sink::default(), Sink::default());
     let sinks = (Out::new(Box::new(out.clone())), Out::new(Box::new(err.clone())));
     let pools = Rc::new(pools);
-    let service = Rc::clone(&pools);
+    let (service, made) = (Rc::clone(&pools), Rc::clone(&pools));
     let connect = Box::new(move || Ok(Rc::new(InProcess::new(Rc::clone(&service))) as Rc<dyn api::Requests>));
     let mut cx = Cx::new(sinks.0, sinks.1, Clock::system(), Box::new(Stdin), connect);
-    let request = Rc::new(RefCell::new(None));
-    let (seen, given) = (Rc::clone(&request), input.try_clone().unwrap());
+    let requests = Rc::new(RefCell::new(Vec::new()));
+    let (seen, given) = (Rc::clone(&requests), input.try_clone().unwrap());
     cx.input = Box::new(move || given.try_clone());
-    cx.deliver = Box::new(move |request, _, _| {
-        seen.replace(Some(request.clone()));
-        answer()
+    cx.deliver = Box::new(move |request, _, rest| {
+        seen.borrow_mut().push(request.clone());
+        let received = answer(&mut rest.try_clone().unwrap(), request)?;
+        let (head, _) = request.target.split_once('@').unwrap();
+        let mut datasets = made.datasets.borrow_mut();
+        if !datasets.iter().any(|one| one.name == head) {
+            datasets.push(dataset(head, 0));
+        }
+        Ok(received)
     });
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     let code = crate::zfs::run(&mut cx, &words);
     let left = stream.len() - input.stream_position().unwrap() as usize;
-    let (request, asked) = (request.take(), pools.asked.take());
-    Ran { code, out: out.text(), err: err.text(), request, left, asked }
+    let (requests, asked) = (requests.take(), pools.asked.take());
+    let request = requests.last().cloned();
+    Ran { code, out: out.text(), err: err.text(), request, requests, left, asked }
 }
 
 fn ran(line: &str, begin: &Begin) -> Ran {
-    ran_with(pools(), line, &bytes(begin), || Ok(Received { bytes: 624, unmounted: Vec::new() }))
+    ran_with(pools(), line, &bytes(begin), || Ok(Received { bytes: 624, ..Received::default() }))
 }
 
 /// What a command says that is refused, without a request to the daemon.
@@ -351,11 +424,6 @@ fn beginnings() {
              10000000000)\n",
         ),
         (
-            Begin { version_info: 2, ..full },
-            "zfs receive of packages of `zfs send -R` and `-p`: not in this release of Poolhouse; \
-             docs/reference lists the options that it has\n",
-        ),
-        (
             featured(full, features::REDACTED),
             "zfs receive of redacted streams: not in this release of Poolhouse; docs/reference lists the \
              options that it has\n",
@@ -403,6 +471,7 @@ fn requests() {
         force: true,
         resumable: true,
         unmounted: true,
+        ..ReceiveRequest::default()
     };
     assert_eq!(ran_v.request, Some(expected));
     let (first, last) = ran_v.out.split_once('\n').unwrap();
@@ -563,7 +632,7 @@ fn failed_mounts() {
         name: "tank/new".to_owned(),
         error: Error::new("/tank/new", Reason::MountpointNotEmpty),
     };
-    let answer = move || Ok(Received { bytes: 624, unmounted: vec![failure()] });
+    let answer = move || Ok(Received { bytes: 624, unmounted: vec![failure()], ..Received::default() });
     let ran = ran_with(pools(), "receive tank/new", &bytes(&begin("src/fs@s", 0)), answer);
     assert_eq!(ran.code, 1);
     assert_eq!(ran.err, "cannot mount '/tank/new': directory is not empty\n");
@@ -603,18 +672,33 @@ fn grammar() {
         ("-z tank", "invalid option 'z'\n"),
         ("tank -o", "missing argument for 'o' option\n"),
         ("-o origin tank", "missing '=' for property=value argument\n"),
+        ("-x atime=off tank", "invalid character '=' in property argument\n"),
+        ("-x atime -o atime=off tank", "property 'atime' specified multiple times\n"),
     ] {
         let ran = ran(&format!("receive {args}"), &begin);
         assert_eq!(ran.code, 2, "{args}");
         assert!(ran.err.starts_with(text), "{args}: {}", ran.err);
     }
-    for option in ["-h", "-M", "-c", "-x", "-o atime"] {
-        let args = match option {
-            "-x" => "-x atime",
-            "-o atime" => "-o atime=off",
-            option => option,
-        };
+    for (args, named) in [
+        ("-M", "-M"),
+        ("-c", "-c"),
+        ("-o encryption=on", "-o encryption"),
+        ("-o keylocation=prompt", "-o keylocation"),
+        ("-x encryption", "-x encryption"),
+    ] {
         let text = refused(&format!("receive {args} tank/new"), &begin);
-        assert!(text.starts_with(&format!("zfs receive {option}: not in this release")), "{text}");
+        assert!(text.starts_with(&format!("zfs receive {named}: not in this release")), "{text}");
     }
+    for (args, text) in [
+        ("-o nonsense=1", "cannot receive: cannot receive: invalid property 'nonsense'\n"),
+        ("-o volsize=1G", "cannot receive: cannot receive: invalid property 'volsize'\n"),
+        ("-x used", "cannot receive: cannot receive: invalid property 'used'\n"),
+        ("-o atime=7", "cannot receive new filesystem stream: 'atime' must be one of 'on | off'\n"),
+    ] {
+        assert_eq!(refused(&format!("receive {args} tank/new"), &begin), text);
+    }
+    let volume = Begin { objset_type: 3, ..begin };
+    let text =
+        "cannot receive new filesystem stream: property 'atime' does not apply to datasets of this type\n";
+    assert_eq!(refused("receive -o atime=off tank/new", &volume), text);
 }

@@ -51,7 +51,8 @@ impl Planned {
         Self { tasks: Vec::new(), about: Vec::new(), made: Vec::new() }
     }
 
-    fn one(about: &str, task: impl SyncTask + Send + 'static) -> Self {
+    /// One operation.
+    pub fn one(about: &str, task: impl SyncTask + Send + 'static) -> Self {
         let mut planned = Self::new();
         planned.push(about, task);
         planned

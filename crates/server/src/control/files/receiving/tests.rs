@@ -75,7 +75,7 @@ fn a_command_is_served() {
         let mut part = [0; 4];
         rest.read_exact(&mut part).unwrap();
         assert_eq!(&part, b"rest");
-        Ok(Received { bytes: 9, unmounted: Vec::new() })
+        Ok(Received { bytes: 9, ..Received::default() })
     };
     let received = served(receive, "tank/fs@s", Some(&file)).unwrap();
     assert!(matches!(received, Answer::Received(Received { bytes: 9, .. })));
