@@ -40,6 +40,9 @@ for fs in raws rawrest; do
 done
 same send-src/tree/k1@r1 ours/k1@r1
 same send-src/tree/k1clone@r2 ours/clone@r2
+zfs send -R -I @r1 send-src/tree@r2 | zfs receive -u -F ours/grow || failed=1
+for package in tree grow; do same_tree send-src/tree "ours/$package"; done
+for snapshot in a b c; do same "send-src/fs@$snapshot" "ours/multi@$snapshot"; done
 same send-src/fs@a ours/resumed@a
 same send-src/fs@b ours/forced@b
 zfs send -t "$(zfs get -H -o value receive_resume_token ours/partial)" | zfs receive -u -s ours/partial || failed=1

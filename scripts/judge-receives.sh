@@ -51,6 +51,11 @@ zfs send -w send-src/enc@e1 | head -c 900000 | zfs receive -u -s ours/rawrest 2>
 zfs send -w -t "$(zfs get -H -o value receive_resume_token ours/rawrest)" | zfs receive -u -s ours/rawrest
 receive k1 send-src/tree/k1@r1
 zfs send -i send-src/tree/k1@r1 send-src/tree/k1clone@r2 | zfs receive -u -o origin=ours/k1@r1 ours/clone
+# Packages. Of the second one, the kernel module receives the increment.
+receive tree -R send-src/tree@r2
+receive grow -R -s send-src/tree@r1
+receive multi send-src/fs@a
+receive multi -I @a send-src/fs@c
 # A stream that breaks off, and goes on. And one that the kernel module is to continue.
 zfs send -L send-src/fs@a | head -c 3000000 | zfs receive -u -s ours/resumed 2>/dev/null || true
 zfs send -t "$(zfs get -H -o value receive_resume_token ours/resumed)" | zfs receive -u -s ours/resumed

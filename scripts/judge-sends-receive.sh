@@ -40,6 +40,13 @@ receive clone
 same send-src/tree/k1@r1 received/k1@r1
 same send-src/tree/k1clone@r2 received/clone@r2
 
+for package in tree grow; do
+  receive "$package"
+  same_tree send-src/tree "received/$package"
+done
+receive multi
+for snapshot in a b c; do same "send-src/fs@$snapshot" "received/multi@$snapshot"; done
+
 while IFS='	' read -r options size; do
   # shellcheck disable=SC2086 # the options are words
   [ "$(zfs send -nP $options | tail -n 1)" = "$size" ] || { echo "size of '$options': not $size"; failed=1; }

@@ -49,6 +49,12 @@ send enc-w.1 -w send-src/enc@e1
 send enc-w.2 -w -i @e1 send-src/enc@e2
 send k1.1 send-src/tree/k1@r1
 send clone.1 -i send-src/tree/k1@r1 send-src/tree/k1clone@r2
+# Packages. Of the second one, the clone comes with the increment.
+send tree.1 -R send-src/tree@r2
+send grow.1 -R -s send-src/tree@r1
+send grow.2 -R -I @r1 send-src/tree@r2
+send multi.1 send-src/fs@a
+send multi.2 -I @a send-src/fs@c
 zpool export send-src
 cp "$devices"/*.img "$streams/"
 cp scripts/judge-sends-receive.sh "$streams/receive.sh"

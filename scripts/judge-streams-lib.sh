@@ -23,3 +23,14 @@ same() { # SENT RECEIVED
     failed=1
   fi
 }
+properties() { # DATASET SOURCE: what is set in it and below
+  zfs get -rHp -t filesystem,volume -s "$2" -o name,property,value all "$1" | grep -v '	volsize	' |
+    sed "s|^$1||" | sort
+}
+same_tree() { # SENT RECEIVED: the fixture's tree, and what has become of it
+  local one
+  for one in @r1 @r2 /k1@r1 /k1@r2 /k1clone@r2; do same "$1$one" "$2$one"; done
+  properties "$1" local >"$work/sent"
+  properties "$2" received >"$work/have"
+  diff "$work/sent" "$work/have" || { echo "$2: has other properties"; failed=1; }
+}

@@ -175,6 +175,10 @@ impl Heads {
         if ds.is_inconsistent() {
             return Err(Error::Refused { name: ds.name(), why: Refusal::Inconsistent });
         }
+        // The receive has just ended, and its keys are not back.
+        if ds.dsl().keys().is_raw(ds.object().0) {
+            return Err(Error::Refused { name: ds.name(), why: Refusal::Busy });
+        }
         self.own_any(ds)
     }
 

@@ -213,6 +213,14 @@ impl Keys {
         self.0.write().admitted.insert(objset, Admitted { root, wrapped, open: Some(open) });
     }
 
+    /// Notes that the keys of all datasets with this key object were wrapped again.
+    pub(crate) fn all_rewrapped(&self, root: u64, wrapped: WrappedKeys) {
+        let mut state = self.0.write();
+        for a in state.admitted.values_mut().filter(|a| a.wrapped.guid == wrapped.guid) {
+            (a.root, a.wrapped) = (root, wrapped);
+        }
+    }
+
     /// Notes that the keys of a dataset were wrapped again.
     pub(crate) fn rewrapped(&self, objset: u64, root: u64, wrapped: WrappedKeys) {
         if let Some(a) = self.0.write().admitted.get_mut(&objset) {

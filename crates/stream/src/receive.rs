@@ -19,7 +19,7 @@
 //! resumed.
 //!
 //! # Absent
-//! Redacted streams, healing (`zfs receive -c`), and properties of a package.
+//! Redacted streams, and healing (`zfs receive -c`).
 //!
 //! # See
 //! OpenZFS `dmu_recv.c`.
@@ -187,13 +187,13 @@ struct Place {
     hold: Option<LongHold>,
     /// The dataset exists apart from what is received.
     hidden: bool,
-    /// No key is used for it, since the stream is raw. Released after its owner.
-    raw: Option<RawUse>,
     resumable: bool,
     /// What was received is worth keeping.
     keep: bool,
     /// `None` once it is given up or done.
     owned: Option<Arc<Owned>>,
+    /// No key is used for it, since the stream is raw. Released with its owner.
+    raw: Option<RawUse>,
 }
 
 impl Drop for Place {
@@ -201,7 +201,7 @@ impl Drop for Place {
         let (Some(hold), Ok(live)) = (self.hold.take(), writer(&self.spa)) else { return };
         // Now the point from which it can be resumed is on disk.
         let synced = live.sync_all();
-        self.owned = None;
+        (self.owned, self.raw) = (None, None);
         if synced.is_ok() && !(self.resumable && self.keep) {
             // What stays after a failure is destroyed when the pool is opened again.
             drop(live.run(Box::new(ReceiveAbort { object: self.object, hold: Some(hold) })));
@@ -371,7 +371,8 @@ impl Receiving {
         let (object, hidden) = (self.place.object, self.place.hidden);
         match run(live, ReceiveEnd { what: self.what.clone(), object, hidden }) {
             Ok(()) => {
-                (self.place.owned, self.place.hold) = (None, None);
+                let place = &mut self.place;
+                (place.owned, place.raw, place.hold) = (None, None, None);
                 Ok(())
             }
             Err(error) if self.place.resumable => Err(ReceiveError::Resumable { source: Box::new(error) }),
@@ -406,7 +407,7 @@ fn begin(
     let hold = Some(hold);
     let (keep, spa) = (resumes.is_some(), Arc::clone(spa));
     // From here on it is destroyed after a failure.
-    let mut place = Place { spa, object, hold, hidden, raw, resumable: keep, keep, owned: None };
+    let mut place = Place { spa, object, hold, hidden, resumable: keep, keep, owned: None, raw };
     let dataset = place.dataset()?;
     place.resumable = dataset.field(mos::DS_RESUME_TOGUID)?.is_some();
     place.owned = Some(Arc::new(live.dsl().heads().own_receiving(&dataset)?));

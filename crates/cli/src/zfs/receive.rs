@@ -217,7 +217,7 @@ impl Session<'_> {
         }
         let top = self.top.as_deref() == Some(plan.head());
         let wanted = Wanted::of(cx, &options.given, (&head, &plan), inside, top)?;
-        let whole = head.read_list(cx, &plan, self.input)?;
+        let whole = head.read_list(cx, plan.what, self.input)?;
         if options.dry {
             if !whole {
                 return Err(refuse(cx, CANNOT, "failed to read from stream"));

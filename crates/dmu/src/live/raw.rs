@@ -103,7 +103,7 @@ impl RawObject {
         let above = u32::from(levels.saturating_sub(1));
         let spans = u32::from(indirect_shift).saturating_sub(BLKPTR_SHIFT) * above;
         (1..=DN_MAX_LEVELS).contains(&levels)
-            && (levels == 1 || INDIRECT_SHIFTS.contains(&indirect_shift))
+            && INDIRECT_SHIFTS.contains(&indirect_shift)
             && (1..=DN_MAX_NBLKPTR).contains(&usize::from(pointers))
             && usize::from(pointers) * BLKPTR_SIZE + bonus.len() <= tail
             && max_block.checked_shr(spans).unwrap_or(0) < pointers.into()
@@ -144,7 +144,8 @@ fn change_root(phys: &mut ObjsetPhys, raw: &RawObjset) -> bool {
     let RawObjset { portable_mac, compress, checksum, levels, indirect_shift, max_block } = *raw;
     let meta = &mut phys.meta_dnode;
     let is_new = meta.blkptrs.iter().all(|bp| *bp == Blkptr::HOLE);
-    let same = meta.nlevels == levels && meta.indblkshift == indirect_shift;
+    // The last block of dnodes never becomes a lower one.
+    let same = meta.nlevels == levels && meta.indblkshift == indirect_shift && meta.maxblkid.0 <= max_block;
     let as_object = RawObject { levels, indirect_shift, pointers: 3, max_block, bonus: Vec::new() };
     if !(is_new || same)
         || meta.datablksz as usize != DNODE_BLOCK_SIZE

@@ -299,7 +299,7 @@ impl Syncing<'_> {
         if let Some(object) = self.crypto_object(dir)? {
             let root = self.key_root(object)?;
             self.put_key(object, &wrapper(root), &raw.wrapped)?;
-            self.dsl.keys().rewrapped(ds, root, raw.wrapped);
+            self.dsl.keys().all_rewrapped(root, raw.wrapped);
             return Ok(());
         }
         let object = self.zap_create(DmuType::ZAP_METADATA)?;

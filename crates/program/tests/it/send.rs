@@ -176,7 +176,6 @@ fn refusals() {
             1,
             "warning: cannot send 'single-lz4/snaps': a file system or volume of",
         ),
-        ("zfs send -R single-lz4/snaps@one", 1, "zfs send -R: not in this release of Poolhouse"),
         (
             "zfs send --redact b single-lz4/snaps@one",
             1,

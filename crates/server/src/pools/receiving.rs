@@ -58,7 +58,8 @@ impl Pools {
         }
         let dsl = imported.pool.dsl();
         let mut props = imported.pool.spa().read(|| Properties::of(dsl, head, state.kind, request))?;
-        if state.object.is_some() {
+        if replaces.is_some() {
+            // Later its mounts are being taken away.
             props.begin(self, caller, dsl, head);
         }
         let mut lost = Vec::new();
@@ -122,8 +123,10 @@ impl Pools {
         let failed = |error: ReceiveError| error_about(head, &error);
         let live = imported.writer(head)?;
         let mut begun = |is_new: bool| {
-            if is_new {
-                props.begin_new(live, head);
+            match is_new {
+                true => props.begin_new(live, head),
+                // Of one that is replaced, they are set already.
+                false => props.begin(self, caller, imported.pool.dsl(), head),
             }
         };
         let receiving = Receiving::with(imported.pool.spa(), begin.chain(rest), &options, &mut begun);

@@ -30,7 +30,7 @@ use spa::Spa;
 use spa::engine::PoolWriter;
 
 use super::queue::Item;
-use super::raw::{self, Raw};
+use super::raw::Raw;
 use super::{Place, ReceiveError, Received, writer};
 
 /// What a record dirties beside its payload: blocks of dnodes, indirect blocks.
@@ -42,8 +42,9 @@ const FREED_AT_ONCE: usize = 64;
 pub(super) enum Wrong {
     /// It makes no sense.
     Record(&'static str),
-    /// It needs a transaction of its own, for this many bytes. Nothing was done.
-    Large(u64),
+    /// It needs a transaction of its own, for this many bytes. Nothing was done. An OBJECT frees
+    /// its blocks from an offset on.
+    Large { bytes: u64, from: u64 },
     /// The pool fails.
     Pool(dmu::Error),
 }
@@ -118,7 +119,7 @@ impl Target {
             highest: field(mos::DS_RESUME_OBJECT)?,
             point: None,
             encrypted,
-            raw: place.raw.as_ref().map(|_| Raw::default()),
+            raw: what.raw.as_ref().map(|keys| Raw::new(keys.objset.max_block)),
             spare: 0,
         };
         if let Some(keys) = &what.raw {
@@ -167,9 +168,9 @@ impl Target {
         self.spare = 0;
         let failed = items.get(done);
         match (written, failed) {
-            (Err(Wrong::Large(bytes)), Some(item)) => {
+            (Err(Wrong::Large { bytes, from }), Some(item)) => {
                 self.spare = bytes;
-                self.free_ahead(item)?;
+                self.free_ahead(item, from)?;
             }
             (Err(Wrong::Record(why)), Some(item)) => {
                 return Err(ReceiveError::Record { record: item.number, at: item.at, why });
@@ -181,10 +182,10 @@ impl Target {
     }
 
     /// Frees most of what a record frees, in as many transactions as that takes.
-    fn free_ahead(&mut self, item: &Item) -> Result<(), ReceiveError> {
+    fn free_ahead(&mut self, item: &Item, from: u64) -> Result<(), ReceiveError> {
         let (object, offset, len) = match &item.record {
             Record::Free(r) => (r.object, r.offset, r.length),
-            Record::Object(r) => (r.object, 0, u64::MAX),
+            Record::Object(r) => (r.object, from, u64::MAX),
             _ => return Ok(()),
         };
         match self.os.dnode_undecrypted(ObjNum(object)) {
@@ -212,7 +213,7 @@ impl Target {
 
     /// Refuses what needs more than the transaction has.
     fn check_spare(&self, bytes: u64) -> Result<(), Wrong> {
-        if self.spare >= bytes { Ok(()) } else { Err(Wrong::Large(bytes)) }
+        if self.spare >= bytes { Ok(()) } else { Err(Wrong::Large { bytes, from: 0 }) }
     }
 
     /// Refuses to free a large object in a transaction beside others.
@@ -397,7 +398,7 @@ impl Target {
         self.last = at;
         let size = dnode.block_size();
         if self.raw.is_some() {
-            return raw::data(tx, &dnode, r, item);
+            return self.raw_data(tx, &dnode, r, item);
         }
         let end = r.offset.checked_add(r.logical_size).filter(|end| *end <= i64::MAX as u64);
         require(end.is_some(), "its offset is impossible")?;
@@ -438,6 +439,7 @@ impl Target {
     }
 
     fn embedded(&mut self, tx: &Tx, r: &WriteEmbedded, item: &Item) -> Result<(), Wrong> {
+        require(self.raw.is_none(), "raw streams have no embedded blocks")?;
         let dnode = self.existing(r.object)?;
         let size = dnode.block_size();
         if r.length < 1 << 32 && r.offset == (dmu::SPILL_BLKID.0).wrapping_mul(r.length) {
@@ -485,7 +487,7 @@ impl Target {
         }
         let dnode = self.existing(r.object)?;
         if self.raw.is_some() {
-            return raw::spill(tx, &dnode, r, item);
+            return self.raw_spill(tx, &dnode, r, item);
         }
         require(r.compression == 0 && item.payload.len() as u64 == r.length, "it has fields of raw streams")?;
         self.set_spill(tx, &dnode, &native(item.order, dnode.bonus_kind(), &item.payload)?)

@@ -15,9 +15,8 @@
 
 use device::Block;
 use dmu::{Dnode, NewObject, PackedBlock, RawObject, Tx};
-use ondisk::dnode::DNODE_BLOCK_SIZE;
-use ondisk::dnode::DNODE_MIN_SIZE;
-use ondisk::replay::{Crypt, Free, OBJECT_SPILL, Object, ObjectRange, Spill, Write};
+use ondisk::dnode::{DNODE_BLOCK_SIZE, DNODE_MIN_SIZE};
+use ondisk::replay::{Crypt, Free, OBJECT_SPILL, Object, ObjectRange, RAW_BYTESWAP, Spill, Write, features};
 use ondisk::{BlkId, ByteOrder, ChecksumKind, CompressKind, ObjNum};
 use zio::Encrypted;
 
@@ -29,13 +28,20 @@ const PER_BLOCK: u64 = (DNODE_BLOCK_SIZE / DNODE_MIN_SIZE) as u64;
 
 const ORDER: &str = "encrypted blocks of the other byte order are not in this release";
 
-/// What the records before say.
-#[derive(Default)]
+/// What the stream has said.
 pub(super) struct Raw {
+    /// The last block of dnodes.
+    max: u64,
     /// The block of dnodes that was announced last, by its first object.
     range: Option<(u64, Encrypted)>,
     /// The last object, and its last block.
     last: (u64, u64),
+}
+
+impl Raw {
+    pub(super) fn new(max: u64) -> Self {
+        Self { max, range: None, last: (0, 0) }
+    }
 }
 
 fn encrypted(crypt: &Crypt) -> Encrypted {
@@ -49,7 +55,7 @@ impl Target {
             return Err(Wrong::Record("only raw streams have such a record"));
         };
         let whole = r.slots == PER_BLOCK && r.first.is_multiple_of(PER_BLOCK);
-        require(whole, "it is no block of dnodes")?;
+        require(whole && r.first / PER_BLOCK <= raw.max, "it is no block of dnodes")?;
         require(r.flags == 0, ORDER)?;
         raw.range = Some((r.first, encrypted(&r.crypt)));
         Ok(())
@@ -61,9 +67,7 @@ impl Target {
         let (_, crypt) = range.ok_or(Wrong::Record("its block of dnodes was not announced"))?;
         require(item.order == ByteOrder::Little, ORDER)?;
         let (new, shape) = self.raw_shape(r, item)?;
-        let kinds = ChecksumKind::from_disk(r.checksum_type).ok();
-        let kinds = kinds.zip(CompressKind::from_disk(r.compress).ok());
-        let (checksum, compress) = kinds.ok_or(Wrong::Record("its checksum or compressor is unknown"))?;
+        let (checksum, compress) = (checksum(r.checksum_type)?, self.raw_compressor(r.compress)?);
         match self.find(r.object)? {
             Some(old) if is_alike(&old, &new, &shape) => self.raw_change(tx, &old, r, (&new, &shape))?,
             old => self.claim(tx, old.as_ref(), ObjNum(r.object), &new)?,
@@ -77,6 +81,44 @@ impl Target {
             raw.last = (r.object, r.max_block);
         }
         Ok(())
+    }
+
+    /// A compressor that the stream allows.
+    fn raw_compressor(&self, number: u8) -> Result<CompressKind, Wrong> {
+        let kind = CompressKind::from_disk(number).map_err(|_| Wrong::Record("its compressor is unknown"))?;
+        let needs = match kind {
+            CompressKind::Lz4 => features::LZ4,
+            CompressKind::Zstd => features::ZSTD,
+            _ => 0,
+        };
+        require(self.features & needs == needs, "its stream allows no such compression")?;
+        Ok(kind)
+    }
+
+    /// A block as another pool stored it.
+    fn packed(&self, compression: u8, crypt: &Crypt, item: &Item) -> Result<PackedBlock, Wrong> {
+        require(item.order == ByteOrder::Little, ORDER)?;
+        // Zero in a stream means that the block is not compressed.
+        let compress = match compression {
+            0 => CompressKind::Off,
+            n => self.raw_compressor(n)?,
+        };
+        let bytes = Block::copy_of(&item.payload);
+        Ok(PackedBlock { bytes, compress, encrypted: Some(encrypted(crypt)) })
+    }
+
+    pub(super) fn raw_data(&self, tx: &Tx, dnode: &Dnode, r: &Write, item: &Item) -> Result<(), Wrong> {
+        let size = dnode.block_size();
+        let whole = r.logical_size == size && r.offset.is_multiple_of(size);
+        let blkid = BlkId(r.offset / size);
+        require(whole && blkid <= dnode.max_blkid(), "it is no block of its object")?;
+        require(r.flags & RAW_BYTESWAP == 0, ORDER)?;
+        Ok(dnode.write_packed(tx, blkid, self.packed(r.compression, &r.crypt, item)?)?)
+    }
+
+    pub(super) fn raw_spill(&self, tx: &Tx, dnode: &Dnode, r: &Spill, item: &Item) -> Result<(), Wrong> {
+        require(r.flags & RAW_BYTESWAP == 0, ORDER)?;
+        Ok(dnode.set_packed_spill(tx, self.packed(r.compression, &r.crypt, item)?, r.length)?)
     }
 
     /// What an OBJECT says.
@@ -109,8 +151,12 @@ impl Target {
         (new, shape): (&NewObject, &RawObject),
     ) -> Result<(), Wrong> {
         if shape.max_block < old.max_blkid().0 {
-            self.check_freed(old)?;
-            old.free_range(tx, (shape.max_block + 1) * old.block_size(), u64::MAX)?;
+            let from = (shape.max_block + 1) * old.block_size();
+            self.check_freed(old).map_err(|error| match error {
+                Wrong::Large { bytes, .. } => Wrong::Large { bytes, from },
+                error => error,
+            })?;
+            old.free_range(tx, from, u64::MAX)?;
         }
         if r.flags & OBJECT_SPILL == 0 && old.phys().spill.is_some() {
             old.set_spill(tx, None)?;
@@ -143,29 +189,12 @@ fn is_alike(old: &Dnode, new: &NewObject, shape: &RawObject) -> bool {
         && phys.nlevels <= shape.levels
 }
 
-/// A block as another pool stored it.
-fn packed(compression: u8, crypt: &Crypt, item: &Item) -> Result<PackedBlock, Wrong> {
-    require(item.order == ByteOrder::Little, ORDER)?;
-    // Zero in a stream means that the block is not compressed.
-    let compress = match compression {
-        0 => Some(CompressKind::Off),
-        n => CompressKind::from_disk(n).ok(),
-    };
-    let compress = compress.ok_or(Wrong::Record("its compressor is unknown"))?;
-    let bytes = Block::copy_of(&item.payload);
-    Ok(PackedBlock { bytes, compress, encrypted: Some(encrypted(crypt)) })
-}
-
-pub(super) fn data(tx: &Tx, dnode: &Dnode, r: &Write, item: &Item) -> Result<(), Wrong> {
-    let size = dnode.block_size();
-    let whole = r.logical_size == size && r.offset.is_multiple_of(size);
-    let blkid = BlkId(r.offset / size);
-    require(whole && blkid <= dnode.max_blkid(), "it is no block of its object")?;
-    require(r.flags & ondisk::replay::RAW_BYTESWAP == 0, ORDER)?;
-    Ok(dnode.write_packed(tx, blkid, packed(r.compression, &r.crypt, item)?)?)
-}
-
-pub(super) fn spill(tx: &Tx, dnode: &Dnode, r: &Spill, item: &Item) -> Result<(), Wrong> {
-    require(r.flags & ondisk::replay::RAW_BYTESWAP == 0, ORDER)?;
-    Ok(dnode.set_packed_spill(tx, packed(r.compression, &r.crypt, item)?, r.length)?)
+/// The checksum of an object's blocks. Its number is part of what a MAC covers, so that none can
+/// take its place. No sender has one that needs a feature.
+fn checksum(number: u8) -> Result<ChecksumKind, Wrong> {
+    use ChecksumKind as C;
+    let kind = C::from_disk(number).map_err(|_| Wrong::Record("its checksum is unknown"))?;
+    let plain = matches!(kind, C::Inherit | C::On | C::Off | C::Fletcher2 | C::Fletcher4 | C::Sha256);
+    require(plain, "its checksum is none for its blocks")?;
+    Ok(kind)
 }

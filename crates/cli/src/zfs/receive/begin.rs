@@ -7,7 +7,6 @@ use api::streams::BEGIN_MAX;
 use ondisk::bytes::{ByteOrder, le64};
 use ondisk::replay::{BACKUP_MAGIC, Begin, HeaderType, RECORD_SIZE, Record, features, list_length};
 
-use super::plan::Plan;
 use super::{CANNOT, absent, refuse};
 use crate::cx::{Cx, Stop};
 
@@ -70,13 +69,13 @@ impl Head {
     ///
     /// # Errors
     /// * [`Stop::Fail`]: it is too long for the daemon. That is reported.
-    pub(super) fn read_list(&mut self, cx: &mut Cx, plan: &Plan, input: &File) -> Result<bool, Stop> {
+    pub(super) fn read_list(&mut self, cx: &mut Cx, what: &str, input: &File) -> Result<bool, Stop> {
         if self.list > BEGIN_MAX - RECORD_SIZE {
             let (list, most) = (self.list, BEGIN_MAX - RECORD_SIZE);
             let why = format!(
                 "its first record has a list of {list} bytes; this release of Poolhouse takes {most}"
             );
-            return Err(refuse(cx, plan.what, why));
+            return Err(refuse(cx, what, why));
         }
         let read = input.take(self.list as u64).read_to_end(&mut self.bytes);
         Ok(read.is_ok_and(|have| have == self.list))

@@ -180,9 +180,9 @@ fn target(prefix: bool, tail: bool, arg: &str, (full, top): (&str, &str)) -> Res
         (false, false, true) => String::new(),
     };
     let target = format!("{arg}{added}");
-    let valid = full.starts_with(top)
-        && names::dataset_name_fault(&target, true, false).is_none()
-        && target.contains('@');
+    // No name beside the first dataset's.
+    let below = full.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']));
+    let valid = below && names::dataset_name_fault(&target, true, false).is_none() && target.contains('@');
     if valid { Ok(target) } else { Err("invalid name") }
 }
 

@@ -210,7 +210,12 @@ impl Pass<'_> {
     /// Requests a change, and notes it for the history.
     fn change(cx: &mut Cx, name: &str, change: &DatasetChange) -> Result<(), i32> {
         let service = cx.service().map_err(|_| Errno::IO.raw_os_error())?;
-        service.change(change).map_err(|error| number(&error))?;
+        let changed = service.change(change).map_err(|error| number(&error))?;
+        // Of a destroy, what could not be destroyed. Of a rename, only what is not mounted again.
+        let destroys = matches!(change, DatasetChange::Destroy { .. });
+        if let Some(failure) = changed.failures.first().filter(|_| destroys) {
+            return Err(number(&failure.error));
+        }
         cx.made(name);
         Ok(())
     }
@@ -237,7 +242,7 @@ impl Pass<'_> {
         }
         // A snapshot in use is only marked.
         let kinds = [api::DatasetKind::Snapshot];
-        if done && !(is_snapshot && exists(cx, name, &kinds).unwrap_or(false)) {
+        if done && !(is_snapshot && exists(cx, name, &kinds).unwrap_or(true)) {
             return true;
         }
         self.rename(cx, name, None, base);
