@@ -5,14 +5,20 @@
 
 use crate::common::{self, words};
 use crate::send::{compare, records};
+use codec::crypt::{CryptoSuite, WrappingKey};
+use poolhouse::dsl::keys::KeyFormat;
+use poolhouse::dsl::ops::create::Create;
+use poolhouse::dsl::ops::key::{NewCrypt, NewKey};
 use poolhouse::ondisk::ObjNum;
 use poolhouse::ondisk::nvlist::{Nvlist, Value};
-use poolhouse::ondisk::replay::{RECORD_SIZE, Record};
+use poolhouse::ondisk::replay::{Object, RECORD_SIZE, Record};
 use poolhouse::stream::rewrite::{Change, rewrite};
 use poolhouse::stream::{Forms, Options, Origin, Packet, ReceiveError, ReceiveOptions, Resume};
+use poolhouse::zpl::NewFileSystem;
 use poolhouse::{Error, OpenOptions, Pool};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 use testkit::{Manifest, find};
 
 const PLAIN: Forms = Forms { large_blocks: false, embedded: false, compressed: false, raw: false };
@@ -157,6 +163,28 @@ fn place(token: &Nvlist) -> Resume {
     Resume { object: ObjNum(number("object")), offset: number("offset"), bytes: number("bytes") }
 }
 
+/// Receives a stream that breaks off five times. `rest` makes the rest of it for a token.
+fn receive_in_pieces(
+    pool: &Pool,
+    stream: &[u8],
+    options: &ReceiveOptions,
+    rest: impl Fn(&Nvlist) -> Vec<u8>,
+) {
+    let head = options.name.split('@').next().unwrap();
+    let mut part = stream[..stream.len() / 3].to_vec();
+    for round in 0.. {
+        match pool.receive(&part[..], options) {
+            Ok(_) if round > 4 => return,
+            Err(Error::Receive(ReceiveError::Resumable { .. })) => {}
+            other => panic!("{}, round {round}: {other:?}", options.name),
+        }
+        part = rest(&token(pool, head));
+        if round < 4 {
+            part.truncate(part.len() / 2);
+        }
+    }
+}
+
 /// Goal: a receive that breaks off anywhere goes on where its token says, and ends as an unbroken
 /// one. Where the kernel module's receive of the stream broke off, the token is the same.
 #[test]
@@ -174,21 +202,12 @@ fn interrupted_and_resumed() {
     pool.receive(&full[..bytes + RECORD_SIZE + 100], &cut).unwrap_err();
     let resume = place(&token(&pool, "r/cut"));
     assert_eq!((resume.object, resume.offset, resume.bytes), (ObjNum(0x50), 0, bytes as u64));
-    let mut rest = full[..full.len() / 3].to_vec();
-    for round in 0.. {
-        match pool.receive(&rest[..], &options) {
-            Ok(_) => break,
-            Err(Error::Receive(ReceiveError::Resumable { .. })) => {}
-            Err(e) => panic!("round {round}: {}", words(&e)),
-        }
-        let resume = Some(place(&token(&pool, "r/fs")));
-        rest.clear();
+    receive_in_pieces(&pool, &full, &options, |token| {
+        let mut rest = Vec::new();
         let to = source.dataset("send-src/fs@a").unwrap();
-        to.send(&Options { resume, ..Options::default() }, &mut rest).unwrap();
-        if round < 4 {
-            rest.truncate(rest.len() / 2);
-        }
-    }
+        to.send(&Options { resume: Some(place(token)), ..Options::default() }, &mut rest).unwrap();
+        rest
+    });
     check_files(&pool, "r/fs@a", &fixture.manifest("send-src/fs@a").unwrap());
     assert_eq!(pool.dataset("r/fs").unwrap().dsl().resume_token().unwrap(), None);
     pool.export().unwrap();
@@ -320,26 +339,17 @@ fn raw_interrupted_and_resumed() {
     for (name, stream, to) in [("r/fs@e1", "raw-enc-e1", "enc@e1"), ("r/fs@e2", "raw-enc-incr", "enc@e2")] {
         let options = ReceiveOptions { resumable: true, ..into(name) };
         let stream = fixture.stream(&format!("{stream}.zsend")).unwrap();
-        let mut rest = stream[..stream.len() / 3].to_vec();
-        for round in 0.. {
-            match pool.receive(&rest[..], &options) {
-                Ok(_) => break,
-                Err(Error::Receive(ReceiveError::Resumable { .. })) => {}
-                Err(e) => panic!("{name}, round {round}: {}", words(&e)),
-            }
-            let list = token(&pool, "r/fs");
-            assert!(list.has("rawok"));
-            rest.clear();
+        receive_in_pieces(&pool, &stream, &options, |token| {
+            assert!(token.has("rawok"));
+            let mut rest = Vec::new();
             let sent = source.dataset(&format!("send-src/{to}")).unwrap();
-            let origin = list.has("fromguid").then(|| {
+            let origin = token.has("fromguid").then(|| {
                 let from = source.dataset("send-src/enc@e1").unwrap();
                 Origin::of_snapshot(sent.dsl(), from.dsl()).unwrap()
             });
-            sent.send(&Options { resume: Some(place(&list)), forms, origin }, &mut rest).unwrap();
-            if round < 4 {
-                rest.truncate(rest.len() / 2);
-            }
-        }
+            sent.send(&Options { resume: Some(place(token)), forms, origin }, &mut rest).unwrap();
+            rest
+        });
     }
     pool.load_key("r/fs", b"correct horse").unwrap();
     for snapshot in ["e1", "e2"] {
@@ -376,6 +386,118 @@ fn raw_on_another_base() {
         assert!(words(&refused).contains(why), "{}", words(&refused));
     }
     receive(&pool, &incremental, &into("r/fs@e2"));
+    pool.export().unwrap();
+    testpools::judge(dir.path(), "r");
+}
+
+/// Goal: of a large file that becomes shorter, a raw increment frees only the end. It takes several
+/// transactions.
+#[test]
+fn raw_and_shorter() {
+    const KEY: [u8; 32] = [9; 32];
+    /// The bytes below an indirect block of level 1, in blocks of 512 bytes.
+    const SPAN: u64 = 512 << 10;
+    let dir = tempfile::tempdir().unwrap();
+    let (pool, source) = (create(dir.path(), "r"), create(dir.path(), "s"));
+    let key = NewKey {
+        format: KeyFormat::Raw,
+        location: None,
+        key: Arc::new(WrappingKey::from_raw(KEY)),
+        salt: 0,
+        iterations: 0,
+    };
+    let crypt = Some(NewCrypt { suite: Some(CryptoSuite::Aes256Gcm), off: false, key: Some(key) });
+    let contents = Arc::new(NewFileSystem::new((1_000_000, 0)));
+    let create = Create { name: "s/enc".into(), contents, props: Vec::new(), crypt, enforce_limits: false };
+    source.spa().writer().unwrap().run(Box::new(create)).unwrap();
+    source.set("s/enc", "recordsize", "512").unwrap();
+    let enc = source.dataset("s/enc").unwrap();
+    let file = enc.create_file("/large").unwrap();
+    for n in 0..300 {
+        file.write_at(&testpools::noise(n, 512), n * SPAN).unwrap();
+    }
+    file.sync().unwrap();
+    source.snapshot("s/enc@1").unwrap();
+    file.set_len(290 * SPAN).unwrap();
+    file.sync().unwrap();
+    source.snapshot("s/enc@2").unwrap();
+    let raw = Forms { raw: true, ..PLAIN };
+    receive(&pool, &send(&source, "s/enc@1", None, raw), &into("r/enc@1"));
+    let increment = send(&source, "s/enc@2", Some("s/enc@1"), raw);
+    receive(&pool, &increment, &into("r/enc@2"));
+    pool.load_key("r/enc", &KEY).unwrap();
+    for (snapshot, count) in [("r/enc@1", 300), ("r/enc@2", 290)] {
+        let file = pool.dataset(snapshot).unwrap().open("/large").unwrap();
+        let mut block = [0; 512];
+        for n in 0..count {
+            assert_eq!(file.read_at(&mut block, n * SPAN).unwrap(), 512, "{snapshot}");
+            assert_eq!(block[..], testpools::noise(n, 512), "{snapshot}, block {n}");
+        }
+    }
+    let have = send(&pool, "r/enc@2", Some("r/enc@1"), raw);
+    compare("shorter", &after_begin("have", &have), &after_begin("sent", &increment));
+    pool.export().unwrap();
+    testpools::judge(dir.path(), "r");
+}
+
+type ChangeObject<'a> = &'a dyn Fn(&mut Object);
+type ChangeKeys<'a> = &'a dyn Fn(&mut Nvlist);
+
+/// Goal: what no raw stream can have is refused, and the pool goes on.
+#[test]
+fn impossible_raw_streams() {
+    let Some(fixture) = find("send-src") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let pool = create(dir.path(), "r");
+    let full = fixture.stream("raw-enc-e1.zsend").unwrap();
+    let spoiled = |object: ChangeObject, keys: ChangeKeys| {
+        let (mut out, mut done) = (Vec::new(), false);
+        let change = |packet: &Packet<'_>| -> Result<Change, poolhouse::stream::Error> {
+            let replace = |record: &Record, payload| {
+                let raw = Box::new(record.encode(0, packet.order));
+                Ok(Change::Replace { raw, payload })
+            };
+            match packet.record {
+                Record::Begin(_) => {
+                    let mut list = Nvlist::decode(packet.payload).unwrap();
+                    let mut inner = list.list("crypt_keydata").unwrap().clone();
+                    keys(&mut inner);
+                    list.set("crypt_keydata", Value::List(inner));
+                    let payload = Some(list.encode_native());
+                    Ok(Change::Replace { raw: Box::new(*packet.raw), payload })
+                }
+                Record::Object(mut one) if !done => {
+                    object(&mut one);
+                    done = true;
+                    replace(&Record::Object(one), None)
+                }
+                _ => Ok(Change::Keep),
+            }
+        };
+        rewrite(&full[..], &mut out, change).unwrap();
+        out
+    };
+    let no_object = |_: &mut Object| ();
+    let no_keys = |_: &mut Nvlist| ();
+    let number = |name: &'static str, n: u64| move |keys: &mut Nvlist| keys.set(name, Value::Uint64(n));
+    let cases: [(&str, ChangeObject, ChangeKeys); 9] = [
+        ("checksum of labels", &|one| one.checksum_type = 3, &no_keys),
+        ("checksum with a feature", &|one| one.checksum_type = 13, &no_keys),
+        ("compressor of no stream", &|one| one.compress = 16, &no_keys),
+        ("small indirect blocks", &|one| one.indirect_shift = 9, &no_keys),
+        ("too many levels", &|one| one.levels = 99, &no_keys),
+        ("object behind the last block", &no_object, &number("mdn_maxblkid", 0)),
+        ("flat blocks of dnodes", &no_object, &number("mdn_indblkshift", 0)),
+        ("key of an unknown version", &no_object, &number("DSL_CRYPTO_VERSION", 0)),
+        ("unknown suite", &no_object, &number("DSL_CRYPTO_SUITE", 99)),
+    ];
+    for (what, object, keys) in cases {
+        let refused = pool.receive(&spoiled(object, keys)[..], &into("r/fs@1"));
+        assert!(refused.is_err(), "{what}");
+        assert!(pool.spa().writer().unwrap().suspended().is_none(), "{what}");
+        assert!(pool.dataset("r/fs").is_err(), "{what}");
+    }
+    receive(&pool, &spoiled(&no_object, &no_keys), &into("r/fs@1"));
     pool.export().unwrap();
     testpools::judge(dir.path(), "r");
 }

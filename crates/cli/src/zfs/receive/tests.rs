@@ -82,6 +82,12 @@ impl FakeService for Pools {
             DatasetChange::Hold { snapshots, tag } => asked.push(format!("hold {} {tag}", snapshots[0])),
             DatasetChange::Destroy { names, .. } => {
                 asked.push(format!("destroy {}", names[0]));
+                let below = format!("{}/", names[0]);
+                if datasets.iter().any(|one| one.name.starts_with(&below)) {
+                    let error = Error::new(&names[0], Reason::Refused { why: Refusal::Busy });
+                    let failures = vec![MountFailure { name: names[0].clone(), error }];
+                    return Ok(Changed { failures, ..Changed::default() });
+                }
                 datasets.retain(|one| one.name != names[0]);
             }
             DatasetChange::Rename { from, to, .. } => {

@@ -1,10 +1,10 @@
 //! The properties of a dataset that is received.
 //!
 //! # Theory
-//! They are set before the data comes, so that they apply to it. A new dataset gets them when it
-//! has been made, and disappears with them after a failure. A dataset that exists gets them before,
-//! and has its old values put back after a failure. Some
-//! are set only after the data (`extract_delay_props`): a quota would be in the way of earlier
+//! They are set before the data comes, so that they apply to it, and once the stream is accepted. A
+//! new dataset disappears with them after a failure. One that exists has its old values put back.
+//!
+//! Some are set only after the data (`extract_delay_props`): a quota would be in the way of earlier
 //! snapshots, for example.
 //!
 //! A property that can't be set does not stop the receive. It is in the answer.

@@ -229,3 +229,39 @@ fn replication() {
     assert!(changes(&ran).contains(&"promote tank/fs/branch".to_owned()), "{:?}", ran.asked);
     assert!(ran.out.contains("promoting tank/fs/branch\n"), "{}", ran.out);
 }
+
+/// Goal: what can't be destroyed yet gets a name that is in no stream's way, and is destroyed once
+/// nothing is below it.
+#[test]
+fn subtrees_are_destroyed_from_below() {
+    let pools = pools();
+    pools.datasets.borrow_mut().extend([
+        dataset("tank/fs/a", 0),
+        dataset("tank/fs/a@one", 31),
+        dataset("tank/fs/a/b", 0),
+        dataset("tank/fs/a/b@one", 41),
+    ]);
+    let members = vec![member("src/fs", 1, 0, 0, &[("one", 11), ("two", 12)])];
+    let ran = replicated(pools, "receive -v -F tank/fs", members);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let asked = |what: &str| ran.asked.iter().position(|one| one.starts_with(what));
+    let renamed = asked("rename tank/fs/a to tank/fs/recv-").expect("it is in the way");
+    let gone = ran.asked.iter().rposition(|one| one.starts_with("destroy tank/fs/recv-"));
+    assert!(asked("destroy tank/fs/a").is_some_and(|at| at < renamed), "{:?}", ran.asked);
+    let last = gone.map(|at| ran.asked[at].as_str()).expect("it is destroyed");
+    assert!(!last["destroy tank/fs/".len()..].contains(['/', '@']), "{:?}", ran.asked);
+    assert!(!ran.out.contains("attempting destroy tank/fs/a\nsuccess"), "{}", ran.out);
+}
+
+/// Goal: no stream of a package goes to a dataset beside its target, whatever its name.
+#[test]
+fn streams_beside_the_target() {
+    let list = package(None, vec![member("src/a", 1, 0, 0, &[("s", 101)])]).encode();
+    for options in ["", "-e "] {
+        let mut stream = package_head("src/a@s", 0, &list);
+        stream.extend(bytes(&Begin { to_guid: 102, ..begin("src/a2@s", 0) }));
+        stream.extend(package_end());
+        let ran = ran_package(pools(), &format!("receive {options}-F tank/fs"), &stream);
+        assert_eq!((ran.code, ran.requests.len()), (1, 0), "{}", ran.err);
+    }
+}
