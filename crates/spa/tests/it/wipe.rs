@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc;
 
 use dsl::ops::destroy::DestroyHead;
 use ondisk::config::DraidShape;
@@ -272,11 +273,11 @@ fn writers_lose_nothing() {
         live.run(file_system("tank/a", Vec::new())).unwrap();
         let owned = own(live, "tank/a");
         let all = leaves(live);
-        let over = AtomicBool::new(false);
+        let (wrote, writes) = mpsc::channel();
         let mut model: BTreeMap<ObjNum, (u64, usize)> = BTreeMap::new();
         std::thread::scope(|s| {
             s.spawn(|| {
-                while !over.load(Relaxed) {
+                for () in writes {
                     for kind in [WorkKind::Initialize, WorkKind::Trim] {
                         if live.initialize_trim().stat(all[0], kind).state != WorkState::Active {
                             if kind == WorkKind::Initialize {
@@ -288,6 +289,7 @@ fn writers_lose_nothing() {
                 }
             });
             for n in 0..200u64 {
+                wrote.send(()).unwrap();
                 let draw = noise(n + 7, 4);
                 let size = [4 << 10, 100 << 10, 1 << 20, 3 << 20][usize::from(draw[0] % 4)];
                 match write_file(live, &owned, &noise(n, size)) {
@@ -304,7 +306,7 @@ fn writers_lose_nothing() {
                     live.sync_all().unwrap();
                 }
             }
-            over.store(true, Relaxed);
+            drop(wrote);
         });
         for (object, (n, size)) in &model {
             assert_eq!(read_file(&owned, *object, *size), noise(*n, *size), "{shape:?}");
