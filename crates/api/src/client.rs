@@ -20,8 +20,9 @@ use crate::streams::{Incoming, Received, deliver};
 use crate::{
     ANSWER_MAX, Caller, Client, ReceiveRequest, SendRequest, Service, Transport, TransportError, dispatch,
 };
-use std::io::{ErrorKind, Read, Write};
-use std::os::fd::BorrowedFd;
+use std::fs::File;
+use std::io::{ErrorKind, IsTerminal, Read, Write};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
@@ -141,6 +142,27 @@ pub fn stream(request: &SendRequest) -> Result<Incoming, Denied> {
 /// * All others: see [`deliver`].
 pub fn receive(request: &ReceiveRequest, begin: &[u8], rest: BorrowedFd<'_>) -> Result<Received, Denied> {
     deliver(&daemons_place()?, request, begin, rest)
+}
+
+/// A stream's source in a form that the daemon takes. It takes only pipes and sockets from users
+/// that do not own it, so for them everything else is copied into a pipe, in a thread.
+///
+/// # Errors
+/// The system's error from querying the source, or from making the pipe or the thread.
+pub fn deliverable(source: File) -> std::io::Result<File> {
+    use std::os::unix::fs::FileTypeExt;
+    let kind = source.metadata()?.file_type();
+    let own = rustix::process::geteuid().is_root() || !daemons_place().is_ok_and(|place| place.is_shared());
+    if own || kind.is_fifo() || kind.is_socket() || source.is_terminal() {
+        return Ok(source);
+    }
+    let (out, mut into) = std::io::pipe()?;
+    let copy = move || {
+        // The daemon may not want all of it.
+        let _ = std::io::copy(&mut &source, &mut into);
+    };
+    std::thread::Builder::new().name("source".to_owned()).spawn(copy)?;
+    Ok(OwnedFd::from(out).into())
 }
 
 /// The folder of the daemon that commands use.

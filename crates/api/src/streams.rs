@@ -13,9 +13,9 @@
 //! The snapshot is busy while it is sent. A send or receive ends with its command, with `zpool
 //! export -f`, and with the daemon.
 //!
-//! # Absent
-//! Other users: the socket is the owner's alone, so that `zfs allow` of `send` and `receive` has no
-//! effect yet.
+//! # Other users
+//! Root's daemon serves those that have the permissions (`zfs allow`). From them it takes streams
+//! that come from a pipe or a socket.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -64,6 +64,9 @@ pub struct ReceiveRequest {
     pub force: bool,
     /// What came before a failure is kept (`-s`).
     pub resumable: bool,
+    /// The snapshot exists, and its damaged blocks are written again (`-c`). All else but `target`
+    /// has no effect.
+    pub corrective: bool,
     /// A new file system is not mounted, nor is one that a whole stream replaced (`-u`).
     pub unmounted: bool,
     /// The properties that came with a package. They replace all that were received before.

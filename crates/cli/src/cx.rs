@@ -126,7 +126,7 @@ impl Cx {
             overshadowed: None,
             stream: Box::new(|request| Ok(Box::new(api::client::stream(request)?))),
             deliver: Box::new(|request, begin, rest| api::client::receive(request, begin, rest.as_fd())),
-            input: Box::new(|| Ok(io::stdin().as_fd().try_clone_to_owned()?.into())),
+            input: Box::new(|| api::client::deliverable(io::stdin().as_fd().try_clone_to_owned()?.into())),
             sleep: |s| std::thread::sleep(std::time::Duration::from_secs_f64(s)),
             secret,
             command: String::new(),

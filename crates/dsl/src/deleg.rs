@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const SET_MAX: usize = 64;
 
 /// Permissions that are not names of properties (`zfs_deleg_perm_tab`).
-pub const PERMISSIONS: [&str; 32] = [
+pub const PERMISSIONS: [&str; 33] = [
     "allow",
     "bookmark",
     "clone",
@@ -48,6 +48,7 @@ pub const PERMISSIONS: [&str; 32] = [
     "snapshot",
     "share",
     "send",
+    "send:raw",
     "userprop",
     "userquota",
     "groupquota",

@@ -15,6 +15,10 @@ fn main() -> std::io::Result<()> {
             fs::write(dir.join(format!("seed-{i:03}")), seed)?;
         }
     }
+    let dir = directory(&to, "receive")?;
+    for (i, seed) in fuzzing::stream::snapshots().iter().enumerate() {
+        fs::write(dir.join(format!("seed-{i:03}")), seed)?;
+    }
     // Scripts of changes to a whole pool, of one to ten steps with random bytes.
     let dir = directory(&to, "open_pool")?;
     let mut rng = Rng::new(0);

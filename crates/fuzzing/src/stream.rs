@@ -1,6 +1,8 @@
 //! Send streams, and the tokens of interrupted ones.
 
-use ondisk::replay::{BACKUP_MAGIC, Begin, Free, Record, Write, WriteEmbedded};
+use ondisk::replay::{
+    BACKUP_MAGIC, Begin, Free, FreeObjects, Object, Record, Spill, Write, WriteEmbedded, features,
+};
 use ondisk::{ByteOrder, Nvlist, Value};
 use stream::rewrite::{Change, rewrite};
 use stream::{Reader, Writer};
@@ -35,10 +37,71 @@ pub fn streams() -> Vec<Vec<u8>> {
     [ByteOrder::Little, ByteOrder::Big].map(package).into_iter().chain([token.to_vec()]).collect()
 }
 
-fn package(order: ByteOrder) -> Vec<u8> {
+/// Whole streams of one snapshot, in both byte orders, with each kind of record.
+pub fn snapshots() -> Vec<Vec<u8>> {
+    [ByteOrder::Little, ByteOrder::Big].map(snapshot).to_vec()
+}
+
+fn snapshot(order: ByteOrder) -> Vec<u8> {
+    let begin = Begin { version_info: 1 | features::EMBED_DATA << Begin::FEATURES_SHIFT, ..begin() };
+    let object = |object, kind, block_size| {
+        Record::Object(Object {
+            object,
+            kind,
+            bonus_type: 44,
+            block_size,
+            bonus_len: 8,
+            checksum_type: 0,
+            compress: 0,
+            dn_slots: 1,
+            flags: 0,
+            raw_bonus_len: 0,
+            to_guid: 7,
+            indirect_shift: 0,
+            levels: 0,
+            block_pointers: 0,
+            max_block: 0,
+        })
+    };
+    let spill = Spill {
+        object: 3,
+        length: 512,
+        to_guid: 7,
+        flags: 0,
+        compression: 0,
+        compressed_size: 0,
+        crypt: ondisk::replay::Crypt::default(),
+        kind: 0,
+    };
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, order);
+    let written = writer
+        .begin(&begin, &[])
+        .and_then(|()| {
+            writer.write(&Record::FreeObjects(FreeObjects { first: 0, count: 1, to_guid: 7 }), &[])
+        })
+        // A directory's kind, and that of files (`DMU_OT_MASTER_NODE`, `DMU_OT_PLAIN_FILE_CONTENTS`).
+        .and_then(|()| writer.write(&object(1, 21, 512), &[0; 8]))
+        .and_then(|()| writer.write(&Record::Write(Write { object: 1, kind: 21, ..block() }), &[0; 512]))
+        .and_then(|()| writer.write(&object(3, 19, 512), &[1; 8]))
+        .and_then(|()| writer.write(&Record::Write(block()), &[5; 512]))
+        .and_then(|()| writer.write(&Record::WriteEmbedded(embedded()), &[6; 24]))
+        .and_then(|()| {
+            writer.write(&Record::Free(Free { object: 3, offset: 1024, length: u64::MAX, to_guid: 7 }), &[])
+        })
+        .and_then(|()| writer.write(&Record::Spill(spill), &[9; 512]))
+        .and_then(|()| {
+            writer.write(&Record::FreeObjects(FreeObjects { first: 4, count: 28, to_guid: 7 }), &[])
+        })
+        .and_then(|()| writer.end(7));
+    written.expect("a Vec takes all");
+    bytes
+}
+
+fn begin() -> Begin {
     let mut to_name = [0; 256];
     to_name[..6].copy_from_slice(b"tank@a");
-    let begin = Begin {
+    Begin {
         magic: BACKUP_MAGIC,
         version_info: 2,
         creation_time: 1,
@@ -47,13 +110,11 @@ fn package(order: ByteOrder) -> Vec<u8> {
         to_guid: 7,
         from_guid: 0,
         to_name,
-    };
-    let mut list = Nvlist::new();
-    list.set("tosnap", Value::String(b"a".to_vec()));
-    list.set("fss", Value::List(Nvlist::new()));
-    let mut bytes = Vec::new();
-    let mut writer = Writer::new(&mut bytes, order);
-    let block = Write {
+    }
+}
+
+fn block() -> Write {
+    Write {
         object: 3,
         kind: 19,
         offset: 0,
@@ -66,8 +127,11 @@ fn package(order: ByteOrder) -> Vec<u8> {
         key_prop: 0,
         compressed_size: 0,
         crypt: ondisk::replay::Crypt::default(),
-    };
-    let embedded = WriteEmbedded {
+    }
+}
+
+fn embedded() -> WriteEmbedded {
+    WriteEmbedded {
         object: 3,
         offset: 512,
         length: 512,
@@ -76,13 +140,22 @@ fn package(order: ByteOrder) -> Vec<u8> {
         embedded_type: 0,
         logical_size: 512,
         physical_size: 20,
-    };
+    }
+}
+
+fn package(order: ByteOrder) -> Vec<u8> {
+    let begin = begin();
+    let mut list = Nvlist::new();
+    list.set("tosnap", Value::String(b"a".to_vec()));
+    list.set("fss", Value::List(Nvlist::new()));
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, order);
     let written = writer
         .begin(&begin, &list.encode_xdr())
         .and_then(|()| writer.end(0))
         .and_then(|()| writer.begin(&Begin { version_info: 1, ..begin }, &[]))
-        .and_then(|()| writer.write(&Record::Write(block), &[5; 512]))
-        .and_then(|()| writer.write(&Record::WriteEmbedded(embedded), &[6; 24]))
+        .and_then(|()| writer.write(&Record::Write(block()), &[5; 512]))
+        .and_then(|()| writer.write(&Record::WriteEmbedded(embedded()), &[6; 24]))
         .and_then(|()| {
             writer.write(&Record::Free(Free { object: 3, offset: 1024, length: 9, to_guid: 7 }), &[])
         })

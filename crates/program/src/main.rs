@@ -8,6 +8,7 @@ use console::Out;
 use program::DAEMON;
 use std::ffi::OsString;
 use std::io::{BufWriter, IsTerminal};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -25,6 +26,7 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     zinject           let devices and blocks fail on purpose, to see what follows
     ls                list pools, datasets and files, with no mount
     cp                copy files out of a pool and into one, with no mount
+    send              send a snapshot of a pool that is not imported, also a damaged one
     stream            verify stored send streams, with no pool
     export, unexport  offer volumes over NBD at an address, or no longer; exports lists what is offered and used
     attach, detach    make a volume a block device, /dev/zvol/POOL/VOLUME, or take that away
@@ -42,7 +44,7 @@ poolhouse help COMMAND says more.
 ";
 
 /// The commands that `USAGE` lists.
-const COMMANDS: &str = "zpool zfs zdb zstream zinject ls cp stream export unexport exports attach detach man bench serve get set \
+const COMMANDS: &str = "zpool zfs zdb zstream zinject ls cp send stream export unexport exports attach detach man bench serve get set \
                         arcstat arc_summary metrics doctor completion";
 
 fn main() -> ExitCode {
@@ -117,11 +119,16 @@ fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
         }
         "zdb" => return zdb::run(words, &mut out, &mut err, &Clock::system()),
         "zstream" | "zstreamdump" | "stream" => streams(command, words, &mut out, &mut err),
-        "ls" | "cp" => {
+        "ls" | "cp" | "send" => {
             let terminal = std::io::stderr().is_terminal();
             let service = Box::new(server::service::connect());
-            let mut io = rescue::Io { out, err, terminal, service, visit: api::client::visit };
-            let code = if command == "ls" { rescue::ls(&mut io, words) } else { rescue::cp(&mut io, words) };
+            let stream = || Ok(std::io::stdout().as_fd().try_clone_to_owned()?.into());
+            let mut io = rescue::Io { out, err, terminal, service, stream, visit: api::client::visit };
+            let code = match command {
+                "ls" => rescue::ls(&mut io, words),
+                "cp" => rescue::cp(&mut io, words),
+                _ => rescue::send(&mut io, words),
+            };
             return if io.out.flush() { code } else { 1 };
         }
         "mount.zfs" => {

@@ -1,15 +1,18 @@
-//! The command lines of `poolhouse ls` and `poolhouse cp`.
+//! The command lines of `poolhouse ls`, `poolhouse cp` and `poolhouse send`.
 
 use console::getopt::{Found, Getopt, Long, Opt};
 use std::path::PathBuf;
+use stream::Forms;
 
-/// One of the two commands.
+/// One of the commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     /// `poolhouse ls`.
     Ls,
     /// `poolhouse cp`.
     Cp,
+    /// `poolhouse send`.
+    Send,
 }
 
 const LS_USAGE: &str = "\
@@ -52,12 +55,24 @@ user's daemon holds are read and written through it.
 options: as for poolhouse ls
 ";
 
+const SEND_USAGE: &str = "\
+usage: poolhouse send [-Lecw] [-i SNAPSHOT] [--skip-unreadable] [options] POOL/DATASET@SNAPSHOT
+
+Writes the stream of a snapshot of a pool that is not imported, as zfs send does.
+    -i SNAPSHOT      only what changed since this earlier snapshot
+    -L, -e, -c, -w   large, embedded, compressed, raw blocks: as for zfs send
+    --skip-unreadable  leave out what can't be read: lost bytes are a hole. Each
+                     loss is reported, and makes the exit code 1
+options: as for poolhouse ls
+";
+
 impl Command {
     /// The command's name, as a user types it.
     pub fn name(self) -> &'static str {
         match self {
             Command::Ls => "ls",
             Command::Cp => "cp",
+            Command::Send => "send",
         }
     }
 
@@ -66,6 +81,7 @@ impl Command {
         match self {
             Command::Ls => LS_USAGE,
             Command::Cp => CP_USAGE,
+            Command::Send => SEND_USAGE,
         }
     }
 
@@ -73,6 +89,7 @@ impl Command {
         match self {
             Command::Ls => "lRrd:k:T:mXh",
             Command::Cp => "rRavqd:k:T:mXh",
+            Command::Send => "Leci:wd:k:T:mXh",
         }
     }
 }
@@ -131,6 +148,12 @@ pub struct Args {
     pub list_txgs: bool,
     /// Find datasets by this pattern.
     pub find: Option<String>,
+    /// The snapshot that a stream builds on.
+    pub from: Option<String>,
+    /// The forms that blocks may have in a stream.
+    pub forms: Forms,
+    /// Leave out of a stream what can't be read.
+    pub skip_unreadable: bool,
 }
 
 const LONG: &[Long] = &[
@@ -143,6 +166,11 @@ const LONG: &[Long] = &[
     Long { name: "no-progress", val: Opt::Named("no-progress"), arg: false },
     Long { name: "no-owner", val: Opt::Named("no-owner"), arg: false },
     Long { name: "numeric-owner", val: Opt::Named("numeric-owner"), arg: false },
+    Long { name: "skip-unreadable", val: Opt::Named("skip-unreadable"), arg: false },
+    Long { name: "large-block", val: Opt::Short('L'), arg: false },
+    Long { name: "embed", val: Opt::Short('e'), arg: false },
+    Long { name: "compressed", val: Opt::Short('c'), arg: false },
+    Long { name: "raw", val: Opt::Short('w'), arg: false },
     Long { name: "help", val: Opt::Short('h'), arg: false },
 ];
 
@@ -173,12 +201,20 @@ impl Args {
         match (command, args.operands.len()) {
             (Command::Cp, 0) => Err(Usage::Bad("missing source and destination".into())),
             (Command::Cp, 1) => Err(Usage::Bad("missing destination".into())),
+            (Command::Send, 0) => Err(Usage::Bad("missing snapshot".into())),
+            (Command::Send, 2..) => Err(Usage::Bad("too many arguments".into())),
             _ => Ok(args),
         }
     }
 
     fn set(&mut self, command: Command, opt: Opt, value: String) -> Result<(), Usage> {
         match opt {
+            Opt::Short('L') if command == Command::Send => self.forms.large_blocks = true,
+            Opt::Short('e') if command == Command::Send => self.forms.embedded = true,
+            Opt::Short('c') if command == Command::Send => self.forms.compressed = true,
+            Opt::Short('w') if command == Command::Send => self.forms.raw = true,
+            Opt::Short('i') if command == Command::Send => self.from = Some(value),
+            Opt::Named("skip-unreadable") if command == Command::Send => self.skip_unreadable = true,
             Opt::Short('l') => self.long = true,
             Opt::Short('R' | 'r' | 'a') => self.recursive = true,
             Opt::Short('v') => self.verbose = true,
@@ -238,6 +274,11 @@ mod tests {
             (Command::Ls, "--no-owner a"),
             (Command::Ls, "--txg=x a"),
             (Command::Ls, "-d"),
+            (Command::Ls, "-i a b"),
+            (Command::Cp, "--raw a b"),
+            (Command::Send, ""),
+            (Command::Send, "p@a p@b"),
+            (Command::Send, "-l p@a"),
         ] {
             assert!(matches!(parse(command, line), Err(Usage::Bad(_))), "{line} was accepted");
         }

@@ -1,4 +1,5 @@
-//! `poolhouse ls` and `poolhouse cp`: copying data out of a pool, and into one, without a mount.
+//! `poolhouse ls`, `poolhouse cp` and `poolhouse send`: getting data out of a pool, and files into
+//! one, without a mount.
 //!
 //! # Theory
 //! A rescue must get everything that can be read, and report what can't. So these commands:
@@ -27,6 +28,7 @@ mod into;
 mod ls;
 mod nested;
 mod progress;
+mod send;
 mod target;
 
 use api::Requests;
@@ -44,6 +46,8 @@ pub struct Io {
     pub terminal: bool,
     /// The daemon of this user, which may hold the pool. A rescue doesn't start it.
     pub service: Box<dyn Requests>,
+    /// Standard output without a buffer, for a stream.
+    pub stream: fn() -> std::io::Result<std::fs::File>,
     /// Opens a dataset of a pool that the daemon holds.
     pub visit: fn(&Opening) -> Result<(Visit, Opened), Denied>,
 }
@@ -56,6 +60,11 @@ pub fn ls(io: &mut Io, words: &[String]) -> i32 {
 /// Runs `poolhouse cp` with the arguments after its name. Returns the exit code.
 pub fn cp(io: &mut Io, words: &[String]) -> i32 {
     with_args(io, args::Command::Cp, words, cp::run)
+}
+
+/// Runs `poolhouse send` with the arguments after its name. Returns the exit code.
+pub fn send(io: &mut Io, words: &[String]) -> i32 {
+    with_args(io, args::Command::Send, words, send::run)
 }
 
 fn with_args(

@@ -119,6 +119,15 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// The stream of a snapshot is not whole.
+    #[error("{dataset}: not sent whole")]
+    Stream {
+        /// The snapshot.
+        dataset: String,
+        /// The cause.
+        #[source]
+        source: stream::SendError,
+    },
     /// The destination can't be used.
     #[error("{}", path.display())]
     Destination {

@@ -323,6 +323,12 @@ pub(crate) fn of_receive(error: &stream::ReceiveError) -> Reason {
         ReceiveError::Feature(what) => {
             Reason::Stream { fault: StreamFault::Feature, what: (*what).to_owned() }
         }
+        ReceiveError::Incompatible(what) => {
+            Reason::Stream { fault: StreamFault::Feature, what: (*what).to_owned() }
+        }
+        ReceiveError::NotRestored { .. } => {
+            Reason::Stream { fault: StreamFault::Checksum, what: chain(error) }
+        }
         ReceiveError::Refused(error) => of_dsl(error),
         ReceiveError::Pool(source) => of_engine(source.as_ref()),
         ReceiveError::Resumable { source } => Reason::Kept { reason: Box::new(of_receive(source)) },

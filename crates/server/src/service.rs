@@ -42,7 +42,7 @@ pub struct LocalService {
     /// may change while a daemon runs.
     host: Box<dyn Fn() -> Host + Send + Sync>,
     clock: Box<dyn Clock + Send>,
-    tickets: grants::Tickets,
+    tickets: Arc<grants::Tickets>,
     layer: Layer,
     /// Constant files that the tree shows: paths and texts.
     facts: Vec<(String, String)>,
@@ -73,7 +73,7 @@ impl LocalService {
             events: Arc::default(),
             host,
             clock,
-            tickets: grants::Tickets::default(),
+            tickets: Arc::default(),
             layer: Layer::default(),
             facts: Vec::new(),
         }
@@ -455,18 +455,22 @@ impl daemon::DaemonService for LocalService {
         self.pools.doors.open(self.pools.table(), &place.volumes());
         // The threads of visits keep neither the pools nor the events.
         let (pools, events) = (Arc::downgrade(&self.pools), Arc::downgrade(&self.events));
+        let tickets = Arc::clone(&self.tickets);
         let receive = move |caller: &Caller, request: &ReceiveRequest, begin: &[u8], rest: &mut dyn Read| {
             let (Some(pools), Some(events)) = (pools.upgrade(), events.upgrade()) else {
                 let what = "the daemon is ending".to_owned();
                 return Err(Error::new(&request.target, Reason::Daemon { what }));
             };
             let received = pools.receive(caller, request, begin, rest)?;
+            if !caller.owns() {
+                tickets.give(caller, &request.target);
+            }
             if let Ok(imported) = pools.table().pool_of(&request.target) {
                 events.ask(&imported, Context::None);
             }
             Ok(received)
         };
-        files::open(self.pools.table(), &self.pools.visits, &place.files(), receive);
+        files::open(self.pools.table(), &self.pools.visits, place, receive);
         self.pools.attachments.attach_in(&place.attached());
         self.pools.syncs.begin(self.pools.table());
     }

@@ -1,4 +1,4 @@
-//! The crash test at length: `crash POINTS [SEED [commits|datasets|devices]]`.
+//! The crash test at length: `crash POINTS [SEED [commits|datasets|devices|receives]]`.
 //!
 //! It records workloads of changing shape and seed, and crashes each at every point, until POINTS
 //! points were tried. The workloads take turns, unless the command names one:
@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `commits` | files with commits, by one or more threads, with and without log devices |
 //! | `datasets` | operations on datasets |
+//! | `receives` | streams that are received, break off and are resumed |
 //! | `devices` | devices that are added, replaced and removed; only some of the points are tried |
 //!
 //! If `ZDB` names OpenZFS's `zdb`, it checks every 500th pool, and every 100th of `devices`: no
@@ -14,7 +15,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is run by hand, and tells what it found")]
 
-use sim::crash::{Outcome, Point, Tale, live, promise, record};
+use sim::crash::{Outcome, Point, Tale, live, promise, receive, record};
 use spa::create::VdevShape;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -34,12 +35,13 @@ enum Of {
     Commits,
     Datasets,
     Devices,
+    Receives,
 }
 
-const ALL: [Of; 3] = [Of::Commits, Of::Datasets, Of::Devices];
+const ALL: [Of; 4] = [Of::Commits, Of::Datasets, Of::Devices, Of::Receives];
 
 fn usage() -> ! {
-    eprintln!("usage: crash POINTS [SEED [commits|datasets|devices]]");
+    eprintln!("usage: crash POINTS [SEED [commits|datasets|devices|receives]]");
     std::process::exit(2)
 }
 
@@ -52,7 +54,8 @@ fn main() -> ExitCode {
         None => &ALL,
         Some("commits") => &ALL[..1],
         Some("datasets") => &ALL[1..2],
-        Some("devices") => &ALL[2..],
+        Some("devices") => &ALL[2..3],
+        Some("receives") => &ALL[3..],
         Some(_) => usage(),
     };
     let dir = tempfile::tempdir().expect("a folder for image files");
@@ -133,6 +136,12 @@ fn work(of: Of, round: usize, seed: u64, dir: &Path) -> Work {
                 dir,
                 crash: Box::new(move |p, dice| script.crash(p, dice, &at)),
             }
+        }
+        Of::Receives => {
+            let script = receive(shape, devices, seed);
+            let (name, (first, last)) = (format!("receives on {shape:?}"), script.points());
+            let crash = Box::new(move |point, dice| script.crash(first - 1 + point, dice, &at));
+            Work { name, points: last + 1 - first, every, judged: LIVES_JUDGED, dir, crash }
         }
         Of::Commits => {
             // Each shape with each number of actors, with and without a log device.

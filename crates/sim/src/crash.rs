@@ -15,6 +15,7 @@
 //! * [`promise()`]: commits. What a commit made durable before its transaction group must be in the
 //!   group or in the log.
 //! * [`split()`]: splitting a pool. After any crash there must be one pool or two.
+//! * [`receive()`]: receives that break off. What came can be resumed, and becomes what was sent.
 //! * [`live()`]: devices that are added, replaced and removed. Each operation is done, not begun,
 //!   or ends by itself.
 //!
@@ -26,6 +27,7 @@ mod dice;
 mod life;
 mod model;
 mod promise;
+mod receiving;
 mod split;
 mod tape;
 mod work;
@@ -33,6 +35,8 @@ mod work;
 pub use dice::SplitMix;
 pub use life::{Life, Tale, live};
 pub use promise::{Promises, promise};
+pub use receiving::{Received, receive};
 pub use split::{Split, split};
 pub use tape::{Point, Tape};
+pub(crate) use work::begin;
 pub use work::{Outcome, Script, record};

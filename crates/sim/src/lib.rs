@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`open`] | read-only | wrong blocks with right checksums |
 //! | [`logs`] | before a replay | wrong records in intent logs |
+//! | [`receives`] | written | wrong records in streams with right checksums |
 //! | [`crash`] | written | a crash at any moment, then a new import |
 //! | [`faults`] | written | device failures up to the redundancy, and one more |
 //! | [`soak`] | written | a long life of all kinds of operations |
@@ -19,6 +20,7 @@ pub mod crash;
 pub mod faults;
 pub mod logs;
 pub mod open;
+pub mod receives;
 pub mod soak;
 
 /// An error with its causes.

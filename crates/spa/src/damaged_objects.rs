@@ -6,7 +6,9 @@
 use std::collections::BTreeSet;
 
 use dsl::Heads;
+use ondisk::Txg;
 use pool::errlog::ErrLog;
+use zio::Bookmark;
 
 use crate::Spa;
 use crate::damaged::{HEAD_ERRLOG, Holders, Search};
@@ -70,5 +72,16 @@ impl Spa {
         // By their bytes in memory, lowest first: this is the order of `zpool status`.
         objects.sort_by_key(|(dataset, object)| (dataset.swap_bytes(), object.swap_bytes()));
         Ok(objects)
+    }
+
+    /// Removes blocks that were restored from the error logs, with the next txg
+    /// (`spa_remove_error`).
+    pub fn forget_damage(&self, restored: &[(Bookmark, Txg)]) {
+        self.cache.zio().damage().seen_to(restored);
+        let (search, by_head) = (Search::on_disk(&self.mos), self.by_head());
+        let entry = |(at, birth): &(Bookmark, Txg)| search.entry(at, *birth, by_head);
+        if let Some(live) = self.writer() {
+            live.forget_errors(restored.iter().map(entry).collect());
+        }
     }
 }

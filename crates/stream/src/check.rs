@@ -58,7 +58,7 @@ pub(crate) struct State {
     open: Option<Open>,
     /// Whether a package has begun, whose END is still to come.
     packaged: bool,
-    records: u64,
+    pub(crate) records: u64,
 }
 
 impl State {

@@ -33,6 +33,6 @@ mod writer;
 
 pub use error::{Error, Result};
 pub use reader::{Packet, Reader};
-pub use receive::{ReceiveError, ReceiveOptions, Receiving, abort};
-pub use send::{Forms, Options, Origin, Resume, SendError, estimate, send};
+pub use receive::{Corrected, ReceiveError, ReceiveOptions, Receiving, abort, correct};
+pub use send::{Forms, Lost, LostPart, Options, Origin, Resume, SendError, estimate, send, send_readable};
 pub use writer::Writer;

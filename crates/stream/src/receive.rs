@@ -25,6 +25,7 @@
 //! OpenZFS `dmu_recv.c`.
 
 mod apply;
+mod corrective;
 mod queue;
 mod raw;
 
@@ -48,6 +49,8 @@ use spa::txg::Stopped;
 use crate::check::State;
 use crate::{Error, Reader};
 use apply::Target;
+use corrective::BEST_EFFORT_CORRECTIVE;
+pub use corrective::{Corrected, correct};
 use queue::{Item, Queue};
 
 /// Bytes of records that are read ahead (`zfs_recv_queue_length`).
@@ -69,7 +72,8 @@ pub static RECV_WRITE_BATCH_SIZE: Tunable = Tunable::new(
 );
 
 /// All tunables of receives.
-pub const TUNABLES: &[&Tunable] = &[&RECV_QUEUE_LENGTH, &RECV_WRITE_BATCH_SIZE, &DISABLE_IVSET_GUID_CHECK];
+pub const TUNABLES: &[&Tunable] =
+    &[&RECV_QUEUE_LENGTH, &RECV_WRITE_BATCH_SIZE, &DISABLE_IVSET_GUID_CHECK, &BEST_EFFORT_CORRECTIVE];
 
 /// The features of streams that this release can receive.
 const SUPPORTED: u64 = features::SA_SPILL
@@ -98,6 +102,8 @@ pub struct ReceiveOptions {
     pub resumable: bool,
     /// Enforce limits of counts; an administrator is exempt.
     pub enforce_limits: bool,
+    /// The user who gets what creators of datasets are granted.
+    pub creator: Option<u32>,
 }
 
 /// Why a stream is not received.
@@ -119,6 +125,17 @@ pub enum ReceiveError {
     /// This release can't receive such streams.
     #[error("{0} are not in this release")]
     Feature(&'static str),
+    /// It does not fit the snapshot that it is to correct.
+    #[error("{0}")]
+    Incompatible(&'static str),
+    /// A damaged block can't be made of what the stream has.
+    #[error("object {object}, offset {offset}: the stream's block does not become the stored one")]
+    NotRestored {
+        /// The object.
+        object: ObjNum,
+        /// Where the block begins in the object, in bytes.
+        offset: u64,
+    },
     /// The dataset or the pool does not allow it.
     #[error(transparent)]
     Refused(dsl::Error),
@@ -398,8 +415,8 @@ fn begin(
     match resumes {
         Some(from) => run(live, ReceiveResume { what: what.clone(), from, place })?,
         None => {
-            let (origin, resumable) = (options.origin.clone(), options.resumable);
-            run(live, ReceiveBegin { what: what.clone(), origin, resumable, place })?;
+            let ReceiveOptions { origin, resumable, creator, .. } = options.clone();
+            run(live, ReceiveBegin { what: what.clone(), origin, resumable, creator, place })?;
         }
     }
     let found = slot.lock().take().expect("the task leaves the dataset there");

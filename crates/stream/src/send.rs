@@ -17,6 +17,7 @@
 //! # See
 //! OpenZFS `dmu_send.c`.
 
+mod lost;
 mod read_ahead;
 mod records;
 mod walk;
@@ -39,6 +40,7 @@ use ondisk::{BlkId, Blkptr, ByteOrder, ChecksumKind, CompressKind, Level, ObjNum
 use zio::Bookmark;
 
 use crate::Writer;
+pub use lost::{Lost, LostPart};
 use read_ahead::Queue;
 use records::{OLD_MAX_BLOCK, Payload, Records, embeds, sends_compressed};
 use walk::{Change, Start, Walk};
@@ -205,16 +207,43 @@ pub enum SendError {
 ///   raw.
 /// * [`SendError::Write`]: the error of the sink.
 pub fn send<W: Write>(dataset: &Dataset, options: &Options, sink: W) -> Result<(), SendError> {
-    stream(dataset, options, sink, None)
+    stream(dataset, options, sink, Special::default())
 }
 
-/// [`send`], or with `zeros` the same with zeros for each block.
+/// Writes the stream of a damaged snapshot, without what can't be read. Lost bytes of an object are
+/// a hole in the stream. `lost` gets each part.
+///
+/// In a raw stream nothing can be left out: the contents of an object are authenticated as a whole.
+///
+/// # Errors
+/// Those of [`send`]. For streams that are not raw, [`SendError::Block`] does not occur, and
+/// [`SendError::Walk`] only if the walk goes in circles.
+pub fn send_readable<W: Write>(
+    dataset: &Dataset,
+    options: &Options,
+    sink: W,
+    lost: &mut dyn FnMut(&Lost),
+) -> Result<(), SendError> {
+    let lost: Option<&mut dyn FnMut(&Lost)> = if options.forms.raw { None } else { Some(lost) };
+    stream(dataset, options, sink, Special { lost, ..Special::default() })
+}
+
+/// How a stream differs from that of [`send`].
+#[derive(Default)]
+struct Special<'a> {
+    /// Stands for the content of each block, if only sizes count.
+    zeros: Option<&'a Block>,
+    /// What can't be read is left out, and reported here.
+    lost: Option<&'a mut dyn FnMut(&Lost)>,
+}
+
 fn stream<W: Write>(
     dataset: &Dataset,
     options: &Options,
     sink: W,
-    zeros: Option<&Block>,
+    special: Special<'_>,
 ) -> Result<(), SendError> {
+    let Special { zeros, lost } = special;
     if is_redacted(dataset)? {
         return Err(SendError::Redacted);
     }
@@ -239,7 +268,7 @@ fn stream<W: Write>(
         objects: meta.maxblkid.0.saturating_add(1).saturating_mul(slots),
         held: None,
     };
-    body(&Blocks { os: &os, features, zeros }, start, &mut records)?;
+    body(&Blocks { os: &os, features, zeros }, start, (&mut records, lost))?;
     records.flush().and_then(|()| writer.end(begin.to_guid)).map_err(SendError::Write)
 }
 
@@ -259,7 +288,7 @@ pub fn estimate(dataset: &Dataset, options: &Options) -> Result<u64, SendError> 
     let Some((compressed, uncompressed)) = written else {
         let mut size = Counter(0);
         let zeros = Block::zeroed(SPA_MAXBLOCKSIZE as usize);
-        stream(dataset, options, &mut size, Some(&zeros))?;
+        stream(dataset, options, &mut size, Special { zeros: Some(&zeros), lost: None })?;
         return Ok(size.0);
     };
     let forms = options.forms;
@@ -301,9 +330,13 @@ impl Write for Counter {
 }
 
 /// Writes the records between BEGIN and END.
-fn body<W: Write>(blocks: &Blocks<'_>, start: Start, records: &mut Records<'_, W>) -> Result<(), SendError> {
+fn body<W: Write>(
+    blocks: &Blocks<'_>,
+    start: Start,
+    (records, lost): (&mut Records<'_, W>, Option<&mut dyn FnMut(&Lost)>),
+) -> Result<(), SendError> {
     let queue = Queue::new(SEND_QUEUE_LENGTH.get() as usize);
-    let (os, since) = (blocks.os, records.since);
+    let (os, since, skips) = (blocks.os, records.since, lost.is_some());
     let walk = || {
         let mut emit = |change: Change| {
             let needs_block = blocks.reads(&change);
@@ -316,6 +349,7 @@ fn body<W: Write>(blocks: &Blocks<'_>, start: Start, records: &mut Records<'_, W
             start,
             raw: blocks.features & features::RAW != 0,
             options: os.options().clone(),
+            skips,
             steps: os.cache().zio().walk_limit(),
             emit: &mut emit,
         }
@@ -333,14 +367,18 @@ fn body<W: Write>(blocks: &Blocks<'_>, start: Start, records: &mut Records<'_, W
                 begun = begun.and(reader);
             }
         }
-        let written = begun.map_err(SendError::Write).and_then(|()| write_all(&queue, records));
+        let written = begun.map_err(SendError::Write).and_then(|()| write_all(&queue, records, lost));
         queue.cancel();
         written
     })
 }
 
-/// Writes the records of all changes.
-fn write_all<W: Write>(queue: &Queue, records: &mut Records<'_, W>) -> Result<(), SendError> {
+/// Writes the records of all changes. What can't be read is reported to `lost` and left out.
+fn write_all<W: Write>(
+    queue: &Queue,
+    records: &mut Records<'_, W>,
+    mut lost: Option<&mut dyn FnMut(&Lost)>,
+) -> Result<(), SendError> {
     let features = records.features;
     loop {
         let batch = queue.next().map_err(SendError::Walk)?;
@@ -348,6 +386,23 @@ fn write_all<W: Write>(queue: &Queue, records: &mut Records<'_, W>) -> Result<()
             return Ok(());
         }
         for (change, block) in batch {
+            let found = match (change, block) {
+                (Change::Lost(found), _) => Err(*found),
+                (change, Some(Err(why))) if lost.is_some() => Err(Lost::block_of(&change, why)),
+                sound => Ok(sound),
+            };
+            let (change, block) = match found {
+                Ok(sound) => sound,
+                Err(found) => {
+                    if let Some(lost) = &mut lost {
+                        lost(&found);
+                    }
+                    if let Some(instead) = found.instead() {
+                        records.change(&instead, None).map_err(SendError::Write)?;
+                    }
+                    continue;
+                }
+            };
             let payload = block.map(|block| block.or_else(|e| stand_in(&change, features, e))).transpose()?;
             records.change(&change, payload.as_ref()).map_err(SendError::Write)?;
         }

@@ -30,6 +30,7 @@ mod keys;
 mod options;
 mod policy;
 mod read;
+mod restore;
 mod scrub;
 mod space;
 mod stored;

@@ -79,6 +79,7 @@ pub enum Denied {
 impl From<Refusal> for Denied {
     fn from(refusal: Refusal) -> Self {
         match refusal {
+            Refusal::Theirs => Self::Theirs,
             Refusal::NoKey { dataset, root } => Self::NoKey { dataset, root },
             Refusal::NotEncrypted { dataset } => Self::NotEncrypted { dataset },
             Refusal::NotWritable { dataset } => Self::NotWritable { dataset },

@@ -192,6 +192,8 @@ pub enum Answer {
 #[allow(missing_docs, reason = "the fields are those of `Denied`")]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
+    /// The daemon serves files to its owners only.
+    Theirs,
     /// Its key is not loaded.
     NoKey { dataset: String, root: String },
     /// A key was given, and the dataset is not encrypted.

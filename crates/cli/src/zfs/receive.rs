@@ -53,6 +53,8 @@ struct Options {
     /// The target gets the last part of the sent name (`-e`).
     tail: bool,
     abort: bool,
+    /// Damaged blocks of a snapshot are written again (`-c`).
+    corrective: bool,
     /// Holds of a package are left out (`-h`).
     skip_holds: bool,
     origin: Option<String>,
@@ -66,6 +68,7 @@ struct Options {
 /// zfs receive [-vnsFhu] [-o property=value] ... [-x property] ... <filesystem|volume|snapshot>
 /// zfs receive [-vnsFhu] [-o property=value] ... [-x property] ... [-d | -e] <filesystem>
 /// zfs receive -A <filesystem|volume>
+/// zfs receive -c [-vn] <filesystem|snapshot>
 /// ```
 ///
 /// # Errors
@@ -88,6 +91,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             Found::Is(Opt::Short('F'), _) => options.force = true,
             Found::Is(Opt::Short('A'), _) => options.abort = true,
             Found::Is(Opt::Short('h'), _) => options.skip_holds = true,
+            Found::Is(Opt::Short('c'), _) => options.corrective = true,
             Found::Is(Opt::Short(letter), _) => return absent(cx, &format!("-{letter}")),
             Found::Is(Opt::Named(_), _) => unreachable!("there are no long options"),
             Found::Invalid(c) => return Err(Stop::invalid(c)),
@@ -205,7 +209,8 @@ impl Session<'_> {
         if options.verbose {
             let verb = if options.dry { "would receive" } else { "receiving" };
             let kind = if head.begin.from_guid == 0 { "full" } else { "incremental" };
-            writeln!(cx.out, "{verb} {kind} stream of {} into {}", head.name, plan.snapshot);
+            let corrective = if options.corrective { "corrective " } else { "" };
+            writeln!(cx.out, "{verb} {corrective}{kind} stream of {} into {}", head.name, plan.snapshot);
             cx.out.flush();
         }
         if self.top.is_none() {
@@ -246,6 +251,7 @@ fn deliver(
         origin: plan.origin.clone(),
         force: options.force,
         resumable: options.resumable,
+        corrective: options.corrective,
         // What a package brought is mounted at its end.
         unmounted: options.unmounted || inside.is_some(),
         received,
@@ -256,7 +262,10 @@ fn deliver(
     let received = match (cx.deliver)(&request, &head.bytes, input) {
         Ok(received) => received,
         Err(denied) => {
-            if failures::is_there(&denied) && has_snapshot(cx, plan, head.begin.to_guid)? {
+            if !options.corrective
+                && failures::is_there(&denied)
+                && has_snapshot(cx, plan, head.begin.to_guid)?
+            {
                 if options.verbose {
                     writeln!(cx.out, "snap {} already exists; ignoring", plan.snapshot);
                 }
@@ -266,7 +275,9 @@ fn deliver(
         }
     };
     let whole = received.unmounted.is_empty();
-    cx.made(&plan.snapshot);
+    if !options.corrective {
+        cx.made(&plan.snapshot);
+    }
     for failure in &received.failures {
         // A dataset may exceed its quota until its last snapshot.
         let last = inside.is_none_or(|inside| plan.snapshot.ends_with(&format!("@{}", inside.last)));

@@ -377,15 +377,6 @@ fn refused(cx: &mut Cx, request: &SendRequest, denied: Denied) -> Stop {
             let reason = Reason::KeyNotLoaded;
             failed(cx, request, &Error::new(&request.dataset, reason))
         }
-        Denied::Theirs => {
-            writeln!(
-                cx.err,
-                "warning: cannot send '{}': the daemon is another user's, and in this release only its owner \
-                 can send",
-                request.dataset
-            );
-            Stop::Fail(1)
-        }
         denied => {
             let why = api::chain(&denied);
             writeln!(cx.err, "warning: cannot send '{}': {why}", request.dataset);

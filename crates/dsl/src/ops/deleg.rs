@@ -87,23 +87,29 @@ impl<T: SyncTask> SyncTask for MadeBy<T> {
     fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         self.task.sync(s)?;
         let dir = s.hold_dir(&self.name)?;
-        let mut parents = ParentWalk::from(dir);
-        let mut above = parents.parent(s, dir)?;
-        while above != 0 {
-            let p = s.dir(above)?;
-            for (makers, maker) in [("c-$", 'u'), ("C-$", 'U')] {
-                let granted = s.granted(p.deleg_zapobj, makers)?;
-                if !granted.is_empty() {
-                    s.grant(dir, &format!("{maker}l${}", self.uid), granted.iter().map(String::as_str))?;
-                }
-            }
-            above = parents.parent(s, above)?;
-        }
-        Ok(())
+        s.grant_creator(dir, self.uid)
     }
 }
 
 impl Syncing<'_> {
+    /// Grants the creator of a dataset what the datasets above grant to creators
+    /// (`dsl_deleg_set_create_perms`).
+    pub(super) fn grant_creator(&mut self, dir: u64, uid: u32) -> Result<()> {
+        let mut parents = ParentWalk::from(dir);
+        let mut above = parents.parent(self, dir)?;
+        while above != 0 {
+            let p = self.dir(above)?;
+            for (makers, maker) in [("c-$", 'u'), ("C-$", 'U')] {
+                let granted = self.granted(p.deleg_zapobj, makers)?;
+                if !granted.is_empty() {
+                    self.grant(dir, &format!("{maker}l${uid}"), granted.iter().map(String::as_str))?;
+                }
+            }
+            above = parents.parent(self, above)?;
+        }
+        Ok(())
+    }
+
     /// The object with the words of a grantee.
     fn whom(&self, grants: u64, whom: &str) -> Result<Option<u64>> {
         let object = if grants == 0 { None } else { self.zap(grants)?.lookup_u64(whom.as_bytes())? };

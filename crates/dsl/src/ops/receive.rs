@@ -199,6 +199,8 @@ pub struct ReceiveBegin {
     pub origin: Option<String>,
     /// Keep what was received if the stream breaks off (`zfs receive -s`).
     pub resumable: bool,
+    /// The user who gets what creators of datasets are granted.
+    pub creator: Option<u32>,
     /// The dataset that the stream goes into.
     pub place: PlaceSlot,
 }
@@ -251,6 +253,9 @@ impl SyncTask for ReceiveBegin {
                     None => None,
                 };
                 let dir = s.create_dir(Some(parent), tail)?;
+                if let Some(uid) = self.creator {
+                    s.grant_creator(dir, uid)?;
+                }
                 (self.create(s, (dir, &mut raw), origin, ci)?, name, false)
             }
         };

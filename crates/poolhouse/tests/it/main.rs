@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "helpers of tests fail and speak as tests do")]
 
 mod common;
+mod corrective;
 mod cut;
 mod differences;
 mod fixtures;

@@ -231,6 +231,92 @@ impl Drop for Stand {
     }
 }
 
+impl Stand {
+    /// Runs a line of a shell as a user, with our programs first on PATH.
+    fn shell(&self, uid: u32, line: &str) -> Ran {
+        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.dir.path().join("bin").display());
+        let ran = Command::new("sh")
+            .args(["-c", line])
+            .env("POOLHOUSE_RUN_DIR", self.dir.path().join("run"))
+            .env("PATH", path)
+            .current_dir(self.dir.path())
+            .uid(uid)
+            .gid(uid)
+            .output()
+            .expect("it runs");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        Ran { code: ran.status.code().expect("a code"), out: text(ran.stdout), err: text(ran.stderr) }
+    }
+}
+
+/// Goal: `send` and `receive` are granted to other users as OpenZFS grants them: by the dataset,
+/// for raw streams alone, for receives that add snapshots, and for each property of a stream.
+#[test]
+fn streams() {
+    let Some(s) = Stand::new() else { return };
+    s.good(0, "zfs create -o mountpoint=none tank/from");
+    s.good(0, "zfs create -o mountpoint=none tank/to");
+    s.good(0, "zfs snapshot tank/from@1");
+    s.good(0, "zfs set a:b=c tank/from");
+    let open = |name: &str| {
+        let file = s.dir.path().join(name);
+        fs::write(&file, b"").expect("a file");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("a mode");
+    };
+    ["stream", "raw"].iter().for_each(|name| open(name));
+    let refused = |line: &str, told: &str| {
+        let ran = s.shell(ANN, line);
+        assert_eq!((ran.code, ran.err.as_str()), (1, told), "{line}");
+    };
+    let good = |uid: u32, line: &str| {
+        let ran = s.shell(uid, line);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{uid}: {line}");
+    };
+    let unsent = "warning: cannot send 'tank/from@1': permission denied\n";
+    refused("zfs send tank/from@1 >stream", unsent);
+    good(0, &format!("zfs allow -u {ANN} send:raw tank/from"));
+    good(ANN, "zfs send -w tank/from@1 >raw");
+    refused("zfs send tank/from@1 >stream", unsent);
+    good(0, &format!("zfs allow -u {BOB} send tank/from"));
+    good(BOB, "zfs send -w tank/from@1 >raw");
+    good(BOB, "zfs send -p tank/from@1 >stream");
+    receives(&s, &refused, &good);
+    // The history names the user.
+    let history = s.good(0, "zpool history -l tank");
+    assert!(history.contains(&format!("zfs receive -o atime=off tank/to/a [user {ANN}")), "{history}");
+}
+
+/// What another user may receive.
+fn receives(s: &Stand, refused: &dyn Fn(&str, &str), good: &dyn Fn(u32, &str)) {
+    let new = "cannot receive new filesystem stream: permission denied\n";
+    refused("zfs receive tank/to/a <stream", new);
+    good(0, &format!("zfs allow -u {ANN} receive:append,create tank/to"));
+    refused("zfs receive tank/to/a <stream", new);
+    good(0, &format!("zfs allow -u {ANN} mount tank/to"));
+    good(0, "zfs allow -c snapshot tank/to");
+    // From a file and from a pipe. The properties need permissions of their own.
+    let denied = "cannot receive a:b property on tank/to/a: permission denied\n\
+                  cannot receive atime property on tank/to/a: permission denied\n";
+    let ran = s.shell(ANN, "zfs receive -o atime=off tank/to/a <stream");
+    assert_eq!((ran.code, ran.err.as_str()), (0, denied));
+    assert_eq!(s.good(0, "zfs get -H -o value,source a:b,atime tank/to/a"), "-\t-\non\tdefault\n");
+    good(0, &format!("zfs allow -u {ANN} userprop tank/to"));
+    good(ANN, "cat stream | zfs receive tank/to/b");
+    assert_eq!(s.good(0, "zfs get -H -o value,source a:b tank/to/b"), "c\treceived\n");
+    // The creator has what creators are granted.
+    good(ANN, "zfs snapshot tank/to/b@own");
+    good(0, "zfs snapshot tank/from@2");
+    good(BOB, "zfs send -i @1 tank/from@2 >stream");
+    let on = "cannot receive incremental stream: permission denied\n";
+    refused("zfs receive -F tank/to/b <stream", on);
+    good(0, "zfs destroy tank/to/b@own");
+    good(ANN, "zfs receive tank/to/b <stream");
+    good(0, &format!("zfs allow -u {ANN} receive tank/to"));
+    good(ANN, "zfs receive -F tank/to/a <stream");
+    let ran = s.shell(BOB, "poolhouse ls tank/from");
+    assert!(ran.code != 0 && ran.err.contains("another user"), "{}", ran.err);
+}
+
 /// Goal: a user of root's daemon can do what was granted and nothing else, verb by verb. Datasets
 /// that the user creates are not mounted, and the history records the user.
 #[test]

@@ -41,6 +41,7 @@ mod receive;
 mod refusals;
 mod rescue;
 mod rescue_nested;
+mod rescue_send;
 mod rollback;
 mod scan;
 mod send;

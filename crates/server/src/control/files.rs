@@ -9,12 +9,18 @@
 //! # Locks
 //! The table is held for look-ups, never while a dataset is opened or read. The lock of the keys is
 //! held while a key is loaded or unloaded. It comes before the table.
+//!
+//! # Other users
+//! At a shared daemon, other users may send and receive what `zfs allow` grants them
+//! ([`grants::streams`](crate::control::grants)). Their connections and visits are counted apart
+//! from the owners'.
 
 mod receiving;
 mod sending;
 pub(crate) mod visits;
 
 use crate::control::peer::of_stream;
+use crate::control::turns::{Callers, Seat as CallerSeat};
 use crate::mounts::MountedFs;
 use crate::pools::imported::Imported;
 use crate::pools::keys::unload;
@@ -22,6 +28,7 @@ use crate::pools::table::PoolTable;
 use crate::replies::of_dsl;
 use api::files::wire::{ASK_MAX, Answer, Ask, Refusal, receive, send};
 use api::files::{Change, Engine, Fault, Files, Kernel, Kind, Opened, Opening, PART_MAX};
+use api::run_dir::RunDir;
 use api::streams::Received;
 use api::{Caller, Error, Peer, Reason, ReceiveRequest, chain};
 use dsl::LongHold;
@@ -36,7 +43,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use visits::{Key, Seat, Visits};
@@ -44,25 +50,26 @@ use zpl::{DirCookie, FileSystem};
 
 /// How long a command may take for its first request.
 const OPENING: Duration = Duration::from_secs(10);
-/// Most connections at a time, with those that have not sent a request yet.
+/// Most connections of owners at a time, with those that have not sent a request yet.
 const CONNECTIONS_MAX: usize = 2 * visits::MOST;
 /// The pause and the number of attempts for a dataset that is in use for a moment, such as by a new
 /// mount.
 const TRIES: (Duration, u32) = (Duration::from_millis(50), 40);
 
-/// Serves the files of all pools to this user, at a socket.
+/// Serves the files of all pools to this user, at the socket of a daemon's folder. If that is
+/// shared, also serves the sends and receives of others.
 ///
 /// `receive` receives a stream into a pool.
 pub(crate) fn open(
     pools: &Arc<PoolTable>,
     visits: &Arc<Visits>,
-    socket: &Path,
+    place: &RunDir,
     receive: impl Fn(&Caller, &ReceiveRequest, &[u8], &mut dyn Read) -> Result<Received, Error>
     + Send
     + Sync
     + 'static,
 ) {
-    if let Err(error) = listen(pools, visits, socket, Arc::new(receive)) {
+    if let Err(error) = listen(pools, visits, place, Arc::new(receive)) {
         tracing::warn!(%error, "`poolhouse ls` and `cp` can't use the pools of this daemon");
     }
 }
@@ -70,20 +77,28 @@ pub(crate) fn open(
 fn listen(
     pools: &Arc<PoolTable>,
     visits: &Arc<Visits>,
-    socket: &Path,
+    place: &RunDir,
     receive: Arc<Receive>,
 ) -> std::io::Result<()> {
+    let socket = &place.files();
     // The socket of a dead daemon.
     match std::fs::remove_file(socket) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let listener = Arc::new(UnixListener::bind(socket)?);
-    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+    let mode = if place.is_shared() { 0o666 } else { 0o600 };
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(mode))?;
     visits.listens(Arc::clone(&listener), socket);
-    let (pools, visits) = (Arc::downgrade(pools), Arc::downgrade(visits));
-    let welcome = move || welcome(&listener, &pools, &visits, &receive);
-    std::thread::Builder::new().name("visits".to_owned()).spawn(welcome)?;
+    let door = Door {
+        pools: Arc::downgrade(pools),
+        visits: Arc::downgrade(visits),
+        receive,
+        shared: place.is_shared(),
+        owners: Arc::new(()),
+        others: Arc::default(),
+    };
+    std::thread::Builder::new().name("visits".to_owned()).spawn(move || welcome(&listener, &door))?;
     Ok(())
 }
 
@@ -95,16 +110,49 @@ struct Daemon {
     receive: Arc<Receive>,
 }
 
+/// Where connections arrive.
+struct Door {
+    pools: Weak<PoolTable>,
+    visits: Weak<Visits>,
+    receive: Arc<Receive>,
+    shared: bool,
+    /// Each connection of an owner holds a reference, so the count is the number of them.
+    owners: Arc<()>,
+    /// The connections of other users.
+    others: Arc<Callers>,
+}
+
+/// A connection that counts until it ends.
+struct Admitted {
+    caller: Caller,
+    #[allow(dead_code, reason = "counts by living")]
+    counts: (CallerSeat, Option<Arc<()>>),
+}
+
+impl Door {
+    /// Counts a connection. `None`: there are too many, or the user may not connect.
+    fn admit(&self, stream: &UnixStream) -> Option<Admitted> {
+        let turned_away = |why: &dyn std::fmt::Display| tracing::warn!(%why, "a visitor is turned away");
+        let peer = of_stream(stream).map_err(|error| turned_away(&error)).ok()?;
+        let owns = peer.owns(Peer::own().uid);
+        if owns && Arc::strong_count(&self.owners) > CONNECTIONS_MAX {
+            turned_away(&format_args!("{CONNECTIONS_MAX} are there"));
+            return None;
+        }
+        if !owns && !self.shared {
+            turned_away(&format_args!("user {} does not own the daemon", peer.uid));
+            return None;
+        }
+        let seat = self.others.seat(peer.uid, owns).map_err(|crowd| turned_away(&crowd)).ok()?;
+        let caller = Caller::of_connection(peer, Peer::own().uid, seat.budget_of_stream());
+        Some(Admitted { caller, counts: (seat, owns.then(|| Arc::clone(&self.owners))) })
+    }
+}
+
 /// Accepts connections until the socket is closed.
-fn welcome(listener: &UnixListener, pools: &Weak<PoolTable>, visits: &Weak<Visits>, receive: &Arc<Receive>) {
-    // Each connection holds a reference, so the count is the number of connections.
-    let here = Arc::new(());
+fn welcome(listener: &UnixListener, door: &Door) {
     loop {
         let stream = match listener.accept() {
-            Ok(_) if Arc::strong_count(&here) > CONNECTIONS_MAX => {
-                tracing::warn!("a visitor is turned away: {CONNECTIONS_MAX} are there");
-                continue;
-            }
             Ok((stream, _)) => stream,
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => return,
             Err(error) => {
@@ -113,12 +161,11 @@ fn welcome(listener: &UnixListener, pools: &Weak<PoolTable>, visits: &Weak<Visit
                 continue;
             }
         };
-        let (Some(pools), Some(visits)) = (pools.upgrade(), visits.upgrade()) else { return };
-        let daemon = Daemon { pools, visits, receive: Arc::clone(receive) };
-        let one = Arc::clone(&here);
+        let Some(admitted) = door.admit(&stream) else { continue };
+        let (Some(pools), Some(visits)) = (door.pools.upgrade(), door.visits.upgrade()) else { return };
+        let daemon = Daemon { pools, visits, receive: Arc::clone(&door.receive) };
         let serve = move || {
-            let _one = one;
-            if let Err(error) = serve(&daemon, stream) {
+            if let Err(error) = serve(&daemon, stream, &admitted.caller) {
                 tracing::debug!(%error, "a visit ended badly");
             }
         };
@@ -130,13 +177,11 @@ fn welcome(listener: &UnixListener, pools: &Weak<PoolTable>, visits: &Weak<Visit
 }
 
 /// Serves one connection to its end.
-fn serve(daemon: &Daemon, mut stream: UnixStream) -> std::io::Result<()> {
-    let peer = of_stream(&stream)?;
-    if !peer.owns(Peer::own().uid) {
-        tracing::info!(uid = peer.uid, "a visitor is turned away");
-        return Ok(());
-    }
+fn serve(daemon: &Daemon, mut stream: UnixStream, caller: &Caller) -> std::io::Result<()> {
     let mut bytes = Vec::new();
+    if let Err(refusal) = take(caller, "request", ASK_MAX as u64) {
+        return send(&mut stream, &Answer::Denied(refusal), &[]);
+    }
     let until = Until { stream: &stream, end: Instant::now() + OPENING };
     let mut first = First { until, descriptor: None };
     let asked = receive(&mut first, ASK_MAX, &mut bytes)?;
@@ -144,15 +189,18 @@ fn serve(daemon: &Daemon, mut stream: UnixStream) -> std::io::Result<()> {
     stream.set_read_timeout(None)?;
     let opening = match asked {
         Some(Ask::Open(opening)) => opening,
-        Some(Ask::Send(request)) => return sending::serve(daemon, stream, &request, peer.pid),
+        Some(Ask::Send(request)) => return sending::serve(daemon, stream, &request, caller),
         Some(Ask::Receive(request)) => {
             let Some(rest) = descriptor else { return Ok(()) };
-            return receiving::serve(daemon, stream, &request, (&bytes, rest), peer);
+            return receiving::serve(daemon, stream, &request, (&bytes, rest), caller);
         }
         _ => return Ok(()),
     };
-    let user = visitor(&opening.command, peer.pid);
-    let (mut open, opened) = match Open::new(daemon, &stream, &opening, &user) {
+    if !caller.owns() {
+        return send(&mut stream, &Answer::Denied(Refusal::Theirs), &[]);
+    }
+    let user = visitor(&opening.command, caller.peer().pid);
+    let (mut open, opened) = match Open::new(daemon, &stream, &opening, (caller, &user)) {
         Ok(opened) => opened,
         Err(refusal) => return send(&mut stream, &Answer::Denied(refusal), &[]),
     };
@@ -165,6 +213,14 @@ fn serve(daemon: &Daemon, mut stream: UnixStream) -> std::io::Result<()> {
         send(&mut stream, &answer, &data)?;
     }
     Ok(())
+}
+
+/// Takes memory from the budget of a caller that does not own the daemon.
+fn take(caller: &Caller, about: &str, bytes: u64) -> Result<(), Refusal> {
+    match caller.owns() {
+        true => Ok(()),
+        false => caller.budget().take(about, bytes).map_err(Refusal::Api),
+    }
 }
 
 /// A stream that can be read up to a point in time, even if its bytes arrive slowly.
@@ -353,12 +409,12 @@ impl Open {
         daemon: &Daemon,
         stream: &UnixStream,
         opening: &Opening,
-        user: &str,
+        who: (&Caller, &str),
     ) -> Result<(Self, Opened), Refusal> {
         let name = opening.dataset.as_str();
         let parsed = dsl::Name::parse(name).map_err(|_| denied(name, Reason::InvalidName))?;
         let again = stream.try_clone().map_err(|error| library(name, &error))?;
-        let seat = daemon.visits.enter(again, parsed.pool(), user).map_err(Refusal::Api)?;
+        let seat = daemon.visits.enter(again, parsed.pool(), who).map_err(Refusal::Api)?;
         let imported = daemon.pools.pool_of(name).map_err(Refusal::Api)?;
         let of_dsl = |error: dsl::Error| denied(name, of_dsl(&error));
         let dataset = imported.pool.spa().read(|| imported.pool.dsl().dataset(name)).map_err(of_dsl)?;

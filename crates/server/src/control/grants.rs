@@ -38,6 +38,8 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
+pub(crate) mod streams;
+
 /// The dataset on which a permission is needed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum At<'a> {
@@ -175,7 +177,7 @@ pub fn authorize(
         }
         "send_size" => {
             let asked: Send = serde_json::from_slice(body).map_err(|_| denied())?;
-            check(pools, caller, &[here(&asked.request.dataset, "send")])
+            streams::may_send(pools, caller, &asked.request)
         }
         "space" => {
             let asked: Space = serde_json::from_slice(body).map_err(|_| denied())?;

@@ -130,6 +130,14 @@ impl Seat {
         tokio::time::timeout(patience, turns).await.ok().flatten().map(Turn)
     }
 
+    /// The budget of a send or receive. It may take any time.
+    pub(crate) fn budget_of_stream(&self) -> Arc<Budget> {
+        match &self.other {
+            None => Budget::of_owner(),
+            Some((_, _, own)) => Budget::new(vec![Arc::clone(own), Arc::clone(&self.callers.memory)], None),
+        }
+    }
+
     /// The budget of the answer to one request.
     pub(crate) fn budget(&self) -> Arc<Budget> {
         match &self.other {

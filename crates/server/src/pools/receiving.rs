@@ -19,6 +19,7 @@ use ondisk::replay::{BACKUP_MAGIC, Begin, RECORD_SIZE, Record, flags};
 use rustix::io::Errno;
 use stream::{ReceiveError, ReceiveOptions, Receiving};
 
+use crate::control::grants::streams::may_set;
 use crate::pools::Pools;
 use crate::pools::holders::with_user;
 use crate::pools::imported::Imported;
@@ -28,7 +29,7 @@ use properties::Properties;
 mod properties;
 
 impl Pools {
-    /// Receives a stream, and mounts what is new. `begin` are the bytes of its BEGIN, and `rest` is
+    /// Receives a stream, and mounts what is new, or corrects a snapshot. `begin` are the bytes of its BEGIN, and `rest` is
     /// what follows.
     ///
     /// # Errors
@@ -51,13 +52,22 @@ impl Pools {
         let head = head_of(target)?;
         let imported = self.table.pool_of(head)?;
         imported.writer(head)?;
+        if request.corrective {
+            let done = stream::correct(imported.pool.spa(), begin.chain(rest), target);
+            let done = done.map_err(|error| error_about(target, &error))?;
+            tracing::info!(snapshot = target, blocks = done.blocks, "damaged blocks are written again");
+            return Ok(Received { bytes: done.bytes, ..Received::default() });
+        }
         let state = imported.pool.spa().read(|| State::of(&imported, head, &first(target, begin)?))?;
         let replaces = state.object.filter(|_| state.whole || request.origin.is_some());
         if let Some(by) = replaces.and_then(|object| self.visitor_of(&imported, object)) {
             return Err(Error::new(head, Reason::HeldOpen { by }));
         }
         let dsl = imported.pool.dsl();
-        let mut props = imported.pool.spa().read(|| Properties::of(dsl, head, state.kind, request))?;
+        let is_new = state.object.is_none() && !state.partial;
+        let may = |property: &str| may_set(&self.table, caller, (head, is_new), property);
+        let mut props =
+            imported.pool.spa().read(|| Properties::of(dsl, (head, state.kind), request, &may))?;
         if replaces.is_some() {
             // Later its mounts are being taken away.
             props.begin(self, caller, dsl, head);
@@ -119,6 +129,7 @@ impl Pools {
             force: request.force,
             resumable: request.resumable,
             enforce_limits: !caller.owns(),
+            creator: Some(caller.peer().uid),
         };
         let failed = |error: ReceiveError| error_about(head, &error);
         let live = imported.writer(head)?;

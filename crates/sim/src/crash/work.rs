@@ -78,7 +78,7 @@ pub(super) fn host() -> Host {
 }
 
 /// A new pool of this shape on `count` devices, with `logs` log devices.
-pub(super) fn begin(tape: &Tape, shape: VdevShape, count: usize, logs: usize, seed: u64) -> Spa {
+pub(crate) fn begin(tape: &Tape, shape: VdevShape, count: usize, logs: usize, seed: u64) -> Spa {
     let mut vdevs = vec![(shape, None, count)];
     vdevs.resize(1 + logs, (VdevShape::Single, Some(AllocBias::Log), 1));
     begin_with(tape, &vdevs, seed)

@@ -1,6 +1,6 @@
 //! The crash test, in short. `make crash` runs it at length.
 
-use sim::crash::{Life, Outcome, Tale, live, promise, record, split};
+use sim::crash::{Life, Outcome, Tale, live, promise, receive, record, split};
 use spa::create::VdevShape;
 
 /// Crashes at `count` points of a workload, spread evenly; at all points if there are fewer.
@@ -37,6 +37,25 @@ fn mirror() {
 #[test]
 fn raidz() {
     crash(VdevShape::Raidz(1), 3, 12, 80);
+}
+
+/// Goal: after any crash of a receive, what had come can be resumed or received anew, and becomes
+/// what was sent.
+#[test]
+fn receives_are_resumed() {
+    const COUNT: usize = 60;
+    let script = receive(VdevShape::Mirror, 2, 0x5eed);
+    let (first, last) = script.points();
+    let dir = tempfile::tempdir().unwrap();
+    let mut reached = std::collections::BTreeSet::new();
+    for n in 0..COUNT {
+        let point = first + (n + 1) * (last - first) / COUNT;
+        match script.crash(point, point as u64, dir.path()).unwrap() {
+            Outcome::Step(state) => drop(reached.insert(state)),
+            other => panic!("crash at {point}: {other:?}"),
+        }
+    }
+    assert_eq!(reached.len(), 5, "{reached:?}");
 }
 
 /// Crashes at `count` points of a workload of commits, spread evenly.

@@ -5,5 +5,6 @@
 mod crash;
 mod logs;
 mod open;
+mod receives;
 mod redundancy;
 mod soak;

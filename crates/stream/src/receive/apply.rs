@@ -568,7 +568,7 @@ fn swap(order: ByteOrder, kind: DmuType, bytes: &mut [u8]) -> Result<(), Wrong> 
 }
 
 /// A block in the native byte order.
-fn native(order: ByteOrder, kind: DmuType, bytes: &[u8]) -> Result<Block, Wrong> {
+pub(super) fn native(order: ByteOrder, kind: DmuType, bytes: &[u8]) -> Result<Block, Wrong> {
     if order == ByteOrder::Little {
         return Ok(Block::copy_of(bytes));
     }
@@ -578,7 +578,7 @@ fn native(order: ByteOrder, kind: DmuType, bytes: &[u8]) -> Result<Block, Wrong>
 }
 
 /// The contents of a block.
-fn unpack(compress: CompressKind, bytes: &[u8], size: u64) -> Result<Block, Wrong> {
+pub(super) fn unpack(compress: CompressKind, bytes: &[u8], size: u64) -> Result<Block, Wrong> {
     let mut buf = AlignedBuf::zeroed(size as usize);
     let unpacked = codec::compress::decompress(compress, bytes, &mut buf);
     unpacked.map_err(|_| Wrong::Record("it can't be decompressed"))?;

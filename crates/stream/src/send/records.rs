@@ -92,6 +92,7 @@ impl<W: Write> Records<'_, W> {
                 self.data(&Place { object: *object, blkid: *blkid, size: *size, kind: *kind }, bp, payload)
             }
             Change::Spill { object, bp } => self.spill(*object, bp, payload),
+            Change::Lost(_) => Ok(()),
         }
     }
 

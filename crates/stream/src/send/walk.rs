@@ -20,6 +20,8 @@ use ondisk::dnode::{DNODE_MIN_SIZE, DNODE_SHIFT, DnodePhys};
 use ondisk::{BlkId, Blkptr, ByteOrder, Corrupt, DmuType, Level, ObjNum, Txg};
 use zio::{Bookmark, ReadOptions};
 
+use super::lost::{Lost, LostPart, bytes_below};
+
 /// What differs from the origin.
 #[derive(Debug, Clone)]
 pub(super) enum Change {
@@ -37,6 +39,8 @@ pub(super) enum Change {
     Data { object: ObjNum, blkid: BlkId, size: u32, kind: DmuType, bp: Blkptr },
     /// A spill block.
     Spill { object: ObjNum, bp: Blkptr },
+    /// What can't be read, if that is left out.
+    Lost(Box<Lost>),
 }
 
 /// Where a stream continues: nothing before this byte of this object is visited.
@@ -61,6 +65,8 @@ pub(super) struct Walk<'a> {
     /// Whether dnodes stay encrypted.
     pub(super) raw: bool,
     pub(super) options: ReadOptions,
+    /// What can't be read is left out.
+    pub(super) skips: bool,
     /// Reads left before the walk must be going in circles.
     pub(super) steps: u64,
     /// Gets each change, and whether to go on.
@@ -100,8 +106,25 @@ impl Walk<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Visits a pointer and what is below it.
+    /// Visits a pointer and what is below it, or leaves all of that out.
     fn below(&mut self, tree: &Tree<'_>, bp: &Blkptr, level: Level, blkid: BlkId) -> Step {
+        match self.visit(tree, bp, level, blkid) {
+            // A walk in circles must end.
+            ControlFlow::Break(Some(why)) if self.skips && self.steps > 0 => {
+                let (offset, length) = bytes_below(tree.dnode, level, blkid.0);
+                let part = match tree.object {
+                    META_DNODE => {
+                        LostPart::Objects { first: offset >> DNODE_SHIFT, count: length >> DNODE_SHIFT }
+                    }
+                    object => LostPart::Bytes { object, offset, length },
+                };
+                self.emit(Change::Lost(Box::new(Lost { part, why })))
+            }
+            step => step,
+        }
+    }
+
+    fn visit(&mut self, tree: &Tree<'_>, bp: &Blkptr, level: Level, blkid: BlkId) -> Step {
         let born = bp.birth > self.since || (bp.is_hole() && bp.birth == Txg(0));
         if !born || self.is_before_start(tree, level, blkid) {
             return ControlFlow::Continue(());
@@ -152,8 +175,9 @@ impl Walk<'_> {
         for (i, raw) in block.chunks_exact(BLKPTR_SIZE).enumerate() {
             let Some(first) = at.blkid.0.checked_mul((block.len() >> BLKPTR_SHIFT) as u64) else { break };
             let bp = Blkptr::decode(raw).map_err(|source| self.wrong(tree.object, source));
+            let blkid = BlkId(first.saturating_add(i as u64));
             match bp {
-                Ok(bp) => self.below(tree, &bp, below, BlkId(first.saturating_add(i as u64)))?,
+                Ok(bp) => self.below(tree, &bp, below, blkid)?,
                 Err(e) => return ControlFlow::Break(Some(e)),
             }
         }
@@ -173,6 +197,13 @@ impl Walk<'_> {
             let at = slot as usize * DNODE_MIN_SIZE;
             let dnode = match DnodePhys::decode(&block[at..]) {
                 Ok(dnode) => dnode,
+                Err(source) if self.skips => {
+                    let (part, why) =
+                        (LostPart::Objects { first: object.0, count: 1 }, self.wrong(object, source));
+                    self.emit(Change::Lost(Box::new(Lost { part, why })))?;
+                    slot += 1;
+                    continue;
+                }
                 Err(source) => return ControlFlow::Break(Some(self.wrong(object, source))),
             };
             slot += dnode.as_ref().map_or(1, |d| d.num_slots() as u64);
@@ -252,6 +283,6 @@ impl Walk<'_> {
 }
 
 /// How many data blocks are below a pointer (`bp_span_in_blocks`).
-fn span(dnode: &DnodePhys, level: Level) -> u64 {
+pub(super) fn span(dnode: &DnodePhys, level: Level) -> u64 {
     1u64.checked_shl(dnode.span_shift(level)).unwrap_or(u64::MAX)
 }

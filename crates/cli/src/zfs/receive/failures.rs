@@ -22,10 +22,6 @@ pub(super) fn is_there(denied: &Denied) -> bool {
 pub(super) fn report(cx: &mut Cx, options: &Options, plan: &Plan, denied: Denied) -> Stop {
     let error = match denied {
         Denied::Api(error) => error,
-        Denied::Theirs => {
-            let why = "the daemon is another user's, and in this release only its owner can receive";
-            return refuse(cx, plan.what, why);
-        }
         Denied::Socket { source, .. } if has_ended(&source) => {
             let why = "the daemon ended it: the pool is exported, or the daemon stops";
             return refuse(cx, plan.what, why);
@@ -37,6 +33,11 @@ pub(super) fn report(cx: &mut Cx, options: &Options, plan: &Plan, denied: Denied
         _ => (error, false),
     };
     let dataset = plan.head();
+    if options.corrective
+        && let Some(why) = uncorrected(&error.reason)
+    {
+        return refuse(cx, plan.what, why);
+    }
     match &error.reason {
         Reason::Stream { fault: fault @ (StreamFault::Truncated | StreamFault::Checksum), .. } => {
             let fault =
@@ -57,6 +58,23 @@ pub(super) fn report(cx: &mut Cx, options: &Options, plan: &Plan, denied: Denied
             let why = why(cx, plan, reason);
             refuse(cx, plan.what, why)
         }
+    }
+}
+
+/// The text for a snapshot that could not be corrected.
+fn uncorrected(reason: &Reason) -> Option<String> {
+    match reason {
+        Reason::Stream { fault: StreamFault::Truncated | StreamFault::Checksum, what } => Some(format!(
+            "corrective receive was not able to reconstruct the data needed for healing.\n{what}"
+        )),
+        Reason::Stream { fault: StreamFault::Feature, what } => {
+            Some(format!("stream is not compatible with the data in the pool.\n{what}"))
+        }
+        Reason::KeyNotLoaded => {
+            let why = "key must be loaded to do a non-raw corrective recv on an encrypted dataset.";
+            Some(why.to_owned())
+        }
+        _ => None,
     }
 }
 

@@ -72,7 +72,9 @@ impl Plan {
             let (_, snap) = plan.snapshot.split_once('@').unwrap_or_default();
             plan.snapshot = format!("{}@{snap}", head_of(&found));
         }
-        if exists(cx, plan.head(), &DATASETS)? {
+        if options.corrective {
+            plan.corrects(cx, options, head)?;
+        } else if exists(cx, plan.head(), &DATASETS)? {
             plan.onto(cx, options, head, (whole, resuming))?;
         } else {
             plan.anew(cx, options, arg, whole && !resuming)?;
@@ -98,6 +100,27 @@ impl Plan {
     /// The name of the file system or volume.
     pub(super) fn head(&self) -> &str {
         head_of(&self.snapshot)
+    }
+
+    /// Checks a snapshot that is to be corrected.
+    fn corrects(&self, cx: &mut Cx, options: &Options, head: &Head) -> Result<(), Stop> {
+        let Options { prefix, tail, force, resumable, unmounted, skip_holds, .. } = *options;
+        if prefix || tail || force || resumable || unmounted || skip_holds {
+            let why = "corrective recv can not be used when combined with this flag";
+            return Err(refuse(cx, self.what, why));
+        }
+        let found = match exists(cx, &self.snapshot, &[K::Snapshot])? {
+            true => open(cx, &self.snapshot, &[K::Snapshot], &["guid"])?.number("guid"),
+            false => None,
+        };
+        let why = match found {
+            None => "corrective recv must specify an existing snapshot to heal",
+            Some(guid) if guid != head.begin.to_guid => {
+                "local snapshot doesn't match the snapshot in the provided stream"
+            }
+            Some(_) => return Ok(()),
+        };
+        Err(refuse(cx, self.what, why))
     }
 
     /// Checks a target that exists.

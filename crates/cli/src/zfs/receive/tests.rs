@@ -600,10 +600,44 @@ fn other_failures() {
         said(gone),
         format!("{what}: the daemon ended it: the pool is exported, or the daemon stops\n")
     );
-    assert_eq!(
-        said(|| Denied::Theirs),
-        format!("{what}: the daemon is another user's, and in this release only its owner can receive\n")
-    );
+    assert_eq!(said(|| Denied::Theirs), format!("{what}: the daemon is another user's\n"));
+}
+
+/// Goal: a corrective receive needs the snapshot of the stream, and says why it could not correct.
+#[test]
+fn corrective() {
+    let again = begin("src/fs@two", 11);
+    let done = ran("receive -cv tank/fs", &again);
+    assert_eq!((done.code, done.err.as_str()), (0, ""));
+    let request = done.request.unwrap();
+    assert!(request.corrective && request.target == "tank/fs@two", "{request:?}");
+    let begins = "receiving corrective incremental stream of src/fs@two into tank/fs@two\n";
+    assert!(done.out.starts_with(begins), "{}", done.out);
+    let full = begin("src/fs@two", 0);
+    assert_eq!(ran("receive -c tank/fs@two", &full).code, 0);
+    let what = "cannot receive incremental stream";
+    for (args, text) in [
+        ("-c -F tank/fs", "corrective recv can not be used when combined with this flag"),
+        ("-cs tank/fs", "corrective recv can not be used when combined with this flag"),
+        ("-c tank/fs@new", "corrective recv must specify an existing snapshot to heal"),
+        ("-c tank/new", "corrective recv must specify an existing snapshot to heal"),
+        ("-c tank/fs@one", "local snapshot doesn't match the snapshot in the provided stream"),
+    ] {
+        assert_eq!(refused(&format!("receive {args}"), &again), format!("{what}: {text}\n"));
+    }
+    let of = |fault| Reason::Stream { fault, what: "why".to_owned() };
+    for (reason, text) in [
+        (
+            of(StreamFault::Checksum),
+            "corrective receive was not able to reconstruct the data needed for healing.\nwhy",
+        ),
+        (of(StreamFault::Feature), "stream is not compatible with the data in the pool.\nwhy"),
+        (Reason::KeyNotLoaded, "key must be loaded to do a non-raw corrective recv on an encrypted dataset."),
+        (Reason::Permission, "permission denied"),
+    ] {
+        let text = format!("{what}: {text}\n");
+        assert_eq!(answered("receive -c tank/fs", &again, &reason), (1, text), "{reason:?}");
+    }
 }
 
 /// Goal: a receive that can continue says with which token.
@@ -687,7 +721,6 @@ fn grammar() {
     }
     for (args, named) in [
         ("-M", "-M"),
-        ("-c", "-c"),
         ("-o encryption=on", "-o encryption"),
         ("-o keylocation=prompt", "-o keylocation"),
         ("-x encryption", "-x encryption"),

@@ -21,12 +21,14 @@ use std::sync::Arc;
 
 use api::files::wire::{Answer, Refusal, send};
 use api::streams::Received;
-use api::{Budget, Caller, Error, Peer, Reason, ReceiveRequest};
+use api::{Caller, Error, Reason, ReceiveRequest};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 
 use super::visits::Visits;
-use super::{Daemon, denied, library, visitor};
+use super::{Daemon, denied, library, take, visitor};
+use crate::control::grants::streams::may_receive;
 
 /// Receives a stream for a caller: the bytes of BEGIN, and what follows.
 pub(super) type Receive =
@@ -41,10 +43,12 @@ pub(super) fn serve(
     mut connection: UnixStream,
     request: &ReceiveRequest,
     (begin, rest): (&[u8], OwnedFd),
-    peer: Peer,
+    caller: &Caller,
 ) -> io::Result<()> {
+    let may = may_receive(&daemon.pools, caller, request).map_err(Refusal::Api);
     let (visits, receive) = (&daemon.visits, &*daemon.receive);
-    let answer = match run((visits, receive), &connection, request, (begin, rest), peer) {
+    let run = |()| run((visits, receive), &connection, request, (begin, rest), caller);
+    let answer = match may.and_then(run) {
         Ok(received) => Answer::Received(received),
         Err(refusal) => Answer::Denied(refusal),
     };
@@ -57,22 +61,40 @@ fn run(
     connection: &UnixStream,
     request: &ReceiveRequest,
     (begin, rest): (&[u8], OwnedFd),
-    peer: Peer,
+    caller: &Caller,
 ) -> Result<Received, Refusal> {
     let name = request.target.as_str();
     let parsed = dsl::Name::parse(name).map_err(|_| denied(name, Reason::InvalidName))?;
     let again = connection.try_clone().map_err(|error| library(name, &error))?;
-    let user = visitor("receive", peer.pid);
+    take(caller, name, stream::receive::RECV_QUEUE_LENGTH.get())?;
+    if !caller.owns() {
+        ends_with_its_sender(&rest).map_err(|error| library(name, &error))?;
+    }
+    let user = visitor("receive", caller.peer().pid);
     // It stays in the table until everything of the receive has ended.
-    let _seat = visits.enter(again, parsed.pool(), &user).map_err(Refusal::Api)?;
+    let _seat = visits.enter(again, parsed.pool(), (caller, &user)).map_err(Refusal::Api)?;
     let mut rest = Rest::new(rest, connection).map_err(|error| library(name, &error))?;
-    // Only the owners get here, so the receive has the owners' budget.
-    let caller = Caller::of_connection(peer, Peer::own().uid, Budget::of_owner());
     tracing::debug!(snapshot = name, user, "a receive begins");
-    receive(&caller, request, begin, &mut rest).map_err(|error| {
+    receive(caller, request, begin, &mut rest).map_err(|error| {
         tracing::warn!(snapshot = name, %error, "not received");
         Refusal::Api(error)
     })
+}
+
+/// Checks that a read of a descriptor can be ended. A file may be on a file system that another user
+/// serves and that never answers, so only pipes and sockets are taken from other users.
+///
+/// # Errors
+/// * `InvalidInput`: it is neither.
+/// * Others: the error of querying the descriptor.
+fn ends_with_its_sender(rest: &OwnedFd) -> io::Result<()> {
+    match FileType::from_raw_mode(fstat(rest)?.st_mode) {
+        FileType::Fifo | FileType::Socket => Ok(()),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the stream comes from neither a pipe nor a socket",
+        )),
+    }
 }
 
 /// The rest of a stream, as long as its command is there.

@@ -5,11 +5,12 @@ use std::os::unix::net::UnixStream;
 
 use api::files::PART_MAX;
 use api::files::wire::{Answer, Refusal, send};
-use api::{Error, Reason, SendRequest};
+use api::{Caller, Error, Reason, SendRequest};
 use dsl::LongHold;
 use stream::SendError;
 
-use super::{Daemon, Seat, check_key, denied, library, visitor};
+use super::{Daemon, Seat, check_key, denied, library, take, visitor};
+use crate::control::grants::streams::may_send;
 use crate::replies::of_send;
 use crate::view::Sendable;
 
@@ -18,9 +19,9 @@ pub(super) fn serve(
     daemon: &Daemon,
     mut stream: UnixStream,
     request: &SendRequest,
-    process: Option<u32>,
+    caller: &Caller,
 ) -> io::Result<()> {
-    let sent = Sending::new(daemon, &stream, request, process).and_then(|sending| sending.run(&stream));
+    let sent = Sending::new(daemon, &stream, request, caller).and_then(|sending| sending.run(&stream));
     let answer = match sent {
         Ok(()) => Answer::Done,
         Err(refusal) => Answer::Denied(refusal),
@@ -42,13 +43,15 @@ impl Sending {
         daemon: &Daemon,
         stream: &UnixStream,
         request: &SendRequest,
-        process: Option<u32>,
+        caller: &Caller,
     ) -> Result<Self, Refusal> {
         let name = request.dataset.as_str();
         let parsed = dsl::Name::parse(name).map_err(|_| denied(name, Reason::InvalidName))?;
         let again = stream.try_clone().map_err(|error| library(name, &error))?;
-        let user = visitor("send", process);
-        let seat = daemon.visits.enter(again, parsed.pool(), &user).map_err(Refusal::Api)?;
+        may_send(&daemon.pools, caller, request).map_err(Refusal::Api)?;
+        take(caller, name, stream::send::SEND_QUEUE_LENGTH.get())?;
+        let user = visitor("send", caller.peer().pid);
+        let seat = daemon.visits.enter(again, parsed.pool(), (caller, &user)).map_err(Refusal::Api)?;
         let imported = daemon.pools.pool_of(name).map_err(Refusal::Api)?;
         let (what, holds) = imported.pool.spa().read(|| {
             let what = Sendable::find(&imported, request).map_err(Refusal::Api)?;

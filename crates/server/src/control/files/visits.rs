@@ -5,7 +5,7 @@
 //! comes before it.
 
 use crate::pools::imported::Imported;
-use api::{Error, Reason};
+use api::{Caller, Error, Reason};
 use ondisk::ObjNum;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -15,8 +15,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Most visits at a time.
+/// Most visits of owners at a time.
 pub(super) const MOST: usize = 32;
+/// Most visits of one other user.
+const MOST_OF_ONE: usize = 8;
+/// Most visits of all other users.
+const MOST_OF_OTHERS: usize = 32;
 /// How long visits may take to end after they were told to.
 const ENDING: Duration = Duration::from_secs(20);
 
@@ -44,7 +48,25 @@ struct Entry {
     dataset: Option<u64>,
     /// The command and its process.
     user: String,
+    /// The user, if that is not an owner.
+    other: Option<u32>,
     stream: UnixStream,
+}
+
+impl Table {
+    /// Why a user gets no further visit.
+    fn crowd(&self, other: Option<u32>) -> Option<String> {
+        let count = |of: &dyn Fn(&Entry) -> bool| self.each.values().filter(|entry| of(entry)).count();
+        if other.is_none() {
+            let full = count(&|entry| entry.other.is_none()) >= MOST;
+            return full.then(|| format!("{MOST} commands use files of its pools"));
+        }
+        if count(&|entry| entry.other == other) >= MOST_OF_ONE {
+            return Some(format!("{MOST_OF_ONE} commands of this user send or receive"));
+        }
+        let full = count(&|entry| entry.other.is_some()) >= MOST_OF_OTHERS;
+        full.then(|| format!("{MOST_OF_OTHERS} commands of users send or receive"))
+    }
 }
 
 /// A key that visits have loaded.
@@ -124,18 +146,23 @@ impl Visits {
     ///
     /// # Errors
     /// * [`Reason::Daemon`]: the daemon is ending, or there are too many visits.
-    pub(super) fn enter(self: &Arc<Self>, stream: UnixStream, pool: &str, user: &str) -> Result<Seat, Error> {
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        stream: UnixStream,
+        pool: &str,
+        (caller, user): (&Caller, &str),
+    ) -> Result<Seat, Error> {
         let mut table = self.table.lock();
         if table.closed {
             return Err(Error::new(pool, Reason::Daemon { what: "the daemon is ending".to_owned() }));
         }
-        if table.each.len() >= MOST {
-            let what = format!("{MOST} commands use files of its pools; try again later");
-            return Err(Error::new(pool, Reason::Daemon { what }));
+        let other = (!caller.owns()).then(|| caller.peer().uid);
+        if let Some(what) = table.crowd(other) {
+            return Err(Error::new(pool, Reason::Daemon { what: format!("{what}; try again later") }));
         }
         table.last += 1;
         let number = table.last;
-        let entry = Entry { pool: pool.to_owned(), dataset: None, user: user.to_owned(), stream };
+        let entry = Entry { pool: pool.to_owned(), dataset: None, user: user.to_owned(), other, stream };
         table.each.insert(number, entry);
         Ok(Seat { visits: Arc::clone(self), number })
     }

@@ -94,11 +94,17 @@ pub(super) struct Properties {
 }
 
 impl Properties {
-    /// Checks the properties of a request for a dataset of this kind.
+    /// Checks the properties of a request for a dataset of this kind. `may` says which of them the
+    /// caller may set.
     ///
     /// # Errors
     /// * [`Reason::Io`], [`Reason::Corrupt`]: the dataset's properties can't be read.
-    pub(super) fn of(dsl: &Dsl, head: &str, kind: Kind, request: &ReceiveRequest) -> Result<Self, Error> {
+    pub(super) fn of(
+        dsl: &Dsl,
+        (head, kind): (&str, Kind),
+        request: &ReceiveRequest,
+        may: &dyn Fn(&str) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
         let mut new = Self::default();
         let failed = |error: &dsl::Error| Error::new(head, of_dsl(error));
         let large = dsl.mos().features().map_err(|error| failed(&error.into()))?;
@@ -127,6 +133,7 @@ impl Properties {
         new.steps.extend(local.into_iter().map(|set| Step::Set(set, SetAs::Local)));
         new.steps.extend(request.inherited.iter().map(|name| Step::Unset(name.clone(), false)));
         new.snapshot = new.checked(head, context(Kind::Snapshot), &request.snapshot);
+        new.keep_granted(may);
         let (late, steps) = std::mem::take(&mut new.steps)
             .into_iter()
             .partition(|step| DELAYED.contains(&step.property()) && !matches!(step, Step::Drop(_)));
@@ -144,6 +151,18 @@ impl Properties {
             }
         }
         good
+    }
+
+    /// Turns what the caller may not set into failures.
+    fn keep_granted(&mut self, may: &dyn Fn(&str) -> Result<(), Error>) {
+        for step in std::mem::take(&mut self.steps) {
+            match may(step.property()) {
+                Ok(()) => self.steps.push(step),
+                Err(error) => self.failed(step.property(), error),
+            }
+        }
+        // OpenZFS does not report these.
+        self.snapshot.retain(|set| may(&set.name).is_ok());
     }
 
     fn failed(&mut self, property: &str, error: Error) {

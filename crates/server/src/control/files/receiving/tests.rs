@@ -114,8 +114,8 @@ fn served(receive: &Receive, target: &str, rest: Option<&File>) -> Option<Answer
     };
     let descriptor = first.descriptor.take()?;
     let visits = Arc::default();
-    let peer = Peer::own();
-    let answer = match run((&visits, receive), &connection, &request, (&bytes, descriptor), peer) {
+    let caller = Caller::this_process();
+    let answer = match run((&visits, receive), &connection, &request, (&bytes, descriptor), &caller) {
         Ok(received) => Answer::Received(received),
         Err(refusal) => Answer::Denied(refusal),
     };

@@ -1,0 +1,119 @@
+//! `poolhouse send`: streams of pools that are not imported, damaged ones among them.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::daemon::{Daemon, image, said};
+use crate::rescue::{compare_except, excused, sha256};
+
+/// Runs a command with its output in a file. Returns the exit code and what it reports.
+fn into(out: &Path, args: &[&str]) -> (i32, String) {
+    let ran = Command::new(env!("CARGO_BIN_EXE_poolhouse"))
+        .args(args)
+        .stdout(std::fs::File::create(out).unwrap())
+        .output()
+        .unwrap();
+    (ran.status.code().unwrap(), String::from_utf8_lossy(&ran.stderr).into_owned())
+}
+
+/// Goal: a snapshot of a pool that is not imported is sent, whole or as an increment. So it is with
+/// half of a mirror.
+#[test]
+fn sends_a_snapshot() {
+    let fixture = testkit::load("mirror2");
+    let dir = tempfile::tempdir().unwrap();
+    let [whole, half] = ["whole", "half"].map(|name| dir.path().join(name));
+    let images: Vec<&str> = fixture.images().iter().map(|image| image.to_str().unwrap()).collect();
+    let sent = into(&whole, &["send", "-d", images[0], "-d", images[1], "xmirror2@s1"]);
+    assert_eq!(sent, (0, String::new()));
+    assert_eq!(into(&half, &["send", "-d", images[1], "xmirror2@s1"]), (0, String::new()));
+    assert_eq!(sha256(&whole), sha256(&half));
+    let fails = |args: &[&str], told: &str| {
+        let (code, err) = into(&half, &[&["send", "-d", images[0]], args].concat());
+        assert!(code == 1 && err == format!("poolhouse send: {told}\n"), "{err}");
+    };
+    fails(&["xmirror2"], "xmirror2: is no snapshot: write POOL/DATASET@SNAPSHOT");
+    fails(&["xmirror2@s9"], "no dataset or snapshot 'xmirror2@s9'");
+    let raw = "xmirror2@s1: --skip-unreadable can't leave anything out of a raw stream (-w)";
+    fails(&["-w", "--skip-unreadable", "xmirror2@s1"], raw);
+    let itself = "xmirror2@s1: not sent whole: not an earlier snapshot from the same fs";
+    fails(&["-i", "@s1", "xmirror2@s1"], itself);
+}
+
+/// Damages a tenth of the places of an image outside the labels.
+fn spoil(image: &Path, seed: u64) {
+    let mut raw = std::fs::read(image).unwrap();
+    let end = raw.len() - (512 << 10);
+    let mut state = seed;
+    for at in (4 << 20..end).step_by(4096) {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if (state >> 33) % 10 == 0 {
+            raw[at..at + 512].fill(0xa5);
+        }
+    }
+    std::fs::write(image, &raw).unwrap();
+}
+
+/// Goal: of a damaged snapshot, everything that can be read is sent with `--skip-unreadable`. What
+/// is missing is named, and is all that differs at the receiver.
+#[test]
+fn sends_what_can_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(dir.path());
+    let device = dir.path().join("d0");
+    image(&device);
+    let cache = dir.path().join("cache");
+    let (device, cache) = (device.display(), cache.display());
+    daemon.good(&format!("zpool create -o cachefile={cache} -O mountpoint=none dst {device}"));
+    let mut kinds = [0; 3];
+    for seed in 1..=4 {
+        let fixture = testkit::fixture_copy("single-lz4");
+        spoil(&fixture.images()[0], seed);
+        let image = fixture.images()[0].to_str().unwrap();
+        let stream = dir.path().join("stream");
+        let (code, err) = into(&stream, &["send", "-d", image, "single-lz4/snaps@two"]);
+        assert!(code == 1 && err.contains("single-lz4/snaps@two: not sent whole: "), "{err}");
+        let skip = ["send", "-d", image, "--skip-unreadable", "single-lz4/snaps@two"];
+        let (code, err) = into(&stream, &skip);
+        let parts = err.lines().count() - 1;
+        let last =
+            format!("poolhouse send: single-lz4/snaps@two: {parts} parts are left out of the stream\n");
+        assert!(code == 1 && err.ends_with(&last), "{err}");
+        let path = stream.display();
+        assert_eq!(into(&dir.path().join("told"), &["stream", "verify", &path.to_string()]).0, 0);
+        let received = Command::new("sh")
+            .args(["-c", &format!("exec {} zfs receive dst/{seed} <{path}", env!("CARGO_BIN_EXE_poolhouse"))])
+            .env("POOLHOUSE_RUN_DIR", dir.path().join("run"))
+            .output()
+            .unwrap();
+        assert!(received.status.success(), "{}", said(&received));
+        for (kind, what) in [": bytes ", ": objects ", ": extended attributes"].iter().enumerate() {
+            kinds[kind] += err.matches(what).count();
+        }
+        let lost: Vec<Vec<u8>> = err.lines().filter_map(lost_path).collect();
+        let names = lost.iter().any(|path| path.is_empty()) || err.contains(": objects ");
+        let out = dir.path().join(format!("out{seed}"));
+        let copied = daemon.ran(&format!("poolhouse cp -r dst/{seed}@two:/ {}", out.display()));
+        assert!(
+            names || copied.status.code() == Some(0) || said(&copied).lines().all(excused),
+            "{}",
+            said(&copied)
+        );
+        if !names {
+            let whole = testkit::load("single-lz4");
+            assert!(compare_except(&whole, "single-lz4/snaps@two", &out, &lost) > 100);
+        }
+    }
+    assert!(kinds[0] > 0, "{kinds:?}");
+    daemon.good("zpool destroy dst");
+}
+
+/// The path in a line about lost bytes, without its leading slash; empty if it is not known.
+fn lost_path(line: &str) -> Option<Vec<u8>> {
+    let rest = line.strip_prefix("poolhouse send: single-lz4/snaps@two:")?;
+    if !rest.contains(": bytes ") && !rest.contains(": extended") {
+        return None;
+    }
+    let path = rest.strip_prefix('/').and_then(|rest| rest.split_once(" (object "));
+    Some(path.map(|(path, _)| path.as_bytes().to_vec()).unwrap_or_default())
+}

@@ -1,0 +1,20 @@
+//! Streams with wrong records under right checksums, received into a pool: a few rounds on each run
+//! of the tests.
+
+use fuzzing::mutate::{Rng, mutate};
+use fuzzing::stream::snapshots;
+
+/// Goal: no mutation of a stream stops a pool.
+#[test]
+fn mutated_streams() {
+    let rounds = std::env::var("FUZZ_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(150);
+    let mut rng = Rng::new(0x5eed);
+    for seed in snapshots() {
+        sim::receives::stream(&seed);
+        for _ in 0..rounds {
+            let mut data = seed.clone();
+            mutate(&mut rng, &mut data);
+            sim::receives::stream(&data);
+        }
+    }
+}

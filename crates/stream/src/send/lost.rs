@@ -1,0 +1,73 @@
+//! What a stream leaves out because it can't be read.
+
+use ondisk::{Level, ObjNum};
+
+use super::walk::Change;
+
+/// A part of a snapshot that can't be read, and why.
+#[derive(Debug, Clone)]
+pub struct Lost {
+    /// The part.
+    pub part: LostPart,
+    /// Why it can't be read.
+    pub why: dmu::Error,
+}
+
+/// A part of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LostPart {
+    /// The objects of these numbers, as far as they exist.
+    Objects {
+        /// The first number.
+        first: u64,
+        /// How many numbers.
+        count: u64,
+    },
+    /// Bytes of an object.
+    Bytes {
+        /// The object.
+        object: ObjNum,
+        /// The first byte.
+        offset: u64,
+        /// How many bytes.
+        length: u64,
+    },
+    /// The spill block of an object: its extended attributes.
+    Spill {
+        /// The object.
+        object: ObjNum,
+    },
+}
+
+impl Lost {
+    /// The loss of a change whose block can't be read.
+    pub(super) fn block_of(change: &Change, source: zio::Error) -> Self {
+        let part = match change {
+            Change::Data { object, blkid, size, .. } => {
+                let length = u64::from(*size);
+                LostPart::Bytes { object: *object, offset: blkid.0.saturating_mul(length), length }
+            }
+            Change::Spill { object, .. } => LostPart::Spill { object: *object },
+            _ => unreachable!("only these have blocks"),
+        };
+        Self { part, why: source.into() }
+    }
+
+    /// What the stream has instead: lost bytes are a hole. Lost objects stay as they are at the
+    /// receiver, for an increment, and are absent otherwise.
+    pub(super) fn instead(&self) -> Option<Change> {
+        match self.part {
+            LostPart::Bytes { object, offset, length } => Some(Change::Hole { object, offset, length }),
+            LostPart::Objects { .. } | LostPart::Spill { .. } => None,
+        }
+    }
+}
+
+/// How much of an object is below a pointer of a level, in bytes, up to the object's end.
+pub(super) fn bytes_below(dnode: &ondisk::dnode::DnodePhys, level: Level, blkid: u64) -> (u64, u64) {
+    let size = u64::from(dnode.datablksz);
+    let span = super::walk::span(dnode, level).saturating_mul(size);
+    let end = dnode.maxblkid.0.saturating_add(1).saturating_mul(size);
+    let offset = blkid.saturating_mul(span).min(end);
+    (offset, span.min(end - offset))
+}
