@@ -444,6 +444,8 @@ pub enum Refusal {
     NoTag,
     /// The tag is too long.
     TagTooLong,
+    /// A redaction list can't name so many snapshots.
+    TooManySnapshots,
     /// A required feature is not enabled.
     Feature,
     /// The snapshot is not an earlier state of the dataset.

@@ -100,4 +100,4 @@ pub use service::{
     dispatch,
 };
 pub use stats::{Kstat, KstatValue, SplParameter, Tunable};
-pub use streams::{ReceiveRequest, SendRequest};
+pub use streams::{ReceiveRequest, RedactRequest, SendRequest};

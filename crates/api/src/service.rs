@@ -8,8 +8,8 @@ use super::{
     DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted,
     HistoryPage, Hold, ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest,
     LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool,
-    PoolChange, PoolQuery, Reason, ScanRequest, SendRequest, Settings, SpaceClass, SpaceEntry, SplParameter,
-    Tunable, UnmountRequest, WithdrawRequest,
+    PoolChange, PoolQuery, Reason, RedactRequest, ScanRequest, SendRequest, Settings, SpaceClass, SpaceEntry,
+    SplParameter, Tunable, UnmountRequest, WithdrawRequest,
 };
 
 /// A reply's body.
@@ -189,6 +189,17 @@ methods! {
     /// * [`Reason::KeyNotLoaded`]: its key is needed to walk its blocks.
     /// * Others: see [`Service`].
     send_size(request: SendRequest => &SendRequest) -> u64;
+    /// Makes a redaction bookmark, or completes it (`zfs redact`).
+    ///
+    /// # Errors
+    /// * [`Reason::System`]: the error number of OpenZFS. `EINVAL`: a redaction snapshot does not
+    ///   descend from the snapshot. `EXDEV`: it is of another pool. `EALREADY`: one of them was
+    ///   received redacted. `EEXIST`, `ESRCH`: the bookmark exists, and can't be completed for
+    ///   these snapshots. `ENAMETOOLONG`: its name would be too long.
+    /// * [`Reason::Refused`]: the pool lacks a feature or space, or there are too many redaction
+    ///   snapshots.
+    /// * [`Reason::KeyNotLoaded`]: the key of a snapshot is not loaded.
+    redact(request: RedactRequest => &RedactRequest) -> ();
     /// Destroys what was received in part (`zfs receive -A`).
     ///
     /// # Errors

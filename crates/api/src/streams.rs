@@ -50,6 +50,20 @@ pub struct SendRequest {
     /// Where it continues an interrupted stream: an object, an offset in it, and the bytes that
     /// were received before (`-t`).
     pub resume: Option<(u64, u64, u64)>,
+    /// The redaction bookmark whose blocks are left out, by its name after the `#` (`--redact`).
+    pub redact: Option<String>,
+}
+
+/// What is to be redacted (`zfs redact`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RedactRequest {
+    /// The full name of the snapshot.
+    pub snapshot: String,
+    /// The name of the new bookmark, after the `#`.
+    pub bookmark: String,
+    /// The full names of the redaction snapshots.
+    pub by: Vec<String>,
 }
 
 /// Where a stream is received (`zfs receive`).

@@ -1,6 +1,7 @@
 //! Valid names of pools and datasets (`zfs_namecheck.c`).
 
-const MAX_DATASET_NAME: usize = 256;
+/// Bytes of the longest name of a dataset, with a zero (`ZFS_MAX_DATASET_NAME_LEN`).
+pub const MAX_DATASET_NAME: usize = 256;
 
 /// What is wrong with a pool's name, if anything (`zpool_name_valid`).
 ///

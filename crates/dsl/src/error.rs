@@ -204,6 +204,9 @@ pub enum Refusal {
     /// A tag is too long (`E2BIG`).
     #[error("tag too long")]
     TagTooLong,
+    /// A redaction list can't name so many snapshots (`E2BIG`).
+    #[error("too many redaction snapshots")]
+    TooManySnapshots,
     /// The operation needs a feature that is not enabled (`ENOTSUP`).
     #[error("pool must be upgraded: feature {0} is not enabled")]
     Feature(&'static str),

@@ -31,6 +31,7 @@ use crate::dataset::Dataset;
 use crate::error::{KeyRefusal, Refusal};
 use crate::keys::KeyStatus;
 use crate::policy::{Own, Settings};
+use crate::redact::ALLOW_REDACTED_MOUNT;
 use crate::sync::Syncing;
 use crate::{Error, Result};
 use dmu::{Objset, SyncSink};
@@ -154,7 +155,8 @@ impl Heads {
     /// Opens a dataset for writing (`dsl_dataset_own`).
     ///
     /// # Errors
-    /// * [`Error::Refused`] with [`Refusal::Busy`]: the dataset has an owner.
+    /// * [`Error::Refused`] with [`Refusal::Busy`]: the dataset has an owner, or is redacted, and
+    ///   [`ALLOW_REDACTED_MOUNT`] is 0.
     /// * [`Error::Refused`] with [`Refusal::ReadOnly`]: the dataset is a snapshot.
     /// * [`Error::Refused`] with [`Refusal::Inconsistent`]: it is incomplete, or has no contents.
     /// * [`Error::Key`] with [`KeyRefusal::NotLoaded`]: the key of an encrypted dataset is not
@@ -163,6 +165,9 @@ impl Heads {
     pub fn own(self: &Arc<Self>, ds: &Dataset) -> Result<Owned> {
         if ds.dsl().keys().status(ds.dir())? == KeyStatus::Unavailable && !ds.is_snapshot() {
             return Err(Error::Key { name: ds.name(), why: KeyRefusal::NotLoaded });
+        }
+        if ALLOW_REDACTED_MOUNT.get() == 0 && ds.redacted_for()?.is_some() {
+            return Err(Error::Refused { name: ds.name(), why: Refusal::Busy });
         }
         self.own_locked(ds)
     }

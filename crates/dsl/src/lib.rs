@@ -51,6 +51,7 @@ mod name;
 pub mod ops;
 mod policy;
 pub mod prop;
+pub mod redact;
 mod reservation;
 mod resume;
 mod reverse;
@@ -76,4 +77,4 @@ pub use sync::{Env, Event, SyncTask, Syncing, TaskNeed};
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// All tunables of this crate.
-pub static TUNABLES: &[&observe::Tunable] = &[&ops::create::MAX_NESTING];
+pub static TUNABLES: &[&observe::Tunable] = &[&ops::create::MAX_NESTING, &redact::ALLOW_REDACTED_MOUNT];

@@ -12,6 +12,8 @@ pub mod pool;
 pub mod promote;
 pub mod props;
 pub mod receive;
+mod receive_redacted;
+pub mod redact;
 pub mod rename;
 pub mod rollback;
 pub mod snapshot;

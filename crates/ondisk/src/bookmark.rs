@@ -139,6 +139,22 @@ impl RedactionListPhys {
         let snaps = (0..n).map(|i| le64(buf, 32 + i * 8)).collect();
         Ok(Self { last_object: w[0], last_blkid: w[1], num_entries: w[2], snaps })
     }
+
+    /// Bytes of a list of this many snapshots.
+    pub const fn size(snaps: usize) -> usize {
+        32 + snaps * 8
+    }
+
+    /// Encodes the header and the guids.
+    pub fn encode(&self) -> Vec<u8> {
+        let head = [self.last_object, self.last_blkid, self.num_entries, self.snaps.len() as u64];
+        head.iter().chain(&self.snaps).flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// Whether all blocks are on the list.
+    pub fn is_complete(&self) -> bool {
+        (self.last_object, self.last_blkid) == (u64::MAX, u64::MAX)
+    }
 }
 
 /// A contiguous run of redacted blocks (`redact_block_phys_t`).
@@ -170,5 +186,15 @@ impl RedactBlock {
             block_size: (w[2] >> 48) << crate::SPA_MINBLOCKSHIFT,
             count: (w[2] & ((1 << 48) - 1)) + 1,
         })
+    }
+
+    /// Encodes the entry. Its blocks are of whole sectors, and at least one.
+    pub fn encode(&self) -> [u8; Self::SIZE] {
+        let sizes = self.block_size >> crate::SPA_MINBLOCKSHIFT << 48 | (self.count - 1) & ((1 << 48) - 1);
+        let mut out = [0; Self::SIZE];
+        for (to, word) in out.chunks_exact_mut(8).zip([self.object, self.blkid, sizes]) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        out
     }
 }

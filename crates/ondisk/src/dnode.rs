@@ -134,9 +134,14 @@ impl DnodePhys {
         range("dn_datablkszsec", datablksz.into(), size_ok)?;
         let flags = DnodeFlags(raw[7]);
         let bonuslen = usize::from(le.u16(WHAT, raw, 10)?);
-        let bonus_at = DNODE_CORE_SIZE + nblkptr * BLKPTR_SIZE;
         let spill_at = size - BLKPTR_SIZE;
         let limit = if flags.has(DnodeFlags::SPILL) { spill_at } else { size };
+        // OpenZFS makes long redaction lists with a third pointer under that of the spill block.
+        let nblkptr = match bonuslen {
+            0 if flags.has(DnodeFlags::SPILL) => nblkptr.min((limit - DNODE_CORE_SIZE) / BLKPTR_SIZE),
+            _ => nblkptr,
+        };
+        let bonus_at = DNODE_CORE_SIZE + nblkptr * BLKPTR_SIZE;
         range("dn_bonuslen", bonuslen as u64, bonus_at + bonuslen <= limit)?;
         let used = le.u64(WHAT, raw, 24)?;
         Ok(Some(DnodePhys {

@@ -58,7 +58,7 @@ pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
     let options = Options {
         origin: args.from.as_deref().map(|from| origin(&pool, &target, &dataset, from)).transpose()?,
         forms: args.forms,
-        resume: None,
+        ..Options::default()
     };
     let failed = |source: SendError| Error::Stream { dataset: target.dataset.clone(), source };
     let sink = BufWriter::with_capacity(BUFFER, sink);

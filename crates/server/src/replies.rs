@@ -169,6 +169,7 @@ fn refusal(why: dsl::Refusal) -> Refusal {
         R::TagExists => Refusal::TagExists,
         R::NoTag => Refusal::NoTag,
         R::TagTooLong => Refusal::TagTooLong,
+        R::TooManySnapshots => Refusal::TooManySnapshots,
         R::Feature(_) => Refusal::Feature,
         R::NotBefore => Refusal::NotBefore,
         // Where its text counts, `of_dsl` keeps it.
@@ -305,13 +306,34 @@ pub(crate) fn of_send(error: &stream::SendError) -> Reason {
         SendError::NotEarlier => Some(Reason::Refused { why: Refusal::NotBefore }),
         SendError::Empty(_) => Some(Reason::BadType),
         SendError::LargeMicrozap => Some(Reason::LargeMicrozap),
-        SendError::Redacted => Some(Reason::Redacted),
+        SendError::Incomplete => Some(Reason::System { errno: Errno::INVAL.raw_os_error() }),
         SendError::OldKeys => Some(Reason::NotSupported { what: error.to_string() }),
         SendError::Walk(dmu::Error::Read(source)) | SendError::Block { source, .. } => read(source),
         SendError::Walk(_) => None,
         SendError::Write(error) => error.raw_os_error().map(|errno| Reason::System { errno }),
     };
     known.unwrap_or_else(|| of_engine(error))
+}
+
+/// The reason why a snapshot is not redacted.
+pub(crate) fn of_redact(error: &stream::RedactError) -> Reason {
+    use stream::RedactError as E;
+    let system = |errno: Errno| Reason::System { errno: errno.raw_os_error() };
+    match error {
+        E::Dataset(error) => of_dsl(error),
+        E::NotSnapshot | E::NotDescendant(_) => system(Errno::INVAL),
+        E::OtherPool(_) => system(Errno::XDEV),
+        E::Redacted(_) => system(Errno::ALREADY),
+        E::Exists => system(Errno::EXIST),
+        E::Mismatched => system(Errno::SRCH),
+        E::NameTooLong => system(Errno::NAMETOOLONG),
+        E::Walk(dmu::Error::Read(zio::Error::Key { .. })) => Reason::KeyNotLoaded,
+        E::Walk(_) => of_engine(error),
+        E::Thread(source) => {
+            source.raw_os_error().map_or_else(|| io(error), |errno| Reason::System { errno })
+        }
+        E::Stopped(_) => Reason::Suspended,
+    }
 }
 
 /// The reason for a failure to receive.

@@ -21,8 +21,9 @@ use api::{
     DetachRequest, DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found,
     Granted, HistoryPage, Hold, ImportOutcome, ImportRequest, InProcess, InjectRequest, Injected, Kstat,
     LoadKeyRequest, LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest,
-    Offered, Pool, PoolChange, PoolQuery, Reason, ReceiveRequest, Requests, ScanRequest, SendRequest,
-    Service, Settings, SpaceClass, SpaceEntry, SplParameter, Tunable, UnmountRequest, WithdrawRequest,
+    Offered, Pool, PoolChange, PoolQuery, Reason, ReceiveRequest, RedactRequest, Requests, ScanRequest,
+    SendRequest, Service, Settings, SpaceClass, SpaceEntry, SplParameter, Tunable, UnmountRequest,
+    WithdrawRequest,
 };
 use device::Layer;
 use ondisk::{Guid, ObjNum};
@@ -169,6 +170,10 @@ impl Service for LocalService {
     fn send_size(&self, _: &Caller, request: &SendRequest) -> Result<u64, Error> {
         let pool = self.pools.table().pool_of(&request.dataset)?;
         view::send_size(&pool, request)
+    }
+
+    fn redact(&self, _: &Caller, request: &RedactRequest) -> Result<(), Error> {
+        self.pools.redact(request)
     }
 
     fn receive_abort(&self, caller: &Caller, dataset: &str) -> Result<(), Error> {

@@ -15,9 +15,8 @@
 //! [`receive`] is what [`send()`] is for: a stream becomes a snapshot.
 //!
 //! # Absent
-//! Redacted streams can be read and not made (`zfs send --redact`). Streams that refer to earlier
-//! blocks (`zfs send -D`) can be read. `zstream redup` resolves them, this crate does not. Packages
-//! of several streams (`zfs send -R`) are the work of the commands.
+//! Streams that refer to earlier blocks (`zfs send -D`) can be read. `zstream redup` resolves them,
+//! this crate does not. Packages of several streams (`zfs send -R`) are the work of the commands.
 //!
 //! # See
 //! OpenZFS `cmd/zstream`, `module/zfs/dmu_recv.c`. The records: [`ondisk::replay`].
@@ -26,6 +25,7 @@ pub mod check;
 mod error;
 mod reader;
 pub mod receive;
+pub mod redact;
 pub mod rewrite;
 pub mod send;
 pub mod token;
@@ -34,5 +34,6 @@ mod writer;
 pub use error::{Error, Result};
 pub use reader::{Packet, Reader};
 pub use receive::{Corrected, ReceiveError, ReceiveOptions, Receiving, abort, correct};
+pub use redact::{RedactError, redact};
 pub use send::{Forms, Lost, LostPart, Options, Origin, Resume, SendError, estimate, send, send_readable};
 pub use writer::Writer;

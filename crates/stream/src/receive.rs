@@ -19,7 +19,7 @@
 //! resumed.
 //!
 //! # Absent
-//! Redacted streams, and healing (`zfs receive -c`).
+//! Healing (`zfs receive -c`).
 //!
 //! # See
 //! OpenZFS `dmu_recv.c`.
@@ -28,6 +28,7 @@ mod apply;
 mod corrective;
 mod queue;
 mod raw;
+mod redact;
 
 use std::io::Read;
 use std::sync::Arc;
@@ -87,6 +88,7 @@ const SUPPORTED: u64 = features::SA_SPILL
     | features::SWITCH_TO_LARGE_BLOCKS
     | features::LONGNAME
     | features::LARGE_MICROZAP
+    | features::REDACTED
     | features::RAW;
 
 /// Where a stream goes, and how.
@@ -257,19 +259,11 @@ impl Start {
         };
         let Ok(list) = list else { return wrong("the list behind it is malformed") };
         let beyond = begin.features() & !SUPPORTED;
-        for (feature, what) in [
-            (features::REDACTED, "redacted streams"),
-            (features::DEDUP | features::DEDUPPROPS, "deduplicated streams"),
-        ] {
-            if beyond & feature != 0 {
-                return Err(ReceiveError::Feature(what));
-            }
+        if beyond & (features::DEDUP | features::DEDUPPROPS) != 0 {
+            return Err(ReceiveError::Feature("deduplicated streams"));
         }
         if beyond != 0 {
             return Err(ReceiveError::Feature("streams with unknown features"));
-        }
-        if list.has("redact_snaps") || list.has("redact_from_snaps") {
-            return Err(ReceiveError::Feature("redacted streams"));
         }
         Ok(Self { begin, list })
     }
@@ -341,7 +335,8 @@ impl Receiving {
         };
         let ReceiveOptions { force, enforce_limits, .. } = *options;
         let raw = start.raw_keys()?;
-        let what = Received { name, snapshot, begin: start.begin, force, enforce_limits, raw };
+        let redacted = redact::of_stream(&start.begin, &start.list)?;
+        let what = Received { name, snapshot, begin: start.begin, force, enforce_limits, raw, redacted };
         let mut place = begin(spa, &what, &start, options)?;
         let failed = |mut place: Place, started: bool, error| {
             place.keep |= started;
@@ -503,7 +498,8 @@ fn read_all<R: Read>(reader: &mut Reader<R>, state: &mut State, queue: &Queue) -
             return Err(Error::Truncated { record: number + 1, at: begins }.into());
         };
         let ended = state.take(&packet)?.is_some();
-        let (record, order, number, at) = (packet.record, packet.order, packet.number, packet.at);
+        let record = redact::as_written(packet.record);
+        let (order, number, at) = (packet.order, packet.number, packet.at);
         if ended {
             return Ok(());
         }

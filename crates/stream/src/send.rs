@@ -20,7 +20,8 @@
 mod lost;
 mod read_ahead;
 mod records;
-mod walk;
+mod redact;
+pub(crate) mod walk;
 
 use std::io::{self, Write};
 
@@ -28,6 +29,7 @@ use codec::Checksum;
 use device::Block;
 use dmu::Objset;
 use dsl::prop::Value;
+use dsl::redact::RedactionList;
 use dsl::{Dataset, Prop};
 use observe::{Tunable, Unit};
 use ondisk::blkptr::BLKPTR_SIZE;
@@ -43,6 +45,7 @@ use crate::Writer;
 pub use lost::{Lost, LostPart};
 use read_ahead::Queue;
 use records::{OLD_MAX_BLOCK, Payload, Records, embeds, sends_compressed};
+use redact::{Lists, Merge};
 use walk::{Change, Start, Walk};
 
 /// Threads that read blocks for one stream.
@@ -93,6 +96,8 @@ pub struct Options {
     pub forms: Forms,
     /// Where it continues an interrupted stream (`-t`).
     pub resume: Option<Resume>,
+    /// The redaction list of the blocks that it leaves out (`--redact`).
+    pub redact: Option<ObjNum>,
 }
 
 /// Where a stream continues.
@@ -113,6 +118,8 @@ pub struct Origin {
     mark: BookmarkPhys,
     /// Whether it is a snapshot of another dataset, so that the stream creates a clone.
     clone: bool,
+    /// The object of the snapshot, if it is redacted.
+    redacted: Option<ObjNum>,
 }
 
 impl Origin {
@@ -120,32 +127,34 @@ impl Origin {
     ///
     /// # Errors
     /// * [`SendError::NotEarlier`]: it is not in its past.
-    /// * [`SendError::Redacted`]: it is redacted.
     /// * [`SendError::Dataset`]: an origin can't be read.
     pub fn of_snapshot(dataset: &Dataset, snapshot: &Dataset) -> Result<Self, SendError> {
-        if is_redacted(snapshot)? {
-            return Err(SendError::Redacted);
-        }
         let ivset_guid = snapshot.field_u64(ondisk::mos::DS_IVSET_GUID)?.unwrap_or(0);
-        Self::at(dataset, snapshot, BookmarkPhys { ivset_guid, ..snapshot.as_bookmark() })
+        let redacted = snapshot.redacted_for()?.map(|_| snapshot.object());
+        let mark = BookmarkPhys { ivset_guid, ..snapshot.as_bookmark() };
+        Ok(Self { redacted, ..Self::at(dataset, snapshot, mark)? })
     }
 
-    /// A bookmark of the head `of`.
+    /// A bookmark of the head `of`. A redaction bookmark may be one of `dataset` itself: the stream
+    /// has what a redacted one has left out.
     ///
     /// # Errors
     /// Those of [`Origin::of_snapshot`].
     pub fn of_bookmark(dataset: &Dataset, of: &Dataset, bookmark: &BookmarkPhys) -> Result<Self, SendError> {
-        if bookmark.redaction_obj != 0 {
-            return Err(SendError::Redacted);
-        }
         Self::at(dataset, of, *bookmark)
     }
 
+    /// The object of the redaction list that the bookmark has.
+    pub fn redaction_list(&self) -> Option<ObjNum> {
+        Some(ObjNum(self.mark.redaction_obj)).filter(|object| object.0 != 0)
+    }
+
     fn at(dataset: &Dataset, of: &Dataset, mark: BookmarkPhys) -> Result<Self, SendError> {
-        if !dataset.is_after_txg(of, Txg(mark.creation_txg))? {
+        let itself = mark.redaction_obj != 0 && mark.guid == dataset.phys().guid;
+        if !itself && !dataset.is_after_txg(of, Txg(mark.creation_txg))? {
             return Err(SendError::NotEarlier);
         }
-        Ok(Self { mark, clone: dataset.dir().object() != of.dir().object() })
+        Ok(Self { mark, clone: dataset.dir().object() != of.dir().object(), redacted: None })
     }
 }
 
@@ -158,9 +167,9 @@ pub enum SendError {
     /// The origin is not in the past of what is sent (`EXDEV`).
     #[error("not an earlier snapshot from the same fs")]
     NotEarlier,
-    /// The dataset or its origin is redacted.
-    #[error("streams of redacted datasets, and those that build on them, are not in this release")]
-    Redacted,
+    /// A redaction list is not complete (`EINVAL`).
+    #[error("incomplete redaction bookmark provided")]
+    Incomplete,
     /// The dataset is encrypted in a way that no raw stream has (errata 3 and 4).
     #[error("it was encrypted by an old version, in a form that raw streams can't have")]
     OldKeys,
@@ -198,7 +207,7 @@ pub enum SendError {
 ///
 /// * [`SendError::Dataset`]: the dataset can't be opened; for an encrypted one, perhaps for want of
 ///   its key.
-/// * [`SendError::Redacted`]: the dataset is redacted.
+/// * [`SendError::Incomplete`]: a redaction list is not complete.
 /// * [`SendError::OldKeys`]: with [`Forms::raw`], its keys are of an old version.
 /// * [`SendError::Empty`]: it is the head of a dataset without contents.
 /// * [`SendError::LargeMicrozap`]: [`Forms::large_blocks`] is needed.
@@ -244,9 +253,6 @@ fn stream<W: Write>(
     special: Special<'_>,
 ) -> Result<(), SendError> {
     let Special { zeros, lost } = special;
-    if is_redacted(dataset)? {
-        return Err(SendError::Redacted);
-    }
     let os = dataset.objset()?.ok_or_else(|| SendError::Empty(dataset.name()))?;
     // A receive that was interrupted before the first object begins anew.
     let begun = options.resume.filter(|resume| (resume.object.0, resume.offset) != (0, 0));
@@ -254,7 +260,8 @@ fn stream<W: Write>(
     let origin = options.origin.as_ref();
     let features = features_of(dataset, &os, options)?;
     let begin = begin(dataset, &os, origin, features);
-    let list = list(dataset, options, features)?;
+    let lists = Lists::open(dataset, options)?;
+    let list = list(dataset, options, features, &lists)?;
     let start = start(&os, options.resume)?;
     let mut writer = Writer::new(sink, ByteOrder::Little);
     writer.begin(&begin, &list).map_err(SendError::Write)?;
@@ -268,20 +275,23 @@ fn stream<W: Write>(
         objects: meta.maxblkid.0.saturating_add(1).saturating_mul(slots),
         held: None,
     };
-    body(&Blocks { os: &os, features, zeros }, start, (&mut records, lost))?;
+    body(&Blocks { os: &os, features, zeros, lists }, start, (&mut records, lost))?;
     records.flush().and_then(|()| writer.end(begin.to_guid)).map_err(SendError::Write)
 }
 
 /// About how many bytes a stream will have (`dmu_send_estimate_fast`).
 ///
 /// It follows from the space that was written since the origin, as if all blocks had the dataset's
-/// block size. Without that figure the block tree is walked, and the size is exact.
+/// block size. Without that figure, and with redaction lists, the block tree is walked, and the size
+/// is exact.
 ///
 /// # Errors
 /// Those of [`send`], except for blocks of data.
 pub fn estimate(dataset: &Dataset, options: &Options) -> Result<u64, SendError> {
     let phys = dataset.phys();
     let written = match &options.origin {
+        _ if options.redact.is_some() => None,
+        Some(origin) if origin.redaction_list().is_some() => None,
         None => Some((phys.compressed_bytes, phys.uncompressed_bytes)),
         Some(origin) => dataset.written_since(&origin.mark)?.map(|s| (s.comp, s.uncomp)),
     };
@@ -338,23 +348,29 @@ fn body<W: Write>(
     let queue = Queue::new(SEND_QUEUE_LENGTH.get() as usize);
     let (os, since, skips) = (blocks.os, records.since, lost.is_some());
     let walk = || {
-        let mut emit = |change: Change| {
+        let mut out = |change: Change| {
             let needs_block = blocks.reads(&change);
             queue.push(change, needs_block)
         };
+        let mut merge = match Merge::new(os, since, &blocks.lists, start, &mut out) {
+            Ok(merge) => merge,
+            Err(error) => return queue.end(Err(Some(error))),
+        };
+        let mut emit = |change: Change| merge.change(change);
         let done = Walk {
             cache: os.cache(),
             objset: os.id(),
             since,
             start,
             raw: blocks.features & features::RAW != 0,
+            behind: false,
             options: os.options().clone(),
             skips,
             steps: os.cache().zio().walk_limit(),
             emit: &mut emit,
         }
         .run(&os.phys().meta_dnode);
-        queue.end(done);
+        queue.end(merge.end(done));
     };
     let read = || queue.serve(|change| blocks.read(change));
     std::thread::scope(|scope| {
@@ -431,6 +447,7 @@ struct Blocks<'a> {
     features: u64,
     /// Stands for the content of each block, if only sizes count.
     zeros: Option<&'a Block>,
+    lists: Lists,
 }
 
 impl Blocks<'_> {
@@ -491,12 +508,6 @@ fn stored_sum(bp: &Blkptr) -> Option<Checksum> {
     ok.then_some(Checksum(stored.sum))
 }
 
-/// Whether some of a dataset's blocks were left out when it was received.
-fn is_redacted(dataset: &Dataset) -> Result<bool, SendError> {
-    let feature = Feature::by_name("redacted_datasets").expect("the name is in the table");
-    Ok(dataset.field(feature.guid)?.is_some())
-}
-
 /// The features of a stream (`setup_featureflags`).
 fn features_of(dataset: &Dataset, os: &Objset, options: &Options) -> Result<u64, SendError> {
     let forms = options.forms;
@@ -530,6 +541,7 @@ fn features_of(dataset: &Dataset, os: &Objset, options: &Options) -> Result<u64,
     set((embedded || forms.compressed) && pool_uses("lz4_compress")?, features::LZ4);
     set(forms.compressed && uses("zstd_compress")?, features::ZSTD);
     set(options.resume.is_some(), features::RESUMING);
+    set(options.redact.is_some(), features::REDACTED);
     set(uses("large_dnode")?, features::LARGE_DNODE);
     set(uses("longname")?, features::LONGNAME);
     let microzap = uses("large_microzap")?;
@@ -540,10 +552,24 @@ fn features_of(dataset: &Dataset, os: &Objset, options: &Options) -> Result<u64,
     Ok(out)
 }
 
-/// What follows the record that begins a stream, packed: where it continues, and the keys of a raw
-/// stream.
-fn list(dataset: &Dataset, options: &Options, features: u64) -> Result<Vec<u8>, SendError> {
+/// What follows the record that begins a stream, packed: for which snapshots it and its origin are
+/// redacted, where it continues, and the keys of a raw stream.
+fn list(dataset: &Dataset, options: &Options, features: u64, lists: &Lists) -> Result<Vec<u8>, SendError> {
     let mut list = Nvlist::new();
+    let snaps = |list: &Option<RedactionList>| list.as_ref().map(|list| list.snaps().to_vec());
+    let redacted = match snaps(&lists.redact) {
+        None => dataset.redacted_for()?,
+        snaps => snaps,
+    };
+    let of_origin = match options.origin.and_then(|origin| origin.redacted) {
+        Some(origin) => dataset.dsl().by_object(origin)?.redacted_for()?,
+        None => snaps(&lists.earlier),
+    };
+    for (name, snaps) in [("redact_snaps", redacted), ("redact_from_snaps", of_origin)] {
+        if let Some(snaps) = snaps {
+            list.set(name, nvlist::Value::Uint64Array(snaps));
+        }
+    }
     if let Some(resume) = options.resume {
         list.set("resume_object", nvlist::Value::Uint64(resume.object.0));
         list.set("resume_offset", nvlist::Value::Uint64(resume.offset));

@@ -16,6 +16,7 @@ mod open;
 mod package;
 mod project;
 mod receive;
+mod redact;
 mod send;
 mod set;
 mod share;
@@ -84,6 +85,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "diff" => diff::run(cx, rest),
         "send" => send::run(cx, rest),
         "receive" => receive::run(cx, rest),
+        "redact" => redact::run(cx, rest),
         "project" => project::run(cx, rest),
         "wait" => wait::run(cx, rest),
         "holds" => holds::run(cx, rest),

@@ -63,6 +63,8 @@ struct Options {
     backup: bool,
     /// With holds (`-h`).
     holds: bool,
+    /// The redaction bookmark whose blocks are left out (`--redact`).
+    redact: Option<String>,
     /// Datasets that are left out with all below them (`-X`).
     excluded: Vec<String>,
     forms: SendRequest,
@@ -96,6 +98,7 @@ impl Options {
 /// ```text
 /// zfs send [-DLPbcehnpsvw] [-R [-X dataset[,dataset]...]] [-[i|I] snapshot] <snapshot>
 /// zfs send [-DLPcenvw] [-i snapshot|bookmark] <filesystem|volume|snapshot>
+/// zfs send [-DLPcenpv] [-i bookmark|snapshot] --redact <bookmark> <snapshot>
 /// zfs send [-nvPe] -t <token>
 /// ```
 ///
@@ -124,14 +127,14 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             Found::Is(Opt::Short('e'), _) => options.forms.embedded = true,
             Found::Is(Opt::Short('c'), _) => options.forms.compressed = true,
             Found::Is(Opt::Short('w'), _) => options.forms.raw = true,
+            Found::Is(Opt::Short('d'), bookmark) => options.redact = Some(bookmark),
             Found::Is(Opt::Short('t'), token) => options.token = Some(token),
             Found::Is(Opt::Short('D'), _) => cx.err.put(
                 "WARNING: deduplicated send is no longer supported.  A regular,\n\
                  non-deduplicated stream will be generated.\n\n",
             ),
             Found::Is(Opt::Short(letter), _) => {
-                let option = if letter == 'd' { "--redact".to_owned() } else { format!("-{letter}") };
-                return absent(cx, &option);
+                return absent(cx, &format!("-{letter}"));
             }
             Found::Is(Opt::Named(_), _) => unreachable!("each long option has a letter"),
             Found::Invalid(c) => return Err(Stop::invalid(c)),
@@ -147,11 +150,16 @@ fn chosen(cx: &mut Cx, mut options: Options, operands: &[String]) -> Outcome {
         cx.err.put("Cannot specify dataset exclusion (-X) on a non-recursive send.\n");
         return Ok(1);
     }
-    let with_token = options.from.is_some() || options.replicate || options.is_package();
+    let with_token =
+        options.from.is_some() || options.replicate || options.is_package() || options.redact.is_some();
     match (operands, options.token.take()) {
         (_, Some(_)) if with_token => Err(Stop::usage("invalid flags combined with -t\n")),
         ([], Some(token)) => resume(cx, options, &token),
         ([], None) => Err(Stop::usage("missing snapshot argument\n")),
+        ([_], None) if options.forms.raw && options.redact.is_some() => {
+            cx.err.put("Error: raw sends may not be redacted.\n");
+            Ok(1)
+        }
         ([name], None) => {
             check_output(cx, &options)?;
             if options.skip_missing && !options.replicate {
@@ -213,7 +221,11 @@ fn one(cx: &mut Cx, mut options: Options, name: &str) -> Outcome {
     if let Some(from) = from.as_deref().filter(|from| from.contains('@')) {
         open(cx, from, &[K::Snapshot], &[])?;
     }
-    let request = SendRequest { dataset: name.to_owned(), from, ..options.forms.clone() };
+    let redact = match options.redact.take() {
+        Some(bookmark) => Some(redacted(cx, name, &bookmark)?),
+        None => None,
+    };
+    let request = SendRequest { dataset: name.to_owned(), from, redact, ..options.forms.clone() };
     if !options.is_package() {
         return perform(cx, &options, &request);
     }
@@ -223,6 +235,41 @@ fn one(cx: &mut Cx, mut options: Options, name: &str) -> Outcome {
         package::finish(cx, name)?;
     }
     Ok(code)
+}
+
+/// The name of a redaction bookmark of a snapshot, after the `#`.
+///
+/// # Errors
+/// * [`Stop::Fail`]: there is none of this name. That is reported.
+fn redacted(cx: &mut Cx, name: &str, bookmark: &str) -> Result<String, Stop> {
+    let failed = |cx: &mut Cx, why: &str| {
+        writeln!(cx.err, "warning: cannot send '{name}': {why}");
+        Err(Stop::Fail(1))
+    };
+    let bookmark = bookmark.split_once('#').map_or(bookmark, |(_, short)| short);
+    let Some((head, _)) = name.split_once('@') else {
+        return failed(cx, "cannot do a redacted send to a filesystem");
+    };
+    let full = format!("{head}#{bookmark}");
+    if full.len() >= names::MAX_DATASET_NAME {
+        return failed(cx, "invalid bookmark name");
+    }
+    let found = open(cx, &full, &[K::Bookmark], &["redact_snaps"])?;
+    match guids(&found) {
+        Some(_) => Ok(bookmark.to_owned()),
+        None => failed(cx, "not a redaction bookmark"),
+    }
+}
+
+/// The guids of a redaction bookmark's snapshots, in order; `None` for other bookmarks.
+fn guids(bookmark: &api::Dataset) -> Option<Vec<u64>> {
+    let text = bookmark.prop("redact_snaps")?.value(true);
+    let mut guids: Vec<u64> = match text {
+        "none" => Vec::new(),
+        text => text.split(',').map(str::parse).collect::<Result<_, _>>().ok()?,
+    };
+    guids.sort_unstable();
+    Some(guids)
 }
 
 /// Sends the rest of an interrupted stream (`zfs_send_resume`).
@@ -245,10 +292,7 @@ fn resume(cx: &mut Cx, mut options: Options, token: &str) -> Outcome {
     let (Some(to), Some(object), Some(offset), Some(bytes), Some(guid)) = fields else {
         return failed(cx, &"resume token is corrupt");
     };
-    if list.has("redact_snaps") || list.has("book_redact_snaps") {
-        return absent(cx, "-t of a redacted stream");
-    }
-    let Some(name) = with_guid(cx, to, guid, &[K::Snapshot])? else {
+    let Some(name) = with_guid(cx, to, guid, &[K::Snapshot], None)? else {
         return match exists(cx, to, &[K::Snapshot])? {
             true => failed(cx, &format!("'{to}' is no longer the same snapshot used in the initial send")),
             false => failed(cx, &format!("'{to}' used in the initial send no longer exists")),
@@ -256,9 +300,18 @@ fn resume(cx: &mut Cx, mut options: Options, token: &str) -> Outcome {
     };
     let from = match number("fromguid").filter(|guid| *guid != 0) {
         None => None,
-        Some(guid) => match with_guid(cx, to, guid, &[K::Snapshot, K::Bookmark])? {
-            None => return failed(cx, &format!("incremental source {guid:#x} no longer exists")),
-            from => from,
+        Some(guid) => {
+            match with_guid(cx, to, guid, &[K::Snapshot, K::Bookmark], list.u64s("book_redact_snaps"))? {
+                None => return failed(cx, &format!("incremental source {guid:#x} no longer exists")),
+                from => from,
+            }
+        }
+    };
+    let redact = match list.u64s("redact_snaps") {
+        None => None,
+        Some(snaps) => match redacted_for(cx, to, snaps)? {
+            None => return failed(cx, &"no appropriate redaction bookmark exists"),
+            found => found,
         },
     };
     let forms = std::mem::take(&mut options.forms);
@@ -270,20 +323,44 @@ fn resume(cx: &mut Cx, mut options: Options, token: &str) -> Outcome {
         compressed: forms.compressed || list.has("compressok"),
         raw: forms.raw || list.has("rawok"),
         resume: Some((object, offset, bytes)),
+        redact,
     };
     perform(cx, &options, &request)
 }
 
+/// The redaction bookmark of a snapshot's dataset for these snapshots, by its name after the `#`
+/// (`find_redact_book`).
+fn redacted_for(cx: &mut Cx, snapshot: &str, snaps: &[u64]) -> Result<Option<String>, Stop> {
+    let head = super::open::head_of(snapshot).to_owned();
+    let all = below(cx, &head, Some(1), &[K::Bookmark], &["redact_snaps"])?;
+    let found = all.iter().find(|mark| is_for(mark, snaps));
+    Ok(found.and_then(|mark| Some(mark.name.split_once('#')?.1.to_owned())))
+}
+
+/// Whether a bookmark is a redaction bookmark for these snapshots.
+fn is_for(bookmark: &api::Dataset, snaps: &[u64]) -> bool {
+    let mut snaps = snaps.to_vec();
+    snaps.sort_unstable();
+    guids(bookmark).is_some_and(|guids| guids == snaps)
+}
+
 /// The name of a pool's snapshot or bookmark with this guid (`guid_to_name`). `near` is its former
-/// name.
-fn with_guid(cx: &mut Cx, near: &str, guid: u64, kinds: &[K]) -> Result<Option<String>, Stop> {
+/// name. With `snaps`, only of a redaction bookmark for these snapshots.
+fn with_guid(
+    cx: &mut Cx,
+    near: &str,
+    guid: u64,
+    kinds: &[K],
+    snaps: Option<&[u64]>,
+) -> Result<Option<String>, Stop> {
     let pool = &near[..near.find(['/', '@', '#']).unwrap_or(near.len())];
     if !exists(cx, pool, &[K::Filesystem])? {
         return Ok(None);
     }
     let mut found: Vec<String> = Vec::new();
-    for dataset in below(cx, pool, None, kinds, &["guid"])? {
-        if dataset.number("guid") == Some(guid) {
+    for dataset in below(cx, pool, None, kinds, &["guid", "redact_snaps"])? {
+        let fits = snaps.is_none_or(|snaps| is_for(&dataset, snaps));
+        if fits && dataset.number("guid") == Some(guid) {
             found.push(dataset.name);
         }
     }

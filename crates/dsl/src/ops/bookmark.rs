@@ -79,7 +79,7 @@ impl SyncTask for CreateBookmarks {
             let (head, name) = s.hold_bookmarked(new)?;
             let phys = if source.contains('@') {
                 let (_, snap) = s.hold_snapshot(source)?;
-                s.bookmark_of(snap)?
+                BookmarkPhys { redaction_obj: s.redaction_list_of(snap)?, ..s.bookmark_of(snap)? }
             } else {
                 // A copy has no redaction list: the list belongs to one bookmark.
                 BookmarkPhys { redaction_obj: 0, ..s.hold_bookmark(source)?.1.phys }
@@ -113,6 +113,12 @@ impl SyncTask for DestroyBookmarks {
                 Ok(_) | Err(Error::NoSuchDataset { .. }) => {}
                 Err(e) => return Err(e),
             }
+            if let Ok((_, b)) = s.hold_bookmark(name)
+                && b.phys.redaction_obj != 0
+                && s.dsl.heads().is_busy(b.phys.redaction_obj)
+            {
+                return Syncing::refuse(name, Refusal::Busy);
+            }
         }
         Ok(())
     }
@@ -130,7 +136,7 @@ impl SyncTask for DestroyBookmarks {
 
 impl Syncing<'_> {
     /// The head of a bookmark's full name, and the bookmark's own name.
-    fn hold_bookmarked(&mut self, full: &str) -> Result<(u64, String)> {
+    pub(crate) fn hold_bookmarked(&mut self, full: &str) -> Result<(u64, String)> {
         let parsed = Name::parse(full)?;
         let Tail::Bookmark(name) = parsed.tail else { return Self::refuse(full, Refusal::NotSnapshot) };
         Ok((self.hold_head(parsed.path)?, name.to_owned()))
@@ -233,7 +239,7 @@ impl Syncing<'_> {
     }
 
     /// Enters a new bookmark (`dsl_bookmark_node_add`).
-    fn add_bookmark(&mut self, head: u64, name: &str, mut p: BookmarkPhys) -> Result<()> {
+    pub(crate) fn add_bookmark(&mut self, head: u64, name: &str, mut p: BookmarkPhys) -> Result<()> {
         let map = match self.bookmarks_zap(head)? {
             Some(map) => map,
             None => {

@@ -98,6 +98,17 @@ pub struct Received {
     pub enforce_limits: bool,
     /// The keys of a raw stream.
     pub raw: Option<RawKeys>,
+    /// For which snapshots it is redacted.
+    pub redacted: Redacted,
+}
+
+/// For which snapshots a stream is redacted, by their guids.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Redacted {
+    /// The stream itself; `None` if it is not redacted (`redact_snaps`).
+    pub to: Option<Vec<u64>>,
+    /// What it builds on (`redact_from_snaps`).
+    pub from: Option<Vec<u64>>,
 }
 
 impl Received {
@@ -260,6 +271,7 @@ impl SyncTask for ReceiveBegin {
             }
         };
         self.what.activate_features(s, ds)?;
+        self.what.set_redacted(s, ds)?;
         if self.resumable {
             self.store_resume_fields(s, ds)?;
         }
@@ -341,6 +353,7 @@ impl ReceiveBegin {
             return Syncing::refuse(name, Refusal::Modified);
         }
         what.check_raw(s, dir, Some(from))?;
+        what.check_redacted(s, from)?;
         s.check_source(from, what, true)
     }
 
@@ -401,6 +414,7 @@ impl ReceiveBegin {
         what.check_embedded(s, p.dir_obj)?;
         let incremental = what.begin.from_guid != 0;
         what.check_raw(s, p.dir_obj, incremental.then_some(snap))?;
+        what.check_redacted(s, snap)?;
         s.check_source(snap, what, incremental)
     }
 
@@ -427,6 +441,9 @@ impl ReceiveBegin {
         let forms = forms.into_iter().filter(|(bit, _)| self.what.has(*bit)).map(|(_, field)| (field, 1));
         for (field, n) in from.into_iter().chain(numbers).chain(forms) {
             zap.add(s.tx, field.as_bytes(), &words(&[n]))?;
+        }
+        if let Some(snaps) = &self.what.redacted.from {
+            zap.add(s.tx, mos::DS_RESUME_REDACT_BOOKMARK_SNAPS.as_bytes(), &words(snaps))?;
         }
         Ok(())
     }
@@ -496,6 +513,7 @@ impl SyncTask for ReceiveResume {
         }
         let from = (what.begin.from_guid != 0).then_some(p.prev_snap_obj);
         what.check_raw(s, p.dir_obj, from)?;
+        what.check_still_redacted(s, ds)?;
         s.check_source(ds, what, true)
     }
 
@@ -705,10 +723,6 @@ impl Syncing<'_> {
         // Blocks would have to be split or joined (`recv_check_large_blocks`).
         if large && uses(self, "large_blocks")? && !what.has(features::LARGE_BLOCKS) {
             return Self::refuse(&what.name, Refusal::LargeBlocks);
-        }
-        if uses(self, "redacted_datasets")? {
-            let why = "a redacted snapshot as its source is not in this release";
-            return Self::refuse(&what.name, Refusal::Stream(why));
         }
         Ok(())
     }

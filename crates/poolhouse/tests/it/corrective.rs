@@ -52,7 +52,7 @@ fn spoil(image: &Path, places: &BTreeMap<(u64, u64), (u64, u64)>) -> Vec<(u64, V
 
 fn sent(pool: &Pool, name: &str, forms: Forms) -> Result<Vec<u8>, poolhouse::Error> {
     let mut stream = Vec::new();
-    let options = Options { origin: None, forms, resume: None };
+    let options = Options { forms, ..Options::default() };
     pool.dataset(name).unwrap().send(&options, &mut stream)?;
     Ok(stream)
 }

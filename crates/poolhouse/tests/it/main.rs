@@ -14,6 +14,7 @@ mod outrun;
 mod promise;
 mod receive;
 mod records;
+mod redact;
 mod replay;
 mod rewrite;
 mod send;

@@ -46,7 +46,7 @@ fn send(pool: &Pool, name: &str, from: Option<&str>, forms: Forms) -> Vec<u8> {
         Origin::of_snapshot(to.dsl(), from.dsl()).unwrap()
     });
     let mut stream = Vec::new();
-    to.send(&Options { origin, forms, resume: None }, &mut stream)
+    to.send(&Options { origin, forms, ..Options::default() }, &mut stream)
         .unwrap_or_else(|e| panic!("{}", words(&e)));
     stream
 }
@@ -347,7 +347,8 @@ fn raw_interrupted_and_resumed() {
                 let from = source.dataset("send-src/enc@e1").unwrap();
                 Origin::of_snapshot(sent.dsl(), from.dsl()).unwrap()
             });
-            sent.send(&Options { resume: Some(place(token)), forms, origin }, &mut rest).unwrap();
+            sent.send(&Options { resume: Some(place(token)), forms, origin, redact: None }, &mut rest)
+                .unwrap();
             rest
         });
     }

@@ -55,7 +55,7 @@ fn streams_are_those_of_openzfs() {
     for (name, dataset, from, forms) in cases {
         let want = fixture.stream(&format!("{name}.zsend")).unwrap();
         let origin = from.map(|from| origin(&pool, dataset, from));
-        let options = Options { origin, forms, resume: None };
+        let options = Options { origin, forms, ..Options::default() };
         compare(name, &records(name, &send(&pool, dataset, &options)), &records(name, &want));
     }
     // OpenZFS made no such stream for the fixture. Its records fit their payloads.

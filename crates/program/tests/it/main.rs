@@ -38,6 +38,7 @@ mod project;
 mod properties;
 mod rebuild;
 mod receive;
+mod redact;
 mod refusals;
 mod rescue;
 mod rescue_nested;

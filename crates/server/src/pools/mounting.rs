@@ -30,6 +30,7 @@ use crate::pools::unmounting::{at_path, keys_are_free, restore_all, unmount_all}
 use crate::query;
 use crate::replies::of_dsl;
 use api::{Caller, Error, MountFailure, MountProgress, MountReport, MountRequest, Reason, UnmountRequest};
+use dsl::redact::ALLOW_REDACTED_MOUNT;
 use fuse::Detach;
 use mount_rules::{Plan, Where};
 use std::collections::{BTreeMap, BTreeSet};
@@ -200,7 +201,9 @@ impl Pools {
             }
             let mounted = holds.then_some(Reason::AlreadyMounted);
             let named = by_name || request.before.contains(&plan.name) || back.contains(&plan.name);
+            let kept = plan.redacted && ALLOW_REDACTED_MOUNT.get() == 0;
             let obstacle = plan.obstacle(named, request.force).or(mounted);
+            let obstacle = obstacle.or(kept.then_some(Reason::Busy));
             match (obstacle, &plan.place) {
                 (Some(reason), place) if by_name => {
                     let about = match place {

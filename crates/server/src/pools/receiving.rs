@@ -13,17 +13,17 @@ use std::io::Read;
 use std::sync::Arc;
 
 use api::streams::Received;
-use api::{Caller, Error, MountFailure, MountRequest, Reason, ReceiveRequest, StreamFault};
+use api::{Caller, Error, MountFailure, MountRequest, Reason, ReceiveRequest, RedactRequest, StreamFault};
 use ondisk::bytes::{ByteOrder, le64};
-use ondisk::replay::{BACKUP_MAGIC, Begin, RECORD_SIZE, Record, flags};
+use ondisk::replay::{BACKUP_MAGIC, Begin, RECORD_SIZE, Record, features, flags};
 use rustix::io::Errno;
-use stream::{ReceiveError, ReceiveOptions, Receiving};
+use stream::{ReceiveError, ReceiveOptions, Receiving, RedactError};
 
 use crate::control::grants::streams::may_set;
 use crate::pools::Pools;
 use crate::pools::holders::with_user;
 use crate::pools::imported::Imported;
-use crate::replies::{error_of, of_dsl, of_receive};
+use crate::replies::{error_of, of_dsl, of_receive, of_redact};
 use properties::Properties;
 
 mod properties;
@@ -72,14 +72,16 @@ impl Pools {
             // Later its mounts are being taken away.
             props.begin(self, caller, dsl, head);
         }
+        // A file system that loses some of its data is unmounted, and stays so.
+        let unmounts = replaces.is_some() || state.redacts;
         let mut lost = Vec::new();
         let mut receive = || self.fill(caller, &imported, request, (begin, rest), (&state, &mut props));
-        let done = match replaces {
-            Some(_) => {
-                let again = !request.unmounted;
+        let done = match unmounts {
+            true => {
+                let again = !request.unmounted && !state.redacted;
                 imported.mounts.replaced(caller, &imported.pool, (head, again), &mut lost, receive)
             }
-            None => receive(),
+            false => receive(),
         };
         self.attachments.devices_after(&self.table, head);
         let busy = |error| with_user(caller, &self.visits, &self.attachments, &imported, error);
@@ -96,7 +98,7 @@ impl Pools {
             done => done?,
         };
         lost.extend(done.lost);
-        if (done.is_new || state.partial) && !request.unmounted {
+        if (done.is_new || state.partial) && !request.unmounted && !state.redacted {
             let request = MountRequest { datasets: vec![head.to_owned()], ..MountRequest::default() };
             match self.mount_after(caller, &imported, request) {
                 Ok(failures) => lost.extend(failures),
@@ -163,6 +165,20 @@ impl Pools {
         }
     }
 
+    /// Makes a redaction bookmark.
+    ///
+    /// # Errors
+    /// See [`api::Service::redact`].
+    pub(crate) fn redact(&self, request: &RedactRequest) -> Result<(), Error> {
+        let RedactRequest { snapshot, bookmark, by } = request;
+        let imported = self.table.pool_of(snapshot)?;
+        imported.writer(snapshot)?;
+        stream::redact(imported.pool.spa(), snapshot, bookmark, by).map_err(|error| match &error {
+            RedactError::Dataset(error) => error_of(snapshot, error),
+            error => Error::new(snapshot, of_redact(error)),
+        })
+    }
+
     /// Destroys what was received in part.
     ///
     /// # Errors
@@ -198,6 +214,10 @@ struct State {
     partial: bool,
     /// The target's snapshot on which the stream builds.
     from: Option<String>,
+    /// The stream is redacted.
+    redacted: bool,
+    /// It is, and the target is not.
+    redacts: bool,
 }
 
 impl State {
@@ -208,11 +228,13 @@ impl State {
     fn of(imported: &Imported, head: &str, begin: &Begin) -> Result<Self, Error> {
         let whole = begin.from_guid == 0 || begin.flags & flags::CLONE != 0;
         let kind = if begin.objset_type == VOLUME { dsl::Kind::Volume } else { dsl::Kind::Filesystem };
+        let redacted = begin.features() & features::REDACTED != 0;
         let failed = |error: dsl::Error| Error::new(head, of_dsl(&error));
         let dataset = match imported.pool.dsl().dataset(head) {
             Ok(dataset) => dataset,
             Err(dsl::Error::NoSuchDataset { .. }) => {
-                return Ok(Self { whole, kind, object: None, partial: false, from: None });
+                let (object, partial, from) = (None, false, None);
+                return Ok(Self { whole, kind, object, partial, from, redacted, redacts: false });
             }
             Err(error) => return Err(failed(error)),
         };
@@ -223,7 +245,8 @@ impl State {
             from = all.iter().find(|one| one.phys().guid == begin.from_guid).map(dsl::Dataset::name);
         }
         let object = (!partial).then_some(dataset.object().0);
-        Ok(Self { whole, kind, object, partial, from })
+        let redacts = redacted && dataset.redacted_for().map_err(failed)?.is_none();
+        Ok(Self { whole, kind, object, partial, from, redacted, redacts })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use api::{Error, Reason, SendRequest};
 use ondisk::ObjNum;
+use rustix::io::Errno;
 use stream::{Forms, Options, Origin, Resume, SendError};
 
 use crate::pools::imported::Imported;
@@ -25,6 +26,7 @@ impl Sendable {
     ///   exist.
     /// * [`Reason::BadType`]: it is the head of a pool that is open for writing, and may change.
     /// * [`Reason::Refused`]: the origin is not an earlier state of the dataset.
+    /// * [`Reason::System`] (`EINVAL`): the bookmark to redact by is no redaction bookmark.
     /// * [`Reason::Io`], [`Reason::Corrupt`]: they can't be read.
     pub fn find(imported: &Imported, request: &SendRequest) -> Result<Self, Error> {
         let name = request.dataset.as_str();
@@ -53,7 +55,33 @@ impl Sendable {
             let object = ObjNum(object);
             Resume { object, offset, bytes }
         });
-        Ok(Self { dataset, from, options: Options { origin, forms, resume } })
+        let redact = request.redact.as_deref().map(|mark| list_of(imported, &dataset, mark)).transpose()?;
+        Ok(Self { dataset, from, options: Options { origin, forms, resume, redact } })
+    }
+
+    /// The redaction lists that the stream uses.
+    pub fn lists(&self) -> impl Iterator<Item = ObjNum> {
+        let of_origin = self.options.origin.and_then(|origin| origin.redaction_list());
+        self.options.redact.into_iter().chain(of_origin)
+    }
+}
+
+/// The redaction list of a bookmark of the dataset that is sent.
+///
+/// # Errors
+/// * [`Reason::NoSuchDataset`]: there is no such bookmark.
+/// * [`Reason::System`] (`EINVAL`): it is no redaction bookmark, or the dataset no snapshot.
+/// * [`Reason::Io`], [`Reason::Corrupt`]: it can't be read.
+fn list_of(imported: &Imported, dataset: &dsl::Dataset, mark: &str) -> Result<ObjNum, Error> {
+    let head = dataset.dir().name();
+    let name = format!("{head}#{mark}");
+    let failed = |error: dsl::Error| error_of(&name, &error);
+    let head = imported.pool.dsl().dataset(head).map_err(failed)?;
+    let found = head.bookmark(mark).map_err(failed)?;
+    let found = found.ok_or_else(|| Error::new(&name, Reason::NoSuchDataset))?;
+    match ObjNum(found.phys.redaction_obj) {
+        object if object.0 != 0 && dataset.is_snapshot() => Ok(object),
+        _ => Err(Error::new(&name, Reason::System { errno: Errno::INVAL.raw_os_error() })),
     }
 }
 

@@ -128,7 +128,7 @@ fn stream(source: &Pool, n: usize, resume: Option<Resume>) -> Fallible<Vec<u8>> 
     };
     let mut stream = Vec::new();
     let forms = Forms { compressed: n == 1, ..Forms::default() };
-    to.send(&Options { origin, forms, resume }, &mut stream)?;
+    to.send(&Options { origin, forms, resume, ..Options::default() }, &mut stream)?;
     Ok(stream)
 }
 

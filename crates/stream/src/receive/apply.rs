@@ -256,9 +256,10 @@ impl Target {
             }
             Record::Spill(r) => return self.spill_block(tx, r, item),
             Record::ObjectRange(r) => return self.raw_range(r),
-            Record::Redact(_) => return wrong("only redacted streams have such a record"),
             Record::WriteByRef(_) => return wrong("only deduplicated streams have such a record"),
-            Record::Begin(_) | Record::End(_) | Record::FreeObjects(_) => return wrong("it is out of place"),
+            Record::Begin(_) | Record::End(_) | Record::FreeObjects(_) | Record::Redact(_) => {
+                return wrong("it is out of place");
+            }
         };
         let (object, offset) = at;
         self.point = Some(ResumePoint { object, offset, bytes: self.before.saturating_add(item.end) });

@@ -24,7 +24,7 @@ use super::lost::{Lost, LostPart, bytes_below};
 
 /// What differs from the origin.
 #[derive(Debug, Clone)]
-pub(super) enum Change {
+pub(crate) enum Change {
     /// A block of dnodes, which only raw streams mention.
     Dnodes { first: u64, slots: u64, bp: Blkptr },
     /// An object, and the bytes of its dnode.
@@ -45,32 +45,34 @@ pub(super) enum Change {
 
 /// Where a stream continues: nothing before this byte of this object is visited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Start {
-    pub(super) object: ObjNum,
-    pub(super) blkid: BlkId,
+pub(crate) struct Start {
+    pub(crate) object: ObjNum,
+    pub(crate) blkid: BlkId,
 }
 
 /// Why the walk ended early: a failure, or `None` if the receiver of the changes wants no more.
-pub(super) type Stop = Option<dmu::Error>;
+pub(crate) type Stop = Option<dmu::Error>;
 
 type Step = ControlFlow<Stop>;
 
 /// A walk over one object set.
-pub(super) struct Walk<'a> {
-    pub(super) cache: &'a Cache,
-    pub(super) objset: u64,
+pub(crate) struct Walk<'a> {
+    pub(crate) cache: &'a Cache,
+    pub(crate) objset: u64,
     /// The txg of the origin.
-    pub(super) since: Txg,
-    pub(super) start: Start,
+    pub(crate) since: Txg,
+    pub(crate) start: Start,
     /// Whether dnodes stay encrypted.
-    pub(super) raw: bool,
-    pub(super) options: ReadOptions,
+    pub(crate) raw: bool,
+    /// Also holes behind the last block of an object, which no stream mentions.
+    pub(crate) behind: bool,
+    pub(crate) options: ReadOptions,
     /// What can't be read is left out.
-    pub(super) skips: bool,
+    pub(crate) skips: bool,
     /// Reads left before the walk must be going in circles.
-    pub(super) steps: u64,
+    pub(crate) steps: u64,
     /// Gets each change, and whether to go on.
-    pub(super) emit: &'a mut dyn FnMut(Change) -> bool,
+    pub(crate) emit: &'a mut dyn FnMut(Change) -> bool,
 }
 
 /// One object whose blocks are visited.
@@ -84,7 +86,7 @@ const META_DNODE: ObjNum = ObjNum(0);
 
 impl Walk<'_> {
     /// Visits all objects.
-    pub(super) fn run(&mut self, meta: &DnodePhys) -> Result<(), Stop> {
+    pub(crate) fn run(&mut self, meta: &DnodePhys) -> Result<(), Stop> {
         match self.object(META_DNODE, meta) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(stop) => Err(stop),
@@ -239,7 +241,7 @@ impl Walk<'_> {
             return self.emit(Change::NoObjects { first, count });
         }
         let metadata = tree.dnode.kind.is_metadata();
-        if from > tree.dnode.maxblkid.0 && !metadata {
+        if from > tree.dnode.maxblkid.0 && !metadata && !self.behind {
             return ControlFlow::Continue(());
         }
         // No block can be where bytes have no number: it can't have been anything but a hole.

@@ -7,7 +7,7 @@ use api::streams::BEGIN_MAX;
 use ondisk::bytes::{ByteOrder, le64};
 use ondisk::replay::{BACKUP_MAGIC, Begin, HeaderType, RECORD_SIZE, Record, features, list_length};
 
-use super::{CANNOT, absent, refuse};
+use super::{CANNOT, refuse};
 use crate::cx::{Cx, Stop};
 
 /// What OpenZFS 2.3 receives (`DMU_BACKUP_FEATURE_MASK`).
@@ -55,11 +55,6 @@ impl Head {
         let name = String::from_utf8_lossy(begin.name()).into_owned();
         if !name.contains('@') {
             return Err(refuse(cx, CANNOT, "invalid stream (bad snapshot name)"));
-        }
-        let lacks = |feature: u64| begin.features() & feature != 0;
-        let what = lacks(features::REDACTED).then_some("of redacted streams");
-        if let Some(what) = what {
-            return Err(Stop::Fail(absent(cx, what)?));
         }
         let list = list_length(&raw, order) as usize;
         Ok(Some(Self { begin, name, bytes: raw.into(), list }))

@@ -429,11 +429,6 @@ fn beginnings() {
             "cannot receive: stream has unsupported feature, feature flags = 10000020000 (unknown flags = \
              10000000000)\n",
         ),
-        (
-            featured(full, features::REDACTED),
-            "zfs receive of redacted streams: not in this release of Poolhouse; docs/reference lists the \
-             options that it has\n",
-        ),
     ] {
         assert_eq!(refused("receive tank/new", &begin), text);
     }

@@ -39,6 +39,10 @@ pub(super) fn run(cx: &mut Cx, mut options: Options, name: &str) -> Outcome {
         cx.err.put("Error: multiple snapshots cannot be sent from a bookmark.\n");
         return Ok(1);
     }
+    if options.redact.is_some() {
+        cx.err.put("Error: multiple snapshots cannot be sent redacted.\n");
+        return Ok(1);
+    }
     let Some((top, to)) = name.split_once('@') else {
         cx.err.put("Error: Unsupported flag with filesystem or bookmark.\n");
         return Ok(1);

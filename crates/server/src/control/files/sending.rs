@@ -57,8 +57,9 @@ impl Sending {
             let what = Sendable::find(&imported, request).map_err(Refusal::Api)?;
             let live = imported.pool.spa().writer();
             let hold = |of: &dsl::Dataset| live.map(|live| live.dsl().heads().long_hold(of.object().0));
-            let holds = [Some(&what.dataset), what.from.as_ref()].into_iter().flatten().filter_map(hold);
-            let holds = holds.collect();
+            let datasets = [Some(&what.dataset), what.from.as_ref()].into_iter().flatten().filter_map(hold);
+            let lists = what.lists().filter_map(|list| Some(live?.dsl().heads().long_hold(list.0)));
+            let holds = datasets.chain(lists).collect();
             Ok::<_, Refusal>((what, holds))
         })?;
         daemon.visits.set_dataset(seat.number, Some(what.dataset.object().0));
