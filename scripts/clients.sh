@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Usage: scripts/clients.sh [zfs-auto-snapshot|zfsnap|sanoid|zfs-autobackup|pyznap|zfs_exporter ...]
+# Usage: scripts/clients.sh [zfs-auto-snapshot|zfsnap|sanoid|syncoid|zfs-autobackup|pyznap|bzfs|
+#                            simplesnap|zfs_exporter ...]
 # Runs foreign programs that call `zpool` and `zfs`, unchanged, with our commands first on PATH.
-# Each runs on a new pool with a daemon of its own. Then the script checks what they did: the
-# snapshots that they took and destroyed, the metrics that they show.
+# Each runs on two new pools, `clients` and `target`, of one daemon. Then the script checks what they
+# did: the snapshots that they took, sent and destroyed, the metrics that they show.
 #
 # The programs are installed into target/clients as a user would install them, by name and version:
 # packages of Debian (with apt's signatures as checksums; the system does not change), of PyPI and
@@ -102,6 +103,33 @@ count() { # NUMBER PATTERN WHEN
   [ "$found" = "$1" ] || wrong "$found snapshots like $2 $3, not $1"
 }
 
+# Checks that a dataset has the newest snapshot of another one, and the same files.
+same() { # SOURCE COPY
+  local newest
+  newest=$(zfs list -H -o guid -t snapshot -s createtxg -d 1 "$1" | tail -1)
+  zfs list -H -o guid -t snapshot -d 1 "$2" | grep -qx "$newest" || { wrong "$2 lacks the newest snapshot of $1"; return; }
+  [ "$(zfs get -H -o value mounted "$2")" = yes ] || zfs mount "$2" || return
+  files() { (cd "$(zfs get -H -o value mountpoint "$1")" && find . -xdev -type f -exec sha256sum {} + | sort); }
+  diff <(files "$1") <(files "$2") || wrong "$2 has not the files of $1"
+}
+
+# Files that take a while to send.
+fill() { # DATASET MIB
+  dd if=/dev/urandom "of=$(zfs get -H -o value mountpoint "$1")/noise.$RANDOM" bs=1M "count=$2" status=none
+}
+
+# Creates an encrypted dataset.
+locked() { # DATASET
+  echo 'correct horse' >"$room/key"
+  zfs create -o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000 -o keylocation="file://$room/key" "$1"
+}
+
+# Breaks a stream off, so that the next receive resumes it.
+break_off() { # SNAPSHOT COPY
+  zfs send "$1" | head -c 3000000 | zfs receive -s "$2" && { wrong 'half a stream was received'; return; }
+  [ "$(zfs get -H -o value receive_resume_token "$2")" != - ] || wrong 'there is no token to resume with'
+}
+
 zfs_auto_snapshot() {
   debian zfs-auto-snapshot || return
   local auto=$root/usr/sbin/zfs-auto-snapshot i
@@ -158,6 +186,40 @@ sanoid() {
   run --monitor-capacity | tee "$room/capacity" && grep -q '^OK' "$room/capacity" || wrong 'its capacity is not told to be well'
 }
 
+syncoid() {
+  debian sanoid libconfig-inifiles-perl libcapture-tiny-perl || return
+  command -v perl >/dev/null || { missing perl; return; }
+  command -v ps >/dev/null || { missing "ps, which syncoid asks who sends"; return; }
+  run() { PERL5LIB=$root/usr/share/perl5 perl "$root/usr/sbin/syncoid" --no-privilege-elevation "$@"; }
+  # A tree, whole and then incremental. Its own snapshots are pruned on both sides.
+  fill clients/data 2 && fill clients/data/deep 1
+  run --recursive clients/data target/data || return
+  same clients/data target/data && same clients/data/deep target/data/deep || return
+  fill clients/data 1
+  run --recursive clients/data target/data || return
+  same clients/data target/data && same clients/data/deep target/data/deep || return
+  count 1 '^clients/data@syncoid_' 'of its own' || return
+  # From a bookmark, when the snapshot is gone.
+  zfs snapshot clients/other@one && run --no-sync-snap --create-bookmark clients/other target/other || return
+  zfs list -t bookmark clients/other#one >/dev/null || { wrong 'there is no bookmark'; return; }
+  zfs destroy clients/other@one && fill clients/other 1 && zfs snapshot clients/other@two || return
+  run --no-sync-snap --create-bookmark clients/other target/other && same clients/other target/other || return
+  # A broken stream is resumed.
+  zfs create clients/big && fill clients/big 8 && zfs snapshot clients/big@one || return
+  break_off clients/big@one target/big && run --no-sync-snap clients/big target/big | tee "$room/told" || return
+  grep -qi resum "$room/told" || { wrong 'it did not resume'; return; }
+  same clients/big target/big || return
+  # Raw.
+  locked clients/locked && fill clients/locked 1 || return
+  run --sendoptions=w clients/locked target/locked && fill clients/locked 1 && run --sendoptions=w clients/locked target/locked || return
+  [ "$(zfs get -H -o value keystatus target/locked)" = unavailable ] || { wrong 'its key came along'; return; }
+  zfs load-key -L "file://$room/key" target/locked && same clients/locked target/locked || return
+  # A dataset that has changed is rolled back, with a volume beside it.
+  fill target/other 1 && zfs snapshot clients/other@three || return
+  run --no-sync-snap clients/other target/other && same clients/other target/other || return
+  run clients/volume target/volume && run clients/volume target/volume
+}
+
 zfs_autobackup() {
   pypi zfs-autobackup zfs-autobackup==3.3 || return
   local i
@@ -169,6 +231,23 @@ zfs_autobackup() {
   done
   count 2 '^clients/data@nightly-' 'after three runs that keep two' || return
   count 0 '^clients/data/deep@' 'of what is left out' || return
+  # With sends: whole, incremental, thinned out on both sides, and raw.
+  local backup=("$programs/py/bin/zfs-autobackup" --verbose --allow-empty)
+  locked clients/locked && zfs set autobackup:offsite=true clients/data && zfs set autobackup:offsite=true clients/locked || return
+  zfs create target/backup
+  for i in 1 2 3; do
+    fill clients/data 1 && fill clients/data/deep 1 && fill clients/locked 1
+    "${backup[@]}" --keep-source 2 --keep-target 2 --clear-mountpoint offsite target/backup || return
+    [ "$i" = 3 ] || sleep 1
+  done
+  [ "$(zfs list -H -o name -t snapshot -r target/backup/clients/data | grep -c '/data@offsite-')" = 2 ] || { wrong 'there are not two snapshots of three'; return; }
+  zfs load-key -L "file://$room/key" target/backup/clients/locked || return
+  for i in data data/deep locked; do
+    zfs set "mountpoint=$room/copy/$i" "target/backup/clients/$i" && same "clients/$i" "target/backup/clients/$i" || return
+  done
+  # A tree at once, with all properties set anew.
+  "${backup[@]}" --rollback --set-properties canmount=noauto --filter-properties atime offsite target/backup || return
+  "${backup[@]}" --rollback --destroy-incompatible offsite target/backup
 }
 
 pyznap() {
@@ -179,6 +258,48 @@ pyznap() {
   printf '[clients/data]\nhourly = 0\nsnap = no\nclean = yes\n' >"$room/pyznap.conf"
   "$programs/py/bin/pyznap" --config "$room/pyznap.conf" snap --clean || return
   count 0 '@pyznap_' 'after cleaning' || return
+  # With sends: whole, incremental, and resumed.
+  printf '[clients/data]\nhourly = 2\nsnap = yes\nclean = yes\ndest = target/data\ndest_auto_create = yes\nresume = yes\n' >"$room/pyznap.conf"
+  local i one
+  for i in 1 2; do
+    fill clients/data 2 && fill clients/data/deep 1
+    "$programs/py/bin/pyznap" --config "$room/pyznap.conf" snap --take || return
+    "$programs/py/bin/pyznap" --config "$room/pyznap.conf" send || return
+    same clients/data target/data && same clients/data/deep target/data/deep || return
+    # Its snapshots are an hour apart.
+    [ "$i" = 1 ] || break
+    for one in $(zfs list -H -o name -t snapshot -r clients target | grep 'data@pyznap_'); do
+      zfs rename -r "$one" @pyznap_2001-01-01_00:00:00_hourly || return
+    done
+  done
+}
+
+bzfs() {
+  pypi bzfs bzfs==1.12.0 || return
+  local run=("$programs/py/bin/bzfs" --no-privilege-elevation --log-dir "$room/bzfs-logs") i
+  for i in 1 2 3; do
+    fill clients/data 2 && fill clients/data/deep 1
+    zfs snapshot -r "clients/data@s$i" || return
+    "${run[@]}" clients/data target/data --recursive || return
+    same clients/data target/data && same clients/data/deep target/data/deep || return
+  done
+  # It bookmarks what it has sent.
+  zfs destroy -r clients/data@s1 && zfs destroy clients/data#s1 || return
+  "${run[@]}" clients/data target/data --recursive --delete-dst-snapshots --skip-replication || return
+  [ "$(zfs list -H -t snapshot -o name -r target/data | tr '\n' ' ')" = 'target/data@s2 target/data@s3 target/data/deep@s1 target/data/deep@s2 target/data/deep@s3 ' ] || wrong 'what the source lacks was not destroyed'
+}
+
+simplesnap() {
+  debian simplesnap liblockfile-bin liblockfile1 logapp || return
+  local tools=$root/usr/sbin:$root/usr/bin i
+  zfs create target/store && zfs set org.complete.simplesnap:exclude=on target
+  for i in 1 2; do
+    fill clients/data 1
+    # It calls /sbin/zfs.
+    PATH=$tools:$PATH overlaid "$room/bin" /sbin "$root/usr/sbin/simplesnap" --host here --setname one --store target/store --local --wrapcmd "$root/usr/sbin/simplesnapwrap" || return
+    sleep 1
+  done
+  same clients/data target/store/here/clients/data
 }
 
 zfs_exporter() {
@@ -208,7 +329,7 @@ zfs_exporter() {
   for i in pool dataset-filesystem dataset-snapshot dataset-volume; do metric "zfs_scrape_collector_success{collector=\"$i\"}" 1 || return; done
 }
 
-all=(zfs-auto-snapshot zfsnap sanoid zfs-autobackup pyznap zfs_exporter)
+all=(zfs-auto-snapshot zfsnap sanoid syncoid zfs-autobackup pyznap bzfs simplesnap zfs_exporter)
 [ $# -gt 0 ] || set -- "${all[@]}"
 bad=0
 for client in "$@"; do
@@ -216,8 +337,8 @@ for client in "$@"; do
     echo "there is no client $client; there are: ${all[*]}" >&2
     exit 2
   fi
-  truncate -s 200M "$room/disk"
-  { zpool create -O atime=off -m "$room/mnt" clients "$room/disk" && zfs create clients/data && zfs create clients/data/deep &&
+  truncate -s 400M "$room/disk" "$room/target"
+  { zpool create -O atime=off -m "$room/mnt-target" target "$room/target" && zpool create -O atime=off -m "$room/mnt" clients "$room/disk" && zfs create clients/data && zfs create clients/data/deep &&
     zfs create clients/other && zfs create -V 8M clients/volume && echo content >"$room/mnt/data/file"; } || exit 1
   (${client//-/_}) >"$report/$client.log" 2>&1
   code=$?
@@ -226,7 +347,7 @@ for client in "$@"; do
     77) bad=1 && echo "$client: $(tail -1 "$report/$client.log")" ;;
     *) bad=1 && echo "$client: FAILED: $(tail -1 "$report/$client.log") ($report/$client.log)" ;;
   esac
-  zpool destroy clients || exit 1
-  rm "$room/disk"
+  zpool destroy target && zpool destroy clients || exit 1
+  rm "$room/disk" "$room/target"
 done
 exit $bad

@@ -66,7 +66,7 @@ furnish() {
   grep -rlIE '/proc/spl|/sys/module/(zfs|\$module)' /zts/suite | xargs -r sed -i -E 's#/proc/spl#/zts/tree/proc/spl#g; s#/sys/module/(zfs|\$module)#/zts/tree/sys/module/\1#g'
   ln -sf "$(PATH=$path type -P ksh93 || PATH=$path type -P ksh)" /bin/ksh && [ -x /bin/ksh ] || die 'no ksh'
   . /zts/suite/include/commands.cfg
-  for one in zpool zfs zdb zinject mount.zfs zfs_ids_to_path; do ln -s "$POOLHOUSE" "/zts/path/$one"; done
+  for one in zpool zfs zdb zinject zstream mount.zfs zfs_ids_to_path; do ln -s "$POOLHOUSE" "/zts/path/$one"; done
   ln -sf "$POOLHOUSE" /sbin/mount.zfs
   # The zedlets come from the package. Tests find zed by its name.
   if [ -d "$ZTS_TOOLS/etc/zfs/zed.d" ]; then
@@ -183,6 +183,21 @@ sweep() {
   done >/dev/null 2>&1
 }
 
+# Some tests need a terminal, and use the console as one.
+console() {
+  python3 - <<'PY' &
+import os, pty
+terminal, console = pty.openpty()
+os.chmod(os.ttyname(console), 0o666)
+os.symlink(os.ttyname(console), "/dev/console")
+while os.read(terminal, 65536):
+    pass
+PY
+  local i
+  for i in $(seq 100); do [ -e /dev/console ] && return; sleep 0.1; done
+  die 'no console'
+}
+
 # --- Running -------------------------------------------------------------------
 script() { # GROUP NAME
   local at=/zts/suite/tests/functional/$1/$2 end
@@ -225,12 +240,15 @@ group() { # NAME USER
 enter "$1"
 [ -e /.thrown-away ] || die 'not in the root that is thrown away'
 furnish
+console
 serve
 [ -z "$(/zts/path/zpool list -H -o name 2>/dev/null)" ] || die 'there are pools already'
 # The environment that zfs-tests.sh sets for tests.
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 export UNAME=Linux STF_SUITE=/zts/suite STF_TOOLS=$ZTS_SUITE/test-runner STF_PATH=/zts/path FILEDIR=/zts/disks TMPDIR=/zts/disks KEEP=rpool __ZFS_POOL_EXCLUDE=rpool TESTFAIL_CALLBACKS=
+# Ordinary users would have daemons of their own.
+export POOLHOUSE_RUN_DIR=/run/poolhouse
 export LOSETUP=/sbin/losetup DMSETUP=/sbin/dmsetup HOME=/root
 DISKS=''
 for i in 0 1 2; do

@@ -91,7 +91,7 @@ export POOLHOUSE ZTS_SUITE=$suite ZTS_TOOLS=$tools ZTS_REPORT=$report ZTS_LIMIT=
 exec 9>/run/lock/poolhouse-zts.lock
 flock -n 9 || { echo 'another run goes on' >&2; exit 1; }
 rm -rf "$report"/{logs,results.tsv,daemon.log}
-room_at=$(mktemp -d /var/tmp/poolhouse-zts.XXXXXX)
+room_at=$(mktemp -d "${TMPDIR:-/var/tmp}/poolhouse-zts.XXXXXX")
 cleanup() {
   # The daemon ended with its namespace. Loop devices are global, so detach those on the image.
   local image device

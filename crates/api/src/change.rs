@@ -358,6 +358,12 @@ pub enum DatasetChange {
         /// Leave the mounts as they are (`-u`).
         keep_mounted: bool,
     },
+    /// Set the received properties of snapshots that exist. They replace all that each had received
+    /// before. What can't be set is left out (`ZFS_IOC_SET_PROP`, `zc_cookie`).
+    SetReceived {
+        /// The snapshots with their properties.
+        snapshots: Vec<(String, Settings)>,
+    },
     /// Remove a property's own value, so that it is inherited again (`zfs_prop_inherit`).
     Inherit {
         /// The dataset.
@@ -375,6 +381,14 @@ pub enum DatasetChange {
         key: Option<KeyMaterial>,
         /// `keyformat`, `keylocation` and `pbkdf2iters`.
         props: Settings,
+    },
+    /// Give a dataset that was received raw the encryption root that it has at the sender. Nothing
+    /// is wrapped again (`DCP_CMD_FORCE_NEW_KEY`, `DCP_CMD_FORCE_INHERIT`).
+    MoveKeys {
+        /// The dataset.
+        name: String,
+        /// It becomes an encryption root. Otherwise it takes its parent's.
+        own: bool,
     },
     /// Grant permissions, or revoke them (`zfs allow`, `zfs unallow`, `zfs_set_fsacl`).
     Allow {
@@ -399,6 +413,7 @@ impl DatasetChange {
             | Self::Set { name, .. }
             | Self::Inherit { name, .. }
             | Self::ChangeKey { name, .. }
+            | Self::MoveKeys { name, .. }
             | Self::Allow { name, .. } => name,
             Self::Destroy { names, .. } | Self::DestroyBookmarks { names } | Self::Snapshot { names, .. } => {
                 names.first().map_or("", String::as_str)
@@ -406,6 +421,7 @@ impl DatasetChange {
             Self::Hold { snapshots, .. } | Self::Release { snapshots, .. } => {
                 snapshots.first().map_or("", String::as_str)
             }
+            Self::SetReceived { snapshots } => snapshots.first().map_or("", |(name, _)| name.as_str()),
             Self::Rename { from, .. } => from,
             Self::RenameSnapshot { dataset, .. } => dataset,
             Self::Rollback { snapshot, .. } => snapshot,

@@ -16,13 +16,12 @@
 use crate::files::{Denied, Opened, Opening, Visit};
 use crate::run_dir::{RunDir, RunDirError, choice};
 use crate::start::start;
-use crate::streams::{Incoming, Received, deliver};
+use crate::streams::{Incoming, Received, deliver, deliver_by};
 use crate::{
     ANSWER_MAX, Caller, Client, ReceiveRequest, SendRequest, Service, Transport, TransportError, dispatch,
 };
-use std::fs::File;
-use std::io::{ErrorKind, IsTerminal, Read, Write};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
@@ -137,32 +136,23 @@ pub fn stream(request: &SendRequest) -> Result<Incoming, Denied> {
 
 /// Has the daemon that commands use receive a stream.
 ///
-/// # Errors
-/// * [`Denied::Socket`]: no daemon runs, its folder can't be used, or its socket failed.
-/// * All others: see [`deliver`].
-pub fn receive(request: &ReceiveRequest, begin: &[u8], rest: BorrowedFd<'_>) -> Result<Received, Denied> {
-    deliver(&daemons_place()?, request, begin, rest)
-}
-
-/// A stream's source in a form that the daemon takes. It takes only pipes and sockets from users
-/// that do not own it, so for them everything else is copied into a pipe, in a thread.
+/// The daemon reads `rest` itself. If it belongs to another user, `copy` writes the rest of the
+/// stream, and nothing behind it.
 ///
 /// # Errors
-/// The system's error from querying the source, or from making the pipe or the thread.
-pub fn deliverable(source: File) -> std::io::Result<File> {
-    use std::os::unix::fs::FileTypeExt;
-    let kind = source.metadata()?.file_type();
-    let own = rustix::process::geteuid().is_root() || !daemons_place().is_ok_and(|place| place.is_shared());
-    if own || kind.is_fifo() || kind.is_socket() || source.is_terminal() {
-        return Ok(source);
+/// * [`Denied::Socket`]: no daemon runs, its folder can't be used, or its socket failed.
+/// * All others: see [`deliver`] and [`deliver_by`].
+pub fn receive(
+    request: &ReceiveRequest,
+    begin: &[u8],
+    rest: BorrowedFd<'_>,
+    copy: &mut dyn FnMut(&mut dyn Write) -> std::io::Result<()>,
+) -> Result<Received, Denied> {
+    let place = daemons_place()?;
+    match place.is_shared() && !rustix::process::geteuid().is_root() {
+        true => deliver_by(&place, request, begin, copy),
+        false => deliver(&place, request, begin, rest),
     }
-    let (out, mut into) = std::io::pipe()?;
-    let copy = move || {
-        // The daemon may not want all of it.
-        let _ = std::io::copy(&mut &source, &mut into);
-    };
-    std::thread::Builder::new().name("source".to_owned()).spawn(copy)?;
-    Ok(OwnedFd::from(out).into())
 }
 
 /// The folder of the daemon that commands use.

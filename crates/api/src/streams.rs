@@ -14,8 +14,9 @@
 //! export -f`, and with the daemon.
 //!
 //! # Other users
-//! Root's daemon serves those that have the permissions (`zfs allow`). From them it takes streams
-//! that come from a pipe or a socket.
+//! Root's daemon serves those that have the permissions (`zfs allow`). It takes no descriptors from
+//! them, since a read of a descriptor, or its end, may wait for another process for ever. So their
+//! commands copy the stream into the connection ([`deliver_by`]).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -26,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::files::wire::{ANSWER_MAX, Answer, Ask, receive, send, send_with};
 use crate::files::{Denied, PART_MAX};
 use crate::run_dir::RunDir;
-use crate::{MountFailure, Settings};
+use crate::{KeyMaterial, MountFailure, Settings};
 
 /// Most bytes of a BEGIN with its list, for a stream that a daemon receives.
 pub const BEGIN_MAX: usize = PART_MAX;
@@ -91,6 +92,11 @@ pub struct ReceiveRequest {
     pub inherited: Vec<String>,
     /// The properties of the snapshot that came with a package.
     pub snapshot: Settings,
+    /// The encryption of a new dataset: `encryption`, `keyformat`, `keylocation`, `pbkdf2iters`.
+    /// Without them it is the parent's.
+    pub encryption: Settings,
+    /// The key of a new encryption root.
+    pub key: Option<KeyMaterial>,
 }
 
 /// A stream that was received.
@@ -179,8 +185,37 @@ pub fn deliver(
     }
     let mut stream = UnixStream::connect(place.files()).map_err(failed)?;
     send_with(&mut stream, &Ask::Receive(request.clone()), begin, rest).map_err(failed)?;
+    received(&mut stream, failed)
+}
+
+/// Has another user's daemon in a folder receive a stream. `copy` writes what follows `begin`.
+///
+/// # Errors
+/// Those of [`deliver`], but for the reads of the stream, which are the caller's.
+pub fn deliver_by(
+    place: &RunDir,
+    request: &ReceiveRequest,
+    begin: &[u8],
+    copy: &mut dyn FnMut(&mut dyn io::Write) -> io::Result<()>,
+) -> Result<Received, Denied> {
+    let failed = |source| failure(place, source);
+    if begin.len() > BEGIN_MAX {
+        return Err(failed(io::ErrorKind::InvalidInput.into()));
+    }
+    let mut stream = UnixStream::connect(place.files()).map_err(failed)?;
+    send(&mut stream, &Ask::Receive(request.clone()), begin).map_err(failed)?;
+    // If the daemon takes no more of it, its answer says why.
+    let copied = copy(&mut stream).and_then(|()| stream.shutdown(std::net::Shutdown::Write));
+    match received(&mut stream, failed) {
+        Err(denied @ Denied::Socket { .. }) => Err(copied.err().map_or(denied, failed)),
+        answer => answer,
+    }
+}
+
+/// The daemon's answer to a request to receive.
+fn received(stream: &mut UnixStream, failed: impl Fn(io::Error) -> Denied) -> Result<Received, Denied> {
     let gone = || io::Error::from(io::ErrorKind::ConnectionReset);
-    let answer = receive(&mut stream, ANSWER_MAX, &mut Vec::new()).map_err(failed)?;
+    let answer = receive(stream, ANSWER_MAX, &mut Vec::new()).map_err(&failed)?;
     match answer.ok_or_else(|| failed(gone()))? {
         Answer::Received(received) => Ok(received),
         Answer::Denied(refusal) => Err(refusal.into()),

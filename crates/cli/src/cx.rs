@@ -125,8 +125,11 @@ impl Cx {
             another: None,
             overshadowed: None,
             stream: Box::new(|request| Ok(Box::new(api::client::stream(request)?))),
-            deliver: Box::new(|request, begin, rest| api::client::receive(request, begin, rest.as_fd())),
-            input: Box::new(|| api::client::deliverable(io::stdin().as_fd().try_clone_to_owned()?.into())),
+            deliver: Box::new(|request, begin, rest| {
+                let mut copy = |into: &mut dyn io::Write| crate::zfs::receive::copy_rest(begin, rest, into);
+                api::client::receive(request, begin, rest.as_fd(), &mut copy)
+            }),
+            input: Box::new(|| Ok(io::stdin().as_fd().try_clone_to_owned()?.into())),
             sleep: |s| std::thread::sleep(std::time::Duration::from_secs_f64(s)),
             secret,
             command: String::new(),

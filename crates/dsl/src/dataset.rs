@@ -181,7 +181,7 @@ impl Dataset {
     ///
     /// # Errors
     /// * [Reading](Error#reading): the root block can't be read, or is no object set.
-    /// * [`Error::Corrupt`]: the key object is malformed, or the loaded key does not open it.
+    /// * [`Error::Corrupt`]: the key object is malformed.
     pub fn objset(&self) -> Result<Option<Objset>> {
         // A head that is open for writing shows its unsynced changes.
         if let Some(os) = self.dsl().heads().get(self.0.object.0, self.dsl().mos().options()) {

@@ -379,6 +379,9 @@ pub enum KeyRefusal {
     /// The dataset is no encryption root (`EINVAL`).
     #[error("Key change not allowed: dataset is not an encryption root.")]
     NotRoot,
+    /// The dataset is an encryption root already (`EINVAL`).
+    #[error("Key change not allowed: dataset is an encryption root already.")]
+    IsRoot,
     /// The parent is not encrypted, so there is no key to inherit (`EINVAL`).
     #[error("Encryption root cannot inherit: parent is not encrypted.")]
     NoParentRoot,

@@ -149,6 +149,8 @@ struct State {
 
 #[derive(Debug)]
 struct Admitted {
+    /// The object with the wrapped keys. Datasets that were received raw may share their guid.
+    object: u64,
     root: u64,
     wrapped: WrappedKeys,
     open: Option<Arc<DataKeys>>,
@@ -209,14 +211,20 @@ impl Keys {
     }
 
     /// Enters a new dataset with its keys.
-    pub(crate) fn enter(&self, objset: u64, root: u64, wrapped: WrappedKeys, open: Arc<DataKeys>) {
-        self.0.write().admitted.insert(objset, Admitted { root, wrapped, open: Some(open) });
+    pub(crate) fn enter(
+        &self,
+        objset: u64,
+        (object, root): (u64, u64),
+        wrapped: WrappedKeys,
+        open: Arc<DataKeys>,
+    ) {
+        self.0.write().admitted.insert(objset, Admitted { object, root, wrapped, open: Some(open) });
     }
 
     /// Notes that the keys of all datasets with this key object were wrapped again.
-    pub(crate) fn all_rewrapped(&self, root: u64, wrapped: WrappedKeys) {
+    pub(crate) fn all_rewrapped(&self, object: u64, root: u64, wrapped: WrappedKeys) {
         let mut state = self.0.write();
-        for a in state.admitted.values_mut().filter(|a| a.wrapped.guid == wrapped.guid) {
+        for a in state.admitted.values_mut().filter(|a| a.object == object) {
             (a.root, a.wrapped) = (root, wrapped);
         }
     }
@@ -226,6 +234,16 @@ impl Keys {
         if let Some(a) = self.0.write().admitted.get_mut(&objset) {
             a.root = root;
             a.wrapped = wrapped;
+        }
+    }
+
+    /// Notes that a dataset has another encryption root now, whose key opens the same wrapped keys.
+    pub(crate) fn moved(&self, objset: u64, root: u64) {
+        let mut state = self.0.write();
+        let key = state.roots.get(&root).cloned();
+        if let Some(a) = state.admitted.get_mut(&objset) {
+            a.root = root;
+            a.open = a.open.take().or_else(|| key?.unwrap(&a.wrapped).ok().map(Arc::new));
         }
     }
 
@@ -255,7 +273,7 @@ impl Keys {
     ///
     /// # Errors
     /// * [Reading](Error#reading): the key object can't be read.
-    /// * [`Error::Corrupt`]: the key object is malformed, or the root's key does not open it.
+    /// * [`Error::Corrupt`]: the key object is malformed.
     pub(crate) fn admit(&self, dataset: &Dataset) -> Result<()> {
         let objset = dataset.object().0;
         let is_known = |state: &State| state.admitted.contains_key(&objset) || state.raw.contains(&objset);
@@ -265,14 +283,10 @@ impl Keys {
         let Some(object) = dataset.dir().crypto_object()? else { return Ok(()) };
         let (root, wrapped) = read_wrapped(dataset.dsl(), object)?;
         let mut state = self.0.write();
-        let open = match state.roots.get(&root) {
-            Some(key) => Some(Arc::new(key.unwrap(&wrapped).map_err(|_| Error::Corrupt {
-                object,
-                source: Corrupt::Shape { what: "crypto key", why: "the root's key does not open it" },
-            })?)),
-            None => None,
-        };
-        state.admitted.insert(objset, Admitted { root, wrapped, open });
+        // Keys that arrived raw may be wrapped by another key than the root's, until the dataset
+        // has the encryption root of its sender. Meanwhile they are locked.
+        let open = state.roots.get(&root).and_then(|key| key.unwrap(&wrapped).ok()).map(Arc::new);
+        state.admitted.insert(objset, Admitted { object: object.0, root, wrapped, open });
         Ok(())
     }
 

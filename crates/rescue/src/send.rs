@@ -3,7 +3,8 @@
 //! # Theory
 //! A pool that can't be imported, or is too damaged to be used, may still be replicated. With
 //! `--skip-unreadable`, the stream has everything that can be read. Lost bytes of a file are a hole
-//! in it. So any receiver takes the stream, and the report of this command is the only place that
+//! in it. A directory that has lost a part is left out, as receivers would search in vain in what
+//! is left. So any receiver takes the stream, and the report of this command is the only place that
 //! says what is missing.
 
 use super::args::Args;
@@ -108,11 +109,17 @@ impl Report<'_> {
                 let last = first.saturating_add(count.saturating_sub(1));
                 (None, format!("objects {first} to {last}"))
             }
-            LostPart::Bytes { object, offset, length } => (
+            LostPart::Object { object } => (Some(object.0), "a part, so all of it is left out".to_owned()),
+            LostPart::Bytes { object, length: 0, .. } => {
+                (Some(object.0), "a pointer behind its end".to_owned())
+            }
+            LostPart::Bytes { object, offset, length, .. } => (
                 Some(object.0),
                 format!("bytes {offset} to {}", offset.saturating_add(length.saturating_sub(1))),
             ),
-            LostPart::Spill { object } => (Some(object.0), "extended attributes".to_owned()),
+            LostPart::Spill { object } => {
+                (Some(object.0), "extended attributes, ACL or link target".to_owned())
+            }
         };
         let place = object.map(|object| self.place(object)).unwrap_or_default();
         let (dataset, why) = (self.dataset, Chain(&lost.why));

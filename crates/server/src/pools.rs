@@ -28,6 +28,7 @@ pub(crate) mod keys;
 mod mounting;
 mod progress;
 mod receiving;
+mod requests;
 pub(crate) mod table;
 mod unmounting;
 

@@ -25,9 +25,17 @@ static POOL: Mutex<Option<(Pool, u64)>> = Mutex::new(None);
 /// Receives the records of a stream, whatever its checksums are.
 ///
 /// # Panics
-/// The pool stops, or what is left of the stream can't be destroyed.
+/// Those of [`receive`].
 pub fn stream(data: &[u8]) {
-    let Some(stream) = summed(data) else { return };
+    receive(data);
+}
+
+/// Receives the records of a stream. Returns whether they were not refused.
+///
+/// # Panics
+/// The pool stops, or what is left of the stream can't be destroyed.
+pub fn receive(data: &[u8]) -> bool {
+    let Some(stream) = summed(data) else { return false };
     let mut kept = POOL.lock();
     let (pool, taken) = kept.take().filter(|(_, taken)| *taken < EACH).unwrap_or_else(|| {
         let spa = begin(&Tape::default(), VdevShape::Single, 1, 0, 1);
@@ -35,11 +43,11 @@ pub fn stream(data: &[u8]) {
     });
     let resumable = data.len().is_multiple_of(2);
     let name = format!("{HEAD}@1");
-    // Many are refused.
-    let _ = pool.receive(&stream[..], &ReceiveOptions { name, resumable, ..ReceiveOptions::default() });
+    let done = pool.receive(&stream[..], &ReceiveOptions { name, resumable, ..ReceiveOptions::default() });
     clear(&pool).unwrap_or_else(|error| panic!("what is left: {}", crate::chain(&error)));
     pool.sync().expect("the pool goes on");
     *kept = Some((pool, taken + 1));
+    done.is_ok()
 }
 
 /// The same records with right checksums. `None`: it begins with no BEGIN.

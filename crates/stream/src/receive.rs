@@ -34,6 +34,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use dsl::keys::{RawKeys, RawUse};
+use dsl::ops::key::NewCrypt;
 use dsl::ops::receive::{
     DISABLE_IVSET_GUID_CHECK, PlaceSlot, RECEIVING, ReceiveAbort, ReceiveBegin, ReceiveEnd, ReceiveResume,
     Received,
@@ -92,7 +93,7 @@ const SUPPORTED: u64 = features::SA_SPILL
     | features::RAW;
 
 /// Where a stream goes, and how.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ReceiveOptions {
     /// The full name of the new snapshot.
     pub name: String,
@@ -106,6 +107,8 @@ pub struct ReceiveOptions {
     pub enforce_limits: bool,
     /// The user who gets what creators of datasets are granted.
     pub creator: Option<u32>,
+    /// The encryption of a new dataset (`-o encryption=`); `None` is the parent's.
+    pub crypt: Option<NewCrypt>,
 }
 
 /// Why a stream is not received.
@@ -310,19 +313,20 @@ impl Receiving {
         source: impl Read,
         options: &ReceiveOptions,
     ) -> Result<Receiving, ReceiveError> {
-        Self::with(spa, source, options, &mut |_| ())
+        Self::with(spa, source, options, &mut |_| true)
     }
 
     /// Receives a stream like [`Receiving::new`]. `begun` is called before any data is stored, so
-    /// that the dataset can get its properties. Its argument says whether the dataset is new.
+    /// that the dataset can get its properties. Its argument says whether the dataset is new. It
+    /// returns whether to go on.
     ///
     /// # Errors
-    /// Those of [`Receiving::new`].
+    /// Those of [`Receiving::new`], and [`ReceiveError::Refused`] if `begun` says so.
     pub fn with(
         spa: &Arc<Spa>,
         source: impl Read,
         options: &ReceiveOptions,
-        begun: &mut dyn FnMut(bool),
+        begun: &mut dyn FnMut(bool) -> bool,
     ) -> Result<Receiving, ReceiveError> {
         let (mut reader, mut state) = (Reader::new(source), State::default());
         let start = Start::read(&mut reader, &mut state)?;
@@ -335,8 +339,9 @@ impl Receiving {
         };
         let ReceiveOptions { force, enforce_limits, .. } = *options;
         let raw = start.raw_keys()?;
-        let redacted = redact::of_stream(&start.begin, &start.list)?;
-        let what = Received { name, snapshot, begin: start.begin, force, enforce_limits, raw, redacted };
+        let (crypt, redacted) = (options.crypt.clone(), redact::of_stream(&start.begin, &start.list)?);
+        let what =
+            Received { name, snapshot, begin: start.begin, force, enforce_limits, raw, redacted, crypt };
         let mut place = begin(spa, &what, &start, options)?;
         let failed = |mut place: Place, started: bool, error| {
             place.keep |= started;
@@ -344,7 +349,10 @@ impl Receiving {
             drop(place);
             if kept { ReceiveError::Resumable { source: Box::new(error) } } else { error }
         };
-        begun(!place.hidden);
+        if !begun(!place.hidden) {
+            let (name, why) = (what.name.clone(), dsl::Refusal::Again);
+            return Err(failed(place, false, dsl::Error::Refused { name, why }.into()));
+        }
         let target = match Target::new(&place, &what) {
             Ok(target) => target,
             Err(error) => return Err(failed(place, false, error)),

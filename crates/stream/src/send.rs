@@ -69,9 +69,17 @@ pub static SEND_CORRUPT_DATA: Tunable = Tunable::new(
     Unit::Flag,
     "1: send a pattern in place of blocks that can't be read",
 );
+/// The block size that estimates of a stream's size assume (`zfs_override_estimate_recordsize`).
+pub static ESTIMATE_RECORDSIZE: Tunable = Tunable::new(
+    "zfs_override_estimate_recordsize",
+    0,
+    0..=1 << 24,
+    Unit::Bytes,
+    "block size that estimates of send streams assume; 0: the dataset's",
+);
 
 /// All tunables of streams.
-pub const TUNABLES: &[&Tunable] = &[&SEND_QUEUE_LENGTH, &SEND_CORRUPT_DATA];
+pub const TUNABLES: &[&Tunable] = &[&SEND_QUEUE_LENGTH, &SEND_CORRUPT_DATA, &ESTIMATE_RECORDSIZE];
 
 /// The forms that blocks may have in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -219,8 +227,8 @@ pub fn send<W: Write>(dataset: &Dataset, options: &Options, sink: W) -> Result<(
     stream(dataset, options, sink, Special::default())
 }
 
-/// Writes the stream of a damaged snapshot, without what can't be read. Lost bytes of an object are
-/// a hole in the stream. `lost` gets each part.
+/// Writes the stream of a damaged snapshot, without what can't be read ([`LostPart`]). Lost bytes of
+/// a file are a hole in the stream. `lost` gets each part.
 ///
 /// In a raw stream nothing can be left out: the contents of an object are authenticated as a whole.
 ///
@@ -282,8 +290,8 @@ fn stream<W: Write>(
 /// About how many bytes a stream will have (`dmu_send_estimate_fast`).
 ///
 /// It follows from the space that was written since the origin, as if all blocks had the dataset's
-/// block size. Without that figure, and with redaction lists, the block tree is walked, and the size
-/// is exact.
+/// block size. Without that figure, and with redaction lists, the block tree is walked. Then the
+/// size is exact.
 ///
 /// # Errors
 /// Those of [`send`], except for blocks of data.
@@ -302,7 +310,11 @@ pub fn estimate(dataset: &Dataset, options: &Options) -> Result<u64, SendError> 
         return Ok(size.0);
     };
     let forms = options.forms;
-    let blocks = uncompressed / block_size(dataset)?.max(1);
+    let block_size = match ESTIMATE_RECORDSIZE.get() {
+        0 => block_size(dataset)?.max(1),
+        size => size,
+    };
+    let blocks = uncompressed / block_size;
     let data = if forms.compressed || forms.raw { compressed } else { uncompressed };
     let records = RECORD_SIZE as u64;
     Ok(data
@@ -395,13 +407,18 @@ fn write_all<W: Write>(
     records: &mut Records<'_, W>,
     mut lost: Option<&mut dyn FnMut(&Lost)>,
 ) -> Result<(), SendError> {
-    let features = records.features;
+    let (features, increment) = (records.features, records.since > Txg(0));
+    // Of this object the stream has no more.
+    let mut left_out = None;
     loop {
         let batch = queue.next().map_err(SendError::Walk)?;
         if batch.is_empty() {
             return Ok(());
         }
         for (change, block) in batch {
+            if left_out.is_some() && left_out == object_of(&change) {
+                continue;
+            }
             let found = match (change, block) {
                 (Change::Lost(found), _) => Err(*found),
                 (change, Some(Err(why))) if lost.is_some() => Err(Lost::block_of(&change, why)),
@@ -413,7 +430,10 @@ fn write_all<W: Write>(
                     if let Some(lost) = &mut lost {
                         lost(&found);
                     }
-                    if let Some(instead) = found.instead() {
+                    if let LostPart::Object { object } = found.part {
+                        left_out = Some(object);
+                    }
+                    if let Some(instead) = found.instead(increment) {
                         records.change(&instead, None).map_err(SendError::Write)?;
                     }
                     continue;
@@ -422,6 +442,23 @@ fn write_all<W: Write>(
             let payload = block.map(|block| block.or_else(|e| stand_in(&change, features, e))).transpose()?;
             records.change(&change, payload.as_ref()).map_err(SendError::Write)?;
         }
+    }
+}
+
+/// The object whose contents a change describes.
+fn object_of(change: &Change) -> Option<ObjNum> {
+    match change {
+        Change::Hole { object, .. }
+        | Change::Redacted { object, .. }
+        | Change::Data { object, .. }
+        | Change::Spill { object, .. } => Some(*object),
+        Change::Lost(lost) => match lost.part {
+            LostPart::Bytes { object, .. } | LostPart::Object { object } | LostPart::Spill { object } => {
+                Some(object)
+            }
+            LostPart::Objects { .. } => None,
+        },
+        Change::Dnodes { .. } | Change::Object { .. } | Change::NoObjects { .. } => None,
     }
 }
 

@@ -15,7 +15,7 @@ mod newkey;
 mod open;
 mod package;
 mod project;
-mod receive;
+pub(crate) mod receive;
 mod redact;
 mod send;
 mod set;
@@ -150,7 +150,7 @@ fn usage(cx: &mut Cx, command: Option<(&str, &str)>, requested: bool) {
         s += "\nThe following properties are supported:\n";
         s += &format!("\n\t{:<21} {}  {}   {}\n\n", "PROPERTY", "EDIT", "INHERIT", "VALUES");
         for p in props::ordered(props::DATASET) {
-            let edit = if p.edit == Edit::ReadOnly { " NO    " } else { "YES    " };
+            let edit = if matches!(p.edit, Edit::Own | Edit::Inherited) { "YES    " } else { " NO    " };
             let inherit =
                 if matches!(p.edit, Edit::Inherited | Edit::Once) { "  YES   " } else { "   NO   " };
             s += &format!(

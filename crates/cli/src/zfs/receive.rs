@@ -13,7 +13,7 @@
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{IsTerminal, Read};
+use std::io::{self, IsTerminal, Read, Write};
 use std::time::Instant;
 
 use api::{DatasetChange, DatasetKind as K, MountReport, Reason, ReceiveRequest, Refusal};
@@ -32,6 +32,7 @@ use props::{Given, Wanted};
 
 mod begin;
 mod failures;
+mod keys;
 mod package;
 mod plan;
 mod props;
@@ -65,8 +66,8 @@ struct Options {
 /// Runs `zfs receive` (`zfs_do_receive`).
 ///
 /// ```text
-/// zfs receive [-vnsFhu] [-o property=value] ... [-x property] ... <filesystem|volume|snapshot>
-/// zfs receive [-vnsFhu] [-o property=value] ... [-x property] ... [-d | -e] <filesystem>
+/// zfs receive [-vMnsFhu] [-o property=value] ... [-x property] ... <filesystem|volume|snapshot>
+/// zfs receive [-vMnsFhu] [-o property=value] ... [-x property] ... [-d | -e] <filesystem>
 /// zfs receive -A <filesystem|volume>
 /// zfs receive -c [-vn] <filesystem|snapshot>
 /// ```
@@ -92,6 +93,8 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             Found::Is(Opt::Short('A'), _) => options.abort = true,
             Found::Is(Opt::Short('h'), _) => options.skip_holds = true,
             Found::Is(Opt::Short('c'), _) => options.corrective = true,
+            // Linux unmounts nothing that is in use, also by force.
+            Found::Is(Opt::Short('M'), _) => {}
             Found::Is(Opt::Short(letter), _) => return absent(cx, &format!("-{letter}")),
             Found::Is(Opt::Named(_), _) => unreachable!("there are no long options"),
             Found::Invalid(c) => return Err(Stop::invalid(c)),
@@ -245,7 +248,7 @@ fn deliver(
     head: &Head,
     (input, begun): (&File, Instant),
 ) -> Outcome {
-    let Wanted { received, local, inherited, snapshot } = wanted;
+    let Wanted { received, local, inherited, snapshot, encryption, key } = wanted;
     let request = ReceiveRequest {
         target: plan.snapshot.clone(),
         origin: plan.origin.clone(),
@@ -258,6 +261,8 @@ fn deliver(
         local,
         inherited,
         snapshot,
+        encryption,
+        key,
     };
     let received = match (cx.deliver)(&request, &head.bytes, input) {
         Ok(received) => received,
@@ -328,6 +333,30 @@ fn skip(cx: &mut Cx, head: &Head, input: &File) -> Outcome {
             Ok(Some(_)) => {}
             Err(stream::Error::Record { .. }) => return Err(refuse(cx, CANNOT, "invalid record type")),
             Ok(None) | Err(_) => return Err(refuse(cx, CANNOT, "failed to read from stream")),
+        }
+    }
+}
+
+/// Copies what follows BEGIN up to END, record by record, since another stream may follow. A
+/// malformed record and what is behind it are left out.
+///
+/// # Errors
+/// The system's error from reading the stream or from writing.
+pub(crate) fn copy_rest(begin: &[u8], mut input: &File, into: &mut dyn io::Write) -> io::Result<()> {
+    let mut records = Reader::unchecked(begin.chain(&mut input));
+    let mut into = io::BufWriter::with_capacity(1 << 20, into);
+    loop {
+        match records.next_packet() {
+            Ok(Some(packet)) if matches!(packet.record, Record::Begin(_)) => {}
+            Ok(Some(packet)) => {
+                into.write_all(packet.raw)?;
+                into.write_all(packet.payload)?;
+                if matches!(packet.record, Record::End(_)) {
+                    return into.flush();
+                }
+            }
+            Err(stream::Error::Io { source, .. }) => return Err(source),
+            Ok(None) | Err(_) => return into.flush(),
         }
     }
 }

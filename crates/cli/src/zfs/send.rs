@@ -15,6 +15,9 @@ mod package;
 #[cfg(test)]
 mod tests;
 
+/// What a stream of a file system or volume itself has in place of a snapshot.
+const HEAD: &str = "@--head--";
+
 /// How often progress is shown.
 const PROGRESS: Duration = Duration::from_secs(1);
 
@@ -292,7 +295,9 @@ fn resume(cx: &mut Cx, mut options: Options, token: &str) -> Outcome {
     let (Some(to), Some(object), Some(offset), Some(bytes), Some(guid)) = fields else {
         return failed(cx, &"resume token is corrupt");
     };
-    let Some(name) = with_guid(cx, to, guid, &[K::Snapshot], None)? else {
+    // Without a snapshot, a file system or volume itself was sent.
+    let kinds: &[K] = if to.ends_with(HEAD) { &super::open::HEADS } else { &[K::Snapshot] };
+    let Some(name) = with_guid(cx, to, guid, kinds, None)? else {
         return match exists(cx, to, &[K::Snapshot])? {
             true => failed(cx, &format!("'{to}' is no longer the same snapshot used in the initial send")),
             false => failed(cx, &format!("'{to}' used in the initial send no longer exists")),
@@ -471,11 +476,7 @@ fn failed(cx: &mut Cx, request: &SendRequest, error: &Error) -> Stop {
             format!("incremental source ({}) does not exist", error.about)
         }
         Reason::KeyNotLoaded => "dataset key must be loaded".to_owned(),
-        Reason::BadType => {
-            "a file system or volume of a pool that is open for writing may change meanwhile; \
-             send a snapshot of it"
-                .to_owned()
-        }
+        Reason::Busy => "target is busy; if a filesystem, it must not be mounted".to_owned(),
         reason => words::reason(reason, &cx.clock),
     };
     writeln!(cx.err, "warning: cannot send '{dataset}': {why}");

@@ -26,6 +26,10 @@ use ondisk::{Corrupt, DmuType, Guid, ObjNum};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+mod root;
+
+pub use root::MoveKeys;
+
 /// A new wrapping key of a dataset (`dsl_crypto_params_t`).
 #[derive(Debug, Clone)]
 pub struct NewKey {
@@ -288,7 +292,7 @@ impl Syncing<'_> {
             self.store_location(dir, new)?;
             self.dsl.keys().set_root(dir, key);
         }
-        self.dsl.keys().enter(ds, to.root, wrapped, Arc::new(data));
+        self.dsl.keys().enter(ds, (object, to.root), wrapped, Arc::new(data));
         Ok(())
     }
 
@@ -299,7 +303,7 @@ impl Syncing<'_> {
         if let Some(object) = self.crypto_object(dir)? {
             let root = self.key_root(object)?;
             self.put_key(object, &wrapper(root), &raw.wrapped)?;
-            self.dsl.keys().all_rewrapped(root, raw.wrapped);
+            self.dsl.keys().all_rewrapped(object, root, raw.wrapped);
             return Ok(());
         }
         let object = self.zap_create(DmuType::ZAP_METADATA)?;

@@ -605,7 +605,7 @@ impl SyncTask for InheritProp {
             if object != 0 {
                 s.zap(object)?.drop_entry(s.tx, self.property.as_bytes())?;
             }
-            s.log("inherit", &self.name, snap, self.property.clone());
+            s.log("inherit", &self.name, snap, format!("{}=", self.property));
             return Ok(());
         }
         let head = s.hold_head(&self.name)?;
@@ -613,7 +613,7 @@ impl SyncTask for InheritProp {
         let before = s.refreservation(head)?;
         s.unset_prop(dir, &self.property, self.received)?;
         s.follow_prop(dir, Prop::by_name(&self.property), before)?;
-        s.log("inherit", &self.name, head, self.property.clone());
+        s.log("inherit", &self.name, head, format!("{}=", self.property));
         Ok(())
     }
 }
@@ -621,7 +621,7 @@ impl SyncTask for InheritProp {
 /// Removes the received value of a property (`clear_received_props`). A local one stays.
 #[derive(Debug, Clone)]
 pub struct DropReceived {
-    /// The full name of a file system or volume.
+    /// The full name of a file system, volume or snapshot.
     pub name: String,
     /// The property.
     pub property: String,
@@ -633,18 +633,31 @@ impl SyncTask for DropReceived {
     }
 
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
-        s.hold_head(&self.name).map(|_| ())
+        match self.name.contains('@') {
+            true => s.hold_snapshot(&self.name).map(|_| ()),
+            false => s.hold_head(&self.name).map(|_| ()),
+        }
     }
 
     fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        let entry = format!("{}$recvd", self.property);
+        if self.name.contains('@') {
+            let (_, snap) = s.hold_snapshot(&self.name)?;
+            let object = s.ds(snap)?.props_obj;
+            if object != 0 {
+                s.zap(object)?.drop_entry(s.tx, entry.as_bytes())?;
+            }
+            s.log("inherit", &self.name, snap, format!("{}=", self.property));
+            return Ok(());
+        }
         let head = s.hold_head(&self.name)?;
         let dir = s.ds(head)?.dir_obj;
         let before = s.refreservation(head)?;
         let object = s.dir(dir)?.props_zapobj;
-        s.zap(object)?.drop_entry(s.tx, format!("{}$recvd", self.property).as_bytes())?;
+        s.zap(object)?.drop_entry(s.tx, entry.as_bytes())?;
         s.dsl.heads().properties_changed();
         s.follow_prop(dir, Prop::by_name(&self.property), before)?;
-        s.log("inherit", &self.name, head, self.property.clone());
+        s.log("inherit", &self.name, head, format!("{}=", self.property));
         Ok(())
     }
 }

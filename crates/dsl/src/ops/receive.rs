@@ -22,6 +22,7 @@ use crate::heads::{LongHold, ResumePoint};
 use crate::keys::{RawKeys, RawUse};
 use crate::mos_objects::{DropEntry, words};
 use crate::ops::create::check_new_name;
+use crate::ops::key::NewCrypt;
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Contents, Error, Kind, Name, Result, Tail};
 use dmu::Objset;
@@ -100,6 +101,8 @@ pub struct Received {
     pub raw: Option<RawKeys>,
     /// For which snapshots it is redacted.
     pub redacted: Redacted,
+    /// The encryption of a new dataset, if it is not the parent's.
+    pub crypt: Option<NewCrypt>,
 }
 
 /// For which snapshots a stream is redacted, by their guids.
@@ -167,13 +170,22 @@ impl Received {
         }
     }
 
-    /// Refuses a stream with embedded blocks for an encrypted dataset.
-    fn check_embedded(&self, s: &Syncing<'_>, dir: u64) -> Result<()> {
-        if self.has(features::EMBED_DATA) && s.is_encrypted(dir)? {
-            let why = "its embedded blocks can't be encrypted: send it without -e";
-            return Syncing::refuse(&self.name, Refusal::Stream(why));
+    /// Refuses a stream with embedded blocks for a dataset that is or will be encrypted.
+    fn check_embedded(&self, encrypted: bool) -> Result<()> {
+        if self.has(features::EMBED_DATA) && encrypted {
+            let why = "incompatible embedded data stream feature with encrypted receive.";
+            return Syncing::refuse(&self.name, Refusal::RawStream(why));
         }
         Ok(())
+    }
+
+    /// Whether a new dataset below `parent` will be encrypted.
+    fn will_encrypt(&self, s: &Syncing<'_>, parent: u64) -> Result<bool> {
+        match &self.crypt {
+            Some(crypt) if crypt.off => Ok(false),
+            Some(crypt) if crypt.suite.is_some() => Ok(true),
+            _ => s.is_encrypted(parent),
+        }
     }
 
     fn check_snapshot_limit(&self, s: &mut Syncing<'_>, dir: u64) -> Result<()> {
@@ -301,7 +313,7 @@ impl ReceiveBegin {
         match (origin, &self.what.raw) {
             (Some(origin), _) => s.clone_key(dir, origin)?,
             (None, Some(keys)) => s.receive_key(dir, ds, keys)?,
-            (None, None) => s.create_key(dir, ds, &self.what.name, None)?,
+            (None, None) => s.create_key(dir, ds, &self.what.name, self.what.crypt.as_ref())?,
         }
         s.create_counts(dir)?;
         match origin {
@@ -329,7 +341,7 @@ impl ReceiveBegin {
             return Syncing::refuse(name, Refusal::WrongParent);
         }
         what.check_snapshot_limit(s, dir)?;
-        what.check_embedded(s, dir)?;
+        what.check_embedded(s.is_encrypted(dir)?)?;
         if what.begin.from_guid == 0 {
             if !what.force {
                 return Syncing::refuse(name, Refusal::Exists);
@@ -343,8 +355,13 @@ impl ReceiveBegin {
                 return Syncing::refuse(name, Refusal::Stream(why));
             }
             what.check_raw(s, dir, None)?;
+            if what.crypt.as_ref().is_some_and(|crypt| !crypt.off && crypt.suite.is_some()) {
+                let why = "zfs receive -F cannot be used to destroy an encrypted filesystem or overwrite an \
+                           unencrypted one with an encrypted one";
+                return Syncing::refuse(name, Refusal::RawStream(why));
+            }
             let above = s.dir(dir)?.parent_obj;
-            return s.check_new_key(above, name, None);
+            return s.check_new_key(above, name, what.crypt.as_ref());
         }
         let Some(from) = self.find_from(s, dir)? else {
             return Syncing::refuse(name, Refusal::NotSource);
@@ -403,15 +420,15 @@ impl ReceiveBegin {
             if what.raw.is_some() {
                 return Ok(());
             }
-            s.check_new_key(parent, name, None)?;
-            return what.check_embedded(s, parent);
+            s.check_new_key(parent, name, what.crypt.as_ref())?;
+            return what.check_embedded(what.will_encrypt(s, parent)?);
         };
         let (_, snap) = s.hold_snapshot(origin)?;
         let p = s.ds(snap)?;
         if what.begin.from_guid != 0 && p.guid != what.begin.from_guid {
             return Syncing::refuse(name, Refusal::NotSource);
         }
-        what.check_embedded(s, p.dir_obj)?;
+        what.check_embedded(s.is_encrypted(p.dir_obj)?)?;
         let incremental = what.begin.from_guid != 0;
         what.check_raw(s, p.dir_obj, incremental.then_some(snap))?;
         what.check_redacted(s, snap)?;
@@ -507,7 +524,7 @@ impl SyncTask for ReceiveResume {
         if at != (Some(self.from.0), Some(self.from.1)) {
             return refuse(Refusal::Stream("it continues at another place than where the receive broke off"));
         }
-        what.check_embedded(s, p.dir_obj)?;
+        what.check_embedded(s.is_encrypted(p.dir_obj)?)?;
         if s.field_u64(ds, mos::DS_RESUME_RAWOK)?.is_some() != what.raw.is_some() {
             return refuse(Refusal::Stream("it does not continue what was received here"));
         }

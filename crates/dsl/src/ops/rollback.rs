@@ -78,9 +78,9 @@ impl SyncTask for Rollback {
         s.swap_with_clone(clone, head)?;
         s.reset_log(head)?;
         let name = format!("{}/{TEMPORARY}", self.name);
-        s.destroy_head(clone, &name)?;
-        s.log("rollback", &self.name, head, String::new());
-        Ok(())
+        let parent = self.name.rsplit('/').next().unwrap_or_default();
+        s.log("clone swap", &name, clone, format!("parent={parent}"));
+        s.destroy_head(clone, &name)
     }
 }
 

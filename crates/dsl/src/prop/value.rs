@@ -193,7 +193,7 @@ impl Dataset {
     ///
     /// # Errors
     /// * [Reading](Error#reading): the dataset, or an object with the value, can't be read.
-    /// * [`Error::Corrupt`]: the key object is malformed, or the loaded key does not open it.
+    /// * [`Error::Corrupt`]: the key object is malformed.
     pub fn property(&self, prop: Prop) -> Result<Option<Property>> {
         let desc = prop.desc();
         let Some(kind) = self.kind()? else { return Ok(None) };
@@ -323,13 +323,17 @@ impl Dataset {
     /// # Errors
     /// * [Reading](Error#reading): the property ZAP can't be read.
     pub fn received(&self, name: &str) -> Result<Option<Value>> {
-        let zap = if self.is_snapshot() {
-            std::sync::Arc::new(PropZap::read(self.dsl().mos(), ObjNum(self.phys().props_obj))?)
-        } else {
-            self.dir().props()?
-        };
         let plain = |z: &PropZap| z.get(name, Suffix::Recvd).map(value_of);
-        Ok(plain(&zap))
+        Ok(self.own_props()?.and_then(|zap| plain(&zap)))
+    }
+
+    /// The properties that this dataset or snapshot itself has; `None` if there are none.
+    fn own_props(&self) -> Result<Option<std::sync::Arc<PropZap>>> {
+        Ok(match (self.is_snapshot(), self.phys().props_obj) {
+            (true, 0) => None,
+            (true, object) => Some(std::sync::Arc::new(PropZap::read(self.dsl().mos(), ObjNum(object))?)),
+            (false, _) => Some(self.dir().props()?),
+        })
     }
 
     /// What a directory itself has of a property, so that it can be put back.
@@ -348,7 +352,7 @@ impl Dataset {
     /// # Errors
     /// * [Reading](Error#reading): the property ZAP can't be read.
     pub fn received_names(&self) -> Result<Vec<String>> {
-        let zap = self.dir().props()?;
+        let Some(zap) = self.own_props()? else { return Ok(Vec::new()) };
         let names = zap.order.iter().filter(|name| zap.get(name, Suffix::Recvd).is_some());
         Ok(names.cloned().collect())
     }

@@ -175,7 +175,7 @@ fn properties() {
     pools.received("zfs receive -o compression=gzip -o com.example:mine=1 -x com.example:p dst/one", "one");
     assert_eq!(pools.property("compression", "dst/one"), "gzip zstd local");
     assert_eq!(pools.property("com.example:mine", "dst/one"), "1 - local");
-    assert_eq!(pools.property("com.example:p", "dst/one"), "- - -");
+    assert_eq!(pools.property("com.example:p", "dst/one"), "- v -");
     pools.good("zfs inherit -S compression dst/one");
     assert_eq!(pools.property("compression", "dst/one"), "zstd zstd received");
     pools.good("zfs inherit compression dst/one");
@@ -272,4 +272,138 @@ fn packages_of_the_kernel_module() {
     into("incr-multi-a-c", "zfs receive dst/fs");
     assert_eq!(daemon.good("zfs list -H -t snapshot -o name dst/fs"), "dst/fs@b\ndst/fs@c\n");
     daemon.good("zpool scrub -w dst");
+}
+
+/// A tree of encrypted and other file systems at the sender, with the place of its key.
+fn locked() -> (Pools, String) {
+    let pools = Pools::new();
+    fs::write(pools.file("key"), "correct horse").expect("a file");
+    let key = format!("file://{}", pools.file("key").display());
+    let own = format!("-o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000 -o keylocation={key}");
+    for line in [
+        &*format!("zfs create {own} src/t"),
+        "zfs create src/t/k",
+        &format!("zfs create {own} src/t/own"),
+        "zfs create -o encryption=off src/t/plain",
+        "zfs snapshot -r src/t@a",
+    ] {
+        pools.good(line);
+    }
+    (pools, key)
+}
+
+/// Goal: a raw package makes the encryption roots of the sender, also where they changed there, and
+/// their key locations. One key then opens what it opened at the sender.
+#[test]
+fn encryption_roots() {
+    let (pools, key) = locked();
+    let roots = |top: &str| {
+        let shown = pools.good(&format!("zfs list -H -r -o name,encryptionroot,keylocation {top}"));
+        shown.replace(&key, "file").replace("src/t", "dst/t").replace('\t', " ")
+    };
+    pools.send("zfs send -R -w src/t@a", "full");
+    pools.received("zfs receive dst/t", "full");
+    let expected = "dst/t dst/t file\ndst/t/k dst/t none\ndst/t/own dst/t/own file\ndst/t/plain - none\n";
+    assert_eq!(roots("dst/t"), expected);
+    pools.good("zfs load-key dst/t");
+    assert_eq!(pools.good("zfs get -H -o value keystatus dst/t/k dst/t/own"), "available\nunavailable\n");
+    pools.all(&[
+        &format!("zfs change-key -o keyformat=passphrase -o keylocation={key} src/t/k"),
+        "zfs change-key -i src/t/own",
+        "zfs snapshot -r src/t@b",
+    ]);
+    pools.send("zfs send -R -w -I @a src/t@b", "increment");
+    assert_eq!(pools.received("zfs receive dst/t", "increment"), "");
+    let expected = "dst/t dst/t file\ndst/t/k dst/t/k file\ndst/t/own dst/t none\ndst/t/plain - none\n";
+    assert_eq!((roots("src/t").as_str(), roots("dst/t").as_str()), (expected, expected));
+    pools.good("zfs load-key dst/t/k");
+    let status = pools.good("zfs get -H -o value keystatus dst/t/k dst/t/own");
+    assert_eq!(status, "available\navailable\n");
+    pools.good("zpool scrub -w dst");
+    pools.all(&["zfs unload-key -a", "zfs load-key -a", "zpool scrub -w dst"]);
+}
+
+/// Goal: what arrives in the clear gets the encryption that the command line asks for, or that of
+/// its parent. With properties it was in the clear at the sender, and stays so.
+#[test]
+fn encrypted_by_the_receiver() {
+    let (pools, key) = locked();
+    pools.all(&["zfs create src/c", "zfs snapshot src/c@a"]);
+    pools.send("zfs send src/c@a", "plain");
+    pools.send("zfs send -p src/c@a", "listed");
+    let own = format!("-o encryption=aes-128-gcm -o keyformat=passphrase -o keylocation={key}");
+    for (options, name, stream, expected) in [
+        (&*own, "src/new", "plain", "aes-128-gcm src/new"),
+        ("", "src/t/inherits", "plain", "aes-256-gcm src/t"),
+        ("-o encryption=off", "src/t/off", "plain", "off -"),
+        ("", "src/t/listed", "listed", "off -"),
+        ("-x encryption", "src/t/excluded", "listed", "aes-256-gcm src/t"),
+        ("-o encryption=aes-192-ccm", "src/t/other", "listed", "aes-192-ccm src/t"),
+    ] {
+        pools.received(&format!("zfs receive -u {options} {name}"), stream);
+        let shown = pools.good(&format!("zfs list -H -o encryption,encryptionroot {name}"));
+        assert_eq!(shown.trim_end().replace('\t', " "), expected, "{name}");
+    }
+    pools.good("zfs unload-key -a");
+    let (code, told) = pools.receive("zfs receive src/t/late", "plain");
+    let text = "cannot receive new filesystem stream: inherited key must be loaded\n";
+    assert_eq!((code, told.as_str()), (1, text));
+    pools.received("zfs receive src/t/late", "listed");
+}
+
+/// Goal: properties that a snapshot got or lost after it was received arrive with the next package
+/// of its tree.
+#[test]
+fn properties_of_snapshots_that_exist() {
+    let pools = planted();
+    pools.all(&["zfs set com.example:s=old src/t/k@a", "zfs set com.example:gone=1 src/t/k@a"]);
+    pools.send("zfs send -R src/t@b", "full");
+    pools.received("zfs receive dst/t", "full");
+    assert_eq!(pools.property("com.example:s", "dst/t/k@a"), "old old received");
+    pools.all(&[
+        "zfs set com.example:s=new src/t/k@a",
+        "zfs inherit com.example:gone src/t/k@a",
+        "zfs set com.example:more=2 src/t@b",
+    ]);
+    pools.send("zfs send -R -I @b src/t@c", "more");
+    pools.received("zfs receive dst/t", "more");
+    for (property, name, value) in [
+        ("com.example:s", "dst/t/k@a", "new new received"),
+        ("com.example:gone", "dst/t/k@a", "- - -"),
+        ("com.example:more", "dst/t@b", "2 2 received"),
+    ] {
+        assert_eq!(pools.property(property, name), value, "{property} {name}");
+    }
+}
+
+/// Goal: `zstream recompress` compresses directories too, and the stream is received.
+#[test]
+fn a_recompressed_stream() {
+    let pools = planted();
+    pools.send("zfs send -c src/t@b", "plain");
+    let input = File::open(pools.file("plain")).expect("a stream");
+    let ran = command(pools.dir.path(), "zstream recompress gzip-1").stdin(input).output().expect("it runs");
+    assert!(ran.status.success(), "{}", said(&ran));
+    fs::write(pools.file("smaller"), ran.stdout).expect("a file");
+    let dump = pools.good(&format!("zstream dump -v {}", pools.file("smaller").display()));
+    assert!(dump.contains("compression type = 5"), "{dump}");
+    pools.received("zfs receive dst/t", "smaller");
+    pools.good("zpool scrub -w dst");
+}
+
+/// Goal: a file system that is not mounted is sent without a snapshot, and the rest of such a
+/// stream too.
+#[test]
+fn a_file_system_itself() {
+    let pools = planted();
+    pools.send("zfs send src/t/k", "whole");
+    pools.received("zfs receive dst/k", "whole");
+    let whole = fs::read(pools.file("whole")).expect("a stream");
+    fs::write(pools.file("cut"), &whole[..whole.len() - 312]).expect("a file");
+    assert_eq!(pools.receive("zfs receive -s dst/rest", "cut").0, 1);
+    let token = pools.good("zfs get -H -o value receive_resume_token dst/rest");
+    pools.send(&format!("zfs send -t {}", token.trim_end()), "rest");
+    pools.received("zfs receive -s dst/rest", "rest");
+    let shown = pools.good("zfs list -H -t snapshot -o name -r dst");
+    assert_eq!(shown, "dst/k@--head--\ndst/rest@--head--\n");
 }

@@ -112,6 +112,12 @@ fn a_raw_stream_is_mounted_with_its_key() {
     }
     assert_eq!(text(&receiver.path("got/text")), "second");
     assert!(!receiver.path("got/noise").exists());
+    // Its data keys are those of the sender. Its own key is another one.
+    daemon.good("zfs unmount tank/got");
+    daemon.good("zfs unload-key tank/got");
+    assert_eq!(text(&receiver.path("enc/text")), "second");
+    daemon.good("zfs snapshot tank/enc@3");
+    daemon.good(&format!("zfs load-key -L {key} tank/got"));
     daemon.good(&format!("zfs load-key -L {key} tank/other"));
     daemon.good("zfs mount tank/other");
     assert_eq!(text(&receiver.path("other/text")), "second");
@@ -119,12 +125,14 @@ fn a_raw_stream_is_mounted_with_its_key() {
     fs::write(receiver.path("other/text"), "mine").expect("a file");
     daemon.good("zfs snapshot tank/other@mine");
     let (code, told) = receiver.from("increment", "zfs receive tank/home");
-    assert_eq!((code, told.lines().count()), (1, 2), "{told}");
+    let words = "cannot receive incremental stream: cannot perform raw receive on top of existing \
+                 unencrypted dataset\n";
+    assert_eq!((code, told.as_str()), (1, words));
     // What is not encrypted takes no raw stream, and an encrypted one no other.
     daemon.good("zfs create tank/plain");
     let (code, told) = receiver.from("raw", "zfs receive -F tank/plain");
-    let words = "cannot receive new filesystem stream: cannot perform raw receive on top of existing \
-                 unencrypted dataset\n";
+    let words = "cannot receive new filesystem stream: zfs receive -F cannot be used to destroy an \
+                 encrypted filesystem or overwrite an unencrypted one with an encrypted one\n";
     assert_eq!((code, told.as_str()), (1, words));
 }
 
@@ -212,4 +220,63 @@ fn a_receive_ends_with_its_command() {
     receiver.until("zfs list -H -o name -r tank", |told| told.contains("tank/other\n"));
     receiver.daemon.good("zpool export -f tank");
     assert!(!child.wait().expect("a child").success());
+}
+
+/// Goal: a raw increment keeps the extended attributes of a file that got larger blocks, although
+/// its stream says that their block did not change.
+#[test]
+fn a_raw_increment_keeps_attributes() {
+    let Some(receiver) = Receiver::new() else { return };
+    let daemon = &receiver.daemon;
+    fs::write(receiver.dir.path().join("key"), "correct horse").expect("a file");
+    let key = format!("file://{}/key", receiver.dir.path().display());
+    daemon.good(&format!(
+        "zfs create -o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000 -o keylocation={key} \
+         -o xattr=sa -o dnodesize=legacy tank/enc"
+    ));
+    let file = |dataset: &str| receiver.path(&format!("{dataset}/file"));
+    fs::write(file("enc"), vec![1; 16 << 10]).expect("a file");
+    let names: Vec<String> = (0..20).map(|n| format!("user.attribute{n}")).collect();
+    for name in &names {
+        let value = [7; 52];
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(file("enc"), name.as_str(), &value, flags).expect("an attribute");
+    }
+    daemon.good("zfs snapshot tank/enc@1");
+    receiver.stream("zfs send -w tank/enc@1", "raw");
+    assert_eq!(receiver.from("raw", "zfs receive tank/got"), (0, String::new()));
+    fs::write(file("enc"), vec![2; 1 << 20]).expect("a file");
+    daemon.good("zfs snapshot tank/enc@2");
+    receiver.stream("zfs send -w -i @1 tank/enc@2", "more");
+    assert_eq!(receiver.from("more", "zfs receive tank/got"), (0, String::new()));
+    daemon.good(&format!("zfs load-key -L {key} tank/got"));
+    daemon.good("zfs mount tank/got");
+    assert_eq!(fs::read(file("got")).expect("a file"), vec![2; 1 << 20]);
+    for name in &names {
+        let mut value = [0; 64];
+        let length = rustix::fs::getxattr(file("got"), name.as_str(), &mut value).expect("an attribute");
+        assert_eq!(value[..length], [7; 52], "{name}");
+    }
+}
+
+/// Goal: the dataset that a stream goes into is the engine's: it is neither renamed nor promoted. A
+/// file system that is mounted is not sent itself.
+#[test]
+fn what_is_in_use_stays() {
+    let Some(receiver) = Receiver::new() else { return };
+    let daemon = &receiver.daemon;
+    assert_eq!(receiver.from("full", "zfs receive tank/got"), (0, String::new()));
+    fs::write(receiver.path("home/more"), testpools::noise(8, 1 << 20)).expect("a file");
+    daemon.good("zfs snapshot tank/home@2");
+    receiver.stream("zfs send -i @1 tank/home@2", "more");
+    let whole = fs::read(receiver.dir.path().join("more")).expect("a stream");
+    fs::write(receiver.dir.path().join("cut"), &whole[..whole.len() - 400]).expect("a file");
+    assert_eq!(receiver.from("cut", "zfs receive -s tank/got").0, 1);
+    for line in ["zfs rename tank/got/%recv tank/x", "zfs promote tank/got/%recv"] {
+        assert!(!daemon.ran(line).status.success(), "{line}");
+    }
+    daemon.good("zfs receive -A tank/got");
+    let told = said(&daemon.ran("zfs send tank/home"));
+    let words = "warning: cannot send 'tank/home': target is busy; if a filesystem, it must not be mounted\n";
+    assert_eq!(told, words);
 }

@@ -18,7 +18,7 @@ use spa::engine::{PoolProp, PoolWriter, TaskError};
 use spa::import::Resources;
 use zpl::NewFileSystem;
 
-use crate::commands::dataset::tasks;
+use crate::commands::dataset::{quotas, tasks};
 use crate::commands::vdev::layout::{add_aux, vdevs};
 use crate::replies::{error_of, of_create, of_library, of_shape};
 use crate::view::PoolFacts;
@@ -43,7 +43,10 @@ pub fn create_pool(
     host: &Host,
     cache: arc::CacheMemory,
 ) -> Result<(Pool, PoolFacts), Error> {
-    let name = request.name.as_str();
+    let mut request = request.clone();
+    let name = request.name.clone();
+    let limits = quotas::split_list(&name, &mut request.root_props, true)?;
+    let (name, request) = (name.as_str(), &request);
     let NewProps { features, version, ashift, kept, facts } = new_props(request, host)?;
     let new =
         NewPool { name: name.to_owned(), vdevs: vdevs(name, &request.layout)?, ashift, force: request.force };
@@ -77,6 +80,9 @@ pub fn create_pool(
         furnish(live, name, request, kept, space)?;
     }
     let pool = Pool::with_spa(spa, None).map_err(|e| Error::new(name, of_library(&e)))?;
+    if !limits.is_empty() {
+        quotas::set(&pool, name, None, &limits)?;
+    }
     Ok((pool, facts))
 }
 

@@ -13,7 +13,7 @@
 //! # Other users
 //! At a shared daemon, other users may send and receive what `zfs allow` grants them
 //! ([`grants::streams`](crate::control::grants)). Their connections and visits are counted apart
-//! from the owners'.
+//! from the owners', and from their requests to the control socket.
 
 mod receiving;
 mod sending;
@@ -182,17 +182,25 @@ fn serve(daemon: &Daemon, mut stream: UnixStream, caller: &Caller) -> std::io::R
     if let Err(refusal) = take(caller, "request", ASK_MAX as u64) {
         return send(&mut stream, &Answer::Denied(refusal), &[]);
     }
-    let until = Until { stream: &stream, end: Instant::now() + OPENING };
-    let mut first = First { until, descriptor: None };
-    let asked = receive(&mut first, ASK_MAX, &mut bytes)?;
-    let descriptor = first.descriptor.take();
+    let mut until = Until { stream: &stream, end: Instant::now() + OPENING };
+    // The end of a descriptor may wait for the user who passed it. So those of others are never
+    // taken from the connection.
+    let (asked, descriptor) = match caller.owns() {
+        false => (receive(&mut until, ASK_MAX, &mut bytes)?, None),
+        true => {
+            let mut first = First { until, descriptor: None };
+            (receive(&mut first, ASK_MAX, &mut bytes)?, first.descriptor.take())
+        }
+    };
     stream.set_read_timeout(None)?;
     let opening = match asked {
         Some(Ask::Open(opening)) => opening,
         Some(Ask::Send(request)) => return sending::serve(daemon, stream, &request, caller),
         Some(Ask::Receive(request)) => {
-            let Some(rest) = descriptor else { return Ok(()) };
-            return receiving::serve(daemon, stream, &request, (&bytes, rest), caller);
+            if caller.owns() && descriptor.is_none() {
+                return Ok(());
+            }
+            return receiving::serve(daemon, stream, &request, (&bytes, descriptor), caller);
         }
         _ => return Ok(()),
     };

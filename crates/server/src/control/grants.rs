@@ -294,8 +294,13 @@ fn needs(change: &DatasetChange) -> Vec<Need<'_>> {
             snapshots.iter().map(|name| here(head_of(name), "release")).collect()
         }
         DatasetChange::Set { name, props, .. } => settings(At::Here(name), props),
+        DatasetChange::SetReceived { snapshots } => {
+            snapshots.iter().flat_map(|(name, props)| settings(At::Here(head_of(name)), props)).collect()
+        }
         DatasetChange::Inherit { name, prop, .. } => vec![here(name, &permission_to_set(prop))],
-        DatasetChange::ChangeKey { name, .. } => vec![here(name, "change-key")],
+        DatasetChange::ChangeKey { name, .. } | DatasetChange::MoveKeys { name, .. } => {
+            vec![here(name, "change-key")]
+        }
         // `check_allow` checks this change.
         DatasetChange::Allow { name, .. } => vec![here(name, "allow")],
     }

@@ -283,7 +283,8 @@ impl Mounts {
     ) -> Result<R, Error> {
         let below = self.list().into_iter().filter(|one| one.is_below(live));
         let all: Vec<_> = std::iter::once(Arc::clone(live)).chain(below).collect();
-        if all.len() > 1 {
+        // One that is replaced stays unmounted as long as its stream takes.
+        if all.len() > 1 || matches!(why, Unmounts::Replaced) {
             let names: Vec<String> = all.iter().map(|one| one.name()).collect();
             crate::control::grants::may_unmount(caller, &names)?;
         }

@@ -9,6 +9,7 @@ use crate::mounts::threads::threads_for;
 use crate::pools::Pools;
 use crate::pools::holders::with_user;
 use crate::pools::imported::{Imported, Mounted};
+use crate::pools::requests;
 use crate::pools::unmounting::{Folder, folders_of, remove_folders, restore_all, unmount_all};
 use crate::replies::error_of;
 use crate::volumes::exports::split_resize;
@@ -70,6 +71,10 @@ impl Pools {
             errors = set_limits(&imported, live, change, limits);
         }
         if errors.is_empty() {
+            if let Some((name, input)) = requests::record(change) {
+                // The change is made, whether it is recorded or not.
+                let _ = live.log_request(name, input, caller.peer().uid);
+            }
             self.tell_names(&imported, change);
             if let Some(resize) = resize {
                 errors.extend(resize.run(&imported, about).err());

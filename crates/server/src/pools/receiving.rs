@@ -19,7 +19,8 @@ use ondisk::replay::{BACKUP_MAGIC, Begin, RECORD_SIZE, Record, features, flags};
 use rustix::io::Errno;
 use stream::{ReceiveError, ReceiveOptions, Receiving, RedactError};
 
-use crate::control::grants::streams::may_set;
+use crate::commands::dataset::keys::new_crypt;
+use crate::control::grants::streams::{may_receive, may_set};
 use crate::pools::Pools;
 use crate::pools::holders::with_user;
 use crate::pools::imported::Imported;
@@ -86,8 +87,15 @@ impl Pools {
         self.attachments.devices_after(&self.table, head);
         let busy = |error| with_user(caller, &self.visits, &self.attachments, &imported, error);
         match &done {
-            Ok(_) => props.finish(self, caller, dsl, (head, target)),
-            Err(_) if state.object.is_some() => props.put_back(self, caller, dsl, head),
+            Ok(_) => {
+                // Grants may have ended while the stream came.
+                props.keep_granted(&may);
+                props.finish(self, caller, dsl, (head, target));
+            }
+            // Another dataset may have its name by now.
+            Err(_) if state.object.is_some() && state.object == object_of(&imported, head) => {
+                props.put_back(self, caller, dsl, head);
+            }
             Err(_) => {}
         }
         let done = match done.map_err(busy) {
@@ -132,21 +140,31 @@ impl Pools {
             resumable: request.resumable,
             enforce_limits: !caller.owns(),
             creator: Some(caller.peer().uid),
+            crypt: new_crypt(head, request.key.as_ref(), &request.encryption)?,
         };
         let failed = |error: ReceiveError| error_about(head, &error);
         let live = imported.writer(head)?;
         let mut begun = |is_new: bool| {
+            // What was checked was checked for the other case.
+            if is_new != state.object.is_none() {
+                return false;
+            }
             match is_new {
                 true => props.begin_new(live, head),
                 // Of one that is replaced, they are set already.
                 false => props.begin(self, caller, imported.pool.dsl(), head),
             }
+            true
         };
         let receiving = Receiving::with(imported.pool.spa(), begin.chain(rest), &options, &mut begun);
         let receiving = receiving.map_err(failed)?;
         let (is_new, bytes) = (receiving.is_new(), receiving.bytes());
         let mut lost = Vec::new();
-        let finish = || receiving.finish().map_err(failed);
+        let was_there = state.object.is_some() || state.partial;
+        let finish = || {
+            may_receive(&self.table, caller, request, Some(!was_there))?;
+            receiving.finish().map_err(failed)
+        };
         if is_new {
             finish()?;
             return Ok(Done { is_new, bytes, lost });
@@ -275,6 +293,12 @@ fn head_of(target: &str) -> Result<&str, Error> {
     }
     let (head, _) = target.split_once('@').ok_or_else(|| Error::new(target, Reason::InvalidName))?;
     Ok(head)
+}
+
+/// The object of a file system or volume, if it exists.
+fn object_of(imported: &Imported, head: &str) -> Option<u64> {
+    let found = imported.pool.spa().read(|| imported.pool.dsl().dataset(head));
+    found.ok().map(|dataset| dataset.object().0)
 }
 
 /// The subject and the reason of a failed receive.

@@ -46,11 +46,12 @@ const GIVEN: [&Parameter; 11] = [
 ];
 
 /// Parameters without an effect that scripts set before they do something else.
-static WITHOUT_EFFECT: [Tunable; 6] = [
+static WITHOUT_EFFECT: [Tunable; 7] = [
     Tunable::without_effect("metaslab_debug_load", 0, "no effect: metaslabs are loaded when they are needed"),
     Tunable::without_effect("zfs_keep_log_spacemaps_at_export", 0, "no effect: an export decides by itself"),
     Tunable::without_effect("zfs_livelist_max_entries", 500_000, "no effect: clones get no livelists"),
     Tunable::without_effect("zfs_livelist_min_percent_shared", 75, "no effect: clones get no livelists"),
+    Tunable::without_effect("send_holes_without_birth_time", 1, "no effect: births of holes are trusted"),
     Tunable::without_effect("zfs_scan_legacy", 0, "no effect: scans have one algorithm"),
     Tunable::without_effect("zfs_zevent_retain_max", 2000, "no effect: repeated events are all reported"),
 ];

@@ -1,5 +1,6 @@
 //! Datasets with their properties.
 
+use dsl::prop::is_user_property;
 use dsl::{Bookmark, Dir, Dsl, Kind, ListOptions, Listed, Prop as Native, Property, Value};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,6 +154,13 @@ impl<'a> Asked<'a> {
                 for p in d.properties()? {
                     props.push(self.prop(d, &p)?);
                 }
+                if self.query.received && self.query.stored {
+                    for name in d.received_names()?.iter().filter(|name| is_user_property(name)) {
+                        if !props.iter().any(|prop| prop.name == *name) {
+                            props.extend(self.hidden(d, name)?);
+                        }
+                    }
+                }
             }
             PropSelect::Named(names) => {
                 for wanted in names {
@@ -192,8 +200,19 @@ impl<'a> Asked<'a> {
         }
         match d.user_property(wanted)? {
             Some(p) => Ok(Some(self.prop(d, &p)?)),
+            None if self.query.received => self.hidden(d, wanted),
             None => Ok(None),
         }
+    }
+
+    /// A user property whose received value is excluded (`zfs receive -x`).
+    fn hidden(&self, d: &dsl::Dataset, name: &str) -> dsl::Result<Option<Prop>> {
+        let Some(value) = d.received(name)? else { return Ok(None) };
+        let none = Value::Text("-".to_owned());
+        let hidden = Property { name: name.to_owned(), prop: None, value: none, source: dsl::Source::None };
+        let shown = Property { value, ..hidden.clone() };
+        let received = (shown.text(&dsl::prop::text::NICE), shown.text(&dsl::prop::text::LITERAL));
+        Ok(Some(Prop { received: Some(received), ..convert(&hidden) }))
     }
 
     /// The snapshot of `written@`: of this dataset, or of the one in its full name.

@@ -24,7 +24,6 @@ impl Sendable {
     /// # Errors
     /// * [`Reason::NoSuchDataset`], [`Reason::InvalidName`]: the dataset or its origin does not
     ///   exist.
-    /// * [`Reason::BadType`]: it is the head of a pool that is open for writing, and may change.
     /// * [`Reason::Refused`]: the origin is not an earlier state of the dataset.
     /// * [`Reason::System`] (`EINVAL`): the bookmark to redact by is no redaction bookmark.
     /// * [`Reason::Io`], [`Reason::Corrupt`]: they can't be read.
@@ -32,9 +31,6 @@ impl Sendable {
         let name = request.dataset.as_str();
         let open = |name: &str| imported.pool.dsl().dataset(name).map_err(|error| error_of(name, &error));
         let dataset = open(name)?;
-        if !dataset.is_snapshot() && imported.pool.spa().writer().is_some() {
-            return Err(Error::new(name, Reason::BadType));
-        }
         let failed = |error: SendError| Error::new(name, of_send(&error));
         let (origin, from) = match request.from.as_deref().map(|from| (from, from.split_once('#'))) {
             None => (None, None),

@@ -7,7 +7,7 @@ use dmu::Tx;
 use dsl::sync::SyncTask;
 use dsl::{Dsl, Need, ReserveOutcome};
 use ondisk::config::PoolState;
-use ondisk::{Blkptr, Guid, RootedConfig, Txg, Uberblock};
+use ondisk::{Blkptr, Guid, Nvlist, RootedConfig, Txg, Uberblock};
 use zio::{FailMode, Reason};
 
 use crate::checkpoint::Checkpoints;
@@ -19,7 +19,7 @@ use crate::initialize_trim::InitializeTrim;
 use crate::intent_logs::IntentLogs;
 use crate::pool_core::PoolCore;
 use crate::pool_core::errors::ShapeError;
-use crate::pool_core::state::{Command, Recorded, Synced};
+use crate::pool_core::state::{Command, Logged, Recorded, Synced};
 use crate::scan::{ScanCommand, ScanDone, ScanRefusal, Scans};
 use crate::sync::tasks::{Queued, Ticket};
 use crate::txg::{Bar, Hold, Stopped, TXG_DEFER_SIZE, TXG_SIZE, Tunables, Txgs};
@@ -474,9 +474,22 @@ impl PoolWriter {
     /// # Errors
     /// * [`Stopped`]: the pool has stopped.
     pub fn log_command(&self, line: &str, uid: u32) -> Result<(), Stopped> {
+        self.log(Command { what: Logged::Line(line.to_owned()), uid })
+    }
+
+    /// Writes a request with its input to the pool's history with the next txg, under the name of
+    /// OpenZFS's ioctl (`zfsdev_ioctl_common`).
+    ///
+    /// # Errors
+    /// * [`Stopped`]: the pool has stopped.
+    pub fn log_request(&self, name: &'static str, input: Nvlist, uid: u32) -> Result<(), Stopped> {
+        self.log(Command { what: Logged::Request(name, input), uid })
+    }
+
+    fn log(&self, command: Command) -> Result<(), Stopped> {
         self.txgs.check_suspended()?;
         let _hold = self.txgs.hold(0)?;
-        self.parts.core.history.commands.lock().push(Command { line: line.to_owned(), uid });
+        self.parts.core.history.commands.lock().push(command);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use pool::alloc::ClassKind;
 
 use crate::pool_core::PoolCore;
 use crate::pool_core::errors::SyncError;
-use crate::pool_core::state::Recorded;
+use crate::pool_core::state::{Command, Logged, Recorded};
 
 fn text(nv: &mut Nvlist, name: &str, value: &str) {
     nv.set(name, Value::String(value.as_bytes().to_vec()));
@@ -31,13 +31,23 @@ fn internal(event: &Event, txg: Txg, now: u64, hostname: &str) -> Nvlist {
     nv
 }
 
-/// The history record of a user's command (`zpool_log_history`).
-fn command(line: &str, uid: u32, now: u64, hostname: &str) -> Nvlist {
+/// The zone of commands (`ZPOOL_HIST_ZONE`), as OpenZFS names it on Linux.
+const ZONE: &str = "linux";
+
+/// The history record of a user's command or request (`zpool_log_history`, `zfsdev_ioctl_common`).
+fn command(command: &Command, now: u64, hostname: &str) -> Nvlist {
     let mut nv = Nvlist::new();
-    text(&mut nv, "history command", line);
-    nv.set("history who", Value::Uint64(uid.into()));
+    match &command.what {
+        Logged::Line(line) => text(&mut nv, "history command", line),
+        Logged::Request(name, input) => {
+            text(&mut nv, "ioctl", name);
+            nv.set("in_nvl", Value::List(input.clone()));
+        }
+    }
+    nv.set("history who", Value::Uint64(command.uid.into()));
     nv.set("history time", Value::Uint64(now));
     text(&mut nv, "history hostname", hostname);
+    text(&mut nv, "history zone", ZONE);
     nv
 }
 
@@ -65,7 +75,7 @@ impl PoolCore {
         let events: Vec<Nvlist> =
             announced.iter().chain(events).map(|e| internal(e, txg, now, &hostname)).collect();
         self.record(&events);
-        let commands = commands.iter().map(|c| command(&c.line, c.uid, now, &hostname));
+        let commands = commands.iter().map(|c| command(c, now, &hostname));
         events
             .into_iter()
             .chain(commands)

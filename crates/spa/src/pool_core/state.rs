@@ -89,10 +89,18 @@ pub struct Recorded {
     pub record: Nvlist,
 }
 
-/// A user's command.
+/// What a user did.
 pub(crate) struct Command {
-    pub(crate) line: String,
+    pub(crate) what: Logged,
     pub(crate) uid: u32,
+}
+
+/// The record of what a user did.
+pub(crate) enum Logged {
+    /// A command line.
+    Line(String),
+    /// A request with its input, under the name of OpenZFS's ioctl.
+    Request(&'static str, Nvlist),
 }
 
 /// What the next txg adds to the history, and what callers have not seen of it.

@@ -416,8 +416,12 @@ impl Target {
         }
         require(r.offset.is_multiple_of(size), "its offset is impossible")?;
         let blkid = BlkId(r.offset / size);
+        if compress != CompressKind::Off && kind.is_metadata() {
+            // `zstream recompress` makes these. Here, metadata has a compressor of its own.
+            let plain = unpack(compress, &item.payload, size)?;
+            return Ok(dnode.write_block(tx, blkid, native(item.order, kind, &plain)?)?);
+        }
         if compress != CompressKind::Off {
-            require(!kind.is_metadata(), "its kind of block is never sent compressed")?;
             let bytes = Block::copy_of(&item.payload);
             return Ok(dnode.write_packed(tx, blkid, PackedBlock { bytes, compress, encrypted: None })?);
         }
@@ -482,11 +486,14 @@ impl Target {
 
     fn spill_block(&mut self, tx: &Tx, r: &Spill, item: &Item) -> Result<(), Wrong> {
         self.check_size(r.length)?;
-        // It is there for receivers that don't know the flag of OBJECT.
-        if self.spill && r.flags & SPILL_UNMODIFIED != 0 {
+        let found = self.find(r.object)?;
+        // It is there for receivers that don't know the flag of OBJECT, and for objects that were
+        // made anew here, such as raw ones of another block size.
+        let is_there = found.as_ref().is_none_or(|dnode| dnode.phys().spill.is_some());
+        if self.spill && r.flags & SPILL_UNMODIFIED != 0 && is_there {
             return Ok(());
         }
-        let dnode = self.existing(r.object)?;
+        let dnode = found.ok_or(Wrong::Record("its object does not exist"))?;
         if self.raw.is_some() {
             return self.raw_spill(tx, &dnode, r, item);
         }

@@ -4,7 +4,8 @@
 //! # Theory
 //! Only a block that can't be read for its checksum is touched. Its bytes in the stream are brought
 //! into the form in which the pool stores it, and only if they have the checksum of its pointer are
-//! they written to its places. So a wrong stream can't change anything.
+//! they written to its places. So the checksum decides: a wrong stream changes nothing, but a hostile
+//! one can be made to fit a weak checksum such as Fletcher-4.
 //!
 //! What arrives compressed or raw is used as it is. Plain bytes have to be compressed as they were
 //! when the block was written, which only the same compressor can do.
@@ -66,8 +67,15 @@ pub fn correct(spa: &Arc<Spa>, source: impl Read, name: &str) -> Result<Correcte
     let (mut reader, mut state) = (Reader::new(source), State::default());
     let start = Start::read(&mut reader, &mut state)?;
     let live = writer(spa)?;
-    let snapshot = spa.read(|| live.dsl().dataset(name))?;
-    let _hold = live.dsl().heads().long_hold(snapshot.object().0);
+    if !matches!(dsl::Name::parse(name)?.tail, dsl::Tail::Snapshot(_)) {
+        let why = dsl::Refusal::NotSnapshot;
+        return Err(dsl::Error::Refused { name: name.to_owned(), why }.into());
+    }
+    let (snapshot, _hold) = spa.read(|| {
+        let snapshot = live.dsl().dataset(name)?;
+        let hold = live.dsl().heads().long_hold(snapshot.object().0);
+        Ok::<_, dsl::Error>((snapshot, hold))
+    })?;
     let mut healing = Healing::new(spa, &snapshot, &start)?;
     loop {
         let at = reader.position();

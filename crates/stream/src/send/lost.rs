@@ -23,6 +23,11 @@ pub enum LostPart {
         /// How many numbers.
         count: u64,
     },
+    /// A part of an object that is of no use without it, such as a directory.
+    Object {
+        /// The object.
+        object: ObjNum,
+    },
     /// Bytes of an object.
     Bytes {
         /// The object.
@@ -31,8 +36,10 @@ pub enum LostPart {
         offset: u64,
         /// How many bytes.
         length: u64,
+        /// All of them have changed since the origin.
+        changed: bool,
     },
-    /// The spill block of an object: its extended attributes.
+    /// The spill block of an object: extended attributes, an ACL or the target of a link.
     Spill {
         /// The object.
         object: ObjNum,
@@ -43,9 +50,10 @@ impl Lost {
     /// The loss of a change whose block can't be read.
     pub(super) fn block_of(change: &Change, source: zio::Error) -> Self {
         let part = match change {
+            Change::Data { object, kind, .. } if kind.is_metadata() => LostPart::Object { object: *object },
             Change::Data { object, blkid, size, .. } => {
-                let length = u64::from(*size);
-                LostPart::Bytes { object: *object, offset: blkid.0.saturating_mul(length), length }
+                let (object, length) = (*object, u64::from(*size));
+                LostPart::Bytes { object, offset: blkid.0.saturating_mul(length), length, changed: true }
             }
             Change::Spill { object, .. } => LostPart::Spill { object: *object },
             _ => unreachable!("only these have blocks"),
@@ -53,11 +61,15 @@ impl Lost {
         Self { part, why: source.into() }
     }
 
-    /// What the stream has instead: lost bytes are a hole. Lost objects stay as they are at the
-    /// receiver, for an increment, and are absent otherwise.
-    pub(super) fn instead(&self) -> Option<Change> {
+    /// What the stream has instead. Lost bytes are a hole, and an object that is of no use does not
+    /// exist. All else is absent, and in an increment stays as it is at the receiver.
+    pub(super) fn instead(&self, increment: bool) -> Option<Change> {
         match self.part {
-            LostPart::Bytes { object, offset, length } => Some(Change::Hole { object, offset, length }),
+            LostPart::Bytes { object, offset, length, changed } => {
+                let is_known = changed || !increment;
+                (is_known && length > 0).then_some(Change::Hole { object, offset, length })
+            }
+            LostPart::Object { object } => Some(Change::NoObjects { first: object.0, count: 1 }),
             LostPart::Objects { .. } | LostPart::Spill { .. } => None,
         }
     }

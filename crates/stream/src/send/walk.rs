@@ -81,6 +81,8 @@ struct Tree<'a> {
     dnode: &'a DnodePhys,
 }
 
+/// Where a dnode has the number of its further slots (`dn_extra_slots`).
+const DNODE_EXTRA_SLOTS: usize = 12;
 /// The object whose data are the dnodes (`DMU_META_DNODE_OBJECT`).
 const META_DNODE: ObjNum = ObjNum(0);
 
@@ -118,7 +120,9 @@ impl Walk<'_> {
                     META_DNODE => {
                         LostPart::Objects { first: offset >> DNODE_SHIFT, count: length >> DNODE_SHIFT }
                     }
-                    object => LostPart::Bytes { object, offset, length },
+                    object if tree.dnode.kind.is_metadata() => LostPart::Object { object },
+                    // What is below an indirect block has partly not changed.
+                    object => LostPart::Bytes { object, offset, length, changed: level.0 == 0 },
                 };
                 self.emit(Change::Lost(Box::new(Lost { part, why })))
             }
@@ -200,10 +204,12 @@ impl Walk<'_> {
             let dnode = match DnodePhys::decode(&block[at..]) {
                 Ok(dnode) => dnode,
                 Err(source) if self.skips => {
-                    let (part, why) =
-                        (LostPart::Objects { first: object.0, count: 1 }, self.wrong(object, source));
+                    // Its other slots are no dnodes: their bytes may be a user's.
+                    let count = (1 + u64::from(block[at + DNODE_EXTRA_SLOTS])).min(slots - slot);
+                    let part = LostPart::Objects { first: object.0, count };
+                    let why = self.wrong(object, source);
                     self.emit(Change::Lost(Box::new(Lost { part, why })))?;
-                    slot += 1;
+                    slot += count;
                     continue;
                 }
                 Err(source) => return ControlFlow::Break(Some(self.wrong(object, source))),

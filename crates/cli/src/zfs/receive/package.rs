@@ -13,7 +13,7 @@ use stream::Reader;
 
 use super::begin::Head;
 use super::replicate::replicate;
-use super::{CANNOT, Session, refuse};
+use super::{CANNOT, Session, keys, refuse};
 use crate::cx::{Cx, Outcome, Stop};
 use crate::zfs::mount_failures;
 use crate::zfs::open::exists;
@@ -126,6 +126,10 @@ pub(super) fn receive(cx: &mut Cx, session: &mut Session<'_>, head: &Head) -> Ou
     // Now that new datasets exist, more can be renamed.
     if let Some(package) = increment {
         whole &= replicate(cx, options, &top, package, &inside.places);
+    }
+    let raw = inside.package.as_ref().filter(|package| package.raw && !options.dry);
+    if let (Some(package), Some(top)) = (raw, session.top.as_deref()) {
+        whole &= keys::fix(cx, top, package, &inside.places).is_ok();
     }
     if !whole {
         return Ok(1);

@@ -30,6 +30,8 @@ pub(super) struct Plan {
     pub(super) what: &'static str,
     /// The dataset did not exist, at least not whole.
     pub(super) is_new: bool,
+    /// The stream makes a new dataset, or replaces one, from its start (`stream_wantsnewfs`).
+    pub(super) wants_new: bool,
     /// An earlier receive into the dataset was interrupted.
     pub(super) has_token: bool,
 }
@@ -61,9 +63,10 @@ impl Plan {
             (true, false) => NEW,
             (false, false) => INCREMENT,
         };
-        let mut plan = Self { snapshot, origin, what, is_new: false, has_token: false };
+        let wants_new = whole && !resuming;
+        let mut plan = Self { snapshot, origin, what, is_new: false, wants_new, has_token: false };
         let below_top = head.name.strip_prefix(top).is_some_and(|tail| tail.starts_with('/'));
-        if whole && !resuming {
+        if wants_new {
             plan.near_parent(cx, head, inside)?;
         } else if (options.prefix || options.tail || below_top)
             && !exists(cx, plan.head(), &DATASETS)?
@@ -77,7 +80,7 @@ impl Plan {
         } else if exists(cx, plan.head(), &DATASETS)? {
             plan.onto(cx, options, head, (whole, resuming))?;
         } else {
-            plan.anew(cx, options, arg, whole && !resuming)?;
+            plan.anew(cx, options, arg, wants_new)?;
         }
         Ok(plan)
     }
@@ -154,7 +157,13 @@ impl Plan {
             let why = format!("destination '{name}' is a clone\nmust destroy it to overwrite it");
             return Err(refuse(cx, what, why));
         }
-        if whole && !resuming && set("encryption").is_some_and(|value| value != "off") {
+        let (raw, encrypted) =
+            (head.has(features::RAW), set("encryption").is_some_and(|value| value != "off"));
+        if !(whole && !resuming) && raw && !encrypted {
+            let why = "cannot perform raw receive on top of existing unencrypted dataset";
+            return Err(refuse(cx, what, why));
+        }
+        if whole && !resuming && (raw || encrypted) {
             let why = "zfs receive -F cannot be used to destroy an encrypted filesystem or overwrite an \
                        unencrypted one with an encrypted one";
             return Err(refuse(cx, what, why));

@@ -3,17 +3,19 @@
 //! # See
 //! OpenZFS `zfs_setup_cmdline_props`, `zfs_receive_checkprops`.
 
-use api::{Settings, Source};
+use api::{KeyMaterial, Settings, Source};
 use dsl::prop::parse::{Context, setting};
 use dsl::prop::{Kind, Prop, is_user_property};
 use ondisk::SPA_MAXBLOCKSIZE;
 use ondisk::nvlist::{Nvlist, Value};
+use ondisk::replay::features;
 
 use super::begin::Head;
 use super::package::Inside;
 use super::plan::Plan;
-use super::{CANNOT, absent, refuse};
+use super::{CANNOT, refuse};
 use crate::cx::{Cx, Stop};
+use crate::zfs::newkey::new_key;
 use crate::zfs::open::{HEADS, exists, open};
 
 /// The properties of the command line, in its order: `-o` has a value, `-x` has none.
@@ -27,6 +29,10 @@ pub(super) struct Wanted {
     pub(super) local: Settings,
     pub(super) inherited: Vec<String>,
     pub(super) snapshot: Settings,
+    /// The encryption of a new dataset, if it is not its parent's.
+    pub(super) encryption: Settings,
+    /// The key of a new encryption root.
+    pub(super) key: Option<KeyMaterial>,
 }
 
 impl Given {
@@ -59,16 +65,12 @@ impl Given {
     /// # Errors
     /// * [`Stop::Fail`]: there is one, which is reported.
     pub(super) fn check(&self, cx: &mut Cx) -> Result<(), Stop> {
-        for (name, value) in &self.0 {
-            let native = Prop::by_name(name);
-            let of_key = native.is_some_and(is_of_key);
-            if of_key {
-                let option = if value.is_some() { "-o" } else { "-x" };
-                return Err(Stop::Fail(absent(cx, &format!("{option} {name}"))?));
-            }
-            let good = match native {
+        for (name, _) in &self.0 {
+            let good = match Prop::by_name(name) {
                 None => is_user_property(name),
                 Some(Prop::Origin) => true,
+                // These have checks of their own.
+                Some(native) if is_of_key(native) => true,
                 Some(native) => {
                     !native.desc().is_readonly() && !matches!(native, Prop::Version | Prop::Volsize)
                 }
@@ -90,7 +92,7 @@ fn is_of_key(prop: Prop) -> bool {
 }
 
 /// The values of a package as text, for a request.
-fn texts(list: &Nvlist) -> Settings {
+pub(super) fn texts(list: &Nvlist) -> Settings {
     let each = |(name, value): (&[u8], &Value)| {
         let name = String::from_utf8(name.to_vec()).ok()?;
         let value = match value {
@@ -144,6 +146,11 @@ impl Wanted {
         for (name, value) in &given.0 {
             let native = Prop::by_name(name);
             let name = native.map_or(name.as_str(), |native| native.name());
+            if native.is_some_and(is_of_key) {
+                let pair = (name, value.as_ref());
+                wanted.encryption(cx, (head, plan), (top, recursive), pair)?;
+                continue;
+            }
             let applies = native.is_none_or(|prop| prop.desc().is_valid_for(kind));
             match value {
                 None => wanted.exclude(cx, plan, name, (native, applies, is_there))?,
@@ -163,7 +170,65 @@ impl Wanted {
         }
         let inherits = |name: &String| Prop::by_name(name).is_none_or(|prop| prop.desc().is_inheritable());
         wanted.inherited.retain(inherits);
+        let is_raw = head.has(features::RAW);
+        if top && !is_raw && !given.0.is_empty() && plan.wants_new {
+            wanted.new_key(cx, plan)?;
+        }
+        // Not raw, a dataset of a package was not encrypted at its sender.
+        let chosen = given.0.iter().any(|(name, _)| Prop::by_name(name) == Some(Prop::Encryption));
+        if plan.wants_new && !is_raw && wanted.received.is_some() && !chosen {
+            wanted.encryption.push((Prop::Encryption.name().to_owned(), "off".to_owned()));
+        }
         Ok(wanted)
+    }
+
+    /// Adds a property of encryption (`-o`), or leaves it out (`-x`).
+    fn encryption(
+        &mut self,
+        cx: &mut Cx,
+        (head, plan): (&Head, &Plan),
+        (top, recursive): (bool, bool),
+        (name, value): (&str, Option<&String>),
+    ) -> Result<(), Stop> {
+        if head.has(features::RAW) {
+            let why = format!("encryption property '{name}' cannot be set or excluded for raw streams.");
+            return Err(refuse(cx, plan.what, why));
+        }
+        // The first stream of each dataset decides on its encryption.
+        let Some(value) = value.filter(|_| plan.wants_new || !recursive) else { return Ok(()) };
+        if !plan.wants_new {
+            let why = format!("encryption property '{name}' cannot be set for incremental streams.");
+            return Err(refuse(cx, plan.what, why));
+        }
+        if top {
+            let kind = if head.is_volume() { Kind::Volume } else { Kind::Filesystem };
+            let context = Context { kind, creating: true, max_block: SPA_MAXBLOCKSIZE };
+            setting(name, value, context).map_err(|why| refuse(cx, plan.what, why))?;
+            self.encryption.push((name.to_owned(), value.clone()));
+        }
+        Ok(())
+    }
+
+    /// Fetches the key of a new encryption root (`zfs_crypto_create`).
+    fn new_key(&mut self, cx: &mut Cx, plan: &Plan) -> Result<(), Stop> {
+        let parent = plan.head().rsplit_once('/').map_or(plan.head(), |(parent, _)| parent);
+        let parent = open(cx, parent, &HEADS, &["encryption"])?;
+        let below = parent.prop("encryption").is_some_and(|p| !matches!(p.value(true), "off" | "-" | ""));
+        let get = |what: &str| {
+            self.encryption.iter().find(|(name, _)| name == what).map(|(_, value)| value.as_str())
+        };
+        let encrypts = get("encryption").map_or(below, |value| value != "off");
+        let (format, location) = (get("keyformat").filter(|format| *format != "none"), get("keylocation"));
+        if encrypts && !below && format.is_none() {
+            return Err(refuse(cx, plan.what, "Keyformat required for new encryption root."));
+        }
+        if encrypts && format.is_some() && location.is_none_or(|location| location == "prompt") {
+            let why = "Cannot use 'prompt' keylocation because stdin is in use.";
+            return Err(refuse(cx, plan.what, why));
+        }
+        let key = new_key(cx, plan.head(), &mut self.encryption, below);
+        self.key = key.map_err(|why| refuse(cx, plan.what, why))?;
+        Ok(())
     }
 
     /// Leaves out a property (`-x`).

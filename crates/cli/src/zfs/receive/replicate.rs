@@ -12,10 +12,11 @@ use api::{DatasetChange, Error, Reason};
 use rustix::io::Errno;
 
 use super::Options;
+use super::props::texts;
 use crate::cx::{Cx, Stop};
 use crate::zfs::open::exists;
 use crate::zfs::package::gather::{Tree, Wish, gather};
-use crate::zfs::package::{ByGuid, Member, Package};
+use crate::zfs::package::{ByGuid, Member, Package, Snap};
 
 /// Most passes. Each makes progress; this bounds what a hostile list can cause.
 const PASSES: u32 = 1000;
@@ -27,7 +28,7 @@ pub(super) fn replicate(cx: &mut Cx, options: &Options, top: &str, package: &Pac
     }
     let from = package.from.as_deref().unwrap_or_default();
     let mut names = 0;
-    for _ in 0..PASSES {
+    for number in 0..PASSES {
         let mut pass = Pass {
             options,
             top,
@@ -35,6 +36,7 @@ pub(super) fn replicate(cx: &mut Cx, options: &Options, top: &str, package: &Pac
             sent: (&package.members, sent),
             deleted: HashSet::new(),
             names,
+            first: number == 0,
             again: false,
             progress: false,
         };
@@ -52,6 +54,9 @@ pub(super) fn replicate(cx: &mut Cx, options: &Options, top: &str, package: &Pac
     false
 }
 
+/// Snapshots whose properties one request sets.
+const AT_ONCE: usize = 256;
+
 struct Pass<'a> {
     options: &'a Options,
     /// The topmost dataset here.
@@ -64,6 +69,8 @@ struct Pass<'a> {
     deleted: HashSet<u64>,
     /// How many temporary names there are.
     names: u32,
+    /// This is the first pass, which sets the properties of snapshots.
+    first: bool,
     /// Something is left to do.
     again: bool,
     /// Something was done.
@@ -146,6 +153,9 @@ impl Pass<'_> {
     /// Destroys and renames the snapshots of a dataset. Returns the package's member for it, and
     /// whether it has the snapshot on which the package builds.
     fn snapshots(&mut self, cx: &mut Cx, local: &Member) -> Option<(&Member, bool)> {
+        if self.first {
+            self.set_props(cx, local);
+        }
         let (mut last, mut has_from) = (None, false);
         let base = local.name.len() + 1;
         for snap in &local.snaps {
@@ -167,6 +177,20 @@ impl Pass<'_> {
         }
         let (member, _) = self.sent(last?)?;
         Some((member, has_from))
+    }
+
+    /// Sets the properties that the package lists for snapshots that are here already. As in
+    /// OpenZFS, failures are not reported.
+    fn set_props(&self, cx: &mut Cx, local: &Member) {
+        let listed = |snap: &Snap| {
+            let (at, of) = self.sent.1.find(snap.guid)?;
+            let props = self.sent.0.get(at)?.snaps.get(of)?.props.as_ref()?;
+            Some((format!("{}@{}", local.name, snap.name), texts(props)))
+        };
+        let all: Vec<_> = local.snaps.iter().filter_map(listed).collect();
+        for some in all.chunks(AT_ONCE) {
+            let _ = Self::change(cx, &local.name, &DatasetChange::SetReceived { snapshots: some.to_vec() });
+        }
     }
 
     /// Renames a dataset that has another name or parent at the sender. Returns whether this pass

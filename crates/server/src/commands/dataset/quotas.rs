@@ -41,20 +41,29 @@ pub fn split(change: &DatasetChange) -> Result<(DatasetChange, Vec<Own>), Error>
     | DatasetChange::Create { name, props, .. }
     | DatasetChange::Clone { name, props, .. } = &mut change
     {
-        let mut others = Settings::new();
-        for (property, text) in std::mem::take(props) {
-            if property == Prop::Version.name() && !is_new {
-                limits.push(version(&text).map_err(|e| bad_value(name, &e))?);
-                continue;
-            }
-            match limited(&property) {
-                None => others.push((property, text)),
-                Some(meant) => limits.push(limit(meant, &property, &text).map_err(|e| bad_value(name, &e))?),
-            }
-        }
-        *props = others;
+        limits = split_list(name, props, is_new)?;
     }
     Ok((change, limits))
+}
+
+/// Takes the properties that a file system stores out of a list, and returns them.
+///
+/// # Errors
+/// * [`api::Reason::BadValue`]: a value is not valid, in OpenZFS's words.
+pub(crate) fn split_list(name: &str, props: &mut Settings, is_new: bool) -> Result<Vec<Own>, Error> {
+    let (mut others, mut limits) = (Settings::new(), Vec::new());
+    for (property, text) in std::mem::take(props) {
+        if property == Prop::Version.name() && !is_new {
+            limits.push(version(&text).map_err(|e| bad_value(name, &e))?);
+            continue;
+        }
+        match limited(&property) {
+            None => others.push((property, text)),
+            Some(meant) => limits.push(limit(meant, &property, &text).map_err(|e| bad_value(name, &e))?),
+        }
+    }
+    *props = others;
+    Ok(limits)
 }
 
 fn limit(meant: Limited, property: &str, text: &str) -> Result<Own, PropError> {

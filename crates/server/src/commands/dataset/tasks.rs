@@ -8,9 +8,9 @@ use dsl::ops::create::Create;
 use dsl::ops::deleg::{MadeBy, SetGrants};
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::hold::{HoldSnapshots, ReleaseSnapshots};
-use dsl::ops::key::ChangeKey;
+use dsl::ops::key::{ChangeKey, MoveKeys};
 use dsl::ops::promote::Promote;
-use dsl::ops::props::{InheritProp, SetAs, SetProps};
+use dsl::ops::props::{DropReceived, InheritProp, SetAs, SetProps};
 use dsl::ops::rename::{Rename, RenameSnapshot};
 use dsl::ops::rollback::Rollback;
 use dsl::ops::snapshot::Snapshot;
@@ -133,11 +133,15 @@ pub fn plan(caller: &Caller, dsl: &Dsl, room: Room<'_>, change: &DatasetChange) 
             Ok(Planned::one(change.subject(), ReleaseSnapshots { holds: pairs(snapshots, tag) }))
         }
         DatasetChange::Set { name, props, .. } => set(dsl, room, name, props),
+        DatasetChange::SetReceived { snapshots } => set_received(dsl, snapshots),
         DatasetChange::Inherit { name, prop, received } => {
             let task = InheritProp { name: name.clone(), property: prop.clone(), received: *received };
             Ok(Planned::one(name, task))
         }
         DatasetChange::ChangeKey { name, key, props } => change_key(dsl, name, key.as_ref(), props),
+        DatasetChange::MoveKeys { name, own } => {
+            Ok(Planned::one(name, MoveKeys { name: name.clone(), own: *own }))
+        }
         DatasetChange::Allow { name, grants, remove } => {
             let (grants, remove) = (grants.clone(), *remove);
             Ok(Planned::one(name, SetGrants { name: name.clone(), grants, remove }))
@@ -145,19 +149,26 @@ pub fn plan(caller: &Caller, dsl: &Dsl, room: Room<'_>, change: &DatasetChange) 
     }
 }
 
-/// Refuses new names with `%`: they belong to the engine, and are never listed (`%recv`).
+/// Refuses names with `%`: they belong to the engine, and are never listed (`%recv`).
 ///
 /// # Errors
-/// * [`Reason::System`] (`EINVAL`): the name contains `%`.
+/// * [`Reason::System`] (`EINVAL`): a new name contains `%`, or what is renamed or promoted.
 fn check_name(change: &DatasetChange) -> Result<(), Error> {
+    let errno = rustix::io::Errno::INVAL.raw_os_error();
+    let refuse = |name: &str| Err(Error::new(name, Reason::System { errno }));
     match change {
         DatasetChange::Create { name, .. }
         | DatasetChange::Clone { name, .. }
-        | DatasetChange::Rename { to: name, .. }
+        | DatasetChange::Promote { name }
             if name.contains('%') =>
         {
-            let errno = rustix::io::Errno::INVAL.raw_os_error();
-            Err(Error::new(name, Reason::System { errno }))
+            refuse(name)
+        }
+        DatasetChange::Rename { from, to, .. } if from.contains('%') || to.contains('%') => refuse(from),
+        DatasetChange::RenameSnapshot { dataset, from, to, .. }
+            if [dataset, from, to].iter().any(|name| name.contains('%')) =>
+        {
+            refuse(dataset)
         }
         _ => Ok(()),
     }
@@ -204,6 +215,36 @@ fn set(dsl: &Dsl, room: Room<'_>, name: &str, props: &Settings) -> Result<Planne
         volume::reserve(dsl, name, &mut props, room)?;
     }
     Ok(Planned::one(name, SetProps { name: name.to_owned(), props, source: SetAs::Local }))
+}
+
+/// The operations that make the received properties of snapshots these. Snapshots that already have
+/// them need none.
+///
+/// # Errors
+/// * [`Reason::Io`], [`Reason::Corrupt`]: a snapshot's properties can't be read.
+fn set_received(dsl: &Dsl, snapshots: &[(String, Settings)]) -> Result<Planned, Error> {
+    let mut planned = Planned::new();
+    let context = Context { kind: Kind::Snapshot, creating: false, max_block: SPA_OLD_MAXBLOCKSIZE };
+    for (name, props) in snapshots {
+        let failed = |error: &dsl::Error| Error::new(name, of_dsl(error));
+        let dataset = match dsl.dataset(name) {
+            Ok(dataset) if dataset.is_snapshot() => dataset,
+            Ok(_) | Err(dsl::Error::NoSuchDataset { .. }) => continue,
+            Err(error) => return Err(failed(&error)),
+        };
+        let mut wanted: PropList =
+            props.iter().filter_map(|(property, text)| setting(property, text, context).ok()).collect();
+        for property in dataset.received_names().map_err(|error| failed(&error))? {
+            if !wanted.iter().any(|set| set.name == property) {
+                planned.push(name, DropReceived { name: name.clone(), property });
+            }
+        }
+        wanted.retain(|set| dataset.received(&set.name).ok().flatten().as_ref() != Some(&set.value));
+        if !wanted.is_empty() {
+            planned.push(name, SetProps { name: name.clone(), props: wanted, source: SetAs::Received });
+        }
+    }
+    Ok(planned)
 }
 
 /// The operation that gives an encryption root another key, or its parent's.

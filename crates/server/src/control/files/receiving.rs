@@ -9,6 +9,9 @@
 //! next stream there, as with the kernel module. So of a pipe, each read takes what the engine
 //! needs and no more. A regular file is read in large blocks, and set back at the end.
 //!
+//! From other users it takes no descriptor: their commands copy the stream into the connection. So
+//! nothing that they hold elsewhere can make the daemon wait.
+//!
 //! # Absent
 //! Who else reads the same pipe meanwhile. Then a read may wait although the pipe was readable, and
 //! the end of the command is noticed late.
@@ -23,7 +26,6 @@ use api::files::wire::{Answer, Refusal, send};
 use api::streams::Received;
 use api::{Caller, Error, Reason, ReceiveRequest};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 
 use super::visits::Visits;
@@ -37,15 +39,16 @@ pub(super) type Receive =
 /// Bytes of a block of a regular file.
 const BLOCK: usize = 1 << 20;
 
-/// Serves one receive to its end. `stream` has the bytes of BEGIN, and the descriptor of the rest.
+/// Serves one receive to its end: the bytes of BEGIN, and the descriptor of the rest. Without one
+/// the rest follows on the connection.
 pub(super) fn serve(
     daemon: &Daemon,
     mut connection: UnixStream,
     request: &ReceiveRequest,
-    (begin, rest): (&[u8], OwnedFd),
+    (begin, rest): (&[u8], Option<OwnedFd>),
     caller: &Caller,
 ) -> io::Result<()> {
-    let may = may_receive(&daemon.pools, caller, request).map_err(Refusal::Api);
+    let may = may_receive(&daemon.pools, caller, request, None).map_err(Refusal::Api);
     let (visits, receive) = (&daemon.visits, &*daemon.receive);
     let run = |()| run((visits, receive), &connection, request, (begin, rest), caller);
     let answer = match may.and_then(run) {
@@ -55,21 +58,24 @@ pub(super) fn serve(
     send(&mut connection, &answer, &[])
 }
 
+/// About the most memory of a receive.
+fn memory() -> u64 {
+    use stream::receive::{RECV_QUEUE_LENGTH, RECV_WRITE_BATCH_SIZE};
+    RECV_QUEUE_LENGTH.get() + RECV_WRITE_BATCH_SIZE.get() + ondisk::SPA_MAXBLOCKSIZE
+}
+
 /// Receives a stream, as a visit in the table.
 fn run(
     (visits, receive): (&Arc<Visits>, &Receive),
     connection: &UnixStream,
     request: &ReceiveRequest,
-    (begin, rest): (&[u8], OwnedFd),
+    (begin, rest): (&[u8], Option<OwnedFd>),
     caller: &Caller,
 ) -> Result<Received, Refusal> {
     let name = request.target.as_str();
     let parsed = dsl::Name::parse(name).map_err(|_| denied(name, Reason::InvalidName))?;
     let again = connection.try_clone().map_err(|error| library(name, &error))?;
-    take(caller, name, stream::receive::RECV_QUEUE_LENGTH.get())?;
-    if !caller.owns() {
-        ends_with_its_sender(&rest).map_err(|error| library(name, &error))?;
-    }
+    take(caller, name, memory())?;
     let user = visitor("receive", caller.peer().pid);
     // It stays in the table until everything of the receive has ended.
     let _seat = visits.enter(again, parsed.pool(), (caller, &user)).map_err(Refusal::Api)?;
@@ -81,26 +87,11 @@ fn run(
     })
 }
 
-/// Checks that a read of a descriptor can be ended. A file may be on a file system that another user
-/// serves and that never answers, so only pipes and sockets are taken from other users.
-///
-/// # Errors
-/// * `InvalidInput`: it is neither.
-/// * Others: the error of querying the descriptor.
-fn ends_with_its_sender(rest: &OwnedFd) -> io::Result<()> {
-    match FileType::from_raw_mode(fstat(rest)?.st_mode) {
-        FileType::Fifo | FileType::Socket => Ok(()),
-        _ => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "the stream comes from neither a pipe nor a socket",
-        )),
-    }
-}
-
 /// The rest of a stream, as long as its command is there.
 struct Rest<'a> {
     source: File,
-    command: &'a UnixStream,
+    /// Absent if the stream comes from the command itself.
+    command: Option<&'a UnixStream>,
     /// What was read of a regular file and not used yet. Absent for others.
     block: Option<Block>,
 }
@@ -117,8 +108,12 @@ impl<'a> Rest<'a> {
     ///
     /// # Errors
     /// The error of querying the descriptor.
-    fn new(source: OwnedFd, command: &'a UnixStream) -> io::Result<Self> {
-        let source = File::from(source);
+    fn new(source: Option<OwnedFd>, command: &'a UnixStream) -> io::Result<Self> {
+        let Some(source) = source else {
+            let source = OwnedFd::from(command.try_clone()?).into();
+            return Ok(Self { source, command: None, block: None });
+        };
+        let (source, command) = (File::from(source), Some(command));
         let block = source.metadata()?.is_file().then(|| Block { bytes: Vec::new(), used: 0 });
         Ok(Self { source, command, block })
     }
@@ -129,10 +124,11 @@ impl<'a> Rest<'a> {
     /// * `ConnectionAborted`: the command is gone, or `zpool export -f` ends its visit.
     /// * Others: the error of waiting.
     fn wait(&self) -> io::Result<()> {
+        let Some(command) = self.command else { return Ok(()) };
         let mut each = [
             PollFd::from_borrowed_fd(self.source.as_fd(), PollFlags::IN),
             // The command sends nothing more, so any event is its end.
-            PollFd::from_borrowed_fd(self.command.as_fd(), PollFlags::IN | PollFlags::RDHUP),
+            PollFd::from_borrowed_fd(command.as_fd(), PollFlags::IN | PollFlags::RDHUP),
         ];
         loop {
             match poll(&mut each, None) {

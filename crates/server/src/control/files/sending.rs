@@ -6,12 +6,13 @@ use std::os::unix::net::UnixStream;
 use api::files::PART_MAX;
 use api::files::wire::{Answer, Refusal, send};
 use api::{Caller, Error, Reason, SendRequest};
-use dsl::LongHold;
+use dsl::{LongHold, Owned};
+use spa::engine::PoolWriter;
 use stream::SendError;
 
 use super::{Daemon, Seat, check_key, denied, library, take, visitor};
 use crate::control::grants::streams::may_send;
-use crate::replies::of_send;
+use crate::replies::{error_of, of_send};
 use crate::view::Sendable;
 
 /// Serves one send to its end.
@@ -32,6 +33,8 @@ pub(super) fn serve(
 /// A dataset that is being sent. It is released before the entry in the table is removed.
 struct Sending {
     what: Sendable,
+    #[allow(dead_code, reason = "keeps a file system or volume from being changed by living")]
+    owned: Option<Owned>,
     #[allow(dead_code, reason = "keeps snapshots by living")]
     holds: Vec<LongHold>,
     #[allow(dead_code, reason = "is in the table by living")]
@@ -53,9 +56,18 @@ impl Sending {
         let user = visitor("send", caller.peer().pid);
         let seat = daemon.visits.enter(again, parsed.pool(), (caller, &user)).map_err(Refusal::Api)?;
         let imported = daemon.pools.pool_of(name).map_err(Refusal::Api)?;
+        let find = || Sendable::find(&imported, request).map_err(Refusal::Api);
+        let live = imported.pool.spa().writer();
+        let owned = match live {
+            Some(live) => imported.pool.spa().read(|| own(live, &find()?.dataset, request))?,
+            None => None,
+        };
+        if let (Some(live), Some(_)) = (live, &owned) {
+            // What the last owner changed may not be on disk yet.
+            live.sync_all().map_err(|_| denied(name, Reason::Suspended))?;
+        }
         let (what, holds) = imported.pool.spa().read(|| {
-            let what = Sendable::find(&imported, request).map_err(Refusal::Api)?;
-            let live = imported.pool.spa().writer();
+            let what = find()?;
             let hold = |of: &dsl::Dataset| live.map(|live| live.dsl().heads().long_hold(of.object().0));
             let datasets = [Some(&what.dataset), what.from.as_ref()].into_iter().flatten().filter_map(hold);
             let lists = what.lists().filter_map(|list| Some(live?.dsl().heads().long_hold(list.0)));
@@ -66,7 +78,7 @@ impl Sending {
         if !request.raw {
             check_key(&what.dataset)?;
         }
-        Ok(Self { what, holds, seat })
+        Ok(Self { what, owned, holds, seat })
     }
 
     fn run(&self, stream: &UnixStream) -> Result<(), Refusal> {
@@ -80,6 +92,25 @@ impl Sending {
             Refusal::Api(Error::new(what.dataset.name(), of_send(&error)))
         })
     }
+}
+
+/// Owns a file system or volume that is to be sent, so that it does not change meanwhile. A
+/// snapshot needs no owner.
+///
+/// # Errors
+/// * [`Reason::Busy`]: it is mounted, or in use otherwise.
+/// * [`Reason::KeyNotLoaded`]: its key is not loaded, and the stream is not raw.
+/// * [`Reason::Io`], [`Reason::Corrupt`]: it can't be read.
+fn own(live: &PoolWriter, dataset: &dsl::Dataset, request: &SendRequest) -> Result<Option<Owned>, Refusal> {
+    if dataset.is_snapshot() {
+        return Ok(None);
+    }
+    let heads = live.dsl().heads();
+    let owned = if request.raw { heads.own_locked(dataset) } else { heads.own(dataset) };
+    owned.map(Some).map_err(|error| match error {
+        dsl::Error::Refused { why: dsl::Refusal::Busy, .. } => denied(&request.dataset, Reason::Busy),
+        error => Refusal::Api(error_of(&request.dataset, &error)),
+    })
 }
 
 /// Collects parts of a stream for the command.

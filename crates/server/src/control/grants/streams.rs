@@ -22,16 +22,36 @@ pub(crate) fn may_send(pools: &PoolTable, caller: &Caller, request: &SendRequest
 /// Checks whether the caller may receive this. The permissions are those on the dataset, or on the
 /// one above if it is new.
 ///
+/// Stricter than OpenZFS: to read the origin of a clone needs the permission `clone` there, and
+/// only owners correct snapshots. A weak checksum would let others choose the bytes of a damaged
+/// block, which other datasets may share.
+///
+/// `is_new` says whether it is new, if that is known.
+///
 /// # Errors
 /// See [`authorize`](super::authorize).
-pub(crate) fn may_receive(pools: &PoolTable, caller: &Caller, request: &ReceiveRequest) -> Result<(), Error> {
+pub(crate) fn may_receive(
+    pools: &PoolTable,
+    caller: &Caller,
+    request: &ReceiveRequest,
+    is_new: Option<bool>,
+) -> Result<(), Error> {
     if caller.owns() {
         return Ok(());
     }
+    if request.corrective {
+        return Err(Error::new(&request.target, Reason::Permission));
+    }
+    if let Some(origin) = &request.origin {
+        check(pools, caller, &[here(origin, "clone")])?;
+    }
     let head = head_of(&request.target);
     let imported = pools.pool_of(head)?;
-    let exists = imported.pool.spa().read(|| exists(imported.pool.dsl(), head))?;
-    let at = if exists { head } else { above(head) };
+    let is_new = match is_new {
+        Some(is_new) => is_new,
+        None => !imported.pool.spa().read(|| exists(imported.pool.dsl(), head))?,
+    };
+    let at = if is_new { above(head) } else { head };
     either(pools, caller, at, "receive", (!request.force).then_some("receive:append"))?;
     check(pools, caller, &[here(at, "mount"), here(at, "create")])
 }

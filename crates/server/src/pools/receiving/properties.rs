@@ -154,13 +154,18 @@ impl Properties {
     }
 
     /// Turns what the caller may not set into failures.
-    fn keep_granted(&mut self, may: &dyn Fn(&str) -> Result<(), Error>) {
-        for step in std::mem::take(&mut self.steps) {
-            match may(step.property()) {
-                Ok(()) => self.steps.push(step),
-                Err(error) => self.failed(step.property(), error),
-            }
+    pub(super) fn keep_granted(&mut self, may: &dyn Fn(&str) -> Result<(), Error>) {
+        let (mut steps, mut late) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.late));
+        for steps in [&mut steps, &mut late] {
+            steps.retain(|step| match may(step.property()) {
+                Ok(()) => true,
+                Err(error) => {
+                    self.failed(step.property(), error);
+                    false
+                }
+            });
         }
+        (self.steps, self.late) = (steps, late);
         // OpenZFS does not report these.
         self.snapshot.retain(|set| may(&set.name).is_ok());
     }

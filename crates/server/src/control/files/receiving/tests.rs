@@ -112,7 +112,7 @@ fn served(receive: &Receive, target: &str, rest: Option<&File>) -> Option<Answer
     let Some(Ask::Receive(request)) = wire::receive(&mut first, ASK_MAX, &mut bytes).unwrap() else {
         panic!("another request")
     };
-    let descriptor = first.descriptor.take()?;
+    let descriptor = Some(first.descriptor.take()?);
     let visits = Arc::default();
     let caller = Caller::this_process();
     let answer = match run((&visits, receive), &connection, &request, (&bytes, descriptor), &caller) {
