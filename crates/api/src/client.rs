@@ -130,8 +130,8 @@ pub fn visit(opening: &Opening) -> Result<(Visit, Opened), Denied> {
 /// # Errors
 /// * [`Denied::Socket`]: no daemon runs, its folder can't be used, or its socket failed.
 /// * All others: see [`Incoming::open`].
-pub fn stream(request: &SendRequest) -> Result<Incoming, Denied> {
-    Incoming::open(&daemons_place()?, request)
+pub fn stream(request: &SendRequest, output: Option<BorrowedFd<'_>>) -> Result<Incoming, Denied> {
+    Incoming::open(&daemons_place()?, request, output)
 }
 
 /// Has the daemon that commands use receive a stream.

@@ -1,9 +1,12 @@
 //! Send streams of a daemon's pools: `zfs send` and `zfs receive`.
 //!
 //! # Theory
-//! A stream travels over the socket of the daemon that also serves files (`files.sock`). The
-//! command asks once ([`SendRequest`]). The daemon answers with parts of the stream, and at last
-//! with its end, or with the error that ended it. So a command learns why a stream is not whole.
+//! The command asks once ([`SendRequest`]), at the socket of the daemon that also serves files
+//! (`files.sock`). With the request travels the file descriptor of its output, which the daemon
+//! writes to, as the kernel module does. Every second it answers how much it has written. If the
+//! daemon can't write to that file, or gets none, it answers with parts of the stream. At last it
+//! answers with the end, or with the error that ended the stream. So a command learns why a stream
+//! is not whole.
 //!
 //! To receive one, the command reads its BEGIN and decides on the names, as libzfs does. Then it
 //! gives the daemon the bytes of BEGIN, and the file descriptor that the rest comes from
@@ -111,6 +114,15 @@ pub struct Received {
     pub failures: Vec<MountFailure>,
 }
 
+/// What comes of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// Bytes that the command writes to its output.
+    Bytes(&'a [u8]),
+    /// The number of bytes that the daemon has written there so far.
+    Written(u64),
+}
+
 /// Parts of a stream, in order.
 pub trait Parts {
     /// The next part; `None` after the last.
@@ -118,7 +130,7 @@ pub trait Parts {
     /// # Errors
     /// * [`Denied::Socket`]: the daemon disappeared, or its answer makes no sense.
     /// * All others: the daemon can't make the stream, or not go on. See [`Denied`].
-    fn next(&mut self) -> Result<Option<&[u8]>, Denied>;
+    fn next(&mut self) -> Result<Option<Part<'_>>, Denied>;
 }
 
 /// A stream that arrives from the daemon.
@@ -129,26 +141,36 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Asks the daemon in a folder for a stream.
+    /// Asks the daemon in a folder for a stream, which it may write to the file `output`.
     ///
     /// # Errors
     /// * [`Denied::Theirs`]: the socket belongs to another user's daemon.
     /// * [`Denied::Socket`]: the socket can't be used.
-    pub fn open(place: &RunDir, request: &SendRequest) -> Result<Self, Denied> {
+    pub fn open(
+        place: &RunDir,
+        request: &SendRequest,
+        output: Option<BorrowedFd<'_>>,
+    ) -> Result<Self, Denied> {
         let failed = |source| failure(place, source);
         let mut stream = UnixStream::connect(place.files()).map_err(failed)?;
-        send(&mut stream, &Ask::Send(request.clone()), &[]).map_err(failed)?;
+        let ask = Ask::Send(request.clone());
+        let sent = match output {
+            Some(output) => send_with(&mut stream, &ask, &[], output),
+            None => send(&mut stream, &ask, &[]),
+        };
+        sent.map_err(failed)?;
         Ok(Self { stream, place: place.clone(), bytes: Vec::new() })
     }
 }
 
 impl Parts for Incoming {
-    fn next(&mut self) -> Result<Option<&[u8]>, Denied> {
+    fn next(&mut self) -> Result<Option<Part<'_>>, Denied> {
         let failed = |source| Denied::Socket { socket: self.place.files(), source };
         let gone = || std::io::Error::from(std::io::ErrorKind::ConnectionReset);
         let answer = receive(&mut self.stream, ANSWER_MAX, &mut self.bytes).map_err(failed)?;
         match answer.ok_or_else(|| failed(gone()))? {
-            Answer::Bytes => Ok(Some(&self.bytes)),
+            Answer::Bytes => Ok(Some(Part::Bytes(&self.bytes))),
+            Answer::Written(bytes) => Ok(Some(Part::Written(bytes))),
             Answer::Done => Ok(None),
             Answer::Denied(refusal) => Err(refusal.into()),
             _ => Err(failed(std::io::ErrorKind::InvalidData.into())),

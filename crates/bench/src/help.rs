@@ -3,6 +3,7 @@
 
 use crate::drive::Group;
 use crate::peers::WORKLOADS;
+use crate::streams::Part;
 use crate::work::Work;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
@@ -10,18 +11,21 @@ use std::fmt::Write;
 
 /// The name that stands for all groups on mounted file systems.
 const MOUNTS: &str = "mounts";
+/// The name that stands for all parts of send and receive.
+const STREAMS: &str = "streams";
 
 const USAGE: &str = "\
 usage: poolhouse-bench [--rounds N] [--work NAME]... [DIR]...
        poolhouse-bench work NAME DIR
+       poolhouse-bench streams NAME DIR
        poolhouse-bench drive NAME DIR PID
        poolhouse-bench null DIR
        poolhouse-bench peers [--rounds N] [--scale smoke|normal|full] [--out DIR] [GROUP]...
        poolhouse-bench peers work NAME DIR [KNOB=VALUE]...
        poolhouse-bench peers mount KIND NAME DIR [KNOB=VALUE]...
 
-Measures workloads in rounds (5, or 3 beside peers), all if none is named, and prints JSON; `work`, `drive`,
-`peers work` and `peers mount` do one once.
+Measures workloads in rounds (5, or 3 beside peers), all if none is named, and prints JSON; `work`,
+`streams`, `drive`, `peers work` and `peers mount` do one once.
 ";
 
 /// What a name stands for.
@@ -31,6 +35,8 @@ pub enum Found {
     Work(Work),
     /// Groups of phases on a mounted file system.
     Groups(Vec<Group>),
+    /// Parts of send and receive.
+    Streams(Vec<Part>),
 }
 
 /// Finds a workload or group by its name.
@@ -41,10 +47,16 @@ pub fn find(name: &OsStr) -> Result<Found> {
     if name == MOUNTS {
         return Ok(Found::Groups(Group::ALL.to_vec()));
     }
+    if name == STREAMS {
+        return Ok(Found::Streams(Part::ALL.to_vec()));
+    }
+    if let Ok(part) = part(name) {
+        return Ok(Found::Streams(vec![part]));
+    }
     match group(name) {
         Ok(group) => Ok(Found::Groups(vec![group])),
         Err(_) => work(name).map(Found::Work).or_else(|_| {
-            let all = groups().chain(works()).chain([MOUNTS]);
+            let all = groups().chain(works()).chain(parts()).chain([MOUNTS, STREAMS]);
             bail!("there is no workload {}; there are {}", name.display(), listed(all))
         }),
     }
@@ -58,6 +70,17 @@ pub fn work(name: &OsStr) -> Result<Work> {
     let found = name.to_str().and_then(Work::by_name);
     found.with_context(|| {
         format!("there is no workload {} on a pool; there are {}", name.display(), listed(works()))
+    })
+}
+
+/// Finds a part of send and receive by its name.
+///
+/// # Errors
+/// No part has this name. The error lists the names.
+pub fn part(name: &OsStr) -> Result<Part> {
+    let found = Part::ALL.into_iter().find(|part| name == part.name());
+    found.with_context(|| {
+        format!("there is no workload {} of streams; there are {}", name.display(), listed(parts()))
     })
 }
 
@@ -84,6 +107,10 @@ fn groups() -> impl Iterator<Item = &'static str> {
     Group::ALL.iter().map(|g| g.name)
 }
 
+fn parts() -> impl Iterator<Item = &'static str> {
+    Part::ALL.iter().map(|part| part.name())
+}
+
 fn listed(names: impl Iterator<Item = &'static str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
@@ -103,6 +130,10 @@ pub fn text() -> String {
     list(
         "On mounted file systems, which the script BENCH_MOUNTS mounts; `mounts` is all of them:",
         &mut Group::ALL.iter().map(|g| (g.name, g.what)),
+    );
+    list(
+        "Send and receive, on new pools in BENCH_SCRATCH; `streams` is all of them:",
+        &mut Part::ALL.iter().map(|part| (part.name(), part.what())),
     );
     text += "\nBeside a peer (`peers`, which asks PEER_PROGRAM too), with what may be set:\n";
     for w in WORKLOADS {

@@ -23,6 +23,7 @@ pub mod mounts;
 pub mod null;
 pub mod peers;
 pub mod plan;
+pub mod streams;
 pub mod work;
 
 pub use work::Work;

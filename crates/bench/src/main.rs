@@ -10,6 +10,7 @@
 //! With these commands it calls itself; each runs one workload once, and prints its times:
 //!
 //! * `poolhouse-bench work NAME DIR`
+//! * `poolhouse-bench streams NAME DIR`
 //! * `poolhouse-bench drive NAME DIR PID`, where PID serves the mount (0: the kernel)
 //! * `poolhouse-bench peers work NAME DIR [KNOB=VALUE]...`
 //! * `poolhouse-bench peers mount KIND NAME DIR [KNOB=VALUE]...`
@@ -32,6 +33,8 @@ use bench::drive::Group;
 use bench::help::{self, Found};
 use bench::peers::{Places, Run, Scale, Workload};
 use bench::plan::Plan;
+use bench::streams::Part;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The same allocator as that of the measured program.
@@ -50,13 +53,11 @@ fn main() -> Result<()> {
         println!("{}", help::work(&name)?.run(&PathBuf::from(dir), threads)?);
         return Ok(());
     }
+    if args.next_if(|a| a == "streams").is_some() {
+        return streams(args);
+    }
     if args.next_if(|a| a == "drive").is_some() {
-        let (Some(name), Some(dir), Some(pid)) = (args.next(), args.next(), args.next()) else {
-            bail!("usage: drive NAME DIR PID")
-        };
-        let pid: u32 = pid.to_str().and_then(|p| p.parse().ok()).context("PID is a number")?;
-        println!("{}", help::group(&name)?.drive(&PathBuf::from(dir), Some(pid).filter(|p| *p != 0))?);
-        return Ok(());
+        return drive(args);
     }
     if args.next_if(|a| a == "peers").is_some() {
         let words = args.map(|a| a.into_string().map_err(|a| anyhow::anyhow!("{} is no text", a.display())));
@@ -71,6 +72,7 @@ fn main() -> Result<()> {
         works: Vec::new(),
         makings: Vec::new(),
         groups: Vec::new(),
+        streams: Vec::new(),
         scratch: from_env("BENCH_SCRATCH").unwrap_or_else(std::env::temp_dir),
         rounds: 5,
         threads,
@@ -88,6 +90,7 @@ fn main() -> Result<()> {
                 let name = args.next().context("--work wants a name")?;
                 match help::find(&name)? {
                     Found::Groups(groups) => plan.groups.extend(groups),
+                    Found::Streams(parts) => plan.streams.extend(parts),
                     Found::Work(work) if work.makes => plan.makings.push(work),
                     Found::Work(work) => plan.works.push(work),
                 }
@@ -96,11 +99,30 @@ fn main() -> Result<()> {
             _ => plan.pools.push(PathBuf::from(arg)),
         }
     }
-    if plan.works.is_empty() && plan.makings.is_empty() && plan.groups.is_empty() {
+    let nothing = plan.works.is_empty() && plan.makings.is_empty() && plan.streams.is_empty();
+    if nothing && plan.groups.is_empty() {
+        plan.streams = Part::ALL.to_vec();
         plan.groups = Group::ALL.to_vec();
         (plan.makings, plan.works) = Work::ALL.iter().partition(|work| work.makes);
     }
     println!("{}", serde_json::to_string_pretty(&plan.run()?)?);
+    Ok(())
+}
+
+/// Runs a group on a mounted file system once.
+fn drive(mut args: impl Iterator<Item = OsString>) -> Result<()> {
+    let (Some(name), Some(dir), Some(pid)) = (args.next(), args.next(), args.next()) else {
+        bail!("usage: drive NAME DIR PID")
+    };
+    let pid: u32 = pid.to_str().and_then(|p| p.parse().ok()).context("PID is a number")?;
+    println!("{}", help::group(&name)?.drive(&PathBuf::from(dir), Some(pid).filter(|p| *p != 0))?);
+    Ok(())
+}
+
+/// Runs a part of send and receive once.
+fn streams(mut args: impl Iterator<Item = OsString>) -> Result<()> {
+    let (Some(name), Some(dir)) = (args.next(), args.next()) else { bail!("usage: streams NAME DIR") };
+    println!("{}", help::part(&name)?.run(&PathBuf::from(dir))?);
     Ok(())
 }
 

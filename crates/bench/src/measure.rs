@@ -48,7 +48,7 @@ pub fn program(command: &mut Command) -> Result<Took> {
 }
 
 /// CPU seconds of all children that have ended: `cutime` and `cstime` of this process.
-fn children_cpu() -> Result<f64> {
+pub(crate) fn children_cpu() -> Result<f64> {
     const TICKS: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     // The program's name may contain spaces and parentheses. So count the fields after the last

@@ -2,6 +2,7 @@
 
 use crate::drive::Group;
 use crate::measure::{Took, answer, program, round, summary};
+use crate::streams::{self, Part};
 use crate::{Work, mounts};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
@@ -19,6 +20,8 @@ pub struct Plan {
     pub makings: Vec<Work>,
     /// The workloads on mounted file systems.
     pub groups: Vec<Group>,
+    /// The parts of send and receive.
+    pub streams: Vec<Part>,
     /// The directory for new pools.
     pub scratch: PathBuf,
     /// Number of rounds. The report has the medians.
@@ -60,6 +63,7 @@ impl Plan {
             }
             _ => {}
         }
+        results.extend(streams::measure(&me, &self.scratch, &self.streams, self.rounds));
         for work in &self.makings {
             results.push(self.measure(&me, *work, &self.scratch));
         }

@@ -4,12 +4,14 @@ use bench::Work;
 use bench::drive::Group;
 use bench::help::{self, Found};
 use bench::peers::{WORKLOADS, Workload};
+use bench::streams::Part;
 use std::ffi::OsStr;
 use std::path::Path;
 
 /// The names of the workloads without a peer.
 fn names() -> Vec<&'static str> {
-    Work::ALL.iter().map(|w| w.name).chain(Group::ALL.iter().map(|g| g.name)).collect()
+    let streams = Part::ALL.iter().map(|part| part.name());
+    Work::ALL.iter().map(|w| w.name).chain(Group::ALL.iter().map(|g| g.name)).chain(streams).collect()
 }
 
 /// Goal: each workload runs with the settings that it lists, and uses no other setting.
@@ -82,8 +84,10 @@ fn by_name() {
     assert!(matches!(help::find(OsStr::new("mount8115")), Ok(Found::Work(w)) if w.makes));
     assert!(matches!(help::find(OsStr::new("mount-tree")), Ok(Found::Groups(g)) if g.len() == 1));
     assert!(matches!(help::find(OsStr::new("mounts")), Ok(Found::Groups(g)) if g.len() == Group::ALL.len()));
+    assert!(matches!(help::find(OsStr::new("streams")), Ok(Found::Streams(p)) if p == Part::ALL));
+    assert!(matches!(help::find(OsStr::new("streams-library")), Ok(Found::Streams(p)) if p.len() == 1));
     let said = help::find(OsStr::new("nonsense")).unwrap_err().to_string();
-    for name in names().into_iter().chain(["mounts"]) {
+    for name in names().into_iter().chain(["mounts", "streams"]) {
         assert!(said.contains(name), "{said}");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
 use api::files::Denied;
@@ -16,8 +16,8 @@ use console::{Clock, Out};
 /// Connects to the service that holds the pools.
 pub type Connect = Box<dyn Fn() -> Result<Rc<dyn Requests>, Error>>;
 
-/// Asks the daemon for a send stream.
-pub type Fetch = Box<dyn Fn(&SendRequest) -> Result<Box<dyn Parts>, Denied>>;
+/// Asks the daemon for a send stream, which it may write to this file.
+pub type Fetch = Box<dyn Fn(&SendRequest, Option<BorrowedFd<'_>>) -> Result<Box<dyn Parts>, Denied>>;
 
 /// Has the daemon receive a stream: the request, the bytes of BEGIN, and where the rest comes from.
 pub type Deliver = Box<dyn Fn(&ReceiveRequest, &[u8], &File) -> Result<Received, Denied>>;
@@ -124,9 +124,9 @@ impl Cx {
             watcher: None,
             another: None,
             overshadowed: None,
-            stream: Box::new(|request| Ok(Box::new(api::client::stream(request)?))),
+            stream: Box::new(|request, to| Ok(Box::new(api::client::stream(request, to)?))),
             deliver: Box::new(|request, begin, rest| {
-                let mut copy = |into: &mut dyn io::Write| crate::zfs::receive::copy_rest(begin, rest, into);
+                let mut copy = |into: &mut dyn io::Write| crate::stream_copy::copy_rest(begin, rest, into);
                 api::client::receive(request, begin, rest.as_fd(), &mut copy)
             }),
             input: Box::new(|| Ok(io::stdin().as_fd().try_clone_to_owned()?.into())),

@@ -34,6 +34,7 @@ pub mod names;
 pub mod proplist;
 pub mod props;
 pub mod stats;
+mod stream_copy;
 pub mod sysfs;
 pub mod terminal;
 pub mod vdev_name;

@@ -1,6 +1,7 @@
 //! The output of commands.
 
 use std::borrow::Cow;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::{fmt, io};
 
 /// An output that remembers failures instead of returning them, as C's `stdout` does.
@@ -12,17 +13,30 @@ pub struct Out {
     sink: Box<dyn io::Write>,
     terminal: bool,
     failed: bool,
+    /// What the sink writes to.
+    file: Option<OwnedFd>,
 }
 
 impl Out {
     /// An output to a sink that is no terminal.
     pub fn new(sink: Box<dyn io::Write>) -> Self {
-        Self { sink, terminal: false, failed: false }
+        Self { sink, terminal: false, failed: false, file: None }
     }
 
     /// An output to a terminal.
     pub fn terminal(sink: Box<dyn io::Write>) -> Self {
         Self { terminal: true, ..Self::new(sink) }
+    }
+
+    /// The same output, whose sink writes to this file.
+    pub fn with_file(self, file: OwnedFd) -> Self {
+        Self { file: Some(file), ..self }
+    }
+
+    /// The file that the sink writes to, if it is known, for another process. The caller flushes
+    /// the sink first.
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
     }
 
     /// Whether the sink is a terminal.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+pub mod recycle;
+
 /// The unit of buffers: direct I/O needs memory that is aligned to the sector.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(512))]
@@ -27,6 +29,19 @@ impl AlignedBuf {
         // Zeroed memory from the allocator would be new pages of the system, with a page fault for
         // each.
         Self::padded(&[], len)
+    }
+
+    /// A buffer of `len` bytes with any content, perhaps of other blocks. The caller overwrites all
+    /// of them, or drops the buffer.
+    ///
+    /// The caller has checked `len`: the process aborts if memory is short.
+    pub fn for_overwrite(len: usize) -> Self {
+        let mut sectors = recycle::ALL.take(len.div_ceil(SECTOR));
+        // What is behind the end stays zero, as in other buffers.
+        if let Some(last) = sectors.last_mut().filter(|_| !len.is_multiple_of(SECTOR)) {
+            last.0[len % SECTOR..].fill(0);
+        }
+        Self { sectors, len }
     }
 
     /// A copy of `bytes`.
@@ -64,6 +79,12 @@ impl AlignedBuf {
     /// Makes the bytes immutable and shareable, without a copy.
     pub fn freeze(self) -> Block {
         Block(Arc::new(self))
+    }
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        recycle::ALL.give(std::mem::take(&mut self.sectors));
     }
 }
 

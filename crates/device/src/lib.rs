@@ -42,7 +42,7 @@ mod spinning;
 pub mod wrapper;
 mod writeback;
 
-pub use buf::{AlignedBuf, Block, Sparse};
+pub use buf::{AlignedBuf, Block, Sparse, recycle};
 pub use error::{DeviceError, Op};
 pub use faulty::{Fault, Faulty};
 pub use file::{FileDevice, Mode};

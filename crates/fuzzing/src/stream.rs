@@ -1,9 +1,9 @@
 //! Send streams, and the tokens of interrupted ones.
 
 use ondisk::replay::{
-    BACKUP_MAGIC, Begin, Free, FreeObjects, Object, Record, Spill, Write, WriteEmbedded, features,
+    BACKUP_MAGIC, Begin, Free, FreeObjects, Object, Record, Write, WriteEmbedded, features,
 };
-use ondisk::{ByteOrder, Nvlist, Value};
+use ondisk::{ByteOrder, CompressKind, Nvlist, Value};
 use stream::rewrite::{Change, rewrite};
 use stream::{Reader, Writer};
 
@@ -37,20 +37,21 @@ pub fn streams() -> Vec<Vec<u8>> {
     [ByteOrder::Little, ByteOrder::Big].map(package).into_iter().chain([token.to_vec()]).collect()
 }
 
-/// Whole streams of one snapshot, in both byte orders, with each kind of record.
+/// Whole streams of one snapshot, in both byte orders, with most kinds of records.
 pub fn snapshots() -> Vec<Vec<u8>> {
     [ByteOrder::Little, ByteOrder::Big].map(snapshot).to_vec()
 }
 
 fn snapshot(order: ByteOrder) -> Vec<u8> {
-    let begin = Begin { version_info: 1 | features::EMBED_DATA << Begin::FEATURES_SHIFT, ..begin() };
+    let version_info = 1 | features::EMBED_DATA << Begin::FEATURES_SHIFT;
+    let begin = Begin { version_info, ..begin() };
     let object = |object, kind, block_size| {
         Record::Object(Object {
             object,
             kind,
-            bonus_type: 44,
+            bonus_type: 0,
             block_size,
-            bonus_len: 8,
+            bonus_len: 0,
             checksum_type: 0,
             compress: 0,
             dn_slots: 1,
@@ -63,16 +64,7 @@ fn snapshot(order: ByteOrder) -> Vec<u8> {
             max_block: 0,
         })
     };
-    let spill = Spill {
-        object: 3,
-        length: 512,
-        to_guid: 7,
-        flags: 0,
-        compression: 0,
-        compressed_size: 0,
-        crypt: ondisk::replay::Crypt::default(),
-        kind: 0,
-    };
+    let packed = packed_block();
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, order);
     let written = writer
@@ -80,22 +72,37 @@ fn snapshot(order: ByteOrder) -> Vec<u8> {
         .and_then(|()| {
             writer.write(&Record::FreeObjects(FreeObjects { first: 0, count: 1, to_guid: 7 }), &[])
         })
-        // A directory's kind, and that of files (`DMU_OT_MASTER_NODE`, `DMU_OT_PLAIN_FILE_CONTENTS`).
-        .and_then(|()| writer.write(&object(1, 21, 512), &[0; 8]))
+        // Kind 21 is `DMU_OT_MASTER_NODE`, and 19 `DMU_OT_PLAIN_FILE_CONTENTS`.
+        .and_then(|()| writer.write(&object(1, 21, 512), &[]))
         .and_then(|()| writer.write(&Record::Write(Write { object: 1, kind: 21, ..block() }), &[0; 512]))
-        .and_then(|()| writer.write(&object(3, 19, 512), &[1; 8]))
+        .and_then(|()| writer.write(&object(3, 19, 512), &[]))
         .and_then(|()| writer.write(&Record::Write(block()), &[5; 512]))
-        .and_then(|()| writer.write(&Record::WriteEmbedded(embedded()), &[6; 24]))
+        .and_then(|()| writer.write(&Record::WriteEmbedded(embedded(packed.len())), &padded(&packed)))
         .and_then(|()| {
             writer.write(&Record::Free(Free { object: 3, offset: 1024, length: u64::MAX, to_guid: 7 }), &[])
         })
-        .and_then(|()| writer.write(&Record::Spill(spill), &[9; 512]))
         .and_then(|()| {
             writer.write(&Record::FreeObjects(FreeObjects { first: 4, count: 28, to_guid: 7 }), &[])
         })
         .and_then(|()| writer.end(7));
     written.expect("a Vec takes all");
     bytes
+}
+
+/// The compressed form of a block of 512 bytes.
+fn packed_block() -> Vec<u8> {
+    let mut packed = vec![0; 112];
+    let level = codec::compress::ZstdLevel::DEFAULT;
+    let length = codec::compress::compress(CompressKind::Lz4, level, &[6; 512], &mut packed);
+    packed.truncate(length.expect("equal bytes become few"));
+    packed
+}
+
+/// The payload of an embedded block.
+fn padded(bytes: &[u8]) -> Vec<u8> {
+    let mut padded = bytes.to_vec();
+    padded.resize(bytes.len().next_multiple_of(8), 0);
+    padded
 }
 
 fn begin() -> Begin {
@@ -130,7 +137,7 @@ fn block() -> Write {
     }
 }
 
-fn embedded() -> WriteEmbedded {
+fn embedded(length: usize) -> WriteEmbedded {
     WriteEmbedded {
         object: 3,
         offset: 512,
@@ -139,7 +146,7 @@ fn embedded() -> WriteEmbedded {
         compression: 15,
         embedded_type: 0,
         logical_size: 512,
-        physical_size: 20,
+        physical_size: length as u32,
     }
 }
 
@@ -155,7 +162,7 @@ fn package(order: ByteOrder) -> Vec<u8> {
         .and_then(|()| writer.end(0))
         .and_then(|()| writer.begin(&Begin { version_info: 1, ..begin }, &[]))
         .and_then(|()| writer.write(&Record::Write(block()), &[5; 512]))
-        .and_then(|()| writer.write(&Record::WriteEmbedded(embedded()), &[6; 24]))
+        .and_then(|()| writer.write(&Record::WriteEmbedded(embedded(20)), &[6; 24]))
         .and_then(|()| {
             writer.write(&Record::Free(Free { object: 3, offset: 1024, length: 9, to_guid: 7 }), &[])
         })

@@ -214,15 +214,13 @@ impl Plan {
             })
         };
         let (referenced, available) = (number(Prop::Referenced)?, number(Prop::Available)?);
-        // `df` leaves out file systems of no block, so a part of one counts as a whole
-        // (`zfs_statvfs`).
-        let referenced = referenced.div_ceil(unit.into()).saturating_mul(unit.into());
         let used_objects = dataset.phys().bp.stored().map_or(0, |stored| stored.fill);
         let files_free = available / 512;
         Ok(Statfs {
             unit,
             transfer: unit,
-            blocks: referenced.saturating_add(available) / u64::from(unit),
+            // `df` leaves out file systems of no block (`zfs_statvfs`).
+            blocks: (referenced.saturating_add(available) / u64::from(unit)).max(1),
             free: available / u64::from(unit),
             files: files_free.saturating_add(used_objects),
             files_free,

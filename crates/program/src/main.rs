@@ -104,7 +104,11 @@ fn help(words: &[OsString]) -> ExitCode {
 
 fn out() -> Out {
     let sink = Box::new(BufWriter::new(std::io::stdout()));
-    if std::io::stdout().is_terminal() { Out::terminal(sink) } else { Out::new(sink) }
+    let out = if std::io::stdout().is_terminal() { Out::terminal(sink) } else { Out::new(sink) };
+    match std::io::stdout().as_fd().try_clone_to_owned() {
+        Ok(file) => out.with_file(file),
+        Err(_) => out,
+    }
 }
 
 fn err() -> Out {
@@ -119,18 +123,7 @@ fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
         }
         "zdb" => return zdb::run(words, &mut out, &mut err, &Clock::system()),
         "zstream" | "zstreamdump" | "stream" => streams(command, words, &mut out, &mut err),
-        "ls" | "cp" | "send" => {
-            let terminal = std::io::stderr().is_terminal();
-            let service = Box::new(server::service::connect());
-            let stream = || Ok(std::io::stdout().as_fd().try_clone_to_owned()?.into());
-            let mut io = rescue::Io { out, err, terminal, service, stream, visit: api::client::visit };
-            let code = match command {
-                "ls" => rescue::ls(&mut io, words),
-                "cp" => rescue::cp(&mut io, words),
-                _ => rescue::send(&mut io, words),
-            };
-            return if io.out.flush() { code } else { 1 };
-        }
+        "ls" | "cp" | "send" => return rescued(command, words, out, err),
         "mount.zfs" => {
             let service = server::service::connect();
             cli::mount_zfs::run(&mut out, &mut err, &service, words)
@@ -183,6 +176,20 @@ fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
         }
     };
     if out.flush() { code } else { 1 }
+}
+
+/// Runs a command that gets data out of pools without mounts.
+fn rescued(command: &str, words: &[String], out: Out, err: Out) -> i32 {
+    let terminal = std::io::stderr().is_terminal();
+    let service = Box::new(server::service::connect());
+    let stream = || Ok(std::io::stdout().as_fd().try_clone_to_owned()?.into());
+    let mut io = rescue::Io { out, err, terminal, service, stream, visit: api::client::visit };
+    let code = match command {
+        "ls" => rescue::ls(&mut io, words),
+        "cp" => rescue::cp(&mut io, words),
+        _ => rescue::send(&mut io, words),
+    };
+    if io.out.flush() { code } else { 1 }
 }
 
 /// Runs a command about stored streams. `zstreamdump` is an old name of `zstream dump`.

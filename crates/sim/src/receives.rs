@@ -27,15 +27,19 @@ static POOL: Mutex<Option<(Pool, u64)>> = Mutex::new(None);
 /// # Panics
 /// Those of [`receive`].
 pub fn stream(data: &[u8]) {
-    receive(data);
+    // Many are refused.
+    let _ = receive(data);
 }
 
-/// Receives the records of a stream. Returns whether they were not refused.
+/// Receives the records of a stream.
+///
+/// # Errors
+/// Why they are refused.
 ///
 /// # Panics
 /// The pool stops, or what is left of the stream can't be destroyed.
-pub fn receive(data: &[u8]) -> bool {
-    let Some(stream) = summed(data) else { return false };
+pub fn receive(data: &[u8]) -> Result<(), String> {
+    let stream = summed(data).ok_or("it begins with no BEGIN")?;
     let mut kept = POOL.lock();
     let (pool, taken) = kept.take().filter(|(_, taken)| *taken < EACH).unwrap_or_else(|| {
         let spa = begin(&Tape::default(), VdevShape::Single, 1, 0, 1);
@@ -47,7 +51,7 @@ pub fn receive(data: &[u8]) -> bool {
     clear(&pool).unwrap_or_else(|error| panic!("what is left: {}", crate::chain(&error)));
     pool.sync().expect("the pool goes on");
     *kept = Some((pool, taken + 1));
-    done.is_ok()
+    done.map(drop).map_err(|error| crate::chain(&error))
 }
 
 /// The same records with right checksums. `None`: it begins with no BEGIN.

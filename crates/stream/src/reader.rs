@@ -1,9 +1,16 @@
 //! Records and payloads of a stream, verified.
+//!
+//! # Theory
+//! Nothing behind an END is read, since the next stream may belong to another reader. Within a
+//! stream a record follows each payload. So one read takes the rest of a payload and, if it is
+//! there already, the record that follows. After BEGIN only its own payload is read: a command
+//! reads that far, and then gives the file to a daemon.
 
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, IoSliceMut, Read};
 
 use codec::Checksum;
 use codec::checksum::Fletcher4;
+use device::{AlignedBuf, Block};
 use ondisk::ByteOrder;
 use ondisk::replay::{BACKUP_MAGIC, CHECKSUM_AT, RECORD_SIZE, Record, list_length, stored_checksum};
 
@@ -52,7 +59,9 @@ pub struct Reader<R> {
     number: u64,
     at: u64,
     raw: [u8; RECORD_SIZE],
-    payload: Vec<u8>,
+    /// The start of the next record, and how much of it was read with the last payload.
+    next: ([u8; RECORD_SIZE], usize),
+    payload: AlignedBuf,
 }
 
 impl<R: Read> Reader<R> {
@@ -66,7 +75,8 @@ impl<R: Read> Reader<R> {
             number: 0,
             at: 0,
             raw: [0; RECORD_SIZE],
-            payload: Vec::new(),
+            next: ([0; RECORD_SIZE], 0),
+            payload: AlignedBuf::for_overwrite(0),
         }
     }
 
@@ -90,8 +100,8 @@ impl<R: Read> Reader<R> {
     /// * [`Error::Record`]: its type is unknown, or its payload too large.
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
         let (number, at) = (self.number, self.at);
-        let mut raw = [0; RECORD_SIZE];
-        match self.fill(&mut raw)? {
+        let (mut raw, have) = (self.next.0, std::mem::take(&mut self.next.1));
+        match have + self.fill(&mut raw[have..], false)? {
             0 if self.order.is_some() => return Ok(None),
             RECORD_SIZE => {}
             have if self.order.is_none() => return Err(Error::Empty { have }),
@@ -121,7 +131,7 @@ impl<R: Read> Reader<R> {
             at,
             source,
         })?;
-        self.read_payload(size)?;
+        self.read_payload(size, !matches!(record, Record::Begin(_) | Record::End(_)))?;
         self.number += 1;
         self.at += (RECORD_SIZE + size) as u64;
         if matches!(record, Record::End(_)) {
@@ -132,8 +142,8 @@ impl<R: Read> Reader<R> {
     }
 
     /// The payload of the last packet, which is then gone from here.
-    pub(crate) fn take_payload(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.payload)
+    pub(crate) fn take_payload(&mut self) -> Block {
+        std::mem::replace(&mut self.payload, AlignedBuf::for_overwrite(0)).freeze()
     }
 
     fn order_of(&mut self, raw: &[u8; RECORD_SIZE]) -> Result<ByteOrder> {
@@ -146,31 +156,52 @@ impl<R: Read> Reader<R> {
         Ok(order)
     }
 
-    /// Reads the payload. A length without bytes behind it takes little memory.
-    fn read_payload(&mut self, size: usize) -> Result<()> {
+    /// Reads the payload. A length without bytes behind it takes little memory. `ahead` allows to
+    /// read the start of the next record too.
+    fn read_payload(&mut self, size: usize, ahead: bool) -> Result<()> {
         const AT_ONCE: usize = 1 << 20;
-        self.payload.clear();
-        self.payload.reserve(size.min(AT_ONCE));
-        let (record, at) = (self.number, self.at);
-        let read = (&mut self.source).take(size as u64).read_to_end(&mut self.payload);
-        match read {
-            Ok(have) if have < size => return Err(Error::Truncated { record, at }),
-            Ok(_) => {}
-            Err(source) => return Err(Error::Io { record, at, source }),
+        let mut payload = AlignedBuf::for_overwrite(size.min(AT_ONCE));
+        let mut have = 0;
+        loop {
+            let end = payload.len();
+            have += self.fill(&mut payload[have..], ahead && end == size)?;
+            if have < end {
+                self.payload = payload;
+                return Err(Error::Truncated { record: self.number, at: self.at });
+            }
+            if have == size {
+                break;
+            }
+            let mut larger = AlignedBuf::for_overwrite(size.min(4 * end));
+            larger[..end].copy_from_slice(&payload);
+            payload = larger;
         }
         if let Some(sum) = &mut self.sum {
-            sum.append(&self.payload);
+            sum.append(&payload);
         }
+        self.payload = payload;
         Ok(())
     }
 
-    /// Reads until `buf` is full or the stream ends. Returns how much was read.
-    fn fill(&mut self, buf: &mut [u8]) -> Result<usize> {
+    /// Reads until `buf` is full or the stream ends. Returns how much was read. `ahead` allows to
+    /// read the start of the next record too.
+    fn fill(&mut self, buf: &mut [u8], ahead: bool) -> Result<usize> {
         let mut have = 0;
         while have < buf.len() {
-            match self.source.read(&mut buf[have..]) {
+            let left = buf.len() - have;
+            let read = match ahead {
+                true => {
+                    let mut parts = [IoSliceMut::new(&mut buf[have..]), IoSliceMut::new(&mut self.next.0)];
+                    self.source.read_vectored(&mut parts)
+                }
+                false => self.source.read(&mut buf[have..]),
+            };
+            match read {
                 Ok(0) => break,
-                Ok(n) => have += n,
+                Ok(n) => {
+                    have += n.min(left);
+                    self.next.1 = n.saturating_sub(left);
+                }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(source) => return Err(Error::Io { record: self.number, at: self.at, source }),
             }

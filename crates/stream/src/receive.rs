@@ -476,11 +476,11 @@ fn transfer<R: Read>(
     state: &mut State,
     mut target: Target,
 ) -> Result<(), (bool, ReceiveError)> {
-    let queue = &Queue::new(RECV_QUEUE_LENGTH.get() as usize);
+    let queue = &Queue::new(RECV_QUEUE_LENGTH.get() as usize, RECV_WRITE_BATCH_SIZE.get() as usize);
     std::thread::scope(|scope| {
         let write = move || {
             let _cancels = Cancels(queue);
-            while let Some(batch) = queue.take(RECV_WRITE_BATCH_SIZE.get()) {
+            while let Some(batch) = queue.take() {
                 target.write(&batch)?;
             }
             Ok(target)

@@ -227,8 +227,8 @@ pub fn send<W: Write>(dataset: &Dataset, options: &Options, sink: W) -> Result<(
     stream(dataset, options, sink, Special::default())
 }
 
-/// Writes the stream of a damaged snapshot, without what can't be read ([`LostPart`]). Lost bytes of
-/// a file are a hole in the stream. `lost` gets each part.
+/// Writes the stream of a damaged snapshot, without what can't be read ([`LostPart`]). Lost bytes
+/// of a file are a hole in the stream. `lost` gets each part.
 ///
 /// In a raw stream nothing can be left out: the contents of an object are authenticated as a whole.
 ///
@@ -241,9 +241,12 @@ pub fn send_readable<W: Write>(
     sink: W,
     lost: &mut dyn FnMut(&Lost),
 ) -> Result<(), SendError> {
-    let lost: Option<&mut dyn FnMut(&Lost)> = if options.forms.raw { None } else { Some(lost) };
+    let lost: Listener<'_> = if options.forms.raw { None } else { Some(lost) };
     stream(dataset, options, sink, Special { lost, ..Special::default() })
 }
+
+/// Gets what is left out, if anything may be.
+type Listener<'a> = Option<&'a mut dyn FnMut(&Lost)>;
 
 /// How a stream differs from that of [`send`].
 #[derive(Default)]
@@ -251,7 +254,7 @@ struct Special<'a> {
     /// Stands for the content of each block, if only sizes count.
     zeros: Option<&'a Block>,
     /// What can't be read is left out, and reported here.
-    lost: Option<&'a mut dyn FnMut(&Lost)>,
+    lost: Listener<'a>,
 }
 
 fn stream<W: Write>(
@@ -355,7 +358,7 @@ impl Write for Counter {
 fn body<W: Write>(
     blocks: &Blocks<'_>,
     start: Start,
-    (records, lost): (&mut Records<'_, W>, Option<&mut dyn FnMut(&Lost)>),
+    (records, lost): (&mut Records<'_, W>, Listener<'_>),
 ) -> Result<(), SendError> {
     let queue = Queue::new(SEND_QUEUE_LENGTH.get() as usize);
     let (os, since, skips) = (blocks.os, records.since, lost.is_some());
@@ -405,7 +408,7 @@ fn body<W: Write>(
 fn write_all<W: Write>(
     queue: &Queue,
     records: &mut Records<'_, W>,
-    mut lost: Option<&mut dyn FnMut(&Lost)>,
+    mut lost: Listener<'_>,
 ) -> Result<(), SendError> {
     let (features, increment) = (records.features, records.since > Txg(0));
     // Of this object the stream has no more.

@@ -606,7 +606,7 @@ impl Zio {
 
     /// Decompresses into a block of exactly the logical size.
     fn unpack(&self, bp: &Blkptr, kind: CompressKind, raw: &[u8], bm: &Bookmark) -> Result<AlignedBuf> {
-        let mut out = AlignedBuf::zeroed(bp.lsize.0 as usize);
+        let mut out = AlignedBuf::for_overwrite(bp.lsize.0 as usize);
         codec::compress::decompress(kind, raw, &mut out)
             .map_err(|source| Error::Decode { bookmark: *bm, source })?;
         Ok(out)

@@ -95,6 +95,7 @@ pub struct Opened {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
     Open(Opening),
+    /// With the message may travel the file descriptor that the stream is written to.
     Send(crate::SendRequest),
     /// The bytes of BEGIN follow as raw bytes, and with the message travels a file descriptor.
     Receive(crate::ReceiveRequest),
@@ -176,6 +177,8 @@ pub enum Answer {
     Done,
     Opened(Opened),
     Received(crate::streams::Received),
+    /// Bytes of a stream that were written to the command's output so far.
+    Written(u64),
     Meta(Meta),
     Page(Page),
     Object(Option<u64>),

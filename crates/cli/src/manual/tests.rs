@@ -88,7 +88,7 @@ fn the_reference_has_each_command_and_property() {
 /// lacks.
 #[test]
 fn pages_tell_of_options_that_there_are() {
-    const UNTOLD: [(&str, &str); 9] = [
+    const UNTOLD: [(&str, &str); 10] = [
         ("create", "-t"),
         ("import", "-t"),
         ("import", "-s"),
@@ -96,6 +96,7 @@ fn pages_tell_of_options_that_there_are() {
         ("import", "-X"),
         ("import", "-d"),
         ("export", "-a"),
+        ("receive", "-c"),
         ("status", "-e"),
         ("upgrade", "-a"),
     ];

@@ -15,7 +15,7 @@ mod newkey;
 mod open;
 mod package;
 mod project;
-pub(crate) mod receive;
+mod receive;
 mod redact;
 mod send;
 mod set;

@@ -21,6 +21,8 @@
 
 use std::collections::HashMap;
 
+use api::Settings;
+use dsl::prop::Prop;
 use ondisk::nvlist::{Nvlist, Value};
 
 pub(super) mod gather;
@@ -199,6 +201,37 @@ impl ByGuid {
     /// The index of the member that has a snapshot, and of the snapshot.
     pub(super) fn find(&self, guid: u64) -> Option<(usize, usize)> {
         self.0.get(&guid).copied()
+    }
+}
+
+/// The values of a package as text, for a request.
+pub(super) fn texts(list: &Nvlist) -> Settings {
+    let each = |(name, value): (&[u8], &Value)| {
+        let name = String::from_utf8(name.to_vec()).ok()?;
+        let value = match value {
+            Value::String(text) => String::from_utf8(text.clone()).ok()?,
+            Value::Uint64(n) => number(&name, *n),
+            _ => return None,
+        };
+        Some((name, value))
+    };
+    // The contents of the dataset have these.
+    let kept = [Prop::Keylocation, Prop::Volsize, Prop::Version].map(Prop::name);
+    list.iter().filter_map(each).filter(|(name, _)| !kept.contains(&name.as_str())).collect()
+}
+
+/// A number as a user would write it.
+fn number(name: &str, n: u64) -> String {
+    let Some(prop) = Prop::by_name(name) else { return n.to_string() };
+    let none = match prop {
+        Prop::Quota | Prop::Refquota | Prop::Reservation | Prop::Refreservation => n == 0,
+        Prop::FilesystemLimit | Prop::SnapshotLimit => n == u64::MAX,
+        _ => false,
+    };
+    match prop.desc().index_name(n) {
+        Some(word) => word.to_owned(),
+        None if none => "none".to_owned(),
+        None => n.to_string(),
     }
 }
 

@@ -13,7 +13,7 @@
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{IsTerminal, Read};
 use std::time::Instant;
 
 use api::{DatasetChange, DatasetKind as K, MountReport, Reason, ReceiveRequest, Refusal};
@@ -333,30 +333,6 @@ fn skip(cx: &mut Cx, head: &Head, input: &File) -> Outcome {
             Ok(Some(_)) => {}
             Err(stream::Error::Record { .. }) => return Err(refuse(cx, CANNOT, "invalid record type")),
             Ok(None) | Err(_) => return Err(refuse(cx, CANNOT, "failed to read from stream")),
-        }
-    }
-}
-
-/// Copies what follows BEGIN up to END, record by record, since another stream may follow. A
-/// malformed record and what is behind it are left out.
-///
-/// # Errors
-/// The system's error from reading the stream or from writing.
-pub(crate) fn copy_rest(begin: &[u8], mut input: &File, into: &mut dyn io::Write) -> io::Result<()> {
-    let mut records = Reader::unchecked(begin.chain(&mut input));
-    let mut into = io::BufWriter::with_capacity(1 << 20, into);
-    loop {
-        match records.next_packet() {
-            Ok(Some(packet)) if matches!(packet.record, Record::Begin(_)) => {}
-            Ok(Some(packet)) => {
-                into.write_all(packet.raw)?;
-                into.write_all(packet.payload)?;
-                if matches!(packet.record, Record::End(_)) {
-                    return into.flush();
-                }
-            }
-            Err(stream::Error::Io { source, .. }) => return Err(source),
-            Ok(None) | Err(_) => return into.flush(),
         }
     }
 }

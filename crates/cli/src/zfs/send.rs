@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use api::files::Denied;
+use api::streams::Part;
 use api::{DatasetKind as K, Error, Reason, Refusal, SendRequest};
 
 use super::open::{below, exists, open};
@@ -405,9 +406,12 @@ fn estimate(cx: &mut Cx, options: &Options, request: &SendRequest) -> Result<(),
     Ok(())
 }
 
-/// Copies the stream to standard output.
+/// Has the daemon write the stream to standard output, or copies it there.
 fn send(cx: &mut Cx, options: &Options, request: &SendRequest) -> Outcome {
-    let mut stream = (cx.stream)(request).map_err(|denied| refused(cx, request, denied))?;
+    if !cx.out.flush() {
+        return Err(broken(cx, &request.dataset));
+    }
+    let mut stream = (cx.stream)(request, cx.out.file()).map_err(|denied| refused(cx, request, denied))?;
     if options.progress && !options.parsable {
         writeln!(cx.err, "TIME        SENT   SNAPSHOT {}", request.dataset);
     }
@@ -421,10 +425,15 @@ fn send(cx: &mut Cx, options: &Options, request: &SendRequest) -> Outcome {
                 return Err(refused(cx, request, denied));
             }
         };
-        sent += part.len() as u64;
-        cx.out.put_raw(part);
-        if cx.out.has_failed() {
-            return Err(broken(cx, &request.dataset));
+        match part {
+            Part::Bytes(bytes) => {
+                sent += bytes.len() as u64;
+                cx.out.put_raw(bytes);
+                if cx.out.has_failed() {
+                    return Err(broken(cx, &request.dataset));
+                }
+            }
+            Part::Written(bytes) => sent = bytes,
         }
         if options.progress && shown.elapsed() >= PROGRESS {
             shown = Instant::now();

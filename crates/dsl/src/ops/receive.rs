@@ -17,6 +17,7 @@
 //! OpenZFS `dmu_recv_begin_check`, `dmu_recv_begin_sync`, `dmu_recv_resume_begin_check`,
 //! `dmu_recv_end_check`, `dmu_recv_end_sync`.
 
+pub use super::receive_redacted::Redacted;
 use crate::error::Refusal;
 use crate::heads::{LongHold, ResumePoint};
 use crate::keys::{RawKeys, RawUse};
@@ -103,15 +104,6 @@ pub struct Received {
     pub redacted: Redacted,
     /// The encryption of a new dataset, if it is not the parent's.
     pub crypt: Option<NewCrypt>,
-}
-
-/// For which snapshots a stream is redacted, by their guids.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Redacted {
-    /// The stream itself; `None` if it is not redacted (`redact_snaps`).
-    pub to: Option<Vec<u64>>,
-    /// What it builds on (`redact_from_snaps`).
-    pub from: Option<Vec<u64>>,
 }
 
 impl Received {

@@ -23,6 +23,15 @@ use ondisk::mos;
 const UNFIT: &str = "it does not fit a redacted snapshot: send it from a redaction bookmark, redacted for the \
                      same snapshots, or send one of these";
 
+/// For which snapshots a stream is redacted, by their guids.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Redacted {
+    /// The stream itself; `None` if it is not redacted (`redact_snaps`).
+    pub to: Option<Vec<u64>>,
+    /// What it builds on (`redact_from_snaps`).
+    pub from: Option<Vec<u64>>,
+}
+
 impl Received {
     /// Refuses a stream that does not fit the redacted snapshot on which it builds.
     pub(crate) fn check_redacted(&self, s: &Syncing<'_>, snap: u64) -> Result<()> {

@@ -283,7 +283,7 @@ fn streams() {
     receives(&s, &refused, &good);
     // The history names the user.
     let history = s.good(0, "zpool history -l tank");
-    assert!(history.contains(&format!("zfs receive -o atime=off tank/to/a [user {ANN}")), "{history}");
+    assert!(history.contains(&format!("zfs receive -u -o atime=off tank/to/a [user {ANN}")), "{history}");
 }
 
 /// What another user may receive.
@@ -295,13 +295,14 @@ fn receives(s: &Stand, refused: &dyn Fn(&str, &str), good: &dyn Fn(u32, &str)) {
     good(0, &format!("zfs allow -u {ANN} mount tank/to"));
     good(0, "zfs allow -c snapshot tank/to");
     // From a file and from a pipe. The properties need permissions of their own.
-    let denied = "cannot receive a:b property on tank/to/a: permission denied\n\
+    let denied = "cannot receive mountpoint property on tank/to/a: permission denied\n\
+                  cannot receive a:b property on tank/to/a: permission denied\n\
                   cannot receive atime property on tank/to/a: permission denied\n";
-    let ran = s.shell(ANN, "zfs receive -o atime=off tank/to/a <stream");
+    let ran = s.shell(ANN, "zfs receive -u -o atime=off tank/to/a <stream");
     assert_eq!((ran.code, ran.err.as_str()), (0, denied));
     assert_eq!(s.good(0, "zfs get -H -o value,source a:b,atime tank/to/a"), "-\t-\non\tdefault\n");
-    good(0, &format!("zfs allow -u {ANN} userprop tank/to"));
-    good(ANN, "cat stream | zfs receive tank/to/b");
+    good(0, &format!("zfs allow -u {ANN} userprop,mountpoint tank/to"));
+    good(ANN, "cat stream | zfs receive -u tank/to/b");
     assert_eq!(s.good(0, "zfs get -H -o value,source a:b tank/to/b"), "c\treceived\n");
     // The creator has what creators are granted.
     good(ANN, "zfs snapshot tank/to/b@own");
@@ -313,7 +314,7 @@ fn receives(s: &Stand, refused: &dyn Fn(&str, &str), good: &dyn Fn(u32, &str)) {
     good(ANN, "zfs receive tank/to/b <stream");
     good(0, &format!("zfs allow -u {ANN} receive tank/to"));
     good(ANN, "zfs receive -F tank/to/a <stream");
-    let ran = s.shell(BOB, "poolhouse ls tank/from");
+    let ran = s.shell(BOB, "poolhouse ls tank/from:/");
     assert!(ran.code != 0 && ran.err.contains("another user"), "{}", ran.err);
 }
 

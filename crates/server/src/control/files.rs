@@ -15,6 +15,7 @@
 //! ([`grants::streams`](crate::control::grants)). Their connections and visits are counted apart
 //! from the owners', and from their requests to the control socket.
 
+mod descriptor;
 mod receiving;
 mod sending;
 pub(crate) mod visits;
@@ -195,7 +196,9 @@ fn serve(daemon: &Daemon, mut stream: UnixStream, caller: &Caller) -> std::io::R
     stream.set_read_timeout(None)?;
     let opening = match asked {
         Some(Ask::Open(opening)) => opening,
-        Some(Ask::Send(request)) => return sending::serve(daemon, stream, &request, caller),
+        Some(Ask::Send(request)) => {
+            return sending::serve(daemon, stream, &request, descriptor, caller);
+        }
         Some(Ask::Receive(request)) => {
             if caller.owns() && descriptor.is_none() {
                 return Ok(());

@@ -30,8 +30,8 @@ use properties::Properties;
 mod properties;
 
 impl Pools {
-    /// Receives a stream, and mounts what is new, or corrects a snapshot. `begin` are the bytes of its BEGIN, and `rest` is
-    /// what follows.
+    /// Receives a stream, and mounts what is new, or corrects a snapshot. `begin` are the bytes of
+    /// its BEGIN, and `rest` is what follows.
     ///
     /// # Errors
     /// * [`Reason::Stream`]: the stream is damaged, or can't be received here.
@@ -54,10 +54,7 @@ impl Pools {
         let imported = self.table.pool_of(head)?;
         imported.writer(head)?;
         if request.corrective {
-            let done = stream::correct(imported.pool.spa(), begin.chain(rest), target);
-            let done = done.map_err(|error| error_about(target, &error))?;
-            tracing::info!(snapshot = target, blocks = done.blocks, "damaged blocks are written again");
-            return Ok(Received { bytes: done.bytes, ..Received::default() });
+            return correct(&imported, target, begin.chain(rest));
         }
         let state = imported.pool.spa().read(|| State::of(&imported, head, &first(target, begin)?))?;
         let replaces = state.object.filter(|_| state.whole || request.origin.is_some());
@@ -293,6 +290,14 @@ fn head_of(target: &str) -> Result<&str, Error> {
     }
     let (head, _) = target.split_once('@').ok_or_else(|| Error::new(target, Reason::InvalidName))?;
     Ok(head)
+}
+
+/// Writes damaged blocks of a snapshot again.
+fn correct(imported: &Imported, target: &str, source: impl Read) -> Result<Received, Error> {
+    let done = stream::correct(imported.pool.spa(), source, target);
+    let done = done.map_err(|error| error_about(target, &error))?;
+    tracing::info!(snapshot = target, blocks = done.blocks, "damaged blocks are written again");
+    Ok(Received { bytes: done.bytes, ..Received::default() })
 }
 
 /// The object of a file system or volume, if it exists.

@@ -4,6 +4,8 @@
 //! A thread reads the free memory of the machine and of the daemon's control groups once a second,
 //! as OpenZFS's `arc_reap` does. The cache grows and shrinks with it ([`arc::Store::adapt`]). If it
 //! can't be read, nothing is reported, and only `zfs_arc_max` limits the cache.
+//!
+//! The same thread frees the memory of dropped buffers that no new buffer has used for a second.
 
 use arc::{Memory, Store};
 use std::sync::Weak;
@@ -25,6 +27,7 @@ pub(crate) fn watch(store: Weak<Store>) -> Option<Sender<()>> {
     let look = move || {
         while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(TURN) {
             let Some(store) = store.upgrade() else { return };
+            device::recycle::shrink();
             if let Some(free) = spa::discovery::host::memory_left() {
                 store.adapt(Memory { all: spa::discovery::host::memory(), free });
             }

@@ -186,7 +186,7 @@ impl Received {
         };
         let pool = Pool::open(&[dir], &options)?;
         let state = self.state(&pool)?;
-        for n in 0..SNAPSHOTS.len() {
+        for (n, snapshot) in SNAPSHOTS.iter().enumerate() {
             // Of each snapshot there is nothing, a part, or all.
             match state.checked_sub(2 * n) {
                 None | Some(0) => {
@@ -195,7 +195,7 @@ impl Received {
                 Some(1) => resume(&pool, &self.source, n)?,
                 Some(_) => {}
             }
-            let name = format!("{HEAD}@{}", SNAPSHOTS[n]);
+            let name = format!("{HEAD}@{snapshot}");
             if contents(&pool, &name)? != self.contents[n] {
                 return Err(format!("from state {state}, {name} does not have what was sent").into());
             }

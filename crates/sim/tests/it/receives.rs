@@ -11,11 +11,11 @@ fn mutated_streams() {
     let mut rng = Rng::new(0x5eed);
     let mut received = 0;
     for seed in snapshots() {
-        assert!(sim::receives::receive(&seed));
+        sim::receives::receive(&seed).unwrap();
         for _ in 0..rounds {
             let mut data = seed.clone();
             mutate(&mut rng, &mut data);
-            received += u64::from(sim::receives::receive(&data));
+            received += u64::from(sim::receives::receive(&data).is_ok());
         }
     }
     assert!(received > rounds / 20, "{received} of {} were received", 2 * rounds);

@@ -1,4 +1,6 @@
-use ondisk::replay::{Begin, Free};
+use std::io::IoSliceMut;
+
+use ondisk::replay::{Begin, Free, Spill};
 
 use super::*;
 use crate::Writer;
@@ -92,7 +94,106 @@ fn no_streams() {
     bytes[4..8].copy_from_slice(&(60u32 << 20).to_le_bytes());
     let mut reader = Reader::new(&bytes[..]);
     assert!(matches!(reader.next_packet(), Err(Error::Truncated { record: 0, .. })));
-    assert!(reader.payload.capacity() <= 4 << 20);
+    assert!((1..=4 << 20).contains(&reader.payload.len()));
     bytes[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
     assert!(matches!(read(&bytes), Err(Error::Record { record: 0, .. })));
+}
+
+/// A source that counts its reads, which have at most `most` bytes.
+struct Counted<'a> {
+    left: &'a [u8],
+    most: usize,
+    reads: usize,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        self.read_vectored(&mut [IoSliceMut::new(buf)])
+    }
+
+    fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> std::io::Result<usize> {
+        self.reads += 1;
+        let mut now = &self.left[..self.left.len().min(self.most)];
+        let read = now.read_vectored(parts)?;
+        self.left = &self.left[read..];
+        Ok(read)
+    }
+}
+
+/// A stream of ten blocks, with another stream behind it. Also the length of the first.
+fn blocks() -> (Vec<u8>, usize) {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, ByteOrder::Little);
+    writer.begin(&begin(), &[1; 64]).unwrap();
+    for block in 0..10u64 {
+        let spill = Spill {
+            object: block + 1,
+            length: 4096,
+            to_guid: GUID,
+            flags: 0,
+            compression: 0,
+            compressed_size: 0,
+            crypt: Default::default(),
+            kind: 0,
+        };
+        writer.write(&Record::Spill(spill), &vec![block as u8; 4096]).unwrap();
+    }
+    writer.end(GUID).unwrap();
+    let length = bytes.len();
+    bytes.extend(small(ByteOrder::Little));
+    (bytes, length)
+}
+
+/// Goal: a payload and the record behind it are one read. Nothing is read behind BEGIN's list
+/// before the next record is requested, and nothing behind END.
+#[test]
+fn reads_are_few_and_end_with_the_stream() {
+    let (bytes, length) = blocks();
+    let source = Counted { left: &bytes, most: usize::MAX, reads: 0 };
+    let mut reader = Reader::new(source);
+    reader.next_packet().unwrap().unwrap();
+    assert_eq!(bytes.len() - reader.source.left.len(), RECORD_SIZE + 64);
+    let mut blocks = 0;
+    loop {
+        let packet = reader.next_packet().unwrap().unwrap();
+        match packet.record {
+            Record::Spill(spill) => {
+                assert!(packet.payload.iter().all(|byte| u64::from(*byte) == spill.object - 1));
+                blocks += 1;
+            }
+            Record::End(_) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((blocks, reader.position()), (10, length as u64));
+    assert_eq!(bytes.len() - reader.source.left.len(), length);
+    // BEGIN, its list, the first record, and each block with the record behind it.
+    assert_eq!(reader.source.reads, 3 + 10);
+}
+
+/// Goal: however short the reads are, the records are the same. A stream that ends within a record
+/// that was read with a payload ends in the same error.
+#[test]
+fn short_reads() {
+    let (bytes, length) = blocks();
+    let all = |bytes: &[u8], most| {
+        let mut reader = Reader::new(Counted { left: bytes, most, reads: 0 });
+        let mut records = Vec::new();
+        loop {
+            match reader.next_packet() {
+                Ok(Some(packet)) => records.push((packet.record, packet.payload.to_vec())),
+                Ok(None) => return Ok(records),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    };
+    let whole = all(&bytes, usize::MAX).unwrap();
+    for most in [1, 7, 311, 313, 4096, 4400, 5000] {
+        assert!(all(&bytes, most).unwrap() == whole, "{most}");
+    }
+    let cut = length - 100;
+    for most in [1, 313, usize::MAX] {
+        let want = format!("the stream ends inside record 11, which begins at byte {}", length - RECORD_SIZE);
+        assert_eq!(all(&bytes[..cut], most).unwrap_err(), want);
+    }
 }

@@ -422,7 +422,7 @@ impl Target {
             return Ok(dnode.write_block(tx, blkid, native(item.order, kind, &plain)?)?);
         }
         if compress != CompressKind::Off {
-            let bytes = Block::copy_of(&item.payload);
+            let bytes = item.payload.clone();
             return Ok(dnode.write_packed(tx, blkid, PackedBlock { bytes, compress, encrypted: None })?);
         }
         Ok(dnode.write_block(tx, blkid, native(item.order, kind, &item.payload)?)?)
@@ -576,9 +576,9 @@ fn swap(order: ByteOrder, kind: DmuType, bytes: &mut [u8]) -> Result<(), Wrong> 
 }
 
 /// A block in the native byte order.
-pub(super) fn native(order: ByteOrder, kind: DmuType, bytes: &[u8]) -> Result<Block, Wrong> {
+pub(super) fn native(order: ByteOrder, kind: DmuType, bytes: &Block) -> Result<Block, Wrong> {
     if order == ByteOrder::Little {
-        return Ok(Block::copy_of(bytes));
+        return Ok(bytes.clone());
     }
     let mut buf = AlignedBuf::padded(bytes, bytes.len());
     swap(order, kind, &mut buf)?;
@@ -587,7 +587,7 @@ pub(super) fn native(order: ByteOrder, kind: DmuType, bytes: &[u8]) -> Result<Bl
 
 /// The contents of a block.
 pub(super) fn unpack(compress: CompressKind, bytes: &[u8], size: u64) -> Result<Block, Wrong> {
-    let mut buf = AlignedBuf::zeroed(size as usize);
+    let mut buf = AlignedBuf::for_overwrite(size as usize);
     let unpacked = codec::compress::decompress(compress, bytes, &mut buf);
     unpacked.map_err(|_| Wrong::Record("it can't be decompressed"))?;
     Ok(buf.freeze())

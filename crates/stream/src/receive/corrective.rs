@@ -4,8 +4,8 @@
 //! # Theory
 //! Only a block that can't be read for its checksum is touched. Its bytes in the stream are brought
 //! into the form in which the pool stores it, and only if they have the checksum of its pointer are
-//! they written to its places. So the checksum decides: a wrong stream changes nothing, but a hostile
-//! one can be made to fit a weak checksum such as Fletcher-4.
+//! they written to its places. So the checksum decides: a wrong stream changes nothing, but a
+//! hostile one can be made to fit a weak checksum such as Fletcher-4.
 //!
 //! What arrives compressed or raw is used as it is. Plain bytes have to be compressed as they were
 //! when the block was written, which only the same compressor can do.
@@ -27,7 +27,7 @@ use observe::{Tunable, Unit};
 use ondisk::replay::{Record, Write, features};
 use ondisk::{BlkId, Blkptr, CompressKind, DmuType, Level, ObjNum};
 use spa::Spa;
-use zio::{Bookmark, IoFlags, ReadOptions};
+use zio::{Bookmark, ReadOptions};
 
 use super::{ReceiveError, Start, apply, writer};
 use crate::{Error, Packet, Reader, check::State};
@@ -155,8 +155,7 @@ impl<'a> Healing<'a> {
 
     /// Whether a block was read and has a wrong checksum.
     fn is_damaged(&self, bp: &Blkptr, at: &Bookmark) -> Result<bool, ReceiveError> {
-        let options = ReadOptions { flags: IoFlags::SPECULATIVE, ..ReadOptions::demand() };
-        match self.os.cache().zio().read_perhaps(bp, at, &options) {
+        match self.os.cache().zio().read_perhaps(bp, at, &ReadOptions::demand()) {
             Ok(_) => Ok(false),
             Err(zio::Error::Checksum { .. }) => Ok(true),
             Err(error) => Err(ReceiveError::pool(error)),
@@ -174,7 +173,10 @@ impl<'a> Healing<'a> {
         let payload = packet.payload;
         let Some(stored) = bp.stored() else { return Ok(None) };
         let psize = stored.psize.0 as usize;
-        let sent = CompressKind::from_disk(write.compression).unwrap_or(CompressKind::Off);
+        let sent = match write.compression {
+            0 => CompressKind::Off,
+            kind => CompressKind::from_disk(kind).unwrap_or(CompressKind::Off),
+        };
         if self.raw {
             return Ok((payload.len() == psize).then(|| Block::copy_of(payload)));
         }
@@ -187,7 +189,7 @@ impl<'a> Healing<'a> {
             }
         }
         let plain = match sent {
-            CompressKind::Off => apply::native(packet.order, kind, payload),
+            CompressKind::Off => apply::native(packet.order, kind, &Block::copy_of(payload)),
             sent => apply::unpack(sent, payload, write.logical_size),
         };
         let plain = plain.map_err(|wrong| about(packet, wrong))?;

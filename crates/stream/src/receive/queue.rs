@@ -1,16 +1,25 @@
 //! The records between the reader and the writer of a receive.
 //!
+//! # Theory
+//! To wake a thread costs as much as to read a record. So the writer waits until there is a batch,
+//! or for [`LINGER`] after the first record, in case the sender is slow. The reader waits until
+//! half of the queue is free.
+//!
 //! # Locks
 //! One, for the queue. No record is read or written under it.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
+use device::Block;
 use ondisk::ByteOrder;
 use ondisk::replay::Record;
 use parking_lot::{Condvar, Mutex};
 
 /// Most records of a batch.
 const AT_ONCE: usize = 128;
+/// How long records wait for more of a batch.
+const LINGER: Duration = Duration::from_millis(20);
 /// What a record without its payload counts.
 const RECORD: usize = 512;
 
@@ -20,7 +29,7 @@ pub(super) struct Item {
     pub(super) record: Record,
     /// The sender's byte order.
     pub(super) order: ByteOrder,
-    pub(super) payload: Vec<u8>,
+    pub(super) payload: Block,
     /// Its number, from 0.
     pub(super) number: u64,
     /// Where it begins.
@@ -59,14 +68,15 @@ struct State {
 pub(super) struct Queue {
     state: Mutex<State>,
     limit: usize,
+    batch: usize,
     room: Condvar,
     ready: Condvar,
 }
 
 impl Queue {
-    /// A queue of about `limit` bytes.
-    pub(super) fn new(limit: usize) -> Self {
-        Self { state: Mutex::default(), limit, room: Condvar::new(), ready: Condvar::new() }
+    /// A queue of about `limit` bytes, from which batches of about `batch` bytes are taken.
+    pub(super) fn new(limit: usize, batch: usize) -> Self {
+        Self { state: Mutex::default(), limit, batch, room: Condvar::new(), ready: Condvar::new() }
     }
 
     /// How many records were pushed.
@@ -86,7 +96,10 @@ impl Queue {
         state.bytes += item.size();
         state.pushed += 1;
         state.items.push_back(item);
-        self.ready.notify_one();
+        // The first begins the time of waiting for more.
+        if state.items.len() == 1 || self.is_batch(&state) {
+            self.ready.notify_one();
+        }
         true
     }
 
@@ -96,15 +109,25 @@ impl Queue {
         self.ready.notify_one();
     }
 
-    /// The next records that are there, as many as dirty about `bytes`. Waits for the first. `None`
-    /// behind the last.
-    pub(super) fn take(&self, bytes: u64) -> Option<Vec<Item>> {
+    /// Whether there is enough for the writer.
+    fn is_batch(&self, state: &State) -> bool {
+        state.items.len() >= AT_ONCE || state.bytes >= self.batch.min(self.limit / 2)
+    }
+
+    /// The next records that are there, as many as dirty about a batch. Waits for the first, and a
+    /// moment for others. `None` behind the last.
+    pub(super) fn take(&self) -> Option<Vec<Item>> {
+        let bytes = self.batch as u64;
         let mut state = self.state.lock();
-        while state.items.is_empty() {
-            if state.ended || state.cancelled {
-                return None;
+        while !self.is_batch(&state) && !state.ended && !state.cancelled {
+            if state.items.is_empty() {
+                self.ready.wait(&mut state);
+            } else if self.ready.wait_for(&mut state, LINGER).timed_out() {
+                break;
             }
-            self.ready.wait(&mut state);
+        }
+        if state.items.is_empty() {
+            return None;
         }
         let (mut batch, mut taken, mut dirties) = (Vec::new(), 0, 0);
         while batch.len() < AT_ONCE
@@ -116,7 +139,9 @@ impl Queue {
             batch.push(item);
         }
         state.bytes -= taken;
-        self.room.notify_one();
+        if state.bytes <= self.limit / 2 {
+            self.room.notify_one();
+        }
         Some(batch)
     }
 
@@ -126,3 +151,6 @@ impl Queue {
         self.room.notify_one();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,6 @@
 //! # See
 //! OpenZFS `receive_object_range`, `receive_object`.
 
-use device::Block;
 use dmu::{Dnode, NewObject, PackedBlock, RawObject, Tx};
 use ondisk::dnode::{DNODE_BLOCK_SIZE, DNODE_MIN_SIZE};
 use ondisk::replay::{Crypt, Free, OBJECT_SPILL, Object, ObjectRange, RAW_BYTESWAP, Spill, Write, features};
@@ -103,7 +102,7 @@ impl Target {
             0 => CompressKind::Off,
             n => self.raw_compressor(n)?,
         };
-        let bytes = Block::copy_of(&item.payload);
+        let bytes = item.payload.clone();
         Ok(PackedBlock { bytes, compress, encrypted: Some(encrypted(crypt)) })
     }
 
@@ -132,7 +131,7 @@ impl Target {
             indirect_shift: r.indirect_shift,
             pointers: r.block_pointers,
             max_block: r.max_block,
-            bonus: item.payload.clone(),
+            bonus: item.payload.to_vec(),
         };
         let size = u64::from(r.block_size);
         let ends = r.max_block.checked_add(1).and_then(|blocks| blocks.checked_mul(size));

@@ -5,6 +5,10 @@
 //! the changes in their order, each with its block. So devices, checksums and the stream's reader
 //! work at the same time.
 //!
+//! To wake a thread costs as much as to read a block that the system has in memory. So few readers
+//! work as long as they keep up ([`BACKLOG`]), and they hand over several blocks at a time. The
+//! walk waits until half of the queue is free.
+//!
 //! # Life
 //! A stage that fails or stops tells the others through the queue, and no stage waits any more.
 //!
@@ -24,6 +28,9 @@ use super::walk::{Change, Stop};
 /// Most changes that a reader takes at a time, and about how many bytes of their blocks.
 const AT_ONCE: (usize, usize) = (16, 512 << 10);
 
+/// Changes without a reader, for each reader that works, from which on another one is woken.
+const BACKLOG: usize = 4;
+
 /// A change with the block that it needs, if any.
 pub(super) type Ready = (Change, Option<zio::Result<Payload>>);
 
@@ -40,6 +47,10 @@ struct State {
     taken: u64,
     /// The first slot that may still wait for a reader, counted like `taken`.
     unread: u64,
+    /// How many slots wait for a reader.
+    waiting: usize,
+    /// How many readers work.
+    working: usize,
     bytes: usize,
     /// The walk is over, and why, if it failed.
     end: Option<Option<dmu::Error>>,
@@ -81,7 +92,10 @@ impl Queue {
         state.bytes += cost(&change);
         if needs_block {
             state.slots.push_back(Slot::Waiting(change));
-            self.work.notify_one();
+            state.waiting += 1;
+            if state.waiting > state.working * BACKLOG {
+                self.work.notify_one();
+            }
         } else {
             let first = state.slots.is_empty();
             state.slots.push_back(Slot::Ready((change, None)));
@@ -111,14 +125,21 @@ impl Queue {
     /// Reads blocks until there are no more.
     pub(super) fn serve(&self, read: impl Fn(&Change) -> zio::Result<Payload>) {
         while let Some(batch) = self.take_unread() {
-            for (number, change) in batch {
+            let read = |(number, change): (u64, Change)| {
                 let block = read(&change);
-                let mut state = self.state.lock();
+                (number, (change, Some(block)))
+            };
+            let batch: Vec<(u64, Ready)> = batch.into_iter().map(read).collect();
+            let mut state = self.state.lock();
+            state.working -= 1;
+            let mut first = false;
+            for (number, ready) in batch {
                 let at = (number - state.taken) as usize;
-                state.slots[at] = Slot::Ready((change, Some(block)));
-                if at == 0 {
-                    self.ready.notify_one();
-                }
+                state.slots[at] = Slot::Ready(ready);
+                first |= at == 0;
+            }
+            if first {
+                self.ready.notify_one();
             }
         }
     }
@@ -144,6 +165,8 @@ impl Queue {
                 state.unread = number + 1;
             }
             if !batch.is_empty() {
+                state.waiting -= batch.len();
+                state.working += 1;
                 return Some(batch);
             }
             if state.end.is_some() {
@@ -169,7 +192,9 @@ impl Queue {
                 out.push(ready);
             }
             if !out.is_empty() {
-                self.room.notify_one();
+                if state.bytes <= self.limit / 2 {
+                    self.room.notify_one();
+                }
                 return Ok(out);
             }
             if state.slots.is_empty()

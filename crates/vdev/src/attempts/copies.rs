@@ -39,7 +39,7 @@ impl<'t> Copies<'t> {
         self.wrong.extend(self.pending.take());
         while let Some(copy) = self.copies.get(self.asked).copied() {
             self.asked += 1;
-            let mut buf = AlignedBuf::zeroed(self.size);
+            let mut buf = AlignedBuf::for_overwrite(self.size);
             match self.tree.read_leaf(copy.leaf, self.offset, &mut buf, self.request) {
                 Ok(()) => {
                     self.pending = Some(copy);

@@ -110,8 +110,8 @@ impl Env {
             let bytes = match req.encrypted {
                 Some(_) => req.data.whole(),
                 None => {
-                    let size = self.round(req.data.len()).min(lsize as usize);
-                    AlignedBuf::padded(&req.data.whole(), size).freeze()
+                    let (data, size) = (req.data.whole(), self.round(req.data.len()).min(lsize as usize));
+                    if data.len() == size { data } else { AlignedBuf::padded(&data, size).freeze() }
                 }
             };
             return self.seal(req, kind, bytes, None);

@@ -159,7 +159,7 @@ impl Plan {
         }
         let (raw, encrypted) =
             (head.has(features::RAW), set("encryption").is_some_and(|value| value != "off"));
-        if !(whole && !resuming) && raw && !encrypted {
+        if (resuming || !whole) && raw && !encrypted {
             let why = "cannot perform raw receive on top of existing unencrypted dataset";
             return Err(refuse(cx, what, why));
         }

@@ -7,7 +7,6 @@ use api::{KeyMaterial, Settings, Source};
 use dsl::prop::parse::{Context, setting};
 use dsl::prop::{Kind, Prop, is_user_property};
 use ondisk::SPA_MAXBLOCKSIZE;
-use ondisk::nvlist::{Nvlist, Value};
 use ondisk::replay::features;
 
 use super::begin::Head;
@@ -17,6 +16,7 @@ use super::{CANNOT, refuse};
 use crate::cx::{Cx, Stop};
 use crate::zfs::newkey::new_key;
 use crate::zfs::open::{HEADS, exists, open};
+use crate::zfs::package::texts;
 
 /// The properties of the command line, in its order: `-o` has a value, `-x` has none.
 #[derive(Debug, Default)]
@@ -89,37 +89,6 @@ fn is_of_key(prop: Prop) -> bool {
         prop,
         Prop::Encryption | Prop::Keyformat | Prop::Keylocation | Prop::Pbkdf2Iters | Prop::Pbkdf2Salt
     )
-}
-
-/// The values of a package as text, for a request.
-pub(super) fn texts(list: &Nvlist) -> Settings {
-    let each = |(name, value): (&[u8], &Value)| {
-        let name = String::from_utf8(name.to_vec()).ok()?;
-        let value = match value {
-            Value::String(text) => String::from_utf8(text.clone()).ok()?,
-            Value::Uint64(n) => number(&name, *n),
-            _ => return None,
-        };
-        Some((name, value))
-    };
-    // The contents of the dataset have these.
-    let kept = [Prop::Keylocation, Prop::Volsize, Prop::Version].map(Prop::name);
-    list.iter().filter_map(each).filter(|(name, _)| !kept.contains(&name.as_str())).collect()
-}
-
-/// A number as a user would write it.
-fn number(name: &str, n: u64) -> String {
-    let Some(prop) = Prop::by_name(name) else { return n.to_string() };
-    let none = match prop {
-        Prop::Quota | Prop::Refquota | Prop::Reservation | Prop::Refreservation => n == 0,
-        Prop::FilesystemLimit | Prop::SnapshotLimit => n == u64::MAX,
-        _ => false,
-    };
-    match prop.desc().index_name(n) {
-        Some(word) => word.to_owned(),
-        None if none => "none".to_owned(),
-        None => n.to_string(),
-    }
 }
 
 impl Wanted {

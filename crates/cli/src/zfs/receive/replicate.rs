@@ -12,11 +12,10 @@ use api::{DatasetChange, Error, Reason};
 use rustix::io::Errno;
 
 use super::Options;
-use super::props::texts;
 use crate::cx::{Cx, Stop};
 use crate::zfs::open::exists;
 use crate::zfs::package::gather::{Tree, Wish, gather};
-use crate::zfs::package::{ByGuid, Member, Package, Snap};
+use crate::zfs::package::{ByGuid, Member, Package, Snap, texts};
 
 /// Most passes. Each makes progress; this bounds what a hostile list can cause.
 const PASSES: u32 = 1000;

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::rc::Rc;
 
 use api::files::Denied;
-use api::streams::Parts;
+use api::streams::{Part, Parts};
 use api::{
     Caller, Dataset, DatasetKind as K, DatasetList, DatasetQuery, Error, FakeService, Hold, InProcess, Prop,
     Reason, SendRequest, Source,
@@ -110,8 +110,8 @@ fn tree() -> Vec<Dataset> {
 struct Stub(Vec<u8>, bool);
 
 impl Parts for Stub {
-    fn next(&mut self) -> Result<Option<&[u8]>, Denied> {
-        Ok((!std::mem::replace(&mut self.1, true)).then_some(&self.0))
+    fn next(&mut self) -> Result<Option<Part<'_>>, Denied> {
+        Ok((!std::mem::replace(&mut self.1, true)).then_some(Part::Bytes(&self.0)))
     }
 }
 
@@ -161,7 +161,7 @@ fn ran_of(datasets: Vec<Dataset>, line: &str) -> Ran {
     let mut cx = Cx::new(sinks.0, sinks.1, Clock::system(), Box::new(Stdin), connect);
     let asked = Rc::new(RefCell::new(Vec::new()));
     let seen = Rc::clone(&asked);
-    cx.stream = Box::new(move |request| {
+    cx.stream = Box::new(move |request, _| {
         let from = request.from.as_deref().unwrap_or("-");
         seen.borrow_mut().push(format!("{from} {}", request.dataset));
         if request.dataset.contains("odd") {

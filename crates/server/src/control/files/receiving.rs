@@ -7,7 +7,8 @@
 //!
 //! Nothing behind the stream's END is read. The next command on the same pipe or file finds the
 //! next stream there, as with the kernel module. So of a pipe, each read takes what the engine
-//! needs and no more. A regular file is read in large blocks, and set back at the end.
+//! needs and no more. A regular file is read in large blocks, and set back at the end. Payloads of
+//! some size are read without a block in between.
 //!
 //! From other users it takes no descriptor: their commands copy the stream into the connection. So
 //! nothing that they hold elsewhere can make the daemon wait.
@@ -17,17 +18,18 @@
 //! the end of the command is noticed late.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, IoSliceMut, Read, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use api::files::wire::{Answer, Refusal, send};
 use api::streams::Received;
 use api::{Caller, Error, Reason, ReceiveRequest};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
+use rustix::event::PollFlags;
+use rustix::fs::{FileType, OFlags};
 
+use super::descriptor::{self, Command};
 use super::visits::Visits;
 use super::{Daemon, denied, library, take, visitor};
 use crate::control::grants::streams::may_receive;
@@ -38,6 +40,8 @@ pub(super) type Receive =
 
 /// Bytes of a block of a regular file.
 const BLOCK: usize = 1 << 20;
+/// A read of a regular file of this many bytes needs no block.
+const LARGE: usize = 16 << 10;
 
 /// Serves one receive to its end: the bytes of BEGIN, and the descriptor of the rest. Without one
 /// the rest follows on the connection.
@@ -89,11 +93,18 @@ fn run(
 
 /// The rest of a stream, as long as its command is there.
 struct Rest<'a> {
-    source: File,
-    /// Absent if the stream comes from the command itself.
-    command: Option<&'a UnixStream>,
+    source: Source,
+    command: Command<'a>,
     /// What was read of a regular file and not used yet. Absent for others.
     block: Option<Block>,
+}
+
+/// What the rest of a stream is read from.
+enum Source {
+    /// Its reads may wait, so the daemon waits before each of them.
+    Waiting(File),
+    /// A pipe whose reads don't wait.
+    Pipe(File),
 }
 
 /// A block of a regular file.
@@ -103,6 +114,14 @@ struct Block {
     used: usize,
 }
 
+impl Source {
+    fn file(&mut self) -> &mut File {
+        match self {
+            Self::Waiting(file) | Self::Pipe(file) => file,
+        }
+    }
+}
+
 impl<'a> Rest<'a> {
     /// Reads from a descriptor while `command` is connected.
     ///
@@ -110,74 +129,75 @@ impl<'a> Rest<'a> {
     /// The error of querying the descriptor.
     fn new(source: Option<OwnedFd>, command: &'a UnixStream) -> io::Result<Self> {
         let Some(source) = source else {
-            let source = OwnedFd::from(command.try_clone()?).into();
-            return Ok(Self { source, command: None, block: None });
+            let source = Source::Waiting(OwnedFd::from(command.try_clone()?).into());
+            return Ok(Self { source, command: Command::itself(), block: None });
         };
-        let (source, command) = (File::from(source), Some(command));
-        let block = source.metadata()?.is_file().then(|| Block { bytes: Vec::new(), used: 0 });
-        Ok(Self { source, command, block })
+        let kind = descriptor::kind(&source)?;
+        let again = match kind {
+            FileType::Fifo => descriptor::reopen(&source, OFlags::RDONLY),
+            _ => None,
+        };
+        let source = again.map_or_else(|| Source::Waiting(source.into()), Source::Pipe);
+        let block = (kind == FileType::RegularFile).then(|| Block { bytes: Vec::new(), used: 0 });
+        Ok(Self { source, command: Command::new(command), block })
     }
 
-    /// Waits until the descriptor can be read.
-    ///
-    /// # Errors
-    /// * `ConnectionAborted`: the command is gone, or `zpool export -f` ends its visit.
-    /// * Others: the error of waiting.
-    fn wait(&self) -> io::Result<()> {
-        let Some(command) = self.command else { return Ok(()) };
-        let mut each = [
-            PollFd::from_borrowed_fd(self.source.as_fd(), PollFlags::IN),
-            // The command sends nothing more, so any event is its end.
-            PollFd::from_borrowed_fd(command.as_fd(), PollFlags::IN | PollFlags::RDHUP),
-        ];
+    /// Reads once, at most `parts`.
+    fn once(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         loop {
-            match poll(&mut each, None) {
-                Ok(_) => {}
-                Err(Errno::INTR) => continue,
-                Err(errno) => return Err(errno.into()),
+            if let Source::Waiting(file) = &self.source {
+                self.command.wait(file, PollFlags::IN)?;
             }
-            if !each[1].revents().is_empty() {
-                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the command has ended"));
-            }
-            if !each[0].revents().is_empty() {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Reads once, at most `buf`.
-    fn once(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        loop {
-            self.wait()?;
-            match self.source.read(buf) {
-                // The descriptor does not wait, and another reader was faster.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            match self.source.file().read_vectored(parts) {
+                // Another reader of the descriptor was faster, or there is nothing yet.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.command.wait(self.source.file(), PollFlags::IN)?;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                done => return done,
+                done => {
+                    self.command.count(*done.as_ref().unwrap_or(&0))?;
+                    return done;
+                }
             }
         }
+    }
+
+    /// Fills the block of a regular file with the next bytes.
+    fn fill(&mut self, block: &mut Block) -> io::Result<()> {
+        block.bytes.resize(BLOCK, 0);
+        block.used = 0;
+        let read = self.once(&mut [IoSliceMut::new(&mut block.bytes)]);
+        block.bytes.truncate(*read.as_ref().unwrap_or(&0));
+        read.map(drop)
     }
 }
 
 impl Read for Rest<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let Some(mut block) = self.block.take() else { return self.once(buf) };
-        if block.used == block.bytes.len() {
-            block.bytes.resize(BLOCK, 0);
-            block.used = 0;
-            let read = self.once(&mut block.bytes);
-            block.bytes.truncate(*read.as_ref().unwrap_or(&0));
-            if let Err(error) = read {
-                self.block = Some(block);
-                return Err(error);
-            }
-        }
-        let left = &block.bytes[block.used..];
-        let taken = left.len().min(buf.len());
-        buf[..taken].copy_from_slice(&left[..taken]);
-        block.used += taken;
+        self.read_vectored(&mut [IoSliceMut::new(buf)])
+    }
+
+    fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let wanted: usize = parts.iter().map(|part| part.len()).sum();
+        let Some(mut block) = self.block.take() else { return self.once(parts) };
+        let empty = block.used == block.bytes.len();
+        let read = match empty {
+            // As much as this is read without a copy.
+            true if wanted >= LARGE => self.once(parts),
+            true => self.fill(&mut block).map(|()| block.take(parts)),
+            false => Ok(block.take(parts)),
+        };
         self.block = Some(block);
-        Ok(taken)
+        read
+    }
+}
+
+impl Block {
+    /// Moves bytes to `parts`.
+    fn take(&mut self, parts: &mut [IoSliceMut<'_>]) -> usize {
+        let taken = (&self.bytes[self.used..]).read_vectored(parts).unwrap_or(0);
+        self.used += taken;
+        taken
     }
 }
 
@@ -185,7 +205,7 @@ impl Drop for Rest<'_> {
     fn drop(&mut self) {
         let unused = self.block.as_ref().map_or(0, |block| block.bytes.len() - block.used);
         let Some(back) = i64::try_from(unused).ok().filter(|back| *back > 0) else { return };
-        if let Err(error) = self.source.seek(SeekFrom::Current(-back)) {
+        if let Err(error) = self.source.file().seek(SeekFrom::Current(-back)) {
             tracing::debug!(%error, "the file of a stream stays behind its end");
         }
     }

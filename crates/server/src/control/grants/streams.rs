@@ -56,8 +56,8 @@ pub(crate) fn may_receive(
     check(pools, caller, &[here(at, "mount"), here(at, "create")])
 }
 
-/// Checks whether the caller may set a property of a dataset that is received. `is_new` says whether
-/// that does not exist yet.
+/// Checks whether the caller may set a property of a dataset that is received. `is_new` says
+/// whether that does not exist yet.
 ///
 /// # Errors
 /// See [`authorize`](super::authorize).

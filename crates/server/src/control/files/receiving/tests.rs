@@ -6,6 +6,7 @@ use super::*;
 use crate::control::files::{First, OPENING, Until};
 use api::files::wire::{self, ASK_MAX, Ask, send_with};
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::time::Instant;
 
 /// Goal: a receive that waits for its sender ends when the command does.
@@ -13,7 +14,7 @@ use std::time::Instant;
 fn the_end_of_the_command_ends_a_read() {
     let (reads, _writes) = std::io::pipe().unwrap();
     let (command, connection) = UnixStream::pair().unwrap();
-    let mut rest = Rest::new(reads.into(), &connection).unwrap();
+    let mut rest = Rest::new(Some(reads.into()), &connection).unwrap();
     drop(command);
     assert_eq!(rest.read(&mut [0; 8]).unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
 }
@@ -24,7 +25,7 @@ fn a_shut_down_connection_ends_a_read() {
     let (reads, _writes) = std::io::pipe().unwrap();
     let (_command, connection) = UnixStream::pair().unwrap();
     connection.shutdown(std::net::Shutdown::Both).unwrap();
-    let mut rest = Rest::new(reads.into(), &connection).unwrap();
+    let mut rest = Rest::new(Some(reads.into()), &connection).unwrap();
     assert_eq!(rest.read(&mut [0; 8]).unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
 }
 
@@ -36,7 +37,7 @@ fn a_pipe_keeps_what_follows() {
     writes.write_all(b"this and that").unwrap();
     drop(writes);
     let mut after = reads.try_clone().unwrap();
-    let mut rest = Rest::new(reads.into(), &connection).unwrap();
+    let mut rest = Rest::new(Some(reads.into()), &connection).unwrap();
     let mut part = [0; 4];
     rest.read_exact(&mut part).unwrap();
     assert_eq!(&part, b"this");
@@ -44,7 +45,7 @@ fn a_pipe_keeps_what_follows() {
     let mut left = String::new();
     after.read_to_string(&mut left).unwrap();
     assert_eq!(left, " and that");
-    assert_eq!(Rest::new(after.into(), &connection).unwrap().read(&mut part).unwrap(), 0);
+    assert_eq!(Rest::new(Some(after.into()), &connection).unwrap().read(&mut part).unwrap(), 0);
 }
 
 /// Goal: a regular file is read in blocks, and stays at the end of the stream.
@@ -54,7 +55,7 @@ fn a_file_is_set_back() {
     file.write_all(b"this and that").unwrap();
     file.seek(SeekFrom::Start(5)).unwrap();
     let (_command, connection) = UnixStream::pair().unwrap();
-    let mut rest = Rest::new(file.try_clone().unwrap().into(), &connection).unwrap();
+    let mut rest = Rest::new(Some(file.try_clone().unwrap().into()), &connection).unwrap();
     let mut part = [0; 3];
     rest.read_exact(&mut part).unwrap();
     assert_eq!(&part, b"and");
