@@ -131,7 +131,8 @@ pub fn visit(opening: &Opening) -> Result<(Visit, Opened), Denied> {
 /// * [`Denied::Socket`]: no daemon runs, its folder can't be used, or its socket failed.
 /// * All others: see [`Incoming::open`].
 pub fn stream(request: &SendRequest, output: Option<BorrowedFd<'_>>) -> Result<Incoming, Denied> {
-    Incoming::open(&daemons_place()?, request, output)
+    let place = daemons_place()?;
+    Incoming::open(&place, request, output.filter(|_| !is_others(&place)))
 }
 
 /// Has the daemon that commands use receive a stream.
@@ -149,10 +150,15 @@ pub fn receive(
     copy: &mut dyn FnMut(&mut dyn Write) -> std::io::Result<()>,
 ) -> Result<Received, Denied> {
     let place = daemons_place()?;
-    match place.is_shared() && !rustix::process::geteuid().is_root() {
+    match is_others(&place) {
         true => deliver_by(&place, request, begin, copy),
         false => deliver(&place, request, begin, rest),
     }
+}
+
+/// Whether a daemon is root's, and this user another one.
+fn is_others(place: &RunDir) -> bool {
+    place.is_shared() && !rustix::process::geteuid().is_root()
 }
 
 /// The folder of the daemon that commands use.

@@ -227,10 +227,17 @@ pub fn deliver_by(
     let mut stream = UnixStream::connect(place.files()).map_err(failed)?;
     send(&mut stream, &Ask::Receive(request.clone()), begin).map_err(failed)?;
     // If the daemon takes no more of it, its answer says why.
-    let copied = copy(&mut stream).and_then(|()| stream.shutdown(std::net::Shutdown::Write));
-    match received(&mut stream, failed) {
-        Err(denied @ Denied::Socket { .. }) => Err(copied.err().map_or(denied, failed)),
-        answer => answer,
+    let copied = copy(&mut stream);
+    // Also after a failure: the daemon waits for the end.
+    let ended = stream.shutdown(std::net::Shutdown::Write);
+    let copied = copied.and(ended);
+    let gone = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+    };
+    match (received(&mut stream, failed), copied) {
+        // What came of a part says less than why there is no more.
+        (Err(_), Err(error)) if !gone(&error) => Err(failed(error)),
+        (answer, _) => answer,
     }
 }
 

@@ -388,6 +388,9 @@ pub enum KeyRefusal {
     /// The parent is a clone that has the key of this root: there is none to inherit (`EINVAL`).
     #[error("Encryption root cannot inherit: its parent has the same key.")]
     KeyOfParent,
+    /// The keys are wrapped by another key than the one that the new encryption root has.
+    #[error("its keys are wrapped by another key than its parent's")]
+    OtherKey,
     /// The dataset is the encryption root of others (`EBUSY`).
     #[error(
         "it is the encryption root of other datasets, which have to be destroyed or get a key of their own first"

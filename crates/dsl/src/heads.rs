@@ -244,6 +244,17 @@ impl Heads {
         LongHold { heads: self.clone(), object }
     }
 
+    /// Holds an object like [`Heads::long_hold`], unless it has an owner or a long hold already.
+    pub fn try_long_hold(self: &Arc<Self>, object: u64) -> Option<LongHold> {
+        let mut state = self.state.lock();
+        let owned = state.live.get(&object).is_some_and(|head| head.owned);
+        if owned || state.holds.contains_key(&object) {
+            return None;
+        }
+        state.holds.insert(object, 1);
+        Some(LongHold { heads: self.clone(), object })
+    }
+
     /// Whether a dataset has an owner or a long hold (`dsl_dataset_long_held`).
     pub fn is_busy(&self, object: u64) -> bool {
         let state = self.state.lock();

@@ -222,28 +222,21 @@ impl Keys {
     }
 
     /// Notes that the keys of all datasets with this key object were wrapped again.
-    pub(crate) fn all_rewrapped(&self, object: u64, root: u64, wrapped: WrappedKeys) {
+    pub(crate) fn rewrapped(&self, object: u64, root: u64, wrapped: WrappedKeys) {
         let mut state = self.0.write();
         for a in state.admitted.values_mut().filter(|a| a.object == object) {
             (a.root, a.wrapped) = (root, wrapped);
         }
     }
 
-    /// Notes that the keys of a dataset were wrapped again.
-    pub(crate) fn rewrapped(&self, objset: u64, root: u64, wrapped: WrappedKeys) {
-        if let Some(a) = self.0.write().admitted.get_mut(&objset) {
-            a.root = root;
-            a.wrapped = wrapped;
-        }
-    }
-
-    /// Notes that a dataset has another encryption root now, whose key opens the same wrapped keys.
-    pub(crate) fn moved(&self, objset: u64, root: u64) {
+    /// Notes that all datasets with this key object, snapshots among them, have another encryption
+    /// root now, whose key opens the same wrapped keys.
+    pub(crate) fn moved(&self, object: u64, root: u64) {
         let mut state = self.0.write();
         let key = state.roots.get(&root).cloned();
-        if let Some(a) = state.admitted.get_mut(&objset) {
+        for a in state.admitted.values_mut().filter(|a| a.object == object) {
             a.root = root;
-            a.open = a.open.take().or_else(|| key?.unwrap(&a.wrapped).ok().map(Arc::new));
+            a.open = a.open.take().or_else(|| key.as_ref()?.unwrap(&a.wrapped).ok().map(Arc::new));
         }
     }
 

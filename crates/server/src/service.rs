@@ -167,9 +167,9 @@ impl Service for LocalService {
         self.leases.diff(caller, &self.pools, request)
     }
 
-    fn send_size(&self, _: &Caller, request: &SendRequest) -> Result<u64, Error> {
+    fn send_size(&self, caller: &Caller, request: &SendRequest) -> Result<u64, Error> {
         let pool = self.pools.table().pool_of(&request.dataset)?;
-        view::send_size(&pool, request)
+        view::send_size(caller, &pool, request)
     }
 
     fn redact(&self, _: &Caller, request: &RedactRequest) -> Result<(), Error> {

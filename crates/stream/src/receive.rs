@@ -12,14 +12,12 @@
 //! # Life
 //! [`Receiving::new`] makes the dataset or the hidden clone that the stream goes into
 //! ([`dsl::ops::receive`]), and fills it. [`Receiving::finish`] makes the snapshot visible. What is
-//! dropped before is destroyed, or kept if it can be resumed.
+//! dropped before is destroyed, or kept if it can be resumed. [`correct`] makes nothing: it
+//! restores damaged blocks of a snapshot.
 //!
 //! # Crash
 //! A receive that was not finished is destroyed when its pool is next opened for writing, or
 //! resumed.
-//!
-//! # Absent
-//! Healing (`zfs receive -c`).
 //!
 //! # See
 //! OpenZFS `dmu_recv.c`.

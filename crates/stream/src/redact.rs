@@ -24,7 +24,7 @@ use dmu::zap::Zap;
 use dmu::{Dnode, Objset};
 use dsl::keys::KeyStatus;
 use dsl::ops::redact::{AppendRedactions, CreateRedacted, ListSlot};
-use dsl::{Dataset, KeyRefusal, LongHold, ZFS_MAX_DATASET_NAME_LEN};
+use dsl::{Dataset, KeyRefusal, LongHold, Name, ZFS_MAX_DATASET_NAME_LEN};
 use ondisk::bookmark::RedactBlock;
 use ondisk::{Corrupt, ObjNum, Txg};
 use spa::Spa;
@@ -178,7 +178,7 @@ impl Found {
         let mut holds = vec![dsl.heads().long_hold(of.object().0)];
         let mut all = Vec::new();
         for name in by {
-            if pool_of(name) != pool_of(snapshot) {
+            if pool_of(name).is_none_or(|pool| Some(pool) != pool_of(snapshot)) {
                 return Err(RedactError::OtherPool(name.clone()));
             }
             let by = open(name)?;
@@ -208,16 +208,20 @@ impl Found {
         if list.snaps().len() != all.len() || !all.iter().all(same) || mark.phys.guid != of.phys().guid {
             return Err(RedactError::Mismatched);
         }
-        if list.is_complete() || dsl.heads().is_busy(object.0) {
+        let held = dsl.heads().try_long_hold(object.0).ok_or(RedactError::Exists)?;
+        // Another command may have gone on with it before it was held.
+        let list = dsl.redaction_list(object)?;
+        if list.is_complete() {
             return Err(RedactError::Exists);
         }
-        let list = Some((object, dsl.heads().long_hold(object.0), list.reached()));
+        let list = Some((object, held, list.reached()));
         Ok(Self { snapshot: of, by: all, bookmark: full, list, holds })
     }
 }
 
-fn pool_of(name: &str) -> &str {
-    &name[..name.find(['/', '@', '#']).unwrap_or(name.len())]
+/// The pool in a full name.
+fn pool_of(name: &str) -> Option<&str> {
+    Name::parse(name).ok().map(|name| name.pool())
 }
 
 /// A range of blocks, from the first to the last, each with its object.
@@ -303,7 +307,9 @@ fn walk(os: &Objset, unlinked: &HashSet<u64>, since: Txg, out: &SyncSender<Resul
     let mut emit = |change: Change| {
         let whole = |first: u64, last: u64| Some(Span { first: (first, 0), last: (last, u64::MAX) });
         let span = match change {
-            Change::NoObjects { first, count } => whole(first.max(1), first.saturating_add(count - 1)),
+            Change::NoObjects { first, count } => {
+                whole(first.max(1), first.saturating_add(count.saturating_sub(1)))
+            }
             Change::Object { object, dnode, .. } => {
                 block_size = u64::from(dnode.datablksz);
                 gone = unlinked.contains(&object.0).then_some(object);

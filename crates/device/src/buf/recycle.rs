@@ -8,7 +8,8 @@
 //! Kept memory was written once, so no byte of it is undefined. It has bytes of other blocks.
 //!
 //! # Life
-//! At most [`MOST`] bytes are kept. [`shrink`] frees what was not used since its last call.
+//! At most [`MOST`] bytes are kept. [`shrink`] frees what no buffer has used since its last
+//! call, of each size class.
 //!
 //! # Locks
 //! One for each size class, for a push or a pop.
@@ -27,11 +28,16 @@ const CLASSES: usize = 41;
 
 /// Memory that is kept.
 pub(super) struct Recycle {
-    kept: [Mutex<Vec<Vec<Sector>>>; CLASSES],
+    classes: [Mutex<Class>; CLASSES],
     /// Bytes kept.
     bytes: AtomicUsize,
-    /// The least of `bytes` since the last call of [`Recycle::shrink`].
-    idle: AtomicUsize,
+}
+
+/// Memory for buffers of one size class. The last dropped is at the end.
+struct Class {
+    kept: Vec<Vec<Sector>>,
+    /// The least number kept since the last call of [`Recycle::shrink`].
+    idle: usize,
 }
 
 /// That of all buffers.
@@ -53,24 +59,24 @@ fn class(sectors: usize) -> Option<(usize, usize)> {
 
 impl Recycle {
     const fn new() -> Self {
-        let (bytes, idle) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { kept: [const { Mutex::new(Vec::new()) }; CLASSES], bytes, idle }
+        let bytes = AtomicUsize::new(0);
+        Self { classes: [const { Mutex::new(Class { kept: Vec::new(), idle: 0 }) }; CLASSES], bytes }
     }
 
     /// Takes memory of `sectors` sectors with any content.
     pub(super) fn take(&self, sectors: usize) -> Vec<Sector> {
         let zero = Sector([0; SECTOR]);
         let Some((number, capacity)) = class(sectors) else { return vec![zero; sectors] };
-        let kept = self.kept[number].lock().ok().and_then(|mut kept| kept.pop());
-        let mut taken = match kept {
-            Some(kept) => {
-                let bytes = kept.capacity() * SECTOR;
-                let left = self.bytes.fetch_sub(bytes, Ordering::Relaxed).saturating_sub(bytes);
-                self.idle.fetch_min(left, Ordering::Relaxed);
-                kept
-            }
-            None => Vec::with_capacity(capacity),
-        };
+        let kept = self.classes[number].lock().ok().and_then(|mut class| {
+            let kept = class.kept.pop();
+            class.idle = class.idle.min(class.kept.len());
+            kept
+        });
+        let mut taken = kept.unwrap_or_else(|| Vec::with_capacity(capacity));
+        // What is kept is not empty.
+        if !taken.is_empty() {
+            self.bytes.fetch_sub(taken.capacity() * SECTOR, Ordering::Relaxed);
+        }
         taken.resize(sectors, zero);
         taken
     }
@@ -81,30 +87,28 @@ impl Recycle {
         // Only memory that any buffer of its class fits into.
         let Some((number, _)) = class(capacity).filter(|(_, size)| *size == capacity) else { return };
         let bytes = capacity * SECTOR;
-        if self.bytes.load(Ordering::Relaxed) + bytes > MOST {
-            return;
+        let fits = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= MOST;
+        match self.classes[number].lock() {
+            Ok(mut class) if fits && !sectors.is_empty() => class.kept.push(sectors),
+            _ => drop(self.bytes.fetch_sub(bytes, Ordering::Relaxed)),
         }
-        let Ok(mut kept) = self.kept[number].lock() else { return };
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        kept.push(sectors);
     }
 
     fn shrink(&self) {
-        let mut idle = self.idle.load(Ordering::Relaxed);
-        for class in self.kept.iter().rev() {
-            let mut freed = Vec::new();
-            if let Ok(mut kept) = class.lock() {
-                while idle > 0
-                    && let Some(sectors) = kept.pop()
-                {
-                    let bytes = sectors.capacity() * SECTOR;
-                    self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-                    idle = idle.saturating_sub(bytes);
-                    freed.push(sectors);
+        for class in &self.classes {
+            // Freed without the lock.
+            let freed: Vec<Vec<Sector>> = match class.lock() {
+                Ok(mut class) => {
+                    let idle = class.idle.min(class.kept.len());
+                    let freed = class.kept.drain(..idle).collect();
+                    class.idle = class.kept.len();
+                    freed
                 }
-            }
+                Err(_) => continue,
+            };
+            let bytes = freed.iter().map(|sectors| sectors.capacity() * SECTOR).sum::<usize>();
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
-        self.idle.store(self.bytes.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 

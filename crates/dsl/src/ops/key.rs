@@ -303,7 +303,7 @@ impl Syncing<'_> {
         if let Some(object) = self.crypto_object(dir)? {
             let root = self.key_root(object)?;
             self.put_key(object, &wrapper(root), &raw.wrapped)?;
-            self.dsl.keys().all_rewrapped(object, root, raw.wrapped);
+            self.dsl.keys().rewrapped(object, root, raw.wrapped);
             return Ok(());
         }
         let object = self.zap_create(DmuType::ZAP_METADATA)?;
@@ -382,16 +382,13 @@ impl Syncing<'_> {
         to: &Wrapper,
         key: &WrappingKey,
     ) -> Result<()> {
-        for (object, dirs) in self.keys_under(root, top)? {
+        for object in self.keys_under(root, top)?.into_keys() {
             let (_, wrapped) = read_wrapped(self.dsl, ObjNum(object))?;
             let bad = || Error::Key { name: String::new(), why: KeyRefusal::NotLoaded };
             let data = old.unwrap(&wrapped).map_err(|_| bad())?;
             let again = key.wrap(&data, self.new_iv());
             self.put_key(object, to, &again)?;
-            for dir in dirs {
-                let head = self.dir(dir)?.head_dataset_obj;
-                self.dsl.keys().rewrapped(head, to.root, again);
-            }
+            self.dsl.keys().rewrapped(object, to.root, again);
         }
         Ok(())
     }

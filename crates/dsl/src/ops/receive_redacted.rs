@@ -21,7 +21,7 @@ use ondisk::feature::Feature;
 use ondisk::mos;
 
 const UNFIT: &str = "it does not fit a redacted snapshot: send it from a redaction bookmark, redacted for the \
-                     same snapshots, or send one of these";
+                     same snapshots, or send one of the redaction snapshots";
 
 /// For which snapshots a stream is redacted, by their guids.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

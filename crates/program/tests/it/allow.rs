@@ -193,14 +193,19 @@ impl Stand {
     fn ran(&self, uid: u32, line: &str) -> Ran {
         let mut words = line.split_whitespace();
         let program = words.next().expect("a command");
-        let ran = Command::new(self.dir.path().join("bin").join(program))
-            .args(words)
-            .env("POOLHOUSE_RUN_DIR", self.dir.path().join("run"))
-            .current_dir("/")
-            .uid(uid)
-            .gid(uid)
-            .output()
-            .expect("it runs");
+        self.ended(uid, Command::new(self.dir.path().join("bin").join(program)).args(words))
+    }
+
+    /// Runs a line of a shell as a user, with our programs first on PATH.
+    fn shell(&self, uid: u32, line: &str) -> Ran {
+        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.dir.path().join("bin").display());
+        self.ended(uid, Command::new("sh").args(["-c", line]).env("PATH", path))
+    }
+
+    /// Runs a command as a user.
+    fn ended(&self, uid: u32, command: &mut Command) -> Ran {
+        command.env("POOLHOUSE_RUN_DIR", self.dir.path().join("run")).current_dir(self.dir.path());
+        let ran = command.uid(uid).gid(uid).output().expect("it runs");
         let text = |bytes| String::from_utf8(bytes).expect("text");
         Ran { code: ran.status.code().expect("a code"), out: text(ran.stdout), err: text(ran.stderr) }
     }
@@ -228,24 +233,6 @@ impl Drop for Stand {
         let _ = self.ran(0, "zpool destroy -f tank");
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
-    }
-}
-
-impl Stand {
-    /// Runs a line of a shell as a user, with our programs first on PATH.
-    fn shell(&self, uid: u32, line: &str) -> Ran {
-        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.dir.path().join("bin").display());
-        let ran = Command::new("sh")
-            .args(["-c", line])
-            .env("POOLHOUSE_RUN_DIR", self.dir.path().join("run"))
-            .env("PATH", path)
-            .current_dir(self.dir.path())
-            .uid(uid)
-            .gid(uid)
-            .output()
-            .expect("it runs");
-        let text = |bytes| String::from_utf8(bytes).expect("text");
-        Ran { code: ran.status.code().expect("a code"), out: text(ran.stdout), err: text(ran.stderr) }
     }
 }
 

@@ -184,8 +184,8 @@ fn serve(daemon: &Daemon, mut stream: UnixStream, caller: &Caller) -> std::io::R
         return send(&mut stream, &Answer::Denied(refusal), &[]);
     }
     let mut until = Until { stream: &stream, end: Instant::now() + OPENING };
-    // The end of a descriptor may wait for the user who passed it. So those of others are never
-    // taken from the connection.
+    // A read or the end of a descriptor may wait for the user who passed it. Those of others are
+    // dropped by the kernel.
     let (asked, descriptor) = match caller.owns() {
         false => (receive(&mut until, ASK_MAX, &mut bytes)?, None),
         true => {

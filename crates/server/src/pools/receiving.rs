@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use api::streams::Received;
 use api::{Caller, Error, MountFailure, MountRequest, Reason, ReceiveRequest, RedactRequest, StreamFault};
+use ondisk::ObjNum;
 use ondisk::bytes::{ByteOrder, le64};
 use ondisk::replay::{BACKUP_MAGIC, Begin, RECORD_SIZE, Record, features, flags};
 use rustix::io::Errno;
@@ -217,7 +218,7 @@ struct Done {
 /// The type of a volume's object set (`DMU_OST_ZVOL`).
 const VOLUME: u32 = 3;
 
-/// What a stream meets.
+/// The state of the target when the stream arrives.
 struct State {
     /// The stream needs no snapshot of the target.
     whole: bool,
@@ -256,13 +257,28 @@ impl State {
         let partial = dataset.is_inconsistent();
         let mut from = None;
         if !whole && !partial {
-            let all = dataset.snapshots().map_err(failed)?;
-            from = all.iter().find(|one| one.phys().guid == begin.from_guid).map(dsl::Dataset::name);
+            from = base(&dataset, begin.from_guid).map_err(failed)?;
         }
         let object = (!partial).then_some(dataset.object().0);
         let redacts = redacted && dataset.redacted_for().map_err(failed)?.is_none();
         Ok(Self { whole, kind, object, partial, from, redacted, redacts })
     }
+}
+
+/// The name of the snapshot with this guid. Most streams build on the latest.
+fn base(dataset: &dsl::Dataset, guid: u64) -> dsl::Result<Option<String>> {
+    let (dir, mut at) = (dataset.dir().object(), dataset.phys().prev_snap_obj);
+    while at != 0 {
+        let snapshot = dataset.dsl().by_object(ObjNum(at))?;
+        if snapshot.dir().object() != dir {
+            break;
+        }
+        if snapshot.phys().guid == guid {
+            return Ok(Some(snapshot.name()));
+        }
+        at = snapshot.phys().prev_snap_obj;
+    }
+    Ok(None)
 }
 
 /// The fields of BEGIN. The engine verifies them again.

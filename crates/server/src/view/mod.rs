@@ -35,7 +35,7 @@ pub use nameless::nameless;
 pub use pool::{pool, refresh};
 pub use props::PoolFacts;
 pub use reclaim::reclaimed;
-pub use send::{Sendable, send_size};
+pub use send::{HeldSendable, send_size};
 pub use space::{space, unlinked};
 pub use status::status;
 

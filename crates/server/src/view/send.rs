@@ -1,8 +1,12 @@
 //! What a request for a send stream names.
 
-use api::{Error, Reason, SendRequest};
+use std::ops::Deref;
+
+use api::{Caller, Error, Reason, SendRequest};
+use dsl::{LongHold, Owned};
 use ondisk::ObjNum;
 use rustix::io::Errno;
+use spa::engine::PoolWriter;
 use stream::{Forms, Options, Origin, Resume, SendError};
 
 use crate::pools::imported::Imported;
@@ -62,6 +66,68 @@ impl Sendable {
     }
 }
 
+/// What is to be sent, kept as it is while this lives.
+pub struct HeldSendable {
+    what: Sendable,
+    #[allow(dead_code, reason = "keeps a file system or volume from being changed by living")]
+    owned: Option<Owned>,
+    #[allow(dead_code, reason = "keeps snapshots and lists by living")]
+    holds: Vec<LongHold>,
+}
+
+impl Deref for HeldSendable {
+    type Target = Sendable;
+    fn deref(&self) -> &Sendable {
+        &self.what
+    }
+}
+
+impl HeldSendable {
+    /// Finds and holds what a request names.
+    ///
+    /// # Errors
+    /// Those of [`Sendable::find`], and:
+    /// * [`Reason::Busy`]: it is a file system or volume that is mounted, or in use otherwise.
+    /// * [`Reason::KeyNotLoaded`]: its key is not loaded, and the stream is not raw.
+    /// * [`Reason::Suspended`]: what is pending can't be written.
+    pub fn new(imported: &Imported, request: &SendRequest) -> Result<Self, Error> {
+        let spa = imported.pool.spa();
+        let live = spa.writer();
+        let owned = match live {
+            Some(live) => spa.read(|| own(imported, live, request))?,
+            None => None,
+        };
+        if let (Some(live), Some(_)) = (live, &owned) {
+            // What the last owner changed may not be on disk yet.
+            live.sync_all().map_err(|_| Error::new(&request.dataset, Reason::Suspended))?;
+        }
+        let (what, holds) = spa.read(|| {
+            let what = Sendable::find(imported, request)?;
+            let hold = |object: ObjNum| live.map(|live| live.dsl().heads().long_hold(object.0));
+            let datasets = [Some(&what.dataset), what.from.as_ref()].into_iter().flatten();
+            let holds = datasets.map(dsl::Dataset::object).chain(what.lists()).filter_map(hold).collect();
+            Ok::<_, Error>((what, holds))
+        })?;
+        Ok(Self { what, owned, holds })
+    }
+}
+
+/// Owns a file system or volume that is to be sent, so that it does not change meanwhile. A
+/// snapshot needs no owner.
+fn own(imported: &Imported, live: &PoolWriter, request: &SendRequest) -> Result<Option<Owned>, Error> {
+    let name = request.dataset.as_str();
+    let dataset = imported.pool.dsl().dataset(name).map_err(|error| error_of(name, &error))?;
+    if dataset.is_snapshot() {
+        return Ok(None);
+    }
+    let heads = live.dsl().heads();
+    let owned = if request.raw { heads.own_locked(&dataset) } else { heads.own(&dataset) };
+    owned.map(Some).map_err(|error| match error {
+        dsl::Error::Refused { why: dsl::Refusal::Busy, .. } => Error::new(name, Reason::Busy),
+        error => error_of(name, &error),
+    })
+}
+
 /// The redaction list of a bookmark of the dataset that is sent.
 ///
 /// # Errors
@@ -84,11 +150,15 @@ fn list_of(imported: &Imported, dataset: &dsl::Dataset, mark: &str) -> Result<Ob
 /// About how many bytes a stream will have.
 ///
 /// # Errors
-/// Those of [`Sendable::find`], and:
+/// Those of [`HeldSendable::new`], and:
+/// * [`Reason::TooMuch`]: too little of the caller's memory is left for a walk.
 /// * [`Reason::LargeMicrozap`], [`Reason::KeyNotLoaded`] and others: the block tree has to be
 ///   walked, and can't be.
-pub fn send_size(imported: &Imported, request: &SendRequest) -> Result<u64, Error> {
-    let found = imported.pool.spa().read(|| Sendable::find(imported, request))?;
+pub fn send_size(caller: &Caller, imported: &Imported, request: &SendRequest) -> Result<u64, Error> {
+    if !caller.owns() {
+        caller.budget().take(&request.dataset, stream::send::SEND_QUEUE_LENGTH.get())?;
+    }
+    let found = HeldSendable::new(imported, request)?;
     let size = stream::estimate(&found.dataset, &found.options);
     size.map_err(|error| Error::new(&request.dataset, of_send(&error)))
 }

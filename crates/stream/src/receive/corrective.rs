@@ -129,7 +129,12 @@ impl<'a> Healing<'a> {
 
     /// Restores the block of a record, if it is damaged.
     fn block(&mut self, write: &Write, packet: &Packet<'_>) -> Result<(), ReceiveError> {
-        let dnode = self.os.dnode_undecrypted(ObjNum(write.object))?;
+        let best_effort = BEST_EFFORT_CORRECTIVE.get() != 0;
+        let dnode = match self.os.dnode_undecrypted(ObjNum(write.object)) {
+            // The object is one of another snapshot.
+            Err(dmu::Error::NoSuchObject { .. }) if best_effort => return Ok(()),
+            dnode => dnode?,
+        };
         let size = dnode.block_size().max(1);
         let blkid = BlkId(write.offset / size);
         let bp = dnode.bp(Level(0), blkid)?;
@@ -138,6 +143,9 @@ impl<'a> Healing<'a> {
             return Ok(());
         }
         if write.logical_size != size || !write.offset.is_multiple_of(size) {
+            if best_effort {
+                return Ok(());
+            }
             return Err(ReceiveError::Incompatible("its blocks have other sizes than those of the snapshot"));
         }
         let restored = match self.stored(&bp, &at, (write, packet), dnode.kind())? {
@@ -147,7 +155,7 @@ impl<'a> Healing<'a> {
         if restored {
             self.spa.forget_damage(&[(at, bp.birth)]);
             self.blocks += 1;
-        } else if BEST_EFFORT_CORRECTIVE.get() == 0 {
+        } else if !best_effort {
             return Err(ReceiveError::NotRestored { object: at.object, offset: write.offset });
         }
         Ok(())

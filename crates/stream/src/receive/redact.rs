@@ -32,7 +32,7 @@ pub(super) fn of_stream(begin: &Begin, list: &Nvlist) -> Result<Redacted, Receiv
     // The stream of a redacted dataset names the snapshots too, and is not redacted itself.
     let to = match begin.features() & features::REDACTED {
         0 => None,
-        _ => Some(to.ok_or_else(|| wrong("it is redacted, and says not for which snapshots"))?),
+        _ => Some(to.ok_or_else(|| wrong("it is redacted, but does not name its redaction snapshots"))?),
     };
     Ok(Redacted { to, from })
 }

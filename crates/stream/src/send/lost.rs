@@ -63,6 +63,9 @@ impl Lost {
 
     /// What the stream has instead. Lost bytes are a hole, and an object that is of no use does not
     /// exist. All else is absent, and in an increment stays as it is at the receiver.
+    ///
+    /// Names of objects that do not exist stay in their directories. A receiver may give the number
+    /// of such an object to a new file. So what was received should stay read-only.
     pub(super) fn instead(&self, increment: bool) -> Option<Change> {
         match self.part {
             LostPart::Bytes { object, offset, length, changed } => {

@@ -28,8 +28,11 @@ use super::walk::{Change, Stop};
 /// Most changes that a reader takes at a time, and about how many bytes of their blocks.
 const AT_ONCE: (usize, usize) = (16, 512 << 10);
 
-/// Changes without a reader, for each reader that works, from which on another one is woken.
+/// Changes without a reader, for each reader that works, from which on another one is woken. As
+/// many bytes as a reader takes are enough, too.
 const BACKLOG: usize = 4;
+/// With fewer changes than this, the walk goes on as soon as there is room.
+const FEW: usize = 8;
 
 /// A change with the block that it needs, if any.
 pub(super) type Ready = (Change, Option<zio::Result<Payload>>);
@@ -47,8 +50,9 @@ struct State {
     taken: u64,
     /// The first slot that may still wait for a reader, counted like `taken`.
     unread: u64,
-    /// How many slots wait for a reader.
+    /// How many slots wait for a reader, and about how many bytes of their blocks.
     waiting: usize,
+    waiting_bytes: usize,
     /// How many readers work.
     working: usize,
     bytes: usize,
@@ -56,6 +60,13 @@ struct State {
     end: Option<Option<dmu::Error>>,
     /// The writer takes no more changes.
     cancelled: bool,
+}
+
+impl State {
+    /// Whether another reader is worth its wake-up.
+    fn is_behind(&self) -> bool {
+        self.waiting > self.working * BACKLOG || self.waiting_bytes > self.working * AT_ONCE.1
+    }
 }
 
 /// Changes between the stages of a send.
@@ -91,9 +102,10 @@ impl Queue {
         }
         state.bytes += cost(&change);
         if needs_block {
-            state.slots.push_back(Slot::Waiting(change));
             state.waiting += 1;
-            if state.waiting > state.working * BACKLOG {
+            state.waiting_bytes += cost(&change);
+            state.slots.push_back(Slot::Waiting(change));
+            if state.is_behind() {
                 self.work.notify_one();
             }
         } else {
@@ -166,6 +178,7 @@ impl Queue {
             }
             if !batch.is_empty() {
                 state.waiting -= batch.len();
+                state.waiting_bytes -= bytes;
                 state.working += 1;
                 return Some(batch);
             }
@@ -192,7 +205,8 @@ impl Queue {
                 out.push(ready);
             }
             if !out.is_empty() {
-                if state.bytes <= self.limit / 2 {
+                // Few blocks may be all of the limit.
+                if state.bytes <= self.limit / 2 || state.slots.len() < FEW {
                     self.room.notify_one();
                 }
                 return Ok(out);

@@ -113,21 +113,25 @@ impl Walk<'_> {
     /// Visits a pointer and what is below it, or leaves all of that out.
     fn below(&mut self, tree: &Tree<'_>, bp: &Blkptr, level: Level, blkid: BlkId) -> Step {
         match self.visit(tree, bp, level, blkid) {
-            // A walk in circles must end.
-            ControlFlow::Break(Some(why)) if self.skips && self.steps > 0 => {
-                let (offset, length) = bytes_below(tree.dnode, level, blkid.0);
-                let part = match tree.object {
-                    META_DNODE => {
-                        LostPart::Objects { first: offset >> DNODE_SHIFT, count: length >> DNODE_SHIFT }
-                    }
-                    object if tree.dnode.kind.is_metadata() => LostPart::Object { object },
-                    // What is below an indirect block has partly not changed.
-                    object => LostPart::Bytes { object, offset, length, changed: level.0 == 0 },
-                };
-                self.emit(Change::Lost(Box::new(Lost { part, why })))
-            }
+            ControlFlow::Break(Some(why)) => self.left_out(tree, level, blkid, why),
             step => step,
         }
+    }
+
+    /// Leaves out what is below a pointer, or ends the walk.
+    fn left_out(&mut self, tree: &Tree<'_>, level: Level, blkid: BlkId, why: dmu::Error) -> Step {
+        // A walk in circles must end.
+        if !self.skips || self.steps == 0 {
+            return ControlFlow::Break(Some(why));
+        }
+        let (offset, length) = bytes_below(tree.dnode, level, blkid.0);
+        let part = match tree.object {
+            META_DNODE => LostPart::Objects { first: offset >> DNODE_SHIFT, count: length >> DNODE_SHIFT },
+            object if tree.dnode.kind.is_metadata() => LostPart::Object { object },
+            // What is below an indirect block has partly not changed.
+            object => LostPart::Bytes { object, offset, length, changed: level.0 == 0 },
+        };
+        self.emit(Change::Lost(Box::new(Lost { part, why })))
     }
 
     fn visit(&mut self, tree: &Tree<'_>, bp: &Blkptr, level: Level, blkid: BlkId) -> Step {
@@ -184,7 +188,8 @@ impl Walk<'_> {
             let blkid = BlkId(first.saturating_add(i as u64));
             match bp {
                 Ok(bp) => self.below(tree, &bp, below, blkid)?,
-                Err(e) => return ControlFlow::Break(Some(e)),
+                // What comes before it was sent, and stays.
+                Err(why) => self.left_out(tree, below, blkid, why)?,
             }
         }
         ControlFlow::Continue(())
@@ -244,6 +249,10 @@ impl Walk<'_> {
             let per = size >> DNODE_SHIFT;
             let first = from.saturating_mul(per);
             let count = to.unwrap_or(u64::MAX).saturating_mul(per) - first;
+            // Behind the last number that there can be.
+            if count == 0 {
+                return ControlFlow::Continue(());
+            }
             return self.emit(Change::NoObjects { first, count });
         }
         let metadata = tree.dnode.kind.is_metadata();

@@ -14,7 +14,7 @@ use console::words;
 
 const KEYLOCATION: &str = "keylocation";
 
-/// Gives the datasets from `top` on the encryption roots and key locations of the sender.
+/// Gives `top` and the datasets below it the encryption roots and key locations of the sender.
 ///
 /// # Errors
 /// * [`Stop::Fail`]: one can't be read or changed. That is reported.

@@ -15,8 +15,8 @@ use crate::ops::props::{SetAs, Setting};
 use crate::prop::{Prop, Value};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Result};
+use ondisk::ObjNum;
 use ondisk::crypto_key as ck;
-use ondisk::{Corrupt, ObjNum};
 
 /// Makes a dataset an encryption root, or has it take its parent's, without wrapping its keys
 /// again.
@@ -73,9 +73,8 @@ impl SyncTask for MoveKeys {
         let key = s.dsl.keys().root(to);
         for object in s.keys_under(root, dir)?.into_keys().map(ObjNum) {
             let (_, wrapped) = read_wrapped(s.dsl, object)?;
-            let source = Corrupt::Shape { what: "crypto key", why: "the new root's key does not open it" };
             if key.as_ref().is_some_and(|key| key.unwrap(&wrapped).is_err()) {
-                return Err(Error::Corrupt { object, source });
+                return self.refuse(KeyRefusal::OtherKey);
             }
         }
         Ok(())
@@ -83,12 +82,9 @@ impl SyncTask for MoveKeys {
 
     fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         let (dir, root, to) = self.roots(s)?;
-        for (object, dirs) in s.keys_under(root, dir)? {
+        for object in s.keys_under(root, dir)?.into_keys() {
             s.zap(object)?.update(s.tx, ck::ROOT_DDOBJ.as_bytes(), &words(&[to]))?;
-            for dir in dirs {
-                let head = s.dir(dir)?.head_dataset_obj;
-                s.dsl.keys().moved(head, to);
-            }
+            s.dsl.keys().moved(object, to);
         }
         s.keys = None;
         if self.own {

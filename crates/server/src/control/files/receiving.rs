@@ -11,11 +11,11 @@
 //! some size are read without a block in between.
 //!
 //! From other users it takes no descriptor: their commands copy the stream into the connection. So
-//! nothing that they hold elsewhere can make the daemon wait.
+//! no read waits for something that they hold elsewhere.
 //!
 //! # Absent
-//! Who else reads the same pipe meanwhile. Then a read may wait although the pipe was readable, and
-//! the end of the command is noticed late.
+//! Other readers of the same pipe. A read may then wait although the pipe was readable, so the
+//! daemon notices the end of the command late.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read, Seek, SeekFrom};

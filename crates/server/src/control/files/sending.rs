@@ -15,18 +15,16 @@ use std::time::{Duration, Instant};
 use api::files::PART_MAX;
 use api::files::wire::{Answer, Refusal, send};
 use api::{Caller, Error, Reason, SendRequest};
-use dsl::{LongHold, Owned};
 use rustix::event::PollFlags;
 use rustix::fs::{FileType, OFlags};
 use rustix::net::{SendAncillaryBuffer, SendFlags};
-use spa::engine::PoolWriter;
 use stream::SendError;
 
 use super::descriptor::{self, Command};
 use super::{Daemon, Seat, check_key, denied, library, take, visitor};
 use crate::control::grants::streams::may_send;
-use crate::replies::{error_of, of_send};
-use crate::view::Sendable;
+use crate::replies::of_send;
+use crate::view::HeldSendable;
 
 /// Serves one send to its end.
 pub(super) fn serve(
@@ -50,11 +48,7 @@ pub(super) fn serve(
 
 /// A dataset that is being sent. It is released before the entry in the table is removed.
 struct Sending {
-    what: Sendable,
-    #[allow(dead_code, reason = "keeps a file system or volume from being changed by living")]
-    owned: Option<Owned>,
-    #[allow(dead_code, reason = "keeps snapshots by living")]
-    holds: Vec<LongHold>,
+    what: HeldSendable,
     #[allow(dead_code, reason = "is in the table by living")]
     seat: Seat,
 }
@@ -74,29 +68,12 @@ impl Sending {
         let user = visitor("send", caller.peer().pid);
         let seat = daemon.visits.enter(again, parsed.pool(), (caller, &user)).map_err(Refusal::Api)?;
         let imported = daemon.pools.pool_of(name).map_err(Refusal::Api)?;
-        let find = || Sendable::find(&imported, request).map_err(Refusal::Api);
-        let live = imported.pool.spa().writer();
-        let owned = match live {
-            Some(live) => imported.pool.spa().read(|| own(live, &find()?.dataset, request))?,
-            None => None,
-        };
-        if let (Some(live), Some(_)) = (live, &owned) {
-            // What the last owner changed may not be on disk yet.
-            live.sync_all().map_err(|_| denied(name, Reason::Suspended))?;
-        }
-        let (what, holds) = imported.pool.spa().read(|| {
-            let what = find()?;
-            let hold = |of: &dsl::Dataset| live.map(|live| live.dsl().heads().long_hold(of.object().0));
-            let datasets = [Some(&what.dataset), what.from.as_ref()].into_iter().flatten().filter_map(hold);
-            let lists = what.lists().filter_map(|list| Some(live?.dsl().heads().long_hold(list.0)));
-            let holds = datasets.chain(lists).collect();
-            Ok::<_, Refusal>((what, holds))
-        })?;
+        let what = HeldSendable::new(&imported, request).map_err(Refusal::Api)?;
         daemon.visits.set_dataset(seat.number, Some(what.dataset.object().0));
         if !request.raw {
             check_key(&what.dataset)?;
         }
-        Ok(Self { what, owned, holds, seat })
+        Ok(Self { what, seat })
     }
 
     fn run(&self, sink: &mut dyn Write) -> Result<(), Refusal> {
@@ -109,25 +86,6 @@ impl Sending {
             Refusal::Api(Error::new(what.dataset.name(), of_send(&error)))
         })
     }
-}
-
-/// Owns a file system or volume that is to be sent, so that it does not change meanwhile. A
-/// snapshot needs no owner.
-///
-/// # Errors
-/// * [`Reason::Busy`]: it is mounted, or in use otherwise.
-/// * [`Reason::KeyNotLoaded`]: its key is not loaded, and the stream is not raw.
-/// * [`Reason::Io`], [`Reason::Corrupt`]: it can't be read.
-fn own(live: &PoolWriter, dataset: &dsl::Dataset, request: &SendRequest) -> Result<Option<Owned>, Refusal> {
-    if dataset.is_snapshot() {
-        return Ok(None);
-    }
-    let heads = live.dsl().heads();
-    let owned = if request.raw { heads.own_locked(dataset) } else { heads.own(dataset) };
-    owned.map(Some).map_err(|error| match error {
-        dsl::Error::Refused { why: dsl::Refusal::Busy, .. } => denied(&request.dataset, Reason::Busy),
-        error => Refusal::Api(error_of(&request.dataset, &error)),
-    })
 }
 
 /// Collects parts of a stream for the command.
@@ -179,7 +137,7 @@ enum Output {
     /// A pipe whose writes don't wait.
     Pipe(File),
     Socket(OwnedFd),
-    /// A file or device, whose writes wait for nothing but the device.
+    /// A file, whose writes wait for nothing but its device.
     File(File),
 }
 
@@ -190,9 +148,8 @@ impl<'a> Direct<'a> {
             FileType::Fifo => Output::Pipe(descriptor::reopen(&output, OFlags::WRONLY)?),
             FileType::Socket => Output::Socket(output),
             FileType::RegularFile if descriptor::is_fuse(&output) => return None,
-            FileType::RegularFile | FileType::CharacterDevice | FileType::BlockDevice => {
-                Output::File(output.into())
-            }
+            FileType::RegularFile => Output::File(output.into()),
+            // A device may wait for this daemon itself, whose volume it is.
             _ => return None,
         };
         let (command, part) = (Command::new(connection), Vec::with_capacity(PART));

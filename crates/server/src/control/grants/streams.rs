@@ -53,6 +53,11 @@ pub(crate) fn may_receive(
     };
     let at = if is_new { above(head) } else { head };
     either(pools, caller, at, "receive", (!request.force).then_some("receive:append"))?;
+    // Commands add `encryption=off` themselves.
+    let of_user = |(name, value): &&(String, String)| name != "encryption" || value != "off";
+    for (name, _) in request.encryption.iter().filter(of_user) {
+        may_set(pools, caller, (head, is_new), name)?;
+    }
     check(pools, caller, &[here(at, "mount"), here(at, "create")])
 }
 

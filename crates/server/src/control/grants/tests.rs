@@ -50,6 +50,19 @@ fn making() {
     assert_eq!(lines(&clone), ["t create", "t mount", "t/* userprop", "t@s clone"]);
 }
 
+/// Goal: what a package does behind its streams needs permissions on each dataset, also where it
+/// only removes something.
+#[test]
+fn behind_packages() {
+    let received = |snapshots: &[(&str, &[&str])]| DatasetChange::SetReceived {
+        snapshots: snapshots.iter().map(|(name, set)| ((*name).to_owned(), props(set))).collect(),
+    };
+    assert_eq!(lines(&received(&[("t/a@s", &["a:b"])])), ["t/a receive", "t/a userprop"]);
+    assert_eq!(lines(&received(&[("t/a@s", &[]), ("t/b@s", &[])])), ["t/a receive", "t/b receive"]);
+    let moved = DatasetChange::MoveKeys { name: "t/a".into(), own: true };
+    assert_eq!(lines(&moved), ["t/a change-key"]);
+}
+
 /// Goal: destroying, renaming and changing need what OpenZFS requires.
 #[test]
 fn changing() {

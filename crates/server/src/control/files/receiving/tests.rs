@@ -29,6 +29,27 @@ fn a_shut_down_connection_ends_a_read() {
     assert_eq!(rest.read(&mut [0; 8]).unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
 }
 
+/// Goal: of another user, the stream comes on the connection itself. Its end, or `zpool export -f`,
+/// is the end of the stream.
+#[test]
+fn a_stream_on_the_connection() {
+    for shut in [false, true] {
+        let (mut command, connection) = UnixStream::pair().unwrap();
+        let mut rest = Rest::new(None, &connection).unwrap();
+        command.write_all(b"abcd").unwrap();
+        let mut part = [0; 3];
+        rest.read_exact(&mut part).unwrap();
+        assert_eq!(&part, b"abc");
+        match shut {
+            true => connection.shutdown(std::net::Shutdown::Both).unwrap(),
+            false => drop(command),
+        }
+        let mut left = Vec::new();
+        rest.read_to_end(&mut left).unwrap();
+        assert_eq!(left, b"d");
+    }
+}
+
 /// Goal: of a pipe, only the requested bytes are read, and its end is the end.
 #[test]
 fn a_pipe_keeps_what_follows() {
