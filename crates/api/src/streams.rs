@@ -56,6 +56,8 @@ pub struct SendRequest {
     pub resume: Option<(u64, u64, u64)>,
     /// The redaction bookmark whose blocks are left out, by its name after the `#` (`--redact`).
     pub redact: Option<String>,
+    /// It has what an interrupted receive into `dataset` has left, and no END (`--saved`).
+    pub saved: bool,
 }
 
 /// What is to be redacted (`zfs redact`).

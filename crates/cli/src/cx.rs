@@ -51,6 +51,8 @@ pub struct Cx {
     pub deliver: Deliver,
     /// Standard input without a buffer, for a stream that the daemon reads on.
     pub input: Box<dyn Fn() -> io::Result<File>>,
+    /// Shows a title of the process.
+    pub title: fn(&str) -> io::Result<()>,
     /// Waits this many seconds between two rounds of output.
     pub sleep: fn(f64),
     /// Reads a secret from the caller's terminal or standard input.
@@ -130,6 +132,7 @@ impl Cx {
                 api::client::receive(request, begin, rest.as_fd(), &mut copy)
             }),
             input: Box::new(|| Ok(io::stdin().as_fd().try_clone_to_owned()?.into())),
+            title: crate::title::show,
             sleep: |s| std::thread::sleep(std::time::Duration::from_secs_f64(s)),
             secret,
             command: String::new(),

@@ -37,6 +37,7 @@ pub mod stats;
 mod stream_copy;
 pub mod sysfs;
 pub mod terminal;
+pub mod title;
 pub mod vdev_name;
 pub mod version;
 pub mod zfs;

@@ -203,6 +203,22 @@ impl Heads {
         self.own_any(ds)
     }
 
+    /// Opens what an interrupted receive has left, to send it (`dsl_dataset_own_force`). `raw` says
+    /// whether it is sent as it is encrypted.
+    ///
+    /// # Errors
+    /// Those of [`Heads::own`], except that it may be incomplete. With `raw`, it needs no key.
+    pub fn own_partial(self: &Arc<Self>, ds: &Dataset, raw: bool) -> Result<Owned> {
+        let keys = ds.dsl().keys();
+        if !raw && keys.status(ds.dir())? == KeyStatus::Unavailable {
+            return Err(Error::Key { name: ds.name(), why: KeyRefusal::NotLoaded });
+        }
+        if keys.is_raw(ds.object().0) {
+            return Err(Error::Refused { name: ds.name(), why: Refusal::Busy });
+        }
+        self.own_any(ds)
+    }
+
     fn own_any(self: &Arc<Self>, ds: &Dataset) -> Result<Owned> {
         let refuse = |why| Err(Error::Refused { name: ds.name(), why });
         if ds.is_snapshot() {

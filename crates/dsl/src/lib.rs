@@ -71,6 +71,7 @@ pub use ops::create::Contents;
 pub use ops::props::{PropList, Setting};
 pub use prop::{Kind, Prop, Property, Source, Value};
 pub use reservation::{Need, Reservation, ReserveOutcome};
+pub use resume::Partial;
 pub use sync::{Env, Event, SyncTask, Syncing, TaskNeed};
 
 /// A result of this crate.

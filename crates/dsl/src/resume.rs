@@ -11,13 +11,43 @@
 
 use crate::Result;
 use crate::dataset::Dataset;
+use crate::ops::receive::RECEIVING;
 use codec::compress::zlib6;
 use ondisk::mos;
 use ondisk::nvlist::{Nvlist, Value};
 use pool::string_of;
 use std::fmt::Write;
 
+/// A snapshot that was received in part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partial {
+    /// The guid that the snapshot will have.
+    pub guid: u64,
+    /// Its name where it was sent.
+    pub name: String,
+}
+
 impl Dataset {
+    /// The snapshot of which this dataset itself has a part, if a receive was interrupted.
+    ///
+    /// # Errors
+    /// * [Reading](crate::Error#reading): the dataset can't be read.
+    pub fn partial(&self) -> Result<Option<Partial>> {
+        let Some(guid) = self.field_u64(mos::DS_RESUME_TOGUID)? else { return Ok(None) };
+        let name = self.field(mos::DS_RESUME_TONAME)?.as_ref().and_then(string_of);
+        Ok(name.map(|name| Partial { guid, name }))
+    }
+
+    /// The dataset that an interrupted receive into this one wrote to: its hidden child `%recv`, or
+    /// itself.
+    ///
+    /// # Errors
+    /// * [Reading](crate::Error#reading): the child can't be read.
+    pub fn receiving(&self) -> Result<Self> {
+        let child = self.dir().child(RECEIVING)?.map(|dir| dir.head()).transpose()?.flatten();
+        Ok(child.unwrap_or_else(|| self.clone()))
+    }
+
     /// The token of an interrupted receive into this dataset, if there was one
     /// (`get_receive_resume_token`).
     ///
@@ -30,12 +60,9 @@ impl Dataset {
         if self.is_snapshot() {
             return Ok(None);
         }
-        if let Some(token) = self.own_resume_token()? {
-            return Ok(Some(token));
-        }
-        match self.dir().child("%recv")?.map(|d| d.head()).transpose()?.flatten() {
-            Some(receiving) => receiving.own_resume_token(),
-            None => Ok(None),
+        match self.own_resume_token()? {
+            Some(token) => Ok(Some(token)),
+            None => self.receiving()?.own_resume_token(),
         }
     }
 

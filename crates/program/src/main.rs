@@ -49,7 +49,7 @@ const COMMANDS: &str = "zpool zfs zdb zstream zinject ls cp send stream export u
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
-    let called = words.next().unwrap_or_default();
+    let called = cli::title::own_name(&words.next().unwrap_or_default());
     let called = Path::new(&called).file_name().map(|n| n.to_string_lossy().into_owned());
     let mut words: Vec<OsString> = words.collect();
     // Under the program's own name, the first word is the command.
@@ -67,6 +67,7 @@ fn main() -> ExitCode {
     if command == "serve" {
         return ExitCode::from(server::daemon::main(words, server::service::shared(cli::sysfs::facts())));
     }
+    cli::title::prepare(&command, &words);
     let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     // Exit codes are 0, 1 and 2.
     ExitCode::from(run(&command, &words, out(), err()).clamp(0, 255) as u8)

@@ -306,7 +306,9 @@ pub(crate) fn of_send(error: &stream::SendError) -> Reason {
         SendError::NotEarlier => Some(Reason::Refused { why: Refusal::NotBefore }),
         SendError::Empty(_) => Some(Reason::BadType),
         SendError::LargeMicrozap => Some(Reason::LargeMicrozap),
-        SendError::Incomplete => Some(Reason::System { errno: Errno::INVAL.raw_os_error() }),
+        SendError::Incomplete | SendError::NotPartial(_) => {
+            Some(Reason::System { errno: Errno::INVAL.raw_os_error() })
+        }
         SendError::OldKeys => Some(Reason::NotSupported { what: error.to_string() }),
         SendError::Walk(dmu::Error::Read(source)) | SendError::Block { source, .. } => read(source),
         SendError::Walk(_) => None,

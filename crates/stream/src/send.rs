@@ -30,7 +30,7 @@ use device::Block;
 use dmu::Objset;
 use dsl::prop::Value;
 use dsl::redact::RedactionList;
-use dsl::{Dataset, Prop};
+use dsl::{Dataset, Partial, Prop};
 use observe::{Tunable, Unit};
 use ondisk::blkptr::BLKPTR_SIZE;
 use ondisk::bookmark::BookmarkPhys;
@@ -106,6 +106,8 @@ pub struct Options {
     pub resume: Option<Resume>,
     /// The redaction list of the blocks that it leaves out (`--redact`).
     pub redact: Option<ObjNum>,
+    /// It has what an interrupted receive has left in the dataset, and no END (`--saved`).
+    pub saved: bool,
 }
 
 /// Where a stream continues.
@@ -178,6 +180,9 @@ pub enum SendError {
     /// A redaction list is not complete (`EINVAL`).
     #[error("incomplete redaction bookmark provided")]
     Incomplete,
+    /// No interrupted receive has left anything (`EINVAL`).
+    #[error("{0} has no partially received state")]
+    NotPartial(String),
     /// The dataset is encrypted in a way that no raw stream has (errata 3 and 4).
     #[error("it was encrypted by an old version, in a form that raw streams can't have")]
     OldKeys,
@@ -216,6 +221,7 @@ pub enum SendError {
 /// * [`SendError::Dataset`]: the dataset can't be opened; for an encrypted one, perhaps for want of
 ///   its key.
 /// * [`SendError::Incomplete`]: a redaction list is not complete.
+/// * [`SendError::NotPartial`]: with [`Options::saved`], there is no such state.
 /// * [`SendError::OldKeys`]: with [`Forms::raw`], its keys are of an old version.
 /// * [`SendError::Empty`]: it is the head of a dataset without contents.
 /// * [`SendError::LargeMicrozap`]: [`Forms::large_blocks`] is needed.
@@ -270,7 +276,11 @@ fn stream<W: Write>(
     let options = &Options { resume: begun, ..*options };
     let origin = options.origin.as_ref();
     let features = features_of(dataset, &os, options)?;
-    let begin = begin(dataset, &os, origin, features);
+    let partial = match options.saved {
+        true => Some(dataset.partial()?.ok_or_else(|| SendError::NotPartial(dataset.name()))?),
+        false => None,
+    };
+    let begin = begin(dataset, &os, (origin, partial), features);
     let lists = Lists::open(dataset, options)?;
     let list = list(dataset, options, features, &lists)?;
     let start = start(&os, options.resume)?;
@@ -287,7 +297,9 @@ fn stream<W: Write>(
         held: None,
     };
     body(&Blocks { os: &os, features, zeros, lists }, start, (&mut records, lost))?;
-    records.flush().and_then(|()| writer.end(begin.to_guid)).map_err(SendError::Write)
+    records.flush().map_err(SendError::Write)?;
+    // Without an END, the receiver knows that the snapshot is not whole.
+    if options.saved { Ok(()) } else { writer.end(begin.to_guid).map_err(SendError::Write) }
 }
 
 /// About how many bytes a stream will have (`dmu_send_estimate_fast`).
@@ -630,7 +642,12 @@ fn start(os: &Objset, resume: Option<Resume>) -> Result<Start, SendError> {
 }
 
 /// The record that begins a stream (`create_begin_record`).
-fn begin(dataset: &Dataset, os: &Objset, origin: Option<&Origin>, features: u64) -> Begin {
+fn begin(
+    dataset: &Dataset,
+    os: &Objset,
+    (origin, partial): (Option<&Origin>, Option<Partial>),
+    features: u64,
+) -> Begin {
     /// The header type of one stream (`DMU_SUBSTREAM`).
     const SUBSTREAM: u64 = 1;
     let phys = dataset.phys();
@@ -641,10 +658,11 @@ fn begin(dataset: &Dataset, os: &Objset, origin: Option<&Origin>, features: u64)
     if phys.flags & ondisk::dsl::DS_FLAG_CI_DATASET != 0 {
         bits |= flags::CI_DATA;
     }
-    let mut name = dataset.name();
-    if !dataset.is_snapshot() {
-        name.push_str("@--head--");
-    }
+    let (to_guid, name) = match partial {
+        Some(Partial { guid, name }) => (guid, name),
+        None if dataset.is_snapshot() => (phys.guid, dataset.name()),
+        None => (phys.guid, dataset.name() + "@--head--"),
+    };
     let mut to_name = [0; 256];
     // The last byte stays 0.
     let fits = name.len().min(to_name.len() - 1);
@@ -661,7 +679,7 @@ fn begin(dataset: &Dataset, os: &Objset, origin: Option<&Origin>, features: u64)
             ObjsetKind::Other => 4,
         },
         flags: bits,
-        to_guid: phys.guid,
+        to_guid,
         from_guid: origin.map_or(0, |o| o.mark.guid),
         to_name,
     }

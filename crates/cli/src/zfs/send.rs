@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use api::files::Denied;
 use api::streams::Part;
 use api::{DatasetKind as K, Error, Reason, Refusal, SendRequest};
+use ondisk::nvlist::{Nvlist, Value};
 
 use super::open::{below, exists, open};
 use crate::cx::{Cx, Outcome, Stop};
@@ -69,6 +70,10 @@ struct Options {
     holds: bool,
     /// The redaction bookmark whose blocks are left out (`--redact`).
     redact: Option<String>,
+    /// What an interrupted receive has left (`--saved`).
+    saved: bool,
+    /// Progress is shown as the title of the process (`-V`).
+    title: bool,
     /// Datasets that are left out with all below them (`-X`).
     excluded: Vec<String>,
     forms: SendRequest,
@@ -100,10 +105,11 @@ impl Options {
 /// Runs `zfs send` (`zfs_do_send`).
 ///
 /// ```text
-/// zfs send [-DLPbcehnpsvw] [-R [-X dataset[,dataset]...]] [-[i|I] snapshot] <snapshot>
-/// zfs send [-DLPcenvw] [-i snapshot|bookmark] <filesystem|volume|snapshot>
-/// zfs send [-DLPcenpv] [-i bookmark|snapshot] --redact <bookmark> <snapshot>
-/// zfs send [-nvPe] -t <token>
+/// zfs send [-DLPVbcehnpsvw] [-R [-X dataset[,dataset]...]] [-[i|I] snapshot] <snapshot>
+/// zfs send [-DLPVcenvw] [-i snapshot|bookmark] <filesystem|volume|snapshot>
+/// zfs send [-DLPVcenpv] [-i bookmark|snapshot] --redact <bookmark> <snapshot>
+/// zfs send [-nvVPe] -t <token>
+/// zfs send [-PnVv] --saved <filesystem|volume>
 /// ```
 ///
 /// # Errors
@@ -137,10 +143,9 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
                 "WARNING: deduplicated send is no longer supported.  A regular,\n\
                  non-deduplicated stream will be generated.\n\n",
             ),
-            Found::Is(Opt::Short(letter), _) => {
-                return absent(cx, &format!("-{letter}"));
-            }
-            Found::Is(Opt::Named(_), _) => unreachable!("each long option has a letter"),
+            Found::Is(Opt::Short('S'), _) => options.saved = true,
+            Found::Is(Opt::Short('V'), _) => options.title = true,
+            Found::Is(_, _) => unreachable!("it is not in the lists"),
             Found::Invalid(c) => return Err(Stop::invalid(c)),
             Found::Missing(c) => return Err(Stop::missing(c)),
         }
@@ -154,12 +159,20 @@ fn chosen(cx: &mut Cx, mut options: Options, operands: &[String]) -> Outcome {
         cx.err.put("Cannot specify dataset exclusion (-X) on a non-recursive send.\n");
         return Ok(1);
     }
-    let with_token =
+    let more =
         options.from.is_some() || options.replicate || options.is_package() || options.redact.is_some();
     match (operands, options.token.take()) {
-        (_, Some(_)) if with_token => Err(Stop::usage("invalid flags combined with -t\n")),
+        (_, Some(_)) if more || options.saved => Err(Stop::usage("invalid flags combined with -t\n")),
         ([], Some(token)) => resume(cx, options, &token),
         ([], None) => Err(Stop::usage("missing snapshot argument\n")),
+        ([_], None) if options.saved && (more || options.forms != SendRequest::default()) => {
+            Err(Stop::usage("incompatible flags combined with saved send flag\n"))
+        }
+        ([name], None) if options.saved && name.contains('@') => {
+            let text = "saved send must specify the dataset with partially-received state\n";
+            Err(Stop::usage(text))
+        }
+        ([name], None) if options.saved => saved(cx, options, name),
         ([_], None) if options.forms.raw && options.redact.is_some() => {
             cx.err.put("Error: raw sends may not be redacted.\n");
             Ok(1)
@@ -188,15 +201,6 @@ fn exclude(options: &mut Options, list: &str) -> Result<(), Stop> {
         options.excluded.push(name.to_owned());
     }
     Ok(())
-}
-
-/// Reports an option of OpenZFS that this release lacks.
-fn absent(cx: &mut Cx, option: &str) -> Outcome {
-    writeln!(
-        cx.err,
-        "zfs send {option}: not in this release of Poolhouse; docs/reference lists the options that it has"
-    );
-    Ok(1)
 }
 
 /// Refuses a terminal as the place for a stream.
@@ -276,16 +280,51 @@ fn guids(bookmark: &api::Dataset) -> Option<Vec<u64>> {
     Some(guids)
 }
 
-/// Sends the rest of an interrupted stream (`zfs_send_resume`).
-fn resume(cx: &mut Cx, mut options: Options, token: &str) -> Outcome {
+/// Sends what an interrupted receive into a dataset has left (`zfs_send_saved`).
+fn saved(cx: &mut Cx, options: Options, name: &str) -> Outcome {
     check_output(cx, &options)?;
+    let found = open(cx, name, &super::open::HEADS, &["receive_resume_token"])?;
+    let token = found.prop("receive_resume_token").map(|p| p.value(true)).filter(|token| *token != "-");
+    let list = match token.map(stream::token::decode) {
+        Some(Ok(list)) => Ok(list),
+        Some(Err(error)) => Err(error.to_string()),
+        None => Err(format!("'{name}' has no partially received state")),
+    };
+    let mut list = match list {
+        Ok(list) => list,
+        Err(why) => {
+            writeln!(cx.err, "saved send failed: {why}");
+            return Ok(1);
+        }
+    };
+    // From the beginning, and from here.
+    let whole = ["object", "offset", "bytes"].map(|name| (name, Value::Uint64(0)));
+    let here = ("toname", Value::String(name.as_bytes().to_vec()));
+    for (name, value) in whole.into_iter().chain([here]) {
+        list.remove(name);
+        list.set(name, value);
+    }
+    list.remove("redact_snaps");
+    resumed(cx, options, &list)
+}
+
+/// Sends the rest of an interrupted stream (`zfs_send_resume`).
+fn resume(cx: &mut Cx, options: Options, token: &str) -> Outcome {
+    check_output(cx, &options)?;
+    match stream::token::decode(token) {
+        Ok(list) => resumed(cx, options, &list),
+        Err(error) => {
+            writeln!(cx.err, "cannot resume send: {error}");
+            Ok(1)
+        }
+    }
+}
+
+/// Sends what a token describes (`zfs_send_resume_impl`).
+fn resumed(cx: &mut Cx, mut options: Options, list: &Nvlist) -> Outcome {
     let failed = |cx: &mut Cx, why: &dyn std::fmt::Display| {
         writeln!(cx.err, "cannot resume send: {why}");
         Err(Stop::Fail(1))
-    };
-    let list = match stream::token::decode(token) {
-        Ok(list) => list,
-        Err(error) => return failed(cx, &error),
     };
     if options.progress || options.parsable {
         let to = if options.dry { &mut cx.out } else { &mut cx.err };
@@ -298,7 +337,8 @@ fn resume(cx: &mut Cx, mut options: Options, token: &str) -> Outcome {
     };
     // Without a snapshot, a file system or volume itself was sent.
     let kinds: &[K] = if to.ends_with(HEAD) { &super::open::HEADS } else { &[K::Snapshot] };
-    let Some(name) = with_guid(cx, to, guid, kinds, None)? else {
+    let name = if options.saved { Some(to.to_owned()) } else { with_guid(cx, to, guid, kinds, None)? };
+    let Some(name) = name else {
         return match exists(cx, to, &[K::Snapshot])? {
             true => failed(cx, &format!("'{to}' is no longer the same snapshot used in the initial send")),
             false => failed(cx, &format!("'{to}' used in the initial send no longer exists")),
@@ -330,6 +370,7 @@ fn resume(cx: &mut Cx, mut options: Options, token: &str) -> Outcome {
         raw: forms.raw || list.has("rawok"),
         resume: Some((object, offset, bytes)),
         redact,
+        saved: options.saved,
     };
     perform(cx, &options, &request)
 }
@@ -377,15 +418,19 @@ fn with_guid(
 
 /// Shows the size of a stream if that is wanted, and sends it unless this is a dry run.
 fn perform(cx: &mut Cx, options: &Options, request: &SendRequest) -> Outcome {
-    if options.is_verbose() {
-        estimate(cx, options, request)?;
-    }
-    if options.dry { Ok(0) } else { send(cx, options, request) }
+    let size = match options.is_verbose() || options.title {
+        true => estimate(cx, options, request)?,
+        false => 0,
+    };
+    if options.dry { Ok(0) } else { send(cx, options, request, size) }
 }
 
-/// Shows how large the stream will be (`estimate_size`).
-fn estimate(cx: &mut Cx, options: &Options, request: &SendRequest) -> Result<(), Stop> {
+/// How large the stream will be. That is shown if it is wanted (`estimate_size`).
+fn estimate(cx: &mut Cx, options: &Options, request: &SendRequest) -> Result<u64, Stop> {
     let size = cx.service()?.send_size(request).map_err(|e| failed(cx, request, &e))?;
+    if !options.is_verbose() {
+        return Ok(size);
+    }
     let name = &request.dataset;
     let what = match (&request.from, options.parsable) {
         (Some(from), true) => format!("incremental\t{from}\t{name}\t{size}\nsize\t{size}\n"),
@@ -403,11 +448,11 @@ fn estimate(cx: &mut Cx, options: &Options, request: &SendRequest) -> Result<(),
         }
     };
     options.show(cx, &what);
-    Ok(())
+    Ok(size)
 }
 
-/// Has the daemon write the stream to standard output, or copies it there.
-fn send(cx: &mut Cx, options: &Options, request: &SendRequest) -> Outcome {
+/// Has the daemon write the stream of about this size to standard output, or copies it there.
+fn send(cx: &mut Cx, options: &Options, request: &SendRequest, size: u64) -> Outcome {
     if !cx.out.flush() {
         return Err(broken(cx, &request.dataset));
     }
@@ -416,6 +461,7 @@ fn send(cx: &mut Cx, options: &Options, request: &SendRequest) -> Outcome {
         writeln!(cx.err, "TIME        SENT   SNAPSHOT {}", request.dataset);
     }
     let (mut sent, mut shown) = (0, Instant::now());
+    title(cx, options, &request.dataset, (sent, size));
     loop {
         let part = match stream.next() {
             Ok(Some(part)) => part,
@@ -435,12 +481,29 @@ fn send(cx: &mut Cx, options: &Options, request: &SendRequest) -> Outcome {
             }
             Part::Written(bytes) => sent = bytes,
         }
-        if options.progress && shown.elapsed() >= PROGRESS {
-            shown = Instant::now();
+        if shown.elapsed() < PROGRESS {
+            continue;
+        }
+        shown = Instant::now();
+        title(cx, options, &request.dataset, (sent, size));
+        if options.progress {
             progress(cx, options, &request.dataset, sent);
         }
     }
     if cx.out.flush() { Ok(0) } else { Err(broken(cx, &request.dataset)) }
+}
+
+/// Shows as the title of the process how much of a stream was sent, if that is wanted.
+fn title(cx: &mut Cx, options: &Options, name: &str, (sent, size): (u64, u64)) {
+    if !options.title {
+        return;
+    }
+    let percent = sent.checked_div(size / 100).map_or(100, |percent| percent.min(100));
+    let (sent, size) = (numbers::num(sent), numbers::num(size));
+    if let Err(error) = (cx.title)(&format!("zfs: sending {name} ({percent}%: {sent}/{size})")) {
+        writeln!(cx.err, "warning: cannot show a title of the process: {error}");
+        cx.title = |_| Ok(());
+    }
 }
 
 /// Shows how much was sent (`send_progress_thread`).

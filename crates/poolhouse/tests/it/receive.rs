@@ -347,8 +347,11 @@ fn raw_interrupted_and_resumed() {
                 let from = source.dataset("send-src/enc@e1").unwrap();
                 Origin::of_snapshot(sent.dsl(), from.dsl()).unwrap()
             });
-            sent.send(&Options { resume: Some(place(token)), forms, origin, redact: None }, &mut rest)
-                .unwrap();
+            sent.send(
+                &Options { resume: Some(place(token)), forms, origin, ..Options::default() },
+                &mut rest,
+            )
+            .unwrap();
             rest
         });
     }

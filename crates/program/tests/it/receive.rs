@@ -200,6 +200,117 @@ fn a_stream_that_breaks_off() {
     assert!(!receiver.daemon.ran("zfs list tank/other").status.success());
 }
 
+/// Goal: what an interrupted receive has left can be sent on (`--saved`), and its receiver goes on
+/// with the rest from the first sender: of a whole stream, of an increment, and of raw ones.
+#[test]
+fn a_part_is_sent_on() {
+    let Some(receiver) = Receiver::new() else { return };
+    let daemon = &receiver.daemon;
+    fs::write(receiver.dir.path().join("key"), "correct horse").expect("a file");
+    let key = format!("file://{}/key", receiver.dir.path().display());
+    daemon
+        .good(&format!("zfs create -o encryption=on -o keyformat=passphrase -o keylocation={key} tank/enc"));
+    let halve = |name: &str| {
+        let whole = fs::read(receiver.dir.path().join(name)).expect("a stream");
+        fs::write(receiver.dir.path().join("half"), &whole[..whole.len() / 2]).expect("a file");
+    };
+    // Receives a part into `got`, sends that on into `copy`, and completes `copy`.
+    let relay = |got: &str, copy: &str| {
+        let (code, told) = receiver.from("half", &format!("zfs receive -s {got}"));
+        assert!(code == 1 && told.contains("is saved.\n"), "{got}: {told}");
+        receiver.stream(&format!("zfs send --saved {got}"), "part");
+        // No stream but that of a clone has its flag.
+        assert!(
+            daemon
+                .good(&format!("zstream dump {}/part", receiver.dir.path().display()))
+                .contains("flags = 0xc\n")
+        );
+        assert!(
+            !daemon.ran(&format!("stream verify {}/part", receiver.dir.path().display())).status.success()
+        );
+        let (code, told) = receiver.from("part", &format!("zfs receive -s {copy}"));
+        assert!(code == 1 && told.contains("is saved.\n"), "{copy}: {told}");
+        let token = daemon.good(&format!("zfs get -H -o value receive_resume_token {copy}"));
+        receiver.stream(&format!("zfs send -t {}", token.trim()), "rest");
+        assert_eq!(receiver.from("rest", &format!("zfs receive -s {copy}")), (0, String::new()));
+    };
+    let noise = |seed| testpools::noise(seed, 600 << 10);
+    for (from, forms) in [("home", ""), ("home", "-c"), ("enc", "-w")] {
+        let (got, copy) = (format!("tank/got{from}{forms}"), format!("tank/copy{from}{forms}"));
+        let short = copy.trim_start_matches("tank/").to_owned();
+        fs::write(receiver.path(&format!("{from}/one")), noise(21)).expect("a file");
+        daemon.good(&format!("zfs snapshot tank/{from}@a{forms}"));
+        receiver.stream(&format!("zfs send {forms} tank/{from}@a{forms}"), "full");
+        halve("full");
+        relay(&got, &copy);
+        // The first receiver is completed by the whole stream.
+        daemon.good(&format!("zfs receive -A {got}"));
+        assert_eq!(receiver.from("full", &format!("zfs receive {got}")), (0, String::new()));
+        fs::write(receiver.path(&format!("{from}/two")), noise(22)).expect("a file");
+        daemon.good(&format!("zfs snapshot tank/{from}@b{forms}"));
+        receiver.stream(&format!("zfs send {forms} -i @a{forms} tank/{from}@b{forms}"), "increment");
+        halve("increment");
+        relay(&got, &copy);
+        if from == "enc" {
+            daemon.good(&format!("zfs load-key -L {key} {copy}"));
+            daemon.good(&format!("zfs mount {copy}"));
+        }
+        for (file, seed) in [("one", 21), ("two", 22)] {
+            let path = receiver.path(&format!("{short}/{file}"));
+            assert!(fs::read(&path).expect("a file") == noise(seed), "{}", path.display());
+        }
+    }
+}
+
+/// Goal: `--saved` needs a part, and goes with few other options.
+#[test]
+fn no_part_to_send_on() {
+    let Some(receiver) = Receiver::new() else { return };
+    let daemon = &receiver.daemon;
+    let none = daemon.ran("zfs send --saved tank/home");
+    assert_eq!(said(&none), "saved send failed: 'tank/home' has no partially received state\n");
+    let flags = "incompatible flags combined with saved send flag\n";
+    let operand = "saved send must specify the dataset with partially-received state\n";
+    for (line, text) in [
+        ("", "missing snapshot argument\n"),
+        ("tank/home@a", operand),
+        ("-i tank/home@a tank/home@b", flags),
+        ("-R tank/home", flags),
+        ("-p tank/home", flags),
+        ("-c tank/home", flags),
+        ("-t 1-1-1-1", "invalid flags combined with -t\n"),
+    ] {
+        let ran = daemon.ran(&format!("zfs send --saved {line}"));
+        assert_eq!(ran.status.code(), Some(2), "{line}");
+        assert!(said(&ran).starts_with(text), "{line}: {}", said(&ran));
+    }
+}
+
+/// Goal: while a send with `-V` runs, the title of its process says how far it is.
+#[test]
+fn progress_as_a_title() {
+    let Some(receiver) = Receiver::new() else { return };
+    for line in ["zfs send -V tank/home@1", "zfs send -R -V tank/home@1"] {
+        let mut child = command(receiver.dir.path(), line).stdout(Stdio::piped()).spawn().expect("it runs");
+        let shown = format!("/proc/{}/cmdline", child.id());
+        let since = Instant::now();
+        let title = loop {
+            let words = fs::read(&shown).expect("a process");
+            if words.starts_with(b"zfs: ") {
+                break String::from_utf8(words).expect("UTF-8");
+            }
+            assert!(since.elapsed() < Duration::from_secs(60), "{}", String::from_utf8_lossy(&words));
+            std::thread::yield_now();
+        };
+        let title = title.trim_end_matches('\0');
+        assert!(title.starts_with("zfs: sending tank/home@1 (0%: 0/") && title.ends_with(')'), "{title}");
+        let mut stream = Vec::new();
+        child.stdout.as_mut().expect("a pipe").read_to_end(&mut stream).expect("a stream");
+        assert!(child.wait().expect("a child").success());
+        assert!(stream.len() > 3 << 20);
+    }
+}
+
 /// Goal: a receive ends with its command, also while its sender sends nothing. Meanwhile the
 /// dataset and the pool are busy.
 #[test]

@@ -29,7 +29,8 @@ impl Sendable {
     /// * [`Reason::NoSuchDataset`], [`Reason::InvalidName`]: the dataset or its origin does not
     ///   exist.
     /// * [`Reason::Refused`]: the origin is not an earlier state of the dataset.
-    /// * [`Reason::System`] (`EINVAL`): the bookmark to redact by is no redaction bookmark.
+    /// * [`Reason::System`] (`EINVAL`): the bookmark to redact by is no redaction bookmark, or
+    ///   there is nothing that an interrupted receive has left.
     /// * [`Reason::Io`], [`Reason::Corrupt`]: they can't be read.
     pub fn find(imported: &Imported, request: &SendRequest) -> Result<Self, Error> {
         let name = request.dataset.as_str();
@@ -49,6 +50,8 @@ impl Sendable {
                 (Some(Origin::of_snapshot(&dataset, &from).map_err(failed)?), Some(from))
             }
         };
+        // Of a part, too, the origin is seen from the dataset that it was received into.
+        let dataset = if request.saved { partial_of(&dataset)? } else { dataset };
         let SendRequest { large_blocks, embedded, compressed, raw, .. } = *request;
         let forms = Forms { large_blocks, embedded, compressed, raw };
         let resume = request.resume.map(|(object, offset, bytes)| {
@@ -56,7 +59,7 @@ impl Sendable {
             Resume { object, offset, bytes }
         });
         let redact = request.redact.as_deref().map(|mark| list_of(imported, &dataset, mark)).transpose()?;
-        Ok(Self { dataset, from, options: Options { origin, forms, resume, redact } })
+        Ok(Self { dataset, from, options: Options { origin, forms, resume, redact, saved: request.saved } })
     }
 
     /// The redaction lists that the stream uses.
@@ -121,11 +124,26 @@ fn own(imported: &Imported, live: &PoolWriter, request: &SendRequest) -> Result<
         return Ok(None);
     }
     let heads = live.dsl().heads();
-    let owned = if request.raw { heads.own_locked(&dataset) } else { heads.own(&dataset) };
+    let owned = match (request.saved, request.raw) {
+        (true, raw) => heads.own_partial(&partial_of(&dataset)?, raw),
+        (false, true) => heads.own_locked(&dataset),
+        (false, false) => heads.own(&dataset),
+    };
     owned.map(Some).map_err(|error| match error {
         dsl::Error::Refused { why: dsl::Refusal::Busy, .. } => Error::new(name, Reason::Busy),
         error => error_of(name, &error),
     })
+}
+
+/// What an interrupted receive into a dataset has left.
+fn partial_of(dataset: &dsl::Dataset) -> Result<dsl::Dataset, Error> {
+    let name = dataset.name();
+    let failed = |error: dsl::Error| error_of(&name, &error);
+    let found = dataset.receiving().map_err(failed)?;
+    match found.partial().map_err(failed)? {
+        Some(_) => Ok(found),
+        None => Err(Error::new(&name, Reason::System { errno: Errno::INVAL.raw_os_error() })),
+    }
 }
 
 /// The redaction list of a bookmark of the dataset that is sent.

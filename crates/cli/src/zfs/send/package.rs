@@ -67,9 +67,9 @@ pub(super) fn run(cx: &mut Cx, mut options: Options, name: &str) -> Outcome {
     let tree = Tree::read(cx, top, options.replicate)?;
     let members = write_head(cx, &options, &tree, name, short.as_deref())?;
     let plan = Plan::of(cx, &options, &tree, &members, Span { top, from: short.as_deref(), to, from_origin });
-    let verbose = options.is_verbose();
-    if verbose {
-        estimate(cx, &options, &plan);
+    let (verbose, mut total) = (options.is_verbose(), 0);
+    if verbose || options.title {
+        total = estimate(cx, &options, &plan);
     }
     if options.dry && (verbose || plan.seen_to) {
         return Ok(i32::from(!verbose && plan.failed));
@@ -77,7 +77,7 @@ pub(super) fn run(cx: &mut Cx, mut options: Options, name: &str) -> Outcome {
     if !plan.seen_to {
         return Ok(1);
     }
-    let sent = streams(cx, &options, &plan);
+    let sent = streams(cx, &options, &plan, total);
     // Also after a failure: what was sent is whole.
     finish(cx, name)?;
     sent.map(|()| i32::from(plan.failed))
@@ -313,8 +313,8 @@ impl Plan {
     }
 }
 
-/// Shows how large the streams will be (`send_print_verbose`).
-fn estimate(cx: &mut Cx, options: &Options, plan: &Plan) {
+/// How large the streams will be. That is shown if it is wanted (`send_print_verbose`).
+fn estimate(cx: &mut Cx, options: &Options, plan: &Plan) -> u64 {
     let mut total = 0;
     for step in &plan.steps {
         let request =
@@ -326,7 +326,7 @@ fn estimate(cx: &mut Cx, options: &Options, plan: &Plan) {
                 not_estimated(cx, &step.name, &error);
                 continue;
             }
-            Err(_) => return,
+            Err(_) => return total,
         };
         let name = &step.name;
         let line = match (&step.from, options.parsable) {
@@ -344,13 +344,19 @@ fn estimate(cx: &mut Cx, options: &Options, plan: &Plan) {
             }
         };
         total += size;
-        options.show(cx, &line);
+        if options.is_verbose() {
+            options.show(cx, &line);
+        }
+    }
+    if !options.is_verbose() {
+        return total;
     }
     let line = match options.parsable {
         true => format!("size\t{total}\n"),
         false => format!("total estimated size is {}\n", numbers::bytes(total)),
     };
     options.show(cx, &line);
+    total
 }
 
 /// Reports a size that is not known. The stream is sent nevertheless.
@@ -359,15 +365,15 @@ fn not_estimated(cx: &mut Cx, name: &str, error: &Error) {
     writeln!(cx.err, "warning: cannot estimate space for '{name}': {why}");
 }
 
-/// Sends the streams.
-fn streams(cx: &mut Cx, options: &Options, plan: &Plan) -> Result<(), Stop> {
+/// Sends the streams, of about this size together.
+fn streams(cx: &mut Cx, options: &Options, plan: &Plan, total: u64) -> Result<(), Stop> {
     for step in &plan.steps {
         let request = SendRequest {
             dataset: step.name.clone(),
             from: step.full_from().or_else(|| step.origin.clone()),
             ..options.forms.clone()
         };
-        super::send(cx, options, &request)?;
+        super::send(cx, options, &request, total)?;
     }
     Ok(())
 }
