@@ -27,7 +27,7 @@ impl AlignedBuf {
     /// The caller has checked `len`: the process aborts if memory is short.
     pub fn zeroed(len: usize) -> Self {
         // Zeroed memory from the allocator would be new pages of the system, with a page fault for
-        // each.
+        // each. These may have been used before.
         Self::padded(&[], len)
     }
 
@@ -57,7 +57,8 @@ impl AlignedBuf {
         assert!(bytes.len() <= len, "padding makes nothing shorter");
         let (whole, tail) = bytes.as_chunks::<SECTOR>();
         // Written once: to fill a large buffer with zeros first costs as much as the copy.
-        let mut sectors: Vec<Sector> = Vec::with_capacity(len.div_ceil(SECTOR));
+        let mut sectors = recycle::ALL.take_part(len.div_ceil(SECTOR));
+        sectors.clear();
         sectors.extend(whole.iter().map(|s| Sector(*s)));
         if !tail.is_empty() {
             let mut last = Sector([0; SECTOR]);

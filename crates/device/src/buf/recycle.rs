@@ -2,14 +2,16 @@
 //!
 //! # Theory
 //! A new buffer must be filled with zeros, and its pages may be new to the process. Both cost about
-//! as much as the read that follows. A stream or a scan drops a buffer for each that it takes. So
-//! the memory of some dropped buffers is kept, the last dropped first.
+//! as much as the read that follows. A stream, a scan or a writer drops a buffer for each that it
+//! takes, though writers drop those of a transaction group at once. So the memory of some dropped
+//! buffers is kept, the last dropped first. The allocator gives most of it back to the system.
 //!
 //! Kept memory was written once, so no byte of it is undefined. It has bytes of other blocks.
 //!
 //! # Life
-//! At most [`MOST`] bytes are kept. [`shrink`] frees what no buffer has used since its last
-//! call, of each size class.
+//! At most [`LEAST_LIMIT`] bytes are kept, or more after [`set_memory`]. [`shrink`] frees what no
+//! buffer has used since its last call, of each size class. So does the use of as many bytes as may
+//! be kept: then memory of the sizes that are no longer used makes space for that of others.
 //!
 //! # Locks
 //! One for each size class, for a push or a pop.
@@ -19,8 +21,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{SECTOR, Sector};
 
-/// Most bytes that are kept.
-const MOST: usize = 16 << 20;
+/// Most bytes that are kept at first.
+const LEAST_LIMIT: usize = 16 << 20;
+/// Most bytes that are kept on a large machine: what is written in half a second.
+const MOST_LIMIT: usize = 256 << 20;
 /// Bytes of the smallest buffer that is kept. For smaller ones the allocator is as fast.
 const LEAST: usize = 16 << 10;
 /// Size classes: four for each power of two, as the allocator has, up to 16 MiB.
@@ -31,6 +35,10 @@ pub(super) struct Recycle {
     classes: [Mutex<Class>; CLASSES],
     /// Bytes kept.
     bytes: AtomicUsize,
+    /// Most bytes that are kept.
+    limit: AtomicUsize,
+    /// Bytes that were taken since memory that no buffer uses was last freed.
+    taken: AtomicUsize,
 }
 
 /// Memory for buffers of one size class. The last dropped is at the end.
@@ -59,25 +67,38 @@ fn class(sectors: usize) -> Option<(usize, usize)> {
 
 impl Recycle {
     const fn new() -> Self {
-        let bytes = AtomicUsize::new(0);
-        Self { classes: [const { Mutex::new(Class { kept: Vec::new(), idle: 0 }) }; CLASSES], bytes }
+        Self {
+            classes: [const { Mutex::new(Class { kept: Vec::new(), idle: 0 }) }; CLASSES],
+            bytes: AtomicUsize::new(0),
+            limit: AtomicUsize::new(LEAST_LIMIT),
+            taken: AtomicUsize::new(0),
+        }
     }
 
     /// Takes memory of `sectors` sectors with any content.
     pub(super) fn take(&self, sectors: usize) -> Vec<Sector> {
-        let zero = Sector([0; SECTOR]);
-        let Some((number, capacity)) = class(sectors) else { return vec![zero; sectors] };
+        let mut taken = self.take_part(sectors);
+        taken.resize(sectors, Sector([0; SECTOR]));
+        taken
+    }
+
+    /// Takes memory for `sectors` sectors, of which some have any content, perhaps none or more.
+    pub(super) fn take_part(&self, sectors: usize) -> Vec<Sector> {
+        let Some((number, capacity)) = class(sectors) else { return Vec::with_capacity(sectors) };
+        let bytes = capacity * SECTOR;
+        if self.taken.fetch_add(bytes, Ordering::Relaxed) + bytes > self.limit.load(Ordering::Relaxed) {
+            self.shrink();
+        }
         let kept = self.classes[number].lock().ok().and_then(|mut class| {
             let kept = class.kept.pop();
             class.idle = class.idle.min(class.kept.len());
             kept
         });
-        let mut taken = kept.unwrap_or_else(|| Vec::with_capacity(capacity));
+        let taken = kept.unwrap_or_else(|| Vec::with_capacity(capacity));
         // What is kept is not empty.
         if !taken.is_empty() {
             self.bytes.fetch_sub(taken.capacity() * SECTOR, Ordering::Relaxed);
         }
-        taken.resize(sectors, zero);
         taken
     }
 
@@ -87,7 +108,8 @@ impl Recycle {
         // Only memory that any buffer of its class fits into.
         let Some((number, _)) = class(capacity).filter(|(_, size)| *size == capacity) else { return };
         let bytes = capacity * SECTOR;
-        let fits = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= MOST;
+        let limit = self.limit.load(Ordering::Relaxed);
+        let fits = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= limit;
         match self.classes[number].lock() {
             Ok(mut class) if fits && !sectors.is_empty() => class.kept.push(sectors),
             _ => drop(self.bytes.fetch_sub(bytes, Ordering::Relaxed)),
@@ -95,6 +117,7 @@ impl Recycle {
     }
 
     fn shrink(&self) {
+        self.taken.store(0, Ordering::Relaxed);
         for class in &self.classes {
             // Freed without the lock.
             let freed: Vec<Vec<Sector>> = match class.lock() {
@@ -110,6 +133,12 @@ impl Recycle {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
+}
+
+/// Sets how much is kept, on a machine with this memory: a sixty-fourth, at most [`MOST_LIMIT`].
+pub fn set_memory(bytes: u64) {
+    let limit = usize::try_from(bytes / 64).unwrap_or(MOST_LIMIT).clamp(LEAST_LIMIT, MOST_LIMIT);
+    ALL.limit.store(limit, Ordering::Relaxed);
 }
 
 /// Frees the memory that no buffer has used since the last call.

@@ -55,7 +55,7 @@ fn memory_is_bounded() {
     let all = Recycle::new();
     let many: Vec<_> = (0..40).map(|_| all.take(2048)).collect();
     many.into_iter().for_each(|sectors| all.give(sectors));
-    assert_eq!(all.bytes.load(Ordering::Relaxed), MOST);
+    assert_eq!(all.bytes.load(Ordering::Relaxed), LEAST_LIMIT);
     let other = Recycle::new();
     other.give(Vec::with_capacity(201));
     other.give(Vec::with_capacity(8));
@@ -71,4 +71,21 @@ fn zeros_behind_the_end() {
     let second = AlignedBuf::for_overwrite(99_000);
     let behind = &second.sectors.last().unwrap().0[99_000 % SECTOR..];
     assert!(behind.iter().all(|byte| *byte == 0));
+}
+
+/// Goal: sizes that are no longer used make space for others.
+#[test]
+fn sizes_change() {
+    let all = Recycle::new();
+    for sectors in [256, 160] {
+        let kept = (LEAST_LIMIT / SECTOR).div_ceil(sectors);
+        for _ in 0..3 {
+            let many: Vec<_> = (0..kept).map(|_| all.take(sectors)).collect();
+            many.into_iter().for_each(|sectors| all.give(sectors));
+        }
+        let (number, _) = class(sectors).unwrap();
+        let have = all.classes[number].lock().unwrap().kept.len();
+        assert!(have + 1 >= kept, "{sectors}: {have} of {kept}");
+        assert!(all.bytes.load(Ordering::Relaxed) <= LEAST_LIMIT);
+    }
 }
