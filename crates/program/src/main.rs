@@ -27,7 +27,7 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     ls                list pools, datasets and files, with no mount
     cp                copy files out of a pool and into one, with no mount
     send              send a snapshot of a pool that is not imported, also a damaged one
-    stream            verify stored send streams, with no pool
+    stream            verify or list stored send streams, with no pool
     export, unexport  offer volumes over NBD at an address, or no longer; exports lists what is offered and used
     attach, detach    make a volume a block device, /dev/zvol/POOL/VOLUME, or take that away
     man               write the manual pages below a folder
@@ -123,6 +123,9 @@ fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
             return openzfs(command, words, out, err);
         }
         "zdb" => return zdb::run(words, &mut out, &mut err, &Clock::system()),
+        "stream" if words.first().is_some_and(|verb| verb == "ls") => {
+            return rescued(command, words, out, err);
+        }
         "zstream" | "zstreamdump" | "stream" => streams(command, words, &mut out, &mut err),
         "ls" | "cp" | "send" => return rescued(command, words, out, err),
         "mount.zfs" => {
@@ -188,6 +191,7 @@ fn rescued(command: &str, words: &[String], out: Out, err: Out) -> i32 {
     let code = match command {
         "ls" => rescue::ls(&mut io, words),
         "cp" => rescue::cp(&mut io, words),
+        "stream" => rescue::stream_ls(&mut io, &words[1..]),
         _ => rescue::send(&mut io, words),
     };
     if io.out.flush() { code } else { 1 }

@@ -1,4 +1,4 @@
-//! The command lines of `poolhouse ls`, `poolhouse cp` and `poolhouse send`.
+//! The command lines of `poolhouse ls`, `poolhouse cp`, `poolhouse send` and `poolhouse stream ls`.
 
 use console::getopt::{Found, Getopt, Long, Opt};
 use std::path::PathBuf;
@@ -13,6 +13,8 @@ pub enum Command {
     Cp,
     /// `poolhouse send`.
     Send,
+    /// `poolhouse stream ls`.
+    StreamLs,
 }
 
 const LS_USAGE: &str = "\
@@ -66,6 +68,18 @@ Writes the stream of a snapshot of a pool that is not imported, as zfs send does
 options: as for poolhouse ls
 ";
 
+const STREAM_LS_USAGE: &str = "\
+usage: poolhouse stream ls [-lR] FILE [[SNAPSHOT][:/PATH]]
+
+Lists what the receiver of a stored send stream would get, with no pool and no key: the folder
+at a path of the snapshot, or the size of a volume. FILE is a file, or - for standard input. If it has
+several streams, as after zfs send -R, they are listed; then SNAPSHOT is one of them.
+    -l               mode, links, owner, group, size, time
+    -R, -r           what is below, too
+An increment can be listed after what it builds on, in the same file. Temporary files take as much
+space as the metadata of the stream: names, owners and the like ($TMPDIR).
+";
+
 impl Command {
     /// The command's name, as a user types it.
     pub fn name(self) -> &'static str {
@@ -73,6 +87,7 @@ impl Command {
             Command::Ls => "ls",
             Command::Cp => "cp",
             Command::Send => "send",
+            Command::StreamLs => "stream ls",
         }
     }
 
@@ -82,6 +97,7 @@ impl Command {
             Command::Ls => LS_USAGE,
             Command::Cp => CP_USAGE,
             Command::Send => SEND_USAGE,
+            Command::StreamLs => STREAM_LS_USAGE,
         }
     }
 
@@ -90,6 +106,7 @@ impl Command {
             Command::Ls => "lRrd:k:T:mXh",
             Command::Cp => "rRavqd:k:T:mXh",
             Command::Send => "Leci:wd:k:T:mXh",
+            Command::StreamLs => "lRrh",
         }
     }
 }
@@ -202,7 +219,8 @@ impl Args {
             (Command::Cp, 0) => Err(Usage::Bad("missing source and destination".into())),
             (Command::Cp, 1) => Err(Usage::Bad("missing destination".into())),
             (Command::Send, 0) => Err(Usage::Bad("missing snapshot".into())),
-            (Command::Send, 2..) => Err(Usage::Bad("too many arguments".into())),
+            (Command::StreamLs, 0) => Err(Usage::Bad("missing file".into())),
+            (Command::StreamLs, 3..) | (Command::Send, 2..) => Err(Usage::Bad("too many arguments".into())),
             _ => Ok(args),
         }
     }

@@ -1,5 +1,5 @@
 //! `poolhouse ls`, `poolhouse cp` and `poolhouse send`: getting data out of a pool, and files into
-//! one, without a mount.
+//! one, without a mount. `poolhouse stream ls` lists what is in a stored stream.
 //!
 //! # Theory
 //! A rescue must get everything that can be read, and report what can't. So these commands:
@@ -29,6 +29,7 @@ mod ls;
 mod nested;
 mod progress;
 mod send;
+mod stream_ls;
 mod target;
 
 use api::Requests;
@@ -65,6 +66,11 @@ pub fn cp(io: &mut Io, words: &[String]) -> i32 {
 /// Runs `poolhouse send` with the arguments after its name. Returns the exit code.
 pub fn send(io: &mut Io, words: &[String]) -> i32 {
     with_args(io, args::Command::Send, words, send::run)
+}
+
+/// Runs `poolhouse stream ls` with the arguments after its name. Returns the exit code.
+pub fn stream_ls(io: &mut Io, words: &[String]) -> i32 {
+    with_args(io, args::Command::StreamLs, words, stream_ls::run)
 }
 
 fn with_args(

@@ -107,7 +107,13 @@ fn of_daemon(io: &mut Io, args: &Args, held: &held::Held) -> Result<bool, Error>
 }
 
 /// Lists the file or folder at a path.
-fn files(io: &mut Io, args: &Args, dataset: &str, path: &str, files: &mut dyn Files) -> Result<bool, Error> {
+pub(super) fn files(
+    io: &mut Io,
+    args: &Args,
+    dataset: &str,
+    path: &str,
+    files: &mut dyn Files,
+) -> Result<bool, Error> {
     let mut listing =
         Listing { io, args, files, dataset, whole: true, gone: false, headings: args.recursive };
     listing.path(path)?;

@@ -128,6 +128,24 @@ pub enum Error {
         #[source]
         source: stream::SendError,
     },
+    /// A stored stream is damaged.
+    #[error("{file}")]
+    Stored {
+        /// The file.
+        file: String,
+        /// The cause.
+        #[source]
+        source: stream::Error,
+    },
+    /// A stored stream can't be received, so that what it has is not known.
+    #[error("{snapshot}")]
+    NotReceived {
+        /// The snapshot.
+        snapshot: String,
+        /// The cause.
+        #[source]
+        source: stream::ReceiveError,
+    },
     /// The destination can't be used.
     #[error("{}", path.display())]
     Destination {

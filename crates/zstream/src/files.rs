@@ -12,9 +12,11 @@ use crate::Io;
 
 const USAGE: &str = "\
 usage: poolhouse stream verify [-q] [--chain] FILE ...
+       poolhouse stream ls [-lR] FILE [[SNAPSHOT][:/PATH]]
 
-Reads stored send streams, and verifies all of their checksums and their order of records. It needs
-no pool and no key. Of each stream, it prints the snapshot, and what the stream builds on.
+verify reads stored send streams, and verifies all of their checksums and their order of records. It
+needs no pool and no key. Of each stream, it prints the snapshot, and what the stream builds on. ls
+lists what is in a stream: poolhouse stream ls --help says more.
 
     -q, --quiet  print only what is wrong
     --chain      each increment must build on a snapshot of a file before it; only the first file may

@@ -123,3 +123,56 @@ fn lost_path(line: &str) -> Option<Vec<u8>> {
     let path = rest.strip_prefix('/').and_then(|rest| rest.split_once(" (object "));
     Some(path.map(|(path, _)| path.as_bytes().to_vec()).unwrap_or_default())
 }
+
+/// Goal: what a stored stream of OpenZFS has is listed as it is listed in the pool that it was sent
+/// from: of a whole stream, of one file system of a package, and of a volume.
+#[test]
+fn lists_a_stored_stream() {
+    let Some(fixture) = testkit::find("send-src") else { return };
+    let copy = fixture.copy();
+    let dir = tempfile::tempdir().unwrap();
+    let stored = |name: &str| {
+        let file = dir.path().join(name);
+        std::fs::write(&file, fixture.stream(&format!("{name}.zsend")).unwrap()).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let ran = |args: &[&str]| {
+        let temporary = dir.path().join("temporary");
+        std::fs::create_dir_all(&temporary).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+        let ran = command.args(args).env("TMPDIR", &temporary).output().unwrap();
+        assert!(std::fs::read_dir(temporary).unwrap().next().is_none(), "nothing is left");
+        (ran.status.code().unwrap(), said(&ran))
+    };
+    let [full, package] = [stored("full-a"), stored("replicate-tree")];
+    let there = |name: &str| ran(&["ls", "-lR", "-d", copy.dir().to_str().unwrap(), name]);
+    let listed = ran(&["stream", "ls", "-lR", &full]);
+    assert!(listed.0 == 0 && listed.1.lines().count() > 500, "{}", listed.1);
+    assert!(listed == there("send-src/fs@a:/"));
+    let clone = "send-src/tree/k1clone@r2";
+    assert!(ran(&["stream", "ls", "-lR", &package, clone]) == there(&format!("{clone}:/")));
+    let path = ran(&["stream", "ls", "-l", &full, "send-src/fs@a:/links"]);
+    assert!(path == ran(&["ls", "-l", "-d", copy.dir().to_str().unwrap(), "send-src/fs@a:/links"]));
+    let (code, names) = ran(&["stream", "ls", &package]);
+    assert!(code == 0 && names.contains("send-src/tree/k1@r2\nsend-src/tree/k1clone@r2\n"), "{names}");
+    let volume = ran(&["stream", "ls", &stored("vol-full")]);
+    assert_eq!(volume, (0, "send-src/tree/vol@r1: a volume of 4194304 bytes\n".to_owned()));
+    // What can't be listed is named.
+    let cut = dir.path().join("cut");
+    std::fs::write(&cut, &std::fs::read(&full).unwrap()[..900_000]).unwrap();
+    for (file, told) in [
+        (stored("incr-a-b"), "send-src/fs@b: builds on a snapshot that is not in the file before it"),
+        (
+            stored("raw-enc-e1"),
+            "send-src/enc@e1: is encrypted, so that only a receiver with its key can list it",
+        ),
+        (cut.to_str().unwrap().to_owned(), "the stream ends inside record"),
+        (copy.images()[0].to_str().unwrap().to_owned(), "no stream"),
+    ] {
+        let (code, text) = ran(&["stream", "ls", &file]);
+        assert!(code == 1 && text.contains(told), "{file}: {text}");
+    }
+    let (code, text) = ran(&["stream", "ls", &package, "send-src/tree@r9"]);
+    assert!(code == 1 && text.ends_with("the file has no such snapshot\n"), "{text}");
+    assert_eq!(ran(&["stream", "ls"]).0, 2);
+}
