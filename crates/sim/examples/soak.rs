@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 
 fn terms(shape: &str, seed: &str) -> Result<Terms> {
     let shape = *Shape::ALL.get(shape.parse::<usize>()?).ok_or("there is no such shape")?;
-    Ok(Terms { shape, seed: seed.parse()?, faults: Faults::All })
+    Ok(Terms { shape, seed: seed.parse()?, faults: Faults::All, streams: true })
 }
 
 fn act(dir: &str, shape: &str, seed: &str, steps: &str) -> Result<()> {
@@ -128,7 +128,7 @@ fn soak(minutes: &str, seed: &str) -> Result<()> {
         let dir = tempfile::tempdir()?;
         let killed = live(dir.path(), shape, seed)
             .map_err(|e| format!("{:?}, seed {seed}: {e}", Shape::ALL[shape]))?;
-        count(&mut befell, Terms { shape: Shape::ALL[shape], seed, faults: Faults::All });
+        count(&mut befell, Terms { shape: Shape::ALL[shape], seed, faults: Faults::All, streams: true });
         lives += 1;
         kills += killed;
         steps += STEPS;
@@ -193,8 +193,13 @@ fn live(dir: &Path, shape: usize, seed: u64) -> Result<u64> {
         }
         kills += 1;
         // The pool shows whether the actor had done the next step.
-        done = Life::resume(dir, Terms { shape: Shape::ALL[shape], seed, faults: Faults::All }, 1, done)?
-            .steps();
+        done = Life::resume(
+            dir,
+            Terms { shape: Shape::ALL[shape], seed, faults: Faults::All, streams: true },
+            1,
+            done,
+        )?
+        .steps();
     }
     // First with the faults of its devices, then without.
     judge(dir)?;

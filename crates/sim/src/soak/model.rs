@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::shape::Shape;
+use super::pool::Terms;
 use super::slots::{DeviceOp, Faults, Slots, image};
 use crate::crash::SplitMix;
 
@@ -37,11 +37,20 @@ const SETTINGS: [(&str, &str); 15] = [
 /// The contents of a dataset: its objects.
 pub type Contents = BTreeMap<u64, Vec<u8>>;
 
+/// A snapshot of a head.
+#[derive(Debug, Clone)]
+struct Snap {
+    name: String,
+    /// What no other snapshot has but those that were received from it.
+    id: u64,
+    contents: Contents,
+}
+
 #[derive(Debug, Clone, Default)]
 struct Head {
     contents: Contents,
     /// Oldest first.
-    snapshots: Vec<(String, Contents)>,
+    snapshots: Vec<Snap>,
     /// The head and the snapshot that it was cloned from.
     origin: Option<(String, String)>,
     /// It has an encryption key of its own.
@@ -55,6 +64,10 @@ pub struct Model {
     /// The heads when the checkpoint was taken, if there is one.
     checkpoint: Option<BTreeMap<String, Head>>,
     made: u64,
+    /// How many snapshots were taken.
+    taken: u64,
+    /// Whether snapshots are sent and received.
+    streams: bool,
     slots: Slots,
     /// Names of the images of hot spares.
     spares: Vec<String>,
@@ -100,6 +113,15 @@ pub enum Op {
     Rename(String, String),
     /// Destroy a head.
     Destroy(String),
+    /// Send a snapshot, and receive it as a new head or into one that has its base.
+    Receive {
+        /// The full name of the snapshot.
+        snapshot: String,
+        /// That of the snapshot that it builds on.
+        base: Option<String>,
+        /// The head.
+        to: String,
+    },
     /// Set a property to a value.
     Set(String, &'static str, &'static str),
     /// Export the pool and import it again.
@@ -128,11 +150,12 @@ impl Model {
     pub const POOL: &'static str = POOL;
 
     /// A new pool of this shape.
-    pub fn new(shape: Shape, faults: Faults) -> Model {
+    pub fn new(Terms { shape, faults, streams, .. }: Terms) -> Model {
         let heads = BTreeMap::from([(POOL.to_owned(), Head::default())]);
         let first: usize = shape.tops.iter().map(|(.., count)| count).sum();
         let spares = (first..first + shape.spares).map(image).collect();
-        Model { heads, checkpoint: None, made: 0, slots: Slots::new(shape), spares, faults }
+        let slots = Slots::new(shape);
+        Model { heads, checkpoint: None, made: 0, taken: 0, streams, slots, spares, faults }
     }
 
     /// The steps that end a life.
@@ -156,7 +179,7 @@ impl Model {
         let mut out = BTreeMap::new();
         for (name, head) in &self.heads {
             out.insert(name.clone(), head.contents.clone());
-            let snapshots = head.snapshots.iter().map(|(s, c)| (format!("{name}@{s}"), c.clone()));
+            let snapshots = head.snapshots.iter().map(|s| (format!("{name}@{}", s.name), s.contents.clone()));
             out.extend(snapshots);
         }
         out
@@ -185,7 +208,9 @@ impl Model {
         if self.faults != Faults::None && dice.below(4) == 0 {
             return self.slots.choose(dice, self.faults, self.checkpoint.is_some()).map(Op::Device);
         }
-        match dice.below(108) {
+        // A life without streams has the steps that it had before there were any.
+        match dice.below(if self.streams { 124 } else { 108 }) {
+            108.. => self.choose_stream(dice),
             0..12 => self.choose_new_head(dice),
             kind @ 99..103 => self.choose_for_pool(kind),
             kind @ 54..80 => self.choose_for_snapshots(kind, dice),
@@ -230,7 +255,7 @@ impl Model {
             return room.then(|| Op::Snapshot(of.iter().map(|n| format!("{n}@{snap}")).collect()));
         }
         let at = dice.below(head.snapshots.len().max(1) as u64) as usize;
-        let (snap, _) = head.snapshots.get(at)?;
+        let snap = &head.snapshots.get(at)?.name;
         let full = format!("{name}@{snap}");
         if kind < 74 {
             return self.clones(&name, snap).is_empty().then_some(Op::DestroySnapshot(full));
@@ -239,6 +264,34 @@ impl Model {
         // A clone must be below its origin's encryption root.
         (self.heads.len() < MOST_HEADS && !head.encrypted)
             .then(|| Op::Clone(full, format!("{POOL}/c{}", self.made)))
+    }
+
+    /// A step that sends a snapshot and receives it elsewhere: whole, or onto a head whose newest
+    /// snapshot is its predecessor.
+    fn choose_stream(&mut self, dice: &mut SplitMix) -> Option<Op> {
+        let all = || self.heads.iter().flat_map(|(name, head)| head.snapshots.iter().map(move |s| (name, s)));
+        let full = |(head, snap): (&String, &Snap)| format!("{head}@{}", snap.name);
+        let next = |id: u64| {
+            self.heads.iter().find_map(|(from, other)| {
+                let at = other.snapshots.iter().position(|snap| snap.id == id)?;
+                let next = other.snapshots.get(at + 1)?;
+                Some((full((from, next)), full((from, &other.snapshots[at]))))
+            })
+        };
+        let onto = self.heads.iter().filter_map(|(to, head)| {
+            let has_room = head.snapshots.len() < MOST_SNAPSHOTS && !head.encrypted;
+            let (snapshot, base) = head.snapshots.last().filter(|_| has_room).and_then(|s| next(s.id))?;
+            Some(Op::Receive { snapshot, base: Some(base), to: to.clone() })
+        });
+        let mut onto: Vec<Op> = onto.collect();
+        if !onto.is_empty() && dice.below(4) != 0 {
+            return Some(onto.swap_remove(dice.below(onto.len() as u64) as usize));
+        }
+        let count = all().count() as u64;
+        let snapshot = all().nth(dice.below(count.max(1)) as usize).map(full)?;
+        self.made += 1;
+        let to = format!("{POOL}/v{}", self.made);
+        (self.heads.len() < MOST_HEADS).then_some(Op::Receive { snapshot, base: None, to })
     }
 
     /// A step for one head.
@@ -261,10 +314,10 @@ impl Model {
                 let (origin, snap) = head.origin.clone()?;
                 // The clone takes over the origin's snapshots up to its own origin. Their names
                 // must be free in the clone.
-                let moved = self.heads[&origin].snapshots.iter().position(|(s, _)| *s == snap)? + 1;
-                let taken = |s: &String| head.snapshots.iter().any(|(own, _)| own == s);
+                let moved = self.heads[&origin].snapshots.iter().position(|s| s.name == snap)? + 1;
+                let taken = |s: &Snap| head.snapshots.iter().any(|own| own.name == s.name);
                 let room = moved + head.snapshots.len() <= MOST_SNAPSHOTS;
-                let free = !self.heads[&origin].snapshots[..moved].iter().any(|(s, _)| taken(s));
+                let free = !self.heads[&origin].snapshots[..moved].iter().any(taken);
                 (room && free).then_some(Op::Promote(name))
             }
             84..89 => (!head.snapshots.is_empty()).then_some(Op::Rollback(name)),
@@ -289,6 +342,13 @@ impl Model {
         self.heads.get_mut(name).expect("a step is chosen among what is there")
     }
 
+    /// A snapshot by its full name.
+    fn snap(&mut self, full: &str) -> Snap {
+        let (head, name) = full.split_once('@').expect("it names a snapshot");
+        let found = self.head(head).snapshots.iter().find(|snap| snap.name == name);
+        found.expect("a step is chosen among what is there").clone()
+    }
+
     pub(super) fn apply(&mut self, op: &Op) {
         match op {
             Op::Create(name) | Op::CreateEncrypted(name) => {
@@ -309,18 +369,20 @@ impl Model {
             }
             Op::Snapshot(names) => {
                 for (name, snap) in names.iter().filter_map(|n| n.split_once('@')) {
+                    self.taken += 1;
+                    let id = self.taken;
                     let head = self.head(name);
-                    head.snapshots.push((snap.to_owned(), head.contents.clone()));
+                    let contents = head.contents.clone();
+                    head.snapshots.push(Snap { name: snap.to_owned(), id, contents });
                 }
             }
             Op::DestroySnapshot(full) => {
                 let (name, snap) = full.split_once('@').expect("it names a snapshot");
-                self.head(name).snapshots.retain(|(s, _)| s != snap);
+                self.head(name).snapshots.retain(|s| s.name != snap);
             }
             Op::Clone(full, name) => {
+                let contents = self.snap(full).contents;
                 let (origin, snap) = full.split_once('@').expect("it names a snapshot");
-                let found = self.head(origin).snapshots.iter().find(|(s, _)| s == snap);
-                let contents = found.expect("a step is chosen among what is there").1.clone();
                 let origin = Some((origin.to_owned(), snap.to_owned()));
                 self.heads.insert(name.clone(), Head { contents, origin, ..Head::default() });
             }
@@ -328,7 +390,13 @@ impl Model {
             Op::Rollback(name) => {
                 let head = self.head(name);
                 head.contents =
-                    head.snapshots.last().expect("a step is chosen among what is there").1.clone();
+                    head.snapshots.last().expect("a step is chosen among what is there").contents.clone();
+            }
+            Op::Receive { snapshot, to, .. } => {
+                let snap = self.snap(snapshot);
+                let head = self.heads.entry(to.clone()).or_default();
+                head.contents = snap.contents.clone();
+                head.snapshots.push(snap);
             }
             Op::Rename(old, new) => {
                 let head = self.heads.remove(old).expect("a step is chosen among what is there");
@@ -354,9 +422,9 @@ impl Model {
     fn promote(&mut self, name: &str) {
         let (origin, snap) = self.head(name).origin.clone().expect("it is a clone");
         let from = self.head(&origin);
-        let moved = from.snapshots.iter().position(|(s, _)| *s == snap).expect("its origin is there") + 1;
+        let moved = from.snapshots.iter().position(|s| s.name == snap).expect("its origin is there") + 1;
         let mut snapshots: Vec<_> = from.snapshots.drain(..moved).collect();
-        let names: Vec<String> = snapshots.iter().map(|(s, _)| s.clone()).collect();
+        let names: Vec<String> = snapshots.iter().map(|s| s.name.clone()).collect();
         let grand = from.origin.replace((name.to_owned(), snap));
         let head = self.head(name);
         snapshots.append(&mut head.snapshots);

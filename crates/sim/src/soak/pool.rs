@@ -25,8 +25,9 @@ use ondisk::feature::{FEATURES, Feature};
 use ondisk::{BlkId, DmuType, ObjNum};
 use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, claim_file, create};
 use spa::engine::{CheckpointError, PoolWriter, REBUILD_MAX_SEGMENT, World};
-use spa::import::{Options, Resources, SystemClock, import, import_for_writing};
+use spa::import::{Options as ImportOptions, Resources, SystemClock, import, import_for_writing};
 use spa::{Host, Spa};
+use stream::{Forms, Options, Origin, ReceiveOptions, Receiving, send};
 use zpl::NewFileSystem;
 
 use super::Failure;
@@ -81,6 +82,8 @@ pub struct Terms {
     pub seed: u64,
     /// Which faults devices have.
     pub faults: Faults,
+    /// Whether snapshots are sent, and received elsewhere in the pool.
+    pub streams: bool,
 }
 
 /// A pool, and what it must hold.
@@ -93,7 +96,7 @@ pub struct Life {
     pub(super) model: Model,
     pub(super) rack: Arc<Rack>,
     /// `None` while the pool is exported.
-    pub(super) spa: Option<Spa>,
+    pub(super) spa: Option<Arc<Spa>>,
 }
 
 fn host() -> Host {
@@ -113,7 +116,7 @@ fn new_crypt() -> NewCrypt {
 
 impl Life {
     fn of(dir: &Path, terms: Terms, workers: usize) -> Life {
-        let model = Model::new(terms.shape, terms.faults);
+        let model = Model::new(terms);
         let (dir, seed) = (dir.to_owned(), terms.seed);
         REBUILD_MAX_SEGMENT.set(STRETCH);
         Life { dir, seed, workers, steps: 0, model, rack: Arc::default(), spa: None }
@@ -163,7 +166,7 @@ impl Life {
         let live = spa.writer().ok_or("the pool is not open for writing")?;
         live.vdevs().add_aux(&spares, &[], true, &claimer)?;
         live.scans().limit_slices(SLICE);
-        life.spa = Some(spa);
+        life.spa = Some(Arc::new(spa));
         Ok(life)
     }
 
@@ -195,8 +198,13 @@ impl Life {
     }
 
     /// The options of an import.
-    fn options(&self) -> Options {
-        Options { force: true, cache: (64u64 << 20).into(), layer: self.rack.layer(), ..Options::default() }
+    fn options(&self) -> ImportOptions {
+        ImportOptions {
+            force: true,
+            cache: (64u64 << 20).into(),
+            layer: self.rack.layer(),
+            ..ImportOptions::default()
+        }
     }
 
     fn resources(&self, seed: u64) -> Resources {
@@ -214,7 +222,7 @@ impl Life {
     fn import_at(&mut self, checkpoint: bool) -> Result<(), Failure> {
         let scan = spa::discover(&[&self.dir]);
         let candidate = scan.pools.first().ok_or("the pool is gone")?;
-        let options = Options { readonly: false, checkpoint, ..self.options() };
+        let options = ImportOptions { readonly: false, checkpoint, ..self.options() };
         // Each import needs another random sequence, as guids of an earlier sequence are in use.
         let imports = SplitMix(candidate.config.txg.0).roll();
         let resources = self.resources(self.seed ^ self.steps.rotate_left(32) ^ imports);
@@ -223,7 +231,7 @@ impl Life {
         if let Some(live) = spa.writer() {
             live.scans().limit_slices(SLICE);
         }
-        unlock(self.spa.insert(spa).writer().ok_or("the pool is not open for writing")?.dsl())
+        unlock(self.spa.insert(Arc::new(spa)).writer().ok_or("the pool is not open for writing")?.dsl())
     }
 
     /// Does the next step. The step is on disk when this returns.
@@ -239,7 +247,7 @@ impl Life {
     }
 
     pub(super) fn live(&self) -> Result<&PoolWriter, Failure> {
-        self.spa.as_ref().and_then(Spa::writer).ok_or_else(|| "the pool is not open for writing".into())
+        self.spa.as_deref().and_then(Spa::writer).ok_or_else(|| "the pool is not open for writing".into())
     }
 
     fn run(&self, task: impl SyncTask + Send + 'static) -> Result<(), Failure> {
@@ -260,6 +268,23 @@ impl Life {
         let txg = tx.txg();
         drop(tx);
         Ok(live.txgs().wait_synced(txg)?)
+    }
+
+    /// Sends a snapshot, and receives it into a head.
+    fn receive(&self, snapshot: &str, base: Option<&str>, to: &str) -> Result<(), Failure> {
+        let live = self.live()?;
+        let from = live.dsl().dataset(snapshot)?;
+        let base = base.map(|base| live.dsl().dataset(base)).transpose()?;
+        let origin = base.map(|base| Origin::of_snapshot(&from, &base)).transpose()?;
+        // Each form has its turn. Micro ZAPs are small here.
+        let forms = Forms { compressed: self.steps.is_multiple_of(2), ..Forms::default() };
+        let mut stream = Vec::new();
+        send(&from, &Options { origin, forms, ..Options::default() }, &mut stream)?;
+        let (_, short) = snapshot.split_once('@').ok_or("it names no snapshot")?;
+        let name = format!("{to}@{short}");
+        let options = ReceiveOptions { name, force: true, ..ReceiveOptions::default() };
+        let spa = self.spa.as_ref().ok_or("the pool is not open")?;
+        Ok(Receiving::new(spa, &stream[..], &options)?.finish()?)
     }
 
     fn perform(&mut self, op: &Op) -> Result<(), Failure> {
@@ -283,6 +308,7 @@ impl Life {
             Op::Rollback(name) => self.run(Rollback { name, to: None }),
             Op::Rename(old, new) => self.run(Rename { old, new, enforce_limits: false }),
             Op::Destroy(name) => self.run(DestroyHead { name }),
+            Op::Receive { snapshot, base, to } => self.receive(&snapshot, base.as_deref(), &to),
             Op::Set(name, prop, value) => {
                 let context = Context { kind: Kind::Filesystem, creating: false, max_block: 1 << 20 };
                 let props = vec![setting(prop, value, context)?];
@@ -379,6 +405,10 @@ impl Life {
         let mut out = BTreeMap::new();
         let listing = dsl::ListOptions { snapshots: true, ..dsl::ListOptions::default() };
         for dataset in dsl.list_sorted(None, &listing)?.whole()? {
+            // A receive that was killed leaves a part, until the pool is next written.
+            if dataset.is_inconsistent() {
+                continue;
+            }
             let mut contents = Contents::new();
             let os = dataset.objset()?.ok_or("a dataset without contents")?;
             for object in 1..=model::OBJECTS {
@@ -438,7 +468,7 @@ fn object(owned: &dsl::Owned, tx: &dmu::Tx, object: u64) -> dmu::Result<dmu::Dno
 
 /// The first steps of a life.
 pub fn plan(terms: Terms, steps: u64) -> Vec<Op> {
-    let mut model = Model::new(terms.shape, terms.faults);
+    let mut model = Model::new(terms);
     (0..steps).map(|n| model.step(dice(terms.seed, n))).collect()
 }
 
@@ -480,7 +510,7 @@ mod tests {
     #[test]
     fn a_resilver_finds_too_much() {
         let dir = tempfile::tempdir().unwrap();
-        let terms = Terms { shape: Shape::ALL[3], seed: 20_261_814, faults: Faults::None };
+        let terms = Terms { shape: Shape::ALL[3], seed: 20_261_814, faults: Faults::None, streams: false };
         let mut life = Life::begin(dir.path(), terms, 2).unwrap();
         let head = format!("{}/full", Model::POOL);
         meet(&mut life, Op::Create(head.clone()));
@@ -510,7 +540,7 @@ mod tests {
     #[test]
     fn a_spare_amid_a_detach() {
         let dir = tempfile::tempdir().unwrap();
-        let terms = Terms { shape: Shape::ALL[1], seed: 20_261_923, faults: Faults::None };
+        let terms = Terms { shape: Shape::ALL[1], seed: 20_261_923, faults: Faults::None, streams: false };
         let mut life = Life::begin(dir.path(), terms, 2).unwrap();
         let guid_of = |life: &Life, device: usize| {
             let root = life.live().unwrap().config().vdev_tree.clone().unwrap();
@@ -542,7 +572,7 @@ mod tests {
     #[test]
     fn other_guids_at_each_import() {
         let dir = tempfile::tempdir().unwrap();
-        let terms = Terms { shape: Shape::ALL[0], seed: 20_261_402, faults: Faults::None };
+        let terms = Terms { shape: Shape::ALL[0], seed: 20_261_402, faults: Faults::None, streams: false };
         let mut life = Life::begin(dir.path(), terms, 1).unwrap();
         let mut guid_of_new = |name: &str| {
             // The pool is not exported, so its labels still say that it is in use.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// The digest of a life in this directory. The labels contain its path.
 fn live(dir: &Path, shape: Shape, seed: u64, steps: u64) -> String {
-    let mut life = Life::begin(dir, Terms { shape, seed, faults: Faults::None }, 1).unwrap();
+    let mut life = Life::begin(dir, Terms { shape, seed, faults: Faults::None, streams: false }, 1).unwrap();
     (0..steps).for_each(|_| drop(life.step().unwrap()));
     life.export().unwrap();
     life.check().unwrap();
@@ -25,7 +25,7 @@ fn same_seed_same_bytes() {
 #[test]
 fn goes_on() {
     let dir = tempfile::tempdir().unwrap();
-    let terms = Terms { shape: Shape::ALL[2], seed: 11, faults: Faults::None };
+    let terms = Terms { shape: Shape::ALL[2], seed: 11, faults: Faults::None, streams: false };
     let mut life = Life::begin(dir.path(), terms, 2).unwrap();
     (0..25).for_each(|_| drop(life.step().unwrap()));
     // The pool is not exported, so its labels still say that it is in use.
@@ -55,7 +55,7 @@ fn survive(terms: Terms, steps: u64, between: u64) {
 
 /// Terms with the kinds of faults that existed when the seed was found.
 fn early(shape: usize, seed: u64) -> Terms {
-    Terms { shape: Shape::ALL[shape], seed, faults: Faults::Early }
+    Terms { shape: Shape::ALL[shape], seed, faults: Faults::Early, streams: false }
 }
 
 /// Goal: device faults within the redundancy lose nothing, and none is left in the end. The pool is
@@ -90,7 +90,7 @@ fn a_spare_before_a_detach() {
 /// The latest kinds are lost writes, sequential rebuilds, and random bytes in labels, while the
 /// pool is in use or exported.
 fn survive_all(shape: usize, seed: u64, steps: u64, between: u64, wanted: &[&str]) {
-    let terms = Terms { shape: Shape::ALL[shape], seed, faults: Faults::All };
+    let terms = Terms { shape: Shape::ALL[shape], seed, faults: Faults::All, streams: false };
     let befell: BTreeSet<&str> = plan(terms, steps)
         .iter()
         .filter_map(|op| match op {
@@ -122,4 +122,18 @@ fn lost_writes_of_a_draid() {
 #[test]
 fn spoiled_labels_of_a_disk() {
     survive_all(0, 35, 110, 29, &LATE[1..3]);
+}
+
+/// Goal: snapshots that are sent and received in a pool, whole and onto each other, have the
+/// contents of the model, also after their pool was not exported.
+#[test]
+fn streams_between_heads() {
+    let terms = Terms { shape: Shape::ALL[1], seed: 53, faults: Faults::None, streams: true };
+    let steps = plan(terms, 160);
+    let received = |onto: bool| {
+        let is_it = |op: &&Op| matches!(op, Op::Receive { base, .. } if base.is_some() == onto);
+        steps.iter().filter(is_it).count()
+    };
+    assert!(received(false) >= 3 && received(true) >= 2, "{} and {}", received(false), received(true));
+    survive(terms, 160, 31);
 }
