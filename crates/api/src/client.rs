@@ -16,7 +16,7 @@
 use crate::files::{Denied, Opened, Opening, Visit};
 use crate::run_dir::{RunDir, RunDirError, choice};
 use crate::start::start;
-use crate::streams::{Incoming, Received, deliver, deliver_by};
+use crate::streams::{Incoming, Kept, Received, deliver, deliver_by};
 use crate::{
     ANSWER_MAX, Caller, Client, ReceiveRequest, SendRequest, Service, Transport, TransportError, dispatch,
 };
@@ -133,6 +133,15 @@ pub fn visit(opening: &Opening) -> Result<(Visit, Opened), Denied> {
 pub fn stream(request: &SendRequest, output: Option<BorrowedFd<'_>>) -> Result<Incoming, Denied> {
     let place = daemons_place()?;
     Incoming::open(&place, request, output.filter(|_| !is_others(&place)))
+}
+
+/// Has the daemon that commands use keep snapshots, for a command that sends one after the other.
+///
+/// # Errors
+/// * [`Denied::Socket`]: no daemon runs, its folder can't be used, or its socket failed.
+/// * All others: see [`keep`](crate::streams::keep).
+pub fn keep(raw: bool, snapshots: &[&str]) -> Result<Kept, Denied> {
+    crate::streams::keep(&daemons_place()?, raw, snapshots)
 }
 
 /// Has the daemon that commands use receive a stream.

@@ -13,8 +13,8 @@
 //! ([`deliver`]). The daemon reads that itself, as the kernel module does.
 //!
 //! # Life
-//! The snapshot is busy while it is sent. A send or receive ends with its command, with `zpool
-//! export -f`, and with the daemon.
+//! The snapshot is busy while it is sent, and those of a package up to its end ([`keep`]). A send or
+//! receive ends with its command, with `zpool export -f`, and with the daemon.
 //!
 //! # Other users
 //! Root's daemon serves those that have the permissions (`zfs allow`). It takes no descriptors from
@@ -178,6 +178,44 @@ impl Parts for Incoming {
             _ => Err(failed(std::io::ErrorKind::InvalidData.into())),
         }
     }
+}
+
+/// Snapshots that the daemon keeps from being destroyed while this lives.
+#[derive(Debug)]
+pub struct Kept {
+    #[allow(dead_code, reason = "the daemon keeps them while the connections are open")]
+    connections: Vec<UnixStream>,
+}
+
+/// Has the daemon in a folder keep snapshots of one pool, for a command that sends one after the
+/// other. `raw` says whether they will be sent raw.
+///
+/// # Errors
+/// * [`Denied::Theirs`]: the socket belongs to another user's daemon.
+/// * [`Denied::Socket`]: the socket can't be used, or the daemon disappeared.
+/// * [`Denied::Api`]: a snapshot does not exist or may not be sent by this user, or too many
+///   commands use the pool.
+pub fn keep(place: &RunDir, raw: bool, snapshots: &[&str]) -> Result<Kept, Denied> {
+    let failed = |source| failure(place, source);
+    let mut connections = Vec::new();
+    let mut left = snapshots;
+    while !left.is_empty() {
+        let mut names = String::new();
+        while let Some((first, rest)) =
+            left.split_first().filter(|(first, _)| names.len() + first.len() < PART_MAX)
+        {
+            (names, left) = (names + first + "\n", rest);
+        }
+        let mut stream = UnixStream::connect(place.files()).map_err(failed)?;
+        send(&mut stream, &Ask::Keep { raw }, names.as_bytes()).map_err(failed)?;
+        match receive(&mut stream, ANSWER_MAX, &mut Vec::new()).map_err(failed)? {
+            Some(Answer::Done) => connections.push(stream),
+            Some(Answer::Denied(refusal)) => return Err(refusal.into()),
+            Some(_) => return Err(failed(io::ErrorKind::InvalidData.into())),
+            None => return Err(failed(io::ErrorKind::ConnectionReset.into())),
+        }
+    }
+    Ok(Kept { connections })
 }
 
 /// A failure of the daemon's socket.

@@ -19,6 +19,10 @@ pub type Connect = Box<dyn Fn() -> Result<Rc<dyn Requests>, Error>>;
 /// Asks the daemon for a send stream, which it may write to this file.
 pub type Fetch = Box<dyn Fn(&SendRequest, Option<BorrowedFd<'_>>) -> Result<Box<dyn Parts>, Denied>>;
 
+/// Has the daemon keep snapshots that will be sent one after the other, perhaps raw. They are kept
+/// while the result lives.
+pub type Keep = fn(bool, &[&str]) -> Result<Box<dyn std::any::Any>, Denied>;
+
 /// Has the daemon receive a stream: the request, the bytes of BEGIN, and where the rest comes from.
 pub type Deliver = Box<dyn Fn(&ReceiveRequest, &[u8], &File) -> Result<Received, Denied>>;
 
@@ -47,6 +51,8 @@ pub struct Cx {
     pub overshadowed: Option<fn() -> Option<[std::path::PathBuf; 2]>>,
     /// Asks the daemon for a send stream.
     pub stream: Fetch,
+    /// Has the daemon keep snapshots.
+    pub keep: Keep,
     /// Has the daemon receive a stream.
     pub deliver: Deliver,
     /// Standard input without a buffer, for a stream that the daemon reads on.
@@ -127,6 +133,7 @@ impl Cx {
             another: None,
             overshadowed: None,
             stream: Box::new(|request, to| Ok(Box::new(api::client::stream(request, to)?))),
+            keep: |raw, snapshots| Ok(Box::new(api::client::keep(raw, snapshots)?)),
             deliver: Box::new(|request, begin, rest| {
                 let mut copy = |into: &mut dyn io::Write| crate::stream_copy::copy_rest(begin, rest, into);
                 api::client::receive(request, begin, rest.as_fd(), &mut copy)

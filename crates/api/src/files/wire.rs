@@ -97,6 +97,12 @@ pub enum Ask {
     Open(Opening),
     /// With the message may travel the file descriptor that the stream is written to.
     Send(crate::SendRequest),
+    /// The names of snapshots follow as raw bytes, a line each. They are kept up to the end of the
+    /// connection.
+    Keep {
+        /// They will be sent raw.
+        raw: bool,
+    },
     /// The bytes of BEGIN follow as raw bytes, and with the message travels a file descriptor.
     Receive(crate::ReceiveRequest),
     Resolve {

@@ -2,11 +2,13 @@
 //! them when the sender's tree changes.
 
 use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use testkit::{fixture_copy, load};
 
-use crate::daemon::{Daemon, command, image, said};
+use crate::daemon::{Daemon, command, image, said, tank};
 
 /// A daemon with two pools, `src` and `dst`. Neither is mounted.
 struct Pools {
@@ -406,4 +408,34 @@ fn a_file_system_itself() {
     pools.received("zfs receive -s dst/rest", "rest");
     let shown = pools.good("zfs list -H -t snapshot -o name -r dst");
     assert_eq!(shown, "dst/k@--head--\ndst/rest@--head--\n");
+}
+
+/// Goal: no snapshot of a package can be destroyed until the package was sent, also before its
+/// turn. Then each can.
+#[test]
+fn snapshots_of_a_package_are_kept() {
+    let Some((dir, daemon)) = tank() else { return };
+    for n in 0..4 {
+        fs::write(dir.path().join(format!("mnt/home/{n}")), testpools::noise(n, 1 << 20)).unwrap();
+        daemon.good(&format!("zfs snapshot tank/home@{n}"));
+    }
+    let mut child = command(dir.path(), "zfs send -R tank/home@3").stdout(Stdio::piped()).spawn().unwrap();
+    let mut pipe = child.stdout.take().unwrap();
+    let mut head = [0; 4096];
+    pipe.read_exact(&mut head).unwrap();
+    for n in 0..4 {
+        let ran = daemon.ran(&format!("zfs destroy tank/home@{n}"));
+        assert!(said(&ran).contains("dataset is busy"), "{n}: {}", said(&ran));
+    }
+    let told = said(&daemon.ran("zpool export tank"));
+    assert!(told.contains(&format!("poolhouse send (process {})", child.id())), "{told}");
+    let mut rest = Vec::new();
+    pipe.read_to_end(&mut rest).unwrap();
+    assert!(child.wait().unwrap().success() && rest.len() > 4 << 20);
+    // The daemon sees the end of the command a moment later.
+    for n in 0..4 {
+        while !daemon.ran(&format!("zfs destroy tank/home@{n}")).status.success() {
+            std::thread::yield_now();
+        }
+    }
 }

@@ -16,6 +16,7 @@
 //! from the owners', and from their requests to the control socket.
 
 mod descriptor;
+mod keeping;
 mod receiving;
 mod sending;
 pub(crate) mod visits;
@@ -199,6 +200,7 @@ fn serve(daemon: &Daemon, mut stream: UnixStream, caller: &Caller) -> std::io::R
         Some(Ask::Send(request)) => {
             return sending::serve(daemon, stream, &request, descriptor, caller);
         }
+        Some(Ask::Keep { raw }) => return keeping::serve(daemon, stream, (raw, &bytes), caller),
         Some(Ask::Receive(request)) => {
             if caller.owns() && descriptor.is_none() {
                 return Ok(());
@@ -301,7 +303,9 @@ fn clipped(word: &str) -> String {
 fn answer(engine: &mut Engine, ask: Ask, bytes: &[u8], data: &mut Vec<u8>) -> Result<Answer, Fault> {
     let object = |object: Option<ObjNum>| Answer::Object(object.map(|object| object.0));
     Ok(match ask {
-        Ask::Open(_) | Ask::Send(_) | Ask::Receive(_) => return Err(bad("a dataset is open")),
+        Ask::Open(_) | Ask::Send(_) | Ask::Keep { .. } | Ask::Receive(_) => {
+            return Err(bad("a dataset is open"));
+        }
         Ask::Resolve { path, follow } => Answer::Meta(engine.resolve(&path.0, follow)?),
         Ask::Meta { object } => Answer::Meta(engine.meta(ObjNum(object))?),
         Ask::Page { folder, from } => Answer::Page(engine.page(ObjNum(folder), DirCookie(from))?),

@@ -5,15 +5,14 @@
 //! The streams follow from the tree alone ([`Plan::of`]): a dataset comes after its parent, and a
 //! clone after its origin.
 //!
-//! # Absent
-//! Holds on the snapshots while the package is sent. A snapshot that is destroyed before its turn
-//! ends the package.
+//! The daemon keeps all of the snapshots until the last stream has been sent.
 //!
 //! # See
 //! OpenZFS `zfs_send`, `send_prelim_records`, `dump_filesystems`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
+use api::files::Denied;
 use api::{DatasetKind as K, Error, SendRequest};
 use ondisk::ByteOrder;
 use ondisk::replay::{BACKUP_MAGIC, Begin, features};
@@ -367,6 +366,17 @@ fn not_estimated(cx: &mut Cx, name: &str, error: &Error) {
 
 /// Sends the streams, of about this size together.
 fn streams(cx: &mut Cx, options: &Options, plan: &Plan, total: u64) -> Result<(), Stop> {
+    let origins = plan.steps.iter().filter_map(|step| step.full_from().or_else(|| step.origin.clone()));
+    let names: BTreeSet<String> = plan.steps.iter().map(|step| step.name.clone()).chain(origins).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let kept = (cx.keep)(options.forms.raw, &names);
+    let _kept = kept.map_err(|denied| {
+        let dataset = match &denied {
+            Denied::Api(error) => error.about.clone(),
+            _ => names.first().copied().unwrap_or_default().to_owned(),
+        };
+        super::refused(cx, &SendRequest { dataset, ..SendRequest::default() }, denied)
+    })?;
     for step in &plan.steps {
         let request = SendRequest {
             dataset: step.name.clone(),
