@@ -13,8 +13,8 @@
 //! ([`deliver`]). The daemon reads that itself, as the kernel module does.
 //!
 //! # Life
-//! The snapshot is busy while it is sent, and those of a package up to its end ([`keep`]). A send or
-//! receive ends with its command, with `zpool export -f`, and with the daemon.
+//! The snapshot is busy while it is sent, and those of a package up to its end ([`keep`]). A send
+//! or receive ends with its command, with `zpool export -f`, and with the daemon.
 //!
 //! # Other users
 //! Root's daemon serves those that have the permissions (`zfs allow`). It takes no descriptors from

@@ -184,6 +184,8 @@ struct Stage {
 
 impl Stage {
     fn new(dir: &Path, geometry: &Geometry) -> Result<Self> {
+        // As the daemon does.
+        device::recycle::set_memory(poolhouse::spa::discovery::host::memory());
         let images = Images::new(dir, "streams", 1, 64 << 30)?;
         Ok(Self { spa: Arc::new(images.pool(geometry)?), _images: images })
     }

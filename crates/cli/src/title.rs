@@ -4,7 +4,7 @@
 //! Linux shows the memory in which the arguments of a process lie, so a title is written there.
 //! Behind it lies the environment, which must stay. A command line is often shorter than a title.
 //! So the program starts itself again with blanks after its own name, before it does anything else
-//! ([`prepare`]).
+//! ([`prepare`]). `ps` shows these until the first title.
 //!
 //! # See
 //! OpenZFS `zfs_setproctitle`, which moves the environment instead.
@@ -18,9 +18,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 /// Bytes that a title may need: two numbers and the longest name of a snapshot.
-const ROOM: u64 = 512;
+const SPACE: u64 = 512;
 
-/// Makes room for a title if this command shows one (`zfs send -V`). `words` are its arguments.
+/// Makes space for a title if this command shows one (`zfs send -V`). `words` are its arguments.
 pub fn prepare(command: &str, words: &[OsString]) {
     if command != "zfs" || !shows_title(words) {
         return;
@@ -32,11 +32,11 @@ pub fn prepare(command: &str, words: &[OsString]) {
         // The kernel named it after the file.
         let short = Path::new(&name).file_name().unwrap_or_default();
         _ = std::fs::write("/proc/self/comm", short.as_bytes());
-    } else if place.end - place.start < ROOM
+    } else if place.end - place.start < SPACE
         && let Ok(itself) = std::env::current_exe()
     {
         let mut padded = called;
-        padded.push(" ".repeat(ROOM as usize));
+        padded.push(" ".repeat(SPACE as usize));
         // After a failure, this process goes on, and its titles are cut.
         _ = std::process::Command::new(itself).arg0(padded).args(all).exec();
     }
@@ -105,9 +105,9 @@ mod tests {
         assert_eq!(arguments("7 (zfs) S 0"), None);
     }
 
-    /// Goal: only `zfs send -V` needs room.
+    /// Goal: only `zfs send -V` needs space.
     #[test]
-    fn what_needs_room() {
+    fn what_needs_space() {
         let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
         for (line, needs) in [
             ("send -V a@b", true),

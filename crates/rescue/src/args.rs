@@ -71,9 +71,10 @@ options: as for poolhouse ls
 const STREAM_LS_USAGE: &str = "\
 usage: poolhouse stream ls [-lR] FILE [[SNAPSHOT][:/PATH]]
 
-Lists what the receiver of a stored send stream would get, with no pool and no key: the folder
-at a path of the snapshot, or the size of a volume. FILE is a file, or - for standard input. If it has
-several streams, as after zfs send -R, they are listed; then SNAPSHOT is one of them.
+Lists what the receiver of a stored send stream would get, with no pool: the folder at a path
+of the snapshot, or the size of a volume. FILE is a file, or - for standard input. If
+it has several streams, as after zfs send -R, their names are listed; SNAPSHOT is one
+of them. Raw streams of encrypted datasets can't be listed.
     -l               mode, links, owner, group, size, time
     -R, -r           what is below, too
 An increment can be listed after what it builds on, in the same file. Temporary files take as much

@@ -14,7 +14,6 @@ use poolhouse::Pool;
 use poolhouse::ondisk::DmuType;
 use poolhouse::ondisk::replay::{Begin, HeaderType, Record, features, flags};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -31,9 +30,10 @@ const SIZE: u64 = 64 << 30;
 ///
 /// # Errors
 /// * [`Error::Device`]: the file can't be read.
-/// * [`Error::Operand`]: a stream is an increment on what the file does not have, is encrypted, or
-///   has no such snapshot; or the snapshot is that of a volume.
-/// * [`Error::Stored`]: a stream is damaged, or of a kind that can't be received.
+/// * [`Error::Operand`]: the file has no such snapshot, or several and none is named; a stream is
+///   an increment on what the file does not have, or encrypted; a path leads into a volume.
+/// * [`Error::Stored`]: a stream is damaged.
+/// * [`Error::NotReceived`]: it is of a kind that can't be received.
 /// * [`Error::Destination`]: the temporary folder can't be written.
 /// * [`Error::Pool`], [`Error::Path`]: as for `poolhouse ls`.
 ///
@@ -57,6 +57,9 @@ pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
         (_, []) => return Err(Error::Operand { operand: file.clone(), why: "has no stream" }),
         (Some(name), _) => name,
         (None, [only]) => &only.name,
+        (None, _) if target.is_some() => {
+            return Err(Error::Operand { operand: file.clone(), why: "has several snapshots: name one" });
+        }
         (None, several) => {
             several.iter().for_each(|one| writeln!(io.out, "{}", one.name));
             return Ok(true);
@@ -79,7 +82,7 @@ struct Found {
 fn without_contents(source: impl Read, file: &str, into: &Path) -> Result<Vec<Found>, Error> {
     let failed = |source| Error::Destination { path: into.to_owned(), source };
     let written = Cell::new(0);
-    let sink = Counted { sink: BufWriter::new(File::create(into).map_err(failed)?), written: &written };
+    let mut sink = Counted { sink: BufWriter::new(File::create(into).map_err(failed)?), written: &written };
     let found = RefCell::new(Vec::new());
     let change = |packet: &stream::Packet<'_>| {
         match &packet.record {
@@ -93,10 +96,11 @@ fn without_contents(source: impl Read, file: &str, into: &Path) -> Result<Vec<Fo
         }
         Ok::<_, stream::Error>(Change::Keep)
     };
-    rewrite(source, sink, change).map_err(|source| match source {
+    rewrite(source, &mut sink, change).map_err(|source| match source {
         stream::Error::Write { source, .. } => failed(source),
         source => Error::Stored { file: file.to_owned(), source },
     })?;
+    sink.flush().map_err(failed)?;
     Ok(found.into_inner())
 }
 
@@ -123,7 +127,27 @@ impl Write for Counted<'_> {
     }
 }
 
-/// Receives the streams up to that of a snapshot, and lists its files.
+/// The streams that lead to the last of these, in order: a whole one, and increments.
+fn chain<'a>(file: &str, begins: &'a [Found], last: usize) -> Result<Vec<&'a Found>, Error> {
+    let mut chain = vec![&begins[last]];
+    let mut at = last;
+    loop {
+        let found = &begins[at];
+        let operand = |why| Error::Operand { operand: format!("{file}: {}", found.name), why };
+        if found.begin.features() & features::RAW != 0 {
+            return Err(operand("is encrypted, so that only a receiver with its key can list it"));
+        }
+        if found.begin.from_guid == 0 {
+            chain.reverse();
+            return Ok(chain);
+        }
+        let before = begins[..at].iter().rposition(|one| one.begin.to_guid == found.begin.from_guid);
+        at = before.ok_or_else(|| operand("builds on a snapshot that is not in the file before it"))?;
+        chain.push(&begins[at]);
+    }
+}
+
+/// Receives the streams that lead to a snapshot, and lists its files.
 fn list(
     io: &mut Io,
     args: &Args,
@@ -132,41 +156,35 @@ fn list(
     (name, path): (&str, &str),
 ) -> Result<bool, Error> {
     let operand = |why| Error::Operand { operand: format!("{file}: {name}"), why };
-    let last = begins.iter().position(|found| found.name == name);
-    let last = last.ok_or_else(|| operand("the file has no such snapshot"))?;
+    let last = begins.iter().rposition(|found| found.name == name);
+    let chain = chain(file, begins, last.ok_or_else(|| operand("the file has no such snapshot"))?)?;
     let image = dir.join("image");
     let failed = |source| Error::Destination { path: dir.to_owned(), source };
     File::create(&image).and_then(|image| image.set_len(SIZE)).map_err(failed)?;
     let pool = Pool::create(POOL, &[&[&image]])?;
     let mut metadata = File::open(dir.join("metadata")).map_err(failed)?;
-    // The datasets by the names that they had, and the snapshots by their guids.
-    let (mut heads, mut snapshots) = (BTreeMap::new(), HashMap::new());
-    for found in &begins[..=last] {
-        let operand = |why| Error::Operand { operand: format!("{file}: {}", found.name), why };
-        if found.begin.features() & features::RAW != 0 {
-            return Err(operand("is encrypted, so that only a receiver with its key can list it"));
-        }
-        let (head, snap) = found.name.split_once('@').unwrap_or((&found.name, "head"));
-        let origin = match found.begin.from_guid {
-            0 => None,
-            guid => {
-                let from = snapshots.get(&guid).cloned();
-                Some(from.ok_or_else(|| operand("builds on a snapshot that is not in the file before it"))?)
-            }
+    // The snapshot that was received last.
+    let mut full = String::new();
+    for (number, found) in chain.iter().enumerate() {
+        let starts = found.begin.from_guid == 0;
+        let clones = found.begin.flags & flags::CLONE != 0;
+        let head = match full.split_once('@') {
+            Some((head, _)) if !starts && !clones => head.to_owned(),
+            _ => format!("{POOL}/{number}"),
         };
-        let number = heads.len();
-        let place = heads.entry(head.to_owned()).or_insert_with(|| format!("{POOL}/{number}"));
-        let full = format!("{place}@{snap}");
-        let origin = origin.filter(|_| found.begin.flags & flags::CLONE != 0);
+        let origin = (!starts && clones).then_some(full);
+        let short = found.name.split_once('@').map_or("head", |(_, short)| short);
+        full = format!("{head}@{short}");
         let options = ReceiveOptions { name: full.clone(), origin, ..ReceiveOptions::default() };
         metadata.seek(SeekFrom::Start(found.at)).map_err(failed)?;
         let received = Receiving::new(pool.spa(), &metadata, &options).and_then(Receiving::finish);
         received.map_err(|source| Error::NotReceived { snapshot: found.name.clone(), source })?;
-        snapshots.insert(found.begin.to_guid, full);
     }
-    let full = &snapshots[&begins[last].begin.to_guid];
-    let dataset = pool.dataset(full)?;
+    let dataset = pool.dataset(&full)?;
     if let Ok(volume) = dataset.volume() {
+        if path != "/" {
+            return Err(operand("is a volume, which has no files"));
+        }
         writeln!(io.out, "{name}: a volume of {} bytes", volume.size());
         return Ok(true);
     }

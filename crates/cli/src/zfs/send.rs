@@ -80,8 +80,9 @@ struct Options {
 }
 
 impl Options {
+    /// Whether sizes are shown (`verbosity`).
     fn is_verbose(&self) -> bool {
-        self.progress || self.parsable
+        self.progress || self.parsable || self.title
     }
 
     /// Whether one snapshot is sent as a package.
@@ -326,7 +327,7 @@ fn resumed(cx: &mut Cx, mut options: Options, list: &Nvlist) -> Outcome {
         writeln!(cx.err, "cannot resume send: {why}");
         Err(Stop::Fail(1))
     };
-    if options.progress || options.parsable {
+    if options.is_verbose() {
         let to = if options.dry { &mut cx.out } else { &mut cx.err };
         write!(to, "resume token contents:\n{}", list.tabbed());
     }
@@ -418,7 +419,7 @@ fn with_guid(
 
 /// Shows the size of a stream if that is wanted, and sends it unless this is a dry run.
 fn perform(cx: &mut Cx, options: &Options, request: &SendRequest) -> Outcome {
-    let size = match options.is_verbose() || options.title {
+    let size = match options.is_verbose() {
         true => estimate(cx, options, request)?,
         false => 0,
     };
@@ -428,7 +429,7 @@ fn perform(cx: &mut Cx, options: &Options, request: &SendRequest) -> Outcome {
 /// How large the stream will be. That is shown if it is wanted (`estimate_size`).
 fn estimate(cx: &mut Cx, options: &Options, request: &SendRequest) -> Result<u64, Stop> {
     let size = cx.service()?.send_size(request).map_err(|e| failed(cx, request, &e))?;
-    if !options.is_verbose() {
+    if !options.progress && !options.parsable {
         return Ok(size);
     }
     let name = &request.dataset;

@@ -10,8 +10,9 @@
 //!
 //! # Life
 //! At most [`LEAST_LIMIT`] bytes are kept, or more after [`set_memory`]. [`shrink`] frees what no
-//! buffer has used since its last call, of each size class. So does the use of as many bytes as may
-//! be kept: then memory of the sizes that are no longer used makes space for that of others.
+//! buffer has used since its last call, of each size class. A daemon calls both, the second once a
+//! second. To take as many bytes as may be kept frees unused memory, too: that of sizes which no
+//! buffer has any more.
 //!
 //! # Locks
 //! One for each size class, for a push or a pop.
@@ -86,7 +87,11 @@ impl Recycle {
     pub(super) fn take_part(&self, sectors: usize) -> Vec<Sector> {
         let Some((number, capacity)) = class(sectors) else { return Vec::with_capacity(sectors) };
         let bytes = capacity * SECTOR;
-        if self.taken.fetch_add(bytes, Ordering::Relaxed) + bytes > self.limit.load(Ordering::Relaxed) {
+        let limit = self.limit.load(Ordering::Relaxed);
+        // Of several that reach the limit at once, one frees.
+        if self.taken.fetch_add(bytes, Ordering::Relaxed) + bytes > limit
+            && self.taken.swap(0, Ordering::Relaxed) > limit
+        {
             self.shrink();
         }
         let kept = self.classes[number].lock().ok().and_then(|mut class| {
@@ -117,7 +122,6 @@ impl Recycle {
     }
 
     fn shrink(&self) {
-        self.taken.store(0, Ordering::Relaxed);
         for class in &self.classes {
             // Freed without the lock.
             let freed: Vec<Vec<Sector>> = match class.lock() {
@@ -143,6 +147,7 @@ pub fn set_memory(bytes: u64) {
 
 /// Frees the memory that no buffer has used since the last call.
 pub fn shrink() {
+    ALL.taken.store(0, Ordering::Relaxed);
     ALL.shrink();
 }
 

@@ -172,6 +172,20 @@ fn lists_a_stored_stream() {
         let (code, text) = ran(&["stream", "ls", &file]);
         assert!(code == 1 && text.contains(told), "{file}: {text}");
     }
+    // Only what a snapshot builds on is needed of the file, which may have streams of all kinds.
+    let all = dir.path().join("all");
+    let each = ["raw-enc-e1", "full-a", "incr-a-b", "large-embed-a", "full-a"];
+    let bytes: Vec<u8> = each.iter().flat_map(|name| std::fs::read(stored(name)).unwrap()).collect();
+    std::fs::write(&all, bytes).unwrap();
+    let all = all.to_str().unwrap();
+    for snapshot in ["send-src/fs@a", "send-src/fs@b"] {
+        assert!(
+            ran(&["stream", "ls", "-lR", all, snapshot]) == there(&format!("{snapshot}:/")),
+            "{snapshot}"
+        );
+    }
+    let (code, text) = ran(&["stream", "ls", all, ":/links"]);
+    assert!(code == 1 && text.ends_with("has several snapshots: name one\n"), "{text}");
     let (code, text) = ran(&["stream", "ls", &package, "send-src/tree@r9"]);
     assert!(code == 1 && text.ends_with("the file has no such snapshot\n"), "{text}");
     assert_eq!(ran(&["stream", "ls"]).0, 2);

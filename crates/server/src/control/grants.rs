@@ -229,6 +229,10 @@ fn check_change(pools: &PoolTable, caller: &Caller, change: &DatasetChange) -> R
     if let DatasetChange::Allow { name, grants, remove } = change {
         return check_allow(pools, caller, name, grants, *remove);
     }
+    if let DatasetChange::SetReceived { snapshots, .. } = change {
+        // What is not named is removed, so the names alone do not say what is needed.
+        snapshots.iter().try_for_each(|(name, _)| streams::may_append(pools, caller, head_of(name)))?;
+    }
     let mut needs = needs(change);
     if let Some(origin) = &origin {
         needs.push((At::Here(origin), "promote".to_owned()));
@@ -295,7 +299,7 @@ fn needs(change: &DatasetChange) -> Vec<Need<'_>> {
         }
         DatasetChange::Set { name, props, .. } => settings(At::Here(name), props),
         DatasetChange::SetReceived { snapshots } => {
-            snapshots.iter().flat_map(|(name, props)| received(name, props)).collect()
+            snapshots.iter().flat_map(|(name, props)| settings(At::Here(head_of(name)), props)).collect()
         }
         DatasetChange::Inherit { name, prop, .. } => vec![here(name, &permission_to_set(prop))],
         DatasetChange::ChangeKey { name, .. } | DatasetChange::MoveKeys { name, .. } => {
@@ -323,13 +327,6 @@ fn destroyed(name: &str) -> Vec<Need<'_>> {
         return vec![here(head_of(name), "destroy")];
     }
     vec![here(name, "mount"), here(name, "destroy")]
-}
-
-/// The permissions to replace the received properties of a snapshot. What is not named is removed,
-/// so the names alone do not say what is needed.
-fn received<'a>(snapshot: &'a str, props: &Settings) -> Vec<Need<'a>> {
-    let head = head_of(snapshot);
-    [vec![here(head, "receive")], settings(At::Here(head), props)].concat()
 }
 
 fn settings<'a>(at: At<'a>, props: &Settings) -> Vec<Need<'a>> {

@@ -24,6 +24,7 @@ pub(crate) fn now() -> Memory {
 /// Starts the reports. Dropping the result ends them. `None` if there is no thread.
 pub(crate) fn watch(store: Weak<Store>) -> Option<Sender<()>> {
     let (keep, ended): (_, Receiver<()>) = channel();
+    device::recycle::set_memory(spa::discovery::host::memory());
     let look = move || {
         while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(TURN) {
             let Some(store) = store.upgrade() else { return };

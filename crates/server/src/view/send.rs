@@ -106,6 +106,10 @@ impl HeldSendable {
         }
         let (what, holds) = spa.read(|| {
             let what = Sendable::find(imported, request)?;
+            if owned.as_ref().is_some_and(|owned| owned.objset().id() != what.dataset.object().0) {
+                // A rename meanwhile.
+                return Err(Error::new(&request.dataset, Reason::Busy));
+            }
             let hold = |object: ObjNum| live.map(|live| live.dsl().heads().long_hold(object.0));
             let datasets = [Some(&what.dataset), what.from.as_ref()].into_iter().flatten();
             let holds = datasets.map(dsl::Dataset::object).chain(what.lists()).filter_map(hold).collect();
@@ -169,7 +173,7 @@ fn list_of(imported: &Imported, dataset: &dsl::Dataset, mark: &str) -> Result<Ob
 ///
 /// # Errors
 /// Those of [`HeldSendable::new`], and:
-/// * [`Reason::TooMuch`]: too little of the caller's memory is left for a walk.
+/// * [`Reason::TooMuch`]: too little of the caller's memory is left.
 /// * [`Reason::LargeMicrozap`], [`Reason::KeyNotLoaded`] and others: the block tree has to be
 ///   walked, and can't be.
 pub fn send_size(caller: &Caller, imported: &Imported, request: &SendRequest) -> Result<u64, Error> {

@@ -131,9 +131,7 @@ impl PoolWriter {
         parts.sync.update_space(&core.mos);
         parts.scans.load_scan();
         parts.scans.load_rebuilds(last);
-        let memory = core.world.memory();
-        device::recycle::set_memory(memory);
-        let tunables = Tunables::for_memory(memory);
+        let tunables = Tunables::for_memory(core.world.memory());
         let txgs = Txgs::start(name, last, tunables, parts.sync.clone());
         core.set_txgs(txgs.handle());
         PoolWriter { _keeper: Keeper::of(&parts), txgs, parts, beating: OnceLock::new() }

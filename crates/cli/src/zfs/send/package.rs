@@ -67,7 +67,7 @@ pub(super) fn run(cx: &mut Cx, mut options: Options, name: &str) -> Outcome {
     let members = write_head(cx, &options, &tree, name, short.as_deref())?;
     let plan = Plan::of(cx, &options, &tree, &members, Span { top, from: short.as_deref(), to, from_origin });
     let (verbose, mut total) = (options.is_verbose(), 0);
-    if verbose || options.title {
+    if verbose {
         total = estimate(cx, &options, &plan);
     }
     if options.dry && (verbose || plan.seen_to) {
@@ -312,7 +312,7 @@ impl Plan {
     }
 }
 
-/// How large the streams will be. That is shown if it is wanted (`send_print_verbose`).
+/// Shows how large the streams will be (`send_print_verbose`), and returns it.
 fn estimate(cx: &mut Cx, options: &Options, plan: &Plan) -> u64 {
     let mut total = 0;
     for step in &plan.steps {
@@ -343,12 +343,7 @@ fn estimate(cx: &mut Cx, options: &Options, plan: &Plan) -> u64 {
             }
         };
         total += size;
-        if options.is_verbose() {
-            options.show(cx, &line);
-        }
-    }
-    if !options.is_verbose() {
-        return total;
+        options.show(cx, &line);
     }
     let line = match options.parsable {
         true => format!("size\t{total}\n"),

@@ -53,12 +53,25 @@ pub(crate) fn may_receive(
     };
     let at = if is_new { above(head) } else { head };
     either(pools, caller, at, "receive", (!request.force).then_some("receive:append"))?;
-    // Commands add `encryption=off` themselves.
-    let of_user = |(name, value): &&(String, String)| name != "encryption" || value != "off";
+    // Commands add `encryption=off` themselves, which is no change below a plain dataset.
+    let below_plain = || {
+        let above = |dsl: &Dsl| dsl.dataset(above(head))?.dir().encryption_root();
+        imported.pool.spa().read(|| above(imported.pool.dsl())).is_ok_and(|root| root.is_none())
+    };
+    let of_user =
+        |(name, value): &&(String, String)| name != "encryption" || value != "off" || !below_plain();
     for (name, _) in request.encryption.iter().filter(of_user) {
         may_set(pools, caller, (head, is_new), name)?;
     }
     check(pools, caller, &[here(at, "mount"), here(at, "create")])
+}
+
+/// Checks whether the caller may receive into a dataset without force.
+///
+/// # Errors
+/// See [`authorize`](super::authorize).
+pub(super) fn may_append(pools: &PoolTable, caller: &Caller, head: &str) -> Result<(), Error> {
+    either(pools, caller, head, "receive", Some("receive:append"))
 }
 
 /// Checks whether the caller may set a property of a dataset that is received. `is_new` says
