@@ -168,6 +168,9 @@ fn entry(part: Part, phase: &str, all: &BTreeMap<String, (Vec<Took>, Value)>) ->
     if let Some(cost) = per(last["bytes"].as_f64()) {
         out.insert("cpu_s_per_gb".into(), json!(cost));
     }
+    if let Some(cost) = per(last["data"].as_f64()) {
+        out.insert("cpu_s_per_gb_of_data".into(), json!(cost));
+    }
     if let Some((other, _)) = last["beside"].as_str().and_then(|name| all.get(name)) {
         let theirs = summary(other)["cpu_s"].as_f64().unwrap_or_default();
         out.insert("cpu_ratio".into(), json!((theirs > 0.0).then(|| round(cpu / theirs))));
@@ -290,10 +293,14 @@ fn library(dir: &Path, done: &mut Phases) -> Result<()> {
         stage.send(&snapshot, None, forms, File::create(&path)?)?;
         let length = std::fs::metadata(&path)?.len();
         let beside = if name.is_empty() { "read" } else { "" };
-        done.add(&format!("send{name}"), took, json!({ "bytes": length, "beside": beside }));
+        done.add(&format!("send{name}"), took, json!({ "bytes": length, "data": bytes, "beside": beside }));
         let (_, took) = here(|| stage.receive("r@s", File::open(&path)?))?;
         let beside = if name.is_empty() { "write" } else { "" };
-        done.add(&format!("receive{name}"), took, json!({ "bytes": length, "beside": beside }));
+        done.add(
+            &format!("receive{name}"),
+            took,
+            json!({ "bytes": length, "data": bytes, "beside": beside }),
+        );
         stage.destroy("r")?;
         std::fs::remove_file(path)?;
     }
