@@ -21,6 +21,7 @@
 //! A thread takes them in these orders, and holds none of them across a read:
 //!
 //! * the headers of the intent log, then the synced root;
+//! * the count of the space of users, then the tables of that count;
 //! * the state of an object, then the dirty objects of a txg;
 //! * the table of objects, then the synced root.
 //!
@@ -37,6 +38,7 @@ pub(crate) mod dirty;
 pub(crate) mod header;
 pub(crate) mod node;
 pub(crate) mod raw;
+pub(crate) mod recount;
 pub(crate) mod slots;
 
 use crate::objset::{Home, read_dnode};
@@ -50,6 +52,7 @@ use ondisk::zil::ZIL_HEADER_SIZE;
 use ondisk::{Blkptr, ObjNum, Txg};
 use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard, RwLock};
 use raw::Raw;
+use recount::Recount;
 use slots::Slots;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,6 +81,8 @@ pub(crate) struct LiveObjset {
     zil_header: Mutex<ZilHeaders>,
     /// What arrives encrypted.
     pub(crate) raw: Raw,
+    /// The count of the space of users, if it is made anew.
+    pub(crate) recount: Mutex<Option<Recount>>,
     /// True if something was cloned since the object set was opened.
     cloned: AtomicBool,
     /// Held while a pass of a txg is written, until readers can use its trees.
@@ -124,6 +129,7 @@ impl LiveObjset {
             slots: Mutex::default(),
             zil_header,
             raw: Raw::default(),
+            recount: Mutex::default(),
             cloned: AtomicBool::new(false),
             pass: ReentrantMutex::new(()),
         })

@@ -45,7 +45,7 @@ use block_tree::SyncTree;
 use device::{Block, Sparse};
 use ondisk::blkptr::Body;
 use ondisk::dnode::{DnodeFlags, DnodePhys};
-use ondisk::objset::ObjsetPhys;
+use ondisk::objset::{ObjsetFlags, ObjsetPhys};
 use ondisk::version::{SPA_VERSION_DNODE_BYTES, SPA_VERSION_USERSPACE};
 use ondisk::{BlkId, Blkptr, DmuType, Level, ObjNum, Txg};
 use std::sync::Arc;
@@ -143,10 +143,15 @@ impl Sync<'_> {
         let mut phys = ObjsetPhys::clone(&root.phys);
         accept(&mut phys, &meta, &special);
         phys.zil_header = self.live.zil_header_of(self.txg);
+        let counted = self.live.flags_after(self.txg, ObjsetFlags::default());
+        phys.flags.0 |= counted.0;
         let bp = self.root_block(&root.bp, &phys)?;
         self.live.zil_header_synced(self.txg);
         self.live.raw.synced(self.txg);
-        self.live.install(bp, |phys| accept(phys, &meta, &special));
+        self.live.install(bp, |phys| {
+            accept(phys, &meta, &special);
+            phys.flags.0 |= counted.0;
+        });
         for s in synced.iter().chain(&special) {
             let tree = |phys: &DnodePhys| {
                 Arc::new(BlockTree::new(self.live.home.clone(), s.dn.object, phys.clone()))

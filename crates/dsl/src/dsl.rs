@@ -2,6 +2,7 @@
 
 use crate::dataset::Dataset;
 use crate::dir::Dir;
+use crate::features::ACCOUNTING_FEATURES;
 use crate::heads::Heads;
 use crate::keys::Keys;
 use crate::name::{Name, Tail};
@@ -10,6 +11,8 @@ use crate::reservation::TempReserve;
 use crate::reverse::Reversed;
 use crate::{Error, Result};
 use ondisk::dsl::{DslDatasetPhys, DslDirPhys};
+use ondisk::feature::Feature;
+use ondisk::objset::ObjsetFlags;
 use ondisk::{Corrupt, ObjNum, Txg, mos};
 use parking_lot::RwLock;
 use pool::Mos;
@@ -203,7 +206,7 @@ impl Dsl {
     /// # Panics
     /// If the table of features lacks `block_cloning`.
     pub fn may_clone(&self, from: u64, to: u64) -> Result<bool> {
-        let feature = ondisk::feature::Feature::by_name("block_cloning").expect("it is in the table");
+        let feature = Feature::by_name("block_cloning").expect("it is in the table");
         if self.mos().feature_refcount(feature)?.is_none() {
             return Ok(false);
         }
@@ -212,6 +215,22 @@ impl Dsl {
             Ok::<_, Error>(self.dir_by_object(dir)?.crypto_object()?.is_some())
         };
         Ok(from == to || !encrypted(from)? && !encrypted(to)?)
+    }
+
+    /// What a file system of the pool counts by user, group and project, if the pool's version is
+    /// 15 or later.
+    ///
+    /// # Errors
+    /// * [Reading](Error#reading): the table of features can't be read.
+    pub fn accounting(&self) -> Result<ObjsetFlags> {
+        let mut flags = ObjsetFlags::USERACCOUNTING_COMPLETE;
+        for (flag, feature) in ACCOUNTING_FEATURES {
+            let feature = Feature::by_name(feature).expect("it is in the table");
+            if self.mos().feature_refcount(feature)?.is_some() {
+                flags |= flag;
+            }
+        }
+        Ok(ObjsetFlags(flags))
     }
 
     /// Whether an object is still the snapshot that txg `born` made.

@@ -20,8 +20,8 @@ use crate::txg::Stopped;
 use dmu::{Objset, Tx};
 use dsl::prop::Prop;
 use dsl::{Need, Owned, Refusal};
-use ondisk::objset::ObjsetKind;
-use ondisk::version::SPA_VERSION_SLIM_ZIL;
+use ondisk::objset::{ObjsetFlags, ObjsetKind};
+use ondisk::version::{SPA_VERSION_SLIM_ZIL, SPA_VERSION_USERSPACE};
 use ondisk::zil::ZIL_HEADER_SIZE;
 use ondisk::{Blkptr, ObjNum, Txg};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -231,6 +231,14 @@ impl TxSource for OpenHead {
 
     fn begin_feature(&self, feature: &'static str) {
         self.live().dsl().heads().begin_feature(self.owned.object(), feature);
+    }
+
+    fn accounting(&self) -> ObjsetFlags {
+        if self.spa.version() < SPA_VERSION_USERSPACE {
+            return ObjsetFlags::default();
+        }
+        // If this can't be read, the next open counts.
+        self.live().dsl().accounting().unwrap_or_default()
     }
 
     fn may_clone(&self) -> bool {

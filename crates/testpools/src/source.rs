@@ -3,6 +3,7 @@
 use dmu::Tx;
 use dsl::Need;
 use ondisk::Txg;
+use ondisk::objset::ObjsetFlags;
 use spa::OpenHead;
 use std::time::SystemTime;
 use zil::{TxError, TxSource, Zilog};
@@ -77,6 +78,10 @@ impl TxSource for HookedSource {
 
     fn begin_feature(&self, feature: &'static str) {
         self.head.begin_feature(feature);
+    }
+
+    fn accounting(&self) -> ObjsetFlags {
+        self.head.accounting()
     }
 
     fn may_clone(&self) -> bool {

@@ -26,6 +26,7 @@ use crate::Zilog;
 use dmu::Tx;
 use dsl::Need;
 use ondisk::Txg;
+use ondisk::objset::ObjsetFlags;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -83,6 +84,10 @@ pub trait TxSource: Send + Sync {
 
     /// Notes that the dataset uses a feature from now on (`dsl_dataset_activate_feature`).
     fn begin_feature(&self, feature: &'static str);
+
+    /// What the pool can count of a file system's users, groups and projects
+    /// (`dmu_objset_userused_enabled` and its sisters).
+    fn accounting(&self) -> ObjsetFlags;
 
     /// True if files of the dataset may share blocks (the feature `block_cloning`).
     fn may_clone(&self) -> bool;

@@ -146,7 +146,7 @@ impl FileSystem {
                 let none = Corrupt::Shape { what: "master node", why: "it has no list of unlinked files" };
                 let queue = unlinked.ok_or(Error::Corrupt { object: MASTER_NODE, source: none })?;
                 let quotas = Quotas::load(os, &master)?;
-                Some(Writer::new(write, Zap::open(&os.dnode(queue)?)?, quotas))
+                Some(Writer::new(os, write, Zap::open(&os.dnode(queue)?)?, quotas))
             }
             None => None,
         };

@@ -1,9 +1,18 @@
 //! Space and objects by user, group and project, and their quotas (`zfs userspace`).
+//!
+//! # Theory
+//! Tables hold the counts, and each txg changes them. A file system that arrived in a raw stream
+//! has no tables, or old ones, until it was changed and counted ([`crate::write`]). Then, and in
+//! its snapshots, the counts come from a walk through all files.
 
-use crate::{FileSystem, Fuid, Result};
+use crate::{FileSystem, Fuid, Node, Result};
 use dmu::zap::Zap;
 use dmu::{DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, Dnode};
+use ondisk::dnode::DNODE_MIN_SIZE;
+use ondisk::objset::ObjsetFlags;
+use ondisk::version::SPA_VERSION_USERSPACE;
 use ondisk::{Corrupt, ObjNum};
+use std::collections::BTreeMap;
 
 /// Prefix of entries that count objects instead of bytes (`DMU_OBJACCT_PREFIX`).
 pub(crate) const OBJECTS: &[u8] = b"obj-";
@@ -112,6 +121,9 @@ impl FileSystem {
     /// # Errors
     /// * [`crate::Error::Dmu`]: the table can't be read.
     pub fn space_of(&self, kind: SpaceKind, id: Fuid) -> Result<Option<u64>> {
+        if let Some((table, objects)) = kind.used().filter(|_| !self.is_counted()) {
+            return Ok(self.count_files(table, objects).remove(&id.0));
+        }
         let Some((dn, objects)) = self.table(kind)? else { return Ok(None) };
         let prefix = if objects { OBJECTS } else { b"" };
         let name = [prefix, format!("{:x}", id.0).as_bytes()].concat();
@@ -124,6 +136,10 @@ impl FileSystem {
     /// # Errors
     /// * [`crate::Error::Dmu`]: the table can't be read, or an entry is not an id and a count.
     pub fn space(&self, kind: SpaceKind) -> Result<Vec<Space>> {
+        if let Some((table, objects)) = kind.used().filter(|_| !self.is_counted()) {
+            let counts = self.count_files(table, objects);
+            return Ok(counts.into_iter().map(|(id, value)| Space { id: Fuid(id), value }).collect());
+        }
         let Some((dn, objects)) = self.table(kind)? else { return Ok(Vec::new()) };
         let zap = Zap::open(&dn)?;
         let bad =
@@ -145,5 +161,32 @@ impl FileSystem {
             out.push(Space { id: Fuid(id), value: e.value.as_u64().ok_or_else(bad)? });
         }
         Ok(out)
+    }
+
+    /// True if the tables hold all files, or the pool is too old to have tables. Otherwise
+    /// [`FileSystem::space`] takes a walk through all files.
+    pub fn is_counted(&self) -> bool {
+        let os = self.objset();
+        let complete = os.phys().flags.0 & ObjsetFlags::USERACCOUNTING_COMPLETE != 0;
+        complete || os.cache().zio().pool_version() < SPA_VERSION_USERSPACE
+    }
+
+    /// What the owners in a table use, by a walk through the files as the last txg left them. Files
+    /// that can't be read don't count.
+    fn count_files(&self, table: ObjNum, objects: bool) -> BTreeMap<u64, u64> {
+        let mut counts = BTreeMap::new();
+        for dn in self.objset().objects(ObjNum(1)).flatten() {
+            let used = dn.used_bytes().saturating_add(DNODE_MIN_SIZE as u64);
+            let Ok(node) = Node::new(self.clone(), dn) else { continue };
+            let attr = node.attr();
+            let owner = match table {
+                DMU_USERUSED_OBJECT => attr.uid.0,
+                DMU_GROUPUSED_OBJECT => attr.gid.0,
+                _ => attr.projid,
+            };
+            let count: &mut u64 = counts.entry(owner).or_default();
+            *count = count.saturating_add(if objects { 1 } else { used });
+        }
+        counts
     }
 }

@@ -57,6 +57,7 @@ mod policy;
 mod posix;
 mod project;
 mod quota;
+mod recount;
 mod remove;
 mod rename;
 mod replay;
@@ -71,8 +72,8 @@ mod xattr_dir;
 use crate::{Attr, Error, FileSystem, Result, Time};
 pub use atime::Atime;
 pub use clone::CloneRange;
-use dmu::Tx;
 use dmu::zap::Zap;
+use dmu::{Objset, Tx};
 use dsl::Need;
 pub(crate) use legacy::znode;
 use locks::Locks;
@@ -82,6 +83,7 @@ use ondisk::{ObjNum, Txg};
 use parking_lot::Mutex;
 pub use policy::{Policies, Policy};
 pub(crate) use quota::Quotas;
+use recount::Recount;
 pub use remove::Orphans;
 pub use rename::Rename;
 pub use replay::replay;
@@ -119,6 +121,7 @@ pub(crate) struct Writer {
     quotas: Quotas,
     /// The newest txg that changed this file system.
     newest: AtomicU64,
+    recount: Recount,
 }
 
 impl std::fmt::Debug for Writer {
@@ -128,7 +131,7 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(open: Writing, queue: Zap, quotas: Quotas) -> Writer {
+    pub(crate) fn new(os: &Objset, open: Writing, queue: Zap, quotas: Quotas) -> Writer {
         Writer {
             txs: open.txs,
             policies: open.policies,
@@ -140,14 +143,21 @@ impl Writer {
             unnamed: Mutex::default(),
             quotas,
             newest: AtomicU64::new(0),
+            recount: Recount::new(os),
         }
     }
 
     /// A transaction for a change that its caller logs, or that no commit ever waits for.
     fn logged_tx(&self, need: Need) -> Result<Tx> {
         let tx = self.txs.tx(need)?;
-        self.newest.fetch_max(tx.txg().0, Ordering::Relaxed);
+        self.changes(&tx);
         Ok(tx)
+    }
+
+    /// Notes that a transaction is about to change the file system.
+    fn changes(&self, tx: &Tx) {
+        self.newest.fetch_max(tx.txg().0, Ordering::Relaxed);
+        self.count_users(tx);
     }
 
     fn policy(&self) -> Policy {

@@ -137,27 +137,41 @@ impl Sync<'_> {
     /// # Errors
     /// * The errors of [changing a ZAP](Error#changing-a-zap).
     pub(super) fn account(&mut self, os: &Objset, tx: &Tx, synced: &mut [Synced]) -> Result<()> {
-        let phys = self.live.phys();
-        let has = |flag| phys.flags.0 & flag != 0;
+        let live = self.live.clone();
+        let phys = live.phys();
         // If only the root changes, no table is read. The key of the object set may not be loaded.
         // The owners of what arrives raw are encrypted.
-        if phys.kind != ObjsetKind::Zfs || synced.is_empty() || self.live.raw.is_raw() {
+        if phys.kind != ObjsetKind::Zfs || synced.is_empty() || live.raw.is_raw() {
             return Ok(());
         }
-        let mut new_flags = 0;
-        if has(ObjsetFlags::USERACCOUNTING_COMPLETE) {
-            new_flags |= DnodeFlags::USERUSED_ACCOUNTED;
+        let mut recount = live.recount.lock();
+        let mut recount = recount.as_mut().filter(|r| r.covers(self.txg));
+        if let Some(r) = recount.as_deref_mut().filter(|r| !r.is_begun) {
+            empty_tables(os, tx)?;
+            r.is_begun = true;
         }
+        let flags = recount.as_ref().map_or(phys.flags, |r| r.flags);
+        let has = |flag| flags.0 & flag != 0;
+        if !has(ObjsetFlags::USERACCOUNTING_COMPLETE) {
+            return Ok(());
+        }
+        let mut new_flags = DnodeFlags::USERUSED_ACCOUNTED;
         if has(ObjsetFlags::USEROBJACCOUNTING_COMPLETE) {
             new_flags |= DnodeFlags::USEROBJUSED_ACCOUNTED;
         }
         let projects = has(ObjsetFlags::PROJECTQUOTA_COMPLETE);
         let mut deltas = Deltas::default();
         for s in synced {
+            let recounted = recount.as_deref_mut().map(|r| r.note(s.dn.object, s.new.is_some()));
             if let Some(old) = &s.old
                 && let Some(owner) = self.owner_before(s, &old.phys)?
             {
-                deltas.count(owner, old.phys.flags, old.phys.used_bytes, -1, projects);
+                let counted = match recounted {
+                    Some(false) => DnodeFlags(0),
+                    Some(true) => DnodeFlags(new_flags),
+                    None => old.phys.flags,
+                };
+                deltas.count(owner, counted, old.phys.used_bytes, -1, projects);
             }
             let Some(new) = &mut s.new else { continue };
             new.flags.0 |= new_flags;
@@ -166,13 +180,11 @@ impl Sync<'_> {
                 deltas.count(owner, flags, used, 1, projects);
             }
         }
-        if new_flags != 0 {
-            for table in [DMU_USERUSED_OBJECT, DMU_GROUPUSED_OBJECT] {
-                table_of(os, tx, table)?;
-            }
-            if projects {
-                table_of(os, tx, DMU_PROJECTUSED_OBJECT)?;
-            }
+        for table in [DMU_USERUSED_OBJECT, DMU_GROUPUSED_OBJECT] {
+            table_of(os, tx, table)?;
+        }
+        if projects {
+            table_of(os, tx, DMU_PROJECTUSED_OBJECT)?;
         }
         for ((table, name), delta) in deltas.0.into_iter().filter(|(_, delta)| *delta != 0) {
             table_of(os, tx, table)?.increment(tx, name.as_bytes(), delta)?;
@@ -219,4 +231,21 @@ fn table_of(os: &Objset, tx: &Tx, table: ObjNum) -> Result<Zap> {
         }
         Err(e) => Err(e),
     }
+}
+
+/// Removes all entries of the tables.
+fn empty_tables(os: &Objset, tx: &Tx) -> Result<()> {
+    for table in [DMU_USERUSED_OBJECT, DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT] {
+        let dn = match os.dnode(table) {
+            Ok(dn) => dn,
+            Err(Error::NoSuchObject { .. }) => continue,
+            Err(e) => return Err(e),
+        };
+        let zap = Zap::open(&dn)?;
+        let names = zap.entries().map(|e| e.map(|e| e.name().to_vec())).collect::<Result<Vec<_>>>()?;
+        for name in names {
+            zap.remove(tx, &name)?;
+        }
+    }
+    Ok(())
 }

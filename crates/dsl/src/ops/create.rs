@@ -1,6 +1,7 @@
 //! New file systems and volumes.
 
 use crate::error::Refusal;
+use crate::features::ACCOUNTING_FEATURES;
 use crate::links::ParentWalk;
 use crate::mos_objects::{DropEntry, upper, words};
 use crate::ops::props::PropList;
@@ -287,10 +288,7 @@ impl Syncing<'_> {
         let counts = self.version() >= SPA_VERSION_USERSPACE && !raw;
         let mut flags = if counts { ObjsetFlags::USERACCOUNTING_COMPLETE } else { 0 };
         let mut begun = Vec::new();
-        for (feature, flag) in [
-            ("userobj_accounting", ObjsetFlags::USEROBJACCOUNTING_COMPLETE),
-            ("project_quota", ObjsetFlags::PROJECTQUOTA_COMPLETE),
-        ] {
+        for (flag, feature) in ACCOUNTING_FEATURES {
             if !raw && self.feature_enabled(feature)? {
                 flags |= flag;
                 begun.push(feature);

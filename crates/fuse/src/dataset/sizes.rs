@@ -21,15 +21,17 @@ impl Dataset {
         }
         let fs = self.here()?;
         let of = |kind| self.told(node, fs.space_of(kind, Fuid(attr.projid)));
+        // `df` must not wait for a walk through all files.
+        let used = |kind| if fs.is_counted() { of(kind) } else { Ok(None) };
         let mut seen = whole;
         if let Some(quota) = of(SpaceKind::ProjectQuota)? {
             // A new file is not counted yet.
-            let used = of(SpaceKind::ProjectUsed)?.unwrap_or(attr.blocks.saturating_mul(512));
+            let used = used(SpaceKind::ProjectUsed)?.unwrap_or(attr.blocks.saturating_mul(512));
             let unit = u64::from(whole.unit.max(1));
             (seen.blocks, seen.free) = (quota / unit, quota.saturating_sub(used) / unit);
         }
         if let Some(quota) = of(SpaceKind::ProjectObjQuota)? {
-            let used = of(SpaceKind::ProjectObjUsed)?.unwrap_or(1);
+            let used = used(SpaceKind::ProjectObjUsed)?.unwrap_or(1);
             (seen.files, seen.files_free) = (quota, quota.saturating_sub(used));
         }
         Ok(seen)

@@ -333,6 +333,56 @@ fn a_receive_ends_with_its_command() {
     assert!(!child.wait().expect("a child").success());
 }
 
+/// Goal: what arrived raw shows the space of its users at once, and goes on with an increment after
+/// a mount. What was changed here, and what an increment then changed, is counted.
+#[test]
+fn a_raw_stream_is_counted_by_user() {
+    let Some(receiver) = Receiver::new() else { return };
+    let daemon = &receiver.daemon;
+    fs::write(receiver.dir.path().join("key"), "correct horse").expect("a file");
+    let key = format!("file://{}/key", receiver.dir.path().display());
+    daemon.good(&format!(
+        "zfs create -o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000 -o keylocation={key} tank/enc"
+    ));
+    let user = rustix::process::getuid().as_raw();
+    let used = |dataset: &str| {
+        let told = daemon.good(&format!("zfs userspace -Hp -o name,used,objused tank/{dataset}"));
+        assert!(!told.is_empty() && told != "\n", "{dataset}");
+        told
+    };
+    for (n, name) in ["1", "2", "3"].into_iter().enumerate() {
+        fs::write(receiver.path(&format!("enc/{name}")), testpools::noise(n as u64, 300_000))
+            .expect("a file");
+        if n == 1 {
+            fs::remove_file(receiver.path("enc/1")).expect("a file");
+        }
+        daemon.good(&format!("zfs snapshot tank/enc@{name}"));
+    }
+    receiver.stream("zfs send -w tank/enc@1", "raw");
+    receiver.stream("zfs send -w -i @1 tank/enc@2", "second");
+    receiver.stream("zfs send -w -i @2 tank/enc@3", "third");
+    assert_eq!(receiver.from("raw", "zfs receive tank/got"), (0, String::new()));
+    daemon.good(&format!("zfs load-key -L {key} tank/got"));
+    daemon.good("zfs mount tank/got");
+    assert_eq!(used("got"), used("enc@1"));
+    assert_eq!(receiver.from("second", "zfs receive tank/got"), (0, String::new()));
+    assert_eq!(used("got"), used("enc@2"));
+    // It is counted from its first change on.
+    fs::write(receiver.path("got/mine"), testpools::noise(9, 200_000)).expect("a file");
+    let file_of = |dataset: &str| format!("zfs get -Hp -o value userobjused@{user} tank/{dataset}");
+    let objects = |dataset: &str| -> u64 { daemon.good(&file_of(dataset)).trim().parse().expect("a number") };
+    receiver.until(&file_of("got"), |_| objects("got") == objects("enc@2") + 1);
+    fs::write(receiver.path("got/mine"), "less").expect("a file");
+    daemon.good("zpool sync tank");
+    // The increment takes the place of that change, and the tables are those of before.
+    assert_eq!(receiver.from("third", "zfs receive -F tank/got"), (0, String::new()));
+    assert_eq!(used("got"), used("enc@3"));
+    fs::write(receiver.path("got/mine"), testpools::noise(9, 200_000)).expect("a file");
+    fs::write(receiver.path("enc/mine"), testpools::noise(9, 200_000)).expect("a file");
+    daemon.good("zpool sync tank");
+    assert_eq!(used("got"), used("enc"));
+}
+
 /// Goal: a raw increment keeps the extended attributes of a file that got larger blocks, although
 /// its stream says that their block did not change.
 #[test]

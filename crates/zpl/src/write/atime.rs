@@ -11,7 +11,6 @@ use crate::{Attr, FileSystem, Result, Time};
 use dsl::Need;
 use ondisk::ObjNum;
 use ondisk::sa::Attr as Sa;
-use std::sync::atomic::Ordering;
 
 /// Seconds after which an access time is old.
 const DAY: i64 = 24 * 60 * 60;
@@ -52,7 +51,7 @@ impl FileSystem {
         }
         // No commit covers an access time, and no read waits for a transaction.
         let Some(tx) = w.txs.try_tx(Need::growing(ATTR_BYTES))? else { return Ok(()) };
-        w.newest.fetch_max(tx.txg().0, Ordering::Relaxed);
+        w.changes(&tx);
         self.update(w, object, &tx, |node, c| {
             // Another reader may have updated it meanwhile. A removed file needs no times.
             if node.attr().nlink > 0 && wanted(w, rule, node.attr()) {

@@ -24,6 +24,7 @@ use super::{Policies, Policy, Writer, Writing};
 use crate::{Error, FileSystem, Node, Result, Time};
 use dmu::{Objset, Tx};
 use dsl::Need;
+use ondisk::objset::ObjsetFlags;
 use ondisk::sa::Attr as Sa;
 use ondisk::zil::{RecordBody, RecordHeader, TxKind, ZilHeader};
 use ondisk::{Corrupt, ObjNum, Txg};
@@ -102,6 +103,10 @@ impl TxSource for OneTx {
 
     fn begin_feature(&self, feature: &'static str) {
         self.inner.begin_feature(feature);
+    }
+
+    fn accounting(&self) -> ObjsetFlags {
+        self.inner.accounting()
     }
 
     fn may_clone(&self) -> bool {

@@ -1,0 +1,127 @@
+//! Counting the space of users anew.
+//!
+//! # Theory
+//! The space of users is not counted while a raw stream is received, because the owners of its
+//! files are encrypted. Nor was it counted before the pool had a feature for it. It is then counted
+//! while the object set is in use ([`Objset::begin_recount`]):
+//!
+//! 1. The first txg empties the tables.
+//! 2. Each object that a txg changes is counted, as always. Whether it was counted before is known
+//!    in memory only, because the flags in its dnode may be from before.
+//! 3. The caller marks all objects as changed ([`Dnode::recount`]).
+//! 4. The last txg says that the tables are complete ([`Objset::end_recount`]).
+//!
+//! # Crash
+//! The object set has no [`ObjsetFlags::USERACCOUNTING_COMPLETE`] until the end. Who finds it
+//! without begins again.
+//!
+//! # See
+//! OpenZFS `dmu_objset_userspace_upgrade`, `dmu_objset_id_quota_upgrade`. There the flags in the
+//! dnodes decide, so what changes in a raw increment is counted wrongly.
+
+use crate::live::LiveObjset;
+use crate::{Dnode, Objset, Result, Tx};
+use ondisk::objset::ObjsetFlags;
+use ondisk::{ObjNum, Txg};
+use std::collections::BTreeMap;
+
+/// The state of a recount.
+pub(crate) struct Recount {
+    from: Txg,
+    /// The txg after which everything is counted.
+    until: Option<Txg>,
+    /// What is counted.
+    pub(crate) flags: ObjsetFlags,
+    /// True if the tables have been emptied.
+    pub(crate) is_begun: bool,
+    /// The objects that the tables hold, 64 in a word.
+    counted: BTreeMap<u64, u64>,
+}
+
+impl Recount {
+    /// Notes whether the tables hold an object, and returns whether they did before.
+    pub(crate) fn note(&mut self, object: ObjNum, counted: bool) -> bool {
+        let (word, bit) = (object.0 / 64, 1 << (object.0 % 64));
+        let bits = self.counted.entry(word).or_default();
+        let before = *bits & bit != 0;
+        *bits = if counted { *bits | bit } else { *bits & !bit };
+        if *bits == 0 {
+            self.counted.remove(&word);
+        }
+        before
+    }
+
+    /// True if it takes part in the sync of a txg.
+    pub(crate) fn covers(&self, txg: Txg) -> bool {
+        self.from <= txg
+    }
+}
+
+impl LiveObjset {
+    /// The flags of the object set after the sync of `txg`.
+    pub(crate) fn flags_after(&self, txg: Txg, flags: ObjsetFlags) -> ObjsetFlags {
+        let mut recount = self.recount.lock();
+        match recount.take_if(|r| r.until.is_some_and(|until| until <= txg)) {
+            Some(r) => ObjsetFlags(flags.0 | r.flags.0),
+            None => flags,
+        }
+    }
+}
+
+impl Objset {
+    /// Begins to count the space of users anew.
+    ///
+    /// `flags` says what the pool can count. A count that has begun already goes on.
+    ///
+    /// # Errors
+    /// * [`crate::Error::Fixed`]: the object set is not open for changes.
+    pub fn begin_recount(&self, tx: &Tx, flags: ObjsetFlags) -> Result<()> {
+        let live = self.live()?;
+        let mut recount = live.recount.lock();
+        match &mut *recount {
+            Some(r) => r.until = None,
+            None => {
+                let (from, counted) = (tx.txg(), BTreeMap::new());
+                *recount = Some(Recount { from, until: None, flags, is_begun: false, counted });
+            }
+        }
+        drop(recount);
+        let complete = ObjsetFlags::USERACCOUNTING_COMPLETE;
+        // The others say only what a file has to keep. OpenZFS leaves them in a raw increment.
+        live.change_root(tx, |phys| phys.flags.0 = (phys.flags.0 | flags.0) & !complete);
+        Ok(())
+    }
+
+    /// Ends the count: all objects were marked.
+    ///
+    /// # Errors
+    /// * [`crate::Error::Fixed`]: the object set is not open for changes.
+    pub fn end_recount(&self, tx: &Tx) -> Result<()> {
+        let live = self.live()?;
+        if let Some(recount) = live.recount.lock().as_mut() {
+            recount.until = Some(tx.txg());
+        }
+        live.change_root(tx, |_| {});
+        Ok(())
+    }
+}
+
+impl Dnode {
+    /// Marks the object as changed, so that the sync of the txg counts its space.
+    ///
+    /// # Errors
+    /// * [`crate::Error::Fixed`]: the object set is not open for changes.
+    /// * [`crate::Error::NoSuchObject`]: the object was freed.
+    pub fn recount(&self, tx: &Tx) -> Result<()> {
+        self.to_change()?.change_header(tx, |_| {})
+    }
+
+    /// True if the owners of the object can be read, so that a sync can count it.
+    pub fn has_owner(&self) -> bool {
+        let spilled = self.bonus_kind() == ondisk::DmuType::SA && self.bonus().is_empty();
+        let spill = if spilled { self.spill() } else { Ok(None) };
+        spill.is_ok_and(|spill| {
+            crate::check_owner(self.bonus_kind(), spill.as_deref().unwrap_or(self.bonus())).is_ok()
+        })
+    }
+}
