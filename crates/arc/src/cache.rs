@@ -446,7 +446,10 @@ impl Cache {
     /// # Errors
     /// Those of [`Zio::free`].
     pub fn free(&self, txg: Txg, bp: &Blkptr, objset: Option<u64>) -> zio::Result<()> {
-        self.let_go(bp, objset.unwrap_or_default());
+        // The pointers in lists of freed blocks have no checksums.
+        if let Some(key) = self.key(bp, objset.unwrap_or_default()) {
+            self.store.forget(&key.with_any_sum());
+        }
         self.forget_l2(bp);
         self.zio.free(txg, bp)
     }
@@ -456,8 +459,8 @@ impl Cache {
         self.key(bp, objset).is_some_and(|key| self.store.holds(&key))
     }
 
-    /// Drops a block that stays on disk from the cache, since it won't be needed soon. `objset` is
-    /// the object set for which it was read.
+    /// Drops a block from the cache that stays on disk, since it won't be needed soon, or that was
+    /// overwritten in its place. `objset` is the object set for which it was read.
     pub fn let_go(&self, bp: &Blkptr, objset: u64) {
         if let Some(key) = self.key(bp, objset) {
             self.store.forget(&key);

@@ -57,12 +57,17 @@ const FOREIGN: u16 = 1 << 12;
 /// Its dataset does not want it on cache devices. Other datasets that lead to the block may, so
 /// this is not part of its name.
 const NOT_FOR_L2: u16 = 1 << 13;
+/// It stands for the block with any checksum: the lists of blocks that are to be freed don't have
+/// it.
+const ANY_SUM: u16 = 1 << 14;
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        let place = |k: &Key| (k.hash, k.offset, k.birth, k.sum, k.keyed_by, k.pool, k.vdev);
-        let shape = |k: &Key| (k.psize, k.lsize, k.level, k.kind, k.how & !NOT_FOR_L2);
-        place(self) == place(other) && shape(self) == shape(other)
+        let place = |k: &Key| (k.hash, k.offset, k.birth, k.keyed_by, k.pool, k.vdev);
+        let shape = |k: &Key| (k.psize, k.lsize, k.level, k.kind, k.how & !(NOT_FOR_L2 | ANY_SUM));
+        place(self) == place(other)
+            && shape(self) == shape(other)
+            && (self.sum == other.sum || (self.how | other.how) & ANY_SUM != 0)
     }
 }
 
@@ -111,8 +116,10 @@ impl Key {
                 | if s.crypt { CRYPT } else { 0 }
                 | if bp.order == ByteOrder::Big { FOREIGN } else { 0 },
         };
-        let own =
-            seed.hash_one((key.offset, key.birth ^ u64::from(key.vdev) << 40, key.sum[0], key.keyed_by));
+        // Without the checksum ([`ANY_SUM`]). One place can have only one that is right, but a
+        // hostile pool can give it many shapes.
+        let shape = (key.psize, key.lsize, key.level, key.kind, key.how);
+        let own = seed.hash_one((key.offset, key.birth ^ u64::from(key.vdev) << 40, key.keyed_by, shape));
         let near = seed.hash_one(key.offset >> NEAR_SHIFT ^ u64::from(key.vdev) << 40);
         key.hash = own & !BUCKET | near & BUCKET;
         Some(key)
@@ -171,6 +178,12 @@ impl Key {
     /// Marks it as unwanted on cache devices, for all readers by this name.
     pub(crate) fn keep_from_l2(&mut self) {
         self.how |= NOT_FOR_L2;
+    }
+
+    /// The same, but with any checksum.
+    pub(crate) fn with_any_sum(mut self) -> Key {
+        self.how |= ANY_SUM;
+        self
     }
 
     /// Whether it may be written to a cache device.

@@ -85,6 +85,8 @@ pub(crate) struct Sync<'a> {
     workers: &'a Workers,
     /// Reads wait while the pool is suspended, because a sync can't be repeated.
     options: ReadOptions,
+    /// Blocks that this pass overwrites in their places.
+    overwritten: Vec<Blkptr>,
 }
 
 /// An object that is being synced.
@@ -112,7 +114,8 @@ impl Objset {
         let _pass = live.begin_pass();
         let options = ReadOptions::sync();
         let os = self.with_options(options.clone());
-        let mut sync = Sync { live: live.clone(), txg: tx.txg(), pass, out, workers, options };
+        let txg = tx.txg();
+        let mut sync = Sync { live: live.clone(), txg, pass, out, workers, options, overwritten: Vec::new() };
         sync.run(&os, tx)
     }
 }
@@ -152,6 +155,8 @@ impl Sync<'_> {
             accept(phys, &meta, &special);
             phys.flags.0 |= counted.0;
         });
+        // Only now: until here, readers used the old trees.
+        self.overwritten.iter().for_each(|old| self.live.home.cache.let_go(old, self.live.home.id));
         for s in synced.iter().chain(&special) {
             let tree = |phys: &DnodePhys| {
                 Arc::new(BlockTree::new(self.live.home.clone(), s.dn.object, phys.clone()))
@@ -382,6 +387,9 @@ impl Sync<'_> {
                 (Some(o), Some(n)) => o.dvas == n.dvas && !n.dedup,
                 _ => false,
             };
+        if rewritten && old != new {
+            self.overwritten.push(*old);
+        }
         // Equal pointers: the block was kept, because its contents are the same.
         if rewritten || old == new {
             return;

@@ -276,6 +276,25 @@ fn flights() {
     rig.check();
 }
 
+/// Goal: a block is dropped by a pointer from a list of freed blocks, which has no checksum. Other
+/// blocks that a pool claims to be in its place stay.
+#[test]
+fn freed_by_a_list() {
+    let rig = Rig::new(1 << 20);
+    rig.read(1);
+    let listed = |kind| {
+        let mut bp = pointer(1, kind, false);
+        let Body::Stored(stored) = &mut bp.body else { panic!("it is stored") };
+        stored.sum = [0; 4];
+        rig.store.key(&bp, 1, 0).unwrap().with_any_sum()
+    };
+    rig.store.forget(&listed(DmuType::DNODE));
+    assert_eq!(rig.store.stats().size, ENTRY);
+    rig.store.forget(&listed(DmuType::PLAIN_FILE_CONTENTS));
+    assert_eq!(rig.store.stats().size, 0);
+    assert!(!rig.read(1));
+}
+
 /// Goal: a freed block takes no memory, nor does one that was being read when it was freed. Others
 /// stay. A store with a lower limit holds less.
 #[test]

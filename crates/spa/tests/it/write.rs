@@ -166,3 +166,22 @@ fn a_life_of_datasets() {
     drop(spa);
     judge(dir.path(), "tank");
 }
+
+/// Goal: the cache drops the blocks that transaction groups free, also those of the MOS that are
+/// freed in the group after. So a pool that only takes snapshots fills no memory.
+#[test]
+fn freed_blocks_leave_the_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    let spa = new_pool(VdevShape::Single, &images(dir.path(), 1, 128 << 20));
+    let live = spa.writer().unwrap();
+    let size_after = |n: u32| {
+        let names = vec![format!("tank@{n}")];
+        live.run(Box::new(Snapshot { names: names.clone(), props: Vec::new(), enforce_limits: false }))
+            .unwrap();
+        live.run(Box::new(DestroySnapshots { names, defer: false })).unwrap();
+        spa.cache().stats().size
+    };
+    let first = (0..20).map(size_after).max().unwrap();
+    let last = (20..60).map(size_after).max().unwrap();
+    assert!(last < first + (first >> 1), "{first} {last}");
+}
